@@ -1,0 +1,59 @@
+"""What the commands do once their settings are known."""
+
+from __future__ import annotations
+
+import sys
+from typing import Any
+
+import jax
+
+from .. import checks
+from ..experiments import depth
+from ..kernels import Linear
+from ..plots import depth_figure, png
+from ..tasks import GaussianProcess, Task, diabetes, read_table, sample, split
+from . import output
+from .settings import Demo, Predict, Settings
+
+
+def run(settings: Demo | Predict, argv: list[str]) -> None:
+    config = depth_config(settings)
+    checks.count("seed", settings.seed, minimum=0)
+    tasks = predict_tasks(settings) if isinstance(settings, Predict) else demo_tasks(settings)
+    results = {name: depth.run(task, config) for name, task in tasks.items()}
+    meta = output.meta(argv, settings, results)
+    if settings.json:
+        output.print_json(meta, results)
+    else:
+        output.print_tables(meta, results)
+    if settings.out is not None:
+        figure = png(depth_figure(results, settings.seed))
+        written = output.write(settings.out, meta, results, {"depth.png": figure})
+        print(f"wrote {', '.join(map(str, written))}", file=sys.stderr)
+
+
+def depth_config(settings: Settings) -> depth.DepthConfig:
+    own = "exponential" if settings.solver == "nadaraya-watson" else "linear"
+    return depth.DepthConfig(
+        solver=settings.solver,
+        kernel=settings.kernel or own,
+        ridge=settings.ridge,
+        temperature=settings.temperature,
+        steps=settings.steps,
+    )
+
+
+def predict_tasks(settings: Predict) -> dict[str, Task]:
+    table = read_table(settings.table, settings.target)
+    supports: Any = settings.supports
+    if supports is None:
+        supports = min(3 * len(table) // 4, 512)
+    return {settings.table.name: split(table, supports, settings.seed)}
+
+
+def demo_tasks(settings: Demo) -> dict[str, Task]:
+    process = GaussianProcess(Linear(), num_features=8, num_supports=64, num_queries=64)
+    return {
+        "diabetes.csv": split(diabetes(), 300, settings.seed),
+        "Gaussian process": sample(jax.random.key(settings.seed), process),
+    }

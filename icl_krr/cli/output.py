@@ -1,0 +1,127 @@
+"""Tables for people, JSON for programs, files for later."""
+
+from __future__ import annotations
+
+import csv
+import dataclasses
+import io
+import json
+import math
+import os
+import platform
+import tempfile
+from importlib.metadata import version
+from pathlib import Path
+from typing import Any
+
+import jax
+from rich.console import Console
+from rich.table import Table
+
+from ..experiments.depth import DepthResult, Row
+from .settings import Settings
+
+PACKAGES = ("icl_krr", "jax", "jaxlib", "flax", "numpy")
+Results = dict[str, DepthResult]
+
+
+def meta(argv: list[str], settings: Settings, results: Results) -> dict[str, Any]:
+    device = jax.devices()[0]
+    return {
+        "command": ["icl-krr", *argv],
+        "settings": {k: plain(v) for k, v in dataclasses.asdict(settings).items()},
+        "seed": settings.seed,
+        "dtype": sorted({result.facts["dtype"] for result in results.values()}),
+        "matmul_precision": "highest",
+        "device": f"{device.platform}: {device.device_kind}",
+        "machine": platform.platform(),
+        "python": platform.python_version(),
+        "versions": {package: version(package) for package in PACKAGES},
+        "tasks": {name: result.facts for name, result in results.items()},
+    }
+
+
+def print_tables(meta: dict[str, Any], results: Results) -> None:
+    console = Console()
+    for name, result in results.items():
+        facts = result.facts
+        table = Table(
+            title=f"{name}: {facts['solver']} on the {facts['kernel']} kernel, as a transformer"
+        )
+        for column in ("step", "blocks", "gap to exact", "gap to oracle", "RMSE"):
+            table.add_column(column, justify="right")
+        for row in result.rows:
+            table.add_row(str(row.step), str(row.blocks), *map(number, row[3:]))
+        table.add_section()
+        for row in result.baselines:
+            table.add_row(row.predictor, "", number(row.gap), "", number(row.rmse))
+        console.print(table)
+        chosen = dict.fromkeys(facts["chosen"], " (leave-one-out)")
+        console.print(
+            f"n = {facts['n']} supports, q = {facts['q']} queries, p = {facts['p']} features, "
+            f"ridge = {facts['ridge']:.4g}{chosen.get('ridge', '')}, "
+            f"temperature = {facts['temperature']:.4g}{chosen.get('temperature', '')}\n"
+            f"d_eff = {facts['d_eff']:.4g}, cond = {facts['cond']:.4g}, "
+            f"residual of exact = {facts['exact_residual']:.2g}, dtype = {facts['dtype']}, "
+            f"seed = {meta['seed']}\n"
+            f"{facts['blocks_per_step']} blocks per step, depth {facts['depth']}, "
+            f"{facts['channels']} channels; gaps are relative to |exact|, "
+            "RMSE in units of the task's y (1 = standard deviation of a table's supports)\n",
+            highlight=False,
+            soft_wrap=True,
+        )
+
+
+def number(value: float) -> str:
+    return "-" if math.isnan(value) else f"{value:.3g}"
+
+
+def print_json(meta: dict[str, Any], results: Results) -> None:
+    tasks = {
+        name: {"rows": [finite(row) for row in (*result.rows, *result.baselines)]}
+        for name, result in results.items()
+    }
+    print(json.dumps({"meta": meta, "results": tasks}, indent=2, default=plain))
+
+
+def finite(row: Row) -> dict[str, Any]:
+    values = row._asdict()
+    return {
+        k: None if isinstance(v, float) and not math.isfinite(v) else v for k, v in values.items()
+    }
+
+
+def plain(value: Any) -> Any:
+    return str(value) if isinstance(value, Path) else value
+
+
+def write(
+    folder: Path, meta: dict[str, Any], results: Results, figures: dict[str, bytes]
+) -> list[Path]:
+    """Write results.csv, meta.json and the figures; each replaces its elder only when whole."""
+    folder.mkdir(parents=True, exist_ok=True)
+    table = io.StringIO()
+    writer = csv.writer(table, lineterminator="\n")
+    writer.writerow(["task", *Row._fields])
+    for name, result in results.items():
+        writer.writerows([name, *row] for row in (*result.rows, *result.baselines))
+    files = {
+        "results.csv": table.getvalue().encode(),
+        "meta.json": (json.dumps(meta, indent=2, default=plain) + "\n").encode(),
+        **figures,
+    }
+    for name, content in files.items():
+        replace(folder / name, content)
+    return [folder / name for name in files]
+
+
+def replace(path: Path, content: bytes) -> None:
+    handle, temporary = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.")
+    try:
+        with os.fdopen(handle, "wb") as file:
+            file.write(content)
+        os.chmod(temporary, 0o644)
+        os.replace(temporary, path)
+    except BaseException:
+        os.unlink(temporary)
+        raise

@@ -1,0 +1,53 @@
+"""What each command can be told; no JAX here."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Annotated, Literal
+
+import tyro
+
+
+@dataclass(frozen=True)
+class Settings:
+    solver: Literal["conjugate-gradient", "gradient-descent", "nadaraya-watson"] = (
+        "conjugate-gradient"
+    )
+    """Algorithm that the transformer's weights spell out."""
+    kernel: Literal["linear", "exponential"] | None = None
+    """Kernel of the regression; by default the one that the solver is built on."""
+    ridge: float | None = None
+    """Ridge > 0 added to the kernel matrix; chosen by leave-one-out on the supports if absent."""
+    temperature: float | None = None
+    """Temperature > 0 of the exponential kernel and of Nadaraya-Watson; chosen likewise."""
+    steps: int = 16
+    """Solver steps of the transformer."""
+    seed: int = 0
+    """Seed of every random choice."""
+    json: bool = False
+    """Print JSON for programs in place of tables."""
+
+
+@dataclass(frozen=True)
+class Demo(Settings):
+    """Run on a small real table that ships (diabetes progression, Efron et al. 2004) and on a
+    draw of a Gaussian process; write results.csv, meta.json and depth.png."""
+
+    out: Path = Path("icl-krr-demo")
+    """Folder for the files."""
+
+
+@dataclass(frozen=True)
+class Predict(Settings):
+    """Read TABLE.csv as one task: random rows are supports, the others queries, and every other
+    column is a feature. Prints the gap of the transformer to exact KRR, depth by depth."""
+
+    table: tyro.conf.Positional[Annotated[Path, tyro.conf.arg(metavar="TABLE.csv")]] = tyro.MISSING
+    """Comma-separated file of numbers with a header."""
+    target: Annotated[str, tyro.conf.arg(metavar="COLUMN")] = tyro.MISSING
+    """Column to predict."""
+    supports: int | None = None
+    """Rows used as supports; by default three quarters of them, 512 at most."""
+    out: Path | None = None
+    """Folder for results.csv, meta.json and depth.png; no files if absent."""

@@ -1,0 +1,56 @@
+"""Gradient descent in the function space of the kernel."""
+
+from __future__ import annotations
+
+from jax.typing import DTypeLike
+from jaxtyping import Array, Float
+
+from .. import checks
+from ..kernels import Kernel
+from ..transformer.weights import Transformer
+from .linear_attention import LinearAttention
+from .machine import SUPPORTS, SUPPORTS_AND_QUERIES
+
+
+def gradient_descent(
+    kernel: Kernel,
+    *,
+    num_features: int,
+    ridge: float | Float[Array, ""],
+    steps: int,
+    step_size: float | Float[Array, ""] | None = None,
+    spectrum: tuple | None = None,
+    num_outputs: int = 1,
+    attention: str = "linear",
+    arithmetic: str = "exact",
+    dtype: DTypeLike | None = None,
+) -> Transformer:
+    """A transformer that runs alpha += eta r, r -= eta (K + ridge I) r, one block a step.
+
+    eta is `step_size` > 0, or 2 / (low + high) for `spectrum` = (low, high), bounds on the
+    eigenvalues of K + ridge I (`icl_krr.spectral_bounds` has them); one of the two is needed.
+    The prediction accumulates as eta k(x)^T r. `ridge` > 0 and eta are traced. The weights are
+    float32 or float64 as `dtype` or JAX's default says.
+
+    Raises ValueError if neither or both are given, for a kernel that is not linear and for
+    numbers out of range.
+
+    >>> import icl_krr as ik
+    >>> model = gradient_descent(ik.Linear(), num_features=3, ridge=0.1, steps=16, step_size=0.1)
+    >>> model.depth, model.blocks_per_step
+    (16, 1)
+    """
+    checks.positive("ridge", ridge)
+    eta = checks.step_size(step_size, spectrum)
+    m = LinearAttention(kernel, num_features, num_outputs, attention, arithmetic, dtype)
+    alpha = m.state("alpha", SUPPORTS, "dual coefficients")
+    r = m.state("r", SUPPORTS, "residual y - A alpha", starts_as="y")
+    prediction = m.state("prediction", SUPPORTS_AND_QUERIES, "k(x)^T alpha")
+
+    def step() -> None:
+        Kr = m.kernel_times(r, to="Kr")
+        m.add(eta * r, to=alpha)
+        m.add(eta * Kr, to=prediction)
+        m.add(-eta * (Kr + ridge * r), to=r, where=m.support)
+
+    return m.transformer(step, steps=steps, readout=prediction)

@@ -1,0 +1,1 @@
+"""Experiments: a frozen config and `run(...)` that returns rows; nothing here draws or prints."""

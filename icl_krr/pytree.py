@@ -1,0 +1,41 @@
+"""Frozen dataclasses that are pytrees and check their input once, where a person makes them."""
+
+from __future__ import annotations
+
+import dataclasses
+from typing import Any, TypeVar, dataclass_transform
+
+import jax
+
+T = TypeVar("T")
+
+
+def static(**options: Any) -> Any:
+    """A field that is part of the structure: hashable, not a leaf."""
+    return dataclasses.field(metadata={"static": True}, **options)
+
+
+@dataclass_transform(frozen_default=True, field_specifiers=(static, dataclasses.field))
+def checked(cls: type[T]) -> type[T]:
+    """Make `cls` a frozen dataclass and a pytree whose unflattening skips `__post_init__`.
+
+    `flax.struct.dataclass` runs `__post_init__` on every unflatten, where the leaves may be
+    gradients (a negative "temperature") or placeholders; a check there would refuse them.
+    """
+    cls = dataclasses.dataclass(frozen=True)(cls)
+    fields = dataclasses.fields(cls)  # pyright: ignore[reportArgumentType]
+    leaves = [f.name for f in fields if not f.metadata.get("static")]
+    structure = [f.name for f in fields if f.metadata.get("static")]
+
+    def flatten_with_keys(tree):
+        children = [(jax.tree_util.GetAttrKey(name), getattr(tree, name)) for name in leaves]
+        return children, tuple(getattr(tree, name) for name in structure)
+
+    def unflatten(aux, children):
+        tree = object.__new__(cls)
+        for name, value in zip([*leaves, *structure], [*children, *aux], strict=True):
+            object.__setattr__(tree, name, value)
+        return tree
+
+    jax.tree_util.register_pytree_with_keys(cls, flatten_with_keys, unflatten)
+    return cls

@@ -1,0 +1,20 @@
+"""The residual stream: a direct sum of named slots, linear reads of it, tokens in and out."""
+
+from .layout import ROLES, Layout, Slot
+from .reads import Read, join, one_hot
+from .tokens import Stream, channels, embed, fields, rows, visible
+
+__all__ = [
+    "ROLES",
+    "Layout",
+    "Read",
+    "Slot",
+    "Stream",
+    "channels",
+    "embed",
+    "fields",
+    "join",
+    "one_hot",
+    "rows",
+    "visible",
+]

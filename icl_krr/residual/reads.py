@@ -1,0 +1,129 @@
+"""Reads: linear maps out of the stream, block-sparse over its slots, with their algebra."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+from flax import struct
+
+HIGHEST = jax.lax.Precision.HIGHEST
+
+
+@struct.dataclass
+class Read:
+    """The linear map stream -> sum over slots of stream[slot] @ block.
+
+    `blocks` is {slot: block}: a block is a matrix [width of slot, width], or a scalar that
+    stands for that multiple of the identity. `width` is the number of channels that come out.
+    Reads add, subtract, scale by a scalar and compose with a matrix on the right, so that
+    an algorithm can say `Kp + ridge * p`.
+
+    Raises ValueError where widths do not match.
+
+    >>> import jax.numpy as jnp
+    >>> Kp, p = Read({"Kp": jnp.ones(())}, 2), Read({"p": jnp.ones(())}, 2)
+    >>> (Kp + 0.5 * p)({"Kp": jnp.ones((1, 2)), "p": jnp.ones((1, 2))}).tolist()
+    [[1.5, 1.5]]
+    """
+
+    blocks: dict[str, Any]
+    width: int = struct.field(pytree_node=False)
+
+    def __call__(self, stream: Mapping[str, jax.Array]) -> jax.Array:
+        """Apply to {slot: [tokens, width of slot]}; gives [tokens, width]."""
+        terms = [
+            stream[slot] * block
+            if block.ndim == 0
+            else jnp.matmul(stream[slot], block, precision=HIGHEST)
+            for slot, block in self.blocks.items()
+        ]
+        if terms:
+            return sum(terms[1:], terms[0])
+        some = next(iter(stream.values()))
+        return jnp.zeros((some.shape[0], self.width), some.dtype)
+
+    @property
+    def slots(self) -> frozenset[str]:
+        return frozenset(self.blocks)
+
+    @property
+    def slot(self) -> str:
+        """The name of the only slot that is read."""
+        (name,) = self.blocks
+        return name
+
+    def matrix(self, slot: str, width: int) -> jax.Array:
+        """The block of a slot, written out as [width of the slot, self.width]."""
+        block = self.blocks[slot]
+        if block.ndim:
+            return block
+        if width != self.width:
+            raise ValueError(f"width of {slot} must be {self.width} to be read as is, got {width}")
+        return block * jnp.eye(width, dtype=block.dtype)
+
+    def __add__(self, other: Read) -> Read:
+        if self.width != other.width:
+            raise ValueError(
+                f"reads must have one width to be added, got {self.width} of "
+                f"{', '.join(sorted(self.slots))} and {other.width} of "
+                f"{', '.join(sorted(other.slots))}"
+            )
+        blocks = dict(self.blocks)
+        for slot, block in other.blocks.items():
+            if slot not in blocks:
+                blocks[slot] = block
+            elif blocks[slot].ndim == block.ndim:
+                blocks[slot] = blocks[slot] + block
+            else:
+                blocks[slot] = self.matrix(slot, self.width) + other.matrix(slot, self.width)
+        return Read(blocks, self.width)
+
+    def __mul__(self, scale: float | jax.Array) -> Read:
+        if jnp.ndim(scale) != 0:
+            raise ValueError(f"scale must be a scalar, got shape {list(jnp.shape(scale))}")
+        return Read({slot: block * scale for slot, block in self.blocks.items()}, self.width)
+
+    def __matmul__(self, matrix: jax.Array) -> Read:
+        if matrix.ndim != 2 or matrix.shape[0] != self.width:
+            raise ValueError(
+                f"matrix must be [{self.width}, out] to follow a read of width {self.width}, "
+                f"got shape {list(matrix.shape)}"
+            )
+        blocks = {slot: compose(block, matrix) for slot, block in self.blocks.items()}
+        return Read(blocks, matrix.shape[1])
+
+    __rmul__ = __mul__
+
+    def __neg__(self) -> Read:
+        return self * -1
+
+    def __sub__(self, other: Read) -> Read:
+        return self + -other
+
+
+def compose(block: jax.Array, matrix: jax.Array) -> jax.Array:
+    return jnp.matmul(block, matrix, precision=HIGHEST) if block.ndim else block * matrix
+
+
+def join(*reads: Read) -> Read:
+    """The direct sum: the outputs of all reads side by side.
+
+    >>> import jax.numpy as jnp
+    >>> both = join(Read({"x": jnp.ones(())}, 2), Read({"one": jnp.ones(())}, 1))
+    >>> both({"x": jnp.full((1, 2), 3.0), "one": jnp.ones((1, 1))}).tolist()
+    [[3.0, 3.0, 1.0]]
+    """
+    width = sum(read.width for read in reads)
+    total, start = Read({}, width), 0
+    for read in reads:
+        total = total + read @ one_hot(start, read.width, width)
+        start += read.width
+    return total
+
+
+def one_hot(start: int, width: int, total: int) -> jax.Array:
+    """The matrix [width, total] that places channels at `start` among `total`."""
+    return jnp.eye(width, total, k=start)

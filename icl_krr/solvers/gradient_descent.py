@@ -1,0 +1,62 @@
+"""Gradient descent in the function space of the kernel."""
+
+from __future__ import annotations
+
+from functools import partial
+
+import jax
+import jax.numpy as jnp
+from jaxtyping import Array, Float
+
+from .. import checks
+from ..kernels import Kernel
+from ..tasks import Task, system
+from .algebra import apply, check_system, like, matmul
+from .results import Trajectory
+
+
+def gradient_descent(
+    kernel: Kernel,
+    task: Task,
+    *,
+    ridge: float | Float[Array, ""],
+    steps: int,
+    step_size: float | Float[Array, ""] | None = None,
+    spectrum: tuple | None = None,
+) -> Trajectory:
+    """Follow the functional gradient: alpha += eta r, r -= eta (K + ridge I) r, from alpha = 0.
+
+    eta is `step_size` > 0, or 2 / (low + high) for `spectrum` = (low, high), bounds on the
+    eigenvalues of K + ridge I (`icl_krr.spectral_bounds` has them); one of the two is needed.
+    See `Trajectory` for the shapes; the dtype is the task's.
+
+    Raises ValueError if neither or both are given, or a number is out of its range.
+
+    >>> import jax.numpy as jnp
+    >>> from icl_krr import Linear, Task
+    >>> task = Task(x=jnp.ones((1, 1)), y=jnp.array([3.0]), x_query=jnp.ones((1, 1)))
+    >>> path = gradient_descent(Linear(), task, ridge=1.0, steps=2, step_size=0.25)
+    >>> path.alpha[:, 0].tolist()
+    [0.0, 0.75, 1.125]
+    """
+    check_system(kernel, task, ridge, steps)
+    eta = checks.step_size(step_size, spectrum)
+    return descend(kernel, task, ridge, eta, steps)
+
+
+@partial(jax.jit, static_argnames="steps")
+def descend(kernel, task, ridge, eta, steps) -> Trajectory:
+    gram, cross, y = system(kernel, task)
+    ridge, eta = (jnp.asarray(value, y.dtype) for value in (ridge, eta))
+
+    def step(state, _):
+        alpha, r = state
+        state = alpha + eta * r, r - eta * apply(gram, ridge, r)
+        return state, state
+
+    start = jnp.zeros_like(y), y
+    _, path = jax.lax.scan(step, start, length=steps)
+    alpha, r = jax.tree.map(lambda first, rest: jnp.concatenate([first[None], rest]), start, path)
+    return Trajectory(
+        like(task.y, alpha), like(task.y, r), None, like(task.y, matmul(cross, alpha))
+    )

@@ -1,0 +1,77 @@
+"""The Nadaraya-Watson estimator."""
+
+from __future__ import annotations
+
+from functools import partial
+
+import jax
+import jax.numpy as jnp
+
+from ..kernels import Kernel, PositiveKernel
+from ..tasks import Task
+from .algebra import check_system, like, matmul
+from .results import Smoothing
+
+
+def nadaraya_watson(kernel: Kernel, task: Task) -> Smoothing:
+    """Average the supports' y, weighed by the kernel: sum_j k(x_j, x) y_j / sum_j k(x_j, x).
+
+    The weights are normalised in the logarithm, so no temperature over- or underflows. See
+    `Smoothing` for the shapes; the dtype is the task's.
+
+    Raises TypeError for a kernel that is not positive everywhere, such as the linear one.
+
+    Source: Nadaraya, On estimating regression, 1964; Watson, Smooth regression analysis, 1964.
+
+    >>> import jax.numpy as jnp
+    >>> from icl_krr import Exponential, Task
+    >>> task = Task(x=jnp.ones((2, 1)), y=jnp.array([1.0, 3.0]), x_query=jnp.ones((1, 1)))
+    >>> nadaraya_watson(Exponential(), task).prediction.tolist()
+    [2.0]
+    """
+    check_positive(kernel, task)
+    weights, y = smooth(kernel, task, task.x_query, False)
+    return Smoothing(like(task.y, matmul(weights, y)), weights)
+
+
+def smoother_leave_one_out(kernel: Kernel, task: Task) -> jax.Array:
+    """The error of predicting each support by Nadaraya-Watson from all the others.
+
+    e_i = y_i - sum_{j != i} k(x_j, x_i) y_j / sum_{j != i} k(x_j, x_i), shaped as y, in its
+    dtype; 0 at masked supports, y_i where there is no other.
+
+    Raises TypeError for a kernel that is not positive everywhere.
+
+    >>> import jax.numpy as jnp
+    >>> from icl_krr import Exponential, Task
+    >>> task = Task(x=jnp.ones((2, 1)), y=jnp.array([1.0, 3.0]), x_query=jnp.ones((1, 1)))
+    >>> smoother_leave_one_out(Exponential(), task).tolist()
+    [-2.0, 2.0]
+    """
+    check_positive(kernel, task)
+    weights, y = smooth(kernel, task, task.x, True)
+    return like(task.y, y - matmul(weights, y))
+
+
+@partial(jax.jit, static_argnames="hold_out")
+def smooth(
+    kernel: PositiveKernel, task: Task, at: jax.Array, hold_out: bool
+) -> tuple[jax.Array, jax.Array]:
+    """Weights [q, n] at the points `at` [q, p], and y [n, r]; each support may be held out."""
+    x, y = task.x, task.y.reshape(task.num_supports, -1)
+    seen = jnp.ones((len(at), len(x)), bool)
+    if task.mask is not None:
+        x, y = (jnp.where(task.mask[:, None], value, 0) for value in (x, y))
+        seen = seen & task.mask
+    if hold_out:
+        at, seen = x, seen & ~jnp.eye(len(x), dtype=bool)
+    return jax.nn.softmax(kernel.log(at, x), axis=-1, where=seen), y
+
+
+def check_positive(kernel: Kernel, task: Task) -> None:
+    check_system(kernel, task, ridge=1.0)
+    if not isinstance(kernel, PositiveKernel):
+        raise TypeError(
+            f"kernel must be positive to weigh values by, got {kernel!r}; "
+            "use icl_krr.Exponential or icl_krr.Gaussian"
+        )

@@ -1,0 +1,20 @@
+"""Tasks: supports to learn from, queries to predict; drawn at random or read from a table."""
+
+from .linear_system import System, system
+from .samplers import GaussianProcess, LinearRegression, sample
+from .tables import Table, diabetes, read_table, split
+from .task import Task, check_task
+
+__all__ = [
+    "GaussianProcess",
+    "LinearRegression",
+    "System",
+    "Table",
+    "Task",
+    "check_task",
+    "diabetes",
+    "read_table",
+    "sample",
+    "split",
+    "system",
+]

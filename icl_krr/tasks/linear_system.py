@@ -1,0 +1,29 @@
+"""The linear system of one task: (K + ridge I) alpha = y, predictions k(x)^T alpha."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import jax.numpy as jnp
+from jaxtyping import Array, Float
+
+from ..kernels import Kernel
+from .task import Task
+
+
+class System(NamedTuple):
+    """K [n, n], k [q, n], y [n, r]; a masked support has y = 0 and no kernel with anyone."""
+
+    gram: Float[Array, "n n"]
+    cross: Float[Array, "q n"]
+    y: Float[Array, "n r"]
+
+
+def system(kernel: Kernel, task: Task) -> System:
+    x, y = task.x, task.y.reshape(task.num_supports, -1)
+    if task.mask is None:
+        return System(kernel(x, x), kernel(task.x_query, x), y)
+    keep = task.mask
+    x, y = (jnp.where(keep[:, None], value, 0) for value in (x, y))
+    gram = jnp.where(keep[:, None] & keep[None, :], kernel(x, x), 0)
+    return System(gram, jnp.where(keep[None, :], kernel(task.x_query, x), 0), y)

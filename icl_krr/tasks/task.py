@@ -1,0 +1,117 @@
+"""One regression task in context."""
+
+from __future__ import annotations
+
+import dataclasses
+from typing import Any
+
+import jax.numpy as jnp
+import numpy as np
+
+from .. import checks
+from ..pytree import checked
+
+
+@checked
+class Task:
+    """Supports (x, y) and queries x_query: predict y_query from the supports alone.
+
+        Shapes, for n supports, q queries, p features and r outputs, all of one floating dtype:
+        `x` [n, p], `y` [n] or [n, r], `x_query` [q, p]; optional `mask` [n] (bool, False where a
+        support is only padding) and `y_query` [q] or [q, r], which no model ever sees. A batch of
+        tasks has the same leading axes on every field. NumPy arrays are taken as `jnp.asarray` does.
+
+        Raises TypeError for what is not a floating array, ValueError for shapes that do not fit
+        and for values that are not finite (where they are known: not under a transformation).
+
+        >>> import jax.numpy as jnp
+    import numpy as np
+        >>> task = Task(x=jnp.ones((5, 2)), y=jnp.zeros(5), x_query=jnp.ones((3, 2)))
+        >>> task.num_supports, task.num_queries, task.num_features, task.num_outputs
+        (5, 3, 2, 1)
+    """
+
+    x: Any
+    y: Any
+    x_query: Any
+    mask: Any = None
+    y_query: Any = None
+
+    def __post_init__(self):
+        for field in dataclasses.fields(self):
+            value = getattr(self, field.name)
+            if isinstance(value, np.ndarray):  # takes JAX's default precision, as ever
+                object.__setattr__(self, field.name, jnp.asarray(value))
+        check_task(self)
+
+    def replace(self, **changes: Any) -> Task:
+        """The task with some fields changed, checked again."""
+        return dataclasses.replace(self, **changes)
+
+    @property
+    def num_supports(self) -> int:
+        return self.x.shape[-2]
+
+    @property
+    def num_queries(self) -> int:
+        return self.x_query.shape[-2]
+
+    @property
+    def num_features(self) -> int:
+        return self.x.shape[-1]
+
+    @property
+    def num_outputs(self) -> int:
+        return self.y.shape[-1] if self.y.ndim == self.x.ndim else 1
+
+
+def check_task(task: Task) -> None:
+    """Refuse a task whose fields do not fit together, in one sentence (see `Task`)."""
+    for name in ("x", "y", "x_query"):
+        checks.floating(name, getattr(task, name))
+    if task.x.ndim < 2:
+        raise ValueError(f"x must be [n, p], got shape {list(task.x.shape)}; use x[:, None]")
+    batch, (n, p) = task.x.shape[:-2], task.x.shape[-2:]
+    if n < 1 or p < 1:
+        raise ValueError(f"x must hold a support and a feature, got shape {list(task.x.shape)}")
+    if task.y.shape[:-1] != (*batch, n) and task.y.shape != (*batch, n):
+        raise ValueError(
+            f"y must be [n] or [n, r] with n = {n} as in x {list(task.x.shape)}, "
+            f"got shape {list(task.y.shape)}"
+        )
+    if task.num_outputs < 1:
+        raise ValueError(f"y must hold at least one output, got shape {list(task.y.shape)}")
+    queries = task.x_query.shape
+    if len(queries) != task.x.ndim or queries[:-2] != batch or queries[-1] != p:
+        raise ValueError(
+            f"x_query must be [q, p] with p = {p} as in x {list(task.x.shape)}, "
+            f"got shape {list(queries)}"
+        )
+    for name in ("y", "x_query"):
+        if getattr(task, name).dtype != task.x.dtype:
+            raise TypeError(
+                f"{name} must have the dtype of x, got {getattr(task, name).dtype} "
+                f"and {task.x.dtype}; cast one with astype"
+            )
+    if task.mask is not None:
+        kind, shape = getattr(task.mask, "dtype", None), getattr(task.mask, "shape", ())
+        if kind != jnp.bool_ or shape != (*batch, n):
+            raise ValueError(
+                f"mask must be a bool array [n] with n = {n}, got {kind} of shape {list(shape)}"
+            )
+    if task.y_query is not None:
+        outputs = task.y.shape[len(batch) + 1 :]
+        if getattr(task.y_query, "shape", None) != (*queries[:-1], *outputs):
+            raise ValueError(
+                f"y_query must be shaped {[*queries[:-1], *outputs]} as x_query and y, "
+                f"got shape {list(getattr(task.y_query, 'shape', ()))}"
+            )
+    keep = checks.concrete(task.mask)
+    for name in ("x", "y", "x_query", "y_query"):
+        value = checks.concrete(getattr(task, name))
+        if value is not None and name in ("x", "y") and task.mask is not None:
+            if keep is None:
+                continue
+            value = value[keep] if value.ndim >= keep.ndim else value
+        if value is not None:
+            checks.finite(name, value)

@@ -1,0 +1,57 @@
+"""Spectra and what they imply."""
+
+from __future__ import annotations
+
+import jax
+import jax.numpy as jnp
+from jaxtyping import Array, Float
+
+from . import checks
+from .kernels import Kernel
+from .tasks import Task, check_task, system
+
+
+def eigenvalues(kernel: Kernel, task: Task) -> Float[Array, " n"]:
+    """The eigenvalues of K on the supports, ascending, those below 0 by rounding set to 0.
+
+    Shape [n] in the task's dtype; a masked support contributes a 0, and these come first.
+
+    >>> import jax.numpy as jnp
+    >>> from icl_krr import Linear, Task
+    >>> task = Task(x=jnp.eye(2) * 2, y=jnp.ones(2), x_query=jnp.ones((1, 2)))
+    >>> eigenvalues(Linear(), task).tolist()
+    [4.0, 4.0]
+    """
+    check_task(task)
+    return jnp.maximum(jnp.linalg.eigvalsh(system(kernel, task).gram), 0)
+
+
+def spectral_bounds(kernel: Kernel, task: Task, *, ridge: float | Float[Array, ""]) -> tuple:
+    """The smallest and largest eigenvalue (low, high) of K + ridge I.
+
+    Two scalars in the task's dtype: what gradient descent must know in advance.
+
+    Raises ValueError for a ridge that is not > 0.
+
+    >>> import jax.numpy as jnp
+    >>> from icl_krr import Linear, Task
+    >>> task = Task(x=jnp.eye(2) * 2, y=jnp.ones(2), x_query=jnp.ones((1, 2)))
+    >>> [float(bound) for bound in spectral_bounds(Linear(), task, ridge=1.0)]
+    [5.0, 5.0]
+    """
+    checks.positive("ridge", ridge)
+    sigma = eigenvalues(kernel, task)
+    ridge = jnp.asarray(ridge, sigma.dtype)
+    masked = 0 if task.mask is None else task.num_supports - jnp.sum(task.mask)
+    return sigma[masked] + ridge, sigma[-1] + ridge
+
+
+def effective_dimension(sigma: Float[Array, " n"], ridge: float | jax.Array) -> Float[Array, ""]:
+    """d_eff = tr K (K + ridge I)^-1 = sum_i sigma_i / (sigma_i + ridge), for eigenvalues of K.
+
+    >>> import jax.numpy as jnp
+    >>> float(effective_dimension(jnp.array([1.0, 3.0]), 1.0))
+    1.25
+    """
+    checks.positive("ridge", ridge)
+    return jnp.sum(sigma / (sigma + ridge))

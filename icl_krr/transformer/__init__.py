@@ -1,0 +1,31 @@
+"""Transformers: one weights pytree, the one forward, and what may be asked of it.
+
+Axis names: T tokens (1 + n + q), H heads, L steps of the scan.
+"""
+
+from .cache import Cache
+from .dense import dense
+from .forward import forward
+from .init import Architecture, init
+from .run import predict, predict_batch, run_with_cache, run_with_hooks
+from .weights import Block, Heads, Norm, Spec, Transformer, Unit, Weights, Write
+
+__all__ = [
+    "Architecture",
+    "Block",
+    "Cache",
+    "Heads",
+    "Norm",
+    "Spec",
+    "Transformer",
+    "Unit",
+    "Weights",
+    "Write",
+    "dense",
+    "forward",
+    "init",
+    "predict",
+    "predict_batch",
+    "run_with_cache",
+    "run_with_hooks",
+]

@@ -1,0 +1,58 @@
+"""What a run left behind, by name."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+import jax
+
+from ..pytree import checked, static
+
+
+@checked
+class Cache(Mapping):
+    """Slots step by step, `cache["alpha"]`, and points of blocks, `cache["blocks.3.attn"]`.
+
+    A pytree, so that `run_with_cache` can be vmapped; index a batched cache inside of vmap.
+    """
+
+    slots: dict[str, jax.Array]
+    points: list[dict[str, Any]]
+    prologue: int = static(default=0)
+    steps: int = static(default=0)
+
+    def __getitem__(self, name: str) -> Any:
+        if name in self.slots:
+            return self.slots[name]
+        _, at, point = [*name.split(".", 2), "", ""][:3]
+        if not self.points or not at.isdigit():
+            raise KeyError(name)
+        first, per_step = self.prologue, len(self.points) - self.prologue
+        if int(at) < first:
+            return part(self.points[int(at)], point)
+        step, block = divmod(int(at) - first, per_step)
+        if step >= self.steps:
+            raise KeyError(name)
+        return jax.tree.map(lambda value: value[step], part(self.points[first + block], point))
+
+    def __iter__(self) -> Iterator[str]:
+        yield from self.slots
+        blocks = [*self.points[: self.prologue]]
+        blocks += self.points[self.prologue :] * self.steps
+        for i, block in enumerate(blocks):
+            for point, value in block.items():
+                yield f"blocks.{i}.{point}"
+                if isinstance(value, dict):
+                    yield from (f"blocks.{i}.{point}.{slot}" for slot in value)
+
+    def __len__(self) -> int:
+        return sum(1 for _ in self)
+
+
+def part(block: dict[str, Any], point: str) -> Any:
+    """A point, or one slot of it."""
+    if point in block:
+        return block[point]
+    whole, _, slot = point.rpartition(".")
+    return block[whole][slot]

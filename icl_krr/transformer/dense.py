@@ -1,0 +1,140 @@
+"""Merge all slots into one stream: the ordinary matrices of a construction."""
+
+from __future__ import annotations
+
+from functools import partial
+from itertools import groupby
+
+import jax
+import jax.numpy as jnp
+
+from ..residual import Layout, Read, one_hot
+from .weights import Block, Heads, Transformer, Unit, Weights, Write
+
+
+def dense(model: Transformer) -> Transformer:
+    """The same model with one slot `stream` [T, d_model] and ordinary weight matrices.
+
+    d_model is `layout.width`. A block has one group of heads, [d_model, heads * d_k] and
+    [heads * d_v, d_model], padded with zeros to a common d_k and d_v, and one group of units
+    for each kind of MLP unit. It runs through the same forward to the same stream, and every
+    entry can be fine-tuned; `run_with_cache` still finds the slots by the layout it keeps.
+
+    Raises ValueError for a model with LayerNorm, which merging would change.
+
+    >>> import icl_krr as ik
+    >>> model = ik.constructions.conjugate_gradient(ik.Linear(), num_features=3, ridge=0.1, steps=2)
+    >>> d_model = model.layout.width
+    >>> ik.dense(model).weights.readout.blocks["stream"].shape == (d_model, 1)
+    True
+    """
+    weights, layout = model.weights, model.layout
+    if set(weights.embedding) == {"stream"}:
+        return model
+    if weights.final_norm or any(b.attention_norm or b.mlp_norm for b in weights.steps):
+        raise ValueError(
+            "model must have no LayerNorm to be merged, got one that has; train it as it is"
+        )
+    embedding = [
+        read @ one_hot(layout.channels(slot).start, read.width, layout.width)
+        for slot, read in weights.embedding.items()
+    ]
+    positions = [
+        table @ one_hot(layout.channels(slot).start, table.shape[1], layout.width)
+        for slot, table in weights.positions.items()
+    ]
+    merge = partial(merge_block, layout)
+    merged = Weights(
+        embedding={"stream": sum(embedding[1:], embedding[0])},
+        positions={"stream": jnp.sum(jnp.stack(positions), 0)} if positions else {},
+        prologue=tuple(map(merge, weights.prologue)),
+        steps=tuple(jax.vmap(merge)(block) for block in weights.steps),
+        readout=merge_read(layout, weights.readout),
+    )
+    merged = jax.tree.map(lambda weight: weight.astype(model.dtype), merged)
+    return Transformer(merged, model.spec, layout)
+
+
+def merge_block(layout: Layout, block: Block) -> Block:
+    kinds = sorted(block.mlp, key=kind)
+    return Block(
+        attention=(merge_heads(layout, block.attention),) if block.attention else (),
+        mlp=tuple(merge_units(layout, list(units)) for _, units in groupby(kinds, kind)),
+    )
+
+
+def merge_read(layout: Layout, read: Read) -> Read:
+    """[d_model, width]: the slots' blocks one below the other."""
+    blocks = [
+        read.matrix(slot.name, slot.width)
+        if slot.name in read.slots
+        else jnp.zeros((slot.width, read.width))
+        for slot in layout.slots
+    ]
+    return Read({"stream": jnp.concatenate(blocks)}, read.width)
+
+
+def merge_out(layout: Layout, slot: str, width: int, out: jax.Array | None) -> jax.Array:
+    """[width, d_model]: where the outputs go."""
+    at = layout.channels(slot)
+    place = one_hot(at.start, at.stop - at.start, layout.width)
+    return place if out is None else out @ place
+
+
+def merge_heads(layout: Layout, attention: tuple[Heads, ...]) -> Heads:
+    def by_head(matrix: jax.Array, heads: int, width: int) -> jax.Array:
+        """[rows, heads * d] as [rows, heads, width], padded."""
+        split = matrix.reshape(len(matrix), heads, -1)
+        return jnp.pad(split, ((0, 0), (0, 0), (0, width - split.shape[-1])))
+
+    d_k = max(group.query.width // group.heads for group in attention)
+    d_v = max(sum(w.value.width for w in group.writes) // group.heads for group in attention)
+    queries, keys, values, outs = [], [], [], []
+    for group in attention:
+        h = group.heads
+        for read, into in ((group.query, queries), (group.key, keys)):
+            into.append(by_head(merge_read(layout, read).blocks["stream"], h, d_k))
+        value = [
+            merge_read(layout, write.value).blocks["stream"].reshape(layout.width, h, -1)
+            for write in group.writes
+        ]
+        out = [
+            merge_out(layout, write.to, write.value.width, write.out).reshape(h, -1, layout.width)
+            for write in group.writes
+        ]
+        values.append(by_head(jnp.concatenate(value, -1).reshape(layout.width, -1), h, d_v))
+        stacked = jnp.concatenate(out, 1)
+        outs.append(jnp.pad(stacked, ((0, 0), (0, d_v - stacked.shape[1]), (0, 0))))
+    heads = sum(group.heads for group in attention)
+
+    def merged(parts: list[jax.Array], width: int) -> Read:
+        matrix = jnp.concatenate(parts, 1).reshape(layout.width, heads * width)
+        return Read({"stream": matrix}, heads * width)
+
+    out = jnp.concatenate(outs).reshape(heads * d_v, layout.width)
+    write = Write(merged(values, d_v), out, "stream")
+    return Heads(merged(queries, d_k), merged(keys, d_k), (write,), heads)
+
+
+def kind(unit: Unit) -> tuple[bool, bool, str]:
+    return unit.up is not None, unit.gate is not None, unit.activation
+
+
+def merge_units(layout: Layout, units: list[Unit]) -> Unit:
+    def side_by_side(reads: list[Read]) -> Read:
+        blocks = [merge_read(layout, read).blocks["stream"] for read in reads]
+        return Read({"stream": jnp.concatenate(blocks, 1)}, sum(read.width for read in reads))
+
+    ups = [unit.up for unit in units if unit.up is not None]
+    gates = [unit.gate for unit in units if unit.gate is not None]
+    outs = [
+        merge_out(layout, unit.to, (unit.up or unit.gate).width, unit.out)  # pyright: ignore
+        for unit in units
+    ]
+    return Unit(
+        up=side_by_side(ups) if ups else None,
+        gate=side_by_side(gates) if gates else None,
+        out=jnp.concatenate(outs),
+        to="stream",
+        activation=units[0].activation,
+    )

@@ -1,0 +1,41 @@
+"""MLP units: linear, gated (identity, guarded reciprocal), ReLU and GELU."""
+
+from __future__ import annotations
+
+import jax
+import jax.numpy as jnp
+
+from ..residual import Stream
+from .weights import Unit
+
+
+def reciprocal(x: jax.Array) -> jax.Array:
+    """1 / x, and 0 where |x| is below the smallest normal number: 0 / 0 is 0 to a solver."""
+    small = jnp.abs(x) < jnp.finfo(x.dtype).tiny
+    return jnp.where(small, 0, 1 / jnp.where(small, 1, x))
+
+
+ACTIVATIONS = {
+    "identity": lambda x: x,
+    "reciprocal": reciprocal,
+    "relu": jax.nn.relu,
+    "gelu": jax.nn.gelu,
+}
+
+
+def activate(unit: Unit, stream: Stream) -> jax.Array:
+    """What the units add to their slot, [T, width]."""
+    if unit.gate is None:
+        assert unit.up is not None
+        hidden = unit.up(stream)
+    else:
+        hidden = ACTIVATIONS[unit.activation](unit.gate(stream))
+        if unit.up is not None:
+            hidden = unit.up(stream) * hidden
+    return project(hidden, unit.out)
+
+
+def project(hidden: jax.Array, out: jax.Array | None) -> jax.Array:
+    if out is None:
+        return hidden
+    return jnp.matmul(hidden, out, precision=jax.lax.Precision.HIGHEST)

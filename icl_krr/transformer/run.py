@@ -1,0 +1,192 @@
+"""From a model and a task to predictions, caches and interventions."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from functools import partial
+
+import jax
+import jax.numpy as jnp
+
+from ..residual import Stream, channels, embed, rows, visible
+from ..tasks import Task, check_task
+from .cache import Cache
+from .forward import Pass, forward, normalise
+from .taps import Hook
+from .weights import Transformer
+
+
+def predict(model: Transformer, task: Task) -> jax.Array:
+    """The model's prediction at the queries: [q] for y of shape [n], [q, r] for [n, r].
+
+    Jitted and pure: differentiate it in `model` or `task`, batch it by
+    `jax.vmap(predict, in_axes=(None, 0))`. The weights are evaluated in the task's dtype.
+
+    Raises ValueError for a task that does not fit the model, TypeError for one whose dtype is
+    wider than the weights'.
+
+    >>> import jax.numpy as jnp
+    >>> import icl_krr as ik
+    >>> model = ik.constructions.conjugate_gradient(ik.Linear(), num_features=1, ridge=2.0, steps=1)
+    >>> task = ik.Task(x=jnp.ones((1, 1)), y=jnp.array([3.0]), x_query=jnp.ones((1, 1)))
+    >>> ik.predict(model, task).tolist()
+    [1.0]
+    """
+    check_fit(model, task)
+    return evaluate(model, task)[0]
+
+
+def predict_batch(model: Transformer, tasks: Task, *, chunk: int | None = None) -> jax.Array:
+    """Predictions for a batch of tasks (leading axis on every field): [b, q] or [b, q, r].
+
+    The same as `jax.vmap(predict, in_axes=(None, 0))`, in chunks of `chunk` tasks that fit the
+    caches: by default 32 on the CPU and the whole batch elsewhere.
+
+    Raises as `predict` does, and ValueError if the tasks are not a batch.
+
+    >>> import jax
+    >>> import icl_krr as ik
+    >>> config = ik.tasks.LinearRegression(num_features=2, num_supports=4)
+    >>> keys = jax.random.split(jax.random.key(0), 5)
+    >>> tasks = jax.vmap(ik.tasks.sample, in_axes=(0, None))(keys, config)
+    >>> model = ik.constructions.conjugate_gradient(ik.Linear(), num_features=2, ridge=0.1, steps=2)
+    >>> ik.predict_batch(model, tasks).shape
+    (5, 1)
+    """
+    check_fit(model, tasks, batch=1)
+    if chunk is None:
+        chunk = 32 if jax.default_backend() == "cpu" else tasks.x.shape[0]
+    return evaluate_batch(model, tasks, chunk)
+
+
+def run_with_cache(
+    model: Transformer,
+    task: Task,
+    *,
+    names: tuple[str, ...] | None = None,
+    everything: bool = False,
+) -> tuple[jax.Array, Cache]:
+    """The prediction and a `Cache` of slots after every step, the start included.
+
+    `cache[slot]` is [steps + 1, tokens, width], at the tokens where the slot lives: [steps + 1,
+    n, r] for `alpha`; `cache["prediction"]` is the read-out at the queries, [steps + 1, q, r].
+    Where the task's y is [n], the last axis of states of width 1 is dropped as it is there.
+    `names` chooses slots (by default the layout's states), and nothing else is stored;
+    `everything` keeps each point of each block as well (see `taps`).
+
+    Raises as `predict` does, and ValueError for a name that the layout does not have.
+
+    >>> import jax.numpy as jnp
+    >>> import icl_krr as ik
+    >>> model = ik.constructions.conjugate_gradient(ik.Linear(), num_features=1, ridge=2.0, steps=1)
+    >>> task = ik.Task(x=jnp.ones((1, 1)), y=jnp.array([3.0]), x_query=jnp.ones((1, 1)))
+    >>> prediction, cache = ik.run_with_cache(model, task)
+    >>> cache["alpha"].tolist(), cache["prediction"].tolist()
+    ([[0.0], [1.0]], [[0.0], [1.0]])
+    """
+    check_fit(model, task)
+    if names is None:
+        names = tuple(slot.name for slot in model.layout.slots if slot.kind == "state")
+    for name in names:
+        if name != "prediction":
+            model.layout[name]
+    prediction, passed = evaluate(model, task, names=tuple(names), everything=everything)
+    return prediction, Cache(
+        passed.observed, passed.points, len(model.weights.prologue), model.steps
+    )
+
+
+def run_with_hooks(model: Transformer, task: Task, hooks: Mapping[str, Hook]) -> jax.Array:
+    """The prediction with values replaced on the way: {"blocks.3.attn": fn}.
+
+    `fn(value, name)` must be pure and return what it got in shape and dtype: {slot: [T, width]}
+    for the points of a block, an array for a slot of one, `blocks.3.attn.alpha` (see `taps`).
+
+    Raises as `predict` does, and ValueError for a point that the model does not have.
+
+    >>> import jax, jax.numpy as jnp
+    >>> import icl_krr as ik
+    >>> model = ik.constructions.conjugate_gradient(ik.Linear(), num_features=1, ridge=2.0, steps=1)
+    >>> task = ik.Task(x=jnp.ones((1, 1)), y=jnp.array([3.0]), x_query=jnp.ones((1, 1)))
+    >>> double = lambda value, name: 2 * value
+    >>> ik.run_with_hooks(model, task, {"blocks.3.attn.prediction": double}).tolist()
+    [2.0]
+    """
+    check_fit(model, task)
+    return evaluate(model, task, hooks=tuple(hooks.items()))[0]
+
+
+@partial(jax.jit, static_argnames=("names", "everything", "hooks"))
+def evaluate(
+    model: Transformer,
+    task: Task,
+    *,
+    names: tuple[str, ...] = (),
+    everything: bool = False,
+    hooks: tuple[tuple[str, Hook], ...] = (),
+) -> tuple[jax.Array, Pass]:
+    model = jax.tree.map(lambda weight: weight.astype(task.x.dtype), model)
+    layout = model.layout
+
+    def like_y(values: jax.Array) -> jax.Array:
+        return values[..., 0] if task.y.ndim == 1 and values.shape[-1] == 1 else values
+
+    def readout(stream: Stream) -> jax.Array:
+        normed = normalise(model.weights.final_norm, stream)
+        queries = {slot: value[1 + task.num_supports :] for slot, value in normed.items()}
+        return like_y(model.weights.readout(queries))
+
+    def look(stream: Stream, name: str) -> jax.Array:
+        if name == "prediction":
+            return readout(stream)
+        value = channels(stream, layout, name)[rows(layout[name].at, task)]
+        return like_y(value) if layout[name].kind == "state" else value
+
+    stream = embed(model.weights.embedding, task)
+    for slot, table in model.weights.positions.items():
+        stream[slot] = stream[slot] + table[: len(stream[slot])]
+    passed = forward(
+        model,
+        stream,
+        visible(task),
+        observe=lambda stream: {name: look(stream, name) for name in names},
+        everything=everything,
+        hooks=dict(hooks),
+    )
+    return readout(passed.stream), passed
+
+
+@partial(jax.jit, static_argnames="chunk")
+def evaluate_batch(model: Transformer, tasks: Task, chunk: int) -> jax.Array:
+    return jax.lax.map(lambda task: evaluate(model, task)[0], tasks, batch_size=chunk)
+
+
+def check_fit(model: Transformer, task: Task, batch: int = 0) -> None:
+    if not isinstance(model, Transformer):
+        raise TypeError(f"model must be an icl_krr.Transformer, got {type(model).__name__}")
+    if not isinstance(task, Task):
+        raise TypeError(f"task must be an icl_krr.Task, got {type(task).__name__}")
+    check_task(task)
+    if task.x.ndim != 2 + batch:
+        wanted = "a batch of tasks, x [b, n, p]" if batch else "one task, x [n, p]"
+        mend = "use predict" if batch else "use predict_batch or jax.vmap"
+        raise ValueError(f"task must be {wanted}, got x of shape {list(task.x.shape)}; {mend}")
+    spec = model.spec
+    for name, got in (("num_features", task.num_features), ("num_outputs", task.num_outputs)):
+        if got != getattr(spec, name):
+            raise ValueError(
+                f"task must have {name} = {getattr(spec, name)} as the model, got {got}; "
+                f"build the model with {name}={got}"
+            )
+    tokens = 1 + task.num_supports + task.num_queries
+    for table in model.weights.positions.values():
+        if tokens > table.shape[0]:
+            raise ValueError(
+                f"task must have at most {table.shape[0]} tokens, the positions of the model, "
+                f"got {tokens}"
+            )
+    if jnp.promote_types(task.x.dtype, model.dtype) != model.dtype:
+        raise TypeError(
+            f"task must not be wider than the model's {model.dtype} weights, got {task.x.dtype}; "
+            f"build the model with dtype={task.x.dtype}"
+        )
