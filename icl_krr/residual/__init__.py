@@ -2,7 +2,7 @@
 
 from .layout import ROLES, Layout, Slot
 from .reads import Read, join, one_hot
-from .tokens import Stream, channels, embed, fields, rows, visible
+from .tokens import Stream, channels, check_tokens, embed, fields, rows, visible
 
 __all__ = [
     "ROLES",
@@ -11,6 +11,7 @@ __all__ = [
     "Slot",
     "Stream",
     "channels",
+    "check_tokens",
     "embed",
     "fields",
     "join",

@@ -9,6 +9,7 @@ import jax.numpy as jnp
 from jaxtyping import Array, Float
 
 from ..kernels import Kernel
+from ..numerics import reciprocal
 from ..tasks import Task, system
 from .algebra import apply, check_system, like, matmul
 from .results import Trajectory
@@ -20,9 +21,9 @@ def conjugate_gradient(
     """Solve A alpha = y, A = K + ridge I, by conjugate gradient from alpha = 0.
 
     gamma = r.r / p.Ap,  alpha += gamma p,  r -= gamma Ap,  beta = r'.r' / r.r,  p = r' + beta p,
-    for each output on its own; a quotient whose divisor is below the smallest normal number
-    is 0, so that steps past convergence stay finite. See `Trajectory` for the shapes; the
-    dtype is the task's.
+    for each output on its own; a quotient whose divisor underflows is 0 (`numerics.reciprocal`),
+    so that steps past convergence stay finite, and their gradients too. See `Trajectory` for
+    the shapes; the dtype is the task's.
 
     Raises ValueError for a ridge that is not > 0, steps < 1 or shapes that do not fit.
 
@@ -46,9 +47,9 @@ def iterate(kernel, task, ridge, steps) -> Trajectory:
     def step(state, _):
         alpha, r, p = state
         Ap = apply(gram, ridge, p)
-        gamma = ratio(dot(r, r), dot(p, Ap))
+        gamma = dot(r, r) * reciprocal(dot(p, Ap))
         r_next = r - gamma * Ap
-        beta = ratio(dot(r_next, r_next), dot(r, r))
+        beta = dot(r_next, r_next) * reciprocal(dot(r, r))
         state = alpha + gamma * p, r_next, r_next + beta * p
         return state, state
 
@@ -64,8 +65,3 @@ def iterate(kernel, task, ridge, steps) -> Trajectory:
 
 def dot(a: jax.Array, b: jax.Array) -> jax.Array:
     return jnp.sum(a * b, axis=0)
-
-
-def ratio(a: jax.Array, b: jax.Array) -> jax.Array:
-    small = jnp.abs(b) < jnp.finfo(b.dtype).tiny
-    return jnp.where(small, 0, a / jnp.where(small, 1, b))

@@ -26,7 +26,7 @@ def exact(kernel: Kernel, task: Task, *, ridge: float | Float[Array, ""]) -> Sol
     >>> import jax.numpy as jnp
     >>> from icl_krr import Linear, Task
     >>> task = Task(x=jnp.ones((1, 1)), y=jnp.array([3.0]), x_query=jnp.ones((1, 1)))
-    >>> exact(Linear(), task, ridge=2.0).prediction.tolist()
+    >>> exact(Linear(), task, ridge=2.0).prediction.round(6).tolist()
     [1.0]
     """
     check_system(kernel, task, ridge)

@@ -67,10 +67,11 @@ class GaussianProcess:
         x = jax.random.normal(at, (n + self.num_queries, self.num_features))
         if self.inputs == "sphere":
             x = x / jnp.linalg.norm(x, axis=-1, keepdims=True)
-        # A Gram matrix may be singular (the linear kernel always is): its root is taken by
-        # eigenvalues, so that no jitter is needed.
-        eigenvalues, vectors = jnp.linalg.eigh(self.kernel(x, x))
-        root = vectors * jnp.sqrt(jnp.maximum(eigenvalues, 0))
+        # A Gram matrix may be singular (the linear kernel's is): its root is taken by
+        # eigenvalues, so that no jitter is needed, and those that are only rounding are 0.
+        sigma, vectors = jnp.linalg.eigh(self.kernel(x, x))
+        rounding = len(x) * jnp.finfo(x.dtype).eps * sigma[-1]
+        root = vectors * jnp.sqrt(jnp.where(sigma > rounding, sigma, 0))
         f = root @ jax.random.normal(function, (n + self.num_queries, r))
         return observe(error, x, f, self)
 

@@ -16,19 +16,18 @@ from ..pytree import checked
 class Task:
     """Supports (x, y) and queries x_query: predict y_query from the supports alone.
 
-        Shapes, for n supports, q queries, p features and r outputs, all of one floating dtype:
-        `x` [n, p], `y` [n] or [n, r], `x_query` [q, p]; optional `mask` [n] (bool, False where a
-        support is only padding) and `y_query` [q] or [q, r], which no model ever sees. A batch of
-        tasks has the same leading axes on every field. NumPy arrays are taken as `jnp.asarray` does.
+    Shapes, for n supports, q queries, p features and r outputs, all of one floating dtype:
+    `x` [n, p], `y` [n] or [n, r], `x_query` [q, p]; optional `mask` [n] (bool, False where a
+    support is only padding) and `y_query` [q] or [q, r], which no model ever sees. A batch of
+    tasks has the same leading axes on every field. A NumPy array is taken by `jnp.asarray`.
 
-        Raises TypeError for what is not a floating array, ValueError for shapes that do not fit
-        and for values that are not finite (where they are known: not under a transformation).
+    Raises TypeError for what is not a floating array, ValueError for shapes that do not fit
+    and for values that are not finite (where they are known: not under a transformation).
 
-        >>> import jax.numpy as jnp
-    import numpy as np
-        >>> task = Task(x=jnp.ones((5, 2)), y=jnp.zeros(5), x_query=jnp.ones((3, 2)))
-        >>> task.num_supports, task.num_queries, task.num_features, task.num_outputs
-        (5, 3, 2, 1)
+    >>> import jax.numpy as jnp
+    >>> task = Task(x=jnp.ones((5, 2)), y=jnp.zeros(5), x_query=jnp.ones((3, 2)))
+    >>> task.num_supports, task.num_queries, task.num_features, task.num_outputs
+    (5, 3, 2, 1)
     """
 
     x: Any

@@ -5,6 +5,7 @@ from __future__ import annotations
 import zlib
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import partial
 
 import jax
 import jax.numpy as jnp
@@ -56,9 +57,13 @@ def init(key: jax.Array, architecture: Architecture, dtype: DTypeLike | None = N
     >>> model.depth, model.spec.attention, model.layout.names
     (3, 'softmax', ('stream', 'one'))
     """
+    return draw(key, architecture, jnp.dtype(dtype or jnp.result_type(float)))
+
+
+@partial(jax.jit, static_argnums=(1, 2))
+def draw(key: jax.Array, architecture: Architecture, dtype: jnp.dtype) -> Transformer:
     a, d = architecture, architecture.width
     hidden = a.hidden or 4 * d
-    dtype = jnp.dtype(dtype or jnp.result_type(float))
     shrink = (2 * a.depth) ** -0.5
 
     def normal(name: str, rows: int, columns: int, scale: float = 1.0) -> jax.Array:

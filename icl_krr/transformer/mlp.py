@@ -5,15 +5,9 @@ from __future__ import annotations
 import jax
 import jax.numpy as jnp
 
+from ..numerics import reciprocal
 from ..residual import Stream
 from .weights import Unit
-
-
-def reciprocal(x: jax.Array) -> jax.Array:
-    """1 / x, and 0 where |x| is below the smallest normal number: 0 / 0 is 0 to a solver."""
-    small = jnp.abs(x) < jnp.finfo(x.dtype).tiny
-    return jnp.where(small, 0, 1 / jnp.where(small, 1, x))
-
 
 ACTIVATIONS = {
     "identity": lambda x: x,

@@ -4,16 +4,19 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from functools import partial
+from typing import TYPE_CHECKING
 
 import jax
 import jax.numpy as jnp
 
-from ..residual import Stream, channels, embed, rows, visible
-from ..tasks import Task, check_task
+from ..residual import Stream, channels, check_tokens, embed, rows, visible
 from .cache import Cache
 from .forward import Pass, forward, normalise
 from .taps import Hook
 from .weights import Transformer
+
+if TYPE_CHECKING:
+    from ..tasks import Task
 
 
 def predict(model: Transformer, task: Task) -> jax.Array:
@@ -86,11 +89,14 @@ def run_with_cache(
     """
     check_fit(model, task)
     if names is None:
-        names = tuple(slot.name for slot in model.layout.slots if slot.kind == "state")
+        states = [slot.name for slot in model.layout.slots if slot.kind == "state"]
+        names = (*states, "prediction")
     for name in names:
         if name != "prediction":
             model.layout[name]
-    prediction, passed = evaluate(model, task, names=tuple(names), everything=everything)
+    prediction, passed = evaluate(
+        model, task, names=tuple(dict.fromkeys(names)), everything=everything
+    )
     return prediction, Cache(
         passed.observed, passed.points, len(model.weights.prologue), model.steps
     )
@@ -164,13 +170,7 @@ def evaluate_batch(model: Transformer, tasks: Task, chunk: int) -> jax.Array:
 def check_fit(model: Transformer, task: Task, batch: int = 0) -> None:
     if not isinstance(model, Transformer):
         raise TypeError(f"model must be an icl_krr.Transformer, got {type(model).__name__}")
-    if not isinstance(task, Task):
-        raise TypeError(f"task must be an icl_krr.Task, got {type(task).__name__}")
-    check_task(task)
-    if task.x.ndim != 2 + batch:
-        wanted = "a batch of tasks, x [b, n, p]" if batch else "one task, x [n, p]"
-        mend = "use predict" if batch else "use predict_batch or jax.vmap"
-        raise ValueError(f"task must be {wanted}, got x of shape {list(task.x.shape)}; {mend}")
+    check_tokens(task, batch)
     spec = model.spec
     for name, got in (("num_features", task.num_features), ("num_outputs", task.num_outputs)):
         if got != getattr(spec, name):

@@ -1,0 +1,31 @@
+"""The one scalar function that solvers and transformers share."""
+
+from __future__ import annotations
+
+import jax
+import jax.numpy as jnp
+
+
+@jax.custom_jvp
+def reciprocal(x: jax.Array) -> jax.Array:
+    """1 / x, and 0 where |x| < tiny / eps: to a solver past convergence 0 / 0 is 0.
+
+    Below tiny / eps (1e-31 in float32, 1e-292 in float64) a sum of squares has lost digits to
+    underflow, so that quotients of such sums mean nothing. `x` is an array of any shape, the
+    result has its shape and dtype; gradients stay finite as far.
+
+    >>> import jax.numpy as jnp
+    >>> reciprocal(jnp.array([2.0, 0.0])).tolist()
+    [0.5, 0.0]
+    """
+    small = jnp.abs(x) < jnp.finfo(x.dtype).tiny / jnp.finfo(x.dtype).eps
+    return jnp.where(small, 0, 1 / jnp.where(small, 1, x))
+
+
+@reciprocal.defjvp
+def _reciprocal_jvp(primals, tangents):
+    # 1 / x^2 overflows long before 1 / x does, and inf * 0 is NaN. Applied one after the other,
+    # its two factors meet a tangent that is as small as x.
+    (x,), (dx,) = primals, tangents
+    inverse = reciprocal(x)
+    return inverse, -inverse * (inverse * dx)

@@ -1,0 +1,181 @@
+"""The command line, as a person meets it."""
+
+import csv
+import json
+import subprocess
+import sys
+
+import numpy as np
+import pytest
+from helpers import numpy_exact
+
+import icl_krr as ik
+from icl_krr import cli
+
+TABLE = "a,b,y\n" + "".join(
+    f"{i % 5},{(i * 7) % 11},{(i % 5) - 0.3 * ((i * 7) % 11) + 0.1 * (i % 3)}\n" for i in range(40)
+)
+
+
+@pytest.fixture
+def table(tmp_path):
+    path = tmp_path / "table.csv"
+    path.write_text(TABLE)
+    return path
+
+
+def test_help_needs_no_jax():
+    code = (
+        "import sys; from icl_krr.cli import main\n"
+        "try: main(['--help'])\n"
+        "except SystemExit as stop: assert not stop.code\n"
+        "assert 'jax' not in sys.modules, 'help imported jax'"
+    )
+    run = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
+    assert run.returncode == 0, run.stderr
+    assert "predict" in run.stdout
+    assert "demo" in run.stdout
+
+
+def test_version(capsys):
+    assert cli.main(["--version"]) == 0
+    assert capsys.readouterr().out.startswith("icl-krr 0.")
+
+
+def test_predict_prints_json_that_agrees_with_numpy(table, capsys):
+    argv = ["predict", str(table), "--target", "y", "--supports", "25", "--seed", "3"]
+    assert cli.main([*argv, "--ridge", "0.5", "--steps", "6", "--json"]) == 0
+    printed = json.loads(capsys.readouterr().out)
+    facts = printed["meta"]["tasks"]["table.csv"]
+    assert (facts["n"], facts["q"], facts["p"], facts["blocks_per_step"]) == (25, 15, 2, 5)
+    assert (facts["ridge"], facts["dtype"], printed["meta"]["seed"]) == (0.5, "float32", 3)
+    assert facts["chosen"] == ["temperature"]
+    task = ik.tasks.split(ik.tasks.read_table(table, "y"), 25, seed=3)
+    exact = numpy_exact(task.x, task.y, task.x_query, 0.5)
+    K = np.asarray(task.x, np.float64) @ np.asarray(task.x, np.float64).T
+    sigma = np.linalg.eigvalsh(K)
+    assert np.isclose(facts["d_eff"], np.sum(sigma / (sigma + 0.5)), rtol=1e-4)
+    assert np.isclose(facts["cond"], (sigma[-1] + 0.5) / 0.5, rtol=1e-4)
+    rows = {(row["predictor"], row["step"]): row for row in printed["results"]["table.csv"]["rows"]}
+    y = np.asarray(task.y_query, np.float64)
+    rmse = lambda f: np.sqrt(np.mean((f - y) ** 2))  # noqa: E731
+    assert np.isclose(rows["exact", 0]["rmse"], rmse(exact), rtol=1e-4)
+    assert np.isclose(rows["zero", 0]["rmse"], rmse(0), rtol=1e-4)
+    assert np.isclose(rows["mean", 0]["rmse"], rmse(0), rtol=1e-4)
+    assert rows["transformer", 0]["gap"] == 1.0
+    assert rows["transformer", 6]["gap"] < 1e-5
+    assert rows["transformer", 6]["blocks"] == 31
+    assert all(rows["transformer", t]["oracle_gap"] < 1e-4 for t in range(7))
+
+
+@pytest.mark.parametrize("solver", ["conjugate-gradient", "gradient-descent", "nadaraya-watson"])
+def test_every_solver_prints_a_table(table, capsys, solver):
+    assert cli.main(["predict", str(table), "--target", "y", "--solver", solver]) == 0
+    out = capsys.readouterr().out
+    for word in (solver, "gap to exact", "zero", "mean", "exact", "d_eff", "cond", "float32"):
+        assert word in out
+    assert "seed = 0" in out
+    assert "blocks per step" in out
+
+
+def test_demo_writes_its_files(tmp_path, capsys):
+    out = tmp_path / "deep" / "demo"
+    assert cli.main(["demo", "--out", str(out), "--steps", "3", "--seed", "1"]) == 0
+    assert sorted(path.name for path in out.iterdir()) == ["depth.png", "meta.json", "results.csv"]
+    assert (out / "depth.png").read_bytes().startswith(b"\x89PNG")
+    meta = json.loads((out / "meta.json").read_text())
+    assert meta["seed"] == 1
+    assert meta["command"][:2] == ["icl-krr", "demo"]
+    assert {"jax", "jaxlib", "numpy", "icl_krr"} <= set(meta["versions"])
+    rows = list(csv.DictReader((out / "results.csv").read_text().splitlines()))
+    assert {row["task"] for row in rows} == {"diabetes.csv", "Gaussian process"}
+    assert {row["predictor"] for row in rows} == {
+        "transformer",
+        "zero",
+        "mean",
+        "nadaraya-watson",
+        "exact",
+    }
+    assert len(rows) == 2 * (4 + 4)
+
+
+def test_an_interrupted_write_leaves_the_old_file(tmp_path, monkeypatch):
+    from icl_krr.cli import output
+
+    path = tmp_path / "results.csv"
+    path.write_text("old")
+    monkeypatch.setattr(output.os, "replace", lambda *_: (_ for _ in ()).throw(OSError("full")))
+    with pytest.raises(OSError, match="full"):
+        output.replace(path, b"new")
+    assert path.read_text() == "old"
+    assert [p.name for p in tmp_path.iterdir()] == ["results.csv"]
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        (["--ridge", "0"], "ridge must be > 0, got 0.0"),
+        (["--ridge", "-1"], "ridge must be > 0, got -1.0"),
+        (["--ridge", "nan"], "ridge must be > 0, got nan"),
+        (["--temperature", "0"], "temperature must be > 0, got 0.0"),
+        (["--steps", "0"], "steps must be >= 1, got 0"),
+        (["--seed", "-1"], "seed must be >= 0, got -1"),
+        (["--supports", "40"], "num_supports must leave a query: < 40 rows"),
+        (["--supports", "0"], "num_supports must be >= 1, got 0"),
+        (["--target", "z"], "target must be a column of"),
+        (["--kernel", "exponential"], "kernel must be 'linear' for solver 'conjugate-gradient'"),
+    ],
+)
+def test_bad_settings_are_one_line(table, capsys, monkeypatch, options, message):
+    refuse_compilation(monkeypatch)
+    argv = ["predict", str(table), "--target", "y", *options]
+    assert cli.main(argv) == 2
+    captured = capsys.readouterr()
+    assert captured.out == ""
+    assert message in captured.err
+    assert captured.err.startswith("icl-krr: error: ")
+    assert captured.err.count("\n") == 1
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("", "is empty"),
+        ("a,y\n1,2\nred,3\n", "line 3, column 'a': expected a finite number, got 'red'"),
+        ("a,y\n1,2\n", "num_supports must"),
+    ],
+)
+def test_bad_tables_are_one_line(tmp_path, capsys, monkeypatch, text, message):
+    refuse_compilation(monkeypatch)
+    path = tmp_path / "bad.csv"
+    path.write_text(text)
+    assert cli.main(["predict", str(path), "--target", "y"]) == 2
+    assert message in capsys.readouterr().err
+    assert cli.main(["predict", str(tmp_path / "missing.csv"), "--target", "y"]) == 2
+    assert "missing.csv: No such file" in capsys.readouterr().err
+    assert cli.main(["predict", str(tmp_path), "--target", "y"]) == 2
+    assert "Is a directory" in capsys.readouterr().err
+
+
+def refuse_compilation(monkeypatch):
+    import jax._src.compiler as compiler
+
+    def refuse(*_, **__):
+        raise AssertionError("something was compiled before the input was refused")
+
+    monkeypatch.setattr(compiler, "compile_or_get_cached", refuse)
+
+
+def test_unknown_words_exit_with_2(capsys):
+    for argv in ([], ["fly"], ["predict"], ["predict", "t.csv"], ["demo", "--solver", "magic"]):
+        with pytest.raises(SystemExit) as stop:
+            cli.main(argv)
+        assert stop.value.code == 2
+    capsys.readouterr()
+
+
+def test_out_must_be_a_folder(table, tmp_path, capsys):
+    (tmp_path / "file").write_text("")
+    argv = ["predict", str(table), "--target", "y", "--out", str(tmp_path / "file")]
+    assert cli.main(argv) == 2
+    assert "File exists" in capsys.readouterr().err

@@ -1,0 +1,87 @@
+"""One trace for a sweep; compile time and program size constant in depth."""
+
+import time
+
+import chex
+import jax
+import jax.numpy as jnp
+import numpy as np
+from helpers import CONSTRUCTIONS, cg, draw
+
+import icl_krr as ik
+from icl_krr.residual import embed, visible
+from icl_krr.transformer import forward
+
+
+def test_one_trace_for_a_sweep_over_ridge_and_data():
+    @jax.jit
+    @chex.assert_max_traces(n=1)
+    def predict(ridge, task):
+        return ik.predict(cg(task, ridge, 4), task)
+
+    values = {
+        float(predict(ridge, draw(seed))[0]) for seed in range(3) for ridge in (0.1, 1.0, 5.0)
+    }
+    assert len(values) == 9
+
+
+def test_one_trace_for_a_sweep_over_temperature():
+    @jax.jit
+    @chex.assert_max_traces(n=1)
+    def predict(kernel, task):
+        model = ik.constructions.nadaraya_watson(kernel, num_features=4)
+        return ik.predict(model, task), ik.solvers.exact(kernel, task, ridge=0.1).prediction
+
+    values = {float(predict(ik.Exponential(t), draw(0))[0][0]) for t in (0.5, 1.0, 2.0)}
+    assert len(values) == 3
+
+
+def test_models_built_anew_reuse_the_compiled_forward():
+    """Outside of jit as well: a new ridge is a new leaf, not a new program."""
+    chex.clear_trace_counter()
+    counted = jax.jit(chex.assert_max_traces(lambda model, task: ik.predict(model, task), n=1))
+    for ridge in (0.1, 1.0, jnp.float32(2.0), np.float32(3.0)):
+        counted(cg(draw(0), ridge, 4), draw(0))
+
+
+def test_a_sweep_is_one_vmap():
+    task = draw(0)
+    ridges = jnp.array([0.1, 1.0, 5.0])
+    swept = jax.vmap(lambda ridge: ik.predict(cg(task, ridge, 8), task))(ridges)
+    alone = [ik.predict(cg(task, ridge, 8), task) for ridge in ridges]
+    assert np.allclose(swept, jnp.stack(alone), rtol=1e-3, atol=1e-4)
+
+
+def lower(model, task):
+    stream = embed(model.weights.embedding, task)
+    return jax.jit(lambda m, h: forward(m, h, visible(task)).stream).lower(model, stream)
+
+
+def test_the_program_does_not_grow_with_depth():
+    task = draw(0)
+    for case in CONSTRUCTIONS[:2]:
+        short, deep = (lower(case.build(task, 0.1, steps), task).as_text() for steps in (8, 256))
+        assert len(short.splitlines()) == len(deep.splitlines())
+
+
+def test_compile_time_does_not_grow_with_depth():
+    task = draw(0)
+    seconds = {}
+    for steps in (8, 256, 8, 256, 8, 256):
+        jax.clear_caches()
+        lowered = lower(cg(task, 0.1, steps), task)
+        start = time.perf_counter()
+        lowered.compile()
+        seconds.setdefault(steps, []).append(time.perf_counter() - start)
+    assert min(seconds[256]) < 1.5 * min(seconds[8])
+
+
+def test_forward_memory_does_not_grow_with_depth():
+    """Weights aside, the forward of 256 steps needs the scratch of 8: no stream is stored."""
+    task = draw(0, n=64)
+    sizes = []
+    for steps in (8, 256):
+        stats = lower(cg(task, 0.1, steps), task).compile().memory_analysis()
+        sizes.append(stats.temp_size_in_bytes)
+    stream = 4 * (1 + 64 + 3) * cg(task, 0.1, 8).layout.width
+    assert sizes[1] < sizes[0] + 4 * stream

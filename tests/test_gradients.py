@@ -1,0 +1,128 @@
+"""Gradients through constructions: against closed forms and finite differences."""
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import optax
+import pytest
+from helpers import CONSTRUCTIONS, EXPONENTIAL, cg, draw, gd, nw, relative
+
+import icl_krr as ik
+
+
+@pytest.mark.parametrize("build", [cg, gd], ids=["conjugate_gradient", "gradient_descent"])
+def test_jacobian_in_y_is_the_hat_matrix(x64, build):
+    """d f(x) / d y = k(x)^T (K + ridge I)^-1 once the solver has converged."""
+    task = draw(0, p=4, n=20)
+    model = build(task, 2.0, 8 if build is cg else 500)
+    jacobian = jax.jacobian(lambda y: ik.predict(model, task.replace(y=y)))(task.y)
+    K = np.asarray(task.x @ task.x.T)
+    hat = np.linalg.solve(K + 2.0 * np.eye(20), np.asarray(task.x @ task.x_query.T)).T
+    assert relative(jacobian, hat) < 1e-8
+
+
+def test_jacobian_in_y_of_one_head_is_its_attention(x64):
+    task = draw(1)
+    model = nw(task, None, None)
+    jacobian = jax.jacobian(lambda y: ik.predict(model, task.replace(y=y)))(task.y)
+    assert relative(jacobian, ik.solvers.nadaraya_watson(EXPONENTIAL, task).weights) < 1e-12
+
+
+def central(function, at, step=1e-6):
+    return (function(at + step) - function(at - step)) / (2 * step)
+
+
+@pytest.mark.parametrize("steps", [2, 8, 40])
+def test_gradient_in_ridge_equals_finite_differences(x64, steps):
+    """Before convergence, at it, and long past it, where every division is 0 / 0."""
+    task = draw(2, p=3, n=12)
+
+    def loss(ridge):
+        return jnp.sum(ik.predict(cg(task, ridge, steps), task) ** 2)
+
+    gradient = jax.grad(loss)(0.3)
+    assert np.isclose(gradient, central(loss, 0.3), rtol=1e-6)
+    if steps >= 8:
+        exact = lambda ridge: jnp.sum(  # noqa: E731
+            ik.solvers.exact(ik.Linear(), task, ridge=ridge).prediction ** 2
+        )
+        assert np.isclose(gradient, jax.grad(exact)(0.3), rtol=1e-6)
+
+
+@pytest.mark.parametrize("seed", range(6))
+def test_float32_gradient_stays_finite_past_convergence(seed):
+    """Where r.r underflows, 1 / (p.Ap)^2 would overflow and turn the gradient to NaN."""
+    task = draw(seed, p=3, n=12)
+    gradient = jax.grad(lambda ridge: jnp.sum(ik.predict(cg(task, ridge, 100), task)))(0.3)
+    exact = jax.grad(
+        lambda ridge: jnp.sum(ik.solvers.exact(ik.Linear(), task, ridge=ridge).prediction)
+    )(0.3)
+    assert np.isclose(gradient, exact, rtol=1e-2)
+
+
+def test_gradient_in_temperature_and_step_size(x64):
+    task = draw(3)
+
+    def smooth(temperature):
+        model = ik.constructions.nadaraya_watson(ik.Exponential(temperature), num_features=4)
+        return jnp.sum(ik.predict(model, task) ** 2)
+
+    def descend(eta):
+        model = ik.constructions.gradient_descent(
+            ik.Linear(), num_features=4, ridge=0.1, steps=3, step_size=eta
+        )
+        return jnp.sum(ik.predict(model, task) ** 2)
+
+    assert np.isclose(jax.grad(smooth)(1.5), central(smooth, 1.5), rtol=1e-6)
+    assert np.isclose(jax.grad(descend)(0.02), central(descend, 0.02), rtol=1e-6)
+
+
+@pytest.mark.parametrize("merge", [False, True], ids=["slots", "dense"])
+@pytest.mark.parametrize("case", CONSTRUCTIONS, ids=lambda case: case.name)
+def test_gradients_in_the_weights_equal_finite_differences(x64, case, merge):
+    """Along random directions in the space of all weights."""
+    task = draw(4, r=2)
+    model = case.build(task, 0.5, 3)
+    model = ik.dense(model) if merge else model
+    loss = jax.jit(lambda m: jnp.sum(ik.predict(m, task) ** 2))
+    gradient = jax.grad(loss)(model)
+    leaves, tree = jax.tree.flatten(model)
+    for seed in range(3):
+        rng = np.random.default_rng(seed)
+        # exact zeros stay: next to one, the guarded reciprocal is not differentiable
+        direction = tree.unflatten(
+            [jnp.asarray(rng.normal(size=w.shape)) * (w != 0) for w in leaves]
+        )
+        along = lambda t: loss(jax.tree.map(lambda w, d: w + t * d, model, direction))  # noqa: E731, B023
+        slope = sum(
+            jnp.vdot(g, d)
+            for g, d in zip(jax.tree.leaves(gradient), jax.tree.leaves(direction), strict=True)
+        )
+        assert np.isclose(slope, central(along, 0.0, 1e-7), rtol=1e-4)
+
+
+def test_gradients_of_a_dense_construction_are_finite_everywhere(x64):
+    """Zeros included: every entry can be fine-tuned."""
+    task = draw(5, r=2)
+    model = ik.dense(cg(task, 0.5, 8))
+    gradient = jax.grad(lambda m: jnp.sum(ik.predict(m, task) ** 2))(model)
+    assert all(bool(jnp.all(jnp.isfinite(g))) for g in jax.tree.leaves(gradient))
+
+
+def test_optax_improves_a_construction():
+    """Two steps of gradient descent, its weights trained for the task at hand."""
+    task = draw(6, p=4, n=20, q=30)
+    model = gd(task, 0.5, 2)
+    loss = lambda m: jnp.mean((ik.predict(m, task) - task.y_query) ** 2)  # noqa: E731
+    optimiser = optax.adam(1e-2)
+
+    @jax.jit
+    def update(model, state):
+        value, gradient = jax.value_and_grad(loss)(model)
+        updates, state = optimiser.update(gradient, state)
+        return optax.apply_updates(model, updates), state, value
+
+    state, before = optimiser.init(model), loss(model)
+    for _ in range(50):
+        model, state, value = update(model, state)
+    assert value < 0.5 * before

@@ -1,0 +1,185 @@
+"""What every construction must keep: no leaks, no order, no trace of its scratch."""
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+from helpers import CONSTRUCTIONS, draw, relative
+
+import icl_krr as ik
+from icl_krr.residual import ROLES, channels, embed, rows, visible
+from icl_krr.transformer import forward
+
+every_case = pytest.mark.parametrize("case", CONSTRUCTIONS, ids=lambda case: case.name)
+
+
+def final_stream(model, task):
+    stream = embed(model.weights.embedding, task)
+    return forward(model, stream, visible(task)).stream
+
+
+@every_case
+def test_supports_and_aggregator_never_depend_on_queries(x64, case):
+    task = draw(0, r=2)
+    model = case.build(task, 0.1, 4)
+
+    def others(x_query):
+        stream = final_stream(model, task.replace(x_query=x_query))
+        return {slot: value[: 1 + task.num_supports] for slot, value in stream.items()}
+
+    jacobian = jax.jacobian(others)(task.x_query)
+    assert all(not np.any(value) for value in jax.tree.leaves(jacobian))
+
+
+@every_case
+def test_a_query_does_not_depend_on_other_queries(x64, case):
+    task = draw(1, r=2)
+    model = case.build(task, 0.1, 4)
+    jacobian = jax.jacobian(lambda q: ik.predict(model, task.replace(x_query=q)))(task.x_query)
+    for i in range(task.num_queries):
+        others = [j for j in range(task.num_queries) if j != i]
+        assert not np.any(jacobian[i][:, others])
+        assert np.any(jacobian[i][:, i])
+    kept = task.replace(x_query=task.x_query[1:2], y_query=None)
+    assert relative(ik.predict(model, kept), ik.predict(model, task)[1:2]) < 1e-12
+
+
+@every_case
+def test_permuted_supports_change_nothing(x64, case):
+    task = draw(2, n=20, r=2)
+    order = np.random.default_rng(0).permutation(20)
+    permuted = task.replace(x=task.x[order], y=task.y[order])
+    model = case.build(task, 0.1, 4)
+    assert relative(ik.predict(model, permuted), ik.predict(model, task)) < 1e-12
+
+
+@every_case
+def test_every_slot_is_zero_where_it_does_not_live(case):
+    """No write reaches a token or slot it should not: exact zeros after every single block."""
+    task = draw(3, r=2).replace(mask=jnp.arange(7) != 2)
+    model = case.build(task, 0.1, 4)
+    _, cache = ik.run_with_cache(model, task, everything=True)
+    roles = {role: rows((role,), task) for role in ROLES}
+    for block in range(model.depth):
+        stream = cache[f"blocks.{block}.resid_post"]
+        for slot in model.layout.slots:
+            for role in set(ROLES) - set(slot.at):
+                assert not jnp.any(stream[slot.name][roles[role]]), (block, slot.name, role)
+            assert (
+                slot.kind == "data"
+                or slot.name == "prediction"
+                or not jnp.any(stream[slot.name][3] if slot.at == ("support",) else 0)
+            ), "a masked support must stay zero"
+
+
+@every_case
+def test_scratch_is_zero_and_data_untouched_after_every_step(case):
+    task = draw(4, r=2)
+    model = case.build(task, 0.1, 4)
+    scratch = tuple(slot.name for slot in model.layout.slots if slot.kind == "scratch")
+    data = tuple(slot.name for slot in model.layout.slots if slot.kind == "data")
+    _, cache = ik.run_with_cache(model, task, names=scratch + data)
+    for name in scratch:
+        assert not jnp.any(cache[name])
+    for name in data:
+        assert jnp.all(cache[name] == cache[name][:1])
+
+
+@every_case
+def test_every_declared_slot_is_used(case):
+    task = draw(5, r=2)
+    model = case.build(task, 0.1, 4)
+    _, cache = ik.run_with_cache(model, task, everything=True)
+    for slot in model.layout.slots:
+        values = [cache[f"blocks.{b}.resid_pre.{slot.name}"] for b in range(model.depth)]
+        values += [
+            cache[f"blocks.{b}.attn.{slot.name}"]
+            for b in range(model.depth)
+            if slot.name in cache[f"blocks.{b}.attn"]
+        ]
+        assert any(bool(jnp.any(value)) for value in values), slot.name
+
+
+@every_case
+def test_dense_matrices_give_the_same_stream(x64, case):
+    task = draw(6, r=2)
+    model = case.build(task, 0.1, 4)
+    merged = ik.dense(model)
+    d_model = model.layout.width
+    ours, theirs = final_stream(merged, task), final_stream(model, task)
+    assert set(ours) == {"stream"}
+    assert ours["stream"].shape[1] == d_model
+    for slot in model.layout.names:
+        assert np.allclose(
+            channels(ours, model.layout, slot), channels(theirs, model.layout, slot), atol=1e-11
+        )
+    (ours, cache), (theirs, expected) = (ik.run_with_cache(m, task) for m in (merged, model))
+    assert relative(ours, theirs) < 1e-11
+    for name in expected:
+        assert relative(cache[name], expected[name]) < 1e-11
+    for block in (*merged.weights.prologue, *merged.weights.steps):
+        for heads in block.attention:
+            assert heads.query.blocks["stream"].shape[-2] == d_model
+            assert heads.writes[0].out.shape[-1] == d_model
+        for unit in block.mlp:
+            assert unit.out.shape[-1] == d_model
+    assert ik.dense(merged) is merged
+
+
+@every_case
+def test_padding_does_not_count(x64, case):
+    short = draw(7, n=5, r=2)
+    pad = lambda a: jnp.concatenate([a, 9 * jnp.ones((3, a.shape[1]))])  # noqa: E731
+    padded = short.replace(x=pad(short.x), y=pad(short.y), mask=jnp.arange(8) < 5)
+    model = case.build(short, 0.1, 4)
+    assert relative(ik.predict(model, padded), ik.predict(model, short)) < 1e-12
+
+
+@every_case
+@pytest.mark.parametrize("r", [None, 1, 3])
+def test_predictions_are_shaped_as_y(case, r):
+    task = draw(8, r=r)
+    model = case.build(task, 0.1, 4)
+    prediction, cache = ik.run_with_cache(model, task)
+    outputs = () if r is None else (r,)
+    assert prediction.shape == (3, *outputs)
+    assert cache["prediction"].shape == (model.steps + 1, 3, *outputs)
+    assert jnp.array_equal(cache["prediction"][-1], prediction)
+    for state in set(case.states) - {"prediction"}:
+        assert cache[state].shape == (model.steps + 1, 7, *outputs)
+
+
+@every_case
+def test_vmap_loop_and_batch_agree(x64, case):
+    tasks = jax.vmap(ik.tasks.sample, in_axes=(0, None))(
+        jax.random.split(jax.random.key(0), 5),
+        ik.tasks.LinearRegression(num_features=4, num_supports=7, num_queries=3),
+    )
+    alone = [jax.tree.map(lambda a: a[i], tasks) for i in range(5)]  # noqa: B023
+    model = case.build(alone[0], 0.1, 4)
+    looped = jnp.stack([ik.predict(model, task) for task in alone])
+    assert relative(jax.vmap(ik.predict, in_axes=(None, 0))(model, tasks), looped) < 1e-12
+    assert relative(ik.predict_batch(model, tasks, chunk=2), looped) < 1e-12
+    assert relative(ik.predict_batch(model, tasks), looped) < 1e-12
+
+
+@every_case
+def test_jit_equals_eager(x64, case):
+    task = draw(9, r=2)
+    model = case.build(task, 0.1, 4)
+    with jax.disable_jit():
+        eager = ik.predict(model, task)
+    assert relative(ik.predict(model, task), eager) < 1e-12
+
+
+@every_case
+def test_dtype_of_the_task_comes_back(x64, case):
+    task = draw(10)
+    single = jax.tree.map(lambda a: a.astype(jnp.float32), task)
+    model = case.build(task, 0.1, 4)
+    assert ik.predict(model, task).dtype == jnp.float64
+    assert ik.predict(model, single).dtype == jnp.float32
+    narrow = case.build(task, 0.1, 4, dtype=jnp.float32)
+    assert all(leaf.dtype == jnp.float32 for leaf in jax.tree.leaves(narrow))
+    with pytest.raises(TypeError, match="must not be wider than the model's float32 weights"):
+        ik.predict(narrow, task)

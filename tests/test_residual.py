@@ -1,0 +1,105 @@
+"""Layouts, reads, tokens."""
+
+import jax.numpy as jnp
+import numpy as np
+import pytest
+from helpers import draw
+from hypothesis import given
+from hypothesis import strategies as st
+
+from icl_krr.residual import Layout, Read, Slot, fields, join, one_hot, visible
+
+LAYOUT = Layout((Slot("x", 2, kind="data"), Slot("Kp", 2), Slot("p", 2), Slot("flag", 1)))
+
+
+def stream(tokens=3):
+    rng = np.random.default_rng(0)
+    return {s.name: jnp.asarray(rng.normal(size=(tokens, s.width))) for s in LAYOUT.slots}
+
+
+def test_slots_are_disjoint_and_fill_the_width():
+    taken = [i for slot in LAYOUT.slots for i in range(7)[LAYOUT.channels(slot.name)]]
+    assert taken == list(range(LAYOUT.width))
+
+
+@given(st.lists(st.integers(1, 9), min_size=1, max_size=12))
+def test_channels_follow_the_declared_order(widths):
+    layout = Layout(tuple(Slot(f"s{i}", width) for i, width in enumerate(widths)))
+    ends = np.cumsum(widths)
+    assert [layout.channels(name).stop for name in layout.names] == list(ends)
+
+
+def test_layout_refuses():
+    with pytest.raises(ValueError, match="must not overlap, got 'x' declared twice"):
+        Layout((Slot("x", 2), Slot("x", 1)))
+    with pytest.raises(ValueError, match=r"slot must be one of x, Kp, p, flag; got 'z'"):
+        LAYOUT.read("z")
+    with pytest.raises(ValueError, match="width of x must be >= 1, got 0"):
+        Slot("x", 0)
+    with pytest.raises(TypeError, match="width of x must be an integer"):
+        Slot("x", 1.5)
+    with pytest.raises(ValueError, match="role must be one of"):
+        Slot("x", 1, at=("nobody",))
+    with pytest.raises(ValueError, match="kind must be one of"):
+        Slot("x", 1, kind="other")
+    with pytest.raises(ValueError, match="name must be letters"):
+        Slot("a b", 1)
+
+
+def test_layout_is_hashable_and_prints_as_a_table():
+    assert hash(LAYOUT) == hash(Layout(LAYOUT.slots))
+    lines = str(LAYOUT).splitlines()
+    assert len(lines) == 5
+    assert lines[0].split() == ["slot", "channels", "width", "kind", "at", "holds"]
+    assert lines[2].split()[:3] == ["Kp", "2:4", "2"]
+
+
+def test_reads_add_scale_and_compose():
+    h = stream()
+    x, Kp, p, flag = map(LAYOUT.read, LAYOUT.names)
+    matrix = jnp.asarray([[1.0, 2.0, 3.0], [4.0, 5.0, 6.0]])
+    same = lambda read, value: np.testing.assert_allclose(read(h), value, rtol=1e-6)  # noqa: E731
+    same(Kp + 0.5 * p, h["Kp"] + 0.5 * h["p"])
+    same(Kp - p * 2, h["Kp"] - 2 * h["p"])
+    same(-(Kp + Kp), -2 * h["Kp"])
+    same((Kp + p) @ matrix, (h["Kp"] + h["p"]) @ matrix)
+    same((Kp @ matrix) @ matrix.T, h["Kp"] @ matrix @ matrix.T)
+    same(p + p @ jnp.eye(2) + p, 3 * h["p"])
+    same(p @ jnp.eye(2) + p, 2 * h["p"])
+    same(join(2.0 * x, flag), jnp.concatenate([2 * h["x"], h["flag"]], -1))
+    same(join(p @ matrix, p), jnp.concatenate([h["p"] @ matrix, h["p"]], -1))
+    same(Read({}, 2), jnp.zeros((3, 2)))
+
+
+def test_reads_refuse_widths_that_do_not_match():
+    p, flag = LAYOUT.read("p"), LAYOUT.read("flag")
+    with pytest.raises(ValueError, match="one width to be added, got 2 of p and 1 of flag"):
+        p + flag
+    with pytest.raises(ValueError, match=r"matrix must be \[2, out\]"):
+        p @ jnp.eye(3)
+    with pytest.raises(ValueError, match="scale must be a scalar"):
+        p * jnp.ones(2)
+    with pytest.raises(ValueError, match="width of p must be 2"):
+        p.matrix("p", 3)
+
+
+def test_one_hot_places_channels():
+    assert one_hot(1, 2, 4).tolist() == [[0, 1, 0, 0], [0, 0, 1, 0]]
+
+
+def test_tokens_are_aggregator_supports_queries():
+    task = draw(0, p=2, n=4, q=3, r=2)
+    mask = jnp.array([True, False, True, True])
+    tokens = fields(task.replace(mask=mask))
+    assert tokens["aggregator"][:, 0].tolist() == [1, 0, 0, 0, 0, 0, 0, 0]
+    assert tokens["support"][:, 0].tolist() == [0, 1, 0, 1, 1, 0, 0, 0]
+    assert tokens["query"][:, 0].tolist() == [0, 0, 0, 0, 0, 1, 1, 1]
+    assert tokens["one"][:, 0].tolist() == [1] * 8
+    np.testing.assert_array_equal(tokens["x"][1:5], jnp.where(mask[:, None], task.x, 0))
+    np.testing.assert_array_equal(tokens["x"][5:], task.x_query)
+    np.testing.assert_array_equal(tokens["y"][1:5], jnp.where(mask[:, None], task.y, 0))
+    assert not jnp.any(tokens["y"][5:])
+    assert not jnp.any(tokens["x"][0])
+    assert (
+        visible(task.replace(mask=mask)).tolist() == [True, True, False, True, True] + [False] * 3
+    )

@@ -1,0 +1,91 @@
+"""The house: which room may import which, read from the imports themselves."""
+
+import ast
+from pathlib import Path
+
+import icl_krr
+
+PACKAGE = Path(icl_krr.__file__).parent
+SHARED = {"checks", "numerics", "pytree"}
+ALLOWED = {
+    "kernels": set(),
+    "tasks": {"kernels"},
+    "theory": {"kernels", "tasks"},
+    "solvers": {"kernels", "tasks"},
+    "residual": {"tasks"},
+    "transformer": {"residual"},
+    "constructions": {"kernels", "residual", "transformer.weights"},
+    "experiments": {
+        "kernels",
+        "tasks",
+        "theory",
+        "solvers",
+        "residual",
+        "transformer",
+        "constructions",
+    },
+    "plots": {"experiments"},
+}
+ALLOWED["cli"] = ALLOWED["experiments"] | {"experiments", "plots"}
+
+
+def imports(path):
+    """What a file imports from the package at run time, as dotted names below it."""
+    tree = ast.parse(path.read_text())
+    skipped = {
+        id(node)
+        for check in ast.walk(tree)
+        if isinstance(check, ast.If) and "TYPE_CHECKING" in ast.unparse(check.test)
+        for node in ast.walk(check)
+    }
+    here = path.relative_to(PACKAGE).parts
+    for node in ast.walk(tree):
+        if id(node) in skipped:
+            continue
+        if isinstance(node, ast.Import):
+            yield from (a.name.removeprefix("icl_krr.") for a in node.names if "icl_krr" in a.name)
+        elif isinstance(node, ast.ImportFrom) and node.level:
+            base = [*here[: len(here) - node.level], *(node.module or "").split(".")]
+            base = [part for part in base if part]
+            yield from (
+                [".".join(base)] if node.module else [".".join([*base, a.name]) for a in node.names]
+            )
+        elif isinstance(node, ast.ImportFrom) and (node.module or "").startswith("icl_krr"):
+            yield (node.module or "").removeprefix("icl_krr").lstrip(".")
+
+
+def files():
+    return [path for path in PACKAGE.rglob("*.py") if path != PACKAGE / "__init__.py"]
+
+
+def room(path):
+    return path.relative_to(PACKAGE).parts[0].removesuffix(".py")
+
+
+def test_rooms_import_only_what_their_row_names():
+    for path in files():
+        own = room(path)
+        for name in imports(path):
+            other = name.split(".")[0]
+            if other == own or other in SHARED:
+                continue
+            assert own not in SHARED, f"{path} is shared by all and must import no room, got {name}"
+            assert own in ALLOWED, f"{path} must belong to a room"
+            allowed = {other, ".".join(name.split(".")[:2])} & ALLOWED[own]
+            assert allowed, f"{path} must not import {name}"
+
+
+def test_every_room_exists():
+    assert {room(path) for path in files()} == set(ALLOWED) | SHARED
+
+
+def test_the_reader_of_imports_sees_them():
+    """A structure test that saw nothing would always pass."""
+    seen = {name for path in files() for name in imports(path)}
+    assert {"kernels", "tasks", "residual", "transformer.weights", "checks"} <= seen
+    assert not any(name.startswith("constructions") for name in imports(PACKAGE / "theory.py"))
+
+
+def test_no_file_grows_beyond_one_object():
+    for path in files():
+        assert len(path.read_text().splitlines()) <= 250, path

@@ -1,0 +1,261 @@
+"""Samplers, tables, and the refusal of bad input."""
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+from helpers import cg, draw
+
+import icl_krr as ik
+from icl_krr.tasks import read_table, sample, split
+
+
+def test_gaussian_process_has_the_kernel_as_covariance(x64):
+    """Second moments over draws of f at fixed inputs; the inputs follow from the key alone."""
+    kernel = ik.Exponential(temperature=1.0)
+    config = ik.tasks.GaussianProcess(
+        kernel, noise=0.0, num_supports=3, num_queries=1, inputs="sphere", num_outputs=20000
+    )
+    task = sample(jax.random.key(0), config)
+    f = jnp.concatenate([task.y, task.y_query])
+    x = jnp.concatenate([task.x, task.x_query])
+    assert np.allclose(jnp.sum(x**2, -1), 1)
+    covariance = np.asarray(f @ f.T) / 20000
+    assert np.allclose(covariance, kernel(x, x), atol=5 * 3 / np.sqrt(20000))
+    noisy = sample(
+        jax.random.key(0),
+        ik.tasks.GaussianProcess(
+            kernel, noise=0.5, num_supports=3, num_queries=1, inputs="sphere", num_outputs=20000
+        ),
+    )
+    assert np.isclose(np.var(noisy.y - task.y), 0.5, rtol=0.03)
+    assert np.array_equal(noisy.y_query, task.y_query)
+
+
+def test_gaussian_process_of_a_singular_kernel():
+    """The linear kernel's Gram matrix has rank p: no jitter is needed to draw from it."""
+    config = ik.tasks.GaussianProcess(ik.Linear(), noise=0.0, num_supports=40)
+    task = sample(jax.random.key(1), config)
+    w, *_ = np.linalg.lstsq(np.asarray(task.x), np.asarray(task.y))
+    assert np.allclose(task.x @ w, task.y, atol=1e-4)
+
+
+def test_linear_regression_has_the_spectrum_it_is_asked_for(x64):
+    config = ik.tasks.LinearRegression(num_features=5, num_supports=20000, condition=100.0)
+    task = sample(jax.random.key(2), config)
+    spectrum = np.linalg.eigvalsh(np.asarray(task.x.T @ task.x) / 20000)
+    assert np.allclose(spectrum, 100.0 ** -np.linspace(1, 0, 5), rtol=0.08)
+    chosen = ik.tasks.LinearRegression(
+        num_features=2, num_supports=20000, spectrum=jnp.array([4.0, 0.25]), noise=0.0
+    )
+    task = sample(jax.random.key(3), chosen)
+    spectrum = np.linalg.eigvalsh(np.asarray(task.x.T @ task.x) / 20000)
+    assert np.allclose(spectrum, [0.25, 4.0], rtol=0.05)
+    w, *_ = np.linalg.lstsq(np.asarray(task.x), np.asarray(task.y))
+    assert np.allclose(task.x_query @ w, task.y_query)
+
+
+def test_samplers_are_pure_and_batch():
+    config = ik.tasks.LinearRegression(num_outputs=2)
+    keys = jax.random.split(jax.random.key(0), 3)
+    tasks = jax.jit(jax.vmap(sample, in_axes=(0, None)))(keys, config)
+    assert tasks.y.shape == (3, 64, 2)
+    assert np.allclose(tasks.x[1], sample(keys[1], config).x, atol=1e-5)
+    assert not np.allclose(tasks.x[0], tasks.x[1])
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"noise": -1.0}, "noise must be a variance >= 0, got -1.0"),
+        ({"condition": 0.5}, "condition must be >= 1, got 0.5"),
+        ({"num_features": 0}, "num_features must be >= 1, got 0"),
+        ({"num_outputs": 0}, "num_outputs must be >= 1, got 0"),
+        ({"spectrum": jnp.ones(3)}, "spectrum must hold num_features = 8 values"),
+        ({"spectrum": jnp.zeros(8)}, "spectrum must be > 0"),
+    ],
+)
+def test_samplers_refuse(options, message):
+    with pytest.raises(ValueError, match=message):
+        ik.tasks.LinearRegression(**options)
+    with pytest.raises(ValueError, match="inputs must be one of"):
+        ik.tasks.GaussianProcess(ik.Linear(), inputs="cube")
+
+
+def test_the_shipped_table():
+    table = ik.tasks.diabetes()
+    from sklearn.datasets import load_diabetes
+
+    theirs = load_diabetes(scaled=False)
+    assert np.array_equal(table.x, theirs.data)
+    assert np.array_equal(table.y, theirs.target)
+    assert table.features == tuple(theirs.feature_names)
+    assert table.target == "progression"
+
+
+def test_split_standardises_on_the_supports_alone(x64, tmp_path):
+    task = split(ik.tasks.diabetes(), num_supports=100, seed=3)
+    for values in (task.x, task.y):
+        assert np.allclose(values.mean(0), 0, atol=1e-12)
+        assert np.allclose(values.std(0), 1)
+    assert not np.allclose(task.x_query.mean(0), 0, atol=1e-3)
+    again = split(ik.tasks.diabetes(), num_supports=100, seed=3)
+    assert np.array_equal(task.x, again.x)
+    other = split(ik.tasks.diabetes(), num_supports=100, seed=4)
+    assert not np.array_equal(task.x, other.x)
+    # every row is used once
+    table = ik.tasks.diabetes()
+    x = np.concatenate([task.x, task.x_query])[:, 2]
+    undone = x * np.std(table.x[:, 2]) + np.mean(table.x[:, 2])
+    assert len(np.unique(x.round(9))) == len(np.unique(table.x[:, 2]))
+    assert len(undone) == 442
+
+
+def test_a_constant_column_is_only_centred(tmp_path):
+    path = tmp_path / "t.csv"
+    path.write_text("a,b,y\n" + "".join(f"{i},0.1,{i * i}\n" for i in range(9)))
+    task = split(read_table(path, "y"), num_supports=5)
+    assert np.allclose(task.x[:, 1], 0, atol=1e-12)
+    assert np.all(np.isfinite(task.x_query))
+
+
+def test_tables_as_spreadsheets_write_them(tmp_path):
+    path = tmp_path / "t.csv"
+    path.write_bytes(b'\xef\xbb\xbf"a", b ,y\r\n1,2,3\r\n\r\n4,5e0, 6\r\n')
+    table = read_table(path, "y")
+    assert table.features == ("a", "b")
+    assert table.x.tolist() == [[1, 2], [4, 5]]
+    assert table.y.tolist() == [3, 6]
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("", "is empty"),
+        ("\n\n", "is empty"),
+        ("a,y\n", "must hold rows of numbers below its header"),
+        ("a,b\n1,2\n", r"target must be a column of .*: a, b; got 'y'"),
+        ("a,a,y\n1,2,3\n", "must name each column once, got 'a' repeated"),
+        ("y\n1\n", "must hold a feature beside 'y'; is it comma-separated"),
+        ("a;y\n1;2\n", "target must be a column of"),
+        ("a,y\n1,2\n3\n", "line 3: expected 2 cells, got 1"),
+        ("a,y\n1,2\nred,3\n", "line 3, column 'a': expected a finite number, got 'red'"),
+        ("a,y\n1,2\n,3\n", "line 3, column 'a': expected a finite number, got ''"),
+        ("a,y\n1,nan\n", "line 2, column 'y': expected a finite number, got 'nan'"),
+        ("a,y\n1,inf\n", "line 2, column 'y': expected a finite number, got 'inf'"),
+    ],
+)
+def test_tables_refuse(tmp_path, text, message):
+    path = tmp_path / "t.csv"
+    path.write_text(text)
+    with pytest.raises(ValueError, match=message):
+        read_table(path, "y")
+
+
+def test_tables_refuse_what_is_not_text(tmp_path):
+    path = tmp_path / "t.csv"
+    path.write_bytes(b"\x89PNG\r\n\x1a\n\x00\xff\xfe")
+    with pytest.raises(ValueError, match="must be comma-separated UTF-8 text"):
+        read_table(path, "y")
+    with pytest.raises(FileNotFoundError):
+        read_table(tmp_path / "missing.csv", "y")
+
+
+@pytest.mark.parametrize("n", [0, 442, 1000])
+def test_split_needs_a_support_and_a_query(n):
+    with pytest.raises(ValueError, match="num_supports must"):
+        split(ik.tasks.diabetes(), num_supports=n)
+
+
+X, Y, Q = jnp.ones((5, 2)), jnp.ones(5), jnp.ones((3, 2))
+
+
+@pytest.mark.parametrize(
+    ("fields", "error", "message"),
+    [
+        ({"x": X[:, 0]}, ValueError, r"x must be \[n, p\], got shape \[5\]"),
+        ({"y": jnp.ones(4)}, ValueError, r"y must be \[n\] or \[n, r\] with n = 5"),
+        ({"y": jnp.ones((5, 0))}, ValueError, "y must hold at least one output"),
+        ({"x_query": jnp.ones((3, 1))}, ValueError, r"x_query must be \[q, p\] with p = 2"),
+        ({"x_query": jnp.ones(2)}, ValueError, r"x_query must be \[q, p\]"),
+        ({"x": jnp.ones((0, 2)), "y": jnp.ones(0)}, ValueError, "must hold a support"),
+        ({"y": Y.at[2].set(jnp.nan)}, ValueError, r"y must be finite, got nan at index \[2\]"),
+        (
+            {"x_query": Q * jnp.inf},
+            ValueError,
+            r"x_query must be finite, got inf at index \[0, 0\]",
+        ),
+        ({"x": [[1.0]]}, TypeError, "x must be an array, got list; use jnp.asarray"),
+        ({"x": jnp.ones((5, 2), int)}, TypeError, "x must be floating point, got int32"),
+        ({"y": Y.astype(jnp.float16)}, TypeError, "y must have the dtype of x"),
+        ({"mask": jnp.ones(5)}, ValueError, "mask must be a bool array"),
+        ({"mask": jnp.ones(4, bool)}, ValueError, r"mask must be a bool array \[n\] with n = 5"),
+        ({"y_query": jnp.ones(2)}, ValueError, r"y_query must be shaped \[3\]"),
+    ],
+)
+def test_tasks_refuse(fields, error, message):
+    with pytest.raises(error, match=message):
+        ik.Task(**{"x": X, "y": Y, "x_query": Q, **fields})
+
+
+def test_tasks_take_numpy_and_round_trip_as_pytrees():
+    task = ik.Task(x=np.ones((5, 2)), y=np.ones(5), x_query=np.ones((3, 2)))
+    assert task.x.dtype == jnp.float32
+    shapes = jax.tree.map(lambda a: a.shape, task)  # no check on the way: these are no arrays
+    assert shapes.x == (5, 2)
+    gradient = jax.grad(lambda kernel: -kernel.temperature)(ik.Exponential(2.0))
+    assert gradient.temperature == -1.0
+
+
+@pytest.mark.parametrize(
+    ("make", "message"),
+    [
+        (lambda: ik.Exponential(temperature=-1.0), "temperature must be > 0, got -1.0"),
+        (lambda: ik.Exponential(temperature=0), "temperature must be > 0, got 0"),
+        (lambda: ik.Exponential(temperature=float("nan")), "temperature must be > 0, got nan"),
+        (lambda: ik.Exponential(temperature=float("inf")), "temperature must be finite, got inf"),
+        (lambda: ik.Gaussian(lengthscale=0.0), "lengthscale must be > 0, got 0.0"),
+        (lambda: cg(draw(0), 0.0, 4), "ridge must be > 0, got 0.0"),
+        (lambda: cg(draw(0), -0.1, 4), "ridge must be > 0, got -0.1"),
+        (lambda: cg(draw(0), 0.1, 0), "steps must be >= 1, got 0"),
+        (lambda: cg(draw(0), 0.1, 4, attention="both"), "attention must be one of 'linear'"),
+        (lambda: cg(draw(0), 0.1, 4, arithmetic="guess"), "arithmetic must be one of 'exact'"),
+        (
+            lambda: ik.constructions.conjugate_gradient(
+                ik.Gaussian(), num_features=2, ridge=0.1, steps=1
+            ),
+            r"kernel must be Linear\(\) to be applied by linear attention",
+        ),
+        (
+            lambda: ik.constructions.nadaraya_watson(ik.Linear(), num_features=2),
+            r"kernel must be Exponential\(\) to be one softmax head",
+        ),
+        (
+            lambda: ik.solvers.exact(ik.Linear(), draw(0), ridge=0.0),
+            "ridge must be > 0, got 0.0",
+        ),
+        (
+            lambda: ik.spectral_bounds(ik.Linear(), draw(0), ridge=-1.0),
+            "ridge must be > 0, got -1.0",
+        ),
+        (
+            lambda: ik.solvers.gradient_descent(
+                ik.Linear(), draw(0), ridge=0.1, steps=1, step_size=-1.0
+            ),
+            "step_size must be > 0, got -1.0",
+        ),
+    ],
+)
+def test_numbers_out_of_range_are_refused_before_anything_compiles(make, message):
+    with pytest.raises(ValueError, match=message):
+        make()
+
+
+def test_solvers_refuse_what_is_not_a_task_or_kernel():
+    with pytest.raises(TypeError, match=r"kernel must be a kernel such as icl_krr\.Linear"):
+        ik.solvers.exact("linear", draw(0), ridge=0.1)
+    with pytest.raises(TypeError, match=r"task must be an icl_krr\.Task"):
+        ik.solvers.exact(ik.Linear(), None, ridge=0.1)
+    batch = jax.tree.map(lambda a: a[None], draw(0))
+    with pytest.raises(ValueError, match="task must be one task, got a batch"):
+        ik.solvers.exact(ik.Linear(), batch, ridge=0.1)

@@ -1,0 +1,388 @@
+"""Layers, masks, trained specs, caches and hooks of the one forward."""
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import optax
+import pytest
+from helpers import cg, draw, relative
+
+import icl_krr as ik
+from icl_krr.transformer import attention
+from icl_krr.transformer.mlp import ACTIVATIONS
+
+T = 9
+
+
+def qkv(seed=0, d_k=3, d_v=2):
+    keys = jax.random.split(jax.random.key(seed), 3)
+    shapes = ((T, d_k), (T, d_k), (T, d_v))
+    return [jax.random.normal(key, shape) for key, shape in zip(keys, shapes, strict=True)]
+
+
+def by_hand(q, k, v, seen, kind):
+    """Attention, one query and one key at a time."""
+    out = np.zeros((T, v.shape[1]))
+    for i in range(T):
+        logits = {j: float(np.dot(q[i], k[j])) for j in range(T) if seen[i][j]}
+        if kind == "softmax":
+            top = max(logits.values())
+            total = sum(np.exp(logit - top) for logit in logits.values())
+            logits = {j: np.exp(logit - top) / total for j, logit in logits.items()}
+        for j, weight in logits.items():
+            out[i] += weight * np.asarray(v[j])
+    return out
+
+
+@pytest.mark.parametrize("kind", ["linear", "softmax"])
+@pytest.mark.parametrize("causal", [False, True])
+def test_attention_equals_a_loop(x64, kind, causal):
+    q, k, v = qkv()
+    visible = jnp.array([True, True, False, True, True, True, False, True, False])
+    seen = [[bool(visible[j]) and (j <= i or not causal) for j in range(T)] for i in range(T)]
+    ours = attention.attend(q, k, v, visible, kind=kind, causal=causal)
+    assert relative(ours, by_hand(q, k, v, seen, kind)) < 1e-12
+    formed = attention.pattern(q, k, visible, kind=kind, causal=causal) @ v
+    assert relative(ours, formed) < 1e-12
+
+
+def test_linear_attention_never_forms_the_pattern():
+    """Cost linear in context: no array of the whole computation holds T^2 entries."""
+    big = 4096
+    shape = jax.ShapeDtypeStruct((big, 2), jnp.float32)
+    lowered = jax.jit(
+        lambda q, k, v: attention.attend(q, k, v, jnp.ones(big, bool), kind="linear", causal=False)
+    ).lower(shape, shape, shape)
+    assert f"{big}x{big}" not in lowered.as_text()
+    dense = jax.jit(
+        lambda q, k, v: attention.attend(q, k, v, jnp.ones(big, bool), kind="softmax", causal=False)
+    ).lower(shape, shape, shape)
+    assert f"{big}x{big}" in dense.as_text()
+
+
+def test_reciprocal_is_guarded():
+    value, slope = jax.vmap(jax.value_and_grad(ACTIVATIONS["reciprocal"]))(
+        jnp.array([4.0, -0.5, 0.0, 1e-38])
+    )
+    assert value.tolist() == [0.25, -2.0, 0.0, 0.0]
+    assert slope.tolist() == [-0.0625, -4.0, 0.0, 0.0]
+
+
+def architecture(**options):
+    defaults = {"num_features": 4, "width": 16, "depth": 3, "heads": 4}
+    return ik.Architecture(**{**defaults, **options})
+
+
+SPECS = {
+    "encoder": {},
+    "gpt2": {"causal": True, "max_tokens": 16},
+    "linear": {"attention": "linear", "layer_norm": False, "activation": "relu"},
+    "bilinear": {"activation": "identity", "num_outputs": 3, "hidden": 5},
+}
+every_spec = pytest.mark.parametrize("options", SPECS.values(), ids=SPECS)
+
+
+@every_spec
+def test_random_models_run_through_the_same_forward(options):
+    spec = architecture(**options)
+    model = ik.init(jax.random.key(0), spec)
+    task = draw(0, r=options.get("num_outputs"))
+    prediction, cache = ik.run_with_cache(model, task)
+    assert model.depth == 3
+    assert model.blocks_per_step == 1
+    assert prediction.shape == cache["prediction"].shape[1:]
+    assert cache["stream"].shape == (4, 1 + 7 + 3, 16)
+    assert jnp.all(jnp.isfinite(prediction))
+    gradient = jax.grad(lambda m: jnp.sum(ik.predict(m, task) ** 2))(model)
+    silent = [
+        jax.tree_util.keystr(path)
+        for path, g in jax.tree_util.tree_leaves_with_path(gradient)
+        if not jnp.any(g)
+    ]
+    # biases start at 0, and the softmax does not feel a shift that all keys share
+    assert all("'one'" in name for name in silent), silent
+
+
+@every_spec
+def test_random_models_equal_an_independent_numpy_transformer(x64, options):
+    """Pre-norm transformer, written once more with loops over heads and blocks."""
+    spec = architecture(**options)
+    model = ik.init(jax.random.key(1), spec)
+    # biases, norms and positions start at 0 or 1: move them, so that they matter
+    leaves, tree = jax.tree.flatten(model)
+    rng = np.random.default_rng(0)
+    model = tree.unflatten([w + 0.1 * jnp.asarray(rng.normal(size=w.shape)) for w in leaves])
+    task = draw(1, r=options.get("num_outputs"))
+    assert relative(ik.predict(model, task), numpy_transformer(model, task)) < 1e-10
+
+
+def numpy_transformer(model, task):
+    w, spec = jax.tree.map(np.asarray, model.weights), model.spec
+    n, q = task.num_supports, task.num_queries
+    x = np.concatenate([np.zeros((1, 4)), task.x, task.x_query])
+    y = np.zeros((1 + n + q, spec.num_outputs))
+    y[1 : 1 + n] = np.asarray(task.y).reshape(n, -1)
+    role = np.repeat(np.eye(3), [1, n, q], axis=0)
+    e = w.embedding["stream"].blocks
+    h = x @ e["x"] + y @ e["y"]
+    h += role[:, :1] @ e["aggregator"] + role[:, 1:2] @ e["support"] + role[:, 2:] @ e["query"]
+    one = np.ones((len(h), 1)) * w.embedding["one"].blocks["one"]
+    if "stream" in w.positions:
+        h = h + w.positions["stream"][: len(h)]
+
+    def norm(h, norms):
+        if "stream" not in norms:
+            return h
+        z = (h - h.mean(-1, keepdims=True)) / np.sqrt(h.var(-1, keepdims=True) + 1e-5)
+        return z * norms["stream"].scale + norms["stream"].bias
+
+    def affine(read, h):
+        return h @ read.blocks["stream"] + one @ read.blocks["one"]
+
+    seen = np.tile(np.arange(len(h)) < 1 + n, (len(h), 1))
+    if spec.causal:
+        seen &= np.arange(len(h))[None, :] <= np.arange(len(h))[:, None]
+    for layer in range(spec.depth):
+        block = jax.tree.map(lambda a: a[layer], w.steps[0])  # noqa: B023
+        (heads,), z = block.attention, norm(h, block.attention_norm)
+        qs, ks, vs = affine(heads.query, z), affine(heads.key, z), affine(heads.writes[0].value, z)
+        d, parts = spec.width // spec.heads, []
+        for i in range(spec.heads):
+            cut = slice(i * d, (i + 1) * d)
+            scores = qs[:, cut] @ ks[:, cut].T
+            if spec.attention == "softmax":
+                scores = np.where(seen, scores, -np.inf)
+                scores = np.exp(scores - scores.max(-1, keepdims=True))
+                scores /= scores.sum(-1, keepdims=True)
+            parts.append(np.where(seen, scores, 0) @ vs[:, cut])
+        h = h + np.concatenate(parts, -1) @ heads.writes[0].out
+        mlp, bias = block.mlp
+        hidden = affine(mlp.gate, norm(h, block.mlp_norm))
+        if spec.activation == "gelu":
+            hidden = np.asarray(jax.nn.gelu(hidden))
+        elif spec.activation == "relu":
+            hidden = np.maximum(hidden, 0)
+        h = h + hidden @ mlp.out + one @ bias.up.blocks["one"]
+    out = affine(w.readout, norm(h, w.final_norm))[1 + n :]
+    return out if task.y.ndim == 2 else out[:, 0]
+
+
+def test_a_causal_model_does_not_look_ahead(x64):
+    model = ik.init(jax.random.key(2), architecture(causal=True))
+    task = draw(2)
+
+    def streams(x):
+        return ik.run_with_cache(model, task.replace(x=x))[1]["stream"][-1]
+
+    jacobian = jax.jacobian(streams)(task.x)
+    for token in range(1 + 7):
+        later = [j for j in range(7) if 1 + j > token]
+        assert not np.any(jacobian[token][:, later])
+        assert token == 0 or np.any(jacobian[token][:, token - 1])
+
+
+def test_initial_parameters_do_not_depend_on_the_others():
+    """Keys derive from names: a deeper model starts with the same first blocks."""
+    short = ik.init(jax.random.key(0), architecture(depth=2, activation="relu"))
+    deep = ik.init(jax.random.key(0), architecture(depth=4, activation="gelu", max_tokens=9))
+    ours = short.weights.steps[0].attention[0].query.blocks["stream"]
+    theirs = deep.weights.steps[0].attention[0].query.blocks["stream"]
+    assert jnp.array_equal(ours, theirs[:2])
+
+
+def test_a_random_model_learns():
+    model = ik.init(jax.random.key(0), architecture(depth=2, num_features=2))
+    config = ik.tasks.LinearRegression(num_features=2, num_supports=8, num_queries=4)
+    tasks = jax.vmap(ik.tasks.sample, in_axes=(0, None))(
+        jax.random.split(jax.random.key(1), 32), config
+    )
+    loss = lambda m: jnp.mean((jax.vmap(ik.predict, (None, 0))(m, tasks) - tasks.y_query) ** 2)  # noqa: E731
+    optimiser = optax.adam(3e-3)
+
+    @jax.jit
+    def update(model, state):
+        value, gradient = jax.value_and_grad(loss)(model)
+        updates, state = optimiser.update(gradient, state)
+        return optax.apply_updates(model, updates), state, value
+
+    state, before = optimiser.init(model), loss(model)
+    for _ in range(100):
+        model, state, value = update(model, state)
+    assert value < 0.5 * before
+
+
+def test_architecture_refuses():
+    with pytest.raises(ValueError, match="width must be a multiple of heads = 3, got 16"):
+        architecture(heads=3)
+    with pytest.raises(ValueError, match="attention must be one of 'linear', 'softmax', got 'x'"):
+        architecture(attention="x")
+    with pytest.raises(ValueError, match="activation must be one of"):
+        architecture(activation="tanh")
+    with pytest.raises(ValueError, match="depth must be >= 1, got 0"):
+        architecture(depth=0)
+    with pytest.raises(ValueError, match="must have no LayerNorm to be merged"):
+        ik.dense(ik.init(jax.random.key(0), architecture()))
+    model = ik.init(jax.random.key(0), architecture(max_tokens=10))
+    with pytest.raises(ValueError, match="at most 10 tokens, the positions of the model, got 11"):
+        ik.predict(model, draw(0))
+
+
+def test_a_random_model_without_norm_can_be_merged(x64):
+    model = ik.init(jax.random.key(3), architecture(layer_norm=False, max_tokens=12))
+    task = draw(3)
+    assert relative(ik.predict(ik.dense(model), task), ik.predict(model, task)) < 1e-12
+
+
+# caches
+
+
+def test_everything_is_kept_under_its_name():
+    task = draw(4)
+    model = cg(task, 0.1, 3)
+    prediction, cache = ik.run_with_cache(model, task, everything=True)
+    # linear attention forms its pattern to show it, which rounds in another order
+    assert relative(prediction, ik.predict(model, task)) < 1e-4
+    names = list(cache)
+    assert len(names) == len(cache) == len(set(names))
+    for name in names:
+        assert cache[name] is not None
+    # h after block b is h before it and what its sublayers wrote
+    for b in range(model.depth):
+        before, after = cache[f"blocks.{b}.resid_pre"], cache[f"blocks.{b}.resid_post"]
+        for slot, value in before.items():
+            written = cache[f"blocks.{b}.attn"].get(slot, 0) + cache[f"blocks.{b}.mlp"].get(slot, 0)
+            assert np.allclose(after[slot], value + written, atol=1e-5)
+        if b:
+            last = cache[f"blocks.{b - 1}.resid_post"]
+            assert all(jnp.array_equal(before[slot], last[slot]) for slot in before)
+    pattern = cache["blocks.1.heads.0.pattern"]
+    assert relative(pattern[0, 1:8, 1:8], task.x @ task.x.T) < 1e-6
+    assert not jnp.any(pattern[:, :, 8:])
+    for name in ("nothing", "blocks.99.attn", "blocks.0.nothing", "blocks.x.attn"):
+        assert name not in cache
+        with pytest.raises(KeyError):
+            cache[name]
+
+
+def test_only_named_slots_are_stored():
+    task = draw(5)
+    model = cg(task, 0.1, 3)
+    _, cache = ik.run_with_cache(model, task, names=("r", "x", "rr"))
+    assert sorted(cache) == ["r", "rr", "x"]
+    assert cache["x"].shape == (4, 1 + 7 + 3, 4)
+    assert cache["rr"].shape == (4, 1)
+    assert np.allclose(cache["rr"][:, 0], jnp.sum(cache["r"] ** 2, axis=1), rtol=1e-5)
+    with pytest.raises(ValueError, match=r"slot must be one of .*; got 'q'"):
+        ik.run_with_cache(model, task, names=("q",))
+
+
+def test_caches_batch_by_vmap():
+    tasks = jax.vmap(lambda key: ik.tasks.sample(key, ik.tasks.LinearRegression(num_features=4)))(
+        jax.random.split(jax.random.key(0), 2)
+    )
+    model = cg(draw(0), 0.1, 3)
+    _, cache = jax.vmap(ik.run_with_cache, in_axes=(None, 0))(model, tasks)
+    assert cache["alpha"].shape == (2, 4, 64)
+
+
+# hooks
+
+
+def test_hooks_see_and_replace():
+    task = draw(6)
+    model = cg(task, 0.1, 3)
+    plain = ik.predict(model, task)
+    same = ik.run_with_hooks(model, task, {"blocks.3.attn": lambda value, name: value})
+    assert jnp.array_equal(same, plain)
+    zero = lambda value, name: jax.tree.map(jnp.zeros_like, value)  # noqa: E731
+    for point in ("attn", "mlp", "resid_pre", "resid_post", "heads.1", "units.0", "attn.r"):
+        changed = ik.run_with_hooks(model, task, {f"blocks.3.{point}": zero})
+        assert changed.shape == plain.shape
+        assert not jnp.array_equal(changed, plain), point
+    # the prediction accumulates on its own: nothing that follows reads alpha
+    unread = ik.run_with_hooks(model, task, {"blocks.3.attn.alpha": zero})
+    assert jnp.array_equal(unread, plain)
+
+
+def test_a_hook_acts_in_its_own_block_only():
+    """Halving gamma p in block 3 (step 0) halves the first step's share of alpha, no other."""
+    task = draw(7)
+    model = cg(task, 0.1, 3)
+    _, cache = ik.run_with_cache(model, task)
+    seen = []
+
+    def halve(value, name):
+        seen.append(name)
+        return value / 2
+
+    ours = ik.run_with_hooks(model, task, {"blocks.3.attn.prediction": halve})
+    steps = jnp.diff(cache["prediction"], axis=0)
+    assert relative(ours, jnp.sum(steps, 0) - steps[0] / 2) < 1e-6
+    ours = ik.run_with_hooks(model, task, {"blocks.8.attn.prediction": halve})
+    assert relative(ours, jnp.sum(steps, 0) - steps[1] / 2) < 1e-6
+    assert set(seen) == {"blocks.3.attn.prediction", "blocks.8.attn.prediction"}
+
+
+def test_ablating_beta_p_makes_steepest_descent(x64):
+    """Without the head that adds beta p, conjugate gradient forgets its directions."""
+    task = draw(8, n=20)
+    model = cg(task, 0.5, 6)
+    forget = lambda value, name: 0 * value  # noqa: E731
+    hooks = {f"blocks.{5 * t}.attn.p": forget for t in range(1, 7)}
+    ours = ik.run_with_hooks(model, task, hooks)
+    A = np.asarray(task.x @ task.x.T) + 0.5 * np.eye(20)
+    alpha, r = np.zeros(20), np.asarray(task.y)
+    for _ in range(6):
+        gamma = (r @ r) / (r @ A @ r)
+        alpha, r = alpha + gamma * r, r - gamma * A @ r
+    assert relative(ours, np.asarray(task.x_query @ task.x.T) @ alpha) < 1e-10
+
+
+def test_a_pattern_can_be_replaced_and_gradients_go_through_hooks(x64):
+    task = draw(9)
+    model = cg(task, 0.1, 3)
+
+    def scaled(scale):
+        hooks = {"blocks.1.heads.0.pattern": lambda value, name: scale * value}
+        return jnp.sum(ik.run_with_hooks(model, task, hooks))
+
+    step = 1e-6
+    finite = (scaled(1.0 + step) - scaled(1.0 - step)) / (2 * step)
+    assert np.isclose(jax.grad(scaled)(1.0), finite, rtol=1e-6)
+    assert np.isclose(scaled(1.0), jnp.sum(ik.predict(model, task)), rtol=1e-12)
+
+
+def test_hooks_refuse():
+    task = draw(6)
+    model = cg(task, 0.1, 3)
+    same = lambda value, name: value  # noqa: E731
+    for name in ("blocks.16.attn", "attn", "blocks.-1.attn"):
+        with pytest.raises(ValueError, match=r"blocks\.I\.POINT with I < depth = 16"):
+            ik.run_with_hooks(model, task, {name: same})
+    for name in ("blocks.3.atn", "blocks.0.atn"):
+        with pytest.raises(ValueError, match=r"at a point of its block.*the points are attn"):
+            ik.run_with_hooks(model, task, {name: same})
+    with pytest.raises(ValueError, match=r"must return float32\[11, 1\], got float32\[11\]"):
+        ik.run_with_hooks(model, task, {"blocks.3.attn.alpha": lambda value, name: value[:, 0]})
+
+
+def test_predict_refuses():
+    task = draw(0)
+    model = cg(task, 0.1, 3)
+    with pytest.raises(TypeError, match=r"model must be an icl_krr\.Transformer"):
+        ik.predict(None, task)
+    with pytest.raises(TypeError, match=r"task must be an icl_krr\.Task"):
+        ik.predict(model, task.x)
+    with pytest.raises(ValueError, match="num_features = 4 as the model, got 3"):
+        ik.predict(model, draw(0, p=3))
+    with pytest.raises(ValueError, match="num_outputs = 1 as the model, got 2"):
+        ik.predict(model, draw(0, r=2))
+    batch = jax.tree.map(lambda a: a[None], task)
+    with pytest.raises(ValueError, match="task must be one task"):
+        ik.predict(model, batch)
+    with pytest.raises(ValueError, match="task must be a batch of tasks"):
+        ik.predict_batch(model, task)
+    # a task that was built inside a transformation is checked when it is used
+    bad = jax.tree.map(lambda a: a.at[0].set(jnp.nan), task)
+    with pytest.raises(ValueError, match=r"x must be finite, got nan at index \[0, 0\]"):
+        ik.predict(model, bad)
