@@ -1,5 +1,10 @@
 import jax
 import pytest
+from jaxtyping import install_import_hook
+
+# The shapes that annotations state are checked here at run time; what refuses bad input with
+# its own sentence (tasks, solvers, constructions) is left out.
+install_import_hook(["icl_krr.kernels", "icl_krr.transformer.attention"], "beartype.beartype")
 
 
 @pytest.fixture

@@ -1,0 +1,41 @@
+"""What the README says is run."""
+
+import re
+from pathlib import Path
+
+import icl_krr as ik
+
+ROOT = Path(__file__).parent.parent
+README = (ROOT / "README.md").read_text()
+
+
+def test_the_python_example_runs(capsys):
+    (example,) = re.findall(r"```python\n(.*?)```", README, re.S)
+    assert len(example.strip().splitlines()) <= 13
+    exec(compile(example, "README.md", "exec"), {})
+    *layout, gap, shape = capsys.readouterr().out.strip().splitlines()
+    assert layout[0].split()[0] == "slot"
+    assert float(gap) < 1e-4
+    assert shape == "(5, 32)"
+
+
+def test_the_commands_are_those_that_ci_runs():
+    commands = re.findall(r"```sh\n(.*?)\n```", README, re.S)
+    ci = (ROOT / ".ci" / "run").read_text()
+    for command in commands[:2]:
+        install, run = command.split(" && ")
+        assert install.split()[-1].strip('"').split("[")[0] == "."
+        assert run.split(" --")[0] in ci
+
+
+def test_the_linked_files_exist():
+    for link in re.findall(r"\]\(([^)]+)\)", README):
+        assert (ROOT / link).exists(), link
+
+
+def test_every_public_name_resolves():
+    for name in ik.__all__:
+        assert getattr(ik, name).__doc__, name
+    for room in (ik.solvers, ik.constructions, ik.tasks, ik.transformer, ik.residual):
+        for name in room.__all__:
+            assert getattr(room, name) is not None
