@@ -51,7 +51,7 @@ def worst(a: jax.Array, b: jax.Array) -> float:
 def keystone(quick: bool) -> dict[str, float]:
     """alpha, r, p after each of 16 steps against the oracle's, relative to the slot's largest."""
     grid = list(itertools.product((1, 4, 16), (1, 7, 64), (1, 3), ((0, 1e-2), (1, 0.1), (2, 3.0))))
-    figures = dict.fromkeys(("alpha", "r", "p", "prediction - exact"), 0.0)
+    figures = {"alpha": 0.0, "r": 0.0, "p": 0.0, "prediction - exact": 0.0}
     for p, n, r, (seed, ridge) in grid[:: 18 if quick else 1]:
         task = draw(seed, p, n, r)
         oracle = ik.solvers.conjugate_gradient(LINEAR, task, ridge=ridge, steps=16)

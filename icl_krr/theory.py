@@ -8,7 +8,7 @@ from jaxtyping import Array, Float
 
 from . import checks
 from .kernels import Kernel
-from .tasks import Task, check_task, system
+from .tasks import Task, check_axes, system
 
 
 def eigenvalues(kernel: Kernel, task: Task) -> Float[Array, " n"]:
@@ -22,7 +22,7 @@ def eigenvalues(kernel: Kernel, task: Task) -> Float[Array, " n"]:
     >>> eigenvalues(Linear(), task).tolist()
     [4.0, 4.0]
     """
-    check_task(task)
+    check_axes(task)
     return jnp.maximum(jnp.linalg.eigvalsh(system(kernel, task).gram), 0)
 
 

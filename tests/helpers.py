@@ -6,6 +6,7 @@ from typing import NamedTuple
 import jax
 import jax.numpy as jnp
 import numpy as np
+import optax
 
 import icl_krr as ik
 
@@ -70,6 +71,23 @@ CONSTRUCTIONS = (
     Case("gradient_descent", ik.Linear(), gd, gd_oracle, ("alpha", "r", "prediction"), 1),
     Case("nadaraya_watson", EXPONENTIAL, nw, nw_oracle, ("prediction",), 1),
 )
+
+
+def train(model, loss, rate, steps):
+    """Adam on all weights; the losses on the way, and the model at the end."""
+    optimiser = optax.adam(rate)
+
+    @jax.jit
+    def update(model, state):
+        value, gradient = jax.value_and_grad(loss)(model)
+        updates, state = optimiser.update(gradient, state)
+        return optax.apply_updates(model, updates), state, value
+
+    state, losses = optimiser.init(model), []
+    for _ in range(steps):
+        model, state, value = update(model, state)
+        losses.append(float(value))
+    return losses, model
 
 
 def draw(seed, p=4, n=7, q=3, r=None, noise=0.1):

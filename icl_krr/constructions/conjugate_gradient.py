@@ -8,8 +8,8 @@ from jaxtyping import Array, Float
 from .. import checks
 from ..kernels import Kernel
 from ..transformer.weights import Transformer
-from .linear_attention import LinearAttention
-from .machine import AGGREGATOR, SUPPORTS, SUPPORTS_AND_QUERIES
+from .machine import SUPPORTS, SUPPORTS_AND_QUERIES
+from .routes import machine
 
 
 def conjugate_gradient(
@@ -43,12 +43,12 @@ def conjugate_gradient(
     (81, 5)
     """
     checks.positive("ridge", ridge)
-    m = LinearAttention(kernel, num_features, num_outputs, attention, arithmetic, dtype)
+    m = machine(kernel, attention, arithmetic, num_features, num_outputs, dtype)
     alpha = m.state("alpha", SUPPORTS, "dual coefficients")
     r = m.state("r", SUPPORTS, "residual y - A alpha", starts_as="y")
     p = m.state("p", SUPPORTS, "search direction", starts_as="y")
     prediction = m.state("prediction", SUPPORTS_AND_QUERIES, "k(x)^T alpha")
-    rr = m.state("rr", AGGREGATOR, "r . r")
+    rr = m.scalar("rr", "r . r")
 
     def start() -> None:
         m.dot(r, r, to=rr)

@@ -8,8 +8,8 @@ from jaxtyping import Array, Float
 from .. import checks
 from ..kernels import Kernel
 from ..transformer.weights import Transformer
-from .linear_attention import LinearAttention
 from .machine import SUPPORTS, SUPPORTS_AND_QUERIES
+from .routes import machine
 
 
 def gradient_descent(
@@ -42,7 +42,7 @@ def gradient_descent(
     """
     checks.positive("ridge", ridge)
     eta = checks.step_size(step_size, spectrum)
-    m = LinearAttention(kernel, num_features, num_outputs, attention, arithmetic, dtype)
+    m = machine(kernel, attention, arithmetic, num_features, num_outputs, dtype)
     alpha = m.state("alpha", SUPPORTS, "dual coefficients")
     r = m.state("r", SUPPORTS, "residual y - A alpha", starts_as="y")
     prediction = m.state("prediction", SUPPORTS_AND_QUERIES, "k(x)^T alpha")

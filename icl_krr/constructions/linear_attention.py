@@ -2,10 +2,6 @@
 
 from __future__ import annotations
 
-from jax.typing import DTypeLike
-
-from .. import checks
-from ..kernels import Kernel, Linear
 from ..residual import Read
 from .machine import AGGREGATOR, SUPPORTS_AND_QUERIES, Machine, label
 
@@ -20,22 +16,7 @@ class LinearAttention(Machine):
     Source: von Oswald et al., Transformers learn in-context by gradient descent, 2023.
     """
 
-    def __init__(
-        self,
-        kernel: Kernel,
-        num_features: int,
-        num_outputs: int,
-        attention: str,
-        arithmetic: str,
-        dtype: DTypeLike | None = None,
-    ):
-        checks.choice("attention", attention, ("linear",))
-        checks.choice("arithmetic", arithmetic, ("exact",))
-        if not isinstance(kernel, Linear):
-            raise ValueError(
-                f"kernel must be Linear() to be applied by linear attention, got {kernel!r}"
-            )
-        super().__init__(attention, num_features, num_outputs, dtype)
+    scalars_at = AGGREGATOR
 
     def kernel_times(self, v: Read, to: str | Read) -> Read:
         """Add K v, at supports and queries alike."""
@@ -45,7 +26,7 @@ class LinearAttention(Machine):
 
     def dot(self, a: Read, b: Read, to: str | Read) -> Read:
         """Add sum_j a_j b_j for each output to a slot at the aggregator."""
-        to = self.target(to, AGGREGATOR, f"({label(a)}) . ({label(b)})")
+        to = self.target(to, self.scalars_at, f"({label(a)}) . ({label(b)})")
         query = self.per_output(self.aggregator)
         self.head(query=query, key=a, value=b, to=to, heads=self.spec.num_outputs)
         return to

@@ -26,8 +26,11 @@ class Machine:
     erased as soon as they were last read, so every step starts from zeros.
 
     `x`, `y` and the flags are reads of what the embedding writes. This class has the verbs
-    that are local to a token and the same for every kind of attention.
+    that are local to a token and the same for every kind of attention; `scalars_at` is where
+    sums over tokens and their quotients live.
     """
+
+    scalars_at: tuple[str, ...] = ROLES
 
     def __init__(
         self, attention: str, num_features: int, num_outputs: int, dtype: DTypeLike | None = None
@@ -56,6 +59,10 @@ class Machine:
     ) -> Read:
         """A slot of one channel per output that steps hand on, zero or a field at first."""
         return self.declare(Slot(name, self.spec.num_outputs, "state", at, about), starts_as)
+
+    def scalar(self, name: str, about: str) -> Read:
+        """A state that holds one sum over tokens per output."""
+        return self.state(name, self.scalars_at, about)
 
     def declare(self, slot: Slot, starts_as: str | None = None) -> Read:
         self.slots.append(slot)
@@ -88,7 +95,7 @@ class Machine:
 
     def divide(self, dividend: Read, divisor: Read, to: str | Read) -> Read:
         """Add the quotient, token by token and output by output, to a slot; 0 / 0 is 0."""
-        to = self.target(to, AGGREGATOR, f"{label(dividend)} / {label(divisor)}")
+        to = self.target(to, self.scalars_at, f"{label(dividend)} / {label(divisor)}")
         self.emit(Unit(dividend, divisor, None, to.slot, "reciprocal"))
         return to
 

@@ -1,8 +1,9 @@
 """The residual stream: a direct sum of named slots, linear reads of it, tokens in and out."""
 
+from ..tasks import check_axes
 from .layout import ROLES, Layout, Slot
 from .reads import Read, join, one_hot
-from .tokens import Stream, channels, check_tokens, embed, fields, rows, visible
+from .tokens import Stream, channels, embed, fields, rows, visible
 
 __all__ = [
     "ROLES",
@@ -11,7 +12,7 @@ __all__ = [
     "Slot",
     "Stream",
     "channels",
-    "check_tokens",
+    "check_axes",
     "embed",
     "fields",
     "join",

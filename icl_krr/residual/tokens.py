@@ -7,7 +7,7 @@ from collections.abc import Mapping
 import jax
 import jax.numpy as jnp
 
-from ..tasks import Task, check_task
+from ..tasks import Task
 from .layout import Layout
 from .reads import Read
 
@@ -40,17 +40,6 @@ def fields(task: Task) -> Stream:
         "query": tokens(zero, jnp.zeros((n, 1), dtype), zero + 1),
         "one": jnp.ones((1 + n + q, 1), dtype),
     }
-
-
-def check_tokens(task: Task, batch: int = 0) -> None:
-    """Refuse what is not a task, or not the number of leading axes of a batch that is needed."""
-    if not isinstance(task, Task):
-        raise TypeError(f"task must be an icl_krr.Task, got {type(task).__name__}")
-    check_task(task)
-    if task.x.ndim != 2 + batch:
-        wanted = "a batch of tasks, x [b, n, p]" if batch else "one task, x [n, p]"
-        mend = "use predict" if batch else "use predict_batch or jax.vmap"
-        raise ValueError(f"task must be {wanted}, got x of shape {list(task.x.shape)}; {mend}")
 
 
 def embed(embedding: Mapping[str, Read], task: Task) -> Stream:

@@ -8,7 +8,7 @@ from jaxtyping import Array, Float
 
 from .. import checks
 from ..kernels import Kernel
-from ..tasks import Task, check_task
+from ..tasks import Task, check_axes
 
 HIGHEST = jax.lax.Precision.HIGHEST
 
@@ -30,12 +30,6 @@ def like(y: jax.Array, result: jax.Array) -> jax.Array:
 def check_system(kernel: Kernel, task: Task, ridge: object, steps: int = 1) -> None:
     if not isinstance(kernel, Kernel):
         raise TypeError(f"kernel must be a kernel such as icl_krr.Linear(), got {kernel!r}")
-    if not isinstance(task, Task):
-        raise TypeError(f"task must be an icl_krr.Task, got {type(task).__name__}")
-    check_task(task)
-    if task.x.ndim != 2:
-        raise ValueError(
-            f"task must be one task, got a batch with x of shape {list(task.x.shape)}; use jax.vmap"
-        )
+    check_axes(task)
     checks.positive("ridge", ridge)
     checks.count("steps", steps)

@@ -3,7 +3,7 @@
 from .linear_system import System, system
 from .samplers import GaussianProcess, LinearRegression, sample
 from .tables import Table, diabetes, read_table, split
-from .task import Task, check_task
+from .task import Task, check_axes
 
 __all__ = [
     "GaussianProcess",
@@ -11,7 +11,7 @@ __all__ = [
     "System",
     "Table",
     "Task",
-    "check_task",
+    "check_axes",
     "diabetes",
     "read_table",
     "sample",

@@ -64,6 +64,17 @@ class Task:
         return self.y.shape[-1] if self.y.ndim == self.x.ndim else 1
 
 
+def check_axes(task: Task, axes: int = 0) -> None:
+    """Refuse what is not a task, or has not the number of leading axes that is needed."""
+    if not isinstance(task, Task):
+        raise TypeError(f"task must be an icl_krr.Task, got {type(task).__name__}")
+    check_task(task)
+    if task.x.ndim != 2 + axes:
+        wanted = "a batch of tasks, x [b, n, p]" if axes else "one task, x [n, p]"
+        mend = "use predict" if axes else "use jax.vmap, or predict_batch"
+        raise ValueError(f"task must be {wanted}, got x of shape {list(task.x.shape)}; {mend}")
+
+
 def check_task(task: Task) -> None:
     """Refuse a task whose fields do not fit together, in one sentence (see `Task`)."""
     for name in ("x", "y", "x_query"):

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 import jax
 import jax.numpy as jnp
 
-from ..residual import Stream, channels, check_tokens, embed, rows, visible
+from ..residual import Stream, channels, check_axes, embed, rows, visible
 from .cache import Cache
 from .forward import Pass, forward, normalise
 from .taps import Hook
@@ -170,7 +170,7 @@ def evaluate_batch(model: Transformer, tasks: Task, chunk: int) -> jax.Array:
 def check_fit(model: Transformer, task: Task, batch: int = 0) -> None:
     if not isinstance(model, Transformer):
         raise TypeError(f"model must be an icl_krr.Transformer, got {type(model).__name__}")
-    check_tokens(task, batch)
+    check_axes(task, batch)
     spec = model.spec
     for name, got in (("num_features", task.num_features), ("num_outputs", task.num_outputs)):
         if got != getattr(spec, name):
