@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from icl_krr.constructions.schedule import Operation, schedule
 from icl_krr.residual import Read
-from icl_krr.transformer.forward import run
+from icl_krr.transformer.forward import run_block
 from icl_krr.transformer.taps import Taps
 from icl_krr.transformer.weights import Block, Heads, Spec, Unit, Write
 
@@ -41,7 +41,7 @@ def execute(blocks):
     rng = np.random.default_rng(0)
     stream = {slot: jnp.asarray(rng.uniform(-0.5, 0.5, size=(3, 1))) for slot in SLOTS}
     for block in blocks:
-        stream = run(block, stream, jnp.ones(3, bool), SPEC, Taps())
+        stream = run_block(block, stream, jnp.ones(3, bool), SPEC, Taps())
     return stream
 
 

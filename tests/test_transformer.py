@@ -5,6 +5,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 from helpers import cg, draw, relative, train
+from jaxtyping import TypeCheckError
 
 import icl_krr as ik
 from icl_krr.transformer import attention
@@ -43,6 +44,12 @@ def test_attention_equals_a_loop(x64, kind, causal):
     assert relative(ours, by_hand(q, k, v, seen, kind)) < 1e-12
     formed = attention.pattern(q, k, visible, kind=kind, causal=causal) @ v
     assert relative(ours, formed) < 1e-12
+
+
+def test_the_shapes_that_annotations_state_are_checked():
+    q, k, v = qkv()
+    with pytest.raises(TypeCheckError):
+        attention.attend(q, k[:, :2], v, jnp.ones(T, bool), kind="linear", causal=False)
 
 
 def test_linear_attention_never_forms_the_pattern():

@@ -6,6 +6,7 @@ import sys
 from typing import Any
 
 import jax
+from rich.console import Console
 
 from .. import checks
 from ..experiments import depth
@@ -20,7 +21,11 @@ def run(settings: Demo | Predict, argv: list[str]) -> None:
     config = depth_config(settings)
     checks.count("seed", settings.seed, minimum=0)
     tasks = predict_tasks(settings) if isinstance(settings, Predict) else demo_tasks(settings)
-    results = {name: depth.run(task, config) for name, task in tasks.items()}
+    results = {}
+    with Console(stderr=True).status("") as status:
+        for name, task in tasks.items():
+            status.update(f"{name}: the transformer, its oracle and the baselines")
+            results[name] = depth.run(task, config)
     meta = output.meta(argv, settings, results)
     if settings.json:
         output.print_json(meta, results)

@@ -29,7 +29,7 @@ def meta(argv: list[str], settings: Settings, results: Results) -> dict[str, Any
     device = jax.devices()[0]
     return {
         "command": ["icl-krr", *argv],
-        "settings": {k: plain(v) for k, v in dataclasses.asdict(settings).items()},
+        "settings": dataclasses.asdict(settings),
         "seed": settings.seed,
         "dtype": sorted({result.facts["dtype"] for result in results.values()}),
         "matmul_precision": "highest",
@@ -77,21 +77,25 @@ def number(value: float) -> str:
 
 
 def print_json(meta: dict[str, Any], results: Results) -> None:
-    tasks = {
-        name: {"rows": [finite(row) for row in (*result.rows, *result.baselines)]}
+    rows = {
+        name: {"rows": [row._asdict() for row in (*result.rows, *result.baselines)]}
         for name, result in results.items()
     }
-    print(json.dumps({"meta": meta, "results": tasks}, indent=2, default=plain))
+    print(to_json({"meta": meta, "results": rows}))
 
 
-def finite(row: Row) -> dict[str, Any]:
-    values = row._asdict()
-    return {
-        k: None if isinstance(v, float) and not math.isfinite(v) else v for k, v in values.items()
-    }
+def to_json(value: Any) -> str:
+    return json.dumps(plain(value), indent=2, allow_nan=False)
 
 
 def plain(value: Any) -> Any:
+    """What JSON can hold: paths as text, null for a number that is not finite."""
+    if isinstance(value, dict):
+        return {key: plain(item) for key, item in value.items()}
+    if isinstance(value, (list, tuple)):
+        return [plain(item) for item in value]
+    if isinstance(value, float) and not math.isfinite(value):
+        return None
     return str(value) if isinstance(value, Path) else value
 
 
@@ -107,7 +111,7 @@ def write(
         writer.writerows([name, *row] for row in (*result.rows, *result.baselines))
     files = {
         "results.csv": table.getvalue().encode(),
-        "meta.json": (json.dumps(meta, indent=2, default=plain) + "\n").encode(),
+        "meta.json": (to_json(meta) + "\n").encode(),
         **figures,
     }
     for name, content in files.items():

@@ -13,7 +13,7 @@ from ..residual import ROLES, Layout, Read, Slot
 from ..transformer.weights import Block, Heads, Spec, Transformer, Unit, Weights, Write
 from .schedule import Operation, schedule
 
-SUPPORTS, QUERIES, AGGREGATOR = ("support",), ("query",), ("aggregator",)
+SUPPORTS, AGGREGATOR = ("support",), ("aggregator",)
 SUPPORTS_AND_QUERIES = ("support", "query")
 
 
@@ -87,7 +87,7 @@ class Machine:
 
     def add(self, value: Read, to: str | Read, where: Read | None = None) -> Read:
         """Add a read to a slot; only at the tokens of the flag `where`, if there is one."""
-        at = SUPPORTS if where is self.support else SUPPORTS_AND_QUERIES
+        at = SUPPORTS_AND_QUERIES if where is None else self.layout[where.slot].at
         to = self.target(to, at, label(value))
         gate = None if where is None else self.per_output(where)
         self.emit(Unit(value, gate, None, to.slot, "identity"))

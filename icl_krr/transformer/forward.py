@@ -57,7 +57,7 @@ def forward(
     points = []
     for i, block in enumerate(prologue):
         tap = taps(i, 0)
-        stream = run(block, stream, visible, spec, tap)
+        stream = run_block(block, stream, visible, spec, tap)
         confirm(tap)
         points.append(tap.kept)
 
@@ -66,7 +66,7 @@ def forward(
         kept = []
         for b, block in enumerate(blocks):
             tap = taps(first + b, step)
-            stream = run(block, stream, visible, spec, tap)
+            stream = run_block(block, stream, visible, spec, tap)
             confirm(tap)
             kept.append(tap.kept)
         return stream, (observe(stream), kept)
@@ -77,7 +77,7 @@ def forward(
     return Pass(stream, observed, points + kept)
 
 
-def run(block: Block, stream: Stream, visible: jax.Array, spec: Spec, tap: Taps) -> Stream:
+def run_block(block: Block, stream: Stream, visible: jax.Array, spec: Spec, tap: Taps) -> Stream:
     """h += attention(h); h += mlp(h). Writes of one sublayer are summed, then added."""
     stream = tap("resid_pre", stream)
     inputs = normalise(block.attention_norm, stream)

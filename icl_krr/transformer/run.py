@@ -75,7 +75,7 @@ def run_with_cache(
     n, r] for `alpha`; `cache["prediction"]` is the read-out at the queries, [steps + 1, q, r].
     Where the task's y is [n], the last axis of states of width 1 is dropped as it is there.
     `names` chooses slots (by default the layout's states), and nothing else is stored;
-    `everything` keeps each point of each block as well (see `taps`).
+    `everything` keeps each point of each block as well (see `taps`), patterns [T, T] included.
 
     Raises as `predict` does, and ValueError for a name that the layout does not have.
 
