@@ -60,5 +60,5 @@ def demo_tasks(settings: Demo) -> dict[str, Task]:
     process = GaussianProcess(Linear(), num_features=8, num_supports=64, num_queries=64)
     return {
         "diabetes.csv": split(diabetes(), 300, settings.seed),
-        "Gaussian process": sample(jax.random.key(settings.seed), process),
+        "Gaussian process": jax.jit(sample)(jax.random.key(settings.seed), process),
     }

@@ -5,8 +5,6 @@ from __future__ import annotations
 from dataclasses import asdict, dataclass
 from typing import Any, NamedTuple
 
-import jax
-import jax.numpy as jnp
 import numpy as np
 
 from .. import checks, constructions, solvers, theory
@@ -80,33 +78,30 @@ def run(task: Task, config: DepthConfig) -> DepthResult:
     kernel: Kernel = softmax if config.kernel == "exponential" else Linear()
     ridge = config.ridge or choose_ridge(kernel, task)
     exact = solvers.exact(kernel, task, ridge=ridge)
-    smooth = solvers.nadaraya_watson(softmax, task).prediction
+    smooth = np.asarray(solvers.nadaraya_watson(softmax, task).prediction)
     model, path = build(kernel, task, ridge, config)
     _, cache = run_with_cache(model, task, names=("prediction",))
+    best = np.asarray(exact.prediction)
+    size = norm(best)
 
-    def norm(values: Any) -> float:
-        return float(np.linalg.norm(np.asarray(values, np.float64)))
-
-    size = norm(exact.prediction)
-
-    def row(predictor: str, step: int, blocks: int, f: Any, oracle: Any = None) -> Row:
+    def row(
+        predictor: str, step: int, blocks: int, f: np.ndarray, oracle: np.ndarray | None = None
+    ) -> Row:
         error = np.nan if task.y_query is None else norm(f - task.y_query) / np.sqrt(f.size)
         agreement = np.nan if oracle is None else relative(norm(f - oracle), size)
-        return Row(
-            predictor, step, blocks, relative(norm(f - exact.prediction), size), agreement, error
-        )
+        return Row(predictor, step, blocks, relative(norm(f - best), size), agreement, error)
 
     prologue = len(model.weights.prologue)
     rows = [
         row("transformer", t, prologue + t * model.blocks_per_step, f, path[t])
-        for t, f in enumerate(cache["prediction"])
+        for t, f in enumerate(np.asarray(cache["prediction"]))
     ]
-    mean = jnp.broadcast_to(jnp.mean(task.y, axis=0), exact.prediction.shape)
+    mean = np.broadcast_to(np.mean(task.y, axis=0), best.shape)
     baselines = [
-        row("zero", 0, 0, jnp.zeros_like(mean)),
+        row("zero", 0, 0, np.zeros_like(mean)),
         row("mean", 0, 0, mean),
         row("nadaraya-watson", 0, 0, smooth),
-        row("exact", 0, 0, exact.prediction),
+        row("exact", 0, 0, best),
     ]
     low, high = theory.spectral_bounds(kernel, task, ridge=ridge)
     sigma = theory.eigenvalues(kernel, task)
@@ -132,19 +127,23 @@ def run(task: Task, config: DepthConfig) -> DepthResult:
 
 def build(
     kernel: Kernel, task: Task, ridge: float, config: DepthConfig
-) -> tuple[Transformer, jax.Array]:
+) -> tuple[Transformer, np.ndarray]:
     """The construction, and its oracle's predictions step by step."""
     sizes: dict[str, Any] = {"num_features": task.num_features, "num_outputs": task.num_outputs}
     if config.solver == "nadaraya-watson":
-        smooth = solvers.nadaraya_watson(kernel, task).prediction
-        return constructions.nadaraya_watson(kernel, **sizes), jnp.stack([0 * smooth, smooth])
+        smooth = np.asarray(solvers.nadaraya_watson(kernel, task).prediction)
+        return constructions.nadaraya_watson(kernel, **sizes), np.stack([0 * smooth, smooth])
     common: dict[str, Any] = {"ridge": ridge, "steps": config.steps}
     if config.solver == "gradient-descent":
         common["spectrum"] = theory.spectral_bounds(kernel, task, ridge=ridge)
         model = constructions.gradient_descent(kernel, **sizes, **common)
-        return model, solvers.gradient_descent(kernel, task, **common).prediction
+        return model, np.asarray(solvers.gradient_descent(kernel, task, **common).prediction)
     model = constructions.conjugate_gradient(kernel, **sizes, **common)
-    return model, solvers.conjugate_gradient(kernel, task, **common).prediction
+    return model, np.asarray(solvers.conjugate_gradient(kernel, task, **common).prediction)
+
+
+def norm(values: Any) -> float:
+    return float(np.linalg.norm(np.asarray(values, np.float64)))
 
 
 def relative(gap: float, size: float) -> float:
