@@ -7,6 +7,7 @@ from typing import Any
 import jax.numpy as jnp
 import numpy as np
 from jax.core import Tracer
+from jax.typing import DTypeLike
 
 
 def concrete(value: Any) -> np.ndarray | None:
@@ -16,12 +17,32 @@ def concrete(value: Any) -> np.ndarray | None:
     return np.asarray(value)
 
 
+def numeric(name: str, value: Any) -> None:
+    if not isinstance(value, Tracer) and np.asarray(value).dtype.kind not in "fiuV":
+        raise TypeError(f"{name} must be a number, got {value!r}")
+
+
+def scalar(name: str, value: Any) -> None:
+    numeric(name, value)
+    if jnp.ndim(value) != 0:
+        raise ValueError(
+            f"{name} must be a scalar, got shape {list(jnp.shape(value))}; use jax.vmap for several"
+        )
+
+
 def positive(name: str, value: Any) -> None:
+    """Every entry > 0 and finite."""
+    numeric(name, value)
     known = concrete(value)
-    if known is not None and not (np.issubdtype(known.dtype, np.number) and np.all(known > 0)):
+    if known is not None and not np.all(known > 0):
         raise ValueError(f"{name} must be > 0, got {value}")
     if known is not None and not np.all(np.isfinite(known)):
         raise ValueError(f"{name} must be finite, got {value}")
+
+
+def positive_scalar(name: str, value: Any) -> None:
+    scalar(name, value)
+    positive(name, value)
 
 
 def count(name: str, value: Any, minimum: int = 1) -> None:
@@ -49,12 +70,39 @@ def floating(name: str, value: Any) -> None:
         raise TypeError(f"{name} must be floating point, got {value.dtype}; cast it with astype")
 
 
+def dtype(value: DTypeLike | None) -> np.dtype:
+    """The floating dtype of weights: JAX's default if none is asked for."""
+    default = jnp.dtype(jnp.result_type(float))
+    wanted = default if value is None else jnp.dtype(value)
+    if not jnp.issubdtype(wanted, jnp.floating):
+        raise TypeError(f"dtype must be floating point, got {wanted}")
+    if wanted.itemsize > default.itemsize:
+        raise ValueError(f"dtype must not be wider than {default}, got {wanted}; enable x64")
+    return wanted
+
+
+def factorable(name: str, value: Any) -> None:
+    """Factorisations and eigenvalues exist in float32 and float64 only."""
+    if value.dtype.itemsize < 4:
+        raise TypeError(f"{name} must be float32 or float64, got {value.dtype}; use astype")
+
+
+def matrices(x: Any, z: Any) -> None:
+    for name, value in (("x", x), ("z", z)):
+        if jnp.ndim(value) != 2:
+            raise ValueError(
+                f"{name} must be [n, p], got shape {list(jnp.shape(value))}; use jax.vmap for more"
+            )
+    if jnp.shape(x)[1] != jnp.shape(z)[1]:
+        raise ValueError(f"z must have p = {jnp.shape(x)[1]} features as x, got {jnp.shape(z)[1]}")
+
+
 def choice(name: str, value: Any, allowed: tuple[str, ...]) -> None:
     if value not in allowed:
         raise ValueError(f"{name} must be one of {', '.join(map(repr, allowed))}, got {value!r}")
 
 
-def step_size(step_size: Any, spectrum: tuple | None) -> Any:
+def step_size(step_size: Any, spectrum: Any) -> Any:
     """The step of gradient descent: given, or 2 / (low + high) for bounds on the spectrum.
 
     The latter contracts the error by (cond - 1) / (cond + 1) a step, and no fixed step does
@@ -67,9 +115,14 @@ def step_size(step_size: Any, spectrum: tuple | None) -> Any:
             "spectrum=icl_krr.spectral_bounds(kernel, task, ridge=ridge) fits a task"
         )
     if spectrum is None:
-        positive("step_size", step_size)
+        positive_scalar("step_size", step_size)
         return step_size
+    if not isinstance(spectrum, (tuple, list)) or len(spectrum) != 2:
+        raise TypeError(f"spectrum must be a pair (low, high), got {spectrum!r}")
     low, high = spectrum
-    positive("spectrum", low)
-    positive("spectrum", high)
+    positive_scalar("low of spectrum", low)
+    positive_scalar("high of spectrum", high)
+    known = concrete(low), concrete(high)
+    if known[0] is not None and known[1] is not None and known[0] > known[1]:
+        raise ValueError(f"spectrum must be (low, high) with low <= high, got {(low, high)}")
     return 2 / (low + high)

@@ -66,8 +66,10 @@ class Exponential(PositiveKernel):
         checks.positive("temperature", self.temperature)
 
     def log(self, x: Float[Array, "n p"], z: Float[Array, "m p"]) -> Float[Array, "n m"]:
-        products = inner(x, z)
-        return products / jnp.asarray(self.temperature, products.dtype)
+        checks.scalar("temperature", self.temperature)
+        x = jnp.asarray(x)
+        # the quotient of the products would be fused, and rounded anew, wherever it is used
+        return inner(x / jnp.asarray(self.temperature, x.dtype), z)
 
 
 @checked
@@ -90,6 +92,8 @@ class Gaussian(PositiveKernel):
         checks.positive("lengthscale", self.lengthscale)
 
     def log(self, x: Float[Array, "n p"], z: Float[Array, "m p"]) -> Float[Array, "n m"]:
+        checks.scalar("lengthscale", self.lengthscale)
+        checks.matrices(x, z)
         x, z = jnp.asarray(x), jnp.asarray(z)
         squares = jnp.sum(x * x, -1)[:, None] + jnp.sum(z * z, -1)[None, :]
         distances = jnp.maximum(squares - 2 * inner(x, z), 0)
@@ -99,4 +103,5 @@ class Gaussian(PositiveKernel):
 
 def inner(x: Float[Array, "n p"], z: Float[Array, "m p"]) -> Float[Array, "n m"]:
     """Inner products of rows at full precision: TF32 would break a Gram matrix silently."""
+    checks.matrices(x, z)
     return jnp.matmul(x, z.T, precision=jax.lax.Precision.HIGHEST)

@@ -23,6 +23,7 @@ def eigenvalues(kernel: Kernel, task: Task) -> Float[Array, " n"]:
     [4.0, 4.0]
     """
     check_axes(task)
+    checks.factorable("x", task.x)
     return jnp.maximum(jnp.linalg.eigvalsh(system(kernel, task).gram), 0)
 
 
@@ -39,7 +40,7 @@ def spectral_bounds(kernel: Kernel, task: Task, *, ridge: float | Float[Array, "
     >>> [float(bound) for bound in spectral_bounds(Linear(), task, ridge=1.0)]
     [5.0, 5.0]
     """
-    checks.positive("ridge", ridge)
+    checks.positive_scalar("ridge", ridge)
     sigma = eigenvalues(kernel, task)
     ridge = jnp.asarray(ridge, sigma.dtype)
     masked = 0 if task.mask is None else task.num_supports - jnp.sum(task.mask)
@@ -53,5 +54,5 @@ def effective_dimension(sigma: Float[Array, " n"], ridge: float | jax.Array) -> 
     >>> float(effective_dimension(jnp.array([1.0, 3.0]), 1.0))
     1.25
     """
-    checks.positive("ridge", ridge)
+    checks.positive_scalar("ridge", ridge)
     return jnp.sum(sigma / (sigma + ridge))

@@ -104,6 +104,16 @@ def test_zero_outputs_are_solved_by_zero():
     assert all(bool(jnp.all(jnp.isfinite(value))) for value in cache.slots.values())
 
 
+@pytest.mark.parametrize("size", [1e-14, 1e-7, 1e7, 1e14])
+def test_float32_does_not_depend_on_the_scale_of_y(size):
+    task = draw(0)
+    scaled = task.replace(y=task.y * size, y_query=None)
+    assert (
+        relative(ik.predict(cg(task, 0.1, 8), scaled) / size, ik.predict(cg(task, 0.1, 8), task))
+        < 1e-4
+    )
+
+
 @pytest.mark.parametrize("seed", range(8))
 def test_float32_prediction_at_moderate_condition(seed):
     """Within 1e-4 of exact KRR (in float64) at cond <= 1e3, in the arithmetic of run time."""

@@ -251,6 +251,72 @@ def test_numbers_out_of_range_are_refused_before_anything_compiles(make, message
         make()
 
 
+@pytest.mark.parametrize(
+    ("make", "error", "message"),
+    [
+        (lambda: cg(draw(0), None, 4), TypeError, "ridge must be a number, got None"),
+        (lambda: cg(draw(0), "a", 4), TypeError, "ridge must be a number, got 'a'"),
+        (lambda: cg(draw(0), jnp.ones(2), 4), ValueError, r"ridge must be a scalar.*\[2\]"),
+        (lambda: cg(draw(0), 0.1, 4.0), TypeError, "steps must be an integer, got 4.0"),
+        (lambda: cg(draw(0), 0.1, 4, dtype=int), TypeError, "dtype must be floating point"),
+        (
+            lambda: cg(draw(0), 0.1, 4, dtype="float64"),
+            ValueError,
+            "must not be wider than float32",
+        ),
+        (lambda: ik.Linear()(X[0], X), ValueError, r"x must be \[n, p\], got shape \[2\]"),
+        (lambda: ik.Linear()(X, X[:, :1]), ValueError, "z must have p = 2 features as x, got 1"),
+        (lambda: ik.Gaussian()(X, X[:, :1]), ValueError, "z must have p = 2 features as x"),
+        (
+            lambda: ik.Exponential(jnp.ones(2))(X, X),
+            ValueError,
+            r"temperature must be a scalar, got shape \[2\]",
+        ),
+        (
+            lambda: ik.tasks.LinearRegression(condition=None),
+            TypeError,
+            "condition must be a number",
+        ),
+        (lambda: ik.tasks.LinearRegression(noise="a"), TypeError, "noise must be a number"),
+        (
+            lambda: ik.constructions.gradient_descent(
+                ik.Linear(), num_features=2, ridge=0.1, steps=1, spectrum=3.0
+            ),
+            TypeError,
+            r"spectrum must be a pair \(low, high\), got 3.0",
+        ),
+        (
+            lambda: ik.constructions.gradient_descent(
+                ik.Linear(), num_features=2, ridge=0.1, steps=1, spectrum=(3.0, 1.0)
+            ),
+            ValueError,
+            "spectrum must be .* with low <= high",
+        ),
+        (
+            lambda: ik.solvers.exact(
+                ik.Linear(), jax.tree.map(lambda a: a.astype(jnp.float16), draw(0)), ridge=0.1
+            ),
+            TypeError,
+            "x must be float32 or float64, got float16",
+        ),
+        (
+            lambda: ik.init(jax.random.key(0), ik.Spec(2)),
+            TypeError,
+            r"architecture must be an icl_krr\.Architecture",
+        ),
+    ],
+)
+def test_what_is_no_number_or_of_another_shape_is_refused(make, error, message):
+    with pytest.raises(error, match=message):
+        make()
+
+
+def test_kernels_batch_by_vmap():
+    kernels = ik.Exponential(jnp.array([0.5, 2.0]))
+    grams = jax.vmap(lambda kernel: kernel(X, X))(kernels)
+    assert np.allclose(grams[1], ik.Exponential(2.0)(X, X))
+
+
 def test_solvers_refuse_what_is_not_a_task_or_kernel():
     with pytest.raises(TypeError, match=r"kernel must be a kernel such as icl_krr\.Linear"):
         ik.solvers.exact("linear", draw(0), ridge=0.1)

@@ -363,6 +363,18 @@ def test_hooks_refuse():
         ik.run_with_hooks(model, task, {"blocks.3.attn.alpha": lambda value, name: value[:, 0]})
 
 
+def test_runs_refuse_what_they_cannot_use():
+    task = draw(0)
+    model = cg(task, 0.1, 3)
+    for hooks in (None, {"blocks.1.attn": 3}):
+        with pytest.raises(TypeError, match=r"hooks must be \{name: function"):
+            ik.run_with_hooks(model, task, hooks)
+    with pytest.raises(TypeError, match=r"names must be a tuple of slots, got 'alpha'"):
+        ik.run_with_cache(model, task, names="alpha")
+    with pytest.raises(ValueError, match="chunk must be >= 1, got 0"):
+        ik.predict_batch(model, jax.tree.map(lambda a: a[None], task), chunk=0)
+
+
 def test_predict_refuses():
     task = draw(0)
     model = cg(task, 0.1, 3)

@@ -32,6 +32,9 @@ def conjugate_gradient(
     Each of the `num_outputs` outputs has its own gamma and beta. `ridge` > 0 is traced. The
     weights are float32 or float64 as `dtype` or JAX's default says.
 
+    r.r and p.Ap must be representable: in float32 a y below 1e-15 underflows (the prediction
+    stays 0), one above 1e18 overflows (it is NaN); scale y, the method is linear in it.
+
     Raises ValueError for a kernel that is not linear and for numbers out of range.
 
     Source: Hestenes, Stiefel, 1952; the layout is that of the in-context KRR theorems: alpha,
@@ -42,7 +45,7 @@ def conjugate_gradient(
     >>> model.depth, model.blocks_per_step
     (81, 5)
     """
-    checks.positive("ridge", ridge)
+    checks.positive_scalar("ridge", ridge)
     m = machine(kernel, attention, arithmetic, num_features, num_outputs, dtype)
     alpha = m.state("alpha", SUPPORTS, "dual coefficients")
     r = m.state("r", SUPPORTS, "residual y - A alpha", starts_as="y")

@@ -40,7 +40,7 @@ def gradient_descent(
     >>> model.depth, model.blocks_per_step
     (16, 1)
     """
-    checks.positive("ridge", ridge)
+    checks.positive_scalar("ridge", ridge)
     eta = checks.step_size(step_size, spectrum)
     m = machine(kernel, attention, arithmetic, num_features, num_outputs, dtype)
     alpha = m.state("alpha", SUPPORTS, "dual coefficients")

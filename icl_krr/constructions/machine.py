@@ -36,7 +36,7 @@ class Machine:
         self, attention: str, num_features: int, num_outputs: int, dtype: DTypeLike | None = None
     ):
         self.spec = Spec(num_features, num_outputs, attention)
-        self.dtype = jnp.dtype(dtype or jnp.result_type(float))
+        self.dtype = checks.dtype(dtype)
         self.slots: list[Slot] = []
         self.embedding: dict[str, Read] = {}
         self.program: list[Operation] = []

@@ -5,6 +5,7 @@ from __future__ import annotations
 import jax.numpy as jnp
 from jax.typing import DTypeLike
 
+from .. import checks
 from ..kernels import Exponential, Kernel
 from ..residual import ROLES, join
 from ..transformer.weights import Transformer
@@ -30,6 +31,7 @@ def nadaraya_watson(
     """
     if not isinstance(kernel, Exponential):
         raise ValueError(f"kernel must be Exponential() to be one softmax head, got {kernel!r}")
+    checks.scalar("temperature", kernel.temperature)
     m = Machine("softmax", num_features, num_outputs, dtype)
     prediction = m.state("prediction", ROLES, "kernel-weighted mean of y")
     hidden = -1e9  # exp of it is 0 in any dtype, and beside it no logit is rounded: x is 0 there

@@ -38,7 +38,7 @@ class DepthConfig:
         checks.count("steps", self.steps)
         for name in ("ridge", "temperature"):
             if getattr(self, name) is not None:
-                checks.positive(name, getattr(self, name))
+                checks.positive_scalar(name, getattr(self, name))
         needed = "exponential" if self.solver == "nadaraya-watson" else "linear"
         if self.kernel != needed:
             raise ValueError(

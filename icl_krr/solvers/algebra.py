@@ -31,5 +31,5 @@ def check_system(kernel: Kernel, task: Task, ridge: object, steps: int = 1) -> N
     if not isinstance(kernel, Kernel):
         raise TypeError(f"kernel must be a kernel such as icl_krr.Linear(), got {kernel!r}")
     check_axes(task)
-    checks.positive("ridge", ridge)
+    checks.positive_scalar("ridge", ridge)
     checks.count("steps", steps)

@@ -6,6 +6,7 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Float
 
+from .. import checks
 from ..kernels import Kernel
 from ..tasks import Task, system
 from .algebra import apply, check_system, like, matmul
@@ -30,6 +31,7 @@ def exact(kernel: Kernel, task: Task, *, ridge: float | Float[Array, ""]) -> Sol
     [1.0]
     """
     check_system(kernel, task, ridge)
+    checks.factorable("x", task.x)
     return solve(kernel, task, ridge)
 
 
@@ -60,6 +62,7 @@ def leave_one_out(kernel: Kernel, task: Task, *, ridge: float | Float[Array, ""]
     [3.0, -1.0]
     """
     check_system(kernel, task, ridge)
+    checks.factorable("x", task.x)
     return held_out_errors(kernel, task, ridge)
 
 

@@ -105,6 +105,7 @@ class LinearRegression:
     def __post_init__(self):
         check_sizes(self)
         check_noise(self.noise)
+        checks.scalar("condition", self.condition)
         condition = checks.concrete(self.condition)
         if condition is not None and not condition >= 1:
             raise ValueError(f"condition must be >= 1, got {self.condition}")
@@ -147,6 +148,7 @@ def check_sizes(config: Any) -> None:
 
 
 def check_noise(noise: Any) -> None:
+    checks.scalar("noise", noise)
     known = checks.concrete(noise)
     if known is not None and not (known >= 0 and known < float("inf")):
         raise ValueError(f"noise must be a variance >= 0, got {noise}")

@@ -57,7 +57,9 @@ def init(key: jax.Array, architecture: Architecture, dtype: DTypeLike | None = N
     >>> model.depth, model.spec.attention, model.layout.names
     (3, 'softmax', ('stream', 'one'))
     """
-    return draw(key, architecture, jnp.dtype(dtype or jnp.result_type(float)))
+    if not isinstance(architecture, Architecture):
+        raise TypeError(f"architecture must be an icl_krr.Architecture, got {architecture!r}")
+    return draw(key, architecture, checks.dtype(dtype))
 
 
 @partial(jax.jit, static_argnums=(1, 2))

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 import jax
 import jax.numpy as jnp
 
+from .. import checks
 from ..residual import Stream, channels, check_axes, embed, rows, visible
 from .cache import Cache
 from .forward import Pass, forward, normalise
@@ -57,7 +58,9 @@ def predict_batch(model: Transformer, tasks: Task, *, chunk: int | None = None) 
     (5, 1)
     """
     check_fit(model, tasks, batch=1)
-    if chunk is None:
+    if chunk is not None:
+        checks.count("chunk", chunk)
+    else:
         chunk = 32 if jax.default_backend() == "cpu" else tasks.x.shape[0]
     return evaluate_batch(model, tasks, chunk)
 
@@ -91,6 +94,8 @@ def run_with_cache(
     if names is None:
         states = [slot.name for slot in model.layout.slots if slot.kind == "state"]
         names = (*states, "prediction")
+    if isinstance(names, str):
+        raise TypeError(f"names must be a tuple of slots, got {names!r}; use ({names!r},)")
     for name in names:
         if name != "prediction":
             model.layout[name]
@@ -119,6 +124,8 @@ def run_with_hooks(model: Transformer, task: Task, hooks: Mapping[str, Hook]) ->
     [2.0]
     """
     check_fit(model, task)
+    if not isinstance(hooks, Mapping) or not all(map(callable, hooks.values())):
+        raise TypeError("hooks must be {name: function (value, name) -> value}, got " + repr(hooks))
     return evaluate(model, task, hooks=tuple(hooks.items()))[0]
 
 
