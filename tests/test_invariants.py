@@ -136,6 +136,20 @@ def test_padding_does_not_count(x64, case):
 
 
 @every_case
+def test_a_model_of_one_output_takes_each_output_on_its_own(x64, case):
+    task = draw(11, r=3)
+    single = case.build(task.replace(y=task.y[:, 0], y_query=None), 0.1, 4)
+    wide = case.build(task, 0.1, 4)
+    assert (single.spec.num_outputs, wide.spec.num_outputs) == (1, 3)
+    (ours, cache), (theirs, expected) = (ik.run_with_cache(m, task) for m in (single, wide))
+    assert relative(ours, theirs) < 1e-11
+    for state in case.states:
+        assert relative(cache[state], expected[state]) < 1e-11
+    tasks = jax.tree.map(lambda a: jnp.stack([a, a]), task)
+    assert relative(ik.predict_batch(single, tasks)[1], theirs) < 1e-11
+
+
+@every_case
 @pytest.mark.parametrize("r", [None, 1, 3])
 def test_predictions_are_shaped_as_y(case, r):
     task = draw(8, r=r)

@@ -384,8 +384,8 @@ def test_predict_refuses():
         ik.predict(model, task.x)
     with pytest.raises(ValueError, match="num_features = 4 as the model, got 3"):
         ik.predict(model, draw(0, p=3))
-    with pytest.raises(ValueError, match="num_outputs = 1 as the model, got 2"):
-        ik.predict(model, draw(0, r=2))
+    with pytest.raises(ValueError, match="num_outputs = 2 as the model, got 3"):
+        ik.predict(cg(draw(0, r=2), 0.1, 3), draw(0, r=3))
     batch = jax.tree.map(lambda a: a[None], task)
     with pytest.raises(ValueError, match="task must be one task"):
         ik.predict(model, batch)

@@ -24,7 +24,8 @@ def predict(model: Transformer, task: Task) -> jax.Array:
     """The model's prediction at the queries: [q] for y of shape [n], [q, r] for [n, r].
 
     Jitted and pure: differentiate it in `model` or `task`, batch it by
-    `jax.vmap(predict, in_axes=(None, 0))`. The weights are evaluated in the task's dtype.
+    `jax.vmap(predict, in_axes=(None, 0))`. The weights are evaluated in the task's dtype. A
+    model of one output takes each output of a task on its own.
 
     Raises ValueError for a task that does not fit the model, TypeError for one whose dtype is
     wider than the weights'.
@@ -76,7 +77,8 @@ def run_with_cache(
 
     `cache[slot]` is [steps + 1, tokens, width], at the tokens where the slot lives: [steps + 1,
     n, r] for `alpha`; `cache["prediction"]` is the read-out at the queries, [steps + 1, q, r].
-    Where the task's y is [n], the last axis of states of width 1 is dropped as it is there.
+    Where the task's y is [n], the last axis of states of width 1 is dropped as it is there;
+    where a model of one output takes r of them, every other slot has them as a last axis too.
     `names` chooses slots (by default the layout's states), and nothing else is stored;
     `everything` keeps each point of each block as well (see `taps`), patterns [T, T] included.
 
@@ -139,6 +141,20 @@ def evaluate(
     hooks: tuple[tuple[str, Hook], ...] = (),
 ) -> tuple[jax.Array, Pass]:
     model = jax.tree.map(lambda weight: weight.astype(task.x.dtype), model)
+    once = partial(evaluate_once, model, names=names, everything=everything, hooks=hooks)
+    if task.num_outputs == model.spec.num_outputs:
+        return once(task)
+    each = lambda y: once(task.replace(y=y, y_query=None))  # noqa: E731
+    return jax.vmap(each, in_axes=-1, out_axes=-1)(task.y)
+
+
+def evaluate_once(
+    model: Transformer,
+    task: Task,
+    names: tuple[str, ...],
+    everything: bool,
+    hooks: tuple[tuple[str, Hook], ...],
+) -> tuple[jax.Array, Pass]:
     layout = model.layout
 
     def like_y(values: jax.Array) -> jax.Array:
@@ -178,11 +194,15 @@ def check_fit(model: Transformer, task: Task, batch: int = 0) -> None:
     if not isinstance(model, Transformer):
         raise TypeError(f"model must be an icl_krr.Transformer, got {type(model).__name__}")
     check_axes(task, batch)
-    spec = model.spec
-    for name, got in (("num_features", task.num_features), ("num_outputs", task.num_outputs)):
-        if got != getattr(spec, name):
+    fits = {
+        "num_features": task.num_features == model.spec.num_features,
+        "num_outputs": model.spec.num_outputs in (1, task.num_outputs),
+    }
+    for name, fit in fits.items():
+        if not fit:
+            needed, got = getattr(model.spec, name), getattr(task, name)
             raise ValueError(
-                f"task must have {name} = {getattr(spec, name)} as the model, got {got}; "
+                f"task must have {name} = {needed} as the model, got {got}; "
                 f"build the model with {name}={got}"
             )
     tokens = 1 + task.num_supports + task.num_queries
