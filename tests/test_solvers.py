@@ -136,7 +136,7 @@ def test_conjugate_gradient_solves_each_output_alone(x64):
 
 @pytest.mark.parametrize("solver", ["exact", "gradient_descent", "conjugate_gradient"])
 def test_masked_supports_do_not_count(x64, solver):
-    task = draw(7, n=9)
+    task = draw(7, p=8, n=9)
     keep = jnp.arange(9) < 6
     masked = task.replace(mask=keep, x=task.x.at[6:].set(jnp.nan))
     short = task.replace(x=task.x[:6], y=task.y[:6])
@@ -151,6 +151,19 @@ def test_masked_supports_do_not_count(x64, solver):
         a, b = (getattr(ik.solvers, solver)(kernel, t, **options) for t in (masked, short))
         assert relative(a.prediction, b.prediction) < 1e-12
         assert not jnp.any(a.alpha[..., 6:])
+
+
+def test_masked_supports_do_not_smooth(x64):
+    task = draw(7, n=9)
+    masked = task.replace(mask=jnp.arange(9) < 6, x=task.x.at[6:].set(jnp.nan))
+    short = task.replace(x=task.x[:6], y=task.y[:6])
+    for kernel in KERNELS[1:]:
+        ours, theirs = (ik.solvers.nadaraya_watson(kernel, t) for t in (masked, short))
+        assert relative(ours.prediction, theirs.prediction) < 1e-12
+        assert not jnp.any(ours.weights[:, 6:])
+        ours, theirs = (ik.solvers.smoother_leave_one_out(kernel, t) for t in (masked, short))
+        assert relative(ours[:6], theirs) < 1e-12
+        assert not jnp.any(ours[6:])
 
 
 def test_leave_one_out_equals_refitting(x64):
@@ -169,11 +182,16 @@ def test_leave_one_out_equals_refitting(x64):
 
 
 def test_residual_reports_what_rounding_left():
-    """No hidden jitter: at cond 1e15 the answer is wrong, and the result says so."""
+    """No hidden jitter: at cond 1e9 the answer is wrong, and the result says by how much."""
     task = ik.Task(x=jnp.linspace(0, 1, 40)[:, None], y=jnp.ones(40), x_query=jnp.zeros((1, 1)))
-    residual = ik.solvers.exact(ik.Gaussian(lengthscale=5.0), task, ridge=1e-9).residual
-    assert not residual < 1e-3
-    assert ik.solvers.exact(ik.Gaussian(lengthscale=5.0), task, ridge=0.1).residual < 1e-3
+    kernel = ik.Gaussian(lengthscale=5.0)
+    assert not ik.solvers.exact(kernel, task, ridge=1e-9).residual < 1e-3
+    for ridge in (1e-4, 1e-3, 0.1):
+        solution = ik.solvers.exact(kernel, task, ridge=ridge)
+        A = np.asarray(kernel(task.x, task.x), np.float64) + ridge * np.eye(40)
+        expected = np.linalg.norm(1 - A @ np.asarray(solution.alpha, np.float64)) / np.sqrt(40)
+        assert np.isclose(solution.residual, expected, rtol=0.5, atol=1e-6)
+        assert solution.residual < 1e-2
 
 
 def test_effective_dimension_is_a_trace(x64):

@@ -12,7 +12,7 @@ from .task import Task
 
 
 class System(NamedTuple):
-    """K [n, n], k [q, n], y [n, r]; a masked support has y = 0 and no kernel with anyone."""
+    """K [n, n], k [q, n], y [n, r]; a masked support has y = 0 and K = 0, hence alpha = 0."""
 
     gram: Float[Array, "n n"]
     cross: Float[Array, "q n"]
@@ -26,4 +26,4 @@ def system(kernel: Kernel, task: Task) -> System:
     keep = task.mask
     x, y = (jnp.where(keep[:, None], value, 0) for value in (x, y))
     gram = jnp.where(keep[:, None] & keep[None, :], kernel(x, x), 0)
-    return System(gram, jnp.where(keep[None, :], kernel(task.x_query, x), 0), y)
+    return System(gram, kernel(task.x_query, x), y)
