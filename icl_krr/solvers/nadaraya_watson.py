@@ -50,7 +50,10 @@ def smoother_leave_one_out(kernel: Kernel, task: Task) -> jax.Array:
     """
     check_positive(kernel, task)
     weights, y = smooth(kernel, task, task.x, True)
-    return like(task.y, y - matmul(weights, y))
+    errors = y - matmul(weights, y)
+    if task.mask is not None:
+        errors = jnp.where(task.mask[:, None], errors, 0)
+    return like(task.y, errors)
 
 
 @partial(jax.jit, static_argnames="hold_out")
