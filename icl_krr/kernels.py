@@ -5,11 +5,11 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from typing import Any
 
-import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Float
 
 from . import checks
+from .numerics import matmul
 from .pytree import checked
 
 
@@ -102,6 +102,11 @@ class Gaussian(PositiveKernel):
 
 
 def inner(x: Float[Array, "n p"], z: Float[Array, "m p"]) -> Float[Array, "n m"]:
-    """Inner products of rows at full precision: TF32 would break a Gram matrix silently."""
+    """Inner products of rows."""
     checks.matrices(x, z)
-    return jnp.matmul(x, z.T, precision=jax.lax.Precision.HIGHEST)
+    return matmul(x, z.T)
+
+
+def check_kernel(kernel: Kernel) -> None:
+    if not isinstance(kernel, Kernel):
+        raise TypeError(f"kernel must be a kernel such as icl_krr.Linear(), got {kernel!r}")

@@ -38,7 +38,8 @@ def depth_figure(results: dict[str, DepthResult], seed: int) -> Figure:
                         getattr(row, values), color=color, linestyle=style, label=row.predictor
                     )
             axis.grid(alpha=0.25)
-        top.set_yscale("log")
+        if any(row.gap > 0 for row in result.rows):
+            top.set_yscale("log")
         top.set_ylabel("gap to exact KRR  |f - f*| / |f*|")
         top.set_title(
             f"{name}: n = {facts['n']}, p = {facts['p']}, ridge = {facts['ridge']:.3g}\n"

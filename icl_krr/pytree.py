@@ -22,7 +22,7 @@ def checked(cls: type[T]) -> type[T]:
     `flax.struct.dataclass` runs `__post_init__` on every unflatten, where the leaves may be
     gradients (a negative "temperature") or placeholders; a check there would refuse them.
     """
-    cls = dataclasses.dataclass(frozen=True)(cls)
+    cls = dataclasses.dataclass(frozen=True, eq=False)(cls)  # arrays do not compare to a bool
     fields = dataclasses.fields(cls)  # pyright: ignore[reportArgumentType]
     leaves = [f.name for f in fields if not f.metadata.get("static")]
     structure = [f.name for f in fields if f.metadata.get("static")]

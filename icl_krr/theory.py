@@ -7,7 +7,7 @@ import jax.numpy as jnp
 from jaxtyping import Array, Float
 
 from . import checks
-from .kernels import Kernel
+from .kernels import Kernel, check_kernel
 from .tasks import Task, check_axes, system
 
 
@@ -22,6 +22,7 @@ def eigenvalues(kernel: Kernel, task: Task) -> Float[Array, " n"]:
     >>> eigenvalues(Linear(), task).tolist()
     [4.0, 4.0]
     """
+    check_kernel(kernel)
     check_axes(task)
     checks.factorable("x", task.x)
     return jnp.maximum(jnp.linalg.eigvalsh(system(kernel, task).gram), 0)

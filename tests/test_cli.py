@@ -120,6 +120,8 @@ def test_an_interrupted_write_leaves_the_old_file(tmp_path, monkeypatch):
         (["--temperature", "0"], "temperature must be > 0, got 0.0"),
         (["--steps", "0"], "steps must be >= 1, got 0"),
         (["--seed", "-1"], "seed must be >= 0, got -1"),
+        (["--seed", "99999999999999999999"], "seed must be < 2^32"),
+        (["--ridge", "1e-50"], "ridge in float32 must be > 0"),
         (["--supports", "40"], "num_supports must leave a query: < 40 rows"),
         (["--supports", "0"], "num_supports must be >= 1, got 0"),
         (["--target", "z"], "target must be a column of"),
@@ -164,6 +166,28 @@ def refuse_compilation(monkeypatch):
         raise AssertionError("something was compiled before the input was refused")
 
     monkeypatch.setattr(compiler, "compile_or_get_cached", refuse)
+
+
+def test_a_table_that_says_nothing_is_still_answered(tmp_path, capsys):
+    path = tmp_path / "t.csv"
+    path.write_text("a,y\n" + "1,2\n" * 8)
+    assert cli.main(["predict", str(path), "--target", "y", "--out", str(tmp_path / "out")]) == 0
+    assert "exact KRR is not finite" not in capsys.readouterr().out
+
+
+def test_overflow_is_said(table, capsys):
+    argv = ["predict", str(table), "--target", "y", "--solver", "nadaraya-watson"]
+    assert cli.main([*argv, "--temperature", "0.01", "--ridge", "1"]) == 0
+    assert "exact KRR is not finite: the kernel overflows float32" in capsys.readouterr().out
+
+
+def test_the_seed_draws_the_task():
+    from icl_krr.cli.commands import demo_tasks
+    from icl_krr.cli.settings import Demo
+
+    first, second = (demo_tasks(Demo(seed=seed)) for seed in (0, 1))
+    for name in first:
+        assert not np.allclose(first[name].x, second[name].x)
 
 
 def test_unknown_words_exit_with_2(capsys):

@@ -7,6 +7,7 @@ import pytest
 from helpers import CONSTRUCTIONS, draw, relative
 
 import icl_krr as ik
+from icl_krr.constructions.schedule import Operation
 from icl_krr.residual import ROLES, channels, embed, rows, visible
 from icl_krr.transformer import forward
 
@@ -42,6 +43,19 @@ def test_a_query_does_not_depend_on_other_queries(x64, case):
         assert np.any(jacobian[i][:, i])
     kept = task.replace(x_query=task.x_query[1:2], y_query=None)
     assert relative(ik.predict(model, kept), ik.predict(model, task)[1:2]) < 1e-12
+
+
+@every_case
+def test_not_even_a_nan_leaks_from_a_query(case):
+    """Under jit tasks are not checked: a bad query spoils itself alone."""
+    task = draw(1, r=2)
+    model = case.build(task, 0.1, 4)
+    good = ik.predict(model, task)
+    bad = jax.jit(lambda q: ik.predict(model, task.replace(x_query=q, y_query=None)))(
+        task.x_query.at[0].set(jnp.nan)
+    )
+    assert relative(bad[1:], good[1:]) < 1e-5
+    assert jnp.all(jnp.isnan(bad[0]))
 
 
 @every_case
@@ -90,7 +104,15 @@ def test_every_declared_slot_is_used(case):
     task = draw(5, r=2)
     model = case.build(task, 0.1, 4)
     _, cache = ik.run_with_cache(model, task, everything=True)
+    blocks = (*model.weights.prologue, *model.weights.steps)
+    reads = [
+        r
+        for block in blocks
+        for layer in (*block.attention, *block.mlp)
+        for r in Operation(layer).reads
+    ]
     for slot in model.layout.slots:
+        assert slot.name in reads or slot.name in ("x", "y", "alpha", "prediction"), slot.name
         values = [cache[f"blocks.{b}.resid_pre.{slot.name}"] for b in range(model.depth)]
         values += [
             cache[f"blocks.{b}.attn.{slot.name}"]

@@ -96,6 +96,26 @@ def test_steps_past_convergence_stay_finite_and_exact(x64, p, n, r, dtype):
             assert relative(prediction, expected) < 1e-9
 
 
+def test_a_logit_that_no_data_reaches(x64):
+    """The aggregator stays out of the average where every support is far below it."""
+    task = draw(0, p=2, n=5)
+    task = task.replace(x=20 * jnp.abs(task.x), x_query=-20 * jnp.abs(task.x_query))
+    kernel = ik.Exponential(temperature=0.5)
+    model = ik.constructions.nadaraya_watson(kernel, num_features=2)
+    expected = ik.solvers.nadaraya_watson(kernel, task).prediction
+    assert jnp.all(jnp.abs(expected) > 1e-3)
+    assert relative(ik.predict(model, task), expected) < 1e-9
+
+
+def test_float32_underflow_shows_in_the_residual():
+    """The finding: y of 1e-17 has an r.r that float32 cannot hold; alpha stays 0, r stays y."""
+    task = draw(0)
+    task = task.replace(y=task.y * 1e-17, y_query=None)
+    prediction, cache = ik.run_with_cache(cg(task, 0.1, 8), task)
+    assert not jnp.any(prediction)
+    assert jnp.array_equal(cache["r"][-1], task.y)
+
+
 def test_zero_outputs_are_solved_by_zero():
     """Every division is 0 / 0 from the first step on."""
     task = draw(0).replace(y=jnp.zeros(7))

@@ -3,11 +3,14 @@
 import jax
 import jax.numpy as jnp
 import numpy as np
+import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+import icl_krr as ik
+from icl_krr.constructions.routes import machine
 from icl_krr.constructions.schedule import Operation, schedule
-from icl_krr.residual import Read
+from icl_krr.residual import Layout, Read, Slot
 from icl_krr.transformer.forward import run_block
 from icl_krr.transformer.taps import Taps
 from icl_krr.transformer.weights import Block, Heads, Spec, Unit, Write
@@ -81,3 +84,32 @@ def test_an_erased_slot_is_written_in_a_later_sublayer():
     write = Operation(Unit(read("b"), None, None, "a"))
     assert len(schedule([erase, write])) == 2
     assert schedule([]) == ()
+
+
+def test_a_program_is_checked_against_the_layout():
+    m = machine(ik.Linear(), "linear", "exact", 2, 3, None)
+    alpha = m.state("alpha", ("support",), "three channels")
+    other = Layout((Slot("nosuch", 3),)).read("nosuch")
+    with pytest.raises(ValueError, match="slot alpha must be written with width 3, got 1"):
+        m.add(m.support, to=alpha)
+    with pytest.raises(ValueError, match=r"slot must be one of x, .*; got 'nosuch'"):
+        m.add(other, to=alpha)
+    with pytest.raises(ValueError, match=r"slot must be one of x, .*; got 'nosuch'"):
+        m.add(alpha, to=other)
+    with pytest.raises(ValueError, match="one width to be multiplied, got 3 of alpha and 2 of x"):
+        m.divide(alpha, m.x, to="quotient")
+    with pytest.raises(ValueError, match="must not overlap, got 'alpha' declared twice"):
+        m.add(alpha, to="alpha")
+
+
+def test_weights_that_do_not_fit_the_stream_are_refused():
+    stream = {"a": jnp.ones((3, 1)), "b": jnp.ones((3, 2))}
+    visible = jnp.ones(3, bool)
+    for unit, message in (
+        (Unit(read("zz"), None, None, "a"), "slot must be one of a, b; got 'zz'"),
+        (Unit(read("a"), None, None, "zz"), "slot must be one of a, b; got 'zz' to write"),
+        (Unit(read("b"), None, None, "a"), "slot b must have width 1 for this read, got 2"),
+        (Unit(read("a"), None, None, "b"), r"slot b must be written \[3, 2\], got \[3, 1\]"),
+    ):
+        with pytest.raises(ValueError, match=message):
+            run_block(Block(mlp=(unit,)), stream, visible, SPEC, Taps())

@@ -232,6 +232,8 @@ def test_a_random_model_without_norm_can_be_merged(x64):
     model = moved(ik.init(jax.random.key(3), architecture(layer_norm=False, max_tokens=12)))
     task = draw(3)
     assert relative(ik.predict(ik.dense(model), task), ik.predict(model, task)) < 1e-12
+    ours, theirs = (ik.run_with_cache(m, task)[1]["stream"] for m in (ik.dense(model), model))
+    assert relative(ours, theirs) < 1e-12
 
 
 # caches
@@ -259,7 +261,8 @@ def test_everything_is_kept_under_its_name():
     pattern = cache["blocks.1.heads.0.pattern"]
     assert relative(pattern[0, 1:8, 1:8], task.x @ task.x.T) < 1e-6
     assert not jnp.any(pattern[:, :, 8:])
-    for name in ("nothing", "blocks.99.attn", "blocks.0.nothing", "blocks.x.attn"):
+    wrong = ("nothing", "blocks.99.attn", "blocks.0.nothing", "blocks.x.attn", "foo.0.attn")
+    for name in (*wrong, "blocks.1.heads.0.pattern.x"):
         assert name not in cache
         with pytest.raises(KeyError):
             cache[name]

@@ -20,6 +20,8 @@ from .settings import Demo, Predict, Settings
 def run(settings: Demo | Predict, argv: list[str]) -> None:
     config = depth_config(settings)
     checks.count("seed", settings.seed, minimum=0)
+    if settings.seed >= 2**32:
+        raise ValueError(f"seed must be < 2^32, got {settings.seed}")
     tasks = predict_tasks(settings) if isinstance(settings, Predict) else demo_tasks(settings)
     results = {}
     with Console(stderr=True).status("") as status:
@@ -38,10 +40,9 @@ def run(settings: Demo | Predict, argv: list[str]) -> None:
 
 
 def depth_config(settings: Settings) -> depth.DepthConfig:
-    own = "exponential" if settings.solver == "nadaraya-watson" else "linear"
     return depth.DepthConfig(
         solver=settings.solver,
-        kernel=settings.kernel or own,
+        kernel=settings.kernel,
         ridge=settings.ridge,
         temperature=settings.temperature,
         steps=settings.steps,

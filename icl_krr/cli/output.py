@@ -9,7 +9,6 @@ import json
 import math
 import os
 import platform
-import tempfile
 from importlib.metadata import version
 from pathlib import Path
 from typing import Any
@@ -64,12 +63,22 @@ def print_tables(meta: dict[str, Any], results: Results) -> None:
             f"d_eff = {facts['d_eff']:.4g}, cond = {facts['cond']:.4g}, "
             f"residual of exact = {facts['exact_residual']:.2g}, dtype = {facts['dtype']}, "
             f"seed = {meta['seed']}\n"
+            f"{warning(facts)}"
             f"{facts['blocks_per_step']} blocks per step, depth {facts['depth']}, "
             f"{facts['channels']} channels; gaps are relative to |exact|, "
             "RMSE in units of the task's y (1 = standard deviation of a table's supports)\n",
             highlight=False,
             soft_wrap=True,
         )
+
+
+def warning(facts: dict[str, Any]) -> str:
+    if math.isfinite(facts["exact_residual"]):
+        return ""
+    return (
+        f"exact KRR is not finite: the kernel overflows {facts['dtype']} or K + ridge I is "
+        "singular in it; raise the temperature or the ridge\n"
+    )
 
 
 def number(value: float) -> str:
@@ -120,12 +129,9 @@ def write(
 
 
 def replace(path: Path, content: bytes) -> None:
-    handle, temporary = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.")
+    temporary = path.with_name(f".{path.name}.{os.getpid()}")
     try:
-        with os.fdopen(handle, "wb") as file:
-            file.write(content)
-        os.chmod(temporary, 0o644)
+        temporary.write_bytes(content)
         os.replace(temporary, path)
-    except BaseException:
-        os.unlink(temporary)
-        raise
+    finally:
+        temporary.unlink(missing_ok=True)

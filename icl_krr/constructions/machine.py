@@ -88,7 +88,7 @@ class Machine:
     def add(self, value: Read, to: str | Read, where: Read | None = None) -> Read:
         """Add a read to a slot; only at the tokens of the flag `where`, if there is one."""
         at = SUPPORTS_AND_QUERIES if where is None else self.layout[where.slot].at
-        to = self.target(to, at, label(value))
+        to = self.target(to, at, f"combines {label(value)}")
         gate = None if where is None else self.per_output(where)
         self.emit(Unit(value, gate, None, to.slot, "identity"))
         return to
@@ -111,7 +111,22 @@ class Machine:
         return moved
 
     def emit(self, layer: Heads | Unit, erases: bool = False) -> None:
-        self.program.append(Operation(layer, erases))
+        operation = Operation(layer, erases)
+        pair = operation.expressions[:2]
+        if len({read.width for read in pair}) > 1:
+            raise ValueError(
+                f"reads must have one width to be multiplied, got {pair[0].width} of "
+                f"{label(pair[0])} and {pair[1].width} of {label(pair[1])}"
+            )
+        for read in operation.expressions:
+            for slot in read.slots:
+                read.matrix(slot, self.layout[slot].width)
+        for slot, width in operation.widths.items():
+            if width != self.layout[slot].width:
+                raise ValueError(
+                    f"slot {slot} must be written with width {self.layout[slot].width}, got {width}"
+                )
+        self.program.append(operation)
 
     @property
     def layout(self) -> Layout:
@@ -127,6 +142,13 @@ class Machine:
                 self.erase(Layout((slot,)).read(slot.name, self.dtype))
         return schedule(self.program)
 
+    def forget_unread_flags(self, blocks: tuple[Block, ...]) -> None:
+        layers = [layer for block in blocks for layer in (*block.attention, *block.mlp)]
+        read = frozenset().union(*(Operation(layer).reads for layer in layers))
+        flags = {"aggregator", "support", "one"} - read
+        self.slots = [slot for slot in self.slots if slot.name not in flags]
+        self.embedding = {k: v for k, v in self.embedding.items() if k not in flags}
+
     def transformer(
         self,
         step: Callable[[], None],
@@ -138,6 +160,7 @@ class Machine:
         """The prologue once, then the step `steps` times, as stacked weights."""
         checks.count("steps", steps)
         first, blocks = self.record(prologue), self.record(step)
+        self.forget_unread_flags((*first, *blocks))
         weights = Weights(
             embedding=self.embedding,
             prologue=first,
@@ -149,4 +172,5 @@ class Machine:
 
 
 def label(read: Read) -> str:
-    return " + ".join(read.blocks)
+    """The slots of a read; their coefficients may be traced and have no name."""
+    return ", ".join(read.blocks)

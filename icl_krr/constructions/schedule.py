@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from ..residual import Read
 from ..transformer.weights import Block, Heads, Unit
 
 
@@ -15,18 +16,25 @@ class Operation:
     erases: bool = False
 
     @property
-    def reads(self) -> frozenset[str]:
+    def expressions(self) -> list[Read]:
         if isinstance(self.layer, Heads):
-            reads = [self.layer.query, self.layer.key, *(w.value for w in self.layer.writes)]
-        else:
-            reads = [self.layer.up, self.layer.gate]
-        return frozenset().union(*(read.slots for read in reads if read is not None))
+            return [self.layer.query, self.layer.key, *(w.value for w in self.layer.writes)]
+        return [read for read in (self.layer.up, self.layer.gate) if read is not None]
+
+    @property
+    def reads(self) -> frozenset[str]:
+        return frozenset().union(*(read.slots for read in self.expressions))
+
+    @property
+    def widths(self) -> dict[str, int]:
+        """The slots that are written, with the width of what is written."""
+        if isinstance(self.layer, Heads):
+            return {write.to: write.value.width for write in self.layer.writes}
+        return {self.layer.to: max(read.width for read in self.expressions)}
 
     @property
     def writes(self) -> frozenset[str]:
-        if isinstance(self.layer, Heads):
-            return frozenset(write.to for write in self.layer.writes)
-        return frozenset({self.layer.to})
+        return frozenset(self.widths)
 
 
 def schedule(program: list[Operation]) -> tuple[Block, ...]:

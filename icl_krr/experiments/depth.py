@@ -21,28 +21,31 @@ KERNELS = ("linear", "exponential")
 class DepthConfig:
     """Which solver on which kernel, and how deep.
 
-    `ridge` and `temperature` are > 0, or None to be chosen by leave-one-out on the supports.
+    `kernel` is by default the one that the solver is built on. `ridge` and `temperature` are
+    > 0, or None to be chosen by leave-one-out on the supports.
 
     Raises ValueError for unknown names and numbers out of range.
     """
 
     solver: str = "conjugate-gradient"
-    kernel: str = "linear"
+    kernel: str | None = None
     ridge: float | None = None
     temperature: float | None = None
     steps: int = 16
 
     def __post_init__(self):
         checks.choice("solver", self.solver, SOLVERS)
+        own = "exponential" if self.solver == "nadaraya-watson" else "linear"
+        if self.kernel is None:
+            object.__setattr__(self, "kernel", own)
         checks.choice("kernel", self.kernel, KERNELS)
         checks.count("steps", self.steps)
         for name in ("ridge", "temperature"):
             if getattr(self, name) is not None:
                 checks.positive_scalar(name, getattr(self, name))
-        needed = "exponential" if self.solver == "nadaraya-watson" else "linear"
-        if self.kernel != needed:
+        if self.kernel != own:
             raise ValueError(
-                f"kernel must be {needed!r} for solver {self.solver!r}, got {self.kernel!r}"
+                f"kernel must be {own!r} for solver {self.solver!r}, got {self.kernel!r}"
             )
 
 
@@ -50,7 +53,8 @@ class Row(NamedTuple):
     """One predictor at one depth; gaps and errors are over the queries.
 
     `gap` = |f - f*| / |f*| to exact KRR f*, `oracle_gap` = |f - g| / |f*| to the oracle's
-    iterate g of the same step, `rmse` to the queries' y; NaN where there is nothing to compare.
+    iterate g of the same step (not divided where f* = 0), `rmse` to the queries' y; NaN where
+    there is nothing to compare.
     """
 
     predictor: str
@@ -73,6 +77,11 @@ def run(task: Task, config: DepthConfig) -> DepthResult:
     Baselines are the zero and the mean of the supports' y, Nadaraya-Watson at its own
     temperature, and exact KRR; every hyperparameter that is not given is chosen alike.
     """
+    if task.mask is not None:  # padding would count in means and sizes
+        task = task.replace(x=task.x[task.mask], y=task.y[task.mask], mask=None)
+    for name in ("ridge", "temperature"):
+        if (value := getattr(config, name)) is not None:
+            checks.positive(f"{name} in {task.x.dtype}", np.asarray(value, task.x.dtype))
     temperature = config.temperature or choose_temperature(task)
     softmax = Exponential(temperature)
     kernel: Kernel = softmax if config.kernel == "exponential" else Linear()

@@ -14,6 +14,7 @@ def choose_ridge(kernel: Kernel, task: Task) -> float:
     """The ridge of least squared leave-one-out error: 13 values, 1e-3 to 1e3 times tr K / n."""
     gram = system(kernel, task).gram
     scale = jnp.trace(gram) / task.num_supports
+    scale = jnp.where(scale > 0, scale, 1)
 
     def loss(ridge: jax.Array) -> jax.Array:
         return jnp.sum(solvers.leave_one_out(kernel, task, ridge=ridge) ** 2)

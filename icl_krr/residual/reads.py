@@ -9,7 +9,7 @@ import jax
 import jax.numpy as jnp
 from flax import struct
 
-HIGHEST = jax.lax.Precision.HIGHEST
+from ..numerics import matmul
 
 
 @struct.dataclass
@@ -34,10 +34,17 @@ class Read:
 
     def __call__(self, stream: Mapping[str, jax.Array]) -> jax.Array:
         """Apply to {slot: [tokens, width of slot]}; gives [tokens, width]."""
+        for slot, block in self.blocks.items():
+            if slot not in stream:
+                raise ValueError(f"slot must be one of {', '.join(stream)}; got {slot!r}")
+            rows = block.shape[0] if block.ndim else self.width
+            if stream[slot].shape[-1] != rows:
+                raise ValueError(
+                    f"slot {slot} must have width {rows} for this read, "
+                    f"got {stream[slot].shape[-1]}"
+                )
         terms = [
-            stream[slot] * block
-            if block.ndim == 0
-            else jnp.matmul(stream[slot], block, precision=HIGHEST)
+            matmul(stream[slot], block) if block.ndim else stream[slot] * block
             for slot, block in self.blocks.items()
         ]
         if terms:
@@ -59,6 +66,8 @@ class Read:
         """The block of a slot, written out as [width of the slot, self.width]."""
         block = self.blocks[slot]
         if block.ndim:
+            if block.shape[0] != width:
+                raise ValueError(f"width of {slot} must be {block.shape[0]}, got {width}")
             return block
         if width != self.width:
             raise ValueError(f"width of {slot} must be {self.width} to be read as is, got {width}")
@@ -105,7 +114,7 @@ class Read:
 
 
 def compose(block: jax.Array, matrix: jax.Array) -> jax.Array:
-    return jnp.matmul(block, matrix, precision=HIGHEST) if block.ndim else block * matrix
+    return matmul(block, matrix) if block.ndim else block * matrix
 
 
 def join(*reads: Read) -> Read:

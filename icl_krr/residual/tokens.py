@@ -67,4 +67,5 @@ def rows(at: tuple[str, ...], task: Task) -> slice:
 
 def channels(stream: Stream, layout: Layout, slot: str) -> jax.Array:
     """A slot of the stream, be it stored on its own or merged with the others."""
-    return stream[slot] if slot in stream else stream["stream"][:, layout.channels(slot)]
+    merged = set(stream) == {"stream"}
+    return stream["stream"][:, layout.channels(slot)] if merged else stream[slot]

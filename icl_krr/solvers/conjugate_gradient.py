@@ -9,9 +9,9 @@ import jax.numpy as jnp
 from jaxtyping import Array, Float
 
 from ..kernels import Kernel
-from ..numerics import reciprocal
+from ..numerics import matmul, reciprocal
 from ..tasks import Task, system
-from .algebra import apply, check_system, like, matmul
+from .algebra import apply, check_system, like
 from .results import Trajectory
 
 

@@ -8,8 +8,9 @@ from jaxtyping import Array, Float
 
 from .. import checks
 from ..kernels import Kernel
+from ..numerics import matmul
 from ..tasks import Task, system
-from .algebra import apply, check_system, like, matmul
+from .algebra import apply, check_system, like
 from .results import Solution
 
 

@@ -8,8 +8,9 @@ import jax
 import jax.numpy as jnp
 
 from ..kernels import Kernel, PositiveKernel
+from ..numerics import matmul
 from ..tasks import Task
-from .algebra import check_system, like, matmul
+from .algebra import check_system, like
 from .results import Smoothing
 
 

@@ -9,6 +9,7 @@ import jax.numpy as jnp
 
 from .. import checks
 from ..kernels import Kernel
+from ..numerics import matmul
 from ..pytree import checked, static
 from .task import Task
 
@@ -72,7 +73,7 @@ class GaussianProcess:
         sigma, vectors = jnp.linalg.eigh(self.kernel(x, x))
         rounding = len(x) * jnp.finfo(x.dtype).eps * sigma[-1]
         root = vectors * jnp.sqrt(jnp.where(sigma > rounding, sigma, 0))
-        f = root @ jax.random.normal(function, (n + self.num_queries, r))
+        f = matmul(root, jax.random.normal(function, (n + self.num_queries, r)))
         return observe(error, x, f, self)
 
 
@@ -124,8 +125,9 @@ class LinearRegression:
         if spectrum is None:
             spectrum = jnp.asarray(self.condition, float) ** -jnp.linspace(0, 1, p)
         white = jax.random.normal(at, (self.num_supports + self.num_queries, p))
-        x = (white * jnp.sqrt(jnp.asarray(spectrum))) @ jax.random.orthogonal(rotation, p).T
-        f = x @ jax.random.normal(weights, (p, r)) / jnp.sqrt(p)
+        scaled = white * jnp.sqrt(jnp.asarray(spectrum))
+        x = matmul(scaled, jax.random.orthogonal(rotation, p).T)
+        f = matmul(x, jax.random.normal(weights, (p, r))) / jnp.sqrt(p)
         return observe(error, x, f, self)
 
 

@@ -39,7 +39,7 @@ def read_table(path: str | Path, target: str) -> Table:
     >>> len(table), table.features[:3]
     (442, ('age', 'sex', 'bmi'))
     """
-    path = Path(path)
+    path, target = Path(path), target.strip()
     try:
         with path.open(newline="", encoding="utf-8-sig") as file:
             # csv counts lines, not rows: a quoted cell may run over several
@@ -53,6 +53,8 @@ def read_table(path: str | Path, target: str) -> Table:
     rows = lines[1:]
     if target not in header:
         raise ValueError(f"target must be a column of {path}: {', '.join(header)}; got {target!r}")
+    if not all(header):
+        raise ValueError(f"{path} must name every column, got {', '.join(map(repr, header))}")
     if repeated := sorted({name for name in header if header.count(name) > 1}):
         raise ValueError(f"{path} must name each column once, got {repeated[0]!r} repeated")
     if len(header) < 2:
@@ -71,7 +73,7 @@ def parse(path: Path, header: list[str], line: int, row: list[str]) -> list[floa
     numbers = []
     for name, cell in zip(header, row, strict=True):
         try:
-            number = float(cell)
+            number = math.nan if "_" in cell else float(cell)  # Python reads 1_000, tables do not
         except ValueError:
             number = math.nan
         if not math.isfinite(number):
@@ -110,14 +112,9 @@ def split(table: Table, num_supports: int, seed: int = 0) -> Task:
         varies = np.ptp(seen, axis=0) > 0  # the deviation of a constant may round to above 0
         return (column - seen.mean(axis=0)) / np.where(varies, seen.std(axis=0), 1)
 
-    x, y = standardise(table.x), standardise(table.y)
     dtype = jnp.result_type(float)
-    return Task(
-        x=jnp.asarray(x[supports], dtype),
-        y=jnp.asarray(y[supports], dtype),
-        x_query=jnp.asarray(x[queries], dtype),
-        y_query=jnp.asarray(y[queries], dtype),
-    )
+    x, y = standardise(table.x).astype(dtype), standardise(table.y).astype(dtype)
+    return Task(x=x[supports], y=y[supports], x_query=x[queries], y_query=y[queries])
 
 
 def diabetes_path() -> Path:

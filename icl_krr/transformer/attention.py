@@ -6,7 +6,7 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Bool, Float
 
-HIGHEST = jax.lax.Precision.HIGHEST
+from ..numerics import matmul
 
 
 def attend(
@@ -19,12 +19,12 @@ def attend(
     causal: bool,
 ) -> Float[Array, "T d"]:
     """sum_j pattern_ij v_j, without forming the pattern where the attention is linear."""
+    k, v = hide(k, visible), hide(v, visible)
     if kind == "softmax":
         return matmul(pattern(q, k, visible, kind=kind, causal=causal), v)
-    v = jnp.where(visible[:, None], v, 0)
     if causal:
         states = jnp.cumsum(k[:, :, None] * v[:, None, :], axis=0)
-        return jnp.einsum("tk,tkd->td", q, states, precision=HIGHEST)
+        return jnp.einsum("tk,tkd->td", q, states, precision=jax.lax.Precision.HIGHEST)
     return matmul(q, matmul(k.T, v))
 
 
@@ -49,5 +49,6 @@ def pattern(
     return jax.nn.softmax(logits, axis=-1, where=seen)
 
 
-def matmul(a: jax.Array, b: jax.Array) -> jax.Array:
-    return jnp.matmul(a, b, precision=HIGHEST)
+def hide(values: jax.Array, visible: Bool[Array, " T"]) -> jax.Array:
+    """Zero at tokens that nobody may read, so that not even a NaN there is felt elsewhere."""
+    return jnp.where(visible.reshape(-1, *[1] * (values.ndim - 1)), values, 0)

@@ -25,8 +25,8 @@ class Cache(Mapping):
     def __getitem__(self, name: str) -> Any:
         if name in self.slots:
             return self.slots[name]
-        _, at, point = [*name.split(".", 2), "", ""][:3]
-        if not self.points or not at.isdigit():
+        blocks, at, point = [*name.split(".", 2), "", ""][:3]
+        if not self.points or blocks != "blocks" or not at.isdigit():
             raise KeyError(name)
         first, per_step = self.prologue, len(self.points) - self.prologue
         if int(at) < first:
@@ -55,4 +55,6 @@ def part(block: dict[str, Any], point: str) -> Any:
     if point in block:
         return block[point]
     whole, _, slot = point.rpartition(".")
+    if not isinstance(block.get(whole), dict):
+        raise KeyError(point)
     return block[whole][slot]

@@ -8,6 +8,7 @@ from itertools import groupby
 import jax
 import jax.numpy as jnp
 
+from ..numerics import matmul
 from ..residual import Layout, Read, one_hot
 from .weights import Block, Heads, Transformer, Unit, Weights, Write
 
@@ -40,7 +41,7 @@ def dense(model: Transformer) -> Transformer:
         for slot, read in weights.embedding.items()
     ]
     positions = [
-        table @ one_hot(layout.channels(slot).start, table.shape[1], layout.width)
+        matmul(table, one_hot(layout.channels(slot).start, table.shape[1], layout.width))
         for slot, table in weights.positions.items()
     ]
     merge = partial(merge_block, layout)
@@ -78,7 +79,7 @@ def merge_out(layout: Layout, slot: str, width: int, out: jax.Array | None) -> j
     """[width, d_model]: where the outputs go."""
     at = layout.channels(slot)
     place = one_hot(at.start, at.stop - at.start, layout.width)
-    return place if out is None else out @ place
+    return place if out is None else matmul(out, place)
 
 
 def merge_heads(layout: Layout, attention: tuple[Heads, ...]) -> Heads:

@@ -10,7 +10,7 @@ import jax
 import jax.numpy as jnp
 
 from ..residual import Stream
-from .attention import attend, pattern
+from .attention import attend, hide, pattern
 from .mlp import activate, project
 from .taps import Hook, Placed, Taps
 from .weights import Block, Heads, Norm, Spec, Transformer
@@ -86,12 +86,12 @@ def run_block(block: Block, stream: Stream, visible: jax.Array, spec: Spec, tap:
         written = plus(
             written, tap(f"heads.{j}", read_tokens(heads, inputs, visible, spec, tap, j))
         )
-    stream = plus(stream, tap("attn", written))
+    stream = add(stream, tap("attn", written))
     inputs = normalise(block.mlp_norm, stream)
     written = {}
     for j, unit in enumerate(block.mlp):
         written = plus(written, tap(f"units.{j}", {unit.to: activate(unit, inputs)}))
-    stream = plus(stream, tap("mlp", written))
+    stream = add(stream, tap("mlp", written))
     return tap("resid_post", stream)
 
 
@@ -106,7 +106,8 @@ def read_tokens(
     if tap.wants(f"heads.{j}.pattern"):
         each = jax.vmap(lambda q, k: pattern(q, k, visible, **options), in_axes=1)(q, k)
         each = tap(f"heads.{j}.pattern", each)
-        mixed = jnp.einsum("hij,jhd->ihd", each, v, precision=jax.lax.Precision.HIGHEST)
+        seen = hide(v, visible)
+        mixed = jnp.einsum("hij,jhd->ihd", each, seen, precision=jax.lax.Precision.HIGHEST)
     else:
         tap.seen.add(f"heads.{j}.pattern")
         one = lambda q, k, v: attend(q, k, v, visible, **options)  # noqa: E731
@@ -123,6 +124,18 @@ def read_tokens(
 def split(channels: jax.Array, heads: int) -> jax.Array:
     """[T, heads * d] as [T, heads, d]."""
     return channels.reshape(len(channels), heads, -1)
+
+
+def add(stream: Stream, written: Stream) -> Stream:
+    """Add what a sublayer writes to the slots that the stream has."""
+    for slot, part in written.items():
+        if slot not in stream:
+            raise ValueError(f"slot must be one of {', '.join(stream)}; got {slot!r} to write")
+        if part.shape != stream[slot].shape:
+            raise ValueError(
+                f"slot {slot} must be written {list(stream[slot].shape)}, got {list(part.shape)}"
+            )
+    return plus(stream, written)
 
 
 def plus(stream: Stream, written: Stream) -> Stream:

@@ -68,8 +68,10 @@ def draw(key: jax.Array, architecture: Architecture, dtype: jnp.dtype) -> Transf
     hidden = a.hidden or 4 * d
     shrink = (2 * a.depth) ** -0.5
 
-    def normal(name: str, rows: int, columns: int, scale: float = 1.0) -> jax.Array:
-        named = jax.random.fold_in(key, zlib.crc32(name.encode()))
+    def normal(
+        name: str, rows: int, columns: int, scale: float = 1.0, step: jax.Array | int = 0
+    ) -> jax.Array:
+        named = jax.random.fold_in(jax.random.fold_in(key, zlib.crc32(name.encode())), step)
         return scale * rows**-0.5 * jax.random.normal(named, (rows, columns), dtype)
 
     def affine(make: Callable, name: str, columns: int) -> Read:
@@ -82,10 +84,7 @@ def draw(key: jax.Array, architecture: Architecture, dtype: jnp.dtype) -> Transf
         return {"stream": Norm(jnp.ones(d, dtype), jnp.zeros(d, dtype))}
 
     def block(step: jax.Array) -> Block:
-        def make(name: str, rows: int, columns: int, scale: float = 1.0) -> jax.Array:
-            named = jax.random.fold_in(jax.random.fold_in(key, zlib.crc32(name.encode())), step)
-            return scale * rows**-0.5 * jax.random.normal(named, (rows, columns), dtype)
-
+        make = partial(normal, step=step)
         out = Write(affine(make, "value", d), make("out", d, d, shrink), "stream")
         # softmax attention divides by sqrt(d_k); here the query's weights do
         query = affine(make, "query", d) * (d // a.heads) ** -0.5

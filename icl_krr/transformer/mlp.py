@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 import jax
-import jax.numpy as jnp
 
-from ..numerics import reciprocal
+from ..numerics import matmul, reciprocal
 from ..residual import Stream
 from .weights import Unit
 
@@ -32,4 +31,4 @@ def activate(unit: Unit, stream: Stream) -> jax.Array:
 def project(hidden: jax.Array, out: jax.Array | None) -> jax.Array:
     if out is None:
         return hidden
-    return jnp.matmul(hidden, out, precision=jax.lax.Precision.HIGHEST)
+    return matmul(hidden, out)

@@ -75,12 +75,14 @@ def run_with_cache(
 ) -> tuple[jax.Array, Cache]:
     """The prediction and a `Cache` of slots after every step, the start included.
 
-    `cache[slot]` is [steps + 1, tokens, width], at the tokens where the slot lives: [steps + 1,
-    n, r] for `alpha`; `cache["prediction"]` is the read-out at the queries, [steps + 1, q, r].
-    Where the task's y is [n], the last axis of states of width 1 is dropped as it is there;
-    where a model of one output takes r of them, every other slot has them as a last axis too.
+    `cache[slot]` is [steps + 1, tokens, width], at the tokens of a role if the slot lives at one
+    only, [steps + 1, n, r] for `alpha`, else at all; `cache["prediction"]` is the read-out at
+    the queries, [steps + 1, q, r]. Where the task's y is [n], the last axis of states of width 1
+    is dropped as it is there; where a model of one output takes r of them, every other slot has
+    them as a last axis too.
     `names` chooses slots (by default the layout's states), and nothing else is stored;
-    `everything` keeps each point of each block as well (see `taps`), patterns [T, T] included.
+    `everything` keeps each point of each block as well (see `taps`), patterns [T, T] included;
+    linear attention then goes through its pattern, which rounds in another order.
 
     Raises as `predict` does, and ValueError for a name that the layout does not have.
 
@@ -114,6 +116,8 @@ def run_with_hooks(model: Transformer, task: Task, hooks: Mapping[str, Hook]) ->
 
     `fn(value, name)` must be pure and return what it got in shape and dtype: {slot: [T, width]}
     for the points of a block, an array for a slot of one, `blocks.3.attn.alpha` (see `taps`).
+    Each new function is compiled anew; for a sweep let one function take its values from an
+    array, under `jax.jit` or `jax.vmap` of your own.
 
     Raises as `predict` does, and ValueError for a point that the model does not have.
 
