@@ -43,6 +43,8 @@ class DepthConfig:
         for name in ("ridge", "temperature"):
             if getattr(self, name) is not None:
                 checks.positive_scalar(name, getattr(self, name))
+                dtype = checks.dtype(None)
+                checks.positive(f"{name} in {dtype}", np.asarray(getattr(self, name), dtype))
         if self.kernel != own:
             raise ValueError(
                 f"kernel must be {own!r} for solver {self.solver!r}, got {self.kernel!r}"
@@ -79,9 +81,6 @@ def run(task: Task, config: DepthConfig) -> DepthResult:
     """
     if task.mask is not None:  # padding would count in means and sizes
         task = task.replace(x=task.x[task.mask], y=task.y[task.mask], mask=None)
-    for name in ("ridge", "temperature"):
-        if (value := getattr(config, name)) is not None:
-            checks.positive(f"{name} in {task.x.dtype}", np.asarray(value, task.x.dtype))
     temperature = config.temperature or choose_temperature(task)
     softmax = Exponential(temperature)
     kernel: Kernel = softmax if config.kernel == "exponential" else Linear()
