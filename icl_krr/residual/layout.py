@@ -22,6 +22,9 @@ class Slot:
     to the next, "scratch" for what a step must leave zero. `about` says what it holds.
 
     Raises ValueError for an empty name, a width < 1, an unknown role or kind.
+
+    >>> Slot("alpha", 1, at=("support",), about="dual coefficients").kind
+    'state'
     """
 
     name: str

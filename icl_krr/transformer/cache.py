@@ -14,7 +14,11 @@ from ..pytree import checked, static
 class Cache(Mapping):
     """Slots step by step, `cache["alpha"]`, and points of blocks, `cache["blocks.3.attn"]`.
 
-    A pytree, so that `run_with_cache` can be vmapped; index a batched cache inside of vmap.
+    A pytree, so that `run_with_cache` can be vmapped; index points of a batched cache inside of
+    vmap. Raises KeyError for a name that was not kept.
+
+    >>> Cache({"alpha": jax.numpy.zeros((2, 3))}, [])["alpha"].shape
+    (2, 3)
     """
 
     slots: dict[str, jax.Array]

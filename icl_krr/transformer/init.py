@@ -25,6 +25,9 @@ class Architecture(Spec):
     and the read-out; learned positions for up to `max_tokens` tokens, none if unset.
 
     Raises ValueError for a count < 1, an unknown activation, a width that heads do not divide.
+
+    >>> Architecture(num_features=2, width=32, depth=2, causal=True, max_tokens=64).attention
+    'softmax'
     """
 
     width: int = 64
@@ -50,7 +53,10 @@ def init(key: jax.Array, architecture: Architecture, dtype: DTypeLike | None = N
 
     `key` is a `jax.random` key; every matrix [in, out] is N(0, 1 / in), those that write to
     the stream smaller by sqrt(2 depth); biases and positions are 0. Each parameter's key
-    derives from its name, so that adding one leaves the others as they were.
+    derives from its name, so that adding one leaves the others as they were. The weights are of
+    `dtype`, or JAX's default.
+
+    Raises TypeError for what is no `Architecture` and for a dtype that is not floating.
 
     >>> import jax
     >>> model = init(jax.random.key(0), Architecture(num_features=2, width=8, depth=3, heads=2))

@@ -21,6 +21,9 @@ class Spec:
     `num_outputs` are p and r of the tasks that the model takes.
 
     Raises ValueError for an unknown attention or a count < 1.
+
+    >>> Spec(num_features=3, attention="linear").causal
+    False
     """
 
     num_features: int
