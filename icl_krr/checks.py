@@ -31,13 +31,20 @@ def scalar(name: str, value: Any) -> None:
 
 
 def positive(name: str, value: Any) -> None:
-    """Every entry > 0 and finite."""
+    """Every entry > 0 and finite, in the default precision too."""
     numeric(name, value)
     known = concrete(value)
-    if known is not None and not np.all(known > 0):
+    if known is None:
+        return
+    if not np.all(known > 0):
         raise ValueError(f"{name} must be > 0, got {value}")
-    if known is not None and not np.all(np.isfinite(known)):
+    if not np.all(np.isfinite(known)):
         raise ValueError(f"{name} must be finite, got {value}")
+    default = jnp.dtype(jnp.result_type(float))
+    with np.errstate(over="ignore", under="ignore"):
+        rounded = known.astype(default)
+    if not (np.all(rounded >= jnp.finfo(default).tiny) and np.all(np.isfinite(rounded))):
+        raise ValueError(f"{name} must be in the range of {default}, got {value}; enable x64")
 
 
 def positive_scalar(name: str, value: Any) -> None:

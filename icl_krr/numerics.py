@@ -23,7 +23,8 @@ def reciprocal(x: jax.Array) -> jax.Array:
     """1 / x, and 0 where |x| < tiny / eps: to a solver past convergence 0 / 0 is 0.
 
     Below tiny / eps (1e-31 in float32, 1e-292 in float64) a sum of squares has lost digits to
-    underflow, so that quotients of such sums mean nothing. `x` is an array of any shape, the
+    underflow, so that quotients of such sums mean nothing. An x that overflowed gives NaN: 0
+    would pass for convergence. `x` is an array of any shape, the
     result has its shape and dtype. Near the threshold gradients stay finite as well.
 
     >>> import jax.numpy as jnp
@@ -31,7 +32,8 @@ def reciprocal(x: jax.Array) -> jax.Array:
     [0.5, 0.0]
     """
     small = jnp.abs(x) < jnp.finfo(x.dtype).tiny / jnp.finfo(x.dtype).eps
-    return jnp.where(small, 0, 1 / jnp.where(small, 1, x))
+    inverse = jnp.where(small, 0, 1 / jnp.where(small, 1, x))
+    return jnp.where(jnp.isinf(x), jnp.nan, inverse)
 
 
 @reciprocal.defjvp

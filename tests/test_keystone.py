@@ -116,6 +116,17 @@ def test_float32_underflow_shows_in_the_residual():
     assert jnp.array_equal(cache["r"][-1], task.y)
 
 
+@pytest.mark.parametrize("size", [1e-30, 1e-17, 1e18, 1e30])
+def test_the_oracle_knows_no_scale(size):
+    """So that where float32 under- or overflows in the model, the oracle says so."""
+    task = draw(0)
+    scaled = task.replace(y=task.y * size, y_query=None)
+    ours = cg_oracle(scaled, 0.1, 8).prediction[-1] / size
+    assert relative(ours, cg_oracle(task, 0.1, 8).prediction[-1]) < 1e-4
+    if size > 1e20:
+        assert jnp.all(jnp.isnan(ik.predict(cg(task, 0.1, 8), scaled)))
+
+
 def test_zero_outputs_are_solved_by_zero():
     """Every division is 0 / 0 from the first step on."""
     task = draw(0).replace(y=jnp.zeros(7))

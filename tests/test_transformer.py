@@ -70,6 +70,7 @@ def test_reciprocal_is_guarded():
     value, slope = jax.vmap(jax.value_and_grad(ACTIVATIONS["reciprocal"]))(
         jnp.array([4.0, -0.5, 0.0, 1e-38])
     )
+    assert jnp.isnan(ACTIVATIONS["reciprocal"](jnp.inf))  # overflow must not pass for 1 / inf = 0
     assert value.tolist() == [0.25, -2.0, 0.0, 0.0]
     assert slope.tolist() == [-0.0625, -4.0, 0.0, 0.0]
 

@@ -22,6 +22,8 @@ def run(settings: Demo | Predict, argv: list[str]) -> None:
     checks.count("seed", settings.seed, minimum=0)
     if settings.seed >= 2**32:
         raise ValueError(f"seed must be < 2^32, got {settings.seed}")
+    if settings.out is not None:
+        output.prepare(settings.out)
     tasks = predict_tasks(settings) if isinstance(settings, Predict) else demo_tasks(settings)
     results = {}
     with Console(stderr=True).status("") as status:
@@ -51,6 +53,8 @@ def depth_config(settings: Settings) -> depth.DepthConfig:
 
 def predict_tasks(settings: Predict) -> dict[str, Task]:
     table = read_table(settings.table, settings.target)
+    if len(table) < 2:
+        raise ValueError(f"{settings.table} must hold at least 2 rows, got {len(table)}")
     supports: Any = settings.supports
     if supports is None:
         supports = min(3 * len(table) // 4, 512)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import csv
 import dataclasses
+import errno
 import io
 import json
 import math
@@ -108,11 +109,17 @@ def plain(value: Any) -> Any:
     return str(value) if isinstance(value, Path) else value
 
 
+def prepare(folder: Path) -> None:
+    """Make the folder before the work, so that a bad one is refused at once."""
+    folder.mkdir(parents=True, exist_ok=True)
+    if not os.access(folder, os.W_OK):
+        raise PermissionError(errno.EACCES, os.strerror(errno.EACCES), str(folder))
+
+
 def write(
     folder: Path, meta: dict[str, Any], results: Results, figures: dict[str, bytes]
 ) -> list[Path]:
     """Write results.csv, meta.json and the figures; each replaces its elder only when whole."""
-    folder.mkdir(parents=True, exist_ok=True)
     table = io.StringIO()
     writer = csv.writer(table, lineterminator="\n")
     writer.writerow(["task", *Row._fields])

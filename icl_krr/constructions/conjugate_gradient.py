@@ -32,8 +32,9 @@ def conjugate_gradient(
     Each of the `num_outputs` outputs has its own gamma and beta. `ridge` > 0 is traced. The
     weights are float32 or float64 as `dtype` or JAX's default says.
 
-    r.r and p.Ap must be representable: in float32 a y below 1e-15 underflows (the prediction
-    stays 0), one above 1e18 overflows (it is NaN); scale y, the method is linear in it.
+    r.r and p.Ap must be representable: in float32 an r below 1e-16 counts as converged, so a y
+    below 1e-9 loses digits (below 1e-16 the prediction stays 0), and one above 1e18 overflows
+    (it is NaN). Scale y: the method is linear in it.
 
     Raises ValueError for a kernel that is not linear and for numbers out of range.
 

@@ -34,7 +34,7 @@ def nadaraya_watson(
     checks.scalar("temperature", kernel.temperature)
     m = Machine("softmax", num_features, num_outputs, dtype)
     prediction = m.state("prediction", ROLES, "kernel-weighted mean of y")
-    hidden = -1e9  # exp of it is 0 in any dtype, and beside it no logit is rounded: x is 0 there
+    hidden = -1e30  # no data reaches it, and no logit is rounded beside it: x is 0 there
 
     def step() -> None:
         m.head(

@@ -22,7 +22,8 @@ def conjugate_gradient(
 
     gamma = r.r / p.Ap,  alpha += gamma p,  r -= gamma Ap,  beta = r'.r' / r.r,  p = r' + beta p,
     for each output on its own; a quotient whose divisor underflows is 0 (`numerics.reciprocal`),
-    so that steps past convergence stay finite, and their gradients too. See `Trajectory` for
+    so that steps past convergence stay finite, and their gradients too. y is scaled by a power
+    of two and back, which is exact, so that no size of y under- or overflows. See `Trajectory` for
     the shapes; the dtype is the task's.
 
     Raises ValueError for a ridge that is not > 0, steps < 1 or shapes that do not fit.
@@ -43,6 +44,9 @@ def conjugate_gradient(
 def iterate(kernel, task, ridge, steps) -> Trajectory:
     gram, cross, y = system(kernel, task)
     ridge = jnp.asarray(ridge, y.dtype)
+    _, exponent = jnp.frexp(jax.lax.stop_gradient(jnp.max(jnp.abs(y), axis=0)))
+    size = jnp.ldexp(jnp.ones((), y.dtype), exponent - 1)
+    y = y / size
 
     def step(state, _):
         alpha, r, p = state
@@ -56,7 +60,7 @@ def iterate(kernel, task, ridge, steps) -> Trajectory:
     start = jnp.zeros_like(y), y, y
     _, path = jax.lax.scan(step, start, length=steps)
     alpha, r, p = jax.tree.map(
-        lambda first, rest: jnp.concatenate([first[None], rest]), start, path
+        lambda first, rest: size * jnp.concatenate([first[None], rest]), start, path
     )
     return Trajectory(
         like(task.y, alpha), like(task.y, r), like(task.y, p), like(task.y, matmul(cross, alpha))

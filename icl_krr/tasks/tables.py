@@ -52,7 +52,10 @@ def read_table(path: str | Path, target: str) -> Table:
     header = [name.strip() for name in lines[0][1]]
     rows = lines[1:]
     if target not in header:
-        raise ValueError(f"target must be a column of {path}: {', '.join(header)}; got {target!r}")
+        hint = "" if len(header) > 1 else "; is it comma-separated?"
+        raise ValueError(
+            f"target must be a column of {path}: {', '.join(header)}; got {target!r}{hint}"
+        )
     if not all(header):
         raise ValueError(f"{path} must name every column, got {', '.join(map(repr, header))}")
     if repeated := sorted({name for name in header if header.count(name) > 1}):
@@ -113,7 +116,8 @@ def split(table: Table, num_supports: int, seed: int = 0) -> Task:
         return (column - seen.mean(axis=0)) / np.where(varies, seen.std(axis=0), 1)
 
     dtype = jnp.result_type(float)
-    x, y = standardise(table.x).astype(dtype), standardise(table.y).astype(dtype)
+    with np.errstate(over="ignore"):  # the task refuses what is not finite
+        x, y = standardise(table.x).astype(dtype), standardise(table.y).astype(dtype)
     return Task(x=x[supports], y=y[supports], x_query=x[queries], y_query=y[queries])
 
 

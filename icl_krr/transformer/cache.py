@@ -27,8 +27,14 @@ class Cache(Mapping):
     steps: int = static(default=0)
 
     def __getitem__(self, name: str) -> Any:
-        if name in self.slots:
-            return self.slots[name]
+        try:
+            return self.slots[name] if name in self.slots else self.find(name)
+        except (KeyError, AttributeError):
+            raise KeyError(
+                f"{name} was not kept; names= chooses slots, everything=True keeps blocks"
+            ) from None
+
+    def find(self, name: str) -> Any:
         blocks, at, point = [*name.split(".", 2), "", ""][:3]
         if not self.points or blocks != "blocks" or not at.isdigit():
             raise KeyError(name)

@@ -216,6 +216,8 @@ def check_fit(model: Transformer, task: Task, batch: int = 0) -> None:
                 f"task must have at most {table.shape[0]} tokens, the positions of the model, "
                 f"got {tokens}"
             )
+    if task.x.dtype == jnp.float16:
+        raise TypeError("task must not be float16, whose range ends at 65504; use bfloat16 or more")
     if jnp.promote_types(task.x.dtype, model.dtype) != model.dtype:
         raise TypeError(
             f"task must not be wider than the model's {model.dtype} weights, got {task.x.dtype}; "
