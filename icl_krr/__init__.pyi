@@ -1,6 +1,8 @@
-from . import constructions, kernels, residual, solvers, tasks, theory, transformer
+from . import constructions, kernels, residual, sketches, solvers, tasks, theory, transformer
+from .constructions import ReLU, Softmax
 from .kernels import Exponential, Gaussian, Kernel, Linear
 from .residual import Layout, Read, Slot
+from .sketches import Nystrom, nystrom
 from .tasks import Task
 from .theory import spectral_bounds
 from .transformer import (
@@ -9,6 +11,7 @@ from .transformer import (
     Transformer,
     dense,
     init,
+    operand_bounds,
     predict,
     predict_batch,
     run_with_cache,
@@ -22,8 +25,11 @@ __all__ = [
     "Kernel",
     "Layout",
     "Linear",
+    "Nystrom",
+    "ReLU",
     "Read",
     "Slot",
+    "Softmax",
     "Spec",
     "Task",
     "Transformer",
@@ -31,11 +37,14 @@ __all__ = [
     "dense",
     "init",
     "kernels",
+    "nystrom",
+    "operand_bounds",
     "predict",
     "predict_batch",
     "residual",
     "run_with_cache",
     "run_with_hooks",
+    "sketches",
     "solvers",
     "spectral_bounds",
     "tasks",

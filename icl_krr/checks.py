@@ -52,6 +52,13 @@ def positive_scalar(name: str, value: Any) -> None:
     positive(name, value)
 
 
+def nonnegative_scalar(name: str, value: Any) -> None:
+    scalar(name, value)
+    known = concrete(value)
+    if known is not None and not (known >= 0 and np.isfinite(known)):
+        raise ValueError(f"{name} must be >= 0 and finite, got {value}")
+
+
 def count(name: str, value: Any, minimum: int = 1) -> None:
     if isinstance(value, bool) or not isinstance(value, (int, np.integer)):
         raise TypeError(f"{name} must be an integer, got {value!r}")
@@ -133,3 +140,14 @@ def step_size(step_size: Any, spectrum: Any) -> Any:
     if known[0] is not None and known[1] is not None and known[0] > known[1]:
         raise ValueError(f"spectrum must be (low, high) with low <= high, got {(low, high)}")
     return 2 / (low + high)
+
+
+def spectrum(spectrum):
+    if spectrum is None:
+        raise ValueError("spectrum must be given")
+    return spectrum
+
+
+def richardson_step_size(step_size):
+    positive_scalar("step_size", step_size)
+    return step_size

@@ -7,9 +7,12 @@ from jaxtyping import Array, Float
 
 from .. import checks
 from ..kernels import Kernel
+from ..residual import Read
 from ..transformer.weights import Transformer
-from .machine import SUPPORTS, SUPPORTS_AND_QUERIES
-from .routes import machine
+from .arithmetic import ReLU
+from .machine import Machine
+from .routes import Attention, machine
+from .slots import SUPPORTS, SUPPORTS_AND_QUERIES
 
 
 def conjugate_gradient(
@@ -18,28 +21,37 @@ def conjugate_gradient(
     num_features: int,
     ridge: float | Float[Array, ""],
     steps: int,
+    form: str = "textbook",
     num_outputs: int = 1,
-    attention: str = "linear",
-    arithmetic: str = "exact",
+    attention: Attention = None,
+    arithmetic: str | ReLU = "exact",
     dtype: DTypeLike | None = None,
 ) -> Transformer:
     """A transformer that runs conjugate gradient on (K + ridge I) alpha = y.
 
-    gamma = r.r / p.Ap,  alpha += gamma p,  r -= gamma Ap,  beta = r'.r' / r.r,  p = r' + beta p:
-    five blocks a step in the textbook's order, after one block for the first r.r. Sums over
-    the supports are heads of the aggregator, the two divisions are reciprocal units, and the
-    prediction k(x)^T alpha accumulates at the queries (at the supports: the fitted values).
-    Each of the `num_outputs` outputs has its own gamma and beta. `ridge` > 0 is traced. The
-    weights are float32 or float64 as `dtype` or JAX's default says.
+    gamma = r.r / p.Ap,  alpha += gamma p,  r -= gamma Ap,  beta = r'.r' / r.r,  p = r' + beta p,
+    the prediction k(x)^T alpha accumulates at the queries (at the supports: the fitted values),
+    and each of the `num_outputs` outputs has its own gamma and beta. Three forms, equal but for
+    rounding, cost five, three and two blocks a step with linear attention, whose sums are heads
+    of the aggregator; with softmax attention a sum takes a product in the MLP and a mean head:
+    - "textbook": as above, after one block for the first r.r;
+    - "fused": all sums at once, by beta = gamma Ap.Ap / p.Ap - 1;
+    - "pipelined": sums and products at once, s = Ap being known a step before, by
+      s' = Ar - gamma As + beta Ap, after one block for the first. Ar and Ap are made afresh by
+      heads beside As, where a sequential machine would recur to save them: depth is what
+      counts here, and past convergence the recurrences would drift.
 
+    `ridge` > 0 is traced. The weights are float32 or float64 as `dtype` or JAX's default says.
     r.r and p.Ap must be representable: in float32 an r below 1e-16 counts as converged, so a y
     below 1e-9 loses digits (below 1e-16 the prediction stays 0), and one above 1e18 overflows
     (it is NaN). Scale y: the method is linear in it.
 
-    Raises ValueError for a kernel that is not linear and for numbers out of range.
+    Raises ValueError for an unknown form, for a kernel that the `attention` cannot apply and
+    for numbers out of range.
 
-    Source: Hestenes, Stiefel, 1952; the layout is that of the in-context KRR theorems: alpha,
-    r and p in disjoint subspaces of the residual stream.
+    Source: Hestenes, Stiefel, 1952; Chronopoulos, Gear, 1989; Ghysels, Vanroose, 2014. The
+    layout is that of the in-context KRR theorems: alpha, r and p in disjoint subspaces of the
+    residual stream.
 
     >>> import icl_krr as ik
     >>> model = conjugate_gradient(ik.Linear(), num_features=3, ridge=0.1, steps=16)
@@ -47,21 +59,25 @@ def conjugate_gradient(
     (81, 5)
     """
     checks.positive_scalar("ridge", ridge)
+    forms = {"textbook": textbook, "fused": fused, "pipelined": pipelined}
+    checks.choice("form", form, tuple(forms))
     m = machine(kernel, attention, arithmetic, num_features, num_outputs, dtype)
-    alpha = m.state("alpha", SUPPORTS, "dual coefficients")
-    r = m.state("r", SUPPORTS, "residual y - A alpha", starts_as="y")
-    p = m.state("p", SUPPORTS, "search direction", starts_as="y")
-    prediction = m.state("prediction", SUPPORTS_AND_QUERIES, "k(x)^T alpha")
+    return forms[form](m, m.scale * ridge, steps)
+
+
+def textbook(m: Machine, ridge: Float[Array, ""], steps: int) -> Transformer:
+    alpha, r, p, prediction = states(m)
     rr = m.scalar("rr", "r . r")
 
     def start() -> None:
         m.dot(r, r, to=rr)
 
     def step() -> None:
-        Kp = m.kernel_times(p, to="Kp")
-        Ap = m.add(Kp + ridge * p, to="Ap", where=m.support)
+        Kp = m.kernel_times(p)
+        Ap = m.add(Kp + ridge * p, to=m.scratch("Ap", SUPPORTS, "A p"))
+        Kp = m.finish(Kp, to="Kp")
         gamma = m.divide(rr, m.dot(p, Ap, to="pAp"), to="gamma")
-        m.add_scaled(p, by=gamma, to=alpha)
+        m.add_scaled(m.scale * p, by=gamma, to=alpha)
         m.add_scaled(-Ap, by=gamma, to=r)
         m.add_scaled(Kp, by=gamma, to=prediction)
 
@@ -74,3 +90,62 @@ def conjugate_gradient(
         m.add(r, to=p)
 
     return m.transformer(step, steps=steps, readout=prediction, prologue=start)
+
+
+def fused(m: Machine, ridge: Float[Array, ""], steps: int) -> Transformer:
+    alpha, r, p, prediction = states(m)
+
+    def step() -> None:
+        Kp = m.kernel_times(p)
+        Ap = m.add(Kp + ridge * p, to=m.scratch("Ap", SUPPORTS, "A p"))
+        Kp = m.finish(Kp, to="Kp")
+        pAp = m.dot(p, Ap, to="pAp")
+        gamma = m.divide(m.dot(r, r, to="rr"), pAp, to="gamma")
+        growth = m.divide(m.dot(Ap, Ap, to="ApAp"), pAp, to="growth")
+        p_last = m.move(p, to="p_last")
+        m.add_scaled(m.scale * p_last, by=gamma, to=alpha)
+        m.add_scaled(-Ap, by=gamma, to=r)
+        m.add_scaled(Kp, by=gamma, to=prediction)
+        m.add_scaled(p_last, by=(gamma, growth), to=p)
+        m.add(r - p_last, to=p)
+
+    return m.transformer(step, steps=steps, readout=prediction)
+
+
+def pipelined(m: Machine, ridge: Float[Array, ""], steps: int) -> Transformer:
+    alpha, r, p, prediction = states(m)
+    s = m.state("s", SUPPORTS_AND_QUERIES, "A p at supports, k(x)^T p at queries")
+
+    def start() -> None:
+        m.add(m.kernel_times(m.y) + ridge * m.y, to=s)
+
+    def step() -> None:
+        ps = m.dot(p, s, to="ps")
+        gamma = m.divide(m.dot(r, r, to="rr"), ps, to="gamma")
+        growth = m.divide(m.dot(s, s, to="ss"), ps, to="growth")
+        Kp = m.finish(m.kernel_times(p), to="Kp")
+        Ar = m.add(m.kernel_times(r) + ridge * r, to=m.scratch("Ar", SUPPORTS_AND_QUERIES, "A r"))
+        Ks = m.finish(m.kernel_times(s), to="Ks")
+        Ap = m.add(s, to=m.scratch("Ap", SUPPORTS, "A p"))
+        m.erase(s)
+        p_last = m.move(p, to="p_last")
+        m.add_scaled(m.scale * p_last, by=gamma, to=alpha)
+        m.add_scaled(Kp, by=gamma, to=prediction)
+        m.add_scaled(-Ap, by=gamma, to=r)
+        m.add_scaled(p_last, by=(gamma, growth), to=p)
+        m.add(r - p_last, to=p)
+        m.add_scaled(Kp + ridge * p_last, by=(gamma, growth), to=s)
+        m.add_scaled(-(Ks + ridge * Ap), by=gamma, to=s)
+        m.add(Ar - Kp - ridge * p_last, to=s)
+
+    return m.transformer(step, steps=steps, readout=prediction, prologue=start)
+
+
+def states(m: Machine, starts: bool = True) -> tuple[Read, Read, Read, Read]:
+    """alpha, r, p, prediction; p starts as y, unless it waits for a preconditioner."""
+    return (
+        m.state("alpha", SUPPORTS, "dual coefficients"),
+        m.state("r", SUPPORTS, "residual y - A alpha", starts_as=m.y),
+        m.state("p", SUPPORTS, "search direction", starts_as=m.y if starts else None),
+        m.state("prediction", SUPPORTS_AND_QUERIES, "k(x)^T alpha"),
+    )

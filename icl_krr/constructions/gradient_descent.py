@@ -1,4 +1,4 @@
-"""Gradient descent in the function space of the kernel."""
+"""Gradient descent in the function space of the kernel, and in alpha."""
 
 from __future__ import annotations
 
@@ -7,9 +7,11 @@ from jaxtyping import Array, Float
 
 from .. import checks
 from ..kernels import Kernel
+from ..recurrences import alpha_step_size
 from ..transformer.weights import Transformer
-from .machine import SUPPORTS, SUPPORTS_AND_QUERIES
-from .routes import machine
+from .arithmetic import ReLU
+from .routes import Attention, machine
+from .slots import SUPPORTS, SUPPORTS_AND_QUERIES
 
 
 def gradient_descent(
@@ -21,8 +23,8 @@ def gradient_descent(
     step_size: float | Float[Array, ""] | None = None,
     spectrum: tuple | None = None,
     num_outputs: int = 1,
-    attention: str = "linear",
-    arithmetic: str = "exact",
+    attention: Attention = None,
+    arithmetic: str | ReLU = "exact",
     dtype: DTypeLike | None = None,
 ) -> Transformer:
     """A transformer that runs alpha += eta r, r -= eta (K + ridge I) r, one block a step.
@@ -32,8 +34,8 @@ def gradient_descent(
     The prediction accumulates as eta k(x)^T r. `ridge` > 0 and eta are traced. The weights are
     float32 or float64 as `dtype` or JAX's default says.
 
-    Raises ValueError if neither or both are given, for a kernel that is not linear and for
-    numbers out of range.
+    Raises ValueError if neither or both are given, for a kernel that the `attention` cannot
+    apply and for numbers out of range.
 
     >>> import icl_krr as ik
     >>> model = gradient_descent(ik.Linear(), num_features=3, ridge=0.1, steps=16, step_size=0.1)
@@ -44,13 +46,63 @@ def gradient_descent(
     eta = checks.step_size(step_size, spectrum)
     m = machine(kernel, attention, arithmetic, num_features, num_outputs, dtype)
     alpha = m.state("alpha", SUPPORTS, "dual coefficients")
-    r = m.state("r", SUPPORTS, "residual y - A alpha", starts_as="y")
+    r = m.state("r", SUPPORTS, "residual y - A alpha", starts_as=m.y)
     prediction = m.state("prediction", SUPPORTS_AND_QUERIES, "k(x)^T alpha")
 
     def step() -> None:
-        Kr = m.kernel_times(r, to="Kr")
-        m.add(eta * r, to=alpha)
-        m.add(eta * Kr, to=prediction)
-        m.add(-eta * (Kr + ridge * r), to=r, where=m.support)
+        Kr = m.kernel_times(r) * (1 / m.scale)
+        with m.together():
+            m.add(eta * r, to=alpha)
+            m.add(eta * Kr, to=prediction)
+            m.add(-eta * (Kr + ridge * r), to=r)
+
+    return m.transformer(step, steps=steps, readout=prediction)
+
+
+def gradient_descent_in_alpha(
+    kernel: Kernel,
+    *,
+    num_features: int,
+    ridge: float | Float[Array, ""],
+    steps: int,
+    step_size: float | Float[Array, ""] | None = None,
+    spectrum: tuple | None = None,
+    num_outputs: int = 1,
+    attention: Attention = None,
+    arithmetic: str | ReLU = "exact",
+    dtype: DTypeLike | None = None,
+) -> Transformer:
+    """A transformer that runs alpha += eta K r, r -= eta (K + ridge I) K r: two blocks a step.
+
+    The Euclidean gradient in alpha of |y - K alpha|^2 / 2 + ridge alpha^T K alpha / 2: one K
+    more than `gradient_descent`, and the square of its condition number. eta is `step_size`
+    > 0, or for `spectrum` = (low, high), bounds on the eigenvalues of K + ridge I, it is
+    2 / (low (low - ridge) + high (high - ridge)). `ridge` > 0 and eta are traced. The weights
+    are float32 or float64 as `dtype` or JAX's default says.
+
+    Raises ValueError if neither or both are given, for a kernel that the `attention` cannot
+    apply and for numbers out of range.
+
+    >>> import icl_krr as ik
+    >>> model = gradient_descent_in_alpha(
+    ...     ik.Linear(), num_features=3, ridge=0.1, steps=16, step_size=0.1
+    ... )
+    >>> model.depth, model.blocks_per_step
+    (32, 2)
+    """
+    checks.positive_scalar("ridge", ridge)
+    eta = alpha_step_size(step_size, spectrum, ridge)
+    m = machine(kernel, attention, arithmetic, num_features, num_outputs, dtype)
+    alpha = m.state("alpha", SUPPORTS, "dual coefficients")
+    r = m.state("r", SUPPORTS, "residual y - A alpha", starts_as=m.y)
+    prediction = m.state("prediction", SUPPORTS_AND_QUERIES, "k(x)^T alpha")
+
+    def step() -> None:
+        ascent = m.finish(m.kernel_times(r), to="Kr") * (1 / m.scale)
+        K_ascent = m.kernel_times(ascent) * (1 / m.scale)
+        with m.together():
+            m.add(eta * ascent, to=alpha)
+            m.add(eta * K_ascent, to=prediction)
+            m.add(-eta * (K_ascent + ridge * ascent), to=r)
 
     return m.transformer(step, steps=steps, readout=prediction)

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import jax.numpy as jnp
+
 from ..residual import Read
-from .machine import AGGREGATOR, SUPPORTS_AND_QUERIES, Machine, label
+from .machine import Machine
+from .slots import AGGREGATOR, SUPPORTS_AND_QUERIES, label
 
 
 class LinearAttention(Machine):
@@ -18,20 +21,27 @@ class LinearAttention(Machine):
 
     scalars_at = AGGREGATOR
 
-    def kernel_times(self, v: Read, to: str | Read) -> Read:
-        """Add K v, at supports and queries alike."""
-        to = self.target(to, SUPPORTS_AND_QUERIES, f"K ({label(v)})")
-        self.head(query=self.x, key=self.x, value=v, to=to)
-        return to
+    def kernel_times(self, v: Read) -> Read:
+        name = "K_" + "_".join(v.blocks)
+        product = self.scratch(name, SUPPORTS_AND_QUERIES, f"K ({label(v)})")
+        self.head(query=self.x, key=self.x, value=v, to=product)
+        return product
+
+    def finish(self, product: Read, to: str) -> Read:
+        return product
+
+    def kernel_diagonal(self, to: Read) -> None:
+        ones = jnp.ones((self.spec.num_features, 1), self.dtype)
+        x = self.scratch("x_support", self.layout[to.slot].at, "x", self.spec.num_features)
+        self.add(self.x, to=x)
+        self.multiply(x, self.x, to=to, out=ones)
 
     def dot(self, a: Read, b: Read, to: str | Read) -> Read:
-        """Add sum_j a_j b_j for each output to a slot at the aggregator."""
         to = self.target(to, self.scalars_at, f"({label(a)}) . ({label(b)})")
         query = self.per_output(self.aggregator)
         self.head(query=query, key=a, value=b, to=to, heads=self.spec.num_outputs)
         return to
 
-    def add_scaled(self, value: Read, by: Read, to: Read) -> None:
-        """Add a value times the scalar that the aggregator holds, for each output."""
-        ones = self.per_output(self.one)
-        self.head(query=value, key=by, value=ones, to=to, heads=self.spec.num_outputs)
+    def add_scaled(self, value: Read, by: Read | tuple[Read, Read], to: Read) -> None:
+        key, one = by if isinstance(by, tuple) else (by, self.per_output(self.one))
+        self.head(query=value, key=key, value=one, to=to, heads=self.spec.num_outputs)

@@ -2,26 +2,25 @@
 
 from __future__ import annotations
 
-import jax.numpy as jnp
 from jax.typing import DTypeLike
 
-from .. import checks
-from ..kernels import Exponential, Kernel
-from ..residual import ROLES, join
+from ..kernels import Kernel, PositiveKernel
+from ..residual import ROLES
 from ..transformer.weights import Transformer
-from .machine import Machine
+from .routes import softmax_machine
 
 
 def nadaraya_watson(
     kernel: Kernel, *, num_features: int, num_outputs: int = 1, dtype: DTypeLike | None = None
 ) -> Transformer:
-    """One softmax head: sum_j exp(<x_i, x_j> / t) y_j / sum_j exp(<x_i, x_j> / t).
+    """One softmax head: sum_j k(x_i, x_j) y_j / sum_j k(x_i, x_j).
 
-    The query reads x / t, the key x, the value y; a second channel takes the aggregator out of
-    the average by a logit that no data reaches. The weights are float32 or float64 as `dtype`
-    or JAX's default says; the temperature t is traced.
+    For the exponential kernel the query reads x / t, the key x, the value y; for the Gaussian
+    keys carry |x|^2 / 2 besides, which a block before finds. The logit of the aggregator is one
+    that no data reaches, so that it stays out of the average. The weights are float32 or
+    float64 as `dtype` or JAX's default says; temperature and lengthscale are traced.
 
-    Raises ValueError for a kernel other than `Exponential`.
+    Raises ValueError for a kernel that is not positive.
 
     Source: Nadaraya 1964, Watson 1964; Tsai et al., Transformer dissection, 2019.
 
@@ -29,19 +28,16 @@ def nadaraya_watson(
     >>> nadaraya_watson(ik.Exponential(temperature=0.5), num_features=2).depth
     1
     """
-    if not isinstance(kernel, Exponential):
-        raise ValueError(f"kernel must be Exponential() to be one softmax head, got {kernel!r}")
-    checks.scalar("temperature", kernel.temperature)
-    m = Machine("softmax", num_features, num_outputs, dtype)
+    if not isinstance(kernel, PositiveKernel):
+        raise ValueError(
+            f"kernel must be Exponential() or Gaussian() to be one softmax head, got {kernel!r}"
+        )
+    m = softmax_machine(kernel, None, num_features, num_outputs, dtype)
+    m.log_sink = -1e30 * m.one  # no logit is rounded beside it: x is 0 there
     prediction = m.state("prediction", ROLES, "kernel-weighted mean of y")
-    hidden = -1e30  # no data reaches it, and no logit is rounded beside it: x is 0 there
+    (term,) = m.terms
 
     def step() -> None:
-        m.head(
-            query=join((1 / jnp.asarray(kernel.temperature, m.dtype)) * m.x, m.one),
-            key=join(m.x, hidden * m.aggregator),
-            value=m.y,
-            to=prediction,
-        )
+        m.head(term.query, term.key, m.y, to=prediction)
 
     return m.transformer(step, steps=1, readout=prediction)

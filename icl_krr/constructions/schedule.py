@@ -4,37 +4,63 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from ..residual import Read
+from ..residual import Layout, Read
 from ..transformer.weights import Block, Heads, Unit
 
 
 @dataclass(frozen=True)
 class Operation:
-    """One group of heads or units, to be placed in some attention or MLP sublayer."""
+    """Heads, or units, that are placed together in some attention or MLP sublayer."""
 
-    layer: Heads | Unit
+    layers: tuple[Heads | Unit, ...]
     erases: bool = False
 
     @property
-    def expressions(self) -> list[Read]:
-        if isinstance(self.layer, Heads):
-            return [self.layer.query, self.layer.key, *(w.value for w in self.layer.writes)]
-        return [read for read in (self.layer.up, self.layer.gate) if read is not None]
+    def local(self) -> bool:
+        """Whether these are units of an MLP."""
+        return isinstance(self.layers[0], Unit)
 
     @property
     def reads(self) -> frozenset[str]:
-        return frozenset().union(*(read.slots for read in self.expressions))
-
-    @property
-    def widths(self) -> dict[str, int]:
-        """The slots that are written, with the width of what is written."""
-        if isinstance(self.layer, Heads):
-            return {write.to: write.value.width for write in self.layer.writes}
-        return {self.layer.to: max(read.width for read in self.expressions)}
+        read = [read.slots for layer in self.layers for read in expressions(layer)]
+        return frozenset().union(*read)
 
     @property
     def writes(self) -> frozenset[str]:
-        return frozenset(self.widths)
+        return frozenset().union(*(widths(layer) for layer in self.layers))
+
+
+def expressions(layer: Heads | Unit) -> list[Read]:
+    if isinstance(layer, Heads):
+        return [layer.query, layer.key, *(write.value for write in layer.writes)]
+    return [read for read in (layer.up, layer.gate) if read is not None]
+
+
+def widths(layer: Heads | Unit) -> dict[str, int]:
+    """The slots that are written, with the width of what is written."""
+    if isinstance(layer, Heads):
+        return {write.to: write.value.width for write in layer.writes}
+    width = expressions(layer)[0].width if layer.out is None else layer.out.shape[-1]
+    return {layer.to: width}
+
+
+def check(layer: Heads | Unit, layout: Layout) -> None:
+    """Refuse reads and writes that do not fit each other or the layout."""
+    pair = expressions(layer)[:2]
+    if len({read.width for read in pair}) > 1:
+        names = [", ".join(read.blocks) for read in pair]
+        raise ValueError(
+            f"reads must have one width to be multiplied, got {pair[0].width} of "
+            f"{names[0]} and {pair[1].width} of {names[1]}"
+        )
+    for read in expressions(layer):
+        for slot in read.slots:
+            read.matrix(slot, layout[slot].width)
+    for slot, width in widths(layer).items():
+        if width != layout[slot].width:
+            raise ValueError(
+                f"slot {slot} must be written with width {layout[slot].width}, got {width}"
+            )
 
 
 def schedule(program: list[Operation]) -> tuple[Block, ...]:
@@ -57,8 +83,7 @@ def schedule(program: list[Operation]) -> tuple[Block, ...]:
                 earliest = max(earliest, place + 1)
             elif (earlier.reads | earlier.writes) & operation.writes:
                 earliest = max(earliest, place)
-        parity = isinstance(operation.layer, Unit)
-        places.append(earliest + (earliest % 2 != parity))
+        places.append(earliest + (earliest % 2 != operation.local))
     blocks = []
     for attention in range(0, max(places, default=-1) + 1, 2):
         blocks.append(
@@ -72,4 +97,4 @@ def schedule(program: list[Operation]) -> tuple[Block, ...]:
 
 def at(program: list[Operation], places: list[int], sublayer: int) -> list:
     pairs = zip(program, places, strict=True)
-    return [operation.layer for operation, place in pairs if place == sublayer]
+    return [layer for operation, place in pairs if place == sublayer for layer in operation.layers]

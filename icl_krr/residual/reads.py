@@ -73,7 +73,9 @@ class Read:
             raise ValueError(f"width of {slot} must be {self.width} to be read as is, got {width}")
         return block * jnp.eye(width, dtype=block.dtype)
 
-    def __add__(self, other: Read) -> Read:
+    def __add__(self, other: Any) -> Any:
+        if not isinstance(other, Read):
+            return NotImplemented
         if self.width != other.width:
             raise ValueError(
                 f"reads must have one width to be added, got {self.width} of "
@@ -109,7 +111,7 @@ class Read:
     def __neg__(self) -> Read:
         return self * -1
 
-    def __sub__(self, other: Read) -> Read:
+    def __sub__(self, other: Any) -> Any:
         return self + -other
 
 

@@ -7,6 +7,7 @@ from .cache import Cache
 from .dense import dense
 from .forward import forward
 from .init import Architecture, init
+from .operands import operand_bounds
 from .run import predict, predict_batch, run_with_cache, run_with_hooks
 from .weights import Block, Heads, Norm, Spec, Transformer, Unit, Weights, Write
 
@@ -24,6 +25,7 @@ __all__ = [
     "dense",
     "forward",
     "init",
+    "operand_bounds",
     "predict",
     "predict_batch",
     "run_with_cache",

@@ -1,4 +1,4 @@
-"""MLP units: linear, gated (identity, guarded reciprocal), ReLU and GELU."""
+"""MLP units: linear, gated (identity, guarded reciprocal, plain inverse), ReLU and GELU."""
 
 from __future__ import annotations
 
@@ -11,6 +11,7 @@ from .weights import Unit
 ACTIVATIONS = {
     "identity": lambda x: x,
     "reciprocal": reciprocal,
+    "inverse": lambda x: 1 / x,
     "relu": jax.nn.relu,
     "gelu": jax.nn.gelu,
 }

@@ -1,0 +1,63 @@
+"""GD++: gradient descent on features that are preconditioned on the way."""
+
+from __future__ import annotations
+
+from jax.typing import DTypeLike
+from jaxtyping import Array, Float
+
+from .. import checks
+from ..kernels import Kernel
+from ..transformer.weights import Transformer
+from .arithmetic import ReLU
+from .routes import linear_machine
+from .slots import SUPPORTS, SUPPORTS_AND_QUERIES
+
+
+def gradient_descent_plus_plus(
+    kernel: Kernel,
+    *,
+    num_features: int,
+    steps: int,
+    step_size: float | Float[Array, ""],
+    curvature: float | Float[Array, ""],
+    num_outputs: int = 1,
+    arithmetic: str | ReLU = "exact",
+    dtype: DTypeLike | None = None,
+) -> Transformer:
+    """A transformer that runs GD++ on least squares, one block a step.
+
+    r -= eta X X^T r and f(x) += eta <x, X^T r>, while every token's features become
+    x - curvature X^T X x: the second head turns the spectrum of X X^T towards a flat one.
+    eta is `step_size` > 0, `curvature` >= 0; both are traced. There is no ridge: it would have
+    to act through stopping early. The weights are float32 or float64 as `dtype` or JAX's
+    default says.
+
+    Raises ValueError for a kernel that is not linear and for numbers out of range.
+
+    Source: von Oswald et al., Transformers learn in-context by gradient descent, 2023.
+
+    >>> import icl_krr as ik
+    >>> model = gradient_descent_plus_plus(
+    ...     ik.Linear(), num_features=3, steps=5, step_size=0.1, curvature=0.05
+    ... )
+    >>> model.depth, model.blocks_per_step
+    (5, 1)
+    """
+    checks.positive_scalar("step_size", step_size)
+    checks.nonnegative_scalar("curvature", curvature)
+    m = linear_machine(kernel, num_features, num_outputs, dtype, arithmetic)
+    at = SUPPORTS_AND_QUERIES
+    r = m.state("r", SUPPORTS, "residual y - f", starts_as=m.y)
+    features = m.state("features", at, "preconditioned x", starts_as=m.x, width=num_features)
+    prediction = m.state("prediction", at, "f")
+
+    def step() -> None:
+        fall = m.scratch("fall", at, "X X^T r")
+        spread = m.scratch("spread", at, "X^T X x", width=num_features)
+        m.head(query=features, key=features, value=r, to=fall)
+        m.head(query=features, key=features, value=features, to=spread)
+        m.add(step_size * fall, to=prediction)
+        m.add(-step_size * fall, to=r)
+        m.add(-curvature * spread, to=features)
+
+    return m.transformer(step, steps=steps, readout=prediction)

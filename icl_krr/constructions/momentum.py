@@ -1,0 +1,112 @@
+"""Heavy ball and Chebyshev: a direction remembered from step to step, and no sums."""
+
+from __future__ import annotations
+
+import jax
+from jax.typing import DTypeLike
+from jaxtyping import Array, Float
+
+from .. import checks
+from ..kernels import Kernel
+from ..recurrences import chebyshev_coefficients, heavy_ball_coefficients
+from ..transformer.weights import Transformer
+from .arithmetic import ReLU
+from .machine import Machine
+from .routes import Attention, machine
+from .slots import SUPPORTS, SUPPORTS_AND_QUERIES
+
+
+def heavy_ball(
+    kernel: Kernel,
+    *,
+    num_features: int,
+    ridge: float | Float[Array, ""],
+    steps: int,
+    step_size: float | Float[Array, ""] | None = None,
+    momentum: float | Float[Array, ""] | None = None,
+    spectrum: tuple | None = None,
+    num_outputs: int = 1,
+    attention: Attention = None,
+    arithmetic: str | ReLU = "exact",
+    dtype: DTypeLike | None = None,
+) -> Transformer:
+    """A transformer that runs alpha += p, r -= A p, p = mu p + eta r, one block a step.
+
+    Either `step_size` eta and `momentum` mu, or `spectrum` = (low, high), bounds on the
+    eigenvalues of A = K + ridge I: eta = 4 / (sqrt high + sqrt low)^2 and
+    mu = ((sqrt high - sqrt low) / (sqrt high + sqrt low))^2. `ridge` > 0, eta and mu are
+    traced. The weights are float32 or float64 as `dtype` or JAX's default says.
+
+    Raises ValueError for missing or surplus arguments, for a kernel that the `attention` cannot
+    apply and for numbers out of range.
+
+    Source: Polyak, Some methods of speeding up the convergence of iteration methods, 1964.
+
+    >>> import icl_krr as ik
+    >>> model = heavy_ball(ik.Linear(), num_features=3, ridge=0.1, steps=16, spectrum=(0.1, 9.0))
+    >>> model.depth, model.blocks_per_step
+    (16, 1)
+    """
+    checks.positive_scalar("ridge", ridge)
+    checks.count("steps", steps)
+    recurrence = heavy_ball_coefficients(steps, step_size, momentum, spectrum)
+    m = machine(kernel, attention, arithmetic, num_features, num_outputs, dtype)
+    return iterate(m, ridge, steps, *recurrence)
+
+
+def chebyshev(
+    kernel: Kernel,
+    *,
+    num_features: int,
+    ridge: float | Float[Array, ""],
+    steps: int,
+    spectrum: tuple | None = None,
+    num_outputs: int = 1,
+    attention: Attention = None,
+    arithmetic: str | ReLU = "exact",
+    dtype: DTypeLike | None = None,
+) -> Transformer:
+    """A transformer that runs the Chebyshev iteration: no sums, no division, one block a step.
+
+    alpha += p, r -= A p, p = a_t p + b_t r, where `spectrum` = (low, high), bounds on the
+    eigenvalues of A = K + ridge I, fixes every a_t and b_t beforehand: the optimal polynomial
+    for that interval. `ridge` > 0 and the bounds are traced. The weights are float32 or float64
+    as `dtype` or JAX's default says.
+
+    Raises ValueError without a spectrum, for a kernel that the `attention` cannot apply and for
+    numbers out of range.
+
+    Source: Saad, Iterative methods for sparse linear systems, algorithm 12.1.
+
+    >>> import icl_krr as ik
+    >>> model = chebyshev(
+    ...     ik.Exponential(), num_features=3, ridge=0.1, steps=16, spectrum=(0.1, 9.0)
+    ... )
+    >>> model.depth, model.blocks_per_step
+    (17, 1)
+    """
+    checks.positive_scalar("ridge", ridge)
+    checks.count("steps", steps)
+    low, high = checks.spectrum(spectrum)
+    m = machine(kernel, attention, arithmetic, num_features, num_outputs, dtype)
+    return iterate(m, ridge, steps, *chebyshev_coefficients(low, high, steps))
+
+
+def iterate(
+    m: Machine, ridge: jax.Array | float, steps: int, first: jax.Array, a: jax.Array, b: jax.Array
+) -> Transformer:
+    alpha = m.state("alpha", SUPPORTS, "dual coefficients")
+    r = m.state("r", SUPPORTS, "residual y - A alpha", starts_as=m.y)
+    p = m.state("p", SUPPORTS, "direction", starts_as=first * m.y)
+    prediction = m.state("prediction", SUPPORTS_AND_QUERIES, "k(x)^T alpha")
+
+    def step(a: jax.Array, b: jax.Array) -> None:
+        Kp = m.kernel_times(p) * (1 / m.scale)
+        Ap = Kp + ridge * p
+        with m.together():
+            m.add(p, to=alpha)
+            m.add(Kp, to=prediction)
+            m.add(-Ap, to=r)
+            m.add((a - 1) * p + b * (r - Ap), to=p)
+
+    return m.transformer(step, steps=steps, readout=prediction, coefficients=(a, b))

@@ -1,0 +1,83 @@
+"""Newton-Schulz iteration for the inverse covariance of the features."""
+
+from __future__ import annotations
+
+import jax
+import jax.numpy as jnp
+from jax.typing import DTypeLike
+from jaxtyping import Array, Float
+
+from .. import checks
+from ..kernels import Kernel
+from ..transformer.weights import Transformer
+from .arithmetic import ReLU
+from .routes import linear_machine
+from .slots import SUPPORTS, SUPPORTS_AND_QUERIES
+
+
+def newton_schulz(
+    kernel: Kernel,
+    *,
+    num_features: int,
+    ridge: float | Float[Array, ""],
+    steps: int,
+    spectrum: tuple | None = None,
+    num_outputs: int = 1,
+    arithmetic: str | ReLU = "exact",
+    dtype: DTypeLike | None = None,
+) -> Transformer:
+    """A transformer that runs V = V (2 I - C V) on C = X^T X + ridge I, two blocks a step.
+
+    V starts as s I, s = 2 / (low + high) for `spectrum` = (low, high), bounds on the
+    eigenvalues of K + ridge I; the prediction is x^T V X^T y, alpha = (y - prediction) / ridge.
+    No token holds the p x p matrix V. Its error E = I - C V is known by what it does: with
+    E = e I - sum_j a_j x_j^T over the supports, tokens carry a and v = V x, and E V x is one
+    linear head, so that v += E v and E = E^2 are
+
+        v_i += e v_i - sum_j a_j <x_j, v_i>,  a_i = 2 e a_i - sum_j a_j <x_j, a_i>,  e = e^2,
+
+    with e, that starts as 1 - s ridge, known beforehand. `ridge` > 0 and the bounds are traced.
+    The weights are float32 or float64 as `dtype` or JAX's default says.
+
+    Raises ValueError without a spectrum, for a kernel that is not linear and for numbers out of
+    range.
+
+    Source: Schulz, Iterative Berechnung der reziproken Matrix, 1933; Fu et al., Transformers
+    learn to achieve second-order convergence rates for in-context linear regression, 2024.
+
+    >>> import icl_krr as ik
+    >>> model = newton_schulz(ik.Linear(), num_features=3, ridge=0.1, steps=5, spectrum=(0.1, 9.0))
+    >>> model.depth, model.blocks_per_step
+    (11, 2)
+    """
+    checks.positive_scalar("ridge", ridge)
+    checks.count("steps", steps)
+    low, high = checks.spectrum(spectrum)
+    m = linear_machine(kernel, num_features, num_outputs, dtype, arithmetic)
+    start = 2 / (low + high)
+    x = SUPPORTS_AND_QUERIES
+    alpha = m.state("alpha", SUPPORTS, "dual coefficients")
+    v = m.state("v", x, "V x", starts_as=start * m.x, width=num_features)
+    a = m.state("a", x, "E x = e x - sum a <x, x>", starts_as=start * m.x, width=num_features)
+    prediction = m.state("prediction", x, "x^T V X^T y")
+    first = jnp.asarray(1 - start * ridge, m.dtype)
+    _, e = jax.lax.scan(lambda e, _: (e * e, e), first, length=steps)
+
+    def predict() -> None:
+        m.head(query=v, key=m.x, value=m.y, to=prediction)
+        m.add((1 / ridge) * (m.y - prediction), to=alpha)
+
+    def step(e: jax.Array) -> None:
+        Ev, Ea = (
+            m.scratch(name, x, "sum_j a_j <x_j, .>", width=num_features) for name in ("Ev", "Ea")
+        )
+        m.head(query=v, key=m.x, value=a, to=Ev)
+        m.head(query=a, key=m.x, value=a, to=Ea)
+        with m.together():
+            m.add(e * v - Ev, to=v)
+            m.add((2 * e - 1) * a - Ea, to=a)
+        for slot in (prediction, alpha):
+            m.erase(slot)
+        predict()
+
+    return m.transformer(step, steps=steps, readout=prediction, prologue=predict, coefficients=(e,))

@@ -1,0 +1,81 @@
+"""Richardson's iteration, preconditioned by the kernel's own normaliser."""
+
+from __future__ import annotations
+
+import jax.numpy as jnp
+from jax.typing import DTypeLike
+from jaxtyping import Array, Float
+
+from .. import checks
+from ..kernels import Kernel, PositiveKernel
+from ..transformer.weights import Transformer
+from .arithmetic import ReLU
+from .routes import Attention, softmax_machine
+from .slots import QUERIES, SUPPORTS
+
+
+def richardson(
+    kernel: Kernel,
+    *,
+    num_features: int,
+    ridge: float | Float[Array, ""],
+    steps: int,
+    step_size: float | Float[Array, ""] = 1.0,
+    sink: float | Float[Array, ""] | None = None,
+    num_outputs: int = 1,
+    attention: Attention = None,
+    arithmetic: str | ReLU = "exact",
+    dtype: DTypeLike | None = None,
+) -> Transformer:
+    """A transformer of one softmax head a block: alpha += eta (D + c I)^-1 (y - A alpha).
+
+    D is the diagonal of K's row sums over the supports, A = K + ridge I. The head, with a sink
+    of weight c, gives (D + c)^-1 K alpha as it is; the one product of the MLP is the sink
+    weight c / (s_i + c) times y - ridge alpha. c is `sink` > 0, by default the ridge: for
+    ridge <= c the eigenvalues of (D + c)^-1 A lie in (0, 1], so that `step_size` eta in (0, 2)
+    converges for every n. The prediction k(x)^T alpha is read off the same head at the queries,
+    whose own sink is that of `attention`; for that the slot `ahead` runs one step ahead of
+    alpha. `ridge`, c and eta are traced. The weights are float32 or float64 as `dtype` or JAX's
+    default says.
+
+    Raises ValueError for a kernel that is not positive, for linear attention and for numbers
+    out of range.
+
+    >>> import icl_krr as ik
+    >>> model = richardson(ik.Gaussian(), num_features=3, ridge=0.1, steps=16)
+    >>> model.depth, model.blocks_per_step
+    (18, 1)
+    """
+    checks.positive_scalar("ridge", ridge)
+    eta = checks.richardson_step_size(step_size)
+    if sink is not None:
+        checks.positive_scalar("sink", sink)
+    if not isinstance(kernel, PositiveKernel):
+        raise ValueError(
+            f"kernel must be Exponential() or Gaussian() to be its own preconditioner, "
+            f"got {kernel!r}"
+        )
+    if attention == "linear":
+        raise ValueError("attention must be softmax, whose normaliser it is, got 'linear'")
+    m = softmax_machine(kernel, attention, num_features, num_outputs, dtype, arithmetic)
+    c = jnp.asarray(ridge if sink is None else sink, m.dtype)
+    m.log_sink = jnp.log(c) * m.support - jnp.log(m.scale) * m.query
+    alpha = m.state("alpha", SUPPORTS, "dual coefficients")
+    ahead = m.state("ahead", SUPPORTS, "alpha one step later")
+    prediction = m.state("prediction", QUERIES, "k(x)^T alpha")
+
+    def step() -> None:
+        smoothed = m.smooth(ahead, to="smoothed")
+        with m.together():
+            m.add(ahead - alpha, to=alpha)
+            update()
+            m.add(-eta * smoothed, to=ahead)
+            m.add(-prediction, to=prediction)
+            normaliser = m.normaliser(QUERIES)
+            m.multiply((1 / m.scale) * smoothed, normaliser, to=prediction, size=2)
+
+    def update() -> None:
+        sink = m.per_output(m.sink())
+        m.multiply((eta / c) * (m.y - ridge * ahead), sink, to=ahead, size=1)
+
+    return m.transformer(step, steps=steps, readout=prediction, prologue=update)

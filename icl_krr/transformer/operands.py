@@ -1,0 +1,65 @@
+"""What a model multiplies and divides by: the ranges that tables must cover."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import jax
+import jax.numpy as jnp
+from jaxtyping import Array, Float
+
+from .forward import add
+from .run import run_with_cache
+from .weights import Transformer, Unit
+
+if TYPE_CHECKING:
+    from ..tasks import Task
+
+
+def operand_bounds(
+    model: Transformer, task: Task, *, margin: float = 1.25
+) -> dict[str, Float[Array, ""]]:
+    """The largest magnitudes that gated units work on, by the slot they write: {slot: scalar}.
+
+    Of products the larger operand; of quotients the divisor and its reciprocal as well, where
+    it is not 0. `margin` multiplies each: other draws of the data go a little further. They are
+    the `bound` of `icl_krr.ReLU` for the same construction, from its twin of exact arithmetic.
+
+    Raises as `predict` does.
+
+    >>> import jax.numpy as jnp
+    >>> import icl_krr as ik
+    >>> task = ik.Task(x=jnp.ones((1, 1)), y=jnp.array([3.0]), x_query=jnp.ones((1, 1)))
+    >>> model = ik.constructions.richardson(ik.Gaussian(), num_features=1, ridge=0.5, steps=1)
+    >>> bounds = operand_bounds(model, task, margin=1.0)
+    >>> {slot: float(bound) for slot, bound in bounds.items()}["half_square"]
+    1.0
+    """
+    if task.num_outputs != model.spec.num_outputs:
+        each = [
+            operand_bounds(model, task.replace(y=y, y_query=None), margin=margin) for y in task.y.T
+        ]
+        return jax.tree.map(lambda *bounds: jnp.max(jnp.stack(bounds)), *each)
+    _, cache = run_with_cache(model, task, names=(), everything=True)
+    blocks = (*model.weights.prologue, *model.weights.steps)
+    bounds: dict[str, jax.Array] = {}
+    for i, (block, points) in enumerate(zip(blocks, cache.points, strict=True)):
+        for unit in block.mlp:
+            if unit.up is None or unit.gate is None:
+                continue
+            measure = lambda unit, points: largest(unit, add(points["resid_pre"], points["attn"]))  # noqa: E731
+            if i >= len(model.weights.prologue):
+                measure = jax.vmap(measure)
+            size = jnp.max(measure(unit, points))
+            bounds[unit.to] = jnp.maximum(bounds.get(unit.to, jnp.zeros_like(size)), size)
+    return {slot: margin * bound for slot, bound in bounds.items()}
+
+
+def largest(unit: Unit, stream: dict[str, jax.Array]) -> jax.Array:
+    assert unit.up is not None
+    assert unit.gate is not None
+    up, gate = jnp.abs(unit.up(stream)), jnp.abs(unit.gate(stream))
+    sizes = [jnp.max(up), jnp.max(gate)]
+    if unit.activation != "identity":
+        sizes.append(jnp.max(jnp.where((gate > 0) & (up > 0), 1 / jnp.where(gate > 0, gate, 1), 0)))
+    return jnp.max(jnp.stack(sizes))
