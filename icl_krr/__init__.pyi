@@ -1,6 +1,7 @@
 from . import constructions, kernels, residual, sketches, solvers, tasks, theory, transformer
 from .constructions import ReLU, Softmax
 from .kernels import Exponential, Gaussian, Kernel, Linear
+from .posterior import Posterior, posterior
 from .residual import Layout, Read, Slot
 from .sketches import Nystrom, nystrom
 from .tasks import Task
@@ -26,6 +27,7 @@ __all__ = [
     "Layout",
     "Linear",
     "Nystrom",
+    "Posterior",
     "ReLU",
     "Read",
     "Slot",
@@ -39,6 +41,7 @@ __all__ = [
     "kernels",
     "nystrom",
     "operand_bounds",
+    "posterior",
     "predict",
     "predict_batch",
     "residual",

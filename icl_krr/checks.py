@@ -116,38 +116,28 @@ def choice(name: str, value: Any, allowed: tuple[str, ...]) -> None:
         raise ValueError(f"{name} must be one of {', '.join(map(repr, allowed))}, got {value!r}")
 
 
-def step_size(step_size: Any, spectrum: Any) -> Any:
-    """The step of gradient descent: given, or 2 / (low + high) for bounds on the spectrum.
-
-    The latter contracts the error by (cond - 1) / (cond + 1) a step, and no fixed step does
-    better when only the bounds are known.
-    """
-    if (step_size is None) == (spectrum is None):
+def spectrum(value: Any) -> tuple[Any, Any]:
+    """Bounds (low, high) on the eigenvalues of K + ridge I."""
+    if value is None:
         raise ValueError(
-            "gradient descent must be given step_size or spectrum, "
-            f"got {'neither' if step_size is None else 'both'}; "
+            "spectrum must be given; "
             "spectrum=icl_krr.spectral_bounds(kernel, task, ridge=ridge) fits a task"
         )
-    if spectrum is None:
-        positive_scalar("step_size", step_size)
-        return step_size
-    if not isinstance(spectrum, (tuple, list)) or len(spectrum) != 2:
-        raise TypeError(f"spectrum must be a pair (low, high), got {spectrum!r}")
-    low, high = spectrum
+    if not isinstance(value, (tuple, list)) or len(value) != 2:
+        raise TypeError(f"spectrum must be a pair (low, high), got {value!r}")
+    low, high = value
     positive_scalar("low of spectrum", low)
     positive_scalar("high of spectrum", high)
     known = concrete(low), concrete(high)
     if known[0] is not None and known[1] is not None and known[0] > known[1]:
         raise ValueError(f"spectrum must be (low, high) with low <= high, got {(low, high)}")
-    return 2 / (low + high)
+    return low, high
 
 
-def spectrum(spectrum):
-    if spectrum is None:
-        raise ValueError("spectrum must be given")
-    return spectrum
-
-
-def richardson_step_size(step_size):
-    positive_scalar("step_size", step_size)
-    return step_size
+def one_of(step_size: Any, bounds: Any) -> None:
+    if (step_size is None) == (bounds is None):
+        raise ValueError(
+            "gradient descent must be given step_size or spectrum, "
+            f"got {'neither' if step_size is None else 'both'}; "
+            "spectrum=icl_krr.spectral_bounds(kernel, task, ridge=ridge) fits a task"
+        )

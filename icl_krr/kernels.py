@@ -47,13 +47,14 @@ class Linear(Kernel):
 
 @checked
 class Exponential(PositiveKernel):
-    """The exponential kernel k(x, z) = exp(<x, z> / temperature) of one softmax head.
+    """The exponential kernel k(x, z) = exp(<U x, U z> / temperature) of one softmax head.
 
-    `temperature` is a scalar > 0 in units of <x, z>, traced: a new value does not recompile.
+    `temperature` is a scalar > 0 in units of <U x, U z>, and `projection` U [d, p] the head's
+    queries and keys, by default the identity; both are traced: a new value does not recompile.
     Calling it maps `x` [n, p] and `z` [m, p] to [n, m] in their dtype; it overflows where
-    <x, z> / temperature passes 88.7 (float32) or 709.7 (float64).
+    <U x, U z> / temperature passes 88.7 (float32) or 709.7 (float64).
 
-    Raises ValueError for a temperature that is not > 0.
+    Raises ValueError for a temperature that is not > 0 and a projection that is not [d, p].
 
     >>> import jax.numpy as jnp
     >>> Exponential(temperature=0.5).log(jnp.ones((1, 2)), jnp.ones((1, 2))).tolist()
@@ -61,15 +62,31 @@ class Exponential(PositiveKernel):
     """
 
     temperature: Any = 1.0
+    projection: Any = None
 
     def __post_init__(self):
         checks.positive("temperature", self.temperature)
+        if self.projection is not None:
+            checks.floating("projection", self.projection)
+            checks.finite("projection", self.projection)
 
     def log(self, x: Float[Array, "n p"], z: Float[Array, "m p"]) -> Float[Array, "n m"]:
         checks.scalar("temperature", self.temperature)
-        x = jnp.asarray(x)
+        checks.matrices(x, z)
+        x, z = (self.project(jnp.asarray(points)) for points in (x, z))
         # the quotient of the products would be fused, and rounded anew, wherever it is used
         return inner(x / jnp.asarray(self.temperature, x.dtype), z)
+
+    def project(self, x: Float[Array, "n p"]) -> Float[Array, "n d"]:
+        """U x for every row."""
+        if self.projection is None:
+            return x
+        if jnp.ndim(self.projection) != 2 or jnp.shape(self.projection)[1] != x.shape[1]:
+            raise ValueError(
+                f"projection must be [d, p] with p = {x.shape[1]} features as x, "
+                f"got shape {list(jnp.shape(self.projection))}"
+            )
+        return matmul(x, jnp.asarray(self.projection, x.dtype).T)
 
 
 @checked

@@ -57,3 +57,16 @@ def effective_dimension(sigma: Float[Array, " n"], ridge: float | jax.Array) -> 
     """
     checks.positive_scalar("ridge", ridge)
     return jnp.sum(sigma / (sigma + ridge))
+
+
+def log_sink(kernel, task):
+    x = jnp.concatenate([task.x, task.x_query])
+    log_k = kernel.log(x, task.x)
+    if task.mask is not None:
+        log_k = jnp.where(task.mask, log_k, -jnp.inf)
+    return jnp.ceil(jnp.max(jax.nn.logsumexp(log_k, axis=1)))
+
+
+def best_epsilon(logit_bound, *, symmetric, dtype):
+    u = jnp.finfo(dtype).eps / 2
+    return (3 * u) ** (1 / 3) / logit_bound if symmetric else (2 * u) ** 0.5 / logit_bound

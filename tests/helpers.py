@@ -7,70 +7,184 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import optax
+import pytest
 
 import icl_krr as ik
 
 
 class Case(NamedTuple):
-    """A construction, its oracle, and the states they share after every step."""
+    """A construction, its oracle, and the states they share after every step.
+
+    `oracle` has the name of the construction unless it says otherwise; `needs` gives what both
+    must be told of the task beside the ridge, `route` what the construction alone is told.
+    `sums` says whether the solver has inner products, whose rounding grows from step to step,
+    `tolerance` how far the arithmetic is from exact, `tables` whether it is that of ReLU tables.
+    """
 
     name: str
-    kernel: ik.Kernel
-    build: Callable  # (task, ridge, steps) -> Transformer
-    oracle: Callable  # (task, ridge, steps) -> Trajectory
+    solver: str
+    kernel: Callable  # task -> Kernel
     states: tuple[str, ...]
     blocks_per_step: int
+    needs: Callable = lambda kernel, task, ridge: {}
+    route: Callable = lambda kernel, task, ridge: {}
+    sums: bool = False
+    ridged: bool = True
+    tolerance: float = 1e-9
+    tables: bool = False
 
+    def build(self, task, ridge, steps, **options):
+        kernel = self.kernel(task)
+        options = {**self.needs(kernel, task, ridge), **self.route(kernel, task, ridge), **options}
+        if self.solver != "nadaraya_watson":
+            options["steps"] = steps
+            options |= {"ridge": ridge} if self.ridged else {}
+        construct = getattr(ik.constructions, self.solver)
+        return construct(kernel, **sizes(task), **options)
 
-def sizes(task):
-    return {"num_features": task.num_features, "num_outputs": task.num_outputs}
+    def oracle(self, task, ridge, steps):
+        kernel = self.kernel(task)
+        if self.solver == "nadaraya_watson":
+            smooth = ik.solvers.nadaraya_watson(kernel, task).prediction
+            return Smoothed(jnp.stack([0 * smooth, smooth]))
+        options = self.needs(kernel, task, ridge) | ({"ridge": ridge} if self.ridged else {})
+        return getattr(ik.solvers, self.solver)(kernel, task, steps=steps, **options)
 
-
-def cg(task, ridge, steps, **options):
-    return ik.constructions.conjugate_gradient(
-        ik.Linear(), ridge=ridge, steps=steps, **sizes(task), **options
-    )
-
-
-def cg_oracle(task, ridge, steps):
-    return ik.solvers.conjugate_gradient(ik.Linear(), task, ridge=ridge, steps=steps)
-
-
-def gd(task, ridge, steps, **options):
-    spectrum = ik.spectral_bounds(ik.Linear(), task, ridge=ridge)
-    return ik.constructions.gradient_descent(
-        ik.Linear(), ridge=ridge, steps=steps, spectrum=spectrum, **sizes(task), **options
-    )
-
-
-def gd_oracle(task, ridge, steps):
-    spectrum = ik.spectral_bounds(ik.Linear(), task, ridge=ridge)
-    return ik.solvers.gradient_descent(
-        ik.Linear(), task, ridge=ridge, steps=steps, spectrum=spectrum
-    )
-
-
-EXPONENTIAL = ik.Exponential(temperature=1.5)
-
-
-def nw(task, ridge, steps, **options):
-    return ik.constructions.nadaraya_watson(EXPONENTIAL, **sizes(task), **options)
+    def exact(self, task, ridge):
+        return ik.solvers.exact(self.kernel(task), task, ridge=ridge).prediction
 
 
 class Smoothed(NamedTuple):
     prediction: jax.Array
 
 
-def nw_oracle(task, ridge, steps):
-    smooth = ik.solvers.nadaraya_watson(EXPONENTIAL, task).prediction
-    return Smoothed(jnp.stack([0 * smooth, smooth]))
+def sizes(task):
+    return {"num_features": task.num_features, "num_outputs": task.num_outputs}
 
 
+def linear(task):
+    return ik.Linear()
+
+
+def exponential(task):
+    """Logits of unit size for standard normal features."""
+    return ik.Exponential(temperature=1.5 * task.num_features)
+
+
+def projected(task):
+    """Two directions of the features, or one where there is no more."""
+    return ik.Exponential(
+        temperature=1.5, projection=jnp.eye(min(2, task.num_features), task.num_features)
+    )
+
+
+def gaussian(task):
+    return ik.Gaussian(lengthscale=task.num_features**0.5)
+
+
+def spectrum(kernel, task, ridge):
+    return {"spectrum": ik.spectral_bounds(kernel, task, ridge=ridge)}
+
+
+def sink(kernel, task, ridge):
+    return {"attention": ik.Softmax(log_sink=ik.theory.log_sink(kernel, task))}
+
+
+def nystrom(kernel, task, ridge):
+    rank = min(2, task.num_supports)
+    return {"preconditioner": ik.nystrom(kernel, task.x, ridge=ridge, rank=rank)}
+
+
+def plus_plus(kernel, task, ridge):
+    _, high = ik.spectral_bounds(kernel, task, ridge=ridge)
+    return {"step_size": 0.5 / high, "curvature": 0.3 / high}
+
+
+def emulated(kernel, task, ridge):
+    size = jnp.max(jnp.abs(task.x @ task.x.T))
+    epsilon = ik.theory.best_epsilon(size, symmetric=True, dtype=jnp.float64)
+    return {"attention": ik.Softmax(epsilon=epsilon)}
+
+
+def tables(solver, width, needs=lambda kernel, task, ridge: {}):
+    """ReLU tables that cover what the twin of exact arithmetic works on."""
+
+    def route(kernel, task, ridge):
+        with jax.ensure_compile_time_eval():
+            options = {**needs(kernel, task, ridge), **sink(kernel, task, ridge)}
+            twin = getattr(ik.constructions, solver)(
+                kernel, ridge=ridge, steps=16, **sizes(task), **options
+            )
+            bounds = ik.operand_bounds(twin, task, margin=2.0)
+        return {"arithmetic": ik.ReLU(width, bounds), "attention": options["attention"]}
+
+    return route
+
+
+PATH = ("alpha", "r", "p", "prediction")
+CG, PCG, GD = "conjugate_gradient", "preconditioned_conjugate_gradient", "gradient_descent"
+
+
+def form(name):
+    return lambda kernel, task, ridge: {"form": name}
+
+
+# fmt: off
 CONSTRUCTIONS = (
-    Case("conjugate_gradient", ik.Linear(), cg, cg_oracle, ("alpha", "r", "p", "prediction"), 5),
-    Case("gradient_descent", ik.Linear(), gd, gd_oracle, ("alpha", "r", "prediction"), 1),
-    Case("nadaraya_watson", EXPONENTIAL, nw, nw_oracle, ("prediction",), 1),
+    Case("cg", CG, linear, PATH, 5, sums=True),
+    Case("cg-fused", CG, linear, PATH, 3, form("fused"), sums=True),
+    Case("cg-pipelined", CG, linear, PATH, 2, form("pipelined"), sums=True),
+    Case("cg-exponential", CG, exponential, PATH, 7, route=sink, sums=True),
+    Case("cg-gaussian-fused", CG, gaussian, PATH, 5, form("fused"), sums=True),
+    Case("cg-projected-pipelined", CG, projected, PATH, 4, form("pipelined"), sums=True),
+    Case("pcg-jacobi", PCG, linear, PATH, 5, sums=True),
+    Case("pcg-nystrom", PCG, linear, PATH, 6, nystrom, sums=True),
+    Case("pcg-jacobi-exponential", PCG, exponential, PATH, 8, route=sink, sums=True),
+    Case("gd", GD, linear, ("alpha", "r", "prediction"), 1, spectrum),
+    Case("gd-exponential", GD, exponential, ("alpha", "r", "prediction"), 1, spectrum),
+    Case("gd-emulated", GD, linear, ("alpha", "r", "prediction"), 1, spectrum, emulated,
+         tolerance=1e-6),
+    Case("gd-in-alpha", "gradient_descent_in_alpha", linear, ("alpha", "r", "prediction"), 2,
+         spectrum),
+    Case("gd-in-alpha-gaussian", "gradient_descent_in_alpha", gaussian,
+         ("alpha", "r", "prediction"), 2, spectrum, sink),
+    Case("heavy-ball", "heavy_ball", linear, PATH, 1, spectrum),
+    Case("heavy-ball-gaussian", "heavy_ball", gaussian, PATH, 1, spectrum),
+    Case("chebyshev", "chebyshev", linear, PATH, 1, spectrum),
+    Case("chebyshev-exponential", "chebyshev", exponential, PATH, 1, spectrum, sink),
+    Case("chebyshev-tables", "chebyshev", exponential, PATH, 1, spectrum,
+         tables("chebyshev", 256, spectrum), tolerance=5e-2, tables=True),
+    Case("richardson", "richardson", gaussian, ("alpha", "prediction"), 1),
+    Case("richardson-exponential", "richardson", exponential, ("alpha", "prediction"), 1,
+         route=sink),
+    Case("richardson-tables", "richardson", gaussian, ("alpha", "prediction"), 1,
+         route=tables("richardson", 256), tolerance=5e-2, tables=True),
+    Case("newton-schulz", "newton_schulz", linear, ("alpha", "prediction"), 2, spectrum),
+    Case("gd++", "gradient_descent_plus_plus", linear, ("r", "prediction"), 1, plus_plus,
+         ridged=False),
+    Case("nadaraya-watson", "nadaraya_watson", exponential, ("prediction",), 1),
+    Case("nadaraya-watson-gaussian", "nadaraya_watson", gaussian, ("prediction",), 1),
 )
+# fmt: on
+CASES = {case.name: case for case in CONSTRUCTIONS}
+every_case = pytest.mark.parametrize("case", CONSTRUCTIONS, ids=lambda case: case.name)
+EXPONENTIAL = ik.Exponential(temperature=1.5)
+
+
+def cg(task, ridge, steps, **options):
+    return CASES["cg"].build(task, ridge, steps, **options)
+
+
+def cg_oracle(task, ridge, steps):
+    return CASES["cg"].oracle(task, ridge, steps)
+
+
+def gd(task, ridge, steps, **options):
+    return CASES["gd"].build(task, ridge, steps, **options)
+
+
+def nw(task, ridge, steps, **options):
+    return ik.constructions.nadaraya_watson(EXPONENTIAL, **sizes(task), **options)
 
 
 def train(model, loss, rate, steps):

@@ -59,7 +59,9 @@ def lower(model, task):
 
 def test_the_program_does_not_grow_with_depth():
     task = draw(0)
-    for case in CONSTRUCTIONS[:2]:
+    for case in CONSTRUCTIONS:
+        if case.solver == "nadaraya_watson":
+            continue
         short, deep = (lower(case.build(task, 0.1, steps), task).as_text() for steps in (8, 256))
         assert len(short.splitlines()) == len(deep.splitlines())
 

@@ -4,14 +4,12 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
-from helpers import CONSTRUCTIONS, draw, relative
+from helpers import draw, every_case, relative
 
 import icl_krr as ik
-from icl_krr.constructions.schedule import Operation
+from icl_krr.constructions.schedule import expressions
 from icl_krr.residual import ROLES, channels, embed, rows, visible
 from icl_krr.transformer import forward
-
-every_case = pytest.mark.parametrize("case", CONSTRUCTIONS, ids=lambda case: case.name)
 
 
 def final_stream(model, task):
@@ -106,12 +104,15 @@ def test_every_declared_slot_is_used(case):
     _, cache = ik.run_with_cache(model, task, everything=True)
     blocks = (*model.weights.prologue, *model.weights.steps)
     reads = [
-        r
+        slot
         for block in blocks
         for layer in (*block.attention, *block.mlp)
-        for r in Operation(layer).reads
+        for read in expressions(layer)
+        for slot in read.slots
     ]
     for slot in model.layout.slots:
+        if slot.name == "overrun":
+            continue
         assert slot.name in reads or slot.name in ("x", "y", "alpha", "prediction"), slot.name
         values = [cache[f"blocks.{b}.resid_pre.{slot.name}"] for b in range(model.depth)]
         values += [

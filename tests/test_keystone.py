@@ -6,29 +6,123 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
-from helpers import CONSTRUCTIONS, cg, cg_oracle, draw, numpy_exact, relative
+from helpers import (
+    CASES,
+    CONSTRUCTIONS,
+    cg,
+    cg_oracle,
+    draw,
+    every_case,
+    gaussian,
+    linear,
+    numpy_exact,
+    projected,
+    relative,
+)
 
 import icl_krr as ik
 
 SIZES = list(itertools.product((1, 4, 16), (1, 7, 64), (1, 3)))
+FEW = [(1, 1, 1), (4, 7, 3), (16, 7, 1), (1, 64, 3), (16, 64, 1)]
 SETTINGS = ((0, 1e-2), (1, 0.1), (2, 3.0))
 
 
-@pytest.mark.parametrize("case", CONSTRUCTIONS, ids=lambda case: case.name)
-@pytest.mark.parametrize(("p", "n", "r"), SIZES)
+@every_case
+@pytest.mark.parametrize(("p", "n", "r"), FEW)
 def test_slots_equal_the_oracle_after_every_step(x64, case, p, n, r):
-    """To 1e-9 of the slot's largest value, wherever the residual is above 1e-8 of y."""
+    """To the tolerance, of the slot's largest value.
+
+    Inner products amplify rounding from step to step, on spectra that decay fast most of all:
+    there only those steps are compared that a change of y by its last digit leaves alone.
+    """
+    if case.tables and (p, n) != (4, 7):
+        pytest.skip("tables are slow to build; their error is measured in test_tables")
+    compared = 0
     for seed, ridge in SETTINGS:
         task = draw(seed, p, n, r=r)
         oracle = case.oracle(task, ridge, 16)
         _, cache = ik.run_with_cache(case.build(task, ridge, 16), task)
-        going = np.ones(oracle.prediction.shape[0], bool)
-        if "r" in case.states:
-            norms = np.linalg.norm(oracle.r, axis=1).max(axis=1)
-            going = norms > 1e-8 * norms[0]
+        going = np.ones(len(oracle.prediction), bool)
+        if case.sums:
+            nudged = task.replace(y=task.y * (1 + 4e-16 * np.sign(np.sin(np.arange(n)))[:, None]))
+            other = case.oracle(nudged, ridge, 16)
+            for t, state in itertools.product(range(17), case.states):
+                going[t:] &= relative(getattr(other, state)[t], getattr(oracle, state)[t]) < 1e-11
         for state in case.states:
             ours, theirs = cache[state], getattr(oracle, state)
-            assert relative(ours[going], theirs[going]) < 1e-9, (state, seed, ridge)
+            assert relative(ours[going], theirs[going]) < case.tolerance, (state, seed, ridge)
+        if case.tables:
+            assert not np.any(cache["overrun"])
+        compared += going.sum()
+    assert compared >= (9 if case.sums and min(p, n) > 1 else 3)
+
+
+@pytest.mark.parametrize("name", [case.name for case in CONSTRUCTIONS if case.sums])
+def test_the_first_eight_steps_on_the_default_task(x64, name):
+    """And after them, to 4e-5 seen at step 16, what counts is that the gap lags by two steps."""
+    case, ridge = CASES[name], 0.1 * np.exp(2.0)
+    if case.kernel is gaussian:
+        case, ridge = case._replace(kernel=lambda task: ik.Gaussian(0.5**0.5)), 0.1
+    elif case.kernel is not linear:
+        projection = jnp.eye(2) if case.kernel is projected else None
+        case = case._replace(kernel=lambda task: ik.Exponential(0.5, projection))
+    config = ik.tasks.GaussianProcess(ik.Exponential(0.5), inputs="sphere", num_queries=16)
+    for seed in range(2):
+        task = ik.tasks.sample(jax.random.key(seed), config)
+        oracle = case.oracle(task, ridge, 36)
+        _, cache = ik.run_with_cache(case.build(task, ridge, 36), task)
+        steps = 1 + (2 if case.kernel is linear else 8)
+        for state in case.states:
+            assert relative(cache[state][:steps], getattr(oracle, state)[:steps]) < 1e-9, state
+        exact = np.asarray(case.exact(task, ridge))
+        ours, theirs = (
+            np.minimum.accumulate(np.linalg.norm(np.asarray(f) - exact, axis=1))
+            / np.linalg.norm(exact)
+            for f in (cache["prediction"], oracle.prediction)
+        )
+        assert theirs[-1] < 1e-12
+        assert np.all(ours[2:] < 1.1 * theirs[:-2] + 1e-11)
+
+
+@pytest.mark.parametrize("name", ["gd-exponential", "chebyshev-exponential", "cg-exponential"])
+@pytest.mark.parametrize("decades", [2, 4, 6])
+def test_gaps_fall_at_the_rate_of_theory(x64, name, decades):
+    """In the A-norm of alpha's error, up to a condition number of 1e6."""
+    case, task = CASES[name], draw(5, 2, 24, q=4)
+    sigma = ik.theory.eigenvalues(case.kernel(task), task)
+    ridge = float((sigma[-1] - 10**decades * sigma[0]) / (10**decades - 1))
+    low, high = ik.spectral_bounds(case.kernel(task), task, ridge=ridge)
+    root = float(jnp.sqrt(high / low))
+    assert np.isclose(high / low, 10**decades, rtol=1e-6)
+    _, cache = ik.run_with_cache(case.build(task, ridge, 200), task)
+    A = np.asarray(case.kernel(task)(task.x, task.x)) + ridge * np.eye(24)
+    error = np.asarray(cache["alpha"]) - np.linalg.solve(A, task.y)
+    norms = np.sqrt(np.einsum("ti,ij,tj->t", error, A, error))
+    if case.solver == "gradient_descent":
+        bound = ((root**2 - 1) / (root**2 + 1)) ** np.arange(201)
+    else:
+        bound = 2 * ((root - 1) / (root + 1)) ** np.arange(201)
+    assert np.all(norms <= norms[0] * bound * (1 + 1e-9) + 1e-9 * norms[0])
+
+
+def test_default_task_in_float32_and_float64():
+    """Route A, conjugate gradient: 1e-4 of exact in float32; 1e-12 in float64 after 32 steps."""
+    for dtype, bound in (("float32", 1e-4), ("float64", 1e-12)):
+        with jax.enable_x64(dtype == "float64"):
+            config = ik.tasks.GaussianProcess(ik.Exponential(0.5), inputs="sphere", num_queries=64)
+            for seed in range(4):
+                task = ik.tasks.sample(jax.random.key(seed), config)
+                kernel, ridge = config.kernel, 0.1 * np.exp(2.0)
+                model = ik.constructions.conjugate_gradient(
+                    kernel, num_features=2, ridge=ridge, steps=32
+                )
+                exact = ik.solvers.exact(kernel, task, ridge=ridge).prediction
+                assert task.x.dtype == dtype
+                assert norm_gap(ik.predict(model, task), exact) < bound
+
+
+def norm_gap(f, exact):
+    return float(jnp.linalg.norm(f - exact) / jnp.linalg.norm(exact))
 
 
 @pytest.mark.parametrize(("p", "n", "r"), SIZES)
@@ -156,7 +250,7 @@ def test_float32_prediction_at_moderate_condition(seed):
     assert relative(prediction, numpy_exact(task.x, task.y, task.x_query, 0.2)) < 1e-4
 
 
-@pytest.mark.parametrize("case", CONSTRUCTIONS, ids=lambda case: case.name)
+@every_case
 def test_blocks_per_step_is_as_stated(case):
     model = case.build(draw(0), 0.1, 4)
     assert model.blocks_per_step == case.blocks_per_step

@@ -36,8 +36,8 @@ def operations(draw):
     elif kind == "gated":
         layer = Unit(read(slot, scale), read(draw(st.sampled_from(SLOTS))), None, to)
     else:
-        return Operation(Unit(read(to, -1.0), None, None, to), erases=True)
-    return Operation(layer)
+        return Operation((Unit(read(to, -1.0), None, None, to),), erases=True)
+    return Operation((layer,))
 
 
 def execute(blocks):
@@ -53,9 +53,8 @@ def execute(blocks):
 def test_packed_blocks_mean_what_the_program_means(program):
     one_by_one = []
     for operation in program:
-        is_head = isinstance(operation.layer, Heads)
-        layers = (operation.layer,)
-        one_by_one.append(Block(attention=layers) if is_head else Block(mlp=layers))
+        layers = operation.layers
+        one_by_one.append(Block(mlp=layers) if operation.local else Block(attention=layers))
     with jax.enable_x64(True):
         slow, fast = execute(one_by_one), execute(schedule(program))
     for slot in SLOTS:
@@ -63,9 +62,9 @@ def test_packed_blocks_mean_what_the_program_means(program):
 
 
 def test_independent_operations_share_a_block():
-    head = Operation(Heads(read("a"), read("a"), (Write(read("a"), None, "b"),)))
-    unit = Operation(Unit(read("b"), None, None, "c"))
-    other = Operation(Heads(read("a"), read("a"), (Write(read("a"), None, "d"),)))
+    head = Operation((Heads(read("a"), read("a"), (Write(read("a"), None, "b"),)),))
+    unit = Operation((Unit(read("b"), None, None, "c"),))
+    other = Operation((Heads(read("a"), read("a"), (Write(read("a"), None, "d"),)),))
     blocks = schedule([head, unit, other])
     assert len(blocks) == 1
     assert len(blocks[0].attention) == 2
@@ -73,15 +72,15 @@ def test_independent_operations_share_a_block():
 
 
 def test_what_reads_a_write_comes_after_it():
-    head = Operation(Heads(read("a"), read("a"), (Write(read("a"), None, "b"),)))
-    after = Operation(Heads(read("b"), read("b"), (Write(read("b"), None, "c"),)))
+    head = Operation((Heads(read("a"), read("a"), (Write(read("a"), None, "b"),)),))
+    after = Operation((Heads(read("b"), read("b"), (Write(read("b"), None, "c"),)),))
     assert len(schedule([head, after])) == 2
 
 
 def test_an_erased_slot_is_written_in_a_later_sublayer():
     """Else (new - old) + old is rounded with the old value's size."""
-    erase = Operation(Unit(read("a", -1.0), None, None, "a"), erases=True)
-    write = Operation(Unit(read("b"), None, None, "a"))
+    erase = Operation((Unit(read("a", -1.0), None, None, "a"),), erases=True)
+    write = Operation((Unit(read("b"), None, None, "a"),))
     assert len(schedule([erase, write])) == 2
     assert schedule([]) == ()
 
@@ -98,8 +97,12 @@ def test_a_program_is_checked_against_the_layout():
         m.add(alpha, to=other)
     with pytest.raises(ValueError, match="one width to be multiplied, got 3 of alpha and 2 of x"):
         m.divide(alpha, m.x, to="quotient")
-    with pytest.raises(ValueError, match="must not overlap, got 'alpha' declared twice"):
-        m.add(alpha, to="alpha")
+    queries = m.state("queries", ("query",), "three channels")
+    with pytest.raises(ValueError, match="slot queries must live at support"):
+        m.head(query=alpha, key=alpha, value=alpha, to=queries)
+    with pytest.raises(ValueError, match="slot queries must live wherever its product does"):
+        m.multiply(alpha, alpha, to=queries)
+    assert m.add(alpha, to="alpha").slot == "alpha_"
 
 
 def test_weights_that_do_not_fit_the_stream_are_refused():

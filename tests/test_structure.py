@@ -6,17 +6,20 @@ from pathlib import Path
 import icl_krr
 
 PACKAGE = Path(icl_krr.__file__).parent
-SHARED = {"checks", "numerics", "pytree"}
+SHARED = {"checks", "numerics", "pytree", "recurrences"}
 ALLOWED = {
     "kernels": set(),
+    "sketches": {"kernels"},
     "tasks": {"kernels"},
     "theory": {"kernels", "tasks"},
-    "solvers": {"kernels", "tasks"},
+    "solvers": {"kernels", "sketches", "tasks"},
     "residual": {"tasks"},
     "transformer": {"residual"},
-    "constructions": {"kernels", "residual", "transformer.weights"},
+    "constructions": {"kernels", "sketches", "residual", "transformer.weights"},
+    "posterior": {"kernels", "tasks", "transformer"},
     "experiments": {
         "kernels",
+        "sketches",
         "tasks",
         "theory",
         "solvers",

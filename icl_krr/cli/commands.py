@@ -10,7 +10,8 @@ from rich.console import Console
 
 from .. import checks
 from ..experiments import depth
-from ..kernels import Linear
+from ..experiments.registry import SOLVERS
+from ..kernels import Exponential
 from ..plots import depth_figure, png
 from ..tasks import GaussianProcess, Task, diabetes, read_table, sample, split
 from . import output
@@ -42,11 +43,16 @@ def run(settings: Demo | Predict, argv: list[str]) -> None:
 
 
 def depth_config(settings: Settings) -> depth.DepthConfig:
+    kernel = settings.kernel
+    if kernel is None and isinstance(settings, Demo):
+        takes = SOLVERS[settings.solver].kernels
+        kernel = "exponential" if "exponential" in takes else takes[0]
     return depth.DepthConfig(
         solver=settings.solver,
-        kernel=settings.kernel,
+        kernel=kernel,
         ridge=settings.ridge,
         temperature=settings.temperature,
+        lengthscale=settings.lengthscale,
         steps=settings.steps,
     )
 
@@ -62,7 +68,7 @@ def predict_tasks(settings: Predict) -> dict[str, Task]:
 
 
 def demo_tasks(settings: Demo) -> dict[str, Task]:
-    process = GaussianProcess(Linear(), num_features=8, num_supports=64, num_queries=64)
+    process = GaussianProcess(Exponential(0.5), num_queries=64, inputs="sphere")
     return {
         "diabetes.csv": split(diabetes(), 300, settings.seed),
         "Gaussian process": jax.jit(sample)(jax.random.key(settings.seed), process),

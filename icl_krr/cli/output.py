@@ -22,6 +22,7 @@ from ..experiments.depth import DepthResult, Row
 from .settings import Settings
 
 PACKAGES = ("icl_krr", "jax", "jaxlib", "flax", "numpy")
+BANDWIDTHS = ("temperature", "lengthscale", "smoother_temperature", "smoother_lengthscale")
 Results = dict[str, DepthResult]
 
 
@@ -57,16 +58,21 @@ def print_tables(meta: dict[str, Any], results: Results) -> None:
             table.add_row(row.predictor, "", number(row.gap), "", number(row.rmse))
         console.print(table)
         chosen = dict.fromkeys(facts["chosen"], " (leave-one-out)")
+        settings = ", ".join(
+            f"{name.replace('smoother_', 'NW ')} = {facts[name]:.4g}{chosen.get(name, '')}"
+            for name in ("ridge", *BANDWIDTHS)
+            if facts.get(name) is not None
+        )
         console.print(
             f"n = {facts['n']} supports, q = {facts['q']} queries, p = {facts['p']} features, "
-            f"ridge = {facts['ridge']:.4g}{chosen.get('ridge', '')}, "
-            f"temperature = {facts['temperature']:.4g}{chosen.get('temperature', '')}\n"
+            f"{settings}\n"
             f"d_eff = {facts['d_eff']:.4g}, cond = {facts['cond']:.4g}, "
             f"residual of exact = {facts['exact_residual']:.2g}, dtype = {facts['dtype']}, "
             f"seed = {meta['seed']}\n"
             f"{warning(facts)}"
-            f"{facts['blocks_per_step']} blocks per step, depth {facts['depth']}, "
-            f"{facts['channels']} channels; gaps are relative to |exact|, "
+            f"{facts['attention']} attention, {facts['blocks_per_step']} blocks per step, "
+            f"depth {facts['depth']}, {facts['heads']} heads and {facts['mlp_width']} MLP units at "
+            f"most, {facts['channels']} channels; gaps are relative to |exact|, "
             "RMSE in units of the task's y (1 = standard deviation of a table's supports)\n",
             highlight=False,
             soft_wrap=True,

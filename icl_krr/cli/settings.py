@@ -11,16 +11,31 @@ import tyro
 
 @dataclass(frozen=True)
 class Settings:
-    solver: Literal["conjugate-gradient", "gradient-descent", "nadaraya-watson"] = (
-        "conjugate-gradient"
-    )
+    solver: Literal[
+        "conjugate-gradient",
+        "fused-conjugate-gradient",
+        "pipelined-conjugate-gradient",
+        "jacobi-conjugate-gradient",
+        "nystrom-conjugate-gradient",
+        "chebyshev",
+        "heavy-ball",
+        "gradient-descent",
+        "gradient-descent-in-alpha",
+        "richardson",
+        "newton-schulz",
+        "gradient-descent-plus-plus",
+        "nadaraya-watson",
+    ] = "conjugate-gradient"
     """Algorithm that the transformer's weights spell out."""
-    kernel: Literal["linear", "exponential"] | None = None
-    """Kernel of the regression; by default the one that the solver is built on."""
+    kernel: Literal["linear", "exponential", "gaussian"] | None = None
+    """Kernel of the regression. By default, of those the solver takes, predict prefers the
+    linear and demo the exponential one."""
     ridge: float | None = None
     """Ridge > 0 added to the kernel matrix; chosen by leave-one-out on the supports if absent."""
     temperature: float | None = None
-    """Temperature > 0 of the exponential kernel and of Nadaraya-Watson; chosen likewise."""
+    """Temperature > 0 of the exponential kernel; chosen likewise."""
+    lengthscale: float | None = None
+    """Lengthscale > 0 of the Gaussian kernel; chosen likewise."""
     steps: int = 16
     """Solver steps of the transformer."""
     seed: int = 0

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import jax
 import jax.numpy as jnp
+import numpy as np
 
 from .. import checks
 from ..residual import ROLES, Read, join
@@ -125,8 +126,9 @@ class ReLU(Arithmetic):
     ) -> None:
         everywhere = set(m.at(value)) <= set(at)
         gate = silence(m, join(value, -value), ROLES if everywhere else at)
-        eye = jnp.eye(value.width, dtype=m.dtype)
-        m.emit(Unit(None, gate, jnp.concatenate([eye, -eye]), to.slot, "relu"), erases)
+        eye = np.eye(value.width, dtype=m.dtype)
+        out = jnp.asarray(np.concatenate([eye, -eye]))
+        m.emit(Unit(None, gate, out, to.slot, "relu"), erases)
 
     def multiply(
         self,
@@ -141,13 +143,12 @@ class ReLU(Arithmetic):
         bound = self.bound_of(m, to.slot)
         other = bound if size is None else jnp.asarray(size, m.dtype)
         a, b = a * (1 / bound), b * (1 / other)
-        at, width = m.layout[to.slot].at, a.width
-        segment = 4 / self.width
-        knots = segment * jnp.arange(self.width // 2, dtype=m.dtype)
-        rises = jnp.full(self.width // 2, 2 * segment, m.dtype).at[0].set(segment)
-        hidden = join(*(table(m, s, -knots) for s in (a + b, -a - b, a - b, b - a)))
-        square = jnp.kron(jnp.eye(width, dtype=m.dtype), rises[:, None]) * (bound * other / 4)
-        result = jnp.concatenate([square, square, -square, -square])
+        at = m.layout[to.slot].at
+        knots = np.arange(self.width // 2) * (4 / self.width)
+        rises = np.where(knots == 0, 1, 2)[:, None] * (4 / self.width)
+        hidden = table(m, join(a + b, -a - b, a - b, b - a), -knots)
+        signs = np.kron([[1], [1], [-1], [-1]], np.eye(a.width))
+        result = np.kron(signs, rises).astype(m.dtype) * (bound * other / 4)
         result = result if out is None else result @ out
         m.emit(Unit(None, silence(m, hidden, at), result, to.slot, "relu"))
         self.report(m, [a, -a, b, -b], at)
@@ -166,12 +167,12 @@ class ReLU(Arithmetic):
     ) -> None:
         at, width = m.layout[to.slot].at, divisor.width
         knots = low * (high / low) ** jnp.linspace(0, 1, self.width + 1, dtype=m.dtype)
-        slopes = jnp.concatenate([1 / (knots[:-1] * knots[1:]), jnp.zeros(1, m.dtype)])
+        slopes = jnp.append(1 / (knots[:-1] * knots[1:]), 0)
         hidden = join(table(m, -divisor, knots[1:]), repeat(m.one, width))
-        rises = jnp.kron(jnp.eye(width, dtype=m.dtype), (slopes[:-1] - slopes[1:])[:, None])
-        ends = jnp.eye(width, dtype=m.dtype) / knots[-1]
-        unit = Unit(None, silence(m, hidden, at), jnp.concatenate([rises, ends]), to.slot, "relu")
-        m.emit(unit)
+        eye = np.eye(width, dtype=m.dtype)
+        rises = jnp.kron(eye, (slopes[:-1] - slopes[1:])[:, None])
+        result = jnp.concatenate([rises, eye / knots[-1]])
+        m.emit(Unit(None, silence(m, hidden, at), result, to.slot, "relu"))
         ones = repeat(m.one, width)
         self.report(m, [divisor * (1 / knots[-1]), 2 * ones - divisor * (1 / knots[0])], at)
 
@@ -180,7 +181,7 @@ class ReLU(Arithmetic):
         if "overrun" not in m.embedding:
             m.state("overrun", ROLES, "out of range, summed over tables", width=1)
         excess = join(*(size - repeat(m.one, size.width) for size in sizes))
-        total = jnp.ones((excess.width, 1), m.dtype)
+        total = jnp.asarray(np.ones((excess.width, 1), m.dtype))
         m.emit(Unit(None, silence(m, excess, at), total, "overrun", "relu"))
 
 
@@ -193,12 +194,13 @@ def confine(m: Machine, to: Read, *factors: Read) -> None:
 
 
 def repeat(flag: Read, width: int) -> Read:
-    return flag if width == 1 else flag @ jnp.ones((1, width))
+    return flag if width == 1 else flag @ np.ones((1, width), "f4")
 
 
-def table(m: Machine, value: Read, offsets: jax.Array) -> Read:
+def table(m: Machine, value: Read, offsets: np.ndarray | jax.Array) -> Read:
     """Every channel of a read plus every offset, channel by channel."""
-    spread = jnp.kron(jnp.eye(value.width, dtype=m.dtype), jnp.ones((1, len(offsets)), m.dtype))
+    spread = np.kron(np.eye(value.width), np.ones((1, len(offsets)))).astype(m.dtype)
+    offsets = jnp.asarray(offsets, m.dtype)
     return value @ spread + m.one @ jnp.tile(offsets, value.width)[None, :]
 
 

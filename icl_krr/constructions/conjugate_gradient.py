@@ -65,7 +65,7 @@ def conjugate_gradient(
     return forms[form](m, m.scale * ridge, steps)
 
 
-def textbook(m: Machine, ridge: Float[Array, ""], steps: int) -> Transformer:
+def textbook(m: Machine, ridge: float | Float[Array, ""], steps: int) -> Transformer:
     alpha, r, p, prediction = states(m)
     rr = m.scalar("rr", "r . r")
 
@@ -92,7 +92,7 @@ def textbook(m: Machine, ridge: Float[Array, ""], steps: int) -> Transformer:
     return m.transformer(step, steps=steps, readout=prediction, prologue=start)
 
 
-def fused(m: Machine, ridge: Float[Array, ""], steps: int) -> Transformer:
+def fused(m: Machine, ridge: float | Float[Array, ""], steps: int) -> Transformer:
     alpha, r, p, prediction = states(m)
 
     def step() -> None:
@@ -112,7 +112,7 @@ def fused(m: Machine, ridge: Float[Array, ""], steps: int) -> Transformer:
     return m.transformer(step, steps=steps, readout=prediction)
 
 
-def pipelined(m: Machine, ridge: Float[Array, ""], steps: int) -> Transformer:
+def pipelined(m: Machine, ridge: float | Float[Array, ""], steps: int) -> Transformer:
     alpha, r, p, prediction = states(m)
     s = m.state("s", SUPPORTS_AND_QUERIES, "A p at supports, k(x)^T p at queries")
 

@@ -5,9 +5,8 @@ from __future__ import annotations
 from jax.typing import DTypeLike
 from jaxtyping import Array, Float
 
-from .. import checks
+from .. import checks, recurrences
 from ..kernels import Kernel
-from ..recurrences import alpha_step_size
 from ..transformer.weights import Transformer
 from .arithmetic import ReLU
 from .routes import Attention, machine
@@ -43,7 +42,7 @@ def gradient_descent(
     (16, 1)
     """
     checks.positive_scalar("ridge", ridge)
-    eta = checks.step_size(step_size, spectrum)
+    eta = recurrences.gradient_step(step_size, spectrum)
     m = machine(kernel, attention, arithmetic, num_features, num_outputs, dtype)
     alpha = m.state("alpha", SUPPORTS, "dual coefficients")
     r = m.state("r", SUPPORTS, "residual y - A alpha", starts_as=m.y)
@@ -91,7 +90,7 @@ def gradient_descent_in_alpha(
     (32, 2)
     """
     checks.positive_scalar("ridge", ridge)
-    eta = alpha_step_size(step_size, spectrum, ridge)
+    eta = recurrences.alpha_step(step_size, spectrum, ridge)
     m = machine(kernel, attention, arithmetic, num_features, num_outputs, dtype)
     alpha = m.state("alpha", SUPPORTS, "dual coefficients")
     r = m.state("r", SUPPORTS, "residual y - A alpha", starts_as=m.y)

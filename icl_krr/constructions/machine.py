@@ -28,11 +28,9 @@ class Machine(Slots, ABC):
     roles where it lives, and a verb whose result would reach further is gated by their flags.
 
     This class has the verbs that are local to a token, in the `arithmetic` of choice; a kind of
-    attention adds those that read other tokens. `kernel_times` applies K' = `scale` K, and
-    `scalars_at` is where sums over tokens and their quotients live.
+    attention adds those that read other tokens. `kernel_times` applies K' = `scale` K.
     """
 
-    scalars_at: tuple[str, ...] = ROLES
     scale: Any = 1.0
 
     def __init__(

@@ -6,9 +6,9 @@ import jax
 from jax.typing import DTypeLike
 from jaxtyping import Array, Float
 
-from .. import checks
+from .. import checks, recurrences
 from ..kernels import Kernel
-from ..recurrences import chebyshev_coefficients, heavy_ball_coefficients
+from ..recurrences import Momentum
 from ..transformer.weights import Transformer
 from .arithmetic import ReLU
 from .machine import Machine
@@ -49,9 +49,9 @@ def heavy_ball(
     """
     checks.positive_scalar("ridge", ridge)
     checks.count("steps", steps)
-    recurrence = heavy_ball_coefficients(steps, step_size, momentum, spectrum)
+    coefficients = recurrences.heavy_ball(steps, step_size, momentum, spectrum)
     m = machine(kernel, attention, arithmetic, num_features, num_outputs, dtype)
-    return iterate(m, ridge, steps, *recurrence)
+    return follow(m, ridge, steps, coefficients)
 
 
 def chebyshev(
@@ -87,17 +87,17 @@ def chebyshev(
     """
     checks.positive_scalar("ridge", ridge)
     checks.count("steps", steps)
-    low, high = checks.spectrum(spectrum)
+    coefficients = recurrences.chebyshev(steps, spectrum)
     m = machine(kernel, attention, arithmetic, num_features, num_outputs, dtype)
-    return iterate(m, ridge, steps, *chebyshev_coefficients(low, high, steps))
+    return follow(m, ridge, steps, coefficients)
 
 
-def iterate(
-    m: Machine, ridge: jax.Array | float, steps: int, first: jax.Array, a: jax.Array, b: jax.Array
+def follow(
+    m: Machine, ridge: Float[Array, ""] | float, steps: int, momentum: Momentum
 ) -> Transformer:
     alpha = m.state("alpha", SUPPORTS, "dual coefficients")
     r = m.state("r", SUPPORTS, "residual y - A alpha", starts_as=m.y)
-    p = m.state("p", SUPPORTS, "direction", starts_as=first * m.y)
+    p = m.state("p", SUPPORTS, "direction", starts_as=momentum.first * m.y)
     prediction = m.state("prediction", SUPPORTS_AND_QUERIES, "k(x)^T alpha")
 
     def step(a: jax.Array, b: jax.Array) -> None:
@@ -109,4 +109,4 @@ def iterate(
             m.add(-Ap, to=r)
             m.add((a - 1) * p + b * (r - Ap), to=p)
 
-    return m.transformer(step, steps=steps, readout=prediction, coefficients=(a, b))
+    return m.transformer(step, steps=steps, readout=prediction, coefficients=momentum[1:])

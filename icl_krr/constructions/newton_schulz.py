@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 import jax
-import jax.numpy as jnp
 from jax.typing import DTypeLike
 from jaxtyping import Array, Float
 
-from .. import checks
+from .. import checks, recurrences
 from ..kernels import Kernel
 from ..transformer.weights import Transformer
 from .arithmetic import ReLU
@@ -52,16 +51,13 @@ def newton_schulz(
     """
     checks.positive_scalar("ridge", ridge)
     checks.count("steps", steps)
-    low, high = checks.spectrum(spectrum)
+    start, e = recurrences.newton_schulz(steps, ridge, spectrum)
     m = linear_machine(kernel, num_features, num_outputs, dtype, arithmetic)
-    start = 2 / (low + high)
     x = SUPPORTS_AND_QUERIES
     alpha = m.state("alpha", SUPPORTS, "dual coefficients")
     v = m.state("v", x, "V x", starts_as=start * m.x, width=num_features)
     a = m.state("a", x, "E x = e x - sum a <x, x>", starts_as=start * m.x, width=num_features)
     prediction = m.state("prediction", x, "x^T V X^T y")
-    first = jnp.asarray(1 - start * ridge, m.dtype)
-    _, e = jax.lax.scan(lambda e, _: (e * e, e), first, length=steps)
 
     def predict() -> None:
         m.head(query=v, key=m.x, value=m.y, to=prediction)

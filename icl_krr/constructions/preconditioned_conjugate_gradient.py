@@ -51,7 +51,7 @@ def preconditioned_conjugate_gradient(
     ...     ik.Linear(), num_features=3, ridge=0.1, steps=16
     ... )
     >>> model.blocks_per_step
-    6
+    5
     """
     checks.positive_scalar("ridge", ridge)
     m = machine(kernel, attention, arithmetic, num_features, num_outputs, dtype)
@@ -66,7 +66,7 @@ def preconditioned_conjugate_gradient(
 
 def iterate(
     m: Machine,
-    ridge: Float[Array, ""],
+    ridge: float | Float[Array, ""],
     steps: int,
     prepare: Callable[[], None],
     solve: Callable[[Read, Read], None],
@@ -103,14 +103,14 @@ def iterate(
     return m.transformer(step, steps=steps, readout=prediction, prologue=start)
 
 
-def jacobi_of(m: Machine, ridge: Float[Array, ""]) -> tuple[Callable, Callable]:
+def jacobi_of(m: Machine, ridge: float | Float[Array, ""]) -> tuple[Callable, Callable]:
     inverse = m.state("inverse_diagonal", SUPPORTS, "1 / (k(x, x) + ridge)", width=1)
 
     def prepare() -> None:
         diagonal = m.scratch("diagonal", SUPPORTS, "k(x, x) + ridge", width=1)
         m.kernel_diagonal(diagonal)
         m.add(ridge * m.support, to=diagonal)
-        m.divide(m.support, diagonal, to=inverse)
+        m.divide(m.scale * m.support, diagonal, to=inverse)
 
     def solve(r: Read, z: Read) -> None:
         m.multiply(r, m.per_output(inverse), to=z)
@@ -119,7 +119,7 @@ def jacobi_of(m: Machine, ridge: Float[Array, ""]) -> tuple[Callable, Callable]:
 
 
 def nystrom_of(
-    m: Machine, ridge: Float[Array, ""], preconditioner: Nystrom
+    m: Machine, ridge: float | Float[Array, ""], preconditioner: Nystrom
 ) -> tuple[Callable, Callable]:
     if m.spec.attention != "linear":
         raise ValueError(

@@ -8,6 +8,7 @@ from jaxtyping import Array, Float
 
 from .. import checks
 from ..kernels import Kernel, PositiveKernel
+from ..recurrences import richardson_step
 from ..transformer.weights import Transformer
 from .arithmetic import ReLU
 from .routes import Attention, softmax_machine
@@ -47,7 +48,7 @@ def richardson(
     (18, 1)
     """
     checks.positive_scalar("ridge", ridge)
-    eta = checks.richardson_step_size(step_size)
+    eta = richardson_step(step_size)
     if sink is not None:
         checks.positive_scalar("sink", sink)
     if not isinstance(kernel, PositiveKernel):

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from functools import reduce
+from operator import add
+
 import jax.numpy as jnp
 import numpy as np
 
@@ -15,8 +18,11 @@ SUPPORTS_AND_QUERIES = ("support", "query")
 class Slots:
     """Slots as they are declared, what the embedding writes to them, and flags of the roles.
 
+    `scalars_at` is where sums over tokens and their quotients live.
     `x`, `y` and the flags `aggregator`, `support`, `query`, `one` are reads of data slots.
     """
+
+    scalars_at: tuple[str, ...] = ROLES
 
     def __init__(self, spec: Spec, dtype: np.dtype):
         self.spec, self.dtype = spec, dtype
@@ -80,8 +86,8 @@ class Slots:
         """1 at the tokens of these roles, else 0."""
         if at == ROLES:
             return self.one
-        flags = [getattr(self, role) for role in at]
-        return sum(flags[1:], flags[0])
+        flags = [self.layout.read(role, self.dtype) for role in at]
+        return reduce(add, flags)
 
     def outside(self, at: tuple[str, ...]) -> Read | None:
         """0 at the tokens of these roles, else 1, padding included; None for all roles."""

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from functools import reduce
+from operator import add
 from typing import Any
 
 import jax.numpy as jnp
@@ -59,7 +61,8 @@ class SoftmaxAttention(Machine):
         if isinstance(kernel, Exponential):
             checks.scalar("temperature", kernel.temperature)
             return [self.exponential(1 / jnp.asarray(kernel.temperature, self.dtype))]
-        if self.half_square is not None:
+        if isinstance(kernel, Gaussian):
+            assert self.half_square is not None
             inverse = 1 / jnp.asarray(kernel.lengthscale, self.dtype) ** 2
             query = join(inverse * self.x, self.one, self.log_sink + inverse * self.half_square)
             key = join(self.x, -inverse * self.half_square, self.aggregator)
@@ -84,7 +87,14 @@ class SoftmaxAttention(Machine):
 
     def projected(self) -> Read:
         projection = getattr(self.kernel, "projection", None)
-        return self.x if projection is None else self.x @ jnp.asarray(projection, self.dtype).T
+        if projection is None:
+            return self.x
+        if jnp.shape(projection)[1:] != (self.spec.num_features,):
+            raise ValueError(
+                f"projection must be [d, p] with p = num_features = {self.spec.num_features}, "
+                f"got shape {list(jnp.shape(projection))}"
+            )
+        return self.x @ jnp.asarray(projection, self.dtype).T
 
     def start(self) -> None:
         """|x|^2 / 2, the sink weights, and the normalisers that the steps asked for."""
@@ -116,7 +126,7 @@ class SoftmaxAttention(Machine):
     def normaliser(self, at: tuple[str, ...], k: int = 0) -> Read:
         """(Z_i + c) / c at some roles: a read of the states that hold it role by role."""
         parts = [self.keep(f"normaliser_{role}", (role,), "(Z + c) / c", k) for role in at]
-        return self.per_output(sum(parts[1:], parts[0]))
+        return self.per_output(reduce(add, parts))
 
     def smooth(self, v: Read, to: str, k: int = 0) -> Read:
         """(K v)_i / (Z_i + c), the row-normalised operator, in a new scratch."""

@@ -7,45 +7,47 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from .. import checks, constructions, solvers, theory
-from ..kernels import Exponential, Kernel, Linear
+from .. import checks, solvers, theory
+from ..kernels import Exponential, Gaussian, Kernel, Linear, PositiveKernel
 from ..tasks import Task
-from ..transformer import Transformer, run_with_cache
-from .tuning import choose_ridge, choose_temperature
-
-SOLVERS = ("conjugate-gradient", "gradient-descent", "nadaraya-watson")
-KERNELS = ("linear", "exponential")
+from ..transformer import run_with_cache
+from . import tuning
+from .registry import KERNELS, SOLVERS, build
 
 
 @dataclass(frozen=True)
 class DepthConfig:
     """Which solver on which kernel, and how deep.
 
-    `kernel` is by default the one that the solver is built on. `ridge` and `temperature` are
-    > 0, or None to be chosen by leave-one-out on the supports.
+    `kernel` is by default the first that the solver takes. `ridge`, `temperature` (of the
+    exponential kernel) and `lengthscale` (of the Gaussian) are > 0, or None to be chosen by
+    leave-one-out on the supports, for regression and for the Nadaraya-Watson baseline each.
 
-    Raises ValueError for unknown names and numbers out of range.
+    Raises ValueError for unknown names, a kernel that the solver cannot take and numbers out of
+    range.
     """
 
     solver: str = "conjugate-gradient"
     kernel: str | None = None
     ridge: float | None = None
     temperature: float | None = None
+    lengthscale: float | None = None
     steps: int = 16
 
     def __post_init__(self):
-        checks.choice("solver", self.solver, SOLVERS)
-        own = "exponential" if self.solver == "nadaraya-watson" else "linear"
+        checks.choice("solver", self.solver, tuple(SOLVERS))
+        takes = SOLVERS[self.solver].kernels
         if self.kernel is None:
-            object.__setattr__(self, "kernel", own)
-        checks.choice("kernel", self.kernel, KERNELS)
+            object.__setattr__(self, "kernel", takes[0])
+        checks.choice("kernel", self.kernel, tuple(KERNELS))
         checks.count("steps", self.steps)
-        for name in ("ridge", "temperature"):
+        for name in ("ridge", "temperature", "lengthscale"):
             if getattr(self, name) is not None:
                 checks.positive_scalar(name, getattr(self, name))
-        if self.kernel != own:
+        if self.kernel not in takes:
             raise ValueError(
-                f"kernel must be {own!r} for solver {self.solver!r}, got {self.kernel!r}"
+                f"kernel must be {' or '.join(map(repr, takes))} for solver {self.solver!r}, "
+                f"got {self.kernel!r}"
             )
 
 
@@ -74,18 +76,18 @@ class DepthResult(NamedTuple):
 def run(task: Task, config: DepthConfig) -> DepthResult:
     """Predict with the construction at every depth, and with every baseline.
 
-    Baselines are the zero and the mean of the supports' y, Nadaraya-Watson at its own
-    temperature, and exact KRR; every hyperparameter that is not given is chosen alike.
+    Baselines are the zero and the mean of the supports' y, Nadaraya-Watson (on the exponential
+    kernel beside linear regression), and exact KRR; every hyperparameter that is not given is
+    chosen alike, for regression and for Nadaraya-Watson each.
     """
     if task.mask is not None:  # padding would count in means and sizes
         task = task.replace(x=task.x[task.mask], y=task.y[task.mask], mask=None)
-    temperature = config.temperature or choose_temperature(task)
-    softmax = Exponential(temperature)
-    kernel: Kernel = softmax if config.kernel == "exponential" else Linear()
-    ridge = config.ridge or choose_ridge(kernel, task)
+    kernel, smoother = choose_kernels(task, config)
+    ridge = config.ridge or tuning.choose_ridge(kernel, task)
     exact = solvers.exact(kernel, task, ridge=ridge)
-    smooth = np.asarray(solvers.nadaraya_watson(softmax, task).prediction)
-    model, path = build(kernel, task, ridge, config)
+    smooth = np.asarray(solvers.nadaraya_watson(smoother, task).prediction)
+    solved_on = smoother if config.solver == "nadaraya-watson" else kernel
+    model, path = build(config.solver, solved_on, task, ridge, config.steps)
     _, cache = run_with_cache(model, task, names=("prediction",))
     best = np.asarray(exact.prediction)
     size = norm(best)
@@ -113,9 +115,10 @@ def run(task: Task, config: DepthConfig) -> DepthResult:
     sigma = theory.eigenvalues(kernel, task)
     facts = {
         **asdict(config),
+        **bandwidth(kernel),
+        **{f"smoother_{name}": value for name, value in bandwidth(smoother).items()},
         "ridge": float(ridge),
-        "temperature": float(temperature),
-        "chosen": [name for name in ("ridge", "temperature") if getattr(config, name) is None],
+        "chosen": [name for name in ("ridge", *bandwidth(kernel)) if getattr(config, name) is None],
         "n": task.num_supports,
         "q": task.num_queries,
         "p": task.num_features,
@@ -123,29 +126,34 @@ def run(task: Task, config: DepthConfig) -> DepthResult:
         "d_eff": float(theory.effective_dimension(sigma, ridge)),
         "cond": float(high / low),
         "exact_residual": float(exact.residual),
+        "attention": model.spec.attention,
         "blocks_per_step": model.blocks_per_step,
         "depth": model.depth,
+        "heads": model.num_heads,
+        "mlp_width": model.mlp_width,
         "channels": model.layout.width,
         "dtype": str(task.x.dtype),
     }
     return DepthResult(rows, baselines, facts)
 
 
-def build(
-    kernel: Kernel, task: Task, ridge: float, config: DepthConfig
-) -> tuple[Transformer, np.ndarray]:
-    """The construction, and its oracle's predictions step by step."""
-    sizes: dict[str, Any] = {"num_features": task.num_features, "num_outputs": task.num_outputs}
-    if config.solver == "nadaraya-watson":
-        smooth = np.asarray(solvers.nadaraya_watson(kernel, task).prediction)
-        return constructions.nadaraya_watson(kernel, **sizes), np.stack([0 * smooth, smooth])
-    common: dict[str, Any] = {"ridge": ridge, "steps": config.steps}
-    if config.solver == "gradient-descent":
-        common["spectrum"] = theory.spectral_bounds(kernel, task, ridge=ridge)
-        model = constructions.gradient_descent(kernel, **sizes, **common)
-        return model, np.asarray(solvers.gradient_descent(kernel, task, **common).prediction)
-    model = constructions.conjugate_gradient(kernel, **sizes, **common)
-    return model, np.asarray(solvers.conjugate_gradient(kernel, task, **common).prediction)
+def choose_kernels(task: Task, config: DepthConfig) -> tuple[Kernel, PositiveKernel]:
+    """The kernel of the regression, and that of the Nadaraya-Watson baseline."""
+    gaussian = config.kernel == "gaussian"
+    family = Gaussian if gaussian else Exponential
+    given = config.lengthscale if gaussian else config.temperature
+    smoother = tuning.choose_smoother(family, task) if given is None else family(given)
+    if config.kernel == "linear":
+        return Linear(), smoother
+    if given is None:
+        return tuning.choose_kernel(family, task, config.ridge), smoother
+    return smoother, smoother
+
+
+def bandwidth(kernel: Kernel) -> dict[str, float]:
+    if isinstance(kernel, Exponential):
+        return {"temperature": float(kernel.temperature)}
+    return {"lengthscale": float(kernel.lengthscale)} if isinstance(kernel, Gaussian) else {}
 
 
 def norm(values: Any) -> float:

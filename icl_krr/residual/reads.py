@@ -7,6 +7,7 @@ from typing import Any
 
 import jax
 import jax.numpy as jnp
+import numpy as np
 from flax import struct
 
 from ..numerics import matmul
@@ -34,13 +35,12 @@ class Read:
 
     def __call__(self, stream: Mapping[str, jax.Array]) -> jax.Array:
         """Apply to {slot: [tokens, width of slot]}; gives [tokens, width]."""
-        for slot, block in self.blocks.items():
+        for slot in self.blocks:
             if slot not in stream:
                 raise ValueError(f"slot must be one of {', '.join(stream)}; got {slot!r}")
-            rows = block.shape[0] if block.ndim else self.width
-            if stream[slot].shape[-1] != rows:
+            if stream[slot].shape[-1] != self.rows(slot):
                 raise ValueError(
-                    f"slot {slot} must have width {rows} for this read, "
+                    f"slot {slot} must have width {self.rows(slot)} for this read, "
                     f"got {stream[slot].shape[-1]}"
                 )
         terms = [
@@ -61,6 +61,11 @@ class Read:
         """The name of the only slot that is read."""
         (name,) = self.blocks
         return name
+
+    def rows(self, slot: str) -> int:
+        """The width of a slot that this read can be of."""
+        block = self.blocks[slot]
+        return block.shape[0] if block.ndim else self.width
 
     def matrix(self, slot: str, width: int) -> jax.Array:
         """The block of a slot, written out as [width of the slot, self.width]."""
@@ -97,7 +102,7 @@ class Read:
             raise ValueError(f"scale must be a scalar, got shape {list(jnp.shape(scale))}")
         return Read({slot: block * scale for slot, block in self.blocks.items()}, self.width)
 
-    def __matmul__(self, matrix: jax.Array) -> Read:
+    def __matmul__(self, matrix: jax.Array | np.ndarray) -> Read:
         if matrix.ndim != 2 or matrix.shape[0] != self.width:
             raise ValueError(
                 f"matrix must be [{self.width}, out] to follow a read of width {self.width}, "
@@ -115,7 +120,8 @@ class Read:
         return self + -other
 
 
-def compose(block: jax.Array, matrix: jax.Array) -> jax.Array:
+def compose(block: jax.Array, matrix: jax.Array | np.ndarray) -> jax.Array:
+    matrix = jnp.asarray(matrix)
     return matmul(block, matrix) if block.ndim else block * matrix
 
 
@@ -127,12 +133,15 @@ def join(*reads: Read) -> Read:
     >>> both({"x": jnp.full((1, 2), 3.0), "one": jnp.ones((1, 1))}).tolist()
     [[3.0, 3.0, 1.0]]
     """
-    width = sum(read.width for read in reads)
-    total, start = Read({}, width), 0
-    for read in reads:
-        total = total + read @ one_hot(start, read.width, width)
-        start += read.width
-    return total
+    blocks = {}
+    for slot in dict.fromkeys(slot for read in reads for slot in read.blocks):
+        rows = next(read.rows(slot) for read in reads if slot in read.blocks)
+        parts = [
+            read.matrix(slot, rows) if slot in read.blocks else np.zeros((rows, read.width), "f4")
+            for read in reads
+        ]
+        blocks[slot] = jnp.concatenate(parts, axis=1)
+    return Read(blocks, sum(read.width for read in reads))
 
 
 def one_hot(start: int, width: int, total: int) -> jax.Array:

@@ -5,19 +5,33 @@ the transformer, so that agreement between a model and a solver means something.
 """
 
 from .conjugate_gradient import conjugate_gradient
-from .exact import exact, leave_one_out
-from .gradient_descent import gradient_descent
+from .exact import exact, leave_one_out, posterior
+from .gradient_descent import gradient_descent, gradient_descent_in_alpha
+from .gradient_descent_plus_plus import gradient_descent_plus_plus
+from .momentum import chebyshev, heavy_ball
 from .nadaraya_watson import nadaraya_watson, smoother_leave_one_out
-from .results import Smoothing, Solution, Trajectory
+from .newton_schulz import newton_schulz
+from .preconditioned_conjugate_gradient import preconditioned_conjugate_gradient
+from .results import Posterior, Smoothing, Solution, Trajectory
+from .richardson import richardson
 
 __all__ = [
+    "Posterior",
     "Smoothing",
     "Solution",
     "Trajectory",
+    "chebyshev",
     "conjugate_gradient",
     "exact",
     "gradient_descent",
+    "gradient_descent_in_alpha",
+    "gradient_descent_plus_plus",
+    "heavy_ball",
     "leave_one_out",
     "nadaraya_watson",
+    "newton_schulz",
+    "posterior",
+    "preconditioned_conjugate_gradient",
+    "richardson",
     "smoother_leave_one_out",
 ]

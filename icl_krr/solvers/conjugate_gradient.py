@@ -8,6 +8,7 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Float
 
+from .. import checks
 from ..kernels import Kernel
 from ..numerics import matmul, reciprocal
 from ..tasks import Task, system
@@ -16,19 +17,28 @@ from .results import Trajectory
 
 
 def conjugate_gradient(
-    kernel: Kernel, task: Task, *, ridge: float | Float[Array, ""], steps: int
+    kernel: Kernel,
+    task: Task,
+    *,
+    ridge: float | Float[Array, ""],
+    steps: int,
+    form: str = "textbook",
 ) -> Trajectory:
     """Solve A alpha = y, A = K + ridge I, by conjugate gradient from alpha = 0.
 
     gamma = r.r / p.Ap,  alpha += gamma p,  r -= gamma Ap,  beta = r'.r' / r.r,  p = r' + beta p,
-    for each output on its own; a quotient whose divisor underflows is 0 (`numerics.reciprocal`),
-    so that steps past convergence stay finite, and their gradients too. y is scaled by a power
-    of two and back, which is exact, so that no size of y under- or overflows. See `Trajectory` for
-    the shapes; the dtype is the task's.
+    for each output on its own. `form` "fused" takes all sums at once, by
+    beta = gamma Ap.Ap / p.Ap - 1, and "pipelined" takes them beside the products with A, by
+    Ap' = Ar - gamma A(Ap) + beta Ap. A quotient whose divisor underflows is 0
+    (`numerics.reciprocal`), so that steps past convergence stay finite, and their gradients too.
+    y is scaled by a power of two and back, which is exact, so that no size of y under- or
+    overflows. See `Trajectory` for the shapes; the dtype is the task's.
 
-    Raises ValueError for a ridge that is not > 0, steps < 1 or shapes that do not fit.
+    Raises ValueError for a ridge that is not > 0, steps < 1, an unknown form or shapes that do
+    not fit.
 
-    Source: Hestenes, Stiefel, Methods of conjugate gradients for solving linear systems, 1952.
+    Source: Hestenes, Stiefel, Methods of conjugate gradients for solving linear systems, 1952;
+    Chronopoulos, Gear, 1989; Ghysels, Vanroose, 2014.
 
     >>> import jax.numpy as jnp
     >>> from icl_krr import Linear, Task
@@ -37,34 +47,67 @@ def conjugate_gradient(
     [0.0, 1.0]
     """
     check_system(kernel, task, ridge, steps)
-    return iterate(kernel, task, ridge, steps)
+    checks.choice("form", form, tuple(FORMS))
+    return iterate(kernel, task, ridge, steps, form)
 
 
-@partial(jax.jit, static_argnames="steps")
-def iterate(kernel, task, ridge, steps) -> Trajectory:
+@partial(jax.jit, static_argnames=("steps", "form"))
+def iterate(kernel, task, ridge, steps, form) -> Trajectory:
     gram, cross, y = system(kernel, task)
     ridge = jnp.asarray(ridge, y.dtype)
-    _, exponent = jnp.frexp(jax.lax.stop_gradient(jnp.max(jnp.abs(y), axis=0)))
-    size = jnp.ldexp(jnp.ones((), y.dtype), exponent - 1)
-    y = y / size
+    y, size = normalise(y)
+    A = partial(apply, gram, ridge)
 
     def step(state, _):
-        alpha, r, p = state
-        Ap = apply(gram, ridge, p)
-        gamma = dot(r, r) * reciprocal(dot(p, Ap))
-        r_next = r - gamma * Ap
-        beta = dot(r_next, r_next) * reciprocal(dot(r, r))
-        state = alpha + gamma * p, r_next, r_next + beta * p
-        return state, state
+        state = FORMS[form](A, *state)
+        return state, state[:3]
 
-    start = jnp.zeros_like(y), y, y
+    start = jnp.zeros_like(y), y, y, A(y)
     _, path = jax.lax.scan(step, start, length=steps)
     alpha, r, p = jax.tree.map(
-        lambda first, rest: size * jnp.concatenate([first[None], rest]), start, path
+        lambda first, rest: size * jnp.concatenate([first[None], rest]), start[:3], path
     )
     return Trajectory(
         like(task.y, alpha), like(task.y, r), like(task.y, p), like(task.y, matmul(cross, alpha))
     )
+
+
+def textbook(A, alpha, r, p, s):
+    Ap = A(p)
+    gamma = dot(r, r) * reciprocal(dot(p, Ap))
+    r_next = r - gamma * Ap
+    beta = dot(r_next, r_next) * reciprocal(dot(r, r))
+    return alpha + gamma * p, r_next, r_next + beta * p, s
+
+
+def fused(A, alpha, r, p, s):
+    Ap = A(p)
+    gamma, beta = quotients(r, p, Ap)
+    r_next = r - gamma * Ap
+    return alpha + gamma * p, r_next, r_next + beta * p, s
+
+
+def pipelined(A, alpha, r, p, s):
+    gamma, beta = quotients(r, p, s)
+    r_next = r - gamma * s
+    return alpha + gamma * p, r_next, r_next + beta * p, A(r) - gamma * A(s) + beta * A(p)
+
+
+FORMS = {"textbook": textbook, "fused": fused, "pipelined": pipelined}
+
+
+def quotients(r: jax.Array, p: jax.Array, s: jax.Array) -> tuple[jax.Array, jax.Array]:
+    """gamma and beta from r, p and s = Ap alone: r'.r' = gamma^2 s.s - r.r."""
+    inverse = reciprocal(dot(p, s))
+    gamma = dot(r, r) * inverse
+    return gamma, gamma * (dot(s, s) * inverse) - 1
+
+
+def normalise(y: jax.Array) -> tuple[jax.Array, jax.Array]:
+    """y over a power of two, and that power, for each output: y of any size is of size 1."""
+    _, exponent = jnp.frexp(jax.lax.stop_gradient(jnp.max(jnp.abs(y), axis=0)))
+    size = jnp.ldexp(jnp.ones((), y.dtype), exponent - 1)
+    return y / size, size
 
 
 def dot(a: jax.Array, b: jax.Array) -> jax.Array:

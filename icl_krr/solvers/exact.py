@@ -11,7 +11,7 @@ from ..kernels import Kernel
 from ..numerics import matmul
 from ..tasks import Task, system
 from .algebra import apply, check_system, like
-from .results import Solution
+from .results import Posterior, Solution
 
 
 def exact(kernel: Kernel, task: Task, *, ridge: float | Float[Array, ""]) -> Solution:
@@ -45,6 +45,41 @@ def solve(kernel: Kernel, task: Task, ridge: jax.Array) -> Solution:
     size = jnp.linalg.norm(y)
     residual = jnp.where(size == 0, gap, gap / jnp.where(size == 0, 1, size))
     return Solution(like(task.y, alpha), like(task.y, matmul(cross, alpha)), residual)
+
+
+def posterior(kernel: Kernel, task: Task, *, ridge: float | Float[Array, ""]) -> Posterior:
+    """The Gaussian process given the supports: mean f*(x), variance k(x, x) - k(x)^T A^-1 k(x).
+
+    A = K + ridge I, by Cholesky, the ridge being the variance of the noise; see `Posterior`
+    for the shapes. The dtype is the task's.
+
+    Raises ValueError for a ridge that is not > 0 or a task whose shapes do not fit.
+
+    Source: Rasmussen, Williams, Gaussian Processes for Machine Learning, algorithm 2.1.
+
+    >>> import jax.numpy as jnp
+    >>> from icl_krr import Linear, Task
+    >>> task = Task(x=jnp.ones((1, 1)), y=jnp.array([3.0]), x_query=jnp.ones((1, 1)))
+    >>> posterior(Linear(), task, ridge=1.0).variance.round(6).tolist()
+    [0.5]
+    """
+    check_system(kernel, task, ridge)
+    checks.factorable("x", task.x)
+    return condition(kernel, task, ridge)
+
+
+@jax.jit
+def condition(kernel: Kernel, task: Task, ridge: jax.Array) -> Posterior:
+    gram, cross, y = system(kernel, task)
+    if task.mask is not None:
+        cross = jnp.where(task.mask, cross, 0)
+    lower = factor(gram, jnp.asarray(ridge, y.dtype))
+    both = jnp.concatenate([y, cross.T], axis=1)
+    half = jax.scipy.linalg.solve_triangular(lower, both, lower=True)
+    white_y, white_k = half[:, : y.shape[1]], half[:, y.shape[1] :]
+    prior = jax.vmap(lambda x: kernel(x[None], x[None])[0, 0])(task.x_query)
+    mean = matmul(white_k.T, white_y)
+    return Posterior(like(task.y, mean), prior - jnp.sum(white_k**2, axis=0))
 
 
 def leave_one_out(kernel: Kernel, task: Task, *, ridge: float | Float[Array, ""]) -> jax.Array:

@@ -1,4 +1,4 @@
-"""Gradient descent in the function space of the kernel."""
+"""Gradient descent in the function space of the kernel, and in alpha."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Float
 
-from .. import checks
+from .. import recurrences
 from ..kernels import Kernel
 from ..numerics import matmul
 from ..tasks import Task, system
@@ -41,18 +41,50 @@ def gradient_descent(
     [0.0, 0.75, 1.125]
     """
     check_system(kernel, task, ridge, steps)
-    eta = checks.step_size(step_size, spectrum)
-    return descend(kernel, task, ridge, eta, steps)
+    eta = recurrences.gradient_step(step_size, spectrum)
+    return descend(kernel, task, ridge, eta, steps, False)
 
 
-@partial(jax.jit, static_argnames="steps")
-def descend(kernel, task, ridge, eta, steps) -> Trajectory:
+def gradient_descent_in_alpha(
+    kernel: Kernel,
+    task: Task,
+    *,
+    ridge: float | Float[Array, ""],
+    steps: int,
+    step_size: float | Float[Array, ""] | None = None,
+    spectrum: tuple | None = None,
+) -> Trajectory:
+    """Follow the Euclidean gradient: alpha += eta K r, r -= eta (K + ridge I) K r.
+
+    That of |y - K alpha|^2 / 2 + ridge alpha^T K alpha / 2, from alpha = 0: one K more than
+    `gradient_descent`, and the square of its condition number. eta is `step_size` > 0, or for
+    `spectrum` = (low, high), bounds on the eigenvalues of K + ridge I, it is
+    2 / (low (low - ridge) + high (high - ridge)). See `Trajectory` for the shapes; the dtype is
+    the task's.
+
+    Raises ValueError if neither or both are given, or a number is out of its range.
+
+    >>> import jax.numpy as jnp
+    >>> from icl_krr import Linear, Task
+    >>> task = Task(x=jnp.full((1, 1), 2.0), y=jnp.array([3.0]), x_query=jnp.ones((1, 1)))
+    >>> path = gradient_descent_in_alpha(Linear(), task, ridge=4.0, steps=2, step_size=1 / 64)
+    >>> path.alpha[:, 0].tolist()
+    [0.0, 0.1875, 0.28125]
+    """
+    check_system(kernel, task, ridge, steps)
+    eta = recurrences.alpha_step(step_size, spectrum, ridge)
+    return descend(kernel, task, ridge, eta, steps, True)
+
+
+@partial(jax.jit, static_argnames=("steps", "in_alpha"))
+def descend(kernel, task, ridge, eta, steps, in_alpha) -> Trajectory:
     gram, cross, y = system(kernel, task)
     ridge, eta = (jnp.asarray(value, y.dtype) for value in (ridge, eta))
 
     def step(state, _):
         alpha, r = state
-        state = alpha + eta * r, r - eta * apply(gram, ridge, r)
+        ascent = matmul(gram, r) if in_alpha else r
+        state = alpha + eta * ascent, r - eta * apply(gram, ridge, ascent)
         return state, state
 
     start = jnp.zeros_like(y), y

@@ -10,7 +10,7 @@ import jax.numpy as jnp
 from ..kernels import Kernel, PositiveKernel
 from ..numerics import matmul
 from ..tasks import Task
-from .algebra import check_system, like
+from .algebra import check_positive, check_system, like, seen
 from .results import Smoothing
 
 
@@ -30,7 +30,8 @@ def nadaraya_watson(kernel: Kernel, task: Task) -> Smoothing:
     >>> nadaraya_watson(Exponential(), task).prediction.tolist()
     [2.0]
     """
-    check_positive(kernel, task)
+    check_system(kernel, task, ridge=1.0)
+    check_positive(kernel)
     weights, y = smooth(kernel, task, task.x_query, False)
     return Smoothing(like(task.y, matmul(weights, y)), weights)
 
@@ -49,7 +50,8 @@ def smoother_leave_one_out(kernel: Kernel, task: Task) -> jax.Array:
     >>> smoother_leave_one_out(Exponential(), task).tolist()
     [-2.0, 2.0]
     """
-    check_positive(kernel, task)
+    check_system(kernel, task, ridge=1.0)
+    check_positive(kernel)
     weights, y = smooth(kernel, task, task.x, True)
     errors = y - matmul(weights, y)
     if task.mask is not None:
@@ -62,20 +64,10 @@ def smooth(
     kernel: PositiveKernel, task: Task, at: jax.Array, hold_out: bool
 ) -> tuple[jax.Array, jax.Array]:
     """Weights [q, n] at the points `at` [q, p], and y [n, r]; each support may be held out."""
-    x, y = task.x, task.y.reshape(task.num_supports, -1)
-    seen = jnp.ones((len(at), len(x)), bool)
+    x, y = seen(task)
+    counts = jnp.ones((len(at), len(x)), bool)
     if task.mask is not None:
-        x, y = (jnp.where(task.mask[:, None], value, 0) for value in (x, y))
-        seen = seen & task.mask
+        counts = counts & task.mask
     if hold_out:
-        at, seen = x, seen & ~jnp.eye(len(x), dtype=bool)
-    return jax.nn.softmax(kernel.log(at, x), axis=-1, where=seen), y
-
-
-def check_positive(kernel: Kernel, task: Task) -> None:
-    check_system(kernel, task, ridge=1.0)
-    if not isinstance(kernel, PositiveKernel):
-        raise TypeError(
-            f"kernel must be positive to weigh values by, got {kernel!r}; "
-            "use icl_krr.Exponential or icl_krr.Gaussian"
-        )
+        at, counts = x, counts & ~jnp.eye(len(x), dtype=bool)
+    return jax.nn.softmax(kernel.log(at, x), axis=-1, where=counts), y

@@ -25,10 +25,10 @@ class Trajectory(NamedTuple):
 
     `alpha` and the residual `r` = y - (K + ridge I) alpha are [steps + 1, n] or
     [steps + 1, n, r], as is the search direction `p` of solvers that keep one (else None);
-    `prediction` is [steps + 1, q] or [steps + 1, q, r].
+    `prediction` is [steps + 1, q] or [steps + 1, q, r]. `alpha` is None where there is none.
     """
 
-    alpha: Float[Array, "..."]
+    alpha: Float[Array, "..."] | None
     r: Float[Array, "..."]
     p: Float[Array, "..."] | None
     prediction: Float[Array, "..."]
@@ -39,3 +39,10 @@ class Smoothing(NamedTuple):
 
     prediction: Float[Array, "..."]
     weights: Float[Array, "q n"]
+
+
+class Posterior(NamedTuple):
+    """A Gaussian process at the queries: `mean` [q] or [q, r], `variance` [q]."""
+
+    mean: Float[Array, "..."]
+    variance: Float[Array, " q"]

@@ -142,5 +142,66 @@ class Transformer:
         return len(self.weights.prologue) + self.steps * self.blocks_per_step
 
     @property
+    def num_heads(self) -> int:
+        """Heads of the block that has most of them."""
+        return max(sum(heads.heads for heads in block.attention) for block in self.blocks)
+
+    @property
+    def mlp_width(self) -> int:
+        """Hidden units of the block that has most of them."""
+        return max(sum(width(unit) for unit in block.mlp) for block in self.blocks)
+
+    @property
+    def overhead(self) -> int:
+        """Channels beside the features: c, where p + c channels hold the algorithm."""
+        return self.layout.width - self.spec.num_features
+
+    @property
+    def blocks(self) -> tuple[Block, ...]:
+        """Those of the prologue, then those of one step."""
+        return (*self.weights.prologue, *self.weights.steps)
+
+    @property
     def dtype(self) -> Any:
         return jax.tree.leaves(self.weights)[0].dtype
+
+    def summary(self) -> str:
+        """What the model costs, line by line, then block by block, then its layout.
+
+        >>> import icl_krr as ik
+        >>> model = ik.constructions.gradient_descent(
+        ...     ik.Linear(), num_features=3, ridge=0.1, steps=16, step_size=0.1
+        ... )
+        >>> print(model.summary().split("layout")[0].rstrip())
+        attention  linear
+        depth      16 blocks: 1 a step for 16 steps
+        heads      1 in a block
+        MLP width  4 units in a block
+        channels   9 = 3 features + 6
+        block 0    heads: K_r; units: alpha, prediction, r, K_r
+        """
+        prologue = len(self.weights.prologue)
+        after = f", after {prologue}" if prologue else ""
+        features = self.spec.num_features
+        lines = [
+            f"attention  {self.spec.attention}",
+            f"depth      {self.depth} blocks: {self.blocks_per_step} a step for "
+            f"{self.steps} steps{after}",
+            f"heads      {self.num_heads} in a block",
+            f"MLP width  {self.mlp_width} units in a block",
+            f"channels   {self.layout.width} = {features} features + {self.overhead}",
+        ]
+        for i, block in enumerate(self.blocks):
+            heads = [write.to for group in block.attention for write in group.writes]
+            units = dict.fromkeys(unit.to for unit in block.mlp)
+            lines.append(
+                f"block {i:<4} heads: {', '.join(heads) or '-'}; units: {', '.join(units) or '-'}"
+            )
+        return "\n".join([*lines, "layout", str(self.layout)])
+
+
+def width(unit: Unit) -> int:
+    """Hidden units."""
+    read = unit.up if unit.gate is None else unit.gate
+    assert read is not None
+    return read.width

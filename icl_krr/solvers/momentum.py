@@ -1,0 +1,98 @@
+"""Heavy ball and Chebyshev: a direction remembered from step to step, and no sums."""
+
+from __future__ import annotations
+
+import jax
+import jax.numpy as jnp
+from jaxtyping import Array, Float
+
+from .. import recurrences
+from ..kernels import Kernel
+from ..numerics import matmul
+from ..recurrences import Momentum
+from ..tasks import Task, system
+from .algebra import apply, check_system, like
+from .results import Trajectory
+
+
+def heavy_ball(
+    kernel: Kernel,
+    task: Task,
+    *,
+    ridge: float | Float[Array, ""],
+    steps: int,
+    step_size: float | Float[Array, ""] | None = None,
+    momentum: float | Float[Array, ""] | None = None,
+    spectrum: tuple | None = None,
+) -> Trajectory:
+    """Polyak's method: alpha += p, r -= A p, p = mu p + eta r, from alpha = 0 and p = eta y.
+
+    Either `step_size` eta > 0 and `momentum` mu >= 0, or `spectrum` = (low, high), bounds on
+    the eigenvalues of A = K + ridge I (`icl_krr.spectral_bounds` has them), from which
+    eta = 4 / (sqrt high + sqrt low)^2, mu = ((sqrt high - sqrt low) / (sqrt high + sqrt low))^2.
+    See `Trajectory` for the shapes; the dtype is the task's.
+
+    Raises ValueError for missing or surplus arguments and numbers out of range.
+
+    Source: Polyak, Some methods of speeding up the convergence of iteration methods, 1964.
+
+    >>> import jax.numpy as jnp
+    >>> from icl_krr import Linear, Task
+    >>> task = Task(x=jnp.ones((1, 1)), y=jnp.array([3.0]), x_query=jnp.ones((1, 1)))
+    >>> path = heavy_ball(Linear(), task, ridge=1.0, steps=2, step_size=0.25, momentum=0.5)
+    >>> path.alpha[:, 0].tolist()
+    [0.0, 0.75, 1.5]
+    """
+    check_system(kernel, task, ridge, steps)
+    return follow(kernel, task, ridge, recurrences.heavy_ball(steps, step_size, momentum, spectrum))
+
+
+def chebyshev(
+    kernel: Kernel,
+    task: Task,
+    *,
+    ridge: float | Float[Array, ""],
+    steps: int,
+    spectrum: tuple | None = None,
+) -> Trajectory:
+    """The Chebyshev iteration: the best polynomial for a spectrum in [low, high], no sums.
+
+    alpha += p, r -= A p, p = a_t p + b_t r (`recurrences.chebyshev` has a and b), for `spectrum`
+    = (low, high), bounds on the eigenvalues of A = K + ridge I (`icl_krr.spectral_bounds`).
+    The error falls as 2 ((sqrt cond - 1) / (sqrt cond + 1))^t. See `Trajectory` for the shapes;
+    the dtype is the task's.
+
+    Raises ValueError without a spectrum and for numbers out of range.
+
+    Source: Saad, Iterative methods for sparse linear systems, algorithm 12.1.
+
+    >>> import jax.numpy as jnp
+    >>> from icl_krr import Linear, Task
+    >>> task = Task(x=jnp.ones((1, 1)), y=jnp.array([3.0]), x_query=jnp.ones((1, 1)))
+    >>> path = chebyshev(Linear(), task, ridge=1.0, steps=1, spectrum=(2.0, 2.0))
+    >>> path.alpha[:, 0].tolist()
+    [0.0, 1.5]
+    """
+    check_system(kernel, task, ridge, steps)
+    return follow(kernel, task, ridge, recurrences.chebyshev(steps, spectrum))
+
+
+@jax.jit
+def follow(kernel: Kernel, task: Task, ridge: jax.Array, momentum: Momentum) -> Trajectory:
+    gram, cross, y = system(kernel, task)
+    ridge, momentum = jax.tree.map(lambda value: jnp.asarray(value, y.dtype), (ridge, momentum))
+
+    def step(state, coefficients):
+        (alpha, r, p), (a, b) = state, coefficients
+        alpha, r = alpha + p, r - apply(gram, ridge, p)
+        state = alpha, r, a * p + b * r
+        return state, state
+
+    start = jnp.zeros_like(y), y, momentum.first * y
+    _, path = jax.lax.scan(step, start, (momentum.a, momentum.b))
+    alpha, r, p = jax.tree.map(
+        lambda first, rest: jnp.concatenate([first[None], rest]), start, path
+    )
+    return Trajectory(
+        like(task.y, alpha), like(task.y, r), like(task.y, p), like(task.y, matmul(cross, alpha))
+    )

@@ -1,0 +1,69 @@
+"""Richardson's iteration, preconditioned by the kernel's own normaliser."""
+
+from __future__ import annotations
+
+from functools import partial
+
+import jax
+import jax.numpy as jnp
+from jaxtyping import Array, Float
+
+from .. import checks
+from ..kernels import Kernel
+from ..numerics import matmul
+from ..recurrences import richardson_step
+from ..tasks import Task, system
+from .algebra import apply, check_positive, check_system, like
+from .results import Trajectory
+
+
+def richardson(
+    kernel: Kernel,
+    task: Task,
+    *,
+    ridge: float | Float[Array, ""],
+    steps: int,
+    step_size: float | Float[Array, ""] = 1.0,
+    sink: float | Float[Array, ""] | None = None,
+) -> Trajectory:
+    """alpha += eta (D + c I)^-1 (y - A alpha), D the diagonal of K's row sums, A = K + ridge I.
+
+    c is `sink` > 0, by default the ridge. Where ridge <= c every eigenvalue of (D + c)^-1 A lies
+    in (0, 1]: it is similar to a symmetric positive definite matrix, and its rows sum to
+    (s_i + ridge) / (s_i + c) <= 1. So `step_size` eta in (0, 2) converges for every n. See
+    `Trajectory` for the shapes; the dtype is the task's.
+
+    Raises ValueError for numbers out of range, TypeError for a kernel that is not positive
+    everywhere.
+
+    >>> import jax.numpy as jnp
+    >>> from icl_krr import Gaussian, Task
+    >>> task = Task(x=jnp.ones((1, 1)), y=jnp.array([3.0]), x_query=jnp.ones((1, 1)))
+    >>> richardson(Gaussian(), task, ridge=1.0, steps=2).alpha[:, 0].tolist()
+    [0.0, 1.5, 1.5]
+    """
+    check_system(kernel, task, ridge, steps)
+    check_positive(kernel)
+    if sink is not None:
+        checks.positive_scalar("sink", sink)
+    c = ridge if sink is None else sink
+    return iterate(kernel, task, ridge, richardson_step(step_size), c, steps)
+
+
+@partial(jax.jit, static_argnames="steps")
+def iterate(kernel, task, ridge, eta, sink, steps) -> Trajectory:
+    gram, cross, y = system(kernel, task)
+    ridge, eta, sink = (jnp.asarray(value, y.dtype) for value in (ridge, eta, sink))
+    scale = eta / (jnp.sum(gram, axis=1, keepdims=True) + sink)
+
+    def step(alpha, _):
+        alpha = alpha + scale * (y - apply(gram, ridge, alpha))
+        return alpha, alpha
+
+    start = jnp.zeros_like(y)
+    _, path = jax.lax.scan(step, start, length=steps)
+    alpha = jnp.concatenate([start[None], path])
+    r = y - apply(gram, ridge, alpha)
+    return Trajectory(
+        like(task.y, alpha), like(task.y, r), None, like(task.y, matmul(cross, alpha))
+    )
