@@ -168,6 +168,25 @@ CONSTRUCTIONS = (
 # fmt: on
 CASES = {case.name: case for case in CONSTRUCTIONS}
 every_case = pytest.mark.parametrize("case", CONSTRUCTIONS, ids=lambda case: case.name)
+# what the invariants need not see twice: the same verbs with other coefficients
+ALIKE = {
+    "cg-fused",
+    "cg-gaussian-fused",
+    "pcg-jacobi",
+    "gd-exponential",
+    "gd-in-alpha-gaussian",
+    "heavy-ball",
+    "heavy-ball-gaussian",
+    "chebyshev-exponential",
+    "chebyshev-tables",
+    "richardson-exponential",
+    "nadaraya-watson",
+}
+each_kind = pytest.mark.parametrize(
+    "case",
+    [case for case in CONSTRUCTIONS if case.name not in ALIKE],
+    ids=lambda case: case.name,
+)
 EXPONENTIAL = ik.Exponential(temperature=1.5)
 
 

@@ -4,7 +4,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
-from helpers import draw, every_case, relative
+from helpers import draw, each_kind, relative
 
 import icl_krr as ik
 from icl_krr.constructions.schedule import expressions
@@ -17,7 +17,7 @@ def final_stream(model, task):
     return forward(model, stream, visible(task)).stream
 
 
-@every_case
+@each_kind
 def test_supports_and_aggregator_never_depend_on_queries(x64, case):
     task = draw(0, r=2)
     model = case.build(task, 0.1, 4)
@@ -30,7 +30,7 @@ def test_supports_and_aggregator_never_depend_on_queries(x64, case):
     assert all(not np.any(value) for value in jax.tree.leaves(jacobian))
 
 
-@every_case
+@each_kind
 def test_a_query_does_not_depend_on_other_queries(x64, case):
     task = draw(1, r=2)
     model = case.build(task, 0.1, 4)
@@ -43,7 +43,7 @@ def test_a_query_does_not_depend_on_other_queries(x64, case):
     assert relative(ik.predict(model, kept), ik.predict(model, task)[1:2]) < 1e-12
 
 
-@every_case
+@each_kind
 def test_not_even_a_nan_leaks_from_a_query(case):
     """Under jit tasks are not checked: a bad query spoils itself alone."""
     task = draw(1, r=2)
@@ -56,7 +56,7 @@ def test_not_even_a_nan_leaks_from_a_query(case):
     assert jnp.all(jnp.isnan(bad[0]))
 
 
-@every_case
+@each_kind
 def test_permuted_supports_change_nothing(x64, case):
     task = draw(2, n=20, r=2)
     order = np.random.default_rng(0).permutation(20)
@@ -65,7 +65,7 @@ def test_permuted_supports_change_nothing(x64, case):
     assert relative(ik.predict(model, permuted), ik.predict(model, task)) < 1e-12
 
 
-@every_case
+@each_kind
 def test_every_slot_is_zero_where_it_does_not_live(case):
     """No write reaches a token or slot it should not: exact zeros after every single block."""
     task = draw(3, r=2).replace(mask=jnp.arange(7) != 2)
@@ -84,7 +84,7 @@ def test_every_slot_is_zero_where_it_does_not_live(case):
             ), "a masked support must stay zero"
 
 
-@every_case
+@each_kind
 def test_scratch_is_zero_and_data_untouched_after_every_step(case):
     task = draw(4, r=2)
     model = case.build(task, 0.1, 4)
@@ -97,7 +97,7 @@ def test_scratch_is_zero_and_data_untouched_after_every_step(case):
         assert jnp.all(cache[name] == cache[name][:1])
 
 
-@every_case
+@each_kind
 def test_every_declared_slot_is_used(case):
     task = draw(5, r=2)
     model = case.build(task, 0.1, 4)
@@ -123,7 +123,7 @@ def test_every_declared_slot_is_used(case):
         assert any(bool(jnp.any(value)) for value in values), slot.name
 
 
-@every_case
+@each_kind
 def test_dense_matrices_give_the_same_stream(x64, case):
     task = draw(6, r=2)
     model = case.build(task, 0.1, 4)
@@ -149,7 +149,7 @@ def test_dense_matrices_give_the_same_stream(x64, case):
     assert ik.dense(merged) is merged
 
 
-@every_case
+@each_kind
 def test_padding_does_not_count(x64, case):
     short = draw(7, n=5, r=2)
     pad = lambda a: jnp.concatenate([a, 9 * jnp.ones((3, a.shape[1]))])  # noqa: E731
@@ -158,7 +158,7 @@ def test_padding_does_not_count(x64, case):
     assert relative(ik.predict(model, padded), ik.predict(model, short)) < 1e-12
 
 
-@every_case
+@each_kind
 def test_a_model_of_one_output_takes_each_output_on_its_own(x64, case):
     task = draw(11, r=3)
     single = case.build(task.replace(y=task.y[:, 0], y_query=None), 0.1, 4)
@@ -172,7 +172,7 @@ def test_a_model_of_one_output_takes_each_output_on_its_own(x64, case):
     assert relative(ik.predict_batch(single, tasks)[1], theirs) < 1e-11
 
 
-@every_case
+@each_kind
 @pytest.mark.parametrize("r", [None, 1, 3])
 def test_predictions_are_shaped_as_y(case, r):
     task = draw(8, r=r)
@@ -186,7 +186,7 @@ def test_predictions_are_shaped_as_y(case, r):
         assert cache[state].shape == (model.steps + 1, 7, *outputs)
 
 
-@every_case
+@each_kind
 def test_vmap_loop_and_batch_agree(x64, case):
     tasks = jax.vmap(ik.tasks.sample, in_axes=(0, None))(
         jax.random.split(jax.random.key(0), 5),
@@ -200,7 +200,7 @@ def test_vmap_loop_and_batch_agree(x64, case):
     assert relative(ik.predict_batch(model, tasks), looped) < 1e-12
 
 
-@every_case
+@each_kind
 def test_jit_equals_eager(x64, case):
     task = draw(9, r=2)
     model = case.build(task, 0.1, 4)
@@ -209,7 +209,7 @@ def test_jit_equals_eager(x64, case):
     assert relative(ik.predict(model, task), eager) < 1e-12
 
 
-@every_case
+@each_kind
 def test_dtype_of_the_task_comes_back(x64, case):
     task = draw(10)
     single = jax.tree.map(lambda a: a.astype(jnp.float32), task)

@@ -49,6 +49,8 @@ class Demo(Settings):
     """Run on a small real table that ships (diabetes progression, Efron et al. 2004) and on a
     draw of a Gaussian process; write results.csv, meta.json and depth.png."""
 
+    steps: int = 24
+    """Solver steps of the transformer."""
     out: Path = Path("icl-krr-demo")
     """Folder for the files."""
 

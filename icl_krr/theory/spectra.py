@@ -6,9 +6,9 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Float
 
-from . import checks
-from .kernels import Kernel, check_kernel
-from .tasks import Task, check_axes, system
+from .. import checks
+from ..kernels import Kernel, check_kernel
+from ..tasks import Task, check_axes, system
 
 
 def eigenvalues(kernel: Kernel, task: Task) -> Float[Array, " n"]:
@@ -59,14 +59,15 @@ def effective_dimension(sigma: Float[Array, " n"], ridge: float | jax.Array) -> 
     return jnp.sum(sigma / (sigma + ridge))
 
 
-def log_sink(kernel, task):
-    x = jnp.concatenate([task.x, task.x_query])
-    log_k = kernel.log(x, task.x)
-    if task.mask is not None:
-        log_k = jnp.where(task.mask, log_k, -jnp.inf)
-    return jnp.ceil(jnp.max(jax.nn.logsumexp(log_k, axis=1)))
+def distinct_eigenvalues(sigma: Float[Array, " n"]) -> Float[Array, ""]:
+    """How many eigenvalues differ by more than rounding, sqrt(eps) of the largest (C8).
 
+    After that many steps conjugate gradient is exact, were there no rounding: its polynomial
+    can vanish on all of them. `sigma` [n] ascends.
 
-def best_epsilon(logit_bound, *, symmetric, dtype):
-    u = jnp.finfo(dtype).eps / 2
-    return (3 * u) ** (1 / 3) / logit_bound if symmetric else (2 * u) ** 0.5 / logit_bound
+    >>> import jax.numpy as jnp
+    >>> int(distinct_eigenvalues(jnp.array([0.0, 0.0, 1.0, 3.0])))
+    3
+    """
+    gap = jnp.sqrt(jnp.finfo(sigma.dtype).eps) * sigma[-1]
+    return 1 + jnp.sum(jnp.diff(sigma) > gap)

@@ -1,0 +1,62 @@
+"""The claims' mathematics: one bound or identity a function, each named by its claim (C1 ...)."""
+
+from .emulation import best_epsilon, emulated_product, emulation_rounding, emulation_truncation
+from .rates import (
+    chebyshev_rate,
+    conjugate_gradient_rate,
+    energy_norm,
+    gradient_descent_rate,
+    heavy_ball_rate,
+    neumann_factor,
+    prediction_bound,
+    stationary_factor,
+)
+from .richardson import preconditioned_eigenvalues, richardson_bounds
+from .smoothing import (
+    gaussian_from_exponential,
+    gaussian_logits,
+    logit_variance,
+    mean_limit_bound,
+    nearest_limit_bound,
+    rank_correlation,
+    smoothing_gap,
+)
+from .softmax import dominant_sink_error, log_normaliser, log_sink, recovery_error, sink_weight
+from .spectra import distinct_eigenvalues, effective_dimension, eigenvalues, spectral_bounds
+from .tables import product_table_error, reciprocal_table_error, table_width
+
+__all__ = [
+    "best_epsilon",
+    "chebyshev_rate",
+    "conjugate_gradient_rate",
+    "distinct_eigenvalues",
+    "dominant_sink_error",
+    "effective_dimension",
+    "eigenvalues",
+    "emulated_product",
+    "emulation_rounding",
+    "emulation_truncation",
+    "energy_norm",
+    "gaussian_from_exponential",
+    "gaussian_logits",
+    "gradient_descent_rate",
+    "heavy_ball_rate",
+    "log_normaliser",
+    "log_sink",
+    "logit_variance",
+    "mean_limit_bound",
+    "nearest_limit_bound",
+    "neumann_factor",
+    "preconditioned_eigenvalues",
+    "prediction_bound",
+    "product_table_error",
+    "rank_correlation",
+    "reciprocal_table_error",
+    "recovery_error",
+    "richardson_bounds",
+    "sink_weight",
+    "smoothing_gap",
+    "spectral_bounds",
+    "stationary_factor",
+    "table_width",
+]

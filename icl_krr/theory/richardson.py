@@ -1,0 +1,58 @@
+"""The spectrum that the normaliser leaves as a preconditioner (C12, C13)."""
+
+from __future__ import annotations
+
+import jax
+import jax.numpy as jnp
+from jaxtyping import Array, Float
+
+from .. import checks
+from ..kernels import Kernel, check_kernel
+from ..tasks import Task, check_axes, system
+
+Number = jax.Array | float
+
+
+def richardson_bounds(kernel: Kernel, task: Task, *, ridge: Number, sink: Number) -> tuple:
+    """Bounds (low, high) on the eigenvalues of (D + c I)^-1 (K + ridge I) (C12).
+
+    D is the diagonal of row sums s_i, c the `sink`. low = ridge / (max s + c), for K is positive
+    semi-definite; high = max (s_i + ridge) / (s_i + c), the largest row sum, which is <= 1 where
+    ridge <= c. Two scalars.
+
+    >>> import jax.numpy as jnp
+    >>> from icl_krr import Gaussian, Task
+    >>> task = Task(x=jnp.ones((1, 1)), y=jnp.ones(1), x_query=jnp.ones((1, 1)))
+    >>> [float(bound) for bound in richardson_bounds(Gaussian(), task, ridge=1.0, sink=1.0)]
+    [0.5, 1.0]
+    """
+    check(kernel, task, ridge, sink)
+    sums = jnp.sum(system(kernel, task).gram, axis=1)
+    return ridge / (jnp.max(sums) + sink), jnp.max((sums + ridge) / (sums + sink))
+
+
+def preconditioned_eigenvalues(
+    kernel: Kernel, task: Task, *, ridge: Number, sink: Number
+) -> Float[Array, " n"]:
+    """The eigenvalues of (D + c I)^-1 (K + ridge I), ascending: those of a symmetric twin (C13).
+
+    Their condition number still grows with n: D^-1 does not cure it.
+
+    >>> import jax.numpy as jnp
+    >>> from icl_krr import Gaussian, Task
+    >>> task = Task(x=jnp.ones((1, 1)), y=jnp.ones(1), x_query=jnp.ones((1, 1)))
+    >>> preconditioned_eigenvalues(Gaussian(), task, ridge=1.0, sink=1.0).tolist()
+    [1.0]
+    """
+    check(kernel, task, ridge, sink)
+    gram = system(kernel, task).gram
+    root = 1 / jnp.sqrt(jnp.sum(gram, axis=1) + sink)
+    A = gram + ridge * jnp.eye(len(gram), dtype=gram.dtype)
+    return jnp.linalg.eigvalsh(root[:, None] * A * root[None, :])
+
+
+def check(kernel: Kernel, task: Task, ridge: Number, sink: Number) -> None:
+    check_kernel(kernel)
+    check_axes(task)
+    checks.positive_scalar("ridge", ridge)
+    checks.positive_scalar("sink", sink)

@@ -1,0 +1,110 @@
+"""What one head computes: a smoother, not kernel ridge regression (C1, C2, C6, C7, C11)."""
+
+from __future__ import annotations
+
+import jax
+import jax.numpy as jnp
+from jaxtyping import Array, Float
+
+from .. import checks
+from ..kernels import Exponential, PositiveKernel
+from ..numerics import matmul
+from ..tasks import Task, check_axes, system
+
+
+def smoothing_gap(
+    kernel: PositiveKernel, task: Task, *, ridge: float | Float[Array, ""]
+) -> Float[Array, ""]:
+    """|f_NW - f*| / |f*| over the queries: how far one head is from kernel ridge regression (C2).
+
+    >>> import jax.numpy as jnp
+    >>> from icl_krr import Gaussian, Task
+    >>> task = Task(x=jnp.ones((1, 1)), y=jnp.array([3.0]), x_query=jnp.ones((1, 1)))
+    >>> float(smoothing_gap(Gaussian(), task, ridge=1.0))
+    1.0
+    """
+    check_axes(task)
+    checks.positive_scalar("ridge", ridge)
+    gram, cross, y = system(kernel, task)
+    A = gram + ridge * jnp.eye(len(gram), dtype=gram.dtype)
+    exact = matmul(cross, jnp.linalg.solve(A, y))
+    keep = jnp.ones(task.num_supports, bool) if task.mask is None else task.mask
+    weights = jax.nn.softmax(kernel.log(task.x_query, task.x), axis=-1, where=keep)
+    return jnp.linalg.norm(matmul(weights, y) - exact) / jnp.linalg.norm(exact)
+
+
+def rank_correlation(a: Float[Array, " q"], b: Float[Array, " q"]) -> Float[Array, ""]:
+    """Spearman's: the correlation of ranks, ties sharing their average (C2).
+
+    A smoother may have a plausible error and yet order the queries uselessly.
+
+    >>> float(rank_correlation(jnp.array([1.0, 2.0, 3.0]), jnp.array([1.0, 4.0, 9.0])).round(6))
+    1.0
+    """
+    ranks = [jnp.mean((v[:, None] > v) * 1.0 + (v[:, None] >= v), axis=1) for v in (a, b)]
+    a, b = (rank - jnp.mean(rank) for rank in ranks)
+    return jnp.sum(a * b) / jnp.sqrt(jnp.sum(a * a) * jnp.sum(b * b))
+
+
+def mean_limit_bound(spread: jax.Array | float, values: Float[Array, " n"]) -> Float[Array, ""]:
+    """|f_NW(x) - mean(y)| <= tanh(spread / 4) (max y - min y): large temperatures (C6).
+
+    `spread` is the largest minus the smallest logit of x. Attained where the weights take two
+    values on sets whose sizes are as 1 to e^(spread / 2).
+
+    >>> float(mean_limit_bound(0.0, jnp.array([1.0, 2.0])))
+    0.0
+    """
+    return jnp.tanh(jnp.asarray(spread) / 4) * (jnp.max(values) - jnp.min(values))
+
+
+def nearest_limit_bound(gap: jax.Array | float, values: Float[Array, " n"]) -> Float[Array, ""]:
+    """|f_NW(x) - y_nearest| <= m / (1 + m) (max y - min y), m = (n - 1) e^-gap (C6).
+
+    `gap` is the largest logit of x minus the second largest: small temperatures. Attained where
+    all others are equally far and have the other extreme of y.
+
+    >>> float(nearest_limit_bound(100.0, jnp.array([1.0, 2.0])))
+    0.0
+    """
+    others = (len(values) - 1) * jnp.exp(-jnp.asarray(gap))
+    return others / (1 + others) * (jnp.max(values) - jnp.min(values))
+
+
+def logit_variance(x: Float[Array, "p p"], z: Float[Array, "p p"]) -> Float[Array, ""]:
+    """tr(X Z) / p, the variance of <x, z> / sqrt p for independent x, z of mean 0 (C6).
+
+    X and Z are their covariances [p, p]: 1 for unit ones, whatever p.
+
+    >>> float(logit_variance(jnp.eye(5), jnp.eye(5)))
+    1.0
+    """
+    return jnp.sum(x * z.T) / len(x)
+
+
+def gaussian_logits(
+    x: Float[Array, "n p"], z: Float[Array, "m p"], lengthscale: jax.Array | float
+) -> Float[Array, "n m"]:
+    """(<x, z> - |z|^2 / 2) / l^2, whose softmax over z is that of the Gaussian's logarithm (C11).
+
+    The factor exp(-|x|^2 / 2 l^2) of a row cancels.
+
+    >>> gaussian_logits(jnp.ones((1, 1)), jnp.ones((1, 1)), 1.0).tolist()
+    [[0.5]]
+    """
+    return (matmul(x, z.T) - jnp.sum(z * z, -1) / 2) / lengthscale**2
+
+
+def gaussian_from_exponential(
+    x: Float[Array, "n p"], z: Float[Array, "m p"], lengthscale: jax.Array | float
+) -> Float[Array, "n m"]:
+    """G = E K~ E, E = diag(exp(-|x|^2 / 2 t)), t = lengthscale^2 the temperature of K~ (C7).
+
+    The two kernels agree up to a constant on a sphere, and differ elsewhere.
+
+    >>> float(gaussian_from_exponential(jnp.ones((1, 1)), jnp.ones((1, 1)), 1.0)[0, 0])
+    1.0
+    """
+    temperature = lengthscale**2
+    ex, ez = (jnp.exp(-jnp.sum(points * points, -1) / (2 * temperature)) for points in (x, z))
+    return ex[:, None] * Exponential(temperature)(x, z) * ez[None, :]

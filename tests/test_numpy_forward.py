@@ -1,0 +1,117 @@
+"""An independent execution: exported weights, run by a forward of this file's own in NumPy.
+
+The weights go through `flax.serialization` to plain nested dicts of arrays; nothing of the
+project and nothing of JAX runs them. What a model is besides its arrays (which slot a write
+goes to, which activation a unit has) is read off as strings and integers.
+"""
+
+import flax.serialization
+import jax
+import numpy as np
+import pytest
+from helpers import CASES, draw
+
+import icl_krr as ik
+from icl_krr.residual import embed, visible
+from icl_krr.transformer import forward
+
+ACTIVATIONS = {
+    "identity": lambda x: x,
+    "relu": lambda x: np.maximum(x, 0),
+    "inverse": lambda x: 1 / x,
+    "reciprocal": lambda x: np.divide(1, x, out=np.zeros_like(x), where=np.abs(x) > 1e-290),
+}
+
+
+def describe(model):
+    """Names and numbers of the structure, block by block; no arrays."""
+    return [
+        {
+            "heads": [(g.heads, [w.to for w in g.writes]) for g in block.attention],
+            "units": [(u.to, u.activation) for u in block.mlp],
+        }
+        for block in (*model.weights.prologue, *model.weights.steps)
+    ]
+
+
+def apply(read, stream, tokens):
+    total = np.zeros((tokens, 1))
+    for slot, block in read["blocks"].items():
+        total = total + (stream[slot] @ block if np.ndim(block) else stream[slot] * block)
+    return total
+
+
+def softmax(logits, seen):
+    logits = np.where(seen, logits, -np.inf)
+    weights = np.exp(logits - logits.max(axis=1, keepdims=True))
+    return weights / weights.sum(axis=1, keepdims=True)
+
+
+def add(stream, written):
+    for slot, value in written:
+        stream = {**stream, slot: stream[slot] + value}
+    return stream
+
+
+def run(arrays, structure, stream, seen, kind, prologue, steps):
+    """The residual stream after every block."""
+    tokens, path = len(seen), []
+    order = [*range(prologue)]
+    order += [prologue + b for _ in range(steps) for b in range(len(structure) - prologue)]
+    for i, b in enumerate(order):
+        step = (i - prologue) // max(len(structure) - prologue, 1)
+        block = arrays["prologue"][str(b)] if b < prologue else arrays["steps"][str(b - prologue)]
+        if b >= prologue:
+            block = jax.tree.map(lambda leaf: leaf[step], block)  # noqa: B023
+        written = []
+        for j, (heads, targets) in enumerate(structure[b]["heads"]):
+            group = block["attention"][str(j)]
+            q, k = (
+                apply(group[name], stream, tokens) * np.ones((tokens, heads))
+                if not group[name]["blocks"]
+                else apply(group[name], stream, tokens)
+                for name in ("query", "key")
+            )
+            for t, slot in enumerate(targets):
+                write = group["writes"][str(t)]
+                v = apply(write["value"], stream, tokens)
+                parts = []
+                for qh, kh, vh in zip(
+                    *(np.split(a, heads, axis=1) for a in (q, k, v)), strict=True
+                ):
+                    logits = qh @ kh.T
+                    pattern = softmax(logits, seen) if kind == "softmax" else logits * seen
+                    parts.append(pattern @ vh)
+                mixed = np.concatenate(parts, axis=1)
+                written.append((slot, mixed if write["out"] is None else mixed @ write["out"]))
+        stream, written = add(stream, written), []
+        for j, (slot, activation) in enumerate(structure[b]["units"]):
+            unit = block["mlp"][str(j)]
+            hidden = 1.0 if unit["up"] is None else apply(unit["up"], stream, tokens)
+            if unit["gate"] is not None:
+                hidden = hidden * ACTIVATIONS[activation](apply(unit["gate"], stream, tokens))
+            written.append((slot, hidden if unit["out"] is None else hidden @ unit["out"]))
+        stream = add(stream, written)
+        path.append(stream)
+    return path
+
+
+@pytest.mark.parametrize("merge", [False, True], ids=["slots", "dense"])
+@pytest.mark.parametrize("name", ["cg", "cg-exponential", "richardson-tables", "newton-schulz"])
+def test_numpy_runs_the_exported_weights_to_the_same_stream(x64, name, merge):
+    task = draw(0, p=3, n=9, q=2)
+    model = CASES[name].build(task, 0.5, 4)
+    model = ik.dense(model) if merge else model
+    exported = jax.tree.map(np.asarray, flax.serialization.to_state_dict(model.weights))
+    start = jax.tree.map(np.asarray, embed(model.weights.embedding, task))
+    prologue = len(model.weights.prologue)
+    kind, seen = model.spec.attention, np.asarray(visible(task))
+    path = run(exported, describe(model), start, seen, kind, prologue, model.steps)
+    _, cache = ik.run_with_cache(model, task, everything=True)
+    assert len(path) == model.depth
+    for i, stream in enumerate(path):
+        for slot, value in stream.items():
+            ours = np.asarray(cache[f"blocks.{i}.resid_post.{slot}"])
+            assert np.max(np.abs(ours - value)) < 1e-10 * max(1, np.max(np.abs(value))), (i, slot)
+    final = forward(model, embed(model.weights.embedding, task), visible(task)).stream
+    assert all(np.allclose(final[slot], path[-1][slot], atol=1e-10) for slot in final)

@@ -1,0 +1,153 @@
+"""ReLU arithmetic: a plain single-head transformer, to the error that its tables state."""
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+from helpers import draw, relative
+
+import icl_krr as ik
+from icl_krr import theory
+from icl_krr.constructions.routes import machine
+from icl_krr.constructions.slots import SUPPORTS
+
+
+def product_model(arithmetic, divide=False):
+    """One block that multiplies x and y of a support, or divides y by x."""
+    m = machine(ik.Linear(), "linear", arithmetic, 1, 1, None)
+    result = m.state("result", SUPPORTS, "x y")
+    x = m.state("x_here", SUPPORTS, "x", starts_as=m.x)
+
+    def step():
+        m.divide(m.y, x, to=result) if divide else m.multiply(m.y, x, to=result)
+
+    return m.transformer(step, steps=1, readout=result)
+
+
+def points(x, y):
+    x, y = (jnp.asarray(v, float) for v in (x, y))
+    return ik.Task(x=x[:, None], y=y, x_query=jnp.zeros((1, 1)))
+
+
+@pytest.mark.parametrize("width", [8, 64, 512])
+def test_products_err_as_much_as_theory_says(x64, width):
+    a, b = (v.ravel() for v in np.meshgrid(*[np.linspace(-3, 3, 161)] * 2))
+    _, cache = ik.run_with_cache(product_model(ik.ReLU(width, 3.0)), points(a, b))
+    error = np.max(np.abs(cache["result"][1] - a * b))
+    bound = float(theory.product_table_error(3.0, 3.0, width))
+    assert 0.5 * bound < error <= bound * (1 + 1e-9)
+    assert not np.any(cache["overrun"])
+
+
+def test_quotients_err_as_much_as_theory_says(x64):
+    x, y = (v.ravel() for v in np.meshgrid(np.linspace(0.25, 4, 300), np.linspace(-4, 4, 41)))
+    errors = []
+    for width in (32, 128, 512):
+        _, cache = ik.run_with_cache(product_model(ik.ReLU(width, 4.0), divide=True), points(x, y))
+        errors.append(np.max(np.abs(cache["result"][1] - y / x)))
+        inverse = 4 * theory.reciprocal_table_error(0.25, 4.0, width)
+        assert errors[-1] <= theory.product_table_error(4.0, 4.0, width) + 4 * inverse
+        assert not np.any(cache["overrun"])
+    assert np.allclose(np.diff(np.log(errors)) / np.log(4), -2, atol=0.2)
+
+
+@pytest.mark.parametrize(("a", "over"), [(2.9, 0.0), (3.3, 0.1), (-6.0, 1.0)])
+def test_what_leaves_the_range_is_reported(x64, a, over):
+    """At the token where it happened, by what fraction of the bound."""
+    _, cache = ik.run_with_cache(product_model(ik.ReLU(64, 3.0)), points([1.0, a], [1.0, 2.0]))
+    assert np.allclose(cache["overrun"][1], [0, 0, over, 0])
+    _, cache = ik.run_with_cache(
+        product_model(ik.ReLU(64, 3.0), divide=True), points([1.0, 0.1], [1.0, 2.0])
+    )
+    assert cache["overrun"][1, 2] > 0.5
+
+
+def gaussian_process(seed, n, q=16):
+    config = ik.tasks.GaussianProcess(
+        ik.Gaussian(0.7), num_supports=n, num_queries=q, inputs="sphere"
+    )
+    return config.kernel, ik.tasks.sample(jax.random.key(seed), config)
+
+
+def twins(kernel, task, ridge, steps, widths):
+    """The model of exact arithmetic, and those of tables that cover what it works on."""
+    options = {
+        "num_features": 2,
+        "ridge": ridge,
+        "steps": steps,
+        "step_size": 1.9,
+        "attention": ik.Softmax(log_sink=theory.log_sink(kernel, task)),
+    }
+    exact = ik.constructions.richardson(kernel, **options)
+    bounds = ik.operand_bounds(exact, task)
+    tables = [
+        ik.constructions.richardson(kernel, arithmetic=ik.ReLU(w, bounds), **options)
+        for w in widths
+    ]
+    return exact, tables
+
+
+def test_tables_converge_with_slope_two_and_without_overrun(x64):
+    kernel, task = gaussian_process(0, 32)
+    widths = (64, 256, 1024)
+    exact, tables = twins(kernel, task, 1.0, 150, widths)
+    best = ik.solvers.exact(kernel, task, ridge=1.0).prediction
+    assert relative(ik.predict(exact, task), best) < 1e-6
+    errors = []
+    for model in tables:
+        prediction, cache = ik.run_with_cache(model, task)
+        assert not np.any(cache["overrun"])
+        errors.append(relative(prediction, best))
+    assert errors[0] < 0.2
+    slopes = np.diff(np.log(errors)) / np.log(4)
+    assert np.allclose(np.mean(slopes), -2, atol=0.35)
+
+
+@pytest.mark.parametrize("n", [32, 512])
+def test_richardson_with_tables_is_kernel_ridge_regression_at_any_n(x64, n):
+    """Its ridge grows with n as a noise's would not, so that 200 steps suffice at both."""
+    kernel, task = gaussian_process(1, n)
+    ridge = n / 32
+    exact, (model,) = twins(kernel, task, ridge, 200, (1024,))
+    best = ik.solvers.exact(kernel, task, ridge=ridge).prediction
+    assert relative(ik.predict(exact, task), best) < 1e-4
+    prediction, cache = ik.run_with_cache(model, task)
+    assert not np.any(cache["overrun"])
+    assert relative(prediction, best) < 2e-3
+
+
+def test_nothing_but_a_plain_transformer_is_left():
+    """One softmax head a block, ReLU units without gates, as every textbook has them."""
+    kernel, task = gaussian_process(0, 8)
+    _, (model,) = twins(kernel, task, 1.0, 2, (16,))
+    assert model.spec.attention == "softmax"
+    assert model.num_heads == 1
+    for block in model.blocks:
+        assert all(unit.up is None and unit.activation == "relu" for unit in block.mlp)
+    merged = ik.dense(model)
+    assert all(len(block.mlp) == 1 for block in merged.weights.steps)
+    assert relative(ik.predict(merged, task), ik.predict(model, task)) < 1e-3
+
+
+def test_bounds_of_several_outputs_are_the_largest():
+    task = draw(0, r=2)
+    model = ik.constructions.richardson(ik.Gaussian(2.0), num_features=4, ridge=1.0, steps=3)
+    both = ik.operand_bounds(model, task)
+    each = [ik.operand_bounds(model, task.replace(y=y, y_query=None)) for y in task.y.T]
+    for slot, bound in both.items():
+        assert np.isclose(bound, max(float(one[slot]) for one in each))
+
+
+def test_bad_tables_are_refused():
+    for width in (0, 3):
+        with pytest.raises(ValueError, match="width must be"):
+            ik.ReLU(width)
+    with pytest.raises(ValueError, match="bound must be > 0"):
+        ik.ReLU(8, -1.0)
+    with pytest.raises(ValueError, match="bound of alpha must be > 0"):
+        ik.ReLU(8, {"alpha": 0.0})
+    build = ik.constructions.richardson
+    with pytest.raises(ValueError, match="bound must have one for the slot"):
+        build(ik.Gaussian(), num_features=1, ridge=1.0, steps=1, arithmetic=ik.ReLU(8, {"y": 1.0}))
+    with pytest.raises(ValueError, match=r"arithmetic must be 'exact' or icl_krr.ReLU"):
+        build(ik.Gaussian(), num_features=1, ridge=1.0, steps=1, arithmetic="relu")

@@ -1,0 +1,296 @@
+"""Every bound of `theory`: that it holds, and how near to it one can come."""
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+import scipy.stats
+from helpers import draw, relative
+
+import icl_krr as ik
+from icl_krr import recurrences, theory
+
+SEEDS = range(6)
+gaussian, exponential = ik.Gaussian(1.5), ik.Exponential(4.0)
+
+
+def matrix(kernel, task, ridge):
+    return np.asarray(kernel(task.x, task.x)) + ridge * np.eye(task.num_supports)
+
+
+def test_c1_normaliser_and_one_softmax_head(x64):
+    task = draw(0, n=9).replace(mask=jnp.arange(9) != 4)
+    log_z = theory.log_normaliser(exponential, task)
+    keep = np.arange(9) != 4
+    points = np.concatenate([np.where(keep[:, None], task.x, 0), task.x_query])
+    weights = np.exp(points @ np.asarray(task.x)[keep].T / 4.0)
+    assert relative(jnp.exp(log_z), weights.sum(1)) < 1e-12
+    smooth = ik.solvers.nadaraya_watson(exponential, task).prediction
+    head = (weights @ np.asarray(task.y)[keep])[9:] / np.exp(log_z)[9:]
+    assert relative(smooth, head) < 1e-12
+    with pytest.raises(TypeError, match="kernel must be positive to have a normaliser"):
+        theory.log_normaliser(ik.Linear(), task)
+
+
+def test_c2_one_head_is_not_kernel_ridge_regression(x64):
+    """The claim that it is, is false: the gap is of the size of the answer, on every draw."""
+    gaps = []
+    for seed in SEEDS:
+        task = draw(seed, n=30, q=20)
+        exact = ik.solvers.exact(exponential, task, ridge=0.1).prediction
+        smooth = ik.solvers.nadaraya_watson(exponential, task).prediction
+        gap = theory.smoothing_gap(exponential, task, ridge=0.1)
+        assert np.isclose(gap, np.linalg.norm(smooth - exact) / np.linalg.norm(exact))
+        gaps.append(gap)
+        expected = scipy.stats.spearmanr(smooth, exact).statistic
+        assert np.isclose(theory.rank_correlation(smooth, exact), expected)
+    assert min(gaps) > 0.1
+    tied = jnp.array([1.0, 2.0, 2.0, 5.0]), jnp.array([2.0, 2.0, 1.0, 7.0])
+    assert np.isclose(theory.rank_correlation(*tied), scipy.stats.spearmanr(*tied).statistic)
+
+
+@pytest.mark.parametrize("temperature", [0.05, 0.3, 4.0])
+def test_c3_the_sink_is_chosen_so_that_no_weight_underflows(temperature):
+    """In float32, at logits past 88 as well, where the exponential itself overflows."""
+    for seed in SEEDS:
+        task, kernel = draw(seed, n=20), ik.Exponential(temperature)
+        log_sink = theory.log_sink(kernel, task)
+        weights = theory.sink_weight(theory.log_normaliser(kernel, task), log_sink)
+        assert float(log_sink) == np.round(log_sink)
+        assert 0.5 <= float(weights.min()) < float(weights.max()) <= 1
+        assert float(weights.min()) < 1 / (1 + np.exp(-1)) + 1e-3
+
+
+@pytest.mark.parametrize("log_sink", [-20.0, 0.0, 5.0, 30.0])
+def test_c3_recovery_error(log_sink):
+    """c times numerator over sink weight, in float32, against float64."""
+    ratios = []
+    for seed in SEEDS:
+        with jax.enable_x64(True):
+            task = draw(seed, n=40)
+            x, v, t = np.asarray(task.x), np.asarray(task.y), 1.3
+            true, size = np.exp(x @ x.T / t) @ v, np.exp(x @ x.T / t) @ np.abs(v)
+        logits = jnp.asarray(x / t, "f4") @ jnp.asarray(x, "f4").T
+        logits = jnp.concatenate([jnp.full((40, 1), log_sink, "f4"), logits], 1)
+        weights = jax.nn.softmax(logits, axis=1)
+        found = (weights[:, 1:] @ jnp.asarray(v, "f4")) / weights[:, 0]
+        error = np.abs(np.exp(log_sink) * np.asarray(found, float) - true) / size
+        bound = theory.recovery_error(np.max(np.abs(x @ x.T / t)), log_sink, 4, jnp.float32)
+        ratios.append(error.max() / float(bound))
+    assert max(ratios) <= 1
+    assert max(ratios) > 0.003  # worst cases of rounding do not happen all at once
+
+
+def test_c3_a_dominant_sink_needs_no_quotient(x64):
+    """The finding: for c >> Z the numerator alone is K v / c, to rounding of u log c."""
+    task = draw(1, n=30)
+    log_z = theory.log_normaliser(exponential, task)[:30]
+    K = np.asarray(exponential(task.x, task.x))
+    for log_sink in (5.0, 12.0, 40.0):
+        logits = np.concatenate([np.full((30, 1), log_sink), np.log(K)], 1)
+        numerator = jax.nn.softmax(logits, axis=1)[:, 1:] @ task.y
+        lost = 1 - np.exp(log_sink) * np.asarray(numerator) / (K @ np.asarray(task.y))
+        assert np.allclose(lost, theory.dominant_sink_error(log_z, log_sink), atol=1e-13)
+    assert np.abs(lost).max() < 1e-13
+
+
+@pytest.mark.parametrize("decades", [1, 3, 6])
+def test_c4_rates_hold_and_are_attained(x64, decades):
+    """On a diagonal A: polynomials evaluated on the whole interval."""
+    low, high, steps = 1.0, 10.0**decades, 25
+    theta = np.pi * (np.arange(2001) + 0.5) / 2001
+    sigma = np.concatenate([[low, high], (high + low) / 2 + (high - low) / 2 * np.cos(theta)])
+    t = np.arange(steps + 1)
+    for solve, rate in (
+        (recurrences.chebyshev(steps, (low, high)), theory.chebyshev_rate),
+        (recurrences.heavy_ball(steps, None, None, (low, high)), theory.heavy_ball_rate),
+    ):
+        r, p, path = np.ones_like(sigma), solve.first * np.ones_like(sigma), [1.0]
+        for a, b in zip(solve.a, solve.b, strict=True):
+            r = r - sigma * p
+            p = a * p + b * r
+            path.append(np.max(np.abs(r)))
+        bound = np.asarray(rate(low, high, t))
+        assert np.all(path <= bound * (1 + 1e-6))
+        assert np.allclose(path, bound, rtol=1e-6)
+    eta = float(recurrences.gradient_step(None, (low, high)))
+    worst = np.max(np.abs(1 - eta * sigma)) ** t
+    assert np.allclose(worst, theory.gradient_descent_rate(low, high, t))
+    assert np.allclose(worst[1], theory.stationary_factor(low, high, eta))
+    cg, sharp = theory.conjugate_gradient_rate(low, high, t), theory.chebyshev_rate(low, high, t)
+    assert np.all(sharp <= cg)
+    assert np.all(sharp >= cg / 2)
+
+
+def test_c4_prediction_bound(x64):
+    for seed in SEEDS:
+        task = draw(seed, n=20, q=5)
+        A, alpha = matrix(exponential, task, 0.5), ik.solvers.exact(exponential, task, ridge=0.5)
+        cross = np.asarray(exponential(task.x_query, task.x))
+        error = np.random.default_rng(seed).normal(size=20)
+        norm = np.sqrt(error @ A @ error)
+        assert np.isclose(theory.energy_norm(A, error), norm)
+        bound = theory.prediction_bound(exponential, task, alpha.alpha + error, ridge=0.5)
+        assert np.all(np.abs(cross @ error) <= bound)
+        along = np.linalg.solve(A, cross[0])
+        bound = theory.prediction_bound(exponential, task, alpha.alpha + along, ridge=0.5)
+        assert np.isclose(cross[0] @ along, bound[0])
+
+
+def test_c5_the_neumann_series_needs_a_large_ridge(x64):
+    """As stated, for a small ridge, it is false: the counterexample diverges."""
+    task = draw(2, n=12)
+    K, y = np.asarray(gaussian(task.x, task.x)), np.asarray(task.y)
+    sigma = theory.eigenvalues(gaussian, task)[-1]
+    for ridge, converges in ((float(sigma) / 4, False), (float(sigma) * 4, True)):
+        factor = float(theory.neumann_factor(sigma, ridge))
+        assert (factor < 1) == converges
+        term, total = y / ridge, np.zeros_like(y)
+        for _ in range(200):
+            total, term = total + term, -K @ term / ridge
+        exact = np.linalg.solve(K + ridge * np.eye(12), y)
+        assert (np.linalg.norm(total - exact) < 1e-9) == converges
+        low, high = ik.spectral_bounds(gaussian, task, ridge=ridge)
+        assert theory.stationary_factor(low, high, 1.9 / high) < 1
+        assert theory.stationary_factor(low, high, 2.1 / high) > 1
+    small = theory.stationary_factor(0.01, 9.0, 0.2)
+    assert theory.stationary_factor(1.0, 9.0, 0.2) < small < 1
+
+
+def test_c6_limits_of_the_temperature(x64):
+    rng = np.random.default_rng(0)
+    near, far = [], []
+    for _ in range(300):
+        logits, y = rng.normal(size=6) * rng.choice([0.1, 1.0, 6.0]), rng.normal(size=6)
+        smooth = np.exp(logits) @ y / np.exp(logits).sum()
+        order = np.sort(logits)
+        far.append(
+            abs(smooth - y.mean()) / theory.mean_limit_bound(order[-1] - order[0], jnp.array(y))
+        )
+        near.append(
+            abs(smooth - y[np.argmax(logits)])
+            / theory.nearest_limit_bound(order[-1] - order[-2], jnp.array(y))
+        )
+    assert max(far) <= 1
+    assert max(near) <= 1
+    spread, n = np.log(4.0), 3  # one weight of 4 against two of 1: 1 : e^(spread / 2)
+    y = jnp.array([1.0, 0.0, 0.0])
+    assert np.isclose(4 / 6 - 1 / n, theory.mean_limit_bound(spread, y))
+    assert np.isclose(1 - 4 / 6, theory.nearest_limit_bound(spread, y))
+    x, z = rng.normal(size=(2, 200_000, 3)) @ np.diag([1.0, 2.0, 0.5])
+    measured = np.var(np.sum(x * z, 1) / np.sqrt(3))
+    assert np.isclose(theory.logit_variance(*[jnp.diag(jnp.array([1, 4, 0.25]))] * 2), 17.0625 / 3)
+    assert np.isclose(measured, 17.0625 / 3, rtol=0.02)
+
+
+def test_c7_and_c11_gaussian_and_exponential(x64):
+    task = draw(3, n=8)
+    G = gaussian(task.x_query, task.x)
+    assert relative(theory.gaussian_from_exponential(task.x_query, task.x, 1.5), G) < 1e-12
+    head = jax.nn.softmax(theory.gaussian_logits(task.x_query, task.x, 1.5), axis=1)
+    assert relative(head, G / G.sum(1, keepdims=True)) < 1e-12
+    sphere = task.x / jnp.linalg.norm(task.x, axis=1, keepdims=True)
+    ratio = gaussian(sphere, sphere) / ik.Exponential(2.25)(sphere, sphere)
+    assert np.allclose(ratio, ratio[0, 0])
+    ratio = G / ik.Exponential(2.25)(task.x_query, task.x)
+    assert ratio.max() > 1.5 * ratio.min()
+
+
+def test_c8_as_many_steps_as_distinct_eigenvalues(x64):
+    x = np.repeat(np.diag([1.0, 2.0, 3.0]), [4, 1, 2], axis=0)
+    task = ik.Task(x=jnp.array(x), y=jnp.arange(1.0, 8.0), x_query=jnp.ones((2, 3)))
+    steps = int(theory.distinct_eigenvalues(theory.eigenvalues(ik.Linear(), task)))
+    path = ik.solvers.conjugate_gradient(ik.Linear(), task, ridge=0.1, steps=steps)
+    sizes = np.linalg.norm(path.r, axis=1)
+    assert sizes[-1] < 1e-10 * sizes[0]
+    assert sizes[-2] > 1e-3 * sizes[0]
+
+
+@pytest.mark.parametrize("symmetric", [False, True])
+def test_c9_emulation_by_heads_alone(x64, symmetric):
+    """Centred values: O(e) one-sided, O(e^2) for the pair; others do not converge at all."""
+    rng = np.random.default_rng(1)
+    S, v = rng.normal(size=(5, 12)), rng.normal(size=(12, 2))
+    centred = v - v.mean(0)
+    errors = [
+        relative(theory.emulated_product(S, centred, e, symmetric=symmetric), S @ centred)
+        for e in (1e-1, 1e-2, 1e-3)
+    ]
+    slopes = np.diff(np.log10(errors))
+    assert np.allclose(slopes, -2 if symmetric else -1, atol=0.1)
+    assert relative(theory.emulated_product(S, v, 1e-3, symmetric=symmetric), S @ v) > 1e-2
+
+
+@pytest.mark.parametrize("dtype", ["float32", "float64"])
+@pytest.mark.parametrize("symmetric", [False, True])
+def test_c9_best_epsilon(symmetric, dtype):
+    """The law names the best e: within a factor of 10 of a sweep's, the error within 10 too."""
+    with jax.enable_x64(dtype == "float64"):
+        s = jnp.linspace(-3, 3, 1001, dtype=dtype)
+        weights = lambda e: jnp.exp(e * s)  # noqa: E731
+
+        def error(e):
+            e = jnp.asarray(e, dtype)
+            pair = (weights(e) - weights(-e)) / (2 * e)
+            entry = pair if symmetric else (weights(e) - 1) / e
+            return float(jnp.max(jnp.abs(np.asarray(entry, float) - np.asarray(s, float))))
+
+        sweep = 10.0 ** np.linspace(-9, 0, 91)
+        errors = np.array([error(e) for e in sweep])
+        best = float(theory.best_epsilon(3.0, symmetric=symmetric, dtype=dtype))
+        assert 0.1 < best / sweep[np.argmin(errors)] < 10
+        assert error(best) < 10 * errors.min()
+        for e in (sweep[60], sweep[75], best):
+            bound = theory.emulation_truncation(3.0, e, symmetric=symmetric)
+            assert error(e) <= 1.01 * bound + theory.emulation_rounding(e, dtype)
+        assert error(0.3) > 0.99 * theory.emulation_truncation(3.0, 0.3, symmetric=symmetric)
+
+
+def test_c12_the_preconditioned_spectrum(x64):
+    """In (0, 1] where ridge <= c, so that steps in (0, 2) converge; beyond it may leave 1."""
+    ratios = []
+    for seed in SEEDS:
+        task = draw(seed, n=40)
+        for ridge, sink in ((0.01, 0.01), (0.1, 1.0), (3.0, 0.5)):
+            low, high = theory.richardson_bounds(gaussian, task, ridge=ridge, sink=sink)
+            sigma = theory.preconditioned_eigenvalues(gaussian, task, ridge=ridge, sink=sink)
+            K = np.asarray(gaussian(task.x, task.x))
+            plain = np.linalg.eigvals((K + ridge * np.eye(40)) / (K.sum(1) + sink)[:, None]).real
+            assert np.allclose(np.sort(plain), sigma)
+            assert low <= sigma[0] * (1 + 1e-9)
+            assert sigma[-1] <= high * (1 + 1e-9)
+            assert (high <= 1) == (ridge <= sink)
+            ratios.append(float(sigma[-1] / high))
+            if ridge > sink:
+                assert sigma[-1] > 1
+    assert min(ratios[::3]) > 0.99
+    assert min(ratios) > 0.5
+
+
+def test_c13_the_normaliser_does_not_cure_the_condition_number(x64):
+    """The finding: it grows with n all the same."""
+    conds = []
+    for n in (32, 128, 512):
+        task = draw(0, p=2, n=n)
+        sigma = theory.preconditioned_eigenvalues(gaussian, task, ridge=0.1, sink=0.1)
+        conds.append(float(sigma[-1] / sigma[0]))
+    assert conds[2] > 3 * conds[1] > 9 * conds[0] / 3
+
+
+@pytest.mark.parametrize("width", [2, 16, 128])
+def test_c14_tables(x64, width):
+    """The interpolants themselves; the models' tables are in test_tables."""
+    knots = np.linspace(-2, 2, width + 1)
+    a, b = np.meshgrid(*[np.linspace(-1, 1, 801)] * 2)
+    square = lambda s: np.interp(s, knots, knots**2)  # noqa: E731
+    error = np.max(np.abs(3 * 5 / 4 * (square(a + b) - square(a - b)) - 3 * a * 5 * b))
+    bound = float(theory.product_table_error(3.0, 5.0, width))
+    assert 0.9 * bound < error <= bound * (1 + 1e-9)
+    knots = 0.01 * 1e4 ** np.linspace(0, 1, width + 1)
+    x = np.exp(np.linspace(np.log(0.01), np.log(100), 100_001))
+    error = np.max(np.abs(np.interp(x, knots, 1 / knots) * x - 1))
+    bound = float(theory.reciprocal_table_error(0.01, 100.0, width))
+    assert 0.99 * bound < error <= bound * (1 + 1e-6)
+    wide = theory.table_width(3.0, 5.0, 1e-3)
+    assert theory.product_table_error(3.0, 5.0, wide) <= 1e-3
+    assert theory.product_table_error(3.0, 5.0, wide - 2) > 1e-3
