@@ -18,7 +18,8 @@ class Case(NamedTuple):
     `oracle` has the name of the construction unless it says otherwise; `needs` gives what both
     must be told of the task beside the ridge, `route` what the construction alone is told.
     `sums` says whether the solver has inner products, whose rounding grows from step to step,
-    `tolerance` how far the arithmetic is from exact, `tables` whether it is that of ReLU tables.
+    `tolerance` how far the arithmetic is from exact, `rounding` how much more than others it
+    rounds, `tables` whether it is that of ReLU tables.
     """
 
     name: str
@@ -31,6 +32,7 @@ class Case(NamedTuple):
     sums: bool = False
     ridged: bool = True
     tolerance: float = 1e-9
+    rounding: float = 1.0
     tables: bool = False
 
     def build(self, task, ridge, steps, **options):
@@ -102,7 +104,7 @@ def plus_plus(kernel, task, ridge):
 
 def emulated(kernel, task, ridge):
     size = jnp.max(jnp.abs(task.x @ task.x.T))
-    epsilon = ik.theory.best_epsilon(size, symmetric=True, dtype=jnp.float64)
+    epsilon = ik.theory.best_epsilon(size, dtype=jnp.result_type(float))
     return {"attention": ik.Softmax(epsilon=epsilon)}
 
 
@@ -143,7 +145,7 @@ CONSTRUCTIONS = (
     Case("gd", GD, linear, ("alpha", "r", "prediction"), 1, spectrum),
     Case("gd-exponential", GD, exponential, ("alpha", "r", "prediction"), 1, spectrum),
     Case("gd-emulated", GD, linear, ("alpha", "r", "prediction"), 1, spectrum, emulated,
-         tolerance=1e-6),
+         tolerance=1e-6, rounding=1e6),
     Case("gd-in-alpha", "gradient_descent_in_alpha", linear, ("alpha", "r", "prediction"), 2,
          spectrum),
     Case("gd-in-alpha-gaussian", "gradient_descent_in_alpha", gaussian,
@@ -172,8 +174,10 @@ every_case = pytest.mark.parametrize("case", CONSTRUCTIONS, ids=lambda case: cas
 ALIKE = {
     "cg-fused",
     "cg-gaussian-fused",
+    "cg-projected-pipelined",
     "pcg-jacobi",
     "gd-exponential",
+    "gd-in-alpha",
     "gd-in-alpha-gaussian",
     "heavy-ball",
     "heavy-ball-gaussian",

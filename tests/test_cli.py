@@ -4,6 +4,7 @@ import csv
 import json
 import subprocess
 import sys
+import typing
 
 import numpy as np
 import pytest
@@ -49,7 +50,8 @@ def test_predict_prints_json_that_agrees_with_numpy(table, capsys):
     facts = printed["meta"]["tasks"]["table.csv"]
     assert (facts["n"], facts["q"], facts["p"], facts["blocks_per_step"]) == (25, 15, 2, 5)
     assert (facts["ridge"], facts["dtype"], printed["meta"]["seed"]) == (0.5, "float32", 3)
-    assert facts["chosen"] == ["temperature"]
+    assert facts["chosen"] == []
+    assert (facts["attention"], facts["heads"]) == ("linear", 3)
     task = ik.tasks.split(ik.tasks.read_table(table, "y"), 25, seed=3)
     exact = numpy_exact(task.x, task.y, task.x_query, 0.5)
     K = np.asarray(task.x, np.float64) @ np.asarray(task.x, np.float64).T
@@ -68,8 +70,8 @@ def test_predict_prints_json_that_agrees_with_numpy(table, capsys):
     assert all(rows["transformer", t]["oracle_gap"] < 1e-4 for t in range(7))
 
 
-@pytest.mark.parametrize("solver", ["conjugate-gradient", "gradient-descent", "nadaraya-watson"])
-def test_every_solver_prints_a_table(table, capsys, solver):
+@pytest.mark.parametrize("solver", ["conjugate-gradient", "richardson", "nadaraya-watson"])
+def test_a_solver_prints_a_table(table, capsys, solver):
     assert cli.main(["predict", str(table), "--target", "y", "--solver", solver]) == 0
     out = capsys.readouterr().out
     for word in (solver, "gap to exact", "zero", "mean", "exact", "d_eff", "cond", "float32"):
@@ -126,7 +128,15 @@ def test_an_interrupted_write_leaves_the_old_file(tmp_path, monkeypatch):
         (["--supports", "40"], "num_supports must leave a query: < 40 rows"),
         (["--supports", "0"], "num_supports must be >= 1, got 0"),
         (["--target", "z"], "target must be a column of"),
-        (["--kernel", "exponential"], "kernel must be 'linear' for solver 'conjugate-gradient'"),
+        (["--lengthscale", "-2"], "lengthscale must be > 0, got -2.0"),
+        (
+            ["--kernel", "exponential", "--solver", "newton-schulz"],
+            "kernel must be 'linear' for solver 'newton-schulz', got 'exponential'",
+        ),
+        (
+            ["--kernel", "linear", "--solver", "richardson"],
+            "kernel must be 'exponential' or 'gaussian' for solver 'richardson', got 'linear'",
+        ),
     ],
 )
 def test_bad_settings_are_one_line(table, capsys, monkeypatch, options, message):
@@ -177,9 +187,29 @@ def test_a_table_that_says_nothing_is_still_answered(tmp_path, capsys):
 
 
 def test_overflow_is_said(table, capsys):
-    argv = ["predict", str(table), "--target", "y", "--solver", "nadaraya-watson"]
+    argv = ["predict", str(table), "--target", "y", "--kernel", "exponential", "--steps", "2"]
     assert cli.main([*argv, "--temperature", "0.01", "--ridge", "1"]) == 0
     assert "exact KRR is not finite: the kernel overflows float32" in capsys.readouterr().out
+
+
+def test_the_command_line_has_every_solver_and_kernel():
+    from icl_krr.cli.settings import Settings
+    from icl_krr.experiments import registry
+
+    hints = typing.get_type_hints(Settings)
+    assert typing.get_args(hints["solver"]) == tuple(registry.SOLVERS)
+    assert typing.get_args(typing.get_args(hints["kernel"])[0]) == tuple(registry.KERNELS)
+
+
+def test_demo_prefers_the_exponential_kernel_and_predict_the_linear_one():
+    from icl_krr.cli.commands import depth_config
+    from icl_krr.cli.settings import Demo, Predict
+
+    assert depth_config(Demo()).kernel == "exponential"
+    assert depth_config(Demo(solver="newton-schulz")).kernel == "linear"
+    assert depth_config(Demo(kernel="gaussian")).kernel == "gaussian"
+    assert depth_config(Predict()).kernel == "linear"
+    assert depth_config(Predict(solver="richardson")).kernel == "exponential"
 
 
 def test_the_seed_draws_the_task():

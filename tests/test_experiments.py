@@ -8,7 +8,7 @@ from sklearn.kernel_ridge import KernelRidge
 from sklearn.model_selection import LeaveOneOut, cross_val_predict
 
 import icl_krr as ik
-from icl_krr.experiments import depth, tuning
+from icl_krr.experiments import depth, registry, tuning
 
 
 def test_the_ridge_is_the_best_of_its_grid_by_leave_one_out(x64):
@@ -23,17 +23,38 @@ def test_the_ridge_is_the_best_of_its_grid_by_leave_one_out(x64):
     assert np.isclose(tuning.choose_ridge(ik.Linear(), task), grid[np.argmin(losses)])
 
 
-def test_the_temperature_is_the_best_of_its_grid_by_leave_one_out(x64):
+@pytest.mark.parametrize("family", [ik.Exponential, ik.Gaussian])
+def test_the_smoother_is_the_best_of_its_grid_by_leave_one_out(x64, family):
     task = draw(1, p=2, n=15)
     x, y = np.asarray(task.x), np.asarray(task.y)
-    grid = np.sqrt(np.mean((x @ x.T) ** 2)) * 2.0 ** np.linspace(-4, 4, 17)
+    scale = np.sqrt(np.mean((x @ x.T) ** 2))
+    if family is ik.Gaussian:
+        scale = np.sqrt(np.mean(np.sum((x[:, None] - x) ** 2, -1) / 2))
+    grid = scale * 2.0 ** np.linspace(-4, 4, 17)
     losses = []
-    for temperature in grid:
-        weights = np.exp(x @ x.T / temperature)
+    for bandwidth in grid:
+        weights = np.array(family(bandwidth)(task.x, task.x))
         np.fill_diagonal(weights, 0)
         losses.append(np.sum((weights @ y / weights.sum(1) - y) ** 2))
     assert 0 < np.argmin(losses) < 16
-    assert np.isclose(tuning.choose_temperature(task), grid[np.argmin(losses)])
+    chosen = tuning.choose_smoother(family, task)
+    assert np.isclose(next(iter(depth.bandwidth(chosen).values())), grid[np.argmin(losses)])
+
+
+@pytest.mark.parametrize("ridge", [None, 0.3])
+def test_the_kernel_is_the_best_of_its_grid_by_leave_one_out(x64, ridge):
+    task = draw(1, p=2, n=15)
+    x, y = np.asarray(task.x), np.asarray(task.y)
+    best = (np.inf, None)
+    for bandwidth in tuning.bandwidths(ik.Gaussian, task):
+        gram = np.asarray(ik.Gaussian(bandwidth)(task.x, task.x))
+        for r in 1e-3 * 10 ** np.linspace(0, 6, 13) if ridge is None else [ridge]:
+            model = KernelRidge(alpha=r, kernel="rbf", gamma=1 / (2 * float(bandwidth) ** 2))
+            loss = np.sum((cross_val_predict(model, x, y, cv=LeaveOneOut()) - y) ** 2)
+            best = min(best, (loss, float(bandwidth)))
+        assert np.isclose(np.trace(gram) / 15, 1)
+    chosen = tuning.choose_kernel(ik.Gaussian, task, ridge)
+    assert np.isclose(float(chosen.lengthscale), best[1])
 
 
 def test_rows_hold_gaps_and_errors_as_they_say(x64):
@@ -67,25 +88,44 @@ def test_the_gap_to_the_oracle_is_measured(x64, monkeypatch):
     task = draw(3, p=3, n=15)
     config = depth.DepthConfig(ridge=0.5, temperature=1.0, steps=3)
     assert all(row.oracle_gap < 1e-10 for row in depth.run(task, config).rows)
-    wrong = depth.constructions.gradient_descent
+    wrong = registry.constructions.gradient_descent
     monkeypatch.setattr(
-        depth.constructions,
+        registry.constructions,
         "conjugate_gradient",
         lambda kernel, **options: wrong(kernel, step_size=0.01, **options),
     )
     assert depth.run(task, config).rows[-1].oracle_gap > 1e-2
 
 
-def test_nadaraya_watson_against_krr_on_its_own_kernel(x64):
+@pytest.mark.parametrize("kernel", ["exponential", "gaussian"])
+def test_nadaraya_watson_against_krr_on_its_own_kernel(x64, kernel):
+    """Each with the bandwidth that is best for it; with the same one where it is given."""
     task = draw(4, p=2, n=15)
-    config = depth.DepthConfig(solver="nadaraya-watson", kernel="exponential", ridge=0.5)
-    result = depth.run(task, config)
-    kernel = ik.Exponential(result.facts["temperature"])
-    smooth = ik.solvers.nadaraya_watson(kernel, task).prediction
-    exact = ik.solvers.exact(kernel, task, ridge=0.5).prediction
-    gap = np.linalg.norm(smooth - exact) / np.linalg.norm(exact)
-    assert np.isclose(result.rows[-1].gap, gap)
-    assert result.facts["chosen"] == ["temperature"]
+    family = ik.Gaussian if kernel == "gaussian" else ik.Exponential
+    name = "lengthscale" if kernel == "gaussian" else "temperature"
+    for given in ({}, {name: 1.5}):
+        config = depth.DepthConfig("nadaraya-watson", kernel, ridge=0.5, **given)
+        result = depth.run(task, config)
+        smoother = family(result.facts[f"smoother_{name}"])
+        smooth = ik.solvers.nadaraya_watson(smoother, task).prediction
+        exact = ik.solvers.exact(family(result.facts[name]), task, ridge=0.5).prediction
+        gap = np.linalg.norm(smooth - exact) / np.linalg.norm(exact)
+        assert np.isclose(result.rows[-1].gap, gap)
+        assert result.facts["chosen"] == ([] if given else [name])
+        if given:
+            assert result.facts[name] == result.facts[f"smoother_{name}"] == 1.5
+
+
+@pytest.mark.parametrize("solver", list(registry.SOLVERS))
+def test_every_solver_on_every_kernel_follows_its_oracle(x64, solver):
+    task = draw(6, p=2, n=12)
+    for kernel in registry.SOLVERS[solver].kernels:
+        config = depth.DepthConfig(solver, kernel, ridge=2.0, steps=4)
+        result = depth.run(task, config)
+        assert max(row.oracle_gap for row in result.rows) < 1e-8, kernel
+        assert result.facts["kernel"] == kernel
+    with pytest.raises(ValueError, match="kernel must be one of"):
+        depth.DepthConfig(solver, "cubic")
 
 
 def test_a_sweep_that_overflows_everywhere_says_so():

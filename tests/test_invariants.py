@@ -40,7 +40,7 @@ def test_a_query_does_not_depend_on_other_queries(x64, case):
         assert not np.any(jacobian[i][:, others])
         assert np.any(jacobian[i][:, i])
     kept = task.replace(x_query=task.x_query[1:2], y_query=None)
-    assert relative(ik.predict(model, kept), ik.predict(model, task)[1:2]) < 1e-12
+    assert relative(ik.predict(model, kept), ik.predict(model, task)[1:2]) < 1e-12 * case.rounding
 
 
 @each_kind
@@ -52,7 +52,7 @@ def test_not_even_a_nan_leaks_from_a_query(case):
     bad = jax.jit(lambda q: ik.predict(model, task.replace(x_query=q, y_query=None)))(
         task.x_query.at[0].set(jnp.nan)
     )
-    assert relative(bad[1:], good[1:]) < 1e-5
+    assert relative(bad[1:], good[1:]) < 1e-2
     assert jnp.all(jnp.isnan(bad[0]))
 
 
@@ -62,7 +62,7 @@ def test_permuted_supports_change_nothing(x64, case):
     order = np.random.default_rng(0).permutation(20)
     permuted = task.replace(x=task.x[order], y=task.y[order])
     model = case.build(task, 0.1, 4)
-    assert relative(ik.predict(model, permuted), ik.predict(model, task)) < 1e-12
+    assert relative(ik.predict(model, permuted), ik.predict(model, task)) < 1e-12 * case.rounding
 
 
 @each_kind
@@ -134,12 +134,14 @@ def test_dense_matrices_give_the_same_stream(x64, case):
     assert ours["stream"].shape[1] == d_model
     for slot in model.layout.names:
         assert np.allclose(
-            channels(ours, model.layout, slot), channels(theirs, model.layout, slot), atol=1e-11
+            channels(ours, model.layout, slot),
+            channels(theirs, model.layout, slot),
+            atol=1e-11 * case.rounding,
         )
     (ours, cache), (theirs, expected) = (ik.run_with_cache(m, task) for m in (merged, model))
-    assert relative(ours, theirs) < 1e-11
+    assert relative(ours, theirs) < 1e-11 * case.rounding
     for name in expected:
-        assert relative(cache[name], expected[name]) < 1e-11
+        assert relative(cache[name], expected[name]) < 1e-11 * case.rounding
     for block in (*merged.weights.prologue, *merged.weights.steps):
         for heads in block.attention:
             assert heads.query.blocks["stream"].shape[-2] == d_model
@@ -155,7 +157,7 @@ def test_padding_does_not_count(x64, case):
     pad = lambda a: jnp.concatenate([a, 9 * jnp.ones((3, a.shape[1]))])  # noqa: E731
     padded = short.replace(x=pad(short.x), y=pad(short.y), mask=jnp.arange(8) < 5)
     model = case.build(short, 0.1, 4)
-    assert relative(ik.predict(model, padded), ik.predict(model, short)) < 1e-12
+    assert relative(ik.predict(model, padded), ik.predict(model, short)) < 1e-12 * case.rounding
 
 
 @each_kind
@@ -165,11 +167,13 @@ def test_a_model_of_one_output_takes_each_output_on_its_own(x64, case):
     wide = case.build(task, 0.1, 4)
     assert (single.spec.num_outputs, wide.spec.num_outputs) == (1, 3)
     (ours, cache), (theirs, expected) = (ik.run_with_cache(m, task) for m in (single, wide))
-    assert relative(ours, theirs) < 1e-11
+    # tables of one output cover the range of that output alone
+    tolerance = case.tolerance if case.tables else 1e-11 * case.rounding
+    assert relative(ours, theirs) < tolerance
     for state in case.states:
-        assert relative(cache[state], expected[state]) < 1e-11
+        assert relative(cache[state], expected[state]) < tolerance
     tasks = jax.tree.map(lambda a: jnp.stack([a, a]), task)
-    assert relative(ik.predict_batch(single, tasks)[1], theirs) < 1e-11
+    assert relative(ik.predict_batch(single, tasks)[1], theirs) < tolerance
 
 
 @each_kind
@@ -195,9 +199,12 @@ def test_vmap_loop_and_batch_agree(x64, case):
     alone = [jax.tree.map(lambda a: a[i], tasks) for i in range(5)]  # noqa: B023
     model = case.build(alone[0], 0.1, 4)
     looped = jnp.stack([ik.predict(model, task) for task in alone])
-    assert relative(jax.vmap(ik.predict, in_axes=(None, 0))(model, tasks), looped) < 1e-12
-    assert relative(ik.predict_batch(model, tasks, chunk=2), looped) < 1e-12
-    assert relative(ik.predict_batch(model, tasks), looped) < 1e-12
+    assert (
+        relative(jax.vmap(ik.predict, in_axes=(None, 0))(model, tasks), looped)
+        < 1e-12 * case.rounding
+    )
+    assert relative(ik.predict_batch(model, tasks, chunk=2), looped) < 1e-12 * case.rounding
+    assert relative(ik.predict_batch(model, tasks), looped) < 1e-12 * case.rounding
 
 
 @each_kind
@@ -206,7 +213,7 @@ def test_jit_equals_eager(x64, case):
     model = case.build(task, 0.1, 4)
     with jax.disable_jit():
         eager = ik.predict(model, task)
-    assert relative(ik.predict(model, task), eager) < 1e-12
+    assert relative(ik.predict(model, task), eager) < 1e-12 * case.rounding
 
 
 @each_kind

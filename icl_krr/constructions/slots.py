@@ -96,7 +96,7 @@ class Slots:
         name = "not_" + "_or_".join(at)
         if name not in self.embedding:
             self.flags.add(name)
-            slot = Slot(name, 1, "data", tuple(r for r in ROLES if r not in at), "flag")
+            slot = Slot(name, 1, "data", ROLES, "flag, 1 at padding too")
             self.declare(slot, self.one - self.inside(at))
         return self.layout.read(name, self.dtype)
 
