@@ -86,7 +86,9 @@ def test_the_reader_of_imports_sees_them():
     """A structure test that saw nothing would always pass."""
     seen = {name for path in files() for name in imports(path)}
     assert {"kernels", "tasks", "residual", "transformer.weights", "checks"} <= seen
-    assert not any(name.startswith("constructions") for name in imports(PACKAGE / "theory" / "rates.py"))
+    assert not any(
+        name.startswith("constructions") for name in imports(PACKAGE / "theory" / "rates.py")
+    )
 
 
 def test_no_file_grows_beyond_one_object():

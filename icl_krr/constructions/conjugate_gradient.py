@@ -35,7 +35,8 @@ def conjugate_gradient(
     rounding, cost five, three and two blocks a step with linear attention, whose sums are heads
     of the aggregator; with softmax attention a sum takes a product in the MLP and a mean head:
     - "textbook": as above, after one block for the first r.r;
-    - "fused": all sums at once, by beta = gamma Ap.Ap / p.Ap - 1;
+    - "fused": all sums at once, gamma = r.p / p.Ap and beta = -r'.Ap / p.Ap with
+      r'.Ap = r.Ap - gamma Ap.Ap;
     - "pipelined": sums and products at once, s = Ap being known a step before, by
       s' = Ar - gamma As + beta Ap, after one block for the first. Ar and Ap are made afresh by
       heads beside As, where a sequential machine would recur to save them: depth is what
@@ -99,15 +100,14 @@ def fused(m: Machine, ridge: float | Float[Array, ""], steps: int) -> Transforme
         Kp = m.kernel_times(p)
         Ap = m.add(Kp + ridge * p, to=m.scratch("Ap", SUPPORTS, "A p"))
         Kp = m.finish(Kp, to="Kp")
-        pAp = m.dot(p, Ap, to="pAp")
-        gamma = m.divide(m.dot(r, r, to="rr"), pAp, to="gamma")
-        growth = m.divide(m.dot(Ap, Ap, to="ApAp"), pAp, to="growth")
+        gamma, growth, drop = quotients(m, r, p, Ap)
         p_last = m.move(p, to="p_last")
         m.add_scaled(m.scale * p_last, by=gamma, to=alpha)
         m.add_scaled(-Ap, by=gamma, to=r)
         m.add_scaled(Kp, by=gamma, to=prediction)
         m.add_scaled(p_last, by=(gamma, growth), to=p)
-        m.add(r - p_last, to=p)
+        m.add_scaled(-p_last, by=drop, to=p)
+        m.add(r, to=p)
 
     return m.transformer(step, steps=steps, readout=prediction)
 
@@ -120,25 +120,34 @@ def pipelined(m: Machine, ridge: float | Float[Array, ""], steps: int) -> Transf
         m.add(m.kernel_times(m.y) + ridge * m.y, to=s)
 
     def step() -> None:
-        ps = m.dot(p, s, to="ps")
-        gamma = m.divide(m.dot(r, r, to="rr"), ps, to="gamma")
-        growth = m.divide(m.dot(s, s, to="ss"), ps, to="growth")
+        gamma, growth, drop = quotients(m, r, p, s)
         Kp = m.finish(m.kernel_times(p), to="Kp")
-        Ar = m.add(m.kernel_times(r) + ridge * r, to=m.scratch("Ar", SUPPORTS_AND_QUERIES, "A r"))
         Ks = m.finish(m.kernel_times(s), to="Ks")
+        Ar = m.add(m.kernel_times(r) + ridge * r, to=m.scratch("Ar", SUPPORTS_AND_QUERIES, "A r"))
         Ap = m.add(s, to=m.scratch("Ap", SUPPORTS, "A p"))
         m.erase(s)
         p_last = m.move(p, to="p_last")
         m.add_scaled(m.scale * p_last, by=gamma, to=alpha)
         m.add_scaled(Kp, by=gamma, to=prediction)
         m.add_scaled(-Ap, by=gamma, to=r)
-        m.add_scaled(p_last, by=(gamma, growth), to=p)
-        m.add(r - p_last, to=p)
-        m.add_scaled(Kp + ridge * p_last, by=(gamma, growth), to=s)
+        for slot, last in ((p, p_last), (s, Kp + ridge * p_last)):
+            m.add_scaled(last, by=(gamma, growth), to=slot)
+            m.add_scaled(-last, by=drop, to=slot)
         m.add_scaled(-(Ks + ridge * Ap), by=gamma, to=s)
-        m.add(Ar - Kp - ridge * p_last, to=s)
+        m.add(r, to=p)
+        m.add(Ar, to=s)
 
     return m.transformer(step, steps=steps, readout=prediction, prologue=start)
+
+
+def quotients(m: Machine, r: Read, p: Read, Ap: Read) -> tuple[Read, Read, Read]:
+    """gamma, and beta = gamma growth - drop, by sums over r, p and Ap alone."""
+    pAp = m.dot(p, Ap, to="pAp")
+    return (
+        m.divide(m.dot(r, p, to="rp"), pAp, to="gamma"),
+        m.divide(m.dot(Ap, Ap, to="ApAp"), pAp, to="growth"),
+        m.divide(m.dot(r, Ap, to="rAp"), pAp, to="drop"),
+    )
 
 
 def states(m: Machine, starts: bool = True) -> tuple[Read, Read, Read, Read]:

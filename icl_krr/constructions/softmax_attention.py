@@ -7,6 +7,7 @@ from operator import add
 from typing import Any
 
 import jax.numpy as jnp
+import numpy as np
 from jax.typing import DTypeLike
 
 from .. import checks
@@ -45,6 +46,7 @@ class SoftmaxAttention(Machine):
         arithmetic: Arithmetic | None = None,
     ):
         super().__init__("softmax", num_features, num_outputs, dtype, arithmetic)
+        check_range(options.log_sink, self.dtype)
         log_sink = jnp.asarray(options.log_sink, self.dtype)
         self.scale = jnp.exp(-log_sink)
         self.log_sink = log_sink * self.one
@@ -210,3 +212,13 @@ class SoftmaxAttention(Machine):
         if isinstance(by, tuple):
             by = self.multiply(*by, to=f"{by[0].slot}_{by[1].slot}")
         self.multiply(value, by, to=to)
+
+
+def check_range(log_sink: Any, dtype: np.dtype) -> None:
+    """Refuse a shift c that the dtype cannot hold: ridge / c and alpha would be lost."""
+    known, most = checks.concrete(log_sink), int(-np.log(jnp.finfo(dtype).tiny))
+    if known is not None and abs(known) > most:
+        raise ValueError(
+            f"log_sink must be in -{most} .. {most} for {dtype}, got {log_sink}; "
+            "raise the temperature, or use float64"
+        )

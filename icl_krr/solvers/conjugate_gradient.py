@@ -27,8 +27,8 @@ def conjugate_gradient(
     """Solve A alpha = y, A = K + ridge I, by conjugate gradient from alpha = 0.
 
     gamma = r.r / p.Ap,  alpha += gamma p,  r -= gamma Ap,  beta = r'.r' / r.r,  p = r' + beta p,
-    for each output on its own. `form` "fused" takes all sums at once, by
-    beta = gamma Ap.Ap / p.Ap - 1, and "pipelined" takes them beside the products with A, by
+    for each output on its own. `form` "fused" takes all sums at once, by gamma = r.p / p.Ap and
+    beta = (gamma Ap.Ap - r.Ap) / p.Ap, and "pipelined" takes them beside the products with A, by
     Ap' = Ar - gamma A(Ap) + beta Ap. A quotient whose divisor underflows is 0
     (`numerics.reciprocal`), so that steps past convergence stay finite, and their gradients too.
     y is scaled by a power of two and back, which is exact, so that no size of y under- or
@@ -97,10 +97,14 @@ FORMS = {"textbook": textbook, "fused": fused, "pipelined": pipelined}
 
 
 def quotients(r: jax.Array, p: jax.Array, s: jax.Array) -> tuple[jax.Array, jax.Array]:
-    """gamma and beta from r, p and s = Ap alone: r'.r' = gamma^2 s.s - r.r."""
+    """gamma = r.p / p.s and beta = -r'.s / p.s, from r, p and s = Ap alone.
+
+    With r.r for r.p and r.p for r.s, equal but for rounding, the error would grow past
+    convergence; so it cannot: gamma is the minimum along p, whatever p is.
+    """
     inverse = reciprocal(dot(p, s))
-    gamma = dot(r, r) * inverse
-    return gamma, gamma * (dot(s, s) * inverse) - 1
+    gamma = dot(r, p) * inverse
+    return gamma, gamma * (dot(s, s) * inverse) - dot(r, s) * inverse
 
 
 def normalise(y: jax.Array) -> tuple[jax.Array, jax.Array]:

@@ -61,6 +61,8 @@ def iterate(kernel, task, ridge, preconditioner, steps) -> Trajectory:
         if preconditioner is None:
             return r / diagonal
         features = preconditioner.features(kernel, seen(task)[0])
+        if task.mask is not None:
+            features = jnp.where(task.mask[:, None], features, 0)
         core = preconditioner.core.astype(r.dtype)
         return (r - matmul(features, matmul(core, matmul(features.T, r)))) / ridge
 

@@ -1,0 +1,289 @@
+"""The iterative oracles against closed forms, SciPy and NumPy."""
+
+import jax.numpy as jnp
+import numpy as np
+import pytest
+import scipy.sparse.linalg
+from helpers import draw, relative
+
+import icl_krr as ik
+
+KERNELS = (ik.Linear(), ik.Exponential(temperature=6.0), ik.Gaussian(lengthscale=2.0))
+each_kernel = pytest.mark.parametrize("kernel", KERNELS, ids=["linear", "exponential", "gaussian"])
+KEEP = np.arange(12) != 5
+
+
+def masked(seed, r=None):
+    return draw(seed, p=3, n=12, r=r).replace(mask=jnp.asarray(KEEP))
+
+
+def problem(kernel, task, ridge):
+    """K + ridge I, k and y of the supports that count."""
+    x, y = (np.asarray(a)[KEEP] for a in (task.x, task.y))
+    K = np.asarray(kernel(jnp.asarray(x), jnp.asarray(x)))
+    return K + ridge * np.eye(len(x)), np.asarray(kernel(task.x_query, jnp.asarray(x))), y
+
+
+def check(path, alphas, A, cross, y, tolerance=1e-10):
+    """All fields of a trajectory that follow from alpha."""
+    alphas = np.stack(alphas)
+    assert relative(path.alpha[:, KEEP], alphas) < tolerance
+    assert not np.any(path.alpha[:, ~KEEP])
+    assert relative(path.r[:, KEEP], y - np.einsum("ij,tj...->ti...", A, alphas)) < tolerance
+    assert relative(path.prediction, np.einsum("ij,tj...->ti...", cross, alphas)) < tolerance
+
+
+@each_kernel
+@pytest.mark.parametrize("r", [None, 2])
+def test_gradient_descent_in_alpha_is_its_closed_form(x64, kernel, r):
+    """alpha_t = (I - (I - eta K A)^t) A^-1 y."""
+    task = masked(0, r)
+    A, cross, y = problem(kernel, task, 0.7)
+    spectrum = ik.spectral_bounds(kernel, task, ridge=0.7)
+    path = ik.solvers.gradient_descent_in_alpha(kernel, task, ridge=0.7, steps=5, spectrum=spectrum)
+    low, high = np.linalg.eigvalsh(A)[[0, -1]]
+    eta = 2 / (low * (low - 0.7) + high * (high - 0.7))
+    step, exact = np.eye(11) - eta * (A - 0.7 * np.eye(11)) @ A, np.linalg.solve(A, y)
+    check(
+        path,
+        [exact - np.linalg.matrix_power(step, t) @ exact for t in range(6)],
+        A,
+        cross,
+        y,
+    )
+    again = ik.solvers.gradient_descent_in_alpha(kernel, task, ridge=0.7, steps=5, step_size=eta)
+    assert relative(again.alpha, path.alpha) < 1e-12
+
+
+@each_kernel
+@pytest.mark.parametrize("r", [None, 2])
+def test_chebyshev_is_the_chebyshev_polynomial(x64, kernel, r):
+    """The error is T_t((theta - A) / delta) / T_t(theta / delta) times the first one."""
+    task = masked(1, r)
+    A, cross, y = problem(kernel, task, 0.7)
+    low, high = 0.5, float(np.linalg.eigvalsh(A)[-1]) * 1.1
+    path = ik.solvers.chebyshev(kernel, task, ridge=0.7, steps=9, spectrum=(low, high))
+    sigma, vectors = np.linalg.eigh(A)
+    theta, delta, exact = (high + low) / 2, (high - low) / 2, np.linalg.solve(A, y)
+    alphas = []
+    for t in range(10):
+        polynomial = np.polynomial.chebyshev.Chebyshev.basis(t)
+        factors = polynomial((theta - sigma) / delta) / polynomial(theta / delta)
+        alphas.append(exact - (vectors * factors) @ vectors.T @ exact)
+    check(path, alphas, A, cross, y, 1e-9)
+    flat = ik.solvers.chebyshev(kernel, task, ridge=0.7, steps=3, spectrum=(high, high))
+    plain = ik.solvers.gradient_descent(kernel, task, ridge=0.7, steps=3, step_size=1 / high)
+    assert relative(flat.alpha, plain.alpha) < 1e-12
+
+
+@each_kernel
+@pytest.mark.parametrize("r", [None, 2])
+def test_heavy_ball_is_polyaks_two_term_recurrence(x64, kernel, r):
+    task = masked(2, r)
+    A, cross, y = problem(kernel, task, 0.7)
+    low, high = np.linalg.eigvalsh(A)[[0, -1]]
+    kappa = np.sqrt(high / low)
+    eta, mu = 4 / (np.sqrt(high) + np.sqrt(low)) ** 2, ((kappa - 1) / (kappa + 1)) ** 2
+    alphas = [0 * y, eta * y]
+    for _ in range(8):
+        last, before = alphas[-1], alphas[-2]
+        alphas.append(last + eta * (y - A @ last) + mu * (last - before))
+    solve = ik.solvers.heavy_ball
+    check(solve(kernel, task, ridge=0.7, steps=9, spectrum=(low, high)), alphas, A, cross, y)
+    check(solve(kernel, task, ridge=0.7, steps=9, step_size=eta, momentum=mu), alphas, A, cross, y)
+
+
+@pytest.mark.parametrize("kernel", KERNELS[1:], ids=["exponential", "gaussian"])
+@pytest.mark.parametrize("sink", [None, 2.0])
+@pytest.mark.parametrize("r", [None, 2])
+def test_richardson_equals_numpy(x64, kernel, sink, r):
+    task = masked(3, r)
+    A, cross, y = problem(kernel, task, 0.7)
+    scale = np.diag(1.5 / ((A - 0.7 * np.eye(11)).sum(1) + (0.7 if sink is None else sink)))
+    alphas = [0 * y]
+    for _ in range(6):
+        alphas.append(alphas[-1] + scale @ (y - A @ alphas[-1]))
+    path = ik.solvers.richardson(kernel, task, ridge=0.7, steps=6, step_size=1.5, sink=sink)
+    check(path, alphas, A, cross, y)
+
+
+@pytest.mark.parametrize("r", [None, 2])
+def test_newton_schulz_squares_its_error(x64, r):
+    """I - C V_t = (I - s C)^(2^t)."""
+    task = masked(4, r)
+    A, _, y = problem(ik.Linear(), task, 0.7)
+    x, spectrum = np.asarray(task.x)[KEEP], ik.spectral_bounds(ik.Linear(), task, ridge=0.7)
+    C, s = x.T @ x + 0.7 * np.eye(3), 2 / float(sum(spectrum))
+    alphas = []
+    for t in range(7):
+        V = np.linalg.solve(C, np.eye(3) - np.linalg.matrix_power(np.eye(3) - s * C, 2**t))
+        alphas.append((y - x @ V @ x.T @ y) / 0.7)
+    path = ik.solvers.newton_schulz(ik.Linear(), task, ridge=0.7, steps=6, spectrum=spectrum)
+    weights = [x.T @ alpha for alpha in alphas]
+    assert relative(path.alpha[:, KEEP], np.stack(alphas)) < 1e-10
+    residuals = y - np.einsum("ij,tj...->ti...", A, np.stack(alphas))
+    assert relative(path.r[:, KEEP], residuals) < 1e-9
+    V_last = V @ x.T @ y
+    assert relative(path.prediction[-1], np.asarray(task.x_query) @ V_last) < 1e-10
+    assert len(weights) == len(path.prediction)
+
+
+@pytest.mark.parametrize("r", [None, 2])
+def test_gd_plus_plus_equals_numpy(x64, r):
+    task = masked(5, r)
+    x, q, res = np.asarray(task.x)[KEEP], np.asarray(task.x_query), np.asarray(task.y)[KEEP]
+    f = 0 * q[:, 0] if r is None else np.zeros((3, r))
+    rs, fs = [res], [f]
+    for _ in range(5):
+        flat = np.eye(3) - 0.01 * x.T @ x
+        f, res, x, q = f + 0.02 * q @ x.T @ res, res - 0.02 * x @ x.T @ res, x @ flat, q @ flat
+        rs.append(res)
+        fs.append(f)
+    path = ik.solvers.gradient_descent_plus_plus(
+        ik.Linear(), task, steps=5, step_size=0.02, curvature=0.01
+    )
+    assert relative(path.r[:, KEEP], np.stack(rs)) < 1e-12
+    assert relative(path.prediction, np.stack(fs)) < 1e-12
+    assert path.alpha is None
+
+
+@each_kernel
+@pytest.mark.parametrize("kind", ["jacobi", "nystrom"])
+def test_preconditioned_conjugate_gradient_equals_scipy(x64, kernel, kind):
+    task = masked(6)
+    A, cross, y = problem(kernel, task, 0.7)
+    x = task.x[KEEP]
+    preconditioner, M = "jacobi", np.diag(np.diag(A))
+    if kind == "nystrom":
+        preconditioner = ik.nystrom(kernel, x, ridge=0.7, rank=2)
+        F = np.asarray(preconditioner.features(kernel, x))
+        W, C = kernel(x[:2], x[:2]), kernel(x, x[:2])
+        assert relative(F @ F.T, C @ np.linalg.solve(W, C.T)) < 1e-9
+        M = F @ F.T + 0.7 * np.eye(11)
+    alphas = [0 * y]
+    scipy.sparse.linalg.cg(
+        A, y, M=np.linalg.inv(M), maxiter=4, rtol=0, callback=lambda a: alphas.append(a.copy())
+    )
+    path = ik.solvers.preconditioned_conjugate_gradient(
+        kernel, task, ridge=0.7, steps=4, preconditioner=preconditioner
+    )
+    check(path, alphas, A, cross, y, 1e-9)
+    assert relative(path.p[0, KEEP], np.linalg.solve(M, y)) < 1e-10
+
+
+def test_nystrom_of_full_rank_solves_in_one_step(x64):
+    task, kernel = draw(7, n=6), ik.Gaussian(2.0)
+    full = ik.nystrom(kernel, task.x, ridge=0.5, rank=6)
+    path = ik.solvers.preconditioned_conjugate_gradient(
+        kernel, task, ridge=0.5, steps=1, preconditioner=full
+    )
+    assert relative(path.alpha[1], ik.solvers.exact(kernel, task, ridge=0.5).alpha) < 1e-9
+    twice = jnp.concatenate([task.x[:2], task.x])  # a singular matrix of landmarks
+    singular = ik.nystrom(kernel, twice, ridge=0.5, rank=4)
+    assert all(bool(jnp.all(jnp.isfinite(a))) for a in (singular.mix, singular.core))
+    with pytest.raises(ValueError, match="rank must be <= n = 6, the number of points, got 7"):
+        ik.nystrom(kernel, task.x, ridge=0.5, rank=7)
+
+
+@each_kernel
+@pytest.mark.parametrize("form", ["fused", "pipelined"])
+def test_forms_of_conjugate_gradient_agree(x64, kernel, form):
+    task = masked(8)
+    options = {"ridge": 2.0, "steps": 80}
+    plain = ik.solvers.conjugate_gradient(kernel, task, **options)
+    other = ik.solvers.conjugate_gradient(kernel, task, form=form, **options)
+    for state in ("alpha", "r", "p", "prediction"):
+        assert relative(getattr(other, state)[:4], getattr(plain, state)[:4]) < 1e-10
+    exact = ik.solvers.exact(kernel, task, ridge=2.0)
+    assert relative(other.prediction[-1], exact.prediction) < 1e-11
+
+
+@each_kernel
+@pytest.mark.parametrize("r", [None, 2])
+def test_posterior_equals_numpy(x64, kernel, r):
+    task = masked(9, r)
+    A, cross, y = problem(kernel, task, 0.7)
+    prior = np.diag(kernel(task.x_query, task.x_query))
+    variance = prior - np.sum(cross * np.linalg.solve(A, cross.T).T, axis=1)
+    oracle = ik.solvers.posterior(kernel, task, ridge=0.7)
+    model = ik.constructions.conjugate_gradient(kernel, num_features=3, ridge=0.7, steps=24)
+    for mean, spread in (oracle, ik.posterior(model, kernel, task)):
+        assert relative(mean, cross @ np.linalg.solve(A, y)) < 1e-9
+        assert relative(spread, variance) < 1e-9
+
+
+def test_posterior_needs_a_model_of_one_output():
+    model = ik.constructions.conjugate_gradient(
+        ik.Linear(), num_features=3, ridge=0.7, steps=4, num_outputs=2
+    )
+    with pytest.raises(ValueError, match="model must have one output"):
+        ik.posterior(model, ik.Linear(), masked(0, 2))
+
+
+def test_a_projection_is_a_change_of_features(x64):
+    task = draw(10)
+    U = jnp.asarray(np.random.default_rng(0).normal(size=(2, 4)))
+    kernel = ik.Exponential(temperature=3.0, projection=U)
+    expected = ik.Exponential(temperature=3.0)(task.x_query @ U.T, task.x @ U.T)
+    assert relative(kernel(task.x_query, task.x), expected) < 1e-13
+    with pytest.raises(ValueError, match=r"projection must be \[d, p\] with p = 4 features as x"):
+        ik.Exponential(projection=U.T)(task.x, task.x)
+    with pytest.raises(ValueError, match=r"projection must be \[d, p\] with p = num_features = 3"):
+        ik.constructions.conjugate_gradient(kernel, num_features=3, ridge=1.0, steps=1)
+    with pytest.raises(ValueError, match="projection must be finite, got nan"):
+        ik.Exponential(projection=U.at[0, 1].set(jnp.nan))
+
+
+def test_missing_and_wrong_arguments_are_one_sentence():
+    task, kernel = draw(0), ik.Gaussian()
+    common = {"ridge": 1.0, "steps": 2}
+    for room, first in ((ik.solvers, (task,)), (ik.constructions, ())):
+        options = common if first else {**common, "num_features": 4}
+        for name in ("chebyshev", "newton_schulz"):
+            with pytest.raises(ValueError, match=r"spectrum must be given; .*spectral_bounds"):
+                getattr(room, name)(ik.Linear(), *first, **options)
+        for given, message in (
+            ({}, "must be given step_size or spectrum, got neither"),
+            ({"step_size": 1.0, "spectrum": (1.0, 2.0)}, "got both"),
+            ({"step_size": 1.0}, "momentum must be given beside step_size"),
+            ({"step_size": 1.0, "momentum": -1.0}, "momentum must be >= 0"),
+            ({"spectrum": (1.0, 2.0), "momentum": 0.5}, "momentum must be left to spectrum"),
+            ({"spectrum": (2.0, 1.0)}, "with low <= high"),
+        ):
+            with pytest.raises(ValueError, match=message):
+                room.heavy_ball(kernel, *first, **options, **given)
+        for given, message in (
+            ({"step_size": 2.0}, "step_size must be < 2 to converge, got 2.0"),
+            ({"sink": 0.0}, "sink must be > 0, got 0.0"),
+        ):
+            with pytest.raises(ValueError, match=message):
+                room.richardson(kernel, *first, **options, **given)
+        with pytest.raises(ValueError, match="form must be one of 'textbook', 'fused'"):
+            room.conjugate_gradient(kernel, *first, **options, form="fast")
+        with pytest.raises(ValueError, match="preconditioner must be one of 'jacobi'"):
+            room.preconditioned_conjugate_gradient(kernel, *first, **options, preconditioner="ilu")
+        for name, wrong, needs in (
+            ("newton_schulz", kernel, {"spectrum": (1.0, 2.0)}),
+            ("richardson", ik.Linear(), {}),
+        ):
+            with pytest.raises((ValueError, TypeError), match="kernel must be"):
+                getattr(room, name)(wrong, *first, **options, **needs)
+    build = {"num_features": 4, **common}
+    with pytest.raises(ValueError, match="to be applied by linear attention"):
+        ik.constructions.conjugate_gradient(kernel, attention="linear", **build)
+    with pytest.raises(ValueError, match=r"Softmax\(epsilon=...\) to emulate the linear kernel"):
+        ik.constructions.conjugate_gradient(ik.Linear(), attention="softmax", **build)
+    with pytest.raises(ValueError, match="attention must be one of 'linear', 'softmax'"):
+        ik.constructions.conjugate_gradient(ik.Linear(), attention="sparse", **build)
+    with pytest.raises(ValueError, match="attention must be softmax"):
+        ik.constructions.richardson(kernel, attention="linear", **build)
+    with pytest.raises(ValueError, match="attention must be 'linear' for a Nystrom"):
+        ik.constructions.preconditioned_conjugate_gradient(
+            kernel, preconditioner=ik.nystrom(kernel, task.x, ridge=1.0, rank=2), **build
+        )
+    for wrong, message in (
+        ({"log_sink": float("inf")}, "log_sink must be finite"),
+        ({"epsilon": 0.0}, "epsilon must be > 0"),
+    ):
+        with pytest.raises(ValueError, match=message):
+            ik.Softmax(**wrong)
