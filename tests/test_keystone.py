@@ -23,7 +23,7 @@ from helpers import (
 import icl_krr as ik
 
 SIZES = list(itertools.product((1, 4, 16), (1, 7, 64), (1, 3)))
-FEW = [(1, 1, 1), (4, 7, 3), (16, 7, 1), (1, 64, 3), (16, 64, 1)]
+FEW = [(1, 1, 1), (4, 7, 3), (16, 7, 1), (1, 64, 3)]
 SETTINGS = ((0, 1e-2), (1, 0.1), (2, 3.0))
 
 
@@ -125,7 +125,7 @@ def norm_gap(f, exact):
     return float(jnp.linalg.norm(f - exact) / jnp.linalg.norm(exact))
 
 
-@pytest.mark.parametrize(("p", "n", "r"), SIZES)
+@pytest.mark.parametrize(("p", "n", "r"), SIZES[::2])
 def test_every_iterate_before_rounding_takes_over(x64, p, n, r):
     """To 1e-9 of the iterate itself, over the steps on which float64 can be trusted that far.
 
@@ -178,7 +178,7 @@ def test_float64_itself_departs_from_exact_arithmetic(x64):
 
 
 @pytest.mark.parametrize("dtype", [jnp.float32, jnp.float64])
-@pytest.mark.parametrize(("p", "n", "r"), SIZES)
+@pytest.mark.parametrize(("p", "n", "r"), SIZES[1::2])
 def test_steps_past_convergence_stay_finite_and_exact(x64, p, n, r, dtype):
     for seed, ridge in SETTINGS:
         task = jax.tree.map(lambda a: a.astype(dtype), draw(seed, p, n, r=r))
