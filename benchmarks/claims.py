@@ -11,7 +11,7 @@ import numpy as np
 import icl_krr as ik
 from icl_krr import theory
 
-SIZES = {"num_features": 2}
+SIZES: dict[str, Any] = {"num_features": 2}
 
 
 def gap(f: jax.Array, best: jax.Array) -> float:
