@@ -34,11 +34,17 @@ def gradient_step(step_size: Any, spectrum: Any) -> Any:
 
 
 def alpha_step(step_size: Any, spectrum: Any, ridge: Any) -> Any:
-    """The same for the gradient in alpha, whose matrix is K A with A = K + ridge I."""
+    """The same for the gradient in alpha, whose matrix is K A with A = K + ridge I.
+
+    Where K is singular, low = ridge, the rule would give 2 / (high (high - ridge)), at which
+    the largest mode flips its sign for ever: there it is half of that.
+    """
     if spectrum is None or step_size is not None:
         return gradient_step(step_size, spectrum)
-    low, high = checks.spectrum(spectrum)
-    return 2 / (low * (low - ridge) + high * (high - ridge))
+    low, high = (jnp.asarray(bound, float) for bound in checks.spectrum(spectrum))
+    smallest, largest = low * (low - ridge), high * (high - ridge)
+    singular = smallest <= 32 * jnp.finfo(low.dtype).eps * largest
+    return jnp.where(singular, 1, 2) / (jnp.where(singular, 0, smallest) + largest)
 
 
 def heavy_ball(steps: int, step_size: Any, momentum: Any, spectrum: Any) -> Momentum:

@@ -178,11 +178,17 @@ KINDS = (
     "pcg-jacobi-exponential",
     "gd-emulated",
     "richardson",
-    "richardson-tables",
     "newton-schulz",
     "nadaraya-watson-gaussian",
 )
-each_kind = pytest.mark.parametrize("case", [CASES[name] for name in KINDS], ids=KINDS)
+
+
+def parametrize(names):
+    return pytest.mark.parametrize("case", [CASES[name] for name in names], ids=names)
+
+
+each_kind = parametrize(KINDS)
+each_kind_and_tables = parametrize((*KINDS, "richardson-tables"))
 EXPONENTIAL = ik.Exponential(temperature=1.5)
 
 

@@ -43,6 +43,8 @@ def test_gradient_descent_in_alpha_is_its_closed_form(x64, kernel, r):
     path = ik.solvers.gradient_descent_in_alpha(kernel, task, ridge=0.7, steps=5, spectrum=spectrum)
     low, high = np.linalg.eigvalsh(A)[[0, -1]]
     eta = 2 / (low * (low - 0.7) + high * (high - 0.7))
+    if isinstance(kernel, ik.Linear):  # K is singular
+        eta = 1 / (high * (high - 0.7))
     step, exact = np.eye(11) - eta * (A - 0.7 * np.eye(11)) @ A, np.linalg.solve(A, y)
     check(
         path,
@@ -53,6 +55,17 @@ def test_gradient_descent_in_alpha_is_its_closed_form(x64, kernel, r):
     )
     again = ik.solvers.gradient_descent_in_alpha(kernel, task, ridge=0.7, steps=5, step_size=eta)
     assert relative(again.alpha, path.alpha) < 1e-12
+
+
+def test_gradient_descent_in_alpha_converges_where_k_is_singular(x64):
+    """At 2 / (largest eigenvalue) of K A its top mode would flip its sign for ever."""
+    task = draw(0, p=2, n=20)
+    spectrum = ik.spectral_bounds(ik.Linear(), task, ridge=0.5)
+    path = ik.solvers.gradient_descent_in_alpha(
+        ik.Linear(), task, ridge=0.5, steps=3000, spectrum=spectrum
+    )
+    exact = ik.solvers.exact(ik.Linear(), task, ridge=0.5).prediction
+    assert relative(path.prediction[-1], exact) < 1e-9
 
 
 @each_kernel

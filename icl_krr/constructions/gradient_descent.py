@@ -76,8 +76,8 @@ def gradient_descent_in_alpha(
     The Euclidean gradient in alpha of |y - K alpha|^2 / 2 + ridge alpha^T K alpha / 2: one K
     more than `gradient_descent`, and the square of its condition number. eta is `step_size`
     > 0, or for `spectrum` = (low, high), bounds on the eigenvalues of K + ridge I, it is
-    2 / (low (low - ridge) + high (high - ridge)). `ridge` > 0 and eta are traced. The weights
-    are float32 or float64 as `dtype` or JAX's default says.
+    2 / (low (low - ridge) + high (high - ridge)), or half that where low = ridge. `ridge` > 0
+    and eta are traced. The weights are float32 or float64 as `dtype` or JAX's default says.
 
     Raises ValueError if neither or both are given, for a kernel that the `attention` cannot
     apply and for numbers out of range.

@@ -59,8 +59,8 @@ def gradient_descent_in_alpha(
     That of |y - K alpha|^2 / 2 + ridge alpha^T K alpha / 2, from alpha = 0: one K more than
     `gradient_descent`, and the square of its condition number. eta is `step_size` > 0, or for
     `spectrum` = (low, high), bounds on the eigenvalues of K + ridge I, it is
-    2 / (low (low - ridge) + high (high - ridge)). See `Trajectory` for the shapes; the dtype is
-    the task's.
+    2 / (low (low - ridge) + high (high - ridge)), or half that where low = ridge. See
+    `Trajectory` for the shapes; the dtype is the task's.
 
     Raises ValueError if neither or both are given, or a number is out of its range.
 
