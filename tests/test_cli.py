@@ -187,9 +187,12 @@ def test_a_table_that_says_nothing_is_still_answered(tmp_path, capsys):
 
 
 def test_overflow_is_said(table, capsys):
-    argv = ["predict", str(table), "--target", "y", "--kernel", "exponential", "--steps", "2"]
-    assert cli.main([*argv, "--temperature", "0.01", "--ridge", "1"]) == 0
+    argv = ["predict", str(table), "--target", "y", "--kernel", "exponential", "--ridge", "1"]
+    argv += ["--temperature", "0.01"]
+    assert cli.main([*argv, "--solver", "nadaraya-watson"]) == 0
     assert "exact KRR is not finite: the kernel overflows float32" in capsys.readouterr().out
+    assert cli.main([*argv, "--steps", "2"]) == 2
+    assert "raise the temperature, or use float64" in capsys.readouterr().err
 
 
 def test_the_command_line_has_every_solver_and_kernel():
