@@ -175,7 +175,6 @@ KINDS = (
     "cg",
     "cg-pipelined",
     "cg-exponential",
-    "pcg-jacobi-exponential",
     "gd-emulated",
     "richardson",
     "newton-schulz",
@@ -188,7 +187,7 @@ def parametrize(names):
 
 
 each_kind = parametrize(KINDS)
-each_kind_and_tables = parametrize((*KINDS, "richardson-tables"))
+each_kind_and_more = parametrize((*KINDS, "pcg-jacobi-exponential", "richardson-tables"))
 EXPONENTIAL = ik.Exponential(temperature=1.5)
 
 

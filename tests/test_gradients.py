@@ -4,7 +4,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
-from helpers import EXPONENTIAL, KINDS, cg, draw, gd, nw, parametrize, relative, train
+from helpers import CASES, EXPONENTIAL, KINDS, cg, draw, gd, nw, relative, train
 
 import icl_krr as ik
 
@@ -76,12 +76,15 @@ def test_gradient_in_temperature_and_step_size(x64):
     assert np.isclose(jax.grad(descend)(0.02), central(descend, 0.02), rtol=1e-6)
 
 
-@pytest.mark.parametrize("merge", [False, True], ids=["slots", "dense"])
-@parametrize([name for name in KINDS if name != "gd-emulated"])  # too stiff for differences
-def test_gradients_in_the_weights_equal_finite_differences(x64, case, merge):
+@pytest.mark.parametrize(
+    ("name", "merge"),
+    # emulation is too stiff for differences
+    [("cg", True), *((name, False) for name in KINDS if name != "gd-emulated")],
+)
+def test_gradients_in_the_weights_equal_finite_differences(x64, name, merge):
     """Along random directions in the space of all weights."""
     task = draw(4, r=2)
-    model = case.build(task, 0.5, 3)
+    model = CASES[name].build(task, 0.5, 3)
     model = ik.dense(model) if merge else model
     loss = jax.jit(lambda m: jnp.sum(ik.predict(m, task) ** 2))
     gradient = jax.grad(loss)(model)
@@ -98,6 +101,27 @@ def test_gradients_in_the_weights_equal_finite_differences(x64, case, merge):
             for g, d in zip(jax.tree.leaves(gradient), jax.tree.leaves(direction), strict=True)
         )
         assert np.isclose(slope, central(along, 0.0, 1e-7), rtol=1e-4)
+
+
+@pytest.mark.parametrize("family", [ik.Exponential, ik.Gaussian])
+@pytest.mark.parametrize("form", ["textbook", "pipelined"])
+def test_gradients_through_softmax_attention_are_those_of_exact_regression(x64, family, form):
+    """In bandwidth, ridge, x, queries and y, 20 steps past convergence."""
+    task = draw(3, p=2, n=9)
+
+    def transformer(bandwidth, ridge, x, x_query, y):
+        model = ik.constructions.conjugate_gradient(
+            family(bandwidth), num_features=2, ridge=ridge, steps=29, form=form
+        )
+        return jnp.sum(ik.predict(model, ik.Task(x=x, y=y, x_query=x_query)) ** 2)
+
+    def exact(bandwidth, ridge, x, x_query, y):
+        task = ik.Task(x=x, y=y, x_query=x_query)
+        return jnp.sum(ik.solvers.exact(family(bandwidth), task, ridge=ridge).prediction ** 2)
+
+    at = (3.0, 0.5, task.x, task.x_query, task.y)
+    ours, theirs = (jax.grad(f, argnums=range(5))(*at) for f in (transformer, exact))
+    assert all(relative(a, b) < 1e-9 for a, b in zip(ours, theirs, strict=True))
 
 
 def test_gradients_of_a_dense_construction_are_finite_everywhere(x64):

@@ -4,7 +4,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
-from helpers import draw, each_kind, each_kind_and_tables, relative
+from helpers import draw, each_kind, each_kind_and_more, relative
 
 import icl_krr as ik
 from icl_krr.constructions.schedule import expressions
@@ -43,7 +43,7 @@ def test_a_query_does_not_depend_on_other_queries(x64, case):
     assert relative(ik.predict(model, kept), ik.predict(model, task)[1:2]) < 1e-12 * case.rounding
 
 
-@each_kind_and_tables
+@each_kind_and_more
 def test_not_even_a_nan_leaks_from_a_query(case):
     """Under jit tasks are not checked: a bad query spoils itself alone."""
     task = draw(1, r=2)
@@ -65,7 +65,7 @@ def test_permuted_supports_change_nothing(x64, case):
     assert relative(ik.predict(model, permuted), ik.predict(model, task)) < 1e-12 * case.rounding
 
 
-@each_kind_and_tables
+@each_kind_and_more
 def test_every_slot_is_zero_where_it_does_not_live(case):
     """No write reaches a token or slot it should not: exact zeros after every single block."""
     task = draw(3, r=2).replace(mask=jnp.arange(7) != 2)
@@ -84,7 +84,7 @@ def test_every_slot_is_zero_where_it_does_not_live(case):
             ), "a masked support must stay zero"
 
 
-@each_kind_and_tables
+@each_kind_and_more
 def test_scratch_is_zero_and_data_untouched_after_every_step(case):
     task = draw(4, r=2)
     model = case.build(task, 0.1, 4)

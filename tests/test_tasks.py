@@ -221,16 +221,16 @@ def test_tasks_take_numpy_and_round_trip_as_pytrees():
         (lambda: cg(draw(0), -0.1, 4), "ridge must be > 0, got -0.1"),
         (lambda: cg(draw(0), 0.1, 0), "steps must be >= 1, got 0"),
         (lambda: cg(draw(0), 0.1, 4, attention="both"), "attention must be one of 'linear'"),
-        (lambda: cg(draw(0), 0.1, 4, arithmetic="guess"), "arithmetic must be one of 'exact'"),
+        (lambda: cg(draw(0), 0.1, 4, arithmetic="guess"), "arithmetic must be 'exact' or icl_krr"),
         (
             lambda: ik.constructions.conjugate_gradient(
-                ik.Gaussian(), num_features=2, ridge=0.1, steps=1
+                ik.Gaussian(), num_features=2, ridge=0.1, steps=1, attention="linear"
             ),
             r"kernel must be Linear\(\) to be applied by linear attention",
         ),
         (
             lambda: ik.constructions.nadaraya_watson(ik.Linear(), num_features=2),
-            r"kernel must be Exponential\(\) to be one softmax head",
+            r"kernel must be Exponential\(\) or Gaussian\(\) to be one softmax head",
         ),
         (
             lambda: ik.solvers.exact(ik.Linear(), draw(0), ridge=0.0),

@@ -63,7 +63,7 @@ def best_epsilon(logit_bound: Number, *, symmetric: bool = True, dtype: DTypeLik
     (12 u)^(1/3) / L if `symmetric`, else (8 u)^(1/2) / L, for `logit_bound` L = max |<x, z>|:
     in float32 errors of about 1e-4 L and 1e-3 L remain, at any e.
 
-    >>> float(best_epsilon(10.0, symmetric=True, dtype=jnp.float32).round(4))
+    >>> round(float(best_epsilon(10.0, symmetric=True, dtype=jnp.float32)), 4)
     0.0009
     """
     u = jnp.finfo(dtype).eps / 2

@@ -41,7 +41,7 @@ def preconditioned_eigenvalues(
     >>> import jax.numpy as jnp
     >>> from icl_krr import Gaussian, Task
     >>> task = Task(x=jnp.ones((1, 1)), y=jnp.ones(1), x_query=jnp.ones((1, 1)))
-    >>> preconditioned_eigenvalues(Gaussian(), task, ridge=1.0, sink=1.0).tolist()
+    >>> preconditioned_eigenvalues(Gaussian(), task, ridge=1.0, sink=1.0).round(4).tolist()
     [1.0]
     """
     check(kernel, task, ridge, sink)
