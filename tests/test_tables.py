@@ -116,6 +116,19 @@ def test_richardson_with_tables_is_kernel_ridge_regression_at_any_n(x64, n):
     assert relative(prediction, best) < 2e-3
 
 
+def test_bounds_cover_a_sink_that_was_not_chosen_from_the_data(x64):
+    """Without log_sink the normaliser is as large as n; its table has to reach that far."""
+    kernel, task = gaussian_process(2, 64)
+    options = {"num_features": 2, "ridge": 1.0, "steps": 20}
+    exact = ik.constructions.richardson(kernel, **options)
+    bounds = ik.operand_bounds(exact, task)
+    assert bounds["normaliser_query"] > 10
+    model = ik.constructions.richardson(kernel, arithmetic=ik.ReLU(1024, bounds), **options)
+    prediction, cache = ik.run_with_cache(model, task)
+    assert not np.any(cache["overrun"])
+    assert relative(prediction, ik.predict(exact, task)) < 1e-2
+
+
 def test_nothing_but_a_plain_transformer_is_left():
     """One softmax head a block, ReLU units without gates, as every textbook has them."""
     kernel, task = gaussian_process(0, 8)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Mapping
 from dataclasses import dataclass
+from functools import reduce
 from typing import TYPE_CHECKING, Any
 
 import jax
@@ -38,7 +39,7 @@ class Arithmetic(ABC):
         b: Read,
         to: Read,
         out: jax.Array | None = None,
-        size: float | None = None,
+        size: float | frozenset[str] | None = None,
     ) -> None: ...
 
     @abstractmethod
@@ -64,7 +65,7 @@ class Exact(Arithmetic):
         b: Read,
         to: Read,
         out: jax.Array | None = None,
-        size: float | None = None,
+        size: float | frozenset[str] | None = None,
     ) -> None:
         confine(m, to, a, b)
         m.emit(Unit(a, b, out, to.slot, "identity"))
@@ -137,11 +138,14 @@ class ReLU(Arithmetic):
         b: Read,
         to: Read,
         out: jax.Array | None = None,
-        size: float | None = None,
+        size: float | frozenset[str] | None = None,
     ) -> None:
         confine(m, to, a, b)
         bound = self.bound_of(m, to.slot)
-        other = bound if size is None else jnp.asarray(size, m.dtype)
+        if isinstance(size, frozenset):
+            other = reduce(jnp.maximum, (self.bound_of(m, slot) for slot in size))
+        else:
+            other = bound if size is None else jnp.asarray(size, m.dtype)
         a, b = a * (1 / bound), b * (1 / other)
         at = m.layout[to.slot].at
         knots = np.arange(self.width // 2) * (4 / self.width)

@@ -91,11 +91,11 @@ class Machine(Slots, ABC):
         b: Read,
         to: str | Read,
         out: jax.Array | None = None,
-        size: float | None = None,
+        size: float | frozenset[str] | None = None,
     ) -> Read:
         """Add the product, token by token and channel by channel, through `out`, to a slot.
 
-        `size` is a bound on |b| if one is known.
+        `size` is a bound on |b| if one is known, or the slots whose bounds bound it.
         """
         to = self.target(to, self.at(a, b), f"({label(a)}) x ({label(b)})")
         self.arithmetic.multiply(self, a, b, to, out, size)

@@ -73,7 +73,7 @@ def richardson(
             m.add(-eta * smoothed, to=ahead)
             m.add(-prediction, to=prediction)
             normaliser = m.normaliser(QUERIES)
-            m.multiply((1 / m.scale) * smoothed, normaliser, to=prediction, size=2)
+            m.multiply((1 / m.scale) * smoothed, normaliser, to=prediction, size=normaliser.slots)
 
     def update() -> None:
         sink = m.per_output(m.sink())

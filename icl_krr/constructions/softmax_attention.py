@@ -157,7 +157,8 @@ class SoftmaxAttention(Machine):
         if value.rest is not None:
             super().add(value.rest, to, where)
         for smoothed, k in value.means:
-            self.multiply(smoothed, self.normaliser(where, k), to=to, size=2)
+            normaliser = self.normaliser(where, k)
+            self.multiply(smoothed, normaliser, to=to, size=normaliser.slots)
         return to
 
     def kernel_diagonal(self, to: Read) -> None:
