@@ -59,9 +59,11 @@ def mean_limit_bound(spread: jax.Array | float, values: Float[Array, " n"]) -> F
 
 
 def nearest_limit_bound(gap: jax.Array | float, values: Float[Array, " n"]) -> Float[Array, ""]:
-    """|f_NW(x) - y_nearest| <= m / (1 + m) (max y - min y), m = (n - 1) e^-gap (C6).
+    """|f_NW(x) - y_top| <= m / (1 + m) (max y - min y), m = (n - 1) e^-gap (C6).
 
-    `gap` is the largest logit of x minus the second largest: small temperatures. Attained where
+    `gap` is the largest logit of x minus the second largest: small temperatures. The support of
+    the largest logit is the nearest for the Gaussian kernel, and for the exponential on a sphere;
+    elsewhere the exponential kernel picks the largest inner product instead. Attained where
     all others are equally far and have the other extreme of y.
 
     >>> float(nearest_limit_bound(100.0, jnp.array([1.0, 2.0])))
