@@ -187,6 +187,7 @@ def parametrize(names):
 
 
 each_kind = parametrize(KINDS)
+a_few = parametrize(("cg", "richardson", "nadaraya-watson-gaussian"))
 each_kind_and_more = parametrize((*KINDS, "pcg-jacobi-exponential", "richardson-tables"))
 EXPONENTIAL = ik.Exponential(temperature=1.5)
 

@@ -4,7 +4,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
-from helpers import draw, each_kind, each_kind_and_more, relative
+from helpers import a_few, draw, each_kind, each_kind_and_more, relative
 
 import icl_krr as ik
 from icl_krr.constructions.schedule import expressions
@@ -158,7 +158,7 @@ def test_padding_does_not_count(x64, case):
     assert relative(ik.predict(model, padded), ik.predict(model, short)) < 1e-12 * case.rounding
 
 
-@each_kind
+@a_few
 def test_a_model_of_one_output_takes_each_output_on_its_own(x64, case):
     task = draw(11, r=3)
     single = case.build(task.replace(y=task.y[:, 0], y_query=None), 0.1, 4)
@@ -173,7 +173,7 @@ def test_a_model_of_one_output_takes_each_output_on_its_own(x64, case):
     assert relative(ik.predict_batch(single, tasks)[1], theirs) < tolerance
 
 
-@each_kind
+@a_few
 @pytest.mark.parametrize("r", [None, 1, 3])
 def test_predictions_are_shaped_as_y(case, r):
     task = draw(8, r=r)
@@ -187,7 +187,7 @@ def test_predictions_are_shaped_as_y(case, r):
         assert cache[state].shape == (model.steps + 1, 7, *outputs)
 
 
-@each_kind
+@a_few
 def test_vmap_loop_and_batch_agree(x64, case):
     tasks = jax.vmap(ik.tasks.sample, in_axes=(0, None))(
         jax.random.split(jax.random.key(0), 5),
@@ -204,7 +204,7 @@ def test_vmap_loop_and_batch_agree(x64, case):
     assert relative(ik.predict_batch(model, tasks), looped) < 1e-12 * case.rounding
 
 
-@each_kind
+@a_few
 def test_jit_equals_eager(x64, case):
     task = draw(9, r=2)
     model = case.build(task, 0.1, 4)
@@ -213,7 +213,7 @@ def test_jit_equals_eager(x64, case):
     assert relative(ik.predict(model, task), eager) < 1e-12 * case.rounding
 
 
-@each_kind
+@a_few
 def test_dtype_of_the_task_comes_back(x64, case):
     task = draw(10)
     single = jax.tree.map(lambda a: a.astype(jnp.float32), task)
