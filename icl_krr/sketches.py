@@ -10,6 +10,7 @@ from jaxtyping import Array, Float
 
 from . import checks
 from .kernels import Kernel, check_kernel
+from .linalg import eigh, solve
 from .numerics import matmul
 from .pytree import checked
 
@@ -67,7 +68,7 @@ def nystrom(
     if rank > len(x):
         raise ValueError(f"rank must be <= n = {len(x)}, the number of points, got {rank}")
     landmarks = x[:rank]
-    sigma, vectors = jnp.linalg.eigh(kernel(landmarks, landmarks))
+    sigma, vectors = eigh(kernel(landmarks, landmarks))
     null = sigma <= rank * jnp.finfo(x.dtype).eps * sigma[-1]
     root = jnp.where(null, 0, 1 / jnp.sqrt(jnp.where(null, 1, sigma)))
     mix = matmul(vectors * root, vectors.T)
@@ -75,5 +76,5 @@ def nystrom(
     inner = matmul(features.T, features) + jnp.asarray(ridge, x.dtype) * jnp.eye(
         rank, dtype=x.dtype
     )
-    core = jnp.linalg.inv(inner)
+    core = solve(inner, jnp.eye(rank, dtype=x.dtype))
     return Nystrom(landmarks, mix, core)

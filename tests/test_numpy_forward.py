@@ -62,7 +62,7 @@ def run(arrays, structure, stream, seen, kind, prologue, steps):
         step = (i - prologue) // max(len(structure) - prologue, 1)
         block = arrays["prologue"][str(b)] if b < prologue else arrays["steps"][str(b - prologue)]
         if b >= prologue:
-            block = jax.tree.map(lambda leaf: leaf[step], block)  # noqa: B023
+            block = jax.tree.map(lambda leaf: leaf[min(step, len(leaf) - 1)], block)  # noqa: B023
         written = []
         for j, (heads, targets) in enumerate(structure[b]["heads"]):
             group = block["attention"][str(j)]

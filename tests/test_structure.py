@@ -6,7 +6,7 @@ from pathlib import Path
 import icl_krr
 
 PACKAGE = Path(icl_krr.__file__).parent
-SHARED = {"checks", "numerics", "pytree", "recurrences"}
+SHARED = {"checks", "linalg", "numerics", "pytree", "recurrences"}
 ALLOWED = {
     "kernels": set(),
     "sketches": {"kernels"},

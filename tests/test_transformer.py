@@ -40,16 +40,16 @@ def test_attention_equals_a_loop(x64, kind, causal):
     q, k, v = qkv()
     visible = jnp.array([True, True, False, True, True, True, False, True, False])
     seen = [[bool(visible[j]) and (j <= i or not causal) for j in range(T)] for i in range(T)]
-    ours = attention.attend(q, k, v, visible, kind=kind, causal=causal)
+    ours = attention.attend(q, k, v, visible, ik.Spec(1, attention=kind, causal=causal))
     assert relative(ours, by_hand(q, k, v, seen, kind)) < 1e-12
-    formed = attention.pattern(q, k, visible, kind=kind, causal=causal) @ v
+    formed = attention.pattern(q, k, visible, ik.Spec(1, attention=kind, causal=causal)) @ v
     assert relative(ours, formed) < 1e-12
 
 
 def test_the_shapes_that_annotations_state_are_checked():
     q, k, v = qkv()
     with pytest.raises(TypeCheckError):
-        attention.attend(q, k[:, :2], v, jnp.ones(T, bool), kind="linear", causal=False)
+        attention.attend(q, k[:, :2], v, jnp.ones(T, bool), ik.Spec(1, attention="linear"))
 
 
 def test_linear_attention_never_forms_the_pattern():
@@ -57,7 +57,9 @@ def test_linear_attention_never_forms_the_pattern():
     big = 4096
     shape = jax.ShapeDtypeStruct((big, 2), jnp.float32)
     lowered = jax.jit(
-        lambda q, k, v: attention.attend(q, k, v, jnp.ones(big, bool), kind="linear", causal=False)
+        lambda q, k, v: attention.attend(
+            q, k, v, jnp.ones(big, bool), ik.Spec(1, attention="linear")
+        )
     ).lower(shape, shape, shape)
     assert f"{big}x{big}" not in lowered.as_text()
     dense = jax.jit(

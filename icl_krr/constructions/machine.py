@@ -8,6 +8,7 @@ from contextlib import contextmanager
 from typing import Any
 
 import jax
+import jax.numpy as jnp
 from jax.typing import DTypeLike
 
 from .. import checks
@@ -164,16 +165,36 @@ class Machine(Slots, ABC):
     ) -> Transformer:
         """The prologue once, then the step `steps` times, as stacked weights.
 
-        A step takes its own entries of the `coefficients`, [steps] each, as scalars.
+        A step takes its own entries of the `coefficients`, [steps] each, as scalars; the
+        weights that use none of them are shared by all steps.
         """
         checks.count("steps", steps)
-
-        def record(coefficients: tuple[jax.Array, ...]) -> tuple[Block, ...]:
-            return self.record(lambda: step(*coefficients))
-
-        blocks = jax.vmap(record, axis_size=steps)(coefficients)
+        blocks = stack(lambda *own: self.record(lambda: step(*own)), coefficients)
         first = self.record(lambda: (self.start(), prologue())[-1])
         self.forget_unread_flags((*first, *blocks))
         weights = Weights(embedding=self.embedding, prologue=first, steps=blocks, readout=readout)
         weights = jax.tree.map(lambda weight: weight.astype(self.dtype), weights)
-        return Transformer(weights, self.spec, self.layout)
+        return Transformer(weights, self.spec, self.layout, steps)
+
+
+def stack(
+    record: Callable[..., tuple[Block, ...]], coefficients: tuple[jax.Array, ...]
+) -> tuple[Block, ...]:
+    """Blocks whose leaves are [steps, ...] if they depend on the coefficients, else [1, ...]."""
+    if not coefficients:
+        return jax.tree.map(lambda leaf: jnp.asarray(leaf)[None], record())
+    shared, structure = [], None
+
+    def vary(coefficients: tuple[jax.Array, ...]) -> list[jax.Array | None]:
+        nonlocal shared, structure
+        leaves, structure = jax.tree.flatten(record(*coefficients))
+        own = [isinstance(leaf, type(coefficients[0])) for leaf in leaves]
+        shared = [None if o else leaf for leaf, o in zip(leaves, own, strict=True)]
+        return [leaf if o else None for leaf, o in zip(leaves, own, strict=True)]
+
+    varying = jax.vmap(vary)(coefficients)
+    assert structure is not None
+    pairs = zip(varying, shared, strict=True)
+    return structure.unflatten(
+        [own if common is None else jnp.asarray(common)[None] for own, common in pairs]
+    )

@@ -97,4 +97,19 @@ def schedule(program: list[Operation]) -> tuple[Block, ...]:
 
 def at(program: list[Operation], places: list[int], sublayer: int) -> list:
     pairs = zip(program, places, strict=True)
-    return [layer for operation, place in pairs if place == sublayer for layer in operation.layers]
+    layers = [
+        layer for operation, place in pairs if place == sublayer for layer in operation.layers
+    ]
+    return layers if sublayer % 2 else share_patterns(layers)
+
+
+def share_patterns(heads: list) -> list[Heads]:
+    """Single heads of the same query and key as one, whose pattern weighs all their values."""
+    groups: dict[object, list[Heads]] = {}
+    for i, one in enumerate(heads):
+        own = (id(one.query), id(one.key)) if one.heads == 1 else i
+        groups.setdefault(own, []).append(one)
+    return [
+        group[0].replace(writes=tuple(write for one in group for write in one.writes))  # pyright: ignore[reportAttributeAccessIssue]
+        for group in groups.values()
+    ]

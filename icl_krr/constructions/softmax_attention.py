@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from functools import reduce
+from functools import cached_property, reduce
 from operator import add
 from typing import Any
 
@@ -57,8 +57,11 @@ class SoftmaxAttention(Machine):
             at, about = SUPPORTS_AND_QUERIES, "|x|^2 / 2"
             self.half_square = self.state("half_square", at, about, width=1)
 
-    @property
+        self.nothing = Read({}, 1)
+
+    @cached_property
     def terms(self) -> list[Term]:
+        """Made once: heads of the same query and key share their pattern."""
         kernel = self.kernel
         if isinstance(kernel, Exponential):
             checks.scalar("temperature", kernel.temperature)
@@ -184,7 +187,7 @@ class SoftmaxAttention(Machine):
         """
         here = self.layout[to.slot].at
         parts = []
-        for name, query in (("exponential", logit), ("count", Read({}, 1))):
+        for name, query in (("exponential", logit), ("count", self.nothing)):
             sink = self.scratch(f"{name}_sink", ROLES, "weight of the sink", width=1)
             rest = self.scratch(f"{name}_supports", ROLES, "weight of the supports", width=1)
             self.head(query, self.aggregator, self.aggregator, to=sink)
@@ -206,8 +209,7 @@ class SoftmaxAttention(Machine):
 
     def mean(self, value: Read, to: Read) -> None:
         """Add the mean over all visible tokens to a slot, the same at every token."""
-        nothing = Read({}, 1)
-        self.head(query=nothing, key=nothing, value=value, to=to)
+        self.head(query=self.nothing, key=self.nothing, value=value, to=to)
 
     def add_scaled(self, value: Read, by: Read | tuple[Read, Read], to: Read) -> None:
         if isinstance(by, tuple):

@@ -6,7 +6,7 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Float
 
-from .. import checks
+from .. import checks, linalg
 from ..kernels import Kernel
 from ..numerics import matmul
 from ..tasks import Task, system
@@ -40,7 +40,7 @@ def exact(kernel: Kernel, task: Task, *, ridge: float | Float[Array, ""]) -> Sol
 def solve(kernel: Kernel, task: Task, ridge: jax.Array) -> Solution:
     gram, cross, y = system(kernel, task)
     ridge = jnp.asarray(ridge, y.dtype)
-    alpha = jax.scipy.linalg.cho_solve((factor(gram, ridge), True), y)
+    alpha = linalg.solve(shifted(gram, ridge), y)
     gap = jnp.linalg.norm(y - apply(gram, ridge, alpha))
     size = jnp.linalg.norm(y)
     residual = jnp.where(size == 0, gap, gap / jnp.where(size == 0, 1, size))
@@ -73,13 +73,11 @@ def condition(kernel: Kernel, task: Task, ridge: jax.Array) -> Posterior:
     gram, cross, y = system(kernel, task)
     if task.mask is not None:
         cross = jnp.where(task.mask, cross, 0)
-    lower = factor(gram, jnp.asarray(ridge, y.dtype))
-    both = jnp.concatenate([y, cross.T], axis=1)
-    half = jax.scipy.linalg.solve_triangular(lower, both, lower=True)
-    white_y, white_k = half[:, : y.shape[1]], half[:, y.shape[1] :]
+    A = shifted(gram, jnp.asarray(ridge, y.dtype))
+    solved = linalg.solve(A, jnp.concatenate([y, cross.T], axis=1))
+    alpha, weights = solved[:, : y.shape[1]], solved[:, y.shape[1] :]
     prior = jax.vmap(lambda x: kernel(x[None], x[None])[0, 0])(task.x_query)
-    mean = matmul(white_k.T, white_y)
-    return Posterior(like(task.y, mean), prior - jnp.sum(white_k**2, axis=0))
+    return Posterior(like(task.y, matmul(cross, alpha)), prior - jnp.sum(cross.T * weights, axis=0))
 
 
 def leave_one_out(kernel: Kernel, task: Task, *, ridge: float | Float[Array, ""]) -> jax.Array:
@@ -105,10 +103,10 @@ def leave_one_out(kernel: Kernel, task: Task, *, ridge: float | Float[Array, ""]
 @jax.jit
 def held_out_errors(kernel: Kernel, task: Task, ridge: jax.Array) -> jax.Array:
     gram, _, y = system(kernel, task)
-    lower = factor(gram, jnp.asarray(ridge, y.dtype))
-    inverse = jax.scipy.linalg.cho_solve((lower, True), jnp.eye(len(y), dtype=y.dtype))
+    A = shifted(gram, jnp.asarray(ridge, y.dtype))
+    inverse = linalg.solve(A, jnp.eye(len(y), dtype=y.dtype))
     return like(task.y, matmul(inverse, y) / jnp.diagonal(inverse)[:, None])
 
 
-def factor(gram: jax.Array, ridge: jax.Array) -> jax.Array:
-    return jnp.linalg.cholesky(gram + ridge * jnp.eye(len(gram), dtype=gram.dtype))
+def shifted(gram: jax.Array, ridge: jax.Array) -> jax.Array:
+    return gram + ridge * jnp.eye(len(gram), dtype=gram.dtype)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import partial
 from typing import Any, Protocol
 
 import jax
@@ -9,6 +10,7 @@ import jax.numpy as jnp
 
 from .. import checks
 from ..kernels import Kernel
+from ..linalg import eigh, one_by_one
 from ..numerics import matmul
 from ..pytree import checked, static
 from .task import Task
@@ -70,7 +72,7 @@ class GaussianProcess:
             x = x / jnp.linalg.norm(x, axis=-1, keepdims=True)
         # A Gram matrix may be singular (the linear kernel's is): its root is taken by
         # eigenvalues, so that no jitter is needed, and those that are only rounding are 0.
-        sigma, vectors = jnp.linalg.eigh(self.kernel(x, x))
+        sigma, vectors = eigh(self.kernel(x, x))
         rounding = len(x) * jnp.finfo(x.dtype).eps * sigma[-1]
         root = vectors * jnp.sqrt(jnp.where(sigma > rounding, sigma, 0))
         f = matmul(root, jax.random.normal(function, (n + self.num_queries, r)))
@@ -126,7 +128,7 @@ class LinearRegression:
             spectrum = jnp.asarray(self.condition, float) ** -jnp.linspace(0, 1, p)
         white = jax.random.normal(at, (self.num_supports + self.num_queries, p))
         scaled = white * jnp.sqrt(jnp.asarray(spectrum))
-        x = matmul(scaled, jax.random.orthogonal(rotation, p).T)
+        x = matmul(scaled, one_by_one(partial(jax.random.orthogonal, n=p))(rotation).T)
         f = matmul(x, jax.random.normal(weights, (p, r))) / jnp.sqrt(p)
         return observe(error, x, f, self)
 

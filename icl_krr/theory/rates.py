@@ -8,6 +8,7 @@ from jaxtyping import Array, Float
 
 from .. import checks
 from ..kernels import Kernel, check_kernel
+from ..linalg import solve
 from ..tasks import Task, check_axes, system
 
 Number = jax.Array | float
@@ -111,6 +112,6 @@ def prediction_bound(
     checks.positive_scalar("ridge", ridge)
     gram, cross, y = system(kernel, task)
     A = gram + ridge * jnp.eye(len(gram), dtype=gram.dtype)
-    solved = jnp.linalg.solve(A, jnp.concatenate([y[:, :1], cross.T], axis=1))
+    solved = solve(A, jnp.concatenate([y[:, :1], cross.T], axis=1))
     spread = jnp.sqrt(jnp.sum(cross.T * solved[:, 1:], axis=0))
     return spread * energy_norm(A, alpha - solved[:, 0])

@@ -8,6 +8,7 @@ from jaxtyping import Array, Float
 
 from .. import checks
 from ..kernels import Kernel, check_kernel
+from ..linalg import eigh
 from ..tasks import Task, check_axes, system
 
 Number = jax.Array | float
@@ -48,7 +49,7 @@ def preconditioned_eigenvalues(
     gram = system(kernel, task).gram
     root = 1 / jnp.sqrt(jnp.sum(gram, axis=1) + sink)
     A = gram + ridge * jnp.eye(len(gram), dtype=gram.dtype)
-    return jnp.linalg.eigvalsh(root[:, None] * A * root[None, :])
+    return eigh(root[:, None] * A * root[None, :])[0]
 
 
 def check(kernel: Kernel, task: Task, ridge: Number, sink: Number) -> None:

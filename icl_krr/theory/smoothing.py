@@ -8,6 +8,7 @@ from jaxtyping import Array, Float
 
 from .. import checks
 from ..kernels import Exponential, PositiveKernel
+from ..linalg import solve
 from ..numerics import matmul
 from ..tasks import Task, check_axes, system
 
@@ -27,7 +28,7 @@ def smoothing_gap(
     checks.positive_scalar("ridge", ridge)
     gram, cross, y = system(kernel, task)
     A = gram + ridge * jnp.eye(len(gram), dtype=gram.dtype)
-    exact = matmul(cross, jnp.linalg.solve(A, y))
+    exact = matmul(cross, solve(A, y))
     keep = jnp.ones(task.num_supports, bool) if task.mask is None else task.mask
     weights = jax.nn.softmax(kernel.log(task.x_query, task.x), axis=-1, where=keep)
     return jnp.linalg.norm(matmul(weights, y) - exact) / jnp.linalg.norm(exact)

@@ -8,6 +8,7 @@ from jaxtyping import Array, Float
 
 from .. import checks
 from ..kernels import Kernel, check_kernel
+from ..linalg import eigh
 from ..tasks import Task, check_axes, system
 
 
@@ -25,7 +26,7 @@ def eigenvalues(kernel: Kernel, task: Task) -> Float[Array, " n"]:
     check_kernel(kernel)
     check_axes(task)
     checks.factorable("x", task.x)
-    return jnp.maximum(jnp.linalg.eigvalsh(system(kernel, task).gram), 0)
+    return jnp.maximum(eigh(system(kernel, task).gram)[0], 0)
 
 
 def spectral_bounds(kernel: Kernel, task: Task, *, ridge: float | Float[Array, ""]) -> tuple:

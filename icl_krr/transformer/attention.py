@@ -1,12 +1,27 @@
-"""Attention of one head: linear (associative, linear in context) and softmax."""
+"""Attention of one head: linear (associative, linear in context), softmax (whole or in tiles)."""
 
 from __future__ import annotations
+
+from typing import NamedTuple
 
 import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Bool, Float
 
 from ..numerics import matmul
+from .streaming import stream, streams
+from .weights import Spec
+
+
+class Weighing(NamedTuple):
+    """Softmax as exp(logits - shift) [T, T] and its row sums [T, 1], not yet divided."""
+
+    weights: Float[Array, "T T"]
+    totals: Float[Array, "T 1"]
+
+    def __call__(self, v: Float[Array, "T d"]) -> Float[Array, "T d"]:
+        """sum_j pattern_ij v_j; v must be zero where it is hidden."""
+        return matmul(self.weights, v) / self.totals
 
 
 def attend(
@@ -14,39 +29,51 @@ def attend(
     k: Float[Array, "T k"],
     v: Float[Array, "T d"],
     visible: Bool[Array, " T"],
-    *,
-    kind: str,
-    causal: bool,
+    spec: Spec,
 ) -> Float[Array, "T d"]:
-    """sum_j pattern_ij v_j, without forming the pattern where the attention is linear."""
+    """sum_j pattern_ij v_j; linear attention and long contexts never form the pattern."""
     k, v = hide(k, visible), hide(v, visible)
-    if kind == "softmax":
-        return matmul(pattern(q, k, visible, kind=kind, causal=causal), v)
-    if causal:
+    if spec.attention == "softmax":
+        if streams(len(q), spec.streaming):
+            return stream(q, k, v, visible, spec.causal)[0]  # pyright: ignore[reportIndexIssue]
+        return weighing(q, k, visible, spec.causal)(v)
+    if spec.causal:
         states = jnp.cumsum(k[:, :, None] * v[:, None, :], axis=0)
         return jnp.einsum("tk,tkd->td", q, states, precision=jax.lax.Precision.HIGHEST)
     return matmul(q, matmul(k.T, v))
+
+
+def weighing(
+    q: Float[Array, "T k"], k: Float[Array, "T k"], visible: Bool[Array, " T"], causal: bool
+) -> Weighing:
+    """The softmax of <q_i, k_j> over the visible j, to be applied to any number of values.
+
+    The first token must be visible, so that no query is left without a key.
+    """
+    logits = jnp.where(seen(q, k, visible, causal), matmul(q, k.T), -jnp.inf)
+    shift = jax.lax.stop_gradient(jnp.max(logits, axis=-1, keepdims=True))
+    weights = jnp.exp(logits - shift)
+    return Weighing(weights, matmul(weights, jnp.ones((len(k), 1), k.dtype)))
 
 
 def pattern(
     q: Float[Array, "T k"],
     k: Float[Array, "T k"],
     visible: Bool[Array, " T"],
-    *,
-    kind: str,
-    causal: bool,
+    spec: Spec,
 ) -> Float[Array, "T T"]:
-    """The weight of every key for every query: <q_i, k_j>, or its softmax over visible j.
+    """The weight of every key for every query: <q_i, k_j>, or its softmax over visible j."""
+    if spec.attention == "linear":
+        return jnp.where(seen(q, k, visible, spec.causal), matmul(q, k.T), 0)
+    weights, totals = weighing(q, hide(k, visible), visible, spec.causal)
+    return weights / totals
 
-    The first token must be visible, so that no query is left without a key.
-    """
-    seen = jnp.broadcast_to(visible[None, :], (len(q), len(k)))
-    if causal:
-        seen = seen & jnp.tri(len(q), len(k), dtype=bool)
-    logits = matmul(q, k.T)
-    if kind == "linear":
-        return jnp.where(seen, logits, 0)
-    return jax.nn.softmax(logits, axis=-1, where=seen)
+
+def seen(
+    q: jax.Array, k: jax.Array, visible: Bool[Array, " T"], causal: bool
+) -> Bool[Array, "T T"]:
+    every = jnp.broadcast_to(visible[None, :], (len(q), len(k)))
+    return every & jnp.tri(len(q), len(k), dtype=bool) if causal else every
 
 
 def hide(values: jax.Array, visible: Bool[Array, " T"]) -> jax.Array:

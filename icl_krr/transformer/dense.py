@@ -10,6 +10,7 @@ import jax.numpy as jnp
 
 from ..numerics import matmul
 from ..residual import Layout, Read, one_hot
+from .tying import untie
 from .weights import Block, Heads, Transformer, Unit, Weights, Write
 
 
@@ -29,7 +30,7 @@ def dense(model: Transformer) -> Transformer:
     >>> ik.dense(model).weights.readout.blocks["stream"].shape == (d_model, 1)
     True
     """
-    weights, layout = model.weights, model.layout
+    weights, layout = untie(model).weights, model.layout
     if set(weights.embedding) == {"stream"}:
         return model
     if weights.final_norm or any(b.attention_norm or b.mlp_norm for b in weights.steps):
@@ -53,7 +54,7 @@ def dense(model: Transformer) -> Transformer:
         readout=merge_read(layout, weights.readout),
     )
     merged = jax.tree.map(lambda weight: weight.astype(model.dtype), merged)
-    return Transformer(merged, model.spec, layout)
+    return Transformer(merged, model.spec, layout, model.steps)
 
 
 def merge_block(layout: Layout, block: Block) -> Block:

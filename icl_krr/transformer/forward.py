@@ -10,10 +10,13 @@ import jax
 import jax.numpy as jnp
 
 from ..residual import Stream
-from .attention import attend, hide, pattern
-from .mlp import activate, project
+from .attention import Weighing
+from .heads import constant_patterns, read_tokens
+from .mlp import activate
+from .stream import add, normalise, plus
 from .taps import Hook, Placed, Taps
-from .weights import Block, Heads, Norm, Spec, Transformer
+from .tying import split_steps
+from .weights import Block, Spec, Transformer
 
 
 class Pass(NamedTuple):
@@ -47,7 +50,7 @@ def forward(
 
     Raises ValueError for a hook at a point that the model does not have.
     """
-    spec, prologue, steps = model.spec, model.weights.prologue, model.weights.steps
+    spec, prologue = model.spec, model.weights.prologue
     first = len(prologue)
     placed = [place(name, hook, model) for name, hook in (hooks or {}).items()]
 
@@ -57,35 +60,45 @@ def forward(
     points = []
     for i, block in enumerate(prologue):
         tap = taps(i, 0)
-        stream = run_block(block, stream, visible, spec, tap)
+        stream = run_block(block, stream, visible, spec, tap, {})
         confirm(tap)
         points.append(tap.kept)
 
-    def body(stream: Stream, scanned: Any) -> tuple[Stream, Any]:
-        blocks, step = scanned
+    scanned, blocks = split_steps(model)
+    touched = everything or any(at >= first for at, _ in placed)
+    known = [] if touched else constant_patterns(model, stream, visible)
+
+    def body(stream: Stream, now: Any) -> tuple[Stream, Any]:
+        own, step = now
         kept = []
-        for b, block in enumerate(blocks):
+        for b, block in enumerate(blocks(own)):
             tap = taps(first + b, step)
-            stream = run_block(block, stream, visible, spec, tap)
+            stream = run_block(block, stream, visible, spec, tap, known[b] if known else {})
             confirm(tap)
             kept.append(tap.kept)
         return stream, (observe(stream), kept)
 
     start = observe(stream)
-    stream, (path, kept) = jax.lax.scan(body, stream, (steps, jnp.arange(model.steps)))
+    stream, (path, kept) = jax.lax.scan(body, stream, (scanned, jnp.arange(model.steps)))
     observed = jax.tree.map(lambda a, b: jnp.concatenate([a[None], b]), start, path)
     return Pass(stream, observed, points + kept)
 
 
-def run_block(block: Block, stream: Stream, visible: jax.Array, spec: Spec, tap: Taps) -> Stream:
+def run_block(
+    block: Block,
+    stream: Stream,
+    visible: jax.Array,
+    spec: Spec,
+    tap: Taps,
+    known: Mapping[int, Weighing],
+) -> Stream:
     """h += attention(h); h += mlp(h). Writes of one sublayer are summed, then added."""
     stream = tap("resid_pre", stream)
     inputs = normalise(block.attention_norm, stream)
     written: Stream = {}
     for j, heads in enumerate(block.attention):
-        written = plus(
-            written, tap(f"heads.{j}", read_tokens(heads, inputs, visible, spec, tap, j))
-        )
+        mixed = read_tokens(heads, inputs, visible, spec, tap, j, known.get(j))
+        written = plus(written, tap(f"heads.{j}", mixed))
     stream = add(stream, tap("attn", written))
     inputs = normalise(block.mlp_norm, stream)
     written = {}
@@ -93,66 +106,6 @@ def run_block(block: Block, stream: Stream, visible: jax.Array, spec: Spec, tap:
         written = plus(written, tap(f"units.{j}", {unit.to: activate(unit, inputs)}))
     stream = add(stream, tap("mlp", written))
     return tap("resid_post", stream)
-
-
-def read_tokens(
-    heads: Heads, stream: Stream, visible: jax.Array, spec: Spec, tap: Taps, j: int
-) -> Stream:
-    """What one group of heads writes: {slot: [T, width]}."""
-    q, k = split(heads.query(stream), heads.heads), split(heads.key(stream), heads.heads)
-    values = [split(write.value(stream), heads.heads) for write in heads.writes]
-    v = jnp.concatenate(values, axis=-1)
-    options = {"kind": spec.attention, "causal": spec.causal}
-    if tap.wants(f"heads.{j}.pattern"):
-        each = jax.vmap(lambda q, k: pattern(q, k, visible, **options), in_axes=1)(q, k)
-        each = tap(f"heads.{j}.pattern", each)
-        seen = hide(v, visible)
-        mixed = jnp.einsum("hij,jhd->ihd", each, seen, precision=jax.lax.Precision.HIGHEST)
-    else:
-        tap.seen.add(f"heads.{j}.pattern")
-        one = lambda q, k, v: attend(q, k, v, visible, **options)  # noqa: E731
-        mixed = jax.vmap(one, in_axes=1, out_axes=1)(q, k, v)
-    written: Stream = {}
-    start = 0
-    for write, value in zip(heads.writes, values, strict=True):
-        part = mixed[:, :, start : start + value.shape[-1]].reshape(len(mixed), -1)
-        written = plus(written, {write.to: project(part, write.out)})
-        start += value.shape[-1]
-    return written
-
-
-def split(channels: jax.Array, heads: int) -> jax.Array:
-    """[T, heads * d] as [T, heads, d]."""
-    return channels.reshape(len(channels), heads, -1)
-
-
-def add(stream: Stream, written: Stream) -> Stream:
-    """Add what a sublayer writes to the slots that the stream has."""
-    for slot, part in written.items():
-        if slot not in stream:
-            raise ValueError(f"slot must be one of {', '.join(stream)}; got {slot!r} to write")
-        if part.shape != stream[slot].shape:
-            raise ValueError(
-                f"slot {slot} must be written {list(stream[slot].shape)}, got {list(part.shape)}"
-            )
-    return plus(stream, written)
-
-
-def plus(stream: Stream, written: Stream) -> Stream:
-    added = {
-        slot: stream[slot] + part if slot in stream else part for slot, part in written.items()
-    }
-    return {**stream, **added}
-
-
-def normalise(norms: dict[str, Norm], stream: Stream) -> Stream:
-    """LayerNorm of the slots that have one; the others as they are."""
-    normed = {}
-    for slot, norm in norms.items():
-        h = stream[slot] - jnp.mean(stream[slot], axis=-1, keepdims=True)
-        variance = jnp.mean(h * h, axis=-1, keepdims=True)
-        normed[slot] = h * jax.lax.rsqrt(variance + 1e-5) * norm.scale + norm.bias
-    return {**stream, **normed}
 
 
 def place(name: str, hook: Hook, model: Transformer) -> tuple[int, Placed]:

@@ -119,4 +119,4 @@ def draw(key: jax.Array, architecture: Architecture, dtype: jnp.dtype) -> Transf
         readout=affine(normal, "readout", a.num_outputs),
     )
     layout = Layout((Slot("stream", d), Slot("one", 1, kind="data")))
-    return Transformer(weights, architecture, layout)
+    return Transformer(weights, architecture, layout, a.depth)

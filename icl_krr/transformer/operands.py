@@ -8,8 +8,9 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Float
 
-from .forward import add
 from .run import run_with_cache
+from .stream import add
+from .tying import untie
 from .weights import Transformer, Unit
 
 if TYPE_CHECKING:
@@ -41,7 +42,7 @@ def operand_bounds(
         ]
         return jax.tree.map(lambda *bounds: jnp.max(jnp.stack(bounds)), *each)
     _, cache = run_with_cache(model, task, names=(), everything=True)
-    blocks = (*model.weights.prologue, *model.weights.steps)
+    blocks = untie(model).blocks
     bounds: dict[str, jax.Array] = {}
     for i, (block, points) in enumerate(zip(blocks, cache.points, strict=True)):
         for unit in block.mlp:

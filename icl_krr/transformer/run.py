@@ -12,7 +12,8 @@ import jax.numpy as jnp
 from .. import checks
 from ..residual import Stream, channels, check_axes, embed, rows, visible
 from .cache import Cache
-from .forward import Pass, forward, normalise
+from .forward import Pass, forward
+from .stream import normalise
 from .taps import Hook
 from .weights import Transformer
 

@@ -18,7 +18,9 @@ class Spec:
 
     `attention` is "linear" (no softmax, no scale) or "softmax" (no scale either: it stands in
     the query's weights). `causal` forbids tokens to read later ones. `num_features` and
-    `num_outputs` are p and r of the tasks that the model takes.
+    `num_outputs` are p and r of the tasks that the model takes. `streaming` says whether softmax
+    patterns are made tile by tile, in memory linear in context, and anew in every block; by
+    default they are from 2048 tokens on (`streaming.LARGEST`).
 
     Raises ValueError for an unknown attention or a count < 1.
 
@@ -30,6 +32,7 @@ class Spec:
     num_outputs: int = 1
     attention: str = "softmax"
     causal: bool = False
+    streaming: bool | None = None
 
     def __post_init__(self):
         checks.count("num_features", self.num_features)
@@ -102,8 +105,9 @@ class Weights:
 
     `embedding` {slot: Read of the tokens' fields}; `positions` {slot: [max tokens, width]};
     `prologue`, blocks that run once; `steps`, the blocks of one solver step, every leaf
-    stacked over the L steps along its first axis; `final_norm` {slot: Norm} and `readout`, the
-    read of the queries' stream that is the prediction.
+    stacked over the L steps along its first axis, or [1, ...] if they share it;
+    `final_norm` {slot: Norm} and `readout`, the read of the queries' stream that is the
+    prediction.
     """
 
     embedding: dict[str, Read]
@@ -118,19 +122,16 @@ class Weights:
 class Transformer:
     """Weights with their spec and layout: a pytree whose leaves are the weights.
 
-    Differentiate with respect to it, update it with optax, pass it through jit; `spec` and
-    `layout` are static. Constructions and `init` make them, `icl_krr.predict` runs them.
+    Differentiate with respect to it, update it with optax, pass it through jit; `spec`,
+    `layout` and `steps`, the number of solver steps, are static. Where all weights are shared
+    by the steps, `model.replace(steps=...)` is the same algorithm at another depth.
+    Constructions and `init` make them, `icl_krr.predict` runs them.
     """
 
     weights: Weights
     spec: Spec = struct.field(pytree_node=False)
     layout: Layout = struct.field(pytree_node=False)
-
-    @property
-    def steps(self) -> int:
-        """Solver steps, the length of the scan."""
-        leaves = jax.tree.leaves(self.weights.steps)
-        return leaves[0].shape[0]
+    steps: int = struct.field(pytree_node=False)
 
     @property
     def blocks_per_step(self) -> int:

@@ -1,0 +1,114 @@
+"""Groups of heads: from the stream to queries, keys and values, and back to the slots."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+from jaxtyping import Array, Bool, Float
+
+from ..numerics import matmul
+from ..residual import Stream
+from .attention import Weighing, attend, hide, pattern, weighing
+from .mlp import project
+from .stream import normalise, plus
+from .streaming import streams
+from .taps import Taps
+from .tying import constant_heads
+from .weights import Heads, Spec, Transformer
+
+
+def read_tokens(
+    heads: Heads,
+    stream: Stream,
+    visible: Bool[Array, " T"],
+    spec: Spec,
+    tap: Taps,
+    j: int,
+    known: Weighing | None,
+) -> Stream:
+    """What one group of heads writes: {slot: [T, width]}."""
+    values = [split(write.value(stream), heads.heads) for write in heads.writes]
+    v = jnp.concatenate(values, axis=-1)
+    point = f"heads.{j}.pattern"
+    if tap.wants(point):
+        shown = tap(point, patterns(heads, stream, visible, spec))
+        mixed = over_heads(matmul)(shown, hide(v, visible))
+    else:
+        tap.seen.add(point)
+        if known is not None:
+            mixed = over_heads(Weighing.__call__)(known, hide(v, visible))
+        elif is_mean(heads, spec):
+            mixed = mean(v, visible)
+        else:
+            mixed = attend_each(heads, stream, v, visible, spec)
+    written: Stream = {}
+    start = 0
+    for write, value in zip(heads.writes, values, strict=True):
+        part = mixed[:, :, start : start + value.shape[-1]].reshape(len(mixed), -1)
+        written = plus(written, {write.to: project(part, write.out)})
+        start += value.shape[-1]
+    return written
+
+
+def constant_patterns(
+    model: Transformer, stream: Stream, visible: Bool[Array, " T"]
+) -> list[dict[int, Weighing]]:
+    """For every block of the step, by group of heads, the patterns that no step changes.
+
+    With a leading axis of heads; none where patterns are too large to be kept.
+    """
+    known: list[dict[int, Weighing]] = [{} for _ in model.weights.steps]
+    if model.spec.attention == "linear" or streams(len(visible), model.spec.streaming):
+        return known
+    first = jax.tree.map(lambda leaf: leaf[0], model.weights.steps)
+    for b, j in constant_heads(model):
+        heads = first[b].attention[j]
+        if not is_mean(heads, model.spec):
+            inputs = normalise(first[b].attention_norm, stream)
+            q, k = queries_and_keys(heads, inputs)
+            once = lambda q, k: weighing(q, hide(k, visible), visible, model.spec.causal)  # noqa: E731
+            known[b][j] = jax.vmap(once, in_axes=1)(q, k)
+    return known
+
+
+def over_heads(weigh: Callable[[Any, jax.Array], jax.Array]) -> Callable:
+    """A pattern with a leading axis of heads, applied to values [T, H, d]."""
+    return jax.vmap(weigh, in_axes=(0, 1), out_axes=1)
+
+
+def queries_and_keys(heads: Heads, stream: Stream) -> tuple[jax.Array, jax.Array]:
+    return split(heads.query(stream), heads.heads), split(heads.key(stream), heads.heads)
+
+
+def patterns(
+    heads: Heads, stream: Stream, visible: Bool[Array, " T"], spec: Spec
+) -> Float[Array, "H T T"]:
+    q, k = queries_and_keys(heads, stream)
+    return jax.vmap(lambda q, k: pattern(q, k, visible, spec), in_axes=1)(q, k)
+
+
+def attend_each(
+    heads: Heads, stream: Stream, v: Float[Array, "T H d"], visible: Bool[Array, " T"], spec: Spec
+) -> Float[Array, "T H d"]:
+    q, k = queries_and_keys(heads, stream)
+    each = jax.vmap(lambda q, k, v: attend(q, k, v, visible, spec), in_axes=1, out_axes=1)
+    return each(q, k, v)
+
+
+def is_mean(heads: Heads, spec: Spec) -> bool:
+    """Whether all logits are zero by structure: then softmax weighs alike what it sees."""
+    nothing = not (heads.query.blocks and heads.key.blocks)
+    return nothing and spec.attention == "softmax" and not spec.causal
+
+
+def mean(v: Float[Array, "T H d"], visible: Bool[Array, " T"]) -> Float[Array, "T H d"]:
+    total = jnp.sum(hide(v, visible), axis=0)
+    return jnp.broadcast_to(total / jnp.sum(visible, dtype=v.dtype), v.shape)
+
+
+def split(channels: jax.Array, heads: int) -> jax.Array:
+    """[T, heads * d] as [T, heads, d]."""
+    return channels.reshape(len(channels), heads, -1)

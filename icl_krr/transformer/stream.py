@@ -1,0 +1,38 @@
+"""What sublayers do to the stream: normalise what they read, add what they write."""
+
+from __future__ import annotations
+
+import jax
+import jax.numpy as jnp
+
+from ..residual import Stream
+from .weights import Norm
+
+
+def add(stream: Stream, written: Stream) -> Stream:
+    """Add what a sublayer writes to the slots that the stream has."""
+    for slot, part in written.items():
+        if slot not in stream:
+            raise ValueError(f"slot must be one of {', '.join(stream)}; got {slot!r} to write")
+        if part.shape != stream[slot].shape:
+            raise ValueError(
+                f"slot {slot} must be written {list(stream[slot].shape)}, got {list(part.shape)}"
+            )
+    return plus(stream, written)
+
+
+def plus(stream: Stream, written: Stream) -> Stream:
+    added = {
+        slot: stream[slot] + part if slot in stream else part for slot, part in written.items()
+    }
+    return {**stream, **added}
+
+
+def normalise(norms: dict[str, Norm], stream: Stream) -> Stream:
+    """LayerNorm of the slots that have one; the others as they are."""
+    normed = {}
+    for slot, norm in norms.items():
+        h = stream[slot] - jnp.mean(stream[slot], axis=-1, keepdims=True)
+        variance = jnp.mean(h * h, axis=-1, keepdims=True)
+        normed[slot] = h * jax.lax.rsqrt(variance + 1e-5) * norm.scale + norm.bias
+    return {**stream, **normed}

@@ -1,0 +1,159 @@
+"""Softmax attention in tiles: memory linear in context, backward by recomputation."""
+
+from __future__ import annotations
+
+from functools import partial
+from typing import NamedTuple
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jaxtyping import Array, Bool, Float
+
+from ..numerics import matmul
+
+LARGEST = 2**22
+"""Entries of a pattern up to which it is formed whole, and kept over steps: 2048 tokens."""
+
+TILE = {"cpu": 512}
+"""Tokens on a side of a tile by platform; 1024 elsewhere."""
+
+HIDDEN = -1e30
+"""A logit that no softmax sees, and every dtype but float16 holds."""
+
+
+def streams(tokens: int, wanted: bool | None) -> bool:
+    """Whether patterns are made tile by tile: as the spec wants, else where they are large."""
+    return tokens * tokens > LARGEST if wanted is None else wanted
+
+
+@partial(jax.custom_vjp, nondiff_argnums=(4,))
+def stream(
+    q: Float[Array, "T k"],
+    k: Float[Array, "T k"],
+    v: Float[Array, "T d"],
+    visible: Bool[Array, " T"],
+    causal: bool,
+) -> tuple[Float[Array, "T d"], Float[Array, " T"]]:
+    """softmax(q k^T) v over the visible keys, and the logarithms of its denominators.
+
+    No array larger than [tile, tile] is made: for every tile of queries a scan over tiles of
+    keys keeps the largest logit so far, rounded up to an integer power of two, so that what
+    was summed before is rescaled without rounding. The backward pass makes every tile anew.
+    Forward-mode derivatives do not exist. k and v must be zero where they are hidden.
+
+    Source: Milakov, Gimelshein, Online normalizer calculation for softmax, 2018; Dao et al.,
+    FlashAttention, 2022.
+    """
+    return forward_tiles(q, k, v, visible, causal)
+
+
+class Tiles(NamedTuple):
+    """Keys with a channel that hides them, values, and positions, tile by tile."""
+
+    k: jax.Array
+    v: jax.Array
+    at: jax.Array
+
+
+def cut(rows: jax.Array, tile: int) -> jax.Array:
+    """[T, ...] as [tiles, tile, ...], padded with zeros."""
+    padding = [(0, -len(rows) % tile)] + [(0, 0)] * (rows.ndim - 1)
+    return jnp.pad(rows, padding).reshape(-1, tile, *rows.shape[1:])
+
+
+def join(tiles: jax.Array, tokens: int) -> jax.Array:
+    return tiles.reshape(-1, *tiles.shape[2:])[:tokens]
+
+
+def side(tokens: int) -> int:
+    return min(TILE.get(jax.default_backend(), 1024), max(tokens, 1))
+
+
+def tiles_of_keys(k: jax.Array, v: jax.Array, visible: jax.Array, tile: int) -> Tiles:
+    hidden = jnp.where(visible, 0, HIDDEN).astype(k.dtype)
+    padding = -len(k) % tile
+    keys = jnp.concatenate([k, hidden[:, None]], axis=1)
+    keys = jnp.pad(keys, ((0, padding), (0, 0)))
+    keys = keys.at[len(k) :, -1].set(HIDDEN)
+    return Tiles(cut(keys, tile), cut(v, tile), cut(jnp.arange(len(keys)), tile))
+
+
+def logits(q: jax.Array, at: jax.Array, keys: Tiles, causal: bool) -> Float[Array, "keys queries"]:
+    """Queries along the last axis, where the processor's vectors lie."""
+    made = matmul(keys.k, q.T)
+    return jnp.where(keys.at[:, None] <= at[None, :], made, HIDDEN) if causal else made
+
+
+def with_one(q: jax.Array) -> jax.Array:
+    return jnp.concatenate([q, jnp.ones((len(q), 1), q.dtype)], axis=1)
+
+
+def forward_tiles(q, k, v, visible, causal):
+    tokens, tile = len(q), side(len(q))
+    # in base two, so that shifts by integers are exact
+    scaled = with_one(q * np.log2(np.e).astype(q.dtype))
+    keys = tiles_of_keys(
+        k, jnp.concatenate([v, visible[:, None].astype(v.dtype)], 1), visible, tile
+    )
+
+    def queries(tile_of: tuple[jax.Array, jax.Array]) -> tuple[jax.Array, jax.Array]:
+        q, at = tile_of
+
+        def take(state, keys: Tiles):
+            shift, sums = state
+            made = logits(q, at, keys, causal)
+            larger = jnp.maximum(shift, jnp.ceil(jnp.max(made, axis=0)))
+            weights = jnp.exp2(made - larger)
+            return (larger, sums * power_of_two(shift - larger) + matmul(keys.v.T, weights)), None
+
+        start = jnp.full(len(q), HIDDEN, q.dtype), jnp.zeros((v.shape[1] + 1, len(q)), v.dtype)
+        (shift, sums), _ = jax.lax.scan(take, start, keys)
+        return (sums[:-1] / sums[-1]).T, shift * np.log(2).astype(q.dtype) + jnp.log(sums[-1])
+
+    out, log_total = jax.lax.map(queries, (cut(scaled, tile), cut(jnp.arange(tokens), tile)))
+    return join(out, tokens), join(log_total, tokens)
+
+
+def power_of_two(exponent: jax.Array) -> jax.Array:
+    """2^exponent of an integer <= 0, exactly; 0 far below the range."""
+    lowest = jnp.finfo(exponent.dtype).minexp
+    inside = jnp.maximum(exponent, lowest).astype(jnp.int32)
+    return jnp.where(exponent < lowest, 0, jnp.ldexp(jnp.ones((), exponent.dtype), inside))
+
+
+def keep(q, k, v, visible, causal):
+    out, log_total = forward_tiles(q, k, v, visible, causal)
+    return (out, log_total), (q, k, v, visible, out, log_total)
+
+
+def recompute(causal, kept, cotangents):
+    """d logits_ij = pattern_ij (d out_i . v_j - d out_i . out_i + d log_total_i)."""
+    q, k, v, visible, out, log_total = kept
+    d_out, d_log_total = cotangents
+    tokens, tile = len(q), side(len(q))
+    keys = tiles_of_keys(k, v, visible, tile)
+    offset = d_log_total - jnp.sum(d_out * out, axis=1)
+    at = jnp.arange(tokens)
+    queries = (with_one(q), at, log_total, d_out, offset)
+
+    def of_queries(sums, tile_of):
+        q, at, log_total, d_out, offset = tile_of
+
+        def of_keys(d_q, taken):
+            keys, d_k, d_v = taken
+            weights = jnp.exp(logits(q, at, keys, causal) - log_total)
+            d_logits = weights * (matmul(keys.v, d_out.T) + offset)
+            d_q += matmul(d_logits.T, keys.k)
+            return d_q, (d_k + matmul(d_logits, q), d_v + matmul(weights, d_out))
+
+        d_q, sums = jax.lax.scan(of_keys, jnp.zeros_like(q), (keys, *sums))
+        return sums, d_q
+
+    start = jnp.zeros_like(keys.k), jnp.zeros_like(keys.v)
+    (d_k, d_v), d_q = jax.lax.scan(of_queries, start, tuple(cut(part, tile) for part in queries))
+    d_q, d_k, d_v = (join(tiles, tokens) for tiles in (d_q, d_k, d_v))
+    return d_q[:, :-1], d_k[:, :-1], d_v, None
+
+
+stream.defvjp(keep, recompute)
