@@ -4,7 +4,7 @@ from .kernels import Exponential, Gaussian, Kernel, Linear
 from .posterior import Posterior, posterior
 from .residual import Layout, Read, Slot
 from .sketches import Nystrom, nystrom
-from .tasks import Task
+from .tasks import Task, map_tasks
 from .theory import spectral_bounds
 from .transformer import (
     Architecture,
@@ -12,11 +12,13 @@ from .transformer import (
     Transformer,
     dense,
     init,
+    memory,
     operand_bounds,
     predict,
     predict_batch,
     run_with_cache,
     run_with_hooks,
+    untie,
 )
 
 __all__ = [
@@ -39,6 +41,8 @@ __all__ = [
     "dense",
     "init",
     "kernels",
+    "map_tasks",
+    "memory",
     "nystrom",
     "operand_bounds",
     "posterior",
@@ -53,4 +57,5 @@ __all__ = [
     "tasks",
     "theory",
     "transformer",
+    "untie",
 ]

@@ -6,13 +6,14 @@ from typing import Any
 
 import jax.numpy as jnp
 import numpy as np
+from jax import ShapeDtypeStruct
 from jax.core import Tracer
 from jax.typing import DTypeLike
 
 
 def concrete(value: Any) -> np.ndarray | None:
-    """The value as NumPy, or None while JAX traces it: only what is known can be refused."""
-    if value is None or isinstance(value, Tracer):
+    """The value as NumPy, or None where it is not known: only what is known can be refused."""
+    if value is None or isinstance(value, (Tracer, ShapeDtypeStruct)):
         return None
     return np.asarray(value)
 

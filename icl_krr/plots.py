@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 from matplotlib.figure import Figure
 
 if TYPE_CHECKING:
+    from .bench import Row
     from .experiments.depth import DepthResult
 
 # Okabe and Ito, Color universal design, 2008
@@ -51,6 +52,46 @@ def depth_figure(results: dict[str, DepthResult], seed: int) -> Figure:
         bottom.set_xlabel(f"solver step ({facts['blocks_per_step']} blocks each)")
         bottom.legend(fontsize=7)
     return figure
+
+
+def scaling_figure(rows: list[Row], seed: int) -> Figure:
+    """Time, and bytes in between, of both routes as one size grows; one column a size."""
+    rows = [row for row in rows if row.suite == "scaling"]
+    grown = list(dict.fromkeys(axis_of(row) for row in rows))
+    figure = Figure(figsize=(3.4 * len(grown), 5.6), layout="constrained")
+    axes = figure.subplots(2, len(grown), squeeze=False, sharex="col", sharey="row")
+    for size, (top, bottom) in zip(grown, axes.T, strict=True):
+        for route, color in (("B", BLUE), ("A", RED)):
+            here = [r for r in rows if axis_of(r) == size and r.contest.startswith(f"{route},")]
+            ours = [row for row in here if row.program == "icl_krr"]
+            at = [row.size[size] for row in ours]
+            top.plot(at, [r.median_ms for r in ours], "o-", color=color, label=f"{route}: forward")
+            bare = [
+                min(r.median_ms for r in here if r.ratio == 1 and r.size == o.size) for o in ours
+            ]
+            top.plot(at, bare, "s--", color=color, markersize=3, label=f"{route}: bare solver")
+            bottom.plot(at, [r.scratch_mb for r in ours], "o-", color=color, label=f"{route}")
+        for axis in (top, bottom):
+            axis.set_xscale("log", base=2)
+            axis.set_yscale("log")
+            axis.grid(alpha=0.25)
+        bottom.set_xlabel(size)
+        column = [row for row in rows if axis_of(row) == size]
+        fixed = {k: v for k, v in column[0].size.items() if k != size}
+        top.set_title(", ".join(f"{k} = {v}" for k, v in fixed.items()), fontsize=8)
+    axes[0, 0].set_ylabel("median time (ms)")
+    axes[1, 0].set_ylabel("scratch memory of the forward (MB)")
+    axes[0, 0].legend(fontsize=7)
+    figure.suptitle(
+        f"conjugate gradient, linear (B) and softmax (A) attention, {rows[0].dtype}, seed {seed}",
+        fontsize=9,
+    )
+    return figure
+
+
+def axis_of(row: Row) -> str:
+    """The size that grows: `B, n = 64` is a row of n."""
+    return row.contest.split(", ")[1].split(" = ")[0]
 
 
 def png(figure: Figure) -> bytes:

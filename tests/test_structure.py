@@ -27,9 +27,10 @@ ALLOWED = {
         "transformer",
         "constructions",
     },
-    "plots": {"experiments"},
+    "bench": {"kernels", "tasks", "solvers", "residual", "transformer", "constructions"},
+    "plots": {"experiments", "bench"},
 }
-ALLOWED["cli"] = ALLOWED["experiments"] | {"experiments", "plots"}
+ALLOWED["cli"] = ALLOWED["experiments"] | {"experiments", "bench", "plots"}
 
 
 def imports(path):

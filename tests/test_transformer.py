@@ -63,7 +63,7 @@ def test_linear_attention_never_forms_the_pattern():
     ).lower(shape, shape, shape)
     assert f"{big}x{big}" not in lowered.as_text()
     dense = jax.jit(
-        lambda q, k, v: attention.attend(q, k, v, jnp.ones(big, bool), kind="softmax", causal=False)
+        lambda q, k, v: attention.attend(q, k, v, jnp.ones(big, bool), ik.Spec(1, streaming=False))
     ).lower(shape, shape, shape)
     assert f"{big}x{big}" in dense.as_text()
 

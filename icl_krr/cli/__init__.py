@@ -2,17 +2,20 @@
 
 from __future__ import annotations
 
+import os
 import sys
 from importlib.metadata import version
 from typing import Annotated
 
 import tyro
+from platformdirs import user_cache_dir
 
-from .settings import Demo, Predict
+from .settings import Bench, Demo, Predict
 
 Command = (
     Annotated[Demo, tyro.conf.subcommand(name="demo")]
     | Annotated[Predict, tyro.conf.subcommand(name="predict")]
+    | Annotated[Bench, tyro.conf.subcommand(name="bench")]
 )
 
 
@@ -28,17 +31,26 @@ def main(argv: list[str] | None = None) -> int:
         description="In-context kernel ridge regression as literal transformer weights.",
         args=argv,
     )
+    keep_compiled_programs()
     from . import commands
 
     try:
         commands.run(settings, argv)
     except OSError as error:
         return refuse(f"{error.filename or 'file'}: {error.strerror or error}")
-    except (TypeError, ValueError) as error:
+    except (TypeError, ValueError, MemoryError) as error:
         return refuse(str(error))
     except KeyboardInterrupt:
         return 130
     return 0
+
+
+def keep_compiled_programs() -> None:
+    """Compile once per machine: JAX's cache on disk, unless the caller has set it up."""
+    if "jax" not in sys.modules:
+        os.environ.setdefault("JAX_COMPILATION_CACHE_DIR", user_cache_dir("icl-krr"))
+        os.environ.setdefault("JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS", "0")
+        os.environ.setdefault("JAX_PERSISTENT_CACHE_MIN_ENTRY_SIZE_BYTES", "-1")
 
 
 def refuse(reason: str) -> int:

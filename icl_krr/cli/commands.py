@@ -15,14 +15,22 @@ from ..kernels import Exponential
 from ..plots import depth_figure, png
 from ..tasks import GaussianProcess, Task, diabetes, read_table, sample, split
 from . import output
-from .settings import Demo, Predict, Settings
+from .benchmark import benchmark
+from .settings import Bench, Demo, Predict, Settings
 
 
-def run(settings: Demo | Predict, argv: list[str]) -> None:
-    config = depth_config(settings)
+def run(settings: Demo | Predict | Bench, argv: list[str]) -> None:
     checks.count("seed", settings.seed, minimum=0)
     if settings.seed >= 2**32:
         raise ValueError(f"seed must be < 2^32, got {settings.seed}")
+    if isinstance(settings, Bench):
+        benchmark(settings, argv)
+    else:
+        regress(settings, argv)
+
+
+def regress(settings: Demo | Predict, argv: list[str]) -> None:
+    config = depth_config(settings)
     if settings.out is not None:
         output.prepare(settings.out)
     tasks = predict_tasks(settings) if isinstance(settings, Predict) else demo_tasks(settings)

@@ -19,7 +19,7 @@ from rich.console import Console
 from rich.table import Table
 
 from ..experiments.depth import DepthResult, Row
-from .settings import Settings
+from .settings import Bench, Settings
 
 PACKAGES = ("icl_krr", "jax", "jaxlib", "flax", "numpy")
 BANDWIDTHS = ("temperature", "lengthscale", "smoother_temperature", "smoother_lengthscale")
@@ -27,18 +27,26 @@ Results = dict[str, DepthResult]
 
 
 def meta(argv: list[str], settings: Settings, results: Results) -> dict[str, Any]:
+    return {
+        **surroundings(argv, settings),
+        "dtype": sorted({result.facts["dtype"] for result in results.values()}),
+        "tasks": {name: result.facts for name, result in results.items()},
+    }
+
+
+def surroundings(argv: list[str], settings: Settings | Bench) -> dict[str, Any]:
+    """What was asked for, and where it ran."""
     device = jax.devices()[0]
     return {
         "command": ["icl-krr", *argv],
         "settings": dataclasses.asdict(settings),
         "seed": settings.seed,
-        "dtype": sorted({result.facts["dtype"] for result in results.values()}),
         "matmul_precision": "highest",
         "device": f"{device.platform}: {device.device_kind}",
         "machine": platform.platform(),
+        "cores": os.cpu_count(),
         "python": platform.python_version(),
         "versions": {package: version(package) for package in PACKAGES},
-        "tasks": {name: result.facts for name, result in results.items()},
     }
 
 
@@ -125,7 +133,7 @@ def prepare(folder: Path) -> None:
 def write(
     folder: Path, meta: dict[str, Any], results: Results, figures: dict[str, bytes]
 ) -> list[Path]:
-    """Write results.csv, meta.json and the figures; each replaces its elder only when whole."""
+    """Write results.csv, meta.json and the figures."""
     table = io.StringIO()
     writer = csv.writer(table, lineterminator="\n")
     writer.writerow(["task", *Row._fields])
@@ -136,6 +144,11 @@ def write(
         "meta.json": (to_json(meta) + "\n").encode(),
         **figures,
     }
+    return save(folder, files)
+
+
+def save(folder: Path, files: dict[str, bytes]) -> list[Path]:
+    """Write files, each of which replaces its elder only when whole."""
     for name, content in files.items():
         replace(folder / name, content)
     return [folder / name for name in files]

@@ -56,6 +56,38 @@ class Demo(Settings):
 
 
 @dataclass(frozen=True)
+class Bench:
+    """Time and memory against floors and peers, interleaved, after checking that all agree.
+    Peers that are not installed are left out: pip install "icl_krr[bench]" has them."""
+
+    suite: tuple[
+        Literal[
+            "forward",
+            "gradient",
+            "attention",
+            "context",
+            "exact",
+            "iterative",
+            "training",
+            "startup",
+            "scaling",
+        ],
+        ...,
+    ] = ()
+    """What to compare; everything if absent."""
+    quick: bool = False
+    """A smoke run on the smallest sizes: its times mean nothing."""
+    repeats: int = 7
+    """Timed runs of each program, in turns."""
+    seed: int = 0
+    """Seed of every random choice."""
+    json: bool = False
+    """Print JSON for programs in place of a table."""
+    out: Path | None = None
+    """Folder for bench.json, bench.md and scaling.png; no files if absent."""
+
+
+@dataclass(frozen=True)
 class Predict(Settings):
     """Read TABLE.csv as one task: random rows are supports, the others queries, and every other
     column is a feature. Prints the gap of the transformer to exact KRR, depth by depth."""

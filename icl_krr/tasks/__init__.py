@@ -1,5 +1,6 @@
 """Tasks: supports to learn from, queries to predict; drawn at random or read from a table."""
 
+from .batches import chunk_of, map_tasks
 from .linear_system import System, system
 from .samplers import GaussianProcess, LinearRegression, sample
 from .tables import Table, diabetes, read_table, split
@@ -12,7 +13,9 @@ __all__ = [
     "Table",
     "Task",
     "check_axes",
+    "chunk_of",
     "diabetes",
+    "map_tasks",
     "read_table",
     "sample",
     "split",

@@ -7,8 +7,10 @@ from .cache import Cache
 from .dense import dense
 from .forward import forward
 from .init import Architecture, init
+from .memory import Memory, memory
 from .operands import operand_bounds
 from .run import predict, predict_batch, run_with_cache, run_with_hooks
+from .tying import untie
 from .weights import Block, Heads, Norm, Spec, Transformer, Unit, Weights, Write
 
 __all__ = [
@@ -16,6 +18,7 @@ __all__ = [
     "Block",
     "Cache",
     "Heads",
+    "Memory",
     "Norm",
     "Spec",
     "Transformer",
@@ -25,9 +28,11 @@ __all__ = [
     "dense",
     "forward",
     "init",
+    "memory",
     "operand_bounds",
     "predict",
     "predict_batch",
     "run_with_cache",
     "run_with_hooks",
+    "untie",
 ]

@@ -46,7 +46,7 @@ def forward(
     is applied to the stream after the prologue and after every step, and only its values are
     stored; `everything` keeps each point of each block besides. `hooks` are {name: function
     (value, name) -> value}, see `taps` for the names. Depth is one `lax.scan`: compile time
-    and, without gradients, memory do not grow with it.
+    does not grow with it, nor memory, but for one stream a step where a gradient is taken.
 
     Raises ValueError for a hook at a point that the model does not have.
     """
@@ -79,6 +79,8 @@ def forward(
         return stream, (observe(stream), kept)
 
     start = observe(stream)
+    # what a step computed is made again for its gradient: that is faster than to store it
+    body = jax.checkpoint(body, prevent_cse=False)
     stream, (path, kept) = jax.lax.scan(body, stream, (scanned, jnp.arange(model.steps)))
     observed = jax.tree.map(lambda a, b: jnp.concatenate([a[None], b]), start, path)
     return Pass(stream, observed, points + kept)

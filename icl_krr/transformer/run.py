@@ -3,17 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from functools import partial
 from typing import TYPE_CHECKING
 
 import jax
-import jax.numpy as jnp
 
-from .. import checks
-from ..residual import Stream, channels, check_axes, embed, rows, visible
+from ..residual import chunk_of
 from .cache import Cache
-from .forward import Pass, forward
-from .stream import normalise
+from .evaluate import check_fit, evaluate, evaluate_batch
+from .memory import guard
 from .taps import Hook
 from .weights import Transformer
 
@@ -29,7 +26,7 @@ def predict(model: Transformer, task: Task) -> jax.Array:
     model of one output takes each output of a task on its own.
 
     Raises ValueError for a task that does not fit the model, TypeError for one whose dtype is
-    wider than the weights'.
+    wider than the weights', MemoryError for a run that does not fit the device (see `memory`).
 
     >>> import jax.numpy as jnp
     >>> import icl_krr as ik
@@ -39,14 +36,14 @@ def predict(model: Transformer, task: Task) -> jax.Array:
     [1.0]
     """
     check_fit(model, task)
-    return evaluate(model, task)[0]
+    return guard(evaluate, model, task)[0]
 
 
 def predict_batch(model: Transformer, tasks: Task, *, chunk: int | None = None) -> jax.Array:
     """Predictions for a batch of tasks (leading axis on every field): [b, q] or [b, q, r].
 
-    The same as `jax.vmap(predict, in_axes=(None, 0))`, in chunks of `chunk` tasks that fit the
-    caches: by default 32 on the CPU and the whole batch elsewhere.
+    The same as `jax.vmap(predict, in_axes=(None, 0))`, `chunk` tasks at a time: by default as
+    many as the caches of a CPU hold, the whole batch elsewhere (see `map_tasks`).
 
     Raises as `predict` does, and ValueError if the tasks are not a batch.
 
@@ -60,11 +57,7 @@ def predict_batch(model: Transformer, tasks: Task, *, chunk: int | None = None) 
     (5, 1)
     """
     check_fit(model, tasks, batch=1)
-    if chunk is not None:
-        checks.count("chunk", chunk)
-    else:
-        chunk = 32 if jax.default_backend() == "cpu" else tasks.x.shape[0]
-    return evaluate_batch(model, tasks, chunk)
+    return guard(evaluate_batch, model, tasks, chunk=chunk_of(tasks, chunk))
 
 
 def run_with_cache(
@@ -104,12 +97,10 @@ def run_with_cache(
     for name in names:
         if name != "prediction":
             model.layout[name]
-    prediction, passed = evaluate(
-        model, task, names=tuple(dict.fromkeys(names)), everything=everything
+    prediction, (slots, points) = guard(
+        evaluate, model, task, names=tuple(dict.fromkeys(names)), everything=everything
     )
-    return prediction, Cache(
-        passed.observed, passed.points, len(model.weights.prologue), model.steps
-    )
+    return prediction, Cache(slots, points, len(model.weights.prologue), model.steps)
 
 
 def run_with_hooks(model: Transformer, task: Task, hooks: Mapping[str, Hook]) -> jax.Array:
@@ -133,94 +124,4 @@ def run_with_hooks(model: Transformer, task: Task, hooks: Mapping[str, Hook]) ->
     check_fit(model, task)
     if not isinstance(hooks, Mapping) or not all(map(callable, hooks.values())):
         raise TypeError("hooks must be {name: function (value, name) -> value}, got " + repr(hooks))
-    return evaluate(model, task, hooks=tuple(hooks.items()))[0]
-
-
-@partial(jax.jit, static_argnames=("names", "everything", "hooks"))
-def evaluate(
-    model: Transformer,
-    task: Task,
-    *,
-    names: tuple[str, ...] = (),
-    everything: bool = False,
-    hooks: tuple[tuple[str, Hook], ...] = (),
-) -> tuple[jax.Array, Pass]:
-    model = jax.tree.map(lambda weight: weight.astype(task.x.dtype), model)
-    once = partial(evaluate_once, model, names=names, everything=everything, hooks=hooks)
-    if task.num_outputs == model.spec.num_outputs:
-        return once(task)
-    each = lambda y: once(task.replace(y=y, y_query=None))  # noqa: E731
-    return jax.vmap(each, in_axes=-1, out_axes=-1)(task.y)
-
-
-def evaluate_once(
-    model: Transformer,
-    task: Task,
-    names: tuple[str, ...],
-    everything: bool,
-    hooks: tuple[tuple[str, Hook], ...],
-) -> tuple[jax.Array, Pass]:
-    layout = model.layout
-
-    def like_y(values: jax.Array) -> jax.Array:
-        return values[..., 0] if task.y.ndim == 1 and values.shape[-1] == 1 else values
-
-    def readout(stream: Stream) -> jax.Array:
-        normed = normalise(model.weights.final_norm, stream)
-        queries = {slot: value[1 + task.num_supports :] for slot, value in normed.items()}
-        return like_y(model.weights.readout(queries))
-
-    def look(stream: Stream, name: str) -> jax.Array:
-        if name == "prediction":
-            return readout(stream)
-        value = channels(stream, layout, name)[rows(layout[name].at, task)]
-        return like_y(value) if layout[name].kind == "state" else value
-
-    stream = embed(model.weights.embedding, task)
-    for slot, table in model.weights.positions.items():
-        stream[slot] = stream[slot] + table[: len(stream[slot])]
-    passed = forward(
-        model,
-        stream,
-        visible(task),
-        observe=lambda stream: {name: look(stream, name) for name in names},
-        everything=everything,
-        hooks=dict(hooks),
-    )
-    return readout(passed.stream), passed
-
-
-@partial(jax.jit, static_argnames="chunk")
-def evaluate_batch(model: Transformer, tasks: Task, chunk: int) -> jax.Array:
-    return jax.lax.map(lambda task: evaluate(model, task)[0], tasks, batch_size=chunk)
-
-
-def check_fit(model: Transformer, task: Task, batch: int = 0) -> None:
-    if not isinstance(model, Transformer):
-        raise TypeError(f"model must be an icl_krr.Transformer, got {type(model).__name__}")
-    check_axes(task, batch)
-    fits = {
-        "num_features": task.num_features == model.spec.num_features,
-        "num_outputs": model.spec.num_outputs in (1, task.num_outputs),
-    }
-    for name, fit in fits.items():
-        if not fit:
-            needed, got = getattr(model.spec, name), getattr(task, name)
-            raise ValueError(
-                f"task must have {name} = {needed} as the model, got {got}; "
-                f"build the model with {name}={got}"
-            )
-    tokens = 1 + task.num_supports + task.num_queries
-    for table in model.weights.positions.values():
-        if tokens > table.shape[0]:
-            raise ValueError(
-                f"task must have at most {table.shape[0]} tokens, the positions of the model, "
-                f"got {tokens}"
-            )
-    if task.x.dtype == jnp.float16:
-        raise TypeError("task must not be float16, whose range ends at 65504; use bfloat16 or more")
-    if jnp.promote_types(task.x.dtype, model.dtype) != model.dtype:
-        raise TypeError(
-            f"task must not be wider than the model's {model.dtype} weights, got {task.x.dtype}; "
-            f"build the model with dtype={task.x.dtype}"
-        )
+    return guard(evaluate, model, task, hooks=tuple(hooks.items()))[0]

@@ -1,0 +1,136 @@
+"""One comparison: the same result by several programs, checked, then timed in turns."""
+
+from __future__ import annotations
+
+import resource
+import sys
+import time
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
+from typing import Any, NamedTuple
+
+import jax
+import numpy as np
+
+
+@dataclass(frozen=True)
+class Contest:
+    """Ours against rivals that compute the same.
+
+    `target` bounds ours over the best rival, `limit_ms` ours by itself.
+
+    Programs take nothing and return arrays, of JAX, NumPy or PyTorch, that agree with the
+    first rival's to `tolerance`, relative to its largest entry (None: nothing to compare, as
+    between a function and its gradient). `scratch` is the bytes that ours holds in between.
+    """
+
+    suite: str
+    name: str
+    ours: Callable[[], Any]
+    rivals: dict[str, Callable[[], Any]]
+    target: float | None = None
+    limit_ms: float | None = None
+    tolerance: float | None = 1e-3
+    dtype: str = "float32"
+    scratch: int | None = None
+    size: dict[str, int] = field(default_factory=dict)
+
+
+class Row(NamedTuple):
+    """A program's times in ms: the first call, with compilation, then quartiles of the others.
+
+    `ratio` is the median over that of the best rival (for a rival: over its own, 1 for the
+    best); `rss_mb` is the largest the process has been since it started.
+    """
+
+    suite: str
+    contest: str
+    program: str
+    first_ms: float
+    lower_ms: float
+    median_ms: float
+    upper_ms: float
+    ratio: float
+    target: float | None
+    limit_ms: float | None
+    met: bool | None
+    error: float | None
+    scratch_mb: float | None
+    rss_mb: float
+    dtype: str
+    size: dict[str, int]
+
+
+def compete(contest: Contest, repeats: int) -> list[Row]:
+    """Check that all agree, then time them in turns; ValueError for one that does not agree."""
+    programs = {"icl_krr": contest.ours, **contest.rivals}
+    firsts, results = {}, {}
+    for name, program in programs.items():
+        firsts[name], results[name] = timed(program)
+    errors = {name: disagreement(contest, name, results) for name in programs}
+    del results
+    times: dict[str, list[float]] = {name: [] for name in programs}
+    for _ in range(repeats):
+        for name, program in programs.items():
+            times[name].append(timed(program)[0])
+    quartiles = {name: np.percentile(values, [25, 50, 75]) for name, values in times.items()}
+    best = min(quartiles[name][1] for name in contest.rivals)
+    rss = peak_rss()
+    return list(rows(contest, firsts, quartiles, best, errors, rss))
+
+
+def rows(contest, firsts, quartiles, best, errors, rss) -> Iterator[Row]:
+    for name, (lower, middle, upper) in quartiles.items():
+        ours, ratio = name == "icl_krr", float(middle / best)
+        target, limit = (contest.target, contest.limit_ms) if ours else (None, None)
+        goals = [ratio <= target] if target is not None else []
+        goals += [bool(middle <= limit)] if limit is not None else []
+        yield Row(
+            contest.suite,
+            contest.name,
+            name,
+            firsts[name],
+            float(lower),
+            float(middle),
+            float(upper),
+            ratio,
+            target,
+            limit,
+            all(goals) if goals else None,
+            errors[name],
+            contest.scratch / 1e6 if ours and contest.scratch is not None else None,
+            rss,
+            contest.dtype,
+            contest.size,
+        )
+
+
+def scratch(jitted: Any, *arguments: Any) -> int:
+    """Bytes that a jitted function holds in between."""
+    return jitted.lower(*arguments).compile().memory_analysis().temp_size_in_bytes
+
+
+def timed(program: Callable[[], Any]) -> tuple[float, Any]:
+    start = time.perf_counter()
+    result = jax.block_until_ready(program())
+    return 1e3 * (time.perf_counter() - start), result
+
+
+def disagreement(contest: Contest, name: str, results: dict[str, Any]) -> float | None:
+    if contest.tolerance is None:
+        return None
+    truth = np.asarray(results[next(iter(contest.rivals))], np.float64)
+    error = np.asarray(results[name], np.float64).reshape(truth.shape) - truth
+    relative = float(np.max(np.abs(error)) / np.max(np.abs(truth)))
+    if not relative <= contest.tolerance:
+        raise ValueError(
+            f"{name} must agree with {next(iter(contest.rivals))} on {contest.name} to "
+            f"{contest.tolerance:g}, got {relative:.2g}; its time would mean nothing"
+        )
+    return relative
+
+
+def peak_rss() -> float:
+    """MB; the kernel counts KiB, macOS bytes."""
+    peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+    return peak / 1e6 if sys.platform == "darwin" else peak * 1024 / 1e6

@@ -1,0 +1,80 @@
+"""`icl-krr bench`: suites of contests, one after the other, as a table and as files."""
+
+from __future__ import annotations
+
+import sys
+from importlib.metadata import PackageNotFoundError, version
+
+from rich.console import Console
+from rich.table import Table
+
+from .. import checks
+from ..bench import SUITES, Row, compete, markdown
+from ..plots import png, scaling_figure
+from . import output
+from .settings import Bench
+
+PEERS = ("torch", "scipy", "linear-operator", "lineax")
+
+
+def benchmark(settings: Bench, argv: list[str]) -> None:
+    checks.count("repeats", settings.repeats)
+    if settings.out is not None:
+        output.prepare(settings.out)
+    meta = output.surroundings(argv, settings)
+    meta["versions"] |= {peer: found for peer in PEERS if (found := installed_version(peer))}
+    console, rows = Console(), []
+    with Console(stderr=True).status("") as status:
+        for name in settings.suite or SUITES:
+            for contest in SUITES[name](settings.quick, settings.seed):
+                status.update(f"{name}: {contest.name}")
+                rows += compete(contest, 1 if settings.quick else settings.repeats)
+    if settings.json:
+        print(output.to_json({"meta": meta, "rows": [row._asdict() for row in rows]}))
+    else:
+        console.print(table(rows))
+        missing = [peer for peer in PEERS if peer not in meta["versions"]]
+        if missing:
+            console.print(f"not installed, left out: {', '.join(missing)}")
+    if settings.out is not None:
+        record = {"meta": meta, "rows": [row._asdict() for row in rows]}
+        files = {
+            "bench.json": (output.to_json(record) + "\n").encode(),
+            "bench.md": markdown(rows).encode(),
+        }
+        if any(row.suite == "scaling" for row in rows):
+            files["scaling.png"] = png(scaling_figure(rows, settings.seed))
+        written = output.save(settings.out, files)
+        print(f"wrote {', '.join(map(str, written))}", file=sys.stderr)
+
+
+def table(rows: list[Row]) -> Table:
+    made = Table(title="medians in ms, interleaved; ratios to the best rival")
+    for column in ("what", "program", "first", "median", "quartiles", "ratio", "goal", "met"):
+        made.add_column(column, justify="left" if column in ("what", "program") else "right")
+    last = None
+    for row in rows:
+        if last is not None and row.contest != last:
+            made.add_section()
+        goal = "" if row.target is None else f"{row.target:g}x"
+        if row.limit_ms is not None:
+            goal = f"{row.limit_ms:g} ms"
+        made.add_row(
+            "" if row.contest == last else row.contest,
+            row.program,
+            f"{row.first_ms:.0f}",
+            f"{row.median_ms:.3g}",
+            f"{row.lower_ms:.3g} .. {row.upper_ms:.3g}",
+            f"{row.ratio:.2f}",
+            goal,
+            {True: "yes", False: "no", None: ""}[row.met],
+        )
+        last = row.contest
+    return made
+
+
+def installed_version(package: str) -> str | None:
+    try:
+        return version(package)
+    except PackageNotFoundError:
+        return None

@@ -1,0 +1,114 @@
+"""One task, or a batch of them, through a model: embed, forward, read out; jitted."""
+
+from __future__ import annotations
+
+from functools import partial
+from typing import TYPE_CHECKING, Any
+
+import jax
+import jax.numpy as jnp
+
+from ..residual import Stream, channels, check_axes, embed, map_tasks, rows, visible
+from .forward import forward
+from .stream import normalise
+from .taps import Hook
+from .weights import Transformer
+
+if TYPE_CHECKING:
+    from ..tasks import Task
+
+Kept = tuple[Any, list[dict[str, Any]]]
+"""Slots after every step, {name: [steps + 1, ...]}, and the points of every block."""
+
+
+@partial(jax.jit, static_argnames=("names", "everything", "hooks"))
+def evaluate(
+    model: Transformer,
+    task: Task,
+    *,
+    names: tuple[str, ...] = (),
+    everything: bool = False,
+    hooks: tuple[tuple[str, Hook], ...] = (),
+) -> tuple[jax.Array, Kept]:
+    """The prediction, and what was kept on the way."""
+    model = jax.tree.map(lambda weight: weight.astype(task.x.dtype), model)
+    once = partial(evaluate_once, model, names=names, everything=everything, hooks=hooks)
+    if task.num_outputs == model.spec.num_outputs:
+        return once(task)
+    each = lambda y: once(task.replace(y=y, y_query=None))  # noqa: E731
+    return jax.vmap(each, in_axes=-1, out_axes=-1)(task.y)
+
+
+def evaluate_once(
+    model: Transformer,
+    task: Task,
+    names: tuple[str, ...],
+    everything: bool,
+    hooks: tuple[tuple[str, Hook], ...],
+) -> tuple[jax.Array, Kept]:
+    layout = model.layout
+
+    def like_y(values: jax.Array) -> jax.Array:
+        return values[..., 0] if task.y.ndim == 1 and values.shape[-1] == 1 else values
+
+    def readout(stream: Stream) -> jax.Array:
+        normed = normalise(model.weights.final_norm, stream)
+        queries = {slot: value[1 + task.num_supports :] for slot, value in normed.items()}
+        return like_y(model.weights.readout(queries))
+
+    def look(stream: Stream, name: str) -> jax.Array:
+        if name == "prediction":
+            return readout(stream)
+        value = channels(stream, layout, name)[rows(layout[name].at, task)]
+        return like_y(value) if layout[name].kind == "state" else value
+
+    stream = embed(model.weights.embedding, task)
+    for slot, table in model.weights.positions.items():
+        stream[slot] = stream[slot] + table[: len(stream[slot])]
+    passed = forward(
+        model,
+        stream,
+        visible(task),
+        observe=lambda stream: {name: look(stream, name) for name in names},
+        everything=everything,
+        hooks=dict(hooks),
+    )
+    return readout(passed.stream), (passed.observed, passed.points)
+
+
+@partial(jax.jit, static_argnames="chunk")
+def evaluate_batch(model: Transformer, tasks: Task, chunk: int) -> jax.Array:
+    # a gradient runs each chunk again, so that its memory does not grow with the batch
+    one = jax.checkpoint(lambda task: evaluate(model, task)[0], prevent_cse=False)
+    return map_tasks(one, tasks, chunk=chunk)
+
+
+def check_fit(model: Transformer, task: Task, batch: int = 0) -> None:
+    if not isinstance(model, Transformer):
+        raise TypeError(f"model must be an icl_krr.Transformer, got {type(model).__name__}")
+    check_axes(task, batch)
+    fits = {
+        "num_features": task.num_features == model.spec.num_features,
+        "num_outputs": model.spec.num_outputs in (1, task.num_outputs),
+    }
+    for name, fit in fits.items():
+        if not fit:
+            needed, got = getattr(model.spec, name), getattr(task, name)
+            raise ValueError(
+                f"task must have {name} = {needed} as the model, got {got}; "
+                f"build the model with {name}={got}"
+            )
+    tokens = 1 + task.num_supports + task.num_queries
+    for table in model.weights.positions.values():
+        if tokens > table.shape[0]:
+            raise ValueError(
+                f"task must have at most {table.shape[0]} tokens, the positions of the model, "
+                f"got {tokens}"
+            )
+    if task.x.dtype == jnp.float16:
+        raise TypeError("task must not be float16, whose range ends at 65504; use bfloat16 or more")
+    if jnp.promote_types(task.x.dtype, model.dtype) != model.dtype:
+        raise TypeError(
+            f"task must not be wider than the model's {model.dtype} weights, got {task.x.dtype}; "
+            f"build the model with dtype={task.x.dtype}"
+        )
