@@ -62,7 +62,7 @@ def streamed(n: int, values: int, gradient: bool, seed: int) -> Contest:
         lambda: run(q, k, v),
         rivals,
         target=0.6,
-        scratch=scratch(run, q, k, v),
+        scratch=lambda: scratch(run, q, k, v),
         size={"n": n, "values": values},
     )
 
@@ -90,6 +90,6 @@ def linear_context(quick: bool, seed: int) -> Iterator[Contest]:
             {"jax.scipy cg, K v = X (X^T v)": lambda task=task, run=bare: run(task)},
             target=3.0,
             tolerance=0.05,
-            scratch=memory(model, task).scratch,
+            scratch=lambda model=model, task=task: memory(model, task).scratch,
             size={"n": n, "depth": 8, "p": config.num_features},
         )

@@ -21,7 +21,7 @@ class Contest:
 
     Programs take nothing and return arrays, of JAX, NumPy or PyTorch, that agree with the
     first rival's to `tolerance`, relative to its largest entry (None: nothing to compare, as
-    between a function and its gradient). `scratch` is the bytes that ours holds in between.
+    between a function and its gradient). `scratch` gives the bytes that ours holds in between.
     """
 
     suite: str
@@ -32,7 +32,7 @@ class Contest:
     limit_ms: float | None = None
     tolerance: float | None = 1e-3
     dtype: str = "float32"
-    scratch: int | None = None
+    scratch: Callable[[], int] | None = None
     size: dict[str, int] = field(default_factory=dict)
 
 
@@ -75,11 +75,12 @@ def compete(contest: Contest, repeats: int) -> list[Row]:
             times[name].append(timed(program)[0])
     quartiles = {name: np.percentile(values, [25, 50, 75]) for name, values in times.items()}
     best = min(quartiles[name][1] for name in contest.rivals)
+    held = None if contest.scratch is None else contest.scratch() / 1e6
+    return list(rows(contest, firsts, quartiles, best, errors, held))
+
+
+def rows(contest, firsts, quartiles, best, errors, held) -> Iterator[Row]:
     rss = peak_rss()
-    return list(rows(contest, firsts, quartiles, best, errors, rss))
-
-
-def rows(contest, firsts, quartiles, best, errors, rss) -> Iterator[Row]:
     for name, (lower, middle, upper) in quartiles.items():
         ours, ratio = name == "icl_krr", float(middle / best)
         target, limit = (contest.target, contest.limit_ms) if ours else (None, None)
@@ -98,7 +99,7 @@ def rows(contest, firsts, quartiles, best, errors, rss) -> Iterator[Row]:
             limit,
             all(goals) if goals else None,
             errors[name],
-            contest.scratch / 1e6 if ours and contest.scratch is not None else None,
+            held if ours else None,
             rss,
             contest.dtype,
             contest.size,

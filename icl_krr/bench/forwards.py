@@ -10,8 +10,8 @@ import jax
 from .. import constructions, solvers
 from ..kernels import Kernel
 from ..tasks import Task, map_tasks
-from ..transformer import Transformer, memory, predict_batch
-from .contest import Contest
+from ..transformer import Transformer, predict_batch
+from .contest import Contest, scratch
 from .draws import draw, exponential, gaussian, linear
 
 CASES: list[tuple[str, Callable[..., Any], str, dict[str, Any]]] = [
@@ -84,7 +84,7 @@ def against_bare(
         {"bare solver, chunks": lambda: chunks(tasks), "bare solver, vmap": lambda: whole(tasks)},
         target=3.0,
         tolerance=0.05,
-        scratch=memory(model, tasks).scratch,
+        scratch=lambda: scratch(forward, model, tasks),
         size={
             "n": config.num_supports,
             "tasks": batch,

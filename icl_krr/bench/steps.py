@@ -11,7 +11,7 @@ from .. import constructions, solvers
 from ..kernels import Exponential
 from ..residual import embed, visible
 from ..tasks import LinearRegression, Task, map_tasks
-from ..transformer import Architecture, Transformer, init, memory, predict_batch
+from ..transformer import Architecture, Transformer, init, predict_batch
 from .contest import Contest, scratch
 from .draws import RIDGE, draw, exponential
 from .torch_model import torch_gradient
@@ -49,7 +49,7 @@ def gradients(quick: bool, seed: int) -> Iterator[Contest]:
         {"bare solver": lambda: floor(at)},
         target=3.0,
         tolerance=0.05,
-        scratch=scratch(ours, at),
+        scratch=lambda: scratch(ours, at),
         size={"n": config.num_supports, "tasks": batch, "depth": steps},
     )
 
@@ -82,6 +82,6 @@ def training(quick: bool, seed: int) -> Iterator[Contest]:
             readout,
             rivals or {"icl_krr, again": readout},
             target=target,
-            scratch=memory(model, tasks, gradient=True).scratch,
+            scratch=lambda run=gradient, model=model, tasks=tasks: scratch(run, model, tasks),
             size={"tasks": batch, "n": 80, "depth": depth, "width": width},
         )

@@ -9,7 +9,7 @@ from rich.console import Console
 from rich.table import Table
 
 from .. import checks
-from ..bench import SUITES, Row, compete, markdown
+from ..bench import COLUMNS, SUITES, Row, compete, markdown, summary
 from ..plots import png, scaling_figure
 from . import output
 from .settings import Bench
@@ -49,27 +49,12 @@ def benchmark(settings: Bench, argv: list[str]) -> None:
 
 
 def table(rows: list[Row]) -> Table:
-    made = Table(title="medians in ms, interleaved; ratios to the best rival")
-    for column in ("what", "program", "first", "median", "quartiles", "ratio", "goal", "met"):
-        made.add_column(column, justify="left" if column in ("what", "program") else "right")
-    last = None
-    for row in rows:
-        if last is not None and row.contest != last:
-            made.add_section()
-        goal = "" if row.target is None else f"{row.target:g}x"
-        if row.limit_ms is not None:
-            goal = f"{row.limit_ms:g} ms"
-        made.add_row(
-            "" if row.contest == last else row.contest,
-            row.program,
-            f"{row.first_ms:.0f}",
-            f"{row.median_ms:.3g}",
-            f"{row.lower_ms:.3g} .. {row.upper_ms:.3g}",
-            f"{row.ratio:.2f}",
-            goal,
-            {True: "yes", False: "no", None: ""}[row.met],
-        )
-        last = row.contest
+    made = Table(title="medians (quartiles) in ms, interleaved; ratios to the best rival")
+    for column in COLUMNS:
+        left = column in ("what", "best rival")
+        made.add_column(column, justify="left" if left else "right", overflow="fold")
+    for line in summary(rows):
+        made.add_row(*line)
     return made
 
 

@@ -1,0 +1,129 @@
+"""Factorisations: right, differentiable, and never batched on the CPU."""
+
+import re
+import subprocess
+import sys
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+from helpers import relative
+
+import icl_krr as ik
+from icl_krr import linalg
+
+KERNEL = ik.Exponential(0.5)
+CONFIG = ik.tasks.GaussianProcess(KERNEL, num_supports=5, num_queries=2)
+
+
+def systems():
+    roots = jax.random.normal(jax.random.key(0), (6, 5, 5))
+    A = roots @ roots.swapaxes(1, 2) + jnp.eye(5)
+    return A, jax.random.normal(jax.random.key(1), (6, 5, 2))
+
+
+def ours(A, b):
+    return jnp.sum(jnp.sin(linalg.solve(A + A.T, b)))
+
+
+def theirs(A, b):
+    return jnp.sum(jnp.sin(jnp.linalg.solve(A + A.T, b)))
+
+
+def test_solve_with_first_and_second_derivatives(x64):
+    A, b = systems()
+    assert relative(jax.vmap(linalg.solve)(A, b), jnp.linalg.solve(A, b)) < 1e-13
+    for derive in (jax.grad, jax.jacfwd, jax.hessian):
+        for argument in (0, 1):
+            slopes = [derive(f, argument)(A[0], b[0]) for f in (ours, theirs)]
+            assert relative(*slopes) < 1e-11
+    batched = [jax.grad(lambda A, f=f: jnp.sum(jax.vmap(f)(A, b)))(A) for f in (ours, theirs)]
+    assert relative(*batched) < 1e-11
+
+
+def test_eigh_with_first_and_second_derivatives(x64):
+    A, _ = systems()
+    sigma, vectors = linalg.eigh(A[0])
+    assert relative(vectors * sigma @ vectors.T, A[0]) < 1e-13
+
+    def loss(eigh):
+        def of(A):
+            sigma, vectors = eigh(A + A.T)
+            return jnp.sum(jnp.cos(sigma)) + jnp.sum(vectors**4)
+
+        return of
+
+    for derive in (jax.grad, jax.jacfwd, jax.hessian):
+        assert relative(derive(loss(linalg.eigh))(A[0]), derive(loss(jnp.linalg.eigh))(A[0])) < 1e-9
+
+
+def test_an_indefinite_matrix_is_not_a_number():
+    assert np.all(np.isnan(linalg.solve(-jnp.eye(2), jnp.ones((2, 1)))))
+
+
+PROGRAMS = {
+    "exact": lambda task: ik.solvers.exact(KERNEL, task, ridge=0.1).prediction,
+    "gradient of exact": lambda task: jax.grad(
+        lambda y: jnp.sum(ik.solvers.exact(KERNEL, task.replace(y=y), ridge=0.1).prediction)
+    )(task.y),
+    "posterior": lambda task: ik.solvers.posterior(KERNEL, task, ridge=0.1).variance,
+    "leave one out": lambda task: ik.solvers.leave_one_out(KERNEL, task, ridge=0.1),
+    "spectral bounds": lambda task: jnp.stack(ik.spectral_bounds(KERNEL, task, ridge=0.1)),
+    "nystrom": lambda task: ik.nystrom(KERNEL, task.x, ridge=0.1, rank=2).core,
+    "smoothing gap": lambda task: ik.theory.smoothing_gap(KERNEL, task, ridge=0.1),
+    "preconditioned": lambda task: ik.theory.preconditioned_eigenvalues(
+        KERNEL, task, ridge=0.1, sink=1.0
+    ),
+    "draws": lambda task: ik.tasks.sample(jax.random.key(0), CONFIG).y,
+}
+
+
+@pytest.mark.parametrize("name", PROGRAMS)
+def test_no_public_function_batches_a_factorisation(name):
+    """Two nested vmaps: every LAPACK call works on one matrix (or on a batch of one)."""
+    keys = jax.random.split(jax.random.key(0), (3, 2))
+    program = PROGRAMS[name]
+
+    def run(key):
+        task = ik.tasks.sample(key, CONFIG)
+        return ik.tasks.sample(key, CONFIG).y if name == "draws" else program(task)
+
+    text = jax.jit(jax.vmap(jax.vmap(run))).lower(keys).as_text()
+    calls = re.findall(r"custom_call @(lapack_\w+|\w*(?:potrf|trsm|syevd|geqrf)\w*)\((.*)", text)
+    assert calls
+    for called, line in calls:
+        shapes = re.findall(r"tensor<([\dx]+)xf32>", line)
+        assert all(shape.count("x") <= 1 for shape in shapes), (called, shapes)
+
+
+SCRIPT = """
+import sys, threading, jax, jax.numpy as jnp, icl_krr as ik
+config = ik.tasks.GaussianProcess(ik.Exponential(0.5), inputs="sphere")
+keys = jax.random.split(jax.random.key(0), 512)
+tasks = jax.jit(jax.vmap(lambda key: ik.tasks.sample(key, config)))(keys)
+solve = jax.vmap(lambda task: ik.solvers.exact(config.kernel, task, ridge=1.0).alpha)
+if sys.argv[1] == "one program":
+    shifted = [tasks.replace(y=tasks.y + i, x=tasks.x * (1 + i)) for i in range(4)]
+    program = jax.jit(lambda parts: [solve(part) for part in parts])
+    for _ in range(10):
+        jax.block_until_ready(program(shifted))
+else:
+    program = jax.jit(solve)
+    def work():
+        for _ in range(10):
+            jax.block_until_ready(program(tasks))
+    threads = [threading.Thread(target=work) for _ in range(2)]
+    [thread.start() for thread in threads]
+    [thread.join() for thread in threads]
+print("done")
+"""
+
+
+@pytest.mark.parametrize("how", ["one program", "two threads"])
+def test_factorisations_that_run_at_once_do_not_hang(how):
+    """With `jax.vmap(jnp.linalg.cholesky)` in place of `linalg.solve` both hang (jaxlib 0.10.2)."""
+    run = subprocess.run(
+        [sys.executable, "-c", SCRIPT, how], capture_output=True, text=True, timeout=120, check=True
+    )
+    assert run.stdout == "done\n"

@@ -1,0 +1,138 @@
+"""Softmax attention in tiles: the same numbers in memory linear in context."""
+
+from dataclasses import replace
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+from helpers import CASES, draw, relative
+
+import icl_krr as ik
+from icl_krr.transformer import streaming
+
+
+def whole(q, k, v, visible, causal):
+    """The reference: softmax over the whole pattern, and the logarithm of its denominators."""
+    seen = visible[None, :] & (jnp.tri(len(q), dtype=bool) if causal else True)
+    logits = jnp.where(seen, q @ k.T, -jnp.inf)
+    return jax.nn.softmax(logits, axis=-1) @ v, jax.nn.logsumexp(logits, axis=-1)
+
+
+def heads(tokens, size=5.0, values=2):
+    keys = jax.random.split(jax.random.key(tokens), 4)
+    visible = jax.random.bernoulli(keys[3], 0.7, (tokens,)).at[0].set(True)
+    q = size * jax.random.normal(keys[0], (tokens, 3))
+    k, v = (jax.random.normal(key, (tokens, w)) for key, w in zip(keys[1:3], (3, values)))  # noqa: B905
+    return q, jnp.where(visible[:, None], k, 0), jnp.where(visible[:, None], v, 0), visible
+
+
+@pytest.fixture
+def tile(monkeypatch):
+    monkeypatch.setitem(streaming.TILE, "cpu", 16)
+
+
+@pytest.mark.parametrize("causal", [False, True])
+@pytest.mark.parametrize("tokens", [1, 37])
+def test_tiles_equal_the_whole_pattern_with_their_gradients(x64, tile, tokens, causal):
+    q, k, v, visible = heads(tokens)
+
+    def loss(attend):
+        def of(q, k, v):
+            out, log_total = attend(q, k, v, visible, causal)
+            return jnp.sum(jnp.sin(out)) + jnp.sum(jnp.cos(log_total))
+
+        return jax.value_and_grad(of, argnums=(0, 1, 2))(q, k, v)
+
+    ours, theirs = (attend(q, k, v, visible, causal) for attend in (streaming.stream, whole))
+    assert relative(ours[0], theirs[0]) < 1e-13
+    assert relative(ours[1], theirs[1]) < 1e-13
+    (a, slopes), (b, expected) = loss(streaming.stream), loss(whole)
+    assert abs(a - b) < 1e-12
+    hidden = ~visible
+    for ours, theirs in zip(slopes[1:], expected[1:], strict=True):
+        # keys and values that nobody sees have no gradient but their own, which `hide` drops
+        assert relative(ours[visible], theirs[visible]) < 1e-11
+        assert not np.any(np.isnan(ours[hidden]))
+    assert relative(slopes[0], expected[0]) < 1e-11
+
+
+@pytest.mark.parametrize("size", [1e-3, 1e3])
+def test_no_logit_overflows_and_no_tile_matters(size, monkeypatch):
+    """Shifts are integers in base two: what was summed is rescaled without rounding."""
+    q, k, v, visible = heads(50, size)
+    results = []
+    for side in (8, 16, 64):
+        monkeypatch.setitem(streaming.TILE, "cpu", side)
+        results.append(streaming.stream(q, k, v, visible, False)[0])
+    expected = whole(q, k, v, visible, False)[0]
+    for result in results:
+        assert relative(result, results[0]) < 1e-6
+        assert relative(result, expected) < 1e-6 * max(1, size)
+
+
+@pytest.mark.parametrize("exponent", [0.0, -1.0, -126.0, -127.0, -1e30])
+def test_rescaling_is_exact(exponent):
+    power = float(streaming.power_of_two(jnp.float32(exponent)))
+    assert power == (2.0**exponent if exponent >= -126 else 0.0)
+
+
+def streamed(model, wanted=True):
+    return model.replace(spec=replace(model.spec, streaming=wanted))
+
+
+@pytest.mark.parametrize("name", ["cg-exponential", "richardson"])
+def test_a_streamed_construction_is_the_same_model(x64, tile, name):
+    task = draw(0, n=30)
+    model = CASES[name].build(task, 0.5, 4)
+    prediction, cache = ik.run_with_cache(model, task)
+    ours, path = ik.run_with_cache(streamed(model), task)
+    assert relative(ours, prediction) < 1e-10
+    assert relative(path["alpha"], cache["alpha"]) < 1e-9
+
+
+def test_a_streamed_model_has_the_same_gradient(x64, tile):
+    task = draw(0, n=30)
+    spec = ik.Architecture(num_features=4, width=8, depth=2, heads=2, causal=True, max_tokens=64)
+    model = ik.init(jax.random.key(0), spec)
+    loss = lambda model: jnp.sum(ik.predict(model, task) ** 2)  # noqa: E731
+    plain, tiled = jax.grad(loss)(model), jax.grad(loss)(streamed(model))
+    for a, b in zip(jax.tree.leaves(plain), jax.tree.leaves(tiled), strict=True):
+        assert np.allclose(a, b, rtol=1e-9, atol=1e-12)
+
+
+def test_long_contexts_stream_by_themselves_and_short_ones_do_not():
+    assert not streaming.streams(2048, None)
+    assert streaming.streams(2049, None)
+    assert streaming.streams(2, True)
+    assert not streaming.streams(10**6, False)
+
+
+def test_memory_is_linear_in_context():
+    """Forward and gradient of 16384 tokens hold less than 2 % of the pattern."""
+    big = 16384
+    shapes = [jax.ShapeDtypeStruct((big, width), jnp.float32) for width in (4, 4, 1)]
+    attend = lambda q, k, v: streaming.stream(q, k, v, jnp.ones(big, bool), False)[0]  # noqa: E731
+    slope = jax.grad(lambda q, k, v: jnp.sum(attend(q, k, v)), argnums=(0, 1, 2))
+    for run in (attend, slope):
+        program = jax.jit(run).lower(*shapes)
+        assert f"{big}x{big}" not in program.as_text()
+        assert program.compile().memory_analysis().temp_size_in_bytes < 0.02 * 4 * big**2
+
+
+def test_a_long_task_through_a_construction():
+    """3000 supports of Route A: the pattern is never formed, and the answer is exact KRR's."""
+    task = ik.tasks.sample(
+        jax.random.key(0), ik.tasks.LinearRegression(num_features=2, num_supports=3000)
+    )
+    kernel = ik.Exponential(4.0)
+    model = ik.constructions.conjugate_gradient(
+        kernel,
+        num_features=2,
+        ridge=300.0,
+        steps=8,
+        attention=ik.Softmax(log_sink=ik.theory.log_sink(kernel, task)),
+    )
+    exact = ik.solvers.conjugate_gradient(kernel, task, ridge=300.0, steps=8).prediction[-1]
+    assert relative(ik.predict(model, task), exact) < 1e-3
+    assert ik.memory(model, task).scratch < 0.6 * 4 * 3002**2

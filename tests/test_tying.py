@@ -1,0 +1,125 @@
+"""Weights that steps share, and what is computed once because of it."""
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+from helpers import CASES, cg, draw, each_kind, relative
+
+import icl_krr as ik
+from icl_krr.residual import embed, visible
+from icl_krr.transformer import forward
+
+
+def plain_forward(model, task):
+    """The reference: every block of every step from its own weights, every pattern anew."""
+    stream, seen = embed(model.weights.embedding, task), visible(task)
+    steps = ik.untie(model).weights.steps
+    blocks = list(model.weights.prologue)
+    for t in range(model.steps):
+        blocks += [jax.tree.map(lambda leaf: leaf[t], block) for block in steps]  # noqa: B023
+    for block in blocks:
+        attended = dict(stream)
+        for group in block.attention:
+            for write in group.writes:
+                parts = (group.query(stream), group.key(stream), write.value(stream))
+                q, k, v = (part.reshape(len(seen), group.heads, -1) for part in parts)
+                logits = jnp.where(seen[None, None, :], jnp.einsum("ihk,jhk->hij", q, k), -jnp.inf)
+                weights = (
+                    jax.nn.softmax(logits)
+                    if model.spec.attention == "softmax"
+                    else (jnp.where(seen[None, None, :], logits, 0))
+                )
+                mixed = jnp.einsum("hij,jhd->ihd", weights, v).reshape(len(seen), -1)
+                attended[write.to] += mixed if write.out is None else mixed @ write.out
+        stream = dict(attended)
+        for unit in block.mlp:
+            gate = 1.0 if unit.gate is None else G[unit.activation](unit.gate(attended))
+            hidden = gate * (1.0 if unit.up is None else unit.up(attended))
+            stream[unit.to] += hidden if unit.out is None else hidden @ unit.out
+    return stream
+
+
+G = {
+    "identity": lambda x: x,
+    "relu": jax.nn.relu,
+    "inverse": lambda x: 1 / x,
+    "reciprocal": lambda x: jnp.where(x == 0, 0, 1 / jnp.where(x == 0, 1, x)),
+}
+
+
+@each_kind
+def test_the_fast_forward_is_the_plain_one(x64, case):
+    task = draw(0, n=9)
+    model = case.build(task, 0.5, 3)
+    ours = forward(model, embed(model.weights.embedding, task), visible(task)).stream
+    for slot, expected in plain_forward(model, task).items():
+        assert np.max(np.abs(ours[slot] - expected)) < 1e-10 * max(1, np.max(np.abs(expected))), (
+            slot
+        )
+
+
+def test_steps_share_what_is_the_same_and_keep_what_is_their_own():
+    task = draw(0)
+    shared = cg(task, 0.1, 5)
+    assert {leaf.shape[0] for leaf in jax.tree.leaves(shared.weights.steps)} == {1}
+    mixed = CASES["chebyshev"].build(task, 0.1, 5)
+    assert {leaf.shape[0] for leaf in jax.tree.leaves(mixed.weights.steps)} == {1, 5}
+    every = ik.untie(mixed)
+    assert {leaf.shape[0] for leaf in jax.tree.leaves(every.weights.steps)} == {5}
+    assert relative(ik.predict(every, task), ik.predict(mixed, task)) < 1e-6
+
+
+@pytest.mark.parametrize("name", ["cg-exponential", "chebyshev"])
+def test_the_gradient_of_a_shared_weight_is_the_sum_over_steps(x64, name):
+    task = draw(0)
+    model = CASES[name].build(task, 0.5, 4)
+    slope = jax.grad(lambda model: jnp.sum(ik.predict(model, task)))
+    together, apart = slope(model).weights.steps, slope(ik.untie(model)).weights.steps
+    for one, each in zip(jax.tree.leaves(together), jax.tree.leaves(apart), strict=True):
+        total = jnp.sum(each, axis=0, keepdims=True) if one.shape[0] == 1 else each
+        assert np.allclose(one, total, rtol=1e-7, atol=1e-9)
+
+
+def test_shared_steps_can_be_repeated_as_often_as_wanted(x64):
+    task = draw(0)
+    deeper = cg(task, 0.1, 2).replace(steps=6)
+    assert deeper.depth == cg(task, 0.1, 6).depth
+    assert relative(ik.predict(deeper, task), ik.predict(cg(task, 0.1, 6), task)) < 1e-12
+    own = CASES["chebyshev"].build(task, 0.1, 5).replace(steps=6)
+    with pytest.raises(ValueError, match="steps must be 5, as many as the weights have, got 6"):
+        ik.predict(own, task)
+
+
+def exponentials_in_a_step(model, task):
+    """Exponentials of [.., T, T] within the scan over steps."""
+    run = lambda model: ik.predict(model, task)  # noqa: E731
+    text = str(jax.make_jaxpr(run)(model))
+    body = text[text.index("scan[") :]
+    return sum(" exp " in line and "," in line.split("]")[0] for line in body.splitlines())
+
+
+@pytest.mark.parametrize("name", ["cg-exponential", "chebyshev-exponential", "richardson"])
+def test_patterns_that_no_step_changes_are_made_once(name):
+    task = draw(0)
+    model = CASES[name].build(task, 0.5, 4)
+    assert exponentials_in_a_step(model, task) == 0
+    assert exponentials_in_a_step(ik.untie(model), task) > 0
+
+
+def test_heads_of_one_pattern_are_one_head():
+    """Pipelined: K p, K s and K r are values of one head, the four sums of one mean head."""
+    task = draw(0)
+    model = CASES["cg-exponential"].build(task, 0.5, 4, form="pipelined")
+    groups = [heads for block in model.weights.steps for heads in block.attention]
+    assert sorted(len(heads.writes) for heads in groups) == [3, 4]
+
+
+def test_a_gradient_keeps_one_stream_a_step():
+    """Memory of a gradient grows by a stream a step, and not with the batch."""
+    task = draw(0, n=64)
+    tasks = jax.tree.map(lambda leaf: jnp.stack([leaf] * 155), task)
+    some = jax.tree.map(lambda leaf: leaf[:31], tasks)
+    model = CASES["chebyshev"].build(task, 0.5, 4)
+    sizes = [ik.memory(model, batch, gradient=True).scratch for batch in (some, tasks)]
+    assert sizes[1] < 1.3 * sizes[0]
