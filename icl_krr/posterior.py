@@ -2,22 +2,12 @@
 
 from __future__ import annotations
 
-from typing import NamedTuple
-
-import jax
 import jax.numpy as jnp
-from jaxtyping import Array, Float
 
 from .kernels import Kernel, check_kernel
+from .solvers.results import Posterior
 from .tasks import Task, check_axes
 from .transformer import Transformer, predict
-
-
-class Posterior(NamedTuple):
-    """`mean` [q] or [q, r] and `variance` [q] of the function at the queries."""
-
-    mean: Float[Array, "..."]
-    variance: Float[Array, " q"]
 
 
 def posterior(model: Transformer, kernel: Kernel, task: Task) -> Posterior:
@@ -54,5 +44,5 @@ def posterior(model: Transformer, kernel: Kernel, task: Task) -> Posterior:
         cross = jnp.where(task.mask[:, None], cross, 0)
     every = predict(model, task.replace(y=jnp.concatenate([y, cross], axis=1), y_query=None))
     mean, explained = every[:, : y.shape[1]], jnp.diagonal(every[:, y.shape[1] :])
-    prior = jax.vmap(lambda x: kernel(x[None], x[None])[0, 0])(task.x_query)
-    return Posterior(mean[:, 0] if task.y.ndim == 1 else mean, prior - explained)
+    variance = kernel.diagonal(task.x_query) - explained
+    return Posterior(mean[:, 0] if task.y.ndim == 1 else mean, variance)

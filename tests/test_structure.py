@@ -16,7 +16,7 @@ ALLOWED = {
     "residual": {"tasks"},
     "transformer": {"residual"},
     "constructions": {"kernels", "sketches", "residual", "transformer.weights"},
-    "posterior": {"kernels", "tasks", "transformer"},
+    "posterior": {"kernels", "tasks", "solvers.results", "transformer"},
     "experiments": {
         "kernels",
         "sketches",

@@ -1,7 +1,7 @@
 """Speed and memory against floors and peers: `icl-krr bench`."""
 
-from .contest import Contest, Row, compete
+from .contest import Contest, Disagreement, Row, compete
 from .report import COLUMNS, markdown, summary
 from .suites import SUITES
 
-__all__ = ["COLUMNS", "SUITES", "Contest", "Row", "compete", "markdown", "summary"]
+__all__ = ["COLUMNS", "SUITES", "Contest", "Disagreement", "Row", "compete", "markdown", "summary"]

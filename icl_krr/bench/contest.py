@@ -36,6 +36,10 @@ class Contest:
     size: dict[str, int] = field(default_factory=dict)
 
 
+class Disagreement(ValueError):
+    """Programs that should give the same do not."""
+
+
 class Row(NamedTuple):
     """A program's times in ms: the first call, with compilation, then quartiles of the others.
 
@@ -62,7 +66,7 @@ class Row(NamedTuple):
 
 
 def compete(contest: Contest, repeats: int) -> list[Row]:
-    """Check that all agree, then time them in turns; ValueError for one that does not agree."""
+    """Check that all agree, then time them in turns; Disagreement where one does not."""
     programs = {"icl_krr": contest.ours, **contest.rivals}
     firsts, results = {}, {}
     for name, program in programs.items():
@@ -124,7 +128,7 @@ def disagreement(contest: Contest, name: str, results: dict[str, Any]) -> float 
     error = np.asarray(results[name], np.float64).reshape(truth.shape) - truth
     relative = float(np.max(np.abs(error)) / np.max(np.abs(truth)))
     if not relative <= contest.tolerance:
-        raise ValueError(
+        raise Disagreement(
             f"{name} must agree with {next(iter(contest.rivals))} on {contest.name} to "
             f"{contest.tolerance:g}, got {relative:.2g}; its time would mean nothing"
         )

@@ -6,7 +6,6 @@ from itertools import groupby
 
 from .contest import Row
 
-
 COLUMNS = ("what", "icl_krr, ms", "best rival", "its ms", "ratio", "goal", "met", "scratch, MB")
 
 

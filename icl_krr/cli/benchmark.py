@@ -9,7 +9,7 @@ from rich.console import Console
 from rich.table import Table
 
 from .. import checks
-from ..bench import COLUMNS, SUITES, Row, compete, markdown, summary
+from ..bench import COLUMNS, SUITES, Disagreement, Row, compete, markdown, summary
 from ..plots import png, scaling_figure
 from . import output
 from .settings import Bench
@@ -23,12 +23,15 @@ def benchmark(settings: Bench, argv: list[str]) -> None:
         output.prepare(settings.out)
     meta = output.surroundings(argv, settings)
     meta["versions"] |= {peer: found for peer in PEERS if (found := installed_version(peer))}
-    console, rows = Console(), []
+    console, rows, failures = Console(), [], []
     with Console(stderr=True).status("") as status:
         for name in settings.suite or SUITES:
             for contest in SUITES[name](settings.quick, settings.seed):
                 status.update(f"{name}: {contest.name}")
-                rows += compete(contest, 1 if settings.quick else settings.repeats)
+                try:
+                    rows += compete(contest, 1 if settings.quick else settings.repeats)
+                except Disagreement as error:
+                    failures.append(str(error))
     if settings.json:
         print(output.to_json({"meta": meta, "rows": [row._asdict() for row in rows]}))
     else:
@@ -46,6 +49,8 @@ def benchmark(settings: Bench, argv: list[str]) -> None:
             files["scaling.png"] = png(scaling_figure(rows, settings.seed))
         written = output.save(settings.out, files)
         print(f"wrote {', '.join(map(str, written))}", file=sys.stderr)
+    if failures:
+        raise ValueError("; ".join(failures))
 
 
 def table(rows: list[Row]) -> Table:

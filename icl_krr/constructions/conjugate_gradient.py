@@ -74,23 +74,40 @@ def textbook(m: Machine, ridge: float | Float[Array, ""], steps: int) -> Transfo
         m.dot(r, r, to=rr)
 
     def step() -> None:
-        Kp = m.kernel_times(p)
-        Ap = m.add(Kp + ridge * p, to=m.scratch("Ap", SUPPORTS, "A p"))
-        Kp = m.finish(Kp, to="Kp")
-        gamma = m.divide(rr, m.dot(p, Ap, to="pAp"), to="gamma")
-        m.add_scaled(m.scale * p, by=gamma, to=alpha)
-        m.add_scaled(-Ap, by=gamma, to=r)
-        m.add_scaled(Kp, by=gamma, to=prediction)
-
-        rr_next = m.dot(r, r, to="rr_next")
-        beta = m.divide(rr_next, rr, to="beta")
-        m.erase(rr)
-        m.add(rr_next, to=rr)
-        p_last = m.move(p, to="p_last")
-        m.add_scaled(p_last, by=beta, to=p)
-        m.add(r, to=p)
+        descend(m, ridge, rr, alpha, r, p, prediction)
+        redirect(m, rr, r, r, p)
 
     return m.transformer(step, steps=steps, readout=prediction, prologue=start)
+
+
+def descend(
+    m: Machine,
+    ridge: float | Float[Array, ""],
+    rz: Read,
+    alpha: Read,
+    r: Read,
+    p: Read,
+    prediction: Read,
+) -> None:
+    """gamma = r.z / p.Ap,  alpha += gamma p,  r -= gamma Ap,  prediction += gamma K p."""
+    Kp = m.kernel_times(p)
+    Ap = m.add(Kp + ridge * p, to=m.scratch("Ap", SUPPORTS, "A p"))
+    Kp = m.finish(Kp, to="Kp")
+    gamma = m.divide(rz, m.dot(p, Ap, to="pAp"), to="gamma")
+    m.add_scaled(m.scale * p, by=gamma, to=alpha)
+    m.add_scaled(-Ap, by=gamma, to=r)
+    m.add_scaled(Kp, by=gamma, to=prediction)
+
+
+def redirect(m: Machine, rz: Read, r: Read, z: Read, p: Read) -> None:
+    """beta = r'.z' / r.z,  p = z' + beta p; z is r, or what a preconditioner makes of it."""
+    rz_next = m.dot(r, z, to=f"{rz.slot}_next")
+    beta = m.divide(rz_next, rz, to="beta")
+    m.erase(rz)
+    m.add(rz_next, to=rz)
+    p_last = m.move(p, to="p_last")
+    m.add_scaled(p_last, by=beta, to=p)
+    m.add(z, to=p)
 
 
 def fused(m: Machine, ridge: float | Float[Array, ""], steps: int) -> Transformer:

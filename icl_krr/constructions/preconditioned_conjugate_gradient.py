@@ -14,7 +14,7 @@ from ..residual import Read
 from ..sketches import Nystrom
 from ..transformer.weights import Transformer
 from .arithmetic import ReLU
-from .conjugate_gradient import states
+from .conjugate_gradient import descend, redirect, states
 from .machine import Machine
 from .routes import Attention, machine
 from .slots import SUPPORTS
@@ -83,22 +83,9 @@ def iterate(
         m.dot(r, z, to=rz)
 
     def step() -> None:
-        Kp = m.kernel_times(p)
-        Ap = m.add(Kp + ridge * p, to=m.scratch("Ap", SUPPORTS, "A p"))
-        Kp = m.finish(Kp, to="Kp")
-        gamma = m.divide(rz, m.dot(p, Ap, to="pAp"), to="gamma")
-        m.add_scaled(m.scale * p, by=gamma, to=alpha)
-        m.add_scaled(-Ap, by=gamma, to=r)
-        m.add_scaled(Kp, by=gamma, to=prediction)
-
+        descend(m, ridge, rz, alpha, r, p, prediction)
         solve(r, z)
-        rz_next = m.dot(r, z, to="rz_next")
-        beta = m.divide(rz_next, rz, to="beta")
-        m.erase(rz)
-        m.add(rz_next, to=rz)
-        p_last = m.move(p, to="p_last")
-        m.add_scaled(p_last, by=beta, to=p)
-        m.add(z, to=p)
+        redirect(m, rz, r, z, p)
 
     return m.transformer(step, steps=steps, readout=prediction, prologue=start)
 

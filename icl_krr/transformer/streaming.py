@@ -15,8 +15,8 @@ from ..numerics import matmul
 LARGEST = 2**22
 """Entries of a pattern up to which it is formed whole, and kept over steps: 2048 tokens."""
 
-TILE = {"cpu": 1024, "gpu": 4096, "tpu": 4096}
-"""Tokens on a side of a tile, by platform: on a CPU a tile stays near its caches."""
+TILE = {"cpu": 1024}
+"""Tokens on a side of a tile, by platform (else 4096): on a CPU it stays near the caches."""
 
 HIDDEN = -1e30
 """A logit that no softmax sees, and every dtype but float16 holds."""
@@ -67,7 +67,7 @@ def join(tiles: jax.Array, tokens: int) -> jax.Array:
 
 
 def side(tokens: int) -> int:
-    return min(TILE[jax.default_backend()], tokens)
+    return min(TILE.get(jax.default_backend(), 4096), tokens)
 
 
 def tiles_of_keys(k: jax.Array, v: jax.Array, visible: jax.Array, tile: int) -> Tiles:
