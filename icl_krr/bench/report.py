@@ -10,7 +10,10 @@ COLUMNS = ("what", "icl_krr, ms", "best rival", "its ms", "ratio", "goal", "met"
 
 
 def summary(rows: list[Row]) -> list[tuple[str, ...]]:
-    """One line a contest, under `COLUMNS`: medians, ours with its quartiles."""
+    """One line a contest, under `COLUMNS`: medians, ours with its quartiles.
+
+    One line a part for the profile, where the rivals are parts of ours.
+    """
     lines = []
     for contest, group in groupby(rows, lambda row: row.contest):
         ours, *rivals = group
@@ -18,23 +21,24 @@ def summary(rows: list[Row]) -> list[tuple[str, ...]]:
         goal = f"{ours.target:g}x" if ours.target is not None else ""
         if ours.limit_ms is not None:
             goal = f"{ours.limit_ms:g} ms"
-        lines.append(
-            (
-                contest,
-                f"{ours.median_ms:.3g} ({ours.lower_ms:.3g}-{ours.upper_ms:.3g})",
-                best.program,
-                f"{best.median_ms:.3g}",
-                f"{ours.ratio:.2f}",
-                goal,
-                {True: "yes", False: "no", None: ""}[ours.met],
-                "" if ours.scratch_mb is None else f"{ours.scratch_mb:.3g}",
+        for rival in rivals if ours.suite == "profile" else [best]:
+            lines.append(
+                (
+                    contest,
+                    f"{ours.median_ms:.3g} ({ours.lower_ms:.3g}-{ours.upper_ms:.3g})",
+                    rival.program,
+                    f"{rival.median_ms:.3g}",
+                    f"{ours.median_ms / rival.median_ms:.2f}",
+                    goal,
+                    {True: "yes", False: "no", None: ""}[ours.met],
+                    "" if ours.scratch_mb is None else f"{ours.scratch_mb:.3g}",
+                )
             )
-        )
     return lines
 
 
 def markdown(rows: list[Row]) -> str:
-    """The summary of every contest but those of the scaling suite, which is drawn."""
+    """The summary of contests against others: neither what is drawn nor parts of ourselves."""
     shown = [COLUMNS, ["---"] * len(COLUMNS)]
-    shown += summary([row for row in rows if row.suite != "scaling"])
+    shown += summary([row for row in rows if row.suite not in ("scaling", "profile")])
     return "".join(f"| {' | '.join(line)} |\n" for line in shown)

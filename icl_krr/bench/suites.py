@@ -1,4 +1,4 @@
-"""What is compared: name -> function (quick, keys) -> contests, made one at a time."""
+"""What is compared: name -> function (quick, seed) -> contests, made one at a time."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ from .attention import attention, linear_context
 from .contest import Contest
 from .forwards import forwards, scaling
 from .oracles import exact, iterative
+from .profile import profile
 from .startup import startup
 from .steps import gradients, training
 
@@ -20,5 +21,6 @@ SUITES: dict[str, Callable[[bool, int], Iterator[Contest]]] = {
     "iterative": iterative,
     "training": training,
     "startup": startup,
+    "profile": profile,
     "scaling": scaling,
 }

@@ -70,6 +70,7 @@ class Bench:
             "iterative",
             "training",
             "startup",
+            "profile",
             "scaling",
         ],
         ...,
