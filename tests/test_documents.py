@@ -1,9 +1,11 @@
 """What the README says is run."""
 
+import json
 import re
 from pathlib import Path
 
 import icl_krr as ik
+from icl_krr.bench import Row, markdown
 
 ROOT = Path(__file__).parent.parent
 README = (ROOT / "README.md").read_text()
@@ -31,6 +33,16 @@ def test_the_commands_are_those_that_ci_runs():
 def test_the_linked_files_exist():
     for link in re.findall(r"\]\(([^)]+)\)", README):
         assert (ROOT / link).exists(), link
+
+
+def test_the_table_of_speed_is_the_one_that_was_measured():
+    (shown,) = re.findall(r"<!-- bench -->\n(.*?)<!-- /bench -->", README, re.S)
+    results = ROOT / "benchmarks" / "results"
+    assert shown == (results / "bench.md").read_text()
+    record = json.loads((results / "bench.json").read_text())
+    rows = [Row(**row) for row in record["rows"]]
+    assert shown == markdown(rows)
+    assert {"device", "cores", "versions", "seed"} <= set(record["meta"])
 
 
 def test_every_public_name_resolves():
