@@ -89,7 +89,6 @@ def linear_context(quick: bool, seed: int) -> Iterator[Contest]:
             f"linear attention, n = {n}",
             lambda model=model, task=task, run=forward: run(model, task),
             {"jax.scipy cg, K v = X (X^T v)": lambda task=task, run=bare: run(task)},
-            target=3.0,
             tolerance=0.05,
             scratch=lambda model=model, task=task: memory(model, task).scratch,
             size={"n": n, "depth": 8, "p": config.num_features},
