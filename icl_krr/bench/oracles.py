@@ -1,5 +1,8 @@
 """The oracles in chunks against other people's exact and iterative solvers."""
 
+# pyright: reportMissingImports=false
+# peers may be absent
+
 from __future__ import annotations
 
 from collections.abc import Iterator

@@ -1,5 +1,8 @@
 """Other people's programs, where they are installed (`pip install "icl_krr[bench]"`)."""
 
+# pyright: reportMissingImports=false
+# peers may be absent
+
 from __future__ import annotations
 
 import warnings

@@ -1,5 +1,8 @@
 """The drawn transformer once more in PyTorch, with the same weights."""
 
+# pyright: reportMissingImports=false
+# peers may be absent
+
 from __future__ import annotations
 
 from typing import Any
