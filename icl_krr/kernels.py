@@ -39,12 +39,11 @@ class PositiveKernel(Kernel):
 class Linear(Kernel):
     """The linear kernel k(x, z) = <x, z>.
 
-        Calling it maps `x` [n, p] and `z` [m, p] to [n, m] in their dtype.
+    Calling it maps `x` [n, p] and `z` [m, p] to [n, m] in their dtype.
 
-        >>> import jax
-    import jax.numpy as jnp
-        >>> Linear()(jnp.ones((2, 3)), jnp.ones((1, 3))).tolist()
-        [[3.0], [3.0]]
+    >>> import jax.numpy as jnp
+    >>> Linear()(jnp.ones((2, 3)), jnp.ones((1, 3))).tolist()
+    [[3.0], [3.0]]
     """
 
     def __call__(self, x: Float[Array, "n p"], z: Float[Array, "m p"]) -> Float[Array, "n m"]:
@@ -55,17 +54,16 @@ class Linear(Kernel):
 class Exponential(PositiveKernel):
     """The exponential kernel k(x, z) = exp(<U x, U z> / temperature) of one softmax head.
 
-        `temperature` is a scalar > 0 in units of <U x, U z>, and `projection` U [d, p] the head's
-        queries and keys, by default the identity; both are traced: a new value does not recompile.
-        Calling it maps `x` [n, p] and `z` [m, p] to [n, m] in their dtype; it overflows where
-        <U x, U z> / temperature passes 88.7 (float32) or 709.7 (float64).
+    `temperature` is a scalar > 0 in units of <U x, U z>, and `projection` U [d, p] the head's
+    queries and keys, by default the identity; both are traced: a new value does not recompile.
+    Calling it maps `x` [n, p] and `z` [m, p] to [n, m] in their dtype; it overflows where
+    <U x, U z> / temperature passes 88.7 (float32) or 709.7 (float64).
 
-        Raises ValueError for a temperature that is not > 0 and a projection that is not [d, p].
+    Raises ValueError for a temperature that is not > 0 and a projection that is not [d, p].
 
-        >>> import jax
-    import jax.numpy as jnp
-        >>> Exponential(temperature=0.5).log(jnp.ones((1, 2)), jnp.ones((1, 2))).tolist()
-        [[4.0]]
+    >>> import jax.numpy as jnp
+    >>> Exponential(temperature=0.5).log(jnp.ones((1, 2)), jnp.ones((1, 2))).tolist()
+    [[4.0]]
     """
 
     temperature: Any = 1.0
@@ -100,15 +98,14 @@ class Exponential(PositiveKernel):
 class Gaussian(PositiveKernel):
     """The Gaussian kernel k(x, z) = exp(-|x - z|^2 / (2 lengthscale^2)).
 
-        `lengthscale` is a scalar > 0 in units of x, traced: a new value does not recompile.
-        Calling it maps `x` [n, p] and `z` [m, p] to [n, m] in their dtype.
+    `lengthscale` is a scalar > 0 in units of x, traced: a new value does not recompile.
+    Calling it maps `x` [n, p] and `z` [m, p] to [n, m] in their dtype.
 
-        Raises ValueError for a lengthscale that is not > 0.
+    Raises ValueError for a lengthscale that is not > 0.
 
-        >>> import jax
-    import jax.numpy as jnp
-        >>> Gaussian(lengthscale=2.0).log(jnp.zeros((1, 1)), jnp.full((1, 1), 4.0)).tolist()
-        [[-2.0]]
+    >>> import jax.numpy as jnp
+    >>> Gaussian(lengthscale=2.0).log(jnp.zeros((1, 1)), jnp.full((1, 1), 4.0)).tolist()
+    [[-2.0]]
     """
 
     lengthscale: Any = 1.0
