@@ -91,6 +91,15 @@ def test_shared_steps_can_be_repeated_as_often_as_wanted(x64):
         ik.predict(own, task)
 
 
+def test_a_looped_transformer_reads_what_its_steps_wrote(x64):
+    """One drawn block repeated: its weights are shared, but its patterns change every time."""
+    task = draw(0)
+    spec = ik.Architecture(num_features=4, width=8, depth=1, heads=2, layer_norm=False)
+    looped = ik.init(jax.random.key(0), spec, dtype=jnp.float64).replace(steps=3)
+    assert {leaf.shape[0] for leaf in jax.tree.leaves(looped.weights.steps)} == {1}
+    assert relative(ik.predict(looped, task), ik.predict(ik.untie(looped), task)) < 1e-12
+
+
 def exponentials_in_a_step(model, task):
     """Exponentials of [.., T, T] within the scan over steps."""
     run = lambda model: ik.predict(model, task)  # noqa: E731
@@ -115,8 +124,16 @@ def test_heads_of_one_pattern_are_one_head():
     assert sorted(len(heads.writes) for heads in groups) == [3, 4]
 
 
-def test_a_gradient_keeps_one_stream_a_step_of_one_chunk():
-    """And of one chunk at a time: with the batch no more grows than the tasks themselves."""
+def test_a_gradient_keeps_one_stream_a_step():
+    """What happens inside of a step is made again, not kept: here that is 10 times as much."""
+    task = draw(0, n=64)
+    held = [ik.memory(cg(task, 0.5, steps), task, gradient=True).scratch for steps in (8, 40)]
+    stream = 4 * (1 + 64 + 3) * cg(task, 0.5, 8).layout.width
+    assert (held[1] - held[0]) / 32 < 1.5 * stream
+
+
+def test_a_gradient_works_on_one_chunk_of_tasks():
+    """Its memory grows with the batch by no more than the tasks themselves."""
     task = draw(0, n=64)
     tasks = jax.tree.map(lambda leaf: jnp.stack([leaf] * 155), task)
     some = jax.tree.map(lambda leaf: leaf[:62], tasks)
