@@ -1,9 +1,9 @@
 from . import constructions, kernels, residual, sketches, solvers, tasks, theory, transformer
 from .constructions import ReLU, Softmax
-from .kernels import Exponential, Gaussian, Kernel, Linear
+from .kernels import Exponential, Features, Gaussian, Kernel, Linear, Mixture
 from .posterior import Posterior, posterior
 from .residual import Layout, Read, Slot
-from .sketches import Nystrom, nystrom
+from .sketches import Nystrom, nystrom, sketched
 from .tasks import Task, map_tasks
 from .theory import spectral_bounds
 from .transformer import (
@@ -24,10 +24,12 @@ from .transformer import (
 __all__ = [
     "Architecture",
     "Exponential",
+    "Features",
     "Gaussian",
     "Kernel",
     "Layout",
     "Linear",
+    "Mixture",
     "Nystrom",
     "Posterior",
     "ReLU",
@@ -51,6 +53,7 @@ __all__ = [
     "residual",
     "run_with_cache",
     "run_with_hooks",
+    "sketched",
     "sketches",
     "solvers",
     "spectral_bounds",

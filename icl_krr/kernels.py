@@ -1,4 +1,4 @@
-"""The kernels: linear, exponential (the softmax kernel) and Gaussian."""
+"""The kernels: linear, exponential (the softmax kernel), Gaussian; of features, and mixtures."""
 
 from __future__ import annotations
 
@@ -37,17 +37,26 @@ class PositiveKernel(Kernel):
 
 @checked
 class Linear(Kernel):
-    """The linear kernel k(x, z) = <x, z>.
+    """The linear kernel k(x, z) = <U x, U z>.
 
-    Calling it maps `x` [n, p] and `z` [m, p] to [n, m] in their dtype.
+    `projection` U [d, p] is by default the identity; it is traced. Calling the kernel maps `x`
+    [n, p] and `z` [m, p] to [n, m] in their dtype.
+
+    Raises TypeError or ValueError for a projection that is not [d, p].
 
     >>> import jax.numpy as jnp
     >>> Linear()(jnp.ones((2, 3)), jnp.ones((1, 3))).tolist()
     [[3.0], [3.0]]
     """
 
+    projection: Any = None
+
+    def __post_init__(self):
+        check_projection(self.projection)
+
     def __call__(self, x: Float[Array, "n p"], z: Float[Array, "m p"]) -> Float[Array, "n m"]:
-        return inner(x, z)
+        checks.matrices(x, z)
+        return inner(project(self.projection, x), project(self.projection, z))
 
 
 @checked
@@ -71,37 +80,25 @@ class Exponential(PositiveKernel):
 
     def __post_init__(self):
         checks.positive("temperature", self.temperature)
-        if self.projection is not None:
-            checks.floating("projection", self.projection)
-            checks.finite("projection", self.projection)
+        check_projection(self.projection)
 
     def log(self, x: Float[Array, "n p"], z: Float[Array, "m p"]) -> Float[Array, "n m"]:
         checks.scalar("temperature", self.temperature)
         checks.matrices(x, z)
-        x, z = (self.project(jnp.asarray(points)) for points in (x, z))
+        x, z = (project(self.projection, points) for points in (x, z))
         # the quotient of the products would be fused, and rounded anew, wherever it is used
         return inner(x / jnp.asarray(self.temperature, x.dtype), z)
-
-    def project(self, x: Float[Array, "n p"]) -> Float[Array, "n d"]:
-        """U x for every row."""
-        if self.projection is None:
-            return x
-        if jnp.ndim(self.projection) != 2 or jnp.shape(self.projection)[1] != x.shape[1]:
-            raise ValueError(
-                f"projection must be [d, p] with p = {x.shape[1]} features as x, "
-                f"got shape {list(jnp.shape(self.projection))}"
-            )
-        return matmul(x, jnp.asarray(self.projection, x.dtype).T)
 
 
 @checked
 class Gaussian(PositiveKernel):
-    """The Gaussian kernel k(x, z) = exp(-|x - z|^2 / (2 lengthscale^2)).
+    """The Gaussian kernel k(x, z) = exp(-|U x - U z|^2 / (2 lengthscale^2)).
 
-    `lengthscale` is a scalar > 0 in units of x, traced: a new value does not recompile.
-    Calling it maps `x` [n, p] and `z` [m, p] to [n, m] in their dtype.
+    `lengthscale` is a scalar > 0 in units of U x, and `projection` U [d, p] by default the
+    identity; both are traced: a new value does not recompile. Calling the kernel maps `x` [n, p]
+    and `z` [m, p] to [n, m] in their dtype.
 
-    Raises ValueError for a lengthscale that is not > 0.
+    Raises ValueError for a lengthscale that is not > 0 and a projection that is not [d, p].
 
     >>> import jax.numpy as jnp
     >>> Gaussian(lengthscale=2.0).log(jnp.zeros((1, 1)), jnp.full((1, 1), 4.0)).tolist()
@@ -109,18 +106,100 @@ class Gaussian(PositiveKernel):
     """
 
     lengthscale: Any = 1.0
+    projection: Any = None
 
     def __post_init__(self):
         checks.positive("lengthscale", self.lengthscale)
+        check_projection(self.projection)
 
     def log(self, x: Float[Array, "n p"], z: Float[Array, "m p"]) -> Float[Array, "n m"]:
         checks.scalar("lengthscale", self.lengthscale)
         checks.matrices(x, z)
-        x, z = jnp.asarray(x), jnp.asarray(z)
+        x, z = (project(self.projection, points) for points in (x, z))
         squares = jnp.sum(x * x, -1)[:, None] + jnp.sum(z * z, -1)[None, :]
         distances = jnp.maximum(squares - 2 * inner(x, z), 0)
         lengthscale = jnp.asarray(self.lengthscale, distances.dtype)
         return -distances / (2 * lengthscale**2)
+
+
+@checked
+class Features(Kernel):
+    """The kernel of a feature map, k(x, z) = <phi(x), phi(z)>: of rank m at most.
+
+    `map` phi takes points [n, p] to features [n, m]; `icl_krr.sketches` has random features and
+    those of landmarks. It is a pytree, and what it holds is traced.
+
+    >>> import jax, jax.numpy as jnp
+    >>> from icl_krr.sketches import positive_features
+    >>> phi = positive_features(jax.random.key(0), Exponential(2.0), num_features=3, width=64)
+    >>> Features(phi)(jnp.ones((2, 3)), jnp.ones((1, 3))).shape
+    (2, 1)
+    """
+
+    map: Any
+
+    def __post_init__(self):
+        if not callable(self.map):
+            raise TypeError(f"map must be a feature map of icl_krr.sketches, got {self.map!r}")
+
+    def __call__(self, x: Float[Array, "n p"], z: Float[Array, "m p"]) -> Float[Array, "n m"]:
+        return inner(self.map(x), self.map(z))
+
+
+@checked
+class Mixture(Kernel):
+    """A sum of positive kernels, k = sum_h w_h k_h: a softmax head for each.
+
+    `kernels` is a tuple of exponential and Gaussian kernels, `weights` [h] their w > 0, traced.
+    Each may have a temperature, lengthscale and projection of its own.
+
+    Raises TypeError for a kernel that is not positive, ValueError for weights that do not fit.
+
+    >>> import jax.numpy as jnp
+    >>> mixture = Mixture((Exponential(1.0), Gaussian(1.0)), weights=jnp.array([1.0, 0.5]))
+    >>> mixture(jnp.zeros((1, 2)), jnp.zeros((1, 2))).tolist()
+    [[1.5]]
+    """
+
+    kernels: tuple
+    weights: Any
+
+    def __post_init__(self):
+        for kernel in self.kernels:
+            if not isinstance(kernel, PositiveKernel):
+                raise TypeError(
+                    f"kernels must be Exponential or Gaussian to be mixed, got {kernel!r}"
+                )
+        checks.positive("weights", self.weights)
+        if jnp.shape(self.weights) != (len(self.kernels),):
+            raise ValueError(
+                f"weights must be one for each of the {len(self.kernels)} kernels, "
+                f"got shape {list(jnp.shape(self.weights))}"
+            )
+
+    def __call__(self, x: Float[Array, "n p"], z: Float[Array, "m p"]) -> Float[Array, "n m"]:
+        grams = jnp.stack([kernel(x, z) for kernel in self.kernels])
+        weights = jnp.asarray(self.weights, grams.dtype)
+        return jnp.sum(weights[:, None, None] * grams, axis=0)
+
+
+def project(projection: Any, x: Float[Array, "n p"]) -> Float[Array, "n d"]:
+    """U x for every row, x itself without a projection."""
+    x = jnp.asarray(x)
+    if projection is None:
+        return x
+    if jnp.ndim(projection) != 2 or jnp.shape(projection)[1] != x.shape[1]:
+        raise ValueError(
+            f"projection must be [d, p] with p = {x.shape[1]} features as x, "
+            f"got shape {list(jnp.shape(projection))}"
+        )
+    return matmul(x, jnp.asarray(projection, x.dtype).T)
+
+
+def check_projection(projection: Any) -> None:
+    if projection is not None:
+        checks.floating("projection", projection)
+        checks.finite("projection", projection)
 
 
 def inner(x: Float[Array, "n p"], z: Float[Array, "m p"]) -> Float[Array, "n m"]:

@@ -48,6 +48,13 @@ class Arithmetic(ABC):
     @abstractmethod
     def invert(self, m: Machine, divisor: Read, to: Read) -> None: ...
 
+    def activate(
+        self, m: Machine, function: str, value: Read, by: Read, to: Read, out: jax.Array | None
+    ) -> None:
+        raise ValueError(
+            f"arithmetic must be 'exact' for features that take an {function}, got {self!r}"
+        )
+
 
 class Exact(Arithmetic):
     """Gated units (up . h) * g(gate . h), with g the identity or the reciprocal: no error."""
@@ -77,6 +84,12 @@ class Exact(Arithmetic):
     def invert(self, m: Machine, divisor: Read, to: Read) -> None:
         inside = repeat(m.inside(m.layout[to.slot].at), divisor.width)
         m.emit(Unit(inside, divisor, None, to.slot, "inverse"))
+
+    def activate(
+        self, m: Machine, function: str, value: Read, by: Read, to: Read, out: jax.Array | None
+    ) -> None:
+        confine(m, to, by)
+        m.emit(Unit(by, value, out, to.slot, function))
 
 
 @dataclass(frozen=True, eq=False)

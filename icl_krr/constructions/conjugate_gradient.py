@@ -11,7 +11,7 @@ from ..residual import Read
 from ..transformer.weights import Transformer
 from .arithmetic import ReLU
 from .machine import Machine
-from .routes import Attention, machine
+from .routes import Attention, Sketch, machine
 from .slots import SUPPORTS, SUPPORTS_AND_QUERIES
 
 
@@ -25,6 +25,8 @@ def conjugate_gradient(
     num_outputs: int = 1,
     attention: Attention = None,
     arithmetic: str | ReLU = "exact",
+    width: int | None = None,
+    sketch: Sketch = None,
     dtype: DTypeLike | None = None,
 ) -> Transformer:
     """A transformer that runs conjugate gradient on (K + ridge I) alpha = y.
@@ -62,7 +64,7 @@ def conjugate_gradient(
     checks.positive_scalar("ridge", ridge)
     forms = {"textbook": textbook, "fused": fused, "pipelined": pipelined}
     checks.choice("form", form, tuple(forms))
-    m = machine(kernel, attention, arithmetic, num_features, num_outputs, dtype)
+    m = machine(kernel, attention, arithmetic, num_features, num_outputs, dtype, width, sketch)
     return forms[form](m, m.scale * ridge, steps)
 
 

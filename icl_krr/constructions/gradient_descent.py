@@ -9,7 +9,7 @@ from .. import checks, recurrences
 from ..kernels import Kernel
 from ..transformer.weights import Transformer
 from .arithmetic import ReLU
-from .routes import Attention, machine
+from .routes import Attention, Sketch, machine
 from .slots import SUPPORTS, SUPPORTS_AND_QUERIES
 
 
@@ -24,6 +24,8 @@ def gradient_descent(
     num_outputs: int = 1,
     attention: Attention = None,
     arithmetic: str | ReLU = "exact",
+    width: int | None = None,
+    sketch: Sketch = None,
     dtype: DTypeLike | None = None,
 ) -> Transformer:
     """A transformer that runs alpha += eta r, r -= eta (K + ridge I) r, one block a step.
@@ -43,7 +45,7 @@ def gradient_descent(
     """
     checks.positive_scalar("ridge", ridge)
     eta = recurrences.gradient_step(step_size, spectrum)
-    m = machine(kernel, attention, arithmetic, num_features, num_outputs, dtype)
+    m = machine(kernel, attention, arithmetic, num_features, num_outputs, dtype, width, sketch)
     alpha = m.state("alpha", SUPPORTS, "dual coefficients")
     r = m.state("r", SUPPORTS, "residual y - A alpha", starts_as=m.y)
     prediction = m.state("prediction", SUPPORTS_AND_QUERIES, "k(x)^T alpha")
@@ -69,6 +71,8 @@ def gradient_descent_in_alpha(
     num_outputs: int = 1,
     attention: Attention = None,
     arithmetic: str | ReLU = "exact",
+    width: int | None = None,
+    sketch: Sketch = None,
     dtype: DTypeLike | None = None,
 ) -> Transformer:
     """A transformer that runs alpha += eta K r, r -= eta (K + ridge I) K r: two blocks a step.
@@ -91,7 +95,7 @@ def gradient_descent_in_alpha(
     """
     checks.positive_scalar("ridge", ridge)
     eta = recurrences.alpha_step(step_size, spectrum, ridge)
-    m = machine(kernel, attention, arithmetic, num_features, num_outputs, dtype)
+    m = machine(kernel, attention, arithmetic, num_features, num_outputs, dtype, width, sketch)
     alpha = m.state("alpha", SUPPORTS, "dual coefficients")
     r = m.state("r", SUPPORTS, "residual y - A alpha", starts_as=m.y)
     prediction = m.state("prediction", SUPPORTS_AND_QUERIES, "k(x)^T alpha")

@@ -9,7 +9,7 @@ from .. import checks
 from ..kernels import Kernel
 from ..transformer.weights import Transformer
 from .arithmetic import ReLU
-from .routes import linear_machine
+from .routes import Sketch, compress, linear_machine
 from .slots import SUPPORTS, SUPPORTS_AND_QUERIES
 
 
@@ -22,6 +22,8 @@ def gradient_descent_plus_plus(
     curvature: float | Float[Array, ""],
     num_outputs: int = 1,
     arithmetic: str | ReLU = "exact",
+    width: int | None = None,
+    sketch: Sketch = None,
     dtype: DTypeLike | None = None,
 ) -> Transformer:
     """A transformer that runs GD++ on least squares, one block a step.
@@ -45,15 +47,18 @@ def gradient_descent_plus_plus(
     """
     checks.positive_scalar("step_size", step_size)
     checks.nonnegative_scalar("curvature", curvature)
-    m = linear_machine(kernel, num_features, num_outputs, dtype, arithmetic)
+    kernel, sketch = compress(kernel, num_features, width, sketch)
+    m = linear_machine(kernel, num_features, num_outputs, dtype, arithmetic, sketch)
     at = SUPPORTS_AND_QUERIES
     r = m.state("r", SUPPORTS, "residual y - f", starts_as=m.y)
-    features = m.state("features", at, "preconditioned x", starts_as=m.x, width=num_features)
+    features = m.state(
+        "features", at, "preconditioned x", starts_as=m.features, width=m.features.width
+    )
     prediction = m.state("prediction", at, "f")
 
     def step() -> None:
         fall = m.scratch("fall", at, "X X^T r")
-        spread = m.scratch("spread", at, "X^T X x", width=num_features)
+        spread = m.scratch("spread", at, "X^T X x", width=m.features.width)
         m.head(query=features, key=features, value=r, to=fall)
         m.head(query=features, key=features, value=features, to=spread)
         m.add(step_size * fall, to=prediction)

@@ -41,8 +41,11 @@ class Machine(Slots, ABC):
         num_outputs: int,
         dtype: DTypeLike | None = None,
         arithmetic: Arithmetic | None = None,
+        sketch: jax.Array | None = None,
     ):
-        super().__init__(Spec(num_features, num_outputs, attention), checks.dtype(dtype))
+        dtype = checks.dtype(dtype)
+        sketch = None if sketch is None else jnp.asarray(sketch, dtype)
+        super().__init__(Spec(num_features, num_outputs, attention), dtype, sketch)
         self.arithmetic = arithmetic or Exact()
         self.program: list[Operation] = []
         self.group: list[Heads | Unit] | None = None
@@ -68,7 +71,21 @@ class Machine(Slots, ABC):
         """Add a value times a scalar that `dot` or `divide` made, or times two of them."""
 
     def start(self) -> None:
-        """What the attention needs before the first step."""
+        """What the attention needs before the first step, and then the states that need it."""
+        for slot, value in self.late:
+            self.add(value, to=slot)
+
+    def projected(self, kernel: Any) -> Read:
+        """U x, for the projection U [d, p] of a kernel or a feature map."""
+        projection = kernel.projection
+        if projection is None:
+            return self.x
+        if jnp.shape(projection)[1:] != (self.x.width,):
+            raise ValueError(
+                f"projection must be [d, p] with p = {self.x.width}, the width of x, "
+                f"got shape {list(jnp.shape(projection))}"
+            )
+        return self.x @ jnp.asarray(projection, self.dtype).T
 
     def head(self, query: Read, key: Read, value: Read, to: Read, heads: int = 1) -> None:
         """Add sum_j pattern(query_i, key_j) value_j to a slot."""
@@ -111,6 +128,10 @@ class Machine(Slots, ABC):
     def invert(self, divisor: Read, to: Read) -> None:
         """Add 1 / divisor to a slot, where it lives: a divisor in (0, 1]; 1 / 0 is no number."""
         self.arithmetic.invert(self, divisor, to)
+
+    def activate(self, function: str, value: Read, by: Read, to: Read, out: Any = None) -> None:
+        """Add by x function(value), token by token and channel by channel, through `out`."""
+        self.arithmetic.activate(self, function, value, by, to, out)
 
     def erase(self, slot: Read) -> None:
         """Make a slot zero."""

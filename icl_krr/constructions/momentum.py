@@ -12,7 +12,7 @@ from ..recurrences import Momentum
 from ..transformer.weights import Transformer
 from .arithmetic import ReLU
 from .machine import Machine
-from .routes import Attention, machine
+from .routes import Attention, Sketch, machine
 from .slots import SUPPORTS, SUPPORTS_AND_QUERIES
 
 
@@ -28,6 +28,8 @@ def heavy_ball(
     num_outputs: int = 1,
     attention: Attention = None,
     arithmetic: str | ReLU = "exact",
+    width: int | None = None,
+    sketch: Sketch = None,
     dtype: DTypeLike | None = None,
 ) -> Transformer:
     """A transformer that runs alpha += p, r -= A p, p = mu p + eta r, one block a step.
@@ -50,7 +52,7 @@ def heavy_ball(
     checks.positive_scalar("ridge", ridge)
     checks.count("steps", steps)
     coefficients = recurrences.heavy_ball(steps, step_size, momentum, spectrum)
-    m = machine(kernel, attention, arithmetic, num_features, num_outputs, dtype)
+    m = machine(kernel, attention, arithmetic, num_features, num_outputs, dtype, width, sketch)
     return follow(m, ridge, steps, coefficients)
 
 
@@ -64,6 +66,8 @@ def chebyshev(
     num_outputs: int = 1,
     attention: Attention = None,
     arithmetic: str | ReLU = "exact",
+    width: int | None = None,
+    sketch: Sketch = None,
     dtype: DTypeLike | None = None,
 ) -> Transformer:
     """A transformer that runs the Chebyshev iteration: no sums, no division, one block a step.
@@ -88,7 +92,7 @@ def chebyshev(
     checks.positive_scalar("ridge", ridge)
     checks.count("steps", steps)
     coefficients = recurrences.chebyshev(steps, spectrum)
-    m = machine(kernel, attention, arithmetic, num_features, num_outputs, dtype)
+    m = machine(kernel, attention, arithmetic, num_features, num_outputs, dtype, width, sketch)
     return follow(m, ridge, steps, coefficients)
 
 

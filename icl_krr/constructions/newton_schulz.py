@@ -10,7 +10,7 @@ from .. import checks, recurrences
 from ..kernels import Kernel
 from ..transformer.weights import Transformer
 from .arithmetic import ReLU
-from .routes import linear_machine
+from .routes import Sketch, compress, linear_machine
 from .slots import SUPPORTS, SUPPORTS_AND_QUERIES
 
 
@@ -23,6 +23,8 @@ def newton_schulz(
     spectrum: tuple | None = None,
     num_outputs: int = 1,
     arithmetic: str | ReLU = "exact",
+    width: int | None = None,
+    sketch: Sketch = None,
     dtype: DTypeLike | None = None,
 ) -> Transformer:
     """A transformer that runs V = V (2 I - C V) on C = X^T X + ridge I, two blocks a step.
@@ -52,23 +54,27 @@ def newton_schulz(
     checks.positive_scalar("ridge", ridge)
     checks.count("steps", steps)
     start, e = recurrences.newton_schulz(steps, ridge, spectrum)
-    m = linear_machine(kernel, num_features, num_outputs, dtype, arithmetic)
+    kernel, sketch = compress(kernel, num_features, width, sketch)
+    m = linear_machine(kernel, num_features, num_outputs, dtype, arithmetic, sketch)
     x = SUPPORTS_AND_QUERIES
     alpha = m.state("alpha", SUPPORTS, "dual coefficients")
-    v = m.state("v", x, "V x", starts_as=start * m.x, width=num_features)
-    a = m.state("a", x, "E x = e x - sum a <x, x>", starts_as=start * m.x, width=num_features)
+    v = m.state("v", x, "V x", starts_as=start * m.features, width=m.features.width)
+    a = m.state(
+        "a", x, "E x = e x - sum a <x, x>", starts_as=start * m.features, width=m.features.width
+    )
     prediction = m.state("prediction", x, "x^T V X^T y")
 
     def predict() -> None:
-        m.head(query=v, key=m.x, value=m.y, to=prediction)
+        m.head(query=v, key=m.features, value=m.y, to=prediction)
         m.add((1 / ridge) * (m.y - prediction), to=alpha)
 
     def step(e: jax.Array) -> None:
         Ev, Ea = (
-            m.scratch(name, x, "sum_j a_j <x_j, .>", width=num_features) for name in ("Ev", "Ea")
+            m.scratch(name, x, "sum_j a_j <x_j, .>", width=m.features.width)
+            for name in ("Ev", "Ea")
         )
-        m.head(query=v, key=m.x, value=a, to=Ev)
-        m.head(query=a, key=m.x, value=a, to=Ea)
+        m.head(query=v, key=m.features, value=a, to=Ev)
+        m.head(query=a, key=m.features, value=a, to=Ea)
         with m.together():
             m.add(e * v - Ev, to=v)
             m.add((2 * e - 1) * a - Ea, to=a)

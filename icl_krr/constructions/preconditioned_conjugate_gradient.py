@@ -10,13 +10,15 @@ from jaxtyping import Array, Float
 
 from .. import checks
 from ..kernels import Kernel
+from ..numerics import matmul
 from ..residual import Read
 from ..sketches import Nystrom
 from ..transformer.weights import Transformer
 from .arithmetic import ReLU
 from .conjugate_gradient import descend, redirect, states
+from .linear_attention import LinearAttention
 from .machine import Machine
-from .routes import Attention, machine
+from .routes import Attention, Sketch, machine
 from .slots import SUPPORTS
 
 
@@ -30,6 +32,8 @@ def preconditioned_conjugate_gradient(
     num_outputs: int = 1,
     attention: Attention = None,
     arithmetic: str | ReLU = "exact",
+    width: int | None = None,
+    sketch: Sketch = None,
     dtype: DTypeLike | None = None,
 ) -> Transformer:
     """A transformer that runs preconditioned conjugate gradient on (K + ridge I) alpha = y.
@@ -54,7 +58,7 @@ def preconditioned_conjugate_gradient(
     5
     """
     checks.positive_scalar("ridge", ridge)
-    m = machine(kernel, attention, arithmetic, num_features, num_outputs, dtype)
+    m = machine(kernel, attention, arithmetic, num_features, num_outputs, dtype, width, sketch)
     ridge = m.scale * ridge
     if isinstance(preconditioner, Nystrom):
         prepare, solve = nystrom_of(m, ridge, preconditioner)
@@ -108,21 +112,21 @@ def jacobi_of(m: Machine, ridge: float | Float[Array, ""]) -> tuple[Callable, Ca
 def nystrom_of(
     m: Machine, ridge: float | Float[Array, ""], preconditioner: Nystrom
 ) -> tuple[Callable, Callable]:
-    if m.spec.attention != "linear":
+    if not isinstance(m, LinearAttention):
         raise ValueError(
             "attention must be 'linear' for a Nystrom preconditioner, whose features are "
-            f"linear reads of x, got {m.spec.attention!r}"
+            f"linear reads of those of the kernel, got {m.spec.attention!r}"
         )
     landmarks, mix, core = (
         jnp.asarray(a, m.dtype)
         for a in (preconditioner.landmarks, preconditioner.mix, preconditioner.core)
     )
-    directions = landmarks.T @ mix
+    directions = matmul(m.features_at(landmarks).T, mix)
     about = "Nystrom features"
     F = m.state("nystrom", SUPPORTS, about, width=preconditioner.rank)
 
     def prepare() -> None:
-        m.add(m.x @ directions, to=F)
+        m.add(m.features @ directions, to=F)
 
     def solve(r: Read, z: Read) -> None:
         m.add((1 / ridge) * r, to=z)

@@ -11,7 +11,7 @@ from ..kernels import Kernel, PositiveKernel
 from ..recurrences import richardson_step
 from ..transformer.weights import Transformer
 from .arithmetic import ReLU
-from .routes import Attention, softmax_machine
+from .routes import Attention, Sketch, compress, softmax_machine
 from .slots import QUERIES, SUPPORTS
 
 
@@ -26,6 +26,8 @@ def richardson(
     num_outputs: int = 1,
     attention: Attention = None,
     arithmetic: str | ReLU = "exact",
+    width: int | None = None,
+    sketch: Sketch = None,
     dtype: DTypeLike | None = None,
 ) -> Transformer:
     """A transformer of one softmax head a block: alpha += eta (D + c I)^-1 (y - A alpha).
@@ -58,7 +60,8 @@ def richardson(
         )
     if attention == "linear":
         raise ValueError("attention must be softmax, whose normaliser it is, got 'linear'")
-    m = softmax_machine(kernel, attention, num_features, num_outputs, dtype, arithmetic)
+    kernel, sketch = compress(kernel, num_features, width, sketch)
+    m = softmax_machine(kernel, attention, num_features, num_outputs, dtype, arithmetic, sketch)
     c = jnp.asarray(ridge if sink is None else sink, m.dtype)
     m.log_sink = jnp.log(c) * m.support - jnp.log(m.scale) * m.query
     alpha = m.state("alpha", SUPPORTS, "dual coefficients")

@@ -5,6 +5,7 @@ from __future__ import annotations
 from functools import reduce
 from operator import add
 
+import jax
 import jax.numpy as jnp
 import numpy as np
 
@@ -24,11 +25,12 @@ class Slots:
 
     scalars_at: tuple[str, ...] = ROLES
 
-    def __init__(self, spec: Spec, dtype: np.dtype):
+    def __init__(self, spec: Spec, dtype: np.dtype, sketch: jax.Array | None = None):
         self.spec, self.dtype = spec, dtype
         self.slots: list[Slot] = []
         self.embedding: dict[str, Read] = {}
-        self.x = self.field("x", spec.num_features, SUPPORTS_AND_QUERIES, "features")
+        self.late: list[tuple[Read, Read]] = []
+        self.x = self.field("x", spec.num_features, SUPPORTS_AND_QUERIES, "features", sketch)
         self.y = self.field("y", spec.num_outputs, SUPPORTS, "outputs")
         self.aggregator, self.support, self.query = (
             self.field(role, 1, (role,), "flag") for role in ROLES
@@ -40,10 +42,20 @@ class Slots:
     def layout(self) -> Layout:
         return Layout(tuple(self.slots))
 
-    def field(self, name: str, width: int, at: tuple[str, ...], about: str) -> Read:
-        """A slot that holds a field of the tokens and is never written."""
-        slot = Slot(name, width, "data", at, about)
-        return self.declare(slot, Layout((slot,)).read(name, self.dtype))
+    def field(
+        self,
+        name: str,
+        width: int,
+        at: tuple[str, ...],
+        about: str,
+        sketch: jax.Array | None = None,
+    ) -> Read:
+        """A slot that holds a field of the tokens, or its sketch P^T x, and is never written."""
+        whole = Layout((Slot(name, width),)).read(name, self.dtype)
+        if sketch is None:
+            return self.declare(Slot(name, width, "data", at, about), whole)
+        slot = Slot(name, sketch.shape[1], "data", at, f"sketched {about}")
+        return self.declare(slot, whole @ sketch)
 
     def state(
         self,
@@ -53,9 +65,25 @@ class Slots:
         starts_as: Read | None = None,
         width: int | None = None,
     ) -> Read:
-        """A slot that steps hand on, one channel per output, zero or a read of fields at first."""
+        """A slot that steps hand on, one channel per output, zero or a read of data at first.
+
+        What the embedding cannot give is added before the first step, by `start`.
+        """
         width = self.spec.num_outputs if width is None else width
-        return self.declare(Slot(name, width, "state", at, about), starts_as)
+        slot = Slot(name, width, "state", at, about)
+        data = {slot.name for slot in self.slots if slot.kind == "data"}
+        if starts_as is None or starts_as.slots <= data:
+            return self.declare(slot, None if starts_as is None else self.embedded(starts_as))
+        self.late.append((self.declare(slot), starts_as))
+        return self.late[-1][0]
+
+    def embedded(self, read: Read) -> Read:
+        """A read of data slots as one of the tokens' fields."""
+        parts = [
+            self.embedding[slot] @ block if block.ndim else self.embedding[slot] * block
+            for slot, block in read.blocks.items()
+        ]
+        return reduce(add, parts, Read({}, read.width))
 
     def scalar(self, name: str, about: str) -> Read:
         """A state that holds one sum over tokens per output."""

@@ -6,12 +6,13 @@ from functools import cached_property, reduce
 from operator import add
 from typing import Any
 
+import jax
 import jax.numpy as jnp
 import numpy as np
 from jax.typing import DTypeLike
 
 from .. import checks
-from ..kernels import Exponential, Gaussian, Kernel, Linear
+from ..kernels import Exponential, Gaussian, Kernel, Linear, Mixture
 from ..residual import ROLES, Read, join
 from .arithmetic import Arithmetic
 from .machine import Machine
@@ -31,7 +32,8 @@ class SoftmaxAttention(Machine):
     exponential, exp(<U x, U z> / t): the sink has logit log c;
     Gaussian: keys (z, -|z|^2 / 2), so that the factor exp(-|x|^2 / 2 l^2) cancels in the
     softmax, and the sink has logit log c + |x|^2 / 2 l^2;
-    linear: (exp(e <x, z>) - exp(-e <x, z>)) / 2 e, the two being exponential.
+    linear: (exp(e <x, z>) - exp(-e <x, z>)) / 2 e, the two being exponential;
+    a mixture: the patterns of its kernels, each times its weight.
     """
 
     scalars_at = ROLES
@@ -44,68 +46,77 @@ class SoftmaxAttention(Machine):
         num_outputs: int,
         dtype: DTypeLike | None,
         arithmetic: Arithmetic | None = None,
+        sketch: jax.Array | None = None,
     ):
-        super().__init__("softmax", num_features, num_outputs, dtype, arithmetic)
+        super().__init__("softmax", num_features, num_outputs, dtype, arithmetic, sketch)
         check_range(options.log_sink, self.dtype)
         log_sink = jnp.asarray(options.log_sink, self.dtype)
         self.scale = jnp.exp(-log_sink)
         self.log_sink = log_sink * self.one
         self.kernel, self.options = kernel, options
         self.kept: dict[tuple[str, tuple[str, ...], int], Read] = {}
-        self.half_square = None
-        if isinstance(kernel, Gaussian):
-            at, about = SUPPORTS_AND_QUERIES, "|x|^2 / 2"
-            self.half_square = self.state("half_square", at, about, width=1)
-
+        self.half_squares = {
+            k: self.state(self.named("half_square", k), SUPPORTS_AND_QUERIES, "|x|^2 / 2", width=1)
+            for k, part in enumerate(self.parts)
+            if isinstance(part, Gaussian)
+        }
         self.nothing = Read({}, 1)
+
+    @property
+    def parts(self) -> tuple[Kernel, ...]:
+        """The kernels whose sum this is."""
+        return self.kernel.kernels if isinstance(self.kernel, Mixture) else (self.kernel,)
+
+    @property
+    def weights(self) -> Any:
+        """Their weights."""
+        if isinstance(self.kernel, Mixture):
+            return jnp.asarray(self.kernel.weights, self.dtype)
+        return (1.0,)
 
     @cached_property
     def terms(self) -> list[Term]:
         """Made once: heads of the same query and key share their pattern."""
-        kernel = self.kernel
+        if isinstance(self.kernel, Linear):
+            return self.emulated(self.kernel)
+        positive = [self.positive(part, k) for k, part in enumerate(self.parts)]
+        pairs = zip(positive, self.weights, strict=True)
+        return [term._replace(weight=weight) for term, weight in pairs]
+
+    def positive(self, kernel: Kernel, k: int) -> Term:
+        x = self.projected(kernel)
         if isinstance(kernel, Exponential):
             checks.scalar("temperature", kernel.temperature)
-            return [self.exponential(1 / jnp.asarray(kernel.temperature, self.dtype))]
-        if isinstance(kernel, Gaussian):
-            assert self.half_square is not None
-            inverse = 1 / jnp.asarray(kernel.lengthscale, self.dtype) ** 2
-            query = join(inverse * self.x, self.one, self.log_sink + inverse * self.half_square)
-            key = join(self.x, -inverse * self.half_square, self.aggregator)
-            return [Term(query, key, 1.0)]
-        epsilon = jnp.asarray(self.options.epsilon, self.dtype)
+            return self.exponential(x, 1 / jnp.asarray(kernel.temperature, self.dtype))
+        assert isinstance(kernel, Gaussian)
+        inverse = 1 / jnp.asarray(kernel.lengthscale, self.dtype) ** 2
+        halves = self.half_squares[k]
+        query = join(inverse * x, self.one, self.log_sink + inverse * halves)
+        return Term(query, join(x, -inverse * halves, self.aggregator), 1.0)
+
+    def emulated(self, kernel: Linear) -> list[Term]:
+        x, epsilon = self.projected(kernel), jnp.asarray(self.options.epsilon, self.dtype)
         if self.options.symmetric:
             half = 1 / (2 * epsilon)
             return [
-                self.exponential(epsilon)._replace(weight=half),
-                self.exponential(-epsilon)._replace(weight=-half),
+                self.exponential(x, epsilon)._replace(weight=half),
+                self.exponential(x, -epsilon)._replace(weight=-half),
             ]
         return [
-            self.exponential(epsilon)._replace(weight=1 / epsilon),
+            self.exponential(x, epsilon)._replace(weight=1 / epsilon),
             Term(self.log_sink, self.aggregator, -1 / epsilon),
         ]
 
-    def exponential(self, inverse_temperature: Any) -> Term:
-        """The pattern of exp(<U x, U z> * inverse temperature)."""
-        x = self.projected()
+    def exponential(self, x: Read, inverse_temperature: Any) -> Term:
+        """The pattern of exp(<x, z> * inverse temperature)."""
         query = join(inverse_temperature * x, self.log_sink)
         return Term(query, join(x, self.aggregator), 1.0)
 
-    def projected(self) -> Read:
-        projection = getattr(self.kernel, "projection", None)
-        if projection is None:
-            return self.x
-        if jnp.shape(projection)[1:] != (self.spec.num_features,):
-            raise ValueError(
-                f"projection must be [d, p] with p = num_features = {self.spec.num_features}, "
-                f"got shape {list(jnp.shape(projection))}"
-            )
-        return self.x @ jnp.asarray(projection, self.dtype).T
-
     def start(self) -> None:
         """|x|^2 / 2, the sink weights, and the normalisers that the steps asked for."""
-        if self.half_square is not None:
-            halves = jnp.full((self.spec.num_features, 1), 0.5, self.dtype)
-            self.multiply(self.x, self.x, to=self.half_square, out=halves)
+        for k, halves in self.half_squares.items():
+            x = self.projected(self.parts[k])
+            self.multiply(x, x, to=halves, out=jnp.full((x.width, 1), 0.5, self.dtype))
         for k, term in enumerate(self.terms if self.kept else ()):
             sink = self.kept.get(("sink", ROLES, k))
             if sink is None:
@@ -114,6 +125,7 @@ class SoftmaxAttention(Machine):
             for (name, _, of), slot in self.kept.items():
                 if name != "sink" and of == k:
                     self.invert(sink, to=slot)
+        super().start()
 
     def keep(self, name: str, at: tuple[str, ...], about: str, k: int = 0) -> Read:
         """A state of one channel that `start` fills, declared by who first asks for it."""
@@ -122,7 +134,8 @@ class SoftmaxAttention(Machine):
         return self.kept[name, at, k]
 
     def named(self, name: str, k: int) -> str:
-        return name if len(self.terms) == 1 else f"{name}_{k}"
+        emulates = isinstance(self.kernel, Linear)
+        return f"{name}_{k}" if emulates or len(self.parts) > 1 else name
 
     def sink(self) -> Read:
         """The sink weights c / (Z_i + c) of a kernel that is one pattern, a state."""
@@ -165,19 +178,22 @@ class SoftmaxAttention(Machine):
         return to
 
     def kernel_diagonal(self, to: Read) -> None:
-        here, scale = self.layout[to.slot].at, self.scale
-        if isinstance(self.kernel, Gaussian):
-            self.add(scale * self.inside(here), to=to)
-            return
-        x, factor = self.projected(), scale
-        if isinstance(self.kernel, Exponential):
-            factor = 1 / jnp.asarray(self.kernel.temperature, self.dtype)
-        x_here = self.add(x, to=self.scratch("x_support", here, "U x", x.width))
-        square = self.scratch("square", here, "logit of k(x, x)", width=1)
-        target = to if isinstance(self.kernel, Linear) else square
-        self.multiply(x_here, x, to=target, out=jnp.full((x.width, 1), factor, self.dtype))
-        if isinstance(self.kernel, Exponential):
-            self.exponential_of(square - self.log_sink, to=to)
+        here = self.layout[to.slot].at
+        for part, weight in zip(self.parts, self.weights, strict=True):
+            if isinstance(part, Gaussian):
+                self.add(weight * self.scale * self.inside(here), to=to)
+                continue
+            x, factor = self.projected(part), self.scale
+            if isinstance(part, Exponential):
+                factor = 1 / jnp.asarray(part.temperature, self.dtype)
+            x_here = self.add(x, to=self.scratch("x_support", here, "U x", x.width))
+            square = self.scratch("square", here, "logit of k(x, x)", width=1)
+            target = to if isinstance(part, Linear) else square
+            self.multiply(x_here, x, to=target, out=jnp.full((x.width, 1), factor, self.dtype))
+            if isinstance(part, Exponential):
+                entry = self.scratch("entry", here, "k(x, x)", width=1)
+                self.exponential_of(square - self.log_sink, to=entry)
+                self.add(weight * entry, to=to)
 
     def exponential_of(self, logit: Read, to: Read) -> None:
         """Add e^logit, by a head whose n supports have logit 0 and the sink that logit.

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from functools import partial
+
 import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Float
 
 from .. import checks
-from ..kernels import Kernel, Linear, PositiveKernel, check_kernel
+from ..kernels import Features, Kernel, Linear, PositiveKernel, check_kernel, project
 from ..numerics import matmul
 from ..tasks import Task, check_axes
 
@@ -37,9 +39,17 @@ def check_positive(kernel: Kernel) -> None:
         )
 
 
-def check_linear(kernel: Kernel) -> None:
-    if not isinstance(kernel, Linear):
-        raise TypeError(f"kernel must be Linear(), whose features are known, got {kernel!r}")
+def featured(kernel: Kernel, task: Task) -> Task:
+    """The task whose linear kernel is this one's: its features in place of x."""
+    if isinstance(kernel, Linear):
+        phi = partial(project, kernel.projection)
+    elif isinstance(kernel, Features):
+        phi = kernel.map
+    else:
+        raise TypeError(
+            f"kernel must be Linear() or Features(...), whose features are known, got {kernel!r}"
+        )
+    return task.replace(x=phi(task.x), x_query=phi(task.x_query))
 
 
 def seen(task: Task) -> tuple[Float[Array, "n p"], Float[Array, "n r"]]:

@@ -12,7 +12,7 @@ from .. import checks
 from ..kernels import Kernel
 from ..numerics import matmul
 from ..tasks import Task
-from .algebra import check_linear, check_system, like, seen
+from .algebra import check_system, featured, like, seen
 from .results import Trajectory
 
 
@@ -30,7 +30,7 @@ def gradient_descent_plus_plus(
     spectrum on the way. There is no ridge, which would have to act through stopping early, and
     no alpha. See `Trajectory` for the shapes; the dtype is the task's.
 
-    Raises ValueError for numbers out of range, TypeError for a kernel that is not linear.
+    Raises ValueError for numbers out of range, TypeError for a kernel whose features are not known.
 
     Source: von Oswald et al., Transformers learn in-context by gradient descent, 2023.
 
@@ -42,7 +42,7 @@ def gradient_descent_plus_plus(
     [0.0, 2.0, 2.25]
     """
     check_system(kernel, task, 1.0, steps)
-    check_linear(kernel)
+    task = featured(kernel, task)
     checks.positive_scalar("step_size", step_size)
     checks.nonnegative_scalar("curvature", curvature)
     return descend(task, step_size, curvature, steps)

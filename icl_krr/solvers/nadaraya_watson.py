@@ -7,7 +7,7 @@ from functools import partial
 import jax
 import jax.numpy as jnp
 
-from ..kernels import Kernel, PositiveKernel
+from ..kernels import Kernel, Mixture, PositiveKernel
 from ..numerics import matmul
 from ..tasks import Task
 from .algebra import check_positive, check_system, like, seen
@@ -17,8 +17,9 @@ from .results import Smoothing
 def nadaraya_watson(kernel: Kernel, task: Task) -> Smoothing:
     """Average the supports' y, weighed by the kernel: sum_j k(x_j, x) y_j / sum_j k(x_j, x).
 
-    The weights are normalised in the logarithm, so no temperature over- or underflows. See
-    `Smoothing` for the shapes; the dtype is the task's.
+    For a `Mixture` it is the mixture of its kernels' smoothers, sum_h w_h NW_h / sum_h w_h, which
+    heads side by side compute. The weights are normalised in the logarithm, so no temperature
+    over- or underflows. See `Smoothing` for the shapes; the dtype is the task's.
 
     Raises TypeError for a kernel that is not positive everywhere, such as the linear one.
 
@@ -31,8 +32,14 @@ def nadaraya_watson(kernel: Kernel, task: Task) -> Smoothing:
     [2.0]
     """
     check_system(kernel, task, ridge=1.0)
-    check_positive(kernel)
-    weights, y = smooth(kernel, task, task.x_query, False)
+    if isinstance(kernel, Mixture):
+        parts = [smooth(part, task, task.x_query, False) for part in kernel.kernels]
+        shares = jnp.asarray(kernel.weights, task.x.dtype)
+        heads, y = jnp.stack([part for part, _ in parts]), parts[0][1]
+        weights = jnp.tensordot(shares / jnp.sum(shares), heads, axes=1, precision="highest")
+    else:
+        check_positive(kernel)
+        weights, y = smooth(kernel, task, task.x_query, False)
     return Smoothing(like(task.y, matmul(weights, y)), weights)
 
 

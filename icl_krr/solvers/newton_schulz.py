@@ -12,7 +12,7 @@ from .. import recurrences
 from ..kernels import Kernel
 from ..numerics import matmul
 from ..tasks import Task
-from .algebra import check_linear, check_system, like, seen
+from .algebra import check_system, featured, like, seen
 from .results import Trajectory
 
 
@@ -31,7 +31,7 @@ def newton_schulz(
     the shapes; the dtype is the task's.
 
     Raises ValueError without a spectrum and for numbers out of range, TypeError for a kernel
-    that is not linear.
+    whose features are not known.
 
     Source: Schulz, Iterative Berechnung der reziproken Matrix, 1933.
 
@@ -43,7 +43,7 @@ def newton_schulz(
     [1.0, 1.0]
     """
     check_system(kernel, task, ridge, steps)
-    check_linear(kernel)
+    task = featured(kernel, task)
     scale, _ = recurrences.newton_schulz(steps, ridge, spectrum)
     return iterate(task, ridge, scale, steps)
 

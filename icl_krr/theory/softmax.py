@@ -7,7 +7,7 @@ import jax.numpy as jnp
 from jax.typing import DTypeLike
 from jaxtyping import Array, Float
 
-from ..kernels import Kernel, PositiveKernel, check_kernel
+from ..kernels import Kernel, Mixture, PositiveKernel, check_kernel
 from ..tasks import Task, check_axes
 
 
@@ -41,6 +41,8 @@ def log_sink(kernel: Kernel, task: Task) -> Float[Array, ""]:
     neither can over- or underflow before K's own range is spent. An integer is exact as a logit
     in every dtype, so that the shift is undone to the last digit. A scalar of the task's dtype.
 
+    That of a `Mixture` serves each of its kernels.
+
     Raises TypeError for a kernel that is not positive everywhere.
 
     >>> import jax.numpy as jnp
@@ -49,7 +51,8 @@ def log_sink(kernel: Kernel, task: Task) -> Float[Array, ""]:
     >>> float(log_sink(Exponential(temperature=0.1), task))
     11.0
     """
-    return jnp.ceil(jnp.max(log_normaliser(kernel, task)))
+    parts = kernel.kernels if isinstance(kernel, Mixture) else (kernel,)
+    return jnp.ceil(jnp.max(jnp.stack([log_normaliser(part, task) for part in parts])))
 
 
 def sink_weight(log_normaliser: Float[Array, "..."], log_sink: jax.Array | float) -> jax.Array:

@@ -1,8 +1,9 @@
-"""MLP units: linear, gated (identity, guarded reciprocal, plain inverse), ReLU and GELU."""
+"""MLP units: linear, gated (products, reciprocals, features), ReLU and GELU."""
 
 from __future__ import annotations
 
 import jax
+import jax.numpy as jnp
 
 from ..numerics import matmul, reciprocal
 from ..residual import Stream
@@ -12,6 +13,8 @@ ACTIVATIONS = {
     "identity": lambda x: x,
     "reciprocal": reciprocal,
     "inverse": lambda x: 1 / x,
+    "exp": jnp.exp,
+    "cos": jnp.cos,
     "relu": jax.nn.relu,
     "gelu": jax.nn.gelu,
 }

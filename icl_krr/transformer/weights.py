@@ -154,8 +154,13 @@ class Transformer:
 
     @property
     def overhead(self) -> int:
-        """Channels beside the features: c, where p + c channels hold the algorithm."""
-        return self.layout.width - self.spec.num_features
+        """Channels beside those of x: c, where p + c or m + c channels hold the algorithm."""
+        return self.layout.width - self.carried
+
+    @property
+    def carried(self) -> int:
+        """Channels that carry x: all its p features, or m of a sketch."""
+        return self.layout["x"].width if "x" in self.layout.names else self.spec.num_features
 
     @property
     def blocks(self) -> tuple[Block, ...]:
@@ -183,7 +188,7 @@ class Transformer:
         """
         prologue = len(self.weights.prologue)
         after = f", after {prologue}" if prologue else ""
-        features = self.spec.num_features
+        features = self.carried
         lines = [
             f"attention  {self.spec.attention}",
             f"depth      {self.depth} blocks: {self.blocks_per_step} a step for "

@@ -1,0 +1,21 @@
+"""Low rank: matrices that keep m directions, feature maps that have m features."""
+
+from .landmarks import Nystrom, NystromFeatures, nystrom, nystrom_features
+from .matrices import best, coordinates, gaussian, landmarks, orthonormal, sketched
+from .random_features import RandomFeatures, positive_features, trigonometric_features
+
+__all__ = [
+    "Nystrom",
+    "NystromFeatures",
+    "RandomFeatures",
+    "best",
+    "coordinates",
+    "gaussian",
+    "landmarks",
+    "nystrom",
+    "nystrom_features",
+    "orthonormal",
+    "positive_features",
+    "sketched",
+    "trigonometric_features",
+]
