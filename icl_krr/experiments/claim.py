@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import itertools
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
@@ -140,8 +140,9 @@ def judge(*checks: Check, amended: bool = False) -> Verdict:
     return Verdict(CORRECTED if amended else FALSE, checks)
 
 
-def tidy(axes: Mapping[str, Sequence[Any]], **values: Any) -> Rows:
+def tidy(axes: Mapping[str, Any], **values: Any) -> Rows:
     """One row for every combination of the axes; each value is an array over their product."""
+    axes = {name: np.asarray(axis).tolist() for name, axis in axes.items()}
     names, shape = list(axes), tuple(len(axis) for axis in axes.values())
     columns = {name: np.broadcast_to(np.asarray(v), shape) for name, v in values.items()}
     return [

@@ -1,6 +1,7 @@
 """The claims' mathematics: one bound or identity a function, each named by its claim (C1 ...)."""
 
 from .emulation import best_epsilon, emulated_product, emulation_rounding, emulation_truncation
+from .random_features import positive_variance, trigonometric_variance
 from .rates import (
     chebyshev_rate,
     conjugate_gradient_rate,
@@ -24,6 +25,18 @@ from .smoothing import (
 from .softmax import dominant_sink_error, log_normaliser, log_sink, recovery_error, sink_weight
 from .spectra import distinct_eigenvalues, effective_dimension, eigenvalues, spectral_bounds
 from .tables import product_table_error, reciprocal_table_error, table_width
+from .width import (
+    expected_gap,
+    inverse_error_best,
+    inverse_error_bound,
+    inverse_error_tail,
+    logit_perturbation,
+    query_error_dual,
+    query_error_features,
+    relative_inverse_error_best,
+    sketch_error_best,
+    sketch_error_tail,
+)
 
 __all__ = [
     "best_epsilon",
@@ -37,26 +50,38 @@ __all__ = [
     "emulation_rounding",
     "emulation_truncation",
     "energy_norm",
+    "expected_gap",
     "gaussian_from_exponential",
     "gaussian_logits",
     "gradient_descent_rate",
     "heavy_ball_rate",
+    "inverse_error_best",
+    "inverse_error_bound",
+    "inverse_error_tail",
     "log_normaliser",
     "log_sink",
+    "logit_perturbation",
     "logit_variance",
     "mean_limit_bound",
     "nearest_limit_bound",
     "neumann_factor",
+    "positive_variance",
     "preconditioned_eigenvalues",
     "prediction_bound",
     "product_table_error",
+    "query_error_dual",
+    "query_error_features",
     "rank_correlation",
     "reciprocal_table_error",
     "recovery_error",
+    "relative_inverse_error_best",
     "richardson_bounds",
     "sink_weight",
+    "sketch_error_best",
+    "sketch_error_tail",
     "smoothing_gap",
     "spectral_bounds",
     "stationary_factor",
     "table_width",
+    "trigonometric_variance",
 ]
