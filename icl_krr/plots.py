@@ -3,16 +3,23 @@
 from __future__ import annotations
 
 from io import BytesIO
+from itertools import cycle
+from statistics import median
+from textwrap import fill
 from typing import TYPE_CHECKING
 
 from matplotlib.figure import Figure
 
 if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+
     from .bench import Row
+    from .experiments.claim import Claim, Rows
     from .experiments.depth import DepthResult
 
 # Okabe and Ito, Color universal design, 2008
 BLUE, ORANGE, GREEN, RED = "#0072B2", "#E69F00", "#009E73", "#D55E00"
+COLORS = (BLUE, ORANGE, GREEN, RED, "#CC79A7", "#56B4E9", "black", "#F0E442")
 STYLES = {
     "mean": (ORANGE, "-"),
     "zero": ("black", ":"),
@@ -87,6 +94,44 @@ def scaling_figure(rows: list[Row], seed: int) -> Figure:
         fontsize=9,
     )
     return figure
+
+
+def claim_figure(name: str, claim: Claim, rows: Rows) -> Figure:
+    """A claim's rows as its plot says: medians over draws and seeds, dashed the bound."""
+    plot = claim.plot
+    figure = Figure(figsize=(6.4, 4.6), layout="constrained")
+    axis = figure.subplots()
+    groups = list(dict.fromkeys(row.get(plot.by) for row in rows))
+    for group, color in zip(groups, cycle(COLORS)):
+        here = [row for row in rows if row.get(plot.by) == group]
+        line(axis, here, plot.x, plot.y, color, "o-", plot.y if group is None else str(group))
+        if plot.bound:
+            line(axis, here, plot.x, plot.bound, color, "--", "")
+    axis.set_xscale("log" if plot.logx else "linear")
+    axis.set_yscale("log" if plot.logy else "linear")
+    axis.set_xlabel(plot.x)
+    axis.set_ylabel(f"{plot.y} (dashed: {plot.bound})" if plot.bound else plot.y)
+    axis.grid(alpha=0.25)
+    axis.legend(fontsize=7, title=plot.by or None, title_fontsize=7)
+    seeds = [row["seed"] for row in rows]
+    axis.set_title(
+        f"{name}: {fill(claim.statement, 80)}\n"
+        f"{claim.dtype}, seeds {min(seeds)} to {max(seeds)}, medians of {len(rows)} rows",
+        fontsize=8,
+    )
+    return figure
+
+
+def line(axis: Axes, rows: Rows, x: str, y: str, color: str, style: str, label: str) -> None:
+    """Medians of y for every x that has one."""
+    values: dict[float, list[float]] = {}
+    for row in rows:
+        if row.get(y) is not None:
+            values.setdefault(row[x], []).append(row[y])
+    at = sorted(values)
+    axis.plot(
+        at, [median(values[v]) for v in at], style, color=color, markersize=3.5, label=label or None
+    )
 
 
 def axis_of(row: Row) -> str:

@@ -10,11 +10,12 @@ from typing import Annotated
 import tyro
 from platformdirs import user_cache_dir
 
-from .settings import Bench, Demo, Predict
+from .settings import Bench, Demo, Predict, Verify
 
 Command = (
     Annotated[Demo, tyro.conf.subcommand(name="demo")]
     | Annotated[Predict, tyro.conf.subcommand(name="predict")]
+    | Annotated[Verify, tyro.conf.subcommand(name="verify")]
     | Annotated[Bench, tyro.conf.subcommand(name="bench")]
 )
 
@@ -35,14 +36,13 @@ def main(argv: list[str] | None = None) -> int:
     from . import commands
 
     try:
-        commands.run(settings, argv)
+        return commands.run(settings, argv)
     except OSError as error:
         return refuse(f"{error.filename or 'file'}: {error.strerror or error}")
     except (TypeError, ValueError, MemoryError) as error:
         return refuse(str(error))
     except KeyboardInterrupt:
         return 130
-    return 0
 
 
 def keep_compiled_programs() -> None:

@@ -16,17 +16,22 @@ from ..plots import depth_figure, png
 from ..tasks import GaussianProcess, Task, diabetes, read_table, sample, split
 from . import output
 from .benchmark import benchmark
-from .settings import Bench, Demo, Predict, Settings
+from .claims import settle
+from .settings import Bench, Demo, Predict, Settings, Verify
 
 
-def run(settings: Demo | Predict | Bench, argv: list[str]) -> None:
+def run(settings: Demo | Predict | Verify | Bench, argv: list[str]) -> int:
+    """The exit status."""
     checks.count("seed", settings.seed, minimum=0)
     if settings.seed >= 2**32:
         raise ValueError(f"seed must be < 2^32, got {settings.seed}")
+    if isinstance(settings, Verify):
+        return settle(settings, argv)
     if isinstance(settings, Bench):
         benchmark(settings, argv)
     else:
         regress(settings, argv)
+    return 0
 
 
 def regress(settings: Demo | Predict, argv: list[str]) -> None:

@@ -18,8 +18,8 @@ import jax
 from rich.console import Console
 from rich.table import Table
 
-from ..experiments.depth import DepthResult, Row
-from .settings import Bench, Settings
+from ..experiments.depth import DepthResult
+from .settings import Bench, Settings, Verify
 
 PACKAGES = ("icl_krr", "jax", "jaxlib", "flax", "numpy")
 BANDWIDTHS = ("temperature", "lengthscale", "smoother_temperature", "smoother_lengthscale")
@@ -34,7 +34,7 @@ def meta(argv: list[str], settings: Settings, results: Results) -> dict[str, Any
     }
 
 
-def surroundings(argv: list[str], settings: Settings | Bench) -> dict[str, Any]:
+def surroundings(argv: list[str], settings: Settings | Bench | Verify) -> dict[str, Any]:
     """What was asked for, and where it ran."""
     device = jax.devices()[0]
     return {
@@ -134,17 +134,27 @@ def write(
     folder: Path, meta: dict[str, Any], results: Results, figures: dict[str, bytes]
 ) -> list[Path]:
     """Write results.csv, meta.json and the figures."""
-    table = io.StringIO()
-    writer = csv.writer(table, lineterminator="\n")
-    writer.writerow(["task", *Row._fields])
-    for name, result in results.items():
-        writer.writerows([name, *row] for row in (*result.rows, *result.baselines))
+    rows = [
+        {"task": name, **row._asdict()}
+        for name, result in results.items()
+        for row in (*result.rows, *result.baselines)
+    ]
     files = {
-        "results.csv": table.getvalue().encode(),
+        "results.csv": to_csv(rows),
         "meta.json": (to_json(meta) + "\n").encode(),
         **figures,
     }
     return save(folder, files)
+
+
+def to_csv(rows: list[dict[str, Any]]) -> bytes:
+    """One line a row; the columns are those of all rows, in the order of their appearance."""
+    table = io.StringIO()
+    columns = dict.fromkeys(name for row in rows for name in row)
+    writer = csv.DictWriter(table, columns, restval="", lineterminator="\n")
+    writer.writeheader()
+    writer.writerows(rows)
+    return table.getvalue().encode()
 
 
 def save(folder: Path, files: dict[str, bytes]) -> list[Path]:

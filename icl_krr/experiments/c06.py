@@ -30,12 +30,9 @@ class Config:
 
 def run(config: Config, key: jax.Array) -> tuple[Rows, Verdict]:
     keys, temperatures = draws(key, config.draws), jnp.asarray(config.temperatures)
-    parts = [
-        [np.asarray(part) for part in measure(keys, temperatures, inputs, config)]
-        for inputs in INPUTS
-    ]
+    parts = [measure(keys, temperatures, inputs, config) for inputs in INPUTS]
     heads, permuted, psd, head, nearest, top, spread, gap, y = (
-        np.stack(pair, axis=1) for pair in zip(*parts, strict=True)
+        jnp.stack(pair, axis=1) for pair in zip(*parts, strict=True)
     )
     ends, tops = (
         np.asarray(jax.vmap(jax.vmap(bound))(logits, y))

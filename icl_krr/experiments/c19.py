@@ -36,8 +36,7 @@ def run(config: Config, key: jax.Array) -> tuple[Rows, Verdict]:
     keys, parts = draws(key, config.draws), []
     for spectrum in config.spectra:
         parts.append(measure(keys, SPECTRA[spectrum](index), config))
-    sigma, ridge = (jnp.stack(part) for part in list(zip(*parts, strict=True))[2:])
-    gap, risk = (np.stack(part) for part in list(zip(*parts, strict=True))[:2])
+    gap, risk, sigma, ridge = (jnp.stack(part) for part in zip(*parts, strict=True))
     expected = theory.expected_gap
     for axes in ((None, 0, None, None, None), (0, None, 0, None, None), (0, None, 0, None, None)):
         expected = jax.vmap(expected, axes)
@@ -51,7 +50,7 @@ def run(config: Config, key: jax.Array) -> tuple[Rows, Verdict]:
         width=widths,
         ridge=ridge[..., None],
     )
-    curves, risks = np.median(gap, axis=1), np.median(risk, axis=1)
+    curves, risks = np.median(gap, axis=1), np.median(risk, axis=1)  # over draws
     spread = np.max(curves, axis=0) / np.min(curves, axis=0)
     ratio = curves / np.median(expected, axis=1)
     at = lambda values, x: values[..., list(widths).index(round(x * d))]  # noqa: E731

@@ -154,6 +154,6 @@ CLAIM = Claim(
     expected=CORRECTED,
     run=run,
     config=Config(),
-    quick=Config(floors=(16, 256), tasks=8),
+    quick=Config(draws=2000, widths=(16, 32, 64, 128), floors=(16, 256), tasks=8),
     plot=Plot(x="width", y="error", by="features", bound="expected", logx=True),
 )

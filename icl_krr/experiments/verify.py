@@ -1,0 +1,139 @@
+"""Every claim by its name, run over seeds: what was measured, and what follows from it."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterable
+from importlib import import_module
+from pathlib import Path
+from typing import NamedTuple
+
+import jax
+import numpy as np
+
+from .claim import CORRECTED, FALSE, HOLDS, OPEN, Check, Claim, Rows, Verdict
+
+
+class Result(NamedTuple):
+    """A claim over some seeds.
+
+    `check` is the headline (see `Verdict`), its `measured`, `bound` and `tightness` means over
+    the seeds; `interval` is the 95 % bootstrap interval of the mean measured value, `draw` of
+    `seed` the first counterexample, `checks` the largest tightness of each check over seeds.
+    """
+
+    id: str
+    statement: str
+    truth: str
+    status: str
+    expected: str
+    check: str
+    measured: float
+    interval: tuple[float, float] | None
+    bound: float
+    tightness: float
+    vacuous: float
+    seed: int | None
+    draw: int | None
+    dtype: str
+    seeds: int
+    seconds: float
+    checks: tuple[Check, ...]
+
+    @property
+    def agrees(self) -> bool:
+        """Whether the status is the one that was found before."""
+        return self.status == self.expected
+
+
+def claims() -> dict[str, Claim]:
+    """All claims, in the order of their numbers: one file each."""
+    files = sorted(Path(__file__).parent.glob("c[0-9][0-9].py"))
+    modules = {
+        f"C{int(file.stem[1:])}": import_module(f".{file.stem}", __package__) for file in files
+    }
+    return {name: module.CLAIM for name, module in modules.items()}
+
+
+def choose(names: Iterable[str]) -> dict[str, Claim]:
+    """The claims of these names, all without any; ValueError for one that does not exist."""
+    known = claims()
+    chosen = [name.upper() for name in names]
+    for name in chosen:
+        if name not in known:
+            raise ValueError(f"claim must be one of {', '.join(known)}, got {name}")
+    return {name: known[name] for name in chosen} if chosen else known
+
+
+def verify(
+    name: str,
+    claim: Claim,
+    *,
+    seeds: Iterable[int],
+    quick: bool = False,
+    progress: Callable[[], None] = lambda: None,
+) -> tuple[Result, Rows]:
+    """Run a claim with each seed; the rows have a column `seed`."""
+    rows: Rows = []
+    verdicts: dict[int, Verdict] = {}
+    start = time.perf_counter()
+    with jax.enable_x64(claim.dtype == "float64"):
+        for seed in seeds:
+            found, verdicts[seed] = claim.run(
+                claim.quick if quick else claim.config, jax.random.key(seed)
+            )
+            rows += [{"seed": seed, **row} for row in found]
+            progress()
+    return summarise(name, claim, verdicts, time.perf_counter() - start), rows
+
+
+def summarise(name: str, claim: Claim, verdicts: dict[int, Verdict], seconds: float) -> Result:
+    found = [verdict.status for verdict in verdicts.values()]
+    status = next(status for status in (OPEN, FALSE, CORRECTED, HOLDS) if status in found)
+    seed, verdict = next(pair for pair in verdicts.items() if pair[1].status == status)
+    place = verdict.checks.index(verdict.headline)
+    each = [own.checks[place] for own in verdicts.values()]
+    measured = np.array([check.measured for check in each])
+    broken = verdict.headline.draw is not None
+    return Result(
+        id=name,
+        statement=claim.statement,
+        truth=claim.truth,
+        status=status,
+        expected=claim.expected,
+        check=verdict.headline.name,
+        measured=float(np.mean(measured)),
+        interval=bootstrap(measured),
+        bound=float(np.mean([check.bound for check in each])),
+        tightness=float(np.mean([check.tightness for check in each])),
+        vacuous=float(np.mean([check.vacuous for check in each])),
+        seed=seed if broken else None,
+        draw=verdict.headline.draw,
+        dtype=claim.dtype,
+        seeds=len(verdicts),
+        seconds=seconds,
+        checks=tuple(
+            max(same, key=lambda check: check.tightness)
+            for same in zip(*(verdict.checks for verdict in verdicts.values()), strict=True)
+        ),
+    )
+
+
+def bootstrap(values: np.ndarray) -> tuple[float, float] | None:
+    """The 95 % interval of the mean by resampling; None for a single value."""
+    if len(values) < 2:
+        return None
+    picks = np.random.default_rng(0).integers(len(values), size=(2000, len(values)))
+    low, high = np.percentile(np.mean(values[picks], axis=1), [2.5, 97.5])
+    return float(low), float(high)
+
+
+def markdown(results: Iterable[Result]) -> str:
+    """The table of claims, as the README shows it."""
+    lines = ["| claim | verdict | what holds | measured | bound | dtype |", "| --- " * 6 + "|"]
+    for result in results:
+        words = [f"{result.id}: {result.statement}", result.status, result.truth]
+        numbers = [f"{result.measured:.3g}: {result.check}", f"{result.bound:.3g}", result.dtype]
+        cells = [text.replace("|", "\\|") for text in words + numbers]
+        lines.append(f"| {' | '.join(cells)} |")
+    return "\n".join(lines) + "\n"
