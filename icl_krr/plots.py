@@ -4,11 +4,15 @@ from __future__ import annotations
 
 from io import BytesIO
 from itertools import cycle
+from math import isnan
 from statistics import median
 from textwrap import fill
 from typing import TYPE_CHECKING
 
 from matplotlib.figure import Figure
+
+from .experiments.axes import AXES
+from .experiments.sweep import last
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -122,11 +126,47 @@ def claim_figure(name: str, claim: Claim, rows: Rows) -> Figure:
     return figure
 
 
+def sweep_figure(name: str, rows: Rows, dtype: str) -> Figure:
+    """What a sweep measured: the plot of its axis above, the error at the queries below."""
+    plot = AXES[name].plot
+    shown = last(rows) if plot.x == "value" else rows
+    figure = Figure(figsize=(6.8, 7.4), layout="constrained")
+    top, bottom = figure.subplots(2, 1, sharex=True)
+    label = lambda row: ", ".join(str(row[part]) for part in plot.by.split(", "))  # noqa: E731
+    groups = list(dict.fromkeys(map(label, shown)))
+    for group, color in zip(groups, cycle(COLORS)):
+        here = [row for row in shown if label(row) == group]
+        line(top, here, plot.x, plot.y, color, "o-", group)
+        if plot.bound:
+            line(top, here, plot.x, plot.bound, color, "--", "")
+        line(bottom, here, plot.x, "rmse", color, "o-", group)
+    line(bottom, shown, plot.x, "exact rmse", "black", "-", "exact KRR")
+    line(bottom, shown, plot.x, "zero rmse", "black", ":", "zero")
+    words = {"gap": "gap to exact KRR  |f - f*| / |f*|", "error": "|alpha - alpha*|_A / |alpha*|_A"}
+    top.set_ylabel(words[plot.y] + (" (dashed: its bound)" if plot.bound else ""))
+    bottom.set_ylabel("RMSE at the queries (units of y)")
+    bottom.set_xlabel("step" if plot.x == "step" else name)
+    for axis in (top, bottom):
+        axis.set_xscale("log" if plot.logx else "linear")
+        axis.set_yscale("log")
+        axis.grid(alpha=0.25)
+    top.legend(fontsize=7, title=plot.by, title_fontsize=7)
+    bottom.legend(fontsize=7)
+    seeds = sorted({row["seed"] for row in rows})
+    steps = max(row["step"] for row in rows)
+    top.set_title(
+        f"{name}: medians of {len(seeds)} seeds from {seeds[0]}, {steps} steps, "
+        f"{'each dtype' if name == 'precision' else dtype}",
+        fontsize=9,
+    )
+    return figure
+
+
 def line(axis: Axes, rows: Rows, x: str, y: str, color: str, style: str, label: str) -> None:
     """Medians of y for every x that has one."""
     values: dict[float, list[float]] = {}
     for row in rows:
-        if row.get(y) is not None:
+        if row.get(y) is not None and not isnan(row[y]):
             values.setdefault(row[x], []).append(row[y])
     at = sorted(values)
     axis.plot(

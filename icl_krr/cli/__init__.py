@@ -10,11 +10,12 @@ from typing import Annotated
 import tyro
 from platformdirs import user_cache_dir
 
-from .settings import Bench, Demo, Predict, Verify
+from .settings import Bench, Demo, Predict, Sweep, Verify
 
 Command = (
     Annotated[Demo, tyro.conf.subcommand(name="demo")]
     | Annotated[Predict, tyro.conf.subcommand(name="predict")]
+    | Annotated[Sweep, tyro.conf.subcommand(name="sweep")]
     | Annotated[Verify, tyro.conf.subcommand(name="verify")]
     | Annotated[Bench, tyro.conf.subcommand(name="bench")]
 )

@@ -17,17 +17,20 @@ from ..tasks import GaussianProcess, Task, diabetes, read_table, sample, split
 from . import output
 from .benchmark import benchmark
 from .claims import settle
-from .settings import Bench, Demo, Predict, Settings, Verify
+from .settings import Bench, Demo, Predict, Settings, Sweep, Verify
+from .sweeps import go_along
 
 
-def run(settings: Demo | Predict | Verify | Bench, argv: list[str]) -> int:
+def run(settings: Demo | Predict | Sweep | Verify | Bench, argv: list[str]) -> int:
     """The exit status."""
     checks.count("seed", settings.seed, minimum=0)
     if settings.seed >= 2**32:
         raise ValueError(f"seed must be < 2^32, got {settings.seed}")
     if isinstance(settings, Verify):
         return settle(settings, argv)
-    if isinstance(settings, Bench):
+    if isinstance(settings, Sweep):
+        go_along(settings, argv)
+    elif isinstance(settings, Bench):
         benchmark(settings, argv)
     else:
         regress(settings, argv)

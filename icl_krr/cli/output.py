@@ -19,7 +19,7 @@ from rich.console import Console
 from rich.table import Table
 
 from ..experiments.depth import DepthResult
-from .settings import Bench, Settings, Verify
+from .settings import Bench, Settings, Sweep, Verify
 
 PACKAGES = ("icl_krr", "jax", "jaxlib", "flax", "numpy")
 BANDWIDTHS = ("temperature", "lengthscale", "smoother_temperature", "smoother_lengthscale")
@@ -34,7 +34,7 @@ def meta(argv: list[str], settings: Settings, results: Results) -> dict[str, Any
     }
 
 
-def surroundings(argv: list[str], settings: Settings | Bench | Verify) -> dict[str, Any]:
+def surroundings(argv: list[str], settings: Settings | Bench | Sweep | Verify) -> dict[str, Any]:
     """What was asked for, and where it ran."""
     device = jax.devices()[0]
     return {

@@ -1,0 +1,114 @@
+"""`icl-krr sweep`: a grid of models, finished cells of which are never run again."""
+
+from __future__ import annotations
+
+import csv
+import dataclasses
+import json
+import sys
+from pathlib import Path
+from statistics import median
+from textwrap import shorten
+from typing import Any
+
+import jax.numpy as jnp
+from rich.console import Console
+from rich.progress import MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
+from rich.table import Table
+
+from ..experiments.claim import Rows
+from ..experiments.sweep import SweepConfig, cells, last, sweep
+from ..plots import png, sweep_figure
+from . import output
+from .settings import Sweep
+
+EXTENDS = ("lines", "seed", "seeds")
+"""What may differ from a run that is taken up again: its cells stay what they were."""
+
+
+def go_along(settings: Sweep, argv: list[str]) -> None:
+    asked: dict[str, Any] = {
+        field.name: value
+        for field in dataclasses.fields(SweepConfig)
+        if (value := getattr(settings, field.name)) is not None
+    }
+    asked["values"] = tuple(map(parse, settings.values))
+    config = SweepConfig(**asked)
+    folder = settings.out or Path(f"icl-krr-sweep-{config.axis}")
+    output.prepare(folder)
+    meta = {
+        **output.surroundings(argv, settings),
+        "dtype": str(jnp.result_type(float)),
+        "config": output.plain(dataclasses.asdict(config)),
+    }
+    rows = resume(folder, meta)
+    done = frozenset((row["line"], row["seed"]) for row in rows)
+    output.save(folder, {"meta.json": (output.to_json(meta) + "\n").encode()})
+    columns = (TextColumn("{task.description}"), MofNCompleteColumn(), TimeElapsedColumn())
+    with Progress(*columns, console=Console(stderr=True), transient=True) as progress:
+        wanted = cells(config)
+        bar = progress.add_task("", total=len(wanted), completed=len(done & {*wanted}))
+        for (line, seed), found in sweep(config, done):
+            progress.update(bar, description=f"{line}, seed {seed}", advance=1)
+            rows += found
+            output.save(folder, {"results.csv": output.to_csv(rows)})
+    figure = png(sweep_figure(config.axis, rows, meta["dtype"]))
+    output.save(folder, {f"{config.axis}.png": figure})
+    if settings.json:
+        print(output.to_json({"meta": meta, "rows": rows}))
+    else:
+        show(config, rows)
+    names = ", ".join(str(folder / n) for n in ("results.csv", "meta.json", f"{config.axis}.png"))
+    print(
+        f"{len(done & {*wanted})} of {len(wanted)} cells were there; wrote {names}", file=sys.stderr
+    )
+
+
+def resume(folder: Path, meta: dict[str, Any]) -> Rows:
+    """The rows that an earlier run of the same sweep left; ValueError for those of another."""
+    if not (folder / "meta.json").exists() or not (folder / "results.csv").exists():
+        return []
+    try:
+        before = json.loads((folder / "meta.json").read_text())
+        there = {**before["config"], "dtype": before["dtype"]}
+    except (json.JSONDecodeError, KeyError, TypeError):
+        raise ValueError(f"{folder} must hold a sweep or nothing; choose another --out") from None
+    here = {**meta["config"], "dtype": meta["dtype"]}
+    differs = [
+        f"{name} is {shorten(str(there.get(name)), 40)} there and {shorten(str(here[name]), 40)} here"
+        for name in here
+        if name not in EXTENDS and there.get(name) != here[name]
+    ]
+    if differs:
+        raise ValueError(
+            f"{folder} holds another sweep: {'; '.join(differs)}; choose another --out"
+        )
+    with (folder / "results.csv").open(newline="") as file:
+        return [{name: parse(cell) for name, cell in row.items()} for row in csv.DictReader(file)]
+
+
+def parse(text: str) -> int | float | str:
+    for kind in (int, float):
+        try:
+            return kind(text)
+        except ValueError:
+            pass
+    return text
+
+
+def show(config: SweepConfig, rows: Rows) -> None:
+    """Medians over seeds at the last step."""
+    table = Table(title=f"{config.axis}: gap to exact KRR |f - f*| / |f*|, medians of seeds")
+    table.add_column("line", no_wrap=True)
+    final = last(rows)
+    values = list(dict.fromkeys(row["value"] for row in final))
+    shown = [*values[: -1 : -(-len(values) // 5)], values[-1]]
+    for value in shown:
+        table.add_column(str(value), justify="right")
+    for line in dict.fromkeys(row["line"] for row in final):
+        gaps = [
+            [row["gap"] for row in final if row["line"] == line and row["value"] == value]
+            for value in shown
+        ]
+        table.add_row(line, *(f"{median(gap):.2g}" for gap in gaps))
+    Console().print(table)
