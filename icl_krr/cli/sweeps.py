@@ -75,7 +75,9 @@ def resume(folder: Path, meta: dict[str, Any]) -> Rows:
         raise ValueError(f"{folder} must hold a sweep or nothing; choose another --out") from None
     here = {**meta["config"], "dtype": meta["dtype"]}
     differs = [
-        f"{name} is {shorten(str(there.get(name)), 40)} there and {shorten(str(here[name]), 40)} here"
+        "{} is {} there and {} here".format(
+            name, *(shorten(str(value), 40) for value in (there.get(name), here[name]))
+        )
         for name in here
         if name not in EXTENDS and there.get(name) != here[name]
     ]
