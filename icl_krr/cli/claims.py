@@ -12,7 +12,7 @@ from rich.progress import MofNCompleteColumn, Progress, TextColumn, TimeElapsedC
 from rich.table import Table
 
 from .. import checks
-from ..experiments.verify import Result, choose, markdown, verify
+from ..experiments.verify import Result, choose, markdown, verify_all
 from ..plots import claim_figure, png
 from . import output
 from .output import number
@@ -31,24 +31,16 @@ def settle(settings: Verify, argv: list[str]) -> int:
         folder = Path("icl-krr-verify")
     if folder is not None:
         output.prepare(folder)
-    results: list[Result] = []
-    files: dict[str, bytes] = {}
-    columns = (TextColumn("{task.description}"), MofNCompleteColumn(), TimeElapsedColumn())
+    columns = (TextColumn("claims x seeds"), MofNCompleteColumn(), TimeElapsedColumn())
     with Progress(*columns, console=Console(stderr=True), transient=True) as progress:
         bar = progress.add_task("", total=seeds * len(chosen))
-        for name, claim in chosen.items():
-            progress.update(bar, description=name)
-            result, rows = verify(
-                name,
-                claim,
-                seeds=range(settings.seed, settings.seed + seeds),
-                quick=settings.quick,
-                progress=lambda: progress.advance(bar),
-            )
-            results.append(result)
-            if folder is not None:
-                files[f"{name}.csv"] = output.to_csv(rows)
-                files[f"{name}.png"] = png(claim_figure(name, claim, rows))
+        found = verify_all(
+            chosen,
+            seeds=range(settings.seed, settings.seed + seeds),
+            quick=settings.quick,
+            progress=lambda done: progress.advance(bar, done),
+        )
+    results = [result for result, _ in found.values()]
     meta = output.surroundings(argv, settings)
     record = {"meta": meta, "claims": [entry(result) for result in results]}
     if settings.json:
@@ -56,10 +48,13 @@ def settle(settings: Verify, argv: list[str]) -> int:
     else:
         show(results)
     if folder is not None:
-        files |= {
+        files = {
             "claims.json": (output.to_json(record) + "\n").encode(),
             "claims.md": markdown(results).encode(),
         }
+        for name, (_, rows) in found.items():
+            files[f"{name}.csv"] = output.to_csv(rows)
+            files[f"{name}.png"] = png(claim_figure(name, chosen[name], rows))
         written = output.save(folder, files)
         print(f"wrote {', '.join(map(str, written))}", file=sys.stderr)
     return 0 if all(result.agrees for result in results) else 1

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import os
 import time
 from collections.abc import Callable, Iterable
+from concurrent.futures import ProcessPoolExecutor, as_completed
 from importlib import import_module
+from multiprocessing import get_context
 from pathlib import Path
 from typing import NamedTuple
 
@@ -71,20 +74,58 @@ def verify(
     *,
     seeds: Iterable[int],
     quick: bool = False,
-    progress: Callable[[], None] = lambda: None,
+    progress: Callable[[int], None] = lambda done: None,
 ) -> tuple[Result, Rows]:
     """Run a claim with each seed; the rows have a column `seed`."""
     rows: Rows = []
     verdicts: dict[int, Verdict] = {}
     start = time.perf_counter()
-    with jax.enable_x64(claim.dtype == "float64"):
+    with jax.enable_x64(claim.dtype == "float64"):  # pyright: ignore[reportAttributeAccessIssue]
         for seed in seeds:
             found, verdicts[seed] = claim.run(
                 claim.quick if quick else claim.config, jax.random.key(seed)
             )
             rows += [{"seed": seed, **row} for row in found]
-            progress()
+            progress(1)
     return summarise(name, claim, verdicts, time.perf_counter() - start), rows
+
+
+def verify_all(
+    names: Iterable[str],
+    *,
+    seeds: range,
+    quick: bool = False,
+    progress: Callable[[int], None] = lambda done: None,
+) -> dict[str, tuple[Result, Rows]]:
+    """Run claims, one on each core where there are only cores; `progress` counts seeds."""
+    chosen = choose(names)
+    if len(chosen) == 1 or jax.default_backend() != "cpu":
+        return {
+            name: verify(name, claim, seeds=seeds, quick=quick, progress=progress)
+            for name, claim in chosen.items()
+        }
+    found = {}
+    # processes, since XLA compiles most of the time, on one core, and LAPACK calls may not meet
+    cores, context = min(len(chosen), os.cpu_count() or 1), get_context("spawn")
+    with ProcessPoolExecutor(cores, context, start_worker, (quick,)) as pool:
+        jobs = [pool.submit(verify_named, name, seeds, quick) for name in chosen]
+        try:
+            for job in as_completed(jobs):
+                name, *found[name] = job.result()
+                progress(len(seeds))
+        except BaseException:
+            pool.shutdown(wait=False, cancel_futures=True)
+            raise
+    return {name: tuple(found[name]) for name in chosen}
+
+
+def start_worker(quick: bool) -> None:
+    # a quick run is over before optimised programs pay for their compilation
+    jax.config.update("jax_disable_most_optimizations", quick)
+
+
+def verify_named(name: str, seeds: range, quick: bool) -> tuple[str, Result, Rows]:
+    return name, *verify(name, claims()[name], seeds=seeds, quick=quick)
 
 
 def summarise(name: str, claim: Claim, verdicts: dict[int, Verdict], seconds: float) -> Result:

@@ -1,0 +1,171 @@
+"""C4: deep stacks of softmax attention run the solvers of A, at the rates of the textbooks."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import partial
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from .. import constructions, solvers, theory
+from ..constructions import Softmax
+from ..kernels import Exponential, Linear
+from ..linalg import eigh
+from ..numerics import matmul
+from ..tasks import GaussianProcess, Task, sample, system
+from ..transformer import run_with_cache
+from .claim import HOLDS, Claim, Plot, Rows, Verdict, compare, draws, judge, tidy
+
+RATES = {
+    "gradient_descent": theory.gradient_descent_rate,
+    "heavy_ball": theory.heavy_ball_rate,
+    "chebyshev": theory.chebyshev_rate,
+    "conjugate_gradient": theory.conjugate_gradient_rate,
+}
+
+
+@dataclass(frozen=True)
+class Config:
+    draws: int = 20
+    num_supports: int = 32
+    temperature: float = 0.5
+    ridges: tuple[float, ...] = (0.1, 1.0, 10.0)
+    steps: int = 24
+    degree: int = 5
+
+
+def run(config: Config, key: jax.Array) -> tuple[Rows, Verdict]:
+    keys, ridges = draws(key, config.draws), jnp.asarray(config.ridges)
+    rows, checks, falls = [], [], None
+    for name, rate in RATES.items():
+        error, worst, bound, f_error, f_bound = measure(keys, ridges, name, rate, config)
+        rows += tidy(
+            {
+                "solver": [name],
+                "draw": range(config.draws),
+                "ridge": config.ridges,
+                "step": range(config.steps + 1),
+            },
+            error=error[None],
+            worst=worst[None],
+            bound=bound[None],
+        )
+        checks += [
+            compare(
+                f"{name}: |alpha_t - alpha*|_A <= rate",
+                error[..., 1:],
+                bound[..., 1:],
+                stated=True,
+                slack=1e-6,
+            ),
+            compare(
+                f"{name}: |f_t - f*| <= sqrt(k A^-1 k) |alpha_t - alpha*|_A",
+                f_error,
+                f_bound,
+                stated=True,
+                slack=1e-6,
+            ),
+        ]
+        if name == "conjugate_gradient":
+            falls = np.all(np.diff(f_error[..., 0], axis=-1) <= 0, axis=-1)
+        else:
+            lost = np.abs(1 - worst / bound)
+            checks.append(compare(f"{name}: |1 - tightness| at every step, worst y", lost, 1e-5))
+    reached, minimax, bound = (float(v) for v in hardest(config.degree))
+    return rows, judge(
+        *checks,
+        compare(
+            "conjugate gradient, worst spectrum: |1 - error / minimax|",
+            abs(1 - reached / minimax),
+            1e-6,
+        ),
+        compare("its bound is within a factor 2 of that", bound, 2 * reached),
+        compare("share of CG runs whose prediction error falls at every step", np.mean(falls), 0.9),
+    )
+
+
+@partial(jax.jit, static_argnames=("name", "rate", "config"))
+def measure(
+    keys: jax.Array, ridges: jax.Array, name: str, rate: Any, config: Config
+) -> tuple[jax.Array, ...]:
+    """By draw, ridge and step: errors for y of the task and for the worst y, and bounds."""
+    kernel, steps = Exponential(config.temperature), jnp.arange(config.steps + 1)
+    process = GaussianProcess(
+        kernel, num_supports=config.num_supports, num_queries=4, inputs="sphere"
+    )
+
+    def once(key: jax.Array, ridge: jax.Array) -> tuple[jax.Array, ...]:
+        task = sample(key, process)
+        gram = system(kernel, task).gram
+        A = gram + ridge * jnp.eye(len(gram))
+        low, high = theory.spectral_bounds(kernel, task, ridge=ridge)
+        needs = {} if name == "conjugate_gradient" else {"spectrum": (low, high)}
+        model = getattr(constructions, name)(
+            kernel,
+            num_features=2,
+            ridge=ridge,
+            steps=config.steps,
+            attention=Softmax(log_sink=theory.log_sink(kernel, task)),
+            **needs,
+        )
+
+        worst = eigh(A)[1][:, -1]
+
+        def errors(y: jax.Array) -> tuple[jax.Array, ...]:
+            seen = task.replace(y=y)
+            exact = solvers.exact(kernel, seen, ridge=ridge)
+            _, cache = run_with_cache(model, seen, names=("alpha", "prediction"))
+            size = theory.energy_norm(A, exact.alpha)
+            error = theory.energy_norm(A, cache["alpha"] - exact.alpha) / size
+            at_start = theory.prediction_bound(kernel, seen, jnp.zeros_like(y), ridge=ridge)
+            f_error = jnp.abs(cache["prediction"] - exact.prediction)
+            return error, f_error, error[:, None] * at_start
+
+        (error, worst), (f_error, _), (f_bound, _) = jax.lax.map(errors, jnp.stack([task.y, worst]))
+        # what rounding leaves
+        f_bound = f_bound + 1e-11 * jnp.max(f_bound)
+        return error, worst, rate(low, high, steps) + 1e-11, f_error, f_bound
+
+    return jax.lax.map(lambda key: jax.lax.map(lambda ridge: once(key, ridge), ridges), keys)
+
+
+@partial(jax.jit, static_argnums=0)
+def hardest(degree: int, low: float = 1.0, high: float = 100.0) -> tuple[jax.Array, ...]:
+    """CG's error after `degree` steps where no polynomial does better than Chebyshev's.
+
+    A is diagonal with the extrema of T_t on [low, high]; the weights w_i = sigma_i alpha_i^2 make
+    Chebyshev's polynomial the best in the A-norm: its signs alternate, and sum_i w_i sigma_i
+    (-1)^i q(sigma_i) is a divided difference of q, which is 0 for degree q < t.
+    """
+    theta = jnp.pi * jnp.arange(degree + 1) / degree
+    sigma = (low + high) / 2 - (high - low) / 2 * jnp.cos(theta)
+    ridge = low / 2
+    apart = jnp.abs(sigma[:, None] - sigma) + jnp.eye(degree + 1)
+    weights = 1 / (sigma * jnp.prod(apart / (high - low), axis=1))
+    alpha = jnp.sqrt(weights / sigma)
+    x = jnp.diag(jnp.sqrt(sigma - ridge))
+    task = Task(x=x, y=sigma * alpha, x_query=x[:1])
+    model = constructions.conjugate_gradient(
+        Linear(), num_features=degree + 1, ridge=ridge, steps=degree
+    )
+    _, cache = run_with_cache(model, task, names=("alpha",))
+    A = matmul(x, x.T) + ridge * jnp.eye(degree + 1)
+    error = theory.energy_norm(A, cache["alpha"][-1] - alpha) / theory.energy_norm(A, alpha)
+    rates = (theory.chebyshev_rate, theory.conjugate_gradient_rate)
+    return error, *(rate(low, high, degree) for rate in rates)
+
+
+CLAIM = Claim(
+    statement="Deep softmax stacks with a sink run gradient descent, heavy ball, Chebyshev and CG "
+    "on A, converging to f* at the textbook rates.",
+    truth="The rates are attained: by the stationary methods for y along an eigenvector, by CG "
+    "within a factor 2. CG's prediction error need not fall at every step.",
+    expected=HOLDS,
+    run=run,
+    config=Config(),
+    quick=Config(draws=2, ridges=(1.0,)),
+    plot=Plot(x="step", y="error", by="solver, ridge", bound="bound"),
+)
