@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from functools import partial
-from typing import Any
+from typing import NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -12,12 +12,12 @@ import numpy as np
 
 from .. import constructions, solvers, theory
 from ..constructions import Softmax
-from ..kernels import Exponential, Linear
+from ..kernels import Exponential, Kernel, Linear
 from ..linalg import eigh
 from ..numerics import matmul
-from ..tasks import GaussianProcess, Task, sample, system
-from ..transformer import run_with_cache
-from .claim import HOLDS, Claim, Plot, Rows, Verdict, compare, draws, judge, tidy
+from ..tasks import GaussianProcess, Task, system
+from ..transformer import Cache, run_with_cache
+from .claim import HOLDS, Claim, Plot, Rows, Verdict, compare, draw_tasks, judge, tidy
 
 RATES = {
     "gradient_descent": theory.gradient_descent_rate,
@@ -38,10 +38,14 @@ class Config:
 
 
 def run(config: Config, key: jax.Array) -> tuple[Rows, Verdict]:
-    keys, ridges = draws(key, config.draws), jnp.asarray(config.ridges)
-    rows, checks, falls = [], [], None
-    for name, rate in RATES.items():
-        error, worst, bound, f_error, f_bound = measure(keys, ridges, name, rate, config)
+    kernel, ridges = Exponential(config.temperature), jnp.asarray(config.ridges)
+    process = GaussianProcess(
+        kernel, num_supports=config.num_supports, num_queries=4, inputs="sphere"
+    )
+    problems = solve(draw_tasks(key, config.draws, process), ridges, kernel)
+    rows, checks, falls = [], [], np.zeros(0)
+    for name in RATES:
+        error, worst, bound, f_error, f_bound = measure(problems, name, config.steps)
         rows += tidy(
             {
                 "solver": [name],
@@ -87,49 +91,76 @@ def run(config: Config, key: jax.Array) -> tuple[Rows, Verdict]:
     )
 
 
-@partial(jax.jit, static_argnames=("name", "rate", "config"))
-def measure(
-    keys: jax.Array, ridges: jax.Array, name: str, rate: Any, config: Config
-) -> tuple[jax.Array, ...]:
-    """By draw, ridge and step: errors for y of the task and for the worst y, and bounds."""
-    kernel, steps = Exponential(config.temperature), jnp.arange(config.steps + 1)
-    process = GaussianProcess(
-        kernel, num_supports=config.num_supports, num_queries=4, inputs="sphere"
-    )
+class Problem(NamedTuple):
+    """A kernel, a task and a ridge; exact answers for y of the task and for the worst y."""
 
-    def once(key: jax.Array, ridge: jax.Array) -> tuple[jax.Array, ...]:
-        task = sample(key, process)
+    kernel: Kernel
+    task: Task
+    ridge: jax.Array
+    A: jax.Array
+    spectrum: tuple
+    log_sink: jax.Array
+    y: jax.Array
+    alpha: jax.Array
+    prediction: jax.Array
+    factor: jax.Array
+
+
+@jax.jit
+def solve(tasks: Task, ridges: jax.Array, kernel: Kernel) -> Problem:
+    """By draw and ridge."""
+
+    def once(task: Task, ridge: jax.Array) -> Problem:
         gram = system(kernel, task).gram
         A = gram + ridge * jnp.eye(len(gram))
-        low, high = theory.spectral_bounds(kernel, task, ridge=ridge)
+        y = jnp.stack([task.y, eigh(A)[1][:, -1]])
+        exact = jax.lax.map(lambda y: solvers.exact(kernel, task.replace(y=y), ridge=ridge), y)
+        far = theory.prediction_bound(kernel, task, jnp.zeros_like(task.y), ridge=ridge)
+        return Problem(
+            kernel=kernel,
+            task=task,
+            ridge=ridge,
+            A=A,
+            spectrum=theory.spectral_bounds(kernel, task, ridge=ridge),
+            log_sink=theory.log_sink(kernel, task),
+            y=y,
+            alpha=exact.alpha,
+            prediction=exact.prediction[0],
+            factor=far / theory.energy_norm(A, exact.alpha[0]),  # sqrt(k A^-1 k)
+        )
+
+    return jax.lax.map(lambda task: jax.lax.map(lambda ridge: once(task, ridge), ridges), tasks)
+
+
+@partial(jax.jit, static_argnames=("name", "steps"))
+def measure(problems: Problem, name: str, steps: int) -> tuple[jax.Array, ...]:
+    """By draw, ridge and step: errors for y of the task and for the worst y, and bounds."""
+
+    def once(problem: Problem) -> tuple[jax.Array, ...]:
+        kernel, task, low, high = problem.kernel, problem.task, *problem.spectrum
         needs = {} if name == "conjugate_gradient" else {"spectrum": (low, high)}
         model = getattr(constructions, name)(
             kernel,
-            num_features=2,
-            ridge=ridge,
-            steps=config.steps,
-            attention=Softmax(log_sink=theory.log_sink(kernel, task)),
+            num_features=task.num_features,
+            ridge=problem.ridge,
+            steps=steps,
+            attention=Softmax(log_sink=problem.log_sink),
             **needs,
         )
 
-        worst = eigh(A)[1][:, -1]
+        def path(y: jax.Array) -> Cache:
+            return run_with_cache(model, task.replace(y=y), names=("alpha", "prediction"))[1]
 
-        def errors(y: jax.Array) -> tuple[jax.Array, ...]:
-            seen = task.replace(y=y)
-            exact = solvers.exact(kernel, seen, ridge=ridge)
-            _, cache = run_with_cache(model, seen, names=("alpha", "prediction"))
-            size = theory.energy_norm(A, exact.alpha)
-            error = theory.energy_norm(A, cache["alpha"] - exact.alpha) / size
-            at_start = theory.prediction_bound(kernel, seen, jnp.zeros_like(y), ridge=ridge)
-            f_error = jnp.abs(cache["prediction"] - exact.prediction)
-            return error, f_error, error[:, None] * at_start
+        found = jax.vmap(path)(problem.y)
+        errors = theory.energy_norm(problem.A, found["alpha"] - problem.alpha[:, None])
+        own, worst = errors / errors[:, :1]
+        f_error = jnp.abs(found["prediction"][0] - problem.prediction)
+        f_bound = errors[0][:, None] * problem.factor
+        # and what rounding leaves
+        rate = RATES[name](low, high, jnp.arange(steps + 1)) + 1e-11
+        return own, worst, rate, f_error, f_bound + 1e-11 * jnp.max(f_bound)
 
-        (error, worst), (f_error, _), (f_bound, _) = jax.lax.map(errors, jnp.stack([task.y, worst]))
-        # what rounding leaves
-        f_bound = f_bound + 1e-11 * jnp.max(f_bound)
-        return error, worst, rate(low, high, steps) + 1e-11, f_error, f_bound
-
-    return jax.lax.map(lambda key: jax.lax.map(lambda ridge: once(key, ridge), ridges), keys)
+    return jax.lax.map(lambda own: jax.lax.map(once, own), problems)
 
 
 @partial(jax.jit, static_argnums=0)

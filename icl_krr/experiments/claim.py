@@ -10,6 +10,9 @@ from typing import Any, NamedTuple
 import jax
 import numpy as np
 
+from ..tasks import Task, sample
+from ..tasks.samplers import Sampler
+
 HOLDS, CORRECTED, FALSE, OPEN = (
     "holds",
     "holds as corrected",
@@ -156,3 +159,13 @@ def tidy(axes: Mapping[str, Any], **values: Any) -> Rows:
 
 def draws(key: jax.Array, count: int) -> jax.Array:
     return jax.random.split(key, count)
+
+
+def draw_tasks(key: jax.Array, count: int, sampler: Sampler) -> Task:
+    """A batch of tasks: one program for all that is done with them."""
+    return sample_each(draws(key, count), sampler)
+
+
+@jax.jit
+def sample_each(keys: jax.Array, sampler: Sampler) -> Task:
+    return jax.lax.map(lambda key: sample(key, sampler), keys)
