@@ -14,7 +14,19 @@ from ..kernels import Exponential, Gaussian, Linear, Mixture
 from ..linalg import eigh
 from ..tasks import GaussianProcess, Task, sample
 from ..transformer import predict
-from .claim import CORRECTED, Claim, Plot, Rows, Verdict, compare, draws, judge, tidy, within
+from .claim import (
+    CORRECTED,
+    Claim,
+    Plot,
+    Rows,
+    Verdict,
+    compare,
+    draws,
+    judge,
+    project,
+    tidy,
+    within,
+)
 
 INPUTS = ("sphere", "normal")
 
@@ -30,10 +42,9 @@ class Config:
 
 def run(config: Config, key: jax.Array) -> tuple[Rows, Verdict]:
     keys, temperatures = draws(key, config.draws), jnp.asarray(config.temperatures)
-    parts = [measure(keys, temperatures, inputs, config) for inputs in INPUTS]
-    heads, permuted, psd, head, nearest, top, spread, gap, y = (
-        jnp.stack(pair, axis=1) for pair in zip(*parts, strict=True)
-    )
+    spheres = jnp.array([name == "sphere" for name in INPUTS])
+    found = measure(keys, temperatures, spheres, config)
+    heads, permuted, psd, head, nearest, top, spread, gap, y = found
     ends, tops = (
         np.asarray(jax.vmap(jax.vmap(bound))(logits, y))
         for bound, logits in ((theory.mean_limit_bound, spread), (theory.nearest_limit_bound, gap))
@@ -73,23 +84,23 @@ def logit_variance(key: jax.Array, p: int) -> jax.Array:
     return jnp.var(jnp.sum(x * z, axis=-1) / jnp.sqrt(p))
 
 
-@partial(jax.jit, static_argnames=("inputs", "config"))
-def measure(keys: jax.Array, temperatures: jax.Array, inputs: str, config: Config) -> tuple:
+@partial(jax.jit, static_argnames="config")
+def measure(keys: jax.Array, temperatures: jax.Array, spheres: jax.Array, config: Config) -> tuple:
+    """By draw and inputs: what heads give, and what they should."""
     p = config.num_features
     process = GaussianProcess(
         Linear(),
         num_features=p,
         num_supports=config.num_supports,
         num_queries=config.num_queries,
-        inputs=inputs,
     )
 
     def gap(a: jax.Array, b: jax.Array) -> jax.Array:
         return jnp.max(jnp.abs(a - b)) / jnp.max(jnp.abs(b))
 
-    def once(key: jax.Array) -> tuple:
+    def once(key: jax.Array, sphere: jax.Array) -> tuple:
         at, order, weigh = jax.random.split(key, 3)
-        task = sample(at, process)
+        task = project(sample(at, process), sphere)
         weights = jax.random.uniform(weigh, (3,), minval=0.1)
         kernels = (Exponential(0.5), Gaussian(1.0), Exponential(2.0, jnp.eye(2, p)))
         mixture = Mixture(kernels, weights)
@@ -119,7 +130,7 @@ def measure(keys: jax.Array, temperatures: jax.Array, inputs: str, config: Confi
             task.y,
         )
 
-    return jax.lax.map(once, keys)
+    return jax.lax.map(lambda key: jax.lax.map(lambda sphere: once(key, sphere), spheres), keys)
 
 
 CLAIM = Claim(

@@ -13,7 +13,7 @@ from ..constructions import Softmax
 from ..kernels import Exponential, Gaussian, Kernel
 from ..tasks import GaussianProcess, sample
 from ..transformer import predict
-from .claim import HOLDS, Claim, Plot, Rows, Verdict, compare, draws, judge, tidy
+from .claim import HOLDS, Claim, Plot, Rows, Verdict, compare, draws, judge, project, tidy
 
 INPUTS = ("sphere", "normal")
 
@@ -60,12 +60,7 @@ def measure(
         return jnp.linalg.norm(a - b) / jnp.linalg.norm(b)
 
     def once(key: jax.Array, sphere: jax.Array, temperature: jax.Array) -> tuple[jax.Array, ...]:
-        task = sample(key, process)
-        x, x_query = (
-            points / jnp.where(sphere, jnp.linalg.norm(points, axis=1, keepdims=True), 1)
-            for points in (task.x, task.x_query)
-        )
-        task = task.replace(x=x, x_query=x_query)
+        task = project(sample(key, process), sphere)
         exponential, gaussian = Exponential(temperature), Gaussian(jnp.sqrt(temperature))
         ridges = 0.1 * jnp.exp(1 / temperature), jnp.asarray(0.1)
         G = gaussian(task.x_query, task.x)

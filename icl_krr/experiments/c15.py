@@ -12,9 +12,9 @@ import numpy as np
 
 from .. import constructions, sketches, solvers
 from ..kernels import Linear
-from ..tasks import LinearRegression, sample
+from ..tasks import LinearRegression, Task
 from ..transformer import Transformer, run_with_cache
-from .claim import HOLDS, Claim, Plot, Rows, Verdict, compare, draws, judge, tidy
+from .claim import HOLDS, Claim, Plot, Rows, Verdict, compare, draw_tasks, draws, judge, tidy
 
 LAYOUTS: dict[str, tuple[str, dict[str, Any]]] = {
     "CG textbook": ("conjugate_gradient", {}),
@@ -38,9 +38,11 @@ class Config:
 
 def run(config: Config, key: jax.Array) -> tuple[Rows, Verdict]:
     p, lost = config.num_features, (0, 1)
+    process = LinearRegression(num_features=p, num_supports=config.num_supports)
+    tasks = draw_tasks(key, config.draws, process)
     rows, gaps = [], []
     for name in config.layouts:
-        gaps.append(np.asarray(measure(draws(key, config.draws), name, config)))
+        gaps.append(np.asarray(measure(draws(key, config.draws), tasks, name, config)))
         overhead = build(name, config, jnp.eye(p)).overhead
         rows += tidy(
             {"solver": [name], "draw": range(config.draws), "p - m": lost},
@@ -69,14 +71,11 @@ def build(name: str, config: Config, P: jax.Array) -> Transformer:
 
 
 @partial(jax.jit, static_argnames=("name", "config"))
-def measure(keys: jax.Array, name: str, config: Config) -> jax.Array:
+def measure(keys: jax.Array, tasks: Task, name: str, config: Config) -> jax.Array:
     """Gaps for p channels, and for p - 1: one that carries nothing is no channel."""
-    process = LinearRegression(num_features=config.num_features, num_supports=config.num_supports)
     solver, options = LAYOUTS[name]
 
-    def gaps(key: jax.Array) -> jax.Array:
-        at, turn = jax.random.split(key)
-        task = sample(at, process)
+    def gaps(turn: jax.Array, task: Task) -> jax.Array:
         P = sketches.orthonormal(turn, config.num_features, config.num_features)
         oracle = getattr(solvers, solver)(
             Linear(), task, ridge=config.ridge, steps=config.steps, **options
@@ -88,7 +87,7 @@ def measure(keys: jax.Array, name: str, config: Config) -> jax.Array:
 
         return jax.vmap(gap)(jnp.stack([P, P.at[:, -1].set(0)]))
 
-    return jax.lax.map(gaps, keys)
+    return jax.lax.map(lambda draw: gaps(*draw), (keys, tasks))
 
 
 CLAIM = Claim(

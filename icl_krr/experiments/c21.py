@@ -12,9 +12,21 @@ import numpy as np
 from .. import constructions, solvers, theory
 from ..kernels import Exponential, Linear
 from ..sketches import RandomFeatures, positive_features, trigonometric_features
-from ..tasks import GaussianProcess, sample
+from ..tasks import GaussianProcess, Task
 from ..transformer import predict
-from .claim import CORRECTED, Claim, Plot, Rows, Verdict, compare, draws, judge, tidy, within
+from .claim import (
+    CORRECTED,
+    Claim,
+    Plot,
+    Rows,
+    Verdict,
+    compare,
+    draw_tasks,
+    draws,
+    judge,
+    tidy,
+    within,
+)
 
 KINDS = ("positive", "positive, orthogonal", "trigonometric")
 
@@ -40,7 +52,17 @@ def run(config: Config, key: jax.Array) -> tuple[Rows, Verdict]:
     # one mean over all widths, so that there is one test of bias for each kind of features
     pooled = np.mean(errors * np.sqrt(config.widths), axis=-1)
     z = np.mean(pooled, axis=0) / np.std(pooled, axis=0) * np.sqrt(config.draws)
-    gaps = np.array([floor(draws(key, config.tasks), m, config) for m in config.floors])
+    kernel = Exponential(config.temperature)
+    process = GaussianProcess(
+        kernel,
+        num_features=config.num_features,
+        num_supports=config.num_supports,
+        num_queries=config.num_queries,
+        inputs="sphere",
+    )
+    tasks = draw_tasks(key, config.tasks, process)
+    keys = draws(key, config.tasks)
+    gaps = np.array([floor(keys, tasks, kernel, m, config) for m in config.floors])
     rows = tidy(
         {"features": KINDS, "width": config.widths},
         error=np.sqrt(mse),
@@ -117,28 +139,21 @@ def entries(keys: jax.Array, config: Config) -> tuple[jax.Array, ...]:
 
 
 @partial(jax.jit, static_argnames=("width", "config"))
-def floor(keys: jax.Array, width: int, config: Config) -> jax.Array:
+def floor(
+    keys: jax.Array, tasks: Task, kernel: Exponential, width: int, config: Config
+) -> jax.Array:
     """The gap to exact KRR at which conjugate gradient on m features stays, median over tasks."""
-    kernel, p = Exponential(config.temperature), config.num_features
-    process = GaussianProcess(
-        kernel,
-        num_features=p,
-        num_supports=config.num_supports,
-        num_queries=config.num_queries,
-        inputs="sphere",
-    )
+    p = config.num_features
 
-    def gap(key: jax.Array) -> jax.Array:
-        at, own = jax.random.split(key)
-        task = sample(at, process)
-        phi = positive_features(own, kernel, num_features=p, width=width)
+    def gap(key: jax.Array, task: Task) -> jax.Array:
+        phi = positive_features(key, kernel, num_features=p, width=width)
         model = constructions.conjugate_gradient(
             kernel, num_features=p, ridge=config.ridge, steps=24, sketch=phi
         )
         exact = solvers.exact(kernel, task, ridge=config.ridge).prediction
         return jnp.linalg.norm(predict(model, task) - exact) / jnp.linalg.norm(exact)
 
-    return jnp.median(jax.lax.map(gap, keys))
+    return jnp.median(jax.lax.map(lambda draw: gap(*draw), (keys, tasks)))
 
 
 @partial(jax.jit, static_argnames="config")

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 import jax
+import jax.numpy as jnp
 import numpy as np
 
 from ..tasks import Task, sample
@@ -169,3 +170,12 @@ def draw_tasks(key: jax.Array, count: int, sampler: Sampler) -> Task:
 @jax.jit
 def sample_each(keys: jax.Array, sampler: Sampler) -> Task:
     return jax.lax.map(lambda key: sample(key, sampler), keys)
+
+
+def project(task: Task, sphere: jax.Array) -> Task:
+    """The task, its inputs on the unit sphere where `sphere` is true."""
+    x, x_query = (
+        points / jnp.where(sphere, jnp.linalg.norm(points, axis=1, keepdims=True), 1)
+        for points in (task.x, task.x_query)
+    )
+    return task.replace(x=x, x_query=x_query)
