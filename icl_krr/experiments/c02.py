@@ -99,6 +99,11 @@ CLAIM = Claim(
     expected=FALSE,
     run=run,
     config=Config(),
-    quick=Config(draws=4, num_supports=(64,), heads=tuple(10.0 ** (k / 4) for k in range(-6, 3))),
+    quick=Config(
+        draws=4,
+        num_supports=(64,),
+        num_features=(2,),
+        heads=tuple(10.0 ** (k / 4) for k in range(-6, 3)),
+    ),
     plot=Plot(x="n", y="gap", by="temperature", logx=True),
 )

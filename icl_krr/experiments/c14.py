@@ -77,10 +77,15 @@ def measure(tasks: Task, sizes: jax.Array, width: int, steps: int) -> tuple[jax.
         twin = build()
         model = build(arithmetic=ReLU(width, operand_bounds(twin, task)))
         target = predict(twin, task)
-        found, cache = run_with_cache(model, task, names=("overrun",))
-        _, large = run_with_cache(model, task.replace(y=100 * task.y), names=("overrun",))
-        error = jnp.max(jnp.abs(found - target)) / jnp.max(jnp.abs(target))
-        return error, jnp.sum(cache["overrun"]), jnp.sum(large["overrun"])
+
+        def seen(size: jax.Array) -> tuple[jax.Array, jax.Array]:
+            own = task.replace(y=size * task.y)
+            prediction, cache = run_with_cache(model, own, names=("overrun",))
+            return prediction, jnp.sum(cache["overrun"])
+
+        found, overruns = jax.lax.map(seen, jnp.array([1.0, 100.0]))
+        error = jnp.max(jnp.abs(found[0] - target)) / jnp.max(jnp.abs(target))
+        return error, *overruns
 
     return jax.lax.map(lambda task: jax.lax.map(lambda n: once(task, n), sizes), tasks)
 
