@@ -16,7 +16,8 @@ class Case(NamedTuple):
     """A construction, its oracle, and the states they share after every step.
 
     `oracle` has the name of the construction unless it says otherwise; `needs` gives what both
-    must be told of the task beside the ridge, `route` what the construction alone is told.
+    must be told of the task beside the ridge, `route` what the construction alone is told, and
+    `sketch` what its channels carry in place of x: the oracle is given the kernel of that.
     `sums` says whether the solver has inner products, whose rounding grows from step to step,
     `tolerance` how far the arithmetic is from exact, `rounding` how much more than others it
     rounds, `tables` whether it is that of ReLU tables.
@@ -29,6 +30,7 @@ class Case(NamedTuple):
     blocks_per_step: int
     needs: Callable = lambda kernel, task, ridge: {}
     route: Callable = lambda kernel, task, ridge: {}
+    sketch: Callable | None = None  # kernel, task -> sketch
     sums: bool = False
     ridged: bool = True
     tolerance: float = 1e-9
@@ -36,16 +38,23 @@ class Case(NamedTuple):
     tables: bool = False
 
     def build(self, task, ridge, steps, **options):
-        kernel = self.kernel(task)
+        kernel = self.seen(task)
         options = {**self.needs(kernel, task, ridge), **self.route(kernel, task, ridge), **options}
         if self.solver != "nadaraya_watson":
             options["steps"] = steps
             options |= {"ridge": ridge} if self.ridged else {}
+        kernel = self.kernel(task)
+        if self.sketch is not None:
+            options["sketch"] = self.sketch(kernel, task)
         construct = getattr(ik.constructions, self.solver)
         return construct(kernel, **sizes(task), **options)
 
-    def oracle(self, task, ridge, steps):
+    def seen(self, task):
         kernel = self.kernel(task)
+        return kernel if self.sketch is None else ik.sketched(kernel, self.sketch(kernel, task))
+
+    def oracle(self, task, ridge, steps):
+        kernel = self.seen(task)
         if self.solver == "nadaraya_watson":
             smooth = ik.solvers.nadaraya_watson(kernel, task).prediction
             return Smoothed(jnp.stack([0 * smooth, smooth]))
@@ -53,7 +62,7 @@ class Case(NamedTuple):
         return getattr(ik.solvers, self.solver)(kernel, task, steps=steps, **options)
 
     def exact(self, task, ridge):
-        return ik.solvers.exact(self.kernel(task), task, ridge=ridge).prediction
+        return ik.solvers.exact(self.seen(task), task, ridge=ridge).prediction
 
 
 class Smoothed(NamedTuple):
@@ -82,6 +91,34 @@ def projected(task):
 
 def gaussian(task):
     return ik.Gaussian(lengthscale=task.num_features**0.5)
+
+
+def mixture(task):
+    temperature = float(task.num_features)
+    kernels = (ik.Exponential(2 * temperature), ik.Gaussian(temperature**0.5))
+    return ik.Mixture(kernels, weights=jnp.array([1.0, 0.5]))
+
+
+def matrix(kernel, task):
+    """m = p - 1 channels that carry no basis."""
+    p = task.num_features
+    return jnp.asarray(np.random.default_rng(5).normal(size=(p, max(1, p - 1))), task.x.dtype)
+
+
+def positive(kernel, task):
+    return ik.sketches.positive_features(
+        jax.random.key(5), kernel, num_features=task.num_features, width=5
+    )
+
+
+def trigonometric(kernel, task):
+    return ik.sketches.trigonometric_features(
+        jax.random.key(5), kernel, num_features=task.num_features, width=6
+    )
+
+
+def landmarks(kernel, task):
+    return ik.sketches.nystrom_features(kernel, task.x[: min(3, task.num_supports)])
 
 
 def spectrum(kernel, task, ridge):
@@ -164,6 +201,14 @@ CONSTRUCTIONS = (
     Case("newton-schulz", "newton_schulz", linear, ("alpha", "prediction"), 2, spectrum),
     Case("gd++", "gradient_descent_plus_plus", linear, ("r", "prediction"), 1, plus_plus,
          ridged=False),
+    Case("cg-sketched", CG, linear, PATH, 5, sketch=matrix, sums=True),
+    Case("chebyshev-sketched-gaussian", "chebyshev", gaussian, PATH, 1, spectrum, sink, matrix),
+    Case("cg-positive-features", CG, exponential, PATH, 5, sketch=positive, sums=True),
+    Case("chebyshev-landmarks", "chebyshev", gaussian, PATH, 1, spectrum, sketch=landmarks),
+    Case("newton-schulz-features", "newton_schulz", gaussian, ("alpha", "prediction"), 2,
+         spectrum, sketch=trigonometric),
+    Case("cg-mixture", CG, mixture, PATH, 7, route=sink, sums=True),
+    Case("nadaraya-watson-mixture", "nadaraya_watson", mixture, ("prediction",), 1),
     Case("nadaraya-watson", "nadaraya_watson", exponential, ("prediction",), 1),
     Case("nadaraya-watson-gaussian", "nadaraya_watson", gaussian, ("prediction",), 1),
 )

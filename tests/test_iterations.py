@@ -241,7 +241,7 @@ def test_a_projection_is_a_change_of_features(x64):
     assert relative(kernel(task.x_query, task.x), expected) < 1e-13
     with pytest.raises(ValueError, match=r"projection must be \[d, p\] with p = 4 features as x"):
         ik.Exponential(projection=U.T)(task.x, task.x)
-    with pytest.raises(ValueError, match=r"projection must be \[d, p\] with p = num_features = 3"):
+    with pytest.raises(ValueError, match=r"projection must be \[d, p\] with p = 3, the width of x"):
         ik.constructions.conjugate_gradient(kernel, num_features=3, ridge=1.0, steps=1)
     with pytest.raises(ValueError, match="projection must be finite, got nan"):
         ik.Exponential(projection=U.at[0, 1].set(jnp.nan))

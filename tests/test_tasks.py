@@ -226,11 +226,11 @@ def test_tasks_take_numpy_and_round_trip_as_pytrees():
             lambda: ik.constructions.conjugate_gradient(
                 ik.Gaussian(), num_features=2, ridge=0.1, steps=1, attention="linear"
             ),
-            r"kernel must be Linear\(\) to be applied by linear attention",
+            r"kernel must be Linear\(\) or Features\(...\) to be applied by linear attention",
         ),
         (
             lambda: ik.constructions.nadaraya_watson(ik.Linear(), num_features=2),
-            r"kernel must be Exponential\(\) or Gaussian\(\) to be one softmax head",
+            r"kernel must be Exponential\(\), Gaussian\(\) or a Mixture of them to be softmax",
         ),
         (
             lambda: ik.solvers.exact(ik.Linear(), draw(0), ridge=0.0),

@@ -105,7 +105,7 @@ def expected_gap(
     w_i = sigma_i / (sigma_i + ridge): sqrt(sum_(i > m) w_i^2 v_i / sum_i w_i^2 v_i), in the root
     mean square over the supports.
 
-    >>> float(expected_gap(jnp.array([1.0, 1.0]), 1, 1.0, 1.0, 0.0).round(4))
+    >>> round(float(expected_gap(jnp.array([1.0, 1.0]), 1, 1.0, 1.0, 0.0)), 4)
     0.7071
     """
     kept = (sigma / (sigma + ridge)) ** 2 * (signal * sigma + noise)
