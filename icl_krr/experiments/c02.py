@@ -21,7 +21,7 @@ NOISE = 0.1
 
 @dataclass(frozen=True)
 class Config:
-    draws: int = 20
+    draws: int = 8
     num_supports: tuple[int, ...] = (16, 64, 256)
     num_features: tuple[int, ...] = (2, 8)
     temperatures: tuple[float, ...] = (0.3, 1.0, 3.0)

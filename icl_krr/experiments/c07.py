@@ -24,7 +24,7 @@ class Config:
     num_supports: int = 32
     num_features: int = 3
     temperatures: tuple[float, ...] = (0.2, 0.5, 1.0, 2.0, 5.0)
-    steps: int = 32
+    steps: int = 64
 
 
 def run(config: Config, key: jax.Array) -> tuple[Rows, Verdict]:
@@ -38,7 +38,7 @@ def run(config: Config, key: jax.Array) -> tuple[Rows, Verdict]:
         compare("|G - E K~ E|, l^2 = t, E = diag(exp(-|x|^2 / 2 t))", identity, 1e-12, stated=True),
         compare("on a sphere: heads agree", heads[:, 0], 1e-12, stated=True),
         compare("f* agrees, ridge e^(1/t) to ridge", regressions[:, 0], 1e-9, stated=True),
-        compare("and so do deep stacks (CG)", deep[:, 0], 1e-6, stated=True),
+        compare("and so do deep stacks (CG)", deep[:, 0], 1e-5, stated=True),
         compare("elsewhere heads differ: 0.001 <= gap", 0.001, heads[:, 1], stated=True),
         compare("f* differs: 0.001 <= gap", 0.001, regressions[:, 1], stated=True),
     )

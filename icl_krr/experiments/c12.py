@@ -28,7 +28,7 @@ CASES = (  # ridge, c, step
 
 @dataclass(frozen=True)
 class Config:
-    draws: int = 10
+    draws: int = 5
     sizes: tuple[int, ...] = (16, 64, 256)
     steps: int = 100
 

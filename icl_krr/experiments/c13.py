@@ -24,7 +24,7 @@ LINES = ("richardson", "gradient descent", "conjugate gradient")
 class Config:
     """Each of n, ridge, lengthscale and p is varied about n = 64, 0.1, 1 and p = 2."""
 
-    draws: int = 5
+    draws: int = 3
     n: tuple[int, ...] = (32, 64, 128, 256)
     ridge: tuple[float, ...] = (0.01, 0.1, 1.0)
     lengthscale: tuple[float, ...] = (0.5, 1.0, 2.0)

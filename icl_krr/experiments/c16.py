@@ -19,7 +19,7 @@ from .spectra import SKETCHES, sketch, spectral_norm, spectral_task
 
 @dataclass(frozen=True)
 class Config:
-    draws: int = 200
+    draws: int = 100
     num_supports: int = 40
     num_features: int = 20
     width: int = 8

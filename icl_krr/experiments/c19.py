@@ -70,7 +70,12 @@ def run(config: Config, key: jax.Array) -> tuple[Rows, Verdict]:
         compare(
             "beyond they part: at m = 2 d_eff by a factor of 10 or more", 10 / at(spread, 2), 1.0
         ),
-        within("gap / expected, m <= 2 d_eff", np.log2(ratio[:, widths <= 2 * d]), -1.0, 1.0),
+        within(
+            "log_3 of gap / expected, m <= 2 d_eff",
+            np.log(ratio[:, widths <= 2 * d]) / np.log(3),
+            -1.0,
+            1.0,
+        ),
         amended=True,
     )
 
