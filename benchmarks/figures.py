@@ -23,6 +23,7 @@ from icl_krr.residual import embed, visible
 from icl_krr.transformer import forward
 
 from .claims import costs, emulation, route_a, tables
+from .features import crossover
 
 LINEAR = ik.Linear()
 
@@ -119,7 +120,7 @@ def main() -> None:
     with jax.enable_x64(True):
         doubles = (keystone, hat_matrix, route_a, tables, emulation)
         report["float64"] = {f.__name__: f(args.quick) for f in doubles}
-    singles = (costs, route_a, emulation, compilation)
+    singles = (costs, route_a, emulation, compilation, crossover)
     report["float32"] = {f.__name__: f(args.quick) for f in singles}
     for dtype in ("float64", "float32"):
         for name, figures in report[dtype].items():  # pyright: ignore[reportAttributeAccessIssue]

@@ -1,0 +1,75 @@
+"""From which context on random features are faster than the attention that they stand for."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+import icl_krr as ik
+from icl_krr.bench.contest import Contest, compete
+
+KERNEL, P, STEPS = ik.Exponential(1.0), 8, 8
+
+
+def crossover(quick: bool) -> dict[str, float]:
+    """8 steps of CG, one task, p = 8 on the sphere, ridge n / 10, by time and by accuracy.
+
+    Linear attention on m positive features against exact softmax attention: medians of 7, taken
+    in turns; n where they meet, interpolated in the logarithms (NaN outside of the grid).
+    """
+    grid = (64, 256) if quick else (64, 128, 256, 512, 1024, 2048, 4096, 8192)
+    figures: dict[str, float] = {}
+    for m in (16,) if quick else (16, 64, 256, 1024):
+        ratios, gap = [], 0.0
+        for n in grid:
+            ours, exact = (run(draw(n), sketch) for sketch in (features(m), None))
+            contest = Contest(
+                "features", f"m = {m}, n = {n}", ours, {"softmax": exact}, tolerance=None
+            )
+            times = compete(contest, 1 if quick else 7)
+            ratios.append(times[0].median_ms / times[1].median_ms)
+            gap = float(jnp.linalg.norm(ours() - exact()) / jnp.linalg.norm(exact()))
+            figures[f"time over softmax, m = {m}, n = {n}"] = ratios[-1]
+        figures[f"gap to softmax, m = {m}, n = {grid[-1]}"] = gap
+        figures[f"n where they meet, m = {m}"] = meeting(grid, ratios)
+    return figures
+
+
+def features(m: int) -> ik.sketches.RandomFeatures:
+    return ik.sketches.positive_features(jax.random.key(1), KERNEL, num_features=P, width=m)
+
+
+def run(task: ik.Task, sketch: ik.sketches.RandomFeatures | None) -> Callable[[], jax.Array]:
+    model = ik.constructions.conjugate_gradient(
+        KERNEL, num_features=P, ridge=task.num_supports / 10, steps=STEPS, sketch=sketch
+    )
+    forward = jax.jit(ik.predict)
+    return lambda: forward(model, task)
+
+
+def draw(n: int) -> ik.Task:
+    x, queries, y = (
+        jax.random.normal(key, shape)
+        for key, shape in zip(
+            jax.random.split(jax.random.key(0), 3), ((n, P), (16, P), (n,)), strict=True
+        )
+    )
+    x, queries = (v / jnp.linalg.norm(v, axis=1, keepdims=True) for v in (x, queries))
+    # a function and noise
+    return ik.Task(x=x, y=jnp.sin(3 * x[:, 0]) + x[:, 1] + 0.3 * y, x_query=queries)
+
+
+def meeting(grid: tuple[int, ...], ratios: list[float]) -> float:
+    """Where the ratio falls through 1 for good."""
+    logs, last = np.log(ratios), len(ratios) - 1
+    if logs[last] > 0:
+        return float("nan")
+    above = [i for i in range(len(logs)) if logs[i] > 0]
+    if not above:
+        return float(grid[0])
+    i = above[-1]
+    share = logs[i] / (logs[i] - logs[i + 1])
+    return float(grid[i] * (grid[i + 1] / grid[i]) ** share)
