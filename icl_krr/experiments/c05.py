@@ -62,14 +62,14 @@ def run(config: Config, key: jax.Array) -> tuple[Rows, Verdict]:
         ),
         compare(
             "for ridge > sigma_1: error <= (sigma_1 / ridge)^t",
-            neumann[:, large],
-            bound[:, large, 0] + 1e-12,
+            neumann[:, large, 1:],
+            bound[:, large, 0, 1:] + 1e-12,
             slack=1e-6,
         ),
         compare(
             "steps 1 and 1.9 / (sigma_1 + ridge), any ridge: error <= factor^t",
-            error[:, :, 1:3],
-            bound[:, :, 1:3] + 1e-12,
+            error[:, :, 1:3, 1:],
+            bound[:, :, 1:3, 1:] + 1e-12,
             slack=1e-6,
         ),
         compare(

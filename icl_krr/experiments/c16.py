@@ -56,8 +56,8 @@ def run(config: Config, key: jax.Array) -> tuple[Rows, Verdict]:
             tail,
             stated=True,
         ),
-        compare("the same, best sketch", best, tail, stated=True),
-        compare("rank K^ <= m, every sketch", at_width["rank"], config.width, stated=True),
+        compare("the same, best sketch", best, tail),
+        compare("rank K^ <= m, every sketch", at_width["rank"], config.width),
         compare("best sketch: |K - K^|_2 <= sigma_(m+1)", best, least, slack=1e-6),
         compare("no sketch does better", least[:, None], everyone, slack=1e-6),
     )
