@@ -222,7 +222,7 @@ KINDS = (
     "cg-exponential",
     "gd-emulated",
     "richardson",
-    "newton-schulz",
+    "newton-schulz-features",
     "nadaraya-watson-gaussian",
 )
 

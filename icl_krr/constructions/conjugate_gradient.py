@@ -49,6 +49,10 @@ def conjugate_gradient(
     below 1e-9 loses digits (below 1e-16 the prediction stays 0), and one above 1e18 overflows
     (it is NaN). Scale y: the method is linear in it.
 
+    With a `sketch`, m channels carry its features in place of x, P^T x for a matrix P [p, m] or
+    those of a feature map, and all runs on their kernel (`icl_krr.sketched`). `width` is m; a
+    sketch that does not fit is a ValueError.
+
     Raises ValueError for an unknown form, for a kernel that the `attention` cannot apply and
     for numbers out of range.
 

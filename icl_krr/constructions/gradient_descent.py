@@ -35,6 +35,10 @@ def gradient_descent(
     The prediction accumulates as eta k(x)^T r. `ridge` > 0 and eta are traced. The weights are
     float32 or float64 as `dtype` or JAX's default says.
 
+    With a `sketch`, m channels carry its features in place of x, P^T x for a matrix P [p, m] or
+    those of a feature map, and all runs on their kernel (`icl_krr.sketched`). `width` is m; a
+    sketch that does not fit is a ValueError.
+
     Raises ValueError if neither or both are given, for a kernel that the `attention` cannot
     apply and for numbers out of range.
 
@@ -82,6 +86,10 @@ def gradient_descent_in_alpha(
     > 0, or for `spectrum` = (low, high), bounds on the eigenvalues of K + ridge I, it is
     2 / (low (low - ridge) + high (high - ridge)), or half that where low = ridge. `ridge` > 0
     and eta are traced. The weights are float32 or float64 as `dtype` or JAX's default says.
+
+    With a `sketch`, m channels carry its features in place of x, P^T x for a matrix P [p, m] or
+    those of a feature map, and all runs on their kernel (`icl_krr.sketched`). `width` is m; a
+    sketch that does not fit is a ValueError.
 
     Raises ValueError if neither or both are given, for a kernel that the `attention` cannot
     apply and for numbers out of range.

@@ -34,6 +34,10 @@ def gradient_descent_plus_plus(
     to act through stopping early. The weights are float32 or float64 as `dtype` or JAX's
     default says.
 
+    With a `sketch`, m channels carry its features in place of x, P^T x for a matrix P [p, m] or
+    those of a feature map, and all runs on their kernel (`icl_krr.sketched`). `width` is m; a
+    sketch that does not fit is a ValueError.
+
     Raises ValueError for a kernel that is not linear and for numbers out of range.
 
     Source: von Oswald et al., Transformers learn in-context by gradient descent, 2023.

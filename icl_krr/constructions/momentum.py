@@ -39,6 +39,10 @@ def heavy_ball(
     mu = ((sqrt high - sqrt low) / (sqrt high + sqrt low))^2. `ridge` > 0, eta and mu are
     traced. The weights are float32 or float64 as `dtype` or JAX's default says.
 
+    With a `sketch`, m channels carry its features in place of x, P^T x for a matrix P [p, m] or
+    those of a feature map, and all runs on their kernel (`icl_krr.sketched`). `width` is m; a
+    sketch that does not fit is a ValueError.
+
     Raises ValueError for missing or surplus arguments, for a kernel that the `attention` cannot
     apply and for numbers out of range.
 
@@ -76,6 +80,10 @@ def chebyshev(
     eigenvalues of A = K + ridge I, fixes every a_t and b_t beforehand: the optimal polynomial
     for that interval. `ridge` > 0 and the bounds are traced. The weights are float32 or float64
     as `dtype` or JAX's default says.
+
+    With a `sketch`, m channels carry its features in place of x, P^T x for a matrix P [p, m] or
+    those of a feature map, and all runs on their kernel (`icl_krr.sketched`). `width` is m; a
+    sketch that does not fit is a ValueError.
 
     Raises ValueError without a spectrum, for a kernel that the `attention` cannot apply and for
     numbers out of range.

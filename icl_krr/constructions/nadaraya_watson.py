@@ -28,6 +28,9 @@ def nadaraya_watson(
     not the smoother of the mixture. The weights are float32 or
     float64 as `dtype` or JAX's default says; temperature and lengthscale are traced.
 
+    With a `sketch` P [p, m], m channels carry P^T x in place of x, and all runs on their kernel
+    (`icl_krr.sketched`). `width` is m; a sketch that does not fit is a ValueError.
+
     Raises ValueError for a kernel that is not positive.
 
     Source: Nadaraya 1964, Watson 1964; Tsai et al., Transformer dissection, 2019.

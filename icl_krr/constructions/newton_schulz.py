@@ -40,6 +40,10 @@ def newton_schulz(
     with e, that starts as 1 - s ridge, known beforehand. `ridge` > 0 and the bounds are traced.
     The weights are float32 or float64 as `dtype` or JAX's default says.
 
+    With a `sketch`, m channels carry its features in place of x, P^T x for a matrix P [p, m] or
+    those of a feature map, and all runs on their kernel (`icl_krr.sketched`). `width` is m; a
+    sketch that does not fit is a ValueError.
+
     Raises ValueError without a spectrum, for a kernel that is not linear and for numbers out of
     range.
 

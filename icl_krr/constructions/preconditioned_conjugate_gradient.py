@@ -45,6 +45,10 @@ def preconditioned_conjugate_gradient(
     linear attention only. `ridge` > 0 is traced, and so is the preconditioner. The weights are
     float32 or float64 as `dtype` or JAX's default says.
 
+    With a `sketch`, m channels carry its features in place of x, P^T x for a matrix P [p, m] or
+    those of a feature map, and all runs on their kernel (`icl_krr.sketched`). `width` is m; a
+    sketch that does not fit is a ValueError.
+
     Raises ValueError for an unknown preconditioner, for a kernel that the `attention` cannot
     apply and for numbers out of range.
 

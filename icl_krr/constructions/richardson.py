@@ -41,6 +41,9 @@ def richardson(
     alpha. `ridge`, c and eta are traced. The weights are float32 or float64 as `dtype` or JAX's
     default says.
 
+    With a `sketch` P [p, m], m channels carry P^T x in place of x, and all runs on their kernel
+    (`icl_krr.sketched`). `width` is m; a sketch that does not fit is a ValueError.
+
     Raises ValueError for a kernel that is not positive, for linear attention and for numbers
     out of range.
 

@@ -1,0 +1,196 @@
+"""`icl-krr sweep`: its numbers, and that no cell is run twice."""
+
+import csv
+import json
+
+import jax
+import numpy as np
+import pytest
+
+import icl_krr as ik
+from icl_krr import cli, plots, theory
+from icl_krr.experiments import sweep as module
+from icl_krr.experiments.axes import AXES, draw
+from icl_krr.experiments.sweep import SweepConfig, last, run_cell, sweep
+
+SMALL = {"num_supports": 8, "num_queries": 5, "steps": 4}
+ARGV = ["--num-supports", "8", "--num-queries", "5", "--steps", "4"]
+GRID = {
+    "depth": (),
+    "width": (1, 3),
+    "ridge": (0.1, 2.0),
+    "temperature": (0.5, 2.0),
+    "context": (3, 8),
+    "features": (2, 4),
+    "precision": ("float32", "float64"),
+    "arithmetic": (16, 256),
+}
+
+
+@pytest.mark.parametrize("axis", GRID)
+def test_every_line_of_every_axis(axis):
+    """A gap for each value and step, that starts at 1, where nothing is predicted yet."""
+    p = 4 if axis == "width" else 2
+    config = SweepConfig(axis, values=GRID[axis], seeds=1, num_features=p, **SMALL)
+    for (line, seed), rows in sweep(config):
+        assert line in AXES[axis].lines
+        steps = 1 if line == "nadaraya_watson" else config.steps
+        values = GRID[axis] or (0,)
+        assert len(rows) == len(values) * (steps + 1), line
+        for row in rows:
+            assert (row["line"], row["seed"], row["axis"]) == (line, seed, axis)
+            assert np.isfinite([row["gap"], row["rmse"], row["exact rmse"]]).all(), row
+            assert row["gap"] == pytest.approx(1.0) or row["step"] > 0
+            if row["bound"] == row["bound"] and axis == "depth":
+                assert row["error"] <= row["bound"] * (1 + 1e-4)
+        assert min(row["gap"] for row in last(rows)) < 1
+
+
+def by_the_solver(kernel, task, config, ridge):
+    path = ik.solvers.conjugate_gradient(kernel, task, ridge=ridge, steps=config.steps).prediction
+    return np.asarray(path)
+
+
+@pytest.mark.parametrize("axis", ["ridge", "temperature", "context", "width", "features"])
+def test_rows_are_what_the_solver_gives(x64, axis):
+    p = 4 if axis == "width" else 2
+    config = SweepConfig(axis, values=GRID[axis], seeds=1, num_features=p, **SMALL)
+    line = {"width": "coordinates", "features": "landmarks"}.get(axis, "conjugate_gradient")
+    rows = run_cell(config, line, 0)
+    task = draw(jax.random.split(jax.random.key(0))[1], config)
+    for value in GRID[axis]:
+        kernel, ridge, seen = ik.Exponential(config.temperature), config.ridge, task
+        if axis == "ridge":
+            ridge = value
+        elif axis == "temperature":
+            kernel = ik.Exponential(value)
+        elif axis == "context":
+            seen = ik.Task(x=task.x[:value], y=task.y[:value], x_query=task.x_query)
+        elif axis == "width":
+            kernel = ik.Linear()
+        exact = ik.solvers.exact(kernel, seen, ridge=ridge).prediction
+        if axis == "width":
+            kernel = ik.sketched(kernel, ik.sketches.coordinates(p, value))
+        elif axis == "features":
+            phi = ik.sketches.nystrom_features(kernel, task.x[:value])
+            kernel = ik.sketched(kernel, phi)
+        path = by_the_solver(kernel, seen, config, ridge)
+        gaps = np.linalg.norm(path - exact, axis=1) / np.linalg.norm(exact)
+        found = [row["gap"] for row in rows if row["value"] == value]
+        assert np.allclose(found, gaps, atol=1e-7), (axis, value)
+
+
+def test_the_depth_has_the_rate_of_its_solver(x64):
+    config = SweepConfig("depth", seeds=1, **SMALL)
+    rows = run_cell(config, "chebyshev", 0)
+    task = draw(jax.random.split(jax.random.key(0))[1], config)
+    low, high = ik.spectral_bounds(ik.Exponential(0.5), task, ridge=config.ridge)
+    bounds = theory.chebyshev_rate(low, high, np.arange(5.0))
+    assert np.allclose([row["bound"] for row in rows], bounds)
+    assert [row["value"] for row in rows] == [row["step"] for row in rows] == list(range(5))
+
+
+def run(folder, *argv):
+    return cli.main(["sweep", "depth", *ARGV, "--out", str(folder), *argv])
+
+
+def rows_of(folder):
+    return list(csv.DictReader((folder / "results.csv").read_text().splitlines()))
+
+
+@pytest.fixture
+def calls(monkeypatch):
+    """The cells that are run, one after the other."""
+    made = []
+    original = module.run_cell
+
+    def counted(config, line, seed):
+        made.append((line, seed))
+        return original(config, line, seed)
+
+    monkeypatch.setattr(module, "run_cell", counted)
+    return made
+
+
+def test_a_run_is_taken_up_where_it_was(tmp_path, calls, monkeypatch, capsys):
+    lines = ("--lines", "chebyshev", "richardson")
+    assert run(tmp_path / "whole", *lines, "--seeds", "2") == 0
+    assert len(calls) == 4
+    assert run(tmp_path / "whole", *lines, "--seeds", "2") == 0
+    assert len(calls) == 4
+    assert "4 of 4 cells were there" in capsys.readouterr().err
+    assert run(tmp_path / "whole", *lines, "--seeds", "3") == 0
+    assert calls[4:] == [("chebyshev", 2), ("richardson", 2)]
+
+    counted, broken = module.run_cell, tmp_path / "broken"
+
+    def stopped(config, line, seed):
+        if seed == 1:
+            raise KeyboardInterrupt
+        return counted(config, line, seed)
+
+    monkeypatch.setattr(module, "run_cell", stopped)
+    assert run(broken, *lines, "--seeds", "2") == 130
+    assert {(row["line"], row["seed"]) for row in rows_of(broken)} == {("chebyshev", "0")}
+    monkeypatch.setattr(module, "run_cell", counted)
+    del calls[:]
+    assert run(broken, *lines, "--seeds", "3") == 0
+    assert ("chebyshev", 0) not in calls
+    key = lambda row: (row["line"], row["seed"], int(row["step"]))  # noqa: E731
+    assert sorted(rows_of(broken), key=key) == sorted(rows_of(tmp_path / "whole"), key=key)
+
+
+def test_what_a_run_leaves(tmp_path, capsys):
+    assert run(tmp_path, "--lines", "chebyshev", "--seeds", "1", "--json") == 0
+    printed = json.loads(capsys.readouterr().out)
+    meta = json.loads((tmp_path / "meta.json").read_text())
+    assert printed["meta"] == meta
+    assert len(printed["rows"]) == len(rows_of(tmp_path)) == 5
+    assert meta["config"]["num_supports"] == 8
+    assert meta["dtype"] == "float32"
+    assert {"seed", "versions", "device"} <= set(meta)
+    assert (tmp_path / "depth.png").read_bytes().startswith(b"\x89PNG")
+
+
+def test_another_sweep_is_refused(tmp_path, capsys):
+    assert run(tmp_path, "--lines", "chebyshev", "--seeds", "1") == 0
+    before = rows_of(tmp_path)
+    assert run(tmp_path, "--lines", "chebyshev", "--seeds", "1", "--temperature", "2.0") == 2
+    assert "temperature is 0.5 there and 2.0 here" in capsys.readouterr().err
+    assert rows_of(tmp_path) == before
+    (tmp_path / "meta.json").write_text("{}")
+    assert run(tmp_path, "--seeds", "1") == 2
+    assert "must hold a sweep or nothing" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    ("axis", "options", "message"),
+    [
+        ("length", {}, "axis must be one of"),
+        ("depth", {"lines": ("newton",)}, "line must be one of 'conjugate_gradient'"),
+        ("depth", {"values": (9,), "steps": 4}, "value must be <= steps = 4, got 9"),
+        ("ridge", {"values": (-1.0,)}, "value must be > 0, got -1.0"),
+        ("width", {"values": (99,)}, "value must be <= num_features = 32, got 99"),
+        ("context", {"values": (65,)}, "value must be <= num_supports = 64, got 65"),
+        ("precision", {"values": ("float8",)}, "value must be one of 'bfloat16'"),
+        ("arithmetic", {"values": (3,)}, "width must be even, got 3; use 4"),
+        ("ridge", {"ridge": 0.0}, "ridge must be > 0, got 0.0"),
+        ("ridge", {"seeds": 0}, "seeds must be >= 1, got 0"),
+    ],
+)
+def test_bad_grids_are_one_sentence(axis, options, message):
+    with pytest.raises(ValueError, match=message):
+        SweepConfig(axis, **options)
+
+
+def test_the_figure_labels_what_was_run(tmp_path):
+    config = SweepConfig("depth", lines=("chebyshev", "richardson"), seeds=2, **SMALL)
+    rows = [row for _, found in sweep(config) for row in found]
+    figure = plots.sweep_figure("depth", rows, "float32")
+    top, bottom = figure.axes
+    labels = [text.get_text() for text in top.get_legend().get_texts()]
+    assert labels == ["chebyshev", "richardson"]
+    assert {"exact KRR", "zero"} <= {text.get_text() for text in bottom.get_legend().get_texts()}
+    assert "units of y" in bottom.get_ylabel()
+    assert "2 seeds" in top.get_title()
+    assert "float32" in top.get_title()

@@ -1,0 +1,173 @@
+"""What a verdict is made of, and `icl-krr verify`."""
+
+import csv
+import dataclasses
+import json
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+from icl_krr import cli, plots
+from icl_krr.experiments import c01, c16, c17, verify
+from icl_krr.experiments.claim import (
+    CORRECTED,
+    FALSE,
+    HOLDS,
+    OPEN,
+    Verdict,
+    compare,
+    draws,
+    judge,
+    tidy,
+    within,
+)
+from icl_krr.sketches import sketched
+
+
+def test_a_check_compares_entry_by_entry():
+    check = compare("", [[1.0, 2.0], [3.0, 5.0], [9.0, 1.0]], [[2.0, 2.0], [4.0, 4.0], [3.0, 2.0]])
+    assert (check.measured, check.bound, check.tightness) == (9.0, 3.0, 3.0)
+    assert (check.violations, check.draw, check.holds) == (2 / 3, 1, False)
+    assert np.isnan(check.vacuous)
+    assert compare("", [1.0, 2.0], 2.0, trivial=[1.0, 4.0]).vacuous == 0.5
+    assert compare("", 1.0 + 1e-10, 1.0).holds
+    assert not compare("", 1.0 + 1e-10, 1.0, slack=1e-12).holds
+
+
+@pytest.mark.parametrize("bad", [np.nan, np.inf])
+def test_what_is_no_number_violates(bad):
+    assert not compare("", [0.0, bad], 1.0).holds
+    assert not compare("", [0.0, 1.0], [1.0, np.nan]).holds
+
+
+def test_zero_is_a_bound():
+    assert compare("", 0.0, 0.0).tightness == 0
+    assert compare("", 1e-9, 0.0).tightness == np.inf
+    assert not compare("", 1e-9, 0.0).holds
+
+
+def test_within_is_two_sided():
+    assert within("", [1.0, 3.0], 1.0, 3.0).holds
+    assert not within("", [0.9], 1.0, 3.0).holds
+    assert not within("", [3.1], 1.0, 3.0).holds
+
+
+def test_the_status_follows_from_the_checks():
+    good, bad = compare("good", 0, 1), compare("bad", 2, 1)
+    stated, broken = (check._replace(stated=True) for check in (good, bad))
+    assert judge(stated, good).status == HOLDS
+    assert judge(stated, bad).status == OPEN
+    assert judge(broken, bad).status == OPEN
+    assert judge(broken, good).status == FALSE
+    assert judge(broken, good, amended=True).status == CORRECTED
+    assert judge(good, stated, broken).headline.name == "bad"
+    assert judge(good, stated).headline.name == "good"
+
+
+def test_rows_are_one_for_every_combination():
+    rows = tidy({"a": [1, 2], "b": ["x", "y", "z"]}, v=np.arange(6).reshape(2, 3), w=[[7], [8]])
+    assert len(rows) == 6
+    assert rows[4] == {"a": 2, "b": "y", "v": 4, "w": 8}
+
+
+def test_seeds_are_put_together():
+    claim = dataclasses.replace(c01.CLAIM, expected=FALSE)
+    verdicts = {
+        seed: judge(compare("x", [0.0, measured], 2.0, stated=True))
+        for seed, measured in ((3, 1.0), (4, 3.0), (5, 5.0))
+    }
+    result = verify.summarise("C1", claim, verdicts, 1.0)
+    assert (result.status, result.seed, result.draw, result.agrees) == (FALSE, 4, 1, True)
+    assert np.isclose(result.measured, 3.0)
+    low, high = result.interval
+    assert 1 <= low < 3 < high <= 5
+    assert result.checks[0].tightness == 2.5
+    assert verify.bootstrap(np.array([1.0])) is None
+
+
+def test_the_counterexample_is_that_of_its_seed(x64):
+    """The seed and the draw that are printed give the measured violation again."""
+    (result, _) = verify.verify("C16", c16.CLAIM, seeds=[7], quick=True)
+    keys = draws(jax.random.key(result.seed), c16.CLAIM.quick.draws)
+    at, own = jax.random.split(keys[result.draw])
+    config = c16.CLAIM.quick
+    x = c16.spectral_task(at, config.spectrum, config.num_features, config.num_supports).x
+    P = c16.sketch("orthonormal", own, x, config.width)
+    K, K_ = np.asarray(x @ x.T), np.asarray(sketched(c16.Linear(), P)(x, x))
+    sigma = np.linalg.eigvalsh(K)[::-1]
+    assert np.linalg.norm(K - K_, 2) > 2 * sigma[config.width :].sum()
+    check = result.checks[0]
+    assert (check.violations, result.checks[1].violations) == (1.0, 0.0)
+
+
+def test_the_sharp_bound_of_c17_is_met():
+    result, _ = verify.verify("C17", c17.CLAIM, seeds=[0], quick=True)
+    sharp = next(check for check in result.checks if check.name.startswith("best sketch <="))
+    assert 0.999 < sharp.tightness <= 1 + 1e-6
+
+
+def test_one_claim_draws_its_figure(tmp_path, capsys):
+    assert cli.main(["verify", "c1", "--quick", "--json", "--out", str(tmp_path)]) == 0
+    record = json.loads(capsys.readouterr().out)
+    (claim,) = record["claims"]
+    assert claim["id"] == "C1"
+    for field in ("statement", "status", "measured", "bound", "tightness", "dtype", "seconds"):
+        assert field in claim
+    assert claim["counterexample"] is None
+    assert claim["dtype"] == "float64"
+    assert record["meta"]["seed"] == 0
+    rows = list(csv.DictReader((tmp_path / "C1.csv").read_text().splitlines()))
+    assert len(rows) == c01.CLAIM.quick.draws * len(c01.CLAIM.quick.temperatures)
+    assert (tmp_path / "C1.png").read_bytes().startswith(b"\x89PNG")
+    assert json.loads((tmp_path / "claims.json").read_text()) == record
+    assert "| C1: " in (tmp_path / "claims.md").read_text()
+
+
+def test_claims_side_by_side_are_those_one_after_the_other(capsys):
+    assert cli.main(["verify", "C16", "C20", "--quick", "--json", "--seeds", "2"]) == 0
+    apart = {claim["id"]: claim for claim in json.loads(capsys.readouterr().out)["claims"]}
+    assert list(apart) == ["C16", "C20"]
+    alone, _ = verify.verify("C16", c16.CLAIM, seeds=range(2), quick=True)
+    assert np.isclose(apart["C16"]["measured"], alone.measured, rtol=1e-6)
+    assert apart["C16"]["counterexample"] == {"seed": alone.seed, "draw": alone.draw}
+    assert np.allclose(apart["C16"]["interval"], alone.interval)
+
+
+def test_another_verdict_than_before_is_exit_status_1(monkeypatch, capsys, tmp_path):
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(c01, "CLAIM", dataclasses.replace(c01.CLAIM, expected=FALSE))
+    assert cli.main(["verify", "C1", "--quick"]) == 1
+    printed = capsys.readouterr().out
+    assert "0 of 1 verdicts" in printed
+    assert "expected" in printed
+
+
+@pytest.mark.parametrize(
+    ("argv", "message"),
+    [
+        (["C99"], "claim must be one of C1, C2,"),
+        (["C1", "--seeds", "0"], "seeds must be >= 1, got 0"),
+        (["C1", "--seed", "-1"], "seed must be >= 0, got -1"),
+    ],
+)
+def test_bad_words_are_one_line(argv, message, capsys):
+    assert cli.main(["verify", *argv]) == 2
+    error = capsys.readouterr().err
+    assert message in error
+    assert error.count("\n") == 1
+
+
+def test_figures_name_what_they_show():
+    rows = [
+        {"seed": seed, "draw": 0, "temperature": t, "gap": gap}
+        for seed in (0, 1)
+        for t, gap in ((1.0, 1e-15), (2.0, 2e-15))
+    ]
+    figure = plots.claim_figure("C1", c01.CLAIM, rows)
+    (axis,) = figure.axes
+    assert (axis.get_xlabel(), axis.get_ylabel()) == ("temperature", "gap")
+    assert "C1" in figure.get_suptitle() + axis.get_title()
+    assert isinstance(judge(compare("", 0, 1)), Verdict)
+    assert jnp.isfinite(jnp.asarray([line.get_ydata() for line in axis.lines])).all()

@@ -1,0 +1,322 @@
+"""Sketches, feature maps and mixtures: what they are, and what theory says they lose."""
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+from helpers import draw, relative
+
+import icl_krr as ik
+from icl_krr import sketches, theory
+from icl_krr.residual import embed
+
+KEY = jax.random.key(0)
+EXPONENTIAL, GAUSSIAN = ik.Exponential(2.0), ik.Gaussian(1.5)
+
+
+def gram(kernel, task):
+    return np.asarray(kernel(task.x, task.x))
+
+
+def norm(matrix):
+    return np.linalg.norm(matrix, 2)
+
+
+def test_the_best_sketch_is_that_of_the_singular_values(x64):
+    task = draw(0, p=6, n=20)
+    x = np.asarray(task.x)
+    U, s, _ = np.linalg.svd(x, full_matrices=False)
+    for m in (1, 3, 6):
+        P = np.asarray(sketches.best(task.x, m))
+        assert np.allclose(x @ P @ P.T @ x.T, (U[:, :m] * s[:m] ** 2) @ U[:, :m].T)
+        lost = norm(x @ x.T - x @ P @ P.T @ x.T)
+        assert np.isclose(lost, theory.sketch_error_best(jnp.sort(s**2), m), atol=1e-12)
+    both = jnp.stack([task.x, draw(1, p=6, n=20).x])
+    together = np.asarray(sketches.best(both, 2))
+    assert (
+        relative(
+            together @ together.T,
+            (lambda P: P @ P.T)(np.asarray(sketches.best(both.reshape(40, 6), 2))),
+        )
+        < 1e-12
+    )
+
+
+def test_random_sketches(x64):
+    P = np.asarray(sketches.orthonormal(KEY, 5, 3))
+    assert np.allclose(P.T @ P, np.eye(3))
+    many = jax.vmap(lambda key: sketches.gaussian(key, 3, 2))(jax.random.split(KEY, 20_000))
+    mean = np.mean(np.asarray(many @ jnp.swapaxes(many, 1, 2)), axis=0)
+    assert np.allclose(mean, np.eye(3), atol=0.05)
+    assert np.array_equal(sketches.coordinates(4, 2), np.eye(4)[:, :2])
+
+
+def test_landmarks_project_on_their_span(x64):
+    """Two that are the same count once."""
+    task = draw(0, p=5, n=12)
+    x = np.asarray(task.x)
+    for rows in (x[:3], np.concatenate([x[:2], x[:1]])):
+        points = jnp.asarray(np.concatenate([rows, x[3:]]))
+        P = np.asarray(sketches.landmarks(points, 3))
+        assert np.allclose(P @ P.T, np.linalg.pinv(rows) @ rows)
+
+
+@pytest.mark.parametrize("kernel", [EXPONENTIAL, GAUSSIAN])
+def test_nystrom_features(x64, kernel):
+    task = draw(0, p=3, n=15)
+    K, m = gram(kernel, task), 5
+    phi = sketches.nystrom_features(kernel, task.x[:m])
+    assert np.allclose(gram(ik.Features(phi), task), K[:, :m] @ np.linalg.inv(K[:m, :m]) @ K[:m])
+    best = gram(ik.Features(sketches.nystrom_features(kernel, task.x, width=m)), task)
+    sigma, V = np.linalg.eigh(K)
+    assert np.allclose(best, (V[:, -m:] * sigma[-m:]) @ V[:, -m:].T)
+    assert np.isclose(norm(K - best), theory.sketch_error_best(jnp.asarray(sigma), m))
+
+
+MAPS = {
+    "positive": lambda key, kernel, m: sketches.positive_features(
+        key, kernel, num_features=3, width=m, orthogonal=False
+    ),
+    "orthogonal": lambda key, kernel, m: sketches.positive_features(
+        key, kernel, num_features=3, width=m
+    ),
+    "trigonometric": lambda key, kernel, m: sketches.trigonometric_features(
+        key, kernel, num_features=3, width=m
+    ),
+}
+
+
+@pytest.mark.parametrize("projection", [None, jnp.array([[1.0, 0.5, 0.0], [0.0, 1.0, -1.0]])])
+@pytest.mark.parametrize("kernel", [ik.Exponential, ik.Gaussian])
+@pytest.mark.parametrize("kind", MAPS)
+def test_random_features_are_unbiased(x64, kind, kernel, projection):
+    kernel = kernel(2.0, projection)
+    x, z = jnp.array([[0.5, -0.3, 0.8]]), jnp.array([[-0.2, 0.6, 0.4]])
+    estimates = np.asarray(
+        jax.lax.map(
+            lambda key: ik.Features(MAPS[kind](key, kernel, 6))(x, z)[0, 0],
+            jax.random.split(KEY, 20_000),
+            batch_size=1000,
+        )
+    )
+    error = np.mean(estimates) - float(kernel(x, z)[0, 0])
+    assert abs(error) < 4 * np.std(estimates) / np.sqrt(len(estimates))
+    if kind != "orthogonal" and isinstance(kernel, ik.Exponential) and projection is None:
+        name = f"{kind}_variance"
+        assert np.isclose(np.var(estimates), getattr(theory, name)(x[0], z[0], 2.0, 6), rtol=0.1)
+    if kind != "trigonometric":
+        assert np.min(estimates) > 0
+
+
+def test_orthogonal_frequencies(x64):
+    W = np.asarray(MAPS["orthogonal"](KEY, EXPONENTIAL, 7).frequencies)
+    for block in (W[:3], W[3:6]):
+        product = block @ block.T
+        assert np.allclose(product, np.diag(np.diag(product)))
+    assert len(W) == 7
+
+
+def test_a_mixture_is_a_sum(x64):
+    task = draw(0)
+    mixture = ik.Mixture((EXPONENTIAL, GAUSSIAN), weights=jnp.array([0.3, 2.0]))
+    expected = 0.3 * gram(EXPONENTIAL, task) + 2 * gram(GAUSSIAN, task)
+    assert np.allclose(gram(mixture, task), expected)
+    model = ik.constructions.nadaraya_watson(mixture, num_features=task.num_features)
+    assert model.num_heads == 2
+    smoothers = [
+        ik.solvers.nadaraya_watson(kernel, task).prediction for kernel in (EXPONENTIAL, GAUSSIAN)
+    ]
+    mixed = (0.3 * smoothers[0] + 2 * smoothers[1]) / 2.3
+    assert relative(ik.predict(model, task), mixed) < 1e-12
+    with pytest.raises(TypeError, match="kernels must be Exponential or Gaussian to be mixed"):
+        ik.Mixture((ik.Linear(),), weights=jnp.ones(1))
+    with pytest.raises(ValueError, match="weights must be one for each of the 1 kernels"):
+        ik.Mixture((GAUSSIAN,), weights=jnp.ones(2))
+
+
+def sketched_model(kernel, P, **options):
+    return ik.constructions.conjugate_gradient(
+        kernel, num_features=P.shape[0], ridge=0.3, steps=4, sketch=P, **options
+    )
+
+
+@pytest.mark.parametrize("kernel", [ik.Linear(), EXPONENTIAL, GAUSSIAN])
+def test_m_channels_carry_the_features(x64, kernel):
+    task = draw(0, p=5, n=12)
+    P = sketches.gaussian(KEY, 5, 2)
+    model = sketched_model(kernel, P, width=2)
+    stream = embed(model.weights.embedding, task)
+    assert stream["x"].shape == (1 + 12 + task.num_queries, 2)
+    assert np.allclose(stream["x"][1:13], task.x @ P)
+    full = ik.constructions.conjugate_gradient(kernel, num_features=5, ridge=0.3, steps=4)
+    assert model.layout.width == full.layout.width - 3
+
+
+@pytest.mark.parametrize("kernel", [ik.Linear(), GAUSSIAN])
+def test_gradients_reach_the_sketch(x64, kernel):
+    """Through the weights, equal to those through the solver."""
+    task, P = draw(0, p=4, n=10), sketches.gaussian(KEY, 4, 2)
+
+    def by_weights(P):
+        return jnp.sum(ik.predict(sketched_model(kernel, P), task) ** 2)
+
+    def by_solver(P):
+        path = ik.solvers.conjugate_gradient(ik.sketched(kernel, P), task, ridge=0.3, steps=4)
+        return jnp.sum(path.prediction[-1] ** 2)
+
+    assert relative(jax.grad(by_weights)(P), jax.grad(by_solver)(P)) < 1e-9
+
+
+def test_gradients_reach_random_features(x64):
+    """Their frequencies, and the temperature that they were drawn for."""
+    task = draw(0, p=3, n=10)
+
+    def loss(temperature, solve):
+        phi = MAPS["positive"](KEY, ik.Exponential(temperature), 6)
+        return jnp.sum(solve(phi) ** 2)
+
+    def by_weights(phi):
+        model = ik.constructions.conjugate_gradient(
+            EXPONENTIAL, num_features=3, ridge=0.3, steps=3, sketch=phi
+        )
+        return ik.predict(model, task)
+
+    def by_solver(phi):
+        return ik.solvers.conjugate_gradient(ik.Features(phi), task, ridge=0.3, steps=3).prediction[
+            -1
+        ]
+
+    slopes = [float(jax.grad(loss)(2.0, solve)) for solve in (by_weights, by_solver)]
+    assert np.isclose(*slopes, rtol=1e-9)
+
+
+@pytest.mark.parametrize("kernel", [ik.Linear(), EXPONENTIAL])
+def test_what_a_sketch_loses(x64, kernel):
+    """C17 and C18 at every sketch: the bounds hold, and the sharp ones are met by the best."""
+    for seed in range(6):
+        task, ridge = draw(seed, p=6, n=14, q=5), 0.5
+        K, k, y = gram(kernel, task), np.asarray(kernel(task.x_query, task.x)), np.asarray(task.y)
+        A = K + ridge * np.eye(14)
+        sigma = theory.eigenvalues(kernel, task)
+        maps = {
+            "best": sketches.nystrom_features(kernel, task.x, width=3),
+            "landmarks": sketches.nystrom_features(kernel, task.x[:3]),
+        }
+        for name, phi in maps.items():
+            K_ = gram(ik.Features(phi), task)
+            inverse = np.linalg.inv(A) - np.linalg.inv(K_ + ridge * np.eye(14))
+            error = norm(inverse)
+            assert error <= theory.inverse_error_bound(norm(K - K_), ridge) * (1 + 1e-9)
+            alpha = np.linalg.solve(K_ + ridge * np.eye(14), y)
+            dual = theory.query_error_dual(k, task.y, error)
+            assert np.all(np.abs(k @ inverse @ y) <= dual * (1 + 1e-9))
+            gap = k - np.asarray(ik.Features(phi)(task.x_query, task.x))
+            own = theory.query_error_features(gap, task.y, ridge)
+            assert np.all(np.abs(gap @ alpha) <= own * (1 + 1e-9))
+            if name == "best":
+                assert np.isclose(error, theory.inverse_error_best(sigma, 3, ridge))
+                root = np.linalg.cholesky(A)
+                relative_error = norm(root.T @ inverse @ root)
+                assert np.isclose(
+                    relative_error, theory.relative_inverse_error_best(sigma, 3, ridge)
+                )
+                assert error <= theory.inverse_error_tail(sigma, 3, ridge)
+
+
+def test_a_random_sketch_breaks_the_bound_of_c16(x64):
+    """The counterexample that is kept: any seed is one."""
+    from icl_krr.experiments.spectra import spectral_task
+
+    task = spectral_task(jax.random.key(0), "1/i", 20, 40)
+    sigma = theory.eigenvalues(ik.Linear(), task)
+    K = gram(ik.Linear(), task)
+    P = sketches.orthonormal(KEY, 20, 8)
+    lost = norm(K - gram(ik.sketched(ik.Linear(), P), task))
+    assert lost > 5 * theory.sketch_error_tail(sigma, 8)
+
+
+def test_the_exponential_of_a_sketch_has_full_rank(x64):
+    task = draw(0, p=2, n=40)
+    sigma = np.linalg.eigvalsh(gram(ik.Exponential(1.0), task))
+    assert np.linalg.matrix_rank(gram(ik.Linear(), task)) == 2
+    assert np.sum(sigma > 1e-14 * sigma[-1]) > 30
+    x = np.asarray(task.x)
+    coarse = np.round(x, 1)
+    error = np.abs(np.exp(x @ x.T) - np.exp(coarse @ coarse.T))
+    assert np.all(error <= theory.logit_perturbation(x @ x.T, coarse @ coarse.T) * (1 + 1e-12))
+
+
+@pytest.mark.parametrize(
+    ("make", "error", "message"),
+    [
+        (
+            lambda: sketched_model(ik.Linear(), jnp.eye(4, 2), width=3),
+            ValueError,
+            "width must be 2 as that of the sketch, got 3",
+        ),
+        (
+            lambda: ik.constructions.conjugate_gradient(
+                ik.Linear(), num_features=3, ridge=1.0, steps=1, width=2
+            ),
+            ValueError,
+            "sketch must be given for a width of 2, such as",
+        ),
+        (
+            lambda: ik.constructions.conjugate_gradient(
+                ik.Linear(), num_features=3, ridge=1.0, steps=1, sketch=jnp.eye(4, 2)
+            ),
+            ValueError,
+            r"sketch must be \[p, m\] with p = num_features = 3, got shape \[4, 2\]",
+        ),
+        (
+            lambda: sketched_model(ik.Linear(), jnp.full((3, 2), jnp.nan)),
+            ValueError,
+            "sketch must be finite, got nan",
+        ),
+        (
+            lambda: ik.constructions.richardson(
+                EXPONENTIAL,
+                num_features=3,
+                ridge=1.0,
+                steps=1,
+                sketch=MAPS["positive"](KEY, EXPONENTIAL, 4),
+            ),
+            ValueError,
+            "kernel must be",
+        ),
+        (
+            lambda: sketches.trigonometric_features(KEY, GAUSSIAN, num_features=2, width=3),
+            ValueError,
+            "width must be even, a cosine and a sine each, got 3",
+        ),
+        (
+            lambda: sketches.positive_features(KEY, ik.Linear(), num_features=2, width=3),
+            ValueError,
+            "kernel must be Exponential or Gaussian to have random features",
+        ),
+        (lambda: sketches.best(jnp.ones((4, 3)), 5), ValueError, "width must be <= p = 3 features"),
+        (
+            lambda: sketches.nystrom_features(GAUSSIAN, jnp.ones((2, 3)), width=3),
+            ValueError,
+            "width must be <= l = 2, the number of landmarks, got 3",
+        ),
+        (lambda: ik.sketched(ik.Linear(), jnp.ones(3)), ValueError, r"sketch must be \[p, m\]"),
+    ],
+)
+def test_what_does_not_fit_is_one_sentence(make, error, message):
+    with pytest.raises(error, match=message):
+        make()
+
+
+def test_relu_tables_hold_no_feature_map():
+    phi = MAPS["positive"](KEY, EXPONENTIAL, 4)
+    with pytest.raises(ValueError, match="arithmetic"):
+        ik.constructions.chebyshev(
+            EXPONENTIAL,
+            num_features=3,
+            ridge=1.0,
+            steps=1,
+            spectrum=(1.0, 2.0),
+            sketch=phi,
+            arithmetic=ik.ReLU(16, 4.0),
+        )
