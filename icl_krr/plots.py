@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from io import BytesIO
-from itertools import cycle
+from itertools import cycle, product
 from math import isnan
 from statistics import median
 from textwrap import fill
@@ -15,10 +15,12 @@ from .experiments.axes import AXES
 from .experiments.sweep import last
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
+
     from matplotlib.axes import Axes
 
     from .bench import Row
-    from .experiments.claim import Claim, Rows
+    from .experiments.claim import Claim, Plot, Rows
     from .experiments.depth import DepthResult
 
 # Okabe and Ito, Color universal design, 2008
@@ -105,10 +107,8 @@ def claim_figure(name: str, claim: Claim, rows: Rows) -> Figure:
     plot = claim.plot
     figure = Figure(figsize=(6.4, 4.6), layout="constrained")
     axis = figure.subplots()
-    groups = list(dict.fromkeys(row.get(plot.by) for row in rows))
-    for group, color in zip(groups, cycle(COLORS)):
-        here = [row for row in rows if row.get(plot.by) == group]
-        line(axis, here, plot.x, plot.y, color, "o-", plot.y if group is None else str(group))
+    for label, here, color, marker in grouped(plot, rows):
+        line(axis, here, plot.x, plot.y, color, f"{marker}-", label or plot.y)
         if plot.bound:
             line(axis, here, plot.x, plot.bound, color, "--", "")
     axis.set_xscale("log" if plot.logx else "linear")
@@ -116,7 +116,7 @@ def claim_figure(name: str, claim: Claim, rows: Rows) -> Figure:
     axis.set_xlabel(plot.x)
     axis.set_ylabel(f"{plot.y} (dashed: {plot.bound})" if plot.bound else plot.y)
     axis.grid(alpha=0.25)
-    axis.legend(fontsize=7, title=plot.by or None, title_fontsize=7)
+    axis.legend(fontsize=7, title=", ".join(plot.by) or None, title_fontsize=7)
     seeds = [row["seed"] for row in rows]
     axis.set_title(
         f"{name}: {fill(claim.statement, 80)}\n"
@@ -132,14 +132,11 @@ def sweep_figure(name: str, rows: Rows, dtype: str) -> Figure:
     shown = last(rows) if plot.x == "value" else rows
     figure = Figure(figsize=(6.8, 7.4), layout="constrained")
     top, bottom = figure.subplots(2, 1, sharex=True)
-    label = lambda row: ", ".join(str(row[part]) for part in plot.by.split(", "))  # noqa: E731
-    groups = list(dict.fromkeys(map(label, shown)))
-    for group, color in zip(groups, cycle(COLORS)):
-        here = [row for row in shown if label(row) == group]
-        line(top, here, plot.x, plot.y, color, "o-", group)
+    for label, here, color, marker in grouped(plot, shown):
+        line(top, here, plot.x, plot.y, color, f"{marker}-", label)
         if plot.bound:
             line(top, here, plot.x, plot.bound, color, "--", "")
-        line(bottom, here, plot.x, "rmse", color, "o-", group)
+        line(bottom, here, plot.x, "rmse", color, f"{marker}-", label)
     line(bottom, shown, plot.x, "exact rmse", "black", "-", "exact KRR")
     line(bottom, shown, plot.x, "zero rmse", "black", ":", "zero")
     words = {"gap": "gap to exact KRR  |f - f*| / |f*|", "error": "|alpha - alpha*|_A / |alpha*|_A"}
@@ -150,7 +147,7 @@ def sweep_figure(name: str, rows: Rows, dtype: str) -> Figure:
         axis.set_xscale("log" if plot.logx else "linear")
         axis.set_yscale("log")
         axis.grid(alpha=0.25)
-    top.legend(fontsize=7, title=plot.by, title_fontsize=7)
+    top.legend(fontsize=7, title=", ".join(plot.by), title_fontsize=7)
     bottom.legend(fontsize=7)
     seeds = sorted({row["seed"] for row in rows})
     steps = max(row["step"] for row in rows)
@@ -160,6 +157,16 @@ def sweep_figure(name: str, rows: Rows, dtype: str) -> Figure:
         fontsize=9,
     )
     return figure
+
+
+def grouped(plot: Plot, rows: Rows) -> Iterator[tuple[str, Rows, str, str]]:
+    """The lines of a figure: label, rows, colour, and another marker when colours repeat."""
+    groups: dict[str, Rows] = {}
+    for row in rows:
+        groups.setdefault(", ".join(str(row[part]) for part in plot.by), []).append(row)
+    styles = product("os^D", COLORS)
+    for (label, here), (marker, color) in zip(groups.items(), cycle(styles)):
+        yield label, here, color, marker
 
 
 def line(axis: Axes, rows: Rows, x: str, y: str, color: str, style: str, label: str) -> None:

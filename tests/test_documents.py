@@ -6,6 +6,8 @@ from pathlib import Path
 
 import icl_krr as ik
 from icl_krr.bench import Row, markdown
+from icl_krr.experiments.verify import Result, claims
+from icl_krr.experiments.verify import markdown as table_of_claims
 
 ROOT = Path(__file__).parent.parent
 README = (ROOT / "README.md").read_text()
@@ -43,6 +45,28 @@ def test_the_table_of_speed_is_the_one_that_was_measured():
     rows = [Row(**row) for row in record["rows"]]
     assert shown == markdown(rows)
     assert {"device", "cores", "versions", "seed"} <= set(record["meta"])
+
+
+def test_the_table_of_claims_is_the_one_that_was_measured():
+    """And its words and verdicts are those of the claims as they are now."""
+    (shown,) = re.findall(r"<!-- claims -->\n(.*?)<!-- /claims -->", README, re.S)
+    results = ROOT / "benchmarks" / "results"
+    assert shown == (results / "claims.md").read_text()
+    record = json.loads((results / "claims.json").read_text())
+    fields = set(Result._fields) - {"seed", "draw"}
+    found = [
+        Result(**{name: entry[name] for name in fields}, seed=None, draw=None)
+        for entry in record["claims"]
+    ]
+    assert shown == table_of_claims(found)
+    now = claims()
+    assert [result.id for result in found] == list(now)
+    for result in found:
+        claim = now[result.id]
+        assert (result.statement, result.truth) == (claim.statement, claim.truth)
+        assert result.status == claim.expected
+        assert result.seeds == 10
+    assert {"device", "versions", "seed"} <= set(record["meta"])
 
 
 def test_every_public_name_resolves():

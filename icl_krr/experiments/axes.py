@@ -207,14 +207,14 @@ def a_step(value: Any, config: SweepConfig) -> None:
 
 
 TUNED = ("conjugate_gradient", "chebyshev", "richardson", "nadaraya_watson")
-OVER = Plot("value", "gap", "line", logx=True)
+OVER = Plot("value", "gap", ("line",), logx=True)
 AXES = {
-    "depth": Axis(SOLVERS, (), depth, Plot("value", "error", "line", "bound"), a_step),
+    "depth": Axis(SOLVERS, (), depth, Plot("value", "error", ("line",), "bound"), a_step),
     "width": Axis(
         ("best", "orthonormal", "gaussian", "coordinates", "landmarks"),
         (1, 2, 4, 6, 8, 12, 16, 20, 24, 28, 32),
         width,
-        Plot("value", "gap", "line", "bound"),
+        Plot("value", "gap", ("line",), "bound"),
         at_most("num_features"),
         num_features=32,
     ),
@@ -230,7 +230,7 @@ AXES = {
         ("conjugate_gradient", "chebyshev", "gradient_descent", "richardson"),
         ("bfloat16", "float32", "float64"),
         precision,
-        Plot("step", "gap", "line, value"),
+        Plot("step", "gap", ("line", "value")),
         floating,
         False,
     ),

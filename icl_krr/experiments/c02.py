@@ -105,5 +105,5 @@ CLAIM = Claim(
         num_features=(2,),
         heads=tuple(10.0 ** (k / 4) for k in range(-6, 3)),
     ),
-    plot=Plot(x="n", y="gap", by="temperature", logx=True),
+    plot=Plot(x="n", y="gap", by=("temperature",), logx=True),
 )

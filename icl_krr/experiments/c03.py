@@ -128,5 +128,5 @@ CLAIM = Claim(
     run=run,
     config=Config(),
     quick=Config(draws=5),
-    plot=Plot(x="temperature", y="error", by="dtype", bound="bound", logx=True),
+    plot=Plot(x="temperature", y="error", by=("dtype",), bound="bound", logx=True),
 )

@@ -198,5 +198,5 @@ CLAIM = Claim(
     run=run,
     config=Config(),
     quick=Config(draws=2, ridges=(1.0,)),
-    plot=Plot(x="step", y="error", by="solver, ridge", bound="bound"),
+    plot=Plot(x="step", y="error", by=("solver", "ridge"), bound="bound"),
 )

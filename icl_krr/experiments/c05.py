@@ -138,5 +138,5 @@ CLAIM = Claim(
     run=run,
     config=Config(),
     quick=Config(draws=3),
-    plot=Plot(x="step", y="error", by="series, ridge / sigma_1", bound="bound"),
+    plot=Plot(x="step", y="error", by=("series", "ridge / sigma_1"), bound="bound"),
 )

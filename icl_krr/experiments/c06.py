@@ -142,5 +142,5 @@ CLAIM = Claim(
     run=run,
     config=Config(),
     quick=Config(draws=5, temperatures=(1e-4, 1.0, 1e4)),
-    plot=Plot(x="temperature", y="to the mean", by="inputs", bound="bound", logx=True),
+    plot=Plot(x="temperature", y="to the mean", by=("inputs",), bound="bound", logx=True),
 )

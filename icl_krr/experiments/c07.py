@@ -101,5 +101,5 @@ CLAIM = Claim(
     run=run,
     config=Config(),
     quick=Config(draws=5, temperatures=(0.5, 2.0)),
-    plot=Plot(x="temperature", y="gap of f*", by="inputs", logx=True),
+    plot=Plot(x="temperature", y="gap of f*", by=("inputs",), logx=True),
 )

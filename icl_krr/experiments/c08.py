@@ -122,5 +122,5 @@ CLAIM = Claim(
     run=run,
     config=Config(),
     quick=Config(draws=5, solvers=("textbook", "fused", "pipelined")),
-    plot=Plot(x="blocks", y="gap", by="solver"),
+    plot=Plot(x="blocks", y="gap", by=("solver",)),
 )

@@ -150,5 +150,5 @@ CLAIM = Claim(
     quick=Config(
         draws=3, heads=("pair",), scales=tuple(10.0**k for k in (-6, -4, -3, -2.5, -2, -1.5, -1))
     ),
-    plot=Plot(x="e L", y="floor", by="heads, dtype", logx=True),
+    plot=Plot(x="e L", y="floor", by=("heads", "dtype"), logx=True),
 )

@@ -111,6 +111,6 @@ CLAIM = Claim(
     run=run,
     config=Config(),
     quick=Config(draws=3, steps=40, forms=("textbook", "pipelined")),
-    plot=Plot(x="step", y="gap", by="data, form"),
+    plot=Plot(x="step", y="gap", by=("data",)),
     dtype="float32",
 )

@@ -91,5 +91,5 @@ CLAIM = Claim(
     run=run,
     config=Config(),
     quick=Config(draws=5),
-    plot=Plot(x="sink", y="shifted", by="lengthscale", logx=True),
+    plot=Plot(x="sink", y="shifted", by=("lengthscale",), logx=True),
 )

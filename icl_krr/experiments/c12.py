@@ -101,5 +101,5 @@ CLAIM = Claim(
     run=run,
     config=Config(),
     quick=Config(draws=2, sizes=(16, 64), steps=40),
-    plot=Plot(x="step", y="error", by="ridge, c, step", bound="bound"),
+    plot=Plot(x="step", y="error", by=("ridge, c, step",), bound="bound"),
 )

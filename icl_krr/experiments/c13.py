@@ -154,5 +154,5 @@ CLAIM = Claim(
     run=run,
     config=Config(),
     quick=Config(draws=2, n=(16, 64), ridge=(), lengthscale=(), p=(), steps=1500),
-    plot=Plot(x="value", y="depth", by="varied, solver", logx=True),
+    plot=Plot(x="value", y="depth", by=("varied", "solver"), logx=True),
 )

@@ -114,5 +114,5 @@ CLAIM = Claim(
     run=run,
     config=Config(),
     quick=Config(draws=3, sizes=(16, 48), widths=(64, 256), steps=20),
-    plot=Plot(x="width", y="error", by="n", logx=True),
+    plot=Plot(x="width", y="error", by=("n",), logx=True),
 )

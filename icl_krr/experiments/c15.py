@@ -97,5 +97,5 @@ CLAIM = Claim(
     run=run,
     config=Config(),
     quick=Config(draws=5, layouts=("CG textbook", "Chebyshev")),
-    plot=Plot(x="p - m", y="gap", by="solver"),
+    plot=Plot(x="p - m", y="gap", by=("solver",)),
 )

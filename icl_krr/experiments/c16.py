@@ -89,5 +89,5 @@ CLAIM = Claim(
     run=run,
     config=Config(),
     quick=Config(draws=20, widths=(8,)),
-    plot=Plot(x="width", y="error", by="sketch", bound="tail"),
+    plot=Plot(x="width", y="error", by=("sketch",), bound="tail"),
 )

@@ -121,5 +121,5 @@ CLAIM = Claim(
     run=run,
     config=Config(),
     quick=Config(draws=10, ridges=(0.1, 10.0)),
-    plot=Plot(x="ridge", y="error", by="sketch", bound="sharp", logx=True),
+    plot=Plot(x="ridge", y="error", by=("sketch",), bound="sharp", logx=True),
 )

@@ -120,5 +120,5 @@ CLAIM = Claim(
     run=run,
     config=Config(),
     quick=Config(draws=5, num_queries=4, ridges=(0.1, 10.0)),
-    plot=Plot(x="ridge", y="error", by="task", bound="bound", logx=True),
+    plot=Plot(x="ridge", y="error", by=("task",), bound="bound", logx=True),
 )

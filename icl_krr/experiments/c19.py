@@ -138,5 +138,5 @@ CLAIM = Claim(
     run=run,
     config=Config(),
     quick=Config(draws=10, widths=(4, 8, 16, 24)),
-    plot=Plot(x="m / d_eff", y="gap", by="spectrum", bound="expected"),
+    plot=Plot(x="m / d_eff", y="gap", by=("spectrum",), bound="expected"),
 )

@@ -120,5 +120,5 @@ CLAIM = Claim(
     run=run,
     config=Config(),
     quick=Config(draws=5, widths=(2,)),
-    plot=Plot(x="width", y="error", by="sketch", bound="tail"),
+    plot=Plot(x="width", y="error", by=("sketch",), bound="tail"),
 )

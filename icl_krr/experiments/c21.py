@@ -170,5 +170,5 @@ CLAIM = Claim(
     run=run,
     config=Config(),
     quick=Config(draws=2000, widths=(16, 32, 64, 128), floors=(16, 256), tasks=8),
-    plot=Plot(x="width", y="error", by="features", bound="expected", logx=True),
+    plot=Plot(x="width", y="error", by=("features",), bound="expected", logx=True),
 )

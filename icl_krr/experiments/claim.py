@@ -60,11 +60,11 @@ class Verdict(NamedTuple):
 
 
 class Plot(NamedTuple):
-    """The figure of some rows: `y` and dashed its `bound` against `x`, a line for each `by`."""
+    """The figure of rows: `y` and dashed its `bound` against `x`, a line for all values of `by`."""
 
     x: str
     y: str
-    by: str = ""
+    by: tuple[str, ...] = ()
     bound: str = ""
     logx: bool = False
     logy: bool = True

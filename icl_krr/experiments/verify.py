@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import os
+import signal
 import time
 from collections.abc import Callable, Iterable
 from concurrent.futures import ProcessPoolExecutor, as_completed
 from importlib import import_module
-from multiprocessing import get_context
+from multiprocessing import active_children, get_context
 from pathlib import Path
 from typing import NamedTuple
 
@@ -104,7 +105,7 @@ def verify_all(
             name: verify(name, claim, seeds=seeds, quick=quick, progress=progress)
             for name, claim in chosen.items()
         }
-    found = {}
+    found, others = {}, active_children()
     # processes, since XLA compiles most of the time, on one core, and LAPACK calls may not meet
     cores, context = min(len(chosen), os.cpu_count() or 1), get_context("spawn")
     with ProcessPoolExecutor(cores, context, start_worker, (quick,)) as pool:
@@ -114,12 +115,15 @@ def verify_all(
                 name, *found[name] = job.result()
                 progress(len(seeds))
         except BaseException:
-            pool.shutdown(wait=False, cancel_futures=True)
+            for worker in active_children():
+                if worker not in others:
+                    worker.terminate()
             raise
     return {name: tuple(found[name]) for name in chosen}
 
 
 def start_worker(quick: bool) -> None:
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # the parent ends it
     # a quick run is over before optimised programs pay for their compilation
     jax.config.update("jax_disable_most_optimizations", quick)
 
