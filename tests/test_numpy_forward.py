@@ -17,6 +17,8 @@ from icl_krr.transformer import forward
 
 ACTIVATIONS = {
     "identity": lambda x: x,
+    "exp": np.exp,
+    "cos": np.cos,
     "relu": lambda x: np.maximum(x, 0),
     "inverse": lambda x: 1 / x,
     "reciprocal": lambda x: np.divide(1, x, out=np.zeros_like(x), where=np.abs(x) > 1e-290),

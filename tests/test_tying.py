@@ -44,6 +44,8 @@ G = {
     "identity": lambda x: x,
     "relu": jax.nn.relu,
     "inverse": lambda x: 1 / x,
+    "exp": jnp.exp,
+    "cos": jnp.cos,
     "reciprocal": lambda x: jnp.where(x == 0, 0, 1 / jnp.where(x == 0, 1, x)),
 }
 
