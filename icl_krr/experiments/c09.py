@@ -69,13 +69,13 @@ def run(config: Config, key: jax.Array) -> tuple[Rows, Verdict]:
             for power in [1 + (heads == "pair")]
         ),
         compare(
-            "float32 has a best e: floor there / floor at a thousandth of it",
+            "float32 has a best e: floor there <= 0.1 x that at the least e L",
             at_best[0].min(axis=-1),
             0.1 * at_best[0, :, 0],
         ),
         compare("the formula finds it: its floor <= 5 x the least", chosen, 5 * at_best.min(-1)),
         compare(
-            "a floor, not a slower rate: gap <= 1.5 x that of exact CG + floor",
+            "a floor, not a slower rate: gap <= 1.5 x that of exact CG + 3 x floor",
             slow,
             1.5 * exact_path + 3 * slow[:, -1:],
         ),
