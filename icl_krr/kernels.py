@@ -165,6 +165,8 @@ class Mixture(Kernel):
     weights: Any
 
     def __post_init__(self):
+        if not isinstance(self.kernels, tuple) or not self.kernels:
+            raise TypeError(f"kernels must be a tuple of one or more, got {self.kernels!r}")
         for kernel in self.kernels:
             if not isinstance(kernel, PositiveKernel):
                 raise TypeError(

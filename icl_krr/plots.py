@@ -140,7 +140,7 @@ def sweep_figure(name: str, rows: Rows, dtype: str) -> Figure:
     line(bottom, shown, plot.x, "exact rmse", "black", "-", "exact KRR")
     line(bottom, shown, plot.x, "zero rmse", "black", ":", "zero")
     words = {"gap": "gap to exact KRR  |f - f*| / |f*|", "error": "|alpha - alpha*|_A / |alpha*|_A"}
-    top.set_ylabel(words[plot.y] + (" (dashed: its bound)" if plot.bound else ""))
+    top.set_ylabel(words[plot.y] + (f" (dashed: {plot.bound})" if plot.bound else ""))
     bottom.set_ylabel("RMSE at the queries (units of y)")
     bottom.set_xlabel("step" if plot.x == "step" else name)
     for axis in (top, bottom):

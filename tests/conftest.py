@@ -7,6 +7,13 @@ from jaxtyping import install_import_hook
 install_import_hook("icl_krr.transformer.attention", "beartype.beartype")
 
 
+@pytest.fixture(scope="module", autouse=True)
+def forget_programs():
+    """Compiled programs map memory that Linux limits in number: too many end in a crash."""
+    yield
+    jax.clear_caches()
+
+
 @pytest.fixture
 def x64():
     """Double precision for one test, switched back after it."""

@@ -174,6 +174,9 @@ def test_another_sweep_is_refused(tmp_path, capsys):
         ("context", {"values": (65,)}, "value must be <= num_supports = 64, got 65"),
         ("precision", {"values": ("float8",)}, "value must be one of 'bfloat16'"),
         ("arithmetic", {"values": (3,)}, "width must be even, got 3; use 4"),
+        ("temperature", {"values": (1e-6,)}, "value must be >= 1/80, else exp"),
+        ("ridge", {"temperature": 0.001}, "temperature must be >= 1/80, else exp"),
+        ("features", {"values": (7,)}, "value must be even, a cosine and a sine each, got 7"),
         ("ridge", {"ridge": 0.0}, "ridge must be > 0, got 0.0"),
         ("ridge", {"seeds": 0}, "seeds must be >= 1, got 0"),
     ],
@@ -181,6 +184,51 @@ def test_another_sweep_is_refused(tmp_path, capsys):
 def test_bad_grids_are_one_sentence(axis, options, message):
     with pytest.raises(ValueError, match=message):
         SweepConfig(axis, **options)
+
+
+def test_cells_that_were_cut_are_run_again(tmp_path, calls):
+    lines = ("--lines", "chebyshev", "richardson", "--seeds", "1")
+    assert run(tmp_path, *lines) == 0
+    whole = (tmp_path / "results.csv").read_text()
+    rows = whole.splitlines(keepends=True)
+    for damaged in (
+        rows[:-2],
+        [*rows[:-1], rows[-1][:40]],
+        [*rows[:-1], rows[-1].replace("5", "x")],
+    ):
+        (tmp_path / "results.csv").write_text("".join(damaged))
+        del calls[:]
+        assert run(tmp_path, *lines) == 0
+        assert calls == [("richardson", 0)]
+        assert (tmp_path / "results.csv").read_text() == whole
+
+
+@pytest.mark.parametrize("text", ["a,b\n1,2\n", "\x00\x01"])
+def test_a_table_of_ones_own_is_left_alone(tmp_path, text, capsys):
+    (tmp_path / "results.csv").write_text(text)
+    assert run(tmp_path, "--seeds", "1") == 2
+    assert "must hold a sweep or nothing" in capsys.readouterr().err
+    assert (tmp_path / "results.csv").read_text() == text
+
+
+def test_what_is_shown_is_what_was_asked_for(tmp_path, capsys):
+    assert run(tmp_path, "--lines", "chebyshev", "--seeds", "2") == 0
+    capsys.readouterr()
+    assert run(tmp_path, "--lines", "richardson", "--seeds", "1", "--seed", "1", "--json") == 0
+    printed = json.loads(capsys.readouterr().out)
+    assert {(row["line"], row["seed"]) for row in printed["rows"]} == {("richardson", 1)}
+    cells = [("chebyshev", 0), ("chebyshev", 1), ("richardson", 1)]
+    assert [(cell["line"], cell["seed"]) for cell in printed["meta"]["cells"]] == cells
+    assert len(rows_of(tmp_path)) == 15
+    assert json.loads((tmp_path / "meta.json").read_text()) == printed["meta"]
+
+
+def test_defaults_fit_what_was_asked_for():
+    assert max(SweepConfig("context", num_supports=20).values) == 16
+    assert max(SweepConfig("width", num_features=7).values) == 6
+    assert SweepConfig("features", lines=("positive",), values=(7, 99)).values == (7, 99)
+    config = SweepConfig("ridge", lines=("richardson", "richardson"), values=(1.0, 1.0))
+    assert (config.lines, config.values) == (("richardson",), (1.0,))
 
 
 def test_the_figure_labels_what_was_run(tmp_path):

@@ -3,10 +3,14 @@
 import csv
 import dataclasses
 import json
+import subprocess
+import sys
+import time
 
 import jax
 import jax.numpy as jnp
 import numpy as np
+import psutil
 import pytest
 
 from icl_krr import cli, plots
@@ -125,7 +129,8 @@ def test_one_claim_draws_its_figure(tmp_path, capsys):
     assert "| C1: " in (tmp_path / "claims.md").read_text()
 
 
-def test_claims_side_by_side_are_those_one_after_the_other(capsys):
+def test_claims_side_by_side_are_those_one_after_the_other(capsys, monkeypatch, tmp_path):
+    monkeypatch.chdir(tmp_path)
     assert cli.main(["verify", "C16", "C20", "--quick", "--json", "--seeds", "2"]) == 0
     apart = {claim["id"]: claim for claim in json.loads(capsys.readouterr().out)["claims"]}
     assert list(apart) == ["C16", "C20"]
@@ -133,6 +138,27 @@ def test_claims_side_by_side_are_those_one_after_the_other(capsys):
     assert np.isclose(apart["C16"]["measured"], alone.measured, rtol=1e-6)
     assert apart["C16"]["counterexample"] == {"seed": alone.seed, "draw": alone.draw}
     assert np.allclose(apart["C16"]["interval"], alone.interval)
+
+
+def test_workers_end_with_their_parent(tmp_path):
+    """However it ends: they are asked for by a process that is killed."""
+    code = "from icl_krr.cli import main; main(['verify', 'C1', 'C2', 'C4', '--quick'])"
+    command = [sys.executable, "-c", code]
+    parent = subprocess.Popen(command, stdout=subprocess.DEVNULL, cwd=tmp_path)
+    family = psutil.Process(parent.pid)
+    for _ in range(600):
+        workers = [
+            child for child in family.children() if "spawn_main" in " ".join(child.cmdline())
+        ]
+        if workers:
+            break
+        time.sleep(0.05)
+    time.sleep(3)
+    parent.kill()
+    parent.wait()
+    assert workers
+    _, alive = psutil.wait_procs(workers, timeout=20)
+    assert not alive
 
 
 def test_another_verdict_than_before_is_exit_status_1(monkeypatch, capsys, tmp_path):

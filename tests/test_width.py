@@ -128,15 +128,20 @@ def test_a_mixture_is_a_sum(x64):
     ]
     mixed = (0.3 * smoothers[0] + 2 * smoothers[1]) / 2.3
     assert relative(ik.predict(model, task), mixed) < 1e-12
+    P = jnp.eye(4, 2)
+    parts = (ik.sketched(EXPONENTIAL, P), ik.sketched(GAUSSIAN, P))
+    expected = 0.3 * gram(parts[0], task) + 2 * gram(parts[1], task)
+    assert np.allclose(gram(ik.sketched(mixture, P), task), expected)
     with pytest.raises(TypeError, match="kernels must be Exponential or Gaussian to be mixed"):
         ik.Mixture((ik.Linear(),), weights=jnp.ones(1))
     with pytest.raises(ValueError, match="weights must be one for each of the 1 kernels"):
         ik.Mixture((GAUSSIAN,), weights=jnp.ones(2))
 
 
-def sketched_model(kernel, P, **options):
+def sketched_model(kernel, P, num_features=None, **options):
+    p = num_features or P.shape[0]
     return ik.constructions.conjugate_gradient(
-        kernel, num_features=P.shape[0], ridge=0.3, steps=4, sketch=P, **options
+        kernel, num_features=p, ridge=0.3, steps=4, sketch=P, **options
     )
 
 
@@ -301,6 +306,40 @@ def test_the_exponential_of_a_sketch_has_full_rank(x64):
             "width must be <= l = 2, the number of landmarks, got 3",
         ),
         (lambda: ik.sketched(ik.Linear(), jnp.ones(3)), ValueError, r"sketch must be \[p, m\]"),
+        (
+            lambda: ik.constructions.conjugate_gradient(
+                ik.Features(lambda x: x), num_features=3, ridge=1.0, steps=1
+            ),
+            ValueError,
+            "map must be RandomFeatures or NystromFeatures to be made by an MLP",
+        ),
+        (
+            lambda: sketched_model(
+                GAUSSIAN,
+                sketches.nystrom_features(
+                    ik.Mixture((GAUSSIAN,), weights=jnp.ones(1)), jnp.ones((2, 3))
+                ),
+                num_features=3,
+            ),
+            ValueError,
+            "kernel must be Linear, Exponential or Gaussian to be seen from landmarks",
+        ),
+        (
+            lambda: ik.constructions.gradient_descent_plus_plus(
+                ik.Linear(),
+                num_features=3,
+                steps=1,
+                step_size=0.1,
+                curvature=0.1,
+                sketch=MAPS["positive"](KEY, EXPONENTIAL, 4),
+            ),
+            ValueError,
+            r"sketch must be a matrix \[p, m\]",
+        ),
+        (lambda: ik.Mixture((), weights=jnp.ones(0)), TypeError, "kernels must be a tuple of one"),
+        (lambda: sketches.best([[1.0, 2.0]], 1), TypeError, "x must be an array, got list"),
+        (lambda: sketches.best(jnp.ones(2), 1), ValueError, r"x must be \[n, p\]"),
+        (lambda: sketches.landmarks(jnp.ones((2, 2), int), 1), TypeError, "x must be floating"),
     ],
 )
 def test_what_does_not_fit_is_one_sentence(make, error, message):

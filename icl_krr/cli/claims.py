@@ -87,9 +87,8 @@ def show(results: list[Result]) -> None:
             escape(result.truth),
             f"[dim]{escape(result.check)}[/dim]",
         ]
-        sign = "<=" if result.tightness <= 1 else ">"
         numbers = [
-            f"{number(result.measured)} {sign} {number(result.bound)}",
+            f"{number(result.measured)}, {number(result.bound)}",
             f"tightness {number(result.tightness)}",
         ]
         if result.interval is not None:
@@ -103,8 +102,8 @@ def show(results: list[Result]) -> None:
     agree = sum(result.agrees for result in results)
     console.print(
         f"{agree} of {len(results)} verdicts are those that were found before; "
-        f"{results[0].seeds} seeds each, {seconds:.0f} s in all. A measured value is the worst "
-        "of its draws, averaged over seeds, with a 95 % bootstrap interval; tightness is "
-        "measured / bound.",
+        f"{results[0].seeds} seeds each, {seconds:.0f} s of work in all. A measured value is "
+        "the worst of its draws, averaged over seeds, with a 95 % bootstrap interval; tightness is "
+        "measured / bound, or bound / measured of a lower one.",
         highlight=False,
     )

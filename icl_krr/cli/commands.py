@@ -24,8 +24,9 @@ from .sweeps import go_along
 def run(settings: Demo | Predict | Sweep | Verify | Bench, argv: list[str]) -> int:
     """The exit status."""
     checks.count("seed", settings.seed, minimum=0)
-    if settings.seed >= 2**32:
-        raise ValueError(f"seed must be < 2^32, got {settings.seed}")
+    last = settings.seed + (getattr(settings, "seeds", None) or 1) - 1
+    if last >= 2**32:
+        raise ValueError(f"seed must be < 2^32, got {last}")
     if isinstance(settings, Verify):
         return settle(settings, argv)
     if isinstance(settings, Sweep):

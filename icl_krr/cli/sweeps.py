@@ -17,7 +17,7 @@ from rich.progress import MofNCompleteColumn, Progress, TextColumn, TimeElapsedC
 from rich.table import Table
 
 from ..experiments.claim import Rows
-from ..experiments.sweep import SweepConfig, cells, last, sweep
+from ..experiments.sweep import SweepConfig, cells, last, rows_of_a_cell, sweep
 from ..plots import png, sweep_figure
 from . import output
 from .settings import Sweep
@@ -41,9 +41,9 @@ def go_along(settings: Sweep, argv: list[str]) -> None:
         "dtype": str(jnp.result_type(float)),
         "config": output.plain(dataclasses.asdict(config)),
     }
-    rows = resume(folder, meta)
+    rows = resume(folder, meta, config)
     done = frozenset((row["line"], row["seed"]) for row in rows)
-    output.save(folder, {"meta.json": (output.to_json(meta) + "\n").encode()})
+    save(folder, meta, rows)
     columns = (TextColumn("{task.description}"), MofNCompleteColumn(), TimeElapsedColumn())
     with Progress(*columns, console=Console(stderr=True), transient=True) as progress:
         wanted = cells(config)
@@ -51,11 +51,13 @@ def go_along(settings: Sweep, argv: list[str]) -> None:
         for (line, seed), found in sweep(config, done):
             progress.update(bar, description=f"{line}, seed {seed}", advance=1)
             rows += found
-            output.save(folder, {"results.csv": output.to_csv(rows)})
+            save(folder, meta, rows)
+    there = rows
+    rows = [row for row in there if (row["line"], row["seed"]) in wanted]
     figure = png(sweep_figure(config.axis, rows, meta["dtype"]))
     output.save(folder, {f"{config.axis}.png": figure})
     if settings.json:
-        print(output.to_json({"meta": meta, "rows": rows}))
+        print(output.to_json({"meta": held(meta, there), "rows": rows}))
     else:
         show(config, rows)
     names = ", ".join(str(folder / n) for n in ("results.csv", "meta.json", f"{config.axis}.png"))
@@ -64,14 +66,32 @@ def go_along(settings: Sweep, argv: list[str]) -> None:
     )
 
 
-def resume(folder: Path, meta: dict[str, Any]) -> Rows:
-    """The rows that an earlier run of the same sweep left; ValueError for those of another."""
-    if not (folder / "meta.json").exists() or not (folder / "results.csv").exists():
+def save(folder: Path, meta: dict[str, Any], rows: Rows) -> None:
+    output.save(folder, {"meta.json": (output.to_json(held(meta, rows)) + "\n").encode()})
+    if rows:
+        output.save(folder, {"results.csv": output.to_csv(rows)})
+
+
+def held(meta: dict[str, Any], rows: Rows) -> dict[str, Any]:
+    """With the cells that results.csv holds, those of earlier runs as well."""
+    done = dict.fromkeys((row["line"], row["seed"]) for row in rows)
+    return {**meta, "cells": [{"line": line, "seed": seed} for line, seed in done]}
+
+
+def resume(folder: Path, meta: dict[str, Any], config: SweepConfig) -> Rows:
+    """The finished cells that an earlier run of the same sweep left; ValueError for another's."""
+    if not (folder / "results.csv").exists():
         return []
     try:
         before = json.loads((folder / "meta.json").read_text())
         there = {**before["config"], "dtype": before["dtype"]}
-    except (json.JSONDecodeError, KeyError, TypeError):
+        with (folder / "results.csv").open(newline="") as file:
+            table = list(csv.DictReader(file))
+        rows = [{name: parse(cell) for name, cell in row.items()} for row in table]
+        by_cell: dict[Any, Rows] = {}
+        for row in rows:
+            by_cell.setdefault((row["line"], row["seed"]), []).append(row)
+    except (OSError, ValueError, KeyError, TypeError):
         raise ValueError(f"{folder} must hold a sweep or nothing; choose another --out") from None
     here = {**meta["config"], "dtype": meta["dtype"]}
     differs = [
@@ -85,8 +105,21 @@ def resume(folder: Path, meta: dict[str, Any]) -> Rows:
         raise ValueError(
             f"{folder} holds another sweep: {'; '.join(differs)}; choose another --out"
         )
-    with (folder / "results.csv").open(newline="") as file:
-        return [{name: parse(cell) for name, cell in row.items()} for row in csv.DictReader(file)]
+    return [
+        row
+        for (line, _), cell in by_cell.items()
+        if len(cell) == rows_of_a_cell(config, line) and all(map(whole, cell))
+        for row in cell
+    ]
+
+
+def whole(row: dict[str, Any]) -> bool:
+    """Whether a row has all its numbers: one that was cut or edited has not."""
+    return all(
+        isinstance(value, (int, float))
+        for name, value in row.items()
+        if name not in ("axis", "line", "value")
+    )
 
 
 def parse(text: str) -> int | float | str:

@@ -18,15 +18,11 @@ if TYPE_CHECKING:
 
 
 def fill(m: Machine, phi: NystromFeatures | RandomFeatures, to: Read) -> None:
-    """Add phi(x) to a slot, at supports and queries; ValueError for a map that has no MLP."""
+    """Add phi(x) to a slot, at supports and queries."""
     if isinstance(phi, RandomFeatures):
         random(m, phi, to)
-    elif isinstance(phi, NystromFeatures):
-        nystrom(m, phi, to)
     else:
-        raise ValueError(
-            f"map must be RandomFeatures or NystromFeatures to be made by an MLP, got {phi!r}"
-        )
+        nystrom(m, phi, to)
 
 
 def random(m: Machine, phi: RandomFeatures, to: Read) -> None:
@@ -50,6 +46,11 @@ def random(m: Machine, phi: RandomFeatures, to: Read) -> None:
 def nystrom(m: Machine, phi: NystromFeatures, to: Read) -> None:
     """k(x, landmarks) by one exponential each, mixed; for the linear kernel without any."""
     kernel = phi.kernel
+    if not isinstance(kernel, (Linear, Exponential, Gaussian)):
+        raise ValueError(
+            "kernel must be Linear, Exponential or Gaussian to be seen from landmarks, "
+            f"got {kernel!r}"
+        )
     x, landmarks = m.projected(kernel), project(kernel.projection, phi.landmarks.astype(m.dtype))
     mix = jnp.asarray(phi.mix, m.dtype)
     if isinstance(kernel, Linear):
@@ -58,16 +59,11 @@ def nystrom(m: Machine, phi: NystromFeatures, to: Read) -> None:
     count = len(landmarks)
     if isinstance(kernel, Exponential):
         logits = (1 / jnp.asarray(kernel.temperature, m.dtype)) * x @ landmarks.T
-    elif isinstance(kernel, Gaussian):
+    else:
         inverse = 1 / jnp.asarray(kernel.lengthscale, m.dtype) ** 2
         halves = inverse / 2 * jnp.sum(landmarks * landmarks, axis=1)
         logits = inverse * x @ landmarks.T - repeat(square(m, x, inverse / 2), count)
         logits = logits - m.one @ halves[None]
-    else:
-        raise ValueError(
-            "kernel must be Linear, Exponential or Gaussian to be seen from landmarks, "
-            f"got {kernel!r}"
-        )
     m.activate("exp", logits, repeat(m.inside(SUPPORTS_AND_QUERIES), count), to, mix)
 
 

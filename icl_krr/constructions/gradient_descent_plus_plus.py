@@ -6,7 +6,7 @@ from jax.typing import DTypeLike
 from jaxtyping import Array, Float
 
 from .. import checks
-from ..kernels import Kernel
+from ..kernels import Features, Kernel
 from ..transformer.weights import Transformer
 from .arithmetic import ReLU
 from .routes import Sketch, compress, linear_machine
@@ -34,9 +34,8 @@ def gradient_descent_plus_plus(
     to act through stopping early. The weights are float32 or float64 as `dtype` or JAX's
     default says.
 
-    With a `sketch`, m channels carry its features in place of x, P^T x for a matrix P [p, m] or
-    those of a feature map, and all runs on their kernel (`icl_krr.sketched`). `width` is m; a
-    sketch that does not fit is a ValueError.
+    With a `sketch` P [p, m], m channels carry P^T x in place of x, and all runs on their kernel
+    (`icl_krr.sketched`). `width` is m; a sketch that does not fit is a ValueError.
 
     Raises ValueError for a kernel that is not linear and for numbers out of range.
 
@@ -52,6 +51,11 @@ def gradient_descent_plus_plus(
     checks.positive_scalar("step_size", step_size)
     checks.nonnegative_scalar("curvature", curvature)
     kernel, sketch = compress(kernel, num_features, width, sketch)
+    if isinstance(kernel, Features):
+        raise ValueError(
+            "sketch must be a matrix [p, m] for features that change in every step, "
+            f"got {kernel.map!r}"
+        )
     m = linear_machine(kernel, num_features, num_outputs, dtype, arithmetic, sketch)
     at = SUPPORTS_AND_QUERIES
     r = m.state("r", SUPPORTS, "residual y - f", starts_as=m.y)

@@ -9,6 +9,7 @@ from jaxtyping import Array, Float
 
 from ..kernels import Features, Linear, project
 from ..residual import Read
+from ..sketches import NystromFeatures, RandomFeatures
 from .arithmetic import Arithmetic
 from .features import fill
 from .machine import Machine
@@ -42,6 +43,11 @@ class LinearAttention(Machine):
         self.kernel, self.sketch = kernel, sketch
         if isinstance(kernel, Linear):
             self.features = self.projected(kernel)
+        elif not isinstance(kernel.map, (NystromFeatures, RandomFeatures)):
+            raise ValueError(
+                "map must be RandomFeatures or NystromFeatures to be made by an MLP, "
+                f"got {kernel.map!r}"
+            )
         else:
             width = kernel.map.width
             self.features = self.state("features", SUPPORTS_AND_QUERIES, "phi(x)", width=width)

@@ -10,13 +10,22 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import jax
 import jax.numpy as jnp
 
-from .. import checks, constructions, solvers, theory
+from .. import constructions, solvers, theory
 from ..constructions import ReLU, Softmax
 from ..kernels import Exponential, Gaussian, Kernel, Linear
 from ..sketches import nystrom_features, positive_features, trigonometric_features
 from ..tasks import GaussianProcess, Task, sample, system
 from ..transformer import Transformer, operand_bounds
 from .claim import Plot
+from .grids import (
+    a_step,
+    at_most,
+    feature_count,
+    floating,
+    positive,
+    relu_width,
+    temperatures,
+)
 from .spectra import sketch, spectral_task
 
 if TYPE_CHECKING:
@@ -25,6 +34,8 @@ if TYPE_CHECKING:
 
 class Setting(NamedTuple):
     """A model, its task, what exact KRR predicts and, by step, a bound on its relative error.
+
+    `expected` is the gap that theory expects at the end.
 
     With `alpha` and the system's matrix `A` the error is that of alpha in the A-norm.
     """
@@ -35,6 +46,7 @@ class Setting(NamedTuple):
     bound: jax.Array | None = None
     alpha: jax.Array | None = None
     A: jax.Array | None = None
+    expected: jax.Array | None = None
 
 
 class Axis(NamedTuple):
@@ -123,7 +135,7 @@ def width(line: str, value: Any, task: Task, config: SweepConfig, key: jax.Array
     exact = solvers.exact(kernel, task, ridge=config.ridge).prediction
     sigma = theory.eigenvalues(kernel, task)
     expected = theory.expected_gap(sigma, value, config.ridge, 1 / p, NOISE)
-    return Setting(model, task, exact, expected if line == "best" else None)
+    return Setting(model, task, exact, expected=expected if line == "best" else None)
 
 
 def ridge(line: str, value: Any, task: Task, config: SweepConfig, key: jax.Array) -> Setting:
@@ -175,37 +187,6 @@ def arithmetic(line: str, value: Any, task: Task, config: SweepConfig, key: jax.
     return Setting(model, task, solvers.exact(kernel, task, ridge=config.ridge).prediction)
 
 
-def positive(value: Any, config: SweepConfig) -> None:
-    checks.positive_scalar("value", value)
-
-
-def counted(value: Any, config: SweepConfig) -> None:
-    checks.count("value", value)
-
-
-def at_most(name: str) -> Callable[[Any, SweepConfig], None]:
-    def check(value: Any, config: SweepConfig) -> None:
-        checks.count("value", value)
-        if value > getattr(config, name):
-            raise ValueError(f"value must be <= {name} = {getattr(config, name)}, got {value}")
-
-    return check
-
-
-def floating(value: Any, config: SweepConfig) -> None:
-    checks.choice("value", value, ("bfloat16", "float32", "float64"))
-
-
-def relu_width(value: Any, config: SweepConfig) -> None:
-    ReLU(value)
-
-
-def a_step(value: Any, config: SweepConfig) -> None:
-    checks.count("value", value, minimum=0)
-    if value > config.steps:
-        raise ValueError(f"value must be <= steps = {config.steps}, got {value}")
-
-
 TUNED = ("conjugate_gradient", "chebyshev", "richardson", "nadaraya_watson")
 OVER = Plot("value", "gap", ("line",), logx=True)
 AXES = {
@@ -214,17 +195,17 @@ AXES = {
         ("best", "orthonormal", "gaussian", "coordinates", "landmarks"),
         (1, 2, 4, 6, 8, 12, 16, 20, 24, 28, 32),
         width,
-        Plot("value", "gap", ("line",), "bound"),
+        Plot("value", "gap", ("line",), "expected"),
         at_most("num_features"),
         num_features=32,
     ),
     "ridge": Axis(TUNED, tuple(10.0**k for k in range(-3, 4)), ridge, OVER, positive),
     "temperature": Axis(
-        TUNED, (0.2, 0.3, 0.5, 0.7, 1.0, 2.0, 5.0, 10.0), temperature, OVER, positive
+        TUNED, (0.2, 0.3, 0.5, 0.7, 1.0, 2.0, 5.0, 10.0), temperature, OVER, temperatures
     ),
     "context": Axis(TUNED, (4, 8, 16, 32, 48, 64), context, OVER, at_most("num_supports")),
     "features": Axis(
-        (*FEATURES, "landmarks"), (8, 16, 32, 64), features, OVER, at_most("num_supports"), False
+        (*FEATURES, "landmarks"), (8, 16, 32, 64), features, OVER, feature_count, False
     ),
     "precision": Axis(
         ("conjugate_gradient", "chebyshev", "gradient_descent", "richardson"),

@@ -16,7 +16,7 @@ from ..linalg import solve
 from ..numerics import matmul
 from ..tasks import GaussianProcess, Task, sample
 from ..transformer import predict
-from .claim import HOLDS, Claim, Plot, Rows, Verdict, compare, draws, judge, tidy
+from .claim import HOLDS, Claim, Plot, Rows, Verdict, at_least, compare, draws, judge, tidy
 
 DTYPES = ("float32", "float64")
 
@@ -50,10 +50,8 @@ def run(config: Config, key: jax.Array) -> tuple[Rows, Verdict]:
         compare("the same, float64", errors[..., 1], bounds[..., 1], stated=True),
         compare("largest of them, float64", errors[..., 1], 1e-12, stated=True),
         compare("(K, k, ridge) e^-c changes f* by", shifted, 1e-8, stated=True),
-        compare(
-            "dividing each row by its maximum changes f* by more than 0.1, in the mean",
-            0.1,
-            np.mean(by_row),
+        at_least(
+            "dividing each row by its maximum changes f*: median >= 0.1", np.median(by_row), 0.1
         ),
     )
 

@@ -14,7 +14,7 @@ from ..constructions import Softmax
 from ..kernels import Gaussian
 from ..tasks import GaussianProcess, sample
 from ..transformer import run_with_cache
-from .claim import HOLDS, Claim, Plot, Rows, Verdict, compare, draws, judge, tidy
+from .claim import HOLDS, Claim, Plot, Rows, Verdict, at_least, compare, draws, judge, tidy
 
 KERNEL = Gaussian(0.7)
 CASES = (  # ridge, c, step
@@ -54,15 +54,15 @@ def run(config: Config, key: jax.Array) -> tuple[Rows, Verdict]:
     good, beyond, unlike = slice(0, 3), 3, 4
     return rows, judge(
         compare("ridge <= c: eigenvalues of (D + c)^-1 A <= 1", high[..., good], 1.0, stated=True),
-        compare("and > 0: 1e-9 <= least", 1e-9, low[..., good], stated=True),
+        at_least("and > 0: least >= 1e-9", low[..., good], 1e-9, stated=True),
         compare("the stack runs it: slots - iterates", slots[..., good], 1e-10, stated=True),
         compare("steps 1 and 1.9, every n: factor < 1", factor[..., good], 1 - 1e-9, stated=True),
         compare(
             "error <= factor^t", error[..., good, 1:], bound[..., good, 1:], stated=True, slack=1e-6
         ),
-        compare("ridge = c: the largest is 1", 1 - 1e-9, high[..., 0]),
-        compare("so that step 2.1 diverges: 1.09 <= factor", 1.09, factor[..., beyond]),
-        compare("ridge > c: they leave (0, 1]: 1 < largest", 1 + 1e-6, high[..., unlike]),
+        at_least("ridge = c: the largest is 1", high[..., 0], 1 - 1e-9),
+        at_least("so that step 2.1 diverges: factor >= 1.09", factor[..., beyond], 1.09),
+        at_least("ridge > c: they leave (0, 1]: largest > 1", high[..., unlike], 1 + 1e-6),
     )
 
 

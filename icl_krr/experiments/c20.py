@@ -15,7 +15,7 @@ from ..linalg import eigh
 from ..sketches import best, nystrom_features, sketched
 from ..tasks import GaussianProcess, sample
 from ..transformer import predict
-from .claim import FALSE, Claim, Plot, Rows, Verdict, compare, draws, judge, tidy
+from .claim import FALSE, Claim, Plot, Rows, Verdict, at_least, compare, draws, judge, tidy
 from .spectra import spectral_norm
 
 
@@ -49,11 +49,11 @@ def run(config: Config, key: jax.Array) -> tuple[Rows, Verdict]:
     return rows, judge(
         compare("best sketch of x: rank K^ <= m", ranks, m, stated=True),
         compare("best sketch of x: |K - K^|_2 <= sum_(i>m) sigma_i", logit, tail, stated=True),
-        compare("two features (a rank-2 Gram): rank of its exponential = n", n - rank, 0.0),
+        at_least("two features (a rank-2 Gram): rank of its exponential = n", rank, n),
         compare("best rank m of K: |K - K^|_2 <= sigma_(m+1)", best_rank, least, slack=1e-6),
         compare("and attains it: 1 - tightness <= 1e-3", 1 - best_rank / least, 1e-3),
         compare("m landmarks: |K - K^|_2 <= tr (K - K^)", landmarks, trace, slack=1e-6),
-        compare("m landmarks: sigma_(m+1) <= |K - K^|_2", least, landmarks, slack=1e-6),
+        at_least("m landmarks: |K - K^|_2 >= sigma_(m+1)", landmarks * (1 + 1e-6), least),
         compare("sketched logits: |e^s - e^s^| <= e^max |s - s^|", entry, entry_bound, slack=1e-6),
         compare("linear attention on m features is KRR on them: gap <= 1e-7", model_gap, 1e-7),
     )
@@ -114,8 +114,8 @@ def measure(keys: jax.Array, config: Config) -> tuple:
 
 CLAIM = Claim(
     statement="A sketch of m features has the same guarantees on the exponential kernel.",
-    truth="Its kernel matrix has full rank. What holds: the best rank m of K itself, landmarks of "
-    "K, and a bound on its entries by those of the logits.",
+    truth="Its kernel matrix has another rank, 40 of 40 from two features on. What holds: the "
+    "best rank m of K itself, landmarks of K, and a bound on its entries by those of the logits.",
     expected=FALSE,
     run=run,
     config=Config(),

@@ -29,7 +29,8 @@ class Check(NamedTuple):
     `measured` and `bound` are those of the draw where their quotient, the `tightness`, is
     largest; `violations` is the share of draws that exceed the bound, `vacuous` the share on
     which it is no better than the trivial one (NaN if none was given), `draw` the first that
-    violates it. `stated` marks what the sources claim, the others are what is claimed here.
+    violates it (None where all draws are one number). `seed` is that of the run, if it was one of
+    several. `stated` marks what the sources claim, the others are what is claimed here.
     """
 
     name: str
@@ -40,6 +41,7 @@ class Check(NamedTuple):
     violations: float
     vacuous: float
     draw: int | None
+    seed: int | None = None
 
     @property
     def holds(self) -> bool:
@@ -121,14 +123,26 @@ def compare(
         float(ratios[worst]),
         float(np.mean(by_draw)),
         vacuous,
-        int(np.argmax(by_draw)) if by_draw.any() else None,
+        int(np.argmax(by_draw)) if by_draw.any() and len(by_draw) > 1 else None,
     )
 
 
+def at_least(name: str, measured: Any, bound: Any, *, stated: bool = False) -> Check:
+    """The check measured >= bound; its tightness is bound / measured."""
+    check = compare(name, bound, measured, stated=stated)
+    return check._replace(measured=check.bound, bound=check.measured)
+
+
 def within(name: str, value: Any, low: float, high: float, *, stated: bool = False) -> Check:
-    """The check that every value lies in [low, high], as a distance from the middle."""
+    """The check low <= value <= high, of the value that is farthest from the middle.
+
+    `bound` is the end that is nearer to it, the tightness a quotient of distances.
+    """
     middle = (low + high) / 2
-    return compare(name, np.abs(np.asarray(value, float) - middle), (high - low) / 2, stated=stated)
+    distance = np.atleast_1d(np.asarray(value, float)) - middle
+    check = compare(name, np.abs(distance), (high - low) / 2, stated=stated)
+    worst = distance.flat[np.argmax(np.abs(distance))]
+    return check._replace(measured=float(middle + worst), bound=high if worst > 0 else low)
 
 
 def judge(*checks: Check, amended: bool = False) -> Verdict:

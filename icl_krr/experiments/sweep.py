@@ -14,8 +14,9 @@ import numpy as np
 
 from .. import checks, theory
 from ..transformer import run_with_cache
-from .axes import AXES, draw
+from .axes import AXES, NOISE, Axis, draw
 from .claim import Rows, tidy
+from .grids import bandwidth
 
 
 @dataclass(frozen=True)
@@ -45,29 +46,47 @@ class SweepConfig:
     def __post_init__(self):
         checks.choice("axis", self.axis, tuple(AXES))
         checks.count("steps", self.steps)
-        checks.positive_scalar("temperature", self.temperature)
         axis = AXES[self.axis]
-        p = self.num_features or axis.num_features
-        defaults = {
-            "values": tuple(range(self.steps + 1)) if self.axis == "depth" else axis.values,
-            "lines": axis.lines,
-            "num_features": p,
-            "ridge": 0.1 * (p if self.axis == "width" else math.exp(1 / self.temperature)),
-        }
-        for name, default in defaults.items():
-            if getattr(self, name) in (None, ()):
-                object.__setattr__(self, name, default)
+        bandwidth("temperature", self.temperature)
+        for name in ("seeds", "num_supports", "num_queries"):
+            checks.count(name, getattr(self, name))
+        if self.num_features is None:
+            object.__setattr__(self, "num_features", axis.num_features)
+        checks.count("num_features", self.num_features)
+        if self.ridge is None:
+            linear = self.axis == "width"
+            scale: Any = self.num_features if linear else math.exp(1 / self.temperature)
+            object.__setattr__(self, "ridge", NOISE * scale)
+        checks.positive_scalar("ridge", self.ridge)
+        object.__setattr__(self, "lines", tuple(dict.fromkeys(self.lines)) or axis.lines)
         for line in self.lines:
             checks.choice("line", line, axis.lines)
-        for name in ("seeds", "num_supports", "num_features", "num_queries"):
-            checks.count(name, getattr(self, name))
-        checks.positive_scalar("ridge", self.ridge)
-        for value in self.values:
+        values = tuple(dict.fromkeys(self.values))
+        for value in values:
             axis.check(value, self)
+        if not values:
+            grid = tuple(range(self.steps + 1)) if self.axis == "depth" else axis.values
+            values = tuple(value for value in grid if fits(value, self, axis))
+        object.__setattr__(self, "values", values)
 
 
 Cell = tuple[str, int]
 """A line and a seed: all values, and all depths, of one task."""
+
+
+def fits(value: Any, config: SweepConfig, axis: Axis) -> bool:
+    try:
+        axis.check(value, config)
+    except ValueError:
+        return False
+    return True
+
+
+def rows_of_a_cell(config: SweepConfig, line: str) -> int:
+    """How many rows a finished cell has."""
+    if config.axis == "depth":
+        return len(config.values)
+    return len(config.values) * (2 if line == "nadaraya_watson" else config.steps + 1)
 
 
 def cells(config: SweepConfig) -> list[Cell]:
@@ -127,7 +146,7 @@ def measure_all(key: jax.Array, values: jax.Array, line: str, config: SweepConfi
 
 
 def measure(key: jax.Array, value: Any, line: str, config: SweepConfig) -> dict[str, jax.Array]:
-    """By step: blocks, gap |f - f*| / |f*|, RMSE at the queries; error and its bound, or NaN."""
+    """By step: blocks, gap |f - f*| / |f*|, RMSEs; error and bound, expected gap, or NaN."""
     own, at = jax.random.split(key)
     setting = AXES[config.axis].build(line, value, draw(at, config), config, own)
     model, task, exact = setting.model, setting.task, setting.exact
@@ -140,7 +159,10 @@ def measure(key: jax.Array, value: Any, line: str, config: SweepConfig) -> dict[
     if setting.alpha is not None and setting.A is not None:
         size = theory.energy_norm(setting.A, setting.alpha)
         error = theory.energy_norm(setting.A, cache["alpha"] - setting.alpha) / size
-    bound = missing if setting.bound is None else jnp.broadcast_to(setting.bound, steps)
+    bound, expected = (
+        missing if values is None else jnp.broadcast_to(values, steps)
+        for values in (setting.bound, setting.expected)
+    )
     first = len(model.weights.prologue)
     return {
         "blocks": first + model.blocks_per_step * jnp.arange(steps),
@@ -150,4 +172,5 @@ def measure(key: jax.Array, value: Any, line: str, config: SweepConfig) -> dict[
         "zero rmse": jnp.full(steps, jnp.sqrt(jnp.mean(task.y_query**2))),
         "error": error,
         "bound": bound,
+        "expected": expected,
     }

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import os
 import signal
+import threading
 import time
 from collections.abc import Callable, Iterable
 from concurrent.futures import ProcessPoolExecutor, as_completed
 from importlib import import_module
-from multiprocessing import active_children, get_context
+from multiprocessing import active_children, get_context, parent_process
 from pathlib import Path
 from typing import NamedTuple
 
@@ -23,7 +24,8 @@ class Result(NamedTuple):
 
     `check` is the headline (see `Verdict`), its `measured`, `bound` and `tightness` means over
     the seeds; `interval` is the 95 % bootstrap interval of the mean measured value, `draw` of
-    `seed` the first counterexample, `checks` the largest tightness of each check over seeds.
+    `seed` the first counterexample (None where all draws are one). Of `checks` each is that of its
+    largest tightness over seeds, its shares means over them.
     """
 
     id: str
@@ -124,8 +126,17 @@ def verify_all(
 
 def start_worker(quick: bool) -> None:
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # the parent ends it
+    threading.Thread(target=follow_parent, daemon=True).start()
     # a quick run is over before optimised programs pay for their compilation
     jax.config.update("jax_disable_most_optimizations", quick)
+
+
+def follow_parent() -> None:
+    """End with the parent, however that ends."""
+    parent = parent_process()
+    if parent is not None:
+        parent.join()
+        os._exit(1)
 
 
 def verify_named(name: str, seeds: range, quick: bool) -> tuple[str, Result, Rows]:
@@ -139,7 +150,7 @@ def summarise(name: str, claim: Claim, verdicts: dict[int, Verdict], seconds: fl
     place = verdict.checks.index(verdict.headline)
     each = [own.checks[place] for own in verdicts.values()]
     measured = np.array([check.measured for check in each])
-    broken = verdict.headline.draw is not None
+    broken = not verdict.headline.holds
     return Result(
         id=name,
         statement=claim.statement,
@@ -158,10 +169,20 @@ def summarise(name: str, claim: Claim, verdicts: dict[int, Verdict], seconds: fl
         seeds=len(verdicts),
         seconds=seconds,
         checks=tuple(
-            max(same, key=lambda check: check.tightness)
+            over_seeds(dict(zip(verdicts, same, strict=True)))
             for same in zip(*(verdict.checks for verdict in verdicts.values()), strict=True)
         ),
     )
+
+
+def over_seeds(checks: dict[int, Check]) -> Check:
+    """The one of the largest tightness, its seed, and the mean shares of all."""
+    seed, worst = max(checks.items(), key=lambda pair: pair[1].tightness)
+    violations, vacuous = (
+        float(np.mean([getattr(check, name) for check in checks.values()]))
+        for name in ("violations", "vacuous")
+    )
+    return worst._replace(violations=violations, vacuous=vacuous, seed=seed)
 
 
 def bootstrap(values: np.ndarray) -> tuple[float, float] | None:

@@ -58,6 +58,7 @@ def nystrom_features(
     (5, 2)
     """
     check_kernel(kernel)
+    checks.floating("landmarks", landmarks)
     width = len(landmarks) if width is None else width
     checks.count("width", width)
     if width > len(landmarks):

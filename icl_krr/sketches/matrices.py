@@ -11,7 +11,7 @@ import jax.numpy as jnp
 from jaxtyping import Array, Float
 
 from .. import checks
-from ..kernels import Exponential, Features, Gaussian, Kernel, Linear, check_kernel
+from ..kernels import Exponential, Features, Gaussian, Kernel, Linear, Mixture, check_kernel
 from ..linalg import eigh, one_by_one
 from ..numerics import matmul
 
@@ -35,9 +35,11 @@ def sketched(kernel: Kernel, sketch: Any) -> Kernel:
     checks.floating("sketch", sketch)
     if sketch.ndim != 2:
         raise ValueError(f"sketch must be [p, m], got shape {list(sketch.shape)}")
+    if isinstance(kernel, Mixture):
+        return Mixture(tuple(sketched(part, sketch) for part in kernel.kernels), kernel.weights)
     if not isinstance(kernel, (Linear, Exponential, Gaussian)):
         raise ValueError(
-            "kernel must be Linear, Exponential or Gaussian to be sketched by a matrix, "
+            "kernel must be Linear, Exponential, Gaussian or a Mixture to be sketched by a matrix, "
             f"got {kernel!r}"
         )
     own = kernel.projection
@@ -59,6 +61,7 @@ def best(x: Float[Array, "... n p"], width: int) -> Float[Array, "p m"]:
     >>> abs(best(jnp.diag(jnp.array([1.0, 3.0])), 1)).tolist()
     [[0.0], [1.0]]
     """
+    check_points(x, 2, 3)
     points = x.reshape(-1, x.shape[-1])
     check_width(width, points.shape[1])
     return eigh(matmul(points.T, points))[1][:, ::-1][:, :width]
@@ -109,6 +112,7 @@ def landmarks(x: Float[Array, "n p"], width: int) -> Float[Array, "p m"]:
     >>> landmarks(jnp.array([[2.0, 0.0], [1.0, 1.0]]), 1).tolist()
     [[1.0], [0.0]]
     """
+    check_points(x, 2)
     checks.count("width", width)
     if width > len(x):
         raise ValueError(f"width must be <= n = {len(x)}, the number of points, got {width}")
@@ -127,6 +131,12 @@ def scaled_vectors(gram: Float[Array, "l l"], width: int) -> tuple[jax.Array, ja
     null = sigma <= len(gram) * jnp.finfo(gram.dtype).eps * sigma[0]
     root = jnp.where(null, 0, 1 / jnp.sqrt(jnp.where(null, 1, sigma)))
     return vectors * root, vectors.T
+
+
+def check_points(x: Any, *axes: int) -> None:
+    checks.floating("x", x)
+    if x.ndim not in axes or 0 in x.shape:
+        raise ValueError(f"x must be [n, p] with n, p >= 1, got shape {list(x.shape)}")
 
 
 def check_width(width: int, num_features: int) -> None:
