@@ -87,7 +87,7 @@ def resume(folder: Path, meta: dict[str, Any], config: SweepConfig) -> Rows:
         there = {**before["config"], "dtype": before["dtype"]}
         with (folder / "results.csv").open(newline="") as file:
             table = list(csv.DictReader(file))
-        rows = [{name: parse(cell) for name, cell in row.items()} for row in table]
+        rows = [{name: parse(cell or "") for name, cell in row.items()} for row in table]
         by_cell: dict[Any, Rows] = {}
         for row in rows:
             by_cell.setdefault((row["line"], row["seed"]), []).append(row)
