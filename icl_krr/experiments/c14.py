@@ -56,8 +56,8 @@ def run(config: Config, key: jax.Array) -> tuple[Rows, Verdict]:
     growth = np.polyfit(np.log(config.sizes), needed, 1)[0]
     product, chord = operations()
     return rows, judge(
-        within("error of f against width: slope -2", slopes, -2.5, -1.5, stated=True),
         compare("width for 1e-3 against n: slope <= 1/2", growth, 0.5, stated=True),
+        within("error of f against width: slope -2", slopes, -2.5, -1.5, stated=True),
         compare(
             "one product: 1 - error / (B^2 / w^2 constant)", abs(1 - product), 0.05, stated=True
         ),
