@@ -5,7 +5,6 @@ from collections.abc import Callable
 from importlib import import_module
 from typing import NamedTuple
 
-import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
@@ -14,13 +13,6 @@ import icl_krr as ik
 from icl_krr.experiments import verify
 
 CLAIMS = verify.claims()
-
-
-@pytest.fixture(autouse=True)
-def quick_compilation():
-    jax.config.update("jax_disable_most_optimizations", True)
-    yield
-    jax.config.update("jax_disable_most_optimizations", False)
 
 
 class Change(NamedTuple):
