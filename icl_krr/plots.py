@@ -11,12 +11,7 @@ from typing import TYPE_CHECKING
 
 from matplotlib.figure import Figure
 
-from .experiments.axes import AXES
-from .experiments.sweep import last
-
 if TYPE_CHECKING:
-    from collections.abc import Iterator
-
     from matplotlib.axes import Axes
 
     from .bench import Row
@@ -107,10 +102,7 @@ def claim_figure(name: str, claim: Claim, rows: Rows) -> Figure:
     plot = claim.plot
     figure = Figure(figsize=(6.4, 4.6), layout="constrained")
     axis = figure.subplots()
-    for label, here, color, marker in grouped(plot, rows):
-        line(axis, here, plot.x, plot.y, color, f"{marker}-", label or plot.y)
-        if plot.bound:
-            line(axis, here, plot.x, plot.bound, color, "--", "")
+    curves(axis, plot, plot.y, rows)
     axis.set_xscale("log" if plot.logx else "linear")
     axis.set_yscale("log" if plot.logy else "linear")
     axis.set_xlabel(plot.x)
@@ -126,19 +118,14 @@ def claim_figure(name: str, claim: Claim, rows: Rows) -> Figure:
     return figure
 
 
-def sweep_figure(name: str, rows: Rows, dtype: str) -> Figure:
+def sweep_figure(name: str, plot: Plot, rows: Rows, dtype: str) -> Figure:
     """What a sweep measured: the plot of its axis above, the error at the queries below."""
-    plot = AXES[name].plot
-    shown = last(rows) if plot.x == "value" else rows
     figure = Figure(figsize=(6.8, 7.4), layout="constrained")
     top, bottom = figure.subplots(2, 1, sharex=True)
-    for label, here, color, marker in grouped(plot, shown):
-        line(top, here, plot.x, plot.y, color, f"{marker}-", label)
-        if plot.bound:
-            line(top, here, plot.x, plot.bound, color, "--", "")
-        line(bottom, here, plot.x, "rmse", color, f"{marker}-", label)
-    line(bottom, shown, plot.x, "exact rmse", "black", "-", "exact KRR")
-    line(bottom, shown, plot.x, "zero rmse", "black", ":", "zero")
+    curves(top, plot, plot.y, rows)
+    curves(bottom, plot._replace(bound=""), "rmse", rows)
+    line(bottom, rows, plot.x, "exact rmse", "black", "-", "exact KRR")
+    line(bottom, rows, plot.x, "zero rmse", "black", ":", "zero")
     words = {"gap": "gap to exact KRR  |f - f*| / |f*|", "error": "|alpha - alpha*|_A / |alpha*|_A"}
     top.set_ylabel(words[plot.y] + (f" (dashed: {plot.bound})" if plot.bound else ""))
     bottom.set_ylabel("RMSE at the queries (units of y)")
@@ -159,14 +146,16 @@ def sweep_figure(name: str, rows: Rows, dtype: str) -> Figure:
     return figure
 
 
-def grouped(plot: Plot, rows: Rows) -> Iterator[tuple[str, Rows, str, str]]:
-    """The lines of a figure: label, rows, colour, and another marker when colours repeat."""
+def curves(axis: Axes, plot: Plot, y: str, rows: Rows) -> None:
+    """A line of y for each group, dashed the bound; another marker when colours repeat."""
     groups: dict[str, Rows] = {}
     for row in rows:
         groups.setdefault(", ".join(str(row[part]) for part in plot.by), []).append(row)
     styles = product("os^D", COLORS)
     for (label, here), (marker, color) in zip(groups.items(), cycle(styles)):
-        yield label, here, color, marker
+        line(axis, here, plot.x, y, color, f"{marker}-", label or y)
+        if plot.bound:
+            line(axis, here, plot.x, plot.bound, color, "--", "")
 
 
 def line(axis: Axes, rows: Rows, x: str, y: str, color: str, style: str, label: str) -> None:

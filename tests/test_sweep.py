@@ -234,7 +234,7 @@ def test_defaults_fit_what_was_asked_for():
 def test_the_figure_labels_what_was_run(tmp_path):
     config = SweepConfig("depth", lines=("chebyshev", "richardson"), seeds=2, **SMALL)
     rows = [row for _, found in sweep(config) for row in found]
-    figure = plots.sweep_figure("depth", rows, "float32")
+    figure = plots.sweep_figure("depth", AXES["depth"].plot, rows, "float32")
     top, bottom = figure.axes
     labels = [text.get_text() for text in top.get_legend().get_texts()]
     assert labels == ["chebyshev", "richardson"]

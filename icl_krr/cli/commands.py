@@ -18,7 +18,6 @@ from . import output
 from .benchmark import benchmark
 from .claims import settle
 from .settings import Bench, Demo, Predict, Settings, Sweep, Verify
-from .sweeps import go_along
 
 
 def run(settings: Demo | Predict | Sweep | Verify | Bench, argv: list[str]) -> int:
@@ -30,6 +29,8 @@ def run(settings: Demo | Predict | Sweep | Verify | Bench, argv: list[str]) -> i
     if isinstance(settings, Verify):
         return settle(settings, argv)
     if isinstance(settings, Sweep):
+        from .sweeps import go_along  # with it comes optax, which others need not wait for
+
         go_along(settings, argv)
     elif isinstance(settings, Bench):
         benchmark(settings, argv)

@@ -16,6 +16,7 @@ from rich.console import Console
 from rich.progress import MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
 from rich.table import Table
 
+from ..experiments.axes import AXES
 from ..experiments.claim import Rows
 from ..experiments.sweep import SweepConfig, cells, last, rows_of_a_cell, sweep
 from ..plots import png, sweep_figure
@@ -54,7 +55,9 @@ def go_along(settings: Sweep, argv: list[str]) -> None:
             save(folder, meta, rows)
     there = rows
     rows = [row for row in there if (row["line"], row["seed"]) in wanted]
-    figure = png(sweep_figure(config.axis, rows, meta["dtype"]))
+    plot = AXES[config.axis].plot
+    shown = last(rows) if plot.x == "value" else rows
+    figure = png(sweep_figure(config.axis, plot, shown, meta["dtype"]))
     output.save(folder, {f"{config.axis}.png": figure})
     if settings.json:
         print(output.to_json({"meta": held(meta, there), "rows": rows}))

@@ -181,7 +181,6 @@ def precision(line: str, value: Any, task: Task, config: SweepConfig, key: jax.A
 def arithmetic(line: str, value: Any, task: Task, config: SweepConfig, key: jax.Array) -> Setting:
     kernel = Gaussian(math.sqrt(config.temperature))
     twin = solve(line, kernel, task, config.ridge, config)
-    # bounds are constants of the program, found before it
     bounds = operand_bounds(twin, task, margin=2.0)
     model = solve(line, kernel, task, config.ridge, config, arithmetic=ReLU(value, bounds))
     return Setting(model, task, solvers.exact(kernel, task, ridge=config.ridge).prediction)

@@ -17,14 +17,8 @@ from ..linalg import eigh
 from ..numerics import matmul
 from ..tasks import GaussianProcess, Task, system
 from ..transformer import Cache, run_with_cache
+from .axes import RATES
 from .claim import HOLDS, Claim, Plot, Rows, Verdict, compare, draw_tasks, judge, tidy
-
-RATES = {
-    "gradient_descent": theory.gradient_descent_rate,
-    "heavy_ball": theory.heavy_ball_rate,
-    "chebyshev": theory.chebyshev_rate,
-    "conjugate_gradient": theory.conjugate_gradient_rate,
-}
 
 
 @dataclass(frozen=True)

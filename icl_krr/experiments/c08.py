@@ -56,7 +56,8 @@ def run(config: Config, key: jax.Array) -> tuple[Rows, Verdict]:
     rows, checks = [], []
     for name in config.solvers:
         gaps, going, to_exact = measure(tasks, name, config)
-        blocks = build(name, config).blocks_per_step
+        first = jax.tree.map(lambda leaf: leaf[0], tasks)
+        blocks = build(name, config, first).blocks_per_step
         axes = {"solver": [name], "draw": range(config.draws), "step": range(config.steps + 1)}
         rows += tidy(axes, gap=gaps[None], blocks=blocks * np.arange(config.steps + 1))
         checks.append(
@@ -70,23 +71,19 @@ def run(config: Config, key: jax.Array) -> tuple[Rows, Verdict]:
     return rows, judge(*checks)
 
 
-def build(name: str, config: Config, task: Task | None = None) -> Transformer:
+def build(name: str, config: Config, task: Task) -> Transformer:
     return getattr(constructions, SOLVERS[name].name)(
         KERNEL, num_features=config.num_features, **needs(name, config, task)
     )
 
 
-def needs(name: str, config: Config, task: Task | None) -> dict[str, Any]:
+def needs(name: str, config: Config, task: Task) -> dict[str, Any]:
     """What the construction and its oracle are told alike."""
     options = {"ridge": config.ridge, "steps": config.steps, **SOLVERS[name].options}
     if name == "Chebyshev":
-        bounds = (0.1, 9.0)
-        if task is not None:
-            bounds = theory.spectral_bounds(KERNEL, task, ridge=config.ridge)
-        options["spectrum"] = bounds
+        options["spectrum"] = theory.spectral_bounds(KERNEL, task, ridge=config.ridge)
     if name == "Nystrom":
-        x = jnp.eye(config.num_features) if task is None else task.x
-        options["preconditioner"] = nystrom(KERNEL, x, ridge=config.ridge, rank=2)
+        options["preconditioner"] = nystrom(KERNEL, task.x, ridge=config.ridge, rank=2)
     return options
 
 

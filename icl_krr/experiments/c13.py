@@ -17,8 +17,7 @@ from ..transformer import run_with_cache
 from .claim import CORRECTED, Claim, Plot, Rows, Verdict, compare, draws, judge, tidy, within
 
 BASE = {"n": 64.0, "ridge": 0.1, "lengthscale": 1.0, "p": 2.0}
-BLOCKS = {"richardson": 1, "gradient descent": 1, "conjugate gradient": 5}  # a step, CG fused
-LINES = tuple(BLOCKS)
+LINES = ("richardson", "gradient descent", "conjugate gradient")
 
 
 @dataclass(frozen=True)
@@ -46,8 +45,8 @@ def run(config: Config, key: jax.Array) -> tuple[Rows, Verdict]:
                 (int(setting["n"]), int(setting["p"])),
                 config,
             )
-            conds, error, rates = (np.asarray(v) for v in measured)
-            depths = depth(error[:, : len(LINES)], config)
+            conds, error, rates, blocks = (np.asarray(v) for v in measured)
+            depths = depth(error[:, : len(LINES)], config) * blocks[..., None]
             found[varied, value] = conds, depths, error, rates
             rows += tidy(
                 {
@@ -87,10 +86,9 @@ def run(config: Config, key: jax.Array) -> tuple[Rows, Verdict]:
 
 
 def depth(error: np.ndarray, config: Config) -> np.ndarray:
-    """Blocks up to the first step at each of the errors, a step more than all if none is."""
+    """The first step at each of the errors, one more than all if none is."""
     below = error[..., None, :] <= np.array(config.errors)[:, None]
-    steps = np.where(below.any(-1), np.argmax(below, axis=-1), config.steps + 1)
-    return steps * np.array([BLOCKS[line] for line in LINES])[:, None]
+    return np.where(below.any(-1), np.argmax(below, axis=-1), config.steps + 1)
 
 
 @partial(jax.jit, static_argnames=("sizes", "config"))
@@ -102,7 +100,7 @@ def measure(
     config: Config,
 ) -> tuple[jax.Array, ...]:
     """Condition numbers of (D + c)^-1 A and A; errors by solver and step in the A-norm,
-    Richardson's also in that of D + c, and its factor there."""
+    Richardson's also in that of D + c, and its factor there; blocks a step."""
     (n, p), kernel = sizes, Gaussian(lengthscale)
     process = GaussianProcess(kernel, num_features=p, num_supports=n, num_queries=1)
 
@@ -135,11 +133,9 @@ def measure(
         errors.append(jnp.linalg.norm(jnp.sqrt(sums) * off[0], axis=1))
         found = [size / size[0] for size in errors]
         conds = jnp.stack([sigma[-1] / sigma[0], high / low])
-        return (
-            conds,
-            jnp.stack(found),
-            theory.stationary_factor(sigma[0], sigma[-1], 2 / (sigma[0] + sigma[-1])),
-        )
+        factor = theory.stationary_factor(sigma[0], sigma[-1], 2 / (sigma[0] + sigma[-1]))
+        blocks = jnp.array([model.blocks_per_step for model in models])
+        return conds, jnp.stack(found), factor, blocks
 
     return jax.lax.map(once, keys)
 

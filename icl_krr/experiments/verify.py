@@ -6,7 +6,7 @@ import os
 import signal
 import threading
 import time
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from concurrent.futures import ProcessPoolExecutor, as_completed
 from importlib import import_module
 from multiprocessing import active_children, get_context, parent_process
@@ -94,14 +94,13 @@ def verify(
 
 
 def verify_all(
-    names: Iterable[str],
+    chosen: Mapping[str, Claim],
     *,
     seeds: range,
     quick: bool = False,
     progress: Callable[[int], None] = lambda done: None,
 ) -> dict[str, tuple[Result, Rows]]:
     """Run claims, one on each core where there are only cores; `progress` counts seeds."""
-    chosen = choose(names)
     if len(chosen) == 1 or jax.default_backend() != "cpu":
         return {
             name: verify(name, claim, seeds=seeds, quick=quick, progress=progress)
