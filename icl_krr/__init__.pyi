@@ -1,4 +1,15 @@
-from . import constructions, kernels, residual, sketches, solvers, tasks, theory, transformer
+from . import (
+    constructions,
+    kernels,
+    probes,
+    residual,
+    sketches,
+    solvers,
+    tasks,
+    theory,
+    training,
+    transformer,
+)
 from .constructions import ReLU, Softmax
 from .kernels import Exponential, Features, Gaussian, Kernel, Linear, Mixture
 from .posterior import Posterior, posterior
@@ -15,6 +26,7 @@ from .transformer import (
     memory,
     operand_bounds,
     predict,
+    predict_along,
     predict_batch,
     run_with_cache,
     run_with_hooks,
@@ -49,7 +61,9 @@ __all__ = [
     "operand_bounds",
     "posterior",
     "predict",
+    "predict_along",
     "predict_batch",
+    "probes",
     "residual",
     "run_with_cache",
     "run_with_hooks",
@@ -59,6 +73,7 @@ __all__ = [
     "spectral_bounds",
     "tasks",
     "theory",
+    "training",
     "transformer",
     "untie",
 ]

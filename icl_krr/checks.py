@@ -54,10 +54,14 @@ def positive_scalar(name: str, value: Any) -> None:
 
 
 def nonnegative_scalar(name: str, value: Any) -> None:
+    at_least(name, value, 0)
+
+
+def at_least(name: str, value: Any, minimum: float) -> None:
     scalar(name, value)
     known = concrete(value)
-    if known is not None and not (known >= 0 and np.isfinite(known)):
-        raise ValueError(f"{name} must be >= 0 and finite, got {value}")
+    if known is not None and not (known >= minimum and np.isfinite(known)):
+        raise ValueError(f"{name} must be >= {minimum} and finite, got {value}")
 
 
 def count(name: str, value: Any, minimum: int = 1) -> None:

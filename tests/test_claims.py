@@ -109,6 +109,19 @@ def undamped(features):
     return other
 
 
+def louder(load):
+    """A trained model whose answers are a third larger."""
+
+    def other(name):
+        run = load(name)
+        weights = run.model.weights
+        return run._replace(
+            model=run.model.replace(weights=weights.replace(readout=1.3 * weights.readout))
+        )
+
+    return other
+
+
 RIDGE = Change("constructions.conjugate_gradient", option("ridge", 1.05))
 BOUND = {
     "C1": limit("Nadaraya-Watson", 1e-4),
@@ -132,6 +145,8 @@ BOUND = {
     "C19": Change("theory.expected_gap", scaled(0.2)),
     "C20": Change("theory.logit_perturbation", scaled(0.5)),
     "C21": Change("theory.positive_variance", scaled(2.0)),
+    "C23": Change("theory.gradient_filter", scaled(1.01)),
+    "C24": limit("trained model", 0.01),
 }
 CONSTRUCTION = {
     "C1": Change("constructions.nadaraya_watson", warmer),
@@ -155,6 +170,8 @@ CONSTRUCTION = {
     "C19": Change("constructions.conjugate_gradient", option("ridge", 10.0)),
     "C20": RIDGE,
     "C21": Change("positive_features", undamped),
+    "C23": Change("constructions.gradient_descent", option("ridge", 1.05)),
+    "C24": Change("load", louder),
 }
 
 
@@ -173,7 +190,12 @@ def module_of(name):
 
 
 def test_there_are_all_claims():
-    assert list(CLAIMS) == [f"C{i}" for i in range(1, 22)] == list(BOUND) == list(CONSTRUCTION)
+    assert (
+        list(CLAIMS)
+        == [f"C{i}" for i in (*range(1, 22), 23, 24)]
+        == list(BOUND)
+        == list(CONSTRUCTION)
+    )
 
 
 @pytest.mark.parametrize("name", CLAIMS)

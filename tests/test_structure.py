@@ -6,7 +6,7 @@ from pathlib import Path
 import icl_krr
 
 PACKAGE = Path(icl_krr.__file__).parent
-SHARED = {"checks", "linalg", "numerics", "pytree", "recurrences"}
+SHARED = {"checks", "files", "linalg", "numerics", "pytree", "recurrences"}
 ALLOWED = {
     "kernels": set(),
     "sketches": {"kernels"},
@@ -17,7 +17,11 @@ ALLOWED = {
     "transformer": {"residual"},
     "constructions": {"kernels", "sketches", "residual", "transformer.weights"},
     "posterior": {"kernels", "tasks", "solvers.results", "transformer"},
+    "training": {"kernels", "tasks", "solvers", "transformer"},
+    "probes": {"kernels", "tasks", "solvers", "residual", "transformer"},
     "experiments": {
+        "training",
+        "probes",
         "kernels",
         "sketches",
         "tasks",

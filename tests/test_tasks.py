@@ -68,7 +68,7 @@ def test_samplers_are_pure_and_batch():
     ("options", "message"),
     [
         ({"noise": -1.0}, "noise must be a variance >= 0, got -1.0"),
-        ({"condition": 0.5}, "condition must be >= 1, got 0.5"),
+        ({"condition": 0.5}, "condition must be >= 1 and finite, got 0.5"),
         ({"num_features": 0}, "num_features must be >= 1, got 0"),
         ({"num_outputs": 0}, "num_outputs must be >= 1, got 0"),
         ({"spectrum": jnp.ones(3)}, "spectrum must hold num_features = 8 values"),

@@ -39,7 +39,8 @@ def by_hand(q, k, v, seen, kind):
 def test_attention_equals_a_loop(x64, kind, causal):
     q, k, v = qkv()
     visible = jnp.array([True, True, False, True, True, True, False, True, False])
-    seen = [[bool(visible[j]) and (j <= i or not causal) for j in range(T)] for i in range(T)]
+    earlier = [[j < i or j == 0 or not causal for j in range(T)] for i in range(T)]
+    seen = [[bool(visible[j]) and earlier[i][j] for j in range(T)] for i in range(T)]
     ours = attention.attend(q, k, v, visible, ik.Spec(1, attention=kind, causal=causal))
     assert relative(ours, by_hand(q, k, v, seen, kind)) < 1e-12
     formed = attention.pattern(q, k, visible, ik.Spec(1, attention=kind, causal=causal)) @ v
@@ -84,7 +85,10 @@ def architecture(**options):
 
 SPECS = {
     "encoder": {},
-    "gpt2": {"causal": True, "max_tokens": 16},
+    "gpt2": {"causal": True, "tokens": "interleaved", "max_tokens": 16},
+    "causal": {"causal": True, "max_tokens": 9},
+    "looped": {"tied": True},
+    "attention-only": {"hidden": 0},
     "linear": {"attention": "linear", "layer_norm": False, "activation": "relu"},
     "bilinear": {"activation": "identity", "num_outputs": 3, "hidden": 5},
 }
@@ -100,7 +104,7 @@ def test_random_models_run_through_the_same_forward(options):
     assert model.depth == 3
     assert model.blocks_per_step == 1
     assert prediction.shape == cache["prediction"].shape[1:]
-    assert cache["stream"].shape == (4, 1 + 7 + 3, 16)
+    assert cache["stream"].shape == (4, 1 + (14 if spec.tokens == "interleaved" else 7) + 3, 16)
     assert jnp.all(jnp.isfinite(prediction))
     gradient = jax.grad(lambda m: jnp.sum(ik.predict(m, task) ** 2))(model)
     silent = [
@@ -132,16 +136,22 @@ def moved(model):
 def numpy_transformer(model, task):
     w, spec = jax.tree.map(np.asarray, model.weights), model.spec
     n, q = task.num_supports, task.num_queries
-    x = np.concatenate([np.zeros((1, 4)), task.x, task.x_query])
-    y = np.zeros((1 + n + q, spec.num_outputs))
-    y[1 : 1 + n] = np.asarray(task.y).reshape(n, -1)
-    role = np.repeat(np.eye(3), [1, n, q], axis=0)
+    nothing, outputs = np.zeros(4), np.asarray(task.y).reshape(n, -1)
+    silent = np.zeros(spec.num_outputs)
+    lines = [(nothing, silent, 0)]
+    for x, y in zip(np.asarray(task.x), outputs, strict=True):
+        pair = [(x, silent, 2), (nothing, y, 1)]
+        lines += pair if spec.tokens == "interleaved" else [(x, y, 1)]
+    n = len(lines) - 1
+    lines += [(x, silent, 2) for x in np.asarray(task.x_query)]
+    x, y, roles = (np.stack(part) for part in zip(*lines, strict=True))
+    role = np.eye(3)[roles]
     e = w.embedding["stream"].blocks
     h = x @ e["x"] + y @ e["y"]
     h += role[:, :1] @ e["aggregator"] + role[:, 1:2] @ e["support"] + role[:, 2:] @ e["query"]
     one = np.ones((len(h), 1)) * w.embedding["one"].blocks["one"]
     if "stream" in w.positions:
-        h = h + w.positions["stream"][: len(h)]
+        h = h + w.positions["stream"][[*range(1 + n), *[1 + n] * q]]
 
     def norm(h, norms):
         if "stream" not in norms:
@@ -154,9 +164,9 @@ def numpy_transformer(model, task):
 
     seen = np.tile(np.arange(len(h)) < 1 + n, (len(h), 1))
     if spec.causal:
-        seen &= np.arange(len(h))[None, :] <= np.arange(len(h))[:, None]
+        seen &= np.tri(len(h), k=-1, dtype=bool) | (np.arange(len(h)) == 0)
     for layer in range(spec.depth):
-        block = jax.tree.map(lambda a: a[layer], w.steps[0])  # noqa: B023
+        block = jax.tree.map(lambda a: a[layer % len(a)], w.steps[0])  # noqa: B023
         (heads,), z = block.attention, norm(h, block.attention_norm)
         qs, ks, vs = affine(heads.query, z), affine(heads.key, z), affine(heads.writes[0].value, z)
         d, parts = spec.width // spec.heads, []
@@ -169,6 +179,8 @@ def numpy_transformer(model, task):
                 scores /= scores.sum(-1, keepdims=True)
             parts.append(np.where(seen, scores, 0) @ vs[:, cut])
         h = h + np.concatenate(parts, -1) @ heads.writes[0].out
+        if not block.mlp:
+            continue
         mlp, bias = block.mlp
         hidden = affine(mlp.gate, norm(h, block.mlp_norm))
         if spec.activation == "gelu":
@@ -192,6 +204,42 @@ def test_a_causal_model_does_not_look_ahead(x64):
         later = [j for j in range(7) if 1 + j > token]
         assert not np.any(jacobian[token][:, later])
         assert token == 0 or np.any(jacobian[token][:, token - 1])
+
+
+def test_a_causal_model_of_interleaved_tokens_answers_at_every_support(x64):
+    """What it says there is what it says of a query after the supports before; masks are felt."""
+    model = moved(
+        ik.init(jax.random.key(4), architecture(causal=True, tokens="interleaved", max_tokens=16))
+    )
+    task = draw(3)
+    along = ik.predict_along(model, task)
+    assert along.shape == (7 + 3,)
+    assert relative(along[7:], ik.predict(model, task)) < 1e-12
+    for k in range(1, 7):
+        before = ik.Task(x=task.x[:k], y=task.y[:k], x_query=task.x[k:])
+        masked = task.replace(x_query=task.x[k:], y_query=None, mask=jnp.arange(7) < k)
+        for shorter in (before, masked):
+            assert relative(ik.predict(model, shorter)[:1], along[k : k + 1]) < 1e-12
+    spread = task.replace(mask=jnp.array([True, False, True, True, False, False, True]))
+    kept = ik.Task(x=task.x[spread.mask], y=task.y[spread.mask], x_query=task.x_query, y_query=None)
+    assert relative(ik.predict(model, spread), ik.predict(model, kept)) < 1e-12
+
+
+def test_only_causal_models_of_interleaved_tokens_answer_along_the_supports():
+    for options in ({}, {"causal": True}, {"tokens": "interleaved"}):
+        model = ik.init(jax.random.key(0), architecture(**options))
+        with pytest.raises(ValueError, match="must be causal with interleaved tokens"):
+            ik.predict_along(model, draw(0))
+    with pytest.raises(ValueError, match="tokens must be one of 'pairs', 'interleaved', got 'x'"):
+        architecture(tokens="x")
+
+
+def test_a_looped_model_runs_at_any_depth(x64):
+    looped = moved(ik.init(jax.random.key(5), architecture(tied=True)))
+    task, untied = draw(4), ik.untie(looped)
+    assert relative(ik.predict(looped, task), ik.predict(untied, task)) < 1e-12
+    deeper = looped.replace(steps=5)
+    assert ik.run_with_cache(deeper, task)[1]["stream"].shape[0] == 6
 
 
 def test_initial_parameters_do_not_depend_on_the_others():
@@ -226,8 +274,8 @@ def test_architecture_refuses():
         architecture(depth=0)
     with pytest.raises(ValueError, match="must have no LayerNorm to be merged"):
         ik.dense(ik.init(jax.random.key(0), architecture()))
-    model = ik.init(jax.random.key(0), architecture(max_tokens=10))
-    with pytest.raises(ValueError, match="at most 10 tokens, the positions of the model, got 11"):
+    model = ik.init(jax.random.key(0), architecture(max_tokens=8))
+    with pytest.raises(ValueError, match="at most 8 positions, as the model, got 9 of"):
         ik.predict(model, draw(0))
 
 

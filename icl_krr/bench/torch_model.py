@@ -28,7 +28,9 @@ def torch_gradient(model: Transformer, stream: Any, seen: Any, targets: Any) -> 
     unit, bias = block.mlp
     stream, targets = torch.from_numpy(np.array(stream)), torch.from_numpy(np.array(targets))
     tokens, width = stream.shape[1:]
-    mask = torch.from_numpy(np.tril(np.ones((tokens, tokens), bool)) & np.array(seen))
+    earlier = np.tril(np.ones((tokens, tokens), bool), -1)
+    earlier[0, 0] = True
+    mask = torch.from_numpy(earlier & np.array(seen))
 
     def norm(at: Any, h: Any) -> Any:
         return F.layer_norm(h, (width,), at.scale, at.bias)

@@ -5,20 +5,28 @@ from __future__ import annotations
 import os
 import sys
 from importlib.metadata import version
-from typing import Annotated
+from typing import Annotated, Any
 
 import tyro
 from platformdirs import user_cache_dir
 
-from .settings import Bench, Demo, Predict, Sweep, Verify
+from ..experiments.recipe import Recipe
+from .settings import Bench, Demo, Identify, Predict, Sweep, Train, Verify
 
-Command = (
-    Annotated[Demo, tyro.conf.subcommand(name="demo")]
-    | Annotated[Predict, tyro.conf.subcommand(name="predict")]
-    | Annotated[Sweep, tyro.conf.subcommand(name="sweep")]
-    | Annotated[Verify, tyro.conf.subcommand(name="verify")]
-    | Annotated[Bench, tyro.conf.subcommand(name="bench")]
-)
+
+def choices(argv: list[str]) -> Any:
+    """What can be asked for; the recipe that is named gives the defaults of `train`."""
+    recipe = argv[1] if argv[:1] == ["train"] and argv[1:2] and argv[1][0] != "-" else None
+    defaults = Train() if recipe is None else Train(recipe, **vars(Recipe.read(recipe)))
+    return (
+        Annotated[Demo, tyro.conf.subcommand(name="demo")]
+        | Annotated[Predict, tyro.conf.subcommand(name="predict")]
+        | Annotated[Sweep, tyro.conf.subcommand(name="sweep")]
+        | Annotated[Train, tyro.conf.subcommand(name="train", default=defaults)]
+        | Annotated[Identify, tyro.conf.subcommand(name="identify")]
+        | Annotated[Verify, tyro.conf.subcommand(name="verify")]
+        | Annotated[Bench, tyro.conf.subcommand(name="bench")]
+    )
 
 
 def main(argv: list[str] | None = None) -> int:
@@ -27,17 +35,21 @@ def main(argv: list[str] | None = None) -> int:
     if argv == ["--version"]:
         print(f"icl-krr {version('icl_krr')}")
         return 0
+    try:
+        known = choices(argv)
+    except (OSError, ValueError) as error:
+        return refuse(str(error))
     settings = tyro.cli(
-        Command,  # pyright: ignore[reportArgumentType]
+        known,
         prog="icl-krr",
         description="In-context kernel ridge regression as literal transformer weights.",
         args=argv,
     )
     keep_compiled_programs()
-    from . import commands
+    from .commands import run
 
     try:
-        return commands.run(settings, argv)
+        return run(settings, argv)
     except OSError as error:
         return refuse(f"{error.filename or 'file'}: {error.strerror or error}")
     except (TypeError, ValueError, MemoryError) as error:

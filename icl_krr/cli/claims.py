@@ -13,6 +13,7 @@ from rich.table import Table
 
 from .. import checks
 from ..experiments.verify import Result, choose, markdown, verify_all
+from ..files import to_csv
 from ..plots import claim_figure, png
 from . import output
 from .output import number
@@ -53,7 +54,7 @@ def settle(settings: Verify, argv: list[str]) -> int:
             "claims.md": markdown(results).encode(),
         }
         for name, (_, rows) in found.items():
-            files[f"{name}.csv"] = output.to_csv(rows)
+            files[f"{name}.csv"] = to_csv(rows)
             files[f"{name}.png"] = png(claim_figure(name, chosen[name], rows))
         written = output.save(folder, files)
         print(f"wrote {', '.join(map(str, written))}", file=sys.stderr)

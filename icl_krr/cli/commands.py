@@ -17,10 +17,10 @@ from ..tasks import GaussianProcess, Task, diabetes, read_table, sample, split
 from . import output
 from .benchmark import benchmark
 from .claims import settle
-from .settings import Bench, Demo, Predict, Settings, Sweep, Verify
+from .settings import Bench, Chosen, Demo, Identify, Predict, Settings, Sweep, Train, Verify
 
 
-def run(settings: Demo | Predict | Sweep | Verify | Bench, argv: list[str]) -> int:
+def run(settings: Chosen, argv: list[str]) -> int:
     """The exit status."""
     checks.count("seed", settings.seed, minimum=0)
     last = settings.seed + (getattr(settings, "seeds", None) or 1) - 1
@@ -28,8 +28,17 @@ def run(settings: Demo | Predict | Sweep | Verify | Bench, argv: list[str]) -> i
         raise ValueError(f"seed must be < 2^32, got {last}")
     if isinstance(settings, Verify):
         return settle(settings, argv)
+    # with these comes optax, which others need not wait for
+    if isinstance(settings, Train):
+        from .training import run_training
+
+        return run_training(settings, argv)
+    if isinstance(settings, Identify):
+        from .identification import identification
+
+        return identification(settings, argv)
     if isinstance(settings, Sweep):
-        from .sweeps import go_along  # with it comes optax, which others need not wait for
+        from .sweeps import go_along
 
         go_along(settings, argv)
     elif isinstance(settings, Bench):

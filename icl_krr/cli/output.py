@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import csv
 import dataclasses
 import errno
-import io
 import json
 import math
 import os
@@ -19,14 +17,15 @@ from rich.console import Console
 from rich.table import Table
 
 from ..experiments.depth import DepthResult
-from .settings import Bench, Settings, Sweep, Verify
+from ..files import replace, to_csv
+from .settings import Chosen, Demo, Predict
 
 PACKAGES = ("icl_krr", "jax", "jaxlib", "flax", "numpy")
 BANDWIDTHS = ("temperature", "lengthscale", "smoother_temperature", "smoother_lengthscale")
 Results = dict[str, DepthResult]
 
 
-def meta(argv: list[str], settings: Settings, results: Results) -> dict[str, Any]:
+def meta(argv: list[str], settings: Demo | Predict, results: Results) -> dict[str, Any]:
     return {
         **surroundings(argv, settings),
         "dtype": sorted({result.facts["dtype"] for result in results.values()}),
@@ -34,7 +33,7 @@ def meta(argv: list[str], settings: Settings, results: Results) -> dict[str, Any
     }
 
 
-def surroundings(argv: list[str], settings: Settings | Bench | Sweep | Verify) -> dict[str, Any]:
+def surroundings(argv: list[str], settings: Chosen) -> dict[str, Any]:
     """What was asked for, and where it ran."""
     device = jax.devices()[0]
     return {
@@ -147,27 +146,8 @@ def write(
     return save(folder, files)
 
 
-def to_csv(rows: list[dict[str, Any]]) -> bytes:
-    """One line a row; the columns are those of all rows, in the order of their appearance."""
-    table = io.StringIO()
-    columns = dict.fromkeys(name for row in rows for name in row)
-    writer = csv.DictWriter(table, columns, restval="", lineterminator="\n")
-    writer.writeheader()
-    writer.writerows(rows)
-    return table.getvalue().encode()
-
-
 def save(folder: Path, files: dict[str, bytes]) -> list[Path]:
     """Write files, each of which replaces its elder only when whole."""
     for name, content in files.items():
         replace(folder / name, content)
     return [folder / name for name in files]
-
-
-def replace(path: Path, content: bytes) -> None:
-    temporary = path.with_name(f".{path.name}.{os.getpid()}")
-    try:
-        temporary.write_bytes(content)
-        os.replace(temporary, path)
-    finally:
-        temporary.unlink(missing_ok=True)

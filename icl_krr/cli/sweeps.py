@@ -19,6 +19,7 @@ from rich.table import Table
 from ..experiments.axes import AXES
 from ..experiments.claim import Rows
 from ..experiments.sweep import SweepConfig, cells, last, rows_of_a_cell, sweep
+from ..files import to_csv
 from ..plots import png, sweep_figure
 from . import output
 from .settings import Sweep
@@ -72,7 +73,7 @@ def go_along(settings: Sweep, argv: list[str]) -> None:
 def save(folder: Path, meta: dict[str, Any], rows: Rows) -> None:
     output.save(folder, {"meta.json": (output.to_json(held(meta, rows)) + "\n").encode()})
     if rows:
-        output.save(folder, {"results.csv": output.to_csv(rows)})
+        output.save(folder, {"results.csv": to_csv(rows)})
 
 
 def held(meta: dict[str, Any], rows: Rows) -> dict[str, Any]:

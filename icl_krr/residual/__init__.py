@@ -3,10 +3,11 @@
 from ..tasks import check_axes, chunk_of, map_tasks
 from .layout import ROLES, Layout, Slot
 from .reads import Read, join, one_hot
-from .tokens import Stream, channels, embed, fields, rows, visible
+from .tokens import TOKENS, Stream, channels, embed, fields, num_tokens, positions, rows, visible
 
 __all__ = [
     "ROLES",
+    "TOKENS",
     "Layout",
     "Read",
     "Slot",
@@ -18,7 +19,9 @@ __all__ = [
     "fields",
     "join",
     "map_tasks",
+    "num_tokens",
     "one_hot",
+    "positions",
     "rows",
     "visible",
 ]

@@ -1,4 +1,7 @@
-"""Tokens: one aggregator, n supports, q queries, in that order."""
+"""Tokens: one aggregator, the supports, q queries, in that order.
+
+A support is one token of x and y ("pairs"), or one of x and, after it, one of y ("interleaved").
+"""
 
 from __future__ import annotations
 
@@ -14,53 +17,76 @@ from .reads import Read
 Stream = dict[str, jax.Array]
 """{slot: [tokens, width]}; a model whose slots were merged has the one slot "stream"."""
 
+TOKENS = ("pairs", "interleaved")
 
-def fields(task: Task) -> Stream:
-    """What a task says of each token, [1 + n + q, width] each, in the task's dtype.
 
-    `x` [tokens, p] and `y` [tokens, r] (zero at the aggregator; y is zero at queries, whose
-    outputs nobody knows), the flags `aggregator`, `support`, `query` and the constant `one`
-    [tokens, 1]. A masked support is zero but for `one`.
+def fields(task: Task, tokens: str = "pairs") -> Stream:
+    """What a task says of each token, in the task's dtype: [T, width] each.
+
+    `x` [T, p] and `y` [T, r] (zero at the aggregator; y is zero at queries, whose outputs nobody
+    knows), the flags `aggregator`, `support`, `query` and the constant `one` [T, 1]. A masked
+    support is zero but for `one`. Interleaved, the token of a support's x is flagged as a query,
+    which it is for all that came before, and that of its y as a support.
     """
     n, q, dtype = task.num_supports, task.num_queries, task.x.dtype
     keep = jnp.ones(n, bool) if task.mask is None else task.mask
     zero = jnp.zeros((1, 1), dtype)
 
-    def tokens(aggregator, supports, queries):
-        supports = jnp.where(keep[:, None], supports, 0)
-        width = supports.shape[1]
+    def lay(aggregator, inputs, outputs, queries):
+        """`inputs` and `outputs` are what the tokens of x and of y hold; pairs hold the sum."""
+        parts = [jnp.where(keep[:, None], part, 0) for part in (inputs, outputs)]
+        width = parts[0].shape[1]
+        if tokens == "interleaved":
+            supports = jnp.stack(parts, axis=1).reshape(2 * n, width)
+        else:
+            supports = sum(parts[1:], parts[0])
         ends = (jnp.broadcast_to(aggregator, (1, width)), jnp.broadcast_to(queries, (q, width)))
         return jnp.concatenate([ends[0], supports, ends[1]])
 
+    y = task.y.reshape(n, -1)
+    none, each = jnp.zeros((n, 1), dtype), jnp.ones((n, 1), dtype)
+    asked = each if tokens == "interleaved" else none
     return {
-        "x": tokens(zero, task.x, task.x_query),
-        "y": tokens(zero, task.y.reshape(n, -1), zero),
-        "aggregator": tokens(zero + 1, jnp.zeros((n, 1), dtype), zero),
-        "support": tokens(zero, jnp.ones((n, 1), dtype), zero),
-        "query": tokens(zero, jnp.zeros((n, 1), dtype), zero + 1),
-        "one": jnp.ones((1 + n + q, 1), dtype),
+        "x": lay(zero, task.x, jnp.zeros_like(task.x), task.x_query),
+        "y": lay(zero, jnp.zeros_like(y), y, zero),
+        "aggregator": lay(zero + 1, none, none, zero),
+        "support": lay(zero, none, each, zero),
+        "query": lay(zero, asked, none, zero + 1),
+        "one": jnp.ones((num_tokens(task, tokens), 1), dtype),
     }
 
 
-def embed(embedding: Mapping[str, Read], task: Task) -> Stream:
+def num_tokens(task: Task, tokens: str = "pairs") -> int:
+    """T = 1 + n + q, or 1 + 2 n + q."""
+    per_support = 2 if tokens == "interleaved" else 1
+    return 1 + per_support * task.num_supports + task.num_queries
+
+
+def embed(embedding: Mapping[str, Read], task: Task, tokens: str = "pairs") -> Stream:
     """Every slot as its read of the tokens' fields."""
-    tokens = fields(task)
-    return {slot: read(tokens) for slot, read in embedding.items()}
+    told = fields(task, tokens)
+    return {slot: read(told) for slot, read in embedding.items()}
 
 
-def visible(task: Task) -> jax.Array:
-    """Who may be read as a key, [tokens] bool: the aggregator and the supports, no query."""
+def visible(task: Task, tokens: str = "pairs") -> jax.Array:
+    """Who may be read as a key, [T] bool: the aggregator and the supports, no query."""
     keep = jnp.ones(task.num_supports, bool) if task.mask is None else task.mask
+    keep = jnp.repeat(keep, 2) if tokens == "interleaved" else keep
     return jnp.concatenate([jnp.ones(1, bool), keep, jnp.zeros(task.num_queries, bool)])
 
 
-def rows(at: tuple[str, ...], task: Task) -> slice:
+def positions(visible: jax.Array) -> jax.Array:
+    """The visible tokens before each, [T]: all queries stand where the next support would."""
+    return jnp.cumsum(visible) - visible
+
+
+def rows(at: tuple[str, ...], task: Task, tokens: str = "pairs") -> slice:
     """The tokens of a role; all of them for a slot that lives at several."""
-    n = task.num_supports
+    end, step = num_tokens(task, tokens) - task.num_queries, 1 + (tokens == "interleaved")
     only: dict[tuple[str, ...], slice] = {
         ("aggregator",): slice(0, 1),
-        ("support",): slice(1, 1 + n),
-        ("query",): slice(1 + n, None),
+        ("support",): slice(step, end, step),
+        ("query",): slice(end, None),
     }
     return only.get(at, slice(None))
 

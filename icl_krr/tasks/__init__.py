@@ -1,14 +1,20 @@
 """Tasks: supports to learn from, queries to predict; drawn at random or read from a table."""
 
 from .batches import chunk_of, map_tasks
+from .families import DecisionTree, ReLUNetwork, Rows, Sinusoids
 from .linear_system import System, system
-from .samplers import GaussianProcess, LinearRegression, sample
+from .samplers import GaussianProcess, LinearRegression, Sampler, sample
 from .tables import Table, diabetes, read_table, split
 from .task import Task, check_axes
 
 __all__ = [
+    "DecisionTree",
     "GaussianProcess",
     "LinearRegression",
+    "ReLUNetwork",
+    "Rows",
+    "Sampler",
+    "Sinusoids",
     "System",
     "Table",
     "Task",

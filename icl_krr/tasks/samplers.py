@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 from functools import partial
 from typing import Any, Protocol
 
@@ -9,7 +10,7 @@ import jax
 import jax.numpy as jnp
 
 from .. import checks
-from ..kernels import Kernel
+from ..kernels import Exponential, Gaussian, Kernel, Linear, PositiveKernel
 from ..linalg import eigh, one_by_one
 from ..numerics import matmul
 from ..pytree import checked, static
@@ -17,32 +18,52 @@ from .task import Task
 
 
 class Sampler(Protocol):
-    def sample(self, key: jax.Array) -> Task: ...
+    def sample(self, key: jax.Array, active: Any = None) -> Task: ...
 
 
-def sample(key: jax.Array, config: Sampler) -> Task:
+def sample(key: jax.Array, config: Sampler, active: int | jax.Array | None = None) -> Task:
     """Draw the task that `config` describes.
 
     `key` is a `jax.random` key; the fields of the `Task` have the default floating dtype.
+    `active` is a number of features, traced: the inputs' others are 0, before outputs are drawn.
     `jax.vmap(sample, in_axes=(0, None))` draws a batch.
 
     >>> import jax
-    >>> task = sample(jax.random.key(0), LinearRegression(num_features=3, num_supports=8))
-    >>> task.x.shape, task.y.shape, task.x_query.shape
-    ((8, 3), (8,), (1, 3))
+    >>> task = sample(jax.random.key(0), LinearRegression(num_features=3, num_supports=8), 2)
+    >>> task.x.shape, task.y.shape, task.x_query.shape, task.x[0, 2].item()
+    ((8, 3), (8,), (1, 3), 0.0)
     """
-    return config.sample(key)
+    return config.sample(key, active)
+
+
+INPUTS = ("normal", "sphere", "uniform")
+
+
+def draw_inputs(key: jax.Array, shape: tuple[int, int], kind: str, active: Any) -> jax.Array:
+    """Points [rows, p]: standard normal, uniform on the unit sphere, or uniform in (-1, 1)."""
+    if kind == "uniform":
+        return restrict(jax.random.uniform(key, shape, minval=-1), active)
+    x = restrict(jax.random.normal(key, shape), active)
+    return x / jnp.linalg.norm(x, axis=-1, keepdims=True) if kind == "sphere" else x
+
+
+def restrict(x: jax.Array, active: Any) -> jax.Array:
+    """The first `active` features, the others 0."""
+    return x if active is None else jnp.where(jnp.arange(x.shape[1]) < active, x, 0)
 
 
 @checked
 class GaussianProcess:
     """Supports y = f(x) + e with f ~ GP(0, kernel), e ~ N(0, noise); y_query is f itself.
 
-    `noise` is a variance >= 0, traced as is the kernel. Inputs are standard normal in
-    `num_features` dimensions, or uniform on the unit sphere for `inputs="sphere"`. With
-    `num_outputs` unset y is [n], else [n, num_outputs] with independent draws of f.
+    `noise` is a variance >= 0, traced as is the kernel. Inputs in `num_features` dimensions are
+    "normal", "uniform" in (-1, 1) or on the unit "sphere". With `num_outputs` unset y is [n],
+    else [n, num_outputs] with independent draws of f. `spread` >= 1 draws the kernel's
+    temperature or lengthscale for each task, up to that factor smaller or larger, and
+    `noise_spread` the noise, uniformly in the logarithm.
 
-    Raises ValueError for a negative noise, a count < 1 or an unknown kind of inputs.
+    Raises ValueError for a negative noise, a count < 1, a spread < 1 or an unknown kind of
+    inputs, TypeError for a spread of a kernel that has neither.
 
     >>> import jax
     >>> from icl_krr.kernels import Exponential
@@ -58,38 +79,68 @@ class GaussianProcess:
     num_queries: int = static(default=1)
     num_outputs: int | None = static(default=None)
     inputs: str = static(default="normal")
+    spread: Any = 1.0
+    noise_spread: Any = 1.0
 
     def __post_init__(self):
         check_sizes(self)
         check_noise(self.noise)
-        checks.choice("inputs", self.inputs, ("normal", "sphere"))
+        checks.choice("inputs", self.inputs, INPUTS)
+        for name in ("spread", "noise_spread"):
+            checks.at_least(name, getattr(self, name), 1)
+        spread = checks.concrete(self.spread)
+        if spread not in (None, 1) and not isinstance(self.kernel, PositiveKernel):
+            raise TypeError(
+                f"kernel must be Exponential or Gaussian to spread, got {self.kernel!r}"
+            )
 
-    def sample(self, key: jax.Array) -> Task:
+    def sample(self, key: jax.Array, active: Any = None) -> Task:
         at, function, error = jax.random.split(key, 3)
         n, r = self.num_supports, self.num_outputs or 1
-        x = jax.random.normal(at, (n + self.num_queries, self.num_features))
-        if self.inputs == "sphere":
-            x = x / jnp.linalg.norm(x, axis=-1, keepdims=True)
+        x = draw_inputs(at, (n + self.num_queries, self.num_features), self.inputs, active)
+        own = self.hyperparameters(key)
         # A Gram matrix may be singular (the linear kernel's is): its root is taken by
         # eigenvalues, so that no jitter is needed, and those that are only rounding are 0.
-        sigma, vectors = eigh(self.kernel(x, x))
+        sigma, vectors = eigh(own.kernel(x, x))
         rounding = len(x) * jnp.finfo(x.dtype).eps * sigma[-1]
         root = vectors * jnp.sqrt(jnp.where(sigma > rounding, sigma, 0))
         f = matmul(root, jax.random.normal(function, (n + self.num_queries, r)))
-        return observe(error, x, f, self)
+        return observe(error, x, f, own)
+
+    def optimal(self) -> tuple[Kernel, Any] | None:
+        """Kernel and ridge of the posterior mean, where all tasks share them."""
+        fixed = self.spread == 1 and self.noise_spread == 1 and self.noise > 0
+        return (self.kernel, self.noise) if fixed else None
+
+    def hyperparameters(self, key: jax.Array) -> GaussianProcess:
+        """The process that the task of this key is drawn from, with nothing left to spread."""
+        kernel, noise = self.kernel, self.noise
+        if isinstance(kernel, (Exponential, Gaussian)):
+            name = "temperature" if isinstance(kernel, Exponential) else "lengthscale"
+            factor = log_uniform(jax.random.fold_in(key, 0), self.spread)
+            kernel = dataclasses.replace(kernel, **{name: getattr(kernel, name) * factor})
+        noise = noise * log_uniform(jax.random.fold_in(key, 1), self.noise_spread)
+        return dataclasses.replace(self, kernel=kernel, noise=noise, spread=1.0, noise_spread=1.0)
+
+
+def log_uniform(key: jax.Array, spread: Any) -> jax.Array:
+    """A factor between 1 / spread and spread."""
+    return jnp.exp(jnp.log(spread) * jax.random.uniform(key, minval=-1))
 
 
 @checked
 class LinearRegression:
     """Supports y = x w + e with x ~ N(0, Q diag(spectrum) Q^T), w ~ N(0, I / p).
 
-    Q is a random rotation. The `spectrum` of the features' covariance (p values > 0) falls
+    Q is a random rotation; for "uniform" `inputs` x is diag(spectrum)^1/2 u, u uniform in
+    (-1, 1)^p, and not turned. With `sparsity` s only s entries of w, at random places, are not 0,
+    and they are N(0, 1 / s). The `spectrum` of the features' covariance (p values > 0) falls
     geometrically from 1 to 1 / `condition` if it is not given, so `condition` >= 1 is the
     condition number of the covariance. `noise` is the variance of e, and y_query is x w
     itself. With `num_outputs` unset y is [n], else [n, num_outputs].
 
-    Raises ValueError for a negative noise, a count < 1, a condition < 1 or a spectrum that is
-    not p positive values.
+    Raises ValueError for a negative noise, a count < 1, a condition < 1, a spectrum that is
+    not p positive values, unknown inputs and a sparsity that is not in 1, ..., p.
 
     >>> import jax
     >>> config = LinearRegression(num_features=4, condition=100.0, num_outputs=2)
@@ -104,14 +155,20 @@ class LinearRegression:
     num_supports: int = static(default=64)
     num_queries: int = static(default=1)
     num_outputs: int | None = static(default=None)
+    inputs: str = static(default="normal")
+    sparsity: int | None = static(default=None)
 
     def __post_init__(self):
         check_sizes(self)
         check_noise(self.noise)
-        checks.scalar("condition", self.condition)
-        condition = checks.concrete(self.condition)
-        if condition is not None and not condition >= 1:
-            raise ValueError(f"condition must be >= 1, got {self.condition}")
+        checks.at_least("condition", self.condition, 1)
+        checks.choice("inputs", self.inputs, ("normal", "uniform"))
+        if self.sparsity is not None:
+            checks.count("sparsity", self.sparsity)
+            if self.sparsity > self.num_features:
+                raise ValueError(
+                    f"sparsity must be <= num_features = {self.num_features}, got {self.sparsity}"
+                )
         if self.spectrum is not None:
             if jnp.shape(self.spectrum) != (self.num_features,):
                 raise ValueError(
@@ -120,17 +177,27 @@ class LinearRegression:
                 )
             checks.positive("spectrum", self.spectrum)
 
-    def sample(self, key: jax.Array) -> Task:
+    def sample(self, key: jax.Array, active: Any = None) -> Task:
         at, rotation, weights, error = jax.random.split(key, 4)
         p, r = self.num_features, self.num_outputs or 1
         spectrum = self.spectrum
         if spectrum is None:
             spectrum = jnp.asarray(self.condition, float) ** -jnp.linspace(0, 1, p)
-        white = jax.random.normal(at, (self.num_supports + self.num_queries, p))
-        scaled = white * jnp.sqrt(jnp.asarray(spectrum))
-        x = matmul(scaled, one_by_one(partial(jax.random.orthogonal, n=p))(rotation).T)
-        f = matmul(x, jax.random.normal(weights, (p, r))) / jnp.sqrt(p)
+        white = draw_inputs(at, (self.num_supports + self.num_queries, p), self.inputs, None)
+        x = white * jnp.sqrt(jnp.asarray(spectrum))
+        if self.inputs == "normal":
+            x = matmul(x, one_by_one(partial(jax.random.orthogonal, n=p))(rotation).T)
+        x, w = restrict(x, active), jax.random.normal(weights, (p, r))
+        if self.sparsity is not None:
+            places = jax.random.permutation(jax.random.fold_in(weights, 0), p) < self.sparsity
+            w = jnp.where(places[:, None], w, 0)
+        f = matmul(x, w) / jnp.sqrt(self.sparsity or p)
         return observe(error, x, f, self)
+
+    def optimal(self) -> tuple[Kernel, Any] | None:
+        """Kernel and ridge of the posterior mean, where it is one: w is Gaussian."""
+        dense = self.sparsity is None and self.noise > 0
+        return (Linear(), self.noise * self.num_features) if dense else None
 
 
 def observe(key: jax.Array, x: jax.Array, f: jax.Array, config: Any) -> Task:

@@ -1,6 +1,7 @@
 """The claims' mathematics: one bound or identity a function, each named by its claim (C1 ...)."""
 
 from .emulation import best_epsilon, emulated_product, emulation_rounding, emulation_truncation
+from .filters import chebyshev_filter, exact_filter, gradient_filter
 from .random_features import positive_variance, trigonometric_variance
 from .rates import (
     chebyshev_rate,
@@ -40,6 +41,7 @@ from .width import (
 
 __all__ = [
     "best_epsilon",
+    "chebyshev_filter",
     "chebyshev_rate",
     "conjugate_gradient_rate",
     "distinct_eigenvalues",
@@ -50,10 +52,12 @@ __all__ = [
     "emulation_rounding",
     "emulation_truncation",
     "energy_norm",
+    "exact_filter",
     "expected_gap",
     "gaussian_from_exponential",
     "gaussian_logits",
     "gradient_descent_rate",
+    "gradient_filter",
     "heavy_ball_rate",
     "inverse_error_best",
     "inverse_error_bound",

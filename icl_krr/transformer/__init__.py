@@ -9,7 +9,7 @@ from .forward import forward
 from .init import Architecture, init
 from .memory import Memory, memory
 from .operands import operand_bounds
-from .run import predict, predict_batch, run_with_cache, run_with_hooks
+from .run import predict, predict_along, predict_batch, run_with_cache, run_with_hooks
 from .tying import untie
 from .weights import Block, Heads, Norm, Spec, Transformer, Unit, Weights, Write
 
@@ -31,6 +31,7 @@ __all__ = [
     "memory",
     "operand_bounds",
     "predict",
+    "predict_along",
     "predict_batch",
     "run_with_cache",
     "run_with_hooks",

@@ -38,7 +38,8 @@ def attend(
             return stream(q, k, v, visible, spec.causal)[0]  # pyright: ignore[reportIndexIssue]
         return weighing(q, k, visible, spec.causal)(v)
     if spec.causal:
-        states = jnp.cumsum(k[:, :, None] * v[:, None, :], axis=0)
+        products = k[:, :, None] * v[:, None, :]
+        states = jnp.concatenate([products[:1], jnp.cumsum(products[:-1], axis=0)])
         return jnp.einsum("tk,tkd->td", q, states, precision=jax.lax.Precision.HIGHEST)
     return matmul(q, matmul(k.T, v))
 
@@ -73,7 +74,9 @@ def seen(
     q: jax.Array, k: jax.Array, visible: Bool[Array, " T"], causal: bool
 ) -> Bool[Array, "T T"]:
     every = jnp.broadcast_to(visible[None, :], (len(q), len(k)))
-    return every & jnp.tri(len(q), len(k), dtype=bool) if causal else every
+    if not causal:
+        return every
+    return every & jnp.tri(len(q), len(k), k=-1, dtype=bool).at[0, 0].set(True)
 
 
 def hide(values: jax.Array, visible: Bool[Array, " T"]) -> jax.Array:

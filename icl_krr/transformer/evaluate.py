@@ -8,7 +8,17 @@ from typing import TYPE_CHECKING, Any
 import jax
 import jax.numpy as jnp
 
-from ..residual import Stream, channels, check_axes, embed, map_tasks, rows, visible
+from ..residual import (
+    Stream,
+    channels,
+    check_axes,
+    embed,
+    map_tasks,
+    num_tokens,
+    positions,
+    rows,
+    visible,
+)
 from .forward import forward
 from .stream import normalise
 from .taps import Hook
@@ -21,7 +31,7 @@ Kept = tuple[Any, list[dict[str, Any]]]
 """Slots after every step, {name: [steps + 1, ...]}, and the points of every block."""
 
 
-@partial(jax.jit, static_argnames=("names", "everything", "hooks"))
+@partial(jax.jit, static_argnames=("names", "everything", "hooks", "along"))
 def evaluate(
     model: Transformer,
     task: Task,
@@ -29,10 +39,13 @@ def evaluate(
     names: tuple[str, ...] = (),
     everything: bool = False,
     hooks: tuple[tuple[str, Hook], ...] = (),
+    along: bool = False,
 ) -> tuple[jax.Array, Kept]:
-    """The prediction, and what was kept on the way."""
+    """The prediction, `along` the supports as well, and what was kept on the way."""
     model = jax.tree.map(lambda weight: weight.astype(task.x.dtype), model)
-    once = partial(evaluate_once, model, names=names, everything=everything, hooks=hooks)
+    once = partial(
+        evaluate_once, model, names=names, everything=everything, hooks=hooks, along=along
+    )
     if task.num_outputs == model.spec.num_outputs:
         return once(task)
     each = lambda y: once(task.replace(y=y, y_query=None))  # noqa: E731
@@ -45,35 +58,42 @@ def evaluate_once(
     names: tuple[str, ...],
     everything: bool,
     hooks: tuple[tuple[str, Hook], ...],
+    along: bool,
 ) -> tuple[jax.Array, Kept]:
-    layout = model.layout
+    layout, tokens = model.layout, model.spec.tokens
+    asked = rows(("query",), task, tokens)
 
     def like_y(values: jax.Array) -> jax.Array:
         return values[..., 0] if task.y.ndim == 1 and values.shape[-1] == 1 else values
 
     def readout(stream: Stream) -> jax.Array:
         normed = normalise(model.weights.final_norm, stream)
-        queries = {slot: value[1 + task.num_supports :] for slot, value in normed.items()}
+        queries = {slot: value[asked] for slot, value in normed.items()}
         return like_y(model.weights.readout(queries))
 
     def look(stream: Stream, name: str) -> jax.Array:
         if name == "prediction":
             return readout(stream)
-        value = channels(stream, layout, name)[rows(layout[name].at, task)]
+        value = channels(stream, layout, name)[rows(layout[name].at, task, tokens)]
         return like_y(value) if layout[name].kind == "state" else value
 
-    stream = embed(model.weights.embedding, task)
+    stream, seen = embed(model.weights.embedding, task, tokens), visible(task, tokens)
     for slot, table in model.weights.positions.items():
-        stream[slot] = stream[slot] + table[: len(stream[slot])]
+        stream[slot] = stream[slot] + table[positions(seen)]
     passed = forward(
         model,
         stream,
-        visible(task),
+        seen,
         observe=lambda stream: {name: look(stream, name) for name in names},
         everything=everything,
         hooks=dict(hooks),
     )
-    return readout(passed.stream), (passed.observed, passed.points)
+    prediction = readout(passed.stream)
+    if along:
+        # a support's x stands one token before its y
+        asked = slice(1, num_tokens(task, tokens) - task.num_queries, 2)
+        prediction = jnp.concatenate([readout(passed.stream), prediction])
+    return prediction, (passed.observed, passed.points)
 
 
 @partial(jax.jit, static_argnames="chunk")
@@ -98,12 +118,13 @@ def check_fit(model: Transformer, task: Task, batch: int = 0) -> None:
                 f"task must have {name} = {needed} as the model, got {got}; "
                 f"build the model with {name}={got}"
             )
-    tokens = 1 + task.num_supports + task.num_queries
+    # all queries stand at one position
+    needed = num_tokens(task, model.spec.tokens) - task.num_queries + 1
     for table in model.weights.positions.values():
-        if tokens > table.shape[0]:
+        if needed > table.shape[0]:
             raise ValueError(
-                f"task must have at most {table.shape[0]} tokens, the positions of the model, "
-                f"got {tokens}"
+                f"task must have at most {table.shape[0]} positions, as the model, got {needed} "
+                "of aggregator, supports and a query"
             )
     if task.x.dtype == jnp.float16:
         raise TypeError("task must not be float16, whose range ends at 65504; use bfloat16 or more")

@@ -21,8 +21,9 @@ class Architecture(Spec):
     """A `Spec` that says enough to be drawn at random: a pre-norm transformer.
 
     `width` channels, `depth` blocks of `heads` heads and an MLP of `hidden` units (4 widths if
-    unset) with `activation` "gelu", "relu" or "identity"; `layer_norm` before each sublayer
-    and the read-out; learned positions for up to `max_tokens` tokens, none if unset.
+    unset, no MLP for 0) with `activation` "gelu", "relu" or "identity"; `layer_norm` before each
+    sublayer and the read-out; learned positions for up to `max_tokens` tokens (all queries share
+    one), none if unset; `tied` blocks share their weights: one block, looped.
 
     Raises ValueError for a count < 1, an unknown activation, a width that heads do not divide.
 
@@ -37,12 +38,13 @@ class Architecture(Spec):
     activation: str = "gelu"
     layer_norm: bool = True
     max_tokens: int | None = None
+    tied: bool = False
 
     def __post_init__(self):
         super().__post_init__()
         for name in ("width", "depth", "heads", "hidden", "max_tokens"):
             if getattr(self, name) is not None:
-                checks.count(name, getattr(self, name))
+                checks.count(name, getattr(self, name), minimum=0 if name == "hidden" else 1)
         checks.choice("activation", self.activation, ("gelu", "relu", "identity"))
         if self.width % self.heads:
             raise ValueError(f"width must be a multiple of heads = {self.heads}, got {self.width}")
@@ -71,7 +73,7 @@ def init(key: jax.Array, architecture: Architecture, dtype: DTypeLike | None = N
 @partial(jax.jit, static_argnums=(1, 2))
 def draw(key: jax.Array, architecture: Architecture, dtype: jnp.dtype) -> Transformer:
     a, d = architecture, architecture.width
-    hidden = a.hidden or 4 * d
+    hidden = 4 * d if a.hidden is None else a.hidden
     shrink = (2 * a.depth) ** -0.5
 
     def normal(
@@ -94,6 +96,9 @@ def draw(key: jax.Array, architecture: Architecture, dtype: jnp.dtype) -> Transf
         out = Write(affine(make, "value", d), make("out", d, d, shrink), "stream")
         # softmax attention divides by sqrt(d_k); here the query's weights do
         query = affine(make, "query", d) * (d // a.heads) ** -0.5
+        heads = Heads(query, affine(make, "key", d), (out,), a.heads)
+        if not hidden:
+            return Block((heads,), (), norm(), {})
         mlp = Unit(
             None,
             affine(make, "up", hidden),
@@ -102,7 +107,6 @@ def draw(key: jax.Array, architecture: Architecture, dtype: jnp.dtype) -> Transf
             a.activation,
         )
         bias = Unit(Read({"one": jnp.zeros((1, d), dtype)}, d))
-        heads = Heads(query, affine(make, "key", d), (out,), a.heads)
         return Block((heads,), (mlp, bias), norm(), norm())
 
     inputs = {"x": a.num_features, "y": a.num_outputs, "aggregator": 1, "support": 1, "query": 1}
@@ -114,7 +118,7 @@ def draw(key: jax.Array, architecture: Architecture, dtype: jnp.dtype) -> Transf
             "one": Read({"one": jnp.ones((), dtype)}, 1),
         },
         positions=positions,
-        steps=(jax.vmap(block)(jnp.arange(a.depth)),),
+        steps=(jax.vmap(block)(jnp.arange(1 if a.tied else a.depth)),),
         final_norm=norm(),
         readout=affine(normal, "readout", a.num_outputs),
     )

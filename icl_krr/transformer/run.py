@@ -60,6 +60,31 @@ def predict_batch(model: Transformer, tasks: Task, *, chunk: int | None = None) 
     return guard(evaluate_batch, model, tasks, chunk=chunk_of(tasks, chunk))
 
 
+def predict_along(model: Transformer, task: Task) -> jax.Array:
+    """Predictions at every support from the supports before it, then at the queries: [n + q].
+
+    What a causal model of interleaved tokens says at the token of each x, [n + q, r] for y of
+    shape [n, r]; jitted and pure as `predict`.
+
+    Raises as `predict` does, and ValueError for a model that is not causal or not interleaved.
+
+    >>> import jax
+    >>> import icl_krr as ik
+    >>> config = ik.tasks.LinearRegression(num_features=2, num_supports=4)
+    >>> spec = ik.Architecture(num_features=2, width=8, causal=True, tokens="interleaved")
+    >>> task = ik.tasks.sample(jax.random.key(0), config)
+    >>> predict_along(ik.init(jax.random.key(1), spec), task).shape
+    (5,)
+    """
+    check_fit(model, task)
+    if not model.spec.causal or model.spec.tokens != "interleaved":
+        raise ValueError(
+            "model must be causal with interleaved tokens to predict along the supports, got "
+            f"causal={model.spec.causal}, tokens={model.spec.tokens!r}"
+        )
+    return guard(evaluate, model, task, along=True)[0]
+
+
 def run_with_cache(
     model: Transformer,
     task: Task,

@@ -82,7 +82,10 @@ def tiles_of_keys(k: jax.Array, v: jax.Array, visible: jax.Array, tile: int) -> 
 def logits(q: jax.Array, at: jax.Array, keys: Tiles, causal: bool) -> Float[Array, "keys queries"]:
     """Queries along the last axis, where the processor's vectors lie."""
     made = matmul(keys.k, q.T)
-    return jnp.where(keys.at[:, None] <= at[None, :], made, HIDDEN) if causal else made
+    if not causal:
+        return made
+    earlier = (keys.at[:, None] < at[None, :]) | (keys.at[:, None] == 0)
+    return jnp.where(earlier, made, HIDDEN)
 
 
 def with_one(q: jax.Array) -> jax.Array:

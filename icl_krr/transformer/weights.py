@@ -9,7 +9,7 @@ import jax
 from flax import struct
 
 from .. import checks
-from ..residual import Layout, Read
+from ..residual import TOKENS, Layout, Read
 
 
 @dataclass(frozen=True)
@@ -17,12 +17,14 @@ class Spec:
     """What the forward must know beside the weights; hashable, part of the structure.
 
     `attention` is "linear" (no softmax, no scale) or "softmax" (no scale either: it stands in
-    the query's weights). `causal` forbids tokens to read later ones. `num_features` and
-    `num_outputs` are p and r of the tasks that the model takes. `streaming` says whether softmax
-    patterns are made tile by tile, in memory linear in context, and anew in every block; by
-    default they are from 2048 tokens on (`streaming.LARGEST`).
+    the query's weights). `causal` lets a token read only the aggregator and earlier ones: not
+    itself either, so that a support whose output is asked for is as a query. `tokens` is "pairs",
+    a token for each support, or "interleaved", one for its x and after it one for its y.
+    `num_features` and `num_outputs` are p and r of the tasks that the model takes. `streaming`
+    says whether softmax patterns are made tile by tile, in memory linear in context, and anew in
+    every block; by default they are from 2048 tokens on (`streaming.LARGEST`).
 
-    Raises ValueError for an unknown attention or a count < 1.
+    Raises ValueError for an unknown attention or kind of tokens and a count < 1.
 
     >>> Spec(num_features=3, attention="linear").causal
     False
@@ -32,12 +34,14 @@ class Spec:
     num_outputs: int = 1
     attention: str = "softmax"
     causal: bool = False
+    tokens: str = "pairs"
     streaming: bool | None = None
 
     def __post_init__(self):
         checks.count("num_features", self.num_features)
         checks.count("num_outputs", self.num_outputs)
         checks.choice("attention", self.attention, ("linear", "softmax"))
+        checks.choice("tokens", self.tokens, TOKENS)
 
 
 @struct.dataclass

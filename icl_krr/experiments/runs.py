@@ -1,0 +1,116 @@
+"""From a recipe to a family of tasks, a model, and the weights of a finished run."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import jax
+
+from ..kernels import Exponential, Gaussian, Kernel, Linear
+from ..tasks import (
+    DecisionTree,
+    GaussianProcess,
+    LinearRegression,
+    ReLUNetwork,
+    Rows,
+    Sampler,
+    Sinusoids,
+    diabetes,
+    read_table,
+    sample,
+)
+from ..training import checkpoint
+from ..transformer import Architecture, Transformer, init, untie
+from .recipe import ModelRecipe, Recipe, TaskRecipe, folder_of
+from .registry import SOLVERS, build
+
+
+class Run(NamedTuple):
+    """A model, the family it was trained on and the recipe that says so."""
+
+    model: Transformer
+    family: Sampler
+    recipe: Recipe
+
+
+def load(where: str | Path) -> Run:
+    """A finished run: a reference run by its name, or the folder of `icl-krr train`.
+
+    Raises ValueError for what is no run, or has no weights.
+
+    >>> load("gp-encoder").model.depth
+    6
+    """
+    recipe, folder = Recipe.read(where), folder_of(where)
+    drawn = family(recipe.task)
+    like = jax.eval_shape(lambda: first_model(recipe, drawn))
+    for name in ("model.msgpack", "checkpoint.msgpack"):
+        if (folder / name).exists():
+            return Run(checkpoint.load_weights(folder / name, like), drawn, recipe)
+    raise ValueError(f"{where} must hold weights, got a recipe alone; train it: icl-krr train")
+
+
+def family(task: TaskRecipe) -> Sampler:
+    """The sampler that a recipe describes."""
+    t = task
+    sizes: dict[str, Any] = {"num_supports": t.num_supports, "num_queries": t.num_queries}
+    if t.family == "table":
+        if (t.table is None) != (t.target is None):
+            raise ValueError("table and target must be given together")
+        rows = diabetes() if t.table is None else read_table(t.table, t.target or "")
+        if t.num_features != len(rows.features):
+            raise ValueError(
+                f"num_features must be {len(rows.features)} as in the table, got {t.num_features}"
+            )
+        return Rows.of(rows, **sizes)
+    sizes |= {"num_features": t.num_features, "inputs": t.inputs, "noise": t.noise}
+    if t.family == "linear":
+        return LinearRegression(condition=t.condition, sparsity=t.sparsity, **sizes)
+    if t.family == "relu-network":
+        return ReLUNetwork(hidden=t.hidden, **sizes)
+    if t.family == "decision-tree":
+        return DecisionTree(depth=t.tree_depth, **sizes)
+    if t.family == "sinusoids":
+        return Sinusoids(frequency=t.frequency, **sizes)
+    return GaussianProcess(kernel(t), spread=t.spread, noise_spread=t.noise_spread, **sizes)
+
+
+def kernel(task: TaskRecipe) -> Kernel:
+    if task.kernel == "linear":
+        return Linear()
+    if task.kernel == "exponential":
+        return Exponential(task.temperature)
+    return Gaussian(task.lengthscale)
+
+
+def first_model(recipe: Recipe, drawn: Sampler) -> Transformer:
+    """The model before its first step."""
+    m, seed = recipe.model, recipe.training.seed
+    key = jax.random.key(seed)
+    task = sample(jax.random.fold_in(key, 4), drawn)
+    if m.start is None:
+        return init(key, architecture(m, task.num_features, task.num_supports))
+    if m.start not in SOLVERS:
+        raise ValueError(f"start must be one of {', '.join(SOLVERS)}; got {m.start!r}")
+    ridge = m.ridge or recipe.task.noise
+    model, _ = build(m.start, kernel(recipe.task), task, ridge, m.depth)
+    return model if m.tied else untie(model)
+
+
+def architecture(m: ModelRecipe, num_features: int, num_supports: int) -> Architecture:
+    decoder = m.style == "decoder"
+    return Architecture(
+        num_features=num_features,
+        attention=m.attention,
+        causal=decoder,
+        tokens="interleaved" if decoder else "pairs",
+        max_tokens=2 + 2 * num_supports if decoder else None,
+        width=m.width,
+        depth=m.depth,
+        heads=m.heads,
+        hidden=m.hidden,
+        activation=m.activation,
+        layer_norm=m.layer_norm,
+        tied=m.tied,
+    )

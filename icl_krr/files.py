@@ -1,0 +1,29 @@
+"""Files that are whole or not there, and rows as CSV."""
+
+from __future__ import annotations
+
+import csv
+import io
+import os
+from pathlib import Path
+from typing import Any
+
+
+def replace(path: Path, content: bytes) -> None:
+    """Write a file that takes the place of its elder only when whole."""
+    temporary = path.with_name(f".{path.name}.{os.getpid()}")
+    try:
+        temporary.write_bytes(content)
+        os.replace(temporary, path)
+    finally:
+        temporary.unlink(missing_ok=True)
+
+
+def to_csv(rows: list[dict[str, Any]]) -> bytes:
+    """One line a row; the columns are those of all rows, in the order of their appearance."""
+    table = io.StringIO()
+    columns = dict.fromkeys(name for row in rows for name in row)
+    writer = csv.DictWriter(table, columns, restval="", lineterminator="\n")
+    writer.writeheader()
+    writer.writerows(rows)
+    return table.getvalue().encode()

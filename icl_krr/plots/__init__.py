@@ -1,0 +1,18 @@
+"""Figures: one style, every label from what was run."""
+
+from .claims import claim_figure, sweep_figure
+from .depth import depth_figure, scaling_figure
+from .models import confusion_figure, filter_figure, identification_figure, training_figure
+from .style import png
+
+__all__ = [
+    "claim_figure",
+    "confusion_figure",
+    "depth_figure",
+    "filter_figure",
+    "identification_figure",
+    "png",
+    "scaling_figure",
+    "sweep_figure",
+    "training_figure",
+]

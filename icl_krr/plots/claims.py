@@ -1,0 +1,91 @@
+"""Rows of claims and sweeps as curves."""
+
+from __future__ import annotations
+
+from itertools import cycle, product
+from math import isnan
+from statistics import median
+from textwrap import fill
+from typing import TYPE_CHECKING
+
+from matplotlib.figure import Figure
+
+from .style import COLORS
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+
+    from ..experiments.claim import Claim, Plot, Rows
+
+
+def claim_figure(name: str, claim: Claim, rows: Rows) -> Figure:
+    """A claim's rows as its plot says: medians over draws and seeds, dashed the bound."""
+    plot = claim.plot
+    figure = Figure(figsize=(6.4, 4.6), layout="constrained")
+    axis = figure.subplots()
+    curves(axis, plot, plot.y, rows)
+    axis.set_xscale("log" if plot.logx else "linear")
+    axis.set_yscale("log" if plot.logy else "linear")
+    axis.set_xlabel(plot.x)
+    axis.set_ylabel(f"{plot.y} (dashed: {plot.bound})" if plot.bound else plot.y)
+    axis.grid(alpha=0.25)
+    axis.legend(fontsize=7, title=", ".join(plot.by) or None, title_fontsize=7)
+    seeds = [row["seed"] for row in rows]
+    axis.set_title(
+        f"{name}: {fill(claim.statement, 80)}\n"
+        f"{claim.dtype}, seeds {min(seeds)} to {max(seeds)}, medians of {len(rows)} rows",
+        fontsize=8,
+    )
+    return figure
+
+
+def sweep_figure(name: str, plot: Plot, rows: Rows, dtype: str) -> Figure:
+    """What a sweep measured: the plot of its axis above, the error at the queries below."""
+    figure = Figure(figsize=(6.8, 7.4), layout="constrained")
+    top, bottom = figure.subplots(2, 1, sharex=True)
+    curves(top, plot, plot.y, rows)
+    curves(bottom, plot._replace(bound=""), "rmse", rows)
+    line(bottom, rows, plot.x, "exact rmse", "black", "-", "exact KRR")
+    line(bottom, rows, plot.x, "zero rmse", "black", ":", "zero")
+    words = {"gap": "gap to exact KRR  |f - f*| / |f*|", "error": "|alpha - alpha*|_A / |alpha*|_A"}
+    top.set_ylabel(words[plot.y] + (f" (dashed: {plot.bound})" if plot.bound else ""))
+    bottom.set_ylabel("RMSE at the queries (units of y)")
+    bottom.set_xlabel("step" if plot.x == "step" else name)
+    for axis in (top, bottom):
+        axis.set_xscale("log" if plot.logx else "linear")
+        axis.set_yscale("log")
+        axis.grid(alpha=0.25)
+    top.legend(fontsize=7, title=", ".join(plot.by), title_fontsize=7)
+    bottom.legend(fontsize=7)
+    seeds = sorted({row["seed"] for row in rows})
+    steps = max(row["step"] for row in rows)
+    top.set_title(
+        f"{name}: medians of {len(seeds)} seeds from {seeds[0]}, {steps} steps, "
+        f"{'each dtype' if name == 'precision' else dtype}",
+        fontsize=9,
+    )
+    return figure
+
+
+def curves(axis: Axes, plot: Plot, y: str, rows: Rows) -> None:
+    """A line of y for each group, dashed the bound; another marker when colours repeat."""
+    groups: dict[str, Rows] = {}
+    for row in rows:
+        groups.setdefault(", ".join(str(row[part]) for part in plot.by), []).append(row)
+    styles = product("os^D", COLORS)
+    for (label, here), (marker, color) in zip(groups.items(), cycle(styles)):
+        line(axis, here, plot.x, y, color, f"{marker}-", label or y)
+        if plot.bound:
+            line(axis, here, plot.x, plot.bound, color, "--", "")
+
+
+def line(axis: Axes, rows: Rows, x: str, y: str, color: str, style: str, label: str) -> None:
+    """Medians of y for every x that has one."""
+    values: dict[float, list[float]] = {}
+    for row in rows:
+        if row.get(y) is not None and not isnan(row[y]):
+            values.setdefault(row[x], []).append(row[y])
+    at = sorted(values)
+    axis.plot(
+        at, [median(values[v]) for v in at], style, color=color, markersize=3.5, label=label or None
+    )

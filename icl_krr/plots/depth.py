@@ -1,0 +1,86 @@
+"""A construction step by step, and its cost as a size grows."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from matplotlib.figure import Figure
+
+from .style import BLUE, RED, STYLES
+
+if TYPE_CHECKING:
+    from ..bench import Row
+    from ..experiments.depth import DepthResult
+
+
+def depth_figure(results: dict[str, DepthResult], seed: int) -> Figure:
+    """The gap to exact KRR and the error at the queries against depth, one column a task."""
+    figure = Figure(figsize=(5.2 * len(results), 6.4), layout="constrained")
+    axes = figure.subplots(2, len(results), squeeze=False, sharex="col")
+    for (name, result), (top, bottom) in zip(results.items(), axes.T, strict=True):
+        facts = result.facts
+        label = f"transformer: {facts['solver']}, {facts['kernel']} kernel"
+        steps = [row.step for row in result.rows]
+        for axis, values in ((top, "gap"), (bottom, "rmse")):
+            line = [getattr(row, values) for row in result.rows]
+            axis.plot(steps, line, "o-", color=BLUE, markersize=3.5, label=label)
+            for row in sorted(result.baselines, key=lambda row: list(STYLES).index(row.predictor)):
+                if not (values == "gap" and row.predictor == "exact"):
+                    color, style = STYLES[row.predictor]
+                    axis.axhline(
+                        getattr(row, values), color=color, linestyle=style, label=row.predictor
+                    )
+            axis.grid(alpha=0.25)
+        if any(row.gap > 0 for row in result.rows):
+            top.set_yscale("log")
+        top.set_ylabel("gap to exact KRR  |f - f*| / |f*|")
+        top.set_title(
+            f"{name}: n = {facts['n']}, p = {facts['p']}, ridge = {facts['ridge']:.3g}\n"
+            f"d_eff = {facts['d_eff']:.1f}, cond = {facts['cond']:.2g}, "
+            f"{facts['dtype']}, seed {seed}",
+            fontsize=9,
+        )
+        bottom.set_ylabel("RMSE at the queries (units of y)")
+        bottom.set_xlabel(f"solver step ({facts['blocks_per_step']} blocks each)")
+        bottom.legend(fontsize=7)
+    return figure
+
+
+def scaling_figure(rows: list[Row], seed: int) -> Figure:
+    """Time, and bytes in between, of both routes as one size grows; one column a size."""
+    rows = [row for row in rows if row.suite == "scaling"]
+    grown = list(dict.fromkeys(axis_of(row) for row in rows))
+    figure = Figure(figsize=(3.4 * len(grown), 5.6), layout="constrained")
+    axes = figure.subplots(2, len(grown), squeeze=False, sharex="col", sharey="row")
+    for size, (top, bottom) in zip(grown, axes.T, strict=True):
+        for route, color in (("B", BLUE), ("A", RED)):
+            here = [r for r in rows if axis_of(r) == size and r.contest.startswith(f"{route},")]
+            ours = [row for row in here if row.program == "icl_krr"]
+            at = [row.size[size] for row in ours]
+            top.plot(at, [r.median_ms for r in ours], "o-", color=color, label=f"{route}: forward")
+            bare = [
+                min(r.median_ms for r in here if r.ratio == 1 and r.size == o.size) for o in ours
+            ]
+            top.plot(at, bare, "s--", color=color, markersize=3, label=f"{route}: bare solver")
+            bottom.plot(at, [r.scratch_mb for r in ours], "o-", color=color, label=f"{route}")
+        for axis in (top, bottom):
+            axis.set_xscale("log", base=2)
+            axis.set_yscale("log")
+            axis.grid(alpha=0.25)
+        bottom.set_xlabel(size)
+        column = [row for row in rows if axis_of(row) == size]
+        fixed = {k: v for k, v in column[0].size.items() if k != size}
+        top.set_title(", ".join(f"{k} = {v}" for k, v in fixed.items()), fontsize=8)
+    axes[0, 0].set_ylabel("median time (ms)")
+    axes[1, 0].set_ylabel("scratch memory of the forward (MB)")
+    axes[0, 0].legend(fontsize=7)
+    figure.suptitle(
+        f"conjugate gradient, linear (B) and softmax (A) attention, {rows[0].dtype}, seed {seed}",
+        fontsize=9,
+    )
+    return figure
+
+
+def axis_of(row: Row) -> str:
+    """The size that grows: `B, n = 64` is a row of n."""
+    return row.contest.split(", ")[1].split(" = ")[0]

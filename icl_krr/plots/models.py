@@ -1,0 +1,118 @@
+"""Trained models: how they were trained, and which solver they run."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import numpy as np
+from matplotlib import colormaps
+from matplotlib.cm import ScalarMappable
+from matplotlib.colors import LogNorm
+from matplotlib.figure import Figure
+
+from .style import BLUE, RED, STYLES
+
+if TYPE_CHECKING:
+    from ..experiments.claim import Rows
+    from ..experiments.identification import Findings
+    from ..probes import Identification
+
+
+def training_figure(rows: Rows, title: str) -> Figure:
+    """The errors of a training run, step by step, beside those of known predictors."""
+    figure = Figure(figsize=(6.4, 4.2), layout="constrained")
+    axis = figure.subplots()
+    steps = [row["step"] for row in rows]
+    axis.plot(steps, [row["loss"] for row in rows], color="#56B4E9", label="training batches")
+    axis.plot(steps, [row["validation"] for row in rows], color=BLUE, label="validation")
+    for name in ("exact", "nadaraya_watson", "mean", "zero"):
+        color, style = STYLES[name.replace("_", "-")]
+        axis.axhline(rows[-1][name], color=color, linestyle=style, label=name.replace("_", "-"))
+    axis.set_yscale("log")
+    axis.set_xlabel("step")
+    axis.set_ylabel("mean squared error (units of y, squared)")
+    axis.set_title(title, fontsize=9)
+    axis.grid(alpha=0.25)
+    axis.legend(fontsize=7)
+    return figure
+
+
+def identification_figure(found: Identification, title: str) -> Figure:
+    """Relative distance of every layer to every step of every candidate, and the alignment."""
+    count = len(found.suspects)
+    columns = min(3, count)
+    lines = -(-count // columns)
+    figure = Figure(figsize=(3.6 * columns, 2.6 * lines + 0.6), layout="constrained")
+    axes = figure.subplots(lines, columns, squeeze=False)
+    norm = LogNorm(1e-4, 1)
+    for axis, suspect in zip(axes.flat, found.suspects, strict=False):
+        near = suspect.distances["prediction"]
+        axis.imshow(
+            np.clip(np.nan_to_num(near.matrix, nan=1), 1e-4, 1),
+            norm=norm,
+            cmap="cividis",
+            aspect="auto",
+            origin="lower",
+            extent=(-0.5, near.matrix.shape[1] - 0.5, 0.5, len(near.matrix) + 0.5),
+        )
+        layers = range(1, len(near.matrix) + 1)
+        axis.plot(suspect.fit.alignment, layers, "o-", color=RED, markersize=3, linewidth=1)
+        axis.set_title(
+            f"{suspect.fit.candidate}\n{suspect.fit.kernel}, {near.mean:.2g} "
+            f"({near.interval[0]:.2g}, {near.interval[1]:.2g})",
+            fontsize=7,
+        )
+        axis.set_xlabel("step", fontsize=7)
+        axis.set_ylabel("layer", fontsize=7)
+        axis.tick_params(labelsize=6)
+    for axis in axes.flat[count:]:
+        axis.set_visible(False)
+    bar = figure.colorbar(ScalarMappable(norm, "cividis"), ax=axes, shrink=0.6)
+    bar.set_label("|layer - step| / |layer|, predictions", fontsize=7)
+    figure.suptitle(f"{title}: {found.status}, {', '.join(found.remain)}", fontsize=9)
+    return figure
+
+
+def filter_figure(findings: Findings, title: str) -> Figure:
+    """What every layer makes of the kernel matrix' eigenvalues, beside exact regression."""
+    figure = Figure(figsize=(6.4, 4.6), layout="constrained")
+    axis = figure.subplots()
+    seen = findings.filter
+    for layer in range(1, len(seen.q)):
+        color = colormaps["viridis"]((layer - 1) / max(1, len(seen.q) - 2))
+        axis.plot(seen.sigma, seen.q[layer], "o-", color=color, markersize=3, label=f"{layer}")
+        axis.fill_between(seen.sigma, seen.low[layer], seen.high[layer], color=color, alpha=0.2)
+    exact = 1 / (seen.sigma + findings.ridge)
+    axis.plot(seen.sigma, exact, "k--", label="1 / (sigma + ridge)")
+    axis.set_xscale("log")
+    axis.set_yscale("log")
+    axis.set_ylim(float(exact.min()) / 4, float(exact.max()) * 4)
+    axis.set_xlabel("eigenvalue sigma of K")
+    axis.set_ylabel("filter q(sigma): d prediction / d y = k(x)^T q(K)")
+    axis.set_title(f"{title}: {findings.kernel!r}, ridge {findings.ridge:.3g}", fontsize=8)
+    axis.grid(alpha=0.25)
+    axis.legend(fontsize=7, title="after layer", title_fontsize=7)
+    return figure
+
+
+def confusion_figure(matrix: dict[tuple[str, str], dict[str, int]], seed: int) -> Figure:
+    """How often every candidate (columns) remained for every constructed solver (rows)."""
+    names = [name for name in next(iter(matrix.values())) if name != "runs"]
+    figure = Figure(figsize=(7.6, 0.34 * len(matrix) + 2.6), layout="constrained")
+    axis = figure.subplots()
+    shares = [[counts[name] / counts["runs"] for name in names] for counts in matrix.values()]
+    axis.imshow(shares, cmap="Blues", vmin=0, vmax=1, aspect="auto")
+    for i, counts in enumerate(matrix.values()):
+        for j, name in enumerate(names):
+            if counts[name]:
+                color = "white" if counts[name] > counts["runs"] / 2 else "black"
+                words = f"{counts[name]}/{counts['runs']}"
+                axis.text(j, i, words, ha="center", va="center", color=color, fontsize=7)
+    axis.set_xticks(range(len(names)), names, rotation=40, ha="right", fontsize=7)
+    axis.set_yticks(
+        range(len(matrix)), [f"{solver}, {kernel}" for solver, kernel in matrix], fontsize=7
+    )
+    axis.set_xlabel("candidates that remain")
+    axis.set_ylabel("constructed solver, kernel")
+    axis.set_title(f"identify on transformers whose solver is known, seeds from {seed}", fontsize=9)
+    return figure

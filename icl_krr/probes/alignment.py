@@ -1,0 +1,27 @@
+"""The monotone alignment of layers with solver steps."""
+
+from __future__ import annotations
+
+import numpy as np
+
+
+def align(cost: np.ndarray) -> np.ndarray:
+    """The steps t_1 <= t_2 <= ... that have the least sum of cost[l, t_l]; cost is [L, T + 1].
+
+    Every layer is given a step, and no layer an earlier one than the layer before. Of several
+    the earliest steps are taken.
+
+    >>> align(np.array([[1.0, 0.0, 2.0], [3.0, 3.0, 1.0]])).tolist()
+    [1, 2]
+    """
+    layers, steps = cost.shape
+    total = np.zeros((layers, steps))
+    total[0] = cost[0]
+    for layer in range(1, layers):
+        total[layer] = cost[layer] + np.minimum.accumulate(total[layer - 1])
+    path = np.zeros(layers, int)
+    end = steps
+    for layer in reversed(range(layers)):
+        path[layer] = np.argmin(total[layer, :end])
+        end = path[layer] + 1
+    return path

@@ -1,0 +1,167 @@
+"""Distances of a model's layers to a solver's steps, in predictions and in hat matrices."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import partial
+from typing import Any, NamedTuple
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from ..kernels import Kernel
+from ..tasks import Task, check_axes, map_tasks, system
+from .candidates import CANDIDATES, solve
+from .fitting import Fit
+from .hat import hat_matrix
+
+Read = Callable[[Task], jax.Array]
+SPACES = ("prediction", "hat")
+
+
+class Distance(NamedTuple):
+    """A relative distance of layers to the steps they are aligned with, mean over layers.
+
+    `interval` has 95 % of bootstrap resamples of the tasks; `by_layer` and `by_stratum` (of the
+    condition number) are the same for each; `matrix` [L, T + 1] is that of all layers to all
+    steps.
+    """
+
+    mean: float
+    interval: tuple[float, float]
+    by_layer: tuple[float, ...]
+    by_stratum: tuple[float, ...]
+    matrix: np.ndarray
+
+
+class Seen(NamedTuple):
+    """What a reader answers after every layer, on tasks to fit and on tasks to score."""
+
+    fitted: Task
+    scored: Task
+    answers: jax.Array
+    predictions: jax.Array
+    hats: jax.Array
+
+
+def look(read: Read, fitted: Task, scored: Task) -> Seen:
+    """Layers 1 to L of a reader of tasks, [L + 1, q]: the start says nothing of a solver."""
+    for tasks in (fitted, scored):
+        check_axes(tasks, 1)
+        if tasks.y.ndim != 2 or tasks.mask is not None:
+            raise ValueError(
+                "tasks must have y of shape [n] and no mask to be identified by, got y "
+                f"{list(tasks.y.shape[1:])} and {'no' if tasks.mask is None else 'a'} mask"
+            )
+    answer = jax.jit(partial(map_tasks, read))
+    hats = jax.jit(partial(map_tasks, partial(hat_matrix, read)))
+    return Seen(fitted, scored, answer(fitted)[:, 1:], answer(scored)[:, 1:], hats(scored)[:, 1:])
+
+
+class Gaps(NamedTuple):
+    """Squared distances of every task's layers to steps [b, L, T + 1], squared sizes [b, L]."""
+
+    squares: np.ndarray
+    sizes: np.ndarray
+
+
+def gaps(one: Fit, seen: Seen, steps: int) -> dict[str, Gaps]:
+    """In both spaces; parameters of a layer's own where the fit has them."""
+    sets = [list(values.values()) for values in one.per_layer] or [list(one.values.values())]
+    logs = jnp.log(jnp.asarray(sets, float))
+    predictions, hats = both(one.candidate, one.kernel, logs, seen, steps)
+    return {
+        "prediction": Gaps(np.asarray(predictions), squared(seen.predictions, 2)),
+        "hat": Gaps(np.asarray(hats), squared(seen.hats, (2, 3))),
+    }
+
+
+def squared(values: jax.Array, axes: Any) -> np.ndarray:
+    return np.asarray(jnp.sum(values**2, axis=axes), float)
+
+
+@partial(jax.jit, static_argnames=("candidate", "kernel", "steps"))
+def both(candidate, kernel, logs, seen, steps):
+    solver = CANDIDATES[candidate]
+
+    def of_task(part):
+        task, answers, hats = part
+
+        def of_layer(own, answer, hat):
+            path = lambda task: solve(solver, kernel, own, task, steps)  # noqa: E731
+            return (
+                jnp.sum((path(task) - answer) ** 2, axis=-1),
+                jnp.sum((hat_matrix(path, task) - hat) ** 2, axis=(-2, -1)),
+            )
+
+        if len(logs) == 1:
+            return jax.vmap(partial(of_layer, logs[0]))(answers, hats)
+        return jax.lax.map(lambda at: of_layer(*at), (logs, answers, hats))
+
+    return jax.lax.map(of_task, (seen.scored, seen.predictions, seen.hats))
+
+
+def aligned(gap: Gaps, alignment: tuple[int, ...]) -> np.ndarray:
+    """[b, L] at the steps that the layers are aligned with; what diverged is very far."""
+    chosen = gap.squares[:, range(len(alignment)), list(alignment)]
+    return np.nan_to_num(np.minimum(chosen, 1e12), nan=1e12)
+
+
+def relative(squares: np.ndarray, sizes: np.ndarray, weights: np.ndarray) -> np.ndarray:
+    """Distances [..., L] of tasks weighed by weights [..., b]."""
+    total = weights @ sizes
+    return np.sqrt((weights @ squares) / np.where(total > 0, total, 1))
+
+
+def distance(
+    gap: Gaps, alignment: tuple[int, ...], stratum: np.ndarray, resample: np.ndarray
+) -> Distance:
+    chosen = aligned(gap, alignment)
+    by_layer = relative(chosen, gap.sizes, np.ones(len(chosen)))
+    strata = [
+        float(relative(chosen, gap.sizes, 1.0 * (stratum == s)).mean()) for s in np.unique(stratum)
+    ]
+    sampled = relative(chosen, gap.sizes, resample).mean(axis=-1)
+    low, high = np.quantile(sampled, (0.025, 0.975))
+    total = gap.sizes.sum(axis=0)[:, None]
+    with np.errstate(invalid="ignore", over="ignore"):
+        matrix = np.sqrt(gap.squares.sum(axis=0) / np.where(total > 0, total, 1))
+    return Distance(
+        float(by_layer.mean()),
+        (float(low), float(high)),
+        tuple(by_layer.tolist()),
+        tuple(strata),
+        matrix,
+    )
+
+
+def of_baseline(
+    name: str, seen: Seen, stratum: np.ndarray, resample: np.ndarray
+) -> dict[str, Distance]:
+    """Zero, or the mean of the supports' y, after every layer."""
+    n = seen.scored.num_supports
+    own = {"prediction": jnp.mean(seen.scored.y, axis=1)[:, None, None], "hat": 1 / n}
+    known = {"prediction": seen.predictions, "hat": seen.hats}
+    found = {}
+    for space, axes in (("prediction", 2), ("hat", (2, 3))):
+        value = own[space] if name == "mean" else 0.0
+        square = squared(known[space] - value, axes)
+        gap = Gaps(square[:, :, None], squared(known[space], axes))
+        found[space] = distance(gap, (0,) * square.shape[1], stratum, resample)
+    return found
+
+
+def stratify(
+    kernel: Kernel, ridge: float, tasks: Task, count: int
+) -> tuple[tuple[float, ...], np.ndarray]:
+    """Edges between `count` groups of tasks by cond(K + ridge I), and the group of each."""
+
+    def of_task(task: Task) -> jax.Array:
+        sigma = jnp.linalg.eigvalsh(system(kernel, task).gram)
+        low = jnp.maximum(sigma[0], jnp.finfo(sigma.dtype).eps * sigma[-1])
+        return (sigma[-1] + ridge) / (low + ridge)
+
+    conditions = np.asarray(jax.lax.map(of_task, tasks))
+    edges = np.quantile(conditions, np.linspace(0, 1, count + 1))
+    return tuple(edges.tolist()), np.searchsorted(edges[1:-1], conditions, side="right")

@@ -1,0 +1,33 @@
+"""Hat matrices: the derivative of every layer's answers in the supports' y."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import jax
+from jaxtyping import Array, Float
+
+from ..tasks import Task
+
+Read = Callable[[Task], jax.Array]
+"""From a task to the answers of every layer, [L + 1, q]."""
+
+
+def hat_matrix(read: Read, task: Task) -> Float[Array, "layers q n"]:
+    """d prediction / d y [L + 1, q, n], by one batch of products with the Jacobian.
+
+    `read` gives [L + 1, q] for a task whose y is [n]. Where there are fewer answers than supports
+    they are products from the left, else from the right. A solver that is linear in y is
+    h(x)^T y; one that only scales with it, as conjugate gradient, still has J y = prediction.
+
+    >>> import jax.numpy as jnp
+    >>> import icl_krr as ik
+    >>> task = ik.Task(x=jnp.ones((1, 1)), y=jnp.array([3.0]), x_query=jnp.ones((1, 1)))
+    >>> solve = lambda task: ik.solvers.exact(ik.Linear(), task, ridge=1.0).prediction[None]
+    >>> hat_matrix(solve, task).round(6).tolist()
+    [[[0.5]]]
+    """
+    answers = lambda y: read(task.replace(y=y))  # noqa: E731
+    count = jax.eval_shape(answers, task.y).size
+    derive = jax.jacrev if count < task.num_supports else jax.jacfwd
+    return derive(answers)(task.y)

@@ -1,0 +1,64 @@
+"""Spectral filters: solvers on K, linear in y, as functions of its eigenvalues (C23)."""
+
+from __future__ import annotations
+
+import jax
+from jaxtyping import Array, Float
+
+
+def exact_filter(sigma: Float[Array, "..."], ridge: Float[Array, ""] | float) -> jax.Array:
+    """1 / (sigma + ridge): kernel ridge regression, and every solver that is done.
+
+    `sigma` are eigenvalues of K, `ridge` > 0; a prediction is k(x)^T q(K) y.
+
+    >>> float(exact_filter(jnp.asarray(1.0), 1.0))
+    0.5
+    """
+    return 1 / (sigma + ridge)
+
+
+def gradient_filter(
+    sigma: Float[Array, "..."],
+    ridge: Float[Array, ""] | float,
+    step_size: Float[Array, ""] | float,
+    steps: int,
+) -> jax.Array:
+    """(1 - (1 - eta (sigma + ridge))^t) / (sigma + ridge): t steps of gradient descent from 0.
+
+    `sigma` are eigenvalues of K, `ridge` > 0, eta is `step_size`.
+
+    Source: Yao, Rosasco, Caponnetto, On early stopping in gradient descent learning, 2007.
+
+    >>> float(gradient_filter(jnp.asarray(1.0), 1.0, step_size=0.25, steps=1))
+    0.25
+    """
+    a = sigma + ridge
+    return (1 - (1 - step_size * a) ** steps) / a
+
+
+def chebyshev_filter(
+    sigma: Float[Array, "..."],
+    ridge: Float[Array, ""] | float,
+    spectrum: tuple,
+    steps: int,
+) -> jax.Array:
+    """(1 - T_t(z(a)) / T_t(z(0))) / a, a = sigma + ridge: t steps of Chebyshev's iteration from 0.
+
+    z maps `spectrum` = (low, high) to (-1, 1), T_t is Chebyshev's polynomial. `sigma` are
+    eigenvalues of K, `ridge` > 0.
+
+    Source: Saad, Iterative methods for sparse linear systems, section 12.3.
+
+    >>> float(chebyshev_filter(jnp.asarray(1.0), 1.0, (2.0, 6.0), steps=1))
+    0.25
+    """
+    a, (low, high) = sigma + ridge, spectrum
+    last, now = 0 * a + 1, (high + low - 2 * a) / (high - low)
+    last_at_0, now_at_0 = 1.0, (high + low) / (high - low)
+    z, z_at_0 = now, now_at_0
+    if steps == 0:
+        return 0 * a
+    for _ in range(steps - 1):
+        last, now = now, 2 * z * now - last
+        last_at_0, now_at_0 = now_at_0, 2 * z_at_0 * now_at_0 - last_at_0
+    return (1 - now / now_at_0) / a

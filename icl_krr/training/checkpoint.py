@@ -1,0 +1,130 @@
+"""Checkpoints: weights, optimiser, key, step and config in one file that is whole or not there."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+import zlib
+from pathlib import Path
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from flax import serialization
+
+from ..files import replace
+from .step import State
+
+Config = dict[str, Any]
+
+
+class Mismatch(ValueError):
+    """A checkpoint of something else; the message names every field that differs."""
+
+
+def describe(value: Any, name: str = "") -> Config:
+    """Every field of nested dataclasses, {"family.kernel.lengthscale": 0.4, ...}.
+
+    Types stand under the names of their objects; large arrays as dtype, shape and checksum.
+    """
+    if dataclasses.is_dataclass(value) and not isinstance(value, type):
+        own = {name: type(value).__name__}
+        for field in dataclasses.fields(value):
+            own |= describe(getattr(value, field.name), f"{name}.{field.name}")
+        return own
+    if isinstance(value, (tuple, list)):
+        parts = [describe(part, f"{name}.{i}") for i, part in enumerate(value)]
+        return {key: entry for part in parts for key, entry in part.items()}
+    if hasattr(value, "dtype"):
+        array = np.asarray(value)
+        shown = array.tolist() if array.size <= 16 else checksum(array)
+        return {name: shown}
+    return {name: value if isinstance(value, (bool, int, float, str, type(None))) else repr(value)}
+
+
+def checksum(array: np.ndarray) -> str:
+    return f"{array.dtype}{list(array.shape)} {zlib.crc32(array.tobytes()):08x}"
+
+
+def compare(there: Config, here: Config, path: Path) -> None:
+    """Mismatch unless the configs are the same."""
+    names = [name for name in {**there, **here} if there.get(name) != here.get(name)]
+    if names:
+        differs = "; ".join(f"{n} is {there.get(n)} there and {here.get(n)} here" for n in names)
+        raise Mismatch(f"{path} is of another run: {differs}; choose another folder")
+
+
+def save(path: Path, state: State, config: Config) -> None:
+    record = {
+        "config": json.dumps(config),
+        "step": int(state.step),
+        "key": np.asarray(jax.random.key_data(state.key)),
+        "model": serialization.to_state_dict(jax.tree.map(np.asarray, state.model)),
+        "optimiser": serialization.to_state_dict(jax.tree.map(np.asarray, state.optimiser)),
+    }
+    replace(path, serialization.msgpack_serialize(record))
+
+
+def restore(path: Path, like: State, config: Config) -> State:
+    """The state that was saved, in the structure of `like`; Mismatch for that of another run."""
+    record = read(path)
+    compare(json.loads(record["config"]), config, path)
+    return State(
+        fill(path, like.model, record["model"]),
+        fill(path, like.optimiser, record["optimiser"]),
+        jax.random.wrap_key_data(jnp.asarray(record["key"])),
+        jnp.asarray(record["step"], like.step.dtype),
+    )
+
+
+def save_weights(path: Path, model: Any) -> None:
+    """Write the weights alone.
+
+    >>> import icl_krr as ik
+    >>> from tempfile import TemporaryDirectory
+    >>> model = ik.constructions.nadaraya_watson(ik.Exponential(2.0), num_features=1)
+    >>> with TemporaryDirectory() as folder:
+    ...     save_weights(Path(folder) / "model.msgpack", model)
+    ...     again = load_weights(Path(folder) / "model.msgpack", like=model)
+    >>> jax.tree.all(jax.tree.map(np.array_equal, again, model))
+    True
+    """
+    state = serialization.to_state_dict(jax.tree.map(np.asarray, model))
+    replace(path, serialization.msgpack_serialize({"model": state}))
+
+
+def load_weights(path: Path, like: Any) -> Any:
+    """The weights of a file of either kind, in the structure of the model `like`, as they are.
+
+    Their dtype is that of the file.
+
+    Raises Mismatch for weights of other names or shapes, ValueError for another file.
+    """
+    return fill(path, like, read(path)["model"], dtypes=False)
+
+
+def read(path: Path) -> dict[str, Any]:
+    try:
+        record: Any = serialization.msgpack_restore(path.read_bytes())
+        record["model"]
+    except OSError:
+        raise
+    except Exception as error:
+        raise ValueError(f"{path} must be a checkpoint, got something else ({error})") from None
+    return record
+
+
+def fill(path: Path, like: Any, saved: Any, dtypes: bool = True) -> Any:
+    wanted, found = shapes(serialization.to_state_dict(like), dtypes), shapes(saved, dtypes)
+    compare(found, wanted, path)
+    return jax.tree.map(jnp.asarray, serialization.from_state_dict(like, saved))
+
+
+def shapes(tree: Any, dtypes: bool) -> Config:
+    leaves = jax.tree_util.tree_leaves_with_path(tree)
+    return {
+        jax.tree_util.keystr(at, simple=True, separator="."): f"{leaf.dtype if dtypes else ''}"
+        f"{list(leaf.shape)}"
+        for at, leaf in leaves
+    }

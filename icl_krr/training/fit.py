@@ -1,0 +1,134 @@
+"""The loop around the compiled step: metrics, checkpoints, and an end to what diverges."""
+
+from __future__ import annotations
+
+import csv
+import io
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from ..files import replace, to_csv
+from ..tasks import Sampler, Task
+from ..transformer import Transformer, predict_batch
+from . import checkpoint
+from .batches import draw
+from .reference import reference
+from .settings import Training
+from .step import advance, check, start
+
+Row = dict[str, Any]
+
+
+class Diverged(ArithmeticError):
+    """The loss is no number; the last checkpoint is from before."""
+
+
+def train(
+    model: Transformer,
+    family: Sampler,
+    settings: Training,
+    *,
+    folder: str | Path | None = None,
+    progress: Callable[[int, Row | None], None] = lambda step, row: None,
+) -> tuple[Transformer, list[Row]]:
+    """Train `model`, random or constructed, on tasks of `family`; the weights and the metrics.
+
+    Every `log_every` steps there is a row: `step`, `loss` (mean of the batches since the last),
+    `validation` (mean squared error at the queries of tasks of full length), `ratio` of that to
+    the error of the exact predictor (`exact`), Nadaraya-Watson, mean and zero on the same tasks,
+    `steps_per_second`. `progress(step, row)` is called after every step.
+
+    With a `folder`, rows are kept in `metrics.csv` and the state in `checkpoint.msgpack`, each
+    replaced only when whole. A checkpoint that is there is taken up: on the same machine the
+    weights are then bit for bit those of a run that was never stopped.
+
+    Raises Diverged if the loss is not finite, with the step; Mismatch, naming each field, for a
+    folder of another run; ValueError for settings that do not fit.
+
+    >>> import icl_krr as ik
+    >>> family = ik.tasks.LinearRegression(num_features=2, num_supports=8)
+    >>> spec = ik.Architecture(num_features=2, width=8, depth=1, heads=1)
+    >>> settings = Training(steps=4, batch=2, log_every=2, validation=4)
+    >>> model, rows = train(ik.init(jax.random.key(0), spec), family, settings)
+    >>> [row["step"] for row in rows]
+    [2, 4]
+    """
+    check(model, family, settings)
+    state, rows = start(model, settings), []
+    config = {
+        **checkpoint.describe(family, "family"),
+        **checkpoint.describe(model.spec, "model"),
+        "model.steps": model.steps,
+        **checkpoint.describe(settings, "training"),
+    }
+    folder = None if folder is None else Path(folder)
+    if folder is not None:
+        folder.mkdir(parents=True, exist_ok=True)
+        if (folder / "checkpoint.msgpack").exists():
+            state = checkpoint.restore(folder / "checkpoint.msgpack", state, config)
+            rows = read_metrics(folder / "metrics.csv", int(state.step))
+    tasks, baselines = validation(family, settings)
+    losses: list[jax.Array] = []
+    since = time.perf_counter()
+    for step in range(int(state.step) + 1, settings.steps + 1):
+        state, loss = advance(state, family, settings)
+        losses.append(loss)
+        row = None
+        if step % settings.log_every == 0 or step == settings.steps:
+            values = np.asarray(jnp.stack(losses))
+            error = float(jnp.mean((predict_batch(state.model, tasks) - tasks.y_query) ** 2))
+            refuse_divergence(np.append(values, error), step, settings, folder)
+            speed = len(losses) / (time.perf_counter() - since)
+            row = {
+                "step": step,
+                "loss": float(values.mean()),
+                "validation": error,
+                "ratio": error / baselines["exact"],
+                **baselines,
+                "steps_per_second": speed,
+            }
+            rows.append(row)
+            if folder is not None:
+                replace(folder / "metrics.csv", to_csv(rows))
+                checkpoint.save(folder / "checkpoint.msgpack", state, config)
+            losses, since = [], time.perf_counter()
+        progress(step, row)
+    return state.model, rows
+
+
+def validation(family: Sampler, settings: Training) -> tuple[Task, dict[str, float]]:
+    """Tasks that are never trained on, and what known predictors lose on them."""
+    apart = jax.random.key(settings.seed)
+    tasks = jax.jit(draw, static_argnums=2)(
+        jax.random.fold_in(apart, 2), family, settings.validation
+    )
+    return tasks, reference(family, jax.random.fold_in(apart, 3)).losses(tasks)
+
+
+def refuse_divergence(losses: np.ndarray, step: int, settings: Training, folder: Any) -> None:
+    bad = np.flatnonzero(~np.isfinite(losses))
+    if len(bad):
+        # the last is the validation's, after the last step
+        first = min(step - len(losses) + 2 + int(bad[0]), step)
+        last = (first - 1) // settings.log_every * settings.log_every
+        kept = f"; the checkpoint of step {last} is kept in {folder}" if folder and last else ""
+        raise Diverged(
+            f"loss must be finite, got {losses[bad[0]]} at step {first} with learning_rate = "
+            f"{settings.learning_rate}, clip = {settings.clip}{kept}; lower the learning rate"
+        )
+
+
+def read_metrics(path: Path, step: int) -> list[Row]:
+    """The rows up to a step: a run that was killed may have written more than its checkpoint."""
+    text = path.read_text() if path.exists() else ""
+    rows = [
+        {name: int(cell) if name == "step" else float(cell) for name, cell in row.items()}
+        for row in csv.DictReader(io.StringIO(text))
+    ]
+    return [row for row in rows if row["step"] <= step]

@@ -1,0 +1,139 @@
+"""One compiled step of training: draw tasks, predict, follow the gradient."""
+
+from __future__ import annotations
+
+from functools import partial
+from typing import Any, NamedTuple
+
+import jax
+import jax.numpy as jnp
+import optax
+
+from .. import checks
+from ..tasks import Sampler, Task, chunk_of, map_tasks, sample
+from ..transformer import Transformer, predict, predict_along
+from .batches import batch
+from .settings import Training
+
+
+class State(NamedTuple):
+    """All that the next step depends on, beside family and settings; `step` counts updates."""
+
+    model: Transformer
+    optimiser: Any
+    key: jax.Array
+    step: jax.Array
+
+
+def optimiser(settings: Training) -> optax.GradientTransformation:
+    s = settings
+    rate = optax.warmup_cosine_decay_schedule(
+        0.0, s.learning_rate, s.warmup, max(s.steps, s.warmup + 1), s.decay * s.learning_rate
+    )
+    return optax.chain(
+        optax.clip_by_global_norm(s.clip), optax.adamw(rate, weight_decay=s.weight_decay)
+    )
+
+
+def start(model: Transformer, settings: Training) -> State:
+    """The state before the first step; `model` has random weights or a construction's.
+
+    >>> import icl_krr as ik
+    >>> model = ik.constructions.nadaraya_watson(ik.Exponential(), num_features=1)
+    >>> int(start(model, Training()).step)
+    0
+    """
+    # a donated buffer must not be shared: constructions use some arrays twice
+    own: Any = jax.tree.map(lambda leaf: jnp.array(leaf, copy=True), model)
+    key = jax.random.fold_in(jax.random.key(settings.seed), 1)
+    return State(own, optimiser(settings).init(own), key, jnp.zeros((), int))
+
+
+@partial(jax.jit, static_argnames="settings", donate_argnums=0)
+def advance(state: State, family: Sampler, settings: Training) -> tuple[State, jax.Array]:
+    """The state after one update, and the loss before it.
+
+    Compiled once for a structure of the state, the family's shapes and the settings: the tasks of
+    step t follow from the key and t alone. The state that is given is used up.
+
+    >>> import icl_krr as ik
+    >>> family = ik.tasks.LinearRegression(num_features=1, num_supports=4)
+    >>> settings = Training(batch=2)
+    >>> model = ik.constructions.gradient_descent(
+    ...     ik.Linear(), num_features=1, ridge=0.1, steps=2, step_size=0.1
+    ... )
+    >>> state, loss = advance(start(model, settings), family, settings)
+    >>> int(state.step), loss.shape
+    (1, ())
+    """
+    model, moments, key, step = state
+    tasks = batch(jax.random.fold_in(key, step), family, settings, step)
+    loss, slope = jax.value_and_grad(error)(model, tasks, settings.loss)
+    weights: Any = model  # a pytree as any other for the optimiser
+    updates, moments = optimiser(settings).update(slope, moments, weights)
+    weights = optax.apply_updates(weights, updates)
+    return State(weights, moments, key, step + 1), loss
+
+
+def error(model: Transformer, tasks: Task, where: str) -> jax.Array:
+    """Mean squared error at the queries, or at the supports that are not masked as well."""
+
+    def of_task(task: Task) -> tuple[jax.Array, jax.Array]:
+        y, q = task.y_query, task.num_queries
+        if where == "queries":
+            return jnp.sum((predict(model, task) - y) ** 2), jnp.asarray(y.size, y.dtype)
+        y = jnp.concatenate([task.y, y])
+        keep = jnp.ones(len(y), bool)
+        if task.mask is not None:
+            keep = keep.at[: len(y) - q].set(task.mask)
+        keep = keep.reshape(-1, *[1] * (y.ndim - 1))
+        squares = jnp.where(keep, predict_along(model, task) - y, 0) ** 2
+        return jnp.sum(squares), jnp.sum(jnp.broadcast_to(keep, y.shape)).astype(y.dtype)
+
+    # the wide channels of a trained model carry larger chunks than a construction's narrow slots
+    chunk = min(len(tasks.x), 4 * chunk_of(tasks, None))
+    sums, counts = map_tasks(of_task, tasks, chunk=chunk)
+    return jnp.sum(sums) / jnp.sum(counts)
+
+
+def check(model: Transformer, family: Sampler, settings: Training) -> None:
+    """Refuse settings that do not fit, before anything is compiled.
+
+    Raises ValueError with the name, the value and the rule.
+
+    >>> import icl_krr as ik
+    >>> model = ik.constructions.nadaraya_watson(ik.Exponential(), num_features=8)
+    >>> check(model, ik.tasks.LinearRegression(), Training(steps=0))
+    Traceback (most recent call last):
+    ValueError: steps must be >= 1, got 0
+    """
+    s = settings
+    for name in ("steps", "batch", "log_every", "validation"):
+        checks.count(name, getattr(s, name))
+    for name in ("seed", "warmup", "curriculum"):
+        checks.count(name, getattr(s, name), minimum=0)
+    for name in ("learning_rate", "clip"):
+        checks.positive_scalar(name, getattr(s, name))
+    for name in ("decay", "weight_decay"):
+        checks.nonnegative_scalar(name, getattr(s, name))
+    checks.choice("loss", s.loss, ("queries", "every"))
+    task = jax.eval_shape(lambda key: sample(key, family), jax.random.key(0))
+    full = {"supports": task.num_supports, "features": task.num_features}
+    for name, what in (
+        ("min_supports", "supports"),
+        ("start_supports", "supports"),
+        ("start_features", "features"),
+    ):
+        value = getattr(s, name)
+        if value is not None:
+            checks.count(name, value)
+            if value > full[what]:
+                raise ValueError(f"{name} must be <= {full[what]} {what} of a task, got {value}")
+    if (s.min_supports or 0) > (s.start_supports or full["supports"]):
+        raise ValueError(
+            f"min_supports must be <= start_supports = {s.start_supports}, got {s.min_supports}"
+        )
+    if (s.start_supports or s.start_features) and not s.curriculum:
+        raise ValueError("curriculum must be given, in steps, for start_supports, start_features")
+    run = predict if s.loss == "queries" else predict_along
+    jax.eval_shape(run, model, task)

@@ -1,0 +1,197 @@
+"""Identification: right on models whose solver is known, and modest where none is told apart."""
+
+import dataclasses
+import json
+from functools import partial
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+import icl_krr as ik
+from icl_krr.cli.identification import finished
+from icl_krr.experiments import confusion
+from icl_krr.experiments.confusion import ConfusionConfig
+from icl_krr.experiments.identification import IdentifyConfig, examine
+from icl_krr.experiments.runs import load
+from icl_krr.plots import filter_figure, identification_figure, png
+from icl_krr.probes import CANDIDATES, identify, layerwise
+from icl_krr.probes.candidates import make, parameters
+from icl_krr.training.batches import draw
+
+SMALL = ConfusionConfig(
+    conditions=(1e2,), seeds=1, steps=4, tasks=8, num_features=16, num_supports=20, num_queries=6
+)
+
+
+def found_of(solver, kernel, candidates, **options):
+    made = confusion.construct((solver, kernel, 1e2, 0), SMALL)
+    read = partial(layerwise, made.model)
+    kernels = (kernel,)
+    return made, identify(
+        read, made.fitted, made.scored, candidates=candidates, kernels=kernels, **options
+    )
+
+
+FIRST_ORDER = ("gradient-descent", "heavy-ball", "chebyshev", "conjugate-gradient")
+
+
+@pytest.mark.parametrize("solver", FIRST_ORDER)
+def test_solvers_on_the_linear_kernel_are_identified(x64, solver):
+    made, found = found_of(solver, "linear", FIRST_ORDER)
+    assert (found.status, found.remain) == ("identified", (solver,))
+    assert found.best.fit.alignment == (1, 2, 3, 4)
+    assert all(distance.mean < 1e-3 for distance in found.best.distances.values())
+    assert abs(found.best.fit.values["ridge"] / made.truth["ridge"] - 1) < 0.02
+    for suspect in found.suspects[1:]:
+        special = "special case" in suspect.because
+        assert special or suspect.distances["prediction"].interval[0] > 1e-3
+    for spaces in found.baselines.values():
+        assert spaces["prediction"].mean > 0.3
+
+
+@pytest.mark.parametrize("solver", ["nadaraya-watson", "richardson"])
+def test_solvers_on_the_exponential_kernel_are_identified(x64, solver):
+    made, found = found_of(solver, "exponential", ("nadaraya-watson", "richardson"))
+    assert (found.status, found.remain) == ("identified", (solver,))
+    for name, value in made.truth.items():
+        assert abs(found.best.fit.values[name] / value - 1) < 0.02, name
+
+
+def test_solvers_that_are_the_same_are_not_told_apart(x64):
+    """Jacobi's preconditioner of a kernel whose diagonal is constant does nothing."""
+    made, _ = found_of("conjugate-gradient", "linear", ("conjugate-gradient",))
+    kernel = ik.Gaussian(4.0)
+    model = ik.constructions.conjugate_gradient(kernel, num_features=16, ridge=0.3, steps=3)
+    both = ("conjugate-gradient", "preconditioned-conjugate-gradient")
+    found = identify(
+        partial(layerwise, model), made.fitted, made.scored, candidates=both, kernels=("gaussian",)
+    )
+    assert found.status == "not distinguishable"
+    assert set(found.remain) == set(both)
+
+
+def test_what_is_no_candidate_is_close_to_none(x64):
+    """Gradient descent's distances when only smoothing is offered; strata and layers add up."""
+    made, found = found_of("gradient-descent", "exponential", ("nadaraya-watson",), strata=3)
+    assert found.status == "none is close"
+    near = found.best.distances["prediction"]
+    assert near.interval[0] <= near.mean <= near.interval[1]
+    assert np.isclose(near.mean, np.mean(near.by_layer))
+    assert len(near.by_stratum) == 3
+    assert len(found.strata) == 4
+    assert near.matrix.shape == (4, 9)
+    chosen = near.matrix[range(4), list(found.best.fit.alignment)]
+    assert np.allclose(chosen, near.by_layer)
+    assert jnp.all(jnp.isfinite(made.fitted.x))
+
+
+def test_parameters_of_each_layer_are_found_where_they_differ(x64):
+    """The second layer is the first again, with a larger step: no one step size has both."""
+    made = confusion.construct(("gradient-descent", "linear", 1e2, 0), SMALL)
+
+    def read(task):
+        first = 0.025 * (task.x_query @ task.x.T @ task.y)
+        return jnp.stack([0 * first, first, 2.5 * first])
+
+    options = {"candidates": ("gradient-descent",), "kernels": ("linear",), "steps": 2}
+    shared = identify(read, made.fitted, made.scored, **options)
+    own = identify(read, made.fitted, made.scored, per_layer=True, **options)
+    assert shared.best.distances["prediction"].mean > 0.1
+    assert own.best.distances["prediction"].mean < 1e-3
+    first, second = (values["step_size"] for values in own.best.fit.per_layer)
+    assert abs(second / first - 2.5) < 0.01
+
+
+def test_every_candidate_is_the_solver_of_its_name(x64):
+    """So that what is fitted is what is claimed: the construction's own parameters fit at once."""
+    task = draw(jax.random.key(0), ik.tasks.LinearRegression(num_features=3, num_supports=7), 1)
+    task = jax.tree.map(lambda leaf: leaf[0], task)
+    values = {
+        "temperature": 2.0, "ridge": 0.3, "step_size": 0.02, "momentum": 0.4, "high": 9.0,
+        "low_over_high": 0.1, "scale": 0.05,
+    }  # fmt: skip
+    told = {"chebyshev": {"spectrum": (0.9, 9.0)}, "newton-schulz": {"spectrum": (20.0, 20.0)}}
+    for name, candidate in CANDIDATES.items():
+        kernel = "exponential" if "exponential" in candidate.kernels else "linear"
+        own = {key: values[key] for key in parameters(candidate, kernel)}
+        path = candidate.path(make(kernel, own), task, own, 3)
+        options = told.get(name) or {
+            key: value for key, value in own.items() if key in ("step_size", "momentum")
+        }
+        options |= {} if name == "nadaraya-watson" else {"ridge": 0.3, "steps": 3}
+        build = getattr(ik.constructions, name.replace("-", "_"))
+        model = build(make(kernel, own), num_features=3, **options)
+        answers = layerwise(model, task)
+        assert np.allclose(path[: len(answers)], answers, atol=1e-8), name
+
+
+def test_the_confusion_matrix_counts_what_remains():
+    config = dataclasses.replace(SMALL, conditions=(1e2, 1e4), seeds=2)
+    kernels = {(solver, kernel) for solver, kernel, _, _ in confusion.cells(config)}
+    assert len(confusion.cells(config)) == 4 * len(kernels) == 4 * 15
+    rows = [
+        {"solver": "richardson", "kernel": "exponential", "remain": "richardson", "distance": 0.0,
+         "its distance": 0.2, "hat distance": 0.0, "its hat distance": 0.1},
+        {"solver": "richardson", "kernel": "exponential", "remain": "richardson chebyshev",
+         "distance": 0.0, "its distance": 0.3, "hat distance": 0.0, "its hat distance": 0.4},
+    ]  # fmt: skip
+    counts = confusion.matrix(rows)["richardson", "exponential"]
+    assert (counts["richardson"], counts["chebyshev"], counts["runs"]) == (2, 1, 2)
+    line = confusion.markdown(rows).splitlines()[-1]
+    assert "2/2" in line
+    assert "1/2" in line
+    assert line.endswith("| 0.2 |")
+    with pytest.raises(ValueError, match="solver must be one of"):
+        ConfusionConfig(solvers=("magic",))
+
+
+def test_identify_refuses_what_it_cannot_compare():
+    made = confusion.construct(("gradient-descent", "linear", 1e2, 0), SMALL)
+    read, tasks = partial(layerwise, made.model), (made.fitted, made.scored)
+    with pytest.raises(ValueError, match="candidate must be one of"):
+        identify(read, *tasks, candidates=("magic",))
+    with pytest.raises(ValueError, match="kernel must be one of"):
+        identify(read, *tasks, kernels=("laplace",))
+    with pytest.raises(ValueError, match="kernels must suit a candidate"):
+        identify(read, *tasks, candidates=("nadaraya-watson",), kernels=("linear",))
+    masked = made.scored.replace(mask=jnp.ones(made.scored.y.shape, bool))
+    with pytest.raises(ValueError, match=r"y of shape \[n\] and no mask"):
+        identify(read, made.fitted, masked)
+
+
+def test_a_matrix_is_taken_up_where_it_was(tmp_path):
+    path, config = tmp_path / "confusion.json", {"seeds": 3, "conditions": [100.0]}
+    assert finished(path, config) == []
+    rows = [{"solver": "richardson"}]
+    path.write_text(json.dumps({"meta": {"config": config}, "rows": rows}))
+    assert finished(path, config) == rows
+    with pytest.raises(ValueError, match="holds another matrix: seeds is 3 there and 4 here"):
+        finished(path, {**config, "seeds": 4})
+    path.write_text("[]")
+    with pytest.raises(ValueError, match="must be a confusion matrix or absent"):
+        finished(path, config)
+
+
+def test_a_run_is_examined_layer_by_layer(x64):
+    """The layer that was trained on linear tasks is a step of gradient descent.
+
+    So is the start of Newton-Schulz; what is known of the exact predictor stands beside it.
+    """
+    config = IdentifyConfig(tasks=12, probe_tasks=64, kernels=("linear",), steps=2)
+    findings = examine(load("linear"), config)
+    assert findings.found.status == "not distinguishable"
+    assert set(findings.found.remain) == {"gradient-descent", "newton-schulz"}
+    assert all(distance.mean < 0.03 for distance in findings.found.best.distances.values())
+    first, last = findings.layers
+    assert last["error"] < 0.7 * min(last["shuffled"], last["untrained"], last["zero"])
+    assert last["exact"] < last["error"]
+    assert "ridge" not in first
+    assert 0.2 < last["distance"] < 0.6  # one step is not yet regression
+    assert findings.filter.q.shape[0] == 2
+    for figure in (
+        identification_figure(findings.found, "linear"),
+        filter_figure(findings, "linear"),
+    ):
+        assert png(figure).startswith(b"\x89PNG")

@@ -1,0 +1,202 @@
+"""Probes: alignment, hat matrices, filters and linear read-outs, against known answers."""
+
+from functools import partial
+from itertools import product
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+from helpers import relative
+from sklearn.linear_model import Ridge
+
+import icl_krr as ik
+from icl_krr.experiments.identification import controls
+from icl_krr.probes import (
+    align,
+    effective,
+    fit_probe,
+    has_slot,
+    hat_matrix,
+    layerwise,
+    spectral_filter,
+    streams,
+)
+from icl_krr.probes.fitting import bounded, squares
+from icl_krr.training.batches import draw
+
+RIDGE = 0.5
+
+
+@pytest.fixture
+def tasks(x64):
+    family = ik.tasks.LinearRegression(
+        num_features=4, num_supports=10, num_queries=5, condition=20.0
+    )
+    return draw(jax.random.key(3), family, 6)
+
+
+def hats(model, tasks):
+    return jax.lax.map(partial(hat_matrix, partial(layerwise, model)), tasks)
+
+
+def test_alignments_are_the_best_of_all_monotone_ones():
+    rng = np.random.default_rng(0)
+    for layers, steps in ((1, 1), (1, 5), (3, 4), (4, 3)):
+        for cost in rng.random((20, layers, steps)):
+            found = align(cost)
+            paths = [p for p in product(range(steps), repeat=layers) if list(p) == sorted(p)]
+            best = min(sum(cost[range(layers), p]) for p in paths)
+            assert np.all(np.diff(found) >= 0)
+            assert np.isclose(cost[range(layers), found].sum(), best)
+
+
+def test_hat_matrices_are_those_of_exact_regression_and_of_smoothing(tasks):
+    task = jax.tree.map(lambda leaf: leaf[0], tasks)
+    gram, cross = task.x @ task.x.T, task.x_query @ task.x.T
+    exact = lambda t: ik.solvers.exact(ik.Linear(), t, ridge=RIDGE).prediction[None]  # noqa: E731
+    wanted = np.linalg.solve(gram + RIDGE * np.eye(10), np.asarray(cross).T).T
+    assert relative(hat_matrix(exact, task)[0], wanted) < 1e-9
+    kernel = ik.Exponential(2.0)
+    model = ik.constructions.nadaraya_watson(kernel, num_features=4)
+    weights = ik.solvers.nadaraya_watson(kernel, task).weights
+    assert relative(hat_matrix(partial(layerwise, model), task)[1], weights) < 1e-9
+
+
+def test_hat_matrices_of_more_supports_than_answers_are_the_same(tasks):
+    """Products with the Jacobian from the left, and from the right."""
+    model = ik.constructions.conjugate_gradient(ik.Linear(), num_features=4, ridge=RIDGE, steps=2)
+    task = jax.tree.map(lambda leaf: leaf[0], tasks)
+    whole = hat_matrix(partial(layerwise, model), task)
+    assert whole.shape == (3, 5, 10)
+    one = task.replace(x_query=task.x_query[:1], y_query=task.y_query[:1])
+    assert relative(hat_matrix(partial(layerwise, model), one), whole[:, :1]) < 1e-9
+    # conjugate gradient scales with y: so Euler's relation holds
+    assert relative(whole @ task.y, layerwise(model, task)) < 1e-9
+
+
+def test_filters_are_those_of_the_theory(tasks):
+    """q_t of gradient descent and of Chebyshev at every eigenvalue, exact q when CG is done."""
+    top = float(max(jnp.linalg.eigvalsh(t.x @ t.x.T)[-1] for t in each(tasks)))
+    sigma = np.unique([jnp.linalg.eigvalsh(t.x @ t.x.T)[-4:] for t in each(tasks)])
+    apart = (sigma[1:] + sigma[:-1]) / 2
+    edges = np.array([sigma[0] / 2, *apart, sigma[-1] * 2])
+    eta = 1 / top
+    model = ik.constructions.gradient_descent(
+        ik.Linear(), num_features=4, ridge=RIDGE, steps=5, step_size=eta
+    )
+    found = spectral_filter(ik.Linear(), tasks, hats(model, tasks), edges=edges)
+    assert relative(found.sigma, sigma) < 1e-9
+    for t in range(6):
+        assert relative(found.q[t] + 1, ik.theory.gradient_filter(sigma, RIDGE, eta, t) + 1) < 1e-9
+    done = ik.constructions.conjugate_gradient(ik.Linear(), num_features=4, ridge=RIDGE, steps=6)
+    found = spectral_filter(ik.Linear(), tasks, hats(done, tasks), edges=edges)
+    assert relative(found.q[-1], 1 / (sigma + RIDGE)) < 1e-3
+    chebyshev = ik.constructions.chebyshev(
+        ik.Linear(), num_features=4, ridge=RIDGE, steps=5, spectrum=(RIDGE, top + RIDGE)
+    )
+    theta, delta = top / 2 + RIDGE, top / 2
+    scaled = (theta - (sigma + RIDGE)) / delta
+    cosh = lambda x: np.polynomial.chebyshev.chebval(x, [0] * 5 + [1])  # noqa: E731
+    wanted = (1 - cosh(scaled) / cosh(theta / delta)) / (sigma + RIDGE)
+    found = spectral_filter(ik.Linear(), tasks, hats(chebyshev, tasks), edges=edges)
+    assert relative(found.q[5], wanted) < 1e-3
+
+
+def test_bins_of_a_filter_have_error_bars_that_hold_it(tasks):
+    model = ik.constructions.gradient_descent(
+        ik.Linear(), num_features=4, ridge=RIDGE, steps=2, step_size=0.02
+    )
+    found = spectral_filter(ik.Linear(), tasks, hats(model, tasks), bins=4)
+    assert np.all(found.low <= found.q + 1e-12)
+    assert np.all(found.q <= found.high + 1e-12)
+    assert np.all(np.diff(found.sigma) > 0)
+    assert relative(found.q[2], ik.theory.gradient_filter(found.sigma, RIDGE, 0.02, 2)) < 0.05
+
+
+def each(tasks):
+    return [jax.tree.map(lambda leaf, i=i: leaf[i], tasks) for i in range(len(tasks.x))]
+
+
+@pytest.mark.parametrize("kernel", [ik.Gaussian(1.3), ik.Exponential(3.0), ik.Linear()])
+def test_effective_parameters_of_exact_regression_are_its_own(tasks, kernel):
+    name = type(kernel).__name__.lower()
+    exact = lambda t: ik.solvers.exact(kernel, t, ridge=RIDGE).prediction[None]  # noqa: E731
+    own = jax.lax.map(partial(hat_matrix, exact), tasks)[:, 0]
+    found = effective("regression", name, tasks, own)
+    assert abs(found["ridge"] / RIDGE - 1) < 0.02
+    if name != "linear":
+        bandwidth = "lengthscale" if name == "gaussian" else "temperature"
+        assert abs(found[bandwidth] / getattr(kernel, bandwidth) - 1) < 0.02
+    assert found["distance"] < 1e-3
+
+
+def test_the_effective_temperature_of_a_head_is_its_own(tasks):
+    model = ik.constructions.nadaraya_watson(ik.Exponential(1.7), num_features=4)
+    found = effective("smoother", "exponential", tasks, hats(model, tasks)[:, 1])
+    assert abs(found["temperature"] / 1.7 - 1) < 0.02
+    wrong = effective("regression", "exponential", tasks, hats(model, tasks)[:, 1])
+    assert wrong["distance"] > 0.02
+
+
+def test_distances_are_those_of_a_loop():
+    rng = np.random.default_rng(0)
+    answers, path = rng.normal(size=(3, 2, 4)), rng.normal(size=(3, 5, 4))
+    for layer in range(2):
+        size = np.sum(answers[:, layer] ** 2)
+        for step in range(5):
+            gap = np.sum((answers[:, layer] - path[:, step]) ** 2) / size
+            assert np.isclose(squares(jnp.asarray(answers), jnp.asarray(path))[layer, step], gap)
+    assert bounded(jnp.array([jnp.nan, jnp.inf, 2.0])).tolist() == [1e6, 1e6, 2.0]
+
+
+def trained(depth=2):
+    """Not trained: what a probe can read of random features is what it can."""
+    spec = ik.Architecture(num_features=4, width=16, depth=depth, heads=2)
+    return ik.init(jax.random.key(0), spec)
+
+
+def test_probes_are_ridge_regressions(x64):
+    model = trained()
+    family = ik.tasks.LinearRegression(num_features=4, num_supports=10, num_queries=5)
+    tasks = draw(jax.random.key(3), family, 40)
+    assert not has_slot(model)
+    probe = fit_probe(model, tasks)
+    seen = jnp.stack([streams(model, task) for task in each(tasks)], axis=1)
+    task = each(tasks)[0]
+    ours = layerwise(model, task, probe)
+    assert ours.shape == (3, 5)
+    assert relative(ours[2], ik.predict(model, task)) < 1e-9
+    for layer in range(2):
+        features = np.asarray(seen[layer]).reshape(200, -1)
+        errors = []
+        for ridge in 10.0 ** np.arange(-8, 2) * np.mean(np.var(features[:150], axis=0)):
+            fit = Ridge(ridge * 150).fit(features[:150], tasks.y_query.reshape(200)[:150])
+            errors.append(
+                np.sum((fit.predict(features[150:]) - tasks.y_query.reshape(200)[150:]) ** 2)
+            )
+        scale = 10.0 ** (np.argmin(errors) - 8) * np.mean(np.var(features, axis=0))
+        theirs = Ridge(scale * 200).fit(features, tasks.y_query.reshape(200))
+        assert relative(ours[layer], theirs.predict(features[:5])) < 1e-3
+
+
+def test_controls_show_what_a_probe_owes_to_the_model(x64):
+    """A probe of shuffled outputs is no better than zero."""
+    family = ik.tasks.LinearRegression(num_features=2, num_supports=20, num_queries=4, noise=0.01)
+    fitted, scored = (draw(jax.random.key(i), family, 64) for i in range(2))
+    spec = ik.Architecture(
+        num_features=2, width=32, depth=1, heads=1, attention="linear", layer_norm=False
+    )
+    rows = controls(ik.init(jax.random.key(0), spec), fitted, scored, jax.random.key(1))
+    zero = float(jnp.mean(scored.y_query**2))
+    assert len(rows) == 2
+    assert all(row["shuffled"] > 0.9 * zero for row in rows)
+    assert rows[1]["untrained"] < 0.9 * zero
+
+
+def test_the_slot_of_a_construction_is_its_read_out(tasks):
+    model = ik.constructions.conjugate_gradient(ik.Linear(), num_features=4, ridge=RIDGE, steps=3)
+    assert has_slot(model)
+    task = each(tasks)[0]
+    oracle = ik.solvers.conjugate_gradient(ik.Linear(), task, ridge=RIDGE, steps=3)
+    assert relative(layerwise(model, task), oracle.prediction) < 1e-9

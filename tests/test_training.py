@@ -1,0 +1,368 @@
+"""Training: what a step does, and that runs end, stop and go on as they should."""
+
+import csv
+import dataclasses
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from functools import partial
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+from helpers import relative
+
+import icl_krr as ik
+from icl_krr.experiments.recipe import ModelRecipe, Recipe, TaskRecipe, folder_of, names
+from icl_krr.experiments.runs import family, first_model, load
+from icl_krr.pytree import checked
+from icl_krr.training import (
+    Diverged,
+    Mismatch,
+    Training,
+    advance,
+    load_weights,
+    save_weights,
+    start,
+    train,
+)
+from icl_krr.training.batches import batch, draw
+from icl_krr.training.reference import reference
+from icl_krr.training.step import check, error
+
+LINEAR = ik.tasks.LinearRegression(num_features=3, num_supports=8, num_queries=2)
+SMALL = Training(steps=6, batch=4, log_every=2, validation=8, warmup=2)
+DECODER = {"causal": True, "tokens": "interleaved", "max_tokens": 18}
+
+
+def small(**options):
+    defaults = {"num_features": 3, "width": 8, "depth": 2, "heads": 2}
+    return ik.init(jax.random.key(0), ik.Architecture(**{**defaults, **options}))
+
+
+def same(a, b):
+    pairs = zip(jax.tree.leaves(a), jax.tree.leaves(b), strict=True)
+    return all(np.array_equal(x, y) for x, y in pairs)
+
+
+def test_the_loss_is_that_of_a_loop():
+    tasks = draw(jax.random.key(1), LINEAR, 3)
+    tasks = tasks.replace(mask=jnp.arange(8) < jnp.array([8, 3, 5])[:, None])
+    encoder, decoder = small(), small(**DECODER)
+    each = [jax.tree.map(lambda leaf, i=i: leaf[i], tasks) for i in range(3)]
+    squares = [np.asarray(ik.predict(encoder, t) - t.y_query) ** 2 for t in each]
+    assert relative(error(encoder, tasks, "queries"), np.mean(squares)) < 1e-5
+    squares = []
+    for task, length in zip(each, (8, 3, 5), strict=True):
+        along = np.asarray(ik.predict_along(decoder, task))
+        squares += [*(along[:length] - task.y[:length]) ** 2, *(along[8:] - task.y_query) ** 2]
+    assert relative(error(decoder, tasks, "every"), np.mean(squares)) < 1e-5
+
+
+def test_contexts_are_mixed_and_grow_by_the_curriculum():
+    settings = dataclasses.replace(
+        SMALL, batch=256, min_supports=2, start_supports=4, start_features=1, curriculum=10
+    )
+    for step, longest, active in ((0, 4, 1), (5, 6, 2), (10, 8, 3), (99, 8, 3)):
+        tasks = batch(jax.random.key(0), LINEAR, settings, jnp.asarray(step))
+        lengths = np.asarray(tasks.mask.sum(axis=1))
+        assert (lengths.min(), lengths.max()) == (2, longest)
+        assert np.array_equal(tasks.mask, np.arange(8) < lengths[:, None])
+        zero = np.all(np.asarray(tasks.x) == 0, axis=(0, 1))
+        assert zero.tolist() == [False] * active + [True] * (3 - active)
+
+
+def test_features_that_are_not_active_do_not_reach_the_outputs():
+    for config in (
+        dataclasses.replace(LINEAR, noise=0.0),
+        ik.tasks.GaussianProcess(ik.Linear(), noise=0.0, num_features=3, num_supports=8),
+        ik.tasks.ReLUNetwork(num_features=3, num_supports=8),
+        ik.tasks.DecisionTree(num_features=3, num_supports=8),
+        ik.tasks.Sinusoids(num_features=3, num_supports=8),
+    ):
+        task = ik.tasks.sample(jax.random.key(0), config, 0)
+        assert not np.any(task.x)
+        assert np.ptp(task.y) < 1e-6, type(config).__name__
+
+
+def test_training_lowers_the_loss_below_nadaraya_watson():
+    """A minute of training at most, as a user compiles it, on tasks that were never seen."""
+    process = ik.tasks.GaussianProcess(
+        ik.Gaussian(0.4), noise=0.05, num_features=1, num_supports=16, num_queries=8,
+        inputs="uniform",
+    )  # fmt: skip
+    spec = ik.Architecture(num_features=1, width=32, depth=3, heads=4)
+    settings = Training(
+        steps=400, batch=32, learning_rate=4e-3, warmup=40, log_every=200, validation=512
+    )
+    jax.config.update("jax_disable_most_optimizations", False)
+    _, rows = train(ik.init(jax.random.key(0), spec), process, settings)
+    last = rows[-1]
+    assert last["step"] == 400
+    assert last["exact"] < last["validation"] < 0.9 * last["nadaraya_watson"]
+    assert last["nadaraya_watson"] < last["mean"] < last["zero"]
+    assert last["ratio"] == last["validation"] / last["exact"]
+
+
+def test_a_step_is_compiled_once_for_its_shapes():
+    jax.clear_caches()
+    for noise in (0.1, 0.2):
+        state = start(small(), SMALL)
+        for _ in range(3):
+            state, _ = advance(state, dataclasses.replace(LINEAR, noise=noise), SMALL)
+    assert advance._cache_size() == 1
+    assert int(state.step) == 3
+
+
+def test_a_run_that_was_stopped_ends_with_the_same_weights(tmp_path):
+    whole, rows = train(small(), LINEAR, SMALL, folder=tmp_path / "whole")
+
+    class Stop(Exception):
+        pass
+
+    def stop(step, row):
+        if step == 5:
+            raise Stop
+
+    with pytest.raises(Stop):
+        train(small(), LINEAR, SMALL, folder=tmp_path / "cut", progress=stop)
+    steps = []
+    resumed, again = train(
+        small(), LINEAR, SMALL, folder=tmp_path / "cut", progress=lambda step, _: steps.append(step)
+    )
+    assert steps == [5, 6]
+    assert same(whole, resumed)
+    assert [(row["step"], row["loss"]) for row in rows] == [
+        (row["step"], row["loss"]) for row in again
+    ]
+    done, _ = train(small(), LINEAR, SMALL, folder=tmp_path / "cut")
+    assert same(whole, done)
+
+
+def test_metrics_beyond_the_checkpoint_are_dropped(tmp_path):
+    train(small(), LINEAR, dataclasses.replace(SMALL), folder=tmp_path)
+    metrics = tmp_path / "metrics.csv"
+    lines = metrics.read_text().splitlines()
+    metrics.write_text("\n".join([*lines, lines[-1].replace("6,", "8,", 1)]) + "\n")
+    _, rows = train(small(), LINEAR, SMALL, folder=tmp_path)
+    assert [row["step"] for row in rows] == [2, 4, 6]
+
+
+RUN = """
+from icl_krr.cli import main
+import icl_krr.files, os, signal, sys
+where = sys.argv.pop(1)
+write = icl_krr.files.Path.write_bytes
+def torn(path, content):
+    if where == "write" and "checkpoint" in path.name and os.path.exists("cut/checkpoint.msgpack"):
+        write(path, content[: len(content) // 2])
+        os.kill(os.getpid(), signal.SIGKILL)
+    return write(path, content)
+icl_krr.files.Path.write_bytes = torn
+sys.exit(main(sys.argv[1:]))
+"""
+FLAGS = """
+    --task.num-features 2 --task.num-supports 6 --task.num-queries 2
+    --model.width 8 --model.depth 1 --model.heads 1
+    --training.steps 300 --training.batch 2 --training.log-every 50
+    --training.validation 4 --training.warmup 10
+"""
+
+
+def run_cli(folder, where="never", **options):
+    command = [sys.executable, "-c", RUN, where, "train", *FLAGS.split(), "--out", folder]
+    return subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, **options)
+
+
+def test_a_run_that_was_killed_ends_with_the_same_weights(tmp_path):
+    """Once between two checkpoints, once in the middle of writing one."""
+    process = run_cli("whole", cwd=tmp_path)
+    _, errors = process.communicate()
+    assert process.returncode == 0, errors
+    kills = 0
+    process = run_cli("cut", cwd=tmp_path)
+    while process.poll() is None:
+        if (tmp_path / "cut" / "checkpoint.msgpack").exists():
+            process.send_signal(signal.SIGKILL)
+            break
+        time.sleep(0.001)
+    process.communicate()
+    kills += process.returncode == -signal.SIGKILL
+    process = run_cli("cut", "write", cwd=tmp_path)
+    process.communicate()
+    kills += process.returncode == -signal.SIGKILL
+    assert kills == 2
+    process = run_cli("cut", cwd=tmp_path)
+    _, errors = process.communicate()
+    assert process.returncode == 0, errors
+    whole, cut = (tmp_path / name / "model.msgpack" for name in ("whole", "cut"))
+    assert whole.read_bytes() == cut.read_bytes()
+    assert load(tmp_path / "cut").recipe.training.steps == 300
+    assert not [name for name in os.listdir(tmp_path / "whole") if name.startswith(".")]
+
+
+def test_a_loss_that_is_no_number_stops_the_run(tmp_path):
+    @checked
+    class Sour:
+        """A few tasks whose error overflows."""
+
+        inner: object
+
+        def sample(self, key, active=None):
+            task = self.inner.sample(key)
+            return task.replace(y_query=task.y_query * jnp.where(task.x[0, 0] > 2.4, 1e30, 1))
+
+    settings = dataclasses.replace(SMALL, steps=200, log_every=1)
+    with pytest.raises(Diverged, match=r"got inf at step (\d+) .* the checkpoint of step") as stop:
+        train(small(), Sour(LINEAR), settings, folder=tmp_path)
+    at = int(str(stop.value).split("at step ")[1].split()[0])
+    rows = (tmp_path / "metrics.csv").read_text().splitlines()
+    assert int(rows[-1].split(",")[0]) == at - 1
+    assert (tmp_path / "checkpoint.msgpack").exists()
+
+
+def test_a_checkpoint_of_another_run_is_named_field_by_field(tmp_path):
+    train(small(), LINEAR, SMALL, folder=tmp_path)
+    other = dataclasses.replace(SMALL, batch=8, learning_rate=0.1)
+    with pytest.raises(Mismatch) as refused:
+        train(small(), dataclasses.replace(LINEAR, noise=0.3), other, folder=tmp_path)
+    for words in (
+        "family.noise is 0.1 there and 0.3 here",
+        "training.batch is 4 there and 8 here",
+        "training.learning_rate is 0.001 there and 0.1 here",
+    ):
+        assert words in str(refused.value)
+    with pytest.raises(Mismatch, match=r"model\.depth is 2 there and 3 here"):
+        train(small(depth=3), LINEAR, SMALL, folder=tmp_path)
+    (tmp_path / "checkpoint.msgpack").write_bytes(b"nonsense")
+    with pytest.raises(ValueError, match="must be a checkpoint, got something else"):
+        train(small(), LINEAR, SMALL, folder=tmp_path)
+
+
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [
+        ({"steps": 0}, "steps must be >= 1, got 0"),
+        ({"learning_rate": -1.0}, "learning_rate must be > 0"),
+        ({"decay": -0.1}, "decay must be >= 0"),
+        ({"min_supports": 9}, "min_supports must be <= 8 supports of a task, got 9"),
+        ({"start_features": 4, "curriculum": 1}, "start_features must be <= 3 features"),
+        ({"start_supports": 4}, "curriculum must be given, in steps"),
+        (
+            {"start_supports": 2, "min_supports": 3, "curriculum": 9},
+            "min_supports must be <= start_supports = 2, got 3",
+        ),
+        ({"loss": "every"}, "must be causal with interleaved tokens"),
+        ({"loss": "some"}, "loss must be one of"),
+    ],
+)
+def test_settings_that_do_not_fit_are_refused(changes, message):
+    with pytest.raises(ValueError, match=message):
+        train(small(), LINEAR, dataclasses.replace(SMALL, **changes))
+
+
+def test_the_exact_predictor_is_known_or_fitted():
+    """Nothing that is fitted beats the posterior mean by more than chance."""
+    process = ik.tasks.GaussianProcess(
+        ik.Gaussian(0.5), noise=0.1, num_features=1, num_supports=12, inputs="uniform"
+    )
+    known = reference(process, jax.random.key(0))
+    hidden = reference(dataclasses.replace(process, noise_spread=1.0001), jax.random.key(0))
+    assert (known.known, known.ridge, hidden.known) == (True, 0.1, False)
+    tasks = draw(jax.random.key(5), process, 512)
+    losses = known.losses(tasks)
+    assert losses["exact"] < losses["nadaraya_watson"] < losses["mean"]
+    assert 0.97 < hidden.losses(tasks)["exact"] / losses["exact"] < 1.1
+
+
+def test_constructions_are_starting_points():
+    """Exact weights stay exact weights but for what training moves; a loop stays a loop."""
+    for tied in (True, False):
+        recipe = Recipe(
+            TaskRecipe(family="linear", kernel="linear", num_features=3, num_supports=8),
+            ModelRecipe(start="conjugate-gradient", depth=3, ridge=0.3, tied=tied),
+            dataclasses.replace(SMALL, learning_rate=1e-3),
+        )
+        drawn = family(recipe.task)
+        model = first_model(recipe, drawn)
+        task = ik.tasks.sample(jax.random.key(9), drawn)
+        oracle = ik.solvers.conjugate_gradient(ik.Linear(), task, ridge=0.3, steps=3)
+        assert relative(ik.predict(model, task), oracle.prediction[-1]) < 1e-3
+        trained, rows = train(model, drawn, recipe.training)
+        assert np.isfinite(rows[-1]["loss"])
+        assert not same(trained, model)
+        leading = {leaf.shape[0] for leaf in jax.tree.leaves(trained.weights.steps)}
+        assert leading == ({1} if tied else {3})
+
+
+def test_recipes_are_read_and_refused(tmp_path, capsys):
+    path = tmp_path / "mine.json"
+    recipe = Recipe(training=dataclasses.replace(SMALL, seed=3))
+    path.write_text(recipe.to_json())
+    assert Recipe.read(path) == recipe
+    for text, message in (
+        ('{"task": {"noize": 1}}', "field must be one of .*; got 'noize'"),
+        ("[]", "must hold an object"),
+        ("{", "must be JSON"),
+    ):
+        path.write_text(text)
+        with pytest.raises(ValueError, match=message):
+            Recipe.read(path)
+    with pytest.raises(ValueError, match="recipe must be a JSON file, a run's folder or one of"):
+        Recipe.read("nothing-of-the-kind")
+    with pytest.raises(ValueError, match="must hold weights, got a recipe alone"):
+        load("gp-decoder-gpu")
+
+
+def test_every_family_of_a_recipe_is_drawn():
+    for name in TaskRecipe.__dataclass_fields__["family"].type.split('"')[1::2]:
+        columns = 10 if name == "table" else 2
+        drawn = family(TaskRecipe(family=name, num_features=columns, num_supports=5))
+        task = jax.jit(ik.tasks.sample)(jax.random.key(0), drawn)
+        assert task.x.shape == (5, columns)
+        assert np.all(np.isfinite(task.y))
+
+
+REACHED = {"gp-encoder": 1.02}
+
+
+@pytest.mark.parametrize("name", REACHED)
+def test_reference_runs_reach_what_is_said_of_them(name):
+    """By their log, and on tasks that neither training nor its validation has seen."""
+    run, folder = load(name), folder_of(name)
+    *_, last = csv.DictReader((folder / "metrics.csv").open())
+    assert int(last["step"]) == run.recipe.training.steps
+    assert float(last["ratio"]) < REACHED[name]
+    assert json.loads((folder / "meta.json").read_text())["recipe"]["task"]["noise"] == 0.05
+    tasks = jax.jit(draw, static_argnums=2)(jax.random.key(987), run.family, 2048)
+    exact = reference(run.family, jax.random.key(0)).losses(tasks)["exact"]
+    ours = jnp.mean((ik.predict_batch(run.model, tasks) - tasks.y_query) ** 2)
+    assert ours / exact < REACHED[name] + 0.01
+
+
+def test_every_recipe_that_ships_can_be_run():
+    """Those for a GPU too: nothing but compilation and time stands before them."""
+    assert {"gp-decoder-gpu", "linear-decoder-gpu"} < set(names())
+    for name in names():
+        recipe = Recipe.read(name)
+        drawn = family(recipe.task)
+        check(jax.eval_shape(partial(first_model, recipe, drawn)), drawn, recipe.training)
+
+
+def test_runs_are_loaded_in_their_own_precision(x64):
+    """Where double precision is on as well."""
+    run = load("linear")
+    assert run.model.dtype == jnp.float32
+    task = ik.tasks.sample(jax.random.key(0), run.family)
+    single = jax.tree.map(lambda leaf: leaf.astype("f4"), task)
+    assert ik.predict(run.model, single).dtype == jnp.float32
+
+
+def test_weights_of_another_shape_are_named(tmp_path):
+    save_weights(tmp_path / "model.msgpack", small())
+    with pytest.raises(Mismatch, match=r"readout\.blocks\.stream is \[8, 1\] there and \[8, 2\]"):
+        load_weights(tmp_path / "model.msgpack", small(num_outputs=2))
