@@ -11,6 +11,7 @@ def exact_filter(sigma: Float[Array, "..."], ridge: Float[Array, ""] | float) ->
 
     `sigma` are eigenvalues of K, `ridge` > 0; a prediction is k(x)^T q(K) y.
 
+    >>> import jax.numpy as jnp
     >>> float(exact_filter(jnp.asarray(1.0), 1.0))
     0.5
     """
@@ -29,6 +30,7 @@ def gradient_filter(
 
     Source: Yao, Rosasco, Caponnetto, On early stopping in gradient descent learning, 2007.
 
+    >>> import jax.numpy as jnp
     >>> float(gradient_filter(jnp.asarray(1.0), 1.0, step_size=0.25, steps=1))
     0.25
     """
@@ -49,6 +51,7 @@ def chebyshev_filter(
 
     Source: Saad, Iterative methods for sparse linear systems, section 12.3.
 
+    >>> import jax.numpy as jnp
     >>> float(chebyshev_filter(jnp.asarray(1.0), 1.0, (2.0, 6.0), steps=1))
     0.25
     """
