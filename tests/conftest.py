@@ -1,3 +1,5 @@
+import os
+import tempfile
 from pathlib import Path
 
 import jax
@@ -13,15 +15,25 @@ AS_USERS_COMPILE = {"test_bench", "test_cli", "test_compilation", "test_streamin
 MAPS = Path("/proc/self/maps")
 
 
+def pytest_configure(config):
+    """What one test, worker or command has compiled, no other compiles again."""
+    if "JAX_COMPILATION_CACHE_DIR" not in os.environ:
+        folder = tempfile.TemporaryDirectory(prefix="icl-krr-tests-")
+        config.add_cleanup(folder.cleanup)
+        os.environ["JAX_COMPILATION_CACHE_DIR"] = folder.name
+    jax.config.update("jax_compilation_cache_dir", os.environ["JAX_COMPILATION_CACHE_DIR"])
+
+
 @pytest.fixture(scope="module", autouse=True)
 def programs(request):
-    """Where it is not compilation that is tested, less of it: it takes most of the time.
+    """Where it is not compilation that is tested, less of it, kept: it takes most of the time.
 
     Compiled programs map memory, and Linux limits the number of maps: a worker that kept the
     programs of all tests would crash.
     """
     quick = request.module.__name__ not in AS_USERS_COMPILE
     jax.config.update("jax_disable_most_optimizations", quick)
+    jax.config.update("jax_persistent_cache_min_compile_time_secs", 0.0 if quick else 1e9)
     yield
     jax.config.update("jax_disable_most_optimizations", False)
     if MAPS.exists() and len(MAPS.read_text().splitlines()) > 25_000:

@@ -6,6 +6,7 @@ from pathlib import Path
 
 import icl_krr as ik
 from icl_krr.bench import Row, markdown
+from icl_krr.experiments import confusion
 from icl_krr.experiments.verify import Result, claims
 from icl_krr.experiments.verify import markdown as table_of_claims
 
@@ -66,6 +67,21 @@ def test_the_table_of_claims_is_the_one_that_was_measured():
         assert (result.statement, result.truth) == (claim.statement, claim.truth)
         assert result.status == claim.expected
         assert result.seeds == 10
+    assert {"device", "versions", "seed"} <= set(record["meta"])
+
+
+def test_the_confusion_matrix_is_the_one_that_was_measured():
+    """Of every solver on every kernel it takes, at both conditions, three seeds each."""
+    (shown,) = re.findall(r"<!-- confusion -->\n(.*?)<!-- /confusion -->", README, re.S)
+    results = ROOT / "benchmarks" / "results"
+    assert shown == (results / "confusion.md").read_text()
+    record = json.loads((results / "confusion.json").read_text())
+    assert shown == confusion.markdown(record["rows"])
+    config = confusion.ConfusionConfig()
+    assert (config.conditions, config.seeds) == ((1e2, 1e4), 3)
+    names = ("solver", "kernel", "condition", "seed")
+    assert [tuple(row[name] for name in names) for row in record["rows"]] == confusion.cells(config)
+    assert all(row["right"] for row in record["rows"])
     assert {"device", "versions", "seed"} <= set(record["meta"])
 
 
