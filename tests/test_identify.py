@@ -13,7 +13,7 @@ import icl_krr as ik
 from icl_krr.cli.identification import finished
 from icl_krr.experiments import confusion
 from icl_krr.experiments.confusion import ConfusionConfig
-from icl_krr.experiments.identification import IdentifyConfig, examine
+from icl_krr.experiments.identification import IdentifyConfig, examine, markdown
 from icl_krr.experiments.runs import load
 from icl_krr.plots import filter_figure, identification_figure, png
 from icl_krr.probes import CANDIDATES, identify, layerwise
@@ -79,6 +79,8 @@ def test_what_is_no_candidate_is_close_to_none(x64):
     near = found.best.distances["prediction"]
     assert near.interval[0] <= near.mean <= near.interval[1]
     assert np.isclose(near.mean, np.mean(near.by_layer))
+    for (low, high), value in zip(near.layer_intervals, near.by_layer, strict=True):
+        assert low < value < high
     assert len(near.by_stratum) == 3
     assert len(found.strata) == 4
     assert near.matrix.shape == (4, 9)
@@ -190,6 +192,9 @@ def test_a_run_is_examined_layer_by_layer(x64):
     assert "ridge" not in first
     assert 0.2 < last["distance"] < 0.6  # one step is not yet regression
     assert findings.filter.q.shape[0] == 2
+    near = findings.found.best.distances["hat"]
+    low, high = near.layer_intervals[0]
+    assert f"| {near.by_layer[0]:.2g} ({low:.2g}, {high:.2g}) |" in markdown(findings)
     for figure in (
         identification_figure(findings.found, "linear"),
         filter_figure(findings, "linear"),

@@ -17,11 +17,20 @@ from rich.table import Table
 
 from ..experiments import confusion
 from ..experiments.confusion import ConfusionConfig, cells
-from ..experiments.identification import Findings, IdentifyConfig, examine
+from ..experiments.identification import (
+    Findings,
+    IdentifyConfig,
+    Lines,
+    distance_table,
+    examine,
+    layer_table,
+    markdown,
+)
 from ..experiments.runs import load
 from ..files import to_csv
 from ..plots import confusion_figure, filter_figure, identification_figure, png
 from ..probes import Identification
+from ..probes.distances import SPACES
 from . import output
 from .output import number
 from .settings import Identify
@@ -52,6 +61,7 @@ def identification(settings: Identify, argv: list[str]) -> int:
     files = {
         "identify.json": (output.to_json(record) + "\n").encode(),
         "layers.csv": to_csv(findings.layers),
+        "identify.md": markdown(findings).encode(),
         "heatmaps.png": png(identification_figure(findings.found, title)),
         "filter.png": png(filter_figure(findings, title)),
     }
@@ -97,28 +107,28 @@ def show(name: str, findings: Findings) -> None:
     console, found = Console(), findings.found
     if not console.is_terminal:
         console = Console(width=160)
-    constant = ("exact", "zero")
-    columns = [key for key in findings.layers[-1] if key not in constant]
     title = f"{name}: mean squared error after every layer, and the nearest hyperparameters"
-    table = Table(title=title)
-    for column in columns:
-        table.add_column(column, justify="right")
-    for row in findings.layers:
-        cells = (number(row[column]) if column in row else "-" for column in columns[1:])
-        table.add_row(str(row["layer"]), *cells)
-    console.print(table)
-    words = ", ".join(f"{key} {number(findings.layers[-1][key])}" for key in constant)
+    console.print(lined(title, layer_table(findings)))
     console.print(
-        f"on the same tasks: {words}; true kernel {findings.kernel!r}, ridge "
-        f"{findings.ridge:.3g}; distances are relative to the layer's hat matrix\n",
+        f"true kernel {findings.kernel!r}, ridge {findings.ridge:.3g}; the distance of "
+        "hyperparameters is relative to the layer's hat matrix\n",
         highlight=False,
     )
     console.print(candidates(found))
-    near = found.best.distances
-    for space, distance in near.items():
-        layers = " ".join(map(number, distance.by_layer))
-        console.print(f"{found.best.fit.candidate}, {space}, by layer: {layers}", highlight=False)
+    for space in SPACES:
+        title = f"relative distance of every layer, {space} (95 %)"
+        console.print(lined(title, distance_table(found, space)))
     console.print(f"{found.status}: {', '.join(found.remain)}", highlight=False)
+
+
+def lined(title: str, content: Lines) -> Table:
+    header, lines = content
+    table = Table(title=title)
+    for i, column in enumerate(header):
+        table.add_column(column, justify="right" if i else "left", overflow="fold")
+    for line in lines:
+        table.add_row(*line)
+    return table
 
 
 def candidates(found: Identification) -> Table:

@@ -213,8 +213,8 @@ class Identify:
     json: bool = False
     """Print JSON for programs in place of tables."""
     out: Path | None = None
-    """Folder for identify.json, layers.csv, heatmaps.png and filter.png, or for confusion.json,
-    .csv, .md and .png; by default icl-krr-identify-MODEL."""
+    """Folder for identify.json and .md, layers.csv, heatmaps.png and filter.png, or for
+    confusion.json, .csv, .md and .png; by default icl-krr-identify-MODEL."""
 
 
 @dataclass(frozen=True)

@@ -27,6 +27,7 @@ from ..probes import (
     streams,
 )
 from ..probes.candidates import BANDWIDTHS
+from ..probes.distances import SPACES
 from ..residual import map_tasks
 from ..tasks import Task
 from ..training import reference
@@ -123,6 +124,45 @@ def examine(run: Run, config: IdentifyConfig, progress: Show = lambda words: Non
         progress=progress,
     )
     return Findings(found, rows, filtered, best.kernel, float(best.ridge))
+
+
+Lines = tuple[list[str], list[list[str]]]
+"""A table: its header and its lines."""
+
+
+def layer_table(findings: Findings) -> Lines:
+    """What the model answers after every layer, and the predictors that its answers are nearest."""
+    header = list(findings.layers[-1])
+    lines = [
+        [f"{row[key]:.3g}" if key in row else "-" for key in header] for row in findings.layers
+    ]
+    return header, lines
+
+
+def distance_table(found: Identification, space: str) -> Lines:
+    """Relative distances of layers to every candidate, in "prediction" or "hat" space."""
+    named = {f"{s.fit.candidate}, {s.fit.kernel}": s.distances[space] for s in found.suspects}
+    named |= {name: spaces[space] for name, spaces in found.baselines.items()}
+    header = [space, *(f"layer {i + 1}" for i in range(len(found.best.fit.alignment))), "mean"]
+    lines = []
+    for name, near in named.items():
+        values = [
+            *zip(near.by_layer, near.layer_intervals, strict=True),
+            (near.mean, near.interval),
+        ]
+        cells = [f"{value:.2g} ({low:.2g}, {high:.2g})" for value, (low, high) in values]
+        lines.append([name, *cells])
+    return header, lines
+
+
+def markdown(findings: Findings) -> str:
+    """All of these tables."""
+    tables = [layer_table(findings), *(distance_table(findings.found, space) for space in SPACES)]
+    return "\n".join(
+        "\n".join(f"| {' | '.join(cells)} |" for cells in (header, ["---"] * len(header), *lines))
+        + "\n"
+        for header, lines in tables
+    )
 
 
 def widen(model: Transformer, tasks: Task) -> Transformer:

@@ -18,19 +18,21 @@ from .hat import hat_matrix
 
 Read = Callable[[Task], jax.Array]
 SPACES = ("prediction", "hat")
+EDGES = (0.025, 0.975)
 
 
 class Distance(NamedTuple):
     """A relative distance of layers to the steps they are aligned with, mean over layers.
 
-    `interval` has 95 % of bootstrap resamples of the tasks; `by_layer` and `by_stratum` (of the
-    condition number) are the same for each; `matrix` [L, T + 1] is that of all layers to all
-    steps.
+    `interval` has 95 % of bootstrap resamples of the tasks; `by_layer`, with `layer_intervals`,
+    and `by_stratum` (of the condition number) are the same for each; `matrix` [L, T + 1] is that
+    of all layers to all steps.
     """
 
     mean: float
     interval: tuple[float, float]
     by_layer: tuple[float, ...]
+    layer_intervals: tuple[tuple[float, float], ...]
     by_stratum: tuple[float, ...]
     matrix: np.ndarray
 
@@ -122,8 +124,9 @@ def distance(
     strata = [
         float(relative(chosen, gap.sizes, 1.0 * (stratum == s)).mean()) for s in np.unique(stratum)
     ]
-    sampled = relative(chosen, gap.sizes, resample).mean(axis=-1)
-    low, high = np.quantile(sampled, (0.025, 0.975))
+    sampled = relative(chosen, gap.sizes, resample)
+    low, high = np.quantile(sampled.mean(axis=-1), EDGES)
+    layer_intervals = np.quantile(sampled, EDGES, axis=0).T
     total = gap.sizes.sum(axis=0)[:, None]
     with np.errstate(invalid="ignore", over="ignore"):
         matrix = np.sqrt(gap.squares.sum(axis=0) / np.where(total > 0, total, 1))
@@ -131,6 +134,7 @@ def distance(
         float(by_layer.mean()),
         (float(low), float(high)),
         tuple(by_layer.tolist()),
+        tuple(map(tuple, layer_intervals.tolist())),
         tuple(strata),
         matrix,
     )
