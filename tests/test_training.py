@@ -299,6 +299,38 @@ def test_constructions_are_starting_points():
         assert leading == ({1} if tied else {3})
 
 
+def test_runs_are_starting_points(tmp_path):
+    """Their weights go on from where they were; a model that differs is refused by its fields."""
+    first = Recipe(
+        TaskRecipe(num_supports=4),
+        ModelRecipe(style="decoder", width=8, depth=1, heads=2),
+        dataclasses.replace(SMALL, seed=5),
+    )
+    drawn = family(first.task)
+    (tmp_path / "recipe.json").write_text(first.to_json())
+    save_weights(tmp_path / "model.msgpack", first_model(first, drawn))
+    again = dataclasses.replace(
+        first,
+        model=dataclasses.replace(first.model, start=str(tmp_path)),
+        training=dataclasses.replace(SMALL, seed=6),
+    )
+    assert same(first_model(again, drawn), first_model(first, drawn))
+    for change, message in (
+        ({"width": 16}, "width is 8 there and 16 here"),
+        ({"start": "gp-encodr"}, "start must be a run's folder or one of .*; got 'gp-encodr'"),
+        ({"start": "gp-decoder-gpu"}, "must hold weights"),
+    ):
+        model = dataclasses.replace(again.model, **change)
+        with pytest.raises(ValueError, match=message):
+            first_model(dataclasses.replace(again, model=model), drawn)
+    later = tmp_path / "later"
+    later.mkdir()
+    (later / "recipe.json").write_text(again.to_json())
+    save_weights(later / "model.msgpack", first_model(again, drawn))
+    (tmp_path / "model.msgpack").unlink()
+    assert same(load(later).model, first_model(first, drawn))
+
+
 def test_recipes_are_read_and_refused(tmp_path, capsys):
     path = tmp_path / "mine.json"
     recipe = Recipe(training=dataclasses.replace(SMALL, seed=3))

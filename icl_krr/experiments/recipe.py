@@ -61,7 +61,7 @@ class TaskRecipe:
 
 @dataclass(frozen=True)
 class ModelRecipe:
-    """The model: an architecture with random weights, or a construction to start from."""
+    """The model: an architecture with random weights, or what to start from."""
 
     style: Literal["encoder", "decoder"] = "encoder"
     """One token for each support, supports see each other; or GPT-2's: x and y interleaved,
@@ -83,8 +83,8 @@ class ModelRecipe:
     tied: bool = False
     """One block, looped, instead of blocks of their own."""
     start: str | None = None
-    """Solver whose construction gives the first weights, on the task's kernel, in place of random
-    ones (width, heads and MLP are then its own)."""
+    """Where the first weights are from, if not random: a run, by its name or folder, of the same
+    model; or a solver's construction on the task's kernel (width, heads, MLP are then its own)."""
     ridge: float | None = None
     """Ridge of that construction; that of the noise if absent."""
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -22,7 +23,7 @@ from ..tasks import (
 )
 from ..training import checkpoint
 from ..transformer import Architecture, Transformer, init, untie
-from .recipe import ModelRecipe, Recipe, TaskRecipe, folder_of
+from .recipe import ModelRecipe, Recipe, TaskRecipe, folder_of, names
 from .registry import SOLVERS, build
 
 
@@ -44,7 +45,7 @@ def load(where: str | Path) -> Run:
     """
     recipe, folder = Recipe.read(where), folder_of(where)
     drawn = family(recipe.task)
-    like = jax.eval_shape(lambda: first_model(recipe, drawn))
+    like = jax.eval_shape(lambda: blank(recipe, drawn))
     for name in ("model.msgpack", "checkpoint.msgpack"):
         if (folder / name).exists():
             return Run(checkpoint.load_weights(folder / name, like), drawn, recipe)
@@ -85,14 +86,34 @@ def kernel(task: TaskRecipe) -> Kernel:
 
 
 def first_model(recipe: Recipe, drawn: Sampler) -> Transformer:
-    """The model before its first step."""
+    """The model before its first step: random, a construction's, or that of another run."""
+    model, start = blank(recipe, drawn), recipe.model.start
+    if start is None or start in SOLVERS:
+        return model
+    if folder_of(start) == Path(start) and not Path(start).is_dir():
+        raise ValueError(
+            f"start must be a run's folder or one of {', '.join([*names(), *SOLVERS])}; "
+            f"got {start!r}"
+        )
+    there = load(start).model
+    if there.spec != model.spec:
+        ours, theirs = (dataclasses.asdict(one.spec) for one in (model, there))  # pyright: ignore
+        differs = [
+            f"{name} is {theirs.get(name)} there and {value} here"
+            for name, value in ours.items()
+            if theirs.get(name) != value
+        ]
+        raise ValueError(f"start {start!r} must have the recipe's model: {'; '.join(differs)}")
+    return there
+
+
+def blank(recipe: Recipe, drawn: Sampler) -> Transformer:
+    """The model with weights that are drawn or constructed."""
     m, seed = recipe.model, recipe.training.seed
     key = jax.random.key(seed)
     task = sample(jax.random.fold_in(key, 4), drawn)
-    if m.start is None:
-        return init(key, architecture(m, task.num_features, task.num_supports))
     if m.start not in SOLVERS:
-        raise ValueError(f"start must be one of {', '.join(SOLVERS)}; got {m.start!r}")
+        return init(key, architecture(m, task.num_features, task.num_supports))
     ridge = m.ridge or recipe.task.noise
     model, _ = build(m.start, kernel(recipe.task), task, ridge, m.depth)
     return model if m.tied else untie(model)
