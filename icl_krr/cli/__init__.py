@@ -13,11 +13,16 @@ from platformdirs import user_cache_dir
 from ..experiments.recipe import Recipe
 from .settings import Bench, Demo, Identify, Predict, Sweep, Train, Verify
 
+PROG = "icl-krr"
+
 
 def choices(argv: list[str]) -> Any:
     """What can be asked for; the recipe that is named gives the defaults of `train`."""
-    recipe = argv[1] if argv[:1] == ["train"] and argv[1:2] and argv[1][0] != "-" else None
-    defaults = Train() if recipe is None else Train(recipe, **vars(Recipe.read(recipe)))
+    defaults = Train()
+    if argv[:1] == ["train"] and argv[1:]:
+        first = argv[1]
+        recipe = tyro.cli(Train, prog=PROG, args=argv[1:]).recipe if first[:1] == "-" else first
+        defaults = Train() if recipe is None else Train(recipe, **vars(Recipe.read(recipe)))
     return (
         Annotated[Demo, tyro.conf.subcommand(name="demo")]
         | Annotated[Predict, tyro.conf.subcommand(name="predict")]
@@ -41,7 +46,7 @@ def main(argv: list[str] | None = None) -> int:
         return refuse(str(error))
     settings = tyro.cli(
         known,
-        prog="icl-krr",
+        prog=PROG,
         description="In-context kernel ridge regression as literal transformer weights.",
         args=argv,
     )

@@ -31,11 +31,17 @@ from ..files import to_csv
 from ..plots import confusion_figure, filter_figure, identification_figure, png
 from ..probes import Identification
 from ..probes.distances import SPACES
+from ..probes.identify import CLOSE, IDENTIFIED, NONE, TIED
 from . import output
 from .output import number
 from .settings import Identify
 
 CONSTRUCTIONS = "constructions"
+REASONS = {
+    IDENTIFIED: "every other one is farther, beyond the intervals, or contains it",
+    TIED: "their intervals overlap in both spaces, and none is a special case of another",
+    NONE: f"the first of those that remain is farther than {CLOSE} in one of the spaces",
+}
 
 
 def identification(settings: Identify, argv: list[str]) -> int:
@@ -110,15 +116,19 @@ def show(name: str, findings: Findings) -> None:
     title = f"{name}: mean squared error after every layer, and the nearest hyperparameters"
     console.print(lined(title, layer_table(findings)))
     console.print(
-        f"true kernel {findings.kernel!r}, ridge {findings.ridge:.3g}; the distance of "
-        "hyperparameters is relative to the layer's hat matrix\n",
+        f"error: of the linear probe, at the last layer of the model; shuffled, untrained: of the "
+        f"same probe fitted to other tasks' outputs, and to an untrained model.\n"
+        f"exact: {findings.kernel!r}, ridge {findings.ridge:.3g}. Each layer's hyperparameters are "
+        f"those of the regression, and of the smoother, whose hat matrix is nearest to its own.\n",
         highlight=False,
     )
     console.print(candidates(found))
     for space in SPACES:
         title = f"relative distance of every layer, {space} (95 %)"
         console.print(lined(title, distance_table(found, space)))
-    console.print(f"{found.status}: {', '.join(found.remain)}", highlight=False)
+    console.print(
+        f"{found.status}: {', '.join(found.remain)}; {REASONS[found.status]}", highlight=False
+    )
 
 
 def lined(title: str, content: Lines) -> Table:
@@ -133,7 +143,8 @@ def lined(title: str, content: Lines) -> Table:
 
 def candidates(found: Identification) -> Table:
     table = Table(title="relative distance of layers to steps, mean over layers (95 %)")
-    for column in ("candidate", "kernel", "parameters", "steps of the layers"):
+    table.add_column("candidate", no_wrap=True)
+    for column in ("kernel", "parameters", "steps of the layers"):
         table.add_column(column, overflow="fold")
     edges = [number(edge) for edge in found.strata]
     strata = [f"cond {low} to {high}" for low, high in pairwise(edges)]

@@ -12,11 +12,12 @@ from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 from rich.table import Table
 
-from ..experiments.recipe import Recipe
+from ..experiments.recipe import Recipe, names
 from ..experiments.runs import family, first_model
 from ..files import replace
 from ..plots import png, training_figure
 from ..training import Diverged, check, save_weights, train
+from ..training.checkpoint import compare, describe
 from . import output
 from .settings import Train
 
@@ -26,13 +27,15 @@ SHOWN = ("step", "loss", "validation", "ratio", "steps_per_second")
 def run_training(settings: Train, argv: list[str]) -> int:
     """1 if the loss diverged, else 0."""
     recipe = Recipe(settings.task, settings.model, settings.training)
-    folder = settings.out or Path(f"icl-krr-train-{Path(settings.recipe or 'run').stem}")
+    folder = settings.out or own_folder(settings.recipe)
     drawn = family(recipe.task)
     model = first_model(recipe, drawn)
     check(model, drawn, recipe.training)
     output.prepare(folder)
-    if not (folder / "checkpoint.msgpack").exists():
-        replace(folder / "recipe.json", recipe.to_json().encode())
+    made = any((folder / name).exists() for name in ("checkpoint.msgpack", "model.msgpack"))
+    if made and (folder / "recipe.json").exists():
+        compare(fields(Recipe.read(folder)), fields(recipe), folder)
+    replace(folder / "recipe.json", recipe.to_json().encode())
     columns = (
         BarColumn(),
         MofNCompleteColumn(),
@@ -56,24 +59,43 @@ def run_training(settings: Train, argv: list[str]) -> int:
         except Diverged as error:
             print(f"icl-krr: {error}", file=sys.stderr)
             return 1
+        except KeyboardInterrupt:
+            print(
+                "icl-krr: interrupted; the same command goes on from the last checkpoint, if "
+                f"there is one in {folder}",
+                file=sys.stderr,
+            )
+            return 130
     save_weights(folder / "model.msgpack", model)
     meta = {
         **output.surroundings(argv, settings),
         "dtype": str(jnp.result_type(float)),
         "recipe": dataclasses.asdict(recipe),
     }
-    files = {
-        "meta.json": (output.to_json(meta) + "\n").encode(),
-        "training.png": png(training_figure(rows, f"{folder.name}, seed {recipe.training.seed}")),
-    }
+    files = {"meta.json": (output.to_json(meta) + "\n").encode()}
+    if rows:
+        figure = training_figure(rows, f"{folder.name}, seed {recipe.training.seed}")
+        files["training.png"] = png(figure)
     output.save(folder, files)
     if settings.json:
         print(output.to_json({"meta": meta, "rows": rows}))
     else:
         show_rows(rows, recipe.training.seed)
-    names = ("recipe.json", "model.msgpack", "checkpoint.msgpack", "metrics.csv", *files)
-    print(f"wrote {', '.join(str(folder / name) for name in names)}", file=sys.stderr)
+    written = ("recipe.json", "model.msgpack", "checkpoint.msgpack", "metrics.csv", *files)
+    print(f"wrote {', '.join(str(folder / name) for name in written)}", file=sys.stderr)
     return 0
+
+
+def own_folder(recipe: str | None) -> Path:
+    """A run that is named by its folder goes on there."""
+    if recipe is not None and recipe not in names() and Path(recipe).is_dir():
+        return Path(recipe)
+    return Path(f"icl-krr-train-{Path(recipe or 'run').stem}")
+
+
+def fields(recipe: Recipe) -> dict[str, Any]:
+    parts = (describe(getattr(recipe, f.name), f.name) for f in dataclasses.fields(recipe))
+    return {name: value for part in parts for name, value in part.items()}
 
 
 def show_rows(rows: list[dict[str, Any]], seed: int) -> None:

@@ -56,8 +56,8 @@ class IdentifyConfig:
     seed: int = 0
 
     def __post_init__(self):
-        for name in ("tasks", "probe_tasks", "num_queries"):
-            checks.count(name, getattr(self, name))
+        for name, least in (("tasks", 2), ("probe_tasks", 2), ("num_queries", 1)):
+            checks.count(name, getattr(self, name), least)
         if self.steps is not None:
             checks.count("steps", self.steps)
 

@@ -7,7 +7,7 @@ import json
 from dataclasses import dataclass, field
 from importlib import resources
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any, Literal, get_args, get_origin, get_type_hints
 
 from ..training.settings import Training
 
@@ -133,11 +133,26 @@ def parts(cls: Any, entries: Any, path: Path) -> dict[str, Any]:
     for name in entries:
         if name not in allowed:
             raise ValueError(f"{path}: field must be one of {', '.join(allowed)}; got {name!r}")
+        hint = get_type_hints(cls)[name]
+        if name not in kinds and not fits(entries[name], hint):
+            words = f"one of {', '.join(get_args(hint))}" if get_origin(hint) is Literal else hint
+            raise ValueError(
+                f"{path}: {name} must be {getattr(words, '__name__', words)}, got {entries[name]!r}"
+            )
     made = {
         name: kinds[name](**parts(kinds[name], value, path)) if name in kinds else value
         for name, value in entries.items()
     }
     return made | ({"table": Path(made["table"])} if made.get("table") else {})
+
+
+def fits(value: Any, hint: Any) -> bool:
+    """Whether JSON's value is one of a field's type."""
+    if get_origin(hint) is Literal:
+        return value in get_args(hint)
+    if get_args(hint):
+        return any(fits(value, one) for one in get_args(hint))
+    return type(value) in {float: (int, float), Path: (str,)}.get(hint, (hint,))
 
 
 def folder_of(where: str | Path) -> Path:

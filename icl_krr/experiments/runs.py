@@ -23,8 +23,10 @@ from ..tasks import (
 )
 from ..training import checkpoint
 from ..transformer import Architecture, Transformer, init, untie
-from .recipe import ModelRecipe, Recipe, TaskRecipe, folder_of, names
+from .recipe import RUNS, ModelRecipe, Recipe, TaskRecipe, folder_of, names
 from .registry import SOLVERS, build
+
+WEIGHTS = ("model.msgpack", "checkpoint.msgpack")
 
 
 class Run(NamedTuple):
@@ -43,10 +45,16 @@ def load(where: str | Path) -> Run:
     >>> load("gp-encoder").model.depth
     6
     """
-    recipe, folder = Recipe.read(where), folder_of(where)
+    folder = folder_of(where)
+    if not folder.is_dir():
+        known = [name for name in names() if (RUNS / name / WEIGHTS[0]).exists()]
+        raise ValueError(
+            f"model must be a run's folder or one of {', '.join(known)}; got {str(where)!r}"
+        )
+    recipe = Recipe.read(where)
     drawn = family(recipe.task)
     like = jax.eval_shape(lambda: blank(recipe, drawn))
-    for name in ("model.msgpack", "checkpoint.msgpack"):
+    for name in WEIGHTS:
         if (folder / name).exists():
             return Run(checkpoint.load_weights(folder / name, like), drawn, recipe)
     raise ValueError(f"{where} must hold weights, got a recipe alone; train it: icl-krr train")
@@ -55,6 +63,8 @@ def load(where: str | Path) -> Run:
 def family(task: TaskRecipe) -> Sampler:
     """The sampler that a recipe describes."""
     t = task
+    if t.family != "table" and t.table is not None:
+        raise ValueError(f"table must be absent for tasks of the family {t.family!r}")
     sizes: dict[str, Any] = {"num_supports": t.num_supports, "num_queries": t.num_queries}
     if t.family == "table":
         if (t.table is None) != (t.target is None):
@@ -90,7 +100,7 @@ def first_model(recipe: Recipe, drawn: Sampler) -> Transformer:
     model, start = blank(recipe, drawn), recipe.model.start
     if start is None or start in SOLVERS:
         return model
-    if folder_of(start) == Path(start) and not Path(start).is_dir():
+    if not folder_of(start).is_dir():
         raise ValueError(
             f"start must be a run's folder or one of {', '.join([*names(), *SOLVERS])}; "
             f"got {start!r}"
@@ -113,8 +123,18 @@ def blank(recipe: Recipe, drawn: Sampler) -> Transformer:
     key = jax.random.key(seed)
     task = sample(jax.random.fold_in(key, 4), drawn)
     if m.start not in SOLVERS:
+        if m.ridge is not None:
+            raise ValueError("ridge must be absent, but for a construction to start from")
         return init(key, architecture(m, task.num_features, task.num_supports))
-    ridge = m.ridge or recipe.task.noise
+    entry = SOLVERS[m.start]
+    if recipe.task.kernel not in entry.kernels:
+        raise ValueError(
+            f"kernel must be one of {', '.join(entry.kernels)} to start from {m.start}, "
+            f"got {recipe.task.kernel}"
+        )
+    ridge = recipe.task.noise if m.ridge is None else m.ridge
+    if m.ridge is None and not ridge > 0:
+        raise ValueError(f"ridge must be given to start from {m.start} on tasks without noise")
     model, _ = build(m.start, kernel(recipe.task), task, ridge, m.depth)
     return model if m.tied else untie(model)
 

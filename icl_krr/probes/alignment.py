@@ -3,17 +3,23 @@
 from __future__ import annotations
 
 import numpy as np
+import numpy.typing as npt
 
 
-def align(cost: np.ndarray) -> np.ndarray:
+def align(cost: npt.ArrayLike) -> np.ndarray:
     """The steps t_1 <= t_2 <= ... that have the least sum of cost[l, t_l]; cost is [L, T + 1].
 
     Every layer is given a step, and no layer an earlier one than the layer before. Of several
     the earliest steps are taken.
 
+    Raises ValueError for a cost that is no matrix.
+
     >>> align(np.array([[1.0, 0.0, 2.0], [3.0, 3.0, 1.0]])).tolist()
     [1, 2]
     """
+    cost = np.asarray(cost, float)
+    if cost.ndim != 2:
+        raise ValueError(f"cost must be [L, T + 1], got shape {list(cost.shape)}")
     layers, steps = cost.shape
     total = np.zeros((layers, steps))
     total[0] = cost[0]

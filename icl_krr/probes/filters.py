@@ -10,12 +10,12 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float
 
-from .. import linalg, solvers
+from .. import checks, linalg, solvers
 from ..kernels import Kernel
 from ..linalg import eigh
 from ..numerics import matmul
-from ..tasks import Task, map_tasks, system
-from .candidates import BANDWIDTHS, make, spread
+from ..tasks import Task, check_axes, map_tasks, system
+from .candidates import ANY, BANDWIDTHS, make, spread
 from .descent import minimise
 
 SMALLEST = 1e-4
@@ -25,7 +25,8 @@ SMALLEST = 1e-4
 class Filter(NamedTuple):
     """q [L, bins] at the eigenvalues `sigma` [bins], with 95 % intervals over tasks.
 
-    A bin's eigenvalue is the mean of those in it, weighed as its filter is.
+    A bin's eigenvalue is the mean of those in it, weighed as its filter is: q is a mean over the
+    bin too, so a curved filter is met to about the square of the bin's width.
     """
 
     sigma: np.ndarray
@@ -51,6 +52,8 @@ def spectral_filter(
     `hats` [b, L, q, n] are those of `hat_matrix`; `edges` of the bins are by default
     logarithmic, from 1e-4 of the largest eigenvalue up: queries hardly see what is below.
 
+    Raises ValueError for hats of other tasks and for no bins.
+
     Source: Lo Gerfo et al., Spectral algorithms for supervised learning, 2008.
 
     >>> import icl_krr as ik
@@ -61,6 +64,8 @@ def spectral_filter(
     >>> spectral_filter(ik.Linear(), tasks, hats, bins=1).q.round(6).tolist()
     [[0.5]]
     """
+    checks.count("bins", bins)
+    matching(tasks, hats, 4)
     sigma, numerators, weights = (
         np.asarray(part, float) for part in project(kernel, tasks, jnp.asarray(hats))
     )
@@ -107,6 +112,9 @@ def effective(kind: str, kernel: str, tasks: Task, hats: Float[Array, "b q n"]) 
     `kernel` ("linear", "exponential" or "gaussian"); "smoother" fits the weights of
     Nadaraya-Watson. `tasks` is a batch. The distance is relative to |hats|.
 
+    Raises ValueError for unknown kinds and kernels, a smoother without bandwidth, hats of other
+    tasks and such that are zero.
+
     >>> import icl_krr as ik
     >>> from icl_krr.probes import hat_matrix
     >>> task = ik.Task(x=jnp.eye(2), y=jnp.ones(2), x_query=jnp.ones((1, 2)))
@@ -115,6 +123,11 @@ def effective(kind: str, kernel: str, tasks: Task, hats: Float[Array, "b q n"]) 
     >>> round(effective("regression", "linear", tasks, hats)["ridge"], 3)
     3.0
     """
+    checks.choice("kind", kind, ("regression", "smoother"))
+    checks.choice("kernel", kernel, ANY if kind == "regression" else tuple(BANDWIDTHS))
+    matching(tasks, hats, 3)
+    if not np.any(np.asarray(hats)):
+        raise ValueError("hats must not be zero: nothing is near to them")
     names = ([BANDWIDTHS[kernel]] if kernel in BANDWIDTHS else []) + (
         ["ridge"] if kind == "regression" else []
     )
@@ -129,6 +142,17 @@ def effective(kind: str, kernel: str, tasks: Task, hats: Float[Array, "b q n"]) 
     ]
     gap, logs = min(found, key=lambda one: one[0])
     return dict(zip(names, np.exp(logs).tolist(), strict=True)) | {"distance": gap}
+
+
+def matching(tasks: Task, hats: jax.Array, ndim: int) -> None:
+    check_axes(tasks, 1)
+    shape, rest = np.shape(hats), (tasks.num_queries, tasks.num_supports)
+    if len(shape) != ndim or shape[0] != len(tasks.x) or shape[-2:] != rest:
+        words = ", ".join(["b", *["L"] * (ndim - 3), "q", "n"])
+        raise ValueError(
+            f"hats must be [{words}] with b = {len(tasks.x)}, q = {rest[0]}, n = {rest[1]} as "
+            f"tasks, got shape {list(shape)}"
+        )
 
 
 @partial(jax.jit, static_argnames=("kind", "kernel"))

@@ -11,6 +11,7 @@ import numpy as np
 from jaxtyping import Array, Float
 from scipy.stats import qmc
 
+from .. import checks
 from ..tasks import Task, map_tasks
 from .alignment import align
 from .candidates import CANDIDATES, absolute, limits, parameters, solve
@@ -103,6 +104,8 @@ def fit(
     logarithms, with the alignment fixed, which is then made anew. `tasks` is a batch, `answers`
     are those of the layers after the start.
 
+    Raises ValueError for unknown candidates and for a kernel that the candidate does not take.
+
     >>> import icl_krr as ik
     >>> config = ik.tasks.LinearRegression(num_features=2, num_supports=4)
     >>> keys = jax.random.split(jax.random.key(0), 4)
@@ -113,6 +116,8 @@ def fit(
     >>> round(found.values["temperature"], 3), found.alignment
     (0.7, (1,))
     """
+    checks.choice("candidate", candidate, tuple(CANDIDATES))
+    checks.choice(f"kernel of {candidate}", kernel, CANDIDATES[candidate].kernels)
     names = [*parameters(CANDIDATES[candidate], kernel)]
     cube = qmc.Halton(len(names), scramble=False).random(points)
     logs, distances = search(candidate, kernel, jnp.asarray(cube), tasks, answers, steps)

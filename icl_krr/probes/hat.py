@@ -20,6 +20,8 @@ def hat_matrix(read: Read, task: Task) -> Float[Array, "layers q n"]:
     they are products from the left, else from the right. A solver that is linear in y is
     h(x)^T y; one that only scales with it, as conjugate gradient, still has J y = prediction.
 
+    Raises ValueError for a task of several outputs, or of a batch.
+
     >>> import jax.numpy as jnp
     >>> import icl_krr as ik
     >>> task = ik.Task(x=jnp.ones((1, 1)), y=jnp.array([3.0]), x_query=jnp.ones((1, 1)))
@@ -27,6 +29,10 @@ def hat_matrix(read: Read, task: Task) -> Float[Array, "layers q n"]:
     >>> hat_matrix(solve, task).round(6).tolist()
     [[[0.5]]]
     """
+    if task.y.ndim != 1:
+        raise ValueError(
+            f"y must be [n], got shape {list(task.y.shape)}; take one output, and jax.vmap a batch"
+        )
     answers = lambda y: read(task.replace(y=y))  # noqa: E731
     count = jax.eval_shape(answers, task.y).size
     derive = jax.jacrev if count < task.num_supports else jax.jacfwd

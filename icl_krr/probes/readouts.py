@@ -93,6 +93,8 @@ def fit_probe(model: Transformer, tasks: Task, targets: jax.Array | None = None)
     `tasks` is a batch, `targets` [b, q] or [b, q, r]; its last quarter chooses each layer's ridge
     among `RIDGES`, and all of it gives the weights.
 
+    Raises ValueError for one task alone and for targets of other tasks.
+
     Source: Alain, Bengio, Understanding intermediate layers using linear classifier probes, 2016.
 
     >>> import icl_krr as ik
@@ -104,16 +106,23 @@ def fit_probe(model: Transformer, tasks: Task, targets: jax.Array | None = None)
     (4, 9, 1)
     """
     wanted = jnp.asarray(tasks.y_query if targets is None else targets)
+    batch, asked = len(tasks.x), tasks.y_query.shape[:2]
+    if batch < 2:
+        raise ValueError(f"tasks must be a batch of 2 or more, got {batch}")
+    if wanted.shape[:2] != asked:
+        raise ValueError(
+            f"targets must be [b, q] = {list(asked)} or [b, q, r], got shape {list(wanted.shape)}"
+        )
     seen = map_tasks(lambda task: streams(model, task), tasks)
     features = jnp.moveaxis(seen, 1, 0).reshape(seen.shape[1], -1, seen.shape[-1])
     flat = wanted.reshape(features.shape[1], -1)
-    each = jax.lax.map(lambda layer: regress(layer, flat), features)
+    cut = max(1, 3 * batch // 4) * asked[1]
+    each = jax.lax.map(lambda layer: regress(layer, flat, cut), features)
     return Probe(*each)
 
 
-def regress(features: Float[Array, "m d"], targets: Float[Array, "m r"]) -> tuple:
-    """Weights, mean and offset; the ridge is that of least error on the last quarter."""
-    cut = 3 * len(features) // 4
+def regress(features: Float[Array, "m d"], targets: Float[Array, "m r"], cut: int) -> tuple:
+    """Weights, mean and offset; the ridge is that of least error on the rows from `cut` on."""
 
     def solve(features: jax.Array, targets: jax.Array) -> tuple[jax.Array, jax.Array, jax.Array]:
         """Weights for every ridge [k, d, r], mean and offset."""

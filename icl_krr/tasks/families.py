@@ -84,7 +84,7 @@ class DecisionTree(Functions):
     `inputs` are "normal", "uniform" in (-1, 1) or on the unit "sphere". With `num_outputs` unset
     y is [n], else [n, num_outputs].
 
-    Raises ValueError for a negative noise, a count < 1 and unknown inputs.
+    Raises ValueError for a negative noise, a count < 1, a depth > 20 and unknown inputs.
 
     Source: Garg et al., What can transformers learn in-context?, 2022.
 
@@ -105,6 +105,8 @@ class DecisionTree(Functions):
     def __post_init__(self):
         super().__post_init__()
         checks.count("depth", self.depth)
+        if self.depth > 20:
+            raise ValueError(f"depth must be <= 20, for 2^depth leaves are drawn, got {self.depth}")
 
     def function(self, key: jax.Array, x: Float[Array, "rows p"], r: int) -> jax.Array:
         nodes, leaves = jax.random.split(key)

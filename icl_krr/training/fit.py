@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import csv
 import io
+import math
 import time
 from collections.abc import Callable
 from pathlib import Path
@@ -89,7 +90,7 @@ def train(
                 "step": step,
                 "loss": float(values.mean()),
                 "validation": error,
-                "ratio": error / baselines["exact"],
+                "ratio": error / baselines["exact"] if baselines["exact"] else math.inf,
                 **baselines,
                 "steps_per_second": speed,
             }
@@ -127,8 +128,13 @@ def refuse_divergence(losses: np.ndarray, step: int, settings: Training, folder:
 def read_metrics(path: Path, step: int) -> list[Row]:
     """The rows up to a step: a run that was killed may have written more than its checkpoint."""
     text = path.read_text() if path.exists() else ""
-    rows = [
-        {name: int(cell) if name == "step" else float(cell) for name, cell in row.items()}
-        for row in csv.DictReader(io.StringIO(text))
-    ]
-    return [row for row in rows if row["step"] <= step]
+    try:
+        rows = [
+            {name: int(cell) if name == "step" else float(cell) for name, cell in row.items()}
+            for row in csv.DictReader(io.StringIO(text))
+        ]
+        return [row for row in rows if row["step"] <= step]
+    except (ValueError, TypeError, KeyError):
+        raise ValueError(
+            f"{path} must hold the metrics of this run, got something else; delete it to go on"
+        ) from None

@@ -116,6 +116,8 @@ def check(model: Transformer, family: Sampler, settings: Training) -> None:
         checks.positive_scalar(name, getattr(s, name))
     for name in ("decay", "weight_decay"):
         checks.nonnegative_scalar(name, getattr(s, name))
+    if s.decay > 1:
+        raise ValueError(f"decay must be <= 1, a share of the learning rate, got {s.decay}")
     checks.choice("loss", s.loss, ("queries", "every"))
     task = jax.eval_shape(lambda key: sample(key, family), jax.random.key(0))
     full = {"supports": task.num_supports, "features": task.num_features}
@@ -133,7 +135,10 @@ def check(model: Transformer, family: Sampler, settings: Training) -> None:
         raise ValueError(
             f"min_supports must be <= start_supports = {s.start_supports}, got {s.min_supports}"
         )
-    if (s.start_supports or s.start_features) and not s.curriculum:
-        raise ValueError("curriculum must be given, in steps, for start_supports, start_features")
+    if bool(s.start_supports or s.start_features) != bool(s.curriculum):
+        raise ValueError(
+            "curriculum must be given, in steps, with start_supports or start_features; got "
+            f"curriculum = {s.curriculum}, {s.start_supports} and {s.start_features}"
+        )
     run = predict if s.loss == "queries" else predict_along
     jax.eval_shape(run, model, task)
