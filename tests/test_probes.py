@@ -15,6 +15,7 @@ from icl_krr.experiments.identification import controls
 from icl_krr.probes import (
     align,
     effective,
+    fit,
     fit_probe,
     has_slot,
     hat_matrix,
@@ -200,3 +201,29 @@ def test_the_slot_of_a_construction_is_its_read_out(tasks):
     task = each(tasks)[0]
     oracle = ik.solvers.conjugate_gradient(ik.Linear(), task, ridge=RIDGE, steps=3)
     assert relative(layerwise(model, task), oracle.prediction) < 1e-9
+
+
+def test_probes_refuse_what_they_cannot_read(tasks):
+    model = ik.constructions.nadaraya_watson(ik.Exponential(), num_features=tasks.num_features)
+    shape = (len(tasks.x), tasks.num_queries, tasks.num_supports)
+    rows = jnp.ones(shape)
+    for refused, message in (
+        (lambda: effective("regresion", "linear", tasks, rows), "kind must be one of"),
+        (lambda: effective("regression", "rbf", tasks, rows), "kernel must be one of"),
+        (lambda: effective("smoother", "linear", tasks, rows), "kernel must be one of"),
+        (lambda: effective("regression", "linear", tasks, rows[:, None]), "hats must be .b, q, n"),
+        (lambda: effective("regression", "linear", tasks, 0 * rows), "hats must not be zero"),
+        (lambda: spectral_filter(ik.Linear(), tasks, rows), "hats must be .b, L, q, n"),
+        (lambda: spectral_filter(ik.Linear(), tasks, rows[:, None], bins=0), "bins must be >= 1"),
+        (lambda: fit("sgd", "linear", tasks, rows[..., 0], 2), "candidate must be one of"),
+        (lambda: fit("richardson", "linear", tasks, rows[..., 0], 2), "kernel of richardson must"),
+        (lambda: fit_probe(model, tasks, tasks.y_query[1:]), "targets must be .b, q. = "),
+        (lambda: align([1.0, 2.0]), "cost must be .L, T . 1., got shape .2."),
+        (
+            lambda: hat_matrix(partial(layerwise, model), tasks),
+            r"y must be \[n\]",
+        ),
+    ):
+        with pytest.raises(ValueError, match=message):
+            refused()
+    assert align([[1, 2], [3, 1]]).tolist() == [0, 1]

@@ -4,19 +4,23 @@ import csv
 import dataclasses
 import json
 import os
+import shutil
 import signal
 import subprocess
 import sys
 import time
 from functools import partial
+from pathlib import Path
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
+import tyro
 from helpers import relative
 
 import icl_krr as ik
+from icl_krr.cli import choices, main
 from icl_krr.experiments.recipe import ModelRecipe, Recipe, TaskRecipe, folder_of, names
 from icl_krr.experiments.runs import family, first_model, load
 from icl_krr.pytree import checked
@@ -249,6 +253,8 @@ def test_a_checkpoint_of_another_run_is_named_field_by_field(tmp_path):
         ({"steps": 0}, "steps must be >= 1, got 0"),
         ({"learning_rate": -1.0}, "learning_rate must be > 0"),
         ({"decay": -0.1}, "decay must be >= 0"),
+        ({"decay": 2.0}, "decay must be <= 1"),
+        ({"curriculum": 9}, "curriculum must be given, in steps, with start_supports"),
         ({"min_supports": 9}, "min_supports must be <= 8 supports of a task, got 9"),
         ({"start_features": 4, "curriculum": 1}, "start_features must be <= 3 features"),
         ({"start_supports": 4}, "curriculum must be given, in steps"),
@@ -340,6 +346,10 @@ def test_recipes_are_read_and_refused(tmp_path, capsys):
         ('{"task": {"noize": 1}}', "field must be one of .*; got 'noize'"),
         ("[]", "must hold an object"),
         ("{", "must be JSON"),
+        ('{"task": {"family": "nope"}}', "family must be one of gaussian-process, .*'nope'"),
+        ('{"task": {"lengthscale": [1, 2]}}', r"lengthscale must be float, got \[1, 2\]"),
+        ('{"task": {"table": 5}}', "table must be .*Path.*, got 5"),
+        ('{"model": {"layer_norm": "no"}}', "layer_norm must be bool, got 'no'"),
     ):
         path.write_text(text)
         with pytest.raises(ValueError, match=message):
@@ -348,6 +358,67 @@ def test_recipes_are_read_and_refused(tmp_path, capsys):
         Recipe.read("nothing-of-the-kind")
     with pytest.raises(ValueError, match="must hold weights, got a recipe alone"):
         load("gp-decoder-gpu")
+
+
+def test_a_recipe_is_found_behind_flags(tmp_path):
+    path = tmp_path / "mine.json"
+    path.write_text('{"task": {"noise": 0.7}}')
+    for argv in (
+        ["train", str(path), "--training.steps", "5"],
+        ["train", "--json", "--training.steps", "5", str(path)],
+    ):
+        settings = tyro.cli(choices(argv), args=argv)
+        assert (settings.task.noise, settings.training.steps) == (0.7, 5)
+    with pytest.raises(ValueError, match="got 'nosuch'"):
+        choices(["train", "--json", "nosuch"])
+
+
+def test_a_finished_run_is_not_relabelled(tmp_path, capsys):
+    """Other settings than its weights were trained with are named, whatever is left of it."""
+    run = tmp_path / "run"
+    shutil.copytree(folder_of("linear"), run)
+    before = (run / "recipe.json").read_text()
+    assert main(["train", str(run), "--task.noise", "0.7"]) == 2
+    assert "task.noise is 0.0 there and 0.7 here" in capsys.readouterr().err
+    assert (run / "recipe.json").read_text() == before
+
+
+def test_metrics_are_not_what_a_run_hangs_on(tmp_path, capsys):
+    """Gone, they are not shown; of another kind, the file is named. The weights are the same."""
+    flags = ["--training.steps", "2", "--training.validation", "4", "--training.batch", "2"]
+    folder = ["--out", str(tmp_path / "run")]
+    assert main(["train", "linear", *flags, *folder]) == 0
+    weights = (tmp_path / "run" / "model.msgpack").read_bytes()
+    (tmp_path / "run" / "metrics.csv").unlink()
+    assert main(["train", "linear", *flags, *folder]) == 0
+    assert (tmp_path / "run" / "model.msgpack").read_bytes() == weights
+    (tmp_path / "run" / "metrics.csv").write_text("step,loss\nmany,1\n")
+    capsys.readouterr()
+    assert main(["train", "linear", *flags, *folder]) == 2
+    assert "metrics.csv must hold the metrics of this run" in capsys.readouterr().err
+
+
+def test_a_family_that_is_predicted_exactly_has_a_ratio():
+    x = jax.random.normal(jax.random.key(0), (20, 3))
+    constant = ik.tasks.Rows(x, jnp.zeros(20), num_supports=8, num_queries=2)
+    _, rows = train(small(), constant, SMALL)
+    assert rows[-1]["exact"] == 0
+    assert rows[-1]["ratio"] == np.inf
+
+
+def test_starts_that_do_not_fit_are_refused():
+    task = TaskRecipe(num_features=2, num_supports=4)
+    for model, changes, message in (
+        (ModelRecipe(start="newton-schulz"), {}, "kernel must be one of linear to start from"),
+        (ModelRecipe(start="richardson"), {"noise": 0.0}, "ridge must be given to start from"),
+        (ModelRecipe(ridge=0.5), {}, "ridge must be absent"),
+        (ModelRecipe(), {"table": Path("a.csv"), "target": "y"}, "table must be absent for tasks"),
+    ):
+        recipe = Recipe(dataclasses.replace(task, **changes), model)
+        with pytest.raises(ValueError, match=message):
+            first_model(recipe, family(recipe.task))
+    with pytest.raises(ValueError, match="depth must be <= 20"):
+        ik.tasks.DecisionTree(depth=40)
 
 
 def test_every_family_of_a_recipe_is_drawn():

@@ -79,7 +79,7 @@ def run_training(settings: Train, argv: list[str]) -> int:
     output.save(folder, files)
     if settings.json:
         print(output.to_json({"meta": meta, "rows": rows}))
-    else:
+    elif rows:
         show_rows(rows, recipe.training.seed)
     written = ("recipe.json", "model.msgpack", "checkpoint.msgpack", "metrics.csv", *files)
     print(f"wrote {', '.join(str(folder / name) for name in written)}", file=sys.stderr)

@@ -1,0 +1,83 @@
+"""`python -m benchmarks.runs`: what the reference runs reach on tasks that none has seen."""
+
+from __future__ import annotations
+
+import argparse
+from functools import partial
+
+import jax
+import numpy as np
+from rich.progress import track
+
+import icl_krr as ik
+from icl_krr.experiments.recipe import names
+from icl_krr.experiments.runs import load
+from icl_krr.tasks import Task
+from icl_krr.training import reference
+from icl_krr.training.batches import draw
+
+CHUNK = 2048
+
+
+def reached(name: str, count: int, seed: int) -> dict[str, float]:
+    """Mean squared error against the noiseless outputs, of the model and of exact regression.
+
+    And their ratio with 95 % of bootstrap resamples of the tasks; `noisy` is the ratio against
+    outputs with the noise that the supports have.
+    """
+    run, key = load(name), jax.random.key(seed)
+    best = reference(run.family, jax.random.fold_in(key, 0))
+
+    def exact(task: Task) -> jax.Array:
+        return ik.solvers.exact(best.kernel, task, ridge=best.ridge).prediction
+
+    @partial(jax.jit, static_argnums=1)
+    def squares(key: jax.Array, count: int) -> jax.Array:
+        tasks = draw(key, run.family, count)
+        answers = ik.predict_batch(run.model, tasks), ik.map_tasks(exact, tasks)
+        return jax.numpy.stack([((each - tasks.y_query) ** 2).mean(axis=1) for each in answers])
+
+    parts = range(-(-count // CHUNK))
+    each = [squares(jax.random.fold_in(key, 1 + i), min(CHUNK, count - i * CHUNK)) for i in parts]
+    model, known = np.concatenate(each, axis=1).astype(float)
+    rng = np.random.default_rng(seed)
+    drawn = (rng.integers(count, size=count) for _ in range(1000))
+    low, high = np.quantile([model[at].mean() / known[at].mean() for at in drawn], (0.025, 0.975))
+    ridge = float(best.ridge)
+    return {
+        "exact": known.mean(),
+        "loss": model.mean(),
+        "ratio": model.mean() / known.mean(),
+        "low": float(low),
+        "high": float(high),
+        "noisy": (model.mean() + ridge) / (known.mean() + ridge),
+    }
+
+
+def markdown(count: int, seed: int) -> str:
+    """A line for every run on Gaussian processes that ships with weights."""
+    lines = [
+        "| reference run | exact loss | loss | ratio (95 %) | the same, noisy outputs |",
+        "| --- | ---: | ---: | ---: | ---: |",
+    ]
+    for name in track(names(), description="reference runs"):
+        try:
+            known = isinstance(load(name).family, ik.tasks.GaussianProcess)
+        except ValueError:  # a recipe alone
+            continue
+        if known:
+            r = reached(name, count, seed)
+            lines.append(
+                f"| `{name}` | {r['exact']:.3g} | {r['loss']:.3g} | {r['ratio']:.3f} "
+                f"({r['low']:.3f}, {r['high']:.3f}) | {r['noisy']:.3f} |"
+            )
+    return "\n".join(lines) + "\n"
+
+
+if __name__ == "__main__":
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--tasks", type=int, default=20480)
+    parser.add_argument("--seed", type=int, default=77)
+    arguments = parser.parse_args()
+    print(f"{arguments.tasks} tasks of full length, seed {arguments.seed}, float32\n")
+    print(markdown(arguments.tasks, arguments.seed), end="")
