@@ -7,6 +7,7 @@ from pathlib import Path
 import icl_krr as ik
 from icl_krr.bench import Row, markdown
 from icl_krr.experiments import confusion
+from icl_krr.experiments.recipe import RUNS
 from icl_krr.experiments.verify import Result, claims
 from icl_krr.experiments.verify import markdown as table_of_claims
 
@@ -83,6 +84,27 @@ def test_the_confusion_matrix_is_the_one_that_was_measured():
     assert [tuple(row[name] for name in names) for row in record["rows"]] == confusion.cells(config)
     assert all(row["right"] for row in record["rows"])
     assert {"device", "versions", "seed"} <= set(record["meta"])
+
+
+def test_the_identification_is_the_one_that_was_measured():
+    (shown,) = re.findall(r"<!-- identify -->\n(.*?)<!-- /identify -->", README, re.S)
+    results = ROOT / "benchmarks" / "results"
+    assert shown == (results / "identify-gp-encoder.md").read_text()
+    record = json.loads((results / "identify-gp-encoder.json").read_text())
+    assert record["status"] == "none is close"
+    assert record["remain"] == ["richardson", "gradient-descent"]
+    for candidate in record["candidates"]:
+        assert f"| {candidate['candidate']}, {candidate['kernel']} |" in shown
+        for space in ("prediction", "hat"):
+            entry = candidate[space]
+            low, high = entry["interval"]
+            assert f"| {entry['mean']:.2g} ({low:.2g}, {high:.2g}) |" in shown
+
+
+def test_every_run_with_weights_has_its_line():
+    (shown,) = re.findall(r"<!-- runs -->\n(.*?)<!-- /runs -->", README, re.S)
+    with_weights = {path.parent.name for path in RUNS.glob("*/model.msgpack")}
+    assert set(re.findall(r"\| `(.*?)` \|", shown)) == with_weights - {"linear"}
 
 
 def test_every_public_name_resolves():

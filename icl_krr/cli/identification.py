@@ -10,7 +10,6 @@ from pathlib import Path
 from typing import Any
 
 import jax
-import numpy as np
 from rich.console import Console
 from rich.progress import MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
 from rich.table import Table
@@ -23,6 +22,7 @@ from ..experiments.identification import (
     Lines,
     distance_table,
     examine,
+    heatmaps,
     layer_table,
     markdown,
 )
@@ -30,7 +30,7 @@ from ..experiments.runs import load
 from ..files import to_csv
 from ..plots import confusion_figure, filter_figure, identification_figure, png
 from ..probes import Identification
-from ..probes.distances import SPACES
+from ..probes.distances import SPACES, Distance
 from ..probes.identify import CLOSE, IDENTIFIED, NONE, TIED
 from . import output
 from .output import number
@@ -67,6 +67,7 @@ def identification(settings: Identify, argv: list[str]) -> int:
     files = {
         "identify.json": (output.to_json(record) + "\n").encode(),
         "layers.csv": to_csv(findings.layers),
+        "heatmaps.csv": to_csv(heatmaps(findings.found)),
         "identify.md": markdown(findings).encode(),
         "heatmaps.png": png(identification_figure(findings.found, title)),
         "filter.png": png(filter_figure(findings, title)),
@@ -105,8 +106,8 @@ def summary(found: Identification) -> dict[str, Any]:
     }
 
 
-def distance(d: Any) -> dict[str, Any]:
-    return {**d._asdict(), "matrix": np.asarray(d.matrix).tolist()}
+def distance(d: Distance) -> dict[str, Any]:
+    return {name: value for name, value in d._asdict().items() if name != "matrix"}
 
 
 def show(name: str, findings: Findings) -> None:
@@ -241,6 +242,9 @@ def show_matrix(rows: list[dict[str, Any]]) -> None:
     for (solver, kernel), counts in found.items():
         shown = (f"{counts[name]}/{counts['runs']}" if counts[name] else "" for name in names)
         table.add_row(f"{confusion.initials(solver)}: {solver}", kernel, *shown)
-    Console().print(table)
+    console = Console()
+    if not console.is_terminal:
+        console = Console(width=160)
+    console.print(table)
     right = sum(row["right"] for row in rows)
-    Console().print(f"{right} of {len(rows)} models are identified, each alone", highlight=False)
+    console.print(f"{right} of {len(rows)} models are identified, each alone", highlight=False)

@@ -201,7 +201,7 @@ class Identify:
     )
     """Kernels that candidates may have."""
     steps: int | None = None
-    """Steps that a candidate may have taken after the last layer; 8 for each layer if absent."""
+    """Steps that a candidate may have taken after the last layer; 32 for each layer if absent."""
     per_layer: bool = False
     """Refine the parameters for each layer by itself."""
     seeds: int = 3
@@ -213,7 +213,7 @@ class Identify:
     json: bool = False
     """Print JSON for programs in place of tables."""
     out: Path | None = None
-    """Folder for identify.json and .md, layers.csv, heatmaps.png and filter.png, or for
+    """Folder for identify.json and .md, layers.csv, heatmaps.csv and .png and filter.png, or for
     confusion.json, .csv, .md and .png; by default icl-krr-identify-MODEL."""
 
 

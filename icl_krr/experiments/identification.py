@@ -42,7 +42,7 @@ Show = Callable[[str], None]
 class IdentifyConfig:
     """`tasks` fit the candidates and as many score them; `probe_tasks` fit the linear probes.
 
-    Candidates may take `steps` steps, by default 8 for each layer.
+    Candidates may take `steps` steps, by default 32 for each layer.
 
     Raises ValueError for numbers out of range.
     """
@@ -98,7 +98,7 @@ def examine(run: Run, config: IdentifyConfig, progress: Show = lambda words: Non
     known = best.losses(scored)
     progress("hat matrices and filters")
     hats = jax.jit(partial(map_tasks, partial(hat_matrix, read)))(scored)
-    steps = 8 * (hats.shape[1] - 1) if config.steps is None else config.steps
+    steps = 32 * (hats.shape[1] - 1) if config.steps is None else config.steps
     name = type(best.kernel).__name__.lower()
     rows = []
     for layer, error in enumerate(errors.tolist()):
@@ -153,6 +153,16 @@ def distance_table(found: Identification, space: str) -> Lines:
         cells = [f"{value:.2g} ({low:.2g}, {high:.2g})" for value, (low, high) in values]
         lines.append([name, *cells])
     return header, lines
+
+
+def heatmaps(found: Identification) -> Rows:
+    """A row for every candidate, layer and step: the distances between them."""
+    return [
+        {"candidate": s.fit.candidate, "kernel": s.fit.kernel, "layer": layer + 1, "step": step}
+        | {space: float(s.distances[space].matrix[layer, step]) for space in SPACES}
+        for s in found.suspects
+        for layer, step in np.ndindex(s.distances[SPACES[0]].matrix.shape)
+    ]
 
 
 def markdown(findings: Findings) -> str:

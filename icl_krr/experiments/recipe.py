@@ -156,9 +156,10 @@ def fits(value: Any, hint: Any) -> bool:
 
 
 def folder_of(where: str | Path) -> Path:
-    """A reference run by its name, or the path itself."""
+    """A reference run by its name, unless there is a file or a run of that name; else the path."""
     path = Path(where)
-    return RUNS / str(where) if str(where) in names() and not path.exists() else path
+    there = path.is_file() or (path / "recipe.json").exists()
+    return RUNS / str(where) if str(where) in names() and not there else path
 
 
 def names() -> list[str]:
