@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import dataclasses
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -106,14 +105,8 @@ def first_model(recipe: Recipe, drawn: Sampler) -> Transformer:
             f"got {start!r}"
         )
     there = load(start).model
-    if there.spec != model.spec:
-        ours, theirs = (dataclasses.asdict(one.spec) for one in (model, there))  # pyright: ignore
-        differs = [
-            f"{name} is {theirs.get(name)} there and {value} here"
-            for name, value in ours.items()
-            if theirs.get(name) != value
-        ]
-        raise ValueError(f"start {start!r} must have the recipe's model: {'; '.join(differs)}")
+    theirs, ours = (checkpoint.describe(one.spec, "model") for one in (there, model))
+    checkpoint.compare(theirs, ours, folder_of(start))
     return there
 
 
