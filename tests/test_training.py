@@ -36,7 +36,7 @@ from icl_krr.training import (
 )
 from icl_krr.training.batches import batch, draw
 from icl_krr.training.reference import reference
-from icl_krr.training.step import check, error
+from icl_krr.training.step import check, error, posterior
 
 LINEAR = ik.tasks.LinearRegression(num_features=3, num_supports=8, num_queries=2)
 SMALL = Training(steps=6, batch=4, log_every=2, validation=8, warmup=2)
@@ -65,6 +65,25 @@ def test_the_loss_is_that_of_a_loop():
         along = np.asarray(ik.predict_along(decoder, task))
         squares += [*(along[:length] - task.y[:length]) ** 2, *(along[8:] - task.y_query) ** 2]
     assert relative(error(decoder, tasks, "every"), np.mean(squares)) < 1e-5
+
+
+def test_answers_are_compared_with_the_posterior_mean():
+    """Of contexts of any length; what is left out is the outputs' own variance."""
+    settings = dataclasses.replace(SMALL, batch=64, min_supports=3, target="exact")
+    state = start(small(), settings)
+    tasks = batch(jax.random.fold_in(state.key, state.step), LINEAR, settings, state.step)
+    best = posterior(LINEAR, settings)
+    assert best is not None
+    assert posterior(LINEAR, SMALL) is None
+    squares = []
+    for i in range(64):
+        task = jax.tree.map(lambda leaf, i=i: leaf[i], tasks)
+        exact = ik.solvers.exact(best[0], task, ridge=best[1]).prediction
+        squares.append((ik.predict(small(), task) - exact) ** 2)
+    _, loss = advance(start(small(), settings), LINEAR, settings, best)
+    assert relative(loss, np.mean(squares)) < 1e-4
+    _, noisy = advance(start(small(), settings), LINEAR, settings)
+    assert loss < noisy
 
 
 def test_contexts_are_mixed_and_grow_by_the_curriculum():
@@ -264,6 +283,8 @@ def test_a_checkpoint_of_another_run_is_named_field_by_field(tmp_path):
         ),
         ({"loss": "every"}, "must be causal with interleaved tokens"),
         ({"loss": "some"}, "loss must be one of"),
+        ({"target": "best"}, "target must be one of"),
+        ({"target": "exact", "start_features": 1, "curriculum": 9}, "target must be 'outputs' for"),
     ],
 )
 def test_settings_that_do_not_fit_are_refused(changes, message):
@@ -404,6 +425,12 @@ def test_a_family_that_is_predicted_exactly_has_a_ratio():
     _, rows = train(small(), constant, SMALL)
     assert rows[-1]["exact"] == 0
     assert rows[-1]["ratio"] == np.inf
+
+
+def test_a_posterior_mean_that_is_not_known_is_no_target():
+    hidden = dataclasses.replace(LINEAR, sparsity=1)
+    with pytest.raises(ValueError, match="whose posterior mean is not known"):
+        check(small(), hidden, dataclasses.replace(SMALL, target="exact"))
 
 
 def test_starts_that_do_not_fit_are_refused():

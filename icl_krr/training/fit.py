@@ -21,7 +21,7 @@ from . import checkpoint
 from .batches import draw
 from .reference import reference
 from .settings import Training
-from .step import advance, check, start
+from .step import advance, check, posterior, start
 
 Row = dict[str, Any]
 
@@ -75,10 +75,11 @@ def train(
             state = checkpoint.restore(folder / "checkpoint.msgpack", state, config)
             rows = read_metrics(folder / "metrics.csv", int(state.step))
     tasks, baselines = validation(family, settings)
+    best = posterior(family, settings)
     losses: list[jax.Array] = []
     since = time.perf_counter()
     for step in range(int(state.step) + 1, settings.steps + 1):
-        state, loss = advance(state, family, settings)
+        state, loss = advance(state, family, settings, best)
         losses.append(loss)
         row = None
         if step % settings.log_every == 0 or step == settings.steps:

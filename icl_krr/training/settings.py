@@ -26,6 +26,9 @@ class Training:
     """Decay of the weights, a step and per learning rate."""
     loss: Literal["queries", "every"] = "queries"
     """Where the error counts: at the queries, or at every support as well, from those before."""
+    target: Literal["outputs", "exact"] = "outputs"
+    """What answers at the queries are compared with: the outputs, or their posterior mean where it
+    is known. The mean gradient is the same, but for the latter's smaller variance."""
     min_supports: int | None = None
     """Contexts of mixed length, from so many supports up; all are full if absent."""
     start_supports: int | None = None

@@ -10,10 +10,14 @@ import jax.numpy as jnp
 import optax
 
 from .. import checks
+from ..kernels import Kernel
+from ..solvers import exact
 from ..tasks import Sampler, Task, chunk_of, map_tasks, sample
 from ..transformer import Transformer, predict, predict_along
 from .batches import batch
 from .settings import Training
+
+Posterior = tuple[Kernel, Any] | None
 
 
 class State(NamedTuple):
@@ -50,8 +54,12 @@ def start(model: Transformer, settings: Training) -> State:
 
 
 @partial(jax.jit, static_argnames="settings", donate_argnums=0)
-def advance(state: State, family: Sampler, settings: Training) -> tuple[State, jax.Array]:
+def advance(
+    state: State, family: Sampler, settings: Training, best: Posterior = None
+) -> tuple[State, jax.Array]:
     """The state after one update, and the loss before it.
+
+    With `best`, a kernel and a ridge, answers are compared with exact regression's.
 
     Compiled once for a structure of the state, the family's shapes and the settings: the tasks of
     step t follow from the key and t alone. The state that is given is used up.
@@ -68,11 +76,20 @@ def advance(state: State, family: Sampler, settings: Training) -> tuple[State, j
     """
     model, moments, key, step = state
     tasks = batch(jax.random.fold_in(key, step), family, settings, step)
+    if best is not None:
+        # given the supports, outputs are their mean and a noise that only shakes the gradient
+        mean = lambda task: exact(best[0], task, ridge=best[1]).prediction  # noqa: E731
+        tasks = tasks.replace(y_query=map_tasks(mean, tasks))
     loss, slope = jax.value_and_grad(error)(model, tasks, settings.loss)
     weights: Any = model  # a pytree as any other for the optimiser
     updates, moments = optimiser(settings).update(slope, moments, weights)
     weights = optax.apply_updates(weights, updates)
     return State(weights, moments, key, step + 1), loss
+
+
+def posterior(family: Any, settings: Training) -> Posterior:
+    """Kernel and ridge of the family's posterior mean, if that is the target."""
+    return family.optimal() if settings.target == "exact" else None
 
 
 def error(model: Transformer, tasks: Task, where: str) -> jax.Array:
@@ -119,6 +136,16 @@ def check(model: Transformer, family: Sampler, settings: Training) -> None:
     if s.decay > 1:
         raise ValueError(f"decay must be <= 1, a share of the learning rate, got {s.decay}")
     checks.choice("loss", s.loss, ("queries", "every"))
+    checks.choice("target", s.target, ("outputs", "exact"))
+    if s.target == "exact" and getattr(family, "optimal", lambda: None)() is None:
+        raise ValueError(
+            "target must be 'outputs' for a family whose posterior mean is not known, got 'exact'"
+        )
+    if s.target == "exact" and (s.loss == "every" or s.start_features is not None):
+        raise ValueError(
+            "target must be 'outputs' for a loss at every support or a curriculum of features, "
+            "got 'exact'"
+        )
     task = jax.eval_shape(lambda key: sample(key, family), jax.random.key(0))
     full = {"supports": task.num_supports, "features": task.num_features}
     for name, what in (
