@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any
 
 import jax.numpy as jnp
@@ -119,6 +120,12 @@ def matrices(x: Any, z: Any) -> None:
 def choice(name: str, value: Any, allowed: tuple[str, ...]) -> None:
     if value not in allowed:
         raise ValueError(f"{name} must be one of {', '.join(map(repr, allowed))}, got {value!r}")
+
+
+def differences(there: Mapping[str, Any], here: Mapping[str, Any]) -> str:
+    """Every entry of two records that is not the same, or nothing."""
+    names = [name for name in {**there, **here} if there.get(name) != here.get(name)]
+    return "; ".join(f"{n} is {there.get(n)} there and {here.get(n)} here" for n in names)
 
 
 def spectrum(value: Any) -> tuple[Any, Any]:

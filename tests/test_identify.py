@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 import icl_krr as ik
-from icl_krr.cli.identification import finished
+from icl_krr.cli.confusion import finished
 from icl_krr.experiments import confusion
 from icl_krr.experiments.confusion import ConfusionConfig
 from icl_krr.experiments.identification import IdentifyConfig, examine, heatmaps, markdown

@@ -95,6 +95,12 @@ def warning(facts: dict[str, Any]) -> str:
     )
 
 
+def wide() -> Console:
+    """For tables that no narrow page holds."""
+    console = Console()
+    return console if console.is_terminal else Console(width=160)
+
+
 def number(value: float) -> str:
     return "-" if math.isnan(value) else f"{value:.3g}"
 

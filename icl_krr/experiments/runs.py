@@ -7,7 +7,7 @@ from typing import Any, NamedTuple
 
 import jax
 
-from ..kernels import Exponential, Gaussian, Kernel, Linear
+from ..probes.candidates import make
 from ..tasks import (
     DecisionTree,
     GaussianProcess,
@@ -83,29 +83,24 @@ def family(task: TaskRecipe) -> Sampler:
         return DecisionTree(depth=t.tree_depth, **sizes)
     if t.family == "sinusoids":
         return Sinusoids(frequency=t.frequency, **sizes)
-    return GaussianProcess(kernel(t), spread=t.spread, noise_spread=t.noise_spread, **sizes)
-
-
-def kernel(task: TaskRecipe) -> Kernel:
-    if task.kernel == "linear":
-        return Linear()
-    if task.kernel == "exponential":
-        return Exponential(task.temperature)
-    return Gaussian(task.lengthscale)
+    return GaussianProcess(
+        make(t.kernel, vars(t)), spread=t.spread, noise_spread=t.noise_spread, **sizes
+    )
 
 
 def first_model(recipe: Recipe, drawn: Sampler) -> Transformer:
     """The model before its first step: random, a construction's, or that of another run."""
-    model, start = blank(recipe, drawn), recipe.model.start
+    start = recipe.model.start
     if start is None or start in SOLVERS:
-        return model
+        return blank(recipe, drawn)
+    like = jax.eval_shape(lambda: blank(recipe, drawn))
     if not folder_of(start).is_dir():
         raise ValueError(
             f"start must be a run's folder or one of {', '.join([*names(), *SOLVERS])}; "
             f"got {start!r}"
         )
     there = load(start).model
-    theirs, ours = (checkpoint.describe(one.spec, "model") for one in (there, model))
+    theirs, ours = (checkpoint.describe(one.spec, "model") for one in (there, like))
     checkpoint.compare(theirs, ours, folder_of(start))
     return there
 
@@ -128,7 +123,7 @@ def blank(recipe: Recipe, drawn: Sampler) -> Transformer:
     ridge = recipe.task.noise if m.ridge is None else m.ridge
     if m.ridge is None and not ridge > 0:
         raise ValueError(f"ridge must be given to start from {m.start} on tasks without noise")
-    model, _ = build(m.start, kernel(recipe.task), task, ridge, m.depth)
+    model, _ = build(m.start, make(recipe.task.kernel, vars(recipe.task)), task, ridge, m.depth)
     return model if m.tied else untie(model)
 
 

@@ -47,51 +47,21 @@ class Candidate(NamedTuple):
 RIDGE, STEP = Box(-5, 0.5, 1), Box(-1.5, 0.7, -1)
 
 
-def gradient_descent(kernel: Kernel, task: Task, v: Values, steps: int) -> jax.Array:
-    return solvers.gradient_descent(
-        kernel, task, ridge=v["ridge"], step_size=v["step_size"], steps=steps
-    ).prediction
+def iterative(name: str, parameters: dict[str, Box], *rest: Any, **more: Any) -> Candidate:
+    """A solver whose arguments are its parameters."""
+    solver = getattr(solvers, name)
 
+    def path(kernel: Kernel, task: Task, v: Values, steps: int) -> jax.Array:
+        own = {parameter: v[parameter] for parameter in parameters}
+        return solver(kernel, task, **own, steps=steps).prediction
 
-def gradient_descent_in_alpha(kernel: Kernel, task: Task, v: Values, steps: int) -> jax.Array:
-    return solvers.gradient_descent_in_alpha(
-        kernel, task, ridge=v["ridge"], step_size=v["step_size"], steps=steps
-    ).prediction
-
-
-def richardson(kernel: Kernel, task: Task, v: Values, steps: int) -> jax.Array:
-    return solvers.richardson(
-        kernel, task, ridge=v["ridge"], step_size=v["step_size"], steps=steps
-    ).prediction
-
-
-def heavy_ball(kernel: Kernel, task: Task, v: Values, steps: int) -> jax.Array:
-    return solvers.heavy_ball(
-        kernel,
-        task,
-        ridge=v["ridge"],
-        step_size=v["step_size"],
-        momentum=v["momentum"],
-        steps=steps,
-    ).prediction
+    return Candidate(path, parameters, *rest, **more)
 
 
 def chebyshev(kernel: Kernel, task: Task, v: Values, steps: int) -> jax.Array:
     spectrum = (v["low_over_high"] * v["high"], v["high"])
     return solvers.chebyshev(
         kernel, task, ridge=v["ridge"], spectrum=spectrum, steps=steps
-    ).prediction
-
-
-def conjugate_gradient(kernel: Kernel, task: Task, v: Values, steps: int) -> jax.Array:
-    return solvers.conjugate_gradient(kernel, task, ridge=v["ridge"], steps=steps).prediction
-
-
-def preconditioned_conjugate_gradient(
-    kernel: Kernel, task: Task, v: Values, steps: int
-) -> jax.Array:
-    return solvers.preconditioned_conjugate_gradient(
-        kernel, task, ridge=v["ridge"], steps=steps
     ).prediction
 
 
@@ -109,15 +79,15 @@ def nadaraya_watson(kernel: Kernel, task: Task, v: Values, steps: int) -> jax.Ar
 
 CANDIDATES = {
     "nadaraya-watson": Candidate(nadaraya_watson, {}, POSITIVE),
-    "gradient-descent": Candidate(gradient_descent, {"ridge": RIDGE, "step_size": STEP}),
-    "gradient-descent-in-alpha": Candidate(
-        gradient_descent_in_alpha, {"ridge": RIDGE, "step_size": Box(-1.5, 1.3, -2)}
+    "gradient-descent": iterative("gradient_descent", {"ridge": RIDGE, "step_size": STEP}),
+    "gradient-descent-in-alpha": iterative(
+        "gradient_descent_in_alpha", {"ridge": RIDGE, "step_size": Box(-1.5, 1.3, -2)}
     ),
-    "richardson": Candidate(
-        richardson, {"ridge": RIDGE, "step_size": Box(-1, 0.3, closed=True)}, POSITIVE
+    "richardson": iterative(
+        "richardson", {"ridge": RIDGE, "step_size": Box(-1, 0.3, closed=True)}, POSITIVE
     ),
-    "heavy-ball": Candidate(
-        heavy_ball,
+    "heavy-ball": iterative(
+        "heavy_ball",
         {"ridge": RIDGE, "step_size": STEP, "momentum": Box(-2, 0, closed=True)},
         contains=("gradient-descent",),
     ),
@@ -126,9 +96,9 @@ CANDIDATES = {
         {"ridge": RIDGE, "high": Box(-1, 0.5, 1), "low_over_high": Box(-5, 0, closed=True)},
         contains=("gradient-descent",),
     ),
-    "conjugate-gradient": Candidate(conjugate_gradient, {"ridge": RIDGE}),
-    "preconditioned-conjugate-gradient": Candidate(
-        preconditioned_conjugate_gradient, {"ridge": RIDGE}
+    "conjugate-gradient": iterative("conjugate_gradient", {"ridge": RIDGE}),
+    "preconditioned-conjugate-gradient": iterative(
+        "preconditioned_conjugate_gradient", {"ridge": RIDGE}
     ),
     "newton-schulz": Candidate(
         newton_schulz, {"ridge": RIDGE, "scale": Box(-1.5, 0.5, -1)}, LINEAR

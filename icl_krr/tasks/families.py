@@ -16,15 +16,16 @@ from .tables import Table
 from .task import Task
 
 
+@checked
 class Functions:
     """Random functions at random inputs: `function` gives f [rows, r] at x [rows, p]."""
 
-    num_features: int
-    num_supports: int
-    num_queries: int
-    num_outputs: int | None
-    inputs: str
-    noise: Any
+    noise: Any = 0.0
+    num_features: int = static(default=8)
+    num_supports: int = static(default=64)
+    num_queries: int = static(default=1)
+    num_outputs: int | None = static(default=None)
+    inputs: str = static(default="normal")
 
     def __post_init__(self):
         check_sizes(self)
@@ -57,13 +58,7 @@ class ReLUNetwork(Functions):
     (5,)
     """
 
-    noise: Any = 0.0
     hidden: int = static(default=100)
-    num_features: int = static(default=8)
-    num_supports: int = static(default=64)
-    num_queries: int = static(default=1)
-    num_outputs: int | None = static(default=None)
-    inputs: str = static(default="normal")
 
     def __post_init__(self):
         super().__post_init__()
@@ -94,13 +89,7 @@ class DecisionTree(Functions):
     2
     """
 
-    noise: Any = 0.0
     depth: int = static(default=4)
-    num_features: int = static(default=8)
-    num_supports: int = static(default=64)
-    num_queries: int = static(default=1)
-    num_outputs: int | None = static(default=None)
-    inputs: str = static(default="normal")
 
     def __post_init__(self):
         super().__post_init__()
@@ -134,13 +123,8 @@ class Sinusoids(Functions):
     True
     """
 
-    noise: Any = 0.0
-    frequency: Any = 3.0
     num_features: int = static(default=1)
-    num_supports: int = static(default=64)
-    num_queries: int = static(default=1)
-    num_outputs: int | None = static(default=None)
-    inputs: str = static(default="normal")
+    frequency: Any = 3.0
 
     def __post_init__(self):
         super().__post_init__()

@@ -13,6 +13,7 @@ import jax.numpy as jnp
 import numpy as np
 from flax import serialization
 
+from .. import checks
 from ..files import replace
 from .step import State
 
@@ -49,9 +50,7 @@ def checksum(array: np.ndarray) -> str:
 
 def compare(there: Config, here: Config, path: Path) -> None:
     """Mismatch unless the configs are the same."""
-    names = [name for name in {**there, **here} if there.get(name) != here.get(name)]
-    if names:
-        differs = "; ".join(f"{n} is {there.get(n)} there and {here.get(n)} here" for n in names)
+    if differs := checks.differences(there, here):
         raise Mismatch(f"{path} is of another run: {differs}; choose another folder")
 
 

@@ -19,9 +19,9 @@ from ..tasks import Sampler, Task
 from ..transformer import Transformer, predict_batch
 from . import checkpoint
 from .batches import draw
-from .reference import reference
+from .reference import posterior, reference
 from .settings import Training
-from .step import advance, check, posterior, start
+from .step import advance, check, start
 
 Row = dict[str, Any]
 
@@ -75,7 +75,7 @@ def train(
             state = checkpoint.restore(folder / "checkpoint.msgpack", state, config)
             rows = read_metrics(folder / "metrics.csv", int(state.step))
     tasks, baselines = validation(family, settings)
-    best = posterior(family, settings)
+    best = posterior(family) if settings.target == "exact" else None
     losses: list[jax.Array] = []
     since = time.perf_counter()
     for step in range(int(state.step) + 1, settings.steps + 1):

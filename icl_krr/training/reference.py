@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from functools import partial
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -53,6 +53,11 @@ def loss(predict: Callable[[Task], jax.Array], tasks: Task) -> jax.Array:
     return jnp.mean(each(tasks))
 
 
+def posterior(family: Sampler) -> tuple[Kernel, Any] | None:
+    """Kernel and ridge of the family's posterior mean, where they are known."""
+    return getattr(family, "optimal", lambda: None)()
+
+
 def reference(family: Sampler, key: jax.Array, count: int = 256) -> Reference:
     """The family's own posterior mean; where it has none, the regression that is best on tasks.
 
@@ -69,7 +74,7 @@ def reference(family: Sampler, key: jax.Array, count: int = 256) -> Reference:
     size = jnp.sqrt(jnp.mean(jnp.sum(tasks.x**2, axis=-1)))
     widths = (size * jnp.logspace(-6, 3, 19, base=2))[:, None]
     _, (width,) = best(lambda at, task: smoothing(Gaussian(at[0]), task), widths, tasks)
-    optimal = getattr(family, "optimal", lambda: None)()
+    optimal = posterior(family)
     if optimal is not None:
         kernel, ridge = optimal
         return Reference(kernel, ridge, True, Gaussian(width))

@@ -15,6 +15,7 @@ from ..solvers import exact
 from ..tasks import Sampler, Task, chunk_of, map_tasks, sample
 from ..transformer import Transformer, predict, predict_along
 from .batches import batch
+from .reference import posterior
 from .settings import Training
 
 Posterior = tuple[Kernel, Any] | None
@@ -87,11 +88,6 @@ def advance(
     return State(weights, moments, key, step + 1), loss
 
 
-def posterior(family: Any, settings: Training) -> Posterior:
-    """Kernel and ridge of the family's posterior mean, if that is the target."""
-    return family.optimal() if settings.target == "exact" else None
-
-
 def error(model: Transformer, tasks: Task, where: str) -> jax.Array:
     """Mean squared error at the queries, or at the supports that are not masked as well."""
 
@@ -137,7 +133,7 @@ def check(model: Transformer, family: Sampler, settings: Training) -> None:
         raise ValueError(f"decay must be <= 1, a share of the learning rate, got {s.decay}")
     checks.choice("loss", s.loss, ("queries", "every"))
     checks.choice("target", s.target, ("outputs", "exact"))
-    if s.target == "exact" and getattr(family, "optimal", lambda: None)() is None:
+    if s.target == "exact" and posterior(family) is None:
         raise ValueError(
             "target must be 'outputs' for a family whose posterior mean is not known, got 'exact'"
         )

@@ -66,7 +66,7 @@ def evaluate_once(
     def like_y(values: jax.Array) -> jax.Array:
         return values[..., 0] if task.y.ndim == 1 and values.shape[-1] == 1 else values
 
-    def readout(stream: Stream) -> jax.Array:
+    def readout(stream: Stream, asked: slice = asked) -> jax.Array:
         normed = normalise(model.weights.final_norm, stream)
         queries = {slot: value[asked] for slot, value in normed.items()}
         return like_y(model.weights.readout(queries))
@@ -91,8 +91,8 @@ def evaluate_once(
     prediction = readout(passed.stream)
     if along:
         # a support's x stands one token before its y
-        asked = slice(1, num_tokens(task, tokens) - task.num_queries, 2)
-        prediction = jnp.concatenate([readout(passed.stream), prediction])
+        supports = slice(1, num_tokens(task, tokens) - task.num_queries, 2)
+        prediction = jnp.concatenate([readout(passed.stream, supports), prediction])
     return prediction, (passed.observed, passed.points)
 
 

@@ -1,0 +1,89 @@
+"""`icl-krr identify constructions`: the confusion matrix, taken up where it was left."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+import sys
+from pathlib import Path
+from typing import Any
+
+import jax
+from rich.console import Console
+from rich.progress import MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
+from rich.table import Table
+
+from .. import checks
+from ..experiments import confusion
+from ..experiments.confusion import ConfusionConfig, cells
+from ..files import to_csv
+from ..plots import confusion_figure, png
+from . import output
+from .settings import Identify
+
+
+def confuse(settings: Identify, argv: list[str], folder: Path) -> int:
+    """The confusion matrix, written after every model; 1 if one is not identified, else 0."""
+    tasks = ConfusionConfig.tasks // (2 if settings.quick else 1)
+    config = ConfusionConfig(seeds=settings.seeds, seed=settings.seed, tasks=tasks)
+    output.prepare(folder)
+    described = output.plain(dataclasses.asdict(config))
+    meta = {**output.surroundings(argv, settings), "dtype": "float64", "config": described}
+    rows = finished(folder / "confusion.json", described)
+    done = frozenset((r["solver"], r["kernel"], r["condition"], r["seed"]) for r in rows)
+    columns = (TextColumn("{task.description}"), MofNCompleteColumn(), TimeElapsedColumn())
+    with (
+        Progress(*columns, console=Console(stderr=True), transient=True) as progress,
+        jax.enable_x64(True),
+    ):
+        bar = progress.add_task("", total=len(cells(config)), completed=len(rows))
+        for cell, row in confusion.run(config, done):
+            rows.append(row)
+            record = (output.to_json({"meta": meta, "rows": rows}) + "\n").encode()
+            output.save(folder, {"confusion.json": record})
+            progress.update(bar, description=f"{cell[0]}, {cell[1]} kernel", advance=1)
+    if settings.json:
+        print(output.to_json({"meta": meta, "rows": rows}))
+    else:
+        show_matrix(rows)
+    files = {
+        "confusion.csv": to_csv(rows),
+        "confusion.md": confusion.markdown(rows).encode(),
+        "confusion.png": png(confusion_figure(confusion.matrix(rows), settings.seed)),
+    }
+    written = output.save(folder, files)
+    print(f"wrote {folder / 'confusion.json'}, {', '.join(map(str, written))}", file=sys.stderr)
+    return 0 if all(row["right"] for row in rows) else 1
+
+
+def finished(path: Path, config: dict[str, Any]) -> list[dict[str, Any]]:
+    """The rows of an earlier run of the same matrix; ValueError for those of another."""
+    if not path.exists():
+        return []
+    try:
+        record = json.loads(path.read_text())
+        there, rows = record["meta"]["config"], record["rows"]
+    except (ValueError, KeyError, TypeError):
+        raise ValueError(f"{path} must be a confusion matrix or absent; choose --out") from None
+    if differs := checks.differences(there, config):
+        raise ValueError(f"{path} holds another matrix: {differs}; choose another --out")
+    return rows
+
+
+def show_matrix(rows: list[dict[str, Any]]) -> None:
+    found = confusion.matrix(rows)
+    names = [name for name in next(iter(found.values())) if name != "runs"]
+    table = Table(
+        title="runs in which a candidate remains (columns) of a constructed solver (rows)"
+    )
+    table.add_column("constructed")
+    table.add_column("kernel")
+    for name in names:
+        table.add_column(confusion.initials(name), justify="right")
+    for (solver, kernel), counts in found.items():
+        shown = (f"{counts[name]}/{counts['runs']}" if counts[name] else "" for name in names)
+        table.add_row(f"{confusion.initials(solver)}: {solver}", kernel, *shown)
+    console = output.wide()
+    console.print(table)
+    right = sum(row["right"] for row in rows)
+    console.print(f"{right} of {len(rows)} models are identified, each alone", highlight=False)
