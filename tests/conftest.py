@@ -22,6 +22,12 @@ def pytest_configure(config):
         config.add_cleanup(folder.cleanup)
         os.environ["JAX_COMPILATION_CACHE_DIR"] = folder.name
     jax.config.update("jax_compilation_cache_dir", os.environ["JAX_COMPILATION_CACHE_DIR"])
+    compile_quickly(True)
+
+
+def compile_quickly(quick):
+    jax.config.update("jax_disable_most_optimizations", quick)
+    jax.config.update("jax_persistent_cache_min_compile_time_secs", 0.0 if quick else 1e9)
 
 
 @pytest.fixture(scope="module", autouse=True)
@@ -31,11 +37,9 @@ def programs(request):
     Compiled programs map memory, and Linux limits the number of maps: a worker that kept the
     programs of all tests would crash.
     """
-    quick = request.module.__name__ not in AS_USERS_COMPILE
-    jax.config.update("jax_disable_most_optimizations", quick)
-    jax.config.update("jax_persistent_cache_min_compile_time_secs", 0.0 if quick else 1e9)
+    compile_quickly(request.module.__name__ not in AS_USERS_COMPILE)
     yield
-    jax.config.update("jax_disable_most_optimizations", False)
+    compile_quickly(True)
     if MAPS.exists() and len(MAPS.read_text().splitlines()) > 25_000:
         jax.clear_caches()
 
