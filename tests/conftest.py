@@ -45,6 +45,13 @@ def programs(request):
 
 
 @pytest.fixture
+def compiled_as_users_do():
+    compile_quickly(False)
+    yield
+    compile_quickly(True)
+
+
+@pytest.fixture
 def x64():
     """Double precision for one test, switched back after it."""
     with jax.enable_x64(True):

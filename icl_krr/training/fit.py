@@ -19,7 +19,7 @@ from ..tasks import Sampler, Task
 from ..transformer import Transformer, predict_batch
 from . import checkpoint
 from .batches import draw
-from .reference import posterior, reference
+from .reference import optimal, reference
 from .settings import Training
 from .step import advance, check, start
 
@@ -75,7 +75,7 @@ def train(
             state = checkpoint.restore(folder / "checkpoint.msgpack", state, config)
             rows = read_metrics(folder / "metrics.csv", int(state.step))
     tasks, baselines = validation(family, settings)
-    best = posterior(family) if settings.target == "exact" else None
+    best = optimal(family) if settings.target == "exact" else None
     losses: list[jax.Array] = []
     since = time.perf_counter()
     for step in range(int(state.step) + 1, settings.steps + 1):

@@ -14,6 +14,9 @@ from ..kernels import Exponential, Gaussian, Kernel, Linear
 from ..tasks import Sampler, Task, map_tasks
 from .batches import draw
 
+Optimal = tuple[Kernel, Any] | None
+"""Kernel and ridge of a family's posterior mean, where they are known."""
+
 
 class Reference(NamedTuple):
     """Kernel ridge regression for a family: `known` if it is the posterior mean, else fitted.
@@ -53,8 +56,7 @@ def loss(predict: Callable[[Task], jax.Array], tasks: Task) -> jax.Array:
     return jnp.mean(each(tasks))
 
 
-def posterior(family: Sampler) -> tuple[Kernel, Any] | None:
-    """Kernel and ridge of the family's posterior mean, where they are known."""
+def optimal(family: Sampler) -> Optimal:
     return getattr(family, "optimal", lambda: None)()
 
 
@@ -74,9 +76,9 @@ def reference(family: Sampler, key: jax.Array, count: int = 256) -> Reference:
     size = jnp.sqrt(jnp.mean(jnp.sum(tasks.x**2, axis=-1)))
     widths = (size * jnp.logspace(-6, 3, 19, base=2))[:, None]
     _, (width,) = best(lambda at, task: smoothing(Gaussian(at[0]), task), widths, tasks)
-    optimal = posterior(family)
-    if optimal is not None:
-        kernel, ridge = optimal
+    known = optimal(family)
+    if known is not None:
+        kernel, ridge = known
         return Reference(kernel, ridge, True, Gaussian(width))
     ridges = 10.0 ** jnp.arange(-4.0, 3.0)
     found = []

@@ -10,15 +10,11 @@ import jax.numpy as jnp
 import optax
 
 from .. import checks
-from ..kernels import Kernel
-from ..solvers import exact
 from ..tasks import Sampler, Task, chunk_of, map_tasks, sample
 from ..transformer import Transformer, predict, predict_along
 from .batches import batch
-from .reference import posterior
+from .reference import Optimal, optimal, regression
 from .settings import Training
-
-Posterior = tuple[Kernel, Any] | None
 
 
 class State(NamedTuple):
@@ -56,7 +52,7 @@ def start(model: Transformer, settings: Training) -> State:
 
 @partial(jax.jit, static_argnames="settings", donate_argnums=0)
 def advance(
-    state: State, family: Sampler, settings: Training, best: Posterior = None
+    state: State, family: Sampler, settings: Training, best: Optimal = None
 ) -> tuple[State, jax.Array]:
     """The state after one update, and the loss before it.
 
@@ -79,7 +75,7 @@ def advance(
     tasks = batch(jax.random.fold_in(key, step), family, settings, step)
     if best is not None:
         # given the supports, outputs are their mean and a noise that only shakes the gradient
-        mean = lambda task: exact(best[0], task, ridge=best[1]).prediction  # noqa: E731
+        mean = lambda task: regression(best[0], task, best[1])  # noqa: E731
         tasks = tasks.replace(y_query=map_tasks(mean, tasks))
     loss, slope = jax.value_and_grad(error)(model, tasks, settings.loss)
     weights: Any = model  # a pytree as any other for the optimiser
@@ -133,7 +129,7 @@ def check(model: Transformer, family: Sampler, settings: Training) -> None:
         raise ValueError(f"decay must be <= 1, a share of the learning rate, got {s.decay}")
     checks.choice("loss", s.loss, ("queries", "every"))
     checks.choice("target", s.target, ("outputs", "exact"))
-    if s.target == "exact" and posterior(family) is None:
+    if s.target == "exact" and optimal(family) is None:
         raise ValueError(
             "target must be 'outputs' for a family whose posterior mean is not known, got 'exact'"
         )
