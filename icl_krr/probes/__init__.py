@@ -6,7 +6,9 @@ from .filters import Filter, effective, spectral_filter
 from .fitting import Fit, fit
 from .hat import hat_matrix
 from .identify import Identification, identify
+from .interventions import ablate, patch, transplant
 from .readouts import Probe, fit_probe, has_slot, layerwise, streams
+from .sites import Site, sites
 
 __all__ = [
     "CANDIDATES",
@@ -14,6 +16,8 @@ __all__ = [
     "Fit",
     "Identification",
     "Probe",
+    "Site",
+    "ablate",
     "align",
     "effective",
     "fit",
@@ -22,6 +26,9 @@ __all__ = [
     "hat_matrix",
     "identify",
     "layerwise",
+    "patch",
+    "sites",
     "spectral_filter",
     "streams",
+    "transplant",
 ]

@@ -9,7 +9,9 @@ from .forward import forward
 from .init import Architecture, init
 from .memory import Memory, memory
 from .operands import operand_bounds
+from .resume import resume, tail
 from .run import predict, predict_along, predict_batch, run_with_cache, run_with_hooks
+from .taps import Where
 from .tying import untie
 from .weights import Block, Heads, Norm, Spec, Transformer, Unit, Weights, Write
 
@@ -24,6 +26,7 @@ __all__ = [
     "Transformer",
     "Unit",
     "Weights",
+    "Where",
     "Write",
     "dense",
     "forward",
@@ -33,7 +36,9 @@ __all__ = [
     "predict",
     "predict_along",
     "predict_batch",
+    "resume",
     "run_with_cache",
     "run_with_hooks",
+    "tail",
     "untie",
 ]

@@ -6,6 +6,7 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 import jax
+import jax.numpy as jnp
 
 from ..pytree import checked, static
 
@@ -45,6 +46,16 @@ class Cache(Mapping):
         if step >= self.steps:
             raise KeyError(name)
         return jax.tree.map(lambda value: value[step], part(self.points[first + block], point))
+
+    def stack(self, point: str) -> jax.Array:
+        """One point of all blocks, stacked: [depth, ...], such as "resid_post.alpha".
+
+        Raises KeyError if it was not kept in every block.
+        """
+        blocks = [part(block, point) for block in self.points]
+        first, step = blocks[: self.prologue], blocks[self.prologue :]
+        along = [value.reshape(-1, *value.shape[2:]) for value in [jnp.stack(step, 1)] if step]
+        return jnp.concatenate([*(value[None] for value in first), *along])
 
     def __iter__(self) -> Iterator[str]:
         yield from self.slots

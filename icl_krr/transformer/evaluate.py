@@ -31,32 +31,47 @@ Kept = tuple[Any, list[dict[str, Any]]]
 """Slots after every step, {name: [steps + 1, ...]}, and the points of every block."""
 
 
-@partial(jax.jit, static_argnames=("names", "everything", "hooks", "along"))
+@partial(jax.jit, static_argnames=("names", "keep", "hooks", "along"))
 def evaluate(
     model: Transformer,
     task: Task,
     *,
     names: tuple[str, ...] = (),
-    everything: bool = False,
+    keep: bool | tuple[str, ...] = (),
     hooks: tuple[tuple[str, Hook], ...] = (),
     along: bool = False,
+    stream: Stream | None = None,
 ) -> tuple[jax.Array, Kept]:
-    """The prediction, `along` the supports as well, and what was kept on the way."""
+    """The prediction, `along` the supports as well, and what was kept on the way.
+
+    It starts from the task's embedding, or from a `stream`.
+    """
     model = jax.tree.map(lambda weight: weight.astype(task.x.dtype), model)
-    once = partial(
-        evaluate_once, model, names=names, everything=everything, hooks=hooks, along=along
-    )
+
+    def once(task: Task, stream: Stream | None) -> tuple[jax.Array, Kept]:
+        given = embedded(model, task) if stream is None else stream
+        return evaluate_once(model, task, given, names, keep, hooks, along)
+
     if task.num_outputs == model.spec.num_outputs:
-        return once(task)
-    each = lambda y: once(task.replace(y=y, y_query=None))  # noqa: E731
-    return jax.vmap(each, in_axes=-1, out_axes=-1)(task.y)
+        return once(task, stream)
+    each = lambda y, stream: once(task.replace(y=y, y_query=None), stream)  # noqa: E731
+    return jax.vmap(each, in_axes=-1, out_axes=-1)(task.y, stream)
+
+
+def embedded(model: Transformer, task: Task) -> Stream:
+    """The task's tokens as the first block finds them."""
+    stream = embed(model.weights.embedding, task, model.spec.tokens)
+    for slot, table in model.weights.positions.items():
+        stream[slot] = stream[slot] + table[positions(visible(task, model.spec.tokens))]
+    return stream
 
 
 def evaluate_once(
     model: Transformer,
     task: Task,
+    stream: Stream,
     names: tuple[str, ...],
-    everything: bool,
+    keep: bool | tuple[str, ...],
     hooks: tuple[tuple[str, Hook], ...],
     along: bool,
 ) -> tuple[jax.Array, Kept]:
@@ -77,15 +92,12 @@ def evaluate_once(
         value = channels(stream, layout, name)[rows(layout[name].at, task, tokens)]
         return like_y(value) if layout[name].kind == "state" else value
 
-    stream, seen = embed(model.weights.embedding, task, tokens), visible(task, tokens)
-    for slot, table in model.weights.positions.items():
-        stream[slot] = stream[slot] + table[positions(seen)]
     passed = forward(
         model,
         stream,
-        seen,
+        visible(task, tokens),
         observe=lambda stream: {name: look(stream, name) for name in names},
-        everything=everything,
+        keep=keep,
         hooks=dict(hooks),
     )
     prediction = readout(passed.stream)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from typing import Any, NamedTuple
 
 import jax
@@ -12,9 +12,9 @@ import jax.numpy as jnp
 from ..residual import Stream
 from .attention import Weighing
 from .heads import constant_patterns, read_tokens
-from .mlp import activate
+from .mlp import activate, project
 from .stream import add, normalise, plus
-from .taps import Hook, Placed, Taps
+from .taps import Hook, Placed, Taps, Where
 from .tying import split_steps
 from .weights import Block, Spec, Transformer
 
@@ -37,35 +37,38 @@ def forward(
     visible: jax.Array,
     *,
     observe: Callable[[Stream], Any] = lambda stream: (),
-    everything: bool = False,
+    keep: bool | Collection[str] = (),
     hooks: Mapping[str, Hook] | None = None,
 ) -> Pass:
     """Run an embedded task through the model's blocks; batch it by `jax.vmap`.
 
     `stream` is {slot: [T, width]}, `visible` [T] bool says who may be read as a key. `observe`
     is applied to the stream after the prologue and after every step, and only its values are
-    stored; `everything` keeps each point of each block besides. `hooks` are {name: function
-    (value, name) -> value}, see `taps` for the names. Depth is one `lax.scan`: compile time
-    does not grow with it, nor memory, but for one stream a step where a gradient is taken.
+    stored; `keep` names points whose values are kept in every block besides, or is True for all.
+    `hooks` are {name: function (value, name) -> value}, see `taps` for the names. Depth is one
+    `lax.scan`: compile time does not grow with it, nor memory, but for one stream a step where a
+    gradient is taken.
 
-    Raises ValueError for a hook at a point that the model does not have.
+    Raises ValueError for a hook at a point that the model does not have, or one to keep.
     """
     spec, prologue = model.spec, model.weights.prologue
     first = len(prologue)
     placed = [place(name, hook, model) for name, hook in (hooks or {}).items()]
+    seen: set[str] = set()
 
     def taps(block: int, step: Any) -> Taps:
-        return Taps([hook for at, hook in placed if at == block], step, everything)
+        return Taps([hook for at, hook in placed if at in (block, None)], Where(block, step), keep)
 
     points = []
     for i, block in enumerate(prologue):
         tap = taps(i, 0)
         stream = run_block(block, stream, visible, spec, tap, {})
         confirm(tap)
+        seen |= tap.seen
         points.append(tap.kept)
 
     scanned, blocks = split_steps(model)
-    touched = everything or any(at >= first for at, _ in placed)
+    touched = keep is True or any(at is None or at >= first for at, _ in placed)
     known = [] if touched else constant_patterns(model, stream, visible)
 
     def body(stream: Stream, now: Any) -> tuple[Stream, Any]:
@@ -75,6 +78,7 @@ def forward(
             tap = taps(first + b, step)
             stream = run_block(block, stream, visible, spec, tap, known[b] if known else {})
             confirm(tap)
+            seen.update(tap.seen)
             kept.append(tap.kept)
         return stream, (observe(stream), kept)
 
@@ -82,6 +86,7 @@ def forward(
     # what a step computed is made again for its gradient: that is faster than to store it
     body = jax.checkpoint(body, prevent_cse=False)
     stream, (path, kept) = jax.lax.scan(body, stream, (scanned, jnp.arange(model.steps)))
+    confirm_everywhere(placed, keep, seen)
     observed = jax.tree.map(lambda a, b: jnp.concatenate([a[None], b]), start, path)
     return Pass(stream, observed, points + kept)
 
@@ -101,17 +106,20 @@ def run_block(
     for j, heads in enumerate(block.attention):
         mixed = read_tokens(heads, inputs, visible, spec, tap, j, known.get(j))
         written = plus(written, tap(f"heads.{j}", mixed))
-    stream = add(stream, tap("attn", written))
+    stream = tap("resid_mid", add(stream, tap("attn", written)))
     inputs = normalise(block.mlp_norm, stream)
     written = {}
     for j, unit in enumerate(block.mlp):
-        written = plus(written, tap(f"units.{j}", {unit.to: activate(unit, inputs)}))
+        hidden = tap(f"units.{j}.hidden", activate(unit, inputs))
+        written = plus(written, tap(f"units.{j}", {unit.to: project(hidden, unit.out)}))
     stream = add(stream, tap("mlp", written))
     return tap("resid_post", stream)
 
 
-def place(name: str, hook: Hook, model: Transformer) -> tuple[int, Placed]:
+def place(name: str, hook: Hook, model: Transformer) -> tuple[int | None, Placed]:
     """Which block of prologue or step a hook belongs to, its point, and at which step."""
+    if name.startswith("blocks.*."):
+        return None, Placed(name.removeprefix("blocks.*."), None, name, hook)
     match = re.fullmatch(r"blocks\.(\d+)\.(.+)", name)
     if not match or int(match[1]) >= model.depth:
         raise ValueError(
@@ -126,8 +134,19 @@ def place(name: str, hook: Hook, model: Transformer) -> tuple[int, Placed]:
 
 def confirm(tap: Taps) -> None:
     for hook in tap.hooks:
-        if hook.point not in tap.seen:
+        if hook.step is not None and hook.point not in tap.seen:
             raise ValueError(
                 f"hook must be at a point of its block, got {hook.name!r}; "
                 f"the points are {', '.join(sorted(tap.seen))}"
+            )
+
+
+def confirm_everywhere(placed: Any, keep: bool | Collection[str], seen: set[str]) -> None:
+    """Refuse what no block has: a hook of all blocks, a point to keep."""
+    asked = [hook.point for at, hook in placed if at is None]
+    for point in [*asked, *([] if isinstance(keep, bool) else keep)]:
+        if point not in seen:
+            raise ValueError(
+                f"point must be one of some block, got {point!r}; "
+                f"the points are {', '.join(sorted(seen))}"
             )

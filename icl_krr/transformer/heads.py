@@ -44,6 +44,7 @@ def read_tokens(
             mixed = mean(v, visible)
         else:
             mixed = attend_each(heads, stream, v, visible, spec)
+    mixed = tap(f"heads.{j}.mixed", mixed)
     written: Stream = {}
     start = 0
     for write, value in zip(heads.writes, values, strict=True):

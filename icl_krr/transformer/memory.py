@@ -60,7 +60,7 @@ def memory(
     batch = task.x.ndim - 2
     check_fit(model, task, batch)
     run = evaluate_batch if batch else evaluate
-    options: dict[str, Any] = {"names": names, "everything": everything}
+    options: dict[str, Any] = {"names": names, "keep": everything}
     if batch:
         options = {"chunk": chunk_of(task, None)}
     if not gradient:
@@ -71,7 +71,7 @@ def memory(
 
 def guard(run: Callable, model: Transformer, task: Task, **options: Any) -> Any:
     """Run, but for a large run that does not fit."""
-    large = task.x.size > FEW or options.get("everything", False)
+    large = task.x.size > FEW or options.get("keep")
     if large and not isinstance(task.x, Tracer) and rough_size(model, task, options) > SMALL:
         need = measure(run, model, task, options)
         if need.peak > need.free:
@@ -90,8 +90,10 @@ def rough_size(model: Transformer, task: Task, options: dict[str, Any]) -> float
     slots = model.layout.slots
     kept = sum(slot.width for slot in slots if slot.name in options.get("names", ()))
     channels = 8 * model.layout.width + model.steps * kept
-    if options.get("everything"):
-        channels += model.depth * (4 * model.layout.width + tokens * model.num_heads)
+    if keep := options.get("keep"):
+        channels += model.depth * 4 * model.layout.width
+        patterns = keep is True or any(point.endswith("pattern") for point in keep)
+        channels += model.depth * tokens * model.num_heads * patterns
     return float(tokens) * channels * task.x.dtype.itemsize
 
 

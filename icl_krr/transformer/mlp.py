@@ -21,7 +21,7 @@ ACTIVATIONS = {
 
 
 def activate(unit: Unit, stream: Stream) -> jax.Array:
-    """What the units add to their slot, [T, width]."""
+    """The hidden units, [T, hidden]; `project` them through `out` to what they add."""
     if unit.gate is None:
         assert unit.up is not None
         hidden = unit.up(stream)
@@ -29,7 +29,7 @@ def activate(unit: Unit, stream: Stream) -> jax.Array:
         hidden = ACTIVATIONS[unit.activation](unit.gate(stream))
         if unit.up is not None:
             hidden = unit.up(stream) * hidden
-    return project(hidden, unit.out)
+    return hidden
 
 
 def project(hidden: jax.Array, out: jax.Array | None) -> jax.Array:

@@ -9,7 +9,6 @@ import jax.numpy as jnp
 from jaxtyping import Array, Float
 
 from .run import run_with_cache
-from .stream import add
 from .tying import untie
 from .weights import Transformer, Unit
 
@@ -41,14 +40,14 @@ def operand_bounds(
             operand_bounds(model, task.replace(y=y, y_query=None), margin=margin) for y in task.y.T
         ]
         return jax.tree.map(lambda *bounds: jnp.max(jnp.stack(bounds)), *each)
-    _, cache = run_with_cache(model, task, names=(), everything=True)
+    _, cache = run_with_cache(model, task, names=(), points=("resid_mid",))
     blocks = untie(model).blocks
     bounds: dict[str, jax.Array] = {}
     for i, (block, points) in enumerate(zip(blocks, cache.points, strict=True)):
         for unit in block.mlp:
             if unit.up is None or unit.gate is None:
                 continue
-            measure = lambda unit, points: largest(unit, add(points["resid_pre"], points["attn"]))  # noqa: E731
+            measure = lambda unit, points: largest(unit, points["resid_mid"])  # noqa: E731
             if i >= len(model.weights.prologue):
                 measure = jax.vmap(measure)
             size = jnp.max(measure(unit, points))

@@ -90,6 +90,7 @@ def run_with_cache(
     task: Task,
     *,
     names: tuple[str, ...] | None = None,
+    points: tuple[str, ...] = (),
     everything: bool = False,
 ) -> tuple[jax.Array, Cache]:
     """The prediction and a `Cache` of slots after every step, the start included.
@@ -99,11 +100,13 @@ def run_with_cache(
     the queries, [steps + 1, q, r]. Where the task's y is [n], the last axis of states of width 1
     is dropped as it is there; where a model of one output takes r of them, every other slot has
     them as a last axis too.
-    `names` chooses slots (by default the layout's states), and nothing else is stored;
-    `everything` keeps each point of each block as well (see `taps`), patterns [T, T] included;
-    linear attention then goes through its pattern, which rounds in another order.
+    `names` chooses slots (by default the layout's states), and nothing else is stored; `points`,
+    such as "resid_mid" or "attn.alpha" (see `taps`), are kept in every block that has them, and
+    with `everything` all are, patterns [T, T] included; linear attention then goes through its
+    pattern, which rounds in another order.
 
-    Raises as `predict` does, and ValueError for a name that the layout does not have.
+    Raises as `predict` does, and ValueError for a name that the layout, or a point that the model
+    does not have.
 
     >>> import jax.numpy as jnp
     >>> import icl_krr as ik
@@ -117,22 +120,24 @@ def run_with_cache(
     if names is None:
         states = [slot.name for slot in model.layout.slots if slot.kind == "state"]
         names = (*states, "prediction")
-    if isinstance(names, str):
-        raise TypeError(f"names must be a tuple of slots, got {names!r}; use ({names!r},)")
+    for what, value in (("names", names), ("points", points)):
+        if isinstance(value, str):
+            raise TypeError(f"{what} must be a tuple, got {value!r}; use ({value!r},)")
     for name in names:
         if name != "prediction":
             model.layout[name]
-    prediction, (slots, points) = guard(
-        evaluate, model, task, names=tuple(dict.fromkeys(names)), everything=everything
+    prediction, (slots, kept) = guard(
+        evaluate, model, task, names=tuple(dict.fromkeys(names)), keep=everything or tuple(points)
     )
-    return prediction, Cache(slots, points, len(model.weights.prologue), model.steps)
+    return prediction, Cache(slots, kept, len(model.weights.prologue), model.steps)
 
 
 def run_with_hooks(model: Transformer, task: Task, hooks: Mapping[str, Hook]) -> jax.Array:
     """The prediction with values replaced on the way: {"blocks.3.attn": fn}.
 
     `fn(value, name)` must be pure and return what it got in shape and dtype: {slot: [T, width]}
-    for the points of a block, an array for a slot of one, `blocks.3.attn.alpha` (see `taps`).
+    for the points of a block, an array for a slot of one, `blocks.3.attn.alpha` (see `taps`). A
+    hook at `blocks.*.attn` is called in every block, with its `Where` in place of the name.
     Each new function is compiled anew; for a sweep let one function take its values from an
     array, under `jax.jit` or `jax.vmap` of your own.
 

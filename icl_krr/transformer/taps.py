@@ -1,27 +1,41 @@
 """Points inside a block where values can be looked at or replaced, by name.
 
-Block 3 has `blocks.3.resid_pre`, for its J-th heads `.heads.J.pattern` and `.heads.J` (what
-they write), `.attn` (what the sublayer writes), for its J-th units `.units.J`, `.mlp` and
-`.resid_post`. All but the patterns are {slot: [T, width]}; each slot is a point of its own as
-well, such as `blocks.3.attn.alpha`.
+Block 3 has `blocks.3.resid_pre`, for its J-th heads `.heads.J.pattern` [H, T, T],
+`.heads.J.mixed` [T, H, d] (the values as the pattern weighs them) and `.heads.J` (what they
+write), `.attn` (what the sublayer writes), `.resid_mid`, for its J-th units `.units.J.hidden`
+[T, hidden] and `.units.J`, `.mlp` and `.resid_post`. Those without a shape are
+{slot: [T, width]}; each slot is a point of its own as well, such as `blocks.3.attn.alpha`.
+
+`blocks.*.attn` is that point of every block that has it. A hook there is told `Where` it is.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
 import jax
 
-Hook = Callable[[Any, str], Any]
+Hook = Callable[[Any, Any], Any]
+
+
+class Where(NamedTuple):
+    """A block by its position among those of the prologue and of a step, and its step, traced.
+
+    The points of a `Cache` are found by the same two: `cache.points[position][point][step]`, the
+    step being left out in the prologue.
+    """
+
+    position: int
+    step: Any
 
 
 class Placed(NamedTuple):
-    """A hook that is known to act on a block at one point, in one step."""
+    """A hook that is known to act on a block at one point, in one step or, if None, in each."""
 
     point: str
-    step: int
+    step: int | None
     name: str
     function: Hook
 
@@ -30,24 +44,30 @@ class Placed(NamedTuple):
 class Taps:
     """The points of one block of the step, at all its steps at once (they share one trace).
 
-    `step` is the traced number of the step that runs.
+    `keep` names the points whose values are kept, or is True for all of them.
     """
 
     hooks: list[Placed] = field(default_factory=list)
-    step: Any = 0
-    keep: bool = False
+    where: Where = field(default_factory=lambda: Where(0, 0))
+    keep: bool | Collection[str] = ()
     kept: dict[str, Any] = field(default_factory=dict)
     seen: set[str] = field(default_factory=set)
 
     def wants(self, point: str) -> bool:
-        return self.keep or any(point == hook.point for hook in self.hooks)
+        return self.keeps(point) or any(point == hook.point for hook in self.hooks)
+
+    def keeps(self, point: str) -> bool:
+        return self.keep if isinstance(self.keep, bool) else point in self.keep
 
     def __call__(self, point: str, value: Any) -> Any:
         """Offer a value; what comes back takes its place."""
         value = self.apply(point, value)
         if isinstance(value, dict):
             value = {slot: self.apply(f"{point}.{slot}", part) for slot, part in value.items()}
-        if self.keep:
+            for slot, part in value.items():
+                if self.keep is not True and self.keeps(f"{point}.{slot}"):
+                    self.kept[f"{point}.{slot}"] = part
+        if self.keeps(point):
             self.kept[point] = value
         return value
 
@@ -55,15 +75,18 @@ class Taps:
         self.seen.add(point)
         for hook in self.hooks:
             if hook.point == point:
-                value = replace(value, hook.function, hook.name, self.step == hook.step)
+                value = replace(value, hook, self.where)
         return value
 
 
-def replace(value: Any, hook: Hook, name: str, here: Any) -> Any:
-    shape = jax.eval_shape(lambda v: hook(v, name), value)
+def replace(value: Any, hook: Placed, where: Where) -> Any:
+    act = lambda v: hook.function(v, where if hook.step is None else hook.name)  # noqa: E731
+    shape = jax.eval_shape(act, value)
     if (got := describe(shape)) != (needed := describe(value)):
-        raise ValueError(f"hook at {name} must return {needed}, got {got}")
-    return jax.lax.cond(here, lambda v: hook(v, name), lambda v: v, value)
+        raise ValueError(f"hook at {hook.name} must return {needed}, got {got}")
+    if hook.step is None:
+        return act(value)
+    return jax.lax.cond(where.step == hook.step, act, lambda v: v, value)
 
 
 def describe(value: Any) -> str:

@@ -1,0 +1,248 @@
+"""What a model predicts after an intervention: many at once, in bounded memory."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from functools import partial
+from typing import Any, NamedTuple
+
+import jax
+import jax.numpy as jnp
+from jaxtyping import Array, Float
+
+from .. import checks
+from ..residual import ROLES, Stream, channels, fields, rows
+from ..tasks import Task
+from ..transformer import Transformer, Where, resume, run_with_cache
+from ..transformer.evaluate import check_fit, evaluate
+from .sites import Site
+
+CHUNK = 16
+"""Interventions that run side by side."""
+
+
+class Codes(NamedTuple):
+    """Sites as numbers, so that one program serves all: `hits` of (position, point) pairs."""
+
+    hits: jax.Array
+    step: jax.Array
+    channels: jax.Array
+    roles: jax.Array
+
+
+def ablate(
+    model: Transformer,
+    tasks: Task,
+    sites: Sequence[Site],
+    *,
+    replace: str = "zero",
+    chunk: int = CHUNK,
+) -> Float[Array, "S b ..."]:
+    """Predictions for a batch of tasks with each site taken out by itself: [S, b, q] or more.
+
+    What is at the site becomes 0, or with `replace` = "mean" its mean over the tasks and over the
+    tokens of the same role. One compiled program serves all sites; `chunk` of them run side by
+    side, so that memory is at most `chunk` times that of `predict_batch` without streaming, and
+    what comes back.
+
+    Raises ValueError for no site, for tasks that are not a batch, and as `predict` does.
+
+    >>> import icl_krr as ik
+    >>> config = ik.tasks.LinearRegression(num_features=2, num_supports=4)
+    >>> keys = jax.random.split(jax.random.key(0), 3)
+    >>> tasks = jax.vmap(ik.tasks.sample, in_axes=(0, None))(keys, config)
+    >>> model = ik.constructions.conjugate_gradient(ik.Linear(), num_features=2, ridge=0.1, steps=2)
+    >>> found = ik.probes.sites(model, ("head",))
+    >>> ablate(model, tasks, found).shape == (len(found), 3, 1)
+    True
+    """
+    checks.choice("replace", replace, ("zero", "mean"))
+    check(model, tasks, sites, chunk)
+    ids = pairs(model, sites)
+    source = means(model, tasks, points(ids)) if replace == "mean" else None
+    return run(model, tasks, encode(ids, sites), source, ids, chunk)
+
+
+def patch(
+    model: Transformer,
+    tasks: Task,
+    sites: Sequence[Site],
+    source: Task,
+    *,
+    chunk: int = CHUNK,
+) -> Float[Array, "S b ..."]:
+    """Predictions for a batch of tasks with each site as it is on other tasks: [S, b, q] or more.
+
+    `source` is a batch of as many tasks, of the same shapes: activations of its i-th are put in
+    the place of those of the i-th task. Memory is as for `ablate`, and one run's activations at
+    the sites for each task that runs at once.
+
+    Raises as `ablate` does, and ValueError for a source of other shapes.
+
+    >>> import icl_krr as ik
+    >>> config = ik.tasks.LinearRegression(num_features=2, num_supports=4)
+    >>> keys = jax.random.split(jax.random.key(0), (2, 3))
+    >>> tasks, others = (jax.vmap(ik.tasks.sample, in_axes=(0, None))(k, config) for k in keys)
+    >>> model = ik.constructions.conjugate_gradient(ik.Linear(), num_features=2, ridge=0.1, steps=2)
+    >>> (prediction,) = [site for site in ik.probes.sites(model) if site.name == "prediction"]
+    >>> patched = patch(model, tasks, [prediction], others)[0]
+    >>> bool(jnp.all(patched == ik.predict_batch(model, others)))
+    True
+    """
+    check(model, tasks, sites, chunk)
+    check_fit(model, source, batch=1)
+    theirs, ours = ([one.x.shape, one.y.shape, one.x_query.shape] for one in (source, tasks))
+    if theirs != ours:
+        raise ValueError(f"source must have x, y and x_query of shapes {ours}, got {theirs}")
+    ids = pairs(model, sites)
+    return run(model, tasks, encode(ids, sites), source, ids, chunk)
+
+
+def transplant(
+    model: Transformer, task: Task, block: int, slots: dict[str, jax.Array]
+) -> Float[Array, " q"]:
+    """The prediction if slots held other values before a block: [q] or [q, r].
+
+    `slots` is {name: value}, each as `run_with_cache` gives the slot (at the tokens of its role if
+    it lives at one only), from another task or another model; `block` = depth is after the last.
+
+    Raises ValueError for unknown slots and values of other shapes, and as `predict` does.
+
+    >>> import icl_krr as ik
+    >>> task = ik.Task(x=jnp.ones((1, 1)), y=jnp.array([3.0]), x_query=jnp.ones((1, 1)))
+    >>> model = ik.constructions.conjugate_gradient(ik.Linear(), num_features=1, ridge=2.0, steps=1)
+    >>> transplant(model, task, 0, {"r": jnp.array([6.0]), "p": jnp.array([6.0])}).tolist()
+    [2.0]
+    """
+    check_fit(model, task)
+    if task.num_outputs != model.spec.num_outputs:
+        raise ValueError(
+            f"task must have the model's {model.spec.num_outputs} outputs, got {task.num_outputs}"
+        )
+    cut = min(block, model.depth - 1)
+    point = "resid_pre" if cut == block else "resid_post"
+    stream = run_with_cache(model, task, names=(), points=(point,))[1][f"blocks.{cut}.{point}"]
+    for name, value in slots.items():
+        slot = model.layout[name]
+        at = rows(slot.at, task, model.spec.tokens)
+        own = channels(stream, model.layout, name)
+        wanted = jnp.shape(own[at])
+        if jnp.shape(value) not in (wanted, wanted[:1] if wanted[1:] == (1,) else wanted):
+            raise ValueError(
+                f"slot {name} must be given as {list(wanted)}, got {list(jnp.shape(value))}"
+            )
+        stream = put(stream, model, name, own.at[at].set(jnp.reshape(value, wanted)))
+    return resume(model, task, stream, block)
+
+
+def put(stream: Stream, model: Transformer, name: str, value: jax.Array) -> Stream:
+    if set(stream) != {"stream"}:
+        return {**stream, name: value}
+    at = model.layout.channels(name)
+    return {"stream": stream["stream"].at[:, at].set(value)}
+
+
+def check(model: Transformer, tasks: Task, sites: Sequence[Site], chunk: int) -> None:
+    check_fit(model, tasks, batch=1)
+    checks.count("chunk", chunk)
+    if not sites:
+        raise ValueError("sites must be one or more, got none; icl_krr.probes.sites finds them")
+
+
+Ids = tuple[tuple[int, str], ...]
+
+
+def pairs(model: Transformer, sites: Sequence[Site]) -> Ids:
+    """All (position, point) at which some site is."""
+    every = range(len(model.blocks))
+    at = {
+        (position, point)
+        for site in sites
+        for position in (every if site.position is None else [site.position])
+        for point in site.points
+    }
+    return tuple(sorted(at))
+
+
+def points(ids: Ids) -> tuple[str, ...]:
+    return tuple(sorted({point for _, point in ids}))
+
+
+def encode(ids: Ids, sites: Sequence[Site]) -> Codes:
+    hits = [
+        [site.position in (None, position) and point in site.points for position, point in ids]
+        for site in sites
+    ]
+    edges = [site.channels or (0, jnp.iinfo(jnp.int32).max) for site in sites]
+    return Codes(
+        jnp.asarray(hits),
+        jnp.asarray([-1 if site.step is None else site.step for site in sites]),
+        jnp.asarray(edges),
+        jnp.asarray([[role in site.roles for role in ROLES] for site in sites]),
+    )
+
+
+@partial(jax.jit, static_argnames=("ids", "chunk"))
+def run(model: Transformer, tasks: Task, codes: Codes, source: Any, ids: Ids, chunk: int):
+    def once(code: Codes, task: Task, other: Any) -> jax.Array:
+        kept = capture(model, other, points(ids)) if isinstance(other, Task) else other
+        return evaluate(model, task, hooks=hooks(model, task, code, kept, ids))[0]
+
+    paired = isinstance(source, Task)
+
+    def at(code: Codes) -> jax.Array:
+        each = lambda both: once(code, both[0], both[1] if paired else source)  # noqa: E731
+        return jax.lax.map(each, (tasks, source if paired else None))
+
+    return jax.lax.map(at, codes, batch_size=chunk)
+
+
+def capture(model: Transformer, task: Task, kept: tuple[str, ...]) -> list[dict[str, Any]]:
+    return evaluate(model, task, keep=kept)[1][1]
+
+
+def hooks(model: Transformer, task: Task, code: Codes, source: Any, ids: Ids) -> tuple:
+    """One for every point, which acts where the code says."""
+    told = fields(task, model.spec.tokens)
+    here = sum(told[role][:, 0] * on for role, on in zip(ROLES, code.roles, strict=True)) > 0
+
+    def act(point: str, value: jax.Array, where: Where) -> jax.Array:
+        if (where.position, point) not in ids:
+            return value
+        flat = value.reshape(len(value), -1)
+        other = jnp.zeros_like(flat)
+        if source is not None:
+            stacked = source[where.position][point]
+            inside = where.position >= len(model.weights.prologue)
+            other = (stacked[where.step] if inside else stacked).reshape(flat.shape)
+        low, high = code.channels
+        among = (jnp.arange(flat.shape[1]) >= low) & (jnp.arange(flat.shape[1]) < high)
+        now = (code.step < 0) | (code.step == where.step)
+        hit = code.hits[ids.index((where.position, point))] & now
+        return jnp.where(hit & among & here[:, None], other, flat).reshape(value.shape)
+
+    return tuple((f"blocks.*.{point}", partial(act, point)) for point in points(ids))
+
+
+@partial(jax.jit, static_argnames="kept")
+def means(model: Transformer, tasks: Task, kept: tuple[str, ...]) -> list[dict[str, Any]]:
+    """Every point's mean over tasks and the tokens of a role, laid out as one run's points."""
+    first = len(model.weights.prologue)
+
+    def flags(task: Task) -> jax.Array:
+        told = fields(task, model.spec.tokens)
+        return jnp.concatenate([told[role] for role in ROLES], axis=1)
+
+    def over(rule: str, blocks: list[dict[str, Any]], by: jax.Array) -> list[dict[str, Any]]:
+        rules = [rule.replace("l", "") if i < first else rule for i in range(len(blocks))]
+        each = zip(rules, blocks, strict=True)
+        return [{k: jnp.einsum(r, v, by) for k, v in block.items()} for r, block in each]
+
+    def sums(task: Task) -> tuple[Any, jax.Array]:
+        by = flags(task)
+        return over("lt...,tr->lr...", capture(model, task, kept), by), jnp.sum(by, axis=0)
+
+    totals, counts = jax.tree.map(lambda sum: jnp.sum(sum, axis=0), jax.lax.map(sums, tasks))
+    some = jax.tree.map(lambda field: field[0], tasks.replace(mask=None))
+    shares = flags(some) / jnp.maximum(counts, 1)
+    return over("lr...,tr->lt...", totals, shares)

@@ -1,0 +1,134 @@
+"""Places in a model that an intervention can reach: heads, units, slots, tokens of a role."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from itertools import accumulate, pairwise
+from typing import NamedTuple
+
+from .. import checks
+from ..residual import ROLES
+from ..transformer import Block, Transformer
+from ..transformer.weights import width
+
+KINDS = ("head", "unit", "slot", "role")
+STREAM = ("resid_pre", "resid_mid", "resid_post")
+
+
+class Site(NamedTuple):
+    """Channels of tokens at one or several points (`transformer.taps`) of some blocks.
+
+    `name` says where, `slot` what is written or held there. `position` counts the blocks of the
+    prologue and of one step, `step` those of the scan; None stands for all of them. `channels`
+    are (low, high), None for all.
+    """
+
+    kind: str
+    name: str
+    slot: str
+    points: tuple[str, ...]
+    position: int | None = None
+    step: int | None = None
+    channels: tuple[int, int] | None = None
+    roles: tuple[str, ...] = ROLES
+
+
+class Place(NamedTuple):
+    """A block of the prologue or of a step, in all steps or in one."""
+
+    name: str
+    block: Block
+    position: int
+    step: int | None
+
+
+def sites(
+    model: Transformer,
+    kinds: tuple[str, ...] = ("head", "slot"),
+    *,
+    each_step: bool = False,
+    each_unit: bool = False,
+) -> list[Site]:
+    """Every place of some kinds, in the order of the forward.
+
+    - "head": a head, or a single head's write to one of several slots;
+    - "unit": a group of MLP units, with `each_unit` each of them;
+    - "slot": a slot of the stream, wherever it is held; of a model without slots, its stream;
+    - "role": the whole stream at the tokens of a role.
+
+    A place of a step is that of all steps, as an algorithm has it; with `each_step` that of each
+    by itself: heads and units of one block, slots and roles after it.
+
+    Raises ValueError for an unknown kind.
+
+    >>> import icl_krr as ik
+    >>> model = ik.constructions.conjugate_gradient(ik.Linear(), num_features=1, ridge=0.1, steps=2)
+    >>> [site.name for site in sites(model, ("head",))][-2:]
+    ['step.3.heads.0.rr_next', 'step.4.heads.0.p']
+    >>> [site.name for site in sites(model, ("head",), each_step=True)][-1]
+    'blocks.10.heads.0.p'
+    """
+    for kind in kinds:
+        checks.choice("kind", kind, KINDS)
+    found = []
+    for place in places(model, each_step):
+        found += [site for site in heads(place) if site.kind in kinds]
+        found += [site for site in units(place, each_unit) if site.kind in kinds]
+        if each_step:
+            found += [site for site in held(model, place) if site.kind in kinds]
+    return found if each_step else found + [s for s in held(model, None) if s.kind in kinds]
+
+
+def places(model: Transformer, each_step: bool) -> Iterator[Place]:
+    first, per_step = len(model.weights.prologue), model.blocks_per_step
+    for i, block in enumerate(model.weights.prologue):
+        yield Place(f"blocks.{i}" if each_step else f"prologue.{i}", block, i, None)
+    for step in range(model.steps) if each_step else [None]:
+        for b, block in enumerate(model.weights.steps):
+            name = f"step.{b}" if step is None else f"blocks.{first + step * per_step + b}"
+            yield Place(name, block, first + b, step)
+
+
+def heads(place: Place) -> Iterator[Site]:
+    for j, group in enumerate(place.block.attention):
+        point, at = f"heads.{j}", (place.position, place.step)
+        widths = [write.value.width // group.heads for write in group.writes]
+        name = f"{place.name}.{point}"
+        if group.heads == 1:
+            edges = pairwise(accumulate(widths, initial=0))
+            for write, edge in zip(group.writes, edges, strict=True):
+                yield Site("head", f"{name}.{write.to}", write.to, (f"{point}.mixed",), *at, edge)
+            continue
+        d, slots = sum(widths), ", ".join(write.to for write in group.writes)
+        for h in range(group.heads):
+            edge = (h * d, (h + 1) * d)
+            yield Site("head", f"{name}[{h}]", slots, (f"{point}.mixed",), *at, edge)
+
+
+def units(place: Place, each: bool) -> Iterator[Site]:
+    for j, unit in enumerate(place.block.mlp):
+        point, at = f"units.{j}", (place.position, place.step)
+        name, points = f"{place.name}.{point}", (f"{point}.hidden",)
+        if not each:
+            yield Site("unit", f"{name}.{unit.to}", unit.to, points, *at)
+            continue
+        for h in range(width(unit)):
+            yield Site("unit", f"{name}[{h}]", unit.to, points, *at, (h, h + 1))
+
+
+def held(model: Transformer, place: Place | None) -> Iterator[Site]:
+    """Slots, and tokens of a role, after a block or throughout."""
+    layout, merged = model.layout, set(model.weights.embedding) == {"stream"}
+    at = (None, None) if place is None else (place.position, place.step)
+    points = STREAM if place is None else STREAM[-1:]
+    prefix = "" if place is None else f"{place.name}.resid_post."
+    for slot in layout.names:
+        stored, edge = slot, None
+        if merged:
+            channels = layout.channels(slot)
+            stored, edge = "stream", (channels.start, channels.stop)
+        own = tuple(f"{point}.{stored}" for point in points)
+        yield Site("slot", f"{prefix}{slot}", slot, own, *at, edge)
+    whole = tuple(f"{point}.{slot}" for point in points for slot in model.weights.embedding)
+    for role in ROLES:
+        yield Site("role", f"{prefix}{role} tokens", "all", whole, *at, None, (role,))
