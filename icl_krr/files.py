@@ -1,4 +1,4 @@
-"""Files that are whole or not there, and rows as CSV."""
+"""Files that are whole or not there, rows as CSV, tables as Markdown."""
 
 from __future__ import annotations
 
@@ -17,6 +17,16 @@ def replace(path: Path, content: bytes) -> None:
         os.replace(temporary, path)
     finally:
         temporary.unlink(missing_ok=True)
+
+
+Lines = tuple[list[str], list[list[str]]]
+"""A table: its header and its lines."""
+
+
+def to_markdown(table: Lines) -> str:
+    header, lines = table
+    rows = (header, ["---"] * len(header), *lines)
+    return "".join(f"| {' | '.join(cells)} |\n" for cells in rows)
 
 
 def to_csv(rows: list[dict[str, Any]]) -> bytes:

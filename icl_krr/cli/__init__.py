@@ -11,7 +11,7 @@ import tyro
 from platformdirs import user_cache_dir
 
 from ..experiments.recipe import Recipe
-from .settings import Bench, Demo, Identify, Predict, Sweep, Train, Verify
+from .settings import Ablate, Bench, Demo, Identify, Predict, Sweep, Train, Verify
 
 PROG = "icl-krr"
 
@@ -29,6 +29,7 @@ def choices(argv: list[str]) -> Any:
         | Annotated[Sweep, tyro.conf.subcommand(name="sweep")]
         | Annotated[Train, tyro.conf.subcommand(name="train", default=defaults)]
         | Annotated[Identify, tyro.conf.subcommand(name="identify")]
+        | Annotated[Ablate, tyro.conf.subcommand(name="ablate")]
         | Annotated[Verify, tyro.conf.subcommand(name="verify")]
         | Annotated[Bench, tyro.conf.subcommand(name="bench")]
     )

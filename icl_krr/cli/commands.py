@@ -17,7 +17,7 @@ from ..tasks import GaussianProcess, Task, diabetes, read_table, sample, split
 from . import output
 from .benchmark import benchmark
 from .claims import settle
-from .settings import Bench, Chosen, Demo, Identify, Predict, Settings, Sweep, Train, Verify
+from .settings import Ablate, Bench, Chosen, Demo, Identify, Predict, Settings, Sweep, Train, Verify
 
 
 def run(settings: Chosen, argv: list[str]) -> int:
@@ -37,7 +37,11 @@ def run(settings: Chosen, argv: list[str]) -> int:
         from .identification import identification
 
         return identification(settings, argv)
-    if isinstance(settings, Sweep):
+    if isinstance(settings, Ablate):
+        from .ablation import ablation
+
+        ablation(settings, argv)
+    elif isinstance(settings, Sweep):
         from .sweeps import go_along
 
         go_along(settings, argv)

@@ -15,7 +15,6 @@ from rich.table import Table
 from ..experiments.identification import (
     Findings,
     IdentifyConfig,
-    Lines,
     distance_table,
     examine,
     heatmaps,
@@ -110,7 +109,7 @@ def distance(d: Distance) -> dict[str, Any]:
 def show(name: str, findings: Findings) -> None:
     console, found = output.wide(), findings.found
     title = f"{name}: mean squared error after every layer, and the nearest hyperparameters"
-    console.print(lined(title, layer_table(findings)))
+    console.print(output.lined(title, layer_table(findings)))
     console.print(
         f"error: of the linear probe, at the last layer of the model; shuffled, untrained: of the "
         f"same probe fitted to other tasks' outputs, and to an untrained model.\n"
@@ -121,20 +120,10 @@ def show(name: str, findings: Findings) -> None:
     console.print(candidates(found))
     for space in SPACES:
         title = f"relative distance of every layer, {space} (95 %)"
-        console.print(lined(title, distance_table(found, space)))
+        console.print(output.lined(title, distance_table(found, space)))
     console.print(
         f"{found.status}: {', '.join(found.remain)}; {REASONS[found.status]}", highlight=False
     )
-
-
-def lined(title: str, content: Lines) -> Table:
-    header, lines = content
-    table = Table(title=title)
-    for i, column in enumerate(header):
-        table.add_column(column, justify="right" if i else "left", overflow="fold")
-    for line in lines:
-        table.add_row(*line)
-    return table
 
 
 def candidates(found: Identification) -> Table:

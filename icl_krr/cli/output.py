@@ -17,7 +17,7 @@ from rich.console import Console
 from rich.table import Table
 
 from ..experiments.depth import DepthResult
-from ..files import replace, to_csv
+from ..files import Lines, replace, to_csv
 from .settings import Chosen, Demo, Predict
 
 PACKAGES = ("icl_krr", "jax", "jaxlib", "flax", "numpy")
@@ -99,6 +99,16 @@ def wide() -> Console:
     """For tables that no narrow page holds."""
     console = Console()
     return console if console.is_terminal else Console(width=160)
+
+
+def lined(title: str, content: Lines) -> Table:
+    header, lines = content
+    table = Table(title=title)
+    for i, column in enumerate(header):
+        table.add_column(column, justify="right" if i else "left", overflow="fold")
+    for line in lines:
+        table.add_row(*line)
+    return table
 
 
 def number(value: float) -> str:

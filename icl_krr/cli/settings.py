@@ -218,6 +218,39 @@ class Identify:
 
 
 @dataclass(frozen=True)
+class Ablate:
+    """What is every part of MODEL needed for? Each head, slot, unit or role is taken out by
+    itself; for constructions the change is compared with what the algorithm without that line
+    computes. MODEL is a solver, whose construction it is, a reference run or a run's folder."""
+
+    model: tyro.conf.Positional[Annotated[str, tyro.conf.arg(metavar="MODEL")]]
+    """Such as conjugate-gradient, chebyshev, richardson, gp-encoder or a folder."""
+    kernel: Literal["linear", "exponential", "gaussian"] | None = None
+    """Kernel of a construction; by default the one that its expectations are known for."""
+    steps: int = 12
+    """Solver steps of a construction."""
+    kinds: tuple[Literal["head", "unit", "slot", "role"], ...] | None = None
+    """What to take out; by default heads and slots, of runs heads and units."""
+    each_step: bool = False
+    """Take a construction's parts out of one step at a time; runs have it so in any case."""
+    replace: Literal["zero", "mean"] = "zero"
+    """What takes its place: zero, or the mean over tasks and over tokens of the same role."""
+    swap: str | None = None
+    """Solver whose steps replace the blocks of a run as well, one at a time."""
+    tasks: int = 64
+    """Tasks to predict."""
+    num_queries: int = 8
+    """Queries of a task."""
+    seed: int = 0
+    """Seed of every random choice."""
+    json: bool = False
+    """Print JSON for programs in place of a table."""
+    out: Path | None = None
+    """Folder for ablate.csv, ablate.md, meta.json and ablate.png; by default
+    icl-krr-ablate-MODEL."""
+
+
+@dataclass(frozen=True)
 class Predict(Settings):
     """Read TABLE.csv as one task: random rows are supports, the others queries, and every other
     column is a feature. Prints the gap of the transformer to exact KRR, depth by depth."""
@@ -232,5 +265,5 @@ class Predict(Settings):
     """Folder for results.csv, meta.json and depth.png; no files if absent."""
 
 
-Chosen = Demo | Predict | Sweep | Train | Identify | Verify | Bench
+Chosen = Demo | Predict | Sweep | Train | Identify | Ablate | Verify | Bench
 """The settings of any command."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
@@ -11,12 +12,14 @@ import jax.numpy as jnp
 import numpy as np
 
 from .. import checks
-from ..probes import ablate, sites
+from ..files import Lines
+from ..kernels import Kernel
+from ..probes import ablate, sites, swap
 from ..probes.candidates import make
 from ..probes.distances import Distance, Gaps, distance, squared
 from ..probes.sites import KINDS
 from ..residual import map_tasks
-from ..tasks import GaussianProcess, LinearRegression, Task
+from ..tasks import GaussianProcess, LinearRegression, Sampler, Task
 from ..theory import spectral_bounds
 from ..training import reference
 from ..transformer import Transformer, predict_batch
@@ -24,14 +27,15 @@ from .claim import Rows, draw_tasks
 from .identification import widen
 from .omissions import OMISSIONS
 from .registry import SOLVERS, build
-from .runs import Run, load
+from .runs import load
 
 
 @dataclass(frozen=True)
 class AblateConfig:
     """What is taken out of which model, on how many tasks.
 
-    `model` is a run, or a solver whose construction of `steps` steps on the `kernel` it is.
+    `model` is a run, or a solver whose construction of `steps` steps on the `kernel` it is. With
+    `swap` every block of a run is replaced by a step of that solver as well.
 
     Raises ValueError for unknown names and numbers out of range.
     """
@@ -39,9 +43,10 @@ class AblateConfig:
     model: str = "conjugate-gradient"
     kernel: str | None = None
     steps: int = 12
-    kinds: tuple[str, ...] = ("head", "slot")
-    each_step: bool | None = None
+    kinds: tuple[str, ...] | None = None
+    each_step: bool = False
     replace: str = "zero"
+    swap: str | None = None
     tasks: int = 64
     num_queries: int = 8
     seed: int = 0
@@ -49,100 +54,143 @@ class AblateConfig:
     def __post_init__(self):
         for name, least in (("steps", 1), ("tasks", 2), ("num_queries", 1)):
             checks.count(name, getattr(self, name), least)
-        for kind in self.kinds:
+        for kind in self.kinds or ():
             checks.choice("kind", kind, KINDS)
         checks.choice("replace", self.replace, ("zero", "mean"))
-        if self.model in SOLVERS and self.kernel is not None:
+        if self.constructed and self.kernel is not None:
             checks.choice(f"kernel of {self.model}", self.kernel, SOLVERS[self.model].kernels)
+        if self.swap is not None:
+            checks.choice("swap", self.swap, tuple(SOLVERS))
+            if self.constructed:
+                raise ValueError(
+                    f"swap must be left to trained models, got {self.swap} and the construction "
+                    f"{self.model}"
+                )
+
+    @property
+    def constructed(self) -> bool:
+        return self.model in SOLVERS
 
 
 class Subject(NamedTuple):
-    """A model, tasks of its family, and what it predicts without a part, if that is known."""
+    """A model, its family and tasks of it, what known predictors lose, and what to expect.
+
+    `words` and `expected` say it of the parts of an algorithm, such as "head p".
+    """
 
     model: Transformer
+    family: Sampler
     tasks: Task
+    kernel: Kernel
+    ridge: float
     known: dict[str, float]
-    words: dict[str, str] = {}  # noqa: RUF012
-    expected: dict[str, jax.Array] = {}  # noqa: RUF012
+    words: dict[str, str]
+    expected: dict[str, jax.Array]
 
 
 class Ablation(NamedTuple):
-    """A row for every site, and the `Distance` of the changed from the intact predictions.
-
-    Its `by_layer` and `layer_intervals` are those of the sites.
-    """
+    """A row for every site; and what the intact model and known predictors lose."""
 
     rows: Rows
-    change: Distance
     known: dict[str, float]
 
 
-def examine(config: AblateConfig) -> Ablation:
-    """Take every site out by itself: how far do the predictions move, and how far should they?"""
-    subject = construct(config) if config.model in SOLVERS else trained(config)
+def examine(config: AblateConfig, progress: Callable[[str], None] = lambda name: None) -> Ablation:
+    """Take every part out by itself: how far do predictions move, and how far should they?"""
+    progress("the model and its tasks")
+    subject = construct(config) if config.constructed else trained(config)
     model, tasks = subject.model, subject.tasks
-    alone = config.each_step
-    alone = config.model not in SOLVERS if alone is None else alone
-    found = sites(model, config.kinds, each_step=alone)
+    alone = config.each_step or not config.constructed
+    kinds = config.kinds or (("head", "slot") if config.constructed else ("head", "unit"))
+    found = sites(model, kinds, each_step=alone)
+    if not found:
+        raise ValueError(f"kinds must be some that the model has, got {', '.join(kinds)}")
+    progress(f"{len(found)} ablations")
     intact = predict_batch(model, tasks)
     changed = ablate(model, tasks, found, replace=config.replace)
-    change = distances(intact, changed, config.seed)
-    size = jnp.sqrt(jnp.sum(intact**2))
-    rows = []
-    for site, now, own, between in zip(
-        found, changed, change.by_layer, change.layer_intervals, strict=True
-    ):
-        finite = bool(jnp.all(jnp.isfinite(now)))
-        loss = float(jnp.mean((now - tasks.y_query) ** 2))
-        row: dict[str, Any] = {"site": site.name, "kind": site.kind, "slot": site.slot}
-        row |= {"change": own, "low": between[0], "high": between[1]} if finite else {}
-        row |= {"loss": loss} if finite else {}
-        missing = f"{site.kind} {site.slot}" if not alone and config.replace == "zero" else ""
-        row["expectation"] = subject.words.get(missing, "")
-        other = subject.expected.get(missing)
-        if other is not None and bool(jnp.all(jnp.isfinite(other))) and finite:
-            row["expected change"] = float(jnp.sqrt(jnp.sum((other - intact) ** 2)) / size)
-            row["gap to expectation"] = float(jnp.sqrt(jnp.sum((now - other) ** 2)) / size)
-        elif other is not None:
-            row["gap to expectation"] = 0.0 if bool(jnp.all(~jnp.isfinite(other))) else np.inf
-        rows.append(row)
+    named = [{"site": site.name, "kind": site.kind, "slot": site.slot} for site in found]
+    rows = measure(named, intact, changed, tasks, config.seed)
+    for site, row, now in zip(found, rows, changed, strict=True):
+        part = f"{site.kind} {site.slot}"
+        if alone or config.replace != "zero" or part not in subject.words:
+            continue
+        row["expectation"] = subject.words[part]
+        row |= compare(now, subject.expected[part], intact)
+    if config.swap is not None:
+        rows += swaps(subject, config, progress)
     loss = float(jnp.mean((intact - tasks.y_query) ** 2))
-    return Ablation(rows, change, {"intact": loss, **subject.known})
+    return Ablation(rows, {"intact": loss, **subject.known})
+
+
+def measure(named: Rows, intact: jax.Array, changed: jax.Array, tasks: Task, seed: int) -> Rows:
+    """Of changed predictions [S, b, q]: `change` |f' - f| / |f| with its interval, and loss.
+
+    A prediction that is no number has neither.
+    """
+    change = distances(intact, changed, seed)
+    losses = jnp.mean((changed - tasks.y_query) ** 2, axis=(1, 2)).tolist()
+    parts = zip(named, losses, change.by_layer, change.layer_intervals, strict=True)
+    return [
+        {**row, "change": own, "low": low, "high": high, "loss": loss} if np.isfinite(loss) else row
+        for row, loss, own, (low, high) in parts
+    ]
 
 
 def distances(intact: jax.Array, changed: jax.Array, seed: int) -> Distance:
-    """Relative distance of every changed prediction [S, b, q] from the intact one [b, q]."""
+    """Of every changed prediction [S, b, q] from the intact one [b, q]: sites are its layers."""
     squares = jnp.moveaxis(jnp.sum((changed - intact) ** 2, axis=-1), 0, 1)[:, :, None]
-    sizes = np.repeat(squared(intact, 1)[:, None], len(changed), axis=1)
-    count = len(intact)
+    count, sizes = len(intact), np.repeat(squared(intact, 1)[:, None], len(changed), axis=1)
     resample = np.random.default_rng(seed).multinomial(count, np.full(count, 1 / count), size=1000)
     gaps = Gaps(np.asarray(squares, float), sizes)
     return distance(gaps, (0,) * len(changed), np.zeros(count, int), resample)
 
 
+def compare(now: jax.Array, expected: jax.Array, intact: jax.Array) -> dict[str, float]:
+    """How far the predictions should have moved, and how far they are from where they should be."""
+    size = jnp.linalg.norm(intact)
+    if not bool(jnp.any(jnp.isfinite(expected))):
+        return {"gap to expectation": float("inf" if jnp.any(jnp.isfinite(now)) else 0)}
+    return {
+        "expected change": float(jnp.linalg.norm(expected - intact) / size),
+        "gap to expectation": float(jnp.linalg.norm(now - expected) / size),
+    }
+
+
+def swaps(subject: Subject, config: AblateConfig, progress: Callable[[str], None]) -> Rows:
+    """Every block in turn replaced by the constructed step of the same number, and the controls."""
+    model, tasks = subject.model, subject.tasks
+    key = jax.random.fold_in(jax.random.key(config.seed), 2)
+    fitted = draw_tasks(key, 4 * config.tasks, subject.family)
+    first = jax.tree.map(lambda field: field[0], tasks)
+    assert config.swap is not None
+    other, _ = build(config.swap, subject.kernel, first, subject.ridge, model.depth)
+    rows = []
+    for block in range(model.depth):
+        progress(f"block {block} replaced by a step of {config.swap}")
+        found = swap(model, block, other, block, fitted, tasks)._asdict()
+        intact = found.pop("intact")
+        named = [
+            {"site": f"blocks.{block}", "kind": "swap", "slot": f"{config.swap}: {name}"}
+            for name in found
+        ]
+        rows += measure(named, intact, jnp.stack([*found.values()]), tasks, config.seed)
+    return rows
+
+
 def trained(config: AblateConfig) -> Subject:
-    run: Run = load(config.model)
+    run = load(config.model)
     family: Any = dataclasses.replace(run.family, num_queries=config.num_queries)  # pyright: ignore
     key = jax.random.key(config.seed)
     tasks = draw_tasks(key, config.tasks, family)
-    known = reference(family, jax.random.fold_in(key, 1)).losses(tasks)
-    return Subject(widen(run.model, tasks), tasks, known)
+    best = reference(family, jax.random.fold_in(key, 1))
+    known = best.losses(tasks)
+    return Subject(widen(run.model, tasks), family, tasks, best.kernel, best.ridge, known, {}, {})
 
 
 def construct(config: AblateConfig) -> Subject:
     solver, omission = config.model, OMISSIONS.get(config.model)
-    kernel_name = config.kernel or (omission.kernel if omission else SOLVERS[solver].kernels[0])
-    if kernel_name == "linear":
-        family: Any = LinearRegression(
-            num_features=8, num_supports=16, num_queries=config.num_queries, noise=0.1
-        )
-    else:
-        kernel = make(kernel_name, {"temperature": 0.5, "lengthscale": 0.7})
-        # the exponential kernel is e^2 where the others are 1
-        inputs, noise = ("sphere", 0.74) if kernel_name == "exponential" else ("normal", 0.1)
-        family = GaussianProcess(
-            kernel, noise=noise, num_queries=config.num_queries, inputs=inputs
-        )
+    name = config.kernel or (omission.kernel if omission else SOLVERS[solver].kernels[0])
+    family = family_of(name, config.num_queries)
     key = jax.random.key(config.seed)
     tasks = draw_tasks(key, config.tasks, family)
     kernel, ridge = family.optimal()
@@ -151,8 +199,35 @@ def construct(config: AblateConfig) -> Subject:
     task = jax.tree.map(lambda field: field[hardest], tasks)
     model, _ = build(solver, kernel, task, ridge, config.steps)
     known = reference(family, jax.random.fold_in(key, 1)).losses(tasks)
-    if omission is None or kernel_name != omission.kernel:
-        return Subject(model, tasks, known)
-    needs = SOLVERS[solver].needs(kernel, task, ridge) | {"steps": config.steps}
-    expected = omission.predictions(kernel, tasks, **needs)
-    return Subject(model, tasks, known, omission.words, expected)
+    words, expected = {}, {}
+    if omission is not None and name == omission.kernel:
+        needs = SOLVERS[solver].needs(kernel, task, ridge) | {"steps": config.steps}
+        words, expected = omission.words, omission.predictions(kernel, tasks, **needs)
+    return Subject(model, family, tasks, kernel, ridge, known, words, expected)
+
+
+def family_of(kernel: str, num_queries: int) -> Any:
+    if kernel == "linear":
+        return LinearRegression(num_features=8, num_supports=16, num_queries=num_queries, noise=0.1)
+    # the exponential kernel is e^2 where the others are 1
+    inputs, noise = ("sphere", 0.74) if kernel == "exponential" else ("normal", 0.1)
+    made = make(kernel, {"temperature": 0.5, "lengthscale": 0.7})
+    return GaussianProcess(made, noise=noise, num_queries=num_queries, inputs=inputs)
+
+
+def table(found: Ablation) -> Lines:
+    """One line a site."""
+    header = ["site", "holds", "change (95 %)", "loss"]
+    expects = any("expectation" in row for row in found.rows)
+    header += ["without it", "expected change", "gap to it"] if expects else []
+    lines = []
+    for row in found.rows:
+        line = [row["site"], row["slot"], "no number", "-"]
+        if "change" in row:
+            interval = f"({row['low']:.2g}, {row['high']:.2g})"
+            line[2:] = [f"{row['change']:.3g} {interval}", f"{row['loss']:.3g}"]
+        if expects:
+            shown = [row.get(key) for key in ("expected change", "gap to expectation")]
+            line += [row.get("expectation", ""), *("" if x is None else f"{x:.2g}" for x in shown)]
+        lines.append(line)
+    return header, lines

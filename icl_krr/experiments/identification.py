@@ -13,6 +13,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from .. import checks
+from ..files import Lines, to_markdown
 from ..kernels import Kernel
 from ..probes import (
     Filter,
@@ -126,10 +127,6 @@ def examine(run: Run, config: IdentifyConfig, progress: Show = lambda words: Non
     return Findings(found, rows, filtered, best.kernel, float(best.ridge))
 
 
-Lines = tuple[list[str], list[list[str]]]
-"""A table: its header and its lines."""
-
-
 def layer_table(findings: Findings) -> Lines:
     """What the model answers after every layer, and the predictors that its answers are nearest."""
     header = list(findings.layers[-1])
@@ -168,11 +165,7 @@ def heatmaps(found: Identification) -> Rows:
 def markdown(findings: Findings) -> str:
     """All of these tables."""
     tables = [layer_table(findings), *(distance_table(findings.found, space) for space in SPACES)]
-    return "\n".join(
-        "\n".join(f"| {' | '.join(cells)} |" for cells in (header, ["---"] * len(header), *lines))
-        + "\n"
-        for header, lines in tables
-    )
+    return "\n".join(map(to_markdown, tables))
 
 
 def widen(model: Transformer, tasks: Task) -> Transformer:

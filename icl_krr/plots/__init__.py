@@ -1,11 +1,13 @@
 """Figures: one style, every label from what was run."""
 
+from .ablation import ablation_figure
 from .claims import claim_figure, sweep_figure
 from .depth import depth_figure, scaling_figure
 from .models import confusion_figure, filter_figure, identification_figure, training_figure
 from .style import png
 
 __all__ = [
+    "ablation_figure",
     "claim_figure",
     "confusion_figure",
     "depth_figure",

@@ -9,6 +9,7 @@ from .identify import Identification, identify
 from .interventions import ablate, patch, transplant
 from .readouts import Probe, fit_probe, has_slot, layerwise, streams
 from .sites import Site, sites
+from .swap import Swap, swap
 
 __all__ = [
     "CANDIDATES",
@@ -17,6 +18,7 @@ __all__ = [
     "Identification",
     "Probe",
     "Site",
+    "Swap",
     "ablate",
     "align",
     "effective",
@@ -30,5 +32,6 @@ __all__ = [
     "sites",
     "spectral_filter",
     "streams",
+    "swap",
     "transplant",
 ]

@@ -198,30 +198,38 @@ def run(model: Transformer, tasks: Task, codes: Codes, source: Any, ids: Ids, ch
 
 
 def capture(model: Transformer, task: Task, kept: tuple[str, ...]) -> list[dict[str, Any]]:
-    return evaluate(model, task, keep=kept)[1][1]
+    _, (_, points) = evaluate(model, task, keep=kept)
+    return points
 
 
-def hooks(model: Transformer, task: Task, code: Codes, source: Any, ids: Ids) -> tuple:
+def hooks(model: Transformer, task: Task, code: Codes, source: list | None, ids: Ids) -> tuple:
     """One for every point, which acts where the code says."""
-    told = fields(task, model.spec.tokens)
-    here = sum(told[role][:, 0] * on for role, on in zip(ROLES, code.roles, strict=True)) > 0
+    numbers = {pair: i for i, pair in enumerate(ids)}
+    here = jnp.any((flags(model, task) > 0) & code.roles, axis=1, keepdims=True)
 
     def act(point: str, value: jax.Array, where: Where) -> jax.Array:
-        if (where.position, point) not in ids:
+        number = numbers.get((where.position, point))
+        if number is None:
             return value
         flat = value.reshape(len(value), -1)
         other = jnp.zeros_like(flat)
         if source is not None:
-            stacked = source[where.position][point]
+            kept = source[where.position][point]
             inside = where.position >= len(model.weights.prologue)
-            other = (stacked[where.step] if inside else stacked).reshape(flat.shape)
+            other = (kept[where.step] if inside else kept).reshape(flat.shape)
         low, high = code.channels
         among = (jnp.arange(flat.shape[1]) >= low) & (jnp.arange(flat.shape[1]) < high)
         now = (code.step < 0) | (code.step == where.step)
-        hit = code.hits[ids.index((where.position, point))] & now
-        return jnp.where(hit & among & here[:, None], other, flat).reshape(value.shape)
+        hit = code.hits[number] & now
+        return jnp.where(hit & among & here, other, flat).reshape(value.shape)
 
     return tuple((f"blocks.*.{point}", partial(act, point)) for point in points(ids))
+
+
+def flags(model: Transformer, task: Task) -> Float[Array, "T 3"]:
+    """Which token has which role; padding has none."""
+    told = fields(task, model.spec.tokens)
+    return jnp.concatenate([told[role] for role in ROLES], axis=1)
 
 
 @partial(jax.jit, static_argnames="kept")
@@ -229,20 +237,16 @@ def means(model: Transformer, tasks: Task, kept: tuple[str, ...]) -> list[dict[s
     """Every point's mean over tasks and the tokens of a role, laid out as one run's points."""
     first = len(model.weights.prologue)
 
-    def flags(task: Task) -> jax.Array:
-        told = fields(task, model.spec.tokens)
-        return jnp.concatenate([told[role] for role in ROLES], axis=1)
-
     def over(rule: str, blocks: list[dict[str, Any]], by: jax.Array) -> list[dict[str, Any]]:
         rules = [rule.replace("l", "") if i < first else rule for i in range(len(blocks))]
         each = zip(rules, blocks, strict=True)
         return [{k: jnp.einsum(r, v, by) for k, v in block.items()} for r, block in each]
 
     def sums(task: Task) -> tuple[Any, jax.Array]:
-        by = flags(task)
+        by = flags(model, task)
         return over("lt...,tr->lr...", capture(model, task, kept), by), jnp.sum(by, axis=0)
 
     totals, counts = jax.tree.map(lambda sum: jnp.sum(sum, axis=0), jax.lax.map(sums, tasks))
     some = jax.tree.map(lambda field: field[0], tasks.replace(mask=None))
-    shares = flags(some) / jnp.maximum(counts, 1)
+    shares = flags(model, some) / jnp.maximum(counts, 1)
     return over("lr...,tr->lt...", totals, shares)

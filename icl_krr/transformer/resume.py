@@ -39,9 +39,8 @@ def tail(model: Transformer, block: int) -> Transformer:
         return model.replace(weights=rest)  # pyright: ignore[reportAttributeAccessIssue]
     done = -(-(block - first) // per_step)
     cut = step_blocks(model, done - 1)[(block - first) - (done - 1) * per_step :]
-    later = jax.tree.map(
-        lambda leaf: leaf if leaf.shape[0] == 1 else leaf[done:], model.weights.steps
-    )
+    later = () if done == model.steps else model.weights.steps
+    later = jax.tree.map(lambda leaf: leaf if leaf.shape[0] == 1 else leaf[done:], later)
     weights = model.weights.replace(prologue=cut, steps=later)  # pyright: ignore[reportAttributeAccessIssue]
     return model.replace(weights=weights, steps=model.steps - done)  # pyright: ignore[reportAttributeAccessIssue]
 

@@ -1,0 +1,155 @@
+"""A block of one model in the place of another's, between two fitted linear maps."""
+
+from __future__ import annotations
+
+from functools import partial
+from typing import Any, NamedTuple
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jaxtyping import Array, Float
+
+from ..residual import ROLES, Layout, Stream, fields, visible
+from ..tasks import Task
+from ..transformer import Transformer, forward, resume, run_with_cache
+from ..transformer.resume import step_blocks
+from .readouts import regress
+
+
+class Swap(NamedTuple):
+    """Predictions [b, q] for the scored tasks, and those of the controls.
+
+    `swapped` goes through the other model's step. `linear` has in its place a linear map of the
+    stream alone, `shuffled` the step as it is on another task, each fitted as the swap is;
+    `skipped` leaves the block out.
+    """
+
+    intact: Float[Array, "b q"]
+    swapped: Float[Array, "b q"]
+    linear: Float[Array, "b q"]
+    shuffled: Float[Array, "b q"]
+    skipped: Float[Array, "b q"]
+
+
+def swap(
+    model: Transformer, block: int, other: Transformer, step: int, fitted: Task, scored: Task
+) -> Swap:
+    """Replace a block of `model` by a step of `other`, a construction as a rule.
+
+    With h the stream before the block, h' after it, and c, c' the states of `other` before and
+    after its `step`, all of one token: c is mapped from h, affinely; the step makes c' of it,
+    reading the task itself in its data slots; and h' is mapped from (h, c'). Maps are ridge
+    regressions for each role on the tokens of the batch `fitted`, whose last quarter chooses the
+    ridge; predictions are for the batch `scored`. The step did something that h' needs, and that
+    no linear map of h has, to the extent that `swapped` is better than `linear` and `shuffled`.
+
+    Raises ValueError for models of other tokens and for tasks with masks or of several outputs.
+
+    >>> import icl_krr as ik
+    >>> config = ik.tasks.LinearRegression(num_features=2, num_supports=8)
+    >>> keys = jax.random.split(jax.random.key(0), (2, 8))
+    >>> fitted, scored = (jax.vmap(ik.tasks.sample, in_axes=(0, None))(k, config) for k in keys)
+    >>> spec = ik.Architecture(num_features=2, width=8, depth=2, heads=1)
+    >>> model = ik.init(jax.random.key(1), spec)
+    >>> other = ik.constructions.gradient_descent(
+    ...     ik.Linear(), num_features=2, ridge=0.1, steps=2, step_size=0.1
+    ... )
+    >>> swap(model, 0, other, 0, fitted, scored).swapped.shape
+    (8, 1)
+    """
+    for tasks in (fitted, scored):
+        if tasks.mask is not None or tasks.y.ndim != 2:
+            raise ValueError("tasks must have y of shape [n] and no mask for a block to be swapped")
+    if model.spec.tokens != other.spec.tokens:
+        raise ValueError(
+            f"other must have tokens {model.spec.tokens!r} as the model, got {other.spec.tokens!r}"
+        )
+    names = tuple(slot.name for slot in other.layout.slots if slot.kind == "state")
+    told = fields(jax.tree.map(lambda field: field[0], fitted), model.spec.tokens)
+    role_of = np.concatenate([np.asarray(told[role]) for role in ROLES], axis=1).argmax(axis=1)
+    see = jax.jit(partial(jax.lax.map, partial(look, model, other, block, step)))
+    take = jax.jit(partial(jax.lax.map, partial(advance, other, step, names)))
+
+    def inputs(tasks: Task, seen: tuple, inward: Maps) -> dict[str, jax.Array]:
+        before, stepped = seen[0], take((tasks, seen[2], inward(seen[0])))
+        return {
+            "swapped": jnp.concatenate([before, stepped], -1),
+            "shuffled": jnp.concatenate([before, jnp.roll(stepped, 1, axis=0)], -1),
+            "linear": before,
+        }
+
+    seen = see(fitted)
+    inward = Maps.fit(seen[0], side_by_side(seen[2], names), role_of)
+    reads = inputs(fitted, seen, inward)
+    maps = {name: Maps.fit(read, seen[1], role_of) for name, read in reads.items()}
+    seen = see(scored)
+    reads = inputs(scored, seen, inward)
+    streams = {name: maps[name](read) for name, read in reads.items()}
+    streams |= {"intact": seen[1], "skipped": seen[0]}
+
+    def goes_on(pair: tuple[Task, jax.Array]) -> jax.Array:
+        task, stream = pair
+        return resume(model, task, apart(stream, model.layout, model.layout.names), block + 1)
+
+    then = jax.jit(partial(jax.lax.map, goes_on))
+    return Swap(**{name: then((scored, stream)) for name, stream in streams.items()})
+
+
+class Maps(NamedTuple):
+    """An affine map for each role: weights [d, e], mean [d], offset [e]."""
+
+    each: tuple[Any, ...]
+    role_of: np.ndarray
+
+    @classmethod
+    def fit(cls, inputs: jax.Array, outputs: jax.Array, role_of: np.ndarray) -> Maps:
+        """Of tokens [b, T, d] to tokens [b, T, e]."""
+        b = len(inputs)
+        each = []
+        for role in range(len(ROLES)):
+            x, y = (
+                rows[:, role_of == role].reshape(-1, rows.shape[-1]) for rows in (inputs, outputs)
+            )
+            each.append(jax.jit(regress, static_argnums=2)(x, y, 3 * b // 4 * len(x) // b))
+        return cls(tuple(each), role_of)
+
+    def __call__(self, inputs: jax.Array) -> jax.Array:
+        outputs = 0.0
+        for role, (weights, mean, offset) in enumerate(self.each):
+            here = jnp.asarray(self.role_of == role)[:, None]
+            outputs += here * (jnp.einsum("btd,de->bte", inputs - mean, weights) + offset)
+        return jnp.asarray(outputs)
+
+
+def look(
+    model: Transformer, other: Transformer, block: int, step: int, task: Task
+) -> tuple[jax.Array, jax.Array, Stream]:
+    """The model's stream before and after the block [T, d], and the other's before its step."""
+    points = ("resid_pre", "resid_post")
+    cache = run_with_cache(model, task, names=(), points=points)[1]
+    before, after = (
+        side_by_side(cache[f"blocks.{block}.{point}"], model.layout.names) for point in points
+    )
+    first = len(other.weights.prologue) + step * other.blocks_per_step
+    theirs = run_with_cache(other, task, names=(), points=points[:1])[1]
+    return before, after, theirs[f"blocks.{first}.resid_pre"]
+
+
+def side_by_side(stream: Stream, names: tuple[str, ...]) -> jax.Array:
+    return jnp.concatenate([stream[name] for name in names], axis=-1)
+
+
+def apart(channels: jax.Array, layout: Layout, names: tuple[str, ...]) -> Stream:
+    edges = np.cumsum([layout[name].width for name in names])[:-1]
+    return dict(zip(names, jnp.split(channels, edges, axis=-1), strict=True))
+
+
+def advance(other: Transformer, step: int, names: tuple[str, ...], parts: tuple) -> jax.Array:
+    """The states after a step of a model, side by side."""
+    task, stream, states = parts
+    body = other.weights.replace(prologue=step_blocks(other, step), steps=())  # pyright: ignore[reportAttributeAccessIssue]
+    alone = other.replace(weights=body, steps=0)  # pyright: ignore[reportAttributeAccessIssue]
+    stream = {**stream, **apart(states, other.layout, names)}
+    after = forward(alone, stream, visible(task, other.spec.tokens)).stream
+    return side_by_side(after, names)

@@ -1,0 +1,243 @@
+"""Interventions: what is taken out is out, nothing else is, and algorithms answer as expected."""
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+from helpers import CASES, draw, relative
+
+import icl_krr as ik
+from icl_krr.experiments.ablation import AblateConfig, examine, table
+from icl_krr.experiments.omissions import OMISSIONS
+from icl_krr.plots import ablation_figure, png
+from icl_krr.probes import ablate, patch, sites, swap, transplant
+from icl_krr.probes.interventions import encode, pairs, run
+
+ENCODER = ik.Architecture(num_features=4, width=8, depth=2, heads=2, hidden=6)
+
+
+def batch(count=3, seed=0, **sizes):
+    tasks = [draw(seed + i, **sizes) for i in range(count)]
+    return jax.tree.map(lambda *fields: jnp.stack(fields), *tasks)
+
+
+def one(tasks, i):
+    return jax.tree.map(lambda field: field[i], tasks)
+
+
+def named(model, name, kinds=("head", "unit", "slot", "role"), **options):
+    (site,) = [site for site in sites(model, kinds, **options) if site.name == name]
+    return site
+
+
+@pytest.mark.parametrize("solver", list(OMISSIONS))
+def test_without_a_part_a_construction_is_its_algorithm_without_that_part(x64, solver):
+    found = examine(AblateConfig(solver, steps=5, tasks=2, num_queries=3))
+    expected = {row["site"]: row for row in found.rows if row.get("expectation")}
+    assert len(expected) == len(OMISSIONS[solver].words)
+    for name, row in expected.items():
+        assert row["gap to expectation"] < 1e-9 * max(1, row.get("change", 0)), name
+    assert max(row["change"] for row in found.rows if "change" in row) > 0.1
+    header, lines = table(found)
+    assert all(len(line) == len(header) for line in lines)
+    assert png(ablation_figure(found, solver)).startswith(b"\x89PNG")
+
+
+def test_conjugate_gradient_without_beta_is_steepest_descent(x64):
+    """By the textbook, in NumPy: gamma = r.r / r.Ar along r itself."""
+    tasks, steps, ridge = batch(n=9, q=2), 6, 0.3
+    model = ik.constructions.conjugate_gradient(
+        ik.Linear(), num_features=4, ridge=ridge, steps=steps
+    )
+    (without,) = ablate(model, tasks, [named(model, "step.4.heads.0.p")])
+    for i, prediction in enumerate(np.asarray(without)):
+        task = one(tasks, i)
+        x, r = np.asarray(task.x), np.asarray(task.y)
+        A, alpha = x @ x.T + ridge * np.eye(9), np.zeros(9)
+        for _ in range(steps):
+            gamma = r @ r / (r @ A @ r)
+            alpha, r = alpha + gamma * r, r - gamma * (A @ r)
+        assert np.allclose(prediction, np.asarray(task.x_query) @ x.T @ alpha, atol=1e-10)
+    assert relative(without, ik.predict_batch(model, tasks)) > 1e-3
+
+
+def test_a_head_is_its_weights_and_nothing_else(x64):
+    """A trained head without its values, and hooks on what a construction's heads write."""
+    model, tasks = ik.init(jax.random.key(0), ENCODER), batch()
+    found = sites(model, ("head", "unit"), each_step=True, each_unit=True)
+    assert len(found) == 2 * (2 + 6 + 8)
+    ours = ablate(model, tasks, found, chunk=8)
+    weights = model.weights.steps[0]
+    write, unit = weights.attention[0].writes[0], weights.mlp[0]
+    for site, prediction in zip(found, ours, strict=True):
+        if site.name == "blocks.1.heads.0[1]":
+            blocks = {slot: b.at[1, ..., 4:].set(0) for slot, b in write.value.blocks.items()}
+            heads = weights.attention[0].replace(
+                writes=(write.replace(value=write.value.replace(blocks=blocks)),)
+            )
+            changed = weights.replace(attention=(heads,))
+        elif site.name == "blocks.0.units.0[3]":
+            silent = unit.replace(out=unit.out.at[0, 3].set(0))
+            changed = weights.replace(mlp=(silent, *weights.mlp[1:]))
+        else:
+            continue
+        without = model.replace(weights=model.weights.replace(steps=(changed,)))
+        assert relative(prediction, ik.predict_batch(without, tasks)) < 1e-12
+        assert relative(prediction, ik.predict_batch(model, tasks)) > 1e-4
+
+
+def test_one_step_by_itself_is_a_hook_there(x64):
+    tasks = batch(2)
+    model = CASES["cg"].build(one(tasks, 0), 0.2, 3)
+    found = [
+        named(model, "blocks.8.heads.1.r", each_step=True),
+        named(model, "blocks.11.resid_post.r", each_step=True),
+        named(model, "blocks.12.units.0.gamma", each_step=True),
+    ]
+    points = ["blocks.8.attn.r", "blocks.11.resid_post.r", "blocks.12.mlp.gamma"]
+    zero = lambda value, name: 0 * value  # noqa: E731
+    for site, point, ours in zip(found, points, ablate(model, tasks, found), strict=True):
+        theirs = [ik.run_with_hooks(model, one(tasks, i), {point: zero}) for i in range(2)]
+        assert relative(ours, jnp.stack(theirs)) < 1e-12, site
+
+
+def test_what_is_patched_comes_from_the_other_task(x64):
+    tasks, others = batch(3), batch(3, seed=7)
+    model = CASES["richardson"].build(one(tasks, 0), 0.2, 3)
+    found = sites(model, ("head", "unit", "slot", "role"))
+    same = patch(model, tasks, found, tasks)
+    assert relative(same, jnp.broadcast_to(ik.predict_batch(model, tasks), same.shape)) < 1e-12
+    names = [site.name for site in found]
+    patched = patch(model, tasks, found, others)
+    theirs = ik.predict_batch(model, others)
+    assert relative(patched[names.index("query tokens")], theirs) < 1e-12
+    supports = jax.vmap(lambda a, b: a.replace(x_query=b.x_query))(others, tasks)
+    swapped = patched[names.index("support tokens")]
+    assert relative(swapped, theirs) > 1e-2
+    assert swapped.shape == ik.predict_batch(model, supports).shape
+
+
+def test_the_mean_is_over_tasks_and_the_tokens_of_a_role(x64):
+    tasks = batch(4)
+    model = ik.init(jax.random.key(1), ENCODER)
+    site = named(model, "blocks.0.units.0.stream", each_step=True)
+    (ours,) = ablate(model, tasks, [site], replace="mean")
+    hidden = jnp.stack(
+        [
+            ik.run_with_cache(model, one(tasks, i), points=("units.0.hidden",))[1][
+                "blocks.0.units.0.hidden"
+            ]
+            for i in range(4)
+        ]
+    )
+    means = [
+        jnp.mean(hidden[:, at], axis=(0, 1)) for at in (slice(0, 1), slice(1, 8), slice(8, 11))
+    ]
+    value = jnp.stack([means[0], *[means[1]] * 7, *[means[2]] * 3])
+    hooks = {"blocks.0.units.0.hidden": lambda old, name: value}
+    theirs = [ik.run_with_hooks(model, one(tasks, i), hooks) for i in range(4)]
+    assert relative(ours, jnp.stack(theirs)) < 1e-12
+
+
+@pytest.mark.parametrize("name", ["cg-exponential", "newton-schulz-features", "richardson"])
+def test_the_forward_goes_on_from_every_block(x64, name):
+    task = draw(0)
+    model = CASES[name].build(task, 0.3, 2)
+    whole, cache = ik.run_with_cache(model, task, points=("resid_pre", "resid_post"))
+    streams = [cache[f"blocks.{i}.resid_pre"] for i in range(model.depth)]
+    streams.append(cache[f"blocks.{model.depth - 1}.resid_post"])
+    cuts = {0, 1, model.depth // 2, model.depth - 1, model.depth}
+    for block in sorted(cuts):
+        assert ik.transformer.tail(model, block).depth == model.depth - block
+        assert relative(ik.resume(model, task, streams[block], block), whole) < 1e-12, block
+    stacked = cache.stack("resid_pre.prediction")
+    assert relative(stacked, jnp.stack([s["prediction"] for s in streams[:-1]])) == 0
+
+
+def test_states_of_the_oracle_take_the_place_of_the_models(x64):
+    """Three steps of the solver by another hand, then the model's own."""
+    task, ridge = draw(0, n=9), 0.2
+    model = CASES["cg"].build(task, ridge, 5)
+    path = ik.solvers.conjugate_gradient(ik.Linear(), task, ridge=ridge, steps=5)
+    for merged in (model, ik.dense(model)):
+        fitted = task.x @ (task.x.T @ path.alpha[3])
+        state = {name: getattr(path, name)[3] for name in ("alpha", "r", "p")}
+        state["rr"] = jnp.sum(path.r[3] ** 2)[None]
+        state["prediction"] = jnp.concatenate([jnp.zeros(1), fitted, path.prediction[3]])
+        ours = transplant(merged, task, 16, state)
+        assert relative(ours, path.prediction[5]) < 1e-9
+        assert relative(transplant(merged, task, 16, {"r": 0 * path.r[3]}), ours) > 1e-3
+
+
+def test_a_block_is_swapped_for_its_like(x64):
+    """A step stands in for itself through maps that are fitted; a linear map alone does not."""
+    fitted, scored = batch(12, n=8), batch(4, seed=50, n=8)
+    model = CASES["chebyshev-exponential"].build(one(scored, 0), 0.5, 3)
+    found = swap(model, 2, model, 1, fitted, scored)
+    assert relative(found.intact, ik.predict_batch(model, scored)) < 1e-12
+    assert relative(found.swapped, found.intact) < 1e-4
+    for control in (found.linear, found.shuffled, found.skipped):
+        assert relative(control, found.intact) > 30 * relative(found.swapped, found.intact)
+
+
+def test_memory_grows_with_the_chunk_and_not_with_the_interventions():
+    tasks = batch(4, n=64)
+    model = CASES["chebyshev-exponential"].build(one(tasks, 0), 0.5, 4)
+    every = sites(model, ("head", "unit", "slot", "role"), each_step=True)
+
+    def scratch(count, chunk):
+        found = (every * 8)[:count]
+        ids = pairs(model, every)
+        program = run.lower(model, tasks, encode(ids, found), None, ids, chunk).compile()
+        return program.memory_analysis().temp_size_in_bytes
+
+    few, many, wide = scratch(16, 8), scratch(128, 8), scratch(128, 32)
+    assert many <= 1.1 * few + 128 * 4 * 16
+    assert wide <= 4.4 * many
+    one_run = ik.transformer.memory(model, one(tasks, 0)).scratch
+    assert many <= 8 * (2 * one_run)
+
+
+def test_a_hook_of_all_blocks_is_told_where_it_is(x64):
+    task = draw(0)
+    model = CASES["richardson"].build(task, 0.2, 3)
+    seen = []
+
+    def halve(value, where):
+        seen.append(where.position)
+        return jnp.where(where.step == 1, value / 2, value)
+
+    ours = ik.run_with_hooks(model, task, {"blocks.*.attn.smoothed": halve})
+    theirs = ik.run_with_hooks(
+        model, task, {"blocks.3.attn.smoothed": lambda value, name: value / 2}
+    )
+    assert set(seen) == {2}
+    assert relative(ours, theirs) == 0
+
+
+def test_interventions_refuse():
+    task, tasks = draw(0), batch(2)
+    model = CASES["cg"].build(task, 0.2, 2)
+    found = sites(model)
+    refusals = [
+        (lambda: sites(model, ("layer",)), "kind must be one of"),
+        (lambda: ablate(model, tasks, []), "sites must be one or more, got none"),
+        (lambda: ablate(model, tasks, found, replace="noise"), "replace must be one of"),
+        (lambda: ablate(model, task, found), "task must be a batch"),
+        (lambda: patch(model, tasks, found, batch(2, n=5)), "source must have x, y and x_query"),
+        (lambda: transplant(model, task, 3, {"q": task.y}), "slot must be one of"),
+        (
+            lambda: transplant(model, task, 3, {"r": task.y[:2]}),
+            r"slot r must be given as \[7, 1\]",
+        ),
+        (lambda: ik.resume(model, task, {}, 3), "stream must be"),
+        (lambda: ik.transformer.tail(model, 12), "block must be <= depth = 11, got 12"),
+        (lambda: ik.run_with_cache(model, task, points=("nowhere",)), "point must be one of some"),
+        (lambda: ik.run_with_hooks(model, task, {"blocks.*.x": lambda v, w: v}), "one of some"),
+        (lambda: AblateConfig("chebyshev", swap="richardson"), "swap must be left to trained"),
+        (lambda: AblateConfig(tasks=1), "tasks must be >= 2"),
+        (lambda: examine(AblateConfig("nowhere")), "model must be a run's folder or one of"),
+    ]
+    for refused, message in refusals:
+        with pytest.raises(ValueError, match=message):
+            refused()
