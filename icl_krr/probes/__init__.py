@@ -6,8 +6,10 @@ from .filters import Filter, effective, spectral_filter
 from .fitting import Fit, fit
 from .hat import hat_matrix
 from .identify import Identification, identify
+from .influence import Influence, influence, weighted
 from .interventions import ablate, patch, transplant
 from .readouts import Probe, fit_probe, has_slot, layerwise, streams
+from .sensitivities import Sensitivities, parameter_sensitivities, sensitivities
 from .sites import Site, sites
 from .swap import Swap, swap
 
@@ -16,7 +18,9 @@ __all__ = [
     "Filter",
     "Fit",
     "Identification",
+    "Influence",
     "Probe",
+    "Sensitivities",
     "Site",
     "Swap",
     "ablate",
@@ -27,11 +31,15 @@ __all__ = [
     "has_slot",
     "hat_matrix",
     "identify",
+    "influence",
     "layerwise",
+    "parameter_sensitivities",
     "patch",
+    "sensitivities",
     "sites",
     "spectral_filter",
     "streams",
     "swap",
     "transplant",
+    "weighted",
 ]

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from typing import Any
 
 import jax
+import jax.numpy as jnp
 from jaxtyping import Array, Float
 
 from ..tasks import Task
@@ -29,11 +31,20 @@ def hat_matrix(read: Read, task: Task) -> Float[Array, "layers q n"]:
     >>> hat_matrix(solve, task).round(6).tolist()
     [[[0.5]]]
     """
+    check_one_output(task)
+    return jacobian(lambda y: read(task.replace(y=y)), task.y)
+
+
+def jacobian(function: Callable[[Any], jax.Array], at: Any) -> Any:
+    """By products from the left where there are fewer answers than numbers, else from the right."""
+    count = jax.eval_shape(function, at).size
+    numbers = sum(jnp.size(leaf) for leaf in jax.tree.leaves(at))
+    derive = jax.jacrev if count < numbers else jax.jacfwd
+    return derive(function)(at)
+
+
+def check_one_output(task: Task) -> None:
     if task.y.ndim != 1:
         raise ValueError(
             f"y must be [n], got shape {list(task.y.shape)}; take one output, and jax.vmap a batch"
         )
-    answers = lambda y: read(task.replace(y=y))  # noqa: E731
-    count = jax.eval_shape(answers, task.y).size
-    derive = jax.jacrev if count < task.num_supports else jax.jacfwd
-    return derive(answers)(task.y)

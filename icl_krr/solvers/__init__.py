@@ -5,6 +5,16 @@ the transformer, so that agreement between a model and a solver means something.
 """
 
 from .conjugate_gradient import conjugate_gradient
+from .derivatives import (
+    change_without,
+    derivative_in_bandwidth,
+    derivative_in_projection,
+    derivative_in_queries,
+    derivative_in_ridge,
+    derivative_in_supports,
+    derivative_in_weights,
+    derivative_in_y,
+)
 from .exact import exact, leave_one_out, posterior
 from .gradient_descent import gradient_descent, gradient_descent_in_alpha
 from .gradient_descent_plus_plus import gradient_descent_plus_plus
@@ -20,8 +30,16 @@ __all__ = [
     "Smoothing",
     "Solution",
     "Trajectory",
+    "change_without",
     "chebyshev",
     "conjugate_gradient",
+    "derivative_in_bandwidth",
+    "derivative_in_projection",
+    "derivative_in_queries",
+    "derivative_in_ridge",
+    "derivative_in_supports",
+    "derivative_in_weights",
+    "derivative_in_y",
     "exact",
     "gradient_descent",
     "gradient_descent_in_alpha",

@@ -1,0 +1,292 @@
+"""Sensitivities and influence: through the forward, by hand, and by refitting."""
+
+from functools import partial
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+from helpers import CASES, draw, relative
+
+import icl_krr as ik
+from icl_krr import solvers
+from icl_krr.probes import (
+    hat_matrix,
+    influence,
+    layerwise,
+    parameter_sensitivities,
+    sensitivities,
+    weighted,
+)
+
+RIDGE = 0.5
+U = np.array([[1.0, 0.3, -0.4], [-0.2, 0.8, 0.5]])
+
+
+@pytest.fixture
+def task(x64):
+    return draw(0, p=3, n=8, q=4)
+
+
+def conjugate_gradient(family, name):
+    """Its kernel and model, as functions of what they are told."""
+
+    def kernel(told):
+        return family(told[name], projection=told["projection"])
+
+    def build(told):
+        return ik.constructions.conjugate_gradient(
+            kernel(told), num_features=3, ridge=told["ridge"], steps=10, form="pipelined"
+        )
+
+    return kernel, build, {name: 2.0, "projection": jnp.asarray(U), "ridge": RIDGE}
+
+
+def sketched():
+    def kernel(told):
+        return ik.sketched(ik.Linear(), told["sketch"])
+
+    def build(told):
+        return ik.constructions.conjugate_gradient(
+            ik.Linear(), num_features=3, ridge=told["ridge"], steps=4, sketch=told["sketch"]
+        )
+
+    return kernel, build, {"sketch": jnp.asarray(U.T), "ridge": RIDGE}
+
+
+def richardson():
+    def kernel(told):
+        return ik.Gaussian(told["lengthscale"], projection=told["projection"])
+
+    def build(told):
+        return ik.constructions.richardson(
+            kernel(told),
+            num_features=3,
+            ridge=told["ridge"],
+            steps=400,
+            step_size=told["step_size"],
+            sink=told["sink"],
+        )
+
+    told = {"lengthscale": 1.0, "projection": jnp.asarray(U), "ridge": RIDGE}
+    return kernel, build, told | {"step_size": 1.9, "sink": RIDGE}
+
+
+SYSTEMS = {
+    "linear, a sketch": sketched,
+    "exponential": lambda: conjugate_gradient(ik.Exponential, "temperature"),
+    "gaussian, richardson": richardson,
+}
+
+
+def by_hand(kernel, task, told):
+    """What the closed forms say of every parameter; 0 of those that an exact answer has not."""
+    derivatives = {
+        "ridge": solvers.derivative_in_ridge,
+        "temperature": solvers.derivative_in_bandwidth,
+        "lengthscale": solvers.derivative_in_bandwidth,
+        "projection": solvers.derivative_in_projection,
+        "sketch": lambda *args, **more: jnp.swapaxes(
+            solvers.derivative_in_projection(*args, **more), 1, 2
+        ),
+    }
+    zero = jnp.zeros(task.num_queries)
+    return {
+        name: derivatives[name](kernel, task, ridge=told["ridge"]) if name in derivatives else zero
+        for name in told
+    }
+
+
+@pytest.mark.parametrize("system", SYSTEMS.values(), ids=SYSTEMS)
+def test_sensitivities_of_what_has_converged_are_the_closed_forms(task, system):
+    """In every parameter, the queries, the supports and their outputs."""
+    kernel, build, told = system()
+
+    @jax.jit
+    def both(told):
+        model = build(told)
+        read = lambda task: ik.predict(model, task)[None]  # noqa: E731
+        of_told = parameter_sensitivities(lambda told: ik.predict(build(told), task), told)
+        return of_told, sensitivities(read, task)
+
+    found, through = both(told)
+    wanted = by_hand(kernel(told), task, told)
+    for name, value in wanted.items():
+        if name in ("step_size", "sink"):
+            assert jnp.max(jnp.abs(found[name])) < 1e-9, name
+        else:
+            assert relative(found[name], value) < 1e-6, name
+    of = partial(solve_by_hand, kernel(told), task)
+    assert relative(through.x_query[0], of(solvers.derivative_in_queries)) < 1e-6
+    assert relative(through.x[0], of(solvers.derivative_in_supports)) < 1e-6
+    assert relative(through.y[0], of(solvers.derivative_in_y)) < 1e-6
+
+
+def solve_by_hand(kernel, task, derivative):
+    return derivative(kernel, task, ridge=RIDGE)
+
+
+KERNELS = {
+    "linear": ik.Linear,
+    "exponential": partial(ik.Exponential, 2.0),
+    "gaussian": partial(ik.Gaussian, 0.7),
+}
+
+
+@pytest.mark.parametrize("family", KERNELS.values(), ids=KERNELS)
+def test_closed_forms_are_the_derivatives_of_the_oracle(task, family):
+    """With a masked support, on which nothing depends."""
+    kernel = family(projection=jnp.asarray(U))
+    task = task.replace(mask=jnp.arange(8) != 3)
+
+    @jax.jit
+    @partial(jax.jacrev, argnums=(0, 1, 2))
+    def derivatives(kernel, told, ridge):
+        return solvers.exact(kernel, task.replace(**told), ridge=ridge).prediction
+
+    told = {"x": task.x, "y": task.y, "x_query": task.x_query}
+    own, of_task, of_ridge = derivatives(kernel, told, RIDGE)
+    of = partial(solve_by_hand, kernel, task)
+    assert relative(of(solvers.derivative_in_projection), own.projection) < 1e-9
+    assert relative(of(solvers.derivative_in_ridge), of_ridge) < 1e-9
+    assert relative(of(solvers.derivative_in_y), of_task["y"]) < 1e-9
+    assert relative(of(solvers.derivative_in_supports), of_task["x"]) < 1e-9
+    each = jnp.einsum("qqp->qp", of_task["x_query"])
+    assert relative(of(solvers.derivative_in_queries), each) < 1e-9
+    if not isinstance(kernel, ik.Linear):
+        bandwidth = own.temperature if isinstance(kernel, ik.Exponential) else own.lengthscale
+        assert relative(of(solvers.derivative_in_bandwidth), bandwidth) < 1e-9
+    assert np.all(np.asarray(of(solvers.change_without))[:, 3] == 0)
+
+
+STATIONARY = {
+    "gradient_descent": (lambda told: {"step_size": told["step"]}, {"step": 0.02}),
+    "chebyshev": (
+        lambda told: {"spectrum": (told["low"], told["high"])},
+        {"low": 0.3, "high": 30.0},
+    ),
+    "heavy_ball": (lambda told: told, {"step_size": 0.05, "momentum": 0.4}),
+}
+
+
+@pytest.mark.parametrize("name", STATIONARY)
+def test_steps_and_bounds_matter_before_convergence_as_in_the_oracle(task, name):
+    """Step by step, beside the ridge: and no longer in the end."""
+    options, told = STATIONARY[name]
+    told = told | {"ridge": RIDGE}
+
+    def rest(told):
+        return {"ridge": told["ridge"], "steps": 200} | options(
+            {key: value for key, value in told.items() if key != "ridge"}
+        )
+
+    def model(told):
+        construct = getattr(ik.constructions, name)
+        return layerwise(construct(ik.Linear(), num_features=3, **rest(told)), task)
+
+    def oracle(told):
+        return getattr(solvers, name)(ik.Linear(), task, **rest(told)).prediction
+
+    ours, theirs = (
+        jax.jit(partial(parameter_sensitivities, path))(told) for path in (model, oracle)
+    )
+    for key in told:
+        assert relative(ours[key], theirs[key]) < 1e-9, key
+        assert jnp.max(jnp.abs(ours[key][3])) > 1e-3, key
+        if key != "ridge":
+            assert jnp.max(jnp.abs(ours[key][-1])) < 1e-9, key
+
+
+def test_a_sink_of_the_logits_matters_to_no_prediction(task):
+    """It shifts all logits, and what is divided by it is multiplied again."""
+
+    def answers(log_sink):
+        model = ik.constructions.chebyshev(
+            ik.Exponential(2.0),
+            num_features=3,
+            ridge=RIDGE,
+            steps=6,
+            spectrum=(RIDGE, 40.0),
+            attention=ik.Softmax(log_sink=log_sink),
+        )
+        return ik.predict(model, task)
+
+    slope = jax.jit(partial(parameter_sensitivities, answers))(4.0)
+    assert jnp.max(jnp.abs(slope)) < 1e-12 * jnp.max(jnp.abs(task.y))
+
+
+def test_influence_is_that_of_regression_with_weights_and_without_the_support(x64):
+    task = draw(0, p=2, n=8, q=4)
+    model = CASES["cg-pipelined"].build(task, RIDGE, 3)
+    found = jax.jit(influence)(model, task)
+    of = partial(solve_by_hand, ik.Linear(), task)
+    assert relative(found.first_order, -of(solvers.derivative_in_weights)) < 1e-6
+    assert relative(found.exact, of(solvers.change_without)) < 1e-6
+    leverage = 1 - RIDGE * np.diag(np.linalg.inv(task.x @ task.x.T + RIDGE * np.eye(8)))
+    assert relative(found.exact * (1 - leverage), found.first_order) < 1e-6
+
+
+def test_closed_forms_without_a_support_are_those_of_a_refit(task):
+    kernel = ik.Gaussian(1.0)
+    whole = solvers.exact(kernel, task, ridge=RIDGE).prediction
+    refits = [
+        solvers.exact(kernel, task.replace(mask=jnp.arange(8) != j), ridge=RIDGE).prediction
+        for j in range(8)
+    ]
+    change = jnp.stack(refits, axis=1) - whole[:, None]
+    assert relative(solve_by_hand(kernel, task, solvers.change_without), change) < 1e-9
+
+
+@pytest.fixture
+def encoder(x64):
+    spec = ik.Architecture(num_features=3, width=8, depth=2, heads=2)
+    return jax.jit(ik.init, static_argnums=1)(jax.random.key(1), spec)
+
+
+def test_a_weight_in_a_trained_model_is_how_often_a_support_is_there(task, encoder):
+    """None: masked; two: repeated. The derivative in it lies between."""
+    twice = task.replace(
+        x=jnp.concatenate([task.x, task.x[2:3]]), y=jnp.concatenate([task.y, task.y[2:3]])
+    )
+    weigh = jax.jit(partial(weighted, encoder, task))
+    ones = jnp.ones(8)
+    assert relative(weigh(ones.at[2].set(2.0)), ik.predict(encoder, twice)) < 1e-9
+    found = jax.jit(influence)(encoder, task)
+    without = weigh(ones.at[2].set(0.0)) - ik.predict(encoder, task)
+    assert relative(found.exact[:, 2], without) < 1e-9
+    step = 1e-5
+    slope = (weigh(ones.at[2].add(step)) - weigh(ones.at[2].add(-step))) / (2 * step)
+    assert relative(-found.first_order[:, 2], slope) < 1e-6
+
+
+def test_sensitivities_of_a_trained_model_are_its_differences(task, encoder):
+    """Every layer's, of a model whose answers are those of its last."""
+    read = lambda task: layerwise(encoder, task)  # noqa: E731
+    found = jax.jit(partial(sensitivities, read))(task)
+    assert [part.shape for part in found] == [(3, 4, 3), (3, 4, 8, 3), (3, 4, 8)]
+    assert relative(found.y, jax.jit(partial(hat_matrix, read))(task)) < 1e-12
+    rng = np.random.default_rng(0)
+    dx, dq = rng.normal(size=(8, 3)), rng.normal(size=(4, 3))
+    moved = lambda t: jax.jit(read)(  # noqa: E731
+        task.replace(x=task.x + t * dx, x_query=task.x_query + t * dq)
+    )
+    slope = (moved(1e-6) - moved(-1e-6)) / 2e-6
+    along = jnp.einsum("lqnp,np->lq", found.x, dx) + jnp.einsum("lqp,qp->lq", found.x_query, dq)
+    assert relative(along, slope) < 1e-6
+
+
+def test_several_outputs_are_refused(x64):
+    one = ik.Task(x=jnp.ones((2, 1)), y=jnp.ones(2), x_query=jnp.ones((1, 1)))
+    task, model = (
+        one.replace(y=jnp.ones((2, 2))),
+        ik.constructions.nadaraya_watson(ik.Exponential(), num_features=1),
+    )
+    for refused in (
+        lambda: solvers.derivative_in_y(ik.Linear(), task, ridge=RIDGE),
+        lambda: sensitivities(lambda task: task.y.T, task),
+        lambda: influence(model, task),
+    ):
+        with pytest.raises(ValueError, match=r"y must be \[n\], got shape"):
+            refused()
+    with pytest.raises(TypeError, match="kernel must be Exponential or Gaussian to have"):
+        solvers.derivative_in_bandwidth(ik.Linear(), one, ridge=RIDGE)
