@@ -18,6 +18,7 @@ from .derivatives import (
 from .exact import exact, leave_one_out, posterior
 from .gradient_descent import gradient_descent, gradient_descent_in_alpha
 from .gradient_descent_plus_plus import gradient_descent_plus_plus
+from .likelihood import log_marginal_likelihood
 from .momentum import chebyshev, heavy_ball
 from .nadaraya_watson import nadaraya_watson, smoother_leave_one_out
 from .newton_schulz import newton_schulz
@@ -46,6 +47,7 @@ __all__ = [
     "gradient_descent_plus_plus",
     "heavy_ball",
     "leave_one_out",
+    "log_marginal_likelihood",
     "nadaraya_watson",
     "newton_schulz",
     "posterior",

@@ -1,0 +1,71 @@
+"""The marginal likelihood of a Gaussian process whose noise variance is the ridge."""
+
+from __future__ import annotations
+
+import math
+
+import jax
+import jax.numpy as jnp
+from jaxtyping import Array, Float
+
+from .. import checks, linalg
+from ..kernels import Kernel
+from ..tasks import Task, system
+from .algebra import check_system
+
+
+def log_marginal_likelihood(
+    kernel: Kernel, task: Task, *, ridge: float | Float[Array, ""]
+) -> Float[Array, ""]:
+    """log p(y | x) = -(y^T alpha + log det A + n log 2 pi) / 2, A = K + ridge I, by Cholesky.
+
+    The n supports that are not masked count; several outputs are independent draws, and their
+    logarithms are summed. A scalar of the task's dtype. Its gradient is
+    tr((alpha alpha^T - A^-1) dA) / 2.
+
+    Raises ValueError for a ridge that is not > 0 or a task whose shapes do not fit.
+
+    Source: Rasmussen, Williams, Gaussian Processes for Machine Learning, eq. 2.30 and 5.9.
+
+    >>> from icl_krr import Linear, Task
+    >>> task = Task(x=jnp.zeros((1, 1)), y=jnp.array([0.0]), x_query=jnp.ones((1, 1)))
+    >>> round(float(log_marginal_likelihood(Linear(), task, ridge=1.0)), 4)
+    -0.9189
+    """
+    check_system(kernel, task, ridge)
+    checks.factorable("x", task.x)
+    return evidence(kernel, task, ridge)
+
+
+@jax.jit
+def evidence(kernel: Kernel, task: Task, ridge: jax.Array) -> jax.Array:
+    y = system(kernel, task).y
+    fit = jnp.sum(y * linalg.solve(covariance(kernel, task, ridge), y))
+    return -(fit + complexity(kernel, task, ridge)) / 2
+
+
+def complexity(kernel: Kernel, task: Task, ridge: float | Float[Array, ""]) -> Float[Array, ""]:
+    """log det A + n log 2 pi, once for each output: what a good fit has to pay for.
+
+    >>> from icl_krr import Linear, Task
+    >>> task = Task(x=jnp.zeros((1, 1)), y=jnp.array([0.0]), x_query=jnp.ones((1, 1)))
+    >>> round(float(complexity(Linear(), task, ridge=1.0)), 4)
+    1.8379
+    """
+    size = linalg.log_determinant(covariance(kernel, task, ridge))
+    return task.num_outputs * (size + known(task) * math.log(2 * math.pi))
+
+
+def known(task: Task) -> jax.Array:
+    """The number of supports that are not masked, in the task's dtype."""
+    keep = jnp.ones(task.num_supports, bool) if task.mask is None else task.mask
+    return jnp.sum(keep, dtype=task.x.dtype)
+
+
+def covariance(kernel: Kernel, task: Task, ridge: float | Float[Array, ""]) -> jax.Array:
+    """A, with an entry of one for a masked support, whose logarithm is 0."""
+    gram, _, y = system(kernel, task)
+    diagonal = jnp.broadcast_to(jnp.asarray(ridge, y.dtype), (task.num_supports,))
+    if task.mask is not None:
+        diagonal = jnp.where(task.mask, diagonal, 1)
+    return gram + jnp.diag(diagonal)

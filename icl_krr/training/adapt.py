@@ -1,0 +1,177 @@
+"""Fit the parameters of a construction, or all weights of a model, by gradient: what moved."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from typing import Any, NamedTuple
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import optax
+
+from .. import checks
+from .fit import Diverged
+from .objectives import Objective
+
+METHODS = ("adam", "lbfgs")
+
+
+class Moved(NamedTuple):
+    """A parameter before and after: its value, or its Frobenius norm where it has a `shape`.
+
+    `change` is |fitted - start| / |start|, not divided where the start is 0.
+    """
+
+    name: str
+    shape: tuple[int, ...]
+    start: float
+    fitted: float
+    change: float
+
+
+class Adapted(NamedTuple):
+    """The parameters of least loss, the `losses` of start and iterations, and what moved.
+
+    `stopped` says why there are fewer iterations than asked for, or is empty. Printed, it is a
+    table of what moved.
+    """
+
+    parameters: Any
+    losses: list[float]
+    moved: list[Moved]
+    stopped: str = ""
+
+    def __str__(self) -> str:
+        width = max(len("parameter"), *(len(row.name) for row in self.moved))
+        lines = [f"{'parameter':<{width}} {'start':>11} {'fitted':>11} {'change':>9}"]
+        for name, _, start, fitted, change in self.moved:
+            lines.append(f"{name:<{width}} {start:>11.5g} {fitted:>11.5g} {change:>9.2g}")
+        return "\n".join(lines)
+
+
+def adapt(
+    objective: Objective,
+    parameters: Any,
+    *,
+    positive: tuple[str, ...] = (),
+    method: str = "adam",
+    iterations: int = 200,
+    learning_rate: float = 0.05,
+    progress: Callable[[int, float], None] = lambda iteration, loss: None,
+) -> Adapted:
+    """Move `parameters` by gradient to where `objective(parameters)` is least.
+
+    `parameters` is any pytree of floating arrays and numbers: {"temperature": 0.3, "ridge": 0.1},
+    a projection, a sketch, or a whole `Transformer`. Those that are named in `positive`, as the
+    rows of `moved` name them, move in logarithm. `method` is "adam", with `learning_rate`, or
+    "lbfgs", whose line search needs none and which ends where it no longer lowers the loss. One
+    compiled step serves all iterations; `progress(iteration, loss)` is called after each.
+
+    A loss that is no number ends the fit at the best of the parameters before, and `stopped` says
+    so.
+
+    Raises Diverged if it is none at the start, ValueError for an unknown method or name, and for a
+    positive parameter that is not > 0.
+
+    Source: Kingma, Ba, Adam, ICLR 2015; Liu, Nocedal, On the limited memory BFGS method, 1989.
+
+    >>> loss = lambda at: (jnp.log(at["ridge"] / 3.0)) ** 2
+    >>> found = adapt(loss, {"ridge": 1.0}, positive=("ridge",), method="lbfgs", iterations=20)
+    >>> round(float(found.parameters["ridge"]), 4)
+    3.0
+    >>> print(found)
+    parameter       start      fitted    change
+    ridge               1           3         2
+    """
+    checks.choice("method", method, METHODS)
+    checks.count("iterations", iterations)
+    checks.positive_scalar("learning_rate", learning_rate)
+    start = jax.tree.map(jnp.asarray, parameters)
+    free = in_logarithm(start, positive)
+    optimiser = optax.lbfgs() if method == "lbfgs" else optax.adam(learning_rate)
+    step = compiled_step(lambda free: objective(back(free, positive)), optimiser)
+    state, best, losses, stopped = optimiser.init(free), free, [], ""
+    for iteration in range(iterations + 1):  # the last one is for the loss of what came before
+        moved, state, value = step(free, state)
+        value = float(value)
+        if not math.isfinite(value):
+            if not losses:
+                raise Diverged(f"loss must be finite at the start, got {value}")
+            stopped = (
+                f"loss is {value} at iteration {iteration}; the best parameters before are kept"
+            )
+            break
+        ends = method == "lbfgs" and bool(losses) and not value < losses[-1]
+        if not losses or value < min(losses):
+            best = free
+        losses.append(value)
+        progress(iteration, value)
+        if ends and iteration < iterations:
+            stopped = f"no line search lowers the loss after iteration {iteration}"
+            break
+        free = moved
+    fitted = back(best, positive)
+    return Adapted(fitted, losses, what_moved(start, fitted), stopped)
+
+
+def compiled_step(loss: Callable[[Any], jax.Array], optimiser: Any) -> Callable:
+    """A line search keeps value and slope where it ends: they need not be made again."""
+    optimiser = optax.with_extra_args_support(optimiser)
+    searched = optax.value_and_grad_from_state(loss)
+
+    @jax.jit
+    def step(free: Any, state: Any) -> tuple[Any, Any, jax.Array]:
+        if optax.tree_utils.tree_get(state, "value") is None:
+            value, slope = jax.value_and_grad(loss)(free)
+        else:
+            value, slope = searched(free, state=state)
+        search = {"value": value, "grad": slope, "value_fn": loss}
+        updates, state = optimiser.update(slope, state, free, **search)
+        return optax.apply_updates(free, updates), state, value
+
+    return step
+
+
+def names(parameters: Any) -> list[str]:
+    leaves = jax.tree_util.tree_leaves_with_path(parameters)
+    return [
+        jax.tree_util.keystr(at, simple=True, separator=".") or "parameters" for at, _ in leaves
+    ]
+
+
+def in_logarithm(parameters: Any, positive: tuple[str, ...]) -> Any:
+    """The coordinates that the optimiser moves; parameters that cannot be are refused."""
+    known = names(parameters)
+    for name in positive:
+        checks.choice("positive", name, tuple(known))
+    for name, leaf in zip(known, jax.tree.leaves(parameters), strict=True):
+        checks.floating(name, leaf)
+        checks.finite(name, leaf)
+        if name in positive:
+            checks.positive(name, leaf)
+    return through(jnp.log, parameters, positive)
+
+
+def back(free: Any, positive: tuple[str, ...]) -> Any:
+    return through(jnp.exp, free, positive)
+
+
+def through(function: Callable, tree: Any, positive: tuple[str, ...]) -> Any:
+    leaves, structure = jax.tree.flatten(tree)
+    return structure.unflatten(
+        function(leaf) if name in positive else leaf
+        for name, leaf in zip(names(tree), leaves, strict=True)
+    )
+
+
+def what_moved(start: Any, fitted: Any) -> list[Moved]:
+    rows = []
+    for name, old, new in zip(names(start), *map(jax.tree.leaves, (start, fitted)), strict=True):
+        old, new = np.asarray(old, float), np.asarray(new, float)
+        size = float(np.linalg.norm(old))
+        far = float(np.linalg.norm(new - old))
+        sizes = (float(old), float(new)) if old.ndim == 0 else (size, float(np.linalg.norm(new)))
+        rows.append(Moved(name, old.shape, *sizes, far / size if size > 0 else far))
+    return rows

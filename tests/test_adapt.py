@@ -1,0 +1,236 @@
+"""Fitting constructions by gradient: planted parameters, likelihoods, and what is refused."""
+
+import csv
+import io
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+import scipy.stats
+from helpers import relative
+
+import icl_krr as ik
+from icl_krr.files import to_csv
+from icl_krr.solvers.kernel_derivatives import in_bandwidth
+from icl_krr.training import Diverged, adapt, held_out, marginal_likelihood
+from icl_krr.training.batches import draw
+
+U = np.array([[1.0, 0.3, -0.4, 0.0], [-0.2, 0.8, 0.5, 0.6]])
+
+
+@pytest.fixture
+def tasks(x64):
+    family = ik.tasks.LinearRegression(num_features=4, num_supports=8, num_queries=6, noise=0.1)
+    return draw(jax.random.key(0), family, 4)
+
+
+def softmax(told):
+    """Conjugate gradient on the exponential kernel, converged."""
+    kernel = ik.Exponential(told["temperature"], projection=told.get("projection"))
+    return ik.constructions.conjugate_gradient(
+        kernel, num_features=4, ridge=told["ridge"], steps=8, form="pipelined"
+    )
+
+
+def chebyshev(told):
+    """The same kernel, a block a step."""
+    return ik.constructions.chebyshev(
+        ik.Exponential(told["temperature"]),
+        num_features=4,
+        ridge=told["ridge"],
+        steps=8,
+        spectrum=(0.3, 60.0),
+    )
+
+
+def predictions(build, tasks, told):
+    return jax.jit(lambda told: ik.predict_batch(build(told), tasks))(told)
+
+
+@pytest.mark.parametrize("method", ["adam", "lbfgs"])
+def test_temperature_and_ridge_are_found_from_predictions(tasks, method):
+    planted = {"temperature": 3.0, "ridge": 0.4}
+    error = held_out(chebyshev, tasks, predictions(chebyshev, tasks, planted))
+    found = adapt(
+        error,
+        {"temperature": 6.0, "ridge": 1.0},
+        positive=("temperature", "ridge"),
+        method=method,
+        iterations=300 if method == "adam" else 40,
+    )
+    for name, value in planted.items():
+        assert abs(found.parameters[name] / value - 1) < (1e-3 if method == "adam" else 1e-6)
+    assert [row.name for row in found.moved] == ["ridge", "temperature"]
+
+
+def test_a_projection_is_found_up_to_rotations(tasks):
+    """U^T U / temperature is all that the kernel shows: so the temperature is fixed."""
+
+    build = lambda told: softmax(told | {"temperature": 2.0})  # noqa: E731
+    planted = {"projection": jnp.asarray(U), "ridge": 0.4}
+    start = jnp.asarray(np.random.default_rng(1).normal(size=U.shape))
+    found = adapt(
+        held_out(build, tasks, predictions(build, tasks, planted)),
+        {"projection": start, "ridge": 1.0},
+        positive=("ridge",),
+        method="lbfgs",
+        iterations=120,
+    )
+    V = np.asarray(found.parameters["projection"])
+    angle = np.degrees(np.max(angles(U, V)))
+    assert np.degrees(np.max(angles(U, np.asarray(start)))) > 30
+    assert angle < 1
+    assert relative(V.T @ V, U.T @ U) < 1e-2
+    assert relative(V, U) > 0.1
+    assert abs(found.parameters["ridge"] / 0.4 - 1) < 1e-2
+
+
+def angles(a, b):
+    """Principal angles between row spaces."""
+    return scipy.linalg.subspace_angles(a.T, b.T)
+
+
+def descend(told):
+    return ik.constructions.gradient_descent(
+        ik.Linear(), num_features=4, ridge=0.5, steps=3, step_size=told["step_size"]
+    )
+
+
+def test_a_step_size_is_found(tasks):
+    error = held_out(descend, tasks, predictions(descend, tasks, {"step_size": 0.02}))
+    found = adapt(error, {"step_size": 0.005}, positive=("step_size",), method="lbfgs")
+    assert abs(found.parameters["step_size"] / 0.02 - 1) < 1e-6
+    assert "no line search lowers the loss" in found.stopped
+    assert found.losses[-1] < 1e-12 * found.losses[0]
+
+
+def test_scalars_of_every_step_and_whole_models_lower_the_loss(tasks):
+    """Chebyshev's coefficients, each on its own; then all weights."""
+    model = ik.constructions.chebyshev(
+        ik.Linear(), num_features=4, ridge=0.5, steps=3, spectrum=(0.5, 60.0)
+    )
+    leaves, structure = jax.tree.flatten(model.weights.steps)
+    own = {str(i): leaf for i, leaf in enumerate(leaves) if len(leaf) == model.steps}
+    assert {leaf.size for leaf in own.values()} == {3}
+
+    def build(own):
+        steps = [own.get(str(i), leaf) for i, leaf in enumerate(leaves)]
+        weights = model.weights.replace(steps=structure.unflatten(steps))
+        return model.replace(weights=weights)
+
+    scalars = adapt(held_out(build, tasks), own, method="lbfgs", iterations=20)
+    assert scalars.losses[-1] < 0.9 * scalars.losses[0]
+    whole = adapt(held_out(lambda m: m, tasks), model, iterations=20, learning_rate=1e-3)
+    assert min(whole.losses) < whole.losses[0]
+    assert jax.tree.structure(whole.parameters) == jax.tree.structure(model)
+    assert sum(row.change > 0 for row in whole.moved) > len(own)
+
+
+def test_a_fitted_sketch_is_better_on_other_tasks_than_a_random_one(x64):
+    """Of six features with deviations from 1 to 1/10; two steps of CG are all on two channels."""
+    family = ik.tasks.LinearRegression(
+        num_features=6, num_supports=12, num_queries=8, condition=1e2, noise=0.01
+    )
+    fitted, apart = (draw(jax.random.key(seed), family, 32) for seed in (0, 1))
+
+    def build(sketch):
+        return ik.constructions.conjugate_gradient(
+            ik.Linear(), num_features=6, ridge=0.1, steps=2, form="pipelined", sketch=sketch
+        )
+
+    start = jnp.asarray(np.random.default_rng(0).normal(size=(6, 2)))
+    found = adapt(held_out(build, fitted), start, iterations=60)
+    error = jax.jit(held_out(build, apart))
+    assert error(found.parameters) < 0.5 * error(start)
+
+
+def test_the_gradient_of_the_likelihood_is_the_closed_form(tasks):
+    """Through the converged forward, and the oracle's: eq. 5.9 of Rasmussen and Williams."""
+    told = {"temperature": jnp.asarray(5.0), "ridge": jnp.asarray(0.4)}
+    system = lambda told: (ik.Exponential(told["temperature"]), told["ridge"])  # noqa: E731
+    value, slope = jax.jit(jax.value_and_grad(marginal_likelihood(softmax, system, tasks)))(told)
+    values, slopes = [], {"temperature": [], "ridge": []}
+    for x, y in zip(tasks.x, np.asarray(tasks.y), strict=True):
+        A = np.asarray(ik.Exponential(5.0)(x, x)) + 0.4 * np.eye(8)
+        values.append(scipy.stats.multivariate_normal(cov=A).logpdf(y))
+        alpha, inverse = np.linalg.solve(A, y), np.linalg.inv(A)
+        moves = {"temperature": in_bandwidth(ik.Exponential(5.0), x, x), "ridge": np.eye(8)}
+        for name, dA in moves.items():
+            slopes[name].append(np.trace((np.outer(alpha, alpha) - inverse) @ dA) / 2)
+    assert np.isclose(value, -np.mean(values) / 8, rtol=1e-9)
+    for name in told:
+        assert np.isclose(slope[name], -np.mean(slopes[name]) / 8, rtol=1e-6), name
+
+
+def test_the_likelihood_of_the_oracle_is_that_of_scipy(x64):
+    """With a mask and two outputs, and its gradient by differences."""
+    task = jax.tree.map(
+        lambda leaf: leaf[0],
+        draw(jax.random.key(0), ik.tasks.LinearRegression(num_features=3, num_outputs=2), 1),
+    )
+    n = task.num_supports
+    task = task.replace(mask=jnp.arange(n) % 3 != 0)
+    likelihood = lambda ridge: ik.solvers.log_marginal_likelihood(  # noqa: E731
+        ik.Linear(), task, ridge=ridge
+    )
+    x, y = np.asarray(task.x)[task.mask], np.asarray(task.y)[task.mask]
+    density = scipy.stats.multivariate_normal(cov=x @ x.T + 0.5 * np.eye(len(x)))
+    assert np.isclose(likelihood(0.5), density.logpdf(y.T).sum(), rtol=1e-9)
+    difference = (likelihood(0.5 + 1e-5) - likelihood(0.5 - 1e-5)) / 2e-5
+    assert np.isclose(jax.grad(likelihood)(0.5), difference, rtol=1e-6)
+
+
+def test_one_trace_serves_all_iterations_and_progress_is_told(x64):
+    traces, seen = [], []
+
+    def loss(at):
+        traces.append(at)
+        return jnp.sum((at["w"] - 1.0) ** 2) + (jnp.log(at["c"]) - 1) ** 2
+
+    start = {"w": jnp.zeros((2, 3)), "c": 1.0}
+    found = adapt(
+        loss, start, positive=("c",), iterations=7, progress=lambda i, value: seen.append(i)
+    )
+    first = len(traces)
+    assert first <= 3
+    assert seen == list(range(8))
+    assert len(found.losses) == 8
+    assert found.stopped == ""
+    rows = list(csv.DictReader(io.StringIO(to_csv([m._asdict() for m in found.moved]).decode())))
+    assert [row["name"] for row in rows] == ["c", "w"]
+    assert float(rows[1]["fitted"]) > 0
+    assert str(found).splitlines()[1].split()[0] == "c"
+
+
+def test_a_loss_that_is_no_number_keeps_the_best_before(x64):
+    """Adam runs off the edge of the logarithm's domain."""
+    loss = lambda x: jnp.where(x > 0.3, x, jnp.nan)  # noqa: E731
+    found = adapt(loss, 1.0, learning_rate=0.5)
+    assert 0.3 < float(found.parameters) < 1
+    assert float(found.parameters) == found.losses[-1]
+    assert "loss is nan at iteration 2; the best parameters before are kept" in found.stopped
+    with pytest.raises(Diverged, match="loss must be finite at the start, got nan"):
+        adapt(loss, 0.1)
+
+
+def test_bad_input_is_refused(tasks):
+    loss = lambda at: at["ridge"]  # noqa: E731
+    for options, words in (
+        ({"method": "newton"}, "method must be one of 'adam', 'lbfgs', got 'newton'"),
+        ({"positive": ("noise",)}, "positive must be one of 'ridge', got 'noise'"),
+        ({"iterations": 0}, "iterations must be >= 1, got 0"),
+    ):
+        with pytest.raises(ValueError, match=words):
+            adapt(loss, {"ridge": 1.0}, **options)
+    with pytest.raises(ValueError, match="ridge must be > 0, got -1"):
+        adapt(loss, {"ridge": -1.0}, positive=("ridge",))
+    with pytest.raises(TypeError, match="ridge must be floating point, got int"):
+        adapt(loss, {"ridge": 1})
+    with pytest.raises(ValueError, match=r"targets must be shaped \[4, 6\], got \[4, 1\]"):
+        held_out(softmax, tasks, jnp.ones((4, 1)))
+    with pytest.raises(ValueError, match="targets must be given for tasks without y_query"):
+        held_out(softmax, tasks.replace(y_query=None))
+    head = ik.constructions.nadaraya_watson(ik.Exponential(), num_features=4)
+    with pytest.raises(ValueError, match="build must make a model with a slot alpha"):
+        marginal_likelihood(lambda _: head, lambda _: (ik.Linear(), 1.0), tasks)({})
