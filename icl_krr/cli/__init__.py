@@ -11,7 +11,8 @@ import tyro
 from platformdirs import user_cache_dir
 
 from ..experiments.recipe import Recipe
-from .settings import Ablate, Bench, Demo, Identify, Predict, Sweep, Train, Verify
+from .model_settings import Ablate, Fit, Identify, Train
+from .settings import Bench, Demo, Predict, Sweep, Verify
 
 PROG = "icl-krr"
 
@@ -26,6 +27,7 @@ def choices(argv: list[str]) -> Any:
     return (
         Annotated[Demo, tyro.conf.subcommand(name="demo")]
         | Annotated[Predict, tyro.conf.subcommand(name="predict")]
+        | Annotated[Fit, tyro.conf.subcommand(name="fit")]
         | Annotated[Sweep, tyro.conf.subcommand(name="sweep")]
         | Annotated[Train, tyro.conf.subcommand(name="train", default=defaults)]
         | Annotated[Identify, tyro.conf.subcommand(name="identify")]

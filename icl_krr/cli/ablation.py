@@ -13,7 +13,7 @@ from ..experiments.ablation import AblateConfig, Ablation, examine, table
 from ..files import to_csv, to_markdown
 from ..plots import ablation_figure, png
 from . import output
-from .settings import Ablate
+from .model_settings import Ablate
 
 
 def ablation(settings: Ablate, argv: list[str]) -> None:

@@ -17,7 +17,8 @@ from ..tasks import GaussianProcess, Task, diabetes, read_table, sample, split
 from . import output
 from .benchmark import benchmark
 from .claims import settle
-from .settings import Ablate, Bench, Chosen, Demo, Identify, Predict, Settings, Sweep, Train, Verify
+from .model_settings import Ablate, Chosen, Fit, Identify, Train
+from .settings import Bench, Demo, Predict, Settings, Sweep, Verify
 
 
 def run(settings: Chosen, argv: list[str]) -> int:
@@ -41,6 +42,10 @@ def run(settings: Chosen, argv: list[str]) -> int:
         from .ablation import ablation
 
         ablation(settings, argv)
+    elif isinstance(settings, Fit):
+        from .fitting import fitting
+
+        fitting(settings, argv)
     elif isinstance(settings, Sweep):
         from .sweeps import go_along
 

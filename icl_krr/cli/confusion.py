@@ -19,7 +19,7 @@ from ..experiments.confusion import ConfusionConfig, cells
 from ..files import to_csv
 from ..plots import confusion_figure, png
 from . import output
-from .settings import Identify
+from .model_settings import Identify
 
 
 def confuse(settings: Identify, argv: list[str], folder: Path) -> int:

@@ -29,8 +29,8 @@ from ..probes.distances import SPACES, Distance
 from ..probes.identify import CLOSE, IDENTIFIED, NONE, TIED
 from . import output
 from .confusion import confuse
+from .model_settings import Identify
 from .output import number
-from .settings import Identify
 
 CONSTRUCTIONS = "constructions"
 REASONS = {

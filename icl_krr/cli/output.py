@@ -18,7 +18,8 @@ from rich.table import Table
 
 from ..experiments.depth import DepthResult
 from ..files import Lines, replace, to_csv
-from .settings import Chosen, Demo, Predict
+from .model_settings import Chosen
+from .settings import Demo, Predict
 
 PACKAGES = ("icl_krr", "jax", "jaxlib", "flax", "numpy")
 BANDWIDTHS = ("temperature", "lengthscale", "smoother_temperature", "smoother_lengthscale")

@@ -1,15 +1,12 @@
-"""What each command can be told; no JAX here."""
+"""What the commands that build, compare and verify can be told; no JAX here."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated, Literal
 
 import tyro
-
-from ..experiments.recipe import ModelRecipe, TaskRecipe
-from ..training.settings import Training
 
 
 @dataclass(frozen=True)
@@ -158,99 +155,6 @@ class Verify:
 
 
 @dataclass(frozen=True)
-class Train:
-    """Train a model on tasks that are drawn in every step. RECIPE is a reference run that ships, a
-    run's folder or a JSON file, and gives the defaults of all other settings. A run that was
-    interrupted goes on where it was, and ends with the same weights."""
-
-    recipe: tyro.conf.Positional[Annotated[str | None, tyro.conf.arg(metavar="RECIPE")]] = None
-    """Such as gp-encoder; built-in defaults if absent."""
-    task: TaskRecipe = field(default_factory=TaskRecipe)
-    model: ModelRecipe = field(default_factory=ModelRecipe)
-    training: Training = field(default_factory=Training)
-    json: bool = False
-    """Print JSON for programs in place of a table."""
-    out: Path | None = None
-    """Folder for checkpoint.msgpack, model.msgpack, metrics.csv, recipe.json, meta.json and
-    training.png; by default icl-krr-train-RECIPE."""
-
-    @property
-    def seed(self) -> int:
-        return self.training.seed
-
-
-@dataclass(frozen=True)
-class Identify:
-    """Which solver does MODEL run? Every candidate is fitted to what the model answers after each
-    layer, on tasks of its own family, and compared on others. MODEL is a reference run that
-    ships, the folder of a run of icl-krr train, or the word constructions: that identifies
-    models whose solver is known, and prints the confusion matrix."""
-
-    model: tyro.conf.Positional[Annotated[str, tyro.conf.arg(metavar="MODEL")]]
-    """Such as gp-encoder, a folder, or constructions."""
-    tasks: int = 64
-    """Tasks that candidates are fitted to, and as many to score them."""
-    probe_tasks: int = 512
-    """Tasks that the linear probes of a trained model's layers are fitted to."""
-    num_queries: int = 8
-    """Queries of a task."""
-    kernels: tuple[Literal["linear", "exponential", "gaussian"], ...] = (
-        "linear",
-        "exponential",
-        "gaussian",
-    )
-    """Kernels that candidates may have."""
-    steps: int | None = None
-    """Steps that a candidate may have taken after the last layer; 32 for each layer if absent."""
-    per_layer: bool = False
-    """Refine the parameters for each layer by itself."""
-    seeds: int = 3
-    """Seeds of the confusion matrix."""
-    quick: bool = False
-    """Half the tasks for the confusion matrix."""
-    seed: int = 0
-    """Seed of every random choice."""
-    json: bool = False
-    """Print JSON for programs in place of tables."""
-    out: Path | None = None
-    """Folder for identify.json and .md, layers.csv, heatmaps.csv and .png and filter.png, or for
-    confusion.json, .csv, .md and .png; by default icl-krr-identify-MODEL."""
-
-
-@dataclass(frozen=True)
-class Ablate:
-    """What is every part of MODEL needed for? Each head, slot, unit or role is taken out by
-    itself; for constructions the change is compared with what the algorithm without that line
-    computes. MODEL is a solver, whose construction it is, a reference run or a run's folder."""
-
-    model: tyro.conf.Positional[Annotated[str, tyro.conf.arg(metavar="MODEL")]]
-    """Such as conjugate-gradient, chebyshev, richardson, gp-encoder or a folder."""
-    kernel: Literal["linear", "exponential", "gaussian"] | None = None
-    """Kernel of a construction; by default the one that its expectations are known for."""
-    steps: int = 12
-    """Solver steps of a construction."""
-    kinds: tuple[Literal["head", "unit", "slot", "role"], ...] | None = None
-    """What to take out; by default heads and slots, of runs heads and units."""
-    each_step: bool = False
-    """Take a construction's parts out of one step at a time; runs have it so in any case."""
-    replace: Literal["zero", "mean"] = "zero"
-    """What takes its place: zero, or the mean over tasks and over tokens of the same role."""
-    swap: str | None = None
-    """Solver whose steps replace the blocks of a run as well, one at a time."""
-    tasks: int = 64
-    """Tasks to predict."""
-    num_queries: int = 8
-    """Queries of a task."""
-    seed: int = 0
-    """Seed of every random choice."""
-    json: bool = False
-    """Print JSON for programs in place of a table."""
-    out: Path | None = None
-    """Folder for ablate.csv, ablate.md, meta.json and ablate.png; by default
-    icl-krr-ablate-MODEL."""
-
-
-@dataclass(frozen=True)
 class Predict(Settings):
     """Read TABLE.csv as one task: random rows are supports, the others queries, and every other
     column is a feature. Prints the gap of the transformer to exact KRR, depth by depth."""
@@ -263,7 +167,3 @@ class Predict(Settings):
     """Rows used as supports; by default three quarters of them, 512 at most."""
     out: Path | None = None
     """Folder for results.csv, meta.json and depth.png; no files if absent."""
-
-
-Chosen = Demo | Predict | Sweep | Train | Identify | Ablate | Verify | Bench
-"""The settings of any command."""

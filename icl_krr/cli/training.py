@@ -19,7 +19,7 @@ from ..plots import png, training_figure
 from ..training import Diverged, check, save_weights, train
 from ..training.checkpoint import compare, describe
 from . import output
-from .settings import Train
+from .model_settings import Train
 
 SHOWN = ("step", "loss", "validation", "ratio", "steps_per_second")
 

@@ -9,17 +9,15 @@ from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
-import numpy as np
 
 from .. import constructions as make
 from ..kernels import Linear
-from ..probes import drift, linear_maps
 from ..residual import map_tasks
-from ..tasks import LinearRegression, Sampler, Task
+from ..tasks import LinearRegression, Task
 from ..theory import spectral_bounds
-from ..training import Training, adapt, advance, held_out, reference, start
-from ..transformer import Transformer, dense, predict_batch, untie
-from .claim import Rows, draw_tasks
+from ..training import Training, adapt, advance, held_out, start
+from ..transformer import Transformer, predict_batch, untie
+from .claim import draw_tasks
 
 Show = Callable[[str], None]
 

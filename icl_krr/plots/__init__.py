@@ -3,7 +3,13 @@
 from .ablation import ablation_figure
 from .claims import claim_figure, sweep_figure
 from .depth import depth_figure, scaling_figure
-from .models import confusion_figure, filter_figure, identification_figure, training_figure
+from .models import (
+    confusion_figure,
+    filter_figure,
+    fitting_figure,
+    identification_figure,
+    training_figure,
+)
 from .style import png
 
 __all__ = [
@@ -12,6 +18,7 @@ __all__ = [
     "confusion_figure",
     "depth_figure",
     "filter_figure",
+    "fitting_figure",
     "identification_figure",
     "png",
     "scaling_figure",

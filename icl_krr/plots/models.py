@@ -9,6 +9,7 @@ from matplotlib import colormaps
 from matplotlib.cm import ScalarMappable
 from matplotlib.colors import LogNorm
 from matplotlib.figure import Figure
+from matplotlib.ticker import MaxNLocator
 
 from .style import BLUE, RED, STYLES
 
@@ -34,6 +35,21 @@ def training_figure(rows: Rows, title: str) -> Figure:
     axis.set_title(title, fontsize=9)
     axis.grid(alpha=0.25)
     axis.legend(fontsize=7)
+    return figure
+
+
+def fitting_figure(losses: list[float], units: str, title: str) -> Figure:
+    """The loss of a fit against its iterations."""
+    figure = Figure(figsize=(6.4, 4.2), layout="constrained")
+    axis = figure.subplots()
+    axis.plot(range(len(losses)), losses, "o-", color=BLUE, markersize=3)
+    if 0 < 10 * min(losses) < max(losses):
+        axis.set_yscale("log")
+    axis.xaxis.set_major_locator(MaxNLocator(integer=True))
+    axis.set_xlabel("iteration")
+    axis.set_ylabel(f"loss: {units}")
+    axis.set_title(title, fontsize=9)
+    axis.grid(alpha=0.25)
     return figure
 
 

@@ -122,7 +122,7 @@ def compiled_step(loss: Callable[[Any], jax.Array], optimiser: Any) -> Callable:
     searched = optax.value_and_grad_from_state(loss)
 
     @jax.jit
-    def step(free: Any, state: Any) -> tuple[Any, Any, jax.Array]:
+    def step(free: Any, state: Any) -> tuple[Any, Any, Any]:
         if optax.tree_utils.tree_get(state, "value") is None:
             value, slope = jax.value_and_grad(loss)(free)
         else:

@@ -1,0 +1,138 @@
+"""`icl-krr fit`, as a person meets it."""
+
+import csv
+import json
+
+import numpy as np
+import pytest
+from helpers import numpy_exact
+from test_cli import refuse_compilation, table
+
+import icl_krr as ik
+from icl_krr import cli
+from icl_krr.experiments.fitting import FitConfig, bounds, of_run, of_table
+from icl_krr.experiments.runs import load
+
+__all__ = ["table"]
+
+
+def test_a_table_is_fitted_and_judged_on_other_rows(table, tmp_path, capsys):
+    out = tmp_path / "fit"
+    argv = ["fit", str(table), "--target", "y", "--supports", "24", "--seed", "3", "--ridge", "9"]
+    argv += ["--steps", "4", "--iterations", "12", "--method", "lbfgs", "--out", str(out)]
+    assert cli.main([*argv, "--json"]) == 0
+    printed = json.loads(capsys.readouterr().out)
+    assert printed["meta"]["seed"] == 3
+    errors = {row["predictor"]: row["error"] for row in printed["errors"]}
+    (moved,) = printed["moved"]
+    assert moved["name"] == "ridge"
+    assert moved["start"] == 9
+    task = ik.tasks.split(ik.tasks.read_table(table, "y"), 24, seed=3)
+    y = np.asarray(task.y_query, np.float64)
+    for name, ridge in (("start", 9.0), ("fitted", moved["fitted"])):
+        error = np.mean((numpy_exact(task.x, task.y, task.x_query, ridge) - y) ** 2)
+        assert np.isclose(errors[f"exact, {name}"], error, rtol=1e-3)
+        assert np.isclose(errors[f"transformer, {name}"], error, rtol=1e-3)
+    assert np.isclose(errors["zero"], np.mean(y**2), rtol=1e-4)
+    assert {"mean", "nadaraya-watson"} < set(errors)
+    losses = [row["loss"] for row in printed["losses"]]
+    assert min(losses) < 0.9 * losses[0]
+    names = ["fit.csv", "fit.png", "meta.json", "moved.csv"]
+    assert sorted(path.name for path in out.iterdir()) == names
+    assert len(list(csv.DictReader((out / "fit.csv").read_text().splitlines()))) == len(losses)
+    assert (out / "fit.png").read_bytes().startswith(b"\x89PNG")
+
+
+def test_a_run_is_fitted_and_a_table_printed(capsys):
+    """Toward the lengthscale and the noise that it was trained on, 0.4 and 0.05."""
+    argv = ["fit", "gp-encoder", "--tasks", "8", "--solver", "richardson", "--steps", "200"]
+    argv += ["--lengthscale", "1", "--ridge", "0.5", "--iterations", "12", "--method", "lbfgs"]
+    assert cli.main(argv) == 0
+    out = capsys.readouterr().out
+    for word in ("lengthscale", "what moved", "gaussian kernel", "seed = 0", "exact, fitted"):
+        assert word in out
+    row = next(line for line in out.splitlines() if "lengthscale" in line)
+    start, fitted = (float(cell) for cell in row.replace("│", " ").split()[1:3])
+    assert start == 1
+    assert 0.35 < fitted < 0.45
+
+
+def test_parts_of_a_table_predict_each_other():
+    rows = ik.tasks.diabetes()
+    data = of_table(rows, 22, seed=1)
+    whole = ik.tasks.split(rows, 22, seed=1)
+    assert data.fitted.x.shape == (4, 15, 10)
+    for x, x_query in zip(data.fitted.x, data.fitted.x_query, strict=True):
+        both = np.concatenate([x, x_query])
+        assert len(np.unique(both, axis=0)) == len(both) == 20
+        assert {tuple(row) for row in both} <= {tuple(row) for row in np.asarray(whole.x)}
+    assert np.array_equal(data.apart.x_query[0], whole.x_query)
+
+
+def test_what_a_run_answers_is_aimed_at():
+    run = load("gp-encoder")
+    data = of_run(run, 2, seed=0)
+    answers = ik.predict_batch(run.model, data.apart)
+    assert np.allclose(data.apart.y_query, answers)
+    assert not np.allclose(data.apart.x, data.fitted.x)
+
+
+def test_bounds_hold_for_every_task(x64):
+    data = of_table(ik.tasks.diabetes(), 22, seed=1)
+    kernel = ik.Exponential(20.0)
+    low, high = bounds(kernel, data.fitted, 0.3)
+    for x in data.fitted.x:
+        sigma = np.linalg.eigvalsh(kernel(x, x)) + 0.3
+        assert low <= sigma[0] + 1e-12
+        assert sigma[-1] <= high < 5 * sigma[-1]
+
+
+@pytest.mark.parametrize(
+    ("argv", "message"),
+    [
+        (["TABLE", "--target", "z"], "target must be a column of"),
+        (["TABLE"], "target must be given for a table such as"),
+        (["TABLE", "--target", "y", "--ridge", "0"], "ridge must be > 0, got 0.0"),
+        (["TABLE", "--target", "y", "--iterations", "0"], "iterations must be >= 1, got 0"),
+        (["TABLE", "--target", "y", "--supports", "1"], "supports must be >= 2 to be cut"),
+        (
+            ["TABLE", "--target", "y", "--solver", "nystrom-conjugate-gradient"],
+            "solver must have weights that serve several tasks",
+        ),
+        (["gp-nothing"], "model must be a run's folder or one of"),
+        (["gp-encoder", "--supports", "3"], "supports must be absent for a run"),
+        (
+            ["gp-encoder", "--solver", "nadaraya-watson", "--objective", "marginal-likelihood"],
+            "objective must be 'held-out' for solver 'nadaraya-watson'",
+        ),
+    ],
+)
+def test_bad_input_is_one_line(table, capsys, monkeypatch, argv, message):
+    if "gp-encoder" not in argv:
+        refuse_compilation(monkeypatch)
+    assert cli.main(["fit", *(str(table) if word == "TABLE" else word for word in argv)]) == 2
+    captured = capsys.readouterr()
+    assert captured.out == ""
+    assert message in captured.err
+    assert captured.err.startswith("icl-krr: error: ")
+    assert captured.err.count("\n") == 1
+
+
+def test_a_loss_that_is_none_at_the_start_is_one_line(table, capsys):
+    argv = ["fit", str(table), "--target", "y", "--kernel", "exponential", "--temperature", "0.01"]
+    assert cli.main([*argv, "--ridge", "1", "--steps", "2", "--supports", "20"]) == 2
+    captured = capsys.readouterr()
+    assert "raise the temperature" in captured.err
+    assert captured.err.count("\n") == 1
+
+
+def test_every_solver_of_several_tasks_can_be_fitted():
+    from icl_krr.experiments.registry import SOLVERS
+
+    refused = []
+    for solver in SOLVERS:
+        try:
+            FitConfig(solver=solver)
+        except ValueError:
+            refused.append(solver)
+    assert refused == ["nystrom-conjugate-gradient", "gradient-descent-plus-plus"]
