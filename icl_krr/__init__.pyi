@@ -1,5 +1,6 @@
 from . import (
     constructions,
+    export,
     kernels,
     probes,
     residual,
@@ -54,6 +55,7 @@ __all__ = [
     "Transformer",
     "constructions",
     "dense",
+    "export",
     "init",
     "kernels",
     "map_tasks",

@@ -18,6 +18,7 @@ ALLOWED = {
     "constructions": {"kernels", "sketches", "residual", "transformer.weights"},
     "posterior": {"kernels", "tasks", "solvers.results", "transformer"},
     "training": {"kernels", "tasks", "solvers", "transformer"},
+    "export": {"residual", "tasks", "transformer"},
     "probes": {"kernels", "tasks", "solvers", "residual", "transformer"},
     "experiments": {
         "training",

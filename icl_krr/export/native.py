@@ -1,0 +1,151 @@
+"""Models as files: weights by name, and everything else that a model is as JSON beside them."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+from importlib.metadata import version
+from pathlib import Path
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from safetensors import SafetensorError, safe_open
+from safetensors.numpy import save as serialize
+
+from .. import checks
+from ..files import replace
+from ..residual import Layout, Read, Slot
+from ..transformer import (
+    Architecture,
+    Block,
+    Heads,
+    Norm,
+    Spec,
+    Transformer,
+    Unit,
+    Weights,
+    Write,
+)
+
+FORMAT = 1
+PARTS: tuple[Any, ...] = (
+    *(Transformer, Spec, Architecture, Layout, Slot),
+    *(Weights, Block, Heads, Write, Unit, Norm, Read),
+)
+TYPES = {part.__name__: part for part in PARTS}
+
+Tensors = dict[str, np.ndarray]
+
+
+def save(path: str | Path, model: Transformer) -> None:
+    """Write a model to one safetensors file, whole or not at all.
+
+    Each leaf is a tensor under its path below `model.weights`, such as
+    `steps.0.attention.1.query.blocks.x`, in its dtype, float32 or float64. The metadata hold
+    one JSON text: spec, layout, steps and the structure of the weights, with the version of
+    this format and of `icl_krr`. Any reader of safetensors can open the file; `load` makes the
+    model of it again.
+
+    Raises TypeError for what is no `Transformer` of the package's own parts and for weights in
+    half precision, OSError where the file cannot be written.
+
+    >>> import icl_krr as ik
+    >>> from tempfile import TemporaryDirectory
+    >>> model = ik.constructions.nadaraya_watson(ik.Exponential(2.0), num_features=1)
+    >>> with TemporaryDirectory() as folder:
+    ...     save(f"{folder}/model.safetensors", model)
+    ...     again = load(f"{folder}/model.safetensors")
+    >>> jax.tree.structure(again) == jax.tree.structure(model), again.layout == model.layout
+    (True, True)
+    """
+    if not isinstance(model, Transformer):
+        raise TypeError(f"model must be an icl_krr.Transformer, got {type(model).__name__}")
+    tensors: Tensors = {}
+    record = {
+        "format": FORMAT,
+        "version": version("icl_krr"),
+        "model": encode(model, "", tensors),
+    }
+    replace(Path(path), serialize(tensors, {"icl_krr": json.dumps(record)}))
+
+
+def load(path: str | Path) -> Transformer:
+    """The model of a file that `save` wrote: the same leaves, the same structure.
+
+    Needs nothing but the file: no model to fill, neither torch nor optax.
+
+    Raises OSError where there is no such file, ValueError for one that is something else,
+    incomplete or of another format, and for float64 weights where x64 is not enabled.
+    """
+    path = Path(path)
+    record, tensors = read(path)
+    if record["format"] != FORMAT:
+        raise ValueError(
+            f"{path} must have format {FORMAT}, got {record['format']}, "
+            f"written by icl_krr {record['version']}; load it with that version"
+        )
+    for name, tensor in tensors.items():
+        if jax.dtypes.canonicalize_dtype(tensor.dtype) != tensor.dtype:
+            raise ValueError(
+                f"{path} has {tensor.dtype} weights ({name}), which need "
+                'jax.config.update("jax_enable_x64", True) before they are loaded'
+            )
+    return decode(record["model"], tensors)
+
+
+def read(path: Path) -> tuple[dict[str, Any], Tensors]:
+    """The record and the tensors of a file, once it is known to be one."""
+    with path.open("rb"):  # safetensors has other errors for what cannot be read
+        pass
+    try:
+        with safe_open(path, "numpy") as file:
+            record = json.loads((file.metadata() or {})["icl_krr"])
+            return record, {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118
+    except (SafetensorError, KeyError, json.JSONDecodeError) as error:
+        raise ValueError(
+            f"{path} must be a file that icl_krr.export.save wrote, whole, "
+            f"got something else ({error})"
+        ) from None
+
+
+def encode(value: Any, path: str, tensors: Tensors) -> Any:
+    """Dataclasses, {"$type": name, field: ...}; arrays, {"$tensor": path}; the rest as JSON."""
+    if type(value) in PARTS:
+        fields = {
+            field.name: encode(getattr(value, field.name), join(path, field.name), tensors)
+            for field in dataclasses.fields(value)
+        }
+        return {"$type": type(value).__name__, **fields}
+    if isinstance(value, tuple):
+        return [encode(part, join(path, str(i)), tensors) for i, part in enumerate(value)]
+    if isinstance(value, dict):
+        return {name: encode(part, join(path, name), tensors) for name, part in value.items()}
+    if value is None or isinstance(value, (bool, int, str)):
+        return value
+    if isinstance(value, np.integer):
+        return int(value)
+    if not isinstance(value, (jax.Array, np.ndarray)):
+        raise TypeError(
+            f"{path} must be an array or one of {', '.join(TYPES)}, got {type(value).__name__}"
+        )
+    checks.factorable(path, value)
+    name = path.removeprefix("weights.")
+    tensors[name] = np.asarray(value, order="C")  # safetensors writes memory as it lies
+    return {"$tensor": name}
+
+
+def decode(value: Any, tensors: Tensors) -> Any:
+    if isinstance(value, list):
+        return tuple(decode(part, tensors) for part in value)
+    if not isinstance(value, dict):
+        return value
+    if "$tensor" in value:
+        return jnp.asarray(tensors[value["$tensor"]])
+    parts = {name: decode(part, tensors) for name, part in value.items() if name != "$type"}
+    return TYPES[value["$type"]](**parts) if "$type" in value else parts
+
+
+def join(path: str, name: str) -> str:
+    return f"{path}.{name}" if path else name
