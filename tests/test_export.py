@@ -1,24 +1,38 @@
 """Models as files: the native format, and a stock T5 that runs a construction."""
 
+import dataclasses
+import inspect
+import json
+import runpy
+import sys
+import textwrap
+from functools import cache
+from typing import NamedTuple
+
 import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
-from helpers import CASES, draw, parametrize
+from helpers import draw, parametrize, relative
 from safetensors.numpy import load_file, save_file
 
 import icl_krr as ik
-from icl_krr.export import load, save
+from icl_krr.export import T5, load, open_t5, save, to_t5
 
 DECODER = ik.Architecture(
     num_features=4, width=8, depth=2, heads=2, causal=True, tokens="interleaved", max_tokens=32
 )
 
 
+@jax.jit
+def cg():
+    return ik.constructions.conjugate_gradient(ik.Linear(), num_features=4, ridge=0.1, steps=3)
+
+
 def decoder(dtype):
     model = ik.init(jax.random.key(0), DECODER, dtype)
-    moved = [leaf + 0.1 for leaf in jax.tree.leaves(model)]  # biases and positions start as 0
-    return jax.tree.unflatten(jax.tree.structure(model), moved)
+    # biases and positions start as 0
+    return jax.tree.map(lambda leaf: np.asarray(leaf) + leaf.dtype.type(0.1), model)
 
 
 def assert_same(again, model):
@@ -40,13 +54,13 @@ def test_a_construction_comes_back_to_the_bit(case, tmp_path, x64):
     """Tied leaves, a prologue, steps of many blocks, tables of ReLU units."""
     task = draw(0, r=2)
     options = {"arithmetic": ik.ReLU(8)} if case.name == "richardson" else {}
-    model = case.build(task, ridge=0.1, steps=3, **options)
+    model = jax.jit(lambda: case.build(task, ridge=0.1, steps=3, **options))()
     assert_round_trip(tmp_path / "model.safetensors", model, task)
 
 
 def test_other_forms_of_a_construction_come_back_to_the_bit(tmp_path):
-    model = CASES["cg"].build(draw(0), ridge=0.1, steps=3)
-    for form in (ik.untie(model), ik.dense(model), model.replace(steps=5)):
+    model = cg()
+    for form in (ik.untie(model), jax.jit(ik.dense)(model), model.replace(steps=5)):
         save(tmp_path / "form.safetensors", form)
         assert_same(load(tmp_path / "form.safetensors"), form)
 
@@ -61,7 +75,7 @@ def test_a_trained_decoder_comes_back_to_the_bit(dtype, tmp_path, x64):
 
 
 def test_weights_have_names_that_say_what_they_are(tmp_path):
-    model = CASES["cg"].build(draw(0), ridge=0.1, steps=3)
+    model = cg()
     save(tmp_path / "model.safetensors", model)
     tensors = load_file(tmp_path / "model.safetensors")
     assert len(tensors) == len(jax.tree.leaves(model))
@@ -71,7 +85,7 @@ def test_weights_have_names_that_say_what_they_are(tmp_path):
 
 def test_arrays_that_lie_in_memory_the_other_way_round(tmp_path):
     """safetensors writes memory as it lies: columns first, it would read them as rows."""
-    model = ik.dense(CASES["cg"].build(draw(0), ridge=0.1, steps=3))
+    model = jax.jit(ik.dense)(cg())
     model = jax.tree.map(lambda leaf: np.asfortranarray(np.asarray(leaf)), model)
     save(tmp_path / "model.safetensors", model)
     assert_same(load(tmp_path / "model.safetensors"), model)
@@ -113,3 +127,256 @@ def test_what_is_no_model_is_refused(tmp_path):
     with pytest.raises(TypeError, match=r"embedding\.one\.blocks\.one must be an array or one of"):
         save(path, jax.tree.map(lambda leaf: leaf.tolist(), model))
     assert not path.exists()
+
+
+def rms_norm(h, weight):
+    """As T5 has it: the mean of squares in float32 whatever h is."""
+    variance = np.mean(h.astype(np.float32) ** 2, axis=-1, keepdims=True, dtype=np.float32)
+    return weight * (h * (1 / np.sqrt(variance + np.float32(1e-6))))
+
+
+def run_numpy(folder, embeds):
+    """A T5 encoder written once more: hidden states [layers + 1, b, T, d_model]."""
+    config = json.loads((folder / "config.json").read_text())
+    own = load_file(folder / "model.safetensors")
+    h, path = embeds, [embeds]
+    split = lambda a: a.reshape(*a.shape[:2], config["num_heads"], config["d_kv"]).swapaxes(1, 2)  # noqa: E731
+    for i in range(config["num_layers"]):
+        layer = lambda name, i=i: own[f"encoder.block.{i}.layer.{name}.weight"]  # noqa: E731
+        normed = rms_norm(h, layer("0.layer_norm"))
+        q, k, v = (split(normed @ layer(f"0.SelfAttention.{name}").T) for name in "qkv")
+        logits = q @ k.swapaxes(-1, -2)
+        weights = np.exp(logits - logits.max(-1, keepdims=True))
+        mixed = weights / weights.sum(-1, keepdims=True) @ v
+        mixed = mixed.swapaxes(1, 2).reshape(*h.shape[:2], -1)
+        h = h + mixed @ layer("0.SelfAttention.o").T
+        normed = rms_norm(h, layer("1.layer_norm"))
+        units = np.maximum(normed @ layer("1.DenseReluDense.wi").T, 0)
+        h = h + units @ layer("1.DenseReluDense.wo").T
+        path.append(h)
+    return np.stack([*path[:-1], rms_norm(h, own["encoder.final_layer_norm.weight"])])
+
+
+def run_transformers(folder, embeds):
+    """Hugging Face's own, as it comes; nothing of its weights is missing or left over."""
+    torch = pytest.importorskip("torch")
+    transformers = pytest.importorskip("transformers")
+    transformers.utils.logging.disable_progress_bar()
+    network, info = transformers.T5EncoderModel.from_pretrained(folder, output_loading_info=True)
+    assert not any(info.values()), info
+    with torch.no_grad():
+        outputs = network(inputs_embeds=torch.tensor(embeds), output_hidden_states=True)
+    assert torch.equal(outputs.hidden_states[-1], outputs.last_hidden_state)
+    return torch.stack(outputs.hidden_states).numpy()
+
+
+each_engine = pytest.mark.parametrize("run", [run_numpy, run_transformers])
+foreign = pytest.mark.filterwarnings("ignore:::transformers", "ignore:::torch", "ignore:::nnsight")
+PROCESS = ik.tasks.GaussianProcess(ik.Exponential(0.5), num_queries=8, inputs="sphere")
+RIDGES = {"richardson": 0.1, "chebyshev": 0.1 * np.exp(2), "conjugate_gradient": 0.1 * np.exp(2)}
+
+
+class Solved(NamedTuple):
+    """A construction in tables, a task, and what the one forward makes of them."""
+
+    model: ik.Transformer
+    task: ik.Task
+    prediction: jax.Array
+    path: list  # {slot: [T, width]} before every block, and after the last
+
+
+@cache
+def solved(solver, steps):
+    """In float64, with tables that cover what the twin of exact arithmetic works on."""
+    with jax.enable_x64(True):
+        task = jax.jit(lambda: ik.tasks.sample(jax.random.key(0), PROCESS))()
+        kernel = ik.Gaussian(0.7) if solver == "richardson" else ik.Exponential(0.5)
+        options = {"ridge": RIDGES[solver], "steps": steps, "num_features": 2}
+        if solver != "richardson":
+            options["attention"] = ik.Softmax(log_sink=ik.theory.log_sink(kernel, task))
+        if solver == "chebyshev":
+            options["spectrum"] = ik.spectral_bounds(kernel, task, ridge=options["ridge"])
+        construct = getattr(ik.constructions, solver)
+        build = lambda arithmetic: jax.jit(  # noqa: E731
+            lambda: construct(kernel, **options, arithmetic=arithmetic)
+        )()
+        model = build(ik.ReLU(64, ik.operand_bounds(build("exact"), task)))
+        prediction, cache = ik.run_with_cache(model, task, names=(), everything=True)
+        last = model.depth - 1
+        path = [cache[f"blocks.{i}.resid_pre"] for i in range(model.depth)]
+        return Solved(model, task, prediction, [*path, cache[f"blocks.{last}.resid_post"]])
+
+
+def cast(tree, dtype):
+    return jax.tree.map(lambda leaf: leaf.astype(dtype), tree)
+
+
+@foreign
+@each_engine
+@pytest.mark.parametrize(("dtype", "tolerance"), [("float64", 1e-9), ("float32", 1e-3)])
+@pytest.mark.parametrize(
+    ("solver", "steps"), [("richardson", 8), ("chebyshev", 40), ("conjugate_gradient", 1)]
+)
+def test_every_layer_of_the_t5_is_the_forward(run, solver, steps, dtype, tolerance, tmp_path, x64):
+    """Slot by slot, and the read-out; in float32 beside the forward in float64."""
+    model, task, prediction, path = solved(solver, steps)
+    t5 = to_t5(cast(model, dtype), tmp_path)
+    hidden = run(tmp_path, t5.embed(cast(task, dtype)))
+    assert hidden.dtype == dtype
+    for i, (state, stream) in enumerate(zip(hidden, path, strict=True)):
+        for slot, ours in stream.items():
+            assert relative(t5.slot(state, slot)[0], ours) < tolerance, (i, slot)
+    assert relative(t5.read_out(hidden[-1], task), prediction) < tolerance
+
+
+@foreign
+@each_engine
+def test_the_t5_regresses(run, tmp_path, x64):
+    """Chebyshev on the default task: exact regression, to the error of the tables."""
+    model, task, *_ = solved("chebyshev", 40)
+    t5 = to_t5(model, tmp_path)
+    prediction = t5.read_out(run(tmp_path, t5.embed(task))[-1], task)
+    exact = ik.solvers.exact(ik.Exponential(0.5), task, ridge=RIDGES["chebyshev"]).prediction
+    assert relative(prediction, exact) < 5e-2
+
+
+def test_the_norm_is_the_identity_to_the_bit_as_far_as_is_said():
+    """And no longer where a token is larger: the bound is sharp to a factor of 2."""
+    rng = np.random.default_rng(0)
+    for dtype in (np.float32, np.float64):
+        for d in (16, 64, 256):
+            h = rng.normal(size=(200, d)) * 2.0 ** rng.integers(-60, 20, size=(200, d))
+            h *= 2.0 ** rng.integers(-20, 28, size=(200, 1)) / np.linalg.norm(h, axis=1)[:, None]
+            h = np.where(np.abs(h) < 2.0**-86, 0, h)
+            h[:, -1] = 2.0**40
+            weight = np.full(d, 2.0**40 / d**0.5, dtype)
+            np.testing.assert_array_equal(rms_norm(h.astype(dtype), weight), h.astype(dtype))
+    h[:, 0] = 2.0**29
+    assert not np.array_equal(rms_norm(h, weight), h)
+
+
+@foreign
+@each_engine
+def test_nothing_reads_a_query_or_padding(run, tmp_path, x64):
+    model, task, *_ = solved("richardson", 8)
+    t5 = to_t5(model, tmp_path)
+    mask = jnp.arange(64) < 60
+    task = task.replace(mask=mask, y_query=None)
+    embeds = t5.embed(task)
+    other = t5.embed(task.replace(x_query=task.x_query.at[1].multiply(-1)))
+    asked = 1 + 64 + 1
+    moved = np.flatnonzero(np.any(embeds != other, axis=-1)[0])
+    assert moved.tolist() == [asked]
+    # one after the other: torch rounds the members of a batch in different ways
+    hidden, changed = run(tmp_path, embeds), run(tmp_path, other)
+    np.testing.assert_array_equal(*(np.delete(h, asked, axis=2) for h in (hidden, changed)))
+    assert not np.array_equal(hidden[-1, 0, asked], changed[-1, 0, asked])
+    assert relative(t5.read_out(hidden[-1], task), ik.predict(model, task)) < 1e-9
+
+
+@foreign
+@each_engine
+def test_batches_of_ragged_tasks_with_two_outputs(run, tmp_path, x64):
+    tasks = jax.tree.map(lambda *a: jnp.stack(a), draw(0, r=2), draw(1, r=2))
+    tasks = tasks.replace(mask=jnp.arange(7) < jnp.array([[7], [5]]))
+    tables = ik.ReLU(64, bound=16.0)
+    build = lambda: ik.constructions.richardson(  # noqa: E731
+        ik.Gaussian(), ridge=0.5, steps=4, arithmetic=tables, num_features=4, num_outputs=2
+    )
+    model = jax.jit(build)()
+    t5 = to_t5(model, tmp_path)
+    embeds = t5.embed(tasks)
+    assert embeds.shape[:2] == (2, 1 + 7 + 3)
+    hidden = run(tmp_path, embeds)[-1]
+    assert t5.slot(hidden, "alpha").shape == (2, 11, 2)
+    prediction = t5.read_out(hidden, tasks)
+    assert prediction.shape == (2, 3, 2)
+    assert relative(prediction, ik.predict_batch(model, tasks)) < 1e-9
+    first = jax.tree.map(lambda a: a[0], tasks)
+    np.testing.assert_array_equal(t5.embed(first), embeds[:1])
+    np.testing.assert_array_equal(t5.read_out(hidden[:1], first), prediction[0])
+
+
+@foreign
+@each_engine
+def test_a_trained_transformer_of_relu_units(run, tmp_path, x64, monkeypatch):
+    """Several heads, biases; linear units become pairs. Writing it takes no torch."""
+    plain = ik.Architecture(
+        num_features=4, width=8, depth=2, heads=2, activation="relu", layer_norm=False
+    )
+    model, task = ik.init(jax.random.key(0), plain), draw(1)
+    with monkeypatch.context() as without:
+        for name in ("torch", "transformers"):
+            without.setitem(sys.modules, name, None)
+        t5 = to_t5(jax.tree.map(lambda leaf: np.asarray(leaf) + 0.1, model), tmp_path)
+    again = open_t5(tmp_path)
+    hidden = run(tmp_path, again.embed(task))
+    prediction = again.read_out(hidden[-1], task)
+    assert relative(prediction, ik.predict(t5.model, task)) < 1e-9
+    np.testing.assert_array_equal(prediction, t5.read_out(hidden[-1], task))
+
+
+def test_what_a_t5_cannot_be_is_refused_before_anything_is_written(tmp_path):
+    plain = ik.Architecture(num_features=4, activation="relu", layer_norm=False)
+
+    def drawn(**options):
+        architecture = dataclasses.replace(plain, **options)
+        return jax.eval_shape(lambda: ik.init(jax.random.key(0), architecture))
+
+    build = lambda solver, kernel, **options: jax.eval_shape(  # noqa: E731
+        lambda: getattr(ik.constructions, solver)(kernel, num_features=4, **options)
+    )
+    linear = build("conjugate_gradient", ik.Linear(), ridge=0.1, steps=2)
+    gated = build("nadaraya_watson", ik.Gaussian())
+    refused = {
+        "softmax attention, got linear; build it with attention='softmax'": linear,
+        r"ReLU units, got units gated by .*; build it with arithmetic=icl_krr\.ReLU": gated,
+        "no LayerNorm, got one that has; draw it with layer_norm=False": drawn(layer_norm=True),
+        "ReLU units, got GELU; draw it with activation='relu'": drawn(activation="gelu"),
+        "got a causal one; draw it with causal=False": drawn(causal=True),
+        "got interleaved ones; draw it with tokens='pairs'": drawn(tokens="interleaved"),
+        "no positions, got some; draw it with max_tokens=None": drawn(max_tokens=32),
+    }
+    for message, model in refused.items():
+        with pytest.raises(ValueError, match=message):
+            to_t5(model, tmp_path / "t5")
+    with pytest.raises(TypeError, match=r"model must be an icl_krr\.Transformer, got str"):
+        to_t5("richardson", tmp_path / "t5")
+    assert not (tmp_path / "t5").exists()
+
+
+def test_what_does_not_fit_a_t5_is_refused():
+    t5 = T5(cast(solved("richardson", 8).model, "float32"))
+    task = draw(0, p=2)
+    large = task.replace(y=1e9 * jnp.ones(7))
+    with pytest.raises(ValueError, match=r"task must have tokens of norm at most 2\^28"):
+        t5.embed(large)
+    with pytest.raises(ValueError, match="num_outputs = 1 as the model, got 2"):
+        t5.embed(draw(0, p=2, r=2))
+    hidden = t5.embed(task)
+    with pytest.raises(ValueError, match=r"hidden must be \[1, 11, 64\], got shape \[11, 64\]"):
+        t5.read_out(hidden[0], task)
+    with pytest.raises(ValueError, match=r"hidden must have tokens of norm at most 2\^28"):
+        t5.read_out(2.0**35 * hidden, task)
+    with pytest.raises(ValueError, match="slot must be one of"):
+        t5.slot(hidden, "beta")
+
+
+@foreign
+def test_nnsight_recovers_alpha_from_the_t5(tmp_path, monkeypatch):
+    """The example of the docstring, run as a notebook would."""
+    for tool in ("torch", "transformers", "nnsight"):
+        pytest.importorskip(tool)
+    _, _, rest = inspect.getdoc(to_t5).partition("every layer:\n\n")
+    code, _, _ = rest.partition("\nT5 is bidirectional")
+    (tmp_path / "example.py").write_text(textwrap.dedent(code))
+    monkeypatch.chdir(tmp_path)
+    found = runpy.run_path("example.py")
+    model, task = found["model"], found["task"]
+    prediction, cache = ik.run_with_cache(model, task)
+    assert relative(found["prediction"], prediction) < 1e-3
+    prologue = len(model.weights.prologue)
+    supports = [alpha[0, 1:65, 0] for alpha in found["alphas"][prologue - 1 :]]
+    assert len(supports) == len(cache["alpha"])
+    for alpha, ours in zip(supports, cache["alpha"], strict=True):
+        assert relative(alpha, ours) < 1e-4

@@ -68,7 +68,7 @@ def save(path: str | Path, model: Transformer) -> None:
         "version": version("icl_krr"),
         "model": encode(model, "", tensors),
     }
-    replace(Path(path), serialize(tensors, {"icl_krr": json.dumps(record)}))
+    write(Path(path), tensors, {"icl_krr": json.dumps(record)})
 
 
 def load(path: str | Path) -> Transformer:
@@ -110,6 +110,12 @@ def read(path: Path) -> tuple[dict[str, Any], Tensors]:
         ) from None
 
 
+def write(path: Path, tensors: Tensors, metadata: dict[str, str]) -> None:
+    # safetensors takes memory as it lies for rows, one after the other
+    rows = {name: np.asarray(tensor, order="C") for name, tensor in tensors.items()}
+    replace(path, serialize(rows, metadata))
+
+
 def encode(value: Any, path: str, tensors: Tensors) -> Any:
     """Dataclasses, {"$type": name, field: ...}; arrays, {"$tensor": path}; the rest as JSON."""
     if type(value) in PARTS:
@@ -126,13 +132,13 @@ def encode(value: Any, path: str, tensors: Tensors) -> Any:
         return value
     if isinstance(value, np.integer):
         return int(value)
-    if not isinstance(value, (jax.Array, np.ndarray)):
+    if not isinstance(value, (jax.Array, np.ndarray, np.generic)):
         raise TypeError(
             f"{path} must be an array or one of {', '.join(TYPES)}, got {type(value).__name__}"
         )
     checks.factorable(path, value)
     name = path.removeprefix("weights.")
-    tensors[name] = np.asarray(value, order="C")  # safetensors writes memory as it lies
+    tensors[name] = np.asarray(value)
     return {"$tensor": name}
 
 

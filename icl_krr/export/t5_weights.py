@@ -1,0 +1,173 @@
+"""The weights of a construction as those of a stock T5 encoder."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any, NamedTuple
+
+import jax
+import numpy as np
+
+from .. import checks
+from ..residual import Layout
+from ..transformer import Block, Transformer, Unit, dense, untie
+
+CONSTANT = 2.0**40
+"""What every token holds in the one channel that makes RMSNorm the identity."""
+
+DARKNESS = 2.0**20
+"""How far the logits of tokens that nobody may read lie below the others."""
+
+
+class Channels(NamedTuple):
+    """Those of the layout, then the flag `hidden` of tokens that nobody reads, the constant, zeros.
+
+    `d_model` is a power of 4, so that its root, and with it the norm of a token, is one of 2.
+    """
+
+    width: int
+    hidden: int
+    constant: int
+    d_model: int
+
+    @classmethod
+    def of(cls, layout: Layout) -> Channels:
+        width = layout.width
+        d_model = 4
+        while d_model < width + 2:
+            d_model *= 4
+        return cls(width, width, width + 1, d_model)
+
+
+class Layer(NamedTuple):
+    """Heads, each (query, key, value [d, .], out [., d]), and ReLU units, wi [d, .], wo [., d]."""
+
+    heads: list[tuple[np.ndarray, ...]]
+    wi: np.ndarray
+    wo: np.ndarray
+
+
+def check_stock(model: Transformer) -> None:
+    """Refuse what a T5 encoder cannot be, in one sentence with the mend."""
+    if not isinstance(model, Transformer):
+        raise TypeError(f"model must be an icl_krr.Transformer, got {type(model).__name__}")
+    checks.factorable("model", model)
+    if not jax.config.jax_enable_x64 and model.dtype == np.float64:  # pyright: ignore[reportAttributeAccessIssue]
+        raise ValueError("model must not be float64 where x64 is not enabled; enable x64")
+    weights, spec = model.weights, model.spec
+    normed = weights.final_norm or any(b.attention_norm or b.mlp_norm for b in model.blocks)
+    kinds = {kind(unit) for block in model.blocks for unit in block.mlp}
+    gated = sorted(kinds - {"linear", "relu", "gelu"})
+    refused = {
+        "softmax attention, got linear; build it with attention='softmax'": (
+            spec.attention == "linear"
+        ),
+        "attention in both directions, got a causal one; draw it with causal=False": spec.causal,
+        "a token for each support, got interleaved ones; draw it with tokens='pairs'": (
+            spec.tokens == "interleaved"
+        ),
+        "no LayerNorm, got one that has; draw it with layer_norm=False": normed,
+        "no positions, got some; draw it with max_tokens=None": weights.positions,
+        "ReLU units, got GELU; draw it with activation='relu'": "gelu" in kinds,
+        f"ReLU units, got {', '.join(gated)}; build it with arithmetic=icl_krr.ReLU(width, bound), "
+        "the bound being icl_krr.operand_bounds(model, task)": gated,
+    }
+    for rule, broken in refused.items():
+        if broken:
+            raise ValueError(f"model must have {rule}")
+
+
+def kind(unit: Unit) -> str:
+    """ "linear", the activation of units that do nothing else, or what gates them."""
+    if unit.gate is None or (unit.up is None and unit.activation == "identity"):
+        return "linear"
+    return unit.activation if unit.up is None else f"units gated by {unit.activation}"
+
+
+def layers(model: Transformer) -> list[Layer]:
+    """Every block of the prologue, then of every step, as ordinary matrices."""
+    merged = jax.jit(dense)(model)  # one program in place of hundreds
+    weights = jax.tree.map(np.asarray, untie(merged).weights)
+    steps = [
+        jax.tree.map(lambda leaf, step=step: leaf[step], block)
+        for step in range(model.steps)
+        for block in weights.steps
+    ]
+    width = model.layout.width
+    return [Layer([*heads(block)], *units(block, width)) for block in (*weights.prologue, *steps)]
+
+
+def heads(block: Block) -> Iterator[tuple[np.ndarray, ...]]:
+    for group in block.attention:
+        (write,) = group.writes
+        reads = [read.blocks["stream"] for read in (group.query, group.key, write.value)]
+        each = [np.split(read, group.heads, axis=1) for read in reads]
+        yield from zip(*each, np.split(write.out, group.heads), strict=True)
+
+
+def units(block: Block, width: int) -> tuple[np.ndarray, np.ndarray]:
+    """ReLU units as they are, linear ones as relu(v) - relu(-v)."""
+    wi, wo = [np.zeros((width, 0))], [np.zeros((0, width))]
+    for unit in block.mlp:
+        read = unit.up if unit.gate is None else unit.gate
+        assert read is not None
+        for sign in (1, -1) if kind(unit) == "linear" else (1,):
+            wi.append(sign * read.blocks["stream"])
+            wo.append(sign * unit.out)
+    return np.concatenate(wi, 1), np.concatenate(wo)
+
+
+def stock(model: Transformer) -> tuple[dict[str, Any], dict[str, np.ndarray]]:
+    """Sizes of the T5 encoder, and its tensors, all zero but for what the model says."""
+    at, every = Channels.of(model.layout), layers(model)
+    each = [head for layer in every for head in layer.heads]
+    sizes = {
+        "d_model": at.d_model,
+        # one more than the queries have: who may be read
+        "d_kv": max([1] + [max(q.shape[1] + 1, v.shape[1]) for q, _, v, _ in each]),
+        "d_ff": max([1] + [layer.wi.shape[1] for layer in every]),
+        "num_heads": max([1] + [len(layer.heads) for layer in every]),
+        "num_layers": len(every),
+    }
+    tensors = {"shared.weight": np.zeros((1, at.d_model))}
+    for i, layer in enumerate(every):
+        attention, mlp = f"encoder.block.{i}.layer.0", f"encoder.block.{i}.layer.1"
+        for name, tensor in attend(layer, at, sizes).items():
+            tensors[f"{attention}.SelfAttention.{name}.weight"] = tensor
+        for name, tensor in activate(layer, at, sizes).items():
+            tensors[f"{mlp}.DenseReluDense.{name}.weight"] = tensor
+        for sublayer in (attention, mlp):
+            tensors[f"{sublayer}.layer_norm.weight"] = identity(at)
+    bias = "encoder.block.0.layer.0.SelfAttention.relative_attention_bias.weight"
+    tensors[bias] = np.zeros((BUCKETS, sizes["num_heads"]))
+    tensors["encoder.final_layer_norm.weight"] = identity(at)
+    return sizes, {name: tensor.astype(model.dtype) for name, tensor in tensors.items()}
+
+
+BUCKETS = 32
+"""Of T5's relative positions, whose bias is zero."""
+
+
+def attend(layer: Layer, at: Channels, sizes: dict[str, int]) -> dict[str, np.ndarray]:
+    """The projections [out, in]; logits are <q_i, k_j> - DARKNESS hidden_j, for every head."""
+    shape = (sizes["num_heads"], sizes["d_kv"], at.d_model)
+    q, k, v, o = (np.zeros(shape) for _ in range(4))
+    q[:, -1, at.constant] = 1 / CONSTANT
+    k[:, -1, at.hidden] = -DARKNESS
+    for h, (query, key, value, out) in enumerate(layer.heads):
+        for into, matrix in ((q, query), (k, key), (v, value), (o, out.T)):
+            into[h, : matrix.shape[1], : at.width] = matrix.T
+    flat = {name: m.reshape(-1, at.d_model) for name, m in zip("qkvo", (q, k, v, o), strict=True)}
+    return flat | {"o": flat["o"].T}
+
+
+def activate(layer: Layer, at: Channels, sizes: dict[str, int]) -> dict[str, np.ndarray]:
+    wi, wo = (np.zeros((sizes["d_ff"], at.d_model)) for _ in range(2))
+    wi[: layer.wi.shape[1], : at.width] = layer.wi.T
+    wo[: len(layer.wo), : at.width] = layer.wo
+    return {"wi": wi, "wo": wo.T}
+
+
+def identity(at: Channels) -> np.ndarray:
+    """RMSNorm's weight: h / sqrt(CONSTANT^2 / d_model) times this is h."""
+    return np.full(at.d_model, CONSTANT / at.d_model**0.5)
