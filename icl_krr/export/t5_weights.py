@@ -19,6 +19,20 @@ DARKNESS = 2.0**20
 """How far the logits of tokens that nobody may read lie below the others."""
 
 
+CONFIG: dict[str, Any] = {
+    "architectures": ["T5EncoderModel"],
+    "model_type": "t5",
+    "feed_forward_proj": "relu",
+    "dropout_rate": 0.0,
+    "is_encoder_decoder": False,
+    "use_cache": False,
+    "vocab_size": 1,
+    "pad_token_id": 0,
+    "eos_token_id": 0,
+    "relative_attention_num_buckets": 32,
+}
+
+
 class Channels(NamedTuple):
     """Those of the layout, then the flag `hidden` of tokens that nobody reads, the constant, zeros.
 
@@ -53,7 +67,7 @@ def check_stock(model: Transformer) -> None:
         raise TypeError(f"model must be an icl_krr.Transformer, got {type(model).__name__}")
     checks.factorable("model", model)
     if not jax.config.jax_enable_x64 and model.dtype == np.float64:  # pyright: ignore[reportAttributeAccessIssue]
-        raise ValueError("model must not be float64 where x64 is not enabled; enable x64")
+        raise ValueError("model must be float32 where x64 is not enabled, got float64; enable x64")
     weights, spec = model.weights, model.spec
     normed = weights.final_norm or any(b.attention_norm or b.mlp_norm for b in model.blocks)
     kinds = {kind(unit) for block in model.blocks for unit in block.mlp}
@@ -118,7 +132,7 @@ def units(block: Block, width: int) -> tuple[np.ndarray, np.ndarray]:
 
 
 def stock(model: Transformer) -> tuple[dict[str, Any], dict[str, np.ndarray]]:
-    """Sizes of the T5 encoder, and its tensors, all zero but for what the model says."""
+    """The config of the T5 encoder, and its tensors: zero but for what the model says."""
     at, every = Channels.of(model.layout), layers(model)
     each = [head for layer in every for head in layer.heads]
     sizes = {
@@ -139,13 +153,10 @@ def stock(model: Transformer) -> tuple[dict[str, Any], dict[str, np.ndarray]]:
         for sublayer in (attention, mlp):
             tensors[f"{sublayer}.layer_norm.weight"] = identity(at)
     bias = "encoder.block.0.layer.0.SelfAttention.relative_attention_bias.weight"
-    tensors[bias] = np.zeros((BUCKETS, sizes["num_heads"]))
+    tensors[bias] = np.zeros((CONFIG["relative_attention_num_buckets"], sizes["num_heads"]))
     tensors["encoder.final_layer_norm.weight"] = identity(at)
-    return sizes, {name: tensor.astype(model.dtype) for name, tensor in tensors.items()}
-
-
-BUCKETS = 32
-"""Of T5's relative positions, whose bias is zero."""
+    config = CONFIG | sizes | {"torch_dtype": str(model.dtype)}
+    return config, {name: tensor.astype(model.dtype) for name, tensor in tensors.items()}
 
 
 def attend(layer: Layer, at: Channels, sizes: dict[str, int]) -> dict[str, np.ndarray]:
