@@ -65,6 +65,7 @@ def test_temperature_and_ridge_are_found_from_predictions(tasks, method):
     for name, value in planted.items():
         assert abs(found.parameters[name] / value - 1) < (1e-3 if method == "adam" else 1e-6)
     assert [row.name for row in found.moved] == ["ridge", "temperature"]
+    assert ("no line search lowers the loss" in found.stopped) == (method == "lbfgs")
 
 
 def test_a_projection_is_found_up_to_rotations(tasks):
@@ -77,8 +78,7 @@ def test_a_projection_is_found_up_to_rotations(tasks):
         held_out(build, tasks, predictions(build, tasks, planted)),
         {"projection": start, "ridge": 1.0},
         positive=("ridge",),
-        method="lbfgs",
-        iterations=120,
+        iterations=400,
     )
     V = np.asarray(found.parameters["projection"])
     angle = np.degrees(np.max(angles(U, V)))
@@ -102,10 +102,8 @@ def descend(told):
 
 def test_a_step_size_is_found(tasks):
     error = held_out(descend, tasks, predictions(descend, tasks, {"step_size": 0.02}))
-    found = adapt(error, {"step_size": 0.005}, positive=("step_size",), method="lbfgs")
-    assert abs(found.parameters["step_size"] / 0.02 - 1) < 1e-6
-    assert "no line search lowers the loss" in found.stopped
-    assert found.losses[-1] < 1e-12 * found.losses[0]
+    found = adapt(error, {"step_size": 0.005}, positive=("step_size",), iterations=300)
+    assert abs(found.parameters["step_size"] / 0.02 - 1) < 1e-4
 
 
 def test_scalars_of_every_step_and_whole_models_lower_the_loss(tasks):
@@ -122,7 +120,7 @@ def test_scalars_of_every_step_and_whole_models_lower_the_loss(tasks):
         weights = dataclasses.replace(model.weights, steps=structure.unflatten(steps))
         return dataclasses.replace(model, weights=weights)
 
-    scalars = adapt(held_out(build, tasks), own, method="lbfgs", iterations=20)
+    scalars = adapt(held_out(build, tasks), own, iterations=20)
     assert scalars.losses[-1] < 0.9 * scalars.losses[0]
     whole = adapt(held_out(lambda m: m, tasks), model, iterations=20, learning_rate=1e-3)
     assert min(whole.losses) < whole.losses[0]
@@ -200,6 +198,7 @@ def test_one_trace_serves_all_iterations_and_progress_is_told(x64):
     assert seen == list(range(8))
     assert len(found.losses) == 8
     assert found.stopped == ""
+    assert found.losses[0] == 7
     rows = list(csv.DictReader(io.StringIO(to_csv([m._asdict() for m in found.moved]).decode())))
     assert [row["name"] for row in rows] == ["c", "w"]
     assert float(rows[1]["fitted"]) > 0
