@@ -19,8 +19,6 @@ from ..training import Training, adapt, advance, held_out, start
 from ..transformer import Transformer, predict_batch, untie
 from .claim import draw_tasks
 
-Show = Callable[[str], None]
-
 
 @dataclass(frozen=True)
 class LearningConfig:
@@ -30,13 +28,13 @@ class LearningConfig:
     `tuning` tasks, and everything is scored on `tasks` others.
     """
 
-    depths: tuple[int, ...] = (1, 2, 3, 4, 6)
+    depths: tuple[int, ...] = (1, 2, 4, 6)
     depth: int = 4
     condition: float = 30.0
     num_features: int = 8
     num_supports: int = 32
     noise: float = 0.02
-    updates: int = 4000
+    updates: int = 3000
     batch: int = 256
     learning_rate: float = 1e-3
     every: int = 200
@@ -69,11 +67,9 @@ class Problem(NamedTuple):
         return float(jnp.mean((predict_batch(model, self.scored) - self.scored.y_query) ** 2))
 
     def tuned(self, build: Callable[[Any], Transformer], first: dict[str, Any]) -> Any:
-        """The positive scalars of least error, by L-BFGS in their logarithms."""
+        """The positive scalars of least error, by Adam on their logarithms."""
         objective = held_out(build, self.tuning)
-        names = tuple(first)
-        found = adapt(objective, first, positive=names, method="lbfgs", iterations=100)
-        return found.parameters
+        return adapt(objective, first, positive=tuple(first), iterations=300).parameters
 
 
 def problem(config: LearningConfig, seed: int) -> Problem:
@@ -102,7 +98,7 @@ def descent(p: Problem, depth: int, step_sizes: Any) -> Transformer:
         by = lambda leaf: leaf * sizes.reshape(-1, *[1] * (leaf.ndim - 1))  # noqa: E731
         return unit.replace(up=jax.tree.map(by, unit.up)) if unit.to in scaled else unit
 
-    steps = (block.replace(mlp=tuple(map(scale, block.mlp))),)
+    steps = (block.replace(mlp=tuple(map(scale, block.mlp))),)  # pyright: ignore[reportAttributeAccessIssue]
     return model.replace(weights=model.weights.replace(steps=steps))  # pyright: ignore[reportAttributeAccessIssue]
 
 
@@ -120,7 +116,7 @@ def chebyshev_roots(low: Any, high: Any, depth: int) -> jax.Array:
 def rivals(p: Problem, depth: int) -> dict[str, Transformer]:
     """Algorithms of as many blocks, each with its own scalars tuned alike."""
     low, high = p.spectrum
-    sizes = {"num_features": p.config.num_features, "steps": depth}
+    sizes: dict[str, Any] = {"num_features": p.config.num_features, "steps": depth}
 
     def interval(at: dict[str, Any]) -> tuple[Any, Any]:
         return at["high"] * at["share"] / (1 + at["share"]), at["high"]

@@ -2,6 +2,7 @@
 
 from .alignment import align
 from .candidates import CANDIDATES
+from .drift import drift, linear_maps
 from .filters import Filter, effective, spectral_filter
 from .fitting import Fit, fit
 from .hat import hat_matrix
@@ -25,6 +26,7 @@ __all__ = [
     "Swap",
     "ablate",
     "align",
+    "drift",
     "effective",
     "fit",
     "fit_probe",
@@ -33,6 +35,7 @@ __all__ = [
     "identify",
     "influence",
     "layerwise",
+    "linear_maps",
     "parameter_sensitivities",
     "patch",
     "sensitivities",

@@ -10,7 +10,7 @@ import jax.numpy as jnp
 from jaxtyping import Array, Float
 
 from ..tasks import Task
-from ..transformer import Transformer, predict, run_with_hooks
+from ..transformer import Transformer, Where, predict, run_with_hooks
 from .hat import check_one_output, jacobian
 
 
@@ -57,8 +57,7 @@ def weighted(model: Transformer, task: Task, weights: Float[Array, " n"]) -> jax
 
     Every attention pattern is multiplied by the weights of its keys and, if it is a softmax,
     divided by its sum: a weight of 2 is a support that is there twice, and one of 0 is one that is
-    masked, but for models with positions, which still count it. There is a hook in every block:
-    compile time grows with depth (5 s for 72 blocks).
+    masked, but for models with positions, which still count it.
 
     >>> import icl_krr as ik
     >>> task = ik.Task(x=jnp.ones((2, 1)), y=jnp.array([0.0, 3.0]), x_query=jnp.ones((1, 1)))
@@ -69,16 +68,11 @@ def weighted(model: Transformer, task: Task, weights: Float[Array, " n"]) -> jax
     each = jnp.repeat(weights, 2) if model.spec.tokens == "interleaved" else weights
     every = jnp.pad(each, (1, task.num_queries), constant_values=1)  # aggregator, queries
 
-    def reweigh(pattern: jax.Array, name: str) -> jax.Array:
+    def reweigh(pattern: jax.Array, where: Where) -> jax.Array:
         pattern = pattern * every.astype(pattern.dtype)
         if model.spec.attention == "linear":
             return pattern
         return pattern / jnp.sum(pattern, axis=-1, keepdims=True)
 
-    first = len(model.weights.prologue)
-    hooks = {}
-    for i in range(model.depth):
-        at = i if i < first else first + (i - first) % model.blocks_per_step
-        for j in range(len(model.blocks[at].attention)):
-            hooks[f"blocks.{i}.heads.{j}.pattern"] = reweigh
-    return run_with_hooks(model, task, hooks)
+    groups = range(max(len(block.attention) for block in model.blocks))
+    return run_with_hooks(model, task, {f"blocks.*.heads.{j}.pattern": reweigh for j in groups})

@@ -1,0 +1,58 @@
+"""`python -m benchmarks.learning`: gradient descent that was written down, trained on.
+
+About forty minutes on two cores; `--quick` is a smoke run whose figures mean nothing.
+"""
+
+from __future__ import annotations
+
+import argparse
+import dataclasses
+import json
+from importlib.metadata import version
+from pathlib import Path
+
+import jax
+from rich.console import Console
+
+from icl_krr.experiments.learned import moved_most, run, table
+from icl_krr.experiments.learning import LearningConfig
+from icl_krr.files import replace, to_csv, to_markdown
+from icl_krr.plots import depth_of_learning_figure, path_of_learning_figure, png
+
+HERE = Path(__file__).parent
+QUICK = {"depths": (1, 2), "depth": 2, "updates": 20, "every": 10, "seeds": 1, "tasks": 64}
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--quick", action="store_true", help="a smoke run that writes no file")
+    parser.add_argument("--seed", type=int, default=0, help="first seed")
+    asked = parser.parse_args()
+    config = LearningConfig(seed=asked.seed, **(QUICK if asked.quick else {}))
+    with Console(stderr=True).status("") as status:
+        found = run(config, status.update)
+    tables = "\n".join(map(to_markdown, (table(found), moved_most(found))))
+    print(tables)
+    if asked.quick:
+        return
+    device = jax.devices()[0]
+    record = {
+        "config": dataclasses.asdict(config),
+        "device": f"{device.platform}: {device.device_kind}",
+        "dtype": "float32",
+        "versions": {name: version(name) for name in ("icl_krr", "jax", "jaxlib", "optax")},
+        "losses": found.losses,
+    }
+    files = {
+        "results/learning.json": json.dumps(record, indent=1).encode() + b"\n",
+        "results/learning.md": tables.encode(),
+        "results/learning-path.csv": to_csv(found.path),
+        "figures/learning.png": png(depth_of_learning_figure(found)),
+        "figures/learning-path.png": png(path_of_learning_figure(found)),
+    }
+    for name, content in files.items():
+        replace(HERE / name, content)
+
+
+if __name__ == "__main__":
+    main()
