@@ -8,11 +8,12 @@ from .fitting import Fit, fit
 from .hat import hat_matrix
 from .identify import Identification, identify
 from .influence import Influence, influence, weighted
-from .interventions import ablate, patch, transplant
+from .interventions import ablate, patch
 from .readouts import Probe, fit_probe, has_slot, layerwise, streams
 from .sensitivities import Sensitivities, parameter_sensitivities, sensitivities
 from .sites import Site, sites
 from .swap import Swap, swap
+from .transplant import transplant
 
 __all__ = [
     "CANDIDATES",

@@ -11,9 +11,9 @@ import jax.numpy as jnp
 from jaxtyping import Array, Float
 
 from .. import checks
-from ..residual import ROLES, Stream, channels, fields, rows
+from ..residual import ROLES, fields
 from ..tasks import Task
-from ..transformer import Transformer, Where, resume, run_with_cache
+from ..transformer import Transformer, Where
 from ..transformer.evaluate import check_fit, evaluate
 from .sites import Site
 
@@ -96,50 +96,6 @@ def patch(
         raise ValueError(f"source must have x, y and x_query of shapes {ours}, got {theirs}")
     ids = pairs(model, sites)
     return run(model, tasks, encode(ids, sites), source, ids, chunk)
-
-
-def transplant(
-    model: Transformer, task: Task, block: int, slots: dict[str, jax.Array]
-) -> Float[Array, " q"]:
-    """The prediction if slots held other values before a block: [q] or [q, r].
-
-    `slots` is {name: value}, each as `run_with_cache` gives the slot (at the tokens of its role if
-    it lives at one only), from another task or another model; `block` = depth is after the last.
-
-    Raises ValueError for unknown slots and values of other shapes, and as `predict` does.
-
-    >>> import icl_krr as ik
-    >>> task = ik.Task(x=jnp.ones((1, 1)), y=jnp.array([3.0]), x_query=jnp.ones((1, 1)))
-    >>> model = ik.constructions.conjugate_gradient(ik.Linear(), num_features=1, ridge=2.0, steps=1)
-    >>> transplant(model, task, 0, {"r": jnp.array([6.0]), "p": jnp.array([6.0])}).tolist()
-    [2.0]
-    """
-    check_fit(model, task)
-    if task.num_outputs != model.spec.num_outputs:
-        raise ValueError(
-            f"task must have the model's {model.spec.num_outputs} outputs, got {task.num_outputs}"
-        )
-    cut = min(block, model.depth - 1)
-    point = "resid_pre" if cut == block else "resid_post"
-    stream = run_with_cache(model, task, names=(), points=(point,))[1][f"blocks.{cut}.{point}"]
-    for name, value in slots.items():
-        slot = model.layout[name]
-        at = rows(slot.at, task, model.spec.tokens)
-        own = channels(stream, model.layout, name)
-        wanted = jnp.shape(own[at])
-        if jnp.shape(value) not in (wanted, wanted[:1] if wanted[1:] == (1,) else wanted):
-            raise ValueError(
-                f"slot {name} must be given as {list(wanted)}, got {list(jnp.shape(value))}"
-            )
-        stream = put(stream, model, name, own.at[at].set(jnp.reshape(value, wanted)))
-    return resume(model, task, stream, block)
-
-
-def put(stream: Stream, model: Transformer, name: str, value: jax.Array) -> Stream:
-    if set(stream) != {"stream"}:
-        return {**stream, name: value}
-    at = model.layout.channels(name)
-    return {"stream": stream["stream"].at[:, at].set(value)}
 
 
 def check(model: Transformer, tasks: Task, sites: Sequence[Site], chunk: int) -> None:
