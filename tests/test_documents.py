@@ -4,12 +4,16 @@ import json
 import re
 from pathlib import Path
 
+import pytest
+
 import icl_krr as ik
 from icl_krr.bench import Row, markdown
-from icl_krr.experiments import confusion
+from icl_krr.experiments import ablation, confusion
+from icl_krr.experiments.omissions import OMISSIONS
 from icl_krr.experiments.recipe import RUNS
 from icl_krr.experiments.verify import Result, claims
 from icl_krr.experiments.verify import markdown as table_of_claims
+from icl_krr.files import to_markdown
 
 ROOT = Path(__file__).parent.parent
 README = (ROOT / "README.md").read_text()
@@ -99,6 +103,28 @@ def test_the_identification_is_the_one_that_was_measured():
             entry = candidate[space]
             low, high = entry["interval"]
             assert f"| {entry['mean']:.2g} ({low:.2g}, {high:.2g}) |" in shown
+
+
+@pytest.mark.parametrize(
+    ("block", "name"),
+    [("ablate", "ablate-conjugate-gradient"), ("export", "export"), ("learning", "learning")],
+)
+def test_a_table_is_the_one_that_was_measured(block, name):
+    (shown,) = re.findall(rf"<!-- {block} -->\n(.*?)<!-- /{block} -->", README, re.S)
+    assert shown == (ROOT / "benchmarks" / "results" / f"{name}.md").read_text()
+
+
+@pytest.mark.parametrize("solver", list(OMISSIONS))
+def test_constructions_without_a_part_were_measured_to_be_what_they_should(solver):
+    """And the table is that of the record, which has every expectation there is."""
+    results = ROOT / "benchmarks" / "results"
+    record = json.loads((results / f"ablate-{solver}.json").read_text())
+    table = ablation.table(ablation.Ablation(record["rows"], {}))
+    assert to_markdown(table) == (results / f"ablate-{solver}.md").read_text()
+    told = [row for row in record["rows"] if row.get("expectation")]
+    assert len(told) == len(OMISSIONS[solver].words)
+    assert all(row["gap to expectation"] < 1e-9 for row in told)
+    assert {"device", "versions", "seed"} <= set(record["meta"])
 
 
 def test_every_run_with_weights_has_its_line():

@@ -55,8 +55,8 @@ def show(settings: Ablate, found: Ablation) -> None:
 def explained(found: Ablation) -> str:
     """What the columns and rows say that not every table has."""
     words = {
-        "expectation": "gap: |f' - g| / |f| to what the algorithm without that part predicts, "
-        "computed from K and k(x) alone.\n",
+        "expectation": "gap: |f' - g| / max(|f|, |g|) to what the algorithm without that part "
+        "predicts, computed from K and k(x) alone.\n",
         "swap": "swapped: a constructed step between two fitted linear maps takes the block's "
         "place; linear: one map alone; shuffled: the step of another task; skipped: nothing.\n",
     }

@@ -150,9 +150,10 @@ def compare(now: jax.Array, expected: jax.Array, intact: jax.Array) -> dict[str,
     size = jnp.linalg.norm(intact)
     if not bool(jnp.any(jnp.isfinite(expected))):
         return {"gap to expectation": float("inf" if jnp.any(jnp.isfinite(now)) else 0)}
+    largest = jnp.maximum(size, jnp.linalg.norm(expected))
     return {
         "expected change": float(jnp.linalg.norm(expected - intact) / size),
-        "gap to expectation": float(jnp.linalg.norm(now - expected) / size),
+        "gap to expectation": float(jnp.linalg.norm(now - expected) / largest),
     }
 
 
