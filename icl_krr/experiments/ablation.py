@@ -16,7 +16,7 @@ from ..files import Lines
 from ..kernels import Kernel
 from ..probes import ablate, sites, swap
 from ..probes.candidates import make
-from ..probes.distances import Distance, Gaps, distance, squared
+from ..probes.distances import EDGES, relative, squared
 from ..probes.sites import KINDS
 from ..residual import map_tasks
 from ..tasks import GaussianProcess, LinearRegression, Sampler, Task
@@ -125,24 +125,23 @@ def examine(config: AblateConfig, progress: Callable[[str], None] = lambda name:
 def measure(named: Rows, intact: jax.Array, changed: jax.Array, tasks: Task, seed: int) -> Rows:
     """Of changed predictions [S, b, q]: `change` |f' - f| / |f| with its interval, and loss.
 
-    A prediction that is no number has neither.
+    The interval has 95 % of bootstrap resamples of the tasks. A prediction that is no number has
+    neither.
     """
-    change = distances(intact, changed, seed)
-    losses = jnp.mean((changed - tasks.y_query) ** 2, axis=(1, 2)).tolist()
-    parts = zip(named, losses, change.by_layer, change.layer_intervals, strict=True)
-    return [
-        {**row, "change": own, "low": low, "high": high, "loss": loss} if np.isfinite(loss) else row
-        for row, loss, own, (low, high) in parts
-    ]
-
-
-def distances(intact: jax.Array, changed: jax.Array, seed: int) -> Distance:
-    """Of every changed prediction [S, b, q] from the intact one [b, q]: sites are its layers."""
-    squares = jnp.moveaxis(jnp.sum((changed - intact) ** 2, axis=-1), 0, 1)[:, :, None]
-    count, sizes = len(intact), np.repeat(squared(intact, 1)[:, None], len(changed), axis=1)
+    count = len(intact)
+    squares = squared(changed - intact, 2).T
+    sizes = np.repeat(squared(intact, 1)[:, None], len(changed), axis=1)
     resample = np.random.default_rng(seed).multinomial(count, np.full(count, 1 / count), size=1000)
-    gaps = Gaps(np.asarray(squares, float), sizes)
-    return distance(gaps, (0,) * len(changed), np.zeros(count, int), resample)
+    change = relative(squares, sizes, np.ones(count))
+    low, high = np.quantile(relative(squares, sizes, resample), EDGES, axis=0)
+    losses = np.asarray(jnp.mean((changed - tasks.y_query) ** 2, axis=(1, 2)))
+    columns = {"change": change, "low": low, "high": high, "loss": losses}
+    return [
+        {**row, **{key: float(column[i]) for key, column in columns.items()}}
+        if np.isfinite(losses[i])
+        else row
+        for i, row in enumerate(named)
+    ]
 
 
 def compare(now: jax.Array, expected: jax.Array, intact: jax.Array) -> dict[str, float]:
