@@ -42,8 +42,8 @@ def ablate(
 
     What is at the site becomes 0, or with `replace` = "mean" its mean over the tasks and over the
     tokens of the same role. One compiled program serves all sites; `chunk` of them run side by
-    side, so that memory is at most `chunk` times that of `predict_batch` without streaming, and
-    what comes back.
+    side, on one task after the other, so that scratch memory is at most 2 `chunk` times that of
+    one prediction (`icl_krr.memory(model, task).scratch`), however many sites and tasks there are.
 
     Raises ValueError for no site, for tasks that are not a batch, and as `predict` does.
 
@@ -75,7 +75,7 @@ def patch(
 
     `source` is a batch of as many tasks, of the same shapes: activations of its i-th are put in
     the place of those of the i-th task. Memory is as for `ablate`, and one run's activations at
-    the sites for each task that runs at once.
+    the sites.
 
     Raises as `ablate` does, and ValueError for a source of other shapes.
 
