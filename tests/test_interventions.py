@@ -12,6 +12,7 @@ from icl_krr.experiments.omissions import OMISSIONS
 from icl_krr.plots import ablation_figure, png
 from icl_krr.probes import ablate, patch, sites, swap, transplant
 from icl_krr.probes.interventions import encode, pairs, run
+from icl_krr.probes.swap import advance, look
 
 ENCODER = ik.Architecture(num_features=4, width=8, depth=2, heads=2, hidden=6)
 
@@ -178,6 +179,13 @@ def test_a_block_is_swapped_for_its_like(x64):
     assert relative(found.swapped, found.intact) < 1e-4
     for control in (found.linear, found.shuffled, found.skipped):
         assert relative(control, found.intact) > 30 * relative(found.swapped, found.intact)
+    # the step has the states that it is given, and not those of its own model's run
+    names = ("alpha", "r", "p", "prediction")
+    _, _, stream = look(model, model, 2, 1, one(scored, 0))
+    assert (
+        jnp.max(jnp.abs(advance(model, 1, names, (one(scored, 0), stream, jnp.zeros((12, 4))))))
+        == 0
+    )
 
 
 def test_memory_grows_with_the_chunk_and_not_with_the_interventions():
