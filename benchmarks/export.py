@@ -47,8 +47,8 @@ def construct(solver: str, kernel: ik.Kernel, ridge: float, steps: int, task: ik
 
 
 def run(t5: T5, folder: str, task: ik.Task) -> tuple[Any, Any]:
-    import torch
-    from transformers import T5EncoderModel
+    import torch  # pyright: ignore[reportMissingImports]
+    from transformers import T5EncoderModel  # pyright: ignore[reportMissingImports]
 
     network = T5EncoderModel.from_pretrained(folder)
     with torch.no_grad():

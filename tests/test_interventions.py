@@ -7,6 +7,7 @@ import pytest
 from helpers import CASES, draw, relative
 
 import icl_krr as ik
+from icl_krr.cli import main
 from icl_krr.experiments.ablation import AblateConfig, examine, table
 from icl_krr.experiments.omissions import OMISSIONS
 from icl_krr.plots import ablation_figure, png
@@ -221,6 +222,25 @@ def test_a_hook_of_all_blocks_is_told_where_it_is(x64):
     )
     assert set(seen) == {2}
     assert relative(ours, theirs) == 0
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        (["nowhere"], "model must be a run's folder or one of"),
+        (["richardson", "--kernel", "linear"], "kernel of richardson must be one of"),
+        (["chebyshev", "--swap", "richardson"], "swap must be left to trained models"),
+        (["gp-encoder", "--swap", "magic"], "swap must be one of"),
+        (["chebyshev", "--tasks", "1"], "tasks must be >= 2, got 1"),
+        (["chebyshev", "--steps", "0"], "steps must be >= 1, got 0"),
+    ],
+)
+def test_bad_settings_are_one_line(options, message, capsys, tmp_path):
+    assert main(["ablate", *options, "--out", str(tmp_path)]) == 2
+    out, err = capsys.readouterr()
+    assert out == ""
+    assert err.startswith(f"icl-krr: error: {message}")
+    assert len(err.splitlines()) == 1
 
 
 def test_interventions_refuse():
