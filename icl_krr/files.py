@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import csv
+import errno
 import io
 import os
 from pathlib import Path
@@ -11,6 +12,8 @@ from typing import Any
 
 def replace(path: Path, content: bytes) -> None:
     """Write a file that takes the place of its elder only when whole."""
+    if not path.parent.is_dir():
+        raise FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT), str(path))
     temporary = path.with_name(f".{path.name}.{os.getpid()}")
     try:
         temporary.write_bytes(content)

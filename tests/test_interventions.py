@@ -9,7 +9,8 @@ from helpers import CASES, draw, relative
 import icl_krr as ik
 from icl_krr.cli import main
 from icl_krr.experiments.ablation import AblateConfig, examine, table
-from icl_krr.experiments.omissions import OMISSIONS
+from icl_krr.experiments.omissions import OMISSIONS, Without
+from icl_krr.experiments.registry import KERNELS, SOLVERS
 from icl_krr.plots import ablation_figure, png
 from icl_krr.probes import ablate, patch, sites, swap, transplant
 from icl_krr.probes.interventions import encode, pairs, run
@@ -43,6 +44,17 @@ def test_without_a_part_a_construction_is_its_algorithm_without_that_part(x64, s
     header, lines = table(found)
     assert all(len(line) == len(header) for line in lines)
     assert png(ablation_figure(found, solver)).startswith(b"\x89PNG")
+
+
+@pytest.mark.parametrize("solver", list(OMISSIONS))
+def test_an_algorithm_without_nothing_is_the_solver(x64, solver):
+    """What expectations are computed with, against the oracle of the same name."""
+    omission, task = OMISSIONS[solver], draw(0)
+    kernel = KERNELS[omission.kernel]()
+    needs = SOLVERS[solver].needs(kernel, task, 0.3) | {"steps": 4}
+    ours = omission.compute(kernel, task, Without((), -1), **needs)[:, 0]
+    oracle = getattr(ik.solvers, SOLVERS[solver].name)(kernel, task, **needs)
+    assert relative(ours, oracle.prediction[-1]) < 1e-10
 
 
 def test_conjugate_gradient_without_beta_is_steepest_descent(x64):
@@ -96,7 +108,8 @@ def test_one_step_by_itself_is_a_hook_there(x64):
         named(model, "blocks.11.resid_post.r", each_step=True),
         named(model, "blocks.12.units.0.gamma", each_step=True),
     ]
-    points = ["blocks.8.attn.r", "blocks.11.resid_post.r", "blocks.12.mlp.gamma"]
+    found.append(named(model, "blocks.5.heads.0.p", each_step=True))
+    points = ["blocks.8.attn.r", "blocks.11.resid_post.r", "blocks.12.mlp.gamma", "blocks.5.attn.p"]
     zero = lambda value, name: 0 * value  # noqa: E731
     for site, point, ours in zip(found, points, ablate(model, tasks, found), strict=True):
         theirs = [ik.run_with_hooks(model, one(tasks, i), {point: zero}) for i in range(2)]
@@ -175,7 +188,7 @@ def test_a_block_is_swapped_for_its_like(x64):
     """A step stands in for itself through maps that are fitted; a linear map alone does not."""
     fitted, scored = batch(12, n=8), batch(4, seed=50, n=8)
     model = CASES["chebyshev-exponential"].build(one(scored, 0), 0.5, 3)
-    found = swap(model, 2, model, 1, fitted, scored)
+    found = swap(ik.dense(model), 2, model, 1, fitted, scored)
     assert relative(found.intact, ik.predict_batch(model, scored)) < 1e-12
     assert relative(found.swapped, found.intact) < 1e-4
     for control in (found.linear, found.shuffled, found.skipped):
@@ -230,7 +243,8 @@ def test_a_hook_of_all_blocks_is_told_where_it_is(x64):
         (["nowhere"], "model must be a run's folder or one of"),
         (["richardson", "--kernel", "linear"], "kernel of richardson must be one of"),
         (["chebyshev", "--swap", "richardson"], "swap must be left to trained models"),
-        (["gp-encoder", "--swap", "magic"], "swap must be one of"),
+        (["gp-encoder", "--swap", "nadaraya-watson"], "swap must be one of"),
+        (["gp-encoder", "--kernel", "linear"], "kernel must be left to constructions"),
         (["chebyshev", "--tasks", "1"], "tasks must be >= 2, got 1"),
         (["chebyshev", "--steps", "0"], "steps must be >= 1, got 0"),
     ],
@@ -244,11 +258,25 @@ def test_bad_settings_are_one_line(options, message, capsys, tmp_path):
 
 
 def test_interventions_refuse():
-    task, tasks = draw(0), batch(2)
-    model = CASES["cg"].build(task, 0.2, 2)
+    task, tasks, tasks4 = draw(0), batch(2), batch(4)
+    cg = lambda steps: CASES["cg"].build(task, 0.2, steps)  # noqa: E731
+    model = cg(2)
     found = sites(model)
     refusals = [
         (lambda: sites(model, ("layer",)), "kind must be one of"),
+        (
+            lambda: ablate(model, tasks, sites(cg(9), ("head",), each_step=True)[-1:]),
+            "sites must be those of this model, got 'blocks.45.heads.0.p'",
+        ),
+        (
+            lambda: ablate(model, batch(2, r=2), found, replace="mean"),
+            "tasks must have the model's 1 outputs to be patched, got 2",
+        ),
+        (lambda: swap(model, 11, model, 0, tasks4, tasks4), "block must be < 11"),
+        (lambda: swap(model, 1, model, 2, tasks4, tasks4), "step must be < 2"),
+        (lambda: swap(model, 1, model, 1, tasks, tasks), "tasks must be 4 or more"),
+        (lambda: swap(model, 1, ik.dense(model), 1, tasks4, tasks4), "other must have its slots"),
+        (lambda: transplant(model, task, -1, {}), "block must be >= 0, got -1"),
         (lambda: ablate(model, tasks, []), "sites must be one or more, got none"),
         (lambda: ablate(model, tasks, found, replace="noise"), "replace must be one of"),
         (lambda: ablate(model, task, found), "task must be a batch"),

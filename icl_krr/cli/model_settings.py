@@ -83,8 +83,8 @@ class Ablate:
     """Such as conjugate-gradient, chebyshev, richardson, gp-encoder or a folder."""
     kernel: Literal["linear", "exponential", "gaussian"] | None = None
     """Kernel of a construction; by default the one that its expectations are known for."""
-    steps: int = 12
-    """Solver steps of a construction."""
+    steps: int | None = None
+    """Solver steps of a construction; 12 if absent."""
     kinds: tuple[Literal["head", "unit", "slot", "role"], ...] | None = None
     """What to take out; by default heads and slots, of runs heads and units."""
     each_step: bool = False
@@ -92,7 +92,7 @@ class Ablate:
     replace: Literal["zero", "mean"] = "zero"
     """What takes its place: zero, or the mean over tasks and over tokens of the same role."""
     swap: str | None = None
-    """Solver whose steps replace the blocks of a run as well, one at a time."""
+    """Solver whose steps replace the blocks of a run as well, one at a time; not of a decoder."""
     tasks: int = 64
     """Tasks to predict."""
     num_queries: int = 8

@@ -26,23 +26,27 @@ from ..transformer import Transformer, predict_batch
 from .claim import Rows, draw_tasks
 from .identification import widen
 from .omissions import OMISSIONS
+from .recipe import folder_of, names
 from .registry import SOLVERS, build
 from .runs import load
+
+DIVERGED = 1e8
+"""The change beyond which a prediction says how rounding grew, and a table no more than that."""
 
 
 @dataclass(frozen=True)
 class AblateConfig:
     """What is taken out of which model, on how many tasks.
 
-    `model` is a run, or a solver whose construction of `steps` steps on the `kernel` it is. With
-    `swap` every block of a run is replaced by a step of that solver as well.
+    `model` is a run, or a solver whose construction of `steps` steps (by default 12) on the
+    `kernel` it is. With `swap` every block of a run is replaced by a step of that solver as well.
 
     Raises ValueError for unknown names and numbers out of range.
     """
 
     model: str = "conjugate-gradient"
     kernel: str | None = None
-    steps: int = 12
+    steps: int | None = None
     kinds: tuple[str, ...] | None = None
     each_step: bool = False
     replace: str = "zero"
@@ -53,14 +57,27 @@ class AblateConfig:
 
     def __post_init__(self):
         for name, least in (("steps", 1), ("tasks", 2), ("num_queries", 1)):
-            checks.count(name, getattr(self, name), least)
+            if getattr(self, name) is not None:
+                checks.count(name, getattr(self, name), least)
+        if not self.constructed and not folder_of(self.model).is_dir():
+            raise ValueError(
+                f"model must be a run's folder or one of {', '.join([*names(), *SOLVERS])}; "
+                f"got {self.model!r}"
+            )
+        for name in ("kernel", "steps"):
+            if not self.constructed and getattr(self, name) is not None:
+                raise ValueError(
+                    f"{name} must be left to constructions, got {getattr(self, name)} and the run "
+                    f"{self.model}"
+                )
         for kind in self.kinds or ():
             checks.choice("kind", kind, KINDS)
         checks.choice("replace", self.replace, ("zero", "mean"))
         if self.constructed and self.kernel is not None:
             checks.choice(f"kernel of {self.model}", self.kernel, SOLVERS[self.model].kernels)
         if self.swap is not None:
-            checks.choice("swap", self.swap, tuple(SOLVERS))
+            steps = tuple(name for name in SOLVERS if name != "nadaraya-watson")
+            checks.choice("swap", self.swap, steps)
             if self.constructed:
                 raise ValueError(
                     f"swap must be left to trained models, got {self.swap} and the construction "
@@ -163,6 +180,17 @@ def swaps(subject: Subject, config: AblateConfig, progress: Callable[[str], None
     fitted = draw_tasks(key, 4 * config.tasks, subject.family)
     first = jax.tree.map(lambda field: field[0], tasks)
     assert config.swap is not None
+    name, takes = type(subject.kernel).__name__.lower(), SOLVERS[config.swap].kernels
+    if name not in takes:
+        raise ValueError(
+            f"swap must be a solver that takes the {name} kernel of the run's tasks, "
+            f"got {config.swap!r}, which takes {', '.join(takes)}"
+        )
+    if model.spec.tokens != "pairs":
+        raise ValueError(
+            f"swap must be left to models with a token for each support, got {config.swap!r} and "
+            f"{config.model}, whose tokens are {model.spec.tokens}"
+        )
     other, _ = build(config.swap, subject.kernel, first, subject.ridge, model.depth)
     rows = []
     for block in range(model.depth):
@@ -197,11 +225,12 @@ def construct(config: AblateConfig) -> Subject:
     bounds = jax.jit(lambda t: map_tasks(lambda t: spectral_bounds(kernel, t, ridge=ridge), t))
     hardest = int(jnp.argmax(bounds(tasks)[1]))
     task = jax.tree.map(lambda field: field[hardest], tasks)
-    model, _ = build(solver, kernel, task, ridge, config.steps)
+    steps = 12 if config.steps is None else config.steps
+    model, _ = build(solver, kernel, task, ridge, steps)
     known = reference(family, jax.random.fold_in(key, 1)).losses(tasks)
     words, expected = {}, {}
     if omission is not None and name == omission.kernel:
-        needs = SOLVERS[solver].needs(kernel, task, ridge) | {"steps": config.steps}
+        needs = SOLVERS[solver].needs(kernel, task, ridge) | {"steps": steps}
         words, expected = omission.words, omission.predictions(kernel, tasks, **needs)
     return Subject(model, family, tasks, kernel, ridge, known, words, expected)
 
@@ -223,7 +252,9 @@ def table(found: Ablation) -> Lines:
     lines = []
     for row in found.rows:
         line = [row["site"], row["slot"], "no number", "-"]
-        if "change" in row:
+        if row.get("change", 0) > DIVERGED:
+            line[2] = f"> {DIVERGED:g}"
+        elif "change" in row:
             interval = f"({row['low']:.2g}, {row['high']:.2g})"
             line[2:] = [f"{row['change']:.3g} {interval}", f"{row['loss']:.3g}"]
         if expects:

@@ -114,7 +114,10 @@ def chebyshev_roots(low: Any, high: Any, depth: int) -> jax.Array:
 
 
 def rivals(p: Problem, depth: int) -> dict[str, Transformer]:
-    """Algorithms of as many blocks, each with its own scalars tuned alike."""
+    """Algorithms of as many blocks, each with its own scalars tuned alike.
+
+    Conjugate gradient has no scalars, and of blocks 5 for each step and one more.
+    """
     low, high = p.spectrum
     sizes: dict[str, Any] = {"num_features": p.config.num_features, "steps": depth}
 
@@ -145,7 +148,9 @@ def rivals(p: Problem, depth: int) -> dict[str, Transformer]:
     found = {"textbook step": textbook(p, depth)}
     for name, (build, first) in builds.items():
         found[name] = build(p.tuned(build, first))
-    found["conjugate gradient"] = make.conjugate_gradient(Linear(), ridge=p.ridge, **sizes)
+    found["conjugate gradient, as many steps"] = make.conjugate_gradient(
+        Linear(), ridge=p.ridge, **sizes
+    )
     return found
 
 

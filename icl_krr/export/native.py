@@ -102,8 +102,10 @@ def read(path: Path) -> tuple[dict[str, Any], Tensors]:
     try:
         with safe_open(path, "numpy") as file:
             record = json.loads((file.metadata() or {})["icl_krr"])
+            if not {"format", "version", "model"} <= set(record):
+                raise KeyError("format")
             return record, {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118
-    except (SafetensorError, KeyError, json.JSONDecodeError) as error:
+    except (SafetensorError, KeyError, TypeError, json.JSONDecodeError) as error:
         raise ValueError(
             f"{path} must be a file that icl_krr.export.save wrote, whole, "
             f"got something else ({error})"

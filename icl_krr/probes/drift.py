@@ -21,11 +21,13 @@ Maps = dict[str, jax.Array]
 def drift(model: Transformer, start: Transformer) -> list[dict[str, Any]]:
     """The change of what every head and MLP moves from slot to slot: one row for each pair.
 
+    Of the blocks alone: embedding, positions and read-out have no row.
+
     `part` is one of `linear_maps`, `from` and `to` are slots of the layout that both models must
     share. `change` is |M' - M| of the pair's entries and `now` is |M'|, both relative to |M| of
     the whole map at the start. Pairs that are zero in both have no row.
 
-    Raises ValueError for models of another layout or depth.
+    Raises ValueError for models of another layout, depth or number of heads, and for LayerNorm.
 
     >>> import icl_krr as ik
     >>> start, model = (
@@ -37,6 +39,14 @@ def drift(model: Transformer, start: Transformer) -> list[dict[str, Any]]:
     >>> {row["to"] for row in drift(model, start) if row["change"]} == {"alpha", "r", "prediction"}
     True
     """
+    for one in (model, start):
+        if not isinstance(one, Transformer):
+            raise TypeError(f"model must be an icl_krr.Transformer, got {type(one).__name__}")
+        if any(block.attention_norm or block.mlp_norm for block in one.blocks):
+            raise ValueError(
+                "model must have no LayerNorm, through which weights are no maps between slots, "
+                "got one that has; compare its predictions"
+            )
     if model.layout != start.layout or model.depth != start.depth:
         raise ValueError(
             f"model must have the layout and the depth of the start, {start.depth} blocks, got "
@@ -44,6 +54,11 @@ def drift(model: Transformer, start: Transformer) -> list[dict[str, Any]]:
         )
     layout, rows = model.layout, []
     for number, (now, before) in enumerate(zip(*map(linear_maps, (model, start)), strict=True)):
+        if now.keys() != before.keys():
+            raise ValueError(
+                f"model must have the heads of the start in block {number}, "
+                f"got {', '.join(now)} and {', '.join(before)}"
+            )
         for part, whole in before.items():
             size = np.linalg.norm(whole) or 1.0
             for a, b in product(layout.names, layout.names):

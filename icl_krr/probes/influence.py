@@ -28,9 +28,10 @@ class Influence(NamedTuple):
 def influence(model: Transformer, task: Task) -> Influence:
     """The influence of every support, for constructed and trained models alike.
 
-    Weights are those of `weighted`. Exact kernel ridge regression has -ridge h_j alpha_j and
-    -h_j alpha_j / (A^-1)_jj, with h = A^-1 k(x): the first order lacks the quotient
-    1 / (1 - H_jj) of the support's leverage on itself, H = K A^-1.
+    Weights are those of `weighted`; for a model with positions `first_order` leaves the support
+    its place among them, which `exact` does not. Exact kernel ridge regression has
+    -ridge h_j alpha_j and -h_j alpha_j / (A^-1)_jj, with h = A^-1 k(x): the first order lacks the
+    quotient 1 / (1 - H_jj) of the support's leverage on itself, H = K A^-1.
 
     Raises ValueError for a task of several outputs, and as `predict` does.
 
@@ -57,7 +58,7 @@ def weighted(model: Transformer, task: Task, weights: Float[Array, " n"]) -> jax
 
     Every attention pattern is multiplied by the weights of its keys and, if it is a softmax,
     divided by its sum: a weight of 2 is a support that is there twice, and one of 0 is one that is
-    masked, but for models with positions, which still count it.
+    masked. Not so for models with positions: they count a token once whatever its weight is.
 
     >>> import icl_krr as ik
     >>> task = ik.Task(x=jnp.ones((2, 1)), y=jnp.array([0.0, 3.0]), x_query=jnp.ones((1, 1)))

@@ -15,7 +15,8 @@ from ..residual import ROLES, fields
 from ..tasks import Task
 from ..transformer import Transformer, Where
 from ..transformer.evaluate import check_fit, evaluate
-from .sites import Site
+from .sites import KINDS, Site
+from .sites import sites as places_of
 
 CHUNK = 16
 """Interventions that run side by side."""
@@ -58,6 +59,8 @@ def ablate(
     """
     checks.choice("replace", replace, ("zero", "mean"))
     check(model, tasks, sites, chunk)
+    if replace == "mean":
+        same_outputs(model, tasks)
     ids = pairs(model, sites)
     source = means(model, tasks, points(ids)) if replace == "mean" else None
     return run(model, tasks, encode(ids, sites), source, ids, chunk)
@@ -91,6 +94,7 @@ def patch(
     """
     check(model, tasks, sites, chunk)
     check_fit(model, source, batch=1)
+    same_outputs(model, tasks)
     theirs, ours = ([one.x.shape, one.y.shape, one.x_query.shape] for one in (source, tasks))
     if theirs != ours:
         raise ValueError(f"source must have x, y and x_query of shapes {ours}, got {theirs}")
@@ -103,6 +107,35 @@ def check(model: Transformer, tasks: Task, sites: Sequence[Site], chunk: int) ->
     checks.count("chunk", chunk)
     if not sites:
         raise ValueError("sites must be one or more, got none; icl_krr.probes.sites finds them")
+    known = {point_of(site) for kinds in (False, True) for site in every_site(model, kinds)}
+    for site in sites:
+        if not isinstance(site, Site):
+            raise TypeError(f"sites must be those of icl_krr.probes.sites, got {site!r}")
+        if point_of(site) not in known:
+            raise ValueError(
+                f"sites must be those of this model, got {site.name!r}; "
+                "icl_krr.probes.sites(model) finds them"
+            )
+
+
+def every_site(model: Transformer, each_step: bool) -> list[Site]:
+    return [
+        site
+        for each_unit in (False, True)
+        for site in places_of(model, KINDS, each_step=each_step, each_unit=each_unit)
+    ]
+
+
+def point_of(site: Site) -> tuple:
+    return site.points, site.position, site.step, site.channels
+
+
+def same_outputs(model: Transformer, tasks: Task) -> None:
+    if tasks.num_outputs != model.spec.num_outputs:
+        raise ValueError(
+            f"tasks must have the model's {model.spec.num_outputs} outputs to be patched, "
+            f"got {tasks.num_outputs}; take one at a time"
+        )
 
 
 Ids = tuple[tuple[int, str], ...]

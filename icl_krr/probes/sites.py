@@ -68,6 +68,8 @@ def sites(
     >>> [site.name for site in sites(model, ("head",), each_step=True)][-1]
     'blocks.10.heads.0.p'
     """
+    if isinstance(kinds, str):
+        raise TypeError(f"kinds must be a tuple, got {kinds!r}; use ({kinds!r},)")
     for kind in kinds:
         checks.choice("kind", kind, KINDS)
     found = []

@@ -10,7 +10,8 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float
 
-from ..residual import ROLES, Layout, Stream, fields, visible
+from .. import checks
+from ..residual import ROLES, Stream, fields, visible
 from ..tasks import Task
 from ..transformer import Transformer, forward, resume, run_with_cache
 from ..transformer.resume import step_blocks
@@ -44,7 +45,8 @@ def swap(
     ridge; predictions are for the batch `scored`. The step did something that h' needs, and that
     no linear map of h has, to the extent that `swapped` is better than `linear` and `shuffled`.
 
-    Raises ValueError for models of other tokens and for tasks with masks or of several outputs.
+    Raises ValueError for a block or a step that there is not, for models of other tokens or with
+    merged slots, for tasks with masks or of several outputs, and for fewer than 4 of them.
 
     >>> import icl_krr as ik
     >>> config = ik.tasks.LinearRegression(num_features=2, num_supports=8)
@@ -61,6 +63,21 @@ def swap(
     for tasks in (fitted, scored):
         if tasks.mask is not None or tasks.y.ndim != 2:
             raise ValueError("tasks must have y of shape [n] and no mask for a block to be swapped")
+        if len(tasks.x) < 4:
+            raise ValueError(
+                f"tasks must be 4 or more for maps to be fitted and scored, got {len(tasks.x)}"
+            )
+    for name, number, most in (("block", block, model.depth), ("step", step, other.steps)):
+        checks.count(name, number, minimum=0)
+        if number >= most:
+            raise ValueError(f"{name} must be < {most}, as many as there are, got {number}")
+    if set(other.weights.embedding) == {"stream"}:
+        raise ValueError("other must have its slots, got merged ones; swap before icl_krr.dense")
+    if fitted.x.shape[1:] != scored.x.shape[1:]:
+        raise ValueError(
+            f"scored must have x of shape {list(fitted.x.shape[1:])} as fitted, "
+            f"got {list(scored.x.shape[1:])}"
+        )
     if model.spec.tokens != other.spec.tokens:
         raise ValueError(
             f"other must have tokens {model.spec.tokens!r} as the model, got {other.spec.tokens!r}"
@@ -90,7 +107,7 @@ def swap(
 
     def goes_on(pair: tuple[Task, jax.Array]) -> jax.Array:
         task, stream = pair
-        return resume(model, task, apart(stream, model.layout, model.layout.names), block + 1)
+        return resume(model, task, apart(stream, model, stored(model)), block + 1)
 
     then = jax.jit(partial(jax.lax.map, goes_on))
     return Swap(**{name: then((scored, stream)) for name, stream in streams.items()})
@@ -129,7 +146,7 @@ def look(
     points = ("resid_pre", "resid_post")
     cache = run_with_cache(model, task, names=(), points=points)[1]
     before, after = (
-        side_by_side(cache[f"blocks.{block}.{point}"], model.layout.names) for point in points
+        side_by_side(cache[f"blocks.{block}.{point}"], stored(model)) for point in points
     )
     first = len(other.weights.prologue) + step * other.blocks_per_step
     theirs = run_with_cache(other, task, names=(), points=points[:1])[1]
@@ -140,8 +157,16 @@ def side_by_side(stream: Stream, names: tuple[str, ...]) -> jax.Array:
     return jnp.concatenate([stream[name] for name in names], axis=-1)
 
 
-def apart(channels: jax.Array, layout: Layout, names: tuple[str, ...]) -> Stream:
-    edges = np.cumsum([layout[name].width for name in names])[:-1]
+def stored(model: Transformer) -> tuple[str, ...]:
+    """The names under which the stream is stored: its slots, or the one that they are merged to."""
+    merged = set(model.weights.embedding) == {"stream"}
+    return ("stream",) if merged else model.layout.names
+
+
+def apart(channels: jax.Array, model: Transformer, names: tuple[str, ...]) -> Stream:
+    if len(names) == 1:
+        return {names[0]: channels}
+    edges = np.cumsum([model.layout[name].width for name in names])[:-1]
     return dict(zip(names, jnp.split(channels, edges, axis=-1), strict=True))
 
 
@@ -150,6 +175,6 @@ def advance(other: Transformer, step: int, names: tuple[str, ...], parts: tuple)
     task, stream, states = parts
     body = other.weights.replace(prologue=step_blocks(other, step), steps=())  # pyright: ignore[reportAttributeAccessIssue]
     alone = other.replace(weights=body, steps=0)  # pyright: ignore[reportAttributeAccessIssue]
-    stream = {**stream, **apart(states, other.layout, names)}
+    stream = {**stream, **apart(states, other, names)}
     after = forward(alone, stream, visible(task, other.spec.tokens)).stream
     return side_by_side(after, names)

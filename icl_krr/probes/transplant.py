@@ -6,6 +6,7 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Float
 
+from .. import checks
 from ..residual import Stream, channels, rows
 from ..tasks import Task
 from ..transformer import Transformer, resume, run_with_cache
@@ -33,10 +34,14 @@ def transplant(
         raise ValueError(
             f"task must have the model's {model.spec.num_outputs} outputs, got {task.num_outputs}"
         )
+    checks.count("block", block, minimum=0)
+    if block > model.depth:
+        raise ValueError(f"block must be <= depth = {model.depth}, got {block}")
     cut = min(block, model.depth - 1)
     point = "resid_pre" if cut == block else "resid_post"
     stream = run_with_cache(model, task, names=(), points=(point,))[1][f"blocks.{cut}.{point}"]
     for name, value in slots.items():
+        checks.floating(name, value)
         slot = model.layout[name]
         at = rows(slot.at, task, model.spec.tokens)
         own = channels(stream, model.layout, name)

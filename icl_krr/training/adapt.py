@@ -88,7 +88,11 @@ def adapt(
     checks.choice("method", method, METHODS)
     checks.count("iterations", iterations)
     checks.positive_scalar("learning_rate", learning_rate)
+    if isinstance(positive, str):
+        raise TypeError(f"positive must be a tuple, got {positive!r}; use ({positive!r},)")
     start = jax.tree.map(jnp.asarray, parameters)
+    if not jax.tree.leaves(start):
+        raise ValueError(f"parameters must hold one or more, got {parameters!r}")
     free = in_logarithm(start, positive)
     optimiser = optax.lbfgs() if method == "lbfgs" else optax.adam(learning_rate)
     step = compiled_step(lambda free: objective(back(free, positive)), optimiser)

@@ -47,15 +47,27 @@ class Cache(Mapping):
             raise KeyError(name)
         return jax.tree.map(lambda value: value[step], part(self.points[first + block], point))
 
-    def stack(self, point: str) -> jax.Array:
+    def stack(self, point: str) -> Any:
         """One point of all blocks, stacked: [depth, ...], such as "resid_post.alpha".
 
         Raises KeyError if it was not kept in every block.
         """
-        blocks = [part(block, point) for block in self.points]
+        try:
+            blocks = [part(block, point) for block in self.points]
+        except KeyError:
+            blocks = []
+        if not blocks:
+            raise KeyError(f"{point} was not kept in every block; points= chooses what is kept")
         first, step = blocks[: self.prologue], blocks[self.prologue :]
-        along = [value.reshape(-1, *value.shape[2:]) for value in [jnp.stack(step, 1)] if step]
-        return jnp.concatenate([*(value[None] for value in first), *along])
+
+        def along(*values: jax.Array) -> jax.Array:
+            """The blocks of a step, [steps, ...] each, one after the other."""
+            together = jnp.stack(values, 1)
+            return together.reshape(-1, *together.shape[2:])
+
+        parts = [jax.tree.map(lambda value: value[None], block) for block in first]
+        parts += [jax.tree.map(along, *step)] if step else []
+        return jax.tree.map(lambda *values: jnp.concatenate(values), *parts)
 
     def __iter__(self) -> Iterator[str]:
         yield from self.slots

@@ -70,6 +70,8 @@ def resume(model: Transformer, task: Task, stream: Stream, block: int) -> jax.Ar
     """
     check_fit(model, task)
     rest = tail(model, block)
+    if not isinstance(stream, dict):
+        raise TypeError(f"stream must be a dict of slots, got {type(stream).__name__}")
     own = jax.eval_shape(lambda: embedded(model, task))
     outputs = [] if task.num_outputs == model.spec.num_outputs else [task.num_outputs]
     needed = {slot: [*value.shape, *outputs] for slot, value in own.items()}
