@@ -1,19 +1,19 @@
 """`python -m benchmarks.learning`: gradient descent that was written down, trained on.
 
-About forty minutes on two cores; `--quick` is a smoke run whose figures mean nothing.
+About an hour on two cores; `--quick` is a smoke run whose figures mean nothing.
 """
 
 from __future__ import annotations
 
 import argparse
 import dataclasses
-import json
 from importlib.metadata import version
 from pathlib import Path
 
 import jax
 from rich.console import Console
 
+from icl_krr.cli.output import to_json
 from icl_krr.experiments.learned import moved_most, run, table
 from icl_krr.experiments.learning import LearningConfig
 from icl_krr.files import replace, to_csv, to_markdown
@@ -42,9 +42,10 @@ def main() -> None:
         "dtype": "float32",
         "versions": {name: version(name) for name in ("icl_krr", "jax", "jaxlib", "optax")},
         "losses": found.losses,
+        "moved": found.moved,
     }
     files = {
-        "results/learning.json": json.dumps(record, indent=1).encode() + b"\n",
+        "results/learning.json": (to_json(record) + "\n").encode(),
         "results/learning.md": tables.encode(),
         "results/learning-path.csv": to_csv(found.path),
         "figures/learning.png": png(depth_of_learning_figure(found)),

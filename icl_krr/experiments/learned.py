@@ -136,7 +136,9 @@ def table(found: Learned) -> Lines:
                 np.array([value(r) for r in here])
                 for value in (lambda r: r["loss"] / r["exact"], lambda r: r["gain"])
             )
-            line.append(f"{spread(ratio)} (x {spread(gain)})")
+            bad = np.count_nonzero(~np.isfinite(ratio))
+            whole = f"{spread(ratio)} (x {spread(gain)})"
+            line.append(f"diverged, {bad} of {len(ratio)} seeds" if bad else whole)
         lines.append(line)
     return ["loss / exact (gain)", *(f"{depth} blocks" for depth in depths)], lines
 
