@@ -9,7 +9,8 @@ from pathlib import Path
 import jax
 from rich.console import Console
 
-from ..experiments.ablation import AblateConfig, Ablation, examine, table
+from ..experiments.ablation import Ablation, examine, table
+from ..experiments.subjects import AblateConfig
 from ..files import to_csv, to_markdown
 from ..plots import ablation_figure, png
 from . import output

@@ -2,107 +2,24 @@
 
 from __future__ import annotations
 
-import dataclasses
 from collections.abc import Callable
-from dataclasses import dataclass
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 
-from .. import checks
 from ..files import Lines
-from ..kernels import Kernel
 from ..probes import ablate, sites, swap
-from ..probes.candidates import make
 from ..probes.distances import EDGES, relative, squared
-from ..probes.sites import KINDS
-from ..residual import map_tasks
-from ..tasks import GaussianProcess, LinearRegression, Sampler, Task
-from ..theory import spectral_bounds
-from ..training import reference
-from ..transformer import Transformer, predict_batch
+from ..tasks import Task
+from ..transformer import predict_batch
 from .claim import Rows, draw_tasks
-from .identification import widen
-from .omissions import OMISSIONS
-from .recipe import folder_of, names
 from .registry import SOLVERS, build
-from .runs import load
+from .subjects import AblateConfig, Subject, construct, trained
 
 DIVERGED = 1e8
 """The change beyond which a prediction says how rounding grew, and a table no more than that."""
-
-
-@dataclass(frozen=True)
-class AblateConfig:
-    """What is taken out of which model, on how many tasks.
-
-    `model` is a run, or a solver whose construction of `steps` steps (by default 12) on the
-    `kernel` it is. With `swap` every block of a run is replaced by a step of that solver as well.
-
-    Raises ValueError for unknown names and numbers out of range.
-    """
-
-    model: str = "conjugate-gradient"
-    kernel: str | None = None
-    steps: int | None = None
-    kinds: tuple[str, ...] | None = None
-    each_step: bool = False
-    replace: str = "zero"
-    swap: str | None = None
-    tasks: int = 64
-    num_queries: int = 8
-    seed: int = 0
-
-    def __post_init__(self):
-        for name, least in (("steps", 1), ("tasks", 2), ("num_queries", 1)):
-            if getattr(self, name) is not None:
-                checks.count(name, getattr(self, name), least)
-        if not self.constructed and not folder_of(self.model).is_dir():
-            raise ValueError(
-                f"model must be a run's folder or one of {', '.join([*names(), *SOLVERS])}; "
-                f"got {self.model!r}"
-            )
-        for name in ("kernel", "steps"):
-            if not self.constructed and getattr(self, name) is not None:
-                raise ValueError(
-                    f"{name} must be left to constructions, got {getattr(self, name)} and the run "
-                    f"{self.model}"
-                )
-        for kind in self.kinds or ():
-            checks.choice("kind", kind, KINDS)
-        checks.choice("replace", self.replace, ("zero", "mean"))
-        if self.constructed and self.kernel is not None:
-            checks.choice(f"kernel of {self.model}", self.kernel, SOLVERS[self.model].kernels)
-        if self.swap is not None:
-            steps = tuple(name for name in SOLVERS if name != "nadaraya-watson")
-            checks.choice("swap", self.swap, steps)
-            if self.constructed:
-                raise ValueError(
-                    f"swap must be left to trained models, got {self.swap} and the construction "
-                    f"{self.model}"
-                )
-
-    @property
-    def constructed(self) -> bool:
-        return self.model in SOLVERS
-
-
-class Subject(NamedTuple):
-    """A model, its family and tasks of it, what known predictors lose, and what to expect.
-
-    `words` and `expected` say it of the parts of an algorithm, such as "head p".
-    """
-
-    model: Transformer
-    family: Sampler
-    tasks: Task
-    kernel: Kernel
-    ridge: float
-    known: dict[str, float]
-    words: dict[str, str]
-    expected: dict[str, jax.Array]
 
 
 class Ablation(NamedTuple):
@@ -203,45 +120,6 @@ def swaps(subject: Subject, config: AblateConfig, progress: Callable[[str], None
         ]
         rows += measure(named, intact, jnp.stack([*found.values()]), tasks, config.seed)
     return rows
-
-
-def trained(config: AblateConfig) -> Subject:
-    run = load(config.model)
-    family: Any = dataclasses.replace(run.family, num_queries=config.num_queries)  # pyright: ignore
-    key = jax.random.key(config.seed)
-    tasks = draw_tasks(key, config.tasks, family)
-    best = reference(family, jax.random.fold_in(key, 1))
-    known = best.losses(tasks)
-    return Subject(widen(run.model, tasks), family, tasks, best.kernel, best.ridge, known, {}, {})
-
-
-def construct(config: AblateConfig) -> Subject:
-    solver, omission = config.model, OMISSIONS.get(config.model)
-    name = config.kernel or (omission.kernel if omission else SOLVERS[solver].kernels[0])
-    family = family_of(name, config.num_queries)
-    key = jax.random.key(config.seed)
-    tasks = draw_tasks(key, config.tasks, family)
-    kernel, ridge = family.optimal()
-    bounds = jax.jit(lambda t: map_tasks(lambda t: spectral_bounds(kernel, t, ridge=ridge), t))
-    hardest = int(jnp.argmax(bounds(tasks)[1]))
-    task = jax.tree.map(lambda field: field[hardest], tasks)
-    steps = 12 if config.steps is None else config.steps
-    model, _ = build(solver, kernel, task, ridge, steps)
-    known = reference(family, jax.random.fold_in(key, 1)).losses(tasks)
-    words, expected = {}, {}
-    if omission is not None and name == omission.kernel:
-        needs = SOLVERS[solver].needs(kernel, task, ridge) | {"steps": steps}
-        words, expected = omission.words, omission.predictions(kernel, tasks, **needs)
-    return Subject(model, family, tasks, kernel, ridge, known, words, expected)
-
-
-def family_of(kernel: str, num_queries: int) -> Any:
-    if kernel == "linear":
-        return LinearRegression(num_features=8, num_supports=16, num_queries=num_queries, noise=0.1)
-    # the exponential kernel is e^2 where the others are 1
-    inputs, noise = ("sphere", 0.74) if kernel == "exponential" else ("normal", 0.1)
-    made = make(kernel, {"temperature": 0.5, "lengthscale": 0.7})
-    return GaussianProcess(made, noise=noise, num_queries=num_queries, inputs=inputs)
 
 
 def table(found: Ablation) -> Lines:
