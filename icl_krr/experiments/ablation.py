@@ -15,7 +15,7 @@ from ..probes.distances import EDGES, relative, squared
 from ..tasks import Task
 from ..transformer import predict_batch
 from .claim import Rows, draw_tasks
-from .registry import SOLVERS, build
+from .registry import build
 from .subjects import AblateConfig, Subject, construct, trained
 
 DIVERGED = 1e8
@@ -97,17 +97,6 @@ def swaps(subject: Subject, config: AblateConfig, progress: Callable[[str], None
     fitted = draw_tasks(key, 4 * config.tasks, subject.family)
     first = jax.tree.map(lambda field: field[0], tasks)
     assert config.swap is not None
-    name, takes = type(subject.kernel).__name__.lower(), SOLVERS[config.swap].kernels
-    if name not in takes:
-        raise ValueError(
-            f"swap must be a solver that takes the {name} kernel of the run's tasks, "
-            f"got {config.swap!r}, which takes {', '.join(takes)}"
-        )
-    if model.spec.tokens != "pairs":
-        raise ValueError(
-            f"swap must be left to models with a token for each support, got {config.swap!r} and "
-            f"{config.model}, whose tokens are {model.spec.tokens}"
-        )
     other, _ = build(config.swap, subject.kernel, first, subject.ridge, model.depth)
     rows = []
     for block in range(model.depth):

@@ -9,11 +9,10 @@ from typing import Any, NamedTuple
 import jax.numpy as jnp
 import numpy as np
 
-from .. import solvers
 from ..files import Lines
 from ..kernels import Linear
 from ..probes import drift, linear_maps
-from ..residual import map_tasks
+from ..training.reference import loss, regression
 from ..transformer import Transformer, dense, untie
 from .claim import Rows
 from .learning import LearningConfig, Problem, problem, rivals, textbook, train
@@ -63,9 +62,9 @@ def run(config: LearningConfig, show: Show = lambda words: None) -> Learned:
                 if followed:
                     moved += [{"seed": seed, **row} for row in drift(models[name], start)]
             found = {name: p.loss(model) for name, model in models.items()}
-            for name, loss in found.items():
-                gain = (found["textbook step"] - least) / (loss - least)
-                row = {"seed": seed, "blocks": depth, "method": name, "loss": loss}
+            for name, error in found.items():
+                gain = (found["textbook step"] - least) / (error - least)
+                row = {"seed": seed, "blocks": depth, "method": name, "loss": error}
                 losses.append({**row, "exact": least, "gain": gain})
     return Learned(losses, path, moved)
 
@@ -75,15 +74,14 @@ def unseen(update: int, model: Transformer) -> None:
 
 
 def exact(p: Problem) -> float:
-    regress = lambda task: solvers.exact(Linear(), task, ridge=p.ridge).prediction  # noqa: E731
-    return float(jnp.mean((map_tasks(regress, p.scored) - p.scored.y_query) ** 2))
+    return float(loss(lambda task: regression(Linear(), task, p.ridge), p.scored))
 
 
 def follow(
     p: Problem, start: Transformer, seed: int, path: Rows, update: int, model: Transformer
 ) -> None:
     """Add a row for every block: its step size and curvature, and how far its maps have moved."""
-    high, loss = p.spectrum[1], p.loss(model)
+    high, error = p.spectrum[1], p.loss(model)
     changes = drift(model, start)
     for block, (step, curvature) in enumerate(zip(*coefficients(model), strict=True)):
         own = [row["change"] for row in changes if row["block"] == block]
@@ -92,7 +90,7 @@ def follow(
                 "seed": seed,
                 "update": update,
                 "block": block,
-                "loss": loss,
+                "loss": error,
                 "step x high": step * high,
                 "curvature x high": curvature * high,
                 "change": float(np.linalg.norm(own)),

@@ -103,8 +103,25 @@ def trained(config: AblateConfig) -> Subject:
     key = jax.random.key(config.seed)
     tasks = draw_tasks(key, config.tasks, family)
     best = reference(family, jax.random.fold_in(key, 1))
+    if config.swap is not None:
+        check_swap(config.swap, best.kernel, run.model, config.model)
     known = best.losses(tasks)
     return Subject(widen(run.model, tasks), family, tasks, best.kernel, best.ridge, known, {}, {})
+
+
+def check_swap(solver: str, kernel: Kernel, model: Transformer, run: str) -> None:
+    """Refuse a solver whose steps cannot take the place of the model's blocks."""
+    name, takes = type(kernel).__name__.lower(), SOLVERS[solver].kernels
+    if name not in takes:
+        raise ValueError(
+            f"swap must be a solver that takes the {name} kernel of the run's tasks, "
+            f"got {solver!r}, which takes {', '.join(takes)}"
+        )
+    if model.spec.tokens != "pairs":
+        raise ValueError(
+            f"swap must be left to models with a token for each support, got {solver!r} and "
+            f"{run}, whose tokens are {model.spec.tokens}"
+        )
 
 
 def construct(config: AblateConfig) -> Subject:

@@ -10,7 +10,8 @@ import numpy as np
 
 from .. import checks
 from ..residual import Layout
-from ..transformer import Block, Transformer, Unit, dense, untie
+from ..transformer import Block, Transformer, Unit, dense
+from ..transformer.resume import unrolled
 
 CONSTANT = 2.0**40
 """What every token holds in the one channel that makes RMSNorm the identity."""
@@ -100,15 +101,9 @@ def kind(unit: Unit) -> str:
 
 def layers(model: Transformer) -> list[Layer]:
     """Every block of the prologue, then of every step, as ordinary matrices."""
-    merged = jax.jit(dense)(model)  # one program in place of hundreds
-    weights = jax.tree.map(np.asarray, untie(merged).weights)
-    steps = [
-        jax.tree.map(lambda leaf, step=step: leaf[step], block)
-        for step in range(model.steps)
-        for block in weights.steps
-    ]
+    merged = jax.tree.map(np.asarray, jax.jit(dense)(model))  # one program in place of hundreds
     width = model.layout.width
-    return [Layer([*heads(block)], *units(block, width)) for block in (*weights.prologue, *steps)]
+    return [Layer([*heads(block)], *units(block, width)) for block in unrolled(merged)]
 
 
 def heads(block: Block) -> Iterator[tuple[np.ndarray, ...]]:

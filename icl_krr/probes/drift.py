@@ -11,8 +11,9 @@ import numpy as np
 
 from ..numerics import matmul
 from ..residual import ROLES
-from ..transformer import Block, Transformer, dense, untie
+from ..transformer import Block, Transformer, dense
 from ..transformer.mlp import activate, project
+from ..transformer.resume import unrolled
 
 Maps = dict[str, jax.Array]
 """Linear maps [d_model, d_model] from what is read to what is matched or written, by part."""
@@ -86,13 +87,8 @@ def linear_maps(model: Transformer) -> list[Maps]:
     (['head 0, query-key', 'head 0, value-output'], 3)
     """
     merged = dense(model)
-    steps = [
-        jax.tree.map(lambda leaf, t=t: leaf[t], block)
-        for t in range(model.steps)
-        for block in untie(merged).weights.steps
-    ]
     tokens = {role: flags(merged, role) for role in ROLES}
-    return [maps(block, tokens) for block in (*merged.weights.prologue, *steps)]
+    return [maps(block, tokens) for block in unrolled(merged)]
 
 
 def flags(merged: Transformer, role: str) -> jax.Array:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from functools import partial
+from itertools import product
 from typing import Any, NamedTuple
 
 import jax
@@ -107,7 +108,11 @@ def check(model: Transformer, tasks: Task, sites: Sequence[Site], chunk: int) ->
     checks.count("chunk", chunk)
     if not sites:
         raise ValueError("sites must be one or more, got none; icl_krr.probes.sites finds them")
-    known = {point_of(site) for kinds in (False, True) for site in every_site(model, kinds)}
+    known = {
+        point_of(site)
+        for step, unit in product((False, True), repeat=2)
+        for site in places_of(model, KINDS, each_step=step, each_unit=unit)
+    }
     for site in sites:
         if not isinstance(site, Site):
             raise TypeError(f"sites must be those of icl_krr.probes.sites, got {site!r}")
@@ -116,14 +121,6 @@ def check(model: Transformer, tasks: Task, sites: Sequence[Site], chunk: int) ->
                 f"sites must be those of this model, got {site.name!r}; "
                 "icl_krr.probes.sites(model) finds them"
             )
-
-
-def every_site(model: Transformer, each_step: bool) -> list[Site]:
-    return [
-        site
-        for each_unit in (False, True)
-        for site in places_of(model, KINDS, each_step=each_step, each_unit=each_unit)
-    ]
 
 
 def point_of(site: Site) -> tuple:

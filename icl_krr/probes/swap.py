@@ -159,8 +159,7 @@ def side_by_side(stream: Stream, names: tuple[str, ...]) -> jax.Array:
 
 def stored(model: Transformer) -> tuple[str, ...]:
     """The names under which the stream is stored: its slots, or the one that they are merged to."""
-    merged = set(model.weights.embedding) == {"stream"}
-    return ("stream",) if merged else model.layout.names
+    return tuple(model.weights.embedding)
 
 
 def apart(channels: jax.Array, model: Transformer, names: tuple[str, ...]) -> Stream:

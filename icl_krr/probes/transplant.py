@@ -11,6 +11,7 @@ from ..residual import Stream, channels, rows
 from ..tasks import Task
 from ..transformer import Transformer, resume, run_with_cache
 from ..transformer.evaluate import check_fit
+from ..transformer.resume import check_block
 
 
 def transplant(
@@ -34,9 +35,7 @@ def transplant(
         raise ValueError(
             f"task must have the model's {model.spec.num_outputs} outputs, got {task.num_outputs}"
         )
-    checks.count("block", block, minimum=0)
-    if block > model.depth:
-        raise ValueError(f"block must be <= depth = {model.depth}, got {block}")
+    check_block(model, block)
     cut = min(block, model.depth - 1)
     point = "resid_pre" if cut == block else "resid_post"
     stream = run_with_cache(model, task, names=(), points=(point,))[1][f"blocks.{cut}.{point}"]

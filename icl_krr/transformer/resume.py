@@ -30,9 +30,7 @@ def tail(model: Transformer, block: int) -> Transformer:
     >>> (model.depth, model.steps), (rest.depth, rest.steps, len(rest.weights.prologue))
     ((21, 4), (13, 2, 3))
     """
-    checks.count("block", block, minimum=0)
-    if block > model.depth:
-        raise ValueError(f"block must be <= depth = {model.depth}, got {block}")
+    check_block(model, block)
     first, per_step = len(model.weights.prologue), model.blocks_per_step
     if block <= first:
         rest = model.weights.replace(prologue=model.weights.prologue[block:])  # pyright: ignore[reportAttributeAccessIssue]
@@ -49,6 +47,18 @@ def step_blocks(model: Transformer, step: int) -> tuple[Block, ...]:
     """The blocks of one step, no longer stacked."""
     scanned, blocks = split_steps(model)
     return blocks([None if leaf is None else leaf[step] for leaf in scanned])
+
+
+def unrolled(model: Transformer) -> list[Block]:
+    """Every block by itself: those of the prologue, then those of every step."""
+    steps = (step_blocks(model, step) for step in range(model.steps))
+    return [*model.weights.prologue, *(block for step in steps for block in step)]
+
+
+def check_block(model: Transformer, block: int) -> None:
+    checks.count("block", block, minimum=0)
+    if block > model.depth:
+        raise ValueError(f"block must be <= depth = {model.depth}, got {block}")
 
 
 def resume(model: Transformer, task: Task, stream: Stream, block: int) -> jax.Array:
