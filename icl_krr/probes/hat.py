@@ -9,7 +9,7 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Float
 
-from ..tasks import Task
+from ..tasks import Task, check_one_output
 
 Read = Callable[[Task], jax.Array]
 """From a task to the answers of every layer, [L + 1, q]."""
@@ -41,10 +41,3 @@ def jacobian(function: Callable[[Any], jax.Array], at: Any) -> Any:
     numbers = sum(jnp.size(leaf) for leaf in jax.tree.leaves(at))
     derive = jax.jacrev if count < numbers else jax.jacfwd
     return derive(function)(at)
-
-
-def check_one_output(task: Task) -> None:
-    if task.y.ndim != 1:
-        raise ValueError(
-            f"y must be [n], got shape {list(task.y.shape)}; take one output, and jax.vmap a batch"
-        )

@@ -9,9 +9,9 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Float
 
-from ..tasks import Task
+from ..tasks import Task, check_one_output
 from ..transformer import Transformer, Where, predict, run_with_hooks
-from .hat import check_one_output, jacobian
+from .hat import jacobian
 
 
 class Influence(NamedTuple):

@@ -9,8 +9,8 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Float
 
-from ..tasks import Task
-from .hat import Read, check_one_output, jacobian
+from ..tasks import Task, check_one_output
+from .hat import Read, jacobian
 
 
 class Sensitivities(NamedTuple):

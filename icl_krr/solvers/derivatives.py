@@ -17,7 +17,7 @@ from jaxtyping import Array, Float
 from .. import checks, linalg
 from ..kernels import Kernel
 from ..numerics import matmul
-from ..tasks import Task, system
+from ..tasks import Task, check_one_output, system
 from . import kernel_derivatives
 from .algebra import check_system, seen
 from .exact import shifted
@@ -37,10 +37,7 @@ class Solved(NamedTuple):
 def solved(kernel: Kernel, task: Task, ridge: Ridge) -> Solved:
     check_system(kernel, task, ridge)
     checks.factorable("x", task.x)
-    if task.y.ndim != 1:
-        raise ValueError(
-            f"y must be [n], got shape {list(task.y.shape)}; take one output, and jax.vmap a batch"
-        )
+    check_one_output(task)
     gram, cross, y = system(kernel, task)
     if task.mask is not None:
         cross = jnp.where(task.mask, cross, 0)

@@ -5,7 +5,7 @@ from .families import DecisionTree, ReLUNetwork, Rows, Sinusoids
 from .linear_system import System, system
 from .samplers import GaussianProcess, LinearRegression, Sampler, sample
 from .tables import Table, diabetes, read_table, split
-from .task import Task, check_axes
+from .task import Task, check_axes, check_one_output
 
 __all__ = [
     "DecisionTree",
@@ -19,6 +19,7 @@ __all__ = [
     "Table",
     "Task",
     "check_axes",
+    "check_one_output",
     "chunk_of",
     "diabetes",
     "map_tasks",

@@ -75,6 +75,13 @@ def check_axes(task: Task, axes: int = 0) -> None:
         raise ValueError(f"task must be {wanted}, got x of shape {list(task.x.shape)}; {mend}")
 
 
+def check_one_output(task: Task) -> None:
+    if task.y.ndim != 1:
+        raise ValueError(
+            f"y must be [n], got shape {list(task.y.shape)}; take one output, and jax.vmap a batch"
+        )
+
+
 def check_task(task: Task) -> None:
     """Refuse a task whose fields do not fit together, in one sentence (see `Task`)."""
     for name in ("x", "y", "x_query"):
