@@ -1,5 +1,7 @@
 """Learning from a construction: distances, what is read off trained weights, the experiment."""
 
+from dataclasses import replace
+
 import jax.numpy as jnp
 import numpy as np
 import pytest
@@ -7,7 +9,7 @@ from helpers import draw, relative
 
 import icl_krr as ik
 from icl_krr.experiments import learned, learning
-from icl_krr.experiments.learning import LearningConfig, chebyshev_roots, descent, problem
+from icl_krr.experiments.learning import LearningConfig, chebyshev_roots, descent, problem, train
 from icl_krr.plots import depth_of_learning_figure, path_of_learning_figure, png
 from icl_krr.probes import drift
 
@@ -84,6 +86,21 @@ def test_gradient_descent_takes_a_step_size_for_each_block(x64):
         alpha = alpha + eta * (y - A @ alpha)
     ours = ik.predict(descent(p, 4, sizes), task)
     assert relative(ours, np.asarray(task.x_query) @ x.T @ alpha) < 1e-12
+
+
+def test_a_rate_at_which_training_diverges_gives_way_to_the_next_lower(x64):
+    high, low = 1e6, 1e-4
+    p = problem(replace(SMALL, learning_rates=(high, low)), 0)
+    seen = lambda update, model, loss: [{"update": update, "loss": loss}]  # noqa: E731
+    first = ik.dense(gd())
+    model, rate, rows = train(p, first, 0, seen)
+    assert rate == low
+    assert [row["update"] for row in rows] == [0, 2, 4]
+    assert rows[0]["loss"] == p.loss(first)
+    assert rows[-1]["loss"] == p.loss(model) < 10 * rows[0]["loss"]
+    alone = train(p._replace(config=replace(SMALL, learning_rates=(high,))), first, 0, seen)
+    assert alone[1] == high
+    assert not alone[2][-1]["loss"] < 10 * rows[0]["loss"]
 
 
 def test_the_experiment_says_what_it_measured(monkeypatch):

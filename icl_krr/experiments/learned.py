@@ -53,24 +53,27 @@ def run(config: LearningConfig, show: Show = lambda words: None) -> Learned:
             show(f"seed {seed}, {depth} blocks: rivals")
             models = rivals(p, depth)
             first = textbook(p, depth)
+            rates: dict[str, float] = {}
             starts = {OWN: untie(first), ALL: dense(first), FLAT: dense(models["GD++, tuned"])}
             for name, start in starts.items():
                 show(f"seed {seed}, {depth} blocks, {name}")
                 followed = depth == config.depth and name == ALL
-                look = partial(follow, p, start, seed, path) if followed else unseen
-                models[name] = train(p, start, seed, look)
+                look = partial(follow, p, start, seed) if followed else unseen
+                models[name], rates[name], seen = train(p, start, seed, look)
+                path += seen
                 if followed:
                     moved += [{"seed": seed, **row} for row in drift(models[name], start)]
             found = {name: p.loss(model) for name, model in models.items()}
             for name, error in found.items():
                 gain = (found["textbook step"] - least) / (error - least)
                 row = {"seed": seed, "blocks": depth, "method": name, "loss": error}
-                losses.append({**row, "exact": least, "gain": gain})
+                row |= {"exact": least, "gain": gain, "learning rate": rates.get(name)}
+                losses.append(row)
     return Learned(losses, path, moved)
 
 
-def unseen(update: int, model: Transformer) -> None:
-    pass
+def unseen(update: int, model: Transformer, error: float) -> Rows:
+    return []
 
 
 def exact(p: Problem) -> float:
@@ -78,14 +81,14 @@ def exact(p: Problem) -> float:
 
 
 def follow(
-    p: Problem, start: Transformer, seed: int, path: Rows, update: int, model: Transformer
-) -> None:
-    """Add a row for every block: its step size and curvature, and how far its maps have moved."""
-    high, error = p.spectrum[1], p.loss(model)
+    p: Problem, start: Transformer, seed: int, update: int, model: Transformer, error: float
+) -> Rows:
+    """A row for every block: its step size and curvature, and how far its maps have moved."""
+    rows, high = [], p.spectrum[1]
     changes = drift(model, start)
     for block, (step, curvature) in enumerate(zip(*coefficients(model), strict=True)):
         own = [row["change"] for row in changes if row["block"] == block]
-        path.append(
+        rows.append(
             {
                 "seed": seed,
                 "update": update,
@@ -96,6 +99,7 @@ def follow(
                 "change": float(np.linalg.norm(own)),
             }
         )
+    return rows
 
 
 def coefficients(model: Transformer) -> tuple[list[float], list[float]]:

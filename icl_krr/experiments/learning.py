@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from functools import partial
 from typing import Any, NamedTuple
@@ -17,15 +17,18 @@ from ..tasks import LinearRegression, Task
 from ..theory import spectral_bounds
 from ..training import Training, adapt, advance, held_out, start
 from ..transformer import Transformer, predict_batch, untie
-from .claim import draw_tasks
+from .claim import Rows, draw_tasks
+
+LOST = 10
 
 
 @dataclass(frozen=True)
 class LearningConfig:
     """Gradient descent of `depth` blocks on linear tasks of an ill-conditioned covariance.
 
-    It is trained for `updates` on fresh batches, for each of `seeds`; scalars are tuned on
-    `tuning` tasks, and everything is scored on `tasks` others.
+    It is trained for `updates` on fresh batches, for each of `seeds`, at the first of
+    `learning_rates` at which it does not diverge; scalars are tuned on `tuning` tasks, and
+    everything is scored on `tasks` others.
     """
 
     depths: tuple[int, ...] = (1, 2, 4, 6)
@@ -36,7 +39,7 @@ class LearningConfig:
     noise: float = 0.02
     updates: int = 3000
     batch: int = 256
-    learning_rate: float = 1e-3
+    learning_rates: tuple[float, ...] = (1e-3, 1e-4)
     every: int = 200
     tuning: int = 1024
     tasks: int = 4096
@@ -154,18 +157,35 @@ def rivals(p: Problem, depth: int) -> dict[str, Transformer]:
     return found
 
 
-def train(
-    p: Problem, model: Transformer, seed: int, look: Callable[[int, Transformer], None]
-) -> Transformer:
-    """Adam on all weights, on fresh tasks; `look(update, model)` sees it on the way."""
+Look = Callable[[int, Transformer, float], Rows]
+
+
+def train(p: Problem, first: Transformer, seed: int, look: Look) -> tuple[Transformer, float, Rows]:
+    """The model trained, its learning rate, and what `look(update, model, loss)` saw on the way.
+
+    A rate has diverged when the loss is beyond `LOST` times the first one; the next lower is taken.
+    """
+    for rate in p.config.learning_rates:
+        seen: Rows = []
+        model, most = first, LOST * p.loss(first)
+        for update, model, loss in updates(p, first, rate, seed):
+            seen += look(update, model, loss)
+            if not loss < most:
+                break
+        else:
+            break
+    return model, rate, seen  # pyright: ignore[reportPossiblyUnboundVariable]
+
+
+def updates(
+    p: Problem, model: Transformer, rate: float, seed: int
+) -> Iterator[tuple[int, Transformer, float]]:
+    """Adam on all weights, on fresh tasks: updates so far, the model and its loss, now and then."""
     c = p.config
-    settings = Training(
-        steps=c.updates, batch=c.batch, learning_rate=c.learning_rate, warmup=100, seed=seed
-    )
+    settings = Training(steps=c.updates, batch=c.batch, learning_rate=rate, warmup=100, seed=seed)
     state = start(model, settings)
-    look(0, model)
+    yield 0, model, p.loss(model)
     for update in range(1, c.updates + 1):
         state, _ = advance(state, c.family, settings)
         if update % c.every == 0 or update in (10, 50, 100):
-            look(update, state.model)
-    return state.model
+            yield update, state.model, p.loss(state.model)
