@@ -100,6 +100,7 @@ def test_bounds_hold_for_every_task(x64):
             "solver must have weights that serve several tasks",
         ),
         (["gp-nothing"], "model must be a run's folder or one of"),
+        (["gp-encoder", "--target", "y"], "target must be absent for a run, got 'y' and gp-enco"),
         (["gp-encoder", "--supports", "3"], "supports must be absent for a run"),
         (
             ["gp-encoder", "--solver", "nadaraya-watson", "--objective", "marginal-likelihood"],

@@ -8,6 +8,7 @@ from helpers import CASES, draw, relative
 
 import icl_krr as ik
 from icl_krr.cli import main
+from icl_krr.experiments import ablation
 from icl_krr.experiments.ablation import examine, table
 from icl_krr.experiments.omissions import OMISSIONS, Without
 from icl_krr.experiments.registry import KERNELS, SOLVERS
@@ -15,8 +16,9 @@ from icl_krr.experiments.subjects import AblateConfig
 from icl_krr.plots import ablation_figure, png
 from icl_krr.probes import ablate, patch, sites, swap, transplant
 from icl_krr.probes.interventions import encode, pairs, run
-from icl_krr.probes.swap import advance, look
+from icl_krr.probes.swap import Swap, advance, look
 
+CHANGE = ("change", "low", "high")
 ENCODER = ik.Architecture(num_features=4, width=8, depth=2, heads=2, hidden=6)
 
 
@@ -185,6 +187,28 @@ def test_states_of_the_oracle_take_the_place_of_the_models(x64):
         assert relative(transplant(merged, task, 16, {"r": 0 * path.r[3]}), ours) > 1e-3
 
 
+def test_a_swap_is_compared_with_its_controls_on_the_same_tasks(x64, monkeypatch):
+    """A control that errs as the swap is 0 behind, one that errs twice as much what the swap errs,
+    and both with the intervals of that."""
+
+    def known(model, block, other, step, fitted, scored):
+        intact = ik.predict_batch(model, scored)
+        error = 0.1 * jax.random.normal(jax.random.key(1), intact.shape)
+        return Swap(intact, intact + error, intact + error, intact - 2 * error, 0 * intact)
+
+    monkeypatch.setattr(ablation, "swap", known)
+    found = examine(AblateConfig("linear", kinds=("head",), swap="gradient-descent", tasks=16))
+    swapped, linear, shuffled, skipped = (row for row in found.rows if row["kind"] == "swap")
+    nearer = ("swapped nearer by", "nearer, low", "nearer, high")
+    assert [linear[key] for key in nearer] == [0, 0, 0]
+    assert np.allclose([shuffled[key] for key in nearer], list(map(swapped.get, CHANGE)))
+    assert np.isclose(skipped[nearer[0]], 1 - swapped["change"])
+    assert swapped["low"] < swapped["change"] < swapped["high"]
+    header, lines = table(found)
+    assert header[-1] == "swapped nearer by (95 %)"
+    assert [line[-1] != "" for line in lines] == [False, False, True, True, True]
+
+
 def test_a_block_is_swapped_for_its_like(x64):
     """A step stands in for itself through maps that are fitted; a linear map alone does not."""
     fitted, scored = batch(12, n=8), batch(4, seed=50, n=8)
@@ -242,6 +266,7 @@ def test_a_hook_of_all_blocks_is_told_where_it_is(x64):
     ("options", "message"),
     [
         (["nowhere"], "model must be a run's folder or one of"),
+        (["EMPTY"], "model must be a run's folder or one of gp-decoder, "),
         (["richardson", "--kernel", "linear"], "kernel of richardson must be one of"),
         (["chebyshev", "--swap", "richardson"], "swap must be left to trained models"),
         (["gp-encoder", "--swap", "nadaraya-watson"], "swap must be one of"),
@@ -251,6 +276,7 @@ def test_a_hook_of_all_blocks_is_told_where_it_is(x64):
     ],
 )
 def test_bad_settings_are_one_line(options, message, capsys, tmp_path):
+    options = [str(tmp_path) if option == "EMPTY" else option for option in options]
     assert main(["ablate", *options, "--out", str(tmp_path)]) == 2
     out, err = capsys.readouterr()
     assert out == ""

@@ -60,7 +60,7 @@ def main(argv: list[str] | None = None) -> int:
         return run(settings, argv)
     except OSError as error:
         return refuse(f"{error.filename or 'file'}: {error.strerror or error}")
-    except (TypeError, ValueError, MemoryError) as error:
+    except (ValueError, MemoryError) as error:
         return refuse(str(error))
     except KeyboardInterrupt:
         return 130

@@ -59,7 +59,8 @@ def explained(found: Ablation) -> str:
         "expectation": "gap: |f' - g| / max(|f|, |g|) to what the algorithm without that part "
         "predicts, computed from K and k(x) alone.\n",
         "swap": "swapped: a constructed step between two fitted linear maps takes the block's "
-        "place; linear: one map alone; shuffled: the step of another task; skipped: nothing.\n",
+        "place; linear: one map alone; shuffled: the step of another task; skipped: nothing; "
+        "swapped nearer by: the change of such a control less the swap's, on the same tasks.\n",
     }
     has = {key for row in found.rows for key in (*row, row["kind"])}
     return "".join(text for key, text in words.items() if key in has)

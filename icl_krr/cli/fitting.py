@@ -12,6 +12,7 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, T
 from rich.table import Table
 
 from ..experiments.fitting import FitConfig, Fitted, fit, of_run, of_table
+from ..experiments.recipe import folder_of
 from ..experiments.registry import SOLVERS
 from ..experiments.runs import load
 from ..files import to_csv
@@ -80,6 +81,10 @@ def fitting(settings: Fit, argv: list[str]) -> None:
 def read(settings: Fit) -> tuple[Any, str | None]:
     """What makes the tasks, and the kernel: by default that of the run's own process."""
     if settings.target is not None:
+        if (folder_of(settings.data) / "recipe.json").exists():
+            raise ValueError(
+                f"target must be absent for a run, got {settings.target!r} and {settings.data}"
+            )
         table = read_table(settings.data, settings.target)
         supports = settings.supports
         if supports is None:

@@ -62,12 +62,8 @@ def measure(named: Rows, intact: jax.Array, changed: jax.Array, tasks: Task, see
     The interval has 95 % of bootstrap resamples of the tasks. A prediction that is no number has
     neither.
     """
-    count = len(intact)
-    squares = squared(changed - intact, 2).T
-    sizes = np.repeat(squared(intact, 1)[:, None], len(changed), axis=1)
-    resample = np.random.default_rng(seed).multinomial(count, np.full(count, 1 / count), size=1000)
-    change = relative(squares, sizes, np.ones(count))
-    low, high = np.quantile(relative(squares, sizes, resample), EDGES, axis=0)
+    change, sampled = changes(intact, changed, seed)
+    low, high = np.quantile(sampled, EDGES, axis=0)
     losses = np.asarray(jnp.mean((changed - tasks.y_query) ** 2, axis=(1, 2)))
     columns = {"change": change, "low": low, "high": high, "loss": losses}
     return [
@@ -76,6 +72,15 @@ def measure(named: Rows, intact: jax.Array, changed: jax.Array, tasks: Task, see
         else row
         for i, row in enumerate(named)
     ]
+
+
+def changes(intact: jax.Array, changed: jax.Array, seed: int) -> tuple[np.ndarray, np.ndarray]:
+    """|f' - f| / |f| of each [S], and the same of resampled tasks [1000, S]."""
+    count = len(intact)
+    squares = squared(changed - intact, 2).T
+    sizes = np.repeat(squared(intact, 1)[:, None], len(changed), axis=1)
+    resample = np.random.default_rng(seed).multinomial(count, np.full(count, 1 / count), size=1000)
+    return relative(squares, sizes, np.ones(count)), relative(squares, sizes, resample)
 
 
 def compare(now: jax.Array, expected: jax.Array, intact: jax.Array) -> dict[str, float]:
@@ -91,7 +96,11 @@ def compare(now: jax.Array, expected: jax.Array, intact: jax.Array) -> dict[str,
 
 
 def swaps(subject: Subject, config: AblateConfig, progress: Callable[[str], None]) -> Rows:
-    """Every block in turn replaced by the constructed step of the same number, and the controls."""
+    """Every block in turn replaced by the constructed step of the same number, and the controls.
+
+    `swapped nearer by` is a control's change less that of the swap, with its interval over the
+    same resampled tasks.
+    """
     model, tasks = subject.model, subject.tasks
     key = jax.random.fold_in(jax.random.key(config.seed), 2)
     fitted = draw_tasks(key, 4 * config.tasks, subject.family)
@@ -107,7 +116,15 @@ def swaps(subject: Subject, config: AblateConfig, progress: Callable[[str], None
             {"site": f"blocks.{block}", "kind": "swap", "slot": f"{config.swap}: {name}"}
             for name in found
         ]
-        rows += measure(named, intact, jnp.stack([*found.values()]), tasks, config.seed)
+        changed = jnp.stack([*found.values()])
+        measured = measure(named, intact, changed, tasks, config.seed)
+        change, sampled = changes(intact, changed, config.seed)
+        edges = np.quantile(sampled - sampled[:, :1], EDGES, axis=0)
+        for row, nearer, low, high in zip(measured, change - change[0], *edges, strict=True):
+            if not row["slot"].endswith("swapped"):
+                row |= {"swapped nearer by": float(nearer)}
+                row |= {"nearer, low": float(low), "nearer, high": float(high)}
+        rows += measured
     return rows
 
 
@@ -116,6 +133,8 @@ def table(found: Ablation) -> Lines:
     header = ["site", "holds", "change (95 %)", "loss"]
     expects = any("expectation" in row for row in found.rows)
     header += ["without it", "expected change", "gap to it"] if expects else []
+    swapped = any("swapped nearer by" in row for row in found.rows)
+    header += ["swapped nearer by (95 %)"] if swapped else []
     lines = []
     for row in found.rows:
         line = [row["site"], row["slot"], "no number", "-"]
@@ -127,5 +146,8 @@ def table(found: Ablation) -> Lines:
         if expects:
             shown = [row.get(key) for key in ("expected change", "gap to expectation")]
             line += [row.get("expectation", ""), *("" if x is None else f"{x:.2g}" for x in shown)]
+        if swapped:
+            nearer = [row.get(key) for key in ("swapped nearer by", "nearer, low", "nearer, high")]
+            line.append("" if None in nearer else "{:.2g} ({:.2g}, {:.2g})".format(*nearer))
         lines.append(line)
     return header, lines

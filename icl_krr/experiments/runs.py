@@ -44,12 +44,7 @@ def load(where: str | Path) -> Run:
     >>> load("gp-encoder").model.depth
     6
     """
-    folder = folder_of(where)
-    if not folder.is_dir():
-        known = [name for name in names() if (RUNS / name / WEIGHTS[0]).exists()]
-        raise ValueError(
-            f"model must be a run's folder or one of {', '.join(known)}; got {str(where)!r}"
-        )
+    folder = find(where)
     recipe = Recipe.read(where)
     drawn = family(recipe.task)
     like = jax.eval_shape(lambda: blank(recipe, drawn))
@@ -57,6 +52,19 @@ def load(where: str | Path) -> Run:
         if (folder / name).exists():
             return Run(checkpoint.load_weights(folder / name, like), drawn, recipe)
     raise ValueError(f"{where} must hold weights, got a recipe alone; train it: icl-krr train")
+
+
+def find(where: str | Path, *others: str, name: str = "model") -> Path:
+    """The folder of a run. Raises ValueError if there is none; `others` would do as well."""
+    folder = folder_of(where)
+    if not (folder / "recipe.json").exists():
+        known = [run for run in names() if (RUNS / run / WEIGHTS[0]).exists()]
+        empty = ", which holds no recipe.json" if folder.is_dir() else ""
+        raise ValueError(
+            f"{name} must be a run's folder or one of {', '.join([*known, *others])}; "
+            f"got {str(where)!r}{empty}"
+        )
+    return folder
 
 
 def family(task: TaskRecipe) -> Sampler:
@@ -93,15 +101,11 @@ def first_model(recipe: Recipe, drawn: Sampler) -> Transformer:
     start = recipe.model.start
     if start is None or start in SOLVERS:
         return blank(recipe, drawn)
+    folder = find(start, *SOLVERS, name="start")
     like = jax.eval_shape(lambda: blank(recipe, drawn))
-    if not folder_of(start).is_dir():
-        raise ValueError(
-            f"start must be a run's folder or one of {', '.join([*names(), *SOLVERS])}; "
-            f"got {start!r}"
-        )
     there = load(start).model
     theirs, ours = (checkpoint.describe(one.spec, "model") for one in (there, like))
-    checkpoint.compare(theirs, ours, folder_of(start))
+    checkpoint.compare(theirs, ours, folder)
     return there
 
 

@@ -21,9 +21,8 @@ from ..transformer import Transformer
 from .claim import draw_tasks
 from .identification import widen
 from .omissions import OMISSIONS
-from .recipe import folder_of, names
 from .registry import SOLVERS, build
-from .runs import load
+from .runs import find, load
 
 
 @dataclass(frozen=True)
@@ -51,11 +50,8 @@ class AblateConfig:
         for name, least in (("steps", 1), ("tasks", 2), ("num_queries", 1)):
             if getattr(self, name) is not None:
                 checks.count(name, getattr(self, name), least)
-        if not self.constructed and not folder_of(self.model).is_dir():
-            raise ValueError(
-                f"model must be a run's folder or one of {', '.join([*names(), *SOLVERS])}; "
-                f"got {self.model!r}"
-            )
+        if not self.constructed:
+            find(self.model, *SOLVERS)
         for name in ("kernel", "steps"):
             if not self.constructed and getattr(self, name) is not None:
                 raise ValueError(
