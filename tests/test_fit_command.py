@@ -2,15 +2,18 @@
 
 import csv
 import json
+from dataclasses import replace
 
+import jax
+import jax.numpy as jnp
 import numpy as np
 import pytest
-from helpers import numpy_exact
+from helpers import draw, numpy_exact
 from test_cli import refuse_compilation, table
 
 import icl_krr as ik
 from icl_krr import cli
-from icl_krr.experiments.fitting import FitConfig, bounds, of_run, of_table
+from icl_krr.experiments.fitting import Data, FitConfig, bounds, builder, fit, of_run, of_table
 from icl_krr.experiments.runs import load
 
 __all__ = ["table"]
@@ -77,6 +80,26 @@ def test_what_a_run_answers_is_aimed_at():
     assert not np.allclose(data.apart.x, data.fitted.x)
 
 
+def test_a_schedule_is_found_with_the_ridge_from_predictions(x64):
+    """Chebyshev's bounds, planted off those of the tasks, with which it starts."""
+    draws = [[draw(8 * batch + i, n=6, q=8) for i in range(8)] for batch in (0, 1)]
+    fitted, apart = (jax.tree.map(lambda *leaves: jnp.stack(leaves), *tasks) for tasks in draws)
+    planted = {"ridge": 0.5, "lowest eigenvalue": 1.5, "highest eigenvalue": 30.0}
+    options = {"ridge": 2.0, "steps": 3, "method": "lbfgs", "iterations": 80}
+    config = FitConfig("chebyshev", "linear", **options, fit_spectrum=True)
+    answer = lambda tasks: ik.predict_batch(builder(config, tasks)(planted), tasks)  # noqa: E731
+    fitted, apart = (tasks.replace(y_query=answer(tasks)) for tasks in (fitted, apart))
+    found = fit(Data(fitted, fitted, apart), config)
+    moved = {row.name: row for row in found.found.moved}
+    assert set(moved) == set(planted)
+    assert moved["lowest eigenvalue"].start == 2
+    for name, value in planted.items():
+        assert abs(moved[name].fitted / value - 1) < 1e-3
+    plain = fit(Data(fitted, fitted, apart), replace(config, fit_spectrum=False))
+    error = lambda of: of.errors[1]["error"]  # noqa: E731
+    assert error(found) < 1e-3 * error(plain)
+
+
 def test_bounds_hold_for_every_task(x64):
     data = of_table(ik.tasks.diabetes(), 22, seed=1)
     kernel = ik.Exponential(20.0)
@@ -99,6 +122,7 @@ def test_bounds_hold_for_every_task(x64):
             ["TABLE", "--target", "y", "--solver", "nystrom-conjugate-gradient"],
             "solver must have weights that serve several tasks",
         ),
+        (["TABLE", "--target", "y", "--fit-spectrum"], "fit_spectrum must be left to solvers with"),
         (["gp-nothing"], "model must be a run's folder or one of"),
         (["gp-encoder", "--target", "y"], "target must be absent for a run, got 'y' and gp-enco"),
         (["gp-encoder", "--supports", "3"], "supports must be absent for a run"),

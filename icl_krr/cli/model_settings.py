@@ -123,6 +123,9 @@ class Fit(Settings):
     """Optimiser."""
     iterations: int = 100
     """Its iterations at most."""
+    fit_spectrum: bool = False
+    """Fit the bounds on the eigenvalues too, and with them step sizes and momenta, which otherwise
+    follow from the tasks."""
     supports: int | None = None
     """Rows of the table used as supports; by default three quarters of them, 512 at most."""
     tasks: int = 64

@@ -27,6 +27,7 @@ from .registry import SOLVERS, spectrum
 from .runs import Run
 
 OBJECTIVES = ("held-out", "marginal-likelihood")
+BOUNDS = ("lowest eigenvalue", "highest eigenvalue")
 PARTS = 4
 """Parts that the supports of a table are cut into, each predicted from the others."""
 
@@ -35,13 +36,18 @@ PARTS = 4
 class FitConfig(DepthConfig):
     """What is fitted and how; hyperparameters that are given are where it starts.
 
+    With `fit_spectrum` so are the bounds on the eigenvalues, from which step sizes and momenta
+    follow; without, they are those of the tasks.
+
     Raises ValueError as `DepthConfig` does, for an unknown objective or method, for solvers whose
-    weights are made for one task, and for a likelihood of one without alpha.
+    weights are made for one task, for a likelihood of one without alpha, and for bounds of one
+    without any.
     """
 
     objective: str = "held-out"
     method: str = "adam"
     iterations: int = 100
+    fit_spectrum: bool = False
 
     def __post_init__(self):
         super().__post_init__()
@@ -57,6 +63,12 @@ class FitConfig(DepthConfig):
             raise ValueError(
                 "objective must be 'held-out' for solver 'nadaraya-watson', which has no alpha, "
                 f"got {self.objective!r}"
+            )
+        bounded = [name for name, entry in SOLVERS.items() if entry.needs is spectrum]
+        if self.fit_spectrum and self.solver not in bounded:
+            raise ValueError(
+                f"fit_spectrum must be left to solvers with bounds, {', '.join(bounded)}; "
+                f"got {self.solver!r}"
             )
 
 
@@ -128,6 +140,8 @@ def fit(
     start = {name: jnp.asarray(value, one.x.dtype) for name, value in start.items()}
     likelihood = config.objective == "marginal-likelihood"
     tasks = data.likely if likelihood else data.fitted
+    if config.fit_spectrum:
+        start |= zip(BOUNDS, bounds(kernel, tasks, start["ridge"]), strict=True)
     build = builder(config, tasks)
     build(start)  # where values are known, those that over- or underflow are refused
     objective = held_out(build, tasks)
@@ -192,9 +206,11 @@ def builder(config: FitConfig, tasks: Task) -> Build:
         construct = getattr(constructions, entry.name)
         if config.solver == "nadaraya-watson":
             return construct(kernel, **sizes)
-        needs: dict[str, Any] = {"spectrum": bounds(kernel, tasks, told["ridge"])}
-        needs |= {"ridge": told["ridge"]}
-        if entry.needs is not spectrum:
+        if entry.needs is spectrum:
+            own = config.fit_spectrum
+            between = map(told.get, BOUNDS) if own else bounds(kernel, tasks, told["ridge"])
+            needs: dict[str, Any] = {"ridge": told["ridge"], "spectrum": tuple(between)}
+        else:
             needs = entry.needs(kernel, one, told["ridge"])
         route = {} if isinstance(kernel, Linear) else {"attention": sink(kernel, tasks)}
         return construct(kernel, **sizes, **needs, **route, steps=config.steps)
