@@ -42,12 +42,12 @@ def main() -> None:
         "dtype": "float32",
         "versions": {name: version(name) for name in ("icl_krr", "jax", "jaxlib", "optax")},
         "losses": found.losses,
-        "moved": found.moved,
     }
     files = {
         "results/learning.json": (to_json(record) + "\n").encode(),
         "results/learning.md": tables.encode(),
         "results/learning-path.csv": to_csv(found.path),
+        "results/learning-moved.csv": to_csv(found.moved),
         "figures/learning.png": png(depth_of_learning_figure(found)),
         "figures/learning-path.png": png(path_of_learning_figure(found)),
     }

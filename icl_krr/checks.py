@@ -103,7 +103,7 @@ def dtype(value: DTypeLike | None) -> np.dtype:
 
 def factorable(name: str, value: Any) -> None:
     """Factorisations and eigenvalues exist in float32 and float64 only."""
-    if value.dtype.itemsize < 4:
+    if str(value.dtype) not in ("float32", "float64"):
         raise TypeError(f"{name} must be float32 or float64, got {value.dtype}; use astype")
 
 

@@ -18,6 +18,7 @@ from safetensors.numpy import load_file, save_file
 
 import icl_krr as ik
 from icl_krr.export import T5, load, open_t5, save, to_t5
+from icl_krr.export.native import read, write
 
 DECODER = ik.Architecture(
     num_features=4, width=8, depth=2, heads=2, causal=True, tokens="interleaved", max_tokens=32
@@ -129,12 +130,41 @@ def test_other_files_are_refused_in_a_sentence(tmp_path):
         load(path)
 
 
+DAMAGES = {
+    "a tensor is missing": lambda model, tensors: tensors.popitem(),
+    "an integer tensor": lambda model, tensors: tensors.update(
+        {name: tensor.astype(np.int32) for name, tensor in tensors.items()}
+    ),
+    "a part of another kind": lambda model, tensors: model.update({"$type": "Task"}),
+    "a field is missing": lambda model, tensors: model.pop("steps"),
+    "a field more": lambda model, tensors: model.update(zzz=1),
+    "no layout": lambda model, tensors: model.update(layout=None),
+    "no blocks": lambda model, tensors: model["weights"].update(steps=None),
+    "nothing": lambda model, tensors: model.clear(),
+}
+
+
+@pytest.mark.parametrize("damage", DAMAGES.values(), ids=DAMAGES)
+def test_damaged_records_are_refused_in_a_sentence(damage, tmp_path):
+    path = tmp_path / "model.safetensors"
+    save(path, decoder(np.float32))
+    record, tensors = read(path)
+    damage(record["model"], tensors)
+    write(path, tensors, {"icl_krr": json.dumps(record)})
+    with pytest.raises(ValueError, match="must have all parts of a model, and no others"):
+        load(path)
+
+
 def test_what_is_no_model_is_refused(tmp_path):
     model, path = decoder(np.float32), tmp_path / "model.safetensors"
     with pytest.raises(TypeError, match=r"model must be an icl_krr\.Transformer, got Weights"):
         save(path, model.weights)
     with pytest.raises(TypeError, match="must be float32 or float64, got bfloat16"):
         save(path, jax.tree.map(lambda leaf: leaf.astype(jnp.bfloat16), model))
+    with pytest.raises(TypeError, match="must be float32 or float64, got int32"):
+        save(path, jax.tree.map(lambda leaf: leaf.astype(np.int32), model))
+    with pytest.raises(IsADirectoryError):
+        save(".", model)
     with pytest.raises(TypeError, match=r"embedding\.one\.blocks\.one must be an array or one of"):
         save(path, jax.tree.map(lambda leaf: leaf.tolist(), model))
     assert not path.exists()
@@ -369,6 +399,9 @@ def test_what_a_t5_cannot_be_is_refused_before_anything_is_written(tmp_path):
         to_t5("richardson", tmp_path / "t5")
     with jax.enable_x64(True):
         wide = drawn()
+    spoilt = jax.tree.map(lambda leaf: np.full(leaf.shape, np.nan, leaf.dtype), drawn())
+    with pytest.raises(ValueError, match="model must have finite weights"):
+        to_t5(spoilt, tmp_path / "t5")
     with pytest.raises(ValueError, match="model must be float32 where x64 is not enabled"):
         to_t5(wide, tmp_path / "t5")
     assert not (tmp_path / "t5").exists()

@@ -15,7 +15,7 @@ from icl_krr.experiments.registry import KERNELS, SOLVERS
 from icl_krr.experiments.subjects import AblateConfig
 from icl_krr.plots import ablation_figure, png
 from icl_krr.probes import ablate, patch, sites, swap, transplant
-from icl_krr.probes.interventions import encode, pairs, run
+from icl_krr.probes.interventions import capture, encode, pairs, points, run
 from icl_krr.probes.swap import Swap, advance, look
 
 CHANGE = ("change", "low", "high")
@@ -38,7 +38,7 @@ def named(model, name, kinds=("head", "unit", "slot", "role"), **options):
 
 @pytest.mark.parametrize("solver", list(OMISSIONS))
 def test_without_a_part_a_construction_is_its_algorithm_without_that_part(x64, solver):
-    found = examine(AblateConfig(solver, steps=5, tasks=2, num_queries=3))
+    found = examine(AblateConfig(solver, steps=3, tasks=2, num_queries=3))
     expected = {row["site"]: row for row in found.rows if row.get("expectation")}
     assert len(expected) == len(OMISSIONS[solver].words)
     for name, row in expected.items():
@@ -168,8 +168,27 @@ def test_the_forward_goes_on_from_every_block(x64, name):
     for block in sorted(cuts):
         assert ik.transformer.tail(model, block).depth == model.depth - block
         assert relative(ik.resume(model, task, streams[block], block), whole) < 1e-12, block
+    split = task.replace(y=jnp.stack([task.y, task.y[::-1]], axis=1), y_query=None)
+    both, each = ik.run_with_cache(model, split, points=("resid_pre",))
+    for block in (1, model.depth - 1):
+        again = ik.resume(model, split, each[f"blocks.{block}.resid_pre"], block)
+        assert relative(again, both) < 1e-12
+    assert relative(both[:, 0], whole) < 1e-12
     stacked = cache.stack("resid_pre.prediction")
     assert relative(stacked, jnp.stack([s["prediction"] for s in streams[:-1]])) == 0
+
+
+def test_what_only_some_blocks_have_is_not_stacked():
+    task = draw(0)
+    model = CASES["cg"].build(task, 0.3, 2)
+    _, cache = ik.run_with_cache(model, task, points=("attn", "attn.alpha", "resid_post.alpha"))
+    assert cache.stack("resid_post.alpha").shape == (model.depth, 11, 1)
+    with pytest.raises(KeyError, match="attn must have the same slots in every block"):
+        cache.stack("attn")
+    with pytest.raises(KeyError, match=r"attn\.alpha must be in every block to be stacked"):
+        cache.stack("attn.alpha")
+    with pytest.raises(ValueError, match="points must be left out with everything=True"):
+        ik.run_with_cache(model, task, points=("attn",), everything=True)
 
 
 def test_states_of_the_oracle_take_the_place_of_the_models(x64):
@@ -242,7 +261,22 @@ def test_memory_grows_with_the_chunk_and_not_with_the_interventions():
     assert many <= 1.1 * few + 128 * 4 * 16
     assert wide <= 4.4 * many
     one_run = ik.transformer.memory(model, one(tasks, 0)).scratch
-    assert many <= 8 * (2 * one_run)
+    assert many <= 8 * (2 * one_run) + 128 * 4 * 3 * 4
+
+
+@pytest.mark.parametrize("source", [False, True])
+def test_memory_is_bounded_for_many_tasks_too(source):
+    model = ik.constructions.nadaraya_watson(ik.Exponential(), num_features=4)
+    tasks = jax.tree.map(lambda leaf: jnp.repeat(leaf, 512, axis=0), batch(1, n=64))
+    every = sites(model, ("head", "slot"))
+    ids, codes = pairs(model, every), encode(pairs(model, every), (every * 99)[:200])
+    program = run.lower(model, tasks, codes, tasks if source else None, ids, 16).compile()
+    scratch = program.memory_analysis().temp_size_in_bytes
+    one_run = ik.transformer.memory(model, one(tasks, 0)).scratch
+    returned = 200 * 512 * 3 * 4
+    kept = jax.tree.leaves(jax.eval_shape(lambda: capture(model, one(tasks, 0), points(ids))))
+    activations = sum(leaf.size * leaf.dtype.itemsize for leaf in kept)
+    assert scratch <= 16 * 2 * one_run + returned + source * activations
 
 
 def test_a_hook_of_all_blocks_is_told_where_it_is(x64):

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from functools import partial
+from math import isnan
 from typing import Any, NamedTuple
 
 import jax
@@ -19,7 +20,7 @@ from ..training import Training, adapt, advance, held_out, start
 from ..transformer import Transformer, predict_batch, untie
 from .claim import Rows, draw_tasks
 
-LOST = 10
+LOST = 2
 
 
 @dataclass(frozen=True)
@@ -39,7 +40,7 @@ class LearningConfig:
     noise: float = 0.02
     updates: int = 3000
     batch: int = 256
-    learning_rates: tuple[float, ...] = (1e-3, 1e-4)
+    learning_rates: tuple[float, ...] = (1e-3, 3e-4, 1e-4, 3e-5)
     every: int = 200
     tuning: int = 1024
     tasks: int = 4096
@@ -163,16 +164,17 @@ Look = Callable[[int, Transformer, float], Rows]
 def train(p: Problem, first: Transformer, seed: int, look: Look) -> tuple[Transformer, float, Rows]:
     """The model trained, its learning rate, and what `look(update, model, loss)` saw on the way.
 
-    A rate has diverged when the loss is beyond `LOST` times the first one; the next lower is taken.
+    A rate has diverged when a loss is NaN, or the last above `LOST` times the first; then the next
+    is taken.
     """
+    most = LOST * p.loss(first)
     for rate in p.config.learning_rates:
         seen: Rows = []
-        model, most = first, LOST * p.loss(first)
         for update, model, loss in updates(p, first, rate, seed):
             seen += look(update, model, loss)
-            if not loss < most:
+            if isnan(loss):
                 break
-        else:
+        if loss < most:  # pyright: ignore[reportPossiblyUnboundVariable]
             break
     return model, rate, seen  # pyright: ignore[reportPossiblyUnboundVariable]
 

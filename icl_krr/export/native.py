@@ -49,7 +49,7 @@ def save(path: str | Path, model: Transformer) -> None:
     model of it again.
 
     Raises TypeError for what is no `Transformer` of the package's own parts and for weights in
-    half precision, OSError where the file cannot be written.
+    other precision, OSError where the file cannot be written.
 
     >>> import icl_krr as ik
     >>> from tempfile import TemporaryDirectory
@@ -77,13 +77,14 @@ def load(path: str | Path) -> Transformer:
     Needs nothing but the file: no model to fill, neither torch nor optax.
 
     Raises OSError where there is no such file, ValueError for one that is something else,
-    incomplete or of another format, and for float64 weights where x64 is not enabled.
+    incomplete or of another format, and for float64 weights where x64 is not enabled. Shapes and
+    numbers are as they are in the file.
     """
     path = Path(path)
     record, tensors = read(path)
     if record["format"] != FORMAT:
         raise ValueError(
-            f"{path} must have format {FORMAT}, got {record['format']}, "
+            f"{path} must have format {FORMAT}, got {record['format']!r}, "
             f"written by icl_krr {record['version']}; load it with that version"
         )
     for name, tensor in tensors.items():
@@ -92,7 +93,16 @@ def load(path: str | Path) -> Transformer:
                 f"{path} has {tensor.dtype} weights ({name}), which need "
                 'jax.config.update("jax_enable_x64", True) before they are loaded'
             )
-    return decode(record["model"], tensors)
+    try:
+        model = decode(record["model"], tensors)
+        parts = (model, model.spec, model.layout, model.weights, *model.blocks, *model.layout.slots)
+        whole = all(type(part) in PARTS for part in parts)
+        whole &= encode(model, "", {}) == record["model"]
+    except (KeyError, TypeError, ValueError, AttributeError) as error:
+        raise ValueError(f"{path} must have all parts of a model, and no others: {error}") from None
+    if not whole:
+        raise ValueError(f"{path} must have all parts of a model, and no others")
+    return model
 
 
 def read(path: Path) -> tuple[dict[str, Any], Tensors]:

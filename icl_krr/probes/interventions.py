@@ -45,7 +45,8 @@ def ablate(
     What is at the site becomes 0, or with `replace` = "mean" its mean over the tasks and over the
     tokens of the same role. One compiled program serves all sites; `chunk` of them run side by
     side, on one task after the other, so that scratch memory is at most 2 `chunk` times that of
-    one prediction (`icl_krr.memory(model, task).scratch`), however many sites and tasks there are.
+    one prediction (`icl_krr.memory(model, task).scratch`) and once what is returned, however many
+    sites and tasks there are.
 
     Raises ValueError for no site, for tasks that are not a batch, and as `predict` does.
 

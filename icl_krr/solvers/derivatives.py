@@ -87,9 +87,9 @@ def derivative_in_bandwidth(kernel: Kernel, task: Task, *, ridge: Ridge) -> Floa
 def derivative_in_projection(kernel: Kernel, task: Task, *, ridge: Ridge) -> Float[Array, "q d p"]:
     """df/dU = (dk/dU)^T alpha - k^T A^-1 (dK/dU) alpha, U the kernel's projection: [q, d, p].
 
-    A sketch P of the linear kernel is the projection U = P^T.
+    A sketch P of the linear kernel is the projection U = P^T; a kernel without one has U = I.
 
-    Raises TypeError for a kernel without a projection.
+    Raises TypeError for a kernel that is not linear, exponential or Gaussian.
 
     >>> from icl_krr import Linear
     >>> task = Task(x=jnp.ones((1, 1)), y=jnp.array([4.0]), x_query=jnp.ones((1, 1)))

@@ -50,14 +50,18 @@ class Cache(Mapping):
     def stack(self, point: str) -> Any:
         """One point of all blocks, stacked: [depth, ...], such as "resid_post.alpha".
 
-        Raises KeyError if it was not kept in every block.
+        Raises KeyError if it was not kept in every block, or has other slots in some: what only
+        some blocks have, `resid_pre`, `resid_mid` and `resid_post` have in all.
         """
-        try:
-            blocks = [part(block, point) for block in self.points]
-        except KeyError:
-            blocks = []
-        if not blocks:
-            raise KeyError(f"{point} was not kept in every block; points= chooses what is kept")
+        blocks = [part(block, point) for block in self.points if has(block, point)]
+        if not blocks or len(blocks) < len(self.points):
+            found = f"{len(blocks)} of the {len(self.points)} blocks of prologue and step"
+            raise KeyError(
+                f"{point} must be in every block to be stacked, it was kept in {found}; points= "
+                "chooses what is kept, resid_post has every slot in every block"
+            )
+        if len({jax.tree.structure(block) for block in blocks}) > 1:
+            raise KeyError(f"{point} must have the same slots in every block; stack {point}.SLOT")
         first, step = blocks[: self.prologue], blocks[self.prologue :]
 
         def along(*values: jax.Array) -> jax.Array:
@@ -81,6 +85,14 @@ class Cache(Mapping):
 
     def __len__(self) -> int:
         return sum(1 for _ in self)
+
+
+def has(block: dict[str, Any], point: str) -> bool:
+    try:
+        part(block, point)
+    except KeyError:
+        return False
+    return True
 
 
 def part(block: dict[str, Any], point: str) -> Any:

@@ -82,8 +82,9 @@ def resume(model: Transformer, task: Task, stream: Stream, block: int) -> jax.Ar
     rest = tail(model, block)
     if not isinstance(stream, dict):
         raise TypeError(f"stream must be a dict of slots, got {type(stream).__name__}")
-    own = jax.eval_shape(lambda: embedded(model, task))
-    outputs = [] if task.num_outputs == model.spec.num_outputs else [task.num_outputs]
+    together = task.num_outputs == model.spec.num_outputs
+    one, outputs = (task, []) if together else (task.replace(y=task.y[..., 0]), [task.num_outputs])
+    own = jax.eval_shape(lambda: embedded(model, one))
     needed = {slot: [*value.shape, *outputs] for slot, value in own.items()}
     got = {slot: list(value.shape) for slot, value in stream.items()}
     if got != needed:

@@ -106,7 +106,7 @@ def run_with_cache(
     pattern, which rounds in another order.
 
     Raises as `predict` does, and ValueError for a name that the layout, or a point that the model
-    does not have.
+    does not have, and for points beside `everything`.
 
     >>> import jax.numpy as jnp
     >>> import icl_krr as ik
@@ -123,6 +123,8 @@ def run_with_cache(
     for what, value in (("names", names), ("points", points)):
         if isinstance(value, str):
             raise TypeError(f"{what} must be a tuple, got {value!r}; use ({value!r},)")
+    if everything and points:
+        raise ValueError(f"points must be left out with everything=True, got {points}")
     for name in names:
         if name != "prediction":
             model.layout[name]
