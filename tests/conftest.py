@@ -1,3 +1,4 @@
+import gc
 import os
 import tempfile
 from pathlib import Path
@@ -17,6 +18,7 @@ MAPS = Path("/proc/self/maps")
 
 def pytest_configure(config):
     """What one test, worker or command has compiled, no other compiles again."""
+    gc.set_threshold(20_000, 20, 20)  # tracing makes many objects and few cycles
     if "JAX_COMPILATION_CACHE_DIR" not in os.environ:
         folder = tempfile.TemporaryDirectory(prefix="icl-krr-tests-")
         config.add_cleanup(folder.cleanup)
