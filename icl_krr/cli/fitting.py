@@ -12,7 +12,7 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, T
 from rich.table import Table
 
 from ..experiments.fitting import FitConfig, Fitted, fit, of_run, of_table
-from ..experiments.recipe import folder_of
+from ..experiments.recipe import folder_of, holds_run
 from ..experiments.registry import SOLVERS
 from ..experiments.runs import load
 from ..files import to_csv
@@ -81,7 +81,7 @@ def fitting(settings: Fit, argv: list[str]) -> None:
 def read(settings: Fit) -> tuple[Any, str | None]:
     """What makes the tasks, and the kernel: by default that of the run's own process."""
     if settings.target is not None:
-        if (folder_of(settings.data) / "recipe.json").exists():
+        if holds_run(folder_of(settings.data)):
             raise ValueError(
                 f"target must be absent for a run, got {settings.target!r} and {settings.data}"
             )

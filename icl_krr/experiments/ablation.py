@@ -21,6 +21,9 @@ from .subjects import AblateConfig, Subject, construct, trained
 DIVERGED = 1e8
 """The change beyond which a prediction says how rounding grew, and a table no more than that."""
 
+NEARER = ("swapped nearer by", "nearer, low", "nearer, high")
+"""A control's change less that of the swap, and its interval."""
+
 
 class Ablation(NamedTuple):
     """A row for every site; and what the intact model and known predictors lose."""
@@ -43,7 +46,7 @@ def examine(config: AblateConfig, progress: Callable[[str], None] = lambda name:
     intact = predict_batch(model, tasks)
     changed = ablate(model, tasks, found, replace=config.replace)
     named = [{"site": site.name, "kind": site.kind, "slot": site.slot} for site in found]
-    rows = measure(named, intact, changed, tasks, config.seed)
+    rows = measure(named, changes(intact, changed, config.seed), changed, tasks)
     for site, row, now in zip(found, rows, changed, strict=True):
         part = f"{site.kind} {site.slot}"
         if alone or config.replace != "zero" or part not in subject.words:
@@ -56,16 +59,21 @@ def examine(config: AblateConfig, progress: Callable[[str], None] = lambda name:
     return Ablation(rows, {"intact": loss, **subject.known})
 
 
-def measure(named: Rows, intact: jax.Array, changed: jax.Array, tasks: Task, seed: int) -> Rows:
+class Changes(NamedTuple):
+    """|f' - f| / |f| of each [S], and the same of 1000 bootstrap resamples of the tasks."""
+
+    each: np.ndarray
+    resampled: np.ndarray
+
+
+def measure(named: Rows, found: Changes, changed: jax.Array, tasks: Task) -> Rows:
     """Of changed predictions [S, b, q]: `change` |f' - f| / |f| with its interval, and loss.
 
-    The interval has 95 % of bootstrap resamples of the tasks. A prediction that is no number has
-    neither.
+    The interval has 95 % of the resamples. A prediction that is no number has neither.
     """
-    change, sampled = changes(intact, changed, seed)
-    low, high = np.quantile(sampled, EDGES, axis=0)
+    low, high = np.quantile(found.resampled, EDGES, axis=0)
     losses = np.asarray(jnp.mean((changed - tasks.y_query) ** 2, axis=(1, 2)))
-    columns = {"change": change, "low": low, "high": high, "loss": losses}
+    columns = {"change": found.each, "low": low, "high": high, "loss": losses}
     return [
         {**row, **{key: float(column[i]) for key, column in columns.items()}}
         if np.isfinite(losses[i])
@@ -74,13 +82,13 @@ def measure(named: Rows, intact: jax.Array, changed: jax.Array, tasks: Task, see
     ]
 
 
-def changes(intact: jax.Array, changed: jax.Array, seed: int) -> tuple[np.ndarray, np.ndarray]:
-    """|f' - f| / |f| of each [S], and the same of resampled tasks [1000, S]."""
+def changes(intact: jax.Array, changed: jax.Array, seed: int) -> Changes:
     count = len(intact)
     squares = squared(changed - intact, 2).T
     sizes = np.repeat(squared(intact, 1)[:, None], len(changed), axis=1)
     resample = np.random.default_rng(seed).multinomial(count, np.full(count, 1 / count), size=1000)
-    return relative(squares, sizes, np.ones(count)), relative(squares, sizes, resample)
+    weights = (np.ones(count), resample)
+    return Changes(*(relative(squares, sizes, by) for by in weights))
 
 
 def compare(now: jax.Array, expected: jax.Array, intact: jax.Array) -> dict[str, float]:
@@ -117,13 +125,11 @@ def swaps(subject: Subject, config: AblateConfig, progress: Callable[[str], None
             for name in found
         ]
         changed = jnp.stack([*found.values()])
-        measured = measure(named, intact, changed, tasks, config.seed)
-        change, sampled = changes(intact, changed, config.seed)
-        edges = np.quantile(sampled - sampled[:, :1], EDGES, axis=0)
-        for row, nearer, low, high in zip(measured, change - change[0], *edges, strict=True):
-            if not row["slot"].endswith("swapped"):
-                row |= {"swapped nearer by": float(nearer)}
-                row |= {"nearer, low": float(low), "nearer, high": float(high)}
+        each, resampled = moved = changes(intact, changed, config.seed)
+        measured = measure(named, moved, changed, tasks)
+        nearer = [each - each[0], *np.quantile(resampled - resampled[:, :1], EDGES, axis=0)]
+        for row, *values in list(zip(measured, *nearer, strict=True))[1:]:  # the swap is first
+            row |= zip(NEARER, map(float, values), strict=True)
         rows += measured
     return rows
 
@@ -133,7 +139,7 @@ def table(found: Ablation) -> Lines:
     header = ["site", "holds", "change (95 %)", "loss"]
     expects = any("expectation" in row for row in found.rows)
     header += ["without it", "expected change", "gap to it"] if expects else []
-    swapped = any("swapped nearer by" in row for row in found.rows)
+    swapped = any(NEARER[0] in row for row in found.rows)
     header += ["swapped nearer by (95 %)"] if swapped else []
     lines = []
     for row in found.rows:
@@ -147,7 +153,7 @@ def table(found: Ablation) -> Lines:
             shown = [row.get(key) for key in ("expected change", "gap to expectation")]
             line += [row.get("expectation", ""), *("" if x is None else f"{x:.2g}" for x in shown)]
         if swapped:
-            nearer = [row.get(key) for key in ("swapped nearer by", "nearer, low", "nearer, high")]
+            nearer = [row.get(key) for key in NEARER]
             line.append("" if None in nearer else "{:.2g} ({:.2g}, {:.2g})".format(*nearer))
         lines.append(line)
     return header, lines

@@ -158,8 +158,12 @@ def fits(value: Any, hint: Any) -> bool:
 def folder_of(where: str | Path) -> Path:
     """A reference run by its name, unless there is a file or a run of that name; else the path."""
     path = Path(where)
-    there = path.is_file() or (path / "recipe.json").exists()
+    there = path.is_file() or holds_run(path)
     return RUNS / str(where) if str(where) in names() and not there else path
+
+
+def holds_run(folder: Path) -> bool:
+    return (folder / "recipe.json").exists()
 
 
 def names() -> list[str]:

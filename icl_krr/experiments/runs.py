@@ -22,7 +22,7 @@ from ..tasks import (
 )
 from ..training import checkpoint
 from ..transformer import Architecture, Transformer, init, untie
-from .recipe import RUNS, ModelRecipe, Recipe, TaskRecipe, folder_of, names
+from .recipe import RUNS, ModelRecipe, Recipe, TaskRecipe, folder_of, holds_run, names
 from .registry import SOLVERS, build
 
 WEIGHTS = ("model.msgpack", "checkpoint.msgpack")
@@ -57,7 +57,7 @@ def load(where: str | Path) -> Run:
 def find(where: str | Path, *others: str, name: str = "model") -> Path:
     """The folder of a run. Raises ValueError if there is none; `others` would do as well."""
     folder = folder_of(where)
-    if not (folder / "recipe.json").exists():
+    if not holds_run(folder):
         known = [run for run in names() if (RUNS / run / WEIGHTS[0]).exists()]
         empty = ", which holds no recipe.json" if folder.is_dir() else ""
         raise ValueError(
