@@ -18,9 +18,9 @@ from matplotlib.figure import Figure
 from matplotlib.patches import FancyBboxPatch
 
 from icl_krr.bench import Row
-from icl_krr.experiments.confusion import matrix
 from icl_krr.experiments.explorer import ExplorerConfig, explore
-from icl_krr.experiments.learned import Learned
+from icl_krr.experiments.finetune.comparison import Learned
+from icl_krr.experiments.identify.confusion import matrix
 from icl_krr.files import replace
 from icl_krr.plots import (
     confusion_figure,

@@ -14,8 +14,8 @@ import jax
 from rich.console import Console
 
 from icl_krr.cli.output import to_json
-from icl_krr.experiments.learned import moved_most, run, table
-from icl_krr.experiments.learning import LearningConfig
+from icl_krr.experiments.finetune.comparison import moved_most, run, table
+from icl_krr.experiments.finetune.problem import LearningConfig
 from icl_krr.files import replace, to_csv, to_markdown
 from icl_krr.plots import depth_of_learning_figure, images, path_of_learning_figure
 

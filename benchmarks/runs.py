@@ -10,8 +10,8 @@ import numpy as np
 from rich.progress import track
 
 import icl_krr as ik
-from icl_krr.experiments.recipe import names
-from icl_krr.experiments.runs import load
+from icl_krr.experiments.shared.recipe import names
+from icl_krr.experiments.shared.runs import load
 from icl_krr.tasks import Task
 from icl_krr.training import reference
 from icl_krr.training.batches import draw

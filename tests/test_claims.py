@@ -2,7 +2,6 @@
 
 import dataclasses
 from collections.abc import Callable
-from importlib import import_module
 from typing import NamedTuple
 
 import jax.numpy as jnp
@@ -10,7 +9,7 @@ import numpy as np
 import pytest
 
 import icl_krr as ik
-from icl_krr.experiments import verify
+from icl_krr.experiments.claims import verify
 
 CLAIMS = verify.claims()
 
@@ -186,7 +185,7 @@ def status(name):
 
 
 def module_of(name):
-    return import_module(f"icl_krr.experiments.c{int(name[1:]):02d}")
+    return verify.modules()[name]
 
 
 def test_there_are_all_claims():

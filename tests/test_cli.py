@@ -198,7 +198,7 @@ def test_overflow_is_said(table, capsys):
 
 def test_the_command_line_has_every_solver_and_kernel():
     from icl_krr.cli.settings import Settings
-    from icl_krr.experiments import registry
+    from icl_krr.experiments.shared import build as registry
 
     hints = typing.get_type_hints(Settings)
     assert typing.get_args(hints["solver"]) == tuple(registry.SOLVERS)
@@ -206,7 +206,7 @@ def test_the_command_line_has_every_solver_and_kernel():
 
 
 def test_demo_prefers_the_exponential_kernel_and_predict_the_linear_one():
-    from icl_krr.cli.commands import depth_config
+    from icl_krr.cli.commands.predict import depth_config
     from icl_krr.cli.settings import Demo, Predict
 
     assert depth_config(Demo()).kernel == "exponential"
@@ -217,7 +217,7 @@ def test_demo_prefers_the_exponential_kernel_and_predict_the_linear_one():
 
 
 def test_the_seed_draws_the_task():
-    from icl_krr.cli.commands import demo_tasks
+    from icl_krr.cli.commands.predict import demo_tasks
     from icl_krr.cli.settings import Demo
 
     first, second = (demo_tasks(Demo(seed=seed)) for seed in (0, 1))

@@ -8,10 +8,11 @@ import pytest
 
 import icl_krr as ik
 from icl_krr.bench import Row, markdown
-from icl_krr.experiments import ablation, confusion
-from icl_krr.experiments.omissions import OMISSIONS
-from icl_krr.experiments.recipe import RUNS
-from icl_krr.experiments.verify import Result, claims, markdown as table_of_claims
+from icl_krr.experiments.ablate import ablation
+from icl_krr.experiments.ablate.expected import OMISSIONS
+from icl_krr.experiments.claims.verify import Result, claims, markdown as table_of_claims
+from icl_krr.experiments.identify import confusion
+from icl_krr.experiments.shared.recipe import RUNS
 from icl_krr.files import to_markdown
 
 ROOT = Path(__file__).parent.parent

@@ -8,7 +8,8 @@ from sklearn.kernel_ridge import KernelRidge
 from sklearn.model_selection import LeaveOneOut, cross_val_predict
 
 import icl_krr as ik
-from icl_krr.experiments import depth, registry, tuning
+from icl_krr.experiments import depth
+from icl_krr.experiments.shared import build as registry, model_selection
 
 
 def test_the_ridge_is_the_best_of_its_grid_by_leave_one_out(x64):
@@ -20,7 +21,7 @@ def test_the_ridge_is_the_best_of_its_grid_by_leave_one_out(x64):
         model = KernelRidge(alpha=ridge, kernel="linear")
         losses.append(np.sum((cross_val_predict(model, x, y, cv=LeaveOneOut()) - y) ** 2))
     assert 0 < np.argmin(losses) < 12
-    assert np.isclose(tuning.choose_ridge(ik.Linear(), task), grid[np.argmin(losses)])
+    assert np.isclose(model_selection.choose_ridge(ik.Linear(), task), grid[np.argmin(losses)])
 
 
 @pytest.mark.parametrize("family", [ik.Exponential, ik.Gaussian])
@@ -37,7 +38,7 @@ def test_the_smoother_is_the_best_of_its_grid_by_leave_one_out(x64, family):
         np.fill_diagonal(weights, 0)
         losses.append(np.sum((weights @ y / weights.sum(1) - y) ** 2))
     assert 0 < np.argmin(losses) < 16
-    chosen = tuning.choose_smoother(family, task)
+    chosen = model_selection.choose_smoother(family, task)
     assert np.isclose(next(iter(depth.bandwidth(chosen).values())), grid[np.argmin(losses)])
 
 
@@ -46,14 +47,14 @@ def test_the_kernel_is_the_best_of_its_grid_by_leave_one_out(x64, ridge):
     task = draw(1, p=2, n=15)
     x, y = np.asarray(task.x), np.asarray(task.y)
     best = (np.inf, None)
-    for bandwidth in tuning.bandwidths(ik.Gaussian, task):
+    for bandwidth in model_selection.bandwidths(ik.Gaussian, task):
         gram = np.asarray(ik.Gaussian(bandwidth)(task.x, task.x))
         for r in 1e-3 * 10 ** np.linspace(0, 6, 13) if ridge is None else [ridge]:
             model = KernelRidge(alpha=r, kernel="rbf", gamma=1 / (2 * float(bandwidth) ** 2))
             loss = np.sum((cross_val_predict(model, x, y, cv=LeaveOneOut()) - y) ** 2)
             best = min(best, (loss, float(bandwidth)))
         assert np.isclose(np.trace(gram) / 15, 1)
-    chosen = tuning.choose_kernel(ik.Gaussian, task, ridge)
+    chosen = model_selection.choose_kernel(ik.Gaussian, task, ridge)
     assert np.isclose(float(chosen.lengthscale), best[1])
 
 
@@ -131,7 +132,7 @@ def test_every_solver_on_every_kernel_follows_its_oracle(x64, solver):
 def test_a_sweep_that_overflows_everywhere_says_so():
     task = draw(5)
     with pytest.raises(ValueError, match="ridge could not be chosen: every leave-one-out error"):
-        tuning.choose_ridge(ik.Exponential(1e-4), task)
+        model_selection.choose_ridge(ik.Exponential(1e-4), task)
 
 
 def test_chunks_are_as_large_as_asked(monkeypatch):

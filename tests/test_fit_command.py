@@ -13,8 +13,16 @@ from test_cli import refuse_compilation, table
 
 import icl_krr as ik
 from icl_krr import cli
-from icl_krr.experiments.fitting import Data, FitConfig, bounds, builder, fit, of_run, of_table
-from icl_krr.experiments.runs import load
+from icl_krr.experiments.hyperparameters import (
+    Data,
+    FitConfig,
+    bounds,
+    builder,
+    fit,
+    of_run,
+    of_table,
+)
+from icl_krr.experiments.shared.runs import load
 
 __all__ = ["table"]
 
@@ -152,7 +160,7 @@ def test_a_loss_that_is_none_at_the_start_is_one_line(table, capsys):
 
 
 def test_every_solver_of_several_tasks_can_be_fitted():
-    from icl_krr.experiments.registry import SOLVERS
+    from icl_krr.experiments.shared.build import SOLVERS
 
     refused = []
     for solver in SOLVERS:

@@ -11,10 +11,10 @@ import pytest
 
 import icl_krr as ik
 from icl_krr.cli.confusion import finished
-from icl_krr.experiments import confusion
-from icl_krr.experiments.confusion import ConfusionConfig
-from icl_krr.experiments.identification import IdentifyConfig, examine, heatmaps, markdown
-from icl_krr.experiments.runs import load
+from icl_krr.experiments.identify import confusion
+from icl_krr.experiments.identify.confusion import ConfusionConfig
+from icl_krr.experiments.identify.trained_model import IdentifyConfig, examine, heatmaps, markdown
+from icl_krr.experiments.shared.runs import load
 from icl_krr.plots import filter_figure, identification_figure, images
 from icl_krr.probes import CANDIDATES, identify, layerwise
 from icl_krr.probes.candidates import make, parameters

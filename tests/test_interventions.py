@@ -8,11 +8,11 @@ from helpers import CASES, draw, relative
 
 import icl_krr as ik
 from icl_krr.cli import main
-from icl_krr.experiments import ablation
-from icl_krr.experiments.ablation import examine, table
-from icl_krr.experiments.omissions import OMISSIONS, Without
-from icl_krr.experiments.registry import KERNELS, SOLVERS
-from icl_krr.experiments.subjects import AblateConfig
+from icl_krr.experiments.ablate import ablation
+from icl_krr.experiments.ablate.ablation import examine, table
+from icl_krr.experiments.ablate.expected import OMISSIONS, Without
+from icl_krr.experiments.ablate.targets import AblateConfig
+from icl_krr.experiments.shared.build import KERNELS, SOLVERS
 from icl_krr.plots import ablation_figure, images
 from icl_krr.probes import ablate, patch, sites, swap, transplant
 from icl_krr.probes.interventions import capture, encode, pairs, points, run

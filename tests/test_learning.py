@@ -8,8 +8,14 @@ import pytest
 from helpers import draw, relative
 
 import icl_krr as ik
-from icl_krr.experiments import learned, learning
-from icl_krr.experiments.learning import LearningConfig, chebyshev_roots, descent, problem, train
+from icl_krr.experiments.finetune import comparison as learned, problem as learning
+from icl_krr.experiments.finetune.problem import (
+    LearningConfig,
+    chebyshev_roots,
+    descent,
+    problem,
+    train,
+)
 from icl_krr.plots import depth_of_learning_figure, images, path_of_learning_figure
 from icl_krr.probes import drift
 

@@ -11,7 +11,7 @@ from helpers import relative
 from sklearn.linear_model import Ridge
 
 import icl_krr as ik
-from icl_krr.experiments.identification import controls
+from icl_krr.experiments.identify.trained_model import controls
 from icl_krr.probes import (
     align,
     effective,
@@ -23,7 +23,7 @@ from icl_krr.probes import (
     spectral_filter,
     streams,
 )
-from icl_krr.probes.fitting import bounded, squares
+from icl_krr.probes.candidate_fit import bounded, squares
 from icl_krr.training.batches import draw
 
 RIDGE = 0.5

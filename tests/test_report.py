@@ -13,9 +13,10 @@ import pytest
 from matplotlib import colormaps
 
 import icl_krr as ik
-from icl_krr.cli import main, reports
+from icl_krr.cli import main
+from icl_krr.cli.commands import report as reports
 from icl_krr.experiments.explorer import ExplorerConfig, draw, explore
-from icl_krr.experiments.inside import look_inside
+from icl_krr.experiments.snapshot import look_inside
 from icl_krr.plots import pattern_figure
 from icl_krr.report import Figure, Section, Table, explorer, render, sweep
 from icl_krr.report.sliders import curve, number, words

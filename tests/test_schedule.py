@@ -7,11 +7,11 @@ import pytest
 from hypothesis import given, settings, strategies as st
 
 import icl_krr as ik
-from icl_krr.constructions.routes import machine
-from icl_krr.constructions.schedule import Operation, schedule
+from icl_krr.constructions.assembly.choice import machine
+from icl_krr.constructions.assembly.packing import Operation, schedule
 from icl_krr.residual import Layout, Read, Slot
 from icl_krr.transformer.forward import run_block
-from icl_krr.transformer.taps import Taps
+from icl_krr.transformer.hook_points import Taps
 from icl_krr.transformer.weights import Block, Heads, Spec, Unit, Write
 
 SLOTS = ("a", "b", "c", "d")

@@ -9,7 +9,7 @@ import pytest
 from helpers import CASES, draw, relative
 
 import icl_krr as ik
-from icl_krr.transformer import attention, streaming
+from icl_krr.transformer import attention, tiled_attention as streaming
 
 
 def whole(q, k, v, visible, causal):

@@ -7,7 +7,7 @@ import icl_krr
 from benchmarks.drawings import ARROWS, ROOMS
 
 PACKAGE = Path(icl_krr.__file__).parent
-SHARED = {"checks", "files", "linalg", "numerics", "pytree", "recurrences"}
+SHARED = {"checks", "files", "linalg", "numerics", "pytree", "step_sizes"}
 ALLOWED = {
     "kernels": set(),
     "sketches": {"kernels"},

@@ -9,9 +9,9 @@ import pytest
 
 import icl_krr as ik
 from icl_krr import cli, plots, theory
-from icl_krr.experiments import sweep as module
-from icl_krr.experiments.axes import AXES, draw
-from icl_krr.experiments.sweep import SweepConfig, last, run_cell, sweep
+from icl_krr.experiments.sweep import grid as module
+from icl_krr.experiments.sweep.axes import AXES, draw
+from icl_krr.experiments.sweep.grid import SweepConfig, last, run_cell, sweep
 
 SMALL = {"num_supports": 8, "num_queries": 5, "steps": 4}
 ARGV = ["--num-supports", "8", "--num-queries", "5", "--steps", "4"]

@@ -8,8 +8,8 @@ from helpers import draw, relative
 
 import icl_krr as ik
 from icl_krr import theory
-from icl_krr.constructions.routes import machine
-from icl_krr.constructions.slots import SUPPORTS
+from icl_krr.constructions.assembly.choice import machine
+from icl_krr.constructions.assembly.slots import SUPPORTS
 
 
 def product_model(arithmetic, divide=False):

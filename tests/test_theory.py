@@ -8,7 +8,7 @@ import scipy.stats
 from helpers import draw, relative
 
 import icl_krr as ik
-from icl_krr import recurrences, theory
+from icl_krr import step_sizes, theory
 
 SEEDS = range(6)
 gaussian, exponential = ik.Gaussian(1.5), ik.Exponential(4.0)
@@ -102,8 +102,8 @@ def test_c4_rates_hold_and_are_attained(x64, decades):
     sigma = np.concatenate([[low, high], (high + low) / 2 + (high - low) / 2 * np.cos(theta)])
     t = np.arange(steps + 1)
     for solve, rate in (
-        (recurrences.chebyshev(steps, (low, high)), theory.chebyshev_rate),
-        (recurrences.heavy_ball(steps, None, None, (low, high)), theory.heavy_ball_rate),
+        (step_sizes.chebyshev(steps, (low, high)), theory.chebyshev_rate),
+        (step_sizes.heavy_ball(steps, None, None, (low, high)), theory.heavy_ball_rate),
     ):
         r, p, path = np.ones_like(sigma), solve.first * np.ones_like(sigma), [1.0]
         for a, b in zip(solve.a, solve.b, strict=True):
@@ -113,7 +113,7 @@ def test_c4_rates_hold_and_are_attained(x64, decades):
         bound = np.asarray(rate(low, high, t))
         assert np.all(path <= bound * (1 + 1e-6))
         assert np.allclose(path, bound, rtol=1e-6)
-    eta = float(recurrences.gradient_step(None, (low, high)))
+    eta = float(step_sizes.gradient_step(None, (low, high)))
     worst = np.max(np.abs(1 - eta * sigma)) ** t
     assert np.allclose(worst, theory.gradient_descent_rate(low, high, t))
     assert np.allclose(worst[1], theory.stationary_factor(low, high, eta))

@@ -21,8 +21,8 @@ from helpers import relative
 
 import icl_krr as ik
 from icl_krr.cli import choices, main
-from icl_krr.experiments.recipe import ModelRecipe, Recipe, TaskRecipe, folder_of, names
-from icl_krr.experiments.runs import family, first_model, load
+from icl_krr.experiments.shared.recipe import ModelRecipe, Recipe, TaskRecipe, folder_of, names
+from icl_krr.experiments.shared.runs import family, first_model, load
 from icl_krr.pytree import checked
 from icl_krr.training import (
     Diverged,

@@ -14,19 +14,24 @@ import psutil
 import pytest
 
 from icl_krr import cli, plots
-from icl_krr.experiments import c01, c16, c17, verify
-from icl_krr.experiments.claim import (
+from icl_krr.experiments.claims import (
+    c01_softmax_head_is_nadaraya_watson as c01,
+    c16_sketch_error as c16,
+    c17_sketch_error_of_inverse as c17,
+    verify,
+)
+from icl_krr.experiments.claims.claim import (
     CORRECTED,
     FALSE,
     HOLDS,
     OPEN,
     Verdict,
     compare,
-    draws,
     judge,
-    tidy,
     within,
 )
+from icl_krr.experiments.shared.draws import draws
+from icl_krr.experiments.shared.rows import tidy
 from icl_krr.sketches import sketched
 
 

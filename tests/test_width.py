@@ -230,7 +230,7 @@ def test_what_a_sketch_loses(x64, kernel):
 
 def test_a_random_sketch_breaks_the_bound_of_c16(x64):
     """The counterexample that is kept: any seed is one."""
-    from icl_krr.experiments.spectra import spectral_task
+    from icl_krr.experiments.shared.spectra import spectral_task
 
     task = spectral_task(jax.random.key(0), "1/i", 20, 40)
     sigma = theory.eigenvalues(ik.Linear(), task)

@@ -11,7 +11,7 @@ from .. import constructions
 from ..tasks import Task
 from ..transformer import memory, predict
 from ..transformer.attention import weighing
-from ..transformer.streaming import stream
+from ..transformer.tiled_attention import stream
 from .contest import Contest, scratch
 from .draws import draw, linear
 from .peers import torch_attention

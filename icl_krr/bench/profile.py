@@ -11,7 +11,7 @@ from .. import constructions, linalg, solvers
 from ..numerics import matmul
 from ..tasks import Task, map_tasks
 from ..transformer import predict_batch
-from ..transformer.streaming import cut, side, stream
+from ..transformer.tiled_attention import cut, side, stream
 from .contest import Contest
 from .draws import draw, exponential
 

@@ -10,7 +10,7 @@ from typing import Annotated, Any
 import tyro
 from platformdirs import user_cache_dir
 
-from ..experiments.recipe import Recipe
+from ..experiments.shared.recipe import Recipe
 from .model_settings import Ablate, Fit, Identify, Train
 from .settings import Bench, Demo, Predict, Report, Sweep, Verify
 
@@ -55,7 +55,7 @@ def main(argv: list[str] | None = None) -> int:
         args=argv,
     )
     keep_compiled_programs()
-    from .commands import run
+    from .commands.predict import run
 
     try:
         return run(settings, argv)

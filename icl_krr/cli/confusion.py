@@ -14,8 +14,8 @@ from rich.progress import MofNCompleteColumn, Progress, TextColumn, TimeElapsedC
 from rich.table import Table
 
 from .. import checks
-from ..experiments import confusion
-from ..experiments.confusion import ConfusionConfig, cells
+from ..experiments.identify import confusion
+from ..experiments.identify.confusion import ConfusionConfig, cells
 from ..files import to_csv
 from ..plots import confusion_figure, images
 from . import output

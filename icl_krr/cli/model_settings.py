@@ -8,7 +8,7 @@ from typing import Annotated, Literal
 
 import tyro
 
-from ..experiments.recipe import ModelRecipe, TaskRecipe
+from ..experiments.shared.recipe import ModelRecipe, TaskRecipe
 from ..training.settings import Training
 from .settings import Bench, Demo, Predict, Report, Settings, Sweep, Verify
 

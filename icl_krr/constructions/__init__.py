@@ -6,7 +6,10 @@ and `schedule` packs them into blocks. A slot of its states lives at the tokens 
 `SUPPORTS_AND_QUERIES`.
 """
 
-from .arithmetic import ReLU
+from .assembly.arithmetic import ReLU
+from .assembly.choice import machine
+from .assembly.slots import SUPPORTS, SUPPORTS_AND_QUERIES
+from .assembly.softmax_attention import Softmax
 from .conjugate_gradient import conjugate_gradient
 from .gradient_descent import gradient_descent, gradient_descent_in_alpha
 from .gradient_descent_plus_plus import gradient_descent_plus_plus
@@ -15,9 +18,6 @@ from .nadaraya_watson import nadaraya_watson
 from .newton_schulz import newton_schulz
 from .preconditioned_conjugate_gradient import preconditioned_conjugate_gradient
 from .richardson import richardson
-from .routes import machine
-from .slots import SUPPORTS, SUPPORTS_AND_QUERIES
-from .softmax_attention import Softmax
 
 __all__ = [
     "SUPPORTS",

@@ -9,10 +9,10 @@ from .. import checks
 from ..kernels import Kernel
 from ..residual import Read
 from ..transformer.weights import Transformer
-from .arithmetic import ReLU
-from .machine import Machine
-from .routes import Attention, Sketch, machine
-from .slots import SUPPORTS, SUPPORTS_AND_QUERIES
+from .assembly.arithmetic import ReLU
+from .assembly.choice import Attention, Sketch, machine
+from .assembly.machine import Machine
+from .assembly.slots import SUPPORTS, SUPPORTS_AND_QUERIES
 
 
 def conjugate_gradient(

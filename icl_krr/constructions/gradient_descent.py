@@ -5,12 +5,12 @@ from __future__ import annotations
 from jax.typing import DTypeLike
 from jaxtyping import Array, Float
 
-from .. import checks, recurrences
+from .. import checks, step_sizes
 from ..kernels import Kernel
 from ..transformer.weights import Transformer
-from .arithmetic import ReLU
-from .routes import Attention, Sketch, machine
-from .slots import SUPPORTS, SUPPORTS_AND_QUERIES
+from .assembly.arithmetic import ReLU
+from .assembly.choice import Attention, Sketch, machine
+from .assembly.slots import SUPPORTS, SUPPORTS_AND_QUERIES
 
 
 def gradient_descent(
@@ -50,7 +50,7 @@ def gradient_descent(
     (16, 1)
     """
     checks.positive_scalar("ridge", ridge)
-    eta = recurrences.gradient_step(step_size, spectrum)
+    eta = step_sizes.gradient_step(step_size, spectrum)
     m = machine(kernel, attention, arithmetic, num_features, num_outputs, dtype, width, sketch)
     alpha = m.state("alpha", SUPPORTS, "dual coefficients")
     r = m.state("r", SUPPORTS, "residual y - A alpha", starts_as=m.y)
@@ -107,7 +107,7 @@ def gradient_descent_in_alpha(
     (32, 2)
     """
     checks.positive_scalar("ridge", ridge)
-    eta = recurrences.alpha_step(step_size, spectrum, ridge)
+    eta = step_sizes.alpha_step(step_size, spectrum, ridge)
     m = machine(kernel, attention, arithmetic, num_features, num_outputs, dtype, width, sketch)
     alpha = m.state("alpha", SUPPORTS, "dual coefficients")
     r = m.state("r", SUPPORTS, "residual y - A alpha", starts_as=m.y)

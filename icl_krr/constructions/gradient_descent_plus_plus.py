@@ -8,9 +8,9 @@ from jaxtyping import Array, Float
 from .. import checks
 from ..kernels import Features, Kernel
 from ..transformer.weights import Transformer
-from .arithmetic import ReLU
-from .routes import Sketch, compress, linear_machine
-from .slots import SUPPORTS, SUPPORTS_AND_QUERIES
+from .assembly.arithmetic import ReLU
+from .assembly.choice import Sketch, compress, linear_machine
+from .assembly.slots import SUPPORTS, SUPPORTS_AND_QUERIES
 
 
 def gradient_descent_plus_plus(

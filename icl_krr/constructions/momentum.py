@@ -6,14 +6,14 @@ import jax
 from jax.typing import DTypeLike
 from jaxtyping import Array, Float
 
-from .. import checks, recurrences
+from .. import checks, step_sizes
 from ..kernels import Kernel
-from ..recurrences import Momentum
+from ..step_sizes import Momentum
 from ..transformer.weights import Transformer
-from .arithmetic import ReLU
-from .machine import Machine
-from .routes import Attention, Sketch, machine
-from .slots import SUPPORTS, SUPPORTS_AND_QUERIES
+from .assembly.arithmetic import ReLU
+from .assembly.choice import Attention, Sketch, machine
+from .assembly.machine import Machine
+from .assembly.slots import SUPPORTS, SUPPORTS_AND_QUERIES
 
 
 def heavy_ball(
@@ -58,7 +58,7 @@ def heavy_ball(
     """
     checks.positive_scalar("ridge", ridge)
     checks.count("steps", steps)
-    coefficients = recurrences.heavy_ball(steps, step_size, momentum, spectrum)
+    coefficients = step_sizes.heavy_ball(steps, step_size, momentum, spectrum)
     m = machine(kernel, attention, arithmetic, num_features, num_outputs, dtype, width, sketch)
     return follow(m, ridge, steps, coefficients)
 
@@ -104,7 +104,7 @@ def chebyshev(
     """
     checks.positive_scalar("ridge", ridge)
     checks.count("steps", steps)
-    coefficients = recurrences.chebyshev(steps, spectrum)
+    coefficients = step_sizes.chebyshev(steps, spectrum)
     m = machine(kernel, attention, arithmetic, num_features, num_outputs, dtype, width, sketch)
     return follow(m, ridge, steps, coefficients)
 

@@ -7,7 +7,7 @@ from jax.typing import DTypeLike
 from ..kernels import Kernel, Mixture, PositiveKernel
 from ..residual import ROLES
 from ..transformer.weights import Transformer
-from .routes import Sketch, compress, softmax_machine
+from .assembly.choice import Sketch, compress, softmax_machine
 
 
 def nadaraya_watson(

@@ -6,12 +6,12 @@ import jax
 from jax.typing import DTypeLike
 from jaxtyping import Array, Float
 
-from .. import checks, recurrences
+from .. import checks, step_sizes
 from ..kernels import Kernel
 from ..transformer.weights import Transformer
-from .arithmetic import ReLU
-from .routes import Sketch, compress, linear_machine
-from .slots import SUPPORTS, SUPPORTS_AND_QUERIES
+from .assembly.arithmetic import ReLU
+from .assembly.choice import Sketch, compress, linear_machine
+from .assembly.slots import SUPPORTS, SUPPORTS_AND_QUERIES
 
 
 def newton_schulz(
@@ -58,7 +58,7 @@ def newton_schulz(
     """
     checks.positive_scalar("ridge", ridge)
     checks.count("steps", steps)
-    start, e = recurrences.newton_schulz(steps, ridge, spectrum)
+    start, e = step_sizes.newton_schulz(steps, ridge, spectrum)
     kernel, sketch = compress(kernel, num_features, width, sketch)
     m = linear_machine(kernel, num_features, num_outputs, dtype, arithmetic, sketch)
     x = SUPPORTS_AND_QUERIES

@@ -14,12 +14,12 @@ from ..numerics import matmul
 from ..residual import Read
 from ..sketches import Nystrom
 from ..transformer.weights import Transformer
-from .arithmetic import ReLU
+from .assembly.arithmetic import ReLU
+from .assembly.choice import Attention, Sketch, machine
+from .assembly.linear_attention import LinearAttention
+from .assembly.machine import Machine
+from .assembly.slots import SUPPORTS
 from .conjugate_gradient import descend, redirect, states
-from .linear_attention import LinearAttention
-from .machine import Machine
-from .routes import Attention, Sketch, machine
-from .slots import SUPPORTS
 
 
 def preconditioned_conjugate_gradient(

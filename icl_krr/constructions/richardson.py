@@ -8,11 +8,11 @@ from jaxtyping import Array, Float
 
 from .. import checks
 from ..kernels import Kernel, PositiveKernel
-from ..recurrences import richardson_step
+from ..step_sizes import richardson_step
 from ..transformer.weights import Transformer
-from .arithmetic import ReLU
-from .routes import Attention, Sketch, compress, softmax_machine
-from .slots import QUERIES, SUPPORTS
+from .assembly.arithmetic import ReLU
+from .assembly.choice import Attention, Sketch, compress, softmax_machine
+from .assembly.slots import QUERIES, SUPPORTS
 
 
 def richardson(

@@ -11,8 +11,8 @@ from .. import checks, solvers, theory
 from ..kernels import Exponential, Gaussian, Kernel, Linear, PositiveKernel
 from ..tasks import Task
 from ..transformer import run_with_cache
-from . import tuning
-from .registry import KERNELS, SOLVERS, build
+from .shared import model_selection
+from .shared.build import KERNELS, SOLVERS, build
 
 
 @dataclass(frozen=True)
@@ -83,7 +83,7 @@ def run(task: Task, config: DepthConfig) -> DepthResult:
     if task.mask is not None:  # padding would count in means and sizes
         task = task.replace(x=task.x[task.mask], y=task.y[task.mask], mask=None)
     kernel, smoother = choose_kernels(task, config)
-    ridge = config.ridge or tuning.choose_ridge(kernel, task)
+    ridge = config.ridge or model_selection.choose_ridge(kernel, task)
     exact = solvers.exact(kernel, task, ridge=ridge)
     smooth = np.asarray(solvers.nadaraya_watson(smoother, task).prediction)
     solved_on = smoother if config.solver == "nadaraya-watson" else kernel
@@ -142,11 +142,11 @@ def choose_kernels(task: Task, config: DepthConfig) -> tuple[Kernel, PositiveKer
     gaussian = config.kernel == "gaussian"
     family = Gaussian if gaussian else Exponential
     given = config.lengthscale if gaussian else config.temperature
-    smoother = tuning.choose_smoother(family, task) if given is None else family(given)
+    smoother = model_selection.choose_smoother(family, task) if given is None else family(given)
     if config.kernel == "linear":
         return Linear(), smoother
     if given is None:
-        return tuning.choose_kernel(family, task, config.ridge), smoother
+        return model_selection.choose_kernel(family, task, config.ridge), smoother
     return smoother, smoother
 
 

@@ -17,7 +17,7 @@ from ..kernels import Exponential, Gaussian, Kernel
 from ..sketches import nystrom_features, sketched
 from ..tasks import GaussianProcess, Task, sample, system
 from ..transformer import Transformer, run_with_cache
-from . import tuning
+from .shared import model_selection
 
 SLOTS = ("alpha", "r", "p")
 TRUE_TEMPERATURE = 0.5
@@ -132,7 +132,9 @@ def explore(
     for name, values in both(*at).items():
         arrays[name], over[name] = np.asarray(values), ALL[:2]
     smooth = jax.jit(jax.vmap(lambda t: solvers.nadaraya_watson(Exponential(t), task).prediction))
-    tuned = solvers.nadaraya_watson(tuning.choose_smoother(Exponential, task), task).prediction
+    tuned = solvers.nadaraya_watson(
+        model_selection.choose_smoother(Exponential, task), task
+    ).prediction
     arrays["smoother"], over["smoother"] = np.asarray(smooth(at[0])), ALL[:1]
     constant = {
         "tuned smoother": np.asarray(tuned),

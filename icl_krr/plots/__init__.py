@@ -4,7 +4,7 @@ from .ablation import ablation_figure
 from .claims import claim_figure, sweep_figure
 from .depth import depth_figure, scaling_figure
 from .explorer import Moving, explorer_figure
-from .learning import depth_of_learning_figure, path_of_learning_figure
+from .finetune import depth_of_learning_figure, path_of_learning_figure
 from .models import (
     confusion_figure,
     filter_figure,

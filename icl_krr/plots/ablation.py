@@ -9,7 +9,7 @@ from matplotlib.figure import Figure
 from .style import BLUE, RED
 
 if TYPE_CHECKING:
-    from ..experiments.ablation import Ablation
+    from ..experiments.ablate.ablation import Ablation
 
 LEAST = 1e-6
 

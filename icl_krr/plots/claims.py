@@ -15,7 +15,8 @@ from .style import COLORS
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
-    from ..experiments.claim import Claim, Plot, Rows
+    from ..experiments.claims.claim import Claim
+    from ..experiments.shared.rows import Plot, Rows
 
 
 def claim_figure(name: str, claim: Claim, rows: Rows) -> Figure:

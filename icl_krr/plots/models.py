@@ -14,8 +14,8 @@ from matplotlib.ticker import MaxNLocator
 from .style import BLUE, RED, STYLES
 
 if TYPE_CHECKING:
-    from ..experiments.claim import Rows
-    from ..experiments.identification import Findings
+    from ..experiments.identify.trained_model import Findings
+    from ..experiments.shared.rows import Rows
     from ..probes import Identification
 
 

@@ -12,7 +12,7 @@ from matplotlib.ticker import MaxNLocator
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from ..experiments.inside import Inside
+    from ..experiments.snapshot import Inside
 
 LEAST = 1e-6
 

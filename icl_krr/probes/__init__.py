@@ -3,15 +3,15 @@
 `CANDIDATES` {name: solver} are the solvers that `identify` compares a model with.
 """
 
-from .alignment import align
+from .candidate_fit import Fit, fit
 from .candidates import CANDIDATES
 from .drift import drift, linear_maps
 from .filters import Filter, effective, spectral_filter
-from .fitting import Fit, fit
 from .hat import hat_matrix
 from .identify import Identification, identify
 from .influence import Influence, influence, weighted
 from .interventions import ablate, patch
+from .monotone_alignment import align
 from .readouts import Probe, fit_probe, has_slot, layerwise, streams
 from .sensitivities import Sensitivities, parameter_sensitivities, sensitivities
 from .sites import Site, sites

@@ -12,8 +12,8 @@ import numpy as np
 
 from ..kernels import Kernel
 from ..tasks import Task, check_axes, map_tasks, system
+from .candidate_fit import Fit
 from .candidates import CANDIDATES, solve
-from .fitting import Fit
 from .hat import hat_matrix
 
 Read = Callable[[Task], jax.Array]

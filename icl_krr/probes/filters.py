@@ -16,7 +16,7 @@ from ..linalg import eigh
 from ..numerics import matmul
 from ..tasks import Task, check_axes, map_tasks, system
 from .candidates import ANY, BANDWIDTHS, make, spread
-from .descent import minimise
+from .least_squares import minimise
 
 SMALLEST = 1e-4
 """The smallest eigenvalue that is looked at, relative to the largest."""

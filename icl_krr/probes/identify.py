@@ -10,9 +10,9 @@ import numpy as np
 from .. import checks
 from ..kernels import Kernel
 from ..tasks import Task
+from .candidate_fit import Fit, fit, layer_by_layer
 from .candidates import ANY, CANDIDATES, make
 from .distances import SPACES, Distance, Read, distance, gaps, look, of_baseline, stratify
-from .fitting import Fit, fit, layer_by_layer
 
 RESOLUTION = 1e-3
 """Differences between relative distances below this are none."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from ..experiments.inside import Inside
+from ..experiments.snapshot import Inside
 from ..files import Lines
 from ..plots import pattern_figure, stream_figure, svg
 from .page import Figure, Section, Table

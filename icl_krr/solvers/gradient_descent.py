@@ -8,7 +8,7 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Float
 
-from .. import recurrences
+from .. import step_sizes
 from ..kernels import Kernel
 from ..numerics import matmul
 from ..tasks import Task, system
@@ -43,7 +43,7 @@ def gradient_descent(
     [0.0, 0.75, 1.125]
     """
     check_system(kernel, task, ridge, steps)
-    eta = recurrences.gradient_step(step_size, spectrum)
+    eta = step_sizes.gradient_step(step_size, spectrum)
     return descend(kernel, task, ridge, eta, steps, False)
 
 
@@ -76,7 +76,7 @@ def gradient_descent_in_alpha(
     [0.0, 0.1875, 0.28125]
     """
     check_system(kernel, task, ridge, steps)
-    eta = recurrences.alpha_step(step_size, spectrum, ridge)
+    eta = step_sizes.alpha_step(step_size, spectrum, ridge)
     return descend(kernel, task, ridge, eta, steps, True)
 
 

@@ -6,10 +6,10 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Float
 
-from .. import recurrences
+from .. import step_sizes
 from ..kernels import Kernel
 from ..numerics import matmul
-from ..recurrences import Momentum
+from ..step_sizes import Momentum
 from ..tasks import Task, system
 from .algebra import apply, check_system, like
 from .results import Trajectory
@@ -48,7 +48,7 @@ def heavy_ball(
     [0.0, 0.75, 1.5]
     """
     check_system(kernel, task, ridge, steps)
-    return follow(kernel, task, ridge, recurrences.heavy_ball(steps, step_size, momentum, spectrum))
+    return follow(kernel, task, ridge, step_sizes.heavy_ball(steps, step_size, momentum, spectrum))
 
 
 def chebyshev(
@@ -81,7 +81,7 @@ def chebyshev(
     [0.0, 1.5]
     """
     check_system(kernel, task, ridge, steps)
-    return follow(kernel, task, ridge, recurrences.chebyshev(steps, spectrum))
+    return follow(kernel, task, ridge, step_sizes.chebyshev(steps, spectrum))
 
 
 @jax.jit

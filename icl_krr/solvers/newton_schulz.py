@@ -8,7 +8,7 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Float
 
-from .. import recurrences
+from .. import step_sizes
 from ..kernels import Kernel
 from ..numerics import matmul
 from ..tasks import Task
@@ -47,7 +47,7 @@ def newton_schulz(
     """
     check_system(kernel, task, ridge, steps)
     task = featured(kernel, task)
-    scale, _ = recurrences.newton_schulz(steps, ridge, spectrum)
+    scale, _ = step_sizes.newton_schulz(steps, ridge, spectrum)
     return iterate(task, ridge, scale, steps)
 
 

@@ -11,7 +11,7 @@ from jaxtyping import Array, Float
 from .. import checks
 from ..kernels import Kernel
 from ..numerics import matmul
-from ..recurrences import richardson_step
+from ..step_sizes import richardson_step
 from ..tasks import Task, system
 from .algebra import apply, check_positive, check_system, like
 from .results import Trajectory

@@ -1,6 +1,6 @@
 from .adapt import Adapted, Moved, adapt
 from .checkpoint import Mismatch, load_weights, save_weights
-from .fit import Diverged, train
+from .loop import Diverged, train
 from .objectives import held_out, marginal_likelihood
 from .reference import Reference, reference
 from .settings import Training

@@ -12,7 +12,7 @@ import numpy as np
 import optax
 
 from .. import checks
-from .fit import Diverged
+from .loop import Diverged
 from .objectives import Objective
 
 METHODS = ("adam", "lbfgs")

@@ -6,12 +6,12 @@ Axis names: T tokens (1 + n + q), H heads, L steps of the scan.
 from .cache import Cache
 from .dense import dense
 from .forward import forward
+from .hook_points import Where
 from .init import Architecture, init
 from .memory import Memory, memory
 from .operands import operand_bounds
 from .resume import resume, tail
 from .run import predict, predict_along, predict_batch, run_with_cache, run_with_hooks
-from .taps import Where
 from .tying import untie
 from .weights import Block, Heads, Norm, Spec, Transformer, Unit, Weights, Write
 

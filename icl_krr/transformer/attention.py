@@ -9,7 +9,7 @@ import jax.numpy as jnp
 from jaxtyping import Array, Bool, Float
 
 from ..numerics import matmul
-from .streaming import stream, streams
+from .tiled_attention import stream, streams
 from .weights import Spec
 
 

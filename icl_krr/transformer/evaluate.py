@@ -20,8 +20,8 @@ from ..residual import (
     visible,
 )
 from .forward import forward
+from .hook_points import Hook
 from .stream import normalise
-from .taps import Hook
 from .weights import Transformer
 
 if TYPE_CHECKING:

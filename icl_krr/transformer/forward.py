@@ -12,9 +12,9 @@ import jax.numpy as jnp
 from ..residual import Stream
 from .attention import Weighing
 from .heads import constant_patterns, read_tokens
+from .hook_points import Hook, Placed, Taps, Where
 from .mlp import activate, project
 from .stream import add, normalise, plus
-from .taps import Hook, Placed, Taps, Where
 from .tying import split_steps
 from .weights import Block, Spec, Transformer
 

@@ -12,10 +12,10 @@ from jaxtyping import Array, Bool, Float
 from ..numerics import matmul
 from ..residual import Stream
 from .attention import Weighing, attend, hide, pattern, weighing
+from .hook_points import Taps
 from .mlp import project
 from .stream import normalise, plus
-from .streaming import streams
-from .taps import Taps
+from .tiled_attention import streams
 from .tying import constant_heads
 from .weights import Heads, Spec, Transformer
 

@@ -10,8 +10,8 @@ import jax
 from ..residual import chunk_of
 from .cache import Cache
 from .evaluate import check_fit, evaluate, evaluate_batch
+from .hook_points import Hook
 from .memory import guard
-from .taps import Hook
 from .weights import Transformer
 
 if TYPE_CHECKING:

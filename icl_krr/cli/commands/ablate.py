@@ -1,0 +1,66 @@
+"""`icl-krr ablate`: what every part of a model is needed for."""
+
+from __future__ import annotations
+
+import dataclasses
+import sys
+from pathlib import Path
+
+import jax
+from rich.console import Console
+
+from ...experiments.ablate.ablation import Ablation, examine, table
+from ...experiments.ablate.targets import AblateConfig
+from ...files import to_csv, to_markdown
+from ...plots import ablation_figure, images
+from .. import output
+from ..model_settings import Ablate
+
+
+def ablation(settings: Ablate, argv: list[str]) -> None:
+    names = [field.name for field in dataclasses.fields(AblateConfig)]
+    config = AblateConfig(**{name: getattr(settings, name) for name in names})
+    folder = settings.out or Path(f"icl-krr-ablate-{Path(settings.model).name}")
+    output.prepare(folder)
+    with Console(stderr=True).status("") as status, jax.enable_x64(True):
+        found = examine(config, lambda words: status.update(f"{settings.model}: {words}"))
+    meta = {**output.surroundings(argv, settings), "dtype": "float64", "losses": found.known}
+    title = f"{settings.model}, seed {settings.seed}, float64"
+    files = {
+        "ablate.csv": to_csv(found.rows),
+        "ablate.md": to_markdown(table(found)).encode(),
+        "meta.json": (output.to_json(meta) + "\n").encode(),
+        **images("ablate", ablation_figure(found, title)),
+    }
+    if settings.json:
+        print(output.to_json({"meta": meta, "rows": found.rows}))
+    else:
+        show(settings, found)
+    print(f"wrote {', '.join(map(str, output.save(folder, files)))}", file=sys.stderr)
+
+
+def show(settings: Ablate, found: Ablation) -> None:
+    console = output.wide()
+    by = "0" if settings.replace == "zero" else "its mean"
+    title = f"{settings.model}: every part replaced by {by}, by itself"
+    console.print(output.lined(title, table(found)))
+    known = ", ".join(f"{name} {value:.3g}" for name, value in found.known.items())
+    console.print(
+        f"change: |f' - f| / |f| at the queries of {settings.tasks} tasks, f the intact model's "
+        f"predictions; loss: mean squared error to their outputs ({known}).\n{explained(found)}"
+        f"Seed {settings.seed}, float64.",
+        highlight=False,
+    )
+
+
+def explained(found: Ablation) -> str:
+    """What the columns and rows say that not every table has."""
+    words = {
+        "expectation": "gap: |f' - g| / max(|f|, |g|) to what the algorithm without that part "
+        "predicts, computed from K and k(x) alone.\n",
+        "swap": "swapped: a constructed step between two fitted linear maps takes the block's "
+        "place; linear: one map alone; shuffled: the step of another task; skipped: nothing; "
+        "swapped nearer by: the change of such a control less the swap's, on the same tasks.\n",
+    }
+    has = {key for row in found.rows for key in (*row, row["kind"])}
+    return "".join(text for key, text in words.items() if key in has)

@@ -1,0 +1,70 @@
+"""`icl-krr bench`: suites of contests, one after the other, as a table and as files."""
+
+from __future__ import annotations
+
+import sys
+from importlib.metadata import PackageNotFoundError, version
+
+from rich.console import Console
+from rich.table import Table
+
+from ... import checks
+from ...bench import COLUMNS, SUITES, Disagreement, Row, compete, markdown, summary
+from ...plots import images, scaling_figure
+from .. import output
+from ..settings import Bench
+
+PEERS = ("torch", "scipy", "linear-operator", "lineax")
+
+
+def benchmark(settings: Bench, argv: list[str]) -> None:
+    checks.count("repeats", settings.repeats)
+    if settings.out is not None:
+        output.prepare(settings.out)
+    meta = output.surroundings(argv, settings)
+    meta["versions"] |= {peer: found for peer in PEERS if (found := installed_version(peer))}
+    console, rows, failures = Console(), [], []
+    with Console(stderr=True).status("") as status:
+        for name in settings.suite or SUITES:
+            for contest in SUITES[name](settings.quick, settings.seed):
+                status.update(f"{name}: {contest.name}")
+                try:
+                    rows += compete(contest, 1 if settings.quick else settings.repeats)
+                except Disagreement as error:
+                    failures.append(str(error))
+    if settings.json:
+        print(output.to_json({"meta": meta, "rows": [row._asdict() for row in rows]}))
+    else:
+        console.print(table(rows))
+        missing = [peer for peer in PEERS if peer not in meta["versions"]]
+        if missing:
+            console.print(f"not installed, left out: {', '.join(missing)}")
+    if settings.out is not None:
+        record = {"meta": meta, "rows": [row._asdict() for row in rows]}
+        files = {
+            "bench.json": (output.to_json(record) + "\n").encode(),
+            "bench.md": markdown(rows).encode(),
+        }
+        if any(row.suite == "scaling" for row in rows):
+            files |= images("scaling", scaling_figure(rows, settings.seed))
+        written = output.save(settings.out, files)
+        print(f"wrote {', '.join(map(str, written))}", file=sys.stderr)
+    if failures:
+        raise ValueError("; ".join(failures))
+
+
+def table(rows: list[Row]) -> Table:
+    made = Table(title="medians (quartiles) in ms, interleaved; ratios to the best rival")
+    for column in COLUMNS:
+        left = column in ("what", "best rival")
+        made.add_column(column, justify="left" if left else "right", overflow="fold")
+    for line in summary(rows):
+        made.add_row(*line)
+    return made
+
+
+def installed_version(package: str) -> str | None:
+    try:
+        return version(package)
+    except PackageNotFoundError:
+        return None

@@ -1,0 +1,134 @@
+"""`icl-krr fit`: hyperparameters by gradient through the forward, what moved, and what it gains."""
+
+from __future__ import annotations
+
+import dataclasses
+import sys
+from pathlib import Path
+from typing import Any
+
+from rich.console import Console
+from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
+from rich.table import Table
+
+from ...experiments.hyperparameters import FitConfig, Fitted, fit, of_run, of_table
+from ...experiments.shared.build import SOLVERS
+from ...experiments.shared.recipe import folder_of, holds_run
+from ...experiments.shared.runs import load
+from ...files import to_csv
+from ...plots import fitting_figure, images
+from ...tasks import read_table
+from ...training import Diverged
+from .. import output
+from ..model_settings import Fit
+from ..output import number
+
+UNITS = {
+    "held-out": "mean squared error",
+    "marginal-likelihood": "-log marginal likelihood per support",
+}
+
+
+def fitting(settings: Fit, argv: list[str]) -> None:
+    data, kernel = read(settings)
+    names = [field.name for field in dataclasses.fields(FitConfig)]
+    given: Any = {name: getattr(settings, name) for name in names} | {"kernel": kernel}
+    config = FitConfig(**given)
+    if settings.out is not None:
+        output.prepare(settings.out)
+    columns = (
+        BarColumn(),
+        MofNCompleteColumn(),
+        TextColumn("{task.description}"),
+        TimeRemainingColumn(),
+    )
+    errors = Console(stderr=True)
+    # where there is no terminal it would leave an empty line before a refusal
+    with Progress(
+        *columns, console=errors, transient=True, disable=not errors.is_terminal
+    ) as progress:
+        bar = progress.add_task("compiling", total=config.iterations)
+        show = lambda i, loss: progress.update(bar, completed=i, description=f"loss {loss:.4g}")  # noqa: E731
+        try:
+            fitted = fit(data(), config, show)
+        except Diverged as error:
+            raise ValueError(f"{error}; raise the temperature or the ridge") from None
+    found = fitted.found
+    meta = {**output.surroundings(argv, settings), **fitted.facts, "stopped": found.stopped}
+    losses = [{"iteration": i, "loss": value} for i, value in enumerate(found.losses)]
+    moved = [row._asdict() for row in found.moved]
+    record = {"meta": meta, "losses": losses, "moved": moved, "errors": fitted.errors}
+    if settings.json:
+        print(output.to_json(record))
+    else:
+        show_tables(settings, fitted)
+    if settings.out is not None:
+        name = Path(settings.data).name
+        title = (
+            f"{name}, seed {settings.seed}, {meta['dtype']}:\n"
+            f"{config.solver}, {config.kernel} kernel"
+        )
+        units = UNITS[config.objective]
+        files = {
+            "fit.csv": to_csv(losses),
+            "moved.csv": to_csv(moved),
+            "meta.json": (
+                output.to_json({**meta, "moved": moved, "errors": fitted.errors}) + "\n"
+            ).encode(),
+            **images("fit", fitting_figure(found.losses, units, title)),
+        }
+        written = output.save(settings.out, files)
+        print(f"wrote {', '.join(map(str, written))}", file=sys.stderr)
+
+
+def read(settings: Fit) -> tuple[Any, str | None]:
+    """What makes the tasks, and the kernel: by default that of the run's own process."""
+    if settings.target is not None:
+        if holds_run(folder_of(settings.data)):
+            raise ValueError(
+                f"target must be absent for a run, got {settings.target!r} and {settings.data}"
+            )
+        table = read_table(settings.data, settings.target)
+        supports = settings.supports
+        if supports is None:
+            supports = min(3 * len(table) // 4, 512)
+        return lambda: of_table(table, supports, settings.seed), settings.kernel
+    if settings.data.endswith(".csv"):
+        raise ValueError(f"target must be given for a table such as {settings.data}: --target")
+    if settings.supports is not None:
+        raise ValueError("supports must be absent for a run, whose tasks have their own number")
+    run = load(settings.data)
+    kernel, own = settings.kernel, run.recipe.task
+    if kernel is None and own.family == "gaussian-process":
+        kernel = own.kernel if own.kernel in SOLVERS[settings.solver].kernels else None
+    return lambda: of_run(run, settings.tasks, settings.seed), kernel
+
+
+def show_tables(settings: Fit, fitted: Fitted) -> None:
+    console, found, facts = Console(), fitted.found, fitted.facts
+    table = Table(title=f"{Path(settings.data).name}: what moved")
+    table.add_column("parameter")
+    for column in ("start", "fitted", "relative change"):
+        table.add_column(column, justify="right")
+    for row in found.moved:
+        table.add_row(row.name, f"{row.start:.4g}", f"{row.fitted:.4g}", number(row.change))
+    console.print(table)
+    table = Table(title="mean squared error at what was held apart")
+    table.add_column("predictor")
+    table.add_column("error", justify="right")
+    for row in fitted.errors:
+        table.add_row(row["predictor"], f"{row['error']:.4g}")
+    console.print(table)
+    count = len(found.losses) - 1
+    console.print(
+        f"{UNITS[facts['objective']]}: {found.losses[0]:.6g} at the start, "
+        f"{min(found.losses):.6g} fitted, after {count} iterations of {facts['method']}"
+        f"{'; ' * bool(found.stopped)}{found.stopped}\n"
+        f"{facts['solver']} on the {facts['kernel']} kernel, {facts['steps']} steps; "
+        f"tasks to fit: {facts['tasks']} of n = {facts['n']} supports; held apart: "
+        f"q = {facts['q']} queries a task; p = {facts['p']} features, dtype = {facts['dtype']}, "
+        f"seed = {settings.seed}; "
+        "errors in units of y squared (1 = variance of a table's supports)",
+        highlight=False,
+        soft_wrap=True,
+    )

@@ -1,0 +1,160 @@
+"""`icl-krr identify`: which solver a model runs, as tables, heatmaps and filters."""
+
+from __future__ import annotations
+
+import dataclasses
+import sys
+from itertools import pairwise
+from pathlib import Path
+from typing import Any
+
+import jax
+from rich.console import Console
+from rich.table import Table
+
+from ...experiments.identify.trained_model import (
+    Findings,
+    IdentifyConfig,
+    distance_table,
+    examine,
+    heatmaps,
+    layer_table,
+    markdown,
+)
+from ...experiments.shared.runs import load
+from ...files import to_csv
+from ...plots import filter_figure, identification_figure, images
+from ...probes import Identification
+from ...probes.distances import SPACES, Distance
+from ...probes.identify import CLOSE, IDENTIFIED, NONE, TIED
+from .. import output
+from ..confusion import confuse
+from ..model_settings import Identify
+from ..output import number
+
+CONSTRUCTIONS = "constructions"
+REASONS = {
+    IDENTIFIED: "every other one is farther, beyond the intervals, or contains it",
+    TIED: "their intervals overlap in both spaces, and none is a special case of another",
+    NONE: f"the first of those that remain is farther than {CLOSE} in one of the spaces",
+}
+
+
+def identification(settings: Identify, argv: list[str]) -> int:
+    """1 if a constructed solver is not identified, else 0."""
+    folder = settings.out or Path(f"icl-krr-identify-{Path(settings.model).name}")
+    if settings.model == CONSTRUCTIONS:
+        return confuse(settings, argv, folder)
+    run = load(settings.model)
+    config = IdentifyConfig(
+        **{f.name: getattr(settings, f.name) for f in dataclasses.fields(IdentifyConfig)}
+    )
+    output.prepare(folder)
+    with Console(stderr=True).status("") as status, jax.enable_x64(True):
+        findings = examine(run, config, lambda words: status.update(f"{settings.model}: {words}"))
+    meta = {
+        **output.surroundings(argv, settings),
+        "dtype": "float64",
+        "kernel": repr(findings.kernel),
+        "ridge": findings.ridge,
+    }
+    record = {"meta": meta, "layers": findings.layers, **summary(findings.found)}
+    title = f"{settings.model}, seed {settings.seed}, float64"
+    files = {
+        "identify.json": (output.to_json(record) + "\n").encode(),
+        "layers.csv": to_csv(findings.layers),
+        "heatmaps.csv": to_csv(heatmaps(findings.found)),
+        "identify.md": markdown(findings).encode(),
+        **images("heatmaps", identification_figure(findings.found, title)),
+        **images("filter", filter_figure(findings, title)),
+    }
+    if settings.json:
+        print(output.to_json(record))
+    else:
+        show(settings.model, findings)
+    written = output.save(folder, files)
+    print(f"wrote {', '.join(map(str, written))}", file=sys.stderr)
+    return 0
+
+
+def summary(found: Identification) -> dict[str, Any]:
+    """An identification as JSON has it."""
+    return {
+        "status": found.status,
+        "remain": found.remain,
+        "strata of the condition number": found.strata,
+        "candidates": [
+            {
+                "candidate": suspect.fit.candidate,
+                "kernel": suspect.fit.kernel,
+                "values": suspect.fit.values,
+                "values of each layer": suspect.fit.per_layer,
+                "alignment": suspect.fit.alignment,
+                "ruled out": suspect.because,
+                **{space: distance(d) for space, d in suspect.distances.items()},
+            }
+            for suspect in found.suspects
+        ],
+        "baselines": {
+            name: {space: distance(d) for space, d in spaces.items()}
+            for name, spaces in found.baselines.items()
+        },
+    }
+
+
+def distance(d: Distance) -> dict[str, Any]:
+    return {name: value for name, value in d._asdict().items() if name != "matrix"}
+
+
+def show(name: str, findings: Findings) -> None:
+    console, found = output.wide(), findings.found
+    title = f"{name}: mean squared error after every layer, and the nearest hyperparameters"
+    console.print(output.lined(title, layer_table(findings)))
+    console.print(
+        f"error: of the linear probe, at the last layer of the model; shuffled, untrained: of the "
+        f"same probe fitted to other tasks' outputs, and to an untrained model.\n"
+        f"exact: {findings.kernel!r}, ridge {findings.ridge:.3g}. Each layer's hyperparameters are "
+        f"those of the regression, and of the smoother, whose hat matrix is nearest to its own.\n",
+        highlight=False,
+    )
+    console.print(candidates(found))
+    for space in SPACES:
+        title = f"relative distance of every layer, {space} (95 %)"
+        console.print(output.lined(title, distance_table(found, space)))
+    console.print(
+        f"{found.status}: {', '.join(found.remain)}; {REASONS[found.status]}", highlight=False
+    )
+
+
+def candidates(found: Identification) -> Table:
+    table = Table(title="relative distance of layers to steps, mean over layers (95 %)")
+    table.add_column("candidate", no_wrap=True)
+    for column in ("kernel", "parameters", "steps of the layers"):
+        table.add_column(column, overflow="fold")
+    edges = [number(edge) for edge in found.strata]
+    strata = [f"cond {low} to {high}" for low, high in pairwise(edges)]
+    for column in ("prediction", "hat", *strata):
+        table.add_column(column, justify="right")
+    table.add_column("ruled out by", overflow="fold")
+    for suspect in found.suspects:
+        one = suspect.fit
+        table.add_row(
+            one.candidate,
+            one.kernel,
+            ", ".join(f"{key} {value:.3g}" for key, value in one.values.items()),
+            " ".join(map(str, one.alignment)),
+            *distances(suspect.distances),
+            suspect.because,
+        )
+    table.add_section()
+    for baseline, spaces in found.baselines.items():
+        table.add_row(baseline, "", "", "", *distances(spaces), "")
+    return table
+
+
+def distances(spaces: dict[str, Any]) -> list[str]:
+    shown = [
+        f"{number(d.mean)} ({number(d.interval[0])}, {number(d.interval[1])})"
+        for d in spaces.values()
+    ]
+    return [*shown, *map(number, spaces["prediction"].by_stratum)]

@@ -1,0 +1,166 @@
+"""`icl-krr report`: one page over finished runs, and over what is computed where there are none."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+from rich.console import Console
+from rich.table import Table
+
+from ... import report as pages
+from ...experiments.claims.verify import claims, table as table_of_claims, verify_all
+from ...experiments.explorer import ALL, Explored, ExplorerConfig, build, draw, explore, in_order
+from ...experiments.identify.trained_model import (
+    IdentifyConfig,
+    distance_table,
+    examine,
+    layer_table,
+)
+from ...experiments.shared.recipe import folder_of
+from ...experiments.shared.rows import Rows, tidy
+from ...experiments.shared.runs import Run, load
+from ...experiments.snapshot import look_inside
+from ...files import to_csv
+from ...plots import filter_figure, identification_figure, svg, training_figure
+from ...probes.distances import SPACES
+from ...report import Facts, Section, render
+from ...tasks import sample
+from .. import output
+from ..run_folders import claims_of, identified, of_a_sweep, sort
+from ..settings import Report
+from .sweep import parse_rows
+
+Show = Callable[[str], None]
+TITLE = "In-context kernel ridge regression, as transformer weights"
+WORDS = (
+    "A transformer's forward pass can be a solver of kernel ridge regression. The constructed "
+    "models on this page are literal weights, and run through the same forward as the trained one."
+)
+TRAINED = "gp-encoder"
+
+
+def report(settings: Report, argv: list[str]) -> None:
+    meta = output.surroundings(argv, settings)
+    sources = sort(settings.runs)
+    where = sources.run or TRAINED
+    run, named = load(where), Path(where).name
+    trained = how_trained(run, named, folder_of(where))
+    identification = sources.identification and identified(sources.identification)
+    sweeps = [of_a_sweep(*pair) for pair in enumerate(sources.sweeps)]
+    settled = sources.claims and claims_of(sources.claims)
+    if (settings.out / "meta.json").exists() and not (settings.out / "report.html").is_file():
+        raise ValueError(f"{settings.out} must hold a report or nothing; choose another --out")
+    output.prepare(settings.out)
+    seed = settings.seed
+    with Console(stderr=True).status("") as status:
+        with jax.enable_x64(True):
+            found = explore(ExplorerConfig(seed=seed), status.update)
+        status.update(f"{named}: streams and patterns")
+        made = [
+            pages.explorer(found),
+            inside(run, named, seed),
+            *trained,
+            identification or identify(run, named, seed, meta, status.update),
+            *sweeps,
+            settled or settle(seed, meta, status.update),
+            Section("made", "How this page was made", (), (Facts(pages.facts_of(meta)),)),
+        ]
+    rows = grid(found)
+    meta["dtype"] = found.dtype
+    files = {
+        "report.html": render(TITLE, WORDS, made),
+        "grid.csv": to_csv(rows),
+        "meta.json": (output.to_json(meta) + "\n").encode(),
+    }
+    if settings.json:
+        print(output.to_json({"meta": meta, "rows": rows}))
+    else:
+        show(made)
+    written = output.save(settings.out, files)
+    print(f"wrote {', '.join(map(str, written))}", file=sys.stderr)
+
+
+def inside(run: Run, name: str, seed: int) -> Section:
+    """A construction on the explorer's task, beside the run on one of its own."""
+    small = ExplorerConfig(num_queries=12, seed=seed)
+    task = draw(small)
+    constructed, _ = build(task, 0.5, small.noise, None, steps=4)
+    first = len(constructed.weights.prologue) + constructed.blocks_per_step
+    drawn = in_order(sample(jax.random.key(seed), run.family), lambda x: x[:, 0])
+    known, seen = look_inside(constructed, task, blocks=first), look_inside(run.model, drawn)
+    return pages.inside(known, seen, name, str(jnp.result_type(float)), seed)
+
+
+def how_trained(run: Run, name: str, folder: Path) -> list[Section]:
+    """Nothing where no metrics were kept."""
+    metrics = folder / "metrics.csv"
+    if not metrics.exists():
+        return []
+    caption = f"{name}, seed {run.recipe.training.seed}, {jnp.result_type(float)}"
+    try:
+        figure = svg(training_figure(parse_rows(metrics), caption), "training")
+    except (KeyError, IndexError, TypeError, ValueError):
+        raise ValueError(f"{metrics} must be the metrics that icl-krr train left") from None
+    return [pages.training(name, figure, f"{caption}.")]
+
+
+def identify(run: Run, name: str, seed: int, meta: dict[str, Any], show: Show) -> Section:
+    """A small one, for want of a finished one."""
+    config = IdentifyConfig(tasks=16, probe_tasks=128, seed=seed)
+    with jax.enable_x64(True):
+        found = examine(run, config, lambda words: show(f"{name}, identification: {words}"))
+    title = f"{name}, seed {seed}, {config.tasks} tasks, float64"
+    heatmaps, filters = (
+        svg(figure, key)
+        for key, figure in (
+            ("heatmaps", identification_figure(found.found, title)),
+            ("filter", filter_figure(found, title)),
+        )
+    )
+    tables = [layer_table(found), *(distance_table(found.found, space) for space in SPACES)]
+    status = f"{found.found.status}; nearest: {', '.join(found.found.remain)}"
+    made = f"{config.tasks} tasks only. {pages.made(meta, 'float64')}"
+    return pages.identification(name, status, tables, heatmaps, filters, made)
+
+
+def settle(seed: int, meta: dict[str, Any], show: Show) -> Section:
+    """The quick form, for want of a finished one."""
+    known = claims()
+    done = 0
+
+    def count(more: int) -> None:
+        nonlocal done
+        done += more
+        show(f"claims, quick: {done} of {len(known)}")
+
+    count(0)
+    found = verify_all(known, seeds=range(seed, seed + 1), quick=True, progress=count)
+    made = f"Fewer draws and one seed. {pages.made(meta, 'dtype in the last column')}"
+    return pages.claims(table_of_claims(result for result, _ in found.values()), made)
+
+
+def grid(found: Explored) -> Rows:
+    """The numbers of every cell."""
+    config = found.config
+    values = (config.temperatures, config.ridges, [w or "all" for w in config.widths])
+    places: dict[str, Any] = dict(zip(ALL, (*values, range(config.steps + 1)), strict=True))
+    columns = {}
+    for name, over in found.over.items():
+        values = found.arrays[name]
+        if values.ndim == len(over):  # a number, not a curve
+            columns[name] = values.reshape(values.shape + (1,) * (len(ALL) - values.ndim))
+    return tidy(places, **columns)
+
+
+def show(made: list[Section]) -> None:
+    table = Table(title="report.html")
+    table.add_column("section", no_wrap=True)
+    table.add_column("figures and tables", justify="right")
+    for section in made:
+        table.add_row(section.title, str(len(section.parts)))
+    Console().print(table)

@@ -1,0 +1,158 @@
+"""`icl-krr sweep`: a grid of models, finished cells of which are never run again."""
+
+from __future__ import annotations
+
+import csv
+import dataclasses
+import json
+import sys
+from pathlib import Path
+from statistics import median
+from textwrap import shorten
+from typing import Any
+
+import jax.numpy as jnp
+from rich.console import Console
+from rich.progress import MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
+from rich.table import Table
+
+from ...experiments.shared.rows import Rows
+from ...experiments.sweep.axes import AXES
+from ...experiments.sweep.grid import SweepConfig, cells, last, rows_of_a_cell, sweep
+from ...files import to_csv
+from ...plots import images, sweep_figure
+from .. import output
+from ..settings import Sweep
+
+EXTENDS = ("lines", "seed", "seeds")
+"""What may differ from a run that is taken up again: its cells stay what they were."""
+
+
+def go_along(settings: Sweep, argv: list[str]) -> None:
+    asked: dict[str, Any] = {
+        field.name: value
+        for field in dataclasses.fields(SweepConfig)
+        if (value := getattr(settings, field.name)) is not None
+    }
+    asked["values"] = tuple(map(parse, settings.values))
+    config = SweepConfig(**asked)
+    folder = settings.out or Path(f"icl-krr-sweep-{config.axis}")
+    output.prepare(folder)
+    meta = {
+        **output.surroundings(argv, settings),
+        "dtype": str(jnp.result_type(float)),
+        "config": output.plain(dataclasses.asdict(config)),
+    }
+    rows = resume(folder, meta, config)
+    done = frozenset((row["line"], row["seed"]) for row in rows)
+    save(folder, meta, rows)
+    columns = (TextColumn("{task.description}"), MofNCompleteColumn(), TimeElapsedColumn())
+    with Progress(*columns, console=Console(stderr=True), transient=True) as progress:
+        wanted = cells(config)
+        bar = progress.add_task("", total=len(wanted), completed=len(done & {*wanted}))
+        for (line, seed), found in sweep(config, done):
+            progress.update(bar, description=f"{line}, seed {seed}", advance=1)
+            rows += found
+            save(folder, meta, rows)
+    there = rows
+    rows = [row for row in there if (row["line"], row["seed"]) in wanted]
+    plot = AXES[config.axis].plot
+    shown = last(rows) if plot.x == "value" else rows
+    drawn = images(config.axis, sweep_figure(config.axis, plot, shown, meta["dtype"]))
+    output.save(folder, drawn)
+    if settings.json:
+        print(output.to_json({"meta": held(meta, there), "rows": rows}))
+    else:
+        show(config, rows)
+    names = ", ".join(str(folder / n) for n in ("results.csv", "meta.json", *drawn))
+    print(
+        f"{len(done & {*wanted})} of {len(wanted)} cells were there; wrote {names}", file=sys.stderr
+    )
+
+
+def save(folder: Path, meta: dict[str, Any], rows: Rows) -> None:
+    output.save(folder, {"meta.json": (output.to_json(held(meta, rows)) + "\n").encode()})
+    if rows:
+        output.save(folder, {"results.csv": to_csv(rows)})
+
+
+def held(meta: dict[str, Any], rows: Rows) -> dict[str, Any]:
+    """With the cells that results.csv holds, those of earlier runs as well."""
+    done = dict.fromkeys((row["line"], row["seed"]) for row in rows)
+    return {**meta, "cells": [{"line": line, "seed": seed} for line, seed in done]}
+
+
+def resume(folder: Path, meta: dict[str, Any], config: SweepConfig) -> Rows:
+    """The finished cells that an earlier run of the same sweep left; ValueError for another's."""
+    if not (folder / "results.csv").exists():
+        return []
+    try:
+        before = json.loads((folder / "meta.json").read_text())
+        there = {**before["config"], "dtype": before["dtype"]}
+        rows = parse_rows(folder / "results.csv")
+        by_cell: dict[Any, Rows] = {}
+        for row in rows:
+            by_cell.setdefault((row["line"], row["seed"]), []).append(row)
+    except (OSError, ValueError, KeyError, TypeError):
+        raise ValueError(f"{folder} must hold a sweep or nothing; choose another --out") from None
+    here = {**meta["config"], "dtype": meta["dtype"]}
+    differs = [
+        "{} is {} there and {} here".format(
+            name, *(shorten(str(value), 40) for value in (there.get(name), here[name]))
+        )
+        for name in here
+        if name not in EXTENDS and there.get(name) != here[name]
+    ]
+    if differs:
+        raise ValueError(
+            f"{folder} holds another sweep: {'; '.join(differs)}; choose another --out"
+        )
+    return [
+        row
+        for (line, _), cell in by_cell.items()
+        if len(cell) == rows_of_a_cell(config, line) and all(map(whole, cell))
+        for row in cell
+    ]
+
+
+def parse_rows(path: Path) -> Rows:
+    """The rows of a CSV file, numbers as numbers."""
+    with path.open(newline="") as file:
+        table = list(csv.DictReader(file))
+    return [{name: parse(cell or "") for name, cell in row.items()} for row in table]
+
+
+def whole(row: dict[str, Any]) -> bool:
+    """Whether a row has all its numbers: one that was cut or edited has not."""
+    return all(
+        isinstance(value, (int, float))
+        for name, value in row.items()
+        if name not in ("axis", "line", "value")
+    )
+
+
+def parse(text: str) -> int | float | str:
+    for kind in (int, float):
+        try:
+            return kind(text)
+        except ValueError:
+            pass
+    return text
+
+
+def show(config: SweepConfig, rows: Rows) -> None:
+    """Medians over seeds at the last step."""
+    table = Table(title=f"{config.axis}: gap to exact KRR |f - f*| / |f*|, medians of seeds")
+    table.add_column("line", no_wrap=True)
+    final = last(rows)
+    values = list(dict.fromkeys(row["value"] for row in final))
+    shown = [*values[: -1 : -(-len(values) // 5)], values[-1]]
+    for value in shown:
+        table.add_column(str(value), justify="right")
+    for line in dict.fromkeys(row["line"] for row in final):
+        gaps = [
+            [row["gap"] for row in final if row["line"] == line and row["value"] == value]
+            for value in shown
+        ]
+        table.add_row(line, *(f"{median(gap):.2g}" for gap in gaps))
+    Console().print(table)

@@ -1,0 +1,113 @@
+"""`icl-krr train`: a run, taken up where it was left, with its metrics as a table and a figure."""
+
+from __future__ import annotations
+
+import dataclasses
+import sys
+from pathlib import Path
+from typing import Any
+
+import jax.numpy as jnp
+from rich.console import Console
+from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
+from rich.table import Table
+
+from ...experiments.shared.recipe import Recipe, names
+from ...experiments.shared.runs import family, first_model
+from ...files import replace
+from ...plots import images, training_figure
+from ...training import Diverged, check, save_weights, train
+from ...training.checkpoint import compare, describe
+from .. import output
+from ..model_settings import Train
+
+SHOWN = ("step", "loss", "validation", "ratio", "steps_per_second")
+
+
+def run_training(settings: Train, argv: list[str]) -> int:
+    """1 if the loss diverged, else 0."""
+    recipe = Recipe(settings.task, settings.model, settings.training)
+    folder = settings.out or own_folder(settings.recipe)
+    drawn = family(recipe.task)
+    model = first_model(recipe, drawn)
+    check(model, drawn, recipe.training)
+    output.prepare(folder)
+    made = any((folder / name).exists() for name in ("checkpoint.msgpack", "model.msgpack"))
+    if made and (folder / "recipe.json").exists():
+        compare(fields(Recipe.read(folder)), fields(recipe), folder)
+    replace(folder / "recipe.json", recipe.to_json().encode())
+    columns = (
+        BarColumn(),
+        MofNCompleteColumn(),
+        TextColumn("{task.description}"),
+        TimeRemainingColumn(),
+    )
+    with Progress(*columns, console=Console(stderr=True), transient=True) as progress:
+        bar = progress.add_task("compiling", total=recipe.training.steps)
+
+        def show(step: int, row: dict[str, Any] | None) -> None:
+            progress.update(bar, completed=step)
+            if row is not None:
+                words = (
+                    f"loss {row['loss']:.3g}, {row['ratio']:.3f} of exact, "
+                    f"{row['steps_per_second']:.1f} steps/s"
+                )
+                progress.update(bar, description=words)
+
+        try:
+            model, rows = train(model, drawn, recipe.training, folder=folder, progress=show)
+        except Diverged as error:
+            print(f"icl-krr: {error}", file=sys.stderr)
+            return 1
+        except KeyboardInterrupt:
+            print(
+                "icl-krr: interrupted; the same command goes on from the last checkpoint, if "
+                f"there is one in {folder}",
+                file=sys.stderr,
+            )
+            return 130
+    save_weights(folder / "model.msgpack", model)
+    meta = {
+        **output.surroundings(argv, settings),
+        "dtype": str(jnp.result_type(float)),
+        "recipe": dataclasses.asdict(recipe),
+    }
+    files = {"meta.json": (output.to_json(meta) + "\n").encode()}
+    if rows:
+        figure = training_figure(
+            rows, f"{folder.name}, seed {recipe.training.seed}, {meta['dtype']}"
+        )
+        files |= images("training", figure)
+    output.save(folder, files)
+    if settings.json:
+        print(output.to_json({"meta": meta, "rows": rows}))
+    elif rows:
+        show_rows(rows, recipe.training.seed)
+    written = ("recipe.json", "model.msgpack", "checkpoint.msgpack", "metrics.csv", *files)
+    print(f"wrote {', '.join(str(folder / name) for name in written)}", file=sys.stderr)
+    return 0
+
+
+def own_folder(recipe: str | None) -> Path:
+    """A run that is named by its folder goes on there."""
+    if recipe is not None and recipe not in names() and Path(recipe).is_dir():
+        return Path(recipe)
+    return Path(f"icl-krr-train-{Path(recipe or 'run').stem}")
+
+
+def fields(recipe: Recipe) -> dict[str, Any]:
+    parts = (describe(getattr(recipe, f.name), f.name) for f in dataclasses.fields(recipe))
+    return {name: value for part in parts for name, value in part.items()}
+
+
+def show_rows(rows: list[dict[str, Any]], seed: int) -> None:
+    table = Table(title="mean squared error; ratio is that to exact KRR on the same tasks")
+    for name in SHOWN:
+        table.add_column(name.replace("_", " "), justify="right")
+    for row in [*rows[: -1 : -(-len(rows) // 12)], rows[-1]]:
+        table.add_row(str(row["step"]), *(output.number(row[name]) for name in SHOWN[1:]))
+    console, last = Console(), rows[-1]
+    console.print(table)
+    baselines = ("exact", "nadaraya_watson", "mean", "zero")
+    words = ", ".join(f"{name.replace('_', '-')} {last[name]:.4g}" for name in baselines)
+    console.print(f"on the validation tasks: {words}; seed {seed}", highlight=False)

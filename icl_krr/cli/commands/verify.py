@@ -1,0 +1,110 @@
+"""`icl-krr verify`: the claims of the field, each with a verdict, as a table and as files."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+from typing import Any
+
+from rich.console import Console
+from rich.markup import escape
+from rich.progress import MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
+from rich.table import Table
+
+from ... import checks
+from ...experiments.claims.verify import Result, choose, markdown, verify_all
+from ...files import to_csv
+from ...plots import claim_figure, images
+from .. import output
+from ..output import number
+from ..settings import Verify
+
+
+def settle(settings: Verify, argv: list[str]) -> int:
+    """Run the claims; 1 if a verdict is not the one that was found before, else 0."""
+    chosen = choose(settings.claims)
+    seeds = settings.seeds
+    if seeds is None:
+        seeds = 1 if settings.quick else 10
+    checks.count("seeds", seeds)
+    folder = settings.out
+    if folder is None and settings.claims:
+        folder = Path("icl-krr-verify")
+    if folder is not None:
+        output.prepare(folder)
+    columns = (TextColumn("claims x seeds"), MofNCompleteColumn(), TimeElapsedColumn())
+    with Progress(*columns, console=Console(stderr=True), transient=True) as progress:
+        bar = progress.add_task("", total=seeds * len(chosen))
+        found = verify_all(
+            chosen,
+            seeds=range(settings.seed, settings.seed + seeds),
+            quick=settings.quick,
+            progress=lambda done: progress.advance(bar, done),
+        )
+    results = [result for result, _ in found.values()]
+    meta = output.surroundings(argv, settings)
+    record = {"meta": meta, "claims": [entry(result) for result in results]}
+    if settings.json:
+        print(output.to_json(record))
+    else:
+        show(results)
+    if folder is not None:
+        files = {
+            "claims.json": (output.to_json(record) + "\n").encode(),
+            "claims.md": markdown(results).encode(),
+        }
+        for name, (_, rows) in found.items():
+            files[f"{name}.csv"] = to_csv(rows)
+            files |= images(name, claim_figure(name, chosen[name], rows))
+        written = output.save(folder, files)
+        print(f"wrote {', '.join(map(str, written))}", file=sys.stderr)
+    return 0 if all(result.agrees for result in results) else 1
+
+
+def entry(result: Result) -> dict[str, Any]:
+    """A result as JSON has it."""
+    fields = result._asdict()
+    place = None if result.seed is None else {"seed": result.seed, "draw": result.draw}
+    del fields["seed"], fields["draw"]
+    return {
+        **fields,
+        "agrees": result.agrees,
+        "counterexample": place,
+        "checks": [check._asdict() | {"holds": check.holds} for check in result.checks],
+    }
+
+
+def show(results: list[Result]) -> None:
+    console = Console()
+    table = Table(title="claims: what was measured against what was claimed", show_lines=True)
+    table.add_column("", no_wrap=True)
+    table.add_column("verdict", min_width=10)
+    table.add_column("claim, what holds, and the check that decides", ratio=1)
+    table.add_column("measured, bound", min_width=20)
+    for result in results:
+        status = result.status if result.agrees else f"{result.status}; expected: {result.expected}"
+        words = [
+            escape(result.statement),
+            escape(result.truth),
+            f"[dim]{escape(result.check)}[/dim]",
+        ]
+        numbers = [
+            f"{number(result.measured)}, {number(result.bound)}",
+            f"tightness {number(result.tightness)}",
+        ]
+        if result.interval is not None:
+            numbers.append("{:.3g} to {:.3g}".format(*result.interval))
+        if result.seed is not None:
+            numbers.append(f"seed {result.seed}, draw {result.draw}")
+        found = "\n".join([*numbers, result.dtype])
+        table.add_row(result.id, status, "\n".join(word for word in words if word), found)
+    console.print(table)
+    seconds = sum(result.seconds for result in results)
+    agree = sum(result.agrees for result in results)
+    console.print(
+        f"{agree} of {len(results)} verdicts are those that were found before; "
+        f"{results[0].seeds} seeds each, {seconds:.0f} s of work in all. A measured value is "
+        "the worst of its draws, averaged over seeds, with a 95 % bootstrap interval; tightness is "
+        "measured / bound, or bound / measured of a lower one.",
+        highlight=False,
+    )

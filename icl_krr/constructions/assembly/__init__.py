@@ -1,0 +1,1 @@
+"""What constructions are made of: slots, verbs, attention, arithmetic, packing into blocks."""

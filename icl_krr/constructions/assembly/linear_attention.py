@@ -1,0 +1,92 @@
+"""Route B: the verbs that read other tokens, by linear attention."""
+
+from __future__ import annotations
+
+import jax
+import jax.numpy as jnp
+from jax.typing import DTypeLike
+from jaxtyping import Array, Float
+
+from ...kernels import Features, Linear, project
+from ...residual import Read
+from ...sketches import NystromFeatures, RandomFeatures
+from .arithmetic import Arithmetic
+from .features import fill
+from .machine import Machine
+from .slots import AGGREGATOR, SUPPORTS_AND_QUERIES, label
+
+
+class LinearAttention(Machine):
+    """Linear attention is trilinear: sum_j <query_i, key_j> value_j.
+
+    So one head applies K, one head sums a product over the supports, and one head both
+    broadcasts such a sum and multiplies it to a slot. The sums live at the aggregator, which
+    must stay zero in every slot that a kernel or a sum reads: it is a key like any support.
+    `features` reads phi(x), whose inner products are the kernel: x, its projection, or a slot
+    that the first blocks fill.
+
+    Source: von Oswald et al., Transformers learn in-context by gradient descent, 2023.
+    """
+
+    scalars_at = AGGREGATOR
+
+    def __init__(
+        self,
+        kernel: Linear | Features,
+        num_features: int,
+        num_outputs: int,
+        dtype: DTypeLike | None,
+        arithmetic: Arithmetic,
+        sketch: jax.Array | None = None,
+    ):
+        super().__init__("linear", num_features, num_outputs, dtype, arithmetic, sketch)
+        self.kernel, self.sketch = kernel, sketch
+        if isinstance(kernel, Linear):
+            self.features = self.projected(kernel)
+        elif not isinstance(kernel.map, (NystromFeatures, RandomFeatures)):
+            raise ValueError(
+                "map must be RandomFeatures or NystromFeatures to be made by an MLP, "
+                f"got {kernel.map!r}"
+            )
+        else:
+            width = kernel.map.width
+            self.features = self.state("features", SUPPORTS_AND_QUERIES, "phi(x)", width=width)
+
+    def features_at(self, points: Float[Array, "l p"]) -> Float[Array, "l m"]:
+        """What `features` reads, at points that are not tokens."""
+        points = points.astype(self.dtype)
+        if isinstance(self.kernel, Features):
+            return self.kernel.map(points)
+        points = points if self.sketch is None else project(self.sketch.T, points)
+        return project(self.kernel.projection, points)
+
+    def start(self) -> None:
+        if isinstance(self.kernel, Features):
+            fill(self, self.kernel.map, self.features)
+        super().start()
+
+    def kernel_times(self, v: Read) -> Read:
+        name = "K_" + "_".join(v.blocks)
+        product = self.scratch(name, SUPPORTS_AND_QUERIES, f"K ({label(v)})")
+        self.head(query=self.features, key=self.features, value=v, to=product)
+        return product
+
+    def finish(self, product: Read, to: str) -> Read:
+        return product
+
+    def kernel_diagonal(self, to: Read) -> None:
+        phi = self.features
+        ones = jnp.ones((phi.width, 1), self.dtype)
+        here = self.scratch("features_here", self.layout[to.slot].at, "phi(x)", phi.width)
+        self.add(phi, to=here)
+        self.multiply(here, phi, to=to, out=ones)
+
+    def dot(self, a: Read, b: Read, to: str | Read) -> Read:
+        to = self.target(to, self.scalars_at, f"({label(a)}) . ({label(b)})")
+        query = self.per_output(self.aggregator)
+        self.head(query=query, key=a, value=b, to=to, heads=self.spec.num_outputs)
+        return to
+
+    def add_scaled(self, value: Read, by: Read | tuple[Read, Read], to: Read) -> None:
+        key, one = by if isinstance(by, tuple) else (by, self.per_output(self.one))
+        self.head(query=value, key=key, value=one, to=to, heads=self.spec.num_outputs)

@@ -1,0 +1,115 @@
+"""Pack a straight-line program of heads and MLP units into as few blocks as it allows."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from ...residual import Layout, Read
+from ...transformer.weights import Block, Heads, Unit
+
+
+@dataclass(frozen=True)
+class Operation:
+    """Heads, or units, that are placed together in some attention or MLP sublayer."""
+
+    layers: tuple[Heads | Unit, ...]
+    erases: bool = False
+
+    @property
+    def local(self) -> bool:
+        """Whether these are units of an MLP."""
+        return isinstance(self.layers[0], Unit)
+
+    @property
+    def reads(self) -> frozenset[str]:
+        read = [read.slots for layer in self.layers for read in expressions(layer)]
+        return frozenset().union(*read)
+
+    @property
+    def writes(self) -> frozenset[str]:
+        return frozenset().union(*(widths(layer) for layer in self.layers))
+
+
+def expressions(layer: Heads | Unit) -> list[Read]:
+    if isinstance(layer, Heads):
+        return [layer.query, layer.key, *(write.value for write in layer.writes)]
+    return [read for read in (layer.up, layer.gate) if read is not None]
+
+
+def widths(layer: Heads | Unit) -> dict[str, int]:
+    """The slots that are written, with the width of what is written."""
+    if isinstance(layer, Heads):
+        return {write.to: write.value.width for write in layer.writes}
+    width = expressions(layer)[0].width if layer.out is None else layer.out.shape[-1]
+    return {layer.to: width}
+
+
+def check(layer: Heads | Unit, layout: Layout) -> None:
+    """Refuse reads and writes that do not fit each other or the layout."""
+    pair = expressions(layer)[:2]
+    if len({read.width for read in pair}) > 1:
+        names = [", ".join(read.blocks) for read in pair]
+        raise ValueError(
+            f"reads must have one width to be multiplied, got {pair[0].width} of "
+            f"{names[0]} and {pair[1].width} of {names[1]}"
+        )
+    for read in expressions(layer):
+        for slot in read.slots:
+            read.matrix(slot, layout[slot].width)
+    for slot, width in widths(layer).items():
+        if width != layout[slot].width:
+            raise ValueError(
+                f"slot {slot} must be written with width {layout[slot].width}, got {width}"
+            )
+
+
+def schedule(program: list[Operation]) -> tuple[Block, ...]:
+    """Blocks that do what the operations do one after the other, each as early as it can be.
+
+    Sublayers 0, 2, 4, ... are attention, 1, 3, 5, ... MLPs. All operations of a sublayer read
+    the stream as it was before; their sum is added to it. So an operation must come
+    - after one that wrote a slot it reads,
+    - not before one that read a slot it writes,
+    - not before one that wrote a slot it writes too, and after it if that one erased the slot:
+      were both in one sublayer, the new value would be rounded together with the old one.
+    """
+    places: list[int] = []
+    for i, operation in enumerate(program):
+        earliest = 0
+        for earlier, place in zip(program[:i], places, strict=True):
+            if earlier.writes & operation.reads or (
+                earlier.erases and earlier.writes & operation.writes
+            ):
+                earliest = max(earliest, place + 1)
+            elif (earlier.reads | earlier.writes) & operation.writes:
+                earliest = max(earliest, place)
+        places.append(earliest + (earliest % 2 != operation.local))
+    blocks = []
+    for attention in range(0, max(places, default=-1) + 1, 2):
+        blocks.append(
+            Block(
+                attention=tuple(at(program, places, attention)),
+                mlp=tuple(at(program, places, attention + 1)),
+            )
+        )
+    return tuple(blocks)
+
+
+def at(program: list[Operation], places: list[int], sublayer: int) -> list:
+    pairs = zip(program, places, strict=True)
+    layers = [
+        layer for operation, place in pairs if place == sublayer for layer in operation.layers
+    ]
+    return layers if sublayer % 2 else share_patterns(layers)
+
+
+def share_patterns(heads: list) -> list[Heads]:
+    """Single heads of the same query and key as one, whose pattern weighs all their values."""
+    groups: dict[object, list[Heads]] = {}
+    for i, one in enumerate(heads):
+        own = (id(one.query), id(one.key)) if one.heads == 1 else i
+        groups.setdefault(own, []).append(one)
+    return [
+        group[0].replace(writes=tuple(write for one in group for write in one.writes))  # pyright: ignore[reportAttributeAccessIssue]
+        for group in groups.values()
+    ]

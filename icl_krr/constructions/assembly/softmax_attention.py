@@ -1,0 +1,243 @@
+"""Route A: the verbs that read other tokens, by softmax attention with a sink."""
+
+from __future__ import annotations
+
+from functools import cached_property, reduce
+from operator import add
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jax.typing import DTypeLike
+
+from ... import checks
+from ...kernels import Exponential, Gaussian, Kernel, Linear, Mixture
+from ...residual import ROLES, Read, join
+from .arithmetic import Arithmetic
+from .machine import Machine
+from .slots import SUPPORTS_AND_QUERIES, label
+from .softmax import Softmax, Term, Unnormalised
+
+
+class SoftmaxAttention(Machine):
+    """A kernel as a sum of multiples of positive ones, each applied by one softmax head.
+
+    A head gives sum_j k_ij v_j / (Z_i + c); times the `normaliser` (Z_i + c) / c, which the
+    first blocks find once from the sink weight, that is (K v)_i / c. So `scale` is 1 / c, and
+    every system is solved as (K / c + ridge / c) c alpha = y. A head with query 0 is a mean
+    over all visible tokens, the same at every token: sums live everywhere, divided by n + 1.
+
+    A query, logits and sink for each kernel, where U is the projection:
+    exponential, exp(<U x, U z> / t): the sink has logit log c;
+    Gaussian: keys (z, -|z|^2 / 2), so that the factor exp(-|x|^2 / 2 l^2) cancels in the
+    softmax, and the sink has logit log c + |x|^2 / 2 l^2;
+    linear: (exp(e <x, z>) - exp(-e <x, z>)) / 2 e, the two being exponential;
+    a mixture: the patterns of its kernels, each times its weight.
+    """
+
+    scalars_at = ROLES
+
+    def __init__(
+        self,
+        kernel: Kernel,
+        options: Softmax,
+        num_features: int,
+        num_outputs: int,
+        dtype: DTypeLike | None,
+        arithmetic: Arithmetic | None = None,
+        sketch: jax.Array | None = None,
+    ):
+        super().__init__("softmax", num_features, num_outputs, dtype, arithmetic, sketch)
+        check_range(options.log_sink, self.dtype)
+        log_sink = jnp.asarray(options.log_sink, self.dtype)
+        self.scale = jnp.exp(-log_sink)
+        self.log_sink = log_sink * self.one
+        self.kernel, self.options = kernel, options
+        self.kept: dict[tuple[str, tuple[str, ...], int], Read] = {}
+        self.half_squares = {
+            k: self.state(self.named("half_square", k), SUPPORTS_AND_QUERIES, "|x|^2 / 2", width=1)
+            for k, part in enumerate(self.parts)
+            if isinstance(part, Gaussian)
+        }
+        self.nothing = Read({}, 1)
+
+    @property
+    def parts(self) -> tuple[Kernel, ...]:
+        """The kernels whose sum this is."""
+        return self.kernel.kernels if isinstance(self.kernel, Mixture) else (self.kernel,)
+
+    @property
+    def weights(self) -> Any:
+        """Their weights."""
+        if isinstance(self.kernel, Mixture):
+            return jnp.asarray(self.kernel.weights, self.dtype)
+        return (1.0,)
+
+    @cached_property
+    def terms(self) -> list[Term]:
+        """Made once: heads of the same query and key share their pattern."""
+        if isinstance(self.kernel, Linear):
+            return self.emulated(self.kernel)
+        positive = [self.positive(part, k) for k, part in enumerate(self.parts)]
+        pairs = zip(positive, self.weights, strict=True)
+        return [term._replace(weight=weight) for term, weight in pairs]
+
+    def positive(self, kernel: Kernel, k: int) -> Term:
+        x = self.projected(kernel)
+        if isinstance(kernel, Exponential):
+            checks.scalar("temperature", kernel.temperature)
+            return self.exponential(x, 1 / jnp.asarray(kernel.temperature, self.dtype))
+        assert isinstance(kernel, Gaussian)
+        inverse = 1 / jnp.asarray(kernel.lengthscale, self.dtype) ** 2
+        halves = self.half_squares[k]
+        query = join(inverse * x, self.one, self.log_sink + inverse * halves)
+        return Term(query, join(x, -inverse * halves, self.aggregator), 1.0)
+
+    def emulated(self, kernel: Linear) -> list[Term]:
+        x, epsilon = self.projected(kernel), jnp.asarray(self.options.epsilon, self.dtype)
+        if self.options.symmetric:
+            half = 1 / (2 * epsilon)
+            return [
+                self.exponential(x, epsilon)._replace(weight=half),
+                self.exponential(x, -epsilon)._replace(weight=-half),
+            ]
+        return [
+            self.exponential(x, epsilon)._replace(weight=1 / epsilon),
+            Term(self.log_sink, self.aggregator, -1 / epsilon),
+        ]
+
+    def exponential(self, x: Read, inverse_temperature: Any) -> Term:
+        """The pattern of exp(<x, z> * inverse temperature)."""
+        query = join(inverse_temperature * x, self.log_sink)
+        return Term(query, join(x, self.aggregator), 1.0)
+
+    def start(self) -> None:
+        """|x|^2 / 2, the sink weights, and the normalisers that the steps asked for."""
+        for k, halves in self.half_squares.items():
+            x = self.projected(self.parts[k])
+            self.multiply(x, x, to=halves, out=jnp.full((x.width, 1), 0.5, self.dtype))
+        for k, term in enumerate(self.terms if self.kept else ()):
+            sink = self.kept.get(("sink", ROLES, k))
+            if sink is None:
+                sink = self.scratch(self.named("sink", k), ROLES, "c / (Z + c)", width=1)
+            self.head(term.query, term.key, self.aggregator, to=sink)
+            for (name, _, of), slot in self.kept.items():
+                if name != "sink" and of == k:
+                    self.invert(sink, to=slot)
+        super().start()
+
+    def keep(self, name: str, at: tuple[str, ...], about: str, k: int = 0) -> Read:
+        """A state of one channel that `start` fills, declared by who first asks for it."""
+        if (name, at, k) not in self.kept:
+            self.kept[name, at, k] = self.state(self.named(name, k), at, about, width=1)
+        return self.kept[name, at, k]
+
+    def named(self, name: str, k: int) -> str:
+        emulates = isinstance(self.kernel, Linear)
+        return f"{name}_{k}" if emulates or len(self.parts) > 1 else name
+
+    def sink(self) -> Read:
+        """The sink weights c / (Z_i + c) of a kernel that is one pattern, a state."""
+        return self.keep("sink", ROLES, "c / (Z + c)")
+
+    def normaliser(self, at: tuple[str, ...], k: int = 0) -> Read:
+        """(Z_i + c) / c at some roles: a read of the states that hold it role by role."""
+        parts = [self.keep(f"normaliser_{role}", (role,), "(Z + c) / c", k) for role in at]
+        return self.per_output(reduce(add, parts))
+
+    def smooth(self, v: Read, to: str, k: int = 0) -> Read:
+        """(K v)_i / (Z_i + c), the row-normalised operator, in a new scratch."""
+        term = self.terms[k]
+        smoothed = self.scratch(to, ROLES, f"softmax mean of {label(v)}")
+        self.head(term.query, term.key, v, to=smoothed)
+        return smoothed
+
+    def kernel_times(self, v: Read) -> Unnormalised:
+        name = "mean_" + "_".join(v.blocks)
+        means = [self.smooth(v, self.named(name, k), k) for k in range(len(self.terms))]
+        weights = [term.weight for term in self.terms]
+        return Unnormalised(
+            None,
+            tuple((w * mean, k) for k, (w, mean) in enumerate(zip(weights, means, strict=True))),
+        )
+
+    def finish(self, product: Unnormalised, to: str) -> Read:
+        return self.add(product, self.scratch(to, SUPPORTS_AND_QUERIES, "product with K"))
+
+    def add(self, value: Any, to: str | Read, at: tuple[str, ...] | None = None) -> Read:
+        if not isinstance(value, Unnormalised):
+            return super().add(value, to, at)
+        assert isinstance(to, Read)
+        where = self.layout[to.slot].at if at is None else at
+        if value.rest is not None:
+            super().add(value.rest, to, where)
+        for smoothed, k in value.means:
+            normaliser = self.normaliser(where, k)
+            self.multiply(smoothed, normaliser, to=to, size=normaliser.slots)
+        return to
+
+    def kernel_diagonal(self, to: Read) -> None:
+        here = self.layout[to.slot].at
+        for part, weight in zip(self.parts, self.weights, strict=True):
+            if isinstance(part, Gaussian):
+                self.add(weight * self.scale * self.inside(here), to=to)
+                continue
+            x, factor = self.projected(part), self.scale
+            if isinstance(part, Exponential):
+                factor = 1 / jnp.asarray(part.temperature, self.dtype)
+            x_here = self.add(x, to=self.scratch("x_support", here, "U x", x.width))
+            square = self.scratch("square", here, "logit of k(x, x)", width=1)
+            target = to if isinstance(part, Linear) else square
+            self.multiply(x_here, x, to=target, out=jnp.full((x.width, 1), factor, self.dtype))
+            if isinstance(part, Exponential):
+                entry = self.scratch("entry", here, "k(x, x)", width=1)
+                self.exponential_of(square - self.log_sink, to=entry)
+                self.add(weight * entry, to=to)
+
+    def exponential_of(self, logit: Read, to: Read) -> None:
+        """Add e^logit, by a head whose n supports have logit 0 and the sink that logit.
+
+        The sink weighs e^logit / (e^logit + n), the supports n / (e^logit + n), and n is their
+        quotient in a mean.
+        """
+        here = self.layout[to.slot].at
+        parts = []
+        for name, query in (("exponential", logit), ("count", self.nothing)):
+            sink = self.scratch(f"{name}_sink", ROLES, "weight of the sink", width=1)
+            rest = self.scratch(f"{name}_supports", ROLES, "weight of the supports", width=1)
+            self.head(query, self.aggregator, self.aggregator, to=sink)
+            self.head(query, self.aggregator, self.support, to=rest)
+            parts.append((sink, rest))
+        (sink, rest), (sink_mean, rest_mean) = parts
+        odds = self.scratch("odds", here, "e^logit / n", width=1)
+        count = self.scratch("count", here, "n", width=1)
+        for dividend, divisor, quotient in ((sink, rest, odds), (rest_mean, sink_mean, count)):
+            name = f"{quotient.slot}_above"
+            above = self.add(dividend, to=self.scratch(name, here, "dividend", width=1))
+            self.divide(above, divisor, to=quotient)
+        self.multiply(odds, count, to=to)
+
+    def dot(self, a: Read, b: Read, to: str | Read) -> Read:
+        to = self.target(to, self.scalars_at, f"mean of ({label(a)}) x ({label(b)})")
+        self.mean(self.multiply(a, b, to=f"{to.slot}_each"), to=to)
+        return to
+
+    def mean(self, value: Read, to: Read) -> None:
+        """Add the mean over all visible tokens to a slot, the same at every token."""
+        self.head(query=self.nothing, key=self.nothing, value=value, to=to)
+
+    def add_scaled(self, value: Read, by: Read | tuple[Read, Read], to: Read) -> None:
+        if isinstance(by, tuple):
+            by = self.multiply(*by, to=f"{by[0].slot}_{by[1].slot}")
+        self.multiply(value, by, to=to)
+
+
+def check_range(log_sink: Any, dtype: np.dtype) -> None:
+    """Refuse a shift c that the dtype cannot hold: ridge / c and alpha would be lost."""
+    known, most = checks.concrete(log_sink), int(-np.log(jnp.finfo(dtype).tiny))
+    if known is not None and abs(known) > most:
+        raise ValueError(
+            f"log_sink must be in -{most} .. {most} for {dtype}, got {log_sink}; "
+            "raise the temperature, or use float64"
+        )

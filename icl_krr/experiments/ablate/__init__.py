@@ -1,0 +1,1 @@
+"""What every part of a model is needed for, beside what its algorithm lets expect."""

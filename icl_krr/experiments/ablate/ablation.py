@@ -1,0 +1,160 @@
+"""Causal importance of every part of a model, with what its algorithm lets expect beside it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import NamedTuple
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from ...files import Lines
+from ...probes import ablate, sites, swap
+from ...probes.distances import EDGES, relative, squared
+from ...tasks import Task
+from ...transformer import predict_batch
+from ..shared.build import build
+from ..shared.draws import draw_tasks
+from ..shared.rows import Rows
+from .targets import AblateConfig, Subject, construct, trained
+
+DIVERGED = 1e8
+"""The change beyond which a prediction says how rounding grew, and a table no more than that."""
+
+NEARER = ("swapped nearer by", "nearer, low", "nearer, high")
+"""A control's change less that of the swap, and its interval."""
+
+
+class Ablation(NamedTuple):
+    """A row for every site; and what the intact model and known predictors lose."""
+
+    rows: Rows
+    known: dict[str, float]
+
+
+def examine(config: AblateConfig, progress: Callable[[str], None] = lambda name: None) -> Ablation:
+    """Take every part out by itself: how far do predictions move, and how far should they?"""
+    progress("the model and its tasks")
+    subject = construct(config) if config.constructed else trained(config)
+    model, tasks = subject.model, subject.tasks
+    alone = config.each_step or not config.constructed
+    kinds = config.kinds or (("head", "slot") if config.constructed else ("head", "unit"))
+    found = sites(model, kinds, each_step=alone)
+    if not found:
+        raise ValueError(f"kinds must be some that the model has, got {', '.join(kinds)}")
+    progress(f"{len(found)} ablations")
+    intact = predict_batch(model, tasks)
+    changed = ablate(model, tasks, found, replace=config.replace)
+    named = [{"site": site.name, "kind": site.kind, "slot": site.slot} for site in found]
+    rows = measure(named, changes(intact, changed, config.seed), changed, tasks)
+    for site, row, now in zip(found, rows, changed, strict=True):
+        part = f"{site.kind} {site.slot}"
+        if alone or config.replace != "zero" or part not in subject.words:
+            continue
+        row["expectation"] = subject.words[part]
+        row |= compare(now, subject.expected[part], intact)
+    if config.swap is not None:
+        rows += swaps(subject, config, progress)
+    loss = float(jnp.mean((intact - tasks.y_query) ** 2))
+    return Ablation(rows, {"intact": loss, **subject.known})
+
+
+class Changes(NamedTuple):
+    """|f' - f| / |f| of each [S], and the same of 1000 bootstrap resamples of the tasks."""
+
+    each: np.ndarray
+    resampled: np.ndarray
+
+
+def measure(named: Rows, found: Changes, changed: jax.Array, tasks: Task) -> Rows:
+    """Of changed predictions [S, b, q]: `change` |f' - f| / |f| with its interval, and loss.
+
+    The interval has 95 % of the resamples. A prediction that is no number has neither.
+    """
+    low, high = np.quantile(found.resampled, EDGES, axis=0)
+    losses = np.asarray(jnp.mean((changed - tasks.y_query) ** 2, axis=(1, 2)))
+    columns = {"change": found.each, "low": low, "high": high, "loss": losses}
+    return [
+        {**row, **{key: float(column[i]) for key, column in columns.items()}}
+        if np.isfinite(losses[i])
+        else row
+        for i, row in enumerate(named)
+    ]
+
+
+def changes(intact: jax.Array, changed: jax.Array, seed: int) -> Changes:
+    count = len(intact)
+    squares = squared(changed - intact, 2).T
+    sizes = np.repeat(squared(intact, 1)[:, None], len(changed), axis=1)
+    resample = np.random.default_rng(seed).multinomial(count, np.full(count, 1 / count), size=1000)
+    weights = (np.ones(count), resample)
+    return Changes(*(relative(squares, sizes, by) for by in weights))
+
+
+def compare(now: jax.Array, expected: jax.Array, intact: jax.Array) -> dict[str, float]:
+    """How far the predictions should have moved, and how far they are from where they should be."""
+    size = jnp.linalg.norm(intact)
+    if not bool(jnp.any(jnp.isfinite(expected))):
+        return {"gap to expectation": float("inf" if jnp.any(jnp.isfinite(now)) else 0)}
+    largest = jnp.maximum(size, jnp.linalg.norm(expected))
+    return {
+        "expected change": float(jnp.linalg.norm(expected - intact) / size),
+        "gap to expectation": float(jnp.linalg.norm(now - expected) / largest),
+    }
+
+
+def swaps(subject: Subject, config: AblateConfig, progress: Callable[[str], None]) -> Rows:
+    """Every block in turn replaced by the constructed step of the same number, and the controls.
+
+    `swapped nearer by` is a control's change less that of the swap, with its interval over the
+    same resampled tasks.
+    """
+    model, tasks = subject.model, subject.tasks
+    key = jax.random.fold_in(jax.random.key(config.seed), 2)
+    fitted = draw_tasks(key, 4 * config.tasks, subject.family)
+    first = jax.tree.map(lambda field: field[0], tasks)
+    assert config.swap is not None
+    other, _ = build(config.swap, subject.kernel, first, subject.ridge, model.depth)
+    rows = []
+    for block in range(model.depth):
+        progress(f"block {block} replaced by a step of {config.swap}")
+        found = swap(model, block, other, block, fitted, tasks)._asdict()
+        intact = found.pop("intact")
+        named = [
+            {"site": f"blocks.{block}", "kind": "swap", "slot": f"{config.swap}: {name}"}
+            for name in found
+        ]
+        changed = jnp.stack([*found.values()])
+        each, resampled = moved = changes(intact, changed, config.seed)
+        measured = measure(named, moved, changed, tasks)
+        nearer = [each - each[0], *np.quantile(resampled - resampled[:, :1], EDGES, axis=0)]
+        for row, *values in list(zip(measured, *nearer, strict=True))[1:]:  # the swap is first
+            row |= zip(NEARER, map(float, values), strict=True)
+        rows += measured
+    return rows
+
+
+def table(found: Ablation) -> Lines:
+    """One line a site."""
+    header = ["site", "holds", "change (95 %)", "loss"]
+    expects = any("expectation" in row for row in found.rows)
+    header += ["without it", "expected change", "gap to it"] if expects else []
+    swapped = any(NEARER[0] in row for row in found.rows)
+    header += ["swapped nearer by (95 %)"] if swapped else []
+    lines = []
+    for row in found.rows:
+        line = [row["site"], row["slot"], "no number", "-"]
+        if row.get("change", 0) > DIVERGED:
+            line[2] = f"> {DIVERGED:g}"
+        elif "change" in row:
+            interval = f"({row['low']:.2g}, {row['high']:.2g})"
+            line[2:] = [f"{row['change']:.3g} {interval}", f"{row['loss']:.3g}"]
+        if expects:
+            shown = [row.get(key) for key in ("expected change", "gap to expectation")]
+            line += [row.get("expectation", ""), *("" if x is None else f"{x:.2g}" for x in shown)]
+        if swapped:
+            nearer = [row.get(key) for key in NEARER]
+            line.append("" if None in nearer else "{:.2g} ({:.2g}, {:.2g})".format(*nearer))
+        lines.append(line)
+    return header, lines

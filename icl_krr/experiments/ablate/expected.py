@@ -1,0 +1,177 @@
+"""What an algorithm computes when a part of it is missing: the expectation of an ablation.
+
+Each solver stands here once more as plain linear algebra, line by line as it is defined, with
+`head` around what a head adds to a slot and `slot` around what a slot holds.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import partial
+from typing import Any, NamedTuple
+
+import jax
+import jax.numpy as jnp
+
+from ... import step_sizes
+from ...kernels import Exponential, Gaussian, Kernel
+from ...numerics import matmul
+from ...tasks import Task, map_tasks, system
+
+
+class Without(NamedTuple):
+    """What is missing, and zero: the one of `names`, such as "head p" or "slot r", at `index`.
+
+    The index is traced, so that one program computes every omission.
+    """
+
+    names: tuple[str, ...]
+    index: Any
+
+    def head(self, slot: str, added: jax.Array) -> jax.Array:
+        return jnp.where(self.lacks(f"head {slot}"), 0, added)
+
+    def slot(self, name: str, value: jax.Array) -> jax.Array:
+        return jnp.where(self.lacks(f"slot {name}"), 0, value)
+
+    def lacks(self, name: str) -> Any:
+        return self.index == self.names.index(name) if name in self.names else False
+
+
+def products(kernel: Kernel, task: Task, w: Without) -> tuple[Any, Any, jax.Array]:
+    """v -> K v, v -> k(x)^T v, and y; without x all inputs are alike, at 0."""
+    task = task.replace(x=w.slot("x", task.x), x_query=w.slot("x", task.x_query))
+    gram, cross, y = system(kernel, task)
+    if isinstance(kernel, Gaussian):
+        # without |x|^2 / 2 the head weighs by exp(<x, z> / l^2)
+        other = system(Exponential(kernel.lengthscale**2, kernel.projection), task)
+        missing = w.lacks("slot half_square")
+        gram, cross = jnp.where(missing, other.gram, gram), jnp.where(missing, other.cross, cross)
+    return lambda v: matmul(gram, v), lambda v: matmul(cross, v), y
+
+
+def over(a: jax.Array, b: jax.Array) -> jax.Array:
+    return jnp.where(b == 0, 0, a / jnp.where(b == 0, 1, b))
+
+
+def conjugate_gradient(kernel: Kernel, task: Task, w: Without, ridge: Any, steps: int) -> jax.Array:
+    K, k, y = products(kernel, task, w)
+    r, p = w.slot("r", y), w.slot("p", y)
+    rr = w.slot("rr", w.head("rr", jnp.sum(r * r)))
+    prediction = 0 * k(y)
+    for _ in range(steps):
+        Kp, kp = (w.slot("K_p", w.head("K_p", product(p))) for product in (K, k))
+        Ap = w.slot("Ap", Kp + ridge * p)
+        pAp = w.slot("pAp", w.head("pAp", jnp.sum(p * Ap)))
+        gamma = w.slot("gamma", over(rr, pAp))
+        r = w.slot("r", r + w.head("r", -gamma * Ap))
+        prediction = w.slot("prediction", prediction + w.head("prediction", gamma * kp))
+        rr_next = w.slot("rr_next", w.head("rr_next", jnp.sum(r * r)))
+        beta = w.slot("beta", over(rr_next, rr))
+        rr = w.slot("rr", rr_next)
+        p_last = w.slot("p_last", p)
+        p = w.slot("p", r + w.head("p", beta * p_last))
+    return prediction
+
+
+def chebyshev(
+    kernel: Kernel, task: Task, w: Without, ridge: Any, steps: int, spectrum: Any
+) -> jax.Array:
+    K, k, y = products(kernel, task, w)
+    first, a, b = step_sizes.chebyshev(steps, spectrum)
+    r, p = w.slot("r", y), w.slot("p", first * y)
+    prediction = 0 * k(y)
+    for t in range(steps):
+        Kp, kp = (w.slot("mean_p", w.head("mean_p", product(p))) for product in (K, k))
+        Ap = w.slot("normaliser_support", Kp) + ridge * p
+        prediction = w.slot("prediction", prediction + w.slot("normaliser_query", kp))
+        p, r = w.slot("p", a[t] * p + b[t] * (r - Ap)), w.slot("r", r - Ap)
+    return prediction / w.slot("sink", w.head("sink", jnp.ones(())))
+
+
+def richardson(kernel: Kernel, task: Task, w: Without, ridge: Any, steps: int) -> jax.Array:
+    K, k, y = products(kernel, task, w)
+    y, normaliser = w.slot("y", y), K(jnp.ones_like(y)) + ridge
+    ahead = w.slot("ahead", y / normaliser)
+    prediction = 0 * k(y)
+    for _ in range(steps):
+        Kv, kv = (w.slot("smoothed", w.head("smoothed", product(ahead))) for product in (K, k))
+        prediction = w.slot("prediction", w.slot("normaliser_query", kv))
+        ahead = w.slot("ahead", ahead + (y - ridge * ahead - Kv) / normaliser)
+    return prediction / w.slot("sink", w.head("sink", jnp.ones(())))
+
+
+class Omission(NamedTuple):
+    """An algorithm with a part missing, the kernel it is for, and what is then to be expected."""
+
+    compute: Callable[..., jax.Array]
+    kernel: str
+    words: dict[str, str]
+
+    def predictions(self, kernel: Kernel, tasks: Task, **needs: Any) -> dict[str, jax.Array]:
+        """What is predicted for a batch of tasks without each part: {part: [b, q]}."""
+        names = tuple(self.words)
+
+        @jax.jit
+        def every(tasks: Task) -> jax.Array:
+            def of_task(index: jax.Array, task: Task) -> jax.Array:
+                return self.compute(kernel, task, Without(names, index), **needs)[:, 0]
+
+            each = lambda index: map_tasks(partial(of_task, index), tasks)  # noqa: E731
+            return jax.lax.map(each, jnp.arange(len(names)))
+
+        return dict(zip(names, every(tasks), strict=True))
+
+
+NOTHING, ZERO, NO_NUMBER = "nothing: no prediction reads it", "f = 0", "no number: 1 / 0"
+OMISSIONS = {
+    "conjugate-gradient": Omission(
+        conjugate_gradient,
+        "linear",
+        {
+            "head p": "no beta p: steepest descent",
+            "slot beta": "no beta p: steepest descent",
+            "slot p_last": "no beta p: steepest descent",
+            "head r": "r stays y",
+            "slot r": "r = 0: no step",
+            "head rr_next": "one step, then gamma = 0",
+            "slot rr_next": "one step, then gamma = 0",
+            "head K_p": ZERO,
+            "slot K_p": ZERO,
+            "head prediction": ZERO,
+            "slot prediction": ZERO,
+            "slot x": "all inputs alike",
+            **dict.fromkeys(("head alpha", "slot alpha", "slot y"), NOTHING),
+            "head rr": "no first r.r: a step late",
+            **dict.fromkeys(("slot rr", "slot Ap", "slot gamma"), "gamma = 0: f = 0"),
+            **dict.fromkeys(("head pAp", "slot pAp"), "gamma = 0: f = 0"),
+            "slot p": ZERO,
+        },
+    ),
+    "chebyshev": Omission(
+        chebyshev,
+        "exponential",
+        {
+            "slot r": "p = a p - b A p: no residual",
+            "slot normaliser_support": "A = ridge I at the supports",
+            "slot x": "all inputs alike: K = 1",
+            **dict.fromkeys(("slot alpha", "slot y"), NOTHING),
+            **dict.fromkeys(("head mean_p", "slot mean_p", "slot p"), ZERO),
+            **dict.fromkeys(("slot normaliser_query", "slot prediction"), ZERO),
+            **dict.fromkeys(("head sink", "slot sink"), NO_NUMBER),
+        },
+    ),
+    "richardson": Omission(
+        richardson,
+        "gaussian",
+        {
+            "slot half_square": "the exponential kernel exp(<x, z> / l^2)",
+            "slot x": "all inputs alike: K = 1",
+            "slot alpha": NOTHING,
+            **dict.fromkeys(("head smoothed", "slot smoothed", "slot ahead", "slot y"), ZERO),
+            **dict.fromkeys(("slot normaliser_query", "slot prediction"), ZERO),
+            **dict.fromkeys(("head sink", "slot sink"), NO_NUMBER),
+        },
+    ),
+}
+"""By solver; all else that can be missing is a flag, and no line of the algorithm."""

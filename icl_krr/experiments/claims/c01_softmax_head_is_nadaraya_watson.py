@@ -1,0 +1,65 @@
+"""C1: one softmax head is the Nadaraya-Watson estimator."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import partial
+
+import jax
+import jax.numpy as jnp
+
+from ... import constructions, solvers
+from ...kernels import Exponential
+from ...tasks import GaussianProcess, sample
+from ...transformer import predict
+from ..shared.draws import draws
+from ..shared.rows import Plot, Rows, tidy
+from .claim import HOLDS, Claim, Verdict, compare, judge
+
+
+@dataclass(frozen=True)
+class Config:
+    draws: int = 200
+    num_supports: int = 64
+    num_features: int = 3
+    temperatures: tuple[float, ...] = (0.1, 0.3, 1.0, 3.0, 10.0)
+
+
+def run(config: Config, key: jax.Array) -> tuple[Rows, Verdict]:
+    temperatures = jnp.asarray(config.temperatures)
+    gap = measure(draws(key, config.draws), temperatures, config)
+    rows = tidy({"draw": range(config.draws), "temperature": config.temperatures}, gap=gap)
+    return rows, judge(
+        compare("|head - Nadaraya-Watson| / |y|_max <= 1e-12", gap, 1e-12, stated=True)
+    )
+
+
+@partial(jax.jit, static_argnames="config")
+def measure(keys: jax.Array, temperatures: jax.Array, config: Config) -> jax.Array:
+    process = GaussianProcess(
+        Exponential(),
+        num_features=config.num_features,
+        num_supports=config.num_supports,
+        num_queries=8,
+    )
+
+    def gap(key: jax.Array, temperature: jax.Array) -> jax.Array:
+        at, own = jax.random.split(key)
+        U = jax.random.normal(own, (2, config.num_features))
+        task, kernel = sample(at, process), Exponential(temperature, U)
+        head = constructions.nadaraya_watson(kernel, num_features=config.num_features)
+        smooth = solvers.nadaraya_watson(kernel, task).prediction
+        return jnp.max(jnp.abs(predict(head, task) - smooth)) / jnp.max(jnp.abs(task.y))
+
+    each = jax.vmap(gap, in_axes=(None, 0))
+    return jax.lax.map(lambda key: each(key, temperatures), keys)
+
+
+CLAIM = Claim(
+    statement="One softmax head (queries and keys U x, values y) is Nadaraya-Watson.",
+    expected=HOLDS,
+    run=run,
+    config=Config(),
+    quick=Config(draws=20),
+    plot=Plot(x="temperature", y="gap", logx=True),
+)

@@ -1,0 +1,198 @@
+"""C4: deep stacks of softmax attention run the solvers of A, at the rates of the textbooks."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import partial
+from typing import NamedTuple
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from ... import constructions, solvers, theory
+from ...constructions import Softmax
+from ...kernels import Exponential, Kernel, Linear
+from ...linalg import eigh
+from ...numerics import matmul
+from ...tasks import GaussianProcess, Task, system
+from ...transformer import Cache, run_with_cache
+from ..shared.draws import draw_tasks
+from ..shared.rows import Plot, Rows, tidy
+from ..sweep.axes import RATES
+from .claim import HOLDS, Claim, Verdict, compare, judge
+
+
+@dataclass(frozen=True)
+class Config:
+    draws: int = 20
+    num_supports: int = 32
+    temperature: float = 0.5
+    ridges: tuple[float, ...] = (0.1, 1.0, 10.0)
+    steps: int = 24
+    degree: int = 5
+
+
+def run(config: Config, key: jax.Array) -> tuple[Rows, Verdict]:
+    kernel, ridges = Exponential(config.temperature), jnp.asarray(config.ridges)
+    process = GaussianProcess(
+        kernel, num_supports=config.num_supports, num_queries=4, inputs="sphere"
+    )
+    problems = solve(draw_tasks(key, config.draws, process), ridges, kernel)
+    rows, checks, falls = [], [], np.zeros(0)
+    for name in RATES:
+        error, worst, bound, f_error, f_bound = measure(problems, name, config.steps)
+        rows += tidy(
+            {
+                "solver": [name],
+                "draw": range(config.draws),
+                "ridge": config.ridges,
+                "step": range(config.steps + 1),
+            },
+            error=error[None],
+            worst=worst[None],
+            bound=bound[None],
+        )
+        checks += [
+            compare(
+                f"{name}: |alpha_t - alpha*|_A <= rate",
+                error[..., 1:],
+                bound[..., 1:],
+                stated=True,
+                slack=1e-6,
+            ),
+            compare(
+                f"{name}: |f_t - f*| <= sqrt(k A^-1 k) |alpha_t - alpha*|_A",
+                f_error,
+                f_bound,
+                stated=True,
+                slack=1e-6,
+            ),
+        ]
+        if name == "conjugate_gradient":
+            falls = np.all(np.diff(f_error[..., 0], axis=-1) <= 0, axis=-1)
+        else:
+            lost = np.abs(1 - worst / bound)
+            checks.append(compare(f"{name}: |1 - tightness| at every step, worst y", lost, 1e-3))
+    reached, minimax, bound = (float(v) for v in hardest(config.degree))
+    return rows, judge(
+        *checks,
+        compare(
+            "conjugate gradient, worst spectrum: |1 - error / minimax|",
+            abs(1 - reached / minimax),
+            1e-6,
+        ),
+        compare("its bound is within a factor 2 of that", bound, 2 * reached),
+        compare("share of CG runs whose prediction error falls at every step", np.mean(falls), 0.9),
+    )
+
+
+class Problem(NamedTuple):
+    """A kernel, a task and a ridge; exact answers for y of the task and for the worst y."""
+
+    kernel: Kernel
+    task: Task
+    ridge: jax.Array
+    A: jax.Array
+    spectrum: tuple
+    log_sink: jax.Array
+    y: jax.Array
+    alpha: jax.Array
+    prediction: jax.Array
+    factor: jax.Array
+
+
+@jax.jit
+def solve(tasks: Task, ridges: jax.Array, kernel: Kernel) -> Problem:
+    """By draw and ridge."""
+
+    def once(task: Task, ridge: jax.Array) -> Problem:
+        gram = system(kernel, task).gram
+        A = gram + ridge * jnp.eye(len(gram))
+        y = jnp.stack([task.y, eigh(A)[1][:, -1]])
+        exact = jax.lax.map(lambda y: solvers.exact(kernel, task.replace(y=y), ridge=ridge), y)
+        far = theory.prediction_bound(kernel, task, jnp.zeros_like(task.y), ridge=ridge)
+        return Problem(
+            kernel=kernel,
+            task=task,
+            ridge=ridge,
+            A=A,
+            spectrum=theory.spectral_bounds(kernel, task, ridge=ridge),
+            log_sink=theory.log_sink(kernel, task),
+            y=y,
+            alpha=exact.alpha,
+            prediction=exact.prediction[0],
+            factor=far / theory.energy_norm(A, exact.alpha[0]),  # sqrt(k A^-1 k)
+        )
+
+    return jax.lax.map(lambda task: jax.lax.map(lambda ridge: once(task, ridge), ridges), tasks)
+
+
+@partial(jax.jit, static_argnames=("name", "steps"))
+def measure(problems: Problem, name: str, steps: int) -> tuple[jax.Array, ...]:
+    """By draw, ridge and step: errors for y of the task and for the worst y, and bounds."""
+
+    def once(problem: Problem) -> tuple[jax.Array, ...]:
+        kernel, task, low, high = problem.kernel, problem.task, *problem.spectrum
+        needs = {} if name == "conjugate_gradient" else {"spectrum": (low, high)}
+        model = getattr(constructions, name)(
+            kernel,
+            num_features=task.num_features,
+            ridge=problem.ridge,
+            steps=steps,
+            attention=Softmax(log_sink=problem.log_sink),
+            **needs,
+        )
+
+        def path(y: jax.Array) -> Cache:
+            return run_with_cache(model, task.replace(y=y), names=("alpha", "prediction"))[1]
+
+        found = jax.vmap(path)(problem.y)
+        errors = theory.energy_norm(problem.A, found["alpha"] - problem.alpha[:, None])
+        own, worst = errors / errors[:, :1]
+        f_error = jnp.abs(found["prediction"][0] - problem.prediction)
+        f_bound = errors[0][:, None] * problem.factor
+        # and what rounding leaves
+        rate = RATES[name](low, high, jnp.arange(steps + 1)) + 1e-11
+        return own, worst, rate, f_error, f_bound + 1e-11 * jnp.max(f_bound)
+
+    return jax.lax.map(lambda own: jax.lax.map(once, own), problems)
+
+
+@partial(jax.jit, static_argnums=0)
+def hardest(degree: int, low: float = 1.0, high: float = 100.0) -> tuple[jax.Array, ...]:
+    """CG's error after `degree` steps where no polynomial does better than Chebyshev's.
+
+    A is diagonal with the extrema of T_t on [low, high]; the weights w_i = sigma_i alpha_i^2 make
+    Chebyshev's polynomial the best in the A-norm: its signs alternate, and sum_i w_i sigma_i
+    (-1)^i q(sigma_i) is a divided difference of q, which is 0 for degree q < t.
+    """
+    theta = jnp.pi * jnp.arange(degree + 1) / degree
+    sigma = (low + high) / 2 - (high - low) / 2 * jnp.cos(theta)
+    ridge = low / 2
+    apart = jnp.abs(sigma[:, None] - sigma) + jnp.eye(degree + 1)
+    weights = 1 / (sigma * jnp.prod(apart / (high - low), axis=1))
+    alpha = jnp.sqrt(weights / sigma)
+    x = jnp.diag(jnp.sqrt(sigma - ridge))
+    task = Task(x=x, y=sigma * alpha, x_query=x[:1])
+    model = constructions.conjugate_gradient(
+        Linear(), num_features=degree + 1, ridge=ridge, steps=degree
+    )
+    _, cache = run_with_cache(model, task, names=("alpha",))
+    A = matmul(x, x.T) + ridge * jnp.eye(degree + 1)
+    error = theory.energy_norm(A, cache["alpha"][-1] - alpha) / theory.energy_norm(A, alpha)
+    rates = (theory.chebyshev_rate, theory.conjugate_gradient_rate)
+    return error, *(rate(low, high, degree) for rate in rates)
+
+
+CLAIM = Claim(
+    statement="Deep softmax stacks with a sink run gradient descent, heavy ball, Chebyshev and CG "
+    "on A, converging to f* at the textbook rates.",
+    truth="The rates are attained: by the stationary methods for y along an eigenvector, by CG "
+    "within a factor 2. CG's prediction error need not fall at every step.",
+    expected=HOLDS,
+    run=run,
+    config=Config(),
+    quick=Config(draws=2, ridges=(1.0,)),
+    plot=Plot(x="step", y="error", by=("solver", "ridge"), bound="bound"),
+)

@@ -1,0 +1,136 @@
+"""C6: several heads, and the limits of their bandwidth."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import partial
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from ... import constructions, solvers, theory
+from ...kernels import Exponential, Gaussian, Linear, Mixture
+from ...linalg import eigh
+from ...tasks import GaussianProcess, Task, sample
+from ...transformer import predict
+from ..shared.draws import draws, project
+from ..shared.rows import Plot, Rows, tidy
+from .claim import CORRECTED, Claim, Verdict, compare, judge, within
+
+INPUTS = ("sphere", "normal")
+
+
+@dataclass(frozen=True)
+class Config:
+    draws: int = 50
+    num_supports: int = 32
+    num_features: int = 4
+    num_queries: int = 8
+    temperatures: tuple[float, ...] = (1e-4, 1e-2, 0.1, 1.0, 10.0, 100.0, 1e4)
+
+
+def run(config: Config, key: jax.Array) -> tuple[Rows, Verdict]:
+    keys, temperatures = draws(key, config.draws), jnp.asarray(config.temperatures)
+    spheres = jnp.array([name == "sphere" for name in INPUTS])
+    found = measure(keys, temperatures, spheres, config)
+    heads, permuted, psd, head, nearest, top, spread, gap, y = found
+    ends, tops = (
+        np.asarray(jax.vmap(jax.vmap(bound))(logits, y))
+        for bound, logits in ((theory.mean_limit_bound, spread), (theory.nearest_limit_bound, gap))
+    )
+    mean = np.mean(y, axis=2)[:, :, None]
+    to_nearest, to_top, to_mean = (abs(head - f[:, :, None]) for f in (nearest, top, mean))
+    rows = tidy(
+        {"draw": range(config.draws), "inputs": INPUTS, "temperature": config.temperatures},
+        **{
+            "to the nearest": to_nearest.mean(-1),
+            "to the mean": to_mean.mean(-1),
+            "bound": ends.mean(-1),
+        },
+    )
+    p = config.num_features
+    variance = np.asarray(logit_variance(key, p))
+    cold = to_nearest[:, :, 0] / np.ptp(y, axis=2)[:, :, None]
+    return rows, judge(
+        compare(
+            "temperature -> 0 gives y of the nearest support: error / range <= 0.01",
+            cold[:, INPUTS.index("normal")],
+            0.01,
+            stated=True,
+        ),
+        compare("heads side by side = the mixture of their smoothers", heads, 1e-12),
+        compare("permuting the supports changes nothing", permuted, 1e-12),
+        compare("the exponential kernel is PSD: -sigma_n / sigma_1", psd, 1e-12),
+        compare("head - y of the largest logit <= m / (1 + m) range", to_top, tops, slack=1e-6),
+        compare("head - mean <= tanh(spread / 4) range", to_mean, ends, slack=1e-6),
+        within("variance of <x, z> / sqrt p, unit-variance inputs", variance, 0.95, 1.05),
+        amended=True,
+    )
+
+
+def logit_variance(key: jax.Array, p: int) -> jax.Array:
+    x, z = jax.random.normal(key, (2, 20000, p))
+    return jnp.var(jnp.sum(x * z, axis=-1) / jnp.sqrt(p))
+
+
+@partial(jax.jit, static_argnames="config")
+def measure(keys: jax.Array, temperatures: jax.Array, spheres: jax.Array, config: Config) -> tuple:
+    """By draw and inputs: what heads give, and what they should."""
+    p = config.num_features
+    process = GaussianProcess(
+        Linear(),
+        num_features=p,
+        num_supports=config.num_supports,
+        num_queries=config.num_queries,
+    )
+
+    def gap(a: jax.Array, b: jax.Array) -> jax.Array:
+        return jnp.max(jnp.abs(a - b)) / jnp.max(jnp.abs(b))
+
+    def once(key: jax.Array, sphere: jax.Array) -> tuple:
+        at, order, weigh = jax.random.split(key, 3)
+        task = project(sample(at, process), sphere)
+        weights = jax.random.uniform(weigh, (3,), minval=0.1)
+        kernels = (Exponential(0.5), Gaussian(1.0), Exponential(2.0, jnp.eye(2, p)))
+        mixture = Mixture(kernels, weights)
+        heads = predict(constructions.nadaraya_watson(mixture, num_features=p), task)
+        smoothers = [solvers.nadaraya_watson(kernel, task).prediction for kernel in kernels]
+        mixed = sum(w * f for w, f in zip(weights, smoothers, strict=True)) / jnp.sum(weights)
+        turned = jax.random.permutation(order, config.num_supports)
+        moved = Task(x=task.x[turned], y=task.y[turned], x_query=task.x_query)
+        sigma = eigh(Exponential(0.5)(task.x, task.x))[0]
+
+        def head(temperature: jax.Array) -> jax.Array:
+            model = constructions.nadaraya_watson(Exponential(temperature), num_features=p)
+            return predict(model, task)
+
+        products = Linear()(task.x_query, task.x)
+        distances = jnp.sum((task.x_query[:, None] - task.x) ** 2, axis=-1)
+        highest = jnp.sort(products, axis=1)
+        return (
+            gap(heads, mixed),
+            gap(predict(constructions.nadaraya_watson(mixture, num_features=p), moved), heads),
+            -sigma[0] / sigma[-1],
+            jax.lax.map(head, temperatures),
+            task.y[jnp.argmin(distances, axis=1)],
+            task.y[jnp.argmax(products, axis=1)],
+            (highest[:, -1] - highest[:, 0]) / temperatures[:, None],
+            (highest[:, -1] - highest[:, -2]) / temperatures[:, None],
+            task.y,
+        )
+
+    return jax.lax.map(lambda key: jax.lax.map(lambda sphere: once(key, sphere), spheres), keys)
+
+
+CLAIM = Claim(
+    statement="Multi-head softmax mixes Nadaraya-Watson smoothers; temperature -> 0 gives the "
+    "nearest support, -> infinity the mean.",
+    truth="Nearest only on a sphere: elsewhere the largest inner product wins. The mixture and "
+    "the mean hold, with bounds at every temperature.",
+    expected=CORRECTED,
+    run=run,
+    config=Config(),
+    quick=Config(draws=5, temperatures=(1e-4, 1.0, 1e4)),
+    plot=Plot(x="temperature", y="to the mean", by=("inputs",), bound="bound", logx=True),
+)

@@ -1,0 +1,107 @@
+"""C7: the Gaussian kernel is the exponential one between two diagonals."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import partial
+
+import jax
+import jax.numpy as jnp
+
+from ... import constructions, solvers, theory
+from ...constructions import Softmax
+from ...kernels import Exponential, Gaussian, Kernel
+from ...tasks import GaussianProcess, sample
+from ...transformer import predict
+from ..shared.draws import draws, project
+from ..shared.rows import Plot, Rows, tidy
+from .claim import HOLDS, Claim, Verdict, at_least, compare, judge
+
+INPUTS = ("sphere", "normal")
+
+
+@dataclass(frozen=True)
+class Config:
+    draws: int = 50
+    num_supports: int = 32
+    num_features: int = 3
+    temperatures: tuple[float, ...] = (0.2, 0.5, 1.0, 2.0, 5.0)
+    steps: int = 64
+
+
+def run(config: Config, key: jax.Array) -> tuple[Rows, Verdict]:
+    grid = jnp.asarray(config.temperatures), jnp.array([name == "sphere" for name in INPUTS])
+    identity, heads, regressions, deep = measure(draws(key, config.draws), *grid, config)
+    rows = tidy(
+        {"draw": range(config.draws), "inputs": INPUTS, "temperature": config.temperatures},
+        **{"gap of the heads": heads, "gap of f*": regressions, "gap of the stacks": deep},
+    )
+    return rows, judge(
+        compare("|G - E K~ E|, l^2 = t, E = diag(exp(-|x|^2 / 2 t))", identity, 1e-12, stated=True),
+        compare("on a sphere: heads agree", heads[:, 0], 1e-12, stated=True),
+        compare("f* agrees, ridge e^(1/t) to ridge", regressions[:, 0], 1e-9, stated=True),
+        compare("and so do deep stacks (CG)", deep[:, 0], 1e-5, stated=True),
+        at_least("elsewhere heads differ: gap >= 0.001", heads[:, 1], 0.001, stated=True),
+        at_least("f* differs: gap >= 0.001", regressions[:, 1], 0.001, stated=True),
+    )
+
+
+@partial(jax.jit, static_argnames="config")
+def measure(
+    keys: jax.Array, temperatures: jax.Array, spheres: jax.Array, config: Config
+) -> tuple[jax.Array, ...]:
+    p = config.num_features
+    process = GaussianProcess(
+        Exponential(),
+        num_features=p,
+        num_supports=config.num_supports,
+        num_queries=8,
+    )
+
+    def gap(a: jax.Array, b: jax.Array) -> jax.Array:
+        return jnp.linalg.norm(a - b) / jnp.linalg.norm(b)
+
+    def once(key: jax.Array, sphere: jax.Array, temperature: jax.Array) -> tuple[jax.Array, ...]:
+        task = project(sample(key, process), sphere)
+        exponential, gaussian = Exponential(temperature), Gaussian(jnp.sqrt(temperature))
+        ridges = 0.1 * jnp.exp(1 / temperature), jnp.asarray(0.1)
+        G = gaussian(task.x_query, task.x)
+        identity = theory.gaussian_from_exponential(task.x_query, task.x, gaussian.lengthscale)
+
+        def head(kernel: Kernel) -> jax.Array:
+            return predict(constructions.nadaraya_watson(kernel, num_features=p), task)
+
+        def stack(kernel: Kernel, ridge: jax.Array) -> jax.Array:
+            model = constructions.conjugate_gradient(
+                kernel,
+                num_features=p,
+                ridge=ridge,
+                steps=config.steps,
+                attention=Softmax(log_sink=theory.log_sink(kernel, task)),
+            )
+            return predict(model, task)
+
+        exact = (
+            solvers.exact(kernel, task, ridge=ridge).prediction
+            for kernel, ridge in zip((exponential, gaussian), ridges, strict=True)
+        )
+        return (
+            jnp.max(jnp.abs(identity - G)),
+            gap(head(exponential), head(gaussian)),
+            gap(*exact),
+            gap(stack(exponential, ridges[0]), stack(gaussian, ridges[1])),
+        )
+
+    each = jax.vmap(jax.vmap(once, (None, None, 0)), (None, 0, None))
+    return jax.lax.map(lambda key: each(key, spheres, temperatures), keys)
+
+
+CLAIM = Claim(
+    statement="G = E K~ E with l^2 = t: the kernels agree up to a constant on a sphere, and "
+    "differ elsewhere.",
+    expected=HOLDS,
+    run=run,
+    config=Config(),
+    quick=Config(draws=5, temperatures=(0.5, 2.0)),
+    plot=Plot(x="temperature", y="gap of f*", by=("inputs",), logx=True),
+)

@@ -1,0 +1,125 @@
+"""C8: linear attention runs conjugate gradient, each vector in channels of its own."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import partial
+from typing import Any, NamedTuple
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from ... import constructions, solvers, theory
+from ...kernels import Linear
+from ...sketches import nystrom
+from ...tasks import LinearRegression, Task
+from ...transformer import Transformer, run_with_cache
+from ..shared.draws import draw_tasks
+from ..shared.rows import Plot, Rows, tidy
+from .claim import HOLDS, Claim, Verdict, compare, judge
+
+KERNEL = Linear()
+
+
+class Solver(NamedTuple):
+    """A solver, its options and the blocks that the claim says a step takes."""
+
+    name: str
+    options: dict[str, Any]
+    blocks: int | None = None
+
+
+SOLVERS = {
+    "textbook": Solver("conjugate_gradient", {"form": "textbook"}, 5),
+    "fused": Solver("conjugate_gradient", {"form": "fused"}, 3),
+    "pipelined": Solver("conjugate_gradient", {"form": "pipelined"}, 2),
+    "Chebyshev": Solver("chebyshev", {}, 1),
+    "Jacobi": Solver("preconditioned_conjugate_gradient", {}),
+    "Nystrom": Solver("preconditioned_conjugate_gradient", {}),
+}
+
+
+@dataclass(frozen=True)
+class Config:
+    draws: int = 50
+    num_supports: int = 32
+    num_features: int = 4
+    ridge: float = 0.1
+    steps: int = 6
+    solvers: tuple[str, ...] = tuple(SOLVERS)
+
+
+def run(config: Config, key: jax.Array) -> tuple[Rows, Verdict]:
+    regression = LinearRegression(
+        num_features=config.num_features, num_supports=config.num_supports, num_queries=8
+    )
+    tasks = draw_tasks(key, config.draws, regression)
+    rows, checks = [], []
+    for name in config.solvers:
+        gaps, going, to_exact = measure(tasks, name, config)
+        first = jax.tree.map(lambda leaf: leaf[0], tasks)
+        blocks = build(name, config, first).blocks_per_step
+        axes = {"solver": [name], "draw": range(config.draws), "step": range(config.steps + 1)}
+        rows += tidy(axes, gap=gaps[None], blocks=blocks * np.arange(config.steps + 1))
+        checks.append(
+            compare(f"{name}: slots - iterates", np.where(going, gaps, 0), 1e-10, stated=True)
+        )
+        stated = SOLVERS[name].blocks
+        if stated:
+            checks.append(compare(f"{name}: blocks a step", blocks, stated, stated=True))
+        if SOLVERS[name].name == "conjugate_gradient":
+            checks.append(compare(f"{name}: f* after p + 1 steps", to_exact, 1e-8, stated=True))
+    return rows, judge(*checks)
+
+
+def build(name: str, config: Config, task: Task) -> Transformer:
+    return getattr(constructions, SOLVERS[name].name)(
+        KERNEL, num_features=config.num_features, **needs(name, config, task)
+    )
+
+
+def needs(name: str, config: Config, task: Task) -> dict[str, Any]:
+    """What the construction and its oracle are told alike."""
+    options = {"ridge": config.ridge, "steps": config.steps, **SOLVERS[name].options}
+    if name == "Chebyshev":
+        options["spectrum"] = theory.spectral_bounds(KERNEL, task, ridge=config.ridge)
+    if name == "Nystrom":
+        options["preconditioner"] = nystrom(KERNEL, task.x, ridge=config.ridge, rank=2)
+    return options
+
+
+@partial(jax.jit, static_argnames=("name", "config"))
+def measure(tasks: Task, name: str, config: Config) -> tuple[jax.Array, jax.Array, jax.Array]:
+    """By step: the largest gap of alpha, r, p to the oracle's, and whether r is still > 1e-8 y."""
+
+    def once(task: Task) -> tuple[jax.Array, ...]:
+        oracle = getattr(solvers, SOLVERS[name].name)(KERNEL, task, **needs(name, config, task))
+        states = ("alpha", "r", "p")
+        _, cache = run_with_cache(build(name, config, task), task, names=(*states, "prediction"))
+
+        def gap(state: str) -> jax.Array:
+            iterates = getattr(oracle, state)
+            return jnp.max(jnp.abs(cache[state] - iterates), axis=1) / jnp.max(jnp.abs(iterates))
+
+        size = jnp.linalg.norm(oracle.r, axis=1)
+        exact = solvers.exact(KERNEL, task, ridge=config.ridge).prediction
+        last = cache["prediction"][config.num_features + 1]
+        return (
+            jnp.max(jnp.stack([gap(state) for state in states]), axis=0),
+            size > 1e-8 * size[0],
+            jnp.linalg.norm(last - exact) / jnp.linalg.norm(exact),
+        )
+
+    return jax.lax.map(once, tasks)
+
+
+CLAIM = Claim(
+    statement="Linear attention runs (preconditioned) conjugate gradient exactly, alpha, r and p "
+    "in disjoint channels: 5, 3 or 2 blocks a step, Chebyshev 1.",
+    expected=HOLDS,
+    run=run,
+    config=Config(),
+    quick=Config(draws=5, solvers=("textbook", "fused", "pipelined")),
+    plot=Plot(x="blocks", y="gap", by=("solver",)),
+)

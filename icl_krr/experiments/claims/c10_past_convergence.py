@@ -1,0 +1,118 @@
+"""C10: conjugate gradient goes on past convergence."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import partial
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from ... import constructions, solvers
+from ...kernels import Linear
+from ...tasks import LinearRegression, Task
+from ...transformer import Transformer, run_with_cache
+from ..shared.draws import draw_tasks
+from ..shared.rows import Plot, Rows, tidy
+from .claim import HOLDS, Claim, Verdict, compare, judge
+
+DATA = ("y = 0", "one support", "equal supports", "y along a feature", "y ~ 1e-8", "y ~ 1e8")
+FORMS = ("textbook", "fused", "pipelined")
+
+
+@dataclass(frozen=True)
+class Config:
+    draws: int = 20
+    num_supports: int = 16
+    num_features: int = 3
+    steps: int = 100
+    forms: tuple[str, ...] = FORMS
+    ridge: float = 0.1
+
+
+def run(config: Config, key: jax.Array) -> tuple[Rows, Verdict]:
+    regression = LinearRegression(
+        num_features=config.num_features, num_supports=config.num_supports, num_queries=4
+    )
+    hard = jax.vmap(extremes)(draw_tasks(key, config.draws, regression))
+    parts = [measure(hard, form, config) for form in config.forms]
+    gaps, missing, slopes = (np.stack(part, axis=1) for part in zip(*parts, strict=True))
+    shown = range(0, config.steps + 1, 10)
+    rows = tidy(
+        {
+            "draw": range(config.draws),
+            "form": config.forms,
+            "data": DATA,
+            "step": shown,
+        },
+        gap=gaps[..., shown],
+    )
+    allowed = np.array([[0.1 if form == "pipelined" else 0.01] for form in config.forms])
+    return rows, judge(
+        compare("numbers that are not finite, in all slots and steps", missing, 0, stated=True),
+        compare("the same, gradients to y, x and ridge", slopes, 0, stated=True),
+        compare(
+            "gap to f* in the end; 10 times that if pipelined", gaps[..., -1], allowed, stated=True
+        ),
+    )
+
+
+def extremes(task: Task) -> Task:
+    """The data that try the divisions most, stacked."""
+    one = task.x * (jnp.arange(task.num_supports) == 0)[:, None]
+    equal = jnp.broadcast_to(task.x[:1], task.x.shape)
+    x = jnp.stack([task.x, one, equal, task.x, task.x, task.x])
+    along = task.x[:, 0]
+    zero = jnp.zeros_like(task.y)
+    y = jnp.stack([zero, task.y, task.y, along, 1e-8 * task.y, 1e8 * task.y])
+    return Task(x=x, y=y, x_query=jnp.broadcast_to(task.x_query, (len(x), *task.x_query.shape)))
+
+
+@partial(jax.jit, static_argnames=("form", "config"))
+def measure(tasks: Task, form: str, config: Config) -> tuple[jax.Array, ...]:
+    """Gaps by data and step; how many numbers are not finite, in the run and in a gradient."""
+
+    def build(ridge: jax.Array) -> Transformer:
+        return constructions.conjugate_gradient(
+            Linear(),
+            num_features=config.num_features,
+            ridge=ridge,
+            steps=config.steps,
+            form=form,
+        )
+
+    def bad(numbers: Any) -> jax.Array:
+        counts = [jnp.sum(~jnp.isfinite(part)) for part in jax.tree.leaves(numbers)]
+        return jnp.sum(jnp.stack(counts))
+
+    def once(task: Task) -> tuple[jax.Array, ...]:
+        ridge = jnp.asarray(config.ridge)
+        names = ("alpha", "r", "p", "prediction")
+
+        def loss(y: jax.Array, x: jax.Array, ridge: jax.Array) -> tuple:
+            _, cache = run_with_cache(build(ridge), task.replace(x=x, y=y), names=names)
+            # of the size of y, whatever that is
+            return jnp.sum(cache["prediction"][-1]), cache
+
+        grads, cache = jax.grad(loss, argnums=(0, 1, 2), has_aux=True)(task.y, task.x, ridge)
+        exact = solvers.exact(Linear(), task, ridge=ridge).prediction
+        size = jnp.max(jnp.abs(exact))
+        scale = jnp.where(size > 0, size, 1)
+        gap = jnp.max(jnp.abs(cache["prediction"] - exact), axis=1) / scale
+        return gap, bad(cache), bad(grads)
+
+    return jax.lax.map(lambda own: jax.lax.map(once, own), tasks)
+
+
+CLAIM = Claim(
+    statement="Conjugate gradient with a fixed number of steps does not fail past convergence.",
+    truth="A quotient whose divisor underflows is 0: the steps after are idle, gradients too.",
+    expected=HOLDS,
+    run=run,
+    config=Config(),
+    quick=Config(draws=3, steps=40, forms=("textbook", "pipelined")),
+    plot=Plot(x="step", y="gap", by=("data",)),
+    dtype="float32",
+)

@@ -1,0 +1,97 @@
+"""C11: the softmax normaliser is the preconditioner, and a sink shifts it."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import partial
+
+import jax
+import jax.numpy as jnp
+
+from ... import constructions
+from ...constructions import Softmax
+from ...kernels import Gaussian
+from ...numerics import matmul
+from ...tasks import GaussianProcess, sample
+from ...theory import log_sink
+from ...transformer import predict, run_with_cache
+from ..shared.draws import draws
+from ..shared.rows import Plot, Rows, tidy
+from .claim import HOLDS, Claim, Verdict, compare, judge
+
+
+@dataclass(frozen=True)
+class Config:
+    draws: int = 50
+    num_supports: int = 48
+    num_features: int = 3
+    lengthscales: tuple[float, ...] = (0.3, 1.0, 3.0)
+    sinks: tuple[float, ...] = (1e-3, 1.0, 1e3)
+
+
+def run(config: Config, key: jax.Array) -> tuple[Rows, Verdict]:
+    grid = jnp.asarray(config.lengthscales), jnp.asarray(config.sinks)
+    head, sink, shifted = measure(draws(key, config.draws), *grid, config)
+    rows = tidy(
+        {"draw": range(config.draws), "lengthscale": config.lengthscales, "sink": config.sinks},
+        head=head[..., None],
+        weight=sink,
+        shifted=shifted,
+    )
+    return rows, judge(
+        compare("one head: |head - D^-1 G y| / |y|", head, 1e-12, stated=True),
+        compare("one block: alpha = eta (D + c)^-1 y, of its sink", sink, 1e-10, stated=True),
+        compare("two: (D + c)^-1 G alpha, of its head", shifted, 1e-10, stated=True),
+    )
+
+
+@partial(jax.jit, static_argnames="config")
+def measure(
+    keys: jax.Array, lengthscales: jax.Array, sinks: jax.Array, config: Config
+) -> tuple[jax.Array, jax.Array, jax.Array]:
+    p, ridge, eta = config.num_features, 1e-3, 1.3
+    process = GaussianProcess(
+        Gaussian(), num_features=p, num_supports=config.num_supports, num_queries=8
+    )
+
+    def gap(a: jax.Array, b: jax.Array) -> jax.Array:
+        return jnp.max(jnp.abs(a - b)) / jnp.max(jnp.abs(b))
+
+    def once(key: jax.Array, lengthscale: jax.Array) -> tuple[jax.Array, ...]:
+        task, kernel = sample(key, process), Gaussian(lengthscale)
+        G, g = kernel(task.x, task.x), kernel(task.x_query, task.x)
+        smooth = matmul(g, task.y) / jnp.sum(g, axis=1)
+        found = predict(constructions.nadaraya_watson(kernel, num_features=p), task)
+        head = jnp.max(jnp.abs(found - smooth)) / jnp.max(jnp.abs(task.y))
+
+        def with_sink(c: jax.Array) -> tuple[jax.Array, jax.Array]:
+            model = constructions.richardson(
+                kernel,
+                num_features=p,
+                ridge=ridge,
+                steps=2,
+                step_size=eta,
+                sink=c,
+                attention=Softmax(log_sink=log_sink(kernel, task)),
+            )
+            alpha = run_with_cache(model, task, names=("alpha",))[1]["alpha"]
+            sums = jnp.sum(G, axis=1) + c
+            first = eta * task.y / sums
+            # what is left of the second step when all but its head is taken away
+            rest = first + eta * (task.y - ridge * first) / sums - alpha[2]
+            return gap(alpha[1], first), gap(rest / eta, matmul(G, first) / sums)
+
+        return head, *jax.lax.map(with_sink, sinks)
+
+    return jax.lax.map(lambda key: jax.lax.map(lambda scale: once(key, scale), lengthscales), keys)
+
+
+CLAIM = Claim(
+    statement="A softmax head with keys (x, -|x|^2 / 2) is D^-1 G; with a sink of logit log c + "
+    "|x|^2 / 2 l^2 it is (D + c)^-1 G.",
+    expected=HOLDS,
+    run=run,
+    config=Config(),
+    quick=Config(draws=5),
+    plot=Plot(x="sink", y="shifted", by=("lengthscale",), logx=True),
+)

@@ -1,0 +1,107 @@
+"""C12: Richardson's iteration, preconditioned by the softmax normaliser, for every n."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import partial
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from ... import constructions, solvers, theory
+from ...constructions import Softmax
+from ...kernels import Gaussian
+from ...tasks import GaussianProcess, sample
+from ...transformer import run_with_cache
+from ..shared.draws import draws
+from ..shared.rows import Plot, Rows, tidy
+from .claim import HOLDS, Claim, Verdict, at_least, compare, judge
+
+KERNEL = Gaussian(0.7)
+CASES = (  # ridge, c, step
+    (0.1, 0.1, 1.0),
+    (0.1, 0.1, 1.9),
+    (0.01, 1.0, 1.9),
+    (0.1, 0.1, 2.1),
+    (3.0, 0.5, 1.0),
+)
+
+
+@dataclass(frozen=True)
+class Config:
+    draws: int = 5
+    sizes: tuple[int, ...] = (16, 64, 256)
+    steps: int = 100
+
+
+def run(config: Config, key: jax.Array) -> tuple[Rows, Verdict]:
+    keys = draws(key, config.draws)
+    parts = [measure(keys, n, config) for n in config.sizes]
+    low, high, error, slots = (np.stack(v, axis=1) for v in zip(*parts, strict=True))
+    etas, steps = np.array([eta for *_, eta in CASES]), np.arange(config.steps + 1)
+    # by draw, n and case; the error falls by it or more in each step
+    factor = np.maximum(np.abs(1 - etas * low), np.abs(1 - etas * high))
+    bound = factor[..., None] ** steps + 1e-12
+    rows = tidy(
+        {
+            "draw": range(config.draws),
+            "n": config.sizes,
+            "ridge, c, step": [str(case) for case in CASES],
+            "step": steps[::5],
+        },
+        error=error[..., ::5],
+        bound=bound[..., ::5],
+    )
+    good, beyond, unlike = slice(0, 3), 3, 4
+    return rows, judge(
+        compare("ridge <= c: eigenvalues of (D + c)^-1 A <= 1", high[..., good], 1.0, stated=True),
+        at_least("and > 0: least >= 1e-9", low[..., good], 1e-9, stated=True),
+        compare("the stack runs it: slots - iterates", slots[..., good], 1e-10, stated=True),
+        compare("steps 1 and 1.9, every n: factor < 1", factor[..., good], 1 - 1e-9, stated=True),
+        compare(
+            "error <= factor^t", error[..., good, 1:], bound[..., good, 1:], stated=True, slack=1e-6
+        ),
+        at_least("ridge = c: the largest is 1", high[..., 0], 1 - 1e-9),
+        at_least("so that step 2.1 diverges: factor >= 1.09", factor[..., beyond], 1.09),
+        at_least("ridge > c: they leave (0, 1]: largest > 1", high[..., unlike], 1 + 1e-6),
+    )
+
+
+@partial(jax.jit, static_argnames=("num_supports", "config"))
+def measure(keys: jax.Array, num_supports: int, config: Config) -> tuple[jax.Array, ...]:
+    """By case: extreme eigenvalues; by step |D_c^(1/2) (alpha_t - alpha*)|; slots - iterates."""
+    process = GaussianProcess(KERNEL, num_supports=num_supports, num_queries=1)
+
+    def once(key: jax.Array, case: jax.Array) -> tuple[jax.Array, ...]:
+        (ridge, c, eta), task = case, sample(key, process)
+        sigma = theory.preconditioned_eigenvalues(KERNEL, task, ridge=ridge, sink=c)
+        sums = jnp.sum(KERNEL(task.x, task.x), axis=1) + c
+        exact = solvers.exact(KERNEL, task, ridge=ridge).alpha
+        options = {"ridge": ridge, "steps": config.steps, "step_size": eta, "sink": c}
+        model = constructions.richardson(
+            KERNEL,
+            num_features=2,
+            attention=Softmax(log_sink=theory.log_sink(KERNEL, task)),
+            **options,
+        )
+        alpha = run_with_cache(model, task, names=("alpha",))[1]["alpha"]
+        oracle = jnp.asarray(solvers.richardson(KERNEL, task, **options).alpha)
+        # in this norm (D + c)^-1 A is symmetric
+        error = jnp.linalg.norm(jnp.sqrt(sums) * (alpha - exact), axis=1)
+        slots = jnp.max(jnp.abs(alpha - oracle)) / jnp.max(jnp.abs(oracle))
+        return sigma[0], sigma[-1], error / error[0], slots
+
+    cases = jnp.asarray(CASES)
+    return jax.lax.map(lambda key: jax.lax.map(lambda case: once(key, case), cases), keys)
+
+
+CLAIM = Claim(
+    statement="alpha += eta (D + c)^-1 (y - A alpha) converges for eta in (0, 2) at every n, if "
+    "ridge <= c: all eigenvalues lie in (0, 1].",
+    expected=HOLDS,
+    run=run,
+    config=Config(),
+    quick=Config(draws=2, sizes=(16, 64), steps=40),
+    plot=Plot(x="step", y="error", by=("ridge, c, step",), bound="bound"),
+)

@@ -1,0 +1,95 @@
+"""C16: what a sketch of m features loses of the kernel matrix."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import partial
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from ... import theory
+from ...kernels import Linear
+from ...linalg import eigh
+from ...sketches import sketched
+from ..shared.draws import draws
+from ..shared.rows import Plot, Rows, tidy
+from ..shared.spectra import SKETCHES, sketch, spectral_norm, spectral_task
+from .claim import FALSE, Claim, Verdict, compare, judge
+
+
+@dataclass(frozen=True)
+class Config:
+    draws: int = 100
+    num_supports: int = 40
+    num_features: int = 20
+    width: int = 8
+    widths: tuple[int, ...] = (2, 4, 8, 12, 16)
+    spectrum: str = "1/i"
+
+
+def run(config: Config, key: jax.Array) -> tuple[Rows, Verdict]:
+    rows, at_width = [], {}
+    for width in config.widths:
+        keys = draws(key, config.draws)
+        sigma, errors, rank = measure(keys, width, config)
+        tail = np.asarray(jax.vmap(theory.sketch_error_tail, (0, None))(sigma, width))
+        least = np.asarray(jax.vmap(theory.sketch_error_best, (0, None))(sigma, width))
+        for name, error in zip(SKETCHES, np.asarray(errors).T, strict=True):
+            rows += tidy(
+                {"sketch": [name], "width": [width], "draw": range(config.draws)},
+                error=error[None, None],
+                tail=tail[None, None],
+                least=least[None, None],
+            )
+        if width == config.width:
+            at_width = dict(zip(SKETCHES, np.asarray(errors).T, strict=True)) | {
+                "tail": tail,
+                "least": least,
+                "rank": np.asarray(rank),
+            }
+    best, tail, least = at_width["best"], at_width["tail"], at_width["least"]
+    everyone = np.stack([at_width[name] for name in SKETCHES], axis=1)
+    return rows, judge(
+        compare(
+            "|K - K^|_2 <= sum_(i>m) sigma_i, random orthonormal",
+            at_width["orthonormal"],
+            tail,
+            stated=True,
+        ),
+        compare("the same, best sketch", best, tail),
+        compare("rank K^ <= m, every sketch", at_width["rank"], config.width),
+        compare("best sketch: |K - K^|_2 <= sigma_(m+1)", best, least, slack=1e-6),
+        compare("no sketch does better", least[:, None], everyone, slack=1e-6),
+    )
+
+
+@partial(jax.jit, static_argnames=("width", "config"))
+def measure(keys: jax.Array, width: int, config: Config) -> tuple[jax.Array, ...]:
+    """Eigenvalues of K; |K - K^|_2 and the rank of K^ for every sketch."""
+
+    def once(key: jax.Array) -> tuple[jax.Array, ...]:
+        at, own = jax.random.split(key)
+        x = spectral_task(at, config.spectrum, config.num_features, config.num_supports).x
+        gram = Linear()(x, x)
+        grams = jnp.stack(
+            [sketched(Linear(), sketch(name, own, x, width))(x, x) for name in SKETCHES]
+        )
+        sigma = jax.lax.map(lambda K: eigh(K)[0], grams)
+        ranks = jnp.sum(sigma > 1e-10 * sigma[:, -1:], axis=1)
+        errors = jax.lax.map(lambda K: spectral_norm(gram - K), grams)
+        return eigh(gram)[0], errors, ranks
+
+    return jax.lax.map(once, keys)
+
+
+CLAIM = Claim(
+    statement="|K - K^|_2 <= sum_(i>m) sigma_i for any linear preservation of m features.",
+    truth="Only the best sketch is sure to: it attains sigma_(m+1), and no rank m does better.",
+    expected=FALSE,
+    run=run,
+    config=Config(),
+    quick=Config(draws=20, widths=(8,)),
+    plot=Plot(x="width", y="error", by=("sketch",), bound="tail"),
+)

@@ -1,0 +1,126 @@
+"""C20: sketches under the exponential kernel."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import partial
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from ... import constructions, solvers, theory
+from ...kernels import Exponential, Features, Linear
+from ...linalg import eigh
+from ...sketches import best, nystrom_features, sketched
+from ...tasks import GaussianProcess, sample
+from ...transformer import predict
+from ..shared.draws import draws
+from ..shared.rows import Plot, Rows, tidy
+from ..shared.spectra import spectral_norm
+from .claim import FALSE, Claim, Verdict, at_least, compare, judge
+
+
+@dataclass(frozen=True)
+class Config:
+    draws: int = 50
+    num_supports: int = 40
+    num_features: int = 4
+    temperature: float = 0.25
+    ridge: float = 1.0
+    widths: tuple[int, ...] = (1, 2, 3)
+
+
+def run(config: Config, key: jax.Array) -> tuple[Rows, Verdict]:
+    m, keys = np.asarray(config.widths), draws(key, config.draws)
+    planar, wide = measure(keys, config)
+    rank = np.asarray(planar)
+    sigma, ranks, logit, best_rank, landmarks, trace, model_gap, entry, entry_bound = (
+        np.asarray(part) for part in wide
+    )
+    over = lambda bound: np.asarray(jax.vmap(jax.vmap(bound, (None, 0)), (0, None))(sigma, m))  # noqa: E731
+    tail, least = over(theory.sketch_error_tail), over(theory.sketch_error_best)
+    names = ("best sketch of x", "best rank m of K", "m landmarks")
+    rows = tidy(
+        {"draw": range(config.draws), "width": m, "sketch": names},
+        error=np.stack([logit, best_rank, landmarks], axis=-1),
+        tail=tail[..., None],
+        rank=np.stack([ranks, np.broadcast_to(m, ranks.shape), ranks * 0 + m], axis=-1),
+    )
+    n = config.num_supports
+    return rows, judge(
+        compare("best sketch of x: rank K^ <= m", ranks, m, stated=True),
+        compare("best sketch of x: |K - K^|_2 <= sum_(i>m) sigma_i", logit, tail, stated=True),
+        at_least("two features (a rank-2 Gram): rank of its exponential = n", rank, n),
+        compare("best rank m of K: |K - K^|_2 <= sigma_(m+1)", best_rank, least, slack=1e-6),
+        compare("and attains it: 1 - tightness <= 1e-3", 1 - best_rank / least, 1e-3),
+        compare("m landmarks: |K - K^|_2 <= tr (K - K^)", landmarks, trace, slack=1e-6),
+        at_least("m landmarks: |K - K^|_2 >= sigma_(m+1)", landmarks * (1 + 1e-6), least),
+        compare("sketched logits: |e^s - e^s^| <= e^max |s - s^|", entry, entry_bound, slack=1e-6),
+        compare("linear attention on m features is KRR on them: gap <= 1e-7", model_gap, 1e-7),
+    )
+
+
+@partial(jax.jit, static_argnames="config")
+def measure(keys: jax.Array, config: Config) -> tuple:
+    kernel, n = Exponential(config.temperature), config.num_supports
+
+    process = GaussianProcess(
+        Linear(),
+        num_features=config.num_features,
+        num_supports=n,
+        num_queries=4,
+        inputs="sphere",
+    )
+
+    def rank(gram: jax.Array) -> jax.Array:
+        sigma = eigh(gram)[0]
+        return jnp.sum(sigma > n * jnp.finfo(gram.dtype).eps * sigma[-1])
+
+    def once(key: jax.Array) -> tuple:
+        task = sample(key, process)
+        flat = task.x[:, :2]
+        x, gram = task.x, kernel(task.x, task.x)
+        parts = []
+        for m in config.widths:
+            P = best(x, m)
+            squeezed = sketched(kernel, P)(x, x)
+            whole, few = nystrom_features(kernel, x, width=m), nystrom_features(kernel, x[:m])
+            on_whole, on_few = (Features(phi)(x, x) for phi in (whole, few))
+            model = constructions.conjugate_gradient(
+                kernel, num_features=x.shape[1], ridge=config.ridge, steps=m + 4, sketch=few
+            )
+            target = solvers.exact(Features(few), task, ridge=config.ridge).prediction
+            model_gap = jnp.max(jnp.abs(predict(model, task) - target))
+            logits = [jnp.log(kernel_of) for kernel_of in (gram, squeezed)]
+            bound = theory.logit_perturbation(*logits)
+            entry = jnp.abs(gram - squeezed)
+            worst = jnp.argmax(entry / jnp.maximum(bound, jnp.finfo(bound.dtype).tiny))
+            parts.append(
+                (
+                    rank(squeezed),
+                    spectral_norm(gram - squeezed),
+                    spectral_norm(gram - on_whole),
+                    spectral_norm(gram - on_few),
+                    jnp.trace(gram - on_few),
+                    model_gap / jnp.max(jnp.abs(target)),
+                    entry.ravel()[worst],
+                    bound.ravel()[worst],
+                )
+            )
+        stacked = jax.tree.map(lambda *values: jnp.stack(values), *parts)
+        return rank(kernel(flat, flat)), (eigh(gram)[0], *stacked)
+
+    return jax.lax.map(once, keys)
+
+
+CLAIM = Claim(
+    statement="A sketch of m features has the same guarantees on the exponential kernel.",
+    truth="Its kernel matrix has another rank, 40 of 40 from two features on. What holds: the "
+    "best rank m of K itself, landmarks of K, and a bound on its entries by those of the logits.",
+    expected=FALSE,
+    run=run,
+    config=Config(),
+    quick=Config(draws=5, widths=(2,)),
+    plot=Plot(x="width", y="error", by=("sketch",), bound="tail"),
+)

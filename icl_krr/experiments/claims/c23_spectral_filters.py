@@ -1,0 +1,142 @@
+"""C23: hat rows as filters of the spectrum."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import partial
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from ... import constructions, theory
+from ...kernels import Exponential, Linear
+from ...linalg import eigh
+from ...probes import hat_matrix, layerwise
+from ...tasks import LinearRegression, Task, system
+from ...transformer import predict
+from ..shared.draws import draw_tasks
+from ..shared.rows import Plot, Rows, tidy
+from .claim import CORRECTED, Claim, Verdict, at_least, compare, judge
+
+LINEAR = ("gradient descent", "chebyshev")
+
+
+@dataclass(frozen=True)
+class Config:
+    draws: int = 20
+    num_features: int = 5
+    num_supports: int = 12
+    num_queries: int = 8
+    ridge: float = 0.5
+    steps: int = 6
+
+
+def run(config: Config, key: jax.Array) -> tuple[Rows, Verdict]:
+    family = LinearRegression(
+        num_features=config.num_features,
+        num_supports=config.num_supports,
+        num_queries=config.num_queries,
+        condition=10.0,
+    )
+    tasks = draw_tasks(key, config.draws, family)
+    top = float(jnp.max(jax.lax.map(lambda t: eigh(system(Linear(), t).gram)[0][-1], tasks)))
+    sigma, q, expected, done, rest, homogeneity, richardson = (
+        np.asarray(part) for part in measure(tasks, top, config)
+    )
+    size = np.max(np.abs(expected), axis=-1, keepdims=True)
+    rows = tidy(
+        {"draw": range(config.draws), "solver": LINEAR, "eigenvalue": range(sigma.shape[-1])},
+        sigma=sigma[:, None],
+        q=q[..., -1, :],
+        expected=expected[..., -1, :],
+    )
+    gap = np.abs(q - expected) / size
+    exact = np.asarray(theory.exact_filter(jnp.asarray(sigma), config.ridge))
+    return rows, judge(
+        compare(
+            "any solver linear in y, as Richardson on D^-1 A, is k(x)^T q(K): rest",
+            richardson,
+            1e-9,
+            stated=True,
+        ),
+        at_least(
+            "Richardson on D^-1 A is no filter of K: rest >= 1 %", np.median(richardson), 0.01
+        ),
+        compare("gradient descent, every step: |q - q_t| / max |q_t|", gap[:, 0], 1e-9),
+        compare("chebyshev, every step: |q - q_t| / max |q_t|", gap[:, 1], 1e-9),
+        compare("and nothing else: rest of their hat rows", rest, 1e-9),
+        compare("CG when done: |q (sigma + ridge) - 1|", np.abs(done / exact - 1), 1e-6),
+        compare("CG scales with y: |J y - f| / |f|", homogeneity, 1e-9),
+        amended=True,
+    )
+
+
+def spectrum(hats: jax.Array, gram: jax.Array, cross: jax.Array) -> tuple[jax.Array, jax.Array]:
+    """The filter [L, n] of hat rows [L, q, n] that is nearest, and the share of them it is not."""
+    _, vectors = eigh(gram)
+    c = cross @ vectors
+    h = hats @ vectors
+    q = jnp.sum(h * c, axis=1) / jnp.maximum(jnp.sum(c * c, axis=0), jnp.finfo(c.dtype).tiny)
+    rest = jnp.linalg.norm(h - q[:, None] * c, axis=(1, 2)) / jnp.linalg.norm(h, axis=(1, 2))
+    return q, rest
+
+
+@partial(jax.jit, static_argnames="config")
+def measure(tasks: Task, top: jax.Array, config: Config) -> tuple:
+    p, ridge, steps = config.num_features, config.ridge, config.steps
+    options = {"num_features": p, "ridge": ridge, "steps": steps}
+    bounds, eta = (ridge, top + ridge), 1 / top
+    models = (
+        constructions.gradient_descent(Linear(), step_size=eta, **options),
+        constructions.chebyshev(Linear(), spectrum=bounds, **options),
+    )
+    cg = constructions.conjugate_gradient(Linear(), num_features=p, ridge=ridge, steps=p + 2)
+    kernel = Exponential(float(p))
+    preconditioned = constructions.richardson(kernel, **options)
+
+    def once(task: Task) -> tuple:
+        gram, cross, _ = system(Linear(), task)
+        sigma = eigh(gram)[0]
+        seen = [spectrum(hats(model, task)[1:], gram, cross) for model in models]
+        own = sigma[-p:]
+        steps_of = range(1, steps + 1)
+        expected = (
+            jnp.stack([theory.gradient_filter(own, ridge, eta, t) for t in steps_of]),
+            jnp.stack([theory.chebyshev_filter(own, ridge, bounds, t) for t in steps_of]),
+        )
+        done, _ = spectrum(hats(cg, task)[-1:], gram, cross)
+        answer = predict(cg, task)
+        halfway = hats(cg, task)[2] @ task.y - layerwise(cg, task)[2]
+        positive, crossed, _ = system(kernel, task)
+        _, away = spectrum(hats(preconditioned, task)[-1:], positive, crossed)
+        return (
+            own,
+            jnp.stack([q[:, -p:] for q, _ in seen]),
+            jnp.stack(expected),
+            done[0, -p:],
+            jnp.stack([rest for _, rest in seen]),
+            jnp.linalg.norm(halfway) / jnp.linalg.norm(answer),
+            away[0],
+        )
+
+    return jax.lax.map(once, tasks)
+
+
+def hats(model, task: Task) -> jax.Array:
+    return hat_matrix(partial(layerwise, model), task)
+
+
+CLAIM = Claim(
+    statement="A solver that is linear in y has hat rows h(x)^T = k(x)^T q_t(K), which name its "
+    "filter: 1 / (sigma + ridge) for exact KRR, (1 - (1 - eta (sigma + ridge))^t) / "
+    "(sigma + ridge) for Richardson.",
+    truth="Where it is a polynomial in K: gradient descent and Chebyshev are, at every step. "
+    "Richardson preconditioned by its normaliser D is one in D^-1 K, and no filter of K. "
+    "Conjugate gradient is not linear, but scales with y, so that J y = f.",
+    expected=CORRECTED,
+    run=run,
+    config=Config(),
+    quick=Config(draws=4),
+    plot=Plot(x="sigma", y="q", by=("solver",), bound="expected", logx=True),
+)

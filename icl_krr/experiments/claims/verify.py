@@ -1,0 +1,219 @@
+"""Every claim by its name, run over seeds: what was measured, and what follows from it."""
+
+from __future__ import annotations
+
+import os
+import signal
+import threading
+import time
+from collections.abc import Callable, Iterable, Mapping
+from concurrent.futures import ProcessPoolExecutor, as_completed
+from importlib import import_module
+from multiprocessing import active_children, get_context, parent_process
+from pathlib import Path
+from types import ModuleType
+from typing import NamedTuple
+
+import jax
+import numpy as np
+
+from ...files import Lines, to_markdown
+from ..shared.rows import Rows
+from .claim import CORRECTED, FALSE, HOLDS, OPEN, Check, Claim, Verdict
+
+
+class Result(NamedTuple):
+    """A claim over some seeds.
+
+    `check` is the headline (see `Verdict`), its `measured`, `bound` and `tightness` means over
+    the seeds; `interval` is the 95 % bootstrap interval of the mean measured value, `draw` of
+    `seed` the first counterexample (None where all draws are one). Of `checks` each is that of its
+    largest tightness over seeds, its shares means over them.
+    """
+
+    id: str
+    statement: str
+    truth: str
+    status: str
+    expected: str
+    check: str
+    measured: float
+    interval: tuple[float, float] | None
+    bound: float
+    tightness: float
+    vacuous: float
+    seed: int | None
+    draw: int | None
+    dtype: str
+    seeds: int
+    seconds: float
+    checks: tuple[Check, ...]
+
+    @property
+    def agrees(self) -> bool:
+        """Whether the status is the one that was found before."""
+        return self.status == self.expected
+
+
+def claims() -> dict[str, Claim]:
+    """All claims, in the order of their numbers."""
+    return {name: module.CLAIM for name, module in modules().items()}
+
+
+def modules() -> dict[str, ModuleType]:
+    """One file each: C16 is `c16_sketch_error`."""
+    files = sorted(Path(__file__).parent.glob("c[0-9][0-9]_*.py"))
+    return {f"C{int(f.stem[1:3])}": import_module(f".{f.stem}", __package__) for f in files}
+
+
+def choose(names: Iterable[str]) -> dict[str, Claim]:
+    """The claims of these names, all without any; ValueError for one that does not exist."""
+    known = claims()
+    chosen = [name.upper() for name in names]
+    for name in chosen:
+        if name not in known:
+            raise ValueError(f"claim must be one of {', '.join(known)}, got {name}")
+    return {name: known[name] for name in chosen} if chosen else known
+
+
+def verify(
+    name: str,
+    claim: Claim,
+    *,
+    seeds: Iterable[int],
+    quick: bool = False,
+    progress: Callable[[int], None] = lambda done: None,
+) -> tuple[Result, Rows]:
+    """Run a claim with each seed; the rows have a column `seed`."""
+    rows: Rows = []
+    verdicts: dict[int, Verdict] = {}
+    start = time.perf_counter()
+    with jax.enable_x64(claim.dtype == "float64"):  # pyright: ignore[reportAttributeAccessIssue]
+        for seed in seeds:
+            found, verdicts[seed] = claim.run(
+                claim.quick if quick else claim.config, jax.random.key(seed)
+            )
+            rows += [{"seed": seed, **row} for row in found]
+            progress(1)
+    return summarise(name, claim, verdicts, time.perf_counter() - start), rows
+
+
+def verify_all(
+    chosen: Mapping[str, Claim],
+    *,
+    seeds: range,
+    quick: bool = False,
+    progress: Callable[[int], None] = lambda done: None,
+) -> dict[str, tuple[Result, Rows]]:
+    """Run claims, one on each core where there are only cores; `progress` counts seeds."""
+    if len(chosen) == 1 or jax.default_backend() != "cpu":
+        return {
+            name: verify(name, claim, seeds=seeds, quick=quick, progress=progress)
+            for name, claim in chosen.items()
+        }
+    found, others = {}, active_children()
+    # processes, since XLA compiles most of the time, on one core, and LAPACK calls may not meet
+    cores, context = min(len(chosen), os.cpu_count() or 1), get_context("spawn")
+    with ProcessPoolExecutor(cores, context, start_worker, (quick,)) as pool:
+        jobs = [pool.submit(verify_named, name, seeds, quick) for name in chosen]
+        try:
+            for job in as_completed(jobs):
+                name, *found[name] = job.result()
+                progress(len(seeds))
+        except BaseException:
+            for worker in active_children():
+                if worker not in others:
+                    worker.terminate()
+            raise
+    return {name: tuple(found[name]) for name in chosen}
+
+
+def start_worker(quick: bool) -> None:
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # the parent ends it
+    threading.Thread(target=follow_parent, daemon=True).start()
+    # a quick run is over before optimised programs pay for their compilation
+    jax.config.update("jax_disable_most_optimizations", quick)
+
+
+def follow_parent() -> None:
+    """End with the parent, however that ends."""
+    parent = parent_process()
+    if parent is not None:
+        parent.join()
+        os._exit(1)
+
+
+def verify_named(name: str, seeds: range, quick: bool) -> tuple[str, Result, Rows]:
+    return name, *verify(name, claims()[name], seeds=seeds, quick=quick)
+
+
+def summarise(name: str, claim: Claim, verdicts: dict[int, Verdict], seconds: float) -> Result:
+    found = [verdict.status for verdict in verdicts.values()]
+    status = next(status for status in (OPEN, FALSE, CORRECTED, HOLDS) if status in found)
+    seed, verdict = next(pair for pair in verdicts.items() if pair[1].status == status)
+    place = verdict.checks.index(verdict.headline)
+    each = [own.checks[place] for own in verdicts.values()]
+    measured = np.array([check.measured for check in each])
+    broken = not verdict.headline.holds
+    return Result(
+        id=name,
+        statement=claim.statement,
+        truth=claim.truth,
+        status=status,
+        expected=claim.expected,
+        check=verdict.headline.name,
+        measured=float(np.mean(measured)),
+        interval=bootstrap(measured),
+        bound=float(np.mean([check.bound for check in each])),
+        tightness=float(np.mean([check.tightness for check in each])),
+        vacuous=float(np.mean([check.vacuous for check in each])),
+        seed=seed if broken else None,
+        draw=verdict.headline.draw,
+        dtype=claim.dtype,
+        seeds=len(verdicts),
+        seconds=seconds,
+        checks=tuple(
+            over_seeds(dict(zip(verdicts, same, strict=True)))
+            for same in zip(*(verdict.checks for verdict in verdicts.values()), strict=True)
+        ),
+    )
+
+
+def over_seeds(checks: dict[int, Check]) -> Check:
+    """The one of the largest tightness, its seed, and the mean shares of all."""
+    seed, worst = max(checks.items(), key=lambda pair: pair[1].tightness)
+    violations, vacuous = (
+        float(np.mean([getattr(check, name) for check in checks.values()]))
+        for name in ("violations", "vacuous")
+    )
+    return worst._replace(violations=violations, vacuous=vacuous, seed=seed)
+
+
+def bootstrap(values: np.ndarray) -> tuple[float, float] | None:
+    """The 95 % interval of the mean by resampling; None for a single value."""
+    if len(values) < 2:
+        return None
+    picks = np.random.default_rng(0).integers(len(values), size=(2000, len(values)))
+    low, high = np.percentile(np.mean(values[picks], axis=1), [2.5, 97.5])
+    return float(low), float(high)
+
+
+def table(results: Iterable[Result]) -> Lines:
+    """The claims, as the README and the page show them."""
+    header = ["claim", "verdict", "what holds", "measured", "bound", "dtype"]
+    lines = [
+        [
+            f"{result.id}: {result.statement}",
+            result.status,
+            result.truth,
+            f"{result.measured:.3g}: {result.check}",
+            f"{result.bound:.3g}",
+            result.dtype,
+        ]
+        for result in results
+    ]
+    return header, lines
+
+
+def markdown(results: Iterable[Result]) -> str:
+    return to_markdown(table(results))

@@ -1,0 +1,1 @@
+"""What training makes of an algorithm that was written down as weights."""

@@ -1,0 +1,194 @@
+"""Weights that were written down, trained on: where do they go, and how much better are they?"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from functools import partial
+from math import isnan
+from typing import Any, NamedTuple
+
+import jax
+import jax.numpy as jnp
+
+from ... import constructions as make
+from ...kernels import Linear
+from ...residual import map_tasks
+from ...tasks import LinearRegression, Task
+from ...theory import spectral_bounds
+from ...training import Training, adapt, advance, held_out, start
+from ...transformer import Transformer, predict_batch, untie
+from ..shared.draws import draw_tasks
+from ..shared.rows import Rows
+
+LOST = 2
+
+
+@dataclass(frozen=True)
+class LearningConfig:
+    """Gradient descent of `depth` blocks on linear tasks of an ill-conditioned covariance.
+
+    It is trained for `updates` on fresh batches, for each of `seeds`, at the first of
+    `learning_rates` at which it does not diverge; scalars are tuned on `tuning` tasks, and
+    everything is scored on `tasks` others.
+    """
+
+    depths: tuple[int, ...] = (1, 2, 4, 6)
+    depth: int = 4
+    condition: float = 30.0
+    num_features: int = 8
+    num_supports: int = 32
+    noise: float = 0.02
+    updates: int = 3000
+    batch: int = 256
+    learning_rates: tuple[float, ...] = (1e-3, 3e-4, 1e-4, 3e-5)
+    every: int = 200
+    tuning: int = 1024
+    tasks: int = 4096
+    seeds: int = 3
+    seed: int = 0
+
+    @property
+    def family(self) -> Any:
+        return LinearRegression(
+            condition=self.condition,
+            noise=self.noise,
+            num_features=self.num_features,
+            num_supports=self.num_supports,
+            num_queries=4,
+        )
+
+
+class Problem(NamedTuple):
+    """The tasks that scalars are tuned on and models are scored on, and bounds (low, high)."""
+
+    config: LearningConfig
+    ridge: float
+    tuning: Task
+    scored: Task
+    spectrum: tuple[float, float]
+
+    def loss(self, model: Transformer) -> float:
+        return float(jnp.mean((predict_batch(model, self.scored) - self.scored.y_query) ** 2))
+
+    def tuned(self, build: Callable[[Any], Transformer], first: dict[str, Any]) -> Any:
+        """The positive scalars of least error, by Adam on their logarithms."""
+        objective = held_out(build, self.tuning)
+        return adapt(objective, first, positive=tuple(first), iterations=300).parameters
+
+
+def problem(config: LearningConfig, seed: int) -> Problem:
+    family = config.family
+    kernel, ridge = family.optimal()
+    key = jax.random.key(seed)
+    tuning, scored = (
+        draw_tasks(jax.random.fold_in(key, i), count, family)
+        for i, count in enumerate((config.tuning, config.tasks))
+    )
+    bounds = jax.jit(partial(map_tasks, lambda task: spectral_bounds(kernel, task, ridge=ridge)))
+    low, high = bounds(tuning)
+    return Problem(config, ridge, tuning, scored, (float(jnp.min(low)), float(jnp.max(high))))
+
+
+def descent(p: Problem, depth: int, step_sizes: Any) -> Transformer:
+    """Gradient descent with a step size for each block, [depth], or one for all."""
+    model = make.gradient_descent(
+        Linear(), num_features=p.config.num_features, ridge=p.ridge, steps=depth, step_size=1.0
+    )
+    (block,) = untie(model).weights.steps
+    sizes = jnp.broadcast_to(jnp.asarray(step_sizes), depth)
+    scaled = {"alpha", "r", "prediction"}
+
+    def scale(unit: Any) -> Any:
+        by = lambda leaf: leaf * sizes.reshape(-1, *[1] * (leaf.ndim - 1))  # noqa: E731
+        return unit.replace(up=jax.tree.map(by, unit.up)) if unit.to in scaled else unit
+
+    steps = (block.replace(mlp=tuple(map(scale, block.mlp))),)  # pyright: ignore[reportAttributeAccessIssue]
+    return model.replace(weights=model.weights.replace(steps=steps))  # pyright: ignore[reportAttributeAccessIssue]
+
+
+def textbook(p: Problem, depth: int) -> Transformer:
+    low, high = p.spectrum
+    return descent(p, depth, 2 / (low + high))
+
+
+def chebyshev_roots(low: Any, high: Any, depth: int) -> jax.Array:
+    """The step sizes whose polynomial is least on an interval: one over its Chebyshev nodes."""
+    angles = jnp.pi * (2 * jnp.arange(depth) + 1) / (2 * depth)
+    return 1 / ((high + low) / 2 + (high - low) / 2 * jnp.cos(angles))
+
+
+def rivals(p: Problem, depth: int) -> dict[str, Transformer]:
+    """Algorithms of as many blocks, each with its own scalars tuned alike.
+
+    Conjugate gradient has no scalars, and of blocks 5 for each step and one more.
+    """
+    low, high = p.spectrum
+    sizes: dict[str, Any] = {"num_features": p.config.num_features, "steps": depth}
+
+    def interval(at: dict[str, Any]) -> tuple[Any, Any]:
+        return at["high"] * at["share"] / (1 + at["share"]), at["high"]
+
+    builds: dict[str, tuple[Callable[[Any], Transformer], dict[str, Any]]] = {
+        "tuned step": (lambda at: descent(p, depth, at["step"]), {"step": 2 / (low + high)}),
+        "tuned steps": (
+            lambda at: descent(p, depth, at["steps"]),
+            {"steps": chebyshev_roots(high / 10, high, depth)},
+        ),
+        "Chebyshev roots, tuned interval": (
+            lambda at: descent(p, depth, chebyshev_roots(*interval(at), depth)),
+            {"share": 0.1, "high": high},
+        ),
+        "Chebyshev iteration, tuned interval": (
+            lambda at: make.chebyshev(Linear(), ridge=p.ridge, spectrum=interval(at), **sizes),
+            {"share": 0.1, "high": high},
+        ),
+        "GD++, tuned": (
+            lambda at: make.gradient_descent_plus_plus(
+                Linear(), step_size=at["step"], curvature=at["curvature"], **sizes
+            ),
+            {"step": 2 / high, "curvature": 0.2 / high},
+        ),
+    }
+    found = {"textbook step": textbook(p, depth)}
+    for name, (build, first) in builds.items():
+        found[name] = build(p.tuned(build, first))
+    found["conjugate gradient, as many steps"] = make.conjugate_gradient(
+        Linear(), ridge=p.ridge, **sizes
+    )
+    return found
+
+
+Look = Callable[[int, Transformer, float], Rows]
+
+
+def train(p: Problem, first: Transformer, seed: int, look: Look) -> tuple[Transformer, float, Rows]:
+    """The model trained, its learning rate, and what `look(update, model, loss)` saw on the way.
+
+    A rate has diverged when a loss is NaN, or the last above `LOST` times the first; then the next
+    is taken.
+    """
+    most = LOST * p.loss(first)
+    for rate in p.config.learning_rates:
+        seen: Rows = []
+        for update, model, loss in updates(p, first, rate, seed):
+            seen += look(update, model, loss)
+            if isnan(loss):
+                break
+        if loss < most:  # pyright: ignore[reportPossiblyUnboundVariable]
+            break
+    return model, rate, seen  # pyright: ignore[reportPossiblyUnboundVariable]
+
+
+def updates(
+    p: Problem, model: Transformer, rate: float, seed: int
+) -> Iterator[tuple[int, Transformer, float]]:
+    """Adam on all weights, on fresh tasks: updates so far, the model and its loss, now and then."""
+    c = p.config
+    settings = Training(steps=c.updates, batch=c.batch, learning_rate=rate, warmup=100, seed=seed)
+    state = start(model, settings)
+    yield 0, model, p.loss(model)
+    for update in range(1, c.updates + 1):
+        state, _ = advance(state, c.family, settings)
+        if update % c.every == 0 or update in (10, 50, 100):
+            yield update, state.model, p.loss(state.model)

@@ -1,0 +1,232 @@
+"""`fit`: the hyperparameters of a construction by gradient, on a table or on a model's answers."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any, NamedTuple
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from .. import checks, constructions, theory
+from ..constructions import Softmax
+from ..kernels import Exponential, Gaussian, Kernel, Linear
+from ..probes.candidates import make
+from ..tasks import Table, Task, split, system
+from ..training import Adapted, adapt, held_out, marginal_likelihood
+from ..training.adapt import METHODS
+from ..training.objectives import Build
+from ..training.reference import average, best, loss, regression, smoothing
+from ..transformer import predict_batch
+from .depth import DepthConfig, bandwidth, choose_kernels
+from .shared import model_selection
+from .shared.build import SOLVERS, spectrum
+from .shared.draws import draw_tasks
+from .shared.rows import Rows
+from .shared.runs import Run
+
+OBJECTIVES = ("held-out", "marginal-likelihood")
+BOUNDS = ("lowest eigenvalue", "highest eigenvalue")
+PARTS = 4
+"""Parts that the supports of a table are cut into, each predicted from the others."""
+
+
+@dataclass(frozen=True)
+class FitConfig(DepthConfig):
+    """What is fitted and how; hyperparameters that are given are where it starts.
+
+    With `fit_spectrum` so are the bounds on the eigenvalues, from which step sizes and momenta
+    follow; without, they are those of the tasks.
+
+    Raises ValueError as `DepthConfig` does, for an unknown objective or method, for solvers whose
+    weights are made for one task, for a likelihood of one without alpha, and for bounds of one
+    without any.
+    """
+
+    objective: str = "held-out"
+    method: str = "adam"
+    iterations: int = 100
+    fit_spectrum: bool = False
+
+    def __post_init__(self):
+        super().__post_init__()
+        checks.choice("objective", self.objective, OBJECTIVES)
+        checks.choice("method", self.method, METHODS)
+        checks.count("iterations", self.iterations)
+        if self.solver in ("nystrom-conjugate-gradient", "gradient-descent-plus-plus"):
+            raise ValueError(
+                f"solver must have weights that serve several tasks, got {self.solver!r}; "
+                "use conjugate-gradient or chebyshev"
+            )
+        if self.objective == "marginal-likelihood" and self.solver == "nadaraya-watson":
+            raise ValueError(
+                "objective must be 'held-out' for solver 'nadaraya-watson', which has no alpha, "
+                f"got {self.objective!r}"
+            )
+        bounded = [name for name, entry in SOLVERS.items() if entry.needs is spectrum]
+        if self.fit_spectrum and self.solver not in bounded:
+            raise ValueError(
+                f"fit_spectrum must be left to solvers with bounds, {', '.join(bounded)}; "
+                f"got {self.solver!r}"
+            )
+
+
+class Data(NamedTuple):
+    """Batches of tasks: `fitted` by their queries, `likely` by their supports, `apart` to judge.
+
+    What stands in `y_query` is what predictions are compared with.
+    """
+
+    fitted: Task
+    likely: Task
+    apart: Task
+
+
+class Fitted(NamedTuple):
+    """What `adapt` found, and mean squared errors on the tasks that are held apart."""
+
+    found: Adapted
+    errors: Rows
+    facts: dict[str, Any]
+
+
+def of_table(table: Table, num_supports: int, seed: int) -> Data:
+    """Random rows as supports, the others held apart; fitted on parts of the supports alone.
+
+    >>> from icl_krr.tasks import diabetes
+    >>> [part.x.shape for part in of_table(diabetes(), 300, seed=0)]
+    [(4, 225, 10), (1, 300, 10), (1, 300, 10)]
+    """
+    if num_supports < 2:
+        raise ValueError(f"supports must be >= 2 to be cut into parts, got {num_supports}")
+    whole = split(table, num_supports, seed)
+    parts = np.array_split(np.arange(num_supports), min(PARTS, num_supports))
+    size = len(parts[-1])  # the smallest: tasks of a batch have one shape
+    asked = [part[:size] for part in parts]
+    seen = [np.concatenate(asked[:i] + asked[i + 1 :]) for i in range(len(asked))]
+    rows, queries = jnp.asarray(seen), jnp.asarray(asked)
+    x, y = jnp.asarray(whole.x), jnp.asarray(whole.y)
+    fitted = Task(x=x[rows], y=y[rows], x_query=x[queries], y_query=y[queries])
+    alone = jax.tree.map(lambda leaf: leaf[None], whole)
+    return Data(fitted, alone, alone)
+
+
+def of_run(run: Run, count: int, seed: int) -> Data:
+    """Tasks of the family that a model was trained on, and its own predictions as targets."""
+    checks.count("tasks", count)
+    key = jax.random.key(seed)
+    fitted, apart = (draw_tasks(jax.random.fold_in(key, i), count, run.family) for i in (0, 1))
+    fitted, apart = (
+        tasks.replace(y_query=predict_batch(run.model, tasks)) for tasks in (fitted, apart)
+    )
+    return Data(fitted, fitted, apart)
+
+
+def fit(
+    data: Data, config: FitConfig, progress: Callable[[int, float], None] = lambda i, loss: None
+) -> Fitted:
+    """Start as `predict` would, by leave-one-out where nothing is given; then follow the gradient.
+
+    Every hyperparameter is positive, so that it moves in logarithm.
+
+    Raises Diverged where the loss at the start is no number.
+    """
+    one = jax.tree.map(lambda leaf: leaf[0], data.likely)
+    kernel, smoother = choose_kernels(one, config)
+    ridge = config.ridge or model_selection.choose_ridge(kernel, one)
+    averages = config.solver == "nadaraya-watson"
+    start = bandwidth(smoother if averages else kernel) | ({} if averages else {"ridge": ridge})
+    start = {name: jnp.asarray(value, one.x.dtype) for name, value in start.items()}
+    likelihood = config.objective == "marginal-likelihood"
+    tasks = data.likely if likelihood else data.fitted
+    if config.fit_spectrum:
+        start |= zip(BOUNDS, bounds(kernel, tasks, start["ridge"]), strict=True)
+    build = builder(config, tasks)
+    build(start)  # where values are known, those that over- or underflow are refused
+    objective = held_out(build, tasks)
+    if likelihood:
+        solved = lambda told: (make(str(config.kernel), told), told["ridge"])  # noqa: E731
+        objective = marginal_likelihood(build, solved, tasks)
+    found = adapt(
+        objective,
+        start,
+        positive=tuple(start),
+        method=config.method,
+        iterations=config.iterations,
+        progress=progress,
+    )
+    facts = {
+        "solver": config.solver,
+        "kernel": config.kernel,
+        "steps": config.steps,
+        "objective": config.objective,
+        "method": config.method,
+        "tasks": len(tasks.x),
+        "n": tasks.num_supports,
+        "q": data.apart.num_queries,
+        "p": one.num_features,
+        "dtype": str(one.x.dtype),
+    }
+    return Fitted(found, judge(config, data, start, found.parameters, ridge), facts)
+
+
+def judge(config: FitConfig, data: Data, start: Any, fitted: Any, ridge: float) -> Rows:
+    """Mean squared errors at the queries held apart, of the model and of the baselines."""
+    apart = data.apart
+    error = jax.jit(held_out(builder(config, apart), apart))
+
+    def exact(told: dict[str, Any]) -> float:
+        kernel = make(str(config.kernel), told)
+        return float(loss(lambda t: regression(kernel, t, told.get("ridge", ridge)), apart))
+
+    family = Gaussian if config.kernel == "gaussian" else Exponential
+    widths = model_selection.bandwidths(family, jax.tree.map(lambda leaf: leaf[0], data.fitted))[
+        :, None
+    ]
+    _, (width,) = best(lambda at, task: smoothing(family(at[0]), task), widths, data.fitted)
+    errors = {
+        "transformer, start": float(error(start)),
+        "transformer, fitted": float(error(fitted)),
+        "zero": float(jnp.mean(apart.y_query**2)),
+        "mean": float(loss(average, apart)),
+        "nadaraya-watson": float(loss(lambda task: smoothing(family(width), task), apart)),
+        "exact, start": exact(start),
+        "exact, fitted": exact(fitted),
+    }
+    return [{"predictor": name, "error": value} for name, value in errors.items()]
+
+
+def builder(config: FitConfig, tasks: Task) -> Build:
+    """From hyperparameters to the model; what else it must be told of the tasks follows them."""
+    entry = SOLVERS[config.solver]
+    one = jax.tree.map(lambda leaf: leaf[0], tasks)
+    sizes = {"num_features": one.num_features, "num_outputs": one.num_outputs}
+
+    def build(told: dict[str, Any]) -> Any:
+        kernel = make(str(config.kernel), told)
+        construct = getattr(constructions, entry.name)
+        if config.solver == "nadaraya-watson":
+            return construct(kernel, **sizes)
+        if entry.needs is spectrum:
+            own = config.fit_spectrum
+            between = map(told.get, BOUNDS) if own else bounds(kernel, tasks, told["ridge"])
+            needs: dict[str, Any] = {"ridge": told["ridge"], "spectrum": tuple(between)}
+        else:
+            needs = entry.needs(kernel, one, told["ridge"])
+        route = {} if isinstance(kernel, Linear) else {"attention": sink(kernel, tasks)}
+        return construct(kernel, **sizes, **needs, **route, steps=config.steps)
+
+    return build
+
+
+def bounds(kernel: Kernel, tasks: Task, ridge: Any) -> tuple[jax.Array, jax.Array]:
+    """On the eigenvalues of K + ridge I of all tasks; Gershgorin's has a gradient everywhere."""
+    rows = jax.vmap(lambda task: jnp.sum(jnp.abs(system(kernel, task).gram), axis=1))(tasks)
+    return ridge, ridge + jnp.max(rows)
+
+
+def sink(kernel: Kernel, tasks: Task) -> Softmax:
+    shifts = jax.vmap(lambda task: theory.log_sink(kernel, task))(tasks)
+    return Softmax(log_sink=jax.lax.stop_gradient(jnp.max(shifts)))

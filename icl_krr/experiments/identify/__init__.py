@@ -1,0 +1,1 @@
+"""Which solver a trained model runs, and whether constructed ones are told apart."""

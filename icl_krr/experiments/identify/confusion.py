@@ -1,0 +1,203 @@
+"""The confusion matrix: `identify` on constructed models, whose solver is known."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from functools import partial
+from typing import Any, NamedTuple
+
+import jax
+import jax.numpy as jnp
+
+from ... import checks, constructions, theory
+from ...constructions import Softmax
+from ...kernels import Exponential, Kernel, Linear
+from ...probes import CANDIDATES, Identification, identify, layerwise
+from ...tasks import LinearRegression, Task, map_tasks, system
+from ...transformer import Transformer
+from ..shared.draws import draw_tasks
+from ..shared.rows import Rows
+
+SPECTRAL = ("gradient-descent", "gradient-descent-in-alpha", "heavy-ball", "chebyshev")
+KERNELS = ("linear", "exponential")
+
+
+@dataclass(frozen=True)
+class ConfusionConfig:
+    """Every solver on every kernel that it takes, at every `condition`, `seeds` times.
+
+    Tasks are linear regression whose covariance has that condition number, and so has
+    K + ridge I: the ridge is the mean of K's largest eigenvalues over it. There are many more
+    features than steps, so that no solver is done before the last layer. `tasks` fit the
+    candidates and as many score them.
+
+    Raises ValueError for numbers out of range.
+    """
+
+    solvers: tuple[str, ...] = tuple(CANDIDATES)
+    kernels: tuple[str, ...] = KERNELS
+    conditions: tuple[float, ...] = (1e2, 1e4)
+    seeds: int = 3
+    seed: int = 0
+    steps: int = 8
+    tasks: int = 24
+    num_features: int = 40
+    num_supports: int = 64
+    num_queries: int = 8
+
+    def __post_init__(self):
+        for name in self.solvers:
+            checks.choice("solver", name, tuple(CANDIDATES))
+        for name in self.kernels:
+            checks.choice("kernel", name, KERNELS)
+        for condition in self.conditions:
+            checks.at_least("condition", condition, 1)
+        for name in ("seeds", "steps", "tasks", "num_features", "num_supports", "num_queries"):
+            checks.count(name, getattr(self, name))
+
+
+Cell = tuple[str, str, float, int]
+"""Solver, kernel, condition number, seed."""
+
+
+def cells(config: ConfusionConfig) -> list[Cell]:
+    return [
+        (solver, kernel, condition, config.seed + seed)
+        for condition in config.conditions
+        for seed in range(config.seeds)
+        for kernel in config.kernels
+        for solver in config.solvers
+        if kernel in CANDIDATES[solver].kernels
+    ]
+
+
+class Constructed(NamedTuple):
+    """A construction with its true parameters, and the tasks it is looked at on."""
+
+    model: Transformer
+    truth: dict[str, float]
+    fitted: Task
+    scored: Task
+
+
+def run(
+    config: ConfusionConfig, done: frozenset[Cell] = frozenset()
+) -> Iterator[tuple[Cell, dict[str, Any]]]:
+    """A row for every cell that is not done: what was found, how far truth and the nearest are.
+
+    The nearest other is one that does not contain the truth as a special case.
+    """
+    for cell in cells(config):
+        if cell in done:
+            continue
+        made = construct(cell, config)
+        found = identify(partial(layerwise, made.model), made.fitted, made.scored, kernels=KERNELS)
+        yield cell, row(cell, made, found)
+
+
+def row(cell: Cell, made: Constructed, found: Identification) -> dict[str, Any]:
+    solver, kernel, condition, seed = cell
+    by_name = {suspect.fit.candidate: suspect for suspect in found.suspects}
+    own = by_name[solver]
+    others = [by_name[name] for name in by_name if solver not in (name, *CANDIDATES[name].contains)]
+    other = min(others, key=lambda suspect: suspect.distances["prediction"].mean)
+    errors = {
+        f"fitted {name} / true": own.fit.values[name] / value for name, value in made.truth.items()
+    }
+    return {
+        "solver": solver,
+        "kernel": kernel,
+        "condition": condition,
+        "seed": seed,
+        "status": found.status,
+        "remain": " ".join(found.remain),
+        "right": found.remain == (solver,),
+        "distance": own.distances["prediction"].mean,
+        "hat distance": own.distances["hat"].mean,
+        "nearest other": other.fit.candidate,
+        "its distance": other.distances["prediction"].mean,
+        "its hat distance": other.distances["hat"].mean,
+        **errors,
+    }
+
+
+def construct(cell: Cell, config: ConfusionConfig) -> Constructed:
+    solver, name, condition, seed = cell
+    family = LinearRegression(
+        condition=condition,
+        noise=0.01,
+        num_features=config.num_features,
+        num_supports=config.num_supports,
+        num_queries=config.num_queries,
+    )
+    key = jax.random.key(seed)
+    fitted, scored = (
+        draw_tasks(jax.random.fold_in(key, i), config.tasks, family) for i in range(2)
+    )
+    size = float(jnp.mean(jnp.sum(fitted.x**2, axis=-1)))
+    kernel: Kernel = Linear() if name == "linear" else Exponential(size)
+    top = largest(kernel, fitted)
+    ridge = float(jnp.mean(top)) / condition
+    options: dict[str, Any] = {"num_features": config.num_features}
+    truth = {} if name == "linear" else {"temperature": size}
+    if solver != "nadaraya-watson":
+        truth["ridge"] = ridge
+        options |= {"ridge": ridge, "steps": config.steps}
+        if name == "exponential":
+            sinks = [largest_sink(kernel, tasks) for tasks in (fitted, scored)]
+            options["attention"] = Softmax(log_sink=max(sinks))
+    if solver in (*SPECTRAL, "newton-schulz"):
+        both = max(float(jnp.max(top)), float(jnp.max(largest(kernel, scored))))
+        options["spectrum"] = (ridge, both + ridge)
+    build: Callable[..., Transformer] = getattr(constructions, solver.replace("-", "_"))
+    return Constructed(build(kernel, **options), truth, fitted, scored)
+
+
+@jax.jit
+def largest(kernel: Kernel, tasks: Task) -> jax.Array:
+    """The largest eigenvalue of K of every task."""
+    return map_tasks(
+        lambda task: jnp.linalg.eigvalsh(system(kernel, task).gram)[-1], tasks, chunk=1
+    )
+
+
+def largest_sink(kernel: Kernel, tasks: Task) -> int:
+    each = [jax.tree.map(lambda leaf, i=i: leaf[i], tasks) for i in range(len(tasks.x))]
+    return max(int(theory.log_sink(kernel, task)) for task in each)
+
+
+def matrix(rows: Rows) -> dict[tuple[str, str], dict[str, int]]:
+    """How often each candidate remained, for every solver on every kernel, and the runs."""
+    found: dict[tuple[str, str], dict[str, int]] = {}
+    for entry in rows:
+        counts = found.setdefault((entry["solver"], entry["kernel"]), dict.fromkeys(CANDIDATES, 0))
+        for name in entry["remain"].split():
+            counts[name] += 1
+        counts["runs"] = counts.get("runs", 0) + 1
+    return found
+
+
+def markdown(rows: Rows) -> str:
+    """The matrix as a table: rows are what was built, columns what was found."""
+    table = matrix(rows)
+    short = {name: initials(name) for name in CANDIDATES}
+    lines = [
+        "| constructed, kernel | " + " | ".join(short.values()) + " | told apart by |",
+        "| --- |" + " ---: |" * len(short) + " --- |",
+    ]
+    for (solver, kernel), counts in table.items():
+        here = [r for r in rows if (r["solver"], r["kernel"]) == (solver, kernel)]
+        shown = [f"{counts[name]}/{counts['runs']}" if counts[name] else "" for name in short]
+        apart = min(
+            max(r["its distance"] - r["distance"], r["its hat distance"] - r["hat distance"])
+            for r in here
+        )
+        lines.append(f"| {short[solver]}: {solver}, {kernel} | {' | '.join(shown)} | {apart:.2g} |")
+    return "\n".join(lines) + "\n"
+
+
+def initials(name: str) -> str:
+    """`gradient-descent-in-alpha` as GDIA; one word keeps three letters."""
+    words = name.split("-")
+    return "".join(word[0] for word in words).upper() if len(words) > 1 else name[:3].upper()

@@ -1,0 +1,194 @@
+"""`identify` on a trained model: probes and their controls, filters, effective parameters."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import partial
+from typing import Any, NamedTuple
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from ... import checks
+from ...files import Lines, to_markdown
+from ...kernels import Kernel
+from ...probes import (
+    Filter,
+    Identification,
+    effective,
+    fit_probe,
+    has_slot,
+    hat_matrix,
+    identify,
+    layerwise,
+    spectral_filter,
+    streams,
+)
+from ...probes.candidates import BANDWIDTHS
+from ...probes.distances import SPACES
+from ...residual import map_tasks
+from ...tasks import Task
+from ...training import reference
+from ...transformer import Architecture, Transformer, init
+from ..shared.draws import draw_tasks
+from ..shared.rows import Rows
+from ..shared.runs import Run
+
+Show = Callable[[str], None]
+
+
+@dataclass(frozen=True)
+class IdentifyConfig:
+    """`tasks` fit the candidates and as many score them; `probe_tasks` fit the linear probes.
+
+    Candidates may take `steps` steps, by default 32 for each layer.
+
+    Raises ValueError for numbers out of range.
+    """
+
+    tasks: int = 64
+    probe_tasks: int = 512
+    num_queries: int = 8
+    kernels: tuple[str, ...] = ("linear", "exponential", "gaussian")
+    steps: int | None = None
+    per_layer: bool = False
+    seed: int = 0
+
+    def __post_init__(self):
+        for name, least in (("tasks", 2), ("probe_tasks", 2), ("num_queries", 1)):
+            checks.count(name, getattr(self, name), least)
+        if self.steps is not None:
+            checks.count("steps", self.steps)
+
+
+class Findings(NamedTuple):
+    """The identification, a row for every layer, and the filters of model and best candidate.
+
+    `kernel` and `ridge` are those of the exact predictor of the tasks.
+    """
+
+    found: Identification
+    layers: Rows
+    filter: Filter
+    kernel: Kernel
+    ridge: float
+
+
+def examine(run: Run, config: IdentifyConfig, progress: Show = lambda words: None) -> Findings:
+    """Probe a model layer by layer on the family it was trained on, and identify it."""
+    family: Any = dataclasses.replace(run.family, num_queries=config.num_queries)  # pyright: ignore
+    key = jax.random.key(config.seed)
+    probing, scored, fitted = (
+        draw_tasks(jax.random.fold_in(key, i), count, family)
+        for i, count in enumerate((config.probe_tasks, config.tasks, config.tasks))
+    )
+    model = widen(run.model, fitted)
+    progress("linear probes and their controls")
+    if has_slot(model):
+        read, layers = partial(layerwise, model), []
+    else:
+        probe = fit_probe(model, probing)
+        read = partial(layerwise, model, probe=probe)
+        layers = controls(model, probing, scored, jax.random.fold_in(key, 3))
+    answers = jax.jit(partial(map_tasks, read))(scored)
+    errors = jnp.mean((answers - scored.y_query[:, None]) ** 2, axis=(0, 2))
+    progress("the exact predictor")
+    best = reference(family, jax.random.fold_in(key, 4))
+    known = best.losses(scored)
+    progress("hat matrices and filters")
+    hats = jax.jit(partial(map_tasks, partial(hat_matrix, read)))(scored)
+    steps = 32 * (hats.shape[1] - 1) if config.steps is None else config.steps
+    name = type(best.kernel).__name__.lower()
+    rows = []
+    for layer, error in enumerate(errors.tolist()):
+        row = {"layer": layer, "error": error, "exact": known["exact"], "zero": known["zero"]}
+        row |= layers[layer] if layers else {}
+        own = hats[:, layer]
+        if layer and float(jnp.max(jnp.abs(own))) > 0:
+            row |= effective("regression", name, scored, own)
+            if name in BANDWIDTHS:
+                smooth = effective("smoother", name, scored, own)
+                row |= {f"smoother's {key}": value for key, value in smooth.items()}
+        rows.append(row)
+    filtered = spectral_filter(best.kernel, scored, hats, seed=config.seed)
+    found = identify(
+        read,
+        fitted,
+        scored,
+        kernels=config.kernels,
+        steps=steps,
+        system=(best.kernel, float(best.ridge)),
+        per_layer=config.per_layer,
+        seed=config.seed,
+        progress=progress,
+    )
+    return Findings(found, rows, filtered, best.kernel, float(best.ridge))
+
+
+def layer_table(findings: Findings) -> Lines:
+    """What the model answers after every layer, and the predictors that its answers are nearest."""
+    header = list(findings.layers[-1])
+    lines = [
+        [f"{row[key]:.3g}" if key in row else "-" for key in header] for row in findings.layers
+    ]
+    return header, lines
+
+
+def distance_table(found: Identification, space: str) -> Lines:
+    """Relative distances of layers to every candidate, in "prediction" or "hat" space."""
+    named = {f"{s.fit.candidate}, {s.fit.kernel}": s.distances[space] for s in found.suspects}
+    named |= {name: spaces[space] for name, spaces in found.baselines.items()}
+    header = [space, *(f"layer {i + 1}" for i in range(len(found.best.fit.alignment))), "mean"]
+    lines = []
+    for name, near in named.items():
+        values = [
+            *zip(near.by_layer, near.layer_intervals, strict=True),
+            (near.mean, near.interval),
+        ]
+        cells = [f"{value:.2g} ({low:.2g}, {high:.2g})" for value, (low, high) in values]
+        lines.append([name, *cells])
+    return header, lines
+
+
+def heatmaps(found: Identification) -> Rows:
+    """A row for every candidate, layer and step: the distances between them."""
+    return [
+        {"candidate": s.fit.candidate, "kernel": s.fit.kernel, "layer": layer + 1, "step": step}
+        | {space: float(s.distances[space].matrix[layer, step]) for space in SPACES}
+        for s in found.suspects
+        for layer, step in np.ndindex(s.distances[SPACES[0]].matrix.shape)
+    ]
+
+
+def markdown(findings: Findings) -> str:
+    """All of these tables."""
+    tables = [layer_table(findings), *(distance_table(findings.found, space) for space in SPACES)]
+    return "\n".join(map(to_markdown, tables))
+
+
+def widen(model: Transformer, tasks: Task) -> Transformer:
+    """The model in the dtype of the tasks: float32 weights say the same in float64."""
+    return jax.tree.map(lambda leaf: jnp.asarray(leaf, tasks.x.dtype), model)
+
+
+def controls(model: Transformer, fitted: Task, scored: Task, key: jax.Array) -> Rows:
+    """Errors of probes of an untrained model, and of probes fitted to other tasks' outputs.
+
+    A probe that does no worse there says nothing of the model.
+    """
+    order = jax.random.permutation(jax.random.fold_in(key, 0), len(fitted.y_query))
+    shuffled = fit_probe(model, fitted, fitted.y_query[order])
+    found = {"shuffled": error_of(model, shuffled, scored)}
+    if isinstance(model.spec, Architecture):
+        random = widen(init(jax.random.fold_in(key, 1), model.spec), fitted)
+        found["untrained"] = error_of(random, fit_probe(random, fitted), scored)
+    return [dict(zip(found, values, strict=True)) for values in np.stack([*found.values()], 1)]
+
+
+def error_of(model: Transformer, probe: Any, scored: Task) -> np.ndarray:
+    """Of the probe after every layer, the last one too."""
+    answers = jax.jit(partial(map_tasks, lambda task: probe(streams(model, task))[..., 0]))(scored)
+    return np.asarray(jnp.mean((answers - scored.y_query[:, None]) ** 2, axis=(0, 2)), float)

@@ -1,0 +1,1 @@
+"""What experiments share: rows and draws, recipes and runs, spectra, choice of hyperparameters."""

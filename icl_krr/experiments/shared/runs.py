@@ -1,0 +1,149 @@
+"""From a recipe to a family of tasks, a model, and the weights of a finished run."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import jax
+
+from ...probes.candidates import make
+from ...tasks import (
+    DecisionTree,
+    GaussianProcess,
+    LinearRegression,
+    ReLUNetwork,
+    Rows,
+    Sampler,
+    Sinusoids,
+    diabetes,
+    read_table,
+    sample,
+)
+from ...training import checkpoint
+from ...transformer import Architecture, Transformer, init, untie
+from .build import SOLVERS, build
+from .recipe import RUNS, ModelRecipe, Recipe, TaskRecipe, folder_of, holds_run, names
+
+WEIGHTS = ("model.msgpack", "checkpoint.msgpack")
+
+
+class Run(NamedTuple):
+    """A model, the family it was trained on and the recipe that says so."""
+
+    model: Transformer
+    family: Sampler
+    recipe: Recipe
+
+
+def load(where: str | Path) -> Run:
+    """A finished run: a reference run by its name, or the folder of `icl-krr train`.
+
+    Raises ValueError for what is no run, or has no weights.
+
+    >>> load("gp-encoder").model.depth
+    6
+    """
+    folder = find(where)
+    recipe = Recipe.read(where)
+    drawn = family(recipe.task)
+    like = jax.eval_shape(lambda: blank(recipe, drawn))
+    for name in WEIGHTS:
+        if (folder / name).exists():
+            return Run(checkpoint.load_weights(folder / name, like), drawn, recipe)
+    raise ValueError(f"{where} must hold weights, got a recipe alone; train it: icl-krr train")
+
+
+def find(where: str | Path, *others: str, name: str = "model") -> Path:
+    """The folder of a run. Raises ValueError if there is none; `others` would do as well."""
+    folder = folder_of(where)
+    if not holds_run(folder):
+        known = [run for run in names() if (RUNS / run / WEIGHTS[0]).exists()]
+        empty = ", which holds no recipe.json" if folder.is_dir() else ""
+        raise ValueError(
+            f"{name} must be a run's folder or one of {', '.join([*known, *others])}; "
+            f"got {str(where)!r}{empty}"
+        )
+    return folder
+
+
+def family(task: TaskRecipe) -> Sampler:
+    """The sampler that a recipe describes."""
+    t = task
+    if t.family != "table" and t.table is not None:
+        raise ValueError(f"table must be absent for tasks of the family {t.family!r}")
+    sizes: dict[str, Any] = {"num_supports": t.num_supports, "num_queries": t.num_queries}
+    if t.family == "table":
+        if (t.table is None) != (t.target is None):
+            raise ValueError("table and target must be given together")
+        rows = diabetes() if t.table is None else read_table(t.table, t.target or "")
+        if t.num_features != len(rows.features):
+            raise ValueError(
+                f"num_features must be {len(rows.features)} as in the table, got {t.num_features}"
+            )
+        return Rows.of(rows, **sizes)
+    sizes |= {"num_features": t.num_features, "inputs": t.inputs, "noise": t.noise}
+    if t.family == "linear":
+        return LinearRegression(condition=t.condition, sparsity=t.sparsity, **sizes)
+    if t.family == "relu-network":
+        return ReLUNetwork(hidden=t.hidden, **sizes)
+    if t.family == "decision-tree":
+        return DecisionTree(depth=t.tree_depth, **sizes)
+    if t.family == "sinusoids":
+        return Sinusoids(frequency=t.frequency, **sizes)
+    return GaussianProcess(
+        make(t.kernel, vars(t)), spread=t.spread, noise_spread=t.noise_spread, **sizes
+    )
+
+
+def first_model(recipe: Recipe, drawn: Sampler) -> Transformer:
+    """The model before its first step: random, a construction's, or that of another run."""
+    start = recipe.model.start
+    if start is None or start in SOLVERS:
+        return blank(recipe, drawn)
+    folder = find(start, *SOLVERS, name="start")
+    like = jax.eval_shape(lambda: blank(recipe, drawn))
+    there = load(start).model
+    theirs, ours = (checkpoint.describe(one.spec, "model") for one in (there, like))
+    checkpoint.compare(theirs, ours, folder)
+    return there
+
+
+def blank(recipe: Recipe, drawn: Sampler) -> Transformer:
+    """The model with weights that are drawn or constructed."""
+    m, seed = recipe.model, recipe.training.seed
+    key = jax.random.key(seed)
+    task = sample(jax.random.fold_in(key, 4), drawn)
+    if m.start not in SOLVERS:
+        if m.ridge is not None:
+            raise ValueError("ridge must be absent, but for a construction to start from")
+        return init(key, architecture(m, task.num_features, task.num_supports))
+    entry = SOLVERS[m.start]
+    if recipe.task.kernel not in entry.kernels:
+        raise ValueError(
+            f"kernel must be one of {', '.join(entry.kernels)} to start from {m.start}, "
+            f"got {recipe.task.kernel}"
+        )
+    ridge = recipe.task.noise if m.ridge is None else m.ridge
+    if m.ridge is None and not ridge > 0:
+        raise ValueError(f"ridge must be given to start from {m.start} on tasks without noise")
+    model, _ = build(m.start, make(recipe.task.kernel, vars(recipe.task)), task, ridge, m.depth)
+    return model if m.tied else untie(model)
+
+
+def architecture(m: ModelRecipe, num_features: int, num_supports: int) -> Architecture:
+    decoder = m.style == "decoder"
+    return Architecture(
+        num_features=num_features,
+        attention=m.attention,
+        causal=decoder,
+        tokens="interleaved" if decoder else "pairs",
+        max_tokens=2 + 2 * num_supports if decoder else None,
+        width=m.width,
+        depth=m.depth,
+        heads=m.heads,
+        hidden=m.hidden,
+        activation=m.activation,
+        layer_norm=m.layer_norm,
+        tied=m.tied,
+    )

@@ -1,0 +1,75 @@
+"""Tasks of a chosen feature spectrum, and every sketch of them: what the claims on width share."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import jax
+import jax.numpy as jnp
+import optax
+
+from ... import sketches
+from ...linalg import eigh
+from ...numerics import matmul
+from ...tasks import LinearRegression, Task, sample
+
+SPECTRA: dict[str, Callable[[jax.Array], jax.Array]] = {
+    "1/sqrt i": lambda i: 1 / jnp.sqrt(i),
+    "1/i": lambda i: 1 / i,
+    "1/i^2": lambda i: 1 / i**2,
+    "e^(-i/3)": lambda i: jnp.exp(-i / 3),
+}
+SKETCHES = ("best", "orthonormal", "gaussian", "coordinates", "landmarks", "learned")
+
+
+def spectral_task(
+    key: jax.Array, spectrum: str, num_features: int, num_supports: int, num_queries: int = 1
+) -> Task:
+    """Linear regression on features of those standard deviations, turned at random."""
+    deviations = SPECTRA[spectrum](jnp.arange(1.0, num_features + 1))
+    config = LinearRegression(
+        spectrum=deviations**2,
+        num_features=num_features,
+        num_supports=num_supports,
+        num_queries=num_queries,
+    )
+    return sample(key, config)
+
+
+def sketch(name: str, key: jax.Array, x: jax.Array, width: int) -> jax.Array:
+    """One of `SKETCHES` [p, m] for features x [n, p]."""
+    p = x.shape[1]
+    if name == "best":
+        return sketches.best(x, width)
+    if name == "orthonormal":
+        return sketches.orthonormal(key, p, width)
+    if name == "gaussian":
+        return sketches.gaussian(key, p, width)
+    if name == "coordinates":
+        return sketches.coordinates(p, width)
+    if name == "landmarks":
+        return sketches.landmarks(x, width)
+    return learned(key, x, width)
+
+
+def learned(key: jax.Array, x: jax.Array, width: int, steps: int = 300) -> jax.Array:
+    """P by Adam on |K - K^|_F^2 from a random orthonormal one."""
+    gram, optimiser = matmul(x, x.T), optax.adam(0.03)
+
+    def loss(P: jax.Array) -> jax.Array:
+        features = matmul(x, P)
+        return jnp.sum((gram - matmul(features, features.T)) ** 2) / jnp.sum(gram**2)
+
+    def step(state: tuple, _: None) -> tuple:
+        P, moments = state
+        updates, moments = optimiser.update(jax.grad(loss)(P), moments)
+        return (optax.apply_updates(P, updates), moments), None
+
+    P = sketches.orthonormal(key, x.shape[1], width)
+    (P, _), _ = jax.lax.scan(step, (P, optimiser.init(P)), length=steps)
+    return P
+
+
+def spectral_norm(matrix: jax.Array) -> jax.Array:
+    """|M|_2 of a symmetric matrix."""
+    return jnp.max(jnp.abs(eigh(matrix)[0]))

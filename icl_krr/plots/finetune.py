@@ -1,0 +1,90 @@
+"""What training makes of an algorithm that was written down."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import numpy as np
+from matplotlib.axes import Axes
+from matplotlib.figure import Figure
+
+from .style import COLORS
+
+if TYPE_CHECKING:
+    from ..experiments.finetune.comparison import Learned
+
+
+def depth_of_learning_figure(found: Learned) -> Figure:
+    """Loss above the exact one against blocks, for trained weights and tuned algorithms."""
+    figure = Figure(figsize=(7.2, 4.4), layout="constrained")
+    axis = figure.subplots()
+    names = list(dict.fromkeys(row["method"] for row in found.losses))
+    markers = ["o" if i < len(COLORS) else "^" for i in range(len(names))]  # colours come again
+    for i, name in enumerate(names):
+        here = [row for row in found.losses if row["method"] == name]
+        depths = sorted({row["blocks"] for row in here})
+        excess = [
+            [row["loss"] / row["exact"] - 1 for row in here if row["blocks"] == d] for d in depths
+        ]
+        style = markers[i] + ("-" if name.startswith("trained") else "--")
+        mean = [np.mean(values) for values in excess]
+        axis.plot(depths, mean, style, color=COLORS[i % len(COLORS)], markersize=4, label=name)
+        low, high = [min(values) for values in excess], [max(values) for values in excess]
+        axis.fill_between(depths, low, high, color=COLORS[i % len(COLORS)], alpha=0.15)
+    axis.set_yscale("log")
+    axis.set_xlabel("blocks")
+    axis.set_ylabel("loss / exact - 1 (range over seeds)")
+    axis.grid(alpha=0.25)
+    axis.legend(fontsize=6.5, handlelength=4)
+    axis.set_title(of_what(found), fontsize=9)
+    return figure
+
+
+def path_of_learning_figure(found: Learned) -> Figure:
+    """Loss, step sizes, curvatures and how far each block has moved, update by update."""
+    figure = Figure(figsize=(9.6, 6.2), layout="constrained")
+    axes = figure.subplots(2, 2)
+    blocks = sorted({row["block"] for row in found.path})
+    losses = {name: mean_loss(found, name) for name in ("tuned step", "GD++, tuned")}
+    losses |= {"Chebyshev roots": mean_loss(found, "Chebyshev roots, tuned interval")}
+    draw(axes[0, 0], found, blocks[:1], "loss", "loss at the queries")
+    for i, (name, loss) in enumerate(losses.items()):
+        axes[0, 0].axhline(loss, color=COLORS[i + 1], linestyle="--", label=name)
+    axes[0, 0].set_yscale("log")
+    draw(axes[0, 1], found, blocks, "step x high", "step size x largest eigenvalue")
+    draw(axes[1, 0], found, blocks, "curvature x high", "curvature (GD++) x largest eigenvalue")
+    draw(axes[1, 1], found, blocks, "change", "distance from the construction, relative")
+    for axis in axes.flat:
+        axis.set_xlabel("update")
+        axis.grid(alpha=0.25)
+        axis.legend(fontsize=7)
+    figure.suptitle(of_what(found), fontsize=9)
+    return figure
+
+
+def of_what(found: Learned) -> str:
+    seeds = sorted({row["seed"] for row in found.losses})
+    return f"trained from gradient descent or GD++: seeds {seeds[0]} to {seeds[-1]}, float32"
+
+
+def mean_loss(found: Learned, method: str) -> float:
+    depth = max(row["block"] for row in found.path) + 1
+    here = [r["loss"] for r in found.losses if (r["method"], r["blocks"]) == (method, depth)]
+    return float(np.mean(here))
+
+
+def draw(axis: Axes, found: Learned, blocks: list[int], key: str, label: str) -> None:
+    """Mean and range over seeds, a line for each block."""
+    updates = sorted({row["update"] for row in found.path})
+    for block in blocks:
+        values = np.array(
+            [
+                [r[key] for r in found.path if (r["update"], r["block"]) == (update, block)]
+                for update in updates
+            ]
+        )
+        name = f"block {block}" if len(blocks) > 1 else "trained: all weights"
+        axis.plot(updates, values.mean(axis=1), color=COLORS[block], label=name)
+        low, high = values.min(axis=1), values.max(axis=1)
+        axis.fill_between(updates, low, high, color=COLORS[block], alpha=0.15)
+    axis.set_ylabel(label)

@@ -1,0 +1,158 @@
+"""Sections whose numbers follow sliders: the explorer's grid, and sweeps."""
+
+from __future__ import annotations
+
+from statistics import median
+from typing import Any
+
+import numpy as np
+
+from ..experiments.explorer import Explored
+from ..experiments.shared.rows import Rows
+from ..plots import explorer_figure
+from .page import Figure, Section
+from .sliders import Axis, Cell, Sliders
+
+PREDICTORS = {
+    "transformer, this deep and wide": ("gap", "rmse"),
+    "exact KRR, same temperature and ridge": (None, "exact rmse"),
+    "Nadaraya-Watson, same temperature": ("smoother gap", "smoother rmse"),
+    "Nadaraya-Watson, temperature by leave-one-out": ("tuned smoother gap", "tuned smoother rmse"),
+    "mean of the supports": ("mean gap", "mean rmse"),
+    "zero": ("zero gap", "zero rmse"),
+}
+
+
+def explorer(found: Explored) -> Section:
+    """The grid: predictions, gaps, bounds and slots wherever the sliders stand."""
+    config = found.config
+    start = {
+        "temperature": nearest(config.temperatures, 0.5),
+        "ridge": nearest(config.ridges, config.noise),
+        "width": len(config.widths) - 1,
+        "depth": config.steps // 2,
+    }
+    axes = {
+        "temperature": Axis("temperature", tuple(map(str, config.temperatures))),
+        "ridge": Axis("ridge / k(x, x)", tuple(map(str, config.ridges))),
+        "width": Axis("width (channels)", tuple(str(w or "all") for w in config.widths)),
+        "depth": Axis("depth (solver steps)", tuple(map(str, range(config.steps + 1)))),
+    }
+    figure, moving = explorer_figure(found, start)
+    lines: list[list[str | Cell]] = [
+        [name, *("0" if data is None else Cell(data, {}) for data in pair)]
+        for name, pair in PREDICTORS.items()
+    ]
+    facts: list[list[str | Cell]] = [
+        ["bound on the transformer's gap", Cell("bound", {})],
+        ["condition number of K + ridge I", Cell("condition", {})],
+        ["effective dimension of K", Cell("dimension", {})],
+    ]
+    depths = sorted({0, 1, 2, 4, 8, 12, config.steps} & {*range(config.steps + 1)})
+    grid: list[list[str | Cell]] = [
+        [
+            str(depth),
+            *(Cell("gap", {"depth": depth, "width": w}) for w in range(len(config.widths))),
+        ]
+        for depth in depths
+    ]
+    curves = [name for name in found.arrays if found.arrays[name].ndim > len(found.over[name])]
+    numbers = [name for name in found.arrays if name not in curves]
+    moved = Sliders(
+        name="explorer",
+        axes=axes,
+        start=start,
+        numbers={name: entry(found, name) for name in numbers},
+        curves={name: entry(found, name) for name in curves},
+        figure=figure,
+        moving=moving,
+        caption=(
+            f"Conjugate gradient as a transformer on one task: n = {config.num_supports} supports "
+            f"on the unit circle, {config.num_queries} queries, y from a Gaussian process with "
+            f"k(x, x) = 1 at temperature 0.5 and noise of variance {config.noise:g}. Above, what "
+            "each predicts; in the middle, gaps to exact KRR and their bound over depth and width; "
+            "below, what the slots alpha, r and p hold at every support token after every step, "
+            f"relative to the slot's largest entry. Seed {config.seed}, {found.dtype}."
+        ),
+        tables=(
+            (
+                "At this setting: |f - f*| / |f*| and the RMSE at the queries against the function "
+                "itself (units of y)",
+                ["predictor", "gap to exact KRR", "RMSE"],
+                lines,
+            ),
+            ("How hard the system is, and what theory promises", ["", "value"], facts),
+            (
+                "Gap to exact KRR by depth and width, at this temperature and ridge",
+                ["solver steps", *(f"width {w or 'all'}" for w in config.widths)],
+                grid,
+            ),
+        ),
+    )
+    words = (
+        "One softmax head is Nadaraya-Watson: a weighted mean of the outputs. A deep stack of such "
+        "heads runs conjugate gradient on (K + ridge I) alpha = y, and after enough steps it is "
+        'kernel ridge regression (KRR). Width "all" is softmax attention on the exponential '
+        "kernel e^(<x, z> / temperature) itself; width m is linear attention on the m Nystrom "
+        "features that keep most of K. Every curve is a forward pass of literal weights.",
+        "The bound adds conjugate gradient's rate (C4) and what m channels lose (C18). It holds on "
+        "every draw, but where it is above 1 it says less than the gap of zero does.",
+    )
+    return Section("explorer", "Temperature, ridge, depth and width", words, (moved,))
+
+
+def nearest(values: tuple[float, ...], wanted: float) -> int:
+    return int(np.argmin(np.abs(np.asarray(values) - wanted)))
+
+
+def entry(found: Explored, name: str) -> tuple[tuple[str, ...], np.ndarray]:
+    return found.over[name], found.arrays[name]
+
+
+def sweep(name: str, axis: str, rows: Rows, figure: bytes, made: str) -> Section:
+    """Medians over seeds of every line, at each value and step."""
+    lines, values, steps = (
+        list(dict.fromkeys(row[key] for row in rows)) for key in ("line", "value", "step")
+    )
+    along_depth = axis == "depth"
+    over = ("step",) if along_depth else ("value", "step")
+    axes = {"step": Axis("depth (solver steps)", tuple(map(str, steps)))}
+    if not along_depth:
+        axes = {"value": Axis(axis, tuple(map(str, values)))} | axes
+    numbers = {}
+    for line in lines:
+        here = [row for row in rows if row["line"] == line]
+        for quantity in ("gap", "rmse", "exact rmse"):
+            found: dict[Any, list[float]] = {}
+            for row in here:
+                found.setdefault(tuple(row[key] for key in over), []).append(row[quantity])
+            # what has fewer steps, as one head has, stays where it ended
+            last = {key[:-1]: key for key in found}
+            grid = [(step,) if along_depth else (v, step) for v in values for step in steps]
+            grid = grid[: len(steps)] if along_depth else grid
+            array = [median(found.get(key) or found[last[key[:-1]]]) for key in grid]
+            shape = [len(axes[key].values) for key in over]
+            numbers[f"{line}: {quantity}"] = over, np.reshape(array, shape)
+    table: list[list[str | Cell]] = [
+        [line, *(Cell(f"{line}: {quantity}", {}) for quantity in ("gap", "rmse", "exact rmse"))]
+        for line in lines
+    ]
+    moved = Sliders(
+        name=name,
+        axes=axes,
+        start={key: len(one.values) - 1 for key, one in axes.items()},
+        numbers=numbers,
+        curves={},
+        figure=None,
+        moving=[],
+        caption="",
+        tables=(
+            (
+                f"Medians over seeds at this setting. {made}",
+                ["line", "gap to exact KRR", "RMSE", "RMSE of exact KRR"],
+                table,
+            ),
+        ),
+    )
+    parts = (Figure(figure, f"Along the {axis}, medians over seeds. {made}"), moved)
+    return Section(name, f"Sweep along the {axis}", (), parts)
