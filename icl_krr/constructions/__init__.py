@@ -2,14 +2,14 @@
 
 A solver file is written once, in verbs (`machine`); how a verb becomes heads depends on the
 attention (`linear_attention`, `softmax_attention`), how it becomes units on the `arithmetic`,
-and `schedule` packs them into blocks. A slot of its states lives at the tokens `SUPPORTS` or
-`SUPPORTS_AND_QUERIES`.
+and `packing` puts them into blocks (all in `assembly`). A slot of its states lives at the tokens
+`SUPPORTS` or `SUPPORTS_AND_QUERIES`. Every construction takes the same further keywords, `Options`.
 """
 
-from .assembly.arithmetic import ReLU
 from .assembly.choice import machine
+from .assembly.options import Options, Softmax
+from .assembly.relu import ReLU
 from .assembly.slots import SUPPORTS, SUPPORTS_AND_QUERIES
-from .assembly.softmax_attention import Softmax
 from .conjugate_gradient import conjugate_gradient
 from .gradient_descent import gradient_descent, gradient_descent_in_alpha
 from .gradient_descent_plus_plus import gradient_descent_plus_plus
@@ -22,6 +22,7 @@ from .richardson import richardson
 __all__ = [
     "SUPPORTS",
     "SUPPORTS_AND_QUERIES",
+    "Options",
     "ReLU",
     "Softmax",
     "chebyshev",

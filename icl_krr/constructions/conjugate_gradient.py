@@ -2,16 +2,17 @@
 
 from __future__ import annotations
 
-from jax.typing import DTypeLike
+from typing import Unpack
+
 from jaxtyping import Array, Float
 
 from .. import checks
 from ..kernels import Kernel
 from ..residual import Read
 from ..transformer.weights import Transformer
-from .assembly.arithmetic import ReLU
-from .assembly.choice import Attention, Sketch, machine
+from .assembly.choice import machine
 from .assembly.machine import Machine
+from .assembly.options import Options
 from .assembly.slots import SUPPORTS, SUPPORTS_AND_QUERIES
 
 
@@ -22,12 +23,7 @@ def conjugate_gradient(
     ridge: float | Float[Array, ""],
     steps: int,
     form: str = "textbook",
-    num_outputs: int = 1,
-    attention: Attention = None,
-    arithmetic: str | ReLU = "exact",
-    width: int | None = None,
-    sketch: Sketch = None,
-    dtype: DTypeLike | None = None,
+    **options: Unpack[Options],
 ) -> Transformer:
     r"""A transformer that runs conjugate gradient on $A \alpha = y$, $A = K + \lambda I$.
 
@@ -48,14 +44,11 @@ def conjugate_gradient(
       $A p$ are made afresh by heads beside $A s$, where a sequential machine would recur to save
       them: depth is what counts here, and past convergence the recurrences would drift.
 
-    `ridge` $\lambda > 0$ is traced. The weights are float32 or float64 as `dtype` or JAX's default
-    says. $|r|^2$ and $p^T A p$ must be representable: in float32 an r below 1e-16 counts as
-    converged, so a y below 1e-9 loses digits (below 1e-16 the prediction stays 0), and one above
-    1e18 overflows (it is NaN). Scale y: the method is linear in it.
+    `ridge` $\lambda > 0$ is traced. $|r|^2$ and $p^T A p$ must be representable: in float32 an r
+    below 1e-16 counts as converged, so a y below 1e-9 loses digits (below 1e-16 the prediction
+    stays 0), and one above 1e18 overflows (it is NaN). Scale y: the method is linear in it.
 
-    With a `sketch`, m channels carry its features in place of x, $P^T x$ for a matrix $P$ [p, m]
-    or those of a feature map, and all runs on their kernel (`icl_krr.sketched`). `width` is m; a
-    sketch that does not fit is a ValueError.
+    Further keywords are the `Options` of every construction.
 
     Raises ValueError for an unknown form, for a kernel that the `attention` cannot apply and
     for numbers out of range.
@@ -72,7 +65,7 @@ def conjugate_gradient(
     checks.positive_scalar("ridge", ridge)
     forms = {"textbook": textbook, "fused": fused, "pipelined": pipelined}
     checks.choice("form", form, tuple(forms))
-    m = machine(kernel, attention, arithmetic, num_features, num_outputs, dtype, width, sketch)
+    m = machine(kernel, num_features, **options)
     return forms[form](m, m.scale * ridge, steps)
 
 
@@ -84,13 +77,13 @@ def textbook(m: Machine, ridge: float | Float[Array, ""], steps: int) -> Transfo
         m.dot(r, r, to=rr)
 
     def step() -> None:
-        descend(m, ridge, rr, alpha, r, p, prediction)
-        redirect(m, rr, r, r, p)
+        advance_alpha(m, ridge, rr, alpha, r, p, prediction)
+        turn_direction(m, rr, r, r, p)
 
     return m.transformer(step, steps=steps, readout=prediction, prologue=start)
 
 
-def descend(
+def advance_alpha(
     m: Machine,
     ridge: float | Float[Array, ""],
     rz: Read,
@@ -109,7 +102,7 @@ def descend(
     m.add_scaled(Kp, by=gamma, to=prediction)
 
 
-def redirect(m: Machine, rz: Read, r: Read, z: Read, p: Read) -> None:
+def turn_direction(m: Machine, rz: Read, r: Read, z: Read, p: Read) -> None:
     """beta = r'.z' / r.z,  p = z' + beta p; z is r, or what a preconditioner makes of it."""
     rz_next = m.dot(r, z, to=f"{rz.slot}_next")
     beta = m.divide(rz_next, rz, to="beta")

@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-from jax.typing import DTypeLike
+from typing import Unpack
+
 from jaxtyping import Array, Float
 
 from .. import checks, step_sizes
 from ..kernels import Kernel
 from ..transformer.weights import Transformer
-from .assembly.arithmetic import ReLU
-from .assembly.choice import Attention, Sketch, machine
+from .assembly.choice import machine
+from .assembly.options import Options
 from .assembly.slots import SUPPORTS, SUPPORTS_AND_QUERIES
 
 
@@ -21,12 +22,7 @@ def gradient_descent(
     steps: int,
     step_size: float | Float[Array, ""] | None = None,
     spectrum: tuple | None = None,
-    num_outputs: int = 1,
-    attention: Attention = None,
-    arithmetic: str | ReLU = "exact",
-    width: int | None = None,
-    sketch: Sketch = None,
-    dtype: DTypeLike | None = None,
+    **options: Unpack[Options],
 ) -> Transformer:
     r"""A transformer that follows the functional gradient, one block a step.
 
@@ -35,11 +31,9 @@ def gradient_descent(
     $\eta$ is `step_size` > 0, or $2 / (a + b)$ for `spectrum` = (low, high) = $(a, b)$, bounds on
     the eigenvalues of $K + \lambda I$ (`icl_krr.spectral_bounds` has them); one of the two is
     needed. The prediction accumulates as $\eta k(x)^T r_t$. `ridge` $\lambda > 0$ and $\eta$ are
-    traced. The weights are float32 or float64 as `dtype` or JAX's default says.
+    traced.
 
-    With a `sketch`, m channels carry its features in place of x, $P^T x$ for a matrix $P$ [p, m]
-    or those of a feature map, and all runs on their kernel (`icl_krr.sketched`). `width` is m; a
-    sketch that does not fit is a ValueError.
+    Further keywords are the `Options` of every construction.
 
     Raises ValueError if neither or both are given, for a kernel that the `attention` cannot
     apply and for numbers out of range.
@@ -51,7 +45,7 @@ def gradient_descent(
     """
     checks.positive_scalar("ridge", ridge)
     eta = step_sizes.gradient_step(step_size, spectrum)
-    m = machine(kernel, attention, arithmetic, num_features, num_outputs, dtype, width, sketch)
+    m = machine(kernel, num_features, **options)
     alpha = m.state("alpha", SUPPORTS, "dual coefficients")
     r = m.state("r", SUPPORTS, "residual y - A alpha", starts_as=m.y)
     prediction = m.state("prediction", SUPPORTS_AND_QUERIES, "k(x)^T alpha")
@@ -74,12 +68,7 @@ def gradient_descent_in_alpha(
     steps: int,
     step_size: float | Float[Array, ""] | None = None,
     spectrum: tuple | None = None,
-    num_outputs: int = 1,
-    attention: Attention = None,
-    arithmetic: str | ReLU = "exact",
-    width: int | None = None,
-    sketch: Sketch = None,
-    dtype: DTypeLike | None = None,
+    **options: Unpack[Options],
 ) -> Transformer:
     r"""A transformer that follows the Euclidean gradient in alpha: two blocks a step.
 
@@ -89,12 +78,9 @@ def gradient_descent_in_alpha(
     `gradient_descent`, and the square of its condition number. $\eta$ is `step_size` > 0, or for
     `spectrum` = (low, high) = $(a, b)$, bounds on the eigenvalues of $K + \lambda I$, it is
     $2 / (a (a - \lambda) + b (b - \lambda))$, or half that where $a = \lambda$. `ridge`
-    $\lambda > 0$ and $\eta$ are traced. The weights are float32 or float64 as `dtype` or JAX's
-    default says.
+    $\lambda > 0$ and $\eta$ are traced.
 
-    With a `sketch`, m channels carry its features in place of x, $P^T x$ for a matrix $P$ [p, m]
-    or those of a feature map, and all runs on their kernel (`icl_krr.sketched`). `width` is m; a
-    sketch that does not fit is a ValueError.
+    Further keywords are the `Options` of every construction.
 
     Raises ValueError if neither or both are given, for a kernel that the `attention` cannot
     apply and for numbers out of range.
@@ -108,7 +94,7 @@ def gradient_descent_in_alpha(
     """
     checks.positive_scalar("ridge", ridge)
     eta = step_sizes.alpha_step(step_size, spectrum, ridge)
-    m = machine(kernel, attention, arithmetic, num_features, num_outputs, dtype, width, sketch)
+    m = machine(kernel, num_features, **options)
     alpha = m.state("alpha", SUPPORTS, "dual coefficients")
     r = m.state("r", SUPPORTS, "residual y - A alpha", starts_as=m.y)
     prediction = m.state("prediction", SUPPORTS_AND_QUERIES, "k(x)^T alpha")

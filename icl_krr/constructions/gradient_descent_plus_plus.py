@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-from jax.typing import DTypeLike
+from typing import Unpack
+
 from jaxtyping import Array, Float
 
 from .. import checks
-from ..kernels import Features, Kernel
+from ..kernels import Kernel
 from ..transformer.weights import Transformer
-from .assembly.arithmetic import ReLU
-from .assembly.choice import Sketch, compress, linear_machine
+from .assembly.choice import linear_machine
+from .assembly.options import Options
 from .assembly.slots import SUPPORTS, SUPPORTS_AND_QUERIES
 
 
@@ -20,11 +21,7 @@ def gradient_descent_plus_plus(
     steps: int,
     step_size: float | Float[Array, ""],
     curvature: float | Float[Array, ""],
-    num_outputs: int = 1,
-    arithmetic: str | ReLU = "exact",
-    width: int | None = None,
-    sketch: Sketch = None,
-    dtype: DTypeLike | None = None,
+    **options: Unpack[Options],
 ) -> Transformer:
     r"""A transformer that runs GD++ on least squares, one block a step.
 
@@ -33,11 +30,9 @@ def gradient_descent_plus_plus(
 
     for every token's features $x_t$: the second head turns the spectrum of $X X^T$ towards a flat
     one. $\eta$ is `step_size` > 0, $c$ `curvature` >= 0; both are traced. There is no ridge: it
-    would have to act through stopping early. The weights are float32 or float64 as `dtype` or JAX's
-    default says.
+    would have to act through stopping early.
 
-    With a `sketch` $P$ [p, m], m channels carry $P^T x$ in place of x, and all runs on their kernel
-    (`icl_krr.sketched`). `width` is m; a sketch that does not fit is a ValueError.
+    Further keywords are the `Options` of every construction.
 
     Raises ValueError for a kernel that is not linear and for numbers out of range.
 
@@ -52,13 +47,12 @@ def gradient_descent_plus_plus(
     """
     checks.positive_scalar("step_size", step_size)
     checks.nonnegative_scalar("curvature", curvature)
-    kernel, sketch = compress(kernel, num_features, width, sketch)
-    if isinstance(kernel, Features):
+    m = linear_machine(kernel, num_features, **options)
+    if not m.layer.is_read:
         raise ValueError(
             "sketch must be a matrix [p, m] for features that change in every step, "
-            f"got {kernel.map!r}"
+            f"got {m.layer!r}"
         )
-    m = linear_machine(kernel, num_features, num_outputs, dtype, arithmetic, sketch)
     at = SUPPORTS_AND_QUERIES
     r = m.state("r", SUPPORTS, "residual y - f", starts_as=m.y)
     features = m.state(

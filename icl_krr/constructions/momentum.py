@@ -2,17 +2,18 @@
 
 from __future__ import annotations
 
+from typing import Unpack
+
 import jax
-from jax.typing import DTypeLike
 from jaxtyping import Array, Float
 
 from .. import checks, step_sizes
 from ..kernels import Kernel
 from ..step_sizes import Momentum
 from ..transformer.weights import Transformer
-from .assembly.arithmetic import ReLU
-from .assembly.choice import Attention, Sketch, machine
+from .assembly.choice import machine
 from .assembly.machine import Machine
+from .assembly.options import Options
 from .assembly.slots import SUPPORTS, SUPPORTS_AND_QUERIES
 
 
@@ -25,12 +26,7 @@ def heavy_ball(
     step_size: float | Float[Array, ""] | None = None,
     momentum: float | Float[Array, ""] | None = None,
     spectrum: tuple | None = None,
-    num_outputs: int = 1,
-    attention: Attention = None,
-    arithmetic: str | ReLU = "exact",
-    width: int | None = None,
-    sketch: Sketch = None,
-    dtype: DTypeLike | None = None,
+    **options: Unpack[Options],
 ) -> Transformer:
     r"""A transformer that runs Polyak's heavy ball, one block a step.
 
@@ -40,11 +36,9 @@ def heavy_ball(
     Either `step_size` $\eta$ and `momentum` $\mu$, or `spectrum` = (low, high) = $(a, b)$, bounds
     on the eigenvalues of $A = K + \lambda I$: $\eta = 4 / (\sqrt{b} + \sqrt{a})^2$ and
     $\mu = ((\sqrt{b} - \sqrt{a}) / (\sqrt{b} + \sqrt{a}))^2$. `ridge` $\lambda > 0$, $\eta$ and
-    $\mu$ are traced. The weights are float32 or float64 as `dtype` or JAX's default says.
+    $\mu$ are traced.
 
-    With a `sketch`, m channels carry its features in place of x, $P^T x$ for a matrix $P$ [p, m]
-    or those of a feature map, and all runs on their kernel (`icl_krr.sketched`). `width` is m; a
-    sketch that does not fit is a ValueError.
+    Further keywords are the `Options` of every construction.
 
     Raises ValueError for missing or surplus arguments, for a kernel that the `attention` cannot
     apply and for numbers out of range.
@@ -59,8 +53,8 @@ def heavy_ball(
     checks.positive_scalar("ridge", ridge)
     checks.count("steps", steps)
     coefficients = step_sizes.heavy_ball(steps, step_size, momentum, spectrum)
-    m = machine(kernel, attention, arithmetic, num_features, num_outputs, dtype, width, sketch)
-    return follow(m, ridge, steps, coefficients)
+    m = machine(kernel, num_features, **options)
+    return iterate(m, ridge, steps, coefficients)
 
 
 def chebyshev(
@@ -70,12 +64,7 @@ def chebyshev(
     ridge: float | Float[Array, ""],
     steps: int,
     spectrum: tuple | None = None,
-    num_outputs: int = 1,
-    attention: Attention = None,
-    arithmetic: str | ReLU = "exact",
-    width: int | None = None,
-    sketch: Sketch = None,
-    dtype: DTypeLike | None = None,
+    **options: Unpack[Options],
 ) -> Transformer:
     r"""A transformer that runs the Chebyshev iteration: no sums, no division, one block a step.
 
@@ -84,11 +73,9 @@ def chebyshev(
 
     `spectrum` = (low, high), bounds on the eigenvalues of $A = K + \lambda I$, fixes every $\mu_t$
     and $\eta_t$ beforehand: the optimal polynomial for that interval. `ridge` $\lambda > 0$ and the
-    bounds are traced. The weights are float32 or float64 as `dtype` or JAX's default says.
+    bounds are traced.
 
-    With a `sketch`, m channels carry its features in place of x, $P^T x$ for a matrix $P$ [p, m]
-    or those of a feature map, and all runs on their kernel (`icl_krr.sketched`). `width` is m; a
-    sketch that does not fit is a ValueError.
+    Further keywords are the `Options` of every construction.
 
     Raises ValueError without a spectrum, for a kernel that the `attention` cannot apply and for
     numbers out of range.
@@ -105,11 +92,11 @@ def chebyshev(
     checks.positive_scalar("ridge", ridge)
     checks.count("steps", steps)
     coefficients = step_sizes.chebyshev(steps, spectrum)
-    m = machine(kernel, attention, arithmetic, num_features, num_outputs, dtype, width, sketch)
-    return follow(m, ridge, steps, coefficients)
+    m = machine(kernel, num_features, **options)
+    return iterate(m, ridge, steps, coefficients)
 
 
-def follow(
+def iterate(
     m: Machine, ridge: Float[Array, ""] | float, steps: int, momentum: Momentum
 ) -> Transformer:
     alpha = m.state("alpha", SUPPORTS, "dual coefficients")

@@ -2,22 +2,20 @@
 
 from __future__ import annotations
 
-from jax.typing import DTypeLike
+from typing import Unpack
 
-from ..kernels import Kernel, Mixture, PositiveKernel
+from ..kernels import Kernel
 from ..residual import ROLES
 from ..transformer.weights import Transformer
-from .assembly.choice import Sketch, compress, softmax_machine
+from .assembly.choice import softmax_machine
+from .assembly.options import Options, Softmax
 
 
 def nadaraya_watson(
     kernel: Kernel,
     *,
     num_features: int,
-    num_outputs: int = 1,
-    width: int | None = None,
-    sketch: Sketch = None,
-    dtype: DTypeLike | None = None,
+    **options: Unpack[Options],
 ) -> Transformer:
     r"""One softmax head: $f(x) = \sum_j k(x, x_j) y_j / \sum_j k(x, x_j)$.
 
@@ -25,11 +23,10 @@ def nadaraya_watson(
     keys carry $|x|^2 / 2$ besides, which a block before finds. The logit of the aggregator is one
     that no data reaches, so that it stays out of the average. A `Mixture` has a head for each of
     its kernels, side by side, and is the mixture of their smoothers,
-    $\sum_h w_h f_h / \sum_h w_h$: not the smoother of the mixture. The weights are float32 or
-    float64 as `dtype` or JAX's default says; temperature and lengthscale are traced.
+    $\sum_h w_h f_h / \sum_h w_h$: not the smoother of the mixture. Temperature and
+    lengthscale are traced.
 
-    With a `sketch` $P$ [p, m], m channels carry $P^T x$ in place of x, and all runs on their kernel
-    (`icl_krr.sketched`). `width` is m; a sketch that does not fit is a ValueError.
+    Further keywords are the `Options` of every construction.
 
     Raises ValueError for a kernel that is not positive.
 
@@ -39,16 +36,21 @@ def nadaraya_watson(
     >>> nadaraya_watson(ik.Exponential(temperature=0.5), num_features=2).depth
     1
     """
-    kernel, sketch = compress(kernel, num_features, width, sketch)
-    if not isinstance(kernel, (PositiveKernel, Mixture)):
+    if kernel.featured:
         raise ValueError(
             "kernel must be Exponential(), Gaussian() or a Mixture of them to be softmax heads, "
             f"got {kernel!r}"
         )
-    m = softmax_machine(kernel, None, num_features, num_outputs, dtype, sketch=sketch)
-    m.log_sink = -1e30 * m.one  # no logit is rounded beside it: x is 0 there
+    attention = options.get("attention")
+    if isinstance(attention, Softmax):
+        raise ValueError(
+            "attention must be 'softmax' for nadaraya_watson, whose sink is out of reach, "
+            f"got {attention!r}"
+        )
+    # no logit is rounded beside it: x is 0 there
+    m = softmax_machine(kernel, num_features, {ROLES: -1e30}, **options)
     prediction = m.state("prediction", ROLES, "kernel-weighted mean of y")
-    total = sum(m.weights)
+    total = sum(term.weight for term in m.terms)
 
     def step() -> None:
         for term in m.terms:

@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
+from typing import Unpack
+
 import jax
-from jax.typing import DTypeLike
 from jaxtyping import Array, Float
 
 from .. import checks, step_sizes
 from ..kernels import Kernel
 from ..transformer.weights import Transformer
-from .assembly.arithmetic import ReLU
-from .assembly.choice import Sketch, compress, linear_machine
+from .assembly.choice import linear_machine
+from .assembly.options import Options
 from .assembly.slots import SUPPORTS, SUPPORTS_AND_QUERIES
 
 
@@ -21,11 +22,7 @@ def newton_schulz(
     ridge: float | Float[Array, ""],
     steps: int,
     spectrum: tuple | None = None,
-    num_outputs: int = 1,
-    arithmetic: str | ReLU = "exact",
-    width: int | None = None,
-    sketch: Sketch = None,
-    dtype: DTypeLike | None = None,
+    **options: Unpack[Options],
 ) -> Transformer:
     r"""A transformer that runs $V_{t+1} = V_t (2I - C V_t)$, two blocks a step.
 
@@ -39,11 +36,9 @@ def newton_schulz(
     e \leftarrow e^2$$
 
     with $e$, that starts as $1 - s \lambda$, known beforehand. `ridge` $\lambda > 0$ and the bounds
-    are traced. The weights are float32 or float64 as `dtype` or JAX's default says.
+    are traced.
 
-    With a `sketch`, m channels carry its features in place of x, $P^T x$ for a matrix $P$ [p, m]
-    or those of a feature map, and all runs on their kernel (`icl_krr.sketched`). `width` is m; a
-    sketch that does not fit is a ValueError.
+    Further keywords are the `Options` of every construction.
 
     Raises ValueError without a spectrum, for a kernel that is not linear and for numbers out of
     range.
@@ -59,8 +54,7 @@ def newton_schulz(
     checks.positive_scalar("ridge", ridge)
     checks.count("steps", steps)
     start, e = step_sizes.newton_schulz(steps, ridge, spectrum)
-    kernel, sketch = compress(kernel, num_features, width, sketch)
-    m = linear_machine(kernel, num_features, num_outputs, dtype, arithmetic, sketch)
+    m = linear_machine(kernel, num_features, **options)
     x = SUPPORTS_AND_QUERIES
     alpha = m.state("alpha", SUPPORTS, "dual coefficients")
     v = m.state("v", x, "V x", starts_as=start * m.features, width=m.features.width)

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from typing import Unpack
 
 import jax.numpy as jnp
-from jax.typing import DTypeLike
 from jaxtyping import Array, Float
 
 from .. import checks
@@ -14,12 +14,12 @@ from ..numerics import matmul
 from ..residual import Read
 from ..sketches import Nystrom
 from ..transformer.weights import Transformer
-from .assembly.arithmetic import ReLU
-from .assembly.choice import Attention, Sketch, machine
+from .assembly.choice import machine
 from .assembly.linear_attention import LinearAttention
 from .assembly.machine import Machine
+from .assembly.options import Options
 from .assembly.slots import SUPPORTS
-from .conjugate_gradient import descend, redirect, states
+from .conjugate_gradient import advance_alpha, states, turn_direction
 
 
 def preconditioned_conjugate_gradient(
@@ -29,12 +29,7 @@ def preconditioned_conjugate_gradient(
     ridge: float | Float[Array, ""],
     steps: int,
     preconditioner: str | Nystrom = "jacobi",
-    num_outputs: int = 1,
-    attention: Attention = None,
-    arithmetic: str | ReLU = "exact",
-    width: int | None = None,
-    sketch: Sketch = None,
-    dtype: DTypeLike | None = None,
+    **options: Unpack[Options],
 ) -> Transformer:
     r"""A transformer that runs preconditioned conjugate gradient on $(K + \lambda I) \alpha = y$.
 
@@ -46,12 +41,9 @@ def preconditioned_conjugate_gradient(
     With `preconditioner` "jacobi" $M$ is the diagonal of $A = K + \lambda I$, which the first
     blocks find, and $M^{-1} r$ is local to a token. With an `icl_krr.Nystrom` its m features are
     channels of the supports, and $M^{-1} r = (r - F C F^T r) / \lambda$ is one more linear head:
-    linear attention only. `ridge` $\lambda > 0$ is traced, and so is the preconditioner. The
-    weights are float32 or float64 as `dtype` or JAX's default says.
+    linear attention only. `ridge` $\lambda > 0$ is traced, and so is the preconditioner.
 
-    With a `sketch`, m channels carry its features in place of x, $P^T x$ for a matrix $P$ [p, m]
-    or those of a feature map, and all runs on their kernel (`icl_krr.sketched`). `width` is m; a
-    sketch that does not fit is a ValueError.
+    Further keywords are the `Options` of every construction.
 
     Raises ValueError for an unknown preconditioner, for a kernel that the `attention` cannot
     apply and for numbers out of range.
@@ -66,7 +58,7 @@ def preconditioned_conjugate_gradient(
     5
     """
     checks.positive_scalar("ridge", ridge)
-    m = machine(kernel, attention, arithmetic, num_features, num_outputs, dtype, width, sketch)
+    m = machine(kernel, num_features, **options)
     ridge = m.scale * ridge
     if isinstance(preconditioner, Nystrom):
         prepare, solve = nystrom_of(m, ridge, preconditioner)
@@ -95,9 +87,9 @@ def iterate(
         m.dot(r, z, to=rz)
 
     def step() -> None:
-        descend(m, ridge, rz, alpha, r, p, prediction)
+        advance_alpha(m, ridge, rz, alpha, r, p, prediction)
         solve(r, z)
-        redirect(m, rz, r, z, p)
+        turn_direction(m, rz, r, z, p)
 
     return m.transformer(step, steps=steps, readout=prediction, prologue=start)
 

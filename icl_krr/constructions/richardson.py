@@ -2,16 +2,17 @@
 
 from __future__ import annotations
 
+from typing import Unpack
+
 import jax.numpy as jnp
-from jax.typing import DTypeLike
 from jaxtyping import Array, Float
 
 from .. import checks
-from ..kernels import Kernel, PositiveKernel
+from ..kernels import Kernel
 from ..step_sizes import richardson_step
 from ..transformer.weights import Transformer
-from .assembly.arithmetic import ReLU
-from .assembly.choice import Attention, Sketch, compress, softmax_machine
+from .assembly.choice import softmax_machine
+from .assembly.options import Options, Softmax
 from .assembly.slots import QUERIES, SUPPORTS
 
 
@@ -23,12 +24,7 @@ def richardson(
     steps: int,
     step_size: float | Float[Array, ""] = 1.0,
     sink: float | Float[Array, ""] | None = None,
-    num_outputs: int = 1,
-    attention: Attention = None,
-    arithmetic: str | ReLU = "exact",
-    width: int | None = None,
-    sketch: Sketch = None,
-    dtype: DTypeLike | None = None,
+    **options: Unpack[Options],
 ) -> Transformer:
     r"""A transformer of one softmax head a block: Richardson's iteration, its own preconditioner.
 
@@ -40,11 +36,9 @@ def richardson(
     $\lambda \leq c$ the eigenvalues of $(D + cI)^{-1} A$ lie in $(0, 1]$, so that `step_size`
     $\eta$ in $(0, 2)$ converges for every n. The prediction $k(x)^T \alpha$ is read off the same
     head at the queries, whose own sink is that of `attention`; for that the slot `ahead` runs one
-    step ahead of alpha. `ridge` $\lambda$, $c$ and $\eta$ are traced. The weights are float32 or
-    float64 as `dtype` or JAX's default says.
+    step ahead of alpha. `ridge` $\lambda$, $c$ and $\eta$ are traced.
 
-    With a `sketch` $P$ [p, m], m channels carry $P^T x$ in place of x, and all runs on their kernel
-    (`icl_krr.sketched`). `width` is m; a sketch that does not fit is a ValueError.
+    Further keywords are the `Options` of every construction.
 
     Raises ValueError for a kernel that is not positive, for linear attention and for numbers
     out of range.
@@ -58,17 +52,20 @@ def richardson(
     eta = richardson_step(step_size)
     if sink is not None:
         checks.positive_scalar("sink", sink)
-    if not isinstance(kernel, PositiveKernel):
-        raise ValueError(
-            f"kernel must be Exponential() or Gaussian() to be its own preconditioner, "
-            f"got {kernel!r}"
-        )
+    attention = options.get("attention")
     if attention == "linear":
-        raise ValueError("attention must be softmax, whose normaliser it is, got 'linear'")
-    kernel, sketch = compress(kernel, num_features, width, sketch)
-    m = softmax_machine(kernel, attention, num_features, num_outputs, dtype, arithmetic, sketch)
-    c = jnp.asarray(ridge if sink is None else sink, m.dtype)
-    m.log_sink = jnp.log(c) * m.support - jnp.log(m.scale) * m.query
+        raise ValueError(
+            "attention must be softmax: richardson is preconditioned by the softmax normaliser, "
+            "got 'linear'"
+        )
+    if kernel.featured:
+        raise unlike(kernel)
+    c = jnp.asarray(ridge if sink is None else sink, checks.dtype(options.get("dtype")))
+    shift = attention.log_sink if isinstance(attention, Softmax) else 0.0
+    sinks = {SUPPORTS: jnp.log(c), QUERIES: shift}
+    m = softmax_machine(kernel, num_features, sinks, **options)
+    if len(m.patterns) > 1:
+        raise unlike(kernel)
     alpha = m.state("alpha", SUPPORTS, "dual coefficients")
     ahead = m.state("ahead", SUPPORTS, "alpha one step later")
     prediction = m.state("prediction", QUERIES, "k(x)^T alpha")
@@ -88,3 +85,9 @@ def richardson(
         m.multiply((eta / c) * (m.y - ridge * ahead), sink, to=ahead, size=1)
 
     return m.transformer(step, steps=steps, readout=prediction, prologue=update)
+
+
+def unlike(kernel: Kernel) -> ValueError:
+    return ValueError(
+        f"kernel must be Exponential() or Gaussian() to be its own preconditioner, got {kernel!r}"
+    )

@@ -6,10 +6,11 @@ from typing import Any
 
 import jax
 import jax.numpy as jnp
+from jax.typing import DTypeLike
 from jaxtyping import Array, Float
 
 from .. import checks
-from ..kernels import Kernel, check_kernel
+from ..kernels import FeatureLayer, Kernel, check_kernel
 from ..linalg import solve
 from ..numerics import matmul
 from ..pytree import checked
@@ -40,6 +41,11 @@ class NystromFeatures:
 
     def __call__(self, x: Float[Array, "n p"]) -> Float[Array, "n m"]:
         return matmul(self.kernel(x, self.landmarks.astype(x.dtype)), self.mix.astype(x.dtype))
+
+    def layer(self, dtype: DTypeLike) -> FeatureLayer:
+        """The same map as one layer of a network, in this dtype."""
+        seen = self.kernel.seen_from(jnp.asarray(self.landmarks, dtype))
+        return seen._replace(mix=jnp.asarray(self.mix, dtype))
 
 
 def nystrom_features(

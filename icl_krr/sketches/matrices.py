@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import dataclasses
 from functools import partial
 from typing import Any
 
@@ -11,7 +10,7 @@ import jax.numpy as jnp
 from jaxtyping import Array, Float
 
 from .. import checks
-from ..kernels import Exponential, Features, Gaussian, Kernel, Linear, Mixture, check_kernel
+from ..kernels import Features, Kernel, check_kernel
 from ..linalg import eigh, one_by_one
 from ..numerics import matmul
 
@@ -35,16 +34,7 @@ def sketched(kernel: Kernel, sketch: Any) -> Kernel:
     checks.floating("sketch", sketch)
     if sketch.ndim != 2:
         raise ValueError(f"sketch must be [p, m], got shape {list(sketch.shape)}")
-    if isinstance(kernel, Mixture):
-        return Mixture(tuple(sketched(part, sketch) for part in kernel.kernels), kernel.weights)
-    if not isinstance(kernel, (Linear, Exponential, Gaussian)):
-        raise ValueError(
-            "kernel must be Linear, Exponential, Gaussian or a Mixture to be sketched by a matrix, "
-            f"got {kernel!r}"
-        )
-    own = kernel.projection
-    projection = sketch.T if own is None else matmul(jnp.asarray(own, sketch.dtype), sketch.T)
-    return dataclasses.replace(kernel, projection=projection)
+    return kernel.sketched(sketch)
 
 
 def best(x: Float[Array, "... n p"], width: int) -> Float[Array, "p m"]:

@@ -1,4 +1,4 @@
-"""Random features of the exponential and the Gaussian kernel: positive, and trigonometric."""
+"""Random features of log-bilinear kernels: positive, and trigonometric."""
 
 from __future__ import annotations
 
@@ -7,10 +7,12 @@ from typing import Any
 
 import jax
 import jax.numpy as jnp
+import numpy as np
+from jax.typing import DTypeLike
 from jaxtyping import Array, Float
 
 from .. import checks
-from ..kernels import Exponential, Gaussian, Kernel, project
+from ..kernels import FeatureLayer, Kernel, LogBilinear, project
 from ..linalg import one_by_one
 from ..numerics import matmul
 from ..pytree import checked, static
@@ -50,6 +52,17 @@ class RandomFeatures:
         waves = jnp.concatenate([jnp.cos(angles), jnp.sin(angles)], axis=-1)
         return jnp.exp(exponent) * waves / count
 
+    def layer(self, dtype: DTypeLike) -> FeatureLayer:
+        """The same map as one layer of a network, in this dtype."""
+        frequencies, damping = (jnp.asarray(v, dtype) for v in (self.frequencies, self.damping))
+        mix = jnp.eye(self.width, dtype=dtype) / np.sqrt(len(frequencies)).astype(dtype)
+        if self.kind == "positive":
+            return FeatureLayer(self.projection, "exp", frequencies, None, damping, mix)
+        # sin is cos a quarter turn later
+        turns = jnp.repeat(jnp.asarray([0, -np.pi / 2], dtype), len(frequencies))
+        both = jnp.concatenate([frequencies, frequencies])
+        return FeatureLayer(self.projection, "cos", both, turns, damping, mix)
+
 
 def positive_features(
     key: jax.Array, kernel: Kernel, *, num_features: int, width: int, orthogonal: bool = True
@@ -57,14 +70,16 @@ def positive_features(
     r"""FAVOR+: $\exp(w^T x - |x|^2 / 2) / \sqrt{m}$ in units of the kernel, unbiased and positive.
 
     $w \sim N(0, I)$, independent or, if `orthogonal`, in orthogonal blocks with the same norms,
-    which lowers the variance. For the Gaussian kernel the damping is $|x|^2$. `num_features` p and
-    `width` m are counts; temperature, lengthscale and projection are traced.
+    which lowers the variance. A log-bilinear kernel of $c$ and $d$ has frequencies $\sqrt{c} w$ and
+    the damping $(c + d) / 2$. `num_features` p and `width` m are counts; temperature, lengthscale
+    and projection are traced.
 
-    Raises ValueError for a kernel that is neither exponential nor Gaussian, and a count < 1.
+    Raises ValueError for a kernel that is not log-bilinear, and a count < 1.
 
     Source: Choromanski et al., Rethinking attention with Performers, ICLR 2021, lemma 1.
 
     >>> import jax, jax.numpy as jnp
+    >>> from icl_krr import Exponential
     >>> phi = positive_features(jax.random.key(0), Exponential(2.0), num_features=3, width=8)
     >>> phi(jnp.ones((5, 3))).shape
     (5, 8)
@@ -78,15 +93,16 @@ def trigonometric_features(
     r"""Random Fourier features $[\cos w^T x, \sin w^T x] / \sqrt{m / 2}$: unbiased, of either sign.
 
     For the exponential kernel they are multiplied by $\exp(|x|^2 / 2)$ in its units, as in random
-    feature attention, so that estimates of small values of k can be negative.
+    feature attention, so that estimates of small values of k can be negative. A log-bilinear kernel
+    of $c$ and $d$ has frequencies $\sqrt{c} w$ and the damping $(d - c) / 2$.
 
-    Raises ValueError for a kernel that is neither exponential nor Gaussian, a count < 1 and a
-    width that is odd.
+    Raises ValueError for a kernel that is not log-bilinear, a count < 1 and a width that is odd.
 
     Source: Rahimi, Recht, Random features for large-scale kernel machines, 2007; Peng et al.,
     Random feature attention, ICLR 2021.
 
     >>> import jax, jax.numpy as jnp
+    >>> from icl_krr import Gaussian
     >>> phi = trigonometric_features(jax.random.key(0), Gaussian(2.0), num_features=3, width=8)
     >>> phi(jnp.ones((5, 3))).shape
     (5, 8)
@@ -102,22 +118,21 @@ def draw(
 ) -> RandomFeatures:
     checks.count("num_features", num_features)
     checks.count("width", count)
-    positive = kind == "positive"
-    if isinstance(kernel, Exponential):
-        inverse = 1 / jnp.asarray(kernel.temperature)
-        damping = inverse / 2 if positive else -inverse / 2
-    elif isinstance(kernel, Gaussian):
-        inverse = 1 / jnp.asarray(kernel.lengthscale) ** 2
-        damping = inverse if positive else 0 * inverse
-    else:
+    if not isinstance(kernel, LogBilinear):
         raise ValueError(
-            f"kernel must be Exponential or Gaussian to have random features, got {kernel!r}"
+            "kernel must be Exponential, Gaussian or another LogBilinear to have random features, "
+            f"got {kernel!r}"
         )
-    d = num_features if kernel.projection is None else jnp.shape(kernel.projection)[0]
+    c, d = kernel.coefficients(jnp.result_type(float))
+    sign = 1 if kind == "positive" else -1
+    damping = (sign * c + (0 if d is None else d)) / 2
+    rank = num_features if kernel.projection is None else jnp.shape(kernel.projection)[0]
     directions = (
-        orthogonal_normals(key, count, d) if orthogonal else jax.random.normal(key, (count, d))
+        orthogonal_normals(key, count, rank)
+        if orthogonal
+        else jax.random.normal(key, (count, rank))
     )
-    return RandomFeatures(jnp.sqrt(inverse) * directions, damping, kernel.projection, kind)
+    return RandomFeatures(jnp.sqrt(c) * directions, damping, kernel.projection, kind)
 
 
 def orthogonal_normals(key: jax.Array, count: int, d: int) -> Float[Array, "m d"]:

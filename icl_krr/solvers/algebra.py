@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-from functools import partial
-
 import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Float
 
 from .. import checks
-from ..kernels import Features, Kernel, Linear, PositiveKernel, check_kernel, project
+from ..kernels import Kernel, check_kernel
 from ..numerics import matmul
 from ..tasks import Task, check_axes
 
@@ -31,24 +29,9 @@ def check_system(kernel: Kernel, task: Task, ridge: object, steps: int = 1) -> N
     checks.count("steps", steps)
 
 
-def check_positive(kernel: Kernel) -> None:
-    if not isinstance(kernel, PositiveKernel):
-        raise TypeError(
-            f"kernel must be positive to weigh values by, got {kernel!r}; "
-            "use icl_krr.Exponential or icl_krr.Gaussian"
-        )
-
-
 def featured(kernel: Kernel, task: Task) -> Task:
     """The task whose linear kernel is this one's: its features in place of x."""
-    if isinstance(kernel, Linear):
-        phi = partial(project, kernel.projection)
-    elif isinstance(kernel, Features):
-        phi = kernel.map
-    else:
-        raise TypeError(
-            f"kernel must be Linear() or Features(...), whose features are known, got {kernel!r}"
-        )
+    phi = kernel.feature_map
     return task.replace(x=phi(task.x), x_query=phi(task.x_query))
 
 

@@ -18,7 +18,6 @@ from .. import checks, linalg
 from ..kernels import Kernel
 from ..numerics import matmul
 from ..tasks import Task, check_one_output, system
-from . import kernel_derivatives
 from .algebra import check_system, seen
 from .exact import shifted
 
@@ -82,7 +81,7 @@ def derivative_in_bandwidth(kernel: Kernel, task: Task, *, ridge: Ridge) -> Floa
     0.0
     """
     x, alpha, hat, _ = solved(kernel, task, ridge)
-    cross, gram = (kernel_derivatives.in_bandwidth(kernel, at, x) for at in (task.x_query, x))
+    cross, gram = (kernel.derivative_in_bandwidth(at, x) for at in (task.x_query, x))
     return matmul(cross - matmul(hat, gram), alpha)
 
 
@@ -101,7 +100,7 @@ def derivative_in_projection(kernel: Kernel, task: Task, *, ridge: Ridge) -> Flo
     [[[2.0]]]
     """
     x, alpha, hat, _ = solved(kernel, task, ridge)
-    cross, gram = (kernel_derivatives.in_projection(kernel, at, x) for at in (task.x_query, x))
+    cross, gram = (kernel.derivative_in_projection(at, x) for at in (task.x_query, x))
     return contract("qndp,n->qdp", cross, alpha) - contract("qm,mndp,n->qdp", hat, gram, alpha)
 
 
@@ -116,7 +115,7 @@ def derivative_in_queries(kernel: Kernel, task: Task, *, ridge: Ridge) -> Float[
     [[2.0]]
     """
     x, alpha, _, _ = solved(kernel, task, ridge)
-    return contract("qnp,n->qp", kernel_derivatives.in_x(kernel, task.x_query, x), alpha)
+    return contract("qnp,n->qp", kernel.derivative_in_x(task.x_query, x), alpha)
 
 
 def derivative_in_supports(kernel: Kernel, task: Task, *, ridge: Ridge) -> Float[Array, "q n p"]:
@@ -135,7 +134,7 @@ def derivative_in_supports(kernel: Kernel, task: Task, *, ridge: Ridge) -> Float
     [[[0.0]]]
     """
     x, alpha, hat, _ = solved(kernel, task, ridge)
-    cross, gram = (kernel_derivatives.in_x(kernel, x, to) for to in (task.x_query, x))
+    cross, gram = (kernel.derivative_in_x(x, to) for to in (task.x_query, x))
     own = contract("nqp,n->qnp", cross, alpha)
     row = contract("qj,jmp,m->qjp", hat, gram, alpha)
     return own - row - contract("qm,jmp,j->qjp", hat, gram, alpha)

@@ -7,10 +7,10 @@ from functools import partial
 import jax
 import jax.numpy as jnp
 
-from ..kernels import Kernel, Mixture, PositiveKernel
+from ..kernels import Kernel, PositiveKernel, check_positive
 from ..numerics import matmul
 from ..tasks import Task
-from .algebra import check_positive, check_system, like, seen
+from .algebra import check_system, like, seen
 from .results import Smoothing
 
 
@@ -34,14 +34,13 @@ def nadaraya_watson(kernel: Kernel, task: Task) -> Smoothing:
     [2.0]
     """
     check_system(kernel, task, ridge=1.0)
-    if isinstance(kernel, Mixture):
-        parts = [smooth(part, task, task.x_query, False) for part in kernel.kernels]
-        shares = jnp.asarray(kernel.weights, task.x.dtype)
-        heads, y = jnp.stack([part for part, _ in parts]), parts[0][1]
-        weights = jnp.tensordot(shares / jnp.sum(shares), heads, axes=1, precision="highest")
-    else:
-        check_positive(kernel)
-        weights, y = smooth(kernel, task, task.x_query, False)
+    shares, parts = zip(*kernel.parts, strict=True)
+    heads = [smooth(part, task, task.x_query, False) for part in parts]
+    weights, y = heads[0]
+    if len(heads) > 1:
+        shares = jnp.asarray(shares, task.x.dtype)
+        each = jnp.stack([own for own, _ in heads])
+        weights = jnp.tensordot(shares / jnp.sum(shares), each, axes=1, precision="highest")
     return Smoothing(like(task.y, matmul(weights, y)), weights)
 
 

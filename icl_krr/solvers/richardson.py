@@ -9,11 +9,11 @@ import jax.numpy as jnp
 from jaxtyping import Array, Float
 
 from .. import checks
-from ..kernels import Kernel
+from ..kernels import Kernel, check_positive
 from ..numerics import matmul
 from ..step_sizes import richardson_step
 from ..tasks import Task, system
-from .algebra import apply, check_positive, check_system, like
+from .algebra import apply, check_system, like
 from .results import Trajectory
 
 

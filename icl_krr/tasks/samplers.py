@@ -10,7 +10,7 @@ import jax
 import jax.numpy as jnp
 
 from .. import checks
-from ..kernels import Exponential, Gaussian, Kernel, Linear, PositiveKernel
+from ..kernels import Kernel, Linear
 from ..linalg import eigh, one_by_one
 from ..numerics import matmul
 from ..pytree import checked, static
@@ -93,7 +93,7 @@ class GaussianProcess:
         for name in ("spread", "noise_spread"):
             checks.at_least(name, getattr(self, name), 1)
         spread = checks.concrete(self.spread)
-        if spread not in (None, 1) and not isinstance(self.kernel, PositiveKernel):
+        if spread not in (None, 1) and self.kernel.bandwidth is None:
             raise TypeError(
                 f"kernel must be Exponential or Gaussian to spread, got {self.kernel!r}"
             )
@@ -119,12 +119,8 @@ class GaussianProcess:
 
     def hyperparameters(self, key: jax.Array) -> GaussianProcess:
         """The process that the task of this key is drawn from, with nothing left to spread."""
-        kernel, noise = self.kernel, self.noise
-        if isinstance(kernel, (Exponential, Gaussian)):
-            name = "temperature" if isinstance(kernel, Exponential) else "lengthscale"
-            factor = log_uniform(jax.random.fold_in(key, 0), self.spread)
-            kernel = dataclasses.replace(kernel, **{name: getattr(kernel, name) * factor})
-        noise = noise * log_uniform(jax.random.fold_in(key, 1), self.noise_spread)
+        kernel = self.kernel.stretched(log_uniform(jax.random.fold_in(key, 0), self.spread))
+        noise = self.noise * log_uniform(jax.random.fold_in(key, 1), self.noise_spread)
         return dataclasses.replace(self, kernel=kernel, noise=noise, spread=1.0, noise_spread=1.0)
 
 

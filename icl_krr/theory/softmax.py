@@ -7,11 +7,11 @@ import jax.numpy as jnp
 from jax.typing import DTypeLike
 from jaxtyping import Array, Float
 
-from ..kernels import Kernel, Mixture, PositiveKernel, check_kernel
+from ..kernels import Kernel, PositiveKernel, check_kernel, check_positive
 from ..tasks import Task, check_axes
 
 
-def log_normaliser(kernel: Kernel, task: Task) -> Float[Array, " n+q"]:
+def log_normaliser(kernel: PositiveKernel, task: Task) -> Float[Array, " n+q"]:
     r"""$\log Z_i = \log \sum_j k(x_i, x_j)$ over the supports j, at every support and query (C1).
 
     Shape [n + q] in the task's dtype; the sum is taken in the logarithm, so none overflows.
@@ -26,8 +26,7 @@ def log_normaliser(kernel: Kernel, task: Task) -> Float[Array, " n+q"]:
     """
     check_kernel(kernel)
     check_axes(task)
-    if not isinstance(kernel, PositiveKernel):
-        raise TypeError(f"kernel must be positive to have a normaliser, got {kernel!r}")
+    check_positive(kernel, "to have a normaliser")
     keep = jnp.ones(task.num_supports, bool) if task.mask is None else task.mask
     x = jnp.where(keep[:, None], task.x, 0)
     logits = kernel.log(jnp.concatenate([x, task.x_query]), x)
@@ -51,8 +50,9 @@ def log_sink(kernel: Kernel, task: Task) -> Float[Array, ""]:
     >>> float(log_sink(Exponential(temperature=0.1), task))
     11.0
     """
-    parts = kernel.kernels if isinstance(kernel, Mixture) else (kernel,)
-    return jnp.ceil(jnp.max(jnp.stack([log_normaliser(part, task) for part in parts])))
+    check_kernel(kernel)
+    logarithms = [log_normaliser(part, task) for _, part in kernel.parts]
+    return jnp.ceil(jnp.max(jnp.stack(logarithms)))
 
 
 def sink_weight(log_normaliser: Float[Array, "..."], log_sink: jax.Array | float) -> jax.Array:

@@ -2,61 +2,88 @@
 
 from __future__ import annotations
 
-from typing import Any
+from collections.abc import Mapping
+from typing import Any, Unpack
 
-from jax import Array
 from jax.typing import DTypeLike
 
 from ... import checks
-from ...kernels import Exponential, Features, Gaussian, Kernel, Linear, Mixture
-from ...sketches import NystromFeatures, RandomFeatures
-from .arithmetic import Arithmetic, Exact, ReLU
+from ...kernels import Features, Kernel, check_kernel
+from .arithmetic import Arithmetic
+from .exact import Exact
 from .linear_attention import LinearAttention
 from .machine import Machine
-from .softmax_attention import Softmax, SoftmaxAttention
+from .options import Options, Softmax
+from .relu import ReLU
+from .softmax_attention import SoftmaxAttention
 
-Attention = str | Softmax | None
-Sketch = Array | NystromFeatures | RandomFeatures | None
 
-
-def machine(
-    kernel: Kernel,
-    attention: Attention,
-    arithmetic: str | ReLU,
-    num_features: int,
-    num_outputs: int = 1,
-    dtype: DTypeLike | None = None,
-    width: int | None = None,
-    sketch: Any = None,
-) -> Machine:
+def machine(kernel: Kernel, num_features: int, **options: Unpack[Options]) -> Machine:
     r"""The machine that a construction is written for: slots to name, and verbs that make weights.
 
-    `attention` None is linear for the linear kernel and those of features, softmax for the others;
-    `arithmetic` is "exact" or a `ReLU`. A `sketch` is a matrix $P$ [p, m], so that m channels
-    carry $P^T x$ in place of x, or a feature map that stands for its kernel; `width` is m, to be
-    checked. `state` declares a slot that lives at `SUPPORTS` or at `SUPPORTS_AND_QUERIES`,
-    `kernel_times` applies `scale` times K, `add`, `multiply`, `divide` and `dot` do what they say,
-    and `transformer` packs what a step says into blocks.
+    `num_features` is p; the `options` are those of every construction (`Options`). `state`
+    declares a slot that lives at `SUPPORTS` or at `SUPPORTS_AND_QUERIES`, `kernel_times` applies
+    `scale` times K, `add`, `multiply`, `divide` and `dot` do what they say, and `transformer`
+    packs what a step says into blocks.
 
     Raises ValueError for a kernel that the attention cannot apply, an unknown attention or
     arithmetic, and a sketch that does not fit.
 
     >>> import icl_krr as ik
-    >>> m = machine(ik.Linear(), None, "exact", num_features=2)
+    >>> m = machine(ik.Linear(), num_features=2)
     >>> prediction = m.state("prediction", ("support", "query"), "one step of gradient descent")
     >>> def step():
     ...     m.add(0.1 * m.kernel_times(m.y), to=prediction)
     >>> m.transformer(step, steps=1, readout=prediction).depth
     1
     """
-    kernel, sketch = compress(kernel, num_features, width, sketch)
-    if attention is None:
-        attention = "linear" if isinstance(kernel, (Linear, Features)) else "softmax"
+    check_kernel(kernel)
+    featured = kernel.featured or callable(options.get("sketch"))
+    attention = options.get("attention") or ("linear" if featured else "softmax")
     if not isinstance(attention, Softmax):
         checks.choice("attention", attention, ("linear", "softmax"))
+    choose = linear_machine if attention == "linear" else softmax_machine
+    return choose(kernel, num_features, **options)
+
+
+def linear_machine(
+    kernel: Kernel,
+    num_features: int,
+    *,
+    num_outputs: int = 1,
+    attention: str | Softmax | None = None,
+    arithmetic: str | ReLU = "exact",
+    sketch: Any = None,
+    width: int | None = None,
+    dtype: DTypeLike | None = None,
+) -> LinearAttention:
+    """The machine of solvers that work on features, which linear attention alone applies."""
+    if attention not in (None, "linear"):
+        raise ValueError(f"attention must be 'linear' for this solver, got {attention!r}")
+    kernel, sketch = compress(kernel, num_features, width, sketch)
+    return LinearAttention(kernel, num_features, num_outputs, dtype, rules(arithmetic), sketch)
+
+
+def softmax_machine(
+    kernel: Kernel,
+    num_features: int,
+    sinks: Mapping[tuple[str, ...], Any] | None = None,
+    *,
+    num_outputs: int = 1,
+    attention: str | Softmax | None = None,
+    arithmetic: str | ReLU = "exact",
+    sketch: Any = None,
+    width: int | None = None,
+    dtype: DTypeLike | None = None,
+) -> SoftmaxAttention:
+    """The machine of solvers that work on softmax patterns, with sinks of their own if given."""
     if attention == "linear":
-        return linear_machine(kernel, num_features, num_outputs, dtype, arithmetic, sketch)
-    return softmax_machine(kernel, attention, num_features, num_outputs, dtype, arithmetic, sketch)
+        raise ValueError("attention must be 'softmax' for this solver, got 'linear'")
+    options = attention if isinstance(attention, Softmax) else Softmax()
+    kernel, sketch = compress(kernel, num_features, width, sketch)
+    return SoftmaxAttention(
+        kernel, options, num_features, num_outputs, dtype, rules(arithmetic), sketch, sinks
+    )
 
 
 def compress(
@@ -70,8 +97,8 @@ def compress(
                 f"icl_krr.sketches.best(task.x, {width})"
             )
         return kernel, None
-    if isinstance(sketch, (NystromFeatures, RandomFeatures)):
-        kernel, matrix, m = Features(sketch), None, sketch.width
+    if callable(sketch):
+        kernel, matrix, m = Features(sketch), None, getattr(sketch, "width", None)
     else:
         checks.floating("sketch", sketch)
         checks.finite("sketch", sketch)
@@ -84,47 +111,6 @@ def compress(
     if width is not None and width != m:
         raise ValueError(f"width must be {m} as that of the sketch, got {width}")
     return kernel, matrix
-
-
-def linear_machine(
-    kernel: Kernel,
-    num_features: int,
-    num_outputs: int,
-    dtype: DTypeLike | None,
-    arithmetic: str | ReLU = "exact",
-    sketch: Any = None,
-) -> LinearAttention:
-    if not isinstance(kernel, (Linear, Features)):
-        raise ValueError(
-            f"kernel must be Linear() or Features(...) to be applied by linear attention, "
-            f"got {kernel!r}; other kernels need softmax attention, or features as a sketch"
-        )
-    return LinearAttention(kernel, num_features, num_outputs, dtype, rules(arithmetic), sketch)
-
-
-def softmax_machine(
-    kernel: Kernel,
-    attention: Attention,
-    num_features: int,
-    num_outputs: int,
-    dtype: DTypeLike | None,
-    arithmetic: str | ReLU = "exact",
-    sketch: Any = None,
-) -> SoftmaxAttention:
-    options = attention if isinstance(attention, Softmax) else Softmax()
-    if not isinstance(kernel, (Linear, Exponential, Gaussian, Mixture)):
-        raise ValueError(
-            f"kernel must be Exponential, Gaussian, Linear or a Mixture to be applied by softmax "
-            f"attention, got {kernel!r}"
-        )
-    if isinstance(kernel, Linear) and options.epsilon is None:
-        raise ValueError(
-            "attention must be Softmax(epsilon=...) to emulate the linear kernel, got "
-            f"{attention!r}; epsilon=icl_krr.theory.best_epsilon(...) fits a task"
-        )
-    return SoftmaxAttention(
-        kernel, options, num_features, num_outputs, dtype, rules(arithmetic), sketch
-    )
 
 
 def rules(arithmetic: str | ReLU) -> Arithmetic:

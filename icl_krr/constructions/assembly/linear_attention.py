@@ -7,9 +7,9 @@ import jax.numpy as jnp
 from jax.typing import DTypeLike
 from jaxtyping import Array, Float
 
-from ...kernels import Features, Linear, project
+from ...kernels import Kernel
+from ...numerics import matmul
 from ...residual import Read
-from ...sketches import NystromFeatures, RandomFeatures
 from .arithmetic import Arithmetic
 from .features import fill
 from .machine import Machine
@@ -32,37 +32,32 @@ class LinearAttention(Machine):
 
     def __init__(
         self,
-        kernel: Linear | Features,
+        kernel: Kernel,
         num_features: int,
         num_outputs: int,
         dtype: DTypeLike | None,
         arithmetic: Arithmetic,
-        sketch: jax.Array | None = None,
+        sketch: jax.Array | None,
     ):
         super().__init__("linear", num_features, num_outputs, dtype, arithmetic, sketch)
         self.kernel, self.sketch = kernel, sketch
-        if isinstance(kernel, Linear):
-            self.features = self.projected(kernel)
-        elif not isinstance(kernel.map, (NystromFeatures, RandomFeatures)):
-            raise ValueError(
-                "map must be RandomFeatures or NystromFeatures to be made by an MLP, "
-                f"got {kernel.map!r}"
-            )
+        self.layer = kernel.feature_layer(self.dtype)
+        if self.layer.is_read:
+            self.features = self.projected(self.layer)
         else:
-            width = kernel.map.width
+            width = self.layer.width
             self.features = self.state("features", SUPPORTS_AND_QUERIES, "phi(x)", width=width)
 
     def features_at(self, points: Float[Array, "l p"]) -> Float[Array, "l m"]:
         """What `features` reads, at points that are not tokens."""
         points = points.astype(self.dtype)
-        if isinstance(self.kernel, Features):
-            return self.kernel.map(points)
-        points = points if self.sketch is None else project(self.sketch.T, points)
-        return project(self.kernel.projection, points)
+        if self.sketch is not None:
+            points = matmul(points, self.sketch)
+        return self.kernel.feature_map(points)
 
     def start(self) -> None:
-        if isinstance(self.kernel, Features):
-            fill(self, self.kernel.map, self.features)
+        if not self.layer.is_read:
+            fill(self, self.layer, self.features)
         super().start()
 
     def kernel_times(self, v: Read) -> Read:
@@ -82,7 +77,7 @@ class LinearAttention(Machine):
         self.multiply(here, phi, to=to, out=ones)
 
     def dot(self, a: Read, b: Read, to: str | Read) -> Read:
-        to = self.target(to, self.scalars_at, f"({label(a)}) . ({label(b)})")
+        to = self.written_slot(to, self.scalars_at, f"({label(a)}) . ({label(b)})")
         query = self.per_output(self.aggregator)
         self.head(query=query, key=a, value=b, to=to, heads=self.spec.num_outputs)
         return to

@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
 from typing import Any
 
 import jax
@@ -13,18 +12,19 @@ from jax.typing import DTypeLike
 
 from ... import checks
 from ...residual import ROLES, Read
-from ...transformer.weights import Block, Heads, Spec, Transformer, Unit, Weights, Write
-from .arithmetic import Arithmetic, Exact
-from .packing import Operation, check, schedule
-from .slots import Slots, label
+from ...transformer.weights import Block, Heads, Spec, Transformer, Weights, Write
+from .arithmetic import Arithmetic
+from .packing import Operation, pack
+from .recorder import Recorder
+from .slots import label
 
 
-class Machine(Slots, ABC):
+class Machine(Recorder, ABC):
     """Records verbs as heads and units over named slots, and returns the transformer.
 
     Verbs say `to=` where their result is added: a slot (its read), or a new name, which
     declares a scratch slot. Reads are expressions such as `Kp + ridge * p`. A program means
-    what its verbs mean one after the other; the schedule keeps that meaning. Scratch slots are
+    what its verbs mean one after the other; the packing keeps that meaning. Scratch slots are
     erased as soon as they were last read, so every step starts from zeros. A slot declares the
     roles where it lives, and a verb whose result would reach further is gated by their flags.
 
@@ -39,16 +39,14 @@ class Machine(Slots, ABC):
         attention: str,
         num_features: int,
         num_outputs: int,
-        dtype: DTypeLike | None = None,
-        arithmetic: Arithmetic | None = None,
-        sketch: jax.Array | None = None,
+        dtype: DTypeLike | None,
+        arithmetic: Arithmetic,
+        sketch: jax.Array | None,
     ):
         dtype = checks.dtype(dtype)
         sketch = None if sketch is None else jnp.asarray(sketch, dtype)
         super().__init__(Spec(num_features, num_outputs, attention), dtype, sketch)
-        self.arithmetic = arithmetic or Exact()
-        self.program: list[Operation] = []
-        self.group: list[Heads | Unit] | None = None
+        self.arithmetic = arithmetic
 
     @abstractmethod
     def kernel_times(self, v: Read) -> Any:
@@ -99,7 +97,7 @@ class Machine(Slots, ABC):
 
     def add(self, value: Any, to: str | Read, at: tuple[str, ...] | None = None) -> Read:
         """Add an expression to a slot, at the tokens where the slot lives, or only `at` some."""
-        to = self.target(to, self.at(value), f"combines {label(value)}")
+        to = self.written_slot(to, self.at(value), f"combines {label(value)}")
         self.arithmetic.add(self, value, to, self.layout[to.slot].at if at is None else at)
         return to
 
@@ -115,13 +113,13 @@ class Machine(Slots, ABC):
 
         `size` is a bound on |b| if one is known, or the slots whose bounds bound it.
         """
-        to = self.target(to, self.at(a, b), f"({label(a)}) x ({label(b)})")
+        to = self.written_slot(to, self.at(a, b), f"({label(a)}) x ({label(b)})")
         self.arithmetic.multiply(self, a, b, to, out, size)
         return to
 
     def divide(self, dividend: Read, divisor: Read, to: str | Read) -> Read:
         """Add the quotient, token by token and output by output, to a slot; 0 / 0 is 0."""
-        to = self.target(to, self.at(dividend), f"{label(dividend)} / {label(divisor)}")
+        to = self.written_slot(to, self.at(dividend), f"{label(dividend)} / {label(divisor)}")
         self.arithmetic.divide(self, dividend, divisor, to)
         return to
 
@@ -143,21 +141,6 @@ class Machine(Slots, ABC):
         self.erase(slot)
         return moved
 
-    def emit(self, layer: Heads | Unit, erases: bool = False) -> None:
-        check(layer, self.layout)
-        if self.group is None:
-            self.program.append(Operation((layer,), erases))
-        else:
-            self.group.append(layer)
-
-    @contextmanager
-    def together(self) -> Iterator[None]:
-        """Verbs whose additions are made at once: none reads what another one writes."""
-        self.group = []
-        yield
-        self.program.append(Operation(tuple(self.group)))
-        self.group = None
-
     def record(self, body: Callable[[], None]) -> tuple[Block, ...]:
         """The blocks of a program, its scratch erased behind it."""
         self.program = []
@@ -166,7 +149,7 @@ class Machine(Slots, ABC):
         for slot in [slot for slot in self.slots if slot.kind == "scratch"]:
             if slot.name in written:
                 self.erase(self.layout.read(slot.name, self.dtype))
-        return schedule(self.program)
+        return pack(self.program)
 
     def forget_unread_flags(self, blocks: tuple[Block, ...]) -> None:
         layers = [layer for block in blocks for layer in (*block.attention, *block.mlp)]

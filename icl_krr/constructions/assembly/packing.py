@@ -63,7 +63,7 @@ def check(layer: Heads | Unit, layout: Layout) -> None:
             )
 
 
-def schedule(program: list[Operation]) -> tuple[Block, ...]:
+def pack(program: list[Operation]) -> tuple[Block, ...]:
     """Blocks that do what the operations do one after the other, each as early as it can be.
 
     Sublayers 0, 2, 4, ... are attention, 1, 3, 5, ... MLPs. All operations of a sublayer read

@@ -101,7 +101,7 @@ class Slots:
         self.embedding[slot.name] = Read({}, slot.width) if starts_as is None else starts_as
         return Layout((slot,)).read(slot.name, self.dtype)
 
-    def target(self, to: str | Read, at: tuple[str, ...], about: str) -> Read:
+    def written_slot(self, to: str | Read, at: tuple[str, ...], about: str) -> Read:
         """The slot that a verb writes: an existing one, or new scratch of that name."""
         return to if isinstance(to, Read) else self.scratch(to, at, about)
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from functools import cached_property, reduce
 from operator import add
 from typing import Any
@@ -12,12 +13,13 @@ import numpy as np
 from jax.typing import DTypeLike
 
 from ... import checks
-from ...kernels import Exponential, Gaussian, Kernel, Linear, Mixture
+from ...kernels import Kernel, Pattern
 from ...residual import ROLES, Read, join
 from .arithmetic import Arithmetic
 from .machine import Machine
+from .options import Softmax
+from .products import Term, Unnormalised
 from .slots import SUPPORTS_AND_QUERIES, label
-from .softmax import Softmax, Term, Unnormalised
 
 
 class SoftmaxAttention(Machine):
@@ -28,12 +30,10 @@ class SoftmaxAttention(Machine):
     every system is solved as (K / c + ridge / c) c alpha = y. A head with query 0 is a mean
     over all visible tokens, the same at every token: sums live everywhere, divided by n + 1.
 
-    A query, logits and sink for each kernel, where U is the projection:
-    exponential, exp(<U x, U z> / t): the sink has logit log c;
-    Gaussian: keys (z, -|z|^2 / 2), so that the factor exp(-|x|^2 / 2 l^2) cancels in the
-    softmax, and the sink has logit log c + |x|^2 / 2 l^2;
-    linear: (exp(e <x, z>) - exp(-e <x, z>)) / 2 e, the two being exponential;
-    a mixture: the patterns of its kernels, each times its weight.
+    A kernel is a sum of patterns w exp(c <Ux, Uz> - d (|Ux|^2 + |Uz|^2) / 2), each one head with
+    keys (Uz, -d |Uz|^2 / 2): the factor exp(-d |Ux|^2 / 2) of a row cancels in the softmax, and the
+    sink has logit log c + d |Ux|^2 / 2. `sinks` are logits log c by the roles of the token
+    that asks, where one shift does not serve all.
     """
 
     scalars_at = ROLES
@@ -45,77 +45,47 @@ class SoftmaxAttention(Machine):
         num_features: int,
         num_outputs: int,
         dtype: DTypeLike | None,
-        arithmetic: Arithmetic | None = None,
-        sketch: jax.Array | None = None,
+        arithmetic: Arithmetic,
+        sketch: jax.Array | None,
+        sinks: Mapping[tuple[str, ...], Any] | None,
     ):
         super().__init__("softmax", num_features, num_outputs, dtype, arithmetic, sketch)
         check_range(options.log_sink, self.dtype)
         log_sink = jnp.asarray(options.log_sink, self.dtype)
         self.scale = jnp.exp(-log_sink)
         self.log_sink = log_sink * self.one
-        self.kernel, self.options = kernel, options
+        if sinks is not None:
+            parts = [jnp.asarray(v, self.dtype) * self.inside(at) for at, v in sinks.items()]
+            self.log_sink = reduce(add, parts)
+        self.patterns = kernel.patterns(self.dtype, options.epsilon, options.symmetric)
+        self.diagonal = kernel.diagonal_terms(self.dtype)
         self.kept: dict[tuple[str, tuple[str, ...], int], Read] = {}
         self.half_squares = {
             k: self.state(self.named("half_square", k), SUPPORTS_AND_QUERIES, "|x|^2 / 2", width=1)
-            for k, part in enumerate(self.parts)
-            if isinstance(part, Gaussian)
+            for k, pattern in enumerate(self.patterns)
+            if pattern.norm is not None
         }
         self.nothing = Read({}, 1)
-
-    @property
-    def parts(self) -> tuple[Kernel, ...]:
-        """The kernels whose sum this is."""
-        return self.kernel.kernels if isinstance(self.kernel, Mixture) else (self.kernel,)
-
-    @property
-    def weights(self) -> Any:
-        """Their weights."""
-        if isinstance(self.kernel, Mixture):
-            return jnp.asarray(self.kernel.weights, self.dtype)
-        return (1.0,)
 
     @cached_property
     def terms(self) -> list[Term]:
         """Made once: heads of the same query and key share their pattern."""
-        if isinstance(self.kernel, Linear):
-            return self.emulated(self.kernel)
-        positive = [self.positive(part, k) for k, part in enumerate(self.parts)]
-        pairs = zip(positive, self.weights, strict=True)
-        return [term._replace(weight=weight) for term, weight in pairs]
+        return [self.term(pattern, k) for k, pattern in enumerate(self.patterns)]
 
-    def positive(self, kernel: Kernel, k: int) -> Term:
-        x = self.projected(kernel)
-        if isinstance(kernel, Exponential):
-            checks.scalar("temperature", kernel.temperature)
-            return self.exponential(x, 1 / jnp.asarray(kernel.temperature, self.dtype))
-        assert isinstance(kernel, Gaussian)
-        inverse = 1 / jnp.asarray(kernel.lengthscale, self.dtype) ** 2
-        halves = self.half_squares[k]
-        query = join(inverse * x, self.one, self.log_sink + inverse * halves)
-        return Term(query, join(x, -inverse * halves, self.aggregator), 1.0)
-
-    def emulated(self, kernel: Linear) -> list[Term]:
-        x, epsilon = self.projected(kernel), jnp.asarray(self.options.epsilon, self.dtype)
-        if self.options.symmetric:
-            half = 1 / (2 * epsilon)
-            return [
-                self.exponential(x, epsilon)._replace(weight=half),
-                self.exponential(x, -epsilon)._replace(weight=-half),
-            ]
-        return [
-            self.exponential(x, epsilon)._replace(weight=1 / epsilon),
-            Term(self.log_sink, self.aggregator, -1 / epsilon),
-        ]
-
-    def exponential(self, x: Read, inverse_temperature: Any) -> Term:
-        """The pattern of exp(<x, z> * inverse temperature)."""
-        query = join(inverse_temperature * x, self.log_sink)
-        return Term(query, join(x, self.aggregator), 1.0)
+    def term(self, pattern: Pattern, k: int) -> Term:
+        x = self.projected(pattern)
+        query, key = [self.log_sink], [self.aggregator]
+        if pattern.norm is not None:
+            norms = pattern.norm * self.half_squares[k]
+            query, key = [self.one, self.log_sink + norms], [-norms, self.aggregator]
+        if pattern.inner is not None:
+            query, key = [pattern.inner * x, *query], [x, *key]
+        return Term(join(*query), join(*key), pattern.weight)
 
     def start(self) -> None:
         """|x|^2 / 2, the sink weights, and the normalisers that the steps asked for."""
         for k, halves in self.half_squares.items():
-            x = self.projected(self.parts[k])
+            x = self.projected(self.patterns[k])
             self.multiply(x, x, to=halves, out=jnp.full((x.width, 1), 0.5, self.dtype))
         for k, term in enumerate(self.terms if self.kept else ()):
             sink = self.kept.get(("sink", ROLES, k))
@@ -134,8 +104,7 @@ class SoftmaxAttention(Machine):
         return self.kept[name, at, k]
 
     def named(self, name: str, k: int) -> str:
-        emulates = isinstance(self.kernel, Linear)
-        return f"{name}_{k}" if emulates or len(self.parts) > 1 else name
+        return f"{name}_{k}" if len(self.patterns) > 1 else name
 
     def sink(self) -> Read:
         """The sink weights c / (Z_i + c) of a kernel that is one pattern, a state."""
@@ -179,21 +148,24 @@ class SoftmaxAttention(Machine):
 
     def kernel_diagonal(self, to: Read) -> None:
         here = self.layout[to.slot].at
-        for part, weight in zip(self.parts, self.weights, strict=True):
-            if isinstance(part, Gaussian):
-                self.add(weight * self.scale * self.inside(here), to=to)
+        for term in self.diagonal:
+            if term.function == "one":
+                self.add(term.weight * self.scale * self.inside(here), to=to)
                 continue
-            x, factor = self.projected(part), self.scale
-            if isinstance(part, Exponential):
-                factor = 1 / jnp.asarray(part.temperature, self.dtype)
+            x = self.projected(term)
             x_here = self.add(x, to=self.scratch("x_support", here, "U x", x.width))
+            if term.function == "identity":
+                self.sum_of_squares(x_here, x, term.weight * term.factor * self.scale, to)
+                continue
             square = self.scratch("square", here, "logit of k(x, x)", width=1)
-            target = to if isinstance(part, Linear) else square
-            self.multiply(x_here, x, to=target, out=jnp.full((x.width, 1), factor, self.dtype))
-            if isinstance(part, Exponential):
-                entry = self.scratch("entry", here, "k(x, x)", width=1)
-                self.exponential_of(square - self.log_sink, to=entry)
-                self.add(weight * entry, to=to)
+            self.sum_of_squares(x_here, x, term.factor, square)
+            entry = self.scratch("entry", here, "k(x, x)", width=1)
+            self.exponential_of(square - self.log_sink, to=entry)
+            self.add(term.weight * entry, to=to)
+
+    def sum_of_squares(self, x_here: Read, x: Read, factor: Any, to: Read) -> None:
+        out = jnp.full((x.width, 1), factor, self.dtype)
+        self.multiply(x_here, x, to=to, out=out)
 
     def exponential_of(self, logit: Read, to: Read) -> None:
         """Add e^logit, by a head whose n supports have logit 0 and the sink that logit.
@@ -219,7 +191,7 @@ class SoftmaxAttention(Machine):
         self.multiply(odds, count, to=to)
 
     def dot(self, a: Read, b: Read, to: str | Read) -> Read:
-        to = self.target(to, self.scalars_at, f"mean of ({label(a)}) x ({label(b)})")
+        to = self.written_slot(to, self.scalars_at, f"mean of ({label(a)}) x ({label(b)})")
         self.mean(self.multiply(a, b, to=f"{to.slot}_each"), to=to)
         return to
 

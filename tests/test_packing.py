@@ -8,7 +8,7 @@ from hypothesis import given, settings, strategies as st
 
 import icl_krr as ik
 from icl_krr.constructions.assembly.choice import machine
-from icl_krr.constructions.assembly.packing import Operation, schedule
+from icl_krr.constructions.assembly.packing import Operation, pack
 from icl_krr.residual import Layout, Read, Slot
 from icl_krr.transformer.forward import run_block
 from icl_krr.transformer.hook_points import Taps
@@ -55,7 +55,7 @@ def test_packed_blocks_mean_what_the_program_means(program):
         layers = operation.layers
         one_by_one.append(Block(mlp=layers) if operation.local else Block(attention=layers))
     with jax.enable_x64(True):
-        slow, fast = execute(one_by_one), execute(schedule(program))
+        slow, fast = execute(one_by_one), execute(pack(program))
     for slot in SLOTS:
         np.testing.assert_allclose(slow[slot], fast[slot], atol=1e-10)
 
@@ -64,7 +64,7 @@ def test_independent_operations_share_a_block():
     head = Operation((Heads(read("a"), read("a"), (Write(read("a"), None, "b"),)),))
     unit = Operation((Unit(read("b"), None, None, "c"),))
     other = Operation((Heads(read("a"), read("a"), (Write(read("a"), None, "d"),)),))
-    blocks = schedule([head, unit, other])
+    blocks = pack([head, unit, other])
     assert len(blocks) == 1
     assert len(blocks[0].attention) == 2
     assert len(blocks[0].mlp) == 1
@@ -73,15 +73,15 @@ def test_independent_operations_share_a_block():
 def test_what_reads_a_write_comes_after_it():
     head = Operation((Heads(read("a"), read("a"), (Write(read("a"), None, "b"),)),))
     after = Operation((Heads(read("b"), read("b"), (Write(read("b"), None, "c"),)),))
-    assert len(schedule([head, after])) == 2
+    assert len(pack([head, after])) == 2
 
 
 def test_an_erased_slot_is_written_in_a_later_sublayer():
     """Else (new - old) + old is rounded with the old value's size."""
     erase = Operation((Unit(read("a", -1.0), None, None, "a"),), erases=True)
     write = Operation((Unit(read("b"), None, None, "a"),))
-    assert len(schedule([erase, write])) == 2
-    assert schedule([]) == ()
+    assert len(pack([erase, write])) == 2
+    assert pack([]) == ()
 
 
 def test_a_program_is_checked_against_the_layout():

@@ -1,40 +1,10 @@
-"""What softmax attention needs to know of a kernel, and what it leaves for the MLP to do."""
+"""Softmax patterns as reads, and products with K that the MLP has still to finish."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import Any, NamedTuple
 
-from ... import checks
 from ...residual import Read
-
-
-@dataclass(frozen=True, eq=False)
-class Softmax:
-    r"""How softmax attention applies a kernel; `attention="softmax"` stands for `Softmax()`.
-
-    The aggregator is the sink: its logit is `log_sink` $\log c$, so that a head weighs values by
-    $k(x_i, x_j) / (Z_i + c)$, with $Z_i = \sum_j k(x_i, x_j)$, and the sink by $c / (Z_i + c)$.
-    Their quotient is $K / c$ with one $c$ for all tokens. `icl_krr.theory.log_sink` chooses it from
-    the data such that nothing under- or overflows. The linear kernel is emulated by the small
-    `epsilon` $\epsilon$ (`icl_krr.theory.best_epsilon`): as $\sinh(\epsilon x^T z) / \epsilon$ if
-    `symmetric`, else as $(\exp(\epsilon x^T z) - 1) / \epsilon$. Both numbers are traced.
-
-    Raises ValueError for numbers out of range.
-
-    >>> Softmax(log_sink=4.0).symmetric
-    True
-    """
-
-    log_sink: Any = 0.0
-    epsilon: Any = None
-    symmetric: bool = True
-
-    def __post_init__(self):
-        checks.scalar("log_sink", self.log_sink)
-        checks.finite("log_sink", self.log_sink)
-        if self.epsilon is not None:
-            checks.positive_scalar("epsilon", self.epsilon)
 
 
 class Term(NamedTuple):

@@ -1,0 +1,60 @@
+"""Projections and inner products of points."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import jax.numpy as jnp
+from jaxtyping import Array, Float
+
+from .. import checks
+from ..numerics import matmul
+
+
+def project(projection: Any, x: Float[Array, "n p"]) -> Float[Array, "n d"]:
+    """U x for every row, x itself without a projection."""
+    x = jnp.asarray(x)
+    if projection is None:
+        return x
+    if jnp.ndim(projection) != 2 or jnp.shape(projection)[1] != x.shape[1]:
+        raise ValueError(
+            f"projection must be [d, p] with p = {x.shape[1]} features as x, "
+            f"got shape {list(jnp.shape(projection))}"
+        )
+    return matmul(x, jnp.asarray(projection, x.dtype).T)
+
+
+def check_projection(projection: Any) -> None:
+    if projection is not None:
+        checks.floating("projection", projection)
+        checks.finite("projection", projection)
+
+
+def precede(projection: Any, sketch: Float[Array, "p m"]) -> Float[Array, "d m"]:
+    """U P^T: what U sees of P^T x, as a map of x."""
+    if projection is None:
+        return sketch.T
+    return matmul(jnp.asarray(projection, sketch.dtype), sketch.T)
+
+
+def identity_or(projection: Any, x: Float[Array, "n p"]) -> Float[Array, "d p"]:
+    """U, or the identity where there is none."""
+    if projection is None:
+        return jnp.eye(x.shape[1], dtype=x.dtype)
+    return jnp.asarray(projection, x.dtype)
+
+
+def inner(x: Float[Array, "n p"], z: Float[Array, "m p"]) -> Float[Array, "n m"]:
+    """Inner products of rows."""
+    checks.matrices(x, z)
+    return matmul(x, z.T)
+
+
+def squared_distances(x: Float[Array, "n p"], z: Float[Array, "m p"]) -> Float[Array, "n m"]:
+    """|x_i - z_j|^2, never below 0."""
+    squares = jnp.sum(x * x, -1)[:, None] + jnp.sum(z * z, -1)[None, :]
+    return jnp.maximum(squares - 2 * inner(x, z), 0)
+
+
+def outer(a: Float[Array, "n m d"], b: Float[Array, "n m p"]) -> Float[Array, "n m d p"]:
+    return a[..., :, None] * b[..., None, :]

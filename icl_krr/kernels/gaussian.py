@@ -1,0 +1,64 @@
+"""The Gaussian kernel."""
+
+from __future__ import annotations
+
+from typing import Any, ClassVar
+
+import jax.numpy as jnp
+from jax.typing import DTypeLike
+from jaxtyping import Array, Float
+
+from .. import checks
+from ..pytree import checked
+from .algebra import check_projection, project, squared_distances
+from .log_bilinear import LogBilinear
+
+
+@checked
+class Gaussian(LogBilinear):
+    r"""The Gaussian kernel $k(x, z) = \exp(-|Ux - Uz|^2 / 2\ell^2)$.
+
+    `lengthscale` $\ell$ is a scalar > 0 in units of $Ux$, and `projection` $U$ [d, p] by default
+    the identity; both are traced: a new value does not recompile. Calling the kernel maps `x` [n,
+    p] and `z` [m, p] to [n, m] in their dtype.
+
+    Raises ValueError for a lengthscale that is not > 0 and a projection that is not [d, p].
+
+    >>> import jax.numpy as jnp
+    >>> Gaussian(lengthscale=2.0).log(jnp.zeros((1, 1)), jnp.full((1, 1), 4.0)).tolist()
+    [[-2.0]]
+    """
+
+    bandwidth: ClassVar[str | None] = "lengthscale"
+
+    lengthscale: Any = 1.0
+    projection: Any = None
+
+    def __post_init__(self):
+        checks.positive("lengthscale", self.lengthscale)
+        check_projection(self.projection)
+
+    def coefficients(self, dtype: DTypeLike) -> tuple[Any, Any]:
+        r"""$1 / \ell^2$ twice."""
+        checks.scalar("lengthscale", self.lengthscale)
+        inverse = 1 / jnp.asarray(self.lengthscale, dtype) ** 2
+        return inverse, inverse
+
+    def log(self, x: Float[Array, "n p"], z: Float[Array, "m p"]) -> Float[Array, "n m"]:
+        r"""$-|Ux - Uz|^2 / 2\ell^2$."""
+        checks.scalar("lengthscale", self.lengthscale)
+        checks.matrices(x, z)
+        distances = squared_distances(*(project(self.projection, points) for points in (x, z)))
+        return -distances / (2 * jnp.asarray(self.lengthscale, distances.dtype) ** 2)
+
+    @classmethod
+    def typical_bandwidth(cls, products: Float[Array, "n n"]) -> Float[Array, ""]:
+        r"""The root mean square of $|x_i - x_j| / \sqrt{2}$."""
+        squares = jnp.diagonal(products)
+        return jnp.sqrt(jnp.mean((squares[:, None] + squares[None, :]) / 2 - products))
+
+    def derivative_in_bandwidth(
+        self, x: Float[Array, "n p"], z: Float[Array, "m p"]
+    ) -> Float[Array, "n m"]:
+        r"""$-2 k \log k / \ell$."""
+        return -2 * self(x, z) * self.log(x, z) / jnp.asarray(self.lengthscale, x.dtype)

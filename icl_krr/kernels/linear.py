@@ -1,0 +1,108 @@
+"""The linear kernel."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Callable
+from functools import partial
+from typing import Any, ClassVar
+
+import jax.numpy as jnp
+from jax.typing import DTypeLike
+from jaxtyping import Array, Float
+
+from .. import checks
+from ..numerics import matmul
+from ..pytree import checked
+from .algebra import check_projection, identity_or, inner, outer, precede, project
+from .forms import Diagonal, FeatureLayer, Pattern
+from .kernel import Kernel
+
+
+@checked
+class Linear(Kernel):
+    r"""The linear kernel $k(x, z) = \langle Ux, Uz \rangle$.
+
+    `projection` $U$ [d, p] is by default the identity; it is traced. Calling the kernel maps `x`
+    [n, p] and `z` [m, p] to [n, m] in their dtype.
+
+    Raises TypeError or ValueError for a projection that is not [d, p].
+
+    >>> import jax.numpy as jnp
+    >>> Linear()(jnp.ones((2, 3)), jnp.ones((1, 3))).tolist()
+    [[3.0], [3.0]]
+    """
+
+    featured: ClassVar[bool] = True
+
+    projection: Any = None
+
+    def __post_init__(self):
+        check_projection(self.projection)
+
+    def __call__(self, x: Float[Array, "n p"], z: Float[Array, "m p"]) -> Float[Array, "n m"]:
+        checks.matrices(x, z)
+        return inner(project(self.projection, x), project(self.projection, z))
+
+    def sketched(self, sketch: Float[Array, "p m"]) -> Linear:
+        r"""The linear kernel with the projection $U P^T$."""
+        return dataclasses.replace(self, projection=precede(self.projection, sketch))
+
+    def patterns(
+        self, dtype: DTypeLike, epsilon: Any = None, symmetric: bool = True
+    ) -> tuple[Pattern, ...]:
+        r"""Of $s = \langle Ux, Uz \rangle$ the function $\sinh(\epsilon s) / \epsilon$.
+
+        If not `symmetric` it is $(e^{\epsilon s} - 1) / \epsilon$.
+
+        Raises ValueError without an `epsilon`.
+        """
+        if epsilon is None:
+            raise ValueError(
+                "attention must be Softmax(epsilon=...) to emulate the linear kernel, got no "
+                "epsilon; epsilon=icl_krr.theory.best_epsilon(...) fits a task"
+            )
+        epsilon = jnp.asarray(epsilon, dtype)
+        if symmetric:
+            half = 1 / (2 * epsilon)
+            return (
+                Pattern(half, epsilon, None, self.projection),
+                Pattern(-half, -epsilon, None, self.projection),
+            )
+        return (
+            Pattern(1 / epsilon, epsilon, None, self.projection),
+            Pattern(-1 / epsilon, None, None, self.projection),
+        )
+
+    def diagonal_terms(self, dtype: DTypeLike) -> tuple[Diagonal, ...]:
+        r"""$|Ux|^2$."""
+        return (Diagonal(1.0, "identity", 1.0, self.projection),)
+
+    @property
+    def feature_map(self) -> Callable[[Float[Array, "n p"]], Float[Array, "n m"]]:
+        r"""$\phi(x) = Ux$."""
+        return partial(project, self.projection)
+
+    def feature_layer(self, dtype: DTypeLike) -> FeatureLayer:
+        r"""$Ux$, which a read of the stream gives: no layer at all."""
+        return FeatureLayer(self.projection)
+
+    def seen_from(self, landmarks: Float[Array, "l p"]) -> FeatureLayer:
+        r"""$\langle Ux, Uz \rangle$ for every landmark z: a linear layer."""
+        return FeatureLayer(self.projection, "identity", project(self.projection, landmarks))
+
+    def derivative_in_x(
+        self, x: Float[Array, "n p"], z: Float[Array, "m p"]
+    ) -> Float[Array, "n m p"]:
+        r"""$U^T U z$."""
+        U = identity_or(self.projection, x)
+        return matmul(matmul(jnp.broadcast_to(z[None], (len(x), *z.shape)), U.T), U)
+
+    def derivative_in_projection(
+        self, x: Float[Array, "n p"], z: Float[Array, "m p"]
+    ) -> Float[Array, "n m d p"]:
+        r"""$U (x z^T + z x^T)$."""
+        U = identity_or(self.projection, x)
+        shape = (len(x), len(z), x.shape[1])
+        x, z = jnp.broadcast_to(x[:, None], shape), jnp.broadcast_to(z[None], shape)
+        return outer(matmul(x, U.T), z) + outer(matmul(z, U.T), x)

@@ -1,0 +1,85 @@
+"""Sums of positive kernels."""
+
+from __future__ import annotations
+
+import dataclasses
+from typing import Any
+
+import jax.numpy as jnp
+from jax.typing import DTypeLike
+from jaxtyping import Array, Float
+
+from .. import checks
+from ..pytree import checked
+from .forms import Diagonal, Pattern
+from .kernel import Kernel
+from .positive import PositiveKernel
+
+
+@checked
+class Mixture(Kernel):
+    r"""A sum of positive kernels, $k = \sum_h w_h k_h$: a softmax head for each.
+
+    `kernels` is a tuple of exponential and Gaussian kernels, `weights` [h] their $w_h > 0$, traced.
+    Each may have a temperature, lengthscale and projection of its own.
+
+    Raises TypeError for a kernel that is not positive, ValueError for weights that do not fit.
+
+    >>> import jax.numpy as jnp
+    >>> from icl_krr import Exponential, Gaussian
+    >>> mixture = Mixture((Exponential(1.0), Gaussian(1.0)), weights=jnp.array([1.0, 0.5]))
+    >>> mixture(jnp.zeros((1, 2)), jnp.zeros((1, 2))).tolist()
+    [[1.5]]
+    """
+
+    kernels: tuple
+    weights: Any
+
+    def __post_init__(self):
+        if not isinstance(self.kernels, tuple) or not self.kernels:
+            raise TypeError(f"kernels must be a tuple of one or more, got {self.kernels!r}")
+        for kernel in self.kernels:
+            if not isinstance(kernel, PositiveKernel):
+                raise TypeError(
+                    f"kernels must be Exponential or Gaussian to be mixed, got {kernel!r}"
+                )
+        checks.positive("weights", self.weights)
+        if jnp.shape(self.weights) != (len(self.kernels),):
+            raise ValueError(
+                f"weights must be one for each of the {len(self.kernels)} kernels, "
+                f"got shape {list(jnp.shape(self.weights))}"
+            )
+
+    def __call__(self, x: Float[Array, "n p"], z: Float[Array, "m p"]) -> Float[Array, "n m"]:
+        grams = jnp.stack([kernel(x, z) for kernel in self.kernels])
+        weights = jnp.asarray(self.weights, grams.dtype)
+        return jnp.sum(weights[:, None, None] * grams, axis=0)
+
+    @property
+    def parts(self) -> tuple[tuple[Any, PositiveKernel], ...]:
+        """Each kernel with its weight."""
+        return tuple(zip(jnp.asarray(self.weights), self.kernels, strict=True))
+
+    def sketched(self, sketch: Float[Array, "p m"]) -> Mixture:
+        """The mixture of the sketched kernels."""
+        return dataclasses.replace(self, kernels=tuple(k.sketched(sketch) for k in self.kernels))
+
+    def patterns(
+        self, dtype: DTypeLike, epsilon: Any = None, symmetric: bool = True
+    ) -> tuple[Pattern, ...]:
+        """The patterns of its kernels, each times its weight."""
+        weights = jnp.asarray(self.weights, dtype)
+        return tuple(
+            pattern._replace(weight=weight * pattern.weight)
+            for weight, kernel in zip(weights, self.kernels, strict=True)
+            for pattern in kernel.patterns(dtype)
+        )
+
+    def diagonal_terms(self, dtype: DTypeLike) -> tuple[Diagonal, ...]:
+        """Those of its kernels, each times its weight."""
+        weights = jnp.asarray(self.weights, dtype)
+        return tuple(
+            term._replace(weight=weight * term.weight)
+            for weight, kernel in zip(weights, self.kernels, strict=True)
+            for term in kernel.diagonal_terms(dtype)
+        )
