@@ -18,13 +18,17 @@ __all__ = [
     "AXES",
     "FAMILIES",
     "KERNELS",
+    "SITES",
     "SOLVERS",
     "Axis",
     "Box",
     "Kernel",
     "Solver",
     "find",
+    "kernel_class",
     "load",
+    "make_kernel",
+    "name_of",
     "register",
     "spelled",
     "taken",
@@ -127,9 +131,11 @@ class Solver:
 class Axis:
     """An axis of a sweep: `lines` to compare and `values` to go through, where none are given.
 
-    `value` names the rule that a value must obey (`icl_krr.experiments.sweep.values`), `made_by`
-    is the "module:object" that builds and plots it. Lines are solvers, if `solvers`, so that any
-    of them may be named. `num_features` is the default p of its tasks.
+    `value` names the rule that a value must obey (`icl_krr.experiments.sweep.values`). Lines are
+    solvers, if `solvers`, so that any of them may be named. `kernel` is the default one, and
+    others of its kind may be named; `num_features` is the default p of its tasks. `made_by` is
+    the "module:object" that builds and plots it, by default `AXIS` in the file of its name in
+    `icl_krr.experiments.sweep.axes`.
 
     >>> AXES["width"].num_features
     32
@@ -140,12 +146,14 @@ class Axis:
     values: tuple[Any, ...]
     value: str
     solvers: bool = False
+    kernel: str = "exponential"
     num_features: int = 2
+    made_by: str = ""
 
-    @property
-    def made_by(self) -> str:
-        """Where it is built: a file of its own name, or what `name` says as "module:object"."""
-        return f"icl_krr.experiments.sweep.axes.{self.name}:AXIS"
+    def __post_init__(self):
+        if not self.made_by:
+            where = f"icl_krr.experiments.sweep.axes.{self.name}:AXIS"
+            object.__setattr__(self, "made_by", where)
 
 
 def check_kind(kind: str, kinds: tuple[str, ...]) -> None:
@@ -153,9 +161,9 @@ def check_kind(kind: str, kinds: tuple[str, ...]) -> None:
         raise ValueError(f"kind must be one of {', '.join(kinds)}, got {kind!r}")
 
 
-def own(name: str) -> dict[str, str]:
+def own(name: str) -> tuple[str, str]:
     """Construction and oracle of the library's own, which have one name."""
-    return {"construction": f"icl_krr.constructions:{name}", "oracle": f"icl_krr.solvers:{name}"}
+    return f"icl_krr.constructions:{name}", f"icl_krr.solvers:{name}"
 
 
 CG, PCG = own("conjugate_gradient"), own("preconditioned_conjugate_gradient")
@@ -176,75 +184,20 @@ SOLVERS = {
     row.name: row
     for row in (
         Solver(
-            "conjugate_gradient",
-            "CG",
-            **CG,
-            blocks={"linear": 5, "softmax": 7},
-            sums=True,
-            fitted={"ridge": RIDGE},
-            rate="icl_krr.theory:conjugate_gradient_rate",
-            expected=f"{EXPECTED}:CONJUGATE_GRADIENT",
-        ),
-        Solver(
-            "fused_conjugate_gradient",
-            "FCG",
-            **CG,
-            options={"form": "fused"},
-            blocks={"linear": 3, "softmax": 5},
-            sums=True,
-        ),
-        Solver(
-            "pipelined_conjugate_gradient",
-            "PiCG",
-            **CG,
-            options={"form": "pipelined"},
-            blocks={"linear": 2, "softmax": 4},
-            sums=True,
-        ),
-        Solver(
-            "jacobi_conjugate_gradient",
-            "JCG",
-            **PCG,
-            blocks={"linear": 5, "softmax": 8},
-            sums=True,
-            fitted={"ridge": RIDGE},
-        ),
-        Solver(
-            "nystrom_conjugate_gradient",
-            "NCG",
-            **PCG,
-            kernels="featured",
-            told=("ridge", "preconditioner"),
-            blocks={"linear": 6},
-            sums=True,
-            one_task=True,
-        ),
-        Solver(
-            "chebyshev",
-            "CHE",
-            **own("chebyshev"),
-            told=SPECTRAL,
-            blocks={"linear": 1, "softmax": 1},
-            fitted={"ridge": RIDGE, "high": Box(-1, 0.5, 1), "low_over_high": Box(-5, 0, 0, True)},
-            arguments="icl_krr.probes.candidates:chebyshev_arguments",
-            contains=("gradient_descent",),
-            rate="icl_krr.theory:chebyshev_rate",
-            expected=f"{EXPECTED}:CHEBYSHEV",
-        ),
-        Solver(
-            "heavy_ball",
-            "HB",
-            **own("heavy_ball"),
-            told=SPECTRAL,
-            blocks={"linear": 1, "softmax": 1},
-            fitted={"ridge": RIDGE, "step_size": STEP, "momentum": Box(-2, 0, 0, True)},
-            contains=("gradient_descent",),
-            rate="icl_krr.theory:heavy_ball_rate",
+            "nadaraya_watson",
+            "NW",
+            *own("nadaraya_watson"),
+            kernels="positive",
+            told=(),
+            states=("prediction",),
+            blocks={"softmax": 1},
+            iterates=False,
+            fitted={},
         ),
         Solver(
             "gradient_descent",
             "GD",
-            **own("gradient_descent"),
+            *own("gradient_descent"),
             told=SPECTRAL,
             states=FIELDS,
             blocks={"linear": 1, "softmax": 1},
@@ -254,7 +207,7 @@ SOLVERS = {
         Solver(
             "gradient_descent_in_alpha",
             "GDIA",
-            **own("gradient_descent_in_alpha"),
+            *own("gradient_descent_in_alpha"),
             told=SPECTRAL,
             states=FIELDS,
             blocks={"linear": 2, "softmax": 2},
@@ -263,7 +216,7 @@ SOLVERS = {
         Solver(
             "richardson",
             "RIC",
-            **own("richardson"),
+            *own("richardson"),
             kernels="positive",
             states=("alpha", "prediction"),
             blocks={"softmax": 1},
@@ -271,9 +224,75 @@ SOLVERS = {
             expected=f"{EXPECTED}:RICHARDSON",
         ),
         Solver(
+            "heavy_ball",
+            "HB",
+            *own("heavy_ball"),
+            told=SPECTRAL,
+            blocks={"linear": 1, "softmax": 1},
+            fitted={"ridge": RIDGE, "step_size": STEP, "momentum": Box(-2, 0, 0, True)},
+            contains=("gradient_descent",),
+            rate="icl_krr.theory:heavy_ball_rate",
+        ),
+        Solver(
+            "chebyshev",
+            "CHE",
+            *own("chebyshev"),
+            told=SPECTRAL,
+            blocks={"linear": 1, "softmax": 1},
+            fitted={"ridge": RIDGE, "high": Box(-1, 0.5, 1), "low_over_high": Box(-5, 0, 0, True)},
+            arguments="icl_krr.probes.candidates:chebyshev_arguments",
+            contains=("gradient_descent",),
+            rate="icl_krr.theory:chebyshev_rate",
+            expected=f"{EXPECTED}:CHEBYSHEV",
+        ),
+        Solver(
+            "conjugate_gradient",
+            "CG",
+            *CG,
+            blocks={"linear": 5, "softmax": 7},
+            sums=True,
+            fitted={"ridge": RIDGE},
+            rate="icl_krr.theory:conjugate_gradient_rate",
+            expected=f"{EXPECTED}:CONJUGATE_GRADIENT",
+        ),
+        Solver(
+            "fused_conjugate_gradient",
+            "FCG",
+            *CG,
+            options={"form": "fused"},
+            blocks={"linear": 3, "softmax": 5},
+            sums=True,
+        ),
+        Solver(
+            "pipelined_conjugate_gradient",
+            "PiCG",
+            *CG,
+            options={"form": "pipelined"},
+            blocks={"linear": 2, "softmax": 4},
+            sums=True,
+        ),
+        Solver(
+            "jacobi_conjugate_gradient",
+            "JCG",
+            *PCG,
+            blocks={"linear": 5, "softmax": 8},
+            sums=True,
+            fitted={"ridge": RIDGE},
+        ),
+        Solver(
+            "nystrom_conjugate_gradient",
+            "NCG",
+            *PCG,
+            kernels="featured",
+            told=("ridge", "preconditioner"),
+            blocks={"linear": 6},
+            sums=True,
+            one_task=True,
+        ),
+        Solver(
             "newton_schulz",
             "NS",
-            **own("newton_schulz"),
+            *own("newton_schulz"),
             kernels="featured",
             told=SPECTRAL,
             states=("alpha", "prediction"),
@@ -284,23 +303,12 @@ SOLVERS = {
         Solver(
             "gradient_descent_plus_plus",
             "GD++",
-            **own("gradient_descent_plus_plus"),
+            *own("gradient_descent_plus_plus"),
             kernels="featured",
             told=("step_size", "curvature"),
             states=("r", "prediction"),
             blocks={"linear": 1},
             one_task=True,
-        ),
-        Solver(
-            "nadaraya_watson",
-            "NW",
-            **own("nadaraya_watson"),
-            kernels="positive",
-            told=(),
-            states=("prediction",),
-            blocks={"softmax": 1},
-            iterates=False,
-            fitted={},
         ),
     )
 }
@@ -328,6 +336,7 @@ AXES = {
             ("best", "orthonormal", "gaussian", "coordinates", "landmarks"),
             (1, 2, 4, 6, 8, 12, 16, 20, 24, 28, 32),
             "feature",
+            kernel="linear",
             num_features=32,
         ),
         Axis("ridge", TUNED, tuple(10.0**k for k in range(-3, 4)), "positive", solvers=True),
@@ -358,9 +367,13 @@ AXES = {
             (16, 32, 64, 128, 256),
             "relu_width",
             solvers=True,
+            kernel="gaussian",
         ),
     )
 }
+
+SITES = ("head", "unit", "slot", "role")
+"""Kinds of places in a model that can be taken out."""
 
 FAMILIES = (
     "gaussian-process",
@@ -421,6 +434,32 @@ def find(what: str, table: Mapping[str, Any], name: str) -> Any:
     if row is None:
         raise ValueError(f"{what} must be one of {', '.join(map(repr, table))}, got {name!r}")
     return row
+
+
+def kernel_class(name: str) -> Any:
+    """The class of a kernel.
+
+    >>> kernel_class("gaussian").bandwidth
+    'lengthscale'
+    """
+    return load(find("kernel", KERNELS, name).made_by)
+
+
+def make_kernel(name: str, values: Mapping[str, Any]) -> Any:
+    """The kernel of this name whose bandwidth is among the values; as its class has it if not.
+
+    >>> make_kernel("exponential", {"temperature": 2.0}).temperature
+    2.0
+    """
+    made_by = kernel_class(name)
+    value = values.get(made_by.bandwidth)
+    return made_by() if value is None else made_by.of_bandwidth(value)
+
+
+def name_of(kernel: Any) -> str:
+    """The name of a kernel's row; that of its class where it has none."""
+    names = [name for name in KERNELS if kernel_class(name) is type(kernel)]
+    return names[0] if names else type(kernel).__name__
 
 
 def taken(solver: str) -> tuple[str, ...]:

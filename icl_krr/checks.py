@@ -72,6 +72,12 @@ def count(name: str, value: Any, minimum: int = 1) -> None:
         raise ValueError(f"{name} must be >= {minimum}, got {value}")
 
 
+def even(name: str, value: Any) -> None:
+    count(name, value, minimum=2)
+    if value % 2:
+        raise ValueError(f"{name} must be even, got {value}; use {value + 1}")
+
+
 def finite(name: str, value: Any) -> None:
     known = concrete(value)
     if known is None or np.all(np.isfinite(known)):

@@ -18,6 +18,7 @@ from ..experiments.identify import confusion
 from ..experiments.identify.confusion import ConfusionConfig, cells
 from ..files import to_csv
 from ..plots import confusion_figure, images
+from ..probes.candidates import candidate
 from . import output
 from .model_settings import Identify
 
@@ -79,10 +80,10 @@ def show_matrix(rows: list[dict[str, Any]]) -> None:
     table.add_column("constructed")
     table.add_column("kernel")
     for name in names:
-        table.add_column(confusion.initials(name), justify="right")
+        table.add_column(candidate(name).label, justify="right")
     for (solver, kernel), counts in found.items():
         shown = (f"{counts[name]}/{counts['runs']}" if counts[name] else "" for name in names)
-        table.add_row(f"{confusion.initials(solver)}: {solver}", kernel, *shown)
+        table.add_row(f"{candidate(solver).label}: {solver}", kernel, *shown)
     console = output.wide()
     console.print(table)
     right = sum(row["right"] for row in rows)

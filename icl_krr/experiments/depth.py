@@ -8,11 +8,12 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from .. import checks, solvers, theory
-from ..kernels import Exponential, Gaussian, Kernel, Linear, PositiveKernel
+from ..catalogue import KERNELS, SOLVERS, find, load, taken
+from ..kernels import Exponential, Kernel
 from ..tasks import Task
 from ..transformer import run_with_cache
 from .shared import model_selection
-from .shared.build import KERNELS, SOLVERS, build
+from .shared.build import build
 
 
 @dataclass(frozen=True)
@@ -27,7 +28,7 @@ class DepthConfig:
     range.
     """
 
-    solver: str = "conjugate-gradient"
+    solver: str = "conjugate_gradient"
     kernel: str | None = None
     ridge: float | None = None
     temperature: float | None = None
@@ -35,19 +36,19 @@ class DepthConfig:
     steps: int = 16
 
     def __post_init__(self):
-        checks.choice("solver", self.solver, tuple(SOLVERS))
-        takes = SOLVERS[self.solver].kernels
-        if self.kernel is None:
-            object.__setattr__(self, "kernel", takes[0])
-        checks.choice("kernel", self.kernel, tuple(KERNELS))
+        row = find("solver", SOLVERS, self.solver)
+        object.__setattr__(self, "solver", row.name)
+        takes = taken(row.name)
+        kernel = find("kernel", KERNELS, takes[0] if self.kernel is None else self.kernel).name
+        object.__setattr__(self, "kernel", kernel)
         checks.count("steps", self.steps)
         for name in ("ridge", "temperature", "lengthscale"):
             if getattr(self, name) is not None:
                 checks.positive_scalar(name, getattr(self, name))
-        if self.kernel not in takes:
+        if kernel not in takes:
             raise ValueError(
                 f"kernel must be {' or '.join(map(repr, takes))} for solver {self.solver!r}, "
-                f"got {self.kernel!r}"
+                f"got {kernel!r}"
             )
 
 
@@ -86,7 +87,7 @@ def run(task: Task, config: DepthConfig) -> DepthResult:
     ridge = config.ridge or model_selection.choose_ridge(kernel, task)
     exact = solvers.exact(kernel, task, ridge=ridge)
     smooth = np.asarray(solvers.nadaraya_watson(smoother, task).prediction)
-    solved_on = smoother if config.solver == "nadaraya-watson" else kernel
+    solved_on = smoother if not SOLVERS[config.solver].iterates else kernel
     model, path = build(config.solver, solved_on, task, ridge, config.steps)
     _, cache = run_with_cache(model, task, names=("prediction",))
     best = np.asarray(exact.prediction)
@@ -118,7 +119,9 @@ def run(task: Task, config: DepthConfig) -> DepthResult:
         **bandwidth(kernel),
         **{f"smoother_{name}": value for name, value in bandwidth(smoother).items()},
         "ridge": float(ridge),
-        "chosen": [name for name in ("ridge", *bandwidth(kernel)) if getattr(config, name) is None],
+        "chosen": [
+            name for name in ("ridge", *bandwidth(kernel)) if getattr(config, name, None) is None
+        ],
         "n": task.num_supports,
         "q": task.num_queries,
         "p": task.num_features,
@@ -137,23 +140,27 @@ def run(task: Task, config: DepthConfig) -> DepthResult:
     return DepthResult(rows, baselines, facts)
 
 
-def choose_kernels(task: Task, config: DepthConfig) -> tuple[Kernel, PositiveKernel]:
+def choose_kernels(task: Task, config: DepthConfig) -> tuple[Kernel, Kernel]:
     """The kernel of the regression, and that of the Nadaraya-Watson baseline."""
-    gaussian = config.kernel == "gaussian"
-    family = Gaussian if gaussian else Exponential
-    given = config.lengthscale if gaussian else config.temperature
-    smoother = model_selection.choose_smoother(family, task) if given is None else family(given)
-    if config.kernel == "linear":
-        return Linear(), smoother
+    row = find("kernel", KERNELS, str(config.kernel))
+    family = load(row.made_by)
+    smooths = family if row.kind == "positive" else Exponential
+    given = getattr(config, smooths.bandwidth or "", None)
+    smoother = (
+        model_selection.choose_smoother(smooths, task)
+        if given is None
+        else smooths.of_bandwidth(given)
+    )
+    if row.kind != "positive":
+        return family(), smoother
     if given is None:
         return model_selection.choose_kernel(family, task, config.ridge), smoother
     return smoother, smoother
 
 
 def bandwidth(kernel: Kernel) -> dict[str, float]:
-    if isinstance(kernel, Exponential):
-        return {"temperature": float(kernel.temperature)}
-    return {"lengthscale": float(kernel.lengthscale)} if isinstance(kernel, Gaussian) else {}
+    name = kernel.bandwidth
+    return {} if name is None else {name: float(getattr(kernel, name))}
 
 
 def norm(values: Any) -> float:

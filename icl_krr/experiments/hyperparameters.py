@@ -3,17 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 
-from .. import checks, constructions, theory
+from .. import checks, theory
+from ..catalogue import KERNELS, SOLVERS, Solver, find, load, make_kernel
 from ..constructions import Softmax
-from ..kernels import Exponential, Gaussian, Kernel, Linear
-from ..probes.candidates import make
+from ..kernels import Exponential, Kernel
 from ..tasks import Table, Task, split, system
 from ..training import Adapted, adapt, held_out, marginal_likelihood
 from ..training.adapt import METHODS
@@ -22,10 +22,11 @@ from ..training.reference import average, best, loss, regression, smoothing
 from ..transformer import predict_batch
 from .depth import DepthConfig, bandwidth, choose_kernels
 from .shared import model_selection
-from .shared.build import SOLVERS, spectrum
+from .shared.build import construct
 from .shared.draws import draw_tasks
 from .shared.rows import Rows
 from .shared.runs import Run
+from .shared.told import told
 
 OBJECTIVES = ("held-out", "marginal-likelihood")
 BOUNDS = ("lowest eigenvalue", "highest eigenvalue")
@@ -55,17 +56,18 @@ class FitConfig(DepthConfig):
         checks.choice("objective", self.objective, OBJECTIVES)
         checks.choice("method", self.method, METHODS)
         checks.count("iterations", self.iterations)
-        if self.solver in ("nystrom-conjugate-gradient", "gradient-descent-plus-plus"):
+        row = SOLVERS[self.solver]
+        if row.one_task:
             raise ValueError(
                 f"solver must have weights that serve several tasks, got {self.solver!r}; "
-                "use conjugate-gradient or chebyshev"
+                "use conjugate_gradient or chebyshev"
             )
-        if self.objective == "marginal-likelihood" and self.solver == "nadaraya-watson":
+        if self.objective == "marginal-likelihood" and "alpha" not in row.states:
             raise ValueError(
-                "objective must be 'held-out' for solver 'nadaraya-watson', which has no alpha, "
+                f"objective must be 'held-out' for solver {self.solver!r}, which has no alpha, "
                 f"got {self.objective!r}"
             )
-        bounded = [name for name, entry in SOLVERS.items() if entry.needs is spectrum]
+        bounded = [name for name, row in SOLVERS.items() if "spectrum" in row.told]
         if self.fit_spectrum and self.solver not in bounded:
             raise ValueError(
                 f"fit_spectrum must be left to solvers with bounds, {', '.join(bounded)}; "
@@ -136,7 +138,7 @@ def fit(
     one = jax.tree.map(lambda leaf: leaf[0], data.likely)
     kernel, smoother = choose_kernels(one, config)
     ridge = config.ridge or model_selection.choose_ridge(kernel, one)
-    averages = config.solver == "nadaraya-watson"
+    averages = not SOLVERS[config.solver].iterates
     start = bandwidth(smoother if averages else kernel) | ({} if averages else {"ridge": ridge})
     start = {name: jnp.asarray(value, one.x.dtype) for name, value in start.items()}
     likelihood = config.objective == "marginal-likelihood"
@@ -147,7 +149,7 @@ def fit(
     build(start)  # where values are known, those that over- or underflow are refused
     objective = held_out(build, tasks)
     if likelihood:
-        solved = lambda told: (make(str(config.kernel), told), told["ridge"])  # noqa: E731
+        solved = lambda told: (make_kernel(str(config.kernel), told), told["ridge"])  # noqa: E731
         objective = marginal_likelihood(build, solved, tasks)
     found = adapt(
         objective,
@@ -178,20 +180,22 @@ def judge(config: FitConfig, data: Data, start: Any, fitted: Any, ridge: float) 
     error = jax.jit(held_out(builder(config, apart), apart))
 
     def exact(told: dict[str, Any]) -> float:
-        kernel = make(str(config.kernel), told)
+        kernel = make_kernel(str(config.kernel), told)
         return float(loss(lambda t: regression(kernel, t, told.get("ridge", ridge)), apart))
 
-    family = Gaussian if config.kernel == "gaussian" else Exponential
+    row = find("kernel", KERNELS, str(config.kernel))
+    family = load(row.made_by) if row.kind == "positive" else Exponential
     widths = model_selection.bandwidths(family, jax.tree.map(lambda leaf: leaf[0], data.fitted))[
         :, None
     ]
-    _, (width,) = best(lambda at, task: smoothing(family(at[0]), task), widths, data.fitted)
+    smooth = lambda at, task: smoothing(family.of_bandwidth(at[0]), task)  # noqa: E731
+    _, (width,) = best(smooth, widths, data.fitted)
     errors = {
         "transformer, start": float(error(start)),
         "transformer, fitted": float(error(fitted)),
         "zero": float(jnp.mean(apart.y_query**2)),
         "mean": float(loss(average, apart)),
-        "nadaraya-watson": float(loss(lambda task: smoothing(family(width), task), apart)),
+        "nadaraya_watson": float(loss(lambda t: smoothing(family.of_bandwidth(width), t), apart)),
         "exact, start": exact(start),
         "exact, fitted": exact(fitted),
     }
@@ -200,25 +204,27 @@ def judge(config: FitConfig, data: Data, start: Any, fitted: Any, ridge: float) 
 
 def builder(config: FitConfig, tasks: Task) -> Build:
     """From hyperparameters to the model; what else it must be told of the tasks follows them."""
-    entry = SOLVERS[config.solver]
+    row = SOLVERS[config.solver]
     one = jax.tree.map(lambda leaf: leaf[0], tasks)
-    sizes = {"num_features": one.num_features, "num_outputs": one.num_outputs}
 
-    def build(told: dict[str, Any]) -> Any:
-        kernel = make(str(config.kernel), told)
-        construct = getattr(constructions, entry.name)
-        if config.solver == "nadaraya-watson":
-            return construct(kernel, **sizes)
-        if entry.needs is spectrum:
+    def build(given: dict[str, Any]) -> Any:
+        kernel = make_kernel(str(config.kernel), given)
+        if not row.iterates:
+            return construct(row.name, kernel, one)
+        needs = told(replace(row, told=set_apart(row)), kernel, one, given["ridge"])
+        if "spectrum" in row.told:
             own = config.fit_spectrum
-            between = map(told.get, BOUNDS) if own else bounds(kernel, tasks, told["ridge"])
-            needs: dict[str, Any] = {"ridge": told["ridge"], "spectrum": tuple(between)}
-        else:
-            needs = entry.needs(kernel, one, told["ridge"])
-        route = {} if isinstance(kernel, Linear) else {"attention": sink(kernel, tasks)}
-        return construct(kernel, **sizes, **needs, **route, steps=config.steps)
+            between = map(given.get, BOUNDS) if own else bounds(kernel, tasks, given["ridge"])
+            needs["spectrum"] = tuple(between)
+        route = {} if kernel.featured else {"attention": sink(kernel, tasks)}
+        return construct(row.name, kernel, one, **needs, **route, steps=config.steps)
 
     return build
+
+
+def set_apart(row: Solver) -> tuple[str, ...]:
+    """What one task can tell; bounds on eigenvalues are those of all tasks."""
+    return tuple(name for name in row.told if name != "spectrum")
 
 
 def bounds(kernel: Kernel, tasks: Task, ridge: Any) -> tuple[jax.Array, jax.Array]:

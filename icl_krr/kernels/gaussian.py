@@ -52,6 +52,11 @@ class Gaussian(LogBilinear):
         return -distances / (2 * jnp.asarray(self.lengthscale, distances.dtype) ** 2)
 
     @classmethod
+    def of_temperature(cls, temperature: Any) -> Gaussian:
+        r"""The kernel of $\ell = \sqrt{\tau}$."""
+        return cls(temperature**0.5)
+
+    @classmethod
     def typical_bandwidth(cls, products: Float[Array, "n n"]) -> Float[Array, ""]:
         r"""The root mean square of $|x_i - x_j| / \sqrt{2}$."""
         squares = jnp.diagonal(products)

@@ -49,6 +49,11 @@ class LogBilinear(PositiveKernel):
         $d$ is None for a kernel without norms, and the very object $c$ for one of $Ux - Uz$ alone.
         """
 
+    @classmethod
+    def of_temperature(cls, temperature: Any) -> Any:
+        r"""The kernel whose $c$ is $1 / \tau$; as its class has it where it has no bandwidth."""
+        return cls.of_bandwidth(temperature)
+
     def log(self, x: Float[Array, "n p"], z: Float[Array, "m p"]) -> Float[Array, "n m"]:
         r"""$-d |Ux - Uz|^2 / 2 + (c - d) \langle Ux, Uz \rangle$."""
         checks.matrices(x, z)

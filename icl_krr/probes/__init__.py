@@ -1,10 +1,7 @@
-"""Probes: what a model computes layer by layer, and which solver that is.
-
-`CANDIDATES` {name: solver} are the solvers that `identify` compares a model with.
-"""
+"""Probes: what a model computes layer by layer, and which solver that is."""
 
 from .candidate_fit import Fit, fit
-from .candidates import CANDIDATES
+from .candidates import candidates
 from .drift import drift, linear_maps
 from .filters import Filter, effective, spectral_filter
 from .hat import hat_matrix
@@ -19,7 +16,6 @@ from .swap import Swap, swap
 from .transplant import transplant
 
 __all__ = [
-    "CANDIDATES",
     "Filter",
     "Fit",
     "Identification",
@@ -30,6 +26,7 @@ __all__ = [
     "Swap",
     "ablate",
     "align",
+    "candidates",
     "drift",
     "effective",
     "fit",

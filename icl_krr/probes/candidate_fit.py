@@ -12,8 +12,9 @@ from jaxtyping import Array, Float
 from scipy.stats import qmc
 
 from .. import checks
+from ..catalogue import spelled, taken
 from ..tasks import Task, map_tasks
-from .candidates import CANDIDATES, absolute, limits, parameters, solve
+from .candidates import absolute, candidate as find_candidate, limits, parameters, solve
 from .least_squares import minimise
 from .monotone_alignment import align
 
@@ -43,13 +44,15 @@ class Fit(NamedTuple):
 
 def paths(candidate: str, kernel: str, logs: Float[Array, " k"], tasks: Task, steps: int):
     """Predictions of every task of a batch, [b, steps + 1, q]."""
-    return map_tasks(lambda task: solve(CANDIDATES[candidate], kernel, logs, task, steps), tasks)
+    return map_tasks(
+        lambda task: solve(find_candidate(candidate), kernel, logs, task, steps), tasks
+    )
 
 
 @partial(jax.jit, static_argnames=("candidate", "kernel", "steps"))
 def search(candidate, kernel, points, tasks, answers, steps):
     """Logarithms of the parameters at points of the cube, and squared distances [s, L, T + 1]."""
-    make = partial(absolute, CANDIDATES[candidate], kernel, tasks=tasks)
+    make = partial(absolute, find_candidate(candidate), kernel, tasks=tasks)
 
     def at(point: jax.Array) -> tuple[jax.Array, jax.Array]:
         logs = make(point)
@@ -113,13 +116,14 @@ def fit(
     >>> tasks = jax.vmap(ik.tasks.sample, in_axes=(0, None))(keys, config)
     >>> head = ik.constructions.nadaraya_watson(ik.Exponential(0.7), num_features=2)
     >>> answers = ik.predict_batch(head, tasks)[:, None]
-    >>> found = fit("nadaraya-watson", "exponential", tasks, answers, steps=1)
+    >>> found = fit("nadaraya_watson", "exponential", tasks, answers, steps=1)
     >>> round(found.values["temperature"], 3), found.alignment
     (0.7, (1,))
     """
-    checks.choice("candidate", candidate, tuple(CANDIDATES))
-    checks.choice(f"kernel of {candidate}", kernel, CANDIDATES[candidate].kernels)
-    names = [*parameters(CANDIDATES[candidate], kernel)]
+    row = find_candidate(candidate)
+    candidate, kernel = row.name, spelled(kernel)
+    checks.choice(f"kernel of {candidate}", kernel, taken(candidate))
+    names = [*parameters(row, kernel)]
     cube = qmc.Halton(len(names), scramble=False).random(points)
     logs, distances = search(candidate, kernel, jnp.asarray(cube), tasks, answers, steps)
     found = []
@@ -163,7 +167,7 @@ def refine(
 ) -> tuple[float, np.ndarray, np.ndarray]:
     """The error, the logarithms and the alignment, made anew after every round but the last."""
     error, seen = np.inf, partial(look, candidate, kernel, steps)
-    most = limits(CANDIDATES[candidate], kernel)
+    most = limits(find_candidate(candidate), kernel)
     for _ in range(rounds):
         rest = tasks, answers, jnp.asarray(alignment)
         found, logs = minimise(lambda x: seen(x, *rest)[:2], logs, most)  # noqa: B023

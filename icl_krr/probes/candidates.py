@@ -2,165 +2,88 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import Any, NamedTuple
+from typing import Any
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float
 
-from .. import solvers
-from ..kernels import Exponential, Gaussian, Kernel, Linear
+from ..catalogue import SOLVERS, Box, Solver, find, kernel_class, load, make_kernel
+from ..kernels import Linear
 from ..tasks import Task, map_tasks, system
 
 Values = dict[str, Any]
-ANY = ("linear", "exponential", "gaussian")
-POSITIVE, LINEAR = ANY[1:], ANY[:1]
+BANDWIDTH = Box(-1.2, 1.2)
+"""Where bandwidths are first looked for, relative to the size of logits or distances."""
 
 
-class Box(NamedTuple):
-    """Where a parameter is first looked for: 10^low to 10^high times |K|_F^power.
-
-    If `closed` it is never larger than that.
-    """
-
-    low: float
-    high: float
-    power: int = 0
-    closed: bool = False
+def candidates() -> tuple[str, ...]:
+    """The solvers of the catalogue whose parameters can be fitted."""
+    return tuple(name for name, row in SOLVERS.items() if row.fitted is not None)
 
 
-class Candidate(NamedTuple):
-    """A solver: `path(kernel, task, values, steps)` gives its predictions [steps + 1, q].
-
-    `parameters` {name: Box} are fitted, beside the kernel's bandwidth. `contains` names solvers
-    that it is for certain values of its parameters.
-    """
-
-    path: Callable[[Kernel, Task, Values, int], jax.Array]
-    parameters: dict[str, Box]
-    kernels: tuple[str, ...] = ANY
-    contains: tuple[str, ...] = ()
+def candidate(name: str) -> Solver:
+    """The row of a candidate; ValueError for a solver that is none."""
+    return find("candidate", {name: SOLVERS[name] for name in candidates()}, name)
 
 
-RIDGE, STEP = Box(-5, 0.5, 1), Box(-1.5, 0.7, -1)
+def chebyshev_arguments(values: Values) -> Values:
+    spectrum = (values["low_over_high"] * values["high"], values["high"])
+    return {"ridge": values["ridge"], "spectrum": spectrum}
 
 
-def iterative(name: str, parameters: dict[str, Box], *rest: Any, **more: Any) -> Candidate:
-    """A solver whose arguments are its parameters."""
-    solver = getattr(solvers, name)
-
-    def path(kernel: Kernel, task: Task, v: Values, steps: int) -> jax.Array:
-        own = {parameter: v[parameter] for parameter in parameters}
-        return solver(kernel, task, **own, steps=steps).prediction
-
-    return Candidate(path, parameters, *rest, **more)
+def newton_schulz_arguments(values: Values) -> Values:
+    spectrum = (1 / values["scale"], 1 / values["scale"])
+    return {"ridge": values["ridge"], "spectrum": spectrum}
 
 
-def chebyshev(kernel: Kernel, task: Task, v: Values, steps: int) -> jax.Array:
-    spectrum = (v["low_over_high"] * v["high"], v["high"])
-    return solvers.chebyshev(
-        kernel, task, ridge=v["ridge"], spectrum=spectrum, steps=steps
-    ).prediction
+def parameters(solver: Solver, kernel: str) -> dict[str, Box]:
+    """All that is fitted, the bandwidth first."""
+    bandwidth = kernel_class(kernel).bandwidth
+    return ({} if bandwidth is None else {bandwidth: BANDWIDTH}) | dict(solver.fitted or {})
 
 
-def newton_schulz(kernel: Kernel, task: Task, v: Values, steps: int) -> jax.Array:
-    spectrum = (1 / v["scale"], 1 / v["scale"])
-    return solvers.newton_schulz(
-        kernel, task, ridge=v["ridge"], spectrum=spectrum, steps=steps
-    ).prediction
-
-
-def nadaraya_watson(kernel: Kernel, task: Task, v: Values, steps: int) -> jax.Array:
-    smooth = solvers.nadaraya_watson(kernel, task).prediction
-    return jnp.stack([0 * smooth, *[smooth] * steps])
-
-
-CANDIDATES = {
-    "nadaraya-watson": Candidate(nadaraya_watson, {}, POSITIVE),
-    "gradient-descent": iterative("gradient_descent", {"ridge": RIDGE, "step_size": STEP}),
-    "gradient-descent-in-alpha": iterative(
-        "gradient_descent_in_alpha", {"ridge": RIDGE, "step_size": Box(-1.5, 1.3, -2)}
-    ),
-    "richardson": iterative(
-        "richardson", {"ridge": RIDGE, "step_size": Box(-1, 0.3, closed=True)}, POSITIVE
-    ),
-    "heavy-ball": iterative(
-        "heavy_ball",
-        {"ridge": RIDGE, "step_size": STEP, "momentum": Box(-2, 0, closed=True)},
-        contains=("gradient-descent",),
-    ),
-    "chebyshev": Candidate(
-        chebyshev,
-        {"ridge": RIDGE, "high": Box(-1, 0.5, 1), "low_over_high": Box(-5, 0, closed=True)},
-        contains=("gradient-descent",),
-    ),
-    "conjugate-gradient": iterative("conjugate_gradient", {"ridge": RIDGE}),
-    "preconditioned-conjugate-gradient": iterative(
-        "preconditioned_conjugate_gradient", {"ridge": RIDGE}
-    ),
-    "newton-schulz": Candidate(
-        newton_schulz, {"ridge": RIDGE, "scale": Box(-1.5, 0.5, -1)}, LINEAR
-    ),
-}
-
-
-BANDWIDTHS = {"exponential": "temperature", "gaussian": "lengthscale"}
-
-
-def parameters(candidate: Candidate, kernel: str) -> dict[str, Box]:
-    """All that is fitted, the bandwidth first: relative to the size of logits or distances."""
-    own = {BANDWIDTHS[kernel]: Box(-1.2, 1.2)} if kernel in BANDWIDTHS else {}
-    return own | candidate.parameters
-
-
-def limits(candidate: Candidate, kernel: str) -> np.ndarray:
+def limits(solver: Solver, kernel: str) -> np.ndarray:
     """The largest logarithm of each parameter."""
-    boxes = parameters(candidate, kernel).values()
+    boxes = parameters(solver, kernel).values()
     return np.array([np.log(10) * box.high if box.closed else np.inf for box in boxes])
 
 
-def make(kernel: str, values: Values) -> Kernel:
-    if kernel == "exponential":
-        return Exponential(values["temperature"])
-    if kernel == "gaussian":
-        return Gaussian(values["lengthscale"])
-    return Linear()
-
-
 def absolute(
-    candidate: Candidate, kernel: str, relative: Float[Array, " k"], tasks: Task
+    solver: Solver, kernel: str, relative: Float[Array, " k"], tasks: Task
 ) -> Float[Array, " k"]:
     """Logarithms of the parameters, from a point of the unit cube and the size of the tasks."""
-    boxes = parameters(candidate, kernel)
+    boxes = parameters(solver, kernel)
     logs = {
         name: jnp.log(10.0) * (box.low + (box.high - box.low) * at)
         for (name, box), at in zip(boxes.items(), relative, strict=True)
     }
-    if kernel in BANDWIDTHS:
-        logs[BANDWIDTHS[kernel]] += jnp.log(spread(kernel, tasks))
-    of_kernel = make(kernel, {name: jnp.exp(value) for name, value in logs.items()})
+    bandwidth = kernel_class(kernel).bandwidth
+    if bandwidth is not None:
+        logs[bandwidth] += jnp.log(typical_bandwidth(kernel, tasks))
+    of_kernel = make_kernel(kernel, {name: jnp.exp(value) for name, value in logs.items()})
     norms = map_tasks(lambda t: jnp.sqrt(jnp.mean(system(of_kernel, t).gram ** 2)), tasks)
     size = jnp.log(jnp.mean(norms) * tasks.num_supports)
     return jnp.stack([logs[name] + box.power * size for name, box in boxes.items()])
 
 
-def spread(kernel: str, tasks: Task) -> jax.Array:
-    """Root mean square of <x, z> over pairs of supports, or of |x - z| / sqrt(2)."""
-
-    def of_task(task: Task) -> jax.Array:
-        products = system(Linear(), task).gram
-        squares = jnp.diagonal(products)
-        distances = (squares[:, None] + squares[None, :]) / 2 - products
-        return jnp.mean(products**2 if kernel == "exponential" else distances)
-
-    return jnp.sqrt(jnp.mean(map_tasks(of_task, tasks)))
+def typical_bandwidth(kernel: str, tasks: Task) -> jax.Array:
+    """The bandwidth at which logarithms are of unit size, root mean square over tasks."""
+    typical = kernel_class(kernel).typical_bandwidth
+    each = map_tasks(lambda task: typical(system(Linear(), task).gram) ** 2, tasks)
+    return jnp.sqrt(jnp.mean(each))
 
 
 def solve(
-    candidate: Candidate, kernel: str, logs: Float[Array, " k"], task: Task, steps: int
+    solver: Solver, kernel: str, logs: Float[Array, " k"], task: Task, steps: int
 ) -> Float[Array, "steps q"]:
     """The candidate's predictions of one task for the logarithms of its parameters."""
-    values = dict(zip(parameters(candidate, kernel), jnp.exp(logs), strict=True))
-    return candidate.path(make(kernel, values), task, values, steps)
+    values = dict(zip(parameters(solver, kernel), jnp.exp(logs), strict=True))
+    made, oracle = make_kernel(kernel, values), load(solver.oracle)
+    if not solver.iterates:
+        answer = oracle(made, task).prediction
+        return jnp.stack([0 * answer, *[answer] * steps])
+    fitted = {name: values[name] for name in solver.fitted or {}}
+    arguments = load(solver.arguments)(fitted) if solver.arguments else fitted
+    return oracle(made, task, **arguments, **solver.options, steps=steps).prediction

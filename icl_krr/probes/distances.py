@@ -13,7 +13,7 @@ import numpy as np
 from ..kernels import Kernel
 from ..tasks import Task, check_axes, map_tasks, system
 from .candidate_fit import Fit
-from .candidates import CANDIDATES, solve
+from .candidates import candidate as find_candidate, solve
 from .hat import hat_matrix
 
 Read = Callable[[Task], jax.Array]
@@ -85,7 +85,7 @@ def squared(values: jax.Array, axes: Any) -> np.ndarray:
 
 @partial(jax.jit, static_argnames=("candidate", "kernel", "steps"))
 def both(candidate, kernel, logs, seen, steps):
-    solver = CANDIDATES[candidate]
+    solver = find_candidate(candidate)
 
     def of_task(part):
         task, answers, hats = part

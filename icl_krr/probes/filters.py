@@ -11,11 +11,12 @@ import numpy as np
 from jaxtyping import Array, Float
 
 from .. import checks, linalg, solvers
+from ..catalogue import KERNELS, find, kernel_class, make_kernel
 from ..kernels import Kernel
 from ..linalg import eigh
 from ..numerics import matmul
 from ..tasks import Task, check_axes, map_tasks, system
-from .candidates import ANY, BANDWIDTHS, make, spread
+from .candidates import typical_bandwidth
 from .least_squares import minimise
 
 SMALLEST = 1e-4
@@ -125,14 +126,16 @@ def effective(kind: str, kernel: str, tasks: Task, hats: Float[Array, "b q n"]) 
     3.0
     """
     checks.choice("kind", kind, ("regression", "smoother"))
-    checks.choice("kernel", kernel, ANY if kind == "regression" else tuple(BANDWIDTHS))
+    kernel = find("kernel", KERNELS, kernel).name
+    bandwidth = kernel_class(kernel).bandwidth
+    if bandwidth is None and kind == "smoother":
+        raise ValueError(f"kernel must have a bandwidth for a smoother, got {kernel!r}")
     matching(tasks, hats, 3)
     if not np.any(np.asarray(hats)):
         raise ValueError("hats must not be zero: nothing is near to them")
-    names = ([BANDWIDTHS[kernel]] if kernel in BANDWIDTHS else []) + (
-        ["ridge"] if kind == "regression" else []
-    )
-    scale = float(spread(kernel, tasks)) if kernel in BANDWIDTHS else 1.0
+    names = [] if bandwidth is None else [bandwidth]
+    names += ["ridge"] if kind == "regression" else []
+    scale = 1.0 if bandwidth is None else float(typical_bandwidth(kernel, tasks))
     rest = (tasks, jnp.asarray(hats), kind, kernel)
     found = [
         minimise(
@@ -161,7 +164,7 @@ def rows(logs, tasks, hats, kind, kernel):
     """Their difference from a layer's, flat, and its derivative in the logarithms."""
 
     def of_task(task: Task, values: jax.Array) -> jax.Array:
-        of_kernel = make(kernel, {BANDWIDTHS.get(kernel, ""): values[0]})
+        of_kernel = make_kernel(kernel, {kernel_class(kernel).bandwidth or "": values[0]})
         if kind == "smoother":
             return solvers.nadaraya_watson(of_kernel, task).weights
         gram, cross, _ = system(of_kernel, task)

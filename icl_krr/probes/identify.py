@@ -8,10 +8,11 @@ from typing import NamedTuple
 import numpy as np
 
 from .. import checks
+from ..catalogue import KERNELS, find, make_kernel, taken
 from ..kernels import Kernel
 from ..tasks import Task
 from .candidate_fit import Fit, fit, layer_by_layer
-from .candidates import ANY, CANDIDATES, make
+from .candidates import candidate, candidates as all_candidates
 from .distances import SPACES, Distance, Read, distance, gaps, look, of_baseline, stratify
 
 RESOLUTION = 1e-3
@@ -58,8 +59,8 @@ def identify(
     fitted: Task,
     scored: Task,
     *,
-    candidates: tuple[str, ...] = tuple(CANDIDATES),
-    kernels: tuple[str, ...] = ANY,
+    candidates: tuple[str, ...] | None = None,
+    kernels: tuple[str, ...] | None = None,
     steps: int | None = None,
     strata: int = 2,
     system: tuple[Kernel, float] | None = None,
@@ -70,11 +71,11 @@ def identify(
     r"""Compare the answers of every layer with the steps of every candidate solver.
 
     `read` gives a task's answers after every layer, [L + 1, q], as `layerwise` does. Each
-    candidate on each of the `kernels` that it takes has its parameters fitted to the predictions
-    of the batch `fitted`, all alike, and its layers aligned with at most `steps` steps (by
-    default 2 L), without going back; the kernel that fits best is kept. On the batch `scored`
-    the relative distance of predictions and of hat matrices $df / dy$ then counts, mean over
-    layers.
+    candidate on each of the `kernels` that it takes (by default all of the catalogue) has its
+    parameters fitted to the predictions of the batch `fitted`, all alike, and its layers aligned
+    with at most `steps` steps (by default 2 L), without going back; the kernel that fits best is
+    kept. On the batch `scored` the relative distance of predictions and of hat matrices $df / dy$
+    then counts, mean over layers.
 
     A candidate is ruled out if, in one of the two spaces, its interval (95 % of 1000 resamples of
     the tasks) lies beyond that of the nearest by more than `RESOLUTION`, or if a candidate that
@@ -92,30 +93,30 @@ def identify(
     >>> model = ik.constructions.nadaraya_watson(ik.Exponential(0.7), num_features=2)
     >>> read = lambda task: ik.probes.layerwise(model, task)
     >>> tasks = [draw(key, config) for key in keys]
-    >>> identify(read, *tasks, candidates=("nadaraya-watson",), kernels=("exponential",)).status
+    >>> identify(read, *tasks, candidates=("nadaraya_watson",), kernels=("exponential",)).status
     'identified'
     """
-    for name in candidates:
-        checks.choice("candidate", name, tuple(CANDIDATES))
-    for name in kernels:
-        checks.choice("kernel", name, ANY)
+    rows = [candidate(name) for name in (all_candidates() if candidates is None else candidates)]
+    kernels = tuple(
+        find("kernel", KERNELS, name).name for name in (KERNELS if kernels is None else kernels)
+    )
     seen = look(read, fitted, scored)
     layers = seen.answers.shape[1]
     steps = 2 * layers if steps is None else steps
     checks.count("steps", steps)
     fits = []
-    for name in candidates:
-        takes = [kernel for kernel in CANDIDATES[name].kernels if kernel in kernels]
+    for row in rows:
+        takes = [kernel for kernel in taken(row.name) if kernel in kernels]
         if not takes:
             continue
-        progress(name)
-        found = [fit(name, kernel, fitted, seen.answers, steps) for kernel in takes]
+        progress(row.name)
+        found = [fit(row.name, kernel, fitted, seen.answers, steps) for kernel in takes]
         best = min(found, key=lambda one: one.error)
         fits.append(layer_by_layer(best, fitted, seen.answers, steps) if per_layer else best)
     if not fits:
         raise ValueError(f"kernels must suit a candidate, got {kernels} for {candidates}")
     first = min(fits, key=lambda one: one.error)
-    by = (make(first.kernel, first.values), first.values.get("ridge", 0.0))
+    by = (make_kernel(first.kernel, first.values), first.values.get("ridge", 0.0))
     edges, stratum = stratify(*(by if system is None else system), scored, strata)
     resample = np.random.default_rng(seed).multinomial(
         len(stratum), np.full(len(stratum), 1 / len(stratum)), size=1000
@@ -149,7 +150,7 @@ def rule_out(fits: list[Fit], measured: list[dict[str, Distance]]) -> list[str]:
         because = ["" if i in firsts else reason for i, reason in enumerate(because)]
     remain = {one.candidate for one, reason in zip(fits, because, strict=True) if not reason}
     for i, one in enumerate(fits):
-        simpler = [name for name in CANDIDATES[one.candidate].contains if name in remain]
+        simpler = [name for name in candidate(one.candidate).contains if name in remain]
         if not because[i] and simpler:
             because[i] = f"has {simpler[0]} as a special case"
     return because

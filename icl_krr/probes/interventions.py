@@ -12,11 +12,12 @@ import jax.numpy as jnp
 from jaxtyping import Array, Float
 
 from .. import checks
+from ..catalogue import SITES
 from ..residual import ROLES, fields
 from ..tasks import Task
 from ..transformer import Transformer, Where
 from ..transformer.evaluate import check_fit, evaluate
-from .sites import KINDS, Site, sites as places_of
+from .sites import Site, sites as places_of
 
 CHUNK = 16
 """Interventions that run side by side."""
@@ -111,7 +112,7 @@ def check(model: Transformer, tasks: Task, sites: Sequence[Site], chunk: int) ->
     known = {
         point_of(site)
         for step, unit in product((False, True), repeat=2)
-        for site in places_of(model, KINDS, each_step=step, each_unit=unit)
+        for site in places_of(model, SITES, each_step=step, each_unit=unit)
     }
     for site in sites:
         if not isinstance(site, Site):

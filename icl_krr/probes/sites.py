@@ -7,11 +7,11 @@ from itertools import accumulate, pairwise
 from typing import NamedTuple
 
 from .. import checks
+from ..catalogue import SITES
 from ..residual import ROLES
 from ..transformer import Block, Transformer
 from ..transformer.weights import width
 
-KINDS = ("head", "unit", "slot", "role")
 STREAM = ("resid_pre", "resid_mid", "resid_post")
 
 
@@ -71,7 +71,7 @@ def sites(
     if isinstance(kinds, str):
         raise TypeError(f"kinds must be a tuple, got {kinds!r}; use ({kinds!r},)")
     for kind in kinds:
-        checks.choice("kind", kind, KINDS)
+        checks.choice("kind", kind, SITES)
     found = []
     for place in places(model, each_step):
         found += [site for site in heads(place) if site.kind in kinds]

@@ -17,8 +17,8 @@ from rich.progress import MofNCompleteColumn, Progress, TextColumn, TimeElapsedC
 from rich.table import Table
 
 from ...experiments.shared.rows import Rows
-from ...experiments.sweep.axes import AXES
-from ...experiments.sweep.grid import SweepConfig, cells, last, rows_of_a_cell, sweep
+from ...experiments.sweep.config import SweepConfig
+from ...experiments.sweep.grid import cells, last, models_of, rows_of_a_cell, sweep
 from ...files import to_csv
 from ...plots import images, sweep_figure
 from .. import output
@@ -56,7 +56,7 @@ def go_along(settings: Sweep, argv: list[str]) -> None:
             save(folder, meta, rows)
     there = rows
     rows = [row for row in there if (row["line"], row["seed"]) in wanted]
-    plot = AXES[config.axis].plot
+    plot = models_of(config).plot
     shown = last(rows) if plot.x == "value" else rows
     drawn = images(config.axis, sweep_figure(config.axis, plot, shown, meta["dtype"]))
     output.save(folder, drawn)

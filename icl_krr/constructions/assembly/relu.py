@@ -43,9 +43,7 @@ class ReLU(Arithmetic):
     bound: Any = 1.0
 
     def __post_init__(self):
-        checks.count("width", self.width, minimum=2)
-        if self.width % 2:
-            raise ValueError(f"width must be even, got {self.width}; use {self.width + 1}")
+        checks.even("width", self.width)
         bounds = self.bound if isinstance(self.bound, Mapping) else {"": self.bound}
         for slot, bound in bounds.items():
             checks.positive_scalar(f"bound of {slot}" if slot else "bound", bound)

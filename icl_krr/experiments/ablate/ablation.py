@@ -17,7 +17,8 @@ from ...transformer import predict_batch
 from ..shared.build import build
 from ..shared.draws import draw_tasks
 from ..shared.rows import Rows
-from .targets import AblateConfig, Subject, construct, trained
+from .config import AblateConfig
+from .targets import Subject, construct, trained
 
 DIVERGED = 1e8
 """The change beyond which a prediction says how rounding grew, and a table no more than that."""

@@ -14,7 +14,7 @@ import jax
 import jax.numpy as jnp
 
 from ... import step_sizes
-from ...kernels import Exponential, Gaussian, Kernel
+from ...kernels import Exponential, Kernel
 from ...numerics import matmul
 from ...tasks import Task, map_tasks, system
 
@@ -42,9 +42,10 @@ def products(kernel: Kernel, task: Task, w: Without) -> tuple[Any, Any, jax.Arra
     """v -> K v, v -> k(x)^T v, and y; without x all inputs are alike, at 0."""
     task = task.replace(x=w.slot("x", task.x), x_query=w.slot("x", task.x_query))
     gram, cross, y = system(kernel, task)
-    if isinstance(kernel, Gaussian):
-        # without |x|^2 / 2 the head weighs by exp(<x, z> / l^2)
-        other = system(Exponential(kernel.lengthscale**2, kernel.projection), task)
+    if "slot half_square" in w.names:
+        # without |x|^2 / 2 the head weighs by exp(<x, z> c)
+        c, _ = kernel.coefficients(task.x.dtype)  # pyright: ignore[reportAttributeAccessIssue]
+        other = system(Exponential(1 / c, kernel.projection), task)  # pyright: ignore[reportAttributeAccessIssue]
         missing = w.lacks("slot half_square")
         gram, cross = jnp.where(missing, other.gram, gram), jnp.where(missing, other.cross, cross)
     return lambda v: matmul(gram, v), lambda v: matmul(cross, v), y
@@ -101,8 +102,11 @@ def richardson(kernel: Kernel, task: Task, w: Without, ridge: Any, steps: int) -
     return prediction / w.slot("sink", w.head("sink", jnp.ones(())))
 
 
-class Omission(NamedTuple):
-    """An algorithm with a part missing, the kernel it is for, and what is then to be expected."""
+class Expectation(NamedTuple):
+    """An algorithm with a part missing, the kernel it is for, and what is then to be expected.
+
+    All else that can be missing is a flag, and no line of the algorithm.
+    """
 
     compute: Callable[..., jax.Array]
     kernel: str
@@ -124,54 +128,51 @@ class Omission(NamedTuple):
 
 
 NOTHING, ZERO, NO_NUMBER = "nothing: no prediction reads it", "f = 0", "no number: 1 / 0"
-OMISSIONS = {
-    "conjugate-gradient": Omission(
-        conjugate_gradient,
-        "linear",
-        {
-            "head p": "no beta p: steepest descent",
-            "slot beta": "no beta p: steepest descent",
-            "slot p_last": "no beta p: steepest descent",
-            "head r": "r stays y",
-            "slot r": "r = 0: no step",
-            "head rr_next": "one step, then gamma = 0",
-            "slot rr_next": "one step, then gamma = 0",
-            "head K_p": ZERO,
-            "slot K_p": ZERO,
-            "head prediction": ZERO,
-            "slot prediction": ZERO,
-            "slot x": "all inputs alike",
-            **dict.fromkeys(("head alpha", "slot alpha", "slot y"), NOTHING),
-            "head rr": "no first r.r: a step late",
-            **dict.fromkeys(("slot rr", "slot Ap", "slot gamma"), "gamma = 0: f = 0"),
-            **dict.fromkeys(("head pAp", "slot pAp"), "gamma = 0: f = 0"),
-            "slot p": ZERO,
-        },
-    ),
-    "chebyshev": Omission(
-        chebyshev,
-        "exponential",
-        {
-            "slot r": "p = a p - b A p: no residual",
-            "slot normaliser_support": "A = ridge I at the supports",
-            "slot x": "all inputs alike: K = 1",
-            **dict.fromkeys(("slot alpha", "slot y"), NOTHING),
-            **dict.fromkeys(("head mean_p", "slot mean_p", "slot p"), ZERO),
-            **dict.fromkeys(("slot normaliser_query", "slot prediction"), ZERO),
-            **dict.fromkeys(("head sink", "slot sink"), NO_NUMBER),
-        },
-    ),
-    "richardson": Omission(
-        richardson,
-        "gaussian",
-        {
-            "slot half_square": "the exponential kernel exp(<x, z> / l^2)",
-            "slot x": "all inputs alike: K = 1",
-            "slot alpha": NOTHING,
-            **dict.fromkeys(("head smoothed", "slot smoothed", "slot ahead", "slot y"), ZERO),
-            **dict.fromkeys(("slot normaliser_query", "slot prediction"), ZERO),
-            **dict.fromkeys(("head sink", "slot sink"), NO_NUMBER),
-        },
-    ),
-}
-"""By solver; all else that can be missing is a flag, and no line of the algorithm."""
+CONJUGATE_GRADIENT = Expectation(
+    conjugate_gradient,
+    "linear",
+    {
+        "head p": "no beta p: steepest descent",
+        "slot beta": "no beta p: steepest descent",
+        "slot p_last": "no beta p: steepest descent",
+        "head r": "r stays y",
+        "slot r": "r = 0: no step",
+        "head rr_next": "one step, then gamma = 0",
+        "slot rr_next": "one step, then gamma = 0",
+        "head K_p": ZERO,
+        "slot K_p": ZERO,
+        "head prediction": ZERO,
+        "slot prediction": ZERO,
+        "slot x": "all inputs alike",
+        **dict.fromkeys(("head alpha", "slot alpha", "slot y"), NOTHING),
+        "head rr": "no first r.r: a step late",
+        **dict.fromkeys(("slot rr", "slot Ap", "slot gamma"), "gamma = 0: f = 0"),
+        **dict.fromkeys(("head pAp", "slot pAp"), "gamma = 0: f = 0"),
+        "slot p": ZERO,
+    },
+)
+CHEBYSHEV = Expectation(
+    chebyshev,
+    "exponential",
+    {
+        "slot r": "p = a p - b A p: no residual",
+        "slot normaliser_support": "A = ridge I at the supports",
+        "slot x": "all inputs alike: K = 1",
+        **dict.fromkeys(("slot alpha", "slot y"), NOTHING),
+        **dict.fromkeys(("head mean_p", "slot mean_p", "slot p"), ZERO),
+        **dict.fromkeys(("slot normaliser_query", "slot prediction"), ZERO),
+        **dict.fromkeys(("head sink", "slot sink"), NO_NUMBER),
+    },
+)
+RICHARDSON = Expectation(
+    richardson,
+    "gaussian",
+    {
+        "slot half_square": "the exponential kernel exp(<x, z> / l^2)",
+        "slot x": "all inputs alike: K = 1",
+        "slot alpha": NOTHING,
+        **dict.fromkeys(("head smoothed", "slot smoothed", "slot ahead", "slot y"), ZERO),
+        **dict.fromkeys(("slot normaliser_query", "slot prediction"), ZERO),
+        **dict.fromkeys(("head sink", "slot sink"), NO_NUMBER),
+    },
+)

@@ -11,6 +11,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from ... import constructions, solvers, theory
+from ...catalogue import SOLVERS, load
 from ...constructions import Softmax
 from ...kernels import Exponential, Kernel, Linear
 from ...linalg import eigh
@@ -19,8 +20,10 @@ from ...tasks import GaussianProcess, Task, system
 from ...transformer import Cache, run_with_cache
 from ..shared.draws import draw_tasks
 from ..shared.rows import Plot, Rows, tidy
-from ..sweep.axes import RATES
 from .claim import HOLDS, Claim, Verdict, compare, judge
+
+NAMES = ("conjugate_gradient", "chebyshev", "heavy_ball", "gradient_descent")
+RATES = {name: load(str(SOLVERS[name].rate)) for name in NAMES}
 
 
 @dataclass(frozen=True)

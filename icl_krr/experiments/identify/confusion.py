@@ -3,24 +3,26 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import partial
 from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
 
-from ... import checks, constructions, theory
+from ... import checks, theory
+from ...catalogue import load, taken
 from ...constructions import Softmax
 from ...kernels import Exponential, Kernel, Linear
-from ...probes import CANDIDATES, Identification, identify, layerwise
+from ...probes import Identification, candidates, identify, layerwise
+from ...probes.candidates import candidate
 from ...tasks import LinearRegression, Task, map_tasks, system
 from ...transformer import Transformer
 from ..shared.draws import draw_tasks
 from ..shared.rows import Rows
 
-SPECTRAL = ("gradient-descent", "gradient-descent-in-alpha", "heavy-ball", "chebyshev")
-KERNELS = ("linear", "exponential")
+LOOKED_AT = ("linear", "exponential")
+"""Kernels of the constructions, and of the candidates."""
 
 
 @dataclass(frozen=True)
@@ -35,8 +37,8 @@ class ConfusionConfig:
     Raises ValueError for numbers out of range.
     """
 
-    solvers: tuple[str, ...] = tuple(CANDIDATES)
-    kernels: tuple[str, ...] = KERNELS
+    solvers: tuple[str, ...] = field(default_factory=candidates)
+    kernels: tuple[str, ...] = LOOKED_AT
     conditions: tuple[float, ...] = (1e2, 1e4)
     seeds: int = 3
     seed: int = 0
@@ -47,10 +49,9 @@ class ConfusionConfig:
     num_queries: int = 8
 
     def __post_init__(self):
-        for name in self.solvers:
-            checks.choice("solver", name, tuple(CANDIDATES))
+        object.__setattr__(self, "solvers", tuple(candidate(name).name for name in self.solvers))
         for name in self.kernels:
-            checks.choice("kernel", name, KERNELS)
+            checks.choice("kernel", name, LOOKED_AT)
         for condition in self.conditions:
             checks.at_least("condition", condition, 1)
         for name in ("seeds", "steps", "tasks", "num_features", "num_supports", "num_queries"):
@@ -68,7 +69,7 @@ def cells(config: ConfusionConfig) -> list[Cell]:
         for seed in range(config.seeds)
         for kernel in config.kernels
         for solver in config.solvers
-        if kernel in CANDIDATES[solver].kernels
+        if kernel in taken(solver)
     ]
 
 
@@ -92,7 +93,9 @@ def run(
         if cell in done:
             continue
         made = construct(cell, config)
-        found = identify(partial(layerwise, made.model), made.fitted, made.scored, kernels=KERNELS)
+        found = identify(
+            partial(layerwise, made.model), made.fitted, made.scored, kernels=LOOKED_AT
+        )
         yield cell, row(cell, made, found)
 
 
@@ -100,7 +103,7 @@ def row(cell: Cell, made: Constructed, found: Identification) -> dict[str, Any]:
     solver, kernel, condition, seed = cell
     by_name = {suspect.fit.candidate: suspect for suspect in found.suspects}
     own = by_name[solver]
-    others = [by_name[name] for name in by_name if solver not in (name, *CANDIDATES[name].contains)]
+    others = [by_name[name] for name in by_name if solver not in (name, *candidate(name).contains)]
     other = min(others, key=lambda suspect: suspect.distances["prediction"].mean)
     errors = {
         f"fitted {name} / true": own.fit.values[name] / value for name, value in made.truth.items()
@@ -141,16 +144,17 @@ def construct(cell: Cell, config: ConfusionConfig) -> Constructed:
     ridge = float(jnp.mean(top)) / condition
     options: dict[str, Any] = {"num_features": config.num_features}
     truth = {} if name == "linear" else {"temperature": size}
-    if solver != "nadaraya-watson":
+    row = candidate(solver)
+    if row.iterates:
         truth["ridge"] = ridge
         options |= {"ridge": ridge, "steps": config.steps}
         if name == "exponential":
             sinks = [largest_sink(kernel, tasks) for tasks in (fitted, scored)]
             options["attention"] = Softmax(log_sink=max(sinks))
-    if solver in (*SPECTRAL, "newton-schulz"):
+    if "spectrum" in row.told:
         both = max(float(jnp.max(top)), float(jnp.max(largest(kernel, scored))))
         options["spectrum"] = (ridge, both + ridge)
-    build: Callable[..., Transformer] = getattr(constructions, solver.replace("-", "_"))
+    build: Callable[..., Transformer] = load(row.construction)
     return Constructed(build(kernel, **options), truth, fitted, scored)
 
 
@@ -171,7 +175,9 @@ def matrix(rows: Rows) -> dict[tuple[str, str], dict[str, int]]:
     """How often each candidate remained, for every solver on every kernel, and the runs."""
     found: dict[tuple[str, str], dict[str, int]] = {}
     for entry in rows:
-        counts = found.setdefault((entry["solver"], entry["kernel"]), dict.fromkeys(CANDIDATES, 0))
+        counts = found.setdefault(
+            (entry["solver"], entry["kernel"]), dict.fromkeys(candidates(), 0)
+        )
         for name in entry["remain"].split():
             counts[name] += 1
         counts["runs"] = counts.get("runs", 0) + 1
@@ -181,7 +187,7 @@ def matrix(rows: Rows) -> dict[tuple[str, str], dict[str, int]]:
 def markdown(rows: Rows) -> str:
     """The matrix as a table: rows are what was built, columns what was found."""
     table = matrix(rows)
-    short = {name: initials(name) for name in CANDIDATES}
+    short = {name: candidate(name).label for name in candidates()}
     lines = [
         "| constructed, kernel | " + " | ".join(short.values()) + " | told apart by |",
         "| --- |" + " ---: |" * len(short) + " --- |",
@@ -195,9 +201,3 @@ def markdown(rows: Rows) -> str:
         )
         lines.append(f"| {short[solver]}: {solver}, {kernel} | {' | '.join(shown)} | {apart:.2g} |")
     return "\n".join(lines) + "\n"
-
-
-def initials(name: str) -> str:
-    """`gradient-descent-in-alpha` as GDIA; one word keeps three letters."""
-    words = name.split("-")
-    return "".join(word[0] for word in words).upper() if len(words) > 1 else name[:3].upper()

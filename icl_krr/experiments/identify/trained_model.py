@@ -13,6 +13,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from ... import checks
+from ...catalogue import name_of
 from ...files import Lines, to_markdown
 from ...kernels import Kernel
 from ...probes import (
@@ -27,7 +28,6 @@ from ...probes import (
     spectral_filter,
     streams,
 )
-from ...probes.candidates import BANDWIDTHS
 from ...probes.distances import SPACES
 from ...residual import map_tasks
 from ...tasks import Task
@@ -44,7 +44,8 @@ Show = Callable[[str], None]
 class IdentifyConfig:
     """`tasks` fit the candidates and as many score them; `probe_tasks` fit the linear probes.
 
-    Candidates may take `steps` steps, by default 32 for each layer.
+    Candidates may have any of the `kernels`, by default all, and take `steps` steps, by default 32
+    for each layer.
 
     Raises ValueError for numbers out of range.
     """
@@ -52,7 +53,7 @@ class IdentifyConfig:
     tasks: int = 64
     probe_tasks: int = 512
     num_queries: int = 8
-    kernels: tuple[str, ...] = ("linear", "exponential", "gaussian")
+    kernels: tuple[str, ...] | None = None
     steps: int | None = None
     per_layer: bool = False
     seed: int = 0
@@ -101,7 +102,7 @@ def examine(run: Run, config: IdentifyConfig, progress: Show = lambda words: Non
     progress("hat matrices and filters")
     hats = jax.jit(partial(map_tasks, partial(hat_matrix, read)))(scored)
     steps = 32 * (hats.shape[1] - 1) if config.steps is None else config.steps
-    name = type(best.kernel).__name__.lower()
+    name = name_of(best.kernel)
     rows = []
     for layer, error in enumerate(errors.tolist()):
         row = {"layer": layer, "error": error, "exact": known["exact"], "zero": known["zero"]}
@@ -109,7 +110,7 @@ def examine(run: Run, config: IdentifyConfig, progress: Show = lambda words: Non
         own = hats[:, layer]
         if layer and float(jnp.max(jnp.abs(own))) > 0:
             row |= effective("regression", name, scored, own)
-            if name in BANDWIDTHS:
+            if best.kernel.bandwidth is not None:
                 smooth = effective("smoother", name, scored, own)
                 row |= {f"smoother's {key}": value for key, value in smooth.items()}
         rows.append(row)

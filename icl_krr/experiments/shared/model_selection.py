@@ -8,10 +8,8 @@ import jax
 import jax.numpy as jnp
 
 from ... import solvers
-from ...kernels import Exponential, Gaussian, Kernel, Linear, PositiveKernel
+from ...kernels import Kernel, Linear
 from ...tasks import Task, system
-
-Family = type[Exponential] | type[Gaussian]
 
 
 def ridges(kernel: Kernel, task: Task) -> jax.Array:
@@ -22,17 +20,9 @@ def ridges(kernel: Kernel, task: Task) -> jax.Array:
     return scale * jnp.logspace(-3, 3, 13, dtype=gram.dtype)
 
 
-def bandwidths(family: Family, task: Task) -> jax.Array:
-    """17 temperatures or lengthscales, from 1/16 to 16 times that of logits of unit size.
-
-    That is the root mean square of <x, z> over pairs of supports, or of |x - z| / sqrt(2).
-    """
-    products = system(Linear(), task).gram
-    squares = jnp.diagonal(products)
-    distances = (squares[:, None] + squares[None, :]) / 2 - products
-    scale = jnp.sqrt(jnp.mean(products**2 if family is Exponential else distances))
-    scale = jnp.where(scale > 0, scale, 1)
-    return scale * jnp.logspace(-4, 4, 17, base=2, dtype=scale.dtype)
+def bandwidths(family: type[Kernel], task: Task) -> jax.Array:
+    """17 values around that at which logits are of unit size."""
+    return family.bandwidths(system(Linear(), task).gram)
 
 
 def choose_ridge(kernel: Kernel, task: Task) -> float:
@@ -41,31 +31,37 @@ def choose_ridge(kernel: Kernel, task: Task) -> float:
     return float(grid[best(lambda ridge: loss(kernel, task, ridge), grid, "ridge")])
 
 
-def choose_smoother(family: Family, task: Task) -> PositiveKernel:
+def choose_smoother(family: type[Kernel], task: Task) -> Kernel:
     """The kernel of least squared leave-one-out error of Nadaraya-Watson among `bandwidths`."""
-    grid = bandwidths(family, task)
 
-    def error(bandwidth: jax.Array) -> jax.Array:
-        return jnp.sum(solvers.smoother_leave_one_out(family(bandwidth), task) ** 2)
+    def error(kernel: Kernel) -> jax.Array:
+        return jnp.sum(solvers.smoother_leave_one_out(kernel, task) ** 2)
 
-    return family(float(grid[best(error, grid, "bandwidth")]))
+    return choose(family, task, error)
 
 
-def choose_kernel(family: Family, task: Task, ridge: float | None) -> PositiveKernel:
+def choose_kernel(family: type[Kernel], task: Task, ridge: float | None) -> Kernel:
     """The kernel of least squared leave-one-out error of regression among `bandwidths`.
 
     With a ridge that is given, else with each kernel's best of `ridges`.
     """
-    grid = bandwidths(family, task)
 
-    def error(bandwidth: jax.Array) -> jax.Array:
-        kernel = family(bandwidth)
+    def error(kernel: Kernel) -> jax.Array:
         if ridge is not None:
             return loss(kernel, task, ridge)
         losses = jax.lax.map(lambda r: loss(kernel, task, r), ridges(kernel, task))
         return jnp.min(jnp.where(jnp.isfinite(losses), losses, jnp.inf))
 
-    return family(float(grid[best(error, grid, "bandwidth")]))
+    return choose(family, task, error)
+
+
+def choose(family: type[Kernel], task: Task, error: Callable[[Kernel], jax.Array]) -> Kernel:
+    """The kernel of least error; the only one there is where there is nothing to choose."""
+    if family.bandwidth is None:
+        return family()
+    grid = bandwidths(family, task)
+    least = best(lambda value: error(family.of_bandwidth(value)), grid, "bandwidth")
+    return family.of_bandwidth(float(grid[least]))
 
 
 def loss(kernel: Kernel, task: Task, ridge: float | jax.Array) -> jax.Array:

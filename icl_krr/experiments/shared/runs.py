@@ -7,7 +7,7 @@ from typing import Any, NamedTuple
 
 import jax
 
-from ...probes.candidates import make
+from ...catalogue import SOLVERS, make_kernel, spelled, taken
 from ...tasks import (
     DecisionTree,
     GaussianProcess,
@@ -22,7 +22,7 @@ from ...tasks import (
 )
 from ...training import checkpoint
 from ...transformer import Architecture, Transformer, init, untie
-from .build import SOLVERS, build
+from .build import build
 from .recipe import RUNS, ModelRecipe, Recipe, TaskRecipe, folder_of, holds_run, names
 
 WEIGHTS = ("model.msgpack", "checkpoint.msgpack")
@@ -92,14 +92,14 @@ def family(task: TaskRecipe) -> Sampler:
     if t.family == "sinusoids":
         return Sinusoids(frequency=t.frequency, **sizes)
     return GaussianProcess(
-        make(t.kernel, vars(t)), spread=t.spread, noise_spread=t.noise_spread, **sizes
+        make_kernel(t.kernel, vars(t)), spread=t.spread, noise_spread=t.noise_spread, **sizes
     )
 
 
 def first_model(recipe: Recipe, drawn: Sampler) -> Transformer:
     """The model before its first step: random, a construction's, or that of another run."""
     start = recipe.model.start
-    if start is None or start in SOLVERS:
+    if start is None or spelled(start) in SOLVERS:
         return blank(recipe, drawn)
     folder = find(start, *SOLVERS, name="start")
     like = jax.eval_shape(lambda: blank(recipe, drawn))
@@ -114,20 +114,22 @@ def blank(recipe: Recipe, drawn: Sampler) -> Transformer:
     m, seed = recipe.model, recipe.training.seed
     key = jax.random.key(seed)
     task = sample(jax.random.fold_in(key, 4), drawn)
-    if m.start not in SOLVERS:
+    if m.start is None or spelled(m.start) not in SOLVERS:
         if m.ridge is not None:
             raise ValueError("ridge must be absent, but for a construction to start from")
         return init(key, architecture(m, task.num_features, task.num_supports))
-    entry = SOLVERS[m.start]
-    if recipe.task.kernel not in entry.kernels:
+    takes = taken(m.start)
+    if recipe.task.kernel not in takes:
         raise ValueError(
-            f"kernel must be one of {', '.join(entry.kernels)} to start from {m.start}, "
+            f"kernel must be one of {', '.join(takes)} to start from {m.start}, "
             f"got {recipe.task.kernel}"
         )
     ridge = recipe.task.noise if m.ridge is None else m.ridge
     if m.ridge is None and not ridge > 0:
         raise ValueError(f"ridge must be given to start from {m.start} on tasks without noise")
-    model, _ = build(m.start, make(recipe.task.kernel, vars(recipe.task)), task, ridge, m.depth)
+    model, _ = build(
+        m.start, make_kernel(recipe.task.kernel, vars(recipe.task)), task, ridge, m.depth
+    )
     return model if m.tied else untie(model)
 
 

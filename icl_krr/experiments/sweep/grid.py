@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Iterator
-from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
@@ -12,81 +10,23 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from ... import checks, theory
+from ... import theory
+from ...catalogue import AXES, SOLVERS, load
 from ...transformer import run_with_cache
 from ..shared.rows import Rows, tidy
-from .axes import AXES, NOISE, Axis, draw
-from .values import bandwidth
-
-
-@dataclass(frozen=True)
-class SweepConfig:
-    """A grid: `values` of an `axis`, `lines` to compare, `seeds` from `seed` on; the task.
-
-    Tasks are draws of a Gaussian process on the unit sphere, exponential kernel, noise variance
-    0.1; for the width they are linear regression on p features of deviations 1/i. The `ridge`
-    is by default 0.1 k(x, x) = 0.1 e^(1 / temperature), or 0.1 p for the width. Along the
-    depth the values are steps, by default all; elsewhere every value is run for `steps` steps.
-
-    Raises ValueError for an unknown axis or line and numbers out of range.
-    """
-
-    axis: str
-    values: tuple[Any, ...] = ()
-    lines: tuple[str, ...] = ()
-    seeds: int = 5
-    seed: int = 0
-    steps: int = 32
-    num_supports: int = 64
-    num_features: Any = None
-    num_queries: int = 64
-    temperature: float = 0.5
-    ridge: Any = None
-
-    def __post_init__(self):
-        checks.choice("axis", self.axis, tuple(AXES))
-        checks.count("steps", self.steps)
-        axis = AXES[self.axis]
-        bandwidth("temperature", self.temperature)
-        for name in ("seeds", "num_supports", "num_queries"):
-            checks.count(name, getattr(self, name))
-        if self.num_features is None:
-            object.__setattr__(self, "num_features", axis.num_features)
-        checks.count("num_features", self.num_features)
-        if self.ridge is None:
-            linear = self.axis == "width"
-            scale: Any = self.num_features if linear else math.exp(1 / self.temperature)
-            object.__setattr__(self, "ridge", NOISE * scale)
-        checks.positive_scalar("ridge", self.ridge)
-        object.__setattr__(self, "lines", tuple(dict.fromkeys(self.lines)) or axis.lines)
-        for line in self.lines:
-            checks.choice("line", line, axis.lines)
-        values = tuple(dict.fromkeys(self.values))
-        for value in values:
-            axis.check(value, self)
-        if not values:
-            grid = tuple(range(self.steps + 1)) if self.axis == "depth" else axis.values
-            values = tuple(value for value in grid if fits(value, self, axis))
-        object.__setattr__(self, "values", values)
-
+from .config import SweepConfig
+from .setting import Models, draw
 
 Cell = tuple[str, int]
 """A line and a seed: all values, and all depths, of one task."""
-
-
-def fits(value: Any, config: SweepConfig, axis: Axis) -> bool:
-    try:
-        axis.check(value, config)
-    except ValueError:
-        return False
-    return True
 
 
 def rows_of_a_cell(config: SweepConfig, line: str) -> int:
     """How many rows a finished cell has."""
     if config.axis == "depth":
         return len(config.values)
-    return len(config.values) * (2 if line == "nadaraya_watson" else config.steps + 1)
+    smooths = AXES[config.axis].solvers and not SOLVERS[line].iterates
+    return len(config.values) * (2 if smooths else config.steps + 1)
 
 
 def cells(config: SweepConfig) -> list[Cell]:
@@ -103,12 +43,17 @@ def sweep(config: SweepConfig, done: frozenset[Cell] = frozenset()) -> Iterator[
                 yield (line, seed), run_cell(config, line, seed)
 
 
+def models_of(config: SweepConfig) -> Models:
+    """How the models of a sweep are built and drawn."""
+    return load(AXES[config.axis].made_by)
+
+
 def run_cell(config: SweepConfig, line: str, seed: int) -> Rows:
     """One row for every value and step: the distance to exact KRR, and what bounds it."""
     key = jax.random.key(seed)
     # one model has all depths
     values = (config.steps,) if config.axis == "depth" else config.values
-    if AXES[config.axis].traced:
+    if models_of(config).traced:
         measured = measure_all(key, jnp.asarray(values), line, config)
     else:
         each = [measure(key, value, line, config) for value in values]
@@ -148,7 +93,7 @@ def measure_all(key: jax.Array, values: jax.Array, line: str, config: SweepConfi
 def measure(key: jax.Array, value: Any, line: str, config: SweepConfig) -> dict[str, jax.Array]:
     """By step: blocks, gap |f - f*| / |f*|, RMSEs; error and bound, expected gap, or NaN."""
     own, at = jax.random.split(key)
-    setting = AXES[config.axis].build(line, value, draw(at, config), config, own)
+    setting = models_of(config).build(line, value, draw(at, config), config, own)
     model, task, exact = setting.model, setting.task, setting.exact
     names = ("prediction",) if setting.alpha is None else ("prediction", "alpha")
     _, cache = run_with_cache(model, task, names=names)

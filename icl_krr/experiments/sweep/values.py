@@ -2,18 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from ... import checks
-from ...constructions import ReLU
-
-if TYPE_CHECKING:
-    from .grid import SweepConfig
 
 
-def positive(value: Any, config: SweepConfig) -> None:
+def positive(value: Any, config: Any) -> None:
     checks.positive_scalar("value", value)
+
+
+def temperature(value: Any, config: Any) -> None:
+    bandwidth("value", value)
 
 
 def bandwidth(name: str, value: Any) -> None:
@@ -22,36 +21,44 @@ def bandwidth(name: str, value: Any) -> None:
         raise ValueError(f"{name} must be >= 1/80, else exp(1 / t) overflows float32, got {value}")
 
 
-def temperatures(value: Any, config: SweepConfig) -> None:
-    bandwidth("value", value)
+def feature(value: Any, config: Any) -> None:
+    at_most("num_features", value, config)
 
 
-def feature_count(value: Any, config: SweepConfig) -> None:
+def support(value: Any, config: Any) -> None:
+    at_most("num_supports", value, config)
+
+
+def at_most(name: str, value: Any, config: Any) -> None:
+    checks.count("value", value)
+    if value > getattr(config, name):
+        raise ValueError(f"value must be <= {name} = {getattr(config, name)}, got {value}")
+
+
+def feature_count(value: Any, config: Any) -> None:
     checks.count("value", value)
     if "trigonometric" in config.lines and value % 2:
         raise ValueError(f"value must be even, a cosine and a sine each, got {value}")
     if "landmarks" in config.lines:
-        at_most("num_supports")(value, config)
+        support(value, config)
 
 
-def at_most(name: str) -> Callable[[Any, SweepConfig], None]:
-    def check(value: Any, config: SweepConfig) -> None:
-        checks.count("value", value)
-        if value > getattr(config, name):
-            raise ValueError(f"value must be <= {name} = {getattr(config, name)}, got {value}")
-
-    return check
-
-
-def floating(value: Any, config: SweepConfig) -> None:
+def floating(value: Any, config: Any) -> None:
     checks.choice("value", value, ("bfloat16", "float32", "float64"))
 
 
-def relu_width(value: Any, config: SweepConfig) -> None:
-    ReLU(value)
+def relu_width(value: Any, config: Any) -> None:
+    checks.even("width", value)
 
 
-def a_step(value: Any, config: SweepConfig) -> None:
+def step(value: Any, config: Any) -> None:
     checks.count("value", value, minimum=0)
     if value > config.steps:
         raise ValueError(f"value must be <= steps = {config.steps}, got {value}")
+
+
+RULES = {
+    rule.__name__: rule
+    for rule in (positive, temperature, feature, support, feature_count, floating, relu_width, step)
+}
+"""By the name that an axis of the catalogue has for its values."""

@@ -1,0 +1,42 @@
+"""What a solver must be told of a task beforehand: one function for each name in the catalogue."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from ... import catalogue, theory
+from ...catalogue import Solver
+from ...kernels import Kernel
+from ...sketches import Nystrom, nystrom
+from ...tasks import Task
+
+
+def told(solver: Solver, kernel: Kernel, task: Task, ridge: Any) -> dict[str, Any]:
+    """All keywords of a solver but its steps, for this task."""
+    found = dict(solver.options)
+    for name in solver.told:
+        path = name if ":" in name else f"{__name__}:{name}"
+        found[path.partition(":")[2]] = catalogue.load(path)(kernel, task, ridge)
+    return found
+
+
+def ridge(kernel: Kernel, task: Task, ridge: Any) -> Any:
+    return ridge
+
+
+def spectrum(kernel: Kernel, task: Task, ridge: Any) -> tuple[Any, Any]:
+    return theory.spectral_bounds(kernel, task, ridge=ridge)
+
+
+def preconditioner(kernel: Kernel, task: Task, ridge: Any) -> Nystrom:
+    rank = max(1, min(task.num_supports, task.num_features) // 2)
+    return nystrom(kernel, task.x, ridge=ridge, rank=rank)
+
+
+def step_size(kernel: Kernel, task: Task, ridge: Any) -> Any:
+    return 1 / spectrum(kernel, task, ridge)[1]
+
+
+def curvature(kernel: Kernel, task: Task, ridge: Any) -> Any:
+    """Flattens the spectrum on the way."""
+    return 0.3 / spectrum(kernel, task, ridge)[1]

@@ -1,0 +1,99 @@
+"""A sweep as settings: what goes along which axis."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from typing import Any
+
+from ... import checks
+from ...catalogue import AXES, KERNELS, SOLVERS, Axis, find, taken
+from .values import RULES, bandwidth
+
+NOISE = 0.1
+
+
+@dataclass(frozen=True)
+class SweepConfig:
+    """A grid: `values` of an `axis`, `lines` to compare, `seeds` from `seed` on; the task.
+
+    Tasks are draws of a Gaussian process on the unit sphere, exponential kernel, noise variance
+    0.1; for the width they are linear regression on p features of deviations 1/i. The `kernel`
+    of the regression is by default the exponential one, linear for the width and Gaussian for the
+    arithmetic; its bandwidth is that of the `temperature` (lengthscale^2 for the Gaussian). The
+    `ridge` is by default 0.1 e^(1 / temperature), which is 0.1 k(x, x) of the exponential kernel,
+    or 0.1 p for the width. Along the depth the values are steps, by default all; elsewhere every
+    value is run for `steps` steps.
+
+    Raises ValueError for an unknown axis, kernel or line and numbers out of range.
+    """
+
+    axis: str
+    values: tuple[Any, ...] = ()
+    lines: tuple[str, ...] = ()
+    kernel: str | None = None
+    seeds: int = 5
+    seed: int = 0
+    steps: int = 32
+    num_supports: int = 64
+    num_features: Any = None
+    num_queries: int = 64
+    temperature: float = 0.5
+    ridge: Any = None
+
+    def __post_init__(self):
+        axis: Axis = find("axis", AXES, self.axis)
+        checks.count("steps", self.steps)
+        bandwidth("temperature", self.temperature)
+        for name in ("seeds", "num_supports", "num_queries"):
+            checks.count(name, getattr(self, name))
+        settle = lambda name, value: object.__setattr__(self, name, value)  # noqa: E731
+        settle("kernel", kernel_for(axis, self.kernel))
+        if self.num_features is None:
+            settle("num_features", axis.num_features)
+        checks.count("num_features", self.num_features)
+        if self.ridge is None:
+            linear = self.axis == "width"
+            scale: Any = self.num_features if linear else math.exp(1 / self.temperature)
+            settle("ridge", NOISE * scale)
+        checks.positive_scalar("ridge", self.ridge)
+        settle("lines", lines_for(axis, self.lines, str(self.kernel)))
+        values, rule = tuple(dict.fromkeys(self.values)), RULES[axis.value]
+        for value in values:
+            rule(value, self)
+        if not values:
+            values = tuple(v for v in axis.values or range(self.steps + 1) if self.allows(v))
+        settle("values", values)
+
+    def allows(self, value: Any) -> bool:
+        """Whether the axis takes this value."""
+        try:
+            RULES[AXES[self.axis].value](value, self)
+        except ValueError:
+            return False
+        return True
+
+
+def kernel_for(axis: Axis, kernel: str | None) -> str:
+    """The kernel, by default the axis's own; it must be of the same kind."""
+    row = find("kernel", KERNELS, axis.kernel if kernel is None else kernel)
+    if row.kind != KERNELS[axis.kernel].kind:
+        raise ValueError(
+            f"kernel must be {KERNELS[axis.kernel].kind} along the {axis.name}, got {row.name!r}"
+        )
+    return row.name
+
+
+def lines_for(axis: Axis, lines: tuple[str, ...], kernel: str) -> tuple[str, ...]:
+    """The lines as they are spelled: any solver that can be swept, or those of the axis."""
+    if not axis.solvers:
+        for line in lines:
+            checks.choice("line", line, axis.lines)
+        return tuple(dict.fromkeys(lines)) or axis.lines
+    smooths = any(not SOLVERS[line].iterates for line in axis.lines)
+    fit = {
+        name: row
+        for name, row in SOLVERS.items()
+        if kernel in taken(name) and (row.iterates or smooths)
+    }
+    return tuple(dict.fromkeys(find("line", fit, line).name for line in lines or axis.lines))
