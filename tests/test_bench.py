@@ -17,7 +17,7 @@ from helpers import CASES, draw
 import icl_krr as ik
 from icl_krr import cli
 from icl_krr.bench import SUITES, Contest, compete, markdown
-from icl_krr.cli.settings import Bench
+from icl_krr.cli.settings.bench import Bench
 
 
 def slow(seconds, value=1.0):

@@ -197,28 +197,30 @@ def test_overflow_is_said(table, capsys):
 
 
 def test_the_command_line_has_every_solver_and_kernel():
-    from icl_krr.cli.settings import Settings
+    from icl_krr.cli.settings.construction import Construction
     from icl_krr.experiments.shared import build as registry
 
-    hints = typing.get_type_hints(Settings)
+    hints = typing.get_type_hints(Construction)
     assert typing.get_args(hints["solver"]) == tuple(registry.SOLVERS)
     assert typing.get_args(typing.get_args(hints["kernel"])[0]) == tuple(registry.KERNELS)
 
 
 def test_demo_prefers_the_exponential_kernel_and_predict_the_linear_one():
-    from icl_krr.cli.commands.predict import depth_config
-    from icl_krr.cli.settings import Demo, Predict
+    from icl_krr.cli.commands.demo import demo_config
+    from icl_krr.cli.depth_tables import depth_config
+    from icl_krr.cli.settings.demo import Demo
+    from icl_krr.cli.settings.predict import Predict
 
-    assert depth_config(Demo()).kernel == "exponential"
-    assert depth_config(Demo(solver="newton-schulz")).kernel == "linear"
-    assert depth_config(Demo(kernel="gaussian")).kernel == "gaussian"
+    assert demo_config(Demo()).kernel == "exponential"
+    assert demo_config(Demo(solver="newton-schulz")).kernel == "linear"
+    assert demo_config(Demo(kernel="gaussian")).kernel == "gaussian"
     assert depth_config(Predict()).kernel == "linear"
     assert depth_config(Predict(solver="richardson")).kernel == "exponential"
 
 
 def test_the_seed_draws_the_task():
-    from icl_krr.cli.commands.predict import demo_tasks
-    from icl_krr.cli.settings import Demo
+    from icl_krr.cli.commands.demo import demo_tasks
+    from icl_krr.cli.settings.demo import Demo
 
     first, second = (demo_tasks(Demo(seed=seed)) for seed in (0, 1))
     for name in first:

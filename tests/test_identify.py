@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 import icl_krr as ik
-from icl_krr.cli.confusion import finished
+from icl_krr.cli.confusion_matrix import finished_rows
 from icl_krr.experiments.identify import confusion
 from icl_krr.experiments.identify.confusion import ConfusionConfig
 from icl_krr.experiments.identify.trained_model import IdentifyConfig, examine, heatmaps, markdown
@@ -165,15 +165,15 @@ def test_identify_refuses_what_it_cannot_compare():
 
 def test_a_matrix_is_taken_up_where_it_was(tmp_path):
     path, config = tmp_path / "confusion.json", {"seeds": 3, "conditions": [100.0]}
-    assert finished(path, config) == []
+    assert finished_rows(path, config) == []
     rows = [{"solver": "richardson"}]
     path.write_text(json.dumps({"meta": {"config": config}, "rows": rows}))
-    assert finished(path, config) == rows
+    assert finished_rows(path, config) == rows
     with pytest.raises(ValueError, match="holds another matrix: seeds is 3 there and 4 here"):
-        finished(path, {**config, "seeds": 4})
+        finished_rows(path, {**config, "seeds": 4})
     path.write_text("[]")
     with pytest.raises(ValueError, match="must be a confusion matrix or absent"):
-        finished(path, config)
+        finished_rows(path, config)
 
 
 def test_a_run_is_examined_layer_by_layer(x64):

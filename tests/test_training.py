@@ -20,7 +20,7 @@ import tyro
 from helpers import relative
 
 import icl_krr as ik
-from icl_krr.cli import choices, main
+from icl_krr.cli import main, subcommands
 from icl_krr.experiments.shared.recipe import ModelRecipe, Recipe, TaskRecipe, folder_of, names
 from icl_krr.experiments.shared.runs import family, first_model, load
 from icl_krr.pytree import checked
@@ -387,10 +387,10 @@ def test_a_recipe_is_found_behind_flags(tmp_path):
         ["train", str(path), "--training.steps", "5"],
         ["train", "--json", "--training.steps", "5", str(path)],
     ):
-        settings = tyro.cli(choices(argv), args=argv)
+        settings = tyro.cli(subcommands(argv), args=argv)
         assert (settings.task.noise, settings.training.steps) == (0.7, 5)
     with pytest.raises(ValueError, match="got 'nosuch'"):
-        choices(["train", "--json", "nosuch"])
+        subcommands(["train", "--json", "nosuch"])
 
 
 def test_a_finished_run_is_not_relabelled(tmp_path, capsys):

@@ -4,38 +4,42 @@ from __future__ import annotations
 
 import os
 import sys
+from dataclasses import replace
+from functools import reduce
+from importlib import import_module
 from importlib.metadata import version
+from operator import or_
 from typing import Annotated, Any
 
 import tyro
 from platformdirs import user_cache_dir
 
 from ..experiments.shared.recipe import Recipe
-from .model_settings import Ablate, Fit, Identify, Train
-from .settings import Bench, Demo, Predict, Report, Sweep, Verify
+from .settings import COMMANDS, settings_of
+from .settings.command import Command
+from .settings.train import Train
 
 PROG = "icl-krr"
 
 
-def choices(argv: list[str]) -> Any:
+def subcommands(argv: list[str]) -> Any:
     """What can be asked for; the recipe that is named gives the defaults of `train`."""
-    defaults = Train()
-    if argv[:1] == ["train"] and argv[1:]:
-        first = argv[1]
-        recipe = tyro.cli(Train, prog=PROG, args=argv[1:]).recipe if first[:1] == "-" else first
-        defaults = Train() if recipe is None else Train(recipe, **vars(Recipe.read(recipe)))
-    return (
-        Annotated[Demo, tyro.conf.subcommand(name="demo")]
-        | Annotated[Predict, tyro.conf.subcommand(name="predict")]
-        | Annotated[Fit, tyro.conf.subcommand(name="fit")]
-        | Annotated[Sweep, tyro.conf.subcommand(name="sweep")]
-        | Annotated[Train, tyro.conf.subcommand(name="train", default=defaults)]
-        | Annotated[Identify, tyro.conf.subcommand(name="identify")]
-        | Annotated[Ablate, tyro.conf.subcommand(name="ablate")]
-        | Annotated[Report, tyro.conf.subcommand(name="report")]
-        | Annotated[Verify, tyro.conf.subcommand(name="verify")]
-        | Annotated[Bench, tyro.conf.subcommand(name="bench")]
+    special: dict[str, Any] = {"train": {"default": train_defaults(argv)}}
+    return reduce(
+        or_,
+        (
+            Annotated[settings_of(name), tyro.conf.subcommand(name, **special.get(name, {}))]
+            for name in COMMANDS
+        ),
     )
+
+
+def train_defaults(argv: list[str]) -> Train:
+    if argv[:1] != ["train"] or not argv[1:]:
+        return Train()
+    first = argv[1]
+    recipe = tyro.cli(Train, prog=PROG, args=argv[1:]).recipe if first[:1] == "-" else first
+    return Train() if recipe is None else Train(recipe, **vars(Recipe.read(recipe)))
 
 
 def main(argv: list[str] | None = None) -> int:
@@ -45,26 +49,35 @@ def main(argv: list[str] | None = None) -> int:
         print(f"icl-krr {version('icl_krr')}")
         return 0
     try:
-        known = choices(argv)
+        known = subcommands(argv)
     except (OSError, ValueError) as error:
         return refuse(str(error))
-    settings = tyro.cli(
+    settings: Command = tyro.cli(
         known,
         prog=PROG,
         description="In-context kernel ridge regression as literal transformer weights.",
         args=argv,
     )
     keep_compiled_programs()
-    from .commands.predict import run
-
     try:
-        return run(settings, argv)
+        return run(replace(settings, argv=tuple(argv)))
     except OSError as error:
         return refuse(f"{error.filename or 'file'}: {error.strerror or error}")
     except (ValueError, MemoryError) as error:
         return refuse(str(error))
     except KeyboardInterrupt:
         return 130
+
+
+def run(settings: Command) -> int:
+    """The exit status of the command that the settings are of."""
+    from .. import checks  # with which comes JAX
+
+    checks.count("seed", settings.first_seed, minimum=0)
+    if settings.last_seed >= 2**32:
+        raise ValueError(f"seed must be < 2^32, got {settings.last_seed}")
+    name = type(settings).__name__.lower()
+    return import_module(f".commands.{name}", __name__).run(settings)
 
 
 def keep_compiled_programs() -> None:

@@ -16,7 +16,7 @@ from ..experiments.shared.recipe import folder_of, holds_run, names
 from ..experiments.sweep.grid import SweepConfig, cells, rows_of_a_cell
 from ..files import from_markdown
 from ..report import Section
-from .commands.sweep import parse_rows, whole
+from .csv_rows import is_whole, parse_rows
 
 
 @dataclass
@@ -29,7 +29,7 @@ class Sources:
     sweeps: list[Path] = field(default_factory=list)
 
 
-def sort(runs: tuple[str, ...]) -> Sources:
+def sort_by_kind(runs: tuple[str, ...]) -> Sources:
     """Which run is which, by the files it holds; ValueError for what is none."""
     sources = Sources()
     for run in runs:
@@ -40,7 +40,7 @@ def sort(runs: tuple[str, ...]) -> Sources:
             kind, value = "identification", folder
         elif holds_run(folder):
             kind, value = "run", run
-        elif (folder / "results.csv").exists() and "config" in read(folder / "meta.json"):
+        elif (folder / "results.csv").exists() and "config" in read_json(folder / "meta.json"):
             sources.sweeps.append(folder)
             continue
         else:
@@ -67,7 +67,7 @@ DAMAGED = (
 )
 
 
-def read(path: Path) -> dict[str, Any]:
+def read_json(path: Path) -> dict[str, Any]:
     try:
         record = json.loads(path.read_text())
         return dict(record.items())
@@ -86,54 +86,54 @@ def whole_folder(folder: Path, command: str) -> Iterator[None]:
         ) from None
 
 
-def drawing(path: Path) -> bytes:
+def read_svg(path: Path) -> bytes:
     """An SVG that is whole."""
     content = path.read_bytes()
     ElementTree.fromstring(content)
     return content
 
 
-def identified(folder: Path) -> Section:
+def identification_section(folder: Path) -> Section:
     """What `icl-krr identify` left."""
-    record = read(folder / "identify.json")
+    record = read_json(folder / "identify.json")
     with whole_folder(folder, "identify"):
         tables = from_markdown((folder / "identify.md").read_text())
         rivals = len(record["candidates"]) + len(record["baselines"])
-        expect([len(lines) for _, lines in tables], [len(record["layers"]), rivals, rivals])
+        require_equal([len(lines) for _, lines in tables], [len(record["layers"]), rivals, rivals])
         name = Path(record["meta"]["settings"]["model"]).name
         return pages.identification(
             name,
             f"{record['status']}; nearest: {', '.join(record['remain'])}",
             tables,
-            drawing(folder / "heatmaps.svg"),
-            drawing(folder / "filter.svg"),
+            read_svg(folder / "heatmaps.svg"),
+            read_svg(folder / "filter.svg"),
             pages.made(record["meta"], record["meta"]["dtype"]),
         )
 
 
-def of_a_sweep(place: int, folder: Path) -> Section:
+def sweep_section(place: int, folder: Path) -> Section:
     """What `icl-krr sweep` left."""
-    meta = read(folder / "meta.json")
+    meta = read_json(folder / "meta.json")
     with whole_folder(folder, "sweep"):
         config = SweepConfig(**meta["config"])
         rows = parse_rows(folder / "results.csv")
-        found = Counter((row["line"], row["seed"]) for row in rows if whole(row))
-        expect(found, {cell: rows_of_a_cell(config, cell[0]) for cell in found})
-        expect(set(cells(config)) - {*found}, set())
-        figure = drawing(folder / f"{config.axis}.svg")
+        found = Counter((row["line"], row["seed"]) for row in rows if is_whole(row))
+        require_equal(found, {cell: rows_of_a_cell(config, cell[0]) for cell in found})
+        require_equal(set(cells(config)) - {*found}, set())
+        figure = read_svg(folder / f"{config.axis}.svg")
         made = pages.made(meta, meta["dtype"])
         return pages.sweep(f"sweep-{place + 1}", config.axis, rows, figure, made)
 
 
-def claims_of(folder: Path) -> Section:
+def claims_section(folder: Path) -> Section:
     """What `icl-krr verify` left."""
-    record = read(folder / "claims.json")
+    record = read_json(folder / "claims.json")
     with whole_folder(folder, "verify"):
         (table,) = from_markdown((folder / "claims.md").read_text())
-        expect(len(table[1]), len(record["claims"]))
+        require_equal(len(table[1]), len(record["claims"]))
         return pages.claims(table, pages.made(record["meta"], "dtype in the last column"))
 
 
-def expect(found: Any, wanted: Any) -> None:
+def require_equal(found: Any, wanted: Any) -> None:
     if found != wanted:
         raise ValueError

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import dataclasses
-import sys
 from pathlib import Path
 
 import jax
@@ -14,17 +13,17 @@ from ...experiments.ablate.targets import AblateConfig
 from ...files import to_csv, to_markdown
 from ...plots import ablation_figure, images
 from .. import output
-from ..model_settings import Ablate
+from ..settings.ablate import Ablate
 
 
-def ablation(settings: Ablate, argv: list[str]) -> None:
+def run(settings: Ablate) -> int:
     names = [field.name for field in dataclasses.fields(AblateConfig)]
     config = AblateConfig(**{name: getattr(settings, name) for name in names})
     folder = settings.out or Path(f"icl-krr-ablate-{Path(settings.model).name}")
     output.prepare(folder)
     with Console(stderr=True).status("") as status, jax.enable_x64(True):
         found = examine(config, lambda words: status.update(f"{settings.model}: {words}"))
-    meta = {**output.surroundings(argv, settings), "dtype": "float64", "losses": found.known}
+    meta = {**output.surroundings(settings), "dtype": "float64", "losses": found.known}
     title = f"{settings.model}, seed {settings.seed}, float64"
     files = {
         "ablate.csv": to_csv(found.rows),
@@ -35,11 +34,12 @@ def ablation(settings: Ablate, argv: list[str]) -> None:
     if settings.json:
         print(output.to_json({"meta": meta, "rows": found.rows}))
     else:
-        show(settings, found)
-    print(f"wrote {', '.join(map(str, output.save(folder, files)))}", file=sys.stderr)
+        print_table(settings, found)
+    output.write(folder, files)
+    return 0
 
 
-def show(settings: Ablate, found: Ablation) -> None:
+def print_table(settings: Ablate, found: Ablation) -> None:
     console = output.wide()
     by = "0" if settings.replace == "zero" else "its mean"
     title = f"{settings.model}: every part replaced by {by}, by itself"
@@ -47,13 +47,13 @@ def show(settings: Ablate, found: Ablation) -> None:
     known = ", ".join(f"{name} {value:.3g}" for name, value in found.known.items())
     console.print(
         f"change: |f' - f| / |f| at the queries of {settings.tasks} tasks, f the intact model's "
-        f"predictions; loss: mean squared error to their outputs ({known}).\n{explained(found)}"
-        f"Seed {settings.seed}, float64.",
+        f"predictions; loss: mean squared error to their outputs ({known}).\n"
+        f"{explain_columns(found)}Seed {settings.seed}, float64.",
         highlight=False,
     )
 
 
-def explained(found: Ablation) -> str:
+def explain_columns(found: Ablation) -> str:
     """What the columns and rows say that not every table has."""
     words = {
         "expectation": "gap: |f' - g| / max(|f|, |g|) to what the algorithm without that part "

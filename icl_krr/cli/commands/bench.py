@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import sys
 from importlib.metadata import PackageNotFoundError, version
 
 from rich.console import Console
@@ -12,16 +11,16 @@ from ... import checks
 from ...bench import COLUMNS, SUITES, Disagreement, Row, compete, markdown, summary
 from ...plots import images, scaling_figure
 from .. import output
-from ..settings import Bench
+from ..settings.bench import Bench
 
 PEERS = ("torch", "scipy", "linear-operator", "lineax")
 
 
-def benchmark(settings: Bench, argv: list[str]) -> None:
+def run(settings: Bench) -> int:
     checks.count("repeats", settings.repeats)
     if settings.out is not None:
         output.prepare(settings.out)
-    meta = output.surroundings(argv, settings)
+    meta = output.surroundings(settings)
     meta["versions"] |= {peer: found for peer in PEERS if (found := installed_version(peer))}
     console, rows, failures = Console(), [], []
     with Console(stderr=True).status("") as status:
@@ -35,7 +34,7 @@ def benchmark(settings: Bench, argv: list[str]) -> None:
     if settings.json:
         print(output.to_json({"meta": meta, "rows": [row._asdict() for row in rows]}))
     else:
-        console.print(table(rows))
+        console.print(contest_table(rows))
         missing = [peer for peer in PEERS if peer not in meta["versions"]]
         if missing:
             console.print(f"not installed, left out: {', '.join(missing)}")
@@ -47,20 +46,20 @@ def benchmark(settings: Bench, argv: list[str]) -> None:
         }
         if any(row.suite == "scaling" for row in rows):
             files |= images("scaling", scaling_figure(rows, settings.seed))
-        written = output.save(settings.out, files)
-        print(f"wrote {', '.join(map(str, written))}", file=sys.stderr)
+        output.write(settings.out, files)
     if failures:
         raise ValueError("; ".join(failures))
+    return 0
 
 
-def table(rows: list[Row]) -> Table:
-    made = Table(title="medians (quartiles) in ms, interleaved; ratios to the best rival")
+def contest_table(rows: list[Row]) -> Table:
+    table = Table(title="medians (quartiles) in ms, interleaved; ratios to the best rival")
     for column in COLUMNS:
         left = column in ("what", "best rival")
-        made.add_column(column, justify="left" if left else "right", overflow="fold")
+        table.add_column(column, justify="left" if left else "right", overflow="fold")
     for line in summary(rows):
-        made.add_row(*line)
-    return made
+        table.add_row(*line)
+    return table
 
 
 def installed_version(package: str) -> str | None:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import dataclasses
-import sys
 from pathlib import Path
 from typing import Any
 
@@ -20,8 +19,8 @@ from ...plots import fitting_figure, images
 from ...tasks import read_table
 from ...training import Diverged
 from .. import output
-from ..model_settings import Fit
 from ..output import number
+from ..settings.fit import Fit
 
 UNITS = {
     "held-out": "mean squared error",
@@ -29,8 +28,8 @@ UNITS = {
 }
 
 
-def fitting(settings: Fit, argv: list[str]) -> None:
-    data, kernel = read(settings)
+def run(settings: Fit) -> int:
+    make_tasks, kernel = read_data(settings)
     names = [field.name for field in dataclasses.fields(FitConfig)]
     given: Any = {name: getattr(settings, name) for name in names} | {"kernel": kernel}
     config = FitConfig(**given)
@@ -50,18 +49,18 @@ def fitting(settings: Fit, argv: list[str]) -> None:
         bar = progress.add_task("compiling", total=config.iterations)
         show = lambda i, loss: progress.update(bar, completed=i, description=f"loss {loss:.4g}")  # noqa: E731
         try:
-            fitted = fit(data(), config, show)
+            fitted = fit(make_tasks(), config, show)
         except Diverged as error:
             raise ValueError(f"{error}; raise the temperature or the ridge") from None
     found = fitted.found
-    meta = {**output.surroundings(argv, settings), **fitted.facts, "stopped": found.stopped}
+    meta = {**output.surroundings(settings), **fitted.facts, "stopped": found.stopped}
     losses = [{"iteration": i, "loss": value} for i, value in enumerate(found.losses)]
     moved = [row._asdict() for row in found.moved]
     record = {"meta": meta, "losses": losses, "moved": moved, "errors": fitted.errors}
     if settings.json:
         print(output.to_json(record))
     else:
-        show_tables(settings, fitted)
+        print_tables(settings, fitted)
     if settings.out is not None:
         name = Path(settings.data).name
         title = (
@@ -77,11 +76,11 @@ def fitting(settings: Fit, argv: list[str]) -> None:
             ).encode(),
             **images("fit", fitting_figure(found.losses, units, title)),
         }
-        written = output.save(settings.out, files)
-        print(f"wrote {', '.join(map(str, written))}", file=sys.stderr)
+        output.write(settings.out, files)
+    return 0
 
 
-def read(settings: Fit) -> tuple[Any, str | None]:
+def read_data(settings: Fit) -> tuple[Any, str | None]:
     """What makes the tasks, and the kernel: by default that of the run's own process."""
     if settings.target is not None:
         if holds_run(folder_of(settings.data)):
@@ -104,7 +103,7 @@ def read(settings: Fit) -> tuple[Any, str | None]:
     return lambda: of_run(run, settings.tasks, settings.seed), kernel
 
 
-def show_tables(settings: Fit, fitted: Fitted) -> None:
+def print_tables(settings: Fit, fitted: Fitted) -> None:
     console, found, facts = Console(), fitted.found, fitted.facts
     table = Table(title=f"{Path(settings.data).name}: what moved")
     table.add_column("parameter")

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import dataclasses
-import sys
 from itertools import pairwise
 from pathlib import Path
 from typing import Any
@@ -28,9 +27,9 @@ from ...probes import Identification
 from ...probes.distances import SPACES, Distance
 from ...probes.identify import CLOSE, IDENTIFIED, NONE, TIED
 from .. import output
-from ..confusion import confuse
-from ..model_settings import Identify
+from ..confusion_matrix import identify_constructions
 from ..output import number
+from ..settings.identify import Identify
 
 CONSTRUCTIONS = "constructions"
 REASONS = {
@@ -40,25 +39,27 @@ REASONS = {
 }
 
 
-def identification(settings: Identify, argv: list[str]) -> int:
+def run(settings: Identify) -> int:
     """1 if a constructed solver is not identified, else 0."""
     folder = settings.out or Path(f"icl-krr-identify-{Path(settings.model).name}")
     if settings.model == CONSTRUCTIONS:
-        return confuse(settings, argv, folder)
-    run = load(settings.model)
+        return identify_constructions(settings, folder)
+    trained = load(settings.model)
     config = IdentifyConfig(
         **{f.name: getattr(settings, f.name) for f in dataclasses.fields(IdentifyConfig)}
     )
     output.prepare(folder)
     with Console(stderr=True).status("") as status, jax.enable_x64(True):
-        findings = examine(run, config, lambda words: status.update(f"{settings.model}: {words}"))
+        findings = examine(
+            trained, config, lambda words: status.update(f"{settings.model}: {words}")
+        )
     meta = {
-        **output.surroundings(argv, settings),
+        **output.surroundings(settings),
         "dtype": "float64",
         "kernel": repr(findings.kernel),
         "ridge": findings.ridge,
     }
-    record = {"meta": meta, "layers": findings.layers, **summary(findings.found)}
+    record = {"meta": meta, "layers": findings.layers, **identification_record(findings.found)}
     title = f"{settings.model}, seed {settings.seed}, float64"
     files = {
         "identify.json": (output.to_json(record) + "\n").encode(),
@@ -71,13 +72,12 @@ def identification(settings: Identify, argv: list[str]) -> int:
     if settings.json:
         print(output.to_json(record))
     else:
-        show(settings.model, findings)
-    written = output.save(folder, files)
-    print(f"wrote {', '.join(map(str, written))}", file=sys.stderr)
+        print_findings(settings.model, findings)
+    output.write(folder, files)
     return 0
 
 
-def summary(found: Identification) -> dict[str, Any]:
+def identification_record(found: Identification) -> dict[str, Any]:
     """An identification as JSON has it."""
     return {
         "status": found.status,
@@ -91,22 +91,22 @@ def summary(found: Identification) -> dict[str, Any]:
                 "values of each layer": suspect.fit.per_layer,
                 "alignment": suspect.fit.alignment,
                 "ruled out": suspect.because,
-                **{space: distance(d) for space, d in suspect.distances.items()},
+                **{space: distance_record(d) for space, d in suspect.distances.items()},
             }
             for suspect in found.suspects
         ],
         "baselines": {
-            name: {space: distance(d) for space, d in spaces.items()}
+            name: {space: distance_record(d) for space, d in spaces.items()}
             for name, spaces in found.baselines.items()
         },
     }
 
 
-def distance(d: Distance) -> dict[str, Any]:
+def distance_record(d: Distance) -> dict[str, Any]:
     return {name: value for name, value in d._asdict().items() if name != "matrix"}
 
 
-def show(name: str, findings: Findings) -> None:
+def print_findings(name: str, findings: Findings) -> None:
     console, found = output.wide(), findings.found
     title = f"{name}: mean squared error after every layer, and the nearest hyperparameters"
     console.print(output.lined(title, layer_table(findings)))
@@ -117,7 +117,7 @@ def show(name: str, findings: Findings) -> None:
         f"those of the regression, and of the smoother, whose hat matrix is nearest to its own.\n",
         highlight=False,
     )
-    console.print(candidates(found))
+    console.print(candidate_table(found))
     for space in SPACES:
         title = f"relative distance of every layer, {space} (95 %)"
         console.print(output.lined(title, distance_table(found, space)))
@@ -126,7 +126,7 @@ def show(name: str, findings: Findings) -> None:
     )
 
 
-def candidates(found: Identification) -> Table:
+def candidate_table(found: Identification) -> Table:
     table = Table(title="relative distance of layers to steps, mean over layers (95 %)")
     table.add_column("candidate", no_wrap=True)
     for column in ("kernel", "parameters", "steps of the layers"):
@@ -143,16 +143,16 @@ def candidates(found: Identification) -> Table:
             one.kernel,
             ", ".join(f"{key} {value:.3g}" for key, value in one.values.items()),
             " ".join(map(str, one.alignment)),
-            *distances(suspect.distances),
+            *distance_cells(suspect.distances),
             suspect.because,
         )
     table.add_section()
     for baseline, spaces in found.baselines.items():
-        table.add_row(baseline, "", "", "", *distances(spaces), "")
+        table.add_row(baseline, "", "", "", *distance_cells(spaces), "")
     return table
 
 
-def distances(spaces: dict[str, Any]) -> list[str]:
+def distance_cells(spaces: dict[str, Any]) -> list[str]:
     shown = [
         f"{number(d.mean)} ({number(d.interval[0])}, {number(d.interval[1])})"
         for d in spaces.values()

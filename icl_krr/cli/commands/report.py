@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -31,9 +30,14 @@ from ...probes.distances import SPACES
 from ...report import Facts, Section, render
 from ...tasks import sample
 from .. import output
-from ..run_folders import claims_of, identified, of_a_sweep, sort
-from ..settings import Report
-from .sweep import parse_rows
+from ..csv_rows import parse_rows
+from ..run_folders import (
+    claims_section,
+    identification_section,
+    sort_by_kind,
+    sweep_section,
+)
+from ..settings.report import Report
 
 Show = Callable[[str], None]
 TITLE = "In-context kernel ridge regression, as transformer weights"
@@ -44,15 +48,15 @@ WORDS = (
 TRAINED = "gp-encoder"
 
 
-def report(settings: Report, argv: list[str]) -> None:
-    meta = output.surroundings(argv, settings)
-    sources = sort(settings.runs)
+def run(settings: Report) -> int:
+    meta = output.surroundings(settings)
+    sources = sort_by_kind(settings.runs)
     where = sources.run or TRAINED
-    run, named = load(where), Path(where).name
-    trained = how_trained(run, named, folder_of(where))
-    identification = sources.identification and identified(sources.identification)
-    sweeps = [of_a_sweep(*pair) for pair in enumerate(sources.sweeps)]
-    settled = sources.claims and claims_of(sources.claims)
+    model, named = load(where), Path(where).name
+    trained = training_sections(model, named, folder_of(where))
+    identification = sources.identification and identification_section(sources.identification)
+    sweeps = [sweep_section(*pair) for pair in enumerate(sources.sweeps)]
+    settled = sources.claims and claims_section(sources.claims)
     if (settings.out / "meta.json").exists() and not (settings.out / "report.html").is_file():
         raise ValueError(f"{settings.out} must hold a report or nothing; choose another --out")
     output.prepare(settings.out)
@@ -63,14 +67,14 @@ def report(settings: Report, argv: list[str]) -> None:
         status.update(f"{named}: streams and patterns")
         made = [
             pages.explorer(found),
-            inside(run, named, seed),
+            streams_section(model, named, seed),
             *trained,
-            identification or identify(run, named, seed, meta, status.update),
+            identification or small_identification(model, named, seed, meta, status.update),
             *sweeps,
-            settled or settle(seed, meta, status.update),
+            settled or quick_claims(seed, meta, status.update),
             Section("made", "How this page was made", (), (Facts(pages.facts_of(meta)),)),
         ]
-    rows = grid(found)
+    rows = grid_rows(found)
     meta["dtype"] = found.dtype
     files = {
         "report.html": render(TITLE, WORDS, made),
@@ -80,12 +84,12 @@ def report(settings: Report, argv: list[str]) -> None:
     if settings.json:
         print(output.to_json({"meta": meta, "rows": rows}))
     else:
-        show(made)
-    written = output.save(settings.out, files)
-    print(f"wrote {', '.join(map(str, written))}", file=sys.stderr)
+        print_sections(made)
+    output.write(settings.out, files)
+    return 0
 
 
-def inside(run: Run, name: str, seed: int) -> Section:
+def streams_section(run: Run, name: str, seed: int) -> Section:
     """A construction on the explorer's task, beside the run on one of its own."""
     small = ExplorerConfig(num_queries=12, seed=seed)
     task = draw(small)
@@ -96,7 +100,7 @@ def inside(run: Run, name: str, seed: int) -> Section:
     return pages.inside(known, seen, name, str(jnp.result_type(float)), seed)
 
 
-def how_trained(run: Run, name: str, folder: Path) -> list[Section]:
+def training_sections(run: Run, name: str, folder: Path) -> list[Section]:
     """Nothing where no metrics were kept."""
     metrics = folder / "metrics.csv"
     if not metrics.exists():
@@ -109,7 +113,9 @@ def how_trained(run: Run, name: str, folder: Path) -> list[Section]:
     return [pages.training(name, figure, f"{caption}.")]
 
 
-def identify(run: Run, name: str, seed: int, meta: dict[str, Any], show: Show) -> Section:
+def small_identification(
+    run: Run, name: str, seed: int, meta: dict[str, Any], show: Show
+) -> Section:
     """A small one, for want of a finished one."""
     config = IdentifyConfig(tasks=16, probe_tasks=128, seed=seed)
     with jax.enable_x64(True):
@@ -128,7 +134,7 @@ def identify(run: Run, name: str, seed: int, meta: dict[str, Any], show: Show) -
     return pages.identification(name, status, tables, heatmaps, filters, made)
 
 
-def settle(seed: int, meta: dict[str, Any], show: Show) -> Section:
+def quick_claims(seed: int, meta: dict[str, Any], show: Show) -> Section:
     """The quick form, for want of a finished one."""
     known = claims()
     done = 0
@@ -144,7 +150,7 @@ def settle(seed: int, meta: dict[str, Any], show: Show) -> Section:
     return pages.claims(table_of_claims(result for result, _ in found.values()), made)
 
 
-def grid(found: Explored) -> Rows:
+def grid_rows(found: Explored) -> Rows:
     """The numbers of every cell."""
     config = found.config
     values = (config.temperatures, config.ridges, [w or "all" for w in config.widths])
@@ -157,7 +163,7 @@ def grid(found: Explored) -> Rows:
     return tidy(places, **columns)
 
 
-def show(made: list[Section]) -> None:
+def print_sections(made: list[Section]) -> None:
     table = Table(title="report.html")
     table.add_column("section", no_wrap=True)
     table.add_column("figures and tables", justify="right")

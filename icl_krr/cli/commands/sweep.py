@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import csv
 import dataclasses
 import json
 import sys
@@ -22,30 +21,31 @@ from ...experiments.sweep.grid import cells, last, models_of, rows_of_a_cell, sw
 from ...files import to_csv
 from ...plots import images, sweep_figure
 from .. import output
-from ..settings import Sweep
+from ..csv_rows import is_whole, parse_rows, parse_value
+from ..settings.sweep import Sweep
 
 EXTENDS = ("lines", "seed", "seeds")
 """What may differ from a run that is taken up again: its cells stay what they were."""
 
 
-def go_along(settings: Sweep, argv: list[str]) -> None:
+def run(settings: Sweep) -> int:
     asked: dict[str, Any] = {
         field.name: value
         for field in dataclasses.fields(SweepConfig)
         if (value := getattr(settings, field.name)) is not None
     }
-    asked["values"] = tuple(map(parse, settings.values))
+    asked["values"] = tuple(map(parse_value, settings.values))
     config = SweepConfig(**asked)
     folder = settings.out or Path(f"icl-krr-sweep-{config.axis}")
     output.prepare(folder)
     meta = {
-        **output.surroundings(argv, settings),
+        **output.surroundings(settings),
         "dtype": str(jnp.result_type(float)),
         "config": output.plain(dataclasses.asdict(config)),
     }
-    rows = resume(folder, meta, config)
+    rows = finished_rows(folder, meta, config)
     done = frozenset((row["line"], row["seed"]) for row in rows)
-    save(folder, meta, rows)
+    save_rows(folder, meta, rows)
     columns = (TextColumn("{task.description}"), MofNCompleteColumn(), TimeElapsedColumn())
     with Progress(*columns, console=Console(stderr=True), transient=True) as progress:
         wanted = cells(config)
@@ -53,7 +53,7 @@ def go_along(settings: Sweep, argv: list[str]) -> None:
         for (line, seed), found in sweep(config, done):
             progress.update(bar, description=f"{line}, seed {seed}", advance=1)
             rows += found
-            save(folder, meta, rows)
+            save_rows(folder, meta, rows)
     there = rows
     rows = [row for row in there if (row["line"], row["seed"]) in wanted]
     plot = models_of(config).plot
@@ -61,28 +61,29 @@ def go_along(settings: Sweep, argv: list[str]) -> None:
     drawn = images(config.axis, sweep_figure(config.axis, plot, shown, meta["dtype"]))
     output.save(folder, drawn)
     if settings.json:
-        print(output.to_json({"meta": held(meta, there), "rows": rows}))
+        print(output.to_json({"meta": with_cells(meta, there), "rows": rows}))
     else:
-        show(config, rows)
+        print_medians(config, rows)
     names = ", ".join(str(folder / n) for n in ("results.csv", "meta.json", *drawn))
     print(
         f"{len(done & {*wanted})} of {len(wanted)} cells were there; wrote {names}", file=sys.stderr
     )
+    return 0
 
 
-def save(folder: Path, meta: dict[str, Any], rows: Rows) -> None:
-    output.save(folder, {"meta.json": (output.to_json(held(meta, rows)) + "\n").encode()})
+def save_rows(folder: Path, meta: dict[str, Any], rows: Rows) -> None:
+    output.save(folder, {"meta.json": (output.to_json(with_cells(meta, rows)) + "\n").encode()})
     if rows:
         output.save(folder, {"results.csv": to_csv(rows)})
 
 
-def held(meta: dict[str, Any], rows: Rows) -> dict[str, Any]:
+def with_cells(meta: dict[str, Any], rows: Rows) -> dict[str, Any]:
     """With the cells that results.csv holds, those of earlier runs as well."""
     done = dict.fromkeys((row["line"], row["seed"]) for row in rows)
     return {**meta, "cells": [{"line": line, "seed": seed} for line, seed in done]}
 
 
-def resume(folder: Path, meta: dict[str, Any], config: SweepConfig) -> Rows:
+def finished_rows(folder: Path, meta: dict[str, Any], config: SweepConfig) -> Rows:
     """The finished cells that an earlier run of the same sweep left; ValueError for another's."""
     if not (folder / "results.csv").exists():
         return []
@@ -110,37 +111,12 @@ def resume(folder: Path, meta: dict[str, Any], config: SweepConfig) -> Rows:
     return [
         row
         for (line, _), cell in by_cell.items()
-        if len(cell) == rows_of_a_cell(config, line) and all(map(whole, cell))
+        if len(cell) == rows_of_a_cell(config, line) and all(map(is_whole, cell))
         for row in cell
     ]
 
 
-def parse_rows(path: Path) -> Rows:
-    """The rows of a CSV file, numbers as numbers."""
-    with path.open(newline="") as file:
-        table = list(csv.DictReader(file))
-    return [{name: parse(cell or "") for name, cell in row.items()} for row in table]
-
-
-def whole(row: dict[str, Any]) -> bool:
-    """Whether a row has all its numbers: one that was cut or edited has not."""
-    return all(
-        isinstance(value, (int, float))
-        for name, value in row.items()
-        if name not in ("axis", "line", "value")
-    )
-
-
-def parse(text: str) -> int | float | str:
-    for kind in (int, float):
-        try:
-            return kind(text)
-        except ValueError:
-            pass
-    return text
-
-
-def show(config: SweepConfig, rows: Rows) -> None:
+def print_medians(config: SweepConfig, rows: Rows) -> None:
     """Medians over seeds at the last step."""
     table = Table(title=f"{config.axis}: gap to exact KRR |f - f*| / |f*|, medians of seeds")
     table.add_column("line", no_wrap=True)

@@ -19,22 +19,22 @@ from ...plots import images, training_figure
 from ...training import Diverged, check, save_weights, train
 from ...training.checkpoint import compare, describe
 from .. import output
-from ..model_settings import Train
+from ..settings.train import Train
 
 SHOWN = ("step", "loss", "validation", "ratio", "steps_per_second")
 
 
-def run_training(settings: Train, argv: list[str]) -> int:
+def run(settings: Train) -> int:
     """1 if the loss diverged, else 0."""
     recipe = Recipe(settings.task, settings.model, settings.training)
-    folder = settings.out or own_folder(settings.recipe)
+    folder = settings.out or default_folder(settings.recipe)
     drawn = family(recipe.task)
     model = first_model(recipe, drawn)
     check(model, drawn, recipe.training)
     output.prepare(folder)
     made = any((folder / name).exists() for name in ("checkpoint.msgpack", "model.msgpack"))
     if made and (folder / "recipe.json").exists():
-        compare(fields(Recipe.read(folder)), fields(recipe), folder)
+        compare(described(Recipe.read(folder)), described(recipe), folder)
     replace(folder / "recipe.json", recipe.to_json().encode())
     columns = (
         BarColumn(),
@@ -45,7 +45,7 @@ def run_training(settings: Train, argv: list[str]) -> int:
     with Progress(*columns, console=Console(stderr=True), transient=True) as progress:
         bar = progress.add_task("compiling", total=recipe.training.steps)
 
-        def show(step: int, row: dict[str, Any] | None) -> None:
+        def show_progress(step: int, row: dict[str, Any] | None) -> None:
             progress.update(bar, completed=step)
             if row is not None:
                 words = (
@@ -55,7 +55,9 @@ def run_training(settings: Train, argv: list[str]) -> int:
                 progress.update(bar, description=words)
 
         try:
-            model, rows = train(model, drawn, recipe.training, folder=folder, progress=show)
+            model, rows = train(
+                model, drawn, recipe.training, folder=folder, progress=show_progress
+            )
         except Diverged as error:
             print(f"icl-krr: {error}", file=sys.stderr)
             return 1
@@ -68,7 +70,7 @@ def run_training(settings: Train, argv: list[str]) -> int:
             return 130
     save_weights(folder / "model.msgpack", model)
     meta = {
-        **output.surroundings(argv, settings),
+        **output.surroundings(settings),
         "dtype": str(jnp.result_type(float)),
         "recipe": dataclasses.asdict(recipe),
     }
@@ -82,25 +84,25 @@ def run_training(settings: Train, argv: list[str]) -> int:
     if settings.json:
         print(output.to_json({"meta": meta, "rows": rows}))
     elif rows:
-        show_rows(rows, recipe.training.seed)
+        print_metrics(rows, recipe.training.seed)
     written = ("recipe.json", "model.msgpack", "checkpoint.msgpack", "metrics.csv", *files)
     print(f"wrote {', '.join(str(folder / name) for name in written)}", file=sys.stderr)
     return 0
 
 
-def own_folder(recipe: str | None) -> Path:
+def default_folder(recipe: str | None) -> Path:
     """A run that is named by its folder goes on there."""
     if recipe is not None and recipe not in names() and Path(recipe).is_dir():
         return Path(recipe)
     return Path(f"icl-krr-train-{Path(recipe or 'run').stem}")
 
 
-def fields(recipe: Recipe) -> dict[str, Any]:
+def described(recipe: Recipe) -> dict[str, Any]:
     parts = (describe(getattr(recipe, f.name), f.name) for f in dataclasses.fields(recipe))
     return {name: value for part in parts for name, value in part.items()}
 
 
-def show_rows(rows: list[dict[str, Any]], seed: int) -> None:
+def print_metrics(rows: list[dict[str, Any]], seed: int) -> None:
     table = Table(title="mean squared error; ratio is that to exact KRR on the same tasks")
     for name in SHOWN:
         table.add_column(name.replace("_", " "), justify="right")

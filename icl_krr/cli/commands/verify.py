@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import sys
 from pathlib import Path
 from typing import Any
 
@@ -17,11 +16,11 @@ from ...files import to_csv
 from ...plots import claim_figure, images
 from .. import output
 from ..output import number
-from ..settings import Verify
+from ..settings.verify import Verify
 
 
-def settle(settings: Verify, argv: list[str]) -> int:
-    """Run the claims; 1 if a verdict is not the one that was found before, else 0."""
+def run(settings: Verify) -> int:
+    """1 if a verdict is not the one that was found before, else 0."""
     chosen = choose(settings.claims)
     seeds = settings.seeds
     if seeds is None:
@@ -42,12 +41,12 @@ def settle(settings: Verify, argv: list[str]) -> int:
             progress=lambda done: progress.advance(bar, done),
         )
     results = [result for result, _ in found.values()]
-    meta = output.surroundings(argv, settings)
-    record = {"meta": meta, "claims": [entry(result) for result in results]}
+    meta = output.surroundings(settings)
+    record = {"meta": meta, "claims": [claim_record(result) for result in results]}
     if settings.json:
         print(output.to_json(record))
     else:
-        show(results)
+        print_claims(results)
     if folder is not None:
         files = {
             "claims.json": (output.to_json(record) + "\n").encode(),
@@ -56,12 +55,11 @@ def settle(settings: Verify, argv: list[str]) -> int:
         for name, (_, rows) in found.items():
             files[f"{name}.csv"] = to_csv(rows)
             files |= images(name, claim_figure(name, chosen[name], rows))
-        written = output.save(folder, files)
-        print(f"wrote {', '.join(map(str, written))}", file=sys.stderr)
+        output.write(folder, files)
     return 0 if all(result.agrees for result in results) else 1
 
 
-def entry(result: Result) -> dict[str, Any]:
+def claim_record(result: Result) -> dict[str, Any]:
     """A result as JSON has it."""
     fields = result._asdict()
     place = None if result.seed is None else {"seed": result.seed, "draw": result.draw}
@@ -74,7 +72,7 @@ def entry(result: Result) -> dict[str, Any]:
     }
 
 
-def show(results: list[Result]) -> None:
+def print_claims(results: list[Result]) -> None:
     console = Console()
     table = Table(title="claims: what was measured against what was claimed", show_lines=True)
     table.add_column("", no_wrap=True)

@@ -20,17 +20,17 @@ from ..files import to_csv
 from ..plots import confusion_figure, images
 from ..probes.candidates import candidate
 from . import output
-from .model_settings import Identify
+from .settings.identify import Identify
 
 
-def confuse(settings: Identify, argv: list[str], folder: Path) -> int:
+def identify_constructions(settings: Identify, folder: Path) -> int:
     """The confusion matrix, written after every model; 1 if one is not identified, else 0."""
     tasks = ConfusionConfig.tasks // (2 if settings.quick else 1)
     config = ConfusionConfig(seeds=settings.seeds, seed=settings.seed, tasks=tasks)
     output.prepare(folder)
     described = output.plain(dataclasses.asdict(config))
-    meta = {**output.surroundings(argv, settings), "dtype": "float64", "config": described}
-    rows = finished(folder / "confusion.json", described)
+    meta = {**output.surroundings(settings), "dtype": "float64", "config": described}
+    rows = finished_rows(folder / "confusion.json", described)
     done = frozenset((r["solver"], r["kernel"], r["condition"], r["seed"]) for r in rows)
     columns = (TextColumn("{task.description}"), MofNCompleteColumn(), TimeElapsedColumn())
     with (
@@ -46,7 +46,7 @@ def confuse(settings: Identify, argv: list[str], folder: Path) -> int:
     if settings.json:
         print(output.to_json({"meta": meta, "rows": rows}))
     else:
-        show_matrix(rows)
+        print_matrix(rows)
     files = {
         "confusion.csv": to_csv(rows),
         "confusion.md": confusion.markdown(rows).encode(),
@@ -57,7 +57,7 @@ def confuse(settings: Identify, argv: list[str], folder: Path) -> int:
     return 0 if all(row["right"] for row in rows) else 1
 
 
-def finished(path: Path, config: dict[str, Any]) -> list[dict[str, Any]]:
+def finished_rows(path: Path, config: dict[str, Any]) -> list[dict[str, Any]]:
     """The rows of an earlier run of the same matrix; ValueError for those of another."""
     if not path.exists():
         return []
@@ -71,7 +71,7 @@ def finished(path: Path, config: dict[str, Any]) -> list[dict[str, Any]]:
     return rows
 
 
-def show_matrix(rows: list[dict[str, Any]]) -> None:
+def print_matrix(rows: list[dict[str, Any]]) -> None:
     found = confusion.matrix(rows)
     names = [name for name in next(iter(found.values())) if name != "runs"]
     table = Table(

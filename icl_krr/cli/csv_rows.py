@@ -1,0 +1,34 @@
+"""The rows of a table that a command left as CSV."""
+
+from __future__ import annotations
+
+import csv
+from pathlib import Path
+from typing import Any
+
+from ..experiments.shared.rows import Rows
+
+
+def parse_rows(path: Path) -> Rows:
+    """The rows of a CSV file, numbers as numbers."""
+    with path.open(newline="") as file:
+        table = list(csv.DictReader(file))
+    return [{name: parse_value(cell or "") for name, cell in row.items()} for row in table]
+
+
+def is_whole(row: dict[str, Any]) -> bool:
+    """Whether a row has all its numbers: one that was cut or edited has not."""
+    return all(
+        isinstance(value, (int, float))
+        for name, value in row.items()
+        if name not in ("axis", "line", "value")
+    )
+
+
+def parse_value(text: str) -> int | float | str:
+    for kind in (int, float):
+        try:
+            return kind(text)
+        except ValueError:
+            pass
+    return text

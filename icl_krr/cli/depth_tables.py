@@ -1,0 +1,115 @@
+"""What demo and predict share: a construction beside exact KRR at every depth, as tables."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+from rich.console import Console
+from rich.table import Table
+
+from ..experiments.depth import DepthConfig, DepthResult, run
+from ..files import to_csv
+from ..plots import depth_figure, images
+from ..tasks import Task
+from . import output
+from .output import number
+from .settings.choices import Kernel
+from .settings.construction import Construction
+from .settings.demo import Demo
+from .settings.predict import Predict
+
+BANDWIDTHS = ("temperature", "lengthscale", "smoother_temperature", "smoother_lengthscale")
+Results = dict[str, DepthResult]
+
+
+def depth_config(settings: Construction, preferred: Kernel | None = None) -> DepthConfig:
+    """The preferred kernel is taken if none is given; without either, the solver's first."""
+    return DepthConfig(
+        solver=settings.solver,
+        kernel=settings.kernel or preferred,
+        ridge=settings.ridge,
+        temperature=settings.temperature,
+        lengthscale=settings.lengthscale,
+        steps=settings.steps,
+    )
+
+
+def compare(settings: Demo | Predict, config: DepthConfig, tasks: dict[str, Task]) -> None:
+    """Solve every task with the construction, print and write how near it comes."""
+    results = {}
+    with Console(stderr=True).status("") as status:
+        for name, task in tasks.items():
+            status.update(f"{name}: the transformer, its oracle and the baselines")
+            results[name] = run(task, config)
+    meta = {
+        **output.surroundings(settings),
+        "dtype": sorted({result.facts["dtype"] for result in results.values()}),
+        "tasks": {name: result.facts for name, result in results.items()},
+    }
+    if settings.json:
+        rows = {name: {"rows": rows_of(result)} for name, result in results.items()}
+        print(output.to_json({"meta": meta, "results": rows}))
+    else:
+        print_tables(results, settings.seed)
+    if settings.out is not None:
+        rows = [{"task": name, **row} for name, found in results.items() for row in rows_of(found)]
+        files = {
+            "results.csv": to_csv(rows),
+            "meta.json": (output.to_json(meta) + "\n").encode(),
+            **images("depth", depth_figure(results, settings.seed)),
+        }
+        output.write(settings.out, files)
+
+
+def rows_of(result: DepthResult) -> list[dict[str, Any]]:
+    return [row._asdict() for row in (*result.rows, *result.baselines)]
+
+
+def print_tables(results: Results, seed: int) -> None:
+    console = Console()
+    for name, result in results.items():
+        facts = result.facts
+        table = Table(
+            title=f"{name}: {facts['solver']} on the {facts['kernel']} kernel, as a transformer"
+        )
+        for column in ("step", "blocks", "gap to exact", "gap to oracle", "RMSE"):
+            table.add_column(column, justify="right")
+        for row in result.rows:
+            table.add_row(str(row.step), str(row.blocks), *map(number, row[3:]))
+        table.add_section()
+        for row in result.baselines:
+            table.add_row(row.predictor, "", number(row.gap), "", number(row.rmse))
+        console.print(table)
+        console.print(describe(facts, seed), highlight=False, soft_wrap=True)
+
+
+def describe(facts: dict[str, Any], seed: int) -> str:
+    """The task, its hyperparameters and the transformer, as lines under a table."""
+    chosen = dict.fromkeys(facts["chosen"], " (leave-one-out)")
+    hyperparameters = ", ".join(
+        f"{name.replace('smoother_', 'NW ')} = {facts[name]:.4g}{chosen.get(name, '')}"
+        for name in ("ridge", *BANDWIDTHS)
+        if facts.get(name) is not None
+    )
+    return (
+        f"n = {facts['n']} supports, q = {facts['q']} queries, p = {facts['p']} features, "
+        f"{hyperparameters}\n"
+        f"d_eff = {facts['d_eff']:.4g}, cond = {facts['cond']:.4g}, "
+        f"residual of exact = {facts['exact_residual']:.2g}, dtype = {facts['dtype']}, "
+        f"seed = {seed}\n"
+        f"{warning(facts)}"
+        f"{facts['attention']} attention, {facts['blocks_per_step']} blocks per step, "
+        f"depth {facts['depth']}, {facts['heads']} heads and {facts['mlp_width']} MLP units at "
+        f"most, {facts['channels']} channels; gaps are relative to |exact|, "
+        "RMSE in units of the task's y (1 = standard deviation of a table's supports)\n"
+    )
+
+
+def warning(facts: dict[str, Any]) -> str:
+    if math.isfinite(facts["exact_residual"]):
+        return ""
+    return (
+        f"exact KRR is not finite: the kernel overflows {facts['dtype']} or K + ridge I is "
+        "singular in it; raise the temperature or the ridge\n"
+    )
