@@ -8,7 +8,8 @@ from helpers import a_few, draw, each_kind, each_kind_and_more, relative
 
 import icl_krr as ik
 from icl_krr.constructions.assembly.packing import expressions
-from icl_krr.residual import ROLES, channels, embed, rows, visible
+from icl_krr.residual import ROLES, embed, visible
+from icl_krr.residual.tokens import channels, rows
 from icl_krr.transformer import forward
 
 

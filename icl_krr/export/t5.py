@@ -12,7 +12,8 @@ import jax.numpy as jnp
 import numpy as np
 
 from ..files import replace
-from ..residual import channels, embed, num_tokens, rows, visible
+from ..residual import embed, num_tokens, visible
+from ..residual.tokens import channels, rows
 from ..tasks import Task
 from ..transformer import Transformer
 from ..transformer.evaluate import check_fit

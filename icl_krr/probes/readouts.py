@@ -12,8 +12,8 @@ from jaxtyping import Array, Float
 from ..linalg import eigh
 from ..numerics import matmul
 from ..pytree import checked
-from ..residual import map_tasks, rows
-from ..tasks import Task
+from ..residual.tokens import rows
+from ..tasks import Task, map_tasks
 from ..transformer import Transformer, run_with_cache
 
 RIDGES = 10.0 ** np.arange(-8.0, 2.0)  # NumPy's: the room may be loaded inside of a trace

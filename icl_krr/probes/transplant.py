@@ -7,7 +7,8 @@ import jax.numpy as jnp
 from jaxtyping import Array, Float
 
 from .. import checks
-from ..residual import Stream, channels, rows
+from ..residual import Stream
+from ..residual.tokens import channels, rows
 from ..tasks import Task
 from ..transformer import Transformer, resume, run_with_cache
 from ..transformer.evaluate import check_fit

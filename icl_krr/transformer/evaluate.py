@@ -3,29 +3,19 @@
 from __future__ import annotations
 
 from functools import partial
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import jax
 import jax.numpy as jnp
 
-from ..residual import (
-    Stream,
-    channels,
-    check_axes,
-    embed,
-    map_tasks,
-    num_tokens,
-    positions,
-    rows,
-    visible,
-)
+from ..residual import Stream, embed, num_tokens, visible
+from ..residual.tokens import channels, positions, rows
+from ..tasks import Task, map_tasks
+from ..tasks.task import check_axes
 from .forward import forward
 from .hook_points import Hook
 from .stream import normalise
 from .weights import Transformer
-
-if TYPE_CHECKING:
-    from ..tasks import Task
 
 Kept = tuple[Any, list[dict[str, Any]]]
 """Slots after every step, {name: [steps + 1, ...]}, and the points of every block."""

@@ -3,19 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
 import psutil
 from jax.core import Tracer
 
-from ..residual import chunk_of
+from ..tasks import Task
+from ..tasks.batches import chunk_of
 from .evaluate import check_fit, evaluate, evaluate_batch
 from .weights import Transformer
-
-if TYPE_CHECKING:
-    from ..tasks import Task
 
 FEW, SMALL = 2**16, 2**28
 """Entries of x, and bytes, below which a run is not worth an estimate."""

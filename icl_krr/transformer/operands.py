@@ -2,18 +2,14 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Float
 
+from ..tasks import Task
 from .run import run_with_cache
 from .tying import untie
 from .weights import Transformer, Unit
-
-if TYPE_CHECKING:
-    from ..tasks import Task
 
 
 def operand_bounds(

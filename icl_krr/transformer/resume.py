@@ -2,18 +2,14 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 import jax
 
 from .. import checks
 from ..residual import Stream
+from ..tasks import Task
 from .evaluate import check_fit, embedded, evaluate
 from .tying import split_steps
 from .weights import Block, Transformer
-
-if TYPE_CHECKING:
-    from ..tasks import Task
 
 
 def tail(model: Transformer, block: int) -> Transformer:

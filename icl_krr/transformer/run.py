@@ -3,19 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import TYPE_CHECKING
 
 import jax
 
-from ..residual import chunk_of
+from ..tasks import Task
+from ..tasks.batches import chunk_of
 from .cache import Cache
 from .evaluate import check_fit, evaluate, evaluate_batch
 from .hook_points import Hook
 from .memory import guard
 from .weights import Transformer
-
-if TYPE_CHECKING:
-    from ..tasks import Task
 
 
 def predict(model: Transformer, task: Task) -> jax.Array:

@@ -13,8 +13,7 @@ from ... import checks
 from ...kernels import Kernel
 from ...probes.candidates import make
 from ...probes.sites import KINDS
-from ...residual import map_tasks
-from ...tasks import GaussianProcess, LinearRegression, Sampler, Task
+from ...tasks import GaussianProcess, LinearRegression, Sampler, Task, map_tasks
 from ...theory import spectral_bounds
 from ...training import reference
 from ...transformer import Transformer

@@ -13,8 +13,7 @@ import jax.numpy as jnp
 
 from ... import constructions as make
 from ...kernels import Linear
-from ...residual import map_tasks
-from ...tasks import LinearRegression, Task
+from ...tasks import LinearRegression, Task, map_tasks
 from ...theory import spectral_bounds
 from ...training import Training, adapt, advance, held_out, start
 from ...transformer import Transformer, predict_batch, untie

@@ -29,8 +29,7 @@ from ...probes import (
 )
 from ...probes.candidates import BANDWIDTHS
 from ...probes.distances import SPACES
-from ...residual import map_tasks
-from ...tasks import Task
+from ...tasks import Task, map_tasks
 from ...training import reference
 from ...transformer import Architecture, Transformer, init
 from ..shared.draws import draw_tasks
