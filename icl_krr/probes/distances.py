@@ -11,7 +11,8 @@ import jax.numpy as jnp
 import numpy as np
 
 from ..kernels import Kernel
-from ..tasks import Task, check_axes, map_tasks, system
+from ..tasks import Task, map_tasks, system
+from ..tasks.task import check_axes
 from .candidate_fit import Fit
 from .candidates import CANDIDATES, solve
 from .hat import hat_matrix

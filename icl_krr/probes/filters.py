@@ -14,7 +14,8 @@ from .. import checks, linalg, solvers
 from ..kernels import Kernel
 from ..linalg import eigh
 from ..numerics import matmul
-from ..tasks import Task, check_axes, map_tasks, system
+from ..tasks import Task, map_tasks, system
+from ..tasks.task import check_axes
 from .candidates import ANY, BANDWIDTHS, make, spread
 from .least_squares import minimise
 

@@ -9,7 +9,8 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Float
 
-from ..tasks import Task, check_one_output
+from ..tasks import Task
+from ..tasks.task import check_one_output
 
 Read = Callable[[Task], jax.Array]
 """From a task to the answers of every layer, [L + 1, q]."""

@@ -11,7 +11,8 @@ from jaxtyping import Array, Float
 from .. import checks
 from ..kernels import Features, Kernel, Linear, PositiveKernel, check_kernel, project
 from ..numerics import matmul
-from ..tasks import Task, check_axes
+from ..tasks import Task
+from ..tasks.task import check_axes
 
 
 def apply(gram: Float[Array, "n n"], ridge: jax.Array, v: Float[Array, "n r"]) -> jax.Array:
