@@ -9,7 +9,7 @@ import jax.numpy as jnp
 from jaxtyping import Array, Bool, Float
 
 from ..numerics import matmul
-from .tiled_attention import stream, streams
+from .tiled_attention import tiled_softmax, uses_tiles
 from .weights import Spec
 
 
@@ -34,8 +34,8 @@ def attend(
     """sum_j pattern_ij v_j; linear attention and long contexts never form the pattern."""
     k, v = hide(k, visible), hide(v, visible)
     if spec.attention == "softmax":
-        if streams(len(q), spec.streaming):
-            return stream(q, k, v, visible, spec.causal)[0]  # pyright: ignore[reportIndexIssue]
+        if uses_tiles(len(q), spec.streaming):
+            return tiled_softmax(q, k, v, visible, spec.causal)[0]  # pyright: ignore[reportIndexIssue]
         return weighing(q, k, visible, spec.causal)(v)
     if spec.causal:
         products = k[:, :, None] * v[:, None, :]

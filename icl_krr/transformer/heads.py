@@ -15,7 +15,7 @@ from .attention import Weighing, attend, hide, pattern, weighing
 from .hook_points import Taps
 from .mlp import project
 from .stream import normalise, plus
-from .tiled_attention import streams
+from .tiled_attention import uses_tiles
 from .tying import constant_heads
 from .weights import Heads, Spec, Transformer
 
@@ -62,7 +62,7 @@ def constant_patterns(
     With a leading axis of heads; none where patterns are too large to be kept.
     """
     known: list[dict[int, Weighing]] = [{} for _ in model.weights.steps]
-    if model.spec.attention == "linear" or streams(len(visible), model.spec.streaming):
+    if model.spec.attention == "linear" or uses_tiles(len(visible), model.spec.streaming):
         return known
     first = jax.tree.map(lambda leaf: leaf[0], model.weights.steps)
     for b, j in constant_heads(model):
