@@ -14,7 +14,7 @@ from jaxtyping import Array, Float
 from .. import checks
 from ..residual import ROLES, fields
 from ..tasks import Task
-from ..transformer import Transformer, Where
+from ..transformer import HookPlace, Transformer
 from ..transformer.evaluate import check_fit, evaluate
 from .sites import KINDS, Site, sites as places_of
 
@@ -193,7 +193,7 @@ def hooks(model: Transformer, task: Task, code: Codes, source: list | None, ids:
     numbers = {pair: i for i, pair in enumerate(ids)}
     here = jnp.any((flags(model, task) > 0) & code.roles, axis=1, keepdims=True)
 
-    def act(point: str, value: jax.Array, where: Where) -> jax.Array:
+    def act(point: str, value: jax.Array, where: HookPlace) -> jax.Array:
         number = numbers.get((where.position, point))
         if number is None:
             return value

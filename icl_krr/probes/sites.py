@@ -16,7 +16,7 @@ STREAM = ("resid_pre", "resid_mid", "resid_post")
 
 
 class Site(NamedTuple):
-    """Channels of tokens at one or several points (`transformer.taps`) of some blocks.
+    """Channels of tokens at one or several points (`transformer.hook_points`) of some blocks.
 
     `name` says where, `slot` what is written or held there. `position` counts the blocks of the
     prologue and of one step, `step` those of the scan; None stands for all of them. `channels`

@@ -12,7 +12,7 @@ from jaxtyping import Array, Bool, Float
 from ..numerics import matmul
 from ..residual import Stream
 from .attention import Weighing, attend, hide, pattern, weighing
-from .hook_points import Taps
+from .hook_points import HookPoints
 from .mlp import project
 from .stream import normalise, plus
 from .tiled_attention import uses_tiles
@@ -25,7 +25,7 @@ def read_tokens(
     stream: Stream,
     visible: Bool[Array, " T"],
     spec: Spec,
-    tap: Taps,
+    hook_points: HookPoints,
     j: int,
     known: Weighing | None,
 ) -> Stream:
@@ -33,18 +33,18 @@ def read_tokens(
     values = [split(write.value(stream), heads.heads) for write in heads.writes]
     v = jnp.concatenate(values, axis=-1)
     point = f"heads.{j}.pattern"
-    if tap.wants(point):
-        shown = tap(point, patterns(heads, stream, visible, spec))
+    if hook_points.wants(point):
+        shown = hook_points(point, patterns(heads, stream, visible, spec))
         mixed = over_heads(matmul)(shown, hide(v, visible))
     else:
-        tap.seen.add(point)
+        hook_points.seen.add(point)
         if known is not None:
             mixed = over_heads(Weighing.__call__)(known, hide(v, visible))
         elif is_mean(heads, spec):
             mixed = mean(v, visible)
         else:
             mixed = attend_each(heads, stream, v, visible, spec)
-    mixed = tap(f"heads.{j}.mixed", mixed)
+    mixed = hook_points(f"heads.{j}.mixed", mixed)
     written: Stream = {}
     start = 0
     for write, value in zip(heads.writes, values, strict=True):

@@ -98,8 +98,8 @@ def run_with_cache(
     is dropped as it is there; where a model of one output takes r of them, every other slot has
     them as a last axis too.
     `names` chooses slots (by default the layout's states), and nothing else is stored; `points`,
-    such as "resid_mid" or "attn.alpha" (see `taps`), are kept in every block that has them, and
-    with `everything` all are, patterns [T, T] included; linear attention then goes through its
+    such as "resid_mid" or "attn.alpha" (see `hook_points`), are kept in every block that has them,
+    and with `everything` all are, patterns [T, T] included; linear attention then goes through its
     pattern, which rounds in another order.
 
     Raises as `predict` does, and ValueError for a name that the layout, or a point that the model
@@ -135,8 +135,9 @@ def run_with_hooks(model: Transformer, task: Task, hooks: Mapping[str, Hook]) ->
     """The prediction with values replaced on the way: {"blocks.3.attn": fn}.
 
     `fn(value, name)` must be pure and return what it got in shape and dtype: {slot: [T, width]}
-    for the points of a block, an array for a slot of one, `blocks.3.attn.alpha` (see `taps`). A
-    hook at `blocks.*.attn` is called in every block, with its `Where` in place of the name.
+    for the points of a block, an array for a slot of one, `blocks.3.attn.alpha` (see
+    `hook_points`). A hook at `blocks.*.attn` is called in every block, with its `HookPlace` for the
+    name.
     Each new function is compiled anew; for a sweep let one function take its values from an
     array, under `jax.jit` or `jax.vmap` of your own.
 
