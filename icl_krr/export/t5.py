@@ -16,7 +16,7 @@ from ..residual import embed, num_tokens, visible
 from ..residual.tokens import channels, rows
 from ..tasks import Task
 from ..transformer import Transformer
-from ..transformer.evaluate import check_fit
+from ..transformer.evaluate import check_compatible
 from .native import load, save, write
 from .t5_weights import CONSTANT, Channels, check_stock, stock
 
@@ -48,7 +48,7 @@ class T5:
         Raises ValueError for a task that does not fit the model, or a token of norm above $2^{27}$.
         """
         batched = np.ndim(getattr(task, "x", 0)) == 3
-        check_fit(self.model, task, batch=int(batched))
+        check_compatible(self.model, task, batch=int(batched))
         if task.num_outputs != self.model.spec.num_outputs:
             raise ValueError(
                 f"task must have num_outputs = {self.model.spec.num_outputs} as the model, "

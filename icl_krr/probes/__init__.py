@@ -3,7 +3,7 @@
 `CANDIDATES` {name: solver} are the solvers that `identify` compares a model with.
 """
 
-from .candidate_fit import Fit, fit
+from .candidate_fit import CandidateFit, fit_candidate
 from .candidates import CANDIDATES
 from .drift import drift, linear_maps
 from .filters import Filter, effective, spectral_filter
@@ -20,8 +20,8 @@ from .transplant import transplant
 
 __all__ = [
     "CANDIDATES",
+    "CandidateFit",
     "Filter",
-    "Fit",
     "Identification",
     "Influence",
     "Probe",
@@ -32,7 +32,7 @@ __all__ = [
     "align",
     "drift",
     "effective",
-    "fit",
+    "fit_candidate",
     "fit_probe",
     "has_slot",
     "hat_matrix",

@@ -13,7 +13,7 @@ import numpy as np
 from ..kernels import Kernel
 from ..tasks import Task, map_tasks, system
 from ..tasks.task import check_axes
-from .candidate_fit import Fit
+from .candidate_fit import CandidateFit
 from .candidates import CANDIDATES, solve
 from .hat import hat_matrix
 
@@ -69,7 +69,7 @@ class Gaps(NamedTuple):
     sizes: np.ndarray
 
 
-def gaps(one: Fit, seen: Seen, steps: int) -> dict[str, Gaps]:
+def gaps(one: CandidateFit, seen: Seen, steps: int) -> dict[str, Gaps]:
     """In both spaces; parameters of a layer's own where the fit has them."""
     sets = [list(values.values()) for values in one.per_layer] or [list(one.values.values())]
     logs = jnp.log(jnp.asarray(sets, float))

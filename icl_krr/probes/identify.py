@@ -10,7 +10,7 @@ import numpy as np
 from .. import checks
 from ..kernels import Kernel
 from ..tasks import Task
-from .candidate_fit import Fit, fit, layer_by_layer
+from .candidate_fit import CandidateFit, fit_candidate, layer_by_layer
 from .candidates import ANY, CANDIDATES, make
 from .distances import SPACES, Distance, Read, distance, gaps, look, of_baseline, stratify
 
@@ -28,7 +28,7 @@ class Suspect(NamedTuple):
     that it contains; empty for those that remain.
     """
 
-    fit: Fit
+    fit: CandidateFit
     distances: dict[str, Distance]
     because: str
 
@@ -109,7 +109,7 @@ def identify(
         if not takes:
             continue
         progress(name)
-        found = [fit(name, kernel, fitted, seen.answers, steps) for kernel in takes]
+        found = [fit_candidate(name, kernel, fitted, seen.answers, steps) for kernel in takes]
         best = min(found, key=lambda one: one.error)
         fits.append(layer_by_layer(best, fitted, seen.answers, steps) if per_layer else best)
     if not fits:
@@ -135,7 +135,7 @@ def identify(
     return Identification(status, remain, tuple(suspects), known, edges)
 
 
-def rule_out(fits: list[Fit], measured: list[dict[str, Distance]]) -> list[str]:
+def rule_out(fits: list[CandidateFit], measured: list[dict[str, Distance]]) -> list[str]:
     """Why each candidate is ruled out, or nothing."""
     because, firsts = [""] * len(fits), []
     for space in SPACES:

@@ -15,7 +15,7 @@ from .. import checks
 from ..residual import ROLES, fields
 from ..tasks import Task
 from ..transformer import HookPlace, Transformer
-from ..transformer.evaluate import check_fit, evaluate
+from ..transformer.evaluate import check_compatible, evaluate
 from .sites import KINDS, Site, sites as places_of
 
 CHUNK = 16
@@ -94,7 +94,7 @@ def patch(
     True
     """
     check(model, tasks, sites, chunk)
-    check_fit(model, source, batch=1)
+    check_compatible(model, source, batch=1)
     same_outputs(model, tasks)
     theirs, ours = ([one.x.shape, one.y.shape, one.x_query.shape] for one in (source, tasks))
     if theirs != ours:
@@ -104,7 +104,7 @@ def patch(
 
 
 def check(model: Transformer, tasks: Task, sites: Sequence[Site], chunk: int) -> None:
-    check_fit(model, tasks, batch=1)
+    check_compatible(model, tasks, batch=1)
     checks.count("chunk", chunk)
     if not sites:
         raise ValueError("sites must be one or more, got none; icl_krr.probes.sites finds them")

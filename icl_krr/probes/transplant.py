@@ -11,7 +11,7 @@ from ..residual import Stream
 from ..residual.tokens import channels, rows
 from ..tasks import Task
 from ..transformer import Transformer, resume, run_with_cache
-from ..transformer.evaluate import check_fit
+from ..transformer.evaluate import check_compatible
 from ..transformer.resume import check_block
 
 
@@ -31,7 +31,7 @@ def transplant(
     >>> transplant(model, task, 0, {"r": jnp.array([6.0]), "p": jnp.array([6.0])}).tolist()
     [2.0]
     """
-    check_fit(model, task)
+    check_compatible(model, task)
     if task.num_outputs != model.spec.num_outputs:
         raise ValueError(
             f"task must have the model's {model.spec.num_outputs} outputs, got {task.num_outputs}"

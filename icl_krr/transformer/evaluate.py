@@ -105,7 +105,7 @@ def evaluate_batch(model: Transformer, tasks: Task, chunk: int) -> jax.Array:
     return map_tasks(one, tasks, chunk=chunk)
 
 
-def check_fit(model: Transformer, task: Task, batch: int = 0) -> None:
+def check_compatible(model: Transformer, task: Task, batch: int = 0) -> None:
     if not isinstance(model, Transformer):
         raise TypeError(f"model must be an icl_krr.Transformer, got {type(model).__name__}")
     check_axes(task, batch)

@@ -12,7 +12,7 @@ from jax.core import Tracer
 
 from ..tasks import Task
 from ..tasks.batches import chunk_of
-from .evaluate import check_fit, evaluate, evaluate_batch
+from .evaluate import check_compatible, evaluate, evaluate_batch
 from .weights import Transformer
 
 FEW, SMALL = 2**16, 2**28
@@ -57,7 +57,7 @@ def memory(
     True
     """
     batch = task.x.ndim - 2
-    check_fit(model, task, batch)
+    check_compatible(model, task, batch)
     run = evaluate_batch if batch else evaluate
     options: dict[str, Any] = {"names": names, "keep": everything}
     if batch:

@@ -7,7 +7,7 @@ import jax
 from .. import checks
 from ..residual import Stream
 from ..tasks import Task
-from .evaluate import check_fit, embedded, evaluate
+from .evaluate import check_compatible, embedded, evaluate
 from .tying import split_steps
 from .weights import Block, Transformer
 
@@ -74,7 +74,7 @@ def resume(model: Transformer, task: Task, stream: Stream, block: int) -> jax.Ar
     >>> resume(model, task, cache["blocks.3.resid_pre"], 3).tolist()
     [1.0]
     """
-    check_fit(model, task)
+    check_compatible(model, task)
     rest = tail(model, block)
     if not isinstance(stream, dict):
         raise TypeError(f"stream must be a dict of slots, got {type(stream).__name__}")

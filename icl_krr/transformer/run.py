@@ -9,7 +9,7 @@ import jax
 from ..tasks import Task
 from ..tasks.batches import chunk_of
 from .cache import Cache
-from .evaluate import check_fit, evaluate, evaluate_batch
+from .evaluate import check_compatible, evaluate, evaluate_batch
 from .hook_points import Hook
 from .memory import guard
 from .weights import Transformer
@@ -32,7 +32,7 @@ def predict(model: Transformer, task: Task) -> jax.Array:
     >>> ik.predict(model, task).tolist()
     [1.0]
     """
-    check_fit(model, task)
+    check_compatible(model, task)
     return guard(evaluate, model, task)[0]
 
 
@@ -53,7 +53,7 @@ def predict_batch(model: Transformer, tasks: Task, *, chunk: int | None = None) 
     >>> ik.predict_batch(model, tasks).shape
     (5, 1)
     """
-    check_fit(model, tasks, batch=1)
+    check_compatible(model, tasks, batch=1)
     return guard(evaluate_batch, model, tasks, chunk=chunk_of(tasks, chunk))
 
 
@@ -73,7 +73,7 @@ def predict_along(model: Transformer, task: Task) -> jax.Array:
     >>> predict_along(ik.init(jax.random.key(1), spec), task).shape
     (5,)
     """
-    check_fit(model, task)
+    check_compatible(model, task)
     if not model.spec.causal or model.spec.tokens != "interleaved":
         raise ValueError(
             "model must be causal with interleaved tokens to predict along the supports, got "
@@ -113,7 +113,7 @@ def run_with_cache(
     >>> cache["alpha"].tolist(), cache["prediction"].tolist()
     ([[0.0], [1.0]], [[0.0], [1.0]])
     """
-    check_fit(model, task)
+    check_compatible(model, task)
     if names is None:
         states = [slot.name for slot in model.layout.slots if slot.kind == "state"]
         names = (*states, "prediction")
@@ -151,7 +151,7 @@ def run_with_hooks(model: Transformer, task: Task, hooks: Mapping[str, Hook]) ->
     >>> ik.run_with_hooks(model, task, {"blocks.3.attn.prediction": double}).tolist()
     [2.0]
     """
-    check_fit(model, task)
+    check_compatible(model, task)
     if not isinstance(hooks, Mapping) or not all(map(callable, hooks.values())):
         raise TypeError("hooks must be {name: function (value, name) -> value}, got " + repr(hooks))
     return guard(evaluate, model, task, hooks=tuple(hooks.items()))[0]
