@@ -87,18 +87,18 @@ def examine(run: Run, config: IdentifyConfig, progress: Show = lambda words: Non
     model = widen(run.model, fitted)
     progress("linear probes and their controls")
     if has_slot(model):
-        read, layers = partial(layerwise, model), []
+        layer_answers, layers = partial(layerwise, model), []
     else:
         probe = fit_probe(model, probing)
-        read = partial(layerwise, model, probe=probe)
+        layer_answers = partial(layerwise, model, probe=probe)
         layers = controls(model, probing, scored, jax.random.fold_in(key, 3))
-    answers = jax.jit(partial(map_tasks, read))(scored)
+    answers = jax.jit(partial(map_tasks, layer_answers))(scored)
     errors = jnp.mean((answers - scored.y_query[:, None]) ** 2, axis=(0, 2))
     progress("the exact predictor")
     best = reference(family, jax.random.fold_in(key, 4))
     known = best.losses(scored)
     progress("hat matrices and filters")
-    hats = jax.jit(partial(map_tasks, partial(hat_matrix, read)))(scored)
+    hats = jax.jit(partial(map_tasks, partial(hat_matrix, layer_answers)))(scored)
     steps = 32 * (hats.shape[1] - 1) if config.steps is None else config.steps
     name = type(best.kernel).__name__.lower()
     rows = []
@@ -114,7 +114,7 @@ def examine(run: Run, config: IdentifyConfig, progress: Show = lambda words: Non
         rows.append(row)
     filtered = spectral_filter(best.kernel, scored, hats, seed=config.seed)
     found = identify(
-        read,
+        layer_answers,
         fitted,
         scored,
         kernels=config.kernels,
