@@ -16,7 +16,7 @@ import icl_krr as ik
 from icl_krr.cli import main
 from icl_krr.cli.commands import report as reports
 from icl_krr.experiments.explorer import ExplorerConfig, draw, explore
-from icl_krr.experiments.snapshot import look_inside
+from icl_krr.experiments.snapshot import take_snapshot
 from icl_krr.plots import pattern_figure
 from icl_krr.report import Figure, Section, Table, explorer, render, sweep
 from icl_krr.report.sliders import curve, number, words
@@ -107,7 +107,7 @@ def test_patterns_and_streams_are_those_of_the_forward(x64):
     model = ik.constructions.conjugate_gradient(
         kernel, num_features=2, ridge=1.0, steps=2, attention="softmax"
     )
-    seen = look_inside(model, task)
+    seen = take_snapshot(model, task)
     by_name = {(p.block, p.name): p.weights for p in seen.patterns}
     x = np.concatenate([np.zeros((1, 2)), task.x, task.x_query])
     logits = np.exp(x @ x[: 1 + 8].T / 0.5)
@@ -127,7 +127,7 @@ def test_signed_patterns_have_a_scale_that_holds_them(x64):
     model = ik.constructions.gradient_descent(
         ik.Linear(), num_features=2, ridge=1.0, steps=1, step_size=0.1
     )
-    seen = look_inside(model, draw(ExplorerConfig(**SMALL)))
+    seen = take_snapshot(model, draw(ExplorerConfig(**SMALL)))
     least = min(pattern.weights.min() for pattern in seen.patterns)
     assert least < 0
     (shown,) = pattern_figure(seen, "").axes[0].images

@@ -12,7 +12,7 @@ from .models import (
     identification_figure,
     training_figure,
 )
-from .streams import pattern_figure, stream_figure
+from .snapshot import pattern_figure, stream_figure
 from .style import images, svg
 
 __all__ = [

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from typing import Any
 
-from ..experiments.snapshot import Inside
+from ..experiments.snapshot import Snapshot
 from ..files import Lines
 from ..plots import pattern_figure, stream_figure, svg
 from .page import Figure, Section, Table
 
 
-def inside(constructed: Inside, trained: Inside, name: str, dtype: str, seed: int) -> Section:
+def inside(constructed: Snapshot, trained: Snapshot, name: str, dtype: str, seed: int) -> Section:
     """Patterns and streams of a model whose algorithm is known, and of one that was trained."""
     words = (
         "The constructed model is the explorer's, at temperature 0.5, ridge 0.1 k(x, x) and full "

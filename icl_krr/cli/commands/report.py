@@ -24,7 +24,7 @@ from ...experiments.identify.trained_model import (
 from ...experiments.shared.recipe import folder_of
 from ...experiments.shared.rows import Rows, tidy
 from ...experiments.shared.runs import Run, load
-from ...experiments.snapshot import look_inside
+from ...experiments.snapshot import take_snapshot
 from ...files import to_csv
 from ...plots import filter_figure, identification_figure, svg, training_figure
 from ...probes.distances import SPACES
@@ -92,7 +92,7 @@ def inside(run: Run, name: str, seed: int) -> Section:
     constructed, _ = build(task, 0.5, small.noise, None, steps=4)
     first = len(constructed.weights.prologue) + constructed.blocks_per_step
     drawn = in_order(sample(jax.random.key(seed), run.family), lambda x: x[:, 0])
-    known, seen = look_inside(constructed, task, blocks=first), look_inside(run.model, drawn)
+    known, seen = take_snapshot(constructed, task, blocks=first), take_snapshot(run.model, drawn)
     return pages.inside(known, seen, name, str(jnp.result_type(float)), seed)
 
 
