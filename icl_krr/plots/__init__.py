@@ -4,7 +4,7 @@ from .ablation import ablation_figure
 from .claims import claim_figure, sweep_figure
 from .depth import depth_figure, scaling_figure
 from .explorer import Moving, explorer_figure
-from .finetune import depth_of_learning_figure, path_of_learning_figure
+from .finetune import finetune_depth_figure, finetune_path_figure
 from .models import (
     confusion_figure,
     filter_figure,
@@ -21,13 +21,13 @@ __all__ = [
     "claim_figure",
     "confusion_figure",
     "depth_figure",
-    "depth_of_learning_figure",
     "explorer_figure",
     "filter_figure",
+    "finetune_depth_figure",
+    "finetune_path_figure",
     "fitting_figure",
     "identification_figure",
     "images",
-    "path_of_learning_figure",
     "pattern_figure",
     "scaling_figure",
     "stream_figure",
