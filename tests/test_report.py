@@ -18,8 +18,8 @@ from icl_krr.cli.commands import report as reports
 from icl_krr.experiments.explorer import ExplorerConfig, draw, explore
 from icl_krr.experiments.snapshot import take_snapshot
 from icl_krr.plots import pattern_figure
-from icl_krr.report import Figure, Section, Table, explorer, render, sweep
-from icl_krr.report.sliders import curve, number, words
+from icl_krr.report import Figure, Section, Table, explorer_section, render, sweep_section
+from icl_krr.report.sliders import curve_grid, number_grid, three_digits
 
 SMALL = {
     "temperatures": (0.3, 1.0),
@@ -40,7 +40,7 @@ def found():
 @pytest.fixture(scope="module")
 def page(found, tmp_path_factory):
     path = tmp_path_factory.mktemp("page") / "report.html"
-    path.write_bytes(render("A page", "In words.", [explorer(found)]))
+    path.write_bytes(render("A page", "In words.", [explorer_section(found)]))
     return path
 
 
@@ -163,8 +163,8 @@ def test_two_drawings_share_no_name():
 
 
 def test_numbers_are_in_words():
-    assert number(("depth",), np.array([0.5, 1e-7]))["values"] == ["0.5", "1e-07"]
-    assert words(1234.5) == "1.23e+03"
+    assert number_grid(("depth",), np.array([0.5, 1e-7]))["values"] == ["0.5", "1e-07"]
+    assert three_digits(1234.5) == "1.23e+03"
 
 
 def test_curves_keep_their_digits_at_every_setting():
@@ -172,7 +172,7 @@ def test_curves_keep_their_digits_at_every_setting():
     values = (
         np.random.default_rng(0).normal(size=(3, 4, 5)) * np.array([1e-10, 0, 1])[:, None, None]
     )
-    kept = curve(("temperature", "depth"), values)
+    kept = curve_grid(("temperature", "depth"), values)
     whole = np.frombuffer(base64.b64decode(kept["values"]), "<i2").reshape(3, -1)
     found = (whole * np.array(kept["scales"])[:, None]).reshape(values.shape)
     largest = np.max(np.abs(values), axis=(1, 2), keepdims=True)
@@ -318,7 +318,7 @@ def test_the_page_is_whole_without_a_script(browser, page, found):
     assert shown.locator("figure svg").is_visible()
     row = shown.locator("tr", has_text="transformer, this deep and wide")
     gap = found.arrays["gap"][0, 1, 1, 2]
-    assert row.locator("td").first.inner_text() == words(gap)
+    assert row.locator("td").first.inner_text() == three_digits(gap)
     assert "temperature 0.3" in shown.locator(".setting").inner_text()
 
 
@@ -372,7 +372,7 @@ def test_a_report_over_finished_runs(finished, tmp_path, monkeypatch, capsys):
 def test_a_sweep_shows_medians(finished):
     _, folder, _ = finished
     rows = reports.parse_rows(folder / "results.csv")
-    part = sweep("sweep", "ridge", rows, b"", "").parts[1]
+    part = sweep_section("sweep", "ridge", rows, b"", "").parts[1]
     over, gaps = part.numbers["chebyshev: gap"]
     assert over == ("value", "step")
     here = [

@@ -101,13 +101,13 @@ def identified(folder: Path) -> Section:
         rivals = len(record["candidates"]) + len(record["baselines"])
         expect([len(lines) for _, lines in tables], [len(record["layers"]), rivals, rivals])
         name = Path(record["meta"]["settings"]["model"]).name
-        return pages.identification(
+        return pages.identification_section(
             name,
             f"{record['status']}; nearest: {', '.join(record['remain'])}",
             tables,
             drawing(folder / "heatmaps.svg"),
             drawing(folder / "filter.svg"),
-            pages.made(record["meta"], record["meta"]["dtype"]),
+            pages.provenance(record["meta"], record["meta"]["dtype"]),
         )
 
 
@@ -121,8 +121,8 @@ def of_a_sweep(place: int, folder: Path) -> Section:
         expect(found, {cell: rows_of_a_cell(config, cell[0]) for cell in found})
         expect(set(cells(config)) - {*found}, set())
         figure = drawing(folder / f"{config.axis}.svg")
-        made = pages.made(meta, meta["dtype"])
-        return pages.sweep(f"sweep-{place + 1}", config.axis, rows, figure, made)
+        made = pages.provenance(meta, meta["dtype"])
+        return pages.sweep_section(f"sweep-{place + 1}", config.axis, rows, figure, made)
 
 
 def claims_of(folder: Path) -> Section:
@@ -131,7 +131,9 @@ def claims_of(folder: Path) -> Section:
     with whole_folder(folder, "verify"):
         (table,) = from_markdown((folder / "claims.md").read_text())
         expect(len(table[1]), len(record["claims"]))
-        return pages.claims(table, pages.made(record["meta"], "dtype in the last column"))
+        return pages.claims_section(
+            table, pages.provenance(record["meta"], "dtype in the last column")
+        )
 
 
 def expect(found: Any, wanted: Any) -> None:

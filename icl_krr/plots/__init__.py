@@ -3,7 +3,7 @@
 from .ablation import ablation_figure
 from .claims import claim_figure, sweep_figure
 from .depth import depth_figure, scaling_figure
-from .explorer import Moving, explorer_figure
+from .explorer import MovingArtist, explorer_figure
 from .finetune import finetune_depth_figure, finetune_path_figure
 from .models import (
     confusion_figure,
@@ -16,7 +16,7 @@ from .snapshot import pattern_figure, stream_figure
 from .style import images, svg
 
 __all__ = [
-    "Moving",
+    "MovingArtist",
     "ablation_figure",
     "claim_figure",
     "confusion_figure",

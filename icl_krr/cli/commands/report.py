@@ -62,7 +62,7 @@ def report(settings: Report, argv: list[str]) -> None:
             found = explore(ExplorerConfig(seed=seed), status.update)
         status.update(f"{named}: streams and patterns")
         made = [
-            pages.explorer(found),
+            pages.explorer_section(found),
             inside(run, named, seed),
             *trained,
             identification or identify(run, named, seed, meta, status.update),
@@ -93,7 +93,7 @@ def inside(run: Run, name: str, seed: int) -> Section:
     first = len(constructed.weights.prologue) + constructed.blocks_per_step
     drawn = in_order(sample(jax.random.key(seed), run.family), lambda x: x[:, 0])
     known, seen = take_snapshot(constructed, task, blocks=first), take_snapshot(run.model, drawn)
-    return pages.inside(known, seen, name, str(jnp.result_type(float)), seed)
+    return pages.snapshots_section(known, seen, name, str(jnp.result_type(float)), seed)
 
 
 def how_trained(run: Run, name: str, folder: Path) -> list[Section]:
@@ -106,7 +106,7 @@ def how_trained(run: Run, name: str, folder: Path) -> list[Section]:
         figure = svg(training_figure(parse_rows(metrics), caption), "training")
     except (KeyError, IndexError, TypeError, ValueError):
         raise ValueError(f"{metrics} must be the metrics that icl-krr train left") from None
-    return [pages.training(name, figure, f"{caption}.")]
+    return [pages.training_section(name, figure, f"{caption}.")]
 
 
 def identify(run: Run, name: str, seed: int, meta: dict[str, Any], show: Show) -> Section:
@@ -124,8 +124,8 @@ def identify(run: Run, name: str, seed: int, meta: dict[str, Any], show: Show) -
     )
     tables = [layer_table(found), *(distance_table(found.found, space) for space in SPACES)]
     status = f"{found.found.status}; nearest: {', '.join(found.found.remain)}"
-    made = f"{config.tasks} tasks only. {pages.made(meta, 'float64')}"
-    return pages.identification(name, status, tables, heatmaps, filters, made)
+    made = f"{config.tasks} tasks only. {pages.provenance(meta, 'float64')}"
+    return pages.identification_section(name, status, tables, heatmaps, filters, made)
 
 
 def settle(seed: int, meta: dict[str, Any], show: Show) -> Section:
@@ -140,8 +140,8 @@ def settle(seed: int, meta: dict[str, Any], show: Show) -> Section:
 
     count(0)
     found = verify_all(known, seeds=range(seed, seed + 1), quick=True, progress=count)
-    made = f"Fewer draws and one seed. {pages.made(meta, 'dtype in the last column')}"
-    return pages.claims(table_of_claims(result for result, _ in found.values()), made)
+    made = f"Fewer draws and one seed. {pages.provenance(meta, 'dtype in the last column')}"
+    return pages.claims_section(table_of_claims(result for result, _ in found.values()), made)
 
 
 def grid(found: Explored) -> Rows:
