@@ -13,7 +13,7 @@ import numpy as np
 
 from ..files import replace
 from ..residual import embed, num_tokens, visible
-from ..residual.tokens import channels, rows
+from ..residual.tokens import slot_of_stream, tokens_of_role
 from ..tasks import Task
 from ..transformer import Transformer
 from ..transformer.evaluate import check_compatible
@@ -76,7 +76,9 @@ class T5:
         found, needed = np.asarray(hidden), (b, num_tokens(task), d_model)
         if found.shape != needed:
             raise ValueError(f"hidden must be {list(needed)}, got shape {list(found.shape)}")
-        asked = within_range("hidden", found)[:, rows(("query",), task)].reshape(-1, d_model)
+        asked = within_range("hidden", found)[:, tokens_of_role(("query",), task)].reshape(
+            -1, d_model
+        )
         stream = {name: jnp.asarray(self.slot(asked, name)) for name in layout.names}
         if readout.slots == {"stream"}:
             stream = {"stream": jnp.asarray(asked[:, : layout.width])}
@@ -187,7 +189,7 @@ def lay(model: Transformer, tasks: Task) -> jax.Array:
 
     def one(task: Task) -> jax.Array:
         stream = embed(model.weights.embedding, task)
-        parts = [channels(stream, model.layout, name) for name in model.layout.names]
+        parts = [slot_of_stream(stream, model.layout, name) for name in model.layout.names]
         told = jnp.concatenate([*parts, ~visible(task)[:, None]], axis=1).astype(model.dtype)
         padded = jnp.pad(told, ((0, 0), (0, at.d_model - told.shape[1])))
         return padded.at[:, at.constant].set(CONSTANT)

@@ -12,7 +12,7 @@ from jaxtyping import Array, Float
 from ..linalg import eigh
 from ..numerics import matmul
 from ..pytree import checked
-from ..residual.tokens import rows
+from ..residual.tokens import tokens_of_role
 from ..tasks import Task, map_tasks
 from ..transformer import Transformer, run_with_cache
 
@@ -72,7 +72,7 @@ def streams(model: Transformer, task: Task) -> Float[Array, "layers q d"]:
     """
     names = model.layout.names
     cache = run_with_cache(model, task, names=names)[1]
-    asked = rows(("query",), task, model.spec.tokens)
+    asked = tokens_of_role(("query",), task, model.spec.tokens)
     parts = [cache[name] for name in names if at_all_tokens(model, name)]
     return jnp.concatenate([part[:, asked] for part in parts], axis=-1)
 

@@ -8,7 +8,7 @@ from jaxtyping import Array, Float
 
 from .. import checks
 from ..residual import Stream
-from ..residual.tokens import channels, rows
+from ..residual.tokens import slot_of_stream, tokens_of_role
 from ..tasks import Task
 from ..transformer import Transformer, resume, run_with_cache
 from ..transformer.evaluate import check_compatible
@@ -43,8 +43,8 @@ def transplant(
     for name, value in slots.items():
         checks.floating(name, value)
         slot = model.layout[name]
-        at = rows(slot.at, task, model.spec.tokens)
-        own = channels(stream, model.layout, name)
+        at = tokens_of_role(slot.at, task, model.spec.tokens)
+        own = slot_of_stream(stream, model.layout, name)
         wanted = jnp.shape(own[at])
         if jnp.shape(value) not in (wanted, wanted[:1] if wanted[1:] == (1,) else wanted):
             raise ValueError(

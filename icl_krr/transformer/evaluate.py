@@ -9,7 +9,7 @@ import jax
 import jax.numpy as jnp
 
 from ..residual import Stream, embed, num_tokens, visible
-from ..residual.tokens import channels, positions, rows
+from ..residual.tokens import slot_of_stream, token_positions, tokens_of_role
 from ..tasks import Task, map_tasks
 from ..tasks.task import check_axes
 from .forward import forward
@@ -52,7 +52,7 @@ def embedded(model: Transformer, task: Task) -> Stream:
     """The task's tokens as the first block finds them."""
     stream = embed(model.weights.embedding, task, model.spec.tokens)
     for slot, table in model.weights.positions.items():
-        stream[slot] = stream[slot] + table[positions(visible(task, model.spec.tokens))]
+        stream[slot] = stream[slot] + table[token_positions(visible(task, model.spec.tokens))]
     return stream
 
 
@@ -66,7 +66,7 @@ def evaluate_once(
     along: bool,
 ) -> tuple[jax.Array, Kept]:
     layout, tokens = model.layout, model.spec.tokens
-    asked = rows(("query",), task, tokens)
+    asked = tokens_of_role(("query",), task, tokens)
 
     def like_y(values: jax.Array) -> jax.Array:
         return values[..., 0] if task.y.ndim == 1 and values.shape[-1] == 1 else values
@@ -79,7 +79,7 @@ def evaluate_once(
     def look(stream: Stream, name: str) -> jax.Array:
         if name == "prediction":
             return readout(stream)
-        value = channels(stream, layout, name)[rows(layout[name].at, task, tokens)]
+        value = slot_of_stream(stream, layout, name)[tokens_of_role(layout[name].at, task, tokens)]
         return like_y(value) if layout[name].kind == "state" else value
 
     passed = forward(
