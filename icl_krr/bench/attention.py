@@ -10,7 +10,7 @@ import jax.numpy as jnp
 from .. import constructions
 from ..tasks import Task
 from ..transformer import memory, predict
-from ..transformer.attention import weighing
+from ..transformer.attention import undivided_softmax
 from ..transformer.tiled_attention import tiled_softmax
 from .contest import Contest, scratch
 from .draws import draw, linear
@@ -40,7 +40,7 @@ def against_torch(n: int, values: int, gradient: bool, seed: int) -> Contest:
         return tiled_softmax(q, k, v, visible, False)[0]  # pyright: ignore[reportIndexIssue]
 
     def whole(q: jax.Array, k: jax.Array, v: jax.Array) -> jax.Array:
-        return weighing(q, k, visible, False)(v)
+        return undivided_softmax(q, k, visible, False)(v)
 
     def of(attend):
         if not gradient:

@@ -11,7 +11,7 @@ import numpy as np
 from .. import checks
 from ..residual import Layout
 from ..transformer import Block, Transformer, Unit, dense
-from ..transformer.resume import unrolled
+from ..transformer.resume import unrolled_blocks
 
 CONSTANT = 2.0**40
 """What every token holds in the one channel that makes RMSNorm the identity."""
@@ -103,7 +103,7 @@ def layers(model: Transformer) -> list[Layer]:
     """Every block of the prologue, then of every step, as ordinary matrices."""
     merged = jax.tree.map(np.asarray, jax.jit(dense)(model))  # one program in place of hundreds
     width = model.layout.width
-    return [Layer([*heads(block)], *units(block, width)) for block in unrolled(merged)]
+    return [Layer([*heads(block)], *units(block, width)) for block in unrolled_blocks(merged)]
 
 
 def heads(block: Block) -> Iterator[tuple[np.ndarray, ...]]:

@@ -13,7 +13,7 @@ from ..numerics import matmul
 from ..residual import ROLES
 from ..transformer import Block, Transformer, dense
 from ..transformer.mlp import activate, project
-from ..transformer.resume import unrolled
+from ..transformer.resume import unrolled_blocks
 
 Maps = dict[str, jax.Array]
 """Linear maps [d_model, d_model] from what is read to what is matched or written, by part."""
@@ -88,7 +88,7 @@ def linear_maps(model: Transformer) -> list[Maps]:
     """
     merged = dense(model)
     tokens = {role: flags(merged, role) for role in ROLES}
-    return [maps(block, tokens) for block in unrolled(merged)]
+    return [maps(block, tokens) for block in unrolled_blocks(merged)]
 
 
 def flags(merged: Transformer, role: str) -> jax.Array:

@@ -39,7 +39,7 @@ def evaluate(
     model = jax.tree.map(lambda weight: weight.astype(task.x.dtype), model)
 
     def once(task: Task, stream: Stream | None) -> tuple[jax.Array, Kept]:
-        given = embedded(model, task) if stream is None else stream
+        given = embed_task(model, task) if stream is None else stream
         return evaluate_once(model, task, given, names, keep, hooks, along)
 
     if task.num_outputs == model.spec.num_outputs:
@@ -48,7 +48,7 @@ def evaluate(
     return jax.vmap(each, in_axes=-1, out_axes=-1)(task.y, stream)
 
 
-def embedded(model: Transformer, task: Task) -> Stream:
+def embed_task(model: Transformer, task: Task) -> Stream:
     """The task's tokens as the first block finds them."""
     stream = embed(model.weights.embedding, task, model.spec.tokens)
     for slot, table in model.weights.positions.items():

@@ -10,11 +10,11 @@ import jax
 import jax.numpy as jnp
 
 from ..residual import Stream
-from .attention import Weighing
-from .heads import constant_patterns, read_tokens
+from .attention import UndividedSoftmax
+from .heads import constant_patterns, written_by_heads
 from .hook_points import Hook, HookPlace, HookPoints, PlacedHook
 from .mlp import activate, project
-from .stream import add, normalise, plus
+from .stream import add_to_stream, normalise, sum_of_slots
 from .tying import split_steps
 from .weights import Block, Spec, Transformer
 
@@ -106,22 +106,24 @@ def run_block(
     visible: jax.Array,
     spec: Spec,
     hook_points: HookPoints,
-    known: Mapping[int, Weighing],
+    known: Mapping[int, UndividedSoftmax],
 ) -> Stream:
     """h += attention(h); h += mlp(h). Writes of one sublayer are summed, then added."""
     stream = hook_points("resid_pre", stream)
     inputs = normalise(block.attention_norm, stream)
     written: Stream = {}
     for j, heads in enumerate(block.attention):
-        mixed = read_tokens(heads, inputs, visible, spec, hook_points, j, known.get(j))
-        written = plus(written, hook_points(f"heads.{j}", mixed))
-    stream = hook_points("resid_mid", add(stream, hook_points("attn", written)))
+        mixed = written_by_heads(heads, inputs, visible, spec, hook_points, j, known.get(j))
+        written = sum_of_slots(written, hook_points(f"heads.{j}", mixed))
+    stream = hook_points("resid_mid", add_to_stream(stream, hook_points("attn", written)))
     inputs = normalise(block.mlp_norm, stream)
     written = {}
     for j, unit in enumerate(block.mlp):
         hidden = hook_points(f"units.{j}.hidden", activate(unit, inputs))
-        written = plus(written, hook_points(f"units.{j}", {unit.to: project(hidden, unit.out)}))
-    stream = add(stream, hook_points("mlp", written))
+        written = sum_of_slots(
+            written, hook_points(f"units.{j}", {unit.to: project(hidden, unit.out)})
+        )
+    stream = add_to_stream(stream, hook_points("mlp", written))
     return hook_points("resid_post", stream)
 
 

@@ -15,7 +15,7 @@ from ..tasks.batches import chunk_of
 from .evaluate import check_compatible, evaluate, evaluate_batch
 from .weights import Transformer
 
-FEW, SMALL = 2**16, 2**28
+FEW_ENTRIES, SMALL_RUN = 2**16, 2**28
 """Entries of x, and bytes, below which a run is not worth an estimate."""
 
 
@@ -68,10 +68,10 @@ def memory(
     return measure(jax.jit(jax.grad(loss)), model, task, {})
 
 
-def guard(run: Callable, model: Transformer, task: Task, **options: Any) -> Any:
+def run_if_it_fits(run: Callable, model: Transformer, task: Task, **options: Any) -> Any:
     """Run, but for a large run that does not fit."""
-    large = task.x.size > FEW or options.get("keep")
-    if large and not isinstance(task.x, Tracer) and rough_size(model, task, options) > SMALL:
+    large = task.x.size > FEW_ENTRIES or options.get("keep")
+    if large and not isinstance(task.x, Tracer) and rough_size(model, task, options) > SMALL_RUN:
         need = measure(run, model, task, options)
         if need.peak > need.free:
             raise MemoryError(

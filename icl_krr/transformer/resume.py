@@ -7,7 +7,7 @@ import jax
 from .. import checks
 from ..residual import Stream
 from ..tasks import Task
-from .evaluate import check_compatible, embedded, evaluate
+from .evaluate import check_compatible, embed_task, evaluate
 from .tying import split_steps
 from .weights import Block, Transformer
 
@@ -45,7 +45,7 @@ def step_blocks(model: Transformer, step: int) -> tuple[Block, ...]:
     return blocks([None if leaf is None else leaf[step] for leaf in scanned])
 
 
-def unrolled(model: Transformer) -> list[Block]:
+def unrolled_blocks(model: Transformer) -> list[Block]:
     """Every block by itself: those of the prologue, then those of every step."""
     steps = (step_blocks(model, step) for step in range(model.steps))
     return [*model.weights.prologue, *(block for step in steps for block in step)]
@@ -80,7 +80,7 @@ def resume(model: Transformer, task: Task, stream: Stream, block: int) -> jax.Ar
         raise TypeError(f"stream must be a dict of slots, got {type(stream).__name__}")
     together = task.num_outputs == model.spec.num_outputs
     one, outputs = (task, []) if together else (task.replace(y=task.y[..., 0]), [task.num_outputs])
-    own = jax.eval_shape(lambda: embedded(model, one))
+    own = jax.eval_shape(lambda: embed_task(model, one))
     needed = {slot: [*value.shape, *outputs] for slot, value in own.items()}
     got = {slot: list(value.shape) for slot, value in stream.items()}
     if got != needed:

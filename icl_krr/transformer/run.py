@@ -11,7 +11,7 @@ from ..tasks.batches import chunk_of
 from .cache import Cache
 from .evaluate import check_compatible, evaluate, evaluate_batch
 from .hook_points import Hook
-from .memory import guard
+from .memory import run_if_it_fits
 from .weights import Transformer
 
 
@@ -33,7 +33,7 @@ def predict(model: Transformer, task: Task) -> jax.Array:
     [1.0]
     """
     check_compatible(model, task)
-    return guard(evaluate, model, task)[0]
+    return run_if_it_fits(evaluate, model, task)[0]
 
 
 def predict_batch(model: Transformer, tasks: Task, *, chunk: int | None = None) -> jax.Array:
@@ -54,7 +54,7 @@ def predict_batch(model: Transformer, tasks: Task, *, chunk: int | None = None) 
     (5, 1)
     """
     check_compatible(model, tasks, batch=1)
-    return guard(evaluate_batch, model, tasks, chunk=chunk_of(tasks, chunk))
+    return run_if_it_fits(evaluate_batch, model, tasks, chunk=chunk_of(tasks, chunk))
 
 
 def predict_along(model: Transformer, task: Task) -> jax.Array:
@@ -79,7 +79,7 @@ def predict_along(model: Transformer, task: Task) -> jax.Array:
             "model must be causal with interleaved tokens to predict along the supports, got "
             f"causal={model.spec.causal}, tokens={model.spec.tokens!r}"
         )
-    return guard(evaluate, model, task, along=True)[0]
+    return run_if_it_fits(evaluate, model, task, along=True)[0]
 
 
 def run_with_cache(
@@ -125,7 +125,7 @@ def run_with_cache(
     for name in names:
         if name != "prediction":
             model.layout[name]
-    prediction, (slots, kept) = guard(
+    prediction, (slots, kept) = run_if_it_fits(
         evaluate, model, task, names=tuple(dict.fromkeys(names)), keep=everything or tuple(points)
     )
     return prediction, Cache(slots, kept, len(model.weights.prologue), model.steps)
@@ -154,4 +154,4 @@ def run_with_hooks(model: Transformer, task: Task, hooks: Mapping[str, Hook]) ->
     check_compatible(model, task)
     if not isinstance(hooks, Mapping) or not all(map(callable, hooks.values())):
         raise TypeError("hooks must be {name: function (value, name) -> value}, got " + repr(hooks))
-    return guard(evaluate, model, task, hooks=tuple(hooks.items()))[0]
+    return run_if_it_fits(evaluate, model, task, hooks=tuple(hooks.items()))[0]
