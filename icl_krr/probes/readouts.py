@@ -122,11 +122,13 @@ def fit_probe(model: Transformer, tasks: Task, targets: jax.Array | None = None)
     features = jnp.moveaxis(seen, 1, 0).reshape(seen.shape[1], -1, seen.shape[-1])
     flat = wanted.reshape(features.shape[1], -1)
     cut = max(1, 3 * batch // 4) * asked[1]
-    each = jax.lax.map(lambda layer: regress(layer, flat, cut), features)
+    each = jax.lax.map(lambda layer: ridge_regression(layer, flat, cut), features)
     return Probe(*each)
 
 
-def regress(features: Float[Array, "m d"], targets: Float[Array, "m r"], cut: int) -> tuple:
+def ridge_regression(
+    features: Float[Array, "m d"], targets: Float[Array, "m r"], cut: int
+) -> tuple:
     """Weights, mean and offset; the ridge is that of least error on the rows from `cut` on."""
 
     def solve(features: jax.Array, targets: jax.Array) -> tuple[jax.Array, jax.Array, jax.Array]:

@@ -50,11 +50,11 @@ def transplant(
             raise ValueError(
                 f"slot {name} must be given as {list(wanted)}, got {list(jnp.shape(value))}"
             )
-        stream = put(stream, model, name, own.at[at].set(jnp.reshape(value, wanted)))
+        stream = put_slot(stream, model, name, own.at[at].set(jnp.reshape(value, wanted)))
     return resume(model, task, stream, block)
 
 
-def put(stream: Stream, model: Transformer, name: str, value: jax.Array) -> Stream:
+def put_slot(stream: Stream, model: Transformer, name: str, value: jax.Array) -> Stream:
     if set(stream) != {"stream"}:
         return {**stream, name: value}
     at = model.layout.channels(name)
