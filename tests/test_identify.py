@@ -13,7 +13,12 @@ import icl_krr as ik
 from icl_krr.cli.confusion import finished
 from icl_krr.experiments.identify import confusion
 from icl_krr.experiments.identify.confusion import ConfusionConfig
-from icl_krr.experiments.identify.trained_model import IdentifyConfig, examine, heatmaps, markdown
+from icl_krr.experiments.identify.trained_model import (
+    IdentifyConfig,
+    distance_rows,
+    examine,
+    markdown,
+)
 from icl_krr.experiments.shared.runs import load
 from icl_krr.plots import filter_figure, identification_figure, images
 from icl_krr.probes import CANDIDATES, identify, layerwise
@@ -192,7 +197,7 @@ def test_a_run_is_examined_layer_by_layer(x64):
     assert "ridge" not in first
     assert 0.2 < last["distance"] < 0.6  # one step is not yet regression
     assert findings.filter.q.shape[0] == 2
-    assert len(heatmaps(findings.found)) == 3 * len(findings.found.suspects)
+    assert len(distance_rows(findings.found)) == 3 * len(findings.found.suspects)
     near = findings.found.best.distances["hat"]
     low, high = near.layer_intervals[0]
     assert f"| {near.by_layer[0]:.2g} ({low:.2g}, {high:.2g}) |" in markdown(findings)

@@ -15,7 +15,7 @@ from matplotlib import colormaps
 import icl_krr as ik
 from icl_krr.cli import main
 from icl_krr.cli.commands import report as reports
-from icl_krr.experiments.explorer import ExplorerConfig, draw, explore
+from icl_krr.experiments.explorer import ExplorerConfig, draw_task, explore
 from icl_krr.experiments.snapshot import take_snapshot
 from icl_krr.plots import pattern_figure
 from icl_krr.report import Figure, Section, Table, explorer_section, render, sweep_section
@@ -83,7 +83,7 @@ def test_the_bound_holds_in_every_cell(found):
 
 
 def test_supports_come_in_the_order_of_their_angle():
-    task = draw(ExplorerConfig(**SMALL))
+    task = draw_task(ExplorerConfig(**SMALL))
     for x in (task.x, task.x_query):
         assert np.all(np.diff(np.arctan2(x[:, 1], x[:, 0])) > 0)
 
@@ -102,7 +102,7 @@ def test_a_grid_out_of_range_is_refused(change, sentence):
 
 
 def test_patterns_and_streams_are_those_of_the_forward(x64):
-    task = draw(ExplorerConfig(**SMALL))
+    task = draw_task(ExplorerConfig(**SMALL))
     kernel = ik.Exponential(0.5)
     model = ik.constructions.conjugate_gradient(
         kernel, num_features=2, ridge=1.0, steps=2, attention="softmax"
@@ -127,7 +127,7 @@ def test_signed_patterns_have_a_scale_that_holds_them(x64):
     model = ik.constructions.gradient_descent(
         ik.Linear(), num_features=2, ridge=1.0, steps=1, step_size=0.1
     )
-    seen = take_snapshot(model, draw(ExplorerConfig(**SMALL)))
+    seen = take_snapshot(model, draw_task(ExplorerConfig(**SMALL)))
     least = min(pattern.weights.min() for pattern in seen.patterns)
     assert least < 0
     (shown,) = pattern_figure(seen, "").axes[0].images

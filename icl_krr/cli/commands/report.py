@@ -14,7 +14,15 @@ from rich.table import Table
 
 from ... import report as pages
 from ...experiments.claims.verify import claims, table as table_of_claims, verify_all
-from ...experiments.explorer import ALL, Explored, ExplorerConfig, build, draw, explore, in_order
+from ...experiments.explorer import (
+    GRID_AXES,
+    Explored,
+    ExplorerConfig,
+    build_cell,
+    draw_task,
+    explore,
+    sorted_task,
+)
 from ...experiments.identify.trained_model import (
     IdentifyConfig,
     distance_table,
@@ -88,10 +96,10 @@ def report(settings: Report, argv: list[str]) -> None:
 def inside(run: Run, name: str, seed: int) -> Section:
     """A construction on the explorer's task, beside the run on one of its own."""
     small = ExplorerConfig(num_queries=12, seed=seed)
-    task = draw(small)
-    constructed, _ = build(task, 0.5, small.noise, None, steps=4)
+    task = draw_task(small)
+    constructed, _ = build_cell(task, 0.5, small.noise, None, steps=4)
     first = len(constructed.weights.prologue) + constructed.blocks_per_step
-    drawn = in_order(sample(jax.random.key(seed), run.family), lambda x: x[:, 0])
+    drawn = sorted_task(sample(jax.random.key(seed), run.family), lambda x: x[:, 0])
     known, seen = take_snapshot(constructed, task, blocks=first), take_snapshot(run.model, drawn)
     return pages.snapshots_section(known, seen, name, str(jnp.result_type(float)), seed)
 
@@ -148,12 +156,12 @@ def grid(found: Explored) -> Rows:
     """The numbers of every cell."""
     config = found.config
     values = (config.temperatures, config.ridges, [w or "all" for w in config.widths])
-    places: dict[str, Any] = dict(zip(ALL, (*values, range(config.steps + 1)), strict=True))
+    places: dict[str, Any] = dict(zip(GRID_AXES, (*values, range(config.steps + 1)), strict=True))
     columns = {}
     for name, over in found.over.items():
         values = found.arrays[name]
         if values.ndim == len(over):  # a number, not a curve
-            columns[name] = values.reshape(values.shape + (1,) * (len(ALL) - values.ndim))
+            columns[name] = values.reshape(values.shape + (1,) * (len(GRID_AXES) - values.ndim))
     return tidy(places, **columns)
 
 
