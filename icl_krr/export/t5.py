@@ -18,7 +18,7 @@ from ..tasks import Task
 from ..transformer import Transformer
 from ..transformer.evaluate import check_compatible
 from .native import load, save, write
-from .t5_weights import CONSTANT, Channels, check_stock, stock
+from .t5_weights import CONSTANT, Channels, check_stock, t5_config_and_tensors
 
 LARGEST = 2.0**27
 """Of a token's norm: the squares of one twice as large are felt beside CONSTANT^2 in float32."""
@@ -55,7 +55,7 @@ class T5:
                 f"got {task.num_outputs}; build the model with num_outputs={task.num_outputs}"
             )
         tasks = task if batched else jax.tree.map(lambda field: field[None], task)
-        return within_range("task", np.asarray(lay(self.model, tasks)))
+        return within_range("task", np.asarray(lay_out_tokens(self.model, tasks)))
 
     def slot(self, hidden: Any, name: str) -> Any:
         """A slot of the layout in hidden states [..., T, d_model]: [..., T, width], as they are.
@@ -149,7 +149,7 @@ def to_t5(model: Transformer, folder: str | Path) -> T5:
     ['config.json', 'icl_krr.safetensors', 'model.safetensors']
     """
     check_stock(model)
-    config, tensors = stock(model)
+    config, tensors = t5_config_and_tensors(model)
     if not all(np.isfinite(tensor).all() for tensor in tensors.values()):
         raise ValueError("model must have finite weights, got some that are not")
     folder = Path(folder)
@@ -183,7 +183,7 @@ def open_t5(folder: str | Path) -> T5:
 
 
 @jax.jit
-def lay(model: Transformer, tasks: Task) -> jax.Array:
+def lay_out_tokens(model: Transformer, tasks: Task) -> jax.Array:
     """The slots side by side, the flag, the constant and zeros, [b, T, d_model]."""
     at = Channels.of(model.layout)
 
