@@ -19,15 +19,15 @@ from matplotlib.patches import FancyBboxPatch
 
 from icl_krr.bench import Row
 from icl_krr.experiments.explorer import ExplorerConfig, explore
-from icl_krr.experiments.finetune.comparison import Learned
+from icl_krr.experiments.finetune.comparison import Comparison
 from icl_krr.experiments.identify.confusion import matrix
 from icl_krr.files import replace
 from icl_krr.plots import (
     confusion_figure,
-    depth_of_learning_figure,
     explorer_figure,
+    finetune_depth_figure,
+    finetune_path_figure,
     images,
-    path_of_learning_figure,
     scaling_figure,
 )
 
@@ -117,7 +117,7 @@ def main() -> None:
     parser.add_argument("folders", nargs="*", type=Path, help="what demo and identify wrote")
     asked = parser.parse_args()
     read = lambda name: json.loads((RESULTS / f"{name}.json").read_text())  # noqa: E731
-    learned = Learned(read("learning")["losses"], rows_of(RESULTS / "learning-path.csv"), [])
+    comparison = Comparison(read("learning")["losses"], rows_of(RESULTS / "learning-path.csv"), [])
     confused, timed = read("confusion"), read("bench")
     with jax.enable_x64(True):
         found = explore(ExplorerConfig())
@@ -126,8 +126,8 @@ def main() -> None:
         "design": design(),
         "explorer": explorer_figure(found, start)[0],
         "confusion": confusion_figure(matrix(confused["rows"]), confused["meta"]["seed"]),
-        "learning": depth_of_learning_figure(learned),
-        "learning-path": path_of_learning_figure(learned),
+        "learning": finetune_depth_figure(comparison),
+        "learning-path": finetune_path_figure(comparison),
         "scaling": scaling_figure([Row(**row) for row in timed["rows"]], timed["meta"]["seed"]),
     }
     files = {

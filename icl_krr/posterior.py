@@ -6,7 +6,8 @@ import jax.numpy as jnp
 
 from .kernels import Kernel, check_kernel
 from .solvers.results import Posterior
-from .tasks import Task, check_axes
+from .tasks import Task
+from .tasks.task import check_axes
 from .transformer import Transformer, predict
 
 

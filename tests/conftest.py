@@ -12,7 +12,7 @@ from jaxtyping import install_import_hook
 install_import_hook("icl_krr.transformer.attention", "beartype.beartype")
 
 
-AS_USERS_COMPILE = {"test_bench", "test_cli", "test_compilation", "test_streaming"}
+AS_USERS_COMPILE = {"test_bench", "test_cli", "test_compilation", "test_tiled_attention"}
 MAPS = Path("/proc/self/maps")
 
 

@@ -18,7 +18,7 @@ from icl_krr.experiments.hyperparameters import (
     FitConfig,
     bounds,
     builder,
-    fit,
+    fit_hyperparameters,
     of_run,
     of_table,
 )
@@ -97,13 +97,13 @@ def test_a_schedule_is_found_with_the_ridge_from_predictions(x64):
     config = FitConfig("chebyshev", "linear", **options, fit_spectrum=True)
     answer = lambda tasks: ik.predict_batch(builder(config, tasks)(planted), tasks)  # noqa: E731
     fitted, apart = (tasks.replace(y_query=answer(tasks)) for tasks in (fitted, apart))
-    found = fit(Data(fitted, fitted, apart), config)
+    found = fit_hyperparameters(Data(fitted, fitted, apart), config)
     moved = {row.name: row for row in found.found.moved}
     assert set(moved) == set(planted)
     assert moved["lowest eigenvalue"].start == 2
     for name, value in planted.items():
         assert abs(moved[name].fitted / value - 1) < 1e-3
-    plain = fit(Data(fitted, fitted, apart), replace(config, fit_spectrum=False))
+    plain = fit_hyperparameters(Data(fitted, fitted, apart), replace(config, fit_spectrum=False))
     error = lambda of: of.errors[1]["error"]  # noqa: E731
     assert error(found) < 1e-3 * error(plain)
 

@@ -13,7 +13,12 @@ import icl_krr as ik
 from icl_krr.cli.confusion_matrix import finished_rows
 from icl_krr.experiments.identify import confusion
 from icl_krr.experiments.identify.confusion import ConfusionConfig
-from icl_krr.experiments.identify.trained_model import IdentifyConfig, examine, heatmaps, markdown
+from icl_krr.experiments.identify.trained_model import (
+    IdentifyConfig,
+    distance_rows,
+    examine,
+    markdown,
+)
 from icl_krr.experiments.shared.runs import load
 from icl_krr.plots import filter_figure, identification_figure, images
 from icl_krr.probes import CANDIDATES, identify, layerwise
@@ -27,10 +32,10 @@ SMALL = ConfusionConfig(
 
 def found_of(solver, kernel, candidates, **options):
     made = confusion.construct((solver, kernel, 1e2, 0), SMALL)
-    read = partial(layerwise, made.model)
+    layer_answers = partial(layerwise, made.model)
     kernels = (kernel,)
     return made, identify(
-        read, made.fitted, made.scored, candidates=candidates, kernels=kernels, **options
+        layer_answers, made.fitted, made.scored, candidates=candidates, kernels=kernels, **options
     )
 
 
@@ -93,13 +98,13 @@ def test_parameters_of_each_layer_are_found_where_they_differ(x64):
     """The second layer is the first again, with a larger step: no one step size has both."""
     made = confusion.construct(("gradient-descent", "linear", 1e2, 0), SMALL)
 
-    def read(task):
+    def layer_answers(task):
         first = 0.025 * (task.x_query @ task.x.T @ task.y)
         return jnp.stack([0 * first, first, 2.5 * first])
 
     options = {"candidates": ("gradient-descent",), "kernels": ("linear",), "steps": 2}
-    shared = identify(read, made.fitted, made.scored, **options)
-    own = identify(read, made.fitted, made.scored, per_layer=True, **options)
+    shared = identify(layer_answers, made.fitted, made.scored, **options)
+    own = identify(layer_answers, made.fitted, made.scored, per_layer=True, **options)
     assert shared.best.distances["prediction"].mean > 0.1
     assert own.best.distances["prediction"].mean < 1e-3
     first, second = (values["step_size"] for values in own.best.fit.per_layer)
@@ -151,16 +156,16 @@ def test_the_confusion_matrix_counts_what_remains():
 
 def test_identify_refuses_what_it_cannot_compare():
     made = confusion.construct(("gradient-descent", "linear", 1e2, 0), SMALL)
-    read, tasks = partial(layerwise, made.model), (made.fitted, made.scored)
+    layer_answers, tasks = partial(layerwise, made.model), (made.fitted, made.scored)
     with pytest.raises(ValueError, match="candidate must be one of"):
-        identify(read, *tasks, candidates=("magic",))
+        identify(layer_answers, *tasks, candidates=("magic",))
     with pytest.raises(ValueError, match="kernel must be one of"):
-        identify(read, *tasks, kernels=("laplace",))
+        identify(layer_answers, *tasks, kernels=("laplace",))
     with pytest.raises(ValueError, match="kernels must suit a candidate"):
-        identify(read, *tasks, candidates=("nadaraya-watson",), kernels=("linear",))
+        identify(layer_answers, *tasks, candidates=("nadaraya-watson",), kernels=("linear",))
     masked = made.scored.replace(mask=jnp.ones(made.scored.y.shape, bool))
     with pytest.raises(ValueError, match=r"y of shape \[n\] and no mask"):
-        identify(read, made.fitted, masked)
+        identify(layer_answers, made.fitted, masked)
 
 
 def test_a_matrix_is_taken_up_where_it_was(tmp_path):
@@ -192,7 +197,7 @@ def test_a_run_is_examined_layer_by_layer(x64):
     assert "ridge" not in first
     assert 0.2 < last["distance"] < 0.6  # one step is not yet regression
     assert findings.filter.q.shape[0] == 2
-    assert len(heatmaps(findings.found)) == 3 * len(findings.found.suspects)
+    assert len(distance_rows(findings.found)) == 3 * len(findings.found.suspects)
     near = findings.found.best.distances["hat"]
     low, high = near.layer_intervals[0]
     assert f"| {near.by_layer[0]:.2g} ({low:.2g}, {high:.2g}) |" in markdown(findings)

@@ -15,8 +15,14 @@ from icl_krr.experiments.ablate.targets import AblateConfig
 from icl_krr.experiments.shared.build import KERNELS, SOLVERS
 from icl_krr.plots import ablation_figure, images
 from icl_krr.probes import ablate, patch, sites, swap, transplant
-from icl_krr.probes.interventions import capture, encode, pairs, points, run
-from icl_krr.probes.swap import Swap, advance, look
+from icl_krr.probes.interventions import (
+    captured_points,
+    encoded,
+    places_and_points,
+    point_names,
+    run_interventions,
+)
+from icl_krr.probes.swap import Swap, states_after_step, streams_at_block
 
 CHANGE = ("change", "low", "high")
 ENCODER = ik.Architecture(num_features=4, width=8, depth=2, heads=2, hidden=6)
@@ -240,9 +246,13 @@ def test_a_block_is_swapped_for_its_like(x64):
         assert relative(control, found.intact) > 30 * relative(found.swapped, found.intact)
     # the step has the states that it is given, and not those of its own model's run
     names = ("alpha", "r", "p", "prediction")
-    _, _, stream = look(model, model, 2, 1, one(scored, 0))
+    _, _, stream = streams_at_block(model, model, 2, 1, one(scored, 0))
     assert (
-        jnp.max(jnp.abs(advance(model, 1, names, (one(scored, 0), stream, jnp.zeros((12, 4))))))
+        jnp.max(
+            jnp.abs(
+                states_after_step(model, 1, names, (one(scored, 0), stream, jnp.zeros((12, 4))))
+            )
+        )
         == 0
     )
 
@@ -254,8 +264,10 @@ def test_memory_grows_with_the_chunk_and_not_with_the_interventions():
 
     def scratch(count, chunk):
         found = (every * 8)[:count]
-        ids = pairs(model, every)
-        program = run.lower(model, tasks, encode(ids, found), None, ids, chunk).compile()
+        ids = places_and_points(model, every)
+        program = run_interventions.lower(
+            model, tasks, encoded(ids, found), None, ids, chunk
+        ).compile()
         return program.memory_analysis().temp_size_in_bytes
 
     few, many, wide = scratch(16, 8), scratch(128, 8), scratch(128, 32)
@@ -270,12 +282,19 @@ def test_memory_is_bounded_for_many_tasks_too(source):
     model = ik.constructions.nadaraya_watson(ik.Exponential(), num_features=4)
     tasks = jax.tree.map(lambda leaf: jnp.repeat(leaf, 512, axis=0), batch(1, n=64))
     every = sites(model, ("head", "slot"))
-    ids, codes = pairs(model, every), encode(pairs(model, every), (every * 99)[:200])
-    program = run.lower(model, tasks, codes, tasks if source else None, ids, 16).compile()
+    ids, codes = (
+        places_and_points(model, every),
+        encoded(places_and_points(model, every), (every * 99)[:200]),
+    )
+    program = run_interventions.lower(
+        model, tasks, codes, tasks if source else None, ids, 16
+    ).compile()
     scratch = program.memory_analysis().temp_size_in_bytes
     one_run = ik.transformer.memory(model, one(tasks, 0)).scratch
     returned = 200 * 512 * 3 * 4
-    kept = jax.tree.leaves(jax.eval_shape(lambda: capture(model, one(tasks, 0), points(ids))))
+    kept = jax.tree.leaves(
+        jax.eval_shape(lambda: captured_points(model, one(tasks, 0), point_names(ids)))
+    )
     activations = sum(leaf.size * leaf.dtype.itemsize for leaf in kept)
     assert scratch <= 16 * 2 * one_run + returned + source * activations
 

@@ -8,7 +8,8 @@ from helpers import a_few, draw, each_kind, each_kind_and_more, relative
 
 import icl_krr as ik
 from icl_krr.constructions.assembly.packing import expressions
-from icl_krr.residual import ROLES, channels, embed, rows, visible
+from icl_krr.residual import ROLES, embed, visible
+from icl_krr.residual.tokens import slot_of_stream, tokens_of_role
 from icl_krr.transformer import forward
 
 
@@ -71,7 +72,7 @@ def test_every_slot_is_zero_where_it_does_not_live(case):
     task = draw(3, r=2).replace(mask=jnp.arange(7) != 2)
     model = case.build(task, 0.1, 4)
     _, cache = ik.run_with_cache(model, task, everything=True)
-    roles = {role: rows((role,), task) for role in ROLES}
+    roles = {role: tokens_of_role((role,), task) for role in ROLES}
     for block in range(model.depth):
         stream = cache[f"blocks.{block}.resid_post"]
         for slot in model.layout.slots:
@@ -132,8 +133,8 @@ def test_dense_matrices_give_the_same_stream(x64, case):
     assert ours["stream"].shape[1] == d_model
     for slot in model.layout.names:
         assert np.allclose(
-            channels(ours, model.layout, slot),
-            channels(theirs, model.layout, slot),
+            slot_of_stream(ours, model.layout, slot),
+            slot_of_stream(theirs, model.layout, slot),
             atol=1e-11 * case.rounding,
         )
     (ours, cache), (theirs, expected) = (ik.run_with_cache(m, task) for m in (merged, model))

@@ -11,7 +11,7 @@ from icl_krr.constructions.assembly.choice import machine
 from icl_krr.constructions.assembly.packing import Operation, pack
 from icl_krr.residual import Layout, Read, Slot
 from icl_krr.transformer.forward import run_block
-from icl_krr.transformer.hook_points import Taps
+from icl_krr.transformer.hook_points import HookPoints
 from icl_krr.transformer.weights import Block, Heads, Spec, Unit, Write
 
 SLOTS = ("a", "b", "c", "d")
@@ -43,7 +43,7 @@ def execute(blocks):
     rng = np.random.default_rng(0)
     stream = {slot: jnp.asarray(rng.uniform(-0.5, 0.5, size=(3, 1))) for slot in SLOTS}
     for block in blocks:
-        stream = run_block(block, stream, jnp.ones(3, bool), SPEC, Taps(), {})
+        stream = run_block(block, stream, jnp.ones(3, bool), SPEC, HookPoints(), {})
     return stream
 
 
@@ -114,4 +114,4 @@ def test_weights_that_do_not_fit_the_stream_are_refused():
         (Unit(read("a"), None, None, "b"), r"slot b must be written \[3, 2\], got \[3, 1\]"),
     ):
         with pytest.raises(ValueError, match=message):
-            run_block(Block(mlp=(unit,)), stream, visible, SPEC, Taps(), {})
+            run_block(Block(mlp=(unit,)), stream, visible, SPEC, HookPoints(), {})

@@ -15,7 +15,7 @@ from icl_krr.experiments.identify.trained_model import controls
 from icl_krr.probes import (
     align,
     effective,
-    fit,
+    fit_candidate,
     fit_probe,
     has_slot,
     hat_matrix,
@@ -215,8 +215,14 @@ def test_probes_refuse_what_they_cannot_read(tasks):
         (lambda: effective("regression", "linear", tasks, 0 * rows), "hats must not be zero"),
         (lambda: spectral_filter(ik.Linear(), tasks, rows), "hats must be .b, L, q, n"),
         (lambda: spectral_filter(ik.Linear(), tasks, rows[:, None], bins=0), "bins must be >= 1"),
-        (lambda: fit("sgd", "linear", tasks, rows[..., 0], 2), "candidate must be one of"),
-        (lambda: fit("richardson", "linear", tasks, rows[..., 0], 2), "kernel of richardson must"),
+        (
+            lambda: fit_candidate("sgd", "linear", tasks, rows[..., 0], 2),
+            "candidate must be one of",
+        ),
+        (
+            lambda: fit_candidate("richardson", "linear", tasks, rows[..., 0], 2),
+            "kernel of richardson must",
+        ),
         (lambda: fit_probe(model, tasks, tasks.y_query[1:]), "targets must be .b, q. = "),
         (lambda: align([1.0, 2.0]), "cost must be .L, T . 1., got shape .2."),
         (

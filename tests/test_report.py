@@ -15,11 +15,11 @@ from matplotlib import colormaps
 import icl_krr as ik
 from icl_krr.cli import main
 from icl_krr.cli.commands import report as reports
-from icl_krr.experiments.explorer import ExplorerConfig, draw, explore
-from icl_krr.experiments.snapshot import look_inside
+from icl_krr.experiments.explorer import ExplorerConfig, draw_task, explore
+from icl_krr.experiments.snapshot import take_snapshot
 from icl_krr.plots import pattern_figure
-from icl_krr.report import Figure, Section, Table, explorer, render, sweep
-from icl_krr.report.sliders import curve, number, words
+from icl_krr.report import Figure, Section, Table, explorer_section, render, sweep_section
+from icl_krr.report.sliders import curve_grid, number_grid, three_digits
 
 SMALL = {
     "temperatures": (0.3, 1.0),
@@ -40,7 +40,7 @@ def found():
 @pytest.fixture(scope="module")
 def page(found, tmp_path_factory):
     path = tmp_path_factory.mktemp("page") / "report.html"
-    path.write_bytes(render("A page", "In words.", [explorer(found)]))
+    path.write_bytes(render("A page", "In words.", [explorer_section(found)]))
     return path
 
 
@@ -83,7 +83,7 @@ def test_the_bound_holds_in_every_cell(found):
 
 
 def test_supports_come_in_the_order_of_their_angle():
-    task = draw(ExplorerConfig(**SMALL))
+    task = draw_task(ExplorerConfig(**SMALL))
     for x in (task.x, task.x_query):
         assert np.all(np.diff(np.arctan2(x[:, 1], x[:, 0])) > 0)
 
@@ -102,12 +102,12 @@ def test_a_grid_out_of_range_is_refused(change, sentence):
 
 
 def test_patterns_and_streams_are_those_of_the_forward(x64):
-    task = draw(ExplorerConfig(**SMALL))
+    task = draw_task(ExplorerConfig(**SMALL))
     kernel = ik.Exponential(0.5)
     model = ik.constructions.conjugate_gradient(
         kernel, num_features=2, ridge=1.0, steps=2, attention="softmax"
     )
-    seen = look_inside(model, task)
+    seen = take_snapshot(model, task)
     by_name = {(p.block, p.name): p.weights for p in seen.patterns}
     x = np.concatenate([np.zeros((1, 2)), task.x, task.x_query])
     logits = np.exp(x @ x[: 1 + 8].T / 0.5)
@@ -127,7 +127,7 @@ def test_signed_patterns_have_a_scale_that_holds_them(x64):
     model = ik.constructions.gradient_descent(
         ik.Linear(), num_features=2, ridge=1.0, steps=1, step_size=0.1
     )
-    seen = look_inside(model, draw(ExplorerConfig(**SMALL)))
+    seen = take_snapshot(model, draw_task(ExplorerConfig(**SMALL)))
     least = min(pattern.weights.min() for pattern in seen.patterns)
     assert least < 0
     (shown,) = pattern_figure(seen, "").axes[0].images
@@ -163,8 +163,8 @@ def test_two_drawings_share_no_name():
 
 
 def test_numbers_are_in_words():
-    assert number(("depth",), np.array([0.5, 1e-7]))["values"] == ["0.5", "1e-07"]
-    assert words(1234.5) == "1.23e+03"
+    assert number_grid(("depth",), np.array([0.5, 1e-7]))["values"] == ["0.5", "1e-07"]
+    assert three_digits(1234.5) == "1.23e+03"
 
 
 def test_curves_keep_their_digits_at_every_setting():
@@ -172,7 +172,7 @@ def test_curves_keep_their_digits_at_every_setting():
     values = (
         np.random.default_rng(0).normal(size=(3, 4, 5)) * np.array([1e-10, 0, 1])[:, None, None]
     )
-    kept = curve(("temperature", "depth"), values)
+    kept = curve_grid(("temperature", "depth"), values)
     whole = np.frombuffer(base64.b64decode(kept["values"]), "<i2").reshape(3, -1)
     found = (whole * np.array(kept["scales"])[:, None]).reshape(values.shape)
     largest = np.max(np.abs(values), axis=(1, 2), keepdims=True)
@@ -318,7 +318,7 @@ def test_the_page_is_whole_without_a_script(browser, page, found):
     assert shown.locator("figure svg").is_visible()
     row = shown.locator("tr", has_text="transformer, this deep and wide")
     gap = found.arrays["gap"][0, 1, 1, 2]
-    assert row.locator("td").first.inner_text() == words(gap)
+    assert row.locator("td").first.inner_text() == three_digits(gap)
     assert "temperature 0.3" in shown.locator(".setting").inner_text()
 
 
@@ -372,7 +372,7 @@ def test_a_report_over_finished_runs(finished, tmp_path, monkeypatch, capsys):
 def test_a_sweep_shows_medians(finished):
     _, folder, _ = finished
     rows = reports.parse_rows(folder / "results.csv")
-    part = sweep("sweep", "ridge", rows, b"", "").parts[1]
+    part = sweep_section("sweep", "ridge", rows, b"", "").parts[1]
     over, gaps = part.numbers["chebyshev: gap"]
     assert over == ("value", "step")
     here = [

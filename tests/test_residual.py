@@ -6,7 +6,8 @@ import pytest
 from helpers import draw
 from hypothesis import given, strategies as st
 
-from icl_krr.residual import Layout, Read, Slot, fields, join, one_hot, visible
+from icl_krr.residual import Layout, Read, Slot, fields, join, visible
+from icl_krr.residual.reads import one_hot
 
 LAYOUT = Layout((Slot("x", 2, kind="data"), Slot("Kp", 2), Slot("p", 2), Slot("flag", 1)))
 

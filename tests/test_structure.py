@@ -15,7 +15,7 @@ ALLOWED = {
     "theory": {"kernels", "tasks"},
     "solvers": {"kernels", "sketches", "tasks"},
     "residual": {"tasks"},
-    "transformer": {"residual"},
+    "transformer": {"residual", "tasks"},
     "constructions": {"kernels", "sketches", "residual", "transformer.weights"},
     "posterior": {"kernels", "tasks", "solvers.results", "transformer"},
     "training": {"kernels", "tasks", "solvers", "transformer"},

@@ -10,8 +10,8 @@ import jax.numpy as jnp
 from .. import constructions
 from ..tasks import Task
 from ..transformer import memory, predict
-from ..transformer.attention import weighing
-from ..transformer.tiled_attention import stream
+from ..transformer.attention import undivided_softmax
+from ..transformer.tiled_attention import tiled_softmax
 from .contest import Contest, scratch
 from .draws import draw, linear
 from .peers import torch_attention
@@ -27,20 +27,20 @@ def attention(quick: bool, seed: int) -> Iterator[Contest]:
         for values in (1,) if quick else (1, 16):
             for gradient in (False, True):
                 if not gradient or n < lengths[-1] or quick:
-                    yield streamed(n, values, gradient, seed)
+                    yield against_torch(n, values, gradient, seed)
 
 
-def streamed(n: int, values: int, gradient: bool, seed: int) -> Contest:
+def against_torch(n: int, values: int, gradient: bool, seed: int) -> Contest:
     keys = jax.random.split(jax.random.key(seed), 3)
     widths = zip(keys, (16, 16, values), (0.5, 1.0, 1.0), strict=True)
     q, k, v = (scale * jax.random.normal(key, (n, width)) for key, width, scale in widths)
     visible = jnp.ones(n, bool)
 
     def tiles(q: jax.Array, k: jax.Array, v: jax.Array) -> jax.Array:
-        return stream(q, k, v, visible, False)[0]  # pyright: ignore[reportIndexIssue]
+        return tiled_softmax(q, k, v, visible, False)[0]  # pyright: ignore[reportIndexIssue]
 
     def whole(q: jax.Array, k: jax.Array, v: jax.Array) -> jax.Array:
-        return weighing(q, k, visible, False)(v)
+        return undivided_softmax(q, k, visible, False)(v)
 
     def of(attend):
         if not gradient:

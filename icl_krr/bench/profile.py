@@ -11,13 +11,13 @@ from .. import constructions, linalg, solvers
 from ..numerics import matmul
 from ..tasks import Task, map_tasks
 from ..transformer import predict_batch
-from ..transformer.tiled_attention import cut, side, stream
+from ..transformer.tiled_attention import into_tiles, tile_side, tiled_softmax
 from .contest import Contest
 from .draws import draw, exponential
 
 
 def profile(quick: bool, seed: int) -> Iterator[Contest]:
-    """Streamed attention, exact regression and the forward, each beside what it is made of."""
+    """Attention in tiles, exact regression and the forward, each beside what it is made of."""
     yield of_attention(256 if quick else 16384, seed)
     yield of_exact(8 if quick else 4096, seed)
     yield of_forward(4 if quick else 256, seed)
@@ -29,7 +29,7 @@ def part_of(name: str, whole: Callable, parts: dict[str, Callable], size: dict) 
 
 def of_attention(n: int, seed: int) -> Contest:
     q, k = (jax.random.normal(key, (n, 16)) for key in jax.random.split(jax.random.key(seed)))
-    v, tile = jnp.ones((n, 1)), side(n)
+    v, tile = jnp.ones((n, 1)), tile_side(n)
 
     def over_tiles(weigh: Callable[[jax.Array], jax.Array]) -> Callable[[], jax.Array]:
         """Sums over keys of what is made of the logits, [keys, queries] a tile."""
@@ -38,9 +38,9 @@ def of_attention(n: int, seed: int) -> Contest:
             def take(sums: jax.Array, k: jax.Array) -> tuple[jax.Array, None]:
                 return sums + weigh(matmul(k, q.T)), None
 
-            return jax.lax.scan(take, jnp.zeros((1, tile)), cut(k, tile))[0]
+            return jax.lax.scan(take, jnp.zeros((1, tile)), into_tiles(k, tile))[0]
 
-        run = jax.jit(lambda q: jax.lax.map(of_queries, cut(q, tile)))
+        run = jax.jit(lambda q: jax.lax.map(of_queries, into_tiles(q, tile)))
         return lambda: run(q)
 
     ones = jnp.ones((1, tile))
@@ -51,7 +51,7 @@ def of_attention(n: int, seed: int) -> Contest:
         ),
         "logits and exp2, then a product": over_tiles(lambda made: matmul(ones, jnp.exp2(made))),
     }
-    run = jax.jit(lambda q, k: stream(q, k, v, jnp.ones(n, bool), False))
+    run = jax.jit(lambda q, k: tiled_softmax(q, k, v, jnp.ones(n, bool), False))
     return part_of(f"softmax forward, n = {n}", lambda: run(q, k), parts, {"n": n})
 
 

@@ -101,13 +101,13 @@ def identification_section(folder: Path) -> Section:
         rivals = len(record["candidates"]) + len(record["baselines"])
         require_equal([len(lines) for _, lines in tables], [len(record["layers"]), rivals, rivals])
         name = Path(record["meta"]["settings"]["model"]).name
-        return pages.identification(
+        return pages.identification_section(
             name,
             f"{record['status']}; nearest: {', '.join(record['remain'])}",
             tables,
             read_svg(folder / "heatmaps.svg"),
             read_svg(folder / "filter.svg"),
-            pages.made(record["meta"], record["meta"]["dtype"]),
+            pages.provenance(record["meta"], record["meta"]["dtype"]),
         )
 
 
@@ -121,8 +121,8 @@ def sweep_section(place: int, folder: Path) -> Section:
         require_equal(found, {cell: rows_of_a_cell(config, cell[0]) for cell in found})
         require_equal(set(cells(config)) - {*found}, set())
         figure = read_svg(folder / f"{config.axis}.svg")
-        made = pages.made(meta, meta["dtype"])
-        return pages.sweep(f"sweep-{place + 1}", config.axis, rows, figure, made)
+        made = pages.provenance(meta, meta["dtype"])
+        return pages.sweep_section(f"sweep-{place + 1}", config.axis, rows, figure, made)
 
 
 def claims_section(folder: Path) -> Section:
@@ -131,7 +131,8 @@ def claims_section(folder: Path) -> Section:
     with whole_folder(folder, "verify"):
         (table,) = from_markdown((folder / "claims.md").read_text())
         require_equal(len(table[1]), len(record["claims"]))
-        return pages.claims(table, pages.made(record["meta"], "dtype in the last column"))
+        made = pages.provenance(record["meta"], "dtype in the last column")
+        return pages.claims_section(table, made)
 
 
 def require_equal(found: Any, wanted: Any) -> None:

@@ -73,10 +73,10 @@ class Explored(NamedTuple):
 
 
 Number = float | jax.Array
-ALL: tuple[str, ...] = ("temperature", "ridge", "width", "depth")
+GRID_AXES: tuple[str, ...] = ("temperature", "ridge", "width", "depth")
 
 
-def draw(config: ExplorerConfig) -> Task:
+def draw_task(config: ExplorerConfig) -> Task:
     """Supports and queries in the order of their angle; y_query is the function itself."""
     # on the sphere the Gaussian kernel is the exponential one of temperature l^2, with k(x, x) = 1
     process = GaussianProcess(
@@ -86,10 +86,10 @@ def draw(config: ExplorerConfig) -> Task:
         num_queries=config.num_queries,
         inputs="sphere",
     )
-    return in_order(sample(jax.random.key(config.seed), process), angle)
+    return sorted_task(sample(jax.random.key(config.seed), process), angle)
 
 
-def in_order(task: Task, place: Callable[[jax.Array], jax.Array]) -> Task:
+def sorted_task(task: Task, place: Callable[[jax.Array], jax.Array]) -> Task:
     """Supports and queries of a drawn task in the order of their places [rows]."""
     seen, asked = (jnp.argsort(place(x)) for x in (task.x, task.x_query))
     return Task(task.x[seen], task.y[seen], task.x_query[asked], y_query=task.y_query[asked])
@@ -99,7 +99,7 @@ def angle(x: jax.Array) -> jax.Array:
     return jnp.arctan2(x[:, 1], x[:, 0])
 
 
-def build(
+def build_cell(
     task: Task, temperature: Number, ridge: Number, width: int | None, steps: int
 ) -> tuple[Transformer, Kernel]:
     """The transformer of one cell, and the kernel that it solves for; `ridge` is relative."""
@@ -116,26 +116,26 @@ def explore(
     config: ExplorerConfig, progress: Callable[[str], None] = lambda words: None
 ) -> Explored:
     """Every cell of the grid, one compiled program for each width."""
-    task = draw(config)
+    task = draw_task(config)
     at = [jnp.asarray(values, float) for values in (config.temperatures, config.ridges)]
     arrays: dict[str, np.ndarray] = {}
-    over = dict.fromkeys(MEASURED, ALL)
+    over = dict.fromkeys(MEASURED, GRID_AXES)
     by_width = []
     for width in config.widths:
         progress(f"{width or 'all'} channels, every temperature, ridge and depth")
-        cell = partial(measure, task, width=width, steps=config.steps)
+        cell = partial(transformer_cell, task, width=width, steps=config.steps)
         grid = jax.jit(jax.vmap(jax.vmap(cell, (None, 0)), (0, None)))
         by_width.append(jax.tree.map(np.asarray, grid(*at)))
     arrays |= {name: np.stack([one[name] for one in by_width], axis=2) for name in MEASURED}
     progress("exact regression and the baselines")
-    both = jax.jit(jax.vmap(jax.vmap(partial(without_width, task), (None, 0)), (0, None)))
+    both = jax.jit(jax.vmap(jax.vmap(partial(exact_cell, task), (None, 0)), (0, None)))
     for name, values in both(*at).items():
-        arrays[name], over[name] = np.asarray(values), ALL[:2]
+        arrays[name], over[name] = np.asarray(values), GRID_AXES[:2]
     smooth = jax.jit(jax.vmap(lambda t: solvers.nadaraya_watson(Exponential(t), task).prediction))
     tuned = solvers.nadaraya_watson(
         model_selection.choose_smoother(Exponential, task), task
     ).prediction
-    arrays["smoother"], over["smoother"] = np.asarray(smooth(at[0])), ALL[:1]
+    arrays["smoother"], over["smoother"] = np.asarray(smooth(at[0])), GRID_AXES[:1]
     constant = {
         "tuned smoother": np.asarray(tuned),
         "mean": np.full(config.num_queries, float(jnp.mean(task.y))),
@@ -150,14 +150,14 @@ def explore(
     for name in ("smoother", *constant):
         f = arrays[name][:, None] if over[name] else arrays[name]
         arrays[f"{name} gap"] = np.linalg.norm(f - exact, axis=-1) / np.linalg.norm(exact, axis=-1)
-        over[f"{name} gap"] = ALL[:2]
+        over[f"{name} gap"] = GRID_AXES[:2]
     return Explored(config, task, arrays, over, str(task.x.dtype))
 
 
 MEASURED: tuple[str, ...] = ("prediction", "gap", "bound", "rmse", *SLOTS)
 
 
-def measure(
+def transformer_cell(
     task: Task, temperature: jax.Array, ridge: jax.Array, *, width: int | None, steps: int
 ) -> dict[str, jax.Array]:
     """By depth: the prediction [q], its distances and their bound, and slots at the supports [n].
@@ -165,7 +165,7 @@ def measure(
     With f^ the regression on the kernel that this width carries, |f_t - f*| is at most
     |f_t - f^|, which conjugate gradient's rate bounds (C4), and |f^ - f*| (C18).
     """
-    model, own = build(task, temperature, ridge, width, steps)
+    model, own = build_cell(task, temperature, ridge, width, steps)
     _, cache = run_with_cache(model, task, names=("prediction", *SLOTS))
     kernel, absolute = Exponential(temperature), ridge * jnp.exp(1 / temperature)
     exact = solvers.exact(kernel, task, ridge=absolute).prediction
@@ -190,7 +190,7 @@ def measure(
     }
 
 
-def without_width(task: Task, temperature: jax.Array, ridge: jax.Array) -> dict[str, jax.Array]:
+def exact_cell(task: Task, temperature: jax.Array, ridge: jax.Array) -> dict[str, jax.Array]:
     """Exact regression at the queries, and how hard its system is."""
     kernel, absolute = Exponential(temperature), ridge * jnp.exp(1 / temperature)
     low, high = theory.spectral_bounds(kernel, task, ridge=absolute)

@@ -86,7 +86,7 @@ class Data(NamedTuple):
     apart: Task
 
 
-class Fitted(NamedTuple):
+class FittedHyperparameters(NamedTuple):
     """What `adapt` found, and mean squared errors on the tasks that are held apart."""
 
     found: Adapted
@@ -126,9 +126,9 @@ def of_run(run: Run, count: int, seed: int) -> Data:
     return Data(fitted, fitted, apart)
 
 
-def fit(
+def fit_hyperparameters(
     data: Data, config: FitConfig, progress: Callable[[int, float], None] = lambda i, loss: None
-) -> Fitted:
+) -> FittedHyperparameters:
     """Start as `predict` would, by leave-one-out where nothing is given; then follow the gradient.
 
     Every hyperparameter is positive, so that it moves in logarithm.
@@ -171,7 +171,7 @@ def fit(
         "p": one.num_features,
         "dtype": str(one.x.dtype),
     }
-    return Fitted(found, judge(config, data, start, found.parameters, ridge), facts)
+    return FittedHyperparameters(found, judge(config, data, start, found.parameters, ridge), facts)
 
 
 def judge(config: FitConfig, data: Data, start: Any, fitted: Any, ridge: float) -> Rows:

@@ -20,7 +20,7 @@ class Pattern(NamedTuple):
     weights: np.ndarray
 
 
-class Inside(NamedTuple):
+class Snapshot(NamedTuple):
     """`roles` are the tokens in order, (role, how many); `slots` and `tokens` are root mean
     squares [depth + 1], before the first block and after each, by the name of a row."""
 
@@ -30,13 +30,13 @@ class Inside(NamedTuple):
     tokens: dict[str, np.ndarray]
 
 
-def look_inside(model: Transformer, task: Task, *, blocks: int | None = None) -> Inside:
+def take_snapshot(model: Transformer, task: Task, *, blocks: int | None = None) -> Snapshot:
     """One run with everything kept; patterns of the first `blocks` blocks, by default of all."""
     _, cache = run_with_cache(model, task, everything=True)
     patterns = [
         Pattern(block, name, weights)
         for block in range(model.depth if blocks is None else blocks)
-        for name, weights in patterns_of(model, cache, block)
+        for name, weights in head_patterns(model, cache, block)
     ]
     stream = [cache["blocks.0.resid_pre"]]
     stream += [cache[f"blocks.{block}.resid_post"] for block in range(model.depth)]
@@ -54,10 +54,10 @@ def look_inside(model: Transformer, task: Task, *, blocks: int | None = None) ->
     slots = {slot: np.sqrt(part.mean(axis=(1, 2))) for slot, part in squares.items()}
     every = np.concatenate([*squares.values()], axis=-1)
     tokens = dict(zip(named, np.sqrt(every.mean(axis=-1)).T, strict=True))
-    return Inside(patterns, roles, slots, tokens)
+    return Snapshot(patterns, roles, slots, tokens)
 
 
-def patterns_of(model: Transformer, cache: Cache, block: int) -> list[tuple[str, np.ndarray]]:
+def head_patterns(model: Transformer, cache: Cache, block: int) -> list[tuple[str, np.ndarray]]:
     """Every head of a block, named by what it writes."""
     first = len(model.weights.prologue)
     at = block if block < first else first + (block - first) % model.blocks_per_step

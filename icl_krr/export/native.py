@@ -139,14 +139,14 @@ def encode(value: Any, path: str, tensors: Tensors) -> Any:
     """Dataclasses, {"$type": name, field: ...}; arrays, {"$tensor": path}; the rest as JSON."""
     if type(value) in PARTS:
         fields = {
-            field.name: encode(getattr(value, field.name), join(path, field.name), tensors)
+            field.name: encode(getattr(value, field.name), join_path(path, field.name), tensors)
             for field in dataclasses.fields(value)
         }
         return {"$type": type(value).__name__, **fields}
     if isinstance(value, tuple):
-        return [encode(part, join(path, str(i)), tensors) for i, part in enumerate(value)]
+        return [encode(part, join_path(path, str(i)), tensors) for i, part in enumerate(value)]
     if isinstance(value, dict):
-        return {name: encode(part, join(path, name), tensors) for name, part in value.items()}
+        return {name: encode(part, join_path(path, name), tensors) for name, part in value.items()}
     if value is None or isinstance(value, (bool, int, str)):
         return value
     if isinstance(value, np.integer):
@@ -174,5 +174,5 @@ def decode(value: Any, tensors: Tensors) -> Any:
     return TYPES[value["$type"]](**parts) if "$type" in value else parts
 
 
-def join(path: str, name: str) -> str:
+def join_path(path: str, name: str) -> str:
     return f"{path}.{name}" if path else name

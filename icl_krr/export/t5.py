@@ -12,12 +12,13 @@ import jax.numpy as jnp
 import numpy as np
 
 from ..files import replace
-from ..residual import channels, embed, num_tokens, rows, visible
+from ..residual import embed, num_tokens, visible
+from ..residual.tokens import slot_of_stream, tokens_of_role
 from ..tasks import Task
 from ..transformer import Transformer
-from ..transformer.evaluate import check_fit
+from ..transformer.evaluate import check_compatible
 from .native import load, save, write
-from .t5_weights import CONSTANT, Channels, check_stock, stock
+from .t5_weights import CONSTANT, Channels, check_stock, t5_config_and_tensors
 
 LARGEST = 2.0**27
 """Of a token's norm: the squares of one twice as large are felt beside CONSTANT^2 in float32."""
@@ -47,14 +48,14 @@ class T5:
         Raises ValueError for a task that does not fit the model, or a token of norm above $2^{27}$.
         """
         batched = np.ndim(getattr(task, "x", 0)) == 3
-        check_fit(self.model, task, batch=int(batched))
+        check_compatible(self.model, task, batch=int(batched))
         if task.num_outputs != self.model.spec.num_outputs:
             raise ValueError(
                 f"task must have num_outputs = {self.model.spec.num_outputs} as the model, "
                 f"got {task.num_outputs}; build the model with num_outputs={task.num_outputs}"
             )
         tasks = task if batched else jax.tree.map(lambda field: field[None], task)
-        return within_range("task", np.asarray(lay(self.model, tasks)))
+        return within_range("task", np.asarray(lay_out_tokens(self.model, tasks)))
 
     def slot(self, hidden: Any, name: str) -> Any:
         """A slot of the layout in hidden states [..., T, d_model]: [..., T, width], as they are.
@@ -75,7 +76,9 @@ class T5:
         found, needed = np.asarray(hidden), (b, num_tokens(task), d_model)
         if found.shape != needed:
             raise ValueError(f"hidden must be {list(needed)}, got shape {list(found.shape)}")
-        asked = within_range("hidden", found)[:, rows(("query",), task)].reshape(-1, d_model)
+        asked = within_range("hidden", found)[:, tokens_of_role(("query",), task)].reshape(
+            -1, d_model
+        )
         stream = {name: jnp.asarray(self.slot(asked, name)) for name in layout.names}
         if readout.slots == {"stream"}:
             stream = {"stream": jnp.asarray(asked[:, : layout.width])}
@@ -146,7 +149,7 @@ def to_t5(model: Transformer, folder: str | Path) -> T5:
     ['config.json', 'icl_krr.safetensors', 'model.safetensors']
     """
     check_stock(model)
-    config, tensors = stock(model)
+    config, tensors = t5_config_and_tensors(model)
     if not all(np.isfinite(tensor).all() for tensor in tensors.values()):
         raise ValueError("model must have finite weights, got some that are not")
     folder = Path(folder)
@@ -180,13 +183,13 @@ def open_t5(folder: str | Path) -> T5:
 
 
 @jax.jit
-def lay(model: Transformer, tasks: Task) -> jax.Array:
+def lay_out_tokens(model: Transformer, tasks: Task) -> jax.Array:
     """The slots side by side, the flag, the constant and zeros, [b, T, d_model]."""
     at = Channels.of(model.layout)
 
     def one(task: Task) -> jax.Array:
         stream = embed(model.weights.embedding, task)
-        parts = [channels(stream, model.layout, name) for name in model.layout.names]
+        parts = [slot_of_stream(stream, model.layout, name) for name in model.layout.names]
         told = jnp.concatenate([*parts, ~visible(task)[:, None]], axis=1).astype(model.dtype)
         padded = jnp.pad(told, ((0, 0), (0, at.d_model - told.shape[1])))
         return padded.at[:, at.constant].set(CONSTANT)

@@ -11,12 +11,12 @@ import numpy as np
 from .. import checks
 from ..residual import Layout
 from ..transformer import Block, Transformer, Unit, dense
-from ..transformer.resume import unrolled
+from ..transformer.resume import unrolled_blocks
 
 CONSTANT = 2.0**40
 """What every token holds in the one channel that makes RMSNorm the identity."""
 
-DARKNESS = 2.0**20
+HIDDEN_LOGIT_OFFSET = 2.0**20
 """How far the logits of tokens that nobody may read lie below the others."""
 
 
@@ -103,7 +103,7 @@ def layers(model: Transformer) -> list[Layer]:
     """Every block of the prologue, then of every step, as ordinary matrices."""
     merged = jax.tree.map(np.asarray, jax.jit(dense)(model))  # one program in place of hundreds
     width = model.layout.width
-    return [Layer([*heads(block)], *units(block, width)) for block in unrolled(merged)]
+    return [Layer([*heads(block)], *units(block, width)) for block in unrolled_blocks(merged)]
 
 
 def heads(block: Block) -> Iterator[tuple[np.ndarray, ...]]:
@@ -126,7 +126,7 @@ def units(block: Block, width: int) -> tuple[np.ndarray, np.ndarray]:
     return np.concatenate(wi, 1), np.concatenate(wo)
 
 
-def stock(model: Transformer) -> tuple[dict[str, Any], dict[str, np.ndarray]]:
+def t5_config_and_tensors(model: Transformer) -> tuple[dict[str, Any], dict[str, np.ndarray]]:
     """The config of the T5 encoder, and its tensors: zero but for what the model says."""
     at, every = Channels.of(model.layout), layers(model)
     each = [head for layer in every for head in layer.heads]
@@ -141,25 +141,25 @@ def stock(model: Transformer) -> tuple[dict[str, Any], dict[str, np.ndarray]]:
     tensors = {"shared.weight": np.zeros((1, at.d_model))}
     for i, layer in enumerate(every):
         attention, mlp = f"encoder.block.{i}.layer.0", f"encoder.block.{i}.layer.1"
-        for name, tensor in attend(layer, at, sizes).items():
+        for name, tensor in attention_tensors(layer, at, sizes).items():
             tensors[f"{attention}.SelfAttention.{name}.weight"] = tensor
-        for name, tensor in activate(layer, at, sizes).items():
+        for name, tensor in mlp_tensors(layer, at, sizes).items():
             tensors[f"{mlp}.DenseReluDense.{name}.weight"] = tensor
         for sublayer in (attention, mlp):
-            tensors[f"{sublayer}.layer_norm.weight"] = identity(at)
+            tensors[f"{sublayer}.layer_norm.weight"] = identity_norm_weight(at)
     bias = "encoder.block.0.layer.0.SelfAttention.relative_attention_bias.weight"
     tensors[bias] = np.zeros((CONFIG["relative_attention_num_buckets"], sizes["num_heads"]))
-    tensors["encoder.final_layer_norm.weight"] = identity(at)
+    tensors["encoder.final_layer_norm.weight"] = identity_norm_weight(at)
     config = CONFIG | sizes | {"torch_dtype": str(model.dtype)}
     return config, {name: tensor.astype(model.dtype) for name, tensor in tensors.items()}
 
 
-def attend(layer: Layer, at: Channels, sizes: dict[str, int]) -> dict[str, np.ndarray]:
-    """The projections [out, in]; logits are <q_i, k_j> - DARKNESS hidden_j, for every head."""
+def attention_tensors(layer: Layer, at: Channels, sizes: dict[str, int]) -> dict[str, np.ndarray]:
+    """The projections [out, in]; each head has logits <q_i, k_j> - HIDDEN_LOGIT_OFFSET hidden_j."""
     shape = (sizes["num_heads"], sizes["d_kv"], at.d_model)
     q, k, v, o = (np.zeros(shape) for _ in range(4))
     q[:, -1, at.constant] = 1 / CONSTANT
-    k[:, -1, at.hidden] = -DARKNESS
+    k[:, -1, at.hidden] = -HIDDEN_LOGIT_OFFSET
     for h, (query, key, value, out) in enumerate(layer.heads):
         for into, matrix in ((q, query), (k, key), (v, value), (o, out.T)):
             into[h, : matrix.shape[1], : at.width] = matrix.T
@@ -167,13 +167,13 @@ def attend(layer: Layer, at: Channels, sizes: dict[str, int]) -> dict[str, np.nd
     return flat | {"o": flat["o"].T}
 
 
-def activate(layer: Layer, at: Channels, sizes: dict[str, int]) -> dict[str, np.ndarray]:
+def mlp_tensors(layer: Layer, at: Channels, sizes: dict[str, int]) -> dict[str, np.ndarray]:
     wi, wo = (np.zeros((sizes["d_ff"], at.d_model)) for _ in range(2))
     wi[: layer.wi.shape[1], : at.width] = layer.wi.T
     wo[: len(layer.wo), : at.width] = layer.wo
     return {"wi": wi, "wo": wo.T}
 
 
-def identity(at: Channels) -> np.ndarray:
+def identity_norm_weight(at: Channels) -> np.ndarray:
     """RMSNorm's weight: h / sqrt(CONSTANT^2 / d_model) times this is h."""
     return np.full(at.d_model, CONSTANT / at.d_model**0.5)

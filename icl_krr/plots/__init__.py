@@ -3,8 +3,8 @@
 from .ablation import ablation_figure
 from .claims import claim_figure, sweep_figure
 from .depth import depth_figure, scaling_figure
-from .explorer import Moving, explorer_figure
-from .finetune import depth_of_learning_figure, path_of_learning_figure
+from .explorer import MovingArtist, explorer_figure
+from .finetune import finetune_depth_figure, finetune_path_figure
 from .models import (
     confusion_figure,
     filter_figure,
@@ -12,22 +12,22 @@ from .models import (
     identification_figure,
     training_figure,
 )
-from .streams import pattern_figure, stream_figure
+from .snapshot import pattern_figure, stream_figure
 from .style import images, svg
 
 __all__ = [
-    "Moving",
+    "MovingArtist",
     "ablation_figure",
     "claim_figure",
     "confusion_figure",
     "depth_figure",
-    "depth_of_learning_figure",
     "explorer_figure",
     "filter_figure",
+    "finetune_depth_figure",
+    "finetune_path_figure",
     "fitting_figure",
     "identification_figure",
     "images",
-    "path_of_learning_figure",
     "pattern_figure",
     "scaling_figure",
     "stream_figure",

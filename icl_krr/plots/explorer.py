@@ -19,7 +19,7 @@ DIVERGING = "RdBu_r"
 SPAN = (1e-8, 1e3)
 
 
-class Moving(NamedTuple):
+class MovingArtist(NamedTuple):
     """An artist that shows `data` of the grid, along one of its axes or at each of the points `x`.
 
     A `marker` stands at the place of a slider on its axis, an image has no `x`.
@@ -33,7 +33,7 @@ class Moving(NamedTuple):
     marker: str = ""
 
 
-def explorer_figure(found: Explored, at: dict[str, int]) -> tuple[Figure, list[Moving]]:
+def explorer_figure(found: Explored, at: dict[str, int]) -> tuple[Figure, list[MovingArtist]]:
     """Predictions on the circle, gaps and their bounds over depth and width, and the slots."""
     config = found.config
     figure = Figure(figsize=(9.6, 9.2), layout="constrained")
@@ -41,12 +41,12 @@ def explorer_figure(found: Explored, at: dict[str, int]) -> tuple[Figure, list[M
         [["f", "f", "f"], ["depth", "depth", "width"], ["alpha", "r", "p"]],
         height_ratios=[1.15, 1, 1],
     )
-    moving: list[Moving] = []
+    moving: list[MovingArtist] = []
 
     def line(name: str, data: str, x: Any, label: str, **style: Any) -> None:
         values = np.broadcast_to(look_up(found, data, at), len(x))
         (artist,) = grid[name].plot(x, values, label=label, **style)
-        moving.append(Moving(artist, grid[name], data, x=tuple(map(float, x))))
+        moving.append(MovingArtist(artist, grid[name], data, x=tuple(map(float, x))))
 
     task = found.task
     angle, asked = (np.arctan2(x[:, 1], x[:, 0]) for x in map(np.asarray, (task.x, task.x_query)))
@@ -71,13 +71,13 @@ def explorer_figure(found: Explored, at: dict[str, int]) -> tuple[Figure, list[M
         ):
             values = look_up(found, data, at, along=name)
             (artist,) = axis.plot(ticks, values, style, color=BLUE, label=label)
-            moving.append(Moving(artist, axis, data, along=name, x=tuple(map(float, ticks))))
+            moving.append(MovingArtist(artist, axis, data, along=name, x=tuple(map(float, ticks))))
         ends = (ticks[0], ticks[-1])
         line(name, "smoother gap", ends, "Nadaraya-Watson", color=RED, linestyle="--")
         line(name, "mean gap", ends, "mean", color=ORANGE)
         axis.axhline(1, color="black", linestyle=":", label="zero")
         here = axis.axvline(ticks[at[name]], color="black", linewidth=8, alpha=0.12)
-        moving.append(Moving(here, axis, marker=name, x=tuple(map(float, ticks))))
+        moving.append(MovingArtist(here, axis, marker=name, x=tuple(map(float, ticks))))
         axis.set_yscale("log")
         axis.set_ylim(*SPAN)
         axis.grid(alpha=0.25)
@@ -96,7 +96,7 @@ def explorer_figure(found: Explored, at: dict[str, int]) -> tuple[Figure, list[M
             aspect="auto",
             interpolation="none",
         )
-        moving.append(Moving(shown, axis, slot, along="depth"))
+        moving.append(MovingArtist(shown, axis, slot, along="depth"))
         axis.set_xlabel("solver step")
         axis.set_title(f"slot {slot}", fontsize=9)
     grid["alpha"].set_ylabel("support token, by angle")

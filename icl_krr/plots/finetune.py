@@ -11,10 +11,10 @@ from matplotlib.figure import Figure
 from .style import COLORS
 
 if TYPE_CHECKING:
-    from ..experiments.finetune.comparison import Learned
+    from ..experiments.finetune.comparison import Comparison
 
 
-def depth_of_learning_figure(found: Learned) -> Figure:
+def finetune_depth_figure(found: Comparison) -> Figure:
     """Loss above the exact one against blocks, for trained weights and tuned algorithms."""
     figure = Figure(figsize=(7.2, 4.4), layout="constrained")
     axis = figure.subplots()
@@ -36,44 +36,46 @@ def depth_of_learning_figure(found: Learned) -> Figure:
     axis.set_ylabel("loss / exact - 1 (range over seeds)")
     axis.grid(alpha=0.25)
     axis.legend(fontsize=6.5, handlelength=4)
-    axis.set_title(of_what(found), fontsize=9)
+    axis.set_title(title_of(found), fontsize=9)
     return figure
 
 
-def path_of_learning_figure(found: Learned) -> Figure:
+def finetune_path_figure(found: Comparison) -> Figure:
     """Loss, step sizes, curvatures and how far each block has moved, update by update."""
     figure = Figure(figsize=(9.6, 6.2), layout="constrained")
     axes = figure.subplots(2, 2)
     blocks = sorted({row["block"] for row in found.path})
     losses = {name: mean_loss(found, name) for name in ("tuned step", "GD++, tuned")}
     losses |= {"Chebyshev roots": mean_loss(found, "Chebyshev roots, tuned interval")}
-    draw(axes[0, 0], found, blocks[:1], "loss", "loss at the queries")
+    draw_blocks(axes[0, 0], found, blocks[:1], "loss", "loss at the queries")
     for i, (name, loss) in enumerate(losses.items()):
         axes[0, 0].axhline(loss, color=COLORS[i + 1], linestyle="--", label=name)
     axes[0, 0].set_yscale("log")
-    draw(axes[0, 1], found, blocks, "step x high", "step size x largest eigenvalue")
-    draw(axes[1, 0], found, blocks, "curvature x high", "curvature (GD++) x largest eigenvalue")
-    draw(axes[1, 1], found, blocks, "change", "distance from the construction, relative")
+    draw_blocks(axes[0, 1], found, blocks, "step x high", "step size x largest eigenvalue")
+    draw_blocks(
+        axes[1, 0], found, blocks, "curvature x high", "curvature (GD++) x largest eigenvalue"
+    )
+    draw_blocks(axes[1, 1], found, blocks, "change", "distance from the construction, relative")
     for axis in axes.flat:
         axis.set_xlabel("update")
         axis.grid(alpha=0.25)
         axis.legend(fontsize=7)
-    figure.suptitle(of_what(found), fontsize=9)
+    figure.suptitle(title_of(found), fontsize=9)
     return figure
 
 
-def of_what(found: Learned) -> str:
+def title_of(found: Comparison) -> str:
     seeds = sorted({row["seed"] for row in found.losses})
     return f"trained from gradient descent or GD++: seeds {seeds[0]} to {seeds[-1]}, float32"
 
 
-def mean_loss(found: Learned, method: str) -> float:
+def mean_loss(found: Comparison, method: str) -> float:
     depth = max(row["block"] for row in found.path) + 1
     here = [r["loss"] for r in found.losses if (r["method"], r["blocks"]) == (method, depth)]
     return float(np.mean(here))
 
 
-def draw(axis: Axes, found: Learned, blocks: list[int], key: str, label: str) -> None:
+def draw_blocks(axis: Axes, found: Comparison, blocks: list[int], key: str, label: str) -> None:
     """Mean and range over seeds, a line for each block."""
     updates = sorted({row["update"] for row in found.path})
     for block in blocks:

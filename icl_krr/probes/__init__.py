@@ -1,6 +1,6 @@
 """Probes: what a model computes layer by layer, and which solver that is."""
 
-from .candidate_fit import Fit, fit
+from .candidate_fit import CandidateFit, fit_candidate
 from .candidates import candidates
 from .drift import drift, linear_maps
 from .filters import Filter, effective, spectral_filter
@@ -16,8 +16,8 @@ from .swap import Swap, swap
 from .transplant import transplant
 
 __all__ = [
+    "CandidateFit",
     "Filter",
-    "Fit",
     "Identification",
     "Influence",
     "Probe",
@@ -29,7 +29,7 @@ __all__ = [
     "candidates",
     "drift",
     "effective",
-    "fit",
+    "fit_candidate",
     "fit_probe",
     "has_slot",
     "hat_matrix",

@@ -22,7 +22,7 @@ ROUNDS = 4
 """Times that steps are aligned anew after the parameters have moved."""
 
 
-class Fit(NamedTuple):
+class CandidateFit(NamedTuple):
     """A candidate with a kernel, its parameters, and the step that each layer is aligned with.
 
     `values` are those of all layers, `per_layer` [L] those of each where they were refined one
@@ -91,7 +91,7 @@ def look(candidate, kernel, steps, logs, tasks, answers, at):
     return gap(path), slope, squares(answers, path)
 
 
-def fit(
+def fit_candidate(
     candidate: str,
     kernel: str,
     tasks: Task,
@@ -100,7 +100,7 @@ def fit(
     *,
     points: int = 128,
     starts: int = 2,
-) -> Fit:
+) -> CandidateFit:
     """Parameters and alignment of least squared relative distance to a model's layers.
 
     `points` of a Halton sequence cover each parameter's box; from the best `starts` of them, for
@@ -116,7 +116,7 @@ def fit(
     >>> tasks = jax.vmap(ik.tasks.sample, in_axes=(0, None))(keys, config)
     >>> head = ik.constructions.nadaraya_watson(ik.Exponential(0.7), num_features=2)
     >>> answers = ik.predict_batch(head, tasks)[:, None]
-    >>> found = fit("nadaraya_watson", "exponential", tasks, answers, steps=1)
+    >>> found = fit_candidate("nadaraya_watson", "exponential", tasks, answers, steps=1)
     >>> round(found.values["temperature"], 3), found.alignment
     (0.7, (1,))
     """
@@ -135,7 +135,7 @@ def fit(
             found.append(refine(candidate, kernel, point, tasks, answers, steps, alignments[i]))
     error, best, alignment = min(found, key=lambda one: one[0])
     values = dict(zip(names, np.exp(best).tolist(), strict=True))
-    return Fit(candidate, kernel, values, tuple(alignment.tolist()), error)
+    return CandidateFit(candidate, kernel, values, tuple(alignment.tolist()), error)
 
 
 def bounded(distances: jax.Array) -> np.ndarray:
@@ -179,7 +179,9 @@ def refine(
     return error, logs, alignment
 
 
-def layer_by_layer(shared: Fit, tasks: Task, answers: Float[Array, "b L q"], steps: int) -> Fit:
+def layer_by_layer(
+    shared: CandidateFit, tasks: Task, answers: Float[Array, "b L q"], steps: int
+) -> CandidateFit:
     """The fit with parameters, and a step, of its own for every layer.
 
     A layer is tried at the step that the shared fit has it at, at that of the layer before, and

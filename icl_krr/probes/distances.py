@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from functools import partial
 from typing import Any, NamedTuple
 
@@ -11,14 +10,14 @@ import jax.numpy as jnp
 import numpy as np
 
 from ..kernels import Kernel
-from ..tasks import Task, check_axes, map_tasks, system
-from .candidate_fit import Fit
+from ..tasks import Task, map_tasks, system
+from ..tasks.task import check_axes
+from .candidate_fit import CandidateFit
 from .candidates import candidate as find_candidate, solve
-from .hat import hat_matrix
+from .hat import LayerAnswers, hat_matrix
 
-Read = Callable[[Task], jax.Array]
 SPACES = ("prediction", "hat")
-EDGES = (0.025, 0.975)
+INTERVAL_QUANTILES = (0.025, 0.975)
 
 
 class Distance(NamedTuple):
@@ -37,8 +36,8 @@ class Distance(NamedTuple):
     matrix: np.ndarray
 
 
-class Seen(NamedTuple):
-    """What a reader answers after every layer, on tasks to fit and on tasks to score."""
+class ModelAnswers(NamedTuple):
+    """What a model answers after every layer, on tasks to fit and on tasks to score."""
 
     fitted: Task
     scored: Task
@@ -47,8 +46,8 @@ class Seen(NamedTuple):
     hats: jax.Array
 
 
-def look(read: Read, fitted: Task, scored: Task) -> Seen:
-    """Layers 1 to L of a reader of tasks, [L + 1, q]: the start says nothing of a solver."""
+def answers_of_model(layer_answers: LayerAnswers, fitted: Task, scored: Task) -> ModelAnswers:
+    """The answers after layers 1 to L of 0 to L: the start says nothing of a solver."""
     for tasks in (fitted, scored):
         check_axes(tasks, 1)
         if tasks.y.ndim != 2 or tasks.mask is not None:
@@ -56,35 +55,41 @@ def look(read: Read, fitted: Task, scored: Task) -> Seen:
                 "tasks must have y of shape [n] and no mask to be identified by, got y "
                 f"{list(tasks.y.shape[1:])} and {'no' if tasks.mask is None else 'a'} mask"
             )
-    answer = jax.jit(partial(map_tasks, read))
-    hats = jax.jit(partial(map_tasks, partial(hat_matrix, read)))
-    return Seen(fitted, scored, answer(fitted)[:, 1:], answer(scored)[:, 1:], hats(scored)[:, 1:])
+    answer = jax.jit(partial(map_tasks, layer_answers))
+    hats = jax.jit(partial(map_tasks, partial(hat_matrix, layer_answers)))
+    return ModelAnswers(
+        fitted, scored, answer(fitted)[:, 1:], answer(scored)[:, 1:], hats(scored)[:, 1:]
+    )
 
 
-class Gaps(NamedTuple):
+class SquaredDistances(NamedTuple):
     """Squared distances of every task's layers to steps [b, L, T + 1], squared sizes [b, L]."""
 
     squares: np.ndarray
     sizes: np.ndarray
 
 
-def gaps(one: Fit, seen: Seen, steps: int) -> dict[str, Gaps]:
+def squared_distances(
+    one: CandidateFit, model: ModelAnswers, steps: int
+) -> dict[str, SquaredDistances]:
     """In both spaces; parameters of a layer's own where the fit has them."""
     sets = [list(values.values()) for values in one.per_layer] or [list(one.values.values())]
     logs = jnp.log(jnp.asarray(sets, float))
-    predictions, hats = both(one.candidate, one.kernel, logs, seen, steps)
+    predictions, hats = squared_in_both_spaces(one.candidate, one.kernel, logs, model, steps)
     return {
-        "prediction": Gaps(np.asarray(predictions), squared(seen.predictions, 2)),
-        "hat": Gaps(np.asarray(hats), squared(seen.hats, (2, 3))),
+        "prediction": SquaredDistances(
+            np.asarray(predictions), squared_norms(model.predictions, 2)
+        ),
+        "hat": SquaredDistances(np.asarray(hats), squared_norms(model.hats, (2, 3))),
     }
 
 
-def squared(values: jax.Array, axes: Any) -> np.ndarray:
+def squared_norms(values: jax.Array, axes: Any) -> np.ndarray:
     return np.asarray(jnp.sum(values**2, axis=axes), float)
 
 
 @partial(jax.jit, static_argnames=("candidate", "kernel", "steps"))
-def both(candidate, kernel, logs, seen, steps):
+def squared_in_both_spaces(candidate, kernel, logs, model, steps):
     solver = find_candidate(candidate)
 
     def of_task(part):
@@ -101,35 +106,36 @@ def both(candidate, kernel, logs, seen, steps):
             return jax.vmap(partial(of_layer, logs[0]))(answers, hats)
         return jax.lax.map(lambda at: of_layer(*at), (logs, answers, hats))
 
-    return jax.lax.map(of_task, (seen.scored, seen.predictions, seen.hats))
+    return jax.lax.map(of_task, (model.scored, model.predictions, model.hats))
 
 
-def aligned(gap: Gaps, alignment: tuple[int, ...]) -> np.ndarray:
+def at_alignment(squared: SquaredDistances, alignment: tuple[int, ...]) -> np.ndarray:
     """[b, L] at the steps that the layers are aligned with; what diverged is very far."""
-    chosen = gap.squares[:, range(len(alignment)), list(alignment)]
+    chosen = squared.squares[:, range(len(alignment)), list(alignment)]
     return np.nan_to_num(np.minimum(chosen, 1e12), nan=1e12)
 
 
-def relative(squares: np.ndarray, sizes: np.ndarray, weights: np.ndarray) -> np.ndarray:
+def relative_distances(squares: np.ndarray, sizes: np.ndarray, weights: np.ndarray) -> np.ndarray:
     """Distances [..., L] of tasks weighed by weights [..., b]."""
     total = weights @ sizes
     return np.sqrt((weights @ squares) / np.where(total > 0, total, 1))
 
 
 def distance(
-    gap: Gaps, alignment: tuple[int, ...], stratum: np.ndarray, resample: np.ndarray
+    squared: SquaredDistances, alignment: tuple[int, ...], stratum: np.ndarray, resample: np.ndarray
 ) -> Distance:
-    chosen = aligned(gap, alignment)
-    by_layer = relative(chosen, gap.sizes, np.ones(len(chosen)))
+    chosen = at_alignment(squared, alignment)
+    by_layer = relative_distances(chosen, squared.sizes, np.ones(len(chosen)))
     strata = [
-        float(relative(chosen, gap.sizes, 1.0 * (stratum == s)).mean()) for s in np.unique(stratum)
+        float(relative_distances(chosen, squared.sizes, 1.0 * (stratum == s)).mean())
+        for s in np.unique(stratum)
     ]
-    sampled = relative(chosen, gap.sizes, resample)
-    low, high = np.quantile(sampled.mean(axis=-1), EDGES)
-    layer_intervals = np.quantile(sampled, EDGES, axis=0).T
-    total = gap.sizes.sum(axis=0)[:, None]
+    sampled = relative_distances(chosen, squared.sizes, resample)
+    low, high = np.quantile(sampled.mean(axis=-1), INTERVAL_QUANTILES)
+    layer_intervals = np.quantile(sampled, INTERVAL_QUANTILES, axis=0).T
+    total = squared.sizes.sum(axis=0)[:, None]
     with np.errstate(invalid="ignore", over="ignore"):
-        matrix = np.sqrt(gap.squares.sum(axis=0) / np.where(total > 0, total, 1))
+        matrix = np.sqrt(squared.squares.sum(axis=0) / np.where(total > 0, total, 1))
     return Distance(
         float(by_layer.mean()),
         (float(low), float(high)),
@@ -140,19 +146,19 @@ def distance(
     )
 
 
-def of_baseline(
-    name: str, seen: Seen, stratum: np.ndarray, resample: np.ndarray
+def baseline_distances(
+    name: str, model: ModelAnswers, stratum: np.ndarray, resample: np.ndarray
 ) -> dict[str, Distance]:
     """Zero, or the mean of the supports' y, after every layer."""
-    n = seen.scored.num_supports
-    own = {"prediction": jnp.mean(seen.scored.y, axis=1)[:, None, None], "hat": 1 / n}
-    known = {"prediction": seen.predictions, "hat": seen.hats}
+    n = model.scored.num_supports
+    own = {"prediction": jnp.mean(model.scored.y, axis=1)[:, None, None], "hat": 1 / n}
+    known = {"prediction": model.predictions, "hat": model.hats}
     found = {}
     for space, axes in (("prediction", 2), ("hat", (2, 3))):
         value = own[space] if name == "mean" else 0.0
-        square = squared(known[space] - value, axes)
-        gap = Gaps(square[:, :, None], squared(known[space], axes))
-        found[space] = distance(gap, (0,) * square.shape[1], stratum, resample)
+        square = squared_norms(known[space] - value, axes)
+        squared = SquaredDistances(square[:, :, None], squared_norms(known[space], axes))
+        found[space] = distance(squared, (0,) * square.shape[1], stratum, resample)
     return found
 
 

@@ -13,9 +13,9 @@ from ..numerics import matmul
 from ..residual import ROLES
 from ..transformer import Block, Transformer, dense
 from ..transformer.mlp import activate, project
-from ..transformer.resume import unrolled
+from ..transformer.resume import unrolled_blocks
 
-Maps = dict[str, jax.Array]
+LinearMaps = dict[str, jax.Array]
 """Linear maps [d_model, d_model] from what is read to what is matched or written, by part."""
 
 
@@ -72,7 +72,7 @@ def drift(model: Transformer, start: Transformer) -> list[dict[str, Any]]:
     return rows
 
 
-def linear_maps(model: Transformer) -> list[Maps]:
+def linear_maps(model: Transformer) -> list[LinearMaps]:
     """Every block as linear maps between the slots.
 
     A head is "head 0, query-key", $Q K^T$ of unit norm, and "head 0, value-output", $V O$ times the
@@ -87,11 +87,11 @@ def linear_maps(model: Transformer) -> list[Maps]:
     (['head 0, query-key', 'head 0, value-output'], 3)
     """
     merged = dense(model)
-    tokens = {role: flags(merged, role) for role in ROLES}
-    return [maps(block, tokens) for block in unrolled(merged)]
+    tokens = {role: role_stream(merged, role) for role in ROLES}
+    return [block_maps(block, tokens) for block in unrolled_blocks(merged)]
 
 
-def flags(merged: Transformer, role: str) -> jax.Array:
+def role_stream(merged: Transformer, role: str) -> jax.Array:
     """The stream [d_model] of a token that is told its role and nothing else."""
     spec = merged.spec
     told = {"x": spec.num_features, "y": spec.num_outputs, **dict.fromkeys([*ROLES, "one"], 1)}
@@ -103,8 +103,8 @@ def flags(merged: Transformer, role: str) -> jax.Array:
 
 
 @jax.jit
-def maps(block: Block, tokens: dict[str, jax.Array]) -> Maps:
-    found: Maps = {}
+def block_maps(block: Block, tokens: dict[str, jax.Array]) -> LinearMaps:
+    found: LinearMaps = {}
     for group in block.attention:
         (write,) = group.writes
         reads = (group.query, group.key, write.value)

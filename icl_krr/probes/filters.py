@@ -15,7 +15,8 @@ from ..catalogue import KERNELS, find, kernel_class, make_kernel
 from ..kernels import Kernel
 from ..linalg import eigh
 from ..numerics import matmul
-from ..tasks import Task, check_axes, map_tasks, system
+from ..tasks import Task, map_tasks, system
+from ..tasks.task import check_axes
 from .candidates import typical_bandwidth
 from .least_squares import minimise
 

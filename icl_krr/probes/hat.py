@@ -9,17 +9,18 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Float
 
-from ..tasks import Task, check_one_output
+from ..tasks import Task
+from ..tasks.task import check_one_output
 
-Read = Callable[[Task], jax.Array]
+LayerAnswers = Callable[[Task], jax.Array]
 """From a task to the answers of every layer, [L + 1, q]."""
 
 
-def hat_matrix(read: Read, task: Task) -> Float[Array, "layers q n"]:
+def hat_matrix(layer_answers: LayerAnswers, task: Task) -> Float[Array, "layers q n"]:
     """$J = df / dy$ [L + 1, q, n], by one batch of products with the Jacobian.
 
-    `read` gives [L + 1, q] for a task whose y is [n]. Where there are fewer answers than supports
-    they are products from the left, else from the right. A solver that is linear in $y$ is
+    `layer_answers` gives [L + 1, q] for a task whose y is [n]. Where there are fewer answers than
+    supports they are products from the left, else from the right. A solver that is linear in $y$ is
     $h(x)^T y$; one that only scales with it, as conjugate gradient, still has $J y = f$.
 
     Raises ValueError for a task of several outputs, or of a batch.
@@ -32,7 +33,7 @@ def hat_matrix(read: Read, task: Task) -> Float[Array, "layers q n"]:
     [[[0.5]]]
     """
     check_one_output(task)
-    return jacobian(lambda y: read(task.replace(y=y)), task.y)
+    return jacobian(lambda y: layer_answers(task.replace(y=y)), task.y)
 
 
 def jacobian(function: Callable[[Any], jax.Array], at: Any) -> Any:

@@ -11,9 +11,18 @@ from .. import checks
 from ..catalogue import KERNELS, find, make_kernel, taken
 from ..kernels import Kernel
 from ..tasks import Task
-from .candidate_fit import Fit, fit, layer_by_layer
+from .candidate_fit import CandidateFit, fit_candidate, layer_by_layer
 from .candidates import candidate, candidates as all_candidates
-from .distances import SPACES, Distance, Read, distance, gaps, look, of_baseline, stratify
+from .distances import (
+    SPACES,
+    Distance,
+    answers_of_model,
+    baseline_distances,
+    distance,
+    squared_distances,
+    stratify,
+)
+from .hat import LayerAnswers
 
 RESOLUTION = 1e-3
 """Differences between relative distances below this are none."""
@@ -29,7 +38,7 @@ class Suspect(NamedTuple):
     that it contains; empty for those that remain.
     """
 
-    fit: Fit
+    fit: CandidateFit
     distances: dict[str, Distance]
     because: str
 
@@ -55,7 +64,7 @@ class Identification(NamedTuple):
 
 
 def identify(
-    read: Read,
+    layer_answers: LayerAnswers,
     fitted: Task,
     scored: Task,
     *,
@@ -70,7 +79,7 @@ def identify(
 ) -> Identification:
     r"""Compare the answers of every layer with the steps of every candidate solver.
 
-    `read` gives a task's answers after every layer, [L + 1, q], as `layerwise` does. Each
+    `layer_answers` gives a task's answers after every layer, [L + 1, q], as `layerwise` does. Each
     candidate on each of the `kernels` that it takes (by default all of the catalogue) has its
     parameters fitted to the predictions of the batch `fitted`, all alike, and its layers aligned
     with at most `steps` steps (by default 2 L), without going back; the kernel that fits best is
@@ -91,17 +100,16 @@ def identify(
     >>> keys = jax.random.split(jax.random.key(0), (2, 4))
     >>> draw = jax.vmap(ik.tasks.sample, in_axes=(0, None))
     >>> model = ik.constructions.nadaraya_watson(ik.Exponential(0.7), num_features=2)
-    >>> read = lambda task: ik.probes.layerwise(model, task)
+    >>> answers = lambda task: ik.probes.layerwise(model, task)
     >>> tasks = [draw(key, config) for key in keys]
-    >>> identify(read, *tasks, candidates=("nadaraya_watson",), kernels=("exponential",)).status
+    >>> identify(answers, *tasks, candidates=("nadaraya_watson",), kernels=("exponential",)).status
     'identified'
     """
     rows = [candidate(name) for name in (all_candidates() if candidates is None else candidates)]
-    kernels = tuple(
-        find("kernel", KERNELS, name).name for name in (KERNELS if kernels is None else kernels)
-    )
-    seen = look(read, fitted, scored)
-    layers = seen.answers.shape[1]
+    asked = KERNELS if kernels is None else kernels
+    kernels = tuple(find("kernel", KERNELS, name).name for name in asked)
+    model = answers_of_model(layer_answers, fitted, scored)
+    layers = model.answers.shape[1]
     steps = 2 * layers if steps is None else steps
     checks.count("steps", steps)
     fits = []
@@ -110,9 +118,9 @@ def identify(
         if not takes:
             continue
         progress(row.name)
-        found = [fit(row.name, kernel, fitted, seen.answers, steps) for kernel in takes]
+        found = [fit_candidate(row.name, kernel, fitted, model.answers, steps) for kernel in takes]
         best = min(found, key=lambda one: one.error)
-        fits.append(layer_by_layer(best, fitted, seen.answers, steps) if per_layer else best)
+        fits.append(layer_by_layer(best, fitted, model.answers, steps) if per_layer else best)
     if not fits:
         raise ValueError(f"kernels must suit a candidate, got {kernels} for {candidates}")
     first = min(fits, key=lambda one: one.error)
@@ -121,7 +129,7 @@ def identify(
     resample = np.random.default_rng(seed).multinomial(
         len(stratum), np.full(len(stratum), 1 / len(stratum)), size=1000
     )
-    parts = [gaps(one, seen, steps) for one in fits]
+    parts = [squared_distances(one, model, steps) for one in fits]
     measured = [
         {space: distance(part[space], one.alignment, stratum, resample) for space in SPACES}
         for one, part in zip(fits, parts, strict=True)
@@ -132,11 +140,11 @@ def identify(
     remain = tuple(s.fit.candidate for s in suspects if not s.because)
     close = all(d.mean <= CLOSE for d in suspects[0].distances.values())
     status = NONE if not close else IDENTIFIED if len(remain) == 1 else TIED
-    known = {name: of_baseline(name, seen, stratum, resample) for name in ("zero", "mean")}
+    known = {name: baseline_distances(name, model, stratum, resample) for name in ("zero", "mean")}
     return Identification(status, remain, tuple(suspects), known, edges)
 
 
-def rule_out(fits: list[Fit], measured: list[dict[str, Distance]]) -> list[str]:
+def rule_out(fits: list[CandidateFit], measured: list[dict[str, Distance]]) -> list[str]:
     """Why each candidate is ruled out, or nothing."""
     because, firsts = [""] * len(fits), []
     for space in SPACES:

@@ -9,8 +9,9 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Float
 
-from ..tasks import Task, check_one_output
-from ..transformer import Transformer, Where, predict, run_with_hooks
+from ..tasks import Task
+from ..tasks.task import check_one_output
+from ..transformer import HookPlace, Transformer, predict, run_with_hooks
 from .hat import jacobian
 
 
@@ -70,7 +71,7 @@ def weighted(model: Transformer, task: Task, weights: Float[Array, " n"]) -> jax
     each = jnp.repeat(weights, 2) if model.spec.tokens == "interleaved" else weights
     every = jnp.pad(each, (1, task.num_queries), constant_values=1)  # aggregator, queries
 
-    def reweigh(pattern: jax.Array, where: Where) -> jax.Array:
+    def reweigh(pattern: jax.Array, where: HookPlace) -> jax.Array:
         pattern = pattern * every.astype(pattern.dtype)
         if model.spec.attention == "linear":
             return pattern

@@ -15,15 +15,15 @@ from .. import checks
 from ..catalogue import SITES
 from ..residual import ROLES, fields
 from ..tasks import Task
-from ..transformer import Transformer, Where
-from ..transformer.evaluate import check_fit, evaluate
+from ..transformer import HookPlace, Transformer
+from ..transformer.evaluate import check_compatible, evaluate
 from .sites import Site, sites as places_of
 
 CHUNK = 16
 """Interventions that run side by side."""
 
 
-class Codes(NamedTuple):
+class SiteCodes(NamedTuple):
     """Sites as numbers, so that one program serves all: `hits` of (position, point) pairs."""
 
     hits: jax.Array
@@ -60,12 +60,12 @@ def ablate(
     True
     """
     checks.choice("replace", replace, ("zero", "mean"))
-    check(model, tasks, sites, chunk)
+    check_sites(model, tasks, sites, chunk)
     if replace == "mean":
         same_outputs(model, tasks)
-    ids = pairs(model, sites)
-    source = means(model, tasks, points(ids)) if replace == "mean" else None
-    return run(model, tasks, encode(ids, sites), source, ids, chunk)
+    ids = places_and_points(model, sites)
+    source = role_means(model, tasks, point_names(ids)) if replace == "mean" else None
+    return run_interventions(model, tasks, encoded(ids, sites), source, ids, chunk)
 
 
 def patch(
@@ -94,18 +94,18 @@ def patch(
     >>> bool(jnp.all(patched == ik.predict_batch(model, others)))
     True
     """
-    check(model, tasks, sites, chunk)
-    check_fit(model, source, batch=1)
+    check_sites(model, tasks, sites, chunk)
+    check_compatible(model, source, batch=1)
     same_outputs(model, tasks)
     theirs, ours = ([one.x.shape, one.y.shape, one.x_query.shape] for one in (source, tasks))
     if theirs != ours:
         raise ValueError(f"source must have x, y and x_query of shapes {ours}, got {theirs}")
-    ids = pairs(model, sites)
-    return run(model, tasks, encode(ids, sites), source, ids, chunk)
+    ids = places_and_points(model, sites)
+    return run_interventions(model, tasks, encoded(ids, sites), source, ids, chunk)
 
 
-def check(model: Transformer, tasks: Task, sites: Sequence[Site], chunk: int) -> None:
-    check_fit(model, tasks, batch=1)
+def check_sites(model: Transformer, tasks: Task, sites: Sequence[Site], chunk: int) -> None:
+    check_compatible(model, tasks, batch=1)
     checks.count("chunk", chunk)
     if not sites:
         raise ValueError("sites must be one or more, got none; icl_krr.probes.sites finds them")
@@ -136,10 +136,10 @@ def same_outputs(model: Transformer, tasks: Task) -> None:
         )
 
 
-Ids = tuple[tuple[int, str], ...]
+PlacesAndPoints = tuple[tuple[int, str], ...]
 
 
-def pairs(model: Transformer, sites: Sequence[Site]) -> Ids:
+def places_and_points(model: Transformer, sites: Sequence[Site]) -> PlacesAndPoints:
     """All (position, point) at which some site is."""
     every = range(len(model.blocks))
     at = {
@@ -151,17 +151,17 @@ def pairs(model: Transformer, sites: Sequence[Site]) -> Ids:
     return tuple(sorted(at))
 
 
-def points(ids: Ids) -> tuple[str, ...]:
+def point_names(ids: PlacesAndPoints) -> tuple[str, ...]:
     return tuple(sorted({point for _, point in ids}))
 
 
-def encode(ids: Ids, sites: Sequence[Site]) -> Codes:
+def encoded(ids: PlacesAndPoints, sites: Sequence[Site]) -> SiteCodes:
     hits = [
         [site.position in (None, position) and point in site.points for position, point in ids]
         for site in sites
     ]
     edges = [site.channels or (0, jnp.iinfo(jnp.int32).max) for site in sites]
-    return Codes(
+    return SiteCodes(
         jnp.asarray(hits),
         jnp.asarray([-1 if site.step is None else site.step for site in sites]),
         jnp.asarray(edges),
@@ -170,31 +170,35 @@ def encode(ids: Ids, sites: Sequence[Site]) -> Codes:
 
 
 @partial(jax.jit, static_argnames=("ids", "chunk"))
-def run(model: Transformer, tasks: Task, codes: Codes, source: Any, ids: Ids, chunk: int):
-    def once(code: Codes, task: Task, other: Any) -> jax.Array:
-        kept = capture(model, other, points(ids)) if isinstance(other, Task) else other
-        return evaluate(model, task, hooks=hooks(model, task, code, kept, ids))[0]
+def run_interventions(
+    model: Transformer, tasks: Task, codes: SiteCodes, source: Any, ids: PlacesAndPoints, chunk: int
+):
+    def once(code: SiteCodes, task: Task, other: Any) -> jax.Array:
+        kept = captured_points(model, other, point_names(ids)) if isinstance(other, Task) else other
+        return evaluate(model, task, hooks=intervention_hooks(model, task, code, kept, ids))[0]
 
     paired = isinstance(source, Task)
 
-    def at(code: Codes) -> jax.Array:
+    def at(code: SiteCodes) -> jax.Array:
         each = lambda both: once(code, both[0], both[1] if paired else source)  # noqa: E731
         return jax.lax.map(each, (tasks, source if paired else None))
 
     return jax.lax.map(at, codes, batch_size=chunk)
 
 
-def capture(model: Transformer, task: Task, kept: tuple[str, ...]) -> list[dict[str, Any]]:
+def captured_points(model: Transformer, task: Task, kept: tuple[str, ...]) -> list[dict[str, Any]]:
     _, (_, points) = evaluate(model, task, keep=kept)
     return points
 
 
-def hooks(model: Transformer, task: Task, code: Codes, source: list | None, ids: Ids) -> tuple:
+def intervention_hooks(
+    model: Transformer, task: Task, code: SiteCodes, source: list | None, ids: PlacesAndPoints
+) -> tuple:
     """One for every point, which acts where the code says."""
     numbers = {pair: i for i, pair in enumerate(ids)}
-    here = jnp.any((flags(model, task) > 0) & code.roles, axis=1, keepdims=True)
+    here = jnp.any((role_flags(model, task) > 0) & code.roles, axis=1, keepdims=True)
 
-    def act(point: str, value: jax.Array, where: Where) -> jax.Array:
+    def act(point: str, value: jax.Array, where: HookPlace) -> jax.Array:
         number = numbers.get((where.position, point))
         if number is None:
             return value
@@ -210,17 +214,17 @@ def hooks(model: Transformer, task: Task, code: Codes, source: list | None, ids:
         hit = code.hits[number] & now
         return jnp.where(hit & among & here, other, flat).reshape(value.shape)
 
-    return tuple((f"blocks.*.{point}", partial(act, point)) for point in points(ids))
+    return tuple((f"blocks.*.{point}", partial(act, point)) for point in point_names(ids))
 
 
-def flags(model: Transformer, task: Task) -> Float[Array, "T 3"]:
+def role_flags(model: Transformer, task: Task) -> Float[Array, "T 3"]:
     """Which token has which role; padding has none."""
     told = fields(task, model.spec.tokens)
     return jnp.concatenate([told[role] for role in ROLES], axis=1)
 
 
 @partial(jax.jit, static_argnames="kept")
-def means(model: Transformer, tasks: Task, kept: tuple[str, ...]) -> list[dict[str, Any]]:
+def role_means(model: Transformer, tasks: Task, kept: tuple[str, ...]) -> list[dict[str, Any]]:
     """Every point's mean over tasks and the tokens of a role, laid out as one run's points."""
     first = len(model.weights.prologue)
 
@@ -230,10 +234,10 @@ def means(model: Transformer, tasks: Task, kept: tuple[str, ...]) -> list[dict[s
         return [{k: jnp.einsum(r, v, by) for k, v in block.items()} for r, block in each]
 
     def sums(task: Task) -> tuple[Any, jax.Array]:
-        by = flags(model, task)
-        return over("lt...,tr->lr...", capture(model, task, kept), by), jnp.sum(by, axis=0)
+        by = role_flags(model, task)
+        return over("lt...,tr->lr...", captured_points(model, task, kept), by), jnp.sum(by, axis=0)
 
     totals, counts = jax.tree.map(lambda sum: jnp.sum(sum, axis=0), jax.lax.map(sums, tasks))
     some = jax.tree.map(lambda field: field[0], tasks.replace(mask=None))
-    shares = flags(model, some) / jnp.maximum(counts, 1)
+    shares = role_flags(model, some) / jnp.maximum(counts, 1)
     return over("lr...,tr->lt...", totals, shares)

@@ -11,8 +11,9 @@ import jax.numpy as jnp
 import numpy as np
 from scipy.optimize import least_squares
 
-FAR = 1e3
-"""A residual, or a slope, of what diverged: far away, not nowhere."""
+DIVERGED = 1e3
+"""The largest residual or slope, and what stands for one that is no number: what diverged is far
+away, not nowhere."""
 
 
 def minimise(
@@ -30,7 +31,10 @@ def minimise(
     @lru_cache(maxsize=1)
     def at(x: bytes) -> list[np.ndarray]:
         values = function(jnp.asarray(np.frombuffer(x)))
-        return [np.clip(np.nan_to_num(np.asarray(v, float), nan=FAR), -FAR, FAR) for v in values]
+        return [
+            np.clip(np.nan_to_num(np.asarray(v, float), nan=DIVERGED), -DIVERGED, DIVERGED)
+            for v in values
+        ]
 
     slope: Any = lambda x: at(x.tobytes())[1]  # noqa: E731
     solved = least_squares(

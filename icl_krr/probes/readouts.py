@@ -12,8 +12,8 @@ from jaxtyping import Array, Float
 from ..linalg import eigh
 from ..numerics import matmul
 from ..pytree import checked
-from ..residual import map_tasks, rows
-from ..tasks import Task
+from ..residual.tokens import tokens_of_role
+from ..tasks import Task, map_tasks
 from ..transformer import Transformer, run_with_cache
 
 RIDGES = 10.0 ** np.arange(-8.0, 2.0)  # NumPy's: the room may be loaded inside of a trace
@@ -72,7 +72,7 @@ def streams(model: Transformer, task: Task) -> Float[Array, "layers q d"]:
     """
     names = model.layout.names
     cache = run_with_cache(model, task, names=names)[1]
-    asked = rows(("query",), task, model.spec.tokens)
+    asked = tokens_of_role(("query",), task, model.spec.tokens)
     parts = [cache[name] for name in names if at_all_tokens(model, name)]
     return jnp.concatenate([part[:, asked] for part in parts], axis=-1)
 
@@ -122,11 +122,13 @@ def fit_probe(model: Transformer, tasks: Task, targets: jax.Array | None = None)
     features = jnp.moveaxis(seen, 1, 0).reshape(seen.shape[1], -1, seen.shape[-1])
     flat = wanted.reshape(features.shape[1], -1)
     cut = max(1, 3 * batch // 4) * asked[1]
-    each = jax.lax.map(lambda layer: regress(layer, flat, cut), features)
+    each = jax.lax.map(lambda layer: ridge_regression(layer, flat, cut), features)
     return Probe(*each)
 
 
-def regress(features: Float[Array, "m d"], targets: Float[Array, "m r"], cut: int) -> tuple:
+def ridge_regression(
+    features: Float[Array, "m d"], targets: Float[Array, "m r"], cut: int
+) -> tuple:
     """Weights, mean and offset; the ridge is that of least error on the rows from `cut` on."""
 
     def solve(features: jax.Array, targets: jax.Array) -> tuple[jax.Array, jax.Array, jax.Array]:

@@ -9,8 +9,9 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Float
 
-from ..tasks import Task, check_one_output
-from .hat import Read, jacobian
+from ..tasks import Task
+from ..tasks.task import check_one_output
+from .hat import LayerAnswers, jacobian
 
 
 class Sensitivities(NamedTuple):
@@ -25,11 +26,11 @@ class Sensitivities(NamedTuple):
     y: Float[Array, "layers q n"]
 
 
-def sensitivities(read: Read, task: Task) -> Sensitivities:
+def sensitivities(layer_answers: LayerAnswers, task: Task) -> Sensitivities:
     """$df / dx$ in queries and in supports and $df / dy$ of every layer, for any model.
 
-    `read` gives [L + 1, q] for a task whose y is [n], such as `partial(layerwise, model)` or
-    `lambda task: predict(model, task)[None]`. An answer depends on no other query. The last is
+    `layer_answers` gives [L + 1, q] for a task whose y is [n], such as `partial(layerwise, model)`
+    or `lambda task: predict(model, task)[None]`. An answer depends on no other query. The last is
     `hat_matrix`; all of them are one batch of products with one Jacobian. Jit it for one program.
 
     Raises ValueError for a task of several outputs, or of a batch.
@@ -43,7 +44,7 @@ def sensitivities(read: Read, task: Task) -> Sensitivities:
     """
     check_one_output(task)
     told = {name: getattr(task, name) for name in Sensitivities._fields}
-    found = jacobian(lambda told: read(task.replace(**told)), told)
+    found = jacobian(lambda told: layer_answers(task.replace(**told)), told)
     own = jnp.einsum("lqqp->lqp", found["x_query"])
     return Sensitivities(own, found["x"], found["y"])
 

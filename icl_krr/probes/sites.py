@@ -12,11 +12,11 @@ from ..residual import ROLES
 from ..transformer import Block, Transformer
 from ..transformer.weights import width
 
-STREAM = ("resid_pre", "resid_mid", "resid_post")
+STREAM_POINTS = ("resid_pre", "resid_mid", "resid_post")
 
 
 class Site(NamedTuple):
-    """Channels of tokens at one or several points (`transformer.taps`) of some blocks.
+    """Channels of tokens at one or several points (`transformer.hook_points`) of some blocks.
 
     `name` says where, `slot` what is written or held there. `position` counts the blocks of the
     prologue and of one step, `step` those of the scan; None stands for all of them. `channels`
@@ -33,7 +33,7 @@ class Site(NamedTuple):
     roles: tuple[str, ...] = ROLES
 
 
-class Place(NamedTuple):
+class BlockPlace(NamedTuple):
     """A block of the prologue or of a step, in all steps or in one."""
 
     name: str
@@ -73,25 +73,29 @@ def sites(
     for kind in kinds:
         checks.choice("kind", kind, SITES)
     found = []
-    for place in places(model, each_step):
-        found += [site for site in heads(place) if site.kind in kinds]
-        found += [site for site in units(place, each_unit) if site.kind in kinds]
+    for place in block_places(model, each_step):
+        found += [site for site in head_sites(place) if site.kind in kinds]
+        found += [site for site in unit_sites(place, each_unit) if site.kind in kinds]
         if each_step:
-            found += [site for site in held(model, place) if site.kind in kinds]
-    return found if each_step else found + [s for s in held(model, None) if s.kind in kinds]
+            found += [site for site in slot_and_role_sites(model, place) if site.kind in kinds]
+    return (
+        found
+        if each_step
+        else found + [s for s in slot_and_role_sites(model, None) if s.kind in kinds]
+    )
 
 
-def places(model: Transformer, each_step: bool) -> Iterator[Place]:
+def block_places(model: Transformer, each_step: bool) -> Iterator[BlockPlace]:
     first, per_step = len(model.weights.prologue), model.blocks_per_step
     for i, block in enumerate(model.weights.prologue):
-        yield Place(f"blocks.{i}" if each_step else f"prologue.{i}", block, i, None)
+        yield BlockPlace(f"blocks.{i}" if each_step else f"prologue.{i}", block, i, None)
     for step in range(model.steps) if each_step else [None]:
         for b, block in enumerate(model.weights.steps):
             name = f"step.{b}" if step is None else f"blocks.{first + step * per_step + b}"
-            yield Place(name, block, first + b, step)
+            yield BlockPlace(name, block, first + b, step)
 
 
-def heads(place: Place) -> Iterator[Site]:
+def head_sites(place: BlockPlace) -> Iterator[Site]:
     for j, group in enumerate(place.block.attention):
         point, at = f"heads.{j}", (place.position, place.step)
         widths = [write.value.width // group.heads for write in group.writes]
@@ -107,7 +111,7 @@ def heads(place: Place) -> Iterator[Site]:
             yield Site("head", f"{name}[{h}]", slots, (f"{point}.mixed",), *at, edge)
 
 
-def units(place: Place, each: bool) -> Iterator[Site]:
+def unit_sites(place: BlockPlace, each: bool) -> Iterator[Site]:
     for j, unit in enumerate(place.block.mlp):
         point, at = f"units.{j}", (place.position, place.step)
         name, points = f"{place.name}.{point}", (f"{point}.hidden",)
@@ -118,11 +122,11 @@ def units(place: Place, each: bool) -> Iterator[Site]:
             yield Site("unit", f"{name}[{h}]", unit.to, points, *at, (h, h + 1))
 
 
-def held(model: Transformer, place: Place | None) -> Iterator[Site]:
+def slot_and_role_sites(model: Transformer, place: BlockPlace | None) -> Iterator[Site]:
     """Slots, and tokens of a role, after a block or throughout."""
     layout, merged = model.layout, set(model.weights.embedding) == {"stream"}
     at = (None, None) if place is None else (place.position, place.step)
-    points = STREAM if place is None else STREAM[-1:]
+    points = STREAM_POINTS if place is None else STREAM_POINTS[-1:]
     prefix = "" if place is None else f"{place.name}.resid_post."
     for slot in layout.names:
         stored, edge = slot, None

@@ -15,7 +15,7 @@ from ..residual import ROLES, Stream, fields, visible
 from ..tasks import Task
 from ..transformer import Transformer, forward, resume, run_with_cache
 from ..transformer.resume import step_blocks
-from .readouts import regress
+from .readouts import ridge_regression
 
 
 class Swap(NamedTuple):
@@ -85,42 +85,42 @@ def swap(
     names = tuple(slot.name for slot in other.layout.slots if slot.kind == "state")
     told = fields(jax.tree.map(lambda field: field[0], fitted), model.spec.tokens)
     role_of = np.concatenate([np.asarray(told[role]) for role in ROLES], axis=1).argmax(axis=1)
-    see = jax.jit(partial(jax.lax.map, partial(look, model, other, block, step)))
-    take = jax.jit(partial(jax.lax.map, partial(advance, other, step, names)))
+    streams_of = jax.jit(partial(jax.lax.map, partial(streams_at_block, model, other, block, step)))
+    stepped_states = jax.jit(partial(jax.lax.map, partial(states_after_step, other, step, names)))
 
-    def inputs(tasks: Task, seen: tuple, inward: Maps) -> dict[str, jax.Array]:
-        before, stepped = seen[0], take((tasks, seen[2], inward(seen[0])))
+    def inputs(tasks: Task, at_block: tuple, inward: MapsByRole) -> dict[str, jax.Array]:
+        before, stepped = at_block[0], stepped_states((tasks, at_block[2], inward(at_block[0])))
         return {
             "swapped": jnp.concatenate([before, stepped], -1),
             "shuffled": jnp.concatenate([before, jnp.roll(stepped, 1, axis=0)], -1),
             "linear": before,
         }
 
-    seen = see(fitted)
-    inward = Maps.fit(seen[0], side_by_side(seen[2], names), role_of)
-    reads = inputs(fitted, seen, inward)
-    maps = {name: Maps.fit(read, seen[1], role_of) for name, read in reads.items()}
-    seen = see(scored)
-    reads = inputs(scored, seen, inward)
-    streams = {name: maps[name](read) for name, read in reads.items()}
-    streams |= {"intact": seen[1], "skipped": seen[0]}
+    at_block = streams_of(fitted)
+    inward = MapsByRole.fit(at_block[0], side_by_side(at_block[2], names), role_of)
+    map_inputs = inputs(fitted, at_block, inward)
+    maps = {name: MapsByRole.fit(given, at_block[1], role_of) for name, given in map_inputs.items()}
+    at_block = streams_of(scored)
+    map_inputs = inputs(scored, at_block, inward)
+    streams = {name: maps[name](given) for name, given in map_inputs.items()}
+    streams |= {"intact": at_block[1], "skipped": at_block[0]}
 
-    def goes_on(pair: tuple[Task, jax.Array]) -> jax.Array:
+    def resumed(pair: tuple[Task, jax.Array]) -> jax.Array:
         task, stream = pair
-        return resume(model, task, apart(stream, model, stored(model)), block + 1)
+        return resume(model, task, into_slots(stream, model, stored_slots(model)), block + 1)
 
-    then = jax.jit(partial(jax.lax.map, goes_on))
+    then = jax.jit(partial(jax.lax.map, resumed))
     return Swap(**{name: then((scored, stream)) for name, stream in streams.items()})
 
 
-class Maps(NamedTuple):
+class MapsByRole(NamedTuple):
     """An affine map for each role: weights [d, e], mean [d], offset [e]."""
 
     each: tuple[Any, ...]
     role_of: np.ndarray
 
     @classmethod
-    def fit(cls, inputs: jax.Array, outputs: jax.Array, role_of: np.ndarray) -> Maps:
+    def fit(cls, inputs: jax.Array, outputs: jax.Array, role_of: np.ndarray) -> MapsByRole:
         """Of tokens [b, T, d] to tokens [b, T, e]."""
         b = len(inputs)
         each = []
@@ -128,7 +128,7 @@ class Maps(NamedTuple):
             x, y = (
                 rows[:, role_of == role].reshape(-1, rows.shape[-1]) for rows in (inputs, outputs)
             )
-            each.append(jax.jit(regress, static_argnums=2)(x, y, 3 * b // 4 * len(x) // b))
+            each.append(jax.jit(ridge_regression, static_argnums=2)(x, y, 3 * b // 4 * len(x) // b))
         return cls(tuple(each), role_of)
 
     def __call__(self, inputs: jax.Array) -> jax.Array:
@@ -139,14 +139,14 @@ class Maps(NamedTuple):
         return jnp.asarray(outputs)
 
 
-def look(
+def streams_at_block(
     model: Transformer, other: Transformer, block: int, step: int, task: Task
 ) -> tuple[jax.Array, jax.Array, Stream]:
     """The model's stream before and after the block [T, d], and the other's before its step."""
     points = ("resid_pre", "resid_post")
     cache = run_with_cache(model, task, names=(), points=points)[1]
     before, after = (
-        side_by_side(cache[f"blocks.{block}.{point}"], stored(model)) for point in points
+        side_by_side(cache[f"blocks.{block}.{point}"], stored_slots(model)) for point in points
     )
     first = len(other.weights.prologue) + step * other.blocks_per_step
     theirs = run_with_cache(other, task, names=(), points=points[:1])[1]
@@ -157,23 +157,25 @@ def side_by_side(stream: Stream, names: tuple[str, ...]) -> jax.Array:
     return jnp.concatenate([stream[name] for name in names], axis=-1)
 
 
-def stored(model: Transformer) -> tuple[str, ...]:
+def stored_slots(model: Transformer) -> tuple[str, ...]:
     """The names under which the stream is stored: its slots, or the one that they are merged to."""
     return tuple(model.weights.embedding)
 
 
-def apart(channels: jax.Array, model: Transformer, names: tuple[str, ...]) -> Stream:
+def into_slots(channels: jax.Array, model: Transformer, names: tuple[str, ...]) -> Stream:
     if len(names) == 1:
         return {names[0]: channels}
     edges = np.cumsum([model.layout[name].width for name in names])[:-1]
     return dict(zip(names, jnp.split(channels, edges, axis=-1), strict=True))
 
 
-def advance(other: Transformer, step: int, names: tuple[str, ...], parts: tuple) -> jax.Array:
+def states_after_step(
+    other: Transformer, step: int, names: tuple[str, ...], parts: tuple
+) -> jax.Array:
     """The states after a step of a model, side by side."""
     task, stream, states = parts
     body = other.weights.replace(prologue=step_blocks(other, step), steps=())  # pyright: ignore[reportAttributeAccessIssue]
     alone = other.replace(weights=body, steps=0)  # pyright: ignore[reportAttributeAccessIssue]
-    stream = {**stream, **apart(states, other, names)}
+    stream = {**stream, **into_slots(states, other, names)}
     after = forward(alone, stream, visible(task, other.spec.tokens)).stream
     return side_by_side(after, names)

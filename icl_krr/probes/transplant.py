@@ -7,10 +7,11 @@ import jax.numpy as jnp
 from jaxtyping import Array, Float
 
 from .. import checks
-from ..residual import Stream, channels, rows
+from ..residual import Stream
+from ..residual.tokens import slot_of_stream, tokens_of_role
 from ..tasks import Task
 from ..transformer import Transformer, resume, run_with_cache
-from ..transformer.evaluate import check_fit
+from ..transformer.evaluate import check_compatible
 from ..transformer.resume import check_block
 
 
@@ -30,7 +31,7 @@ def transplant(
     >>> transplant(model, task, 0, {"r": jnp.array([6.0]), "p": jnp.array([6.0])}).tolist()
     [2.0]
     """
-    check_fit(model, task)
+    check_compatible(model, task)
     if task.num_outputs != model.spec.num_outputs:
         raise ValueError(
             f"task must have the model's {model.spec.num_outputs} outputs, got {task.num_outputs}"
@@ -42,18 +43,18 @@ def transplant(
     for name, value in slots.items():
         checks.floating(name, value)
         slot = model.layout[name]
-        at = rows(slot.at, task, model.spec.tokens)
-        own = channels(stream, model.layout, name)
+        at = tokens_of_role(slot.at, task, model.spec.tokens)
+        own = slot_of_stream(stream, model.layout, name)
         wanted = jnp.shape(own[at])
         if jnp.shape(value) not in (wanted, wanted[:1] if wanted[1:] == (1,) else wanted):
             raise ValueError(
                 f"slot {name} must be given as {list(wanted)}, got {list(jnp.shape(value))}"
             )
-        stream = put(stream, model, name, own.at[at].set(jnp.reshape(value, wanted)))
+        stream = put_slot(stream, model, name, own.at[at].set(jnp.reshape(value, wanted)))
     return resume(model, task, stream, block)
 
 
-def put(stream: Stream, model: Transformer, name: str, value: jax.Array) -> Stream:
+def put_slot(stream: Stream, model: Transformer, name: str, value: jax.Array) -> Stream:
     if set(stream) != {"stream"}:
         return {**stream, name: value}
     at = model.layout.channels(name)

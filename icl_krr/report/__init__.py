@@ -1,8 +1,15 @@
 """One page that needs nothing else: figures, tables, and sliders over what was computed before."""
 
 from .page import Facts, Figure, Section, Table, render
-from .sections import claims, facts_of, identification, inside, made, training
-from .slider_sections import explorer, sweep
+from .sections import (
+    claims_section,
+    facts_of,
+    identification_section,
+    provenance,
+    snapshots_section,
+    training_section,
+)
+from .slider_sections import explorer_section, sweep_section
 from .sliders import Sliders
 
 __all__ = [
@@ -11,13 +18,13 @@ __all__ = [
     "Section",
     "Sliders",
     "Table",
-    "claims",
-    "explorer",
+    "claims_section",
+    "explorer_section",
     "facts_of",
-    "identification",
-    "inside",
-    "made",
+    "identification_section",
+    "provenance",
     "render",
-    "sweep",
-    "training",
+    "snapshots_section",
+    "sweep_section",
+    "training_section",
 ]

@@ -4,13 +4,15 @@ from __future__ import annotations
 
 from typing import Any
 
-from ..experiments.snapshot import Inside
+from ..experiments.snapshot import Snapshot
 from ..files import Lines
 from ..plots import pattern_figure, stream_figure, svg
 from .page import Figure, Section, Table
 
 
-def inside(constructed: Inside, trained: Inside, name: str, dtype: str, seed: int) -> Section:
+def snapshots_section(
+    constructed: Snapshot, trained: Snapshot, name: str, dtype: str, seed: int
+) -> Section:
     """Patterns and streams of a model whose algorithm is known, and of one that was trained."""
     words = (
         "The constructed model is the explorer's, at temperature 0.5, ridge 0.1 k(x, x) and full "
@@ -58,18 +60,18 @@ def inside(constructed: Inside, trained: Inside, name: str, dtype: str, seed: in
     return Section("inside", "Residual streams and attention patterns", words, parts)
 
 
-def claims(table: Lines, made: str) -> Section:
+def claims_section(table: Lines, provenance: str) -> Section:
     """The verdicts as a table."""
     words = (
         "Each claim of the field with the check that decides: a claim that is false as stated has "
         "its counterexample in the measured column.",
     )
-    caption = f"The worst draw, averaged over seeds. {made}"
+    caption = f"The worst draw, averaged over seeds. {provenance}"
     return Section("claims", "Which claims hold", words, (Table(caption, table),))
 
 
-def identification(
-    name: str, status: str, tables: list[Lines], heatmaps: bytes, filters: bytes, made: str
+def identification_section(
+    name: str, status: str, tables: list[Lines], heatmaps: bytes, filters: bytes, provenance: str
 ) -> Section:
     """What solver a model is nearest to."""
     layers, prediction, hat = tables
@@ -82,28 +84,28 @@ def identification(
         Figure(
             heatmaps,
             "Relative distance of every layer to every step of each candidate, in "
-            f"predictions; the line is the alignment. {made}",
+            f"predictions; the line is the alignment. {provenance}",
         ),
         Figure(
             filters,
             "What every layer makes of the eigenvalues of K, with 95 % intervals, "
-            f"beside exact regression. {made}",
+            f"beside exact regression. {provenance}",
         ),
         Table(
             f"Errors of the probe after every layer with its controls, and the nearest "
-            f"hyperparameters. {made}",
+            f"hyperparameters. {provenance}",
             layers,
         ),
-        Table(f"Relative distance in predictions (95 %). {made}", prediction),
-        Table(f"Relative distance in hat matrices (95 %). {made}", hat),
+        Table(f"Relative distance in predictions (95 %). {provenance}", prediction),
+        Table(f"Relative distance in hat matrices (95 %). {provenance}", hat),
     )
     return Section("identification", f"Which solver does {name} run?", words, parts)
 
 
-def training(name: str, figure: bytes, made: str) -> Section:
+def training_section(name: str, figure: bytes, provenance: str) -> Section:
     """How a run was trained."""
     words = ("Mean squared errors beside those of known predictors on the same tasks.",)
-    return Section("training", f"How {name} was trained", words, (Figure(figure, made),))
+    return Section("training", f"How {name} was trained", words, (Figure(figure, provenance),))
 
 
 def facts_of(meta: dict[str, Any]) -> dict[str, str]:
@@ -118,7 +120,7 @@ def facts_of(meta: dict[str, Any]) -> dict[str, str]:
     }
 
 
-def made(meta: dict[str, Any], dtype: str) -> str:
+def provenance(meta: dict[str, Any], dtype: str) -> str:
     """Where a result comes from, in a line."""
     return (
         f"{' '.join(meta['command'])}: seed {meta['seed']}, {dtype}, icl_krr "

@@ -23,12 +23,12 @@ PREDICTORS = {
 }
 
 
-def explorer(found: Explored) -> Section:
+def explorer_section(found: Explored) -> Section:
     """The grid: predictions, gaps, bounds and slots wherever the sliders stand."""
     config = found.config
     start = {
-        "temperature": nearest(config.temperatures, 0.5),
-        "ridge": nearest(config.ridges, config.noise),
+        "temperature": nearest_index(config.temperatures, 0.5),
+        "ridge": nearest_index(config.ridges, config.noise),
         "width": len(config.widths) - 1,
         "depth": config.steps // 2,
     }
@@ -62,8 +62,8 @@ def explorer(found: Explored) -> Section:
         name="explorer",
         axes=axes,
         start=start,
-        numbers={name: entry(found, name) for name in numbers},
-        curves={name: entry(found, name) for name in curves},
+        numbers={name: over_and_values(found, name) for name in numbers},
+        curves={name: over_and_values(found, name) for name in curves},
         figure=figure,
         moving=moving,
         caption=(
@@ -101,15 +101,15 @@ def explorer(found: Explored) -> Section:
     return Section("explorer", "Temperature, ridge, depth and width", words, (moved,))
 
 
-def nearest(values: tuple[float, ...], wanted: float) -> int:
+def nearest_index(values: tuple[float, ...], wanted: float) -> int:
     return int(np.argmin(np.abs(np.asarray(values) - wanted)))
 
 
-def entry(found: Explored, name: str) -> tuple[tuple[str, ...], np.ndarray]:
+def over_and_values(found: Explored, name: str) -> tuple[tuple[str, ...], np.ndarray]:
     return found.over[name], found.arrays[name]
 
 
-def sweep(name: str, axis: str, rows: Rows, figure: bytes, made: str) -> Section:
+def sweep_section(name: str, axis: str, rows: Rows, figure: bytes, provenance: str) -> Section:
     """Medians over seeds of every line, at each value and step."""
     lines, values, steps = (
         list(dict.fromkeys(row[key] for row in rows)) for key in ("line", "value", "step")
@@ -148,11 +148,11 @@ def sweep(name: str, axis: str, rows: Rows, figure: bytes, made: str) -> Section
         caption="",
         tables=(
             (
-                f"Medians over seeds at this setting. {made}",
+                f"Medians over seeds at this setting. {provenance}",
                 ["line", "gap to exact KRR", "RMSE", "RMSE of exact KRR"],
                 table,
             ),
         ),
     )
-    parts = (Figure(figure, f"Along the {axis}, medians over seeds. {made}"), moved)
+    parts = (Figure(figure, f"Along the {axis}, medians over seeds. {provenance}"), moved)
     return Section(name, f"Sweep along the {axis}", (), parts)

@@ -11,7 +11,7 @@ import numpy as np
 from matplotlib import colormaps
 from matplotlib.figure import Figure as Drawn
 
-from ..plots import Moving, svg
+from ..plots import MovingArtist, svg
 
 
 class Axis(NamedTuple):
@@ -40,14 +40,14 @@ class Sliders(NamedTuple):
     numbers: dict[str, tuple[tuple[str, ...], np.ndarray]]
     curves: dict[str, tuple[tuple[str, ...], np.ndarray]]
     figure: Drawn | None
-    moving: list[Moving]
+    moving: list[MovingArtist]
     caption: str
     tables: tuple[tuple[str, list[str], list[list[str | Cell]]], ...]
 
     def show(self, cell: Cell) -> str:
         """The number in words, as the page shows it before a slider is moved."""
         over, values = self.numbers[cell.data]
-        return words(values[tuple((self.start | cell.at)[axis] for axis in over)])
+        return three_digits(values[tuple((self.start | cell.at)[axis] for axis in over)])
 
     def drawing(self) -> bytes:
         """The figure, whose moving parts are named."""
@@ -62,26 +62,26 @@ class Sliders(NamedTuple):
             {
                 "axes": {name: axis.values for name, axis in self.axes.items()},
                 "start": self.start,
-                "numbers": {name: number(*entry) for name, entry in self.numbers.items()},
-                "curves": {name: curve(*entry) for name, entry in self.curves.items()},
-                "moving": [place(part) for part in self.moving],
+                "numbers": {name: number_grid(*entry) for name, entry in self.numbers.items()},
+                "curves": {name: curve_grid(*entry) for name, entry in self.curves.items()},
+                "moving": [placement(part) for part in self.moving],
             },
             separators=(",", ":"),
             allow_nan=False,
         ).replace("<", "\\u003c")
 
 
-def words(value: Any) -> str:
+def three_digits(value: Any) -> str:
     """A number to three digits."""
     return f"{float(value):.3g}"
 
 
-def number(over: tuple[str, ...], values: np.ndarray) -> dict[str, Any]:
+def number_grid(over: tuple[str, ...], values: np.ndarray) -> dict[str, Any]:
     """In words, so that what is shown is what Python says."""
-    return {"over": over, "values": [words(value) for value in values.ravel()]}
+    return {"over": over, "values": [three_digits(value) for value in values.ravel()]}
 
 
-def curve(over: tuple[str, ...], values: np.ndarray) -> dict[str, Any]:
+def curve_grid(over: tuple[str, ...], values: np.ndarray) -> dict[str, Any]:
     """As 16 bits a point, finer than any screen; alike along the last slider, which is the depth.
 
     A coefficient alpha is e^(1 / temperature) times smaller than y, so each setting has its scale.
@@ -101,7 +101,7 @@ def curve(over: tuple[str, ...], values: np.ndarray) -> dict[str, Any]:
     }
 
 
-def place(part: Moving) -> dict[str, Any]:
+def placement(part: MovingArtist) -> dict[str, Any]:
     """How values become places in the drawing, whose unit is 1/72 inch and whose y goes down."""
     figure = part.axes.figure
     assert isinstance(figure, Drawn)

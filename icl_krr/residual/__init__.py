@@ -6,21 +6,9 @@ Tokens are one aggregator, the supports and the queries, in that order; these ar
 "interleaved", one of x and after it one of y.
 """
 
-# `name as name` is for the other rooms, not for users
-from ..tasks import check_axes as check_axes, chunk_of as chunk_of, map_tasks as map_tasks
 from .layout import ROLES, Layout, Slot
-from .reads import Read, join, one_hot as one_hot
-from .tokens import (
-    TOKENS,
-    Stream,
-    channels as channels,
-    embed,
-    fields,
-    num_tokens,
-    positions as positions,
-    rows as rows,
-    visible,
-)
+from .reads import Read, join
+from .tokens import TOKENS, Stream, embed, fields, num_tokens, visible
 
 __all__ = [
     "ROLES",

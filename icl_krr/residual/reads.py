@@ -109,7 +109,7 @@ class Read:
                 f"matrix must be [{self.width}, out] to follow a read of width {self.width}, "
                 f"got shape {list(matrix.shape)}"
             )
-        blocks = {slot: compose(block, matrix) for slot, block in self.blocks.items()}
+        blocks = {slot: compose_block(block, matrix) for slot, block in self.blocks.items()}
         return Read(blocks, matrix.shape[1])
 
     __rmul__ = __mul__
@@ -121,7 +121,7 @@ class Read:
         return self + -other
 
 
-def compose(block: jax.Array, matrix: jax.Array | np.ndarray) -> jax.Array:
+def compose_block(block: jax.Array, matrix: jax.Array | np.ndarray) -> jax.Array:
     matrix = jnp.asarray(matrix)
     return matmul(block, matrix) if block.ndim else block * matrix
 

@@ -100,12 +100,12 @@ def visible(task: Task, tokens: str = "pairs") -> jax.Array:
     return jnp.concatenate([jnp.ones(1, bool), keep, jnp.zeros(task.num_queries, bool)])
 
 
-def positions(visible: jax.Array) -> jax.Array:
+def token_positions(visible: jax.Array) -> jax.Array:
     """The visible tokens before each, [T]: all queries stand where the next support would."""
     return jnp.cumsum(visible) - visible
 
 
-def rows(at: tuple[str, ...], task: Task, tokens: str = "pairs") -> slice:
+def tokens_of_role(at: tuple[str, ...], task: Task, tokens: str = "pairs") -> slice:
     """The tokens of a role; all of them for a slot that lives at several."""
     end, step = num_tokens(task, tokens) - task.num_queries, 1 + (tokens == "interleaved")
     only: dict[tuple[str, ...], slice] = {
@@ -116,7 +116,7 @@ def rows(at: tuple[str, ...], task: Task, tokens: str = "pairs") -> slice:
     return only.get(at, slice(None))
 
 
-def channels(stream: Stream, layout: Layout, slot: str) -> jax.Array:
+def slot_of_stream(stream: Stream, layout: Layout, slot: str) -> jax.Array:
     """A slot of the stream, be it stored on its own or merged with the others."""
     merged = set(stream) == {"stream"}
     return stream["stream"][:, layout.channels(slot)] if merged else stream[slot]

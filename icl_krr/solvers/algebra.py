@@ -9,7 +9,8 @@ from jaxtyping import Array, Float
 from .. import checks
 from ..kernels import Kernel, check_kernel
 from ..numerics import matmul
-from ..tasks import Task, check_axes
+from ..tasks import Task
+from ..tasks.task import check_axes
 
 
 def apply(gram: Float[Array, "n n"], ridge: jax.Array, v: Float[Array, "n r"]) -> jax.Array:

@@ -17,7 +17,8 @@ from jaxtyping import Array, Float
 from .. import checks, linalg
 from ..kernels import Kernel
 from ..numerics import matmul
-from ..tasks import Task, check_one_output, system
+from ..tasks import Task, system
+from ..tasks.task import check_one_output
 from .algebra import check_system, seen
 from .exact import shifted
 

@@ -9,7 +9,8 @@ from jaxtyping import Array, Float
 from .. import checks
 from ..kernels import Kernel, check_kernel
 from ..linalg import eigh
-from ..tasks import Task, check_axes, system
+from ..tasks import Task, system
+from ..tasks.task import check_axes
 
 Number = jax.Array | float
 

@@ -10,7 +10,8 @@ from .. import checks
 from ..kernels import Exponential, PositiveKernel
 from ..linalg import solve
 from ..numerics import matmul
-from ..tasks import Task, check_axes, system
+from ..tasks import Task, system
+from ..tasks.task import check_axes
 
 
 def smoothing_gap(

@@ -8,7 +8,8 @@ from jax.typing import DTypeLike
 from jaxtyping import Array, Float
 
 from ..kernels import Kernel, PositiveKernel, check_kernel, check_positive
-from ..tasks import Task, check_axes
+from ..tasks import Task
+from ..tasks.task import check_axes
 
 
 def log_normaliser(kernel: PositiveKernel, task: Task) -> Float[Array, " n+q"]:

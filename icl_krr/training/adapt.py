@@ -95,7 +95,7 @@ def adapt(
         raise ValueError(f"parameters must hold one or more, got {parameters!r}")
     free = in_logarithm(start, positive)
     optimiser = optax.lbfgs() if method == "lbfgs" else optax.adam(learning_rate)
-    step = compiled_step(lambda free: objective(back(free, positive)), optimiser)
+    step = compiled_step(lambda free: objective(out_of_logarithm(free, positive)), optimiser)
     state, best, losses, stopped = optimiser.init(free), free, [], ""
     for iteration in range(iterations + 1):  # the last one is for the loss of what came before
         moved, state, value = step(free, state)
@@ -116,7 +116,7 @@ def adapt(
             stopped = f"no line search lowers the loss after iteration {iteration}"
             break
         free = moved
-    fitted = back(best, positive)
+    fitted = out_of_logarithm(best, positive)
     return Adapted(fitted, losses, what_moved(start, fitted), stopped)
 
 
@@ -138,7 +138,7 @@ def compiled_step(loss: Callable[[Any], jax.Array], optimiser: Any) -> Callable:
     return step
 
 
-def names(parameters: Any) -> list[str]:
+def parameter_names(parameters: Any) -> list[str]:
     leaves = jax.tree_util.tree_leaves_with_path(parameters)
     return [
         jax.tree_util.keystr(at, simple=True, separator=".") or "parameters" for at, _ in leaves
@@ -147,7 +147,7 @@ def names(parameters: Any) -> list[str]:
 
 def in_logarithm(parameters: Any, positive: tuple[str, ...]) -> Any:
     """The coordinates that the optimiser moves; parameters that cannot be are refused."""
-    known = names(parameters)
+    known = parameter_names(parameters)
     for name in positive:
         checks.choice("positive", name, tuple(known))
     for name, leaf in zip(known, jax.tree.leaves(parameters), strict=True):
@@ -155,24 +155,26 @@ def in_logarithm(parameters: Any, positive: tuple[str, ...]) -> Any:
         checks.finite(name, leaf)
         if name in positive:
             checks.positive(name, leaf)
-    return through(jnp.log, parameters, positive)
+    return on_named_leaves(jnp.log, parameters, positive)
 
 
-def back(free: Any, positive: tuple[str, ...]) -> Any:
-    return through(jnp.exp, free, positive)
+def out_of_logarithm(free: Any, positive: tuple[str, ...]) -> Any:
+    return on_named_leaves(jnp.exp, free, positive)
 
 
-def through(function: Callable, tree: Any, positive: tuple[str, ...]) -> Any:
+def on_named_leaves(function: Callable, tree: Any, positive: tuple[str, ...]) -> Any:
     leaves, structure = jax.tree.flatten(tree)
     return structure.unflatten(
         function(leaf) if name in positive else leaf
-        for name, leaf in zip(names(tree), leaves, strict=True)
+        for name, leaf in zip(parameter_names(tree), leaves, strict=True)
     )
 
 
 def what_moved(start: Any, fitted: Any) -> list[Moved]:
     rows = []
-    for name, old, new in zip(names(start), *map(jax.tree.leaves, (start, fitted)), strict=True):
+    for name, old, new in zip(
+        parameter_names(start), *map(jax.tree.leaves, (start, fitted)), strict=True
+    ):
         old, new = np.asarray(old, float), np.asarray(new, float)
         size = float(np.linalg.norm(old))
         far = float(np.linalg.norm(new - old))

@@ -21,19 +21,19 @@ def batch(key: jax.Array, family: Sampler, settings: Training, step: jax.Array) 
     keys = jax.random.split(of_tasks, settings.batch)
     active = None
     if settings.start_features is not None:
-        active = grown(settings.start_features, num_features(family), settings, step)
+        active = curriculum_size(settings.start_features, num_features(family), settings, step)
     tasks = jax.vmap(sample, in_axes=(0, None, None))(keys, family, active)
     if settings.min_supports is None and settings.start_supports is None:
         return tasks
     n = longest = tasks.num_supports
     if settings.start_supports is not None:
-        longest = grown(settings.start_supports, n, settings, step)
+        longest = curriculum_size(settings.start_supports, n, settings, step)
     shortest = longest if settings.min_supports is None else settings.min_supports
     lengths = jax.random.randint(of_lengths, (settings.batch,), shortest, longest + 1)
     return tasks.replace(mask=jnp.arange(n) < lengths[:, None])
 
 
-def grown(start: int, end: int, settings: Training, step: jax.Array) -> jax.Array:
+def curriculum_size(start: int, end: int, settings: Training, step: jax.Array) -> jax.Array:
     """From `start` at step 0 to `end` at step `curriculum`, in whole numbers."""
     share = jnp.minimum(step / settings.curriculum, 1)
     return start + jnp.floor((end - start) * share).astype(int)

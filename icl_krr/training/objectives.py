@@ -11,7 +11,8 @@ from jaxtyping import Array, Float
 
 from ..kernels import Kernel
 from ..solvers.likelihood import complexity, known
-from ..tasks import Task, check_axes, map_tasks
+from ..tasks import Task, map_tasks
+from ..tasks.task import check_axes
 from ..transformer import Transformer, predict_batch, run_with_cache
 
 Build = Callable[[Any], Transformer]

@@ -10,7 +10,8 @@ import jax.numpy as jnp
 import optax
 
 from .. import checks
-from ..tasks import Sampler, Task, chunk_of, map_tasks, sample
+from ..tasks import Sampler, Task, map_tasks, sample
+from ..tasks.batches import chunk_of
 from ..transformer import Transformer, predict, predict_along
 from .batches import batch
 from .reference import Optimal, optimal, regression

@@ -6,7 +6,7 @@ Axis names: T tokens (1 + n + q), H heads, L steps of the scan.
 from .cache import Cache
 from .dense import dense
 from .forward import forward
-from .hook_points import Where
+from .hook_points import HookPlace
 from .init import Architecture, init
 from .memory import Memory, memory
 from .operands import operand_bounds
@@ -20,13 +20,13 @@ __all__ = [
     "Block",
     "Cache",
     "Heads",
+    "HookPlace",
     "Memory",
     "Norm",
     "Spec",
     "Transformer",
     "Unit",
     "Weights",
-    "Where",
     "Write",
     "dense",
     "forward",

@@ -9,11 +9,11 @@ import jax.numpy as jnp
 from jaxtyping import Array, Bool, Float
 
 from ..numerics import matmul
-from .tiled_attention import stream, streams
+from .tiled_attention import tiled_softmax, uses_tiles
 from .weights import Spec
 
 
-class Weighing(NamedTuple):
+class UndividedSoftmax(NamedTuple):
     """Softmax as exp(logits - shift) [T, T] and its row sums [T, 1], not yet divided."""
 
     weights: Float[Array, "T T"]
@@ -32,11 +32,11 @@ def attend(
     spec: Spec,
 ) -> Float[Array, "T d"]:
     """sum_j pattern_ij v_j; linear attention and long contexts never form the pattern."""
-    k, v = hide(k, visible), hide(v, visible)
+    k, v = zero_hidden(k, visible), zero_hidden(v, visible)
     if spec.attention == "softmax":
-        if streams(len(q), spec.streaming):
-            return stream(q, k, v, visible, spec.causal)[0]  # pyright: ignore[reportIndexIssue]
-        return weighing(q, k, visible, spec.causal)(v)
+        if uses_tiles(len(q), spec.streaming):
+            return tiled_softmax(q, k, v, visible, spec.causal)[0]  # pyright: ignore[reportIndexIssue]
+        return undivided_softmax(q, k, visible, spec.causal)(v)
     if spec.causal:
         products = k[:, :, None] * v[:, None, :]
         states = jnp.concatenate([products[:1], jnp.cumsum(products[:-1], axis=0)])
@@ -44,17 +44,17 @@ def attend(
     return matmul(q, matmul(k.T, v))
 
 
-def weighing(
+def undivided_softmax(
     q: Float[Array, "T k"], k: Float[Array, "T k"], visible: Bool[Array, " T"], causal: bool
-) -> Weighing:
+) -> UndividedSoftmax:
     """The softmax of <q_i, k_j> over the visible j, to be applied to any number of values.
 
     The first token must be visible, so that no query is left without a key.
     """
-    logits = jnp.where(seen(q, k, visible, causal), matmul(q, k.T), -jnp.inf)
+    logits = jnp.where(visible_pairs(q, k, visible, causal), matmul(q, k.T), -jnp.inf)
     shift = jax.lax.stop_gradient(jnp.max(logits, axis=-1, keepdims=True))
     weights = jnp.exp(logits - shift)
-    return Weighing(weights, matmul(weights, jnp.ones((len(k), 1), k.dtype)))
+    return UndividedSoftmax(weights, matmul(weights, jnp.ones((len(k), 1), k.dtype)))
 
 
 def pattern(
@@ -65,12 +65,12 @@ def pattern(
 ) -> Float[Array, "T T"]:
     """The weight of every key for every query: <q_i, k_j>, or its softmax over visible j."""
     if spec.attention == "linear":
-        return jnp.where(seen(q, k, visible, spec.causal), matmul(q, k.T), 0)
-    weights, totals = weighing(q, hide(k, visible), visible, spec.causal)
+        return jnp.where(visible_pairs(q, k, visible, spec.causal), matmul(q, k.T), 0)
+    weights, totals = undivided_softmax(q, zero_hidden(k, visible), visible, spec.causal)
     return weights / totals
 
 
-def seen(
+def visible_pairs(
     q: jax.Array, k: jax.Array, visible: Bool[Array, " T"], causal: bool
 ) -> Bool[Array, "T T"]:
     every = jnp.broadcast_to(visible[None, :], (len(q), len(k)))
@@ -79,6 +79,6 @@ def seen(
     return every & jnp.tri(len(q), len(k), k=-1, dtype=bool).at[0, 0].set(True)
 
 
-def hide(values: jax.Array, visible: Bool[Array, " T"]) -> jax.Array:
+def zero_hidden(values: jax.Array, visible: Bool[Array, " T"]) -> jax.Array:
     """Zero at tokens that nobody may read, so that not even a NaN there is felt elsewhere."""
     return jnp.where(visible.reshape(-1, *[1] * (values.ndim - 1)), values, 0)

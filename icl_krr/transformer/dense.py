@@ -9,7 +9,8 @@ import jax
 import jax.numpy as jnp
 
 from ..numerics import matmul
-from ..residual import Layout, Read, one_hot
+from ..residual import Layout, Read
+from ..residual.reads import one_hot
 from .tying import untie
 from .weights import Block, Heads, Transformer, Unit, Weights, Write
 

@@ -3,29 +3,19 @@
 from __future__ import annotations
 
 from functools import partial
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import jax
 import jax.numpy as jnp
 
-from ..residual import (
-    Stream,
-    channels,
-    check_axes,
-    embed,
-    map_tasks,
-    num_tokens,
-    positions,
-    rows,
-    visible,
-)
+from ..residual import Stream, embed, num_tokens, visible
+from ..residual.tokens import slot_of_stream, token_positions, tokens_of_role
+from ..tasks import Task, map_tasks
+from ..tasks.task import check_axes
 from .forward import forward
 from .hook_points import Hook
 from .stream import normalise
 from .weights import Transformer
-
-if TYPE_CHECKING:
-    from ..tasks import Task
 
 Kept = tuple[Any, list[dict[str, Any]]]
 """Slots after every step, {name: [steps + 1, ...]}, and the points of every block."""
@@ -49,7 +39,7 @@ def evaluate(
     model = jax.tree.map(lambda weight: weight.astype(task.x.dtype), model)
 
     def once(task: Task, stream: Stream | None) -> tuple[jax.Array, Kept]:
-        given = embedded(model, task) if stream is None else stream
+        given = embed_task(model, task) if stream is None else stream
         return evaluate_once(model, task, given, names, keep, hooks, along)
 
     if task.num_outputs == model.spec.num_outputs:
@@ -58,11 +48,11 @@ def evaluate(
     return jax.vmap(each, in_axes=-1, out_axes=-1)(task.y, stream)
 
 
-def embedded(model: Transformer, task: Task) -> Stream:
+def embed_task(model: Transformer, task: Task) -> Stream:
     """The task's tokens as the first block finds them."""
     stream = embed(model.weights.embedding, task, model.spec.tokens)
     for slot, table in model.weights.positions.items():
-        stream[slot] = stream[slot] + table[positions(visible(task, model.spec.tokens))]
+        stream[slot] = stream[slot] + table[token_positions(visible(task, model.spec.tokens))]
     return stream
 
 
@@ -76,7 +66,7 @@ def evaluate_once(
     along: bool,
 ) -> tuple[jax.Array, Kept]:
     layout, tokens = model.layout, model.spec.tokens
-    asked = rows(("query",), task, tokens)
+    asked = tokens_of_role(("query",), task, tokens)
 
     def like_y(values: jax.Array) -> jax.Array:
         return values[..., 0] if task.y.ndim == 1 and values.shape[-1] == 1 else values
@@ -89,7 +79,7 @@ def evaluate_once(
     def look(stream: Stream, name: str) -> jax.Array:
         if name == "prediction":
             return readout(stream)
-        value = channels(stream, layout, name)[rows(layout[name].at, task, tokens)]
+        value = slot_of_stream(stream, layout, name)[tokens_of_role(layout[name].at, task, tokens)]
         return like_y(value) if layout[name].kind == "state" else value
 
     passed = forward(
@@ -115,7 +105,7 @@ def evaluate_batch(model: Transformer, tasks: Task, chunk: int) -> jax.Array:
     return map_tasks(one, tasks, chunk=chunk)
 
 
-def check_fit(model: Transformer, task: Task, batch: int = 0) -> None:
+def check_compatible(model: Transformer, task: Task, batch: int = 0) -> None:
     if not isinstance(model, Transformer):
         raise TypeError(f"model must be an icl_krr.Transformer, got {type(model).__name__}")
     check_axes(task, batch)

@@ -10,11 +10,11 @@ import jax
 import jax.numpy as jnp
 
 from ..residual import Stream
-from .attention import Weighing
-from .heads import constant_patterns, read_tokens
-from .hook_points import Hook, Placed, Taps, Where
+from .attention import UndividedSoftmax
+from .heads import constant_patterns, written_by_heads
+from .hook_points import Hook, HookPlace, HookPoints, PlacedHook
 from .mlp import activate, project
-from .stream import add, normalise, plus
+from .stream import add_to_stream, normalise, sum_of_slots
 from .tying import split_steps
 from .weights import Block, Spec, Transformer
 
@@ -45,9 +45,9 @@ def forward(
     `stream` is {slot: [T, width]}, `visible` [T] bool says who may be read as a key. `observe`
     is applied to the stream after the prologue and after every step, and only its values are
     stored; `keep` names points whose values are kept in every block besides, or is True for all.
-    `hooks` are {name: function (value, name) -> value}, see `taps` for the names. Depth is one
-    `lax.scan`: compile time does not grow with it, nor memory, but for one stream a step where a
-    gradient is taken.
+    `hooks` are {name: function (value, name) -> value}, see `hook_points` for the names. Depth is
+    one `lax.scan`: compile time does not grow with it, nor memory, but for one stream a step where
+    a gradient is taken.
 
     Raises ValueError for a hook at a point that the model does not have, or one to keep.
 
@@ -60,19 +60,21 @@ def forward(
     """
     spec, prologue = model.spec, model.weights.prologue
     first = len(prologue)
-    placed = [place(name, hook, model) for name, hook in (hooks or {}).items()]
+    placed = [place_hook(name, hook, model) for name, hook in (hooks or {}).items()]
     seen: set[str] = set()
 
-    def taps(block: int, step: Any) -> Taps:
-        return Taps([hook for at, hook in placed if at in (block, None)], Where(block, step), keep)
+    def points_of(block: int, step: Any) -> HookPoints:
+        return HookPoints(
+            [hook for at, hook in placed if at in (block, None)], HookPlace(block, step), keep
+        )
 
     points = []
     for i, block in enumerate(prologue):
-        tap = taps(i, 0)
-        stream = run_block(block, stream, visible, spec, tap, {})
-        confirm(tap)
-        seen |= tap.seen
-        points.append(tap.kept)
+        hook_points = points_of(i, 0)
+        stream = run_block(block, stream, visible, spec, hook_points, {})
+        check_hooked_points(hook_points)
+        seen |= hook_points.seen
+        points.append(hook_points.kept)
 
     scanned, blocks = split_steps(model)
     touched = keep is True or any(at is None or at >= first for at, _ in placed)
@@ -82,18 +84,18 @@ def forward(
         own, step = now
         kept = []
         for b, block in enumerate(blocks(own)):
-            tap = taps(first + b, step)
-            stream = run_block(block, stream, visible, spec, tap, known[b] if known else {})
-            confirm(tap)
-            seen.update(tap.seen)
-            kept.append(tap.kept)
+            hook_points = points_of(first + b, step)
+            stream = run_block(block, stream, visible, spec, hook_points, known[b] if known else {})
+            check_hooked_points(hook_points)
+            seen.update(hook_points.seen)
+            kept.append(hook_points.kept)
         return stream, (observe(stream), kept)
 
     start = observe(stream)
     # what a step computed is made again for its gradient: that is faster than to store it
     body = jax.checkpoint(body, prevent_cse=False)
     stream, (path, kept) = jax.lax.scan(body, stream, (scanned, jnp.arange(model.steps)))
-    confirm_everywhere(placed, keep, seen)
+    check_asked_points(placed, keep, seen)
     observed = jax.tree.map(lambda a, b: jnp.concatenate([a[None], b]), start, path)
     return Pass(stream, observed, points + kept)
 
@@ -103,30 +105,32 @@ def run_block(
     stream: Stream,
     visible: jax.Array,
     spec: Spec,
-    tap: Taps,
-    known: Mapping[int, Weighing],
+    hook_points: HookPoints,
+    known: Mapping[int, UndividedSoftmax],
 ) -> Stream:
     """h += attention(h); h += mlp(h). Writes of one sublayer are summed, then added."""
-    stream = tap("resid_pre", stream)
+    stream = hook_points("resid_pre", stream)
     inputs = normalise(block.attention_norm, stream)
     written: Stream = {}
     for j, heads in enumerate(block.attention):
-        mixed = read_tokens(heads, inputs, visible, spec, tap, j, known.get(j))
-        written = plus(written, tap(f"heads.{j}", mixed))
-    stream = tap("resid_mid", add(stream, tap("attn", written)))
+        mixed = written_by_heads(heads, inputs, visible, spec, hook_points, j, known.get(j))
+        written = sum_of_slots(written, hook_points(f"heads.{j}", mixed))
+    stream = hook_points("resid_mid", add_to_stream(stream, hook_points("attn", written)))
     inputs = normalise(block.mlp_norm, stream)
     written = {}
     for j, unit in enumerate(block.mlp):
-        hidden = tap(f"units.{j}.hidden", activate(unit, inputs))
-        written = plus(written, tap(f"units.{j}", {unit.to: project(hidden, unit.out)}))
-    stream = add(stream, tap("mlp", written))
-    return tap("resid_post", stream)
+        hidden = hook_points(f"units.{j}.hidden", activate(unit, inputs))
+        written = sum_of_slots(
+            written, hook_points(f"units.{j}", {unit.to: project(hidden, unit.out)})
+        )
+    stream = add_to_stream(stream, hook_points("mlp", written))
+    return hook_points("resid_post", stream)
 
 
-def place(name: str, hook: Hook, model: Transformer) -> tuple[int | None, Placed]:
+def place_hook(name: str, hook: Hook, model: Transformer) -> tuple[int | None, PlacedHook]:
     """Which block of prologue or step a hook belongs to, its point, and at which step."""
     if name.startswith("blocks.*."):
-        return None, Placed(name.removeprefix("blocks.*."), None, name, hook)
+        return None, PlacedHook(name.removeprefix("blocks.*."), None, name, hook)
     match = re.fullmatch(r"blocks\.(\d+)\.(.+)", name)
     if not match or int(match[1]) >= model.depth:
         raise ValueError(
@@ -134,21 +138,21 @@ def place(name: str, hook: Hook, model: Transformer) -> tuple[int | None, Placed
         )
     at, first = int(match[1]), len(model.weights.prologue)
     if at < first:
-        return at, Placed(match[2], 0, name, hook)
+        return at, PlacedHook(match[2], 0, name, hook)
     step, block = divmod(at - first, model.blocks_per_step)
-    return first + block, Placed(match[2], step, name, hook)
+    return first + block, PlacedHook(match[2], step, name, hook)
 
 
-def confirm(tap: Taps) -> None:
-    for hook in tap.hooks:
-        if hook.step is not None and hook.point not in tap.seen:
+def check_hooked_points(hook_points: HookPoints) -> None:
+    for hook in hook_points.hooks:
+        if hook.step is not None and hook.point not in hook_points.seen:
             raise ValueError(
                 f"hook must be at a point of its block, got {hook.name!r}; "
-                f"the points are {', '.join(sorted(tap.seen))}"
+                f"the points are {', '.join(sorted(hook_points.seen))}"
             )
 
 
-def confirm_everywhere(placed: Any, keep: bool | Collection[str], seen: set[str]) -> None:
+def check_asked_points(placed: Any, keep: bool | Collection[str], seen: set[str]) -> None:
     """Refuse what no block has: a hook of all blocks, a point to keep."""
     asked = [hook.point for at, hook in placed if at is None]
     for point in [*asked, *([] if isinstance(keep, bool) else keep)]:

@@ -11,67 +11,70 @@ from jaxtyping import Array, Bool, Float
 
 from ..numerics import matmul
 from ..residual import Stream
-from .attention import Weighing, attend, hide, pattern, weighing
-from .hook_points import Taps
+from .attention import UndividedSoftmax, attend, pattern, undivided_softmax, zero_hidden
+from .hook_points import HookPoints
 from .mlp import project
-from .stream import normalise, plus
-from .tiled_attention import streams
+from .stream import normalise, sum_of_slots
+from .tiled_attention import uses_tiles
 from .tying import constant_heads
 from .weights import Heads, Spec, Transformer
 
 
-def read_tokens(
+def written_by_heads(
     heads: Heads,
     stream: Stream,
     visible: Bool[Array, " T"],
     spec: Spec,
-    tap: Taps,
+    hook_points: HookPoints,
     j: int,
-    known: Weighing | None,
+    known: UndividedSoftmax | None,
 ) -> Stream:
     """What one group of heads writes: {slot: [T, width]}."""
     values = [split(write.value(stream), heads.heads) for write in heads.writes]
     v = jnp.concatenate(values, axis=-1)
     point = f"heads.{j}.pattern"
-    if tap.wants(point):
-        shown = tap(point, patterns(heads, stream, visible, spec))
-        mixed = over_heads(matmul)(shown, hide(v, visible))
+    if hook_points.wants(point):
+        shown = hook_points(point, patterns(heads, stream, visible, spec))
+        mixed = over_heads(matmul)(shown, zero_hidden(v, visible))
     else:
-        tap.seen.add(point)
+        hook_points.seen.add(point)
         if known is not None:
-            mixed = over_heads(Weighing.__call__)(known, hide(v, visible))
+            mixed = over_heads(UndividedSoftmax.__call__)(known, zero_hidden(v, visible))
         elif is_mean(heads, spec):
             mixed = mean(v, visible)
         else:
             mixed = attend_each(heads, stream, v, visible, spec)
-    mixed = tap(f"heads.{j}.mixed", mixed)
+    mixed = hook_points(f"heads.{j}.mixed", mixed)
     written: Stream = {}
     start = 0
     for write, value in zip(heads.writes, values, strict=True):
         part = mixed[:, :, start : start + value.shape[-1]].reshape(len(mixed), -1)
-        written = plus(written, {write.to: project(part, write.out)})
+        written = sum_of_slots(written, {write.to: project(part, write.out)})
         start += value.shape[-1]
     return written
 
 
 def constant_patterns(
     model: Transformer, stream: Stream, visible: Bool[Array, " T"]
-) -> list[dict[int, Weighing]]:
+) -> list[dict[int, UndividedSoftmax]]:
     """For every block of the step, by group of heads, the patterns that no step changes.
 
     With a leading axis of heads; none where patterns are too large to be kept.
     """
-    known: list[dict[int, Weighing]] = [{} for _ in model.weights.steps]
-    if model.spec.attention == "linear" or streams(len(visible), model.spec.streaming):
+    known: list[dict[int, UndividedSoftmax]] = [{} for _ in model.weights.steps]
+    if model.spec.attention == "linear" or uses_tiles(len(visible), model.spec.streaming):
         return known
+
+    def of_head(q: jax.Array, k: jax.Array) -> UndividedSoftmax:
+        return undivided_softmax(q, zero_hidden(k, visible), visible, model.spec.causal)
+
     first = jax.tree.map(lambda leaf: leaf[0], model.weights.steps)
     for b, j in constant_heads(model):
         heads = first[b].attention[j]
         if not is_mean(heads, model.spec):
             inputs = normalise(first[b].attention_norm, stream)
             q, k = queries_and_keys(heads, inputs)
-            once = lambda q, k: weighing(q, hide(k, visible), visible, model.spec.causal)  # noqa: E731
-            known[b][j] = jax.vmap(once, in_axes=1)(q, k)
+            known[b][j] = jax.vmap(of_head, in_axes=1)(q, k)
     return known
 
 
@@ -106,7 +109,7 @@ def is_mean(heads: Heads, spec: Spec) -> bool:
 
 
 def mean(v: Float[Array, "T H d"], visible: Bool[Array, " T"]) -> Float[Array, "T H d"]:
-    total = jnp.sum(hide(v, visible), axis=0)
+    total = jnp.sum(zero_hidden(v, visible), axis=0)
     return jnp.broadcast_to(total / jnp.sum(visible, dtype=v.dtype), v.shape)
 
 

@@ -6,7 +6,7 @@ write), `.attn` (what the sublayer writes), `.resid_mid`, for its J-th units `.u
 [T, hidden] and `.units.J`, `.mlp` and `.resid_post`. Those without a shape are
 {slot: [T, width]}; each slot is a point of its own as well, such as `blocks.3.attn.alpha`.
 
-`blocks.*.attn` is that point of every block that has it. A hook there is told `Where` it is.
+`blocks.*.attn` is that point of every block that has it. A hook there is told its `HookPlace`.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ import jax
 Hook = Callable[[Any, Any], Any]
 
 
-class Where(NamedTuple):
+class HookPlace(NamedTuple):
     """A block by its position among those of the prologue and of a step, and its step, traced.
 
     The points of a `Cache` are found by the same two: `cache.points[position][point][step]`, the
@@ -31,7 +31,7 @@ class Where(NamedTuple):
     step: Any
 
 
-class Placed(NamedTuple):
+class PlacedHook(NamedTuple):
     """A hook that is known to act on a block at one point, in one step or, if None, in each."""
 
     point: str
@@ -41,14 +41,14 @@ class Placed(NamedTuple):
 
 
 @dataclass
-class Taps:
+class HookPoints:
     """The points of one block of the step, at all its steps at once (they share one trace).
 
     `keep` names the points whose values are kept, or is True for all of them.
     """
 
-    hooks: list[Placed] = field(default_factory=list)
-    where: Where = field(default_factory=lambda: Where(0, 0))
+    hooks: list[PlacedHook] = field(default_factory=list)
+    place: HookPlace = field(default_factory=lambda: HookPlace(0, 0))
     keep: bool | Collection[str] = ()
     kept: dict[str, Any] = field(default_factory=dict)
     seen: set[str] = field(default_factory=set)
@@ -61,9 +61,9 @@ class Taps:
 
     def __call__(self, point: str, value: Any) -> Any:
         """Offer a value; what comes back takes its place."""
-        value = self.apply(point, value)
+        value = self.run_hooks(point, value)
         if isinstance(value, dict):
-            value = {slot: self.apply(f"{point}.{slot}", part) for slot, part in value.items()}
+            value = {slot: self.run_hooks(f"{point}.{slot}", part) for slot, part in value.items()}
             for slot, part in value.items():
                 if self.keep is not True and self.keeps(f"{point}.{slot}"):
                     self.kept[f"{point}.{slot}"] = part
@@ -71,22 +71,22 @@ class Taps:
             self.kept[point] = value
         return value
 
-    def apply(self, point: str, value: Any) -> Any:
+    def run_hooks(self, point: str, value: Any) -> Any:
         self.seen.add(point)
         for hook in self.hooks:
             if hook.point == point:
-                value = replace(value, hook, self.where)
+                value = apply_hook(value, hook, self.place)
         return value
 
 
-def replace(value: Any, hook: Placed, where: Where) -> Any:
-    act = lambda v: hook.function(v, where if hook.step is None else hook.name)  # noqa: E731
+def apply_hook(value: Any, hook: PlacedHook, place: HookPlace) -> Any:
+    act = lambda v: hook.function(v, place if hook.step is None else hook.name)  # noqa: E731
     shape = jax.eval_shape(act, value)
     if (got := describe(shape)) != (needed := describe(value)):
         raise ValueError(f"hook at {hook.name} must return {needed}, got {got}")
     if hook.step is None:
         return act(value)
-    return jax.lax.cond(where.step == hook.step, act, lambda v: v, value)
+    return jax.lax.cond(place.step == hook.step, act, lambda v: v, value)
 
 
 def describe(value: Any) -> str:

@@ -3,21 +3,19 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
 import psutil
 from jax.core import Tracer
 
-from ..residual import chunk_of
-from .evaluate import check_fit, evaluate, evaluate_batch
+from ..tasks import Task
+from ..tasks.batches import chunk_of
+from .evaluate import check_compatible, evaluate, evaluate_batch
 from .weights import Transformer
 
-if TYPE_CHECKING:
-    from ..tasks import Task
-
-FEW, SMALL = 2**16, 2**28
+FEW_ENTRIES, SMALL_RUN = 2**16, 2**28
 """Entries of x, and bytes, below which a run is not worth an estimate."""
 
 
@@ -59,7 +57,7 @@ def memory(
     True
     """
     batch = task.x.ndim - 2
-    check_fit(model, task, batch)
+    check_compatible(model, task, batch)
     run = evaluate_batch if batch else evaluate
     options: dict[str, Any] = {"names": names, "keep": everything}
     if batch:
@@ -70,10 +68,10 @@ def memory(
     return measure(jax.jit(jax.grad(loss)), model, task, {})
 
 
-def guard(run: Callable, model: Transformer, task: Task, **options: Any) -> Any:
+def run_if_it_fits(run: Callable, model: Transformer, task: Task, **options: Any) -> Any:
     """Run, but for a large run that does not fit."""
-    large = task.x.size > FEW or options.get("keep")
-    if large and not isinstance(task.x, Tracer) and rough_size(model, task, options) > SMALL:
+    large = task.x.size > FEW_ENTRIES or options.get("keep")
+    if large and not isinstance(task.x, Tracer) and rough_size(model, task, options) > SMALL_RUN:
         need = measure(run, model, task, options)
         if need.peak > need.free:
             raise MemoryError(

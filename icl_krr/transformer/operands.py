@@ -2,18 +2,14 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Float
 
+from ..tasks import Task
 from .run import run_with_cache
 from .tying import untie
 from .weights import Transformer, Unit
-
-if TYPE_CHECKING:
-    from ..tasks import Task
 
 
 def operand_bounds(
@@ -47,7 +43,7 @@ def operand_bounds(
         for unit in block.mlp:
             if unit.up is None or unit.gate is None:
                 continue
-            measure = lambda unit, points: largest(unit, points["resid_mid"])  # noqa: E731
+            measure = lambda unit, points: largest_operand(unit, points["resid_mid"])  # noqa: E731
             if i >= len(model.weights.prologue):
                 measure = jax.vmap(measure)
             size = jnp.max(measure(unit, points))
@@ -55,7 +51,7 @@ def operand_bounds(
     return {slot: margin * bound for slot, bound in bounds.items()}
 
 
-def largest(unit: Unit, stream: dict[str, jax.Array]) -> jax.Array:
+def largest_operand(unit: Unit, stream: dict[str, jax.Array]) -> jax.Array:
     assert unit.up is not None
     assert unit.gate is not None
     up, gate = jnp.abs(unit.up(stream)), jnp.abs(unit.gate(stream))

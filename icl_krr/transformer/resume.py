@@ -2,18 +2,14 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 import jax
 
 from .. import checks
 from ..residual import Stream
-from .evaluate import check_fit, embedded, evaluate
+from ..tasks import Task
+from .evaluate import check_compatible, embed_task, evaluate
 from .tying import split_steps
 from .weights import Block, Transformer
-
-if TYPE_CHECKING:
-    from ..tasks import Task
 
 
 def tail(model: Transformer, block: int) -> Transformer:
@@ -49,7 +45,7 @@ def step_blocks(model: Transformer, step: int) -> tuple[Block, ...]:
     return blocks([None if leaf is None else leaf[step] for leaf in scanned])
 
 
-def unrolled(model: Transformer) -> list[Block]:
+def unrolled_blocks(model: Transformer) -> list[Block]:
     """Every block by itself: those of the prologue, then those of every step."""
     steps = (step_blocks(model, step) for step in range(model.steps))
     return [*model.weights.prologue, *(block for step in steps for block in step)]
@@ -78,13 +74,13 @@ def resume(model: Transformer, task: Task, stream: Stream, block: int) -> jax.Ar
     >>> resume(model, task, cache["blocks.3.resid_pre"], 3).tolist()
     [1.0]
     """
-    check_fit(model, task)
+    check_compatible(model, task)
     rest = tail(model, block)
     if not isinstance(stream, dict):
         raise TypeError(f"stream must be a dict of slots, got {type(stream).__name__}")
     together = task.num_outputs == model.spec.num_outputs
     one, outputs = (task, []) if together else (task.replace(y=task.y[..., 0]), [task.num_outputs])
-    own = jax.eval_shape(lambda: embedded(model, one))
+    own = jax.eval_shape(lambda: embed_task(model, one))
     needed = {slot: [*value.shape, *outputs] for slot, value in own.items()}
     got = {slot: list(value.shape) for slot, value in stream.items()}
     if got != needed:

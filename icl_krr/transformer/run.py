@@ -3,19 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import TYPE_CHECKING
 
 import jax
 
-from ..residual import chunk_of
+from ..tasks import Task
+from ..tasks.batches import chunk_of
 from .cache import Cache
-from .evaluate import check_fit, evaluate, evaluate_batch
+from .evaluate import check_compatible, evaluate, evaluate_batch
 from .hook_points import Hook
-from .memory import guard
+from .memory import run_if_it_fits
 from .weights import Transformer
-
-if TYPE_CHECKING:
-    from ..tasks import Task
 
 
 def predict(model: Transformer, task: Task) -> jax.Array:
@@ -35,8 +32,8 @@ def predict(model: Transformer, task: Task) -> jax.Array:
     >>> ik.predict(model, task).tolist()
     [1.0]
     """
-    check_fit(model, task)
-    return guard(evaluate, model, task)[0]
+    check_compatible(model, task)
+    return run_if_it_fits(evaluate, model, task)[0]
 
 
 def predict_batch(model: Transformer, tasks: Task, *, chunk: int | None = None) -> jax.Array:
@@ -56,8 +53,8 @@ def predict_batch(model: Transformer, tasks: Task, *, chunk: int | None = None) 
     >>> ik.predict_batch(model, tasks).shape
     (5, 1)
     """
-    check_fit(model, tasks, batch=1)
-    return guard(evaluate_batch, model, tasks, chunk=chunk_of(tasks, chunk))
+    check_compatible(model, tasks, batch=1)
+    return run_if_it_fits(evaluate_batch, model, tasks, chunk=chunk_of(tasks, chunk))
 
 
 def predict_along(model: Transformer, task: Task) -> jax.Array:
@@ -76,13 +73,13 @@ def predict_along(model: Transformer, task: Task) -> jax.Array:
     >>> predict_along(ik.init(jax.random.key(1), spec), task).shape
     (5,)
     """
-    check_fit(model, task)
+    check_compatible(model, task)
     if not model.spec.causal or model.spec.tokens != "interleaved":
         raise ValueError(
             "model must be causal with interleaved tokens to predict along the supports, got "
             f"causal={model.spec.causal}, tokens={model.spec.tokens!r}"
         )
-    return guard(evaluate, model, task, along=True)[0]
+    return run_if_it_fits(evaluate, model, task, along=True)[0]
 
 
 def run_with_cache(
@@ -101,8 +98,8 @@ def run_with_cache(
     is dropped as it is there; where a model of one output takes r of them, every other slot has
     them as a last axis too.
     `names` chooses slots (by default the layout's states), and nothing else is stored; `points`,
-    such as "resid_mid" or "attn.alpha" (see `taps`), are kept in every block that has them, and
-    with `everything` all are, patterns [T, T] included; linear attention then goes through its
+    such as "resid_mid" or "attn.alpha" (see `hook_points`), are kept in every block that has them,
+    and with `everything` all are, patterns [T, T] included; linear attention then goes through its
     pattern, which rounds in another order.
 
     Raises as `predict` does, and ValueError for a name that the layout, or a point that the model
@@ -116,7 +113,7 @@ def run_with_cache(
     >>> cache["alpha"].tolist(), cache["prediction"].tolist()
     ([[0.0], [1.0]], [[0.0], [1.0]])
     """
-    check_fit(model, task)
+    check_compatible(model, task)
     if names is None:
         states = [slot.name for slot in model.layout.slots if slot.kind == "state"]
         names = (*states, "prediction")
@@ -128,7 +125,7 @@ def run_with_cache(
     for name in names:
         if name != "prediction":
             model.layout[name]
-    prediction, (slots, kept) = guard(
+    prediction, (slots, kept) = run_if_it_fits(
         evaluate, model, task, names=tuple(dict.fromkeys(names)), keep=everything or tuple(points)
     )
     return prediction, Cache(slots, kept, len(model.weights.prologue), model.steps)
@@ -138,8 +135,9 @@ def run_with_hooks(model: Transformer, task: Task, hooks: Mapping[str, Hook]) ->
     """The prediction with values replaced on the way: {"blocks.3.attn": fn}.
 
     `fn(value, name)` must be pure and return what it got in shape and dtype: {slot: [T, width]}
-    for the points of a block, an array for a slot of one, `blocks.3.attn.alpha` (see `taps`). A
-    hook at `blocks.*.attn` is called in every block, with its `Where` in place of the name.
+    for the points of a block, an array for a slot of one, `blocks.3.attn.alpha` (see
+    `hook_points`). A hook at `blocks.*.attn` is called in every block, with its `HookPlace` for the
+    name.
     Each new function is compiled anew; for a sweep let one function take its values from an
     array, under `jax.jit` or `jax.vmap` of your own.
 
@@ -153,7 +151,7 @@ def run_with_hooks(model: Transformer, task: Task, hooks: Mapping[str, Hook]) ->
     >>> ik.run_with_hooks(model, task, {"blocks.3.attn.prediction": double}).tolist()
     [2.0]
     """
-    check_fit(model, task)
+    check_compatible(model, task)
     if not isinstance(hooks, Mapping) or not all(map(callable, hooks.values())):
         raise TypeError("hooks must be {name: function (value, name) -> value}, got " + repr(hooks))
-    return guard(evaluate, model, task, hooks=tuple(hooks.items()))[0]
+    return run_if_it_fits(evaluate, model, task, hooks=tuple(hooks.items()))[0]

@@ -9,7 +9,7 @@ from ..residual import Stream
 from .weights import Norm
 
 
-def add(stream: Stream, written: Stream) -> Stream:
+def add_to_stream(stream: Stream, written: Stream) -> Stream:
     """Add what a sublayer writes to the slots that the stream has."""
     for slot, part in written.items():
         if slot not in stream:
@@ -18,10 +18,10 @@ def add(stream: Stream, written: Stream) -> Stream:
             raise ValueError(
                 f"slot {slot} must be written {list(stream[slot].shape)}, got {list(part.shape)}"
             )
-    return plus(stream, written)
+    return sum_of_slots(stream, written)
 
 
-def plus(stream: Stream, written: Stream) -> Stream:
+def sum_of_slots(stream: Stream, written: Stream) -> Stream:
     added = {
         slot: stream[slot] + part if slot in stream else part for slot, part in written.items()
     }

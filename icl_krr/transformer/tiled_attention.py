@@ -12,23 +12,23 @@ from jaxtyping import Array, Bool, Float
 
 from ..numerics import matmul
 
-LARGEST = 2**22
+LARGEST_PATTERN = 2**22
 """Entries of a pattern up to which it is formed whole, and kept over steps: 2048 tokens."""
 
-TILE = {"cpu": 1024}
+TILE_SIDES = {"cpu": 1024}
 """Tokens on a side of a tile, by platform (else 4096): on a CPU it stays near the caches."""
 
-HIDDEN = -1e30
+HIDDEN_LOGIT = -1e30
 """A logit that no softmax sees, and every dtype but float16 holds."""
 
 
-def streams(tokens: int, wanted: bool | None) -> bool:
+def uses_tiles(tokens: int, wanted: bool | None) -> bool:
     """Whether patterns are made tile by tile: as the spec wants, else where they are large."""
-    return tokens * tokens > LARGEST if wanted is None else wanted
+    return tokens * tokens > LARGEST_PATTERN if wanted is None else wanted
 
 
 @partial(jax.custom_vjp, nondiff_argnums=(4,))
-def stream(
+def tiled_softmax(
     q: Float[Array, "T k"],
     k: Float[Array, "T k"],
     v: Float[Array, "T d"],
@@ -53,39 +53,43 @@ class Tiles(NamedTuple):
 
     k: jax.Array
     v: jax.Array
-    at: jax.Array
+    positions: jax.Array
 
 
-def cut(rows: jax.Array, tile: int) -> jax.Array:
+def into_tiles(rows: jax.Array, tile: int) -> jax.Array:
     """[T, ...] as [tiles, tile, ...], padded with zeros."""
     padding = [(0, -len(rows) % tile)] + [(0, 0)] * (rows.ndim - 1)
     return jnp.pad(rows, padding).reshape(-1, tile, *rows.shape[1:])
 
 
-def join(tiles: jax.Array, tokens: int) -> jax.Array:
+def from_tiles(tiles: jax.Array, tokens: int) -> jax.Array:
     return tiles.reshape(-1, *tiles.shape[2:])[:tokens]
 
 
-def side(tokens: int) -> int:
-    return min(TILE.get(jax.default_backend(), 4096), tokens)
+def tile_side(tokens: int) -> int:
+    return min(TILE_SIDES.get(jax.default_backend(), 4096), tokens)
 
 
 def tiles_of_keys(k: jax.Array, v: jax.Array, visible: jax.Array, tile: int) -> Tiles:
-    hidden = jnp.where(visible, 0, HIDDEN).astype(k.dtype)
+    hidden = jnp.where(visible, 0, HIDDEN_LOGIT).astype(k.dtype)
     padding = -len(k) % tile
     keys = jnp.concatenate([k, hidden[:, None]], axis=1)
     keys = jnp.pad(keys, ((0, padding), (0, 0)))
-    keys = keys.at[len(k) :, -1].set(HIDDEN)
-    return Tiles(cut(keys, tile), cut(v, tile), cut(jnp.arange(len(keys)), tile))
+    keys = keys.at[len(k) :, -1].set(HIDDEN_LOGIT)
+    return Tiles(
+        into_tiles(keys, tile), into_tiles(v, tile), into_tiles(jnp.arange(len(keys)), tile)
+    )
 
 
-def logits(q: jax.Array, at: jax.Array, keys: Tiles, causal: bool) -> Float[Array, "keys queries"]:
+def logits(
+    q: jax.Array, positions: jax.Array, keys: Tiles, causal: bool
+) -> Float[Array, "keys queries"]:
     """Queries along the last axis, where the processor's vectors lie."""
     made = matmul(keys.k, q.T)
     if not causal:
         return made
-    earlier = (keys.at[:, None] < at[None, :]) | (keys.at[:, None] == 0)
-    return jnp.where(earlier, made, HIDDEN)
+    earlier = (keys.positions[:, None] < positions[None, :]) | (keys.positions[:, None] == 0)
+    return jnp.where(earlier, made, HIDDEN_LOGIT)
 
 
 def with_one(q: jax.Array) -> jax.Array:
@@ -93,7 +97,7 @@ def with_one(q: jax.Array) -> jax.Array:
 
 
 def forward_tiles(q, k, v, visible, causal):
-    tokens, tile = len(q), side(len(q))
+    tokens, tile = len(q), tile_side(len(q))
     # in base two, so that shifts by integers are exact
     scaled = with_one(q * np.log2(np.e).astype(q.dtype))
     keys = tiles_of_keys(
@@ -101,21 +105,26 @@ def forward_tiles(q, k, v, visible, causal):
     )
 
     def queries(tile_of: tuple[jax.Array, jax.Array]) -> tuple[jax.Array, jax.Array]:
-        q, at = tile_of
+        q, positions = tile_of
 
         def take(state, keys: Tiles):
             shift, sums = state
-            made = logits(q, at, keys, causal)
+            made = logits(q, positions, keys, causal)
             larger = jnp.maximum(shift, jnp.ceil(jnp.max(made, axis=0)))
             weights = jnp.exp2(made - larger)
             return (larger, sums * power_of_two(shift - larger) + matmul(keys.v.T, weights)), None
 
-        start = jnp.full(len(q), HIDDEN, q.dtype), jnp.zeros((v.shape[1] + 1, len(q)), v.dtype)
+        start = (
+            jnp.full(len(q), HIDDEN_LOGIT, q.dtype),
+            jnp.zeros((v.shape[1] + 1, len(q)), v.dtype),
+        )
         (shift, sums), _ = jax.lax.scan(take, start, keys)
         return (sums[:-1] / sums[-1]).T, shift * np.log(2).astype(q.dtype) + jnp.log(sums[-1])
 
-    out, log_total = jax.lax.map(queries, (cut(scaled, tile), cut(jnp.arange(tokens), tile)))
-    return join(out, tokens), join(log_total, tokens)
+    out, log_total = jax.lax.map(
+        queries, (into_tiles(scaled, tile), into_tiles(jnp.arange(tokens), tile))
+    )
+    return from_tiles(out, tokens), from_tiles(log_total, tokens)
 
 
 def power_of_two(exponent: jax.Array) -> jax.Array:
@@ -125,27 +134,27 @@ def power_of_two(exponent: jax.Array) -> jax.Array:
     return jnp.where(exponent < lowest, 0, jnp.ldexp(jnp.ones((), exponent.dtype), inside))
 
 
-def keep(q, k, v, visible, causal):
+def forward_and_keep(q, k, v, visible, causal):
     out, log_total = forward_tiles(q, k, v, visible, causal)
     return (out, log_total), (q, k, v, visible, out, log_total)
 
 
-def recompute(causal, kept, cotangents):
+def backward_tiles(causal, kept, cotangents):
     """d logits_ij = pattern_ij (d out_i . v_j - d out_i . out_i + d log_total_i)."""
     q, k, v, visible, out, log_total = kept
     d_out, d_log_total = cotangents
-    tokens, tile = len(q), side(len(q))
+    tokens, tile = len(q), tile_side(len(q))
     keys = tiles_of_keys(k, v, visible, tile)
     offset = d_log_total - jnp.sum(d_out * out, axis=1)
-    at = jnp.arange(tokens)
-    queries = (with_one(q), at, log_total, d_out, offset)
+    positions = jnp.arange(tokens)
+    queries = (with_one(q), positions, log_total, d_out, offset)
 
     def of_queries(sums, tile_of):
-        q, at, log_total, d_out, offset = tile_of
+        q, positions, log_total, d_out, offset = tile_of
 
         def of_keys(d_q, taken):
             keys, d_k, d_v = taken
-            weights = jnp.exp(logits(q, at, keys, causal) - log_total)
+            weights = jnp.exp(logits(q, positions, keys, causal) - log_total)
             d_logits = weights * (matmul(keys.v, d_out.T) + offset)
             d_q += matmul(d_logits.T, keys.k)
             return d_q, (d_k + matmul(d_logits, q), d_v + matmul(weights, d_out))
@@ -154,9 +163,11 @@ def recompute(causal, kept, cotangents):
         return sums, d_q
 
     start = jnp.zeros_like(keys.k), jnp.zeros_like(keys.v)
-    (d_k, d_v), d_q = jax.lax.scan(of_queries, start, tuple(cut(part, tile) for part in queries))
-    d_q, d_k, d_v = (join(tiles, tokens) for tiles in (d_q, d_k, d_v))
+    (d_k, d_v), d_q = jax.lax.scan(
+        of_queries, start, tuple(into_tiles(part, tile) for part in queries)
+    )
+    d_q, d_k, d_v = (from_tiles(tiles, tokens) for tiles in (d_q, d_k, d_v))
     return d_q[:, :-1], d_k[:, :-1], d_v, None
 
 
-stream.defvjp(keep, recompute)
+tiled_softmax.defvjp(forward_and_keep, backward_tiles)

@@ -22,7 +22,7 @@ class Spec:
     a token for each support, or "interleaved", one for its x and after it one for its y.
     `num_features` and `num_outputs` are p and r of the tasks that the model takes. `streaming`
     says whether softmax patterns are made tile by tile, in memory linear in context, and anew in
-    every block; by default they are from 2048 tokens on (`streaming.LARGEST`).
+    every block; by default they are from 2048 tokens on (`tiled_attention.LARGEST_PATTERN`).
 
     Raises ValueError for an unknown attention or kind of tokens and a count < 1.
 

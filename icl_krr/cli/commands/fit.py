@@ -10,7 +10,13 @@ from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 from rich.table import Table
 
-from ...experiments.hyperparameters import FitConfig, Fitted, fit, of_run, of_table
+from ...experiments.hyperparameters import (
+    FitConfig,
+    FittedHyperparameters,
+    fit_hyperparameters,
+    of_run,
+    of_table,
+)
 from ...experiments.shared.build import SOLVERS
 from ...experiments.shared.recipe import folder_of, holds_run
 from ...experiments.shared.runs import load
@@ -49,7 +55,7 @@ def run(settings: Fit) -> int:
         bar = progress.add_task("compiling", total=config.iterations)
         show = lambda i, loss: progress.update(bar, completed=i, description=f"loss {loss:.4g}")  # noqa: E731
         try:
-            fitted = fit(make_tasks(), config, show)
+            fitted = fit_hyperparameters(make_tasks(), config, show)
         except Diverged as error:
             raise ValueError(f"{error}; raise the temperature or the ridge") from None
     found = fitted.found
@@ -103,7 +109,7 @@ def read_data(settings: Fit) -> tuple[Any, str | None]:
     return lambda: of_run(run, settings.tasks, settings.seed), kernel
 
 
-def print_tables(settings: Fit, fitted: Fitted) -> None:
+def print_tables(settings: Fit, fitted: FittedHyperparameters) -> None:
     console, found, facts = Console(), fitted.found, fitted.facts
     table = Table(title=f"{Path(settings.data).name}: what moved")
     table.add_column("parameter")

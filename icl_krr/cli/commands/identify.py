@@ -14,9 +14,9 @@ from rich.table import Table
 from ...experiments.identify.trained_model import (
     Findings,
     IdentifyConfig,
+    distance_rows,
     distance_table,
     examine,
-    heatmaps,
     layer_table,
     markdown,
 )
@@ -64,7 +64,7 @@ def run(settings: Identify) -> int:
     files = {
         "identify.json": (output.to_json(record) + "\n").encode(),
         "layers.csv": to_csv(findings.layers),
-        "heatmaps.csv": to_csv(heatmaps(findings.found)),
+        "heatmaps.csv": to_csv(distance_rows(findings.found)),
         "identify.md": markdown(findings).encode(),
         **images("heatmaps", identification_figure(findings.found, title)),
         **images("filter", filter_figure(findings, title)),

@@ -13,7 +13,15 @@ from rich.table import Table
 
 from ... import report as pages
 from ...experiments.claims.verify import claims, table as table_of_claims, verify_all
-from ...experiments.explorer import ALL, Explored, ExplorerConfig, build, draw, explore, in_order
+from ...experiments.explorer import (
+    GRID_AXES,
+    Explored,
+    ExplorerConfig,
+    build_cell,
+    draw_task,
+    explore,
+    sorted_task,
+)
 from ...experiments.identify.trained_model import (
     IdentifyConfig,
     distance_table,
@@ -23,7 +31,7 @@ from ...experiments.identify.trained_model import (
 from ...experiments.shared.recipe import folder_of
 from ...experiments.shared.rows import Rows, tidy
 from ...experiments.shared.runs import Run, load
-from ...experiments.snapshot import look_inside
+from ...experiments.snapshot import take_snapshot
 from ...files import to_csv
 from ...plots import filter_figure, identification_figure, svg, training_figure
 from ...probes.distances import SPACES
@@ -66,7 +74,7 @@ def run(settings: Report) -> int:
             found = explore(ExplorerConfig(seed=seed), status.update)
         status.update(f"{named}: streams and patterns")
         made = [
-            pages.explorer(found),
+            pages.explorer_section(found),
             streams_section(model, named, seed),
             *trained,
             identification or small_identification(model, named, seed, meta, status.update),
@@ -92,12 +100,12 @@ def run(settings: Report) -> int:
 def streams_section(run: Run, name: str, seed: int) -> Section:
     """A construction on the explorer's task, beside the run on one of its own."""
     small = ExplorerConfig(num_queries=12, seed=seed)
-    task = draw(small)
-    constructed, _ = build(task, 0.5, small.noise, None, steps=4)
+    task = draw_task(small)
+    constructed, _ = build_cell(task, 0.5, small.noise, None, steps=4)
     first = len(constructed.weights.prologue) + constructed.blocks_per_step
-    drawn = in_order(sample(jax.random.key(seed), run.family), lambda x: x[:, 0])
-    known, seen = look_inside(constructed, task, blocks=first), look_inside(run.model, drawn)
-    return pages.inside(known, seen, name, str(jnp.result_type(float)), seed)
+    drawn = sorted_task(sample(jax.random.key(seed), run.family), lambda x: x[:, 0])
+    known, seen = take_snapshot(constructed, task, blocks=first), take_snapshot(run.model, drawn)
+    return pages.snapshots_section(known, seen, name, str(jnp.result_type(float)), seed)
 
 
 def training_sections(run: Run, name: str, folder: Path) -> list[Section]:
@@ -110,7 +118,7 @@ def training_sections(run: Run, name: str, folder: Path) -> list[Section]:
         figure = svg(training_figure(parse_rows(metrics), caption), "training")
     except (KeyError, IndexError, TypeError, ValueError):
         raise ValueError(f"{metrics} must be the metrics that icl-krr train left") from None
-    return [pages.training(name, figure, f"{caption}.")]
+    return [pages.training_section(name, figure, f"{caption}.")]
 
 
 def small_identification(
@@ -130,8 +138,8 @@ def small_identification(
     )
     tables = [layer_table(found), *(distance_table(found.found, space) for space in SPACES)]
     status = f"{found.found.status}; nearest: {', '.join(found.found.remain)}"
-    made = f"{config.tasks} tasks only. {pages.made(meta, 'float64')}"
-    return pages.identification(name, status, tables, heatmaps, filters, made)
+    made = f"{config.tasks} tasks only. {pages.provenance(meta, 'float64')}"
+    return pages.identification_section(name, status, tables, heatmaps, filters, made)
 
 
 def quick_claims(seed: int, meta: dict[str, Any], show: Show) -> Section:
@@ -146,20 +154,20 @@ def quick_claims(seed: int, meta: dict[str, Any], show: Show) -> Section:
 
     count(0)
     found = verify_all(known, seeds=range(seed, seed + 1), quick=True, progress=count)
-    made = f"Fewer draws and one seed. {pages.made(meta, 'dtype in the last column')}"
-    return pages.claims(table_of_claims(result for result, _ in found.values()), made)
+    made = f"Fewer draws and one seed. {pages.provenance(meta, 'dtype in the last column')}"
+    return pages.claims_section(table_of_claims(result for result, _ in found.values()), made)
 
 
 def grid_rows(found: Explored) -> Rows:
     """The numbers of every cell."""
     config = found.config
     values = (config.temperatures, config.ridges, [w or "all" for w in config.widths])
-    places: dict[str, Any] = dict(zip(ALL, (*values, range(config.steps + 1)), strict=True))
+    places: dict[str, Any] = dict(zip(GRID_AXES, (*values, range(config.steps + 1)), strict=True))
     columns = {}
     for name, over in found.over.items():
         values = found.arrays[name]
         if values.ndim == len(over):  # a number, not a curve
-            columns[name] = values.reshape(values.shape + (1,) * (len(ALL) - values.ndim))
+            columns[name] = values.reshape(values.shape + (1,) * (len(GRID_AXES) - values.ndim))
     return tidy(places, **columns)
 
 

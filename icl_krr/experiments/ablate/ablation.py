@@ -11,7 +11,7 @@ import numpy as np
 
 from ...files import Lines
 from ...probes import ablate, sites, swap
-from ...probes.distances import EDGES, relative, squared
+from ...probes.distances import INTERVAL_QUANTILES, relative_distances, squared_norms
 from ...tasks import Task
 from ...transformer import predict_batch
 from ..shared.build import build
@@ -73,7 +73,7 @@ def measure(named: Rows, found: Changes, changed: jax.Array, tasks: Task) -> Row
 
     The interval has 95 % of the resamples. A prediction that is no number has neither.
     """
-    low, high = np.quantile(found.resampled, EDGES, axis=0)
+    low, high = np.quantile(found.resampled, INTERVAL_QUANTILES, axis=0)
     losses = np.asarray(jnp.mean((changed - tasks.y_query) ** 2, axis=(1, 2)))
     columns = {"change": found.each, "low": low, "high": high, "loss": losses}
     return [
@@ -86,11 +86,11 @@ def measure(named: Rows, found: Changes, changed: jax.Array, tasks: Task) -> Row
 
 def changes(intact: jax.Array, changed: jax.Array, seed: int) -> Changes:
     count = len(intact)
-    squares = squared(changed - intact, 2).T
-    sizes = np.repeat(squared(intact, 1)[:, None], len(changed), axis=1)
+    squares = squared_norms(changed - intact, 2).T
+    sizes = np.repeat(squared_norms(intact, 1)[:, None], len(changed), axis=1)
     resample = np.random.default_rng(seed).multinomial(count, np.full(count, 1 / count), size=1000)
     weights = (np.ones(count), resample)
-    return Changes(*(relative(squares, sizes, by) for by in weights))
+    return Changes(*(relative_distances(squares, sizes, by) for by in weights))
 
 
 def compare(now: jax.Array, expected: jax.Array, intact: jax.Array) -> dict[str, float]:
@@ -129,7 +129,10 @@ def swaps(subject: Subject, config: AblateConfig, progress: Callable[[str], None
         changed = jnp.stack([*found.values()])
         each, resampled = moved = changes(intact, changed, config.seed)
         measured = measure(named, moved, changed, tasks)
-        nearer = [each - each[0], *np.quantile(resampled - resampled[:, :1], EDGES, axis=0)]
+        nearer = [
+            each - each[0],
+            *np.quantile(resampled - resampled[:, :1], INTERVAL_QUANTILES, axis=0),
+        ]
         for row, *values in list(zip(measured, *nearer, strict=True))[1:]:  # the swap is first
             row |= zip(NEARER, map(float, values), strict=True)
         rows += measured

@@ -14,7 +14,7 @@ from ...tasks import GaussianProcess, LinearRegression, Sampler, Task, map_tasks
 from ...theory import spectral_bounds
 from ...training import reference
 from ...transformer import Transformer
-from ..identify.trained_model import widen
+from ..identify.trained_model import in_dtype_of_tasks
 from ..shared.build import build
 from ..shared.draws import draw_tasks
 from ..shared.runs import find as find_run, load
@@ -48,7 +48,9 @@ def trained(config: AblateConfig) -> Subject:
     if config.swap is not None:
         check_swap(config.swap, best.kernel, run.model, config.model)
     known = best.losses(tasks)
-    return Subject(widen(run.model, tasks), family, tasks, best.kernel, best.ridge, known, {}, {})
+    return Subject(
+        in_dtype_of_tasks(run.model, tasks), family, tasks, best.kernel, best.ridge, known, {}, {}
+    )
 
 
 def check_swap(solver: str, kernel: Kernel, model: Transformer, run: str) -> None:

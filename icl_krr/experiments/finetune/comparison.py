@@ -15,17 +15,24 @@ from ...probes import drift, linear_maps
 from ...training.reference import loss, regression
 from ...transformer import Transformer, dense, untie
 from ..shared.rows import Rows
-from .problem import LearningConfig, Problem, problem, rivals, textbook, train
+from .problem import (
+    FinetuneConfig,
+    FinetuneProblem,
+    draw_problem,
+    rivals,
+    textbook_gradient_descent,
+    train_without_divergence,
+)
 
 Show = Callable[[str], None]
-OWN, ALL, FLAT = (
+OWN_WEIGHTS, ALL_WEIGHTS, ALL_WEIGHTS_FROM_GD_PLUS_PLUS = (
     "trained: its own weights",
     "trained: all weights",
     "trained from GD++: all weights",
 )
 
 
-class Learned(NamedTuple):
+class Comparison(NamedTuple):
     """`losses` of every method at every depth and seed; the `path` of training, update by update
     and block by block; and what had `moved` at its end, slot by slot."""
 
@@ -34,7 +41,7 @@ class Learned(NamedTuple):
     moved: Rows
 
 
-def run(config: LearningConfig, show: Show = lambda words: None) -> Learned:
+def compare(config: FinetuneConfig, show: Show = lambda words: None) -> Comparison:
     """Train textbook gradient descent of every depth, beside rivals whose scalars are tuned.
 
     "its own weights" are those of the construction, untied; "all weights" are every entry of its
@@ -47,46 +54,59 @@ def run(config: LearningConfig, show: Show = lambda words: None) -> Learned:
     path: Rows = []
     moved: Rows = []
     for seed in range(config.seed, config.seed + config.seeds):
-        p = problem(config, seed)
-        least = exact(p)
+        problem = draw_problem(config, seed)
+        least = exact_loss(problem)
         for depth in config.depths:
             show(f"seed {seed}, {depth} blocks: rivals")
-            models = rivals(p, depth)
-            first = textbook(p, depth)
+            models = rivals(problem, depth)
+            first = textbook_gradient_descent(problem, depth)
             rates: dict[str, float] = {}
-            starts = {OWN: untie(first), ALL: dense(first), FLAT: dense(models["GD++, tuned"])}
+            starts = {
+                OWN_WEIGHTS: untie(first),
+                ALL_WEIGHTS: dense(first),
+                ALL_WEIGHTS_FROM_GD_PLUS_PLUS: dense(models["GD++, tuned"]),
+            }
             for name, start in starts.items():
                 show(f"seed {seed}, {depth} blocks, {name}")
-                followed = depth == config.depth and name == ALL
-                look = partial(follow, p, start, seed) if followed else unseen
-                models[name], rates[name], seen = train(p, start, seed, look)
-                path += seen
+                followed = depth == config.depth and name == ALL_WEIGHTS
+                observe = (
+                    partial(observe_blocks, problem, start, seed) if followed else observe_nothing
+                )
+                models[name], rates[name], observed = train_without_divergence(
+                    problem, start, seed, observe
+                )
+                path += observed
                 if followed:
                     moved += [{"seed": seed, **row} for row in drift(models[name], start)]
-            found = {name: p.loss(model) for name, model in models.items()}
+            found = {name: problem.loss(model) for name, model in models.items()}
             for name, error in found.items():
                 gain = (found["textbook step"] - least) / (error - least)
                 row = {"seed": seed, "blocks": depth, "method": name, "loss": error}
                 row |= {"exact": least, "gain": gain, "learning rate": rates.get(name)}
                 losses.append(row)
-    return Learned(losses, path, moved)
+    return Comparison(losses, path, moved)
 
 
-def unseen(update: int, model: Transformer, error: float) -> Rows:
+def observe_nothing(update: int, model: Transformer, error: float) -> Rows:
     return []
 
 
-def exact(p: Problem) -> float:
-    return float(loss(lambda task: regression(Linear(), task, p.ridge), p.scored))
+def exact_loss(problem: FinetuneProblem) -> float:
+    return float(loss(lambda task: regression(Linear(), task, problem.ridge), problem.scored))
 
 
-def follow(
-    p: Problem, start: Transformer, seed: int, update: int, model: Transformer, error: float
+def observe_blocks(
+    problem: FinetuneProblem,
+    start: Transformer,
+    seed: int,
+    update: int,
+    model: Transformer,
+    error: float,
 ) -> Rows:
     """A row for every block: its step size and curvature, and how far its maps have moved."""
-    rows, high = [], p.spectrum[1]
+    rows, high = [], problem.spectrum[1]
     changes = drift(model, start)
-    for block, (step, curvature) in enumerate(zip(*coefficients(model), strict=True)):
+    for block, (step, curvature) in enumerate(zip(*block_coefficients(model), strict=True)):
         own = [row["change"] for row in changes if row["block"] == block]
         rows.append(
             {
@@ -102,7 +122,7 @@ def follow(
     return rows
 
 
-def coefficients(model: Transformer) -> tuple[list[float], list[float]]:
+def block_coefficients(model: Transformer) -> tuple[list[float], list[float]]:
     """What every block adds to the prediction, eta <x, X^T r>, and takes from x, c X^T X x.
 
     Read from its weights: the mean over the features of what its heads compare, times what they
@@ -126,7 +146,7 @@ def coefficients(model: Transformer) -> tuple[list[float], list[float]]:
     return steps, curvatures
 
 
-def table(found: Learned) -> Lines:
+def loss_table(found: Comparison) -> Lines:
     """Loss over the exact one, and the gain on the textbook step, at every depth."""
     depths = list(dict.fromkeys(row["blocks"] for row in found.losses))
     lines = []
@@ -139,18 +159,18 @@ def table(found: Learned) -> Lines:
                 for value in (lambda r: r["loss"] / r["exact"], lambda r: r["gain"])
             )
             bad = np.count_nonzero(~np.isfinite(ratio))
-            whole = f"{spread(ratio)} (x {spread(gain)})"
+            whole = f"{mean_and_range(ratio)} (x {mean_and_range(gain)})"
             line.append(f"diverged, {bad} of {len(ratio)} seeds" if bad else whole)
         lines.append(line)
     return ["loss / exact (gain)", *(f"{depth} blocks" for depth in depths)], lines
 
 
-def spread(values: np.ndarray) -> str:
+def mean_and_range(values: np.ndarray) -> str:
     """The mean, and half the range over seeds."""
     return f"{values.mean():.3g} +- {np.ptp(values) / 2:.1g}"
 
 
-def moved_most(found: Learned, count: int = 12) -> Lines:
+def most_moved_table(found: Comparison, count: int = 12) -> Lines:
     """The slot pairs that moved most, mean over seeds."""
     each: dict[Any, list[float]] = {}
     for row in found.moved:

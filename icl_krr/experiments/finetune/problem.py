@@ -11,21 +11,21 @@ from typing import Any, NamedTuple
 import jax
 import jax.numpy as jnp
 
-from ... import constructions as make
+from ... import constructions
 from ...kernels import Linear
-from ...residual import map_tasks
-from ...tasks import LinearRegression, Task
+from ...tasks import LinearRegression, Task, map_tasks
 from ...theory import spectral_bounds
 from ...training import Training, adapt, advance, held_out, start
 from ...transformer import Transformer, predict_batch, untie
 from ..shared.draws import draw_tasks
 from ..shared.rows import Rows
 
-LOST = 2
+DIVERGED_ABOVE = 2
+"""Training has diverged when its last loss is more than so many times the first."""
 
 
 @dataclass(frozen=True)
-class LearningConfig:
+class FinetuneConfig:
     """Gradient descent of `depth` blocks on linear tasks of an ill-conditioned covariance.
 
     It is trained for `updates` on fresh batches, for each of `seeds`, at the first of
@@ -59,10 +59,10 @@ class LearningConfig:
         )
 
 
-class Problem(NamedTuple):
+class FinetuneProblem(NamedTuple):
     """The tasks that scalars are tuned on and models are scored on, and bounds (low, high)."""
 
-    config: LearningConfig
+    config: FinetuneConfig
     ridge: float
     tuning: Task
     scored: Task
@@ -71,13 +71,13 @@ class Problem(NamedTuple):
     def loss(self, model: Transformer) -> float:
         return float(jnp.mean((predict_batch(model, self.scored) - self.scored.y_query) ** 2))
 
-    def tuned(self, build: Callable[[Any], Transformer], first: dict[str, Any]) -> Any:
+    def tune_scalars(self, build: Callable[[Any], Transformer], first: dict[str, Any]) -> Any:
         """The positive scalars of least error, by Adam on their logarithms."""
         objective = held_out(build, self.tuning)
         return adapt(objective, first, positive=tuple(first), iterations=300).parameters
 
 
-def problem(config: LearningConfig, seed: int) -> Problem:
+def draw_problem(config: FinetuneConfig, seed: int) -> FinetuneProblem:
     family = config.family
     kernel, ridge = family.optimal()
     key = jax.random.key(seed)
@@ -87,13 +87,19 @@ def problem(config: LearningConfig, seed: int) -> Problem:
     )
     bounds = jax.jit(partial(map_tasks, lambda task: spectral_bounds(kernel, task, ridge=ridge)))
     low, high = bounds(tuning)
-    return Problem(config, ridge, tuning, scored, (float(jnp.min(low)), float(jnp.max(high))))
+    return FinetuneProblem(
+        config, ridge, tuning, scored, (float(jnp.min(low)), float(jnp.max(high)))
+    )
 
 
-def descent(p: Problem, depth: int, step_sizes: Any) -> Transformer:
+def gradient_descent(problem: FinetuneProblem, depth: int, step_sizes: Any) -> Transformer:
     """Gradient descent with a step size for each block, [depth], or one for all."""
-    model = make.gradient_descent(
-        Linear(), num_features=p.config.num_features, ridge=p.ridge, steps=depth, step_size=1.0
+    model = constructions.gradient_descent(
+        Linear(),
+        num_features=problem.config.num_features,
+        ridge=problem.ridge,
+        steps=depth,
+        step_size=1.0,
     )
     (block,) = untie(model).weights.steps
     sizes = jnp.broadcast_to(jnp.asarray(step_sizes), depth)
@@ -107,88 +113,95 @@ def descent(p: Problem, depth: int, step_sizes: Any) -> Transformer:
     return model.replace(weights=model.weights.replace(steps=steps))  # pyright: ignore[reportAttributeAccessIssue]
 
 
-def textbook(p: Problem, depth: int) -> Transformer:
-    low, high = p.spectrum
-    return descent(p, depth, 2 / (low + high))
+def textbook_gradient_descent(problem: FinetuneProblem, depth: int) -> Transformer:
+    low, high = problem.spectrum
+    return gradient_descent(problem, depth, 2 / (low + high))
 
 
-def chebyshev_roots(low: Any, high: Any, depth: int) -> jax.Array:
+def chebyshev_step_sizes(low: Any, high: Any, depth: int) -> jax.Array:
     """The step sizes whose polynomial is least on an interval: one over its Chebyshev nodes."""
     angles = jnp.pi * (2 * jnp.arange(depth) + 1) / (2 * depth)
     return 1 / ((high + low) / 2 + (high - low) / 2 * jnp.cos(angles))
 
 
-def rivals(p: Problem, depth: int) -> dict[str, Transformer]:
+def rivals(problem: FinetuneProblem, depth: int) -> dict[str, Transformer]:
     """Algorithms of as many blocks, each with its own scalars tuned alike.
 
     Conjugate gradient has no scalars, and of blocks 5 for each step and one more.
     """
-    low, high = p.spectrum
-    sizes: dict[str, Any] = {"num_features": p.config.num_features, "steps": depth}
+    low, high = problem.spectrum
+    sizes: dict[str, Any] = {"num_features": problem.config.num_features, "steps": depth}
 
     def interval(at: dict[str, Any]) -> tuple[Any, Any]:
         return at["high"] * at["share"] / (1 + at["share"]), at["high"]
 
     builds: dict[str, tuple[Callable[[Any], Transformer], dict[str, Any]]] = {
-        "tuned step": (lambda at: descent(p, depth, at["step"]), {"step": 2 / (low + high)}),
+        "tuned step": (
+            lambda at: gradient_descent(problem, depth, at["step"]),
+            {"step": 2 / (low + high)},
+        ),
         "tuned steps": (
-            lambda at: descent(p, depth, at["steps"]),
-            {"steps": chebyshev_roots(high / 10, high, depth)},
+            lambda at: gradient_descent(problem, depth, at["steps"]),
+            {"steps": chebyshev_step_sizes(high / 10, high, depth)},
         ),
         "Chebyshev roots, tuned interval": (
-            lambda at: descent(p, depth, chebyshev_roots(*interval(at), depth)),
+            lambda at: gradient_descent(problem, depth, chebyshev_step_sizes(*interval(at), depth)),
             {"share": 0.1, "high": high},
         ),
         "Chebyshev iteration, tuned interval": (
-            lambda at: make.chebyshev(Linear(), ridge=p.ridge, spectrum=interval(at), **sizes),
+            lambda at: constructions.chebyshev(
+                Linear(), ridge=problem.ridge, spectrum=interval(at), **sizes
+            ),
             {"share": 0.1, "high": high},
         ),
         "GD++, tuned": (
-            lambda at: make.gradient_descent_plus_plus(
+            lambda at: constructions.gradient_descent_plus_plus(
                 Linear(), step_size=at["step"], curvature=at["curvature"], **sizes
             ),
             {"step": 2 / high, "curvature": 0.2 / high},
         ),
     }
-    found = {"textbook step": textbook(p, depth)}
+    found = {"textbook step": textbook_gradient_descent(problem, depth)}
     for name, (build, first) in builds.items():
-        found[name] = build(p.tuned(build, first))
-    found["conjugate gradient, as many steps"] = make.conjugate_gradient(
-        Linear(), ridge=p.ridge, **sizes
+        found[name] = build(problem.tune_scalars(build, first))
+    found["conjugate gradient, as many steps"] = constructions.conjugate_gradient(
+        Linear(), ridge=problem.ridge, **sizes
     )
     return found
 
 
-Look = Callable[[int, Transformer, float], Rows]
+Observe = Callable[[int, Transformer, float], Rows]
 
 
-def train(p: Problem, first: Transformer, seed: int, look: Look) -> tuple[Transformer, float, Rows]:
-    """The model trained, its learning rate, and what `look(update, model, loss)` saw on the way.
+def train_without_divergence(
+    problem: FinetuneProblem, first: Transformer, seed: int, observe: Observe
+) -> tuple[Transformer, float, Rows]:
+    """The model trained, its learning rate, and the rows of `observe(update, model, loss)`.
 
-    A rate has diverged when a loss is NaN, or the last above `LOST` times the first; then the next
-    is taken.
+    A rate has diverged when a loss is NaN, or the last above `DIVERGED_ABOVE` times the first; then
+    the next is taken.
     """
-    most = LOST * p.loss(first)
-    for rate in p.config.learning_rates:
-        seen: Rows = []
-        for update, model, loss in updates(p, first, rate, seed):
-            seen += look(update, model, loss)
+    most = DIVERGED_ABOVE * problem.loss(first)
+    for rate in problem.config.learning_rates:
+        observed: Rows = []
+        for update, model, loss in training_path(problem, first, rate, seed):
+            observed += observe(update, model, loss)
             if isnan(loss):
                 break
         if loss < most:  # pyright: ignore[reportPossiblyUnboundVariable]
             break
-    return model, rate, seen  # pyright: ignore[reportPossiblyUnboundVariable]
+    return model, rate, observed  # pyright: ignore[reportPossiblyUnboundVariable]
 
 
-def updates(
-    p: Problem, model: Transformer, rate: float, seed: int
+def training_path(
+    problem: FinetuneProblem, model: Transformer, rate: float, seed: int
 ) -> Iterator[tuple[int, Transformer, float]]:
     """Adam on all weights, on fresh tasks: updates so far, the model and its loss, now and then."""
-    c = p.config
+    c = problem.config
     settings = Training(steps=c.updates, batch=c.batch, learning_rate=rate, warmup=100, seed=seed)
     state = start(model, settings)
-    yield 0, model, p.loss(model)
+    yield 0, model, problem.loss(model)
     for update in range(1, c.updates + 1):
         state, _ = advance(state, c.family, settings)
         if update % c.every == 0 or update in (10, 50, 100):
-            yield update, state.model, p.loss(state.model)
+            yield update, state.model, problem.loss(state.model)

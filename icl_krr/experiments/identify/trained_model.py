@@ -29,8 +29,7 @@ from ...probes import (
     streams,
 )
 from ...probes.distances import SPACES
-from ...residual import map_tasks
-from ...tasks import Task
+from ...tasks import Task, map_tasks
 from ...training import reference
 from ...transformer import Architecture, Transformer, init
 from ..shared.draws import draw_tasks
@@ -86,21 +85,21 @@ def examine(run: Run, config: IdentifyConfig, progress: Show = lambda words: Non
         draw_tasks(jax.random.fold_in(key, i), count, family)
         for i, count in enumerate((config.probe_tasks, config.tasks, config.tasks))
     )
-    model = widen(run.model, fitted)
+    model = in_dtype_of_tasks(run.model, fitted)
     progress("linear probes and their controls")
     if has_slot(model):
-        read, layers = partial(layerwise, model), []
+        layer_answers, layers = partial(layerwise, model), []
     else:
         probe = fit_probe(model, probing)
-        read = partial(layerwise, model, probe=probe)
+        layer_answers = partial(layerwise, model, probe=probe)
         layers = controls(model, probing, scored, jax.random.fold_in(key, 3))
-    answers = jax.jit(partial(map_tasks, read))(scored)
+    answers = jax.jit(partial(map_tasks, layer_answers))(scored)
     errors = jnp.mean((answers - scored.y_query[:, None]) ** 2, axis=(0, 2))
     progress("the exact predictor")
     best = reference(family, jax.random.fold_in(key, 4))
     known = best.losses(scored)
     progress("hat matrices and filters")
-    hats = jax.jit(partial(map_tasks, partial(hat_matrix, read)))(scored)
+    hats = jax.jit(partial(map_tasks, partial(hat_matrix, layer_answers)))(scored)
     steps = 32 * (hats.shape[1] - 1) if config.steps is None else config.steps
     name = name_of(best.kernel)
     rows = []
@@ -116,7 +115,7 @@ def examine(run: Run, config: IdentifyConfig, progress: Show = lambda words: Non
         rows.append(row)
     filtered = spectral_filter(best.kernel, scored, hats, seed=config.seed)
     found = identify(
-        read,
+        layer_answers,
         fitted,
         scored,
         kernels=config.kernels,
@@ -154,7 +153,7 @@ def distance_table(found: Identification, space: str) -> Lines:
     return header, lines
 
 
-def heatmaps(found: Identification) -> Rows:
+def distance_rows(found: Identification) -> Rows:
     """A row for every candidate, layer and step: the distances between them."""
     return [
         {"candidate": s.fit.candidate, "kernel": s.fit.kernel, "layer": layer + 1, "step": step}
@@ -170,7 +169,7 @@ def markdown(findings: Findings) -> str:
     return "\n".join(map(to_markdown, tables))
 
 
-def widen(model: Transformer, tasks: Task) -> Transformer:
+def in_dtype_of_tasks(model: Transformer, tasks: Task) -> Transformer:
     """The model in the dtype of the tasks: float32 weights say the same in float64."""
     return jax.tree.map(lambda leaf: jnp.asarray(leaf, tasks.x.dtype), model)
 
@@ -182,14 +181,14 @@ def controls(model: Transformer, fitted: Task, scored: Task, key: jax.Array) -> 
     """
     order = jax.random.permutation(jax.random.fold_in(key, 0), len(fitted.y_query))
     shuffled = fit_probe(model, fitted, fitted.y_query[order])
-    found = {"shuffled": error_of(model, shuffled, scored)}
+    found = {"shuffled": probe_errors(model, shuffled, scored)}
     if isinstance(model.spec, Architecture):
-        random = widen(init(jax.random.fold_in(key, 1), model.spec), fitted)
-        found["untrained"] = error_of(random, fit_probe(random, fitted), scored)
+        random = in_dtype_of_tasks(init(jax.random.fold_in(key, 1), model.spec), fitted)
+        found["untrained"] = probe_errors(random, fit_probe(random, fitted), scored)
     return [dict(zip(found, values, strict=True)) for values in np.stack([*found.values()], 1)]
 
 
-def error_of(model: Transformer, probe: Any, scored: Task) -> np.ndarray:
+def probe_errors(model: Transformer, probe: Any, scored: Task) -> np.ndarray:
     """Of the probe after every layer, the last one too."""
     answers = jax.jit(partial(map_tasks, lambda task: probe(streams(model, task))[..., 0]))(scored)
     return np.asarray(jnp.mean((answers - scored.y_query[:, None]) ** 2, axis=(0, 2)), float)

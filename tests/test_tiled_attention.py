@@ -9,7 +9,7 @@ import pytest
 from helpers import CASES, draw, relative
 
 import icl_krr as ik
-from icl_krr.transformer import attention, tiled_attention as streaming
+from icl_krr.transformer import attention, tiled_attention
 
 
 def whole(q, k, v, visible, causal):
@@ -30,7 +30,7 @@ def heads(tokens, size=5.0, values=2):
 
 @pytest.fixture
 def tile(monkeypatch):
-    monkeypatch.setitem(streaming.TILE, "cpu", 16)
+    monkeypatch.setitem(tiled_attention.TILE_SIDES, "cpu", 16)
 
 
 @pytest.mark.parametrize("causal", [False, True])
@@ -45,10 +45,12 @@ def test_tiles_equal_the_whole_pattern_with_their_gradients(x64, tile, tokens, c
 
         return jax.value_and_grad(of, argnums=(0, 1, 2))(q, k, v)
 
-    ours, theirs = (attend(q, k, v, visible, causal) for attend in (streaming.stream, whole))
+    ours, theirs = (
+        attend(q, k, v, visible, causal) for attend in (tiled_attention.tiled_softmax, whole)
+    )
     assert relative(ours[0], theirs[0]) < 1e-13
     assert relative(ours[1], theirs[1]) < 1e-13
-    (a, slopes), (b, expected) = loss(streaming.stream), loss(whole)
+    (a, slopes), (b, expected) = loss(tiled_attention.tiled_softmax), loss(whole)
     assert abs(a - b) < 1e-12
     hidden = ~visible
     for ours, theirs in zip(slopes[1:], expected[1:], strict=True):
@@ -64,8 +66,8 @@ def test_no_logit_overflows_and_no_tile_matters(size, monkeypatch):
     q, k, v, visible = heads(50, size)
     results = []
     for side in (8, 16, 64):
-        monkeypatch.setitem(streaming.TILE, "cpu", side)
-        results.append(streaming.stream(q, k, v, visible, False)[0])
+        monkeypatch.setitem(tiled_attention.TILE_SIDES, "cpu", side)
+        results.append(tiled_attention.tiled_softmax(q, k, v, visible, False)[0])
     expected = whole(q, k, v, visible, False)[0]
     results.append(attention.attend(q, k, v, visible, ik.Spec(1, streaming=False)))
     for result in results:
@@ -75,46 +77,46 @@ def test_no_logit_overflows_and_no_tile_matters(size, monkeypatch):
 
 @pytest.mark.parametrize("exponent", [0.0, -1.0, -126.0, -127.0, -1e30])
 def test_rescaling_is_exact(exponent):
-    power = float(streaming.power_of_two(jnp.float32(exponent)))
+    power = float(tiled_attention.power_of_two(jnp.float32(exponent)))
     assert power == (2.0**exponent if exponent >= -126 else 0.0)
 
 
-def streamed(model, wanted=True):
+def in_tiles(model, wanted=True):
     return model.replace(spec=replace(model.spec, streaming=wanted))
 
 
 @pytest.mark.parametrize("name", ["cg-exponential", "richardson"])
-def test_a_streamed_construction_is_the_same_model(x64, tile, name):
+def test_a_construction_in_tiles_is_the_same_model(x64, tile, name):
     task = draw(0, n=30)
     model = CASES[name].build(task, 0.5, 4)
     prediction, cache = ik.run_with_cache(model, task)
-    ours, path = ik.run_with_cache(streamed(model), task)
+    ours, path = ik.run_with_cache(in_tiles(model), task)
     assert relative(ours, prediction) < 1e-10
     assert relative(path["alpha"], cache["alpha"]) < 1e-9
 
 
-def test_a_streamed_model_has_the_same_gradient(x64, tile):
+def test_a_model_in_tiles_has_the_same_gradient(x64, tile):
     task = draw(0, n=30)
     spec = ik.Architecture(num_features=4, width=8, depth=2, heads=2, causal=True, max_tokens=64)
     model = ik.init(jax.random.key(0), spec)
     loss = lambda model: jnp.sum(ik.predict(model, task) ** 2)  # noqa: E731
-    plain, tiled = jax.grad(loss)(model), jax.grad(loss)(streamed(model))
+    plain, tiled = jax.grad(loss)(model), jax.grad(loss)(in_tiles(model))
     for a, b in zip(jax.tree.leaves(plain), jax.tree.leaves(tiled), strict=True):
         assert np.allclose(a, b, rtol=1e-9, atol=1e-12)
 
 
-def test_long_contexts_stream_by_themselves_and_short_ones_do_not():
-    assert not streaming.streams(2048, None)
-    assert streaming.streams(2049, None)
-    assert streaming.streams(2, True)
-    assert not streaming.streams(10**6, False)
+def test_long_contexts_are_cut_into_tiles_and_short_ones_are_not():
+    assert not tiled_attention.uses_tiles(2048, None)
+    assert tiled_attention.uses_tiles(2049, None)
+    assert tiled_attention.uses_tiles(2, True)
+    assert not tiled_attention.uses_tiles(10**6, False)
 
 
 def test_memory_is_linear_in_context():
     """Forward and gradient of 16384 tokens hold less than 2 % of the pattern."""
     big = 16384
     shapes = [jax.ShapeDtypeStruct((big, width), jnp.float32) for width in (4, 4, 1)]
-    attend = lambda q, k, v: streaming.stream(q, k, v, jnp.ones(big, bool), False)[0]  # noqa: E731
+    attend = lambda q, k, v: tiled_attention.tiled_softmax(q, k, v, jnp.ones(big, bool), False)[0]  # noqa: E731
     slope = jax.grad(lambda q, k, v: jnp.sum(attend(q, k, v)), argnums=(0, 1, 2))
     for run in (attend, slope):
         program = jax.jit(run).lower(*shapes)

@@ -1,4 +1,4 @@
-"""Learning from a construction: distances, what is read off trained weights, the experiment."""
+"""Training from a construction: distances, what is read off trained weights, the experiment."""
 
 from dataclasses import replace
 
@@ -8,18 +8,18 @@ import pytest
 from helpers import draw, relative
 
 import icl_krr as ik
-from icl_krr.experiments.finetune import comparison as learned, problem as learning
+from icl_krr.experiments.finetune import comparison, problem as problems
 from icl_krr.experiments.finetune.problem import (
-    LearningConfig,
-    chebyshev_roots,
-    descent,
-    problem,
-    train,
+    FinetuneConfig,
+    chebyshev_step_sizes,
+    draw_problem,
+    gradient_descent,
+    train_without_divergence,
 )
-from icl_krr.plots import depth_of_learning_figure, images, path_of_learning_figure
+from icl_krr.plots import finetune_depth_figure, finetune_path_figure, images
 from icl_krr.probes import drift
 
-SMALL = LearningConfig(
+SMALL = FinetuneConfig(
     depths=(1, 2), depth=2, updates=4, batch=8, every=2, tuning=4, tasks=8, seeds=2,
     num_features=3, num_supports=6,
 )  # fmt: skip
@@ -65,7 +65,7 @@ def test_drift_does_not_feel_what_no_prediction_feels(x64):
 def test_the_steps_that_are_read_off_are_those_of_the_weights(x64):
     """A head that takes 0.05 X^T X x from x makes GD++ of gradient descent."""
     model = ik.dense(gd(0.17))
-    steps, curvatures = learned.coefficients(model)
+    steps, curvatures = comparison.block_coefficients(model)
     assert np.allclose(steps, 0.17)
     assert np.allclose(curvatures, 0)
     x, (block,) = model.layout.channels("x"), model.weights.steps
@@ -77,44 +77,52 @@ def test_the_steps_that_are_read_off_are_those_of_the_weights(x64):
     wider = write.replace(value=ik.Read({"stream": value}, value.shape[2]), out=out)
     steps = (block.replace(attention=(heads.replace(writes=(wider,)),)),)
     curved = model.replace(weights=model.weights.replace(steps=steps))
-    steps, curvatures = learned.coefficients(curved)
+    steps, curvatures = comparison.block_coefficients(curved)
     assert np.allclose(steps, 0.17)
     assert np.allclose(curvatures, 0.05)
 
 
 def test_gradient_descent_takes_a_step_size_for_each_block(x64):
-    p, task = problem(SMALL, 0), draw(1, p=3)
-    sizes = chebyshev_roots(0.5, 9.0, 4)
+    p, task = draw_problem(SMALL, 0), draw(1, p=3)
+    sizes = chebyshev_step_sizes(0.5, 9.0, 4)
     assert np.allclose(np.sort(1 / sizes), 4.75 + 4.25 * np.cos(np.pi * np.array([7, 5, 3, 1]) / 8))
     x, y = np.asarray(task.x), np.asarray(task.y)
     A, alpha = x @ x.T + p.ridge * np.eye(7), np.zeros(7)
     for eta in np.asarray(sizes):
         alpha = alpha + eta * (y - A @ alpha)
-    ours = ik.predict(descent(p, 4, sizes), task)
+    ours = ik.predict(gradient_descent(p, 4, sizes), task)
     assert relative(ours, np.asarray(task.x_query) @ x.T @ alpha) < 1e-12
 
 
 def test_a_rate_at_which_training_diverges_gives_way_to_the_next_lower(x64):
     high, low = 1e6, 1e-4
-    p = problem(replace(SMALL, learning_rates=(high, low)), 0)
+    p = draw_problem(replace(SMALL, learning_rates=(high, low)), 0)
     seen = lambda update, model, loss: [{"update": update, "loss": loss}]  # noqa: E731
     first = ik.dense(gd())
-    model, rate, rows = train(p, first, 0, seen)
+    model, rate, rows = train_without_divergence(p, first, 0, seen)
     assert rate == low
     assert [row["update"] for row in rows] == [0, 2, 4]
     assert rows[0]["loss"] == p.loss(first)
     assert rows[-1]["loss"] == p.loss(model) < 2 * rows[0]["loss"]
-    alone = train(p._replace(config=replace(SMALL, learning_rates=(high,))), first, 0, seen)
+    alone = train_without_divergence(
+        p._replace(config=replace(SMALL, learning_rates=(high,))), first, 0, seen
+    )
     assert alone[1] == high
     assert not alone[2][-1]["loss"] < 2 * rows[0]["loss"]
 
 
 def test_the_experiment_says_what_it_measured(monkeypatch):
     """Untuned here: that takes longer than all the rest."""
-    monkeypatch.setattr(learning.Problem, "tuned", lambda p, build, first: first)
-    found = learned.run(replace(SMALL, seeds=1))
+    monkeypatch.setattr(problems.FinetuneProblem, "tune_scalars", lambda p, build, first: first)
+    found = comparison.compare(replace(SMALL, seeds=1))
     methods = {row["method"] for row in found.losses}
-    assert methods >= {"textbook step", "GD++, tuned", learned.OWN, learned.ALL, learned.FLAT}
+    assert methods >= {
+        "textbook step",
+        "GD++, tuned",
+        comparison.OWN_WEIGHTS,
+        comparison.ALL_WEIGHTS,
+        comparison.ALL_WEIGHTS_FROM_GD_PLUS_PLUS,
+    }
     assert len(found.losses) == 2 * len(methods)
     for row in found.losses:
         assert row["loss"] > row["exact"]
@@ -123,9 +131,9 @@ def test_the_experiment_says_what_it_measured(monkeypatch):
     assert all(row["change"] == 0 for row in found.path if row["update"] == 0)
     assert found.path[0]["loss"] != found.path[-1]["loss"]
     assert np.isclose(
-        found.path[0]["step x high"], 2 / (1 + 0.06 / problem(SMALL, 0).spectrum[1]), atol=1e-3
+        found.path[0]["step x high"], 2 / (1 + 0.06 / draw_problem(SMALL, 0).spectrum[1]), atol=1e-3
     )
-    for header, lines in (learned.table(found), learned.moved_most(found)):
+    for header, lines in (comparison.loss_table(found), comparison.most_moved_table(found)):
         assert all(len(line) == len(header) for line in lines)
-    for figure in (depth_of_learning_figure, path_of_learning_figure):
+    for figure in (finetune_depth_figure, finetune_path_figure):
         assert images("learning", figure(found))["learning.png"].startswith(b"\x89PNG")

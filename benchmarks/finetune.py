@@ -1,4 +1,4 @@
-"""`python -m benchmarks.learning`: gradient descent that was written down, trained on.
+"""`python -m benchmarks.finetune`: gradient descent that was written down, trained on.
 
 About an hour on two cores; `--quick` is a smoke run whose figures mean nothing.
 """
@@ -14,10 +14,10 @@ import jax
 from rich.console import Console
 
 from icl_krr.cli.output import to_json
-from icl_krr.experiments.finetune.comparison import moved_most, run, table
-from icl_krr.experiments.finetune.problem import LearningConfig
+from icl_krr.experiments.finetune.comparison import compare, loss_table, most_moved_table
+from icl_krr.experiments.finetune.problem import FinetuneConfig
 from icl_krr.files import replace, to_csv, to_markdown
-from icl_krr.plots import depth_of_learning_figure, images, path_of_learning_figure
+from icl_krr.plots import finetune_depth_figure, finetune_path_figure, images
 
 HERE = Path(__file__).parent
 QUICK = {"depths": (1, 2), "depth": 2, "updates": 20, "every": 10, "seeds": 1, "tasks": 64}
@@ -28,10 +28,10 @@ def main() -> None:
     parser.add_argument("--quick", action="store_true", help="a smoke run that writes no file")
     parser.add_argument("--seed", type=int, default=0, help="first seed")
     asked = parser.parse_args()
-    config = LearningConfig(seed=asked.seed, **(QUICK if asked.quick else {}))
+    config = FinetuneConfig(seed=asked.seed, **(QUICK if asked.quick else {}))
     with Console(stderr=True).status("") as status:
-        found = run(config, status.update)
-    tables = "\n".join(map(to_markdown, (table(found), moved_most(found))))
+        found = compare(config, status.update)
+    tables = "\n".join(map(to_markdown, (loss_table(found), most_moved_table(found))))
     print(tables)
     if asked.quick:
         return
@@ -51,8 +51,8 @@ def main() -> None:
         **{
             f"figures/{name}": content
             for stem, figure in (
-                ("learning", depth_of_learning_figure(found)),
-                ("learning-path", path_of_learning_figure(found)),
+                ("learning", finetune_depth_figure(found)),
+                ("learning-path", finetune_path_figure(found)),
             )
             for name, content in images(stem, figure).items()
         },

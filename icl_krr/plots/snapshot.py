@@ -12,7 +12,7 @@ from matplotlib.ticker import MaxNLocator
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from ..experiments.snapshot import Inside
+    from ..experiments.snapshot import Snapshot
 
 LEAST = 1e-6
 
@@ -42,7 +42,7 @@ def stream_figure(sizes: Mapping[str, np.ndarray], unit: str, title: str) -> Fig
     return figure
 
 
-def pattern_figure(found: Inside, title: str) -> Figure:
+def pattern_figure(found: Snapshot, title: str) -> Figure:
     """Every pattern as a heatmap, of square roots where it is one of softmax; lines part the roles.
 
     Keys that nobody reads, such as queries, are left out.
