@@ -11,17 +11,20 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from importlib import import_module
-from types import MappingProxyType
+from importlib.metadata import entry_points
 from typing import Any, NamedTuple
 
 __all__ = [
+    "ATTENTIONS",
     "AXES",
     "FAMILIES",
     "KERNELS",
     "SITES",
     "SOLVERS",
+    "SUITES",
     "Axis",
     "Box",
+    "Family",
     "Kernel",
     "Solver",
     "find",
@@ -29,12 +32,12 @@ __all__ = [
     "load",
     "make_kernel",
     "name_of",
+    "names",
     "register",
     "spelled",
     "taken",
 ]
 
-NOTHING: Mapping[str, Any] = MappingProxyType({})
 KINDS = ("any", "positive", "featured")
 
 
@@ -111,9 +114,9 @@ class Solver:
     oracle: str
     kernels: str = "any"
     told: tuple[str, ...] = ("ridge",)
-    options: Mapping[str, Any] = field(default=NOTHING, hash=False)
+    options: Mapping[str, Any] = field(default_factory=dict, hash=False)
     states: tuple[str, ...] = ("alpha", "r", "p", "prediction")
-    blocks: Mapping[str, int] = field(default=NOTHING, hash=False)
+    blocks: Mapping[str, int] = field(default_factory=dict, hash=False)
     sums: bool = False
     iterates: bool = True
     one_task: bool = False
@@ -154,6 +157,23 @@ class Axis:
         if not self.made_by:
             where = f"icl_krr.experiments.sweep.axes.{self.name}:AXIS"
             object.__setattr__(self, "made_by", where)
+
+
+@dataclass(frozen=True)
+class Family:
+    """A family of tasks: what draws them, from the fields of a recipe.
+
+    `made_by` is a sampler's class, which takes the sizes, the inputs, the noise and `fields`
+    {field of the recipe: its own}; where there are none it is a function of the recipe and of these
+    keywords.
+
+    >>> FAMILIES["decision_tree"].fields["tree_depth"]
+    'depth'
+    """
+
+    name: str
+    made_by: str
+    fields: Mapping[str, str] = field(default_factory=dict, hash=False)
 
 
 def check_kind(kind: str, kinds: tuple[str, ...]) -> None:
@@ -375,21 +395,47 @@ AXES = {
 SITES = ("head", "unit", "slot", "role")
 """Kinds of places in a model that can be taken out."""
 
-FAMILIES = (
-    "gaussian-process",
-    "linear",
-    "relu-network",
-    "decision-tree",
-    "sinusoids",
-    "table",
-)
-"""Families of tasks, as recipes spell them."""
+FAMILIES = {
+    row.name: row
+    for row in (
+        Family("gaussian_process", "icl_krr.experiments.shared.families:gaussian_process"),
+        Family(
+            "linear",
+            "icl_krr.tasks:LinearRegression",
+            {"condition": "condition", "sparsity": "sparsity"},
+        ),
+        Family("relu_network", "icl_krr.tasks:ReLUNetwork", {"hidden": "hidden"}),
+        Family("decision_tree", "icl_krr.tasks:DecisionTree", {"tree_depth": "depth"}),
+        Family("sinusoids", "icl_krr.tasks:Sinusoids", {"frequency": "frequency"}),
+        Family("table", "icl_krr.experiments.shared.families:table"),
+    )
+}
 
-TABLES = {Kernel: KERNELS, Solver: SOLVERS, Axis: AXES}
+ATTENTIONS = ("softmax", "linear")
+"""Kinds of attention."""
+
+SUITES = {
+    "forward": "icl_krr.bench.forwards:forwards",
+    "gradient": "icl_krr.bench.steps:gradients",
+    "attention": "icl_krr.bench.attention:attention",
+    "context": "icl_krr.bench.attention:linear_context",
+    "exact": "icl_krr.bench.oracles:exact",
+    "iterative": "icl_krr.bench.oracles:iterative",
+    "training": "icl_krr.bench.steps:training",
+    "startup": "icl_krr.bench.startup:startup",
+    "profile": "icl_krr.bench.profile:profile",
+    "scaling": "icl_krr.bench.forwards:scaling",
+}
+"""What is timed against what."""
+
+TABLES = {Kernel: KERNELS, Solver: SOLVERS, Axis: AXES, Family: FAMILIES}
 
 
-def register(row: Kernel | Solver | Axis) -> None:
+def register(row: Kernel | Solver | Axis | Family) -> None:
     """Add a row to its table.
+
+    A package that does so when it is imported, and names itself under the entry points "icl_krr",
+    is imported with the catalogue, so that the command line knows its rows, too.
 
     Raises ValueError for a name that is taken, or that is not spelled with underscores.
 
@@ -470,3 +516,12 @@ def taken(solver: str) -> tuple[str, ...]:
     """
     kind = find("solver", SOLVERS, solver).kernels
     return tuple(name for name, row in KERNELS.items() if kind in ("any", row.kind))
+
+
+def names() -> frozenset[str]:
+    """Every name of every table."""
+    return frozenset({*KERNELS, *SOLVERS, *AXES, *FAMILIES})
+
+
+for point in entry_points(group="icl_krr"):
+    point.load()

@@ -366,7 +366,7 @@ def test_recipes_are_read_and_refused(tmp_path, capsys):
         ('{"task": {"noize": 1}}', "field must be one of .*; got 'noize'"),
         ("[]", "must hold an object"),
         ("{", "must be JSON"),
-        ('{"task": {"family": "nope"}}', "family must be one of gaussian-process, .*'nope'"),
+        ('{"task": {"family": "nope"}}', "family must be one of gaussian_process, .*'nope'"),
         ('{"task": {"lengthscale": [1, 2]}}', r"lengthscale must be float, got \[1, 2\]"),
         ('{"task": {"table": 5}}', "table must be .*Path.*, got 5"),
         ('{"model": {"layer_norm": "no"}}', "layer_norm must be bool, got 'no'"),

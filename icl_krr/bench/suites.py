@@ -4,23 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 
-from .attention import attention, linear_context
+from ..catalogue import SUITES as NAMES, load
 from .contest import Contest
-from .forwards import forwards, scaling
-from .oracles import exact, iterative
-from .profile import profile
-from .startup import startup
-from .steps import gradients, training
 
 SUITES: dict[str, Callable[[bool, int], Iterator[Contest]]] = {
-    "forward": forwards,
-    "gradient": gradients,
-    "attention": attention,
-    "context": linear_context,
-    "exact": exact,
-    "iterative": iterative,
-    "training": training,
-    "startup": startup,
-    "profile": profile,
-    "scaling": scaling,
+    name: load(path) for name, path in NAMES.items()
 }

@@ -14,6 +14,8 @@ from typing import Annotated, Any
 import tyro
 from platformdirs import user_cache_dir
 
+from .. import catalogue
+from ..catalogue import spelled
 from ..experiments.shared.recipe import Recipe
 from .settings import COMMANDS, settings_of
 from .settings.command import Command
@@ -44,7 +46,7 @@ def train_defaults(argv: list[str]) -> Train:
 
 def main(argv: list[str] | None = None) -> int:
     """Run one command; bad input is one line on standard error and exit status 2."""
-    argv = sys.argv[1:] if argv is None else argv
+    argv = [as_spelled(word) for word in (sys.argv[1:] if argv is None else argv)]
     if argv == ["--version"]:
         print(f"icl-krr {version('icl_krr')}")
         return 0
@@ -67,6 +69,12 @@ def main(argv: list[str] | None = None) -> int:
         return refuse(str(error))
     except KeyboardInterrupt:
         return 130
+
+
+def as_spelled(word: str) -> str:
+    """A name of the catalogue may be written with dashes."""
+    option, equals, value = word.rpartition("=")
+    return option + equals + (spelled(value) if spelled(value) in catalogue.names() else value)
 
 
 def run(settings: Command) -> int:

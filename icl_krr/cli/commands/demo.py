@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import jax
 
+from ...catalogue import taken
 from ...experiments.depth import DepthConfig
-from ...experiments.shared.build import SOLVERS
 from ...kernels import Exponential
 from ...tasks import GaussianProcess, Task, diabetes, sample, split
 from .. import output
@@ -21,7 +21,7 @@ def run(settings: Demo) -> int:
 
 
 def demo_config(settings: Demo) -> DepthConfig:
-    takes = SOLVERS[settings.solver].kernels
+    takes = taken(settings.solver)
     return depth_config(settings, "exponential" if "exponential" in takes else None)
 
 

@@ -10,6 +10,7 @@ from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 from rich.table import Table
 
+from ...catalogue import taken
 from ...experiments.hyperparameters import (
     FitConfig,
     FittedHyperparameters,
@@ -17,7 +18,6 @@ from ...experiments.hyperparameters import (
     of_run,
     of_table,
 )
-from ...experiments.shared.build import SOLVERS
 from ...experiments.shared.recipe import folder_of, holds_run
 from ...experiments.shared.runs import load
 from ...files import to_csv
@@ -104,8 +104,8 @@ def read_data(settings: Fit) -> tuple[Any, str | None]:
         raise ValueError("supports must be absent for a run, whose tasks have their own number")
     run = load(settings.data)
     kernel, own = settings.kernel, run.recipe.task
-    if kernel is None and own.family == "gaussian-process":
-        kernel = own.kernel if own.kernel in SOLVERS[settings.solver].kernels else None
+    if kernel is None and own.family == "gaussian_process":
+        kernel = own.kernel if own.kernel in taken(settings.solver) else None
     return lambda: of_run(run, settings.tasks, settings.seed), kernel
 
 

@@ -8,7 +8,7 @@ from typing import Annotated, Literal
 
 import tyro
 
-from .choices import Kernel
+from .choices import Kernel, Site
 from .command import Command
 
 
@@ -24,7 +24,7 @@ class Ablate(Command):
     """Kernel of a construction; by default the one that its expectations are known for."""
     steps: int | None = None
     """Solver steps of a construction; 12 if absent."""
-    kinds: tuple[Literal["head", "unit", "slot", "role"], ...] | None = None
+    kinds: tuple[Site, ...] | None = None
     """What to take out; by default heads and slots, of runs heads and units."""
     each_step: bool = False
     """Take a construction's parts out of one step at a time; runs have it so in any case."""

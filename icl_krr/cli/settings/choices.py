@@ -1,42 +1,12 @@
-"""The words that options take, where a catalogue elsewhere has as many entries."""
+"""The words that options take, as the catalogue has them."""
 
-from typing import Literal
+from typing import TYPE_CHECKING, Literal
 
-Solver = Literal[
-    "conjugate-gradient",
-    "fused-conjugate-gradient",
-    "pipelined-conjugate-gradient",
-    "jacobi-conjugate-gradient",
-    "nystrom-conjugate-gradient",
-    "chebyshev",
-    "heavy-ball",
-    "gradient-descent",
-    "gradient-descent-in-alpha",
-    "richardson",
-    "newton-schulz",
-    "gradient-descent-plus-plus",
-    "nadaraya-watson",
-]
-Kernel = Literal["linear", "exponential", "gaussian"]
-Axis = Literal[
-    "depth",
-    "width",
-    "ridge",
-    "temperature",
-    "context",
-    "features",
-    "precision",
-    "arithmetic",
-]
-Suite = Literal[
-    "forward",
-    "gradient",
-    "attention",
-    "context",
-    "exact",
-    "iterative",
-    "training",
-    "startup",
-    "profile",
-    "scaling",
-]
+from ...catalogue import AXES, FAMILIES, KERNELS, SITES, SOLVERS, SUITES
+
+if TYPE_CHECKING:
+    Solver = Kernel = Axis = Suite = Family = Site = str
+else:
+    Solver, Kernel, Axis, Suite, Family, Site = (
+        Literal[tuple(table)] for table in (SOLVERS, KERNELS, AXES, SUITES, FAMILIES, SITES)
+    )

@@ -10,7 +10,7 @@ from .command import Command
 
 @dataclass(frozen=True)
 class Construction(Command):
-    solver: Solver = "conjugate-gradient"
+    solver: Solver = "conjugate_gradient"
     """Algorithm that the transformer's weights spell out."""
     kernel: Kernel | None = None
     """Kernel of the regression. By default, of those the solver takes, predict prefers the

@@ -7,9 +7,15 @@ import json
 from dataclasses import dataclass, field
 from importlib import resources
 from pathlib import Path
-from typing import Any, Literal, get_args, get_origin, get_type_hints
+from typing import TYPE_CHECKING, Any, Literal, get_args, get_origin, get_type_hints
 
+from ...catalogue import ATTENTIONS, FAMILIES, KERNELS, spelled
 from ...training.settings import Training
+
+if TYPE_CHECKING:
+    Family = KernelName = Attention = str
+else:
+    Family, KernelName, Attention = (Literal[tuple(n)] for n in (FAMILIES, KERNELS, ATTENTIONS))
 
 RUNS = Path(str(resources.files("icl_krr"))) / "runs"
 """The reference runs that ship: a recipe each, most with weights and metrics."""
@@ -19,9 +25,7 @@ RUNS = Path(str(resources.files("icl_krr"))) / "runs"
 class TaskRecipe:
     """The family that tasks are drawn from."""
 
-    family: Literal[
-        "gaussian-process", "linear", "relu-network", "decision-tree", "sinusoids", "table"
-    ] = "gaussian-process"
+    family: Family = "gaussian_process"
     """What the outputs are a function of."""
     num_features: int = 1
     """Features p of an input."""
@@ -33,7 +37,7 @@ class TaskRecipe:
     """Distribution of the inputs: standard normal, uniform in (-1, 1), on the unit sphere."""
     noise: float = 0.05
     """Variance of the noise on the supports' outputs."""
-    kernel: Literal["linear", "exponential", "gaussian"] = "gaussian"
+    kernel: KernelName = "gaussian"
     """Kernel of a Gaussian process."""
     lengthscale: float = 1.0
     """Lengthscale of its Gaussian kernel, in units of x."""
@@ -66,7 +70,7 @@ class ModelRecipe:
     style: Literal["encoder", "decoder"] = "encoder"
     """One token for each support, supports see each other; or GPT-2's: x and y interleaved,
     causal, learned positions."""
-    attention: Literal["softmax", "linear"] = "softmax"
+    attention: Attention = "softmax"
     """Kind of attention."""
     width: int = 64
     """Channels of the residual stream."""
@@ -99,7 +103,7 @@ class Recipe:
     Raises ValueError for another file and for fields that recipes do not have.
 
     >>> Recipe.read("gp-encoder").task.family
-    'gaussian-process'
+    'gaussian_process'
     """
 
     task: TaskRecipe = field(default_factory=TaskRecipe)
@@ -134,6 +138,8 @@ def parts(cls: Any, entries: Any, path: Path) -> dict[str, Any]:
         if name not in allowed:
             raise ValueError(f"{path}: field must be one of {', '.join(allowed)}; got {name!r}")
         hint = get_type_hints(cls)[name]
+        if get_origin(hint) is Literal and isinstance(entries[name], str):
+            entries = entries | {name: as_spelled(entries[name], hint)}
         if name not in kinds and not fits(entries[name], hint):
             words = f"one of {', '.join(get_args(hint))}" if get_origin(hint) is Literal else hint
             raise ValueError(
@@ -144,6 +150,11 @@ def parts(cls: Any, entries: Any, path: Path) -> dict[str, Any]:
         for name, value in entries.items()
     }
     return made | ({"table": Path(made["table"])} if made.get("table") else {})
+
+
+def as_spelled(value: str, hint: Any) -> str:
+    """A name of the catalogue may be written with dashes."""
+    return spelled(value) if spelled(value) in get_args(hint) else value
 
 
 def fits(value: Any, hint: Any) -> bool:

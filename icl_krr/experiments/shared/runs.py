@@ -3,27 +3,17 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import jax
 
 from ...catalogue import SOLVERS, make_kernel, spelled, taken
-from ...tasks import (
-    DecisionTree,
-    GaussianProcess,
-    LinearRegression,
-    ReLUNetwork,
-    Rows,
-    Sampler,
-    Sinusoids,
-    diabetes,
-    read_table,
-    sample,
-)
+from ...tasks import Sampler, sample
 from ...training import checkpoint
 from ...transformer import Architecture, Transformer, init, untie
 from .build import build
-from .recipe import RUNS, ModelRecipe, Recipe, TaskRecipe, folder_of, holds_run, names
+from .families import family
+from .recipe import RUNS, ModelRecipe, Recipe, folder_of, holds_run, names
 
 WEIGHTS = ("model.msgpack", "checkpoint.msgpack")
 
@@ -65,35 +55,6 @@ def find(where: str | Path, *others: str, name: str = "model") -> Path:
             f"got {str(where)!r}{empty}"
         )
     return folder
-
-
-def family(task: TaskRecipe) -> Sampler:
-    """The sampler that a recipe describes."""
-    t = task
-    if t.family != "table" and t.table is not None:
-        raise ValueError(f"table must be absent for tasks of the family {t.family!r}")
-    sizes: dict[str, Any] = {"num_supports": t.num_supports, "num_queries": t.num_queries}
-    if t.family == "table":
-        if (t.table is None) != (t.target is None):
-            raise ValueError("table and target must be given together")
-        rows = diabetes() if t.table is None else read_table(t.table, t.target or "")
-        if t.num_features != len(rows.features):
-            raise ValueError(
-                f"num_features must be {len(rows.features)} as in the table, got {t.num_features}"
-            )
-        return Rows.of(rows, **sizes)
-    sizes |= {"num_features": t.num_features, "inputs": t.inputs, "noise": t.noise}
-    if t.family == "linear":
-        return LinearRegression(condition=t.condition, sparsity=t.sparsity, **sizes)
-    if t.family == "relu-network":
-        return ReLUNetwork(hidden=t.hidden, **sizes)
-    if t.family == "decision-tree":
-        return DecisionTree(depth=t.tree_depth, **sizes)
-    if t.family == "sinusoids":
-        return Sinusoids(frequency=t.frequency, **sizes)
-    return GaussianProcess(
-        make_kernel(t.kernel, vars(t)), spread=t.spread, noise_spread=t.noise_spread, **sizes
-    )
 
 
 def first_model(recipe: Recipe, drawn: Sampler) -> Transformer:
