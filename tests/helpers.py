@@ -1,6 +1,7 @@
 """The table of constructions, and tasks to run them on."""
 
 from collections.abc import Callable
+from functools import partial
 from typing import NamedTuple
 
 import jax
@@ -10,13 +11,19 @@ import optax
 import pytest
 
 import icl_krr as ik
+from icl_krr.catalogue import SOLVERS, load
+from icl_krr.experiments.shared.told import told
+
+
+def nothing(kernel, task, ridge):
+    return {}
 
 
 class Case(NamedTuple):
     """A construction, its oracle, and the states they share after every step.
 
-    `oracle` has the name of the construction unless it says otherwise; `needs` gives what both
-    must be told of the task beside the ridge, `route` what the construction alone is told, and
+    `solver` is its name in the catalogue; `needs` gives what construction and oracle must be told
+    of the task beside the ridge, `route` what the construction alone is told, and
     `sketch` what its channels carry in place of x: the oracle is given the kernel of that.
     `sums` says whether the solver has inner products, whose rounding grows from step to step,
     `tolerance` how far the arithmetic is from exact, `rounding` how much more than others it
@@ -28,8 +35,8 @@ class Case(NamedTuple):
     kernel: Callable  # task -> Kernel
     states: tuple[str, ...]
     blocks_per_step: int
-    needs: Callable = lambda kernel, task, ridge: {}
-    route: Callable = lambda kernel, task, ridge: {}
+    needs: Callable = nothing
+    route: Callable = nothing
     sketch: Callable | None = None  # kernel, task -> sketch
     sums: bool = False
     ridged: bool = True
@@ -37,17 +44,20 @@ class Case(NamedTuple):
     rounding: float = 1.0
     tables: bool = False
 
+    @property
+    def row(self):
+        return SOLVERS[self.solver]
+
     def build(self, task, ridge, steps, **options):
         kernel = self.seen(task)
         options = {**self.needs(kernel, task, ridge), **self.route(kernel, task, ridge), **options}
-        if self.solver != "nadaraya_watson":
+        if self.row.iterates:
             options["steps"] = steps
             options |= {"ridge": ridge} if self.ridged else {}
         kernel = self.kernel(task)
         if self.sketch is not None:
             options["sketch"] = self.sketch(kernel, task)
-        construct = getattr(ik.constructions, self.solver)
-        return construct(kernel, **sizes(task), **options)
+        return load(self.row.construction)(kernel, **sizes(task), **options)
 
     def seen(self, task):
         kernel = self.kernel(task)
@@ -55,11 +65,12 @@ class Case(NamedTuple):
 
     def oracle(self, task, ridge, steps):
         kernel = self.seen(task)
-        if self.solver == "nadaraya_watson":
-            smooth = ik.solvers.nadaraya_watson(kernel, task).prediction
+        oracle = load(self.row.oracle)
+        if not self.row.iterates:
+            smooth = oracle(kernel, task).prediction
             return Smoothed(jnp.stack([0 * smooth, smooth]))
         options = self.needs(kernel, task, ridge) | ({"ridge": ridge} if self.ridged else {})
-        return getattr(ik.solvers, self.solver)(kernel, task, steps=steps, **options)
+        return oracle(kernel, task, steps=steps, **options)
 
     def exact(self, task, ridge):
         return ik.solvers.exact(self.seen(task), task, ridge=ridge).prediction
@@ -129,23 +140,13 @@ def sink(kernel, task, ridge):
     return {"attention": ik.Softmax(log_sink=ik.theory.log_sink(kernel, task))}
 
 
-def nystrom(kernel, task, ridge):
-    rank = min(2, task.num_supports)
-    return {"preconditioner": ik.nystrom(kernel, task.x, ridge=ridge, rank=rank)}
-
-
-def plus_plus(kernel, task, ridge):
-    _, high = ik.spectral_bounds(kernel, task, ridge=ridge)
-    return {"step_size": 0.5 / high, "curvature": 0.3 / high}
-
-
 def emulated(kernel, task, ridge):
     size = jnp.max(jnp.abs(task.x @ task.x.T))
     epsilon = ik.theory.best_epsilon(size, dtype=jnp.result_type(float))
     return {"attention": ik.Softmax(epsilon=epsilon)}
 
 
-def tables(solver, width, needs=lambda kernel, task, ridge: {}):
+def tables(solver, width, needs=nothing):
     """ReLU tables that cover what the twin of exact arithmetic works on."""
 
     def route(kernel, task, ridge):
@@ -160,56 +161,65 @@ def tables(solver, width, needs=lambda kernel, task, ridge: {}):
     return route
 
 
-PATH = ("alpha", "r", "p", "prediction")
-CG, PCG, GD = "conjugate_gradient", "preconditioned_conjugate_gradient", "gradient_descent"
+def from_row(solver, kernel, attention, name="", **changes):
+    """A case whose needs, states, blocks and sums are those of the solver's row."""
+    row = SOLVERS[solver]
+    label, suffix = row.label.lower(), "" if kernel is linear else f"-{kernel.__name__}"
+    return Case(
+        name or label + suffix,
+        solver,
+        kernel,
+        row.states,
+        row.blocks[attention],
+        **{
+            "needs": partial(needs_of, row),
+            "sums": row.sums,
+            "ridged": "ridge" in row.told,
+            **changes,
+        },
+    )
 
 
-def form(name):
-    return lambda kernel, task, ridge: {"form": name}
+def needs_of(row, kernel, task, ridge):
+    found = told(row, kernel, task, ridge)
+    if "curvature" in found:  # half a step, so that more than one is seen before it is done
+        found["step_size"] = found["step_size"] / 2
+    return {name: value for name, value in found.items() if name != "ridge"}
 
 
+ON_GAUSSIAN = ("gradient_descent_in_alpha", "heavy_ball", "fused_conjugate_gradient",
+               "richardson", "nadaraya_watson")  # fmt: skip
+
+
+def of_every_row():
+    """Each solver of the catalogue by each kind of attention that it runs on."""
+    for name, row in SOLVERS.items():
+        for attention in row.blocks:
+            if attention == "linear":
+                yield from_row(name, linear, attention)
+            else:
+                kernel = gaussian if name in ON_GAUSSIAN else exponential
+                yield from_row(name, kernel, attention, route=sink if row.iterates else nothing)
+
+
+CG, GD, CHE, RIC = "conjugate_gradient", "gradient_descent", "chebyshev", "richardson"
 # fmt: off
 CONSTRUCTIONS = (
-    Case("cg", CG, linear, PATH, 5, sums=True),
-    Case("cg-fused", CG, linear, PATH, 3, form("fused"), sums=True),
-    Case("cg-pipelined", CG, linear, PATH, 2, form("pipelined"), sums=True),
-    Case("cg-exponential", CG, exponential, PATH, 7, route=sink, sums=True),
-    Case("cg-gaussian-fused", CG, gaussian, PATH, 5, form("fused"), sums=True),
-    Case("cg-projected-pipelined", CG, projected, PATH, 4, form("pipelined"), sums=True),
-    Case("pcg-jacobi", PCG, linear, PATH, 5, sums=True),
-    Case("pcg-nystrom", PCG, linear, PATH, 6, nystrom, sums=True),
-    Case("pcg-jacobi-exponential", PCG, exponential, PATH, 8, route=sink, sums=True),
-    Case("gd", GD, linear, ("alpha", "r", "prediction"), 1, spectrum),
-    Case("gd-exponential", GD, exponential, ("alpha", "r", "prediction"), 1, spectrum),
-    Case("gd-emulated", GD, linear, ("alpha", "r", "prediction"), 1, spectrum, emulated,
-         tolerance=1e-6, rounding=1e6),
-    Case("gd-in-alpha", "gradient_descent_in_alpha", linear, ("alpha", "r", "prediction"), 2,
-         spectrum),
-    Case("gd-in-alpha-gaussian", "gradient_descent_in_alpha", gaussian,
-         ("alpha", "r", "prediction"), 2, spectrum, sink),
-    Case("heavy-ball", "heavy_ball", linear, PATH, 1, spectrum),
-    Case("heavy-ball-gaussian", "heavy_ball", gaussian, PATH, 1, spectrum),
-    Case("chebyshev", "chebyshev", linear, PATH, 1, spectrum),
-    Case("chebyshev-exponential", "chebyshev", exponential, PATH, 1, spectrum, sink),
-    Case("chebyshev-tables", "chebyshev", exponential, PATH, 1, spectrum,
-         tables("chebyshev", 256, spectrum), tolerance=5e-2, tables=True),
-    Case("richardson", "richardson", gaussian, ("alpha", "prediction"), 1),
-    Case("richardson-exponential", "richardson", exponential, ("alpha", "prediction"), 1,
-         route=sink),
-    Case("richardson-tables", "richardson", gaussian, ("alpha", "prediction"), 1,
-         route=tables("richardson", 256), tolerance=5e-2, tables=True),
-    Case("newton-schulz", "newton_schulz", linear, ("alpha", "prediction"), 2, spectrum),
-    Case("gd++", "gradient_descent_plus_plus", linear, ("r", "prediction"), 1, plus_plus,
-         ridged=False),
-    Case("cg-sketched", CG, linear, PATH, 5, sketch=matrix, sums=True),
-    Case("cg-positive-features", CG, exponential, PATH, 5, sketch=positive, sums=True),
-    Case("chebyshev-landmarks", "chebyshev", gaussian, PATH, 1, spectrum, sketch=landmarks),
-    Case("newton-schulz-features", "newton_schulz", exponential, ("alpha", "prediction"), 2,
-         spectrum, sketch=trigonometric),
-    Case("cg-mixture", CG, mixture, PATH, 7, route=sink, sums=True),
-    Case("nadaraya-watson-mixture", "nadaraya_watson", mixture, ("prediction",), 1),
-    Case("nadaraya-watson", "nadaraya_watson", exponential, ("prediction",), 1),
-    Case("nadaraya-watson-gaussian", "nadaraya_watson", gaussian, ("prediction",), 1),
+    *of_every_row(),
+    from_row("fused_conjugate_gradient", exponential, "softmax"),
+    from_row("pipelined_conjugate_gradient", projected, "softmax"),
+    from_row(RIC, exponential, "softmax", route=sink),
+    from_row(GD, linear, "softmax", "gd-emulated", route=emulated, tolerance=1e-6, rounding=1e6),
+    from_row(CHE, exponential, "softmax", "che-tables", route=tables(CHE, 256, spectrum),
+             tolerance=5e-2, tables=True),
+    from_row(RIC, gaussian, "softmax", "ric-tables", route=tables(RIC, 256), tolerance=5e-2,
+             tables=True),
+    from_row(CG, linear, "linear", "cg-sketched", sketch=matrix),
+    from_row(CG, exponential, "linear", "cg-positive-features", sketch=positive),
+    from_row(CHE, gaussian, "linear", "che-landmarks", sketch=landmarks),
+    from_row("newton_schulz", exponential, "linear", "ns-features", sketch=trigonometric),
+    from_row(CG, mixture, "softmax", route=sink),
+    from_row("nadaraya_watson", mixture, "softmax"),
 )
 # fmt: on
 CASES = {case.name: case for case in CONSTRUCTIONS}
@@ -217,12 +227,12 @@ every_case = pytest.mark.parametrize("case", CONSTRUCTIONS, ids=lambda case: cas
 # between them, every verb, attention and arithmetic: the others are these with other coefficients
 KINDS = (
     "cg",
-    "cg-pipelined",
+    "picg",
     "cg-exponential",
     "gd-emulated",
-    "richardson",
-    "newton-schulz-features",
-    "nadaraya-watson-gaussian",
+    "ric-gaussian",
+    "ns-features",
+    "nw-gaussian",
 )
 
 
@@ -231,8 +241,8 @@ def parametrize(names):
 
 
 each_kind = parametrize(KINDS)
-a_few = parametrize(("cg", "richardson", "nadaraya-watson-gaussian"))
-each_kind_and_more = parametrize((*KINDS, "pcg-jacobi-exponential", "richardson-tables"))
+a_few = parametrize(("cg", "ric-gaussian", "nw-gaussian"))
+each_kind_and_more = parametrize((*KINDS, "jcg-exponential", "ric-tables"))
 EXPONENTIAL = ik.Exponential(temperature=1.5)
 
 

@@ -8,8 +8,9 @@ from sklearn.kernel_ridge import KernelRidge
 from sklearn.model_selection import LeaveOneOut, cross_val_predict
 
 import icl_krr as ik
+from icl_krr import catalogue
 from icl_krr.experiments import depth
-from icl_krr.experiments.shared import build as registry, model_selection
+from icl_krr.experiments.shared import model_selection
 
 
 def test_the_ridge_is_the_best_of_its_grid_by_leave_one_out(x64):
@@ -60,7 +61,7 @@ def test_the_kernel_is_the_best_of_its_grid_by_leave_one_out(x64, ridge):
 
 def test_rows_hold_gaps_and_errors_as_they_say(x64):
     task = draw(2, p=3, n=15, q=6)
-    config = depth.DepthConfig(solver="gradient-descent", ridge=0.5, temperature=2.0, steps=3)
+    config = depth.DepthConfig(solver="gradient_descent", ridge=0.5, temperature=2.0, steps=3)
     result = depth.run(task, config)
     exact = np.asarray(ik.solvers.exact(ik.Linear(), task, ridge=0.5).prediction)
     size, y = np.linalg.norm(exact), np.asarray(task.y_query)
@@ -71,7 +72,7 @@ def test_rows_hold_gaps_and_errors_as_they_say(x64):
         **{("transformer", t): np.asarray(f) for t, f in enumerate(path.prediction)},
         ("zero", 0): 0 * exact,
         ("mean", 0): 0 * exact + np.mean(task.y),
-        ("nadaraya-watson", 0): np.asarray(smooth),
+        ("nadaraya_watson", 0): np.asarray(smooth),
         ("exact", 0): exact,
     }
     rows = {(row.predictor, row.step): row for row in (*result.rows, *result.baselines)}
@@ -89,9 +90,9 @@ def test_the_gap_to_the_oracle_is_measured(x64, monkeypatch):
     task = draw(3, p=3, n=15)
     config = depth.DepthConfig(ridge=0.5, temperature=1.0, steps=3)
     assert all(row.oracle_gap < 1e-10 for row in depth.run(task, config).rows)
-    wrong = registry.constructions.gradient_descent
+    wrong = ik.constructions.gradient_descent
     monkeypatch.setattr(
-        registry.constructions,
+        ik.constructions,
         "conjugate_gradient",
         lambda kernel, **options: wrong(kernel, step_size=0.01, **options),
     )
@@ -105,7 +106,7 @@ def test_nadaraya_watson_against_krr_on_its_own_kernel(x64, kernel):
     family = ik.Gaussian if kernel == "gaussian" else ik.Exponential
     name = "lengthscale" if kernel == "gaussian" else "temperature"
     for given in ({}, {name: 1.5}):
-        config = depth.DepthConfig("nadaraya-watson", kernel, ridge=0.5, **given)
+        config = depth.DepthConfig("nadaraya_watson", kernel, ridge=0.5, **given)
         result = depth.run(task, config)
         smoother = family(result.facts[f"smoother_{name}"])
         smooth = ik.solvers.nadaraya_watson(smoother, task).prediction
@@ -117,10 +118,10 @@ def test_nadaraya_watson_against_krr_on_its_own_kernel(x64, kernel):
             assert result.facts[name] == result.facts[f"smoother_{name}"] == 1.5
 
 
-@pytest.mark.parametrize("solver", list(registry.SOLVERS))
+@pytest.mark.parametrize("solver", list(catalogue.SOLVERS))
 def test_every_solver_on_every_kernel_follows_its_oracle(x64, solver):
     task = draw(6, p=2, n=12)
-    for kernel in registry.SOLVERS[solver].kernels:
+    for kernel in catalogue.taken(solver):
         config = depth.DepthConfig(solver, kernel, ridge=2.0, steps=4)
         result = depth.run(task, config)
         assert max(row.oracle_gap for row in result.rows) < 1e-8, kernel

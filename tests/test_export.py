@@ -61,11 +61,11 @@ def assert_round_trip(path, model, task):
     np.testing.assert_array_equal(ik.predict(again, task), ik.predict(model, task))
 
 
-@parametrize(("cg", "richardson", "newton-schulz-features"))
+@parametrize(("cg", "ric-gaussian", "ns-features"))
 def test_a_construction_comes_back_to_the_bit(case, tmp_path, x64):
     """Tied leaves, a prologue, steps of many blocks, tables of ReLU units."""
     task = draw(0, r=2)
-    options = {"arithmetic": ik.ReLU(8)} if case.name == "richardson" else {}
+    options = {"arithmetic": ik.ReLU(8)} if case.name == "ric-gaussian" else {}
     model = jax.jit(lambda: case.build(task, ridge=0.1, steps=3, **options))()
     assert_round_trip(tmp_path / "model.safetensors", model, task)
 

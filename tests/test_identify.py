@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 
 import icl_krr as ik
+from icl_krr.catalogue import SOLVERS, load as load_row, make_kernel, taken
 from icl_krr.cli.confusion_matrix import finished_rows
 from icl_krr.experiments.identify import confusion
 from icl_krr.experiments.identify.confusion import ConfusionConfig
@@ -21,8 +22,8 @@ from icl_krr.experiments.identify.trained_model import (
 )
 from icl_krr.experiments.shared.runs import load
 from icl_krr.plots import filter_figure, identification_figure, images
-from icl_krr.probes import CANDIDATES, identify, layerwise
-from icl_krr.probes.candidates import make, parameters
+from icl_krr.probes import candidates, identify, layerwise
+from icl_krr.probes.candidates import parameters, solve
 from icl_krr.training.batches import draw
 
 SMALL = ConfusionConfig(
@@ -39,7 +40,7 @@ def found_of(solver, kernel, candidates, **options):
     )
 
 
-FIRST_ORDER = ("gradient-descent", "heavy-ball", "chebyshev", "conjugate-gradient")
+FIRST_ORDER = ("gradient_descent", "heavy_ball", "chebyshev", "conjugate_gradient")
 
 
 @pytest.mark.parametrize("solver", FIRST_ORDER)
@@ -56,9 +57,9 @@ def test_solvers_on_the_linear_kernel_are_identified(x64, solver):
         assert spaces["prediction"].mean > 0.3
 
 
-@pytest.mark.parametrize("solver", ["nadaraya-watson", "richardson"])
+@pytest.mark.parametrize("solver", ["nadaraya_watson", "richardson"])
 def test_solvers_on_the_exponential_kernel_are_identified(x64, solver):
-    made, found = found_of(solver, "exponential", ("nadaraya-watson", "richardson"))
+    made, found = found_of(solver, "exponential", ("nadaraya_watson", "richardson"))
     assert (found.status, found.remain) == ("identified", (solver,))
     for name, value in made.truth.items():
         assert abs(found.best.fit.values[name] / value - 1) < 0.02, name
@@ -66,10 +67,10 @@ def test_solvers_on_the_exponential_kernel_are_identified(x64, solver):
 
 def test_solvers_that_are_the_same_are_not_told_apart(x64):
     """Jacobi's preconditioner of a kernel whose diagonal is constant does nothing."""
-    made, _ = found_of("conjugate-gradient", "linear", ("conjugate-gradient",))
+    made, _ = found_of("conjugate_gradient", "linear", ("conjugate_gradient",))
     kernel = ik.Gaussian(4.0)
     model = ik.constructions.conjugate_gradient(kernel, num_features=16, ridge=0.3, steps=3)
-    both = ("conjugate-gradient", "preconditioned-conjugate-gradient")
+    both = ("conjugate_gradient", "jacobi_conjugate_gradient")
     found = identify(
         partial(layerwise, model), made.fitted, made.scored, candidates=both, kernels=("gaussian",)
     )
@@ -79,7 +80,7 @@ def test_solvers_that_are_the_same_are_not_told_apart(x64):
 
 def test_what_is_no_candidate_is_close_to_none(x64):
     """Gradient descent's distances when only smoothing is offered; strata and layers add up."""
-    made, found = found_of("gradient-descent", "exponential", ("nadaraya-watson",), strata=3)
+    made, found = found_of("gradient_descent", "exponential", ("nadaraya_watson",), strata=3)
     assert found.status == "none is close"
     near = found.best.distances["prediction"]
     assert near.interval[0] <= near.mean <= near.interval[1]
@@ -96,13 +97,13 @@ def test_what_is_no_candidate_is_close_to_none(x64):
 
 def test_parameters_of_each_layer_are_found_where_they_differ(x64):
     """The second layer is the first again, with a larger step: no one step size has both."""
-    made = confusion.construct(("gradient-descent", "linear", 1e2, 0), SMALL)
+    made = confusion.construct(("gradient_descent", "linear", 1e2, 0), SMALL)
 
     def layer_answers(task):
         first = 0.025 * (task.x_query @ task.x.T @ task.y)
         return jnp.stack([0 * first, first, 2.5 * first])
 
-    options = {"candidates": ("gradient-descent",), "kernels": ("linear",), "steps": 2}
+    options = {"candidates": ("gradient_descent",), "kernels": ("linear",), "steps": 2}
     shared = identify(layer_answers, made.fitted, made.scored, **options)
     own = identify(layer_answers, made.fitted, made.scored, per_layer=True, **options)
     assert shared.best.distances["prediction"].mean > 0.1
@@ -119,17 +120,18 @@ def test_every_candidate_is_the_solver_of_its_name(x64):
         "temperature": 2.0, "ridge": 0.3, "step_size": 0.02, "momentum": 0.4, "high": 9.0,
         "low_over_high": 0.1, "scale": 0.05,
     }  # fmt: skip
-    told = {"chebyshev": {"spectrum": (0.9, 9.0)}, "newton-schulz": {"spectrum": (20.0, 20.0)}}
-    for name, candidate in CANDIDATES.items():
-        kernel = "exponential" if "exponential" in candidate.kernels else "linear"
-        own = {key: values[key] for key in parameters(candidate, kernel)}
-        path = candidate.path(make(kernel, own), task, own, 3)
+    told = {"chebyshev": {"spectrum": (0.9, 9.0)}, "newton_schulz": {"spectrum": (20.0, 20.0)}}
+    for name in candidates():
+        row = SOLVERS[name]
+        kernel = "exponential" if "exponential" in taken(name) else "linear"
+        own = {key: values[key] for key in parameters(row, kernel)}
+        logs = jnp.log(jnp.asarray([*own.values()]))
+        path = solve(row, kernel, logs, task, 3)
         options = told.get(name) or {
             key: value for key, value in own.items() if key in ("step_size", "momentum")
         }
-        options |= {} if name == "nadaraya-watson" else {"ridge": 0.3, "steps": 3}
-        build = getattr(ik.constructions, name.replace("-", "_"))
-        model = build(make(kernel, own), num_features=3, **options)
+        options |= {"ridge": 0.3, "steps": 3} if row.iterates else {}
+        model = load_row(row.construction)(make_kernel(kernel, own), num_features=3, **options)
         answers = layerwise(model, task)
         assert np.allclose(path[: len(answers)], answers, atol=1e-8), name
 
@@ -155,14 +157,14 @@ def test_the_confusion_matrix_counts_what_remains():
 
 
 def test_identify_refuses_what_it_cannot_compare():
-    made = confusion.construct(("gradient-descent", "linear", 1e2, 0), SMALL)
+    made = confusion.construct(("gradient_descent", "linear", 1e2, 0), SMALL)
     layer_answers, tasks = partial(layerwise, made.model), (made.fitted, made.scored)
     with pytest.raises(ValueError, match="candidate must be one of"):
         identify(layer_answers, *tasks, candidates=("magic",))
     with pytest.raises(ValueError, match="kernel must be one of"):
         identify(layer_answers, *tasks, kernels=("laplace",))
     with pytest.raises(ValueError, match="kernels must suit a candidate"):
-        identify(layer_answers, *tasks, candidates=("nadaraya-watson",), kernels=("linear",))
+        identify(layer_answers, *tasks, candidates=("nadaraya_watson",), kernels=("linear",))
     masked = made.scored.replace(mask=jnp.ones(made.scored.y.shape, bool))
     with pytest.raises(ValueError, match=r"y of shape \[n\] and no mask"):
         identify(layer_answers, made.fitted, masked)
@@ -189,7 +191,7 @@ def test_a_run_is_examined_layer_by_layer(x64):
     config = IdentifyConfig(tasks=12, probe_tasks=64, kernels=("linear",), steps=2)
     findings = examine(load("linear"), config)
     assert findings.found.status == "not distinguishable"
-    assert set(findings.found.remain) == {"gradient-descent", "newton-schulz"}
+    assert set(findings.found.remain) == {"gradient_descent", "newton_schulz"}
     assert all(distance.mean < 0.03 for distance in findings.found.best.distances.values())
     first, last = findings.layers
     assert last["error"] < 0.7 * min(last["shuffled"], last["untrained"], last["zero"])

@@ -7,12 +7,13 @@ import pytest
 from helpers import CASES, draw, relative
 
 import icl_krr as ik
+from icl_krr.catalogue import SOLVERS, kernel_class, load
 from icl_krr.cli import main
 from icl_krr.experiments.ablate import ablation
 from icl_krr.experiments.ablate.ablation import examine, table
-from icl_krr.experiments.ablate.expected import OMISSIONS, Without
-from icl_krr.experiments.ablate.targets import AblateConfig
-from icl_krr.experiments.shared.build import KERNELS, SOLVERS
+from icl_krr.experiments.ablate.config import AblateConfig
+from icl_krr.experiments.ablate.expected import Without
+from icl_krr.experiments.shared.told import told
 from icl_krr.plots import ablation_figure, images
 from icl_krr.probes import ablate, patch, sites, swap, transplant
 from icl_krr.probes.interventions import (
@@ -24,6 +25,7 @@ from icl_krr.probes.interventions import (
 )
 from icl_krr.probes.swap import Swap, states_after_step, streams_at_block
 
+EXPECTED = {name: load(row.expected) for name, row in SOLVERS.items() if row.expected}
 CHANGE = ("change", "low", "high")
 ENCODER = ik.Architecture(num_features=4, width=8, depth=2, heads=2, hidden=6)
 
@@ -42,11 +44,11 @@ def named(model, name, kinds=("head", "unit", "slot", "role"), **options):
     return site
 
 
-@pytest.mark.parametrize("solver", list(OMISSIONS))
+@pytest.mark.parametrize("solver", [*EXPECTED])
 def test_without_a_part_a_construction_is_its_algorithm_without_that_part(x64, solver):
     found = examine(AblateConfig(solver, steps=3, tasks=2, num_queries=3))
     expected = {row["site"]: row for row in found.rows if row.get("expectation")}
-    assert len(expected) == len(OMISSIONS[solver].words)
+    assert len(expected) == len(EXPECTED[solver].words)
     for name, row in expected.items():
         assert row["gap to expectation"] < 1e-9, name
     assert max(row["change"] for row in found.rows if "change" in row) > 0.1
@@ -56,14 +58,14 @@ def test_without_a_part_a_construction_is_its_algorithm_without_that_part(x64, s
     assert drawn["ablate.png"].startswith(b"\x89PNG")
 
 
-@pytest.mark.parametrize("solver", list(OMISSIONS))
+@pytest.mark.parametrize("solver", [*EXPECTED])
 def test_an_algorithm_without_nothing_is_the_solver(x64, solver):
     """What expectations are computed with, against the oracle of the same name."""
-    omission, task = OMISSIONS[solver], draw(0)
-    kernel = KERNELS[omission.kernel]()
-    needs = SOLVERS[solver].needs(kernel, task, 0.3) | {"steps": 4}
-    ours = omission.compute(kernel, task, Without((), -1), **needs)[:, 0]
-    oracle = getattr(ik.solvers, SOLVERS[solver].name)(kernel, task, **needs)
+    expectation, task = EXPECTED[solver], draw(0)
+    kernel = kernel_class(expectation.kernel)()
+    needs = told(SOLVERS[solver], kernel, task, 0.3) | {"steps": 4}
+    ours = expectation.compute(kernel, task, Without((), -1), **needs)[:, 0]
+    oracle = load(SOLVERS[solver].oracle)(kernel, task, **needs)
     assert relative(ours, oracle.prediction[-1]) < 1e-10
 
 
@@ -128,7 +130,7 @@ def test_one_step_by_itself_is_a_hook_there(x64):
 
 def test_what_is_patched_comes_from_the_other_task(x64):
     tasks, others = batch(3), batch(3, seed=7)
-    model = CASES["richardson"].build(one(tasks, 0), 0.2, 3)
+    model = CASES["ric-gaussian"].build(one(tasks, 0), 0.2, 3)
     found = sites(model, ("head", "unit", "slot", "role"))
     same = patch(model, tasks, found, tasks)
     assert relative(same, jnp.broadcast_to(ik.predict_batch(model, tasks), same.shape)) < 1e-12
@@ -164,7 +166,7 @@ def test_the_mean_is_over_tasks_and_the_tokens_of_a_role(x64):
     assert relative(ours, jnp.stack(theirs)) < 1e-12
 
 
-@pytest.mark.parametrize("name", ["cg-exponential", "newton-schulz-features", "richardson"])
+@pytest.mark.parametrize("name", ["cg-exponential", "ns-features", "ric-gaussian"])
 def test_the_forward_goes_on_from_every_block(x64, name):
     task = draw(0)
     model = CASES[name].build(task, 0.3, 2)
@@ -223,7 +225,7 @@ def test_a_swap_is_compared_with_its_controls_on_the_same_tasks(x64, monkeypatch
         return Swap(intact, intact + error, intact + error, intact - 2 * error, 0 * intact)
 
     monkeypatch.setattr(ablation, "swap", known)
-    found = examine(AblateConfig("linear", kinds=("head",), swap="gradient-descent", tasks=16))
+    found = examine(AblateConfig("linear", kinds=("head",), swap="gradient_descent", tasks=16))
     swapped, linear, shuffled, skipped = (row for row in found.rows if row["kind"] == "swap")
     nearer = ("swapped nearer by", "nearer, low", "nearer, high")
     assert [linear[key] for key in nearer] == [0, 0, 0]
@@ -238,7 +240,7 @@ def test_a_swap_is_compared_with_its_controls_on_the_same_tasks(x64, monkeypatch
 def test_a_block_is_swapped_for_its_like(x64):
     """A step stands in for itself through maps that are fitted; a linear map alone does not."""
     fitted, scored = batch(12, n=8), batch(4, seed=50, n=8)
-    model = CASES["chebyshev-exponential"].build(one(scored, 0), 0.5, 3)
+    model = CASES["che-exponential"].build(one(scored, 0), 0.5, 3)
     found = swap(ik.dense(model), 2, model, 1, fitted, scored)
     assert relative(found.intact, ik.predict_batch(model, scored)) < 1e-12
     assert relative(found.swapped, found.intact) < 1e-4
@@ -259,7 +261,7 @@ def test_a_block_is_swapped_for_its_like(x64):
 
 def test_memory_grows_with_the_chunk_and_not_with_the_interventions():
     tasks = batch(4, n=64)
-    model = CASES["chebyshev-exponential"].build(one(tasks, 0), 0.5, 4)
+    model = CASES["che-exponential"].build(one(tasks, 0), 0.5, 4)
     every = sites(model, ("head", "unit", "slot", "role"), each_step=True)
 
     def scratch(count, chunk):
@@ -301,7 +303,7 @@ def test_memory_is_bounded_for_many_tasks_too(source):
 
 def test_a_hook_of_all_blocks_is_told_where_it_is(x64):
     task = draw(0)
-    model = CASES["richardson"].build(task, 0.2, 3)
+    model = CASES["ric-gaussian"].build(task, 0.2, 3)
     seen = []
 
     def halve(value, where):
@@ -323,7 +325,7 @@ def test_a_hook_of_all_blocks_is_told_where_it_is(x64):
         (["EMPTY"], "model must be a run's folder or one of gp-decoder, "),
         (["richardson", "--kernel", "linear"], "kernel of richardson must be one of"),
         (["chebyshev", "--swap", "richardson"], "swap must be left to trained models"),
-        (["gp-encoder", "--swap", "nadaraya-watson"], "swap must be one of"),
+        (["gp-encoder", "--swap", "nadaraya_watson"], "swap must be one of"),
         (["gp-encoder", "--kernel", "linear"], "kernel must be left to constructions"),
         (["chebyshev", "--tasks", "1"], "tasks must be >= 2, got 1"),
         (["chebyshev", "--steps", "0"], "steps must be >= 1, got 0"),

@@ -92,7 +92,7 @@ def test_the_first_eight_steps_on_the_default_task(x64, name):
         assert relative(cache["prediction"][-1], exact) < 1e-12
 
 
-@pytest.mark.parametrize("name", ["gd-exponential", "chebyshev-exponential", "cg-exponential"])
+@pytest.mark.parametrize("name", ["gd-exponential", "che-exponential", "cg-exponential"])
 @pytest.mark.parametrize("decades", [2, 4, 6])
 def test_gaps_fall_at_the_rate_of_theory(x64, name, decades):
     """In the A-norm of alpha's error, up to a condition number of 1e6."""
@@ -152,6 +152,8 @@ def test_every_iterate_before_rounding_takes_over(x64, p, n, r):
             pairs = [(cache[s][t, :, o], getattr(oracle, s)[t, :, o]) for s in ("alpha", "r", "p")]
             off = [np.linalg.norm(b - a[t, :, o]) for a, (_, b) in zip(exact, pairs, strict=True)]
             trusted[o] &= all(e <= 1e-11 * size for e, size in zip(off, sizes, strict=True))
+            # what is 0 in exact arithmetic is rounding in any other: a machine may well find 0
+            trusted[o] &= bool(sizes[1] > 1e-12 * np.linalg.norm(exact[1][0, :, o]))
             if not trusted[o]:
                 continue
             for size, (ours, theirs) in zip(sizes, pairs, strict=True):

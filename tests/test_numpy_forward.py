@@ -99,7 +99,7 @@ def run(arrays, structure, stream, seen, kind, prologue, steps):
 
 
 @pytest.mark.parametrize("merge", [False, True], ids=["slots", "dense"])
-@pytest.mark.parametrize("name", ["cg", "cg-exponential", "richardson-tables"])
+@pytest.mark.parametrize("name", ["cg", "cg-exponential", "ric-tables"])
 def test_numpy_runs_the_exported_weights_to_the_same_stream(x64, name, merge):
     task = draw(0, p=3, n=9, q=2)
     model = CASES[name].build(task, 0.5, 4)

@@ -342,7 +342,7 @@ def finished(tmp_path_factory):
     drawing = (claims / "C1.svg").read_bytes()
     meta = json.loads((claims / "claims.json").read_text())["meta"] | {"dtype": "float64"}
     meta["settings"]["model"] = "linear"
-    record = {"meta": meta, "status": "identified", "remain": ["gradient-descent"]}
+    record = {"meta": meta, "status": "identified", "remain": ["gradient_descent"]}
     record |= {"layers": [{}], "candidates": [{}], "baselines": {}}
     (identified / "identify.json").write_text(json.dumps(record))
     (identified / "identify.md").write_text(

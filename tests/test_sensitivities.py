@@ -217,7 +217,7 @@ def test_a_sink_of_the_logits_matters_to_no_prediction(task):
 
 def test_influence_is_that_of_regression_with_weights_and_without_the_support(x64):
     task = draw(0, p=2, n=8, q=4)
-    model = CASES["cg-pipelined"].build(task, RIDGE, 3)
+    model = CASES["picg"].build(task, RIDGE, 3)
     found = jax.jit(influence)(model, task)
     of = partial(solve_by_hand, ik.Linear(), task)
     assert relative(found.first_order, -of(solvers.derivative_in_weights)) < 1e-6

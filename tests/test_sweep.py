@@ -9,9 +9,11 @@ import pytest
 
 import icl_krr as ik
 from icl_krr import cli, plots, theory
+from icl_krr.catalogue import AXES
 from icl_krr.experiments.sweep import grid as module
-from icl_krr.experiments.sweep.axes import AXES, draw
-from icl_krr.experiments.sweep.grid import SweepConfig, last, run_cell, sweep
+from icl_krr.experiments.sweep.config import SweepConfig
+from icl_krr.experiments.sweep.grid import last, models_of, run_cell, sweep
+from icl_krr.experiments.sweep.setting import draw
 
 SMALL = {"num_supports": 8, "num_queries": 5, "steps": 4}
 ARGV = ["--num-supports", "8", "--num-queries", "5", "--steps", "4"]
@@ -234,7 +236,7 @@ def test_defaults_fit_what_was_asked_for():
 def test_the_figure_labels_what_was_run(tmp_path):
     config = SweepConfig("depth", lines=("chebyshev", "richardson"), seeds=2, **SMALL)
     rows = [row for _, found in sweep(config) for row in found]
-    figure = plots.sweep_figure("depth", AXES["depth"].plot, rows, "float32")
+    figure = plots.sweep_figure("depth", models_of(SweepConfig("depth")).plot, rows, "float32")
     top, bottom = figure.axes
     labels = [text.get_text() for text in top.get_legend().get_texts()]
     assert labels == ["chebyshev", "richardson"]

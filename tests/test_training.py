@@ -310,7 +310,7 @@ def test_constructions_are_starting_points():
     for tied in (True, False):
         recipe = Recipe(
             TaskRecipe(family="linear", kernel="linear", num_features=3, num_supports=8),
-            ModelRecipe(start="conjugate-gradient", depth=3, ridge=0.3, tied=tied),
+            ModelRecipe(start="conjugate_gradient", depth=3, ridge=0.3, tied=tied),
             dataclasses.replace(SMALL, learning_rate=1e-3),
         )
         drawn = family(recipe.task)
@@ -435,7 +435,7 @@ def test_a_posterior_mean_that_is_not_known_is_no_target():
 def test_starts_that_do_not_fit_are_refused():
     task = TaskRecipe(num_features=2, num_supports=4)
     for model, changes, message in (
-        (ModelRecipe(start="newton-schulz"), {}, "kernel must be one of linear to start from"),
+        (ModelRecipe(start="newton_schulz"), {}, "kernel must be one of linear to start from"),
         (ModelRecipe(start="richardson"), {"noise": 0.0}, "ridge must be given to start from"),
         (ModelRecipe(ridge=0.5), {}, "ridge must be absent"),
         (ModelRecipe(), {"table": Path("a.csv"), "target": "y"}, "table must be absent for tasks"),

@@ -110,7 +110,7 @@ def exponentials_in_a_step(model, task):
     return sum(" exp " in line and "," in line.split("]")[0] for line in body.splitlines())
 
 
-@pytest.mark.parametrize("name", ["cg-exponential", "chebyshev-exponential", "richardson"])
+@pytest.mark.parametrize("name", ["cg-exponential", "che-exponential", "richardson"])
 def test_patterns_that_no_step_changes_are_made_once(name):
     task = draw(0)
     model = CASES[name].build(task, 0.5, 4)

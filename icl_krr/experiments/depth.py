@@ -109,7 +109,7 @@ def run(task: Task, config: DepthConfig) -> DepthResult:
     baselines = [
         row("zero", 0, 0, np.zeros_like(mean)),
         row("mean", 0, 0, mean),
-        row("nadaraya-watson", 0, 0, smooth),
+        row("nadaraya_watson", 0, 0, smooth),
         row("exact", 0, 0, best),
     ]
     low, high = theory.spectral_bounds(kernel, task, ridge=ridge)

@@ -13,7 +13,7 @@ COLORS = (BLUE, ORANGE, GREEN, RED, "#CC79A7", "#56B4E9", "black", "#F0E442")
 STYLES = {
     "mean": (ORANGE, "-"),
     "zero": ("black", ":"),
-    "nadaraya-watson": (RED, "--"),
+    "nadaraya_watson": (RED, "--"),
     "exact": (GREEN, "-"),
 }
 
