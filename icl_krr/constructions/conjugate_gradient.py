@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import jax.numpy as jnp
 from jax.typing import DTypeLike
 from jaxtyping import Array, Float
 
@@ -73,7 +74,7 @@ def conjugate_gradient(
     forms = {"textbook": textbook, "fused": fused, "pipelined": pipelined}
     checks.choice("form", form, tuple(forms))
     m = machine(kernel, attention, arithmetic, num_features, num_outputs, dtype, width, sketch)
-    return forms[form](m, m.scale * ridge, steps)
+    return forms[form](m, m.scale * jnp.asarray(ridge, m.dtype), steps)
 
 
 def textbook(m: Machine, ridge: float | Float[Array, ""], steps: int) -> Transformer:

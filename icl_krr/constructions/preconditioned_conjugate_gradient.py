@@ -67,7 +67,7 @@ def preconditioned_conjugate_gradient(
     """
     checks.positive_scalar("ridge", ridge)
     m = machine(kernel, attention, arithmetic, num_features, num_outputs, dtype, width, sketch)
-    ridge = m.scale * ridge
+    ridge = m.scale * (ridge if isinstance(m, LinearAttention) else jnp.asarray(ridge, m.dtype))
     if isinstance(preconditioner, Nystrom):
         prepare, solve = nystrom_of(m, ridge, preconditioner)
     else:

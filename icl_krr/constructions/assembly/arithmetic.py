@@ -221,7 +221,9 @@ def confine(m: Machine, to: Read, *factors: Read) -> None:
 
 
 def repeat(flag: Read, width: int) -> Read:
-    return flag if width == 1 else flag @ np.ones((1, width), "f4")
+    return (
+        flag if width == 1 else flag @ jnp.ones((1, width), jnp.result_type(*flag.blocks.values()))
+    )
 
 
 def table(m: Machine, value: Read, offsets: np.ndarray | jax.Array) -> Read:
