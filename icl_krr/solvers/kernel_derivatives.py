@@ -21,9 +21,9 @@ def in_bandwidth(
     [[-0.0]]
     """
     if isinstance(kernel, Exponential):
-        return -kernel(x, z) * kernel.log(x, z) / kernel.temperature
+        return -kernel(x, z) * kernel.log(x, z) / jnp.asarray(kernel.temperature, x.dtype)
     if isinstance(kernel, Gaussian):
-        return -2 * kernel(x, z) * kernel.log(x, z) / kernel.lengthscale
+        return -2 * kernel(x, z) * kernel.log(x, z) / jnp.asarray(kernel.lengthscale, x.dtype)
     raise TypeError(f"kernel must be Exponential or Gaussian to have a bandwidth, got {kernel!r}")
 
 
@@ -39,11 +39,12 @@ def in_x(kernel: Kernel, x: Float[Array, "n p"], z: Float[Array, "m p"]) -> Floa
     """
     U = projection(kernel, x)
     if isinstance(kernel, Linear):
-        slope = jnp.broadcast_to(z, (len(x), *z.shape))
+        slope = jnp.broadcast_to(z[None], (len(x), *z.shape))
     elif isinstance(kernel, Exponential):
-        slope = kernel(x, z)[:, :, None] * z / kernel.temperature
+        slope = kernel(x, z)[:, :, None] * z[None] / jnp.asarray(kernel.temperature, x.dtype)
     elif isinstance(kernel, Gaussian):
-        slope = kernel(x, z)[:, :, None] * (z - x[:, None]) / kernel.lengthscale**2
+        scale = jnp.asarray(kernel.lengthscale**2, x.dtype)
+        slope = kernel(x, z)[:, :, None] * (z[None] - x[:, None]) / scale
     else:
         raise unknown(kernel)
     return matmul(matmul(slope, U.T), U)
@@ -64,15 +65,18 @@ def in_projection(
     """
     U = projection(kernel, x)
     if isinstance(kernel, Gaussian):
-        apart = x[:, None] - z
-        scale = -kernel(x, z) / kernel.lengthscale**2
+        apart = x[:, None] - z[None]
+        scale = -kernel(x, z) / jnp.asarray(kernel.lengthscale**2, x.dtype)
         return scale[:, :, None, None] * outer(matmul(apart, U.T), apart)
-    Ux, Uz = (jnp.broadcast_to(matmul(v, U.T), (len(x), len(z), len(U))) for v in (x[:, None], z))
-    slope = outer(Ux, z) + outer(Uz, x[:, None])
+    Ux, Uz = (
+        jnp.broadcast_to(matmul(v, U.T), (len(x), len(z), len(U))) for v in (x[:, None], z[None])
+    )
+    slope = outer(Ux, z[None]) + outer(Uz, x[:, None])
     if isinstance(kernel, Linear):
         return slope
     if isinstance(kernel, Exponential):
-        return (kernel(x, z) / kernel.temperature)[:, :, None, None] * slope
+        inverse = kernel(x, z) / jnp.asarray(kernel.temperature, x.dtype)
+        return inverse[:, :, None, None] * slope
     raise unknown(kernel)
 
 
