@@ -42,6 +42,7 @@ def alpha_step(step_size: Any, spectrum: Any, ridge: Any) -> Any:
     if spectrum is None or step_size is not None:
         return gradient_step(step_size, spectrum)
     low, high = (jnp.asarray(bound, float) for bound in checks.spectrum(spectrum))
+    ridge = jnp.asarray(ridge, float)
     smallest, largest = low * (low - ridge), high * (high - ridge)
     singular = smallest <= 32 * jnp.finfo(low.dtype).eps * largest
     return jnp.where(singular, 1, 2) / (jnp.where(singular, 0, smallest) + largest)

@@ -4,6 +4,7 @@ import tempfile
 from pathlib import Path
 
 import jax
+import optax
 import pytest
 from jaxtyping import install_import_hook
 
@@ -25,6 +26,21 @@ def pytest_configure(config):
         os.environ["JAX_COMPILATION_CACHE_DIR"] = folder.name
     jax.config.update("jax_compilation_cache_dir", os.environ["JAX_COMPILATION_CACHE_DIR"])
     compile_quickly(True)
+    # shapes and dtypes are made to fit where that is meant, and nowhere by accident
+    jax.config.update("jax_numpy_rank_promotion", "raise")
+    jax.config.update("jax_numpy_dtype_promotion", "strict")
+    for name in ("adam", "adamw", "lbfgs"):
+        setattr(optax, name, promoting(getattr(optax, name)))
+
+
+def promoting(make):
+    """Optax's optimisers promote: they raise floats to integer counts. What calls them does not."""
+
+    def made(*args, **options):
+        optimiser = make(*args, **options)
+        return optimiser._replace(update=jax.numpy_dtype_promotion("standard")(optimiser.update))
+
+    return made
 
 
 def compile_quickly(quick):

@@ -93,7 +93,7 @@ def test_gradients_in_the_weights_equal_finite_differences(x64, name, merge):
         rng = np.random.default_rng(seed)
         # exact zeros stay: next to one, the guarded reciprocal is not differentiable
         direction = tree.unflatten(
-            [jnp.asarray(rng.normal(size=w.shape)) * (w != 0) for w in leaves]
+            [jnp.where(w != 0, jnp.asarray(rng.normal(size=w.shape)), 0) for w in leaves]
         )
         along = lambda t: loss(jax.tree.map(lambda w, d: w + t * d, model, direction))  # noqa: E731, B023
         slope = sum(

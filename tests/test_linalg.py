@@ -19,7 +19,7 @@ CONFIG = ik.tasks.GaussianProcess(KERNEL, num_supports=5, num_queries=2)
 
 def systems():
     roots = jax.random.normal(jax.random.key(0), (6, 5, 5))
-    A = roots @ roots.swapaxes(1, 2) + jnp.eye(5)
+    A = roots @ roots.swapaxes(1, 2) + jnp.eye(5)[None]
     return A, jax.random.normal(jax.random.key(1), (6, 5, 2))
 
 
@@ -45,7 +45,7 @@ def test_solve_with_first_and_second_derivatives(x64):
 def test_eigh_with_first_and_second_derivatives(x64):
     A, _ = systems()
     sigma, vectors = linalg.eigh(A[0])
-    assert relative(vectors * sigma @ vectors.T, A[0]) < 1e-13
+    assert relative(vectors * sigma[None] @ vectors.T, A[0]) < 1e-13
 
     def loss(eigh):
         def of(A):

@@ -106,8 +106,8 @@ def test_gradient_descent_converges_at_its_rate(x64):
     low, high = ik.spectral_bounds(ik.Linear(), task, ridge=5.0)
     path = ik.solvers.gradient_descent(ik.Linear(), task, ridge=5.0, steps=60, spectrum=(low, high))
     exact = ik.solvers.exact(ik.Linear(), task, ridge=5.0).alpha
-    errors = np.linalg.norm(path.alpha - exact, axis=1) / np.linalg.norm(exact)
-    bound = ((high - low) / (high + low)) ** np.arange(61)
+    errors = np.linalg.norm(path.alpha - exact[None], axis=1) / np.linalg.norm(exact)
+    bound = ((high - low) / (high + low)) ** np.arange(61.0)
     assert np.all(errors <= bound * (1 + 1e-9))
     assert np.all(errors >= 0.01 * bound)
 

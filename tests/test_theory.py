@@ -100,7 +100,7 @@ def test_c4_rates_hold_and_are_attained(x64, decades):
     low, high, steps = 1.0, 10.0**decades, 25
     theta = np.pi * (np.arange(2001) + 0.5) / 2001
     sigma = np.concatenate([[low, high], (high + low) / 2 + (high - low) / 2 * np.cos(theta)])
-    t = np.arange(steps + 1)
+    t = np.arange(steps + 1.0)
     for solve, rate in (
         (step_sizes.chebyshev(steps, (low, high)), theory.chebyshev_rate),
         (step_sizes.heavy_ball(steps, None, None, (low, high)), theory.heavy_ball_rate),

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Unpack
 
+import jax.numpy as jnp
 from jaxtyping import Array, Float
 
 from .. import checks
@@ -66,7 +67,7 @@ def conjugate_gradient(
     forms = {"textbook": textbook, "fused": fused, "pipelined": pipelined}
     checks.choice("form", form, tuple(forms))
     m = machine(kernel, num_features, **options)
-    return forms[form](m, m.scale * ridge, steps)
+    return forms[form](m, m.scale * jnp.asarray(ridge, m.dtype), steps)
 
 
 def textbook(m: Machine, ridge: float | Float[Array, ""], steps: int) -> Transformer:

@@ -82,7 +82,7 @@ def richardson(
 
     def update() -> None:
         sink = m.per_output(m.sink())
-        m.multiply((eta / c) * (m.y - ridge * ahead), sink, to=ahead, size=1)
+        m.multiply((jnp.asarray(eta, m.dtype) / c) * (m.y - ridge * ahead), sink, to=ahead, size=1)
 
     return m.transformer(step, steps=steps, readout=prediction, prologue=update)
 

@@ -170,22 +170,22 @@ def transformer_cell(
     kernel, absolute = Exponential(temperature), ridge * jnp.exp(1 / temperature)
     exact = solvers.exact(kernel, task, ridge=absolute).prediction
     low, high = theory.spectral_bounds(own, task, ridge=absolute)
-    rate = theory.conjugate_gradient_rate(low, high, jnp.arange(steps + 1))
+    rate = theory.conjugate_gradient_rate(low, high, jnp.arange(steps + 1.0))
     start = theory.prediction_bound(own, task, jnp.zeros_like(task.y), ridge=absolute)
-    bound = rate[:, None] * start
+    bound = rate[:, None] * start[None]
     if width is not None:
         sigma = theory.eigenvalues(kernel, task)
         lost = theory.inverse_error_best(sigma, width, absolute)
         cross = system(kernel, task).cross
         gap = cross - system(own, task).cross
-        bound += theory.query_error_dual(cross, task.y, lost)
-        bound += theory.query_error_features(gap, task.y, absolute)
+        bound += theory.query_error_dual(cross, task.y, lost)[None]
+        bound += theory.query_error_features(gap, task.y, absolute)[None]
     f, size = cache["prediction"], jnp.linalg.norm(exact)
     return {
         "prediction": f,
-        "gap": jnp.linalg.norm(f - exact, axis=-1) / size,
+        "gap": jnp.linalg.norm(f - exact[None], axis=-1) / size,
         "bound": jnp.linalg.norm(bound, axis=-1) / size,
-        "rmse": jnp.sqrt(jnp.mean((f - task.y_query) ** 2, axis=-1)),
+        "rmse": jnp.sqrt(jnp.mean((f - task.y_query[None]) ** 2, axis=-1)),
         **{slot: cache[slot] for slot in SLOTS},
     }
 

@@ -190,7 +190,8 @@ def lay_out_tokens(model: Transformer, tasks: Task) -> jax.Array:
     def one(task: Task) -> jax.Array:
         stream = embed(model.weights.embedding, task)
         parts = [slot_of_stream(stream, model.layout, name) for name in model.layout.names]
-        told = jnp.concatenate([*parts, ~visible(task)[:, None]], axis=1).astype(model.dtype)
+        hidden = ~visible(task)[:, None]
+        told = jnp.concatenate([*parts, hidden.astype(model.dtype)], axis=1)
         padded = jnp.pad(told, ((0, 0), (0, at.d_model - told.shape[1])))
         return padded.at[:, at.constant].set(CONSTANT)
 

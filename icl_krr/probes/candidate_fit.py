@@ -85,7 +85,7 @@ def look(candidate, kernel, steps, logs, tasks, answers, at):
         return gap(path), path
 
     def gap(path: jax.Array) -> jax.Array:
-        return ((path[:, at] - answers) / jnp.sqrt(sizes(answers))[:, None]).reshape(-1)
+        return ((path[:, at] - answers) / jnp.sqrt(sizes(answers))[None, :, None]).reshape(-1)
 
     slope, path = jax.jacfwd(of, has_aux=True)(logs)
     return gap(path), slope, squares(answers, path)

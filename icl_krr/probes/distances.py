@@ -98,8 +98,8 @@ def squared_in_both_spaces(candidate, kernel, logs, model, steps):
         def of_layer(own, answer, hat):
             path = lambda task: solve(solver, kernel, own, task, steps)  # noqa: E731
             return (
-                jnp.sum((path(task) - answer) ** 2, axis=-1),
-                jnp.sum((hat_matrix(path, task) - hat) ** 2, axis=(-2, -1)),
+                jnp.sum((path(task) - answer[None]) ** 2, axis=-1),
+                jnp.sum((hat_matrix(path, task) - hat[None]) ** 2, axis=(-2, -1)),
             )
 
         if len(logs) == 1:

@@ -103,7 +103,7 @@ def project(kernel, tasks, hats):
         sigma, vectors = eigh(gram)
         c = matmul(cross, vectors)
         h = jnp.einsum("lqn,ni->lqi", hat, vectors, precision="highest")
-        return sigma, jnp.sum(h * c, axis=1), jnp.sum(c * c, axis=0)
+        return sigma, jnp.sum(h * c[None], axis=1), jnp.sum(c * c, axis=0)
 
     return jax.lax.map(of_task, (tasks, hats))
 
@@ -169,7 +169,8 @@ def rows(logs, tasks, hats, kind, kernel):
         if kind == "smoother":
             return solvers.nadaraya_watson(of_kernel, task).weights
         gram, cross, _ = system(of_kernel, task)
-        return linalg.solve(gram + values[-1] * jnp.eye(len(gram)), cross.T).T
+        shift = values[-1].astype(gram.dtype) * jnp.eye(len(gram), dtype=gram.dtype)
+        return linalg.solve(gram + shift, cross.T).T
 
     def gap(logs: jax.Array) -> tuple[jax.Array, jax.Array]:
         made = map_tasks(partial(of_task, values=jnp.exp(logs)), tasks)

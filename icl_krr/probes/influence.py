@@ -72,7 +72,7 @@ def weighted(model: Transformer, task: Task, weights: Float[Array, " n"]) -> jax
     every = jnp.pad(each, (1, task.num_queries), constant_values=1)  # aggregator, queries
 
     def reweigh(pattern: jax.Array, where: HookPlace) -> jax.Array:
-        pattern = pattern * every.astype(pattern.dtype)
+        pattern = pattern * every.astype(pattern.dtype)[None, None]
         if model.spec.attention == "linear":
             return pattern
         return pattern / jnp.sum(pattern, axis=-1, keepdims=True)

@@ -196,7 +196,7 @@ def intervention_hooks(
 ) -> tuple:
     """One for every point, which acts where the code says."""
     numbers = {pair: i for i, pair in enumerate(ids)}
-    here = jnp.any((role_flags(model, task) > 0) & code.roles, axis=1, keepdims=True)
+    here = jnp.any((role_flags(model, task) > 0) & code.roles[None], axis=1, keepdims=True)
 
     def act(point: str, value: jax.Array, where: HookPlace) -> jax.Array:
         number = numbers.get((where.position, point))
@@ -212,7 +212,7 @@ def intervention_hooks(
         among = (jnp.arange(flat.shape[1]) >= low) & (jnp.arange(flat.shape[1]) < high)
         now = (code.step < 0) | (code.step == where.step)
         hit = code.hits[number] & now
-        return jnp.where(hit & among & here, other, flat).reshape(value.shape)
+        return jnp.where(hit & among[None] & here, other, flat).reshape(value.shape)
 
     return tuple((f"blocks.*.{point}", partial(act, point)) for point in point_names(ids))
 
@@ -239,5 +239,5 @@ def role_means(model: Transformer, tasks: Task, kept: tuple[str, ...]) -> list[d
 
     totals, counts = jax.tree.map(lambda sum: jnp.sum(sum, axis=0), jax.lax.map(sums, tasks))
     some = jax.tree.map(lambda field: field[0], tasks.replace(mask=None))
-    shares = role_flags(model, some) / jnp.maximum(counts, 1)
+    shares = role_flags(model, some) / jnp.maximum(counts, 1)[None]
     return over("lr...,tr->lt...", totals, shares)

@@ -134,15 +134,15 @@ def ridge_regression(
     def solve(features: jax.Array, targets: jax.Array) -> tuple[jax.Array, jax.Array, jax.Array]:
         """Weights for every ridge [k, d, r], mean and offset."""
         mean, offset = jnp.mean(features, axis=0), jnp.mean(targets, axis=0)
-        h, y = features - mean, targets - offset
+        h, y = features - mean[None], targets - offset[None]
         sigma, vectors = eigh(matmul(h.T, h) / len(h))
         turned = matmul(vectors.T, matmul(h.T, y) / len(h))
         ridges = RIDGES.astype(h.dtype) * jnp.mean(sigma) + jnp.finfo(h.dtype).tiny
-        shrunk = turned / (jnp.maximum(sigma, 0)[None, :, None] + ridges[:, None, None])
+        shrunk = turned[None] / (jnp.maximum(sigma, 0)[None, :, None] + ridges[:, None, None])
         return jnp.einsum("de,ker->kdr", vectors, shrunk), mean, offset
 
     weights, mean, offset = solve(features[:cut], targets[:cut])
-    answers = jnp.einsum("md,kdr->kmr", features[cut:] - mean, weights) + offset
-    best = jnp.argmin(jnp.sum((answers - targets[cut:]) ** 2, axis=(1, 2)))
+    answers = jnp.einsum("md,kdr->kmr", features[cut:] - mean[None], weights) + offset[None, None]
+    best = jnp.argmin(jnp.sum((answers - targets[None, cut:]) ** 2, axis=(1, 2)))
     weights, mean, offset = solve(features, targets)
     return weights[best], mean, offset

@@ -134,8 +134,9 @@ class MapsByRole(NamedTuple):
     def __call__(self, inputs: jax.Array) -> jax.Array:
         outputs = 0.0
         for role, (weights, mean, offset) in enumerate(self.each):
-            here = jnp.asarray(self.role_of == role)[:, None]
-            outputs += here * (jnp.einsum("btd,de->bte", inputs - mean, weights) + offset)
+            part = jnp.einsum("btd,de->bte", inputs - mean[None, None], weights)
+            here = jnp.asarray(self.role_of == role, part.dtype)[None, :, None]
+            outputs += here * (part + offset[None, None])
         return jnp.asarray(outputs)
 
 

@@ -9,6 +9,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 from flax import struct
+from jax.typing import DTypeLike
 
 from ..numerics import matmul
 
@@ -101,7 +102,8 @@ class Read:
     def __mul__(self, scale: float | jax.Array) -> Read:
         if jnp.ndim(scale) != 0:
             raise ValueError(f"scale must be a scalar, got shape {list(jnp.shape(scale))}")
-        return Read({slot: block * scale for slot, block in self.blocks.items()}, self.width)
+        blocks = {slot: b * jnp.asarray(scale, b.dtype) for slot, b in self.blocks.items()}
+        return Read(blocks, self.width)
 
     def __matmul__(self, matrix: jax.Array | np.ndarray) -> Read:
         if matrix.ndim != 2 or matrix.shape[0] != self.width:
@@ -136,15 +138,16 @@ def join(*reads: Read) -> Read:
     """
     blocks = {}
     for slot in dict.fromkeys(slot for read in reads for slot in read.blocks):
-        rows = next(read.rows(slot) for read in reads if slot in read.blocks)
+        having = [read for read in reads if slot in read.blocks]
+        rows, dtype = having[0].rows(slot), jnp.result_type(*(r.blocks[slot] for r in having))
         parts = [
-            read.matrix(slot, rows) if slot in read.blocks else np.zeros((rows, read.width), "f4")
+            read.matrix(slot, rows) if slot in read.blocks else jnp.zeros((rows, read.width), dtype)
             for read in reads
         ]
         blocks[slot] = jnp.concatenate(parts, axis=1)
     return Read(blocks, sum(read.width for read in reads))
 
 
-def one_hot(start: int, width: int, total: int) -> jax.Array:
+def one_hot(start: int, width: int, total: int, dtype: DTypeLike | None = None) -> jax.Array:
     """The matrix [width, total] that places channels at `start` among `total`."""
-    return jnp.eye(width, total, k=start)
+    return jnp.eye(width, total, k=start, dtype=dtype)

@@ -102,7 +102,8 @@ def visible(task: Task, tokens: str = "pairs") -> jax.Array:
 
 def token_positions(visible: jax.Array) -> jax.Array:
     """The visible tokens before each, [T]: all queries stand where the next support would."""
-    return jnp.cumsum(visible) - visible
+    so_far = jnp.cumsum(visible)
+    return so_far - visible.astype(so_far.dtype)
 
 
 def tokens_of_role(at: tuple[str, ...], task: Task, tokens: str = "pairs") -> slice:

@@ -121,7 +121,7 @@ def scaled_vectors(gram: Float[Array, "l l"], width: int) -> tuple[jax.Array, ja
     sigma, vectors = (part[..., ::-1][..., :width] for part in eigh(gram))
     null = sigma <= len(gram) * jnp.finfo(gram.dtype).eps * sigma[0]
     root = jnp.where(null, 0, 1 / jnp.sqrt(jnp.where(null, 1, sigma)))
-    return vectors * root, vectors.T
+    return vectors * root[None], vectors.T
 
 
 def check_points(x: Any, *axes: int) -> None:

@@ -68,7 +68,7 @@ def iterate(kernel, task, ridge, steps, form) -> Trajectory:
     start = jnp.zeros_like(y), y, y, A(y)
     _, path = jax.lax.scan(step, start, length=steps)
     alpha, r, p = jax.tree.map(
-        lambda first, rest: size * jnp.concatenate([first[None], rest]), start[:3], path
+        lambda first, rest: size[None] * jnp.concatenate([first[None], rest]), start[:3], path
     )
     return Trajectory(
         like(task.y, alpha), like(task.y, r), like(task.y, p), like(task.y, matmul(cross, alpha))
@@ -111,11 +111,11 @@ def quotients(r: jax.Array, p: jax.Array, s: jax.Array) -> tuple[jax.Array, jax.
 
 
 def normalise(y: jax.Array) -> tuple[jax.Array, jax.Array]:
-    """y over a power of two, and that power, for each output: y of any size is of size 1."""
-    _, exponent = jnp.frexp(jax.lax.stop_gradient(jnp.max(jnp.abs(y), axis=0)))
+    """y over a power of two, and that power [1, r], for each output: y of any size is of size 1."""
+    _, exponent = jnp.frexp(jax.lax.stop_gradient(jnp.max(jnp.abs(y), axis=0, keepdims=True)))
     size = jnp.ldexp(jnp.ones((), y.dtype), exponent - 1)
     return y / size, size
 
 
-def dot(a: jax.Array, b: jax.Array) -> jax.Array:
-    return jnp.sum(a * b, axis=0)
+def dot(a: Float[Array, "n r"], b: Float[Array, "n r"]) -> Float[Array, "1 r"]:
+    return jnp.sum(a * b, axis=0, keepdims=True)

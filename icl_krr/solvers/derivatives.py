@@ -40,7 +40,7 @@ def solved(kernel: Kernel, task: Task, ridge: Ridge) -> Solved:
     check_one_output(task)
     gram, cross, y = system(kernel, task)
     if task.mask is not None:
-        cross = jnp.where(task.mask, cross, 0)
+        cross = jnp.where(task.mask[None], cross, 0)
     A = shifted(gram, jnp.asarray(ridge, y.dtype))
     inverse = linalg.solve(A, jnp.eye(len(A), dtype=A.dtype))
     return Solved(seen(task)[0], matmul(inverse, y)[:, 0], matmul(cross, inverse), inverse)
@@ -153,7 +153,7 @@ def derivative_in_weights(kernel: Kernel, task: Task, *, ridge: Ridge) -> Float[
     [[1.0]]
     """
     _, alpha, hat, _ = solved(kernel, task, ridge)
-    return ridge * hat * alpha
+    return jnp.asarray(ridge, hat.dtype) * hat * alpha[None]
 
 
 def change_without(kernel: Kernel, task: Task, *, ridge: Ridge) -> Float[Array, "q n"]:
@@ -170,7 +170,7 @@ def change_without(kernel: Kernel, task: Task, *, ridge: Ridge) -> Float[Array, 
     [[-2.0]]
     """
     _, alpha, hat, inverse = solved(kernel, task, ridge)
-    return -hat * alpha / jnp.diagonal(inverse)
+    return -hat * alpha[None] / jnp.diagonal(inverse)[None]
 
 
 def contract(formula: str, *operands: Any) -> jax.Array:

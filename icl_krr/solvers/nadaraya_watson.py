@@ -76,7 +76,7 @@ def smooth(
     x, y = seen(task)
     counts = jnp.ones((len(at), len(x)), bool)
     if task.mask is not None:
-        counts = counts & task.mask
+        counts = counts & task.mask[None]
     if hold_out:
         at, counts = x, counts & ~jnp.eye(len(x), dtype=bool)
     return jax.nn.softmax(kernel.log(at, x), axis=-1, where=counts), y

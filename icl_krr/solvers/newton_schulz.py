@@ -64,7 +64,7 @@ def iterate(task, ridge, scale, steps) -> Trajectory:
 
     _, path = jax.lax.scan(step, scale * eye, length=steps)
     weights = matmul(jnp.concatenate([scale * eye[None], path]), matmul(x.T, y))
-    alpha = (y - matmul(x, weights)) / ridge
-    r = y - matmul(x, matmul(x.T, alpha)) - ridge * alpha
+    alpha = (y[None] - matmul(x, weights)) / ridge
+    r = y[None] - matmul(x, matmul(x.T, alpha)) - ridge * alpha
     prediction = matmul(task.x_query, weights)
     return Trajectory(like(task.y, alpha), like(task.y, r), None, like(task.y, prediction))

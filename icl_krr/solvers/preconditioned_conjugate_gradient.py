@@ -85,7 +85,7 @@ def iterate(kernel, task, ridge, preconditioner, steps) -> Trajectory:
     start = jnp.zeros_like(y), y, z, dot(y, z)
     _, path = jax.lax.scan(step, start, length=steps)
     alpha, r, p = jax.tree.map(
-        lambda first, rest: size * jnp.concatenate([first[None], rest]), start[:3], path
+        lambda first, rest: size[None] * jnp.concatenate([first[None], rest]), start[:3], path
     )
     return Trajectory(
         like(task.y, alpha), like(task.y, r), like(task.y, p), like(task.y, matmul(cross, alpha))

@@ -66,7 +66,7 @@ def iterate(kernel, task, ridge, eta, sink, steps) -> Trajectory:
     start = jnp.zeros_like(y)
     _, path = jax.lax.scan(step, start, length=steps)
     alpha = jnp.concatenate([start[None], path])
-    r = y - apply(gram, ridge, alpha)
+    r = y[None] - apply(gram, ridge, alpha)
     return Trajectory(
         like(task.y, alpha), like(task.y, r), None, like(task.y, matmul(cross, alpha))
     )

@@ -105,7 +105,8 @@ class DecisionTree(Functions):
         asked = jax.random.randint(nodes, (2**self.depth,), 0, x.shape[1])
         node = jnp.ones(len(x), int)  # a heap: the children of i are 2 i and 2 i + 1
         for _ in range(self.depth):
-            node = 2 * node + (jnp.take_along_axis(x, asked[node][:, None], 1)[:, 0] > 0)
+            right = jnp.take_along_axis(x, asked[node][:, None], 1)[:, 0] > 0
+            node = 2 * node + right.astype(node.dtype)
         return jax.random.normal(leaves, (2**self.depth, r))[node - 2**self.depth]
 
 
@@ -138,7 +139,8 @@ class Sinusoids(Functions):
         size = jax.random.uniform(of_size, (r,), minval=0.5, maxval=1.5)
         wave = jax.random.normal(of_wave, (x.shape[1], r)) / jnp.sqrt(x.shape[1])
         phase = 2 * jnp.pi * jax.random.uniform(of_phase, (r,))
-        return size * jnp.sin(self.frequency * matmul(x, wave) + phase)
+        frequency = jnp.asarray(self.frequency, x.dtype)
+        return size[None] * jnp.sin(frequency * matmul(x, wave) + phase[None])
 
 
 @checked
@@ -189,8 +191,8 @@ class Rows:
 
         def standardise(rows: jax.Array) -> jax.Array:
             seen = rows[:n]
-            centred, varies = rows - jnp.mean(seen, axis=0), jnp.ptp(seen, axis=0) > 0
-            return centred / jnp.where(varies, jnp.std(seen, axis=0), 1)
+            mean, varies = jnp.mean(seen, axis=0, keepdims=True), jnp.ptp(seen, axis=0) > 0
+            return (rows - mean) / jnp.where(varies, jnp.std(seen, axis=0), 1)[None]
 
         x, y = restrict(standardise(self.x[chosen]), active), standardise(self.y[chosen])
         return Task(x=x[:n], y=y[:n], x_query=x[n:], y_query=y[n:])

@@ -53,7 +53,7 @@ def draw_inputs(key: jax.Array, shape: tuple[int, int], kind: str, active: Any) 
 
 def restrict(x: jax.Array, active: Any) -> jax.Array:
     """The first `active` features, the others 0."""
-    return x if active is None else jnp.where(jnp.arange(x.shape[1]) < active, x, 0)
+    return x if active is None else jnp.where(jnp.arange(x.shape[1])[None] < active, x, 0)
 
 
 @checked
@@ -108,7 +108,7 @@ class GaussianProcess:
         # eigenvalues, so that no jitter is needed, and those that are only rounding are 0.
         sigma, vectors = eigh(own.kernel(x, x))
         rounding = len(x) * jnp.finfo(x.dtype).eps * sigma[-1]
-        root = vectors * jnp.sqrt(jnp.where(sigma > rounding, sigma, 0))
+        root = vectors * jnp.sqrt(jnp.where(sigma > rounding, sigma, 0))[None]
         f = matmul(root, jax.random.normal(function, (n + self.num_queries, r)))
         return observe(error, x, f, own)
 
@@ -186,7 +186,7 @@ class LinearRegression:
         if spectrum is None:
             spectrum = jnp.asarray(self.condition, float) ** -jnp.linspace(0, 1, p)
         white = draw_inputs(at, (self.num_supports + self.num_queries, p), self.inputs, None)
-        x = white * jnp.sqrt(jnp.asarray(spectrum))
+        x = white * jnp.sqrt(jnp.asarray(spectrum)).astype(white.dtype)[None]
         if self.inputs == "normal":
             x = matmul(x, one_by_one(partial(jax.random.orthogonal, n=p))(rotation).T)
         x, w = restrict(x, active), jax.random.normal(weights, (p, r))

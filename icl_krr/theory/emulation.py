@@ -61,7 +61,7 @@ def emulation_rounding(epsilon: Number, dtype: DTypeLike) -> jax.Array:
     >>> float(emulation_rounding(1.0, jnp.float32)) < 1e-6
     True
     """
-    return 4 * (jnp.finfo(dtype).eps / 2) / jnp.asarray(epsilon)
+    return 4 * float(jnp.finfo(dtype).eps / 2) / jnp.asarray(epsilon)
 
 
 def best_epsilon(logit_bound: Number, *, symmetric: bool = True, dtype: DTypeLike) -> jax.Array:
@@ -75,4 +75,4 @@ def best_epsilon(logit_bound: Number, *, symmetric: bool = True, dtype: DTypeLik
     0.0009
     """
     u = jnp.finfo(dtype).eps / 2
-    return ((12 * u) ** (1 / 3) if symmetric else (8 * u) ** 0.5) / jnp.asarray(logit_bound)
+    return float((12 * u) ** (1 / 3) if symmetric else (8 * u) ** 0.5) / jnp.asarray(logit_bound)

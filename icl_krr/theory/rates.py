@@ -120,7 +120,7 @@ def prediction_bound(
     check_axes(task)
     checks.positive_scalar("ridge", ridge)
     gram, cross, y = system(kernel, task)
-    A = gram + ridge * jnp.eye(len(gram), dtype=gram.dtype)
+    A = gram + jnp.asarray(ridge, gram.dtype) * jnp.eye(len(gram), dtype=gram.dtype)
     solved = solve(A, jnp.concatenate([y[:, :1], cross.T], axis=1))
     spread = jnp.sqrt(jnp.sum(cross.T * solved[:, 1:], axis=0))
     return spread * energy_norm(A, alpha - solved[:, 0])

@@ -31,6 +31,7 @@ def richardson_bounds(kernel: Kernel, task: Task, *, ridge: Number, sink: Number
     """
     check(kernel, task, ridge, sink)
     sums = jnp.sum(system(kernel, task).gram, axis=1)
+    ridge, sink = (jnp.asarray(value, sums.dtype) for value in (ridge, sink))
     return ridge / (jnp.max(sums) + sink), jnp.max((sums + ridge) / (sums + sink))
 
 
@@ -50,6 +51,7 @@ def preconditioned_eigenvalues(
     """
     check(kernel, task, ridge, sink)
     gram = system(kernel, task).gram
+    ridge, sink = (jnp.asarray(value, gram.dtype) for value in (ridge, sink))
     root = 1 / jnp.sqrt(jnp.sum(gram, axis=1) + sink)
     A = gram + ridge * jnp.eye(len(gram), dtype=gram.dtype)
     return eigh(root[:, None] * A * root[None, :])[0]

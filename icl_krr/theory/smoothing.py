@@ -28,10 +28,10 @@ def smoothing_gap(
     check_axes(task)
     checks.positive_scalar("ridge", ridge)
     gram, cross, y = system(kernel, task)
-    A = gram + ridge * jnp.eye(len(gram), dtype=gram.dtype)
+    A = gram + jnp.asarray(ridge, gram.dtype) * jnp.eye(len(gram), dtype=gram.dtype)
     exact = matmul(cross, solve(A, y))
     keep = jnp.ones(task.num_supports, bool) if task.mask is None else task.mask
-    weights = jax.nn.softmax(kernel.log(task.x_query, task.x), axis=-1, where=keep)
+    weights = jax.nn.softmax(kernel.log(task.x_query, task.x), axis=-1, where=keep[None])
     return jnp.linalg.norm(matmul(weights, y) - exact) / jnp.linalg.norm(exact)
 
 
@@ -43,7 +43,9 @@ def rank_correlation(a: Float[Array, " q"], b: Float[Array, " q"]) -> Float[Arra
     >>> float(rank_correlation(jnp.array([1.0, 2.0, 3.0]), jnp.array([1.0, 4.0, 9.0])).round(6))
     1.0
     """
-    ranks = [jnp.mean((v[:, None] > v) * 1.0 + (v[:, None] >= v), axis=1) for v in (a, b)]
+    over = [(v[:, None] > v[None]).astype(float) for v in (a, b)]
+    ties = [(v[:, None] >= v[None]).astype(float) for v in (a, b)]
+    ranks = [jnp.mean(above + tied, axis=1) for above, tied in zip(over, ties, strict=True)]
     a, b = (rank - jnp.mean(rank) for rank in ranks)
     return jnp.sum(a * b) / jnp.sqrt(jnp.sum(a * a) * jnp.sum(b * b))
 
@@ -96,7 +98,7 @@ def gaussian_logits(
     >>> gaussian_logits(jnp.ones((1, 1)), jnp.ones((1, 1)), 1.0).tolist()
     [[0.5]]
     """
-    return (matmul(x, z.T) - jnp.sum(z * z, -1) / 2) / lengthscale**2
+    return (matmul(x, z.T) - jnp.sum(z * z, -1)[None] / 2) / lengthscale**2
 
 
 def gaussian_from_exponential(

@@ -31,7 +31,7 @@ def log_normaliser(kernel: PositiveKernel, task: Task) -> Float[Array, " n+q"]:
     keep = jnp.ones(task.num_supports, bool) if task.mask is None else task.mask
     x = jnp.where(keep[:, None], task.x, 0)
     logits = kernel.log(jnp.concatenate([x, task.x_query]), x)
-    return jax.nn.logsumexp(jnp.where(keep, logits, -jnp.inf), axis=1)
+    return jax.nn.logsumexp(jnp.where(keep[None], logits, -jnp.inf), axis=1)
 
 
 def log_sink(kernel: Kernel, task: Task) -> Float[Array, ""]:
@@ -78,7 +78,7 @@ def recovery_error(
     >>> float(recovery_error(8.0, 2.0, 2, jnp.float32)) < 1e-5
     True
     """
-    u = jnp.finfo(dtype).eps / 2
+    u = float(jnp.finfo(dtype).eps / 2)
     return 2 * u * ((num_features + 1) * logit_bound + jnp.abs(log_sink) + 8)
 
 

@@ -30,7 +30,7 @@ def batch(key: jax.Array, family: Sampler, settings: Training, step: jax.Array) 
         longest = curriculum_size(settings.start_supports, n, settings, step)
     shortest = longest if settings.min_supports is None else settings.min_supports
     lengths = jax.random.randint(of_lengths, (settings.batch,), shortest, longest + 1)
-    return tasks.replace(mask=jnp.arange(n) < lengths[:, None])
+    return tasks.replace(mask=jnp.arange(n)[None] < lengths[:, None])
 
 
 def curriculum_size(start: int, end: int, settings: Training, step: jax.Array) -> jax.Array:

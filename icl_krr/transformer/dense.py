@@ -7,6 +7,7 @@ from itertools import groupby
 
 import jax
 import jax.numpy as jnp
+from jax.typing import DTypeLike
 
 from ..numerics import matmul
 from ..residual import Layout, Read
@@ -39,52 +40,56 @@ def dense(model: Transformer) -> Transformer:
             "model must have no LayerNorm to be merged, got one that has; train it as it is"
         )
     embedding = [
-        read @ one_hot(layout.channels(slot).start, read.width, layout.width)
+        read @ one_hot(layout.channels(slot).start, read.width, layout.width, model.dtype)
         for slot, read in weights.embedding.items()
     ]
     positions = [
-        matmul(table, one_hot(layout.channels(slot).start, table.shape[1], layout.width))
+        matmul(
+            table, one_hot(layout.channels(slot).start, table.shape[1], layout.width, table.dtype)
+        )
         for slot, table in weights.positions.items()
     ]
-    merge = partial(merge_block, layout)
+    merge = partial(merge_block, layout, model.dtype)
     merged = Weights(
         embedding={"stream": sum(embedding[1:], embedding[0])},
         positions={"stream": jnp.sum(jnp.stack(positions), 0)} if positions else {},
         prologue=tuple(map(merge, weights.prologue)),
         steps=tuple(jax.vmap(merge)(block) for block in weights.steps),
-        readout=merge_read(layout, weights.readout),
+        readout=merge_read(layout, model.dtype, weights.readout),
     )
     merged = jax.tree.map(lambda weight: weight.astype(model.dtype), merged)
     return Transformer(merged, model.spec, layout, model.steps)
 
 
-def merge_block(layout: Layout, block: Block) -> Block:
+def merge_block(layout: Layout, dtype: DTypeLike, block: Block) -> Block:
     kinds = sorted(block.mlp, key=kind)
     return Block(
-        attention=(merge_heads(layout, block.attention),) if block.attention else (),
-        mlp=tuple(merge_units(layout, list(units)) for _, units in groupby(kinds, kind)),
+        attention=(merge_heads(layout, dtype, block.attention),) if block.attention else (),
+        mlp=tuple(merge_units(layout, dtype, list(units)) for _, units in groupby(kinds, kind)),
     )
 
 
-def merge_read(layout: Layout, read: Read) -> Read:
+def merge_read(layout: Layout, dtype: DTypeLike, read: Read) -> Read:
     """[d_model, width]: the slots' blocks one below the other."""
     blocks = [
         read.matrix(slot.name, slot.width)
         if slot.name in read.slots
-        else jnp.zeros((slot.width, read.width))
+        else jnp.zeros((slot.width, read.width), dtype)
         for slot in layout.slots
     ]
     return Read({"stream": jnp.concatenate(blocks)}, read.width)
 
 
-def merge_out(layout: Layout, slot: str, width: int, out: jax.Array | None) -> jax.Array:
+def merge_out(
+    layout: Layout, dtype: DTypeLike, slot: str, width: int, out: jax.Array | None
+) -> jax.Array:
     """[width, d_model]: where the outputs go."""
     at = layout.channels(slot)
-    place = one_hot(at.start, at.stop - at.start, layout.width)
+    place = one_hot(at.start, at.stop - at.start, layout.width, dtype)
     return place if out is None else matmul(out, place)
 
 
-def merge_heads(layout: Layout, attention: tuple[Heads, ...]) -> Heads:
+def merge_heads(layout: Layout, dtype: DTypeLike, attention: tuple[Heads, ...]) -> Heads:
     def by_head(matrix: jax.Array, heads: int, width: int) -> jax.Array:
         """[rows, heads * d] as [rows, heads, width], padded."""
         split = matrix.reshape(len(matrix), heads, -1)
@@ -96,13 +101,15 @@ def merge_heads(layout: Layout, attention: tuple[Heads, ...]) -> Heads:
     for group in attention:
         h = group.heads
         for read, into in ((group.query, queries), (group.key, keys)):
-            into.append(by_head(merge_read(layout, read).blocks["stream"], h, d_k))
+            into.append(by_head(merge_read(layout, dtype, read).blocks["stream"], h, d_k))
         value = [
-            merge_read(layout, write.value).blocks["stream"].reshape(layout.width, h, -1)
+            merge_read(layout, dtype, write.value).blocks["stream"].reshape(layout.width, h, -1)
             for write in group.writes
         ]
         out = [
-            merge_out(layout, write.to, write.value.width, write.out).reshape(h, -1, layout.width)
+            merge_out(layout, dtype, write.to, write.value.width, write.out).reshape(
+                h, -1, layout.width
+            )
             for write in group.writes
         ]
         values.append(by_head(jnp.concatenate(value, -1).reshape(layout.width, -1), h, d_v))
@@ -123,15 +130,15 @@ def kind(unit: Unit) -> tuple[bool, bool, str]:
     return unit.up is not None, unit.gate is not None, unit.activation
 
 
-def merge_units(layout: Layout, units: list[Unit]) -> Unit:
+def merge_units(layout: Layout, dtype: DTypeLike, units: list[Unit]) -> Unit:
     def side_by_side(reads: list[Read]) -> Read:
-        blocks = [merge_read(layout, read).blocks["stream"] for read in reads]
+        blocks = [merge_read(layout, dtype, read).blocks["stream"] for read in reads]
         return Read({"stream": jnp.concatenate(blocks, 1)}, sum(read.width for read in reads))
 
     ups = [unit.up for unit in units if unit.up is not None]
     gates = [unit.gate for unit in units if unit.gate is not None]
     outs = [
-        merge_out(layout, unit.to, (unit.up or unit.gate).width, unit.out)  # pyright: ignore
+        merge_out(layout, dtype, unit.to, (unit.up or unit.gate).width, unit.out)  # pyright: ignore
         for unit in units
     ]
     return Unit(

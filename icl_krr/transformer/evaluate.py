@@ -130,7 +130,7 @@ def check_compatible(model: Transformer, task: Task, batch: int = 0) -> None:
             )
     if task.x.dtype == jnp.float16:
         raise TypeError("task must not be float16, whose range ends at 65504; use bfloat16 or more")
-    if jnp.promote_types(task.x.dtype, model.dtype) != model.dtype:
+    if not jnp.can_cast(task.x.dtype, model.dtype):
         raise TypeError(
             f"task must not be wider than the model's {model.dtype} weights, got {task.x.dtype}; "
             f"build the model with dtype={task.x.dtype}"

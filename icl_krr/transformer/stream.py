@@ -34,5 +34,5 @@ def normalise(norms: dict[str, Norm], stream: Stream) -> Stream:
     for slot, norm in norms.items():
         h = stream[slot] - jnp.mean(stream[slot], axis=-1, keepdims=True)
         variance = jnp.mean(h * h, axis=-1, keepdims=True)
-        normed[slot] = h * jax.lax.rsqrt(variance + 1e-5) * norm.scale + norm.bias
+        normed[slot] = h * jax.lax.rsqrt(variance + 1e-5) * norm.scale[None] + norm.bias[None]
     return {**stream, **normed}

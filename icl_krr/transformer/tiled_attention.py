@@ -111,15 +111,16 @@ def forward_tiles(q, k, v, visible, causal):
             shift, sums = state
             made = logits(q, positions, keys, causal)
             larger = jnp.maximum(shift, jnp.ceil(jnp.max(made, axis=0)))
-            weights = jnp.exp2(made - larger)
-            return (larger, sums * power_of_two(shift - larger) + matmul(keys.v.T, weights)), None
+            weights = jnp.exp2(made - larger[None])
+            sums = sums * power_of_two(shift - larger)[None] + matmul(keys.v.T, weights)
+            return (larger, sums), None
 
         start = (
             jnp.full(len(q), HIDDEN_LOGIT, q.dtype),
             jnp.zeros((v.shape[1] + 1, len(q)), v.dtype),
         )
         (shift, sums), _ = jax.lax.scan(take, start, keys)
-        return (sums[:-1] / sums[-1]).T, shift * np.log(2).astype(q.dtype) + jnp.log(sums[-1])
+        return (sums[:-1] / sums[-1:]).T, shift * np.log(2).astype(q.dtype) + jnp.log(sums[-1])
 
     out, log_total = jax.lax.map(
         queries, (into_tiles(scaled, tile), into_tiles(jnp.arange(tokens), tile))
@@ -154,8 +155,8 @@ def backward_tiles(causal, kept, cotangents):
 
         def of_keys(d_q, taken):
             keys, d_k, d_v = taken
-            weights = jnp.exp(logits(q, positions, keys, causal) - log_total)
-            d_logits = weights * (matmul(keys.v, d_out.T) + offset)
+            weights = jnp.exp(logits(q, positions, keys, causal) - log_total[None])
+            d_logits = weights * (matmul(keys.v, d_out.T) + offset[None])
             d_q += matmul(d_logits.T, keys.k)
             return d_q, (d_k + matmul(d_logits, q), d_v + matmul(weights, d_out))
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 
 import jax
-import numpy as np
+import jax.numpy as jnp
 
 from ...residual import Read
 from .recorder import Recorder
@@ -64,4 +64,6 @@ def check_reach(m: Recorder, to: Read, *factors: Read) -> None:
 
 
 def repeat(flag: Read, width: int) -> Read:
-    return flag if width == 1 else flag @ np.ones((1, width), "f4")
+    if width == 1:
+        return flag
+    return flag @ jnp.ones((1, width), jnp.result_type(*flag.blocks.values()))

@@ -74,7 +74,7 @@ def measure(named: Rows, found: Changes, changed: jax.Array, tasks: Task) -> Row
     The interval has 95 % of the resamples. A prediction that is no number has neither.
     """
     low, high = np.quantile(found.resampled, INTERVAL_QUANTILES, axis=0)
-    losses = np.asarray(jnp.mean((changed - tasks.y_query) ** 2, axis=(1, 2)))
+    losses = np.asarray(jnp.mean((changed - tasks.y_query[None]) ** 2, axis=(1, 2)))
     columns = {"change": found.each, "low": low, "high": high, "loss": losses}
     return [
         {**row, **{key: float(column[i]) for key, column in columns.items()}}
@@ -86,7 +86,7 @@ def measure(named: Rows, found: Changes, changed: jax.Array, tasks: Task) -> Row
 
 def changes(intact: jax.Array, changed: jax.Array, seed: int) -> Changes:
     count = len(intact)
-    squares = squared_norms(changed - intact, 2).T
+    squares = squared_norms(changed - intact[None], 2).T
     sizes = np.repeat(squared_norms(intact, 1)[:, None], len(changed), axis=1)
     resample = np.random.default_rng(seed).multinomial(count, np.full(count, 1 / count), size=1000)
     weights = (np.ones(count), resample)

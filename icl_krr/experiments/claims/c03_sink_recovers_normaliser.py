@@ -88,7 +88,7 @@ def measure(
         entries = jnp.exp(logits)
         error = jnp.abs(found - matmul(entries, y)) / matmul(entries, jnp.abs(y))
         top = jnp.max(jnp.abs(logits))
-        return jnp.max(error), theory.recovery_error(top, log_c, p, dtype), top
+        return jnp.max(error), theory.recovery_error(top, log_c.astype(float), p, dtype), top
 
     def once(key: jax.Array, temperature: jax.Array) -> tuple[jax.Array, ...]:
         task = sample(key, process)

@@ -153,10 +153,10 @@ def measure(problems: Problem, name: str, steps: int) -> tuple[jax.Array, ...]:
         found = jax.vmap(path)(problem.y)
         errors = theory.energy_norm(problem.A, found["alpha"] - problem.alpha[:, None])
         own, worst = errors / errors[:, :1]
-        f_error = jnp.abs(found["prediction"][0] - problem.prediction)
-        f_bound = errors[0][:, None] * problem.factor
+        f_error = jnp.abs(found["prediction"][0] - problem.prediction[None])
+        f_bound = errors[0][:, None] * problem.factor[None]
         # and what rounding leaves
-        rate = RATES[name](low, high, jnp.arange(steps + 1)) + 1e-11
+        rate = RATES[name](low, high, jnp.arange(steps + 1.0)) + 1e-11
         return own, worst, rate, f_error, f_bound + 1e-11 * jnp.max(f_bound)
 
     return jax.lax.map(lambda own: jax.lax.map(once, own), problems)
@@ -173,7 +173,7 @@ def hardest(degree: int, low: float = 1.0, high: float = 100.0) -> tuple[jax.Arr
     theta = jnp.pi * jnp.arange(degree + 1) / degree
     sigma = (low + high) / 2 - (high - low) / 2 * jnp.cos(theta)
     ridge = low / 2
-    apart = jnp.abs(sigma[:, None] - sigma) + jnp.eye(degree + 1)
+    apart = jnp.abs(sigma[:, None] - sigma[None]) + jnp.eye(degree + 1)
     weights = 1 / (sigma * jnp.prod(apart / (high - low), axis=1))
     alpha = jnp.sqrt(weights / sigma)
     x = jnp.diag(jnp.sqrt(sigma - ridge))

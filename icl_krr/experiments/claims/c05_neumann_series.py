@@ -117,7 +117,7 @@ def measure(
             def errors(task: Task) -> jax.Array:
                 exact = solvers.exact(kernel, task, ridge=ridge).alpha
                 _, cache = run_with_cache(model, task, names=("alpha",))
-                gaps = jnp.linalg.norm(cache["alpha"] - exact, axis=1)
+                gaps = jnp.linalg.norm(cache["alpha"] - exact[None], axis=1)
                 return gaps / jnp.linalg.norm(exact)
 
             first, last = (errors(task.replace(y=vectors[:, i]))[1] for i in (0, -1))

@@ -106,7 +106,7 @@ def measure(keys: jax.Array, temperatures: jax.Array, spheres: jax.Array, config
             return predict(model, task)
 
         products = Linear()(task.x_query, task.x)
-        distances = jnp.sum((task.x_query[:, None] - task.x) ** 2, axis=-1)
+        distances = jnp.sum((task.x_query[:, None] - task.x[None]) ** 2, axis=-1)
         highest = jnp.sort(products, axis=1)
         return (
             gap(heads, mixed),
@@ -115,8 +115,8 @@ def measure(keys: jax.Array, temperatures: jax.Array, spheres: jax.Array, config
             jax.lax.map(head, temperatures),
             task.y[jnp.argmin(distances, axis=1)],
             task.y[jnp.argmax(products, axis=1)],
-            (highest[:, -1] - highest[:, 0]) / temperatures[:, None],
-            (highest[:, -1] - highest[:, -2]) / temperatures[:, None],
+            (highest[:, -1] - highest[:, 0])[None] / temperatures[:, None],
+            (highest[:, -1] - highest[:, -2])[None] / temperatures[:, None],
             task.y,
         )
 

@@ -117,7 +117,9 @@ def measure(
         top = jnp.max(jnp.abs(matmul(points, task.x.T)))
 
         def gap(path: jax.Array) -> jax.Array:
-            return jnp.linalg.norm(path - exact, axis=1) / jnp.linalg.norm(exact)
+            return jnp.linalg.norm(path.astype(float) - exact[None], axis=1) / jnp.linalg.norm(
+                exact
+            )
 
         def emulated(epsilon: jax.Array) -> jax.Array:
             model = constructions.conjugate_gradient(

@@ -61,7 +61,8 @@ def run(config: Config, key: jax.Array) -> tuple[Rows, Verdict]:
 
 def extremes(task: Task) -> Task:
     """The data that try the divisions most, stacked."""
-    one = task.x * (jnp.arange(task.num_supports) == 0)[:, None]
+    first = jnp.arange(task.num_supports) == 0
+    one = task.x * first[:, None].astype(task.x.dtype)
     equal = jnp.broadcast_to(task.x[:1], task.x.shape)
     x = jnp.stack([task.x, one, equal, task.x, task.x, task.x])
     along = task.x[:, 0]
@@ -100,7 +101,7 @@ def measure(tasks: Task, form: str, config: Config) -> tuple[jax.Array, ...]:
         exact = solvers.exact(Linear(), task, ridge=ridge).prediction
         size = jnp.max(jnp.abs(exact))
         scale = jnp.where(size > 0, size, 1)
-        gap = jnp.max(jnp.abs(cache["prediction"] - exact), axis=1) / scale
+        gap = jnp.max(jnp.abs(cache["prediction"] - exact[None]), axis=1) / scale
         return gap, bad(cache), bad(grads)
 
     return jax.lax.map(lambda own: jax.lax.map(once, own), tasks)

@@ -88,7 +88,7 @@ def measure(keys: jax.Array, num_supports: int, config: Config) -> tuple[jax.Arr
         alpha = run_with_cache(model, task, names=("alpha",))[1]["alpha"]
         oracle = jnp.asarray(solvers.richardson(KERNEL, task, **options).alpha)
         # in this norm (D + c)^-1 A is symmetric
-        error = jnp.linalg.norm(jnp.sqrt(sums) * (alpha - exact), axis=1)
+        error = jnp.linalg.norm(jnp.sqrt(sums)[None] * (alpha - exact[None]), axis=1)
         slots = jnp.max(jnp.abs(alpha - oracle)) / jnp.max(jnp.abs(oracle))
         return sigma[0], sigma[-1], error / error[0], slots
 

@@ -128,11 +128,12 @@ def measure(
             constructions.conjugate_gradient(kernel, steps=config.steps, form="fused", **common),
         )
         off = [
-            run_with_cache(model, task, names=("alpha",))[1]["alpha"] - exact for model in models
+            run_with_cache(model, task, names=("alpha",))[1]["alpha"] - exact[None]
+            for model in models
         ]
         errors = [theory.energy_norm(A, gap) for gap in off]
         # in this norm (D + c)^-1 A is symmetric
-        errors.append(jnp.linalg.norm(jnp.sqrt(sums) * off[0], axis=1))
+        errors.append(jnp.linalg.norm(jnp.sqrt(sums)[None] * off[0], axis=1))
         found = [size / size[0] for size in errors]
         conds = jnp.stack([sigma[-1] / sigma[0], high / low])
         factor = theory.stationary_factor(sigma[0], sigma[-1], 2 / (sigma[0] + sigma[-1]))

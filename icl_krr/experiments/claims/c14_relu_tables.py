@@ -96,7 +96,7 @@ def measure(tasks: Task, sizes: jax.Array, width: int, steps: int) -> tuple[jax.
 def operations(width: int = 64) -> tuple[jax.Array, jax.Array]:
     """The worst errors of interpolated a b and 1 / x over their bounds."""
     grid = jnp.linspace(-1, 1, 801)
-    a, b = grid[:, None], grid
+    a, b = grid[:, None], grid[None]
     knots = jnp.linspace(-2, 2, width + 1)
     square = partial(jnp.interp, xp=knots, fp=knots**2)
     product = jnp.max(jnp.abs(square(a + b) / 4 - square(a - b) / 4 - a * b))

@@ -43,7 +43,7 @@ def run(config: Config, key: jax.Array) -> tuple[Rows, Verdict]:
             theory.relative_inverse_error_best,
         )
     )
-    general = theory.inverse_error_bound(lost[:, None, :], ridges[:, None])
+    general = theory.inverse_error_bound(lost[:, None, :], ridges[None, :, None])
     rows = tidy(
         {"draw": range(config.draws), "ridge": config.ridges, "sketch": SKETCHES},
         error=plain,
@@ -100,8 +100,8 @@ def measure(keys: jax.Array, ridges: jax.Array, config: Config) -> tuple[jax.Arr
         )
 
         def errors(ridge: jax.Array) -> tuple[jax.Array, jax.Array]:
-            inverse = matmul(vectors / (jnp.maximum(sigma, 0) + ridge), vectors.T)
-            root = matmul(vectors * jnp.sqrt(jnp.maximum(sigma, 0) + ridge), vectors.T)
+            inverse = matmul(vectors / (jnp.maximum(sigma, 0) + ridge)[None], vectors.T)
+            root = matmul(vectors * jnp.sqrt(jnp.maximum(sigma, 0) + ridge)[None], vectors.T)
 
             def error(sketched_gram: jax.Array) -> tuple[jax.Array, jax.Array]:
                 gap = inverse - solve(sketched_gram + ridge * eye, eye)

@@ -104,7 +104,7 @@ def measure(keys: jax.Array, deviations: jax.Array, config: Config) -> tuple[jax
 
         def gap(width: jax.Array) -> tuple[jax.Array, jax.Array]:
             # channels that carry nothing, so that all widths are one program
-            sketch = jnp.where(jnp.arange(p) < width, P, 0)
+            sketch = jnp.where(jnp.arange(p)[None] < width, P, 0)
             model = constructions.conjugate_gradient(
                 Linear(), num_features=p, ridge=ridge, steps=p, sketch=sketch
             )

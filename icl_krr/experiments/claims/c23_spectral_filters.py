@@ -77,8 +77,9 @@ def spectrum(hats: jax.Array, gram: jax.Array, cross: jax.Array) -> tuple[jax.Ar
     _, vectors = eigh(gram)
     c = cross @ vectors
     h = hats @ vectors
-    q = jnp.sum(h * c, axis=1) / jnp.maximum(jnp.sum(c * c, axis=0), jnp.finfo(c.dtype).tiny)
-    rest = jnp.linalg.norm(h - q[:, None] * c, axis=(1, 2)) / jnp.linalg.norm(h, axis=(1, 2))
+    size = jnp.maximum(jnp.sum(c * c, axis=0), jnp.finfo(c.dtype).tiny)
+    q = jnp.sum(h * c[None], axis=1) / size[None]
+    rest = jnp.linalg.norm(h - q[:, None] * c[None], axis=(1, 2)) / jnp.linalg.norm(h, axis=(1, 2))
     return q, rest
 
 

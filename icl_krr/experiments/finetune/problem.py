@@ -120,7 +120,7 @@ def textbook_gradient_descent(problem: FinetuneProblem, depth: int) -> Transform
 
 def chebyshev_step_sizes(low: Any, high: Any, depth: int) -> jax.Array:
     """The step sizes whose polynomial is least on an interval: one over its Chebyshev nodes."""
-    angles = jnp.pi * (2 * jnp.arange(depth) + 1) / (2 * depth)
+    angles = jnp.pi * (2 * jnp.arange(depth, dtype=float) + 1) / (2 * depth)
     return 1 / ((high + low) / 2 + (high - low) / 2 * jnp.cos(angles))
 
 

@@ -103,7 +103,7 @@ def measure(key: jax.Array, value: Any, line: str, config: SweepConfig) -> dict[
     error = missing
     if setting.alpha is not None and setting.A is not None:
         size = theory.energy_norm(setting.A, setting.alpha)
-        error = theory.energy_norm(setting.A, cache["alpha"] - setting.alpha) / size
+        error = theory.energy_norm(setting.A, cache["alpha"] - setting.alpha[None]) / size
     bound, expected = (
         missing if values is None else jnp.broadcast_to(values, steps)
         for values in (setting.bound, setting.expected)
@@ -111,8 +111,8 @@ def measure(key: jax.Array, value: Any, line: str, config: SweepConfig) -> dict[
     first = len(model.weights.prologue)
     return {
         "blocks": first + model.blocks_per_step * jnp.arange(steps),
-        "gap": jnp.linalg.norm(path - exact, axis=1) / jnp.linalg.norm(exact),
-        "rmse": jnp.sqrt(jnp.mean((path - task.y_query) ** 2, axis=1)),
+        "gap": jnp.linalg.norm(path - exact[None], axis=1) / jnp.linalg.norm(exact),
+        "rmse": jnp.sqrt(jnp.mean((path - task.y_query[None]) ** 2, axis=1)),
         "exact rmse": jnp.full(steps, jnp.sqrt(jnp.mean((exact - task.y_query) ** 2))),
         "zero rmse": jnp.full(steps, jnp.sqrt(jnp.mean(task.y_query**2))),
         "error": error,

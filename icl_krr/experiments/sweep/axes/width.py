@@ -22,7 +22,7 @@ def build(line: str, value: Any, task: Task, config: SweepConfig, key: jax.Array
     if line == "gaussian":  # the mean of P P^T is I for the columns that are kept
         P = P * jnp.sqrt(p / value)
     # the other channels carry nothing, so that all widths are one program
-    P = jnp.where(jnp.arange(p) < value, P, 0)
+    P = jnp.where(jnp.arange(p)[None] < value, P, 0)
     model = constructions.conjugate_gradient(
         kernel, num_features=p, ridge=config.ridge, steps=config.steps, sketch=P
     )

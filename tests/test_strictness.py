@@ -1,0 +1,33 @@
+"""Shapes and dtypes are made to fit where that is meant: JAX refuses to do so by itself here."""
+
+import jax.numpy as jnp
+import pytest
+from helpers import draw
+
+import icl_krr as ik
+
+
+def test_ranks_and_dtypes_are_not_promoted(x64):
+    with pytest.raises(ValueError, match="jax_numpy_rank_promotion='raise'"):
+        jnp.ones(3) * jnp.ones((3, 3))
+    with pytest.raises(ValueError, match="jax_numpy_dtype_promotion=strict"):
+        jnp.ones(3, "f4") * jnp.ones(3, "f8")
+
+
+@pytest.mark.parametrize("kernel", [ik.Linear, ik.Exponential, ik.Gaussian])
+def test_hyperparameters_take_the_dtype_of_the_task(x64, kernel):
+    """A user may mix them: that of the task decides."""
+    task = draw(0)
+    task = ik.Task(*(part.astype("f4") for part in (task.x, task.y, task.x_query)))
+    kernel = kernel() if kernel is ik.Linear else kernel(jnp.asarray(0.7, "f8"))
+    ridge, spectrum = jnp.asarray(0.3, "f8"), (jnp.asarray(0.3, "f8"), jnp.asarray(50.0, "f8"))
+    assert ik.solvers.exact(kernel, task, ridge=ridge).prediction.dtype == "f4"
+    assert ik.solvers.derivative_in_queries(kernel, task, ridge=ridge).dtype == "f4"
+    assert ik.theory.prediction_bound(kernel, task, task.y, ridge=ridge).dtype == "f4"
+    for name, more in (("conjugate_gradient", {}), ("chebyshev", {"spectrum": spectrum})):
+        path = getattr(ik.solvers, name)(kernel, task, ridge=ridge, steps=3, **more).prediction
+        build = getattr(ik.constructions, name)
+        model = build(kernel, num_features=4, ridge=ridge, steps=3, dtype="float32", **more)
+        found = ik.predict(model, task)
+        assert found.dtype == path.dtype == "f4"
+        assert jnp.allclose(found, path[-1], rtol=1e-4, atol=1e-4)
