@@ -7,7 +7,7 @@ from pathlib import Path
 
 import tyro
 
-from .choices import Axis
+from .choices import Axis, Kernel
 from .command import Command
 
 
@@ -23,6 +23,9 @@ class Sweep(Command):
     """Values of the axis; a default grid if absent."""
     lines: tuple[str, ...] = ()
     """Solvers, sketches or features to compare; those of the axis if absent."""
+    kernel: Kernel | None = None
+    """Kernel of the regression; by default the exponential one, linear along the width, Gaussian
+    along the arithmetic. Its bandwidth is that of the temperature."""
     seeds: int = 5
     """Number of tasks, each of its own seed."""
     seed: int = 0

@@ -1,0 +1,162 @@
+"""The catalogue: what can be asked for by name, one row each; no JAX here.
+
+Kernels, solvers, axes of sweeps and families of tasks are rows of a table, with the functions
+behind them named as "module:function" and imported when somebody runs them. Command line, sweeps,
+identification, ablations, the conformance tests and the README's tables are made from the rows.
+Names are spelled with underscores; the command line takes dashes as well. `register` adds a row.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from importlib import import_module
+from importlib.metadata import entry_points
+from typing import Any
+
+from .axes import AXES
+from .families import FAMILIES
+from .kernels import KERNELS
+from .rows import Axis, Box, Family, Kernel, Solver
+from .solvers import SOLVERS
+
+__all__ = [
+    "ATTENTIONS",
+    "AXES",
+    "FAMILIES",
+    "KERNELS",
+    "SITES",
+    "SOLVERS",
+    "SUITES",
+    "Axis",
+    "Box",
+    "Family",
+    "Kernel",
+    "Solver",
+    "find",
+    "kernel_class",
+    "load",
+    "make_kernel",
+    "name_of",
+    "names",
+    "register",
+    "spelled",
+    "taken",
+]
+
+SITES = ("head", "unit", "slot", "role")
+"""Kinds of places in a model that can be taken out."""
+
+ATTENTIONS = ("softmax", "linear")
+"""Kinds of attention."""
+
+SUITES = {
+    "forward": "icl_krr.bench.forwards:forwards",
+    "gradient": "icl_krr.bench.steps:gradients",
+    "attention": "icl_krr.bench.attention:attention",
+    "context": "icl_krr.bench.attention:linear_context",
+    "exact": "icl_krr.bench.oracles:exact",
+    "iterative": "icl_krr.bench.oracles:iterative",
+    "training": "icl_krr.bench.steps:training",
+    "startup": "icl_krr.bench.startup:startup",
+    "profile": "icl_krr.bench.profile:profile",
+    "scaling": "icl_krr.bench.forwards:scaling",
+}
+"""What is timed against what."""
+
+TABLES = {Kernel: KERNELS, Solver: SOLVERS, Axis: AXES, Family: FAMILIES}
+
+
+def register(row: Kernel | Solver | Axis | Family) -> None:
+    """Add a row to its table.
+
+    A package that does so when it is imported, and names itself under the entry points "icl_krr",
+    is imported with the catalogue, so that the command line knows its rows, too.
+
+    Raises ValueError for a name that is taken, or that is not spelled with underscores.
+
+    >>> register(Kernel("linear", "icl_krr.kernels:Linear", "featured"))
+    Traceback (most recent call last):
+    ValueError: name must be a new one, got 'linear'
+    """
+    table: dict[str, Any] = TABLES[type(row)]  # pyright: ignore[reportAssignmentType]
+    if not row.name.isidentifier():
+        raise ValueError(f"name must be letters, digits and underscores, got {row.name!r}")
+    if row.name in table:
+        raise ValueError(f"name must be a new one, got {row.name!r}")
+    table[row.name] = row
+
+
+def load(path: str) -> Any:
+    """The object that a row names as "module:object".
+
+    >>> load("math:pi") > 3
+    True
+    """
+    module, _, name = path.partition(":")
+    return getattr(import_module(module), name)
+
+
+def spelled(name: str) -> str:
+    """A name as the tables spell it.
+
+    >>> spelled("gradient-descent")
+    'gradient_descent'
+    """
+    return name.replace("-", "_")
+
+
+def find(what: str, table: Mapping[str, Any], name: str) -> Any:
+    """The row of this name; ValueError that lists all names if there is none.
+
+    >>> find("kernel", KERNELS, "gaussian").kind
+    'positive'
+    """
+    row = table.get(spelled(name)) if isinstance(name, str) else None
+    if row is None:
+        raise ValueError(f"{what} must be one of {', '.join(map(repr, table))}, got {name!r}")
+    return row
+
+
+def kernel_class(name: str) -> Any:
+    """The class of a kernel.
+
+    >>> kernel_class("gaussian").bandwidth
+    'lengthscale'
+    """
+    return load(find("kernel", KERNELS, name).made_by)
+
+
+def make_kernel(name: str, values: Mapping[str, Any]) -> Any:
+    """The kernel of this name whose bandwidth is among the values; as its class has it if not.
+
+    >>> make_kernel("exponential", {"temperature": 2.0}).temperature
+    2.0
+    """
+    made_by = kernel_class(name)
+    value = values.get(made_by.bandwidth)
+    return made_by() if value is None else made_by.of_bandwidth(value)
+
+
+def name_of(kernel: Any) -> str:
+    """The name of a kernel's row; that of its class where it has none."""
+    names = [name for name in KERNELS if kernel_class(name) is type(kernel)]
+    return names[0] if names else type(kernel).__name__
+
+
+def taken(solver: str) -> tuple[str, ...]:
+    """Names of the kernels that a solver takes.
+
+    >>> taken("richardson")
+    ('exponential', 'gaussian')
+    """
+    kind = find("solver", SOLVERS, solver).kernels
+    return tuple(name for name, row in KERNELS.items() if kind in ("any", row.kind))
+
+
+def names() -> frozenset[str]:
+    """Every name of every table."""
+    return frozenset({*KERNELS, *SOLVERS, *AXES, *FAMILIES})
+
+
+for point in entry_points(group="icl_krr"):
+    point.load()

@@ -1,0 +1,62 @@
+"""The axes of sweeps."""
+
+from .rows import Axis
+
+TUNED = ("conjugate_gradient", "chebyshev", "richardson", "nadaraya_watson")
+AXES = {
+    row.name: row
+    for row in (
+        Axis(
+            "depth",
+            (
+                "conjugate_gradient",
+                "chebyshev",
+                "heavy_ball",
+                "gradient_descent",
+                "gradient_descent_in_alpha",
+                "richardson",
+            ),
+            (),
+            "step",
+            solvers=True,
+        ),
+        Axis(
+            "width",
+            ("best", "orthonormal", "gaussian", "coordinates", "landmarks"),
+            (1, 2, 4, 6, 8, 12, 16, 20, 24, 28, 32),
+            "feature",
+            kernel="linear",
+            num_features=32,
+        ),
+        Axis("ridge", TUNED, tuple(10.0**k for k in range(-3, 4)), "positive", solvers=True),
+        Axis(
+            "temperature",
+            TUNED,
+            (0.2, 0.3, 0.5, 0.7, 1.0, 2.0, 5.0, 10.0),
+            "temperature",
+            solvers=True,
+        ),
+        Axis("context", TUNED, (4, 8, 16, 32, 48, 64), "support", solvers=True),
+        Axis(
+            "features",
+            ("positive", "positive, orthogonal", "trigonometric", "landmarks"),
+            (8, 16, 32, 64),
+            "feature_count",
+        ),
+        Axis(
+            "precision",
+            ("conjugate_gradient", "chebyshev", "gradient_descent", "richardson"),
+            ("bfloat16", "float32", "float64"),
+            "floating",
+            solvers=True,
+        ),
+        Axis(
+            "arithmetic",
+            ("chebyshev", "richardson"),
+            (16, 32, 64, 128, 256),
+            "relu_width",
+            solvers=True,
+            kernel="gaussian",
+        ),
+    )
+}

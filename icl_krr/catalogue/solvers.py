@@ -1,0 +1,151 @@
+"""The solvers, each as a construction and as an oracle."""
+
+from __future__ import annotations
+
+from .rows import Box, Solver
+
+RIDGE, STEP = Box(-5, 0.5, 1), Box(-1.5, 0.7, -1)
+
+
+def own(name: str) -> tuple[str, str]:
+    """Construction and oracle of the library's own, which have one name."""
+    return f"icl_krr.constructions:{name}", f"icl_krr.solvers:{name}"
+
+
+CG, PCG = own("conjugate_gradient"), own("preconditioned_conjugate_gradient")
+SPECTRAL = ("ridge", "spectrum")
+FIELDS = ("alpha", "r", "prediction")
+EXPECTED = "icl_krr.experiments.ablate.expected"
+
+SOLVERS = {
+    row.name: row
+    for row in (
+        Solver(
+            "nadaraya_watson",
+            "NW",
+            *own("nadaraya_watson"),
+            kernels="positive",
+            told=(),
+            states=("prediction",),
+            blocks={"softmax": 1},
+            iterates=False,
+            fitted={},
+        ),
+        Solver(
+            "gradient_descent",
+            "GD",
+            *own("gradient_descent"),
+            told=SPECTRAL,
+            states=FIELDS,
+            blocks={"linear": 1, "softmax": 1},
+            fitted={"ridge": RIDGE, "step_size": STEP},
+            rate="icl_krr.theory:gradient_descent_rate",
+        ),
+        Solver(
+            "gradient_descent_in_alpha",
+            "GDIA",
+            *own("gradient_descent_in_alpha"),
+            told=SPECTRAL,
+            states=FIELDS,
+            blocks={"linear": 2, "softmax": 2},
+            fitted={"ridge": RIDGE, "step_size": Box(-1.5, 1.3, -2)},
+        ),
+        Solver(
+            "richardson",
+            "RIC",
+            *own("richardson"),
+            kernels="positive",
+            states=("alpha", "prediction"),
+            blocks={"softmax": 1},
+            fitted={"ridge": RIDGE, "step_size": Box(-1, 0.3, 0, True)},
+            expected=f"{EXPECTED}:RICHARDSON",
+        ),
+        Solver(
+            "heavy_ball",
+            "HB",
+            *own("heavy_ball"),
+            told=SPECTRAL,
+            blocks={"linear": 1, "softmax": 1},
+            fitted={"ridge": RIDGE, "step_size": STEP, "momentum": Box(-2, 0, 0, True)},
+            contains=("gradient_descent",),
+            rate="icl_krr.theory:heavy_ball_rate",
+        ),
+        Solver(
+            "chebyshev",
+            "CHE",
+            *own("chebyshev"),
+            told=SPECTRAL,
+            blocks={"linear": 1, "softmax": 1},
+            fitted={"ridge": RIDGE, "high": Box(-1, 0.5, 1), "low_over_high": Box(-5, 0, 0, True)},
+            arguments="icl_krr.probes.candidates:chebyshev_arguments",
+            contains=("gradient_descent",),
+            rate="icl_krr.theory:chebyshev_rate",
+            expected=f"{EXPECTED}:CHEBYSHEV",
+        ),
+        Solver(
+            "conjugate_gradient",
+            "CG",
+            *CG,
+            blocks={"linear": 5, "softmax": 7},
+            sums=True,
+            fitted={"ridge": RIDGE},
+            rate="icl_krr.theory:conjugate_gradient_rate",
+            expected=f"{EXPECTED}:CONJUGATE_GRADIENT",
+        ),
+        Solver(
+            "fused_conjugate_gradient",
+            "FCG",
+            *CG,
+            options={"form": "fused"},
+            blocks={"linear": 3, "softmax": 5},
+            sums=True,
+        ),
+        Solver(
+            "pipelined_conjugate_gradient",
+            "PiCG",
+            *CG,
+            options={"form": "pipelined"},
+            blocks={"linear": 2, "softmax": 4},
+            sums=True,
+        ),
+        Solver(
+            "jacobi_conjugate_gradient",
+            "JCG",
+            *PCG,
+            blocks={"linear": 5, "softmax": 8},
+            sums=True,
+            fitted={"ridge": RIDGE},
+        ),
+        Solver(
+            "nystrom_conjugate_gradient",
+            "NCG",
+            *PCG,
+            kernels="featured",
+            told=("ridge", "preconditioner"),
+            blocks={"linear": 6},
+            sums=True,
+            one_task=True,
+        ),
+        Solver(
+            "newton_schulz",
+            "NS",
+            *own("newton_schulz"),
+            kernels="featured",
+            told=SPECTRAL,
+            states=("alpha", "prediction"),
+            blocks={"linear": 2},
+            fitted={"ridge": RIDGE, "scale": Box(-1.5, 0.5, -1)},
+            arguments="icl_krr.probes.candidates:newton_schulz_arguments",
+        ),
+        Solver(
+            "gradient_descent_plus_plus",
+            "GD++",
+            *own("gradient_descent_plus_plus"),
+            kernels="featured",
+            told=("step_size", "curvature"),
+            states=("r", "prediction"),
+            blocks={"linear": 1},
+            one_task=True,
+        ),
+    )
+}
