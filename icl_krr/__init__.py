@@ -11,7 +11,8 @@ through the one forward that trained models run through:
 - `icl_krr.training`: trains any model, random or constructed, and fits what weights are made of;
 - `icl_krr.probes`: what a model computes layer by layer, and which solver that is;
 - `icl_krr.theory`: one bound or identity a function;
-- `icl_krr.export`: models as files, and as stock architectures.
+- `icl_krr.export`: models as files, and as stock architectures;
+- `icl_krr.catalogue`: what can be asked for by name, and how to add to it.
 
 Throughout, a task has n supports $(x_i, y_i)$ of p features, q queries $x$ and r outputs; $K$ is
 the kernel matrix of the supports, $k(x)$ the vector of $k(x_i, x)$, and with $\lambda$ the `ridge`

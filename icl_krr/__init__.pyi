@@ -1,4 +1,5 @@
 from . import (
+    catalogue,
     constructions,
     export,
     kernels,
@@ -53,6 +54,7 @@ __all__ = [
     "Spec",
     "Task",
     "Transformer",
+    "catalogue",
     "constructions",
     "dense",
     "export",

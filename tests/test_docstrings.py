@@ -72,13 +72,13 @@ def formulas(docstring):
 
 def test_the_reader_of_docstrings_sees_them():
     """A test of docstrings that saw none would always pass."""
-    assert {"icl_krr.solvers.exact.exact", "icl_krr.kernels.Gaussian"} <= PUBLIC.keys()
+    assert {"icl_krr.solvers.exact.exact", "icl_krr.kernels.gaussian.Gaussian"} <= PUBLIC.keys()
     assert {"icl_krr.kernels.Gaussian.log", "icl_krr.kernels.Linear.diagonal"} <= METHODS.keys()
     assert "icl_krr.transformer.weights.Transformer.depth" in METHODS
     assert {name for _, name in CONSTANTS} == {
         *("CANDIDATES", "ROLES", "SUPPORTS", "SUPPORTS_AND_QUERIES", "Stream", "TOKENS")
     }
-    gaussian = formulas(DOCSTRINGS["icl_krr.kernels.Gaussian"])
+    gaussian = formulas(DOCSTRINGS["icl_krr.kernels.gaussian.Gaussian"])
     assert gaussian[:2] == [r"k(x, z) = \exp(-|Ux - Uz|^2 / 2\ell^2)", r"\ell"]
 
 

@@ -85,7 +85,7 @@ def test_an_erased_slot_is_written_in_a_later_sublayer():
 
 
 def test_a_program_is_checked_against_the_layout():
-    m = machine(ik.Linear(), "linear", "exact", 2, 3, None)
+    m = machine(ik.Linear(), 2, num_outputs=3)
     alpha = m.state("alpha", ("support",), "three channels")
     other = Layout((Slot("nosuch", 3),)).read("nosuch")
     with pytest.raises(ValueError, match="slot alpha must be written with width 3, got 1"):

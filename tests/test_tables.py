@@ -14,7 +14,7 @@ from icl_krr.constructions.assembly.slots import SUPPORTS
 
 def product_model(arithmetic, divide=False):
     """One block that multiplies x and y of a support, or divides y by x."""
-    m = machine(ik.Linear(), "linear", arithmetic, 1, 1, None)
+    m = machine(ik.Linear(), 1, arithmetic=arithmetic)
     result = m.state("result", SUPPORTS, "x y")
     x = m.state("x_here", SUPPORTS, "x", starts_as=m.x)
 

@@ -46,7 +46,8 @@ def train_defaults(argv: list[str]) -> Train:
 
 def main(argv: list[str] | None = None) -> int:
     """Run one command; bad input is one line on standard error and exit status 2."""
-    argv = [as_spelled(word) for word in (sys.argv[1:] if argv is None else argv)]
+    typed = sys.argv[1:] if argv is None else argv
+    argv = [as_spelled(word) for word in typed]
     if argv == ["--version"]:
         print(f"icl-krr {version('icl_krr')}")
         return 0
@@ -62,7 +63,7 @@ def main(argv: list[str] | None = None) -> int:
     )
     keep_compiled_programs()
     try:
-        return run(replace(settings, argv=tuple(argv)))
+        return run(replace(settings, argv=tuple(typed)))
     except OSError as error:
         return refuse(f"{error.filename or 'file'}: {error.strerror or error}")
     except (ValueError, MemoryError) as error:

@@ -19,7 +19,11 @@ BANDWIDTH = Box(-1.2, 1.2)
 
 
 def candidates() -> tuple[str, ...]:
-    """The solvers of the catalogue whose parameters can be fitted."""
+    """The solvers of the catalogue whose parameters can be fitted.
+
+    >>> "conjugate_gradient" in candidates()
+    True
+    """
     return tuple(name for name, row in SOLVERS.items() if row.fitted is not None)
 
 

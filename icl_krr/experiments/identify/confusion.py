@@ -11,9 +11,9 @@ import jax
 import jax.numpy as jnp
 
 from ... import checks, theory
-from ...catalogue import load, taken
+from ...catalogue import load, make_kernel, taken
 from ...constructions import Softmax
-from ...kernels import Exponential, Kernel, Linear
+from ...kernels import Kernel
 from ...probes import Identification, candidates, identify, layerwise
 from ...probes.candidates import candidate
 from ...tasks import LinearRegression, Task, map_tasks, system
@@ -139,16 +139,16 @@ def construct(cell: Cell, config: ConfusionConfig) -> Constructed:
         draw_tasks(jax.random.fold_in(key, i), config.tasks, family) for i in range(2)
     )
     size = float(jnp.mean(jnp.sum(fitted.x**2, axis=-1)))
-    kernel: Kernel = Linear() if name == "linear" else Exponential(size)
+    kernel: Kernel = make_kernel(name, {"temperature": size})
     top = largest(kernel, fitted)
     ridge = float(jnp.mean(top)) / condition
     options: dict[str, Any] = {"num_features": config.num_features}
-    truth = {} if name == "linear" else {"temperature": size}
+    truth = {} if kernel.bandwidth is None else {kernel.bandwidth: size}
     row = candidate(solver)
     if row.iterates:
         truth["ridge"] = ridge
         options |= {"ridge": ridge, "steps": config.steps}
-        if name == "exponential":
+        if not kernel.featured:
             sinks = [largest_sink(kernel, tasks) for tasks in (fitted, scored)]
             options["attention"] = Softmax(log_sink=max(sinks))
     if "spectrum" in row.told:
