@@ -333,7 +333,7 @@ def test_nothing_reads_a_query_or_padding(run, tmp_path, x64):
 @each_engine
 def test_batches_of_ragged_tasks_with_two_outputs(run, tmp_path, x64):
     tasks = jax.tree.map(lambda *a: jnp.stack(a), draw(0, r=2), draw(1, r=2))
-    tasks = tasks.replace(mask=jnp.arange(7) < jnp.array([[7], [5]]))
+    tasks = tasks.replace(mask=jnp.arange(7)[None] < jnp.array([[7], [5]]))
     tables = ik.ReLU(64, bound=16.0)
     build = lambda: ik.constructions.richardson(  # noqa: E731
         ik.Gaussian(), ridge=0.5, steps=4, arithmetic=tables, num_features=4, num_outputs=2

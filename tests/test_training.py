@@ -55,7 +55,7 @@ def same(a, b):
 
 def test_the_loss_is_that_of_a_loop():
     tasks = draw(jax.random.key(1), LINEAR, 3)
-    tasks = tasks.replace(mask=jnp.arange(8) < jnp.array([8, 3, 5])[:, None])
+    tasks = tasks.replace(mask=jnp.arange(8)[None] < jnp.array([8, 3, 5])[:, None])
     encoder, decoder = small(), small(**DECODER)
     each = [jax.tree.map(lambda leaf, i=i: leaf[i], tasks) for i in range(3)]
     squares = [np.asarray(ik.predict(encoder, t) - t.y_query) ** 2 for t in each]

@@ -170,7 +170,7 @@ def hardest(degree: int, low: float = 1.0, high: float = 100.0) -> tuple[jax.Arr
     Chebyshev's polynomial the best in the A-norm: its signs alternate, and sum_i w_i sigma_i
     (-1)^i q(sigma_i) is a divided difference of q, which is 0 for degree q < t.
     """
-    theta = jnp.pi * jnp.arange(degree + 1) / degree
+    theta = jnp.pi * jnp.arange(degree + 1.0) / degree
     sigma = (low + high) / 2 - (high - low) / 2 * jnp.cos(theta)
     ridge = low / 2
     apart = jnp.abs(sigma[:, None] - sigma[None]) + jnp.eye(degree + 1)
