@@ -74,7 +74,16 @@ def test_predict_prints_json_that_agrees_with_numpy(table, capsys):
 def test_a_solver_prints_a_table(table, capsys, solver):
     assert cli.main(["predict", str(table), "--target", "y", "--solver", solver]) == 0
     out = capsys.readouterr().out
-    for word in (solver.replace("-", "_"), "gap to exact", "zero", "mean", "exact", "d_eff", "cond", "float32"):
+    for word in (
+        solver.replace("-", "_"),
+        "gap to exact",
+        "zero",
+        "mean",
+        "exact",
+        "d_eff",
+        "cond",
+        "float32",
+    ):
         assert word in out
     assert "seed = 0" in out
     assert "blocks per step" in out

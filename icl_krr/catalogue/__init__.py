@@ -4,6 +4,9 @@ Kernels, solvers, axes of sweeps and families of tasks are rows of a table, with
 behind them named as "module:function" and imported when somebody runs them. Command line, sweeps,
 identification, ablations, the conformance tests and the README's tables are made from the rows.
 Names are spelled with underscores; the command line takes dashes as well. `register` adds a row.
+
+The tables are `KERNELS`, `SOLVERS`, `AXES` and `FAMILIES`, each {name: row}; `ATTENTIONS`, `SITES`
+and `SUITES` name kinds of attention, places in a model and what is timed.
 """
 
 from __future__ import annotations
@@ -138,7 +141,11 @@ def make_kernel(name: str, values: Mapping[str, Any]) -> Any:
 
 
 def name_of(kernel: Any) -> str:
-    """The name of a kernel's row; that of its class where it has none."""
+    """The name of a kernel's row; that of its class where it has none.
+
+    >>> name_of(kernel_class("linear")())
+    'linear'
+    """
     names = [name for name in KERNELS if kernel_class(name) is type(kernel)]
     return names[0] if names else type(kernel).__name__
 
@@ -154,7 +161,11 @@ def taken(solver: str) -> tuple[str, ...]:
 
 
 def names() -> frozenset[str]:
-    """Every name of every table."""
+    """Every name of every table.
+
+    >>> {"gaussian", "chebyshev", "depth", "sinusoids"} <= names()
+    True
+    """
     return frozenset({*KERNELS, *SOLVERS, *AXES, *FAMILIES})
 
 

@@ -77,7 +77,7 @@ def run(config: Config, key: jax.Array) -> tuple[Rows, Verdict]:
         else:
             lost = np.abs(1 - worst / bound)
             checks.append(compare(f"{name}: |1 - tightness| at every step, worst y", lost, 1e-3))
-    reached, minimax, bound = (float(v) for v in hardest(config.degree))
+    reached, minimax, bound = (float(v) for v in hardest_for_conjugate_gradient(config.degree))
     return rows, judge(
         *checks,
         compare(
@@ -163,7 +163,9 @@ def measure(problems: Problem, name: str, steps: int) -> tuple[jax.Array, ...]:
 
 
 @partial(jax.jit, static_argnums=0)
-def hardest(degree: int, low: float = 1.0, high: float = 100.0) -> tuple[jax.Array, ...]:
+def hardest_for_conjugate_gradient(
+    degree: int, low: float = 1.0, high: float = 100.0
+) -> tuple[jax.Array, ...]:
     """CG's error after `degree` steps where no polynomial does better than Chebyshev's.
 
     A is diagonal with the extrema of T_t on [low, high]; the weights w_i = sigma_i alpha_i^2 make

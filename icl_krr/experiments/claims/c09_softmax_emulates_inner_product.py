@@ -41,7 +41,7 @@ def run(config: Config, key: jax.Array) -> tuple[Rows, Verdict]:
         num_features=config.num_features, num_supports=config.num_supports, num_queries=8
     )
     tasks, scales = draw_tasks(key, config.draws, regression), jnp.asarray(config.scales)
-    centred, uncentred = (np.asarray(v) for v in products(tasks))
+    centred, uncentred = (np.asarray(v) for v in product_errors(tasks))
     slopes = np.log10(centred[:, :, 0] / centred[:, :, 1])
     pairs = range(len(config.heads))
     parts = [
@@ -85,7 +85,7 @@ def run(config: Config, key: jax.Array) -> tuple[Rows, Verdict]:
 
 
 @jax.jit
-def products(tasks: Task) -> tuple[jax.Array, jax.Array]:
+def product_errors(tasks: Task) -> tuple[jax.Array, jax.Array]:
     """Errors of (n / e) (softmax - uniform) v at e = 1e-2 and 1e-3 by draw and heads."""
 
     def once(task: Task) -> tuple[jax.Array, jax.Array]:

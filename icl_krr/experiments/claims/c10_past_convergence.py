@@ -36,7 +36,7 @@ def run(config: Config, key: jax.Array) -> tuple[Rows, Verdict]:
     regression = LinearRegression(
         num_features=config.num_features, num_supports=config.num_supports, num_queries=4
     )
-    hard = jax.vmap(extremes)(draw_tasks(key, config.draws, regression))
+    hard = jax.vmap(degenerate_tasks)(draw_tasks(key, config.draws, regression))
     parts = [measure(hard, form, config) for form in config.forms]
     gaps, missing, slopes = (np.stack(part, axis=1) for part in zip(*parts, strict=True))
     shown = range(0, config.steps + 1, 10)
@@ -59,7 +59,7 @@ def run(config: Config, key: jax.Array) -> tuple[Rows, Verdict]:
     )
 
 
-def extremes(task: Task) -> Task:
+def degenerate_tasks(task: Task) -> Task:
     """The data that try the divisions most, stacked."""
     first = jnp.arange(task.num_supports) == 0
     one = task.x * first[:, None].astype(task.x.dtype)

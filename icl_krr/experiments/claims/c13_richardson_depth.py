@@ -48,7 +48,7 @@ def run(config: Config, key: jax.Array) -> tuple[Rows, Verdict]:
                 config,
             )
             conds, error, rates, blocks = (np.asarray(v) for v in measured)
-            depths = depth(error[:, : len(LINES)], config) * blocks[..., None]
+            depths = first_step_below(error[:, : len(LINES)], config) * blocks[..., None]
             found[varied, value] = conds, depths, error, rates
             rows += tidy(
                 {
@@ -87,7 +87,7 @@ def run(config: Config, key: jax.Array) -> tuple[Rows, Verdict]:
     )
 
 
-def depth(error: np.ndarray, config: Config) -> np.ndarray:
+def first_step_below(error: np.ndarray, config: Config) -> np.ndarray:
     """The first step at each of the errors, one more than all if none is."""
     below = error[..., None, :] <= np.array(config.errors)[:, None]
     return np.where(below.any(-1), np.argmax(below, axis=-1), config.steps + 1)

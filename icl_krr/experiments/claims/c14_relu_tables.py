@@ -44,7 +44,7 @@ def run(config: Config, key: jax.Array) -> tuple[Rows, Verdict]:
     slopes, offsets = np.polyfit(np.log(config.widths), np.log(mean).T, 1)
     needed = (np.log(1e-3) - offsets) / slopes
     growth = np.polyfit(np.log(config.sizes), needed, 1)[0]
-    product, chord = operations()
+    product, chord = table_errors()
     return rows, judge(
         compare("width for 1e-3 against n: slope <= 1/2", growth, 0.5, stated=True),
         within("error of f against width: slope -2", slopes, -2.5, -1.5, stated=True),
@@ -93,7 +93,7 @@ def measure(tasks: Task, sizes: jax.Array, width: int, steps: int) -> tuple[jax.
 
 
 @partial(jax.jit, static_argnums=0)
-def operations(width: int = 64) -> tuple[jax.Array, jax.Array]:
+def table_errors(width: int = 64) -> tuple[jax.Array, jax.Array]:
     """The worst errors of interpolated a b and 1 / x over their bounds."""
     grid = jnp.linspace(-1, 1, 801)
     a, b = grid[:, None], grid[None]

@@ -37,7 +37,9 @@ class Config:
 
 
 def run(config: Config, key: jax.Array) -> tuple[Rows, Verdict]:
-    errors, formula, below = (np.asarray(a) for a in entries(draws(key, config.draws), config))
+    errors, formula, below = (
+        np.asarray(a) for a in kernel_entry_errors(draws(key, config.draws), config)
+    )
     mse, negative = np.mean(errors**2, axis=0), np.mean(below, axis=0)
     # one mean over all widths, so that there is one test of bias for each kind of features
     pooled = np.mean(errors * np.sqrt(config.widths), axis=-1)
@@ -52,7 +54,7 @@ def run(config: Config, key: jax.Array) -> tuple[Rows, Verdict]:
     )
     tasks = draw_tasks(key, config.tasks, process)
     keys = draws(key, config.tasks)
-    gaps = np.array([floor(keys, tasks, kernel, m, config) for m in config.floors])
+    gaps = np.array([gap_floor(keys, tasks, kernel, m, config) for m in config.floors])
     rows = tidy(
         {"features": KINDS, "width": config.widths},
         error=np.sqrt(mse),
@@ -62,7 +64,7 @@ def run(config: Config, key: jax.Array) -> tuple[Rows, Verdict]:
     rows += tidy({"features": ["floor of CG"], "width": config.floors}, error=gaps[None])
     plain, orthogonal, waves = range(3)
     ratio = np.mean(mse / np.mean(formula, axis=0), axis=1)
-    slopes = [slope(config.widths, np.sqrt(values)) for values in mse]
+    slopes = [slope_in_width(config.widths, np.sqrt(values)) for values in mse]
     return rows, judge(
         compare(
             "trigonometric features keep weights k^ >= 0: 1 - k^ / k <= 1",
@@ -75,27 +77,32 @@ def run(config: Config, key: jax.Array) -> tuple[Rows, Verdict]:
         within("error against m: slope -1/2", slopes, -0.55, -0.45),
         within("mean squared error / its formula", ratio[[plain, waves]], 0.85, 1.15),
         compare("orthogonal draws / independent ones", ratio[orthogonal], ratio[plain]),
-        within("floor of CG on m features: slope -1/2", slope(config.floors, gaps), -0.75, -0.25),
+        within(
+            "floor of CG on m features: slope -1/2",
+            slope_in_width(config.floors, gaps),
+            -0.75,
+            -0.25,
+        ),
         at_least(
             "without softmax weights <x, z> < 0: share >= 0.3",
-            linear_share(draws(key, config.draws), config),
+            negative_share(draws(key, config.draws), config),
             0.3,
         ),
         amended=True,
     )
 
 
-def slope(widths: tuple[int, ...], errors: np.ndarray) -> float:
+def slope_in_width(widths: tuple[int, ...], errors: np.ndarray) -> float:
     return float(np.polyfit(np.log(widths), np.log(errors), 1)[0])
 
 
-def pair(key: jax.Array, config: Config) -> jax.Array:
+def unit_pair(key: jax.Array, config: Config) -> jax.Array:
     x = jax.random.normal(key, (2, 1, config.num_features))
     return x / jnp.linalg.norm(x, axis=-1, keepdims=True)
 
 
 @partial(jax.jit, static_argnames="config")
-def entries(keys: jax.Array, config: Config) -> tuple[jax.Array, ...]:
+def kernel_entry_errors(keys: jax.Array, config: Config) -> tuple[jax.Array, ...]:
     """By draw, kind and width: the relative error, its variance by the formula, negative or not.
 
     The features of each width are the first of those of the largest.
@@ -111,7 +118,7 @@ def entries(keys: jax.Array, config: Config) -> tuple[jax.Array, ...]:
 
     def once(key: jax.Array) -> tuple[jax.Array, ...]:
         at, own = jax.random.split(key)
-        x, z = pair(at, config)
+        x, z = unit_pair(at, config)
         maps = (
             positive_features(own, kernel, num_features=p, width=most, orthogonal=False),
             positive_features(own, kernel, num_features=p, width=most),
@@ -129,7 +136,7 @@ def entries(keys: jax.Array, config: Config) -> tuple[jax.Array, ...]:
 
 
 @partial(jax.jit, static_argnames=("width", "config"))
-def floor(
+def gap_floor(
     keys: jax.Array, tasks: Task, kernel: Exponential, width: int, config: Config
 ) -> jax.Array:
     """The gap to exact KRR at which conjugate gradient on m features stays, median over tasks."""
@@ -147,8 +154,8 @@ def floor(
 
 
 @partial(jax.jit, static_argnames="config")
-def linear_share(keys: jax.Array, config: Config) -> jax.Array:
-    return jnp.mean(jax.vmap(lambda key: Linear()(*pair(key, config))[0, 0] < 0)(keys))
+def negative_share(keys: jax.Array, config: Config) -> jax.Array:
+    return jnp.mean(jax.vmap(lambda key: Linear()(*unit_pair(key, config))[0, 0] < 0)(keys))
 
 
 CLAIM = Claim(

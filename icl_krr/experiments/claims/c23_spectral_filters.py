@@ -72,11 +72,13 @@ def run(config: Config, key: jax.Array) -> tuple[Rows, Verdict]:
     )
 
 
-def spectrum(hats: jax.Array, gram: jax.Array, cross: jax.Array) -> tuple[jax.Array, jax.Array]:
+def fitted_filter(
+    hat_rows: jax.Array, gram: jax.Array, cross: jax.Array
+) -> tuple[jax.Array, jax.Array]:
     """The filter [L, n] of hat rows [L, q, n] that is nearest, and the share of them it is not."""
     _, vectors = eigh(gram)
     c = cross @ vectors
-    h = hats @ vectors
+    h = hat_rows @ vectors
     size = jnp.maximum(jnp.sum(c * c, axis=0), jnp.finfo(c.dtype).tiny)
     q = jnp.sum(h * c[None], axis=1) / size[None]
     rest = jnp.linalg.norm(h - q[:, None] * c[None], axis=(1, 2)) / jnp.linalg.norm(h, axis=(1, 2))
@@ -99,18 +101,18 @@ def measure(tasks: Task, top: jax.Array, config: Config) -> tuple:
     def once(task: Task) -> tuple:
         gram, cross, _ = system(Linear(), task)
         sigma = eigh(gram)[0]
-        seen = [spectrum(hats(model, task)[1:], gram, cross) for model in models]
+        seen = [fitted_filter(hat_rows(model, task)[1:], gram, cross) for model in models]
         own = sigma[-p:]
         steps_of = range(1, steps + 1)
         expected = (
             jnp.stack([theory.gradient_filter(own, ridge, eta, t) for t in steps_of]),
             jnp.stack([theory.chebyshev_filter(own, ridge, bounds, t) for t in steps_of]),
         )
-        done, _ = spectrum(hats(cg, task)[-1:], gram, cross)
+        done, _ = fitted_filter(hat_rows(cg, task)[-1:], gram, cross)
         answer = predict(cg, task)
-        halfway = hats(cg, task)[2] @ task.y - layerwise(cg, task)[2]
+        halfway = hat_rows(cg, task)[2] @ task.y - layerwise(cg, task)[2]
         positive, crossed, _ = system(kernel, task)
-        _, away = spectrum(hats(preconditioned, task)[-1:], positive, crossed)
+        _, away = fitted_filter(hat_rows(preconditioned, task)[-1:], positive, crossed)
         return (
             own,
             jnp.stack([q[:, -p:] for q, _ in seen]),
@@ -124,7 +126,7 @@ def measure(tasks: Task, top: jax.Array, config: Config) -> tuple:
     return jax.lax.map(once, tasks)
 
 
-def hats(model, task: Task) -> jax.Array:
+def hat_rows(model, task: Task) -> jax.Array:
     return hat_matrix(partial(layerwise, model), task)
 
 

@@ -31,19 +31,19 @@ def run(config: Config, key: jax.Array) -> tuple[Rows, Verdict]:
     """The step is tuned on tasks of its own; losses are those of y with w ~ N(0, I)."""
     run = load("linear")
     family = dataclasses.replace(run.family, num_queries=1)  # pyright: ignore[reportArgumentType]
-    eta = tuned(draw_tasks(jax.random.fold_in(key, 0), config.tasks, family))
+    eta = best_step_size(draw_tasks(jax.random.fold_in(key, 0), config.tasks, family))
     found = []
     for i in range(1, config.draws + 1):
         tasks = draw_tasks(jax.random.fold_in(key, i), config.tasks, family)
         found.append(measure(run.model, tasks, eta))
-    step, model, cosine, aligned = np.asarray(found, float).T
+    one_step, model, cosine, aligned = np.asarray(found, float).T
     p = run.recipe.task.num_features
-    half = p * step / 2  # y = x w / sqrt p here
+    half = p * one_step / 2  # y = x w / sqrt p here
     rows = tidy(
         {"draw": range(config.draws)},
         step=half,
         model=p * model / 2,
-        ratio=model / step,
+        ratio=model / one_step,
         cosine=cosine,
         **{"cosine of d f / d x": aligned},
     )
@@ -60,29 +60,29 @@ def run(config: Config, key: jax.Array) -> tuple[Rows, Verdict]:
             0.05,
         ),
         compare("trained model: |loss / that of one tuned step - 1| <= 1 %",
-                abs(model.mean() / step.mean() - 1), 0.01),
+                abs(model.mean() / one_step.mean() - 1), 0.01),
         at_least("cosine of its predictions with the step's", cosine, 0.99),
         at_least("cosine of their sensitivities d f / d x", aligned, 0.99),
         amended=True,
     )  # fmt: skip
 
 
-def step(task: Task) -> jax.Array:
+def one_step(task: Task) -> jax.Array:
     """A step of size 1 from 0."""
     return matmul(task.x_query, matmul(task.x.T, task.y[:, None]))[:, 0]
 
 
 @jax.jit
-def tuned(tasks: Task) -> jax.Array:
+def best_step_size(tasks: Task) -> jax.Array:
     """The step size of least squared error."""
-    first = jax.vmap(step)(tasks)
+    first = jax.vmap(one_step)(tasks)
     return jnp.sum(first * tasks.y_query) / jnp.sum(first**2)
 
 
 @jax.jit
 def measure(model: Transformer, tasks: Task, eta: jax.Array) -> tuple:
     """Losses of the step and of the model, cosines of their predictions and sensitivities."""
-    ours, theirs = predict_batch(model, tasks), eta * jax.vmap(step)(tasks)
+    ours, theirs = predict_batch(model, tasks), eta * jax.vmap(one_step)(tasks)
 
     def slope(x_query: jax.Array, task: Task) -> jax.Array:
         return predict(model, task.replace(x_query=x_query, y_query=None))[0]
