@@ -69,7 +69,7 @@ def absolute(
     of_kernel = make_kernel(kernel, {name: jnp.exp(value) for name, value in logs.items()})
     norms = map_tasks(lambda t: jnp.sqrt(jnp.mean(system(of_kernel, t).gram ** 2)), tasks)
     size = jnp.log(jnp.mean(norms) * tasks.num_supports)
-    return jnp.stack([logs[name] + box.power * size for name, box in boxes.items()])
+    return jnp.array([logs[name] + box.power * size for name, box in boxes.items()])
 
 
 def typical_bandwidth(kernel: str, tasks: Task) -> jax.Array:

@@ -1,0 +1,47 @@
+"""The README's table of solvers, from the rows of the catalogue and the layouts they have.
+
+python -m benchmarks.solvers
+"""
+
+from __future__ import annotations
+
+import jax
+
+from icl_krr.catalogue import KERNELS, SOLVERS, Solver, make_kernel, taken
+from icl_krr.experiments.shared.build import construct
+from icl_krr.experiments.shared.told import told
+from icl_krr.files import Lines, to_markdown
+from icl_krr.tasks import LinearRegression, Task, sample
+from icl_krr.transformer import Transformer
+
+
+def built(row: Solver, kind: str) -> Transformer | None:
+    """Its construction on the first kernel of this kind that it takes."""
+    names = [name for name in taken(row.name) if KERNELS[name].kind == kind]
+    if not names:
+        return None
+    task: Task = sample(jax.random.key(0), LinearRegression(num_features=2, num_supports=6))
+    kernel = make_kernel(names[0], {})
+    steps = {"steps": 2, **told(row, kernel, task, 0.5)} if row.iterates else {}
+    return construct(row.name, kernel, task, **steps)
+
+
+def solver_table() -> Lines:
+    """A line a solver: states, blocks a step by attention, and what it must be told."""
+    header = ["solver", "states, besides alpha and prediction"]
+    header += ["linear attention: blocks a step", "softmax attention", "must be told"]
+    lines = []
+    for row in SOLVERS.values():
+        models = [built(row, kind) for kind in ("featured", "positive")]
+        layout = next(model for model in models if model is not None).layout
+        states = [slot.name for slot in layout.slots if slot.kind == "state"]
+        # what softmax attention keeps for every solver is no part of the algorithm
+        of_attention = ("alpha", "prediction", "sink", "normaliser")
+        shown = [name for name in states if not name.startswith(of_attention)]
+        blocks = ["" if model is None else str(model.blocks_per_step) for model in models]
+        lines.append([f"`{row.name}`", ", ".join(shown), *blocks, ", ".join(row.told)])
+    return header, lines
+
+
+if __name__ == "__main__":
+    print(to_markdown(solver_table()))

@@ -1,0 +1,187 @@
+"""A kernel is one class: it is defined here, and everything takes it after one registration."""
+
+from functools import partial
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+from helpers import draw, relative
+
+import icl_krr as ik
+from icl_krr import catalogue
+from icl_krr.catalogue import SOLVERS, taken
+from icl_krr.experiments.ablate.ablation import examine
+from icl_krr.experiments.ablate.config import AblateConfig
+from icl_krr.experiments.depth import DepthConfig, run
+from icl_krr.experiments.shared.build import build
+from icl_krr.experiments.sweep.config import SweepConfig
+from icl_krr.experiments.sweep.grid import last, sweep
+from icl_krr.kernels import LogBilinear, PositiveKernel
+from icl_krr.pytree import checked
+
+
+@checked
+class Tilted(LogBilinear):
+    """exp(c <Ux, Uz> - d (|Ux|^2 + |Uz|^2) / 2) with c and d of its own."""
+
+    inner: Any = 0.3
+    norm: Any = 0.2
+    projection: Any = None
+
+    def coefficients(self, dtype):
+        return jnp.asarray(self.inner, dtype), jnp.asarray(self.norm, dtype)
+
+
+@pytest.fixture
+def registered(monkeypatch):
+    monkeypatch.setattr(catalogue, "TABLES", dict(catalogue.TABLES))
+    row = catalogue.Kernel("tilted", f"{__name__}:Tilted", "positive")
+    catalogue.register(row)
+    yield row
+    del catalogue.KERNELS["tilted"]
+
+
+def gram(kernel, x, z):
+    norms = (x**2).sum(1)[:, None] + (z**2).sum(1)[None]
+    return np.exp(kernel.inner * x @ z.T - kernel.norm * norms / 2)
+
+
+def test_it_is_the_formula(x64):
+    x, z = np.random.default_rng(0).normal(size=(2, 5, 3))
+    kernel = Tilted(0.7, 0.4)
+    assert relative(kernel(jnp.asarray(x), jnp.asarray(z)), gram(kernel, x, z)) < 1e-12
+    assert relative(kernel.diagonal(jnp.asarray(x)), np.diag(gram(kernel, x, x))) < 1e-12
+    P = np.random.default_rng(1).normal(size=(3, 2))
+    small = kernel.sketched(jnp.asarray(P))
+    assert relative(small(jnp.asarray(x), jnp.asarray(z)), gram(kernel, x @ P, z @ P)) < 1e-12
+
+
+@pytest.mark.parametrize(
+    ("kernel", "c", "d"),
+    [(ik.Exponential(0.5), 2.0, 0.0), (ik.Gaussian(2.0), 0.25, 0.25), (Tilted(0.7, 0.4), 0.7, 0.4)],
+)
+def test_the_form_of_a_kernel_is_the_kernel(x64, kernel, c, d):
+    """Exponential and Gaussian evaluate themselves: their coefficients must say the same."""
+    x, z = np.random.default_rng(0).normal(size=(2, 5, 3))
+    expected = gram(Tilted(c, d), x, z)
+    x, z = jnp.asarray(x), jnp.asarray(z)
+    assert relative(kernel(x, z), expected) < 1e-12
+    assert relative(LogBilinear.log(kernel, x, z), np.log(expected)) < 1e-12
+    (pattern,) = kernel.patterns(x.dtype)
+    assert (float(pattern.inner), float(pattern.norm or 0)) == pytest.approx((c, d))
+
+
+def test_its_derivatives_by_hand_are_those_of_the_program(x64):
+    x, z = (jnp.asarray(v) for v in np.random.default_rng(0).normal(size=(2, 4, 3)))
+    U = jnp.asarray(np.random.default_rng(2).normal(size=(2, 3)))
+    kernel = Tilted(0.7, 0.4, U)
+    value = lambda x, U: Tilted(0.7, 0.4, U)(x, z)  # noqa: E731
+    in_x = jnp.einsum("nmnp->nmp", jax.jacobian(value)(x, U))
+    assert relative(kernel.derivative_in_x(x, z), in_x) < 1e-10
+    in_U = jax.jacobian(value, argnums=1)(x, U)
+    assert relative(kernel.derivative_in_projection(x, z), in_U) < 1e-10
+
+
+def test_it_samples_a_gaussian_process(x64):
+    process = ik.tasks.GaussianProcess(Tilted(), num_supports=400, noise=0.0)
+    task = ik.tasks.sample(jax.random.key(0), process)
+    tasks = ik.tasks.GaussianProcess(Tilted(), num_supports=2, num_outputs=4000, noise=0.0)
+    pair = ik.tasks.sample(jax.random.key(1), tasks)
+    covariance = np.asarray(pair.y @ pair.y.T) / 4000
+    assert relative(covariance, gram(Tilted(), *(np.asarray(pair.x),) * 2)) < 0.1
+    exact = ik.solvers.exact(Tilted(), task, ridge=1e-6)
+    assert np.isfinite(exact.prediction).all()
+
+
+@pytest.mark.parametrize("solver", [*SOLVERS])
+def test_every_construction_runs_on_it(x64, registered, solver):
+    if "tilted" not in taken(solver):  # features are what it takes
+        pytest.skip("takes kernels whose features are known")
+    task = draw(0, p=3, n=9, q=4)
+    kernel = Tilted(0.2, 0.1)
+    model, oracle = build(solver, kernel, task, 0.3, 5)
+    _, cache = ik.run_with_cache(model, task)
+    assert relative(cache["prediction"], oracle) < 1e-9
+    result = run(task, DepthConfig(solver, "tilted", ridge=0.5, steps=3))
+    assert max(row.oracle_gap for row in result.rows) < 1e-9
+
+
+def test_it_is_sketched_and_seen_from_landmarks(x64):
+    task, kernel = draw(0, p=3, n=9, q=4), Tilted(0.2, 0.1)
+    P = jnp.asarray(np.random.default_rng(1).normal(size=(3, 2)))
+    sketches = [P, ik.sketches.nystrom_features(kernel, task.x[:4])]
+    for features in (ik.sketches.positive_features, ik.sketches.trigonometric_features):
+        sketches.append(features(jax.random.key(0), kernel, num_features=3, width=6))
+    for sketch in sketches:
+        model = ik.constructions.conjugate_gradient(
+            kernel, sketch=sketch, num_features=3, ridge=0.3, steps=5
+        )
+        seen = ik.sketched(kernel, sketch)
+        oracle = ik.solvers.conjugate_gradient(seen, task, ridge=0.3, steps=5).prediction[-1]
+        assert relative(ik.predict(model, task), oracle) < 1e-9
+
+
+@pytest.mark.parametrize("features", ["positive_features", "trigonometric_features"])
+def test_its_random_features_are_unbiased(x64, features):
+    x = jnp.asarray(np.random.default_rng(0).normal(size=(6, 2)))
+    draw_features = getattr(ik.sketches, features)
+    phi = draw_features(jax.random.key(0), Tilted(), num_features=2, width=40_000)
+    assert relative(ik.Features(phi)(x, x), Tilted()(x, x)) < 0.1
+
+
+def test_it_is_swept_and_ablated(registered):
+    config = SweepConfig(
+        "ridge", (0.1, 1.0), kernel="tilted", seeds=1, num_supports=8, num_queries=5, steps=8
+    )
+    for (line, _), rows in sweep(config):
+        assert np.isfinite([row["gap"] for row in rows]).all(), line
+        if line == "conjugate_gradient":
+            assert max(row["gap"] for row in last(rows)) < 0.02
+    found = examine(AblateConfig("chebyshev", kernel="tilted", steps=2, tasks=2, num_queries=2))
+    assert found.rows
+
+
+def test_identify_has_it_as_a_candidate(x64, registered):
+    keys = jax.random.split(jax.random.key(0), (2, 6))
+    sampler = ik.tasks.GaussianProcess(Tilted(), num_supports=10, num_queries=4)
+    batches = [jax.vmap(ik.tasks.sample, in_axes=(0, None))(key, sampler) for key in keys]
+    model = ik.constructions.nadaraya_watson(Tilted(), num_features=2)
+    found = ik.probes.identify(
+        partial(ik.probes.layerwise, model), *batches, candidates=("nadaraya_watson",), steps=1
+    )
+    assert (found.status, found.best.fit.kernel) == ("identified", "tilted")
+    assert found.best.distances["prediction"].mean < 1e-9
+
+
+@checked
+class Laplace(PositiveKernel):
+    """Positive, and no softmax head."""
+
+    def log(self, x, z):
+        return -jnp.sum(jnp.abs(x[:, None] - z[None]), axis=-1)
+
+
+def test_a_positive_kernel_that_is_no_pattern_is_refused_by_name(x64):
+    task = draw(0, p=3, n=9, q=4)
+    mixture = ik.Mixture((Laplace(), Tilted()), weights=jnp.ones(2))
+    assert np.isfinite(ik.solvers.exact(mixture, task, ridge=0.1).prediction).all()
+    assert np.isfinite(ik.solvers.nadaraya_watson(mixture, task).prediction).all()
+    for kernel in (Laplace(), mixture):
+        with pytest.raises(ValueError, match="LogBilinear to be applied by softmax attention"):
+            ik.constructions.conjugate_gradient(kernel, num_features=3, ridge=0.1, steps=2)
+    with pytest.raises(ValueError, match="to have random features"):
+        ik.sketches.positive_features(jax.random.key(0), Laplace(), num_features=3, width=4)
+    phi = ik.sketches.nystrom_features(Laplace(), task.x)
+    with pytest.raises(ValueError, match="to be seen from landmarks"):
+        ik.constructions.conjugate_gradient(Laplace(), num_features=3, ridge=1, steps=2, sketch=phi)
+
+
+def test_what_was_silent_is_said():
+    with pytest.raises(ValueError, match=r"kernel must be one of 'linear', .*'laplace'"):
+        catalogue.make_kernel("laplace", {})
+    with pytest.raises(TypeError, match="to spread"):
+        ik.tasks.GaussianProcess(Tilted(), spread=5.0)
+    with pytest.raises(TypeError, match="must have a bandwidth"):
+        Tilted.bandwidths(jnp.eye(3))

@@ -1,0 +1,193 @@
+"""A solver is two short files and a row, a kernel is one: a package of them is known everywhere."""
+
+import os
+import subprocess
+import sys
+
+import pytest
+
+CONSTRUCTION = '''\
+"""Steepest descent as weights."""
+
+import jax.numpy as jnp
+
+from icl_krr.constructions import SUPPORTS, SUPPORTS_AND_QUERIES, machine
+
+
+def steepest_descent(kernel, *, num_features, ridge, steps, **options):
+    """alpha += gamma r with gamma = r.r / r.Ar, the best step along the residual."""
+    m = machine(kernel, num_features, **options)
+    ridge = m.scale * jnp.asarray(ridge, m.dtype)
+    alpha = m.state("alpha", SUPPORTS, "dual coefficients")
+    r = m.state("r", SUPPORTS, "residual y - A alpha", starts_as=m.y)
+    prediction = m.state("prediction", SUPPORTS_AND_QUERIES, "k(x)^T alpha")
+
+    def step():
+        Kr = m.kernel_times(r)
+        Ar = m.add(Kr + ridge * r, to=m.scratch("Ar", SUPPORTS, "A r"))
+        Kr = m.finish(Kr, to="Kr")
+        gamma = m.divide(m.dot(r, r, to="rr"), m.dot(r, Ar, to="rAr"), to="gamma")
+        m.add_scaled(m.scale * r, by=gamma, to=alpha)
+        m.add_scaled(Kr, by=gamma, to=prediction)
+        m.add_scaled(-Ar, by=gamma, to=r)
+
+    return m.transformer(step, steps=steps, readout=prediction)
+'''
+
+ORACLE = '''\
+"""Steepest descent, step by step."""
+
+import jax
+import jax.numpy as jnp
+
+from icl_krr.numerics import matmul, reciprocal
+from icl_krr.solvers import Trajectory
+from icl_krr.solvers.algebra import apply, like
+from icl_krr.tasks import system
+
+
+def steepest_descent(kernel, task, *, ridge, steps):
+    gram, cross, y = system(kernel, task)
+    ridge = jnp.asarray(ridge, y.dtype)
+
+    def step(alpha, _):
+        r = y - apply(gram, ridge, alpha)
+        gamma = jnp.sum(r * r, 0) * reciprocal(jnp.sum(r * apply(gram, ridge, r), 0))
+        return alpha + gamma[None] * r, alpha
+
+    last, path = jax.lax.scan(step, jnp.zeros_like(y), length=steps)
+    alpha = jnp.concatenate([path, last[None]])
+    r = y[None] - jax.vmap(lambda a: apply(gram, ridge, a))(alpha)
+    predictions = jax.vmap(lambda a: matmul(cross, a))(alpha)
+    return Trajectory(like(task.y, alpha), like(task.y, r), None, like(task.y, predictions))
+'''
+
+KERNEL = '''\
+"""exp(c <Ux, Uz> - d (|Ux|^2 + |Uz|^2) / 2)."""
+
+from typing import Any
+
+import jax.numpy as jnp
+
+from icl_krr.kernels import LogBilinear
+from icl_krr.pytree import checked
+
+
+@checked
+class Tilted(LogBilinear):
+    inner: Any = 0.02
+    norm: Any = 0.01
+    projection: Any = None
+
+    def coefficients(self, dtype):
+        return jnp.asarray(self.inner, dtype), jnp.asarray(self.norm, dtype)
+'''
+
+ROWS = """\
+from icl_krr.catalogue import Box, Kernel, Solver, register
+
+register(Kernel("tilted", "steepest.kernel:Tilted", "positive"))
+register(
+    Solver(
+        "steepest_descent",
+        "SD",
+        "steepest.construction:steepest_descent",
+        "steepest.oracle:steepest_descent",
+        states=("alpha", "r", "prediction"),
+        blocks={"linear": 3, "softmax": 4},
+        sums=True,
+        fitted={"ridge": Box(-5, 0.5, 1)},
+    )
+)
+"""
+
+
+@pytest.fixture(scope="module")
+def package(tmp_path_factory):
+    """A folder that holds what pip leaves of such a package; the environment of who has it."""
+    site = tmp_path_factory.mktemp("site")
+    (site / "steepest").mkdir()
+    (site / "steepest-1.0.dist-info").mkdir()
+    files = {
+        "steepest/__init__.py": ROWS,
+        "steepest/kernel.py": KERNEL,
+        "steepest/construction.py": CONSTRUCTION,
+        "steepest/oracle.py": ORACLE,
+        "steepest-1.0.dist-info/METADATA": "Metadata-Version: 2.1\nName: steepest\nVersion: 1.0\n",
+        "steepest-1.0.dist-info/entry_points.txt": "[icl_krr]\nsteepest = steepest\n",
+    }
+    for name, content in files.items():
+        (site / name).write_text(content)
+    here = os.path.dirname(__file__)
+    paths = [str(site), here, os.path.dirname(here), os.environ.get("PYTHONPATH", "")]
+    return {**os.environ, "PYTHONPATH": os.pathsep.join(paths), "JAX_ENABLE_X64": "1"}
+
+
+def python(code, package, tmp_path):
+    done = subprocess.run(
+        [sys.executable, "-c", code], env=package, cwd=tmp_path, capture_output=True, text=True
+    )
+    assert done.returncode == 0, done.stderr
+    return done.stdout
+
+
+def command(words, package, tmp_path):
+    code = f"import sys; from icl_krr.cli import main; sys.exit(main({words.split()!r}))"
+    return python(code, package, tmp_path)
+
+
+def test_without_the_package_nobody_knows_it():
+    from icl_krr.catalogue import SOLVERS
+
+    assert "steepest_descent" not in SOLVERS
+
+
+@pytest.mark.parametrize(("kernel", "blocks"), [("linear", 3), ("tilted", 4)])
+def test_predict_has_them(package, tmp_path, kernel, blocks):
+    rows = "\n".join(f"{i},{(i * 7) % 11},{(i * 5) % 13}" for i in range(40))
+    (tmp_path / "table.csv").write_text(f"a,b,y\n{rows}\n")
+    words = "predict table.csv --target y --solver steepest-descent --steps 3 --kernel"
+    out = command(f"{words} {kernel}", package, tmp_path)
+    assert f"steepest_descent on the {kernel} kernel" in out
+    assert f"{blocks} blocks per step" in out
+
+
+def test_sweep_has_it(package, tmp_path):
+    words = (
+        "sweep ridge --lines steepest-descent conjugate-gradient --values 10 --seeds 1 --steps 3"
+    )
+    words += " --num-supports 12 --num-queries 4 --out s"
+    assert "steepest_descent" in command(words, package, tmp_path)
+    rows = (tmp_path / "s" / "results.csv").read_text().splitlines()
+    assert sum("steepest_descent" in row for row in rows) == 4
+
+
+def test_ablate_has_it(package, tmp_path):
+    out = command("ablate steepest-descent --steps 2 --tasks 2 --out a", package, tmp_path)
+    assert "gamma" in out
+
+
+def test_conformance_suite_readme_and_identify_have_it(package, tmp_path):
+    code = """
+import helpers, test_keystone, test_invariants, numpy, jax
+from benchmarks.solvers import solver_table
+from icl_krr.experiments.identify.confusion import ConfusionConfig, construct
+from icl_krr.probes import identify, layerwise
+
+cases = [case for case in helpers.CONSTRUCTIONS if case.solver == "steepest_descent"]
+print("cases:", *(case.name for case in cases))
+for case in cases:
+    test_keystone.test_slots_equal_the_oracle_after_every_step(None, case, 4, 7, 3)
+print("table:", [line[:2] for line in solver_table()[1] if "steepest" in line[0]])
+sizes = dict(conditions=(1e2,), seeds=1, steps=4, tasks=8, num_features=16, num_supports=20)
+made = construct(("steepest_descent", "linear", 1e2, 0), ConfusionConfig(**sizes, num_queries=6))
+found = identify(
+    lambda task: layerwise(made.model, task), made.fitted, made.scored, kernels=("linear",),
+    candidates=("steepest_descent", "conjugate_gradient", "gradient_descent"),
+)
+print("found:", found.status, *found.remain)
+"""
+    out = python(code, package, tmp_path)
+    assert "cases: sd sd-exponential" in out
+    assert "found: identified steepest_descent" in out
+    assert "steepest_descent" in out.split("table:")[1]
