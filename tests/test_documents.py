@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 
 import icl_krr as ik
+from benchmarks.solvers import solver_table
 from icl_krr.bench import Row, markdown
 from icl_krr.catalogue import SOLVERS, load
 from icl_krr.experiments.ablate import ablation
@@ -38,6 +39,7 @@ def test_the_how_tos_run(capsys):
     names = {}
     for example in EXAMPLES[1:]:
         exec(compile(example, "README.md", "exec"), names)
+    assert SOLVERS.pop("steepest_descent").blocks == {"linear": 3, "softmax": 4}
     *summary, found = capsys.readouterr().out.strip().splitlines()
     assert summary[0] == "attention  softmax"
     status, candidate, step_size = found.split()
@@ -168,6 +170,16 @@ def test_constructions_without_a_part_were_measured_to_be_what_they_should(solve
     assert len(told) == len(EXPECTED[solver].words)
     assert all(row["gap to expectation"] < 1e-9 for row in told)
     assert {"device", "versions", "seed"} <= set(record["meta"])
+
+
+def test_the_table_of_solvers_is_made_from_the_catalogue():
+    """And blocks a step are those that the rows promise."""
+    (shown,) = re.findall(r"<!-- solvers -->\n(.*?)<!-- /solvers -->", README, re.S)
+    table = solver_table()
+    assert shown == to_markdown(table)
+    for row, line in zip(SOLVERS.values(), table[1], strict=True):
+        blocks = [str(row.blocks.get(kind, "")) for kind in ("linear", "softmax")]
+        assert line[2:4] == blocks, row.name
 
 
 def test_every_run_with_weights_has_its_line():
