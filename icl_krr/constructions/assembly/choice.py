@@ -14,7 +14,6 @@ from .exact import Exact
 from .linear_attention import LinearAttention
 from .machine import Machine
 from .options import Options, Softmax
-from .relu import ReLU
 from .softmax_attention import SoftmaxAttention
 
 
@@ -52,7 +51,7 @@ def linear_machine(
     *,
     num_outputs: int = 1,
     attention: str | Softmax | None = None,
-    arithmetic: str | ReLU = "exact",
+    arithmetic: str | Arithmetic = "exact",
     sketch: Any = None,
     width: int | None = None,
     dtype: DTypeLike | None = None,
@@ -71,7 +70,7 @@ def softmax_machine(
     *,
     num_outputs: int = 1,
     attention: str | Softmax | None = None,
-    arithmetic: str | ReLU = "exact",
+    arithmetic: str | Arithmetic = "exact",
     sketch: Any = None,
     width: int | None = None,
     dtype: DTypeLike | None = None,
@@ -113,8 +112,8 @@ def compress(
     return kernel, matrix
 
 
-def rules(arithmetic: str | ReLU) -> Arithmetic:
-    if isinstance(arithmetic, ReLU):
+def rules(arithmetic: str | Arithmetic) -> Arithmetic:
+    if isinstance(arithmetic, Arithmetic):
         return arithmetic
     if arithmetic != "exact":
         raise ValueError(

@@ -8,7 +8,7 @@ from typing import Any, TypedDict
 from jax.typing import DTypeLike
 
 from ... import checks
-from .relu import ReLU
+from .arithmetic import Arithmetic
 
 
 @dataclass(frozen=True, eq=False)
@@ -47,7 +47,7 @@ class Options(TypedDict, total=False):
     - `attention`: "linear", "softmax", or a `Softmax` that says how softmax attention applies the
       kernel. By default linear for the linear kernel and for `Features`, softmax for the others.
     - `arithmetic`: "exact" gated units, the default, or a `ReLU`, whose tables a plain ReLU MLP
-      holds.
+      holds; any other `Arithmetic` will do.
     - `sketch`: what m channels carry in place of x, so that all runs on the kernel
       `icl_krr.sketched(kernel, sketch)`: $P^T x$ for a matrix $P$ [p, m], which is traced, or the
       features of a map such as `icl_krr.sketches.nystrom_features` makes.
@@ -68,7 +68,7 @@ class Options(TypedDict, total=False):
 
     num_outputs: int
     attention: str | Softmax | None
-    arithmetic: str | ReLU
+    arithmetic: str | Arithmetic
     sketch: Any
     width: int | None
     dtype: DTypeLike | None
