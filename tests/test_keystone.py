@@ -83,7 +83,7 @@ def test_the_first_eight_steps_on_the_default_task(x64, name):
             assert relative(cache[state][:steps], getattr(oracle, state)[:steps]) < 1e-9, state
         A = np.asarray(case.seen(task)(task.x, task.x)) + ridge * np.eye(64)
         ours, theirs = (
-            np.asarray(theory.energy_norm(A, alpha - np.linalg.solve(A, task.y)))
+            np.asarray(theory.energy_norm(A, alpha - np.linalg.solve(A, task.y)[None]))
             for alpha in (cache["alpha"], oracle.alpha)
         )
         assert theirs[-1] < 1e-12 * theirs[0]
