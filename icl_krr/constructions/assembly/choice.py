@@ -5,8 +5,6 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any, Unpack
 
-from jax.typing import DTypeLike
-
 from ... import checks
 from ...kernels import Features, Kernel, check_kernel
 from .arithmetic import Arithmetic
@@ -46,43 +44,41 @@ def machine(kernel: Kernel, num_features: int, **options: Unpack[Options]) -> Ma
 
 
 def linear_machine(
-    kernel: Kernel,
-    num_features: int,
-    *,
-    num_outputs: int = 1,
-    attention: str | Softmax | None = None,
-    arithmetic: str | Arithmetic = "exact",
-    sketch: Any = None,
-    width: int | None = None,
-    dtype: DTypeLike | None = None,
+    kernel: Kernel, num_features: int, **options: Unpack[Options]
 ) -> LinearAttention:
     """The machine of solvers that work on features, which linear attention alone applies."""
+    kernel, attention, rest = with_defaults(kernel, num_features, options)
     if attention not in (None, "linear"):
         raise ValueError(f"attention must be 'linear' for this solver, got {attention!r}")
-    kernel, sketch = compress(kernel, num_features, width, sketch)
-    return LinearAttention(kernel, num_features, num_outputs, dtype, rules(arithmetic), sketch)
+    return LinearAttention(kernel, *rest)
 
 
 def softmax_machine(
     kernel: Kernel,
     num_features: int,
     sinks: Mapping[tuple[str, ...], Any] | None = None,
-    *,
-    num_outputs: int = 1,
-    attention: str | Softmax | None = None,
-    arithmetic: str | Arithmetic = "exact",
-    sketch: Any = None,
-    width: int | None = None,
-    dtype: DTypeLike | None = None,
+    **options: Unpack[Options],
 ) -> SoftmaxAttention:
     """The machine of solvers that work on softmax patterns, with sinks of their own if given."""
+    kernel, attention, rest = with_defaults(kernel, num_features, options)
     if attention == "linear":
         raise ValueError("attention must be 'softmax' for this solver, got 'linear'")
-    options = attention if isinstance(attention, Softmax) else Softmax()
-    kernel, sketch = compress(kernel, num_features, width, sketch)
-    return SoftmaxAttention(
-        kernel, options, num_features, num_outputs, dtype, rules(arithmetic), sketch, sinks
-    )
+    how = attention if isinstance(attention, Softmax) else Softmax()
+    return SoftmaxAttention(kernel, how, *rest, sinks=sinks)
+
+
+def with_defaults(kernel: Kernel, num_features: int, options: Options) -> tuple[Kernel, Any, tuple]:
+    """The kernel to apply, by which attention, and what every machine is made with."""
+    unknown = sorted({*options} - {*Options.__annotations__})
+    if unknown:
+        known = ", ".join(Options.__annotations__)
+        raise TypeError(
+            f"keyword must be an argument of the solver or one of {known}; got {unknown[0]!r}"
+        )
+    kernel, sketch = compress(kernel, num_features, options.get("width"), options.get("sketch"))
+    rules = arithmetic_of(options.get("arithmetic", "exact"))
+    sizes = (num_features, options.get("num_outputs", 1), options.get("dtype"))
+    return kernel, options.get("attention"), (*sizes, rules, sketch)
 
 
 def compress(
@@ -112,7 +108,7 @@ def compress(
     return kernel, matrix
 
 
-def rules(arithmetic: str | Arithmetic) -> Arithmetic:
+def arithmetic_of(arithmetic: str | Arithmetic) -> Arithmetic:
     if isinstance(arithmetic, Arithmetic):
         return arithmetic
     if arithmetic != "exact":
