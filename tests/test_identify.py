@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 import icl_krr as ik
-from icl_krr.catalogue import SOLVERS, load as load_row, make_kernel, taken
+from icl_krr.catalogue import SOLVERS, candidates, load as load_row, make_kernel, taken
 from icl_krr.cli.confusion_matrix import finished_rows
 from icl_krr.experiments.identify import confusion
 from icl_krr.experiments.identify.confusion import ConfusionConfig
@@ -22,7 +22,7 @@ from icl_krr.experiments.identify.trained_model import (
 )
 from icl_krr.experiments.shared.runs import load
 from icl_krr.plots import filter_figure, identification_figure, images
-from icl_krr.probes import candidates, identify, layerwise
+from icl_krr.probes import identify, layerwise
 from icl_krr.probes.candidates import parameters, solve
 from icl_krr.training.batches import draw
 

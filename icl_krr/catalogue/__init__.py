@@ -5,8 +5,9 @@ behind them named as "module:function" and imported when somebody runs them. Com
 identification, ablations, the conformance tests and the README's tables are made from the rows.
 Names are spelled with underscores; the command line takes dashes as well. `register` adds a row.
 
-The tables are `KERNELS`, `SOLVERS`, `AXES` and `FAMILIES`, each {name: row}; `ATTENTIONS`, `SITES`
-and `SUITES` name kinds of attention, places in a model and what is timed.
+The tables are `KERNELS`, `SOLVERS`, `AXES` and `FAMILIES`, each {name: row}; `ATTENTIONS`,
+`METHODS`, `SITES` and `SUITES` name kinds of attention, optimisers of hyperparameters, places in a
+model and what is timed.
 """
 
 from __future__ import annotations
@@ -27,6 +28,7 @@ __all__ = [
     "AXES",
     "FAMILIES",
     "KERNELS",
+    "METHODS",
     "SITES",
     "SOLVERS",
     "SUITES",
@@ -35,6 +37,8 @@ __all__ = [
     "Family",
     "Kernel",
     "Solver",
+    "candidate",
+    "candidates",
     "find",
     "kernel_class",
     "load",
@@ -45,6 +49,9 @@ __all__ = [
     "spelled",
     "taken",
 ]
+
+METHODS = ("adam", "lbfgs")
+"""Optimisers of hyperparameters."""
 
 SITES = ("head", "unit", "slot", "role")
 """Kinds of places in a model that can be taken out."""
@@ -158,6 +165,24 @@ def taken(solver: str) -> tuple[str, ...]:
     """
     kind = find("solver", SOLVERS, solver).kernels
     return tuple(name for name, row in KERNELS.items() if kind in ("any", row.kind))
+
+
+def candidates() -> tuple[str, ...]:
+    """The solvers whose parameters `identify` can fit.
+
+    >>> "conjugate_gradient" in candidates()
+    True
+    """
+    return tuple(name for name, row in SOLVERS.items() if row.fitted is not None)
+
+
+def candidate(name: str) -> Solver:
+    """The row of a candidate; ValueError for a solver that is none.
+
+    >>> candidate("gradient-descent").label
+    'GD'
+    """
+    return find("candidate", {name: SOLVERS[name] for name in candidates()}, name)
 
 
 def names() -> frozenset[str]:

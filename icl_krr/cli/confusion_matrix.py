@@ -14,11 +14,11 @@ from rich.progress import MofNCompleteColumn, Progress, TextColumn, TimeElapsedC
 from rich.table import Table
 
 from .. import checks
+from ..catalogue import candidate
 from ..experiments.identify import confusion
 from ..experiments.identify.confusion import ConfusionConfig, cells
 from ..files import to_csv
 from ..plots import confusion_figure, images
-from ..probes.candidates import candidate
 from . import output
 from .settings.identify import Identify
 

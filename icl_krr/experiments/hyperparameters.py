@@ -11,12 +11,11 @@ import jax.numpy as jnp
 import numpy as np
 
 from .. import checks, theory
-from ..catalogue import KERNELS, SOLVERS, Solver, find, load, make_kernel
+from ..catalogue import KERNELS, METHODS, SOLVERS, Solver, find, load, make_kernel
 from ..constructions import Softmax
 from ..kernels import Exponential, Kernel
 from ..tasks import Table, Task, split, system
 from ..training import Adapted, adapt, held_out, marginal_likelihood
-from ..training.adapt import METHODS
 from ..training.objectives import Build
 from ..training.reference import average, best, loss, regression, smoothing
 from ..transformer import predict_batch

@@ -1,7 +1,6 @@
 """Probes: what a model computes layer by layer, and which solver that is."""
 
 from .candidate_fit import CandidateFit, fit_candidate
-from .candidates import candidates
 from .drift import drift, linear_maps
 from .filters import Filter, effective, spectral_filter
 from .hat import hat_matrix
@@ -26,7 +25,6 @@ __all__ = [
     "Swap",
     "ablate",
     "align",
-    "candidates",
     "drift",
     "effective",
     "fit_candidate",

@@ -12,9 +12,9 @@ from jaxtyping import Array, Float
 from scipy.stats import qmc
 
 from .. import checks
-from ..catalogue import spelled, taken
+from ..catalogue import candidate as find_candidate, spelled, taken
 from ..tasks import Task, map_tasks
-from .candidates import absolute, candidate as find_candidate, limits, parameters, solve
+from .candidates import absolute, limits, parameters, solve
 from .least_squares import minimise
 from .monotone_alignment import align
 

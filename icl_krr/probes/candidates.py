@@ -9,27 +9,13 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float
 
-from ..catalogue import SOLVERS, Box, Solver, find, kernel_class, load, make_kernel
+from ..catalogue import Box, Solver, kernel_class, load, make_kernel
 from ..kernels import Linear
 from ..tasks import Task, map_tasks, system
 
 Values = dict[str, Any]
 BANDWIDTH = Box(-1.2, 1.2)
 """Where bandwidths are first looked for, relative to the size of logits or distances."""
-
-
-def candidates() -> tuple[str, ...]:
-    """The solvers of the catalogue whose parameters can be fitted.
-
-    >>> "conjugate_gradient" in candidates()
-    True
-    """
-    return tuple(name for name, row in SOLVERS.items() if row.fitted is not None)
-
-
-def candidate(name: str) -> Solver:
-    """The row of a candidate; ValueError for a solver that is none."""
-    return find("candidate", {name: SOLVERS[name] for name in candidates()}, name)
 
 
 def chebyshev_arguments(values: Values) -> Values:

@@ -9,11 +9,12 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
+from ..catalogue import candidate as find_candidate
 from ..kernels import Kernel
 from ..tasks import Task, map_tasks, system
 from ..tasks.task import check_axes
 from .candidate_fit import CandidateFit
-from .candidates import candidate as find_candidate, solve
+from .candidates import solve
 from .hat import LayerAnswers, hat_matrix
 
 SPACES = ("prediction", "hat")

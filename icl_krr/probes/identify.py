@@ -8,11 +8,17 @@ from typing import NamedTuple
 import numpy as np
 
 from .. import checks
-from ..catalogue import KERNELS, find, make_kernel, taken
+from ..catalogue import (
+    KERNELS,
+    candidate,
+    candidates as all_candidates,
+    find,
+    make_kernel,
+    taken,
+)
 from ..kernels import Kernel
 from ..tasks import Task
 from .candidate_fit import CandidateFit, fit_candidate, layer_by_layer
-from .candidates import candidate, candidates as all_candidates
 from .distances import (
     SPACES,
     Distance,

@@ -12,10 +12,9 @@ import numpy as np
 import optax
 
 from .. import checks
+from ..catalogue import METHODS
 from .loop import Diverged
 from .objectives import Objective
-
-METHODS = ("adam", "lbfgs")
 
 
 class Moved(NamedTuple):

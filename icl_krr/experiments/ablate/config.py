@@ -30,7 +30,7 @@ class AblateConfig:
     seed: int = 0
 
     def __post_init__(self):
-        settle = lambda name, value: object.__setattr__(self, name, value)  # noqa: E731
+        set_field = lambda name, value: object.__setattr__(self, name, value)  # noqa: E731
         for name, least in (("steps", 1), ("tasks", 2), ("num_queries", 1)):
             if getattr(self, name) is not None:
                 checks.count(name, getattr(self, name), least)
@@ -39,11 +39,11 @@ class AblateConfig:
         checks.choice("replace", self.replace, ("zero", "mean"))
         if self.swap is not None:
             steps = {name: row for name, row in SOLVERS.items() if row.iterates}
-            settle("swap", find("swap", steps, self.swap).name)
+            set_field("swap", find("swap", steps, self.swap).name)
         if self.constructed:
-            settle("model", spelled(self.model))
+            set_field("model", spelled(self.model))
             if self.kernel is not None:
-                settle("kernel", find("kernel", KERNELS, self.kernel).name)
+                set_field("kernel", find("kernel", KERNELS, self.kernel).name)
                 checks.choice(f"kernel of {self.model}", self.kernel, taken(self.model))
             if self.swap is not None:
                 raise ValueError(

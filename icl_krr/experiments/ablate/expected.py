@@ -22,7 +22,7 @@ from ...tasks import Task, map_tasks, system
 class Without(NamedTuple):
     """What is missing, and zero: the one of `names`, such as "head p" or "slot r", at `index`.
 
-    The index is traced, so that one program computes every omission.
+    The index is traced, so that one program computes all expectations.
     """
 
     names: tuple[str, ...]

@@ -11,11 +11,10 @@ import jax
 import jax.numpy as jnp
 
 from ... import checks, theory
-from ...catalogue import load, make_kernel, taken
+from ...catalogue import candidate, candidates, load, make_kernel, taken
 from ...constructions import Softmax
 from ...kernels import Kernel
-from ...probes import Identification, candidates, identify, layerwise
-from ...probes.candidates import candidate
+from ...probes import Identification, identify, layerwise
 from ...tasks import LinearRegression, Task, map_tasks, system
 from ...transformer import Transformer
 from ..shared.draws import draw_tasks

@@ -47,23 +47,23 @@ class SweepConfig:
         bandwidth("temperature", self.temperature)
         for name in ("seeds", "num_supports", "num_queries"):
             checks.count(name, getattr(self, name))
-        settle = lambda name, value: object.__setattr__(self, name, value)  # noqa: E731
-        settle("kernel", kernel_for(axis, self.kernel))
+        set_field = lambda name, value: object.__setattr__(self, name, value)  # noqa: E731
+        set_field("kernel", kernel_for(axis, self.kernel))
         if self.num_features is None:
-            settle("num_features", axis.num_features)
+            set_field("num_features", axis.num_features)
         checks.count("num_features", self.num_features)
         if self.ridge is None:
             linear = self.axis == "width"
             scale: Any = self.num_features if linear else math.exp(1 / self.temperature)
-            settle("ridge", NOISE * scale)
+            set_field("ridge", NOISE * scale)
         checks.positive_scalar("ridge", self.ridge)
-        settle("lines", lines_for(axis, self.lines, str(self.kernel)))
+        set_field("lines", lines_for(axis, self.lines, str(self.kernel)))
         values, rule = tuple(dict.fromkeys(self.values)), RULES[axis.value]
         for value in values:
             rule(value, self)
         if not values:
             values = tuple(v for v in axis.values or range(self.steps + 1) if self.allows(v))
-        settle("values", values)
+        set_field("values", values)
 
     def allows(self, value: Any) -> bool:
         """Whether the axis takes this value."""
