@@ -36,8 +36,6 @@ def minimise(
             for v in values
         ]
 
-    if not len(start):  # nothing to move
-        return float(np.linalg.norm(at(start.tobytes())[0])), start
     slope: Any = lambda x: at(x.tobytes())[1]  # noqa: E731
     solved = least_squares(
         lambda x: at(x.tobytes())[0],
