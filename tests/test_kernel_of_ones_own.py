@@ -185,3 +185,45 @@ def test_what_was_silent_is_said():
         ik.tasks.GaussianProcess(Tilted(), spread=5.0)
     with pytest.raises(TypeError, match="must have a bandwidth"):
         Tilted.bandwidths(jnp.eye(3))
+
+
+@pytest.mark.parametrize(
+    ("make", "sentence"),
+    [
+        (lambda: catalogue.Kernel("a", "nowhere", "positive"), "named as 'module:object'"),
+        (lambda: catalogue.Kernel("a", "m:K", "smooth"), "kind must be one of"),
+        (lambda: catalogue.Solver("a", "A", "m:c", "m:o", told="ridge"), "told must be a tuple"),
+        (lambda: catalogue.Solver("a", "A", "m:c", "m:o", blocks={"sofmax": 1}), "attention must"),
+        (lambda: catalogue.load("icl_krr.kernels:Nothing"), "module:object of a row"),
+        (lambda: catalogue.load("no.such.module:Nothing"), "module:object of a row"),
+        (lambda: ik.tasks.GaussianProcess("gaussian"), "kernel must be a kernel such as"),
+    ],
+)
+def test_a_row_that_cannot_be_is_refused(make, sentence):
+    with pytest.raises((ValueError, TypeError), match=sentence):
+        make()
+
+
+def test_a_hyperparameter_of_another_kernel_is_refused(registered):
+    task = draw(0, p=3, n=9, q=4)
+    with pytest.raises(ValueError, match="temperature must be left to a kernel that has one"):
+        run(task, DepthConfig("chebyshev", "tilted", temperature=2.0, steps=2))
+    config = SweepConfig("temperature", (0.5,), kernel="tilted", seeds=1, num_supports=8, steps=2)
+    with pytest.raises(ValueError, match="kernel must have a bandwidth to be swept"):
+        next(sweep(config))
+
+
+def test_products_with_k_are_added_and_taken_away(x64):
+    """By softmax attention, where they wait for the MLP, as by linear attention."""
+    task = draw(0, p=3, n=9, q=4)
+    for kernel in (ik.Linear(), Tilted(0.2, 0.1)):
+        m = ik.constructions.machine(kernel, num_features=3)
+        prediction = m.state("prediction", ("support", "query"), "k(x)^T y")
+
+        def step(m=m, to=prediction):
+            Ky = m.kernel_times(m.y) * (1 / m.scale)
+            m.add(3 * Ky - m.y + 0.5 * (Ky - (Ky - m.y)) - Ky, to=to)
+
+        model = m.transformer(step, steps=1, readout=prediction)
+        expected = 2 * kernel(task.x_query, task.x) @ task.y
+        assert relative(ik.predict(model, task), expected) < 1e-9

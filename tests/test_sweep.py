@@ -169,7 +169,11 @@ def test_another_sweep_is_refused(tmp_path, capsys):
     ("axis", "options", "message"),
     [
         ("length", {}, "axis must be one of"),
-        ("depth", {"lines": ("newton",)}, "line must be one of .*'conjugate_gradient'"),
+        (
+            "depth",
+            {"lines": ("newton",)},
+            "line on the exponential kernel must be one of .*'conjugate_gradient'",
+        ),
         ("depth", {"values": (9,), "steps": 4}, "value must be <= steps = 4, got 9"),
         ("ridge", {"values": (-1.0,)}, "value must be > 0, got -1.0"),
         ("width", {"values": (99,)}, "value must be <= num_features = 32, got 99"),

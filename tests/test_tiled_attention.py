@@ -85,7 +85,7 @@ def in_tiles(model, wanted=True):
     return model.replace(spec=replace(model.spec, streaming=wanted))
 
 
-@pytest.mark.parametrize("name", ["cg-exponential", "richardson"])
+@pytest.mark.parametrize("name", ["cg-exponential", "ric-gaussian"])
 def test_a_construction_in_tiles_is_the_same_model(x64, tile, name):
     task = draw(0, n=30)
     model = CASES[name].build(task, 0.5, 4)

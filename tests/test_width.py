@@ -297,7 +297,7 @@ def test_the_exponential_of_a_sketch_has_full_rank(x64):
         (
             lambda: sketches.positive_features(KEY, ik.Linear(), num_features=2, width=3),
             ValueError,
-            "kernel must be Exponential or Gaussian to have random features",
+            "another LogBilinear to have random features",
         ),
         (lambda: sketches.best(jnp.ones((4, 3)), 5), ValueError, "width must be <= p = 3 features"),
         (
@@ -322,7 +322,7 @@ def test_the_exponential_of_a_sketch_has_full_rank(x64):
                 num_features=3,
             ),
             ValueError,
-            "kernel must be Linear, Exponential or Gaussian to be seen from landmarks",
+            "another LogBilinear to be seen from landmarks",
         ),
         (
             lambda: ik.constructions.gradient_descent_plus_plus(

@@ -12,6 +12,7 @@ model and what is timed.
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Mapping
 from importlib import import_module
 from importlib.metadata import entry_points
@@ -88,6 +89,8 @@ def register(row: Kernel | Solver | Axis | Family) -> None:
     Traceback (most recent call last):
     ValueError: name must be a new one, got 'linear'
     """
+    if type(row) not in TABLES:
+        raise TypeError(f"row must be a Kernel, Solver, Axis or Family, got {row!r}")
     table: dict[str, Any] = TABLES[type(row)]  # pyright: ignore[reportAssignmentType]
     if not row.name.isidentifier():
         raise ValueError(f"name must be letters, digits and underscores, got {row.name!r}")
@@ -103,7 +106,10 @@ def load(path: str) -> Any:
     True
     """
     module, _, name = path.partition(":")
-    return getattr(import_module(module), name)
+    try:
+        return getattr(import_module(module), name)
+    except (ImportError, AttributeError) as error:
+        raise ValueError(f"{path} must be the module:object of a row, got {error}") from error
 
 
 def spelled(name: str) -> str:
@@ -195,4 +201,8 @@ def names() -> frozenset[str]:
 
 
 for point in entry_points(group="icl_krr"):
-    point.load()
+    try:
+        point.load()
+    except Exception as error:
+        reason = f"the entry point {point.value} of the group icl_krr is left out: {error!r}"
+        warnings.warn(reason, RuntimeWarning, stacklevel=1)

@@ -43,6 +43,7 @@ class Kernel:
 
     def __post_init__(self):
         check_kind(self.kind, KINDS[1:])
+        check_paths(self.made_by)
 
 
 @dataclass(frozen=True)
@@ -52,17 +53,19 @@ class Solver:
     - `label`: a few letters, the column of a matrix.
     - `construction`, `oracle`: the functions, as "module:function".
     - `kernels`: the kind of kernels it takes, or "any".
-    - `told`: what both must be told of a task beside the kernel, by name; each is a function of
-      `icl_krr.experiments.shared.told` or given as "module:function", (kernel, task, ridge) to
-      its value.
+    - `told`: a tuple of the keywords that both must be told of a task beside the kernel. The value
+      is that of the function of this name in `icl_krr.experiments.shared.told`, or of a
+      "module:function" of your own, whose name is the keyword: (kernel, task, ridge) to the value.
     - `options`: keywords that are always the same, such as the form of conjugate gradient.
     - `states`: slots that hold the oracle's field of the same name after every step.
     - `blocks`: blocks a step for each kind of attention that it runs on.
     - `sums`: whether it takes inner products, whose rounding grows from step to step.
     - `iterates`: whether it takes steps; Nadaraya-Watson does not.
     - `one_task`: whether its weights are made for a single task.
-    - `fitted`: parameters that `identify` fits beside the bandwidth; None for no candidate.
-    - `arguments`: (fitted values) to the oracle's keywords, if they are not the values themselves.
+    - `fitted`: parameters that `identify` fits beside the bandwidth: all that the oracle needs but
+      its steps; None for no candidate.
+    - `arguments`: the "module:function" from fitted values to the oracle's keywords, where they are
+      not the values themselves, as for a `spectrum`.
     - `contains`: solvers that it is for certain values of its parameters.
     - `rate`: the bound on its error in the A-norm after t steps, a function of (low, high, t).
     - `expected`: what it computes without each of its parts (`icl_krr.experiments.ablate`).
@@ -93,6 +96,15 @@ class Solver:
 
     def __post_init__(self):
         check_kind(self.kernels, KINDS)
+        named = (self.arguments, self.rate, self.expected)
+        check_paths(self.construction, self.oracle, *(path for path in named if path is not None))
+        if not isinstance(self.told, tuple):
+            raise ValueError(f"told must be a tuple of names, got {self.told!r}")
+        for attention in self.blocks:
+            if attention not in ("linear", "softmax"):
+                raise ValueError(
+                    f"blocks must be of linear or softmax attention, got {attention!r}"
+                )
 
 
 @dataclass(frozen=True)
@@ -144,3 +156,9 @@ class Family:
 def check_kind(kind: str, kinds: tuple[str, ...]) -> None:
     if kind not in kinds:
         raise ValueError(f"kind must be one of {', '.join(kinds)}, got {kind!r}")
+
+
+def check_paths(*paths: str) -> None:
+    for path in paths:
+        if not all(path.partition(":")):
+            raise ValueError(f"an object must be named as 'module:object', got {path!r}")

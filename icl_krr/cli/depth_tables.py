@@ -19,7 +19,6 @@ from .settings.construction import Construction
 from .settings.demo import Demo
 from .settings.predict import Predict
 
-BANDWIDTHS = ("temperature", "lengthscale", "smoother_temperature", "smoother_lengthscale")
 Results = dict[str, DepthResult]
 
 
@@ -89,8 +88,7 @@ def describe(facts: dict[str, Any], seed: int) -> str:
     chosen = dict.fromkeys(facts["chosen"], " (leave-one-out)")
     hyperparameters = ", ".join(
         f"{name.replace('smoother_', 'NW ')} = {facts[name]:.4g}{chosen.get(name, '')}"
-        for name in ("ridge", *BANDWIDTHS)
-        if facts.get(name) is not None
+        for name in facts["hyperparameters"]
     )
     return (
         f"n = {facts['n']} supports, q = {facts['q']} queries, p = {facts['p']} features, "

@@ -51,7 +51,7 @@ def gradient_descent_plus_plus(
     if not m.layer.is_read:
         raise ValueError(
             "sketch must be a matrix [p, m] for features that change in every step, "
-            f"got {m.layer!r}"
+            f"got those of a map, {m.layer.function!r}"
         )
     at = SUPPORTS_AND_QUERIES
     r = m.state("r", SUPPORTS, "residual y - f", starts_as=m.y)

@@ -15,6 +15,9 @@ from ..transformer import run_with_cache
 from .shared import model_selection
 from .shared.build import build
 
+BANDWIDTHS = ("temperature", "lengthscale")
+"""Bandwidths that can be given; one of another name is chosen by leave-one-out."""
+
 
 @dataclass(frozen=True)
 class DepthConfig:
@@ -42,7 +45,7 @@ class DepthConfig:
         kernel = find("kernel", KERNELS, takes[0] if self.kernel is None else self.kernel).name
         object.__setattr__(self, "kernel", kernel)
         checks.count("steps", self.steps)
-        for name in ("ridge", "temperature", "lengthscale"):
+        for name in ("ridge", *BANDWIDTHS):
             if getattr(self, name) is not None:
                 checks.positive_scalar(name, getattr(self, name))
         if kernel not in takes:
@@ -119,6 +122,11 @@ def run(task: Task, config: DepthConfig) -> DepthResult:
         **bandwidth(kernel),
         **{f"smoother_{name}": value for name, value in bandwidth(smoother).items()},
         "ridge": float(ridge),
+        "hyperparameters": [
+            "ridge",
+            *bandwidth(kernel),
+            *(f"smoother_{name}" for name in bandwidth(smoother)),
+        ],
         "chosen": [
             name for name in ("ridge", *bandwidth(kernel)) if getattr(config, name, None) is None
         ],
@@ -145,7 +153,13 @@ def choose_kernels(task: Task, config: DepthConfig) -> tuple[Kernel, Kernel]:
     row = find("kernel", KERNELS, str(config.kernel))
     family = load(row.made_by)
     smooths = family if row.kind == "positive" else Exponential
-    given = getattr(config, smooths.bandwidth or "", None)
+    for name in BANDWIDTHS:
+        if name != smooths.bandwidth and getattr(config, name) is not None:
+            raise ValueError(
+                f"{name} must be left to a kernel that has one, got {getattr(config, name)} and "
+                f"the kernel {row.name!r}"
+            )
+    given = getattr(config, smooths.bandwidth) if smooths.bandwidth in BANDWIDTHS else None
     smoother = (
         model_selection.choose_smoother(smooths, task)
         if given is None

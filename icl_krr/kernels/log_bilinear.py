@@ -22,8 +22,9 @@ class LogBilinear(PositiveKernel):
 
     The exponential kernel has $(c, d) = (1 / \tau, 0)$, the Gaussian $(1 / \ell^2, 1 / \ell^2)$. A
     kernel of one's own has a field `projection` $U$ [d, p], or None, and the method
-    `coefficients`; samplers, sketches, random features, every solver and every construction then
-    take it. With a `bandwidth` and `typical_bandwidth` it can be fitted as well.
+    `coefficients`; samplers, sketches, random features and every solver that does not ask for
+    features then take it. With the name of a field as `bandwidth`, a `ClassVar`, and the
+    classmethod `typical_bandwidth` it can be fitted as well, as the Gaussian is.
 
     >>> import jax.numpy as jnp
     >>> from typing import Any
@@ -51,7 +52,7 @@ class LogBilinear(PositiveKernel):
 
     @classmethod
     def of_temperature(cls, temperature: Any) -> Any:
-        r"""The kernel whose $c$ is $1 / \tau$; as its class has it where it has no bandwidth."""
+        r"""The kernel of bandwidth $\tau$; a class whose bandwidth is not $1 / c$ says which."""
         return cls.of_bandwidth(temperature)
 
     def log(self, x: Float[Array, "n p"], z: Float[Array, "m p"]) -> Float[Array, "n m"]:

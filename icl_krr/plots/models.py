@@ -29,8 +29,8 @@ def training_figure(rows: Rows, title: str) -> Figure:
         label = "training batches" if name == "loss" else name
         axis.plot(steps, [row[name] for row in rows], point + "-", color=color, label=label)
     for name in ("exact", "nadaraya_watson", "mean", "zero"):
-        color, style = STYLES[name.replace("_", "-")]
-        axis.axhline(rows[-1][name], color=color, linestyle=style, label=name.replace("_", "-"))
+        color, style = STYLES[name]
+        axis.axhline(rows[-1][name], color=color, linestyle=style, label=name)
     axis.set_yscale("log")
     axis.set_xlabel("step")
     axis.set_ylabel("mean squared error (units of y, squared)")

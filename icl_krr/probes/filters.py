@@ -112,7 +112,7 @@ def effective(kind: str, kernel: str, tasks: Task, hats: Float[Array, "b q n"]) 
     r"""The hyperparameters whose hat rows are nearest to a layer's, and how near: `distance`.
 
     `kind` "regression" fits $k(x)^T (K + \lambda I)^{-1}$, hence a `ridge` $\lambda$ and the
-    bandwidth of the `kernel` ("linear", "exponential" or "gaussian"); "smoother" fits the weights
+    bandwidth of the `kernel`, a name of the catalogue; "smoother" fits the weights
     of Nadaraya-Watson. `tasks` is a batch. The distance is relative to the norm of `hats`.
 
     Raises ValueError for unknown kinds and kernels, a smoother without bandwidth, hats of other

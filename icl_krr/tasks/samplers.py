@@ -10,7 +10,7 @@ import jax
 import jax.numpy as jnp
 
 from .. import checks
-from ..kernels import Kernel, Linear
+from ..kernels import Kernel, Linear, check_kernel
 from ..linalg import eigh, one_by_one
 from ..numerics import matmul
 from ..pytree import checked, static
@@ -87,6 +87,7 @@ class GaussianProcess:
     noise_spread: Any = 1.0
 
     def __post_init__(self):
+        check_kernel(self.kernel)
         check_sizes(self)
         check_noise(self.noise)
         checks.choice("inputs", self.inputs, INPUTS)
@@ -95,7 +96,8 @@ class GaussianProcess:
         spread = checks.concrete(self.spread)
         if spread not in (None, 1) and self.kernel.bandwidth is None:
             raise TypeError(
-                f"kernel must be Exponential or Gaussian to spread, got {self.kernel!r}"
+                "kernel must have a bandwidth to spread, as Exponential and Gaussian have, "
+                f"got {self.kernel!r}"
             )
 
     def sample(self, key: jax.Array, active: Any = None) -> Task:

@@ -24,7 +24,11 @@ class Unnormalised(NamedTuple):
 
     def __add__(self, other: Any) -> Unnormalised:  # pyright: ignore[reportIncompatibleMethodOverride]
         if isinstance(other, Unnormalised):
-            raise TypeError("only one unfinished product can be added at a time")
+            means = {k: mean for mean, k in self.means}
+            for mean, k in other.means:
+                means[k] = means[k] + mean if k in means else mean
+            whole = Unnormalised(self.rest, tuple((mean, k) for k, mean in means.items()))
+            return whole if other.rest is None else whole + other.rest
         return self._replace(rest=other if self.rest is None else self.rest + other)
 
     def __mul__(self, scale: Any) -> Unnormalised:  # pyright: ignore[reportIncompatibleMethodOverride]
@@ -36,6 +40,9 @@ class Unnormalised(NamedTuple):
 
     def __neg__(self) -> Unnormalised:
         return self * -1
+
+    def __sub__(self, other: Any) -> Unnormalised:
+        return self + -other
 
     def __rsub__(self, other: Any) -> Unnormalised:
         return other + -self

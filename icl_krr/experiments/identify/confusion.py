@@ -11,7 +11,7 @@ import jax
 import jax.numpy as jnp
 
 from ... import checks, theory
-from ...catalogue import candidate, candidates, load, make_kernel, taken
+from ...catalogue import SOLVERS, candidate, candidates, find, load, make_kernel, taken
 from ...constructions import Softmax
 from ...kernels import Kernel
 from ...probes import Identification, identify, layerwise
@@ -48,7 +48,10 @@ class ConfusionConfig:
     num_queries: int = 8
 
     def __post_init__(self):
-        object.__setattr__(self, "solvers", tuple(candidate(name).name for name in self.solvers))
+        known = {name: SOLVERS[name] for name in candidates()}
+        object.__setattr__(
+            self, "solvers", tuple(find("solver", known, name).name for name in self.solvers)
+        )
         for name in self.kernels:
             checks.choice("kernel", name, LOOKED_AT)
         for condition in self.conditions:

@@ -60,7 +60,10 @@ class SweepConfig:
         set_field("lines", lines_for(axis, self.lines, str(self.kernel)))
         values, rule = tuple(dict.fromkeys(self.values)), RULES[axis.value]
         for value in values:
-            rule(value, self)
+            try:
+                rule(value, self)
+            except TypeError as error:
+                raise ValueError(str(error)) from None
         if not values:
             values = tuple(v for v in axis.values or range(self.steps + 1) if self.allows(v))
         set_field("values", values)
@@ -76,16 +79,15 @@ class SweepConfig:
 
 def kernel_for(axis: Axis, kernel: str | None) -> str:
     """The kernel, by default the axis's own; it must be of the same kind."""
-    row = find("kernel", KERNELS, axis.kernel if kernel is None else kernel)
-    if row.kind != KERNELS[axis.kernel].kind:
-        raise ValueError(
-            f"kernel must be {KERNELS[axis.kernel].kind} along the {axis.name}, got {row.name!r}"
-        )
-    return row.name
+    kind = KERNELS[axis.kernel].kind
+    known = {name: row for name, row in KERNELS.items() if row.kind == kind}
+    return find(f"kernel along the {axis.name}", known, kernel or axis.kernel).name
 
 
 def lines_for(axis: Axis, lines: tuple[str, ...], kernel: str) -> tuple[str, ...]:
     """The lines as they are spelled: any solver that can be swept, or those of the axis."""
+    if isinstance(lines, str):
+        raise ValueError(f"lines must be a tuple of names, got {lines!r}; use ({lines!r},)")
     if not axis.solvers:
         for line in lines:
             checks.choice("line", line, axis.lines)
@@ -96,4 +98,8 @@ def lines_for(axis: Axis, lines: tuple[str, ...], kernel: str) -> tuple[str, ...
         for name, row in SOLVERS.items()
         if kernel in taken(name) and (row.iterates or smooths)
     }
-    return tuple(dict.fromkeys(find("line", fit, line).name for line in lines or axis.lines))
+    return tuple(
+        dict.fromkeys(
+            find(f"line on the {kernel} kernel", fit, line).name for line in lines or axis.lines
+        )
+    )

@@ -66,6 +66,10 @@ def draw(key: jax.Array, config: SweepConfig) -> Task:
 def kernel_of(config: SweepConfig, temperature: Any = None) -> Kernel:
     """The kernel of the regression, at the temperature of the sweep or another one."""
     made_by = kernel_class(config.kernel or "")
+    if temperature is not None and made_by.bandwidth is None:
+        raise ValueError(
+            f"kernel must have a bandwidth to be swept over the temperature, got {config.kernel!r}"
+        )
     return made_by.of_temperature(config.temperature if temperature is None else temperature)
 
 
