@@ -193,7 +193,10 @@ def test_what_was_silent_is_said():
         (lambda: catalogue.Kernel("a", "nowhere", "positive"), "named as 'module:object'"),
         (lambda: catalogue.Kernel("a", "m:K", "smooth"), "kind must be one of"),
         (lambda: catalogue.Solver("a", "A", "m:c", "m:o", told="ridge"), "told must be a tuple"),
-        (lambda: catalogue.Solver("a", "A", "m:c", "m:o", blocks={"sofmax": 1}), "attention must"),
+        (
+            lambda: catalogue.Solver("a", "A", "m:c", "m:o", blocks={"sofmax": 1}),
+            "of linear or softmax attention",
+        ),
         (lambda: catalogue.load("icl_krr.kernels:Nothing"), "module:object of a row"),
         (lambda: catalogue.load("no.such.module:Nothing"), "module:object of a row"),
         (lambda: ik.tasks.GaussianProcess("gaussian"), "kernel must be a kernel such as"),

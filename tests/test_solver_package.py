@@ -191,3 +191,19 @@ print("found:", found.status, *found.remain)
     assert "cases: sd sd-exponential" in out
     assert "found: identified steepest_descent" in out
     assert "steepest_descent" in out.split("table:")[1]
+
+
+def test_a_package_that_fails_is_left_out_and_named(package, tmp_path):
+    (tmp_path / "bad.py").write_text("raise RuntimeError('boom')")
+    (tmp_path / "bad-1.0.dist-info").mkdir()
+    for name, content in (("METADATA", "Name: bad\nVersion: 1.0\n"),
+                          ("entry_points.txt", "[icl_krr]\nbad = bad\n")):  # fmt: skip
+        (tmp_path / "bad-1.0.dist-info" / name).write_text(content)
+    paths = f"{tmp_path}{os.pathsep}{package['PYTHONPATH']}"
+    done = subprocess.run(
+        [sys.executable, "-c", "from icl_krr.catalogue import SOLVERS; print(*SOLVERS)"],
+        env={**package, "PYTHONPATH": paths}, cwd=tmp_path, capture_output=True, text=True,
+    )  # fmt: skip
+    assert done.returncode == 0
+    assert "steepest_descent" in done.stdout
+    assert "the entry point bad of the group icl_krr is left out" in done.stderr
