@@ -236,6 +236,16 @@ def test_the_seed_draws_the_task():
         assert not np.allclose(first[name].x, second[name].x)
 
 
+def test_names_may_have_dashes_and_folders_keep_theirs(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    words = ["predict", "--solver=heavy-ball", "--kernel", "gaussian", "--out", "heavy-ball"]
+    spelled = ["predict", "--solver=heavy_ball", "--kernel", "gaussian", "--out", "heavy-ball"]
+    assert cli.as_spelled(words) == spelled
+    assert cli.as_spelled(["identify", "newton-schulz"]) == ["identify", "newton_schulz"]
+    (tmp_path / "newton-schulz").mkdir()
+    assert cli.as_spelled(["identify", "newton-schulz"]) == ["identify", "newton-schulz"]
+
+
 def test_unknown_words_exit_with_2(capsys):
     for argv in ([], ["fly"], ["predict"], ["predict", "t.csv"], ["demo", "--solver", "magic"]):
         with pytest.raises(SystemExit) as stop:

@@ -47,7 +47,7 @@ def train_defaults(argv: list[str]) -> Train:
 def main(argv: list[str] | None = None) -> int:
     """Run one command; bad input is one line on standard error and exit status 2."""
     typed = sys.argv[1:] if argv is None else argv
-    argv = [as_spelled(word) for word in typed]
+    argv = as_spelled(typed)
     if argv == ["--version"]:
         print(f"icl-krr {version('icl_krr')}")
         return 0
@@ -72,10 +72,15 @@ def main(argv: list[str] | None = None) -> int:
         return 130
 
 
-def as_spelled(word: str) -> str:
-    """A name of the catalogue may be written with dashes."""
-    option, equals, value = word.rpartition("=")
-    return option + equals + (spelled(value) if spelled(value) in catalogue.names() else value)
+def as_spelled(argv: list[str]) -> list[str]:
+    """A name of the catalogue may be written with dashes; a folder keeps its own."""
+    words = []
+    for before, word in zip(["", *argv], argv, strict=False):
+        option, equals, value = word.rpartition("=")
+        named = spelled(value) in catalogue.names() and not os.path.exists(value)
+        named = named and "--out" not in (before, option)
+        words.append(option + equals + (spelled(value) if named else value))
+    return words
 
 
 def run(settings: Command) -> int:
