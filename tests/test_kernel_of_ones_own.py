@@ -35,8 +35,7 @@ class Tilted(LogBilinear):
 
 
 @pytest.fixture
-def registered(monkeypatch):
-    monkeypatch.setattr(catalogue, "TABLES", dict(catalogue.TABLES))
+def registered():
     row = catalogue.Kernel("tilted", f"{__name__}:Tilted", "positive")
     catalogue.register(row)
     yield row

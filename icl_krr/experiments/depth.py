@@ -148,16 +148,21 @@ def run(task: Task, config: DepthConfig) -> DepthResult:
     return DepthResult(rows, baselines, facts)
 
 
+def families(kernel: str) -> tuple[type[Kernel], type[Kernel]]:
+    """The class of a kernel, and that of the smoother beside it: its own if that can smooth."""
+    row = find("kernel", KERNELS, kernel)
+    family = load(row.made_by)
+    return family, family if row.kind == "positive" else Exponential
+
+
 def choose_kernels(task: Task, config: DepthConfig) -> tuple[Kernel, Kernel]:
     """The kernel of the regression, and that of the Nadaraya-Watson baseline."""
-    row = find("kernel", KERNELS, str(config.kernel))
-    family = load(row.made_by)
-    smooths = family if row.kind == "positive" else Exponential
+    family, smooths = families(str(config.kernel))
     for name in BANDWIDTHS:
         if name != smooths.bandwidth and getattr(config, name) is not None:
             raise ValueError(
                 f"{name} must be left to a kernel that has one, got {getattr(config, name)} and "
-                f"the kernel {row.name!r}"
+                f"the kernel {config.kernel!r}"
             )
     given = getattr(config, smooths.bandwidth) if smooths.bandwidth in BANDWIDTHS else None
     smoother = (
@@ -165,7 +170,7 @@ def choose_kernels(task: Task, config: DepthConfig) -> tuple[Kernel, Kernel]:
         if given is None
         else smooths.of_bandwidth(given)
     )
-    if row.kind != "positive":
+    if family is not smooths:
         return family(), smoother
     if given is None:
         return model_selection.choose_kernel(family, task, config.ridge), smoother

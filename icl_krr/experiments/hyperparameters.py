@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 import jax
@@ -11,15 +11,15 @@ import jax.numpy as jnp
 import numpy as np
 
 from .. import checks, theory
-from ..catalogue import KERNELS, METHODS, SOLVERS, Solver, find, load, make_kernel
+from ..catalogue import METHODS, SOLVERS, make_kernel
 from ..constructions import Softmax
-from ..kernels import Exponential, Kernel
+from ..kernels import Kernel
 from ..tasks import Table, Task, split, system
 from ..training import Adapted, adapt, held_out, marginal_likelihood
 from ..training.objectives import Build
 from ..training.reference import average, best, loss, regression, smoothing
 from ..transformer import predict_batch
-from .depth import DepthConfig, bandwidth, choose_kernels
+from .depth import DepthConfig, bandwidth, choose_kernels, families
 from .shared import model_selection
 from .shared.build import construct
 from .shared.draws import draw_tasks
@@ -182,11 +182,9 @@ def judge(config: FitConfig, data: Data, start: Any, fitted: Any, ridge: float) 
         kernel = make_kernel(str(config.kernel), told)
         return float(loss(lambda t: regression(kernel, t, told.get("ridge", ridge)), apart))
 
-    row = find("kernel", KERNELS, str(config.kernel))
-    family = load(row.made_by) if row.kind == "positive" else Exponential
-    widths = model_selection.bandwidths(family, jax.tree.map(lambda leaf: leaf[0], data.fitted))[
-        :, None
-    ]
+    _, family = families(str(config.kernel))
+    first = jax.tree.map(lambda leaf: leaf[0], data.fitted)
+    widths = model_selection.bandwidths(family, first)[:, None]
     smooth = lambda at, task: smoothing(family.of_bandwidth(at[0]), task)  # noqa: E731
     _, (width,) = best(smooth, widths, data.fitted)
     errors = {
@@ -210,7 +208,8 @@ def builder(config: FitConfig, tasks: Task) -> Build:
         kernel = make_kernel(str(config.kernel), given)
         if not row.iterates:
             return construct(row.name, kernel, one)
-        needs = told(replace(row, told=set_apart(row)), kernel, one, given["ridge"])
+        # bounds on eigenvalues are those of all tasks, not of one
+        needs = told(row, kernel, one, given["ridge"], but=("spectrum",))
         if "spectrum" in row.told:
             own = config.fit_spectrum
             between = map(given.get, BOUNDS) if own else bounds(kernel, tasks, given["ridge"])
@@ -219,11 +218,6 @@ def builder(config: FitConfig, tasks: Task) -> Build:
         return construct(row.name, kernel, one, **needs, **route, steps=config.steps)
 
     return build
-
-
-def set_apart(row: Solver) -> tuple[str, ...]:
-    """What one task can tell; bounds on eigenvalues are those of all tasks."""
-    return tuple(name for name in row.told if name != "spectrum")
 
 
 def bounds(kernel: Kernel, tasks: Task, ridge: Any) -> tuple[jax.Array, jax.Array]:

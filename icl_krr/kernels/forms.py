@@ -62,7 +62,5 @@ class FeatureLayer(NamedTuple):
 
     @property
     def width(self) -> int:
-        """The number m of features; that of the inputs is not known to a bare read."""
-        if self.mix is not None:
-            return self.mix.shape[1]
-        return len(self.projection if self.frequencies is None else self.frequencies)
+        """The number m of features that a layer makes."""
+        return len(self.frequencies) if self.mix is None else self.mix.shape[1]

@@ -75,10 +75,7 @@ class Kernel(ABC):
     @property
     def parts(self) -> tuple[tuple[Any, Any], ...]:
         """Weights and the positive kernels whose sum this is; TypeError where it is none."""
-        raise TypeError(
-            f"kernel must be positive to weigh values by, got {self!r}; "
-            "use icl_krr.Exponential or icl_krr.Gaussian"
-        )
+        raise not_positive(self, "to weigh values by")
 
     def patterns(
         self, dtype: DTypeLike, epsilon: Any = None, symmetric: bool = True
@@ -134,6 +131,13 @@ class Kernel(ABC):
     ) -> Float[Array, "n m"]:
         """$d k(x, z)$ by the bandwidth, by hand; TypeError for a kernel without one."""
         raise TypeError(f"kernel must be Exponential or Gaussian to have a bandwidth, got {self!r}")
+
+
+def not_positive(kernel: Kernel, purpose: str) -> TypeError:
+    return TypeError(
+        f"kernel must be positive {purpose}, got {kernel!r}; "
+        "use icl_krr.Exponential or icl_krr.Gaussian"
+    )
 
 
 def check_kernel(kernel: Kernel) -> None:

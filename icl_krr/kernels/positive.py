@@ -8,7 +8,7 @@ from typing import Any
 import jax.numpy as jnp
 from jaxtyping import Array, Float
 
-from .kernel import Kernel
+from .kernel import Kernel, not_positive
 
 
 class PositiveKernel(Kernel):
@@ -36,7 +36,4 @@ class PositiveKernel(Kernel):
 
 def check_positive(kernel: Kernel, purpose: str = "to weigh values by") -> None:
     if not isinstance(kernel, PositiveKernel):
-        raise TypeError(
-            f"kernel must be positive {purpose}, got {kernel!r}; "
-            "use icl_krr.Exponential or icl_krr.Gaussian"
-        )
+        raise not_positive(kernel, purpose)

@@ -2,11 +2,11 @@
 
 from typing import TYPE_CHECKING, Literal
 
-from ...catalogue import AXES, FAMILIES, KERNELS, SITES, SOLVERS, SUITES
+from ...catalogue import AXES, KERNELS, SITES, SOLVERS, SUITES
 
 if TYPE_CHECKING:
-    Solver = Kernel = Axis = Suite = Family = Site = str
+    Solver = Kernel = Axis = Suite = Site = str
 else:
-    Solver, Kernel, Axis, Suite, Family, Site = (
-        Literal[tuple(table)] for table in (SOLVERS, KERNELS, AXES, SUITES, FAMILIES, SITES)
+    Solver, Kernel, Axis, Suite, Site = (
+        Literal[tuple(table)] for table in (SOLVERS, KERNELS, AXES, SUITES, SITES)
     )

@@ -11,10 +11,14 @@ from ...sketches import Nystrom, nystrom
 from ...tasks import Task
 
 
-def told(solver: Solver, kernel: Kernel, task: Task, ridge: Any) -> dict[str, Any]:
-    """All keywords of a solver but its steps, for this task."""
+def told(
+    solver: Solver, kernel: Kernel, task: Task, ridge: Any, but: tuple[str, ...] = ()
+) -> dict[str, Any]:
+    """All keywords of a solver but its steps and those named, for this task."""
     found = dict(solver.options)
     for name in solver.told:
+        if name in but:
+            continue
         path = name if ":" in name else f"{__name__}:{name}"
         found[path.partition(":")[2]] = catalogue.load(path)(kernel, task, ridge)
     return found
