@@ -19,7 +19,7 @@ def build(folder: Path) -> None:
     for room in rooms[1:]:
         pdoc.doc.Module.from_name(room.__name__).submodules = []  # files, named as a function is
     pages = "|".join(re.escape(room.__name__) for room in rooms)
-    pdoc.render.configure(docformat="markdown", math=True)
+    pdoc.render.configure(docformat="google", math=True)
     package = Path(icl_krr.__file__).parent  # by its path: a clone may lie beside the installed one
     pdoc.pdoc(package, f"!(?!({pages})$)", output_directory=folder)
 

@@ -6,6 +6,8 @@ tuple (what functions return), an exception, what is abstract. Constants have no
 own, so the room's tells of them.
 """
 
+from __future__ import annotations
+
 import doctest
 import html
 import inspect
@@ -16,6 +18,7 @@ from functools import cache
 from pathlib import Path
 
 import pytest
+from jaxtyping import Array, Float
 from matplotlib.mathtext import MathTextParser
 
 import icl_krr
@@ -104,6 +107,84 @@ def test_what_a_user_calls_has_an_example_that_is_run():
     run = {test.name for module in modules for test in finder.find(module) if test.examples}
     without = {name for name, thing in PUBLIC.items() if made_by_hand(thing)} - run
     assert not without
+
+
+SECTION = re.compile(r"^(?:Args|Attributes):\n((?:\n| +.+\n?)+)", re.M)
+ENTRY = re.compile(r"^ {4}(\S+): (.+(?:\n {5,}.+)*)", re.M)
+
+
+def entries(docstring):
+    """What the sections Args and Attributes say: {name: text}."""
+    return {
+        name.lstrip("*"): text
+        for section in SECTION.findall(inspect.cleandoc(docstring or ""))
+        for name, text in ENTRY.findall(section)
+    }
+
+
+def arguments():
+    """(name, its parameters, what its docstring says of each) of all that is public and called.
+
+    A method says it itself, or the method that it overrides does.
+    """
+    for name, thing in PUBLIC.items():
+        abstract = inspect.isabstract(thing) or getattr(thing, "_is_protocol", False)
+        builtin = inspect.isclass(thing) and issubclass(thing, (Exception, dict))
+        if not (abstract or builtin):
+            yield name, inspect.signature(thing).parameters, entries(thing.__doc__)
+    for cls in filter(inspect.isclass, PUBLIC.values()):
+        for name, method in methods(cls):
+            if inspect.isroutine(method) and method.__module__.startswith("icl_krr"):
+                overridden = [vars(base).get(method.__name__) for base in reversed(cls.__mro__)]
+                told = {}
+                for function in overridden:
+                    told |= entries(getattr(function, "__doc__", ""))
+                yield name, inspect.signature(method).parameters, told
+
+
+def complaints(name, parameters, told):
+    known = {key: p for key, p in parameters.items() if key not in ("self", "cls")}
+    for key in told.keys() - known.keys():
+        yield f"{name}: there is no argument {key}"
+    for key, parameter in known.items():
+        if key not in told:
+            yield f"{name}: Args must name {key}"
+            continue
+        if parameter.default not in (parameter.empty, ()) and "default" not in told[key].lower():
+            yield f"{name}: {key} must tell its default"
+        if re.search(r"\w\[Array, ['\"]\w", str(parameter.annotation)) and "[" not in told[key]:
+            yield f"{name}: {key} must say its shape"
+
+
+def test_every_argument_is_named_with_its_default_and_shape():
+    missing = [line for entry in arguments() for line in complaints(*entry)]
+    assert not missing, "\n".join(missing)
+
+
+def test_the_reader_of_arguments_sees_what_is_wrong():
+    def called(x: Float[Array, "n p"], steps: int = 8):
+        """Do it.
+
+        Args:
+            x: the inputs
+                [n, p].
+            steps: number of steps; default 8.
+
+        >>> 1
+        1
+        """
+
+    parameters = inspect.signature(called).parameters
+    told = entries(called.__doc__)
+    assert list(told) == ["x", "steps"]
+    assert not [*complaints("called", parameters, told)]
+    for wrong in (
+        {"x": told["x"]},
+        told | {"z": "not there"},
+        told | {"steps": "a number"},
+        told | {"x": "the inputs"},
+    ):
+        assert len([*complaints("called", parameters, wrong)]) == 1, wrong
 
 
 def test_formulas_are_well_formed():
