@@ -1,15 +1,22 @@
-"""What the README says is run."""
+"""What the README, the results and the guides say is run, parsed or compared with its record."""
 
+import inspect
 import json
 import re
+import shlex
+from collections import Counter
+from importlib.util import find_spec
 from pathlib import Path
 
+import jax
 import pytest
+import tyro
 
 import icl_krr as ik
 from benchmarks.solvers import solver_table
 from icl_krr.bench import Row, markdown
 from icl_krr.catalogue import SOLVERS, load
+from icl_krr.cli import as_spelled, settings, subcommands
 from icl_krr.experiments.ablate import ablation
 from icl_krr.experiments.claims.verify import Result, claims, markdown as table_of_claims
 from icl_krr.experiments.identify import confusion
@@ -19,14 +26,28 @@ from icl_krr.files import to_markdown
 ROOT = Path(__file__).parent.parent
 EXPECTED = {name: load(row.expected) for name, row in SOLVERS.items() if row.expected}
 README = (ROOT / "README.md").read_text()
-
-
+BENCHMARKS = (ROOT / "benchmarks" / "README.md").read_text()
+RESULTS = ROOT / "benchmarks" / "results"
 EXAMPLES = re.findall(r"```python\n(.*?)```", README, re.S)
+ROOMS = [ik, *filter(inspect.ismodule, (getattr(ik, name) for name in ik.__all__))]
+TEXTS = {
+    "README.md": README,
+    "benchmarks/README.md": BENCHMARKS,
+    "benchmarks/comparison.md": (ROOT / "benchmarks" / "comparison.md").read_text(),
+    **{room.__name__: room.__doc__ for room in ROOMS},
+}
+COMMANDS = sorted(
+    {
+        " ".join(command.split())
+        for text in TEXTS.values()
+        for command in re.findall(r"(?:`|^|&& )(icl-krr [a-z][^`\n]*)", text, re.M)
+    }
+)
 
 
 def test_the_python_example_runs(capsys):
     example = EXAMPLES[0]
-    assert len(example.strip().splitlines()) <= 13
+    assert len(example.strip().splitlines()) <= 11
     exec(compile(example, "README.md", "exec"), {})
     *layout, gap, shape = capsys.readouterr().out.strip().splitlines()
     assert layout[0].split()[0] == "slot"
@@ -34,20 +55,14 @@ def test_the_python_example_runs(capsys):
     assert shape == "(5, 32)"
 
 
-def test_the_how_tos_run(capsys):
-    """And say what the README says of them; the construction is what its name says."""
+def test_the_construction_in_one_file_runs(capsys):
+    """And is what its name says."""
+    (example,) = EXAMPLES[1:]
     names = {}
-    for example in EXAMPLES[1:]:
-        exec(compile(example, "README.md", "exec"), names)
-    assert SOLVERS.pop("steepest_descent").blocks == {"linear": 3, "softmax": 4}
-    *summary, found = capsys.readouterr().out.strip().splitlines()
-    assert summary[0] == "attention  softmax"
-    status, candidate, step_size = found.split()
-    assert (status, candidate) == ("identified", "gradient_descent")
-    assert abs(float(step_size) - 0.05) < 1e-4
-    assert names["errors"].shape == (10, 20)
+    exec(compile(example, "README.md", "exec"), names)
+    assert capsys.readouterr().out.startswith("attention  softmax")
+    task = ik.tasks.sample(jax.random.key(0), ik.tasks.GaussianProcess(ik.Gaussian()))
     for kernel in (ik.Linear(), ik.Exponential()):
-        task = names["task"]
         options = {"num_features": 2, "ridge": 0.5, "steps": 9, "step_size": 0.01}
         model = names["averaged_descent"](kernel, **options)
         K, k = kernel(task.x, task.x), kernel(task.x_query, task.x)
@@ -59,6 +74,44 @@ def test_the_how_tos_run(capsys):
         assert abs(ik.predict(model, task) - mean).max() < 1e-4 * abs(mean).max()
 
 
+def test_the_readme_is_short():
+    assert len(README.splitlines()) <= 200
+
+
+def test_every_fenced_block_is_run_or_parsed():
+    """Python runs here, the two commands in .ci/run; commands are parsed below."""
+    for name, text in TEXTS.items():
+        for kind, block in re.findall(r"^```(.*)\n((?:.*\n)*?)```", text, re.M):
+            if kind == "sh":
+                for line in block.splitlines():
+                    assert line.split(" && ")[-1].startswith(("icl-krr ", "python -m pytest")), line
+            else:
+                assert (kind, name) in {("python", "README.md"), ("bibtex", "README.md")}, block
+
+
+@pytest.mark.parametrize("command", COMMANDS)
+def test_a_command_that_is_shown_is_understood(command):
+    argv = as_spelled(shlex.split(command)[1:])
+    settings = tyro.cli(subcommands(argv), prog="icl-krr", args=argv)
+    assert type(settings).__name__.lower() == argv[0]
+
+
+def test_the_reader_of_commands_sees_them():
+    assert {"icl-krr demo", "icl-krr fit TABLE.csv --target COLUMN"} <= set(COMMANDS)
+    assert len(COMMANDS) > 15
+
+
+def test_every_command_is_in_the_table():
+    assert re.findall(r"^\| `icl-krr (\w+)", README, re.M) == [*settings.COMMANDS]
+
+
+def test_the_scripts_that_are_named_exist():
+    scripts = set(re.findall(r"python -m (benchmarks[.\w]*)", " ".join(TEXTS.values())))
+    assert len(scripts) > 5
+    for script in scripts:
+        assert find_spec(script), script
+
+
 def test_the_commands_are_those_that_ci_runs():
     commands = re.findall(r"```sh\n(.*?)\n```", README, re.S)
     ci = (ROOT / ".ci" / "run").read_text()
@@ -68,17 +121,48 @@ def test_the_commands_are_those_that_ci_runs():
         assert run.split(" --")[0] in ci
 
 
-def test_the_linked_files_exist():
-    links = [link for link in re.findall(r"\]\(([^)]+)\)", README) if "://" not in link]
-    assert len(links) > 10
+@pytest.mark.parametrize(("name", "least"), [("README.md", 10), ("benchmarks/README.md", 20)])
+def test_the_linked_files_exist(name, least):
+    links = [link for link in re.findall(r"\]\(([^)]+)\)", TEXTS[name]) if "://" not in link]
+    assert len(links) > least
     for link in links:
-        assert (ROOT / link).exists(), link
+        assert ((ROOT / name).parent / link).exists(), link
+
+
+def test_every_source_of_the_comparison_is_cited():
+    text = TEXTS["benchmarks/comparison.md"]
+    sources = re.findall(
+        r"^(\d+)\. \[.*\]\(https://github\.com/\S+/blob/[0-9a-f]{40}/\S+\)$", text, re.M
+    )
+    cited = {n for group in re.findall(r" \[([\d, ]+)\]", text) for n in group.split(", ")}
+    assert cited == set(sources) == {str(i + 1) for i in range(len(sources))}
+
+
+def test_every_result_is_led_to():
+    linked = set(re.findall(r"\(results/(.*?)\)", BENCHMARKS))
+    assert linked == {path.name for path in RESULTS.iterdir()}
+
+
+def test_the_commands_of_the_results_are_those_that_made_them():
+    rows = re.findall(r"^\|.*\(results/([\w-]+\.json)\) \| `(icl-krr [^`]*)` \|$", BENCHMARKS, re.M)
+    assert len(rows) >= 7
+    for record, command in rows:
+        made_by = json.loads((RESULTS / record).read_text())["meta"]["command"]
+        made_by = re.sub(r" --(json|out \S+|reuse)", "", " ".join(made_by))
+        assert made_by == command, record
+
+
+def test_the_headline_numbers_are_those_of_the_results():
+    (table,) = re.findall(r"\| figure \| dtype \| value \|\n.*\n((?:\|.*\n)+)", README)
+    rows = table.splitlines()
+    assert len(rows) >= 5
+    assert set(rows) <= set(BENCHMARKS.splitlines())
 
 
 def test_every_figure_is_pixels_and_a_drawing_and_says_what_it_is_of():
-    """The captions of the explorer and of the design, which is of no run, are in the README."""
+    """The captions of the explorer and of the design, which is of no run, are beside them."""
     figures = ROOT / "benchmarks" / "figures"
-    shown = re.findall(r"\(benchmarks/figures/(.*?)\.png\)", README)
+    shown = re.findall(r"\((?:benchmarks/)?figures/(.*?)\.png\)", README + BENCHMARKS)
     drawn = {path.stem for path in figures.glob("*.svg")}
     assert set(shown) == drawn == {path.stem for path in figures.glob("*.png")}
     for name in drawn - {"explorer", "design"}:
@@ -88,10 +172,8 @@ def test_every_figure_is_pixels_and_a_drawing_and_says_what_it_is_of():
 
 
 def test_the_table_of_speed_is_the_one_that_was_measured():
-    (shown,) = re.findall(r"<!-- bench -->\n(.*?)<!-- /bench -->", README, re.S)
-    results = ROOT / "benchmarks" / "results"
-    assert shown == (results / "bench.md").read_text()
-    record = json.loads((results / "bench.json").read_text())
+    shown = (RESULTS / "bench.md").read_text()
+    record = json.loads((RESULTS / "bench.json").read_text())
     rows = [Row(**row) for row in record["rows"]]
     assert shown == markdown(rows)
     assert {"device", "cores", "versions", "seed"} <= set(record["meta"])
@@ -99,10 +181,8 @@ def test_the_table_of_speed_is_the_one_that_was_measured():
 
 def test_the_table_of_claims_is_the_one_that_was_measured():
     """And its words and verdicts are those of the claims as they are now."""
-    (shown,) = re.findall(r"<!-- claims -->\n(.*?)<!-- /claims -->", README, re.S)
-    results = ROOT / "benchmarks" / "results"
-    assert shown == (results / "claims.md").read_text()
-    record = json.loads((results / "claims.json").read_text())
+    shown = (RESULTS / "claims.md").read_text()
+    record = json.loads((RESULTS / "claims.json").read_text())
     fields = set(Result._fields) - {"seed", "draw"}
     found = [
         Result(**{name: entry[name] for name in fields}, seed=None, draw=None)
@@ -117,14 +197,17 @@ def test_the_table_of_claims_is_the_one_that_was_measured():
         assert result.status == claim.expected
         assert result.seeds == 10
     assert {"device", "versions", "seed"} <= set(record["meta"])
+    counts = Counter(result.status for result in found)
+    assert f"{counts['holds']} hold, {counts['holds as corrected']} hold as corrected and" in README
+    assert f"{counts['false as stated']} are false as stated" in README
+    false = [result.id for result in found if result.status == "false as stated"]
+    assert re.findall(r"\((C\d+)\)", README) == false
 
 
 def test_the_confusion_matrix_is_the_one_that_was_measured():
     """Of every solver on every kernel it takes, at both conditions, three seeds each."""
-    (shown,) = re.findall(r"<!-- confusion -->\n(.*?)<!-- /confusion -->", README, re.S)
-    results = ROOT / "benchmarks" / "results"
-    assert shown == (results / "confusion.md").read_text()
-    record = json.loads((results / "confusion.json").read_text())
+    shown = (RESULTS / "confusion.md").read_text()
+    record = json.loads((RESULTS / "confusion.json").read_text())
     assert shown == confusion.markdown(record["rows"])
     config = confusion.ConfusionConfig()
     assert (config.conditions, config.seeds) == ((1e2, 1e4), 3)
@@ -135,10 +218,8 @@ def test_the_confusion_matrix_is_the_one_that_was_measured():
 
 
 def test_the_identification_is_the_one_that_was_measured():
-    (shown,) = re.findall(r"<!-- identify -->\n(.*?)<!-- /identify -->", README, re.S)
-    results = ROOT / "benchmarks" / "results"
-    assert shown == (results / "identify-gp-encoder.md").read_text()
-    record = json.loads((results / "identify-gp-encoder.json").read_text())
+    shown = (RESULTS / "identify-gp-encoder.md").read_text()
+    record = json.loads((RESULTS / "identify-gp-encoder.json").read_text())
     assert record["status"] == "none is close"
     assert record["remain"] == ["richardson", "gradient_descent"]
     for candidate in record["candidates"]:
@@ -149,23 +230,13 @@ def test_the_identification_is_the_one_that_was_measured():
             assert f"| {entry['mean']:.2g} ({low:.2g}, {high:.2g}) |" in shown
 
 
-@pytest.mark.parametrize(
-    ("block", "name"),
-    [("ablate", "ablate-conjugate-gradient"), ("export", "export"), ("learning", "learning")],
-)
-def test_a_table_is_the_one_that_was_measured(block, name):
-    (shown,) = re.findall(rf"<!-- {block} -->\n(.*?)<!-- /{block} -->", README, re.S)
-    assert shown == (ROOT / "benchmarks" / "results" / f"{name}.md").read_text()
-
-
 @pytest.mark.parametrize("solver", [*EXPECTED])
 def test_constructions_without_a_part_were_measured_to_be_what_they_should(solver):
     """And the table is that of the record, which has every expectation there is."""
-    results = ROOT / "benchmarks" / "results"
     name = f"ablate-{solver.replace('_', '-')}"
-    record = json.loads((results / f"{name}.json").read_text())
+    record = json.loads((RESULTS / f"{name}.json").read_text())
     table = ablation.table(ablation.Ablation(record["rows"], {}))
-    assert to_markdown(table) == (results / f"{name}.md").read_text()
+    assert to_markdown(table) == (RESULTS / f"{name}.md").read_text()
     told = [row for row in record["rows"] if row.get("expectation")]
     assert len(told) == len(EXPECTED[solver].words)
     assert all(row["gap to expectation"] < 1e-9 for row in told)
@@ -183,7 +254,7 @@ def test_the_table_of_solvers_is_made_from_the_catalogue():
 
 
 def test_every_run_with_weights_has_its_line():
-    (shown,) = re.findall(r"<!-- runs -->\n(.*?)<!-- /runs -->", README, re.S)
+    shown = (RESULTS / "runs.md").read_text()
     with_weights = {path.parent.name for path in RUNS.glob("*/model.msgpack")}
     assert set(re.findall(r"\| `(.*?)` \|", shown)) == with_weights - {"linear"}
 

@@ -1,13 +1,60 @@
-"""The catalogue: what can be asked for by name, one row each; no JAX here.
+"""The catalogue: all kernels, solvers, sweep axes and task families by name, one row each.
+ The tables are `KERNELS`, `SOLVERS`, `AXES` and `FAMILIES`, each {name: row}. A row gives its
+functions as "module:function"; they are imported when they are used, so the catalogue needs no
+JAX. The command line, sweeps, identification, ablations, the conformance tests and the README's
+tables are made from the rows. Names have underscores; the command line accepts dashes too.
+`ATTENTIONS`, `METHODS`, `SITES` and `SUITES` list the kinds of attention, the optimisers of
+hyperparameters, the kinds of places in a model and the benchmark suites.
 
-Kernels, solvers, axes of sweeps and families of tasks are rows of a table, with the functions
-behind them named as "module:function" and imported when somebody runs them. Command line, sweeps,
-identification, ablations, the conformance tests and the README's tables are made from the rows.
-Names are spelled with underscores; the command line takes dashes as well. `register` adds a row.
+**Add a solver.** A solver needs two short files and one row. The first file is the construction
+(the README has one). The second is the oracle, a function (kernel, task, *, ridge, steps) that
+returns an `icl_krr.solvers.Trajectory` with None for the fields that it does not have. The row
+names both, and all commands and conformance tests have the solver from then on:
 
-The tables are `KERNELS`, `SOLVERS`, `AXES` and `FAMILIES`, each {name: row}; `ATTENTIONS`,
-`METHODS`, `SITES` and `SUITES` name kinds of attention, optimisers of hyperparameters, places in a
-model and what is timed.
+>>> register(
+...     Solver(
+...         "steepest_descent",
+...         "SD",  # the column in a confusion matrix
+...         "my_package.construction:steepest_descent",
+...         "my_package.oracle:steepest_descent",
+...         states=("alpha", "r", "prediction"),  # slots that equal the oracle's fields
+...         blocks={"linear": 3, "softmax": 4},  # blocks per step
+...         sums=True,  # it takes inner products
+...         fitted={"ridge": Box(-5, 0.5, 1)},  # parameters that `identify` fits, with their ranges
+...     )
+... )
+>>> SOLVERS.pop("steepest_descent").blocks  # this example leaves the catalogue as it was
+{'linear': 3, 'softmax': 4}
+
+In this library the row belongs in `icl_krr/catalogue/solvers.py`. Your own package calls
+`register` when it is imported. It also lists itself under the entry points `icl_krr` in its
+`pyproject.toml` (`[project.entry-points.icl_krr]`, `mine = "my_package"`), so that the command
+line imports it.
+
+**Add a kernel.** A kernel is one class. A `LogBilinear` kernel gives its two coefficients; all
+samplers, sketches, solvers and constructions accept it:
+
+>>> from typing import Any
+>>> import jax, jax.numpy as jnp
+>>> import icl_krr as ik
+>>> from icl_krr.kernels import LogBilinear
+>>> from icl_krr.pytree import checked
+>>> @checked
+... class Tilted(LogBilinear):
+...     '''exp(c <Ux, Uz> - d (|Ux|^2 + |Uz|^2) / 2).'''
+...     inner: Any = 0.3
+...     norm: Any = 0.2
+...     projection: Any = None
+...
+...     def coefficients(self, dtype):
+...         return jnp.asarray(self.inner, dtype), jnp.asarray(self.norm, dtype)
+>>> task = ik.tasks.sample(jax.random.key(0), ik.tasks.GaussianProcess(Tilted()))
+>>> model = ik.constructions.richardson(Tilted(), num_features=2, ridge=0.1, steps=50)
+>>> ik.predict(model, task).shape
+(1,)
+
+The row `register(Kernel("tilted", "my_package:Tilted", "positive"))` makes it a choice of
+`--kernel` and a candidate of `identify`.
 """
 
 from __future__ import annotations

@@ -1,4 +1,33 @@
-"""Tasks: supports to learn from, queries to predict; drawn at random or read from a table."""
+"""Tasks: supports to learn from and queries to predict, drawn at random or read from a table.
+ **Your own table.** The command line predicts one column of a CSV file from the others:
+
+```sh
+icl-krr predict TABLE.csv --target COLUMN
+```
+
+Random rows become supports and the other rows become queries. Every other column is a feature and
+must be numeric. `--solver` and `--kernel` choose the construction, `--supports` the number of
+supports, `--seed` the rows, and `--ridge`, `--temperature` and `--lengthscale` the
+hyperparameters. Leave-one-out on the supports chooses the hyperparameters that are not given, for
+KRR and for Nadaraya-Watson separately. `--out FOLDER` writes the files of `icl-krr demo`.
+`JAX_ENABLE_X64=1` selects float64. Compiled programs are stored in the user's cache folder, so a
+second run starts in a third of the time; `JAX_COMPILATION_CACHE_DIR` moves that folder, and
+`JAX_ENABLE_COMPILATION_CACHE=false` turns it off.
+
+In Python, `read_table` reads the file, `split` makes a `Task` from it, and every model and solver
+takes that task:
+
+>>> import icl_krr as ik
+>>> task = split(diabetes(), 300, seed=0)
+>>> model = ik.constructions.conjugate_gradient(ik.Linear(), num_features=10, ridge=1.0, steps=8)
+>>> ik.predict(model, task).shape
+(142,)
+
+**Random tasks.** A sampler is a frozen description, and `sample` draws its task from a key.
+Samplers are Gaussian processes (`GaussianProcess`), linear regression with a chosen spectrum
+(`LinearRegression`), `ReLUNetwork`, `DecisionTree`, `Sinusoids` and the rows of a table (`Rows`).
+`map_tasks` applies any function to many tasks at once.
+"""
 
 from .batches import map_tasks
 from .families import DecisionTree, ReLUNetwork, Rows, Sinusoids
