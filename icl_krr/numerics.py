@@ -29,10 +29,10 @@ def matmul(a: jax.Array, b: jax.Array) -> jax.Array:
 def reciprocal(x: jax.Array) -> jax.Array:
     """Compute 1 / x, and 0 where |x| < tiny / eps.
 
-    The 0 makes the quotient 0 / 0 of a converged solver 0. Below tiny / eps (1e-31 in float32,
-    1e-292 in float64) a sum of squares has lost digits to underflow, so quotients of these sums are
-    not meaningful. An infinite x gives NaN, because 0 would look like convergence. Gradients near
-    the threshold are finite.
+    So a converged solver gets 0 for the quotient 0 / 0. Below tiny / eps (1e-31 in float32, 1e-292
+    in float64) a sum of squares has lost digits to underflow, so quotients of these sums are not
+    meaningful. An infinite x gives NaN, because 0 would look like convergence. Gradients near the
+    threshold are finite.
 
     Args:
         x: floating-point array of any shape.

@@ -151,7 +151,7 @@ def chebyshev(steps: int, spectrum: Any) -> Momentum:
 def newton_schulz(steps: int, ridge: Any, spectrum: Any) -> tuple[Any, Float[Array, " steps"]]:
     """Return the scale s = 2 / (low + high) of V_0 = s I, and e_t = (1 - s ridge)^(2^t).
 
-    I - C V_t multiplies a direction without features by e_t.
+    I - C V_t multiplies a direction in which no support has features by e_t.
 
     Args:
         steps: number of steps.

@@ -148,8 +148,8 @@ def nystrom(
 
     Eigenvalues of $W$ below $m \varepsilon \sigma_1$, with $\varepsilon$ the machine epsilon of the
     dtype, are treated as 0. For other points of the same distribution this preconditioner is only
-    approximate. Conjugate gradient still converges with it, because it is positive definite.
-    Supports have no order, so the first points are as good as any others.
+    approximate. Conjugate gradient converges with it as long as it is positive definite at these
+    points. Supports have no order, so the first points are as good as any others.
 
     Args:
         kernel: kernel $k$ of the regression.

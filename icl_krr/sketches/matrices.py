@@ -50,9 +50,9 @@ def sketched(kernel: Kernel, sketch: Any) -> Kernel:
 def best(x: Float[Array, "... n p"], width: int) -> Float[Array, "p m"]:
     r"""Return the m leading eigenvectors of $X^T X$, the best sketch of the linear kernel at x.
 
-    Among all matrices of rank m, $\hat K = X P P^T X^T$ is closest to $K = X X^T$, and
-    $|K - \hat K|_2 = \sigma_{m+1}$. For a batch, $X$ holds the points of all tasks. The result then
-    approximates the best sketch for their distribution.
+    Among all matrices of rank m, $\hat K = X P P^T X^T$ is closest to $K = X X^T$ in the spectral
+    norm, and $|K - \hat K|_2 = \sigma_{m+1}$. For a batch, $X$ holds the points of all tasks. The
+    result then approximates the best sketch for their distribution.
 
     Args:
         x: supports of one task [n, p] or of a batch of tasks [b, n, p], float32 or float64.

@@ -89,7 +89,7 @@ def positive_features(
         key: JAX random key.
         kernel: log-bilinear kernel to approximate, such as `Exponential` or `Gaussian`. Its
             temperature or lengthscale and its projection may be traced.
-        num_features: number p of features of x.
+        num_features: number p of features of x; not used if the kernel has a projection.
         width: number m of random features, >= 1.
         orthogonal: True (default) draws the frequencies in orthogonal blocks with the same
             distribution of norms, which lowers the variance. False draws them independently.
@@ -127,7 +127,7 @@ def trigonometric_features(
         key: JAX random key.
         kernel: log-bilinear kernel to approximate, such as `Exponential` or `Gaussian`. Its
             temperature or lengthscale and its projection may be traced.
-        num_features: number p of features of x.
+        num_features: number p of features of x; not used if the kernel has a projection.
         width: number m of random features, even and >= 2: one cosine and one sine for each
             frequency.
         orthogonal: True draws the frequencies in orthogonal blocks, False (default) draws them

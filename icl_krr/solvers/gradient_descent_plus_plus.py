@@ -43,7 +43,7 @@ def gradient_descent_plus_plus(
 
     Returns:
         A `Trajectory` with one entry for each iterate from 0 to `steps`, in the dtype of the task.
-        `alpha` and `p` are None.
+        `alpha` and `p` are None, and `r` is $y - f_t$ at the supports.
 
     Raises:
         ValueError: a number is out of range, or `task` is a batch.

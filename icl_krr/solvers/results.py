@@ -13,8 +13,8 @@ class Solution(NamedTuple):
     Attributes:
         alpha: coefficients $\alpha$, [n] or [n, r] like y.
         prediction: predictions at the queries, [q] or [q, r].
-        residual: relative residual $|y - (K + \lambda I) \alpha| / |y|$, a scalar of the size of
-            the rounding error. It is NaN or infinite if the factorisation failed or the kernel
+        residual: relative residual $|y - (K + \lambda I) \alpha| / |y|$, a scalar that measures the
+            rounding error. It is NaN or infinite if the factorisation failed or the kernel
             overflowed. For y = 0 it is the absolute residual.
     """
 

@@ -76,8 +76,9 @@ def mean_limit_bound(spread: jax.Array | float, values: Float[Array, " n"]) -> F
 
     $$|f_{NW}(x) - \bar y| \leq \tanh(s / 4) (\max y - \min y)$$
 
-    The bound is attained if the logits take only two values and the numbers of supports with the
-    larger and the smaller logit are in the ratio 1 to $e^{s/2}$.
+    The bound is attained if three conditions hold. The logits take only two values. The output is
+    $\max y$ at one of them and $\min y$ at the other. The numbers of supports with the larger and
+    the smaller logit are in the ratio 1 to $e^{s/2}$.
 
     Args:
         spread: largest minus smallest logit $s$ of the query x, >= 0.

@@ -44,7 +44,7 @@ def eigenvalues(kernel: Kernel, task: Task) -> Float[Array, " n"]:
 def spectral_bounds(kernel: Kernel, task: Task, *, ridge: float | Float[Array, ""]) -> tuple:
     r"""Return the smallest and the largest eigenvalue of $K + \lambda I$ on the supports.
 
-    Masked supports do not count. The solvers without inner products take these bounds as
+    Masked supports do not count. Solvers such as `icl_krr.solvers.chebyshev` take these bounds as
     `spectrum`.
 
     Args:
@@ -96,8 +96,9 @@ def effective_dimension(sigma: Float[Array, " n"], ridge: float | jax.Array) -> 
 
 
 def distinct_eigenvalues(sigma: Float[Array, " n"]) -> Float[Array, ""]:
-    r"""Count the eigenvalues that differ by more than $\sqrt{\varepsilon}$ times the largest (C8).
+    r"""Count the distinct eigenvalues (C8).
 
+    Two eigenvalues are distinct if they differ by more than $\sqrt{\varepsilon}$ times the largest.
     $\varepsilon$ is the machine epsilon of the dtype. In exact arithmetic conjugate gradient is
     exact after this number of steps, because its polynomial can vanish at every distinct
     eigenvalue.
