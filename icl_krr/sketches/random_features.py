@@ -20,16 +20,16 @@ from ..pytree import checked, static
 
 @checked
 class RandomFeatures:
-    r"""Random feature map $\phi(x) = e^{-d |Ux|^2} g(W U x)$ with m features.
+    r"""Random feature map $\phi(x) = e^{-\delta |Ux|^2} g(W U x)$ with m features.
 
     The mean of $\phi(x)^T \phi(z)$ over the draws is $k(x, z)$. `positive_features` and
-    `trigonometric_features` draw the frequencies. Calling the map on x [n, p] returns features [n,
-    m].
+    `trigonometric_features` draw the frequencies. Calling the map on x [n, p] returns features
+    [n, m].
 
     Args:
         frequencies: frequencies $W$, [m, d] for positive and [m / 2, d] for trigonometric features;
             traced.
-        damping: factor of $|Ux|^2$ in the exponent, a scalar; traced.
+        damping: factor $\delta$ of $|Ux|^2$, a scalar; traced.
         projection: projection $U$ [d, p] of the points; traced. Default: None, the identity.
         kind: "positive" (default) for $g(h) = e^h / \sqrt{m}$, "trigonometric" for
             $g(h) = [\cos h, \sin h] / \sqrt{m / 2}$.
@@ -82,8 +82,8 @@ def positive_features(
 
     $$\exp(w^T x - |x|^2 / 2) / \sqrt{m}, \quad w \sim N(0, I)$$
 
-    The formula is for unit temperature. A log-bilinear kernel with coefficients $c$ and $d$ has
-    frequencies $\sqrt{c} w$ and damping $(c + d) / 2$.
+    The formula is for the exponential kernel at unit temperature. A log-bilinear kernel with
+    coefficients $c$ and $d$ has frequencies $\sqrt{c} w$ and damping $(c + d) / 2$.
 
     Args:
         key: JAX random key.

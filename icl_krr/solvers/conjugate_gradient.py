@@ -114,9 +114,9 @@ FORMS = {"textbook": textbook, "fused": fused, "pipelined": pipelined}
 def quotients(r: jax.Array, p: jax.Array, s: jax.Array) -> tuple[jax.Array, jax.Array]:
     """Compute gamma = r.p / p.s and beta = -r'.s / p.s from r, p and s = Ap, with r' the next r.
 
-    In exact arithmetic r.r equals r.p, and r.p equals r.s, but using the shorter forms lets the
-    error grow after convergence. With r.p, gamma minimises the error along p for every p, so the
-    error cannot grow.
+    In exact arithmetic r.p equals r.r, and r.s equals p.s. With r.r and p.s in their place,
+    rounding would let the error grow after convergence. With r.p, gamma minimises the error along p
+    for every p, so the error cannot grow.
     """
     inverse = reciprocal(dot(p, s))
     gamma = dot(r, p) * inverse

@@ -73,9 +73,10 @@ def gradient_descent_in_alpha(
 
     $$\alpha_{t+1} = \alpha_t + \eta K r_t, \quad r_{t+1} = r_t - \eta (K + \lambda I) K r_t$$
 
-    This is the Euclidean gradient of $|y - K \alpha|^2 / 2 + \lambda \alpha^T K \alpha / 2$. It has
-    one more factor $K$ than `gradient_descent`, so the condition number is about squared. Pass
-    either `step_size` or `spectrum`. With `spectrum` the step size is
+    The steps follow the Euclidean gradient of
+    $|y - K \alpha|^2 / 2 + \lambda \alpha^T K \alpha / 2$. This gradient has one more factor $K$
+    than that of `gradient_descent`, so the condition number is about squared. Pass either
+    `step_size` or `spectrum`. With `spectrum` the step size is
     $\eta = 2 / (a (a - \lambda) + b (b - \lambda))$, or half of this where $a = \lambda$.
 
     Args:
