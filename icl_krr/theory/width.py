@@ -155,7 +155,7 @@ def query_error_dual(
 def query_error_features(
     cross_gap: Float[Array, "... n"], y: Float[Array, " n"], ridge: Number
 ) -> jax.Array:
-    r"""Bound the error at a query from the change of its own features (C18).
+    r"""Bound the error at a query from the change of the features of the query (C18).
 
     $$|(k - \hat k)^T \hat A^{-1} y| \leq |k - \hat k| |y| / \lambda$$
 
