@@ -1,9 +1,10 @@
-"""Factorisations, never several at once on the CPU.
+"""Matrix factorisations that never run at the same time on the CPU.
 
-Batched LAPACK calls that run at the same time (independent parts of one program, two threads,
-several host devices) wait for each other's threads in jaxlib and hang for good. So a batch of
-factorisations is a loop of single ones there: they do not, and on small matrices they are as
-fast. All is differentiable in both modes, and by implicit differentiation.
+Batched LAPACK calls that run at the same time deadlock in jaxlib, because each call waits for the
+threads of the other. This happens with independent parts of one program, with two threads and with
+several host devices. So on the CPU a batch of factorisations is a loop of single factorisations.
+Single calls do not deadlock, and on small matrices the loop is as fast. All functions are
+differentiable in forward and reverse mode, by implicit differentiation.
 """
 
 from __future__ import annotations
@@ -21,7 +22,14 @@ from .numerics import matmul
 
 
 def one_by_one(function: Callable) -> Callable:
-    """The function, its batches made by a loop on the CPU, by itself elsewhere."""
+    """Wrap a function so that `jax.vmap` runs it as a loop on the CPU and unchanged elsewhere.
+
+    Args:
+        function: function of arrays.
+
+    Returns:
+        A function of the same arguments.
+    """
     looped = sequential_vmap(function)
 
     def call(*args: Any) -> Any:
@@ -31,10 +39,17 @@ def one_by_one(function: Callable) -> Callable:
 
 
 def solve(A: Float[Array, "n n"], b: Float[Array, "n r"]) -> Float[Array, "n r"]:
-    """A^-1 b for a symmetric positive definite A, by Cholesky; NaN where A is not.
+    """Solve A x = b by Cholesky for a symmetric positive definite A.
 
-    A perturbation moves the solution by A^-1 (db - dA x): no derivative of the factorisation
-    is taken.
+    A perturbation changes the solution by A^-1 (db - dA x), so the derivative does not
+    differentiate the factorisation.
+
+    Args:
+        A: symmetric positive definite matrix [n, n], float32 or float64.
+        b: right-hand sides [n, r].
+
+    Returns:
+        The solutions [n, r]; NaN if A is not positive definite.
 
     >>> solve(4 * jnp.eye(2), jnp.ones((2, 1))).tolist()
     [[0.25], [0.25]]
@@ -44,7 +59,10 @@ def solve(A: Float[Array, "n n"], b: Float[Array, "n r"]) -> Float[Array, "n r"]
 
 @jax.custom_jvp
 def factor_and_solution(A: jax.Array, b: jax.Array) -> tuple[jax.Array, jax.Array]:
-    """The factor, which serves other solves and has no derivative, and A^-1 b."""
+    """Return the Cholesky factor and A^-1 b.
+
+    Derivatives of the solution reuse the factor. The factor itself has derivative 0.
+    """
     return factor_and_solve(A, b)
 
 
@@ -74,9 +92,16 @@ def substitute(lower: jax.Array, b: jax.Array) -> jax.Array:
 
 @jax.custom_jvp
 def log_determinant(A: Float[Array, "n n"]) -> Float[Array, ""]:
-    """log det A of a symmetric positive definite A, by Cholesky; NaN where A is not.
+    """Return log det A by Cholesky for a symmetric positive definite A.
 
-    A perturbation changes it by tr(A^-1 dA): no derivative of the factorisation is taken.
+    A perturbation changes the result by tr(A^-1 dA), so the derivative does not differentiate the
+    factorisation.
+
+    Args:
+        A: symmetric positive definite matrix [n, n], float32 or float64.
+
+    Returns:
+        The logarithm, a scalar; NaN if A is not positive definite.
 
     >>> float(log_determinant(jnp.eye(3)))
     0.0
@@ -98,9 +123,15 @@ def factor(A: jax.Array) -> jax.Array:
 
 @jax.custom_jvp
 def eigh(A: Float[Array, "n n"]) -> tuple[Float[Array, " n"], Float[Array, "n n"]]:
-    """Eigenvalues of a symmetric A, ascending, and its eigenvectors as columns.
+    """Return the eigenvalues and eigenvectors of a symmetric A.
 
-    Where eigenvalues coincide their vectors have no derivative: it is not finite.
+    If two eigenvalues are equal, the derivatives of their eigenvectors are NaN or infinite.
+
+    Args:
+        A: symmetric matrix [n, n], float32 or float64.
+
+    Returns:
+        The eigenvalues [n], ascending, and the eigenvectors as columns [n, n].
 
     >>> eigh(jnp.diag(jnp.array([2.0, 1.0])))[0].tolist()
     [1.0, 2.0]

@@ -1,4 +1,4 @@
-"""The two functions that solvers and transformers share."""
+"""The two numerical functions that the solvers and the transformers share."""
 
 from __future__ import annotations
 
@@ -7,9 +7,16 @@ import jax.numpy as jnp
 
 
 def matmul(a: jax.Array, b: jax.Array) -> jax.Array:
-    """a @ b at full precision: TF32, the default of recent GPUs, breaks Gram matrices silently.
+    """Compute a @ b at full precision.
 
-    Shapes and dtype as `jnp.matmul`.
+    The default of recent GPUs is TF32, which makes Gram matrices inaccurate without a warning.
+
+    Args:
+        a: left factor, of any shape that `jnp.matmul` accepts.
+        b: right factor, of any shape that `jnp.matmul` accepts.
+
+    Returns:
+        The product, in the shape and dtype of `jnp.matmul`.
 
     >>> import jax.numpy as jnp
     >>> matmul(jnp.ones((1, 2)), jnp.ones((2, 1))).tolist()
@@ -20,12 +27,18 @@ def matmul(a: jax.Array, b: jax.Array) -> jax.Array:
 
 @jax.custom_jvp
 def reciprocal(x: jax.Array) -> jax.Array:
-    """1 / x, and 0 where |x| < tiny / eps: to a solver past convergence 0 / 0 is 0.
+    """Compute 1 / x, and 0 where |x| < tiny / eps.
 
-    Below tiny / eps (1e-31 in float32, 1e-292 in float64) a sum of squares has lost digits to
-    underflow, so that quotients of such sums mean nothing. An x that overflowed gives NaN: 0
-    would pass for convergence. `x` is an array of any shape, the
-    result has its shape and dtype. Near the threshold gradients stay finite as well.
+    So a converged solver gets 0 for the quotient 0 / 0. Below tiny / eps (1e-31 in float32, 1e-292
+    in float64) a sum of squares has lost digits to underflow, so quotients of these sums are not
+    meaningful. An infinite x gives NaN, because 0 would look like convergence. Gradients near the
+    threshold are finite.
+
+    Args:
+        x: floating-point array of any shape.
+
+    Returns:
+        The reciprocals in the shape and dtype of x.
 
     >>> import jax.numpy as jnp
     >>> reciprocal(jnp.array([2.0, 0.0])).tolist()
@@ -38,8 +51,8 @@ def reciprocal(x: jax.Array) -> jax.Array:
 
 @reciprocal.defjvp
 def _reciprocal_jvp(primals, tangents):
-    # 1 / x^2 overflows long before 1 / x does, and inf * 0 is NaN. Applied one after the other,
-    # its two factors meet a tangent that is as small as x.
+    # 1 / x^2 overflows long before 1 / x does, and inf * 0 is NaN. The tangent is about as small
+    # as x, so multiplying it by 1 / x twice, one factor at a time, does not overflow.
     (x,), (dx,) = primals, tangents
     inverse = reciprocal(x)
     return inverse, -inverse * (inverse * dx)

@@ -1,4 +1,4 @@
-"""Step sizes and coefficients that solvers without inner products know beforehand."""
+"""Step sizes and coefficients of the solvers that need no inner products."""
 
 from __future__ import annotations
 
@@ -12,7 +12,13 @@ from . import checks
 
 
 class Momentum(NamedTuple):
-    """p_0 = `first` r_0 and p_{t+1} = a_t p_t + b_t r_{t+1}, with a and b [steps]."""
+    """Coefficients of p_0 = first r_0 and p_{t+1} = a_t p_t + b_t r_{t+1}.
+
+    Attributes:
+        first: factor of the first residual, a scalar.
+        a: momentum of every step [steps].
+        b: step size of every step [steps].
+    """
 
     first: Float[Array, ""]
     a: Float[Array, " steps"]
@@ -20,10 +26,21 @@ class Momentum(NamedTuple):
 
 
 def gradient_step(step_size: Any, spectrum: Any) -> Any:
-    """The step of gradient descent: given, or 2 / (low + high) for bounds on the spectrum.
+    """Return the step size of gradient descent.
 
-    The latter contracts the error by (cond - 1) / (cond + 1) a step, and no fixed step does
-    better when only the bounds are known.
+    It is `step_size`, or 2 / (low + high) for a given spectrum. The latter multiplies the error by
+    at most (cond - 1) / (cond + 1) in each step. No fixed step size is better if only the bounds
+    are known.
+
+    Args:
+        step_size: step size > 0, or None.
+        spectrum: bounds (low, high) on the eigenvalues, or None.
+
+    Returns:
+        The step size.
+
+    Raises:
+        ValueError: neither or both arguments are given, or a number is out of range.
     """
     checks.one_of(step_size, spectrum)
     if spectrum is None:
@@ -34,10 +51,23 @@ def gradient_step(step_size: Any, spectrum: Any) -> Any:
 
 
 def alpha_step(step_size: Any, spectrum: Any, ridge: Any) -> Any:
-    """The same for the gradient in alpha, whose matrix is K A with A = K + ridge I.
+    """Return the step size of gradient descent in alpha, whose matrix is K A with A = K + ridge I.
 
-    Where K is singular, low = ridge, the rule would give 2 / (high (high - ridge)), at which
-    the largest mode flips its sign for ever: there it is half of that.
+    If K is singular, low = ridge, and the usual rule gives 2 / (high (high - ridge)). With this
+    step size the largest mode would change its sign in every step and never shrink. The function
+    then returns half of it.
+
+    Args:
+        step_size: step size > 0, or None.
+        spectrum: bounds (low, high) on the eigenvalues of A, or None.
+        ridge: ridge > 0.
+
+    Returns:
+        The step size.
+
+    Raises:
+        ValueError: neither or both of `step_size` and `spectrum` are given, or a number is out of
+            range.
     """
     if spectrum is None or step_size is not None:
         return gradient_step(step_size, spectrum)
@@ -49,31 +79,60 @@ def alpha_step(step_size: Any, spectrum: Any, ridge: Any) -> Any:
 
 
 def heavy_ball(steps: int, step_size: Any, momentum: Any, spectrum: Any) -> Momentum:
-    """Polyak's method, a_t = mu and b_t = eta, given or for bounds on the spectrum.
+    """Return the coefficients of Polyak's heavy-ball method, a_t = mu and b_t = eta.
 
-    eta = 4 / (sqrt high + sqrt low)^2, mu = ((sqrt high - sqrt low) / (sqrt high + sqrt low))^2.
+    For a given spectrum eta = 4 / (sqrt high + sqrt low)^2 and mu = ((sqrt high - sqrt low) / (sqrt
+    high + sqrt low))^2.
+
+    Args:
+        steps: number of steps.
+        step_size: step size eta > 0, or None.
+        momentum: momentum mu >= 0, or None.
+        spectrum: bounds (low, high) on the eigenvalues, or None.
+
+    Returns:
+        The coefficients, a `Momentum`.
+
+    Raises:
+        ValueError: the arguments are neither `step_size` and `momentum` nor `spectrum` alone, or a
+            number is out of range.
     """
     checks.one_of(step_size, spectrum)
     if spectrum is not None:
         if momentum is not None:
-            raise ValueError(f"momentum must be left to spectrum, got {momentum} and both")
+            raise ValueError(
+                f"momentum must be None if spectrum is given, got {momentum}; drop one of the two"
+            )
         low, high = (jnp.sqrt(bound) for bound in checks.spectrum(spectrum))
         step_size, momentum = 4 / (low + high) ** 2, ((high - low) / (high + low)) ** 2
     else:
         checks.positive_scalar("step_size", step_size)
         if momentum is None:
-            raise ValueError("momentum must be given beside step_size, got none")
+            raise ValueError(
+                "momentum must be given with step_size, got None; "
+                "pass momentum, or spectrum instead of both"
+            )
         checks.nonnegative_scalar("momentum", momentum)
     eta, mu = jnp.asarray(step_size, float), jnp.asarray(momentum, float)
     return Momentum(eta, jnp.full(steps, mu), jnp.full(steps, eta))
 
 
 def chebyshev(steps: int, spectrum: Any) -> Momentum:
-    """The Chebyshev iteration: the optimal polynomial for bounds on the spectrum.
+    """Return the coefficients of the Chebyshev iteration, the optimal polynomial for the bounds.
 
-    With theta and delta the interval's centre and half its width, rho_0 = delta / theta and
-    rho_{t+1} = delta / (2 theta - delta rho_t): a_t = rho_{t+1} rho_t and
-    b_t = 2 rho_{t+1} / delta, written such that delta may be 0.
+    Let theta be the centre of the interval and delta half its width. Then rho_0 = delta / theta,
+    rho_{t+1} = delta / (2 theta - delta rho_t), a_t = rho_{t+1} rho_t and b_t = 2 rho_{t+1} /
+    delta. The code computes b_t without dividing by delta, so delta may be 0.
+
+    Args:
+        steps: number of steps.
+        spectrum: bounds (low, high) on the eigenvalues.
+
+    Returns:
+        The coefficients, a `Momentum`.
+
+    Raises:
+        ValueError: `spectrum` is None or not 0 < low <= high.
 
     Source: Saad, Iterative methods for sparse linear systems, algorithm 12.1.
     """
@@ -90,9 +149,20 @@ def chebyshev(steps: int, spectrum: Any) -> Momentum:
 
 
 def newton_schulz(steps: int, ridge: Any, spectrum: Any) -> tuple[Any, Float[Array, " steps"]]:
-    """The scale s = 2 / (low + high) of V_0 = s I, and e_t = (1 - s ridge)^(2^t).
+    """Return the scale s = 2 / (low + high) of V_0 = s I, and e_t = (1 - s ridge)^(2^t).
 
-    e_t is what I - C V_t does to a direction without features.
+    I - C V_t multiplies a direction in which no support has features by e_t.
+
+    Args:
+        steps: number of steps.
+        ridge: ridge > 0.
+        spectrum: bounds (low, high) on the eigenvalues of K + ridge I.
+
+    Returns:
+        The scale, and e_t for every step [steps].
+
+    Raises:
+        ValueError: `spectrum` is None or not 0 < low <= high.
     """
     low, high = checks.spectrum(spectrum)
     scale = 2 / (low + high)
@@ -102,7 +172,19 @@ def newton_schulz(steps: int, ridge: Any, spectrum: Any) -> tuple[Any, Float[Arr
 
 
 def richardson_step(step_size: Any) -> Any:
-    """A step in (0, 2), which converges for every n where ridge <= sink."""
+    """Check the step size of Richardson's iteration and return it.
+
+    A step size in (0, 2) converges for every n if ridge <= sink.
+
+    Args:
+        step_size: step size in (0, 2).
+
+    Returns:
+        The step size.
+
+    Raises:
+        ValueError: `step_size` is not in (0, 2).
+    """
     checks.positive_scalar("step_size", step_size)
     known = checks.concrete(step_size)
     if known is not None and not known < 2:

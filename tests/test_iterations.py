@@ -258,9 +258,12 @@ def test_missing_and_wrong_arguments_are_one_sentence():
         for given, message in (
             ({}, "must be given step_size or spectrum, got neither"),
             ({"step_size": 1.0, "spectrum": (1.0, 2.0)}, "got both"),
-            ({"step_size": 1.0}, "momentum must be given beside step_size"),
+            ({"step_size": 1.0}, "momentum must be given with step_size, got None"),
             ({"step_size": 1.0, "momentum": -1.0}, "momentum must be >= 0"),
-            ({"spectrum": (1.0, 2.0), "momentum": 0.5}, "momentum must be left to spectrum"),
+            (
+                {"spectrum": (1.0, 2.0), "momentum": 0.5},
+                "momentum must be None if spectrum is given, got 0.5",
+            ),
             ({"spectrum": (2.0, 1.0)}, "with low <= high"),
         ):
             with pytest.raises(ValueError, match=message):

@@ -1,4 +1,4 @@
-"""Low rank: matrices that keep m directions, feature maps that have m features."""
+"""Low-rank sketches: matrices that keep m directions, and feature maps with m features."""
 
 from .landmarks import Nystrom, NystromFeatures, nystrom, nystrom_features
 from .matrices import best, coordinates, gaussian, landmarks, orthonormal, sketched

@@ -1,4 +1,4 @@
-"""Low rank: kernel matrices known from a few points."""
+"""Low-rank approximations of a kernel matrix from landmark points."""
 
 from __future__ import annotations
 
@@ -19,11 +19,15 @@ from .matrices import root_inverse, scaled_vectors
 
 @checked
 class NystromFeatures:
-    r"""Features $\phi(x) = B^T k(Z, x)$, m of them, of the points that a kernel is seen from.
+    r"""Feature map $\phi(x) = B^T k(Z, x)$ from kernel values at landmarks.
 
-    `landmarks` $Z$ [l, p], `mix` $B$ [l, m]; both are traced, as is the kernel. `nystrom_features`
-    makes the one whose $\phi(x)^T \phi(z)$ is the Nystrom approximation of the kernel. Calling it
-    maps x [n, p] to [n, m].
+    Calling the map on x [n, p] returns features [n, m]. `nystrom_features` computes the $B$ for
+    which $\phi(x)^T \phi(z)$ is the Nystrom approximation of the kernel.
+
+    Args:
+        kernel: kernel $k$; traced.
+        landmarks: landmarks $Z$ [l, p]; traced.
+        mix: matrix $B$ [l, m]; traced.
 
     >>> from icl_krr import Linear
     >>> NystromFeatures(Linear(), jnp.eye(2), jnp.eye(2, 1))(jnp.array([[3.0, 4.0]])).tolist()
@@ -43,7 +47,11 @@ class NystromFeatures:
         return matmul(self.kernel(x, self.landmarks.astype(x.dtype)), self.mix.astype(x.dtype))
 
     def layer(self, dtype: DTypeLike) -> FeatureLayer:
-        """The same map as one layer of a network, in this dtype."""
+        """Return the same map as one layer of a network.
+
+        Args:
+            dtype: floating-point dtype of the weights of the layer.
+        """
         seen = self.kernel.seen_from(jnp.asarray(self.landmarks, dtype))
         return seen._replace(mix=jnp.asarray(self.mix, dtype))
 
@@ -51,14 +59,25 @@ class NystromFeatures:
 def nystrom_features(
     kernel: Kernel, landmarks: Float[Array, "l p"], *, width: int | None = None
 ) -> NystromFeatures:
-    r"""$B = V S^{-1/2}$ for the m leading eigenpairs $S$, $V$ of the landmarks' kernel matrix $W$.
+    r"""Compute the Nystrom features of a kernel at landmarks.
 
-    $\phi(x)^T \phi(z) = k(x, Z) W_m^+ k(Z, z)$, $W_m$ the best rank m of $W$. With all
-    supports as landmarks $Z$ that is, at the supports, the best rank-m approximation of $K$ itself;
-    with m of them and `width` l, the default, the Nystrom approximation. Directions of $W$ below
-    $l \varepsilon \sigma_1$, $\varepsilon$ the dtype's, count as its null space.
+    $$\phi(x) = B^T k(Z, x), \quad B = V S^{-1/2}, \quad \phi(x)^T \phi(z) = k(x, Z) W_m^+ k(Z, z)$$
 
-    Raises ValueError for a width that is not in 1 .. l.
+    $S$ and $V$ are the m leading eigenvalues and eigenvectors of the landmarks' kernel matrix
+    $W = k(Z, Z)$, and $W_m$ is the best rank-m approximation of $W$. If all supports are landmarks,
+    the features give the best rank-m approximation of $K$ at the supports. Eigenvalues of $W$ below
+    $l \varepsilon \sigma_1$, with $\varepsilon$ the machine epsilon of the dtype, are treated as 0.
+
+    Args:
+        kernel: kernel $k$ to approximate.
+        landmarks: landmarks $Z$ [l, p], float32 or float64.
+        width: number m of features, 1 to l; default: l, the Nystrom approximation.
+
+    Returns:
+        The feature map, a `NystromFeatures`.
+
+    Raises:
+        ValueError: `width` is not in 1 to l.
 
     Source: Williams, Seeger, Using the Nystrom method to speed up kernel machines, 2001.
 
@@ -82,12 +101,16 @@ def nystrom_features(
 
 @checked
 class Nystrom:
-    r"""The Nystrom preconditioner $M = F F^T + \lambda I$ of $K + \lambda I$: m feature channels.
+    r"""Nystrom preconditioner $M = F F^T + \lambda I$ of $K + \lambda I$ with m feature channels.
 
-    $F = k(x, Z) W^{-1/2}$ for the `landmarks` $Z$ [m, p] and their kernel matrix $W = k(Z, Z)$, so
-    that $F F^T$ is the Nystrom approximation of $K$; `mix` [m, m] is $W^{-1/2}$. By Woodbury
-    $M^{-1} v = (v - F C F^T v) / \lambda$ with `core` $C = (F^T F + \lambda I)^{-1}$ [m, m].
-    `nystrom` makes it from the supports of a task; it is traced.
+    $F = k(x, Z) W^{-1/2}$ and $W = k(Z, Z)$, so $F F^T$ is the Nystrom approximation of $K$. By the
+    Woodbury identity $M^{-1} v = (v - F C F^T v) / \lambda$ with $C = (F^T F + \lambda I)^{-1}$.
+    `nystrom` computes the preconditioner from the supports of a task.
+
+    Args:
+        landmarks: landmarks $Z$ [m, p]; traced.
+        mix: matrix $W^{-1/2}$ [m, m]; traced.
+        core: matrix $C$ [m, m]; traced.
 
     >>> import jax.numpy as jnp
     >>> from icl_krr.kernels import Linear
@@ -106,21 +129,39 @@ class Nystrom:
         return self.core.shape[0]
 
     def features(self, kernel: Kernel, x: Float[Array, "n p"]) -> Float[Array, "n m"]:
-        """$F$ [n, m] at points x [n, p]."""
+        """Compute the features $F = k(x, Z) W^{-1/2}$.
+
+        Args:
+            kernel: kernel $k$ that the preconditioner was made with.
+            x: points [n, p].
+
+        Returns:
+            The features [n, m].
+        """
         return matmul(kernel(x, self.landmarks.astype(x.dtype)), self.mix.astype(x.dtype))
 
 
 def nystrom(
     kernel: Kernel, x: Float[Array, "n p"], *, ridge: float | jax.Array, rank: int
 ) -> Nystrom:
-    r"""The Nystrom preconditioner whose landmarks are the first `rank` rows of x [n, p].
+    r"""Compute the Nystrom preconditioner with the first `rank` points as landmarks.
 
-    Directions of $W$ below $m \varepsilon \sigma_1$, $\varepsilon$ the dtype's, count as its null
-    space. $M$ is made from these x: for others of the same distribution it is a guess, and for
-    conjugate gradient any guess that is positive definite will do. Supports come in no order, so
-    the first are as good as any.
+    Eigenvalues of $W$ below $m \varepsilon \sigma_1$, with $\varepsilon$ the machine epsilon of the
+    dtype, are treated as 0. For other points of the same distribution this preconditioner is only
+    approximate. Conjugate gradient converges with it as long as it is positive definite at these
+    points. Supports have no order, so the first points are as good as any others.
 
-    Raises ValueError for a rank that is not in 1 .. n and a ridge that is not > 0.
+    Args:
+        kernel: kernel $k$ of the regression.
+        x: points, usually the supports [n, p], float32 or float64.
+        ridge: ridge $\lambda$ > 0 of the system to precondition, in units of $k(x, x)$.
+        rank: number m of landmarks, 1 to n.
+
+    Returns:
+        The preconditioner, a `Nystrom`.
+
+    Raises:
+        ValueError: `rank` is not in 1 to n, or `ridge` is not > 0.
 
     Source: Frangella, Tropp, Udell, Randomized Nystrom preconditioning, 2023.
 

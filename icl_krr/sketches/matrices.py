@@ -1,4 +1,4 @@
-"""Matrices P [p, m] that m channels carry P^T x in place of p carrying x."""
+"""Sketch matrices P [p, m]: m channels carry P^T x in place of the p features of x."""
 
 from __future__ import annotations
 
@@ -16,12 +16,22 @@ from ..numerics import matmul
 
 
 def sketched(kernel: Kernel, sketch: Any) -> Kernel:
-    """The kernel that a transformer of less width works with: $k(P^T x, P^T z)$, or of features.
+    """Return the kernel $k(P^T x, P^T z)$ of sketched inputs, or the kernel of a feature map.
 
-    `sketch` is a matrix $P$ [p, m], which is traced, or a feature map such as `nystrom_features`
-    makes, which stands for a kernel of its own. A projection of the kernel is one of $P^T x$.
+    A transformer of smaller width works with this kernel. If the kernel has a projection, the
+    projection applies to $P^T x$.
 
-    Raises TypeError for what is neither, ValueError for a kernel that a matrix cannot precede.
+    Args:
+        kernel: kernel $k$ to sketch. A feature map replaces this kernel.
+        sketch: matrix $P$ [p, m], which is traced, or a feature map such as the result of
+            `nystrom_features`.
+
+    Returns:
+        The new kernel.
+
+    Raises:
+        TypeError: `sketch` is neither a floating-point array nor callable.
+        ValueError: `sketch` is not [p, m], or no matrix can be applied before `kernel`.
 
     >>> import jax.numpy as jnp
     >>> from icl_krr import Linear
@@ -38,13 +48,21 @@ def sketched(kernel: Kernel, sketch: Any) -> Kernel:
 
 
 def best(x: Float[Array, "... n p"], width: int) -> Float[Array, "p m"]:
-    r"""The m leading eigenvectors of $X^T X$: $P P^T$ keeps $K = X X^T$ best among rank m.
+    r"""Return the m leading eigenvectors of $X^T X$, the best sketch of the linear kernel at x.
 
-    `x` $X$ [n, p] are the supports of one task, or [b, n, p] of a batch, for the best sketch of the
-    distribution that they were drawn from. Then $|K - \hat K|_2 = \sigma_{m+1}$, for those x
-    together.
+    Among all matrices of rank m, $\hat K = X P P^T X^T$ is closest to $K = X X^T$ in the spectral
+    norm, and $|K - \hat K|_2 = \sigma_{m+1}$. For a batch, $X$ holds the points of all tasks. The
+    result then approximates the best sketch for their distribution.
 
-    Raises ValueError for a width that is not in 1 .. p.
+    Args:
+        x: supports of one task [n, p] or of a batch of tasks [b, n, p], float32 or float64.
+        width: number m of columns, 1 to p.
+
+    Returns:
+        The sketch $P$ [p, m] with orthonormal columns.
+
+    Raises:
+        ValueError: `width` is not in 1 to p, or `x` has another shape.
 
     Source: Eckart, Young, 1936; Mirsky, 1960.
 
@@ -59,7 +77,18 @@ def best(x: Float[Array, "... n p"], width: int) -> Float[Array, "p m"]:
 
 
 def orthonormal(key: jax.Array, num_features: int, width: int) -> Float[Array, "p m"]:
-    """Orthonormal columns in uniformly random position: $P^T P = I$.
+    """Draw a sketch with orthonormal columns, $P^T P = I$, uniformly at random.
+
+    Args:
+        key: JAX random key.
+        num_features: number p of features.
+        width: number m of columns, 1 to p.
+
+    Returns:
+        The sketch $P$ [p, m].
+
+    Raises:
+        ValueError: `width` is not in 1 to p.
 
     >>> import jax
     >>> orthonormal(jax.random.key(0), 4, 2).shape
@@ -71,7 +100,18 @@ def orthonormal(key: jax.Array, num_features: int, width: int) -> Float[Array, "
 
 
 def gaussian(key: jax.Array, num_features: int, width: int) -> Float[Array, "p m"]:
-    """Independent $N(0, 1 / m)$ entries: the mean of $P P^T$ is $I$.
+    """Draw a sketch with independent $N(0, 1 / m)$ entries, so that the mean of $P P^T$ is $I$.
+
+    Args:
+        key: JAX random key.
+        num_features: number p of features.
+        width: number m of columns, >= 1; may exceed p.
+
+    Returns:
+        The sketch $P$ [p, m].
+
+    Raises:
+        ValueError: `num_features` or `width` is < 1.
 
     >>> import jax
     >>> gaussian(jax.random.key(0), 4, 2).shape
@@ -83,7 +123,17 @@ def gaussian(key: jax.Array, num_features: int, width: int) -> Float[Array, "p m
 
 
 def coordinates(num_features: int, width: int) -> Float[Array, "p m"]:
-    """The first m features.
+    """Return the sketch that keeps the first m features.
+
+    Args:
+        num_features: number p of features.
+        width: number m of columns, 1 to p.
+
+    Returns:
+        The sketch $P$ [p, m].
+
+    Raises:
+        ValueError: `width` is not in 1 to p.
 
     >>> coordinates(3, 2).tolist()
     [[1.0, 0.0], [0.0, 1.0], [0.0, 0.0]]
@@ -93,11 +143,20 @@ def coordinates(num_features: int, width: int) -> Float[Array, "p m"]:
 
 
 def landmarks(x: Float[Array, "n p"], width: int) -> Float[Array, "p m"]:
-    """The linear kernel's Nystrom features $P^T x = W^{-1/2} L x$ of the first m rows $L$ of x.
+    """Return the sketch $P^T x = W^{-1/2} L x$, the linear kernel's Nystrom features.
 
-    $P P^T$ projects on the span of the landmarks: $W = L L^T$, its null space left out.
+    The rows of $L$ are the first m points, the landmarks, and $W = L L^T$. $P P^T$ is the
+    projection on the span of the landmarks. The null space of $W$ is left out.
 
-    Raises ValueError for a width that is not in 1 .. n.
+    Args:
+        x: points, usually the supports [n, p], float32 or float64.
+        width: number m of landmarks, 1 to n.
+
+    Returns:
+        The sketch $P$ [p, m].
+
+    Raises:
+        ValueError: `width` is not in 1 to n, or `x` has another shape.
 
     >>> import jax.numpy as jnp
     >>> landmarks(jnp.array([[2.0, 0.0], [1.0, 1.0]]), 1).tolist()
@@ -112,12 +171,15 @@ def landmarks(x: Float[Array, "n p"], width: int) -> Float[Array, "p m"]:
 
 
 def root_inverse(gram: Float[Array, "m m"]) -> Float[Array, "m m"]:
-    """W^(-1/2), directions below m eps sigma_1 counting as the null space of W."""
+    """Return W^(-1/2). Eigenvalues below m eps sigma_1 are treated as 0."""
     return matmul(*scaled_vectors(gram, gram.shape[0]))
 
 
 def scaled_vectors(gram: Float[Array, "l l"], width: int) -> tuple[jax.Array, jax.Array]:
-    """V s^(-1/2) [l, m] and V^T [m, l] of the m leading eigenpairs, 0 where s is rounding."""
+    """Return V s^(-1/2) [l, m] and V^T [m, l] for the m leading eigenpairs of W.
+
+    The columns of the first matrix are 0 where s is not above rounding.
+    """
     sigma, vectors = (part[..., ::-1][..., :width] for part in eigh(gram))
     null = sigma <= len(gram) * jnp.finfo(gram.dtype).eps * sigma[0]
     root = jnp.where(null, 0, 1 / jnp.sqrt(jnp.where(null, 1, sigma)))
@@ -127,7 +189,8 @@ def scaled_vectors(gram: Float[Array, "l l"], width: int) -> tuple[jax.Array, ja
 def check_points(x: Any, *axes: int) -> None:
     checks.floating("x", x)
     if x.ndim not in axes or 0 in x.shape:
-        raise ValueError(f"x must be [n, p] with n, p >= 1, got shape {list(x.shape)}")
+        wanted = "[n, p] or [b, n, p]" if 3 in axes else "[n, p]"
+        raise ValueError(f"x must be {wanted} with no axis of size 0, got shape {list(x.shape)}")
 
 
 def check_width(width: int, num_features: int) -> None:

@@ -1,4 +1,4 @@
-"""Random features of log-bilinear kernels: positive, and trigonometric."""
+"""Positive and trigonometric random features of log-bilinear kernels."""
 
 from __future__ import annotations
 
@@ -20,12 +20,19 @@ from ..pytree import checked, static
 
 @checked
 class RandomFeatures:
-    r"""$\phi(x) = e^{-d |Ux|^2} g(W U x)$: m features whose $\phi(x)^T \phi(z)$ is k on average.
+    r"""Random feature map $\phi(x) = e^{-\delta |Ux|^2} g(W U x)$ with m features.
 
-    $g(h) = e^h / \sqrt{m}$ if `kind` is "positive", else $[\cos h, \sin h] / \sqrt{m / 2}$.
-    `frequencies` $W$ [m, d] or [m / 2, d], `damping` $d$ and `projection` $U$ [d, p] (or None) are
-    traced. `positive_features` and `trigonometric_features` draw them. Calling it maps x [n, p]
-    to [n, m].
+    The mean of $\phi(x)^T \phi(z)$ over the draws is $k(x, z)$. `positive_features` and
+    `trigonometric_features` draw the frequencies. Calling the map on x [n, p] returns features
+    [n, m].
+
+    Args:
+        frequencies: frequencies $W$, [m, d] for positive and [m / 2, d] for trigonometric features;
+            traced.
+        damping: factor $\delta$ of $|Ux|^2$, a scalar; traced.
+        projection: projection $U$ [d, p] of the points; traced. Default: None, the identity.
+        kind: "positive" (default) for $g(h) = e^h / \sqrt{m}$, "trigonometric" for
+            $g(h) = [\cos h, \sin h] / \sqrt{m / 2}$.
 
     >>> RandomFeatures(frequencies=jnp.zeros((4, 1)), damping=0.0)(jnp.ones((1, 1))).tolist()
     [[0.5, 0.5, 0.5, 0.5]]
@@ -53,12 +60,16 @@ class RandomFeatures:
         return jnp.exp(exponent) * waves / count
 
     def layer(self, dtype: DTypeLike) -> FeatureLayer:
-        """The same map as one layer of a network, in this dtype."""
+        """Return the same map as one layer of a network.
+
+        Args:
+            dtype: floating-point dtype of the weights of the layer.
+        """
         frequencies, damping = (jnp.asarray(v, dtype) for v in (self.frequencies, self.damping))
         mix = jnp.eye(self.width, dtype=dtype) / np.sqrt(len(frequencies)).astype(dtype)
         if self.kind == "positive":
             return FeatureLayer(self.projection, "exp", frequencies, None, damping, mix)
-        # sin is cos a quarter turn later
+        # sin(h) = cos(h - pi / 2)
         turns = jnp.repeat(jnp.asarray([0, -np.pi / 2], dtype), len(frequencies))
         both = jnp.concatenate([frequencies, frequencies])
         return FeatureLayer(self.projection, "cos", both, turns, damping, mix)
@@ -67,14 +78,27 @@ class RandomFeatures:
 def positive_features(
     key: jax.Array, kernel: Kernel, *, num_features: int, width: int, orthogonal: bool = True
 ) -> RandomFeatures:
-    r"""FAVOR+: $\exp(w^T x - |x|^2 / 2) / \sqrt{m}$ in units of the kernel, unbiased and positive.
+    r"""Draw positive random features (FAVOR+), an unbiased estimate of a log-bilinear kernel.
 
-    $w \sim N(0, I)$, independent or, if `orthogonal`, in orthogonal blocks with the same norms,
-    which lowers the variance. A log-bilinear kernel of $c$ and $d$ has frequencies $\sqrt{c} w$ and
-    the damping $(c + d) / 2$. `num_features` p and `width` m are counts; temperature, lengthscale
-    and projection are traced.
+    $$\exp(w^T x - |x|^2 / 2) / \sqrt{m}, \quad w \sim N(0, I)$$
 
-    Raises ValueError for a kernel that is not log-bilinear, and a count < 1.
+    The formula is for the exponential kernel at unit temperature. A log-bilinear kernel with
+    coefficients $c$ and $d$ has frequencies $\sqrt{c} w$ and damping $(c + d) / 2$.
+
+    Args:
+        key: JAX random key.
+        kernel: log-bilinear kernel to approximate, such as `Exponential` or `Gaussian`. Its
+            temperature or lengthscale and its projection may be traced.
+        num_features: number p of features of x; not used if the kernel has a projection.
+        width: number m of random features, >= 1.
+        orthogonal: True (default) draws the frequencies in orthogonal blocks with the same
+            distribution of norms, which lowers the variance. False draws them independently.
+
+    Returns:
+        The feature map, a `RandomFeatures`.
+
+    Raises:
+        ValueError: `kernel` is not log-bilinear, or a number is < 1.
 
     Source: Choromanski et al., Rethinking attention with Performers, ICLR 2021, lemma 1.
 
@@ -90,13 +114,30 @@ def positive_features(
 def trigonometric_features(
     key: jax.Array, kernel: Kernel, *, num_features: int, width: int, orthogonal: bool = False
 ) -> RandomFeatures:
-    r"""Random Fourier features $[\cos w^T x, \sin w^T x] / \sqrt{m / 2}$: unbiased, of either sign.
+    r"""Draw random Fourier features, an unbiased estimate of a log-bilinear kernel.
 
-    For the exponential kernel they are multiplied by $\exp(|x|^2 / 2)$ in its units, as in random
-    feature attention, so that estimates of small values of k can be negative. A log-bilinear kernel
-    of $c$ and $d$ has frequencies $\sqrt{c} w$ and the damping $(d - c) / 2$.
+    $$[\cos w^T x, \sin w^T x] / \sqrt{m / 2}, \quad w \sim N(0, I)$$
 
-    Raises ValueError for a kernel that is not log-bilinear, a count < 1 and a width that is odd.
+    The formula is for a Gaussian kernel of unit lengthscale. A log-bilinear kernel with
+    coefficients $c$ and $d$ has frequencies $\sqrt{c} w$ and damping $(d - c) / 2$. For the
+    exponential kernel the features are multiplied by $\exp(|x|^2 / 2)$ at unit temperature, as in
+    random feature attention. Estimates can be negative, above all where $k$ is small.
+
+    Args:
+        key: JAX random key.
+        kernel: log-bilinear kernel to approximate, such as `Exponential` or `Gaussian`. Its
+            temperature or lengthscale and its projection may be traced.
+        num_features: number p of features of x; not used if the kernel has a projection.
+        width: number m of random features, even and >= 2: one cosine and one sine for each
+            frequency.
+        orthogonal: True draws the frequencies in orthogonal blocks, False (default) draws them
+            independently.
+
+    Returns:
+        The feature map, a `RandomFeatures`.
+
+    Raises:
+        ValueError: `kernel` is not log-bilinear, `num_features` < 1, or `width` is odd or < 2.
 
     Source: Rahimi, Recht, Random features for large-scale kernel machines, 2007; Peng et al.,
     Random feature attention, ICLR 2021.
@@ -109,7 +150,10 @@ def trigonometric_features(
     """
     checks.count("width", width, minimum=2)
     if width % 2:
-        raise ValueError(f"width must be even, a cosine and a sine each, got {width}")
+        raise ValueError(
+            "width must be even, one cosine and one sine for each frequency, "
+            f"got {width}; use {width + 1}"
+        )
     return draw(key, kernel, num_features, width // 2, orthogonal, "trigonometric")
 
 
@@ -136,7 +180,7 @@ def draw(
 
 
 def orthogonal_normals(key: jax.Array, count: int, d: int) -> Float[Array, "m d"]:
-    """Rows that are N(0, I) each and, in blocks of d, orthogonal to one another."""
+    """Draw rows that are N(0, I) each and are orthogonal within blocks of d rows."""
     blocks = -(-count // d)
     turn, size = jax.random.split(key)
     rotations = jax.lax.map(

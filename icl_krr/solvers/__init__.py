@@ -1,7 +1,7 @@
-"""Oracles: kernel ridge regression without a transformer, as independent evidence.
+"""Reference solvers of kernel ridge regression that do not use a transformer.
 
-Every solver is written for one task and jitted; batch it by `jax.vmap`. None of them knows
-the transformer, so that agreement between a model and a solver means something.
+Every solver takes one task and is jitted. Use `jax.vmap` for a batch. The solvers share no code
+with the transformer, so agreement between a model and a solver is independent evidence.
 """
 
 from .conjugate_gradient import conjugate_gradient

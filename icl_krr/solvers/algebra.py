@@ -1,4 +1,4 @@
-"""What the oracles share: the system's product, shapes, and the refusal of bad input."""
+"""Code that the solvers share: the product with A, shapes of results, checks of the input."""
 
 from __future__ import annotations
 
@@ -14,12 +14,12 @@ from ..tasks.task import check_axes
 
 
 def apply(gram: Float[Array, "n n"], ridge: jax.Array, v: Float[Array, "n r"]) -> jax.Array:
-    """(K + ridge I) v."""
+    """Return (K + ridge I) v."""
     return matmul(gram, v) + ridge * v
 
 
 def like(y: jax.Array, result: jax.Array) -> jax.Array:
-    """Drop the axis of outputs where the task's y has none."""
+    """Remove the axis of outputs if the y of the task has none."""
     return result[..., 0] if y.ndim == 1 else result
 
 
@@ -31,13 +31,13 @@ def check_system(kernel: Kernel, task: Task, ridge: object, steps: int = 1) -> N
 
 
 def featured(kernel: Kernel, task: Task) -> Task:
-    """The task whose linear kernel is this one's: its features in place of x."""
+    """Return the task with the features of the kernel in place of x and x_query."""
     phi = kernel.feature_map
     return task.replace(x=phi(task.x), x_query=phi(task.x_query))
 
 
 def seen(task: Task) -> tuple[Float[Array, "n p"], Float[Array, "n r"]]:
-    """x and y, zero at masked supports."""
+    """Return x and y with zeros at masked supports."""
     x, y = task.x, task.y.reshape(task.num_supports, -1)
     if task.mask is None:
         return x, y

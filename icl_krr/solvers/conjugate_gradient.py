@@ -1,4 +1,4 @@
-"""Conjugate gradient, one system per output."""
+"""Conjugate gradient, with separate step sizes for each output."""
 
 from __future__ import annotations
 
@@ -24,21 +24,33 @@ def conjugate_gradient(
     steps: int,
     form: str = "textbook",
 ) -> Trajectory:
-    r"""Solve $A \alpha = y$, $A = K + \lambda I$, by conjugate gradient from $\alpha_0 = 0$.
+    r"""Solve $A \alpha = y$ with $A = K + \lambda I$ by conjugate gradient from $\alpha_0 = 0$.
 
     $$\gamma_t = |r_t|^2 / p_t^T A p_t, \quad \alpha_{t+1} = \alpha_t + \gamma_t p_t, \quad
     r_{t+1} = r_t - \gamma_t A p_t,$$
     $$\beta_t = |r_{t+1}|^2 / |r_t|^2, \quad p_{t+1} = r_{t+1} + \beta_t p_t$$
 
-    for each output on its own. `form` "fused" takes all sums at once, by $\gamma = r^T p / p^T A p$
-    and $\beta = (\gamma |A p|^2 - r^T A p) / p^T A p$, and "pipelined" takes them beside the
-    products with $A$, by $A p_{t+1} = A r_t - \gamma_t A A p_t + \beta_t A p_t$. A quotient whose
-    divisor underflows is 0 (`numerics.reciprocal`), so that steps past convergence stay finite, and
-    their gradients too. y is scaled by a power of two and back, which is exact, so that no size of
-    y under- or overflows. See `Trajectory` for the shapes; the dtype is the task's.
+    Each output has its own $\gamma_t$ and $\beta_t$. If a divisor underflows, the quotient is set
+    to 0. So all values and gradients stay finite in steps after convergence. The solver scales y by
+    a power of two and undoes the scaling at the end. This scaling is exact and prevents overflow
+    and underflow for very large or small y.
 
-    Raises ValueError for a `ridge` $\lambda$ that is not > 0, steps < 1, an unknown form or shapes
-    that do not fit.
+    Args:
+        kernel: kernel $k$ of the regression.
+        task: supports, outputs and queries; x [n, p], y [n] or [n, r], x_query [q, p].
+        ridge: ridge $\lambda$ > 0, in units of $k(x, x)$.
+        steps: number of steps, >= 1.
+        form: order of the operations. "textbook" (default) is the recurrence above. "fused"
+            computes all sums at once, with $\gamma = r^T p / p^T A p$ and
+            $\beta = (\gamma |A p|^2 - r^T A p) / p^T A p$. "pipelined" uses these sums too and
+            computes them in parallel with the products with $A$, by
+            $A p_{t+1} = A r_t - \gamma_t A A p_t + \beta_t A p_t$.
+
+    Returns:
+        A `Trajectory` with one entry for each iterate from 0 to `steps`, in the dtype of the task.
+
+    Raises:
+        ValueError: `ridge` is not > 0, `steps` < 1, `form` is unknown, or `task` is a batch.
 
     Source: Hestenes, Stiefel, Methods of conjugate gradients for solving linear systems, 1952;
     Chronopoulos, Gear, 1989; Ghysels, Vanroose, 2014.
@@ -100,10 +112,11 @@ FORMS = {"textbook": textbook, "fused": fused, "pipelined": pipelined}
 
 
 def quotients(r: jax.Array, p: jax.Array, s: jax.Array) -> tuple[jax.Array, jax.Array]:
-    """gamma = r.p / p.s and beta = -r'.s / p.s, from r, p and s = Ap alone.
+    """Compute gamma = r.p / p.s and beta = -r'.s / p.s from r, p and s = Ap, with r' the next r.
 
-    With r.r for r.p and r.p for r.s, equal but for rounding, the error would grow past
-    convergence; so it cannot: gamma is the minimum along p, whatever p is.
+    In exact arithmetic r.p equals r.r, and r.s equals p.s. With r.r and p.s in their place,
+    rounding would let the error grow after convergence. With r.p, gamma minimises the error along p
+    for every p, so the error cannot grow.
     """
     inverse = reciprocal(dot(p, s))
     gamma = dot(r, p) * inverse
@@ -111,7 +124,10 @@ def quotients(r: jax.Array, p: jax.Array, s: jax.Array) -> tuple[jax.Array, jax.
 
 
 def normalise(y: jax.Array) -> tuple[jax.Array, jax.Array]:
-    """y over a power of two, and that power [1, r], for each output: y of any size is of size 1."""
+    """Divide y by a power of two for each output, and return the result and the powers [1, r].
+
+    The largest entry of the result is of order 1. The division is exact.
+    """
     _, exponent = jnp.frexp(jax.lax.stop_gradient(jnp.max(jnp.abs(y), axis=0, keepdims=True)))
     size = jnp.ldexp(jnp.ones((), y.dtype), exponent - 1)
     return y / size, size

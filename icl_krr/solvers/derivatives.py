@@ -1,9 +1,9 @@
-"""Exact kernel ridge regression, differentiated by hand: one function a formula.
+"""Derivatives of exact kernel ridge regression by formulas that are derived by hand.
 
-Throughout A = K + ridge I, alpha = A^-1 y, h(x) = A^-1 k(x) and f(x) = k(x)^T alpha at the q
-queries, for a task of one output, in its dtype; masked supports have derivatives 0. No automatic
-differentiation is used, so that agreement with it is evidence for both. All functions raise
-ValueError for a ridge that is not > 0 and for a task of several outputs or a batch.
+Notation: A = K + ridge I, alpha = A^-1 y, h(x) = A^-1 k(x), and f(x) = k(x)^T alpha at the q
+queries of a task with one output. Derivatives with respect to masked supports are 0. The functions
+do not use automatic differentiation, so agreement with it is evidence for both. Results have the
+dtype of the task.
 """
 
 from __future__ import annotations
@@ -26,7 +26,14 @@ Ridge = float | Float[Array, ""]
 
 
 class Solved(NamedTuple):
-    """The supports' x, alpha [n], the hat rows h [q, n] and A^-1 [n, n]."""
+    r"""Solution of the linear system of a task.
+
+    Attributes:
+        x: supports [n, p], zero where masked.
+        alpha: coefficients $\alpha = A^{-1} y$ [n].
+        hat: rows $h(x)^T = k(x)^T A^{-1}$ of the hat matrix [q, n].
+        inverse: matrix $A^{-1}$ [n, n].
+    """
 
     x: Float[Array, "n p"]
     alpha: Float[Array, " n"]
@@ -47,7 +54,21 @@ def solved(kernel: Kernel, task: Task, ridge: Ridge) -> Solved:
 
 
 def derivative_in_y(kernel: Kernel, task: Task, *, ridge: Ridge) -> Float[Array, "q n"]:
-    """$df/dy = k(x)^T A^{-1}$, the hat matrix [q, n].
+    r"""Return the hat matrix $df/dy = k(x)^T A^{-1}$, the derivative of the predictions in y.
+
+    Here $A = K + \lambda I$.
+
+    Args:
+        kernel: kernel $k$ of the regression.
+        task: one task with one output: x [n, p], y [n], x_query [q, p].
+        ridge: ridge $\lambda$ > 0, in units of $k(x, x)$.
+
+    Returns:
+        The derivative [q, n].
+
+    Raises:
+        ValueError: `ridge` is not > 0, or `task` is a batch or has several outputs.
+        TypeError: the dtype of `task` is not float32 or float64.
 
     >>> from icl_krr import Linear
     >>> task = Task(x=jnp.ones((1, 1)), y=jnp.array([3.0]), x_query=jnp.ones((1, 1)))
@@ -58,7 +79,23 @@ def derivative_in_y(kernel: Kernel, task: Task, *, ridge: Ridge) -> Float[Array,
 
 
 def derivative_in_ridge(kernel: Kernel, task: Task, *, ridge: Ridge) -> Float[Array, " q"]:
-    r"""$df/d\lambda = -k(x)^T A^{-1} \alpha$, [q].
+    r"""Return the derivative of the predictions in the ridge.
+
+    $$df/d\lambda = -k(x)^T A^{-1} \alpha$$
+
+    Here $A = K + \lambda I$ and $\alpha = A^{-1} y$.
+
+    Args:
+        kernel: kernel $k$ of the regression.
+        task: one task with one output: x [n, p], y [n], x_query [q, p].
+        ridge: ridge $\lambda$ > 0, in units of $k(x, x)$.
+
+    Returns:
+        The derivative [q].
+
+    Raises:
+        ValueError: `ridge` is not > 0, or `task` is a batch or has several outputs.
+        TypeError: the dtype of `task` is not float32 or float64.
 
     >>> from icl_krr import Linear
     >>> task = Task(x=jnp.ones((1, 1)), y=jnp.array([4.0]), x_query=jnp.ones((1, 1)))
@@ -70,11 +107,24 @@ def derivative_in_ridge(kernel: Kernel, task: Task, *, ridge: Ridge) -> Float[Ar
 
 
 def derivative_in_bandwidth(kernel: Kernel, task: Task, *, ridge: Ridge) -> Float[Array, " q"]:
-    r"""$df/d\theta$ for $\theta$ the temperature or lengthscale of the kernel: [q].
+    r"""Return the derivative of the predictions in the bandwidth $\theta$ of the kernel.
 
     $$\frac{df}{d\theta} = \frac{dk}{d\theta}^T \alpha - k^T A^{-1} \frac{dK}{d\theta} \alpha$$
 
-    Raises TypeError for a kernel that has neither.
+    The bandwidth is the temperature or the lengthscale.
+
+    Args:
+        kernel: `Exponential`, `Gaussian` or another kernel with a method `derivative_in_bandwidth`.
+        task: one task with one output: x [n, p], y [n], x_query [q, p].
+        ridge: ridge $\lambda$ > 0, in units of $k(x, x)$.
+
+    Returns:
+        The derivative [q].
+
+    Raises:
+        ValueError: `ridge` is not > 0, or `task` is a batch or has several outputs.
+        TypeError: `kernel` has no known derivative in a bandwidth, or the dtype of `task` is not
+            float32 or float64.
 
     >>> from icl_krr import Gaussian
     >>> task = Task(x=jnp.ones((1, 1)), y=jnp.ones(1), x_query=jnp.ones((1, 1)))
@@ -87,13 +137,25 @@ def derivative_in_bandwidth(kernel: Kernel, task: Task, *, ridge: Ridge) -> Floa
 
 
 def derivative_in_projection(kernel: Kernel, task: Task, *, ridge: Ridge) -> Float[Array, "q d p"]:
-    r"""$df/dU$ for $U$ the kernel's projection: [q, d, p].
+    r"""Return the derivative of the predictions in the projection $U$ of the kernel.
 
     $$\frac{df}{dU} = \frac{dk}{dU}^T \alpha - k^T A^{-1} \frac{dK}{dU} \alpha$$
 
-    A sketch $P$ of the linear kernel is the projection $U = P^T$; a kernel without one has $U = I$.
+    A sketch $P$ of the linear kernel is the projection $U = P^T$. A kernel without a projection has
+    $U = I$ and d = p.
 
-    Raises TypeError for a kernel that is not linear, exponential or Gaussian.
+    Args:
+        kernel: `Linear`, `Exponential`, `Gaussian` or another `LogBilinear`.
+        task: one task with one output: x [n, p], y [n], x_query [q, p].
+        ridge: ridge $\lambda$ > 0, in units of $k(x, x)$.
+
+    Returns:
+        The derivative [q, d, p].
+
+    Raises:
+        ValueError: `ridge` is not > 0, or `task` is a batch or has several outputs.
+        TypeError: `kernel` is neither `Linear` nor a `LogBilinear`, or the dtype of `task` is not
+            float32 or float64.
 
     >>> from icl_krr import Linear
     >>> task = Task(x=jnp.ones((1, 1)), y=jnp.array([4.0]), x_query=jnp.ones((1, 1)))
@@ -106,9 +168,22 @@ def derivative_in_projection(kernel: Kernel, task: Task, *, ridge: Ridge) -> Flo
 
 
 def derivative_in_queries(kernel: Kernel, task: Task, *, ridge: Ridge) -> Float[Array, "q p"]:
-    r"""$df(x)/dx = (dk(x)/dx)^T \alpha$, [q, p]: a query's answer depends on no other query.
+    r"""Return the derivative of each prediction in its query, $df(x)/dx = (dk(x)/dx)^T \alpha$.
 
-    Raises TypeError for a kernel that is not linear, exponential or Gaussian.
+    A prediction does not depend on the other queries.
+
+    Args:
+        kernel: `Linear`, `Exponential`, `Gaussian` or another `LogBilinear`.
+        task: one task with one output: x [n, p], y [n], x_query [q, p].
+        ridge: ridge $\lambda$ > 0, in units of $k(x, x)$.
+
+    Returns:
+        The derivative [q, p].
+
+    Raises:
+        ValueError: `ridge` is not > 0, or `task` is a batch or has several outputs.
+        TypeError: `kernel` is neither `Linear` nor a `LogBilinear`, or the dtype of `task` is not
+            float32 or float64.
 
     >>> from icl_krr import Linear
     >>> task = Task(x=jnp.ones((1, 1)), y=jnp.array([4.0]), x_query=jnp.ones((1, 1)))
@@ -120,14 +195,25 @@ def derivative_in_queries(kernel: Kernel, task: Task, *, ridge: Ridge) -> Float[
 
 
 def derivative_in_supports(kernel: Kernel, task: Task, *, ridge: Ridge) -> Float[Array, "q n p"]:
-    r"""The derivative of every answer in every support's features: [q, n, p].
+    r"""Return the derivative of every prediction in the features of every support.
 
     $$df/dx_j = \alpha_j g(x_j, x) - \sum_m (h_j \alpha_m + h_m \alpha_j) g(x_j, x_m)$$
 
-    $g(a, b) = dk(a, b)/da$, $h = A^{-1} k(x)$: $x_j$ moves the row and the column j of $A$, and
-    twice its diagonal entry.
+    Here $g(a, b) = dk(a, b)/da$ and $h = A^{-1} k(x)$. A change of $x_j$ changes row j and column j
+    of $A$. The diagonal entry of $A$ changes through both arguments of the kernel.
 
-    Raises TypeError for a kernel that is not linear, exponential or Gaussian.
+    Args:
+        kernel: `Linear`, `Exponential`, `Gaussian` or another `LogBilinear`.
+        task: one task with one output: x [n, p], y [n], x_query [q, p].
+        ridge: ridge $\lambda$ > 0, in units of $k(x, x)$.
+
+    Returns:
+        The derivative [q, n, p].
+
+    Raises:
+        ValueError: `ridge` is not > 0, or `task` is a batch or has several outputs.
+        TypeError: `kernel` is neither `Linear` nor a `LogBilinear`, or the dtype of `task` is not
+            float32 or float64.
 
     >>> from icl_krr import Linear
     >>> task = Task(x=jnp.ones((1, 1)), y=jnp.array([4.0]), x_query=jnp.ones((1, 1)))
@@ -142,10 +228,22 @@ def derivative_in_supports(kernel: Kernel, task: Task, *, ridge: Ridge) -> Float
 
 
 def derivative_in_weights(kernel: Kernel, task: Task, *, ridge: Ridge) -> Float[Array, "q n"]:
-    r"""$df/dw_j = \lambda h_j \alpha_j$ at $w = 1$, [q, n]: how much support j counts.
+    r"""Return the influence of every support, $df/dw_j = \lambda h_j \alpha_j$ at $w = 1$.
 
-    With $w_j$ in the loss $\sum_j w_j (y_j - f(x_j))^2 + \lambda |f|^2$, $A$ is
-    $K + \lambda \, \mathrm{diag}(1 / w)$; $h = A^{-1} k(x)$.
+    $w_j$ is the weight of support j in the loss $\sum_j w_j (y_j - f(x_j))^2 + \lambda |f|^2$. With
+    these weights $A = K + \lambda \, \mathrm{diag}(1 / w)$ and $h = A^{-1} k(x)$.
+
+    Args:
+        kernel: kernel $k$ of the regression.
+        task: one task with one output: x [n, p], y [n], x_query [q, p].
+        ridge: ridge $\lambda$ > 0, in units of $k(x, x)$.
+
+    Returns:
+        The derivative [q, n].
+
+    Raises:
+        ValueError: `ridge` is not > 0, or `task` is a batch or has several outputs.
+        TypeError: the dtype of `task` is not float32 or float64.
 
     >>> from icl_krr import Linear
     >>> task = Task(x=jnp.ones((1, 1)), y=jnp.array([4.0]), x_query=jnp.ones((1, 1)))
@@ -157,12 +255,26 @@ def derivative_in_weights(kernel: Kernel, task: Task, *, ridge: Ridge) -> Float[
 
 
 def change_without(kernel: Kernel, task: Task, *, ridge: Ridge) -> Float[Array, "q n"]:
-    r"""$f_{-j} - f = -h_j \alpha_j / (A^{-1})_{jj}$, [q, n]: what leaving out support j changes.
+    r"""Return the change of every prediction if support j is left out of the regression.
 
-    $h = A^{-1} k(x)$ is the hat row of a query.
+    $$f_{-j} - f = -h_j \alpha_j / (A^{-1})_{jj}, \quad h = A^{-1} k(x)$$
 
-    Source: Rasmussen, Williams, Gaussian Processes for Machine Learning, section 5.4.2: the
-    block inverse that gives their eq. 5.12, at a query.
+    The change is exact, and no system is solved again.
+
+    Args:
+        kernel: kernel $k$ of the regression.
+        task: one task with one output: x [n, p], y [n], x_query [q, p].
+        ridge: ridge $\lambda$ > 0, in units of $k(x, x)$.
+
+    Returns:
+        The changes [q, n].
+
+    Raises:
+        ValueError: `ridge` is not > 0, or `task` is a batch or has several outputs.
+        TypeError: the dtype of `task` is not float32 or float64.
+
+    Source: Rasmussen, Williams, Gaussian Processes for Machine Learning, section 5.4.2. The block
+    inverse that gives their eq. 5.12 is applied here at a query.
 
     >>> from icl_krr import Linear
     >>> task = Task(x=jnp.ones((1, 1)), y=jnp.array([4.0]), x_query=jnp.ones((1, 1)))

@@ -17,13 +17,23 @@ from .results import Posterior, Solution
 def exact(kernel: Kernel, task: Task, *, ridge: float | Float[Array, ""]) -> Solution:
     r"""Solve $(K + \lambda I) \alpha = y$ and predict $k(x)^T \alpha$ at the queries.
 
-    `ridge` $\lambda > 0$ is traced. No jitter is added: an ill-conditioned system shows in
-    `residual`. See `Solution` for the shapes; the dtype is the task's.
+    No jitter is added to the diagonal. The field `residual` of the result shows how accurate the
+    solution of an ill-conditioned system is.
 
-    Raises ValueError for a ridge that is not > 0 or a task whose shapes do not fit.
+    Args:
+        kernel: kernel $k$ of the regression.
+        task: supports, outputs and queries; x [n, p], y [n] or [n, r], x_query [q, p].
+        ridge: ridge $\lambda$ > 0, in units of $k(x, x)$; may be traced.
 
-    Source: Saunders, Gammerman, Vovk, Ridge regression learning algorithm in dual variables,
-    ICML 1998.
+    Returns:
+        A `Solution` in the dtype of the task.
+
+    Raises:
+        ValueError: `ridge` is not > 0, or `task` is a batch.
+        TypeError: the dtype of `task` is not float32 or float64.
+
+    Source: Saunders, Gammerman, Vovk, Ridge regression learning algorithm in dual variables, ICML
+    1998.
 
     >>> import jax.numpy as jnp
     >>> from icl_krr import Linear, Task
@@ -48,14 +58,24 @@ def solve(kernel: Kernel, task: Task, ridge: jax.Array) -> Solution:
 
 
 def posterior(kernel: Kernel, task: Task, *, ridge: float | Float[Array, ""]) -> Posterior:
-    r"""The Gaussian process given the supports: its mean and its variance at the queries.
+    r"""Return mean and variance of a Gaussian process at the queries, given the supports.
 
     $$f^\ast(x) = k(x)^T A^{-1} y, \quad v(x) = k(x, x) - k(x)^T A^{-1} k(x)$$
 
-    $A = K + \lambda I$, by Cholesky, `ridge` $\lambda$ being the variance of the noise; see
-    `Posterior` for the shapes. The dtype is the task's.
+    Here $A = K + \lambda I$, which is factorised by Cholesky. The variance is that of the function
+    value. It does not include the noise of an observation.
 
-    Raises ValueError for a ridge that is not > 0 or a task whose shapes do not fit.
+    Args:
+        kernel: covariance function $k$ of the process.
+        task: supports, outputs and queries; x [n, p], y [n] or [n, r], x_query [q, p].
+        ridge: variance $\lambda$ > 0 of the noise, in units of $k(x, x)$.
+
+    Returns:
+        A `Posterior` in the dtype of the task.
+
+    Raises:
+        ValueError: `ridge` is not > 0, or `task` is a batch.
+        TypeError: the dtype of `task` is not float32 or float64.
 
     Source: Rasmussen, Williams, Gaussian Processes for Machine Learning, algorithm 2.1.
 
@@ -83,12 +103,21 @@ def condition(kernel: Kernel, task: Task, ridge: jax.Array) -> Posterior:
 
 
 def leave_one_out(kernel: Kernel, task: Task, *, ridge: float | Float[Array, ""]) -> jax.Array:
-    r"""The error of predicting each support from all the others, without refitting.
+    r"""Return the error of predicting each support from all others, without refitting.
 
-    $e_i = \alpha_i / (A^{-1})_{ii}$, $A = K + \lambda I$, shaped as y, in its dtype; 0 at masked
-    supports.
+    $$e_i = \alpha_i / (A^{-1})_{ii}, \quad A = K + \lambda I$$
 
-    Raises ValueError for a ridge that is not > 0 or a task whose shapes do not fit.
+    Args:
+        kernel: kernel $k$ of the regression.
+        task: supports, outputs and queries; x [n, p], y [n] or [n, r], x_query [q, p].
+        ridge: ridge $\lambda$ > 0, in units of $k(x, x)$.
+
+    Returns:
+        The errors $y_i - f_{-i}(x_i)$ in the shape and dtype of y; 0 at masked supports.
+
+    Raises:
+        ValueError: `ridge` is not > 0, or `task` is a batch.
+        TypeError: the dtype of `task` is not float32 or float64.
 
     Source: Rasmussen, Williams, Gaussian Processes for Machine Learning, eq. 5.12.
 

@@ -25,15 +25,28 @@ def gradient_descent(
     step_size: float | Float[Array, ""] | None = None,
     spectrum: tuple | None = None,
 ) -> Trajectory:
-    r"""Follow the functional gradient from $\alpha_0 = 0$, $r_0 = y$.
+    r"""Solve kernel ridge regression by functional gradient descent from $\alpha_0 = 0$, $r_0 = y$.
 
     $$\alpha_{t+1} = \alpha_t + \eta r_t, \quad r_{t+1} = r_t - \eta (K + \lambda I) r_t$$
 
-    $\eta$ is `step_size` > 0, or $2 / (a + b)$ for `spectrum` = (low, high) = $(a, b)$, bounds on
-    the eigenvalues of $K + \lambda I$ (`icl_krr.spectral_bounds` has them); one of the two is
-    needed. See `Trajectory` for the shapes; the dtype is the task's.
+    Pass either `step_size` or `spectrum`. With `spectrum` the step size is $\eta = 2 / (a + b)$.
 
-    Raises ValueError if neither or both are given, or a number is out of its range.
+    Args:
+        kernel: kernel $k$ of the regression.
+        task: supports, outputs and queries; x [n, p], y [n] or [n, r], x_query [q, p].
+        ridge: ridge $\lambda$ > 0, in units of $k(x, x)$.
+        steps: number of steps, >= 1.
+        step_size: step size $\eta$ > 0; default: computed from `spectrum`.
+        spectrum: bounds (low, high) = $(a, b)$ on the eigenvalues of $K + \lambda I$, as
+            `icl_krr.spectral_bounds` returns them; default: `step_size` is used.
+
+    Returns:
+        A `Trajectory` with one entry for each iterate from 0 to `steps`, in the dtype of the task.
+        `p` is None.
+
+    Raises:
+        ValueError: neither or both of `step_size` and `spectrum` are given, a number is out of
+            range, or `task` is a batch.
 
     >>> import jax.numpy as jnp
     >>> from icl_krr import Linear, Task
@@ -56,17 +69,32 @@ def gradient_descent_in_alpha(
     step_size: float | Float[Array, ""] | None = None,
     spectrum: tuple | None = None,
 ) -> Trajectory:
-    r"""Follow the Euclidean gradient from $\alpha_0 = 0$, $r_0 = y$.
+    r"""Solve kernel ridge regression by gradient descent in alpha from $\alpha_0 = 0$, $r_0 = y$.
 
     $$\alpha_{t+1} = \alpha_t + \eta K r_t, \quad r_{t+1} = r_t - \eta (K + \lambda I) K r_t$$
 
-    That of $|y - K \alpha|^2 / 2 + \lambda \alpha^T K \alpha / 2$: one $K$ more than
-    `gradient_descent`, and the square of its condition number. $\eta$ is `step_size` > 0, or for
-    `spectrum` = (low, high) = $(a, b)$, bounds on the eigenvalues of $K + \lambda I$, it is
-    $2 / (a (a - \lambda) + b (b - \lambda))$, or half that where $a = \lambda$. See
-    `Trajectory` for the shapes; the dtype is the task's.
+    The steps follow the Euclidean gradient of
+    $|y - K \alpha|^2 / 2 + \lambda \alpha^T K \alpha / 2$. This gradient has one more factor $K$
+    than that of `gradient_descent`, so the condition number is about squared. Pass either
+    `step_size` or `spectrum`. With `spectrum` the step size is
+    $\eta = 2 / (a (a - \lambda) + b (b - \lambda))$, or half of this where $a = \lambda$.
 
-    Raises ValueError if neither or both are given, or a number is out of its range.
+    Args:
+        kernel: kernel $k$ of the regression.
+        task: supports, outputs and queries; x [n, p], y [n] or [n, r], x_query [q, p].
+        ridge: ridge $\lambda$ > 0, in units of $k(x, x)$.
+        steps: number of steps, >= 1.
+        step_size: step size $\eta$ > 0; default: computed from `spectrum`.
+        spectrum: bounds (low, high) = $(a, b)$ on the eigenvalues of $K + \lambda I$, as
+            `icl_krr.spectral_bounds` returns them; default: `step_size` is used.
+
+    Returns:
+        A `Trajectory` with one entry for each iterate from 0 to `steps`, in the dtype of the task.
+        `p` is None.
+
+    Raises:
+        ValueError: neither or both of `step_size` and `spectrum` are given, a number is out of
+            range, or `task` is a batch.
 
     >>> import jax.numpy as jnp
     >>> from icl_krr import Linear, Task

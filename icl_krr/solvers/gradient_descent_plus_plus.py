@@ -1,4 +1,4 @@
-"""GD++: gradient descent on features that are preconditioned on the way."""
+"""GD++: gradient descent on features that a preconditioner changes at every step."""
 
 from __future__ import annotations
 
@@ -24,17 +24,30 @@ def gradient_descent_plus_plus(
     step_size: float | Float[Array, ""],
     curvature: float | Float[Array, ""],
 ) -> Trajectory:
-    r"""GD++: gradient descent on features whose spectrum is flattened on the way.
+    r"""Minimise least squares by GD++: gradient descent on features with a flattened spectrum.
 
     $$r_{t+1} = r_t - \eta X_t X_t^T r_t, \quad f_{t+1}(x) = f_t(x) + \eta x_t^T X_t^T r_t, \quad
     X_{t+1} = X_t (I - c X_t^T X_t)$$
 
-    Least squares from $f_0 = 0$, $\eta$ being `step_size` > 0 and $c$ `curvature` >= 0; the
-    features $x_t$ of a query go as those of the supports do. There is no ridge, which would have to
-    act through stopping early, and no alpha. See `Trajectory` for the shapes; the dtype is the
-    task's.
+    The iteration starts from $f_0 = 0$. Every step also transforms the features $x_t$ of the
+    queries, by the same matrix as those of the supports. There is no ridge: stopping early
+    regularises instead. There is no alpha either.
 
-    Raises ValueError for numbers out of range, TypeError for a kernel whose features are not known.
+    Args:
+        kernel: kernel with known features, `Linear` or `Features`.
+        task: supports, outputs and queries; x [n, p], y [n] or [n, r], x_query [q, p].
+        steps: number of steps, >= 1.
+        step_size: step size $\eta$ > 0 of the descent.
+        curvature: step size $c$ >= 0 of the transformation of the features; 0 is plain gradient
+            descent.
+
+    Returns:
+        A `Trajectory` with one entry for each iterate from 0 to `steps`, in the dtype of the task.
+        `alpha` and `p` are None, and `r` is $y - f_t$ at the supports.
+
+    Raises:
+        ValueError: a number is out of range, or `task` is a batch.
+        TypeError: the features of `kernel` are not known.
 
     Source: von Oswald et al., Transformers learn in-context by gradient descent, 2023.
 

@@ -1,4 +1,4 @@
-"""The marginal likelihood of a Gaussian process whose noise variance is the ridge."""
+"""Marginal likelihood of a Gaussian process whose noise variance is the ridge."""
 
 from __future__ import annotations
 
@@ -17,15 +17,24 @@ from .algebra import check_system
 def log_marginal_likelihood(
     kernel: Kernel, task: Task, *, ridge: float | Float[Array, ""]
 ) -> Float[Array, ""]:
-    r"""$\log p(y | x)$ of a Gaussian process, by Cholesky.
+    r"""Return the log marginal likelihood $\log p(y | x)$ of a Gaussian process, by Cholesky.
 
     $$\log p(y | x) = -(y^T \alpha + \log \det A + n \log 2\pi) / 2, \quad A = K + \lambda I$$
 
-    The n supports that are not masked count; several outputs are independent draws, and their
-    logarithms are summed. A scalar of the task's dtype. Its gradient is
-    $\mathrm{tr}((\alpha \alpha^T - A^{-1}) dA) / 2$.
+    Here n counts the supports that are not masked. Several outputs are independent draws, so their
+    log likelihoods are added. The gradient is $\mathrm{tr}((\alpha \alpha^T - A^{-1}) dA) / 2$.
 
-    Raises ValueError for a ridge that is not > 0 or a task whose shapes do not fit.
+    Args:
+        kernel: covariance function $k$ of the process.
+        task: supports, outputs and queries; x [n, p], y [n] or [n, r], x_query [q, p].
+        ridge: variance $\lambda$ > 0 of the noise, in units of $k(x, x)$.
+
+    Returns:
+        The log likelihood, a scalar in the dtype of the task.
+
+    Raises:
+        ValueError: `ridge` is not > 0, or `task` is a batch.
+        TypeError: the dtype of `task` is not float32 or float64.
 
     Source: Rasmussen, Williams, Gaussian Processes for Machine Learning, eq. 2.30 and 5.9.
 
@@ -47,7 +56,7 @@ def evidence(kernel: Kernel, task: Task, ridge: jax.Array) -> jax.Array:
 
 
 def complexity(kernel: Kernel, task: Task, ridge: float | Float[Array, ""]) -> Float[Array, ""]:
-    """log det A + n log 2 pi, once for each output: what a good fit has to pay for.
+    """Return (log det A + n log 2 pi) times the number of outputs.
 
     >>> from icl_krr import Linear, Task
     >>> task = Task(x=jnp.zeros((1, 1)), y=jnp.array([0.0]), x_query=jnp.ones((1, 1)))
@@ -59,13 +68,13 @@ def complexity(kernel: Kernel, task: Task, ridge: float | Float[Array, ""]) -> F
 
 
 def known(task: Task) -> jax.Array:
-    """The number of supports that are not masked, in the task's dtype."""
+    """Count the supports that are not masked, in the dtype of the task."""
     keep = jnp.ones(task.num_supports, bool) if task.mask is None else task.mask
     return jnp.sum(keep, dtype=task.x.dtype)
 
 
 def covariance(kernel: Kernel, task: Task, ridge: float | Float[Array, ""]) -> jax.Array:
-    """A, with an entry of one for a masked support, whose logarithm is 0."""
+    """Return A with diagonal entry 1 at a masked support, which adds 0 to log det A."""
     gram, _, y = system(kernel, task)
     diagonal = jnp.broadcast_to(jnp.asarray(ridge, y.dtype), (task.num_supports,))
     if task.mask is not None:

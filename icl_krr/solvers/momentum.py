@@ -1,4 +1,4 @@
-"""Heavy ball and Chebyshev: a direction remembered from step to step, and no sums."""
+"""Heavy ball and Chebyshev: methods with momentum and without inner products."""
 
 from __future__ import annotations
 
@@ -25,18 +25,31 @@ def heavy_ball(
     momentum: float | Float[Array, ""] | None = None,
     spectrum: tuple | None = None,
 ) -> Trajectory:
-    r"""Polyak's method on $A \alpha = y$, $A = K + \lambda I$: gradient descent with momentum.
+    r"""Solve $A \alpha = y$ with $A = K + \lambda I$ by the heavy-ball method of Polyak.
 
     $$\alpha_{t+1} = \alpha_t + p_t, \quad r_{t+1} = r_t - A p_t, \quad
     p_{t+1} = \mu p_t + \eta r_{t+1}$$
 
-    from $\alpha_0 = 0$, $p_0 = \eta y$. Either `step_size` $\eta > 0$ and `momentum` $\mu \geq 0$,
-    or `spectrum` = (low, high) = $(a, b)$, bounds on the eigenvalues of $A$
-    (`icl_krr.spectral_bounds` has them), from which $\eta = 4 / (\sqrt{b} + \sqrt{a})^2$ and
-    $\mu = ((\sqrt{b} - \sqrt{a}) / (\sqrt{b} + \sqrt{a}))^2$. See `Trajectory` for the shapes; the
-    dtype is the task's.
+    The iteration starts from $\alpha_0 = 0$ and $p_0 = \eta y$. Pass either `step_size` and
+    `momentum`, or `spectrum` alone. With `spectrum`, $\eta = 4 / (\sqrt{b} + \sqrt{a})^2$ and
+    $\mu = ((\sqrt{b} - \sqrt{a}) / (\sqrt{b} + \sqrt{a}))^2$.
 
-    Raises ValueError for missing or surplus arguments and numbers out of range.
+    Args:
+        kernel: kernel $k$ of the regression.
+        task: supports, outputs and queries; x [n, p], y [n] or [n, r], x_query [q, p].
+        ridge: ridge $\lambda$ > 0, in units of $k(x, x)$.
+        steps: number of steps, >= 1.
+        step_size: step size $\eta$ > 0; default: computed from `spectrum`.
+        momentum: momentum $\mu$ >= 0; default: computed from `spectrum`.
+        spectrum: bounds (low, high) = $(a, b)$ on the eigenvalues of $K + \lambda I$, as
+            `icl_krr.spectral_bounds` returns them; default: `step_size` and `momentum` are used.
+
+    Returns:
+        A `Trajectory` with one entry for each iterate from 0 to `steps`, in the dtype of the task.
+
+    Raises:
+        ValueError: the combination of `step_size`, `momentum` and `spectrum` is not one of the two
+            above, a number is out of range, or `task` is a batch.
 
     Source: Polyak, Some methods of speeding up the convergence of iteration methods, 1964.
 
@@ -59,17 +72,30 @@ def chebyshev(
     steps: int,
     spectrum: tuple | None = None,
 ) -> Trajectory:
-    r"""The Chebyshev iteration: the best polynomial for a spectrum in $[a, b]$, no sums.
+    r"""Solve $A \alpha = y$ with $A = K + \lambda I$ by the Chebyshev iteration.
 
     $$\alpha_{t+1} = \alpha_t + p_t, \quad r_{t+1} = r_t - A p_t, \quad
     p_{t+1} = \mu_t p_t + \eta_t r_{t+1}$$
 
-    from $\alpha_0 = 0$, for `spectrum` = (low, high) = $(a, b)$, bounds on the eigenvalues of
-    $A = K + \lambda I$ (`icl_krr.spectral_bounds`). The error falls as
-    $2 ((\sqrt{\kappa} - 1) / (\sqrt{\kappa} + 1))^t$, $\kappa = b / a$. See `Trajectory` for the
-    shapes; the dtype is the task's.
+    The iteration starts from $\alpha_0 = 0$. The coefficients $\mu_t$ and $\eta_t$ are computed
+    from $(a, b)$ before the first step. They are the optimal choice if only these bounds on the
+    spectrum are known. The error falls as $2 ((\sqrt{\kappa} - 1) / (\sqrt{\kappa} + 1))^t$ with
+    $\kappa = b / a$.
 
-    Raises ValueError without a spectrum and for numbers out of range.
+    Args:
+        kernel: kernel $k$ of the regression.
+        task: supports, outputs and queries; x [n, p], y [n] or [n, r], x_query [q, p].
+        ridge: ridge $\lambda$ > 0, in units of $k(x, x)$.
+        steps: number of steps, >= 1.
+        spectrum: bounds (low, high) = $(a, b)$ on the eigenvalues of $K + \lambda I$, as
+            `icl_krr.spectral_bounds` returns them; required, because the default None raises an
+            error.
+
+    Returns:
+        A `Trajectory` with one entry for each iterate from 0 to `steps`, in the dtype of the task.
+
+    Raises:
+        ValueError: `spectrum` is missing, a number is out of range, or `task` is a batch.
 
     Source: Saad, Iterative methods for sparse linear systems, algorithm 12.1.
 

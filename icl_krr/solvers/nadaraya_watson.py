@@ -15,15 +15,24 @@ from .results import Smoothing
 
 
 def nadaraya_watson(kernel: Kernel, task: Task) -> Smoothing:
-    r"""Average the supports' y, weighed by the kernel.
+    r"""Predict by the average of the outputs of the supports, weighted by the kernel.
 
     $$f(x) = \sum_j k(x_j, x) y_j / \sum_j k(x_j, x)$$
 
-    For a `Mixture` it is the mixture of its kernels' smoothers, $\sum_h w_h f_h / \sum_h w_h$,
-    which heads side by side compute. The weights are normalised in the logarithm, so no temperature
-    over- or underflows. See `Smoothing` for the shapes; the dtype is the task's.
+    For a `Mixture` the prediction is the mixture of the smoothers of its kernels,
+    $\sum_h w_h f_h / \sum_h w_h$, which several softmax heads compute in parallel. The weights are
+    normalised in the logarithm, so they do not overflow or underflow at any temperature.
 
-    Raises TypeError for a kernel that is not positive everywhere, such as the linear one.
+    Args:
+        kernel: positive kernel $k$, such as `Exponential` or `Gaussian`, or a `Mixture`.
+        task: supports, outputs and queries; x [n, p], y [n] or [n, r], x_query [q, p].
+
+    Returns:
+        A `Smoothing` with predictions and weights, in the dtype of the task.
+
+    Raises:
+        TypeError: `kernel` is neither a positive kernel nor a `Mixture`.
+        ValueError: `task` is a batch.
 
     Source: Nadaraya, On estimating regression, 1964; Watson, Smooth regression analysis, 1964.
 
@@ -45,13 +54,21 @@ def nadaraya_watson(kernel: Kernel, task: Task) -> Smoothing:
 
 
 def smoother_leave_one_out(kernel: Kernel, task: Task) -> jax.Array:
-    r"""The error of predicting each support by Nadaraya-Watson from all the others.
+    r"""Return the error of predicting each support from all others by Nadaraya-Watson.
 
     $$e_i = y_i - \sum_{j \neq i} k(x_j, x_i) y_j / \sum_{j \neq i} k(x_j, x_i)$$
 
-    Shaped as y, in its dtype; 0 at masked supports, $y_i$ where there is no other.
+    Args:
+        kernel: positive kernel $k$, such as `Exponential` or `Gaussian`.
+        task: supports, outputs and queries; x [n, p], y [n] or [n, r], x_query [q, p].
 
-    Raises TypeError for a kernel that is not positive everywhere.
+    Returns:
+        The errors in the shape and dtype of y: 0 at masked supports, and $y_i$ if there is no other
+        support.
+
+    Raises:
+        TypeError: `kernel` is not a positive kernel; a `Mixture` is not accepted.
+        ValueError: `task` is a batch.
 
     >>> import jax.numpy as jnp
     >>> from icl_krr import Exponential, Task
@@ -72,7 +89,10 @@ def smoother_leave_one_out(kernel: Kernel, task: Task) -> jax.Array:
 def smooth(
     kernel: PositiveKernel, task: Task, at: jax.Array, hold_out: bool
 ) -> tuple[jax.Array, jax.Array]:
-    """Weights [q, n] at the points `at` [q, p], and y [n, r]; each support may be held out."""
+    """Return weights [q, n] at the points `at` [q, p], and y [n, r].
+
+    With `hold_out` the points are the supports, and no support has a weight at itself.
+    """
     x, y = seen(task)
     counts = jnp.ones((len(at), len(x)), bool)
     if task.mask is not None:

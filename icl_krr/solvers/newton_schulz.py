@@ -29,12 +29,24 @@ def newton_schulz(
     $$V_{t+1} = V_t (2I - C V_t), \quad f_t(x) = x^T V_t X^T y, \quad
     \alpha_t = (y - f_t) / \lambda$$
 
-    $V_0 = 2 I / (a + b)$ for `spectrum` = (low, high) = $(a, b)$, bounds on the eigenvalues of
-    $K + \lambda I$; the error $I - C V$ is squared by every step. See `Trajectory` for
-    the shapes; the dtype is the task's.
+    The iteration starts from $V_0 = 2 I / (a + b)$. Each step squares the error $I - C V_t$.
 
-    Raises ValueError without a spectrum and for numbers out of range, TypeError for a kernel
-    whose features are not known.
+    Args:
+        kernel: kernel with known features, `Linear` or `Features`.
+        task: supports, outputs and queries; x [n, p], y [n] or [n, r], x_query [q, p].
+        ridge: ridge $\lambda$ > 0, in units of $k(x, x)$.
+        steps: number of steps, >= 1.
+        spectrum: bounds (low, high) = $(a, b)$ on the eigenvalues of $K + \lambda I$, as
+            `icl_krr.spectral_bounds` returns them; required, because the default None raises an
+            error.
+
+    Returns:
+        A `Trajectory` with one entry for each iterate from 0 to `steps`, in the dtype of the task.
+        `p` is None.
+
+    Raises:
+        ValueError: `spectrum` is missing, a number is out of range, or `task` is a batch.
+        TypeError: the features of `kernel` are not known.
 
     Source: Schulz, Iterative Berechnung der reziproken Matrix, 1933.
 

@@ -1,4 +1,4 @@
-"""Preconditioned conjugate gradient: Jacobi's diagonal, or a Nystrom approximation."""
+"""Conjugate gradient with a Jacobi or a Nystrom preconditioner."""
 
 from __future__ import annotations
 
@@ -26,18 +26,29 @@ def preconditioned_conjugate_gradient(
     steps: int,
     preconditioner: str | Nystrom = "jacobi",
 ) -> Trajectory:
-    r"""Solve $(K + \lambda I) \alpha = y$ by conjugate gradient preconditioned by $M$, from 0.
+    r"""Solve $A \alpha = y$ with $A = K + \lambda I$ by conjugate gradient with preconditioner $M$.
 
     $$\gamma_t = r_t^T z_t / p_t^T A p_t, \quad \alpha_{t+1} = \alpha_t + \gamma_t p_t, \quad
     r_{t+1} = r_t - \gamma_t A p_t,$$
     $$z_{t+1} = M^{-1} r_{t+1}, \quad \beta_t = r_{t+1}^T z_{t+1} / r_t^T z_t, \quad
     p_{t+1} = z_{t+1} + \beta_t p_t$$
 
-    `preconditioner` "jacobi" is the diagonal $M$ of $A = K + \lambda I$; an `icl_krr.Nystrom` is
-    $M^{-1} r = (r - F C F^T r) / \lambda$. See `Trajectory` for the shapes; the dtype is the
-    task's.
+    The iteration starts from $\alpha_0 = 0$. If a divisor underflows, the quotient is set to 0, so
+    all values stay finite in steps after convergence.
 
-    Raises ValueError for an unknown preconditioner and numbers out of range.
+    Args:
+        kernel: kernel $k$ of the regression.
+        task: supports, outputs and queries; x [n, p], y [n] or [n, r], x_query [q, p].
+        ridge: ridge $\lambda$ > 0, in units of $k(x, x)$.
+        steps: number of steps, >= 1.
+        preconditioner: "jacobi" (default) uses the diagonal of $A$ as $M$. An `icl_krr.Nystrom`,
+            made with the same kernel and ridge, uses $M^{-1} r = (r - F C F^T r) / \lambda$.
+
+    Returns:
+        A `Trajectory` with one entry for each iterate from 0 to `steps`, in the dtype of the task.
+
+    Raises:
+        ValueError: `preconditioner` is unknown, a number is out of range, or `task` is a batch.
 
     Source: Saad, Iterative methods for sparse linear systems, algorithm 9.1.
 

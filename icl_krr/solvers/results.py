@@ -1,4 +1,4 @@
-"""What the oracles return."""
+"""Results of the solvers."""
 
 from __future__ import annotations
 
@@ -10,9 +10,12 @@ from jaxtyping import Array, Float
 class Solution(NamedTuple):
     r"""Exact kernel ridge regression: $\alpha = (K + \lambda I)^{-1} y$ and its predictions.
 
-    `alpha` is shaped as y, `prediction` [q] or [q, r]; `residual` is the relative residual
-    $|y - (K + \lambda I) \alpha| / |y|$, a scalar that tells what rounding left of the answer: not
-    finite where the factorisation failed or the kernel overflowed.
+    Attributes:
+        alpha: coefficients $\alpha$, [n] or [n, r] like y.
+        prediction: predictions at the queries, [q] or [q, r].
+        residual: relative residual $|y - (K + \lambda I) \alpha| / |y|$, a scalar that measures the
+            rounding error. It is NaN or infinite if the factorisation failed or the kernel
+            overflowed. For y = 0 it is the absolute residual.
     """
 
     alpha: Float[Array, "..."]
@@ -21,11 +24,14 @@ class Solution(NamedTuple):
 
 
 class Trajectory(NamedTuple):
-    r"""Every iterate of a solver, the start included, so the first axis is steps + 1.
+    r"""All iterates of a solver, from iterate 0 to iterate L = steps.
 
-    `alpha` and the residual `r`, $r = y - (K + \lambda I) \alpha$, are [steps + 1, n] or
-    [steps + 1, n, r], as is the search direction `p` of solvers that keep one (else None);
-    `prediction` is [steps + 1, q] or [steps + 1, q, r]. `alpha` is None where there is none.
+    Attributes:
+        alpha: coefficients, [L + 1, n] or [L + 1, n, r], or None for a solver without coefficients.
+        r: residual $r = y - (K + \lambda I) \alpha$, [L + 1, n] or [L + 1, n, r].
+        p: search direction, [L + 1, n] or [L + 1, n, r], or None for a solver without search
+            directions.
+        prediction: predictions at the queries, [L + 1, q] or [L + 1, q, r].
     """
 
     alpha: Float[Array, "..."] | None
@@ -35,14 +41,24 @@ class Trajectory(NamedTuple):
 
 
 class Smoothing(NamedTuple):
-    """A linear smoother: `prediction` [q] or [q, r] = `weights` [q, n] times y."""
+    """Predictions of a linear smoother: weights times y.
+
+    Attributes:
+        prediction: predictions at the queries, [q] or [q, r].
+        weights: weight of every support in every prediction [q, n].
+    """
 
     prediction: Float[Array, "..."]
     weights: Float[Array, "q n"]
 
 
 class Posterior(NamedTuple):
-    """A Gaussian process at the queries: `mean` [q] or [q, r], `variance` [q]."""
+    """Posterior of a Gaussian process at the queries.
+
+    Attributes:
+        mean: posterior mean, [q] or [q, r].
+        variance: posterior variance of the function value [q], the same for all outputs.
+    """
 
     mean: Float[Array, "..."]
     variance: Float[Array, " q"]

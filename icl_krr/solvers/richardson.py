@@ -1,4 +1,4 @@
-"""Richardson's iteration, preconditioned by the kernel's own normaliser."""
+"""Richardson's iteration, preconditioned by the normaliser of the kernel."""
 
 from __future__ import annotations
 
@@ -26,18 +26,30 @@ def richardson(
     step_size: float | Float[Array, ""] = 1.0,
     sink: float | Float[Array, ""] | None = None,
 ) -> Trajectory:
-    r"""Richardson's iteration on $A \alpha = y$, preconditioned by the kernel's own normaliser.
+    r"""Solve $A \alpha = y$ by Richardson's iteration, preconditioned by the kernel's normaliser.
 
     $$\alpha_{t+1} = \alpha_t + \eta (D + cI)^{-1} (y - A \alpha_t), \quad A = K + \lambda I$$
 
-    $D$ is the diagonal of the row sums $s_i$ of $K$, $c$ is `sink` > 0, by default the ridge. Where
-    $\lambda \leq c$ every eigenvalue of $(D + cI)^{-1} A$ lies in $(0, 1]$: it is similar to a
-    symmetric positive definite matrix, and its rows sum to $(s_i + \lambda) / (s_i + c) \leq 1$. So
-    `step_size` $\eta$ in $(0, 2)$ converges for every n. See `Trajectory` for the shapes; the dtype
-    is the task's.
+    $D$ is the diagonal matrix of the row sums $s_i$ of $K$. If $\lambda \leq c$, every eigenvalue
+    of $(D + cI)^{-1} A$ lies in $(0, 1]$: the matrix is similar to a symmetric positive definite
+    one, and its row sums $(s_i + \lambda) / (s_i + c)$ are <= 1. So every $\eta$ in $(0, 2)$
+    converges for every n.
 
-    Raises ValueError for numbers out of range, TypeError for a kernel that is not positive
-    everywhere.
+    Args:
+        kernel: positive kernel $k$, such as `Exponential` or `Gaussian`.
+        task: supports, outputs and queries; x [n, p], y [n] or [n, r], x_query [q, p].
+        ridge: ridge $\lambda$ > 0, in units of $k(x, x)$.
+        steps: number of steps, >= 1.
+        step_size: step size $\eta$ in (0, 2), 1 by default.
+        sink: weight $c$ > 0 of the sink; default: the ridge.
+
+    Returns:
+        A `Trajectory` with one entry for each iterate from 0 to `steps`, in the dtype of the task.
+        `p` is None.
+
+    Raises:
+        ValueError: a number is out of range, or `task` is a batch.
+        TypeError: `kernel` is not a positive kernel; a `Mixture` is not accepted.
 
     >>> import jax.numpy as jnp
     >>> from icl_krr import Gaussian, Task

@@ -1,4 +1,4 @@
-"""Softmax heads that emulate the dot product: K v from logits e <x, z> for small e (C9)."""
+"""Softmax heads that emulate the product K v from small logits e <x, z> (C9)."""
 
 from __future__ import annotations
 
@@ -19,14 +19,24 @@ def emulated_product(
     *,
     symmetric: bool,
 ) -> Float[Array, "m d"]:
-    r"""The product $S v$ by softmax heads of small logits, a head and the mean or a pair (C9).
+    r"""Compute the product $S v$ by softmax heads with small logits (C9).
 
     $$\frac{n}{\epsilon} (\mathrm{softmax}(\epsilon S) - 1/n) v \quad or \quad
     \frac{n}{2 \epsilon} (\mathrm{softmax}(\epsilon S) - \mathrm{softmax}(-\epsilon S)) v$$
 
-    For centred $v$ (columns of mean 0) this is $S v$ up to $O(\epsilon)$, or $O(\epsilon^2)$ for
-    the `symmetric` pair, and rounding of about $u / \epsilon$. `scores` $S$ [m, n], `values` $v$
-    [n, d].
+    The result approximates $S v$ if the columns of $v$ have mean 0. The truncation error is
+    $O(\epsilon)$ for the first form and $O(\epsilon^2)$ for the second. The rounding error is about
+    $u / \epsilon$ for the unit roundoff $u$.
+
+    Args:
+        scores: matrix $S$ [m, n].
+        values: matrix $v$ [n, d]; every column must have mean 0.
+        epsilon: scale $\epsilon$ > 0 of the logits.
+        symmetric: True uses two heads, with $\epsilon$ and $-\epsilon$. False uses one head and
+            subtracts the mean of the values.
+
+    Returns:
+        The product [m, d].
 
     >>> S, v = jnp.array([[1.0, 2.0]]), jnp.array([[1.0], [-1.0]])
     >>> float(emulated_product(S, v, 1e-2, symmetric=True)[0, 0].round(3))
@@ -39,12 +49,20 @@ def emulated_product(
 
 
 def emulation_truncation(logit_bound: Number, epsilon: Number, *, symmetric: bool) -> jax.Array:
-    r"""The error of an entry $s$ of $K$ that the sink recovers from heads of $\epsilon s$ (C9).
+    r"""Bound the truncation error of an emulated entry $s$ of the linear kernel matrix (C9).
 
-    Those heads apply $\sinh(\epsilon s) / \epsilon$ if `symmetric`, else
-    $(e^{\epsilon s} - 1) / \epsilon$: kernels as well, for their series have no negative terms.
-    Their distance to $s$ is largest at $|s| = L$, `logit_bound`: $L ((\epsilon L)^2 / 6 + ...)$ or
-    $L (\epsilon L / 2 + ...)$.
+    With a sink, the heads apply $\sinh(\epsilon s) / \epsilon$ (symmetric) or
+    $(e^{\epsilon s} - 1) / \epsilon$ in place of $s$. Both are kernels, because their power series
+    have no negative coefficients. The error is largest at $|s| = L$. There the error is
+    $L ((\epsilon L)^2 / 6 + ...)$ (symmetric) or $L (\epsilon L / 2 + ...)$.
+
+    Args:
+        logit_bound: bound $L$ on $|s|$.
+        epsilon: scale $\epsilon$ > 0 of the logits.
+        symmetric: True for the pair of heads with $\epsilon$ and $-\epsilon$, False for one head.
+
+    Returns:
+        The largest absolute error, a scalar.
 
     >>> float(emulation_truncation(2.0, 0.05, symmetric=False)) < 0.11
     True
@@ -54,9 +72,16 @@ def emulation_truncation(logit_bound: Number, epsilon: Number, *, symmetric: boo
 
 
 def emulation_rounding(epsilon: Number, dtype: DTypeLike) -> jax.Array:
-    r"""$4u / \epsilon$: an entry is the difference of two weights near 1 over $\epsilon$ (C9).
+    r"""Estimate the rounding error $4u / \epsilon$ of an emulated entry of the kernel matrix (C9).
 
-    $u$ is the unit roundoff of `dtype`.
+    An entry is the difference of two weights near 1, divided by $\epsilon$.
+
+    Args:
+        epsilon: scale $\epsilon$ > 0 of the logits.
+        dtype: floating-point dtype of the heads; $u$ is its unit roundoff.
+
+    Returns:
+        The absolute error, a scalar.
 
     >>> float(emulation_rounding(1.0, jnp.float32)) < 1e-6
     True
@@ -65,11 +90,20 @@ def emulation_rounding(epsilon: Number, dtype: DTypeLike) -> jax.Array:
 
 
 def best_epsilon(logit_bound: Number, *, symmetric: bool = True, dtype: DTypeLike) -> jax.Array:
-    r"""The $\epsilon$ at which truncation, to leading order, and rounding together are least (C9).
+    r"""Choose the $\epsilon$ that minimises truncation plus rounding error, to leading order (C9).
 
-    $(12u)^{1/3} / L$ if `symmetric`, else $(8u)^{1/2} / L$, for `logit_bound` $L = \max |x^T z|$
-    and the dtype's unit roundoff $u$: in float32 errors of about 4e-5 L and 7e-4 L remain, at any
-    $\epsilon$.
+    This $\epsilon$ is $(12u)^{1/3} / L$ for the symmetric pair and $(8u)^{1/2} / L$ for one head,
+    with the unit roundoff $u$. In float32 the remaining errors are about 4e-5 L and 7e-4 L. No
+    other $\epsilon$ makes them smaller.
+
+    Args:
+        logit_bound: bound $L$ on $|x^T z|$ over all pairs of tokens.
+        symmetric: True (default) for the pair of heads with $\epsilon$ and $-\epsilon$, False for
+            one head.
+        dtype: floating-point dtype of the heads.
+
+    Returns:
+        The scale $\epsilon$, a scalar.
 
     >>> round(float(best_epsilon(10.0, symmetric=True, dtype=jnp.float32)), 4)
     0.0009

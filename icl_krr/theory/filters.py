@@ -1,4 +1,7 @@
-"""Spectral filters: solvers on K, linear in y, as functions of its eigenvalues (C23)."""
+"""Spectral filters: functions of the eigenvalues of K that describe solvers linear in y (C23).
+
+A solver with filter $q$ predicts $k(x)^T q(K) y$.
+"""
 
 from __future__ import annotations
 
@@ -7,9 +10,16 @@ from jaxtyping import Array, Float
 
 
 def exact_filter(sigma: Float[Array, "..."], ridge: Float[Array, ""] | float) -> jax.Array:
-    r"""$1 / (\sigma + \lambda)$: kernel ridge regression, and every solver that is done.
+    r"""Return the filter $1 / (\sigma + \lambda)$ of exact kernel ridge regression (C23).
 
-    `sigma` are eigenvalues of $K$, `ridge` $\lambda > 0$; a prediction is $k(x)^T q(K) y$.
+    Solvers converge to this filter.
+
+    Args:
+        sigma: eigenvalues $\sigma$ of $K$, of any shape [...].
+        ridge: ridge $\lambda$ > 0.
+
+    Returns:
+        The filter at every eigenvalue, in the shape of `sigma`.
 
     >>> import jax.numpy as jnp
     >>> float(exact_filter(jnp.asarray(1.0), 1.0))
@@ -24,9 +34,18 @@ def gradient_filter(
     step_size: Float[Array, ""] | float,
     steps: int,
 ) -> jax.Array:
-    r"""$(1 - (1 - \eta s)^t) / s$ with $s = \sigma + \lambda$: t steps of gradient descent from 0.
+    r"""Return the filter $(1 - (1 - \eta s)^t) / s$ of $t$ gradient descent steps from 0 (C23).
 
-    `sigma` are eigenvalues of $K$, `ridge` is $\lambda > 0$, `step_size` $\eta$.
+    Here $s = \sigma + \lambda$.
+
+    Args:
+        sigma: eigenvalues $\sigma$ of $K$, of any shape [...].
+        ridge: ridge $\lambda$ > 0.
+        step_size: step size $\eta$ of gradient descent.
+        steps: number $t$ of steps, >= 0.
+
+    Returns:
+        The filter at every eigenvalue, in the shape of `sigma`.
 
     Source: Yao, Rosasco, Caponnetto, On early stopping in gradient descent learning, 2007.
 
@@ -44,10 +63,19 @@ def chebyshev_filter(
     spectrum: tuple,
     steps: int,
 ) -> jax.Array:
-    r"""$(1 - T_t(z(s)) / T_t(z(0))) / s$ with $s = \sigma + \lambda$: t Chebyshev steps from 0.
+    r"""Return the filter $(1 - T_t(z(s)) / T_t(z(0))) / s$ of $t$ Chebyshev steps from 0 (C23).
 
-    $z$ maps `spectrum` = (low, high) to $(-1, 1)$, $T_t$ is Chebyshev's polynomial. `sigma` are
-    eigenvalues of $K$, `ridge` is $\lambda > 0$.
+    Here $s = \sigma + \lambda$, $z$ is the linear map of the interval (low, high) to $(-1, 1)$, and
+    $T_t$ is the Chebyshev polynomial of degree $t$.
+
+    Args:
+        sigma: eigenvalues $\sigma$ of $K$, of any shape [...].
+        ridge: ridge $\lambda$ > 0.
+        spectrum: bounds (low, high) on the eigenvalues of $K + \lambda I$, with low < high.
+        steps: number $t$ of steps, >= 0.
+
+    Returns:
+        The filter at every eigenvalue, in the shape of `sigma`.
 
     Source: Saad, Iterative methods for sparse linear systems, section 12.3.
 

@@ -1,4 +1,4 @@
-"""How far random features are from the exponential kernel exp(<x, z> / t), row by row (C21)."""
+"""Variance of random features of the exponential kernel exp(<x, z> / t) (C21)."""
 
 from __future__ import annotations
 
@@ -12,9 +12,20 @@ Number = jax.Array | float
 def positive_variance(
     x: Float[Array, "... p"], z: Float[Array, "... p"], temperature: Number, width: int
 ) -> Float[Array, "..."]:
-    r"""$k^2 (e^{|x + z|^2 / \tau} - 1) / m$: the variance of m independent positive features (C21).
+    r"""Return the variance of m positive random features (C21).
 
-    `temperature` is $\tau$, `width` m. Orthogonal ones have less.
+    $$k(x, z)^2 (e^{|x + z|^2 / \tau} - 1) / m$$
+
+    The features are independent. Orthogonal features have a smaller variance.
+
+    Args:
+        x: points [..., p].
+        z: points [..., p]; the leading axes broadcast against those of `x`.
+        temperature: temperature $\tau$ > 0 of the exponential kernel $k$.
+        width: number m of features.
+
+    Returns:
+        The variance of the estimate of $k(x, z)$, [...].
 
     Source: Choromanski et al., Rethinking attention with Performers, lemma 2.
 
@@ -28,12 +39,21 @@ def positive_variance(
 def trigonometric_variance(
     x: Float[Array, "... p"], z: Float[Array, "... p"], temperature: Number, width: int
 ) -> Float[Array, "..."]:
-    r"""The variance of m / 2 independent cosines and sines (C21).
+    r"""Return the variance of m trigonometric random features, m / 2 cosines and m / 2 sines (C21).
 
     $$e^{(|x|^2 + |z|^2) / \tau} (1 - e^{-|x - z|^2 / \tau})^2 / m$$
 
-    `temperature` is $\tau$, `width` m. Large where k is small, so that estimates of a small k have
-    either sign.
+    The frequencies are independent. The variance is large where $k(x, z)$ is small, so estimates of
+    a small $k(x, z)$ can be negative.
+
+    Args:
+        x: points [..., p].
+        z: points [..., p]; the leading axes broadcast against those of `x`.
+        temperature: temperature $\tau$ > 0 of the exponential kernel $k$.
+        width: number m of features.
+
+    Returns:
+        The variance of the estimate of $k(x, z)$, [...].
 
     Source: Choromanski et al., Rethinking attention with Performers, lemma 2.
 

@@ -1,4 +1,4 @@
-"""How fast solvers of A alpha = y converge, A's eigenvalues lying in [low, high] (C4, C5)."""
+"""Convergence rates of solvers of A alpha = y with the eigenvalues of A in [low, high] (C4, C5)."""
 
 from __future__ import annotations
 
@@ -16,10 +16,19 @@ Number = jax.Array | float
 
 
 def gradient_descent_rate(low: Number, high: Number, steps: Number) -> jax.Array:
-    r"""$((\kappa - 1) / (\kappa + 1))^t$: gradient descent with step $2 / (a + b)$ (C4).
+    r"""Return the rate of gradient descent with step size $2 / (a + b)$ (C4).
 
-    The factor by which every $A^s$-norm of the error falls at least; $\kappa = b / a$ for `low` $a$
-    and `high` $b$.
+    $$((\kappa - 1) / (\kappa + 1))^t, \quad \kappa = b / a$$
+
+    After $t$ steps every $A^s$-norm of the error is at most this factor times its initial value.
+
+    Args:
+        low: lower bound $a$ > 0 on the eigenvalues of $A$.
+        high: upper bound $b$ on the eigenvalues of $A$.
+        steps: number $t$ of steps, >= 0.
+
+    Returns:
+        The factor, a scalar.
 
     >>> float(gradient_descent_rate(1.0, 3.0, 2))
     0.25
@@ -33,10 +42,19 @@ def root_factor(low: Number, high: Number) -> jax.Array:
 
 
 def heavy_ball_rate(low: Number, high: Number, steps: Number) -> jax.Array:
-    r"""$q^t (1 + t + qt)$: heavy ball from $p_0 = \eta y$ (C4).
+    r"""Return the rate $q^t (1 + t + qt)$ of the heavy-ball method from $p_0 = \eta y$ (C4).
 
-    $q = (\sqrt{\kappa} - 1) / (\sqrt{\kappa} + 1)$, $\kappa = b / a$ for `low` $a$ and `high` $b$.
-    Its residual polynomial is $q^t (U_t - q U_{t-1})$, $U$ of the second kind: attained at $b$.
+    Here $q = (\sqrt{\kappa} - 1) / (\sqrt{\kappa} + 1)$ and $\kappa = b / a$. The residual
+    polynomial is $q^t (U_t - q U_{t-1})$ with the Chebyshev polynomials $U$ of the second kind. The
+    rate is attained at the eigenvalue $b$.
+
+    Args:
+        low: lower bound $a$ > 0 on the eigenvalues of $A$.
+        high: upper bound $b$ on the eigenvalues of $A$.
+        steps: number $t$ of steps, >= 0.
+
+    Returns:
+        The factor by which the error shrinks at least in $t$ steps, a scalar.
 
     >>> float(heavy_ball_rate(1.0, 9.0, 1))
     1.25
@@ -46,9 +64,17 @@ def heavy_ball_rate(low: Number, high: Number, steps: Number) -> jax.Array:
 
 
 def conjugate_gradient_rate(low: Number, high: Number, steps: Number) -> jax.Array:
-    r"""$2 q^t$: conjugate gradient in the $A$-norm (C4).
+    r"""Return the rate $2 q^t$ of conjugate gradient in the $A$-norm (C4).
 
-    $q = (\sqrt{\kappa} - 1) / (\sqrt{\kappa} + 1)$, $\kappa = b / a$ for `low` $a$ and `high` $b$.
+    Here $q = (\sqrt{\kappa} - 1) / (\sqrt{\kappa} + 1)$ and $\kappa = b / a$.
+
+    Args:
+        low: lower bound $a$ > 0 on the eigenvalues of $A$.
+        high: upper bound $b$ on the eigenvalues of $A$.
+        steps: number $t$ of steps, >= 0.
+
+    Returns:
+        The factor by which the $A$-norm of the error shrinks at least in $t$ steps, a scalar.
 
     >>> float(conjugate_gradient_rate(1.0, 9.0, 1))
     1.0
@@ -57,9 +83,18 @@ def conjugate_gradient_rate(low: Number, high: Number, steps: Number) -> jax.Arr
 
 
 def chebyshev_rate(low: Number, high: Number, steps: Number) -> jax.Array:
-    r"""$2 q^t / (1 + q^{2t})$, the sharp form: 1 over $T_t((b + a) / (b - a))$ (C4).
+    r"""Return the sharp rate $2 q^t / (1 + q^{2t})$ of the Chebyshev iteration (C4).
 
-    $q = (\sqrt{\kappa} - 1) / (\sqrt{\kappa} + 1)$, $\kappa = b / a$ for `low` $a$ and `high` $b$.
+    Here $q = (\sqrt{\kappa} - 1) / (\sqrt{\kappa} + 1)$ and $\kappa = b / a$. The rate equals
+    $1 / T_t((b + a) / (b - a))$ with the Chebyshev polynomial $T_t$.
+
+    Args:
+        low: lower bound $a$ > 0 on the eigenvalues of $A$.
+        high: upper bound $b$ on the eigenvalues of $A$.
+        steps: number $t$ of steps, >= 0.
+
+    Returns:
+        The factor by which the error shrinks at least in $t$ steps, a scalar.
 
     >>> float(chebyshev_rate(1.0, 3.0, 1).round(6))
     0.5
@@ -69,9 +104,18 @@ def chebyshev_rate(low: Number, high: Number, steps: Number) -> jax.Array:
 
 
 def stationary_factor(low: Number, high: Number, step_size: Number) -> jax.Array:
-    r"""$\max |1 - \eta \sigma|$: $\eta \sum_j (I - \eta A)^j$ converges iff it is < 1 (C5).
+    r"""Return $\max |1 - \eta \sigma|$ over the eigenvalues $\sigma$ of $A$ in $[a, b]$ (C5).
 
-    That is for $0 < \eta < 2 / b$, `high` being $b$, and the smaller the ridge, the closer to 1.
+    The series $\eta \sum_j (I - \eta A)^j$ converges to $A^{-1}$ if and only if this factor is < 1.
+    The condition is $0 < \eta < 2 / b$. The smaller the ridge, the closer the factor is to 1.
+
+    Args:
+        low: smallest eigenvalue $a$ of $A$.
+        high: largest eigenvalue $b$ of $A$.
+        step_size: step size $\eta$.
+
+    Returns:
+        The factor, a scalar.
 
     >>> float(stationary_factor(1.0, 3.0, 0.5))
     0.5
@@ -81,9 +125,18 @@ def stationary_factor(low: Number, high: Number, step_size: Number) -> jax.Array
 
 
 def neumann_factor(sigma: Number, ridge: Number) -> jax.Array:
-    r"""$\sigma_1 / \lambda$: $\sum_j (-K / \lambda)^j / \lambda$ converges iff it is < 1 (C5).
+    r"""Return $\sigma_1 / \lambda$, which decides whether the Neumann series converges (C5).
 
-    So it needs a LARGE `ridge` $\lambda$, against the claim of "exact inversion for small ridge".
+    The series $\sum_j (-K / \lambda)^j / \lambda$ converges to $(K + \lambda I)^{-1}$ if and only
+    if this ratio is < 1. So the series needs a large ridge. This refutes the claim of "exact
+    inversion for small ridge".
+
+    Args:
+        sigma: largest eigenvalue $\sigma_1$ of $K$.
+        ridge: ridge $\lambda$ > 0.
+
+    Returns:
+        The ratio, a scalar.
 
     >>> float(neumann_factor(8.0, 2.0))
     4.0
@@ -92,7 +145,14 @@ def neumann_factor(sigma: Number, ridge: Number) -> jax.Array:
 
 
 def energy_norm(matrix: Float[Array, "n n"], error: Float[Array, "... n"]) -> jax.Array:
-    r"""$|e|_A = \sqrt{e^T A e}$, along the last axis (C4).
+    r"""Return the $A$-norm $|e|_A = \sqrt{e^T A e}$ along the last axis (C4).
+
+    Args:
+        matrix: symmetric positive definite matrix $A$ [n, n].
+        error: vectors $e$ [..., n].
+
+    Returns:
+        The norm of every vector, [...].
 
     >>> float(energy_norm(4 * jnp.eye(2), jnp.array([1.0, 0.0])))
     2.0
@@ -103,12 +163,24 @@ def energy_norm(matrix: Float[Array, "n n"], error: Float[Array, "... n"]) -> ja
 def prediction_bound(
     kernel: Kernel, task: Task, alpha: Float[Array, " n"], *, ridge: float | Float[Array, ""]
 ) -> Float[Array, " q"]:
-    r"""The error at every query, by that of alpha in the $A$-norm (C4).
+    r"""Bound the prediction error at every query by the $A$-norm of the error of alpha (C4).
 
     $$|f(x) - f^\ast(x)| \leq \sqrt{k(x)^T A^{-1} k(x)} \, |\alpha - \alpha^\ast|_A$$
 
-    By Cauchy and Schwarz, for any `alpha` [n] and one output; attained where the error is along
-    $A^{-1} k(x)$.
+    This is the Cauchy-Schwarz inequality for $A = K + \lambda I$. It is an equality where the error
+    $\alpha - \alpha^\ast$ is parallel to $A^{-1} k(x)$.
+
+    Args:
+        kernel: kernel $k$ of the regression.
+        task: one task with one output: x [n, p], y [n], x_query [q, p].
+        alpha: any approximate solution $\alpha$ [n].
+        ridge: ridge $\lambda$ > 0, in units of $k(x, x)$.
+
+    Returns:
+        The bound at every query [q].
+
+    Raises:
+        ValueError: `ridge` is not > 0, or `task` is a batch.
 
     >>> import jax.numpy as jnp
     >>> from icl_krr import Linear, Task

@@ -1,4 +1,4 @@
-"""The spectrum that the normaliser leaves as a preconditioner (C12, C13)."""
+"""Eigenvalues of the system that the softmax normaliser preconditions (C12, C13)."""
 
 from __future__ import annotations
 
@@ -16,12 +16,23 @@ Number = jax.Array | float
 
 
 def richardson_bounds(kernel: Kernel, task: Task, *, ridge: Number, sink: Number) -> tuple:
-    r"""Bounds $(a, b)$ on the eigenvalues of $(D + cI)^{-1} (K + \lambda I)$ (C12).
+    r"""Bound the eigenvalues of $(D + cI)^{-1} (K + \lambda I)$ from the row sums of $K$ (C12).
 
-    $D$ is the diagonal of row sums $s_i$, `sink` $c$, `ridge` $\lambda$.
-    $a = \lambda / (\max_i s_i + c)$, for $K$ is positive semi-definite;
-    $b = \max_i (s_i + \lambda) / (s_i + c)$, the largest row sum, which is <= 1 where
-    $\lambda \leq c$. Two scalars.
+    $D$ is the diagonal matrix of the row sums $s_i$ of $K$. The lower bound is
+    $a = \lambda / (\max_i s_i + c)$, because $K$ is positive semi-definite. The upper bound is the
+    largest row sum $b = \max_i (s_i + \lambda) / (s_i + c)$. It is <= 1 where $\lambda \leq c$.
+
+    Args:
+        kernel: positive kernel $k$, such as `Exponential` or `Gaussian`.
+        task: supports, outputs and queries; x [n, p], y [n] or [n, r], x_query [q, p].
+        ridge: ridge $\lambda$ > 0, in units of $k(x, x)$.
+        sink: weight $c$ > 0 of the sink.
+
+    Returns:
+        The bounds $(a, b)$, two scalars in the dtype of the task.
+
+    Raises:
+        ValueError: `ridge` or `sink` is not > 0, or `task` is a batch.
 
     >>> import jax.numpy as jnp
     >>> from icl_krr import Gaussian, Task
@@ -38,10 +49,23 @@ def richardson_bounds(kernel: Kernel, task: Task, *, ridge: Number, sink: Number
 def preconditioned_eigenvalues(
     kernel: Kernel, task: Task, *, ridge: Number, sink: Number
 ) -> Float[Array, " n"]:
-    r"""The eigenvalues of $(D + cI)^{-1} (K + \lambda I)$, ascending, by a symmetric twin (C13).
+    r"""Return the eigenvalues of $(D + cI)^{-1} (K + \lambda I)$, ascending (C13).
 
-    `ridge` is $\lambda$, `sink` $c$. Their condition number still grows with n: $D^{-1}$ does not
-    cure it.
+    They are computed from the similar symmetric matrix $(D + cI)^{-1/2} A (D + cI)^{-1/2}$ with
+    $A = K + \lambda I$. Their condition number still grows with n. So preconditioning by $D$ does
+    not remove this growth.
+
+    Args:
+        kernel: positive kernel $k$, such as `Exponential` or `Gaussian`.
+        task: supports, outputs and queries; x [n, p], y [n] or [n, r], x_query [q, p].
+        ridge: ridge $\lambda$ > 0, in units of $k(x, x)$.
+        sink: weight $c$ > 0 of the sink.
+
+    Returns:
+        The eigenvalues [n] in the dtype of the task.
+
+    Raises:
+        ValueError: `ridge` or `sink` is not > 0, or `task` is a batch.
 
     >>> import jax.numpy as jnp
     >>> from icl_krr import Gaussian, Task

@@ -1,4 +1,4 @@
-"""What one head computes: a smoother, not kernel ridge regression (C1, C2, C6, C7, C11)."""
+"""One softmax head is a smoother, not kernel ridge regression (C1, C2, C6, C7, C11)."""
 
 from __future__ import annotations
 
@@ -17,7 +17,21 @@ from ..tasks.task import check_axes
 def smoothing_gap(
     kernel: PositiveKernel, task: Task, *, ridge: float | Float[Array, ""]
 ) -> Float[Array, ""]:
-    r"""$|f_{NW} - f^\ast| / |f^\ast|$ over the queries: how far one head is from KRR (C2).
+    r"""Return the relative distance $|f_{NW} - f^\ast| / |f^\ast|$ over the queries (C2).
+
+    $f_{NW}$ is the Nadaraya-Watson estimate, which one softmax head computes. $f^\ast$ is exact
+    kernel ridge regression.
+
+    Args:
+        kernel: positive kernel $k$, such as `Exponential` or `Gaussian`.
+        task: supports, outputs and queries; x [n, p], y [n] or [n, r], x_query [q, p].
+        ridge: ridge $\lambda$ > 0, in units of $k(x, x)$.
+
+    Returns:
+        The relative distance, a scalar in the dtype of the task.
+
+    Raises:
+        ValueError: `ridge` is not > 0, or `task` is a batch.
 
     >>> import jax.numpy as jnp
     >>> from icl_krr import Gaussian, Task
@@ -36,9 +50,16 @@ def smoothing_gap(
 
 
 def rank_correlation(a: Float[Array, " q"], b: Float[Array, " q"]) -> Float[Array, ""]:
-    """Spearman's: the correlation of ranks, ties sharing their average (C2).
+    """Return Spearman's rank correlation; ties share their average rank (C2).
 
-    A smoother may have a plausible error and yet order the queries uselessly.
+    A smoother can have a small error and still order the queries wrongly.
+
+    Args:
+        a: values at the queries [q].
+        b: other values at the same queries [q].
+
+    Returns:
+        The correlation in [-1, 1], a scalar.
 
     >>> float(rank_correlation(jnp.array([1.0, 2.0, 3.0]), jnp.array([1.0, 4.0, 9.0])).round(6))
     1.0
@@ -51,10 +72,20 @@ def rank_correlation(a: Float[Array, " q"], b: Float[Array, " q"]) -> Float[Arra
 
 
 def mean_limit_bound(spread: jax.Array | float, values: Float[Array, " n"]) -> Float[Array, ""]:
-    r"""$|f_{NW}(x) - \bar y| \leq \tanh(s / 4) (\max y - \min y)$: large temperatures (C6).
+    r"""Bound the distance of a softmax head from the mean output, for large temperatures (C6).
 
-    `spread` $s$ is the largest minus the smallest logit of x, $\bar y$ the mean of `values` $y$.
-    Attained where the weights take two values on sets whose sizes are as 1 to $e^{s/2}$.
+    $$|f_{NW}(x) - \bar y| \leq \tanh(s / 4) (\max y - \min y)$$
+
+    The bound is attained if three conditions hold. The logits take only two values. The output is
+    $\max y$ at one of them and $\min y$ at the other. The numbers of supports with the larger and
+    the smaller logit are in the ratio 1 to $e^{s/2}$.
+
+    Args:
+        spread: largest minus smallest logit $s$ of the query x, >= 0.
+        values: outputs $y$ of the supports [n]; $\bar y$ is their mean.
+
+    Returns:
+        The bound, a scalar.
 
     >>> float(mean_limit_bound(0.0, jnp.array([1.0, 2.0])))
     0.0
@@ -63,12 +94,21 @@ def mean_limit_bound(spread: jax.Array | float, values: Float[Array, " n"]) -> F
 
 
 def nearest_limit_bound(gap: jax.Array | float, values: Float[Array, " n"]) -> Float[Array, ""]:
-    r"""$|f_{NW}(x) - y_1| \leq (\max y - \min y) m / (1 + m)$, $m = (n - 1) e^{-g}$ (C6).
+    r"""Bound the distance of a softmax head from the output with the largest logit (C6).
 
-    `gap` $g$ is the largest logit of x minus the second largest: small temperatures. The support of
-    the largest logit, whose output is $y_1$, is the nearest for the Gaussian kernel, and for the
-    exponential on a sphere; elsewhere the exponential kernel picks the largest inner product
-    instead. Attained where all others are equally far and have the other extreme of y.
+    $$|f_{NW}(x) - y_1| \leq (\max y - \min y) m / (1 + m), \quad m = (n - 1) e^{-g}$$
+
+    $y_1$ is the output of the support with the largest logit. The bound is small for small
+    temperatures. For the Gaussian kernel, and for the exponential kernel on a sphere, this support
+    is the nearest one. Elsewhere the exponential kernel selects the largest inner product. The
+    bound is attained if all other supports have the same logit and the opposite extreme of $y$.
+
+    Args:
+        gap: largest minus second-largest logit $g$ of the query x, >= 0.
+        values: outputs $y$ of the supports [n].
+
+    Returns:
+        The bound, a scalar.
 
     >>> float(nearest_limit_bound(100.0, jnp.array([1.0, 2.0])))
     0.0
@@ -78,9 +118,17 @@ def nearest_limit_bound(gap: jax.Array | float, values: Float[Array, " n"]) -> F
 
 
 def logit_variance(x: Float[Array, "p p"], z: Float[Array, "p p"]) -> Float[Array, ""]:
-    r"""$\mathrm{tr}(XZ) / p$, the variance of $x^T z / \sqrt{p}$ for independent x and z (C6).
+    r"""Return the variance $\mathrm{tr}(XZ) / p$ of $x^T z / \sqrt{p}$ (C6).
 
-    $X$ and $Z$ are their covariances [p, p], their means 0: 1 for unit ones, whatever p.
+    The vectors x and z are independent and have mean 0. If both covariances are the identity, the
+    variance is 1 for every p.
+
+    Args:
+        x: covariance $X$ of x [p, p].
+        z: covariance $Z$ of z [p, p].
+
+    Returns:
+        The variance, a scalar.
 
     >>> float(logit_variance(jnp.eye(5), jnp.eye(5)))
     1.0
@@ -91,9 +139,18 @@ def logit_variance(x: Float[Array, "p p"], z: Float[Array, "p p"]) -> Float[Arra
 def gaussian_logits(
     x: Float[Array, "n p"], z: Float[Array, "m p"], lengthscale: jax.Array | float
 ) -> Float[Array, "n m"]:
-    r"""$(x^T z - |z|^2 / 2) / \ell^2$, whose softmax over z is that of the Gaussian's logs (C11).
+    r"""Return the logits $(x^T z - |z|^2 / 2) / \ell^2$ of the Gaussian kernel (C11).
 
-    The factor $\exp(-|x|^2 / 2\ell^2)$ of a row cancels.
+    Their softmax over z equals the softmax of $-|x - z|^2 / 2\ell^2$. The factor
+    $\exp(-|x|^2 / 2\ell^2)$ is constant in each row, so the softmax cancels it.
+
+    Args:
+        x: queries of the head [n, p].
+        z: keys of the head [m, p].
+        lengthscale: lengthscale $\ell$ > 0, in units of distances between points.
+
+    Returns:
+        The logits [n, m].
 
     >>> gaussian_logits(jnp.ones((1, 1)), jnp.ones((1, 1)), 1.0).tolist()
     [[0.5]]
@@ -104,10 +161,19 @@ def gaussian_logits(
 def gaussian_from_exponential(
     x: Float[Array, "n p"], z: Float[Array, "m p"], lengthscale: jax.Array | float
 ) -> Float[Array, "n m"]:
-    r"""The Gaussian kernel matrix as a scaled exponential one, $G = E \tilde K E$ (C7).
+    r"""Compute the Gaussian kernel matrix $G = E \tilde K E$ from the exponential one (C7).
 
-    $E = \mathrm{diag}(\exp(-|x|^2 / 2\ell^2))$, and $\tilde K$ has temperature $\ell^2$. The two
-    kernels agree up to a constant on a sphere, and differ elsewhere.
+    $E = \mathrm{diag}(\exp(-|x|^2 / 2\ell^2))$, and $\tilde K$ is the exponential kernel matrix
+    with temperature $\ell^2$. On a sphere the two kernels differ only by a constant factor.
+    Elsewhere the factor depends on the points.
+
+    Args:
+        x: points [n, p].
+        z: points [m, p].
+        lengthscale: lengthscale $\ell$ > 0, in units of distances between points.
+
+    Returns:
+        The Gaussian kernel matrix [n, m].
 
     >>> float(gaussian_from_exponential(jnp.ones((1, 1)), jnp.ones((1, 1)), 1.0)[0, 0])
     1.0

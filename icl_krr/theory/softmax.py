@@ -1,4 +1,4 @@
-"""The sink and the normaliser that it recovers (C1, C3)."""
+"""The sink of a softmax head and the normaliser that the sink recovers (C1, C3)."""
 
 from __future__ import annotations
 
@@ -13,11 +13,21 @@ from ..tasks.task import check_axes
 
 
 def log_normaliser(kernel: PositiveKernel, task: Task) -> Float[Array, " n+q"]:
-    r"""$\log Z_i = \log \sum_j k(x_i, x_j)$ over the supports j, at every support and query (C1).
+    r"""Return $\log Z_i = \log \sum_j k(x_i, x_j)$ over the supports j, for every token i (C1).
 
-    Shape [n + q] in the task's dtype; the sum is taken in the logarithm, so none overflows.
+    The tokens are the supports, then the queries. The sum is computed in the logarithm, so it does
+    not overflow. Masked supports do not count in the sum.
 
-    Raises TypeError for a kernel that is not positive everywhere.
+    Args:
+        kernel: positive kernel $k$, such as `Exponential` or `Gaussian`.
+        task: supports, outputs and queries; x [n, p], y [n] or [n, r], x_query [q, p].
+
+    Returns:
+        The logarithms [n + q] in the dtype of the task.
+
+    Raises:
+        TypeError: `kernel` is not a positive kernel.
+        ValueError: `task` is a batch.
 
     >>> import jax.numpy as jnp
     >>> from icl_krr import Gaussian, Task
@@ -35,15 +45,24 @@ def log_normaliser(kernel: PositiveKernel, task: Task) -> Float[Array, " n+q"]:
 
 
 def log_sink(kernel: Kernel, task: Task) -> Float[Array, ""]:
-    r"""The least integer $\log c \geq \log Z_i$ for all tokens i: a shift of all logits (C3).
+    r"""Choose the sink's logit: the least integer $\log c \geq \log Z_i$ for all tokens i (C3).
 
-    Every sink weight $c / (Z_i + c)$ is then in $[1/2, 1)$, and no entry of $K / c$ exceeds 1:
-    neither can over- or underflow before the range of $K$ is spent. An integer is exact as a logit
-    in every dtype, so that the shift is undone to the last digit. A scalar of the task's dtype.
+    With this sink every sink weight $c / (Z_i + c)$ is in $[1/2, 1)$ and no entry of $K / c$
+    exceeds 1. So neither overflows or underflows as long as $K$ itself is representable. An integer
+    is exact as a logit in every dtype, so a shift of all logits by $\log c$ can be undone without
+    rounding.
 
-    That of a `Mixture` serves each of its kernels.
+    Args:
+        kernel: positive kernel $k$, or a `Mixture`. For a `Mixture` the result fits each of its
+            kernels.
+        task: supports, outputs and queries; x [n, p], y [n] or [n, r], x_query [q, p].
 
-    Raises TypeError for a kernel that is not positive everywhere.
+    Returns:
+        The logit $\log c$, a scalar in the dtype of the task.
+
+    Raises:
+        TypeError: `kernel` is neither a positive kernel nor a `Mixture`.
+        ValueError: `task` is a batch.
 
     >>> import jax.numpy as jnp
     >>> from icl_krr import Exponential, Task
@@ -57,7 +76,14 @@ def log_sink(kernel: Kernel, task: Task) -> Float[Array, ""]:
 
 
 def sink_weight(log_normaliser: Float[Array, "..."], log_sink: jax.Array | float) -> jax.Array:
-    """$c / (Z + c)$, from the logarithms of both (C3).
+    r"""Return the softmax weight $c / (Z + c)$ of the sink (C3).
+
+    Args:
+        log_normaliser: logarithms $\log Z$, of any shape [...].
+        log_sink: logit $\log c$ of the sink.
+
+    Returns:
+        The weights in (0, 1), in the shape of `log_normaliser`.
 
     >>> float(sink_weight(jnp.array(2.0), 2.0))
     0.5
@@ -68,12 +94,22 @@ def sink_weight(log_normaliser: Float[Array, "..."], log_sink: jax.Array | float
 def recovery_error(
     logit_bound: jax.Array | float, log_sink: jax.Array | float, num_features: int, dtype: DTypeLike
 ) -> Float[Array, ""]:
-    r"""Rounding of $c$ times numerator over sink weight, relative to $\sum_j k_{ij} |v_j|$ (C3).
+    r"""Bound the rounding error of $K v$ that a head with a sink recovers (C3).
 
-    An inner product of p terms rounds a logit by at most $p u L$, $u$ the unit roundoff and $L$ a
-    bound on |logit|, its difference to the largest logit by another $u (L + |\log c|)$, and the
-    exponential turns an absolute error into a relative one; sums, quotients and products add a
-    few $u$ for numerator and sink weight each: $2u (pL + L + |\log c| + 8)$.
+    The head computes $c$ times the numerator over the sink weight. The error is relative to
+    $\sum_j k_{ij} |v_j|$. The bound is $2u (pL + L + |\log c| + 8)$ with the unit roundoff $u$. An
+    inner product of p terms rounds a logit by at most $p u L$. The difference to the largest logit
+    adds $u (L + |\log c|)$. The exponential turns these absolute errors into relative errors. Sums,
+    quotients and products add a few $u$. The factor 2 counts numerator and sink weight.
+
+    Args:
+        logit_bound: bound $L$ on the absolute logits.
+        log_sink: logit $\log c$ of the sink.
+        num_features: number p of features of x.
+        dtype: floating-point dtype of the head.
+
+    Returns:
+        The relative error, a scalar.
 
     >>> float(recovery_error(8.0, 2.0, 2, jnp.float32)) < 1e-5
     True
@@ -83,11 +119,19 @@ def recovery_error(
 
 
 def dominant_sink_error(log_normaliser: Float[Array, "..."], log_sink: jax.Array | float):
-    r"""$Z / (Z + c)$: what $c$ times the numerator lacks of $K v$ if no quotient is taken (C3).
+    r"""Return the relative error $Z / (Z + c)$ of $K v$ from one head without a division (C3).
 
-    For $\log c$ far above $\log Z$ one softmax head applies the unnormalised kernel with no
-    arithmetic after it. The weights keep their relative precision, so the price is rounding of
-    $u \log c$ alone.
+    The head's output times $c$ approximates $K v$. If $\log c$ is far above $\log Z$, one softmax
+    head applies the unnormalised kernel and needs no arithmetic after it. The weights keep their
+    relative precision, so the only cost is a rounding error of $u \log c$ for the unit roundoff
+    $u$.
+
+    Args:
+        log_normaliser: logarithms $\log Z$, of any shape [...].
+        log_sink: logit $\log c$ of the sink.
+
+    Returns:
+        The relative errors, in the shape of `log_normaliser`.
 
     >>> float(dominant_sink_error(jnp.array(0.0), 30.0)) < 1e-13
     True

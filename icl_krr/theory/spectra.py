@@ -1,4 +1,4 @@
-"""Spectra and what they imply."""
+"""Eigenvalues of the kernel matrix, and quantities that follow from them."""
 
 from __future__ import annotations
 
@@ -14,9 +14,20 @@ from ..tasks.task import check_axes
 
 
 def eigenvalues(kernel: Kernel, task: Task) -> Float[Array, " n"]:
-    """The eigenvalues of $K$ on the supports, ascending, those below 0 by rounding set to 0.
+    """Return the eigenvalues of $K$ on the supports, ascending.
 
-    Shape [n] in the task's dtype; a masked support contributes a 0, and these come first.
+    Eigenvalues that are below 0 by rounding are set to 0. Each masked support adds an eigenvalue 0.
+
+    Args:
+        kernel: kernel $k$ of the regression.
+        task: supports, outputs and queries; x [n, p], y [n] or [n, r], x_query [q, p].
+
+    Returns:
+        The eigenvalues [n] in the dtype of the task.
+
+    Raises:
+        TypeError: the dtype of `task` is not float32 or float64.
+        ValueError: `task` is a batch.
 
     >>> import jax.numpy as jnp
     >>> from icl_krr import Linear, Task
@@ -31,11 +42,22 @@ def eigenvalues(kernel: Kernel, task: Task) -> Float[Array, " n"]:
 
 
 def spectral_bounds(kernel: Kernel, task: Task, *, ridge: float | Float[Array, ""]) -> tuple:
-    r"""The smallest and largest eigenvalue (low, high) of $K + \lambda I$.
+    r"""Return the smallest and the largest eigenvalue of $K + \lambda I$ on the supports.
 
-    Two scalars in the task's dtype: what gradient descent must know in advance.
+    Masked supports do not count. Solvers such as `icl_krr.solvers.chebyshev` take these bounds as
+    `spectrum`.
 
-    Raises ValueError for a `ridge` $\lambda$ that is not > 0.
+    Args:
+        kernel: kernel $k$ of the regression.
+        task: supports, outputs and queries; x [n, p], y [n] or [n, r], x_query [q, p].
+        ridge: ridge $\lambda$ > 0, in units of $k(x, x)$.
+
+    Returns:
+        The pair (low, high), two scalars in the dtype of the task.
+
+    Raises:
+        TypeError: the dtype of `task` is not float32 or float64.
+        ValueError: `ridge` is not > 0, or `task` is a batch.
 
     >>> import jax.numpy as jnp
     >>> from icl_krr import Linear, Task
@@ -51,9 +73,19 @@ def spectral_bounds(kernel: Kernel, task: Task, *, ridge: float | Float[Array, "
 
 
 def effective_dimension(sigma: Float[Array, " n"], ridge: float | jax.Array) -> Float[Array, ""]:
-    r"""$\mathrm{tr} K A^{-1} = \sum_i \sigma_i / (\sigma_i + \lambda)$, the effective dimension.
+    r"""Return the effective dimension $\sum_i \sigma_i / (\sigma_i + \lambda)$ of the regression.
 
-    `sigma` are the eigenvalues of $K$, `ridge` is $\lambda$, $A = K + \lambda I$.
+    It equals $\mathrm{tr} K A^{-1}$ for $A = K + \lambda I$.
+
+    Args:
+        sigma: eigenvalues $\sigma_i$ of $K$ [n], in any order.
+        ridge: ridge $\lambda$ > 0, in the units of `sigma`.
+
+    Returns:
+        The effective dimension, a scalar in [0, n).
+
+    Raises:
+        ValueError: `ridge` is not > 0.
 
     >>> import jax.numpy as jnp
     >>> float(effective_dimension(jnp.array([1.0, 3.0]), 1.0))
@@ -64,10 +96,18 @@ def effective_dimension(sigma: Float[Array, " n"], ridge: float | jax.Array) -> 
 
 
 def distinct_eigenvalues(sigma: Float[Array, " n"]) -> Float[Array, ""]:
-    r"""How many eigenvalues differ by more than rounding, $\sqrt{\varepsilon}$ of the largest (C8).
+    r"""Count the distinct eigenvalues (C8).
 
-    After that many steps conjugate gradient is exact, were there no rounding: its polynomial
-    can vanish on all of them. `sigma` [n] ascends; $\varepsilon$ is the dtype's.
+    Two eigenvalues are distinct if they differ by more than $\sqrt{\varepsilon}$ times the largest.
+    $\varepsilon$ is the machine epsilon of the dtype. In exact arithmetic conjugate gradient is
+    exact after this number of steps, because its polynomial can vanish at every distinct
+    eigenvalue.
+
+    Args:
+        sigma: eigenvalues [n], ascending.
+
+    Returns:
+        The count, an integer scalar.
 
     >>> import jax.numpy as jnp
     >>> int(distinct_eigenvalues(jnp.array([0.0, 0.0, 1.0, 3.0])))

@@ -1,4 +1,4 @@
-"""Products and reciprocals by piecewise-linear tables (C14)."""
+"""Errors of products and reciprocals that piecewise-linear tables compute (C14)."""
 
 from __future__ import annotations
 
@@ -9,11 +9,20 @@ Number = jax.Array | float
 
 
 def product_table_error(a: Number, b: Number, width: Number) -> jax.Array:
-    """$ab / w^2$ bounds the error of a product with factors in $[-a, a]$ and $[-b, b]$ (C14).
+    """Bound the error of a product from a table of squares by $ab / w^2$ (C14).
 
-    From $(s^2 - d^2) ab / 4$ with $s$ and $d$, sum and difference of the factors scaled to
-    $[-1, 1]$, in $[-2, 2]$: on `width` $w$ equal segments $h = 4 / w$ the interpolated square
-    exceeds the true one by at most $h^2 / 4$, and by nothing at a knot, so that this is attained.
+    The table computes $(s^2 - d^2) ab / 4$. Here $s$ and $d$ are the sum and the difference of the
+    factors after scaling to $[-1, 1]$, so both are in $[-2, 2]$. The table has $w$ equal segments
+    of length $h = 4 / w$. The interpolated square exceeds the true square by at most $h^2 / 4$, and
+    it is exact at the knots. So the bound is attained.
+
+    Args:
+        a: bound on the first factor, which lies in $[-a, a]$.
+        b: bound on the second factor, which lies in $[-b, b]$.
+        width: number $w$ of segments.
+
+    Returns:
+        The largest absolute error, a scalar.
 
     >>> float(product_table_error(2.0, 4.0, 4))
     0.5
@@ -22,10 +31,18 @@ def product_table_error(a: Number, b: Number, width: Number) -> jax.Array:
 
 
 def reciprocal_table_error(low: Number, high: Number, width: Number) -> jax.Array:
-    r"""$(\rho - 1)^2 / 4\rho$, $\rho = (b / a)^{1 / w}$: the relative error of $1 / x$ (C14).
+    r"""Return the relative error $(\rho - 1)^2 / 4\rho$ of $1 / x$ from a table on $[a, b]$ (C14).
 
-    For knots in geometric progression on $[a, b]$ = [low, high], the same on each of the `width`
-    $w$ segments: a chord of $1 / x$ is worst in the middle.
+    The knots are in geometric progression with ratio $\rho = (b / a)^{1 / w}$. The error is the
+    same on all $w$ segments and largest at the midpoint of a segment.
+
+    Args:
+        low: lower end $a$ > 0 of the table.
+        high: upper end $b$ of the table.
+        width: number $w$ of segments.
+
+    Returns:
+        The largest relative error, a scalar.
 
     >>> float(reciprocal_table_error(1.0, 4.0, 1))
     0.5625
@@ -35,7 +52,15 @@ def reciprocal_table_error(low: Number, high: Number, width: Number) -> jax.Arra
 
 
 def table_width(a: Number, b: Number, error: Number) -> jax.Array:
-    """The least even width at which `product_table_error` is at most `error` (C14).
+    """Return the least even width at which `product_table_error` is at most `error` (C14).
+
+    Args:
+        a: bound on the first factor, which lies in $[-a, a]$.
+        b: bound on the second factor, which lies in $[-b, b]$.
+        error: largest absolute error of the product, > 0.
+
+    Returns:
+        The number of segments, a scalar.
 
     >>> int(table_width(2.0, 4.0, 0.5))
     4

@@ -1,7 +1,7 @@
-"""What is lost by carrying m channels of features: K^ = Phi P P^T Phi^T for K (C16 to C20).
+"""Errors of a sketch: K^ = Phi P P^T Phi^T with m channels of features in place of K (C16 to C20).
 
-Eigenvalues sigma [n] of K ascend, as `eigenvalues` gives them; sigma_i counts from the largest.
-A = K + ridge I, A^ = K^ + ridge I. Widths may be traced.
+A = K + ridge I and A^ = K^ + ridge I. The eigenvalues sigma [n] of K are in ascending order, but
+the index i in sigma_i counts from the largest. Widths may be traced.
 """
 
 from __future__ import annotations
@@ -14,7 +14,16 @@ Number = jax.Array | float
 
 
 def sketch_error_tail(sigma: Float[Array, " n"], width: Number) -> jax.Array:
-    r"""$\sum_{i > m} \sigma_i$: claimed of $|K - \hat K|_2$ for any sketch, true of the best (C16).
+    r"""Return $\sum_{i > m} \sigma_i$, the claimed bound on $|K - \hat K|_2$ for any sketch (C16).
+
+    The bound is true for the best sketch, but not for every sketch.
+
+    Args:
+        sigma: eigenvalues of $K$ [n], ascending, as `icl_krr.theory.eigenvalues` returns them.
+        width: number m of features that are kept, 0 to n; may be traced.
+
+    Returns:
+        The sum, a scalar.
 
     >>> float(sketch_error_tail(jnp.array([1.0, 2.0, 4.0]), 1))
     3.0
@@ -24,7 +33,16 @@ def sketch_error_tail(sigma: Float[Array, " n"], width: Number) -> jax.Array:
 
 
 def sketch_error_best(sigma: Float[Array, " n"], width: Number) -> jax.Array:
-    r"""$\sigma_{m+1}$: $|K - \hat K|_2$ of the best sketch, and no rank m has less (C16).
+    r"""Return $\sigma_{m+1}$, the error $|K - \hat K|_2$ of the best sketch (C16).
+
+    No matrix of rank m has a smaller error.
+
+    Args:
+        sigma: eigenvalues of $K$ [n], ascending, as `icl_krr.theory.eigenvalues` returns them.
+        width: number m of features that are kept, 0 to n; may be traced.
+
+    Returns:
+        The error, a scalar.
 
     >>> float(sketch_error_best(jnp.array([1.0, 2.0, 4.0]), 1))
     2.0
@@ -34,7 +52,18 @@ def sketch_error_best(sigma: Float[Array, " n"], width: Number) -> jax.Array:
 
 
 def inverse_error_tail(sigma: Float[Array, " n"], width: Number, ridge: Number) -> jax.Array:
-    r"""$\sum_{i > m} \sigma_i / \lambda^2$, claimed of $|A^{-1} - \hat A^{-1}|_2$ (C17).
+    r"""Return $\sum_{i > m} \sigma_i / \lambda^2$, the claimed bound for the inverse (C17).
+
+    It is claimed to bound $|A^{-1} - \hat A^{-1}|_2$ for any sketch. The bound is true for the best
+    sketch, but not for every sketch.
+
+    Args:
+        sigma: eigenvalues of $K$ [n], ascending, as `icl_krr.theory.eigenvalues` returns them.
+        width: number m of features that are kept, 0 to n; may be traced.
+        ridge: ridge $\lambda$ > 0.
+
+    Returns:
+        The claimed bound, a scalar.
 
     >>> float(inverse_error_tail(jnp.array([1.0, 2.0, 4.0]), 1, 0.5))
     12.0
@@ -43,9 +72,17 @@ def inverse_error_tail(sigma: Float[Array, " n"], width: Number, ridge: Number) 
 
 
 def inverse_error_best(sigma: Float[Array, " n"], width: Number, ridge: Number) -> jax.Array:
-    r"""$\sigma_{m+1} / (\lambda (\lambda + \sigma_{m+1}))$: the error of the best sketch (C17).
+    r"""Return the error $|A^{-1} - \hat A^{-1}|_2$ of the best sketch (C17).
 
-    That is $|A^{-1} - \hat A^{-1}|_2$, $A = K + \lambda I$.
+    The error is $\sigma_{m+1} / (\lambda (\lambda + \sigma_{m+1}))$.
+
+    Args:
+        sigma: eigenvalues of $K$ [n], ascending, as `icl_krr.theory.eigenvalues` returns them.
+        width: number m of features that are kept, 0 to n; may be traced.
+        ridge: ridge $\lambda$ > 0.
+
+    Returns:
+        The error, a scalar.
 
     >>> float(inverse_error_best(jnp.array([1.0, 2.0, 4.0]), 1, 2.0))
     0.25
@@ -55,10 +92,17 @@ def inverse_error_best(sigma: Float[Array, " n"], width: Number, ridge: Number) 
 
 
 def inverse_error_bound(error: Number, ridge: Number) -> jax.Array:
-    r"""$\min(e / \lambda^2, 1 / \lambda)$ with $e = |K - \hat K|_2$: for any sketch (C17).
+    r"""Bound $|A^{-1} - \hat A^{-1}|_2$ by $\min(e / \lambda^2, 1 / \lambda)$ for any sketch (C17).
 
-    It bounds $|A^{-1} - \hat A^{-1}|_2$, which is $|A^{-1} (\hat K - K) \hat A^{-1}|_2$; and both
-    inverses lie between 0 and $I / \lambda$.
+    The first term holds because the error equals $|A^{-1} (\hat K - K) \hat A^{-1}|_2$. The second
+    term holds because the eigenvalues of both inverses lie between 0 and $1 / \lambda$.
+
+    Args:
+        error: error $e = |K - \hat K|_2$ of the sketch.
+        ridge: ridge $\lambda$ > 0.
+
+    Returns:
+        The bound, a scalar.
 
     >>> float(inverse_error_bound(4.0, 0.5))
     2.0
@@ -69,9 +113,17 @@ def inverse_error_bound(error: Number, ridge: Number) -> jax.Array:
 def relative_inverse_error_best(
     sigma: Float[Array, " n"], width: Number, ridge: Number
 ) -> jax.Array:
-    r"""$\sigma_{m+1} / \lambda$: the relative error of the best sketch (C17).
+    r"""Return the relative error $\sigma_{m+1} / \lambda$ of the inverse for the best sketch (C17).
 
-    That is $|A^{1/2} (A^{-1} - \hat A^{-1}) A^{1/2}|_2$.
+    The relative error is $|A^{1/2} (A^{-1} - \hat A^{-1}) A^{1/2}|_2$.
+
+    Args:
+        sigma: eigenvalues of $K$ [n], ascending, as `icl_krr.theory.eigenvalues` returns them.
+        width: number m of features that are kept, 0 to n; may be traced.
+        ridge: ridge $\lambda$ > 0.
+
+    Returns:
+        The relative error, a scalar.
 
     >>> float(relative_inverse_error_best(jnp.array([1.0, 2.0, 4.0]), 1, 0.5))
     4.0
@@ -82,9 +134,17 @@ def relative_inverse_error_best(
 def query_error_dual(
     cross: Float[Array, "... n"], y: Float[Array, " n"], inverse_error: Number
 ) -> jax.Array:
-    r"""$|k| |y| |A^{-1} - \hat A^{-1}|_2$: the change of alpha alone, at a query (C18).
+    r"""Bound the error at a query from the change of alpha alone (C18).
 
-    It bounds $|k^T (A^{-1} - \hat A^{-1}) y|$; `inverse_error` is its last factor.
+    $$|k^T (A^{-1} - \hat A^{-1}) y| \leq |k| |y| |A^{-1} - \hat A^{-1}|_2$$
+
+    Args:
+        cross: kernel values $k = k(x)$ between queries and supports [..., n].
+        y: outputs of the supports [n].
+        inverse_error: error $|A^{-1} - \hat A^{-1}|_2$ of the inverse.
+
+    Returns:
+        The bound at every query, [...].
 
     >>> float(query_error_dual(jnp.array([3.0, 4.0]), jnp.array([1.0, 0.0]), 0.5))
     2.5
@@ -95,9 +155,17 @@ def query_error_dual(
 def query_error_features(
     cross_gap: Float[Array, "... n"], y: Float[Array, " n"], ridge: Number
 ) -> jax.Array:
-    r"""$|k - \hat k| |y| / \lambda$: the change of the query's own features (C18).
+    r"""Bound the error at a query from the change of the features of the query (C18).
 
-    It bounds $|(k - \hat k)^T \hat A^{-1} y|$.
+    $$|(k - \hat k)^T \hat A^{-1} y| \leq |k - \hat k| |y| / \lambda$$
+
+    Args:
+        cross_gap: change $k - \hat k$ of the kernel values of the queries [..., n].
+        y: outputs of the supports [n].
+        ridge: ridge $\lambda$ > 0.
+
+    Returns:
+        The bound at every query, [...].
 
     >>> float(query_error_features(jnp.array([3.0, 4.0]), jnp.array([1.0, 0.0]), 0.5))
     10.0
@@ -108,13 +176,24 @@ def query_error_features(
 def expected_gap(
     sigma: Float[Array, " n"], width: Number, ridge: Number, signal: Number, noise: Number
 ) -> jax.Array:
-    r"""$|\hat f - f^\ast| / |f^\ast|$ of the best sketch, for a Gaussian process and noise (C19).
-
-    $f \sim GP(0, sK)$, so along the i-th eigenvector $y$ has variance $v_i = s \sigma_i + \nu$,
-    `signal` $s$ and `noise` $\nu$, of which KRR keeps $w_i = \sigma_i / (\sigma_i + \lambda)$. In
-    the root mean square over the supports:
+    r"""Return the expected relative gap of the best sketch for a Gaussian process with noise (C19).
 
     $$\sqrt{\sum_{i > m} w_i^2 v_i / \sum_i w_i^2 v_i}$$
+
+    The gap is $|\hat f - f^\ast| / |f^\ast|$ in the root mean square over the supports. The
+    function is $f \sim GP(0, sK)$, so $y$ has variance $v_i = s \sigma_i + \nu$ along the i-th
+    eigenvector. Kernel ridge regression multiplies this component by
+    $w_i = \sigma_i / (\sigma_i + \lambda)$.
+
+    Args:
+        sigma: eigenvalues of $K$ [n], ascending, as `icl_krr.theory.eigenvalues` returns them.
+        width: number m of features that are kept, 0 to n; may be traced.
+        ridge: ridge $\lambda$ > 0.
+        signal: scale $s$ of the covariance of the function.
+        noise: variance $\nu$ of the noise.
+
+    Returns:
+        The relative gap in [0, 1], a scalar.
 
     >>> round(float(expected_gap(jnp.array([1.0, 1.0]), 1, 1.0, 1.0, 0.0)), 4)
     0.7071
@@ -127,9 +206,16 @@ def expected_gap(
 def logit_perturbation(
     logits: Float[Array, "n n"], sketched: Float[Array, "n n"]
 ) -> Float[Array, "n n"]:
-    r"""$e^{\max(s, \hat s)} |s - \hat s|$, entry by entry: a sketch under an exponential (C20).
+    r"""Bound the change of every entry $e^s$ when a sketch changes the logits to $\hat s$ (C20).
 
-    It bounds $|e^s - e^{\hat s}|$.
+    $$|e^s - e^{\hat s}| \leq e^{\max(s, \hat s)} |s - \hat s|$$
+
+    Args:
+        logits: logits $s$ [n, n].
+        sketched: logits $\hat s$ of the sketch [n, n].
+
+    Returns:
+        The bound on every entry [n, n].
 
     >>> logit_perturbation(jnp.zeros((1, 1)), jnp.zeros((1, 1))).tolist()
     [[0.0]]
