@@ -256,7 +256,7 @@ def test_missing_and_wrong_arguments_are_one_sentence():
             with pytest.raises(ValueError, match=r"spectrum must be given; .*spectral_bounds"):
                 getattr(room, name)(ik.Linear(), *first, **options)
         for given, message in (
-            ({}, "must be given step_size or spectrum, got neither"),
+            ({}, "exactly one of step_size and spectrum must be given, got neither"),
             ({"step_size": 1.0, "spectrum": (1.0, 2.0)}, "got both"),
             ({"step_size": 1.0}, "momentum must be given beside step_size"),
             ({"step_size": 1.0, "momentum": -1.0}, "momentum must be >= 0"),
