@@ -109,7 +109,7 @@ def dtype(value: DTypeLike | None) -> np.dtype:
 
 
 def factorable(name: str, value: Any) -> None:
-    """Raise an error for dtypes other than float32 and float64, which LAPACK does not support."""
+    """Raise an error unless the dtype is float32 or float64, as factorisations require."""
     if str(value.dtype) not in ("float32", "float64"):
         raise TypeError(f"{name} must be float32 or float64, got {value.dtype}; use astype")
 

@@ -18,10 +18,10 @@ def posterior(model: Transformer, kernel: Kernel, task: Task) -> Posterior:
     A = K + \lambda I$$
 
     The model solves one linear system for $y$ and one for the vector $k(x)$ of each query. The
-    function passes these vectors to the model as q more outputs of the task. The prediction for
-    output $k(x)$ at query $x$ is $k(x)^T A^{-1} k(x)$. A conjugate gradient model that has not
-    converged gives a variance that is too large. You can jit, vmap and differentiate this function
-    like `predict`.
+    function passes these vectors to the model as q more outputs of the task. At query $x$, the
+    model predicts $k(x)^T A^{-1} k(x)$ for the output $k(x)$, and the function subtracts this
+    prediction from $k(x, x)$. A conjugate gradient model that has not converged gives a variance
+    that is too large. You can jit, vmap and differentiate this function like `predict`.
 
     Args:
         model: transformer with one output that solves $A \alpha = y$ for `kernel`. Its ridge

@@ -107,7 +107,7 @@ class Kernel(ABC):
         r"""The kernel $(x, z) \mapsto k(P^T x, P^T z)$ of sketched inputs.
 
         Args:
-            sketch: matrix $P$ [p, m]. A projection of the kernel is applied after it, to $P^T x$.
+            sketch: matrix $P$ [p, m]. If the kernel has a projection, it acts on $P^T x$.
 
         Raises:
             ValueError: the kernel does not accept a sketch.
@@ -136,8 +136,8 @@ class Kernel(ABC):
 
         Args:
             dtype: floating dtype of the coefficients.
-            epsilon: small scalar $\epsilon$ > 0 of the approximation; default None, which `Linear`
-                refuses.
+            epsilon: small scalar $\epsilon$ > 0 of the approximation; default None. `Linear`
+                needs a value.
             symmetric: whether `Linear` uses $\sinh(\epsilon s) / \epsilon$ (True, the default) or
                 $(e^{\epsilon s} - 1) / \epsilon$ for $s = \langle Ux, Uz \rangle$.
 

@@ -50,8 +50,8 @@ class Functions:
 
         Args:
             key: key of `jax.random`, which determines the task.
-            active: number of features that keep their values; the others are set to 0. Default
-                None, all features.
+            active: number of features that keep their values, from 1 to p; the others are set to 0.
+                Default None, all features.
         """
         at, function, error = jax.random.split(key, 3)
         rows = self.num_supports + self.num_queries
@@ -262,8 +262,8 @@ class Rows:
 
         Args:
             key: key of `jax.random`, which determines the task.
-            active: number of features that keep their values; the others are set to 0. Default
-                None, all features.
+            active: number of features that keep their values, from 1 to p; the others are set to 0.
+                Default None, all features.
         """
         n = self.num_supports
         chosen = jax.random.choice(key, len(self.x), (n + self.num_queries,), replace=False)

@@ -25,8 +25,8 @@ class Sampler(Protocol):
 
         Args:
             key: key of `jax.random`, which determines the task.
-            active: number of features that keep their values; the others are set to 0. Default
-                None, all features.
+            active: number of features that keep their values, from 1 to p; the others are set to 0.
+                Default None, all features.
         """
         ...
 
@@ -88,8 +88,9 @@ class GaussianProcess:
         inputs: distribution of x: "normal" (default, standard normal), "uniform" in
             $(-1, 1)^p$ or "sphere" (uniform on the unit sphere).
         spread: factor >= 1. Every task draws its temperature or lengthscale log-uniformly between
-            1 / `spread` and `spread` times the kernel's. Default 1, the same for all tasks.
-        noise_spread: factor >= 1 by which tasks vary the noise in the same way; default 1.
+            1 / `spread` and `spread` times that of `kernel`. Default 1, the same for all tasks.
+        noise_spread: factor >= 1. Every task draws its noise variance log-uniformly between
+            1 / `noise_spread` and `noise_spread` times `noise`. Default 1, the same for all tasks.
 
     Raises:
         TypeError: `kernel` is not a kernel, `kernel` has no bandwidth although `spread` > 1, or an
@@ -132,8 +133,8 @@ class GaussianProcess:
 
         Args:
             key: key of `jax.random`, which determines the task.
-            active: number of features that keep their values; the others are set to 0. Default
-                None, all features.
+            active: number of features that keep their values, from 1 to p; the others are set to 0.
+                Default None, all features.
         """
         at, function, error = jax.random.split(key, 3)
         n, r = self.num_supports, self.num_outputs or 1
@@ -242,8 +243,8 @@ class LinearRegression:
 
         Args:
             key: key of `jax.random`, which determines the task.
-            active: number of features that keep their values; the others are set to 0. Default
-                None, all features.
+            active: number of features that keep their values, from 1 to p; the others are set to 0.
+                Default None, all features.
         """
         at, rotation, weights, error = jax.random.split(key, 4)
         p, r = self.num_features, self.num_outputs or 1
