@@ -1,30 +1,35 @@
 r"""A differentiable simulator of in-context kernel ridge regression in transformers.
 
-Solvers of kernel ridge regression are written down as literal weights of a transformer, and run
-through the one forward that trained models run through:
+The library writes solvers of kernel ridge regression as explicit weights of a transformer. It runs
+these models by the same forward pass as trained models.
 
-- `icl_krr.kernels`, `icl_krr.sketches`: what is regressed with, in full and in less width;
-- `icl_krr.tasks`: supports to learn from and queries to predict, drawn or read from a table;
-- `icl_krr.solvers`: the oracles, every iterate of every solver, with no transformer;
-- `icl_krr.constructions`: the same solvers, under the same names, as weights;
-- `icl_krr.transformer`, `icl_krr.residual`: the forward, its weights, the stream of named slots;
-- `icl_krr.training`: trains any model, random or constructed, and fits what weights are made of;
-- `icl_krr.probes`: what a model computes layer by layer, and which solver that is;
-- `icl_krr.theory`: one bound or identity a function;
-- `icl_krr.export`: models as files, and as stock architectures;
-- `icl_krr.catalogue`: what can be asked for by name, and how to add to it.
+- `icl_krr.kernels`: kernels.
+- `icl_krr.sketches`: sketches and feature maps that reduce the width of a model.
+- `icl_krr.tasks`: tasks with supports and queries, drawn at random or read from a table.
+- `icl_krr.solvers`: reference solvers without a transformer, with every iterate.
+- `icl_krr.constructions`: the same solvers, under the same names, as weights of a transformer.
+- `icl_krr.transformer`, `icl_krr.residual`: the forward pass, its weights, and the residual stream
+  of named slots.
+- `icl_krr.training`: training of any model, random or constructed, and of the parameters from which
+  weights are built.
+- `icl_krr.probes`: what a model computes in each layer, and which solver explains it.
+- `icl_krr.theory`: bounds and identities, one per function.
+- `icl_krr.export`: models as files and in standard architectures.
+- `icl_krr.catalogue`: names of solvers and kernels, and how to add more.
 
-Throughout, a task has n supports $(x_i, y_i)$ of p features, q queries $x$ and r outputs; $K$ is
-the kernel matrix of the supports, $k(x)$ the vector of $k(x_i, x)$, and with $\lambda$ the `ridge`
+**Notation.** A task has n supports $(x_i, y_i)$ with p features, q queries $x$ and r outputs. $K$
+is the kernel matrix of the supports and $k(x)$ is the vector of all $k(x_i, x)$. With the `ridge`
+$\lambda$,
 
 $$A = K + \lambda I, \quad \alpha^\ast = A^{-1} y, \quad f^\ast(x) = k(x)^T \alpha^\ast.$$
 
-$\sigma_1 \geq \sigma_2 \geq ...$ are the eigenvalues of $K$, $(a, b)$ bounds on those of $A$
-(`spectrum`), $\eta$ is `step_size`, $\mu$ `momentum`, $\tau$ `temperature`, $\ell$ `lengthscale`;
-m is a `width`, t counts steps, $u$ is the unit roundoff.
+The eigenvalues of $K$ are $\sigma_1 \geq \sigma_2 \geq ...$, and `spectrum` $(a, b)$ bounds the
+eigenvalues of $A$. Other symbols are $\eta$ for `step_size`, $\mu$ for `momentum`, $\tau$ for
+`temperature`, $\ell$ for `lengthscale`, m for a `width`, t for the number of a step and $u$ for the
+unit roundoff.
 """
 
 import lazy_loader
 
-# The command line answers `--help` without importing JAX, so nothing here does either.
+# This file does not import JAX, so that `icl-krr --help` starts quickly.
 __getattr__, __dir__, __all__ = lazy_loader.attach_stub(__name__, __file__)

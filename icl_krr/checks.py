@@ -1,4 +1,4 @@
-"""Bad input gets one sentence: the name, the value, the rule, the mend."""
+"""Input checks; an error message gives the name, the rule, the value and often a remedy."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from jax.typing import DTypeLike
 
 
 def concrete(value: Any) -> np.ndarray | None:
-    """The value as NumPy, or None where it is not known: only what is known can be refused."""
+    """The value as a NumPy array, or None if JAX traces it, so that it cannot be checked."""
     if value is None or isinstance(value, (Tracer, ShapeDtypeStruct)):
         return None
     return np.asarray(value)
@@ -28,12 +28,13 @@ def scalar(name: str, value: Any) -> None:
     numeric(name, value)
     if jnp.ndim(value) != 0:
         raise ValueError(
-            f"{name} must be a scalar, got shape {list(jnp.shape(value))}; use jax.vmap for several"
+            f"{name} must be a scalar, got shape {list(jnp.shape(value))}; "
+            "use jax.vmap for several values"
         )
 
 
 def positive(name: str, value: Any) -> None:
-    """Every entry > 0 and finite, in the default precision too."""
+    """Raise an error unless every entry is > 0 and finite, also in JAX's default precision."""
     numeric(name, value)
     known = concrete(value)
     if known is None:
@@ -85,7 +86,7 @@ def finite(name: str, value: Any) -> None:
     first = tuple(int(i) for i in np.argwhere(~np.isfinite(known))[0])
     raise ValueError(
         f"{name} must be finite, got {known[first]} at index {list(first)}; "
-        "drop the row, or leave it out with mask"
+        "remove the row or mask it"
     )
 
 
@@ -97,7 +98,7 @@ def floating(name: str, value: Any) -> None:
 
 
 def dtype(value: DTypeLike | None) -> np.dtype:
-    """The floating dtype of weights: JAX's default if none is asked for."""
+    """The floating dtype of weights, which is JAX's default if the value is None."""
     default = jnp.dtype(jnp.result_type(float))
     wanted = default if value is None else jnp.dtype(value)
     if not jnp.issubdtype(wanted, jnp.floating):
@@ -108,7 +109,7 @@ def dtype(value: DTypeLike | None) -> np.dtype:
 
 
 def factorable(name: str, value: Any) -> None:
-    """Factorisations and eigenvalues exist in float32 and float64 only."""
+    """Raise an error unless the dtype is float32 or float64, as factorisations require."""
     if str(value.dtype) not in ("float32", "float64"):
         raise TypeError(f"{name} must be float32 or float64, got {value.dtype}; use astype")
 
@@ -117,10 +118,13 @@ def matrices(x: Any, z: Any) -> None:
     for name, value in (("x", x), ("z", z)):
         if jnp.ndim(value) != 2:
             raise ValueError(
-                f"{name} must be [n, p], got shape {list(jnp.shape(value))}; use jax.vmap for more"
+                f"{name} must be [n, p], got shape {list(jnp.shape(value))}; "
+                "use jax.vmap for a batch"
             )
     if jnp.shape(x)[1] != jnp.shape(z)[1]:
-        raise ValueError(f"z must have p = {jnp.shape(x)[1]} features as x, got {jnp.shape(z)[1]}")
+        raise ValueError(
+            f"z must have p = {jnp.shape(x)[1]} features to match x, got {jnp.shape(z)[1]}"
+        )
 
 
 def choice(name: str, value: Any, allowed: tuple[str, ...]) -> None:
@@ -129,17 +133,17 @@ def choice(name: str, value: Any, allowed: tuple[str, ...]) -> None:
 
 
 def differences(there: Mapping[str, Any], here: Mapping[str, Any]) -> str:
-    """Every entry of two records that is not the same, or nothing."""
+    """One clause for every entry that differs between two records; empty if they are equal."""
     names = [name for name in {**there, **here} if there.get(name) != here.get(name)]
     return "; ".join(f"{n} is {there.get(n)} there and {here.get(n)} here" for n in names)
 
 
 def spectrum(value: Any) -> tuple[Any, Any]:
-    """Bounds (low, high) on the eigenvalues of K + ridge I."""
+    """Check the bounds (low, high) on the eigenvalues of K + ridge I, and return them."""
     if value is None:
         raise ValueError(
-            "spectrum must be given; "
-            "spectrum=icl_krr.spectral_bounds(kernel, task, ridge=ridge) fits a task"
+            "spectrum must be given; for one task, use "
+            "spectrum=icl_krr.spectral_bounds(kernel, task, ridge=ridge)"
         )
     if not isinstance(value, (tuple, list)) or len(value) != 2:
         raise TypeError(f"spectrum must be a pair (low, high), got {value!r}")
@@ -155,7 +159,7 @@ def spectrum(value: Any) -> tuple[Any, Any]:
 def one_of(step_size: Any, bounds: Any) -> None:
     if (step_size is None) == (bounds is None):
         raise ValueError(
-            "gradient descent must be given step_size or spectrum, "
-            f"got {'neither' if step_size is None else 'both'}; "
-            "spectrum=icl_krr.spectral_bounds(kernel, task, ridge=ridge) fits a task"
+            "exactly one of step_size and spectrum must be given, "
+            f"got {'neither' if step_size is None else 'both'}; for one task, use "
+            "spectrum=icl_krr.spectral_bounds(kernel, task, ridge=ridge)"
         )

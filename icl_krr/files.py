@@ -1,4 +1,4 @@
-"""Files that are whole or not there, rows as CSV, tables as Markdown."""
+"""Atomic writing of files, and conversion of rows to CSV and of tables to and from Markdown."""
 
 from __future__ import annotations
 
@@ -12,7 +12,16 @@ from typing import Any
 
 
 def replace(path: Path, content: bytes) -> None:
-    """Write a file that takes the place of its elder only when whole."""
+    """Write a file atomically, so that an interruption leaves the old file unchanged.
+
+    Args:
+        path: path of the file. Its folder must exist.
+        content: bytes of the whole file.
+
+    Raises:
+        FileNotFoundError: the folder does not exist.
+        IsADirectoryError: `path` is a folder.
+    """
     if not path.parent.is_dir():
         raise FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT), str(path))
     if path.is_dir():
@@ -26,10 +35,15 @@ def replace(path: Path, content: bytes) -> None:
 
 
 Lines = tuple[list[str], list[list[str]]]
-"""A table: its header and its lines."""
+"""A table of text cells: the header and the lines below it."""
 
 
 def to_markdown(table: Lines) -> str:
+    r"""The Markdown of a table, with `|` in a cell written as `\|`.
+
+    Args:
+        table: header and lines of the table.
+    """
     header, lines = table
     rows = (header, ["---"] * len(header), *lines)
     escaped = ([cell.replace("|", "\\|") for cell in line] for line in rows)
@@ -37,7 +51,10 @@ def to_markdown(table: Lines) -> str:
 
 
 def from_markdown(text: str) -> list[Lines]:
-    r"""The tables of a text, with `\|` in a cell as `|`.
+    r"""All tables in a Markdown text, with `\|` in a cell read as `|`.
+
+    Args:
+        text: Markdown text, which may hold other content between the tables.
 
     >>> from_markdown("| a | b |\n| --- | --- |\n| 1 \\| 2 | 3 |\n")
     [(['a', 'b'], [['1 | 2', '3']])]
@@ -53,7 +70,14 @@ def cells(line: str) -> list[str]:
 
 
 def to_csv(rows: list[dict[str, Any]]) -> bytes:
-    """One line a row; the columns are those of all rows, in the order of their appearance."""
+    """The CSV of rows, with a header and one line per row.
+
+    The columns are the keys of all rows in the order in which they first appear. A missing value is
+    an empty cell.
+
+    Args:
+        rows: values by column name, one dictionary per row.
+    """
     table = io.StringIO()
     columns = dict.fromkeys(name for row in rows for name in row)
     writer = csv.DictWriter(table, columns, restval="", lineterminator="\n")

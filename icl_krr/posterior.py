@@ -1,4 +1,4 @@
-"""The posterior of a Gaussian process, by a model that solves its linear systems."""
+"""The posterior of a Gaussian process, computed by a model that solves linear systems."""
 
 from __future__ import annotations
 
@@ -12,15 +12,32 @@ from .transformer import Transformer, predict
 
 
 def posterior(model: Transformer, kernel: Kernel, task: Task) -> Posterior:
-    r"""Mean $k(x)^T A^{-1} y$ and variance $k(x, x) - k(x)^T A^{-1} k(x)$, $A = K + \lambda I$.
+    r"""The mean and variance of a Gaussian process at the queries.
 
-    The same stack gives both: $k(x)$ of each of the q queries is one more right-hand side beside
-    $y$, that is one more output of the task, and the variance lacks what the model predicts for
-    it. `model` has one output and solves $A$ on `kernel`, its ridge $\lambda$ being the variance of
-    the noise; a model that has not converged gives a variance that is too large. In the task's
-    dtype; jit, vmap and differentiate it as `predict`.
+    $$\mu(x) = k(x)^T A^{-1} y, \quad v(x) = k(x, x) - k(x)^T A^{-1} k(x), \quad
+    A = K + \lambda I$$
 
-    Raises ValueError for a model of more than one output, and as `predict` does.
+    The model solves one linear system for $y$ and one for the vector $k(x)$ of each query. The
+    function passes these vectors to the model as q more outputs of the task. At query $x$, the
+    model predicts $k(x)^T A^{-1} k(x)$ for the output $k(x)$, and the function subtracts this
+    prediction from $k(x, x)$. A conjugate gradient model that has not converged gives a variance
+    that is too large. You can jit, vmap and differentiate this function like `predict`.
+
+    Args:
+        model: transformer with one output that solves $A \alpha = y$ for `kernel`. Its ridge
+            $\lambda$ is the variance of the noise.
+        kernel: kernel $k$ that the model was built with, the covariance of the process.
+        task: one task; x [n, p], y [n] or [n, r], x_query [q, p].
+
+    Returns:
+        A `Posterior` with mean [q] or [q, r] and variance [q] of $f$ without noise, in the dtype of
+        the task.
+
+    Raises:
+        TypeError: `kernel` or `task` has the wrong type, or the dtype of the task is wider than the
+            dtype of the weights.
+        ValueError: the model has more than one output, or the task does not fit the model.
+        MemoryError: the run does not fit the memory of the device (see `memory`).
 
     Source: Rasmussen, Williams, Gaussian Processes for Machine Learning, eq. 2.25, 2.26.
 
@@ -36,8 +53,8 @@ def posterior(model: Transformer, kernel: Kernel, task: Task) -> Posterior:
     check_axes(task)
     if model.spec.num_outputs != 1:
         raise ValueError(
-            "model must have one output, so that it takes any number of them, got "
-            f"num_outputs = {model.spec.num_outputs}; build it with num_outputs=1"
+            f"model must have one output, got num_outputs = {model.spec.num_outputs}; "
+            "build it with num_outputs=1"
         )
     y = task.y.reshape(task.num_supports, -1)
     cross = kernel(task.x, task.x_query)

@@ -1,4 +1,4 @@
-"""Frozen dataclasses that are pytrees and check their input once, where a person makes them."""
+"""Frozen dataclasses that are pytrees and check their fields once, when a caller makes them."""
 
 from __future__ import annotations
 
@@ -11,7 +11,12 @@ T = TypeVar("T")
 
 
 def static(**options: Any) -> Any:
-    """A field that is part of the structure: hashable, not a leaf."""
+    """A dataclass field that belongs to the structure of the pytree and is not a leaf.
+
+    Args:
+        **options: options of `dataclasses.field`, such as `default`. The values of the field must
+            be hashable.
+    """
     return dataclasses.field(metadata={"static": True}, **options)
 
 
@@ -19,10 +24,14 @@ def static(**options: Any) -> Any:
 def checked(cls: type[T]) -> type[T]:
     """Make `cls` a frozen dataclass and a pytree whose unflattening skips `__post_init__`.
 
-    `flax.struct.dataclass` runs `__post_init__` on every unflatten, where the leaves may be
-    gradients (a negative "temperature") or placeholders; a check there would refuse them.
+    `flax.struct.dataclass` runs `__post_init__` whenever JAX unflattens the pytree. The leaves are
+    then possibly gradients (a negative "temperature") or placeholders, and a check in
+    `__post_init__` would reject them.
+
+    Args:
+        cls: class with annotated fields. Fields made by `static` are structure, all others leaves.
     """
-    cls = dataclasses.dataclass(frozen=True, eq=False)(cls)  # arrays do not compare to a bool
+    cls = dataclasses.dataclass(frozen=True, eq=False)(cls)  # == of two arrays is not a bool
     fields = dataclasses.fields(cls)  # pyright: ignore[reportArgumentType]
     leaves = [f.name for f in fields if not f.metadata.get("static")]
     structure = [f.name for f in fields if f.metadata.get("static")]

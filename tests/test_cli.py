@@ -135,7 +135,7 @@ def test_an_interrupted_write_leaves_the_old_file(tmp_path, monkeypatch):
         (["--seed", "-1"], "seed must be >= 0, got -1"),
         (["--seed", "99999999999999999999"], "seed must be < 2^32"),
         (["--ridge", "1e-50"], "ridge must be in the range of float32, got 1e-50"),
-        (["--supports", "40"], "num_supports must leave a query: < 40 rows"),
+        (["--supports", "40"], "num_supports must be < 40, the number of rows"),
         (["--supports", "0"], "num_supports must be >= 1, got 0"),
         (["--target", "z"], "target must be a column of"),
         (["--lengthscale", "-2"], "lengthscale must be > 0, got -2.0"),

@@ -239,7 +239,7 @@ def test_a_projection_is_a_change_of_features(x64):
     kernel = ik.Exponential(temperature=3.0, projection=U)
     expected = ik.Exponential(temperature=3.0)(task.x_query @ U.T, task.x @ U.T)
     assert relative(kernel(task.x_query, task.x), expected) < 1e-13
-    with pytest.raises(ValueError, match=r"projection must be \[d, p\] with p = 4 features as x"):
+    with pytest.raises(ValueError, match=r"projection must be \[d, p\] with p = 4 features to"):
         ik.Exponential(projection=U.T)(task.x, task.x)
     with pytest.raises(ValueError, match=r"projection must be \[d, p\] with p = 3, the width of x"):
         ik.constructions.conjugate_gradient(kernel, num_features=3, ridge=1.0, steps=1)
@@ -256,7 +256,7 @@ def test_missing_and_wrong_arguments_are_one_sentence():
             with pytest.raises(ValueError, match=r"spectrum must be given; .*spectral_bounds"):
                 getattr(room, name)(ik.Linear(), *first, **options)
         for given, message in (
-            ({}, "must be given step_size or spectrum, got neither"),
+            ({}, "exactly one of step_size and spectrum must be given, got neither"),
             ({"step_size": 1.0, "spectrum": (1.0, 2.0)}, "got both"),
             ({"step_size": 1.0}, "momentum must be given with step_size, got None"),
             ({"step_size": 1.0, "momentum": -1.0}, "momentum must be >= 0"),

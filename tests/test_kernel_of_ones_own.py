@@ -173,14 +173,21 @@ def test_a_positive_kernel_that_is_no_pattern_is_refused_by_name(x64):
     with pytest.raises(ValueError, match="to have random features"):
         ik.sketches.positive_features(jax.random.key(0), Laplace(), num_features=3, width=4)
     phi = ik.sketches.nystrom_features(Laplace(), task.x)
-    with pytest.raises(ValueError, match="to be seen from landmarks"):
+    with pytest.raises(ValueError, match="to be computed at landmarks"):
         ik.constructions.conjugate_gradient(Laplace(), num_features=3, ridge=1, steps=2, sketch=phi)
+
+
+def test_a_kernel_without_a_derivative_is_refused_by_name(x64):
+    x = jnp.ones((2, 3))
+    for derivative in ("derivative_in_x", "derivative_in_projection", "derivative_in_bandwidth"):
+        with pytest.raises(TypeError, match=r"derivative in .*, got Laplace\(\)"):
+            getattr(Laplace(), derivative)(x, x)
 
 
 def test_what_was_silent_is_said():
     with pytest.raises(ValueError, match=r"kernel must be one of 'linear', .*'laplace'"):
         catalogue.make_kernel("laplace", {})
-    with pytest.raises(TypeError, match="to spread"):
+    with pytest.raises(TypeError, match="bandwidth if spread > 1"):
         ik.tasks.GaussianProcess(Tilted(), spread=5.0)
     with pytest.raises(TypeError, match="must have a bandwidth"):
         Tilted.bandwidths(jnp.eye(3))

@@ -67,7 +67,7 @@ def test_samplers_are_pure_and_batch():
 @pytest.mark.parametrize(
     ("options", "message"),
     [
-        ({"noise": -1.0}, "noise must be a variance >= 0, got -1.0"),
+        ({"noise": -1.0}, "noise must be a finite variance >= 0, got -1.0"),
         ({"condition": 0.5}, "condition must be >= 1 and finite, got 0.5"),
         ({"num_features": 0}, "num_features must be >= 1, got 0"),
         ({"num_outputs": 0}, "num_outputs must be >= 1, got 0"),
@@ -133,11 +133,11 @@ def test_tables_as_spreadsheets_write_them(tmp_path):
     [
         ("", "is empty"),
         ("\n\n", "is empty"),
-        ("a,y\n", "must hold rows of numbers below its header"),
+        ("a,y\n", "must have rows of numbers below its header"),
         ("a,b\n1,2\n", r"target must be a column of .*: a, b; got 'y'"),
         ("a,a,y\n1,2,3\n", "must name each column once, got 'a' repeated"),
-        ("y\n1\n", "must hold a feature beside 'y'; is it comma-separated"),
-        ("a;y\n1;2\n", r"target must be a column of .*; is it comma-separated\?"),
+        ("y\n1\n", "must have a feature column besides 'y'; is the file comma-sep"),
+        ("a;y\n1;2\n", r"target must be a column of .*; is the file comma-separated\?"),
         ("a,y\n1,2\n3\n", "line 3: expected 2 cells, got 1"),
         ("a,y\n1,2\nred,3\n", "line 3, column 'a': expected a finite number, got 'red'"),
         ("a,y\n1,2\n,3\n", "line 3, column 'a': expected a finite number, got ''"),
@@ -177,10 +177,10 @@ X, Y, Q = jnp.ones((5, 2)), jnp.ones(5), jnp.ones((3, 2))
     [
         ({"x": X[:, 0]}, ValueError, r"x must be \[n, p\], got shape \[5\]"),
         ({"y": jnp.ones(4)}, ValueError, r"y must be \[n\] or \[n, r\] with n = 5"),
-        ({"y": jnp.ones((5, 0))}, ValueError, "y must hold at least one output"),
+        ({"y": jnp.ones((5, 0))}, ValueError, "y must have at least one output"),
         ({"x_query": jnp.ones((3, 1))}, ValueError, r"x_query must be \[q, p\] with p = 2"),
         ({"x_query": jnp.ones(2)}, ValueError, r"x_query must be \[q, p\]"),
-        ({"x": jnp.ones((0, 2)), "y": jnp.ones(0)}, ValueError, "must hold a support"),
+        ({"x": jnp.ones((0, 2)), "y": jnp.ones(0)}, ValueError, "must have at least one support"),
         ({"y": Y.at[2].set(jnp.nan)}, ValueError, r"y must be finite, got nan at index \[2\]"),
         (
             {"x_query": Q * jnp.inf},
@@ -192,7 +192,7 @@ X, Y, Q = jnp.ones((5, 2)), jnp.ones(5), jnp.ones((3, 2))
         ({"y": Y.astype(jnp.float16)}, TypeError, "y must have the dtype of x"),
         ({"mask": jnp.ones(5)}, ValueError, "mask must be a bool array"),
         ({"mask": jnp.ones(4, bool)}, ValueError, r"mask must be a bool array \[n\] with n = 5"),
-        ({"y_query": jnp.ones(2)}, ValueError, r"y_query must be shaped \[3\]"),
+        ({"y_query": jnp.ones(2)}, ValueError, r"y_query must have shape \[3\]"),
     ],
 )
 def test_tasks_refuse(fields, error, message):
@@ -270,8 +270,12 @@ def test_numbers_out_of_range_are_refused_before_anything_compiles(make, message
             "must not be wider than float32",
         ),
         (lambda: ik.Linear()(X[0], X), ValueError, r"x must be \[n, p\], got shape \[2\]"),
-        (lambda: ik.Linear()(X, X[:, :1]), ValueError, "z must have p = 2 features as x, got 1"),
-        (lambda: ik.Gaussian()(X, X[:, :1]), ValueError, "z must have p = 2 features as x"),
+        (
+            lambda: ik.Linear()(X, X[:, :1]),
+            ValueError,
+            "z must have p = 2 features to match x, got 1",
+        ),
+        (lambda: ik.Gaussian()(X, X[:, :1]), ValueError, "z must have p = 2 features to match"),
         (
             lambda: ik.Exponential(jnp.ones(2))(X, X),
             ValueError,

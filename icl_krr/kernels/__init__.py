@@ -1,11 +1,11 @@
-"""Kernels, one a file: linear, exponential (the softmax kernel), Gaussian; of features; mixtures.
+"""Kernels: linear, exponential (the softmax kernel), Gaussian, kernels of features, and mixtures.
 
-A kernel is an object that answers for itself whatever others ask of it: its values, its bandwidth,
-the kernel of sketched inputs, the softmax patterns or the features that apply it, its derivatives.
-A positive kernel of one's own is a subclass of `LogBilinear` with one method.
+A kernel is an object that computes its values and derivatives, and gives its bandwidth, the kernel
+of sketched inputs, and the softmax patterns or features by which a transformer applies it. To add a
+positive kernel, subclass `LogBilinear` and implement one method.
 """
 
-# `name as name` is for the other rooms, not for users
+# names imported as `name as name` are used by other packages here and are not public
 from .algebra import inner as inner, project as project
 from .exponential import Exponential
 from .features import Features

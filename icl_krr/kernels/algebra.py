@@ -12,13 +12,13 @@ from ..numerics import matmul
 
 
 def project(projection: Any, x: Float[Array, "n p"]) -> Float[Array, "n d"]:
-    """U x for every row, x itself without a projection."""
+    """U x for every row of x; without a projection, x is returned unchanged."""
     x = jnp.asarray(x)
     if projection is None:
         return x
     if jnp.ndim(projection) != 2 or jnp.shape(projection)[1] != x.shape[1]:
         raise ValueError(
-            f"projection must be [d, p] with p = {x.shape[1]} features as x, "
+            f"projection must be [d, p] with p = {x.shape[1]} features to match x, "
             f"got shape {list(jnp.shape(projection))}"
         )
     return matmul(x, jnp.asarray(projection, x.dtype).T)
@@ -30,28 +30,28 @@ def check_projection(projection: Any) -> None:
         checks.finite("projection", projection)
 
 
-def precede(projection: Any, sketch: Float[Array, "p m"]) -> Float[Array, "d m"]:
-    """U P^T: what U sees of P^T x, as a map of x."""
+def precede(projection: Any, sketch: Float[Array, "p m"]) -> Float[Array, "d p"]:
+    """The matrix U P^T, which applies the sketch to x and then the projection U [d, m]."""
     if projection is None:
         return sketch.T
     return matmul(jnp.asarray(projection, sketch.dtype), sketch.T)
 
 
 def identity_or(projection: Any, x: Float[Array, "n p"]) -> Float[Array, "d p"]:
-    """U, or the identity where there is none."""
+    """The projection U, or the identity if it is None."""
     if projection is None:
         return jnp.eye(x.shape[1], dtype=x.dtype)
     return jnp.asarray(projection, x.dtype)
 
 
 def inner(x: Float[Array, "n p"], z: Float[Array, "m p"]) -> Float[Array, "n m"]:
-    """Inner products of rows."""
+    """Inner products of every row of x with every row of z."""
     checks.matrices(x, z)
     return matmul(x, z.T)
 
 
 def squared_distances(x: Float[Array, "n p"], z: Float[Array, "m p"]) -> Float[Array, "n m"]:
-    """|x_i - z_j|^2, never below 0."""
+    """|x_i - z_j|^2 by the expanded square; rounding below 0 is set to 0."""
     squares = jnp.sum(x * x, -1)[:, None] + jnp.sum(z * z, -1)[None, :]
     return jnp.maximum(squares - 2 * inner(x, z), 0)
 

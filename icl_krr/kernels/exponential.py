@@ -1,4 +1,4 @@
-"""The exponential kernel: the weights of one softmax head."""
+"""The exponential kernel, whose normalised values are the weights of one softmax head."""
 
 from __future__ import annotations
 
@@ -18,12 +18,19 @@ from .log_bilinear import LogBilinear
 class Exponential(LogBilinear):
     r"""The exponential kernel $k(x, z) = \exp(\langle Ux, Uz \rangle / \tau)$ of one softmax head.
 
-    `temperature` $\tau$ is a scalar > 0 in units of $\langle Ux, Uz \rangle$, and `projection` $U$
-    [d, p] the head's queries and keys, by default the identity; both are traced: a new value does
-    not recompile. Calling it maps `x` [n, p] and `z` [m, p] to [n, m] in their dtype; it overflows
-    where the logarithm passes 88.7 (float32) or 709.7 (float64).
+    Calling the kernel maps `x` [n, p] and `z` [m, p] to [n, m] in their dtype. The values overflow
+    if the logarithm exceeds 88.7 (float32) or 709.7 (float64). JAX traces both arguments, so a new
+    value causes no recompilation.
 
-    Raises ValueError for a temperature that is not > 0 and a projection that is not [d, p].
+    Args:
+        temperature: scalar $\tau$ > 0, in units of $\langle Ux, Uz \rangle$; default 1.
+        projection: matrix $U$ [d, p] that maps inputs to the head's queries and keys; default None,
+            the identity.
+
+    Raises:
+        TypeError: `temperature` is not a number, or `projection` is not a floating-point array.
+        ValueError: `temperature` is not a finite scalar > 0, or `projection` is not finite or does
+            not have the shape [d, p]. Shapes are checked when the kernel is called.
 
     >>> import jax.numpy as jnp
     >>> Exponential(temperature=0.5).log(jnp.ones((1, 2)), jnp.ones((1, 2))).tolist()
@@ -40,25 +47,26 @@ class Exponential(LogBilinear):
         check_projection(self.projection)
 
     def coefficients(self, dtype: DTypeLike) -> tuple[Any, None]:
-        r"""$1 / \tau$, and no norms."""
+        r"""$c = 1 / \tau$, and None for $d$ because the kernel has no norm term."""
         checks.scalar("temperature", self.temperature)
         return 1 / jnp.asarray(self.temperature, dtype), None
 
     def log(self, x: Float[Array, "n p"], z: Float[Array, "m p"]) -> Float[Array, "n m"]:
-        r"""$\langle Ux, Uz \rangle / \tau$."""
+        r"""$\log k(x, z) = \langle Ux, Uz \rangle / \tau$."""
         checks.scalar("temperature", self.temperature)
         checks.matrices(x, z)
         x, z = (project(self.projection, points) for points in (x, z))
-        # the quotient of the products would be fused, and rounded anew, wherever it is used
+        # x is divided before the product: XLA would fuse a division after the product into each
+        # of its uses, and round differently in each
         return inner(x / jnp.asarray(self.temperature, x.dtype), z)
 
     @classmethod
     def typical_bandwidth(cls, products: Float[Array, "n n"]) -> Float[Array, ""]:
-        r"""The root mean square of $\langle x_i, x_j \rangle$."""
+        r"""The root mean square of all $\langle x_i, x_j \rangle$."""
         return jnp.sqrt(jnp.mean(products**2))
 
     def derivative_in_bandwidth(
         self, x: Float[Array, "n p"], z: Float[Array, "m p"]
     ) -> Float[Array, "n m"]:
-        r"""$-k \log k / \tau$."""
+        r"""$\partial k / \partial \tau = -k \log k / \tau$."""
         return -self(x, z) * self.log(x, z) / jnp.asarray(self.temperature, x.dtype)

@@ -16,11 +16,18 @@ from .kernel import Kernel
 
 @checked
 class Features(Kernel):
-    r"""The kernel of a feature map, $k(x, z) = \phi(x)^T \phi(z)$: of rank m at most.
+    r"""The kernel $k(x, z) = \phi(x)^T \phi(z)$ of a feature map $\phi$ with m features.
 
-    `map` $\phi$ takes points [n, p] to features [n, m]; `icl_krr.sketches` has random features and
-    those of landmarks. It is a pytree, and what it holds is traced. A map of one's own whose
-    `width` is m and whose `layer(dtype)` is a `FeatureLayer` runs as a transformer, too.
+    Its kernel matrices have rank m at most. `icl_krr.sketches` makes random features and Nystrom
+    features. You can also write a feature map: a transformer can run it if it has an attribute
+    `width`, the number m, and a method `layer(dtype)` that returns a `FeatureLayer`.
+
+    Args:
+        map: feature map $\phi$, a callable from points [n, p] to features [n, m]. If the kernel is
+            an argument of a jitted function, the map must be a pytree. Its arrays are then traced.
+
+    Raises:
+        TypeError: `map` is not callable.
 
     >>> import jax, jax.numpy as jnp
     >>> from icl_krr import Exponential
@@ -36,21 +43,28 @@ class Features(Kernel):
 
     def __post_init__(self):
         if not callable(self.map):
-            raise TypeError(f"map must be a feature map of icl_krr.sketches, got {self.map!r}")
+            raise TypeError(
+                "map must be callable, such as a feature map from icl_krr.sketches, "
+                f"got {self.map!r}"
+            )
 
     def __call__(self, x: Float[Array, "n p"], z: Float[Array, "m p"]) -> Float[Array, "n m"]:
         return inner(self.map(x), self.map(z))
 
     @property
     def feature_map(self) -> Callable[[Float[Array, "n p"]], Float[Array, "n m"]]:
-        r"""$\phi$ itself."""
+        r"""The feature map $\phi$ that the kernel was made from."""
         return self.map
 
     def feature_layer(self, dtype: DTypeLike) -> FeatureLayer:
-        r"""That of the map; ValueError for a map that has none."""
+        r"""The result of the map's method `layer`.
+
+        Raises:
+            ValueError: the map has no method `layer`.
+        """
         if not hasattr(self.map, "layer"):
             raise ValueError(
-                "map must be RandomFeatures or NystromFeatures to be made by an MLP, "
-                f"got {self.map!r}"
+                "map must have a method layer, as RandomFeatures and NystromFeatures have, "
+                f"so that an MLP can compute it, got {self.map!r}"
             )
         return self.map.layer(dtype)

@@ -1,4 +1,4 @@
-"""What a transformer must know of a kernel: softmax patterns, a diagonal, a layer of features."""
+"""How a transformer computes a kernel: softmax patterns, diagonal terms and feature layers."""
 
 from __future__ import annotations
 
@@ -6,10 +6,13 @@ from typing import Any, NamedTuple
 
 
 class Pattern(NamedTuple):
-    r"""One softmax head: $w \exp(c \langle Ux, Uz \rangle - d (|Ux|^2 + |Uz|^2) / 2)$.
+    r"""The term $w \exp(c \langle Ux, Uz \rangle - d (|Ux|^2 + |Uz|^2) / 2)$ of one softmax head.
 
-    `weight` $w$, `inner` $c$ and `norm` $d$ are scalars that may be traced; `inner` or `norm` is
-    None where there is no such term. `projection` $U$ is [d, p] or None.
+    Attributes:
+        weight: factor $w$, a scalar of either sign, which may be traced.
+        inner: coefficient $c$ of the inner product, a scalar, or None if the term is absent.
+        norm: coefficient $d$ of the squared norms, a scalar, or None if the term is absent.
+        projection: matrix $U$ with p columns, or None for the identity.
 
     >>> Pattern(1.0, inner=2.0, norm=None, projection=None).weight
     1.0
@@ -22,10 +25,13 @@ class Pattern(NamedTuple):
 
 
 class Diagonal(NamedTuple):
-    r"""A term of $k(x, x)$: `weight` $w$ times $g(a |Ux|^2)$.
+    r"""One term $w g(a |Ux|^2)$ of $k(x, x)$.
 
-    `function` $g$ is "identity", "exp", or "one" for the constant 1; `factor` $a$ is a scalar and
-    `projection` $U$ is [d, p] or None.
+    Attributes:
+        weight: factor $w$, a scalar, which may be traced.
+        function: name of $g$: "identity", "exp", or "one" for the constant 1.
+        factor: coefficient $a$, a scalar, or None if `function` is "one".
+        projection: matrix $U$ [d, p], or None for the identity.
 
     >>> Diagonal(1.0, "identity", 1.0, None).function
     'identity'
@@ -38,11 +44,16 @@ class Diagonal(NamedTuple):
 
 
 class FeatureLayer(NamedTuple):
-    r"""$\phi(x) = B^T e^{-\delta |Ux|^2} g(W U x + b)$: a feature map that an MLP can make.
+    r"""The features $\phi(x) = B^T e^{-\delta |Ux|^2} g(W U x + b)$, which an MLP can compute.
 
-    `function` $g$ is "identity" (with no $\delta$ and $b$), "exp" or "cos"; `projection` $U$
-    [d, p], `frequencies` $W$ [h, d], `offsets` $b$ [h], `damping` $\delta$ and `mix` $B$ [h, m] are
-    None for the identity, the identity, 0, 0 and the identity.
+    Attributes:
+        projection: matrix $U$ [d, p], or None for the identity.
+        function: name of $g$: "identity" (default), "exp" or "cos". With "identity", `damping` and
+            `offsets` must be None.
+        frequencies: matrix $W$ [h, d]; default None, the identity.
+        offsets: vector $b$ [h]; default None, zero.
+        damping: scalar $\delta$; default None, zero.
+        mix: matrix $B$ [h, m]; default None, the identity.
 
     >>> FeatureLayer(projection=None).is_read
     True
@@ -57,10 +68,10 @@ class FeatureLayer(NamedTuple):
 
     @property
     def is_read(self) -> bool:
-        """Whether the features are no more than $Ux$, which needs no layer."""
+        """Whether the features are $Ux$, which a read of the stream gives without a layer."""
         return self.frequencies is None
 
     @property
     def width(self) -> int:
-        """The number m of features that a layer makes."""
+        """The number m of features of a layer with `frequencies` or `mix`."""
         return len(self.frequencies) if self.mix is None else self.mix.shape[1]

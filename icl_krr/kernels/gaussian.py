@@ -18,11 +18,17 @@ from .log_bilinear import LogBilinear
 class Gaussian(LogBilinear):
     r"""The Gaussian kernel $k(x, z) = \exp(-|Ux - Uz|^2 / 2\ell^2)$.
 
-    `lengthscale` $\ell$ is a scalar > 0 in units of $Ux$, and `projection` $U$ [d, p] by default
-    the identity; both are traced: a new value does not recompile. Calling the kernel maps `x` [n,
-    p] and `z` [m, p] to [n, m] in their dtype.
+    Calling the kernel maps `x` [n, p] and `z` [m, p] to [n, m] in their dtype. JAX traces both
+    arguments, so a new value causes no recompilation.
 
-    Raises ValueError for a lengthscale that is not > 0 and a projection that is not [d, p].
+    Args:
+        lengthscale: scalar $\ell$ > 0, in units of $Ux$; default 1.
+        projection: matrix $U$ [d, p] applied to the inputs; default None, the identity.
+
+    Raises:
+        TypeError: `lengthscale` is not a number, or `projection` is not a floating-point array.
+        ValueError: `lengthscale` is not a finite scalar > 0, or `projection` is not finite or does
+            not have the shape [d, p]. Shapes are checked when the kernel is called.
 
     >>> import jax.numpy as jnp
     >>> Gaussian(lengthscale=2.0).log(jnp.zeros((1, 1)), jnp.full((1, 1), 4.0)).tolist()
@@ -39,13 +45,13 @@ class Gaussian(LogBilinear):
         check_projection(self.projection)
 
     def coefficients(self, dtype: DTypeLike) -> tuple[Any, Any]:
-        r"""$1 / \ell^2$ twice."""
+        r"""$c = d = 1 / \ell^2$."""
         checks.scalar("lengthscale", self.lengthscale)
         inverse = 1 / jnp.asarray(self.lengthscale, dtype) ** 2
         return inverse, inverse
 
     def log(self, x: Float[Array, "n p"], z: Float[Array, "m p"]) -> Float[Array, "n m"]:
-        r"""$-|Ux - Uz|^2 / 2\ell^2$."""
+        r"""$\log k(x, z) = -|Ux - Uz|^2 / 2\ell^2$."""
         checks.scalar("lengthscale", self.lengthscale)
         checks.matrices(x, z)
         distances = squared_distances(*(project(self.projection, points) for points in (x, z)))
@@ -53,17 +59,17 @@ class Gaussian(LogBilinear):
 
     @classmethod
     def of_temperature(cls, temperature: Any) -> Gaussian:
-        r"""The kernel of $\ell = \sqrt{\tau}$."""
+        r"""The kernel with lengthscale $\ell = \sqrt{\tau}$."""
         return cls(temperature**0.5)
 
     @classmethod
     def typical_bandwidth(cls, products: Float[Array, "n n"]) -> Float[Array, ""]:
-        r"""The root mean square of $|x_i - x_j| / \sqrt{2}$."""
+        r"""The root mean square of all $|x_i - x_j| / \sqrt{2}$."""
         squares = jnp.diagonal(products)
         return jnp.sqrt(jnp.mean((squares[:, None] + squares[None, :]) / 2 - products))
 
     def derivative_in_bandwidth(
         self, x: Float[Array, "n p"], z: Float[Array, "m p"]
     ) -> Float[Array, "n m"]:
-        r"""$-2 k \log k / \ell$."""
+        r"""$\partial k / \partial \ell = -2 k \log k / \ell$."""
         return -2 * self(x, z) * self.log(x, z) / jnp.asarray(self.lengthscale, x.dtype)

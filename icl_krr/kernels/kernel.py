@@ -1,4 +1,4 @@
-"""What a kernel is, and all that it may be asked."""
+"""The base class of kernels, with every method that a kernel can have."""
 
 from __future__ import annotations
 
@@ -16,11 +16,17 @@ from .forms import Diagonal, FeatureLayer, Pattern
 
 
 class Kernel(ABC):
-    r"""A positive semi-definite function $k(x, z)$; calling it gives the Gram matrix.
+    r"""A positive semi-definite function $k(x, z)$ of two points, the base class of all kernels.
 
-    A subclass says what it can: every other question is refused in a sentence. `bandwidth` is the
-    name of the field that scales distances or logits, None for a kernel without one; `featured`
-    says whether its features are known, so that linear attention applies it.
+    Calling a kernel with `x` [n, p] and `z` [m, p] returns the matrix of all $k(x_i, z_j)$, [n, m],
+    in their dtype. A subclass implements the methods that it can. The other methods raise an error
+    that names the kernel.
+
+    Attributes:
+        bandwidth: name of the field that scales distances or logits, a class variable; None
+            (default) for a kernel without a bandwidth.
+        featured: whether the features are known, so that linear attention can apply the kernel, a
+            class variable; False by default.
 
     >>> import jax.numpy as jnp
     >>> from icl_krr import Gaussian
@@ -35,38 +41,77 @@ class Kernel(ABC):
     def __call__(self, x: Float[Array, "n p"], z: Float[Array, "m p"]) -> Float[Array, "n m"]: ...
 
     def diagonal(self, x: Float[Array, "n p"]) -> Float[Array, " n"]:
-        """$k(x_i, x_i)$ for every row."""
+        """$k(x_i, x_i)$ for every row of `x`.
+
+        Args:
+            x: points [n, p].
+
+        Returns:
+            Values [n] in the dtype of `x`.
+        """
         return jax.vmap(lambda point: self(point[None], point[None])[0, 0])(x)
 
     @classmethod
     def of_bandwidth(cls, value: Any) -> Any:
-        """The kernel of this bandwidth, a scalar > 0; all else as its class has it."""
+        """The kernel with this bandwidth and the default values of its other fields.
+
+        A class without a bandwidth ignores `value`.
+
+        Args:
+            value: bandwidth (temperature or lengthscale), a scalar > 0.
+        """
         return cls() if cls.bandwidth is None else cls(**{cls.bandwidth: value})
 
     @classmethod
     def typical_bandwidth(cls, products: Float[Array, "n n"]) -> Float[Array, ""]:
-        r"""The bandwidth at which logarithms are of unit size, from all $\langle x_i, x_j \rangle$.
+        r"""The bandwidth at which $\log k(x_i, x_j)$ is of unit size for the given points.
 
-        Raises TypeError for a kernel without a bandwidth.
+        Args:
+            products: inner products $\langle x_i, x_j \rangle$ of all points, [n, n].
+
+        Raises:
+            TypeError: the kernel has no bandwidth.
         """
         raise TypeError(f"kernel must have a bandwidth, got {cls.__name__}, which has none")
 
     @classmethod
     def bandwidths(cls, products: Float[Array, "n n"]) -> Float[Array, " 17"]:
-        """17 values, from 1/16 to 16 times the typical one: the grid of leave-one-out."""
+        r"""A grid of 17 bandwidths from 1/16 to 16 times the typical one, for leave-one-out.
+
+        If the typical bandwidth is 0, the grid goes from 1/16 to 16.
+
+        Args:
+            products: inner products $\langle x_i, x_j \rangle$ of all points, [n, n].
+
+        Raises:
+            TypeError: the kernel has no bandwidth.
+        """
         typical = cls.typical_bandwidth(products)
         typical = jnp.where(typical > 0, typical, 1)
         return typical * jnp.logspace(-4, 4, 17, base=2, dtype=typical.dtype)
 
     def stretched(self, factor: Any) -> Any:
-        """The kernel with `factor` times the bandwidth; the kernel itself if it has none."""
+        """The kernel with its bandwidth multiplied by `factor`.
+
+        A kernel without a bandwidth returns itself.
+
+        Args:
+            factor: scalar > 0.
+        """
         if self.bandwidth is None:
             return self
         scaled = {self.bandwidth: getattr(self, self.bandwidth) * factor}
         return dataclasses.replace(self, **scaled)  # pyright: ignore[reportArgumentType]
 
     def sketched(self, sketch: Float[Array, "p m"]) -> Kernel:
-        r"""$k(P^T x, P^T z)$ for a matrix $P$; ValueError where a matrix cannot precede."""
+        r"""The kernel $(x, z) \mapsto k(P^T x, P^T z)$ of sketched inputs.
+
+        Args:
+            sketch: matrix $P$ [p, m]. If the kernel has a projection, it acts on $P^T x$.
+
+        Raises:
+            ValueError: the kernel does not accept a sketch.
+        """
         raise ValueError(
             "kernel must be Linear, Exponential, Gaussian, a Mixture or another LogBilinear to be "
             f"sketched by a matrix, got {self!r}"
@@ -74,15 +119,30 @@ class Kernel(ABC):
 
     @property
     def parts(self) -> tuple[tuple[Any, Any], ...]:
-        """Weights and the positive kernels whose sum this is; TypeError where it is none."""
-        raise not_positive(self, "to weigh values by")
+        r"""Pairs $(w_h, k_h)$ of weights and positive kernels with $k = \sum_h w_h k_h$.
+
+        Raises:
+            TypeError: the kernel is not a sum of positive kernels.
+        """
+        raise not_positive(self, "to give smoothing weights")
 
     def patterns(
         self, dtype: DTypeLike, epsilon: Any = None, symmetric: bool = True
     ) -> tuple[Pattern, ...]:
-        r"""The softmax patterns whose sum this is, or emulates by a small `epsilon` $\epsilon$.
+        r"""The softmax patterns whose sum equals or approximates this kernel.
 
-        Raises ValueError for a kernel that softmax attention cannot apply.
+        Only the patterns of `Linear` are an approximation. Their error is $O(\epsilon^2)$ if
+        `symmetric`, else $O(\epsilon)$. Other kernels ignore `epsilon` and `symmetric`.
+
+        Args:
+            dtype: floating dtype of the coefficients.
+            epsilon: small scalar $\epsilon$ > 0 of the approximation; default None. `Linear`
+                needs a value.
+            symmetric: whether `Linear` uses $\sinh(\epsilon s) / \epsilon$ (True, the default) or
+                $(e^{\epsilon s} - 1) / \epsilon$ for $s = \langle Ux, Uz \rangle$.
+
+        Raises:
+            ValueError: softmax attention cannot apply the kernel, or `Linear` has no `epsilon`.
         """
         raise ValueError(
             "kernel must be Exponential, Gaussian, Linear, a Mixture or another LogBilinear to be "
@@ -90,47 +150,119 @@ class Kernel(ABC):
         )
 
     def diagonal_terms(self, dtype: DTypeLike) -> tuple[Diagonal, ...]:
-        """$k(x, x)$ as a sum; ValueError where a transformer cannot make it."""
-        raise ValueError(f"kernel must have a known diagonal, got {self!r}")
+        """The terms whose sum is $k(x, x)$, in a form that a transformer can compute.
+
+        Args:
+            dtype: floating dtype of the coefficients.
+
+        Raises:
+            ValueError: the kernel has no such form.
+        """
+        raise ValueError(
+            f"kernel must implement diagonal_terms to run in a transformer, got {self!r}"
+        )
 
     @property
     def feature_map(self) -> Callable[[Float[Array, "n p"]], Float[Array, "n m"]]:
-        r"""$\phi$ with $k(x, z) = \phi(x)^T \phi(z)$; TypeError where it is not known."""
+        r"""The feature map $\phi$ with $k(x, z) = \phi(x)^T \phi(z)$, from [n, p] to [n, m].
+
+        Raises:
+            TypeError: the features of the kernel are not known.
+        """
         raise TypeError(
-            f"kernel must be Linear() or Features(...), whose features are known, got {self!r}"
+            "kernel must be Linear() or Features(...) because only their features are known, "
+            f"got {self!r}"
         )
 
     def feature_layer(self, dtype: DTypeLike) -> FeatureLayer:
-        r"""The same $\phi$ as one layer of a network; ValueError for a kernel without features."""
+        r"""The feature map $\phi$ as one layer of an MLP.
+
+        Args:
+            dtype: floating dtype of the weights.
+
+        Raises:
+            ValueError: the features of the kernel are not known, or no single layer computes them.
+        """
         raise ValueError(
             "kernel must be Linear() or Features(...) to be applied by linear attention, "
-            f"got {self!r}; other kernels need softmax attention, or features as a sketch"
+            f"got {self!r}; use softmax attention, or a feature map as sketch"
         )
 
     def seen_from(self, landmarks: Float[Array, "l p"]) -> FeatureLayer:
-        """The layer that makes $k(x, Z)$ [n, l]; ValueError where a single layer cannot."""
+        """One MLP layer that computes $k(x, z_j)$ for every landmark $z_j$.
+
+        Args:
+            landmarks: landmarks $z_j$, [l, p].
+
+        Raises:
+            ValueError: no single layer computes the kernel.
+        """
         raise ValueError(
-            "kernel must be Linear, Exponential, Gaussian or another LogBilinear to be seen from "
-            f"landmarks, got {self!r}"
+            "kernel must be Linear, Exponential, Gaussian or another LogBilinear to be computed at "
+            f"landmarks by an MLP, got {self!r}"
         )
 
     def derivative_in_x(
         self, x: Float[Array, "n p"], z: Float[Array, "m p"]
     ) -> Float[Array, "n m p"]:
-        """$d k(x, z) / dx$, by hand; TypeError where nobody has worked it out."""
-        raise TypeError("kernel must be Linear, Exponential or Gaussian, got {self!r}")
+        r"""The derivative $\partial k(x_i, z_j) / \partial x_i$ by an explicit formula.
+
+        Args:
+            x: points [n, p].
+            z: points [m, p].
+
+        Returns:
+            Derivatives [n, m, p].
+
+        Raises:
+            TypeError: the kernel has no formula for this derivative.
+        """
+        raise TypeError(
+            "kernel must be Linear, Exponential, Gaussian or another LogBilinear to have a "
+            f"derivative in x, got {self!r}"
+        )
 
     def derivative_in_projection(
         self, x: Float[Array, "n p"], z: Float[Array, "m p"]
     ) -> Float[Array, "n m d p"]:
-        """$d k(x, z) / dU$, by hand, at the identity where there is no projection; TypeError."""
-        raise TypeError("kernel must be Linear, Exponential or Gaussian, got {self!r}")
+        r"""The derivative $\partial k(x_i, z_j) / \partial U$ in the projection, by a formula.
+
+        For a kernel without a projection, $U$ is the identity and d = p.
+
+        Args:
+            x: points [n, p].
+            z: points [m, p].
+
+        Returns:
+            Derivatives [n, m, d, p].
+
+        Raises:
+            TypeError: the kernel has no formula for this derivative.
+        """
+        raise TypeError(
+            "kernel must be Linear, Exponential, Gaussian or another LogBilinear to have a "
+            f"derivative in its projection, got {self!r}"
+        )
 
     def derivative_in_bandwidth(
         self, x: Float[Array, "n p"], z: Float[Array, "m p"]
     ) -> Float[Array, "n m"]:
-        """$d k(x, z)$ by the bandwidth, by hand; TypeError for a kernel without one."""
-        raise TypeError(f"kernel must be Exponential or Gaussian to have a bandwidth, got {self!r}")
+        """The derivative of $k(x_i, z_j)$ in the temperature or lengthscale, by a formula.
+
+        Args:
+            x: points [n, p].
+            z: points [m, p].
+
+        Returns:
+            Derivatives [n, m].
+
+        Raises:
+            TypeError: the kernel has no bandwidth, or no formula for this derivative.
+        """
+        raise TypeError(
+            "kernel must be Exponential or Gaussian to have a derivative in its bandwidth, "
+            f"got {self!r}"
+        )
 
 
 def not_positive(kernel: Kernel, purpose: str) -> TypeError:

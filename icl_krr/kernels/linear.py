@@ -23,10 +23,15 @@ from .kernel import Kernel
 class Linear(Kernel):
     r"""The linear kernel $k(x, z) = \langle Ux, Uz \rangle$.
 
-    `projection` $U$ [d, p] is by default the identity; it is traced. Calling the kernel maps `x`
-    [n, p] and `z` [m, p] to [n, m] in their dtype.
+    Calling the kernel maps `x` [n, p] and `z` [m, p] to [n, m] in their dtype.
 
-    Raises TypeError or ValueError for a projection that is not [d, p].
+    Args:
+        projection: matrix $U$ [d, p] applied to the inputs, traced; default None, the identity.
+
+    Raises:
+        TypeError: `projection` is not a floating-point array.
+        ValueError: `projection` is not finite, or does not have the shape [d, p]. The shape is
+            checked when the kernel is called.
 
     >>> import jax.numpy as jnp
     >>> Linear()(jnp.ones((2, 3)), jnp.ones((1, 3))).tolist()
@@ -51,16 +56,18 @@ class Linear(Kernel):
     def patterns(
         self, dtype: DTypeLike, epsilon: Any = None, symmetric: bool = True
     ) -> tuple[Pattern, ...]:
-        r"""Of $s = \langle Ux, Uz \rangle$ the function $\sinh(\epsilon s) / \epsilon$.
+        r"""Two patterns that approximate $s = \langle Ux, Uz \rangle$ for a small `epsilon`.
 
-        If not `symmetric` it is $(e^{\epsilon s} - 1) / \epsilon$.
+        Their sum is $\sinh(\epsilon s) / \epsilon$ if `symmetric`, else
+        $(e^{\epsilon s} - 1) / \epsilon$.
 
-        Raises ValueError without an `epsilon`.
+        Raises:
+            ValueError: `epsilon` is None.
         """
         if epsilon is None:
             raise ValueError(
                 "attention must be Softmax(epsilon=...) to emulate the linear kernel, got no "
-                "epsilon; epsilon=icl_krr.theory.best_epsilon(...) fits a task"
+                "epsilon; use epsilon=icl_krr.theory.best_epsilon(...)"
             )
         epsilon = jnp.asarray(epsilon, dtype)
         if symmetric:
@@ -75,33 +82,33 @@ class Linear(Kernel):
         )
 
     def diagonal_terms(self, dtype: DTypeLike) -> tuple[Diagonal, ...]:
-        r"""$|Ux|^2$."""
+        r"""One term, $k(x, x) = |Ux|^2$."""
         return (Diagonal(1.0, "identity", 1.0, self.projection),)
 
     @property
     def feature_map(self) -> Callable[[Float[Array, "n p"]], Float[Array, "n m"]]:
-        r"""$\phi(x) = Ux$."""
+        r"""The feature map $\phi(x) = Ux$."""
         return partial(project, self.projection)
 
     def feature_layer(self, dtype: DTypeLike) -> FeatureLayer:
-        r"""$Ux$, which a read of the stream gives: no layer at all."""
+        r"""The features $Ux$, which a read of the stream gives without a layer."""
         return FeatureLayer(self.projection)
 
     def seen_from(self, landmarks: Float[Array, "l p"]) -> FeatureLayer:
-        r"""$\langle Ux, Uz \rangle$ for every landmark z: a linear layer."""
+        r"""A linear layer that computes $\langle Ux, Uz_j \rangle$ for every landmark $z_j$."""
         return FeatureLayer(self.projection, "identity", project(self.projection, landmarks))
 
     def derivative_in_x(
         self, x: Float[Array, "n p"], z: Float[Array, "m p"]
     ) -> Float[Array, "n m p"]:
-        r"""$U^T U z$."""
+        r"""$\partial k / \partial x = U^T U z$."""
         U = identity_or(self.projection, x)
         return matmul(matmul(jnp.broadcast_to(z[None], (len(x), *z.shape)), U.T), U)
 
     def derivative_in_projection(
         self, x: Float[Array, "n p"], z: Float[Array, "m p"]
     ) -> Float[Array, "n m d p"]:
-        r"""$U (x z^T + z x^T)$."""
+        r"""$\partial k / \partial U = U (x z^T + z x^T)$."""
         U = identity_or(self.projection, x)
         shape = (len(x), len(z), x.shape[1])
         x, z = jnp.broadcast_to(x[:, None], shape), jnp.broadcast_to(z[None], shape)

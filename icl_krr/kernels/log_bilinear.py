@@ -1,4 +1,4 @@
-"""The form that the softmax kernel and the Gaussian one share."""
+"""The common form of the exponential and the Gaussian kernel."""
 
 from __future__ import annotations
 
@@ -18,13 +18,16 @@ from .positive import PositiveKernel
 
 
 class LogBilinear(PositiveKernel):
-    r"""$\log k(x, z) = c \langle Ux, Uz \rangle - d (|Ux|^2 + |Uz|^2) / 2$: one softmax head.
+    r"""A kernel with $\log k(x, z) = c \langle Ux, Uz \rangle - d (|Ux|^2 + |Uz|^2) / 2$.
 
-    The exponential kernel has $(c, d) = (1 / \tau, 0)$, the Gaussian $(1 / \ell^2, 1 / \ell^2)$. A
-    kernel of one's own has a field `projection` $U$ [d, p], or None, and the method
-    `coefficients`; samplers, sketches, random features and every solver that does not ask for
-    features then take it. With the name of a field as `bandwidth`, a `ClassVar`, and the
-    classmethod `typical_bandwidth` it can be fitted as well, as the Gaussian is.
+    One softmax head applies this kernel. The exponential kernel has $(c, d) = (1 / \tau, 0)$, and
+    the Gaussian kernel has $(c, d) = (1 / \ell^2, 1 / \ell^2)$.
+
+    To add a kernel, subclass `LogBilinear`, give it a field `projection`, $U$ [d, p] or None, and
+    implement `coefficients`. Samplers, sketches, random features and all solvers that do not need
+    known features then accept the kernel. To let the library fit the kernel's bandwidth, also set
+    the class variable `bandwidth` to the name of a field and implement the class method
+    `typical_bandwidth`, as `Gaussian` does.
 
     >>> import jax.numpy as jnp
     >>> from typing import Any
@@ -45,18 +48,29 @@ class LogBilinear(PositiveKernel):
 
     @abstractmethod
     def coefficients(self, dtype: DTypeLike) -> tuple[Any, Any]:
-        """$c$ and $d$, scalars of this dtype.
+        """The scalars $c$ and $d$.
 
-        $d$ is None for a kernel without norms, and the very object $c$ for one of $Ux - Uz$ alone.
+        Return None for $d$ if the kernel has no norm term. If $c = d$, return the same Python
+        object twice. The terms in $c - d$ are then left out, and $k(x, x)$ is the constant 1.
+
+        Args:
+            dtype: floating dtype of both scalars.
         """
 
     @classmethod
     def of_temperature(cls, temperature: Any) -> Any:
-        r"""The kernel of bandwidth $\tau$; a class whose bandwidth is not $1 / c$ says which."""
+        r"""The kernel with $c = 1 / \tau$.
+
+        By default this is the kernel with bandwidth $\tau$. Override the method if the bandwidth
+        of the class is not $1 / c$.
+
+        Args:
+            temperature: temperature $\tau$, a scalar > 0.
+        """
         return cls.of_bandwidth(temperature)
 
     def log(self, x: Float[Array, "n p"], z: Float[Array, "m p"]) -> Float[Array, "n m"]:
-        r"""$-d |Ux - Uz|^2 / 2 + (c - d) \langle Ux, Uz \rangle$."""
+        r"""$\log k(x, z) = -d |Ux - Uz|^2 / 2 + (c - d) \langle Ux, Uz \rangle$."""
         checks.matrices(x, z)
         c, d = self.coefficients(x.dtype)
         x, z = (project(self.projection, points) for points in (x, z))
@@ -72,18 +86,18 @@ class LogBilinear(PositiveKernel):
     def patterns(
         self, dtype: DTypeLike, epsilon: Any = None, symmetric: bool = True
     ) -> tuple[Pattern, ...]:
-        """One pattern, of weight 1; nothing is emulated."""
+        """One pattern of weight 1, which equals the kernel exactly."""
         return (Pattern(1.0, *self.coefficients(dtype), self.projection),)
 
     def diagonal_terms(self, dtype: DTypeLike) -> tuple[Diagonal, ...]:
-        r"""$k(x, x) = \exp((c - d) |Ux|^2)$."""
+        r"""One term, $k(x, x) = \exp((c - d) |Ux|^2)$."""
         c, d = self.coefficients(dtype)
         if c is d:
             return (Diagonal(1.0, "one", None, None),)
         return (Diagonal(1.0, "exp", c if d is None else c - d, self.projection),)
 
     def seen_from(self, landmarks: Float[Array, "l p"]) -> FeatureLayer:
-        """An exponential for each landmark."""
+        """A layer with one exponential unit per landmark."""
         c, d = self.coefficients(landmarks.dtype)
         at = project(self.projection, landmarks)
         layer = FeatureLayer(self.projection, "exp", c * at)
@@ -94,7 +108,7 @@ class LogBilinear(PositiveKernel):
     def derivative_in_x(
         self, x: Float[Array, "n p"], z: Float[Array, "m p"]
     ) -> Float[Array, "n m p"]:
-        r"""$k(x, z) \, U^T U (c z - d x)$."""
+        r"""$\partial k / \partial x = k(x, z) \, U^T U (c z - d x)$."""
         c, d = self.coefficients(x.dtype)
         U = identity_or(self.projection, x)
         slope = c * z[None] - (0 if d is None else d) * x[:, None]
@@ -103,7 +117,7 @@ class LogBilinear(PositiveKernel):
     def derivative_in_projection(
         self, x: Float[Array, "n p"], z: Float[Array, "m p"]
     ) -> Float[Array, "n m d p"]:
-        r"""$k(x, z) \, U (c (x z^T + z x^T) - d (x x^T + z z^T))$."""
+        r"""$\partial k / \partial U = k(x, z) \, U (c (x z^T + z x^T) - d (x x^T + z z^T))$."""
         c, d = self.coefficients(x.dtype)
         U = identity_or(self.projection, x)
         shape = (len(x), len(z), x.shape[1])

@@ -18,12 +18,16 @@ from .positive import PositiveKernel
 
 @checked
 class Mixture(Kernel):
-    r"""A sum of positive kernels, $k = \sum_h w_h k_h$: a softmax head for each.
+    r"""The weighted sum $k = \sum_h w_h k_h$ of positive kernels, with one softmax head for each.
 
-    `kernels` is a tuple of exponential and Gaussian kernels, `weights` [h] their $w_h > 0$, traced.
-    Each may have a temperature, lengthscale and projection of its own.
+    Args:
+        kernels: tuple of at least one positive kernel $k_h$, such as `Exponential` or `Gaussian`.
+            The kernels may differ in bandwidth and projection.
+        weights: weights $w_h$ > 0, [h], traced.
 
-    Raises TypeError for a kernel that is not positive, ValueError for weights that do not fit.
+    Raises:
+        TypeError: `kernels` is not a tuple of positive kernels, or `weights` are not numbers.
+        ValueError: `weights` are not > 0 and finite, or do not have one entry per kernel.
 
     >>> import jax.numpy as jnp
     >>> from icl_krr import Exponential, Gaussian
@@ -37,16 +41,17 @@ class Mixture(Kernel):
 
     def __post_init__(self):
         if not isinstance(self.kernels, tuple) or not self.kernels:
-            raise TypeError(f"kernels must be a tuple of one or more, got {self.kernels!r}")
+            raise TypeError(f"kernels must be a tuple of at least one kernel, got {self.kernels!r}")
         for kernel in self.kernels:
             if not isinstance(kernel, PositiveKernel):
                 raise TypeError(
-                    f"kernels must be Exponential or Gaussian to be mixed, got {kernel!r}"
+                    "kernels must be positive, such as Exponential or Gaussian, to be mixed, "
+                    f"got {kernel!r}"
                 )
         checks.positive("weights", self.weights)
         if jnp.shape(self.weights) != (len(self.kernels),):
             raise ValueError(
-                f"weights must be one for each of the {len(self.kernels)} kernels, "
+                f"weights must have one entry for each of the {len(self.kernels)} kernels, "
                 f"got shape {list(jnp.shape(self.weights))}"
             )
 
@@ -57,17 +62,17 @@ class Mixture(Kernel):
 
     @property
     def parts(self) -> tuple[tuple[Any, PositiveKernel], ...]:
-        """Each kernel with its weight."""
+        """Pairs of weight and kernel, one for each kernel of the mixture."""
         return tuple(zip(jnp.asarray(self.weights), self.kernels, strict=True))
 
     def sketched(self, sketch: Float[Array, "p m"]) -> Mixture:
-        """The mixture of the sketched kernels."""
+        """The mixture of the sketched kernels, with the same weights."""
         return dataclasses.replace(self, kernels=tuple(k.sketched(sketch) for k in self.kernels))
 
     def patterns(
         self, dtype: DTypeLike, epsilon: Any = None, symmetric: bool = True
     ) -> tuple[Pattern, ...]:
-        """The patterns of its kernels, each times its weight."""
+        """The patterns of all kernels, multiplied by the weights of the mixture."""
         weights = jnp.asarray(self.weights, dtype)
         return tuple(
             pattern._replace(weight=weight * pattern.weight)
@@ -76,7 +81,7 @@ class Mixture(Kernel):
         )
 
     def diagonal_terms(self, dtype: DTypeLike) -> tuple[Diagonal, ...]:
-        """Those of its kernels, each times its weight."""
+        """The diagonal terms of all kernels, multiplied by the weights of the mixture."""
         weights = jnp.asarray(self.weights, dtype)
         return tuple(
             term._replace(weight=weight * term.weight)

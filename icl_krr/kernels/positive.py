@@ -1,4 +1,4 @@
-"""Kernels that are positive everywhere: what a smoother can weigh values by."""
+"""Kernels that are positive everywhere, so that they can serve as smoothing weights."""
 
 from __future__ import annotations
 
@@ -12,9 +12,10 @@ from .kernel import Kernel, not_positive
 
 
 class PositiveKernel(Kernel):
-    r"""A kernel $k > 0$, known by its logarithm: smoothing takes no more.
+    r"""A kernel with $k(x, z) > 0$ everywhere, which a subclass defines by its logarithm.
 
-    What one softmax head can weigh values by is a `LogBilinear` one.
+    Kernel smoothing works with every positive kernel. One softmax head can apply the kernel only
+    if it is a `LogBilinear` kernel.
 
     >>> from icl_krr import Exponential, Linear
     >>> isinstance(Exponential(), PositiveKernel), isinstance(Linear(), PositiveKernel)
@@ -23,17 +24,25 @@ class PositiveKernel(Kernel):
 
     @abstractmethod
     def log(self, x: Float[Array, "n p"], z: Float[Array, "m p"]) -> Float[Array, "n m"]:
-        r"""$\log k(x, z)$, for every row of `x` [n, p] and of `z` [m, p]: [n, m]."""
+        r"""$\log k(x_i, z_j)$ for every row of `x` and every row of `z`.
+
+        Args:
+            x: points [n, p].
+            z: points [m, p].
+
+        Returns:
+            Logarithms [n, m].
+        """
 
     def __call__(self, x: Float[Array, "n p"], z: Float[Array, "m p"]) -> Float[Array, "n m"]:
         return jnp.exp(self.log(x, z))
 
     @property
     def parts(self) -> tuple[tuple[Any, PositiveKernel], ...]:
-        """The kernel itself, with weight 1."""
+        """One pair: the weight 1 and the kernel itself."""
         return ((1.0, self),)
 
 
-def check_positive(kernel: Kernel, purpose: str = "to weigh values by") -> None:
+def check_positive(kernel: Kernel, purpose: str = "to give smoothing weights") -> None:
     if not isinstance(kernel, PositiveKernel):
         raise not_positive(kernel, purpose)

@@ -1,4 +1,4 @@
-"""Batches of tasks, in chunks that fit the caches."""
+"""Functions applied to batches of tasks, in chunks that fit the CPU caches."""
 
 from __future__ import annotations
 
@@ -11,19 +11,29 @@ from .. import checks
 from .task import Task, check_axes
 
 TOKENS = 2048
-"""Tokens that a CPU works on at once: past some size each of a program's many small operations
-is handed to the thread pool, which costs more than the operation."""
+"""Tokens in one chunk on a CPU. With more tokens, XLA hands each small operation to its thread
+pool, which costs more time than the operation takes."""
 
 
 def map_tasks(function: Callable[[Task], Any], tasks: Task, *, chunk: int | None = None) -> Any:
-    """`function` of every task of a batch (a leading axis on every field), stacked.
+    """Apply `function` to every task of a batch and stack the results.
 
-    The same as `jax.vmap(function)(tasks)`, but `chunk` tasks at a time: by default as many as
-    the caches of a CPU hold, all of them elsewhere. On CPUs it is several times faster for
-    many small tasks, and memory does not grow with the batch. Pure: jit it with the function
-    inside, differentiate through it.
+    The result is that of `jax.vmap(function)(tasks)`, but JAX computes only `chunk` tasks at a
+    time. On CPUs this is several times faster for many small tasks, and the working memory does
+    not grow with the batch. The function is pure: you can jit and differentiate a call of it.
 
-    Raises ValueError for tasks that are not a batch and a chunk < 1.
+    Args:
+        function: function of one `Task` that returns a pytree of arrays.
+        tasks: batch of b tasks, a `Task` with a leading axis b on every field; x [b, n, p].
+        chunk: number of tasks computed at once, >= 1. By default it is chosen to fit the caches on
+            a CPU, and is b on other devices.
+
+    Returns:
+        The results of `function` with a leading axis b.
+
+    Raises:
+        TypeError: `tasks` is not a `Task`, or `chunk` is not an integer.
+        ValueError: `tasks` is not a batch, or `chunk` < 1.
 
     >>> import jax
     >>> import icl_krr as ik
@@ -39,7 +49,7 @@ def map_tasks(function: Callable[[Task], Any], tasks: Task, *, chunk: int | None
 
 
 def chunk_of(tasks: Task, chunk: int | None) -> int:
-    """The tasks to work on at once, as asked for or by the platform."""
+    """The number of tasks computed at once: `chunk` if given, else chosen for the platform."""
     if chunk is not None:
         checks.count("chunk", chunk)
         return chunk

@@ -1,4 +1,4 @@
-"""Functions that no kernel generates: networks, trees, waves, and the rows of a table."""
+"""Samplers of functions that are not Gaussian processes: networks, trees, sinusoids and tables."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from .task import Task
 
 @checked
 class Functions:
-    """Random functions at random inputs: `function` gives f [rows, r] at x [rows, p]."""
+    """Base class of samplers that evaluate a random function at random inputs."""
 
     noise: Any = 0.0
     num_features: int = static(default=8)
@@ -33,11 +33,26 @@ class Functions:
         checks.choice("inputs", self.inputs, INPUTS)
 
     def function(self, key: jax.Array, x: Float[Array, "rows p"], r: int) -> jax.Array:
-        """The random function $f$ of this key, at `x` [rows, p]: [rows, r]."""
+        """Draw a random function $f$ and evaluate it at `x`.
+
+        Args:
+            key: key of `jax.random`, which determines $f$.
+            x: points [rows, p].
+            r: number of outputs.
+
+        Returns:
+            Values of $f$ at the points, [rows, r].
+        """
         raise NotImplementedError
 
     def sample(self, key: jax.Array, active: Any = None) -> Task:
-        """The task of this key; `icl_krr.tasks.sample` calls it."""
+        """Draw a task; `icl_krr.tasks.sample` calls this method.
+
+        Args:
+            key: key of `jax.random`, which determines the task.
+            active: number of features that keep their values, from 1 to p; the others are set to 0.
+                Default None, all features.
+        """
         at, function, error = jax.random.split(key, 3)
         rows = self.num_supports + self.num_queries
         x = draw_inputs(at, (rows, self.num_features), self.inputs, active)
@@ -46,13 +61,27 @@ class Functions:
 
 @checked
 class ReLUNetwork(Functions):
-    r"""$f(x) = \sum_h a_h \max(w_h^T x, 0)$, $w_h \sim N(0, I / p)$, $a_h \sim N(0, 2 / H)$.
+    r"""Tasks of a random network with one hidden layer of ReLU units.
 
-    $H$ is the number of `hidden` units, `noise` the variance of $y - f$, `inputs` are "normal",
-    "uniform" in (-1, 1) or on the unit "sphere". With `num_outputs` unset y is [n], else
-    [n, num_outputs].
+    $$f(x) = \sum_{h=1}^{H} a_h \max(w_h^T x, 0), \quad w_h \sim N(0, I / p), \quad
+    a_h \sim N(0, 2 / H)$$
 
-    Raises ValueError for a negative noise, a count < 1 and unknown inputs.
+    The outputs y at the supports are $f$ plus noise. The outputs y_query at the queries are $f$
+    without noise.
+
+    Args:
+        noise: variance of $y - f$ at the supports, a scalar >= 0, traced; default 0.
+        num_features: number p of features; default 8.
+        num_supports: number n of supports; default 64.
+        num_queries: number q of queries; default 1.
+        num_outputs: number r of outputs, so that y is [n, r]; default None, one output with y [n].
+        inputs: distribution of x: "normal" (default, standard normal), "uniform" in
+            $(-1, 1)^p$ or "sphere" (uniform on the unit sphere).
+        hidden: number $H$ of hidden units; default 100.
+
+    Raises:
+        TypeError: an argument is not a number, or a count is not an integer.
+        ValueError: `noise` < 0 or not finite, a count < 1, or `inputs` is unknown.
 
     Source: Garg et al., What can transformers learn in-context?, 2022.
 
@@ -76,13 +105,26 @@ class ReLUNetwork(Functions):
 
 @checked
 class DecisionTree(Functions):
-    """$f(x)$ is the leaf of a full binary tree of `depth`: each node asks for a coordinate's sign.
+    r"""Tasks of a random decision tree whose nodes test the sign of one coordinate of x.
 
-    Coordinates are uniform, the $2^{depth}$ leaves $N(0, 1)$. `noise` is the variance of $y - f$,
-    `inputs` are "normal", "uniform" in (-1, 1) or on the unit "sphere". With `num_outputs` unset
-    y is [n], else [n, num_outputs].
+    The tree is a full binary tree. Each node tests a coordinate drawn uniformly at random. The
+    value $f(x)$ is the value of the leaf that x reaches, and leaves have values $N(0, 1)$. The
+    outputs y at the supports are $f$ plus noise. The outputs y_query at the queries are $f$ without
+    noise.
 
-    Raises ValueError for a negative noise, a count < 1, a depth > 20 and unknown inputs.
+    Args:
+        noise: variance of $y - f$ at the supports, a scalar >= 0, traced; default 0.
+        num_features: number p of features; default 8.
+        num_supports: number n of supports; default 64.
+        num_queries: number q of queries; default 1.
+        num_outputs: number r of outputs, so that y is [n, r]; default None, one output with y [n].
+        inputs: distribution of x: "normal" (default, standard normal), "uniform" in
+            $(-1, 1)^p$ or "sphere" (uniform on the unit sphere).
+        depth: depth of the tree, 1 to 20, which gives $2^{depth}$ leaves; default 4.
+
+    Raises:
+        TypeError: an argument is not a number, or a count is not an integer.
+        ValueError: `noise` < 0 or not finite, a count < 1, `depth` > 20, or `inputs` is unknown.
 
     Source: Garg et al., What can transformers learn in-context?, 2022.
 
@@ -98,12 +140,14 @@ class DecisionTree(Functions):
         super().__post_init__()
         checks.count("depth", self.depth)
         if self.depth > 20:
-            raise ValueError(f"depth must be <= 20, for 2^depth leaves are drawn, got {self.depth}")
+            raise ValueError(
+                f"depth must be <= 20 because a tree has 2^depth leaves, got {self.depth}"
+            )
 
     def function(self, key: jax.Array, x: Float[Array, "rows p"], r: int) -> jax.Array:
         nodes, leaves = jax.random.split(key)
         asked = jax.random.randint(nodes, (2**self.depth,), 0, x.shape[1])
-        node = jnp.ones(len(x), int)  # a heap: the children of i are 2 i and 2 i + 1
+        node = jnp.ones(len(x), int)  # heap order: the children of node i are 2 i and 2 i + 1
         for _ in range(self.depth):
             right = jnp.take_along_axis(x, asked[node][:, None], 1)[:, 0] > 0
             node = 2 * node + right.astype(node.dtype)
@@ -112,13 +156,28 @@ class DecisionTree(Functions):
 
 @checked
 class Sinusoids(Functions):
-    r"""$f(x) = a \sin(\omega w^T x + \varphi)$, $a$ in $(0.5, 1.5)$, $w \sim N(0, I / p)$.
+    r"""Tasks of a random sine wave along a random direction.
 
-    The phase $\varphi$ is in $(0, 2\pi)$; `frequency` $\omega > 0$ is traced, in radians per unit
-    of x. `noise` is the variance of $y - f$, `inputs` are "normal", "uniform" in (-1, 1) or on the
-    unit "sphere". With `num_outputs` unset y is [n], else [n, num_outputs].
+    $$f(x) = a \sin(\omega w^T x + \varphi), \quad w \sim N(0, I / p)$$
 
-    Raises ValueError for a negative noise, a frequency <= 0, a count < 1 and unknown inputs.
+    The amplitude $a$ is uniform in (0.5, 1.5) and the phase $\varphi$ is uniform in $(0, 2\pi)$.
+    The outputs y at the supports are $f$ plus noise. The outputs y_query at the queries are $f$
+    without noise.
+
+    Args:
+        noise: variance of $y - f$ at the supports, a scalar >= 0, traced; default 0.
+        num_features: number p of features; default 1.
+        num_supports: number n of supports; default 64.
+        num_queries: number q of queries; default 1.
+        num_outputs: number r of outputs, so that y is [n, r]; default None, one output with y [n].
+        inputs: distribution of x: "normal" (default, standard normal), "uniform" in
+            $(-1, 1)^p$ or "sphere" (uniform on the unit sphere).
+        frequency: angular frequency $\omega$ > 0 in radians per unit of x, traced; default 3.
+
+    Raises:
+        TypeError: an argument is not a number, or a count is not an integer.
+        ValueError: `noise` < 0 or not finite, `frequency` is not > 0, a count < 1, or `inputs` is
+            unknown.
 
     Source: Finn et al., Model-agnostic meta-learning, 2017, section 5.1.
 
@@ -145,13 +204,21 @@ class Sinusoids(Functions):
 
 @checked
 class Rows:
-    """Random rows of a table, without replacement: supports and queries.
+    """Tasks of random rows of a table, drawn without replacement.
 
-    `x` [rows, p] and `y` [rows] are arrays (`Rows.of` takes a `Table`). Both are centred and
-    scaled to unit variance with the mean and standard deviation of the task's supports alone; a
-    column that is constant there is only centred.
+    Each task centres x and y and scales them to unit variance, with the mean and standard deviation
+    of its supports only. A column that is constant in the supports is only centred. `Rows.of` makes
+    this sampler from a `Table`.
 
-    Raises ValueError for a table of fewer rows than a task has supports and queries.
+    Args:
+        x: features of all rows, an array [rows, p].
+        y: outputs of all rows, an array [rows].
+        num_supports: number n of supports; default 64.
+        num_queries: number q of queries; default 1.
+
+    Raises:
+        TypeError: a count is not an integer.
+        ValueError: a count < 1, or the table has fewer than n + q rows.
 
     >>> from icl_krr.tasks import diabetes, sample
     >>> task = sample(jax.random.key(0), Rows.of(diabetes(), num_supports=40))
@@ -170,13 +237,19 @@ class Rows:
         needed = self.num_supports + self.num_queries
         if len(self.x) < needed:
             raise ValueError(
-                f"num_supports + num_queries must be <= {len(self.x)} rows of the table, "
-                f"got {needed}"
+                f"num_supports + num_queries must be <= {len(self.x)}, the number of rows of the "
+                f"table, got {needed}"
             )
 
     @classmethod
     def of(cls, table: Table, num_supports: int = 64, num_queries: int = 1) -> Rows:
-        """The rows of a `Table`."""
+        """Make the sampler from a `Table`.
+
+        Args:
+            table: table of numbers, such as `read_table` returns.
+            num_supports: number n of supports; default 64.
+            num_queries: number q of queries; default 1.
+        """
         return cls(jnp.asarray(table.x), jnp.asarray(table.y), num_supports, num_queries)
 
     @property
@@ -185,7 +258,13 @@ class Rows:
         return self.x.shape[1]
 
     def sample(self, key: jax.Array, active: Any = None) -> Task:
-        """The task of this key; `icl_krr.tasks.sample` calls it."""
+        """Draw a task; `icl_krr.tasks.sample` calls this method.
+
+        Args:
+            key: key of `jax.random`, which determines the task.
+            active: number of features that keep their values, from 1 to p; the others are set to 0.
+                Default None, all features.
+        """
         n = self.num_supports
         chosen = jax.random.choice(key, len(self.x), (n + self.num_queries,), replace=False)
 

@@ -1,4 +1,4 @@
-"""The linear system of one task: (K + ridge I) alpha = y, predictions k(x)^T alpha."""
+"""The linear system of one task, (K + ridge I) alpha = y, with predictions k(x)^T alpha."""
 
 from __future__ import annotations
 
@@ -12,9 +12,14 @@ from .task import Task
 
 
 class System(NamedTuple):
-    r"""$K$ `gram` [n, n], $k(x)$ `cross` [q, n], `y` [n, r].
+    r"""The parts of the linear system $(K + \lambda I) \alpha = y$ of one task.
 
-    A masked support has $y = 0$ and $K = 0$, hence $\alpha = 0$.
+    A masked support has a zero row and column in $K$ and $y = 0$, so its $\alpha$ is 0.
+
+    Attributes:
+        gram: kernel matrix $K$ of the supports, [n, n].
+        cross: kernel values $k(x)$ of every query with the supports, [q, n].
+        y: outputs of the supports, [n, r], also for a task whose y is [n].
     """
 
     gram: Float[Array, "n n"]
@@ -23,9 +28,16 @@ class System(NamedTuple):
 
 
 def system(kernel: Kernel, task: Task) -> System:
-    r"""$K$, $k(x)$ and $y$ of one task: $(K + \lambda I) \alpha = y$, $f(x) = k(x)^T \alpha$.
+    r"""Compute $K$, $k(x)$ and $y$ of one task.
 
-    See `System` for the shapes; the dtype is the task's.
+    They define the system $(K + \lambda I) \alpha = y$ and the predictions $f(x) = k(x)^T \alpha$.
+
+    Args:
+        kernel: kernel $k$ of the regression.
+        task: one task; x [n, p], y [n] or [n, r], x_query [q, p].
+
+    Returns:
+        A `System` in the dtype of the task.
 
     >>> from icl_krr import Linear, Task
     >>> task = Task(x=jnp.full((1, 1), 2.0), y=jnp.array([3.0]), x_query=jnp.ones((1, 1)))

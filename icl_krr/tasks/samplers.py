@@ -1,4 +1,4 @@
-"""Random tasks: a frozen config and a key give a `Task`, inside or outside of jit."""
+"""Random tasks: a frozen config and a key determine a `Task`, inside or outside `jax.jit`."""
 
 from __future__ import annotations
 
@@ -18,19 +18,33 @@ from .task import Task
 
 
 class Sampler(Protocol):
-    """What tasks can be drawn from: anything that has `sample`."""
+    """The protocol of samplers: every object with a method `sample` is a sampler of tasks."""
 
     def sample(self, key: jax.Array, active: Any = None) -> Task:
-        """The task of this key, of `active` features if it is given; see `icl_krr.tasks.sample`."""
+        """Draw a task; `icl_krr.tasks.sample` calls this method.
+
+        Args:
+            key: key of `jax.random`, which determines the task.
+            active: number of features that keep their values, from 1 to p; the others are set to 0.
+                Default None, all features.
+        """
         ...
 
 
 def sample(key: jax.Array, config: Sampler, active: int | jax.Array | None = None) -> Task:
-    """Draw the task that `config` describes.
+    """Draw a task from a sampler.
 
-    `key` is a `jax.random` key; the fields of the `Task` have the default floating dtype.
-    `active` is a number of features, traced: the inputs' others are 0, before outputs are drawn.
-    `jax.vmap(sample, in_axes=(0, None))` draws a batch.
+    The fields of the `Task` have JAX's default floating dtype; tasks of `Rows` have the dtype of
+    the table's arrays. `jax.vmap(sample, in_axes=(0, None))` draws a batch.
+
+    Args:
+        key: key of `jax.random`, which determines the task.
+        config: sampler, such as `GaussianProcess` or `LinearRegression`.
+        active: number of features that keep their values, from 1 to p, traced. The other features
+            are set to 0 before a function is evaluated. Default None, all features.
+
+    Returns:
+        One task with x [n, p], x_query [q, p], y and y_query.
 
     >>> import jax
     >>> task = sample(jax.random.key(0), LinearRegression(num_features=3, num_supports=8), 2)
@@ -52,22 +66,36 @@ def draw_inputs(key: jax.Array, shape: tuple[int, int], kind: str, active: Any) 
 
 
 def restrict(x: jax.Array, active: Any) -> jax.Array:
-    """The first `active` features, the others 0."""
+    """Set all but the first `active` features to 0."""
     return x if active is None else jnp.where(jnp.arange(x.shape[1])[None] < active, x, 0)
 
 
 @checked
 class GaussianProcess:
-    r"""Supports $y = f(x) + e$ with $f \sim GP(0, k)$, $e \sim N(0, s)$; y_query is $f$ itself.
+    r"""Tasks whose function $f$ is drawn from a Gaussian process, $f \sim GP(0, k)$.
 
-    $k$ is the `kernel`, $s$ the `noise`, a variance >= 0; both are traced. Inputs in `num_features`
-    dimensions are "normal", "uniform" in (-1, 1) or on the unit "sphere". With `num_outputs` unset
-    y is [n], else [n, num_outputs] with independent draws of $f$. `spread` >= 1 draws the kernel's
-    temperature or lengthscale for each task, up to that factor smaller or larger, and
-    `noise_spread` the noise, uniformly in the logarithm.
+    The outputs at the supports are $y = f(x) + e$ with noise $e \sim N(0, s)$. The outputs y_query
+    at the queries are $f$ without noise.
 
-    Raises ValueError for a negative noise, a count < 1, a spread < 1 or an unknown kind of
-    inputs, TypeError for a spread of a kernel that has neither.
+    Args:
+        kernel: kernel $k$, the covariance of $f$, traced.
+        noise: variance $s$ >= 0 of the noise, a scalar, traced; default 0.1.
+        num_features: number p of features; default 2.
+        num_supports: number n of supports; default 64.
+        num_queries: number q of queries; default 1.
+        num_outputs: number r of independent draws of $f$, so that y is [n, r]; default None, one
+            draw with y [n].
+        inputs: distribution of x: "normal" (default, standard normal), "uniform" in
+            $(-1, 1)^p$ or "sphere" (uniform on the unit sphere).
+        spread: factor >= 1. Every task draws its temperature or lengthscale log-uniformly between
+            1 / `spread` and `spread` times that of `kernel`. Default 1, the same for all tasks.
+        noise_spread: factor >= 1. Every task draws its noise variance log-uniformly between
+            1 / `noise_spread` and `noise_spread` times `noise`. Default 1, the same for all tasks.
+
+    Raises:
+        TypeError: `kernel` is not a kernel, `kernel` has no bandwidth although `spread` > 1, or an
+            argument is not a number.
+        ValueError: `noise` < 0 or not finite, a count < 1, a spread < 1, or `inputs` is unknown.
 
     >>> import jax
     >>> from icl_krr.kernels import Exponential
@@ -96,18 +124,24 @@ class GaussianProcess:
         spread = checks.concrete(self.spread)
         if spread not in (None, 1) and self.kernel.bandwidth is None:
             raise TypeError(
-                "kernel must have a bandwidth to spread, as Exponential and Gaussian have, "
+                "kernel must have a bandwidth if spread > 1, as Exponential and Gaussian have, "
                 f"got {self.kernel!r}"
             )
 
     def sample(self, key: jax.Array, active: Any = None) -> Task:
-        """The task of this key; `icl_krr.tasks.sample` calls it."""
+        """Draw a task; `icl_krr.tasks.sample` calls this method.
+
+        Args:
+            key: key of `jax.random`, which determines the task.
+            active: number of features that keep their values, from 1 to p; the others are set to 0.
+                Default None, all features.
+        """
         at, function, error = jax.random.split(key, 3)
         n, r = self.num_supports, self.num_outputs or 1
         x = draw_inputs(at, (n + self.num_queries, self.num_features), self.inputs, active)
         own = self.hyperparameters(key)
-        # A Gram matrix may be singular (the linear kernel's is): its root is taken by
-        # eigenvalues, so that no jitter is needed, and those that are only rounding are 0.
+        # The kernel matrix may be singular, as for the linear kernel. A root from its eigenvalues
+        # needs no jitter; eigenvalues below the rounding error are set to 0.
         sigma, vectors = eigh(own.kernel(x, x))
         rounding = len(x) * jnp.finfo(x.dtype).eps * sigma[-1]
         root = vectors * jnp.sqrt(jnp.where(sigma > rounding, sigma, 0))[None]
@@ -115,35 +149,59 @@ class GaussianProcess:
         return observe(error, x, f, own)
 
     def optimal(self) -> tuple[Kernel, Any] | None:
-        """Kernel and ridge of the posterior mean, where all tasks share them."""
+        """Kernel and ridge of the posterior mean, which is the best predictor.
+
+        Returns None if tasks differ in bandwidth or noise (a spread > 1), or if `noise` is 0.
+        """
         fixed = self.spread == 1 and self.noise_spread == 1 and self.noise > 0
         return (self.kernel, self.noise) if fixed else None
 
     def hyperparameters(self, key: jax.Array) -> GaussianProcess:
-        """The process that the task of this key is drawn from, with nothing left to spread."""
+        """The process with the bandwidth and noise that `sample` uses for this key.
+
+        Args:
+            key: key of `jax.random` that is also given to `sample`.
+
+        Returns:
+            A `GaussianProcess` whose spreads are 1.
+        """
         kernel = self.kernel.stretched(log_uniform(jax.random.fold_in(key, 0), self.spread))
         noise = self.noise * log_uniform(jax.random.fold_in(key, 1), self.noise_spread)
         return dataclasses.replace(self, kernel=kernel, noise=noise, spread=1.0, noise_spread=1.0)
 
 
 def log_uniform(key: jax.Array, spread: Any) -> jax.Array:
-    """A factor between 1 / spread and spread."""
+    """A random factor between 1 / spread and spread, uniform in its logarithm."""
     return jnp.exp(jnp.log(spread) * jax.random.uniform(key, minval=-1))
 
 
 @checked
 class LinearRegression:
-    r"""Supports $y = w^T x + e$ with $x \sim N(0, Q S Q^T)$, $w \sim N(0, I / p)$.
+    r"""Tasks of linear regression with random weights $w \sim N(0, I / p)$.
 
-    $Q$ is a random rotation and $S$ the diagonal of the `spectrum`; for "uniform" `inputs` x is
-    $S^{1/2} u$, $u$ uniform in $(-1, 1)^p$, and not turned. With `sparsity` s only s entries of
-    $w$, at random places, are not 0, and they are $N(0, 1 / s)$. The `spectrum` of the features'
-    covariance (p values > 0) falls geometrically from 1 to 1 / `condition` if it is not given, so
-    `condition` >= 1 is the condition number of the covariance. `noise` is the variance of $e$, and
-    y_query is $w^T x$ itself. With `num_outputs` unset y is [n], else [n, num_outputs].
+    The outputs at the supports are $y = w^T x + e$ with noise $e$. The outputs y_query at the
+    queries are $w^T x$ without noise. Normal inputs are $x \sim N(0, Q S Q^T)$ with a random
+    rotation $Q$ for each task and the diagonal matrix $S$ of the `spectrum`. Uniform inputs are
+    $x = S^{1/2} u$ with $u$ uniform in $(-1, 1)^p$, without a rotation.
 
-    Raises ValueError for a negative noise, a count < 1, a condition < 1, a spectrum that is
-    not p positive values, unknown inputs and a sparsity that is not in 1, ..., p.
+    Args:
+        noise: variance >= 0 of $e$, a scalar, traced; default 0.1.
+        condition: condition number >= 1 of the features' covariance, a scalar, traced; default 1.
+            Ignored if `spectrum` is given.
+        spectrum: diagonal of $S$, p values > 0, traced; by default the values fall geometrically
+            from 1 to 1 / `condition`.
+        num_features: number p of features; default 8.
+        num_supports: number n of supports; default 64.
+        num_queries: number q of queries; default 1.
+        num_outputs: number r of outputs, so that y is [n, r]; default None, one output with y [n].
+        inputs: distribution of x, "normal" (default) or "uniform".
+        sparsity: number s of nonzero weights, from 1 to p. They are $N(0, 1 / s)$, at random
+            positions that all outputs share. Default None, all weights are nonzero.
+
+    Raises:
+        TypeError: an argument is not a number, or a count is not an integer.
+        ValueError: `noise` < 0 or not finite, `condition` < 1, `spectrum` does not have p values
+            > 0, a count < 1, `sparsity` > p, or `inputs` is unknown.
 
     >>> import jax
     >>> config = LinearRegression(num_features=4, condition=100.0, num_outputs=2)
@@ -181,7 +239,13 @@ class LinearRegression:
             checks.positive("spectrum", self.spectrum)
 
     def sample(self, key: jax.Array, active: Any = None) -> Task:
-        """The task of this key; `icl_krr.tasks.sample` calls it."""
+        """Draw a task; `icl_krr.tasks.sample` calls this method.
+
+        Args:
+            key: key of `jax.random`, which determines the task.
+            active: number of features that keep their values, from 1 to p; the others are set to 0.
+                Default None, all features.
+        """
         at, rotation, weights, error = jax.random.split(key, 4)
         p, r = self.num_features, self.num_outputs or 1
         spectrum = self.spectrum
@@ -199,13 +263,16 @@ class LinearRegression:
         return observe(error, x, f, self)
 
     def optimal(self) -> tuple[Kernel, Any] | None:
-        """Kernel and ridge of the posterior mean, where it is one: w is Gaussian."""
+        """Kernel and ridge of the posterior mean, which is the best predictor.
+
+        Returns None if $w$ is sparse, and so not Gaussian, or if `noise` is 0.
+        """
         dense = self.sparsity is None and self.noise > 0
         return (Linear(), self.noise * self.num_features) if dense else None
 
 
 def observe(key: jax.Array, x: jax.Array, f: jax.Array, config: Any) -> Task:
-    """Noisy outputs at the supports, the function itself at the queries."""
+    """The task with f plus noise at the supports and f without noise at the queries."""
     n = config.num_supports
     noise = jnp.sqrt(jnp.asarray(config.noise, f.dtype))
     y = f[:n] + noise * jax.random.normal(key, f[:n].shape)
@@ -226,4 +293,4 @@ def check_noise(noise: Any) -> None:
     checks.scalar("noise", noise)
     known = checks.concrete(noise)
     if known is not None and not (known >= 0 and known < float("inf")):
-        raise ValueError(f"noise must be a variance >= 0, got {noise}")
+        raise ValueError(f"noise must be a finite variance >= 0, got {noise}")

@@ -1,4 +1,4 @@
-"""Real tables: numeric CSV columns, split into supports and queries."""
+"""Tables of real data: numeric CSV files, split into supports and queries."""
 
 from __future__ import annotations
 
@@ -17,7 +17,15 @@ from .task import Task
 
 @dataclass(frozen=True)
 class Table:
-    """Rows of numbers: `x` [rows, p] and `y` [rows], float64, with the columns' names.
+    """A table of numbers with named columns, of which one is the target.
+
+    `len` of a table is its number of rows.
+
+    Args:
+        x: features, float64 [rows, p].
+        y: target, float64 [rows].
+        features: names of the p feature columns.
+        target: name of the target column.
 
     >>> len(Table(np.ones((2, 1)), np.zeros(2), features=("age",), target="progression"))
     2
@@ -33,11 +41,19 @@ class Table:
 
 
 def read_table(path: str | Path, target: str) -> Table:
-    """Read a comma-separated file with a header; every column but `target` is a feature.
+    """Read a table from a comma-separated file with a header.
 
-    Raises ValueError, naming column and line, for an empty file, a missing or repeated
-    column, a row of another length, and a cell that is not a finite number; OSError for a
-    file that cannot be read.
+    Args:
+        path: path of the file, in UTF-8.
+        target: name of the target column. All other columns are features.
+
+    Returns:
+        A `Table` in float64 with the rows in the order of the file.
+
+    Raises:
+        ValueError: the file is empty, a column is missing or repeated, a row has the wrong number
+            of cells, or a cell is not a finite number. The message names the line and the column.
+        OSError: the file cannot be read.
 
     >>> table = read_table(diabetes_path(), target="progression")
     >>> len(table), table.features[:3]
@@ -46,17 +62,17 @@ def read_table(path: str | Path, target: str) -> Table:
     path, target = Path(path), target.strip()
     try:
         with path.open(newline="", encoding="utf-8-sig") as file:
-            # csv counts lines, not rows: a quoted cell may run over several
+            # line_num is the line in the file; a quoted cell may span several lines
             reader = csv.reader(file)
             lines = [(reader.line_num, row) for row in reader if row]
     except (UnicodeDecodeError, csv.Error) as error:
         raise ValueError(f"{path} must be comma-separated UTF-8 text: {error}") from None
     if not lines:
-        raise ValueError(f"{path} is empty; it must hold a header and rows of numbers")
+        raise ValueError(f"{path} is empty; it must have a header and rows of numbers")
     header = [name.strip() for name in lines[0][1]]
     rows = lines[1:]
     if target not in header:
-        hint = "" if len(header) > 1 else "; is it comma-separated?"
+        hint = "" if len(header) > 1 else "; is the file comma-separated?"
         raise ValueError(
             f"target must be a column of {path}: {', '.join(header)}; got {target!r}{hint}"
         )
@@ -65,9 +81,11 @@ def read_table(path: str | Path, target: str) -> Table:
     if repeated := sorted({name for name in header if header.count(name) > 1}):
         raise ValueError(f"{path} must name each column once, got {repeated[0]!r} repeated")
     if len(header) < 2:
-        raise ValueError(f"{path} must hold a feature beside {target!r}; is it comma-separated?")
+        raise ValueError(
+            f"{path} must have a feature column besides {target!r}; is the file comma-separated?"
+        )
     if not rows:
-        raise ValueError(f"{path} must hold rows of numbers below its header, got none")
+        raise ValueError(f"{path} must have rows of numbers below its header, got none")
     values = np.array([parse(path, header, line, row) for line, row in rows])
     at = header.index(target)
     features = (*header[:at], *header[at + 1 :])
@@ -80,26 +98,37 @@ def parse(path: Path, header: list[str], line: int, row: list[str]) -> list[floa
     numbers = []
     for name, cell in zip(header, row, strict=True):
         try:
-            number = math.nan if "_" in cell else float(cell)  # Python reads 1_000, tables do not
+            number = math.nan if "_" in cell else float(cell)  # float accepts 1_000
         except ValueError:
             number = math.nan
         if not math.isfinite(number):
             raise ValueError(
                 f"{path}, line {line}, column {name!r}: expected a finite number, got {cell!r}; "
-                "encode the column or drop it"
+                "encode the column as numbers or remove it"
             )
         numbers.append(number)
     return numbers
 
 
 def split(table: Table, num_supports: int, seed: int = 0) -> Task:
-    """Rows in random order: the first `num_supports` are supports, the others queries.
+    """Split a table at random into supports and queries.
 
-    x and y are centred and scaled to unit variance with the mean and standard deviation of
-    the supports alone (a column that is constant there is only centred), so nothing of the
-    queries reaches the model. The arrays have the default floating dtype.
+    The function centres x and y and scales them to unit variance, with the mean and standard
+    deviation of the supports only, so that the scaling does not depend on the queries. A column
+    that is constant in the supports is only centred.
 
-    Raises ValueError if the rows do not leave at least one support and one query.
+    Args:
+        table: table of numbers, such as `read_table` returns.
+        num_supports: number of supports, at least 1 and less than the number of rows. All other
+            rows are queries.
+        seed: seed of the random order, an integer >= 0; default 0.
+
+    Returns:
+        A `Task` with y_query, in JAX's default floating dtype.
+
+    Raises:
+        TypeError: `num_supports` or `seed` is not an integer.
+        ValueError: no support or no query is left, `seed` < 0, or a value overflows the dtype.
 
     >>> task = split(diabetes(), num_supports=300, seed=0)
     >>> task.x.shape, task.x_query.shape
@@ -109,18 +138,19 @@ def split(table: Table, num_supports: int, seed: int = 0) -> Task:
     checks.count("seed", seed, minimum=0)
     if num_supports >= len(table):
         raise ValueError(
-            f"num_supports must leave a query: < {len(table)} rows of the table, got {num_supports}"
+            f"num_supports must be < {len(table)}, the number of rows of the table, to leave a "
+            f"query, got {num_supports}"
         )
     order = np.random.default_rng(seed).permutation(len(table))
     supports, queries = order[:num_supports], order[num_supports:]
 
     def standardise(column: np.ndarray) -> np.ndarray:
         seen = column[supports]
-        varies = np.ptp(seen, axis=0) > 0  # the deviation of a constant may round to above 0
+        varies = np.ptp(seen, axis=0) > 0  # rounding may give a constant column std > 0
         return (column - seen.mean(axis=0)) / np.where(varies, seen.std(axis=0), 1)
 
     dtype = jnp.result_type(float)
-    with np.errstate(over="ignore"):  # the task refuses what is not finite
+    with np.errstate(over="ignore"):  # Task raises an error for values that are not finite
         x, y = standardise(table.x).astype(dtype), standardise(table.y).astype(dtype)
     return Task(x=x[supports], y=y[supports], x_query=x[queries], y_query=y[queries])
 
@@ -130,13 +160,18 @@ def diabetes_path() -> Path:
 
 
 def diabetes() -> Table:
-    """The table that ships: disease progression of 442 diabetes patients, ten features.
+    """The diabetes table of the package: 442 patients, ten features and the disease progression.
+
+    The features are age (years), sex (1 or 2), body mass index (kg/m^2), average blood pressure
+    (mm Hg) and six blood serum measurements s1 to s6. The target is a quantitative measure of the
+    progression one year after the baseline. The values are the raw values of scikit-learn's
+    `load_diabetes(scaled=False)`.
+
+    Returns:
+        A `Table` with x [442, 10] and y [442].
 
     Source: B. Efron, T. Hastie, I. Johnstone, R. Tibshirani, Least Angle Regression, Annals
-    of Statistics 32 (2004) 407-499; raw values as distributed with scikit-learn
-    (`load_diabetes(scaled=False)`). Features: age (years), sex (1, 2), body mass index
-    (kg/m^2), average blood pressure (mm Hg), six blood serum measurements s1-s6; target: a
-    quantitative measure of progression one year after the baseline.
+    of Statistics 32 (2004) 407-499.
 
     >>> diabetes().x.shape
     (442, 10)

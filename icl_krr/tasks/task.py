@@ -1,4 +1,4 @@
-"""One regression task in context."""
+"""One in-context regression task."""
 
 from __future__ import annotations
 
@@ -14,15 +14,24 @@ from ..pytree import checked
 
 @checked
 class Task:
-    """Supports (x, y) and queries x_query: predict y_query from the supports alone.
+    """One regression task: predict the outputs at the queries from the supports.
 
-    Shapes, for n supports, q queries, p features and r outputs, all of one floating dtype:
-    `x` [n, p], `y` [n] or [n, r], `x_query` [q, p]; optional `mask` [n] (bool, False where a
-    support is only padding) and `y_query` [q] or [q, r], which no model ever sees. A batch of
-    tasks has the same leading axes on every field. A NumPy array is taken by `jnp.asarray`.
+    The task has n supports, q queries, p features and r outputs. All arrays have the same floating
+    dtype. NumPy arrays are converted by `jnp.asarray`. A batch of tasks is a `Task` with the same
+    leading axes on every field.
 
-    Raises TypeError for what is not a floating array, ValueError for shapes that do not fit
-    and for values that are not finite (where they are known: not under a transformation).
+    Args:
+        x: inputs of the supports, [n, p].
+        y: outputs of the supports, [n] or [n, r].
+        x_query: inputs of the queries, [q, p].
+        mask: bool array [n], False for a support that is only padding; default None, no padding.
+        y_query: true outputs at the queries, [q] or [q, r]; default None, unknown. Models never
+            read this field.
+
+    Raises:
+        TypeError: `x`, `y` or `x_query` is not a floating-point array, or their dtypes differ.
+        ValueError: shapes do not fit, or a value of an unmasked support or a query is not finite.
+            Values are not checked inside JAX transformations, where they are unknown.
 
     >>> import jax.numpy as jnp
     >>> task = Task(x=jnp.ones((5, 2)), y=jnp.zeros(5), x_query=jnp.ones((3, 2)))
@@ -39,17 +48,21 @@ class Task:
     def __post_init__(self):
         for field in dataclasses.fields(self):
             value = getattr(self, field.name)
-            if isinstance(value, np.ndarray):  # takes JAX's default precision, as ever
+            if isinstance(value, np.ndarray):  # takes JAX's default precision
                 object.__setattr__(self, field.name, jnp.asarray(value))
         check_task(self)
 
     def replace(self, **changes: Any) -> Task:
-        """The task with some fields changed, checked again."""
+        """Return a copy of the task with other values of some fields.
+
+        Args:
+            **changes: new values by field name. The new task is checked like any `Task`.
+        """
         return dataclasses.replace(self, **changes)
 
     @property
     def num_supports(self) -> int:
-        """The number n of supports, masked ones included."""
+        """The number n of supports, including masked supports."""
         return self.x.shape[-2]
 
     @property
@@ -64,12 +77,12 @@ class Task:
 
     @property
     def num_outputs(self) -> int:
-        """The number r of outputs, 1 for y of shape [n]."""
+        """The number r of outputs, which is 1 if y is [n]."""
         return self.y.shape[-1] if self.y.ndim == self.x.ndim else 1
 
 
 def check_axes(task: Task, axes: int = 0) -> None:
-    """Refuse what is not a task, or has not the number of leading axes that is needed."""
+    """Raise an error unless `task` is a valid `Task` with this number of leading axes."""
     if not isinstance(task, Task):
         raise TypeError(f"task must be an icl_krr.Task, got {type(task).__name__}")
     check_task(task)
@@ -82,30 +95,33 @@ def check_axes(task: Task, axes: int = 0) -> None:
 def check_one_output(task: Task) -> None:
     if task.y.ndim != 1:
         raise ValueError(
-            f"y must be [n], got shape {list(task.y.shape)}; take one output, and jax.vmap a batch"
+            f"y must be [n], got shape {list(task.y.shape)}; "
+            "select one output, and use jax.vmap for a batch"
         )
 
 
 def check_task(task: Task) -> None:
-    """Refuse a task whose fields do not fit together, in one sentence (see `Task`)."""
+    """Raise an error if the fields of a task do not fit together (see `Task`)."""
     for name in ("x", "y", "x_query"):
         checks.floating(name, getattr(task, name))
     if task.x.ndim < 2:
         raise ValueError(f"x must be [n, p], got shape {list(task.x.shape)}; use x[:, None]")
     batch, (n, p) = task.x.shape[:-2], task.x.shape[-2:]
     if n < 1 or p < 1:
-        raise ValueError(f"x must hold a support and a feature, got shape {list(task.x.shape)}")
+        raise ValueError(
+            f"x must have at least one support and one feature, got shape {list(task.x.shape)}"
+        )
     if task.y.shape[:-1] != (*batch, n) and task.y.shape != (*batch, n):
         raise ValueError(
-            f"y must be [n] or [n, r] with n = {n} as in x {list(task.x.shape)}, "
+            f"y must be [n] or [n, r] with n = {n} to match x {list(task.x.shape)}, "
             f"got shape {list(task.y.shape)}"
         )
     if task.num_outputs < 1:
-        raise ValueError(f"y must hold at least one output, got shape {list(task.y.shape)}")
+        raise ValueError(f"y must have at least one output, got shape {list(task.y.shape)}")
     queries = task.x_query.shape
     if len(queries) != task.x.ndim or queries[:-2] != batch or queries[-1] != p:
         raise ValueError(
-            f"x_query must be [q, p] with p = {p} as in x {list(task.x.shape)}, "
+            f"x_query must be [q, p] with p = {p} to match x {list(task.x.shape)}, "
             f"got shape {list(queries)}"
         )
     for name in ("y", "x_query"):
@@ -124,7 +140,7 @@ def check_task(task: Task) -> None:
         outputs = task.y.shape[len(batch) + 1 :]
         if getattr(task.y_query, "shape", None) != (*queries[:-1], *outputs):
             raise ValueError(
-                f"y_query must be shaped {[*queries[:-1], *outputs]} as x_query and y, "
+                f"y_query must have shape {[*queries[:-1], *outputs]} to match x_query and y, "
                 f"got shape {list(getattr(task.y_query, 'shape', ()))}"
             )
     keep = checks.concrete(task.mask)
