@@ -85,7 +85,7 @@ def gradient_descent_in_alpha(
 
     $$\alpha_{t+1} = \alpha_t + \eta K r_t, \quad r_{t+1} = r_t - \eta (K + \lambda I) K r_t$$
 
-    The loss is $|y - K \alpha|^2 / 2 + \lambda \alpha^T K \alpha / 2$ and the gradient is Euclidean.
+    The loss is $|y - K \alpha|^2 / 2 + \lambda \alpha^T K \alpha / 2$, with its Euclidean gradient.
     Compared with `gradient_descent`, a step has one more product with $K$, and the condition number
     is about squared. Give either `step_size` or `spectrum`. For `spectrum` $= (a, b)$, the step
     size is $\eta = 2 / (a (a - \lambda) + b (b - \lambda))$, or half of this if $a = \lambda$.

@@ -19,9 +19,9 @@ def nadaraya_watson(
 ) -> Transformer:
     r"""Build a softmax head that computes $f(x) = \sum_j k(x, x_j) y_j / \sum_j k(x, x_j)$.
 
-    For the exponential kernel, the query is $x / \tau$, the key is $x$ and the value is $y$. For the
-    Gaussian kernel, the key also has $|x|^2 / 2$, which a first block computes. The logit of the
-    aggregator is -1e30, so the aggregator has weight 0 in the mean.
+    For the exponential kernel, the query is $x / \tau$, the key is $x$ and the value is $y$. For
+    the Gaussian kernel, the key also has $|x|^2 / 2$, which a first block computes. The logit of
+    the aggregator is -1e30, so the aggregator has weight 0 in the mean.
 
     A `Mixture` gets one head for each of its kernels. The model then computes the mean of their
     smoothers, $\sum_h w_h f_h / \sum_h w_h$, which is not the smoother of the mixture.
