@@ -73,10 +73,10 @@ class Solver:
         oracle: path of the oracle as "module:function".
         kernels: kind of the kernels that the solver accepts, "positive", "featured" or "any"
             (default).
-        told: names of the keywords that depend on the task, besides the kernel; default:
-            ("ridge",). The function of the same name in `icl_krr.experiments.shared.told` computes
-            the value from (kernel, task, ridge). For your own keyword, give the path of such a
-            function as "module:function"; the function must have the name of the keyword.
+        told: names of the keywords that depend on the task or the ridge; default: ("ridge",). The
+            function of the same name in `icl_krr.experiments.shared.told` computes the value from
+            (kernel, task, ridge). For your own keyword, give the path of such a function as
+            "module:function"; the function must have the name of the keyword.
         options: keywords with fixed values, such as {"form": "fused"}; default: none.
         states: slots that hold the oracle's field of the same name after every step; default:
             alpha, r, p and prediction.

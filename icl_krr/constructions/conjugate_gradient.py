@@ -39,13 +39,13 @@ def conjugate_gradient(
     iterates up to rounding and differ in the number of blocks per step:
 
     - "textbook" computes the formulas above in order. It takes 5 blocks per step with linear
-      attention and 7 with softmax attention. One block before the first step computes $|r_0|^2$.
+      attention and 7 with softmax attention. Blocks before the first step compute $|r_0|^2$.
     - "fused" computes all sums of a step in parallel, in 3 blocks (linear) or 5 (softmax). It uses
       $\gamma_t = r_t^T p_t / p_t^T A p_t$ and $\beta_t = -r_{t+1}^T A p_t / p_t^T A p_t$ with
       $r_{t+1}^T A p_t = r_t^T A p_t - \gamma_t |A p_t|^2$.
     - "pipelined" computes sums and products with $A$ in parallel, in 2 blocks (linear) or 4
       (softmax). It keeps $s_t = A p_t$ and updates
-      $s_{t+1} = A r_t - \gamma_t A s_t + \beta_t A p_t$. One block before the first step computes
+      $s_{t+1} = A r_t - \gamma_t A s_t + \beta_t A p_t$. Blocks before the first step compute
       $s_0$. Heads compute $A r_t$, $A p_t$ and $A s_t$ in the same block. Recurrences for $A r$ and
       $A p$ would save no depth and would drift after convergence.
 

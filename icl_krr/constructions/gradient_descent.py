@@ -38,7 +38,7 @@ def gradient_descent(
         steps: number of steps, >= 1.
         step_size: step size $\eta$ > 0; may be a traced scalar; default: computed from `spectrum`.
         spectrum: bounds (low, high) on the eigenvalues of $A = K + \lambda I$, as from
-            `icl_krr.spectral_bounds`; may be traced; default: `step_size` is given.
+            `icl_krr.spectral_bounds`; may be traced; default None: `step_size` is given.
         options: further keywords, explained in `Options`.
 
     Returns:
@@ -97,7 +97,7 @@ def gradient_descent_in_alpha(
         steps: number of steps, >= 1.
         step_size: step size $\eta$ > 0; may be a traced scalar; default: computed from `spectrum`.
         spectrum: bounds (low, high) on the eigenvalues of $A = K + \lambda I$, as from
-            `icl_krr.spectral_bounds`; may be traced; default: `step_size` is given.
+            `icl_krr.spectral_bounds`; may be traced; default None: `step_size` is given.
         options: further keywords, explained in `Options`.
 
     Returns:

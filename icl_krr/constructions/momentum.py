@@ -33,8 +33,9 @@ def heavy_ball(
     $$\alpha_{t+1} = \alpha_t + p_t, \quad r_{t+1} = r_t - A p_t, \quad
     p_{t+1} = \mu p_t + \eta r_{t+1}$$
 
-    with $A = K + \lambda I$. Give either `step_size` and `momentum`, or `spectrum`. For `spectrum`
-    $= (a, b)$, the coefficients are $\eta = 4 / (\sqrt{b} + \sqrt{a})^2$ and
+    with $A = K + \lambda I$ and $p_0 = \eta y$. Give either `step_size` and `momentum`, or
+    `spectrum`. For `spectrum` $= (a, b)$, the coefficients are
+    $\eta = 4 / (\sqrt{b} + \sqrt{a})^2$ and
     $\mu = ((\sqrt{b} - \sqrt{a}) / (\sqrt{b} + \sqrt{a}))^2$.
 
     Args:
@@ -45,7 +46,8 @@ def heavy_ball(
         step_size: step size $\eta$ > 0; may be a traced scalar; default: computed from `spectrum`.
         momentum: momentum $\mu$ >= 0; may be a traced scalar; default: computed from `spectrum`.
         spectrum: bounds (low, high) on the eigenvalues of $A = K + \lambda I$, as from
-            `icl_krr.spectral_bounds`; may be traced; default: `step_size` and `momentum` are given.
+            `icl_krr.spectral_bounds`; may be traced; default None: `step_size` and
+            `momentum` are given.
         options: further keywords, explained in `Options`.
 
     Returns:
@@ -84,9 +86,10 @@ def chebyshev(
     $$\alpha_{t+1} = \alpha_t + p_t, \quad r_{t+1} = r_t - A p_t, \quad
     p_{t+1} = \mu_t p_t + \eta_t r_{t+1}$$
 
-    with $A = K + \lambda I$. The bounds in `spectrum` determine all $\mu_t$ and $\eta_t$ before the
-    first step, so the weights contain them and no step needs an inner product or a division. The
-    residual polynomial is optimal for the interval [low, high].
+    with $A = K + \lambda I$ and $p_0 = 2 y / (a + b)$ for `spectrum` $= (a, b)$. These bounds
+    determine all $\mu_t$ and $\eta_t$ before the first step. So the weights contain them, and no
+    step needs an inner product or a division. The residual polynomial is optimal for the interval
+    $[a, b]$.
 
     Args:
         kernel: kernel $k$ of the regression; the attention must be able to apply it (`Options`).
@@ -94,8 +97,8 @@ def chebyshev(
         ridge: ridge $\lambda$ > 0; may be a traced scalar.
         steps: number of steps, >= 1.
         spectrum: bounds (low, high) on the eigenvalues of $A = K + \lambda I$, as from
-            `icl_krr.spectral_bounds`; may be traced; required: the
-            default None is refused.
+            `icl_krr.spectral_bounds`; may be traced; required, the default None raises an
+            error.
         options: further keywords, explained in `Options`.
 
     Returns:

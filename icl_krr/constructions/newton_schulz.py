@@ -46,8 +46,8 @@ def newton_schulz(
         ridge: ridge $\lambda$ > 0; may be a traced scalar.
         steps: number of steps, >= 1.
         spectrum: bounds (low, high) on the eigenvalues of $A = K + \lambda I$, as from
-            `icl_krr.spectral_bounds`; may be traced; required: the
-            default None is refused.
+            `icl_krr.spectral_bounds`; may be traced; required, the default None raises an
+            error.
         options: further keywords, explained in `Options`.
 
     Returns:

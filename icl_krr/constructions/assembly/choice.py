@@ -22,9 +22,10 @@ def machine(kernel: Kernel, num_features: int, **options: Unpack[Options]) -> Ma
     fields. Its main methods are:
 
     - `state` declares a slot that steps hand on. It lives at `SUPPORTS` or `SUPPORTS_AND_QUERIES`.
-    - `kernel_times` multiplies `scale` times $K$ by a slot.
+    - `kernel_times` multiplies a slot by `scale` times $K$.
     - `add`, `multiply` and `divide` compute channel by channel at every token.
-    - `dot` sums a product over the supports, and `add_scaled` multiplies a slot by this sum.
+    - `dot` sums a product over the supports, up to a constant factor that cancels in quotients.
+    - `add_scaled` multiplies a slot by a sum or quotient.
     - `transformer` packs the operations of a step into blocks and returns the model.
 
     Args:

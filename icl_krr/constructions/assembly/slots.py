@@ -137,5 +137,5 @@ class Slots:
 
 
 def label(value: object) -> str:
-    """A short text for a read: the names of its slots, without coefficients (may be traced)."""
+    """A short text for a read: the names of its slots, without its coefficients."""
     return ", ".join(value.blocks) if isinstance(value, Read) else "product with K"
