@@ -291,7 +291,7 @@ def test_missing_and_wrong_arguments_are_one_sentence():
         ik.constructions.conjugate_gradient(ik.Linear(), attention="softmax", **build)
     with pytest.raises(ValueError, match="attention must be one of 'linear', 'softmax'"):
         ik.constructions.conjugate_gradient(ik.Linear(), attention="sparse", **build)
-    with pytest.raises(ValueError, match="attention must be softmax"):
+    with pytest.raises(ValueError, match="attention must be 'softmax' for richardson"):
         ik.constructions.richardson(kernel, attention="linear", **build)
     with pytest.raises(ValueError, match="attention must be 'linear' for a Nystrom"):
         ik.constructions.preconditioned_conjugate_gradient(

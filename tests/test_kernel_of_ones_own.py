@@ -196,15 +196,15 @@ def test_what_was_silent_is_said():
 @pytest.mark.parametrize(
     ("make", "sentence"),
     [
-        (lambda: catalogue.Kernel("a", "nowhere", "positive"), "named as 'module:object'"),
+        (lambda: catalogue.Kernel("a", "nowhere", "positive"), "have the form 'module:object'"),
         (lambda: catalogue.Kernel("a", "m:K", "smooth"), "kind must be one of"),
         (lambda: catalogue.Solver("a", "A", "m:c", "m:o", told="ridge"), "told must be a tuple"),
         (
             lambda: catalogue.Solver("a", "A", "m:c", "m:o", blocks={"sofmax": 1}),
-            "of linear or softmax attention",
+            "keys of blocks must be 'linear' or 'softmax'",
         ),
-        (lambda: catalogue.load("icl_krr.kernels:Nothing"), "module:object of a row"),
-        (lambda: catalogue.load("no.such.module:Nothing"), "module:object of a row"),
+        (lambda: catalogue.load("icl_krr.kernels:Nothing"), "importable 'module:object'"),
+        (lambda: catalogue.load("no.such.module:Nothing"), "importable 'module:object'"),
         (lambda: ik.tasks.GaussianProcess("gaussian"), "kernel must be a kernel such as"),
     ],
 )

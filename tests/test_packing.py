@@ -94,12 +94,14 @@ def test_a_program_is_checked_against_the_layout():
         m.add(other, to=alpha)
     with pytest.raises(ValueError, match=r"slot must be one of x, .*; got 'nosuch'"):
         m.add(alpha, to=other)
-    with pytest.raises(ValueError, match="one width to be multiplied, got 3 of alpha and 2 of x"):
+    with pytest.raises(
+        ValueError, match="same width to be multiplied, got 3 for alpha and 2 for x"
+    ):
         m.divide(alpha, m.x, to="quotient")
     queries = m.state("queries", ("query",), "three channels")
-    with pytest.raises(ValueError, match="slot queries must live at support"):
+    with pytest.raises(ValueError, match="slot queries must live at support, where the head"):
         m.head(query=alpha, key=alpha, value=alpha, to=queries)
-    with pytest.raises(ValueError, match="slot queries must live wherever its product does"):
+    with pytest.raises(ValueError, match="slot queries must live at support, where the product"):
         m.multiply(alpha, alpha, to=queries)
     assert m.add(alpha, to="alpha").slot == "alpha_"
 

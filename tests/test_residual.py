@@ -30,7 +30,7 @@ def test_channels_follow_the_declared_order(widths):
 
 
 def test_layout_refuses():
-    with pytest.raises(ValueError, match="must not overlap, got 'x' declared twice"):
+    with pytest.raises(ValueError, match="slots must have different names, got 'x' twice"):
         Layout((Slot("x", 2), Slot("x", 1)))
     with pytest.raises(ValueError, match=r"slot must be one of x, Kp, p, flag; got 'z'"):
         LAYOUT.read("z")
@@ -42,7 +42,7 @@ def test_layout_refuses():
         Slot("x", 1, at=("nobody",))
     with pytest.raises(ValueError, match="kind must be one of"):
         Slot("x", 1, kind="other")
-    with pytest.raises(ValueError, match="name must be letters"):
+    with pytest.raises(ValueError, match="name must consist of letters"):
         Slot("a b", 1)
 
 
@@ -73,7 +73,7 @@ def test_reads_add_scale_and_compose():
 
 def test_reads_refuse_widths_that_do_not_match():
     p, flag = LAYOUT.read("p"), LAYOUT.read("flag")
-    with pytest.raises(ValueError, match="one width to be added, got 2 of p and 1 of flag"):
+    with pytest.raises(ValueError, match="same width to be added, got 2 for p and 1 for flag"):
         p + flag
     with pytest.raises(ValueError, match=r"matrix must be \[2, out\]"):
         p @ jnp.eye(3)

@@ -206,4 +206,4 @@ def test_a_package_that_fails_is_left_out_and_named(package, tmp_path):
     )  # fmt: skip
     assert done.returncode == 0
     assert "steepest_descent" in done.stdout
-    assert "the entry point bad of the group icl_krr is left out" in done.stderr
+    assert "skipped the entry point bad of the group icl_krr" in done.stderr

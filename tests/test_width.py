@@ -257,7 +257,7 @@ def test_the_exponential_of_a_sketch_has_full_rank(x64):
         (
             lambda: sketched_model(ik.Linear(), jnp.eye(4, 2), width=3),
             ValueError,
-            "width must be 2 as that of the sketch, got 3",
+            "width must equal the width of the sketch, 2, got 3",
         ),
         (
             lambda: ik.constructions.conjugate_gradient(

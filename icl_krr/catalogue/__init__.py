@@ -99,13 +99,13 @@ __all__ = [
 ]
 
 METHODS = ("adam", "lbfgs")
-"""Optimisers of hyperparameters."""
+"""Optimisers that can fit hyperparameters."""
 
 SITES = ("head", "unit", "slot", "role")
-"""Kinds of places in a model that can be taken out."""
+"""Kinds of model parts that an ablation can remove."""
 
 ATTENTIONS = ("softmax", "linear")
-"""Kinds of attention."""
+"""Kinds of attention that a model can have."""
 
 SUITES = {
     "forward": "icl_krr.bench.forwards:forwards",
@@ -119,35 +119,50 @@ SUITES = {
     "profile": "icl_krr.bench.profile:profile",
     "scaling": "icl_krr.bench.forwards:scaling",
 }
-"""What is timed against what."""
+"""Benchmark suites: {name: "module:function" that runs the suite}."""
 
 TABLES = {Kernel: KERNELS, Solver: SOLVERS, Axis: AXES, Family: FAMILIES}
 
 
 def register(row: Kernel | Solver | Axis | Family) -> None:
-    """Add a row to its table.
+    """Add a row to the table of its type.
 
-    A package that does so when it is imported, and names itself under the entry points "icl_krr",
-    is imported with the catalogue, so that the command line knows its rows, too.
+    The command line can use rows from other packages. The package must call `register` when it is
+    imported, and must declare itself as an entry point of the group "icl_krr". Importing the
+    catalogue then imports the package.
 
-    Raises ValueError for a name that is taken, or that is not spelled with underscores.
+    Args:
+        row: new row; its `name` consists of letters, digits and underscores.
+
+    Raises:
+        TypeError: `row` is not a Kernel, Solver, Axis or Family.
+        ValueError: the name is already in the table or is not a valid identifier.
 
     >>> register(Kernel("linear", "icl_krr.kernels:Linear", "featured"))
     Traceback (most recent call last):
-    ValueError: name must be a new one, got 'linear'
+    ValueError: name must be new, but 'linear' is already in the catalogue
     """
     if type(row) not in TABLES:
         raise TypeError(f"row must be a Kernel, Solver, Axis or Family, got {row!r}")
     table: dict[str, Any] = TABLES[type(row)]  # pyright: ignore[reportAssignmentType]
     if not row.name.isidentifier():
-        raise ValueError(f"name must be letters, digits and underscores, got {row.name!r}")
+        raise ValueError(
+            "name must consist of letters, digits and underscores and not start with a digit, "
+            f"got {row.name!r}"
+        )
     if row.name in table:
-        raise ValueError(f"name must be a new one, got {row.name!r}")
+        raise ValueError(f"name must be new, but {row.name!r} is already in the catalogue")
     table[row.name] = row
 
 
 def load(path: str) -> Any:
-    """The object that a row names as "module:object".
+    """Import and return an object.
+
+    Args:
+        path: path of the object as "module:object", as in the rows.
+
+    Raises:
+        ValueError: the module cannot be imported or has no such object.
 
     >>> load("math:pi") > 3
     True
@@ -156,11 +171,16 @@ def load(path: str) -> Any:
     try:
         return getattr(import_module(module), name)
     except (ImportError, AttributeError) as error:
-        raise ValueError(f"{path} must be the module:object of a row, got {error}") from error
+        raise ValueError(
+            f"path must be an importable 'module:object', got {path!r}: {error}"
+        ) from error
 
 
 def spelled(name: str) -> str:
-    """A name as the tables spell it.
+    """Replace the dashes in a name by underscores, as the tables spell names.
+
+    Args:
+        name: name with dashes or underscores.
 
     >>> spelled("gradient-descent")
     'gradient_descent'
@@ -169,7 +189,15 @@ def spelled(name: str) -> str:
 
 
 def find(what: str, table: Mapping[str, Any], name: str) -> Any:
-    """The row of this name; ValueError that lists all names if there is none.
+    """Find a row by its name.
+
+    Args:
+        what: word for the rows in the error message, such as "kernel".
+        table: rows to search, {name: row}.
+        name: name of the row, with dashes or underscores.
+
+    Raises:
+        ValueError: the table has no row with this name; the message lists all names.
 
     >>> find("kernel", KERNELS, "gaussian").kind
     'positive'
@@ -181,7 +209,13 @@ def find(what: str, table: Mapping[str, Any], name: str) -> Any:
 
 
 def kernel_class(name: str) -> Any:
-    """The class of a kernel.
+    """Return the class of a kernel.
+
+    Args:
+        name: name of a row of `KERNELS`, with dashes or underscores.
+
+    Raises:
+        ValueError: no kernel has this name.
 
     >>> kernel_class("gaussian").bandwidth
     'lengthscale'
@@ -190,7 +224,15 @@ def kernel_class(name: str) -> Any:
 
 
 def make_kernel(name: str, values: Mapping[str, Any]) -> Any:
-    """The kernel of this name whose bandwidth is among the values; as its class has it if not.
+    """Make a kernel with the bandwidth from a dictionary of values.
+
+    Args:
+        name: name of a row of `KERNELS`, with dashes or underscores.
+        values: values {name: value}. Only the kernel's bandwidth is used, such as "temperature". If
+            it is missing or None, the kernel has the default bandwidth of its class.
+
+    Raises:
+        ValueError: no kernel has this name, or the bandwidth is not > 0.
 
     >>> make_kernel("exponential", {"temperature": 2.0}).temperature
     2.0
@@ -201,7 +243,10 @@ def make_kernel(name: str, values: Mapping[str, Any]) -> Any:
 
 
 def name_of(kernel: Any) -> str:
-    """The name of a kernel's row; that of its class where it has none.
+    """Return the name of a kernel's row, or the name of its class if it has no row.
+
+    Args:
+        kernel: kernel object; its type must be exactly the class of the row.
 
     >>> name_of(kernel_class("linear")())
     'linear'
@@ -211,7 +256,13 @@ def name_of(kernel: Any) -> str:
 
 
 def taken(solver: str) -> tuple[str, ...]:
-    """Names of the kernels that a solver takes.
+    """Return the names of the kernels that a solver accepts.
+
+    Args:
+        solver: name of a row of `SOLVERS`, with dashes or underscores.
+
+    Raises:
+        ValueError: no solver has this name.
 
     >>> taken("richardson")
     ('exponential', 'gaussian')
@@ -221,7 +272,7 @@ def taken(solver: str) -> tuple[str, ...]:
 
 
 def candidates() -> tuple[str, ...]:
-    """The solvers whose parameters `identify` can fit.
+    """Return the names of the solvers that `identify` can fit to a model.
 
     >>> "conjugate_gradient" in candidates()
     True
@@ -230,7 +281,13 @@ def candidates() -> tuple[str, ...]:
 
 
 def candidate(name: str) -> Solver:
-    """The row of a candidate; ValueError for a solver that is none.
+    """Return the row of a solver that `identify` can fit to a model.
+
+    Args:
+        name: name of one of the `candidates`, with dashes or underscores.
+
+    Raises:
+        ValueError: no candidate has this name; the message lists all candidates.
 
     >>> candidate("gradient-descent").label
     'GD'
@@ -239,7 +296,7 @@ def candidate(name: str) -> Solver:
 
 
 def names() -> frozenset[str]:
-    """Every name of every table.
+    """Return the names of all rows of all tables.
 
     >>> {"gaussian", "chebyshev", "depth", "sinusoids"} <= names()
     True
@@ -251,5 +308,5 @@ for point in entry_points(group="icl_krr"):
     try:
         point.load()
     except Exception as error:
-        reason = f"the entry point {point.value} of the group icl_krr is left out: {error!r}"
+        reason = f"skipped the entry point {point.value} of the group icl_krr: {error!r}"
         warnings.warn(reason, RuntimeWarning, stacklevel=1)

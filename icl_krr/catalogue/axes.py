@@ -1,4 +1,4 @@
-"""The axes of sweeps."""
+"""The rows of the axes of sweeps."""
 
 from .rows import Axis
 

@@ -1,4 +1,4 @@
-"""The families of tasks."""
+"""The rows of the families of tasks."""
 
 from .rows import Family
 

@@ -1,4 +1,4 @@
-"""The kernels."""
+"""The rows of the kernels."""
 
 from .rows import Kernel
 

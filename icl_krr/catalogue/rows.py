@@ -1,4 +1,4 @@
-"""What a row of the catalogue says."""
+"""The types of the catalogue's rows."""
 
 from __future__ import annotations
 
@@ -10,9 +10,18 @@ KINDS = ("any", "positive", "featured")
 
 
 class Box(NamedTuple):
-    """Where a fitted parameter is first looked for: 10^low to 10^high times |K|_F^power.
+    r"""Search range of a fitted parameter, from $10^a |K|_F^s$ to $10^b |K|_F^s$.
 
-    If `closed` it is never larger than that.
+    The fit starts from several points of this range. It may leave the range afterwards, except
+    beyond an upper end that is `closed`.
+
+    Args:
+        low: $a$, logarithm to base 10 of the lower end.
+        high: $b$, logarithm to base 10 of the upper end.
+        power: $s$, power of the Frobenius norm of the kernel matrix $K$, which adapts the range to
+            the scale of the data; default 0: the range does not depend on the data.
+        closed: whether the fit keeps the parameter at most at the upper end; default False. Use it
+            only with `power` 0.
 
     >>> Box(-5, 0.5, power=1).closed
     False
@@ -26,12 +35,16 @@ class Box(NamedTuple):
 
 @dataclass(frozen=True)
 class Kernel:
-    """A kernel: its `name`, its class, and its `kind`, which solvers ask for.
+    """A row for a kernel.
 
-    `kind` is "positive" (softmax heads can weigh values by it) or "featured" (its features are
-    known, so that linear attention applies it).
+    Args:
+        name: name of the kernel, with underscores.
+        made_by: path of the kernel's class as "module:object".
+        kind: "positive" if softmax heads can use the kernel as their weights, or "featured" if its
+            feature map is known, so that linear attention applies the kernel.
 
-    Raises ValueError for another kind.
+    Raises:
+        ValueError: `kind` is unknown or `made_by` is not a path "module:object".
 
     >>> Kernel("gaussian", "icl_krr.kernels:Gaussian", "positive").kind
     'positive'
@@ -48,29 +61,45 @@ class Kernel:
 
 @dataclass(frozen=True)
 class Solver:
-    r"""A solver: what runs it, what it must be told, and what is to be expected of it.
+    r"""A row for a solver: its functions, the keywords they need, and its properties.
 
-    - `label`: a few letters, the column of a matrix.
-    - `construction`, `oracle`: the functions, as "module:function".
-    - `kernels`: the kind of kernels it takes, or "any".
-    - `told`: a tuple of the keywords that both must be told of a task beside the kernel. The value
-      is that of the function of this name in `icl_krr.experiments.shared.told`, or of a
-      "module:function" of your own, whose name is the keyword: (kernel, task, ridge) to the value.
-    - `options`: keywords that are always the same, such as the form of conjugate gradient.
-    - `states`: slots that hold the oracle's field of the same name after every step.
-    - `blocks`: blocks a step for each kind of attention that it runs on.
-    - `sums`: whether it takes inner products, whose rounding grows from step to step.
-    - `iterates`: whether it takes steps; Nadaraya-Watson does not.
-    - `one_task`: whether its weights are made for a single task.
-    - `fitted`: parameters that `identify` fits beside the bandwidth: all that the oracle needs but
-      its steps; None for no candidate.
-    - `arguments`: the "module:function" from fitted values to the oracle's keywords, where they are
-      not the values themselves, as for a `spectrum`.
-    - `contains`: solvers that it is for certain values of its parameters.
-    - `rate`: the bound on its error in the A-norm after t steps, a function of (low, high, t).
-    - `expected`: what it computes without each of its parts (`icl_krr.experiments.ablate`).
+    The construction builds a transformer. The oracle is a plain function that computes the same
+    iterates. Both take the same keywords.
 
-    Raises ValueError for an unknown kind of kernels.
+    Args:
+        name: name of the solver, with underscores.
+        label: short label of a few letters, used in the columns of matrices.
+        construction: path of the construction as "module:function".
+        oracle: path of the oracle as "module:function".
+        kernels: kind of the kernels that the solver accepts, "positive", "featured" or "any"
+            (default).
+        told: names of the keywords that depend on the task or the ridge; default: ("ridge",). The
+            function of the same name in `icl_krr.experiments.shared.told` computes the value from
+            (kernel, task, ridge). For your own keyword, give the path of such a function as
+            "module:function"; the function must have the name of the keyword.
+        options: keywords with fixed values, such as {"form": "fused"}; default: none.
+        states: slots that hold the oracle's field of the same name after every step; default:
+            alpha, r, p and prediction.
+        blocks: blocks per step, {kind of attention: number}, for each kind of attention that can
+            run the solver; default: none.
+        sums: whether the solver computes inner products, whose rounding errors grow from step to
+            step; default False.
+        iterates: whether the solver has steps; default True. Nadaraya-Watson has none.
+        one_task: whether the weights depend on one task and fit only this task; default False.
+        fitted: {parameter: `Box`} for the parameters that `identify` fits besides the bandwidth.
+            These must be all parameters of the oracle except its number of steps. Default None:
+            `identify` does not use the solver as a candidate.
+        arguments: path of the function that turns the fitted values into keywords of the oracle,
+            such as `spectrum`; default None: the values are the keywords.
+        contains: names of the solvers that are special cases of this solver; default: none.
+        rate: path of a function of (low, high, t) that bounds the error in the A-norm after t
+            steps, for eigenvalues in [low, high]; default None: no bound is known.
+        expected: path of an object that predicts what the solver computes after the ablation of
+            each part (`icl_krr.experiments.ablate`); default None: no prediction.
+
+    Raises:
+        ValueError: `kernels` or an attention in `blocks` is unknown, `told` is not a tuple, or a
+            path is not "module:object".
 
     >>> Solver("mine", "M", "me:build", "me:solve", states=("alpha",)).kernels
     'any'
@@ -102,20 +131,24 @@ class Solver:
             raise ValueError(f"told must be a tuple of names, got {self.told!r}")
         for attention in self.blocks:
             if attention not in ("linear", "softmax"):
-                raise ValueError(
-                    f"blocks must be of linear or softmax attention, got {attention!r}"
-                )
+                raise ValueError(f"keys of blocks must be 'linear' or 'softmax', got {attention!r}")
 
 
 @dataclass(frozen=True)
 class Axis:
-    """An axis of a sweep: `lines` to compare and `values` to go through, where none are given.
+    """A row for an axis of a sweep: the quantity to vary and the defaults of the sweep.
 
-    `value` names the rule that a value must obey (`icl_krr.experiments.sweep.values`). Lines are
-    solvers, if `solvers`, so that any of them may be named. `kernel` is the default one, and
-    others of its kind may be named; `num_features` is the default p of its tasks. `made_by` is
-    the "module:object" that builds and plots it, by default `AXIS` in the file of its name in
-    `icl_krr.experiments.sweep.axes`.
+    Args:
+        name: name of the axis, with underscores.
+        lines: lines to compare by default, one curve each.
+        values: values of the quantity to run through by default.
+        value: name of the rule that a value must obey, in `icl_krr.experiments.sweep.values`.
+        solvers: whether the lines are solvers, so that a user may choose any solver; default False.
+        kernel: name of the sweep's default kernel; default "exponential". A user may choose another
+            kernel of the same kind.
+        num_features: default number of features p of the sweep's tasks; default 2.
+        made_by: path of the object that builds and plots the sweep, as "module:object"; default:
+            `AXIS` in the module of the same name in `icl_krr.experiments.sweep.axes`.
 
     >>> Axis("ridge", ("chebyshev",), (0.1, 1.0), "positive").made_by
     'icl_krr.experiments.sweep.axes.ridge:AXIS'
@@ -138,11 +171,15 @@ class Axis:
 
 @dataclass(frozen=True)
 class Family:
-    """A family of tasks: what draws them, from the fields of a recipe.
+    """A row for a family of tasks.
 
-    `made_by` is a sampler's class, which takes the sizes, the inputs, the noise and `fields`
-    {field of the recipe: its own}; where there are none it is a function of the recipe and of these
-    keywords.
+    Args:
+        name: name of the family, with underscores.
+        made_by: path of the sampler's class as "module:object". The class takes the keywords
+            num_supports, num_queries, num_features, inputs and noise, and the keywords in `fields`.
+            If `fields` is empty, `made_by` is a function that takes the recipe and these keywords
+            and returns a sampler.
+        fields: {field of the recipe: keyword of the sampler}; default: none.
 
     >>> Family("sinusoids", "icl_krr.tasks:Sinusoids", {"frequency": "frequency"}).name
     'sinusoids'
@@ -161,4 +198,4 @@ def check_kind(kind: str, kinds: tuple[str, ...]) -> None:
 def check_paths(*paths: str) -> None:
     for path in paths:
         if not all(path.partition(":")):
-            raise ValueError(f"an object must be named as 'module:object', got {path!r}")
+            raise ValueError(f"path must have the form 'module:object', got {path!r}")

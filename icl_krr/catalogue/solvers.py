@@ -1,4 +1,4 @@
-"""The solvers, each as a construction and as an oracle."""
+"""The rows of the solvers; each solver has a construction and an oracle."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ RIDGE, STEP = Box(-5, 0.5, 1), Box(-1.5, 0.7, -1)
 
 
 def own(name: str) -> tuple[str, str]:
-    """Construction and oracle of the library's own, which have one name."""
+    """Paths of the library's construction and oracle, which have the same name."""
     return f"icl_krr.constructions:{name}", f"icl_krr.solvers:{name}"
 
 

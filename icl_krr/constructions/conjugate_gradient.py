@@ -1,4 +1,4 @@
-"""Conjugate gradient, with alpha, r and p in slots of their own."""
+"""Conjugate gradient, with separate slots for alpha, r and p."""
 
 from __future__ import annotations
 
@@ -26,37 +26,57 @@ def conjugate_gradient(
     form: str = "textbook",
     **options: Unpack[Options],
 ) -> Transformer:
-    r"""A transformer that runs conjugate gradient on $A \alpha = y$, $A = K + \lambda I$.
+    r"""Build a transformer that solves $(K + \lambda I) \alpha = y$ by conjugate gradient.
+
+    With $A = K + \lambda I$, $\alpha_0 = 0$ and $r_0 = p_0 = y$, a step computes
 
     $$\gamma_t = |r_t|^2 / p_t^T A p_t, \quad \alpha_{t+1} = \alpha_t + \gamma_t p_t, \quad
     r_{t+1} = r_t - \gamma_t A p_t,$$
     $$\beta_t = |r_{t+1}|^2 / |r_t|^2, \quad p_{t+1} = r_{t+1} + \beta_t p_t$$
 
-    The prediction $k(x)^T \alpha$ accumulates at the queries (at the supports: the fitted values),
-    and each of the `num_outputs` outputs has its own $\gamma$ and $\beta$. Three forms, equal but
-    for rounding, cost five, three and two blocks a step with linear attention, whose sums are heads
-    of the aggregator; with softmax attention a sum takes a product in the MLP and a mean head:
-    - "textbook": as above, after one block for the first $|r|^2$;
-    - "fused": all sums at once, $\gamma_t = r_t^T p_t / p_t^T A p_t$ and
-      $\beta_t = -r_{t+1}^T A p_t / p_t^T A p_t$ with
-      $r_{t+1}^T A p_t = r_t^T A p_t - \gamma_t |A p_t|^2$;
-    - "pipelined": sums and products at once, $s_t = A p_t$ being known a step before, by
-      $s_{t+1} = A r_t - \gamma_t A s_t + \beta_t A p_t$, after one block for the first. $A r$ and
-      $A p$ are made afresh by heads beside $A s$, where a sequential machine would recur to save
-      them: depth is what counts here, and past convergence the recurrences would drift.
+    The slot `prediction` holds $k(x)^T \alpha_t$ at the queries and the fitted values at the
+    supports. Each output has its own $\gamma$ and $\beta$. The three forms compute the same
+    iterates up to rounding and differ in the number of blocks per step:
 
-    `ridge` $\lambda > 0$ is traced. $|r|^2$ and $p^T A p$ must be representable: in float32 an r
-    below 1e-16 counts as converged, so a y below 1e-9 loses digits (below 1e-16 the prediction
-    stays 0), and one above 1e18 overflows (it is NaN). Scale y: the method is linear in it.
+    - "textbook" computes the formulas above in order. It takes 5 blocks per step with linear
+      attention and 7 with softmax attention. Blocks before the first step compute $|r_0|^2$.
+    - "fused" computes all sums of a step in parallel, in 3 blocks (linear) or 5 (softmax). It uses
+      $\gamma_t = r_t^T p_t / p_t^T A p_t$ and $\beta_t = -r_{t+1}^T A p_t / p_t^T A p_t$ with
+      $r_{t+1}^T A p_t = r_t^T A p_t - \gamma_t |A p_t|^2$.
+    - "pipelined" computes sums and products with $A$ in parallel, in 2 blocks (linear) or 4
+      (softmax). It keeps $s_t = A p_t$ and updates
+      $s_{t+1} = A r_t - \gamma_t A s_t + \beta_t A p_t$. Blocks before the first step compute
+      $s_0$. Heads compute $A r_t$, $A p_t$ and $A s_t$ in the same block. Recurrences for $A r$ and
+      $A p$ would save no depth and would drift after convergence.
 
-    Further keywords are the `Options` of every construction.
+    With softmax attention, a sum takes two sublayers: the MLP multiplies and a head averages.
 
-    Raises ValueError for an unknown form, for a kernel that the `attention` cannot apply and
-    for numbers out of range.
+    The values $|r|^2$ and $p^T A p$ must be in the range of the dtype. In float32, a residual
+    below 1e-16 counts as converged. So y below 1e-9 loses digits, y below 1e-16 leaves the
+    prediction at 0, and y above 1e18 overflows to NaN. The method is linear in y, so rescale y in
+    these cases.
 
-    Source: Hestenes, Stiefel, 1952; Chronopoulos, Gear, 1989; Ghysels, Vanroose, 2014. The
-    layout is that of the in-context KRR theorems: alpha, r and p in disjoint subspaces of the
-    residual stream.
+    Args:
+        kernel: kernel $k$ of the regression; the attention must be able to apply it (`Options`).
+        num_features: number of features p of a point x, >= 1.
+        ridge: ridge $\lambda$ > 0; may be a traced scalar.
+        steps: number of steps, >= 1.
+        form: order of the operations, "textbook" (default), "fused" or "pipelined".
+        options: further keywords, explained in `Options`.
+
+    Returns:
+        A `Transformer` with the states alpha, r, p and prediction.
+
+    Raises:
+        ValueError: `form` is unknown, the attention cannot apply the kernel, or a number is out of
+            range.
+        TypeError: a keyword is unknown or a number has the wrong type.
+
+    Source: Hestenes and Stiefel, Methods of conjugate gradients for solving linear systems, 1952;
+    Chronopoulos and Gear, s-step iterative methods for symmetric linear systems, 1989; Ghysels and
+    Vanroose, Hiding global synchronization latency in the preconditioned conjugate gradient
+    algorithm, 2014. The layout follows the in-context KRR theorems: alpha, r and p are in disjoint
+    subspaces of the residual stream.
 
     >>> import icl_krr as ik
     >>> model = conjugate_gradient(ik.Linear(), num_features=3, ridge=0.1, steps=16)
@@ -104,7 +124,7 @@ def advance_alpha(
 
 
 def turn_direction(m: Machine, rz: Read, r: Read, z: Read, p: Read) -> None:
-    """beta = r'.z' / r.z,  p = z' + beta p; z is r, or what a preconditioner makes of it."""
+    """beta = r'.z' / r.z,  p = z' + beta p; z is r or the preconditioned residual."""
     rz_next = m.dot(r, z, to=f"{rz.slot}_next")
     beta = m.divide(rz_next, rz, to="beta")
     m.erase(rz)
@@ -162,7 +182,7 @@ def pipelined(m: Machine, ridge: float | Float[Array, ""], steps: int) -> Transf
 
 
 def quotients(m: Machine, r: Read, p: Read, Ap: Read) -> tuple[Read, Read, Read]:
-    """gamma, and beta = gamma growth - drop, by sums over r, p and Ap alone."""
+    """gamma, growth and drop, from sums over r, p and Ap only; beta = gamma growth - drop."""
     pAp = m.dot(p, Ap, to="pAp")
     return (
         m.divide(m.dot(r, p, to="rp"), pAp, to="gamma"),
@@ -172,7 +192,7 @@ def quotients(m: Machine, r: Read, p: Read, Ap: Read) -> tuple[Read, Read, Read]
 
 
 def states(m: Machine, starts: bool = True) -> tuple[Read, Read, Read, Read]:
-    """alpha, r, p, prediction; p starts as y, unless it waits for a preconditioner."""
+    """alpha, r, p, prediction; p starts as y if `starts`, else as 0."""
     return (
         m.state("alpha", SUPPORTS, "dual coefficients"),
         m.state("r", SUPPORTS, "residual y - A alpha", starts_as=m.y),

@@ -1,4 +1,4 @@
-"""Gradient descent in the function space of the kernel, and in alpha."""
+"""Gradient descent in the function space of the kernel, and gradient descent in alpha."""
 
 from __future__ import annotations
 
@@ -24,19 +24,30 @@ def gradient_descent(
     spectrum: tuple | None = None,
     **options: Unpack[Options],
 ) -> Transformer:
-    r"""A transformer that follows the functional gradient, one block a step.
+    r"""Build a transformer that runs functional gradient descent with one block per step.
 
     $$\alpha_{t+1} = \alpha_t + \eta r_t, \quad r_{t+1} = r_t - \eta (K + \lambda I) r_t$$
 
-    $\eta$ is `step_size` > 0, or $2 / (a + b)$ for `spectrum` = (low, high) = $(a, b)$, bounds on
-    the eigenvalues of $K + \lambda I$ (`icl_krr.spectral_bounds` has them); one of the two is
-    needed. The prediction accumulates as $\eta k(x)^T r_t$. `ridge` $\lambda > 0$ and $\eta$ are
-    traced.
+    Each step adds $\eta k(x)^T r_t$ to the prediction. Give either `step_size` or `spectrum`. For
+    `spectrum` $= (a, b)$, the step size is $\eta = 2 / (a + b)$.
 
-    Further keywords are the `Options` of every construction.
+    Args:
+        kernel: kernel $k$ of the regression; the attention must be able to apply it (`Options`).
+        num_features: number of features p of a point x, >= 1.
+        ridge: ridge $\lambda$ > 0; may be a traced scalar.
+        steps: number of steps, >= 1.
+        step_size: step size $\eta$ > 0; may be a traced scalar; default: computed from `spectrum`.
+        spectrum: bounds (low, high) on the eigenvalues of $A = K + \lambda I$, as from
+            `icl_krr.spectral_bounds`; may be traced; default None: `step_size` is given.
+        options: further keywords, explained in `Options`.
 
-    Raises ValueError if neither or both are given, for a kernel that the `attention` cannot
-    apply and for numbers out of range.
+    Returns:
+        A `Transformer` with the states alpha, r and prediction.
+
+    Raises:
+        ValueError: neither or both of `step_size` and `spectrum` are given, the attention cannot
+            apply the kernel, or a number is out of range.
+        TypeError: a keyword is unknown or a number has the wrong type.
 
     >>> import icl_krr as ik
     >>> model = gradient_descent(ik.Linear(), num_features=3, ridge=0.1, steps=16, step_size=0.1)
@@ -70,20 +81,32 @@ def gradient_descent_in_alpha(
     spectrum: tuple | None = None,
     **options: Unpack[Options],
 ) -> Transformer:
-    r"""A transformer that follows the Euclidean gradient in alpha: two blocks a step.
+    r"""Build a transformer that runs gradient descent in alpha with two blocks per step.
 
     $$\alpha_{t+1} = \alpha_t + \eta K r_t, \quad r_{t+1} = r_t - \eta (K + \lambda I) K r_t$$
 
-    That of $|y - K \alpha|^2 / 2 + \lambda \alpha^T K \alpha / 2$: one $K$ more than
-    `gradient_descent`, and the square of its condition number. $\eta$ is `step_size` > 0, or for
-    `spectrum` = (low, high) = $(a, b)$, bounds on the eigenvalues of $K + \lambda I$, it is
-    $2 / (a (a - \lambda) + b (b - \lambda))$, or half that where $a = \lambda$. `ridge`
-    $\lambda > 0$ and $\eta$ are traced.
+    The loss is $|y - K \alpha|^2 / 2 + \lambda \alpha^T K \alpha / 2$, with its Euclidean gradient.
+    Compared with `gradient_descent`, a step has one more product with $K$, and the condition number
+    is about squared. Give either `step_size` or `spectrum`. For `spectrum` $= (a, b)$, the step
+    size is $\eta = 2 / (a (a - \lambda) + b (b - \lambda))$, or half of this if $a = \lambda$.
 
-    Further keywords are the `Options` of every construction.
+    Args:
+        kernel: kernel $k$ of the regression; the attention must be able to apply it (`Options`).
+        num_features: number of features p of a point x, >= 1.
+        ridge: ridge $\lambda$ > 0; may be a traced scalar.
+        steps: number of steps, >= 1.
+        step_size: step size $\eta$ > 0; may be a traced scalar; default: computed from `spectrum`.
+        spectrum: bounds (low, high) on the eigenvalues of $A = K + \lambda I$, as from
+            `icl_krr.spectral_bounds`; may be traced; default None: `step_size` is given.
+        options: further keywords, explained in `Options`.
 
-    Raises ValueError if neither or both are given, for a kernel that the `attention` cannot
-    apply and for numbers out of range.
+    Returns:
+        A `Transformer` with the states alpha, r and prediction.
+
+    Raises:
+        ValueError: neither or both of `step_size` and `spectrum` are given, the attention cannot
+            apply the kernel, or a number is out of range.
+        TypeError: a keyword is unknown or a number has the wrong type.
 
     >>> import icl_krr as ik
     >>> model = gradient_descent_in_alpha(

@@ -1,4 +1,4 @@
-"""GD++: gradient descent on features that are preconditioned on the way."""
+"""GD++: gradient descent with features that every step preconditions."""
 
 from __future__ import annotations
 
@@ -23,18 +23,30 @@ def gradient_descent_plus_plus(
     curvature: float | Float[Array, ""],
     **options: Unpack[Options],
 ) -> Transformer:
-    r"""A transformer that runs GD++ on least squares, one block a step.
+    r"""Build a transformer that runs GD++ on least squares with one block per step.
 
     $$r_{t+1} = r_t - \eta X_t X_t^T r_t, \quad f_{t+1}(x) = f_t(x) + \eta x_t^T X_t^T r_t, \quad
     x_{t+1} = x_t - c X_t^T X_t x_t$$
 
-    for every token's features $x_t$: the second head turns the spectrum of $X X^T$ towards a flat
-    one. $\eta$ is `step_size` > 0, $c$ `curvature` >= 0; both are traced. There is no ridge: it
-    would have to act through stopping early.
+    Here $x_t$ are the features of a token and $X_t$ the features of all supports after t steps.
+    One head computes the gradient step. A second head flattens the spectrum of $X_t X_t^T$. GD++
+    has no ridge; the number of steps regularises the solution.
 
-    Further keywords are the `Options` of every construction.
+    Args:
+        kernel: linear kernel; GD++ works on its features.
+        num_features: number of features p of a point x, >= 1.
+        steps: number of steps, >= 1.
+        step_size: step size $\eta$ > 0; may be a traced scalar.
+        curvature: strength $c$ >= 0 of the update of the features; may be a traced scalar.
+        options: further keywords, explained in `Options`.
 
-    Raises ValueError for a kernel that is not linear and for numbers out of range.
+    Returns:
+        A `Transformer` with the states r, features and prediction.
+
+    Raises:
+        ValueError: the kernel is not linear, `sketch` is a feature map, the attention is not
+            "linear", or a number is out of range.
+        TypeError: a keyword is unknown or a number has the wrong type.
 
     Source: von Oswald et al., Transformers learn in-context by gradient descent, 2023.
 
@@ -50,8 +62,8 @@ def gradient_descent_plus_plus(
     m = linear_machine(kernel, num_features, **options)
     if not m.layer.is_read:
         raise ValueError(
-            "sketch must be a matrix [p, m] for features that change in every step, "
-            f"got those of a map, {m.layer.function!r}"
+            "sketch must be a matrix [p, m] for gradient_descent_plus_plus, which updates the "
+            f"features in every step, got a feature map with {m.layer.function!r} units"
         )
     at = SUPPORTS_AND_QUERIES
     r = m.state("r", SUPPORTS, "residual y - f", starts_as=m.y)

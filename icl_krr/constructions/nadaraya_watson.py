@@ -1,4 +1,4 @@
-"""The Nadaraya-Watson estimator: what one softmax head computes."""
+"""The Nadaraya-Watson estimator, computed by one softmax head."""
 
 from __future__ import annotations
 
@@ -17,20 +17,30 @@ def nadaraya_watson(
     num_features: int,
     **options: Unpack[Options],
 ) -> Transformer:
-    r"""One softmax head: $f(x) = \sum_j k(x, x_j) y_j / \sum_j k(x, x_j)$.
+    r"""Build a softmax head that computes $f(x) = \sum_j k(x, x_j) y_j / \sum_j k(x, x_j)$.
 
-    For the exponential kernel the query reads $x / \tau$, the key x, the value y; for the Gaussian
-    keys carry $|x|^2 / 2$ besides, which a block before finds. The logit of the aggregator is one
-    that no data reaches, so that it stays out of the average. A `Mixture` has a head for each of
-    its kernels, side by side, and is the mixture of their smoothers,
-    $\sum_h w_h f_h / \sum_h w_h$: not the smoother of the mixture. Temperature and
-    lengthscale are traced.
+    For the exponential kernel, the query is $x / \tau$, the key is $x$ and the value is $y$. For
+    the Gaussian kernel, the key also has $|x|^2 / 2$, which a first block computes. The logit of
+    the aggregator is -1e30, so the aggregator has weight 0 in the mean.
 
-    Further keywords are the `Options` of every construction.
+    A `Mixture` gets one head for each of its kernels. The model then computes the mean of their
+    smoothers, $\sum_h w_h f_h / \sum_h w_h$, which is not the smoother of the mixture.
 
-    Raises ValueError for a kernel that is not positive.
+    Args:
+        kernel: `Exponential`, `Gaussian` or a `Mixture` of them; its numbers may be traced.
+        num_features: number of features p of a point x, >= 1.
+        options: further keywords, explained in `Options`; `attention` must be "softmax" or None.
 
-    Source: Nadaraya 1964, Watson 1964; Tsai et al., Transformer dissection, 2019.
+    Returns:
+        A `Transformer` with the state prediction.
+
+    Raises:
+        ValueError: the kernel is not positive, `attention` is "linear" or a `Softmax`, or a number
+            is out of range.
+        TypeError: a keyword is unknown or a number has the wrong type.
+
+    Source: Nadaraya, On estimating regression, 1964; Watson, Smooth regression analysis, 1964; Tsai
+    et al., Transformer dissection, 2019.
 
     >>> import icl_krr as ik
     >>> nadaraya_watson(ik.Exponential(temperature=0.5), num_features=2).depth
@@ -38,16 +48,16 @@ def nadaraya_watson(
     """
     if kernel.featured:
         raise ValueError(
-            "kernel must be Exponential(), Gaussian() or a Mixture of them to be softmax heads, "
+            "kernel must be Exponential(), Gaussian() or a Mixture of them for nadaraya_watson, "
             f"got {kernel!r}"
         )
     attention = options.get("attention")
     if isinstance(attention, Softmax):
         raise ValueError(
-            "attention must be 'softmax' for nadaraya_watson, whose sink is out of reach, "
+            "attention must be 'softmax' for nadaraya_watson, which sets its own sink, "
             f"got {attention!r}"
         )
-    # no logit is rounded beside it: x is 0 there
+    # adding -1e30 rounds no other logit: x is 0 at the aggregator
     m = softmax_machine(kernel, num_features, {ROLES: -1e30}, **options)
     prediction = m.state("prediction", ROLES, "kernel-weighted mean of y")
     total = sum(term.weight for term in m.terms)

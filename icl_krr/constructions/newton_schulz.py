@@ -24,24 +24,39 @@ def newton_schulz(
     spectrum: tuple | None = None,
     **options: Unpack[Options],
 ) -> Transformer:
-    r"""A transformer that runs $V_{t+1} = V_t (2I - C V_t)$, two blocks a step.
+    r"""Build a transformer that runs $V_{t+1} = V_t (2I - C V_t)$ with two blocks per step.
 
-    $C = X^T X + \lambda I$, and $V_0 = s I$ for `spectrum` = (low, high), bounds on the eigenvalues
-    of $K + \lambda I$ whose mean is $1 / s$; the prediction is $f(x) = x^T V X^T y$, and
-    $\alpha = (y - f) / \lambda$. No token holds the p x p matrix $V$. Its error $E = I - C V$ is
-    known by what it does: with $E = eI - \sum_j a_j x_j^T$ over the supports, tokens carry $a$ and
-    $v = V x$, and $E V x$ is one linear head, so that $v + E v$ and $E^2$ are
+    $V_t$ approximates the inverse of $C = X^T X + \lambda I$. It starts as $V_0 = s I$ with
+    $1 / s = (a + b) / 2$ for `spectrum` $= (a, b)$. The prediction is $f(x) = x^T V X^T y$, and
+    $\alpha = (y - f) / \lambda$.
+
+    No token stores the p x p matrix $V$. Instead, every token carries two vectors, $v = V x$ and
+    $a$. The vectors $a_j$ of the supports represent the error $E = I - C V$ of the inverse as
+    $E = eI - \sum_j a_j x_j^T$ with a scalar $e$. One linear head applies this sum to a vector, so
+    a step computes $v + E v$ and $E^2$ by
 
     $$v_i + e v_i - \sum_j a_j x_j^T v_i, \quad a_i \leftarrow 2 e a_i - \sum_j a_j x_j^T a_i, \quad
     e \leftarrow e^2$$
 
-    with $e$, that starts as $1 - s \lambda$, known beforehand. `ridge` $\lambda > 0$ and the bounds
-    are traced.
+    The scalar $e$ starts as $1 - s \lambda$. All its values are known before the first step.
 
-    Further keywords are the `Options` of every construction.
+    Args:
+        kernel: `Linear`, or `Features`, whose features take the place of x.
+        num_features: number of features p of a point x, >= 1.
+        ridge: ridge $\lambda$ > 0; may be a traced scalar.
+        steps: number of steps, >= 1.
+        spectrum: bounds (low, high) on the eigenvalues of $A = K + \lambda I$, as from
+            `icl_krr.spectral_bounds`; may be traced; required, the default None raises an
+            error.
+        options: further keywords, explained in `Options`.
 
-    Raises ValueError without a spectrum, for a kernel that is not linear and for numbers out of
-    range.
+    Returns:
+        A `Transformer` with the states alpha, v, a and prediction.
+
+    Raises:
+        ValueError: `spectrum` is missing, the features of the kernel are not known, the attention
+            is not "linear", or a number is out of range.
+        TypeError: a keyword is unknown or a number has the wrong type.
 
     Source: Schulz, Iterative Berechnung der reziproken Matrix, 1933; Fu et al., Transformers
     learn to achieve second-order convergence rates for in-context linear regression, 2024.

@@ -1,4 +1,4 @@
-"""Preconditioned conjugate gradient: Jacobi's diagonal, or a Nystrom approximation."""
+"""Conjugate gradient with a Jacobi or a Nystrom preconditioner."""
 
 from __future__ import annotations
 
@@ -31,22 +31,35 @@ def preconditioned_conjugate_gradient(
     preconditioner: str | Nystrom = "jacobi",
     **options: Unpack[Options],
 ) -> Transformer:
-    r"""A transformer that runs preconditioned conjugate gradient on $(K + \lambda I) \alpha = y$.
+    r"""Build a transformer that runs preconditioned conjugate gradient on $A \alpha = y$.
 
     $$\gamma_t = r_t^T z_t / p_t^T A p_t, \quad \alpha_{t+1} = \alpha_t + \gamma_t p_t, \quad
     r_{t+1} = r_t - \gamma_t A p_t,$$
     $$z_{t+1} = M^{-1} r_{t+1}, \quad \beta_t = r_{t+1}^T z_{t+1} / r_t^T z_t, \quad
     p_{t+1} = z_{t+1} + \beta_t p_t$$
 
-    With `preconditioner` "jacobi" $M$ is the diagonal of $A = K + \lambda I$, which the first
-    blocks find, and $M^{-1} r$ is local to a token. With an `icl_krr.Nystrom` its m features are
-    channels of the supports, and $M^{-1} r = (r - F C F^T r) / \lambda$ is one more linear head:
-    linear attention only. `ridge` $\lambda > 0$ is traced, and so is the preconditioner.
+    with $A = K + \lambda I$ and the preconditioner $M$:
 
-    Further keywords are the `Options` of every construction.
+    - "jacobi": $M$ is the diagonal of $A$. The first blocks compute the diagonal. Then every token
+      computes its own entry of $M^{-1} r$.
+    - an `icl_krr.Nystrom`: its m features $F$ [n, m] are channels of the supports. One more linear
+      head computes $M^{-1} r = (r - F C F^T r) / \lambda$, so this needs linear attention.
 
-    Raises ValueError for an unknown preconditioner, for a kernel that the `attention` cannot
-    apply and for numbers out of range.
+    Args:
+        kernel: kernel $k$ of the regression; the attention must be able to apply it (`Options`).
+        num_features: number of features p of a point x, >= 1.
+        ridge: ridge $\lambda$ > 0; may be a traced scalar.
+        steps: number of steps, >= 1.
+        preconditioner: "jacobi" (default), or an `icl_krr.Nystrom`, which may be traced.
+        options: further keywords, explained in `Options`.
+
+    Returns:
+        A `Transformer` with the states alpha, r, p and prediction.
+
+    Raises:
+        ValueError: `preconditioner` is unknown or does not fit the attention, the attention cannot
+            apply the kernel, or a number is out of range.
+        TypeError: a keyword is unknown or a number has the wrong type.
 
     Source: Saad, Iterative methods for sparse linear systems, algorithm 9.1.
 
@@ -114,8 +127,8 @@ def nystrom_of(
 ) -> tuple[Callable, Callable]:
     if not isinstance(m, LinearAttention):
         raise ValueError(
-            "attention must be 'linear' for a Nystrom preconditioner, whose features are "
-            f"linear reads of those of the kernel, got {m.spec.attention!r}"
+            "attention must be 'linear' for a Nystrom preconditioner, "
+            f"got {m.spec.attention!r}; use preconditioner='jacobi'"
         )
     landmarks, mix, core = (
         jnp.asarray(a, m.dtype)

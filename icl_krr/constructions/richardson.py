@@ -1,4 +1,4 @@
-"""Richardson's iteration, preconditioned by the kernel's own normaliser."""
+"""Richardson's iteration, preconditioned by the softmax normaliser."""
 
 from __future__ import annotations
 
@@ -26,22 +26,36 @@ def richardson(
     sink: float | Float[Array, ""] | None = None,
     **options: Unpack[Options],
 ) -> Transformer:
-    r"""A transformer of one softmax head a block: Richardson's iteration, its own preconditioner.
+    r"""Build a transformer that runs preconditioned Richardson iteration with one softmax head.
 
     $$\alpha_{t+1} = \alpha_t + \eta (D + cI)^{-1} (y - A \alpha_t), \quad A = K + \lambda I$$
 
-    $D$ is the diagonal of the row sums $s_i$ of $K$ over the supports. The head, with a sink of
-    weight $c$, gives $(D + cI)^{-1} K \alpha$ as it is; the one product of the MLP is the sink
-    weight $c / (s_i + c)$ times $y - \lambda \alpha$. $c$ is `sink` > 0, by default the ridge: for
-    $\lambda \leq c$ the eigenvalues of $(D + cI)^{-1} A$ lie in $(0, 1]$, so that `step_size`
-    $\eta$ in $(0, 2)$ converges for every n. The prediction $k(x)^T \alpha$ is read off the same
-    head at the queries, whose own sink is that of `attention`; for that the slot `ahead` runs one
-    step ahead of alpha. `ridge` $\lambda$, $c$ and $\eta$ are traced.
+    The diagonal matrix $D$ holds the row sums $s_i$ of $K$ over the supports. The softmax
+    normaliser is the preconditioner: the head has a sink of weight $c$ and computes
+    $(D + cI)^{-1} K \alpha$. The MLP multiplies $y - \lambda \alpha$ by the sink weight
+    $c / (s_i + c)$. If $\lambda \leq c$, the eigenvalues of $(D + cI)^{-1} A$ are in $(0, 1]$, and
+    the iteration converges for every n and every $\eta$ in $(0, 2)$. A step takes one block.
 
-    Further keywords are the `Options` of every construction.
+    At the queries, the same head gives the prediction $k(x)^T \alpha$. There, the logit of the sink
+    is the `log_sink` of `attention`. In each block, the head runs before the MLP updates $\alpha$.
+    So the slot `ahead` holds $\alpha_{t+1}$, and the head applies $K$ to this slot.
 
-    Raises ValueError for a kernel that is not positive, for linear attention and for numbers
-    out of range.
+    Args:
+        kernel: `Exponential` or `Gaussian`; its numbers may be traced.
+        num_features: number of features p of a point x, >= 1.
+        ridge: ridge $\lambda$ > 0; may be a traced scalar.
+        steps: number of steps, >= 1.
+        step_size: step size $\eta$, > 0 and < 2, 1 by default; may be a traced scalar.
+        sink: weight $c$ > 0 of the sink at the supports; may be a traced scalar; default: `ridge`.
+        options: further keywords, explained in `Options`; `attention` must not be "linear".
+
+    Returns:
+        A `Transformer` with the states alpha, ahead and prediction.
+
+    Raises:
+        ValueError: the kernel is not positive or is a mixture, the attention is "linear", or a
+            number is out of range.
+        TypeError: a keyword is unknown or a number has the wrong type.
 
     >>> import icl_krr as ik
     >>> model = richardson(ik.Gaussian(), num_features=3, ridge=0.1, steps=16)
@@ -55,8 +69,8 @@ def richardson(
     attention = options.get("attention")
     if attention == "linear":
         raise ValueError(
-            "attention must be softmax: richardson is preconditioned by the softmax normaliser, "
-            "got 'linear'"
+            "attention must be 'softmax' for richardson, which is preconditioned by the softmax "
+            "normaliser, got 'linear'"
         )
     if kernel.featured:
         raise unlike(kernel)
@@ -88,6 +102,4 @@ def richardson(
 
 
 def unlike(kernel: Kernel) -> ValueError:
-    return ValueError(
-        f"kernel must be Exponential() or Gaussian() to be its own preconditioner, got {kernel!r}"
-    )
+    return ValueError(f"kernel must be Exponential() or Gaussian() for richardson, got {kernel!r}")

@@ -1,9 +1,9 @@
-"""The residual stream: a direct sum of named slots, linear reads of it, tokens in and out.
+"""The residual stream: named slots, linear reads of these slots, and the tokens of a task.
 
-A `Stream` is {slot: [tokens, width]}; a model whose slots were merged has the one slot "stream".
-Tokens are one aggregator, the supports and the queries, in that order; these are their `ROLES`.
-`TOKENS` are the two ways to lay supports out: as "pairs", one token of x and y each, or
-"interleaved", one of x and after it one of y.
+A `Stream` is a dictionary {slot: [T, width]}. A model with merged slots has only the slot "stream".
+The tokens are one aggregator, then the supports, then the queries; `ROLES` lists these three roles.
+`TOKENS` lists the two token formats. In the format "pairs", each support is one token with x and y.
+In the format "interleaved", each support is two tokens: first x, then y.
 """
 
 from .layout import ROLES, Layout, Slot

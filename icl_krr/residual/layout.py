@@ -15,13 +15,21 @@ ROLES = ("aggregator", "support", "query")
 
 @dataclass(frozen=True)
 class Slot:
-    """`width` channels of the stream under one name.
+    """A group of channels of the residual stream with a name.
 
-    `at` names the roles of the tokens (`ROLES`) where the slot may differ from zero. `kind`
-    is "data" for what the embedding writes and no block does, "state" for what a step hands
-    to the next, "scratch" for what a step must leave zero. `about` says what it holds.
+    A slot lives at the roles in `at`: the slot is zero at tokens of all other roles.
 
-    Raises ValueError for an empty name, a width < 1, an unknown role or kind.
+    Args:
+        name: name of the slot, of letters, digits and underscores.
+        width: number of channels, >= 1.
+        kind: "data" if the embedding writes the slot and no block does, "state" (default) if a step
+            hands the slot to the next step, "scratch" if every step leaves the slot at zero.
+        at: roles of the tokens at which the slot may differ from zero; default: all `ROLES`.
+        about: short description of the content, shown in the table of a layout; default: empty.
+
+    Raises:
+        ValueError: `name` is empty or has other characters, `width` < 1, or `kind` or a role in
+            `at` is unknown.
 
     >>> Slot("alpha", 1, at=("support",), about="dual coefficients").kind
     'state'
@@ -35,7 +43,9 @@ class Slot:
 
     def __post_init__(self):
         if not self.name or not self.name.replace("_", "").isalnum():
-            raise ValueError(f"name must be letters, digits and _, got {self.name!r}")
+            raise ValueError(
+                f"name must consist of letters, digits and underscores, got {self.name!r}"
+            )
         checks.count(f"width of {self.name}", self.width)
         checks.choice("kind", self.kind, ("data", "state", "scratch"))
         for role in self.at:
@@ -44,11 +54,16 @@ class Slot:
 
 @dataclass(frozen=True)
 class Layout:
-    """The stream as a direct sum of `slots`, in the order they are declared.
+    """The channels of the residual stream, divided into slots.
 
-    Hashable, so a model carries it as part of its structure. `str(layout)` is a table.
+    A layout is hashable, so it is part of a model's static structure. `str(layout)` is a table of
+    the slots. `layout[name]` is the slot with this name.
 
-    Raises ValueError for two slots of one name (they would overlap) and for unknown names.
+    Args:
+        slots: slots with different names, in the order of their channels; default: no slots.
+
+    Raises:
+        ValueError: two slots have the same name, or a layout has no slot with a requested name.
 
     >>> layout = Layout((Slot("x", 3, kind="data"), Slot("alpha", 1, at=("support",))))
     >>> layout.width, layout.channels("alpha")
@@ -66,16 +81,16 @@ class Layout:
         names = [slot.name for slot in self.slots]
         for name in names:
             if names.count(name) > 1:
-                raise ValueError(f"slots must not overlap, got {name!r} declared twice")
+                raise ValueError(f"slots must have different names, got {name!r} twice")
 
     @property
     def width(self) -> int:
-        """The number of channels of all slots together."""
+        """The total number of channels of all slots."""
         return sum(slot.width for slot in self.slots)
 
     @property
     def names(self) -> tuple[str, ...]:
-        """The slots' names, in their order."""
+        """The names of the slots, in order."""
         return tuple(slot.name for slot in self.slots)
 
     def __getitem__(self, name: str) -> Slot:
@@ -85,13 +100,22 @@ class Layout:
         raise ValueError(f"slot must be one of {', '.join(self.names)}; got {name!r}")
 
     def channels(self, name: str) -> slice:
-        """Where a slot lies when all are laid side by side in one array."""
+        """Return the channels of a slot in an array that holds all slots side by side.
+
+        Args:
+            name: name of the slot.
+        """
         slot = self[name]
         start = sum(s.width for s in self.slots[: self.slots.index(slot)])
         return slice(start, start + slot.width)
 
     def read(self, name: str, dtype: DTypeLike | None = None) -> Read:
-        """The read that returns a slot as it is."""
+        """Return the read that gives a slot unchanged.
+
+        Args:
+            name: name of the slot.
+            dtype: dtype of the read's coefficient; default: the default float dtype of JAX.
+        """
         one = jnp.ones((), dtype or jnp.result_type(float))
         return Read({name: one}, self[name].width)
 

@@ -1,4 +1,4 @@
-"""Reads: linear maps out of the stream, block-sparse over its slots, with their algebra."""
+"""Reads: linear maps from slots of the residual stream, with sums, multiples and products."""
 
 from __future__ import annotations
 
@@ -16,14 +16,18 @@ from ..numerics import matmul
 
 @struct.dataclass
 class Read:
-    r"""The linear map $h \mapsto \sum_s h_s B_s$ of a stream: over the slots s that are read.
+    r"""The linear map $h \mapsto \sum_s h_s B_s$ of a stream $h$, summed over its slots $s$.
 
-    `blocks` is {slot: block}: a block $B_s$ is a matrix [width of slot, width], or a scalar that
-    stands for that multiple of the identity. `width` is the number of channels that come out.
-    Reads add, subtract, scale by a scalar and compose with a matrix on the right, so that
-    an algorithm can say `Kp + ridge * p`.
+    Reads can be added, subtracted, multiplied by a scalar, and multiplied by a matrix on the right.
+    So an algorithm can write `Kp + ridge * p`. Calling a read applies the map to a stream.
 
-    Raises ValueError where widths do not match.
+    Args:
+        blocks: coefficients {slot: block}. A block $B_s$ is a matrix [width of the slot, width], or
+            a scalar, which means this multiple of the identity.
+        width: number of output channels.
+
+    Raises:
+        ValueError: widths do not match when reads are added, multiplied by a matrix or applied.
 
     >>> import jax.numpy as jnp
     >>> Kp, p = Read({"Kp": jnp.ones(())}, 2), Read({"p": jnp.ones(())}, 2)
@@ -35,7 +39,7 @@ class Read:
     width: int = struct.field(pytree_node=False)
 
     def __call__(self, stream: Mapping[str, jax.Array]) -> jax.Array:
-        """Apply to {slot: [tokens, width of slot]}; gives [tokens, width]."""
+        """Apply the map to a stream {slot: [T, width of the slot]}; the result is [T, width]."""
         for slot in self.blocks:
             if slot not in stream:
                 raise ValueError(f"slot must be one of {', '.join(stream)}; got {slot!r}")
@@ -55,29 +59,43 @@ class Read:
 
     @property
     def slots(self) -> frozenset[str]:
-        """The names of the slots that are read."""
+        """The names of all slots that the read uses."""
         return frozenset(self.blocks)
 
     @property
     def slot(self) -> str:
-        """The name of the only slot that is read."""
+        """The name of the slot, for a read of exactly one slot."""
         (name,) = self.blocks
         return name
 
     def rows(self, slot: str) -> int:
-        """The width of a slot that this read can be of."""
+        """Return the width that a slot must have for this read.
+
+        Args:
+            slot: name of a slot that the read uses.
+        """
         block = self.blocks[slot]
         return block.shape[0] if block.ndim else self.width
 
     def matrix(self, slot: str, width: int) -> jax.Array:
-        """The block of a slot, written out as [width of the slot, self.width]."""
+        """Return the coefficients of a slot as a matrix [width of the slot, self.width].
+
+        Args:
+            slot: name of a slot that the read uses.
+            width: width of the slot.
+
+        Raises:
+            ValueError: `width` does not fit the block of the slot.
+        """
         block = self.blocks[slot]
         if block.ndim:
             if block.shape[0] != width:
                 raise ValueError(f"width of {slot} must be {block.shape[0]}, got {width}")
             return block
         if width != self.width:
-            raise ValueError(f"width of {slot} must be {self.width} to be read as is, got {width}")
+            raise ValueError(
+                f"width of {slot} must be {self.width} for a scalar block, got {width}"
+            )
         return block * jnp.eye(width, dtype=block.dtype)
 
     def __add__(self, other: Any) -> Any:
@@ -85,8 +103,8 @@ class Read:
             return NotImplemented
         if self.width != other.width:
             raise ValueError(
-                f"reads must have one width to be added, got {self.width} of "
-                f"{', '.join(sorted(self.slots))} and {other.width} of "
+                f"reads must have the same width to be added, got {self.width} for "
+                f"{', '.join(sorted(self.slots))} and {other.width} for "
                 f"{', '.join(sorted(other.slots))}"
             )
         blocks = dict(self.blocks)
@@ -108,7 +126,7 @@ class Read:
     def __matmul__(self, matrix: jax.Array | np.ndarray) -> Read:
         if matrix.ndim != 2 or matrix.shape[0] != self.width:
             raise ValueError(
-                f"matrix must be [{self.width}, out] to follow a read of width {self.width}, "
+                f"matrix must be [{self.width}, out] to multiply a read of width {self.width}, "
                 f"got shape {list(matrix.shape)}"
             )
         blocks = {slot: compose_block(block, matrix) for slot, block in self.blocks.items()}
@@ -129,7 +147,10 @@ def compose_block(block: jax.Array, matrix: jax.Array | np.ndarray) -> jax.Array
 
 
 def join(*reads: Read) -> Read:
-    """The direct sum: the outputs of all reads side by side.
+    """Place the outputs of several reads side by side.
+
+    Args:
+        reads: one or more reads; the width of the result is the sum of their widths.
 
     >>> import jax.numpy as jnp
     >>> both = join(Read({"x": jnp.ones(())}, 2), Read({"one": jnp.ones(())}, 1))
@@ -149,5 +170,5 @@ def join(*reads: Read) -> Read:
 
 
 def one_hot(start: int, width: int, total: int, dtype: DTypeLike | None = None) -> jax.Array:
-    """The matrix [width, total] that places channels at `start` among `total`."""
+    """The matrix [width, total] that copies `width` channels to the columns from `start` on."""
     return jnp.eye(width, total, k=start, dtype=dtype)

@@ -1,6 +1,6 @@
-"""Tokens: one aggregator, the supports, q queries, in that order.
+"""Tokens of a task: one aggregator, then the supports, then the queries.
 
-A support is one token of x and y ("pairs"), or one of x and, after it, one of y ("interleaved").
+A support is one token with x and y ("pairs"), or two tokens, first x and then y ("interleaved").
 """
 
 from __future__ import annotations
@@ -15,18 +15,26 @@ from .layout import Layout
 from .reads import Read
 
 Stream = dict[str, jax.Array]
-"""{slot: [tokens, width]}; a model whose slots were merged has the one slot "stream"."""
+"""{slot: [T, width]}; a model with merged slots has only the slot "stream"."""
 
 TOKENS = ("pairs", "interleaved")
 
 
 def fields(task: Task, tokens: str = "pairs") -> Stream:
-    """What a task says of each token, in the task's dtype: [T, width] each.
+    """Return the input fields of all tokens, in the dtype of the task.
 
-    `x` [T, p] and `y` [T, r] (zero at the aggregator; y is zero at queries, whose outputs nobody
-    knows), the flags `aggregator`, `support`, `query` and the constant `one` [T, 1]. A masked
-    support is zero but for `one`. Interleaved, the token of a support's x is flagged as a query,
-    which it is for all that came before, and that of its y as a support.
+    The field `x` [T, p] is zero at the aggregator. The field `y` [T, r] is zero at the aggregator
+    and at the queries. The flags `aggregator`, `support` and `query` [T, 1] are 1 at tokens of this
+    role, else 0. The field `one` [T, 1] is 1 at all tokens. At a masked support, all fields except
+    `one` are zero. In the format "interleaved", the x token of a support has the flag `query`,
+    because it is a query for all earlier tokens, and the y token has the flag `support`.
+
+    Args:
+        task: supports, outputs and queries; x [n, p], y [n] or [n, r], x_query [q, p].
+        tokens: token format, "pairs" (default) or "interleaved".
+
+    Returns:
+        {field: [T, width]} for the fields above.
 
     >>> from icl_krr import Task
     >>> task = Task(x=jnp.ones((2, 1)), y=jnp.array([3.0, 4.0]), x_query=jnp.ones((1, 1)))
@@ -40,7 +48,7 @@ def fields(task: Task, tokens: str = "pairs") -> Stream:
     zero = jnp.zeros((1, 1), dtype)
 
     def lay(aggregator, inputs, outputs, queries):
-        """`inputs` and `outputs` are what the tokens of x and of y hold; pairs hold the sum."""
+        """Lay out one field; with "pairs", a support holds the sum of `inputs` and `outputs`."""
         parts = [jnp.where(keep[:, None], part, 0) for part in (inputs, outputs)]
         width = parts[0].shape[1]
         if tokens == "interleaved":
@@ -64,7 +72,11 @@ def fields(task: Task, tokens: str = "pairs") -> Stream:
 
 
 def num_tokens(task: Task, tokens: str = "pairs") -> int:
-    """$T = 1 + n + q$, or $1 + 2n + q$ for tokens that are "interleaved".
+    """Return the number of tokens $T = 1 + n + q$, or $1 + 2n + q$ for "interleaved" tokens.
+
+    Args:
+        task: supports, outputs and queries; x [n, p], y [n] or [n, r], x_query [q, p].
+        tokens: token format, "pairs" (default) or "interleaved".
 
     >>> from icl_krr import Task
     >>> num_tokens(Task(x=jnp.ones((5, 1)), y=jnp.ones(5), x_query=jnp.ones((2, 1))))
@@ -75,21 +87,37 @@ def num_tokens(task: Task, tokens: str = "pairs") -> int:
 
 
 def embed(embedding: Mapping[str, Read], task: Task, tokens: str = "pairs") -> Stream:
-    """Every slot as its read of the tokens' `fields`.
+    """Compute the initial stream of a task from the `fields` of its tokens.
 
-    Raises ValueError for a read of what is no field.
+    Args:
+        embedding: {slot: read of the fields}; an empty read gives zeros.
+        task: supports, outputs and queries; x [n, p], y [n] or [n, r], x_query [q, p].
+        tokens: token format, "pairs" (default) or "interleaved".
+
+    Returns:
+        The stream {slot: [T, width]}.
+
+    Raises:
+        ValueError: a read uses a name that is not a field, or the width of a field does not fit.
 
     >>> from icl_krr import Task
     >>> task = Task(x=jnp.ones((2, 1)), y=jnp.array([3.0, 4.0]), x_query=jnp.ones((1, 1)))
     >>> embed({"r": Read({"y": jnp.ones(())}, 1)}, task)["r"].ravel().tolist()
     [0.0, 3.0, 4.0, 0.0]
     """
-    told = fields(task, tokens)
-    return {slot: read(told) for slot, read in embedding.items()}
+    known = fields(task, tokens)
+    return {slot: read(known) for slot, read in embedding.items()}
 
 
 def visible(task: Task, tokens: str = "pairs") -> jax.Array:
-    """Who may be read as a key, [T] bool: the aggregator and the supports, no query.
+    """Return which tokens attention may read as keys: the aggregator and the unmasked supports.
+
+    Args:
+        task: supports, outputs and queries; x [n, p], y [n] or [n, r], x_query [q, p].
+        tokens: token format, "pairs" (default) or "interleaved".
+
+    Returns:
+        A mask [T] of booleans.
 
     >>> from icl_krr import Task
     >>> visible(Task(x=jnp.ones((1, 1)), y=jnp.ones(1), x_query=jnp.ones((1, 1)))).tolist()
@@ -101,13 +129,13 @@ def visible(task: Task, tokens: str = "pairs") -> jax.Array:
 
 
 def token_positions(visible: jax.Array) -> jax.Array:
-    """The visible tokens before each, [T]: all queries stand where the next support would."""
+    """Position of each token [T]: the number of visible tokens before it; equal for all queries."""
     so_far = jnp.cumsum(visible)
     return so_far - visible.astype(so_far.dtype)
 
 
 def tokens_of_role(at: tuple[str, ...], task: Task, tokens: str = "pairs") -> slice:
-    """The tokens of a role; all of them for a slot that lives at several."""
+    """The tokens of a single role; all tokens if `at` has several roles."""
     end, step = num_tokens(task, tokens) - task.num_queries, 1 + (tokens == "interleaved")
     only: dict[tuple[str, ...], slice] = {
         ("aggregator",): slice(0, 1),
@@ -118,6 +146,6 @@ def tokens_of_role(at: tuple[str, ...], task: Task, tokens: str = "pairs") -> sl
 
 
 def slot_of_stream(stream: Stream, layout: Layout, slot: str) -> jax.Array:
-    """A slot of the stream, be it stored on its own or merged with the others."""
+    """A slot of the stream [T, width], for separate or merged slots."""
     merged = set(stream) == {"stream"}
     return stream["stream"][:, layout.channels(slot)] if merged else stream[slot]

@@ -1,1 +1,1 @@
-"""What constructions are made of: slots, verbs, attention, arithmetic, packing into blocks."""
+"""The parts of constructions: slots, verbs, attention, arithmetic, and packing into blocks."""

@@ -1,4 +1,4 @@
-"""Token-local arithmetic as MLP units: what every kind of it can do."""
+"""Arithmetic on the channels of one token by MLP units: the operations of every kind."""
 
 from __future__ import annotations
 
@@ -12,16 +12,26 @@ from .recorder import Recorder
 
 
 class Arithmetic(ABC):
-    """How sums, products and quotients of one token's channels become units of a machine.
+    """Writes sums, products and quotients of a token's channels as MLP units of a machine.
 
-    Every method adds its result to the slot `to`, and exactly nothing where it does not live.
+    Every method adds its result to the slot `to`. At tokens where this slot does not live, the
+    method adds exactly 0.
     """
 
     @abstractmethod
     def add(
         self, m: Recorder, value: Read, to: Read, at: tuple[str, ...], erases: bool = False
     ) -> None:
-        """Add `value`, at the roles `at` alone; `erases` says that it takes away what is there."""
+        """Add a value to a slot.
+
+        Args:
+            m: machine that records the units.
+            value: read of the value.
+            to: slot that receives the value.
+            at: roles of the tokens at which the value is added.
+            erases: whether the operation sets the slot to zero, so that later writes must go to a
+                later sublayer; default False.
+        """
 
     @abstractmethod
     def multiply(
@@ -33,33 +43,67 @@ class Arithmetic(ABC):
         out: jax.Array | None = None,
         size: float | frozenset[str] | None = None,
     ) -> None:
-        """Add the products of the channels of `a` and `b`, through `out` if there is one.
+        """Add the products of the channels of two reads to a slot.
 
-        `size` bounds `b`, where that is known better than from the slot `to`.
+        Args:
+            m: machine that records the units.
+            a: read of the first factor.
+            b: read of the second factor, with the width of `a`.
+            to: slot that receives the products.
+            out: matrix [width of a, width of to] that the products are multiplied by; default: the
+                identity.
+            size: bound on the magnitude of `b`, or the names of the slots whose bounds bound it;
+                default: the bound of the slot `to`. Exact arithmetic ignores it.
         """
 
     @abstractmethod
     def divide(self, m: Recorder, dividend: Read, divisor: Read, to: Read) -> None:
-        """Add `dividend` / `divisor`."""
+        """Add a quotient to a slot, channel by channel.
+
+        Args:
+            m: machine that records the units.
+            dividend: read of the dividend.
+            divisor: read of the divisor, with the width of `dividend`.
+            to: slot that receives the quotient.
+        """
 
     @abstractmethod
     def invert(self, m: Recorder, divisor: Read, to: Read) -> None:
-        """Add 1 / `divisor`."""
+        """Add a reciprocal to a slot, channel by channel.
+
+        Args:
+            m: machine that records the units.
+            divisor: read of the divisor.
+            to: slot that receives 1 / divisor.
+        """
 
     def activate(
         self, m: Recorder, function: str, value: Read, by: Read, to: Read, out: jax.Array | None
     ) -> None:
-        """Add `by` times a `function` of `value`; gated units have it, tables do not."""
+        """Add a factor times a function of a value; only exact arithmetic can do this.
+
+        Args:
+            m: machine that records the units.
+            function: name of the function, "exp" or "cos".
+            value: read of the function's argument.
+            by: read of the factor, with the width of `value`.
+            to: slot that receives the result.
+            out: matrix [width of value, width of to] that the result is multiplied by, or None for
+                the identity.
+
+        Raises:
+            ValueError: the arithmetic cannot compute functions.
+        """
         raise ValueError(
-            f"arithmetic must be 'exact' for features that take an {function}, got {self!r}"
+            f"arithmetic must be 'exact' for a feature map with {function!r} units, got {self!r}"
         )
 
 
 def check_reach(m: Recorder, to: Read, *factors: Read) -> None:
     if not set(m.at(*factors)) <= set(m.layout[to.slot].at):
         raise ValueError(
-            f"slot {to.slot} must live wherever its product does, {', '.join(m.at(*factors))}; "
-            f"got {', '.join(m.layout[to.slot].at)}"
+            f"slot {to.slot} must live at {', '.join(m.at(*factors))}, where the product may be "
+            f"nonzero; got {', '.join(m.layout[to.slot].at)}"
         )
 
 

@@ -1,4 +1,4 @@
-"""Which machine a solver is written for: its kernel, attention and arithmetic."""
+"""The choice of the machine for a kernel, an attention and an arithmetic."""
 
 from __future__ import annotations
 
@@ -16,15 +16,27 @@ from .softmax_attention import SoftmaxAttention
 
 
 def machine(kernel: Kernel, num_features: int, **options: Unpack[Options]) -> Machine:
-    r"""The machine that a construction is written for: slots to name, and verbs that make weights.
+    r"""Make a machine, on which a construction declares slots and records operations as weights.
 
-    `num_features` is p; the `options` are those of every construction (`Options`). `state`
-    declares a slot that lives at `SUPPORTS` or at `SUPPORTS_AND_QUERIES`, `kernel_times` applies
-    `scale` times K, `add`, `multiply`, `divide` and `dot` do what they say, and `transformer`
-    packs what a step says into blocks.
+    The machine has the reads `x`, `y`, `support`, `query`, `aggregator` and `one` of the input
+    fields. Its main methods are:
 
-    Raises ValueError for a kernel that the attention cannot apply, an unknown attention or
-    arithmetic, and a sketch that does not fit.
+    - `state` declares a slot that steps hand on. It lives at `SUPPORTS` or `SUPPORTS_AND_QUERIES`.
+    - `kernel_times` multiplies a slot by `scale` times $K$.
+    - `add`, `multiply` and `divide` compute channel by channel at every token.
+    - `dot` sums a product over the supports, up to a constant factor that cancels in quotients.
+    - `add_scaled` multiplies a slot by a sum or quotient.
+    - `transformer` packs the operations of a step into blocks and returns the model.
+
+    Args:
+        kernel: kernel $k$ of the regression; the attention must be able to apply it (`Options`).
+        num_features: number of features p of a point x, >= 1.
+        options: further keywords, explained in `Options`.
+
+    Raises:
+        ValueError: the attention cannot apply the kernel, the attention or the arithmetic is
+            unknown, or the sketch does not fit.
+        TypeError: a keyword is unknown or a number has the wrong type.
 
     >>> import icl_krr as ik
     >>> m = machine(ik.Linear(), num_features=2)
@@ -46,7 +58,7 @@ def machine(kernel: Kernel, num_features: int, **options: Unpack[Options]) -> Ma
 def linear_machine(
     kernel: Kernel, num_features: int, **options: Unpack[Options]
 ) -> LinearAttention:
-    """The machine of solvers that work on features, which linear attention alone applies."""
+    """The machine for solvers that use features of the kernel; they need linear attention."""
     kernel, attention, rest = with_defaults(kernel, num_features, options)
     if attention not in (None, "linear"):
         raise ValueError(f"attention must be 'linear' for this solver, got {attention!r}")
@@ -59,7 +71,7 @@ def softmax_machine(
     sinks: Mapping[tuple[str, ...], Any] | None = None,
     **options: Unpack[Options],
 ) -> SoftmaxAttention:
-    """The machine of solvers that work on softmax patterns, with sinks of their own if given."""
+    """The machine for solvers that use softmax patterns; `sinks` replaces the sink's logits."""
     kernel, attention, rest = with_defaults(kernel, num_features, options)
     if attention == "linear":
         raise ValueError("attention must be 'softmax' for this solver, got 'linear'")
@@ -68,12 +80,12 @@ def softmax_machine(
 
 
 def with_defaults(kernel: Kernel, num_features: int, options: Options) -> tuple[Kernel, Any, tuple]:
-    """The kernel to apply, by which attention, and what every machine is made with."""
+    """The kernel with its sketch, the attention, and the arguments that all machines share."""
     unknown = sorted({*options} - {*Options.__annotations__})
     if unknown:
         known = ", ".join(Options.__annotations__)
         raise TypeError(
-            f"keyword must be an argument of the solver or one of {known}; got {unknown[0]!r}"
+            f"keyword {unknown[0]!r} is unknown; use an argument of the solver or one of {known}"
         )
     kernel, sketch = compress(kernel, num_features, options.get("width"), options.get("sketch"))
     rules = arithmetic_of(options.get("arithmetic", "exact"))
@@ -84,7 +96,7 @@ def with_defaults(kernel: Kernel, num_features: int, options: Options) -> tuple[
 def compress(
     kernel: Kernel, num_features: int, width: int | None, sketch: Any
 ) -> tuple[Kernel, Any]:
-    """The kernel of what the stream carries, and the matrix that makes it of x, if there is one."""
+    """The kernel on the stream's channels, and the sketching matrix of x, if there is one."""
     if sketch is None:
         if width is not None:
             raise ValueError(
@@ -104,7 +116,7 @@ def compress(
             )
         matrix, m = sketch, sketch.shape[1]
     if width is not None and width != m:
-        raise ValueError(f"width must be {m} as that of the sketch, got {width}")
+        raise ValueError(f"width must equal the width of the sketch, {m}, got {width}")
     return kernel, matrix
 
 

@@ -1,4 +1,4 @@
-"""Arithmetic without error, by gated units."""
+"""Exact arithmetic by gated units."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from .recorder import Recorder
 
 
 class Exact(Arithmetic):
-    """Gated units (up . h) * g(gate . h), with g the identity or the reciprocal: no error."""
+    """Exact arithmetic by gated units (up . h) * g(gate . h), with g such as the reciprocal."""
 
     def add(
         self, m: Recorder, value: Read, to: Read, at: tuple[str, ...], erases: bool = False

@@ -1,4 +1,4 @@
-"""The machine that algorithms are written for: slots to name, verbs to say, blocks to get."""
+"""The machine that records an algorithm, in verbs on named slots, as blocks of a transformer."""
 
 from __future__ import annotations
 
@@ -20,16 +20,18 @@ from .slots import label
 
 
 class Machine(Recorder, ABC):
-    """Records verbs as heads and units over named slots, and returns the transformer.
+    """Records verbs as attention heads and MLP units on named slots, and returns the transformer.
 
-    Verbs say `to=` where their result is added: a slot (its read), or a new name, which
-    declares a scratch slot. Reads are expressions such as `Kp + ridge * p`. A program means
-    what its verbs mean one after the other; the packing keeps that meaning. Scratch slots are
-    erased as soon as they were last read, so every step starts from zeros. A slot declares the
-    roles where it lives, and a verb whose result would reach further is gated by their flags.
+    A verb is a method that adds its result to a slot. The argument `to` of a verb is the read of
+    an existing slot, or a new name, which declares a scratch slot. Values are expressions of reads,
+    such as `Kp + ridge * p`. The model computes the same as running the verbs one after the other.
+    Every scratch slot is erased after its last use, so every step starts with zeros in it. Every
+    slot lives at certain roles. If a result may be nonzero at other roles, the verb gates it with
+    the flags of the roles.
 
-    This class has the verbs that are local to a token, in the `arithmetic` of choice; a kind of
-    attention adds those that read other tokens. `kernel_times` applies K' = `scale` K.
+    This class has the verbs that are local to a token and use `arithmetic`. Its subclasses, one for
+    each kind of attention, have the verbs that read other tokens. `kernel_times` applies
+    K' = `scale` K.
     """
 
     scale: Any = 1.0
@@ -50,31 +52,31 @@ class Machine(Recorder, ABC):
 
     @abstractmethod
     def kernel_times(self, v: Read) -> Any:
-        """K' v, at supports and queries alike: an expression that `add` and `finish` take."""
+        """K' v at supports and queries: an expression, which `add` and `finish` accept."""
 
     @abstractmethod
     def finish(self, product: Any, to: str) -> Read:
-        """Such an expression as a slot that everything can read, a scratch if one is needed."""
+        """A read of the product that `kernel_times` returned, in a scratch slot if needed."""
 
     @abstractmethod
     def kernel_diagonal(self, to: Read) -> None:
-        """Add the diagonal of K', at the supports, to a slot of one channel."""
+        """Add the diagonal of K' to a slot of one channel at the supports."""
 
     @abstractmethod
     def dot(self, a: Read, b: Read, to: str | Read) -> Read:
-        """A multiple of sum_j a_j b_j over the supports, for each output; the same for all."""
+        """Add c sum_j a_j b_j over the supports, per output; c is the same for all sums."""
 
     @abstractmethod
     def add_scaled(self, value: Read, by: Read | tuple[Read, Read], to: Read) -> None:
-        """Add a value times a scalar that `dot` or `divide` made, or times two of them."""
+        """Add a value times one or two scalars, which `dot` or `divide` computed."""
 
     def start(self) -> None:
-        """What the attention needs before the first step, and then the states that need it."""
+        """Record what runs before the first step: initial states that the embedding cannot set."""
         for slot, value in self.late:
             self.add(value, to=slot)
 
     def projected(self, kernel: Any) -> Read:
-        """U x, for the projection U [d, p] of a kernel or a feature map."""
+        """A read of U x, for the projection U [d, p] of a kernel or a feature map."""
         projection = kernel.projection
         if projection is None:
             return self.x
@@ -90,13 +92,13 @@ class Machine(Recorder, ABC):
         reach = self.at(query) if self.spec.attention == "linear" else ROLES
         if not set(reach) <= set(self.layout[to.slot].at):
             raise ValueError(
-                f"slot {to.slot} must live at {', '.join(reach)} to be written by a head there, "
+                f"slot {to.slot} must live at {', '.join(reach)}, where the head writes it; "
                 f"got {', '.join(self.layout[to.slot].at)}"
             )
         self.emit(Heads(query, key, (Write(value, None, to.slot),), heads))
 
     def add(self, value: Any, to: str | Read, at: tuple[str, ...] | None = None) -> Read:
-        """Add an expression to a slot, at the tokens where the slot lives, or only `at` some."""
+        """Add an expression to a slot, at the roles `at`; default: wherever the slot lives."""
         to = self.written_slot(to, self.at(value), f"combines {label(value)}")
         self.arithmetic.add(self, value, to, self.layout[to.slot].at if at is None else at)
         return to
@@ -109,26 +111,26 @@ class Machine(Recorder, ABC):
         out: jax.Array | None = None,
         size: float | frozenset[str] | None = None,
     ) -> Read:
-        """Add the product, token by token and channel by channel, through `out`, to a slot.
+        """Add the product of two reads, channel by channel and multiplied by `out`, to a slot.
 
-        `size` is a bound on |b| if one is known, or the slots whose bounds bound it.
+        `size` is a bound on |b|, or the names of the slots whose bounds bound |b|, if known.
         """
         to = self.written_slot(to, self.at(a, b), f"({label(a)}) x ({label(b)})")
         self.arithmetic.multiply(self, a, b, to, out, size)
         return to
 
     def divide(self, dividend: Read, divisor: Read, to: str | Read) -> Read:
-        """Add the quotient, token by token and output by output, to a slot; 0 / 0 is 0."""
+        """Add the quotient, channel by channel, to a slot; 0 / 0 is 0."""
         to = self.written_slot(to, self.at(dividend), f"{label(dividend)} / {label(divisor)}")
         self.arithmetic.divide(self, dividend, divisor, to)
         return to
 
     def invert(self, divisor: Read, to: Read) -> None:
-        """Add 1 / divisor to a slot, where it lives: a divisor in (0, 1]; 1 / 0 is no number."""
+        """Add 1 / divisor to a slot for a divisor in (0, 1]; 1 / 0 is infinite."""
         self.arithmetic.invert(self, divisor, to)
 
     def activate(self, function: str, value: Read, by: Read, to: Read, out: Any = None) -> None:
-        """Add by x function(value), token by token and channel by channel, through `out`."""
+        """Add `by` times function(value), channel by channel and multiplied by `out`, to a slot."""
         self.arithmetic.activate(self, function, value, by, to, out)
 
     def erase(self, slot: Read) -> None:
@@ -136,13 +138,13 @@ class Machine(Recorder, ABC):
         self.arithmetic.add(self, -slot, slot, self.layout[slot.slot].at, erases=True)
 
     def move(self, slot: Read, to: str) -> Read:
-        """Empty a slot into a new scratch, so that it can be written afresh without rounding."""
+        """Move a slot to a new scratch slot, so that its new value is not rounded with the old."""
         moved = self.add(slot, to=to)
         self.erase(slot)
         return moved
 
     def record(self, body: Callable[[], None]) -> tuple[Block, ...]:
-        """The blocks of a program, its scratch erased behind it."""
+        """The blocks of the verbs in `body`, which also erase all scratch slots."""
         self.program = []
         body()
         written = frozenset().union(*(operation.writes for operation in self.program))
@@ -167,10 +169,16 @@ class Machine(Recorder, ABC):
         prologue: Callable[[], None] = lambda: None,
         coefficients: tuple[jax.Array, ...] = (),
     ) -> Transformer:
-        """The prologue once, then the step `steps` times, as stacked weights.
+        """Return a transformer that runs the prologue once and then the step `steps` times.
 
-        A step takes its own entries of the `coefficients`, [steps] each, as scalars; the
-        weights that use none of them are shared by all steps.
+        Args:
+            step: function that records the verbs of one step. Its arguments are the step's entries
+                of the coefficients, as scalars.
+            steps: number of steps, >= 1.
+            readout: read of the prediction.
+            prologue: function that records the verbs before the first step; default: no verbs.
+            coefficients: arrays [steps] of numbers that differ between steps; default: none. All
+                steps share the weights that do not depend on them.
         """
         checks.count("steps", steps)
         blocks = stack(lambda *own: self.record(lambda: step(*own)), coefficients)
@@ -184,7 +192,7 @@ class Machine(Recorder, ABC):
 def stack(
     record: Callable[..., tuple[Block, ...]], coefficients: tuple[jax.Array, ...]
 ) -> tuple[Block, ...]:
-    """Blocks whose leaves are [steps, ...] if they depend on the coefficients, else [1, ...]."""
+    """Blocks with leaves [steps, ...] if a leaf depends on the coefficients, else [1, ...]."""
     if not coefficients:
         return jax.tree.map(lambda leaf: jnp.asarray(leaf)[None], record())
     shared, structure = [], None

@@ -1,4 +1,4 @@
-"""What every construction can be told beside its algorithm."""
+"""The options that all constructions share."""
 
 from __future__ import annotations
 
@@ -13,16 +13,29 @@ from .arithmetic import Arithmetic
 
 @dataclass(frozen=True, eq=False)
 class Softmax:
-    r"""How softmax attention applies a kernel; `attention="softmax"` stands for `Softmax()`.
+    r"""Settings of softmax attention; `attention="softmax"` means `Softmax()`.
 
-    The aggregator is the sink: its logit is `log_sink` $\log c$, so that a head weighs values by
-    $k(x_i, x_j) / (Z_i + c)$, with $Z_i = \sum_j k(x_i, x_j)$, and the sink by $c / (Z_i + c)$.
-    Their quotient is $K / c$ with one $c$ for all tokens. `icl_krr.theory.log_sink` chooses it from
-    the data such that nothing under- or overflows. The linear kernel is emulated by the small
-    `epsilon` $\epsilon$ (`icl_krr.theory.best_epsilon`): as $\sinh(\epsilon x^T z) / \epsilon$ if
-    `symmetric`, else as $(\exp(\epsilon x^T z) - 1) / \epsilon$. Both numbers are traced.
+    The aggregator is the sink of every head and has the logit $\log c$. With
+    $Z_i = \sum_j k(x_i, x_j)$, a head gives support j the weight $k(x_i, x_j) / (Z_i + c)$ and the
+    sink the weight $c / (Z_i + c)$. The quotient of these weights is $K / c$, and $c$ is the same
+    for all tokens.
 
-    Raises ValueError for numbers out of range.
+    Softmax attention cannot apply the linear kernel exactly. It emulates this kernel with a small
+    number $\epsilon$, by $\sinh(\epsilon x^T z) / \epsilon$ or
+    $(\exp(\epsilon x^T z) - 1) / \epsilon$.
+
+    Args:
+        log_sink: logit $\log c$ of the sink, default 0; may be a traced scalar. Use
+            `icl_krr.theory.log_sink` for a value at which nothing underflows or overflows.
+        epsilon: $\epsilon$ > 0 for the linear kernel, which requires it; may be a traced scalar.
+            Use `icl_krr.theory.best_epsilon` for the most accurate value. Other kernels ignore it;
+            default None.
+        symmetric: whether to emulate the linear kernel by sinh, which is more accurate, instead of
+            exp; default True.
+
+    Raises:
+        TypeError: a value is not a number.
+        ValueError: `log_sink` is not a finite scalar or `epsilon` is not > 0.
 
     >>> Softmax(log_sink=4.0).symmetric
     True
@@ -40,23 +53,31 @@ class Softmax:
 
 
 class Options(TypedDict, total=False):
-    r"""Keywords that all constructions take, on top of those of their algorithm.
+    r"""Keywords that all constructions accept, in addition to the arguments of their algorithm.
 
-    - `num_outputs` r, by default 1: outputs of a task, solved side by side, each with scalars of
-      its own.
-    - `attention`: "linear", "softmax", or a `Softmax` that says how softmax attention applies the
-      kernel. By default linear for the linear kernel and for `Features`, softmax for the others.
-    - `arithmetic`: "exact" gated units, the default, or a `ReLU`, whose tables a plain ReLU MLP
-      holds; any other `Arithmetic` will do.
-    - `sketch`: what m channels carry in place of x, so that all runs on the kernel
-      `icl_krr.sketched(kernel, sketch)`: $P^T x$ for a matrix $P$ [p, m], which is traced, or the
-      features of a map such as `icl_krr.sketches.nystrom_features` makes.
-    - `width` m: checked against the sketch; it says no more than that.
-    - `dtype` of the weights: float32 or float64, by default JAX's own.
+    Args:
+        num_outputs: number of outputs r of a task, >= 1; default 1. The model solves for all
+            outputs in parallel, and each output has its own scalars, such as step sizes of
+            conjugate gradient.
+        attention: "linear", "softmax", or a `Softmax` with settings. Linear attention applies
+            `Linear` and `Features`. Softmax attention applies `Exponential`, `Gaussian`, a
+            `Mixture` and any other `LogBilinear`, and with `Softmax(epsilon=...)` also `Linear`.
+            Default None: "linear" for `Linear`, `Features` and a sketch that is a feature map,
+            "softmax" for other kernels.
+        arithmetic: how MLPs multiply and divide. "exact" (default) uses gated units without error.
+            A `ReLU` uses piecewise-linear tables in a plain ReLU MLP, with a bounded error. Any
+            object of a subclass of `Arithmetic` also works.
+        sketch: compression of x to m channels. It is a matrix $P$ [p, m] for $P^T x$, which may be
+            traced, or a feature map, such as from `icl_krr.sketches.nystrom_features`. The model
+            then uses the kernel `icl_krr.sketched(kernel, sketch)`. Default None: no compression.
+        width: expected width m of the sketch, which a construction checks; default None: no check.
+        dtype: floating dtype of the weights, not wider than the default float dtype of JAX, which
+            is the default.
 
-    Constructions raise ValueError for a kernel that the attention cannot apply, an attention that
-    the algorithm cannot use, an unknown arithmetic and a sketch that does not fit, TypeError for
-    an unknown keyword.
+    Raises:
+        TypeError: a keyword is unknown.
+        ValueError: the attention cannot apply the kernel or cannot run the algorithm, the
+            arithmetic is unknown, or the sketch does not fit.
 
     >>> import icl_krr as ik
     >>> options: Options = {"num_outputs": 2, "dtype": "float32"}

@@ -1,4 +1,4 @@
-"""Pack a straight-line program of heads and MLP units into as few blocks as it allows."""
+"""Packs a sequence of heads and MLP units into as few blocks as possible."""
 
 from __future__ import annotations
 
@@ -10,14 +10,14 @@ from ...transformer.weights import Block, Heads, Unit
 
 @dataclass(frozen=True)
 class Operation:
-    """Heads, or units, that are placed together in some attention or MLP sublayer."""
+    """Heads or units that must be in the same attention or MLP sublayer."""
 
     layers: tuple[Heads | Unit, ...]
     erases: bool = False
 
     @property
     def local(self) -> bool:
-        """Whether these are units of an MLP."""
+        """Whether the layers are MLP units, not heads."""
         return isinstance(self.layers[0], Unit)
 
     @property
@@ -37,7 +37,7 @@ def expressions(layer: Heads | Unit) -> list[Read]:
 
 
 def widths(layer: Heads | Unit) -> dict[str, int]:
-    """The slots that are written, with the width of what is written."""
+    """{slot: width} of what a layer writes."""
     if isinstance(layer, Heads):
         return {write.to: write.value.width for write in layer.writes}
     width = expressions(layer)[0].width if layer.out is None else layer.out.shape[-1]
@@ -45,13 +45,13 @@ def widths(layer: Heads | Unit) -> dict[str, int]:
 
 
 def check(layer: Heads | Unit, layout: Layout) -> None:
-    """Refuse reads and writes that do not fit each other or the layout."""
+    """Check that the widths of reads and writes fit each other and the layout."""
     pair = expressions(layer)[:2]
     if len({read.width for read in pair}) > 1:
         names = [", ".join(read.blocks) for read in pair]
         raise ValueError(
-            f"reads must have one width to be multiplied, got {pair[0].width} of "
-            f"{names[0]} and {pair[1].width} of {names[1]}"
+            f"reads must have the same width to be multiplied, got {pair[0].width} for "
+            f"{names[0]} and {pair[1].width} for {names[1]}"
         )
     for read in expressions(layer):
         for slot in read.slots:
@@ -64,14 +64,15 @@ def check(layer: Heads | Unit, layout: Layout) -> None:
 
 
 def pack(program: list[Operation]) -> tuple[Block, ...]:
-    """Blocks that do what the operations do one after the other, each as early as it can be.
+    """Blocks that compute the same as the operations in order, with each as early as possible.
 
-    Sublayers 0, 2, 4, ... are attention, 1, 3, 5, ... MLPs. All operations of a sublayer read
-    the stream as it was before; their sum is added to it. So an operation must come
-    - after one that wrote a slot it reads,
-    - not before one that read a slot it writes,
-    - not before one that wrote a slot it writes too, and after it if that one erased the slot:
-      were both in one sublayer, the new value would be rounded together with the old one.
+    Sublayers 0, 2, 4, ... are attention and 1, 3, 5, ... are MLPs. All operations of a sublayer
+    read the stream before the sublayer, and their results are added to the stream. So the sublayer
+    of an operation must be
+    - after the sublayer of every earlier operation that writes a slot the operation reads,
+    - not before that of an earlier operation that reads a slot the operation writes,
+    - not before that of an earlier operation that writes the same slot, and after it if the earlier
+      operation erases the slot. Otherwise the new value would be rounded together with the old one.
     """
     places: list[int] = []
     for i, operation in enumerate(program):
@@ -104,7 +105,7 @@ def at(program: list[Operation], places: list[int], sublayer: int) -> list:
 
 
 def share_patterns(heads: list) -> list[Heads]:
-    """Single heads of the same query and key as one, whose pattern weighs all their values."""
+    """Merge single heads with the same query and key into one head with several values."""
     groups: dict[object, list[Heads]] = {}
     for i, one in enumerate(heads):
         own = (id(one.query), id(one.key)) if one.heads == 1 else i

@@ -1,4 +1,4 @@
-"""Softmax patterns as reads, and products with K that the MLP has still to finish."""
+"""Softmax patterns as reads, and products with K that an MLP must still normalise."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from ...residual import Read
 
 
 class Term(NamedTuple):
-    """One softmax pattern: logits <query_i, key_j>, and a multiple of what it weighs."""
+    """One softmax pattern with logits <query_i, key_j>, and the weight of its contribution."""
 
     query: Read
     key: Read
@@ -16,11 +16,11 @@ class Term(NamedTuple):
 
 
 class Unnormalised(NamedTuple):
-    """rest + sum_k mean_k x normaliser_k: what attention left for the MLP to multiply."""
+    """The expression rest + sum_k mean_k normaliser_k, whose products an MLP must compute."""
 
     rest: Read | None
     means: tuple[tuple[Read, int], ...]
-    __array_ufunc__ = None  # a NumPy scalar times this is not NumPy's to compute
+    __array_ufunc__ = None  # NumPy scalars must leave a product with this class to __rmul__
 
     def __add__(self, other: Any) -> Unnormalised:  # pyright: ignore[reportIncompatibleMethodOverride]
         if isinstance(other, Unnormalised):

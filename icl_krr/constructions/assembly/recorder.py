@@ -1,4 +1,4 @@
-"""The program of a construction while it is written down: layers over named slots."""
+"""Records the program of a construction: a sequence of layers on named slots."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from .slots import Slots
 
 
 class Recorder(Slots):
-    """Slots, and the heads and units that have been said of them, in order."""
+    """Slots, and the recorded sequence of heads and units on them."""
 
     def __init__(self, spec: Spec, dtype: np.dtype, sketch: jax.Array | None = None):
         super().__init__(spec, dtype, sketch)
@@ -30,7 +30,7 @@ class Recorder(Slots):
 
     @contextmanager
     def together(self) -> Iterator[None]:
-        """Verbs whose additions are made at once: none reads what another one writes."""
+        """Put all recorded verbs in one sublayer: none reads what another verb of it writes."""
         self.group = []
         yield
         self.program.append(Operation(tuple(self.group)))

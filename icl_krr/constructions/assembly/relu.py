@@ -1,4 +1,4 @@
-"""Arithmetic to a stated error, by the tables of a ReLU MLP."""
+"""Arithmetic with a bounded error by piecewise-linear tables in a ReLU MLP."""
 
 from __future__ import annotations
 
@@ -20,20 +20,27 @@ from .recorder import Recorder
 
 @dataclass(frozen=True, eq=False)
 class ReLU(Arithmetic):
-    r"""Products and reciprocals as piecewise-linear tables: the weights of a plain ReLU MLP.
+    r"""Arithmetic by piecewise-linear tables, which are the weights of a plain ReLU MLP.
 
-    $xz = ((x + z)^2 - (x - z)^2) / 4$ with the squares interpolated on `width` $w$ equal segments:
-    for $|x| \leq b$ and $|z| \leq c$, scaled to $[-1, 1]$ first, the error is at most $bc / w^2$. A
-    reciprocal is interpolated on $w$ segments between knots in geometric progression.
-    `bound` is the largest magnitude of anything that is multiplied, unless a smaller one is
-    known (a sink weight is at most 1), and one over the smallest divisor: a scalar, traced, or
-    {slot: scalar} for the slots that products are written to. `icl_krr.operand_bounds` finds
-    them from a model of exact arithmetic and its data. What leaves these ranges is not clipped
-    but extrapolated, and shows in the state `overrun`: by what fraction of the bound, summed
-    over tables.
+    A product is $xz = ((x + z)^2 - (x - z)^2) / 4$. The tables scale $|x| \leq b$ and
+    $|z| \leq c$ to $[-1, 1]$ and interpolate the squares on $w$ equal segments. The error of the
+    product is at most $bc / w^2$. A reciprocal is interpolated on $w$ segments between knots in
+    geometric progression.
 
-    Raises ValueError for a width that is not an even integer >= 2, a bound that is not > 0, and
-    where a construction has a product whose slot has no bound.
+    The tables extrapolate values outside their range and do not clip them. The state `overrun`
+    shows this: it adds up the excess of all tables, as a fraction of the bound.
+
+    Args:
+        width: number of segments $w$ of a table, an even integer >= 2.
+        bound: largest magnitude of all factors, divisors and reciprocals of divisors, > 0; default
+            1. A smaller known bound takes precedence: a sink weight is at most 1. `bound` is a
+            scalar, which may be traced, or {slot: scalar} for the slots that receive products and
+            quotients. `icl_krr.operand_bounds` measures it on a model with exact arithmetic.
+
+    Raises:
+        TypeError: `width` is not an integer or a bound is not a number.
+        ValueError: `width` is odd or < 2, or a bound is not > 0. A construction also raises it if
+            `bound` has no entry for a slot that receives a product.
 
     >>> ReLU(width=256, bound=8.0).width
     256
@@ -49,13 +56,21 @@ class ReLU(Arithmetic):
             checks.positive_scalar(f"bound of {slot}" if slot else "bound", bound)
 
     def bound_of(self, m: Recorder, slot: str) -> jax.Array:
-        """The bound of what is multiplied into a slot."""
+        """Return the bound on the factors of the products that a slot receives.
+
+        Args:
+            m: machine; the bound has its dtype.
+            slot: name of the slot.
+
+        Raises:
+            ValueError: `bound` has no entry for the slot.
+        """
         bound = self.bound
         if isinstance(bound, Mapping):
             if slot not in bound:
                 raise ValueError(
-                    f"bound must have one for the slot {slot!r}, got {sorted(bound)}; "
-                    "icl_krr.operand_bounds(model, task) has all of them"
+                    f"bound has no entry for slot {slot!r}, got entries for "
+                    f"{', '.join(sorted(bound))}; use icl_krr.operand_bounds(model, task)"
                 )
             bound = bound[slot]
         return jnp.asarray(bound, m.dtype)
@@ -107,7 +122,15 @@ class ReLU(Arithmetic):
     def tabulate_inverse(
         self, m: Recorder, divisor: Read, to: Read, low: jax.Array, high: jax.Array | float
     ) -> None:
-        """Add 1 / `divisor`, for divisors in [low, high]."""
+        """Add 1 / divisor to a slot, by a table for divisors in [low, high].
+
+        Args:
+            m: machine that records the units.
+            divisor: read of the divisor.
+            to: slot that receives 1 / divisor.
+            low: smallest divisor of the table, > 0.
+            high: largest divisor of the table.
+        """
         at, width = m.layout[to.slot].at, divisor.width
         knots = low * (high / low) ** jnp.linspace(0, 1, self.width + 1, dtype=m.dtype)
         slopes = jnp.append(1 / (knots[:-1] * knots[1:]), 0)
@@ -120,7 +143,13 @@ class ReLU(Arithmetic):
         self.report(m, [divisor * (1 / knots[-1]), 2 * ones - divisor * (1 / knots[0])], at)
 
     def report(self, m: Recorder, sizes: list[Read], at: tuple[str, ...]) -> None:
-        """Add what exceeds 1 to the overrun."""
+        """Add the excess of values over 1 to the state `overrun`.
+
+        Args:
+            m: machine that records the units.
+            sizes: reads of values that are <= 1 if the operands are in range.
+            at: roles of the tokens at which the excess counts.
+        """
         if "overrun" not in m.embedding:
             m.state("overrun", ROLES, "out of range, summed over tables", width=1)
         excess = join(*(size - repeat(m.one, size.width) for size in sizes))
@@ -129,13 +158,13 @@ class ReLU(Arithmetic):
 
 
 def table(m: Recorder, value: Read, offsets: np.ndarray | jax.Array) -> Read:
-    """Every channel of a read plus every offset, channel by channel."""
+    """A read of each channel plus each offset, with all offsets of one channel side by side."""
     spread = np.kron(np.eye(value.width), np.ones((1, len(offsets)))).astype(m.dtype)
     offsets = jnp.asarray(offsets, m.dtype)
     return value @ spread + m.one @ jnp.tile(offsets, value.width)[None, :]
 
 
 def only_at(m: Recorder, hidden: Read, at: tuple[str, ...]) -> Read:
-    """Push a ReLU below zero, whatever it reads, at every token of another role."""
+    """The input of a ReLU, shifted far below zero at all tokens of other roles."""
     outside = m.outside(at)
     return hidden if outside is None else hidden - 1e30 * repeat(outside, hidden.width)

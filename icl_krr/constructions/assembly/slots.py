@@ -1,4 +1,4 @@
-"""The slots of a construction: what holds what, at which tokens."""
+"""The slots of a construction: what they hold, and at which tokens."""
 
 from __future__ import annotations
 
@@ -17,10 +17,10 @@ SUPPORTS_AND_QUERIES = ("support", "query")
 
 
 class Slots:
-    """Slots as they are declared, what the embedding writes to them, and flags of the roles.
+    """The declared slots, the embedding that sets their initial values, and flags of the roles.
 
-    `scalars_at` is where sums over tokens and their quotients live.
-    `x`, `y` and the flags `aggregator`, `support`, `query`, `one` are reads of data slots.
+    Sums over tokens and their quotients live at the roles in `scalars_at`. The attributes `x`, `y`,
+    `aggregator`, `support`, `query` and `one` are reads of data slots.
     """
 
     scalars_at: tuple[str, ...] = ROLES
@@ -50,7 +50,7 @@ class Slots:
         about: str,
         sketch: jax.Array | None = None,
     ) -> Read:
-        """A slot that holds a field of the tokens, or its sketch P^T x, and is never written."""
+        """Declare a slot for a field of the tokens or its sketch P^T x; no block writes it."""
         whole = Layout((Slot(name, width),)).read(name, self.dtype)
         if sketch is None:
             return self.declare(Slot(name, width, "data", at, about), whole)
@@ -65,9 +65,11 @@ class Slots:
         starts_as: Read | None = None,
         width: int | None = None,
     ) -> Read:
-        """A slot that steps hand on, one channel per output, zero or a read of data at first.
+        """Declare a slot that steps hand on; return its read.
 
-        What the embedding cannot give is added before the first step, by `start`.
+        The slot has one channel per output unless `width` is given. It starts with the value of the
+        read `starts_as`, or with zero. If `starts_as` reads slots other than data slots, the
+        embedding cannot set the value, and `start` adds it before the first step.
         """
         width = self.spec.num_outputs if width is None else width
         slot = Slot(name, width, "state", at, about)
@@ -78,7 +80,7 @@ class Slots:
         return self.late[-1][0]
 
     def embedded(self, read: Read) -> Read:
-        """A read of data slots as one of the tokens' fields."""
+        """Rewrite a read of data slots as a read of the tokens' fields."""
         parts = [
             self.embedding[slot] @ block if block.ndim else self.embedding[slot] * block
             for slot, block in read.blocks.items()
@@ -86,11 +88,11 @@ class Slots:
         return reduce(add, parts, Read({}, read.width))
 
     def scalar(self, name: str, about: str) -> Read:
-        """A state that holds one sum over tokens per output."""
+        """Declare a state for a sum over tokens, one per output."""
         return self.state(name, self.scalars_at, about)
 
     def scratch(self, name: str, at: tuple[str, ...], about: str, width: int | None = None) -> Read:
-        """A slot that is empty again after the step, of a name that is still free."""
+        """Declare a slot that is zero again after the step; add "_" to names already in use."""
         while name in self.embedding:
             name += "_"
         width = self.spec.num_outputs if width is None else width
@@ -102,11 +104,11 @@ class Slots:
         return Layout((slot,)).read(slot.name, self.dtype)
 
     def written_slot(self, to: str | Read, at: tuple[str, ...], about: str) -> Read:
-        """The slot that a verb writes: an existing one, or new scratch of that name."""
+        """The slot that a verb writes: an existing slot, or a new scratch slot of this name."""
         return to if isinstance(to, Read) else self.scratch(to, at, about)
 
     def at(self, *reads: Read) -> tuple[str, ...]:
-        """The roles at which a product of reads may differ from zero."""
+        """The roles at which the product of all reads may differ from zero."""
         places = [{role for s in read.slots for role in self.layout[s].at} for read in reads]
         return tuple(role for role in ROLES if all(role in place for place in places))
 
@@ -118,7 +120,7 @@ class Slots:
         return reduce(add, flags)
 
     def outside(self, at: tuple[str, ...]) -> Read | None:
-        """0 at the tokens of these roles, else 1, padding included; None for all roles."""
+        """0 at the tokens of these roles, else 1, also at padding; None for all roles."""
         if at == ROLES:
             return None
         name = "not_" + "_or_".join(at)
@@ -135,5 +137,5 @@ class Slots:
 
 
 def label(value: object) -> str:
-    """The slots of a read; their coefficients may be traced and have no name."""
+    """A short text for a read: the names of its slots, without its coefficients."""
     return ", ".join(value.blocks) if isinstance(value, Read) else "product with K"

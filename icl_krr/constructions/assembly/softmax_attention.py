@@ -1,4 +1,4 @@
-"""Route A: the verbs that read other tokens, by softmax attention with a sink."""
+"""The verbs that read other tokens, with softmax attention and a sink."""
 
 from __future__ import annotations
 
@@ -23,17 +23,18 @@ from .slots import SUPPORTS_AND_QUERIES, label
 
 
 class SoftmaxAttention(Machine):
-    """A kernel as a sum of multiples of positive ones, each applied by one softmax head.
+    """A machine with softmax attention; one softmax head applies each positive part of a kernel.
 
-    A head gives sum_j k_ij v_j / (Z_i + c); times the `normaliser` (Z_i + c) / c, which the
-    first blocks find once from the sink weight, that is (K v)_i / c. So `scale` is 1 / c, and
-    every system is solved as (K / c + ridge / c) c alpha = y. A head with query 0 is a mean
-    over all visible tokens, the same at every token: sums live everywhere, divided by n + 1.
+    A head computes sum_j k_ij v_j / (Z_i + c). The first blocks compute the `normaliser`
+    (Z_i + c) / c once from the sink weight, and the product of both is (K v)_i / c. So `scale` is
+    1 / c, and the model solves (K / c + ridge / c) c alpha = y. A head with query 0 computes the
+    mean over all visible tokens, which is the same at every token. So sums over tokens live at all
+    tokens and are divided by n + 1.
 
-    A kernel is a sum of patterns w exp(c <Ux, Uz> - d (|Ux|^2 + |Uz|^2) / 2), each one head with
-    keys (Uz, -d |Uz|^2 / 2): the factor exp(-d |Ux|^2 / 2) of a row cancels in the softmax, and the
-    sink has logit log c + d |Ux|^2 / 2. `sinks` are logits log c by the roles of the token
-    that asks, where one shift does not serve all.
+    A kernel is a sum of patterns w exp(b <Ux, Uz> - d (|Ux|^2 + |Uz|^2) / 2). Each pattern is one
+    head with keys (Uz, -d |Uz|^2 / 2). The factor exp(-d |Ux|^2 / 2) of a row cancels in the
+    softmax, and the sink has the logit log c + d |Ux|^2 / 2. `sinks` gives different logits log c
+    to different roles of the query token, {roles: log c}.
     """
 
     scalars_at = ROLES
@@ -69,7 +70,7 @@ class SoftmaxAttention(Machine):
 
     @cached_property
     def terms(self) -> list[Term]:
-        """Made once: heads of the same query and key share their pattern."""
+        """Cached, because packing merges heads only if they have the same query and key objects."""
         return [self.term(pattern, k) for k, pattern in enumerate(self.patterns)]
 
     def term(self, pattern: Pattern, k: int) -> Term:
@@ -83,7 +84,7 @@ class SoftmaxAttention(Machine):
         return Term(join(*query), join(*key), pattern.weight)
 
     def start(self) -> None:
-        """|x|^2 / 2, the sink weights, and the normalisers that the steps asked for."""
+        """Compute |x|^2 / 2, and the sink weights and normalisers that the steps use."""
         for k, halves in self.half_squares.items():
             x = self.projected(self.patterns[k])
             self.multiply(x, x, to=halves, out=jnp.full((x.width, 1), 0.5, self.dtype))
@@ -98,7 +99,7 @@ class SoftmaxAttention(Machine):
         super().start()
 
     def keep(self, name: str, at: tuple[str, ...], about: str, k: int = 0) -> Read:
-        """A state of one channel that `start` fills, declared by who first asks for it."""
+        """A state of one channel that `start` computes; the first use declares it."""
         if (name, at, k) not in self.kept:
             self.kept[name, at, k] = self.state(self.named(name, k), at, about, width=1)
         return self.kept[name, at, k]
@@ -107,16 +108,16 @@ class SoftmaxAttention(Machine):
         return f"{name}_{k}" if len(self.patterns) > 1 else name
 
     def sink(self) -> Read:
-        """The sink weights c / (Z_i + c) of a kernel that is one pattern, a state."""
+        """A state with the sink weights c / (Z_i + c), for a kernel with one pattern."""
         return self.keep("sink", ROLES, "c / (Z + c)")
 
     def normaliser(self, at: tuple[str, ...], k: int = 0) -> Read:
-        """(Z_i + c) / c at some roles: a read of the states that hold it role by role."""
+        """A read of (Z_i + c) / c at some roles; each role has its own state."""
         parts = [self.keep(f"normaliser_{role}", (role,), "(Z + c) / c", k) for role in at]
         return self.per_output(reduce(add, parts))
 
     def smooth(self, v: Read, to: str, k: int = 0) -> Read:
-        """(K v)_i / (Z_i + c), the row-normalised operator, in a new scratch."""
+        """Compute (K v)_i / (Z_i + c) in a new scratch slot."""
         term = self.terms[k]
         smoothed = self.scratch(to, ROLES, f"softmax mean of {label(v)}")
         self.head(term.query, term.key, v, to=smoothed)
@@ -168,10 +169,10 @@ class SoftmaxAttention(Machine):
         self.multiply(x_here, x, to=to, out=out)
 
     def exponential_of(self, logit: Read, to: Read) -> None:
-        """Add e^logit, by a head whose n supports have logit 0 and the sink that logit.
+        """Add e^logit by a head whose n supports have logit 0 and whose sink has this logit.
 
-        The sink weighs e^logit / (e^logit + n), the supports n / (e^logit + n), and n is their
-        quotient in a mean.
+        The sink has the weight e^logit / (e^logit + n) and the supports have n / (e^logit + n)
+        together, so the quotient is e^logit / n. A second head with logit 0 everywhere gives n.
         """
         here = self.layout[to.slot].at
         parts = []
@@ -206,7 +207,7 @@ class SoftmaxAttention(Machine):
 
 
 def check_range(log_sink: Any, dtype: np.dtype) -> None:
-    """Refuse a shift c that the dtype cannot hold: ridge / c and alpha would be lost."""
+    """Refuse a sink weight c outside the dtype's range, since ridge / c and alpha would be lost."""
     known, most = checks.concrete(log_sink), int(-np.log(jnp.finfo(dtype).tiny))
     if known is not None and abs(known) > most:
         raise ValueError(
