@@ -146,7 +146,7 @@ def table(found: Ablation) -> Lines:
     expects = any("expectation" in row for row in found.rows)
     header += ["expectation", "expected change", "gap to expectation"] if expects else []
     swapped = any(NEARER[0] in row for row in found.rows)
-    header += ["change of control - change of swap (95 %)"] if swapped else []
+    header += ["swapped nearer by (95 %)"] if swapped else []
     lines = []
     for row in found.rows:
         line = [row["site"], row["slot"], "NaN or infinite", "-"]

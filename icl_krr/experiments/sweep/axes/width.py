@@ -19,7 +19,8 @@ from ..setting import Models, Setting
 def build(line: str, value: Any, task: Task, config: SweepConfig, key: jax.Array) -> Setting:
     p, kernel = task.num_features, Linear()
     P = sketch(line, key, task.x, p)
-    if line == "gaussian":  # rescaled so that the mean of P P^T is I after the other columns are 0
+    if line == "gaussian":
+        # makes the mean of P P^T the identity, as only `value` columns of p remain
         P = P * jnp.sqrt(p / value)
     # the other columns are 0 and not removed, so that one compiled program runs all widths
     P = jnp.where(jnp.arange(p)[None] < value, P, 0)
