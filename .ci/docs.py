@@ -16,10 +16,8 @@ def build(folder: Path) -> None:
     for room in rooms:
         for name in room.__all__:  # getattr imports lazy names, so that pdoc finds them
             tidy(getattr(room, name))
-    for room in rooms[1:]:
-        pdoc.doc.Module.from_name(
-            room.__name__
-        ).submodules = []  # hides files named like a function
+    for room in rooms[1:]:  # do not list files that are named like a function
+        pdoc.doc.Module.from_name(room.__name__).submodules = []
     pages = "|".join(re.escape(room.__name__) for room in rooms)
     pdoc.render.configure(docformat="google", math=True)
     package = Path(icl_krr.__file__).parent  # a path, because another copy may be installed

@@ -40,23 +40,23 @@ COPIES = {
 
 SEEN, FORWARD, ORACLE, OTHER = "#cfe5f4", "#fbe6bd", "#c9ebdf", "#eeeeee"
 ROOMS = {  # a module's place (column, row, number of columns), its purpose and its colour
-    "solvers": (1, 0, 1, "oracles, which know\nno transformer", ORACLE),
+    "solvers": (1, 0, 1, "oracles without\na transformer", ORACLE),
     "theory": (2, 0, 1, "bounds, identities", ORACLE),
     "kernels": (0, 1, 1, "linear, exponential,\nGaussian", OTHER),
     "sketches": (1, 1, 1, "width: sketches,\nfeatures", OTHER),
-    "constructions": (2, 1, 1, "a solver as weights", FORWARD),
-    "training": (3, 1, 1, "weights by gradient", FORWARD),
+    "constructions": (2, 1, 1, "solvers as weights", FORWARD),
+    "training": (3, 1, 1, "trained weights", FORWARD),
     "tasks": (0, 2, 1, "samplers, tables", OTHER),
     "residual": (1, 2, 1, "slots, tokens, reads", FORWARD),
-    "transformer": (2, 2, 1, "the one forward,\ncapture, hooks", FORWARD),
-    "probes": (3, 2, 1, "hats, filters, patching,\nidentify", SEEN),
+    "transformer": (2, 2, 1, "forward pass,\ncapture, hooks", FORWARD),
+    "probes": (3, 2, 1, "hat matrices, filters,\npatching, identify", SEEN),
     "posterior": (2, 3, 1, "mean and variance", SEEN),
-    "export": (3, 3, 1, "files, a stock T5", SEEN),
+    "export": (3, 3, 1, "safetensors files, T5", SEEN),
     "experiments": (0, 4, 2, "claims C1 to C24, sweeps, identification, runs", SEEN),
     "bench": (2, 4, 1, "time and memory", SEEN),
     "plots": (3, 4, 1, "figures", SEEN),
     "cli": (0, 5, 2, "icl-krr demo, predict, fit, verify, ...", SEEN),
-    "report": (2, 5, 2, "one page with sliders", SEEN),
+    "report": (2, 5, 2, "an HTML page with sliders", SEEN),
 }
 ARROWS = (
     ("kernels", "sketches", "k(x, z)"),

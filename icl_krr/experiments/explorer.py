@@ -106,7 +106,7 @@ def draw_task(config: ExplorerConfig) -> Task:
 
 
 def sorted_task(task: Task, place: Callable[[jax.Array], jax.Array]) -> Task:
-    """The task with supports and queries sorted by `place`, which maps inputs to numbers [rows]."""
+    """The task with supports and queries sorted by `place(x)` [rows]."""
     seen, asked = (jnp.argsort(place(x)) for x in (task.x, task.x_query))
     return Task(task.x[seen], task.y[seen], task.x_query[asked], y_query=task.y_query[asked])
 

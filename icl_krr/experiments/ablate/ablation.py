@@ -21,7 +21,7 @@ from .config import AblateConfig
 from .targets import Subject, construct, trained
 
 DIVERGED = 1e8
-"""Tables do not show changes above this value, as they measure only the growth of rounding."""
+"""Changes above this value measure only the growth of rounding, so tables show only the limit."""
 
 NEARER = ("swapped nearer by", "nearer, low", "nearer, high")
 """Columns: the change of a control minus that of the swap, and the bounds of its interval."""
@@ -44,7 +44,7 @@ def examine(config: AblateConfig, progress: Callable[[str], None] = lambda name:
     found = sites(model, kinds, each_step=alone)
     if not found:
         raise ValueError(f"kinds must name parts that the model has, got {', '.join(kinds)}")
-    progress(f"{len(found)} ablations")
+    progress(f"running {len(found)} ablations")
     intact = predict_batch(model, tasks)
     changed = ablate(model, tasks, found, replace=config.replace)
     named = [{"site": site.name, "kind": site.kind, "slot": site.slot} for site in found]

@@ -26,7 +26,7 @@ class TaskRecipe:
     """The task family."""
 
     family: Family = "gaussian_process"
-    """Kind of function that the outputs follow."""
+    """Kind of function that generates the outputs."""
     num_features: int = 1
     """Number of features p of an input."""
     num_supports: int = 24
