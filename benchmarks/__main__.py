@@ -1,4 +1,4 @@
-"""`python -m benchmarks`: the same as `icl-krr bench`."""
+"""`python -m benchmarks`: run `icl-krr bench`."""
 
 import sys
 

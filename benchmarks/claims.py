@@ -1,4 +1,4 @@
-"""Figures of Route A, of the Gaussian route and of their arithmetic, each by what measures it."""
+"""Measured figures: errors of constructions, ReLU tables and emulated kernels, and costs."""
 
 from __future__ import annotations
 
@@ -19,13 +19,16 @@ def gap(f: jax.Array, best: jax.Array) -> float:
 
 
 def default_task(seed: int) -> tuple[ik.Kernel, ik.Task, float]:
-    """n = 64 on the unit circle, a Gaussian process on the exponential kernel at t = 0.5."""
+    """Kernel, task and ridge: n = 64 on the unit circle, exponential kernel, temperature 0.5."""
     config = ik.tasks.GaussianProcess(ik.Exponential(0.5), inputs="sphere", num_queries=64)
     return config.kernel, ik.tasks.sample(jax.random.key(seed), config), 0.1 * np.exp(2.0)
 
 
 def route_a(quick: bool) -> dict[str, float]:
-    """Default task, ridge 0.1 e^2: gaps to exact KRR after 32 steps, worst of five seeds."""
+    """Largest gap of softmax constructions to exact KRR over five seeds, after 32 steps.
+
+    The task is `default_task`, with ridge 0.1 e^2.
+    """
     figures: dict[str, float] = {}
     for seed in range(1 if quick else 5):
         kernel, task, ridge = default_task(seed)
@@ -58,10 +61,11 @@ def twin(kernel: ik.Kernel, task: ik.Task, steps: int, **options: Any) -> ik.Tra
 
 
 def tables(quick: bool) -> dict[str, float]:
-    """Gaussian Richardson with ReLU tables against its twin of exact arithmetic, 100 steps.
+    """Errors of Richardson with ReLU tables against exact arithmetic, after 100 steps.
 
-    GP tasks on the unit circle, lengthscale 0.7, ridge 1, three seeds: geometric mean of the
-    largest errors at 64 queries, relative to the largest prediction.
+    Tasks are draws of a Gaussian process on the unit circle, with lengthscale 0.7 and ridge 1. Each
+    figure is the geometric mean over three seeds of the largest error at 64 queries, relative to
+    the largest prediction.
     """
     widths, sizes = (64, 128, 256, 512), (16, 64, 256)[: 1 if quick else 3]
     errors = np.zeros((len(sizes), len(widths)))
@@ -97,7 +101,10 @@ def tables(quick: bool) -> dict[str, float]:
 
 
 def emulation(quick: bool) -> dict[str, float]:
-    """Conjugate gradient on the linear kernel emulated by softmax heads: its floor at best e."""
+    """Error floor of conjugate gradient if softmax heads emulate the linear kernel.
+
+    The figures are gaps to exact KRR at 0.1, 1 and 10 times the best epsilon.
+    """
     config = ik.tasks.LinearRegression(num_features=2, num_supports=32, num_queries=16)
     task = ik.tasks.sample(jax.random.key(0), config)
     best = ik.solvers.exact(ik.Linear(), task, ridge=1.0).prediction
@@ -120,7 +127,10 @@ def emulation(quick: bool) -> dict[str, float]:
 
 
 def costs(quick: bool) -> dict[str, float]:
-    """Blocks a step and before, heads, MLP units, channels beside x: p = 8, one output."""
+    """Blocks per step, blocks before the first step, heads, MLP units and channels besides x.
+
+    All constructions have p = 8 features and one output.
+    """
     build, gaussian = ik.constructions, ik.Gaussian()
     spectrum: tuple[float, float] = (0.1, 9.0)
     common: dict[str, Any] = {"num_features": 8, "ridge": 0.1, "steps": 4}

@@ -1,8 +1,7 @@
-"""`python -m benchmarks.drawings`: the README's figures, from the records beside them.
+"""`python -m benchmarks.drawings`: draw the README's figures from the records in `results`.
 
-The explorer and the design have no record: the one is computed, the other is what imports what.
-What `icl-krr demo` and `icl-krr identify gp-encoder` draw is copied from their folders, if they
-are named.
+Two figures have no record: this script computes the explorer, and contains the design. It copies
+the figures of `icl-krr demo` and `icl-krr identify gp-encoder` from the folders given as arguments.
 """
 
 from __future__ import annotations
@@ -40,24 +39,24 @@ COPIES = {
 }
 
 SEEN, FORWARD, ORACLE, OTHER = "#cfe5f4", "#fbe6bd", "#c9ebdf", "#eeeeee"
-ROOMS = {  # where a room stands (column, row, columns wide), what it is for, and its colour
-    "solvers": (1, 0, 1, "oracles, which know\nno transformer", ORACLE),
+ROOMS = {  # a module's place (column, row, number of columns), its purpose and its colour
+    "solvers": (1, 0, 1, "oracles without\na transformer", ORACLE),
     "theory": (2, 0, 1, "bounds, identities", ORACLE),
     "kernels": (0, 1, 1, "linear, exponential,\nGaussian", OTHER),
     "sketches": (1, 1, 1, "width: sketches,\nfeatures", OTHER),
-    "constructions": (2, 1, 1, "a solver as weights", FORWARD),
-    "training": (3, 1, 1, "weights by gradient", FORWARD),
+    "constructions": (2, 1, 1, "solvers as weights", FORWARD),
+    "training": (3, 1, 1, "trained weights", FORWARD),
     "tasks": (0, 2, 1, "samplers, tables", OTHER),
     "residual": (1, 2, 1, "slots, tokens, reads", FORWARD),
-    "transformer": (2, 2, 1, "the one forward,\ncapture, hooks", FORWARD),
-    "probes": (3, 2, 1, "hats, filters, patching,\nidentify", SEEN),
+    "transformer": (2, 2, 1, "forward pass,\ncapture, hooks", FORWARD),
+    "probes": (3, 2, 1, "hat matrices, filters,\npatching, identify", SEEN),
     "posterior": (2, 3, 1, "mean and variance", SEEN),
-    "export": (3, 3, 1, "files, a stock T5", SEEN),
+    "export": (3, 3, 1, "safetensors files, T5", SEEN),
     "experiments": (0, 4, 2, "claims C1 to C24, sweeps, identification, runs", SEEN),
     "bench": (2, 4, 1, "time and memory", SEEN),
     "plots": (3, 4, 1, "figures", SEEN),
     "cli": (0, 5, 2, "icl-krr demo, predict, fit, verify, ...", SEEN),
-    "report": (2, 5, 2, "one page with sliders", SEEN),
+    "report": (2, 5, 2, "an HTML page with sliders", SEEN),
 }
 ARROWS = (
     ("kernels", "sketches", "k(x, z)"),
@@ -74,7 +73,7 @@ ARROWS = (
 
 
 def design() -> Figure:
-    """The rooms, and what goes from one to the next."""
+    """The modules of the package, and the data that they pass on."""
     figure = Figure(figsize=(9.6, 6.2))
     axis = figure.add_axes((0.01, 0.01, 0.98, 0.98))
     width, height, across, up = 2.0, 0.6, 2.6, 1.0
@@ -88,10 +87,10 @@ def design() -> Figure:
         places[name] = x, y, wide
     for start, end, words in ARROWS:
         (x, y, wide), (u, v, _) = places[start], places[end]
-        if y == v:  # from side to side
+        if y == v:  # a horizontal arrow
             tail, head = (x + wide + 0.06, y + height / 2), (u - 0.06, v + height / 2)
             axis.text((tail[0] + head[0]) / 2, tail[1] + 0.05, words, ha="center", fontsize=6.5)
-        else:  # from top to bottom or back, towards the nearer corner
+        else:  # a vertical arrow, towards the nearer corner
             down = v < y
             aside = 0.0 if u == x else 0.4 if u > x else -0.4
             tail = x + wide / 2 + 2 * aside, y + (-0.06 if down else height + 0.06)
@@ -114,7 +113,9 @@ def rows_of(path: Path) -> list[dict[str, Any]]:
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("folders", nargs="*", type=Path, help="what demo and identify wrote")
+    parser.add_argument(
+        "folders", nargs="*", type=Path, help="folders that icl-krr demo and identify wrote"
+    )
     asked = parser.parse_args()
     read = lambda name: json.loads((RESULTS / f"{name}.json").read_text())  # noqa: E731
     comparison = Comparison(read("learning")["losses"], rows_of(RESULTS / "learning-path.csv"), [])

@@ -1,6 +1,7 @@
-"""`python -m benchmarks.export`: constructions as stock T5 encoders, beside the one forward.
+"""`python -m benchmarks.export`: compare exported T5 encoders with the forward pass of icl_krr.
 
-Hugging Face's own code runs them: pip install "icl_krr[t5]". About three minutes on two cores.
+Hugging Face transformers runs the encoders, so install `icl_krr[t5]` first. This takes about three
+minutes on two cores.
 """
 
 from __future__ import annotations
@@ -30,12 +31,16 @@ CASES = (
 )
 HEADER = [
     *("construction", "steps", "layers", "d_model", "d_kv", "d_ff", "dtype"),
-    *("worst slot and layer", "alpha", "read-out", "to exact KRR", "its exact twin"),
+    *("largest slot error (slot, layer)", "alpha error", "read-out error"),
+    *("gap to exact KRR", "gap of the exact-arithmetic twin"),
 ]
 
 
 def construct(solver: str, kernel: ik.Kernel, ridge: float, steps: int, task: ik.Task) -> tuple:
-    """The construction with tables that cover what its twin of exact arithmetic works on."""
+    """The construction with ReLU tables, and its twin with exact arithmetic.
+
+    The tables cover all operands of the twin on this task.
+    """
     options: dict[str, Any] = {"num_features": 2, "ridge": ridge, "steps": steps}
     if solver != "richardson":
         options["attention"] = ik.Softmax(log_sink=ik.theory.log_sink(kernel, task))
@@ -106,7 +111,7 @@ def main() -> None:
     table = to_markdown((HEADER, [*lines(seed)]))
     versions = ", ".join(f"{name} {version(name)}" for name in ("transformers", "torch", "jax"))
     device = jax.devices()[0].platform
-    print(f"{table}\nSeed {seed}, {device}, {versions}, {WIDTH} segments a table.")
+    print(f"{table}\nSeed {seed}, device {device}, {versions}, {WIDTH} segments per table.")
     replace(HERE / "results" / "export.md", table.encode())
 
 

@@ -1,6 +1,7 @@
-"""`python -m benchmarks.figures`: the figures that the project states, by what measures them.
+"""`python -m benchmarks.figures`: measure the numbers that the README states.
 
-Seeds, dtypes and sizes stand beside every number. Times against others are `icl-krr bench`.
+The docstring of each function states seeds and sizes; the output states dtypes. `icl-krr bench`
+measures times against other libraries.
 """
 
 from __future__ import annotations
@@ -51,7 +52,10 @@ def worst(a: jax.Array, b: jax.Array) -> float:
 
 
 def keystone(quick: bool) -> dict[str, float]:
-    """alpha, r, p after each of 16 steps against the oracle's, relative to the slot's largest."""
+    """Errors of alpha, r and p against the oracle over 16 steps, relative to the largest entry.
+
+    "prediction - exact" is the error of a deep model against exact KRR.
+    """
     grid = list(itertools.product((1, 4, 16), (1, 7, 64), (1, 3), ((0, 1e-2), (1, 0.1), (2, 3.0))))
     figures = {"alpha": 0.0, "r": 0.0, "p": 0.0, "prediction - exact": 0.0}
     for p, n, r, (seed, ridge) in grid[:: 18 if quick else 1]:
@@ -70,7 +74,7 @@ def keystone(quick: bool) -> dict[str, float]:
 
 
 def hat_matrix(quick: bool) -> dict[str, float]:
-    """d prediction / d y against k(x)^T (K + ridge I)^-1, and the gradient in the ridge."""
+    """Errors of d prediction / d y against the hat matrix of exact KRR, and of d loss / d ridge."""
     task = draw(0, 4, 20)
     model = build(task, 2.0, 8)
     jacobian = jax.jacobian(lambda y: ik.predict(model, task.replace(y=y)))(task.y)
@@ -85,7 +89,7 @@ def hat_matrix(quick: bool) -> dict[str, float]:
 
 
 def compilation(quick: bool) -> dict[str, float]:
-    """Seconds to compile the forward, and the lines of its program, for 8 and 256 steps."""
+    """Seconds to compile the forward pass and lines of its program, for 8 and 256 steps."""
     task = draw(0, 8, 64)
     seconds: dict[int, list[float]] = {8: [], 256: []}
     lines = {}
@@ -106,7 +110,9 @@ def compilation(quick: bool) -> dict[str, float]:
 
 def main() -> None:
     parser = argparse.ArgumentParser(prog="python -m benchmarks.figures", description=__doc__)
-    parser.add_argument("--quick", action="store_true", help="a smoke run: figures mean nothing")
+    parser.add_argument(
+        "--quick", action="store_true", help="smoke test; its figures are not meaningful"
+    )
     parser.add_argument("--out", type=Path, help="write the figures to this JSON file")
     args = parser.parse_args()
     device = jax.devices()[0]

@@ -1,6 +1,6 @@
-"""`python -m benchmarks.finetune`: gradient descent that was written down, trained on.
+"""`python -m benchmarks.finetune`: fine-tune constructed gradient descent.
 
-About an hour on two cores; `--quick` is a smoke run whose figures mean nothing.
+This takes about an hour on two cores. `--quick` is a smoke test; its figures are not meaningful.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ QUICK = {"depths": (1, 2), "depth": 2, "updates": 20, "every": 10, "seeds": 1, "
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--quick", action="store_true", help="a smoke run that writes no file")
+    parser.add_argument("--quick", action="store_true", help="smoke test; writes no files")
     parser.add_argument("--seed", type=int, default=0, help="first seed")
     asked = parser.parse_args()
     config = FinetuneConfig(seed=asked.seed, **(QUICK if asked.quick else {}))

@@ -1,4 +1,4 @@
-"""`python -m benchmarks.runs`: what the reference runs reach on tasks that none has seen."""
+"""`python -m benchmarks.runs`: evaluate the reference runs on tasks outside their training."""
 
 from __future__ import annotations
 
@@ -20,10 +20,11 @@ CHUNK = 2048
 
 
 def reached(name: str, count: int, seed: int) -> dict[str, float]:
-    """Mean squared error against the noiseless outputs, of the model and of exact regression.
+    """Mean squared errors of a run and of exact KRR against the noiseless outputs.
 
-    And their ratio with 95 % of bootstrap resamples of the tasks; `noisy` is the ratio against
-    outputs with the noise that the supports have.
+    "ratio" is the loss of the run divided by that of exact KRR, and "low" and "high" bound its 95 %
+    interval over bootstrap resamples of the tasks. "noisy" is the same ratio if the outputs at the
+    queries have the noise of the supports.
     """
     run, key = load(name), jax.random.key(seed)
     best = reference(run.family, jax.random.fold_in(key, 0))
@@ -55,15 +56,15 @@ def reached(name: str, count: int, seed: int) -> dict[str, float]:
 
 
 def markdown(count: int, seed: int) -> str:
-    """A line for every run on Gaussian processes that ships with weights."""
+    """A table with one line for every reference run on Gaussian processes that has weights."""
     lines = [
-        "| reference run | exact loss | loss | ratio (95 %) | the same, noisy outputs |",
+        "| reference run | exact loss | loss | ratio (95 %) | ratio, noisy outputs |",
         "| --- | ---: | ---: | ---: | ---: |",
     ]
     for name in track(names(), description="reference runs"):
         try:
             known = isinstance(load(name).family, ik.tasks.GaussianProcess)
-        except ValueError:  # a recipe alone
+        except ValueError:  # the run has a recipe but no weights
             continue
         if known:
             r = reached(name, count, seed)
@@ -79,5 +80,5 @@ if __name__ == "__main__":
     parser.add_argument("--tasks", type=int, default=20480)
     parser.add_argument("--seed", type=int, default=77)
     arguments = parser.parse_args()
-    print(f"{arguments.tasks} tasks of full length, seed {arguments.seed}, float32\n")
+    print(f"{arguments.tasks} tasks with all supports, seed {arguments.seed}, float32\n")
     print(markdown(arguments.tasks, arguments.seed), end="")

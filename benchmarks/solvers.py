@@ -1,7 +1,4 @@
-"""The README's table of solvers, from the rows of the catalogue and the layouts they have.
-
-python -m benchmarks.solvers
-"""
+"""`python -m benchmarks.solvers`: print the README's table of solvers, from the catalogue."""
 
 from __future__ import annotations
 
@@ -16,7 +13,7 @@ from icl_krr.transformer import Transformer
 
 
 def built(row: Solver, kind: str) -> Transformer | None:
-    """Its construction on the first kernel of this kind that it takes."""
+    """The solver's construction on the first kernel of this kind that it takes, or None."""
     names = [name for name in taken(row.name) if KERNELS[name].kind == kind]
     if not names:
         return None
@@ -27,15 +24,16 @@ def built(row: Solver, kind: str) -> Transformer | None:
 
 
 def solver_table() -> Lines:
-    """A line a solver: states, blocks a step by attention, and what it must be told."""
-    header = ["solver", "states, besides alpha and prediction"]
-    header += ["linear attention: blocks a step", "softmax attention", "must be told"]
+    """One line per solver: states, blocks per step for each attention, and required keywords."""
+    header = ["solver", "states besides alpha and prediction"]
+    header += ["blocks per step, linear attention", "blocks per step, softmax attention"]
+    header += ["required keywords"]
     lines = []
     for row in SOLVERS.values():
         models = [built(row, kind) for kind in ("featured", "positive")]
         layout = next(model for model in models if model is not None).layout
         states = [slot.name for slot in layout.slots if slot.kind == "state"]
-        # what softmax attention keeps for every solver is no part of the algorithm
+        # leave out the states that softmax attention needs for any solver
         of_attention = ("alpha", "prediction", "sink", "normaliser")
         shown = [name for name in states if not name.startswith(of_attention)]
         blocks = ["" if model is None else str(model.blocks_per_step) for model in models]

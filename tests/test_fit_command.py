@@ -130,7 +130,10 @@ def test_bounds_hold_for_every_task(x64):
             ["TABLE", "--target", "y", "--solver", "nystrom_conjugate_gradient"],
             "solver must have weights that serve several tasks",
         ),
-        (["TABLE", "--target", "y", "--fit-spectrum"], "fit_spectrum must be left to solvers with"),
+        (
+            ["TABLE", "--target", "y", "--fit-spectrum"],
+            "fit_spectrum needs a solver that takes a spectrum",
+        ),
         (["gp-nothing"], "model must be a run's folder or one of"),
         (["gp-encoder", "--target", "y"], "target must be absent for a run, got 'y' and gp-enco"),
         (["gp-encoder", "--supports", "3"], "supports must be absent for a run"),

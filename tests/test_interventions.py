@@ -324,9 +324,9 @@ def test_a_hook_of_all_blocks_is_told_where_it_is(x64):
         (["nowhere"], "model must be a run's folder or one of"),
         (["EMPTY"], "model must be a run's folder or one of gp-decoder, "),
         (["richardson", "--kernel", "linear"], "kernel of richardson must be one of"),
-        (["chebyshev", "--swap", "richardson"], "swap must be left to trained models"),
+        (["chebyshev", "--swap", "richardson"], "swap must be None for a construction"),
         (["gp-encoder", "--swap", "nadaraya_watson"], "swap must be one of"),
-        (["gp-encoder", "--kernel", "linear"], "kernel must be left to constructions"),
+        (["gp-encoder", "--kernel", "linear"], "kernel must be None for a run"),
         (["chebyshev", "--tasks", "1"], "tasks must be >= 2, got 1"),
         (["chebyshev", "--steps", "0"], "steps must be >= 1, got 0"),
     ],
@@ -373,7 +373,10 @@ def test_interventions_refuse():
         (lambda: ik.transformer.tail(model, 12), "block must be <= depth = 11, got 12"),
         (lambda: ik.run_with_cache(model, task, points=("nowhere",)), "point must be one of some"),
         (lambda: ik.run_with_hooks(model, task, {"blocks.*.x": lambda v, w: v}), "one of some"),
-        (lambda: AblateConfig("chebyshev", swap="richardson"), "swap must be left to trained"),
+        (
+            lambda: AblateConfig("chebyshev", swap="richardson"),
+            "swap must be None for a construction",
+        ),
         (lambda: AblateConfig(tasks=1), "tasks must be >= 2"),
         (lambda: examine(AblateConfig("nowhere")), "model must be a run's folder or one of"),
     ]

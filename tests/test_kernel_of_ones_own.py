@@ -215,10 +215,10 @@ def test_a_row_that_cannot_be_is_refused(make, sentence):
 
 def test_a_hyperparameter_of_another_kernel_is_refused(registered):
     task = draw(0, p=3, n=9, q=4)
-    with pytest.raises(ValueError, match="temperature must be left to a kernel that has one"):
+    with pytest.raises(ValueError, match="temperature must be None for kernel"):
         run(task, DepthConfig("chebyshev", "tilted", temperature=2.0, steps=2))
     config = SweepConfig("temperature", (0.5,), kernel="tilted", seeds=1, num_supports=8, steps=2)
-    with pytest.raises(ValueError, match="kernel must have a bandwidth to be swept"):
+    with pytest.raises(ValueError, match="kernel must have a bandwidth for the axis 'temperature'"):
         next(sweep(config))
 
 

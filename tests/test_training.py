@@ -364,8 +364,8 @@ def test_recipes_are_read_and_refused(tmp_path, capsys):
     assert Recipe.read(path) == recipe
     for text, message in (
         ('{"task": {"noize": 1}}', "field must be one of .*; got 'noize'"),
-        ("[]", "must hold an object"),
-        ("{", "must be JSON"),
+        ("[]", "must hold a JSON object"),
+        ("{", "must be a JSON file"),
         ('{"task": {"family": "nope"}}', "family must be one of gaussian_process, .*'nope'"),
         ('{"task": {"lengthscale": [1, 2]}}', r"lengthscale must be float, got \[1, 2\]"),
         ('{"task": {"table": 5}}', "table must be .*Path.*, got 5"),
@@ -376,7 +376,7 @@ def test_recipes_are_read_and_refused(tmp_path, capsys):
             Recipe.read(path)
     with pytest.raises(ValueError, match="recipe must be a JSON file, a run's folder or one of"):
         Recipe.read("nothing-of-the-kind")
-    with pytest.raises(ValueError, match="must hold weights, got a recipe alone"):
+    with pytest.raises(ValueError, match="must hold weights, got only a recipe"):
         load("gp-decoder-gpu")
 
 
@@ -437,8 +437,8 @@ def test_starts_that_do_not_fit_are_refused():
     for model, changes, message in (
         (ModelRecipe(start="newton_schulz"), {}, "kernel must be one of linear to start from"),
         (ModelRecipe(start="richardson"), {"noise": 0.0}, "ridge must be given to start from"),
-        (ModelRecipe(ridge=0.5), {}, "ridge must be absent"),
-        (ModelRecipe(), {"table": Path("a.csv"), "target": "y"}, "table must be absent for tasks"),
+        (ModelRecipe(ridge=0.5), {}, "ridge must be None unless start is a solver"),
+        (ModelRecipe(), {"table": Path("a.csv"), "target": "y"}, "table must be None for family"),
     ):
         recipe = Recipe(dataclasses.replace(task, **changes), model)
         with pytest.raises(ValueError, match=message):

@@ -1,1 +1,4 @@
-"""Experiments: a frozen config and `run(...)` that returns rows; nothing here draws or prints."""
+"""Experiments: each takes a frozen config and returns rows.
+
+No experiment draws figures or prints.
+"""

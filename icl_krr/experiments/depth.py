@@ -1,4 +1,4 @@
-"""Depth by depth: how far a constructed transformer is from exact kernel ridge regression."""
+"""The gap between a constructed transformer and exact kernel ridge regression at every depth."""
 
 from __future__ import annotations
 
@@ -16,19 +16,25 @@ from .shared import model_selection
 from .shared.build import build
 
 BANDWIDTHS = ("temperature", "lengthscale")
-"""Bandwidths that can be given; one of another name is chosen by leave-one-out."""
+"""Bandwidths that a config can set. Leave-one-out chooses the bandwidth of any other kernel."""
 
 
 @dataclass(frozen=True)
 class DepthConfig:
-    """Which solver on which kernel, and how deep.
+    """A solver, a kernel, its hyperparameters and a number of steps.
 
-    `kernel` is by default the first that the solver takes. `ridge`, `temperature` (of the
-    exponential kernel) and `lengthscale` (of the Gaussian) are > 0, or None to be chosen by
-    leave-one-out on the supports, for regression and for the Nadaraya-Watson baseline each.
+    Args:
+        solver: name of a solver in the catalogue; default "conjugate_gradient".
+        kernel: name of a kernel; by default the first kernel that the solver takes.
+        ridge: ridge > 0. By default leave-one-out on the supports chooses it.
+        temperature: temperature > 0 of the exponential kernel. By default leave-one-out on the
+            supports chooses it, separately for regression and for the Nadaraya-Watson baseline.
+        lengthscale: lengthscale > 0 of the Gaussian kernel, with the same default.
+        steps: number of solver steps, >= 1; default 16.
 
-    Raises ValueError for unknown names, a kernel that the solver cannot take and numbers out of
-    range.
+    Raises:
+        ValueError: a name is unknown, the solver does not take the kernel or a number is out of
+            range.
     """
 
     solver: str = "conjugate_gradient"
@@ -56,11 +62,16 @@ class DepthConfig:
 
 
 class Row(NamedTuple):
-    """One predictor at one depth; gaps and errors are over the queries.
+    """One predictor at one depth. Norms and means are over the queries.
 
-    `gap` = |f - f*| / |f*| to exact KRR f*, `oracle_gap` = |f - g| / |f*| to the oracle's
-    iterate g of the same step (not divided where f* = 0), `rmse` to the queries' y; NaN where
-    there is nothing to compare.
+    Attributes:
+        predictor: name of the predictor.
+        step: number of solver steps.
+        blocks: number of transformer blocks up to this step.
+        gap: |f - f*| / |f*|, where f* is the exact KRR prediction; |f - f*| if f* = 0.
+        oracle_gap: |f - g| / |f*|, where g is the oracle's iterate of the same step; |f - g| if
+            f* = 0, and NaN if the predictor has no oracle.
+        rmse: root mean squared error of f against `y_query`; NaN if the task has no `y_query`.
     """
 
     predictor: str
@@ -72,6 +83,8 @@ class Row(NamedTuple):
 
 
 class DepthResult(NamedTuple):
+    """Rows of the transformer and of the baselines, and facts about the task and the model."""
+
     rows: list[Row]
     baselines: list[Row]
     facts: dict[str, Any]
@@ -80,11 +93,12 @@ class DepthResult(NamedTuple):
 def run(task: Task, config: DepthConfig) -> DepthResult:
     """Predict with the construction at every depth, and with every baseline.
 
-    Baselines are the zero and the mean of the supports' y, Nadaraya-Watson (on the exponential
-    kernel beside linear regression), and exact KRR; every hyperparameter that is not given is
-    chosen alike, for regression and for Nadaraya-Watson each.
+    The baselines are zero, the mean of the supports' y, Nadaraya-Watson and exact KRR.
+    Nadaraya-Watson uses the exponential kernel if the kernel of the regression is not positive.
+    Leave-one-out chooses every hyperparameter that the config does not set, separately for
+    regression and for Nadaraya-Watson.
     """
-    if task.mask is not None:  # padding would count in means and sizes
+    if task.mask is not None:  # masked supports must not count in means and sizes
         task = task.replace(x=task.x[task.mask], y=task.y[task.mask], mask=None)
     kernel, smoother = choose_kernels(task, config)
     ridge = config.ridge or model_selection.choose_ridge(kernel, task)
@@ -149,20 +163,24 @@ def run(task: Task, config: DepthConfig) -> DepthResult:
 
 
 def families(kernel: str) -> tuple[type[Kernel], type[Kernel]]:
-    """The class of a kernel, and that of the smoother beside it: its own if that can smooth."""
+    """The class of the kernel and the class of the smoother's kernel.
+
+    A smoother needs a positive kernel. If the kernel is not positive, the smoother's kernel is
+    exponential.
+    """
     row = find("kernel", KERNELS, kernel)
     family = load(row.made_by)
     return family, family if row.kind == "positive" else Exponential
 
 
 def choose_kernels(task: Task, config: DepthConfig) -> tuple[Kernel, Kernel]:
-    """The kernel of the regression, and that of the Nadaraya-Watson baseline."""
+    """The kernels of the regression and of the Nadaraya-Watson baseline."""
     family, smooths = families(str(config.kernel))
     for name in BANDWIDTHS:
         if name != smooths.bandwidth and getattr(config, name) is not None:
             raise ValueError(
-                f"{name} must be left to a kernel that has one, got {getattr(config, name)} and "
-                f"the kernel {config.kernel!r}"
+                f"{name} must be None for kernel {config.kernel!r}, which has no {name}, "
+                f"got {getattr(config, name)}"
             )
     given = getattr(config, smooths.bandwidth) if smooths.bandwidth in BANDWIDTHS else None
     smoother = (

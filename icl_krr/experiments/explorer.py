@@ -1,4 +1,4 @@
-"""One task at every temperature, ridge, width and depth: what a page with sliders looks up."""
+"""The data of the report's sliders: one task at every temperature, ridge, width and depth."""
 
 from __future__ import annotations
 
@@ -27,12 +27,22 @@ TRUE_TEMPERATURE = 0.5
 class ExplorerConfig:
     """A grid of transformers that run conjugate gradient on one task, x on the unit circle.
 
-    `ridges` are in units of k(x, x) = e^(1 / temperature). A `width` is a number of Nystrom
-    features that carry the kernel in linear attention; None is the kernel itself, by softmax
-    attention. The outputs are a draw of a Gaussian process, k(x, x) = 1 at temperature 0.5, and
-    noise of variance `noise`.
+    The outputs are a draw of a Gaussian process with temperature 0.5 and k(x, x) = 1, plus noise.
 
-    Raises ValueError for numbers out of range.
+    Args:
+        temperatures: temperatures > 0 of the exponential kernel; by default 5 from 0.1 to 2.
+        ridges: ridges > 0 in units of k(x, x) = e^(1 / temperature); by default 6 from 0.001 to 1.
+        widths: numbers of Nystrom features that linear attention uses in place of the kernel,
+            <= `num_supports`. None means the kernel without features, by softmax attention. The
+            default is 2, 4, 8, 16 and None.
+        steps: number of steps of conjugate gradient, >= 1; default 16.
+        num_supports: number of supports, >= 1; default 24.
+        num_queries: number of queries, >= 1; default 96.
+        noise: variance of the noise on the supports' outputs; default 0.1.
+        seed: seed of the task; default 0.
+
+    Raises:
+        ValueError: a number is out of range.
     """
 
     temperatures: tuple[float, ...] = (0.1, 0.2, 0.5, 1.0, 2.0)
@@ -60,9 +70,14 @@ class ExplorerConfig:
 
 
 class Explored(NamedTuple):
-    """The task, and arrays over the grid by name; the first axes are `over`'s.
+    """The task, and arrays over the grid by name.
 
-    `over` names them, of temperature, ridge, width and depth. `dtype` is that of all of it.
+    Attributes:
+        config: the settings of the grid.
+        task: the task.
+        arrays: array of each name. Its first axes are the grid axes that `over` names.
+        over: for each name its grid axes, some of "temperature", "ridge", "width" and "depth".
+        dtype: dtype in which the arrays were computed.
     """
 
     config: ExplorerConfig
@@ -77,8 +92,9 @@ GRID_AXES: tuple[str, ...] = ("temperature", "ridge", "width", "depth")
 
 
 def draw_task(config: ExplorerConfig) -> Task:
-    """Supports and queries in the order of their angle; y_query is the function itself."""
-    # on the sphere the Gaussian kernel is the exponential one of temperature l^2, with k(x, x) = 1
+    """A task with supports and queries sorted by angle; `y_query` has no noise."""
+    # on the sphere the Gaussian kernel equals the exponential kernel with temperature l^2, scaled
+    # to k(x, x) = 1
     process = GaussianProcess(
         Gaussian(TRUE_TEMPERATURE**0.5),
         noise=config.noise,
@@ -90,7 +106,7 @@ def draw_task(config: ExplorerConfig) -> Task:
 
 
 def sorted_task(task: Task, place: Callable[[jax.Array], jax.Array]) -> Task:
-    """Supports and queries of a drawn task in the order of their places [rows]."""
+    """The task with supports and queries sorted by `place(x)` [rows]."""
     seen, asked = (jnp.argsort(place(x)) for x in (task.x, task.x_query))
     return Task(task.x[seen], task.y[seen], task.x_query[asked], y_query=task.y_query[asked])
 
@@ -102,7 +118,7 @@ def angle(x: jax.Array) -> jax.Array:
 def build_cell(
     task: Task, temperature: Number, ridge: Number, width: int | None, steps: int
 ) -> tuple[Transformer, Kernel]:
-    """The transformer of one cell, and the kernel that it solves for; `ridge` is relative."""
+    """The transformer of one cell and the kernel it solves for; `ridge` is in units of k(x, x)."""
     kernel = Exponential(temperature)
     options = {"num_features": 2, "ridge": ridge * jnp.exp(1 / temperature), "steps": steps}
     if width is None:
@@ -115,19 +131,20 @@ def build_cell(
 def explore(
     config: ExplorerConfig, progress: Callable[[str], None] = lambda words: None
 ) -> Explored:
-    """Every cell of the grid, one compiled program for each width."""
+    """Compute every cell of the grid, with one compiled program per width."""
     task = draw_task(config)
     at = [jnp.asarray(values, float) for values in (config.temperatures, config.ridges)]
     arrays: dict[str, np.ndarray] = {}
     over = dict.fromkeys(MEASURED, GRID_AXES)
     by_width = []
     for width in config.widths:
-        progress(f"{width or 'all'} channels, every temperature, ridge and depth")
+        model = "softmax attention" if width is None else f"{width} Nystrom features"
+        progress(f"{model}: all temperatures, ridges and depths")
         cell = partial(transformer_cell, task, width=width, steps=config.steps)
         grid = jax.jit(jax.vmap(jax.vmap(cell, (None, 0)), (0, None)))
         by_width.append(jax.tree.map(np.asarray, grid(*at)))
     arrays |= {name: np.stack([one[name] for one in by_width], axis=2) for name in MEASURED}
-    progress("exact regression and the baselines")
+    progress("exact KRR and baselines")
     both = jax.jit(jax.vmap(jax.vmap(partial(exact_cell, task), (None, 0)), (0, None)))
     for name, values in both(*at).items():
         arrays[name], over[name] = np.asarray(values), GRID_AXES[:2]
@@ -160,10 +177,10 @@ MEASURED: tuple[str, ...] = ("prediction", "gap", "bound", "rmse", *SLOTS)
 def transformer_cell(
     task: Task, temperature: jax.Array, ridge: jax.Array, *, width: int | None, steps: int
 ) -> dict[str, jax.Array]:
-    """By depth: the prediction [q], its distances and their bound, and slots at the supports [n].
+    """Predictions [q], gap to exact KRR, bound on the gap and slots [n], at every depth.
 
-    With f^ the regression on the kernel that this width carries, |f_t - f*| is at most
-    |f_t - f^|, which conjugate gradient's rate bounds (C4), and |f^ - f*| (C18).
+    Let f^ be exact KRR on the kernel of the Nystrom features. The bound is the sum of two bounds:
+    on |f_t - f^| by the rate of conjugate gradient (claim C4), and on |f^ - f*| (claim C18).
     """
     model, own = build_cell(task, temperature, ridge, width, steps)
     _, cache = run_with_cache(model, task, names=("prediction", *SLOTS))
@@ -191,7 +208,7 @@ def transformer_cell(
 
 
 def exact_cell(task: Task, temperature: jax.Array, ridge: jax.Array) -> dict[str, jax.Array]:
-    """Exact regression at the queries, and how hard its system is."""
+    """Exact KRR at the queries, and the condition number and effective dimension of its system."""
     kernel, absolute = Exponential(temperature), ridge * jnp.exp(1 / temperature)
     low, high = theory.spectral_bounds(kernel, task, ridge=absolute)
     sigma = theory.eigenvalues(kernel, task)

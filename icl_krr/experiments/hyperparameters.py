@@ -1,4 +1,4 @@
-"""`fit`: the hyperparameters of a construction by gradient, on a table or on a model's answers."""
+"""Fit the hyperparameters of a construction by gradient, to a table or to a model's predictions."""
 
 from __future__ import annotations
 
@@ -30,19 +30,26 @@ from .shared.told import told
 OBJECTIVES = ("held-out", "marginal-likelihood")
 BOUNDS = ("lowest eigenvalue", "highest eigenvalue")
 PARTS = 4
-"""Parts that the supports of a table are cut into, each predicted from the others."""
+"""Number of parts that the supports of a table are split into. Each is predicted from the rest."""
 
 
 @dataclass(frozen=True)
 class FitConfig(DepthConfig):
-    """What is fitted and how; hyperparameters that are given are where it starts.
+    """Settings of a fit. Hyperparameters set here are the starting values.
 
-    With `fit_spectrum` so are the bounds on the eigenvalues, from which step sizes and momenta
-    follow; without, they are those of the tasks.
+    Args:
+        solver: as in `DepthConfig`, as are the other fields up to `steps`.
+        objective: "held-out" (default), the squared error at the queries, or
+            "marginal-likelihood", the likelihood of the supports.
+        method: optimiser, "adam" (default) or "lbfgs".
+        iterations: number of iterations of the optimiser, >= 1; default 100.
+        fit_spectrum: whether to fit the bounds on the eigenvalues too, from which step sizes and
+            momenta follow; default False: compute the bounds from the tasks.
 
-    Raises ValueError as `DepthConfig` does, for an unknown objective or method, for solvers whose
-    weights are made for one task, for a likelihood of one without alpha, and for bounds of one
-    without any.
+    Raises:
+        ValueError: `DepthConfig` refuses a field, the objective or method is unknown, the solver
+            needs weights made for one task, the solver has no slot alpha and the objective is the
+            likelihood, or the solver takes no spectrum and `fit_spectrum` is True.
     """
 
     objective: str = "held-out"
@@ -58,8 +65,8 @@ class FitConfig(DepthConfig):
         row = SOLVERS[self.solver]
         if row.one_task:
             raise ValueError(
-                f"solver must have weights that serve several tasks, got {self.solver!r}; "
-                "use conjugate_gradient or chebyshev"
+                f"solver must have weights that serve several tasks, got {self.solver!r}, whose "
+                "weights are made for one task; use conjugate_gradient or chebyshev"
             )
         if self.objective == "marginal-likelihood" and "alpha" not in row.states:
             raise ValueError(
@@ -69,15 +76,18 @@ class FitConfig(DepthConfig):
         bounded = [name for name, row in SOLVERS.items() if "spectrum" in row.told]
         if self.fit_spectrum and self.solver not in bounded:
             raise ValueError(
-                f"fit_spectrum must be left to solvers with bounds, {', '.join(bounded)}; "
+                f"fit_spectrum needs a solver that takes a spectrum, {', '.join(bounded)}; "
                 f"got {self.solver!r}"
             )
 
 
 class Data(NamedTuple):
-    """Batches of tasks: `fitted` by their queries, `likely` by their supports, `apart` to judge.
+    """Batches of tasks; predictions are compared with their `y_query`.
 
-    What stands in `y_query` is what predictions are compared with.
+    Attributes:
+        fitted: tasks whose queries the held-out objective uses.
+        likely: tasks whose supports the marginal likelihood uses.
+        apart: held-out tasks on which the fit is scored.
     """
 
     fitted: Task
@@ -86,7 +96,7 @@ class Data(NamedTuple):
 
 
 class FittedHyperparameters(NamedTuple):
-    """What `adapt` found, and mean squared errors on the tasks that are held apart."""
+    """What `adapt` found, mean squared errors on the held-out tasks, and facts about the fit."""
 
     found: Adapted
     errors: Rows
@@ -94,17 +104,19 @@ class FittedHyperparameters(NamedTuple):
 
 
 def of_table(table: Table, num_supports: int, seed: int) -> Data:
-    """Random rows as supports, the others held apart; fitted on parts of the supports alone.
+    """Draw random rows as supports and hold out the other rows.
+
+    The fit uses the supports only, split into parts that are predicted from each other.
 
     >>> from icl_krr.tasks import diabetes
     >>> [part.x.shape for part in of_table(diabetes(), 300, seed=0)]
     [(4, 225, 10), (1, 300, 10), (1, 300, 10)]
     """
     if num_supports < 2:
-        raise ValueError(f"supports must be >= 2 to be cut into parts, got {num_supports}")
+        raise ValueError(f"supports must be >= 2, to be split into parts, got {num_supports}")
     whole = split(table, num_supports, seed)
     parts = np.array_split(np.arange(num_supports), min(PARTS, num_supports))
-    size = len(parts[-1])  # the smallest: tasks of a batch have one shape
+    size = len(parts[-1])  # of the smallest part, because all tasks of a batch have one shape
     asked = [part[:size] for part in parts]
     seen = [np.concatenate(asked[:i] + asked[i + 1 :]) for i in range(len(asked))]
     rows, queries = jnp.asarray(seen), jnp.asarray(asked)
@@ -115,7 +127,7 @@ def of_table(table: Table, num_supports: int, seed: int) -> Data:
 
 
 def of_run(run: Run, count: int, seed: int) -> Data:
-    """Tasks of the family that a model was trained on, and its own predictions as targets."""
+    """Draw tasks of the family that a model was trained on, with its predictions as targets."""
     checks.count("tasks", count)
     key = jax.random.key(seed)
     fitted, apart = (draw_tasks(jax.random.fold_in(key, i), count, run.family) for i in (0, 1))
@@ -128,11 +140,13 @@ def of_run(run: Run, count: int, seed: int) -> Data:
 def fit_hyperparameters(
     data: Data, config: FitConfig, progress: Callable[[int, float], None] = lambda i, loss: None
 ) -> FittedHyperparameters:
-    """Start as `predict` would, by leave-one-out where nothing is given; then follow the gradient.
+    """Fit the hyperparameters by gradient, from the values set in the config.
 
-    Every hyperparameter is positive, so that it moves in logarithm.
+    Leave-one-out chooses the starting values that the config does not set, as in `predict`. The
+    optimiser works on logarithms, because all hyperparameters are positive.
 
-    Raises Diverged where the loss at the start is no number.
+    Raises:
+        Diverged: the loss at the starting values is NaN or infinite.
     """
     one = jax.tree.map(lambda leaf: leaf[0], data.likely)
     kernel, smoother = choose_kernels(one, config)
@@ -145,7 +159,7 @@ def fit_hyperparameters(
     if config.fit_spectrum:
         start |= zip(BOUNDS, bounds(kernel, tasks, start["ridge"]), strict=True)
     build = builder(config, tasks)
-    build(start)  # where values are known, those that over- or underflow are refused
+    build(start)  # outside jit, so that values that overflow or underflow raise an error
     objective = held_out(build, tasks)
     if likelihood:
         solved = lambda told: (make_kernel(str(config.kernel), told), told["ridge"])  # noqa: E731
@@ -174,7 +188,7 @@ def fit_hyperparameters(
 
 
 def judge(config: FitConfig, data: Data, start: Any, fitted: Any, ridge: float) -> Rows:
-    """Mean squared errors at the queries held apart, of the model and of the baselines."""
+    """Mean squared errors of the model and of the baselines at the held-out queries."""
     apart = data.apart
     error = jax.jit(held_out(builder(config, apart), apart))
 
@@ -200,7 +214,10 @@ def judge(config: FitConfig, data: Data, start: Any, fitted: Any, ridge: float) 
 
 
 def builder(config: FitConfig, tasks: Task) -> Build:
-    """From hyperparameters to the model; what else it must be told of the tasks follows them."""
+    """A function from hyperparameters to the model.
+
+    It computes the other keywords of the solver from the tasks and the hyperparameters.
+    """
     row = SOLVERS[config.solver]
     one = jax.tree.map(lambda leaf: leaf[0], tasks)
 
@@ -208,7 +225,7 @@ def builder(config: FitConfig, tasks: Task) -> Build:
         kernel = make_kernel(str(config.kernel), given)
         if not row.iterates:
             return construct(row.name, kernel, one)
-        # bounds on eigenvalues are those of all tasks, not of one
+        # the spectrum must cover all tasks, not only the first
         needs = told(row, kernel, one, given["ridge"], but=("spectrum",))
         if "spectrum" in row.told:
             own = config.fit_spectrum
@@ -221,7 +238,10 @@ def builder(config: FitConfig, tasks: Task) -> Build:
 
 
 def bounds(kernel: Kernel, tasks: Task, ridge: Any) -> tuple[jax.Array, jax.Array]:
-    """On the eigenvalues of K + ridge I of all tasks; Gershgorin's has a gradient everywhere."""
+    """Bounds on the eigenvalues of K + ridge I, valid for all tasks.
+
+    The upper bound is Gershgorin's, because it has a gradient everywhere.
+    """
     rows = jax.vmap(lambda task: jnp.sum(jnp.abs(system(kernel, task).gram), axis=1))(tasks)
     return ridge, ridge + jnp.max(rows)
 

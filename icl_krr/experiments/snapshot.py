@@ -1,4 +1,4 @@
-"""Inside of one forward pass: the patterns of every head, and the size of what the stream holds."""
+"""One forward pass from inside: the pattern of every head and the size of every slot."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from ..transformer.cache import Cache
 
 
 class Pattern(NamedTuple):
-    """Weights [T, T] of one head: a row for every token that asks, a column for every key."""
+    """Attention weights [T, T] of one head: one row per query token, one column per key token."""
 
     block: int
     name: str
@@ -21,8 +21,15 @@ class Pattern(NamedTuple):
 
 
 class Snapshot(NamedTuple):
-    """`roles` are the tokens in order, (role, how many); `slots` and `tokens` are root mean
-    squares [depth + 1], before the first block and after each, by the name of a row."""
+    """Patterns of the heads, and root mean squares of the residual stream.
+
+    Attributes:
+        patterns: patterns of all heads.
+        roles: the tokens in order, as (role, count).
+        slots: for each slot its root mean square [depth + 1], before the first block and after
+            every block.
+        tokens: for each token its root mean square [depth + 1].
+    """
 
     patterns: list[Pattern]
     roles: list[tuple[str, int]]
@@ -31,7 +38,7 @@ class Snapshot(NamedTuple):
 
 
 def take_snapshot(model: Transformer, task: Task, *, blocks: int | None = None) -> Snapshot:
-    """One run with everything kept; patterns of the first `blocks` blocks, by default of all."""
+    """Run the model once; keep the patterns of the first `blocks` blocks, by default of all."""
     _, cache = run_with_cache(model, task, everything=True)
     patterns = [
         Pattern(block, name, weights)
@@ -58,7 +65,7 @@ def take_snapshot(model: Transformer, task: Task, *, blocks: int | None = None) 
 
 
 def head_patterns(model: Transformer, cache: Cache, block: int) -> list[tuple[str, np.ndarray]]:
-    """Every head of a block, named by what it writes."""
+    """Name and pattern of every head of a block; a head is named by the slots it writes."""
     first = len(model.weights.prologue)
     at = block if block < first else first + (block - first) % model.blocks_per_step
     found = []

@@ -1,1 +1,1 @@
-"""What every part of a model is needed for, beside what its algorithm lets expect."""
+"""Ablations: the effect of every part of a model, compared with its algorithm."""

@@ -1,4 +1,4 @@
-"""Causal importance of every part of a model, with what its algorithm lets expect beside it."""
+"""The causal effect of every part of a model, compared with the expectation of its algorithm."""
 
 from __future__ import annotations
 
@@ -21,30 +21,30 @@ from .config import AblateConfig
 from .targets import Subject, construct, trained
 
 DIVERGED = 1e8
-"""The change beyond which a prediction says how rounding grew, and a table no more than that."""
+"""Changes above this value measure only the growth of rounding, so tables show only the limit."""
 
 NEARER = ("swapped nearer by", "nearer, low", "nearer, high")
-"""A control's change less that of the swap, and its interval."""
+"""Columns: the change of a control minus that of the swap, and the bounds of its interval."""
 
 
 class Ablation(NamedTuple):
-    """A row for every site; and what the intact model and known predictors lose."""
+    """A row for every site, and the losses of the intact model and of known predictors."""
 
     rows: Rows
     known: dict[str, float]
 
 
 def examine(config: AblateConfig, progress: Callable[[str], None] = lambda name: None) -> Ablation:
-    """Take every part out by itself: how far do predictions move, and how far should they?"""
-    progress("the model and its tasks")
+    """Ablate one part at a time, and compare the change of the predictions with the expectation."""
+    progress("building the model and drawing its tasks")
     subject = construct(config) if config.constructed else trained(config)
     model, tasks = subject.model, subject.tasks
     alone = config.each_step or not config.constructed
     kinds = config.kinds or (("head", "slot") if config.constructed else ("head", "unit"))
     found = sites(model, kinds, each_step=alone)
     if not found:
-        raise ValueError(f"kinds must be some that the model has, got {', '.join(kinds)}")
-    progress(f"{len(found)} ablations")
+        raise ValueError(f"kinds must name parts that the model has, got {', '.join(kinds)}")
+    progress(f"running {len(found)} ablations")
     intact = predict_batch(model, tasks)
     changed = ablate(model, tasks, found, replace=config.replace)
     named = [{"site": site.name, "kind": site.kind, "slot": site.slot} for site in found]
@@ -62,16 +62,17 @@ def examine(config: AblateConfig, progress: Callable[[str], None] = lambda name:
 
 
 class Changes(NamedTuple):
-    """|f' - f| / |f| of each [S], and the same of 1000 bootstrap resamples of the tasks."""
+    """|f' - f| / |f| of each of S sites, [S], and of 1000 bootstrap resamples of the tasks."""
 
     each: np.ndarray
     resampled: np.ndarray
 
 
 def measure(named: Rows, found: Changes, changed: jax.Array, tasks: Task) -> Rows:
-    """Of changed predictions [S, b, q]: `change` |f' - f| / |f| with its interval, and loss.
+    """Add change |f' - f| / |f|, its 95 % interval and the loss to the rows of S sites.
 
-    The interval has 95 % of the resamples. A prediction that is no number has neither.
+    `changed` are the predictions [S, b, q] of b tasks. Rows whose loss is NaN or infinite stay as
+    they are.
     """
     low, high = np.quantile(found.resampled, INTERVAL_QUANTILES, axis=0)
     losses = np.asarray(jnp.mean((changed - tasks.y_query[None]) ** 2, axis=(1, 2)))
@@ -94,7 +95,7 @@ def changes(intact: jax.Array, changed: jax.Array, seed: int) -> Changes:
 
 
 def compare(now: jax.Array, expected: jax.Array, intact: jax.Array) -> dict[str, float]:
-    """How far the predictions should have moved, and how far they are from where they should be."""
+    """The expected change of the predictions, and their distance from the expected predictions."""
     size = jnp.linalg.norm(intact)
     if not bool(jnp.any(jnp.isfinite(expected))):
         return {"gap to expectation": float("inf" if jnp.any(jnp.isfinite(now)) else 0)}
@@ -106,10 +107,10 @@ def compare(now: jax.Array, expected: jax.Array, intact: jax.Array) -> dict[str,
 
 
 def swaps(subject: Subject, config: AblateConfig, progress: Callable[[str], None]) -> Rows:
-    """Every block in turn replaced by the constructed step of the same number, and the controls.
+    """Replace one block at a time by the constructed step of the same number, or by a control.
 
-    `swapped nearer by` is a control's change less that of the swap, with its interval over the
-    same resampled tasks.
+    The column "swapped nearer by" is the change of a control minus the change of the swap. Its
+    interval uses the same resampled tasks for both.
     """
     model, tasks = subject.model, subject.tasks
     key = jax.random.fold_in(jax.random.key(config.seed), 2)
@@ -119,7 +120,7 @@ def swaps(subject: Subject, config: AblateConfig, progress: Callable[[str], None
     other, _ = build(config.swap, subject.kernel, first, subject.ridge, model.depth)
     rows = []
     for block in range(model.depth):
-        progress(f"block {block} replaced by a step of {config.swap}")
+        progress(f"replacing block {block} by a step of {config.swap}")
         found = swap(model, block, other, block, fitted, tasks)._asdict()
         intact = found.pop("intact")
         named = [
@@ -140,15 +141,15 @@ def swaps(subject: Subject, config: AblateConfig, progress: Callable[[str], None
 
 
 def table(found: Ablation) -> Lines:
-    """One line a site."""
-    header = ["site", "holds", "change (95 %)", "loss"]
+    """A table with one line per site."""
+    header = ["site", "slot", "change (95 %)", "loss"]
     expects = any("expectation" in row for row in found.rows)
-    header += ["without it", "expected change", "gap to it"] if expects else []
+    header += ["expectation", "expected change", "gap to expectation"] if expects else []
     swapped = any(NEARER[0] in row for row in found.rows)
     header += ["swapped nearer by (95 %)"] if swapped else []
     lines = []
     for row in found.rows:
-        line = [row["site"], row["slot"], "no number", "-"]
+        line = [row["site"], row["slot"], "NaN or infinite", "-"]
         if row.get("change", 0) > DIVERGED:
             line[2] = f"> {DIVERGED:g}"
         elif "change" in row:

@@ -1,4 +1,4 @@
-"""An ablation as settings: what is taken out of which model."""
+"""The settings of an ablation."""
 
 from __future__ import annotations
 
@@ -10,12 +10,27 @@ from ...catalogue import KERNELS, SITES, SOLVERS, find, spelled, taken
 
 @dataclass(frozen=True)
 class AblateConfig:
-    """What is taken out of which model, on how many tasks.
+    """The model, the parts to ablate and the tasks.
 
-    `model` is a run, or a solver whose construction of `steps` steps (by default 12) on the
-    `kernel` it is. With `swap` every block of a run is replaced by a step of that solver as well.
+    Args:
+        model: a run, or a solver whose construction is ablated; default "conjugate_gradient".
+        kernel: kernel of the construction; default: the kernel for which expectations are known,
+            or the first kernel that the solver takes.
+        steps: number of steps of the construction, >= 1; default 12.
+        kinds: kinds of sites to ablate; default: heads and slots of a construction, heads and MLP
+            units of a run.
+        each_step: whether to ablate a construction's part in each step separately; default False:
+            in all steps at once.
+        replace: value that replaces the ablated part, "zero" (default) or "mean".
+        swap: solver whose steps also replace the blocks of a run, one block at a time; default:
+            no replacement.
+        tasks: number of tasks, >= 2; default 64.
+        num_queries: number of queries of a task, >= 1; default 8.
+        seed: seed of the tasks; default 0.
 
-    Raises ValueError for unknown names and numbers out of range.
+    Raises:
+        ValueError: a name is unknown, a number is out of range, or an option does not fit the
+            model.
     """
 
     model: str = "conjugate_gradient"
@@ -47,15 +62,15 @@ class AblateConfig:
                 checks.choice(f"kernel of {self.model}", self.kernel, taken(self.model))
             if self.swap is not None:
                 raise ValueError(
-                    f"swap must be left to trained models, got {self.swap} and the construction "
-                    f"{self.model}"
+                    f"swap must be None for a construction, got {self.swap!r} and the "
+                    f"construction {self.model!r}"
                 )
             return
         for name in ("kernel", "steps"):
             if getattr(self, name) is not None:
                 raise ValueError(
-                    f"{name} must be left to constructions, got {getattr(self, name)} and the run "
-                    f"{self.model}"
+                    f"{name} must be None for a run, got {getattr(self, name)!r} and the run "
+                    f"{self.model!r}"
                 )
 
     @property

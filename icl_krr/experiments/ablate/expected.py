@@ -1,7 +1,7 @@
-"""What an algorithm computes when a part of it is missing: the expectation of an ablation.
+"""The expected result of an ablation: what an algorithm computes when a part of it is missing.
 
-Each solver stands here once more as plain linear algebra, line by line as it is defined, with
-`head` around what a head adds to a slot and `slot` around what a slot holds.
+This file repeats each solver as plain linear algebra. `head` wraps the value that a head adds to a
+slot, and `slot` wraps the value of a slot.
 """
 
 from __future__ import annotations
@@ -20,9 +20,9 @@ from ...tasks import Task, map_tasks, system
 
 
 class Without(NamedTuple):
-    """What is missing, and zero: the one of `names`, such as "head p" or "slot r", at `index`.
+    """The missing part, which is replaced by zero: `names[index]`, such as "head p" or "slot r".
 
-    The index is traced, so that one program computes all expectations.
+    The index is traced, so that one compiled program computes all expectations.
     """
 
     names: tuple[str, ...]
@@ -39,11 +39,11 @@ class Without(NamedTuple):
 
 
 def products(kernel: Kernel, task: Task, w: Without) -> tuple[Any, Any, jax.Array]:
-    """v -> K v, v -> k(x)^T v, and y; without x all inputs are alike, at 0."""
+    """The functions v -> K v and v -> k(x)^T v, and y. If slot x is missing, all inputs are 0."""
     task = task.replace(x=w.slot("x", task.x), x_query=w.slot("x", task.x_query))
     gram, cross, y = system(kernel, task)
     if "slot half_square" in w.names:
-        # without |x|^2 / 2 the head weighs by exp(<x, z> c)
+        # without |x|^2 / 2 the attention weights of the head are exp(<x, z> c)
         c, _ = kernel.coefficients(task.x.dtype)  # pyright: ignore[reportAttributeAccessIssue]
         other = system(Exponential(1 / c, kernel.projection), task)  # pyright: ignore[reportAttributeAccessIssue]
         missing = w.lacks("slot half_square")
@@ -103,9 +103,14 @@ def richardson(kernel: Kernel, task: Task, w: Without, ridge: Any, steps: int) -
 
 
 class Expectation(NamedTuple):
-    """An algorithm with a part missing, the kernel it is for, and what is then to be expected.
+    """The expectations of a solver's ablations.
 
-    All else that can be missing is a flag, and no line of the algorithm.
+    Parts without an expectation are flags of tokens, which the algorithm does not mention.
+
+    Attributes:
+        compute: function that runs the algorithm without a part and returns its predictions.
+        kernel: name of the kernel for which the expectations are valid.
+        words: expected effect of each missing part, such as "head p", in words.
     """
 
     compute: Callable[..., jax.Array]
@@ -113,7 +118,7 @@ class Expectation(NamedTuple):
     words: dict[str, str]
 
     def predictions(self, kernel: Kernel, tasks: Task, **needs: Any) -> dict[str, jax.Array]:
-        """What is predicted for a batch of tasks without each part: {part: [b, q]}."""
+        """Predictions for b tasks without each part: {part: [b, q]}."""
         names = tuple(self.words)
 
         @jax.jit
@@ -127,27 +132,28 @@ class Expectation(NamedTuple):
         return dict(zip(names, every(tasks), strict=True))
 
 
-NOTHING, ZERO, NO_NUMBER = "nothing: no prediction reads it", "f = 0", "no number: 1 / 0"
+NOTHING, ZERO = "no effect: no prediction reads it", "f = 0"
+NO_NUMBER = "NaN or infinite: division by 0"
 CONJUGATE_GRADIENT = Expectation(
     conjugate_gradient,
     "linear",
     {
-        "head p": "no beta p: steepest descent",
-        "slot beta": "no beta p: steepest descent",
-        "slot p_last": "no beta p: steepest descent",
-        "head r": "r stays y",
-        "slot r": "r = 0: no step",
+        "head p": "no term beta p: steepest descent",
+        "slot beta": "no term beta p: steepest descent",
+        "slot p_last": "no term beta p: steepest descent",
+        "head r": "r stays equal to y",
+        "slot r": "r = 0: gamma = 0, f = 0",
         "head rr_next": "one step, then gamma = 0",
         "slot rr_next": "one step, then gamma = 0",
         "head K_p": ZERO,
         "slot K_p": ZERO,
         "head prediction": ZERO,
         "slot prediction": ZERO,
-        "slot x": "all inputs alike",
+        "slot x": "all inputs are 0: K = 0, f = 0",
         **dict.fromkeys(("head alpha", "slot alpha", "slot y"), NOTHING),
-        "head rr": "no first r.r: a step late",
-        **dict.fromkeys(("slot rr", "slot Ap", "slot gamma"), "gamma = 0: f = 0"),
-        **dict.fromkeys(("head pAp", "slot pAp"), "gamma = 0: f = 0"),
+        "head rr": "first gamma = 0: one step is lost",
+        **dict.fromkeys(("slot rr", "slot Ap", "slot gamma"), "gamma = 0, f = 0"),
+        **dict.fromkeys(("head pAp", "slot pAp"), "gamma = 0, f = 0"),
         "slot p": ZERO,
     },
 )
@@ -155,9 +161,9 @@ CHEBYSHEV = Expectation(
     chebyshev,
     "exponential",
     {
-        "slot r": "p = a p - b A p: no residual",
-        "slot normaliser_support": "A = ridge I at the supports",
-        "slot x": "all inputs alike: K = 1",
+        "slot r": "r = 0: p becomes a p - b A p",
+        "slot normaliser_support": "K p = 0 at the supports: A p = ridge p",
+        "slot x": "all inputs are 0: K = 1 everywhere",
         **dict.fromkeys(("slot alpha", "slot y"), NOTHING),
         **dict.fromkeys(("head mean_p", "slot mean_p", "slot p"), ZERO),
         **dict.fromkeys(("slot normaliser_query", "slot prediction"), ZERO),
@@ -168,8 +174,8 @@ RICHARDSON = Expectation(
     richardson,
     "gaussian",
     {
-        "slot half_square": "the exponential kernel exp(<x, z> / l^2)",
-        "slot x": "all inputs alike: K = 1",
+        "slot half_square": "the kernel becomes exponential: exp(<x, z> / l^2)",
+        "slot x": "all inputs are 0: K = 1 everywhere",
         "slot alpha": NOTHING,
         **dict.fromkeys(("head smoothed", "slot smoothed", "slot ahead", "slot y"), ZERO),
         **dict.fromkeys(("slot normaliser_query", "slot prediction"), ZERO),

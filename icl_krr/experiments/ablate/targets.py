@@ -1,4 +1,4 @@
-"""What is ablated: a construction or a run, with tasks of its family, and what to expect."""
+"""The model to ablate, a construction or a run, with its tasks and its expectations."""
 
 from __future__ import annotations
 
@@ -23,9 +23,17 @@ from .config import AblateConfig
 
 
 class Subject(NamedTuple):
-    """A model, its family and tasks of it, what known predictors lose, and what to expect.
+    """The model to ablate, its tasks, and expectations.
 
-    `words` and `expected` say it of the parts of an algorithm, such as "head p".
+    Attributes:
+        model: the model.
+        family: family of the tasks.
+        tasks: tasks on which the model is ablated.
+        kernel: kernel of the exact predictor of the tasks.
+        ridge: ridge of the exact predictor of the tasks.
+        known: losses of known predictors on the tasks.
+        words: expected effect of each missing part, such as "head p", in words.
+        expected: expected predictions without each part [b, q].
     """
 
     model: Transformer
@@ -54,7 +62,7 @@ def trained(config: AblateConfig) -> Subject:
 
 
 def check_swap(solver: str, kernel: Kernel, model: Transformer, run: str) -> None:
-    """Refuse a solver whose steps cannot take the place of the model's blocks."""
+    """Raise ValueError if steps of the solver cannot replace blocks of the model."""
     name, takes = name_of(kernel), taken(solver)
     if name not in takes:
         raise ValueError(
@@ -63,8 +71,8 @@ def check_swap(solver: str, kernel: Kernel, model: Transformer, run: str) -> Non
         )
     if model.spec.tokens != "pairs":
         raise ValueError(
-            f"swap must be left to models with a token for each support, got {solver!r} and "
-            f"{run}, whose tokens are {model.spec.tokens}"
+            f"swap needs a model with one token per support, tokens 'pairs', got {solver!r} and "
+            f"{run} with tokens {model.spec.tokens!r}"
         )
 
 
@@ -94,6 +102,6 @@ def family_of(kernel: str, num_queries: int) -> Any:
         return LinearRegression(num_features=8, num_supports=16, num_queries=num_queries, noise=0.1)
     made = make_kernel(kernel, {"temperature": 0.5, "lengthscale": 0.7})
     stationary = all(term.function == "one" for term in made.diagonal_terms(float))
-    # the exponential kernel is e^2 on the sphere where the others are 1
+    # noise 0.1 k(x, x): on the sphere k(x, x) = e^2 for the exponential kernel, 1 for the others
     inputs, noise = ("normal", 0.1) if stationary else ("sphere", 0.74)
     return GaussianProcess(made, noise=noise, num_queries=num_queries, inputs=inputs)

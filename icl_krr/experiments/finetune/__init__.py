@@ -1,1 +1,1 @@
-"""What training makes of an algorithm that was written down as weights."""
+"""Fine-tuning: train the weights of a constructed algorithm."""

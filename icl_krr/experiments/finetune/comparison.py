@@ -1,4 +1,4 @@
-"""What training makes of gradient descent that was written down, and of too few blocks of it."""
+"""Fine-tune constructed gradient descent, and compare it with algorithms of the same depth."""
 
 from __future__ import annotations
 
@@ -33,8 +33,13 @@ OWN_WEIGHTS, ALL_WEIGHTS, ALL_WEIGHTS_FROM_GD_PLUS_PLUS = (
 
 
 class Comparison(NamedTuple):
-    """`losses` of every method at every depth and seed; the `path` of training, update by update
-    and block by block; and what had `moved` at its end, slot by slot."""
+    """Results of a comparison.
+
+    Attributes:
+        losses: a row for every method, depth and seed.
+        path: a row for every observed update and block of one training run per seed.
+        moved: a row for every pair of slots, with the change of its weights after that training.
+    """
 
     losses: Rows
     path: Rows
@@ -42,13 +47,14 @@ class Comparison(NamedTuple):
 
 
 def compare(config: FinetuneConfig, show: Show = lambda words: None) -> Comparison:
-    """Train textbook gradient descent of every depth, beside rivals whose scalars are tuned.
+    """Train textbook gradient descent at every depth, and compare it with rivals.
 
-    "its own weights" are those of the construction, untied; "all weights" are every entry of its
-    dense matrices, from there or from GD++ as it was tuned. The path is that of all weights from
-    the textbook at `config.depth`.
+    Rivals are algorithms whose scalars are tuned. The method "trained: its own weights" trains the
+    weights of the construction, untied. The methods with "all weights" train every entry of the
+    dense matrices, starting from textbook gradient descent or from tuned GD++. The path is that of
+    all weights from textbook gradient descent at `config.depth`.
 
-    `gain` is (textbook loss - exact) / (loss - exact).
+    The column `gain` is (textbook loss - exact loss) / (loss - exact loss).
     """
     losses: Rows = []
     path: Rows = []
@@ -57,7 +63,7 @@ def compare(config: FinetuneConfig, show: Show = lambda words: None) -> Comparis
         problem = draw_problem(config, seed)
         least = exact_loss(problem)
         for depth in config.depths:
-            show(f"seed {seed}, {depth} blocks: rivals")
+            show(f"seed {seed}, {depth} blocks: tuning rivals")
             models = rivals(problem, depth)
             first = textbook_gradient_descent(problem, depth)
             rates: dict[str, float] = {}
@@ -67,7 +73,7 @@ def compare(config: FinetuneConfig, show: Show = lambda words: None) -> Comparis
                 ALL_WEIGHTS_FROM_GD_PLUS_PLUS: dense(models["GD++, tuned"]),
             }
             for name, start in starts.items():
-                show(f"seed {seed}, {depth} blocks, {name}")
+                show(f"seed {seed}, {depth} blocks: training '{name}'")
                 followed = depth == config.depth and name == ALL_WEIGHTS
                 observe = (
                     partial(observe_blocks, problem, start, seed) if followed else observe_nothing
@@ -103,7 +109,7 @@ def observe_blocks(
     model: Transformer,
     error: float,
 ) -> Rows:
-    """A row for every block: its step size and curvature, and how far its maps have moved."""
+    """A row for every block, with its step size, its curvature and the change of its weights."""
     rows, high = [], problem.spectrum[1]
     changes = drift(model, start)
     for block, (step, curvature) in enumerate(zip(*block_coefficients(model), strict=True)):
@@ -123,10 +129,11 @@ def observe_blocks(
 
 
 def block_coefficients(model: Transformer) -> tuple[list[float], list[float]]:
-    """What every block adds to the prediction, eta <x, X^T r>, and takes from x, c X^T X x.
+    """The step size eta and the curvature c of every block, read from its weights.
 
-    Read from its weights: the mean over the features of what its heads compare, times what they
-    move from r to the prediction and from x to x, through the MLP after them.
+    A block adds eta <x, X^T r> to the prediction and subtracts c X^T X x from x. Both are products
+    of two numbers: the query-key map of x, averaged over the features, and the map from r to the
+    prediction (for eta) or from x to x (for c) by the head and the MLP after it.
     """
     layout = model.layout
     x, r, f = (layout.channels(name) for name in ("x", "r", "prediction"))
@@ -147,7 +154,7 @@ def block_coefficients(model: Transformer) -> tuple[list[float], list[float]]:
 
 
 def loss_table(found: Comparison) -> Lines:
-    """Loss over the exact one, and the gain on the textbook step, at every depth."""
+    """A table of loss / exact loss and of the gain over the textbook step, at every depth."""
     depths = list(dict.fromkeys(row["blocks"] for row in found.losses))
     lines = []
     for name in dict.fromkeys(row["method"] for row in found.losses):
@@ -166,12 +173,12 @@ def loss_table(found: Comparison) -> Lines:
 
 
 def mean_and_range(values: np.ndarray) -> str:
-    """The mean, and half the range over seeds."""
+    """Mean and half the range over seeds, as text."""
     return f"{values.mean():.3g} +- {np.ptp(values) / 2:.1g}"
 
 
 def most_moved_table(found: Comparison, count: int = 12) -> Lines:
-    """The slot pairs that moved most, mean over seeds."""
+    """A table of the pairs of slots whose weights changed most, averaged over seeds."""
     each: dict[Any, list[float]] = {}
     for row in found.moved:
         pair = (row["block"], row["part"], row["from"], row["to"])

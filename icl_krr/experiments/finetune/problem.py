@@ -1,4 +1,4 @@
-"""Weights that were written down, trained on: where do they go, and how much better are they?"""
+"""Fine-tuning of constructed weights: tasks, rival algorithms and training."""
 
 from __future__ import annotations
 
@@ -21,16 +21,29 @@ from ..shared.draws import draw_tasks
 from ..shared.rows import Rows
 
 DIVERGED_ABOVE = 2
-"""Training has diverged when its last loss is more than so many times the first."""
+"""Training counts as diverged if its last loss exceeds its first loss times this factor."""
 
 
 @dataclass(frozen=True)
 class FinetuneConfig:
-    """Gradient descent of `depth` blocks on linear tasks of an ill-conditioned covariance.
+    """Settings of a fine-tuning of gradient descent on ill-conditioned linear tasks.
 
-    It is trained for `updates` on fresh batches, for each of `seeds`, at the first of
-    `learning_rates` at which it does not diverge; scalars are tuned on `tuning` tasks, and
-    everything is scored on `tasks` others.
+    Args:
+        depths: numbers of blocks to train; default 1, 2, 4 and 6.
+        depth: number of blocks whose training path is recorded; default 4.
+        condition: condition number of the covariance of the inputs; default 30.
+        num_features: number of features p; default 8.
+        num_supports: number of supports n; default 32.
+        noise: variance of the noise on the supports' outputs; default 0.02.
+        updates: number of updates, each on a fresh batch; default 3000.
+        batch: number of tasks in a batch; default 256.
+        learning_rates: learning rates to try in this order, until training does not diverge;
+            default 1e-3, 3e-4, 1e-4 and 3e-5.
+        every: number of updates between records of the path; default 200.
+        tuning: number of tasks that tune the scalars of rivals; default 1024.
+        tasks: number of other tasks that score all methods; default 4096.
+        seeds: number of seeds; default 3.
+        seed: first seed; default 0.
     """
 
     depths: tuple[int, ...] = (1, 2, 4, 6)
@@ -60,7 +73,15 @@ class FinetuneConfig:
 
 
 class FinetuneProblem(NamedTuple):
-    """The tasks that scalars are tuned on and models are scored on, and bounds (low, high)."""
+    """The tasks of one seed.
+
+    Attributes:
+        config: the settings.
+        ridge: optimal ridge of the tasks.
+        tuning: tasks that tune scalars.
+        scored: tasks that score models.
+        spectrum: bounds (low, high) on the eigenvalues of K + ridge I over the tuning tasks.
+    """
 
     config: FinetuneConfig
     ridge: float
@@ -72,7 +93,7 @@ class FinetuneProblem(NamedTuple):
         return float(jnp.mean((predict_batch(model, self.scored) - self.scored.y_query) ** 2))
 
     def tune_scalars(self, build: Callable[[Any], Transformer], first: dict[str, Any]) -> Any:
-        """The positive scalars of least error, by Adam on their logarithms."""
+        """The positive scalars with the least error, found by Adam on their logarithms."""
         objective = held_out(build, self.tuning)
         return adapt(objective, first, positive=tuple(first), iterations=300).parameters
 
@@ -93,7 +114,7 @@ def draw_problem(config: FinetuneConfig, seed: int) -> FinetuneProblem:
 
 
 def gradient_descent(problem: FinetuneProblem, depth: int, step_sizes: Any) -> Transformer:
-    """Gradient descent with a step size for each block, [depth], or one for all."""
+    """Gradient descent with one step size per block, [depth], or one for all blocks."""
     model = constructions.gradient_descent(
         Linear(),
         num_features=problem.config.num_features,
@@ -119,15 +140,19 @@ def textbook_gradient_descent(problem: FinetuneProblem, depth: int) -> Transform
 
 
 def chebyshev_step_sizes(low: Any, high: Any, depth: int) -> jax.Array:
-    """The step sizes whose polynomial is least on an interval: one over its Chebyshev nodes."""
+    """The reciprocals of the Chebyshev nodes of an interval.
+
+    They minimise the largest value of the residual polynomial on the interval.
+    """
     angles = jnp.pi * (2 * jnp.arange(depth, dtype=float) + 1) / (2 * depth)
     return 1 / ((high + low) / 2 + (high - low) / 2 * jnp.cos(angles))
 
 
 def rivals(problem: FinetuneProblem, depth: int) -> dict[str, Transformer]:
-    """Algorithms of as many blocks, each with its own scalars tuned alike.
+    """Algorithms with `depth` steps, each with its scalars tuned by the same procedure.
 
-    Conjugate gradient has no scalars, and of blocks 5 for each step and one more.
+    Each step is one block, except for conjugate gradient, which has 5 blocks per step and one
+    more, and no scalars to tune.
     """
     low, high = problem.spectrum
     sizes: dict[str, Any] = {"num_features": problem.config.num_features, "steps": depth}
@@ -176,10 +201,10 @@ Observe = Callable[[int, Transformer, float], Rows]
 def train_without_divergence(
     problem: FinetuneProblem, first: Transformer, seed: int, observe: Observe
 ) -> tuple[Transformer, float, Rows]:
-    """The model trained, its learning rate, and the rows of `observe(update, model, loss)`.
+    """The trained model, its learning rate, and the rows of `observe(update, model, loss)`.
 
-    A rate has diverged when a loss is NaN, or the last above `DIVERGED_ABOVE` times the first; then
-    the next is taken.
+    Training diverges if a loss is NaN, or if the last loss exceeds the first loss times
+    `DIVERGED_ABOVE`. It then starts again at the next learning rate.
     """
     most = DIVERGED_ABOVE * problem.loss(first)
     for rate in problem.config.learning_rates:
@@ -196,7 +221,11 @@ def train_without_divergence(
 def training_path(
     problem: FinetuneProblem, model: Transformer, rate: float, seed: int
 ) -> Iterator[tuple[int, Transformer, float]]:
-    """Adam on all weights, on fresh tasks: updates so far, the model and its loss, now and then."""
+    """Train all weights by Adam on fresh tasks.
+
+    Yields the number of updates, the model and its loss at the start, after 10, 50 and 100 updates
+    and after every `every` updates.
+    """
     c = problem.config
     settings = Training(steps=c.updates, batch=c.batch, learning_rate=rate, warmup=100, seed=seed)
     state = start(model, settings)

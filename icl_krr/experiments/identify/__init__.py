@@ -1,1 +1,1 @@
-"""Which solver a trained model runs, and whether constructed ones are told apart."""
+"""Identify the solver that a model runs, for trained and for constructed models."""

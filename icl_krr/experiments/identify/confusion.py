@@ -1,4 +1,4 @@
-"""The confusion matrix: `identify` on constructed models, whose solver is known."""
+"""The confusion matrix: run `identify` on constructed models, whose solver is known."""
 
 from __future__ import annotations
 
@@ -21,19 +21,33 @@ from ..shared.draws import draw_tasks
 from ..shared.rows import Rows
 
 LOOKED_AT = ("linear", "exponential")
-"""Kernels of the constructions, and of the candidates."""
+"""Kernels of the constructions and of the candidates."""
 
 
 @dataclass(frozen=True)
 class ConfusionConfig:
-    """Every solver on every kernel that it takes, at every `condition`, `seeds` times.
+    """Every solver on every kernel that it takes, at every condition number and seed.
 
-    Tasks are linear regression whose covariance has that condition number, and so has
-    K + ridge I: the ridge is the mean of K's largest eigenvalues over it. There are many more
-    features than steps, so that no solver is done before the last layer. `tasks` fit the
-    candidates and as many score them.
+    Tasks are linear regression. The covariance of the inputs and K + ridge I have the condition
+    number of the cell: the ridge is the largest eigenvalue of K, averaged over tasks, divided by
+    the condition number. There are many more features than steps, so no solver converges before
+    the last layer.
 
-    Raises ValueError for numbers out of range.
+    Args:
+        solvers: names of solvers; default: all candidates of `identify`.
+        kernels: names of kernels; default: "linear" and "exponential".
+        conditions: condition numbers, >= 1; default 1e2 and 1e4.
+        seeds: number of seeds, >= 1; default 3.
+        seed: first seed; default 0.
+        steps: number of steps of every construction, >= 1; default 8.
+        tasks: number of tasks that fit the candidates, >= 1; default 24. As many other tasks score
+            the candidates.
+        num_features: number of features p, >= 1; default 40.
+        num_supports: number of supports n, >= 1; default 64.
+        num_queries: number of queries q, >= 1; default 8.
+
+    Raises:
+        ValueError: a number is out of range, or a name is unknown.
     """
 
     solvers: tuple[str, ...] = field(default_factory=candidates)
@@ -76,7 +90,7 @@ def cells(config: ConfusionConfig) -> list[Cell]:
 
 
 class Constructed(NamedTuple):
-    """A construction with its true parameters, and the tasks it is looked at on."""
+    """A construction with its true parameters, and the tasks to fit and to score candidates."""
 
     model: Transformer
     truth: dict[str, float]
@@ -87,9 +101,11 @@ class Constructed(NamedTuple):
 def run(
     config: ConfusionConfig, done: frozenset[Cell] = frozenset()
 ) -> Iterator[tuple[Cell, dict[str, Any]]]:
-    """A row for every cell that is not done: what was found, how far truth and the nearest are.
+    """Yield a row for every cell that is not in `done`.
 
-    The nearest other is one that does not contain the truth as a special case.
+    The row has the result of `identify`, the distance of the true solver and that of the nearest
+    other candidate. Candidates that contain the true solver as a special case do not count as
+    others.
     """
     for cell in cells(config):
         if cell in done:
@@ -174,7 +190,7 @@ def largest_sink(kernel: Kernel, tasks: Task) -> int:
 
 
 def matrix(rows: Rows) -> dict[tuple[str, str], dict[str, int]]:
-    """How often each candidate remained, for every solver on every kernel, and the runs."""
+    """Number of runs, and of runs in which each candidate remained, per solver and kernel."""
     found: dict[tuple[str, str], dict[str, int]] = {}
     for entry in rows:
         counts = found.setdefault(
@@ -187,7 +203,7 @@ def matrix(rows: Rows) -> dict[tuple[str, str], dict[str, int]]:
 
 
 def markdown(rows: Rows) -> str:
-    """The matrix as a table: rows are what was built, columns what was found."""
+    """The matrix as a table: rows are constructed solvers, columns are candidates that remained."""
     table = matrix(rows)
     short = {name: candidate(name).label for name in candidates()}
     lines = [

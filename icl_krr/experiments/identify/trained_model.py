@@ -1,4 +1,4 @@
-"""`identify` on a trained model: probes and their controls, filters, effective parameters."""
+"""Run `identify` on a trained model, with probes, controls, filters and effective parameters."""
 
 from __future__ import annotations
 
@@ -41,12 +41,20 @@ Show = Callable[[str], None]
 
 @dataclass(frozen=True)
 class IdentifyConfig:
-    """`tasks` fit the candidates and as many score them; `probe_tasks` fit the linear probes.
+    """Settings of an identification.
 
-    Candidates may have any of the `kernels`, by default all, and take `steps` steps, by default 32
-    for each layer.
+    Args:
+        tasks: number of tasks that fit the candidates, >= 2; default 64. As many other tasks score
+            the candidates.
+        probe_tasks: number of tasks that fit the linear probes, >= 2; default 512.
+        num_queries: number of queries of a task, >= 1; default 8.
+        kernels: kernels of the candidates; default: all.
+        steps: largest number of steps of a candidate, >= 1; default: 32 per layer.
+        per_layer: whether to refine the parameters of the candidates for each layer; default False.
+        seed: seed of the tasks and of the bootstrap; default 0.
 
-    Raises ValueError for numbers out of range.
+    Raises:
+        ValueError: a number is out of range.
     """
 
     tasks: int = 64
@@ -65,9 +73,14 @@ class IdentifyConfig:
 
 
 class Findings(NamedTuple):
-    """The identification, a row for every layer, and the filters of model and best candidate.
+    """What `examine` found.
 
-    `kernel` and `ridge` are those of the exact predictor of the tasks.
+    Attributes:
+        found: the identification.
+        layers: a row for every layer.
+        filter: spectral filters of the layers.
+        kernel: kernel of the exact predictor of the tasks.
+        ridge: ridge of the exact predictor of the tasks.
     """
 
     found: Identification
@@ -78,7 +91,7 @@ class Findings(NamedTuple):
 
 
 def examine(run: Run, config: IdentifyConfig, progress: Show = lambda words: None) -> Findings:
-    """Probe a model layer by layer on the family it was trained on, and identify it."""
+    """Probe every layer of a model on tasks of its training family, and identify its solver."""
     family: Any = dataclasses.replace(run.family, num_queries=config.num_queries)  # pyright: ignore
     key = jax.random.key(config.seed)
     probing, scored, fitted = (
@@ -86,7 +99,7 @@ def examine(run: Run, config: IdentifyConfig, progress: Show = lambda words: Non
         for i, count in enumerate((config.probe_tasks, config.tasks, config.tasks))
     )
     model = in_dtype_of_tasks(run.model, fitted)
-    progress("linear probes and their controls")
+    progress("fitting linear probes and their controls")
     if has_slot(model):
         layer_answers, layers = partial(layerwise, model), []
     else:
@@ -95,10 +108,10 @@ def examine(run: Run, config: IdentifyConfig, progress: Show = lambda words: Non
         layers = controls(model, probing, scored, jax.random.fold_in(key, 3))
     answers = jax.jit(partial(map_tasks, layer_answers))(scored)
     errors = jnp.mean((answers - scored.y_query[:, None]) ** 2, axis=(0, 2))
-    progress("the exact predictor")
+    progress("finding the exact predictor of the tasks")
     best = reference(family, jax.random.fold_in(key, 4))
     known = best.losses(scored)
-    progress("hat matrices and filters")
+    progress("computing hat matrices and filters")
     hats = jax.jit(partial(map_tasks, partial(hat_matrix, layer_answers)))(scored)
     steps = 32 * (hats.shape[1] - 1) if config.steps is None else config.steps
     name = name_of(best.kernel)
@@ -129,7 +142,7 @@ def examine(run: Run, config: IdentifyConfig, progress: Show = lambda words: Non
 
 
 def layer_table(findings: Findings) -> Lines:
-    """What the model answers after every layer, and the predictors that its answers are nearest."""
+    """A table with the error of every layer and the parameters of its nearest predictors."""
     header = list(findings.layers[-1])
     lines = [
         [f"{row[key]:.3g}" if key in row else "-" for key in header] for row in findings.layers
@@ -138,7 +151,7 @@ def layer_table(findings: Findings) -> Lines:
 
 
 def distance_table(found: Identification, space: str) -> Lines:
-    """Relative distances of layers to every candidate, in "prediction" or "hat" space."""
+    """A table of relative distances of layers to candidates, in "prediction" or "hat" space."""
     named = {f"{s.fit.candidate}, {s.fit.kernel}": s.distances[space] for s in found.suspects}
     named |= {name: spaces[space] for name, spaces in found.baselines.items()}
     header = [space, *(f"layer {i + 1}" for i in range(len(found.best.fit.alignment))), "mean"]
@@ -154,7 +167,7 @@ def distance_table(found: Identification, space: str) -> Lines:
 
 
 def distance_rows(found: Identification) -> Rows:
-    """A row for every candidate, layer and step: the distances between them."""
+    """One row per candidate, layer and step, with the distances in both spaces."""
     return [
         {"candidate": s.fit.candidate, "kernel": s.fit.kernel, "layer": layer + 1, "step": step}
         | {space: float(s.distances[space].matrix[layer, step]) for space in SPACES}
@@ -164,20 +177,20 @@ def distance_rows(found: Identification) -> Rows:
 
 
 def markdown(findings: Findings) -> str:
-    """All of these tables."""
+    """The table of layers and the tables of distances, in Markdown."""
     tables = [layer_table(findings), *(distance_table(findings.found, space) for space in SPACES)]
     return "\n".join(map(to_markdown, tables))
 
 
 def in_dtype_of_tasks(model: Transformer, tasks: Task) -> Transformer:
-    """The model in the dtype of the tasks: float32 weights say the same in float64."""
+    """The model with its weights cast to the dtype of the tasks."""
     return jax.tree.map(lambda leaf: jnp.asarray(leaf, tasks.x.dtype), model)
 
 
 def controls(model: Transformer, fitted: Task, scored: Task, key: jax.Array) -> Rows:
-    """Errors of probes of an untrained model, and of probes fitted to other tasks' outputs.
+    """Errors of two controls: probes of an untrained model, and probes fitted to shuffled outputs.
 
-    A probe that does no worse there says nothing of the model.
+    A low error of a probe is evidence about the model only if its controls have larger errors.
     """
     order = jax.random.permutation(jax.random.fold_in(key, 0), len(fitted.y_query))
     shuffled = fit_probe(model, fitted, fitted.y_query[order])
@@ -189,6 +202,6 @@ def controls(model: Transformer, fitted: Task, scored: Task, key: jax.Array) -> 
 
 
 def probe_errors(model: Transformer, probe: Any, scored: Task) -> np.ndarray:
-    """Of the probe after every layer, the last one too."""
+    """Mean squared errors of the probe after every layer, including the last."""
     answers = jax.jit(partial(map_tasks, lambda task: probe(streams(model, task))[..., 0]))(scored)
     return np.asarray(jnp.mean((answers - scored.y_query[:, None]) ** 2, axis=(0, 2)), float)

@@ -1,1 +1,1 @@
-"""What experiments share: rows and draws, recipes and runs, spectra, choice of hyperparameters."""
+"""Shared code of the experiments: rows, draws, recipes, runs, spectra and model selection."""

@@ -1,4 +1,4 @@
-"""A solver by name: its construction for a task, and its oracle beside it."""
+"""Build a solver by name: its construction for a task, and its oracle."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from .told import told
 def build(
     solver: str, kernel: Kernel, task: Task, ridge: float, steps: int
 ) -> tuple[Transformer, np.ndarray]:
-    """The construction, and its oracle's predictions step by step."""
+    """The construction, and the oracle's predictions after every step."""
     row = find("solver", SOLVERS, solver)
     if not row.iterates:
         smooth = np.asarray(load(row.oracle)(kernel, task).prediction)
@@ -29,13 +29,13 @@ def build(
 
 
 def construct(solver: str, kernel: Kernel, task: Task, **needs: Any) -> Transformer:
-    """The construction for tasks of this size."""
+    """The construction for tasks with as many features and outputs as this task."""
     sizes = {"num_features": task.num_features, "num_outputs": task.num_outputs}
     return load(find("solver", SOLVERS, solver).construction)(kernel, **sizes, **needs)
 
 
 def attention(kernel: Kernel, task: Task) -> dict[str, Any]:
-    """Softmax attention for a kernel that needs it, its sink chosen from the data."""
+    """Softmax attention with a sink chosen from the task; {} if the kernel is featured."""
     if kernel.featured:
         return {}
     return {"attention": Softmax(log_sink=theory.log_sink(kernel, task))}

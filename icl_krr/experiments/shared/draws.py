@@ -1,4 +1,4 @@
-"""Keys and batches of tasks that experiments draw."""
+"""Random keys and batches of tasks for experiments."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ def draws(key: jax.Array, count: int) -> jax.Array:
 
 
 def draw_tasks(key: jax.Array, count: int, sampler: Sampler) -> Task:
-    """A batch of tasks: one program for all that is done with them."""
+    """Draw a batch of tasks with one compiled program."""
     return sample_each(draws(key, count), sampler)
 
 
@@ -23,7 +23,7 @@ def sample_each(keys: jax.Array, sampler: Sampler) -> Task:
 
 
 def project(task: Task, sphere: jax.Array) -> Task:
-    """The task, its inputs on the unit sphere where `sphere` is true."""
+    """The task, with inputs projected to the unit sphere if `sphere` is true."""
     x, x_query = (
         points / jnp.where(sphere, jnp.linalg.norm(points, axis=1, keepdims=True), 1)
         for points in (task.x, task.x_query)

@@ -1,4 +1,4 @@
-"""From a recipe to the family that its tasks are drawn from."""
+"""The task family that a recipe describes."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ def family(task: TaskRecipe) -> Sampler:
     """The sampler that a recipe describes."""
     row = find("family", FAMILIES, task.family)
     if row.name != "table" and task.table is not None:
-        raise ValueError(f"table must be absent for tasks of the family {row.name!r}")
+        raise ValueError(f"table must be None for family {row.name!r}, got {str(task.table)!r}")
     shared = ("num_supports", "num_queries", "num_features", "inputs", "noise")
     given: dict[str, Any] = {name: getattr(task, name) for name in shared}
     if not row.fields:
@@ -30,12 +30,15 @@ def gaussian_process(task: TaskRecipe, **given: Any) -> GaussianProcess:
 def table(
     task: TaskRecipe, num_supports: int, num_queries: int, num_features: int, **_: Any
 ) -> Rows:
-    """The rows of a table, the one that ships if none is given."""
+    """Tasks whose rows are drawn from a table; by default from the diabetes table."""
     if (task.table is None) != (task.target is None):
-        raise ValueError("table and target must be given together")
+        raise ValueError(
+            f"table and target must be given together, got table {task.table} "
+            f"and target {task.target!r}"
+        )
     rows = diabetes() if task.table is None else read_table(task.table, task.target or "")
     if num_features != len(rows.features):
         raise ValueError(
-            f"num_features must be {len(rows.features)} as in the table, got {num_features}"
+            f"num_features must be {len(rows.features)}, as in the table, got {num_features}"
         )
     return Rows.of(rows, num_supports=num_supports, num_queries=num_queries)

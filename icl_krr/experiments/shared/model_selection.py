@@ -1,4 +1,7 @@
-"""Hyperparameters chosen on the supports alone, by leave-one-out error, for every side alike."""
+"""Choose hyperparameters by leave-one-out error on the supports alone.
+
+Regression and the baselines use the same procedure.
+"""
 
 from __future__ import annotations
 
@@ -13,7 +16,7 @@ from ...tasks import Task, system
 
 
 def ridges(kernel: Kernel, task: Task) -> jax.Array:
-    """13 values, 1e-3 to 1e3 times tr K / n."""
+    """13 ridges from 1e-3 to 1e3 times tr K / n."""
     gram = system(kernel, task).gram
     scale = jnp.trace(gram) / task.num_supports
     scale = jnp.where(scale > 0, scale, 1)
@@ -21,18 +24,18 @@ def ridges(kernel: Kernel, task: Task) -> jax.Array:
 
 
 def bandwidths(family: type[Kernel], task: Task) -> jax.Array:
-    """17 values around that at which logits are of unit size."""
+    """17 bandwidths around the value at which logits have size 1."""
     return family.bandwidths(system(Linear(), task).gram)
 
 
 def choose_ridge(kernel: Kernel, task: Task) -> float:
-    """The ridge of least squared leave-one-out error among `ridges`."""
+    """The value of `ridges` with the least squared leave-one-out error."""
     grid = ridges(kernel, task)
     return float(grid[best(lambda ridge: loss(kernel, task, ridge), grid, "ridge")])
 
 
 def choose_smoother(family: type[Kernel], task: Task) -> Kernel:
-    """The kernel of least squared leave-one-out error of Nadaraya-Watson among `bandwidths`."""
+    """The kernel whose bandwidth has the least leave-one-out error of Nadaraya-Watson."""
 
     def error(kernel: Kernel) -> jax.Array:
         return jnp.sum(solvers.smoother_leave_one_out(kernel, task) ** 2)
@@ -41,9 +44,9 @@ def choose_smoother(family: type[Kernel], task: Task) -> Kernel:
 
 
 def choose_kernel(family: type[Kernel], task: Task, ridge: float | None) -> Kernel:
-    """The kernel of least squared leave-one-out error of regression among `bandwidths`.
+    """The kernel whose bandwidth has the least leave-one-out error of regression.
 
-    With a ridge that is given, else with each kernel's best of `ridges`.
+    If `ridge` is None, each bandwidth is compared at its best ridge in `ridges`.
     """
 
     def error(kernel: Kernel) -> jax.Array:
@@ -56,7 +59,7 @@ def choose_kernel(family: type[Kernel], task: Task, ridge: float | None) -> Kern
 
 
 def choose(family: type[Kernel], task: Task, error: Callable[[Kernel], jax.Array]) -> Kernel:
-    """The kernel of least error; the only one there is where there is nothing to choose."""
+    """The kernel whose bandwidth has the least error; `family()` if it has no bandwidth."""
     if family.bandwidth is None:
         return family()
     grid = bandwidths(family, task)
@@ -69,11 +72,11 @@ def loss(kernel: Kernel, task: Task, ridge: float | jax.Array) -> jax.Array:
 
 
 def best(error: Callable[[jax.Array], jax.Array], values: jax.Array, name: str) -> int:
-    # one after the other: a batch of factorisations would hold them all in memory
+    # lax.map, because vmap would hold all factorisations in memory at once
     errors = jax.jit(lambda values: jax.lax.map(error, values))(values)
     errors = jnp.where(jnp.isfinite(errors), errors, jnp.inf)
     if not jnp.isfinite(jnp.min(errors)):
         raise ValueError(
-            f"{name} could not be chosen: every leave-one-out error overflows; give one"
+            f"{name} could not be chosen: every leave-one-out error is NaN or infinite; set {name}"
         )
     return int(jnp.argmin(errors))

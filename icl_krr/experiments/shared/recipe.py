@@ -1,4 +1,4 @@
-"""Recipes: what a training run is made of, as settings and as a JSON file; no JAX here."""
+"""Recipes: the settings of a training run, as dataclasses and as a JSON file, without JAX."""
 
 from __future__ import annotations
 
@@ -18,89 +18,90 @@ else:
     Family, KernelName, Attention = (Literal[tuple(n)] for n in (FAMILIES, KERNELS, ATTENTIONS))
 
 RUNS = Path(str(resources.files("icl_krr"))) / "runs"
-"""The reference runs that ship: a recipe each, most with weights and metrics."""
+"""Folder of the reference runs: each has a recipe, most have weights and metrics."""
 
 
 @dataclass(frozen=True)
 class TaskRecipe:
-    """The family that tasks are drawn from."""
+    """The task family."""
 
     family: Family = "gaussian_process"
-    """What the outputs are a function of."""
+    """Kind of function that generates the outputs."""
     num_features: int = 1
-    """Features p of an input."""
+    """Number of features p of an input."""
     num_supports: int = 24
-    """Supports n of a task."""
+    """Number of supports n of a task."""
     num_queries: int = 8
-    """Queries of a task."""
+    """Number of queries q of a task."""
     inputs: Literal["normal", "uniform", "sphere"] = "normal"
-    """Distribution of the inputs: standard normal, uniform in (-1, 1), on the unit sphere."""
+    """Distribution of the inputs: standard normal, uniform in (-1, 1) or on the unit sphere."""
     noise: float = 0.05
     """Variance of the noise on the supports' outputs."""
     kernel: KernelName = "gaussian"
-    """Kernel of a Gaussian process."""
+    """Kernel of the Gaussian process."""
     lengthscale: float = 1.0
-    """Lengthscale of its Gaussian kernel, in units of x."""
+    """Lengthscale of the Gaussian kernel, in units of x."""
     temperature: float = 1.0
-    """Temperature of its exponential kernel."""
+    """Temperature of the exponential kernel."""
     spread: float = 1.0
-    """Largest factor by which a task's lengthscale or temperature differs."""
+    """Largest factor by which a task's lengthscale or temperature differs from the setting."""
     noise_spread: float = 1.0
-    """Largest factor by which a Gaussian process' noise differs."""
+    """Largest factor by which the noise variance of a Gaussian process differs from the setting."""
     condition: float = 1.0
-    """Condition number of the features' covariance, of linear tasks."""
+    """Condition number of the covariance of the features, for linear regression."""
     sparsity: int | None = None
-    """Weights that are not 0, of linear tasks; all if absent."""
+    """Number of nonzero weights, for linear regression; default: all."""
     hidden: int = 100
-    """Hidden units of ReLU networks."""
+    """Number of hidden units of ReLU networks."""
     tree_depth: int = 4
     """Depth of decision trees."""
     frequency: float = 3.0
     """Scale of the frequencies of sinusoids, in radians per unit of x."""
     table: Path | None = None
-    """Comma-separated file whose rows are drawn; the diabetes table that ships if absent."""
+    """Comma-separated file whose rows are drawn; default: the diabetes table of the package."""
     target: str | None = None
-    """Column of it to predict."""
+    """Column of `table` to predict."""
 
 
 @dataclass(frozen=True)
 class ModelRecipe:
-    """The model: an architecture with random weights, or what to start from."""
+    """The model: an architecture with random weights, or with weights to start from."""
 
     style: Literal["encoder", "decoder"] = "encoder"
-    """One token for each support, supports see each other; or GPT-2's: x and y interleaved,
-    causal, learned positions."""
+    """Style of the model. "encoder": one token for each support, and supports attend to each
+    other. "decoder": as GPT-2, with x and y interleaved, a causal mask and learned positions."""
     attention: Attention = "softmax"
     """Kind of attention."""
     width: int = 64
-    """Channels of the residual stream."""
+    """Number of channels of the residual stream."""
     depth: int = 6
-    """Blocks, or steps of the construction."""
+    """Number of blocks, or of steps if `start` is a construction."""
     heads: int = 4
-    """Heads of a block."""
+    """Number of heads of a block."""
     hidden: int | None = None
-    """MLP units of a block: 4 widths if absent, no MLP for 0."""
+    """Number of MLP units of a block; default: 4 times the width; 0 means no MLP."""
     activation: Literal["gelu", "relu", "identity"] = "gelu"
     """Activation of the MLP."""
     layer_norm: bool = True
-    """LayerNorm before each sublayer and the read-out."""
+    """Whether there is a LayerNorm before each sublayer and before the read-out."""
     tied: bool = False
-    """One block, looped, instead of blocks of their own."""
+    """Whether all blocks share their weights."""
     start: str | None = None
-    """Where the first weights are from, if not random: a run, by its name or folder, of the same
-    model; or a solver's construction on the task's kernel (width, heads, MLP are then its own)."""
+    """Initial weights; default: random. Either a run with the same architecture, by its name or
+    folder, or a solver, whose construction on the task's kernel sets width, heads and MLP."""
     ridge: float | None = None
-    """Ridge of that construction; that of the noise if absent."""
+    """Ridge of the construction in `start`; default: the variance `noise` of the task."""
 
 
 @dataclass(frozen=True)
 class Recipe:
-    """A task family, a model and how it is trained: all that a run depends on.
+    """All settings that a training run depends on: task family, model and training.
 
-    `Recipe.read("gp-encoder")` is that of a reference run that ships, of a run's folder or of a
-    JSON file; missing fields have their defaults.
+    `Recipe.read(where)` reads the recipe of a reference run by its name, of a run's folder or of
+    a JSON file. Missing fields have their defaults.
 
-    Raises ValueError for another file and for fields that recipes do not have.
+    Raises:
+        ValueError: the file is not a recipe, or has an unknown field or a value of a wrong type.
 
     >>> Recipe.read("gp-encoder").task.family
     'gaussian_process'
@@ -122,7 +123,7 @@ class Recipe:
                 f"got {str(where)!r}"
             ) from None
         except ValueError as error:
-            raise ValueError(f"{path} must be JSON: {error}") from None
+            raise ValueError(f"{path} must be a JSON file: {error}") from None
         return cls(**parts(cls, entries, path))
 
     def to_json(self) -> str:
@@ -131,7 +132,9 @@ class Recipe:
 
 def parts(cls: Any, entries: Any, path: Path) -> dict[str, Any]:
     if not isinstance(entries, dict):
-        raise ValueError(f"{path} must hold an object of {cls.__name__} fields, got {entries!r}")
+        raise ValueError(
+            f"{path} must hold a JSON object with the fields of {cls.__name__}, got {entries!r}"
+        )
     kinds = {"task": TaskRecipe, "model": ModelRecipe, "training": Training}
     allowed = [f.name for f in dataclasses.fields(cls)]
     for name in entries:
@@ -153,12 +156,12 @@ def parts(cls: Any, entries: Any, path: Path) -> dict[str, Any]:
 
 
 def as_spelled(value: str, hint: Any) -> str:
-    """A name of the catalogue may be written with dashes."""
+    """The catalogue's spelling of a name, which may be written with dashes."""
     return spelled(value) if spelled(value) in get_args(hint) else value
 
 
 def fits(value: Any, hint: Any) -> bool:
-    """Whether JSON's value is one of a field's type."""
+    """Whether a JSON value has the type of a field."""
     if get_origin(hint) is Literal:
         return value in get_args(hint)
     if get_args(hint):
@@ -167,7 +170,10 @@ def fits(value: Any, hint: Any) -> bool:
 
 
 def folder_of(where: str | Path) -> Path:
-    """A reference run by its name, unless there is a file or a run of that name; else the path."""
+    """The folder of a reference run, or the path if `where` names no reference run.
+
+    A file or a run's folder at the path takes precedence.
+    """
     path = Path(where)
     there = path.is_file() or holds_run(path)
     return RUNS / str(where) if str(where) in names() and not there else path

@@ -1,4 +1,4 @@
-"""Rows of results, as tables and figures take them."""
+"""Rows of results, which tables and figures take."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ Rows = list[dict[str, Any]]
 
 
 class Plot(NamedTuple):
-    """The figure of rows: `y` and dashed its `bound` against `x`, a line for all values of `by`."""
+    """How to plot rows: `y` against `x`, one line per value of `by`, with `bound` dashed."""
 
     x: str
     y: str
@@ -23,7 +23,7 @@ class Plot(NamedTuple):
 
 
 def tidy(axes: Mapping[str, Any], **values: Any) -> Rows:
-    """One row for every combination of the axes; each value is an array over their product."""
+    """One row per combination of the axes; each value is an array over the product of the axes."""
     axes = {name: np.asarray(axis).tolist() for name, axis in axes.items()}
     names, shape = list(axes), tuple(len(axis) for axis in axes.values())
     columns = {name: np.broadcast_to(np.asarray(v), shape) for name, v in values.items()}

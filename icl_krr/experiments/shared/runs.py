@@ -1,4 +1,4 @@
-"""From a recipe to a family of tasks, a model, and the weights of a finished run."""
+"""Build the task family and the model of a recipe, and load the weights of a finished run."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ WEIGHTS = ("model.msgpack", "checkpoint.msgpack")
 
 
 class Run(NamedTuple):
-    """A model, the family it was trained on and the recipe that says so."""
+    """A model, the task family it was trained on, and the recipe of both."""
 
     model: Transformer
     family: Sampler
@@ -27,9 +27,10 @@ class Run(NamedTuple):
 
 
 def load(where: str | Path) -> Run:
-    """A finished run: a reference run by its name, or the folder of `icl-krr train`.
+    """Load a finished run: a reference run by its name, or a folder of `icl-krr train`.
 
-    Raises ValueError for what is no run, or has no weights.
+    Raises:
+        ValueError: `where` is not a run, or the run has no weights.
 
     >>> load("gp-encoder").model.depth
     6
@@ -41,11 +42,16 @@ def load(where: str | Path) -> Run:
     for name in WEIGHTS:
         if (folder / name).exists():
             return Run(checkpoint.load_weights(folder / name, like), drawn, recipe)
-    raise ValueError(f"{where} must hold weights, got a recipe alone; train it: icl-krr train")
+    raise ValueError(
+        f"{where} must hold weights, got only a recipe; train it: icl-krr train {where}"
+    )
 
 
 def find(where: str | Path, *others: str, name: str = "model") -> Path:
-    """The folder of a run. Raises ValueError if there is none; `others` would do as well."""
+    """The folder of a run.
+
+    The error for an unknown run lists `others` as further valid values of `name`.
+    """
     folder = folder_of(where)
     if not holds_run(folder):
         known = [run for run in names() if (RUNS / run / WEIGHTS[0]).exists()]
@@ -58,7 +64,7 @@ def find(where: str | Path, *others: str, name: str = "model") -> Path:
 
 
 def first_model(recipe: Recipe, drawn: Sampler) -> Transformer:
-    """The model before its first step: random, a construction's, or that of another run."""
+    """The model before training: random, a construction, or the model of another run."""
     start = recipe.model.start
     if start is None or spelled(start) in SOLVERS:
         return blank(recipe, drawn)
@@ -71,13 +77,16 @@ def first_model(recipe: Recipe, drawn: Sampler) -> Transformer:
 
 
 def blank(recipe: Recipe, drawn: Sampler) -> Transformer:
-    """The model with weights that are drawn or constructed."""
+    """The model with random or constructed weights."""
     m, seed = recipe.model, recipe.training.seed
     key = jax.random.key(seed)
     task = sample(jax.random.fold_in(key, 4), drawn)
     if m.start is None or spelled(m.start) not in SOLVERS:
         if m.ridge is not None:
-            raise ValueError("ridge must be absent, but for a construction to start from")
+            raise ValueError(
+                f"ridge must be None unless start is a solver, got ridge {m.ridge} "
+                f"and start {m.start!r}"
+            )
         return init(key, architecture(m, task.num_features, task.num_supports))
     takes = taken(m.start)
     if recipe.task.kernel not in takes:
@@ -87,7 +96,7 @@ def blank(recipe: Recipe, drawn: Sampler) -> Transformer:
         )
     ridge = recipe.task.noise if m.ridge is None else m.ridge
     if m.ridge is None and not ridge > 0:
-        raise ValueError(f"ridge must be given to start from {m.start} on tasks without noise")
+        raise ValueError(f"ridge must be given to start from {m.start}, as the tasks have no noise")
     model, _ = build(
         m.start, make_kernel(recipe.task.kernel, vars(recipe.task)), task, ridge, m.depth
     )

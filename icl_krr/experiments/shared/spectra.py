@@ -1,4 +1,4 @@
-"""Tasks of a chosen feature spectrum, and every sketch of them: what the claims on width share."""
+"""Tasks with a chosen feature spectrum and sketches of them, for the claims about width."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ SKETCHES = ("best", "orthonormal", "gaussian", "coordinates", "landmarks", "lear
 def spectral_task(
     key: jax.Array, spectrum: str, num_features: int, num_supports: int, num_queries: int = 1
 ) -> Task:
-    """Linear regression on features of those standard deviations, turned at random."""
+    """Linear regression on randomly rotated features with the standard deviations of `SPECTRA`."""
     deviations = SPECTRA[spectrum](jnp.arange(1.0, num_features + 1))
     config = LinearRegression(
         spectrum=deviations**2,
@@ -37,7 +37,7 @@ def spectral_task(
 
 
 def sketch(name: str, key: jax.Array, x: jax.Array, width: int) -> jax.Array:
-    """One of `SKETCHES` [p, m] for features x [n, p]."""
+    """The sketch of this name in `SKETCHES`, [p, m], for features x [n, p]."""
     p = x.shape[1]
     if name == "best":
         return sketches.best(x, width)
@@ -53,7 +53,7 @@ def sketch(name: str, key: jax.Array, x: jax.Array, width: int) -> jax.Array:
 
 
 def learned(key: jax.Array, x: jax.Array, width: int, steps: int = 300) -> jax.Array:
-    """P by Adam on |K - K^|_F^2 from a random orthonormal one."""
+    """P [p, m] that minimises |K - K^|_F^2, by Adam from a random orthonormal P."""
     gram, optimiser = matmul(x, x.T), optax.adam(0.03)
 
     def loss(P: jax.Array) -> jax.Array:
@@ -71,5 +71,5 @@ def learned(key: jax.Array, x: jax.Array, width: int, steps: int = 300) -> jax.A
 
 
 def spectral_norm(matrix: jax.Array) -> jax.Array:
-    """|M|_2 of a symmetric matrix."""
+    """Spectral norm |M|_2 of a symmetric matrix M."""
     return jnp.max(jnp.abs(eigh(matrix)[0]))

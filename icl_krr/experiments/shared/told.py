@@ -1,4 +1,4 @@
-"""What a solver must be told of a task beforehand: one function for each name in the catalogue."""
+"""Keywords of solvers that depend on the task: one function for each name in `Solver.told`."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from ...tasks import Task
 def told(
     solver: Solver, kernel: Kernel, task: Task, ridge: Any, but: tuple[str, ...] = ()
 ) -> dict[str, Any]:
-    """All keywords of a solver but its steps and those named, for this task."""
+    """The keywords of a solver for this task, without `steps` and without those in `but`."""
     found = dict(solver.options)
     for name in solver.told:
         if name in but:
@@ -42,5 +42,5 @@ def step_size(kernel: Kernel, task: Task, ridge: Any) -> Any:
 
 
 def curvature(kernel: Kernel, task: Task, ridge: Any) -> Any:
-    """Flattens the spectrum on the way."""
+    """A curvature with which GD++ flattens the spectrum step by step."""
     return 0.3 / spectrum(kernel, task, ridge)[1]

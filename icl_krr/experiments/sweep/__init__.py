@@ -1,1 +1,1 @@
-"""Grids of constructed transformers along one axis, each beside exact KRR at every depth."""
+"""Sweeps: constructed transformers along one axis, compared with exact KRR at every depth."""

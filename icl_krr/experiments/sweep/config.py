@@ -1,4 +1,4 @@
-"""A sweep as settings: what goes along which axis."""
+"""The settings of a sweep: its axis, values, lines and task."""
 
 from __future__ import annotations
 
@@ -15,17 +15,32 @@ NOISE = 0.1
 
 @dataclass(frozen=True)
 class SweepConfig:
-    """A grid: `values` of an `axis`, `lines` to compare, `seeds` from `seed` on; the task.
+    """A grid of values, lines and seeds along one axis, and the task.
 
-    Tasks are draws of a Gaussian process on the unit sphere, exponential kernel, noise variance
-    0.1; for the width they are linear regression on p features of deviations 1/i. The `kernel`
-    of the regression is by default the exponential one, linear for the width and Gaussian for the
-    arithmetic; its bandwidth is that of the `temperature` (lengthscale^2 for the Gaussian). The
-    `ridge` is by default 0.1 e^(1 / temperature), which is 0.1 k(x, x) of the exponential kernel,
-    or 0.1 p for the width. Along the depth the values are steps, by default all; elsewhere every
-    value is run for `steps` steps.
+    Tasks are draws of a Gaussian process on the unit sphere with the exponential kernel and noise
+    variance 0.1. Along the axis "width" they are linear regression on p features with standard
+    deviations 1/i.
 
-    Raises ValueError for an unknown axis, kernel or line and numbers out of range.
+    Args:
+        axis: name of the axis.
+        values: values of the axis; default: those of the catalogue. Along the axis "depth" the
+            values are steps, by default all.
+        lines: solvers, sketches or feature maps to compare; default: those of the axis.
+        kernel: kernel of the regression. The default is "linear" along the axis "width",
+            "gaussian" along the axis "arithmetic" and "exponential" along the others.
+        seeds: number of seeds, >= 1; default 5.
+        seed: first seed; default 0.
+        steps: number of steps of every solver, >= 1; default 32.
+        num_supports: number of supports n, >= 1; default 64.
+        num_features: number of features p, >= 1; default: that of the axis.
+        num_queries: number of queries q, >= 1; default 64.
+        temperature: temperature of the exponential kernel, >= 1/80; default 0.5. The Gaussian
+            kernel has the lengthscale sqrt(temperature).
+        ridge: ridge > 0. The default is 0.1 e^(1 / temperature), which is 0.1 k(x, x) of the
+            exponential kernel, and 0.1 p along the axis "width".
+
+    Raises:
+        ValueError: the axis, the kernel or a line is unknown, or a number is out of range.
     """
 
     axis: str
@@ -69,7 +84,7 @@ class SweepConfig:
         set_field("values", values)
 
     def allows(self, value: Any) -> bool:
-        """Whether the axis takes this value."""
+        """Whether this value is valid along the axis."""
         try:
             RULES[AXES[self.axis].value](value, self)
         except ValueError:
@@ -78,14 +93,14 @@ class SweepConfig:
 
 
 def kernel_for(axis: Axis, kernel: str | None) -> str:
-    """The kernel, by default the axis's own; it must be of the same kind."""
+    """The kernel, by default that of the axis; any other must be of the same kind."""
     kind = KERNELS[axis.kernel].kind
     known = {name: row for name, row in KERNELS.items() if row.kind == kind}
     return find(f"kernel along the {axis.name}", known, kernel or axis.kernel).name
 
 
 def lines_for(axis: Axis, lines: tuple[str, ...], kernel: str) -> tuple[str, ...]:
-    """The lines as they are spelled: any solver that can be swept, or those of the axis."""
+    """The lines as the catalogue spells them; by default those of the axis."""
     if isinstance(lines, str):
         raise ValueError(f"lines must be a tuple of names, got {lines!r}; use ({lines!r},)")
     if not axis.solvers:

@@ -1,4 +1,4 @@
-"""Sweeps: a grid of models at every depth, cell by cell, so that a run can be taken up again."""
+"""Run a sweep cell by cell, so that an interrupted sweep can be resumed."""
 
 from __future__ import annotations
 
@@ -18,11 +18,11 @@ from .config import SweepConfig
 from .setting import Models, draw
 
 Cell = tuple[str, int]
-"""A line and a seed: all values, and all depths, of one task."""
+"""A line and a seed. The cell has all values and all depths on one task."""
 
 
 def rows_of_a_cell(config: SweepConfig, line: str) -> int:
-    """How many rows a finished cell has."""
+    """Number of rows of a finished cell."""
     if config.axis == "depth":
         return len(config.values)
     smooths = AXES[config.axis].solvers and not SOLVERS[line].iterates
@@ -35,7 +35,7 @@ def cells(config: SweepConfig) -> list[Cell]:
 
 
 def sweep(config: SweepConfig, done: frozenset[Cell] = frozenset()) -> Iterator[tuple[Cell, Rows]]:
-    """The rows of every cell that is not done, one cell after the other."""
+    """Yield the rows of every cell that is not in `done`."""
     wide = config.axis == "precision"
     for line, seed in cells(config):
         if (line, seed) not in done:
@@ -44,14 +44,14 @@ def sweep(config: SweepConfig, done: frozenset[Cell] = frozenset()) -> Iterator[
 
 
 def models_of(config: SweepConfig) -> Models:
-    """How the models of a sweep are built and drawn."""
+    """How the models of a sweep are built and plotted."""
     return load(AXES[config.axis].made_by)
 
 
 def run_cell(config: SweepConfig, line: str, seed: int) -> Rows:
-    """One row for every value and step: the distance to exact KRR, and what bounds it."""
+    """One row for every value and step: the gap to exact KRR and its bound."""
     key = jax.random.key(seed)
-    # one model has all depths
+    # the cache of the deepest model holds all depths
     values = (config.steps,) if config.axis == "depth" else config.values
     if models_of(config).traced:
         measured = measure_all(key, jnp.asarray(values), line, config)
@@ -75,7 +75,10 @@ def run_cell(config: SweepConfig, line: str, seed: int) -> Rows:
 
 
 def last(rows: Rows) -> Rows:
-    """The rows at the last step of every value; along the depth each value is a step."""
+    """The rows at the last step of every value.
+
+    Along the axis "depth" each value is a step, so all rows remain.
+    """
     if rows and rows[0]["axis"] == "depth":
         return rows
     steps: dict[tuple, int] = {}
@@ -91,7 +94,10 @@ def measure_all(key: jax.Array, values: jax.Array, line: str, config: SweepConfi
 
 
 def measure(key: jax.Array, value: Any, line: str, config: SweepConfig) -> dict[str, jax.Array]:
-    """By step: blocks, gap |f - f*| / |f*|, RMSEs; error and bound, expected gap, or NaN."""
+    """Blocks, gap |f - f*| / |f*|, RMSEs, error, bound and expected gap after every step.
+
+    Error, bound and expected gap are NaN where the axis does not define them.
+    """
     own, at = jax.random.split(key)
     setting = models_of(config).build(line, value, draw(at, config), config, own)
     model, task, exact = setting.model, setting.task, setting.exact

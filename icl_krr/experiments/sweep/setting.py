@@ -1,4 +1,4 @@
-"""What is measured in one cell of a sweep, and what several axes build it from."""
+"""One setting of a sweep, and functions that several axes use to build it."""
 
 from __future__ import annotations
 
@@ -20,11 +20,17 @@ from .config import SweepConfig
 
 
 class Setting(NamedTuple):
-    """A model, its task, what exact KRR predicts and, by step, a bound on its relative error.
+    """A model, its task and what its predictions are compared with.
 
-    `expected` is the gap that theory expects at the end.
-
-    With `alpha` and the system's matrix `A` the error is that of alpha in the A-norm.
+    Attributes:
+        model: the model.
+        task: the task.
+        exact: predictions of exact KRR [q].
+        bound: bound on the relative error after every step [steps + 1]; default: none.
+        alpha: exact coefficients [n]; with `A`, the error of alpha is measured in the A-norm.
+            Default: the error is not measured.
+        A: matrix K + ridge I [n, n]; default: as for `alpha`.
+        expected: gap that theory expects after the last step; default: unknown.
     """
 
     model: Transformer
@@ -37,7 +43,14 @@ class Setting(NamedTuple):
 
 
 class Models(NamedTuple):
-    """`build(line, value, task, config, key)`; `traced` values are one program together."""
+    """How an axis builds its models and plots its rows.
+
+    Attributes:
+        build: function of (line, value, task, config, key) that returns a `Setting`.
+        plot: plot of the rows.
+        traced: whether the values are traced, so that one compiled program runs all of them;
+            default True.
+    """
 
     build: Callable[[str, Any, Task, SweepConfig, jax.Array], Setting]
     plot: Plot
@@ -48,7 +61,7 @@ OVER_VALUES = Plot("value", "gap", ("line",), logx=True)
 
 
 def draw(key: jax.Array, config: SweepConfig) -> Task:
-    """The task of a cell, the same for every kernel."""
+    """The task of a cell. It does not depend on the kernel of the regression."""
     sizes = config.num_features, config.num_supports, config.num_queries
     if config.axis == "width":
         return spectral_task(key, "1/i", *sizes)
@@ -64,11 +77,11 @@ def draw(key: jax.Array, config: SweepConfig) -> Task:
 
 
 def kernel_of(config: SweepConfig, temperature: Any = None) -> Kernel:
-    """The kernel of the regression, at the temperature of the sweep or another one."""
+    """The kernel of the regression, by default at the temperature of the sweep."""
     made_by = kernel_class(config.kernel or "")
     if temperature is not None and made_by.bandwidth is None:
         raise ValueError(
-            f"kernel must have a bandwidth to be swept over the temperature, got {config.kernel!r}"
+            f"kernel must have a bandwidth for the axis 'temperature', got {config.kernel!r}"
         )
     return made_by.of_temperature(config.temperature if temperature is None else temperature)
 
@@ -76,7 +89,7 @@ def kernel_of(config: SweepConfig, temperature: Any = None) -> Kernel:
 def solve(
     line: str, kernel: Kernel, task: Task, ridge: Any, config: SweepConfig, **options: Any
 ) -> Transformer:
-    """A solver's construction, told what it must know of the task."""
+    """The construction of a solver, with the keywords that depend on the task."""
     needs = told(SOLVERS[line], kernel, task, ridge) | attention(kernel, task) | options
     return construct(line, kernel, task, steps=config.steps, **needs)
 
@@ -84,7 +97,7 @@ def solve(
 def against_exact(
     line: str, kernel: Kernel, task: Task, ridge: Any, config: SweepConfig
 ) -> Setting:
-    """A solver, or one head of Nadaraya-Watson, beside exact KRR on the same kernel."""
+    """A solver or a Nadaraya-Watson head, compared with exact KRR on the same kernel."""
     exact = solvers.exact(kernel, task, ridge=ridge).prediction
     if SOLVERS[line].iterates:
         return Setting(solve(line, kernel, task, ridge, config), task, exact)

@@ -1,4 +1,4 @@
-"""What values an axis of a sweep takes: a ValueError for one that it does not."""
+"""Check the values of an axis. Each rule raises ValueError if a value is invalid."""
 
 from __future__ import annotations
 
@@ -18,7 +18,9 @@ def temperature(value: Any, config: Any) -> None:
 def bandwidth(name: str, value: Any) -> None:
     checks.positive_scalar(name, value)
     if value < 1 / 80:
-        raise ValueError(f"{name} must be >= 1/80, else exp(1 / t) overflows float32, got {value}")
+        raise ValueError(
+            f"{name} must be >= 1/80, because exp(1 / t) overflows float32 below, got {value}"
+        )
 
 
 def feature(value: Any, config: Any) -> None:
@@ -38,7 +40,9 @@ def at_most(name: str, value: Any, config: Any) -> None:
 def feature_count(value: Any, config: Any) -> None:
     checks.count("value", value)
     if "trigonometric" in config.lines and value % 2:
-        raise ValueError(f"value must be even, a cosine and a sine each, got {value}")
+        raise ValueError(
+            f"value must be even, as features come in pairs of cosine and sine, got {value}"
+        )
     if "landmarks" in config.lines:
         support(value, config)
 
@@ -61,4 +65,4 @@ RULES = {
     rule.__name__: rule
     for rule in (positive, temperature, feature, support, feature_count, floating, relu_width, step)
 }
-"""By the name that an axis of the catalogue has for its values."""
+"""Rules by the name in `Axis.value` of the catalogue."""

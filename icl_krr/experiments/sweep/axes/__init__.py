@@ -1,1 +1,1 @@
-"""The axes of a sweep: a file each, with the models of a grid line by line and value by value."""
+"""The axes of a sweep. Each file builds the models of one axis."""

@@ -1,4 +1,4 @@
-"""Arithmetic: ReLU tables of more and more segments."""
+"""Axis "arithmetic": the number of segments of the ReLU tables."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Context: the first supports of a task, the others masked."""
+"""Axis "context": the number of supports that are not masked."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Depth: the error of alpha step by step, beside the rate of theory."""
+"""Axis "depth": the error of alpha after every step, with the bound of theory."""
 
 from __future__ import annotations
 

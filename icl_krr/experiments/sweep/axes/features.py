@@ -1,4 +1,4 @@
-"""Features: conjugate gradient by linear attention on m features of the kernel."""
+"""Axis "features": conjugate gradient by linear attention on m features of the kernel."""
 
 from __future__ import annotations
 

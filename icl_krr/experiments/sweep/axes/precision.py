@@ -1,4 +1,4 @@
-"""Precision: the same weights on a task of another floating dtype."""
+"""Axis "precision": the dtype of the task; all models have the same weights."""
 
 from __future__ import annotations
 

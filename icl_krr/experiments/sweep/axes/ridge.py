@@ -1,4 +1,4 @@
-"""Ridge: every solver beside exact KRR of the same ridge."""
+"""Axis "ridge": every solver is compared with exact KRR of the same ridge."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Temperature: every solver beside exact KRR on the same kernel."""
+"""Axis "temperature": every solver is compared with exact KRR on the same kernel."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Width: conjugate gradient on m channels of a sketch."""
+"""Axis "width": conjugate gradient on m channels of a sketch."""
 
 from __future__ import annotations
 
@@ -19,9 +19,10 @@ from ..setting import Models, Setting
 def build(line: str, value: Any, task: Task, config: SweepConfig, key: jax.Array) -> Setting:
     p, kernel = task.num_features, Linear()
     P = sketch(line, key, task.x, p)
-    if line == "gaussian":  # the mean of P P^T is I for the columns that are kept
+    if line == "gaussian":
+        # makes the mean of P P^T the identity, as only `value` columns of p remain
         P = P * jnp.sqrt(p / value)
-    # the other channels carry nothing, so that all widths are one program
+    # the other columns are 0 and not removed, so that one compiled program runs all widths
     P = jnp.where(jnp.arange(p)[None] < value, P, 0)
     model = constructions.conjugate_gradient(
         kernel, num_features=p, ridge=config.ridge, steps=config.steps, sketch=P
