@@ -14,7 +14,7 @@ from .weights import Spec
 
 
 class UndividedSoftmax(NamedTuple):
-    """Softmax before its division: exp(logits - shift) [T, T] and the row sums of it [T, 1]."""
+    """Softmax before its division: exp(logits - shift) [T, T] and its row sums [T, 1]."""
 
     weights: Float[Array, "T T"]
     totals: Float[Array, "T 1"]

@@ -93,7 +93,7 @@ class Cache(Mapping):
         first, step = blocks[: self.prologue], blocks[self.prologue :]
 
         def along(*values: jax.Array) -> jax.Array:
-            """Put the blocks of a step, [steps, ...] each, in the order in which they run."""
+            """Join the blocks of a step, [steps, ...] each, in the order in which they run."""
             together = jnp.stack(values, 1)
             return together.reshape(-1, *together.shape[2:])
 

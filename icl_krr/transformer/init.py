@@ -70,8 +70,8 @@ def init(key: jax.Array, architecture: Architecture, dtype: DTypeLike | None = N
     The layout has the slot `stream` [T, width] and the constant slot `one`, which biases read.
     Every matrix [in, out] has entries $N(0, 1 / in)$. Matrices that write to the stream are smaller
     by the factor $\sqrt{2 depth}$, and query matrices by $\sqrt{d_k}$. Biases and positions are 0.
-    The random key of a parameter is derived from its name, so a new parameter leaves the others
-    unchanged.
+    The random key of a parameter is derived from its name, so a new parameter does not change the
+    others.
 
     Args:
         key: random key of `jax.random`.

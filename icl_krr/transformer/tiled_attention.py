@@ -84,7 +84,7 @@ def tiles_of_keys(k: jax.Array, v: jax.Array, visible: jax.Array, tile: int) -> 
 def logits(
     q: jax.Array, positions: jax.Array, keys: Tiles, causal: bool
 ) -> Float[Array, "keys queries"]:
-    """Queries along the last axis, where the processor's vectors lie."""
+    """Logits with the queries on the last axis, along which a CPU vectorises."""
     made = matmul(keys.k, q.T)
     if not causal:
         return made
