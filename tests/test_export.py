@@ -120,10 +120,10 @@ def test_other_files_are_refused_in_a_sentence(tmp_path):
     whole = path.read_bytes()
     for other in (b"", b"alpha,r,p\n0.0,1.0,1.0\n", whole[:-4], whole[:100]):
         path.write_bytes(other)
-        with pytest.raises(ValueError, match=r"icl_krr\.export\.save wrote, whole"):
+        with pytest.raises(ValueError, match=r"complete file written by icl_krr\.export\.save"):
             load(path)
     save_file({"alpha": np.ones(3)}, path)
-    with pytest.raises(ValueError, match=r"icl_krr\.export\.save wrote, whole"):
+    with pytest.raises(ValueError, match=r"complete file written by icl_krr\.export\.save"):
         load(path)
     path.write_bytes(whole.replace(rb"{\"format\": 1,", rb"{\"format\": 9,"))
     with pytest.raises(ValueError, match="must have format 1, got 9, written by icl_krr"):
@@ -151,7 +151,7 @@ def test_damaged_records_are_refused_in_a_sentence(damage, tmp_path):
     record, tensors = read(path)
     damage(record["model"], tensors)
     write(path, tensors, {"icl_krr": json.dumps(record)})
-    with pytest.raises(ValueError, match="must have all parts of a model, and no others"):
+    with pytest.raises(ValueError, match="must hold all parts of a model and no other parts"):
         load(path)
 
 
@@ -386,11 +386,13 @@ def test_what_a_t5_cannot_be_is_refused_before_anything_is_written(tmp_path):
     refused = {
         "softmax attention, got linear; build it with attention='softmax'": linear,
         r"ReLU units, got units gated by .*; build it with arithmetic=icl_krr\.ReLU": gated,
-        "no LayerNorm, got one that has; draw it with layer_norm=False": drawn(layer_norm=True),
+        "no LayerNorm, got a model with LayerNorm; draw it with layer_norm=False": drawn(
+            layer_norm=True
+        ),
         "ReLU units, got GELU; draw it with activation='relu'": drawn(activation="gelu"),
-        "got a causal one; draw it with causal=False": drawn(causal=True),
-        "got interleaved ones; draw it with tokens='pairs'": drawn(tokens="interleaved"),
-        "no positions, got some; draw it with max_tokens=None": drawn(max_tokens=32),
+        "got causal; draw it with causal=False": drawn(causal=True),
+        "got interleaved tokens; draw it with tokens='pairs'": drawn(tokens="interleaved"),
+        "no positions, got learned positions; draw it with max_tokens=None": drawn(max_tokens=32),
     }
     for message, model in refused.items():
         with pytest.raises(ValueError, match=message):
@@ -402,7 +404,7 @@ def test_what_a_t5_cannot_be_is_refused_before_anything_is_written(tmp_path):
     spoilt = jax.tree.map(lambda leaf: np.full(leaf.shape, np.nan, leaf.dtype), drawn())
     with pytest.raises(ValueError, match="model must have finite weights"):
         to_t5(spoilt, tmp_path / "t5")
-    with pytest.raises(ValueError, match="model must be float32 where x64 is not enabled"):
+    with pytest.raises(ValueError, match="model must be float32 if x64 is not enabled"):
         to_t5(wide, tmp_path / "t5")
     assert not (tmp_path / "t5").exists()
 
@@ -413,7 +415,7 @@ def test_what_does_not_fit_a_t5_is_refused():
     large = task.replace(y=1e9 * jnp.ones(7))
     with pytest.raises(ValueError, match=r"task must have tokens of norm at most 2\^27"):
         t5.embed(large)
-    with pytest.raises(ValueError, match="num_outputs = 1 as the model, got 2"):
+    with pytest.raises(ValueError, match="num_outputs = 1 to fit the model, got 2"):
         t5.embed(draw(0, p=2, r=2))
     hidden = t5.embed(task)
     with pytest.raises(ValueError, match=r"hidden must be \[1, 11, 64\], got shape \[11, 64\]"):

@@ -369,10 +369,13 @@ def test_interventions_refuse():
             lambda: transplant(model, task, 3, {"r": task.y[:2]}),
             r"slot r must be given as \[7, 1\]",
         ),
-        (lambda: ik.resume(model, task, {}, 3), "stream must be"),
+        (lambda: ik.resume(model, task, {}, 3), "stream must have the slots"),
         (lambda: ik.transformer.tail(model, 12), "block must be <= depth = 11, got 12"),
-        (lambda: ik.run_with_cache(model, task, points=("nowhere",)), "point must be one of some"),
-        (lambda: ik.run_with_hooks(model, task, {"blocks.*.x": lambda v, w: v}), "one of some"),
+        (lambda: ik.run_with_cache(model, task, points=("nowhere",)), "point must exist in some"),
+        (
+            lambda: ik.run_with_hooks(model, task, {"blocks.*.x": lambda v, w: v}),
+            "exist in some block",
+        ),
         (
             lambda: AblateConfig("chebyshev", swap="richardson"),
             "swap must be None for a construction",

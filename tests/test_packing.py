@@ -111,9 +111,9 @@ def test_weights_that_do_not_fit_the_stream_are_refused():
     visible = jnp.ones(3, bool)
     for unit, message in (
         (Unit(read("zz"), None, None, "a"), "slot must be one of a, b; got 'zz'"),
-        (Unit(read("a"), None, None, "zz"), "slot must be one of a, b; got 'zz' to write"),
+        (Unit(read("a"), None, None, "zz"), "slot to write must be one of a, b; got 'zz'"),
         (Unit(read("b"), None, None, "a"), "slot b must have width 1 for this read, got 2"),
-        (Unit(read("a"), None, None, "b"), r"slot b must be written \[3, 2\], got \[3, 1\]"),
+        (Unit(read("a"), None, None, "b"), r"slot b must have shape \[3, 2\], got \[3, 1\]"),
     ):
         with pytest.raises(ValueError, match=message):
             run_block(Block(mlp=(unit,)), stream, visible, SPEC, HookPoints(), {})

@@ -275,7 +275,7 @@ def test_architecture_refuses():
     with pytest.raises(ValueError, match="must have no LayerNorm to be merged"):
         ik.dense(ik.init(jax.random.key(0), architecture()))
     model = ik.init(jax.random.key(0), architecture(max_tokens=8))
-    with pytest.raises(ValueError, match="at most 8 positions, as the model, got 9 of"):
+    with pytest.raises(ValueError, match="at most 8 positions to fit the model, got 9"):
         ik.predict(model, draw(0))
 
 
@@ -440,9 +440,9 @@ def test_predict_refuses():
         ik.predict(None, task)
     with pytest.raises(TypeError, match=r"task must be an icl_krr\.Task"):
         ik.predict(model, task.x)
-    with pytest.raises(ValueError, match="num_features = 4 as the model, got 3"):
+    with pytest.raises(ValueError, match="num_features = 4 to fit the model, got 3"):
         ik.predict(model, draw(0, p=3))
-    with pytest.raises(ValueError, match="num_outputs = 2 as the model, got 3"):
+    with pytest.raises(ValueError, match="num_outputs = 2 to fit the model, got 3"):
         ik.predict(cg(draw(0, r=2), 0.1, 3), draw(0, r=3))
     batch = jax.tree.map(lambda a: a[None], task)
     with pytest.raises(ValueError, match="task must be one task"):

@@ -89,7 +89,9 @@ def test_shared_steps_can_be_repeated_as_often_as_wanted(x64):
     assert deeper.depth == cg(task, 0.1, 6).depth
     assert relative(ik.predict(deeper, task), ik.predict(cg(task, 0.1, 6), task)) < 1e-12
     own = CASES["che"].build(task, 0.1, 5).replace(steps=6)
-    with pytest.raises(ValueError, match="steps must be 5, as many as the weights have, got 6"):
+    with pytest.raises(
+        ValueError, match="steps must be 5, the number of steps in the weights, got 6"
+    ):
         ik.predict(own, task)
 
 

@@ -1,4 +1,4 @@
-"""Models as files: weights by name, and everything else that a model is as JSON beside them."""
+"""Models as files: named weight tensors, with all other parts of the model as JSON metadata."""
 
 from __future__ import annotations
 
@@ -40,16 +40,22 @@ Tensors = dict[str, np.ndarray]
 
 
 def save(path: str | Path, model: Transformer) -> None:
-    """Write a model to one safetensors file, whole or not at all.
+    """Write a model to one safetensors file.
 
-    Each leaf is a tensor under its path below `model.weights`, such as
-    `steps.0.attention.1.query.blocks.x`, in its dtype, float32 or float64. The metadata hold
-    one JSON text: spec, layout, steps and the structure of the weights, with the version of
-    this format and of `icl_krr`. Any reader of safetensors can open the file; `load` makes the
-    model of it again.
+    Each leaf is a tensor, named by its path below `model.weights`, such as
+    `steps.0.attention.1.query.blocks.x`, in its own dtype. The metadata hold one JSON text with
+    spec, layout, steps, the structure of the weights, and the versions of this format and of
+    `icl_krr`. Any safetensors reader can open the file, and `load` rebuilds the model. An existing
+    file is replaced only when the new file is complete.
 
-    Raises TypeError for what is no `Transformer` of the package's own parts and for weights in
-    other precision, OSError where the file cannot be written.
+    Args:
+        path: file to write; its folder must exist.
+        model: the model, with float32 or float64 weights.
+
+    Raises:
+        TypeError: `model` is not a `Transformer`, has parts of other classes than those of
+            `icl_krr`, or has weights that are not float32 or float64.
+        OSError: the file cannot be written.
 
     >>> import icl_krr as ik
     >>> from tempfile import TemporaryDirectory
@@ -72,13 +78,21 @@ def save(path: str | Path, model: Transformer) -> None:
 
 
 def load(path: str | Path) -> Transformer:
-    """The model of a file that `save` wrote: the same leaves, the same structure.
+    """Read a model from a file that `save` wrote.
 
-    Needs nothing but the file: no model to fill, neither torch nor optax.
+    The function needs only the file: no template model, neither torch nor optax. Weights and
+    structure equal those of the saved model.
 
-    Raises OSError where there is no such file, ValueError for one that is something else,
-    incomplete or of another format, and for float64 weights where x64 is not enabled. Shapes and
-    numbers are as they are in the file.
+    Args:
+        path: file to read.
+
+    Returns:
+        The `Transformer`.
+
+    Raises:
+        OSError: the file does not exist or cannot be read.
+        ValueError: `save` did not write the file, the file is incomplete or has another format
+            version, or it has float64 weights and x64 is not enabled.
 
     >>> import icl_krr as ik
     >>> from tempfile import TemporaryDirectory
@@ -93,28 +107,30 @@ def load(path: str | Path) -> Transformer:
     if record["format"] != FORMAT:
         raise ValueError(
             f"{path} must have format {FORMAT}, got {record['format']!r}, "
-            f"written by icl_krr {record['version']}; load it with that version"
+            f"written by icl_krr {record['version']}; load it with that version of icl_krr"
         )
     for name, tensor in tensors.items():
         if jax.dtypes.canonicalize_dtype(tensor.dtype) != tensor.dtype:
             raise ValueError(
-                f"{path} has {tensor.dtype} weights ({name}), which need "
-                'jax.config.update("jax_enable_x64", True) before they are loaded'
+                f"{path} has {tensor.dtype} weights ({name}), which need x64; "
+                'call jax.config.update("jax_enable_x64", True) before loading'
             )
     try:
         model = decode(record["model"], tensors)
         parts = (model, model.spec, model.layout, model.weights, *model.blocks, *model.layout.slots)
         whole = all(type(part) in PARTS for part in parts)
     except (KeyError, TypeError, ValueError, AttributeError) as error:
-        raise ValueError(f"{path} must have all parts of a model, and no others: {error}") from None
+        raise ValueError(
+            f"{path} must hold all parts of a model and no other parts: {error}"
+        ) from None
     if not whole:
-        raise ValueError(f"{path} must have all parts of a model, and no others")
+        raise ValueError(f"{path} must hold all parts of a model and no other parts")
     return model
 
 
 def read(path: Path) -> tuple[dict[str, Any], Tensors]:
-    """The record and the tensors of a file, once it is known to be one."""
-    with path.open("rb"):  # safetensors has other errors for what cannot be read
+    """The JSON record and the tensors of a file; refuses a file that `save` did not write."""
+    with path.open("rb"):  # raises OSError, where safetensors has its own errors
         pass
     try:
         with safe_open(path, "numpy") as file:
@@ -124,19 +140,19 @@ def read(path: Path) -> tuple[dict[str, Any], Tensors]:
             return record, {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118
     except (SafetensorError, KeyError, TypeError, json.JSONDecodeError) as error:
         raise ValueError(
-            f"{path} must be a file that icl_krr.export.save wrote, whole, "
-            f"got something else ({error})"
+            f"{path} must be a complete file written by icl_krr.export.save, "
+            f"got another file ({error})"
         ) from None
 
 
 def write(path: Path, tensors: Tensors, metadata: dict[str, str]) -> None:
-    # safetensors takes memory as it lies for rows, one after the other
+    # safetensors writes the memory of an array as if it were in C order
     rows = {name: np.asarray(tensor, order="C") for name, tensor in tensors.items()}
     replace(path, serialize(rows, metadata))
 
 
 def encode(value: Any, path: str, tensors: Tensors) -> Any:
-    """Dataclasses, {"$type": name, field: ...}; arrays, {"$tensor": path}; the rest as JSON."""
+    """JSON of a part: {"$type": class, ...} for a dataclass, {"$tensor": name} for an array."""
     if type(value) in PARTS:
         fields = {
             field.name: encode(getattr(value, field.name), join_path(path, field.name), tensors)

@@ -1,4 +1,4 @@
-"""Constructions as stock T5 encoders: weights that Hugging Face's own code loads and runs."""
+"""Constructions as stock T5 encoders, which the T5 code of Hugging Face loads and runs."""
 
 from __future__ import annotations
 
@@ -21,15 +21,18 @@ from .native import load, save, write
 from .t5_weights import CONSTANT, Channels, check_stock, t5_config_and_tensors
 
 LARGEST = 2.0**27
-"""Of a token's norm: the squares of one twice as large are felt beside CONSTANT^2 in float32."""
+"""Largest norm of a token. In float32, adding the square of twice this norm changes CONSTANT^2."""
 
 
 @dataclass(frozen=True, eq=False)
 class T5:
-    """What goes into an exported T5, and what its hidden states mean; `to_t5` makes them.
+    """Inputs and outputs of an exported T5 encoder: `to_t5` and `open_t5` return it.
 
-    `model` is the transformer that was exported. Hidden states are [b, T, d_model], those of
-    NumPy, or of torch where they are on the CPU and need no gradient; $T = 1 + n + q$.
+    Hidden states are arrays [b, T, d_model] with $T = 1 + n + q$, in NumPy, or in torch if they are
+    on the CPU and do not require a gradient.
+
+    Args:
+        model: the exported transformer.
 
     >>> import icl_krr as ik
     >>> t5 = T5(ik.constructions.nadaraya_watson(ik.Exponential(), num_features=1))
@@ -41,34 +44,61 @@ class T5:
     model: Transformer
 
     def embed(self, task: Task) -> np.ndarray:
-        """The `inputs_embeds` of a task, [1, T, d_model], or of a batch of b, [b, T, d_model].
+        """Embed a task as `inputs_embeds` of the T5 encoder.
 
-        In the model's dtype. No attention mask is needed: who may be read stands in a channel.
+        No attention mask is needed, because the mask is stored in a channel.
 
-        Raises ValueError for a task that does not fit the model, or a token of norm above $2^{27}$.
+        Args:
+            task: one task, or a batch of b tasks.
+
+        Returns:
+            An array [1, T, d_model] for one task, [b, T, d_model] for a batch, in the dtype of the
+            model.
+
+        Raises:
+            ValueError: the task does not fit the model, or a token has a norm above $2^{27}$.
+            TypeError: `task` is not a `Task`, or its dtype is float16 or wider than the dtype of
+                the model.
         """
         batched = np.ndim(getattr(task, "x", 0)) == 3
         check_compatible(self.model, task, batch=int(batched))
         if task.num_outputs != self.model.spec.num_outputs:
             raise ValueError(
-                f"task must have num_outputs = {self.model.spec.num_outputs} as the model, "
+                f"task must have num_outputs = {self.model.spec.num_outputs} to fit the model, "
                 f"got {task.num_outputs}; build the model with num_outputs={task.num_outputs}"
             )
         tasks = task if batched else jax.tree.map(lambda field: field[None], task)
         return within_range("task", np.asarray(lay_out_tokens(self.model, tasks)))
 
     def slot(self, hidden: Any, name: str) -> Any:
-        """A slot of the layout in hidden states [..., T, d_model]: [..., T, width], as they are.
+        """Take the channels of one slot from hidden states.
 
-        Raises ValueError for a name that the layout does not have.
+        Args:
+            hidden: hidden states [..., T, d_model] of any layer.
+            name: name of a slot of `model.layout`.
+
+        Returns:
+            The channels [..., T, width], an array of the same library as `hidden`.
+
+        Raises:
+            ValueError: the layout has no slot `name`.
         """
         return hidden[..., self.model.layout.channels(name)]
 
     def read_out(self, hidden: Any, task: Task) -> np.ndarray:
-        """The prediction by the last hidden state, [q] or [q, r], [b, ...] for a batch.
+        """Read the prediction from the last hidden state.
 
-        Raises ValueError for hidden states of another shape than `embed` gives for the task,
-        and where a token's norm is above $2^{27}$.
+        Args:
+            hidden: last hidden state [b, T, d_model] of the T5 encoder (b = 1 for one task).
+            task: the task, or the batch of tasks, that was embedded.
+
+        Returns:
+            The prediction at the queries, [q] or [q, r] for one task, [b, q] or [b, q, r] for a
+            batch.
+
+        Raises:
+            ValueError: `hidden` does not have the shape that `embed` gives for the task, or a token
+                has a norm above $2^{27}$.
         """
         layout, readout = self.model.layout, self.model.weights.readout
         single = task.x.ndim == 2
@@ -88,12 +118,12 @@ class T5:
 
 
 def to_t5(model: Transformer, folder: str | Path) -> T5:
-    r"""Write a construction to a folder as a T5 encoder; returns what embeds and reads it out.
+    r"""Write a construction to a folder as a T5 encoder.
 
-    `config.json` and `model.safetensors` are for `transformers.T5EncoderModel`, unmodified;
-    `icl_krr.safetensors` beside them is the model as `save` writes it. Writing needs neither
-    torch nor transformers. In a notebook that has them (`pip install "icl_krr[t5]" nnsight`),
-    nnsight reads alpha off every layer:
+    `transformers.T5EncoderModel`, unmodified, loads `config.json` and `model.safetensors`. The file
+    `icl_krr.safetensors` next to them holds the model as `save` writes it. Writing needs neither
+    torch nor transformers. In a notebook that has both (`pip install "icl_krr[t5]" nnsight`),
+    nnsight reads alpha from every layer:
 
         import jax, nnsight, torch
         import icl_krr as ik
@@ -113,30 +143,46 @@ def to_t5(model: Transformer, folder: str | Path) -> T5:
             layers = network.encoder.block
             alphas = nnsight.save([t5.slot(layer.output[0], "alpha") for layer in layers])
             last = network.output.last_hidden_state.save()
-        prediction = t5.read_out(last, task)  # that of ik.predict(model, task)
+        prediction = t5.read_out(last, task)  # equals ik.predict(model, task) up to rounding
 
-    T5 is bidirectional, does not scale its logits and has no biases: the one thing of its own
-    is RMSNorm. Every token holds $C = 2^{40}$ in one more channel, d_model $d$ is filled up with
-    zeros to a power of 4, and the norm's weight is $C / \sqrt{d}$: the mean of squares in float32
-    is $C^2 / d$ to the bit, its root a power of 2, and RMSNorm the identity, bit for bit,
-    for tokens of norm at most $2^{27}$ whose channels are 0 or at least $2^{-86}$ (below, float32
-    underflows). A token beyond it is refused on its way in and out. Tokens that nobody may
-    read, queries and padding, hold 1 in a channel that takes $2^{20}$ off their logits: their
-    weight underflows to 0 as long as logits differ by less than $2^{20} - 1000$.
+    T5 attends in both directions, does not scale its logits and has no biases. Only its RMSNorm
+    differs from our forward pass, and the export makes it the identity: one more channel of every
+    token holds $C = 2^{40}$, zeros fill d_model $d$ up to a power of 4, and the weight of the norm
+    is $C / \sqrt{d}$. In float32, the mean of squares is then exactly $C^2 / d$ and its root is a
+    power of 2. RMSNorm changes no bit of a token whose norm is at most $2^{27}$ and whose channels
+    are 0 or at least $2^{-86}$ in magnitude (the squares of smaller channels underflow in float32).
+    `embed` and `read_out` raise ValueError for a token with a larger norm.
 
-    A table rounds relative to its bound, so in float32 the sink should be that of the data,
-    `icl_krr.Softmax(log_sink=icl_krr.theory.log_sink(kernel, task))`: on the default task, eight
-    Chebyshev steps at ridge 0.3 then have bounds of at most 8 and predictions of size 1.4 that are
-    1e-5 from ours, and without it 220 and 0.2. A model whose tables have run out, such as conjugate
-    gradient past convergence, is exported as it is.
+    Queries and padding must not be read as keys. These tokens hold 1 in a channel that subtracts
+    $2^{20}$ from their logits. Their attention weights underflow to 0 if the logits differ by less
+    than $2^{20} - 1000$.
 
-    `model` is float32 or float64, and so is the network; transformers 4 must be told by
-    `torch_dtype=torch.float64`. Its softmax is in float32 in 4.44, which leaves an error of
-    2e-7 of the float64 stream in one layer; in 5.23 it is not.
+    The rounding error of a ReLU table is proportional to its bound. In float32, choose the sink
+    from the data, with `icl_krr.Softmax(log_sink=icl_krr.theory.log_sink(kernel, task))`. For
+    example, eight Chebyshev steps at ridge 0.3 on the default task then have bounds of at most 8,
+    and predictions of size 1.4 differ from `icl_krr.predict` by 1e-5. Without this sink, the bounds
+    reach 220 and the difference is 0.2. `to_t5` does not check whether operands exceed the bounds
+    of their tables, as they do when conjugate gradient runs past convergence.
 
-    Raises ValueError for what T5 has not: linear attention, gated or GELU units, a causal mask,
-    interleaved tokens, LayerNorm, positions; and for weights that are no finite numbers. Nothing is
-    written then.
+    The network has the dtype of the model. In transformers 4, load a float64 network with
+    `torch_dtype=torch.float64`. transformers 4.44 computes the softmax in float32, which gives
+    the float64 stream a relative error of 2e-7 in one layer. transformers 5.23 has no such error.
+
+    Args:
+        model: the model to export, float32 or float64: softmax attention in both directions, one
+            token per support, linear and ReLU units without gates (build a construction with
+            `arithmetic=icl_krr.ReLU(...)`), no LayerNorm, no positions.
+        folder: folder to write to. It is created if it does not exist.
+
+    Returns:
+        A `T5`, which embeds tasks for the network and reads its hidden states.
+
+    Raises:
+        ValueError: a T5 encoder cannot represent the model, a weight is NaN or infinite, or the
+            model is float64 and x64 is not enabled. No file is written.
+        TypeError: `model` is not a `Transformer` with float32 or float64 weights. No file is
+            written.
+        OSError: a file cannot be written.
 
     Source: Raffel et al., 2020, arXiv:1910.10683, sections 2.1 and 3.1.1.
 
@@ -151,7 +197,7 @@ def to_t5(model: Transformer, folder: str | Path) -> T5:
     check_stock(model)
     config, tensors = t5_config_and_tensors(model)
     if not all(np.isfinite(tensor).all() for tensor in tensors.values()):
-        raise ValueError("model must have finite weights, got some that are not")
+        raise ValueError("model must have finite weights, got NaN or infinite weights")
     folder = Path(folder)
     folder.mkdir(parents=True, exist_ok=True)
     write(folder / "model.safetensors", tensors, {"format": "pt"})
@@ -161,9 +207,18 @@ def to_t5(model: Transformer, folder: str | Path) -> T5:
 
 
 def open_t5(folder: str | Path) -> T5:
-    """What `to_t5` returned when it wrote the folder.
+    """Open a folder that `to_t5` wrote.
 
-    Raises as `load` does.
+    Args:
+        folder: folder with the file `icl_krr.safetensors`.
+
+    Returns:
+        A `T5`, equal to the one that `to_t5` returned.
+
+    Raises:
+        OSError: the file does not exist or cannot be read.
+        ValueError: `to_t5` did not write the file, the file is incomplete or has another format
+            version, or it has float64 weights and x64 is not enabled.
 
     >>> import icl_krr as ik
     >>> from tempfile import TemporaryDirectory
@@ -184,7 +239,7 @@ def open_t5(folder: str | Path) -> T5:
 
 @jax.jit
 def lay_out_tokens(model: Transformer, tasks: Task) -> jax.Array:
-    """The slots side by side, the flag, the constant and zeros, [b, T, d_model]."""
+    """The tokens [b, T, d_model]: all slots, the flag of hidden tokens, the constant, and zeros."""
     at = Channels.of(model.layout)
 
     def one(task: Task) -> jax.Array:
@@ -203,7 +258,7 @@ def within_range(name: str, tokens: np.ndarray) -> np.ndarray:
     largest = np.max(np.linalg.norm(own, axis=-1))
     if largest > LARGEST:
         raise ValueError(
-            f"{name} must have tokens of norm at most 2^27, where T5's RMSNorm is the identity, "
-            f"got {largest:.3g}; scale y"
+            f"{name} must have tokens of norm at most 2^27, so that T5's RMSNorm is the identity, "
+            f"got norm {largest:.3g}; scale y down"
         )
     return tokens

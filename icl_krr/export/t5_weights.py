@@ -1,4 +1,4 @@
-"""The weights of a construction as those of a stock T5 encoder."""
+"""The weights of a construction as weights of a stock T5 encoder."""
 
 from __future__ import annotations
 
@@ -14,10 +14,10 @@ from ..transformer import Block, Transformer, Unit, dense
 from ..transformer.resume import unrolled_blocks
 
 CONSTANT = 2.0**40
-"""What every token holds in the one channel that makes RMSNorm the identity."""
+"""Value of the constant channel of every token, which makes RMSNorm the identity."""
 
 HIDDEN_LOGIT_OFFSET = 2.0**20
-"""How far the logits of tokens that nobody may read lie below the others."""
+"""Amount that is subtracted from the logits of hidden tokens (queries and padding)."""
 
 
 CONFIG: dict[str, Any] = {
@@ -35,9 +35,9 @@ CONFIG: dict[str, Any] = {
 
 
 class Channels(NamedTuple):
-    """Those of the layout, then the flag `hidden` of tokens that nobody reads, the constant, zeros.
+    """Channels of a T5 token: the layout, the flag `hidden` of hidden tokens, the constant, zeros.
 
-    `d_model` is a power of 4, so that its root, and with it the norm of a token, is one of 2.
+    `d_model` is a power of 4, so that its square root is a power of 2 and RMSNorm is exact.
     """
 
     width: int
@@ -55,7 +55,7 @@ class Channels(NamedTuple):
 
 
 class Layer(NamedTuple):
-    """Heads, each (query, key, value [d, .], out [., d]), and ReLU units, wi [d, .], wo [., d]."""
+    """Heads (query, key, value [d, .], out [., d]), and ReLU units, wi [d, .] and wo [., d]."""
 
     heads: list[tuple[np.ndarray, ...]]
     wi: np.ndarray
@@ -63,12 +63,12 @@ class Layer(NamedTuple):
 
 
 def check_stock(model: Transformer) -> None:
-    """Refuse what a T5 encoder cannot be, in one sentence with the mend."""
+    """Refuse a model that a T5 encoder cannot represent."""
     if not isinstance(model, Transformer):
         raise TypeError(f"model must be an icl_krr.Transformer, got {type(model).__name__}")
     checks.factorable("model", model)
     if not jax.config.jax_enable_x64 and model.dtype == np.float64:  # pyright: ignore[reportAttributeAccessIssue]
-        raise ValueError("model must be float32 where x64 is not enabled, got float64; enable x64")
+        raise ValueError("model must be float32 if x64 is not enabled, got float64; enable x64")
     weights, spec = model.weights, model.spec
     normed = weights.final_norm or any(b.attention_norm or b.mlp_norm for b in model.blocks)
     kinds = {kind(unit) for block in model.blocks for unit in block.mlp}
@@ -77,15 +77,15 @@ def check_stock(model: Transformer) -> None:
         "softmax attention, got linear; build it with attention='softmax'": (
             spec.attention == "linear"
         ),
-        "attention in both directions, got a causal one; draw it with causal=False": spec.causal,
-        "a token for each support, got interleaved ones; draw it with tokens='pairs'": (
+        "attention in both directions, got causal; draw it with causal=False": spec.causal,
+        "one token per support, got interleaved tokens; draw it with tokens='pairs'": (
             spec.tokens == "interleaved"
         ),
-        "no LayerNorm, got one that has; draw it with layer_norm=False": normed,
-        "no positions, got some; draw it with max_tokens=None": weights.positions,
+        "no LayerNorm, got a model with LayerNorm; draw it with layer_norm=False": normed,
+        "no positions, got learned positions; draw it with max_tokens=None": weights.positions,
         "ReLU units, got GELU; draw it with activation='relu'": "gelu" in kinds,
         f"ReLU units, got {', '.join(gated)}; build it with arithmetic=icl_krr.ReLU(width, bound), "
-        "the bound being icl_krr.operand_bounds(model, task)": gated,
+        "with bound=icl_krr.operand_bounds(model, task)": gated,
     }
     for rule, broken in refused.items():
         if broken:
@@ -93,15 +93,15 @@ def check_stock(model: Transformer) -> None:
 
 
 def kind(unit: Unit) -> str:
-    """ "linear", the activation of units that do nothing else, or what gates them."""
+    """The kind of a unit: "linear", an activation such as "relu", or "units gated by ..."."""
     if unit.gate is None or (unit.up is None and unit.activation == "identity"):
         return "linear"
     return unit.activation if unit.up is None else f"units gated by {unit.activation}"
 
 
 def layers(model: Transformer) -> list[Layer]:
-    """Every block of the prologue, then of every step, as ordinary matrices."""
-    merged = jax.tree.map(np.asarray, jax.jit(dense)(model))  # one program in place of hundreds
+    """All blocks, those of the prologue and of every step, as ordinary matrices."""
+    merged = jax.tree.map(np.asarray, jax.jit(dense)(model))  # one compiled program
     width = model.layout.width
     return [Layer([*heads(block)], *units(block, width)) for block in unrolled_blocks(merged)]
 
@@ -115,7 +115,7 @@ def heads(block: Block) -> Iterator[tuple[np.ndarray, ...]]:
 
 
 def units(block: Block, width: int) -> tuple[np.ndarray, np.ndarray]:
-    """ReLU units as they are, linear ones as relu(v) - relu(-v)."""
+    """The matrices of ReLU units; a linear unit v becomes relu(v) - relu(-v)."""
     wi, wo = [np.zeros((width, 0))], [np.zeros((0, width))]
     for unit in block.mlp:
         read = unit.up if unit.gate is None else unit.gate
@@ -127,12 +127,12 @@ def units(block: Block, width: int) -> tuple[np.ndarray, np.ndarray]:
 
 
 def t5_config_and_tensors(model: Transformer) -> tuple[dict[str, Any], dict[str, np.ndarray]]:
-    """The config of the T5 encoder, and its tensors: zero but for what the model says."""
+    """The config of the T5 encoder and its tensors, zero wherever the model has no weight."""
     at, every = Channels.of(model.layout), layers(model)
     each = [head for layer in every for head in layer.heads]
     sizes = {
         "d_model": at.d_model,
-        # one more than the queries have: who may be read
+        # one more channel than the queries: the flag of hidden tokens
         "d_kv": max([1] + [max(q.shape[1] + 1, v.shape[1]) for q, _, v, _ in each]),
         "d_ff": max([1] + [layer.wi.shape[1] for layer in every]),
         "num_heads": max([1] + [len(layer.heads) for layer in every]),
@@ -175,5 +175,5 @@ def mlp_tensors(layer: Layer, at: Channels, sizes: dict[str, int]) -> dict[str, 
 
 
 def identity_norm_weight(at: Channels) -> np.ndarray:
-    """RMSNorm's weight: h / sqrt(CONSTANT^2 / d_model) times this is h."""
+    """The weight w of RMSNorm for which w h / sqrt(CONSTANT^2 / d_model) is h."""
     return np.full(at.d_model, CONSTANT / at.d_model**0.5)

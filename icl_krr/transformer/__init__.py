@@ -1,6 +1,6 @@
-"""Transformers: one weights pytree, the one forward, and what may be asked of it.
+"""Transformers: weights as one pytree, the forward pass, caches, hooks and memory estimates.
 
-Axis names: T tokens (1 + n + q), H heads, L steps of the scan.
+Axis names: T tokens (1 + n + q), H heads, L steps. One `jax.lax.scan` runs over the steps.
 """
 
 from .cache import Cache

@@ -1,4 +1,4 @@
-"""Attention of one head: linear (associative, linear in context), softmax (whole or in tiles)."""
+"""Attention of one head: linear, or softmax (computed as a whole or in tiles)."""
 
 from __future__ import annotations
 
@@ -14,13 +14,13 @@ from .weights import Spec
 
 
 class UndividedSoftmax(NamedTuple):
-    """Softmax as exp(logits - shift) [T, T] and its row sums [T, 1], not yet divided."""
+    """Softmax before its division: exp(logits - shift) [T, T] and its row sums [T, 1]."""
 
     weights: Float[Array, "T T"]
     totals: Float[Array, "T 1"]
 
     def __call__(self, v: Float[Array, "T d"]) -> Float[Array, "T d"]:
-        """sum_j pattern_ij v_j; v must be zero where it is hidden."""
+        """Apply the pattern to values, sum_j pattern_ij v_j; v must be zero at hidden tokens."""
         return matmul(self.weights, v) / self.totals
 
 
@@ -31,7 +31,10 @@ def attend(
     visible: Bool[Array, " T"],
     spec: Spec,
 ) -> Float[Array, "T d"]:
-    """sum_j pattern_ij v_j; linear attention and long contexts never form the pattern."""
+    """Apply attention to values: sum_j pattern_ij v_j.
+
+    Linear attention and tiled softmax do not form the pattern [T, T].
+    """
     k, v = zero_hidden(k, visible), zero_hidden(v, visible)
     if spec.attention == "softmax":
         if uses_tiles(len(q), spec.streaming):
@@ -47,9 +50,10 @@ def attend(
 def undivided_softmax(
     q: Float[Array, "T k"], k: Float[Array, "T k"], visible: Bool[Array, " T"], causal: bool
 ) -> UndividedSoftmax:
-    """The softmax of <q_i, k_j> over the visible j, to be applied to any number of values.
+    """The softmax of <q_i, k_j> over the visible keys j.
 
-    The first token must be visible, so that no query is left without a key.
+    The result can be applied to any number of values. The first token must be visible: otherwise a
+    query could have no key at all.
     """
     logits = jnp.where(visible_pairs(q, k, visible, causal), matmul(q, k.T), -jnp.inf)
     shift = jax.lax.stop_gradient(jnp.max(logits, axis=-1, keepdims=True))
@@ -63,7 +67,7 @@ def pattern(
     visible: Bool[Array, " T"],
     spec: Spec,
 ) -> Float[Array, "T T"]:
-    """The weight of every key for every query: <q_i, k_j>, or its softmax over visible j."""
+    """The weight of every key for every query: <q_i, k_j> or its softmax over the visible keys."""
     if spec.attention == "linear":
         return jnp.where(visible_pairs(q, k, visible, spec.causal), matmul(q, k.T), 0)
     weights, totals = undivided_softmax(q, zero_hidden(k, visible), visible, spec.causal)
@@ -80,5 +84,5 @@ def visible_pairs(
 
 
 def zero_hidden(values: jax.Array, visible: Bool[Array, " T"]) -> jax.Array:
-    """Zero at tokens that nobody may read, so that not even a NaN there is felt elsewhere."""
+    """Set hidden tokens to zero, so that a NaN at a hidden token does not spread."""
     return jnp.where(visible.reshape(-1, *[1] * (values.ndim - 1)), values, 0)

@@ -1,4 +1,4 @@
-"""What a run left behind, by name."""
+"""Values that `run_with_cache` stores, by name."""
 
 from __future__ import annotations
 
@@ -13,10 +13,22 @@ from ..pytree import checked, static
 
 @checked
 class Cache(Mapping):
-    """Slots step by step, `cache["alpha"]`, and points of blocks, `cache["blocks.3.attn"]`.
+    """Stored values of a run: slots after each step, and points inside blocks.
 
-    A pytree, so that `run_with_cache` can be vmapped; index points of a batched cache inside of
-    vmap. Raises KeyError for a name that was not kept.
+    `cache["alpha"]` is a slot, `cache["blocks.3.attn"]` is a point of block 3 and
+    `cache["blocks.3.attn.alpha"]` is one slot of that point. A cache is a pytree, so
+    `run_with_cache` can be batched by `jax.vmap`. Read points of a batched cache inside the vmapped
+    function, because the cache indexes their first axis by step.
+
+    Args:
+        slots: {slot: [steps + 1, ...]}, the values at the start and after each step.
+        points: one dict {point: value} for each block of the prologue, then one for each block of a
+            step. Values of step blocks have the steps as first axis.
+        prologue: number of blocks in the prologue; default 0.
+        steps: number of steps; default 0.
+
+    Raises:
+        KeyError: `cache[name]` for a name that the run did not store.
 
     >>> Cache({"alpha": jax.numpy.zeros((2, 3))}, [])["alpha"].shape
     (2, 3)
@@ -32,13 +44,18 @@ class Cache(Mapping):
             return self.slots[name] if name in self.slots else self.find(name)
         except (KeyError, AttributeError):
             raise KeyError(
-                f"{name} was not kept; names= chooses slots, everything=True keeps blocks"
+                f"{name!r} is not in the cache; choose slots with names= and points of blocks with "
+                "points= or everything=True"
             ) from None
 
     def find(self, name: str) -> Any:
-        """A point of a block, "blocks.3.attn", or one slot of it, "blocks.3.attn.alpha".
+        """Read a point of a block, or one slot of a point.
 
-        Raises KeyError for a name that was not kept.
+        Args:
+            name: name of the point, such as "blocks.3.attn" or "blocks.3.attn.alpha".
+
+        Raises:
+            KeyError: the run did not store the point.
         """
         blocks, at, point = [*name.split(".", 2), "", ""][:3]
         if not self.points or blocks != "blocks" or not at.isdigit():
@@ -52,24 +69,31 @@ class Cache(Mapping):
         return jax.tree.map(lambda value: value[step], part(self.points[first + block], point))
 
     def stack(self, point: str) -> Any:
-        """One point of all blocks, stacked: [depth, ...], such as "resid_post.alpha".
+        """Stack one point over all blocks: [depth, ...].
 
-        Raises KeyError if it was not kept in every block, or has other slots in some: what only
-        some blocks have, `resid_pre`, `resid_mid` and `resid_post` have in all.
+        Args:
+            point: name of the point without its block, such as "resid_post" or "resid_post.alpha".
+
+        Raises:
+            KeyError: a block does not have the point, or the blocks have different slots there. The
+                points "resid_pre", "resid_mid" and "resid_post" have every slot in every block.
         """
         blocks = [part(block, point) for block in self.points if has(block, point)]
         if not blocks or len(blocks) < len(self.points):
             found = f"{len(blocks)} of the {len(self.points)} blocks of prologue and step"
             raise KeyError(
-                f"{point} must be in every block to be stacked, it was kept in {found}; points= "
-                "chooses what is kept, resid_post has every slot in every block"
+                f"{point} must be in every block to be stacked, got it in {found}; choose it with "
+                "points=, or stack resid_post, which has every slot in every block"
             )
         if len({jax.tree.structure(block) for block in blocks}) > 1:
-            raise KeyError(f"{point} must have the same slots in every block; stack {point}.SLOT")
+            raise KeyError(
+                f"{point} must have the same slots in every block; "
+                f"stack one of its slots as {point}.SLOT"
+            )
         first, step = blocks[: self.prologue], blocks[self.prologue :]
 
         def along(*values: jax.Array) -> jax.Array:
-            """The blocks of a step, [steps, ...] each, one after the other."""
+            """Join the blocks of a step, [steps, ...] each, in the order in which they run."""
             together = jnp.stack(values, 1)
             return together.reshape(-1, *together.shape[2:])
 
@@ -100,7 +124,7 @@ def has(block: dict[str, Any], point: str) -> bool:
 
 
 def part(block: dict[str, Any], point: str) -> Any:
-    """A point, or one slot of it."""
+    """A point, or one slot of a point."""
     if point in block:
         return block[point]
     whole, _, slot = point.rpartition(".")

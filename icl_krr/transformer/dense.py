@@ -1,4 +1,4 @@
-"""Merge all slots into one stream: the ordinary matrices of a construction."""
+"""Merge all slots into one stream, so that a construction has ordinary weight matrices."""
 
 from __future__ import annotations
 
@@ -17,14 +17,22 @@ from .weights import Block, Heads, Transformer, Unit, Weights, Write
 
 
 def dense(model: Transformer) -> Transformer:
-    """The same model with one slot `stream` [T, d_model] and ordinary weight matrices.
+    """Merge the slots of a model into one slot `stream` [T, d_model] with ordinary weight matrices.
 
-    d_model is `layout.width`. A block has one group of heads, [d_model, heads * d_k] and
-    [heads * d_v, d_model], padded with zeros to a common d_k and d_v, and one group of units
-    for each kind of MLP unit. It runs through the same forward to the same stream, and every
-    entry can be fine-tuned; `run_with_cache` still finds the slots by the layout it keeps.
+    The merged model computes the same stream with the same `forward`, and every entry of its
+    matrices can be trained. d_model is `model.layout.width`. A block has one group of heads with
+    matrices [d_model, heads * d_k] and [heads * d_v, d_model], padded with zeros to a common d_k
+    and d_v, and one group of units for each kind of MLP unit. The merged model keeps the layout, so
+    `run_with_cache` still finds the slots by name.
 
-    Raises ValueError for a model with LayerNorm, which merging would change.
+    Args:
+        model: the model to merge. A model that already has a single slot is returned unchanged.
+
+    Returns:
+        A `Transformer` with separate weights for each step (see `untie`).
+
+    Raises:
+        ValueError: the model has LayerNorm, which would act differently on the merged stream.
 
     >>> import icl_krr as ik
     >>> model = ik.constructions.conjugate_gradient(ik.Linear(), num_features=3, ridge=0.1, steps=2)
@@ -37,7 +45,8 @@ def dense(model: Transformer) -> Transformer:
         return model
     if weights.final_norm or any(b.attention_norm or b.mlp_norm for b in weights.steps):
         raise ValueError(
-            "model must have no LayerNorm to be merged, got one that has; train it as it is"
+            "model must have no LayerNorm to be merged, got a model with LayerNorm; "
+            "use the model without merging it"
         )
     embedding = [
         read @ one_hot(layout.channels(slot).start, read.width, layout.width, model.dtype)
@@ -70,7 +79,7 @@ def merge_block(layout: Layout, dtype: DTypeLike, block: Block) -> Block:
 
 
 def merge_read(layout: Layout, dtype: DTypeLike, read: Read) -> Read:
-    """[d_model, width]: the slots' blocks one below the other."""
+    """[d_model, width]: the blocks of all slots, stacked along the rows."""
     blocks = [
         read.matrix(slot.name, slot.width)
         if slot.name in read.slots
@@ -83,7 +92,7 @@ def merge_read(layout: Layout, dtype: DTypeLike, read: Read) -> Read:
 def merge_out(
     layout: Layout, dtype: DTypeLike, slot: str, width: int, out: jax.Array | None
 ) -> jax.Array:
-    """[width, d_model]: where the outputs go."""
+    """[width, d_model]: the output matrix, placed at the channels of the slot."""
     at = layout.channels(slot)
     place = one_hot(at.start, at.stop - at.start, layout.width, dtype)
     return place if out is None else matmul(out, place)
@@ -91,7 +100,7 @@ def merge_out(
 
 def merge_heads(layout: Layout, dtype: DTypeLike, attention: tuple[Heads, ...]) -> Heads:
     def by_head(matrix: jax.Array, heads: int, width: int) -> jax.Array:
-        """[rows, heads * d] as [rows, heads, width], padded."""
+        """[rows, heads * d] as [rows, heads, width], padded with zeros."""
         split = matrix.reshape(len(matrix), heads, -1)
         return jnp.pad(split, ((0, 0), (0, 0), (0, width - split.shape[-1])))
 

@@ -1,4 +1,4 @@
-"""One task, or a batch of them, through a model: embed, forward, read out; jitted."""
+"""Evaluate a model on one task or on a batch of tasks: embed, run the blocks, read out."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from .stream import normalise
 from .weights import Transformer
 
 Kept = tuple[Any, list[dict[str, Any]]]
-"""Slots after every step, {name: [steps + 1, ...]}, and the points of every block."""
+"""Slots at the start and after every step, {name: [steps + 1, ...]}, and points by block."""
 
 
 @partial(jax.jit, static_argnames=("names", "keep", "hooks", "along"))
@@ -32,9 +32,10 @@ def evaluate(
     along: bool = False,
     stream: Stream | None = None,
 ) -> tuple[jax.Array, Kept]:
-    """The prediction, `along` the supports as well, and what was kept on the way.
+    """The prediction, and the values that were stored during the run.
 
-    It starts from the task's embedding, or from a `stream`.
+    The run starts from `stream`, by default the embedding of the task. With `along`, the
+    predictions at the supports precede the predictions at the queries.
     """
     model = jax.tree.map(lambda weight: weight.astype(task.x.dtype), model)
 
@@ -49,7 +50,7 @@ def evaluate(
 
 
 def embed_task(model: Transformer, task: Task) -> Stream:
-    """The task's tokens as the first block finds them."""
+    """The stream before the first block."""
     stream = embed(model.weights.embedding, task, model.spec.tokens)
     for slot, table in model.weights.positions.items():
         stream[slot] = stream[slot] + table[token_positions(visible(task, model.spec.tokens))]
@@ -92,7 +93,7 @@ def evaluate_once(
     )
     prediction = readout(passed.stream)
     if along:
-        # a support's x stands one token before its y
+        # the x token of a support is directly before its y token
         supports = slice(1, num_tokens(task, tokens) - task.num_queries, 2)
         prediction = jnp.concatenate([readout(passed.stream, supports), prediction])
     return prediction, (passed.observed, passed.points)
@@ -100,7 +101,7 @@ def evaluate_once(
 
 @partial(jax.jit, static_argnames="chunk")
 def evaluate_batch(model: Transformer, tasks: Task, chunk: int) -> jax.Array:
-    # a gradient runs each chunk again, so that its memory does not grow with the batch
+    # the gradient recomputes each chunk, so that its memory does not grow with the batch
     one = jax.checkpoint(lambda task: evaluate(model, task)[0], prevent_cse=False)
     return map_tasks(one, tasks, chunk=chunk)
 
@@ -117,21 +118,25 @@ def check_compatible(model: Transformer, task: Task, batch: int = 0) -> None:
         if not fit:
             needed, got = getattr(model.spec, name), getattr(task, name)
             raise ValueError(
-                f"task must have {name} = {needed} as the model, got {got}; "
+                f"task must have {name} = {needed} to fit the model, got {got}; "
                 f"build the model with {name}={got}"
             )
-    # all queries stand at one position
+    # all queries share one position
     needed = num_tokens(task, model.spec.tokens) - task.num_queries + 1
     for table in model.weights.positions.values():
         if needed > table.shape[0]:
             raise ValueError(
-                f"task must have at most {table.shape[0]} positions, as the model, got {needed} "
-                "of aggregator, supports and a query"
+                f"task must have at most {table.shape[0]} positions to fit the model, got {needed} "
+                "(aggregator, support tokens and one for all queries); draw the model with "
+                f"max_tokens={needed}"
             )
     if task.x.dtype == jnp.float16:
-        raise TypeError("task must not be float16, whose range ends at 65504; use bfloat16 or more")
+        raise TypeError(
+            "task must not be float16, whose largest value is 65504; use bfloat16 or float32"
+        )
     if not jnp.can_cast(task.x.dtype, model.dtype):
         raise TypeError(
-            f"task must not be wider than the model's {model.dtype} weights, got {task.x.dtype}; "
+            f"dtype of task must not be wider than the model's {model.dtype} weights, "
+            f"got {task.x.dtype}; "
             f"build the model with dtype={task.x.dtype}"
         )

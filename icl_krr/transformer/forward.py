@@ -1,4 +1,4 @@
-"""The forward pass: the only one, for constructed and trained weights alike, of one task."""
+"""The forward pass of one task, for constructed and trained weights."""
 
 from __future__ import annotations
 
@@ -20,10 +20,13 @@ from .weights import Block, Spec, Transformer
 
 
 class Pass(NamedTuple):
-    """The final stream; what was observed, [steps + 1, ...]; every point of every block.
+    """The result of `forward`.
 
-    `points` is a list over the blocks of prologue and step of {point: value}; those of the
-    step have a leading axis of steps.
+    Attributes:
+        stream: the stream after the last block.
+        observed: values of `observe`, [steps + 1, ...].
+        points: one dict {point: value} for each block of the prologue, then one for each block of a
+            step. Values of step blocks have the steps as first axis.
     """
 
     stream: Stream
@@ -40,16 +43,32 @@ def forward(
     keep: bool | Collection[str] = (),
     hooks: Mapping[str, Hook] | None = None,
 ) -> Pass:
-    """Run an embedded task through the model's blocks; batch it by `jax.vmap`.
+    """Run an embedded task through the blocks of a model.
 
-    `stream` is {slot: [T, width]}, `visible` [T] bool says who may be read as a key. `observe`
-    is applied to the stream after the prologue and after every step, and only its values are
-    stored; `keep` names points whose values are kept in every block besides, or is True for all.
-    `hooks` are {name: function (value, name) -> value}, see `hook_points` for the names. Depth is
-    one `lax.scan`: compile time does not grow with it, nor memory, but for one stream a step where
-    a gradient is taken.
+    All steps are one `jax.lax.scan`, so the compile time does not grow with depth. The memory does
+    not grow with depth either, except that a gradient stores one stream for each step. Batch the
+    function by `jax.vmap`.
 
-    Raises ValueError for a hook at a point that the model does not have, or one to keep.
+    Args:
+        model: the model to run.
+        stream: the embedded task, {slot: [T, width]} (see `icl_krr.residual.embed`).
+        visible: [T] bool, True for the tokens that can be read as keys (see
+            `icl_krr.residual.visible`).
+        observe: function of the stream, called after the prologue and after every step. Only its
+            values are stored. Default: it stores nothing.
+        keep: names of points, such as "attn.alpha", whose values are stored in every block that has
+            them, or True for all points; default (): none.
+        hooks: {name: function (value, name) -> value} (see `icl_krr.run_with_hooks`); default None:
+            no hooks.
+
+    Returns:
+        A named tuple of `stream` (the final stream), `observed` (the values of `observe`,
+        [steps + 1, ...]) and `points` (one dict {point: value} for each block of the prologue, then
+        one for each block of a step, whose values have the steps as first axis).
+
+    Raises:
+        ValueError: the model does not have a point of `hooks` or `keep`, a hook changes the shape
+            or dtype of its value, or a block does not fit the stream.
 
     >>> import icl_krr as ik
     >>> model = ik.constructions.nadaraya_watson(ik.Exponential(), num_features=1)
@@ -92,7 +111,7 @@ def forward(
         return stream, (observe(stream), kept)
 
     start = observe(stream)
-    # what a step computed is made again for its gradient: that is faster than to store it
+    # recomputing a step for the gradient is faster than storing its values
     body = jax.checkpoint(body, prevent_cse=False)
     stream, (path, kept) = jax.lax.scan(body, stream, (scanned, jnp.arange(model.steps)))
     check_asked_points(placed, keep, seen)
@@ -108,7 +127,7 @@ def run_block(
     hook_points: HookPoints,
     known: Mapping[int, UndividedSoftmax],
 ) -> Stream:
-    """h += attention(h); h += mlp(h). Writes of one sublayer are summed, then added."""
+    """h += attention(h); h += mlp(h). The writes of a sublayer are summed before they are added."""
     stream = hook_points("resid_pre", stream)
     inputs = normalise(block.attention_norm, stream)
     written: Stream = {}
@@ -128,13 +147,14 @@ def run_block(
 
 
 def place_hook(name: str, hook: Hook, model: Transformer) -> tuple[int | None, PlacedHook]:
-    """Which block of prologue or step a hook belongs to, its point, and at which step."""
+    """The block (of the prologue or a step) of a hook, and the hook with its point and step."""
     if name.startswith("blocks.*."):
         return None, PlacedHook(name.removeprefix("blocks.*."), None, name, hook)
     match = re.fullmatch(r"blocks\.(\d+)\.(.+)", name)
     if not match or int(match[1]) >= model.depth:
         raise ValueError(
-            f"hook must be at blocks.I.POINT with I < depth = {model.depth}, got {name!r}"
+            f"hook must be at blocks.I.POINT with I < depth = {model.depth} or at blocks.*.POINT, "
+            f"got {name!r}"
         )
     at, first = int(match[1]), len(model.weights.prologue)
     if at < first:
@@ -153,11 +173,11 @@ def check_hooked_points(hook_points: HookPoints) -> None:
 
 
 def check_asked_points(placed: Any, keep: bool | Collection[str], seen: set[str]) -> None:
-    """Refuse what no block has: a hook of all blocks, a point to keep."""
+    """Refuse points that no block has, in `keep` and in hooks of all blocks."""
     asked = [hook.point for at, hook in placed if at is None]
     for point in [*asked, *([] if isinstance(keep, bool) else keep)]:
         if point not in seen:
             raise ValueError(
-                f"point must be one of some block, got {point!r}; "
+                f"point must exist in some block, got {point!r}; "
                 f"the points are {', '.join(sorted(seen))}"
             )

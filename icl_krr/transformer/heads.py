@@ -29,7 +29,7 @@ def written_by_heads(
     j: int,
     known: UndividedSoftmax | None,
 ) -> Stream:
-    """What one group of heads writes: {slot: [T, width]}."""
+    """The values that one group of heads writes: {slot: [T, width]}."""
     values = [split(write.value(stream), heads.heads) for write in heads.writes]
     v = jnp.concatenate(values, axis=-1)
     point = f"heads.{j}.pattern"
@@ -57,9 +57,10 @@ def written_by_heads(
 def constant_patterns(
     model: Transformer, stream: Stream, visible: Bool[Array, " T"]
 ) -> list[dict[int, UndividedSoftmax]]:
-    """For every block of the step, by group of heads, the patterns that no step changes.
+    """For every block of a step, {group of heads: pattern} of the patterns that no step changes.
 
-    With a leading axis of heads; none where patterns are too large to be kept.
+    The patterns have a leading axis of heads. The dicts are empty if the patterns are too large to
+    store.
     """
     known: list[dict[int, UndividedSoftmax]] = [{} for _ in model.weights.steps]
     if model.spec.attention == "linear" or uses_tiles(len(visible), model.spec.streaming):
@@ -79,7 +80,7 @@ def constant_patterns(
 
 
 def over_heads(weigh: Callable[[Any, jax.Array], jax.Array]) -> Callable:
-    """A pattern with a leading axis of heads, applied to values [T, H, d]."""
+    """Apply patterns with a leading axis of heads to values [T, H, d]."""
     return jax.vmap(weigh, in_axes=(0, 1), out_axes=1)
 
 
@@ -103,7 +104,10 @@ def attend_each(
 
 
 def is_mean(heads: Heads, spec: Spec) -> bool:
-    """Whether all logits are zero by structure: then softmax weighs alike what it sees."""
+    """Whether all logits are zero because queries or keys read no slot.
+
+    Softmax then gives every visible token the same weight.
+    """
     nothing = not (heads.query.blocks and heads.key.blocks)
     return nothing and spec.attention == "softmax" and not spec.causal
 

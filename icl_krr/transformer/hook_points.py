@@ -1,13 +1,4 @@
-"""Points inside a block where values can be looked at or replaced, by name.
-
-Block 3 has `blocks.3.resid_pre`, for its J-th heads `.heads.J.pattern` [H, T, T],
-`.heads.J.mixed` [T, H, d] (the values as the pattern weighs them) and `.heads.J` (what they
-write), `.attn` (what the sublayer writes), `.resid_mid`, for its J-th units `.units.J.hidden`
-[T, hidden] and `.units.J`, `.mlp` and `.resid_post`. Those without a shape are
-{slot: [T, width]}; each slot is a point of its own as well, such as `blocks.3.attn.alpha`.
-
-`blocks.*.attn` is that point of every block that has it. A hook there is told its `HookPlace`.
-"""
+"""Points inside a block where values are read or replaced; `run_with_hooks` lists their names."""
 
 from __future__ import annotations
 
@@ -21,10 +12,14 @@ Hook = Callable[[Any, Any], Any]
 
 
 class HookPlace(NamedTuple):
-    """A block by its position among those of the prologue and of a step, and its step, traced.
+    """Where a hook at `blocks.*.POINT` is called.
 
-    The points of a `Cache` are found by the same two: `cache.points[position][point][step]`, the
-    step being left out in the prologue.
+    In a `Cache`, the value at the same place is `cache.points[position][point][step]`. For a block
+    of the prologue it is `cache.points[position][point]`.
+
+    Attributes:
+        position: index of the block among the blocks of the prologue and of one step, >= 0.
+        step: index of the solver step, a traced integer; 0 in the prologue.
     """
 
     position: int
@@ -32,7 +27,7 @@ class HookPlace(NamedTuple):
 
 
 class PlacedHook(NamedTuple):
-    """A hook that is known to act on a block at one point, in one step or, if None, in each."""
+    """A hook of a block at one point, in one step (or in every step, if `step` is None)."""
 
     point: str
     step: int | None
@@ -42,9 +37,9 @@ class PlacedHook(NamedTuple):
 
 @dataclass
 class HookPoints:
-    """The points of one block of the step, at all its steps at once (they share one trace).
+    """The points of one block of a step, for all steps at once, because the steps share one trace.
 
-    `keep` names the points whose values are kept, or is True for all of them.
+    `keep` names the points whose values are stored, or is True for all points.
     """
 
     hooks: list[PlacedHook] = field(default_factory=list)
@@ -60,7 +55,7 @@ class HookPoints:
         return self.keep if isinstance(self.keep, bool) else point in self.keep
 
     def __call__(self, point: str, value: Any) -> Any:
-        """Offer a value; what comes back takes its place."""
+        """Pass a value to the hooks of a point; store and return their result."""
         value = self.run_hooks(point, value)
         if isinstance(value, dict):
             value = {slot: self.run_hooks(f"{point}.{slot}", part) for slot, part in value.items()}

@@ -1,4 +1,4 @@
-"""Random weights: the transformer that training starts from."""
+"""Random weights, from which training starts."""
 
 from __future__ import annotations
 
@@ -18,14 +18,28 @@ from .weights import Block, Heads, Norm, Spec, Transformer, Unit, Weights, Write
 
 @dataclass(frozen=True)
 class Architecture(Spec):
-    """A `Spec` that says enough to be drawn at random: a pre-norm transformer.
+    """A pre-norm transformer to be initialised at random by `init`; a `Spec` with sizes.
 
-    `width` channels, `depth` blocks of `heads` heads and an MLP of `hidden` units (4 widths if
-    unset, no MLP for 0) with `activation` "gelu", "relu" or "identity"; `layer_norm` before each
-    sublayer and the read-out; learned positions for up to `max_tokens` tokens (all queries share
-    one), none if unset; `tied` blocks share their weights: one block, looped.
+    Args:
+        num_features: number of features p of a task, >= 1.
+        num_outputs: number of outputs r of a task, >= 1; default 1.
+        attention: "softmax" (default) or "linear" (see `Spec`).
+        causal: whether a token attends only to the aggregator and to earlier tokens; default False.
+        tokens: "pairs" (default), one token per support, or "interleaved", one for x and one for y.
+        streaming: whether softmax attention is computed in tiles; default None: above 2048 tokens.
+        width: number of channels of the stream, a multiple of `heads`; default 64.
+        depth: number of blocks, >= 1; default 6.
+        heads: number of attention heads in a block, >= 1; default 4.
+        hidden: number of MLP units in a block, >= 0; default None: 4 * width. 0 means no MLP.
+        activation: activation of the MLP, "gelu" (default), "relu" or "identity".
+        layer_norm: whether a LayerNorm precedes each sublayer and the read-out; default True.
+        max_tokens: number of learned positions. The aggregator, each support token and all queries
+            together need one position each. Default None: no positions.
+        tied: whether all blocks share their weights (one block, looped); default False.
 
-    Raises ValueError for a count < 1, an unknown activation, a width that heads do not divide.
+    Raises:
+        ValueError: a count is too small, a name is unknown, or `heads` does not divide `width`.
+        TypeError: a count is not an integer.
 
     >>> Architecture(num_features=2, width=32, depth=2, causal=True, max_tokens=64).attention
     'softmax'
@@ -51,14 +65,25 @@ class Architecture(Spec):
 
 
 def init(key: jax.Array, architecture: Architecture, dtype: DTypeLike | None = None) -> Transformer:
-    r"""Draw a transformer: one slot `stream` [T, width] beside the constant `one` (the biases).
+    r"""Draw a transformer with random weights from an architecture.
 
-    `key` is a `jax.random` key; every matrix [in, out] is $N(0, 1 / in)$, those that write to
-    the stream smaller by $\sqrt{2 depth}$; biases and positions are 0. Each parameter's key
-    derives from its name, so that adding one leaves the others as they were. The weights are of
-    `dtype`, or JAX's default.
+    The layout has the slot `stream` [T, width] and the constant slot `one`, which biases read.
+    Every matrix [in, out] has entries $N(0, 1 / in)$. Matrices that write to the stream are smaller
+    by the factor $\sqrt{2 depth}$, and query matrices by $\sqrt{d_k}$. Biases and positions are 0.
+    The random key of a parameter is derived from its name, so a new parameter does not change the
+    others.
 
-    Raises TypeError for what is no `Architecture` and for a dtype that is not floating.
+    Args:
+        key: random key of `jax.random`.
+        architecture: sizes and settings of the transformer.
+        dtype: floating dtype of the weights; default None: JAX's default.
+
+    Returns:
+        A `Transformer` with `depth` steps of one block each.
+
+    Raises:
+        TypeError: `architecture` is not an `Architecture`, or `dtype` is not floating.
+        ValueError: `dtype` is wider than JAX's default; enable x64.
 
     >>> import jax
     >>> model = init(jax.random.key(0), Architecture(num_features=2, width=8, depth=3, heads=2))
@@ -94,7 +119,7 @@ def draw(key: jax.Array, architecture: Architecture, dtype: jnp.dtype) -> Transf
     def block(step: jax.Array) -> Block:
         make = partial(normal, step=step)
         out = Write(affine(make, "value", d), make("out", d, d, shrink), "stream")
-        # softmax attention divides by sqrt(d_k); here the query's weights do
+        # the factor 1 / sqrt(d_k) of the logits is part of the query weights
         query = affine(make, "query", d) * (d // a.heads) ** -0.5
         heads = Heads(query, affine(make, "key", d), (out,), a.heads)
         if not hidden:

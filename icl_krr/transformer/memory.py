@@ -1,4 +1,4 @@
-"""What a run needs of memory, known before it starts."""
+"""Estimates of the memory that a run needs, before the run starts."""
 
 from __future__ import annotations
 
@@ -16,11 +16,18 @@ from .evaluate import check_compatible, evaluate, evaluate_batch
 from .weights import Transformer
 
 FEW_ENTRIES, SMALL_RUN = 2**16, 2**28
-"""Entries of x, and bytes, below which a run is not worth an estimate."""
+"""Entries of x, and bytes of a run, below which memory is not estimated."""
 
 
 class Memory(NamedTuple):
-    """Bytes: what goes in, what comes out, what lives in between; what the device has free."""
+    """Memory of a run in bytes.
+
+    Attributes:
+        arguments: bytes of the inputs (weights and task).
+        results: bytes of the outputs.
+        scratch: bytes of temporary arrays.
+        free: bytes that are free on the default device; on a CPU, the available system memory.
+    """
 
     arguments: int
     results: int
@@ -29,7 +36,7 @@ class Memory(NamedTuple):
 
     @property
     def peak(self) -> int:
-        """All that is held at once: arguments, results and scratch."""
+        """The bytes that the run holds at once: arguments, results and scratch."""
         return self.arguments + self.results + self.scratch
 
 
@@ -41,13 +48,27 @@ def memory(
     everything: bool = False,
     gradient: bool = False,
 ) -> Memory:
-    """The memory that a run would need, as the compiler lays it out; nothing is run.
+    """Estimate the memory that a run needs, without running it.
 
-    Of `run_with_cache` with these `names` and `everything`, of `predict_batch` for a batch of
-    tasks, with `gradient` of the gradient of a prediction in all weights. Only shapes and
-    dtypes count: `jax.ShapeDtypeStruct` in place of arrays will do.
+    The run is compiled, and the compiler reports the sizes. Only shapes and dtypes matter, so
+    `jax.ShapeDtypeStruct` can replace the arrays.
 
-    Raises as `predict` does.
+    Args:
+        model: the model to run.
+        task: one task (measures `run_with_cache`) or a batch of tasks (measures `predict_batch`).
+        names: slots that `run_with_cache` stores; default (): none. Not used for a batch.
+        everything: whether `run_with_cache` stores all points of all blocks; default False. Not
+            used for a batch.
+        gradient: whether to measure the gradient of the prediction in all weights in place of the
+            prediction; default False.
+
+    Returns:
+        A `Memory`.
+
+    Raises:
+        ValueError: the task does not fit the model.
+        TypeError: an argument has the wrong type, or the dtype of the task is float16 or wider than
+            the dtype of the weights.
 
     >>> import icl_krr as ik
     >>> config = ik.tasks.LinearRegression(num_features=2)
@@ -69,22 +90,22 @@ def memory(
 
 
 def run_if_it_fits(run: Callable, model: Transformer, task: Task, **options: Any) -> Any:
-    """Run, but for a large run that does not fit."""
+    """Run, but raise MemoryError for a large run that does not fit into memory."""
     large = task.x.size > FEW_ENTRIES or options.get("keep")
     if large and not isinstance(task.x, Tracer) and rough_size(model, task, options) > SMALL_RUN:
         need = measure(run, model, task, options)
         if need.peak > need.free:
             raise MemoryError(
-                f"run must fit into memory, got {gigabytes(need.peak)} to hold (results "
+                f"run must fit into memory, got {gigabytes(need.peak)} needed (results "
                 f"{gigabytes(need.results)}, scratch {gigabytes(need.scratch)}) and "
-                f"{gigabytes(need.free)} free; keep fewer slots (names=), not everything, or "
-                "take fewer tasks at once"
+                f"{gigabytes(need.free)} free; keep fewer slots (names=), avoid everything=True, "
+                "or run fewer tasks at once"
             )
     return run(model, task, **options)
 
 
 def rough_size(model: Transformer, task: Task, options: dict[str, Any]) -> float:
-    """Bytes of a few streams, of what is kept of them, of patterns that are kept."""
+    """Bytes of a few streams, of the values to store, and of the patterns to store."""
     tokens = task.x.size // task.num_features + task.x_query.size // task.num_features
     slots = model.layout.slots
     kept = sum(slot.width for slot in slots if slot.name in options.get("names", ()))
@@ -97,7 +118,7 @@ def rough_size(model: Transformer, task: Task, options: dict[str, Any]) -> float
 
 
 def measure(run: Callable, model: Transformer, task: Task, options: dict[str, Any]) -> Memory:
-    # the compiled program is the one that runs afterwards: nothing is compiled twice
+    # the run afterwards uses the same compiled program: nothing is compiled twice
     sizes = run.lower(model, task, **options).compile().memory_analysis()  # pyright: ignore[reportFunctionMemberAccess]
     return Memory(
         sizes.argument_size_in_bytes,
@@ -108,7 +129,7 @@ def measure(run: Callable, model: Transformer, task: Task, options: dict[str, An
 
 
 def free(device: Any) -> int:
-    """Of the device that runs by default; a CPU's is the machine's."""
+    """Free bytes of a device; for a CPU, the available memory of the machine."""
     if device.platform == "cpu":
         return psutil.virtual_memory().available
     stats = device.memory_stats()

@@ -1,4 +1,4 @@
-"""What a model multiplies and divides by: the ranges that tables must cover."""
+"""The sizes of the numbers that a model multiplies and divides by: ranges for ReLU tables."""
 
 from __future__ import annotations
 
@@ -15,13 +15,27 @@ from .weights import Transformer, Unit
 def operand_bounds(
     model: Transformer, task: Task, *, margin: float = 1.25
 ) -> dict[str, Float[Array, ""]]:
-    """The largest magnitudes that gated units work on, by the slot they write: {slot: scalar}.
+    """Find the largest operands of the gated units: a `bound` for `icl_krr.ReLU`.
 
-    Of products the larger operand; of quotients the divisor and its reciprocal as well, where
-    it is not 0. `margin` multiplies each: other draws of the data go a little further. They are
-    the `bound` of `icl_krr.ReLU` for the same construction, from its twin of exact arithmetic.
+    Run a construction with exact arithmetic, then build the same construction with
+    `arithmetic=icl_krr.ReLU(width, bound=operand_bounds(model, task))`. For a product, the bound is
+    the larger of its two operands. For a quotient, the bound also covers the reciprocal of the
+    divisor, wherever numerator and divisor are not 0.
 
-    Raises as `predict` does.
+    Args:
+        model: a construction with exact arithmetic.
+        task: the task on which to measure.
+        margin: factor on every bound, for tasks with larger operands than this task; 1.25 by
+            default.
+
+    Returns:
+        {slot: scalar}, one bound for each slot that gated units write to.
+
+    Raises:
+        ValueError: the task does not fit the model.
+        TypeError: an argument has the wrong type, or the dtype of the task is float16 or wider than
+            the dtype of the weights.
+        MemoryError: the run does not fit into memory.
 
     >>> import jax.numpy as jnp
     >>> import icl_krr as ik

@@ -1,4 +1,4 @@
-"""A forward pass in two: up to a block, and on from there."""
+"""Split a forward pass in two: up to a block, and from that block on."""
 
 from __future__ import annotations
 
@@ -13,12 +13,23 @@ from .weights import Block, Transformer
 
 
 def tail(model: Transformer, block: int) -> Transformer:
-    """The blocks from number `block` on, as a model: it reads the stream that came before them.
+    """Cut off the first blocks of a model: keep block number `block` and all later blocks.
 
-    A step that the cut goes through is finished by the new prologue. `block` is 0 to the depth;
-    `predict` would give it the embedding of a task, `resume` gives it any stream.
+    The remaining model continues from the stream before that block (see `resume`). `predict` would
+    start it from the embedding of a task. If the cut goes through a step, the rest of that step
+    becomes the new prologue.
 
-    Raises ValueError for a block that the model does not have.
+    Args:
+        model: the model to cut.
+        block: number of the first block to keep, 0 to `model.depth`. At `model.depth` only the
+            read-out remains.
+
+    Returns:
+        A `Transformer` with `model.depth - block` blocks.
+
+    Raises:
+        ValueError: `block` is < 0 or > `model.depth`.
+        TypeError: `block` is not an integer.
 
     >>> import icl_krr as ik
     >>> model = ik.constructions.conjugate_gradient(ik.Linear(), num_features=1, ridge=0.1, steps=4)
@@ -40,13 +51,13 @@ def tail(model: Transformer, block: int) -> Transformer:
 
 
 def step_blocks(model: Transformer, step: int) -> tuple[Block, ...]:
-    """The blocks of one step, no longer stacked."""
+    """The blocks of one step, without the axis of steps."""
     scanned, blocks = split_steps(model)
     return blocks([None if leaf is None else leaf[step] for leaf in scanned])
 
 
 def unrolled_blocks(model: Transformer) -> list[Block]:
-    """Every block by itself: those of the prologue, then those of every step."""
+    """All blocks one by one: those of the prologue, then those of every step."""
     steps = (step_blocks(model, step) for step in range(model.steps))
     return [*model.weights.prologue, *(block for step in steps for block in step)]
 
@@ -58,13 +69,26 @@ def check_block(model: Transformer, block: int) -> None:
 
 
 def resume(model: Transformer, task: Task, stream: Stream, block: int) -> jax.Array:
-    """The prediction from a stream that is given before a block: [q] or [q, r].
+    """Predict from a given stream before a block, and run only the blocks from there on.
 
-    `stream` is {slot: [T, width]}, such as `cache["blocks.3.resid_pre"]` for `block` 3 or what
-    was made of it, `block` = depth is the read-out alone; `task` tells the tokens apart. In the
-    task's dtype.
+    Args:
+        model: the whole model.
+        task: the task of the stream. It gives the number of supports and queries and the mask; its
+            values are not read.
+        stream: the stream before the block, {slot: [T, width]}, such as
+            `cache["blocks.3.resid_pre"]` or a modified copy. For a model with one output and a task
+            with y [n, r], it has r as an additional last axis.
+        block: number of the first block to run, 0 to `model.depth`. At `model.depth` only the
+            read-out runs.
 
-    Raises as `predict` does, and ValueError for a stream of other slots or widths.
+    Returns:
+        The prediction at the queries, [q] for y [n] or [q, r] for y [n, r].
+
+    Raises:
+        ValueError: the task does not fit the model, `block` is out of range, or the stream has
+            other slots or shapes.
+        TypeError: an argument has the wrong type, or the dtype of the task is float16 or wider than
+            the dtype of the weights.
 
     >>> import jax.numpy as jnp
     >>> import icl_krr as ik
@@ -77,12 +101,12 @@ def resume(model: Transformer, task: Task, stream: Stream, block: int) -> jax.Ar
     check_compatible(model, task)
     rest = tail(model, block)
     if not isinstance(stream, dict):
-        raise TypeError(f"stream must be a dict of slots, got {type(stream).__name__}")
+        raise TypeError("stream must be a dict {slot: [T, width]}, got " + type(stream).__name__)
     together = task.num_outputs == model.spec.num_outputs
     one, outputs = (task, []) if together else (task.replace(y=task.y[..., 0]), [task.num_outputs])
     own = jax.eval_shape(lambda: embed_task(model, one))
     needed = {slot: [*value.shape, *outputs] for slot, value in own.items()}
     got = {slot: list(value.shape) for slot, value in stream.items()}
     if got != needed:
-        raise ValueError(f"stream must be {needed}, got {got}")
+        raise ValueError(f"stream must have the slots and shapes {needed}, got {got}")
     return evaluate(rest, task, stream=stream)[0]

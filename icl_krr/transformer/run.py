@@ -1,4 +1,4 @@
-"""From a model and a task to predictions, caches and interventions."""
+"""Predictions, caches and interventions from a model and a task."""
 
 from __future__ import annotations
 
@@ -16,14 +16,24 @@ from .weights import Transformer
 
 
 def predict(model: Transformer, task: Task) -> jax.Array:
-    """The model's prediction at the queries: [q] for y of shape [n], [q, r] for [n, r].
+    """Predict the outputs at the queries of a task.
 
-    Jitted and pure: differentiate it in `model` or `task`, batch it by
-    `jax.vmap(predict, in_axes=(None, 0))`. The weights are evaluated in the task's dtype. A
-    model of one output takes each output of a task on its own.
+    The function is jitted and pure: differentiate it in `model` or `task`, batch it by
+    `jax.vmap(predict, in_axes=(None, 0))`. The computation runs in the dtype of the task. A model
+    with one output predicts each output of a task separately.
 
-    Raises ValueError for a task that does not fit the model, TypeError for one whose dtype is
-    wider than the weights', MemoryError for a run that does not fit the device (see `memory`).
+    Args:
+        model: the model to run.
+        task: the task, in a dtype that is not wider than the dtype of the weights.
+
+    Returns:
+        The prediction, [q] for y [n] or [q, r] for y [n, r], in the dtype of the task.
+
+    Raises:
+        ValueError: the task does not fit the model.
+        TypeError: an argument has the wrong type, or the dtype of the task is float16 or wider than
+            the dtype of the weights.
+        MemoryError: the run does not fit into memory (see `memory`).
 
     >>> import jax.numpy as jnp
     >>> import icl_krr as ik
@@ -37,12 +47,25 @@ def predict(model: Transformer, task: Task) -> jax.Array:
 
 
 def predict_batch(model: Transformer, tasks: Task, *, chunk: int | None = None) -> jax.Array:
-    """Predictions for a batch of tasks (leading axis on every field): [b, q] or [b, q, r].
+    """Predict the outputs at the queries of a batch of tasks.
 
-    The same as `jax.vmap(predict, in_axes=(None, 0))`, `chunk` tasks at a time: by default as
-    many as the caches of a CPU hold, the whole batch elsewhere (see `map_tasks`).
+    The result is that of `jax.vmap(predict, in_axes=(None, 0))`, computed for `chunk` tasks at a
+    time.
 
-    Raises as `predict` does, and ValueError if the tasks are not a batch.
+    Args:
+        model: the model to run.
+        tasks: a batch of b tasks, with a leading axis on every field.
+        chunk: number of tasks to run at a time, >= 1. Default None: on a CPU, as many as fit its
+            caches; on other devices, the whole batch.
+
+    Returns:
+        The predictions, [b, q] or [b, q, r], in the dtype of the tasks.
+
+    Raises:
+        ValueError: the task does not fit the model, the tasks are not a batch, or `chunk` < 1.
+        TypeError: an argument has the wrong type, or the dtype of the task is float16 or wider than
+            the dtype of the weights.
+        MemoryError: the run does not fit into memory (see `memory`).
 
     >>> import jax
     >>> import icl_krr as ik
@@ -58,12 +81,24 @@ def predict_batch(model: Transformer, tasks: Task, *, chunk: int | None = None) 
 
 
 def predict_along(model: Transformer, task: Task) -> jax.Array:
-    """Predictions at every support from the supports before it, then at the queries: [n + q].
+    """Predict at every support from the supports before it, then at the queries.
 
-    What a causal model of interleaved tokens says at the token of each x, [n + q, r] for y of
-    shape [n, r]; jitted and pure as `predict`.
+    Only a causal model with interleaved tokens can do this: the prediction at a support is read out
+    at the token of its x, which precedes its y. The function is jitted and pure, as `predict` is.
 
-    Raises as `predict` does, and ValueError for a model that is not causal or not interleaved.
+    Args:
+        model: a causal model with interleaved tokens.
+        task: the task, in a dtype that is not wider than the dtype of the weights.
+
+    Returns:
+        The predictions, [n + q] for y [n] or [n + q, r] for y [n, r], in the dtype of the task.
+
+    Raises:
+        ValueError: the task does not fit the model, or the model is not causal with interleaved
+            tokens.
+        TypeError: an argument has the wrong type, or the dtype of the task is float16 or wider than
+            the dtype of the weights.
+        MemoryError: the run does not fit into memory (see `memory`).
 
     >>> import jax
     >>> import icl_krr as ik
@@ -77,7 +112,8 @@ def predict_along(model: Transformer, task: Task) -> jax.Array:
     if not model.spec.causal or model.spec.tokens != "interleaved":
         raise ValueError(
             "model must be causal with interleaved tokens to predict along the supports, got "
-            f"causal={model.spec.causal}, tokens={model.spec.tokens!r}"
+            f"causal={model.spec.causal}, tokens={model.spec.tokens!r}; build it with causal=True, "
+            "tokens='interleaved'"
         )
     return run_if_it_fits(evaluate, model, task, along=True)[0]
 
@@ -90,20 +126,34 @@ def run_with_cache(
     points: tuple[str, ...] = (),
     everything: bool = False,
 ) -> tuple[jax.Array, Cache]:
-    """The prediction and a `Cache` of slots after every step, the start included.
+    """Predict, and store slots after every step and points inside blocks.
 
-    `cache[slot]` is [steps + 1, tokens, width], at the tokens of a role if the slot lives at one
-    only, [steps + 1, n, r] for `alpha`, else at all; `cache["prediction"]` is the read-out at
-    the queries, [steps + 1, q, r]. Where the task's y is [n], the last axis of states of width 1
-    is dropped as it is there; where a model of one output takes r of them, every other slot has
-    them as a last axis too.
-    `names` chooses slots (by default the layout's states), and nothing else is stored; `points`,
-    such as "resid_mid" or "attn.alpha" (see `hook_points`), are kept in every block that has them,
-    and with `everything` all are, patterns [T, T] included; linear attention then goes through its
-    pattern, which rounds in another order.
+    A slot has the shape [steps + 1, tokens, width]: its values at the start and after each step.
+    The tokens are those of one role if the slot lives at one role only, otherwise all T tokens. For
+    example, `cache["alpha"]` is [steps + 1, n, r]. `cache["prediction"]` is the read-out at the
+    queries, [steps + 1, q, r]. For a task with y [n], states of width 1 and the prediction have no
+    last axis. If a model with one output takes a task with y [n, r], the r outputs are the last
+    axis of every stored value, after the width (in place of the width for states of width 1).
 
-    Raises as `predict` does, and ValueError for a name that the layout, or a point that the model
-    does not have, and for points beside `everything`.
+    Args:
+        model: the model to run.
+        task: the task, in a dtype that is not wider than the dtype of the weights.
+        names: slots to store, or "prediction". Default None: all states of the layout, and the
+            prediction.
+        points: points to store in every block that has them, such as "resid_mid" or "attn.alpha"
+            (see `run_with_hooks`); default (): none.
+        everything: whether to store all points of all blocks, including the patterns [T, T];
+            default False. Linear attention then multiplies by its pattern, which changes rounding.
+
+    Returns:
+        The prediction, as `predict` returns it, and a `Cache`.
+
+    Raises:
+        ValueError: the task does not fit the model, the layout does not have a name, no block has a
+            point, or `points` are given with `everything`.
+        TypeError: an argument has the wrong type, or the dtype of the task is float16 or wider than
+            the dtype of the weights.
+        MemoryError: the run does not fit into memory (see `memory`).
 
     >>> import jax.numpy as jnp
     >>> import icl_krr as ik
@@ -132,16 +182,41 @@ def run_with_cache(
 
 
 def run_with_hooks(model: Transformer, task: Task, hooks: Mapping[str, Hook]) -> jax.Array:
-    """The prediction with values replaced on the way: {"blocks.3.attn": fn}.
+    """Predict, and replace values inside blocks on the way.
 
-    `fn(value, name)` must be pure and return what it got in shape and dtype: {slot: [T, width]}
-    for the points of a block, an array for a slot of one, `blocks.3.attn.alpha` (see
-    `hook_points`). A hook at `blocks.*.attn` is called in every block, with its `HookPlace` for the
-    name.
-    Each new function is compiled anew; for a sweep let one function take its values from an
-    array, under `jax.jit` or `jax.vmap` of your own.
+    The points of block 3, for its group J of heads or MLP units, are:
 
-    Raises as `predict` does, and ValueError for a point that the model does not have.
+    - `blocks.3.resid_pre`, `blocks.3.resid_mid`, `blocks.3.resid_post`: the stream before the
+      block, between its sublayers and after it;
+    - `blocks.3.heads.J.pattern` [H, T, T]: attention patterns of the heads;
+    - `blocks.3.heads.J.mixed` [T, H, d]: for each head, its pattern times its values;
+    - `blocks.3.units.J.hidden` [T, hidden]: hidden units;
+    - `blocks.3.heads.J`, `blocks.3.units.J`: what the group writes to the stream;
+    - `blocks.3.attn`, `blocks.3.mlp`: what the sublayer writes to the stream.
+
+    Points without a shape hold {slot: [T, width]}, and each slot is also a point, such as
+    `blocks.3.attn.alpha` [T, width]. The name `blocks.*.attn` is this point of every block that has
+    it.
+
+    Every new hook function is compiled again. For a sweep over values, write one hook that reads
+    them from an array, and call `run_with_hooks` inside your own `jax.jit` or `jax.vmap`.
+
+    Args:
+        model: the model to run.
+        task: the task, in a dtype that is not wider than the dtype of the weights.
+        hooks: {name of a point: function (value, name) -> value}. A hook must be pure and return a
+            value with the same slots, shapes and dtypes. A hook at `blocks.*.POINT` gets a
+            `HookPlace` in place of the name.
+
+    Returns:
+        The prediction, as `predict` returns it.
+
+    Raises:
+        ValueError: the task does not fit the model, the model does not have a point, or a hook
+            returns other slots, shapes or dtypes.
+        TypeError: an argument has the wrong type, or the dtype of the task is float16 or wider than
+            the dtype of the weights.
+        MemoryError: the run does not fit into memory (see `memory`).
 
     >>> import jax, jax.numpy as jnp
     >>> import icl_krr as ik

@@ -10,13 +10,14 @@ from .weights import Norm
 
 
 def add_to_stream(stream: Stream, written: Stream) -> Stream:
-    """Add what a sublayer writes to the slots that the stream has."""
+    """Add what a sublayer writes; the stream must have all written slots."""
     for slot, part in written.items():
         if slot not in stream:
-            raise ValueError(f"slot must be one of {', '.join(stream)}; got {slot!r} to write")
+            raise ValueError(f"slot to write must be one of {', '.join(stream)}; got {slot!r}")
         if part.shape != stream[slot].shape:
             raise ValueError(
-                f"slot {slot} must be written {list(stream[slot].shape)}, got {list(part.shape)}"
+                f"values written to slot {slot} must have shape {list(stream[slot].shape)}, "
+                f"got {list(part.shape)}"
             )
     return sum_of_slots(stream, written)
 
@@ -29,7 +30,7 @@ def sum_of_slots(stream: Stream, written: Stream) -> Stream:
 
 
 def normalise(norms: dict[str, Norm], stream: Stream) -> Stream:
-    """LayerNorm of the slots that have one; the others as they are."""
+    """LayerNorm of the slots that have a norm; other slots are unchanged."""
     normed = {}
     for slot, norm in norms.items():
         h = stream[slot] - jnp.mean(stream[slot], axis=-1, keepdims=True)

@@ -1,4 +1,4 @@
-"""Softmax attention in tiles: memory linear in context, backward by recomputation."""
+"""Softmax attention in tiles: memory linear in the number of tokens, recomputed backward."""
 
 from __future__ import annotations
 
@@ -13,17 +13,17 @@ from jaxtyping import Array, Bool, Float
 from ..numerics import matmul
 
 LARGEST_PATTERN = 2**22
-"""Entries of a pattern up to which it is formed whole, and kept over steps: 2048 tokens."""
+"""Largest pattern (entries) that is computed as a whole and shared by steps: 2048 tokens."""
 
 TILE_SIDES = {"cpu": 1024}
-"""Tokens on a side of a tile, by platform (else 4096): on a CPU it stays near the caches."""
+"""Tokens on a side of a tile, by platform (otherwise 4096); a CPU needs tiles near its caches."""
 
 HIDDEN_LOGIT = -1e30
-"""A logit that no softmax sees, and every dtype but float16 holds."""
+"""A logit whose softmax weight is 0, within the range of every dtype but float16."""
 
 
 def uses_tiles(tokens: int, wanted: bool | None) -> bool:
-    """Whether patterns are made tile by tile: as the spec wants, else where they are large."""
+    """Whether to compute patterns in tiles: as `wanted`, or if they are large (`wanted` None)."""
     return tokens * tokens > LARGEST_PATTERN if wanted is None else wanted
 
 
@@ -35,12 +35,12 @@ def tiled_softmax(
     visible: Bool[Array, " T"],
     causal: bool,
 ) -> tuple[Float[Array, "T d"], Float[Array, " T"]]:
-    """softmax(q k^T) v over the visible keys, and the logarithms of its denominators.
+    """Compute softmax(q k^T) v over the visible keys, and the logarithms of the denominators.
 
-    No array larger than [tile, tile] is made: for every tile of queries a scan over tiles of
-    keys keeps the largest logit so far, rounded up to an integer power of two, so that what
-    was summed before is rescaled without rounding. The backward pass makes every tile anew.
-    Forward-mode derivatives do not exist. k and v must be zero where they are hidden.
+    No array is larger than [tile, tile]. For every tile of queries, a scan over tiles of keys keeps
+    the largest logit so far, rounded up to an integer. Logits are in base two, so earlier sums are
+    rescaled by powers of two, without rounding. The backward pass computes every tile again.
+    Forward-mode derivatives are not implemented. k and v must be zero at hidden tokens.
 
     Source: Milakov, Gimelshein, Online normalizer calculation for softmax, 2018; Dao et al.,
     FlashAttention, 2022.
@@ -49,7 +49,7 @@ def tiled_softmax(
 
 
 class Tiles(NamedTuple):
-    """Keys with a channel that hides them, values, and positions, tile by tile."""
+    """Keys (with a channel that hides them), values and positions, in tiles."""
 
     k: jax.Array
     v: jax.Array
@@ -84,7 +84,7 @@ def tiles_of_keys(k: jax.Array, v: jax.Array, visible: jax.Array, tile: int) -> 
 def logits(
     q: jax.Array, positions: jax.Array, keys: Tiles, causal: bool
 ) -> Float[Array, "keys queries"]:
-    """Queries along the last axis, where the processor's vectors lie."""
+    """Logits with the queries on the last axis, along which a CPU vectorises."""
     made = matmul(keys.k, q.T)
     if not causal:
         return made
@@ -98,7 +98,7 @@ def with_one(q: jax.Array) -> jax.Array:
 
 def forward_tiles(q, k, v, visible, causal):
     tokens, tile = len(q), tile_side(len(q))
-    # in base two, so that shifts by integers are exact
+    # logits in base two: shifts by integers are exact
     scaled = with_one(q * np.log2(np.e).astype(q.dtype))
     keys = tiles_of_keys(
         k, jnp.concatenate([v, visible[:, None].astype(v.dtype)], 1), visible, tile
@@ -129,7 +129,7 @@ def forward_tiles(q, k, v, visible, causal):
 
 
 def power_of_two(exponent: jax.Array) -> jax.Array:
-    """2^exponent of an integer <= 0, exactly; 0 far below the range."""
+    """2^exponent for an integer exponent <= 0, exactly; 0 far below the range of the dtype."""
     lowest = jnp.finfo(exponent.dtype).minexp
     inside = jnp.maximum(exponent, lowest).astype(jnp.int32)
     return jnp.where(exponent < lowest, 0, jnp.ldexp(jnp.ones((), exponent.dtype), inside))

@@ -1,4 +1,4 @@
-"""Weights that the steps share: leaves [1, ...] among those of [steps, ...]."""
+"""Weights that steps share: leaves [1, ...] next to leaves [steps, ...]."""
 
 from __future__ import annotations
 
@@ -12,11 +12,17 @@ from .weights import Block, Heads, Transformer
 
 
 def untie(model: Transformer) -> Transformer:
-    """The same model with weights of its own for every step: each leaf of `steps` [steps, ...].
+    """Give every step its own copy of the weights.
 
-    Constructions share what is the same in every step, so that a gradient moves all steps
-    alike and patterns that no step changes are computed once. Untied, each step can be
-    fine-tuned by itself.
+    Each leaf of `weights.steps` becomes [steps, ...]. Constructions share the weights that are the
+    same in every step. A gradient then changes all steps alike, and constant attention patterns are
+    computed once. In the untied model, each step can be fine-tuned separately.
+
+    Args:
+        model: the model to untie.
+
+    Returns:
+        A `Transformer` that makes the same predictions.
 
     >>> import icl_krr as ik
     >>> model = ik.constructions.conjugate_gradient(ik.Linear(), num_features=3, ridge=0.1, steps=4)
@@ -33,12 +39,13 @@ def untie(model: Transformer) -> Transformer:
 
 
 def split_steps(model: Transformer) -> tuple[list[Any], Callable[[list[Any]], tuple[Block, ...]]]:
-    """The leaves that differ from step to step, to be scanned, and how they become blocks."""
+    """The leaves that differ between steps, for the scan, and a function from them to blocks."""
     leaves, structure = jax.tree.flatten(model.weights.steps)
     for leaf in leaves:
         if leaf.shape[0] not in (1, model.steps):
             raise ValueError(
-                f"steps must be {leaf.shape[0]}, as many as the weights have, got {model.steps}"
+                f"steps must be {leaf.shape[0]}, the number of steps in the weights, "
+                f"got {model.steps}"
             )
     tied = [leaf[0] if leaf.shape[0] == 1 else None for leaf in leaves]
     scanned = [leaf if shared is None else None for leaf, shared in zip(leaves, tied, strict=True)]
@@ -51,9 +58,9 @@ def split_steps(model: Transformer) -> tuple[list[Any], Callable[[list[Any]], tu
 
 
 def constant_heads(model: Transformer) -> list[tuple[int, int]]:
-    """(block of the step, its group of heads): those whose pattern is the same in every step.
+    """The pairs (block of a step, group of heads) whose pattern is the same in every step.
 
-    Queries and keys read slots that no step writes, by weights that the steps share.
+    These queries and keys read only slots that no step writes, with weights that the steps share.
     """
     blocks = model.weights.steps
     written = {write.to for b in blocks for heads in b.attention for write in heads.writes}

@@ -1,4 +1,4 @@
-"""The weights of a transformer, constructed or trained: one pytree."""
+"""The weights of a transformer, constructed or trained, as one pytree."""
 
 from __future__ import annotations
 
@@ -14,17 +14,25 @@ from ..residual import TOKENS, Layout, Read
 
 @dataclass(frozen=True)
 class Spec:
-    """What the forward must know beside the weights; hashable, part of the structure.
+    r"""Static settings of the forward pass; hashable, part of the structure of the pytree.
 
-    `attention` is "linear" (no softmax, no scale) or "softmax" (no scale either: it stands in
-    the query's weights). `causal` lets a token read only the aggregator and earlier ones: not
-    itself either, so that a support whose output is asked for is as a query. `tokens` is "pairs",
-    a token for each support, or "interleaved", one for its x and after it one for its y.
-    `num_features` and `num_outputs` are p and r of the tasks that the model takes. `streaming`
-    says whether softmax patterns are made tile by tile, in memory linear in context, and anew in
-    every block; by default they are from 2048 tokens on (`tiled_attention.LARGEST_PATTERN`).
+    Args:
+        num_features: number of features p of a task, >= 1.
+        num_outputs: number of outputs r of a task, >= 1; default 1. A model with one output also
+            takes tasks with more outputs and predicts each output separately.
+        attention: "softmax" (default) or "linear" (no softmax). The logits are not scaled in either
+            case: a factor such as $1 / \sqrt{d_k}$ belongs to the query weights.
+        causal: whether a token attends only to the aggregator and to earlier tokens; default False.
+            A causal token does not attend to itself.
+        tokens: "pairs" (default) has one token per support; "interleaved" has one token for the x
+            of a support, followed by one token for its y.
+        streaming: whether softmax attention is computed in tiles: its memory is then linear in the
+            number of tokens, and every block recomputes its patterns. Default None: tiles are used
+            above 2048 tokens.
 
-    Raises ValueError for an unknown attention or kind of tokens and a count < 1.
+    Raises:
+        ValueError: `attention` or `tokens` is unknown, or a count is < 1.
+        TypeError: a count is not an integer.
 
     >>> Spec(num_features=3, attention="linear").causal
     False
@@ -46,7 +54,13 @@ class Spec:
 
 @struct.dataclass
 class Write:
-    """A value and where it goes: the slot `to`, through the matrix `out` if there is one.
+    """A value and the slot to which a group of heads adds it.
+
+    Args:
+        value: read of the stream that gives the values, [T, heads * d_v].
+        out: output matrix [heads * d_v, width of `to`]; default None: the mixed values are added to
+            the slot unchanged.
+        to: slot to write to, "stream" by default.
 
     >>> Write(Read({"y": jax.numpy.ones(())}, 1), to="alpha").out is None
     True
@@ -59,10 +73,17 @@ class Write:
 
 @struct.dataclass
 class Heads:
-    """`heads` attention heads side by side that share what they write.
+    """A group of attention heads that write to the same slots.
 
-    `query` and `key` are [T, heads * d_k], cut into heads as ever; each write's value is
-    [T, heads * d_v], weighed by the head's one pattern, laid side by side again and written.
+    Every read gives the channels of all heads side by side. Each head computes one attention
+    pattern and applies it to its channels of every value. The results are joined again before they
+    are written.
+
+    Args:
+        query: read that gives the queries of all heads, [T, heads * d_k].
+        key: read that gives the keys of all heads, [T, heads * d_k].
+        writes: values and their target slots, one `Write` for each slot.
+        heads: number of heads H, 1 by default.
 
     >>> x = Read({"x": jax.numpy.ones(())}, 3)
     >>> Heads(query=x, key=x, writes=(Write(x, to="K_x"),)).heads
@@ -77,10 +98,18 @@ class Heads:
 
 @struct.dataclass
 class Unit:
-    r"""MLP units $(u^T h) \, g(v^T h)$, written to the slot `to`, through `out` if there is one.
+    r"""MLP units $(u^T h) \, g(v^T h)$ of the stream $h$, added to one slot.
 
-    `up` reads $u^T h$ and `gate` $v^T h$, `activation` names $g$ (see `mlp.ACTIVATIONS`). Without a
-    gate the units are linear, without an up they are $g(v^T h)$, the plain MLP.
+    Args:
+        up: read that gives $u^T h$, [T, hidden]; None: this factor is left out, as in a plain MLP,
+            whose units are $g(v^T h)$.
+        gate: read that gives $v^T h$, [T, hidden]; default None: the units are the linear $u^T h$.
+        out: output matrix [hidden, width of `to`]; default None: the hidden units are added to the
+            slot unchanged.
+        to: slot to write to, "stream" by default.
+        activation: function $g$ of the gate, "identity" (default), "relu", "gelu", "exp", "cos",
+            "inverse" ($1 / x$) or "reciprocal" ($1 / x$, but 0 where $x$ is 0 or close to
+            underflow). Not used without a gate.
 
     >>> r = Read({"r": jax.numpy.ones(())}, 1)
     >>> Unit(up=r, gate=r, to="square").activation
@@ -96,7 +125,11 @@ class Unit:
 
 @struct.dataclass
 class Norm:
-    """LayerNorm of one slot: `scale` and `bias` [width].
+    """LayerNorm of one slot.
+
+    Args:
+        scale: factor of every channel after normalisation, [width].
+        bias: offset of every channel after the scale, [width].
 
     >>> Norm(scale=jax.numpy.ones(8), bias=jax.numpy.zeros(8)).scale.shape
     (8,)
@@ -108,9 +141,14 @@ class Norm:
 
 @struct.dataclass
 class Block:
-    """One attention sublayer, then one MLP sublayer; either may be empty.
+    """One attention sublayer, then one MLP sublayer; either sublayer may be empty.
 
-    The norms, {slot: Norm}, are applied to what the sublayer reads (pre-norm).
+    Args:
+        attention: groups of heads, which all read the same stream; default (): no attention.
+        mlp: groups of MLP units, which all read the stream after attention; default (): no MLP.
+        attention_norm: {slot: `Norm`} applied to the stream before attention reads it (pre-norm);
+            default: no norm.
+        mlp_norm: {slot: `Norm`} applied to the stream before the MLP reads it; default: no norm.
 
     >>> len(Block(mlp=(Unit(up=Read({"y": jax.numpy.ones(())}, 1), to="r"),)).attention)
     0
@@ -124,13 +162,16 @@ class Block:
 
 @struct.dataclass
 class Weights:
-    """Everything that can be learned.
+    """All trainable parameters of a transformer.
 
-    `embedding` {slot: Read of the tokens' fields}; `positions` {slot: [max tokens, width]};
-    `prologue`, blocks that run once; `steps`, the blocks of one solver step, every leaf
-    stacked over the L steps along its first axis, or [1, ...] if they share it;
-    `final_norm` {slot: Norm} and `readout`, the read of the queries' stream that is the
-    prediction.
+    Args:
+        embedding: {slot: `Read` of the token fields} (see `icl_krr.residual.fields`).
+        steps: blocks of one solver step. Every leaf has the L steps as its first axis, or a first
+            axis of length 1 if all steps share it.
+        readout: read of the final stream at the queries; it gives the prediction.
+        prologue: blocks that run once, before the first step; default (): none.
+        positions: {slot: [max_tokens, width]}, added to the embedding; default: no positions.
+        final_norm: {slot: `Norm`} applied to the stream before the read-out; default: no norm.
 
     >>> x = Read({"x": jax.numpy.ones(())}, 3)
     >>> Weights(embedding={"x": x}, steps=(Block(),), readout=x).readout.width
@@ -147,12 +188,17 @@ class Weights:
 
 @struct.dataclass
 class Transformer:
-    """Weights with their spec and layout: a pytree whose leaves are the weights.
+    """A transformer: a pytree whose leaves are the weights.
 
-    Differentiate with respect to it, update it with optax, pass it through jit; `spec`,
-    `layout` and `steps`, the number of solver steps, are static. Where all weights are shared
-    by the steps, `model.replace(steps=...)` is the same algorithm at another depth.
-    Constructions and `init` make them, `icl_krr.predict` runs them.
+    Differentiate with respect to the model, update it with optax, pass it through `jax.jit`.
+    Constructions and `init` make models; `icl_krr.predict` runs them. If all steps share their
+    weights, `model.replace(steps=...)` runs the same algorithm for another number of steps.
+
+    Args:
+        weights: the trainable parameters.
+        spec: static settings of the forward pass.
+        layout: slots of the residual stream; static.
+        steps: number of solver steps; static.
 
     >>> import icl_krr as ik
     >>> model = ik.constructions.nadaraya_watson(ik.Exponential(), num_features=2)
@@ -167,37 +213,40 @@ class Transformer:
 
     @property
     def blocks_per_step(self) -> int:
-        """Blocks of one solver step."""
+        """The number of blocks of one solver step."""
         return len(self.weights.steps)
 
     @property
     def depth(self) -> int:
-        """Blocks in all: the prologue's, and every step's."""
+        """The total number of blocks: those of the prologue and of all steps."""
         return len(self.weights.prologue) + self.steps * self.blocks_per_step
 
     @property
     def num_heads(self) -> int:
-        """Heads of the block that has most of them."""
+        """The largest number of heads in a block."""
         return max(sum(heads.heads for heads in block.attention) for block in self.blocks)
 
     @property
     def mlp_width(self) -> int:
-        """Hidden units of the block that has most of them."""
+        """The largest number of hidden units in a block."""
         return max(sum(width(unit) for unit in block.mlp) for block in self.blocks)
 
     @property
     def overhead(self) -> int:
-        """Channels beside those of x: c, where p + c or m + c channels hold the algorithm."""
+        """The number c of channels that do not carry x.
+
+        Together with the carried channels, the stream has p + c channels (m + c with a sketch).
+        """
         return self.layout.width - self.carried
 
     @property
     def carried(self) -> int:
-        """Channels that carry x: all its p features, or m of a sketch."""
+        """The number of channels that carry x: p features, or m features of a sketch."""
         return self.layout["x"].width if "x" in self.layout.names else self.spec.num_features
 
     @property
     def blocks(self) -> tuple[Block, ...]:
-        """Those of the prologue, then those of one step."""
+        """The blocks of the prologue, followed by the blocks of one step."""
         return (*self.weights.prologue, *self.weights.steps)
 
     @property
@@ -206,7 +255,7 @@ class Transformer:
         return jax.tree.leaves(self.weights)[0].dtype
 
     def summary(self) -> str:
-        """What the model costs, line by line, then block by block, then its layout.
+        """A text table of depth, heads, channels, blocks and layout.
 
         >>> import icl_krr as ik
         >>> model = ik.constructions.gradient_descent(
@@ -241,7 +290,7 @@ class Transformer:
 
 
 def width(unit: Unit) -> int:
-    """Hidden units."""
+    """The number of hidden units."""
     read = unit.up if unit.gate is None else unit.gate
     assert read is not None
     return read.width
