@@ -125,7 +125,7 @@ def measure(
         ridge = 0.1 * jnp.trace(K) / len(K)
 
         def predicted(of_rows: jax.Array, of_queries: jax.Array, ridge: jax.Array) -> jax.Array:
-            # (D K + ridge I)^-1 = (K + ridge D^-1)^-1 D^-1
+            # with D = diag(of_rows): (D K + ridge I)^-1 = (K + ridge D^-1)^-1 D^-1
             alpha = solve(K + jnp.diag(ridge / of_rows), task.y / of_rows)
             return matmul(of_queries[:, None] * k, alpha)
 

@@ -131,7 +131,7 @@ def solve(tasks: Task, ridges: jax.Array, kernel: Kernel) -> Problem:
             y=y,
             alpha=exact.alpha,
             prediction=exact.prediction[0],
-            factor=far / theory.energy_norm(A, exact.alpha[0]),  # sqrt(k A^-1 k)
+            factor=far / theory.energy_norm(A, exact.alpha[0]),  # sqrt(k^T A^-1 k)
         )
 
     return jax.lax.map(lambda task: jax.lax.map(lambda ridge: once(task, ridge), ridges), tasks)

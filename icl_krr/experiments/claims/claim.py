@@ -101,7 +101,7 @@ def compare(
 ) -> Check:
     """Check measured <= bound (1 + slack) in every entry.
 
-    An entry that is NaN or infinite violates the check.
+    A measured value or bound that is NaN violates the check.
 
     Args:
         name: what is compared, in words and symbols.
