@@ -1,1 +1,1 @@
-"""The claims of the field, one file each: an experiment, and the verdict that follows from it."""
+"""Claims of the literature, one file each, with an experiment that decides the verdict."""

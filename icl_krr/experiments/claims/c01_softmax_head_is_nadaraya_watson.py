@@ -56,7 +56,8 @@ def measure(keys: jax.Array, temperatures: jax.Array, config: Config) -> jax.Arr
 
 
 CLAIM = Claim(
-    statement="One softmax head (queries and keys U x, values y) is Nadaraya-Watson.",
+    statement="One softmax head with queries and keys U x and values y computes the "
+    "Nadaraya-Watson estimator.",
     expected=HOLDS,
     run=run,
     config=Config(),

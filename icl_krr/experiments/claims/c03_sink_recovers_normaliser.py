@@ -1,4 +1,4 @@
-"""C3: a sink recovers the normaliser that the softmax divides by."""
+"""C3: a sink token recovers the normaliser of the softmax."""
 
 from __future__ import annotations
 
@@ -44,16 +44,33 @@ def run(config: Config, key: jax.Array) -> tuple[Rows, Verdict]:
     rows = tidy(axes, error=errors, bound=bounds, **{"largest logit": np.asarray(top)[..., None]})
     return rows, judge(
         compare(
-            "|recovered - K v| / |K| |v| <= rounding, float32",
+            "|recovered K v - K v| / (|K| |v|) <= rounding bound, float32",
             errors[..., 0],
             bounds[..., 0],
             stated=True,
         ),
-        compare("the same, float64", errors[..., 1], bounds[..., 1], stated=True),
-        compare("largest of them, float64", errors[..., 1], 1e-12, stated=True),
-        compare("(K, k, ridge) e^-c changes f* by", shifted, 1e-8, stated=True),
+        compare(
+            "|recovered K v - K v| / (|K| |v|) <= rounding bound, float64",
+            errors[..., 1],
+            bounds[..., 1],
+            stated=True,
+        ),
+        compare(
+            "|recovered K v - K v| / (|K| |v|) <= 1e-12, float64",
+            errors[..., 1],
+            1e-12,
+            stated=True,
+        ),
+        compare(
+            "relative change of f* if K, k and ridge are divided by c <= 1e-8",
+            shifted,
+            1e-8,
+            stated=True,
+        ),
         at_least(
-            "dividing each row by its maximum changes f*: median >= 0.1", np.median(by_row), 0.1
+            "median relative change of f* if every row of K and k is divided by its maximum >= 0.1",
+            np.median(by_row),
+            0.1,
         ),
     )
 
@@ -62,7 +79,11 @@ def run(config: Config, key: jax.Array) -> tuple[Rows, Verdict]:
 def measure(
     keys: jax.Array, temperatures: jax.Array, shifts: jax.Array, config: Config
 ) -> tuple[jax.Array, ...]:
-    """Error and bound [draw, temperature, shift, dtype]; what the two ways to shift change."""
+    """Return errors and bounds [draw, temperature, shift, dtype], and what shifts do to f*.
+
+    The last two arrays are the relative changes of f* if all logits get the same shift and if
+    each row of logits is shifted by its maximum.
+    """
     p = config.num_features
     process = GaussianProcess(
         Exponential(), num_features=p, num_supports=config.num_supports, num_queries=8
@@ -72,7 +93,7 @@ def measure(
         task = Task(*(part.astype(dtype) for part in (task.x, task.y, task.x_query)))
         kernel = Exponential(temperature.astype(dtype))
         log_c = theory.log_sink(kernel, task) + shift.astype(dtype)
-        # one step of size 1 from 0 predicts K y
+        # one step of size 1 from alpha = 0 predicts k y
         model = constructions.gradient_descent(
             kernel,
             num_features=p,
@@ -104,7 +125,7 @@ def measure(
         ridge = 0.1 * jnp.trace(K) / len(K)
 
         def predicted(of_rows: jax.Array, of_queries: jax.Array, ridge: jax.Array) -> jax.Array:
-            # (D K + ridge I)^-1 = (K + ridge D^-1)^-1 D^-1
+            # with D = diag(of_rows): (D K + ridge I)^-1 = (K + ridge D^-1)^-1 D^-1
             alpha = solve(K + jnp.diag(ridge / of_rows), task.y / of_rows)
             return matmul(of_queries[:, None] * k, alpha)
 
@@ -122,8 +143,10 @@ def measure(
 
 
 CLAIM = Claim(
-    statement="A sink of logit log c shows c / (Z + c): c times the quotient of head and sink is "
-    "K v, and one shift of all logits leaves f* as it is.",
+    statement="A sink token of logit log c gets the attention weight c / (Z + c), where Z is the "
+    "softmax normaliser. So c times the head output divided by the weight of the sink is K v. A "
+    "shift of all logits by one constant multiplies K and k by a factor; f* (exact kernel ridge "
+    "regression) does not change if the ridge is multiplied by the same factor.",
     expected=HOLDS,
     run=run,
     config=Config(),

@@ -1,4 +1,4 @@
-"""C5: the Neumann series wants a large ridge, not a small one."""
+"""C5: the Neumann series needs a large ridge, not a small one."""
 
 from __future__ import annotations
 
@@ -57,31 +57,35 @@ def run(config: Config, key: jax.Array) -> tuple[Rows, Verdict]:
             stated=True,
         ),
         compare(
-            "it grows there by sigma_1 / ridge a step",
+            "Neumann series, ridge < sigma_1, worst y: sigma_1 / ridge <= growth in one step",
             factor[:, small, 0],
             worst[:, small, 0],
             slack=1e-6,
         ),
         compare(
-            "for ridge > sigma_1: error <= (sigma_1 / ridge)^t",
+            "Neumann series, ridge > sigma_1: error <= (sigma_1 / ridge)^t",
             neumann[:, large, 1:],
             bound[:, large, 0, 1:] + 1e-12,
             slack=1e-6,
         ),
         compare(
-            "steps 1 and 1.9 / (sigma_1 + ridge), any ridge: error <= factor^t",
+            "step sizes 1 and 1.9 / (sigma_1 + ridge): error <= (factor by theory)^t",
             error[:, :, 1:3, 1:],
             bound[:, :, 1:3, 1:] + 1e-12,
             slack=1e-6,
         ),
         compare(
-            "which is attained: worst y, |1 - tightness|",
+            "every step size, worst y: |1 - growth in one step / factor by theory| <= 1e-6",
             np.abs(1 - worst / factor)[:, :, 1:],
             1e-6,
         ),
-        at_least("step 2.1 / (sigma_1 + ridge) diverges: factor >= 1.09", worst[:, :, 3], 1.09),
+        at_least(
+            "step size 2.1 / (sigma_1 + ridge), worst y: growth in one step >= 1.09",
+            worst[:, :, 3],
+            1.09,
+        ),
         compare(
-            "the smaller the ridge, the deeper: error at step 8",
+            "error after 8 steps <= error after 8 steps with the next smaller ridge",
             error[:, 1:, 1, 8],
             error[:, :-1, 1, 8],
         ),
@@ -92,7 +96,10 @@ def run(config: Config, key: jax.Array) -> tuple[Rows, Verdict]:
 def measure(
     keys: jax.Array, ratios: jax.Array, config: Config
 ) -> tuple[jax.Array, jax.Array, jax.Array]:
-    """Error [draw, ridge, series, step]; its factor a step by theory, and for the worst y."""
+    """Return errors [draw, ridge, series, step] and the growth of the error in one step.
+
+    The growth is given by theory and as measured for the worst y.
+    """
     kernel = Exponential(config.temperature)
     process = GaussianProcess(kernel, num_supports=config.num_supports, inputs="sphere")
 
@@ -104,7 +111,7 @@ def measure(
         high = ridge + sigma[-1]
 
         def series(eta: jax.Array) -> tuple[jax.Array, jax.Array]:
-            # sum_j (I - eta A)^j eta y: at eta = 1 / ridge it is sum_j (-K / ridge)^j y / ridge
+            # sum_j (I - eta A)^j eta y, which is sum_j (-K / ridge)^j y / ridge for eta = 1 / ridge
             model = constructions.gradient_descent(
                 kernel,
                 num_features=2,
@@ -125,7 +132,7 @@ def measure(
 
         etas = jnp.stack([1 / ridge, *(step / high for step in STEPS)])
         error, worst = jax.lax.map(series, etas)
-        # the smallest eigenvalue may be 0, and is at rounding
+        # the smallest eigenvalue of K may be 0 up to rounding
         rest = [theory.stationary_factor(ridge + sigma[0], high, eta) for eta in etas[1:]]
         return error, jnp.stack([theory.neumann_factor(sigma[-1], ridge), *rest]), worst
 
@@ -133,9 +140,12 @@ def measure(
 
 
 CLAIM = Claim(
-    statement="A Neumann series sum_j (-K / ridge)^j / ridge inverts A exactly for small ridge.",
-    truth="It converges only for ridge > sigma_1, that is for LARGE ridge. With a step in "
-    "(0, 2 / (sigma_1 + ridge)) it is gradient descent, and deeper the smaller the ridge.",
+    statement="The Neumann series sum_j (-K / ridge)^j / ridge equals the inverse of A = K + ridge "
+    "I if the ridge is small.",
+    truth="The series converges only if ridge > sigma_1, the largest eigenvalue of K: the ridge "
+    "must be large. The series sum_j (I - eta A)^j eta, which is gradient descent, converges for "
+    "every step size eta in (0, 2 / (sigma_1 + ridge)). It needs more steps if the ridge is "
+    "smaller.",
     expected=FALSE,
     run=run,
     config=Config(),

@@ -1,4 +1,4 @@
-"""C6: several heads, and the limits of their bandwidth."""
+"""C6: several heads, and one head at very low and very high temperature."""
 
 from __future__ import annotations
 
@@ -54,17 +54,33 @@ def run(config: Config, key: jax.Array) -> tuple[Rows, Verdict]:
     cold = to_nearest[:, :, 0] / np.ptp(y, axis=2)[:, :, None]
     return rows, judge(
         compare(
-            "temperature -> 0 gives y of the nearest support: error / range <= 0.01",
+            "temperature 1e-4, normal x: |head - y of the nearest support| / range of y <= 0.01",
             cold[:, INPUTS.index("normal")],
             0.01,
             stated=True,
         ),
-        compare("heads side by side = the mixture of their smoothers", heads, 1e-12),
-        compare("permuting the supports changes nothing", permuted, 1e-12),
-        compare("the exponential kernel is PSD: -sigma_n / sigma_1", psd, 1e-12),
-        compare("head - y of the largest logit <= m / (1 + m) range", to_top, tops, slack=1e-6),
-        compare("head - mean <= tanh(spread / 4) range", to_mean, ends, slack=1e-6),
-        within("variance of <x, z> / sqrt p, unit-variance inputs", variance, 0.95, 1.05),
+        compare("|several heads - mixture of their smoothers| <= 1e-12", heads, 1e-12),
+        compare("change of the prediction if supports are permuted <= 1e-12", permuted, 1e-12),
+        compare("exponential kernel: -(smallest eigenvalue of K) / largest <= 1e-12", psd, 1e-12),
+        compare(
+            "|head - y of the largest logit| <= range of y m / (1 + m), "
+            "m = (n - 1) exp(second largest logit - largest logit)",
+            to_top,
+            tops,
+            slack=1e-6,
+        ),
+        compare(
+            "|head - mean of y| <= range of y tanh(range of the logits / 4)",
+            to_mean,
+            ends,
+            slack=1e-6,
+        ),
+        within(
+            "variance of <x, z> / sqrt(p) within [0.95, 1.05], features of unit variance",
+            variance,
+            0.95,
+            1.05,
+        ),
         amended=True,
     )
 
@@ -76,7 +92,7 @@ def logit_variance(key: jax.Array, p: int) -> jax.Array:
 
 @partial(jax.jit, static_argnames="config")
 def measure(keys: jax.Array, temperatures: jax.Array, spheres: jax.Array, config: Config) -> tuple:
-    """By draw and inputs: what heads give, and what they should."""
+    """Return the outputs of heads and their theoretical values [draw, inputs, ...]."""
     p = config.num_features
     process = GaussianProcess(
         Linear(),
@@ -124,10 +140,12 @@ def measure(keys: jax.Array, temperatures: jax.Array, spheres: jax.Array, config
 
 
 CLAIM = Claim(
-    statement="Multi-head softmax mixes Nadaraya-Watson smoothers; temperature -> 0 gives the "
-    "nearest support, -> infinity the mean.",
-    truth="Nearest only on a sphere: elsewhere the largest inner product wins. The mixture and "
-    "the mean hold, with bounds at every temperature.",
+    statement="Multi-head softmax attention is a mixture of Nadaraya-Watson smoothers. For "
+    "temperature -> 0 a head returns the output of the nearest support, for temperature -> "
+    "infinity the mean of the outputs.",
+    truth="For temperature -> 0 a head returns the output of the support with the largest inner "
+    "product, which is the nearest support only on a sphere. The mixture and the limit for "
+    "temperature -> infinity hold as stated. Both limits have an error bound at every temperature.",
     expected=CORRECTED,
     run=run,
     config=Config(),

@@ -1,4 +1,4 @@
-"""C11: the softmax normaliser is the preconditioner, and a sink shifts it."""
+"""C11: the softmax normaliser acts as a preconditioner, and a sink shifts the normaliser."""
 
 from __future__ import annotations
 
@@ -39,9 +39,19 @@ def run(config: Config, key: jax.Array) -> tuple[Rows, Verdict]:
         shifted=shifted,
     )
     return rows, judge(
-        compare("one head: |head - D^-1 G y| / |y|", head, 1e-12, stated=True),
-        compare("one block: alpha = eta (D + c)^-1 y, of its sink", sink, 1e-10, stated=True),
-        compare("two: (D + c)^-1 G alpha, of its head", shifted, 1e-10, stated=True),
+        compare("one head: |head - D^-1 G y| / |y|_max <= 1e-12", head, 1e-12, stated=True),
+        compare(
+            "one block, its sink: |alpha - eta (D + c I)^-1 y| / |alpha| <= 1e-10",
+            sink,
+            1e-10,
+            stated=True,
+        ),
+        compare(
+            "second block, its head: gap to (D + c I)^-1 G alpha <= 1e-10",
+            shifted,
+            1e-10,
+            stated=True,
+        ),
     )
 
 
@@ -77,7 +87,7 @@ def measure(
             alpha = run_with_cache(model, task, names=("alpha",))[1]["alpha"]
             sums = jnp.sum(G, axis=1) + c
             first = eta * task.y / sums
-            # what is left of the second step when all but its head is taken away
+            # the contribution of the head to the second step
             rest = first + eta * (task.y - ridge * first) / sums - alpha[2]
             return gap(alpha[1], first), gap(rest / eta, matmul(G, first) / sums)
 
@@ -87,8 +97,9 @@ def measure(
 
 
 CLAIM = Claim(
-    statement="A softmax head with keys (x, -|x|^2 / 2) is D^-1 G; with a sink of logit log c + "
-    "|x|^2 / 2 l^2 it is (D + c)^-1 G.",
+    statement="A softmax head with keys (x, -|x|^2 / 2) applies D^-1 G, where G is the Gaussian "
+    "kernel matrix with lengthscale l and the diagonal matrix D holds the row sums of G. A sink "
+    "token of logit log c + |x|^2 / (2 l^2) changes D^-1 G to (D + c I)^-1 G.",
     expected=HOLDS,
     run=run,
     config=Config(),

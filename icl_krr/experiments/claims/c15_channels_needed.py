@@ -1,4 +1,4 @@
-"""C15: p + c channels are enough for every step of a solver."""
+"""C15: p + c channels are enough to run a solver exactly."""
 
 from __future__ import annotations
 
@@ -54,9 +54,12 @@ def run(config: Config, key: jax.Array) -> tuple[Rows, Verdict]:
     full, short = np.moveaxis(np.stack(gaps, axis=1), 2, 0)
     return rows, judge(
         compare(
-            "m = p, any basis: |alpha_t - oracle| / |alpha|_max <= 1e-9", full, 1e-9, stated=True
+            "p feature channels, any basis: |slots - iterates| / |iterates| <= 1e-9",
+            full,
+            1e-9,
+            stated=True,
         ),
-        at_least("m = p - 1 is too few: gap >= 1e-3", short, 1e-3),
+        at_least("p - 1 feature channels: |slots - iterates| / |iterates| >= 1e-3", short, 1e-3),
     )
 
 
@@ -74,7 +77,7 @@ def build(name: str, config: Config, P: jax.Array) -> Transformer:
 
 @partial(jax.jit, static_argnames=("name", "config"))
 def measure(keys: jax.Array, tasks: Task, name: str, config: Config) -> jax.Array:
-    """Gaps for p channels, and for p - 1: one that carries nothing is no channel."""
+    """Return the gaps for p and for p - 1 feature channels (then one channel is always 0)."""
     solver, options = LAYOUTS[name]
 
     def gaps(turn: jax.Array, task: Task) -> jax.Array:
@@ -93,8 +96,10 @@ def measure(keys: jax.Array, tasks: Task, name: str, config: Config) -> jax.Arra
 
 
 CLAIM = Claim(
-    statement="With m >= p + c channels a transformer runs t steps of conjugate gradient exactly.",
-    truth="c is that of the layout: m = p feature channels and those that the algorithm owns.",
+    statement="A transformer with at least p + c channels, where p is the number of features, runs "
+    "t steps of conjugate gradient exactly.",
+    truth="c is the number of channels that the layout of the construction adds to the p feature "
+    "channels. p - 1 feature channels are not enough.",
     expected=HOLDS,
     run=run,
     config=Config(),

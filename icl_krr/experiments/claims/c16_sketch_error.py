@@ -1,4 +1,4 @@
-"""C16: what a sketch of m features loses of the kernel matrix."""
+"""C16: the error of the kernel matrix after a sketch to m features."""
 
 from __future__ import annotations
 
@@ -53,21 +53,21 @@ def run(config: Config, key: jax.Array) -> tuple[Rows, Verdict]:
     everyone = np.stack([at_width[name] for name in SKETCHES], axis=1)
     return rows, judge(
         compare(
-            "|K - K^|_2 <= sum_(i>m) sigma_i, random orthonormal",
+            "random orthonormal sketch: |K - K^| <= sum_(i>m) sigma_i",
             at_width["orthonormal"],
             tail,
             stated=True,
         ),
-        compare("the same, best sketch", best, tail),
-        compare("rank K^ <= m, every sketch", at_width["rank"], config.width),
-        compare("best sketch: |K - K^|_2 <= sigma_(m+1)", best, least, slack=1e-6),
-        compare("no sketch does better", least[:, None], everyone, slack=1e-6),
+        compare("best sketch: |K - K^| <= sum_(i>m) sigma_i", best, tail),
+        compare("every sketch: rank of K^ <= m", at_width["rank"], config.width),
+        compare("best sketch: |K - K^| <= sigma_(m+1)", best, least, slack=1e-6),
+        compare("every sketch: sigma_(m+1) <= |K - K^|", least[:, None], everyone, slack=1e-6),
     )
 
 
 @partial(jax.jit, static_argnames=("width", "config"))
 def measure(keys: jax.Array, width: int, config: Config) -> tuple[jax.Array, ...]:
-    """Eigenvalues of K; |K - K^|_2 and the rank of K^ for every sketch."""
+    """Return the eigenvalues of K, and |K - K^| and the rank of K^ for every sketch."""
 
     def once(key: jax.Array) -> tuple[jax.Array, ...]:
         at, own = jax.random.split(key)
@@ -85,8 +85,11 @@ def measure(keys: jax.Array, width: int, config: Config) -> tuple[jax.Array, ...
 
 
 CLAIM = Claim(
-    statement="|K - K^|_2 <= sum_(i>m) sigma_i for any linear preservation of m features.",
-    truth="Only the best sketch is sure to: it attains sigma_(m+1), and no rank m does better.",
+    statement="Every linear sketch of x to m features gives a kernel matrix K^ with |K - K^| <= "
+    "sum_(i>m) sigma_i in the spectral norm, where sigma_1 >= sigma_2 >= ... are the eigenvalues "
+    "of K.",
+    truth="The bound holds for the best sketch, whose error is exactly sigma_(m+1). No matrix of "
+    "rank m has a smaller error. Random sketches violate the bound.",
     expected=FALSE,
     run=run,
     config=Config(),

@@ -1,4 +1,4 @@
-"""C23: hat rows as filters of the spectrum."""
+"""C23: solvers as filters of the spectrum of the kernel matrix."""
 
 from __future__ import annotations
 
@@ -55,19 +55,29 @@ def run(config: Config, key: jax.Array) -> tuple[Rows, Verdict]:
     exact = np.asarray(theory.exact_filter(jnp.asarray(sigma), config.ridge))
     return rows, judge(
         compare(
-            "any solver linear in y, as Richardson on D^-1 A, is k(x)^T q(K): rest",
+            "Richardson's iteration on D^-1 A: share of hat rows outside k(x)^T q(K) <= 1e-9",
             richardson,
             1e-9,
             stated=True,
         ),
         at_least(
-            "Richardson on D^-1 A is no filter of K: rest >= 1 %", np.median(richardson), 0.01
+            "Richardson's iteration on D^-1 A: median share of hat rows outside k(x)^T q(K) >= 1 %",
+            np.median(richardson),
+            0.01,
         ),
-        compare("gradient descent, every step: |q - q_t| / max |q_t|", gap[:, 0], 1e-9),
-        compare("chebyshev, every step: |q - q_t| / max |q_t|", gap[:, 1], 1e-9),
-        compare("and nothing else: rest of their hat rows", rest, 1e-9),
-        compare("CG when done: |q (sigma + ridge) - 1|", np.abs(done / exact - 1), 1e-6),
-        compare("CG scales with y: |J y - f| / |f|", homogeneity, 1e-9),
+        compare("gradient descent, every step: |q - q_t| / max |q_t| <= 1e-9", gap[:, 0], 1e-9),
+        compare("chebyshev, every step: |q - q_t| / max |q_t| <= 1e-9", gap[:, 1], 1e-9),
+        compare(
+            "gradient descent and chebyshev: share of hat rows outside k(x)^T q(K) <= 1e-9",
+            rest,
+            1e-9,
+        ),
+        compare(
+            "CG after convergence: |q(sigma) (sigma + ridge) - 1| <= 1e-6",
+            np.abs(done / exact - 1),
+            1e-6,
+        ),
+        compare("CG scales with y: |J y - f| / |f| <= 1e-9, J = df / dy", homogeneity, 1e-9),
         amended=True,
     )
 
@@ -75,7 +85,10 @@ def run(config: Config, key: jax.Array) -> tuple[Rows, Verdict]:
 def fitted_filter(
     hat_rows: jax.Array, gram: jax.Array, cross: jax.Array
 ) -> tuple[jax.Array, jax.Array]:
-    """The filter [L, n] of hat rows [L, q, n] that is nearest, and the share of them it is not."""
+    """Return the filter [L, n] that is nearest to the hat rows [L, q, n], and the rest [L].
+
+    The rest is the share of the norm of the hat rows that the filter does not explain.
+    """
     _, vectors = eigh(gram)
     c = cross @ vectors
     h = hat_rows @ vectors
@@ -131,12 +144,15 @@ def hat_rows(model, task: Task) -> jax.Array:
 
 
 CLAIM = Claim(
-    statement="A solver that is linear in y has hat rows h(x)^T = k(x)^T q_t(K), which name its "
-    "filter: 1 / (sigma + ridge) for exact KRR, (1 - (1 - eta (sigma + ridge))^t) / "
-    "(sigma + ridge) for Richardson.",
-    truth="Where it is a polynomial in K: gradient descent and Chebyshev are, at every step. "
-    "Richardson preconditioned by its normaliser D is one in D^-1 K, and no filter of K. "
-    "Conjugate gradient is not linear, but scales with y, so that J y = f.",
+    statement="Every solver that is linear in y predicts h(x)^T y with hat rows h(x)^T = k(x)^T "
+    "q(K). The filter q identifies the solver: q(sigma) = 1 / (sigma + ridge) for exact kernel "
+    "ridge regression, and (1 - (1 - eta (sigma + ridge))^t) / (sigma + ridge) for t Richardson "
+    "steps of size eta.",
+    truth="This holds for solvers that are polynomials in K, such as gradient descent and "
+    "Chebyshev iteration at every step. Richardson's iteration preconditioned by the softmax "
+    "normaliser D is a polynomial in D^-1 K, so its hat rows are no filter of K. Conjugate "
+    "gradient (CG) is not linear in y, but its prediction f scales with y, so J y = f for J = df / "
+    "dy.",
     expected=CORRECTED,
     run=run,
     config=Config(),

@@ -1,4 +1,4 @@
-"""What a claim is: a statement, an experiment, and a verdict that follows from its checks."""
+"""A claim: a statement, an experiment and a verdict that follows from the checks."""
 
 from __future__ import annotations
 
@@ -20,13 +20,20 @@ HOLDS, CORRECTED, FALSE, OPEN = (
 
 
 class Check(NamedTuple):
-    """measured <= bound, over a number of draws.
+    """The comparison measured <= bound over several draws.
 
-    `measured` and `bound` are those of the draw where their quotient, the `tightness`, is
-    largest; `violations` is the share of draws that exceed the bound, `vacuous` the share on
-    which it is no better than the trivial one (NaN if none was given), `draw` the first that
-    violates it (None where all draws are one number). `seed` is that of the run, if it was one of
-    several. `stated` marks what the sources claim, the others are what is claimed here.
+    Attributes:
+        name: what is compared, in words and symbols.
+        stated: whether the literature states this bound. The other checks are claims of ours.
+        measured: measured value at the draw of largest tightness.
+        bound: bound at the same draw.
+        tightness: largest quotient measured / bound over the draws.
+        violations: share of draws that exceed the bound, in [0, 1].
+        vacuous: share of entries where the bound is not below the trivial bound. NaN if there is
+            no trivial bound.
+        draw: first draw that exceeds the bound. None if no draw exceeds it, or if all draws were
+            reduced to one number.
+        seed: seed of the run with these values, if there were several runs (default: None).
     """
 
     name: str
@@ -41,29 +48,36 @@ class Check(NamedTuple):
 
     @property
     def holds(self) -> bool:
+        """Whether every draw respects the bound."""
         return self.violations == 0
 
 
 class Verdict(NamedTuple):
-    """A status that follows from checks (see `judge`)."""
+    """A status and the checks that imply it (see `judge`)."""
 
     status: str
     checks: tuple[Check, ...]
 
     @property
     def headline(self) -> Check:
-        """The first stated check that is violated, else the first of all."""
+        """The first stated check that is violated, or the first check if all of them hold."""
         broken = [check for check in self.checks if check.stated and not check.holds]
         return (*broken, *self.checks)[0]
 
 
 @dataclass(frozen=True)
 class Claim:
-    """A claim of the field and its experiment, `run(config, key) -> rows, verdict`.
+    """A claim of the literature and the experiment that decides it.
 
-    `statement` is the claim as it is written, `truth` what holds where that does not, `expected`
-    the status that this library found. `config` is the full experiment, `quick` a smaller one;
-    all of it runs in `dtype`.
+    Attributes:
+        statement: the claim as the literature states it.
+        expected: status that this library found for the claim.
+        run: experiment, `run(config, key) -> rows, verdict`.
+        config: settings of the full experiment.
+        quick: settings of a smaller experiment.
+        plot: which columns of the rows the figure shows.
+        truth: what holds instead of the statement, or in addition ("" by default).
+        dtype: "float64" (default) or "float32", the precision of the experiment.
     """
 
     statement: str
@@ -85,9 +99,17 @@ def compare(
     trivial: Any = None,
     slack: float = 1e-9,
 ) -> Check:
-    """The check measured <= bound (1 + slack), entry by entry; draws run along the first axis.
+    """Check measured <= bound (1 + slack) in every entry.
 
-    An entry that is not a number violates it. `trivial` is a bound that needs no theorem.
+    A measured value or bound that is NaN violates the check.
+
+    Args:
+        name: what is compared, in words and symbols.
+        measured: measured values [draws, ...] or a scalar.
+        bound: bounds that broadcast with `measured`.
+        stated: whether the literature states this bound (default: False).
+        trivial: bound that holds without any theorem (default: None).
+        slack: tolerance for rounding, relative to the bound (1e-9 by default).
     """
     measured, bound = np.broadcast_arrays(
         *(np.atleast_1d(np.asarray(v, float)) for v in (measured, bound))
@@ -113,15 +135,17 @@ def compare(
 
 
 def at_least(name: str, measured: Any, bound: Any, *, stated: bool = False) -> Check:
-    """The check measured >= bound; its tightness is bound / measured."""
+    """Check measured >= bound in every entry. The tightness is bound / measured."""
     check = compare(name, bound, measured, stated=stated)
     return check._replace(measured=check.bound, bound=check.measured)
 
 
 def within(name: str, value: Any, low: float, high: float, *, stated: bool = False) -> Check:
-    """The check low <= value <= high, of the value that is farthest from the middle.
+    """Check low <= value <= high in every entry.
 
-    `bound` is the end that is nearer to it, the tightness a quotient of distances.
+    `measured` is the value with the largest distance from the middle of the interval and `bound`
+    is the end of the interval on that side. The tightness is this distance over half of the
+    length of the interval.
     """
     middle = (low + high) / 2
     distance = np.atleast_1d(np.asarray(value, float)) - middle
@@ -131,10 +155,13 @@ def within(name: str, value: Any, low: float, high: float, *, stated: bool = Fal
 
 
 def judge(*checks: Check, amended: bool = False) -> Verdict:
-    """The verdict that checks imply.
+    """Return the verdict that the checks imply.
 
-    Not confirmed, if one that should be true is violated; else it holds, if all that is stated
-    does; else it holds as corrected, if the checks amend the statement, or it is false.
+    - "not confirmed" if a check that the literature does not state is violated,
+    - "holds" if all checks hold,
+    - "holds as corrected" if a stated check is violated and `amended` is True: the other checks
+      show a corrected form of the statement,
+    - "false as stated" if a stated check is violated and `amended` is False.
     """
     if not all(check.holds for check in checks if not check.stated):
         return Verdict(OPEN, checks)

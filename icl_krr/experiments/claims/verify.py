@@ -1,4 +1,4 @@
-"""Every claim by its name, run over seeds: what was measured, and what follows from it."""
+"""Run the claims over several seeds and summarise the measurements and verdicts."""
 
 from __future__ import annotations
 
@@ -23,12 +23,27 @@ from .claim import CORRECTED, FALSE, HOLDS, OPEN, Check, Claim, Verdict
 
 
 class Result(NamedTuple):
-    """A claim over some seeds.
+    """The results of a claim over several seeds.
 
-    `check` is the headline (see `Verdict`), its `measured`, `bound` and `tightness` means over
-    the seeds; `interval` is the 95 % bootstrap interval of the mean measured value, `draw` of
-    `seed` the first counterexample (None where all draws are one). Of `checks` each is that of its
-    largest tightness over seeds, its shares means over them.
+    Attributes:
+        id: name of the claim, such as "C16".
+        statement: the claim as the literature states it.
+        truth: what holds instead of the statement, or in addition.
+        status: verdict of this run. If seeds differ, the least favourable verdict.
+        expected: verdict that this library found before.
+        check: name of the headline check (see `Verdict.headline`).
+        measured: measured value of the headline check, mean over seeds.
+        interval: 95 % bootstrap interval of `measured`, None for a single seed.
+        bound: bound of the headline check, mean over seeds.
+        tightness: tightness of the headline check, mean over seeds.
+        vacuous: vacuous share of the headline check, mean over seeds.
+        seed: first seed with a counterexample, None if there is no counterexample.
+        draw: first draw of that seed with a counterexample (see `Check.draw`).
+        dtype: precision of the experiment.
+        seeds: number of seeds.
+        seconds: run time in seconds.
+        checks: all checks. Each has the values of the seed with the largest tightness, and its
+            shares are means over seeds.
     """
 
     id: str
@@ -51,23 +66,27 @@ class Result(NamedTuple):
 
     @property
     def agrees(self) -> bool:
-        """Whether the status is the one that was found before."""
+        """Whether the status equals the expected status."""
         return self.status == self.expected
 
 
 def claims() -> dict[str, Claim]:
-    """All claims, in the order of their numbers."""
+    """Return all claims in the order of their numbers."""
     return {name: module.CLAIM for name, module in modules().items()}
 
 
 def modules() -> dict[str, ModuleType]:
-    """One file each: C16 is `c16_sketch_error`."""
+    """Import the module of every claim: the module of C16 is `c16_sketch_error`."""
     files = sorted(Path(__file__).parent.glob("c[0-9][0-9]_*.py"))
     return {f"C{int(f.stem[1:3])}": import_module(f".{f.stem}", __package__) for f in files}
 
 
 def choose(names: Iterable[str]) -> dict[str, Claim]:
-    """The claims of these names, all without any; ValueError for one that does not exist."""
+    """Return the claims with these names, or all claims if there are no names.
+
+    Raises:
+        ValueError: there is no claim with one of the names.
+    """
     known = claims()
     chosen = [name.upper() for name in names]
     for name in chosen:
@@ -84,7 +103,15 @@ def verify(
     quick: bool = False,
     progress: Callable[[int], None] = lambda done: None,
 ) -> tuple[Result, Rows]:
-    """Run a claim with each seed; the rows have a column `seed`."""
+    """Run a claim with every seed. The rows get a column `seed`.
+
+    Args:
+        name: name of the claim, such as "C16".
+        claim: the claim.
+        seeds: seeds of the runs, >= 0.
+        quick: run the smaller experiment (default: False).
+        progress: called with the number of seeds that were finished since the last call.
+    """
     rows: Rows = []
     verdicts: dict[int, Verdict] = {}
     start = time.perf_counter()
@@ -105,14 +132,22 @@ def verify_all(
     quick: bool = False,
     progress: Callable[[int], None] = lambda done: None,
 ) -> dict[str, tuple[Result, Rows]]:
-    """Run claims, one on each core where there are only cores; `progress` counts seeds."""
+    """Run several claims; on a CPU, every core runs one claim at a time.
+
+    Args:
+        chosen: claims by name.
+        seeds: seeds of the runs, >= 0.
+        quick: run the smaller experiments (default: False).
+        progress: called with the number of seeds that were finished since the last call.
+    """
     if len(chosen) == 1 or jax.default_backend() != "cpu":
         return {
             name: verify(name, claim, seeds=seeds, quick=quick, progress=progress)
             for name, claim in chosen.items()
         }
     found, others = {}, active_children()
-    # processes, since XLA compiles most of the time, on one core, and LAPACK calls may not meet
+    # Use processes, not threads: most of the time goes into compilation, which uses one core, and
+    # concurrent LAPACK calls in one process are not safe.
     cores, context = min(len(chosen), os.cpu_count() or 1), get_context("spawn")
     with ProcessPoolExecutor(cores, context, start_worker, (quick,)) as pool:
         jobs = [pool.submit(verify_named, name, seeds, quick) for name in chosen]
@@ -129,14 +164,14 @@ def verify_all(
 
 
 def start_worker(quick: bool) -> None:
-    signal.signal(signal.SIGINT, signal.SIG_IGN)  # the parent ends it
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # the parent process ends the worker
     threading.Thread(target=follow_parent, daemon=True).start()
-    # a quick run is over before optimised programs pay for their compilation
+    # compiling optimised programs would take longer than a quick run
     jax.config.update("jax_disable_most_optimizations", quick)
 
 
 def follow_parent() -> None:
-    """End with the parent, however that ends."""
+    """Exit when the parent process exits, for whatever reason."""
     parent = parent_process()
     if parent is not None:
         parent.join()
@@ -180,7 +215,7 @@ def summarise(name: str, claim: Claim, verdicts: dict[int, Verdict], seconds: fl
 
 
 def over_seeds(checks: dict[int, Check]) -> Check:
-    """The one of the largest tightness, its seed, and the mean shares of all."""
+    """Return the check of largest tightness with its seed and with shares averaged over seeds."""
     seed, worst = max(checks.items(), key=lambda pair: pair[1].tightness)
     violations, vacuous = (
         float(np.mean([getattr(check, name) for check in checks.values()]))
@@ -190,7 +225,7 @@ def over_seeds(checks: dict[int, Check]) -> Check:
 
 
 def bootstrap(values: np.ndarray) -> tuple[float, float] | None:
-    """The 95 % interval of the mean by resampling; None for a single value."""
+    """Return the 95 % bootstrap interval of the mean, or None for a single value."""
     if len(values) < 2:
         return None
     picks = np.random.default_rng(0).integers(len(values), size=(2000, len(values)))
@@ -199,7 +234,7 @@ def bootstrap(values: np.ndarray) -> tuple[float, float] | None:
 
 
 def table(results: Iterable[Result]) -> Lines:
-    """The claims, as the README and the page show them."""
+    """Return the table of claims that the README and the report show."""
     header = ["claim", "verdict", "what holds", "measured", "bound", "dtype"]
     lines = [
         [
