@@ -36,7 +36,9 @@ class Moved(NamedTuple):
 
 
 class Adapted(NamedTuple):
-    """Result of `adapt`. `str(adapted)` is a table of the parameters before and after.
+    """Result of `adapt`.
+
+    `str` of it is a table of the parameters before and after the fit.
 
     Attributes:
         parameters: parameters of least loss.
