@@ -183,7 +183,7 @@ def refine(
     alignment: np.ndarray,
     rounds: int = ROUNDS,
 ) -> tuple[float, np.ndarray, np.ndarray]:
-    """Fit the parameters and align the layers in turn; the error, the logarithms and the alignment.
+    """Fit parameters and align layers in turn; return the error, the logarithms and the alignment.
 
     With one round, the alignment stays fixed.
     """

@@ -85,7 +85,7 @@ def drift(model: Transformer, start: Transformer) -> list[dict[str, Any]]:
 
 
 def linear_maps(model: Transformer) -> list[LinearMaps]:
-    """Write every block as linear maps between the slots.
+    """Express every block as linear maps between the slots.
 
     - "head 0, query-key" is $Q K^T$, scaled to norm 1. "head 0, value-output" is $V O$ times the
       norm of $Q K^T$. This convention removes the scale that the two products can exchange.

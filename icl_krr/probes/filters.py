@@ -31,7 +31,8 @@ class Filter(NamedTuple):
     is about the square of the width of the bin.
 
     Attributes:
-        sigma: mean eigenvalue $\sigma$ of each bin [bins], with the weights of `q`.
+        sigma: mean eigenvalue $\sigma$ of each bin [bins], weighted by the $c_i^2$ of
+            `spectral_filter`.
         q: mean filter $q(\sigma)$ in each bin [L, bins].
         low: lower ends of the intervals [L, bins].
         high: upper ends of the intervals [L, bins].
@@ -137,8 +138,8 @@ def effective(kind: str, kernel: str, tasks: Task, hats: Float[Array, "b q n"]) 
         hats: hat matrices of one layer [b, q, n].
 
     Returns:
-        The fitted values by name ("ridge", "temperature" or "lengthscale"), and "distance": the
-        distance from `hats`, relative to the norm of `hats`.
+        The fitted values by name, such as "ridge" and "lengthscale", and "distance": the distance
+        from `hats`, relative to the norm of `hats`.
 
     Raises:
         ValueError: `kind` or `kernel` is unknown, the kernel of a smoother has no bandwidth, or

@@ -20,8 +20,8 @@ def hat_matrix(layer_answers: LayerAnswers, task: Task) -> Float[Array, "layers 
     """Compute the hat matrix $J = df / dy$ of every layer.
 
     If a solver is linear in $y$, its answers are $f = J y$, and a row of $J$ is $h(x)^T$. Conjugate
-    gradient is not linear, but its answers scale with $y$, so $J y = f$ still holds. The derivative
-    uses reverse mode if there are fewer answers than supports, and forward mode otherwise.
+    gradient is not linear in $y$, but its answers scale with $y$, so $J y = f$ still holds. The
+    derivative uses reverse mode if there are fewer answers than supports, else forward mode.
 
     Args:
         layer_answers: function from a task with y [n] to answers [L + 1, q], such as

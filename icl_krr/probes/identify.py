@@ -33,7 +33,7 @@ from .hat import LayerAnswers
 RESOLUTION = 1e-3
 """Differences between relative distances below this value are ignored."""
 CLOSE = 0.1
-"""Largest relative distance at which a candidate is close to the model: 1 % of the variance."""
+"""Largest relative distance of a candidate that is close to the model: 1 % of the variance."""
 IDENTIFIED, TIED, NONE = "identified", "not distinguishable", "none is close"
 
 
@@ -61,7 +61,7 @@ class Identification(NamedTuple):
         remain: names of the candidates that were not ruled out.
         suspects: all candidates. The remaining ones come first, then the others, both by distance.
         baselines: distances of the answers "zero" and "mean" of the supports' y, by space.
-        strata: edges of the groups of tasks in the condition number [strata + 1].
+        strata: condition numbers that separate the groups of tasks [strata + 1], ends included.
     """
 
     status: str
@@ -107,8 +107,8 @@ def identify(
         fitted: batch of tasks for the parameters and the alignment, y [b, n], without masks.
         scored: batch of other tasks for the distances, y [b, n], without masks.
         candidates: names of candidate solvers; default: all candidates of the catalogue.
-        kernels: names of kernels; default: all kernels of the catalogue. Each candidate tries those
-            that it takes.
+        kernels: names of kernels; default: all kernels of the catalogue. Each candidate is fitted
+            with every kernel of this list that it takes.
         steps: largest number of solver steps, >= 1, 2 L by default.
         strata: number of groups of tasks, of equal size, by the condition number of
             $K + \lambda I$; 2 by default.

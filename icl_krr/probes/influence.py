@@ -30,8 +30,8 @@ class Influence(NamedTuple):
 def influence(model: Transformer, task: Task) -> Influence:
     r"""Compute the influence of every support, for constructed and trained models.
 
-    `first_order` is minus the derivative of `weighted` at weights 1. In a model with positions,
-    `first_order` keeps the position of the support, while `exact` removes it.
+    `first_order` is minus the derivative of `weighted` at weights 1. In a model with positional
+    embeddings, `first_order` keeps the position of the support, while `exact` removes it.
 
     For exact kernel ridge regression, `first_order` is $-\lambda h_j \alpha_j$ and `exact` is
     $-h_j \alpha_j / (A^{-1})_{jj}$, with $h = A^{-1} k(x)$. They differ by the factor
@@ -71,8 +71,8 @@ def weighted(model: Transformer, task: Task, weights: Float[Array, " n"]) -> jax
 
     Every attention pattern is multiplied by the weights of its keys. A softmax pattern is then
     divided by its sum. Weight 2 is the same as a support that occurs twice, and weight 0 is the
-    same as a masked support. This is not true for models with positions, which count every support
-    as one token.
+    same as a masked support. In a model with positional embeddings this is not the same, because
+    the weight does not change the positions.
 
     Args:
         model: constructed or trained model.

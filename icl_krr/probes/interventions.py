@@ -46,8 +46,8 @@ def ablate(
     """Predict a batch of tasks once for each site, with the activations of that site removed.
 
     One compiled program serves all sites. Scratch memory is at most 2 `chunk` times the scratch of
-    one prediction (`icl_krr.memory(model, task).scratch`), plus the size of the result. It does not
-    depend on the number of sites and tasks otherwise.
+    one prediction (`icl_krr.memory(model, task).scratch`), plus the size of the result, for any
+    number of sites and tasks.
 
     Args:
         model: trained or constructed model.

@@ -51,13 +51,15 @@ class Probe:
 
 
 def layerwise(model: Transformer, task: Task, probe: Probe | None = None) -> jax.Array:
-    """Predict after every step of the scan and before the first step.
+    """Predict before the first step of a model and after every step.
+
+    A step is one block of a trained model, or one solver step of a construction.
 
     Args:
         model: constructed or trained model.
         task: one task.
         probe: probe that predicts at all layers but the last, as `fit_probe` returns it. The last
-            prediction is always the model's. Default: the model's own prediction slot and read-out
+            prediction is always the model's. Default: the model's own read-out
             (`cache["prediction"]`) at all layers.
 
     Returns:
@@ -77,7 +79,7 @@ def layerwise(model: Transformer, task: Task, probe: Probe | None = None) -> jax
 
 
 def streams(model: Transformer, task: Task) -> Float[Array, "layers q d"]:
-    """The stream at the queries after every step of the scan and before the first step.
+    """Return the stream at the queries, before the first step of a model and after every step.
 
     Slots that exist at the tokens of one role only are left out.
 
@@ -147,7 +149,7 @@ def fit_probe(model: Transformer, tasks: Task, targets: jax.Array | None = None)
     (4, 9, 1)
     """
     wanted = jnp.asarray(tasks.y_query if targets is None else targets)
-    batch, asked = len(tasks.x), tasks.y_query.shape[:2]
+    batch, asked = len(tasks.x), tasks.x_query.shape[:2]
     if batch < 2:
         raise ValueError(f"tasks must be a batch of at least 2 tasks, got {batch}")
     if wanted.shape[:2] != asked:

@@ -26,7 +26,7 @@ class Site(NamedTuple):
         position: index of the block among the blocks of the prologue and of one step. None
             (default) stands for all blocks.
         step: index of the step of the scan. None (default) stands for all steps.
-        channels: channels (low, high), without high. None (default) stands for all channels.
+        channels: channels (low, high), high excluded. None (default) stands for all channels.
         roles: roles of the tokens; default: all roles.
     """
 
@@ -60,8 +60,8 @@ def sites(
 
     - "head": a head. A single head that writes several slots gives one site for each slot.
     - "unit": a group of MLP units, or with `each_unit` each unit.
-    - "slot": a slot of the stream, at all points that hold it. A model without slots has one such
-      site, its stream.
+    - "slot": a slot of the stream, before, inside and after every block. A model without slots has
+      one such site, its stream.
     - "role": the whole stream at the tokens of one role.
 
     Args:

@@ -94,7 +94,9 @@ def swap(
     ):
         checks.count(name, number, minimum=0)
         if number >= most:
-            raise ValueError(f"{name} must be < {most}, the {name}s of {of}, got {number}")
+            raise ValueError(
+                f"{name} must be < {most}, the number of {name}s of {of}, got {number}"
+            )
     if set(other.weights.embedding) == {"stream"}:
         raise ValueError(
             "other must have separate slots, got merged ones; pass the model that was given to "
@@ -170,7 +172,7 @@ class MapsByRole(NamedTuple):
 def streams_at_block(
     model: Transformer, other: Transformer, block: int, step: int, task: Task
 ) -> tuple[jax.Array, jax.Array, Stream]:
-    """The model's stream before and after the block [T, d]; and that of `other` before its step."""
+    """The model's stream before and after the block [T, d], and that of `other` before its step."""
     points = ("resid_pre", "resid_post")
     cache = run_with_cache(model, task, names=(), points=points)[1]
     before, after = (

@@ -38,7 +38,7 @@ class Moved(NamedTuple):
 class Adapted(NamedTuple):
     """Result of `adapt`.
 
-    `str` of it is a table of the parameters before and after the fit.
+    `str(result)` is a table of the parameters before and after the fit.
 
     Attributes:
         parameters: parameters of least loss.

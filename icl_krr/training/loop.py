@@ -53,8 +53,8 @@ def train(
         folder: folder for the rows in `metrics.csv` and the state in `checkpoint.msgpack`. Both
             files are written every `settings.log_every` steps and are replaced atomically. Default:
             no files.
-        progress: function that is called as `progress(step, row)` after every step, with row = None
-            between two rows. The default does nothing.
+        progress: function that is called as `progress(step, row)` after every step; `row` is None
+            if the step has no row. The default does nothing.
 
     Returns:
         The trained model and a list of rows, one every `settings.log_every` steps and one at the

@@ -23,7 +23,7 @@ Objective = Callable[[Any], jax.Array]
 
 
 def held_out(build: Build, tasks: Task, targets: Float[Array, "b q"] | None = None) -> Objective:
-    """Make the objective "mean squared error at the queries of a batch of tasks".
+    """Build an objective: the mean squared error at the queries of a batch of tasks.
 
     Args:
         build: function from parameters to a model.
@@ -59,7 +59,7 @@ def held_out(build: Build, tasks: Task, targets: Float[Array, "b q"] | None = No
 def marginal_likelihood(
     build: Build, system: Callable[[Any], tuple[Kernel, Any]], tasks: Task
 ) -> Objective:
-    r"""Make the objective "minus the log marginal likelihood per support, with the model's alpha".
+    r"""Build an objective: minus the log marginal likelihood per support, with the model's alpha.
 
     $$(y^T \alpha + \log \det A + n \log 2\pi) / 2n$$
 

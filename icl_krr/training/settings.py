@@ -16,29 +16,29 @@ class Training:
         learning_rate: largest learning rate, > 0, 1e-3 by default.
         warmup: number of steps in which the learning rate rises linearly from 0 to `learning_rate`,
             100 by default.
-        decay: learning rate at the end of the cosine decay as a fraction of `learning_rate`, 0 to
-            1, 0 by default.
+        decay: learning rate at the end of the cosine decay, as a fraction of `learning_rate`, 0 to
+            1; 0 by default.
         clip: largest norm of the gradient, > 0, 1 by default.
-        weight_decay: weight decay of AdamW, a fraction per step and unit of learning rate, >= 0, 0
-            by default.
-        loss: where the error counts. "queries" (default): at the queries. "every": at the queries
-            and at every support, which the model predicts from the supports before it.
-        target: with what predictions at the queries are compared. "outputs" (default): the outputs.
-            "exact": the posterior mean, for families that know it. The mean of the gradient is the
-            same, its variance is smaller.
-        min_supports: least number of supports of a task. Each task then has a random number of
-            supports. None (default): no random numbers.
+        weight_decay: weight decay of AdamW, >= 0, 0 by default. A step multiplies the weights by 1
+            - learning rate times `weight_decay`.
+        loss: where the error is measured. "queries" (default): at the queries. "every": also at
+            every support, which the model predicts from the supports before it. "every" needs a
+            causal model of interleaved tokens.
+        target: targets at the queries. "outputs" (default): the outputs of the tasks. "exact": the
+            posterior mean, if the family knows it. "exact" has the same mean gradient with a
+            smaller variance. It needs `loss` "queries" and no `start_features`.
+        min_supports: smallest number of supports of a task; the number is then random. None
+            (default): all tasks of a step have the largest number.
         start_supports: largest number of supports at step 0, for a curriculum. None (default): all.
         start_features: number of non-zero features at step 0, for a curriculum. None (default):
             all.
-        curriculum: number of steps until tasks have all supports and features, 0 by default. It is
-            > 0 if and only if `start_supports` or `start_features` is given.
+        curriculum: number of steps until tasks have all supports and features, 0 by default. It
+            must be > 0 if and only if `start_supports` or `start_features` is given.
         seed: seed of the training tasks, the validation tasks and random initial weights, 0 by
             default.
         log_every: number of steps between two rows of metrics and between two checkpoints, 100 by
             default.
-        validation: number of validation tasks with all supports, on which the model is compared
-            with the reference predictors, 512 by default.
+        validation: number of validation tasks, 512 by default. They have all supports and features.
 
     >>> Training(steps=200, min_supports=4).batch
     64
