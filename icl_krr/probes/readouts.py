@@ -53,13 +53,13 @@ class Probe:
 def layerwise(model: Transformer, task: Task, probe: Probe | None = None) -> jax.Array:
     """Predict before the first step of a model and after every step.
 
-    A step is one block of a trained model, or one solver step of a construction.
+    A step is one block of a model from `icl_krr.init`, or one solver step of a construction.
 
     Args:
         model: constructed or trained model.
         task: one task.
-        probe: probe that predicts at all layers but the last, as `fit_probe` returns it. The last
-            prediction is always the model's. Default: the model's own read-out
+        probe: probe of this model that predicts at all layers but the last, as `fit_probe` returns
+            it. The last prediction is always the model's. Default: the model's own read-out
             (`cache["prediction"]`) at all layers.
 
     Returns:
@@ -81,14 +81,12 @@ def layerwise(model: Transformer, task: Task, probe: Probe | None = None) -> jax
 def streams(model: Transformer, task: Task) -> Float[Array, "layers q d"]:
     """Return the stream at the queries, before the first step of a model and after every step.
 
-    Slots that exist at the tokens of one role only are left out.
-
     Args:
-        model: constructed or trained model.
+        model: model with one stream, as `icl_krr.init` makes it. Constructions are not supported.
         task: one task.
 
     Returns:
-        The slots side by side in one array [L + 1, q, d], in the dtype of the task.
+        The stream [L + 1, q, d], in the dtype of the task.
 
     >>> import icl_krr as ik
     >>> spec = ik.Architecture(num_features=1, width=8, depth=3, heads=1)
@@ -128,7 +126,7 @@ def fit_probe(model: Transformer, tasks: Task, targets: jax.Array | None = None)
     then fitted to the whole batch.
 
     Args:
-        model: constructed or trained model.
+        model: model with one stream, as `icl_krr.init` makes it. Constructions are not supported.
         tasks: batch of b >= 2 tasks.
         targets: targets of the regression [b, q] or [b, q, r]; default: `tasks.y_query`.
 
