@@ -230,10 +230,10 @@ def test_bad_input_is_refused(tasks):
         adapt(loss, {"ridge": -1.0}, positive=("ridge",))
     with pytest.raises(TypeError, match="ridge must be floating point, got int"):
         adapt(loss, {"ridge": 1})
-    with pytest.raises(ValueError, match=r"targets must be shaped \[4, 6\], got \[4, 1\]"):
+    with pytest.raises(ValueError, match=r"targets must have shape \[4, 6\], got \[4, 1\]"):
         held_out(softmax, tasks, jnp.ones((4, 1)))
     with pytest.raises(ValueError, match="targets must be given for tasks without y_query"):
         held_out(softmax, tasks.replace(y_query=None))
     head = ik.constructions.nadaraya_watson(ik.Exponential(), num_features=4)
-    with pytest.raises(ValueError, match="build must make a model with a slot alpha"):
+    with pytest.raises(ValueError, match="build must return a model with a slot 'alpha'"):
         marginal_likelihood(lambda _: head, lambda _: (ik.Linear(), 1.0), tasks)({})

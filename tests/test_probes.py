@@ -233,3 +233,11 @@ def test_probes_refuse_what_they_cannot_read(tasks):
         with pytest.raises(ValueError, match=message):
             refused()
     assert align([[1, 2], [3, 1]]).tolist() == [0, 1]
+
+
+def test_a_probe_of_given_targets_needs_no_y_query(tasks):
+    spec = ik.Architecture(num_features=tasks.num_features, width=8, depth=1, heads=1)
+    model = ik.init(jax.random.key(0), spec)
+    with_outputs = fit_probe(model, tasks, tasks.y_query)
+    without = fit_probe(model, tasks.replace(y_query=None), tasks.y_query)
+    assert jnp.array_equal(with_outputs.weights, without.weights)

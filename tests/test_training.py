@@ -261,7 +261,7 @@ def test_a_checkpoint_of_another_run_is_named_field_by_field(tmp_path):
     with pytest.raises(Mismatch, match=r"model\.depth is 2 there and 3 here"):
         train(small(depth=3), LINEAR, SMALL, folder=tmp_path)
     (tmp_path / "checkpoint.msgpack").write_bytes(b"nonsense")
-    with pytest.raises(ValueError, match="must be a checkpoint, got something else"):
+    with pytest.raises(ValueError, match="must be a checkpoint, but cannot be read"):
         train(small(), LINEAR, SMALL, folder=tmp_path)
 
 
@@ -272,10 +272,13 @@ def test_a_checkpoint_of_another_run_is_named_field_by_field(tmp_path):
         ({"learning_rate": -1.0}, "learning_rate must be > 0"),
         ({"decay": -0.1}, "decay must be >= 0"),
         ({"decay": 2.0}, "decay must be <= 1"),
-        ({"curriculum": 9}, "curriculum must be given, in steps, with start_supports"),
-        ({"min_supports": 9}, "min_supports must be <= 8 supports of a task, got 9"),
-        ({"start_features": 4, "curriculum": 1}, "start_features must be <= 3 features"),
-        ({"start_supports": 4}, "curriculum must be given, in steps"),
+        ({"curriculum": 9}, "curriculum must be > 0 if and only if start_supports"),
+        ({"min_supports": 9}, "min_supports must be <= 8, the number of supports"),
+        (
+            {"start_features": 4, "curriculum": 1},
+            "start_features must be <= 3, the number of features",
+        ),
+        ({"start_supports": 4}, "curriculum must be > 0 if and only if"),
         (
             {"start_supports": 2, "min_supports": 3, "curriculum": 9},
             "min_supports must be <= start_supports = 2, got 3",
@@ -283,7 +286,7 @@ def test_a_checkpoint_of_another_run_is_named_field_by_field(tmp_path):
         ({"loss": "every"}, "must be causal with interleaved tokens"),
         ({"loss": "some"}, "loss must be one of"),
         ({"target": "best"}, "target must be one of"),
-        ({"target": "exact", "start_features": 1, "curriculum": 9}, "target must be 'outputs' for"),
+        ({"target": "exact", "start_features": 1, "curriculum": 9}, "target must be 'outputs' if"),
     ],
 )
 def test_settings_that_do_not_fit_are_refused(changes, message):

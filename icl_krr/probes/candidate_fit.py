@@ -1,4 +1,4 @@
-"""A candidate's parameters, fitted to what a model answers after every layer."""
+"""Fit the parameters of a candidate solver to the answers of a model after every layer."""
 
 from __future__ import annotations
 
@@ -19,14 +19,19 @@ from .least_squares import minimise
 from .monotone_alignment import align
 
 ROUNDS = 4
-"""Times that steps are aligned anew after the parameters have moved."""
+"""Number of times that the steps are aligned again after a fit of the parameters."""
 
 
 class CandidateFit(NamedTuple):
-    """A candidate with a kernel, its parameters, and the step that each layer is aligned with.
+    """A candidate with its kernel, its fitted parameters and the alignment of layers with steps.
 
-    `values` are those of all layers, `per_layer` [L] those of each where they were refined one
-    by one. `error` is the root mean square over layers of the relative distances.
+    Attributes:
+        candidate: name of the solver.
+        kernel: name of the kernel.
+        values: fitted parameters by name, shared by all layers.
+        alignment: step with which each layer is aligned [L].
+        error: root mean square over layers of the relative distances.
+        per_layer: parameters by name for each layer [L], if they were refined; empty by default.
     """
 
     candidate: str
@@ -38,12 +43,12 @@ class CandidateFit(NamedTuple):
 
     @property
     def logs(self) -> jax.Array:
-        """The logarithms of `values`, in their order."""
+        """The logarithms of `values`, in the same order."""
         return jnp.log(jnp.asarray([*self.values.values()], float))
 
 
 def paths(candidate: str, kernel: str, logs: Float[Array, " k"], tasks: Task, steps: int):
-    """Predictions of every task of a batch, [b, steps + 1, q]."""
+    """The candidate's predictions for every task of a batch, [b, steps + 1, q]."""
     return map_tasks(
         lambda task: solve(find_candidate(candidate), kernel, logs, task, steps), tasks
     )
@@ -51,7 +56,7 @@ def paths(candidate: str, kernel: str, logs: Float[Array, " k"], tasks: Task, st
 
 @partial(jax.jit, static_argnames=("candidate", "kernel", "steps"))
 def search(candidate, kernel, points, tasks, answers, steps):
-    """Logarithms of the parameters at points of the cube, and squared distances [s, L, T + 1]."""
+    """Logarithms of the parameters at points of the unit cube; squared distances [s, L, T + 1]."""
     make = partial(absolute, find_candidate(candidate), kernel, tasks=tasks)
 
     def at(point: jax.Array) -> tuple[jax.Array, jax.Array]:
@@ -62,7 +67,7 @@ def search(candidate, kernel, points, tasks, answers, steps):
 
 
 def squares(answers: Float[Array, "b L q"], path: Float[Array, "b T q"]) -> Float[Array, "L T"]:
-    """|layer - step|^2, relative to |layer|^2, over all tasks."""
+    """Squared distances of layers to steps over all tasks, relative to the layer's squared norm."""
     distances = jnp.sum((answers[:, :, None] - path[:, None]) ** 2, axis=(0, 3))
     return distances / sizes(answers)[:, None]
 
@@ -74,10 +79,10 @@ def sizes(answers: Float[Array, "b L q"]) -> Float[Array, " L"]:
 
 @partial(jax.jit, static_argnames=("candidate", "kernel", "steps"))
 def look(candidate, kernel, steps, logs, tasks, answers, at):
-    """(step - layer) / |layer|, flat, for every layer and the step `at` it is aligned with.
+    """(step - layer) / |layer|, flat, for every layer and the step `at` with which it is aligned.
 
-    Its derivative in the logarithms, and the squared distances of all layers to all steps: one
-    program does for a whole fit.
+    Also returns the derivative in the logarithms, and the squared distances of all layers to all
+    steps. One compiled program serves a whole fit.
     """
 
     def of(logs: jax.Array) -> tuple[jax.Array, jax.Array]:
@@ -101,14 +106,27 @@ def fit_candidate(
     points: int = 128,
     starts: int = 2,
 ) -> CandidateFit:
-    """Parameters and alignment of least squared relative distance to a model's layers.
+    """Fit the parameters and the alignment of a candidate to the layers of a model.
 
-    `points` of a Halton sequence cover each parameter's box; from the best `starts` of them, for
-    each of several alignments, a trust-region method (SciPy's least_squares) goes on, in
-    logarithms, with the alignment fixed, which is then made anew. `tasks` is a batch, `answers`
-    are those of the layers after the start.
+    The fit minimises the squared relative distance. It first evaluates a Halton sequence of points
+    in the search ranges of the parameters, with several alignments. From the best points, SciPy's
+    trust-region method `least_squares` refines the logarithms of the parameters with a fixed
+    alignment. The layers are then aligned again.
 
-    Raises ValueError for unknown candidates and for a kernel that the candidate does not take.
+    Args:
+        candidate: name of a candidate solver in the catalogue.
+        kernel: name of a kernel that the candidate takes.
+        tasks: batch of b tasks.
+        answers: answers of the model after layers 1 to L [b, L, q].
+        steps: largest number of solver steps, >= 1.
+        points: number of points of the Halton sequence, 128 by default.
+        starts: number of points to refine for each initial alignment, 2 by default.
+
+    Returns:
+        The `CandidateFit` of least error.
+
+    Raises:
+        ValueError: `candidate` is unknown or does not take `kernel`.
 
     >>> import icl_krr as ik
     >>> config = ik.tasks.LinearRegression(num_features=2, num_supports=4)
@@ -139,14 +157,14 @@ def fit_candidate(
 
 
 def bounded(distances: jax.Array) -> np.ndarray:
-    """What diverged is far, and still a number."""
+    """Distances below 1e6; values that diverged, NaN included, become 1e6."""
     return np.minimum(np.nan_to_num(np.asarray(distances, float), nan=1e6), 1e6)
 
 
 def regular(distances: np.ndarray) -> list[list[np.ndarray]]:
-    """Alignments to start from, for every point: the best, a step a layer, two steps a layer.
+    """Initial alignments for every point: the best one, one step per layer, two steps per layer.
 
-    The best of a point that is far from the optimum often is a trap for what follows.
+    The best alignment of a point far from the optimum often leads to a poor local minimum.
     """
     _, layers, count = distances.shape
     each = np.arange(1, layers + 1)
@@ -165,7 +183,10 @@ def refine(
     alignment: np.ndarray,
     rounds: int = ROUNDS,
 ) -> tuple[float, np.ndarray, np.ndarray]:
-    """The error, the logarithms and the alignment, made anew after every round but the last."""
+    """Fit parameters and align layers in turn; return the error, the logarithms and the alignment.
+
+    With one round, the alignment stays fixed.
+    """
     error, seen = np.inf, partial(look, candidate, kernel, steps)
     most = limits(find_candidate(candidate), kernel)
     for _ in range(rounds):
@@ -182,10 +203,10 @@ def refine(
 def layer_by_layer(
     shared: CandidateFit, tasks: Task, answers: Float[Array, "b L q"], steps: int
 ) -> CandidateFit:
-    """The fit with parameters, and a step, of its own for every layer.
+    """The fit with separate parameters and a separate step for every layer.
 
-    A layer is tried at the step that the shared fit has it at, at that of the layer before, and
-    one step after that.
+    Three steps are tried for each layer: its step in the shared fit, the step of the layer before,
+    and the step after that one.
     """
     own, alignment, before = [], [], 0
     for layer, at in enumerate(shared.alignment):

@@ -1,4 +1,4 @@
-"""The solvers that a model may be running, with the parameters that would have to be known."""
+"""The solvers that a model may run, with the parameters that have to be fitted."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from ..tasks import Task, map_tasks, system
 
 Values = dict[str, Any]
 BANDWIDTH = Box(-1.2, 1.2)
-"""Where bandwidths are first looked for, relative to the size of logits or distances."""
+"""First search range of bandwidths, as powers of 10, relative to the typical bandwidth."""
 
 
 def chebyshev_arguments(values: Values) -> Values:
@@ -29,13 +29,13 @@ def newton_schulz_arguments(values: Values) -> Values:
 
 
 def parameters(solver: Solver, kernel: str) -> dict[str, Box]:
-    """All that is fitted, the bandwidth first."""
+    """The search ranges of all fitted parameters, the bandwidth first."""
     bandwidth = kernel_class(kernel).bandwidth
     return ({} if bandwidth is None else {bandwidth: BANDWIDTH}) | dict(solver.fitted or {})
 
 
 def limits(solver: Solver, kernel: str) -> np.ndarray:
-    """The largest logarithm of each parameter."""
+    """Upper bound on the logarithm of each parameter; infinite if its range is not closed."""
     boxes = parameters(solver, kernel).values()
     return np.array([np.log(10) * box.high if box.closed else np.inf for box in boxes])
 
@@ -43,7 +43,7 @@ def limits(solver: Solver, kernel: str) -> np.ndarray:
 def absolute(
     solver: Solver, kernel: str, relative: Float[Array, " k"], tasks: Task
 ) -> Float[Array, " k"]:
-    """Logarithms of the parameters, from a point of the unit cube and the size of the tasks."""
+    """Logarithms of the parameters at a point of the unit cube, scaled by the size of the tasks."""
     boxes = parameters(solver, kernel)
     logs = {
         name: jnp.log(10.0) * (box.low + (box.high - box.low) * at)
@@ -59,7 +59,7 @@ def absolute(
 
 
 def typical_bandwidth(kernel: str, tasks: Task) -> jax.Array:
-    """The bandwidth at which logarithms are of unit size, root mean square over tasks."""
+    """The bandwidth at which the kernel's logarithm has size 1: root mean square over tasks."""
     typical = kernel_class(kernel).typical_bandwidth
     each = map_tasks(lambda task: typical(system(Linear(), task).gram) ** 2, tasks)
     return jnp.sqrt(jnp.mean(each))
@@ -68,7 +68,7 @@ def typical_bandwidth(kernel: str, tasks: Task) -> jax.Array:
 def solve(
     solver: Solver, kernel: str, logs: Float[Array, " k"], task: Task, steps: int
 ) -> Float[Array, "steps q"]:
-    """The candidate's predictions of one task for the logarithms of its parameters."""
+    """The candidate's predictions for one task after every step. `logs` holds log parameters."""
     values = dict(zip(parameters(solver, kernel), jnp.exp(logs), strict=True))
     made, oracle = make_kernel(kernel, values), load(solver.oracle)
     if not solver.iterates:

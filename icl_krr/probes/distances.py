@@ -1,4 +1,4 @@
-"""Distances of a model's layers to a solver's steps, in predictions and in hat matrices."""
+"""Distances between a model's layers and a solver's steps, in predictions and in hat matrices."""
 
 from __future__ import annotations
 
@@ -22,11 +22,15 @@ INTERVAL_QUANTILES = (0.025, 0.975)
 
 
 class Distance(NamedTuple):
-    """A relative distance of layers to the steps they are aligned with, mean over layers.
+    """A relative distance between layers and their aligned steps.
 
-    `interval` has 95 % of bootstrap resamples of the tasks; `by_layer`, with `layer_intervals`,
-    and `by_stratum` (of the condition number) are the same for each; `matrix` [L, T + 1] is that
-    of all layers to all steps.
+    Attributes:
+        mean: distance, mean over layers.
+        interval: 95 % of the bootstrap resamples of the tasks (low, high).
+        by_layer: distance of every layer [L].
+        layer_intervals: interval of every layer [L].
+        by_stratum: distance in every group of condition numbers, mean over layers.
+        matrix: distances of all layers to all steps [L, T + 1].
     """
 
     mean: float
@@ -38,7 +42,7 @@ class Distance(NamedTuple):
 
 
 class ModelAnswers(NamedTuple):
-    """What a model answers after every layer, on tasks to fit and on tasks to score."""
+    """Answers of a model after every layer, on tasks to fit and on tasks to score."""
 
     fitted: Task
     scored: Task
@@ -48,12 +52,12 @@ class ModelAnswers(NamedTuple):
 
 
 def answers_of_model(layer_answers: LayerAnswers, fitted: Task, scored: Task) -> ModelAnswers:
-    """The answers after layers 1 to L of 0 to L: the start says nothing of a solver."""
+    """The answers after layers 1 to L. Layer 0 is left out because no solver step precedes it."""
     for tasks in (fitted, scored):
         check_axes(tasks, 1)
         if tasks.y.ndim != 2 or tasks.mask is not None:
             raise ValueError(
-                "tasks must have y of shape [n] and no mask to be identified by, got y "
+                "tasks must have y of shape [n] and no mask, got y of shape "
                 f"{list(tasks.y.shape[1:])} and {'no' if tasks.mask is None else 'a'} mask"
             )
     answer = jax.jit(partial(map_tasks, layer_answers))
@@ -64,7 +68,7 @@ def answers_of_model(layer_answers: LayerAnswers, fitted: Task, scored: Task) ->
 
 
 class SquaredDistances(NamedTuple):
-    """Squared distances of every task's layers to steps [b, L, T + 1], squared sizes [b, L]."""
+    """Squared distances of each task's layers to steps [b, L, T + 1], and squared norms [b, L]."""
 
     squares: np.ndarray
     sizes: np.ndarray
@@ -73,7 +77,7 @@ class SquaredDistances(NamedTuple):
 def squared_distances(
     one: CandidateFit, model: ModelAnswers, steps: int
 ) -> dict[str, SquaredDistances]:
-    """In both spaces; parameters of a layer's own where the fit has them."""
+    """Squared distances in both spaces, with the parameters of each layer if the fit has them."""
     sets = [list(values.values()) for values in one.per_layer] or [list(one.values.values())]
     logs = jnp.log(jnp.asarray(sets, float))
     predictions, hats = squared_in_both_spaces(one.candidate, one.kernel, logs, model, steps)
@@ -111,13 +115,13 @@ def squared_in_both_spaces(candidate, kernel, logs, model, steps):
 
 
 def at_alignment(squared: SquaredDistances, alignment: tuple[int, ...]) -> np.ndarray:
-    """[b, L] at the steps that the layers are aligned with; what diverged is very far."""
+    """Squared distances at the aligned steps [b, L]; values that diverged become very large."""
     chosen = squared.squares[:, range(len(alignment)), list(alignment)]
     return np.nan_to_num(np.minimum(chosen, 1e12), nan=1e12)
 
 
 def relative_distances(squares: np.ndarray, sizes: np.ndarray, weights: np.ndarray) -> np.ndarray:
-    """Distances [..., L] of tasks weighed by weights [..., b]."""
+    """Relative distances [..., L] over tasks with weights [..., b]."""
     total = weights @ sizes
     return np.sqrt((weights @ squares) / np.where(total > 0, total, 1))
 
@@ -150,7 +154,7 @@ def distance(
 def baseline_distances(
     name: str, model: ModelAnswers, stratum: np.ndarray, resample: np.ndarray
 ) -> dict[str, Distance]:
-    """Zero, or the mean of the supports' y, after every layer."""
+    """Distances of a baseline: zero, or the mean of the supports' y, after every layer."""
     n = model.scored.num_supports
     own = {"prediction": jnp.mean(model.scored.y, axis=1)[:, None, None], "hat": 1 / n}
     known = {"prediction": model.predictions, "hat": model.hats}
@@ -166,7 +170,7 @@ def baseline_distances(
 def stratify(
     kernel: Kernel, ridge: float, tasks: Task, count: int
 ) -> tuple[tuple[float, ...], np.ndarray]:
-    """Edges between `count` groups of tasks by cond(K + ridge I), and the group of each."""
+    """Edges of `count` groups of tasks by cond(K + ridge I), and the group of each task."""
 
     def of_task(task: Task) -> jax.Array:
         sigma = jnp.linalg.eigvalsh(system(kernel, task).gram)

@@ -1,4 +1,4 @@
-"""How far weights have moved, slot by slot and head by head."""
+"""How far the weights of a model have moved, slot by slot and head by head."""
 
 from __future__ import annotations
 
@@ -16,19 +16,31 @@ from ..transformer.mlp import activate, project
 from ..transformer.resume import unrolled_blocks
 
 LinearMaps = dict[str, jax.Array]
-"""Linear maps [d_model, d_model] from what is read to what is matched or written, by part."""
+"""Linear maps [d_model, d_model] by part: from what the part reads to what it matches or writes."""
 
 
 def drift(model: Transformer, start: Transformer) -> list[dict[str, Any]]:
-    """The change of what every head and MLP moves from slot to slot: one row for each pair.
+    """Measure how far each head and MLP has moved, for every pair of slots.
 
-    Of the blocks alone: embedding, positions and read-out have no row.
+    Only blocks are compared. Embedding, positions and read-out have no rows.
 
-    `part` is one of `linear_maps`, `from` and `to` are slots of the layout that both models must
-    share. `change` is $|M' - M|$ of the pair's entries and `now` is $|M'|$, both relative to $|M|$
-    of the whole map at the start. Pairs that are zero in both have no row.
+    Args:
+        model: trained model, without LayerNorm.
+        start: model before training, with the same layout, depth and heads.
 
-    Raises ValueError for models of another layout, depth or number of heads, and for LayerNorm.
+    Returns:
+        A list of rows, one for each pair of slots where one of the models has a non-zero entry:
+
+        - "block": number of the block;
+        - "part": name of the map, as in `linear_maps`;
+        - "from", "to": slots of the layout;
+        - "change": $|M' - M|$ of the entries of this pair, relative to $|M|$ of the whole map of
+          `start`, in the Frobenius norm;
+        - "now": $|M'|$ of the entries of this pair, relative to the same $|M|$.
+
+    Raises:
+        ValueError: the layouts, depths or heads differ, or a model has LayerNorm.
+        TypeError: `model` or `start` is not a `Transformer`.
 
     >>> import icl_krr as ik
     >>> start, model = (
@@ -40,25 +52,25 @@ def drift(model: Transformer, start: Transformer) -> list[dict[str, Any]]:
     >>> {row["to"] for row in drift(model, start) if row["change"]} == {"alpha", "r", "prediction"}
     True
     """
-    for one in (model, start):
+    for name, one in (("model", model), ("start", start)):
         if not isinstance(one, Transformer):
-            raise TypeError(f"model must be an icl_krr.Transformer, got {type(one).__name__}")
+            raise TypeError(f"{name} must be an icl_krr.Transformer, got {type(one).__name__}")
         if any(block.attention_norm or block.mlp_norm for block in one.blocks):
             raise ValueError(
-                "model must have no LayerNorm, through which weights are no maps between slots, "
-                "got one that has; compare its predictions"
+                f"{name} must have no LayerNorm, because LayerNorm is not a linear map between "
+                "slots; compare predictions instead"
             )
     if model.layout != start.layout or model.depth != start.depth:
         raise ValueError(
-            f"model must have the layout and the depth of the start, {start.depth} blocks, got "
-            f"{model.depth}{'' if model.layout == start.layout else ' and another layout'}"
+            f"model must have the layout and the depth of start, {start.depth} blocks, got "
+            f"{model.depth} blocks{'' if model.layout == start.layout else ' and another layout'}"
         )
     layout, rows = model.layout, []
     for number, (now, before) in enumerate(zip(*map(linear_maps, (model, start)), strict=True)):
         if now.keys() != before.keys():
             raise ValueError(
-                f"model must have the heads of the start in block {number}, "
-                f"got {', '.join(now)} and {', '.join(before)}"
+                f"model must have the parts of start in block {number}, {', '.join(before)}; "
+                f"got {', '.join(now)}"
             )
         for part, whole in before.items():
             size = np.linalg.norm(whole) or 1.0
@@ -73,11 +85,18 @@ def drift(model: Transformer, start: Transformer) -> list[dict[str, Any]]:
 
 
 def linear_maps(model: Transformer) -> list[LinearMaps]:
-    """Every block as linear maps between the slots.
+    """Express every block as linear maps between the slots.
 
-    A head is "head 0, query-key", $Q K^T$ of unit norm, and "head 0, value-output", $V O$ times the
-    norm that $Q K^T$ had: the scale that one can lend the other. An MLP is "mlp, support" and so
-    on, its derivative at a token of that role that holds nothing but its flags.
+    - "head 0, query-key" is $Q K^T$, scaled to norm 1. "head 0, value-output" is $V O$ times the
+      norm of $Q K^T$. This convention removes the scale that the two products can exchange.
+    - "mlp, support", "mlp, query" and "mlp, aggregator" are the derivatives of the MLP at a token
+      of that role with zero x and y.
+
+    Args:
+        model: constructed or trained model, without LayerNorm.
+
+    Returns:
+        For every block a dictionary {part: map [d_model, d_model]}.
 
     >>> import icl_krr as ik
     >>> model = ik.constructions.gradient_descent(
@@ -92,7 +111,7 @@ def linear_maps(model: Transformer) -> list[LinearMaps]:
 
 
 def role_stream(merged: Transformer, role: str) -> jax.Array:
-    """The stream [d_model] of a token that is told its role and nothing else."""
+    """The stream [d_model] of a token with the flags of its role and zero x and y."""
     spec = merged.spec
     told = {"x": spec.num_features, "y": spec.num_outputs, **dict.fromkeys([*ROLES, "one"], 1)}
     fields = {

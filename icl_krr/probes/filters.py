@@ -1,4 +1,4 @@
-"""The spectral filter of every layer: what it makes of each eigenvalue of the kernel matrix."""
+"""The spectral filter of every layer: the function of the kernel matrix that the layer applies."""
 
 from __future__ import annotations
 
@@ -21,14 +21,21 @@ from .candidates import typical_bandwidth
 from .least_squares import minimise
 
 SMALLEST = 1e-4
-"""The smallest eigenvalue that is looked at, relative to the largest."""
+"""Lower edge of the default bins, relative to the largest eigenvalue."""
 
 
 class Filter(NamedTuple):
-    r"""$q(\sigma)$ [L, bins] at the eigenvalues `sigma` [bins], with 95 % intervals over tasks.
+    r"""Spectral filter $q(\sigma)$ of every layer, with 95 % bootstrap intervals over tasks.
 
-    A bin's eigenvalue is the mean of those in it, weighed as its filter is: q is a mean over the
-    bin too, so a curved filter is met to about the square of the bin's width.
+    Each value is a mean over a bin of eigenvalues. If the filter is curved, the error of this mean
+    is about the square of the width of the bin.
+
+    Attributes:
+        sigma: mean eigenvalue $\sigma$ of each bin [bins], weighted by the $c_i^2$ of
+            `spectral_filter`.
+        q: mean filter $q(\sigma)$ in each bin [L, bins].
+        low: lower ends of the intervals [L, bins].
+        high: upper ends of the intervals [L, bins].
     """
 
     sigma: np.ndarray
@@ -46,16 +53,28 @@ def spectral_filter(
     bins: int = 12,
     seed: int = 0,
 ) -> Filter:
-    r"""Least-squares $q$ of $h(x)^T = k(x)^T q(K)$, in bins of $\sigma_i$, for every layer.
+    r"""Fit the spectral filter $q$ of every layer from its hat matrices, by least squares in bins.
 
-    With $K = \sum_i \sigma_i u_i u_i^T$ and $c_i = k(x)^T u_i$, a hat row of a spectral method has
-    $h(x)^T u_i = q(\sigma_i) c_i$: so $q$ of a bin is $\sum (h^T u_i) c_i / \sum c_i^2$ over the
-    tasks of a batch, their queries and the eigenvalues in it. Exact regression has
-    $q(\sigma) = 1 / (\sigma + \lambda)$. `hats` [b, L, q, n] are those of `hat_matrix`; `edges` of
-    the bins are by default logarithmic, from 1e-4 of the largest eigenvalue up: queries hardly see
-    what is below.
+    The hat rows of a spectral method are $h(x)^T = k(x)^T q(K)$. With
+    $K = \sum_i \sigma_i u_i u_i^T$ and $c_i = k(x)^T u_i$, they satisfy
+    $h(x)^T u_i = q(\sigma_i) c_i$. The estimate for a bin is $\sum (h^T u_i) c_i / \sum c_i^2$. The
+    sums run over the tasks, their queries and the eigenvalues in the bin. Exact regression has
+    $q(\sigma) = 1 / (\sigma + \lambda)$.
 
-    Raises ValueError for hats of other tasks and for no bins.
+    Args:
+        kernel: kernel $k$ of the matrix $K$.
+        tasks: batch of b tasks.
+        hats: hat matrices of every layer [b, L, q, n], as `hat_matrix` returns them.
+        edges: ascending edges of the bins [bins + 1]. The default is logarithmic, from 1e-4 of the
+            largest eigenvalue up to the largest; smaller eigenvalues hardly change the predictions.
+        bins: number of bins if `edges` is not given, >= 1, 12 by default.
+        seed: seed of the 1000 bootstrap resamples of the tasks, 0 by default.
+
+    Returns:
+        A `Filter` without the empty bins.
+
+    Raises:
+        ValueError: `hats` does not fit `tasks`, or `bins` < 1.
 
     Source: Lo Gerfo et al., Spectral algorithms for supervised learning, 2008.
 
@@ -109,14 +128,22 @@ def project(kernel, tasks, hats):
 
 
 def effective(kind: str, kernel: str, tasks: Task, hats: Float[Array, "b q n"]) -> dict[str, float]:
-    r"""The hyperparameters whose hat rows are nearest to a layer's, and how near: `distance`.
+    r"""Fit the hyperparameters whose hat rows are nearest to the hat rows of a layer.
 
-    `kind` "regression" fits $k(x)^T (K + \lambda I)^{-1}$, hence a `ridge` $\lambda$ and the
-    bandwidth of the `kernel`, a name of the catalogue; "smoother" fits the weights
-    of Nadaraya-Watson. `tasks` is a batch. The distance is relative to the norm of `hats`.
+    Args:
+        kind: "regression" fits $k(x)^T (K + \lambda I)^{-1}$: the ridge $\lambda$ and the bandwidth
+            of the kernel. "smoother" fits the Nadaraya-Watson weights: the bandwidth alone.
+        kernel: name of a kernel in the catalogue.
+        tasks: batch of b tasks.
+        hats: hat matrices of one layer [b, q, n].
 
-    Raises ValueError for unknown kinds and kernels, a smoother without bandwidth, hats of other
-    tasks and such that are zero.
+    Returns:
+        The fitted values by name, such as "ridge" and "lengthscale", and "distance": the distance
+        from `hats`, relative to the norm of `hats`.
+
+    Raises:
+        ValueError: `kind` or `kernel` is unknown, the kernel of a smoother has no bandwidth, or
+            `hats` is zero or does not fit `tasks`.
 
     >>> import icl_krr as ik
     >>> from icl_krr.probes import hat_matrix
@@ -130,10 +157,10 @@ def effective(kind: str, kernel: str, tasks: Task, hats: Float[Array, "b q n"]) 
     kernel = find("kernel", KERNELS, kernel).name
     bandwidth = kernel_class(kernel).bandwidth
     if bandwidth is None and kind == "smoother":
-        raise ValueError(f"kernel must have a bandwidth for a smoother, got {kernel!r}")
+        raise ValueError(f"kernel must have a bandwidth if kind is 'smoother', got {kernel!r}")
     matching(tasks, hats, 3)
     if not np.any(np.asarray(hats)):
-        raise ValueError("hats must not be zero: nothing is near to them")
+        raise ValueError("hats must not be zero, because the distance is relative to their norm")
     names = [] if bandwidth is None else [bandwidth]
     names += ["ridge"] if kind == "regression" else []
     scale = 1.0 if bandwidth is None else float(typical_bandwidth(kernel, tasks))
@@ -155,14 +182,14 @@ def matching(tasks: Task, hats: jax.Array, ndim: int) -> None:
     if len(shape) != ndim or shape[0] != len(tasks.x) or shape[-2:] != rest:
         words = ", ".join(["b", *["L"] * (ndim - 3), "q", "n"])
         raise ValueError(
-            f"hats must be [{words}] with b = {len(tasks.x)}, q = {rest[0]}, n = {rest[1]} as "
+            f"hats must be [{words}] with b = {len(tasks.x)}, q = {rest[0]}, n = {rest[1]} like "
             f"tasks, got shape {list(shape)}"
         )
 
 
 @partial(jax.jit, static_argnames=("kind", "kernel"))
 def rows(logs, tasks, hats, kind, kernel):
-    """Their difference from a layer's, flat, and its derivative in the logarithms."""
+    """Fitted minus given hat rows, flat, and the derivative of the difference in the logarithms."""
 
     def of_task(task: Task, values: jax.Array) -> jax.Array:
         of_kernel = make_kernel(kernel, {kernel_class(kernel).bandwidth or "": values[0]})

@@ -1,4 +1,4 @@
-"""Hat matrices: the derivative of every layer's answers in the supports' y."""
+"""Hat matrices: the derivative of every layer's answers in the supports' outputs y."""
 
 from __future__ import annotations
 
@@ -13,17 +13,26 @@ from ..tasks import Task
 from ..tasks.task import check_one_output
 
 LayerAnswers = Callable[[Task], jax.Array]
-"""From a task to the answers of every layer, [L + 1, q]."""
+"""Function from a task to the answers after every layer, [L + 1, q]."""
 
 
 def hat_matrix(layer_answers: LayerAnswers, task: Task) -> Float[Array, "layers q n"]:
-    """$J = df / dy$ [L + 1, q, n], by one batch of products with the Jacobian.
+    """Compute the hat matrix $J = df / dy$ of every layer.
 
-    `layer_answers` gives [L + 1, q] for a task whose y is [n]. Where there are fewer answers than
-    supports they are products from the left, else from the right. A solver that is linear in $y$ is
-    $h(x)^T y$; one that only scales with it, as conjugate gradient, still has $J y = f$.
+    If a solver is linear in $y$, its answers are $f = J y$, and a row of $J$ is $h(x)^T$. Conjugate
+    gradient is not linear in $y$, but its answers scale with $y$, so $J y = f$ still holds. The
+    derivative uses reverse mode if there are fewer answers than supports, else forward mode.
 
-    Raises ValueError for a task of several outputs, or of a batch.
+    Args:
+        layer_answers: function from a task with y [n] to answers [L + 1, q], such as
+            `partial(layerwise, model)`.
+        task: one task with y [n].
+
+    Returns:
+        The hat matrices [L + 1, q, n].
+
+    Raises:
+        ValueError: `task` has several outputs or is a batch.
 
     >>> import jax.numpy as jnp
     >>> import icl_krr as ik
@@ -37,7 +46,7 @@ def hat_matrix(layer_answers: LayerAnswers, task: Task) -> Float[Array, "layers 
 
 
 def jacobian(function: Callable[[Any], jax.Array], at: Any) -> Any:
-    """By products from the left where there are fewer answers than numbers, else from the right."""
+    """Jacobian: reverse mode if there are fewer answers than inputs, else forward mode."""
     count = jax.eval_shape(function, at).size
     numbers = sum(jnp.size(leaf) for leaf in jax.tree.leaves(at))
     derive = jax.jacrev if count < numbers else jax.jacfwd

@@ -1,4 +1,4 @@
-"""Which solver is a model running? Distances to every candidate, with intervals and a verdict."""
+"""Identify the solver that a model runs: distances to every candidate, intervals and a verdict."""
 
 from __future__ import annotations
 
@@ -31,17 +31,20 @@ from .distances import (
 from .hat import LayerAnswers
 
 RESOLUTION = 1e-3
-"""Differences between relative distances below this are none."""
+"""Differences between relative distances below this value are ignored."""
 CLOSE = 0.1
-"""The relative distance up to which a model is said to run a solver: 1 % of the variance."""
+"""Largest relative distance of a candidate that is close to the model: 1 % of the variance."""
 IDENTIFIED, TIED, NONE = "identified", "not distinguishable", "none is close"
 
 
 class Suspect(NamedTuple):
-    """A candidate as it was fitted, its distances, and whether they rule it out.
+    """A fitted candidate, its distances, and the reason why it was ruled out.
 
-    `because` says what does: the space where it is farther than the best, or a simpler candidate
-    that it contains; empty for those that remain.
+    Attributes:
+        fit: the fitted candidate.
+        distances: {space: `Distance`} for the spaces "prediction" and "hat".
+        because: why the candidate was ruled out: the space where it is farther than the nearest
+            candidate, or a simpler candidate that it contains. Empty if the candidate remains.
     """
 
     fit: CandidateFit
@@ -50,11 +53,15 @@ class Suspect(NamedTuple):
 
 
 class Identification(NamedTuple):
-    """The verdict, every candidate in the order of its distance, and the baselines.
+    """Result of `identify`: the verdict, all candidates and the baselines.
 
-    `status` is "identified", "not distinguishable" (several candidates remain) or "none is close"
-    (the best is farther than `CLOSE`); `remain` names the candidates that are left. `strata` are
-    the edges of the condition number's, `baselines` the distances of zero and mean.
+    Attributes:
+        status: "identified" (one candidate remains), "not distinguishable" (several remain) or
+            "none is close" (the best candidate is farther than `CLOSE` = 0.1 in one space).
+        remain: names of the candidates that were not ruled out.
+        suspects: all candidates. The remaining ones come first, then the others, both by distance.
+        baselines: distances of the answers "zero" and "mean" of the supports' y, by space.
+        strata: condition numbers that separate the groups of tasks [strata + 1], ends included.
     """
 
     status: str
@@ -65,7 +72,7 @@ class Identification(NamedTuple):
 
     @property
     def best(self) -> Suspect:
-        """The nearest candidate."""
+        """The nearest candidate that was not ruled out."""
         return self.suspects[0]
 
 
@@ -85,20 +92,39 @@ def identify(
 ) -> Identification:
     r"""Compare the answers of every layer with the steps of every candidate solver.
 
-    `layer_answers` gives a task's answers after every layer, [L + 1, q], as `layerwise` does. Each
-    candidate on each of the `kernels` that it takes (by default all of the catalogue) has its
-    parameters fitted to the predictions of the batch `fitted`, all alike, and its layers aligned
-    with at most `steps` steps (by default 2 L), without going back; the kernel that fits best is
-    kept. On the batch `scored` the relative distance of predictions and of hat matrices $df / dy$
-    then counts, mean over layers.
+    1. Every candidate is fitted to the predictions on the batch `fitted`, with the same parameters
+       for all tasks. Each layer is aligned with one step. The aligned steps never decrease from
+       layer to layer. Each candidate keeps the kernel that fits best.
+    2. On the batch `scored`, the relative distances of predictions and of hat matrices $df / dy$
+       are averaged over layers. Intervals cover 95 % of 1000 bootstrap resamples of the tasks.
+    3. A candidate is ruled out if its interval in one of the two spaces lies more than `RESOLUTION`
+       = 0.001 above the interval of the nearest candidate. It is also ruled out if a remaining
+       candidate is a special case of it.
 
-    A candidate is ruled out if, in one of the two spaces, its interval (95 % of 1000 resamples of
-    the tasks) lies beyond that of the nearest by more than `RESOLUTION`, or if a candidate that
-    remains is a special case of it. With `per_layer` parameters are refined for each layer. The
-    `strata` are groups of tasks of equal size by the condition number of $K + \lambda I$, for the
-    kernel and the ridge of a `system`, or of the candidate that fits best.
+    Args:
+        layer_answers: function from a task with y [n] to the answers after every layer [L + 1, q],
+            such as `partial(layerwise, model)`.
+        fitted: batch of tasks for the parameters and the alignment, y [b, n], without masks.
+        scored: batch of other tasks for the distances, y [b, n], without masks.
+        candidates: names of candidate solvers; default: all candidates of the catalogue.
+        kernels: names of kernels; default: all kernels of the catalogue. Each candidate is fitted
+            with every kernel of this list that it takes.
+        steps: largest number of solver steps, >= 1, 2 L by default.
+        strata: number of groups of tasks, of equal size, by the condition number of
+            $K + \lambda I$; 2 by default.
+        system: kernel and ridge for this condition number; default: those of the candidate that
+            fits best.
+        per_layer: whether to refine the parameters for each layer, False by default.
+        seed: seed of the bootstrap resamples, 0 by default.
+        progress: function that is called with the name of each candidate before its fit. The
+            default does nothing.
 
-    Raises ValueError for tasks with several outputs or masks, unknown candidates and kernels.
+    Returns:
+        An `Identification`.
+
+    Raises:
+        ValueError: a candidate or kernel is unknown, no candidate takes any of the kernels, or the
+            tasks have several outputs or masks.
 
     >>> import jax
     >>> import icl_krr as ik
@@ -128,7 +154,10 @@ def identify(
         best = min(found, key=lambda one: one.error)
         fits.append(layer_by_layer(best, fitted, model.answers, steps) if per_layer else best)
     if not fits:
-        raise ValueError(f"kernels must suit a candidate, got {kernels} for {candidates}")
+        raise ValueError(
+            f"kernels must hold a kernel that a candidate takes, got {', '.join(kernels)} for "
+            f"candidates {', '.join(row.name for row in rows)}"
+        )
     first = min(fits, key=lambda one: one.error)
     by = (make_kernel(first.kernel, first.values), first.values.get("ridge", 0.0))
     edges, stratum = stratify(*(by if system is None else system), scored, strata)
@@ -151,7 +180,7 @@ def identify(
 
 
 def rule_out(fits: list[CandidateFit], measured: list[dict[str, Distance]]) -> list[str]:
-    """Why each candidate is ruled out, or nothing."""
+    """The reason why each candidate is ruled out, or an empty string."""
     because, firsts = [""] * len(fits), []
     for space in SPACES:
         nearest = min(range(len(fits)), key=lambda i: measured[i][space].mean)
@@ -160,7 +189,7 @@ def rule_out(fits: list[CandidateFit], measured: list[dict[str, Distance]]) -> l
         for i, found in enumerate(measured):
             if found[space].interval[0] > reach and not because[i]:
                 because[i] = f"{space}: farther than {fits[nearest].candidate}"
-    if all(because):  # another one is nearest in each space: neither can be told to be it
+    if all(because):  # each space has another nearest candidate: keep both
         because = ["" if i in firsts else reason for i, reason in enumerate(because)]
     remain = {one.candidate for one, reason in zip(fits, because, strict=True) if not reason}
     for i, one in enumerate(fits):

@@ -1,4 +1,4 @@
-"""What a prediction owes to each support: by the weight it has in attention, and without it."""
+"""Influence of each support on the predictions: by its attention weight, and by leaving it out."""
 
 from __future__ import annotations
 
@@ -16,10 +16,11 @@ from .hat import jacobian
 
 
 class Influence(NamedTuple):
-    """The change of each query's answer where support j is left out, [q, n].
+    """Change of each query's prediction if support j is left out.
 
-    `first_order` is minus its derivative in the support's weight, `exact` is that of the model
-    that does not see it.
+    Attributes:
+        first_order: minus the derivative in the weight of the support [q, n].
+        exact: prediction without the support minus the prediction with it [q, n].
     """
 
     first_order: Float[Array, "q n"]
@@ -27,15 +28,25 @@ class Influence(NamedTuple):
 
 
 def influence(model: Transformer, task: Task) -> Influence:
-    r"""The influence of every support, for constructed and trained models alike.
+    r"""Compute the influence of every support, for constructed and trained models.
 
-    Weights are those of `weighted`; for a model with positions `first_order` leaves the support
-    its place among them, which `exact` does not. Exact kernel ridge regression has
-    $-\lambda h_j \alpha_j$ and $-h_j \alpha_j / (A^{-1})_{jj}$, with $h = A^{-1} k(x)$: the first
-    order lacks the quotient $1 / (1 - H_{jj})$ of the support's leverage on itself,
-    $H = K A^{-1}$.
+    `first_order` is minus the derivative of `weighted` at weights 1. In a model with positional
+    embeddings, `first_order` keeps the position of the support, while `exact` removes it.
 
-    Raises ValueError for a task of several outputs, and as `predict` does.
+    For exact kernel ridge regression, `first_order` is $-\lambda h_j \alpha_j$ and `exact` is
+    $-h_j \alpha_j / (A^{-1})_{jj}$, with $h = A^{-1} k(x)$. They differ by the factor
+    $1 / (1 - H_{jj})$, where $H_{jj}$ is the leverage of the support on itself, $H = K A^{-1}$.
+
+    Args:
+        model: constructed or trained model.
+        task: one task with y [n].
+
+    Returns:
+        An `Influence`, both fields [q, n].
+
+    Raises:
+        ValueError: `task` has several outputs or does not fit the model.
+        TypeError: the dtype of `task` is too wide for the model.
 
     Source: Koh, Liang, Understanding black-box predictions via influence functions, ICML 2017.
 
@@ -56,11 +67,20 @@ def influence(model: Transformer, task: Task) -> Influence:
 
 
 def weighted(model: Transformer, task: Task, weights: Float[Array, " n"]) -> jax.Array:
-    """The prediction of a model for which support j is there `weights[j]` times.
+    """Predict as if support j occurred `weights[j]` times.
 
-    Every attention pattern is multiplied by the weights of its keys and, if it is a softmax,
-    divided by its sum: a weight of 2 is a support that is there twice, and one of 0 is one that is
-    masked. Not so for models with positions: they count a token once whatever its weight is.
+    Every attention pattern is multiplied by the weights of its keys. A softmax pattern is then
+    divided by its sum. Weight 2 is the same as a support that occurs twice, and weight 0 is the
+    same as a masked support. In a model with positional embeddings this is not the same, because
+    the weight does not change the positions.
+
+    Args:
+        model: constructed or trained model.
+        task: one task.
+        weights: weight of every support [n].
+
+    Returns:
+        The prediction [q] or [q, r].
 
     >>> import icl_krr as ik
     >>> task = ik.Task(x=jnp.ones((2, 1)), y=jnp.array([0.0, 3.0]), x_query=jnp.ones((1, 1)))

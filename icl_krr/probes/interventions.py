@@ -1,4 +1,4 @@
-"""What a model predicts after an intervention: many at once, in bounded memory."""
+"""Predictions of a model under interventions: many at once, in bounded memory."""
 
 from __future__ import annotations
 
@@ -20,11 +20,14 @@ from ..transformer.evaluate import check_compatible, evaluate
 from .sites import Site, sites as places_of
 
 CHUNK = 16
-"""Interventions that run side by side."""
+"""Number of interventions that run side by side."""
 
 
 class SiteCodes(NamedTuple):
-    """Sites as numbers, so that one program serves all: `hits` of (position, point) pairs."""
+    """Sites as arrays, so that one compiled program serves all of them.
+
+    `hits` says which (position, point) pairs belong to each site.
+    """
 
     hits: jax.Array
     step: jax.Array
@@ -40,15 +43,27 @@ def ablate(
     replace: str = "zero",
     chunk: int = CHUNK,
 ) -> Float[Array, "S b ..."]:
-    """Predictions for a batch of tasks with each site taken out by itself: [S, b, q] or more.
+    """Predict a batch of tasks once for each site, with the activations of that site removed.
 
-    What is at the site becomes 0, or with `replace` = "mean" its mean over the tasks and over the
-    tokens of the same role. One compiled program serves all sites; `chunk` of them run side by
-    side, on one task after the other, so that scratch memory is at most 2 `chunk` times that of
-    one prediction (`icl_krr.memory(model, task).scratch`) and once what is returned, however many
-    sites and tasks there are.
+    One compiled program serves all sites. Scratch memory is at most 2 `chunk` times the scratch of
+    one prediction (`icl_krr.memory(model, task).scratch`), plus the size of the result, for any
+    number of sites and tasks.
 
-    Raises ValueError for no site, for tasks that are not a batch, and as `predict` does.
+    Args:
+        model: trained or constructed model.
+        tasks: batch of b tasks.
+        sites: sites of this model, as `sites` returns them. Each prediction removes one site.
+        replace: what replaces the activations: "zero" (default), or "mean", their mean over the
+            tasks and over the tokens of the same role.
+        chunk: number of sites that run side by side, >= 1, 16 by default.
+
+    Returns:
+        Predictions [S, b, q] or [S, b, q, r] for S sites.
+
+    Raises:
+        ValueError: `sites` is empty or has a site of another model, `tasks` is not a batch or does
+            not fit the model, or `replace` is unknown.
+        TypeError: an entry of `sites` is not a `Site`, or the dtype of `tasks` is too wide.
 
     >>> import icl_krr as ik
     >>> config = ik.tasks.LinearRegression(num_features=2, num_supports=4)
@@ -76,13 +91,24 @@ def patch(
     *,
     chunk: int = CHUNK,
 ) -> Float[Array, "S b ..."]:
-    """Predictions for a batch of tasks with each site as it is on other tasks: [S, b, q] or more.
+    """Predict a batch of tasks once for each site, with that site's activations from other tasks.
 
-    `source` is a batch of as many tasks, of the same shapes: activations of its i-th are put in
-    the place of those of the i-th task. Memory is as for `ablate`, and one run's activations at
-    the sites.
+    Memory is as for `ablate`, plus the activations of one run at the sites.
 
-    Raises as `ablate` does, and ValueError for a source of other shapes.
+    Args:
+        model: trained or constructed model.
+        tasks: batch of b tasks.
+        sites: sites of this model, as `sites` returns them. Each prediction patches one site.
+        source: batch of b tasks with the shapes of `tasks`. The activations of task i of `source`
+            replace the activations of task i of `tasks`.
+        chunk: number of sites that run side by side, >= 1, 16 by default.
+
+    Returns:
+        Predictions [S, b, q] or [S, b, q, r] for S sites.
+
+    Raises:
+        ValueError: `source` has other shapes than `tasks`, or one of the cases of `ablate`.
+        TypeError: an entry of `sites` is not a `Site`, or the dtype of the tasks is too wide.
 
     >>> import icl_krr as ik
     >>> config = ik.tasks.LinearRegression(num_features=2, num_supports=4)
@@ -108,7 +134,7 @@ def check_sites(model: Transformer, tasks: Task, sites: Sequence[Site], chunk: i
     check_compatible(model, tasks, batch=1)
     checks.count("chunk", chunk)
     if not sites:
-        raise ValueError("sites must be one or more, got none; icl_krr.probes.sites finds them")
+        raise ValueError("sites must not be empty; icl_krr.probes.sites(model) lists them")
     known = {
         point_of(site)
         for step, unit in product((False, True), repeat=2)
@@ -116,11 +142,14 @@ def check_sites(model: Transformer, tasks: Task, sites: Sequence[Site], chunk: i
     }
     for site in sites:
         if not isinstance(site, Site):
-            raise TypeError(f"sites must be those of icl_krr.probes.sites, got {site!r}")
+            raise TypeError(
+                f"sites must hold icl_krr.probes.Site objects, got {site!r}; "
+                "icl_krr.probes.sites(model) lists them"
+            )
         if point_of(site) not in known:
             raise ValueError(
-                f"sites must be those of this model, got {site.name!r}; "
-                "icl_krr.probes.sites(model) finds them"
+                f"sites must belong to this model, got {site.name!r}; "
+                "icl_krr.probes.sites(model) lists them"
             )
 
 
@@ -131,8 +160,8 @@ def point_of(site: Site) -> tuple:
 def same_outputs(model: Transformer, tasks: Task) -> None:
     if tasks.num_outputs != model.spec.num_outputs:
         raise ValueError(
-            f"tasks must have the model's {model.spec.num_outputs} outputs to be patched, "
-            f"got {tasks.num_outputs}; take one at a time"
+            f"tasks must have num_outputs = {model.spec.num_outputs} like the model for patch and "
+            f"replace='mean', got {tasks.num_outputs}; pass one output at a time"
         )
 
 
@@ -140,7 +169,7 @@ PlacesAndPoints = tuple[tuple[int, str], ...]
 
 
 def places_and_points(model: Transformer, sites: Sequence[Site]) -> PlacesAndPoints:
-    """All (position, point) at which some site is."""
+    """All (position, point) pairs that some site uses."""
     every = range(len(model.blocks))
     at = {
         (position, point)
@@ -194,7 +223,7 @@ def captured_points(model: Transformer, task: Task, kept: tuple[str, ...]) -> li
 def intervention_hooks(
     model: Transformer, task: Task, code: SiteCodes, source: list | None, ids: PlacesAndPoints
 ) -> tuple:
-    """One for every point, which acts where the code says."""
+    """One hook for every point. A hook changes only the values that the code selects."""
     numbers = {pair: i for i, pair in enumerate(ids)}
     here = jnp.any((role_flags(model, task) > 0) & code.roles[None], axis=1, keepdims=True)
 
@@ -218,14 +247,14 @@ def intervention_hooks(
 
 
 def role_flags(model: Transformer, task: Task) -> Float[Array, "T 3"]:
-    """Which token has which role; padding has none."""
+    """Flags of the three roles at every token; all are 0 at padding."""
     told = fields(task, model.spec.tokens)
     return jnp.concatenate([told[role] for role in ROLES], axis=1)
 
 
 @partial(jax.jit, static_argnames="kept")
 def role_means(model: Transformer, tasks: Task, kept: tuple[str, ...]) -> list[dict[str, Any]]:
-    """Every point's mean over tasks and the tokens of a role, laid out as one run's points."""
+    """Mean of every point over tasks and tokens of one role, laid out like the points of a run."""
     first = len(model.weights.prologue)
 
     def over(rule: str, blocks: list[dict[str, Any]], by: jax.Array) -> list[dict[str, Any]]:

@@ -12,8 +12,9 @@ import numpy as np
 from scipy.optimize import least_squares
 
 DIVERGED = 1e3
-"""The largest residual or slope, and what stands for one that is no number: what diverged is far
-away, not nowhere."""
+"""Bound on residuals and slopes, and the value that replaces NaN. With this bound, a solver that
+diverges is far from the model, and the search can go on.
+"""
 
 
 def minimise(
@@ -21,11 +22,10 @@ def minimise(
     start: np.ndarray,
     limits: np.ndarray | float = np.inf,
 ) -> tuple[float, np.ndarray]:
-    """The norm of the residuals at a local minimum, and where it is.
+    """Find a local minimum of the norm of the residuals; return the norm and the position.
 
-    Within e^12 of the start, and not above the `limits`.
-
-    `function` gives the residuals [m] and their derivative [m, k] at once.
+    The search stays within 12 of the `start` in every coordinate and below the `limits`. `function`
+    returns the residuals [m] and their derivative [m, k] together.
     """
 
     @lru_cache(maxsize=1)
@@ -42,7 +42,7 @@ def minimise(
         np.minimum(start, np.asarray(limits) - 1e-3),
         slope,
         bounds=(start - 12, np.minimum(start + 12, limits)),
-        ftol=1e-5,  # a valley without a floor, as that of a ridge that no step feels, ends here
+        ftol=1e-5,  # stops in a flat valley: a ridge may be too small to matter
         max_nfev=40,
     )
     return float(np.sqrt(2 * solved.cost)), solved.x

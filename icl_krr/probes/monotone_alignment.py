@@ -7,12 +7,19 @@ import numpy.typing as npt
 
 
 def align(cost: npt.ArrayLike) -> np.ndarray:
-    r"""The steps $t_1 \leq t_2 \leq ...$ of least $\sum_l c_{l, t_l}$; `cost` $c$ is [L, T + 1].
+    r"""Align layers with solver steps in order, at the least total cost.
 
-    Every layer is given a step, and no layer an earlier one than the layer before. Of several
-    the earliest steps are taken.
+    The steps $t_1 \leq t_2 \leq ...$ minimise $\sum_l c_{l, t_l}$. Several layers may share a step.
+    If several alignments have the same cost, the earliest steps are chosen.
 
-    Raises ValueError for a cost that is no matrix.
+    Args:
+        cost: cost $c$ of every layer at every step [L, T + 1].
+
+    Returns:
+        The step of every layer [L].
+
+    Raises:
+        ValueError: `cost` is not a matrix.
 
     >>> align(np.array([[1.0, 0.0, 2.0], [3.0, 3.0, 1.0]])).tolist()
     [1, 2]

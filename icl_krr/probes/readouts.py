@@ -1,4 +1,4 @@
-"""What a model would answer after every layer: its own slot, or a linear probe of the stream."""
+"""A model's prediction after every layer: from its prediction slot, or by a linear probe."""
 
 from __future__ import annotations
 
@@ -16,16 +16,20 @@ from ..residual.tokens import tokens_of_role
 from ..tasks import Task, map_tasks
 from ..transformer import Transformer, run_with_cache
 
-RIDGES = 10.0 ** np.arange(-8.0, 2.0)  # NumPy's: the room may be loaded inside of a trace
-"""Relative to the mean variance of the features."""
+RIDGES = 10.0 ** np.arange(-8.0, 2.0)  # NumPy, as this may be imported inside a JAX trace
+"""Ridges that a probe chooses from, relative to the mean variance of the features."""
 
 
 @checked
 class Probe:
-    """An affine read-out of the queries' stream for every layer: `weights` [L + 1, d, r].
+    """An affine read-out of the queries' stream for every layer, as `fit_probe` returns it.
 
-    `mean` [L + 1, d] and `offset` [L + 1, r] are those of the tasks it was fitted on: the answer
-    at $h$ is $b + (h - m) W$ for `offset` $b$, `mean` $m$ and `weights` $W$. `fit_probe` makes it.
+    The prediction from the stream $h$ is $b + (h - m) W$.
+
+    Args:
+        weights: matrix $W$ of every layer [L + 1, d, r].
+        mean: mean stream $m$ of the tasks of the fit [L + 1, d].
+        offset: mean output $b$ of the tasks of the fit [L + 1, r].
 
     >>> probe = Probe(weights=jnp.ones((1, 2, 1)), mean=jnp.ones((1, 2)), offset=jnp.ones((1, 1)))
     >>> probe(jnp.full((1, 1, 2), 3.0)).tolist()
@@ -37,16 +41,29 @@ class Probe:
     offset: Any
 
     def __call__(self, streams: Float[Array, "layers q d"]) -> Float[Array, "layers q r"]:
-        """The answers of every layer."""
+        """Predict from the streams of every layer.
+
+        Args:
+            streams: the queries' streams [L + 1, q, d], as `streams` returns them.
+        """
         centred = streams - self.mean[:, None]
         return jnp.einsum("lqd,ldr->lqr", centred, self.weights) + self.offset[:, None]
 
 
 def layerwise(model: Transformer, task: Task, probe: Probe | None = None) -> jax.Array:
-    """Predictions after every step of the scan, the start included: [L + 1, q] or [L + 1, q, r].
+    """Predict before the first step of a model and after every step.
 
-    They are those of the model's own slot and read-out (`cache["prediction"]`), or of a `probe`
-    of all layers but the last, whose answer is the model's own. In the task's dtype.
+    A step is one block of a model from `icl_krr.init`, or one solver step of a construction.
+
+    Args:
+        model: constructed or trained model.
+        task: one task.
+        probe: probe of this model that predicts at all layers but the last, as `fit_probe` returns
+            it. The last prediction is always the model's. Default: the model's own read-out
+            (`cache["prediction"]`) at all layers.
+
+    Returns:
+        Predictions [L + 1, q] or [L + 1, q, r], in the dtype of the task.
 
     >>> import icl_krr as ik
     >>> model = ik.constructions.conjugate_gradient(ik.Linear(), num_features=1, ridge=2.0, steps=1)
@@ -62,7 +79,14 @@ def layerwise(model: Transformer, task: Task, probe: Probe | None = None) -> jax
 
 
 def streams(model: Transformer, task: Task) -> Float[Array, "layers q d"]:
-    """The queries' tokens after every layer, all slots side by side, in the task's dtype.
+    """Return the stream at the queries, before the first step of a model and after every step.
+
+    Args:
+        model: model with one stream, as `icl_krr.init` makes it. Constructions are not supported.
+        task: one task.
+
+    Returns:
+        The stream [L + 1, q, d], in the dtype of the task.
 
     >>> import icl_krr as ik
     >>> spec = ik.Architecture(num_features=1, width=8, depth=3, heads=1)
@@ -78,12 +102,15 @@ def streams(model: Transformer, task: Task) -> Float[Array, "layers q d"]:
 
 
 def at_all_tokens(model: Transformer, name: str) -> bool:
-    """Slots of one role are cached at that role's tokens only."""
+    """Whether a slot is cached at all tokens: slots of one role are cached at its tokens only."""
     return len(model.layout[name].at) > 1
 
 
 def has_slot(model: Transformer) -> bool:
-    """Whether the model has a slot of its own for the prediction, as constructions do.
+    """Whether the model has a separate slot for the prediction, as constructions do.
+
+    Args:
+        model: constructed or trained model.
 
     >>> import icl_krr as ik
     >>> has_slot(ik.constructions.nadaraya_watson(ik.Exponential(), num_features=1))
@@ -93,12 +120,21 @@ def has_slot(model: Transformer) -> bool:
 
 
 def fit_probe(model: Transformer, tasks: Task, targets: jax.Array | None = None) -> Probe:
-    """The ridge regression of `targets` (by default y_query) on every layer's stream.
+    """Fit a ridge regression from the stream of every layer to targets.
 
-    `tasks` is a batch, `targets` [b, q] or [b, q, r]; its last quarter chooses each layer's ridge
-    among `RIDGES`, and all of it gives the weights.
+    The last quarter of the batch chooses the ridge of each layer from `RIDGES`. The weights are
+    then fitted to the whole batch.
 
-    Raises ValueError for one task alone and for targets of other tasks.
+    Args:
+        model: model with one stream, as `icl_krr.init` makes it. Constructions are not supported.
+        tasks: batch of b >= 2 tasks.
+        targets: targets of the regression [b, q] or [b, q, r]; default: `tasks.y_query`.
+
+    Returns:
+        A `Probe` of L + 1 layers.
+
+    Raises:
+        ValueError: `tasks` has fewer than 2 tasks, or `targets` has another shape.
 
     Source: Alain, Bengio, Understanding intermediate layers using linear classifier probes, 2016.
 
@@ -111,9 +147,9 @@ def fit_probe(model: Transformer, tasks: Task, targets: jax.Array | None = None)
     (4, 9, 1)
     """
     wanted = jnp.asarray(tasks.y_query if targets is None else targets)
-    batch, asked = len(tasks.x), tasks.y_query.shape[:2]
+    batch, asked = len(tasks.x), tasks.x_query.shape[:2]
     if batch < 2:
-        raise ValueError(f"tasks must be a batch of 2 or more, got {batch}")
+        raise ValueError(f"tasks must be a batch of at least 2 tasks, got {batch}")
     if wanted.shape[:2] != asked:
         raise ValueError(
             f"targets must be [b, q] = {list(asked)} or [b, q, r], got shape {list(wanted.shape)}"
@@ -129,7 +165,7 @@ def fit_probe(model: Transformer, tasks: Task, targets: jax.Array | None = None)
 def ridge_regression(
     features: Float[Array, "m d"], targets: Float[Array, "m r"], cut: int
 ) -> tuple:
-    """Weights, mean and offset; the ridge is that of least error on the rows from `cut` on."""
+    """Weights, mean and offset, with the ridge of least error on the rows from `cut` on."""
 
     def solve(features: jax.Array, targets: jax.Array) -> tuple[jax.Array, jax.Array, jax.Array]:
         """Weights for every ridge [k, d, r], mean and offset."""

@@ -1,4 +1,4 @@
-"""How much every layer's answers depend on what the model was told, and on its parameters."""
+"""Sensitivity of every layer's answers to the task and to the parameters of the model."""
 
 from __future__ import annotations
 
@@ -15,10 +15,12 @@ from .hat import LayerAnswers, jacobian
 
 
 class Sensitivities(NamedTuple):
-    """Derivatives of every layer's answers at each query in the fields of its task.
+    """Derivatives of every layer's answer at each query in the fields of the task.
 
-    `x_query` [L + 1, q, p] in the query's own features, `x` [L + 1, q, n, p] in those of every
-    support, `y` [L + 1, q, n] in the supports' outputs: the hat matrix.
+    Attributes:
+        x_query: derivatives in the features of the same query [L + 1, q, p].
+        x: derivatives in the features of every support [L + 1, q, n, p].
+        y: derivatives in the outputs of the supports [L + 1, q, n]: the hat matrix.
     """
 
     x_query: Float[Array, "layers q p"]
@@ -27,13 +29,22 @@ class Sensitivities(NamedTuple):
 
 
 def sensitivities(layer_answers: LayerAnswers, task: Task) -> Sensitivities:
-    """$df / dx$ in queries and in supports and $df / dy$ of every layer, for any model.
+    """Differentiate the answers of every layer in queries, supports and outputs, for any model.
 
-    `layer_answers` gives [L + 1, q] for a task whose y is [n], such as `partial(layerwise, model)`
-    or `lambda task: predict(model, task)[None]`. An answer depends on no other query. The last is
-    `hat_matrix`; all of them are one batch of products with one Jacobian. Jit it for one program.
+    All derivatives are one batch of products with one Jacobian. An answer depends on the features
+    of its own query only, so derivatives in other queries are left out. Wrap the call in `jax.jit`
+    to compile one program.
 
-    Raises ValueError for a task of several outputs, or of a batch.
+    Args:
+        layer_answers: function from a task with y [n] to answers [L + 1, q], such as
+            `partial(layerwise, model)` or `lambda task: predict(model, task)[None]`.
+        task: one task with y [n].
+
+    Returns:
+        `Sensitivities`; its field `y` equals `hat_matrix(layer_answers, task)`.
+
+    Raises:
+        ValueError: `task` has several outputs or is a batch.
 
     >>> import icl_krr as ik
     >>> task = ik.Task(x=jnp.ones((1, 1)), y=jnp.array([4.0]), x_query=jnp.ones((1, 1)))
@@ -50,11 +61,16 @@ def sensitivities(layer_answers: LayerAnswers, task: Task) -> Sensitivities:
 
 
 def parameter_sensitivities(answers: Callable[[Any], jax.Array], parameters: Any) -> Any:
-    r"""$df / d\theta$ for `parameters` $\theta$: a pytree as these, of leaves `[*answers, *leaf]`.
+    r"""Differentiate answers in parameters: $df / d\theta$ for every leaf of a pytree $\theta$.
 
-    `answers(parameters)` builds a model and asks it: through the weights of a construction that
-    is temperature, lengthscale, ridge, step sizes, bounds, a projection or a sketch, and with a
-    whole `Transformer` as parameters every weight.
+    Args:
+        answers: function from parameters to an array of answers. It builds a model and predicts.
+        parameters: pytree of numbers and arrays: the temperature, lengthscale, ridge, step sizes,
+            bounds, projection or sketch of a construction, or a whole `Transformer` for every
+            weight.
+
+    Returns:
+        A pytree with the structure of `parameters` and leaves of shape `[*answers, *leaf]`.
 
     >>> import icl_krr as ik
     >>> task = ik.Task(x=jnp.ones((1, 1)), y=jnp.array([4.0]), x_query=jnp.ones((1, 1)))

@@ -1,4 +1,4 @@
-"""Places in a model that an intervention can reach: heads, units, slots, tokens of a role."""
+"""Sites in a model where an intervention can act: heads, units, slots, tokens of a role."""
 
 from __future__ import annotations
 
@@ -16,11 +16,18 @@ STREAM_POINTS = ("resid_pre", "resid_mid", "resid_post")
 
 
 class Site(NamedTuple):
-    """Channels of tokens at one or several points (`transformer.hook_points`) of some blocks.
+    """A set of activations: channels of tokens at one or several points of some blocks.
 
-    `name` says where, `slot` what is written or held there. `position` counts the blocks of the
-    prologue and of one step, `step` those of the scan; None stands for all of them. `channels`
-    are (low, high), None for all.
+    Attributes:
+        kind: "head", "unit", "slot" or "role".
+        name: where the site is, such as "step.3.heads.0.rr_next".
+        slot: slot that the site writes or holds; "all" for a role.
+        points: points of a block, such as "heads.0.mixed" (see `transformer.hook_points`).
+        position: index of the block among the blocks of the prologue and of one step. None
+            (default) stands for all blocks.
+        step: index of the step of the scan. None (default) stands for all steps.
+        channels: channels (low, high), high excluded. None (default) stands for all channels.
+        roles: roles of the tokens; default: all roles.
     """
 
     kind: str
@@ -34,7 +41,7 @@ class Site(NamedTuple):
 
 
 class BlockPlace(NamedTuple):
-    """A block of the prologue or of a step, in all steps or in one."""
+    """A block of the prologue or of a step. `step` None stands for all steps."""
 
     name: str
     block: Block
@@ -49,17 +56,27 @@ def sites(
     each_step: bool = False,
     each_unit: bool = False,
 ) -> list[Site]:
-    """Every place of some kinds, in the order of the forward.
+    """List the sites of a model, in the order of the forward pass.
 
-    - "head": a head, or a single head's write to one of several slots;
-    - "unit": a group of MLP units, with `each_unit` each of them;
-    - "slot": a slot of the stream, wherever it is held; of a model without slots, its stream;
-    - "role": the whole stream at the tokens of a role.
+    - "head": a head. A single head that writes several slots gives one site for each slot.
+    - "unit": a group of MLP units, or with `each_unit` each unit.
+    - "slot": a slot of the stream, before, inside and after every block. A model without slots has
+      one such site, its stream.
+    - "role": the whole stream at the tokens of one role.
 
-    A place of a step is that of all steps, as an algorithm has it; with `each_step` that of each
-    by itself: heads and units of one block, slots and roles after it.
+    Args:
+        model: trained or constructed model.
+        kinds: kinds of sites to list; default: "head" and "slot".
+        each_step: False (default) lists sites that cover all steps. True lists the sites of each
+            step: heads and units of one block, slots and roles of the stream after one block.
+        each_unit: whether to list each MLP unit, False by default.
 
-    Raises ValueError for an unknown kind.
+    Returns:
+        A list of `Site`.
+
+    Raises:
+        ValueError: a kind is unknown.
+        TypeError: `kinds` is a string; pass a tuple.
 
     >>> import icl_krr as ik
     >>> model = ik.constructions.conjugate_gradient(ik.Linear(), num_features=1, ridge=0.1, steps=2)
@@ -123,7 +140,7 @@ def unit_sites(place: BlockPlace, each: bool) -> Iterator[Site]:
 
 
 def slot_and_role_sites(model: Transformer, place: BlockPlace | None) -> Iterator[Site]:
-    """Slots, and tokens of a role, after a block or throughout."""
+    """Slots, and tokens of a role: after one block, or at all points of all blocks."""
     layout, merged = model.layout, set(model.weights.embedding) == {"stream"}
     at = (None, None) if place is None else (place.position, place.step)
     points = STREAM_POINTS if place is None else STREAM_POINTS[-1:]

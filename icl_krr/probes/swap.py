@@ -1,4 +1,4 @@
-"""A block of one model in the place of another's, between two fitted linear maps."""
+"""Replace a block of one model by a step of another model, between two fitted linear maps."""
 
 from __future__ import annotations
 
@@ -19,11 +19,14 @@ from .readouts import ridge_regression
 
 
 class Swap(NamedTuple):
-    """Predictions [b, q] for the scored tasks, and those of the controls.
+    """Predictions of `swap` for the scored tasks, and the predictions of its controls.
 
-    `swapped` goes through the other model's step. `linear` has in its place a linear map of the
-    stream alone, `shuffled` the step as it is on another task, each fitted as the swap is;
-    `skipped` leaves the block out.
+    Attributes:
+        intact: predictions of the unchanged model [b, q].
+        swapped: predictions with the step of the other model in place of the block [b, q].
+        linear: control with a linear map of the stream in place of the block [b, q].
+        shuffled: control with the step's states from another task, and maps fitted to them [b, q].
+        skipped: control without the block [b, q].
     """
 
     intact: Float[Array, "b q"]
@@ -36,17 +39,34 @@ class Swap(NamedTuple):
 def swap(
     model: Transformer, block: int, other: Transformer, step: int, fitted: Task, scored: Task
 ) -> Swap:
-    """Replace a block of `model` by a step of `other`, a construction as a rule.
+    """Replace a block of `model` by a step of `other`, and predict.
 
-    With $h$ the stream before the block, $h'$ after it, and $c$, $c'$ the states of `other` before
-    and after its `step`, all of one token: $c$ is mapped from $h$, affinely; the step makes $c'$ of
-    it, reading the task itself in its data slots; and $h'$ is mapped from $(h, c')$. Maps are ridge
-    regressions for each role on the tokens of the batch `fitted`, whose last quarter chooses the
-    ridge; predictions are for the batch `scored`. The step did something that $h'$ needs, and that
-    no linear map of $h$ has, to the extent that `swapped` is better than `linear` and `shuffled`.
+    Let $h$ and $h'$ be the stream of `model` before and after the block. Let $c$ and $c'$ be the
+    states of `other` before and after the step. All are at the same token.
 
-    Raises ValueError for a block or a step that there is not, for models of other tokens or with
-    merged slots, for tasks with masks or of several outputs, and for fewer than 4 of them.
+    1. An affine map predicts $c$ from $h$.
+    2. The step computes $c'$ from the predicted $c$. It reads the task from its own data slots.
+    3. An affine map predicts $h'$ from $(h, c')$.
+
+    The maps are ridge regressions on the tokens of `fitted`, one for each role. The last quarter of
+    `fitted` chooses the ridge. If `swapped` is more accurate than `linear` and `shuffled`, then the
+    step computes something that $h'$ needs and that no linear map of $h$ provides.
+
+    Args:
+        model: model whose block is replaced.
+        block: number of the block, 0 to depth - 1.
+        other: model that has the step, usually a construction. It must have separate slots and the
+            same kind of tokens as `model`.
+        step: number of the step, 0 to steps - 1.
+        fitted: batch of >= 4 tasks for the maps, y [b, n], without masks.
+        scored: batch of >= 4 tasks for the predictions, y [b, n], without masks.
+
+    Returns:
+        A `Swap` with predictions for `scored`.
+
+    Raises:
+        ValueError: `block` or `step` does not exist, `other` has merged slots or other tokens, or
+            the tasks have masks, several outputs or different shapes, or are fewer than 4.
 
     >>> import icl_krr as ik
     >>> config = ik.tasks.LinearRegression(num_features=2, num_supports=8)
@@ -60,27 +80,36 @@ def swap(
     >>> swap(model, 0, other, 0, fitted, scored).swapped.shape
     (8, 1)
     """
-    for tasks in (fitted, scored):
+    for name, tasks in (("fitted", fitted), ("scored", scored)):
         if tasks.mask is not None or tasks.y.ndim != 2:
-            raise ValueError("tasks must have y of shape [n] and no mask for a block to be swapped")
-        if len(tasks.x) < 4:
             raise ValueError(
-                f"tasks must be 4 or more for maps to be fitted and scored, got {len(tasks.x)}"
+                f"{name} must be a batch with y of shape [b, n] and no mask, got y of shape "
+                f"{list(tasks.y.shape)} and {'no' if tasks.mask is None else 'a'} mask"
             )
-    for name, number, most in (("block", block, model.depth), ("step", step, other.steps)):
+        if len(tasks.x) < 4:
+            raise ValueError(f"{name} must hold at least 4 tasks, got {len(tasks.x)}")
+    for name, number, most, of in (
+        ("block", block, model.depth, "model"),
+        ("step", step, other.steps, "other"),
+    ):
         checks.count(name, number, minimum=0)
         if number >= most:
-            raise ValueError(f"{name} must be < {most}, as many as there are, got {number}")
+            raise ValueError(
+                f"{name} must be < {most}, the number of {name}s of {of}, got {number}"
+            )
     if set(other.weights.embedding) == {"stream"}:
-        raise ValueError("other must have its slots, got merged ones; swap before icl_krr.dense")
+        raise ValueError(
+            "other must have separate slots, got merged ones; pass the model that was given to "
+            "icl_krr.dense"
+        )
     if fitted.x.shape[1:] != scored.x.shape[1:]:
         raise ValueError(
-            f"scored must have x of shape {list(fitted.x.shape[1:])} as fitted, "
+            f"scored must have x [n, p] of shape {list(fitted.x.shape[1:])} like fitted, "
             f"got {list(scored.x.shape[1:])}"
         )
     if model.spec.tokens != other.spec.tokens:
         raise ValueError(
-            f"other must have tokens {model.spec.tokens!r} as the model, got {other.spec.tokens!r}"
+            f"other must have tokens={model.spec.tokens!r} like model, got {other.spec.tokens!r}"
         )
     names = tuple(slot.name for slot in other.layout.slots if slot.kind == "state")
     told = fields(jax.tree.map(lambda field: field[0], fitted), model.spec.tokens)
@@ -121,7 +150,7 @@ class MapsByRole(NamedTuple):
 
     @classmethod
     def fit(cls, inputs: jax.Array, outputs: jax.Array, role_of: np.ndarray) -> MapsByRole:
-        """Of tokens [b, T, d] to tokens [b, T, e]."""
+        """Fit maps from tokens [b, T, d] to tokens [b, T, e]."""
         b = len(inputs)
         each = []
         for role in range(len(ROLES)):
@@ -143,7 +172,7 @@ class MapsByRole(NamedTuple):
 def streams_at_block(
     model: Transformer, other: Transformer, block: int, step: int, task: Task
 ) -> tuple[jax.Array, jax.Array, Stream]:
-    """The model's stream before and after the block [T, d], and the other's before its step."""
+    """The model's stream before and after the block [T, d], and that of `other` before its step."""
     points = ("resid_pre", "resid_post")
     cache = run_with_cache(model, task, names=(), points=points)[1]
     before, after = (
@@ -159,7 +188,7 @@ def side_by_side(stream: Stream, names: tuple[str, ...]) -> jax.Array:
 
 
 def stored_slots(model: Transformer) -> tuple[str, ...]:
-    """The names under which the stream is stored: its slots, or the one that they are merged to."""
+    """The names of the stored arrays of the stream: the slots, or "stream" if they are merged."""
     return tuple(model.weights.embedding)
 
 
@@ -173,7 +202,7 @@ def into_slots(channels: jax.Array, model: Transformer, names: tuple[str, ...]) 
 def states_after_step(
     other: Transformer, step: int, names: tuple[str, ...], parts: tuple
 ) -> jax.Array:
-    """The states after a step of a model, side by side."""
+    """The states of `other` after the step, side by side in one array."""
     task, stream, states = parts
     body = other.weights.replace(prologue=step_blocks(other, step), steps=())  # pyright: ignore[reportAttributeAccessIssue]
     alone = other.replace(weights=body, steps=0)  # pyright: ignore[reportAttributeAccessIssue]

@@ -1,4 +1,4 @@
-"""Slots of the stream that are given, and a forward that goes on from there."""
+"""Replace slots of the stream before a block, and continue the forward pass from there."""
 
 from __future__ import annotations
 
@@ -18,12 +18,23 @@ from ..transformer.resume import check_block
 def transplant(
     model: Transformer, task: Task, block: int, slots: dict[str, jax.Array]
 ) -> Float[Array, " q"]:
-    """The prediction if slots held other values before a block: [q] or [q, r].
+    """Predict with other values in some slots of the stream before a block.
 
-    `slots` is {name: value}, each as `run_with_cache` gives the slot (at the tokens of its role if
-    it lives at one only), from another task or another model; `block` = depth is after the last.
+    Args:
+        model: constructed or trained model.
+        task: one task.
+        block: number of the block, 0 to depth; depth stands for the stream after the last block.
+        slots: {name: value}, floating point, of another task or another model. The shapes are those
+            of `run_with_cache`: [tokens, width], at the tokens of its role if the slot exists at
+            one role only. An axis of width 1 may be left out.
 
-    Raises ValueError for unknown slots and values of other shapes, and as `predict` does.
+    Returns:
+        The prediction [q] or [q, r].
+
+    Raises:
+        ValueError: a slot is unknown or its value has another shape, the block does not exist, or
+            the task does not fit the model.
+        TypeError: a value is not floating point, or the dtype of the task is too wide.
 
     >>> import icl_krr as ik
     >>> task = ik.Task(x=jnp.ones((1, 1)), y=jnp.array([3.0]), x_query=jnp.ones((1, 1)))
@@ -34,7 +45,8 @@ def transplant(
     check_compatible(model, task)
     if task.num_outputs != model.spec.num_outputs:
         raise ValueError(
-            f"task must have the model's {model.spec.num_outputs} outputs, got {task.num_outputs}"
+            f"task must have num_outputs = {model.spec.num_outputs} like the model, "
+            f"got {task.num_outputs}"
         )
     check_block(model, block)
     cut = min(block, model.depth - 1)
@@ -48,7 +60,7 @@ def transplant(
         wanted = jnp.shape(own[at])
         if jnp.shape(value) not in (wanted, wanted[:1] if wanted[1:] == (1,) else wanted):
             raise ValueError(
-                f"slot {name} must be given as {list(wanted)}, got {list(jnp.shape(value))}"
+                f"slot {name} must have shape {list(wanted)}, got {list(jnp.shape(value))}"
             )
         stream = put_slot(stream, model, name, own.at[at].set(jnp.reshape(value, wanted)))
     return resume(model, task, stream, block)

@@ -1,4 +1,4 @@
-"""Fit the parameters of a construction, or all weights of a model, by gradient: what moved."""
+"""Fit the parameters of a construction, or all weights of a model, with a gradient method."""
 
 from __future__ import annotations
 
@@ -18,9 +18,14 @@ from .objectives import Objective
 
 
 class Moved(NamedTuple):
-    """A parameter before and after: its value, or its Frobenius norm where it has a `shape`.
+    """A parameter before and after a fit.
 
-    `change` is $|fitted - start| / |start|$, not divided where the start is 0.
+    Attributes:
+        name: name of the parameter in its pytree, such as "ridge".
+        shape: shape of the parameter; () for a number.
+        start: value before the fit, or the Frobenius norm of an array.
+        fitted: value after the fit, or the Frobenius norm of an array.
+        change: $|fitted - start| / |start|$, or $|fitted|$ if the start is 0.
     """
 
     name: str
@@ -31,10 +36,15 @@ class Moved(NamedTuple):
 
 
 class Adapted(NamedTuple):
-    """The parameters of least loss, the `losses` of start and iterations, and what moved.
+    """Result of `adapt`.
 
-    `stopped` says why there are fewer iterations than asked for, or is empty. Printed, it is a
-    table of what moved.
+    `str(result)` is a table of the parameters before and after the fit.
+
+    Attributes:
+        parameters: parameters of least loss.
+        losses: loss at the start and after every iteration.
+        moved: one `Moved` for each leaf of the parameters.
+        stopped: why there are fewer iterations than requested; empty (default) if all were done.
     """
 
     parameters: Any
@@ -60,19 +70,32 @@ def adapt(
     learning_rate: float = 0.05,
     progress: Callable[[int, float], None] = lambda iteration, loss: None,
 ) -> Adapted:
-    """Move `parameters` by gradient to where `objective(parameters)` is least.
+    """Minimise an objective over parameters with a gradient method.
 
-    `parameters` is any pytree of floating arrays and numbers: {"temperature": 0.3, "ridge": 0.1},
-    a projection, a sketch, or a whole `Transformer`. Those that are named in `positive`, as the
-    rows of `moved` name them, move in logarithm. `method` is "adam", with `learning_rate`, or
-    "lbfgs", whose line search needs none and which ends where it no longer lowers the loss. One
-    compiled step serves all iterations; `progress(iteration, loss)` is called after each.
+    All iterations share one compiled step. If the loss becomes NaN or infinite, the fit stops and
+    returns the best parameters so far. The field `stopped` then has the reason.
 
-    A loss that is no number ends the fit at the best of the parameters before, and `stopped` says
-    so.
+    Args:
+        objective: function from parameters to a scalar loss, such as `held_out(...)`.
+        parameters: pytree of floating-point numbers and arrays at which the fit starts. Examples:
+            {"temperature": 0.3, "ridge": 0.1}, a projection, a sketch, a whole `Transformer`.
+        positive: names of parameters that must stay > 0. Their logarithms are fitted. The names are
+            those of the rows `moved`. Default: none.
+        method: "adam" (default) or "lbfgs". L-BFGS finds its step size with a line search, and
+            stops if this search no longer lowers the loss.
+        iterations: largest number of iterations, >= 1, 200 by default.
+        learning_rate: learning rate of Adam, > 0, 0.05 by default. L-BFGS does not use it.
+        progress: function that is called as `progress(iteration, loss)`, at the start with
+            iteration 0 and after every iteration. The default does nothing.
 
-    Raises Diverged if it is none at the start, ValueError for an unknown method or name, and for a
-    positive parameter that is not > 0.
+    Returns:
+        An `Adapted` with the parameters of least loss.
+
+    Raises:
+        Diverged: the loss at the start is NaN or infinite.
+        ValueError: `method` or a name in `positive` is unknown, a positive parameter is not > 0, or
+            there are no parameters.
+        TypeError: a parameter is not floating point, or `positive` is a string.
 
     Source: Kingma, Ba, Adam, ICLR 2015; Liu, Nocedal, On the limited memory BFGS method, 1989.
 
@@ -91,12 +114,12 @@ def adapt(
         raise TypeError(f"positive must be a tuple, got {positive!r}; use ({positive!r},)")
     start = jax.tree.map(jnp.asarray, parameters)
     if not jax.tree.leaves(start):
-        raise ValueError(f"parameters must hold one or more, got {parameters!r}")
+        raise ValueError(f"parameters must have at least one leaf, got {parameters!r}")
     free = in_logarithm(start, positive)
     optimiser = optax.lbfgs() if method == "lbfgs" else optax.adam(learning_rate)
     step = compiled_step(lambda free: objective(out_of_logarithm(free, positive)), optimiser)
     state, best, losses, stopped = optimiser.init(free), free, [], ""
-    for iteration in range(iterations + 1):  # the last one is for the loss of what came before
+    for iteration in range(iterations + 1):  # the last one only evaluates the loss
         moved, state, value = step(free, state)
         value = float(value)
         if not math.isfinite(value):
@@ -120,7 +143,7 @@ def adapt(
 
 
 def compiled_step(loss: Callable[[Any], jax.Array], optimiser: Any) -> Callable:
-    """A line search keeps value and slope where it ends: they need not be made again."""
+    """L-BFGS reuses the value and the gradient from the end of its line search."""
     optimiser = optax.with_extra_args_support(optimiser)
     searched = optax.value_and_grad_from_state(loss)
 
@@ -145,7 +168,7 @@ def parameter_names(parameters: Any) -> list[str]:
 
 
 def in_logarithm(parameters: Any, positive: tuple[str, ...]) -> Any:
-    """The coordinates that the optimiser moves; parameters that cannot be are refused."""
+    """The coordinates that the optimiser moves, after a check of the parameters."""
     known = parameter_names(parameters)
     for name in positive:
         checks.choice("positive", name, tuple(known))

@@ -1,4 +1,4 @@
-"""A batch of tasks as a step of training sees it: fresh, of mixed length, by a curriculum."""
+"""The batch of tasks of a training step: fresh tasks, mixed context lengths and a curriculum."""
 
 from __future__ import annotations
 
@@ -10,13 +10,13 @@ from .settings import Training
 
 
 def draw(key: jax.Array, family: Sampler, size: int) -> Task:
-    """`size` tasks of full length and features."""
+    """Draw `size` tasks with all supports and features."""
     keys = jax.random.split(key, size)
     return jax.vmap(sample, in_axes=(0, None))(keys, family)
 
 
 def batch(key: jax.Array, family: Sampler, settings: Training, step: jax.Array) -> Task:
-    """The tasks of one step: `mask` [b, n] says how long each context is, if they are mixed."""
+    """Draw the tasks of one step. With mixed lengths, `mask` [b, n] marks the supports in use."""
     of_tasks, of_lengths = jax.random.split(key)
     keys = jax.random.split(of_tasks, settings.batch)
     active = None
@@ -34,7 +34,7 @@ def batch(key: jax.Array, family: Sampler, settings: Training, step: jax.Array) 
 
 
 def curriculum_size(start: int, end: int, settings: Training, step: jax.Array) -> jax.Array:
-    """From `start` at step 0 to `end` at step `curriculum`, in whole numbers."""
+    """The size at a step: linear from `start` at step 0 to `end` at `curriculum`, rounded down."""
     share = jnp.minimum(step / settings.curriculum, 1)
     return start + jnp.floor((end - start) * share).astype(int)
 

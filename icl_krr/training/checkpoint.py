@@ -1,4 +1,4 @@
-"""Checkpoints: weights, optimiser, key, step and config in one file that is whole or not there."""
+"""Checkpoints: weights, optimiser, key, step and config in one file that is replaced atomically."""
 
 from __future__ import annotations
 
@@ -21,13 +21,14 @@ Config = dict[str, Any]
 
 
 class Mismatch(ValueError):
-    """A checkpoint of something else; the message names every field that differs."""
+    """A checkpoint belongs to another run or model; the message names every field that differs."""
 
 
 def describe(value: Any, name: str = "") -> Config:
-    """Every field of nested dataclasses, {"family.kernel.lengthscale": 0.4, ...}.
+    """Flatten nested dataclasses into a dictionary: {"family.kernel.lengthscale": 0.4, ...}.
 
-    Types stand under the names of their objects; large arrays as dtype, shape and checksum.
+    The name of a dataclass maps to its type. An array of more than 16 entries becomes its dtype,
+    shape and checksum.
     """
     if dataclasses.is_dataclass(value) and not isinstance(value, type):
         own = {name: type(value).__name__}
@@ -49,9 +50,9 @@ def checksum(array: np.ndarray) -> str:
 
 
 def compare(there: Config, here: Config, path: Path) -> None:
-    """Mismatch unless the configs are the same."""
+    """Raise Mismatch if the configs differ."""
     if differs := checks.differences(there, here):
-        raise Mismatch(f"{path} is of another run: {differs}; choose another folder")
+        raise Mismatch(f"{path} does not match: {differs}; choose another file or folder")
 
 
 def save(path: Path, state: State, config: Config) -> None:
@@ -66,7 +67,7 @@ def save(path: Path, state: State, config: Config) -> None:
 
 
 def restore(path: Path, like: State, config: Config) -> State:
-    """The state that was saved, in the structure of `like`; Mismatch for that of another run."""
+    """Read a saved state into the structure of `like`; raise Mismatch if it is from another run."""
     record = read(path)
     compare(json.loads(record["config"]), config, path)
     return State(
@@ -78,7 +79,11 @@ def restore(path: Path, like: State, config: Config) -> State:
 
 
 def save_weights(path: Path, model: Any) -> None:
-    """Write the weights alone.
+    """Write the weights of a model to a file, without the state of the optimiser.
+
+    Args:
+        path: file to write. An existing file is replaced atomically.
+        model: model, or any pytree of arrays.
 
     >>> import icl_krr as ik
     >>> from tempfile import TemporaryDirectory
@@ -94,11 +99,19 @@ def save_weights(path: Path, model: Any) -> None:
 
 
 def load_weights(path: Path, like: Any) -> Any:
-    """The weights of a file of either kind, in the structure of the model `like`, as they are.
+    """Read the weights of a model from a weights file or from a checkpoint.
 
-    Their dtype is that of the file.
+    Args:
+        path: file that `save_weights` or `train` wrote.
+        like: model with the structure and the shapes of the saved weights. Its values are not used.
 
-    Raises Mismatch for weights of other names or shapes, ValueError for another file.
+    Returns:
+        A model with the structure of `like`, the weights of the file and the dtypes of the file.
+
+    Raises:
+        Mismatch: names or shapes of the weights differ.
+        ValueError: the file is not a weights file or checkpoint.
+        OSError: the file cannot be opened.
 
     >>> import icl_krr as ik
     >>> from tempfile import TemporaryDirectory
@@ -119,7 +132,7 @@ def read(path: Path) -> dict[str, Any]:
     except OSError:
         raise
     except Exception as error:
-        raise ValueError(f"{path} must be a checkpoint, got something else ({error})") from None
+        raise ValueError(f"{path} must be a checkpoint, but cannot be read ({error})") from None
     return record
 
 

@@ -1,4 +1,4 @@
-"""The loop around the compiled step: metrics, checkpoints, and an end to what diverges."""
+"""The training loop: compiled steps, metrics, checkpoints, and a stop if the loss diverges."""
 
 from __future__ import annotations
 
@@ -27,7 +27,10 @@ Row = dict[str, Any]
 
 
 class Diverged(ArithmeticError):
-    """The loss is no number; the last checkpoint is from before."""
+    """The loss is NaN or infinite.
+
+    `train` keeps the last checkpoint from before the divergence.
+    """
 
 
 def train(
@@ -38,19 +41,37 @@ def train(
     folder: str | Path | None = None,
     progress: Callable[[int, Row | None], None] = lambda step, row: None,
 ) -> tuple[Transformer, list[Row]]:
-    """Train `model`, random or constructed, on tasks of `family`; the weights and the metrics.
+    """Train a model on freshly drawn tasks of a family.
 
-    Every `log_every` steps there is a row: `step`, `loss` (mean of the batches since the last),
-    `validation` (mean squared error at the queries of tasks of full length), `ratio` of that to
-    the error of the exact predictor (`exact`), Nadaraya-Watson, mean and zero on the same tasks,
-    `steps_per_second`. `progress(step, row)` is called after every step.
+    A checkpoint in `folder` is resumed. On the same machine, the final weights are then bit for bit
+    those of an uninterrupted run.
 
-    With a `folder`, rows are kept in `metrics.csv` and the state in `checkpoint.msgpack`, each
-    replaced only when whole. A checkpoint that is there is taken up: on the same machine the
-    weights are then bit for bit those of a run that was never stopped.
+    Args:
+        model: model with random weights or with the weights of a construction.
+        family: family of tasks.
+        settings: settings of the training.
+        folder: folder for the rows in `metrics.csv` and the state in `checkpoint.msgpack`. Both
+            files are written every `settings.log_every` steps and are replaced atomically. Default:
+            no files.
+        progress: function that is called as `progress(step, row)` after every step; `row` is None
+            if the step has no row. The default does nothing.
 
-    Raises Diverged if the loss is not finite, with the step; Mismatch, naming each field, for a
-    folder of another run; ValueError for settings that do not fit.
+    Returns:
+        The trained model and a list of rows, one every `settings.log_every` steps and one at the
+        end:
+
+        - "step": number of updates;
+        - "loss": mean loss of the batches since the last row;
+        - "validation": mean squared error at the queries of validation tasks with all supports;
+        - "ratio": "validation" divided by "exact";
+        - "exact", "nadaraya_watson", "mean", "zero": errors of the reference predictors on the same
+          tasks (see `Reference`);
+        - "steps_per_second": speed since the last row.
+
+    Raises:
+        Diverged: the loss is NaN or infinite; the message has the step.
+        Mismatch: `folder` has the checkpoint of another run; the message names every difference.
+        ValueError: the settings do not fit (see `check`), or a file in `folder` cannot be read.
 
     >>> import icl_krr as ik
     >>> family = ik.tasks.LinearRegression(num_features=2, num_supports=8)
@@ -105,7 +126,7 @@ def train(
 
 
 def validation(family: Sampler, settings: Training) -> tuple[Task, dict[str, float]]:
-    """Tasks that are never trained on, and what known predictors lose on them."""
+    """Tasks that are never trained on, and the losses of the reference predictors on them."""
     apart = jax.random.key(settings.seed)
     tasks = jax.jit(draw, static_argnums=2)(
         jax.random.fold_in(apart, 2), family, settings.validation
@@ -116,7 +137,7 @@ def validation(family: Sampler, settings: Training) -> tuple[Task, dict[str, flo
 def refuse_divergence(losses: np.ndarray, step: int, settings: Training, folder: Any) -> None:
     bad = np.flatnonzero(~np.isfinite(losses))
     if len(bad):
-        # the last is the validation's, after the last step
+        # the last entry is the validation loss after the last step
         first = min(step - len(losses) + 2 + int(bad[0]), step)
         last = (first - 1) // settings.log_every * settings.log_every
         kept = f"; the checkpoint of step {last} is kept in {folder}" if folder and last else ""
@@ -127,7 +148,7 @@ def refuse_divergence(losses: np.ndarray, step: int, settings: Training, folder:
 
 
 def read_metrics(path: Path, step: int) -> list[Row]:
-    """The rows up to a step: a run that was killed may have written more than its checkpoint."""
+    """The rows up to a step. A killed run may have written rows after its last checkpoint."""
     text = path.read_text() if path.exists() else ""
     try:
         rows = [
@@ -137,5 +158,5 @@ def read_metrics(path: Path, step: int) -> list[Row]:
         return [row for row in rows if row["step"] <= step]
     except (ValueError, TypeError, KeyError):
         raise ValueError(
-            f"{path} must hold the metrics of this run, got something else; delete it to go on"
+            f"{path} must hold the metrics of this run, but cannot be read; delete it to continue"
         ) from None

@@ -1,4 +1,4 @@
-"""What the parameters of a construction can be fitted for: objectives, functions of them alone."""
+"""Objectives for fitting the parameters of a construction: functions of the parameters alone."""
 
 from __future__ import annotations
 
@@ -16,19 +16,26 @@ from ..tasks.task import check_axes
 from ..transformer import Transformer, predict_batch, run_with_cache
 
 Build = Callable[[Any], Transformer]
-"""From parameters, any pytree, to a model."""
+"""Function from parameters, any pytree, to a model."""
 
 Objective = Callable[[Any], jax.Array]
-"""From parameters to the scalar that is to be small."""
+"""Function from parameters to the scalar loss that a fit minimises."""
 
 
 def held_out(build: Build, tasks: Task, targets: Float[Array, "b q"] | None = None) -> Objective:
-    """The mean squared error of `build(parameters)` at the queries of a batch of tasks.
+    """Build an objective: the mean squared error at the queries of a batch of tasks.
 
-    Against `targets`, such as the predictions of another model, shaped as its own [b, q] or
-    [b, q, r]; by default against the tasks' `y_query`.
+    Args:
+        build: function from parameters to a model.
+        tasks: batch of b tasks.
+        targets: targets at the queries [b, q], or [b, q, r] for r outputs, such as the predictions
+            of another model. Default: `tasks.y_query`.
 
-    Raises ValueError for one task alone, and for targets that are missing or of other shape.
+    Returns:
+        A function from parameters to the mean squared error of `build(parameters)`.
+
+    Raises:
+        ValueError: `tasks` is not a batch, or `targets` has another shape or is missing.
 
     >>> import icl_krr as ik
     >>> config = ik.tasks.LinearRegression(num_features=2, num_supports=4)
@@ -42,28 +49,39 @@ def held_out(build: Build, tasks: Task, targets: Float[Array, "b q"] | None = No
     check_axes(tasks, 1)
     wanted = tasks.y_query if targets is None else jnp.asarray(targets)
     if wanted is None:
-        raise ValueError("targets must be given for tasks without y_query, got neither")
+        raise ValueError("targets must be given for tasks without y_query")
     shape = (*tasks.x_query.shape[:2], *tasks.y.shape[2:])
     if wanted.shape != shape:
-        raise ValueError(f"targets must be shaped {list(shape)}, got {list(wanted.shape)}")
+        raise ValueError(f"targets must have shape {list(shape)}, got {list(wanted.shape)}")
     return lambda parameters: jnp.mean((predict_batch(build(parameters), tasks) - wanted) ** 2)
 
 
 def marginal_likelihood(
     build: Build, system: Callable[[Any], tuple[Kernel, Any]], tasks: Task
 ) -> Objective:
-    r"""Minus the log marginal likelihood per support of a batch of tasks, alpha by the forward.
+    r"""Build an objective: minus the log marginal likelihood per support, with the model's alpha.
 
     $$(y^T \alpha + \log \det A + n \log 2\pi) / 2n$$
 
-    $A = K + \lambda I$ for `system(parameters)` = (kernel, ridge): $\alpha$ is what the model's
-    slot holds after its last step, the determinant is that of the exact factorisation. Once
-    $\alpha$ has converged its gradient is that of the exact likelihood. Before, it differentiates
-    an unfinished solver, and is much farther off than the value: on tasks of 12 supports, conjugate
-    gradient on the exponential kernel is wrong by 6e-2, 6e-3, 4e-4 and 3e-9 in value, but by 1.2,
-    0.3, 0.04 and 3e-7 in gradient after 4, 6, 8 and 12 steps.
+    Here $A = K + \lambda I$, and $\alpha$ is the slot `alpha` of the model after its last step. An
+    exact factorisation gives the determinant. The objective is the mean over the batch.
 
-    Raises ValueError for one task alone, and for a model without a slot `alpha`.
+    If $\alpha$ has converged, the gradient is that of the exact likelihood. Before convergence, the
+    gradient is much less accurate than the value. Example: conjugate gradient, exponential kernel,
+    tasks of 12 supports. After 4, 6, 8 and 12 steps, the error of the value is 6e-2, 6e-3, 4e-4 and
+    3e-9. The error of the gradient is 1.2, 0.3, 0.04 and 3e-7.
+
+    Args:
+        build: function from parameters to a model with a slot `alpha`.
+        system: function from parameters to the kernel and the ridge of $A$.
+        tasks: batch of tasks.
+
+    Returns:
+        A function from parameters to the scalar objective.
+
+    Raises:
+        ValueError: `tasks` is not a batch, or, when the objective is called, the model has no slot
+            `alpha`.
 
     >>> import icl_krr as ik
     >>> config = ik.tasks.LinearRegression(num_features=2, num_supports=4)
@@ -84,8 +102,8 @@ def marginal_likelihood(
         model, (kernel, ridge) = build(parameters), system(parameters)
         if "alpha" not in model.layout.names:
             raise ValueError(
-                "build must make a model with a slot alpha, a solver of (K + ridge I) alpha = y; "
-                f"got slots {', '.join(model.layout.names)}"
+                "build must return a model with a slot 'alpha', the solution of "
+                f"(K + ridge I) alpha = y, got slots {', '.join(model.layout.names)}"
             )
 
         def of_task(task: Task) -> jax.Array:

@@ -1,4 +1,4 @@
-"""What can be reached: the exact predictor of a family, and the baselines, on the same tasks."""
+"""Reference losses on the same tasks: the exact predictor of a family, and baselines."""
 
 from __future__ import annotations
 
@@ -15,13 +15,17 @@ from ..tasks import Sampler, Task, map_tasks
 from .batches import draw
 
 Optimal = tuple[Kernel, Any] | None
-"""Kernel and ridge of a family's posterior mean, where they are known."""
+"""Kernel and ridge of the posterior mean of a family, or None if they are not known."""
 
 
 class Reference(NamedTuple):
-    """Kernel ridge regression for a family: `known` if it is the posterior mean, else fitted.
+    """Reference predictors for a family: kernel ridge regression and a Nadaraya-Watson smoother.
 
-    `smoother` is the kernel of the best Nadaraya-Watson estimator.
+    Attributes:
+        kernel: kernel of the regression.
+        ridge: ridge of the regression.
+        known: True if the regression is the posterior mean of the family, False if it was fitted.
+        smoother: kernel of the best Nadaraya-Watson estimator.
     """
 
     kernel: Kernel
@@ -30,7 +34,15 @@ class Reference(NamedTuple):
     smoother: Kernel
 
     def losses(self, tasks: Task) -> dict[str, float]:
-        """Mean squared errors at the queries of a batch."""
+        """Compute the mean squared errors of the reference predictors on a batch of tasks.
+
+        Args:
+            tasks: batch of tasks with `y_query`.
+
+        Returns:
+            The errors at the queries: "exact" (the regression), "nadaraya_watson", "mean" (of the
+            supports' y) and "zero".
+        """
         return {
             "exact": float(loss(lambda task: regression(self.kernel, task, self.ridge), tasks)),
             "nadaraya_watson": float(loss(lambda task: smoothing(self.smoother, task), tasks)),
@@ -61,11 +73,20 @@ def optimal(family: Sampler) -> Optimal:
 
 
 def reference(family: Sampler, key: jax.Array, count: int = 256) -> Reference:
-    """The family's own posterior mean; where it has none, the regression that is best on tasks.
+    """Return the posterior mean of a family, or fit the best kernel ridge regression.
 
-    Kernel, bandwidth and ridge are then those of least squared error at the queries of `count`
-    tasks of their own `key`, among the linear, exponential and Gaussian kernels; so is the
-    bandwidth of the smoother, always.
+    If the family does not know its posterior mean, a grid search on `count` tasks chooses the
+    kernel (linear, exponential or Gaussian), the bandwidth and the ridge of least squared error at
+    the queries. The bandwidth of the Gaussian smoother is always chosen on these tasks.
+
+    Args:
+        family: family of tasks. Its method `optimal`, if it has one, returns the kernel and the
+            ridge of the posterior mean, or None.
+        key: `jax.random` key of the tasks.
+        count: number of tasks, 256 by default.
+
+    Returns:
+        A `Reference`.
 
     >>> from icl_krr.tasks import LinearRegression
     >>> found = reference(LinearRegression(num_features=4, num_supports=8), jax.random.key(0), 8)
@@ -98,7 +119,7 @@ def reference(family: Sampler, key: jax.Array, count: int = 256) -> Reference:
 def best(
     predict: Callable[[jax.Array, Task], jax.Array], grid: jax.Array, tasks: Task
 ) -> tuple[float, list[float]]:
-    """The least mean squared error over a grid of parameters, and where it is."""
+    """The least mean squared error over a grid of parameters, and the parameters that reach it."""
 
     def error(at: jax.Array) -> jax.Array:
         return jnp.mean(map_tasks(lambda t: jnp.mean((predict(at, t) - t.y_query) ** 2), tasks))

@@ -1,4 +1,4 @@
-"""How a model is trained; no JAX here."""
+"""Settings of a training run. This file does not import JAX."""
 
 from __future__ import annotations
 
@@ -8,42 +8,55 @@ from typing import Literal
 
 @dataclass(frozen=True)
 class Training:
-    """Adam with warm-up and cosine decay on the squared error of freshly drawn tasks.
+    """Settings of AdamW with warm-up and cosine decay, on the squared error of freshly drawn tasks.
+
+    Args:
+        steps: number of updates of the weights, >= 1, 1000 by default.
+        batch: number of tasks per update, >= 1, 64 by default.
+        learning_rate: largest learning rate, > 0, 1e-3 by default.
+        warmup: number of steps in which the learning rate rises linearly from 0 to `learning_rate`,
+            100 by default.
+        decay: learning rate at the end of the cosine decay, as a fraction of `learning_rate`, 0 to
+            1; 0 by default.
+        clip: largest norm of the gradient, > 0, 1 by default.
+        weight_decay: weight decay of AdamW, >= 0, 0 by default. A step multiplies the weights by 1
+            - learning rate times `weight_decay`.
+        loss: where the error is measured. "queries" (default): at the queries. "every": also at
+            every support, which the model predicts from the supports before it. "every" needs a
+            causal model of interleaved tokens.
+        target: targets at the queries. "outputs" (default): the outputs of the tasks. "exact": the
+            posterior mean, if the family knows it. "exact" has the same mean gradient with a
+            smaller variance. It needs `loss` "queries" and no `start_features`.
+        min_supports: smallest number of supports of a task; the number is then random. None
+            (default): all tasks of a step have the largest number.
+        start_supports: largest number of supports at step 0, for a curriculum. None (default): all.
+        start_features: number of non-zero features at step 0, for a curriculum. None (default):
+            all.
+        curriculum: number of steps until tasks have all supports and features, 0 by default. It
+            must be > 0 if and only if `start_supports` or `start_features` is given.
+        seed: seed of the training tasks, the validation tasks and random initial weights, 0 by
+            default.
+        log_every: number of steps between two rows of metrics and between two checkpoints, 100 by
+            default.
+        validation: number of validation tasks, 512 by default. They have all supports and features.
 
     >>> Training(steps=200, min_supports=4).batch
     64
     """
 
     steps: int = 1000
-    """Updates of the weights."""
     batch: int = 64
-    """Tasks of one update."""
     learning_rate: float = 1e-3
-    """Largest learning rate."""
     warmup: int = 100
-    """Steps over which the learning rate rises to it."""
     decay: float = 0.0
-    """Share of the largest learning rate that is left at the end of the cosine decay."""
     clip: float = 1.0
-    """Largest norm of the gradient."""
     weight_decay: float = 0.0
-    """Decay of the weights, a step and per learning rate."""
     loss: Literal["queries", "every"] = "queries"
-    """Where the error counts: at the queries, or at every support as well, from those before."""
     target: Literal["outputs", "exact"] = "outputs"
-    """What answers at the queries are compared with: the outputs, or their posterior mean where it
-    is known. The mean gradient is the same, but for the latter's smaller variance."""
     min_supports: int | None = None
-    """Contexts of mixed length, from so many supports up; all are full if absent."""
     start_supports: int | None = None
-    """Supports that the longest context has at first: a curriculum."""
     start_features: int | None = None
-    """Features that are not zero at first: a curriculum."""
     curriculum: int = 0
-    """Steps after which contexts and features are full."""
     seed: int = 0
-    """Seed of tasks, of validation, and of weights that are drawn."""
     log_every: int = 100
-    """Steps from one line of metrics, and one checkpoint, to the next."""
     validation: int = 512
-    """Tasks on which the model and the exact predictor are compared, of full length."""

@@ -1,4 +1,4 @@
-"""One compiled step of training: draw tasks, predict, follow the gradient."""
+"""One compiled step of training: draw tasks, predict, update the weights."""
 
 from __future__ import annotations
 
@@ -19,7 +19,14 @@ from .settings import Training
 
 
 class State(NamedTuple):
-    """All that the next step depends on, beside family and settings; `step` counts updates."""
+    """State of a training run between two steps.
+
+    Attributes:
+        model: model with its current weights.
+        optimiser: state of the optimiser.
+        key: `jax.random` key of the run; the tasks of step t depend on the key and on t only.
+        step: number of updates so far.
+    """
 
     model: Transformer
     optimiser: Any
@@ -38,14 +45,19 @@ def optimiser(settings: Training) -> optax.GradientTransformation:
 
 
 def start(model: Transformer, settings: Training) -> State:
-    """The state before the first step; `model` has random weights or a construction's.
+    """Make the state before the first step.
+
+    Args:
+        model: model with random weights or with the weights of a construction. Its arrays are
+            copied.
+        settings: settings of the training.
 
     >>> import icl_krr as ik
     >>> model = ik.constructions.nadaraya_watson(ik.Exponential(), num_features=1)
     >>> int(start(model, Training()).step)
     0
     """
-    # a donated buffer must not be shared: constructions use some arrays twice
+    # `advance` donates the state: no two leaves may share a buffer, as some constructions do
     own: Any = jax.tree.map(lambda leaf: jnp.array(leaf, copy=True), model)
     key = jax.random.fold_in(jax.random.key(settings.seed), 1)
     return State(own, optimiser(settings).init(own), key, jnp.zeros((), int))
@@ -55,12 +67,20 @@ def start(model: Transformer, settings: Training) -> State:
 def advance(
     state: State, family: Sampler, settings: Training, best: Optimal = None
 ) -> tuple[State, jax.Array]:
-    """The state after one update, and the loss before it.
+    """Update the weights once, on freshly drawn tasks.
 
-    With `best`, a kernel and a ridge, answers are compared with exact regression's.
+    The step is compiled once for the structure of the state, the shapes of the family and the
+    settings.
 
-    Compiled once for a structure of the state, the family's shapes and the settings: the tasks of
-    step t follow from the key and t alone. The state that is given is used up.
+    Args:
+        state: state before the step. Its buffers are donated, so it cannot be used after the call.
+        family: family of tasks.
+        settings: settings of the training.
+        best: kernel and ridge of the posterior mean. The targets are then the predictions of exact
+            regression. With None (default) the targets are the outputs at the queries.
+
+    Returns:
+        The state after the update, and the loss before the update.
 
     >>> import icl_krr as ik
     >>> family = ik.tasks.LinearRegression(num_features=1, num_supports=4)
@@ -75,18 +95,18 @@ def advance(
     model, moments, key, step = state
     tasks = batch(jax.random.fold_in(key, step), family, settings, step)
     if best is not None:
-        # given the supports, outputs are their mean and a noise that only shakes the gradient
+        # an output is the posterior mean plus noise, which only adds variance to the gradient
         mean = lambda task: regression(best[0], task, best[1])  # noqa: E731
         tasks = tasks.replace(y_query=map_tasks(mean, tasks))
     loss, slope = jax.value_and_grad(error)(model, tasks, settings.loss)
-    weights: Any = model  # a pytree as any other for the optimiser
+    weights: Any = model
     updates, moments = optimiser(settings).update(slope, moments, weights)
     weights = optax.apply_updates(weights, updates)
     return State(weights, moments, key, step + 1), loss
 
 
 def error(model: Transformer, tasks: Task, where: str) -> jax.Array:
-    """Mean squared error at the queries, or at the supports that are not masked as well."""
+    """Mean squared error at the queries; if `where` is "every", also at the unmasked supports."""
 
     def of_task(task: Task) -> tuple[jax.Array, jax.Array]:
         y, q = task.y_query, task.num_queries
@@ -100,16 +120,23 @@ def error(model: Transformer, tasks: Task, where: str) -> jax.Array:
         squares = jnp.where(keep, predict_along(model, task) - y, 0) ** 2
         return jnp.sum(squares), jnp.sum(jnp.broadcast_to(keep, y.shape)).astype(y.dtype)
 
-    # the wide channels of a trained model carry larger chunks than a construction's narrow slots
+    # larger chunks than by default: a trained model has wider channels than a construction
     chunk = min(len(tasks.x), 4 * chunk_of(tasks, None))
     sums, counts = map_tasks(of_task, tasks, chunk=chunk)
     return jnp.sum(sums) / jnp.sum(counts)
 
 
 def check(model: Transformer, family: Sampler, settings: Training) -> None:
-    """Refuse settings that do not fit, before anything is compiled.
+    """Check that settings fit a model and a family, before anything is compiled.
 
-    Raises ValueError with the name, the value and the rule.
+    Args:
+        model: model to train.
+        family: family of tasks.
+        settings: settings of the training.
+
+    Raises:
+        ValueError: a setting does not fit. The message has its name, its value and the rule.
+        TypeError: a count is not an integer, or a rate is not a number.
 
     >>> import icl_krr as ik
     >>> model = ik.constructions.nadaraya_watson(ik.Exponential(), num_features=8)
@@ -127,7 +154,7 @@ def check(model: Transformer, family: Sampler, settings: Training) -> None:
     for name in ("decay", "weight_decay"):
         checks.nonnegative_scalar(name, getattr(s, name))
     if s.decay > 1:
-        raise ValueError(f"decay must be <= 1, a share of the learning rate, got {s.decay}")
+        raise ValueError(f"decay must be <= 1, a fraction of learning_rate, got {s.decay}")
     checks.choice("loss", s.loss, ("queries", "every"))
     checks.choice("target", s.target, ("outputs", "exact"))
     if s.target == "exact" and optimal(family) is None:
@@ -136,8 +163,7 @@ def check(model: Transformer, family: Sampler, settings: Training) -> None:
         )
     if s.target == "exact" and (s.loss == "every" or s.start_features is not None):
         raise ValueError(
-            "target must be 'outputs' for a loss at every support or a curriculum of features, "
-            "got 'exact'"
+            "target must be 'outputs' if loss is 'every' or start_features is given, got 'exact'"
         )
     task = jax.eval_shape(lambda key: sample(key, family), jax.random.key(0))
     full = {"supports": task.num_supports, "features": task.num_features}
@@ -150,15 +176,18 @@ def check(model: Transformer, family: Sampler, settings: Training) -> None:
         if value is not None:
             checks.count(name, value)
             if value > full[what]:
-                raise ValueError(f"{name} must be <= {full[what]} {what} of a task, got {value}")
+                raise ValueError(
+                    f"{name} must be <= {full[what]}, the number of {what} of a task, got {value}"
+                )
     if (s.min_supports or 0) > (s.start_supports or full["supports"]):
         raise ValueError(
             f"min_supports must be <= start_supports = {s.start_supports}, got {s.min_supports}"
         )
     if bool(s.start_supports or s.start_features) != bool(s.curriculum):
         raise ValueError(
-            "curriculum must be given, in steps, with start_supports or start_features; got "
-            f"curriculum = {s.curriculum}, {s.start_supports} and {s.start_features}"
+            "curriculum must be > 0 if and only if start_supports or start_features is given, got "
+            f"curriculum = {s.curriculum}, start_supports = {s.start_supports}, "
+            f"start_features = {s.start_features}"
         )
     run = predict if s.loss == "queries" else predict_along
     jax.eval_shape(run, model, task)
