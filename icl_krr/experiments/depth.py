@@ -10,7 +10,7 @@ import numpy as np
 from .. import checks, solvers, theory
 from ..catalogue import KERNELS, SOLVERS, find, load, taken
 from ..kernels import Exponential, Kernel
-from ..tasks import Task
+from ..tasks import Task, system
 from ..transformer import run_with_cache
 from .shared import model_selection
 from .shared.build import build
@@ -28,7 +28,8 @@ class DepthConfig:
         kernel: name of a kernel; by default the first kernel that the solver takes.
         ridge: ridge > 0. By default leave-one-out on the supports chooses it.
         temperature: temperature > 0 of the exponential kernel. By default leave-one-out on the
-            supports chooses it, separately for regression and for the Nadaraya-Watson baseline.
+            supports chooses it. The Nadaraya-Watson baseline always has a temperature of its own,
+            chosen in the same way.
         lengthscale: lengthscale > 0 of the Gaussian kernel, with the same default.
         steps: number of solver steps, >= 1; default 16.
 
@@ -72,6 +73,9 @@ class Row(NamedTuple):
         oracle_gap: |f - g| / |f*|, where g is the oracle's iterate of the same step; |f - g| if
             f* = 0, and NaN if the predictor has no oracle.
         rmse: root mean squared error of f against `y_query`; NaN if the task has no `y_query`.
+        alpha_error: |alpha - alpha*|_A / |alpha*|_A with A = K + ridge I; NaN if the predictor has
+            no alpha.
+        bound: the proven bound on `alpha_error` at this step; NaN if the solver has none.
     """
 
     predictor: str
@@ -80,6 +84,8 @@ class Row(NamedTuple):
     gap: float
     oracle_gap: float
     rmse: float
+    alpha_error: float = np.nan
+    bound: float = np.nan
 
 
 class DepthResult(NamedTuple):
@@ -106,7 +112,8 @@ def run(task: Task, config: DepthConfig) -> DepthResult:
     smooth = np.asarray(solvers.nadaraya_watson(smoother, task).prediction)
     solved_on = smoother if not SOLVERS[config.solver].iterates else kernel
     model, path = build(config.solver, solved_on, task, ridge, config.steps)
-    _, cache = run_with_cache(model, task, names=("prediction",))
+    slots = tuple(name for name in ("prediction", "alpha") if name in model.layout.names)
+    _, cache = run_with_cache(model, task, names=slots)
     best = np.asarray(exact.prediction)
     size = norm(best)
 
@@ -117,10 +124,18 @@ def run(task: Task, config: DepthConfig) -> DepthResult:
         agreement = np.nan if oracle is None else relative(norm(f - oracle), size)
         return Row(predictor, step, blocks, relative(norm(f - best), size), agreement, error)
 
-    prologue = len(model.weights.prologue)
+    low, high = theory.spectral_bounds(kernel, task, ridge=ridge)
+    predictions = np.asarray(cache["prediction"])
+    steps = np.arange(len(predictions))
+    rate = SOLVERS[config.solver].rate
+    bounds = np.asarray(load(rate)(low, high, steps)) if rate else np.full(len(steps), np.nan)
+    errors = alpha_errors(cache["alpha"], kernel, task, ridge) if "alpha" in slots else None
+    blocks = len(model.weights.prologue) + steps * model.blocks_per_step
     rows = [
-        row("transformer", t, prologue + t * model.blocks_per_step, f, path[t])
-        for t, f in enumerate(np.asarray(cache["prediction"]))
+        row("transformer", t, int(blocks[t]), f, path[t])._replace(
+            alpha_error=np.nan if errors is None else float(errors[t]), bound=float(bounds[t])
+        )
+        for t, f in enumerate(predictions)
     ]
     mean = np.broadcast_to(np.mean(task.y, axis=0), best.shape)
     baselines = [
@@ -129,7 +144,6 @@ def run(task: Task, config: DepthConfig) -> DepthResult:
         row("nadaraya_watson", 0, 0, smooth),
         row("exact", 0, 0, best),
     ]
-    low, high = theory.spectral_bounds(kernel, task, ridge=ridge)
     sigma = theory.eigenvalues(kernel, task)
     facts = {
         **asdict(config),
@@ -162,6 +176,17 @@ def run(task: Task, config: DepthConfig) -> DepthResult:
     return DepthResult(rows, baselines, facts)
 
 
+def alpha_errors(alpha: Any, kernel: Kernel, task: Task, ridge: float) -> np.ndarray:
+    """|alpha_t - alpha*|_A / |alpha*|_A after every step, with alpha* in float64."""
+    y = np.asarray(task.y, np.float64).reshape(task.num_supports, -1)
+    A = np.asarray(system(kernel, task).gram, np.float64) + float(ridge) * np.eye(len(y))
+    best = np.linalg.solve(A, y)
+    alpha = np.asarray(alpha, np.float64).reshape(-1, *best.shape)
+    size = float(np.sum(best * y))
+    squares = np.einsum("tnr,nm,tmr->t", alpha - best, A, alpha - best)
+    return np.sqrt(squares / (size or 1.0))
+
+
 def families(kernel: str) -> tuple[type[Kernel], type[Kernel]]:
     """The class of the kernel and the class of the smoother's kernel.
 
@@ -183,16 +208,16 @@ def choose_kernels(task: Task, config: DepthConfig) -> tuple[Kernel, Kernel]:
                 f"got {getattr(config, name)}"
             )
     given = getattr(config, smooths.bandwidth) if smooths.bandwidth in BANDWIDTHS else None
-    smoother = (
-        model_selection.choose_smoother(smooths, task)
-        if given is None
-        else smooths.of_bandwidth(given)
-    )
+    alone = family is not smooths or not SOLVERS[config.solver].iterates
+    if given is not None and alone:
+        smoother = smooths.of_bandwidth(given)
+    else:
+        smoother = model_selection.choose_smoother(smooths, task)
     if family is not smooths:
         return family(), smoother
     if given is None:
         return model_selection.choose_kernel(family, task, config.ridge), smoother
-    return smoother, smoother
+    return family.of_bandwidth(given), smoother
 
 
 def bandwidth(kernel: Kernel) -> dict[str, float]:
