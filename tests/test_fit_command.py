@@ -62,7 +62,7 @@ def test_a_run_is_fitted_and_a_table_printed(capsys):
     out = capsys.readouterr().out
     for word in (
         "lengthscale",
-        "before and after the fit",
+        "fitted hyperparameters",
         "gaussian kernel",
         "seed = 0",
         "exact, fitted",

@@ -70,9 +70,9 @@ def explorer_section(found: Explored) -> Section:
             f"Conjugate gradient as a transformer on one task: n = {config.num_supports} supports "
             f"on the unit circle, {config.num_queries} queries, y from a Gaussian process with "
             f"k(x, x) = 1 at temperature 0.5 and noise variance {config.noise:g}. Top: "
-            "predictions. Middle: gaps to exact KRR and the bound on the transformer's gap, against depth and "
-            "width. Bottom: the slots alpha, r and p at every support token after every step, "
-            "divided by the largest entry of the slot. "
+            "predictions. Middle: gaps to exact KRR and the bound on the transformer's gap, "
+            "against depth and width. Bottom: the slots alpha, r and p at every support token "
+            "after every step, divided by the largest entry of the slot. "
             f"Seed {config.seed}, {found.dtype}."
         ),
         tables=(

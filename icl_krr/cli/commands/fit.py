@@ -115,7 +115,7 @@ def read_data(settings: Fit) -> tuple[Any, str | None]:
 
 def print_tables(settings: Fit, fitted: FittedHyperparameters) -> None:
     console, found, facts = Console(), fitted.found, fitted.facts
-    table = Table(title=f"{Path(settings.data).name}: hyperparameters before and after the fit")
+    table = Table(title=f"{Path(settings.data).name}: fitted hyperparameters")
     table.add_column("parameter")
     for column in ("start", "fitted", "relative change"):
         table.add_column(column, justify="right")

@@ -16,7 +16,7 @@ from .command import Command
 class Ablate(Command):
     """Remove each part of MODEL, one at a time, and measure how far the predictions change. Parts
     are heads, slots, MLP units and token roles. For a construction, the command compares the
-    change with the same algorithm without the line that the part implements."""
+    result with the same algorithm without the operation that the part implements."""
 
     model: tyro.conf.Positional[Annotated[str, tyro.conf.arg(metavar="MODEL")]]
     """A solver to construct (chebyshev), a reference run (gp-encoder) or the folder of a run."""
@@ -29,13 +29,13 @@ class Ablate(Command):
     """Kinds of parts to remove.
     If None, heads and slots of a construction, heads and MLP units of a trained model."""
     each_step: bool = False
-    """Remove a part of a construction from one solver step at a time, instead of from all steps.
+    """Remove a part from one solver step at a time, instead of from all steps.
     Parts of a trained model are always removed from one block at a time."""
     replace: Literal["zero", "mean"] = "zero"
     """Value that replaces the removed part.
     zero is 0. mean is the mean over tasks and over tokens of the same role."""
     swap: str | None = None
-    """Solver whose constructed steps also replace the blocks of a trained model, one at a time.
+    """Solver whose steps also replace the blocks of a trained model, one at a time.
     Not available for decoders. If None, no block is replaced."""
     tasks: int = 64
     """Number of tasks to predict, >= 2."""

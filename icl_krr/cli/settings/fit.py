@@ -14,7 +14,7 @@ from .construction import Construction
 
 @dataclass(frozen=True)
 class Fit(Construction):
-    """Fit the hyperparameters of a construction by gradient descent through its forward pass. DATA
+    """Fit the hyperparameters of a construction with gradients through its forward pass. DATA
     is a table or a trained model. For a table, the construction predicts the column --target. For
     a trained model, the construction predicts the outputs of that model. Prints the
     hyperparameters before and after the fit, and the errors of the construction and the
@@ -31,7 +31,7 @@ class Fit(Construction):
     objective: Literal["held-out", "marginal-likelihood"] = "held-out"
     """Quantity to optimise.
     held-out is the squared error at the queries.
-    For a table, the other supports predict each quarter of the supports.
+    For a table, each quarter of the supports is predicted from the other three.
     marginal-likelihood is the likelihood of the outputs of the supports."""
     method: Literal["adam", "lbfgs"] = "adam"
     """Optimiser."""

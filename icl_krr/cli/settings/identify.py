@@ -16,11 +16,11 @@ from .command import Command
 class Identify(Command):
     """Identify the solver that MODEL runs. The command fits every candidate solver to the
     predictions of the model after each layer, then compares model and candidates on new tasks of
-    the same family. With the word constructions as MODEL, the command identifies constructed
+    the same family. If MODEL is the word "constructions", the command identifies constructed
     models, whose solver is known, and prints the confusion matrix."""
 
     model: tyro.conf.Positional[Annotated[str, tyro.conf.arg(metavar="MODEL")]]
-    """A reference run (gp-encoder), the folder of a training run, or the word constructions."""
+    """A reference run (gp-encoder), the folder of a run, or "constructions" (see above)."""
     tasks: int = 64
     """Number of tasks to fit the candidates, >= 2. The same number of new tasks scores them."""
     probe_tasks: int = 512

@@ -15,8 +15,8 @@ from .command import Command
 class Verify(Command):
     """Test published claims about in-context kernel regression. For each claim, the command prints
     the measured value, the bound, the tightness and a verdict. Exits with status 1 if a verdict
-    differs from the recorded verdict. If claims are named, such as C16, the command also draws
-    their figures."""
+    differs from the recorded verdict. With --out, or if claims are named, such as C16, the command
+    also draws figures."""
 
     claims: tyro.conf.Positional[Annotated[tuple[str, ...], tyro.conf.arg(metavar="CLAIM")]] = ()
     """Names of claims, such as C16. If empty, all claims."""
