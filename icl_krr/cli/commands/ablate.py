@@ -57,9 +57,9 @@ def print_table(settings: Ablate, found: Ablation) -> None:
 def explain_columns(found: Ablation) -> str:
     """Explain the columns and rows that only some tables have."""
     words = {
-        "expectation": "without it: formula of the algorithm without that part.\n"
+        "expectation": "without it: result of the algorithm without that part.\n"
         "expected change, gap to it: |g - f| / |f| and |f' - g| / max(|f|, |g|), where g are the "
-        "predictions of that formula, computed from K and k(x) alone.\n",
+        "predictions of that algorithm, computed from K and k(x) alone.\n",
         "swap": "swapped: a constructed step between two fitted linear maps replaces the block.\n"
         "Controls: linear: one fitted linear map replaces the block; shuffled: the step uses "
         "another task; skipped: the block is removed.\n"
