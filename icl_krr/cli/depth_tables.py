@@ -98,8 +98,8 @@ def describe(facts: dict[str, Any], seed: int) -> str:
         f"dtype = {facts['dtype']}, seed = {seed}\n"
         f"{warning(facts)}"
         f"{facts['attention']} attention, {facts['blocks_per_step']} blocks per step, "
-        f"{facts['depth']} blocks in total, at most {facts['heads']} heads and {facts['mlp_width']} MLP "
-        f"units per block, {facts['channels']} channels\n"
+        f"{facts['depth']} blocks in total, at most {facts['heads']} heads and "
+        f"{facts['mlp_width']} MLP units per block, {facts['channels']} channels\n"
         "gaps are divided by the norm of the exact predictions; RMSE is in units of y (for a "
         "table, 1 is the standard deviation of y over the supports)\n"
     )
