@@ -60,7 +60,13 @@ def test_a_run_is_fitted_and_a_table_printed(capsys):
     argv += ["--lengthscale", "1", "--ridge", "0.5", "--iterations", "12", "--method", "lbfgs"]
     assert cli.main(argv) == 0
     out = capsys.readouterr().out
-    for word in ("lengthscale", "what moved", "gaussian kernel", "seed = 0", "exact, fitted"):
+    for word in (
+        "lengthscale",
+        "fitted hyperparameters",
+        "gaussian kernel",
+        "seed = 0",
+        "exact, fitted",
+    ):
         assert word in out
     row = next(line for line in out.splitlines() if "lengthscale" in line)
     start, fitted = (float(cell) for cell in row.replace("│", " ").split()[1:3])
@@ -122,7 +128,7 @@ def test_bounds_hold_for_every_task(x64):
     ("argv", "message"),
     [
         (["TABLE", "--target", "z"], "target must be a column of"),
-        (["TABLE"], "target must be given for a table such as"),
+        (["TABLE"], "target must be given for the table"),
         (["TABLE", "--target", "y", "--ridge", "0"], "ridge must be > 0, got 0.0"),
         (["TABLE", "--target", "y", "--iterations", "0"], "iterations must be >= 1, got 0"),
         (["TABLE", "--target", "y", "--supports", "1"], "supports must be >= 2 to be cut"),
@@ -135,8 +141,14 @@ def test_bounds_hold_for_every_task(x64):
             "fit_spectrum needs a solver that takes a spectrum",
         ),
         (["gp-nothing"], "model must be a run's folder or one of"),
-        (["gp-encoder", "--target", "y"], "target must be absent for a run, got 'y' and gp-enco"),
-        (["gp-encoder", "--supports", "3"], "supports must be absent for a run"),
+        (
+            ["gp-encoder", "--target", "y"],
+            "target must not be given for a trained model, got 'y' for gp-enco",
+        ),
+        (
+            ["gp-encoder", "--supports", "3"],
+            "supports must not be given for a trained model, got 3",
+        ),
         (
             ["gp-encoder", "--solver", "nadaraya_watson", "--objective", "marginal-likelihood"],
             "objective must be 'held-out' for solver 'nadaraya_watson'",

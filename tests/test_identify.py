@@ -176,10 +176,10 @@ def test_a_matrix_is_taken_up_where_it_was(tmp_path):
     rows = [{"solver": "richardson"}]
     path.write_text(json.dumps({"meta": {"config": config}, "rows": rows}))
     assert finished_rows(path, config) == rows
-    with pytest.raises(ValueError, match="holds another matrix: seeds is 3 there and 4 here"):
+    with pytest.raises(ValueError, match="with other settings: seeds is 3 there and 4 here"):
         finished_rows(path, {**config, "seeds": 4})
     path.write_text("[]")
-    with pytest.raises(ValueError, match="must be a confusion matrix or absent"):
+    with pytest.raises(ValueError, match="must be a confusion matrix written by"):
         finished_rows(path, config)
 
 

@@ -228,7 +228,7 @@ def test_a_slider_shows_the_numbers_of_python(opened, found):
         assert opened.locator("output[data-axis=ridge]").inner_text() == str(config.ridges[r])
         slider = opened.locator("input[data-axis=ridge]")
         assert slider.get_attribute("aria-valuetext") == str(config.ridges[r])
-        row = opened.locator("tr", has_text="transformer, this deep and wide")
+        row = opened.locator("tr", has_text="transformer, at this depth and width")
         assert row.locator("td").all_inner_texts() == [f"{gap:.3g}", f"{rmse:.3g}"]
         depths = opened.locator("tr", has=opened.locator("th", has_text=re.compile(f"^{depth}$")))
         assert depths.locator("td").all_inner_texts()[w] == f"{gap:.3g}"
@@ -316,7 +316,7 @@ def test_the_page_is_whole_without_a_script(browser, page, found):
     shown.goto(page.as_uri())
     assert not shown.locator(".controls").is_visible()
     assert shown.locator("figure svg").is_visible()
-    row = shown.locator("tr", has_text="transformer, this deep and wide")
+    row = shown.locator("tr", has_text="transformer, at this depth and width")
     gap = found.arrays["gap"][0, 1, 1, 2]
     assert row.locator("td").first.inner_text() == three_digits(gap)
     assert "temperature 0.3" in shown.locator(".setting").inner_text()
@@ -360,7 +360,7 @@ def test_a_report_over_finished_runs(finished, tmp_path, monkeypatch, capsys):
     assert main(["report", "linear", *map(str, finished), "--out", str(tmp_path)]) == 0
     text = (tmp_path / "report.html").read_text()
     assert len(text) < 3_000_000
-    for shown in ("C1: One softmax head", "Sweep along the ridge", "Conclusion: identified"):
+    for shown in ("C1: One softmax head", "Sweep over the axis ridge", "Conclusion: identified"):
         assert shown in text
     assert "Which solver does linear run?" in text
     table = (tmp_path / "grid.csv").read_text().splitlines()
@@ -424,7 +424,10 @@ def test_a_page_takes_no_other_run_s_place(finished, capsys):
     _, folder, _ = finished
     before = (folder / "meta.json").read_bytes()
     assert main(["report", str(folder), "--out", str(folder)]) == 2
-    assert "must hold a report or nothing; choose another --out" in capsys.readouterr().err
+    assert (
+        "must be empty or hold a report, got other files; choose another --out"
+        in capsys.readouterr().err
+    )
     assert (folder / "meta.json").read_bytes() == before
 
 
@@ -435,9 +438,12 @@ def test_what_is_no_run_is_refused_in_a_sentence(finished, kind, tmp_path, capsy
     shutil.copytree(identified, half)
     (half / "filter.svg").unlink()
     runs, sentence = {
-        "nothing": ([str(tmp_path)], "runs must be folders that verify, identify, sweep or train"),
-        "twice": ([str(claims), str(claims)], "runs must hold claims once at most"),
-        "half": ([str(half)], "must hold all that icl-krr identify writes; run it again"),
+        "nothing": (
+            [str(tmp_path)],
+            "runs must be folders written by verify, identify, sweep or tr",
+        ),
+        "twice": ([str(claims), str(claims)], "runs must include at most one folder with claims"),
+        "half": ([str(half)], "must hold all files that icl-krr identify writes, undamaged; run"),
     }[kind]
     out = tmp_path / "out"
     assert main(["report", *runs, "--out", str(out)]) == 2

@@ -120,7 +120,7 @@ def test_a_run_is_taken_up_where_it_was(tmp_path, calls, monkeypatch, capsys):
     assert len(calls) == 4
     assert run(tmp_path / "whole", *lines, "--seeds", "2") == 0
     assert len(calls) == 4
-    assert "4 of 4 cells were there" in capsys.readouterr().err
+    assert "4 of 4 cells were finished before" in capsys.readouterr().err
     assert run(tmp_path / "whole", *lines, "--seeds", "3") == 0
     assert calls[4:] == [("chebyshev", 2), ("richardson", 2)]
 
@@ -162,7 +162,7 @@ def test_another_sweep_is_refused(tmp_path, capsys):
     assert rows_of(tmp_path) == before
     (tmp_path / "meta.json").write_text("{}")
     assert run(tmp_path, "--seeds", "1") == 2
-    assert "must hold a sweep or nothing" in capsys.readouterr().err
+    assert "must be empty or hold a sweep" in capsys.readouterr().err
 
 
 @pytest.mark.parametrize(
@@ -217,7 +217,7 @@ def test_cells_that_were_cut_are_run_again(tmp_path, calls):
 def test_a_table_of_ones_own_is_left_alone(tmp_path, text, capsys):
     (tmp_path / "results.csv").write_text(text)
     assert run(tmp_path, "--seeds", "1") == 2
-    assert "must hold a sweep or nothing" in capsys.readouterr().err
+    assert "must be empty or hold a sweep" in capsys.readouterr().err
     assert (tmp_path / "results.csv").read_text() == text
 
 
@@ -248,7 +248,8 @@ def test_the_figure_labels_what_was_run(tmp_path):
     top, bottom = figure.axes
     labels = [text.get_text() for text in top.get_legend().get_texts()]
     assert labels == ["chebyshev", "richardson"]
-    assert {"exact KRR", "zero"} <= {text.get_text() for text in bottom.get_legend().get_texts()}
+    names = {text.get_text() for text in bottom.get_legend().get_texts()}
+    assert {"exact KRR", "zero prediction"} <= names
     assert "units of y" in bottom.get_ylabel()
     assert "2 seeds" in top.get_title()
     assert "float32" in top.get_title()

@@ -1,4 +1,4 @@
-"""Speed and memory against floors and peers: `icl-krr bench`."""
+"""Speed and memory compared with bare solvers and other libraries: `icl-krr bench`."""
 
 from .contest import Contest, Disagreement, Row, compete
 from .report import COLUMNS, markdown, summary

@@ -1,4 +1,4 @@
-"""Softmax attention in tiles against PyTorch's, and linear attention at any length."""
+"""Tiled softmax attention against PyTorch, and linear attention at long contexts."""
 
 from __future__ import annotations
 
@@ -17,11 +17,11 @@ from .draws import draw, linear
 from .peers import torch_attention
 
 WHOLE = 4096
-"""Tokens up to which the pattern is also formed at once, for comparison."""
+"""Up to this number of tokens, attention with the full pattern in memory also competes."""
 
 
 def attention(quick: bool, seed: int) -> Iterator[Contest]:
-    """One head of width 16 with 1 or 16 values, log Z included, and its gradient in q, k, v."""
+    """One head of width 16 with 1 or 16 values, with log Z; forward, and gradient in q, k, v."""
     lengths = (256,) if quick else (4096, 16384, 65536)
     for n in lengths:
         for values in (1,) if quick else (1, 16):
@@ -68,17 +68,17 @@ def against_torch(n: int, values: int, gradient: bool, seed: int) -> Contest:
 
 
 def linear_context(quick: bool, seed: int) -> Iterator[Contest]:
-    """Route B, 8 steps of conjugate gradient, against the solver on the feature covariance."""
+    """Route B, 8 steps of conjugate gradient, against a solver with K v = X (X^T v)."""
     for n in (1000,) if quick else (10_000, 100_000, 1_000_000):
         kernel, config, _ = linear(n=n)
-        ridge = n / 100  # else float32 sums of so many terms decide
+        ridge = n / 100  # with a smaller ridge, float32 rounding of the sums dominates
         (task,) = (jax.tree.map(lambda leaf: leaf[0], draw(config, 1, seed)),)
         model = constructions.conjugate_gradient(
             kernel, num_features=config.num_features, ridge=ridge, steps=8
         )
 
         def matrix_free(task: Task, ridge: float = ridge) -> jax.Array:
-            """Conjugate gradient with K v = X (X^T v): linear in n as well."""
+            """Conjugate gradient with K v = X (X^T v), whose cost is linear in n."""
             apply = lambda v: task.x @ (task.x.T @ v) + ridge * v  # noqa: E731
             alpha, _ = jax.scipy.sparse.linalg.cg(apply, task.y, tol=0, maxiter=8)
             return task.x_query @ (task.x.T @ alpha)

@@ -1,4 +1,4 @@
-"""One comparison: the same result by several programs, checked, then timed in turns."""
+"""One comparison of programs with the same result: check the results, then time in turns."""
 
 from __future__ import annotations
 
@@ -15,13 +15,22 @@ import numpy as np
 
 @dataclass(frozen=True)
 class Contest:
-    """Ours against rivals that compute the same.
+    """Our program against rivals that compute the same result.
 
-    `target` bounds ours over the best rival, `limit_ms` ours by itself.
+    Programs take no argument and return an array of JAX, NumPy or PyTorch.
 
-    Programs take nothing and return arrays, of JAX, NumPy or PyTorch, that agree with the
-    first rival's to `tolerance`, relative to its largest entry (None: nothing to compare, as
-    between a function and its gradient). `scratch` gives the bytes that ours holds in between.
+    Args:
+        suite: suite that the contest belongs to.
+        name: name of the contest in tables.
+        ours: our program.
+        rivals: the other programs, by name.
+        target: goal for our time / time of the best rival; default: no goal.
+        limit_ms: goal for our time in ms; default: no goal.
+        tolerance: largest difference to the first rival, relative to its largest entry; 1e-3 by
+            default. None skips the check, for example between a function and its gradient.
+        dtype: dtype of the computation, float32 by default.
+        scratch: returns the bytes of our temporary buffers; default: not measured.
+        size: sizes of the problem, by name; empty by default.
     """
 
     suite: str
@@ -37,14 +46,14 @@ class Contest:
 
 
 class Disagreement(ValueError):
-    """Programs that should give the same do not."""
+    """Programs that should return the same result return different results."""
 
 
 class Row(NamedTuple):
-    """A program's times in ms: the first call, with compilation, then quartiles of the others.
+    """Times of a program in ms: `first_ms` of the first call with compilation, then quartiles.
 
-    `ratio` is the median over that of the best rival (for a rival: over its own, 1 for the
-    best); `rss_mb` is the largest the process has been since it started.
+    `ratio` is the median divided by the median of the best rival, so it is 1 for the best rival.
+    `rss_mb` is the peak resident memory of the process since its start.
     """
 
     suite: str
@@ -66,7 +75,7 @@ class Row(NamedTuple):
 
 
 def compete(contest: Contest, repeats: int) -> list[Row]:
-    """Check that all agree, then time them in turns; Disagreement where one does not."""
+    """Check that all programs agree, then time them in turns; raise Disagreement if one differs."""
     programs = {"icl_krr": contest.ours, **contest.rivals}
     firsts, results = {}, {}
     for name, program in programs.items():
@@ -111,7 +120,7 @@ def rows(contest, firsts, quartiles, best, errors, held) -> Iterator[Row]:
 
 
 def scratch(jitted: Any, *arguments: Any) -> int:
-    """Bytes that a jitted function holds in between."""
+    """Bytes of the temporary buffers of a jitted function."""
     return jitted.lower(*arguments).compile().memory_analysis().temp_size_in_bytes
 
 
@@ -130,12 +139,12 @@ def disagreement(contest: Contest, name: str, results: dict[str, Any]) -> float 
     if not relative <= contest.tolerance:
         raise Disagreement(
             f"{name} must agree with {next(iter(contest.rivals))} on {contest.name} to "
-            f"{contest.tolerance:g}, got {relative:.2g}; its time would mean nothing"
+            f"{contest.tolerance:g}, got {relative:.2g}; {name} was not timed"
         )
     return relative
 
 
 def peak_rss() -> float:
-    """MB; the kernel counts KiB, macOS bytes."""
+    """Peak resident memory in MB; Linux reports KiB, macOS reports bytes."""
     peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
     return peak / 1e6 if sys.platform == "darwin" else peak * 1024 / 1e6

@@ -1,4 +1,4 @@
-"""The tasks that are timed, drawn in chunks from a seed."""
+"""The tasks of the benchmarks, drawn in chunks from a seed."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from ..tasks import GaussianProcess, LinearRegression, Task, sample
 TEMPERATURE = 0.5
 EXPONENTIAL = Exponential(TEMPERATURE)
 RIDGE = 0.1 * float(np.exp(2.0))
-"""Of Route A's default task: exponential kernel at temperature 0.5 on the unit circle."""
+"""Ridge of the default task of Route A: exponential kernel, temperature 0.5, unit circle."""
 
 
 def draw(config: Any, batch: int, seed: int) -> Task:
@@ -22,17 +22,17 @@ def draw(config: Any, batch: int, seed: int) -> Task:
 
 
 def linear(n: int = 64, p: int = 8, q: int = 1) -> tuple[Kernel, Any, float]:
-    """Kernel, configuration of its tasks, ridge: Route B."""
+    """Kernel, configuration of the tasks and ridge of Route B."""
     return Linear(), LinearRegression(num_features=p, num_supports=n, num_queries=q), 0.1
 
 
 def exponential(n: int = 64, p: int = 2, q: int = 1) -> tuple[Kernel, Any, float]:
-    """Route A."""
+    """Kernel, configuration of the tasks and ridge of Route A."""
     return EXPONENTIAL, circle(EXPONENTIAL, n, p, q), RIDGE
 
 
 def gaussian(n: int = 64, p: int = 2, q: int = 1) -> tuple[Kernel, Any, float]:
-    """The Gaussian route."""
+    """Kernel, configuration of the tasks and ridge of the Gaussian route."""
     return Gaussian(0.7), circle(Gaussian(0.7), n, p, q), 1.0
 
 

@@ -1,4 +1,4 @@
-"""The constructed forward against the bare jitted solver that it spells out."""
+"""The forward pass of a construction against the bare jitted solver that it implements."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ CASES: list[tuple[str, Callable[..., Any], str, dict[str, Any]]] = [
 
 
 def forwards(quick: bool, seed: int) -> Iterator[Contest]:
-    """16 steps, n = 64, p = 8 (Route B) or 2; floor: the bare solver, however it is batched."""
+    """16 steps, n = 64, p = 8 (Route B) or 2, against the bare solver, batched in two ways."""
     for name, route, solver, options in CASES[:1] if quick else CASES:
         for batch in (4,) if quick else (1, 256, 4096):
             yield against_bare("forward", name, route(), solver, options, batch, 16, seed)
@@ -33,8 +33,8 @@ def forwards(quick: bool, seed: int) -> Iterator[Contest]:
 def scaling(quick: bool, seed: int) -> Iterator[Contest]:
     """Conjugate gradient on both routes as n, tasks, depth and p grow, one at a time.
 
-    The ridge is n / 10: before it has converged, conjugate gradient in float32 scatters by as
-    much as its gap to the solution, and no two programs agree.
+    The ridge is n / 10, so that conjugate gradient converges. Before convergence, float32 rounding
+    changes its iterates by as much as their gap to the solution, and programs disagree.
     """
     start = {"n": 64, "tasks": 64, "depth": 16, "p": 4}
     grids = {

@@ -1,7 +1,7 @@
-"""The oracles in chunks against other people's exact and iterative solvers."""
+"""The solvers of `icl_krr.solvers`, in chunks, against solvers of other libraries."""
 
 # pyright: reportMissingImports=false
-# peers may be absent
+# the other libraries may be missing
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from .peers import conjugate_gradients, exact_regression, installed
 
 
 def exact(quick: bool, seed: int) -> Iterator[Contest]:
-    """Gram, Cholesky, one query; then the gradient in x and y against the forward."""
+    """Exact KRR with one query; then its gradient in x and y against its forward pass."""
     sizes = ((8, 16),) if quick else ((256, 64), (4096, 64), (4096, 128))
     for double in (False, True):
         for batch, n in sizes[1:2] if double else sizes:
@@ -74,7 +74,7 @@ def slope(batch: int, n: int, seed: int) -> Contest:
 
 
 def iterative(quick: bool, seed: int) -> Iterator[Contest]:
-    """16 iterations of conjugate gradient with the Gram matrix, n = 64."""
+    """16 iterations of conjugate gradient, including the Gram matrix, n = 64."""
     batch = 8 if quick else 4096
     kernel, config, ridge = exponential()
     tasks = draw(config, batch, seed)

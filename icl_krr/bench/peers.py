@@ -1,7 +1,7 @@
-"""Other people's programs, where they are installed (`pip install "icl_krr[bench]"`)."""
+"""Programs of other libraries, if installed (`pip install "icl_krr[bench]"`)."""
 
 # pyright: reportMissingImports=false
-# peers may be absent
+# the other libraries may be missing
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ def installed(package: str) -> bool:
 
 
 def torch_attention(q: Any, k: Any, v: Any, gradient: bool) -> Programs:
-    """PyTorch's scaled dot-product attention, with v padded to the width of q, or it is slow."""
+    """PyTorch's scaled dot-product attention; v is padded to the width of q, the fast case."""
     if not installed("torch"):
         return {}
     import torch
@@ -42,7 +42,7 @@ def torch_attention(q: Any, k: Any, v: Any, gradient: bool) -> Programs:
 
 
 def exact_regression(x: Any, y: Any, at: Any, temperature: float, ridge: float) -> Programs:
-    """Batches of exact regressions on the exponential kernel: SciPy in a loop, PyTorch."""
+    """Exact KRR on the exponential kernel for a batch of tasks: SciPy in a loop, and PyTorch."""
     x, y, at = (np.asarray(a) for a in (x, y, at))
     n, programs = x.shape[1], {}
     if installed("scipy"):
@@ -82,7 +82,7 @@ def exact_regression(x: Any, y: Any, at: Any, temperature: float, ridge: float) 
 
 
 def conjugate_gradients(x: Any, y: Any, at: Any, temperature: float, ridge: float) -> Programs:
-    """16 iterations on the exponential kernel: NumPy batched, linear_operator (mBCG)."""
+    """16 iterations on the exponential kernel: batched NumPy, and linear_operator (mBCG)."""
     x, y, at = (np.asarray(a) for a in (x, y, at))
 
     def numpy() -> Any:
@@ -111,7 +111,7 @@ def conjugate_gradients(x: Any, y: Any, at: Any, temperature: float, ridge: floa
         def mbcg() -> Any:
             A = torch.exp(X @ X.mT / temperature) + ridge * eye
             with warnings.catch_warnings():
-                warnings.simplefilter("ignore")  # that 16 iterations do not converge
+                warnings.simplefilter("ignore")  # it warns that 16 iterations do not converge
                 alpha = linear_cg(
                     A.matmul, Y[..., None], max_iter=16, max_tridiag_iter=1, tolerance=1e-30
                 )

@@ -1,4 +1,4 @@
-"""Where the time goes: a program against parts of itself."""
+"""Time of a program compared with the time of its parts."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from .draws import draw, exponential
 
 
 def profile(quick: bool, seed: int) -> Iterator[Contest]:
-    """Attention in tiles, exact regression and the forward, each beside what it is made of."""
+    """Tiled attention, exact KRR and the forward pass, each compared with its parts."""
     yield of_attention(256 if quick else 16384, seed)
     yield of_exact(8 if quick else 4096, seed)
     yield of_forward(4 if quick else 256, seed)
@@ -32,7 +32,7 @@ def of_attention(n: int, seed: int) -> Contest:
     v, tile = jnp.ones((n, 1)), tile_side(n)
 
     def over_tiles(weigh: Callable[[jax.Array], jax.Array]) -> Callable[[], jax.Array]:
-        """Sums over keys of what is made of the logits, [keys, queries] a tile."""
+        """Sum of `weigh(logits)` over the keys, tile by tile; logits are [keys, queries]."""
 
         def of_queries(q: jax.Array) -> jax.Array:
             def take(sums: jax.Array, k: jax.Array) -> tuple[jax.Array, None]:

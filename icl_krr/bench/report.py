@@ -1,4 +1,4 @@
-"""Ours against the best rival, one line a contest, and as a Markdown table."""
+"""Our program against the best rival: one line per contest, also as a Markdown table."""
 
 from __future__ import annotations
 
@@ -10,9 +10,9 @@ COLUMNS = ("what", "icl_krr, ms", "best rival", "its ms", "ratio", "goal", "met"
 
 
 def summary(rows: list[Row]) -> list[tuple[str, ...]]:
-    """One line a contest, under `COLUMNS`: medians, ours with its quartiles.
+    """One line per contest, with the columns `COLUMNS`: medians, and quartiles of our program.
 
-    One line a part for the profile, where the rivals are parts of ours.
+    The profile has one line per rival, because there the rivals are parts of our program.
     """
     lines = []
     for contest, group in groupby(rows, lambda row: row.contest):
@@ -38,7 +38,7 @@ def summary(rows: list[Row]) -> list[tuple[str, ...]]:
 
 
 def markdown(rows: list[Row]) -> str:
-    """The summary of contests against others: neither what is drawn nor parts of ourselves."""
+    """The summary as Markdown, without the suites scaling (shown as a figure) and profile."""
     shown = [COLUMNS, ["---"] * len(COLUMNS)]
     shown += summary([row for row in rows if row.suite not in ("scaling", "profile")])
     return "".join(f"| {' | '.join(line)} |\n" for line in shown)

@@ -1,4 +1,4 @@
-"""Cold starts of the command line, each in a process of its own."""
+"""Start-up times of the command line; every run is a new process."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from .contest import Contest
 
 
 def startup(quick: bool, seed: int) -> Iterator[Contest]:
-    """`--help`, and `demo` with nothing compiled before and with everything compiled."""
+    """`--help`, and `demo` with an empty and with a filled cache of compiled programs."""
     yield Contest(
         "startup",
         "icl-krr --help",

@@ -1,4 +1,4 @@
-"""What is compared: name -> function (quick, seed) -> contests, made one at a time."""
+"""The suites: name -> function (quick, seed) -> iterator over contests."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
-"""The drawn transformer once more in PyTorch, with the same weights."""
+"""A transformer of `icl_krr.transformer.init` in PyTorch, with the same weights."""
 
 # pyright: reportMissingImports=false
-# peers may be absent
+# the other libraries may be missing
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from .peers import Programs, installed
 
 
 def torch_gradient(model: Transformer, stream: Any, seen: Any, targets: Any) -> Programs:
-    """The squared error's gradient in all weights; returns that of the read-out."""
+    """The gradient of the squared error in all weights; returns the gradient of the read-out."""
     if not installed("torch"):
         return {}
     import torch

@@ -1,4 +1,4 @@
-"""`icl-krr`: the command line. Parsing needs no JAX, so `--help` answers at once."""
+"""`icl-krr`: the command line. Parsing does not import JAX, so `--help` is fast."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ PROG = "icl-krr"
 
 
 def subcommands(argv: list[str]) -> Any:
-    """What can be asked for; the recipe that is named gives the defaults of `train`."""
+    """The type of all commands; the recipe in `argv` sets the defaults of `train`."""
     special: dict[str, Any] = {"train": {"default": train_defaults(argv)}}
     return reduce(
         or_,
@@ -40,12 +40,14 @@ def train_defaults(argv: list[str]) -> Train:
     if argv[:1] != ["train"] or not argv[1:]:
         return Train()
     first = argv[1]
-    recipe = tyro.cli(Train, prog=PROG, args=argv[1:]).recipe if first[:1] == "-" else first
+    recipe = first
+    if first.startswith("-"):
+        recipe = tyro.cli(Train, prog=f"{PROG} train", args=argv[1:]).recipe
     return Train() if recipe is None else Train(recipe, **vars(Recipe.read(recipe)))
 
 
 def main(argv: list[str] | None = None) -> int:
-    """Run one command; bad input is one line on standard error and exit status 2."""
+    """Run one command; bad input prints one line on standard error and exits with status 2."""
     typed = sys.argv[1:] if argv is None else argv
     argv = as_spelled(typed)
     if argv == ["--version"]:
@@ -58,7 +60,7 @@ def main(argv: list[str] | None = None) -> int:
     settings: Command = tyro.cli(
         known,
         prog=PROG,
-        description="In-context kernel ridge regression as literal transformer weights.",
+        description="In-context kernel ridge regression (KRR) as explicit transformer weights.",
         args=argv,
     )
     keep_compiled_programs()
@@ -73,7 +75,7 @@ def main(argv: list[str] | None = None) -> int:
 
 
 def as_spelled(argv: list[str]) -> list[str]:
-    """A name of the catalogue may be written with dashes; a folder keeps its own."""
+    """Replace dashes by underscores in names of the catalogue, but not in names of folders."""
     words = []
     for before, word in zip(["", *argv], argv, strict=False):
         option, equals, value = word.rpartition("=")
@@ -84,8 +86,8 @@ def as_spelled(argv: list[str]) -> list[str]:
 
 
 def run(settings: Command) -> int:
-    """The exit status of the command that the settings are of."""
-    from .. import checks  # with which comes JAX
+    """Run the command that the settings belong to, and return its exit status."""
+    from .. import checks  # imports JAX
 
     checks.count("seed", settings.first_seed, minimum=0)
     if settings.last_seed >= 2**32:
@@ -95,7 +97,7 @@ def run(settings: Command) -> int:
 
 
 def keep_compiled_programs() -> None:
-    """Compile once per machine: JAX's cache on disk, unless the caller has set it up."""
+    """Keep compiled programs in JAX's cache on disk, unless the caller has configured the cache."""
     if "jax" not in sys.modules:
         os.environ.setdefault("JAX_COMPILATION_CACHE_DIR", user_cache_dir("icl-krr"))
         os.environ.setdefault("JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS", "0")

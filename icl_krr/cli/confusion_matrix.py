@@ -1,4 +1,4 @@
-"""`icl-krr identify constructions`: the confusion matrix, taken up where it was left."""
+"""`icl-krr identify constructions`: the confusion matrix; a second run continues the first."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ from .settings.identify import Identify
 
 
 def identify_constructions(settings: Identify, folder: Path) -> int:
-    """The confusion matrix, written after every model; 1 if one is not identified, else 0."""
+    """Save the matrix after every model; return 1 if a model is not identified, else 0."""
     tasks = ConfusionConfig.tasks // (2 if settings.quick else 1)
     config = ConfusionConfig(seeds=settings.seeds, seed=settings.seed, tasks=tasks)
     output.prepare(folder)
@@ -58,16 +58,20 @@ def identify_constructions(settings: Identify, folder: Path) -> int:
 
 
 def finished_rows(path: Path, config: dict[str, Any]) -> list[dict[str, Any]]:
-    """The rows of an earlier run of the same matrix; ValueError for those of another."""
+    """The rows of an earlier run with the same settings; ValueError if the settings differ."""
     if not path.exists():
         return []
     try:
         record = json.loads(path.read_text())
         there, rows = record["meta"]["config"], record["rows"]
     except (ValueError, KeyError, TypeError):
-        raise ValueError(f"{path} must be a confusion matrix or absent; choose --out") from None
+        raise ValueError(
+            f"{path} must be a confusion matrix written by icl-krr identify; choose another --out"
+        ) from None
     if differs := checks.differences(there, config):
-        raise ValueError(f"{path} holds another matrix: {differs}; choose another --out")
+        raise ValueError(
+            f"{path} holds a confusion matrix with other settings: {differs}; choose another --out"
+        )
     return rows
 
 
@@ -75,7 +79,7 @@ def print_matrix(rows: list[dict[str, Any]]) -> None:
     found = confusion.matrix(rows)
     names = [name for name in next(iter(found.values())) if name != "runs"]
     table = Table(
-        title="runs in which a candidate remains (columns) of a constructed solver (rows)"
+        title="Runs of a constructed solver (row) that leave a candidate (column) possible"
     )
     table.add_column("constructed")
     table.add_column("kernel")
@@ -87,4 +91,7 @@ def print_matrix(rows: list[dict[str, Any]]) -> None:
     console = output.wide()
     console.print(table)
     right = sum(row["right"] for row in rows)
-    console.print(f"{right} of {len(rows)} models are identified, each alone", highlight=False)
+    console.print(
+        f"{right} of {len(rows)} models: the true solver is the only candidate left",
+        highlight=False,
+    )

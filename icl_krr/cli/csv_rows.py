@@ -1,4 +1,4 @@
-"""The rows of a table that a command left as CSV."""
+"""Read the CSV tables that commands write."""
 
 from __future__ import annotations
 
@@ -10,14 +10,14 @@ from ..experiments.shared.rows import Rows
 
 
 def parse_rows(path: Path) -> Rows:
-    """The rows of a CSV file, numbers as numbers."""
+    """The rows of a CSV file, with numbers converted to int or float."""
     with path.open(newline="") as file:
         table = list(csv.DictReader(file))
     return [{name: parse_value(cell or "") for name, cell in row.items()} for row in table]
 
 
 def is_whole(row: dict[str, Any]) -> bool:
-    """Whether a row has all its numbers: one that was cut or edited has not."""
+    """Whether a row has all its numbers; a truncated or edited row does not."""
     return all(
         isinstance(value, (int, float))
         for name, value in row.items()

@@ -1,4 +1,4 @@
-"""What demo and predict share: a construction beside exact KRR at every depth, as tables."""
+"""Tables of demo and predict: a construction compared with exact KRR at every depth."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ Results = dict[str, DepthResult]
 
 
 def depth_config(settings: Construction, preferred: Kernel | None = None) -> DepthConfig:
-    """The preferred kernel is taken if none is given; without either, the solver's first."""
+    """Use the given kernel, else the preferred kernel, else the first kernel of the solver."""
     return DepthConfig(
         solver=settings.solver,
         kernel=settings.kernel or preferred,
@@ -35,11 +35,11 @@ def depth_config(settings: Construction, preferred: Kernel | None = None) -> Dep
 
 
 def compare(settings: Demo | Predict, config: DepthConfig, tasks: dict[str, Task]) -> None:
-    """Solve every task with the construction, print and write how near it comes."""
+    """Solve every task with the construction; print and write the gaps to exact KRR."""
     results = {}
     with Console(stderr=True).status("") as status:
         for name, task in tasks.items():
-            status.update(f"{name}: the transformer, its oracle and the baselines")
+            status.update(f"{name}: running the transformer, its oracle solver and the baselines")
             results[name] = run(task, config)
     meta = {
         **output.surroundings(settings),
@@ -70,7 +70,7 @@ def print_tables(results: Results, seed: int) -> None:
     for name, result in results.items():
         facts = result.facts
         table = Table(
-            title=f"{name}: {facts['solver']} on the {facts['kernel']} kernel, as a transformer"
+            title=f"{name}: transformer running {facts['solver']} on the {facts['kernel']} kernel"
         )
         for column in ("step", "blocks", "gap to exact", "gap to oracle", "RMSE"):
             table.add_column(column, justify="right")
@@ -84,23 +84,24 @@ def print_tables(results: Results, seed: int) -> None:
 
 
 def describe(facts: dict[str, Any], seed: int) -> str:
-    """The task, its hyperparameters and the transformer, as lines under a table."""
+    """The lines under a table: the task, its hyperparameters and the transformer."""
     chosen = dict.fromkeys(facts["chosen"], " (leave-one-out)")
     hyperparameters = ", ".join(
-        f"{name.replace('smoother_', 'NW ')} = {facts[name]:.4g}{chosen.get(name, '')}"
+        f"{name.replace('smoother_', 'Nadaraya-Watson ')} = {facts[name]:.4g}{chosen.get(name, '')}"
         for name in facts["hyperparameters"]
     )
     return (
         f"n = {facts['n']} supports, q = {facts['q']} queries, p = {facts['p']} features, "
         f"{hyperparameters}\n"
-        f"d_eff = {facts['d_eff']:.4g}, cond = {facts['cond']:.4g}, "
-        f"residual of exact = {facts['exact_residual']:.2g}, dtype = {facts['dtype']}, "
-        f"seed = {seed}\n"
+        f"effective dimension d_eff = {facts['d_eff']:.4g}, condition number cond = "
+        f"{facts['cond']:.4g}, residual of exact KRR = {facts['exact_residual']:.2g}, "
+        f"dtype = {facts['dtype']}, seed = {seed}\n"
         f"{warning(facts)}"
         f"{facts['attention']} attention, {facts['blocks_per_step']} blocks per step, "
-        f"depth {facts['depth']}, {facts['heads']} heads and {facts['mlp_width']} MLP units at "
-        f"most, {facts['channels']} channels; gaps are relative to |exact|, "
-        "RMSE in units of the task's y (1 = standard deviation of a table's supports)\n"
+        f"{facts['depth']} blocks in total, at most {facts['heads']} heads and "
+        f"{facts['mlp_width']} MLP units per block, {facts['channels']} channels\n"
+        "gaps are divided by the norm of the exact predictions; RMSE is in units of y (for a "
+        "table, 1 is the standard deviation of y over the supports)\n"
     )
 
 
@@ -109,5 +110,5 @@ def warning(facts: dict[str, Any]) -> str:
         return ""
     return (
         f"exact KRR is not finite: the kernel overflows {facts['dtype']} or K + ridge I is "
-        "singular in it; raise the temperature or the ridge\n"
+        f"singular in {facts['dtype']}; raise the temperature or the ridge\n"
     )

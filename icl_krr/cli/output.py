@@ -1,4 +1,4 @@
-"""Tables for people, JSON for programs, files for later."""
+"""Output of the commands: tables, JSON and files."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ PACKAGES = ("icl_krr", "jax", "jaxlib", "flax", "numpy")
 
 
 def surroundings(settings: Command) -> dict[str, Any]:
-    """What was asked for, and where it ran."""
+    """The command, its settings, and the machine and versions that ran it."""
     device = jax.devices()[0]
     options = dataclasses.asdict(settings)
     argv = options.pop("argv")
@@ -42,7 +42,7 @@ def surroundings(settings: Command) -> dict[str, Any]:
 
 
 def wide() -> Console:
-    """For tables that no narrow page holds."""
+    """A console for wide tables: 160 columns if the output is not a terminal."""
     console = Console()
     return console if console.is_terminal else Console(width=160)
 
@@ -66,7 +66,7 @@ def to_json(value: Any) -> str:
 
 
 def plain(value: Any) -> Any:
-    """What JSON can hold: paths as text, null for a number that is not finite."""
+    """Convert a value for JSON: paths become text, NaN and infinity become null."""
     if isinstance(value, dict):
         return {key: plain(item) for key, item in value.items()}
     if isinstance(value, (list, tuple)):
@@ -77,19 +77,19 @@ def plain(value: Any) -> Any:
 
 
 def prepare(folder: Path) -> None:
-    """Make the folder before the work, so that a bad one is refused at once."""
+    """Make the folder before the computation, so that a folder without access fails early."""
     folder.mkdir(parents=True, exist_ok=True)
     if not os.access(folder, os.W_OK):
         raise PermissionError(errno.EACCES, os.strerror(errno.EACCES), str(folder))
 
 
 def save(folder: Path, files: dict[str, bytes]) -> list[Path]:
-    """Write files, each of which replaces its elder only when whole."""
+    """Write files; each replaces an older file only after all its content is written."""
     for name, content in files.items():
         replace(folder / name, content)
     return [folder / name for name in files]
 
 
 def write(folder: Path, files: dict[str, bytes]) -> None:
-    """Save the files, and say so."""
+    """Save the files and print their paths."""
     print(f"wrote {', '.join(map(str, save(folder, files)))}", file=sys.stderr)

@@ -1,4 +1,4 @@
-"""Folders as commands left them, as sections of a page."""
+"""Sections of the report page, made from the folders that other commands wrote."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from .csv_rows import is_whole, parse_rows
 
 @dataclass
 class Sources:
-    """The folders that were named, by what they hold."""
+    """The folders given on the command line, by kind of result."""
 
     claims: Path | None = None
     identification: Path | None = None
@@ -29,8 +29,11 @@ class Sources:
     sweeps: list[Path] = field(default_factory=list)
 
 
+NAMES = {"claims": "claims", "identification": "an identification", "run": "a trained model"}
+
+
 def sort_by_kind(runs: tuple[str, ...]) -> Sources:
-    """Which run is which, by the files it holds; ValueError for what is none."""
+    """Find the kind of each folder from its files; ValueError for an unknown folder."""
     sources = Sources()
     for run in runs:
         folder = folder_of(run)
@@ -45,12 +48,13 @@ def sort_by_kind(runs: tuple[str, ...]) -> Sources:
             continue
         else:
             raise ValueError(
-                "runs must be folders that verify, identify, sweep or train left, or one of "
+                "runs must be folders written by verify, identify, sweep or train, or one of "
                 f"{', '.join(names())}; got {run!r}"
             )
         if getattr(sources, kind) is not None:
             raise ValueError(
-                f"runs must hold {kind} once at most, got {getattr(sources, kind)} and {value}"
+                f"runs must include at most one folder with {NAMES[kind]}, got "
+                f"{getattr(sources, kind)} and {value}"
             )
         setattr(sources, kind, value)
     return sources
@@ -72,29 +76,30 @@ def read_json(path: Path) -> dict[str, Any]:
         record = json.loads(path.read_text())
         return dict(record.items())
     except (OSError, AttributeError, ValueError):
-        raise ValueError(f"{path} must be the JSON that a command left") from None
+        raise ValueError(f"{path} must be a JSON file written by an icl-krr command") from None
 
 
 @contextmanager
 def whole_folder(folder: Path, command: str) -> Iterator[None]:
-    """A folder from which something is missing is refused in a sentence."""
+    """Raise ValueError in one sentence if a file of the folder is missing or damaged."""
     try:
         yield
     except DAMAGED:
         raise ValueError(
-            f"{folder} must hold all that icl-krr {command} writes; run it again"
+            f"{folder} must hold all files that icl-krr {command} writes, undamaged; "
+            "run the command again"
         ) from None
 
 
 def read_svg(path: Path) -> bytes:
-    """An SVG that is whole."""
+    """Read an SVG file; raise ParseError if it is damaged."""
     content = path.read_bytes()
     ElementTree.fromstring(content)
     return content
 
 
 def identification_section(folder: Path) -> Section:
-    """What `icl-krr identify` left."""
+    """The section for a folder of `icl-krr identify`."""
     record = read_json(folder / "identify.json")
     with whole_folder(folder, "identify"):
         tables = from_markdown((folder / "identify.md").read_text())
@@ -112,7 +117,7 @@ def identification_section(folder: Path) -> Section:
 
 
 def sweep_section(place: int, folder: Path) -> Section:
-    """What `icl-krr sweep` left."""
+    """The section for a folder of `icl-krr sweep`."""
     meta = read_json(folder / "meta.json")
     with whole_folder(folder, "sweep"):
         config = SweepConfig(**meta["config"])
@@ -126,7 +131,7 @@ def sweep_section(place: int, folder: Path) -> Section:
 
 
 def claims_section(folder: Path) -> Section:
-    """What `icl-krr verify` left."""
+    """The section for a folder of `icl-krr verify`."""
     record = read_json(folder / "claims.json")
     with whole_folder(folder, "verify"):
         (table,) = from_markdown((folder / "claims.md").read_text())

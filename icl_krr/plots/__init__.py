@@ -1,4 +1,4 @@
-"""Figures: one style, every label from what was run."""
+"""Figures of the results, in one style; labels come from the results."""
 
 from .ablation import ablation_figure
 from .claims import claim_figure, sweep_figure

@@ -1,4 +1,4 @@
-"""What every part of a model is needed for."""
+"""Figure of ablations: the change of the predictions without each part of a model."""
 
 from __future__ import annotations
 
@@ -15,25 +15,29 @@ LEAST = 1e-6
 
 
 def ablation_figure(found: Ablation, title: str) -> Figure:
-    """The change of the predictions without each part, and the one that is expected."""
+    """The change of the predictions without each part, and the expected change."""
     rows = [row for row in found.rows if "change" in row]
     figure = Figure(figsize=(7.2, 0.19 * len(rows) + 1.4), layout="constrained")
     axis = figure.subplots()
     for i, row in enumerate(rows):
         change = max(row["change"], LEAST)
         axis.plot([max(row["low"], LEAST), max(row["high"], LEAST)], [i, i], color=BLUE)
-        axis.plot(change, i, "o", color=BLUE, markersize=4, label="measured (95 %)" * (i == 0))
+        axis.plot(
+            change, i, "o", color=BLUE, markersize=4, label="measured (95 % interval)" * (i == 0)
+        )
     expected = [(i, row) for i, row in enumerate(rows) if "expected change" in row]
     if expected:
         at, those = zip(*expected, strict=True)
         changes = [max(row["expected change"], LEAST) for row in those]
-        label = "the algorithm without it"
+        label = "expected: algorithm without the part"
         axis.plot(changes, at, "o", color=RED, fillstyle="none", markersize=8, label=label)
     axis.set_yticks(range(len(rows)))
     axis.set_yticklabels([f"{row['site']} {named(row)}".rstrip() for row in rows], fontsize=6)
     axis.invert_yaxis()
     axis.set_xscale("log")
-    axis.set_xlabel(f"|f' - f| / |f|, at least {LEAST:g}")
+    axis.set_xlabel(
+        f"change of the predictions |f' - f| / |f| (values below {LEAST:g} at {LEAST:g})"
+    )
     axis.set_title(title, fontsize=9)
     axis.grid(alpha=0.25)
     axis.legend(fontsize=7)

@@ -1,4 +1,4 @@
-"""Rows of claims and sweeps as curves."""
+"""Figures of claims and sweeps."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 
 def claim_figure(name: str, claim: Claim, rows: Rows) -> Figure:
-    """A claim's rows as its plot says: medians over draws and seeds, dashed the bound."""
+    """The values of a claim: medians over draws and seeds, and the bound as dashed lines."""
     plot = claim.plot
     figure = Figure(figsize=(6.4, 4.6), layout="constrained")
     axis = figure.subplots()
@@ -34,20 +34,20 @@ def claim_figure(name: str, claim: Claim, rows: Rows) -> Figure:
     seeds = [row["seed"] for row in rows]
     axis.set_title(
         f"{name}: {fill(claim.statement, 80)}\n"
-        f"{claim.dtype}, seeds {min(seeds)} to {max(seeds)}, medians of {len(rows)} rows",
+        f"{claim.dtype}, seeds {min(seeds)} to {max(seeds)}, medians over draws and seeds",
         fontsize=8,
     )
     return figure
 
 
 def sweep_figure(name: str, plot: Plot, rows: Rows, dtype: str) -> Figure:
-    """What a sweep measured: the plot of its axis above, the error at the queries below."""
+    """The results of a sweep: the plot of its axis above, the error at the queries below."""
     figure = Figure(figsize=(6.8, 7.4), layout="constrained")
     top, bottom = figure.subplots(2, 1, sharex=True)
     curves(top, plot, plot.y, rows)
     curves(bottom, plot._replace(bound=""), "rmse", rows)
     line(bottom, rows, plot.x, "exact rmse", "black", "-", "exact KRR")
-    line(bottom, rows, plot.x, "zero rmse", "black", ":", "zero")
+    line(bottom, rows, plot.x, "zero rmse", "black", ":", "zero prediction")
     words = {"gap": "gap to exact KRR  |f - f*| / |f*|", "error": "|alpha - alpha*|_A / |alpha*|_A"}
     top.set_ylabel(words[plot.y] + (f" (dashed: {plot.bound})" if plot.bound else ""))
     bottom.set_ylabel("RMSE at the queries (units of y)")
@@ -61,15 +61,15 @@ def sweep_figure(name: str, plot: Plot, rows: Rows, dtype: str) -> Figure:
     seeds = sorted({row["seed"] for row in rows})
     steps = max(row["step"] for row in rows)
     top.set_title(
-        f"{name}: medians of {len(seeds)} seeds from {seeds[0]}, {steps} steps, "
-        f"{'each dtype' if name == 'precision' else dtype}",
+        f"{name}: medians over {len(seeds)} seeds from {seeds[0]}, {steps} steps, "
+        f"{'dtype: see lines' if name == 'precision' else dtype}",
         fontsize=9,
     )
     return figure
 
 
 def curves(axis: Axes, plot: Plot, y: str, rows: Rows) -> None:
-    """A line of y for each group, dashed the bound; another marker when colours repeat."""
+    """Draw y for each group, and the bound dashed; the marker changes if colours repeat."""
     groups: dict[str, Rows] = {}
     for row in rows:
         groups.setdefault(", ".join(str(row[part]) for part in plot.by), []).append(row)
@@ -81,7 +81,7 @@ def curves(axis: Axes, plot: Plot, y: str, rows: Rows) -> None:
 
 
 def line(axis: Axes, rows: Rows, x: str, y: str, color: str, style: str, label: str) -> None:
-    """Medians of y for every x that has one."""
+    """Draw the median of y for every x that has values."""
     values: dict[float, list[float]] = {}
     for row in rows:
         if row.get(y) is not None and not isnan(row[y]):

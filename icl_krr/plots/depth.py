@@ -1,4 +1,4 @@
-"""A construction step by step, and its cost as a size grows."""
+"""Figures of a construction: its predictions at every step, and its cost against sizes."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
 
 def depth_figure(results: dict[str, DepthResult], seed: int) -> Figure:
-    """The gap to exact KRR and the error at the queries against depth, one column a task."""
+    """The gap to exact KRR and the error at the queries against depth, one column per task."""
     figure = Figure(figsize=(5.2 * len(results), 6.4), layout="constrained")
     axes = figure.subplots(2, len(results), squeeze=False, sharex="col")
     for (name, result), (top, bottom) in zip(results.items(), axes.T, strict=True):
@@ -47,7 +47,7 @@ def depth_figure(results: dict[str, DepthResult], seed: int) -> Figure:
 
 
 def scaling_figure(rows: list[Row], seed: int) -> Figure:
-    """Time, and bytes in between, of both routes as one size grows; one column a size."""
+    """Time and scratch memory of both routes against one size; one column per size."""
     rows = [row for row in rows if row.suite == "scaling"]
     grown = list(dict.fromkeys(axis_of(row) for row in rows))
     figure = Figure(figsize=(3.4 * len(grown), 5.6), layout="constrained")
@@ -57,7 +57,9 @@ def scaling_figure(rows: list[Row], seed: int) -> Figure:
             here = [r for r in rows if axis_of(r) == size and r.contest.startswith(f"{route},")]
             ours = [row for row in here if row.program == "icl_krr"]
             at = [row.size[size] for row in ours]
-            top.plot(at, [r.median_ms for r in ours], "o-", color=color, label=f"{route}: forward")
+            top.plot(
+                at, [r.median_ms for r in ours], "o-", color=color, label=f"{route}: forward pass"
+            )
             bare = [
                 min(r.median_ms for r in here if r.ratio == 1 and r.size == o.size) for o in ours
             ]
@@ -72,15 +74,16 @@ def scaling_figure(rows: list[Row], seed: int) -> Figure:
         fixed = {k: v for k, v in column[0].size.items() if k != size}
         top.set_title(", ".join(f"{k} = {v}" for k, v in fixed.items()), fontsize=8)
     axes[0, 0].set_ylabel("median time (ms)")
-    axes[1, 0].set_ylabel("scratch memory of the forward (MB)")
+    axes[1, 0].set_ylabel("scratch memory of the forward pass (MB)")
     axes[0, 0].legend(fontsize=7)
     figure.suptitle(
-        f"conjugate gradient, linear (B) and softmax (A) attention, {rows[0].dtype}, seed {seed}",
+        "conjugate gradient with linear (B) and softmax (A) attention, "
+        f"{rows[0].dtype}, seed {seed}",
         fontsize=9,
     )
     return figure
 
 
 def axis_of(row: Row) -> str:
-    """The size that grows: `B, n = 64` is a row of n."""
+    """The size that varies: `B, n = 64` belongs to n."""
     return row.contest.split(", ")[1].split(" = ")[0]

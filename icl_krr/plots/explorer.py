@@ -1,4 +1,4 @@
-"""One task on a grid of settings: a figure whose lines and images a page may move."""
+"""The explorer: a figure of one task whose lines and images follow the sliders of a page."""
 
 from __future__ import annotations
 
@@ -20,9 +20,10 @@ SPAN = (1e-8, 1e3)
 
 
 class MovingArtist(NamedTuple):
-    """An artist that shows `data` of the grid, along one of its axes or at each of the points `x`.
+    """An artist that follows the sliders.
 
-    A `marker` stands at the place of a slider on its axis, an image has no `x`.
+    It shows the array `data` of the grid, along the axis `along` or at the points `x`. If `marker`
+    names an axis, the artist marks the position of that slider. Images have no `x`.
     """
 
     artist: Artist
@@ -34,7 +35,7 @@ class MovingArtist(NamedTuple):
 
 
 def explorer_figure(found: Explored, at: dict[str, int]) -> tuple[Figure, list[MovingArtist]]:
-    """Predictions on the circle, gaps and their bounds over depth and width, and the slots."""
+    """Predictions on the circle, gaps and bounds against depth and width, and the slots."""
     config = found.config
     figure = Figure(figsize=(9.6, 9.2), layout="constrained")
     grid = figure.subplot_mosaic(
@@ -51,7 +52,14 @@ def explorer_figure(found: Explored, at: dict[str, int]) -> tuple[Figure, list[M
     task = found.task
     angle, asked = (np.arctan2(x[:, 1], x[:, 0]) for x in map(np.asarray, (task.x, task.x_query)))
     axis = grid["f"]
-    axis.plot(asked, np.asarray(task.y_query), color="black", linewidth=1, alpha=0.5, label="truth")
+    axis.plot(
+        asked,
+        np.asarray(task.y_query),
+        color="black",
+        linewidth=1,
+        alpha=0.5,
+        label="true function",
+    )
     axis.plot(angle, np.asarray(task.y), "o", color="black", markersize=4, label="supports")
     line("f", "smoother", asked, "Nadaraya-Watson (one head)", color=RED, linestyle="--")
     line("f", "exact", asked, "exact KRR", color=GREEN, linewidth=4, alpha=0.4)
@@ -59,7 +67,7 @@ def explorer_figure(found: Explored, at: dict[str, int]) -> tuple[Figure, list[M
     reach = 1.6 * float(np.max(np.abs(np.asarray(task.y))))
     axis.set_ylim(-reach, reach)
     axis.set_xlabel("angle of x on the circle (radians)")
-    axis.set_ylabel("y (units of the draw's deviation)")
+    axis.set_ylabel("y (units of its prior standard deviation)")
     axis.legend(fontsize=7, ncols=5, loc="upper center")
 
     widths = range(len(config.widths))
@@ -67,15 +75,15 @@ def explorer_figure(found: Explored, at: dict[str, int]) -> tuple[Figure, list[M
         axis = grid[name]
         for data, label, style in (
             ("gap", "transformer", "-"),
-            ("bound", "its bound (C4, C18)", ":"),
+            ("bound", "bound on the transformer (C4, C18)", ":"),
         ):
             values = look_up(found, data, at, along=name)
             (artist,) = axis.plot(ticks, values, style, color=BLUE, label=label)
             moving.append(MovingArtist(artist, axis, data, along=name, x=tuple(map(float, ticks))))
         ends = (ticks[0], ticks[-1])
         line(name, "smoother gap", ends, "Nadaraya-Watson", color=RED, linestyle="--")
-        line(name, "mean gap", ends, "mean", color=ORANGE)
-        axis.axhline(1, color="black", linestyle=":", label="zero")
+        line(name, "mean gap", ends, "mean of the supports", color=ORANGE)
+        axis.axhline(1, color="black", linestyle=":", label="zero prediction")
         here = axis.axvline(ticks[at[name]], color="black", linewidth=8, alpha=0.12)
         moving.append(MovingArtist(here, axis, marker=name, x=tuple(map(float, ticks))))
         axis.set_yscale("log")
@@ -85,7 +93,7 @@ def explorer_figure(found: Explored, at: dict[str, int]) -> tuple[Figure, list[M
     grid["depth"].set_ylabel("gap to exact KRR  |f - f*| / |f*|")
     grid["depth"].legend(fontsize=7, loc="lower left")
     grid["width"].set_xticks(widths, [str(width or "all") for width in config.widths])
-    grid["width"].set_xlabel("width: channels for the kernel")
+    grid["width"].set_xlabel("width (feature channels)")
     for slot in ("alpha", "r", "p"):
         axis = grid[slot]
         shown = axis.imshow(
@@ -99,14 +107,14 @@ def explorer_figure(found: Explored, at: dict[str, int]) -> tuple[Figure, list[M
         moving.append(MovingArtist(shown, axis, slot, along="depth"))
         axis.set_xlabel("solver step")
         axis.set_title(f"slot {slot}", fontsize=9)
-    grid["alpha"].set_ylabel("support token, by angle")
+    grid["alpha"].set_ylabel("support token (sorted by angle)")
     bar = figure.colorbar(shown, ax=[grid[slot] for slot in ("alpha", "r", "p")], shrink=0.8)
-    bar.set_label("entry / largest of its slot")
+    bar.set_label("entry / largest entry of the slot")
     return figure, moving
 
 
 def look_up(found: Explored, name: str, at: dict[str, int], along: str = "") -> np.ndarray:
-    """An array where the sliders stand, whole along one axis."""
+    """The array at the slider positions `at`; all values along the axis `along`."""
     place = tuple(slice(None) if axis == along else at[axis] for axis in found.over[name])
     return found.arrays[name][place]
 

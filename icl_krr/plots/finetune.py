@@ -1,4 +1,4 @@
-"""What training makes of an algorithm that was written down."""
+"""Figures of models trained from a construction."""
 
 from __future__ import annotations
 
@@ -15,11 +15,11 @@ if TYPE_CHECKING:
 
 
 def finetune_depth_figure(found: Comparison) -> Figure:
-    """Loss above the exact one against blocks, for trained weights and tuned algorithms."""
+    """Excess loss over exact KRR against blocks, for trained weights and tuned algorithms."""
     figure = Figure(figsize=(7.2, 4.4), layout="constrained")
     axis = figure.subplots()
     names = list(dict.fromkeys(row["method"] for row in found.losses))
-    markers = ["o" if i < len(COLORS) else "^" for i in range(len(names))]  # colours come again
+    markers = ["o" if i < len(COLORS) else "^" for i in range(len(names))]  # colours repeat
     for i, name in enumerate(names):
         here = [row for row in found.losses if row["method"] == name]
         depths = sorted({row["blocks"] for row in here})
@@ -32,8 +32,8 @@ def finetune_depth_figure(found: Comparison) -> Figure:
         low, high = [min(values) for values in excess], [max(values) for values in excess]
         axis.fill_between(depths, low, high, color=COLORS[i % len(COLORS)], alpha=0.15)
     axis.set_yscale("log")
-    axis.set_xlabel("blocks")
-    axis.set_ylabel("loss / exact - 1 (range over seeds)")
+    axis.set_xlabel("number of blocks")
+    axis.set_ylabel("loss / loss of exact KRR - 1 (mean and range over seeds)")
     axis.grid(alpha=0.25)
     axis.legend(fontsize=6.5, handlelength=4)
     axis.set_title(title_of(found), fontsize=9)
@@ -41,7 +41,7 @@ def finetune_depth_figure(found: Comparison) -> Figure:
 
 
 def finetune_path_figure(found: Comparison) -> Figure:
-    """Loss, step sizes, curvatures and how far each block has moved, update by update."""
+    """Loss, step sizes, curvatures and distance from the construction, after every update."""
     figure = Figure(figsize=(9.6, 6.2), layout="constrained")
     axes = figure.subplots(2, 2)
     blocks = sorted({row["block"] for row in found.path})
@@ -55,7 +55,7 @@ def finetune_path_figure(found: Comparison) -> Figure:
     draw_blocks(
         axes[1, 0], found, blocks, "curvature x high", "curvature (GD++) x largest eigenvalue"
     )
-    draw_blocks(axes[1, 1], found, blocks, "change", "distance from the construction, relative")
+    draw_blocks(axes[1, 1], found, blocks, "change", "relative distance from the construction")
     for axis in axes.flat:
         axis.set_xlabel("update")
         axis.grid(alpha=0.25)
@@ -66,7 +66,8 @@ def finetune_path_figure(found: Comparison) -> Figure:
 
 def title_of(found: Comparison) -> str:
     seeds = sorted({row["seed"] for row in found.losses})
-    return f"trained from gradient descent or GD++: seeds {seeds[0]} to {seeds[-1]}, float32"
+    start = "training starts from constructed gradient descent or GD++"
+    return f"{start}; seeds {seeds[0]} to {seeds[-1]}, float32"
 
 
 def mean_loss(found: Comparison, method: str) -> float:
@@ -76,7 +77,7 @@ def mean_loss(found: Comparison, method: str) -> float:
 
 
 def draw_blocks(axis: Axes, found: Comparison, blocks: list[int], key: str, label: str) -> None:
-    """Mean and range over seeds, a line for each block."""
+    """Mean and range over seeds, one line per block."""
     updates = sorted({row["update"] for row in found.path})
     for block in blocks:
         values = np.array(
@@ -85,7 +86,7 @@ def draw_blocks(axis: Axes, found: Comparison, blocks: list[int], key: str, labe
                 for update in updates
             ]
         )
-        name = f"block {block}" if len(blocks) > 1 else "trained: all weights"
+        name = f"block {block}" if len(blocks) > 1 else "trained, all weights"
         axis.plot(updates, values.mean(axis=1), color=COLORS[block], label=name)
         low, high = values.min(axis=1), values.max(axis=1)
         axis.fill_between(updates, low, high, color=COLORS[block], alpha=0.15)

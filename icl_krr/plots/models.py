@@ -1,4 +1,4 @@
-"""Trained models: how they were trained, and which solver they run."""
+"""Figures of trained models: training, fitting and identification."""
 
 from __future__ import annotations
 
@@ -20,20 +20,20 @@ if TYPE_CHECKING:
 
 
 def training_figure(rows: Rows, title: str) -> Figure:
-    """The errors of a training run, step by step, beside those of known predictors."""
+    """The errors of a training run against steps, compared with known predictors."""
     figure = Figure(figsize=(6.4, 4.2), layout="constrained")
     axis = figure.subplots()
     steps = [row["step"] for row in rows]
     point = "." if len(rows) == 1 else ""
     for name, color in (("loss", "#56B4E9"), ("validation", BLUE)):
-        label = "training batches" if name == "loss" else name
+        label = "training batches" if name == "loss" else "validation tasks"
         axis.plot(steps, [row[name] for row in rows], point + "-", color=color, label=label)
     for name in ("exact", "nadaraya_watson", "mean", "zero"):
         color, style = STYLES[name]
         axis.axhline(rows[-1][name], color=color, linestyle=style, label=name)
     axis.set_yscale("log")
-    axis.set_xlabel("step")
-    axis.set_ylabel("mean squared error (units of y, squared)")
+    axis.set_xlabel("training step")
+    axis.set_ylabel("mean squared error (units of y squared)")
     axis.set_title(title, fontsize=9)
     axis.grid(alpha=0.25)
     axis.legend(fontsize=7)
@@ -56,7 +56,7 @@ def fitting_figure(losses: list[float], units: str, title: str) -> Figure:
 
 
 def identification_figure(found: Identification, title: str) -> Figure:
-    """Relative distance of every layer to every step of every candidate, and the alignment."""
+    """Relative distance of every layer to every step of each candidate, and the alignment."""
     count = len(found.suspects)
     columns = min(3, count)
     lines = -(-count // columns)
@@ -81,19 +81,19 @@ def identification_figure(found: Identification, title: str) -> Figure:
             f"({near.interval[0]:.2g}, {near.interval[1]:.2g})",
             fontsize=7,
         )
-        axis.set_xlabel("step", fontsize=7)
+        axis.set_xlabel("solver step", fontsize=7)
         axis.set_ylabel("layer", fontsize=7)
         axis.tick_params(labelsize=6)
     for axis in axes.flat[count:]:
         axis.set_visible(False)
     bar = figure.colorbar(ScalarMappable(norm, "cividis"), ax=axes, shrink=0.6)
-    bar.set_label("|layer - step| / |layer|, predictions", fontsize=7)
+    bar.set_label("|layer - step| / |layer| of the predictions", fontsize=7)
     figure.suptitle(f"{title}: {found.status}, {', '.join(found.remain)}", fontsize=9)
     return figure
 
 
 def filter_figure(findings: Findings, title: str) -> Figure:
-    """What every layer makes of the kernel matrix' eigenvalues, beside exact regression."""
+    """The filter of every layer on the eigenvalues of the kernel matrix, and that of exact KRR."""
     figure = Figure(figsize=(6.4, 4.6), layout="constrained")
     axis = figure.subplots()
     seen = findings.filter
@@ -102,12 +102,12 @@ def filter_figure(findings: Findings, title: str) -> Figure:
         axis.plot(seen.sigma, seen.q[layer], "o-", color=color, markersize=3, label=f"{layer}")
         axis.fill_between(seen.sigma, seen.low[layer], seen.high[layer], color=color, alpha=0.2)
     exact = 1 / (seen.sigma + findings.ridge)
-    axis.plot(seen.sigma, exact, "k--", label="1 / (sigma + ridge)")
+    axis.plot(seen.sigma, exact, "k--", label="exact KRR: 1 / (sigma + ridge)")
     axis.set_xscale("log")
     axis.set_yscale("log")
     axis.set_ylim(float(exact.min()) / 4, float(exact.max()) * 4)
     axis.set_xlabel("eigenvalue sigma of K")
-    axis.set_ylabel("filter q(sigma) where > 0: d prediction / d y = k(x)^T q(K)")
+    axis.set_ylabel("filter q(sigma) if > 0, from d prediction / d y = k(x)^T q(K)")
     axis.set_title(f"{title}: {findings.kernel!r}, ridge {findings.ridge:.3g}", fontsize=8)
     axis.grid(alpha=0.25)
     axis.legend(fontsize=7, title="after layer", title_fontsize=7)
@@ -115,7 +115,7 @@ def filter_figure(findings: Findings, title: str) -> Figure:
 
 
 def confusion_figure(matrix: dict[tuple[str, str], dict[str, int]], seed: int) -> Figure:
-    """How often every candidate (columns) remained for every constructed solver (rows)."""
+    """How often each candidate (column) remains possible for each constructed solver (row)."""
     names = [name for name in next(iter(matrix.values())) if name != "runs"]
     figure = Figure(figsize=(7.6, 0.34 * len(matrix) + 2.6), layout="constrained")
     axis = figure.subplots()
@@ -131,9 +131,10 @@ def confusion_figure(matrix: dict[tuple[str, str], dict[str, int]], seed: int) -
     axis.set_yticks(
         range(len(matrix)), [f"{solver}, {kernel}" for solver, kernel in matrix], fontsize=7
     )
-    axis.set_xlabel("candidates that remain")
+    axis.set_xlabel("candidate that remains possible (number of runs)")
     axis.set_ylabel("constructed solver, kernel")
     axis.set_title(
-        f"identify on transformers whose solver is known, seeds from {seed}, float64", fontsize=9
+        f"identification of transformers with a known solver, seeds from {seed}, float64",
+        fontsize=9,
     )
     return figure

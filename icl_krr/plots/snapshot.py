@@ -1,4 +1,4 @@
-"""Inside of one forward pass: what the slots hold after every block, and who attends to whom."""
+"""Figures of one forward pass: slot contents after every block, and attention patterns."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ LEAST = 1e-6
 
 
 def stream_figure(sizes: Mapping[str, np.ndarray], unit: str, title: str) -> Figure:
-    """Named rows against blocks: the size of each after every block, in decades."""
+    """A heatmap on a log scale: the size of each named row after every block."""
     rows = list(sizes)
     figure = Figure(figsize=(7.6, 0.17 * len(rows) + 1.6), layout="constrained")
     axis = figure.subplots()
@@ -35,7 +35,7 @@ def stream_figure(sizes: Mapping[str, np.ndarray], unit: str, title: str) -> Fig
     )
     axis.set_yticks(range(len(rows)), rows, fontsize=6)
     axis.xaxis.set_major_locator(MaxNLocator(integer=True))
-    axis.set_xlabel("after block (0: as embedded)")
+    axis.set_xlabel("after block (0: embedding)")
     axis.set_title(title, fontsize=9)
     bar = figure.colorbar(shown, ax=axis)
     bar.set_label(unit, fontsize=8)
@@ -43,9 +43,10 @@ def stream_figure(sizes: Mapping[str, np.ndarray], unit: str, title: str) -> Fig
 
 
 def pattern_figure(found: Snapshot, title: str) -> Figure:
-    """Every pattern as a heatmap, of square roots where it is one of softmax; lines part the roles.
+    """Every attention pattern as a heatmap; lines separate the token roles.
 
-    Keys that nobody reads, such as queries, are left out.
+    Softmax patterns have a square-root colour scale. Keys with weight 0 at the end, such as the
+    queries, are left out.
     """
     patterns, roles = found.patterns, found.roles
     read = int(np.flatnonzero(sum(pattern.weights.sum(0) for pattern in patterns))[-1]) + 1
@@ -73,7 +74,7 @@ def pattern_figure(found: Snapshot, title: str) -> Figure:
         groups = [
             (end - count / 2 - 0.5, role)
             for end, (role, count) in zip(ends, roles, strict=True)
-            if count > 1  # one token, such as the aggregator, has no room for its name
+            if count > 1  # no room for the name of a single token, such as the aggregator
         ]
         middles, names = zip(*groups, strict=True)
         axis.set_yticks(middles, names, fontsize=6, rotation=90, va="center")
@@ -83,9 +84,9 @@ def pattern_figure(found: Snapshot, title: str) -> Figure:
     for axis in axes.flat[len(patterns) :]:
         axis.set_visible(False)
     for axis in axes[:, 0]:
-        axis.set_ylabel("token that asks", fontsize=7)
+        axis.set_ylabel("attending token", fontsize=7)
     for axis in axes[-1]:
-        axis.set_xlabel("key", fontsize=7)
+        axis.set_xlabel("attended token (key)", fontsize=7)
     bar = figure.colorbar(shown, ax=axes, shrink=0.6)
     bar.set_label("attention weight", fontsize=7)
     figure.suptitle(title, fontsize=9)

@@ -1,4 +1,4 @@
-"""Colours that the colour-blind tell apart, and files."""
+"""Colours that are safe for colour-blind readers, and image files."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ STYLES = {
 
 
 def images(name: str, figure: Figure) -> dict[str, bytes]:
-    """A figure as two files: pixels, and a drawing that scales and whose words are text."""
+    """A figure as PNG and as SVG with text elements, {file name: content}."""
     return {f"{name}.png": png(figure), f"{name}.svg": svg(figure, name)}
 
 
@@ -30,7 +30,7 @@ def png(figure: Figure) -> bytes:
 
 
 def svg(figure: Figure, name: str) -> bytes:
-    """The same bytes for the same figure: names inside come from `name`, and no date."""
+    """An SVG with reproducible bytes: identifiers come from `name`, and there is no date."""
     buffer = BytesIO()
     with matplotlib.rc_context({"svg.fonttype": "none", "svg.hashsalt": name}):
         figure.savefig(buffer, format="svg", metadata={"Date": None})

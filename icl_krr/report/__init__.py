@@ -1,4 +1,4 @@
-"""One page that needs nothing else: figures, tables, and sliders over what was computed before."""
+"""A self-contained HTML page with figures, tables, and sliders over precomputed results."""
 
 from .page import Facts, Figure, Section, Table, render
 from .sections import (

@@ -1,4 +1,4 @@
-"""A page of sections, whole without scripts and without a network."""
+"""An HTML page of sections that is readable without scripts and without a network."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from .sliders import Sliders
 
 
 class Figure(NamedTuple):
-    """A drawing and what it shows; the caption has seeds and dtype."""
+    """A drawing with its caption; the caption names seeds and dtype."""
 
     svg: bytes
     caption: str
@@ -28,13 +28,13 @@ class Table(NamedTuple):
 
 
 class Facts(NamedTuple):
-    """Names and their values."""
+    """A list of names and values."""
 
     values: dict[str, str]
 
 
 class Section(NamedTuple):
-    """`name` is its anchor, `words` paragraphs before its parts."""
+    """A section: `name` is the anchor, `words` are the paragraphs before the parts."""
 
     name: str
     title: str
@@ -43,9 +43,9 @@ class Section(NamedTuple):
 
 
 def render(title: str, words: str, sections: Sequence[Section]) -> bytes:
-    """The page: HTML with style, script, data and figures inside.
+    """The page as one HTML file with style, script, data and figures.
 
-    >>> page = render("A page", "Of one section.", [Section("one", "One", ("Nothing.",), ())])
+    >>> page = render("A page", "It has one section.", [Section("one", "One", ("Nothing.",), ())])
     >>> b"<h2>One</h2>" in page, b"://" in page
     (True, False)
     """
@@ -64,7 +64,7 @@ def render(title: str, words: str, sections: Sequence[Section]) -> bytes:
 
 
 def drawing(source: bytes | matplotlib.figure.Figure, name: str) -> str:
-    """An SVG that can stand inside of a page: its names are its own, its size is the page's."""
+    """An SVG for use inside a page: identifiers are unique, and the page sets the size."""
     text = (source if isinstance(source, bytes) else svg(source, name)).decode()
     text = text[text.index("<svg ") :]
     text = re.sub(r"<metadata>.*?</metadata>", "", text, flags=re.S)
@@ -72,13 +72,14 @@ def drawing(source: bytes | matplotlib.figure.Figure, name: str) -> str:
     seen: Counter[str] = Counter()
 
     def number(found: re.Match[str]) -> str:
-        """Equal images have equal names: the second is -2."""
+        """matplotlib gives equal images equal names; rename the second to -2."""
         seen[found[0]] += 1
         return found[0] if seen[found[0]] == 1 else f'{found[0][:-1]}-{seen[found[0]]}"'
 
     text = re.sub(r'\bid="[^"]*"', number, text)
     width = re.search(r'width="([\d.]+)pt"', text)
     assert width is not None
-    most = f"max-width: {1.3 * float(width[1]):.0f}pt"  # small figures do not fill a wide page
+    # limits the size of small figures on a wide page
+    most = f"max-width: {1.3 * float(width[1]):.0f}pt"
     named = f'role="img" aria-labelledby="{name}-caption"'
     return text.replace("<svg ", f'<svg {named} style="{most}" ', 1)

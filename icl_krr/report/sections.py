@@ -1,4 +1,4 @@
-"""What a page says of results: each section from what one experiment returned."""
+"""Sections of the report page, each made from the result of one experiment."""
 
 from __future__ import annotations
 
@@ -13,11 +13,12 @@ from .page import Figure, Section, Table
 def snapshots_section(
     constructed: Snapshot, trained: Snapshot, name: str, dtype: str, seed: int
 ) -> Section:
-    """Patterns and streams of a model whose algorithm is known, and of one that was trained."""
+    """Attention patterns and residual streams of a constructed and of a trained model."""
     words = (
-        "The constructed model is the explorer's, at temperature 0.5, ridge 0.1 k(x, x) and full "
-        "width. Its slots are disjoint by construction, and scratch slots are empty again when a "
-        f"step ends. {name} was trained: its stream is one slot of channels without names.",
+        "The constructed model is a model of the previous section, with temperature 0.5, ridge "
+        "0.1 k(x, x) and full width. Its residual stream consists of disjoint, named slots. "
+        "Scratch slots are empty at the end of every step. "
+        f"{name} is a trained model. Its residual stream has no named slots.",
     )
     parts = (
         Figure(
@@ -29,16 +30,17 @@ def snapshots_section(
                 ),
                 "slots",
             ),
-            "The residual stream of four steps of conjugate gradient, slot by slot. Dark is 0, or "
-            "less than 1e-6 of the largest: a scalar that the MLP of its own block divides by and "
-            f"erases, such as pAp, is never seen after a block. Seed {seed}, "
-            f"{dtype}.",
+            "Size of every slot of the residual stream during four steps of conjugate gradient. "
+            "Dark means 0 or less than 1e-6 of the largest value. Some slots, such as pAp, are "
+            "always dark, because the MLP of the same block divides by their value and then "
+            f"erases it. Seed {seed}, {dtype}.",
         ),
         Figure(
             svg(pattern_figure(constructed, "constructed: prologue and first step"), "patterns"),
-            "Every head of the prologue and of the first step, named by the slot it writes; later "
-            "steps repeat those of the first. Where queries and keys are 0 a head is a mean; the "
-            f"first key is the aggregator, which is the sink. Seed {seed}, {dtype}.",
+            "Attention patterns of all heads of the prologue and of the first step. Each head is "
+            "named by the slot that it writes. Later steps use the same heads as the first step. "
+            "A head with zero queries and keys computes a mean. The first key is the aggregator "
+            f"token, which serves as the attention sink. Seed {seed}, {dtype}.",
         ),
         Figure(
             svg(
@@ -49,67 +51,68 @@ def snapshots_section(
                 ),
                 "tokens",
             ),
-            f"The residual stream of {name}, token by token. Seed {seed}, {dtype}.",
+            f"Size of the residual stream of {name} at every token. Seed {seed}, {dtype}.",
         ),
         Figure(
             svg(pattern_figure(trained, f"{name}: every head"), "heads"),
-            f"Every head of {name} on one of its tasks, tokens in the order of x. Seed {seed}, "
-            f"{dtype}.",
+            f"Attention patterns of all heads of {name} on one task of its family. Tokens are "
+            f"sorted by x. Seed {seed}, {dtype}.",
         ),
     )
     return Section("inside", "Residual streams and attention patterns", words, parts)
 
 
 def claims_section(table: Lines, provenance: str) -> Section:
-    """The verdicts as a table."""
+    """The section with the verdicts on the claims."""
     words = (
-        "Each claim of the field with the check that decides: a claim that is false as stated has "
-        "its counterexample in the measured column.",
+        "Published claims about in-context kernel regression, each with a verdict and the check "
+        "that decides the verdict. If a claim is false as stated, the measured column shows a "
+        "counterexample.",
     )
-    caption = f"The worst draw, averaged over seeds. {provenance}"
+    caption = f"Measured values are the worst draw, averaged over seeds. {provenance}"
     return Section("claims", "Which claims hold", words, (Table(caption, table),))
 
 
 def identification_section(
     name: str, status: str, tables: list[Lines], heatmaps: bytes, filters: bytes, provenance: str
 ) -> Section:
-    """What solver a model is nearest to."""
+    """The section on the solver that a model runs."""
     layers, prediction, hat = tables
     words = (
-        f"What {name} would answer after every layer, compared with the steps of solvers whose "
-        "kernel, ridge and step sizes were fitted on other tasks. "
+        f"The predictions of {name} after every layer are compared with the steps of candidate "
+        "solvers. The kernel, ridge and step sizes of the candidates are fitted on other tasks. "
         f"Conclusion: {status}.",
     )
     parts = (
         Figure(
             heatmaps,
-            "Relative distance of every layer to every step of each candidate, in "
-            f"predictions; the line is the alignment. {provenance}",
+            "Relative distance of the predictions after every layer to every step of each "
+            f"candidate. The line aligns layers with steps. {provenance}",
         ),
         Figure(
             filters,
-            "What every layer makes of the eigenvalues of K, with 95 % intervals, "
-            f"beside exact regression. {provenance}",
+            "Spectral filter of every layer on the eigenvalues of K, with 95 % intervals. The "
+            f"dashed line is exact KRR. {provenance}",
         ),
         Table(
-            f"Errors of the probe after every layer with its controls, and the nearest "
-            f"hyperparameters. {provenance}",
+            "Errors of the linear probe and of its controls after every layer, and the "
+            f"hyperparameters whose hat matrix is nearest. {provenance}",
             layers,
         ),
-        Table(f"Relative distance in predictions (95 %). {provenance}", prediction),
-        Table(f"Relative distance in hat matrices (95 %). {provenance}", hat),
+        Table(f"Relative distance of predictions (95 % interval). {provenance}", prediction),
+        Table(f"Relative distance of hat matrices (95 % interval). {provenance}", hat),
     )
     return Section("identification", f"Which solver does {name} run?", words, parts)
 
 
 def training_section(name: str, figure: bytes, provenance: str) -> Section:
-    """How a run was trained."""
-    words = ("Mean squared errors beside those of known predictors on the same tasks.",)
+    """The section with the training curves of a run."""
+    words = ("Mean squared errors of the model and of known predictors on the same tasks.",)
     return Section("training", f"How {name} was trained", words, (Figure(figure, provenance),))
 
 
 def facts_of(meta: dict[str, Any]) -> dict[str, str]:
-    """Where and with what a page was made."""
+    """The command, seed, device and versions that made a page."""
     versions = ", ".join(f"{package} {number}" for package, number in meta["versions"].items())
     return {
         "command": " ".join(meta["command"]),
@@ -121,7 +124,7 @@ def facts_of(meta: dict[str, Any]) -> dict[str, str]:
 
 
 def provenance(meta: dict[str, Any], dtype: str) -> str:
-    """Where a result comes from, in a line."""
+    """The command, seed, versions and device of a result, in one line."""
     return (
         f"{' '.join(meta['command'])}: seed {meta['seed']}, {dtype}, icl_krr "
         f"{meta['versions']['icl_krr']}, jax {meta['versions']['jax']}, {meta['device']}."

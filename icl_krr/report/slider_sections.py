@@ -1,4 +1,4 @@
-"""Sections whose numbers follow sliders: the explorer's grid, and sweeps."""
+"""Sections with sliders: the explorer, and sweeps."""
 
 from __future__ import annotations
 
@@ -14,17 +14,17 @@ from .page import Figure, Section
 from .sliders import Axis, Cell, Sliders
 
 PREDICTORS = {
-    "transformer, this deep and wide": ("gap", "rmse"),
+    "transformer, at this depth and width": ("gap", "rmse"),
     "exact KRR, same temperature and ridge": (None, "exact rmse"),
     "Nadaraya-Watson, same temperature": ("smoother gap", "smoother rmse"),
     "Nadaraya-Watson, temperature by leave-one-out": ("tuned smoother gap", "tuned smoother rmse"),
     "mean of the supports": ("mean gap", "mean rmse"),
-    "zero": ("zero gap", "zero rmse"),
+    "zero prediction": ("zero gap", "zero rmse"),
 }
 
 
 def explorer_section(found: Explored) -> Section:
-    """The grid: predictions, gaps, bounds and slots wherever the sliders stand."""
+    """The explorer: predictions, gaps, bounds and slots at the slider positions."""
     config = found.config
     start = {
         "temperature": nearest_index(config.temperatures, 0.5),
@@ -69,19 +69,20 @@ def explorer_section(found: Explored) -> Section:
         caption=(
             f"Conjugate gradient as a transformer on one task: n = {config.num_supports} supports "
             f"on the unit circle, {config.num_queries} queries, y from a Gaussian process with "
-            f"k(x, x) = 1 at temperature 0.5 and noise of variance {config.noise:g}. Above, what "
-            "each predicts; in the middle, gaps to exact KRR and their bound over depth and width; "
-            "below, what the slots alpha, r and p hold at every support token after every step, "
-            f"relative to the slot's largest entry. Seed {config.seed}, {found.dtype}."
+            f"k(x, x) = 1 at temperature 0.5 and noise variance {config.noise:g}. Top: "
+            "predictions. Middle: gaps to exact KRR and the bound on the transformer's gap, "
+            "against depth and width. Bottom: the slots alpha, r and p at every support token "
+            "after every step, divided by the largest entry of the slot. "
+            f"Seed {config.seed}, {found.dtype}."
         ),
         tables=(
             (
-                "At this setting: |f - f*| / |f*| and the RMSE at the queries against the function "
-                "itself (units of y)",
+                "At these settings: gap |f - f*| / |f*| to exact KRR, and RMSE at the queries "
+                "against the true function (units of y)",
                 ["predictor", "gap to exact KRR", "RMSE"],
                 lines,
             ),
-            ("How hard the system is, and what theory promises", ["", "value"], facts),
+            ("Bound and difficulty of the linear system", ["", "value"], facts),
             (
                 "Gap to exact KRR by depth and width, at this temperature and ridge",
                 ["solver steps", *(f"width {w or 'all'}" for w in config.widths)],
@@ -90,13 +91,15 @@ def explorer_section(found: Explored) -> Section:
         ),
     )
     words = (
-        "One softmax head is Nadaraya-Watson: a weighted mean of the outputs. A deep stack of such "
-        "heads runs conjugate gradient on (K + ridge I) alpha = y, and after enough steps it is "
-        'kernel ridge regression (KRR). Width "all" is softmax attention on the exponential '
-        "kernel e^(<x, z> / temperature) itself; width m is linear attention on the m Nystrom "
-        "features that keep most of K. Every curve is a forward pass of literal weights.",
-        "The bound adds conjugate gradient's rate (C4) and what m channels lose (C18). It holds on "
-        "every draw, but where it is above 1 it says less than the gap of zero does.",
+        "One softmax head is a Nadaraya-Watson smoother: it predicts a weighted mean of the "
+        "outputs. A deep stack of softmax heads runs conjugate gradient on (K + ridge I) alpha = "
+        "y. After enough steps, its predictions are those of kernel ridge regression (KRR). Width "
+        '"all" is softmax attention on the exponential kernel e^(<x, z> / temperature). Width m '
+        "is linear attention on the m Nystrom features that keep most of K. Every curve of the "
+        "transformer is a forward pass with explicitly constructed weights.",
+        "The bound is the sum of the convergence rate of conjugate gradient (C4) and the error of "
+        "m channels (C18). It holds on every draw. A bound above 1 is uninformative, because "
+        "the zero prediction has gap 1.",
     )
     return Section("explorer", "Temperature, ridge, depth and width", words, (moved,))
 
@@ -110,7 +113,7 @@ def over_and_values(found: Explored, name: str) -> tuple[tuple[str, ...], np.nda
 
 
 def sweep_section(name: str, axis: str, rows: Rows, figure: bytes, provenance: str) -> Section:
-    """Medians over seeds of every line, at each value and step."""
+    """A sweep: medians over seeds of every line, at each value and step."""
     lines, values, steps = (
         list(dict.fromkeys(row[key] for row in rows)) for key in ("line", "value", "step")
     )
@@ -126,7 +129,7 @@ def sweep_section(name: str, axis: str, rows: Rows, figure: bytes, provenance: s
             found: dict[Any, list[float]] = {}
             for row in here:
                 found.setdefault(tuple(row[key] for key in over), []).append(row[quantity])
-            # what has fewer steps, as one head has, stays where it ended
+            # a model with fewer steps, such as one head, keeps its last value
             last = {key[:-1]: key for key in found}
             grid = [(step,) if along_depth else (v, step) for v in values for step in steps]
             grid = grid[: len(steps)] if along_depth else grid
@@ -148,11 +151,11 @@ def sweep_section(name: str, axis: str, rows: Rows, figure: bytes, provenance: s
         caption="",
         tables=(
             (
-                f"Medians over seeds at this setting. {provenance}",
+                f"Medians over seeds at these settings. {provenance}",
                 ["line", "gap to exact KRR", "RMSE", "RMSE of exact KRR"],
                 table,
             ),
         ),
     )
-    parts = (Figure(figure, f"Along the {axis}, medians over seeds. {provenance}"), moved)
-    return Section(name, f"Sweep along the {axis}", (), parts)
+    parts = (Figure(figure, f"Medians over seeds against the axis {axis}. {provenance}"), moved)
+    return Section(name, f"Sweep over the axis {axis}", (), parts)

@@ -1,4 +1,4 @@
-"""What a page's sliders move: arrays over a grid, and where each number and line of them goes."""
+"""Data of the sliders: arrays over a grid, and the place of each number and line in the page."""
 
 from __future__ import annotations
 
@@ -15,23 +15,24 @@ from ..plots import MovingArtist, svg
 
 
 class Axis(NamedTuple):
-    """One slider: its label, and its values in words."""
+    """One slider: its label, and its values as text."""
 
     label: str
     values: tuple[str, ...]
 
 
 class Cell(NamedTuple):
-    """A number where the sliders stand, or where `at` fixes some of them."""
+    """A number at the slider positions; `at` replaces some of the positions."""
 
     data: str
     at: dict[str, int]
 
 
 class Sliders(NamedTuple):
-    """A figure and tables that follow sliders; `start` is what they show before they are moved.
+    """A figure and tables that follow sliders; `start` holds the initial positions.
 
-    `numbers` and `curves` are (names of the axes, array over them); a curve has one axis more.
+    `numbers` and `curves` map a name to (names of the axes, array over these axes). Arrays of
+    `curves` have one more axis at the end, the points of the curve.
     """
 
     name: str
@@ -45,19 +46,19 @@ class Sliders(NamedTuple):
     tables: tuple[tuple[str, list[str], list[list[str | Cell]]], ...]
 
     def show(self, cell: Cell) -> str:
-        """The number in words, as the page shows it before a slider is moved."""
+        """The number as text at the initial positions."""
         over, values = self.numbers[cell.data]
         return three_digits(values[tuple((self.start | cell.at)[axis] for axis in over)])
 
     def drawing(self) -> bytes:
-        """The figure, whose moving parts are named."""
+        """The figure, with an identifier for every moving part."""
         assert self.figure is not None
         for i, part in enumerate(self.moving):
             part.artist.set_gid(f"moving-{i}")
         return svg(self.figure, self.name)
 
     def data(self) -> str:
-        """What the script looks up, as JSON that may stand in a page; call `drawing` before."""
+        """The data of the script, as JSON that is safe inside HTML; call `drawing` first."""
         return json.dumps(
             {
                 "axes": {name: axis.values for name, axis in self.axes.items()},
@@ -72,19 +73,19 @@ class Sliders(NamedTuple):
 
 
 def three_digits(value: Any) -> str:
-    """A number to three digits."""
+    """A number as text with three digits."""
     return f"{float(value):.3g}"
 
 
 def number_grid(over: tuple[str, ...], values: np.ndarray) -> dict[str, Any]:
-    """In words, so that what is shown is what Python says."""
+    """Numbers as text, so that the page shows the digits that Python prints."""
     return {"over": over, "values": [three_digits(value) for value in values.ravel()]}
 
 
 def curve_grid(over: tuple[str, ...], values: np.ndarray) -> dict[str, Any]:
-    """As 16 bits a point, finer than any screen; alike along the last slider, which is the depth.
+    """Curves as 16-bit integers, with one scale per setting, shared by all depths.
 
-    A coefficient alpha is e^(1 / temperature) times smaller than y, so each setting has its scale.
+    Scales differ between settings because alpha is e^(1 / temperature) times smaller than y.
     """
     size = values.shape[-1]
     together = size * (values.shape[-2] if over else 1)
@@ -102,7 +103,7 @@ def curve_grid(over: tuple[str, ...], values: np.ndarray) -> dict[str, Any]:
 
 
 def placement(part: MovingArtist) -> dict[str, Any]:
-    """How values become places in the drawing, whose unit is 1/72 inch and whose y goes down."""
+    """The map from values to positions in the SVG (unit 1/72 inch, y axis downwards)."""
     figure = part.axes.figure
     assert isinstance(figure, Drawn)
     points, height = 72 / figure.dpi, 72 * figure.get_figheight()

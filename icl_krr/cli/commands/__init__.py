@@ -1,1 +1,1 @@
-"""One file a command, with `run(settings)`."""
+"""The commands: one file each, with a function `run(settings)`."""

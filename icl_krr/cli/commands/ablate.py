@@ -1,4 +1,4 @@
-"""`icl-krr ablate`: what every part of a model is needed for."""
+"""`icl-krr ablate`: remove each part of a model and measure the change of the predictions."""
 
 from __future__ import annotations
 
@@ -42,25 +42,28 @@ def run(settings: Ablate) -> int:
 def print_table(settings: Ablate, found: Ablation) -> None:
     console = output.wide()
     by = "0" if settings.replace == "zero" else "its mean"
-    title = f"{settings.model}: every part replaced by {by}, by itself"
+    title = f"{settings.model}: one part at a time replaced by {by}"
     console.print(output.lined(title, table(found)))
     known = ", ".join(f"{name} {value:.3g}" for name, value in found.known.items())
     console.print(
-        f"change: |f' - f| / |f| at the queries of {settings.tasks} tasks, f the intact model's "
-        f"predictions; loss: mean squared error to their outputs ({known}).\n"
+        f"change: |f' - f| / |f| at the queries of {settings.tasks} tasks; f are the predictions "
+        f"of the intact model, f' those without the part.\n"
+        f"loss: mean squared error of f' ({known}).\n"
         f"{explain_columns(found)}Seed {settings.seed}, float64.",
         highlight=False,
     )
 
 
 def explain_columns(found: Ablation) -> str:
-    """What the columns and rows say that not every table has."""
+    """Explain the columns and rows that only some tables have."""
     words = {
-        "expectation": "gap: |f' - g| / max(|f|, |g|) to what the algorithm without that part "
-        "predicts, computed from K and k(x) alone.\n",
-        "swap": "swapped: a constructed step between two fitted linear maps takes the block's "
-        "place; linear: one map alone; shuffled: the step of another task; skipped: nothing; "
-        "swapped nearer by: the change of such a control less the swap's, on the same tasks.\n",
+        "expectation": "without it: result of the algorithm without that part.\n"
+        "expected change, gap to it: |g - f| / |f| and |f' - g| / max(|f|, |g|), where g are the "
+        "predictions of that algorithm, computed from K and k(x) alone.\n",
+        "swap": "swapped: a constructed step between two fitted linear maps replaces the block.\n"
+        "Controls: linear: one fitted linear map replaces the block; shuffled: the step uses "
+        "another task; skipped: the block is removed.\n"
+        "swapped nearer by: change of the control minus change of the swap, on the same tasks.\n",
     }
     has = {key for row in found.rows for key in (*row, row["kind"])}
     return "".join(text for key, text in words.items() if key in has)

@@ -1,4 +1,4 @@
-"""`icl-krr bench`: suites of contests, one after the other, as a table and as files."""
+"""`icl-krr bench`: run suites of contests and show the times as a table and as files."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ def run(settings: Bench) -> int:
         console.print(contest_table(rows))
         missing = [peer for peer in PEERS if peer not in meta["versions"]]
         if missing:
-            console.print(f"not installed, left out: {', '.join(missing)}")
+            console.print(f"left out because not installed: {', '.join(missing)}")
     if settings.out is not None:
         record = {"meta": meta, "rows": [row._asdict() for row in rows]}
         files = {
@@ -53,7 +53,9 @@ def run(settings: Bench) -> int:
 
 
 def contest_table(rows: list[Row]) -> Table:
-    table = Table(title="medians (quartiles) in ms, interleaved; ratios to the best rival")
+    table = Table(
+        title="Median times (quartiles) in ms; ratio: time of icl_krr / time of the best rival"
+    )
     for column in COLUMNS:
         left = column in ("what", "best rival")
         table.add_column(column, justify="left" if left else "right", overflow="fold")

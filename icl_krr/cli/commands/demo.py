@@ -1,4 +1,4 @@
-"""`icl-krr demo`: a table that ships and a draw of a Gaussian process."""
+"""`icl-krr demo`: the included diabetes table and a draw of a Gaussian process."""
 
 from __future__ import annotations
 

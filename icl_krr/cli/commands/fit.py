@@ -1,4 +1,4 @@
-"""`icl-krr fit`: hyperparameters by gradient through the forward, what moved, and what it gains."""
+"""`icl-krr fit`: fit hyperparameters by gradient through the forward pass."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ def run(settings: Fit) -> int:
         TimeRemainingColumn(),
     )
     errors = Console(stderr=True)
-    # where there is no terminal it would leave an empty line before a refusal
+    # without a terminal, the bar would print an empty line before an error message
     with Progress(
         *columns, console=errors, transient=True, disable=not errors.is_terminal
     ) as progress:
@@ -87,11 +87,12 @@ def run(settings: Fit) -> int:
 
 
 def read_data(settings: Fit) -> tuple[Any, str | None]:
-    """What makes the tasks, and the kernel: by default that of the run's own process."""
+    """The function that makes the tasks, and the kernel; None leaves the choice to the solver."""
     if settings.target is not None:
         if holds_run(folder_of(settings.data)):
             raise ValueError(
-                f"target must be absent for a run, got {settings.target!r} and {settings.data}"
+                f"target must not be given for a trained model, got {settings.target!r} for "
+                f"{settings.data}; remove --target"
             )
         table = read_table(settings.data, settings.target)
         supports = settings.supports
@@ -99,9 +100,12 @@ def read_data(settings: Fit) -> tuple[Any, str | None]:
             supports = min(3 * len(table) // 4, 512)
         return lambda: of_table(table, supports, settings.seed), settings.kernel
     if settings.data.endswith(".csv"):
-        raise ValueError(f"target must be given for a table such as {settings.data}: --target")
+        raise ValueError(f"target must be given for the table {settings.data}; use --target COLUMN")
     if settings.supports is not None:
-        raise ValueError("supports must be absent for a run, whose tasks have their own number")
+        raise ValueError(
+            f"supports must not be given for a trained model, got {settings.supports}; "
+            "remove --supports"
+        )
     run = load(settings.data)
     kernel, own = settings.kernel, run.recipe.task
     if kernel is None and own.family == "gaussian_process":
@@ -111,14 +115,14 @@ def read_data(settings: Fit) -> tuple[Any, str | None]:
 
 def print_tables(settings: Fit, fitted: FittedHyperparameters) -> None:
     console, found, facts = Console(), fitted.found, fitted.facts
-    table = Table(title=f"{Path(settings.data).name}: what moved")
+    table = Table(title=f"{Path(settings.data).name}: fitted hyperparameters")
     table.add_column("parameter")
     for column in ("start", "fitted", "relative change"):
         table.add_column(column, justify="right")
     for row in found.moved:
         table.add_row(row.name, f"{row.start:.4g}", f"{row.fitted:.4g}", number(row.change))
     console.print(table)
-    table = Table(title="mean squared error at what was held apart")
+    table = Table(title="mean squared error on held-out data")
     table.add_column("predictor")
     table.add_column("error", justify="right")
     for row in fitted.errors:
@@ -126,14 +130,14 @@ def print_tables(settings: Fit, fitted: FittedHyperparameters) -> None:
     console.print(table)
     count = len(found.losses) - 1
     console.print(
-        f"{UNITS[facts['objective']]}: {found.losses[0]:.6g} at the start, "
-        f"{min(found.losses):.6g} fitted, after {count} iterations of {facts['method']}"
+        f"loss ({UNITS[facts['objective']]}): {found.losses[0]:.6g} at the start, "
+        f"{min(found.losses):.6g} after {count} iterations of {facts['method']}"
         f"{'; ' * bool(found.stopped)}{found.stopped}\n"
-        f"{facts['solver']} on the {facts['kernel']} kernel, {facts['steps']} steps; "
-        f"tasks to fit: {facts['tasks']} of n = {facts['n']} supports; held apart: "
-        f"q = {facts['q']} queries a task; p = {facts['p']} features, dtype = {facts['dtype']}, "
-        f"seed = {settings.seed}; "
-        "errors in units of y squared (1 = variance of a table's supports)",
+        f"{facts['solver']} on the {facts['kernel']} kernel, {facts['steps']} steps\n"
+        f"fitted on {facts['tasks']} tasks of n = {facts['n']} supports; held out: q = "
+        f"{facts['q']} queries per task; p = {facts['p']} features, dtype = {facts['dtype']}, "
+        f"seed = {settings.seed}\n"
+        "errors are in units of y squared (for a table, 1 is the variance of y over the supports)",
         highlight=False,
         soft_wrap=True,
     )

@@ -1,4 +1,4 @@
-"""`icl-krr identify`: which solver a model runs, as tables, heatmaps and filters."""
+"""`icl-krr identify`: find the solver that a model runs; tables, heatmaps and filters."""
 
 from __future__ import annotations
 
@@ -32,15 +32,18 @@ from ..output import number
 from ..settings.identify import Identify
 
 CONSTRUCTIONS = "constructions"
+TITLES = {"prediction": "predictions", "hat": "hat matrices"}
 REASONS = {
-    IDENTIFIED: "every other one is farther, beyond the intervals, or contains it",
-    TIED: "their intervals overlap in both spaces, and none is a special case of another",
-    NONE: f"the first of those that remain is farther than {CLOSE} in one of the spaces",
+    IDENTIFIED: "every other candidate is farther, with disjoint intervals, or is a more general "
+    "form of this solver",
+    TIED: "the intervals of these candidates overlap in predictions and in hat matrices, and none "
+    "is a special case of another",
+    NONE: f"the nearest candidate is farther than {CLOSE} in predictions or in hat matrices",
 }
 
 
 def run(settings: Identify) -> int:
-    """1 if a constructed solver is not identified, else 0."""
+    """Return 1 if a constructed solver is not identified, else 0."""
     folder = settings.out or Path(f"icl-krr-identify-{Path(settings.model).name}")
     if settings.model == CONSTRUCTIONS:
         return identify_constructions(settings, folder)
@@ -78,7 +81,7 @@ def run(settings: Identify) -> int:
 
 
 def identification_record(found: Identification) -> dict[str, Any]:
-    """An identification as JSON has it."""
+    """An identification as a record for JSON."""
     return {
         "status": found.status,
         "remain": found.remain,
@@ -111,15 +114,17 @@ def print_findings(name: str, findings: Findings) -> None:
     title = f"{name}: mean squared error after every layer, and the nearest hyperparameters"
     console.print(output.lined(title, layer_table(findings)))
     console.print(
-        f"error: of the linear probe, at the last layer of the model; shuffled, untrained: of the "
-        f"same probe fitted to other tasks' outputs, and to an untrained model.\n"
-        f"exact: {findings.kernel!r}, ridge {findings.ridge:.3g}. Each layer's hyperparameters are "
-        f"those of the regression, and of the smoother, whose hat matrix is nearest to its own.\n",
+        "error: mean squared error of the linear probe; after the last layer, of the model.\n"
+        "shuffled: the probe is fitted to the outputs of other tasks. untrained: the probe is "
+        "fitted to an untrained model.\n"
+        f"exact: exact KRR with {findings.kernel!r} and ridge {findings.ridge:.3g}.\n"
+        "Hyperparameters: those of kernel ridge regression, and of a Nadaraya-Watson smoother, "
+        "whose hat matrix is nearest to the hat matrix of the layer.\n",
         highlight=False,
     )
     console.print(candidate_table(found))
     for space in SPACES:
-        title = f"relative distance of every layer, {space} (95 %)"
+        title = f"Relative distance at every layer, {TITLES[space]} (95 % interval)"
         console.print(output.lined(title, distance_table(found, space)))
     console.print(
         f"{found.status}: {', '.join(found.remain)}; {REASONS[found.status]}", highlight=False
@@ -127,9 +132,11 @@ def print_findings(name: str, findings: Findings) -> None:
 
 
 def candidate_table(found: Identification) -> Table:
-    table = Table(title="relative distance of layers to steps, mean over layers (95 %)")
+    table = Table(
+        title="Relative distance between layers and solver steps, mean over layers (95 % interval)"
+    )
     table.add_column("candidate", no_wrap=True)
-    for column in ("kernel", "parameters", "steps of the layers"):
+    for column in ("kernel", "parameters", "solver step at each layer"):
         table.add_column(column, overflow="fold")
     edges = [number(edge) for edge in found.strata]
     strata = [f"cond {low} to {high}" for low, high in pairwise(edges)]

@@ -1,4 +1,4 @@
-"""`icl-krr report`: one page over finished runs, and over what is computed where there are none."""
+"""`icl-krr report`: one page with the results of finished runs; missing results are computed."""
 
 from __future__ import annotations
 
@@ -50,8 +50,9 @@ from ..settings.report import Report
 Show = Callable[[str], None]
 TITLE = "In-context kernel ridge regression, as transformer weights"
 WORDS = (
-    "A transformer's forward pass can be a solver of kernel ridge regression. The constructed "
-    "models on this page are literal weights, and run through the same forward as the trained one."
+    "The forward pass of a transformer can run a solver of kernel ridge regression. The weights of "
+    "the constructed models on this page are written down explicitly. Constructed and trained "
+    "models use the same forward code."
 )
 TRAINED = "gp-encoder"
 
@@ -66,13 +67,15 @@ def run(settings: Report) -> int:
     sweeps = [sweep_section(*pair) for pair in enumerate(sources.sweeps)]
     settled = sources.claims and claims_section(sources.claims)
     if (settings.out / "meta.json").exists() and not (settings.out / "report.html").is_file():
-        raise ValueError(f"{settings.out} must hold a report or nothing; choose another --out")
+        raise ValueError(
+            f"{settings.out} must be empty or hold a report, got other files; choose another --out"
+        )
     output.prepare(settings.out)
     seed = settings.seed
     with Console(stderr=True).status("") as status:
         with jax.enable_x64(True):
             found = explore(ExplorerConfig(seed=seed), status.update)
-        status.update(f"{named}: streams and patterns")
+        status.update(f"{named}: residual streams and attention patterns")
         made = [
             pages.explorer_section(found),
             streams_section(model, named, seed),
@@ -98,7 +101,7 @@ def run(settings: Report) -> int:
 
 
 def streams_section(run: Run, name: str, seed: int) -> Section:
-    """A construction on the explorer's task, beside the run on one of its own."""
+    """A construction on the task of the explorer, and the trained model on a task of its family."""
     small = ExplorerConfig(num_queries=12, seed=seed)
     task = draw_task(small)
     constructed, _ = build_cell(task, 0.5, small.noise, None, steps=4)
@@ -109,7 +112,7 @@ def streams_section(run: Run, name: str, seed: int) -> Section:
 
 
 def training_sections(run: Run, name: str, folder: Path) -> list[Section]:
-    """Nothing where no metrics were kept."""
+    """The training curves; no section if the run has no metrics file."""
     metrics = folder / "metrics.csv"
     if not metrics.exists():
         return []
@@ -117,14 +120,14 @@ def training_sections(run: Run, name: str, folder: Path) -> list[Section]:
     try:
         figure = svg(training_figure(parse_rows(metrics), caption), "training")
     except (KeyError, IndexError, TypeError, ValueError):
-        raise ValueError(f"{metrics} must be the metrics that icl-krr train left") from None
+        raise ValueError(f"{metrics} must be a metrics file written by icl-krr train") from None
     return [pages.training_section(name, figure, f"{caption}.")]
 
 
 def small_identification(
     run: Run, name: str, seed: int, meta: dict[str, Any], show: Show
 ) -> Section:
-    """A small one, for want of a finished one."""
+    """Reduced identification, used when no finished run is given."""
     config = IdentifyConfig(tasks=16, probe_tasks=128, seed=seed)
     with jax.enable_x64(True):
         found = examine(run, config, lambda words: show(f"{name}, identification: {words}"))
@@ -138,28 +141,28 @@ def small_identification(
     )
     tables = [layer_table(found), *(distance_table(found.found, space) for space in SPACES)]
     status = f"{found.found.status}; nearest: {', '.join(found.found.remain)}"
-    made = f"{config.tasks} tasks only. {pages.provenance(meta, 'float64')}"
+    made = f"Reduced run: {config.tasks} tasks. {pages.provenance(meta, 'float64')}"
     return pages.identification_section(name, status, tables, heatmaps, filters, made)
 
 
 def quick_claims(seed: int, meta: dict[str, Any], show: Show) -> Section:
-    """The quick form, for want of a finished one."""
+    """Quick check of the claims, used when no finished run is given."""
     known = claims()
     done = 0
 
     def count(more: int) -> None:
         nonlocal done
         done += more
-        show(f"claims, quick: {done} of {len(known)}")
+        show(f"claims, quick run: {done} of {len(known)} done")
 
     count(0)
     found = verify_all(known, seeds=range(seed, seed + 1), quick=True, progress=count)
-    made = f"Fewer draws and one seed. {pages.provenance(meta, 'dtype in the last column')}"
+    made = f"Quick run: fewer draws, one seed. {pages.provenance(meta, 'dtype in the last column')}"
     return pages.claims_section(table_of_claims(result for result, _ in found.values()), made)
 
 
 def grid_rows(found: Explored) -> Rows:
-    """The numbers of every cell."""
+    """One row per cell of the grid, with all its numbers."""
     config = found.config
     values = (config.temperatures, config.ridges, [w or "all" for w in config.widths])
     places: dict[str, Any] = dict(zip(GRID_AXES, (*values, range(config.steps + 1)), strict=True))

@@ -1,4 +1,4 @@
-"""`icl-krr sweep`: a grid of models, finished cells of which are never run again."""
+"""`icl-krr sweep`: run a grid of models; finished cells are not computed again."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ from ..csv_rows import is_whole, parse_rows, parse_value
 from ..settings.sweep import Sweep
 
 EXTENDS = ("lines", "seed", "seeds")
-"""What may differ from a run that is taken up again: its cells stay what they were."""
+"""Settings that may differ when a run continues; finished cells do not depend on them."""
 
 
 def run(settings: Sweep) -> int:
@@ -66,7 +66,8 @@ def run(settings: Sweep) -> int:
         print_medians(config, rows)
     names = ", ".join(str(folder / n) for n in ("results.csv", "meta.json", *drawn))
     print(
-        f"{len(done & {*wanted})} of {len(wanted)} cells were there; wrote {names}", file=sys.stderr
+        f"{len(done & {*wanted})} of {len(wanted)} cells were finished before; wrote {names}",
+        file=sys.stderr,
     )
     return 0
 
@@ -78,13 +79,13 @@ def save_rows(folder: Path, meta: dict[str, Any], rows: Rows) -> None:
 
 
 def with_cells(meta: dict[str, Any], rows: Rows) -> dict[str, Any]:
-    """With the cells that results.csv holds, those of earlier runs as well."""
+    """Add the list of the cells in results.csv, including cells of earlier runs."""
     done = dict.fromkeys((row["line"], row["seed"]) for row in rows)
     return {**meta, "cells": [{"line": line, "seed": seed} for line, seed in done]}
 
 
 def finished_rows(folder: Path, meta: dict[str, Any], config: SweepConfig) -> Rows:
-    """The finished cells that an earlier run of the same sweep left; ValueError for another's."""
+    """The finished cells of an earlier run of this sweep; ValueError if the settings differ."""
     if not (folder / "results.csv").exists():
         return []
     try:
@@ -95,7 +96,9 @@ def finished_rows(folder: Path, meta: dict[str, Any], config: SweepConfig) -> Ro
         for row in rows:
             by_cell.setdefault((row["line"], row["seed"]), []).append(row)
     except (OSError, ValueError, KeyError, TypeError):
-        raise ValueError(f"{folder} must hold a sweep or nothing; choose another --out") from None
+        raise ValueError(
+            f"{folder} must be empty or hold a sweep, got other files; choose another --out"
+        ) from None
     here = {**meta["config"], "dtype": meta["dtype"]}
     differs = [
         "{} is {} there and {} here".format(
@@ -106,7 +109,8 @@ def finished_rows(folder: Path, meta: dict[str, Any], config: SweepConfig) -> Ro
     ]
     if differs:
         raise ValueError(
-            f"{folder} holds another sweep: {'; '.join(differs)}; choose another --out"
+            f"{folder} holds a sweep with other settings: {'; '.join(differs)}; "
+            "choose another --out"
         )
     return [
         row
@@ -117,8 +121,8 @@ def finished_rows(folder: Path, meta: dict[str, Any], config: SweepConfig) -> Ro
 
 
 def print_medians(config: SweepConfig, rows: Rows) -> None:
-    """Medians over seeds at the last step."""
-    table = Table(title=f"{config.axis}: gap to exact KRR |f - f*| / |f*|, medians of seeds")
+    """Print the medians over seeds at the last step."""
+    table = Table(title=f"{config.axis}: gap to exact KRR |f - f*| / |f*|, median over seeds")
     table.add_column("line", no_wrap=True)
     final = last(rows)
     values = list(dict.fromkeys(row["value"] for row in final))

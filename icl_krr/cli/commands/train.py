@@ -1,4 +1,4 @@
-"""`icl-krr train`: a run, taken up where it was left, with its metrics as a table and a figure."""
+"""`icl-krr train`: start or continue training; metrics as a table and a figure."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ SHOWN = ("step", "loss", "validation", "ratio", "steps_per_second")
 
 
 def run(settings: Train) -> int:
-    """1 if the loss diverged, else 0."""
+    """Return 1 if the loss diverged, 130 if interrupted, else 0."""
     recipe = Recipe(settings.task, settings.model, settings.training)
     folder = settings.out or default_folder(settings.recipe)
     drawn = family(recipe.task)
@@ -49,7 +49,7 @@ def run(settings: Train) -> int:
             progress.update(bar, completed=step)
             if row is not None:
                 words = (
-                    f"loss {row['loss']:.3g}, {row['ratio']:.3f} of exact, "
+                    f"loss {row['loss']:.3g}, {row['ratio']:.3f} x the loss of exact KRR, "
                     f"{row['steps_per_second']:.1f} steps/s"
                 )
                 progress.update(bar, description=words)
@@ -63,8 +63,8 @@ def run(settings: Train) -> int:
             return 1
         except KeyboardInterrupt:
             print(
-                "icl-krr: interrupted; the same command goes on from the last checkpoint, if "
-                f"there is one in {folder}",
+                "icl-krr: interrupted; the same command continues from the last checkpoint in "
+                f"{folder}, if one was written",
                 file=sys.stderr,
             )
             return 130
@@ -91,7 +91,7 @@ def run(settings: Train) -> int:
 
 
 def default_folder(recipe: str | None) -> Path:
-    """A run that is named by its folder goes on there."""
+    """The folder of the run: RECIPE itself if RECIPE is a folder, else icl-krr-train-RECIPE."""
     if recipe is not None and recipe not in names() and Path(recipe).is_dir():
         return Path(recipe)
     return Path(f"icl-krr-train-{Path(recipe or 'run').stem}")
@@ -103,7 +103,9 @@ def described(recipe: Recipe) -> dict[str, Any]:
 
 
 def print_metrics(rows: list[dict[str, Any]], seed: int) -> None:
-    table = Table(title="mean squared error; ratio is that to exact KRR on the same tasks")
+    table = Table(
+        title="mean squared error; ratio: validation error / error of exact KRR on the same tasks"
+    )
     for name in SHOWN:
         table.add_column(name.replace("_", " "), justify="right")
     for row in [*rows[: -1 : -(-len(rows) // 12)], rows[-1]]:
@@ -112,4 +114,7 @@ def print_metrics(rows: list[dict[str, Any]], seed: int) -> None:
     console.print(table)
     baselines = ("exact", "nadaraya_watson", "mean", "zero")
     words = ", ".join(f"{name.replace('_', '-')} {last[name]:.4g}" for name in baselines)
-    console.print(f"on the validation tasks: {words}; seed {seed}", highlight=False)
+    console.print(
+        f"mean squared errors of other predictors on the validation tasks: {words}; seed {seed}",
+        highlight=False,
+    )

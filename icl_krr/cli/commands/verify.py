@@ -1,4 +1,4 @@
-"""`icl-krr verify`: the claims of the field, each with a verdict, as a table and as files."""
+"""`icl-krr verify`: test published claims; verdicts as a table and as files."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from ..settings.verify import Verify
 
 
 def run(settings: Verify) -> int:
-    """1 if a verdict is not the one that was found before, else 0."""
+    """Return 1 if a verdict differs from the recorded verdict, else 0."""
     chosen = choose(settings.claims)
     seeds = settings.seeds
     if seeds is None:
@@ -60,7 +60,7 @@ def run(settings: Verify) -> int:
 
 
 def claim_record(result: Result) -> dict[str, Any]:
-    """A result as JSON has it."""
+    """A result as a record for JSON."""
     fields = result._asdict()
     place = None if result.seed is None else {"seed": result.seed, "draw": result.draw}
     del fields["seed"], fields["draw"]
@@ -74,10 +74,10 @@ def claim_record(result: Result) -> dict[str, Any]:
 
 def print_claims(results: list[Result]) -> None:
     console = Console()
-    table = Table(title="claims: what was measured against what was claimed", show_lines=True)
+    table = Table(title="Claims: measured value and claimed bound", show_lines=True)
     table.add_column("", no_wrap=True)
     table.add_column("verdict", min_width=10)
-    table.add_column("claim, what holds, and the check that decides", ratio=1)
+    table.add_column("claim, corrected claim, deciding check", ratio=1)
     table.add_column("measured, bound", min_width=20)
     for result in results:
         status = result.status if result.agrees else f"{result.status}; expected: {result.expected}"
@@ -100,9 +100,9 @@ def print_claims(results: list[Result]) -> None:
     seconds = sum(result.seconds for result in results)
     agree = sum(result.agrees for result in results)
     console.print(
-        f"{agree} of {len(results)} verdicts are those that were found before; "
-        f"{results[0].seeds} seeds each, {seconds:.0f} s of work in all. A measured value is "
-        "the worst of its draws, averaged over seeds, with a 95 % bootstrap interval; tightness is "
-        "measured / bound, or bound / measured of a lower one.",
+        f"{agree} of {len(results)} verdicts agree with the recorded verdicts; seeds per claim: "
+        f"{results[0].seeds}; computing time: {seconds:.0f} s.\n"
+        "measured: worst draw, averaged over seeds, with a 95 % bootstrap interval. tightness: "
+        "measured / bound for an upper bound, bound / measured for a lower bound.",
         highlight=False,
     )

@@ -1,4 +1,4 @@
-"""What each command can be told. No JAX here: the help needs these files and no others."""
+"""The settings of each command. These files must not import JAX, so that `--help` is fast."""
 
 from __future__ import annotations
 
@@ -18,8 +18,8 @@ COMMANDS = (
     "verify",
     "bench",
 )
-"""In the order of the help. `demo` is told what `Demo` in `settings/demo.py` says, and does what
-`run` in `commands/demo.py` does; so does every other."""
+"""The commands in the order of the help. For each command, such as `demo`, the settings are the
+class `Demo` in `settings/demo.py`, and the program is `run` in `commands/demo.py`."""
 
 
 def settings_of(name: str) -> type[Command]:

@@ -1,4 +1,4 @@
-"""What `icl-krr ablate` can be told."""
+"""The settings of `icl-krr ablate`."""
 
 from __future__ import annotations
 
@@ -14,32 +14,37 @@ from .command import Command
 
 @dataclass(frozen=True)
 class Ablate(Command):
-    """What is every part of MODEL needed for? Each head, slot, unit or role is taken out by
-    itself; for constructions the change is compared with what the algorithm without that line
-    computes. MODEL is a solver, whose construction it is, a reference run or a run's folder."""
+    """Remove each part of MODEL, one at a time, and measure how far the predictions change. Parts
+    are heads, slots, MLP units and token roles. For a construction, the command compares the
+    result with the same algorithm without the operation that the part implements."""
 
     model: tyro.conf.Positional[Annotated[str, tyro.conf.arg(metavar="MODEL")]]
-    """Such as conjugate-gradient, chebyshev, richardson, gp-encoder or a folder."""
+    """A solver to construct (chebyshev), a reference run (gp-encoder) or the folder of a run."""
     kernel: Kernel | None = None
-    """Kernel of a construction; by default the one that its expectations are known for."""
+    """Kernel of a construction.
+    If None, the kernel for which the expected changes are known."""
     steps: int | None = None
-    """Solver steps of a construction; 12 if absent."""
+    """Number of solver steps of a construction. If None, 12."""
     kinds: tuple[Site, ...] | None = None
-    """What to take out; by default heads and slots, of runs heads and units."""
+    """Kinds of parts to remove.
+    If None, heads and slots of a construction, heads and MLP units of a trained model."""
     each_step: bool = False
-    """Take a construction's parts out of one step at a time; runs have it so in any case."""
+    """Remove a part from one solver step at a time, instead of from all steps.
+    Parts of a trained model are always removed from one block at a time."""
     replace: Literal["zero", "mean"] = "zero"
-    """What takes its place: zero, or the mean over tasks and over tokens of the same role."""
+    """Value that replaces the removed part.
+    zero is 0. mean is the mean over tasks and over tokens of the same role."""
     swap: str | None = None
-    """Solver whose steps replace the blocks of a run as well, one at a time; not of a decoder."""
+    """Solver whose steps also replace the blocks of a trained model, one at a time.
+    Not available for decoders. If None, no block is replaced."""
     tasks: int = 64
-    """Tasks to predict."""
+    """Number of tasks to predict, >= 2."""
     num_queries: int = 8
-    """Queries of a task."""
+    """Number of queries per task."""
     seed: int = 0
     """Seed of every random choice."""
     json: bool = False
-    """Print JSON for programs in place of a table."""
+    """Print JSON instead of a table."""
     out: Path | None = None
-    """Folder for ablate.csv, ablate.md, meta.json, ablate.png and .svg; by default
-    icl-krr-ablate-MODEL."""
+    """Folder for ablate.csv, ablate.md, meta.json, ablate.png and ablate.svg.
+    If None, icl-krr-ablate-MODEL."""

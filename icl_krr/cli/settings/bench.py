@@ -1,4 +1,4 @@
-"""What `icl-krr bench` can be told."""
+"""The settings of `icl-krr bench`."""
 
 from __future__ import annotations
 
@@ -11,18 +11,20 @@ from .command import Command
 
 @dataclass(frozen=True)
 class Bench(Command):
-    """Time and memory against floors and peers, interleaved, after checking that all agree.
-    Peers that are not installed are left out: pip install "icl_krr[bench]" has them."""
+    """Measure time and memory against bare solvers and other libraries. All programs must first
+    return the same result; then they run in turns. Libraries that are not installed are left out;
+    pip install "icl_krr[bench]" installs them."""
 
     suite: tuple[Suite, ...] = ()
-    """What to compare; everything if absent."""
+    """Groups of comparisons to run. If empty, all groups."""
     quick: bool = False
-    """A smoke run on the smallest sizes: its times mean nothing."""
+    """Run once on the smallest sizes, as a check. Timings are not meaningful."""
     repeats: int = 7
-    """Timed runs of each program, in turns."""
+    """Number of timed runs of each program, >= 1. The programs run in turns."""
     seed: int = 0
     """Seed of every random choice."""
     json: bool = False
-    """Print JSON for programs in place of a table."""
+    """Print JSON instead of a table."""
     out: Path | None = None
-    """Folder for bench.json, bench.md, scaling.png and .svg; no files if absent."""
+    """Folder for bench.json, bench.md, scaling.png and scaling.svg.
+    If None, no files are written."""

@@ -1,4 +1,4 @@
-"""The words that options take, as the catalogue has them."""
+"""The values that options accept, read from the catalogue."""
 
 from typing import TYPE_CHECKING, Literal
 

@@ -1,4 +1,4 @@
-"""What the settings of every command have."""
+"""The base class of the settings of every command."""
 
 from __future__ import annotations
 
@@ -9,8 +9,11 @@ import tyro
 
 @dataclass(frozen=True, kw_only=True)
 class Command:
-    """Each command declares `seed`, `json` and `out` itself: the help lists options in the order
-    of the fields, and those of a base would stand before the command's own."""
+    """Settings of a command.
+
+    Each command declares `seed`, `json` and `out` itself. The help lists the options in the order
+    of the fields, so fields of this base class would come first.
+    """
 
     argv: tyro.conf.Suppress[tyro.conf.Fixed[tuple[str, ...]]] = ()
 

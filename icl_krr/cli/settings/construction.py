@@ -1,4 +1,4 @@
-"""What demo, predict and fit are told of the construction that they build."""
+"""The settings of a construction, shared by demo, predict and fit."""
 
 from __future__ import annotations
 
@@ -11,19 +11,20 @@ from .command import Command
 @dataclass(frozen=True)
 class Construction(Command):
     solver: Solver = "conjugate_gradient"
-    """Algorithm that the transformer's weights spell out."""
+    """Solver that the transformer's weights implement."""
     kernel: Kernel | None = None
-    """Kernel of the regression. By default, of those the solver takes, predict prefers the
-    linear and demo the exponential one."""
+    """Kernel of the regression; the solver must support the kernel.
+    If None, the first of linear, exponential and gaussian that the solver supports."""
     ridge: float | None = None
-    """Ridge > 0 added to the kernel matrix; chosen by leave-one-out on the supports if absent."""
+    """Ridge > 0 added to the diagonal of the kernel matrix.
+    If None, leave-one-out error on the supports chooses the ridge."""
     temperature: float | None = None
-    """Temperature > 0 of the exponential kernel; chosen likewise."""
+    """Temperature > 0 of the exponential kernel. If None, leave-one-out error chooses it."""
     lengthscale: float | None = None
-    """Lengthscale > 0 of the Gaussian kernel; chosen likewise."""
+    """Lengthscale > 0 of the Gaussian kernel. If None, leave-one-out error chooses it."""
     steps: int = 16
-    """Solver steps of the transformer."""
+    """Number of solver steps that the transformer runs, >= 1."""
     seed: int = 0
     """Seed of every random choice."""
     json: bool = False
-    """Print JSON for programs in place of tables."""
+    """Print JSON instead of tables."""

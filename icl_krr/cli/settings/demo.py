@@ -1,20 +1,24 @@
-"""What `icl-krr demo` can be told."""
+"""The settings of `icl-krr demo`."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 from pathlib import Path
 
+from .choices import Kernel
 from .construction import Construction
 
 
 @dataclass(frozen=True)
 class Demo(Construction):
-    """Run on a small real table that ships (diabetes progression, Efron et al. 2004) and on a
-    draw of a Gaussian process; write results.csv, meta.json, depth.png and
-    depth.svg."""
+    """Compare a constructed transformer with exact KRR on two tasks: a small real table included
+    in the package (diabetes progression, Efron et al. 2004) and a draw of a Gaussian process.
+    Prints the gap at every depth and writes results.csv, meta.json, depth.png and depth.svg."""
 
+    kernel: Kernel | None = None
+    """Kernel of the regression; the solver must support the kernel.
+    If None, exponential, or linear if the solver supports no other kernel."""
     steps: int = 24
-    """Solver steps of the transformer."""
+    """Number of solver steps that the transformer runs, >= 1."""
     out: Path = Path("icl-krr-demo")
-    """Folder for the files."""
+    """Folder for results.csv, meta.json, depth.png and depth.svg."""

@@ -1,4 +1,4 @@
-"""What `icl-krr fit` can be told."""
+"""The settings of `icl-krr fit`."""
 
 from __future__ import annotations
 
@@ -8,32 +8,43 @@ from typing import Annotated, Literal
 
 import tyro
 
+from .choices import Kernel
 from .construction import Construction
 
 
 @dataclass(frozen=True)
 class Fit(Construction):
-    """Fit the construction's hyperparameters by gradient through the forward. DATA is a table, of
-    which --target is to be predicted, or a run of icl-krr train, shipped or in a folder, whose
-    predictions are. Prints what moved, and errors beside the baselines on what is held apart."""
+    """Fit the hyperparameters of a construction with gradients through its forward pass. DATA
+    is a table or a trained model. For a table, the construction predicts the column --target. For
+    a trained model, the construction predicts the outputs of that model. Prints the
+    hyperparameters before and after the fit, and the errors of the construction and the
+    baselines on held-out data."""
 
     data: tyro.conf.Positional[Annotated[str, tyro.conf.arg(metavar="DATA")]] = tyro.MISSING
-    """Such as table.csv, gp-encoder, or a folder."""
+    """A table (table.csv), a reference run (gp-encoder) or the folder of an icl-krr train run."""
+    kernel: Kernel | None = None
+    """Kernel of the regression; the solver must support the kernel.
+    If None, the kernel of the Gaussian process that the trained model was trained on.
+    Otherwise the first of linear, exponential and gaussian that the solver supports."""
     target: Annotated[str | None, tyro.conf.arg(metavar="COLUMN")] = None
-    """Column of the table to predict."""
+    """Column of the table to predict; required for a table."""
     objective: Literal["held-out", "marginal-likelihood"] = "held-out"
-    """Squared error at queries: each quarter of a table's supports from the others, or the tasks
-    of a run; or the likelihood of the supports' outputs."""
+    """Quantity to optimise.
+    held-out is the squared error at the queries.
+    For a table, each quarter of the supports is predicted from the other three.
+    marginal-likelihood is the likelihood of the outputs of the supports."""
     method: Literal["adam", "lbfgs"] = "adam"
     """Optimiser."""
     iterations: int = 100
-    """Its iterations at most."""
+    """Maximum number of iterations of the optimiser."""
     fit_spectrum: bool = False
-    """Fit the bounds on the eigenvalues too, and with them step sizes and momenta, which otherwise
-    follow from the tasks."""
+    """Also fit the bounds on the eigenvalues, which determine step sizes and momenta.
+    Otherwise the bounds are computed from the tasks."""
     supports: int | None = None
-    """Rows of the table used as supports; by default three quarters of them, 512 at most."""
+    """Number of rows of the table used as supports.
+    If None, three quarters of the rows, but at most 512."""
     tasks: int = 64
-    """Tasks of a run that are fitted to, and as many held apart."""
+    """For a trained model: number of tasks to fit. The same number of tasks is held out."""
     out: Path | None = None
-    """Folder for fit.csv, moved.csv, meta.json, fit.png and .svg; no files if absent."""
+    """Folder for fit.csv, moved.csv, meta.json, fit.png and fit.svg.
+    If None, no files are written."""

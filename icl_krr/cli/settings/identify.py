@@ -1,4 +1,4 @@
-"""What `icl-krr identify` can be told."""
+"""The settings of `icl-krr identify`."""
 
 from __future__ import annotations
 
@@ -14,33 +14,33 @@ from .command import Command
 
 @dataclass(frozen=True)
 class Identify(Command):
-    """Which solver does MODEL run? Every candidate is fitted to what the model answers after each
-    layer, on tasks of its own family, and compared on others. MODEL is a reference run that
-    ships, the folder of a run of icl-krr train, or the word constructions: that identifies
-    models whose solver is known, and prints the confusion matrix."""
+    """Identify the solver that MODEL runs. The command fits every candidate solver to the
+    predictions of the model after each layer, then compares model and candidates on new tasks of
+    the same family. If MODEL is the word "constructions", the command identifies constructed
+    models, whose solver is known, and prints the confusion matrix."""
 
     model: tyro.conf.Positional[Annotated[str, tyro.conf.arg(metavar="MODEL")]]
-    """Such as gp-encoder, a folder, or constructions."""
+    """A reference run (gp-encoder), the folder of a run, or "constructions" (see above)."""
     tasks: int = 64
-    """Tasks that candidates are fitted to, and as many to score them."""
+    """Number of tasks to fit the candidates, >= 2. The same number of new tasks scores them."""
     probe_tasks: int = 512
-    """Tasks that the linear probes of a trained model's layers are fitted to."""
+    """Number of tasks to fit the linear probes of the layers, >= 2."""
     num_queries: int = 8
-    """Queries of a task."""
+    """Number of queries per task."""
     kernels: tuple[Kernel, ...] = get_args(Kernel)
-    """Kernels that candidates may have."""
+    """Kernels to try for each candidate."""
     steps: int | None = None
-    """Steps that a candidate may have taken after the last layer; 32 for each layer if absent."""
+    """Maximum number of solver steps of a candidate. If None, 32 steps per layer of the model."""
     per_layer: bool = False
-    """Refine the parameters for each layer by itself."""
+    """Refine the parameters of each candidate separately for each layer."""
     seeds: int = 3
-    """Seeds of the confusion matrix."""
+    """Number of seeds of the confusion matrix, counted up from --seed."""
     quick: bool = False
-    """Half the tasks for the confusion matrix."""
+    """Use half the number of tasks for the confusion matrix."""
     seed: int = 0
     """Seed of every random choice."""
     json: bool = False
-    """Print JSON for programs in place of tables."""
+    """Print JSON instead of tables."""
     out: Path | None = None
-    """Folder for identify.json and .md, layers.csv, heatmaps.csv, .png and .svg, filter.png and
-    .svg, or for confusion.json, .csv, .md, .png and .svg; by default icl-krr-identify-MODEL."""
+    """Folder for the tables (JSON, CSV, Markdown) and the figures (PNG, SVG).
+    If None, icl-krr-identify-MODEL."""

@@ -1,4 +1,4 @@
-"""What `icl-krr predict` can be told."""
+"""The settings of `icl-krr predict`."""
 
 from __future__ import annotations
 
@@ -13,14 +13,17 @@ from .construction import Construction
 
 @dataclass(frozen=True)
 class Predict(Construction):
-    """Read TABLE.csv as one task: random rows are supports, the others queries, and every other
-    column is a feature. Prints the gap of the transformer to exact KRR, depth by depth."""
+    """Predict a column of TABLE.csv with a constructed transformer. Random rows are the supports,
+    the other rows are the queries, and every column except the target is a feature. Prints the
+    gap of the transformer to exact KRR at every depth."""
 
     table: tyro.conf.Positional[Annotated[Path, tyro.conf.arg(metavar="TABLE.csv")]] = tyro.MISSING
-    """Comma-separated file of numbers with a header."""
+    """Comma-separated file with a header line and numeric columns."""
     target: Annotated[str, tyro.conf.arg(metavar="COLUMN")] = tyro.MISSING
     """Column to predict."""
     supports: int | None = None
-    """Rows used as supports; by default three quarters of them, 512 at most."""
+    """Number of rows used as supports.
+    If None, three quarters of the rows, but at most 512."""
     out: Path | None = None
-    """Folder for results.csv, meta.json, depth.png and .svg; no files if absent."""
+    """Folder for results.csv, meta.json, depth.png and depth.svg.
+    If None, no files are written."""

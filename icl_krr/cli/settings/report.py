@@ -1,4 +1,4 @@
-"""What `icl-krr report` can be told."""
+"""The settings of `icl-krr report`."""
 
 from __future__ import annotations
 
@@ -13,16 +13,17 @@ from .command import Command
 
 @dataclass(frozen=True)
 class Report(Command):
-    """One page that needs no network, report.html: sliders for temperature, ridge, depth and width
-    over a grid of constructed transformers, residual streams and attention patterns, which solver
-    a trained model runs, and which claims hold. What RUNS hold is shown as it is; identification
-    and claims that are in none of them are computed at a small size."""
+    """Write report.html, one page that needs no network. The page has sliders for the temperature,
+    ridge, depth and width of constructed transformers. It also shows residual streams, attention
+    patterns, the solver that a trained model runs, and the claims that hold. Results in the
+    folders RUN are shown as they are. If no folder holds an identification or claims, the command
+    computes them at a reduced size."""
 
     runs: tyro.conf.Positional[Annotated[tuple[str, ...], tyro.conf.arg(metavar="RUN")]] = ()
-    """Folders that verify, identify, sweep or train left, or the name of a reference run."""
+    """Folders written by verify, identify, sweep or train, or the name of a reference run."""
     seed: int = 0
     """Seed of every random choice."""
     json: bool = False
-    """Print JSON for programs in place of a table."""
+    """Print JSON instead of a table."""
     out: Path = Path("icl-krr-report")
     """Folder for report.html, grid.csv and meta.json."""

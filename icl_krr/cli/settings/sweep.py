@@ -1,4 +1,4 @@
-"""What `icl-krr sweep` can be told."""
+"""The settings of `icl-krr sweep`."""
 
 from __future__ import annotations
 
@@ -13,36 +13,37 @@ from .command import Command
 
 @dataclass(frozen=True)
 class Sweep(Command):
-    """A grid of transformers along one axis, each beside exact KRR at every depth. All values
-    of a line are one compiled call where shapes allow; a run that was interrupted goes on where
-    it was, and more seeds or lines are added to what is there."""
+    """Vary one quantity and compare constructed transformers with exact KRR at every depth. If a
+    sweep is interrupted, the same command continues it. The same command with more seeds or lines
+    adds them to the finished results."""
 
     axis: tyro.conf.Positional[Axis]
-    """What to go along."""
+    """Quantity to vary."""
     values: tuple[str, ...] = ()
-    """Values of the axis; a default grid if absent."""
+    """Values of the quantity. If empty, a default grid is used."""
     lines: tuple[str, ...] = ()
-    """Solvers, sketches or features to compare; those of the axis if absent."""
+    """Solvers, sketches or random features to compare, one line of the figure each.
+    If empty, the default lines of the axis are used."""
     kernel: Kernel | None = None
-    """Kernel of the regression; by default the exponential one, linear along the width, Gaussian
-    along the arithmetic. Its bandwidth is that of the temperature."""
+    """Kernel of the regression; --temperature sets its bandwidth.
+    If None, linear for the axis width, Gaussian for arithmetic, and exponential otherwise."""
     seeds: int = 5
-    """Number of tasks, each of its own seed."""
+    """Number of seeds, counted up from --seed; one task per seed."""
     seed: int = 0
     """First seed."""
     steps: int = 32
-    """Solver steps of every model."""
+    """Number of solver steps of every model, >= 1."""
     num_supports: int = 64
-    """Supports n of a task."""
+    """Number of supports n per task."""
     num_features: int | None = None
-    """Features p of a task; by default 2, or 32 along the width."""
+    """Number of features p. If None, 32 for the axis width, and 2 otherwise."""
     num_queries: int = 64
-    """Queries of a task."""
+    """Number of queries q per task."""
     temperature: float = 0.5
-    """Temperature > 0 of the exponential kernel."""
+    """Temperature of the exponential kernel, >= 1/80."""
     ridge: float | None = None
-    """Ridge > 0; by default 0.1 k(x, x), or 0.1 p along the width."""
+    """Ridge > 0. If None, 0.1 p for the axis width, and 0.1 k(x, x) otherwise."""
     json: bool = False
-    """Print JSON for programs in place of a table."""
+    """Print JSON instead of a table."""
     out: Path | None = None
-    """Folder for results.csv, meta.json and the figure; by default icl-krr-sweep-AXIS."""
+    """Folder for results.csv, meta.json and the figure. If None, icl-krr-sweep-AXIS."""

@@ -1,4 +1,4 @@
-"""What `icl-krr train` can be told."""
+"""The settings of `icl-krr train`."""
 
 from __future__ import annotations
 
@@ -15,20 +15,24 @@ from .command import Command
 
 @dataclass(frozen=True)
 class Train(Command):
-    """Train a model on tasks that are drawn in every step. RECIPE is a reference run that ships, a
-    run's folder or a JSON file, and gives the defaults of all other settings. A run that was
-    interrupted goes on where it was, and ends with the same weights."""
+    """Train a transformer on new random tasks in every step. RECIPE sets the defaults of all other
+    settings. If training is interrupted, the same command continues from the last checkpoint and
+    reaches the same weights as an uninterrupted run."""
 
     recipe: tyro.conf.Positional[Annotated[str | None, tyro.conf.arg(metavar="RECIPE")]] = None
-    """Such as gp-encoder; built-in defaults if absent."""
+    """A reference run (gp-encoder), the folder of a run, or a JSON file.
+    If None, built-in defaults are used."""
     task: TaskRecipe = field(default_factory=TaskRecipe)
+    """Family of tasks to draw from."""
     model: ModelRecipe = field(default_factory=ModelRecipe)
+    """Architecture with random weights, or the weights to start from."""
     training: Training = field(default_factory=Training)
+    """Adam with warm-up and cosine decay of the learning rate, on the squared error."""
     json: bool = False
-    """Print JSON for programs in place of a table."""
+    """Print JSON instead of a table."""
     out: Path | None = None
-    """Folder for checkpoint.msgpack, model.msgpack, metrics.csv, recipe.json, meta.json and
-    training.png and .svg; by default icl-krr-train-RECIPE."""
+    """Folder for the weights, the checkpoint, metrics.csv, recipe.json, meta.json and the figure.
+    If None, icl-krr-train-RECIPE, or RECIPE itself if RECIPE is the folder of a run."""
 
     @property
     def first_seed(self) -> int:

@@ -1,4 +1,4 @@
-"""What `icl-krr verify` can be told."""
+"""The settings of `icl-krr verify`."""
 
 from __future__ import annotations
 
@@ -13,20 +13,21 @@ from .command import Command
 
 @dataclass(frozen=True)
 class Verify(Command):
-    """Settle the claims of the field: every claim with what was measured, its bound, its
-    tightness and a verdict, which is compared with the one that was found before (exit status 1
-    if one differs). One claim by its name, such as C16, also draws its figure."""
+    """Test published claims about in-context kernel regression. For each claim, the command prints
+    the measured value, the bound, the tightness and a verdict. Exits with status 1 if a verdict
+    differs from the recorded verdict. With --out, or if claims are named, such as C16, the command
+    also draws figures."""
 
     claims: tyro.conf.Positional[Annotated[tuple[str, ...], tyro.conf.arg(metavar="CLAIM")]] = ()
-    """Claims such as C16; all if absent."""
+    """Names of claims, such as C16. If empty, all claims."""
     quick: bool = False
-    """Fewer draws, one seed: under a minute for all."""
+    """Use fewer draws and one seed. All claims then take less than a minute."""
     seeds: int | None = None
-    """Number of seeds, counted up from --seed; by default 10, or 1 with --quick."""
+    """Number of seeds, counted up from --seed. If None, 10, or 1 with --quick."""
     seed: int = 0
     """First seed."""
     json: bool = False
-    """Print JSON for programs in place of a table."""
+    """Print JSON instead of a table."""
     out: Path | None = None
-    """Folder for claims.json, claims.md, and rows (CSV) and figure of each claim; by default
-    icl-krr-verify where claims are named, else no files."""
+    """Folder for claims.json, claims.md, and a CSV file and a figure for each claim.
+    If None, icl-krr-verify if claims are named; otherwise no files are written."""

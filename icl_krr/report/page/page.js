@@ -1,6 +1,6 @@
 "use strict";
 
-// Each part that sliders move carries its data: arrays in row-major order over named axes.
+// Each part with sliders contains its data: arrays in row-major order over named axes.
 for (const part of document.querySelectorAll(".moved")) {
   const page = JSON.parse(part.querySelector("script").textContent);
   const at = { ...page.start };
@@ -19,7 +19,7 @@ for (const part of document.querySelectorAll(".moved")) {
     return decoded[name];
   }
 
-  // The numbers of one name where the sliders stand, at every place along one axis if asked for.
+  // The numbers called `name` at the slider positions; with `along`, at every place of that axis.
   function read(name, along) {
     const places = along ? page.axes[along].map((_, i) => ({ ...at, [along]: i })) : [at];
     return places.flatMap((place) => {
@@ -50,7 +50,8 @@ for (const part of document.querySelectorAll(".moved")) {
     return "M " + moving.x.map(place).join(" L ");
   }
 
-  // Rows of the image are tokens, columns the places along its axis; the largest entry is full.
+  // Rows of the image are tokens, columns are places along the axis. The largest entry gets the
+  // strongest colour.
   function picture(moving) {
     const columns = page.axes[moving.along].length;
     const values = read(moving.data, moving.along);
@@ -101,12 +102,12 @@ for (const part of document.querySelectorAll(".moved")) {
   }
 
   part.addEventListener("input", follow);
-  window.addEventListener("pageshow", follow); // a browser may put sliders back where they were
+  window.addEventListener("pageshow", follow); // browsers may restore slider positions
   part.querySelector(".controls").hidden = false;
   follow();
 }
 
-// Tab stops only at what scrolls.
+// Only boxes that scroll can receive keyboard focus.
 function stops() {
   for (const box of document.querySelectorAll(".scroll")) {
     box.tabIndex = box.scrollWidth > box.clientWidth ? 0 : -1;
