@@ -135,7 +135,7 @@ def choice(name: str, value: Any, allowed: tuple[str, ...]) -> None:
 def differences(there: Mapping[str, Any], here: Mapping[str, Any]) -> str:
     """One clause for every entry that differs between two records; empty if they are equal."""
     names = [name for name in {**there, **here} if there.get(name) != here.get(name)]
-    return "; ".join(f"{n} is {there.get(n)} there and {here.get(n)} here" for n in names)
+    return "; ".join(f"{n}: stored {there.get(n)}, given {here.get(n)}" for n in names)
 
 
 def spectrum(value: Any) -> tuple[Any, Any]:

@@ -1,6 +1,7 @@
 """The command line, as a person meets it."""
 
 import csv
+import itertools
 import json
 import subprocess
 import sys
@@ -76,7 +77,8 @@ def test_a_solver_prints_a_table(table, capsys, solver):
     out = capsys.readouterr().out
     for word in (
         solver.replace("-", "_"),
-        "gap to exact",
+        "gap to",
+        "bound",
         "zero",
         "mean",
         "exact",
@@ -98,6 +100,16 @@ def test_demo_writes_its_files(tmp_path, capsys):
     meta = json.loads((out / "meta.json").read_text())
     assert meta["seed"] == 1
     assert meta["command"][:2] == ["icl-krr", "demo"]
+    process = meta["tasks"]["Gaussian process"]
+    assert process["chosen"] == []
+    assert (process["temperature"], process["ridge"]) == (1.0, pytest.approx(0.03 * np.e))
+    with (out / "results.csv").open() as file:
+        rows = [row for row in csv.DictReader(file) if row["predictor"] == "transformer"]
+    assert len(rows) == 8
+    for before, after in itertools.pairwise(rows):
+        if before["task"] == after["task"]:
+            assert float(after["alpha_error"]) < float(before["alpha_error"])
+            assert float(after["alpha_error"]) < float(after["bound"])
     assert {"jax", "jaxlib", "numpy", "icl_krr"} <= set(meta["versions"])
     rows = list(csv.DictReader((out / "results.csv").read_text().splitlines()))
     assert {row["task"] for row in rows} == {"diabetes.csv", "Gaussian process"}

@@ -101,7 +101,7 @@ def test_the_gap_to_the_oracle_is_measured(x64, monkeypatch):
 
 @pytest.mark.parametrize("kernel", ["exponential", "gaussian"])
 def test_nadaraya_watson_against_krr_on_its_own_kernel(x64, kernel):
-    """Each with the bandwidth that is best for it; with the same one where it is given."""
+    """Each with its best bandwidth; a given one is the solver's, which is NW here."""
     task = draw(4, p=2, n=15)
     family = ik.Gaussian if kernel == "gaussian" else ik.Exponential
     name = "lengthscale" if kernel == "gaussian" else "temperature"
@@ -126,8 +126,31 @@ def test_every_solver_on_every_kernel_follows_its_oracle(x64, solver):
         result = depth.run(task, config)
         assert max(row.oracle_gap for row in result.rows) < 1e-8, kernel
         assert result.facts["kernel"] == kernel
+        if catalogue.SOLVERS[solver].rate:
+            assert all(row.alpha_error <= row.bound for row in result.rows)
+        if not catalogue.SOLVERS[solver].iterates:
+            assert np.isnan(result.rows[-1].alpha_error)
+            assert np.isnan(result.rows[-1].bound)
     with pytest.raises(ValueError, match="kernel must be one of"):
         depth.DepthConfig(solver, "cubic")
+
+
+def test_the_error_of_alpha_is_that_of_its_a_norm(x64):
+    task = draw(6, p=2, n=12)
+    config = depth.DepthConfig("gradient_descent_in_alpha", "linear", ridge=2.0, steps=3)
+    path = ik.solvers.gradient_descent_in_alpha(
+        ik.Linear(),
+        task,
+        ridge=2.0,
+        steps=3,
+        spectrum=ik.spectral_bounds(ik.Linear(), task, ridge=2.0),
+    )
+    A = np.asarray(task.x @ task.x.T) + 2 * np.eye(12)
+    L = np.linalg.cholesky(A)
+    best = np.linalg.solve(A, task.y)
+    expected = np.linalg.norm((path.alpha - best) @ L, axis=1) / np.linalg.norm(best @ L)
+    found = [row.alpha_error for row in depth.run(task, config).rows]
+    np.testing.assert_allclose(found, expected, rtol=1e-10)
 
 
 def test_a_sweep_that_overflows_everywhere_says_so():

@@ -176,7 +176,7 @@ def test_a_matrix_is_taken_up_where_it_was(tmp_path):
     rows = [{"solver": "richardson"}]
     path.write_text(json.dumps({"meta": {"config": config}, "rows": rows}))
     assert finished_rows(path, config) == rows
-    with pytest.raises(ValueError, match="with other settings: seeds is 3 there and 4 here"):
+    with pytest.raises(ValueError, match="with other settings: seeds: stored 3, given 4"):
         finished_rows(path, {**config, "seeds": 4})
     path.write_text("[]")
     with pytest.raises(ValueError, match="must be a confusion matrix written by"):

@@ -158,7 +158,7 @@ def test_another_sweep_is_refused(tmp_path, capsys):
     assert run(tmp_path, "--lines", "chebyshev", "--seeds", "1") == 0
     before = rows_of(tmp_path)
     assert run(tmp_path, "--lines", "chebyshev", "--seeds", "1", "--temperature", "2.0") == 2
-    assert "temperature is 0.5 there and 2.0 here" in capsys.readouterr().err
+    assert "temperature: stored 0.5, given 2.0" in capsys.readouterr().err
     assert rows_of(tmp_path) == before
     (tmp_path / "meta.json").write_text("{}")
     assert run(tmp_path, "--seeds", "1") == 2

@@ -253,12 +253,12 @@ def test_a_checkpoint_of_another_run_is_named_field_by_field(tmp_path):
     with pytest.raises(Mismatch) as refused:
         train(small(), dataclasses.replace(LINEAR, noise=0.3), other, folder=tmp_path)
     for words in (
-        "family.noise is 0.1 there and 0.3 here",
-        "training.batch is 4 there and 8 here",
-        "training.learning_rate is 0.001 there and 0.1 here",
+        "family.noise: stored 0.1, given 0.3",
+        "training.batch: stored 4, given 8",
+        "training.learning_rate: stored 0.001, given 0.1",
     ):
         assert words in str(refused.value)
-    with pytest.raises(Mismatch, match=r"model\.depth is 2 there and 3 here"):
+    with pytest.raises(Mismatch, match=r"model\.depth: stored 2, given 3"):
         train(small(depth=3), LINEAR, SMALL, folder=tmp_path)
     (tmp_path / "checkpoint.msgpack").write_bytes(b"nonsense")
     with pytest.raises(ValueError, match="must be a checkpoint, but cannot be read"):
@@ -345,7 +345,7 @@ def test_runs_are_starting_points(tmp_path):
     )
     assert same(first_model(again, drawn), first_model(first, drawn))
     for change, message in (
-        ({"width": 16}, "width is 8 there and 16 here"),
+        ({"width": 16}, "width: stored 8, given 16"),
         ({"start": "gp-encodr"}, "start must be a run's folder or one of .*; got 'gp-encodr'"),
         ({"start": "gp-decoder-gpu"}, "must hold weights"),
     ):
@@ -402,7 +402,7 @@ def test_a_finished_run_is_not_relabelled(tmp_path, capsys):
     shutil.copytree(folder_of("linear"), run)
     before = (run / "recipe.json").read_text()
     assert main(["train", str(run), "--task.noise", "0.7"]) == 2
-    assert "task.noise is 0.0 there and 0.7 here" in capsys.readouterr().err
+    assert "task.noise: stored 0.0, given 0.7" in capsys.readouterr().err
     assert (run / "recipe.json").read_text() == before
 
 
@@ -496,5 +496,5 @@ def test_runs_are_loaded_in_their_own_precision(x64):
 
 def test_weights_of_another_shape_are_named(tmp_path):
     save_weights(tmp_path / "model.msgpack", small())
-    with pytest.raises(Mismatch, match=r"readout\.blocks\.stream is \[8, 1\] there and \[8, 2\]"):
+    with pytest.raises(Mismatch, match=r"readout\.blocks\.stream: stored \[8, 1\], given \[8, 2\]"):
         load_weights(tmp_path / "model.msgpack", small(num_outputs=2))

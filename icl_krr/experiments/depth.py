@@ -128,7 +128,8 @@ def run(task: Task, config: DepthConfig) -> DepthResult:
     predictions = np.asarray(cache["prediction"])
     steps = np.arange(len(predictions))
     rate = SOLVERS[config.solver].rate
-    bounds = np.asarray(load(rate)(low, high, steps)) if rate else np.full(len(steps), np.nan)
+    at = steps.astype(task.x.dtype)
+    bounds = np.asarray(load(rate)(low, high, at)) if rate else np.full(len(steps), np.nan)
     errors = alpha_errors(cache["alpha"], kernel, task, ridge) if "alpha" in slots else None
     blocks = len(model.weights.prologue) + steps * model.blocks_per_step
     rows = [

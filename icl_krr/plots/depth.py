@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 from matplotlib.figure import Figure
 
-from .style import BLUE, RED, STYLES
+from .style import BLUE, PURPLE, RED, STYLES
 
 if TYPE_CHECKING:
     from ..bench import Row
@@ -14,26 +14,31 @@ if TYPE_CHECKING:
 
 
 def depth_figure(results: dict[str, DepthResult], seed: int) -> Figure:
-    """The gap to exact KRR and the error at the queries against depth, one column per task."""
-    figure = Figure(figsize=(5.2 * len(results), 6.4), layout="constrained")
+    """Distances to exact KRR and the error at the queries against depth, one column per task."""
+    figure = Figure(figsize=(5.2 * len(results), 7), layout="constrained")
     axes = figure.subplots(2, len(results), squeeze=False, sharex="col")
     for (name, result), (top, bottom) in zip(results.items(), axes.T, strict=True):
-        facts = result.facts
-        label = f"transformer: {facts['solver']}, {facts['kernel']} kernel"
-        steps = [row.step for row in result.rows]
+        facts, rows = result.facts, result.rows
+        solver = f"transformer: {facts['solver']}, {facts['kernel']} kernel"
+        steps = [row.step for row in rows]
         for axis, values in ((top, "gap"), (bottom, "rmse")):
-            line = [getattr(row, values) for row in result.rows]
-            axis.plot(steps, line, "o-", color=BLUE, markersize=3.5, label=label)
+            line = [getattr(row, values) for row in rows]
+            axis.plot(steps, line, "o-", color=BLUE, markersize=3.5, label=solver)
             for row in sorted(result.baselines, key=lambda row: list(STYLES).index(row.predictor)):
                 if not (values == "gap" and row.predictor == "exact"):
                     color, style = STYLES[row.predictor]
-                    axis.axhline(
-                        getattr(row, values), color=color, linestyle=style, label=row.predictor
-                    )
+                    at = getattr(row, values)
+                    axis.axhline(at, color=color, linestyle=style, label=row.predictor)
             axis.grid(alpha=0.25)
-        if any(row.gap > 0 for row in result.rows):
+        errors = [row.alpha_error for row in rows]
+        top.plot(
+            steps, errors, "s-", color=PURPLE, markersize=3.5, label="its alpha, in the A-norm"
+        )
+        bounds = [row.bound for row in rows]
+        top.plot(steps, bounds, "--", color="black", label="proven bound for alpha")
+        if any(row.gap > 0 for row in rows):
             top.set_yscale("log")
-        top.set_ylabel("gap to exact KRR  |f - f*| / |f*|")
+        top.set_ylabel("relative distance to exact KRR")
         top.set_title(
             f"{name}: n = {facts['n']}, p = {facts['p']}, ridge = {facts['ridge']:.3g}\n"
             f"d_eff = {facts['d_eff']:.1f}, cond = {facts['cond']:.2g}, "
@@ -42,7 +47,11 @@ def depth_figure(results: dict[str, DepthResult], seed: int) -> Figure:
         )
         bottom.set_ylabel("RMSE at the queries (units of y)")
         bottom.set_xlabel(f"solver step ({facts['blocks_per_step']} blocks each)")
-        bottom.legend(fontsize=7)
+    shown = dict(zip(*reversed(axes[0, 0].get_legend_handles_labels()), strict=True))
+    shown |= dict(zip(*reversed(axes[1, 0].get_legend_handles_labels()), strict=True))
+    figure.legend(
+        shown.values(), shown.keys(), loc="outside lower center", ncols=2 * len(results), fontsize=7
+    )
     return figure
 
 

@@ -9,7 +9,8 @@ from matplotlib.figure import Figure
 
 # Okabe and Ito, Color universal design, 2008
 BLUE, ORANGE, GREEN, RED = "#0072B2", "#E69F00", "#009E73", "#D55E00"
-COLORS = (BLUE, ORANGE, GREEN, RED, "#CC79A7", "#56B4E9", "black", "#F0E442")
+PURPLE = "#CC79A7"
+COLORS = (BLUE, ORANGE, GREEN, RED, PURPLE, "#56B4E9", "black", "#F0E442")
 STYLES = {
     "mean": (ORANGE, "-"),
     "zero": ("black", ":"),

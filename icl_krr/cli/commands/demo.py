@@ -2,21 +2,23 @@
 
 from __future__ import annotations
 
-import jax
+from dataclasses import replace
 
-from ...catalogue import taken
-from ...experiments.depth import DepthConfig
-from ...kernels import Exponential
-from ...tasks import GaussianProcess, Task, diabetes, sample, split
+import jax
+import jax.numpy as jnp
+
+from ...catalogue import make_kernel, taken
+from ...experiments.depth import BANDWIDTHS, DepthConfig
+from ...tasks import GaussianProcess, diabetes, sample, split
 from .. import output
-from ..depth_tables import compare, depth_config
+from ..depth_tables import Tasks, compare, depth_config
 from ..settings.demo import Demo
 
 
 def run(settings: Demo) -> int:
     config = demo_config(settings)
     output.prepare(settings.out)
-    compare(settings, config, demo_tasks(settings))
+    compare(settings, demo_tasks(config, settings.seed))
     return 0
 
 
@@ -25,9 +27,19 @@ def demo_config(settings: Demo) -> DepthConfig:
     return depth_config(settings, "exponential" if "exponential" in takes else None)
 
 
-def demo_tasks(settings: Demo) -> dict[str, Task]:
-    process = GaussianProcess(Exponential(0.5), num_queries=64, inputs="sphere")
+def demo_tasks(config: DepthConfig, seed: int) -> Tasks:
+    """The table, and a Gaussian process that is solved with its own kernel and noise."""
+    kernel = make_kernel(str(config.kernel), dict.fromkeys(BANDWIDTHS, 1.0))
+    noise = 0.03 * float(kernel.diagonal(jnp.eye(1, 2))[0])  # inputs are on the unit circle
+    own = {"ridge": noise}
+    if kernel.bandwidth in BANDWIDTHS:
+        own[str(kernel.bandwidth)] = 1.0
+    own = {name: value for name, value in own.items() if getattr(config, name) is None}
+    process = GaussianProcess(kernel, noise=noise, num_queries=64, inputs="sphere")
     return {
-        "diabetes.csv": split(diabetes(), 300, settings.seed),
-        "Gaussian process": jax.jit(sample)(jax.random.key(settings.seed), process),
+        "diabetes.csv": (split(diabetes(), 300, seed), config),
+        "Gaussian process": (
+            jax.jit(sample)(jax.random.key(seed), process),
+            replace(config, **own),
+        ),
     }

@@ -14,7 +14,7 @@ def run(settings: Predict) -> int:
     config = depth_config(settings)
     if settings.out is not None:
         output.prepare(settings.out)
-    compare(settings, config, {settings.table.name: read_task(settings)})
+    compare(settings, {settings.table.name: (read_task(settings), config)})
     return 0
 
 

@@ -101,7 +101,7 @@ def finished_rows(folder: Path, meta: dict[str, Any], config: SweepConfig) -> Ro
         ) from None
     here = {**meta["config"], "dtype": meta["dtype"]}
     differs = [
-        "{} is {} there and {} here".format(
+        "{}: stored {}, given {}".format(
             name, *(shorten(str(value), 40) for value in (there.get(name), here[name]))
         )
         for name in here

@@ -18,6 +18,15 @@ class Demo(Construction):
     kernel: Kernel | None = None
     """Kernel of the regression; the solver must support the kernel.
     If None, exponential, or linear if the solver supports no other kernel."""
+    ridge: float | None = None
+    """Ridge > 0 added to the diagonal of the kernel matrix. If None, leave-one-out error chooses it
+    for the table, and it is the noise of the Gaussian process."""
+    temperature: float | None = None
+    """Temperature > 0 of the exponential kernel. If None, leave-one-out error chooses it for the
+    table, and it is that of the Gaussian process, 1."""
+    lengthscale: float | None = None
+    """Lengthscale > 0 of the Gaussian kernel. If None, leave-one-out error chooses it for the
+    table, and it is that of the Gaussian process, 1."""
     steps: int = 24
     """Number of solver steps that the transformer runs, >= 1."""
     out: Path = Path("icl-krr-demo")
