@@ -67,17 +67,17 @@ class Case(NamedTuple):
         kernel = self.seen(task)
         oracle = load(self.row.oracle)
         if not self.row.iterates:
-            smooth = oracle(kernel, task).prediction
-            return Smoothed(jnp.stack([0 * smooth, smooth]))
+            smooth = np.asarray(oracle(kernel, task).prediction)
+            return Smoothed(np.stack([0 * smooth, smooth]))
         options = self.needs(kernel, task, ridge) | ({"ridge": ridge} if self.ridged else {})
-        return oracle(kernel, task, steps=steps, **options)
+        return jax.tree.map(np.asarray, oracle(kernel, task, steps=steps, **options))
 
     def exact(self, task, ridge):
         return ik.solvers.exact(self.seen(task), task, ridge=ridge).prediction
 
 
 class Smoothed(NamedTuple):
-    prediction: jax.Array
+    prediction: np.ndarray
 
 
 def sizes(task):

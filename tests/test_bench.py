@@ -117,6 +117,7 @@ def test_map_tasks_is_vmap_in_chunks():
         ik.map_tasks(solve, jax.tree.map(lambda leaf: leaf[0], tasks))
 
 
+@pytest.mark.slow
 def test_compiled_programs_are_kept_between_commands(tmp_path):
     """The second process finds on disk what the first one compiled."""
     table = tmp_path / "t.csv"

@@ -240,12 +240,29 @@ def test_demo_prefers_the_exponential_kernel_and_predict_the_linear_one():
 
 
 def test_the_seed_draws_the_task():
-    from icl_krr.cli.commands.demo import demo_tasks
+    from icl_krr.cli.commands.demo import demo_config, demo_tasks
     from icl_krr.cli.settings.demo import Demo
 
-    first, second = (demo_tasks(Demo(seed=seed)) for seed in (0, 1))
+    first, second = (demo_tasks(demo_config(Demo()), seed) for seed in (0, 1))
     for name in first:
-        assert not np.allclose(first[name].x, second[name].x)
+        assert not np.allclose(first[name][0].x, second[name][0].x)
+
+
+@pytest.mark.parametrize("kernel", ["linear", "exponential", "gaussian"])
+def test_the_demo_solves_a_process_with_its_own_kernel_and_noise(kernel):
+    """Those that are given, it keeps."""
+    from icl_krr.cli.commands.demo import demo_config, demo_tasks
+    from icl_krr.cli.settings.demo import Demo
+
+    for ridge in (None, 2.0):
+        config = demo_config(Demo(kernel=kernel, ridge=ridge))
+        tasks = demo_tasks(config, 0)
+        assert tasks["diabetes.csv"][1] == config
+        _, own = tasks["Gaussian process"]
+        unit = np.e if kernel == "exponential" else 1.0
+        assert own.ridge == pytest.approx(ridge or 0.03 * unit)
+        bandwidths = {"exponential": (1.0, None), "gaussian": (None, 1.0), "linear": (None, None)}
+        assert (own.temperature, own.lengthscale) == bandwidths[kernel]
 
 
 def test_names_may_have_dashes_and_folders_keep_theirs(tmp_path, monkeypatch):

@@ -69,6 +69,7 @@ def test_the_program_does_not_grow_with_depth(name):
     assert len(lines) == 1
 
 
+@pytest.mark.slow
 def test_compile_time_does_not_grow_with_depth():
     task = draw(0)
     seconds = {}

@@ -92,8 +92,11 @@ def test_every_fenced_block_is_run_or_parsed():
 @pytest.mark.parametrize("command", COMMANDS)
 def test_a_command_that_is_shown_is_understood(command):
     argv = as_spelled(shlex.split(command)[1:])
-    settings = tyro.cli(subcommands(argv), prog="icl-krr", args=argv)
-    assert type(settings).__name__.lower() == argv[0]
+    if argv[1:] in ([], ["--help"]):
+        assert argv[0] in settings.COMMANDS
+        return
+    chosen = tyro.cli(subcommands(argv), prog="icl-krr", args=argv)
+    assert type(chosen).__name__.lower() == argv[0]
 
 
 def test_the_reader_of_commands_sees_them():
@@ -198,8 +201,9 @@ def test_the_table_of_claims_is_the_one_that_was_measured():
         assert result.seeds == 10
     assert {"device", "versions", "seed"} <= set(record["meta"])
     counts = Counter(result.status for result in found)
-    assert f"{counts['holds']} hold, {counts['holds as corrected']} hold as corrected and" in README
-    assert f"{counts['false as stated']} are false as stated" in README
+    readme = " ".join(README.split())
+    corrected = f"{counts['holds as corrected']} hold as corrected"
+    assert f"{counts['holds']} hold, {corrected} and {counts['false as stated']} are" in readme
     false = [result.id for result in found if result.status == "false as stated"]
     assert re.findall(r"\((C\d+)\)", README) == false
 

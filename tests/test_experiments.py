@@ -127,7 +127,7 @@ def test_every_solver_on_every_kernel_follows_its_oracle(x64, solver):
         assert max(row.oracle_gap for row in result.rows) < 1e-8, kernel
         assert result.facts["kernel"] == kernel
         if catalogue.SOLVERS[solver].rate:
-            assert all(row.alpha_error <= row.bound for row in result.rows)
+            assert all(row.alpha_error <= row.bound * (1 + 1e-9) for row in result.rows)
         if not catalogue.SOLVERS[solver].iterates:
             assert np.isnan(result.rows[-1].alpha_error)
             assert np.isnan(result.rows[-1].bound)
@@ -148,7 +148,8 @@ def test_the_error_of_alpha_is_that_of_its_a_norm(x64):
     A = np.asarray(task.x @ task.x.T) + 2 * np.eye(12)
     L = np.linalg.cholesky(A)
     best = np.linalg.solve(A, task.y)
-    expected = np.linalg.norm((path.alpha - best) @ L, axis=1) / np.linalg.norm(best @ L)
+    errors = np.linalg.norm((np.asarray(path.alpha) - best) @ L, axis=1)
+    expected = errors / np.linalg.norm(best @ L)
     found = [row.alpha_error for row in depth.run(task, config).rows]
     np.testing.assert_allclose(found, expected, rtol=1e-10)
 

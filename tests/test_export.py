@@ -256,6 +256,7 @@ def cast(tree, dtype):
     return jax.tree.map(lambda leaf: leaf.astype(dtype), tree)
 
 
+@pytest.mark.extras
 @foreign
 @each_engine
 @pytest.mark.parametrize(("dtype", "tolerance"), [("float64", 1e-9), ("float32", 1e-3)])
@@ -274,6 +275,7 @@ def test_every_layer_of_the_t5_is_the_forward(run, solver, steps, dtype, toleran
     assert relative(t5.read_out(hidden[-1], task), prediction) < tolerance
 
 
+@pytest.mark.extras
 @foreign
 @each_engine
 def test_the_t5_regresses(run, tmp_path, x64):
@@ -293,6 +295,7 @@ def hugging_face_norm(h, weight):
     return layer(torch.tensor(h)).detach().numpy()
 
 
+@pytest.mark.extras
 @foreign
 @pytest.mark.parametrize("norm", [rms_norm, hugging_face_norm])
 def test_the_norm_is_the_identity_to_the_bit_as_far_as_is_said(norm):
@@ -310,6 +313,7 @@ def test_the_norm_is_the_identity_to_the_bit_as_far_as_is_said(norm):
     assert not np.array_equal(norm(h, weight), h)
 
 
+@pytest.mark.extras
 @foreign
 @each_engine
 def test_nothing_reads_a_query_or_padding(run, tmp_path, x64):
@@ -329,6 +333,7 @@ def test_nothing_reads_a_query_or_padding(run, tmp_path, x64):
     assert relative(t5.read_out(hidden[-1], task), ik.predict(model, task)) < 1e-9
 
 
+@pytest.mark.extras
 @foreign
 @each_engine
 def test_batches_of_ragged_tasks_with_two_outputs(run, tmp_path, x64):
@@ -352,6 +357,7 @@ def test_batches_of_ragged_tasks_with_two_outputs(run, tmp_path, x64):
     np.testing.assert_array_equal(t5.read_out(hidden[:1], first), prediction[0])
 
 
+@pytest.mark.extras
 @foreign
 @each_engine
 def test_a_trained_transformer_of_relu_units(run, tmp_path, x64, monkeypatch):
@@ -426,6 +432,7 @@ def test_what_does_not_fit_a_t5_is_refused():
         t5.slot(hidden, "beta")
 
 
+@pytest.mark.extras
 @foreign
 def test_nnsight_recovers_alpha_from_the_t5(tmp_path, monkeypatch):
     """The example of the docstring, run as a notebook would."""

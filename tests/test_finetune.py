@@ -111,6 +111,7 @@ def test_a_rate_at_which_training_diverges_gives_way_to_the_next_lower(x64):
     assert not alone[2][-1]["loss"] < 2 * rows[0]["loss"]
 
 
+@pytest.mark.slow
 def test_the_experiment_says_what_it_measured(monkeypatch):
     """Untuned here: that takes longer than all the rest."""
     monkeypatch.setattr(problems.FinetuneProblem, "tune_scalars", lambda p, build, first: first)

@@ -183,6 +183,7 @@ def test_a_matrix_is_taken_up_where_it_was(tmp_path):
         finished_rows(path, config)
 
 
+@pytest.mark.slow
 def test_a_run_is_examined_layer_by_layer(x64):
     """The layer that was trained on linear tasks is a step of gradient descent.
 

@@ -130,6 +130,7 @@ def test_its_random_features_are_unbiased(x64, features):
     assert relative(ik.Features(phi)(x, x), Tilted()(x, x)) < 0.1
 
 
+@pytest.mark.slow
 def test_it_is_swept_and_ablated(registered):
     config = SweepConfig(
         "ridge", (0.1, 1.0), kernel="tilted", seeds=1, num_supports=8, num_queries=5, steps=8

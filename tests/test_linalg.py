@@ -120,6 +120,7 @@ print("done")
 """
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("how", ["one program", "two threads"])
 def test_factorisations_that_run_at_once_do_not_hang(how):
     """With `jax.vmap(jnp.linalg.cholesky)` in place of `linalg.solve` both hang (jaxlib 0.10.2)."""

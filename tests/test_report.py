@@ -216,6 +216,7 @@ def move(shown, **places):
             slider.press("ArrowRight")
 
 
+@pytest.mark.extras
 def test_a_slider_shows_the_numbers_of_python(opened, found):
     for place in ((0, 2, 0, 1), (1, 0, 1, 4)):
         move(opened, **dict(zip(("temperature", "ridge", "width", "depth"), place, strict=True)))
@@ -241,6 +242,7 @@ def test_a_slider_shows_the_numbers_of_python(opened, found):
         np.testing.assert_allclose(shown, heights, atol=0.02)
 
 
+@pytest.mark.extras
 def test_the_script_draws_what_matplotlib_drew(opened, found, page):
     """Where the sliders start every line and image is drawn anew, at the same places."""
     text = page.read_text()
@@ -263,6 +265,7 @@ def test_the_script_draws_what_matplotlib_drew(opened, found, page):
     assert before != opened.locator(moved).get_attribute("d")
 
 
+@pytest.mark.extras
 def test_sliders_and_numbers_agree_when_one_comes_back(opened, page):
     move(opened, temperature=0, depth=4)
     opened.goto("about:blank")
@@ -286,6 +289,7 @@ PIXELS = """async (image) => {
 }"""
 
 
+@pytest.mark.extras
 def test_the_images_are_those_of_matplotlib(browser, opened, page):
     without = browser.new_context(java_script_enabled=False).new_page()
     without.goto(page.as_uri())
@@ -301,6 +305,7 @@ def test_the_images_are_those_of_matplotlib(browser, opened, page):
         assert np.max(np.abs(np.subtract(redrawn, here.evaluate(PIXELS)))) <= 4
 
 
+@pytest.mark.extras
 def test_a_slot_is_shown_wherever_the_sliders_stand(opened, found):
     """The largest entry of alpha has a colour of the ends, and every entry its own."""
     move(opened, temperature=0, ridge=0, width=0)
@@ -311,6 +316,7 @@ def test_a_slot_is_shown_wherever_the_sliders_stand(opened, found):
     assert np.max(np.abs(seen - colours)) <= 6
 
 
+@pytest.mark.extras
 def test_the_page_is_whole_without_a_script(browser, page, found):
     shown = browser.new_context(java_script_enabled=False).new_page()
     shown.goto(page.as_uri())
@@ -322,6 +328,7 @@ def test_the_page_is_whole_without_a_script(browser, page, found):
     assert "temperature 0.3" in shown.locator(".setting").inner_text()
 
 
+@pytest.mark.extras
 def test_a_narrow_page_does_not_scroll_sideways(browser, page):
     shown = browser.new_page(viewport={"width": 360, "height": 800})
     shown.goto(page.as_uri())
@@ -353,6 +360,7 @@ def finished(tmp_path_factory):
     return claims, swept, identified
 
 
+@pytest.mark.slow
 def test_a_report_over_finished_runs(finished, tmp_path, monkeypatch, capsys):
     monkeypatch.setattr(reports, "ExplorerConfig", partial(ExplorerConfig, **SMALL))
     monkeypatch.setattr(reports, "verify_all", None)  # what is there is not computed again

@@ -124,6 +124,7 @@ def test_memory_is_linear_in_context():
         assert program.compile().memory_analysis().temp_size_in_bytes < 0.02 * 4 * big**2
 
 
+@pytest.mark.slow
 def test_a_long_task_through_a_construction():
     """3000 supports of Route A: the pattern is never formed, and the answer is exact KRR's."""
     task = ik.tasks.sample(

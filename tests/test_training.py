@@ -112,6 +112,7 @@ def test_features_that_are_not_active_do_not_reach_the_outputs():
         assert np.ptp(task.y) < 1e-6, type(config).__name__
 
 
+@pytest.mark.slow
 def test_training_lowers_the_loss_below_nadaraya_watson(compiled_as_users_do):
     """A minute of training at most, as a user compiles it, on tasks that were never seen."""
     process = ik.tasks.GaussianProcess(
@@ -200,6 +201,7 @@ def run_cli(folder, where="never", **options):
     return subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, **options)
 
 
+@pytest.mark.slow
 def test_a_run_that_was_killed_ends_with_the_same_weights(tmp_path):
     """Once between two checkpoints, once in the middle of writing one."""
     process = run_cli("whole", cwd=tmp_path)
@@ -462,6 +464,7 @@ def test_every_family_of_a_recipe_is_drawn():
 REACHED = {"gp-encoder": 1.02, "gp-decoder": 1.02, "gp-decoder-start": 1.07}
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", REACHED)
 def test_reference_runs_reach_what_is_said_of_them(name):
     """By their log, and on tasks that neither training nor its validation has seen."""

@@ -135,6 +135,7 @@ def test_one_claim_draws_its_figure(tmp_path, capsys):
     assert "| C1: " in (tmp_path / "claims.md").read_text()
 
 
+@pytest.mark.slow
 def test_claims_side_by_side_are_those_one_after_the_other(capsys, monkeypatch, tmp_path):
     monkeypatch.chdir(tmp_path)
     assert cli.main(["verify", "C16", "C20", "--quick", "--json", "--seeds", "2"]) == 0
@@ -146,6 +147,7 @@ def test_claims_side_by_side_are_those_one_after_the_other(capsys, monkeypatch, 
     assert np.allclose(apart["C16"]["interval"], alone.interval)
 
 
+@pytest.mark.slow
 def test_workers_end_with_their_parent(tmp_path):
     """However it ends: they are asked for by a process that is killed."""
     code = "from icl_krr.cli import main; main(['verify', 'C1', 'C2', 'C4', '--quick'])"

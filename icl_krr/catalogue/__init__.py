@@ -1,5 +1,6 @@
 """The catalogue: all kernels, solvers, sweep axes and task families by name, one row each.
- The tables are `KERNELS`, `SOLVERS`, `AXES` and `FAMILIES`, each {name: row}. A row gives its
+
+The tables are `KERNELS`, `SOLVERS`, `AXES` and `FAMILIES`, each {name: row}. A row gives its
 functions as "module:function"; they are imported when they are used, so the catalogue needs no
 JAX. The command line, sweeps, identification, ablations, the conformance tests and the README's
 tables are made from the rows. Names have underscores; the command line accepts dashes too.

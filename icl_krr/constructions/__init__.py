@@ -1,5 +1,6 @@
 """Solvers of kernel ridge regression as literal weights of a transformer.
- A file per solver describes its step in operations of a `machine`: `kernel_times`, `add`, `dot`
+
+A file per solver describes its step in operations of a `machine`: `kernel_times`, `add`, `dot`
 and others. The attention decides how an operation becomes heads, the arithmetic decides how it
 becomes MLP units, and the packing puts operations into as few blocks as their dependences allow
 (`icl_krr.constructions.assembly`). A slot lives at the tokens `SUPPORTS` or

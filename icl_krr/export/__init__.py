@@ -1,5 +1,6 @@
 """Models as files: the native format, and weights of a stock T5 encoder.
- `save` and `load` use one safetensors file with the layout, the spec and the read-out beside the
+
+`save` and `load` use one safetensors file with the layout, the spec and the read-out beside the
 weights. The weights are restored bit for bit, without PyTorch.
 
 `to_t5` writes a construction of softmax heads and ReLU tables as a T5 encoder that Hugging Face's

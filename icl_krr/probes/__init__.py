@@ -1,5 +1,6 @@
 """Probes: what a model computes layer by layer, and which solver is nearest to it.
- **Which solver does a model run?** `icl-krr identify MODEL` answers for a trained model, where
+
+**Which solver does a model run?** `icl-krr identify MODEL` answers for a trained model, where
 MODEL is a reference run such as `gp-encoder` or the folder of your own run:
 
 ```sh

@@ -87,16 +87,23 @@ class Read:
         Raises:
             ValueError: `width` does not fit the block of the slot.
         """
+        self.check_width(slot, width)
         block = self.blocks[slot]
-        if block.ndim:
-            if block.shape[0] != width:
-                raise ValueError(f"width of {slot} must be {block.shape[0]}, got {width}")
-            return block
-        if width != self.width:
-            raise ValueError(
-                f"width of {slot} must be {self.width} for a scalar block, got {width}"
-            )
-        return block * jnp.eye(width, dtype=block.dtype)
+        return block if block.ndim else block * np.eye(width, dtype=block.dtype)
+
+    def check_width(self, slot: str, width: int) -> None:
+        """Check that a slot of this width fits the read.
+
+        Args:
+            slot: name of a slot that the read uses.
+            width: width of the slot.
+
+        Raises:
+            ValueError: `width` does not fit the block of the slot.
+        """
+        if width != self.rows(slot):
+            scalar = "" if self.blocks[slot].ndim else " for a scalar block"
+            raise ValueError(f"width of {slot} must be {self.rows(slot)}{scalar}, got {width}")
 
     def __add__(self, other: Any) -> Any:
         if not isinstance(other, Read):

@@ -1,5 +1,6 @@
 """Tasks: supports to learn from and queries to predict, drawn at random or read from a table.
- **Your own table.** The command line predicts one column of a CSV file from the others:
+
+**Your own table.** The command line predicts one column of a CSV file from the others:
 
 ```sh
 icl-krr predict TABLE.csv --target COLUMN

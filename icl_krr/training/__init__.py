@@ -1,5 +1,6 @@
 """Training: any model of the one forward, on tasks that are drawn inside the compiled step.
- **Train a model.** The first argument is a recipe: a reference run, a run's folder or a JSON file.
+
+**Train a model.** The first argument is a recipe: a reference run, a run's folder or a JSON file.
 Every field of the recipe is a flag (`icl-krr train --help`).
 
 ```sh

@@ -55,7 +55,7 @@ def check(layer: Heads | Unit, layout: Layout) -> None:
         )
     for read in expressions(layer):
         for slot in read.slots:
-            read.matrix(slot, layout[slot].width)
+            read.check_width(slot, layout[slot].width)
     for slot, width in widths(layer).items():
         if width != layout[slot].width:
             raise ValueError(
