@@ -67,7 +67,7 @@ def programs(request):
     compile_quickly(request.module.__name__ not in AS_USERS_COMPILE)
     yield
     compile_quickly(True)
-    if MAPS.exists() and len(MAPS.read_text().splitlines()) > 25_000:
+    if MAPS.exists() and len(MAPS.read_text().splitlines()) > 40_000:
         jax.clear_caches()
 
 
