@@ -3,8 +3,8 @@
 Batched LAPACK calls that run at the same time deadlock in jaxlib, because each call waits for the
 threads of the other. This happens with independent parts of one program, with two threads and with
 several host devices. So on the CPU a batch of factorisations is a loop of single factorisations.
-Single calls do not deadlock, and on small matrices the loop is as fast. All functions are
-differentiable in forward and reverse mode, by implicit differentiation.
+Calls for a single matrix do not deadlock. For small matrices the loop is as fast as the batched
+call. All functions are differentiable in forward and reverse mode, by implicit differentiation.
 """
 
 from __future__ import annotations
@@ -61,7 +61,7 @@ def solve(A: Float[Array, "n n"], b: Float[Array, "n r"]) -> Float[Array, "n r"]
 def factor_and_solution(A: jax.Array, b: jax.Array) -> tuple[jax.Array, jax.Array]:
     """Return the Cholesky factor and A^-1 b.
 
-    Derivatives of the solution reuse the factor. The factor itself has derivative 0.
+    Derivatives of the solution reuse the factor. The derivative of the factor itself is set to 0.
     """
     return factor_and_solve(A, b)
 

@@ -9,7 +9,8 @@ import jax.numpy as jnp
 def matmul(a: jax.Array, b: jax.Array) -> jax.Array:
     """Compute a @ b at full precision.
 
-    The default of recent GPUs is TF32, which makes Gram matrices inaccurate without a warning.
+    On recent GPUs the default precision is TF32. It makes Gram matrices inaccurate without a
+    warning.
 
     Args:
         a: left factor, of any shape that `jnp.matmul` accepts.
@@ -27,12 +28,12 @@ def matmul(a: jax.Array, b: jax.Array) -> jax.Array:
 
 @jax.custom_jvp
 def reciprocal(x: jax.Array) -> jax.Array:
-    """Compute 1 / x, and 0 where |x| < tiny / eps.
+    """Compute 1 / x, or 0 if |x| < tiny / eps.
 
-    So a converged solver gets 0 for the quotient 0 / 0. Below tiny / eps (1e-31 in float32, 1e-292
-    in float64) a sum of squares has lost digits to underflow, so quotients of these sums are not
-    meaningful. An infinite x gives NaN, because 0 would look like convergence. Gradients near the
-    threshold are finite.
+    So a converged solver gets 0 for the quotient 0 / 0. Here tiny and eps are those of `jnp.finfo`,
+    and tiny / eps is 1e-31 in float32 and 1e-292 in float64. A sum of squares below tiny / eps is
+    inaccurate because of underflow, so its quotients are not meaningful. An infinite x gives NaN,
+    because 0 would look like convergence. Gradients near the threshold are finite.
 
     Args:
         x: floating-point array of any shape.

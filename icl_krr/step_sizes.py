@@ -12,7 +12,7 @@ from . import checks
 
 
 class Momentum(NamedTuple):
-    """Coefficients of p_0 = first r_0 and p_{t+1} = a_t p_t + b_t r_{t+1}.
+    """Coefficients of the recurrence p_0 = first * r_0, p_{t+1} = a_t p_t + b_t r_{t+1}.
 
     Attributes:
         first: factor of the first residual, a scalar.
@@ -28,9 +28,9 @@ class Momentum(NamedTuple):
 def gradient_step(step_size: Any, spectrum: Any) -> Any:
     """Return the step size of gradient descent.
 
-    It is `step_size`, or 2 / (low + high) for a given spectrum. The latter multiplies the error by
-    at most (cond - 1) / (cond + 1) in each step. No fixed step size is better if only the bounds
-    are known.
+    It is `step_size`, or 2 / (low + high) for a given spectrum. With 2 / (low + high) every step
+    multiplies the error by at most (cond - 1) / (cond + 1), where cond = high / low. No fixed step
+    size has a smaller bound if only low and high are known.
 
     Args:
         step_size: step size > 0, or None.
@@ -53,9 +53,10 @@ def gradient_step(step_size: Any, spectrum: Any) -> Any:
 def alpha_step(step_size: Any, spectrum: Any, ridge: Any) -> Any:
     """Return the step size of gradient descent in alpha, whose matrix is K A with A = K + ridge I.
 
-    If K is singular, low = ridge, and the usual rule gives 2 / (high (high - ridge)). With this
-    step size the largest mode would change its sign in every step and never shrink. The function
-    then returns half of it.
+    For a given spectrum the step size is 2 / (low (low - ridge) + high (high - ridge)). If K is
+    singular, low = ridge, and this is 2 / (high (high - ridge)). The error along the leading
+    eigenvector would then change its sign in every step and never shrink. In this case the function
+    returns half of this step size.
 
     Args:
         step_size: step size > 0, or None.
@@ -118,11 +119,11 @@ def heavy_ball(steps: int, step_size: Any, momentum: Any, spectrum: Any) -> Mome
 
 
 def chebyshev(steps: int, spectrum: Any) -> Momentum:
-    """Return the coefficients of the Chebyshev iteration, the optimal polynomial for the bounds.
+    """Return the coefficients of the Chebyshev iteration for a given spectrum.
 
-    Let theta be the centre of the interval and delta half its width. Then rho_0 = delta / theta,
-    rho_{t+1} = delta / (2 theta - delta rho_t), a_t = rho_{t+1} rho_t and b_t = 2 rho_{t+1} /
-    delta. The code computes b_t without dividing by delta, so delta may be 0.
+    Let theta be the centre of the interval [low, high] and delta half its length. Then rho_0 =
+    delta / theta, rho_{t+1} = delta / (2 theta - delta rho_t), a_t = rho_{t+1} rho_t and b_t = 2
+    rho_{t+1} / delta. The code computes b_t without dividing by delta, so delta may be 0.
 
     Args:
         steps: number of steps.
@@ -151,7 +152,8 @@ def chebyshev(steps: int, spectrum: Any) -> Momentum:
 def newton_schulz(steps: int, ridge: Any, spectrum: Any) -> tuple[Any, Float[Array, " steps"]]:
     """Return the scale s = 2 / (low + high) of V_0 = s I, and e_t = (1 - s ridge)^(2^t).
 
-    I - C V_t multiplies a direction in which no support has features by e_t.
+    A vector that is orthogonal to the features of all supports is an eigenvector of I - C V_t, and
+    its eigenvalue is e_t.
 
     Args:
         steps: number of steps.
@@ -174,7 +176,7 @@ def newton_schulz(steps: int, ridge: Any, spectrum: Any) -> tuple[Any, Float[Arr
 def richardson_step(step_size: Any) -> Any:
     """Check the step size of Richardson's iteration and return it.
 
-    A step size in (0, 2) converges for every n if ridge <= sink.
+    The iteration converges for every step size in (0, 2) and every n if ridge <= sink.
 
     Args:
         step_size: step size in (0, 2).

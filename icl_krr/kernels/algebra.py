@@ -51,7 +51,7 @@ def inner(x: Float[Array, "n p"], z: Float[Array, "m p"]) -> Float[Array, "n m"]
 
 
 def squared_distances(x: Float[Array, "n p"], z: Float[Array, "m p"]) -> Float[Array, "n m"]:
-    """|x_i - z_j|^2 by the expanded square; rounding below 0 is set to 0."""
+    """|x_i - z_j|^2 by expanding the square; negative rounding errors are set to 0."""
     squares = jnp.sum(x * x, -1)[:, None] + jnp.sum(z * z, -1)[None, :]
     return jnp.maximum(squares - 2 * inner(x, z), 0)
 

@@ -18,9 +18,10 @@ from .kernel import Kernel
 class Features(Kernel):
     r"""The kernel $k(x, z) = \phi(x)^T \phi(z)$ of a feature map $\phi$ with m features.
 
-    Its kernel matrices have rank m at most. `icl_krr.sketches` makes random features and Nystrom
-    features. You can also write a feature map: a transformer can run it if it has an attribute
-    `width`, the number m, and a method `layer(dtype)` that returns a `FeatureLayer`.
+    The rank of its kernel matrices is at most m. `icl_krr.sketches` makes random features and
+    Nystrom features. You can also write your own feature map. A transformer can compute the map if
+    it has an attribute `width` (the number m) and a method `layer(dtype)`. The method returns a
+    `FeatureLayer`.
 
     Args:
         map: feature map $\phi$, a callable from points [n, p] to features [n, m]. If the kernel is

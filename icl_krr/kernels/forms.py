@@ -6,7 +6,7 @@ from typing import Any, NamedTuple
 
 
 class Pattern(NamedTuple):
-    r"""The term $w \exp(c \langle Ux, Uz \rangle - d (|Ux|^2 + |Uz|^2) / 2)$ of one softmax head.
+    r"""A term $w \exp(c \langle Ux, Uz \rangle - d (|Ux|^2 + |Uz|^2) / 2)$ for one softmax head.
 
     Attributes:
         weight: factor $w$, a scalar of either sign, which may be traced.
@@ -68,7 +68,7 @@ class FeatureLayer(NamedTuple):
 
     @property
     def is_read(self) -> bool:
-        """Whether the features are $Ux$, which a read of the stream gives without a layer."""
+        """Whether the features are $Ux$, which a transformer computes without an MLP layer."""
         return self.frequencies is None
 
     @property

@@ -18,8 +18,8 @@ from .log_bilinear import LogBilinear
 class Gaussian(LogBilinear):
     r"""The Gaussian kernel $k(x, z) = \exp(-|Ux - Uz|^2 / 2\ell^2)$.
 
-    Calling the kernel maps `x` [n, p] and `z` [m, p] to [n, m] in their dtype. JAX traces both
-    arguments, so a new value causes no recompilation.
+    Calling the kernel with `x` [n, p] and `z` [m, p] returns the kernel matrix [n, m] in their
+    dtype. JAX traces both arguments, so a new value causes no recompilation.
 
     Args:
         lengthscale: scalar $\ell$ > 0, in units of $Ux$; default 1.

@@ -19,14 +19,14 @@ class Kernel(ABC):
     r"""A positive semi-definite function $k(x, z)$ of two points, the base class of all kernels.
 
     Calling a kernel with `x` [n, p] and `z` [m, p] returns the matrix of all $k(x_i, z_j)$, [n, m],
-    in their dtype. A subclass implements the methods that it can. The other methods raise an error
-    that names the kernel.
+    in their dtype. A subclass implements some of the methods. The other methods raise an error that
+    names the kernel.
 
     Attributes:
         bandwidth: name of the field that scales distances or logits, a class variable; None
             (default) for a kernel without a bandwidth.
-        featured: whether the features are known, so that linear attention can apply the kernel, a
-            class variable; False by default.
+        featured: whether the features of the kernel are known, a class variable; False by default.
+            If they are known, linear attention can apply the kernel.
 
     >>> import jax.numpy as jnp
     >>> from icl_krr import Gaussian
@@ -64,7 +64,7 @@ class Kernel(ABC):
 
     @classmethod
     def typical_bandwidth(cls, products: Float[Array, "n n"]) -> Float[Array, ""]:
-        r"""The bandwidth at which $\log k(x_i, x_j)$ is of unit size for the given points.
+        r"""The bandwidth at which $\log k(x_i, x_j)$ is of order 1 for the given points.
 
         Args:
             products: inner products $\langle x_i, x_j \rangle$ of all points, [n, n].
@@ -76,7 +76,7 @@ class Kernel(ABC):
 
     @classmethod
     def bandwidths(cls, products: Float[Array, "n n"]) -> Float[Array, " 17"]:
-        r"""A grid of 17 bandwidths from 1/16 to 16 times the typical one, for leave-one-out.
+        r"""A grid of 17 bandwidths from 1/16 to 16 times the typical one.
 
         If the typical bandwidth is 0, the grid goes from 1/16 to 16.
 
@@ -107,7 +107,8 @@ class Kernel(ABC):
         r"""The kernel $(x, z) \mapsto k(P^T x, P^T z)$ of sketched inputs.
 
         Args:
-            sketch: matrix $P$ [p, m]. If the kernel has a projection, it acts on $P^T x$.
+            sketch: matrix $P$ [p, m]. If the kernel has a projection, the projection applies to
+                $P^T x$.
 
         Raises:
             ValueError: the kernel does not accept a sketch.

@@ -23,7 +23,8 @@ from .kernel import Kernel
 class Linear(Kernel):
     r"""The linear kernel $k(x, z) = \langle Ux, Uz \rangle$.
 
-    Calling the kernel maps `x` [n, p] and `z` [m, p] to [n, m] in their dtype.
+    Calling the kernel with `x` [n, p] and `z` [m, p] returns the kernel matrix [n, m] in their
+    dtype.
 
     Args:
         projection: matrix $U$ [d, p] applied to the inputs, traced; default None, the identity.
@@ -91,7 +92,7 @@ class Linear(Kernel):
         return partial(project, self.projection)
 
     def feature_layer(self, dtype: DTypeLike) -> FeatureLayer:
-        r"""The features $Ux$, which a read of the stream gives without a layer."""
+        r"""The features $Ux$, which a transformer computes without an MLP layer."""
         return FeatureLayer(self.projection)
 
     def seen_from(self, landmarks: Float[Array, "l p"]) -> FeatureLayer:

@@ -18,7 +18,7 @@ from .positive import PositiveKernel
 
 @checked
 class Mixture(Kernel):
-    r"""The weighted sum $k = \sum_h w_h k_h$ of positive kernels, with one softmax head for each.
+    r"""The weighted sum $k = \sum_h w_h k_h$ of positive kernels; each kernel uses one head.
 
     Args:
         kernels: tuple of at least one positive kernel $k_h$, such as `Exponential` or `Gaussian`.

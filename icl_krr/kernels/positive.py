@@ -1,4 +1,4 @@
-"""Kernels that are positive everywhere, so that they can serve as smoothing weights."""
+"""Kernels that are positive everywhere, so that their values can be the weights of a smoother."""
 
 from __future__ import annotations
 

@@ -71,7 +71,7 @@ def nystrom_features(
     Args:
         kernel: kernel $k$ to approximate.
         landmarks: landmarks $Z$ [l, p], float32 or float64.
-        width: number m of features, 1 to l; default: l, the Nystrom approximation.
+        width: number m of features, 1 to l; default: l, which gives the full Nystrom approximation.
 
     Returns:
         The feature map, a `NystromFeatures`.
@@ -101,7 +101,7 @@ def nystrom_features(
 
 @checked
 class Nystrom:
-    r"""Nystrom preconditioner $M = F F^T + \lambda I$ of $K + \lambda I$ with m feature channels.
+    r"""Nystrom preconditioner $M = F F^T + \lambda I$ of $K + \lambda I$ with m features.
 
     $F = k(x, Z) W^{-1/2}$ and $W = k(Z, Z)$, so $F F^T$ is the Nystrom approximation of $K$. By the
     Woodbury identity $M^{-1} v = (v - F C F^T v) / \lambda$ with $C = (F^T F + \lambda I)^{-1}$.
@@ -125,14 +125,14 @@ class Nystrom:
 
     @property
     def rank(self) -> int:
-        """The number m of feature channels."""
+        """The number m of features."""
         return self.core.shape[0]
 
     def features(self, kernel: Kernel, x: Float[Array, "n p"]) -> Float[Array, "n m"]:
         """Compute the features $F = k(x, Z) W^{-1/2}$.
 
         Args:
-            kernel: kernel $k$ that the preconditioner was made with.
+            kernel: kernel $k$ from which the preconditioner was computed.
             x: points [n, p].
 
         Returns:
@@ -148,8 +148,8 @@ def nystrom(
 
     Eigenvalues of $W$ below $m \varepsilon \sigma_1$, with $\varepsilon$ the machine epsilon of the
     dtype, are treated as 0. For other points of the same distribution this preconditioner is only
-    approximate. Conjugate gradient converges with it as long as it is positive definite at these
-    points. Supports have no order, so the first points are as good as any others.
+    approximate. Conjugate gradient still converges if the preconditioner is positive definite at
+    these points. Supports have no order, so the first points are as good as any others.
 
     Args:
         kernel: kernel $k$ of the regression.

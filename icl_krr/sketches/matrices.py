@@ -1,4 +1,4 @@
-"""Sketch matrices P [p, m]: m channels carry P^T x in place of the p features of x."""
+"""Sketch matrices P [p, m]: the m features P^T x replace the p features of x."""
 
 from __future__ import annotations
 
@@ -18,8 +18,8 @@ from ..numerics import matmul
 def sketched(kernel: Kernel, sketch: Any) -> Kernel:
     """Return the kernel $k(P^T x, P^T z)$ of sketched inputs, or the kernel of a feature map.
 
-    A transformer of smaller width works with this kernel. If the kernel has a projection, the
-    projection applies to $P^T x$.
+    If m < p, a transformer that uses this kernel needs a smaller width. If the kernel has a
+    projection, the projection applies to $P^T x$.
 
     Args:
         kernel: kernel $k$ to sketch. A feature map replaces this kernel.
@@ -31,7 +31,7 @@ def sketched(kernel: Kernel, sketch: Any) -> Kernel:
 
     Raises:
         TypeError: `sketch` is neither a floating-point array nor callable.
-        ValueError: `sketch` is not [p, m], or no matrix can be applied before `kernel`.
+        ValueError: `sketch` is not [p, m], or `kernel` does not accept a sketch.
 
     >>> import jax.numpy as jnp
     >>> from icl_krr import Linear
@@ -178,7 +178,7 @@ def root_inverse(gram: Float[Array, "m m"]) -> Float[Array, "m m"]:
 def scaled_vectors(gram: Float[Array, "l l"], width: int) -> tuple[jax.Array, jax.Array]:
     """Return V s^(-1/2) [l, m] and V^T [m, l] for the m leading eigenpairs of W.
 
-    The columns of the first matrix are 0 where s is not above rounding.
+    A column of the first matrix is 0 if s is not above the rounding error.
     """
     sigma, vectors = (part[..., ::-1][..., :width] for part in eigh(gram))
     null = sigma <= len(gram) * jnp.finfo(gram.dtype).eps * sigma[0]

@@ -82,8 +82,9 @@ def positive_features(
 
     $$\exp(w^T x - |x|^2 / 2) / \sqrt{m}, \quad w \sim N(0, I)$$
 
-    The formula is for the exponential kernel at unit temperature. A log-bilinear kernel with
-    coefficients $c$ and $d$ has frequencies $\sqrt{c} w$ and damping $(c + d) / 2$.
+    The formula is for the exponential kernel at unit temperature. For the log-bilinear kernel
+    $\exp(c \langle x, z \rangle - d (|x|^2 + |z|^2) / 2)$ the frequencies are $\sqrt{c} w$ and the
+    damping is $(c + d) / 2$.
 
     Args:
         key: JAX random key.
@@ -118,10 +119,11 @@ def trigonometric_features(
 
     $$[\cos w^T x, \sin w^T x] / \sqrt{m / 2}, \quad w \sim N(0, I)$$
 
-    The formula is for a Gaussian kernel of unit lengthscale. A log-bilinear kernel with
-    coefficients $c$ and $d$ has frequencies $\sqrt{c} w$ and damping $(d - c) / 2$. For the
-    exponential kernel the features are multiplied by $\exp(|x|^2 / 2)$ at unit temperature, as in
-    random feature attention. Estimates can be negative, above all where $k$ is small.
+    The formula is for a Gaussian kernel of unit lengthscale. For the log-bilinear kernel
+    $\exp(c \langle x, z \rangle - d (|x|^2 + |z|^2) / 2)$ the frequencies are $\sqrt{c} w$ and the
+    damping is $(d - c) / 2$. For the exponential kernel the features are multiplied by
+    $\exp(|x|^2 / 2)$ at unit temperature, as in random feature attention. Estimates can be
+    negative, especially if $k(x, z)$ is small.
 
     Args:
         key: JAX random key.

@@ -31,9 +31,9 @@ def conjugate_gradient(
     $$\beta_t = |r_{t+1}|^2 / |r_t|^2, \quad p_{t+1} = r_{t+1} + \beta_t p_t$$
 
     Each output has its own $\gamma_t$ and $\beta_t$. If a divisor underflows, the quotient is set
-    to 0. So all values and gradients stay finite in steps after convergence. The solver scales y by
-    a power of two and undoes the scaling at the end. This scaling is exact and prevents overflow
-    and underflow for very large or small y.
+    to 0. Therefore all values and gradients stay finite if the solver continues after convergence.
+    The solver scales y by a power of two and undoes the scaling at the end. This scaling is exact
+    and prevents overflow and underflow for very large or small y.
 
     Args:
         kernel: kernel $k$ of the regression.
@@ -41,10 +41,11 @@ def conjugate_gradient(
         ridge: ridge $\lambda$ > 0, in units of $k(x, x)$.
         steps: number of steps, >= 1.
         form: order of the operations. "textbook" (default) is the recurrence above. "fused"
-            computes all sums at once, with $\gamma = r^T p / p^T A p$ and
-            $\beta = (\gamma |A p|^2 - r^T A p) / p^T A p$. "pipelined" uses these sums too and
-            computes them in parallel with the products with $A$, by
-            $A p_{t+1} = A r_t - \gamma_t A A p_t + \beta_t A p_t$.
+            computes all inner products in one parallel operation, with $\gamma = r^T p / p^T A p$
+            and $\beta = (\gamma |A p|^2 - r^T A p) / p^T A p$. "pipelined" uses the same inner
+            products and updates $A p$ by the recurrence
+            $A p_{t+1} = A r_t - \gamma_t A A p_t + \beta_t A p_t$. The inner products and the
+            products with $A$ can then run in parallel.
 
     Returns:
         A `Trajectory` with one entry for each iterate from 0 to `steps`, in the dtype of the task.
@@ -114,9 +115,9 @@ FORMS = {"textbook": textbook, "fused": fused, "pipelined": pipelined}
 def quotients(r: jax.Array, p: jax.Array, s: jax.Array) -> tuple[jax.Array, jax.Array]:
     """Compute gamma = r.p / p.s and beta = -r'.s / p.s from r, p and s = Ap, with r' the next r.
 
-    In exact arithmetic r.p equals r.r, and r.s equals p.s. With r.r and p.s in their place,
-    rounding would let the error grow after convergence. With r.p, gamma minimises the error along p
-    for every p, so the error cannot grow.
+    In exact arithmetic r.p = r.r and r.s = p.s. If the code used r.r and p.s, rounding errors would
+    grow after convergence. With r.p, gamma minimises the error along p for every p, so the error
+    cannot grow.
     """
     inverse = reciprocal(dot(p, s))
     gamma = dot(r, p) * inverse

@@ -1,9 +1,9 @@
-"""Derivatives of exact kernel ridge regression by formulas that are derived by hand.
+"""Derivatives of exact kernel ridge regression by explicit formulas.
 
 Notation: A = K + ridge I, alpha = A^-1 y, h(x) = A^-1 k(x), and f(x) = k(x)^T alpha at the q
 queries of a task with one output. Derivatives with respect to masked supports are 0. The functions
-do not use automatic differentiation, so agreement with it is evidence for both. Results have the
-dtype of the task.
+do not use automatic differentiation, so the two methods can be tested against each other. Results
+have the dtype of the task.
 """
 
 from __future__ import annotations
@@ -259,7 +259,7 @@ def change_without(kernel: Kernel, task: Task, *, ridge: Ridge) -> Float[Array, 
 
     $$f_{-j} - f = -h_j \alpha_j / (A^{-1})_{jj}, \quad h = A^{-1} k(x)$$
 
-    The change is exact, and no system is solved again.
+    The formula is exact and needs no second solution of a linear system.
 
     Args:
         kernel: kernel $k$ of the regression.

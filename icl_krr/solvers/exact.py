@@ -62,8 +62,8 @@ def posterior(kernel: Kernel, task: Task, *, ridge: float | Float[Array, ""]) ->
 
     $$f^\ast(x) = k(x)^T A^{-1} y, \quad v(x) = k(x, x) - k(x)^T A^{-1} k(x)$$
 
-    Here $A = K + \lambda I$, which is factorised by Cholesky. The variance is that of the function
-    value. It does not include the noise of an observation.
+    Here $A = K + \lambda I$, which is factorised by Cholesky. The variance $v(x)$ does not include
+    the noise of an observation.
 
     Args:
         kernel: covariance function $k$ of the process.
@@ -103,7 +103,7 @@ def condition(kernel: Kernel, task: Task, ridge: jax.Array) -> Posterior:
 
 
 def leave_one_out(kernel: Kernel, task: Task, *, ridge: float | Float[Array, ""]) -> jax.Array:
-    r"""Return the error of predicting each support from all others, without refitting.
+    r"""Return the leave-one-out error of every support, without refitting.
 
     $$e_i = \alpha_i / (A^{-1})_{ii}, \quad A = K + \lambda I$$
 

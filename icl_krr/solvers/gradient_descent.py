@@ -77,7 +77,7 @@ def gradient_descent_in_alpha(
     $|y - K \alpha|^2 / 2 + \lambda \alpha^T K \alpha / 2$. This gradient has one more factor $K$
     than that of `gradient_descent`, so the condition number is about squared. Pass either
     `step_size` or `spectrum`. With `spectrum` the step size is
-    $\eta = 2 / (a (a - \lambda) + b (b - \lambda))$, or half of this where $a = \lambda$.
+    $\eta = 2 / (a (a - \lambda) + b (b - \lambda))$, or half of this if $a = \lambda$.
 
     Args:
         kernel: kernel $k$ of the regression.

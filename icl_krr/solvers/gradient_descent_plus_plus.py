@@ -24,20 +24,20 @@ def gradient_descent_plus_plus(
     step_size: float | Float[Array, ""],
     curvature: float | Float[Array, ""],
 ) -> Trajectory:
-    r"""Minimise least squares by GD++: gradient descent on features with a flattened spectrum.
+    r"""Minimise the squared error by GD++: gradient descent with a transformation of the features.
 
     $$r_{t+1} = r_t - \eta X_t X_t^T r_t, \quad f_{t+1}(x) = f_t(x) + \eta x_t^T X_t^T r_t, \quad
     X_{t+1} = X_t (I - c X_t^T X_t)$$
 
-    The iteration starts from $f_0 = 0$. Every step also transforms the features $x_t$ of the
-    queries, by the same matrix as those of the supports. There is no ridge: stopping early
-    regularises instead. There is no alpha either.
+    The iteration starts from $f_0 = 0$. Every step multiplies the features of the supports and of
+    the queries by the same matrix $I - c X_t^T X_t$. The method has no ridge: early stopping
+    regularises the solution. It has no coefficients alpha.
 
     Args:
         kernel: kernel with known features, `Linear` or `Features`.
         task: supports, outputs and queries; x [n, p], y [n] or [n, r], x_query [q, p].
         steps: number of steps, >= 1.
-        step_size: step size $\eta$ > 0 of the descent.
+        step_size: step size $\eta$ > 0 of gradient descent.
         curvature: step size $c$ >= 0 of the transformation of the features; 0 is plain gradient
             descent.
 

@@ -22,7 +22,8 @@ def log_marginal_likelihood(
     $$\log p(y | x) = -(y^T \alpha + \log \det A + n \log 2\pi) / 2, \quad A = K + \lambda I$$
 
     Here n counts the supports that are not masked. Several outputs are independent draws, so their
-    log likelihoods are added. The gradient is $\mathrm{tr}((\alpha \alpha^T - A^{-1}) dA) / 2$.
+    log likelihoods are added. A change $dA$ of $A$ changes the result by
+    $\mathrm{tr}((\alpha \alpha^T - A^{-1}) dA) / 2$.
 
     Args:
         kernel: covariance function $k$ of the process.

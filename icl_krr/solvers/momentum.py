@@ -88,8 +88,7 @@ def chebyshev(
         ridge: ridge $\lambda$ > 0, in units of $k(x, x)$.
         steps: number of steps, >= 1.
         spectrum: bounds (low, high) = $(a, b)$ on the eigenvalues of $K + \lambda I$, as
-            `icl_krr.spectral_bounds` returns them; required, because the default None raises an
-            error.
+            `icl_krr.spectral_bounds` returns them; required (the default None raises an error).
 
     Returns:
         A `Trajectory` with one entry for each iterate from 0 to `steps`, in the dtype of the task.

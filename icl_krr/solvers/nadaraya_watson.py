@@ -15,13 +15,13 @@ from .results import Smoothing
 
 
 def nadaraya_watson(kernel: Kernel, task: Task) -> Smoothing:
-    r"""Predict by the average of the outputs of the supports, weighted by the kernel.
+    r"""Predict the average of the outputs of the supports, weighted by the kernel.
 
     $$f(x) = \sum_j k(x_j, x) y_j / \sum_j k(x_j, x)$$
 
-    For a `Mixture` the prediction is the mixture of the smoothers of its kernels,
-    $\sum_h w_h f_h / \sum_h w_h$, which several softmax heads compute in parallel. The weights are
-    normalised in the logarithm, so they do not overflow or underflow at any temperature.
+    For a `Mixture` $\sum_h w_h k_h$ the prediction is $\sum_h w_h f_h / \sum_h w_h$, where $f_h$ is
+    the prediction with the kernel $k_h$. Several softmax heads compute it in parallel. The weights
+    are normalised in the logarithm, so they do not overflow or underflow at any temperature.
 
     Args:
         kernel: positive kernel $k$, such as `Exponential` or `Gaussian`, or a `Mixture`.
@@ -54,7 +54,7 @@ def nadaraya_watson(kernel: Kernel, task: Task) -> Smoothing:
 
 
 def smoother_leave_one_out(kernel: Kernel, task: Task) -> jax.Array:
-    r"""Return the error of predicting each support from all others by Nadaraya-Watson.
+    r"""Return the leave-one-out error of the Nadaraya-Watson estimator at every support.
 
     $$e_i = y_i - \sum_{j \neq i} k(x_j, x_i) y_j / \sum_{j \neq i} k(x_j, x_i)$$
 
@@ -91,7 +91,7 @@ def smooth(
 ) -> tuple[jax.Array, jax.Array]:
     """Return weights [q, n] at the points `at` [q, p], and y [n, r].
 
-    With `hold_out` the points are the supports, and no support has a weight at itself.
+    With `hold_out` the points are the supports, and the weight of every support at itself is 0.
     """
     x, y = seen(task)
     counts = jnp.ones((len(at), len(x)), bool)

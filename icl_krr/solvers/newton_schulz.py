@@ -29,7 +29,9 @@ def newton_schulz(
     $$V_{t+1} = V_t (2I - C V_t), \quad f_t(x) = x^T V_t X^T y, \quad
     \alpha_t = (y - f_t) / \lambda$$
 
-    The iteration starts from $V_0 = 2 I / (a + b)$. Each step squares the error $I - C V_t$.
+    The rows of $X$ are the features of the supports. In $\alpha_t$, $f_t$ is evaluated at the
+    supports. The iteration starts from $V_0 = 2 I / (a + b)$. Each step squares the error
+    $I - C V_t$.
 
     Args:
         kernel: kernel with known features, `Linear` or `Features`.
@@ -37,8 +39,7 @@ def newton_schulz(
         ridge: ridge $\lambda$ > 0, in units of $k(x, x)$.
         steps: number of steps, >= 1.
         spectrum: bounds (low, high) = $(a, b)$ on the eigenvalues of $K + \lambda I$, as
-            `icl_krr.spectral_bounds` returns them; required, because the default None raises an
-            error.
+            `icl_krr.spectral_bounds` returns them; required (the default None raises an error).
 
     Returns:
         A `Trajectory` with one entry for each iterate from 0 to `steps`, in the dtype of the task.

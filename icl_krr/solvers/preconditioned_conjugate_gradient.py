@@ -34,15 +34,16 @@ def preconditioned_conjugate_gradient(
     p_{t+1} = z_{t+1} + \beta_t p_t$$
 
     The iteration starts from $\alpha_0 = 0$. If a divisor underflows, the quotient is set to 0, so
-    all values stay finite in steps after convergence.
+    all values stay finite if the solver continues after convergence.
 
     Args:
         kernel: kernel $k$ of the regression.
         task: supports, outputs and queries; x [n, p], y [n] or [n, r], x_query [q, p].
         ridge: ridge $\lambda$ > 0, in units of $k(x, x)$.
         steps: number of steps, >= 1.
-        preconditioner: "jacobi" (default) uses the diagonal of $A$ as $M$. An `icl_krr.Nystrom`,
-            made with the same kernel and ridge, uses $M^{-1} r = (r - F C F^T r) / \lambda$.
+        preconditioner: "jacobi" (default) uses the diagonal of $A$ as $M$. An `icl_krr.Nystrom`
+            uses $M = F F^T + \lambda I$ with the Nystrom features $F$. It must be made with the
+            same kernel and ridge.
 
     Returns:
         A `Trajectory` with one entry for each iterate from 0 to `steps`, in the dtype of the task.

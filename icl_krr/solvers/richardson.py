@@ -32,8 +32,8 @@ def richardson(
 
     $D$ is the diagonal matrix of the row sums $s_i$ of $K$. If $\lambda \leq c$, every eigenvalue
     of $(D + cI)^{-1} A$ lies in $(0, 1]$: the matrix is similar to a symmetric positive definite
-    one, and its row sums $(s_i + \lambda) / (s_i + c)$ are <= 1. So every $\eta$ in $(0, 2)$
-    converges for every n.
+    one, and its row sums $(s_i + \lambda) / (s_i + c)$ are <= 1. So the iteration converges for
+    every $\eta$ in $(0, 2)$ and every n.
 
     Args:
         kernel: positive kernel $k$, such as `Exponential` or `Gaussian`.
@@ -41,7 +41,8 @@ def richardson(
         ridge: ridge $\lambda$ > 0, in units of $k(x, x)$.
         steps: number of steps, >= 1.
         step_size: step size $\eta$ in (0, 2), 1 by default.
-        sink: weight $c$ > 0 of the sink; default: the ridge.
+        sink: weight $c$ > 0 of the attention sink, which adds $c$ to every row sum; default: the
+            ridge.
 
     Returns:
         A `Trajectory` with one entry for each iterate from 0 to `steps`, in the dtype of the task.

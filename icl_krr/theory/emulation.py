@@ -1,4 +1,4 @@
-"""Softmax heads that emulate the product K v from small logits e <x, z> (C9)."""
+"""Softmax heads that emulate the product K v with small logits epsilon <x, z> (C9)."""
 
 from __future__ import annotations
 
@@ -93,8 +93,8 @@ def best_epsilon(logit_bound: Number, *, symmetric: bool = True, dtype: DTypeLik
     r"""Choose the $\epsilon$ that minimises truncation plus rounding error, to leading order (C9).
 
     This $\epsilon$ is $(12u)^{1/3} / L$ for the symmetric pair and $(8u)^{1/2} / L$ for one head,
-    with the unit roundoff $u$. In float32 the remaining errors are about 4e-5 L and 7e-4 L. No
-    other $\epsilon$ makes them smaller.
+    with the unit roundoff $u$. In float32 the sum of both errors is then about 4e-5 L for the pair
+    and 7e-4 L for one head.
 
     Args:
         logit_bound: bound $L$ on $|x^T z|$ over all pairs of tokens.

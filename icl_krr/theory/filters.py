@@ -1,4 +1,4 @@
-"""Spectral filters: functions of the eigenvalues of K that describe solvers linear in y (C23).
+"""Spectral filters: functions of the eigenvalues of K, one for each solver linear in y (C23).
 
 A solver with filter $q$ predicts $k(x)^T q(K) y$.
 """
@@ -12,7 +12,7 @@ from jaxtyping import Array, Float
 def exact_filter(sigma: Float[Array, "..."], ridge: Float[Array, ""] | float) -> jax.Array:
     r"""Return the filter $1 / (\sigma + \lambda)$ of exact kernel ridge regression (C23).
 
-    Solvers converge to this filter.
+    The filter of a convergent solver approaches this filter as the number of steps grows.
 
     Args:
         sigma: eigenvalues $\sigma$ of $K$, of any shape [...].

@@ -1,4 +1,4 @@
-"""Variance of random features of the exponential kernel exp(<x, z> / t) (C21)."""
+"""Variance of random-feature estimates of the exponential kernel exp(<x, z> / t) (C21)."""
 
 from __future__ import annotations
 
@@ -12,11 +12,11 @@ Number = jax.Array | float
 def positive_variance(
     x: Float[Array, "... p"], z: Float[Array, "... p"], temperature: Number, width: int
 ) -> Float[Array, "..."]:
-    r"""Return the variance of m positive random features (C21).
+    r"""Return the variance of the estimate of $k(x, z)$ from m positive random features (C21).
 
     $$k(x, z)^2 (e^{|x + z|^2 / \tau} - 1) / m$$
 
-    The features are independent. Orthogonal features have a smaller variance.
+    The formula holds for independent features. Orthogonal features have a smaller variance.
 
     Args:
         x: points [..., p].
@@ -39,12 +39,12 @@ def positive_variance(
 def trigonometric_variance(
     x: Float[Array, "... p"], z: Float[Array, "... p"], temperature: Number, width: int
 ) -> Float[Array, "..."]:
-    r"""Return the variance of m trigonometric random features, m / 2 cosines and m / 2 sines (C21).
+    r"""Return the variance of the estimate of $k(x, z)$ from m trigonometric features (C21).
 
     $$e^{(|x|^2 + |z|^2) / \tau} (1 - e^{-|x - z|^2 / \tau})^2 / m$$
 
-    The frequencies are independent. The variance is large where $k(x, z)$ is small, so estimates of
-    a small $k(x, z)$ can be negative.
+    The features are m / 2 cosines and m / 2 sines with independent frequencies. The variance is
+    large where $k(x, z)$ is small, so estimates of a small $k(x, z)$ can be negative.
 
     Args:
         x: points [..., p].

@@ -1,4 +1,4 @@
-"""Convergence rates of solvers of A alpha = y with the eigenvalues of A in [low, high] (C4, C5)."""
+"""Convergence rates of solvers of A alpha = y; low and high bound the eigenvalues of A (C4, C5)."""
 
 from __future__ import annotations
 
@@ -20,7 +20,8 @@ def gradient_descent_rate(low: Number, high: Number, steps: Number) -> jax.Array
 
     $$((\kappa - 1) / (\kappa + 1))^t, \quad \kappa = b / a$$
 
-    After $t$ steps every $A^s$-norm of the error is at most this factor times its initial value.
+    After $t$ steps the error $e$ is at most this factor times the initial error, in the norm
+    $\sqrt{e^T A^s e}$ for every real $s$.
 
     Args:
         low: lower bound $a$ > 0 on the eigenvalues of $A$.
@@ -54,7 +55,7 @@ def heavy_ball_rate(low: Number, high: Number, steps: Number) -> jax.Array:
         steps: number $t$ of steps, >= 0.
 
     Returns:
-        The factor by which the error shrinks at least in $t$ steps, a scalar.
+        An upper bound on the ratio of the error after $t$ steps to the initial error, a scalar.
 
     >>> float(heavy_ball_rate(1.0, 9.0, 1))
     1.25
@@ -74,7 +75,8 @@ def conjugate_gradient_rate(low: Number, high: Number, steps: Number) -> jax.Arr
         steps: number $t$ of steps, >= 0.
 
     Returns:
-        The factor by which the $A$-norm of the error shrinks at least in $t$ steps, a scalar.
+        An upper bound on the ratio of the $A$-norm of the error after $t$ steps to that of the
+        initial error, a scalar.
 
     >>> float(conjugate_gradient_rate(1.0, 9.0, 1))
     1.0
@@ -94,7 +96,7 @@ def chebyshev_rate(low: Number, high: Number, steps: Number) -> jax.Array:
         steps: number $t$ of steps, >= 0.
 
     Returns:
-        The factor by which the error shrinks at least in $t$ steps, a scalar.
+        An upper bound on the ratio of the error after $t$ steps to the initial error, a scalar.
 
     >>> float(chebyshev_rate(1.0, 3.0, 1).round(6))
     0.5
@@ -107,7 +109,8 @@ def stationary_factor(low: Number, high: Number, step_size: Number) -> jax.Array
     r"""Return $\max |1 - \eta \sigma|$ over the eigenvalues $\sigma$ of $A$ in $[a, b]$ (C5).
 
     The series $\eta \sum_j (I - \eta A)^j$ converges to $A^{-1}$ if and only if this factor is < 1.
-    The condition is $0 < \eta < 2 / b$. The smaller the ridge, the closer the factor is to 1.
+    This is the condition $0 < \eta < 2 / b$. If $a$ goes to 0 for a fixed $\eta$, the factor goes
+    to 1. So a small ridge makes the convergence slow.
 
     Args:
         low: smallest eigenvalue $a$ of $A$.
@@ -128,8 +131,8 @@ def neumann_factor(sigma: Number, ridge: Number) -> jax.Array:
     r"""Return $\sigma_1 / \lambda$, which decides whether the Neumann series converges (C5).
 
     The series $\sum_j (-K / \lambda)^j / \lambda$ converges to $(K + \lambda I)^{-1}$ if and only
-    if this ratio is < 1. So the series needs a large ridge. This refutes the claim of "exact
-    inversion for small ridge".
+    if this ratio is < 1. So the series needs a large ridge. Claim C5 says that it converges for a
+    small ridge, which is false.
 
     Args:
         sigma: largest eigenvalue $\sigma_1$ of $K$.

@@ -20,13 +20,14 @@ def richardson_bounds(kernel: Kernel, task: Task, *, ridge: Number, sink: Number
 
     $D$ is the diagonal matrix of the row sums $s_i$ of $K$. The lower bound is
     $a = \lambda / (\max_i s_i + c)$, because $K$ is positive semi-definite. The upper bound is the
-    largest row sum $b = \max_i (s_i + \lambda) / (s_i + c)$. It is <= 1 where $\lambda \leq c$.
+    largest row sum $b = \max_i (s_i + \lambda) / (s_i + c)$. The upper bound is <= 1 if
+    $\lambda \leq c$.
 
     Args:
         kernel: positive kernel $k$, such as `Exponential` or `Gaussian`.
         task: supports, outputs and queries; x [n, p], y [n] or [n, r], x_query [q, p].
         ridge: ridge $\lambda$ > 0, in units of $k(x, x)$.
-        sink: weight $c$ > 0 of the sink.
+        sink: weight $c$ > 0 of the attention sink, which adds $c$ to every row sum.
 
     Returns:
         The bounds $(a, b)$, two scalars in the dtype of the task.
@@ -52,14 +53,14 @@ def preconditioned_eigenvalues(
     r"""Return the eigenvalues of $(D + cI)^{-1} (K + \lambda I)$, ascending (C13).
 
     They are computed from the similar symmetric matrix $(D + cI)^{-1/2} A (D + cI)^{-1/2}$ with
-    $A = K + \lambda I$. Their condition number still grows with n. So preconditioning by $D$ does
-    not remove this growth.
+    $A = K + \lambda I$. The ratio of the largest to the smallest eigenvalue still grows with n, in
+    spite of the preconditioner.
 
     Args:
         kernel: positive kernel $k$, such as `Exponential` or `Gaussian`.
         task: supports, outputs and queries; x [n, p], y [n] or [n, r], x_query [q, p].
         ridge: ridge $\lambda$ > 0, in units of $k(x, x)$.
-        sink: weight $c$ > 0 of the sink.
+        sink: weight $c$ > 0 of the attention sink, which adds $c$ to every row sum.
 
     Returns:
         The eigenvalues [n] in the dtype of the task.

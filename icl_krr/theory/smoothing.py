@@ -72,16 +72,17 @@ def rank_correlation(a: Float[Array, " q"], b: Float[Array, " q"]) -> Float[Arra
 
 
 def mean_limit_bound(spread: jax.Array | float, values: Float[Array, " n"]) -> Float[Array, ""]:
-    r"""Bound the distance of a softmax head from the mean output, for large temperatures (C6).
+    r"""Bound the distance between the output of a softmax head and the mean of $y$ (C6).
 
     $$|f_{NW}(x) - \bar y| \leq \tanh(s / 4) (\max y - \min y)$$
 
-    The bound is attained if three conditions hold. The logits take only two values. The output is
-    $\max y$ at one of them and $\min y$ at the other. The numbers of supports with the larger and
-    the smaller logit are in the ratio 1 to $e^{s/2}$.
+    The bound is small for large temperatures. The bound is attained if three conditions hold. The
+    logits take only two values. All supports with one of these logits have the output $\max y$, and
+    all others have the output $\min y$. The numbers of supports with the larger and the smaller
+    logit are in the ratio 1 to $e^{s/2}$.
 
     Args:
-        spread: largest minus smallest logit $s$ of the query x, >= 0.
+        spread: difference $s$ >= 0 between the largest and the smallest logit of the query x.
         values: outputs $y$ of the supports [n]; $\bar y$ is their mean.
 
     Returns:
@@ -94,17 +95,18 @@ def mean_limit_bound(spread: jax.Array | float, values: Float[Array, " n"]) -> F
 
 
 def nearest_limit_bound(gap: jax.Array | float, values: Float[Array, " n"]) -> Float[Array, ""]:
-    r"""Bound the distance of a softmax head from the output with the largest logit (C6).
+    r"""Bound the distance between the output of a softmax head and $y$ at the largest logit (C6).
 
     $$|f_{NW}(x) - y_1| \leq (\max y - \min y) m / (1 + m), \quad m = (n - 1) e^{-g}$$
 
-    $y_1$ is the output of the support with the largest logit. The bound is small for small
-    temperatures. For the Gaussian kernel, and for the exponential kernel on a sphere, this support
-    is the nearest one. Elsewhere the exponential kernel selects the largest inner product. The
-    bound is attained if all other supports have the same logit and the opposite extreme of $y$.
+    $y_1$ is the output of the support with the largest logit. For the Gaussian kernel, and for the
+    exponential kernel on a sphere, this support is the nearest one. In general the exponential
+    kernel selects the support with the largest inner product. The bound is small for small
+    temperatures. The bound is attained if $y_1$ is one extreme of $y$, and all other supports have
+    the same logit and the other extreme.
 
     Args:
-        gap: largest minus second-largest logit $g$ of the query x, >= 0.
+        gap: difference $g$ >= 0 between the two largest logits of the query x.
         values: outputs $y$ of the supports [n].
 
     Returns:

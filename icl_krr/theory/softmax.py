@@ -1,4 +1,4 @@
-"""The sink of a softmax head and the normaliser that the sink recovers (C1, C3)."""
+"""The normaliser of a softmax head, recovered from the weight of an attention sink (C1, C3)."""
 
 from __future__ import annotations
 
@@ -48,9 +48,8 @@ def log_sink(kernel: Kernel, task: Task) -> Float[Array, ""]:
     r"""Choose the sink's logit: the least integer $\log c \geq \log Z_i$ for all tokens i (C3).
 
     With this sink every sink weight $c / (Z_i + c)$ is in $[1/2, 1)$ and no entry of $K / c$
-    exceeds 1. So neither overflows or underflows as long as $K$ itself is representable. An integer
-    is exact as a logit in every dtype, so a shift of all logits by $\log c$ can be undone without
-    rounding.
+    exceeds 1. So neither overflows, and no sink weight underflows. A small integer is exact in
+    every dtype, so $\log c$ is not rounded.
 
     Args:
         kernel: positive kernel $k$, or a `Mixture`. For a `Mixture` the result fits each of its
@@ -94,13 +93,14 @@ def sink_weight(log_normaliser: Float[Array, "..."], log_sink: jax.Array | float
 def recovery_error(
     logit_bound: jax.Array | float, log_sink: jax.Array | float, num_features: int, dtype: DTypeLike
 ) -> Float[Array, ""]:
-    r"""Bound the rounding error of $K v$ that a head with a sink recovers (C3).
+    r"""Bound the rounding error of $K v$ if a softmax head with a sink computes it (C3).
 
-    The head computes $c$ times the numerator over the sink weight. The error is relative to
-    $\sum_j k_{ij} |v_j|$. The bound is $2u (pL + L + |\log c| + 8)$ with the unit roundoff $u$. An
-    inner product of p terms rounds a logit by at most $p u L$. The difference to the largest logit
-    adds $u (L + |\log c|)$. The exponential turns these absolute errors into relative errors. Sums,
-    quotients and products add a few $u$. The factor 2 counts numerator and sink weight.
+    The result is $c$ times the output of the head, divided by the weight of the sink. The error is
+    relative to $\sum_j k_{ij} |v_j|$. The bound is $2u (pL + L + |\log c| + 8)$ with the unit
+    roundoff $u$. A logit is an inner product of p terms, so its rounding error is at most $p u L$.
+    Subtracting the largest logit adds an error of at most $u (L + |\log c|)$. The exponential turns
+    these absolute errors into relative errors. Sums, quotients and products add a few $u$. The
+    factor 2 is needed because the output and the weight of the sink both have this error.
 
     Args:
         logit_bound: bound $L$ on the absolute logits.
@@ -119,12 +119,12 @@ def recovery_error(
 
 
 def dominant_sink_error(log_normaliser: Float[Array, "..."], log_sink: jax.Array | float):
-    r"""Return the relative error $Z / (Z + c)$ of $K v$ from one head without a division (C3).
+    r"""Return the relative error $Z / (Z + c)$ of $K v$ if a head uses no division (C3).
 
-    The head's output times $c$ approximates $K v$. If $\log c$ is far above $\log Z$, one softmax
-    head applies the unnormalised kernel and needs no arithmetic after it. The weights keep their
-    relative precision, so the only cost is a rounding error of $u \log c$ for the unit roundoff
-    $u$.
+    The head's output times $c$ approximates $K v$. The error is small if $\log c$ is much larger
+    than $\log Z$. The head then applies the unnormalised kernel, and no division by the weight of
+    the sink is necessary. A large $\log c$ adds a relative rounding error of about $u \log c$,
+    where $u$ is the unit roundoff.
 
     Args:
         log_normaliser: logarithms $\log Z$, of any shape [...].

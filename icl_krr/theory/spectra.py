@@ -98,10 +98,10 @@ def effective_dimension(sigma: Float[Array, " n"], ridge: float | jax.Array) -> 
 def distinct_eigenvalues(sigma: Float[Array, " n"]) -> Float[Array, ""]:
     r"""Count the distinct eigenvalues (C8).
 
-    Two eigenvalues are distinct if they differ by more than $\sqrt{\varepsilon}$ times the largest.
-    $\varepsilon$ is the machine epsilon of the dtype. In exact arithmetic conjugate gradient is
-    exact after this number of steps, because its polynomial can vanish at every distinct
-    eigenvalue.
+    Two eigenvalues are distinct if they differ by more than $\sqrt{\varepsilon}$ times the largest
+    eigenvalue. Here $\varepsilon$ is the machine epsilon of the dtype. In exact arithmetic
+    conjugate gradient finds the solution in this number of steps, because its residual polynomial
+    can vanish at every distinct eigenvalue.
 
     Args:
         sigma: eigenvalues [n], ascending.

@@ -1,4 +1,4 @@
-"""Errors of products and reciprocals that piecewise-linear tables compute (C14)."""
+"""Errors of products and reciprocals by piecewise-linear interpolation in a table (C14)."""
 
 from __future__ import annotations
 
@@ -9,12 +9,13 @@ Number = jax.Array | float
 
 
 def product_table_error(a: Number, b: Number, width: Number) -> jax.Array:
-    """Bound the error of a product from a table of squares by $ab / w^2$ (C14).
+    """Return the bound $ab / w^2$ on the error of a product from a table of squares (C14).
 
-    The table computes $(s^2 - d^2) ab / 4$. Here $s$ and $d$ are the sum and the difference of the
-    factors after scaling to $[-1, 1]$, so both are in $[-2, 2]$. The table has $w$ equal segments
-    of length $h = 4 / w$. The interpolated square exceeds the true square by at most $h^2 / 4$, and
-    it is exact at the knots. So the bound is attained.
+    The product is computed as $(s^2 - d^2) ab / 4$, with both squares from the table. Here $s$ and
+    $d$ are the sum and the difference of the factors after scaling to $[-1, 1]$, so both are in
+    $[-2, 2]$. The table has $w$ equal segments of length $h = 4 / w$. The interpolated square
+    exceeds the true square by at most $h^2 / 4$. It is exact at the knots. The bound is attained if
+    $s$ is the midpoint of a segment and $d$ is a knot.
 
     Args:
         a: bound on the first factor, which lies in $[-a, a]$.
@@ -31,10 +32,10 @@ def product_table_error(a: Number, b: Number, width: Number) -> jax.Array:
 
 
 def reciprocal_table_error(low: Number, high: Number, width: Number) -> jax.Array:
-    r"""Return the relative error $(\rho - 1)^2 / 4\rho$ of $1 / x$ from a table on $[a, b]$ (C14).
+    r"""Return the largest relative error of $1 / x$ from a table on $[a, b]$ (C14).
 
-    The knots are in geometric progression with ratio $\rho = (b / a)^{1 / w}$. The error is the
-    same on all $w$ segments and largest at the midpoint of a segment.
+    The knots are in geometric progression with ratio $\rho = (b / a)^{1 / w}$. The largest error is
+    $(\rho - 1)^2 / 4\rho$ on each of the $w$ segments. It occurs at the midpoint of the segment.
 
     Args:
         low: lower end $a$ > 0 of the table.

@@ -1,7 +1,7 @@
-"""Errors of a sketch: K^ = Phi P P^T Phi^T with m channels of features in place of K (C16 to C20).
+"""Errors of a sketch K^ = Phi P P^T Phi^T of K = Phi Phi^T, where P has m columns (C16 to C20).
 
-A = K + ridge I and A^ = K^ + ridge I. The eigenvalues sigma [n] of K are in ascending order, but
-the index i in sigma_i counts from the largest. Widths may be traced.
+A = K + ridge I and A^ = K^ + ridge I. The array sigma [n] has the eigenvalues of K in ascending
+order. In formulas, sigma_1 is the largest eigenvalue. Widths may be traced.
 """
 
 from __future__ import annotations
@@ -134,7 +134,7 @@ def relative_inverse_error_best(
 def query_error_dual(
     cross: Float[Array, "... n"], y: Float[Array, " n"], inverse_error: Number
 ) -> jax.Array:
-    r"""Bound the error at a query from the change of alpha alone (C18).
+    r"""Bound the error at a query that the change of alpha causes (C18).
 
     $$|k^T (A^{-1} - \hat A^{-1}) y| \leq |k| |y| |A^{-1} - \hat A^{-1}|_2$$
 
@@ -155,7 +155,7 @@ def query_error_dual(
 def query_error_features(
     cross_gap: Float[Array, "... n"], y: Float[Array, " n"], ridge: Number
 ) -> jax.Array:
-    r"""Bound the error at a query from the change of the features of the query (C18).
+    r"""Bound the error at a query that the change of the features of the query causes (C18).
 
     $$|(k - \hat k)^T \hat A^{-1} y| \leq |k - \hat k| |y| / \lambda$$
 
@@ -180,10 +180,10 @@ def expected_gap(
 
     $$\sqrt{\sum_{i > m} w_i^2 v_i / \sum_i w_i^2 v_i}$$
 
-    The gap is $|\hat f - f^\ast| / |f^\ast|$ in the root mean square over the supports. The
-    function is $f \sim GP(0, sK)$, so $y$ has variance $v_i = s \sigma_i + \nu$ along the i-th
-    eigenvector. Kernel ridge regression multiplies this component by
-    $w_i = \sigma_i / (\sigma_i + \lambda)$.
+    The gap is the root mean square of $\hat f - f^\ast$ over the supports, divided by that of
+    $f^\ast$. The true function is a draw from $GP(0, sK)$, so $y$ has variance
+    $v_i = s \sigma_i + \nu$ along the i-th eigenvector. Kernel ridge regression multiplies this
+    component by $w_i = \sigma_i / (\sigma_i + \lambda)$.
 
     Args:
         sigma: eigenvalues of $K$ [n], ascending, as `icl_krr.theory.eigenvalues` returns them.
@@ -206,7 +206,7 @@ def expected_gap(
 def logit_perturbation(
     logits: Float[Array, "n n"], sketched: Float[Array, "n n"]
 ) -> Float[Array, "n n"]:
-    r"""Bound the change of every entry $e^s$ when a sketch changes the logits to $\hat s$ (C20).
+    r"""Bound the change of every entry $e^s$ if a sketch changes the logits $s$ to $\hat s$ (C20).
 
     $$|e^s - e^{\hat s}| \leq e^{\max(s, \hat s)} |s - \hat s|$$
 
