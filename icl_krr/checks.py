@@ -13,7 +13,7 @@ from jax.typing import DTypeLike
 
 
 def concrete(value: Any) -> np.ndarray | None:
-    """The value as a NumPy array, or None if JAX traces it, so that it cannot be checked."""
+    """Return the value as a NumPy array, or None if it is traced and cannot be checked."""
     if value is None or isinstance(value, (Tracer, ShapeDtypeStruct)):
         return None
     return np.asarray(value)
@@ -34,7 +34,7 @@ def scalar(name: str, value: Any) -> None:
 
 
 def positive(name: str, value: Any) -> None:
-    """Raise an error unless every entry is > 0 and finite, also in JAX's default precision."""
+    """Raise an error unless all entries are > 0 and finite, also in JAX's default precision."""
     numeric(name, value)
     known = concrete(value)
     if known is None:
@@ -133,7 +133,7 @@ def choice(name: str, value: Any, allowed: tuple[str, ...]) -> None:
 
 
 def differences(there: Mapping[str, Any], here: Mapping[str, Any]) -> str:
-    """One clause for every entry that differs between two records; empty if they are equal."""
+    """Describe all entries that differ between two records; return "" if the records are equal."""
     names = [name for name in {**there, **here} if there.get(name) != here.get(name)]
     return "; ".join(f"{n}: stored {there.get(n)}, given {here.get(n)}" for n in names)
 

@@ -42,7 +42,7 @@ def to_markdown(table: Lines) -> str:
     r"""The Markdown of a table, with `|` in a cell written as `\|`.
 
     Args:
-        table: header and lines of the table.
+        table: header and rows of the table.
     """
     header, lines = table
     rows = (header, ["---"] * len(header), *lines)

@@ -12,32 +12,34 @@ from .transformer import Transformer, predict
 
 
 def posterior(model: Transformer, kernel: Kernel, task: Task) -> Posterior:
-    r"""The mean and variance of a Gaussian process at the queries.
+    r"""Compute the posterior mean and variance of a Gaussian process at the queries.
 
     $$\mu(x) = k(x)^T A^{-1} y, \quad v(x) = k(x, x) - k(x)^T A^{-1} k(x), \quad
     A = K + \lambda I$$
 
-    The model solves one linear system for $y$ and one for the vector $k(x)$ of each query. The
-    function passes these vectors to the model as q more outputs of the task. At query $x$, the
-    model predicts $k(x)^T A^{-1} k(x)$ for the output $k(x)$, and the function subtracts this
-    prediction from $k(x, x)$. A conjugate gradient model that has not converged gives a variance
-    that is too large. You can jit, vmap and differentiate this function like `predict`.
+    Here $K$ is the kernel matrix of the supports, and the vector $k(x)$ contains the kernel values
+    of $x$ with the supports. The model solves one linear system for $y$ and one for the vector
+    $k(x)$ of each query. The function passes these vectors to the model as q additional outputs of
+    the task. At query $x$, the model predicts $k(x)^T A^{-1} k(x)$ for the output $k(x)$, and the
+    function subtracts this prediction from $k(x, x)$. A conjugate gradient model that has not
+    converged gives a variance that is too large. You can jit, vmap and differentiate this function
+    like `predict`.
 
     Args:
         model: transformer with one output that solves $A \alpha = y$ for `kernel`. Its ridge
             $\lambda$ is the variance of the noise.
-        kernel: kernel $k$ that the model was built with, the covariance of the process.
+        kernel: kernel $k$ of the model, which is also the covariance of the process.
         task: one task; x [n, p], y [n] or [n, r], x_query [q, p].
 
     Returns:
-        A `Posterior` with mean [q] or [q, r] and variance [q] of $f$ without noise, in the dtype of
-        the task.
+        A `Posterior` with mean [q] or [q, r] and variance [q] of the function without noise, in the
+        dtype of the task.
 
     Raises:
         TypeError: `kernel` or `task` has the wrong type, or the dtype of the task is wider than the
             dtype of the weights.
         ValueError: the model has more than one output, or the task does not fit the model.
-        MemoryError: the run does not fit the memory of the device (see `memory`).
+        MemoryError: the device has too little memory for the run (see `memory`).
 
     Source: Rasmussen, Williams, Gaussian Processes for Machine Learning, eq. 2.25, 2.26.
 

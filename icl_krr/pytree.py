@@ -24,14 +24,15 @@ def static(**options: Any) -> Any:
 def checked(cls: type[T]) -> type[T]:
     """Make `cls` a frozen dataclass and a pytree whose unflattening skips `__post_init__`.
 
-    `flax.struct.dataclass` runs `__post_init__` whenever JAX unflattens the pytree. The leaves are
-    then possibly gradients (a negative "temperature") or placeholders, and a check in
-    `__post_init__` would reject them.
+    `flax.struct.dataclass` runs `__post_init__` whenever JAX unflattens the pytree. The leaves may
+    then be gradients (a negative "temperature") or placeholders, and a check in `__post_init__`
+    would reject them.
 
     Args:
-        cls: class with annotated fields. Fields made by `static` are structure, all others leaves.
+        cls: class with annotated fields. Fields made by `static` are structure; all other fields
+            are leaves.
     """
-    cls = dataclasses.dataclass(frozen=True, eq=False)(cls)  # == of two arrays is not a bool
+    cls = dataclasses.dataclass(frozen=True, eq=False)(cls)  # == of two arrays is an array
     fields = dataclasses.fields(cls)  # pyright: ignore[reportArgumentType]
     leaves = [f.name for f in fields if not f.metadata.get("static")]
     structure = [f.name for f in fields if f.metadata.get("static")]

@@ -128,8 +128,8 @@ TABLES = {Kernel: KERNELS, Solver: SOLVERS, Axis: AXES, Family: FAMILIES}
 def register(row: Kernel | Solver | Axis | Family) -> None:
     """Add a row to the table of its type.
 
-    The command line can use rows from other packages. The package must call `register` when it is
-    imported, and must declare itself as an entry point of the group "icl_krr". Importing the
+    The command line can use rows from other packages. Such a package must call `register` when it
+    is imported, and must declare itself as an entry point of the group "icl_krr". Importing the
     catalogue then imports the package.
 
     Args:
@@ -160,7 +160,7 @@ def load(path: str) -> Any:
     """Import and return an object.
 
     Args:
-        path: path of the object as "module:object", as in the rows.
+        path: path of the object in the form "module:object", which the rows also use.
 
     Raises:
         ValueError: the module cannot be imported or has no such object.
@@ -193,7 +193,7 @@ def find(what: str, table: Mapping[str, Any], name: str) -> Any:
     """Find a row by its name.
 
     Args:
-        what: word for the rows in the error message, such as "kernel".
+        what: word for a row in the error message, such as "kernel".
         table: rows to search, {name: row}.
         name: name of the row, with dashes or underscores.
 
@@ -229,8 +229,8 @@ def make_kernel(name: str, values: Mapping[str, Any]) -> Any:
 
     Args:
         name: name of a row of `KERNELS`, with dashes or underscores.
-        values: values {name: value}. Only the kernel's bandwidth is used, such as "temperature". If
-            it is missing or None, the kernel has the default bandwidth of its class.
+        values: values {name: value}. The function uses only the bandwidth, such as "temperature".
+            If the bandwidth is missing or None, the kernel has the default bandwidth of its class.
 
     Raises:
         ValueError: no kernel has this name, or the bandwidth is not > 0.

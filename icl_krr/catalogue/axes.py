@@ -1,4 +1,4 @@
-"""The rows of the axes of sweeps."""
+"""Catalogue rows for the axes of sweeps."""
 
 from .rows import Axis
 

@@ -1,4 +1,4 @@
-"""The rows of the families of tasks."""
+"""Catalogue rows for the families of tasks."""
 
 from .rows import Family
 

@@ -1,4 +1,4 @@
-"""The rows of the kernels."""
+"""Catalogue rows for the kernels."""
 
 from .rows import Kernel
 

@@ -1,4 +1,4 @@
-"""The types of the catalogue's rows."""
+"""The types of the rows in the catalogue."""
 
 from __future__ import annotations
 
@@ -12,16 +12,16 @@ KINDS = ("any", "positive", "featured")
 class Box(NamedTuple):
     r"""Search range of a fitted parameter, from $10^a |K|_F^s$ to $10^b |K|_F^s$.
 
-    The fit starts from several points of this range. It may leave the range afterwards, except
-    beyond an upper end that is `closed`.
+    The fit starts from several points of this range. Later, the fit may leave the range, but it
+    never exceeds the upper end if `closed` is True.
 
     Args:
         low: $a$, logarithm to base 10 of the lower end.
         high: $b$, logarithm to base 10 of the upper end.
         power: $s$, power of the Frobenius norm of the kernel matrix $K$, which adapts the range to
             the scale of the data; default 0: the range does not depend on the data.
-        closed: whether the fit keeps the parameter at most at the upper end; default False. Use it
-            only with `power` 0.
+        closed: whether the upper end is an upper bound on the fitted parameter; default False. A
+            closed range must have `power` 0.
 
     >>> Box(-5, 0.5, power=1).closed
     False
@@ -40,8 +40,9 @@ class Kernel:
     Args:
         name: name of the kernel, with underscores.
         made_by: path of the kernel's class as "module:object".
-        kind: "positive" if softmax heads can use the kernel as their weights, or "featured" if its
-            feature map is known, so that linear attention applies the kernel.
+        kind: "positive" if softmax attention can use the kernel values as attention weights, or
+            "featured" if the feature map of the kernel is known, so that linear attention can apply
+            the kernel.
 
     Raises:
         ValueError: `kind` is unknown or `made_by` is not a path "module:object".
@@ -61,7 +62,7 @@ class Kernel:
 
 @dataclass(frozen=True)
 class Solver:
-    r"""A row for a solver: its functions, the keywords they need, and its properties.
+    r"""A row for a solver: its functions, their keyword arguments, and its properties.
 
     The construction builds a transformer. The oracle is a plain function that computes the same
     iterates. Both take the same keywords.
@@ -73,29 +74,31 @@ class Solver:
         oracle: path of the oracle as "module:function".
         kernels: kind of the kernels that the solver accepts, "positive", "featured" or "any"
             (default).
-        told: names of the keywords that depend on the task or the ridge; default: ("ridge",). The
-            function of the same name in `icl_krr.experiments.shared.told` computes the value from
-            (kernel, task, ridge). For your own keyword, give the path of such a function as
-            "module:function"; the function must have the name of the keyword.
-        options: keywords with fixed values, such as {"form": "fused"}; default: none.
-        states: slots that hold the oracle's field of the same name after every step; default:
-            alpha, r, p and prediction.
+        told: names of the keyword arguments whose values an experiment computes from the kernel,
+            the task and the ridge, such as "ridge" and "spectrum"; default: ("ridge",). The module
+            `icl_krr.experiments.shared.told` has one function of (kernel, task, ridge) for each of
+            these names, and the function returns the value. For a new keyword, give the path of
+            your own function as "module:function". This function must have the name of the keyword.
+        options: keyword arguments with fixed values, such as {"form": "fused"}; default: none.
+        states: names of slots. After every step, each slot equals the field of the oracle with the
+            same name. Default: alpha, r, p and prediction.
         blocks: blocks per step, {kind of attention: number}, for each kind of attention that can
             run the solver; default: none.
         sums: whether the solver computes inner products, whose rounding errors grow from step to
             step; default False.
         iterates: whether the solver has steps; default True. Nadaraya-Watson has none.
-        one_task: whether the weights depend on one task and fit only this task; default False.
+        one_task: whether the weights are computed for one task and work only for it; default False.
         fitted: {parameter: `Box`} for the parameters that `identify` fits besides the bandwidth.
             These must be all parameters of the oracle except its number of steps. Default None:
             `identify` does not use the solver as a candidate.
         arguments: path of the function that turns the fitted values into keywords of the oracle,
-            such as `spectrum`; default None: the values are the keywords.
+            such as `spectrum`; default None: the oracle takes the fitted values as keywords.
         contains: names of the solvers that are special cases of this solver; default: none.
-        rate: path of a function of (low, high, t) that bounds the error in the A-norm after t
-            steps, for eigenvalues in [low, high]; default None: no bound is known.
-        expected: path of an object that predicts what the solver computes after the ablation of
-            each part (`icl_krr.experiments.ablate`); default None: no prediction.
+        rate: path of a function of (low, high, t) that bounds the A-norm of the error after t
+            steps, relative to the initial error, for eigenvalues in [low, high]; default None: no
+            bound is known.
+        expected: path of an object that predicts what the model computes after the ablation of each
+            of its parts (`icl_krr.experiments.ablate`); default None: no prediction.
 
     Raises:
         ValueError: `kernels` or an attention in `blocks` is unknown, `told` is not a tuple, or a
@@ -140,9 +143,9 @@ class Axis:
 
     Args:
         name: name of the axis, with underscores.
-        lines: lines to compare by default, one curve each.
-        values: values of the quantity to run through by default.
-        value: name of the rule that a value must obey, in `icl_krr.experiments.sweep.values`.
+        lines: names of the lines to compare by default, such as solvers; each line is one curve.
+        values: default values of the quantity.
+        value: name of a rule in `icl_krr.experiments.sweep.values` that every value must satisfy.
         solvers: whether the lines are solvers, so that a user may choose any solver; default False.
         kernel: name of the sweep's default kernel; default "exponential". A user may choose another
             kernel of the same kind.
@@ -177,9 +180,9 @@ class Family:
         name: name of the family, with underscores.
         made_by: path of the sampler's class as "module:object". The class takes the keywords
             num_supports, num_queries, num_features, inputs and noise, and the keywords in `fields`.
-            If `fields` is empty, `made_by` is a function that takes the recipe and these keywords
-            and returns a sampler.
-        fields: {field of the recipe: keyword of the sampler}; default: none.
+            If `fields` is empty, `made_by` is a function that takes the training recipe and these
+            keywords and returns a sampler.
+        fields: {field of the training recipe: keyword of the sampler}; default: none.
 
     >>> Family("sinusoids", "icl_krr.tasks:Sinusoids", {"frequency": "frequency"}).name
     'sinusoids'

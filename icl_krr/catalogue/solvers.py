@@ -1,4 +1,4 @@
-"""The rows of the solvers; each solver has a construction and an oracle."""
+"""Catalogue rows for the solvers; each solver has a construction and an oracle."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ RIDGE, STEP = Box(-5, 0.5, 1), Box(-1.5, 0.7, -1)
 
 
 def own(name: str) -> tuple[str, str]:
-    """Paths of the library's construction and oracle, which have the same name."""
+    """Return the paths of the construction and the oracle of this name in the library."""
     return f"icl_krr.constructions:{name}", f"icl_krr.solvers:{name}"
 
 

@@ -46,18 +46,20 @@ def conjugate_gradient(
     - "pipelined" computes sums and products with $A$ in parallel, in 2 blocks (linear) or 4
       (softmax). It keeps $s_t = A p_t$ and updates
       $s_{t+1} = A r_t - \gamma_t A s_t + \beta_t A p_t$. Blocks before the first step compute
-      $s_0$. Heads compute $A r_t$, $A p_t$ and $A s_t$ in the same block. Recurrences for $A r$ and
-      $A p$ would save no depth and would drift after convergence.
+      $s_0$. Heads compute $A r_t$, $A p_t$ and $A s_t$ in the same block. The form does
+      not use recurrences for $A r$ and $A p$, which would save no depth and would accumulate
+      rounding errors after convergence.
 
-    With softmax attention, a sum takes two sublayers: the MLP multiplies and a head averages.
+    With softmax attention, a sum takes two sublayers: an MLP computes the products of the summands,
+    and a head computes their mean.
 
-    The values $|r|^2$ and $p^T A p$ must be in the range of the dtype. In float32, a residual
-    below 1e-16 counts as converged. So y below 1e-9 loses digits, y below 1e-16 leaves the
-    prediction at 0, and y above 1e18 overflows to NaN. The method is linear in y, so rescale y in
-    these cases.
+    The values $|r|^2$ and $p^T A p$ must be in the range of the dtype. In float32, a step
+    treats a residual below 1e-16 as converged. If y is below 1e-9, the result loses digits. If y is
+    below 1e-16, the prediction stays 0. If y is above 1e18, the result overflows to NaN. The method
+    is linear in y, so rescale y in these cases.
 
     Args:
-        kernel: kernel $k$ of the regression; the attention must be able to apply it (`Options`).
+        kernel: kernel $k$ of the regression; the attention must be able to apply $k$ (`Options`).
         num_features: number of features p of a point x, >= 1.
         ridge: ridge $\lambda$ > 0; may be a traced scalar.
         steps: number of steps, >= 1.
@@ -182,7 +184,7 @@ def pipelined(m: Machine, ridge: float | Float[Array, ""], steps: int) -> Transf
 
 
 def quotients(m: Machine, r: Read, p: Read, Ap: Read) -> tuple[Read, Read, Read]:
-    """gamma, growth and drop, from sums over r, p and Ap only; beta = gamma growth - drop."""
+    """Compute gamma, growth and drop from sums over r, p and Ap; beta = gamma growth - drop."""
     pAp = m.dot(p, Ap, to="pAp")
     return (
         m.divide(m.dot(r, p, to="rp"), pAp, to="gamma"),
@@ -192,7 +194,7 @@ def quotients(m: Machine, r: Read, p: Read, Ap: Read) -> tuple[Read, Read, Read]
 
 
 def states(m: Machine, starts: bool = True) -> tuple[Read, Read, Read, Read]:
-    """alpha, r, p, prediction; p starts as y if `starts`, else as 0."""
+    """Declare alpha, r, p and prediction; p is initially y if `starts` is True, else 0."""
     return (
         m.state("alpha", SUPPORTS, "dual coefficients"),
         m.state("r", SUPPORTS, "residual y - A alpha", starts_as=m.y),

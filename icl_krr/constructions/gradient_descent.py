@@ -32,7 +32,7 @@ def gradient_descent(
     `spectrum` $= (a, b)$, the step size is $\eta = 2 / (a + b)$.
 
     Args:
-        kernel: kernel $k$ of the regression; the attention must be able to apply it (`Options`).
+        kernel: kernel $k$ of the regression; the attention must be able to apply $k$ (`Options`).
         num_features: number of features p of a point x, >= 1.
         ridge: ridge $\lambda$ > 0; may be a traced scalar.
         steps: number of steps, >= 1.
@@ -91,7 +91,7 @@ def gradient_descent_in_alpha(
     size is $\eta = 2 / (a (a - \lambda) + b (b - \lambda))$, or half of this if $a = \lambda$.
 
     Args:
-        kernel: kernel $k$ of the regression; the attention must be able to apply it (`Options`).
+        kernel: kernel $k$ of the regression; the attention must be able to apply $k$ (`Options`).
         num_features: number of features p of a point x, >= 1.
         ridge: ridge $\lambda$ > 0; may be a traced scalar.
         steps: number of steps, >= 1.

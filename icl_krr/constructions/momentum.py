@@ -39,7 +39,7 @@ def heavy_ball(
     $\mu = ((\sqrt{b} - \sqrt{a}) / (\sqrt{b} + \sqrt{a}))^2$.
 
     Args:
-        kernel: kernel $k$ of the regression; the attention must be able to apply it (`Options`).
+        kernel: kernel $k$ of the regression; the attention must be able to apply $k$ (`Options`).
         num_features: number of features p of a point x, >= 1.
         ridge: ridge $\lambda$ > 0; may be a traced scalar.
         steps: number of steps, >= 1.
@@ -92,7 +92,7 @@ def chebyshev(
     $[a, b]$.
 
     Args:
-        kernel: kernel $k$ of the regression; the attention must be able to apply it (`Options`).
+        kernel: kernel $k$ of the regression; the attention must be able to apply $k$ (`Options`).
         num_features: number of features p of a point x, >= 1.
         ridge: ridge $\lambda$ > 0; may be a traced scalar.
         steps: number of steps, >= 1.

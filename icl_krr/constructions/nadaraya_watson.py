@@ -23,8 +23,9 @@ def nadaraya_watson(
     the Gaussian kernel, the key also has $|x|^2 / 2$, which a first block computes. The logit of
     the aggregator is -1e30, so the aggregator has weight 0 in the mean.
 
-    A `Mixture` gets one head for each of its kernels. The model then computes the mean of their
-    smoothers, $\sum_h w_h f_h / \sum_h w_h$, which is not the smoother of the mixture.
+    For a `Mixture`, the model has one head for each kernel of the mixture, with weight $w_h$ and
+    smoother $f_h$. The model computes the weighted mean $\sum_h w_h f_h / \sum_h w_h$. This mean
+    differs from the smoother of the mixture.
 
     Args:
         kernel: `Exponential`, `Gaussian` or a `Mixture` of them; its numbers may be traced.
@@ -57,7 +58,7 @@ def nadaraya_watson(
             "attention must be 'softmax' for nadaraya_watson, which sets its own sink, "
             f"got {attention!r}"
         )
-    # adding -1e30 rounds no other logit: x is 0 at the aggregator
+    # -1e30 does not round other logits, because x is 0 at the aggregator
     m = softmax_machine(kernel, num_features, {ROLES: -1e30}, **options)
     prediction = m.state("prediction", ROLES, "kernel-weighted mean of y")
     total = sum(term.weight for term in m.terms)

@@ -30,7 +30,7 @@ def newton_schulz(
     $1 / s = (a + b) / 2$ for `spectrum` $= (a, b)$. The prediction is $f(x) = x^T V X^T y$, and
     $\alpha = (y - f) / \lambda$.
 
-    No token stores the p x p matrix $V$. Instead, every token carries two vectors, $v = V x$ and
+    No token stores the p x p matrix $V$. Instead, every token stores two vectors, $v = V x$ and
     $a$. The vectors $a_j$ of the supports represent the error $E = I - C V$ of the inverse as
     $E = eI - \sum_j a_j x_j^T$ with a scalar $e$. One linear head applies this sum to a vector, so
     a step computes $v + E v$ and $E^2$ by
@@ -38,10 +38,11 @@ def newton_schulz(
     $$v_i + e v_i - \sum_j a_j x_j^T v_i, \quad a_i \leftarrow 2 e a_i - \sum_j a_j x_j^T a_i, \quad
     e \leftarrow e^2$$
 
-    The scalar $e$ starts as $1 - s \lambda$. All its values are known before the first step.
+    The scalar $e$ starts as $1 - s \lambda$. The values of $e$ at all steps are known before the
+    first step.
 
     Args:
-        kernel: `Linear`, or `Features`, whose features take the place of x.
+        kernel: `Linear` or `Features`. For `Features`, $\phi(x)$ replaces x in the formulas.
         num_features: number of features p of a point x, >= 1.
         ridge: ridge $\lambda$ > 0; may be a traced scalar.
         steps: number of steps, >= 1.

@@ -42,11 +42,12 @@ def preconditioned_conjugate_gradient(
 
     - "jacobi": $M$ is the diagonal of $A$. The first blocks compute the diagonal. Then every token
       computes its own entry of $M^{-1} r$.
-    - an `icl_krr.Nystrom`: its m features $F$ [n, m] are channels of the supports. One more linear
-      head computes $M^{-1} r = (r - F C F^T r) / \lambda$, so this needs linear attention.
+    - an `icl_krr.Nystrom`: its m features $F$ [n, m] are stored at the supports. One more linear
+      head computes $M^{-1} r = (r - F C F^T r) / \lambda$ with a matrix $C$ [m, m], so this
+      preconditioner needs linear attention.
 
     Args:
-        kernel: kernel $k$ of the regression; the attention must be able to apply it (`Options`).
+        kernel: kernel $k$ of the regression; the attention must be able to apply $k$ (`Options`).
         num_features: number of features p of a point x, >= 1.
         ridge: ridge $\lambda$ > 0; may be a traced scalar.
         steps: number of steps, >= 1.
@@ -88,7 +89,7 @@ def iterate(
     prepare: Callable[[], None],
     solve: Callable[[Read, Read], None],
 ) -> Transformer:
-    """`prepare` runs once; `solve(r, z)` adds M^-1 r to z."""
+    """Build the model; `prepare` runs before the first step, `solve(r, z)` adds M^-1 r to z."""
     alpha, r, p, prediction = states(m, starts=False)
     rz = m.scalar("rz", "r . z")
     z = m.scratch("z", SUPPORTS, "M^-1 r")

@@ -38,7 +38,8 @@ def richardson(
 
     At the queries, the same head gives the prediction $k(x)^T \alpha$. There, the logit of the sink
     is the `log_sink` of `attention`. In each block, the head runs before the MLP updates $\alpha$.
-    So the slot `ahead` holds $\alpha_{t+1}$, and the head applies $K$ to this slot.
+    So a second slot `ahead` contains $\alpha_{t+1}$ when the slot `alpha` contains $\alpha_t$, and
+    the head applies $K$ to `ahead`.
 
     Args:
         kernel: `Exponential` or `Gaussian`; its numbers may be traced.

@@ -1,4 +1,4 @@
-"""Named slots that share the channels of the residual stream without overlap."""
+"""Named slots that divide the channels of the residual stream into disjoint groups."""
 
 from __future__ import annotations
 
@@ -15,15 +15,16 @@ ROLES = ("aggregator", "support", "query")
 
 @dataclass(frozen=True)
 class Slot:
-    """A group of channels of the residual stream with a name.
+    """A named group of channels of the residual stream.
 
-    A slot lives at the roles in `at`: the slot is zero at tokens of all other roles.
+    Each token has a role: aggregator, support or query. The slot is zero at all tokens whose role
+    is not in `at`.
 
     Args:
         name: name of the slot, of letters, digits and underscores.
         width: number of channels, >= 1.
-        kind: "data" if the embedding writes the slot and no block does, "state" (default) if a step
-            hands the slot to the next step, "scratch" if every step leaves the slot at zero.
+        kind: "data" if only the embedding writes the slot, "state" (default) if each step passes
+            the value to the next step, "scratch" if the slot is zero after every step.
         at: roles of the tokens at which the slot may differ from zero; default: all `ROLES`.
         about: short description of the content, shown in the table of a layout; default: empty.
 
@@ -56,14 +57,14 @@ class Slot:
 class Layout:
     """The channels of the residual stream, divided into slots.
 
-    A layout is hashable, so it is part of a model's static structure. `str(layout)` is a table of
-    the slots. `layout[name]` is the slot with this name.
+    A layout is hashable, so it can be part of the static structure of a model. `str(layout)` is a
+    table of the slots. `layout[name]` is the slot with this name.
 
     Args:
         slots: slots with different names, in the order of their channels; default: no slots.
 
     Raises:
-        ValueError: two slots have the same name, or a layout has no slot with a requested name.
+        ValueError: two slots have the same name, or a requested name is not the name of a slot.
 
     >>> layout = Layout((Slot("x", 3, kind="data"), Slot("alpha", 1, at=("support",))))
     >>> layout.width, layout.channels("alpha")
@@ -110,11 +111,11 @@ class Layout:
         return slice(start, start + slot.width)
 
     def read(self, name: str, dtype: DTypeLike | None = None) -> Read:
-        """Return the read that gives a slot unchanged.
+        """Return the `Read` that copies a slot unchanged.
 
         Args:
             name: name of the slot.
-            dtype: dtype of the read's coefficient; default: the default float dtype of JAX.
+            dtype: dtype of the coefficient of the read; default: the default float dtype of JAX.
         """
         one = jnp.ones((), dtype or jnp.result_type(float))
         return Read({name: one}, self[name].width)

@@ -19,15 +19,16 @@ class Read:
     r"""The linear map $h \mapsto \sum_s h_s B_s$ of a stream $h$, summed over its slots $s$.
 
     Reads can be added, subtracted, multiplied by a scalar, and multiplied by a matrix on the right.
-    So an algorithm can write `Kp + ridge * p`. Calling a read applies the map to a stream.
+    So you can write the expression `Kp + ridge * p` of two reads. Calling a read applies the map to
+    a stream.
 
     Args:
         blocks: coefficients {slot: block}. A block $B_s$ is a matrix [width of the slot, width], or
-            a scalar, which means this multiple of the identity.
+            a scalar, which means this scalar times the identity matrix.
         width: number of output channels.
 
     Raises:
-        ValueError: widths do not match when reads are added, multiplied by a matrix or applied.
+        ValueError: the widths do not match in a sum, in a product with a matrix or in a call.
 
     >>> import jax.numpy as jnp
     >>> Kp, p = Read({"Kp": jnp.ones(())}, 2), Read({"p": jnp.ones(())}, 2)
@@ -64,7 +65,7 @@ class Read:
 
     @property
     def slot(self) -> str:
-        """The name of the slot, for a read of exactly one slot."""
+        """The name of the only slot that the read uses; the read must use exactly one slot."""
         (name,) = self.blocks
         return name
 

@@ -1,5 +1,6 @@
 """Tokens of a task: one aggregator, then the supports, then the queries.
 
+The aggregator is an extra token: it stores sums over the supports, or it is the softmax sink.
 A support is one token with x and y ("pairs"), or two tokens, first x and then y ("interleaved").
 """
 
@@ -26,8 +27,8 @@ def fields(task: Task, tokens: str = "pairs") -> Stream:
     The field `x` [T, p] is zero at the aggregator. The field `y` [T, r] is zero at the aggregator
     and at the queries. The flags `aggregator`, `support` and `query` [T, 1] are 1 at tokens of this
     role, else 0. The field `one` [T, 1] is 1 at all tokens. At a masked support, all fields except
-    `one` are zero. In the format "interleaved", the x token of a support has the flag `query`,
-    because it is a query for all earlier tokens, and the y token has the flag `support`.
+    `one` are zero. In the format "interleaved", the y token of a support has the flag `support`.
+    The x token has the flag `query`, because the model can predict y there from earlier tokens.
 
     Args:
         task: supports, outputs and queries; x [n, p], y [n] or [n, r], x_query [q, p].
@@ -48,7 +49,7 @@ def fields(task: Task, tokens: str = "pairs") -> Stream:
     zero = jnp.zeros((1, 1), dtype)
 
     def lay(aggregator, inputs, outputs, queries):
-        """Lay out one field; with "pairs", a support holds the sum of `inputs` and `outputs`."""
+        """Arrange one field by token; with "pairs", a support has the sum of inputs and outputs."""
         parts = [jnp.where(keep[:, None], part, 0) for part in (inputs, outputs)]
         width = parts[0].shape[1]
         if tokens == "interleaved":
@@ -129,13 +130,13 @@ def visible(task: Task, tokens: str = "pairs") -> jax.Array:
 
 
 def token_positions(visible: jax.Array) -> jax.Array:
-    """Position of each token [T]: the number of visible tokens before it; equal for all queries."""
+    """Return the number of visible tokens before each token [T]; it is equal for all queries."""
     so_far = jnp.cumsum(visible)
     return so_far - visible.astype(so_far.dtype)
 
 
 def tokens_of_role(at: tuple[str, ...], task: Task, tokens: str = "pairs") -> slice:
-    """The tokens of a single role; all tokens if `at` has several roles."""
+    """Return the tokens of the role in `at`, or all tokens if `at` has several roles."""
     end, step = num_tokens(task, tokens) - task.num_queries, 1 + (tokens == "interleaved")
     only: dict[tuple[str, ...], slice] = {
         ("aggregator",): slice(0, 1),
@@ -146,6 +147,6 @@ def tokens_of_role(at: tuple[str, ...], task: Task, tokens: str = "pairs") -> sl
 
 
 def slot_of_stream(stream: Stream, layout: Layout, slot: str) -> jax.Array:
-    """A slot of the stream [T, width], for separate or merged slots."""
+    """Return a slot [T, width] of a stream whose slots are separate or merged."""
     merged = set(stream) == {"stream"}
     return stream["stream"][:, layout.channels(slot)] if merged else stream[slot]

@@ -18,15 +18,15 @@ pool, which costs more time than the operation takes."""
 def map_tasks(function: Callable[[Task], Any], tasks: Task, *, chunk: int | None = None) -> Any:
     """Apply `function` to every task of a batch and stack the results.
 
-    The result is that of `jax.vmap(function)(tasks)`, but JAX computes only `chunk` tasks at a
-    time. On CPUs this is several times faster for many small tasks, and the working memory does
-    not grow with the batch. The function is pure: you can jit and differentiate a call of it.
+    The result equals `jax.vmap(function)(tasks)`, but JAX computes only `chunk` tasks at a time. On
+    CPUs this is several times faster for many small tasks, and the working memory does not grow
+    with the batch. You can jit and differentiate a call of `map_tasks`.
 
     Args:
         function: function of one `Task` that returns a pytree of arrays.
         tasks: batch of b tasks, a `Task` with a leading axis b on every field; x [b, n, p].
-        chunk: number of tasks computed at once, >= 1. By default it is chosen to fit the caches on
-            a CPU, and is b on other devices.
+        chunk: number of tasks computed at once, >= 1. By default, a chunk fits the caches
+            on a CPU and is the whole batch on other devices.
 
     Returns:
         The results of `function` with a leading axis b.
@@ -49,7 +49,7 @@ def map_tasks(function: Callable[[Task], Any], tasks: Task, *, chunk: int | None
 
 
 def chunk_of(tasks: Task, chunk: int | None) -> int:
-    """The number of tasks computed at once: `chunk` if given, else chosen for the platform."""
+    """Return `chunk` if it is given, else a number of tasks that suits the platform."""
     if chunk is not None:
         checks.count("chunk", chunk)
         return chunk

@@ -70,7 +70,7 @@ class ReLUNetwork(Functions):
     without noise.
 
     Args:
-        noise: variance of $y - f$ at the supports, a scalar >= 0, traced; default 0.
+        noise: variance of $y - f$ at the supports, a scalar >= 0; may be traced; default 0.
         num_features: number p of features; default 8.
         num_supports: number n of supports; default 64.
         num_queries: number q of queries; default 1.
@@ -113,7 +113,7 @@ class DecisionTree(Functions):
     noise.
 
     Args:
-        noise: variance of $y - f$ at the supports, a scalar >= 0, traced; default 0.
+        noise: variance of $y - f$ at the supports, a scalar >= 0; may be traced; default 0.
         num_features: number p of features; default 8.
         num_supports: number n of supports; default 64.
         num_queries: number q of queries; default 1.
@@ -165,14 +165,15 @@ class Sinusoids(Functions):
     without noise.
 
     Args:
-        noise: variance of $y - f$ at the supports, a scalar >= 0, traced; default 0.
+        noise: variance of $y - f$ at the supports, a scalar >= 0; may be traced; default 0.
         num_features: number p of features; default 1.
         num_supports: number n of supports; default 64.
         num_queries: number q of queries; default 1.
         num_outputs: number r of outputs, so that y is [n, r]; default None, one output with y [n].
         inputs: distribution of x: "normal" (default, standard normal), "uniform" in
             $(-1, 1)^p$ or "sphere" (uniform on the unit sphere).
-        frequency: angular frequency $\omega$ > 0 in radians per unit of x, traced; default 3.
+        frequency: angular frequency $\omega$ > 0 in radians per unit of x; may be traced; default
+            3.
 
     Raises:
         TypeError: an argument is not a number, or a count is not an integer.
@@ -206,9 +207,9 @@ class Sinusoids(Functions):
 class Rows:
     """Tasks of random rows of a table, drawn without replacement.
 
-    Each task centres x and y and scales them to unit variance, with the mean and standard deviation
-    of its supports only. A column that is constant in the supports is only centred. `Rows.of` makes
-    this sampler from a `Table`.
+    The sampler centres x and y of each task and scales them to unit variance, with the mean and
+    standard deviation of the supports only. A column that is constant in the supports is only
+    centred. `Rows.of` makes this sampler from a `Table`.
 
     Args:
         x: features of all rows, an array [rows, p].

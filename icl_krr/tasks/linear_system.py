@@ -19,7 +19,7 @@ class System(NamedTuple):
     Attributes:
         gram: kernel matrix $K$ of the supports, [n, n].
         cross: kernel values $k(x)$ of every query with the supports, [q, n].
-        y: outputs of the supports, [n, r], also for a task whose y is [n].
+        y: outputs of the supports, [n, r], where r = 1 for a task with y [n].
     """
 
     gram: Float[Array, "n n"]
@@ -30,7 +30,7 @@ class System(NamedTuple):
 def system(kernel: Kernel, task: Task) -> System:
     r"""Compute $K$, $k(x)$ and $y$ of one task.
 
-    They define the system $(K + \lambda I) \alpha = y$ and the predictions $f(x) = k(x)^T \alpha$.
+    The system is $(K + \lambda I) \alpha = y$, and the predictions are $f(x) = k(x)^T \alpha$.
 
     Args:
         kernel: kernel $k$ of the regression.

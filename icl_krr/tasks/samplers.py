@@ -40,8 +40,8 @@ def sample(key: jax.Array, config: Sampler, active: int | jax.Array | None = Non
     Args:
         key: key of `jax.random`, which determines the task.
         config: sampler, such as `GaussianProcess` or `LinearRegression`.
-        active: number of features that keep their values, from 1 to p, traced. The other features
-            are set to 0 before a function is evaluated. Default None, all features.
+        active: number of features that keep their values, from 1 to p; may be traced. The other
+            features are set to 0 before a function is evaluated. Default None, all features.
 
     Returns:
         One task with x [n, p], x_query [q, p], y and y_query.
@@ -78,8 +78,8 @@ class GaussianProcess:
     at the queries are $f$ without noise.
 
     Args:
-        kernel: kernel $k$, the covariance of $f$, traced.
-        noise: variance $s$ >= 0 of the noise, a scalar, traced; default 0.1.
+        kernel: kernel $k$, the covariance of $f$; may be traced.
+        noise: variance $s$ >= 0 of the noise, a scalar; may be traced; default 0.1.
         num_features: number p of features; default 2.
         num_supports: number n of supports; default 64.
         num_queries: number q of queries; default 1.
@@ -87,10 +87,12 @@ class GaussianProcess:
             draw with y [n].
         inputs: distribution of x: "normal" (default, standard normal), "uniform" in
             $(-1, 1)^p$ or "sphere" (uniform on the unit sphere).
-        spread: factor >= 1. Every task draws its temperature or lengthscale log-uniformly between
-            1 / `spread` and `spread` times that of `kernel`. Default 1, the same for all tasks.
-        noise_spread: factor >= 1. Every task draws its noise variance log-uniformly between
-            1 / `noise_spread` and `noise_spread` times `noise`. Default 1, the same for all tasks.
+        spread: number >= 1. For each task, the sampler multiplies the temperature or lengthscale of
+            `kernel` by a random factor, which is log-uniform between 1 / `spread` and `spread`.
+            Default 1: all tasks have the same kernel.
+        noise_spread: number >= 1. For each task, the sampler multiplies `noise` by a random factor,
+            which is log-uniform between 1 / `noise_spread` and `noise_spread`. Default 1: all tasks
+            have the same noise variance.
 
     Raises:
         TypeError: `kernel` is not a kernel, `kernel` has no bandwidth although `spread` > 1, or an
@@ -149,7 +151,7 @@ class GaussianProcess:
         return observe(error, x, f, own)
 
     def optimal(self) -> tuple[Kernel, Any] | None:
-        """Kernel and ridge of the posterior mean, which is the best predictor.
+        """Return the kernel and the ridge of the posterior mean, the predictor with the least MSE.
 
         Returns None if tasks differ in bandwidth or noise (a spread > 1), or if `noise` is 0.
         """
@@ -157,10 +159,10 @@ class GaussianProcess:
         return (self.kernel, self.noise) if fixed else None
 
     def hyperparameters(self, key: jax.Array) -> GaussianProcess:
-        """The process with the bandwidth and noise that `sample` uses for this key.
+        """Return the process with the bandwidth and noise that `sample` uses for this key.
 
         Args:
-            key: key of `jax.random` that is also given to `sample`.
+            key: key of `jax.random`, the same as for `sample`.
 
         Returns:
             A `GaussianProcess` whose spreads are 1.
@@ -185,18 +187,19 @@ class LinearRegression:
     $x = S^{1/2} u$ with $u$ uniform in $(-1, 1)^p$, without a rotation.
 
     Args:
-        noise: variance >= 0 of $e$, a scalar, traced; default 0.1.
-        condition: condition number >= 1 of the features' covariance, a scalar, traced; default 1.
-            Ignored if `spectrum` is given.
-        spectrum: diagonal of $S$, p values > 0, traced; by default the values fall geometrically
-            from 1 to 1 / `condition`.
+        noise: variance >= 0 of $e$, a scalar; may be traced; default 0.1.
+        condition: condition number >= 1 of the features' covariance, a scalar; may be traced;
+            default 1. If `spectrum` is given, `condition` has no effect.
+        spectrum: diagonal of $S$, p values > 0; may be traced; by default, the values decrease
+            geometrically from 1 to 1 / `condition`.
         num_features: number p of features; default 8.
         num_supports: number n of supports; default 64.
         num_queries: number q of queries; default 1.
         num_outputs: number r of outputs, so that y is [n, r]; default None, one output with y [n].
         inputs: distribution of x, "normal" (default) or "uniform".
-        sparsity: number s of nonzero weights, from 1 to p. They are $N(0, 1 / s)$, at random
-            positions that all outputs share. Default None, all weights are nonzero.
+        sparsity: number s of nonzero weights, from 1 to p. These weights are $N(0, 1 / s)$, and
+            their positions are random and the same for all outputs. Default None, all weights are
+            nonzero.
 
     Raises:
         TypeError: an argument is not a number, or a count is not an integer.
@@ -263,9 +266,9 @@ class LinearRegression:
         return observe(error, x, f, self)
 
     def optimal(self) -> tuple[Kernel, Any] | None:
-        """Kernel and ridge of the posterior mean, which is the best predictor.
+        """Return the kernel and the ridge of the posterior mean, the predictor with the least MSE.
 
-        Returns None if $w$ is sparse, and so not Gaussian, or if `noise` is 0.
+        Returns None if `noise` is 0, or if $w$ is sparse and therefore not Gaussian.
         """
         dense = self.sparsity is None and self.noise > 0
         return (Linear(), self.noise * self.num_features) if dense else None

@@ -17,7 +17,7 @@ from .task import Task
 
 @dataclass(frozen=True)
 class Table:
-    """A table of numbers with named columns, of which one is the target.
+    """A table of numbers with named feature columns and a named target column.
 
     `len` of a table is its number of rows.
 
@@ -146,7 +146,8 @@ def split(table: Table, num_supports: int, seed: int = 0) -> Task:
 
     def standardise(column: np.ndarray) -> np.ndarray:
         seen = column[supports]
-        varies = np.ptp(seen, axis=0) > 0  # rounding may give a constant column std > 0
+        # rounding can make the standard deviation of a constant column > 0
+        varies = np.ptp(seen, axis=0) > 0
         return (column - seen.mean(axis=0)) / np.where(varies, seen.std(axis=0), 1)
 
     dtype = jnp.result_type(float)

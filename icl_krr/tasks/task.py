@@ -48,7 +48,7 @@ class Task:
     def __post_init__(self):
         for field in dataclasses.fields(self):
             value = getattr(self, field.name)
-            if isinstance(value, np.ndarray):  # takes JAX's default precision
+            if isinstance(value, np.ndarray):  # converts to JAX's default precision
                 object.__setattr__(self, field.name, jnp.asarray(value))
         check_task(self)
 

@@ -1,4 +1,4 @@
-"""Arithmetic on the channels of one token by MLP units: the operations of every kind."""
+"""The base class of all kinds of arithmetic that MLP units compute on the channels of a token."""
 
 from __future__ import annotations
 
@@ -14,8 +14,8 @@ from .recorder import Recorder
 class Arithmetic(ABC):
     """Writes sums, products and quotients of a token's channels as MLP units of a machine.
 
-    Every method adds its result to the slot `to`. At tokens where this slot does not live, the
-    method adds exactly 0.
+    Every method adds its result to the slot `to`. At tokens whose role is not
+    in the `at` of this slot, the method adds exactly 0.
     """
 
     @abstractmethod
@@ -29,8 +29,8 @@ class Arithmetic(ABC):
             value: read of the value.
             to: slot that receives the value.
             at: roles of the tokens at which the value is added.
-            erases: whether the operation sets the slot to zero, so that later writes must go to a
-                later sublayer; default False.
+            erases: whether the addition sets the slot to zero; default False. If True, later writes
+                to the slot must be in a later sublayer.
         """
 
     @abstractmethod
@@ -52,8 +52,8 @@ class Arithmetic(ABC):
             to: slot that receives the products.
             out: matrix [width of a, width of to] that the products are multiplied by; default: the
                 identity.
-            size: bound on the magnitude of `b`, or the names of the slots whose bounds bound it;
-                default: the bound of the slot `to`. Exact arithmetic ignores it.
+            size: bound on the magnitude of `b`, or names of slots, which means the largest of their
+                bounds; default: the bound of the slot `to`. Exact arithmetic ignores `size`.
         """
 
     @abstractmethod
@@ -102,8 +102,8 @@ class Arithmetic(ABC):
 def check_reach(m: Recorder, to: Read, *factors: Read) -> None:
     if not set(m.at(*factors)) <= set(m.layout[to.slot].at):
         raise ValueError(
-            f"slot {to.slot} must live at {', '.join(m.at(*factors))}, where the product may be "
-            f"nonzero; got {', '.join(m.layout[to.slot].at)}"
+            f"roles of slot {to.slot} must include {', '.join(m.at(*factors))}, where the product "
+            f"may be nonzero; got {', '.join(m.layout[to.slot].at)}"
         )
 
 

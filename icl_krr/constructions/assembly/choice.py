@@ -21,7 +21,8 @@ def machine(kernel: Kernel, num_features: int, **options: Unpack[Options]) -> Ma
     The machine has the reads `x`, `y`, `support`, `query`, `aggregator` and `one` of the input
     fields. Its main methods are:
 
-    - `state` declares a slot that steps hand on. It lives at `SUPPORTS` or `SUPPORTS_AND_QUERIES`.
+    - `state` declares a slot whose value each step passes to the next step. The slot may be nonzero
+      at the roles `SUPPORTS` or `SUPPORTS_AND_QUERIES`.
     - `kernel_times` multiplies a slot by `scale` times $K$.
     - `add`, `multiply` and `divide` compute channel by channel at every token.
     - `dot` sums a product over the supports, up to a constant factor that cancels in quotients.
@@ -29,7 +30,7 @@ def machine(kernel: Kernel, num_features: int, **options: Unpack[Options]) -> Ma
     - `transformer` packs the operations of a step into blocks and returns the model.
 
     Args:
-        kernel: kernel $k$ of the regression; the attention must be able to apply it (`Options`).
+        kernel: kernel $k$ of the regression; the attention must be able to apply $k$ (`Options`).
         num_features: number of features p of a point x, >= 1.
         options: further keywords, explained in `Options`.
 
@@ -58,7 +59,7 @@ def machine(kernel: Kernel, num_features: int, **options: Unpack[Options]) -> Ma
 def linear_machine(
     kernel: Kernel, num_features: int, **options: Unpack[Options]
 ) -> LinearAttention:
-    """The machine for solvers that use features of the kernel; they need linear attention."""
+    """Make the machine for solvers that use features of the kernel and need linear attention."""
     kernel, attention, rest = with_defaults(kernel, num_features, options)
     if attention not in (None, "linear"):
         raise ValueError(f"attention must be 'linear' for this solver, got {attention!r}")
@@ -71,7 +72,7 @@ def softmax_machine(
     sinks: Mapping[tuple[str, ...], Any] | None = None,
     **options: Unpack[Options],
 ) -> SoftmaxAttention:
-    """The machine for solvers that use softmax patterns; `sinks` replaces the sink's logits."""
+    """Make the machine for solvers that use softmax patterns; `sinks` gives the sink's logits."""
     kernel, attention, rest = with_defaults(kernel, num_features, options)
     if attention == "linear":
         raise ValueError("attention must be 'softmax' for this solver, got 'linear'")
@@ -80,7 +81,7 @@ def softmax_machine(
 
 
 def with_defaults(kernel: Kernel, num_features: int, options: Options) -> tuple[Kernel, Any, tuple]:
-    """The kernel with its sketch, the attention, and the arguments that all machines share."""
+    """Return the sketched kernel, the attention, and the arguments that all machines share."""
     unknown = sorted({*options} - {*Options.__annotations__})
     if unknown:
         known = ", ".join(Options.__annotations__)
@@ -96,7 +97,7 @@ def with_defaults(kernel: Kernel, num_features: int, options: Options) -> tuple[
 def compress(
     kernel: Kernel, num_features: int, width: int | None, sketch: Any
 ) -> tuple[Kernel, Any]:
-    """The kernel on the stream's channels, and the sketching matrix of x, if there is one."""
+    """Return the kernel on the sketched x, and the sketching matrix of x or None."""
     if sketch is None:
         if width is not None:
             raise ValueError(

@@ -11,7 +11,7 @@ from .recorder import Recorder
 
 
 class Exact(Arithmetic):
-    """Exact arithmetic by gated units (up . h) * g(gate . h), with g such as the reciprocal."""
+    """Exact arithmetic by gated units (up . h) * g(gate . h); g is a function such as 1 / x."""
 
     def add(
         self, m: Recorder, value: Read, to: Read, at: tuple[str, ...], erases: bool = False

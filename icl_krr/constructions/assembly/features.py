@@ -35,7 +35,7 @@ def fill(m: Machine, layer: FeatureLayer, to: Read) -> None:
 
 
 def squared_norm(m: Machine, x: Read, factor: Any) -> Read:
-    """factor |x|^2 in a new scratch slot."""
+    """Compute factor |x|^2 in a new scratch slot."""
     slot = m.scratch("square", SUPPORTS_AND_QUERIES, "multiple of |x|^2", width=1)
     m.multiply(x, x, to=slot, out=jnp.full((x.width, 1), factor, m.dtype))
     return slot

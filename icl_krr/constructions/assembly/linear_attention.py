@@ -1,4 +1,4 @@
-"""The verbs that read other tokens, with linear attention."""
+"""The operations of a machine that read other tokens, with linear attention."""
 
 from __future__ import annotations
 
@@ -19,11 +19,11 @@ from .slots import AGGREGATOR, SUPPORTS_AND_QUERIES, label
 class LinearAttention(Machine):
     """A machine with linear attention, sum_j <query_i, key_j> value_j, which is trilinear.
 
-    One head applies K. One head sums a product over the supports. One head reads this sum at all
-    tokens and multiplies a slot by it. The sums live at the aggregator. Every slot that a kernel or
-    a sum reads must be zero at the aggregator, because the aggregator is a key like the supports.
-    The read `features` gives phi(x), whose inner products are the kernel: x itself, a projection of
-    x, or a slot that the first blocks fill.
+    One head applies K. One head sums a product over the supports. One head multiplies a slot by
+    this sum at all tokens. The aggregator stores the sums. Every slot that a kernel or a sum reads
+    must be zero at the aggregator, because the aggregator is a key like the supports. The read
+    `features` gives phi(x), whose inner products are the kernel values. This read is x itself, a
+    projection of x, or a slot that the first blocks compute.
 
     Source: von Oswald et al., Transformers learn in-context by gradient descent, 2023.
     """
@@ -49,7 +49,7 @@ class LinearAttention(Machine):
             self.features = self.state("features", SUPPORTS_AND_QUERIES, "phi(x)", width=width)
 
     def features_at(self, points: Float[Array, "l p"]) -> Float[Array, "l m"]:
-        """The values of `features` at points that are not tokens."""
+        """Return the values of `features` at points [l, p] that are not tokens."""
         points = points.astype(self.dtype)
         if self.sketch is not None:
             points = matmul(points, self.sketch)

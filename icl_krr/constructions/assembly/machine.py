@@ -1,4 +1,4 @@
-"""The machine that records an algorithm, in verbs on named slots, as blocks of a transformer."""
+"""The machine that records operations on named slots and returns the blocks of a transformer."""
 
 from __future__ import annotations
 
@@ -20,18 +20,18 @@ from .slots import label
 
 
 class Machine(Recorder, ABC):
-    """Records verbs as attention heads and MLP units on named slots, and returns the transformer.
+    """Records operations on named slots as heads and MLP units, and returns the transformer.
 
-    A verb is a method that adds its result to a slot. The argument `to` of a verb is the read of
-    an existing slot, or a new name, which declares a scratch slot. Values are expressions of reads,
-    such as `Kp + ridge * p`. The model computes the same as running the verbs one after the other.
-    Every scratch slot is erased after its last use, so every step starts with zeros in it. Every
-    slot lives at certain roles. If a result may be nonzero at other roles, the verb gates it with
-    the flags of the roles.
+    An operation is a method that adds its result to a slot. The argument `to` of an operation is
+    the read of an existing slot, or a new name, which declares a scratch slot. Values are
+    expressions of reads, such as `Kp + ridge * p`. The model computes the same as running the
+    operations one after the other. Every scratch slot is erased after its last use, so the slot is
+    zero when a step starts. A slot may be nonzero at certain roles only. If a result may be nonzero
+    at other roles, the operation gates the result with the flags of the roles.
 
-    This class has the verbs that are local to a token and use `arithmetic`. Its subclasses, one for
-    each kind of attention, have the verbs that read other tokens. `kernel_times` applies
-    K' = `scale` K.
+    This class has the operations that are local to a token and use `arithmetic`. Its subclasses,
+    one for each kind of attention, have the operations that read other tokens. `kernel_times`
+    applies K' = `scale` K.
     """
 
     scale: Any = 1.0
@@ -52,11 +52,11 @@ class Machine(Recorder, ABC):
 
     @abstractmethod
     def kernel_times(self, v: Read) -> Any:
-        """K' v at supports and queries: an expression, which `add` and `finish` accept."""
+        """Return K' v at supports and queries as an expression, which `add` and `finish` accept."""
 
     @abstractmethod
     def finish(self, product: Any, to: str) -> Read:
-        """A read of the product that `kernel_times` returned, in a scratch slot if needed."""
+        """Return a read of a product from `kernel_times`, in a new scratch slot if needed."""
 
     @abstractmethod
     def kernel_diagonal(self, to: Read) -> None:
@@ -71,12 +71,12 @@ class Machine(Recorder, ABC):
         """Add a value times one or two scalars, which `dot` or `divide` computed."""
 
     def start(self) -> None:
-        """Record what runs before the first step: initial states that the embedding cannot set."""
+        """Record operations before the first step: initial states that the embedding cannot set."""
         for slot, value in self.late:
             self.add(value, to=slot)
 
     def projected(self, kernel: Any) -> Read:
-        """A read of U x, for the projection U [d, p] of a kernel or a feature map."""
+        """Return a read of U x, for the projection U [d, p] of a kernel or a feature map."""
         projection = kernel.projection
         if projection is None:
             return self.x
@@ -92,13 +92,13 @@ class Machine(Recorder, ABC):
         reach = self.at(query) if self.spec.attention == "linear" else ROLES
         if not set(reach) <= set(self.layout[to.slot].at):
             raise ValueError(
-                f"slot {to.slot} must live at {', '.join(reach)}, where the head writes it; "
+                f"roles of slot {to.slot} must include {', '.join(reach)}, where the head writes; "
                 f"got {', '.join(self.layout[to.slot].at)}"
             )
         self.emit(Heads(query, key, (Write(value, None, to.slot),), heads))
 
     def add(self, value: Any, to: str | Read, at: tuple[str, ...] | None = None) -> Read:
-        """Add an expression to a slot, at the roles `at`; default: wherever the slot lives."""
+        """Add an expression to a slot, at the roles `at`; default: all roles of the slot."""
         to = self.written_slot(to, self.at(value), f"combines {label(value)}")
         self.arithmetic.add(self, value, to, self.layout[to.slot].at if at is None else at)
         return to
@@ -113,7 +113,7 @@ class Machine(Recorder, ABC):
     ) -> Read:
         """Add the product of two reads, channel by channel and multiplied by `out`, to a slot.
 
-        `size` is a bound on |b|, or the names of the slots whose bounds bound |b|, if known.
+        `size` is a bound on |b|, or names of slots, which means the largest of their bounds.
         """
         to = self.written_slot(to, self.at(a, b), f"({label(a)}) x ({label(b)})")
         self.arithmetic.multiply(self, a, b, to, out, size)
@@ -138,13 +138,13 @@ class Machine(Recorder, ABC):
         self.arithmetic.add(self, -slot, slot, self.layout[slot.slot].at, erases=True)
 
     def move(self, slot: Read, to: str) -> Read:
-        """Move a slot to a new scratch slot, so that its new value is not rounded with the old."""
+        """Move a slot to a scratch slot, so that rounding does not mix its old and new values."""
         moved = self.add(slot, to=to)
         self.erase(slot)
         return moved
 
     def record(self, body: Callable[[], None]) -> tuple[Block, ...]:
-        """The blocks of the verbs in `body`, which also erase all scratch slots."""
+        """Return the blocks that run the operations in `body` and erase all scratch slots."""
         self.program = []
         body()
         written = frozenset().union(*(operation.writes for operation in self.program))
@@ -172,13 +172,13 @@ class Machine(Recorder, ABC):
         """Return a transformer that runs the prologue once and then the step `steps` times.
 
         Args:
-            step: function that records the verbs of one step. Its arguments are the step's entries
-                of the coefficients, as scalars.
+            step: function that records the operations of one step. Its arguments are scalars, the
+                entries of `coefficients` for this step.
             steps: number of steps, >= 1.
             readout: read of the prediction.
-            prologue: function that records the verbs before the first step; default: no verbs.
+            prologue: function that records the operations before the first step; default: none.
             coefficients: arrays [steps] of numbers that differ between steps; default: none. All
-                steps share the weights that do not depend on them.
+                steps share the weights that do not depend on these numbers.
         """
         checks.count("steps", steps)
         blocks = stack(lambda *own: self.record(lambda: step(*own)), coefficients)
@@ -192,7 +192,7 @@ class Machine(Recorder, ABC):
 def stack(
     record: Callable[..., tuple[Block, ...]], coefficients: tuple[jax.Array, ...]
 ) -> tuple[Block, ...]:
-    """Blocks with leaves [steps, ...] if a leaf depends on the coefficients, else [1, ...]."""
+    """Return blocks whose leaves are [steps, ...] if they depend on coefficients, else [1, ...]."""
     if not coefficients:
         return jax.tree.map(lambda leaf: jnp.asarray(leaf)[None], record())
     shared, structure = [], None

@@ -17,21 +17,21 @@ class Softmax:
 
     The aggregator is the sink of every head and has the logit $\log c$. With
     $Z_i = \sum_j k(x_i, x_j)$, a head gives support j the weight $k(x_i, x_j) / (Z_i + c)$ and the
-    sink the weight $c / (Z_i + c)$. The quotient of these weights is $K / c$, and $c$ is the same
-    for all tokens.
+    sink the weight $c / (Z_i + c)$. The quotient of these weights is $k(x_i, x_j) / c$, and
+    $c$ is the same for all tokens.
 
-    Softmax attention cannot apply the linear kernel exactly. It emulates this kernel with a small
-    number $\epsilon$, by $\sinh(\epsilon x^T z) / \epsilon$ or
+    Softmax attention cannot apply the linear kernel exactly. It approximates this kernel
+    with a small number $\epsilon$, by $\sinh(\epsilon x^T z) / \epsilon$ or
     $(\exp(\epsilon x^T z) - 1) / \epsilon$.
 
     Args:
         log_sink: logit $\log c$ of the sink, default 0; may be a traced scalar. Use
             `icl_krr.theory.log_sink` for a value at which nothing underflows or overflows.
-        epsilon: $\epsilon$ > 0 for the linear kernel, which requires it; may be a traced scalar.
-            Use `icl_krr.theory.best_epsilon` for the most accurate value. Other kernels ignore it;
+        epsilon: $\epsilon$ > 0; may be a traced scalar. The linear kernel requires a value; other
+            kernels ignore the value. Use `icl_krr.theory.best_epsilon` for the most accurate value;
             default None.
-        symmetric: whether to emulate the linear kernel by sinh, which is more accurate, instead of
-            exp; default True.
+        symmetric: whether to approximate the linear kernel by sinh (default True), which is more
+            accurate, or by exp.
 
     Raises:
         TypeError: a value is not a number.

@@ -37,7 +37,7 @@ def expressions(layer: Heads | Unit) -> list[Read]:
 
 
 def widths(layer: Heads | Unit) -> dict[str, int]:
-    """{slot: width} of what a layer writes."""
+    """Return {slot: width} for the slots that a layer writes."""
     if isinstance(layer, Heads):
         return {write.to: write.value.width for write in layer.writes}
     width = expressions(layer)[0].width if layer.out is None else layer.out.shape[-1]
@@ -64,15 +64,16 @@ def check(layer: Heads | Unit, layout: Layout) -> None:
 
 
 def pack(program: list[Operation]) -> tuple[Block, ...]:
-    """Blocks that compute the same as the operations in order, with each as early as possible.
+    """Return blocks with the same result as the operations in order, each as early as possible.
 
     Sublayers 0, 2, 4, ... are attention and 1, 3, 5, ... are MLPs. All operations of a sublayer
     read the stream before the sublayer, and their results are added to the stream. So the sublayer
     of an operation must be
     - after the sublayer of every earlier operation that writes a slot the operation reads,
-    - not before that of an earlier operation that reads a slot the operation writes,
-    - not before that of an earlier operation that writes the same slot, and after it if the earlier
-      operation erases the slot. Otherwise the new value would be rounded together with the old one.
+    - not before the sublayer of an earlier operation that reads a slot the operation writes,
+    - not before the sublayer of an earlier operation that writes the same slot,
+    - after the sublayer of an earlier operation that erases the same slot. Otherwise the new value
+      would be rounded together with the old value.
     """
     places: list[int] = []
     for i, operation in enumerate(program):

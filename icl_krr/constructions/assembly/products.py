@@ -1,4 +1,4 @@
-"""Softmax patterns as reads, and products with K that an MLP must still normalise."""
+"""Softmax patterns as reads, and products with K before an MLP has normalised them."""
 
 from __future__ import annotations
 
@@ -16,11 +16,11 @@ class Term(NamedTuple):
 
 
 class Unnormalised(NamedTuple):
-    """The expression rest + sum_k mean_k normaliser_k, whose products an MLP must compute."""
+    """The expression rest + sum_k mean_k normaliser_k, before an MLP computes its products."""
 
     rest: Read | None
     means: tuple[tuple[Read, int], ...]
-    __array_ufunc__ = None  # NumPy scalars must leave a product with this class to __rmul__
+    __array_ufunc__ = None  # NumPy scalar * Unnormalised then calls __rmul__
 
     def __add__(self, other: Any) -> Unnormalised:  # pyright: ignore[reportIncompatibleMethodOverride]
         if isinstance(other, Unnormalised):

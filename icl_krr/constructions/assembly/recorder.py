@@ -30,7 +30,7 @@ class Recorder(Slots):
 
     @contextmanager
     def together(self) -> Iterator[None]:
-        """Put all recorded verbs in one sublayer: none reads what another verb of it writes."""
+        """Put all recorded operations in one sublayer, so none of them reads another's result."""
         self.group = []
         yield
         self.program.append(Operation(tuple(self.group)))

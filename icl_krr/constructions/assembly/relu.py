@@ -27,20 +27,21 @@ class ReLU(Arithmetic):
     product is at most $bc / w^2$. A reciprocal is interpolated on $w$ segments between knots in
     geometric progression.
 
-    The tables extrapolate values outside their range and do not clip them. The state `overrun`
-    shows this: it adds up the excess of all tables, as a fraction of the bound.
+    The tables extrapolate values outside their range and do not clip them. The state `overrun` is
+    the sum over all tables of the excess over the bound, as a fraction of the bound.
 
     Args:
         width: number of segments $w$ of a table, an even integer >= 2.
         bound: largest magnitude of all factors, divisors and reciprocals of divisors, > 0; default
-            1. A smaller known bound takes precedence: a sink weight is at most 1. `bound` is a
-            scalar, which may be traced, or {slot: scalar} for the slots that receive products and
-            quotients. `icl_krr.operand_bounds` measures it on a model with exact arithmetic.
+            1. `bound` is a scalar, which may be traced, or {slot: scalar} for the slots that
+            receive products and quotients. If a smaller bound is known, the table uses the smaller
+            bound, such as 1 for a sink weight. `icl_krr.operand_bounds` measures these bounds on a
+            model with exact arithmetic.
 
     Raises:
         TypeError: `width` is not an integer or a bound is not a number.
-        ValueError: `width` is odd or < 2, or a bound is not > 0. A construction also raises it if
-            `bound` has no entry for a slot that receives a product.
+        ValueError: `width` is odd or < 2, or a bound is not > 0. A construction raises this error
+            if `bound` has no entry for a slot that receives a product.
 
     >>> ReLU(width=256, bound=8.0).width
     256
@@ -147,7 +148,7 @@ class ReLU(Arithmetic):
 
         Args:
             m: machine that records the units.
-            sizes: reads of values that are <= 1 if the operands are in range.
+            sizes: reads of values that are <= 1 if the operands are in the range of the table.
             at: roles of the tokens at which the excess counts.
         """
         if "overrun" not in m.embedding:
@@ -158,13 +159,13 @@ class ReLU(Arithmetic):
 
 
 def table(m: Recorder, value: Read, offsets: np.ndarray | jax.Array) -> Read:
-    """A read of each channel plus each offset, with all offsets of one channel side by side."""
+    """Return a read of every channel plus every offset, with a channel's offsets side by side."""
     spread = np.kron(np.eye(value.width), np.ones((1, len(offsets)))).astype(m.dtype)
     offsets = jnp.asarray(offsets, m.dtype)
     return value @ spread + m.one @ jnp.tile(offsets, value.width)[None, :]
 
 
 def only_at(m: Recorder, hidden: Read, at: tuple[str, ...]) -> Read:
-    """The input of a ReLU, shifted far below zero at all tokens of other roles."""
+    """Return the input of a ReLU, shifted far below zero at tokens whose role is not in `at`."""
     outside = m.outside(at)
     return hidden if outside is None else hidden - 1e30 * repeat(outside, hidden.width)

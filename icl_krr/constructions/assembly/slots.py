@@ -1,4 +1,4 @@
-"""The slots of a construction: what they hold, and at which tokens."""
+"""The slots of a construction: their content, and the roles at which they may be nonzero."""
 
 from __future__ import annotations
 
@@ -19,8 +19,8 @@ SUPPORTS_AND_QUERIES = ("support", "query")
 class Slots:
     """The declared slots, the embedding that sets their initial values, and flags of the roles.
 
-    Sums over tokens and their quotients live at the roles in `scalars_at`. The attributes `x`, `y`,
-    `aggregator`, `support`, `query` and `one` are reads of data slots.
+    Sums over tokens and their quotients are stored at the roles in `scalars_at`. The attributes
+    `x`, `y`, `aggregator`, `support`, `query` and `one` are reads of data slots.
     """
 
     scalars_at: tuple[str, ...] = ROLES
@@ -65,11 +65,11 @@ class Slots:
         starts_as: Read | None = None,
         width: int | None = None,
     ) -> Read:
-        """Declare a slot that steps hand on; return its read.
+        """Declare a slot whose value each step passes to the next step, and return its read.
 
-        The slot has one channel per output unless `width` is given. It starts with the value of the
-        read `starts_as`, or with zero. If `starts_as` reads slots other than data slots, the
-        embedding cannot set the value, and `start` adds it before the first step.
+        The slot has one channel per output unless `width` is given. Its initial value is the
+        value of the read `starts_as`, or zero. If `starts_as` reads slots other than data slots,
+        the embedding cannot set the value, and `start` adds it before the first step.
         """
         width = self.spec.num_outputs if width is None else width
         slot = Slot(name, width, "state", at, about)
@@ -88,11 +88,11 @@ class Slots:
         return reduce(add, parts, Read({}, read.width))
 
     def scalar(self, name: str, about: str) -> Read:
-        """Declare a state for a sum over tokens, one per output."""
+        """Declare a state with one channel per output for a sum over tokens."""
         return self.state(name, self.scalars_at, about)
 
     def scratch(self, name: str, at: tuple[str, ...], about: str, width: int | None = None) -> Read:
-        """Declare a slot that is zero again after the step; add "_" to names already in use."""
+        """Declare a slot that is zero after every step; add "_" to a name that is in use."""
         while name in self.embedding:
             name += "_"
         width = self.spec.num_outputs if width is None else width
@@ -104,23 +104,23 @@ class Slots:
         return Layout((slot,)).read(slot.name, self.dtype)
 
     def written_slot(self, to: str | Read, at: tuple[str, ...], about: str) -> Read:
-        """The slot that a verb writes: an existing slot, or a new scratch slot of this name."""
+        """Return the slot that an operation writes; a new name declares a scratch slot."""
         return to if isinstance(to, Read) else self.scratch(to, at, about)
 
     def at(self, *reads: Read) -> tuple[str, ...]:
-        """The roles at which the product of all reads may differ from zero."""
+        """Return the roles at which the product of all reads may differ from zero."""
         places = [{role for s in read.slots for role in self.layout[s].at} for read in reads]
         return tuple(role for role in ROLES if all(role in place for place in places))
 
     def inside(self, at: tuple[str, ...]) -> Read:
-        """1 at the tokens of these roles, else 0."""
+        """Return a read that is 1 at the tokens of these roles, else 0."""
         if at == ROLES:
             return self.one
         flags = [self.layout.read(role, self.dtype) for role in at]
         return reduce(add, flags)
 
     def outside(self, at: tuple[str, ...]) -> Read | None:
-        """0 at the tokens of these roles, else 1, also at padding; None for all roles."""
+        """Return a read, 0 at these roles, else 1, also at padding; None if `at` has all roles."""
         if at == ROLES:
             return None
         name = "not_" + "_or_".join(at)
@@ -131,11 +131,11 @@ class Slots:
         return self.layout.read(name, self.dtype)
 
     def per_output(self, flag: Read) -> Read:
-        """A read of one channel, repeated for every output."""
+        """Return the read of a flag of one channel, repeated for every output."""
         outputs = self.spec.num_outputs
         return flag if outputs == 1 else flag @ jnp.ones((1, outputs), self.dtype)
 
 
 def label(value: object) -> str:
-    """A short text for a read: the names of its slots, without its coefficients."""
+    """Return a short text for a read: the names of its slots without coefficients."""
     return ", ".join(value.blocks) if isinstance(value, Read) else "product with K"

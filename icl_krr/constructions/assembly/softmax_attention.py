@@ -1,4 +1,4 @@
-"""The verbs that read other tokens, with softmax attention and a sink."""
+"""The operations of a machine that read other tokens, with softmax attention and a sink."""
 
 from __future__ import annotations
 
@@ -23,13 +23,14 @@ from .slots import SUPPORTS_AND_QUERIES, label
 
 
 class SoftmaxAttention(Machine):
-    """A machine with softmax attention; one softmax head applies each positive part of a kernel.
+    """A machine with softmax attention; the kernel is a sum of patterns, and each has one head.
 
-    A head computes sum_j k_ij v_j / (Z_i + c). The first blocks compute the `normaliser`
-    (Z_i + c) / c once from the sink weight, and the product of both is (K v)_i / c. So `scale` is
-    1 / c, and the model solves (K / c + ridge / c) c alpha = y. A head with query 0 computes the
-    mean over all visible tokens, which is the same at every token. So sums over tokens live at all
-    tokens and are divided by n + 1.
+    A head computes sum_j k_ij v_j / (Z_i + c) with Z_i = sum_j k_ij and the sink weight c. The
+    first blocks compute the `normaliser` (Z_i + c) / c once from the attention to the sink. The
+    product of the head's output and the normaliser is (K v)_i / c. So `scale` is 1 / c, and the
+    model solves (K / c + ridge / c) c alpha = y. A head with query 0 computes the mean over all
+    visible tokens, which is the same at every token. So all tokens store the sums over tokens, and
+    the sums are divided by n + 1.
 
     A kernel is a sum of patterns w exp(b <Ux, Uz> - d (|Ux|^2 + |Uz|^2) / 2). Each pattern is one
     head with keys (Uz, -d |Uz|^2 / 2). The factor exp(-d |Ux|^2 / 2) of a row cancels in the
@@ -70,7 +71,7 @@ class SoftmaxAttention(Machine):
 
     @cached_property
     def terms(self) -> list[Term]:
-        """Cached, because packing merges heads only if they have the same query and key objects."""
+        """The patterns, cached, because packing merges heads by the identity of query and key."""
         return [self.term(pattern, k) for k, pattern in enumerate(self.patterns)]
 
     def term(self, pattern: Pattern, k: int) -> Term:
@@ -99,7 +100,7 @@ class SoftmaxAttention(Machine):
         super().start()
 
     def keep(self, name: str, at: tuple[str, ...], about: str, k: int = 0) -> Read:
-        """A state of one channel that `start` computes; the first use declares it."""
+        """Return a state of one channel that `start` computes; the first call declares it."""
         if (name, at, k) not in self.kept:
             self.kept[name, at, k] = self.state(self.named(name, k), at, about, width=1)
         return self.kept[name, at, k]
@@ -108,11 +109,11 @@ class SoftmaxAttention(Machine):
         return f"{name}_{k}" if len(self.patterns) > 1 else name
 
     def sink(self) -> Read:
-        """A state with the sink weights c / (Z_i + c), for a kernel with one pattern."""
+        """Return a state with the sink weights c / (Z_i + c), for a kernel with one pattern."""
         return self.keep("sink", ROLES, "c / (Z + c)")
 
     def normaliser(self, at: tuple[str, ...], k: int = 0) -> Read:
-        """A read of (Z_i + c) / c at some roles; each role has its own state."""
+        """Return a read of (Z_i + c) / c at the roles `at`; each role has a separate state."""
         parts = [self.keep(f"normaliser_{role}", (role,), "(Z + c) / c", k) for role in at]
         return self.per_output(reduce(add, parts))
 
@@ -169,7 +170,7 @@ class SoftmaxAttention(Machine):
         self.multiply(x_here, x, to=to, out=out)
 
     def exponential_of(self, logit: Read, to: Read) -> None:
-        """Add e^logit by a head whose n supports have logit 0 and whose sink has this logit.
+        """Add e^logit, by a head with logit 0 for the n supports and this logit for the sink.
 
         The sink has the weight e^logit / (e^logit + n) and the supports have n / (e^logit + n)
         together, so the quotient is e^logit / n. A second head with logit 0 everywhere gives n.
@@ -197,7 +198,7 @@ class SoftmaxAttention(Machine):
         return to
 
     def mean(self, value: Read, to: Read) -> None:
-        """Add the mean over all visible tokens to a slot, the same at every token."""
+        """Add the mean over all visible tokens to a slot; the mean is the same at every token."""
         self.head(query=self.nothing, key=self.nothing, value=value, to=to)
 
     def add_scaled(self, value: Read, by: Read | tuple[Read, Read], to: Read) -> None:
@@ -207,7 +208,7 @@ class SoftmaxAttention(Machine):
 
 
 def check_range(log_sink: Any, dtype: np.dtype) -> None:
-    """Refuse a sink weight c outside the dtype's range, since ridge / c and alpha would be lost."""
+    """Raise an error unless c is in the range of the dtype; otherwise ridge / c would be lost."""
     known, most = checks.concrete(log_sink), int(-np.log(jnp.finfo(dtype).tiny))
     if known is not None and abs(known) > most:
         raise ValueError(

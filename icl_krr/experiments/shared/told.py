@@ -1,4 +1,8 @@
-"""Keywords of solvers that depend on the task: one function for each name in `Solver.told`."""
+"""Computes the keyword arguments of solvers that depend on the task or the ridge.
+
+Every function except `told` computes the keyword argument with the name of the function. The field
+`told` of a `Solver` lists the names that this solver needs.
+"""
 
 from __future__ import annotations
 
@@ -14,7 +18,7 @@ from ...tasks import Task
 def told(
     solver: Solver, kernel: Kernel, task: Task, ridge: Any, but: tuple[str, ...] = ()
 ) -> dict[str, Any]:
-    """The keywords of a solver for this task, without `steps` and without those in `but`."""
+    """Return the keyword arguments of a solver for a task, without `steps` and those in `but`."""
     found = dict(solver.options)
     for name in solver.told:
         if name in but:
