@@ -53,8 +53,8 @@ def save(path: str | Path, model: Transformer) -> None:
         model: the model, with float32 or float64 weights.
 
     Raises:
-        TypeError: `model` is not a `Transformer`, has parts of other classes than those of
-            `icl_krr`, or has weights that are not float32 or float64.
+        TypeError: `model` is not a `Transformer`, the class of one of its parts is not from
+            `icl_krr`, or its weights are not float32 or float64.
         OSError: the file cannot be written.
 
     >>> import icl_krr as ik
@@ -80,7 +80,7 @@ def save(path: str | Path, model: Transformer) -> None:
 def load(path: str | Path) -> Transformer:
     """Read a model from a file that `save` wrote.
 
-    The function needs only the file: no template model, neither torch nor optax. Weights and
+    The function needs no other input than the file, and neither torch nor optax. Weights and
     structure equal those of the saved model.
 
     Args:
@@ -130,7 +130,7 @@ def load(path: str | Path) -> Transformer:
 
 def read(path: Path) -> tuple[dict[str, Any], Tensors]:
     """The JSON record and the tensors of a file; refuses a file that `save` did not write."""
-    with path.open("rb"):  # raises OSError, where safetensors has its own errors
+    with path.open("rb"):  # raises OSError; safetensors raises errors of its own
         pass
     try:
         with safe_open(path, "numpy") as file:
@@ -152,7 +152,7 @@ def write(path: Path, tensors: Tensors, metadata: dict[str, str]) -> None:
 
 
 def encode(value: Any, path: str, tensors: Tensors) -> Any:
-    """JSON of a part: {"$type": class, ...} for a dataclass, {"$tensor": name} for an array."""
+    """A part as JSON: {"$type": class, ...} for a dataclass, {"$tensor": name} for an array."""
     if type(value) in PARTS:
         fields = {
             field.name: encode(getattr(value, field.name), join_path(path, field.name), tensors)

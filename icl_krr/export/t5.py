@@ -1,4 +1,4 @@
-"""Constructions as stock T5 encoders, which the T5 code of Hugging Face loads and runs."""
+"""Export constructions as T5 encoders that the T5 code of Hugging Face loads and runs."""
 
 from __future__ import annotations
 
@@ -21,15 +21,16 @@ from .native import load, save, write
 from .t5_weights import CONSTANT, Channels, check_stock, t5_config_and_tensors
 
 LARGEST = 2.0**27
-"""Largest norm of a token. In float32, adding the square of twice this norm changes CONSTANT^2."""
+"""Largest norm of a token. In float32, its square is too small to change CONSTANT^2."""
 
 
 @dataclass(frozen=True, eq=False)
 class T5:
-    """Inputs and outputs of an exported T5 encoder: `to_t5` and `open_t5` return it.
+    """Convert tasks to inputs of an exported T5 encoder, and its hidden states to predictions.
 
-    Hidden states are arrays [b, T, d_model] with $T = 1 + n + q$, in NumPy, or in torch if they are
-    on the CPU and do not require a gradient.
+    `to_t5` and `open_t5` return an object of this class. Hidden states are arrays [b, T, d_model]
+    with $T = 1 + n + q$. They are NumPy arrays, or torch tensors on the CPU that do not require a
+    gradient.
 
     Args:
         model: the exported transformer.
@@ -46,7 +47,7 @@ class T5:
     def embed(self, task: Task) -> np.ndarray:
         """Embed a task as `inputs_embeds` of the T5 encoder.
 
-        No attention mask is needed, because the mask is stored in a channel.
+        No attention mask is needed, because a channel of the tokens stores the mask.
 
         Args:
             task: one task, or a batch of b tasks.
@@ -145,33 +146,37 @@ def to_t5(model: Transformer, folder: str | Path) -> T5:
             last = network.output.last_hidden_state.save()
         prediction = t5.read_out(last, task)  # equals ik.predict(model, task) up to rounding
 
-    T5 attends in both directions, does not scale its logits and has no biases. Only its RMSNorm
-    differs from our forward pass, and the export makes it the identity: one more channel of every
-    token holds $C = 2^{40}$, zeros fill d_model $d$ up to a power of 4, and the weight of the norm
-    is $C / \sqrt{d}$. In float32, the mean of squares is then exactly $C^2 / d$ and its root is a
-    power of 2. RMSNorm changes no bit of a token whose norm is at most $2^{27}$ and whose channels
-    are 0 or at least $2^{-86}$ in magnitude (the squares of smaller channels underflow in float32).
-    `embed` and `read_out` raise ValueError for a token with a larger norm.
+    Like our forward pass, T5 attends in both directions, does not scale its logits and has no
+    biases. The only difference is RMSNorm, which the export turns into the identity. One additional
+    channel of every token contains $C = 2^{40}$. Zero channels extend $d$, the `d_model` of T5, to
+    a power of 4. The weight of the norm is $C / \sqrt{d}$. In float32, the mean of squares is then
+    exactly $C^2 / d$ and its root is a power of 2. RMSNorm changes no bit of a token whose norm is
+    at most $2^{27}$ and whose channels are 0 or at least $2^{-86}$ in magnitude (the squares of
+    smaller channels underflow in float32). `embed` and `read_out` raise ValueError for a token with
+    a larger norm.
 
-    Queries and padding must not be read as keys. These tokens hold 1 in a channel that subtracts
-    $2^{20}$ from their logits. Their attention weights underflow to 0 if the logits differ by less
-    than $2^{20} - 1000$.
+    Queries and padding must not be read as keys. An additional channel is 1 at these tokens and 0
+    at all others. Every head subtracts $2^{20}$ times this channel from the logits. The attention
+    weights of these tokens then underflow to 0 if the original logits differ by less than
+    $2^{20} - 1000$.
 
-    The rounding error of a ReLU table is proportional to its bound. In float32, choose the sink
-    from the data, with `icl_krr.Softmax(log_sink=icl_krr.theory.log_sink(kernel, task))`. For
-    example, eight Chebyshev steps at ridge 0.3 on the default task then have bounds of at most 8,
-    and predictions of size 1.4 differ from `icl_krr.predict` by 1e-5. Without this sink, the bounds
-    reach 220 and the difference is 0.2. `to_t5` does not check whether operands exceed the bounds
-    of their tables, as they do when conjugate gradient runs past convergence.
+    The rounding error of a ReLU table is proportional to its bound. In float32, choose the
+    attention sink from the data, with
+    `icl_krr.Softmax(log_sink=icl_krr.theory.log_sink(kernel, task))`. For example, eight Chebyshev
+    steps at ridge 0.3 on the default task then have bounds of at most 8, and predictions of
+    magnitude 1.4 differ from `icl_krr.predict` by 1e-5. Without this sink, the bounds reach 220 and
+    the difference is 0.2. `to_t5` does not check whether operands exceed the bounds of their
+    tables. They exceed them, for example, if conjugate gradient continues after it has converged.
 
     The network has the dtype of the model. In transformers 4, load a float64 network with
     `torch_dtype=torch.float64`. transformers 4.44 computes the softmax in float32, which gives
     the float64 stream a relative error of 2e-7 in one layer. transformers 5.23 has no such error.
 
     Args:
-        model: the model to export, float32 or float64: softmax attention in both directions, one
-            token per support, linear and ReLU units without gates (build a construction with
-            `arithmetic=icl_krr.ReLU(...)`), no LayerNorm, no positions.
+        model: the model to export, float32 or float64. It must have softmax attention in both
+            directions, one token per support, and only linear and ReLU units without gates (build a
+            construction with `arithmetic=icl_krr.ReLU(...)`). It must not have LayerNorm or
+            positions.
         folder: folder to write to. It is created if it does not exist.
 
     Returns:

@@ -1,4 +1,4 @@
-"""The weights of a construction as weights of a stock T5 encoder."""
+"""The weights of a construction as weights of an unmodified T5 encoder."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ CONFIG: dict[str, Any] = {
 
 
 class Channels(NamedTuple):
-    """Channels of a T5 token: the layout, the flag `hidden` of hidden tokens, the constant, zeros.
+    """Channels of a T5 token: the slots, the flag of hidden tokens, the constant, and zeros.
 
     `d_model` is a power of 4, so that its square root is a power of 2 and RMSNorm is exact.
     """
@@ -55,7 +55,7 @@ class Channels(NamedTuple):
 
 
 class Layer(NamedTuple):
-    """Heads (query, key, value [d, .], out [., d]), and ReLU units, wi [d, .] and wo [., d]."""
+    """A layer: heads (query, key, value [d, .], out [., d]), ReLU units (wi [d, .], wo [., d])."""
 
     heads: list[tuple[np.ndarray, ...]]
     wi: np.ndarray
@@ -63,7 +63,7 @@ class Layer(NamedTuple):
 
 
 def check_stock(model: Transformer) -> None:
-    """Refuse a model that a T5 encoder cannot represent."""
+    """Raise an error if a T5 encoder cannot represent the model."""
     if not isinstance(model, Transformer):
         raise TypeError(f"model must be an icl_krr.Transformer, got {type(model).__name__}")
     checks.factorable("model", model)
@@ -127,12 +127,12 @@ def units(block: Block, width: int) -> tuple[np.ndarray, np.ndarray]:
 
 
 def t5_config_and_tensors(model: Transformer) -> tuple[dict[str, Any], dict[str, np.ndarray]]:
-    """The config of the T5 encoder and its tensors, zero wherever the model has no weight."""
+    """The config of the T5 encoder and its tensors, with zeros where the model has no weight."""
     at, every = Channels.of(model.layout), layers(model)
     each = [head for layer in every for head in layer.heads]
     sizes = {
         "d_model": at.d_model,
-        # one more channel than the queries: the flag of hidden tokens
+        # queries and keys have one additional channel: the flag of hidden tokens
         "d_kv": max([1] + [max(q.shape[1] + 1, v.shape[1]) for q, _, v, _ in each]),
         "d_ff": max([1] + [layer.wi.shape[1] for layer in every]),
         "num_heads": max([1] + [len(layer.heads) for layer in every]),

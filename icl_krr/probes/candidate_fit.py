@@ -1,4 +1,4 @@
-"""Fit the parameters of a candidate solver to the answers of a model after every layer."""
+"""Fit the parameters of a candidate solver to the predictions of a model after every layer."""
 
 from __future__ import annotations
 
@@ -56,7 +56,7 @@ def paths(candidate: str, kernel: str, logs: Float[Array, " k"], tasks: Task, st
 
 @partial(jax.jit, static_argnames=("candidate", "kernel", "steps"))
 def search(candidate, kernel, points, tasks, answers, steps):
-    """Logarithms of the parameters at points of the unit cube; squared distances [s, L, T + 1]."""
+    """Log parameters at s points of the unit cube, and their squared distances [s, L, T + 1]."""
     make = partial(absolute, find_candidate(candidate), kernel, tasks=tasks)
 
     def at(point: jax.Array) -> tuple[jax.Array, jax.Array]:
@@ -79,10 +79,10 @@ def sizes(answers: Float[Array, "b L q"]) -> Float[Array, " L"]:
 
 @partial(jax.jit, static_argnames=("candidate", "kernel", "steps"))
 def look(candidate, kernel, steps, logs, tasks, answers, at):
-    """(step - layer) / |layer|, flat, for every layer and the step `at` with which it is aligned.
+    """The residuals (step - layer) / |layer| of all layers in one vector, with aligned steps `at`.
 
-    Also returns the derivative in the logarithms, and the squared distances of all layers to all
-    steps. One compiled program serves a whole fit.
+    The function also returns the derivative with respect to the logarithms, and the squared
+    distances of all layers to all steps. The whole fit uses one compiled program.
     """
 
     def of(logs: jax.Array) -> tuple[jax.Array, jax.Array]:
@@ -115,18 +115,18 @@ def fit_candidate(
 
     Args:
         candidate: name of a candidate solver in the catalogue.
-        kernel: name of a kernel that the candidate takes.
+        kernel: name of a kernel that the candidate accepts.
         tasks: batch of b tasks.
-        answers: answers of the model after layers 1 to L [b, L, q].
+        answers: predictions of the model after layers 1 to L [b, L, q].
         steps: largest number of solver steps, >= 1.
         points: number of points of the Halton sequence, 128 by default.
         starts: number of points to refine for each initial alignment, 2 by default.
 
     Returns:
-        The `CandidateFit` of least error.
+        The `CandidateFit` with the smallest error.
 
     Raises:
-        ValueError: `candidate` is unknown or does not take `kernel`.
+        ValueError: `candidate` is unknown or does not accept `kernel`.
 
     >>> import icl_krr as ik
     >>> config = ik.tasks.LinearRegression(num_features=2, num_supports=4)
@@ -205,8 +205,8 @@ def layer_by_layer(
 ) -> CandidateFit:
     """The fit with separate parameters and a separate step for every layer.
 
-    Three steps are tried for each layer: its step in the shared fit, the step of the layer before,
-    and the step after that one.
+    Three steps are tried for each layer: its step in the shared fit, the step of the previous
+    layer, and the step that follows the step of the previous layer. Steps never decrease.
     """
     own, alignment, before = [], [], 0
     for layer, at in enumerate(shared.alignment):

@@ -15,7 +15,7 @@ from ..tasks import Task, map_tasks, system
 
 Values = dict[str, Any]
 BANDWIDTH = Box(-1.2, 1.2)
-"""First search range of bandwidths, as powers of 10, relative to the typical bandwidth."""
+"""Initial search range of the bandwidth over the typical bandwidth, as exponents of 10."""
 
 
 def chebyshev_arguments(values: Values) -> Values:
@@ -35,7 +35,7 @@ def parameters(solver: Solver, kernel: str) -> dict[str, Box]:
 
 
 def limits(solver: Solver, kernel: str) -> np.ndarray:
-    """Upper bound on the logarithm of each parameter; infinite if its range is not closed."""
+    """Upper bound on the logarithm of each parameter; infinite if the fit may exceed its range."""
     boxes = parameters(solver, kernel).values()
     return np.array([np.log(10) * box.high if box.closed else np.inf for box in boxes])
 
@@ -43,7 +43,7 @@ def limits(solver: Solver, kernel: str) -> np.ndarray:
 def absolute(
     solver: Solver, kernel: str, relative: Float[Array, " k"], tasks: Task
 ) -> Float[Array, " k"]:
-    """Logarithms of the parameters at a point of the unit cube, scaled by the size of the tasks."""
+    """Log parameters at a point of the unit cube, scaled to the kernel matrices of the tasks."""
     boxes = parameters(solver, kernel)
     logs = {
         name: jnp.log(10.0) * (box.low + (box.high - box.low) * at)
@@ -59,7 +59,7 @@ def absolute(
 
 
 def typical_bandwidth(kernel: str, tasks: Task) -> jax.Array:
-    """The bandwidth at which the kernel's logarithm has size 1: root mean square over tasks."""
+    """The bandwidth at which |log k| is about 1: root mean square over tasks."""
     typical = kernel_class(kernel).typical_bandwidth
     each = map_tasks(lambda task: typical(system(Linear(), task).gram) ** 2, tasks)
     return jnp.sqrt(jnp.mean(each))

@@ -26,9 +26,9 @@ class Distance(NamedTuple):
 
     Attributes:
         mean: distance, mean over layers.
-        interval: 95 % of the bootstrap resamples of the tasks (low, high).
+        interval: 95 % bootstrap interval of `mean` over tasks (low, high).
         by_layer: distance of every layer [L].
-        layer_intervals: interval of every layer [L].
+        layer_intervals: 95 % bootstrap interval of every layer [L].
         by_stratum: distance in every group of condition numbers, mean over layers.
         matrix: distances of all layers to all steps [L, T + 1].
     """
@@ -42,7 +42,7 @@ class Distance(NamedTuple):
 
 
 class ModelAnswers(NamedTuple):
-    """Answers of a model after every layer, on tasks to fit and on tasks to score."""
+    """Predictions of a model after every layer, on the tasks to fit and the tasks to score."""
 
     fitted: Task
     scored: Task
@@ -52,7 +52,7 @@ class ModelAnswers(NamedTuple):
 
 
 def answers_of_model(layer_answers: LayerAnswers, fitted: Task, scored: Task) -> ModelAnswers:
-    """The answers after layers 1 to L. Layer 0 is left out because no solver step precedes it."""
+    """The predictions after layers 1 to L. Layer 0 is left out: no solver step precedes it."""
     for tasks in (fitted, scored):
         check_axes(tasks, 1)
         if tasks.y.ndim != 2 or tasks.mask is not None:
@@ -68,7 +68,7 @@ def answers_of_model(layer_answers: LayerAnswers, fitted: Task, scored: Task) ->
 
 
 class SquaredDistances(NamedTuple):
-    """Squared distances of each task's layers to steps [b, L, T + 1], and squared norms [b, L]."""
+    """Squared distances of layers to steps [b, L, T + 1], and squared norms of layers [b, L]."""
 
     squares: np.ndarray
     sizes: np.ndarray
@@ -77,7 +77,7 @@ class SquaredDistances(NamedTuple):
 def squared_distances(
     one: CandidateFit, model: ModelAnswers, steps: int
 ) -> dict[str, SquaredDistances]:
-    """Squared distances in both spaces, with the parameters of each layer if the fit has them."""
+    """Squared distances of predictions and hat matrices, with parameters per layer if fitted."""
     sets = [list(values.values()) for values in one.per_layer] or [list(one.values.values())]
     logs = jnp.log(jnp.asarray(sets, float))
     predictions, hats = squared_in_both_spaces(one.candidate, one.kernel, logs, model, steps)
@@ -154,7 +154,7 @@ def distance(
 def baseline_distances(
     name: str, model: ModelAnswers, stratum: np.ndarray, resample: np.ndarray
 ) -> dict[str, Distance]:
-    """Distances of a baseline: zero, or the mean of the supports' y, after every layer."""
+    """Distances of all layers to a baseline, which predicts 0 or the mean of the supports' y."""
     n = model.scored.num_supports
     own = {"prediction": jnp.mean(model.scored.y, axis=1)[:, None, None], "hat": 1 / n}
     known = {"prediction": model.predictions, "hat": model.hats}

@@ -1,4 +1,4 @@
-"""How far the weights of a model have moved, slot by slot and head by head."""
+"""How much the weights of a model have changed, for every head and every pair of slots."""
 
 from __future__ import annotations
 
@@ -16,27 +16,28 @@ from ..transformer.mlp import activate, project
 from ..transformer.resume import unrolled_blocks
 
 LinearMaps = dict[str, jax.Array]
-"""Linear maps [d_model, d_model] by part: from what the part reads to what it matches or writes."""
+"""Linear maps [d_model, d_model] between slots, by name of the head or MLP that computes them."""
 
 
 def drift(model: Transformer, start: Transformer) -> list[dict[str, Any]]:
-    """Measure how far each head and MLP has moved, for every pair of slots.
+    """Measure how much each head and MLP has changed, for every pair of slots.
 
-    Only blocks are compared. Embedding, positions and read-out have no rows.
+    Only blocks are compared. Embedding, positions and read-out are left out.
 
     Args:
         model: trained model, without LayerNorm.
         start: model before training, with the same layout, depth and heads.
 
     Returns:
-        A list of rows, one for each pair of slots where one of the models has a non-zero entry:
+        A list of rows, one for each pair of slots where one of the models has a non-zero entry.
+        With the map $M$ of `start` and the map $M'$ of `model`, a row contains:
 
         - "block": number of the block;
         - "part": name of the map, as in `linear_maps`;
         - "from", "to": slots of the layout;
-        - "change": $|M' - M|$ of the entries of this pair, relative to $|M|$ of the whole map of
-          `start`, in the Frobenius norm;
-        - "now": $|M'|$ of the entries of this pair, relative to the same $|M|$.
+        - "change": Frobenius norm of the entries of $M' - M$ for this pair, divided by the norm of
+          the whole $M$;
+        - "now": Frobenius norm of the entries of $M'$ for this pair, divided by the same norm.
 
     Raises:
         ValueError: the layouts, depths or heads differ, or a model has LayerNorm.

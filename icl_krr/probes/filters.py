@@ -28,7 +28,7 @@ class Filter(NamedTuple):
     r"""Spectral filter $q(\sigma)$ of every layer, with 95 % bootstrap intervals over tasks.
 
     Each value is a mean over a bin of eigenvalues. If the filter is curved, the error of this mean
-    is about the square of the width of the bin.
+    is of the order of the squared width of the bin.
 
     Attributes:
         sigma: mean eigenvalue $\sigma$ of each bin [bins], weighted by the $c_i^2$ of
@@ -55,11 +55,11 @@ def spectral_filter(
 ) -> Filter:
     r"""Fit the spectral filter $q$ of every layer from its hat matrices, by least squares in bins.
 
-    The hat rows of a spectral method are $h(x)^T = k(x)^T q(K)$. With
-    $K = \sum_i \sigma_i u_i u_i^T$ and $c_i = k(x)^T u_i$, they satisfy
-    $h(x)^T u_i = q(\sigma_i) c_i$. The estimate for a bin is $\sum (h^T u_i) c_i / \sum c_i^2$. The
-    sums run over the tasks, their queries and the eigenvalues in the bin. Exact regression has
-    $q(\sigma) = 1 / (\sigma + \lambda)$.
+    For a query $x$, a row of the hat matrix of a spectral method is $h(x)^T = k(x)^T q(K)$, where
+    $k(x)$ are the kernel values of $x$ and the supports. With $K = \sum_i \sigma_i u_i u_i^T$ and
+    $c_i = k(x)^T u_i$, this means $h(x)^T u_i = q(\sigma_i) c_i$. The estimate for a bin is
+    $\sum (h^T u_i) c_i / \sum c_i^2$. The sums run over the tasks, their queries and the
+    eigenvalues in the bin. Exact kernel ridge regression has $q(\sigma) = 1 / (\sigma + \lambda)$.
 
     Args:
         kernel: kernel $k$ of the matrix $K$.
@@ -128,11 +128,12 @@ def project(kernel, tasks, hats):
 
 
 def effective(kind: str, kernel: str, tasks: Task, hats: Float[Array, "b q n"]) -> dict[str, float]:
-    r"""Fit the hyperparameters whose hat rows are nearest to the hat rows of a layer.
+    r"""Fit hyperparameters of a method so that its hat matrices are nearest to those of a layer.
 
     Args:
-        kind: "regression" fits $k(x)^T (K + \lambda I)^{-1}$: the ridge $\lambda$ and the bandwidth
-            of the kernel. "smoother" fits the Nadaraya-Watson weights: the bandwidth alone.
+        kind: "regression" fits the hat rows $k(x)^T (K + \lambda I)^{-1}$: the ridge $\lambda$ and
+            the bandwidth of the kernel. "smoother" fits the Nadaraya-Watson weights: the bandwidth
+            alone.
         kernel: name of a kernel in the catalogue.
         tasks: batch of b tasks.
         hats: hat matrices of one layer [b, q, n].
@@ -189,7 +190,7 @@ def matching(tasks: Task, hats: jax.Array, ndim: int) -> None:
 
 @partial(jax.jit, static_argnames=("kind", "kernel"))
 def rows(logs, tasks, hats, kind, kernel):
-    """Fitted minus given hat rows, flat, and the derivative of the difference in the logarithms."""
+    """Fitted minus given hat rows as a vector, and its derivative in the log parameters."""
 
     def of_task(task: Task, values: jax.Array) -> jax.Array:
         of_kernel = make_kernel(kernel, {kernel_class(kernel).bandwidth or "": values[0]})

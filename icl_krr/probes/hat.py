@@ -1,4 +1,4 @@
-"""Hat matrices: the derivative of every layer's answers in the supports' outputs y."""
+"""Hat matrices: the derivative of every layer's predictions with respect to the supports' y."""
 
 from __future__ import annotations
 
@@ -13,18 +13,19 @@ from ..tasks import Task
 from ..tasks.task import check_one_output
 
 LayerAnswers = Callable[[Task], jax.Array]
-"""Function from a task to the answers after every layer, [L + 1, q]."""
+"""Function from a task to the predictions after every layer, [L + 1, q]."""
 
 
 def hat_matrix(layer_answers: LayerAnswers, task: Task) -> Float[Array, "layers q n"]:
     """Compute the hat matrix $J = df / dy$ of every layer.
 
-    If a solver is linear in $y$, its answers are $f = J y$, and a row of $J$ is $h(x)^T$. Conjugate
-    gradient is not linear in $y$, but its answers scale with $y$, so $J y = f$ still holds. The
-    derivative uses reverse mode if there are fewer answers than supports, else forward mode.
+    If a solver is linear in $y$, its predictions are $f = J y$. The predictions of conjugate
+    gradient are not linear in $y$, but they are homogeneous of degree 1. Thus $J y = f$ still
+    holds. The derivative uses reverse mode if there are fewer predictions than supports, else
+    forward mode.
 
     Args:
-        layer_answers: function from a task with y [n] to answers [L + 1, q], such as
+        layer_answers: function from a task with y [n] to predictions [L + 1, q], such as
             `partial(layerwise, model)`.
         task: one task with y [n].
 
@@ -46,7 +47,7 @@ def hat_matrix(layer_answers: LayerAnswers, task: Task) -> Float[Array, "layers 
 
 
 def jacobian(function: Callable[[Any], jax.Array], at: Any) -> Any:
-    """Jacobian: reverse mode if there are fewer answers than inputs, else forward mode."""
+    """Jacobian: reverse mode if there are fewer outputs than inputs, else forward mode."""
     count = jax.eval_shape(function, at).size
     numbers = sum(jnp.size(leaf) for leaf in jax.tree.leaves(at))
     derive = jax.jacrev if count < numbers else jax.jacfwd

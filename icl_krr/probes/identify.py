@@ -31,9 +31,9 @@ from .distances import (
 from .hat import LayerAnswers
 
 RESOLUTION = 1e-3
-"""Differences between relative distances below this value are ignored."""
+"""Two relative distances count as equal if they differ by less than this value."""
 CLOSE = 0.1
-"""Largest relative distance of a candidate that is close to the model: 1 % of the variance."""
+"""Largest relative distance of a candidate that is close to the model."""
 IDENTIFIED, TIED, NONE = "identified", "not distinguishable", "none is close"
 
 
@@ -44,7 +44,8 @@ class Suspect(NamedTuple):
         fit: the fitted candidate.
         distances: {space: `Distance`} for the spaces "prediction" and "hat".
         because: why the candidate was ruled out: the space where it is farther than the nearest
-            candidate, or a simpler candidate that it contains. Empty if the candidate remains.
+            candidate, or a remaining candidate that is a special case of it. Empty if the candidate
+            remains.
     """
 
     fit: CandidateFit
@@ -59,9 +60,12 @@ class Identification(NamedTuple):
         status: "identified" (one candidate remains), "not distinguishable" (several remain) or
             "none is close" (the best candidate is farther than `CLOSE` = 0.1 in one space).
         remain: names of the candidates that were not ruled out.
-        suspects: all candidates. The remaining ones come first, then the others, both by distance.
-        baselines: distances of the answers "zero" and "mean" of the supports' y, by space.
-        strata: condition numbers that separate the groups of tasks [strata + 1], ends included.
+        suspects: all candidates: first those that remain, then the others, each group in the order
+            of increasing distance.
+        baselines: {baseline: {space: `Distance`}} for the predictions "zero" and "mean", the mean
+            of the supports' y.
+        strata: condition numbers at the edges of the groups of tasks [strata + 1], including the
+            smallest and the largest.
     """
 
     status: str
@@ -90,7 +94,7 @@ def identify(
     seed: int = 0,
     progress: Callable[[str], None] = lambda name: None,
 ) -> Identification:
-    r"""Compare the answers of every layer with the steps of every candidate solver.
+    r"""Compare the predictions of every layer with the steps of every candidate solver.
 
     1. Every candidate is fitted to the predictions on the batch `fitted`, with the same parameters
        for all tasks. Each layer is aligned with one step. The aligned steps never decrease from
@@ -102,16 +106,16 @@ def identify(
        candidate is a special case of it.
 
     Args:
-        layer_answers: function from a task with y [n] to the answers after every layer [L + 1, q],
-            such as `partial(layerwise, model)`.
+        layer_answers: function from a task with y [n] to the predictions after every layer
+            [L + 1, q], such as `partial(layerwise, model)`.
         fitted: batch of tasks for the parameters and the alignment, y [b, n], without masks.
         scored: batch of other tasks for the distances, y [b, n], without masks.
         candidates: names of candidate solvers; default: all candidates of the catalogue.
         kernels: names of kernels; default: all kernels of the catalogue. Each candidate is fitted
-            with every kernel of this list that it takes.
+            with every kernel of this list that it accepts.
         steps: largest number of solver steps, >= 1, 2 L by default.
-        strata: number of groups of tasks, of equal size, by the condition number of
-            $K + \lambda I$; 2 by default.
+        strata: number of groups, 2 by default. The tasks are sorted by the condition number of
+            $K + \lambda I$ and split into groups of equal size.
         system: kernel and ridge for this condition number; default: those of the candidate that
             fits best.
         per_layer: whether to refine the parameters for each layer, False by default.
@@ -123,8 +127,8 @@ def identify(
         An `Identification`.
 
     Raises:
-        ValueError: a candidate or kernel is unknown, no candidate takes any of the kernels, or the
-            tasks have several outputs or masks.
+        ValueError: a candidate or kernel is unknown, no candidate accepts any of the kernels, or
+            the tasks have several outputs or masks.
 
     >>> import jax
     >>> import icl_krr as ik
@@ -189,7 +193,7 @@ def rule_out(fits: list[CandidateFit], measured: list[dict[str, Distance]]) -> l
         for i, found in enumerate(measured):
             if found[space].interval[0] > reach and not because[i]:
                 because[i] = f"{space}: farther than {fits[nearest].candidate}"
-    if all(because):  # each space has another nearest candidate: keep both
+    if all(because):  # the two spaces have different nearest candidates: keep both
         because = ["" if i in firsts else reason for i, reason in enumerate(because)]
     remain = {one.candidate for one, reason in zip(fits, because, strict=True) if not reason}
     for i, one in enumerate(fits):

@@ -19,7 +19,8 @@ class Influence(NamedTuple):
     """Change of each query's prediction if support j is left out.
 
     Attributes:
-        first_order: minus the derivative in the weight of the support [q, n].
+        first_order: minus the derivative of the prediction with respect to the weight of the
+            support [q, n].
         exact: prediction without the support minus the prediction with it [q, n].
     """
 
@@ -34,8 +35,9 @@ def influence(model: Transformer, task: Task) -> Influence:
     embeddings, `first_order` keeps the position of the support, while `exact` removes it.
 
     For exact kernel ridge regression, `first_order` is $-\lambda h_j \alpha_j$ and `exact` is
-    $-h_j \alpha_j / (A^{-1})_{jj}$, with $h = A^{-1} k(x)$. They differ by the factor
-    $1 / (1 - H_{jj})$, where $H_{jj}$ is the leverage of the support on itself, $H = K A^{-1}$.
+    $-h_j \alpha_j / (A^{-1})_{jj}$, with $A = K + \lambda I$, $\alpha = A^{-1} y$ and
+    $h = A^{-1} k(x)$ for the query $x$. They differ by the factor $1 / (1 - H_{jj})$, where
+    $H_{jj}$ is the leverage of the support on itself, $H = K A^{-1}$.
 
     Args:
         model: constructed or trained model.
@@ -71,8 +73,8 @@ def weighted(model: Transformer, task: Task, weights: Float[Array, " n"]) -> jax
 
     Every attention pattern is multiplied by the weights of its keys. A softmax pattern is then
     divided by its sum. Weight 2 is the same as a support that occurs twice, and weight 0 is the
-    same as a masked support. In a model with positional embeddings this is not the same, because
-    the weight does not change the positions.
+    same as a masked support. This does not hold in a model with positional embeddings, because the
+    weight does not change the positions.
 
     Args:
         model: constructed or trained model.
@@ -89,7 +91,8 @@ def weighted(model: Transformer, task: Task, weights: Float[Array, " n"]) -> jax
     [2.0]
     """
     each = jnp.repeat(weights, 2) if model.spec.tokens == "interleaved" else weights
-    every = jnp.pad(each, (1, task.num_queries), constant_values=1)  # aggregator, queries
+    # the aggregator and the queries have weight 1
+    every = jnp.pad(each, (1, task.num_queries), constant_values=1)
 
     def reweigh(pattern: jax.Array, where: HookPlace) -> jax.Array:
         pattern = pattern * every.astype(pattern.dtype)[None, None]

@@ -20,13 +20,13 @@ from ..transformer.evaluate import check_compatible, evaluate
 from .sites import Site, sites as places_of
 
 CHUNK = 16
-"""Number of interventions that run side by side."""
+"""Number of interventions that run in parallel."""
 
 
 class SiteCodes(NamedTuple):
-    """Sites as arrays, so that one compiled program serves all of them.
+    """Sites as arrays, so that one compiled program can be used for all of them.
 
-    `hits` says which (position, point) pairs belong to each site.
+    `hits` marks the (position, point) pairs that belong to each site.
     """
 
     hits: jax.Array
@@ -45,7 +45,7 @@ def ablate(
 ) -> Float[Array, "S b ..."]:
     """Predict a batch of tasks once for each site, with the activations of that site removed.
 
-    One compiled program serves all sites. Scratch memory is at most 2 `chunk` times the scratch of
+    One compiled program is used for all sites. Scratch memory is at most `2 * chunk` times that of
     one prediction (`icl_krr.memory(model, task).scratch`), plus the size of the result, for any
     number of sites and tasks.
 
@@ -55,7 +55,7 @@ def ablate(
         sites: sites of this model, as `sites` returns them. Each prediction removes one site.
         replace: what replaces the activations: "zero" (default), or "mean", their mean over the
             tasks and over the tokens of the same role.
-        chunk: number of sites that run side by side, >= 1, 16 by default.
+        chunk: number of sites that run in parallel, >= 1, 16 by default.
 
     Returns:
         Predictions [S, b, q] or [S, b, q, r] for S sites.
@@ -101,13 +101,13 @@ def patch(
         sites: sites of this model, as `sites` returns them. Each prediction patches one site.
         source: batch of b tasks with the shapes of `tasks`. The activations of task i of `source`
             replace the activations of task i of `tasks`.
-        chunk: number of sites that run side by side, >= 1, 16 by default.
+        chunk: number of sites that run in parallel, >= 1, 16 by default.
 
     Returns:
         Predictions [S, b, q] or [S, b, q, r] for S sites.
 
     Raises:
-        ValueError: `source` has other shapes than `tasks`, or one of the cases of `ablate`.
+        ValueError: `source` has other shapes than `tasks`, or `ablate` would raise a ValueError.
         TypeError: an entry of `sites` is not a `Site`, or the dtype of the tasks is too wide.
 
     >>> import icl_krr as ik
@@ -169,7 +169,7 @@ PlacesAndPoints = tuple[tuple[int, str], ...]
 
 
 def places_and_points(model: Transformer, sites: Sequence[Site]) -> PlacesAndPoints:
-    """All (position, point) pairs that some site uses."""
+    """All (position, point) pairs that belong to at least one site."""
     every = range(len(model.blocks))
     at = {
         (position, point)
@@ -223,7 +223,7 @@ def captured_points(model: Transformer, task: Task, kept: tuple[str, ...]) -> li
 def intervention_hooks(
     model: Transformer, task: Task, code: SiteCodes, source: list | None, ids: PlacesAndPoints
 ) -> tuple:
-    """One hook for every point. A hook changes only the values that the code selects."""
+    """One hook for every point. A hook changes only the values of the site in `code`."""
     numbers = {pair: i for i, pair in enumerate(ids)}
     here = jnp.any((role_flags(model, task) > 0) & code.roles[None], axis=1, keepdims=True)
 
@@ -254,7 +254,7 @@ def role_flags(model: Transformer, task: Task) -> Float[Array, "T 3"]:
 
 @partial(jax.jit, static_argnames="kept")
 def role_means(model: Transformer, tasks: Task, kept: tuple[str, ...]) -> list[dict[str, Any]]:
-    """Mean of every point over tasks and tokens of one role, laid out like the points of a run."""
+    """Mean of every point over tasks and tokens of one role, structured as the points of a run."""
     first = len(model.weights.prologue)
 
     def over(rule: str, blocks: list[dict[str, Any]], by: jax.Array) -> list[dict[str, Any]]:

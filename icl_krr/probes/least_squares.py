@@ -12,8 +12,8 @@ import numpy as np
 from scipy.optimize import least_squares
 
 DIVERGED = 1e3
-"""Bound on residuals and slopes, and the value that replaces NaN. With this bound, a solver that
-diverges is far from the model, and the search can go on.
+"""Bound on residuals and slopes, and the value that replaces NaN. With this bound, the
+search can continue when a solver diverges.
 """
 
 
@@ -42,7 +42,7 @@ def minimise(
         np.minimum(start, np.asarray(limits) - 1e-3),
         slope,
         bounds=(start - 12, np.minimum(start + 12, limits)),
-        ftol=1e-5,  # stops in a flat valley: a ridge may be too small to matter
+        ftol=1e-5,  # stops where the loss is flat, as at a ridge that is too small to matter
         max_nfev=40,
     )
     return float(np.sqrt(2 * solved.cost)), solved.x

@@ -58,8 +58,8 @@ def layerwise(model: Transformer, task: Task, probe: Probe | None = None) -> jax
     Args:
         model: constructed or trained model.
         task: one task.
-        probe: probe of this model that predicts at all layers but the last, as `fit_probe` returns
-            it. The last prediction is always the model's. Default: the model's own read-out
+        probe: probe of this model, as `fit_probe` returns it. It predicts at all layers except the
+            last, where the model itself predicts. Default: the model's own read-out
             (`cache["prediction"]`) at all layers.
 
     Returns:
@@ -82,7 +82,8 @@ def streams(model: Transformer, task: Task) -> Float[Array, "layers q d"]:
     """Return the stream at the queries, before the first step of a model and after every step.
 
     Args:
-        model: model with one stream, as `icl_krr.init` makes it. Constructions are not supported.
+        model: model with a slot `stream`, as `icl_krr.init` makes it. Constructions are not
+            supported.
         task: one task.
 
     Returns:
@@ -102,7 +103,7 @@ def streams(model: Transformer, task: Task) -> Float[Array, "layers q d"]:
 
 
 def at_all_tokens(model: Transformer, name: str) -> bool:
-    """Whether a slot is cached at all tokens: slots of one role are cached at its tokens only."""
+    """Whether a slot is cached at all tokens, and not only at the tokens of one role."""
     return len(model.layout[name].at) > 1
 
 
@@ -126,7 +127,8 @@ def fit_probe(model: Transformer, tasks: Task, targets: jax.Array | None = None)
     then fitted to the whole batch.
 
     Args:
-        model: model with one stream, as `icl_krr.init` makes it. Constructions are not supported.
+        model: model with a slot `stream`, as `icl_krr.init` makes it. Constructions are not
+            supported.
         tasks: batch of b >= 2 tasks.
         targets: targets of the regression [b, q] or [b, q, r]; default: `tasks.y_query`.
 
@@ -165,7 +167,7 @@ def fit_probe(model: Transformer, tasks: Task, targets: jax.Array | None = None)
 def ridge_regression(
     features: Float[Array, "m d"], targets: Float[Array, "m r"], cut: int
 ) -> tuple:
-    """Weights, mean and offset, with the ridge of least error on the rows from `cut` on."""
+    """Weights, mean and offset. The ridge has the least error on the rows from `cut` on."""
 
     def solve(features: jax.Array, targets: jax.Array) -> tuple[jax.Array, jax.Array, jax.Array]:
         """Weights for every ridge [k, d, r], mean and offset."""

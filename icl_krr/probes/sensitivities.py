@@ -1,4 +1,4 @@
-"""Sensitivity of every layer's answers to the task and to the parameters of the model."""
+"""Sensitivity of every layer's predictions to the task and to the parameters of the model."""
 
 from __future__ import annotations
 
@@ -15,12 +15,12 @@ from .hat import LayerAnswers, jacobian
 
 
 class Sensitivities(NamedTuple):
-    """Derivatives of every layer's answer at each query in the fields of the task.
+    """Derivatives of the predictions at each query, by field of the task.
 
     Attributes:
-        x_query: derivatives in the features of the same query [L + 1, q, p].
-        x: derivatives in the features of every support [L + 1, q, n, p].
-        y: derivatives in the outputs of the supports [L + 1, q, n]: the hat matrix.
+        x_query: derivatives with respect to the features of the same query [L + 1, q, p].
+        x: derivatives with respect to the features of every support [L + 1, q, n, p].
+        y: derivatives with respect to the outputs of the supports [L + 1, q, n]: the hat matrix.
     """
 
     x_query: Float[Array, "layers q p"]
@@ -29,14 +29,14 @@ class Sensitivities(NamedTuple):
 
 
 def sensitivities(layer_answers: LayerAnswers, task: Task) -> Sensitivities:
-    """Differentiate the answers of every layer in queries, supports and outputs, for any model.
+    """Differentiate the predictions of every layer with respect to queries, supports and outputs.
 
-    All derivatives are one batch of products with one Jacobian. An answer depends on the features
-    of its own query only, so derivatives in other queries are left out. Wrap the call in `jax.jit`
-    to compile one program.
+    All derivatives are computed together, as one Jacobian. A prediction depends only on the
+    features of its own query, so derivatives with respect to other queries are left out. Wrap the
+    call in `jax.jit` to compile one program.
 
     Args:
-        layer_answers: function from a task with y [n] to answers [L + 1, q], such as
+        layer_answers: function from a task with y [n] to predictions [L + 1, q], such as
             `partial(layerwise, model)` or `lambda task: predict(model, task)[None]`.
         task: one task with y [n].
 
@@ -61,10 +61,11 @@ def sensitivities(layer_answers: LayerAnswers, task: Task) -> Sensitivities:
 
 
 def parameter_sensitivities(answers: Callable[[Any], jax.Array], parameters: Any) -> Any:
-    r"""Differentiate answers in parameters: $df / d\theta$ for every leaf of a pytree $\theta$.
+    r"""Differentiate predictions with respect to parameters: $df / d\theta$ for a pytree $\theta$.
 
     Args:
-        answers: function from parameters to an array of answers. It builds a model and predicts.
+        answers: function from parameters to an array of predictions, such as a function that builds
+            a model and predicts.
         parameters: pytree of numbers and arrays: the temperature, lengthscale, ridge, step sizes,
             bounds, projection or sketch of a construction, or a whole `Transformer` for every
             weight.

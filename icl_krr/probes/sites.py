@@ -21,12 +21,12 @@ class Site(NamedTuple):
     Attributes:
         kind: "head", "unit", "slot" or "role".
         name: where the site is, such as "step.3.heads.0.rr_next".
-        slot: slot that the site writes or holds; "all" for a role.
+        slot: slot that the site writes to or belongs to; "all" for a role.
         points: points of a block, such as "heads.0.mixed" (see `transformer.hook_points`).
         position: index of the block among the blocks of the prologue and of one step. None
-            (default) stands for all blocks.
-        step: index of the step of the scan. None (default) stands for all steps.
-        channels: channels (low, high), high excluded. None (default) stands for all channels.
+            (default) means all blocks.
+        step: index of the solver step. None (default) means all steps.
+        channels: channels (low, high), high excluded. None (default) means all channels.
         roles: roles of the tokens; default: all roles.
     """
 
@@ -41,7 +41,7 @@ class Site(NamedTuple):
 
 
 class BlockPlace(NamedTuple):
-    """A block of the prologue or of a step. `step` None stands for all steps."""
+    """A block of the prologue or of a step. `step` None means all steps."""
 
     name: str
     block: Block
@@ -58,8 +58,8 @@ def sites(
 ) -> list[Site]:
     """List the sites of a model, in the order of the forward pass.
 
-    - "head": a head. A single head that writes several slots gives one site for each slot.
-    - "unit": a group of MLP units, or with `each_unit` each unit.
+    - "head": a head. A single head that writes to several slots gives one site for each slot.
+    - "unit": a group of MLP units, or a single unit with `each_unit`.
     - "slot": a slot of the stream, before, inside and after every block. A model without slots has
       one such site, its stream.
     - "role": the whole stream at the tokens of one role.
@@ -67,8 +67,8 @@ def sites(
     Args:
         model: trained or constructed model.
         kinds: kinds of sites to list; default: "head" and "slot".
-        each_step: False (default) lists sites that cover all steps. True lists the sites of each
-            step: heads and units of one block, slots and roles of the stream after one block.
+        each_step: False (default) lists sites that cover all steps. True lists separate sites for
+            each step: heads and units in one block, slots and roles of the stream after one block.
         each_unit: whether to list each MLP unit, False by default.
 
     Returns:
@@ -140,7 +140,7 @@ def unit_sites(place: BlockPlace, each: bool) -> Iterator[Site]:
 
 
 def slot_and_role_sites(model: Transformer, place: BlockPlace | None) -> Iterator[Site]:
-    """Slots, and tokens of a role: after one block, or at all points of all blocks."""
+    """Sites of slots and of roles: after one block, or at all points of all blocks."""
     layout, merged = model.layout, set(model.weights.embedding) == {"stream"}
     at = (None, None) if place is None else (place.position, place.step)
     points = STREAM_POINTS if place is None else STREAM_POINTS[-1:]

@@ -25,7 +25,8 @@ class Swap(NamedTuple):
         intact: predictions of the unchanged model [b, q].
         swapped: predictions with the step of the other model in place of the block [b, q].
         linear: control with a linear map of the stream in place of the block [b, q].
-        shuffled: control with the step's states from another task, and maps fitted to them [b, q].
+        shuffled: control that takes $c'$ (see `swap`) from another task, with an affine map fitted
+            to these states [b, q].
         skipped: control without the block [b, q].
     """
 
@@ -42,10 +43,11 @@ def swap(
     """Replace a block of `model` by a step of `other`, and predict.
 
     Let $h$ and $h'$ be the stream of `model` before and after the block. Let $c$ and $c'$ be the
-    states of `other` before and after the step. All are at the same token.
+    states of `other` before and after the step. All four belong to the same token.
 
     1. An affine map predicts $c$ from $h$.
-    2. The step computes $c'$ from the predicted $c$. It reads the task from its own data slots.
+    2. The step computes $c'$ from the predicted $c$. It reads the task from the data slots of
+       `other`.
     3. An affine map predicts $h'$ from $(h, c')$.
 
     The maps are ridge regressions on the tokens of `fitted`, one for each role. The last quarter of
@@ -65,8 +67,9 @@ def swap(
         A `Swap` with predictions for `scored`.
 
     Raises:
-        ValueError: `block` or `step` does not exist, `other` has merged slots or other tokens, or
-            the tasks have masks, several outputs or different shapes, or are fewer than 4.
+        ValueError: `block` or `step` does not exist, `other` has merged slots or other tokens, the
+            tasks have masks, several outputs or different shapes, or a batch has fewer than 4
+            tasks.
 
     >>> import icl_krr as ik
     >>> config = ik.tasks.LinearRegression(num_features=2, num_supports=8)
@@ -202,7 +205,7 @@ def into_slots(channels: jax.Array, model: Transformer, names: tuple[str, ...]) 
 def states_after_step(
     other: Transformer, step: int, names: tuple[str, ...], parts: tuple
 ) -> jax.Array:
-    """The states of `other` after the step, side by side in one array."""
+    """The states of `other` after the step, concatenated into one array."""
     task, stream, states = parts
     body = other.weights.replace(prologue=step_blocks(other, step), steps=())  # pyright: ignore[reportAttributeAccessIssue]
     alone = other.replace(weights=body, steps=0)  # pyright: ignore[reportAttributeAccessIssue]

@@ -23,10 +23,11 @@ def transplant(
     Args:
         model: constructed or trained model.
         task: one task.
-        block: number of the block, 0 to depth; depth stands for the stream after the last block.
-        slots: {name: value}, floating point, of another task or another model. The shapes are those
-            of `run_with_cache`: [tokens, width], at the tokens of its role if the slot exists at
-            one role only. An axis of width 1 may be left out.
+        block: number of the block, 0 to `model.depth`; `model.depth` means the stream after the
+            last block.
+        slots: {name: value} with floating-point values, such as those of another task or model. The
+            shapes are those of `run_with_cache`: [tokens, width]. If a slot exists at one role
+            only, its tokens are those of this role. An axis of width 1 may be left out.
 
     Returns:
         The prediction [q] or [q, r].

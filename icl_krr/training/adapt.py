@@ -73,14 +73,14 @@ def adapt(
     """Minimise an objective over parameters with a gradient method.
 
     All iterations share one compiled step. If the loss becomes NaN or infinite, the fit stops and
-    returns the best parameters so far. The field `stopped` then has the reason.
+    returns the best parameters so far. The field `stopped` then contains the reason.
 
     Args:
         objective: function from parameters to a scalar loss, such as `held_out(...)`.
         parameters: pytree of floating-point numbers and arrays at which the fit starts. Examples:
             {"temperature": 0.3, "ridge": 0.1}, a projection, a sketch, a whole `Transformer`.
         positive: names of parameters that must stay > 0. Their logarithms are fitted. The names are
-            those of the rows `moved`. Default: none.
+            those in the field `moved` of the result. Default: none.
         method: "adam" (default) or "lbfgs". L-BFGS finds its step size with a line search, and
             stops if this search no longer lowers the loss.
         iterations: largest number of iterations, >= 1, 200 by default.
@@ -143,7 +143,7 @@ def adapt(
 
 
 def compiled_step(loss: Callable[[Any], jax.Array], optimiser: Any) -> Callable:
-    """L-BFGS reuses the value and the gradient from the end of its line search."""
+    """One compiled step. L-BFGS reuses the value and the gradient of its last line search."""
     optimiser = optax.with_extra_args_support(optimiser)
     searched = optax.value_and_grad_from_state(loss)
 
@@ -168,7 +168,7 @@ def parameter_names(parameters: Any) -> list[str]:
 
 
 def in_logarithm(parameters: Any, positive: tuple[str, ...]) -> Any:
-    """The coordinates that the optimiser moves, after a check of the parameters."""
+    """Check the parameters, and replace those in `positive` by their logarithms."""
     known = parameter_names(parameters)
     for name in positive:
         checks.choice("positive", name, tuple(known))

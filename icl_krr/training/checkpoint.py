@@ -27,8 +27,8 @@ class Mismatch(ValueError):
 def describe(value: Any, name: str = "") -> Config:
     """Flatten nested dataclasses into a dictionary: {"family.kernel.lengthscale": 0.4, ...}.
 
-    The name of a dataclass maps to its type. An array of more than 16 entries becomes its dtype,
-    shape and checksum.
+    A dataclass itself is recorded by the name of its class. An array of more than 16 entries
+    becomes its dtype, shape and checksum.
     """
     if dataclasses.is_dataclass(value) and not isinstance(value, type):
         own = {name: type(value).__name__}
@@ -67,7 +67,7 @@ def save(path: Path, state: State, config: Config) -> None:
 
 
 def restore(path: Path, like: State, config: Config) -> State:
-    """Read a saved state into the structure of `like`; raise Mismatch if it is from another run."""
+    """Read a saved state into the structure of `like`; raise Mismatch if another run saved it."""
     record = read(path)
     compare(json.loads(record["config"]), config, path)
     return State(

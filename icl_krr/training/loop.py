@@ -29,7 +29,7 @@ Row = dict[str, Any]
 class Diverged(ArithmeticError):
     """The loss is NaN or infinite.
 
-    `train` keeps the last checkpoint from before the divergence.
+    `train` keeps the last checkpoint that it wrote before the divergence.
     """
 
 
@@ -43,8 +43,8 @@ def train(
 ) -> tuple[Transformer, list[Row]]:
     """Train a model on freshly drawn tasks of a family.
 
-    A checkpoint in `folder` is resumed. On the same machine, the final weights are then bit for bit
-    those of an uninterrupted run.
+    If `folder` contains a checkpoint, training continues from it. On the same machine, the final
+    weights are then bit for bit equal to those of an uninterrupted run.
 
     Args:
         model: model with random weights or with the weights of a construction.
@@ -69,8 +69,9 @@ def train(
         - "steps_per_second": speed since the last row.
 
     Raises:
-        Diverged: the loss is NaN or infinite; the message has the step.
-        Mismatch: `folder` has the checkpoint of another run; the message names every difference.
+        Diverged: the loss is NaN or infinite; the message contains the step.
+        Mismatch: `folder` contains the checkpoint of another run; the message names every
+            difference.
         ValueError: the settings do not fit (see `check`), or a file in `folder` cannot be read.
 
     >>> import icl_krr as ik

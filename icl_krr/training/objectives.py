@@ -67,9 +67,9 @@ def marginal_likelihood(
     exact factorisation gives the determinant. The objective is the mean over the batch.
 
     If $\alpha$ has converged, the gradient is that of the exact likelihood. Before convergence, the
-    gradient is much less accurate than the value. Example: conjugate gradient, exponential kernel,
-    tasks of 12 supports. After 4, 6, 8 and 12 steps, the error of the value is 6e-2, 6e-3, 4e-4 and
-    3e-9. The error of the gradient is 1.2, 0.3, 0.04 and 3e-7.
+    gradient is much less accurate than the value. For example, take conjugate gradient with an
+    exponential kernel on tasks of 12 supports. After 4, 6, 8 and 12 steps, the error of the value
+    is 6e-2, 6e-3, 4e-4 and 3e-9. The error of the gradient is 1.2, 0.3, 0.04 and 3e-7.
 
     Args:
         build: function from parameters to a model with a slot `alpha`.
@@ -80,7 +80,7 @@ def marginal_likelihood(
         A function from parameters to the scalar objective.
 
     Raises:
-        ValueError: `tasks` is not a batch, or, when the objective is called, the model has no slot
+        ValueError: `tasks` is not a batch. The objective also raises it, if the model has no slot
             `alpha`.
 
     >>> import icl_krr as ik

@@ -75,9 +75,10 @@ def optimal(family: Sampler) -> Optimal:
 def reference(family: Sampler, key: jax.Array, count: int = 256) -> Reference:
     """Return the posterior mean of a family, or fit the best kernel ridge regression.
 
-    If the family does not know its posterior mean, a grid search on `count` tasks chooses the
-    kernel (linear, exponential or Gaussian), the bandwidth and the ridge of least squared error at
-    the queries. The bandwidth of the Gaussian smoother is always chosen on these tasks.
+    If the posterior mean of the family is not known, a grid search on `count` tasks chooses the
+    kernel (linear, exponential or Gaussian), the bandwidth and the ridge with the least squared
+    error at the queries. The smoother always has a Gaussian kernel, and its bandwidth is always
+    chosen on these tasks.
 
     Args:
         family: family of tasks. Its method `optimal`, if it has one, returns the kernel and the

@@ -57,7 +57,7 @@ def start(model: Transformer, settings: Training) -> State:
     >>> int(start(model, Training()).step)
     0
     """
-    # `advance` donates the state: no two leaves may share a buffer, as some constructions do
+    # copy: `advance` donates the state, and leaves of some constructions share a buffer
     own: Any = jax.tree.map(lambda leaf: jnp.array(leaf, copy=True), model)
     key = jax.random.fold_in(jax.random.key(settings.seed), 1)
     return State(own, optimiser(settings).init(own), key, jnp.zeros((), int))
@@ -69,8 +69,7 @@ def advance(
 ) -> tuple[State, jax.Array]:
     """Update the weights once, on freshly drawn tasks.
 
-    The step is compiled once for the structure of the state, the shapes of the family and the
-    settings.
+    The step is compiled once for each combination of state structure, family shapes and settings.
 
     Args:
         state: state before the step. Its buffers are donated, so it cannot be used after the call.
@@ -135,7 +134,7 @@ def check(model: Transformer, family: Sampler, settings: Training) -> None:
         settings: settings of the training.
 
     Raises:
-        ValueError: a setting does not fit. The message has its name, its value and the rule.
+        ValueError: a setting does not fit. The message contains its name, its value and the rule.
         TypeError: a count is not an integer, or a rate is not a number.
 
     >>> import icl_krr as ik

@@ -14,7 +14,7 @@ from .weights import Spec
 
 
 class UndividedSoftmax(NamedTuple):
-    """Softmax before its division: exp(logits - shift) [T, T] and its row sums [T, 1]."""
+    """Numerator and denominator of a softmax: exp(logits - shift) [T, T], its row sums [T, 1]."""
 
     weights: Float[Array, "T T"]
     totals: Float[Array, "T 1"]
@@ -52,8 +52,8 @@ def undivided_softmax(
 ) -> UndividedSoftmax:
     """The softmax of <q_i, k_j> over the visible keys j.
 
-    The result can be applied to any number of values. The first token must be visible: otherwise a
-    query could have no key at all.
+    The result can be applied to any number of values. The first token must be visible, so that
+    every query has at least one key.
     """
     logits = jnp.where(visible_pairs(q, k, visible, causal), matmul(q, k.T), -jnp.inf)
     shift = jax.lax.stop_gradient(jnp.max(logits, axis=-1, keepdims=True))

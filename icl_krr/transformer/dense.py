@@ -21,9 +21,9 @@ def dense(model: Transformer) -> Transformer:
 
     The merged model computes the same stream with the same `forward`, and every entry of its
     matrices can be trained. d_model is `model.layout.width`. A block has one group of heads with
-    matrices [d_model, heads * d_k] and [heads * d_v, d_model], padded with zeros to a common d_k
-    and d_v, and one group of units for each kind of MLP unit. The merged model keeps the layout, so
-    `run_with_cache` still finds the slots by name.
+    matrices [d_model, heads * d_k] and [heads * d_v, d_model]. Zeros pad all heads to a common d_k
+    and d_v. A block has one group of units for each kind of MLP unit. The merged model keeps the
+    layout, so `run_with_cache` still finds the slots by name.
 
     Args:
         model: the model to merge. A model that already has a single slot is returned unchanged.
@@ -79,7 +79,7 @@ def merge_block(layout: Layout, dtype: DTypeLike, block: Block) -> Block:
 
 
 def merge_read(layout: Layout, dtype: DTypeLike, read: Read) -> Read:
-    """[d_model, width]: the blocks of all slots, stacked along the rows."""
+    """The matrix [d_model, width]: the blocks of all slots, stacked along the rows."""
     blocks = [
         read.matrix(slot.name, slot.width)
         if slot.name in read.slots
@@ -92,7 +92,7 @@ def merge_read(layout: Layout, dtype: DTypeLike, read: Read) -> Read:
 def merge_out(
     layout: Layout, dtype: DTypeLike, slot: str, width: int, out: jax.Array | None
 ) -> jax.Array:
-    """[width, d_model]: the output matrix, placed at the channels of the slot."""
+    """The output matrix [width, d_model], with its columns at the channels of the slot."""
     at = layout.channels(slot)
     place = one_hot(at.start, at.stop - at.start, layout.width, dtype)
     return place if out is None else matmul(out, place)
@@ -100,7 +100,7 @@ def merge_out(
 
 def merge_heads(layout: Layout, dtype: DTypeLike, attention: tuple[Heads, ...]) -> Heads:
     def by_head(matrix: jax.Array, heads: int, width: int) -> jax.Array:
-        """[rows, heads * d] as [rows, heads, width], padded with zeros."""
+        """Reshape [rows, heads * d] to [rows, heads, width], padded with zeros."""
         split = matrix.reshape(len(matrix), heads, -1)
         return jnp.pad(split, ((0, 0), (0, 0), (0, width - split.shape[-1])))
 

@@ -147,7 +147,7 @@ def run_block(
 
 
 def place_hook(name: str, hook: Hook, model: Transformer) -> tuple[int | None, PlacedHook]:
-    """The block (of the prologue or a step) of a hook, and the hook with its point and step."""
+    """The index of the block of a hook (None: all blocks), and the hook with its point and step."""
     if name.startswith("blocks.*."):
         return None, PlacedHook(name.removeprefix("blocks.*."), None, name, hook)
     match = re.fullmatch(r"blocks\.(\d+)\.(.+)", name)
@@ -173,7 +173,7 @@ def check_hooked_points(hook_points: HookPoints) -> None:
 
 
 def check_asked_points(placed: Any, keep: bool | Collection[str], seen: set[str]) -> None:
-    """Refuse points that no block has, in `keep` and in hooks of all blocks."""
+    """Raise ValueError if no block has a point of `keep`, or of a hook at all blocks."""
     asked = [hook.point for at, hook in placed if at is None]
     for point in [*asked, *([] if isinstance(keep, bool) else keep)]:
         if point not in seen:

@@ -57,7 +57,7 @@ def written_by_heads(
 def constant_patterns(
     model: Transformer, stream: Stream, visible: Bool[Array, " T"]
 ) -> list[dict[int, UndividedSoftmax]]:
-    """For every block of a step, {group of heads: pattern} of the patterns that no step changes.
+    """For every block of a step, {group of heads: pattern} of the patterns equal in all steps.
 
     The patterns have a leading axis of heads. The dicts are empty if the patterns are too large to
     store.
@@ -118,5 +118,5 @@ def mean(v: Float[Array, "T H d"], visible: Bool[Array, " T"]) -> Float[Array, "
 
 
 def split(channels: jax.Array, heads: int) -> jax.Array:
-    """[T, heads * d] as [T, heads, d]."""
+    """Reshape [T, heads * d] to [T, heads, d]."""
     return channels.reshape(len(channels), heads, -1)

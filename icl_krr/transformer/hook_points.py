@@ -37,7 +37,7 @@ class PlacedHook(NamedTuple):
 
 @dataclass
 class HookPoints:
-    """The points of one block of a step, for all steps at once, because the steps share one trace.
+    """The points of one block. All steps share them, because JAX traces the steps only once.
 
     `keep` names the points whose values are stored, or is True for all points.
     """

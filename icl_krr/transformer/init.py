@@ -18,13 +18,14 @@ from .weights import Block, Heads, Norm, Spec, Transformer, Unit, Weights, Write
 
 @dataclass(frozen=True)
 class Architecture(Spec):
-    """A pre-norm transformer to be initialised at random by `init`; a `Spec` with sizes.
+    """Sizes and settings of a pre-norm transformer, whose random weights `init` draws.
 
     Args:
         num_features: number of features p of a task, >= 1.
         num_outputs: number of outputs r of a task, >= 1; default 1.
         attention: "softmax" (default) or "linear" (see `Spec`).
-        causal: whether a token attends only to the aggregator and to earlier tokens; default False.
+        causal: whether a token attends only to the aggregator (the first token) and to earlier
+            tokens; default False.
         tokens: "pairs" (default), one token per support, or "interleaved", one for x and one for y.
         streaming: whether softmax attention is computed in tiles; default None: above 2048 tokens.
         width: number of channels of the stream, a multiple of `heads`; default 64.
@@ -33,8 +34,8 @@ class Architecture(Spec):
         hidden: number of MLP units in a block, >= 0; default None: 4 * width. 0 means no MLP.
         activation: activation of the MLP, "gelu" (default), "relu" or "identity".
         layer_norm: whether a LayerNorm precedes each sublayer and the read-out; default True.
-        max_tokens: number of learned positions. The aggregator, each support token and all queries
-            together need one position each. Default None: no positions.
+        max_tokens: number of learned positions. The aggregator and each support token have a
+            position of their own; all queries share one. Default None: no positions.
         tied: whether all blocks share their weights (one block, looped); default False.
 
     Raises:
@@ -70,8 +71,8 @@ def init(key: jax.Array, architecture: Architecture, dtype: DTypeLike | None = N
     The layout has the slot `stream` [T, width] and the constant slot `one`, which biases read.
     Every matrix [in, out] has entries $N(0, 1 / in)$. Matrices that write to the stream are smaller
     by the factor $\sqrt{2 depth}$, and query matrices by $\sqrt{d_k}$. Biases and positions are 0.
-    The random key of a parameter is derived from its name, so a new parameter does not change the
-    others.
+    The random key of a parameter is derived from its name, so additional parameters do not change
+    the others.
 
     Args:
         key: random key of `jax.random`.

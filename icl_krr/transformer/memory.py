@@ -16,7 +16,7 @@ from .evaluate import check_compatible, evaluate, evaluate_batch
 from .weights import Transformer
 
 FEW_ENTRIES, SMALL_RUN = 2**16, 2**28
-"""Entries of x, and bytes of a run, below which memory is not estimated."""
+"""No estimate is made for fewer entries of x, or for a run of fewer bytes."""
 
 
 class Memory(NamedTuple):
@@ -36,7 +36,7 @@ class Memory(NamedTuple):
 
     @property
     def peak(self) -> int:
-        """The bytes that the run holds at once: arguments, results and scratch."""
+        """The largest memory of the run in bytes: arguments, results and scratch."""
         return self.arguments + self.results + self.scratch
 
 
@@ -59,8 +59,8 @@ def memory(
         names: slots that `run_with_cache` stores; default (): none. Not used for a batch.
         everything: whether `run_with_cache` stores all points of all blocks; default False. Not
             used for a batch.
-        gradient: whether to measure the gradient of the prediction in all weights in place of the
-            prediction; default False.
+        gradient: whether to measure the gradient of the prediction with respect to all weights,
+            instead of the prediction; default False.
 
     Returns:
         A `Memory`.

@@ -21,7 +21,7 @@ ACTIVATIONS = {
 
 
 def activate(unit: Unit, stream: Stream) -> jax.Array:
-    """The hidden units [T, hidden], which `project` maps through `out` to what the units write."""
+    """The hidden units [T, hidden]; `project` multiplies them by the output matrix."""
     if unit.gate is None:
         assert unit.up is not None
         hidden = unit.up(stream)

@@ -1,4 +1,4 @@
-"""The sizes of the numbers that a model multiplies and divides by: ranges for ReLU tables."""
+"""The largest operands of the products and quotients of a model: bounds for ReLU tables."""
 
 from __future__ import annotations
 
@@ -19,8 +19,8 @@ def operand_bounds(
 
     Run a construction with exact arithmetic, then build the same construction with
     `arithmetic=icl_krr.ReLU(width, bound=operand_bounds(model, task))`. For a product, the bound is
-    the larger of its two operands. For a quotient, the bound also covers the reciprocal of the
-    divisor, wherever numerator and divisor are not 0.
+    the larger magnitude of its two operands. For a quotient, the bound also covers the reciprocal
+    of the divisor, wherever numerator and divisor are not 0.
 
     Args:
         model: a construction with exact arithmetic.

@@ -15,9 +15,9 @@ from .weights import Block, Transformer
 def tail(model: Transformer, block: int) -> Transformer:
     """Cut off the first blocks of a model: keep block number `block` and all later blocks.
 
-    The remaining model continues from the stream before that block (see `resume`). `predict` would
-    start it from the embedding of a task. If the cut goes through a step, the rest of that step
-    becomes the new prologue.
+    The remaining model continues from the stream before that block (see `resume`). Do not call
+    `predict` on it, because `predict` starts from the embedding of a task. If the cut goes through
+    a step, the rest of that step becomes the new prologue.
 
     Args:
         model: the model to cut.
@@ -73,11 +73,10 @@ def resume(model: Transformer, task: Task, stream: Stream, block: int) -> jax.Ar
 
     Args:
         model: the whole model.
-        task: the task of the stream. It gives the number of supports and queries and the mask; its
-            values are not read.
+        task: the task of the stream. Only its shapes and its mask are used, not its values.
         stream: the stream before the block, {slot: [T, width]}, such as
             `cache["blocks.3.resid_pre"]` or a modified copy. For a model with one output and a task
-            with y [n, r], it has r as an additional last axis.
+            with y [n, r], the stream has r as an additional last axis.
         block: number of the first block to run, 0 to `model.depth`. At `model.depth` only the
             read-out runs.
 

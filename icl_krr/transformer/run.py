@@ -18,9 +18,9 @@ from .weights import Transformer
 def predict(model: Transformer, task: Task) -> jax.Array:
     """Predict the outputs at the queries of a task.
 
-    The function is jitted and pure: differentiate it in `model` or `task`, batch it by
-    `jax.vmap(predict, in_axes=(None, 0))`. The computation runs in the dtype of the task. A model
-    with one output predicts each output of a task separately.
+    The function is jitted and pure. You can differentiate it with respect to `model` or `task`, and
+    batch it by `jax.vmap(predict, in_axes=(None, 0))`. The computation runs in the dtype of the
+    task. A model with one output predicts each output of a task separately.
 
     Args:
         model: the model to run.
@@ -129,11 +129,11 @@ def run_with_cache(
     """Predict, and store slots after every step and points inside blocks.
 
     A slot has the shape [steps + 1, tokens, width]: its values at the start and after each step.
-    The tokens are those of one role if the slot lives at one role only, otherwise all T tokens. For
-    example, `cache["alpha"]` is [steps + 1, n, r]. `cache["prediction"]` is the read-out at the
+    The tokens are those of one role if the slot exists at one role only, otherwise all T tokens.
+    For example, `cache["alpha"]` is [steps + 1, n, r]. `cache["prediction"]` is the read-out at the
     queries, [steps + 1, q, r]. For a task with y [n], states of width 1 and the prediction have no
     last axis. If a model with one output takes a task with y [n, r], the r outputs are the last
-    axis of every stored value, after the width (in place of the width for states of width 1).
+    axis of every stored value, after the width. For states of width 1, they replace the width.
 
     Args:
         model: the model to run.
@@ -143,7 +143,7 @@ def run_with_cache(
         points: points to store in every block that has them, such as "resid_mid" or "attn.alpha"
             (see `run_with_hooks`); default (): none.
         everything: whether to store all points of all blocks, including the patterns [T, T];
-            default False. Linear attention then multiplies by its pattern, which changes rounding.
+            default False. Linear attention then forms its pattern, which changes rounding errors.
 
     Returns:
         The prediction, as `predict` returns it, and a `Cache`.
@@ -182,7 +182,7 @@ def run_with_cache(
 
 
 def run_with_hooks(model: Transformer, task: Task, hooks: Mapping[str, Hook]) -> jax.Array:
-    """Predict, and replace values inside blocks on the way.
+    """Predict, with functions (hooks) that replace values inside blocks.
 
     The points of block 3, for its group J of heads or MLP units, are:
 
@@ -194,12 +194,12 @@ def run_with_hooks(model: Transformer, task: Task, hooks: Mapping[str, Hook]) ->
     - `blocks.3.heads.J`, `blocks.3.units.J`: what the group writes to the stream;
     - `blocks.3.attn`, `blocks.3.mlp`: what the sublayer writes to the stream.
 
-    Points without a shape hold {slot: [T, width]}, and each slot is also a point, such as
-    `blocks.3.attn.alpha` [T, width]. The name `blocks.*.attn` is this point of every block that has
-    it.
+    A point without a shape in this list is a dictionary {slot: [T, width]}, and each slot is also a
+    point, such as `blocks.3.attn.alpha` [T, width]. The name `blocks.*.attn` means the point `attn`
+    of every block that has it.
 
-    Every new hook function is compiled again. For a sweep over values, write one hook that reads
-    them from an array, and call `run_with_hooks` inside your own `jax.jit` or `jax.vmap`.
+    Every new hook function causes a new compilation. For a sweep over values, write one hook that
+    reads them from an array, and call `run_with_hooks` inside your own `jax.jit` or `jax.vmap`.
 
     Args:
         model: the model to run.

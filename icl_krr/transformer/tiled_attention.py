@@ -1,4 +1,4 @@
-"""Softmax attention in tiles: memory linear in the number of tokens, recomputed backward."""
+"""Softmax attention in tiles, with memory linear in the number of tokens."""
 
 from __future__ import annotations
 
@@ -13,17 +13,17 @@ from jaxtyping import Array, Bool, Float
 from ..numerics import matmul
 
 LARGEST_PATTERN = 2**22
-"""Largest pattern (entries) that is computed as a whole and shared by steps: 2048 tokens."""
+"""Largest number of entries of a pattern that is computed as a whole: that of 2048 tokens."""
 
 TILE_SIDES = {"cpu": 1024}
-"""Tokens on a side of a tile, by platform (otherwise 4096); a CPU needs tiles near its caches."""
+"""Tokens on a side of a tile, by platform; otherwise 4096. CPU tiles should fit the caches."""
 
 HIDDEN_LOGIT = -1e30
 """A logit whose softmax weight is 0, within the range of every dtype but float16."""
 
 
 def uses_tiles(tokens: int, wanted: bool | None) -> bool:
-    """Whether to compute patterns in tiles: as `wanted`, or if they are large (`wanted` None)."""
+    """Whether to compute patterns in tiles: `wanted`, or if None, whether patterns are large."""
     return tokens * tokens > LARGEST_PATTERN if wanted is None else wanted
 
 
@@ -37,10 +37,10 @@ def tiled_softmax(
 ) -> tuple[Float[Array, "T d"], Float[Array, " T"]]:
     """Compute softmax(q k^T) v over the visible keys, and the logarithms of the denominators.
 
-    No array is larger than [tile, tile]. For every tile of queries, a scan over tiles of keys keeps
-    the largest logit so far, rounded up to an integer. Logits are in base two, so earlier sums are
-    rescaled by powers of two, without rounding. The backward pass computes every tile again.
-    Forward-mode derivatives are not implemented. k and v must be zero at hidden tokens.
+    No array of logits is larger than [tile, tile]. For every tile of queries, a scan over tiles of
+    keys keeps the largest logit so far, rounded up to an integer. Logits are in base two, so
+    earlier sums are rescaled by powers of two, without rounding. The backward pass computes every
+    tile again. Forward-mode derivatives are not implemented. k and v must be zero at hidden tokens.
 
     Source: Milakov, Gimelshein, Online normalizer calculation for softmax, 2018; Dao et al.,
     FlashAttention, 2022.

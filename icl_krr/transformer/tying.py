@@ -60,7 +60,8 @@ def split_steps(model: Transformer) -> tuple[list[Any], Callable[[list[Any]], tu
 def constant_heads(model: Transformer) -> list[tuple[int, int]]:
     """The pairs (block of a step, group of heads) whose pattern is the same in every step.
 
-    These queries and keys read only slots that no step writes, with weights that the steps share.
+    The queries and keys of these heads read only slots that no step writes to, and the steps share
+    their weights.
     """
     blocks = model.weights.steps
     written = {write.to for b in blocks for heads in b.attention for write in heads.writes}

@@ -14,7 +14,7 @@ from ..residual import TOKENS, Layout, Read
 
 @dataclass(frozen=True)
 class Spec:
-    r"""Static settings of the forward pass; hashable, part of the structure of the pytree.
+    r"""Static settings of the forward pass: hashable, and part of the structure of the pytree.
 
     Args:
         num_features: number of features p of a task, >= 1.
@@ -22,8 +22,8 @@ class Spec:
             takes tasks with more outputs and predicts each output separately.
         attention: "softmax" (default) or "linear" (no softmax). The logits are not scaled in either
             case: a factor such as $1 / \sqrt{d_k}$ belongs to the query weights.
-        causal: whether a token attends only to the aggregator and to earlier tokens; default False.
-            A causal token does not attend to itself.
+        causal: whether a token attends only to the aggregator (the first token) and to earlier
+            tokens; default False. A causal token does not attend to itself.
         tokens: "pairs" (default) has one token per support; "interleaved" has one token for the x
             of a support, followed by one token for its y.
         streaming: whether softmax attention is computed in tiles: its memory is then linear in the
@@ -57,7 +57,7 @@ class Write:
     """A value and the slot to which a group of heads adds it.
 
     Args:
-        value: read of the stream that gives the values, [T, heads * d_v].
+        value: `Read` that computes the values from the stream, [T, heads * d_v].
         out: output matrix [heads * d_v, width of `to`]; default None: the mixed values are added to
             the slot unchanged.
         to: slot to write to, "stream" by default.
@@ -75,13 +75,13 @@ class Write:
 class Heads:
     """A group of attention heads that write to the same slots.
 
-    Every read gives the channels of all heads side by side. Each head computes one attention
-    pattern and applies it to its channels of every value. The results are joined again before they
+    Every `Read` returns the concatenated channels of all heads. Each head computes one attention
+    pattern and applies it to its channels of every value. The results are concatenated before they
     are written.
 
     Args:
-        query: read that gives the queries of all heads, [T, heads * d_k].
-        key: read that gives the keys of all heads, [T, heads * d_k].
+        query: `Read` that returns the queries of all heads, [T, heads * d_k].
+        key: `Read` that returns the keys of all heads, [T, heads * d_k].
         writes: values and their target slots, one `Write` for each slot.
         heads: number of heads H, 1 by default.
 
@@ -101,9 +101,9 @@ class Unit:
     r"""MLP units $(u^T h) \, g(v^T h)$ of the stream $h$, added to one slot.
 
     Args:
-        up: read that gives $u^T h$, [T, hidden]; None: this factor is left out, as in a plain MLP,
-            whose units are $g(v^T h)$.
-        gate: read that gives $v^T h$, [T, hidden]; default None: the units are the linear $u^T h$.
+        up: `Read` that returns $u^T h$, [T, hidden]. None leaves this factor out: the units are
+            $g(v^T h)$, as in a plain MLP.
+        gate: `Read` that returns $v^T h$, [T, hidden]; default None: the units are linear, $u^T h$.
         out: output matrix [hidden, width of `to`]; default None: the hidden units are added to the
             slot unchanged.
         to: slot to write to, "stream" by default.
@@ -168,7 +168,7 @@ class Weights:
         embedding: {slot: `Read` of the token fields} (see `icl_krr.residual.fields`).
         steps: blocks of one solver step. Every leaf has the L steps as its first axis, or a first
             axis of length 1 if all steps share it.
-        readout: read of the final stream at the queries; it gives the prediction.
+        readout: `Read` that returns the prediction from the final stream at the queries.
         prologue: blocks that run once, before the first step; default (): none.
         positions: {slot: [max_tokens, width]}, added to the embedding; default: no positions.
         final_norm: {slot: `Norm`} applied to the stream before the read-out; default: no norm.
@@ -190,7 +190,7 @@ class Weights:
 class Transformer:
     """A transformer: a pytree whose leaves are the weights.
 
-    Differentiate with respect to the model, update it with optax, pass it through `jax.jit`.
+    You can differentiate with respect to the model, update it with optax and pass it to `jax.jit`.
     Constructions and `init` make models; `icl_krr.predict` runs them. If all steps share their
     weights, `model.replace(steps=...)` runs the same algorithm for another number of steps.
 
@@ -233,15 +233,15 @@ class Transformer:
 
     @property
     def overhead(self) -> int:
-        """The number c of channels that do not carry x.
+        """The number c of channels that do not store x.
 
-        Together with the carried channels, the stream has p + c channels (m + c with a sketch).
+        The whole stream has p + c channels, or m + c with a sketch of m features.
         """
         return self.layout.width - self.carried
 
     @property
     def carried(self) -> int:
-        """The number of channels that carry x: p features, or m features of a sketch."""
+        """The number of channels that store x: p features, or m features of a sketch."""
         return self.layout["x"].width if "x" in self.layout.names else self.spec.num_features
 
     @property
@@ -255,7 +255,7 @@ class Transformer:
         return jax.tree.leaves(self.weights)[0].dtype
 
     def summary(self) -> str:
-        """A text table of depth, heads, channels, blocks and layout.
+        """Summarise depth, heads, channels, blocks and layout in a text table.
 
         >>> import icl_krr as ik
         >>> model = ik.constructions.gradient_descent(
