@@ -99,9 +99,9 @@ def test_a_program_is_checked_against_the_layout():
     ):
         m.divide(alpha, m.x, to="quotient")
     queries = m.state("queries", ("query",), "three channels")
-    with pytest.raises(ValueError, match="slot queries must live at support, where the head"):
+    with pytest.raises(ValueError, match="slot queries must have the roles support, where the"):
         m.head(query=alpha, key=alpha, value=alpha, to=queries)
-    with pytest.raises(ValueError, match="slot queries must live at support, where the product"):
+    with pytest.raises(ValueError, match="must have the roles support, where the product"):
         m.multiply(alpha, alpha, to=queries)
     assert m.add(alpha, to="alpha").slot == "alpha_"
 

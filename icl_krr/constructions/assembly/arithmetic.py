@@ -102,8 +102,8 @@ class Arithmetic(ABC):
 def check_reach(m: Recorder, to: Read, *factors: Read) -> None:
     if not set(m.at(*factors)) <= set(m.layout[to.slot].at):
         raise ValueError(
-            f"slot {to.slot} must live at {', '.join(m.at(*factors))}, where the product may be "
-            f"nonzero; got {', '.join(m.layout[to.slot].at)}"
+            f"slot {to.slot} must have the roles {', '.join(m.at(*factors))}, where the product "
+            f"may be nonzero, got {', '.join(m.layout[to.slot].at)}"
         )
 
 

@@ -92,7 +92,7 @@ class Machine(Recorder, ABC):
         reach = self.at(query) if self.spec.attention == "linear" else ROLES
         if not set(reach) <= set(self.layout[to.slot].at):
             raise ValueError(
-                f"slot {to.slot} must live at {', '.join(reach)}, where the head writes it; "
+                f"slot {to.slot} must have the roles {', '.join(reach)}, where the head writes it, "
                 f"got {', '.join(self.layout[to.slot].at)}"
             )
         self.emit(Heads(query, key, (Write(value, None, to.slot),), heads))
