@@ -79,7 +79,7 @@ def print_matrix(rows: list[dict[str, Any]]) -> None:
     found = confusion.matrix(rows)
     names = [name for name in next(iter(found.values())) if name != "runs"]
     table = Table(
-        title="Models of each constructed solver (row) that do not rule out a candidate (column)"
+        title="Constructed models (row) for which a candidate solver (column) is not ruled out"
     )
     table.add_column("constructed")
     table.add_column("kernel")
