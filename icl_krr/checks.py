@@ -111,7 +111,9 @@ def dtype(value: DTypeLike | None) -> np.dtype:
 def factorable(name: str, value: Any) -> None:
     """Raise an error unless the dtype is float32 or float64, as factorisations require."""
     if str(value.dtype) not in ("float32", "float64"):
-        raise TypeError(f"{name} must be float32 or float64, got {value.dtype}; use astype")
+        raise TypeError(
+            f"{name} must be float32 or float64, got {value.dtype}; cast it with astype"
+        )
 
 
 def matrices(x: Any, z: Any) -> None:

@@ -111,7 +111,7 @@ def heavy_ball(steps: int, step_size: Any, momentum: Any, spectrum: Any) -> Mome
         if momentum is None:
             raise ValueError(
                 "momentum must be given with step_size, got None; "
-                "pass momentum, or spectrum instead of both"
+                "pass momentum, or pass spectrum instead of step_size and momentum"
             )
         checks.nonnegative_scalar("momentum", momentum)
     eta, mu = jnp.asarray(step_size, float), jnp.asarray(momentum, float)

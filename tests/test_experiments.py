@@ -156,7 +156,7 @@ def test_the_error_of_alpha_is_that_of_its_a_norm(x64):
 
 def test_a_sweep_that_overflows_everywhere_says_so():
     task = draw(5)
-    with pytest.raises(ValueError, match="ridge could not be chosen: every leave-one-out error"):
+    with pytest.raises(ValueError, match="ridge must be given, because every leave-one-out error"):
         model_selection.choose_ridge(ik.Exponential(1e-4), task)
 
 

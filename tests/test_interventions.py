@@ -196,7 +196,7 @@ def test_what_only_some_blocks_have_is_not_stacked():
         cache.stack("attn")
     with pytest.raises(KeyError, match=r"attn\.alpha must be in every block to be stacked"):
         cache.stack("attn.alpha")
-    with pytest.raises(ValueError, match="points must be left out with everything=True"):
+    with pytest.raises(ValueError, match="points must not be given with everything=True"):
         ik.run_with_cache(model, task, points=("attn",), everything=True)
 
 

@@ -224,7 +224,7 @@ def test_probes_refuse_what_they_cannot_read(tasks):
             "kernel of richardson must",
         ),
         (lambda: fit_probe(model, tasks, tasks.y_query[1:]), "targets must be .b, q. = "),
-        (lambda: align([1.0, 2.0]), "cost must be .L, T . 1., got shape .2."),
+        (lambda: align([1.0, 2.0]), "cost must be .L, T . 1. for L layers and T steps"),
         (
             lambda: hat_matrix(partial(layerwise, model), tasks),
             r"y must be \[n\]",

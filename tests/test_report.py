@@ -451,7 +451,7 @@ def test_what_is_no_run_is_refused_in_a_sentence(finished, kind, tmp_path, capsy
             "runs must be folders written by verify, identify, sweep or tr",
         ),
         "twice": ([str(claims), str(claims)], "runs must include at most one folder with claims"),
-        "half": ([str(half)], "must hold all files that icl-krr identify writes, undamaged; run"),
+        "half": ([str(half)], "must hold all files that icl-krr identify writes, but a file"),
     }[kind]
     out = tmp_path / "out"
     assert main(["report", *runs, "--out", str(out)]) == 2

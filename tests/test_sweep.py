@@ -120,7 +120,7 @@ def test_a_run_is_taken_up_where_it_was(tmp_path, calls, monkeypatch, capsys):
     assert len(calls) == 4
     assert run(tmp_path / "whole", *lines, "--seeds", "2") == 0
     assert len(calls) == 4
-    assert "4 of 4 cells were finished before" in capsys.readouterr().err
+    assert "4 of 4 cells (pairs of line and seed) were finished before" in capsys.readouterr().err
     assert run(tmp_path / "whole", *lines, "--seeds", "3") == 0
     assert calls[4:] == [("chebyshev", 2), ("richardson", 2)]
 
@@ -185,7 +185,7 @@ def test_another_sweep_is_refused(tmp_path, capsys):
         (
             "features",
             {"values": (7,)},
-            "value must be even, as features come in pairs of cosine and sine, got 7",
+            "value must be even, because features are pairs of cosine and sine, got 7",
         ),
         ("ridge", {"ridge": 0.0}, "ridge must be > 0, got 0.0"),
         ("ridge", {"seeds": 0}, "seeds must be >= 1, got 0"),

@@ -257,7 +257,7 @@ def test_the_exponential_of_a_sketch_has_full_rank(x64):
         (
             lambda: sketched_model(ik.Linear(), jnp.eye(4, 2), width=3),
             ValueError,
-            "width must equal the width of the sketch, 2, got 3",
+            "width must be 2, the width of the sketch, got 3",
         ),
         (
             lambda: ik.constructions.conjugate_gradient(
@@ -292,7 +292,7 @@ def test_the_exponential_of_a_sketch_has_full_rank(x64):
         (
             lambda: sketches.trigonometric_features(KEY, GAUSSIAN, num_features=2, width=3),
             ValueError,
-            "width must be even, one cosine and one sine for each frequency, got 3; use 4",
+            "width must be even, because each frequency has a cosine and a sine, got 3; use 4",
         ),
         (
             lambda: sketches.positive_features(KEY, ik.Linear(), num_features=2, width=3),

@@ -139,7 +139,8 @@ def disagreement(contest: Contest, name: str, results: dict[str, Any]) -> float 
     if not relative <= contest.tolerance:
         raise Disagreement(
             f"{name} must agree with {next(iter(contest.rivals))} on {contest.name} to "
-            f"{contest.tolerance:g}, got {relative:.2g}; {name} was not timed"
+            f"a relative error of {contest.tolerance:g}, got {relative:.2g}; no program of this "
+            "comparison was timed"
         )
     return relative
 

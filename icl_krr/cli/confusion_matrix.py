@@ -79,7 +79,7 @@ def print_matrix(rows: list[dict[str, Any]]) -> None:
     found = confusion.matrix(rows)
     names = [name for name in next(iter(found.values())) if name != "runs"]
     table = Table(
-        title="Runs of a constructed solver (row) that leave a candidate (column) possible"
+        title="Constructed models (row) for which a candidate solver (column) is not ruled out"
     )
     table.add_column("constructed")
     table.add_column("kernel")
@@ -92,6 +92,6 @@ def print_matrix(rows: list[dict[str, Any]]) -> None:
     console.print(table)
     right = sum(row["right"] for row in rows)
     console.print(
-        f"{right} of {len(rows)} models: the true solver is the only candidate left",
+        f"{right} of {len(rows)} models: all candidates except the true solver are ruled out",
         highlight=False,
     )

@@ -40,7 +40,7 @@ def compare(settings: Demo | Predict, tasks: Tasks) -> None:
     results = {}
     with Console(stderr=True).status("") as status:
         for name, (task, config) in tasks.items():
-            status.update(f"{name}: running the transformer, its oracle solver and the baselines")
+            status.update(f"{name}: running the transformer, the solver itself and the baselines")
             results[name] = run(task, config)
     meta = {
         **output.surroundings(settings),
@@ -97,15 +97,21 @@ def describe(facts: dict[str, Any], seed: int) -> str:
         f"n = {facts['n']} supports, q = {facts['q']} queries, p = {facts['p']} features, "
         f"{hyperparameters}\n"
         f"effective dimension d_eff = {facts['d_eff']:.4g}, condition number cond = "
-        f"{facts['cond']:.4g}, residual of exact KRR = {facts['exact_residual']:.2g}, "
+        f"{facts['cond']:.4g}, relative residual of exact KRR = "
+        f"{facts['exact_residual']:.2g}, "
         f"dtype = {facts['dtype']}, seed = {seed}\n"
         f"{warning(facts)}"
         f"{facts['attention']} attention, {facts['blocks_per_step']} blocks per step, "
         f"{facts['depth']} blocks in total, at most {facts['heads']} heads and "
         f"{facts['mlp_width']} MLP units per block, {facts['channels']} channels\n"
-        "gaps are divided by the norm of the exact predictions; RMSE is in units of y (for a "
-        "table, 1 is the standard deviation of y over the supports); alpha error = "
-        "|alpha - alpha*|_A / |alpha*|_A with A = K + ridge I, and the proven bound on it\n"
+        "gap to exact: |f - f*| / |f*|, where f are the predictions of the transformer and f* "
+        "those of exact KRR\n"
+        "gap to oracle: |f - g| / |f*|, where g are the predictions of the solver itself, without "
+        "a transformer\n"
+        "RMSE: root mean squared error at the queries, in units of y (for a table, 1 is the "
+        "standard deviation of y over the supports)\n"
+        "alpha error: |alpha - alpha*|_A / |alpha*|_A with A = K + ridge I\n"
+        "bound: proven bound on the alpha error\n"
     )
 
 

@@ -86,8 +86,8 @@ def whole_folder(folder: Path, command: str) -> Iterator[None]:
         yield
     except DAMAGED:
         raise ValueError(
-            f"{folder} must hold all files that icl-krr {command} writes, undamaged; "
-            "run the command again"
+            f"{folder} must hold all files that icl-krr {command} writes, but a file is missing or "
+            "damaged; run the command again"
         ) from None
 
 

@@ -65,8 +65,8 @@ class FitConfig(DepthConfig):
         row = SOLVERS[self.solver]
         if row.one_task:
             raise ValueError(
-                f"solver must have weights that serve several tasks, got {self.solver!r}, whose "
-                "weights are made for one task; use conjugate_gradient or chebyshev"
+                f"solver must have weights that fit several tasks, got {self.solver!r}, whose "
+                "weights fit only one task; use conjugate_gradient or chebyshev"
             )
         if self.objective == "marginal-likelihood" and "alpha" not in row.states:
             raise ValueError(
@@ -76,8 +76,8 @@ class FitConfig(DepthConfig):
         bounded = [name for name, row in SOLVERS.items() if "spectrum" in row.told]
         if self.fit_spectrum and self.solver not in bounded:
             raise ValueError(
-                f"fit_spectrum needs a solver that takes a spectrum, {', '.join(bounded)}; "
-                f"got {self.solver!r}"
+                f"solver must be one of {', '.join(bounded)} if fit_spectrum is given, because "
+                f"other solvers take no spectrum, got {self.solver!r}"
             )
 
 
@@ -113,7 +113,9 @@ def of_table(table: Table, num_supports: int, seed: int) -> Data:
     [(4, 225, 10), (1, 300, 10), (1, 300, 10)]
     """
     if num_supports < 2:
-        raise ValueError(f"supports must be >= 2, to be split into parts, got {num_supports}")
+        raise ValueError(
+            f"supports must be >= 2, because the fit splits them into parts, got {num_supports}"
+        )
     whole = split(table, num_supports, seed)
     parts = np.array_split(np.arange(num_supports), min(PARTS, num_supports))
     size = len(parts[-1])  # of the smallest part, because all tasks of a batch have one shape

@@ -36,7 +36,7 @@ def ablation_figure(found: Ablation, title: str) -> Figure:
     axis.invert_yaxis()
     axis.set_xscale("log")
     axis.set_xlabel(
-        f"change of the predictions |f' - f| / |f| (values below {LEAST:g} at {LEAST:g})"
+        f"change of the predictions |f' - f| / |f| (smaller values are drawn at {LEAST:g})"
     )
     axis.set_title(title, fontsize=9)
     axis.grid(alpha=0.25)

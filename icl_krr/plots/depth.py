@@ -32,10 +32,15 @@ def depth_figure(results: dict[str, DepthResult], seed: int) -> Figure:
             axis.grid(alpha=0.25)
         errors = [row.alpha_error for row in rows]
         top.plot(
-            steps, errors, "s-", color=PURPLE, markersize=3.5, label="its alpha, in the A-norm"
+            steps,
+            errors,
+            "s-",
+            color=PURPLE,
+            markersize=3.5,
+            label="error of alpha in the A-norm",
         )
         bounds = [row.bound for row in rows]
-        top.plot(steps, bounds, "--", color="black", label="proven bound for alpha")
+        top.plot(steps, bounds, "--", color="black", label="proven bound on the error of alpha")
         if any(row.gap > 0 for row in rows):
             top.set_yscale("log")
         top.set_ylabel("relative distance to exact KRR")
@@ -72,7 +77,14 @@ def scaling_figure(rows: list[Row], seed: int) -> Figure:
             bare = [
                 min(r.median_ms for r in here if r.ratio == 1 and r.size == o.size) for o in ours
             ]
-            top.plot(at, bare, "s--", color=color, markersize=3, label=f"{route}: bare solver")
+            top.plot(
+                at,
+                bare,
+                "s--",
+                color=color,
+                markersize=3,
+                label=f"{route}: solver without transformer",
+            )
             bottom.plot(at, [r.scratch_mb for r in ours], "o-", color=color, label=f"{route}")
         for axis in (top, bottom):
             axis.set_xscale("log", base=2)

@@ -75,7 +75,7 @@ def explorer_figure(found: Explored, at: dict[str, int]) -> tuple[Figure, list[M
         axis = grid[name]
         for data, label, style in (
             ("gap", "transformer", "-"),
-            ("bound", "bound on the transformer (C4, C18)", ":"),
+            ("bound", "bound on the transformer's gap (claims C4, C18)", ":"),
         ):
             values = look_up(found, data, at, along=name)
             (artist,) = axis.plot(ticks, values, style, color=BLUE, label=label)

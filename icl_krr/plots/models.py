@@ -107,7 +107,7 @@ def filter_figure(findings: Findings, title: str) -> Figure:
     axis.set_yscale("log")
     axis.set_ylim(float(exact.min()) / 4, float(exact.max()) * 4)
     axis.set_xlabel("eigenvalue sigma of K")
-    axis.set_ylabel("filter q(sigma) if > 0, from d prediction / d y = k(x)^T q(K)")
+    axis.set_ylabel("filter q(sigma) in d prediction / d y = k(x)^T q(K), where q > 0")
     axis.set_title(f"{title}: {findings.kernel!r}, ridge {findings.ridge:.3g}", fontsize=8)
     axis.grid(alpha=0.25)
     axis.legend(fontsize=7, title="after layer", title_fontsize=7)
@@ -115,7 +115,7 @@ def filter_figure(findings: Findings, title: str) -> Figure:
 
 
 def confusion_figure(matrix: dict[tuple[str, str], dict[str, int]], seed: int) -> Figure:
-    """How often each candidate (column) remains possible for each constructed solver (row)."""
+    """How often each candidate (column) is not ruled out for each constructed solver (row)."""
     names = [name for name in next(iter(matrix.values())) if name != "runs"]
     figure = Figure(figsize=(7.6, 0.34 * len(matrix) + 2.6), layout="constrained")
     axis = figure.subplots()
@@ -131,7 +131,7 @@ def confusion_figure(matrix: dict[tuple[str, str], dict[str, int]], seed: int) -
     axis.set_yticks(
         range(len(matrix)), [f"{solver}, {kernel}" for solver, kernel in matrix], fontsize=7
     )
-    axis.set_xlabel("candidate that remains possible (number of runs)")
+    axis.set_xlabel("candidate that is not ruled out (number of models)")
     axis.set_ylabel("constructed solver, kernel")
     axis.set_title(
         f"identification of transformers with a known solver, seeds from {seed}, float64",

@@ -161,7 +161,7 @@ def same_outputs(model: Transformer, tasks: Task) -> None:
     if tasks.num_outputs != model.spec.num_outputs:
         raise ValueError(
             f"tasks must have num_outputs = {model.spec.num_outputs} like the model for patch and "
-            f"replace='mean', got {tasks.num_outputs}; pass one output at a time"
+            f"for replace='mean', got {tasks.num_outputs}; pass one output at a time"
         )
 
 

@@ -26,7 +26,9 @@ def align(cost: npt.ArrayLike) -> np.ndarray:
     """
     cost = np.asarray(cost, float)
     if cost.ndim != 2:
-        raise ValueError(f"cost must be [L, T + 1], got shape {list(cost.shape)}")
+        raise ValueError(
+            f"cost must be [L, T + 1] for L layers and T steps, got shape {list(cost.shape)}"
+        )
     layers, steps = cost.shape
     total = np.zeros((layers, steps))
     total[0] = cost[0]

@@ -65,11 +65,11 @@ def snapshots_section(
 def claims_section(table: Lines, provenance: str) -> Section:
     """The section with the verdicts on the claims."""
     words = (
-        "Published claims about in-context kernel regression, each with a verdict and the check "
-        "that decides the verdict. If a claim is false as stated, the measured column shows a "
-        "counterexample.",
+        "The table lists published claims about in-context kernel regression. Each claim has a "
+        "verdict and a check that decides the verdict. If a claim is false as stated, the measured "
+        "column shows a counterexample.",
     )
-    caption = f"Measured values are the worst draw, averaged over seeds. {provenance}"
+    caption = f"Each measured value is that of the worst draw, averaged over seeds. {provenance}"
     return Section("claims", "Which claims hold", words, (Table(caption, table),))
 
 
@@ -87,7 +87,7 @@ def identification_section(
         Figure(
             heatmaps,
             "Relative distance of the predictions after every layer to every step of each "
-            f"candidate. The line aligns layers with steps. {provenance}",
+            f"candidate. The line marks the step that is aligned with each layer. {provenance}",
         ),
         Figure(
             filters,
@@ -96,7 +96,8 @@ def identification_section(
         ),
         Table(
             "Errors of the linear probe and of its controls after every layer, and the "
-            f"hyperparameters whose hat matrix is nearest. {provenance}",
+            "hyperparameters with which the hat matrix of a predictor is nearest to that of the "
+            f"layer. {provenance}",
             layers,
         ),
         Table(f"Relative distance of predictions (95 % interval). {provenance}", prediction),
@@ -107,7 +108,10 @@ def identification_section(
 
 def training_section(name: str, figure: bytes, provenance: str) -> Section:
     """The section with the training curves of a run."""
-    words = ("Mean squared errors of the model and of known predictors on the same tasks.",)
+    words = (
+        "The figure shows the mean squared error of the model during training, and the errors of "
+        "known predictors on the validation tasks.",
+    )
     return Section("training", f"How {name} was trained", words, (Figure(figure, provenance),))
 
 

@@ -82,7 +82,11 @@ def explorer_section(found: Explored) -> Section:
                 ["predictor", "gap to exact KRR", "RMSE"],
                 lines,
             ),
-            ("Bound and difficulty of the linear system", ["", "value"], facts),
+            (
+                "Bound on the gap, and condition of the linear system",
+                ["", "value"],
+                facts,
+            ),
             (
                 "Gap to exact KRR by depth and width, at this temperature and ridge",
                 ["solver steps", *(f"width {w or 'all'}" for w in config.widths)],
@@ -95,11 +99,11 @@ def explorer_section(found: Explored) -> Section:
         "outputs. A deep stack of softmax heads runs conjugate gradient on (K + ridge I) alpha = "
         "y. After enough steps, its predictions are those of kernel ridge regression (KRR). Width "
         '"all" is softmax attention on the exponential kernel e^(<x, z> / temperature). Width m '
-        "is linear attention on the m Nystrom features that keep most of K. Every curve of the "
-        "transformer is a forward pass with explicitly constructed weights.",
-        "The bound is the sum of the convergence rate of conjugate gradient (C4) and the error of "
-        "m channels (C18). It holds on every draw. A bound above 1 is uninformative, because "
-        "the zero prediction has gap 1.",
+        "is linear attention on the m Nystrom features with the smallest error in K. Every curve "
+        "of the transformer is a forward pass with explicitly constructed weights.",
+        "The bound is the sum of two bounds: the convergence rate of conjugate gradient (claim C4) "
+        "and the error of m channels (claim C18). It holds on every draw. A bound above 1 is "
+        "uninformative, because the zero prediction has gap 1.",
     )
     return Section("explorer", "Temperature, ridge, depth and width", words, (moved,))
 

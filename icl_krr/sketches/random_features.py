@@ -153,7 +153,7 @@ def trigonometric_features(
     checks.count("width", width, minimum=2)
     if width % 2:
         raise ValueError(
-            "width must be even, one cosine and one sine for each frequency, "
+            "width must be even, because each frequency has a cosine and a sine, "
             f"got {width}; use {width + 1}"
         )
     return draw(key, kernel, num_features, width // 2, orthogonal, "trigonometric")

@@ -126,7 +126,7 @@ class GaussianProcess:
         spread = checks.concrete(self.spread)
         if spread not in (None, 1) and self.kernel.bandwidth is None:
             raise TypeError(
-                "kernel must have a bandwidth if spread > 1, as Exponential and Gaussian have, "
+                "kernel must have a bandwidth if spread > 1, such as Exponential or Gaussian, "
                 f"got {self.kernel!r}"
             )
 

@@ -74,12 +74,12 @@ def read_table(path: str | Path, target: str) -> Table:
     if target not in header:
         hint = "" if len(header) > 1 else "; is the file comma-separated?"
         raise ValueError(
-            f"target must be a column of {path}: {', '.join(header)}; got {target!r}{hint}"
+            f"target must be a column of {path} ({', '.join(header)}), got {target!r}{hint}"
         )
     if not all(header):
         raise ValueError(f"{path} must name every column, got {', '.join(map(repr, header))}")
     if repeated := sorted({name for name in header if header.count(name) > 1}):
-        raise ValueError(f"{path} must name each column once, got {repeated[0]!r} repeated")
+        raise ValueError(f"{path} must name each column once, got {repeated[0]!r} more than once")
     if len(header) < 2:
         raise ValueError(
             f"{path} must have a feature column besides {target!r}; is the file comma-separated?"
@@ -138,8 +138,8 @@ def split(table: Table, num_supports: int, seed: int = 0) -> Task:
     checks.count("seed", seed, minimum=0)
     if num_supports >= len(table):
         raise ValueError(
-            f"num_supports must be < {len(table)}, the number of rows of the table, to leave a "
-            f"query, got {num_supports}"
+            f"num_supports must be < {len(table)}, the number of rows of the table, because "
+            f"the other rows are the queries, got {num_supports}"
         )
     order = np.random.default_rng(seed).permutation(len(table))
     supports, queries = order[:num_supports], order[num_supports:]

@@ -88,7 +88,7 @@ def check_axes(task: Task, axes: int = 0) -> None:
     check_task(task)
     if task.x.ndim != 2 + axes:
         wanted = "a batch of tasks, x [b, n, p]" if axes else "one task, x [n, p]"
-        mend = "use predict" if axes else "use jax.vmap, or predict_batch"
+        mend = "use predict for one task" if axes else "use predict_batch or jax.vmap for a batch"
         raise ValueError(f"task must be {wanted}, got x of shape {list(task.x.shape)}; {mend}")
 
 

@@ -126,7 +126,7 @@ def adapt(
             if not losses:
                 raise Diverged(f"loss must be finite at the start, got {value}")
             stopped = (
-                f"loss is {value} at iteration {iteration}; the best parameters before are kept"
+                f"loss is {value} at iteration {iteration}; the best earlier parameters are kept"
             )
             break
         ends = method == "lbfgs" and bool(losses) and not value < losses[-1]
@@ -135,7 +135,7 @@ def adapt(
         losses.append(value)
         progress(iteration, value)
         if ends and iteration < iterations:
-            stopped = f"no line search lowers the loss after iteration {iteration}"
+            stopped = f"the line search finds no lower loss after iteration {iteration}"
             break
         free = moved
     fitted = out_of_logarithm(best, positive)

@@ -52,7 +52,9 @@ def checksum(array: np.ndarray) -> str:
 def compare(there: Config, here: Config, path: Path) -> None:
     """Raise Mismatch if the configs differ."""
     if differs := checks.differences(there, here):
-        raise Mismatch(f"{path} does not match: {differs}; choose another file or folder")
+        raise Mismatch(
+            f"{path} does not match the given settings: {differs}; choose another file or folder"
+        )
 
 
 def save(path: Path, state: State, config: Config) -> None:

@@ -159,5 +159,6 @@ def read_metrics(path: Path, step: int) -> list[Row]:
         return [row for row in rows if row["step"] <= step]
     except (ValueError, TypeError, KeyError):
         raise ValueError(
-            f"{path} must hold the metrics of this run, but cannot be read; delete it to continue"
+            f"{path} must hold the metrics of this run, but cannot be read; "
+            "delete the file to continue"
         ) from None

@@ -19,14 +19,14 @@ class Training:
         decay: learning rate at the end of the cosine decay, as a fraction of `learning_rate`, 0 to
             1; 0 by default.
         clip: largest norm of the gradient, > 0, 1 by default.
-        weight_decay: weight decay of AdamW, >= 0, 0 by default. A step multiplies the weights by 1
-            - learning rate times `weight_decay`.
+        weight_decay: weight decay of AdamW, >= 0, 0 by default. Each step also
+            multiplies the weights by 1 - a `weight_decay`, where a is the learning rate.
         loss: where the error is measured. "queries" (default): at the queries. "every": also at
             every support, which the model predicts from the supports before it. "every" needs a
             causal model of interleaved tokens.
         target: targets at the queries. "outputs" (default): the outputs of the tasks. "exact": the
-            posterior mean, if the family knows it. "exact" has the same mean gradient with a
-            smaller variance. It needs `loss` "queries" and no `start_features`.
+            posterior mean, which some families can compute. "exact" keeps the expectation of the
+            gradient and reduces its variance. It needs `loss` "queries" and no `start_features`.
         min_supports: smallest number of supports of a task; the number is then random. None
             (default): all tasks of a step have the largest number.
         start_supports: largest number of supports at step 0, for a curriculum. None (default): all.

@@ -153,7 +153,9 @@ def check(model: Transformer, family: Sampler, settings: Training) -> None:
     for name in ("decay", "weight_decay"):
         checks.nonnegative_scalar(name, getattr(s, name))
     if s.decay > 1:
-        raise ValueError(f"decay must be <= 1, a fraction of learning_rate, got {s.decay}")
+        raise ValueError(
+            f"decay must be <= 1, because it is a fraction of learning_rate, got {s.decay}"
+        )
     checks.choice("loss", s.loss, ("queries", "every"))
     checks.choice("target", s.target, ("outputs", "exact"))
     if s.target == "exact" and optimal(family) is None:

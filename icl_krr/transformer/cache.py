@@ -82,8 +82,8 @@ class Cache(Mapping):
         if not blocks or len(blocks) < len(self.points):
             found = f"{len(blocks)} of the {len(self.points)} blocks of prologue and step"
             raise KeyError(
-                f"{point} must be in every block to be stacked, got it in {found}; choose it with "
-                "points=, or stack resid_post, which has every slot in every block"
+                f"{point} must be in every block to be stacked, but {found} have it; choose it "
+                "with points=, or stack resid_post, which has every slot in every block"
             )
         if len({jax.tree.structure(block) for block in blocks}) > 1:
             raise KeyError(

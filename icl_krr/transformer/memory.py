@@ -96,10 +96,10 @@ def run_if_it_fits(run: Callable, model: Transformer, task: Task, **options: Any
         need = measure(run, model, task, options)
         if need.peak > need.free:
             raise MemoryError(
-                f"run must fit into memory, got {gigabytes(need.peak)} needed (results "
+                f"run must fit into memory, but needs {gigabytes(need.peak)} (results "
                 f"{gigabytes(need.results)}, scratch {gigabytes(need.scratch)}) and "
-                f"{gigabytes(need.free)} free; keep fewer slots (names=), avoid everything=True, "
-                "or run fewer tasks at once"
+                f"only {gigabytes(need.free)} are free; keep fewer slots (names=), avoid "
+                "everything=True, or run fewer tasks at once"
             )
     return run(model, task, **options)
 

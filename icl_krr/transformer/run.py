@@ -171,7 +171,7 @@ def run_with_cache(
         if isinstance(value, str):
             raise TypeError(f"{what} must be a tuple, got {value!r}; use ({value!r},)")
     if everything and points:
-        raise ValueError(f"points must be left out with everything=True, got {points}")
+        raise ValueError(f"points must not be given with everything=True, got {points}")
     for name in names:
         if name != "prediction":
             model.layout[name]

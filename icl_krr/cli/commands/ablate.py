@@ -47,8 +47,8 @@ def print_table(settings: Ablate, found: Ablation) -> None:
     known = ", ".join(f"{name} {value:.3g}" for name, value in found.known.items())
     console.print(
         f"change: |f' - f| / |f| at the queries of {settings.tasks} tasks; f are the predictions "
-        f"of the intact model, f' those without the part.\n"
-        f"loss: mean squared error of f' ({known}).\n"
+        f"of the intact model, and f' are the predictions after the replacement.\n"
+        f"loss: mean squared error of f'. Losses of other predictors: {known}.\n"
         f"{explain_columns(found)}Seed {settings.seed}, float64.",
         highlight=False,
     )
@@ -57,13 +57,14 @@ def print_table(settings: Ablate, found: Ablation) -> None:
 def explain_columns(found: Ablation) -> str:
     """Explain the columns and rows that only some tables have."""
     words = {
-        "expectation": "without it: result of the algorithm without that part.\n"
-        "expected change, gap to it: |g - f| / |f| and |f' - g| / max(|f|, |g|), where g are the "
-        "predictions of that algorithm, computed from K and k(x) alone.\n",
+        "expectation": "expectation: result of the algorithm without that part.\n"
+        "expected change: |g - f| / |f|, where g are the predictions of that algorithm, computed "
+        "from K and k(x) without a transformer.\n"
+        "gap to expectation: |f' - g| / max(|f|, |g|).\n",
         "swap": "swapped: a constructed step between two fitted linear maps replaces the block.\n"
-        "Controls: linear: one fitted linear map replaces the block; shuffled: the step uses "
-        "another task; skipped: the block is removed.\n"
-        "swapped nearer by: change of the control minus change of the swap, on the same tasks.\n",
+        "The other rows are controls. linear: one fitted linear map replaces the block. shuffled: "
+        "the step uses another task. skipped: the block is removed.\n"
+        "swapped nearer by: change of the control minus change of the row swapped.\n",
     }
     has = {key for row in found.rows for key in (*row, row["kind"])}
     return "".join(text for key, text in words.items() if key in has)

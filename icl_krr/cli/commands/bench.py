@@ -37,7 +37,7 @@ def run(settings: Bench) -> int:
         console.print(contest_table(rows))
         missing = [peer for peer in PEERS if peer not in meta["versions"]]
         if missing:
-            console.print(f"left out because not installed: {', '.join(missing)}")
+            console.print(f"libraries that are not installed were left out: {', '.join(missing)}")
     if settings.out is not None:
         record = {"meta": meta, "rows": [row._asdict() for row in rows]}
         files = {
@@ -54,7 +54,7 @@ def run(settings: Bench) -> int:
 
 def contest_table(rows: list[Row]) -> Table:
     table = Table(
-        title="Median times (quartiles) in ms; ratio: time of icl_krr / time of the best rival"
+        title="Median times (quartiles) in ms; ratio: time of icl_krr / time of the fastest rival"
     )
     for column in COLUMNS:
         left = column in ("what", "best rival")

@@ -114,12 +114,14 @@ def print_findings(name: str, findings: Findings) -> None:
     title = f"{name}: mean squared error after every layer, and the nearest hyperparameters"
     console.print(output.lined(title, layer_table(findings)))
     console.print(
-        "error: mean squared error of the linear probe; after the last layer, of the model.\n"
-        "shuffled: the probe is fitted to the outputs of other tasks. untrained: the probe is "
-        "fitted to an untrained model.\n"
-        f"exact: exact KRR with {findings.kernel!r} and ridge {findings.ridge:.3g}.\n"
-        "Hyperparameters: those of kernel ridge regression, and of a Nadaraya-Watson smoother, "
-        "whose hat matrix is nearest to the hat matrix of the layer.\n",
+        "error: mean squared error of the linear probe, and of the model after the last layer.\n"
+        "shuffled: error of a probe that is fitted to the outputs of other tasks. untrained: error "
+        "of a probe of an untrained model.\n"
+        f"exact: error of exact KRR with {findings.kernel!r} and ridge {findings.ridge:.3g}. "
+        "zero: error of the prediction 0.\n"
+        "The other columns are hyperparameters. Kernel ridge regression, or a Nadaraya-Watson "
+        "smoother, with these hyperparameters has the hat matrix d prediction / d y nearest to "
+        "that of the layer. distance: relative distance of the two hat matrices.\n",
         highlight=False,
     )
     console.print(candidate_table(found))

@@ -66,7 +66,8 @@ def run(settings: Sweep) -> int:
         print_medians(config, rows)
     names = ", ".join(str(folder / n) for n in ("results.csv", "meta.json", *drawn))
     print(
-        f"{len(done & {*wanted})} of {len(wanted)} cells were finished before; wrote {names}",
+        f"{len(done & {*wanted})} of {len(wanted)} cells (pairs of line and seed) were "
+        f"finished before; wrote {names}",
         file=sys.stderr,
     )
     return 0

@@ -102,7 +102,7 @@ def print_claims(results: list[Result]) -> None:
     console.print(
         f"{agree} of {len(results)} verdicts agree with the recorded verdicts; seeds per claim: "
         f"{results[0].seeds}; computing time: {seconds:.0f} s.\n"
-        "measured: worst draw, averaged over seeds, with a 95 % bootstrap interval. tightness: "
-        "measured / bound for an upper bound, bound / measured for a lower bound.",
+        "measured: value of the worst draw, averaged over seeds, with a 95 % bootstrap interval. "
+        "tightness: measured / bound for an upper bound, bound / measured for a lower bound.",
         highlight=False,
     )

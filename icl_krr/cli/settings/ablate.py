@@ -15,28 +15,29 @@ from .command import Command
 @dataclass(frozen=True)
 class Ablate(Command):
     """Remove each part of MODEL, one at a time, and measure how far the predictions change. Parts
-    are heads, slots, MLP units and token roles. For a construction, the command compares the
-    result with the same algorithm without the operation that the part implements."""
+    are heads, slots, MLP units and token roles. For a construction, the command also runs
+    the algorithm without the operation that the part implements, and compares both results."""
 
     model: tyro.conf.Positional[Annotated[str, tyro.conf.arg(metavar="MODEL")]]
     """A solver to construct (chebyshev), a reference run (gp-encoder) or the folder of a run."""
     kernel: Kernel | None = None
     """Kernel of a construction.
-    If None, the kernel for which the expected changes are known."""
+    If None, the kernel for which the expected changes are known.
+    If the expected changes of the solver are not known, its first kernel."""
     steps: int | None = None
     """Number of solver steps of a construction. If None, 12."""
     kinds: tuple[Site, ...] | None = None
     """Kinds of parts to remove.
-    If None, heads and slots of a construction, heads and MLP units of a trained model."""
+    If None, heads and slots of a construction, or heads and MLP units of a trained model."""
     each_step: bool = False
     """Remove a part from one solver step at a time, instead of from all steps.
     Parts of a trained model are always removed from one block at a time."""
     replace: Literal["zero", "mean"] = "zero"
     """Value that replaces the removed part.
-    zero is 0. mean is the mean over tasks and over tokens of the same role."""
+    "zero" is the number 0. "mean" is the mean over tasks and over tokens of the same role."""
     swap: str | None = None
     """Solver whose steps also replace the blocks of a trained model, one at a time.
-    Not available for decoders. If None, no block is replaced."""
+    Decoders do not support this option. If None, no block is replaced."""
     tasks: int = 64
     """Number of tasks to predict, >= 2."""
     num_queries: int = 8

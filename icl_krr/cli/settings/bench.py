@@ -11,9 +11,9 @@ from .command import Command
 
 @dataclass(frozen=True)
 class Bench(Command):
-    """Measure time and memory against bare solvers and other libraries. All programs must first
-    return the same result; then they run in turns. Libraries that are not installed are left out;
-    pip install "icl_krr[bench]" installs them."""
+    """Measure time and memory, and compare them with those of plain solvers and other libraries.
+    The command first checks that programs return the same result. Then it runs them in turns.
+    Libraries that are not installed are left out; pip install "icl_krr[bench]" installs them."""
 
     suite: tuple[Suite, ...] = ()
     """Groups of comparisons to run. If empty, all groups."""

@@ -17,11 +17,13 @@ class Construction(Command):
     If None, the first of linear, exponential and gaussian that the solver supports."""
     ridge: float | None = None
     """Ridge > 0 added to the diagonal of the kernel matrix.
-    If None, leave-one-out error on the supports chooses the ridge."""
+    If None, the ridge with the least leave-one-out error on the supports."""
     temperature: float | None = None
-    """Temperature > 0 of the exponential kernel. If None, leave-one-out error chooses it."""
+    """Temperature > 0 of the exponential kernel.
+    If None, the temperature with the least leave-one-out error on the supports."""
     lengthscale: float | None = None
-    """Lengthscale > 0 of the Gaussian kernel. If None, leave-one-out error chooses it."""
+    """Lengthscale > 0 of the Gaussian kernel.
+    If None, the lengthscale with the least leave-one-out error on the supports."""
     steps: int = 16
     """Number of solver steps that the transformer runs, >= 1."""
     seed: int = 0

@@ -13,20 +13,21 @@ from .construction import Construction
 class Demo(Construction):
     """Compare a constructed transformer with exact KRR on two tasks: a small real table included
     in the package (diabetes progression, Efron et al. 2004) and a draw of a Gaussian process.
-    Prints the gap at every depth and writes results.csv, meta.json, depth.png and depth.svg."""
+    The command prints the relative distance to exact KRR at every depth, and writes results.csv,
+    meta.json, depth.png and depth.svg."""
 
     kernel: Kernel | None = None
     """Kernel of the regression; the solver must support the kernel.
     If None, exponential, or linear if the solver supports no other kernel."""
     ridge: float | None = None
-    """Ridge > 0 added to the diagonal of the kernel matrix. If None, leave-one-out error chooses it
-    for the table, and it is the noise of the Gaussian process."""
+    """Ridge > 0 added to the diagonal of the kernel matrix. If None, the ridge with the least
+    leave-one-out error for the table, and the noise variance for the Gaussian process."""
     temperature: float | None = None
-    """Temperature > 0 of the exponential kernel. If None, leave-one-out error chooses it for the
-    table, and it is that of the Gaussian process, 1."""
+    """Temperature > 0 of the exponential kernel. If None, the temperature with the least
+    leave-one-out error for the table, and 1 for the Gaussian process."""
     lengthscale: float | None = None
-    """Lengthscale > 0 of the Gaussian kernel. If None, leave-one-out error chooses it for the
-    table, and it is that of the Gaussian process, 1."""
+    """Lengthscale > 0 of the Gaussian kernel. If None, the lengthscale with the least
+    leave-one-out error for the table, and 1 for the Gaussian process."""
     steps: int = 24
     """Number of solver steps that the transformer runs, >= 1."""
     out: Path = Path("icl-krr-demo")

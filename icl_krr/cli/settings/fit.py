@@ -16,7 +16,7 @@ from .construction import Construction
 class Fit(Construction):
     """Fit the hyperparameters of a construction with gradients through its forward pass. DATA
     is a table or a trained model. For a table, the construction predicts the column --target. For
-    a trained model, the construction predicts the outputs of that model. Prints the
+    a trained model, the construction predicts the outputs of that model. The command prints the
     hyperparameters before and after the fit, and the errors of the construction and the
     baselines on held-out data."""
 
@@ -24,15 +24,16 @@ class Fit(Construction):
     """A table (table.csv), a reference run (gp-encoder) or the folder of an icl-krr train run."""
     kernel: Kernel | None = None
     """Kernel of the regression; the solver must support the kernel.
-    If None, the kernel of the Gaussian process that the trained model was trained on.
-    Otherwise the first of linear, exponential and gaussian that the solver supports."""
+    If None, the kernel of the Gaussian process that generated the training tasks of the model.
+    If there is no such kernel, the first of linear, exponential and gaussian that the solver
+    supports."""
     target: Annotated[str | None, tyro.conf.arg(metavar="COLUMN")] = None
     """Column of the table to predict; required for a table."""
     objective: Literal["held-out", "marginal-likelihood"] = "held-out"
     """Quantity to optimise.
-    held-out is the squared error at the queries.
-    For a table, each quarter of the supports is predicted from the other three.
-    marginal-likelihood is the likelihood of the outputs of the supports."""
+    "held-out" is the squared error at the queries.
+    For a table, "held-out" predicts each quarter of the supports from the other three quarters.
+    "marginal-likelihood" is the likelihood of the outputs of the supports."""
     method: Literal["adam", "lbfgs"] = "adam"
     """Optimiser."""
     iterations: int = 100
@@ -44,7 +45,8 @@ class Fit(Construction):
     """Number of rows of the table used as supports.
     If None, three quarters of the rows, but at most 512."""
     tasks: int = 64
-    """For a trained model: number of tasks to fit. The same number of tasks is held out."""
+    """Number of tasks for the fit, if DATA is a trained model.
+    The same number of other tasks is held out."""
     out: Path | None = None
     """Folder for fit.csv, moved.csv, meta.json, fit.png and fit.svg.
     If None, no files are written."""

@@ -22,9 +22,10 @@ class Identify(Command):
     model: tyro.conf.Positional[Annotated[str, tyro.conf.arg(metavar="MODEL")]]
     """A reference run (gp-encoder), the folder of a run, or "constructions" (see above)."""
     tasks: int = 64
-    """Number of tasks to fit the candidates, >= 2. The same number of new tasks scores them."""
+    """Number of tasks that the candidates are fitted to, >= 2.
+    Distances are measured on the same number of new tasks."""
     probe_tasks: int = 512
-    """Number of tasks to fit the linear probes of the layers, >= 2."""
+    """Number of tasks that the linear probes of the layers are fitted to, >= 2."""
     num_queries: int = 8
     """Number of queries per task."""
     kernels: tuple[Kernel, ...] = get_args(Kernel)
@@ -34,7 +35,7 @@ class Identify(Command):
     per_layer: bool = False
     """Refine the parameters of each candidate separately for each layer."""
     seeds: int = 3
-    """Number of seeds of the confusion matrix, counted up from --seed."""
+    """Number of seeds of the confusion matrix. The first seed is --seed."""
     quick: bool = False
     """Use half the number of tasks for the confusion matrix."""
     seed: int = 0

@@ -14,8 +14,8 @@ from .construction import Construction
 @dataclass(frozen=True)
 class Predict(Construction):
     """Predict a column of TABLE.csv with a constructed transformer. Random rows are the supports,
-    the other rows are the queries, and every column except the target is a feature. Prints the
-    gap of the transformer to exact KRR at every depth."""
+    the other rows are the queries, and every column except the target is a feature. The command
+    prints the relative distance of the transformer to exact KRR at every depth."""
 
     table: tyro.conf.Positional[Annotated[Path, tyro.conf.arg(metavar="TABLE.csv")]] = tyro.MISSING
     """Comma-separated file with a header line and numeric columns."""

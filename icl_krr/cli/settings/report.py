@@ -15,9 +15,9 @@ from .command import Command
 class Report(Command):
     """Write report.html, one page that needs no network. The page has sliders for the temperature,
     ridge, depth and width of constructed transformers. It also shows residual streams, attention
-    patterns, the solver that a trained model runs, and the claims that hold. Results in the
-    folders RUN are shown as they are. If no folder holds an identification or claims, the command
-    computes them at a reduced size."""
+    patterns, the solver that a trained model runs, and verdicts on published claims. The page
+    shows the results in the folders RUN without computing them again. If no folder contains an
+    identification or claims, the command computes them on fewer tasks and seeds."""
 
     runs: tyro.conf.Positional[Annotated[tuple[str, ...], tyro.conf.arg(metavar="RUN")]] = ()
     """Folders written by verify, identify, sweep or train, or the name of a reference run."""

@@ -14,21 +14,21 @@ from .command import Command
 @dataclass(frozen=True)
 class Sweep(Command):
     """Vary one quantity and compare constructed transformers with exact KRR at every depth. If a
-    sweep is interrupted, the same command continues it. The same command with more seeds or lines
-    adds them to the finished results."""
+    sweep is interrupted, the same command continues it. The same command with more --seeds or
+    --lines adds the new results to the finished results."""
 
     axis: tyro.conf.Positional[Axis]
     """Quantity to vary."""
     values: tuple[str, ...] = ()
     """Values of the quantity. If empty, a default grid is used."""
     lines: tuple[str, ...] = ()
-    """Solvers, sketches or random features to compare, one line of the figure each.
+    """Solvers, sketches or random features to compare. Each is one line of the figure.
     If empty, the default lines of the axis are used."""
     kernel: Kernel | None = None
     """Kernel of the regression; --temperature sets its bandwidth.
     If None, linear for the axis width, Gaussian for arithmetic, and exponential otherwise."""
     seeds: int = 5
-    """Number of seeds, counted up from --seed; one task per seed."""
+    """Number of seeds. The first seed is --seed. There is one task per seed."""
     seed: int = 0
     """First seed."""
     steps: int = 32
@@ -42,7 +42,8 @@ class Sweep(Command):
     temperature: float = 0.5
     """Temperature of the exponential kernel, >= 1/80."""
     ridge: float | None = None
-    """Ridge > 0. If None, 0.1 p for the axis width, and 0.1 k(x, x) otherwise."""
+    """Ridge > 0.
+    If None, 0.1 p for the axis width, and 0.1 e^(1 / temperature) otherwise."""
     json: bool = False
     """Print JSON instead of a table."""
     out: Path | None = None

@@ -14,20 +14,21 @@ from .command import Command
 @dataclass(frozen=True)
 class Verify(Command):
     """Test published claims about in-context kernel regression. For each claim, the command prints
-    the measured value, the bound, the tightness and a verdict. Exits with status 1 if a verdict
-    differs from the recorded verdict. With --out, or if claims are named, such as C16, the command
-    also draws figures."""
+    the measured value, the bound, the ratio of both (tightness) and a verdict. The exit status is
+    1 if a verdict differs from the verdict recorded in the package. With --out, or if claims are
+    named, such as C16, the command also draws figures."""
 
     claims: tyro.conf.Positional[Annotated[tuple[str, ...], tyro.conf.arg(metavar="CLAIM")]] = ()
     """Names of claims, such as C16. If empty, all claims."""
     quick: bool = False
     """Use fewer draws and one seed. All claims then take less than a minute."""
     seeds: int | None = None
-    """Number of seeds, counted up from --seed. If None, 10, or 1 with --quick."""
+    """Number of seeds. The first seed is --seed. If None, 10, or 1 with --quick."""
     seed: int = 0
     """First seed."""
     json: bool = False
     """Print JSON instead of a table."""
     out: Path | None = None
     """Folder for claims.json, claims.md, and a CSV file and a figure for each claim.
-    If None, icl-krr-verify if claims are named; otherwise no files are written."""
+    If no folder is given, files are written to icl-krr-verify if claims are named, and not at all
+    if no claims are named."""

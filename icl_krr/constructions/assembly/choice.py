@@ -117,7 +117,7 @@ def compress(
             )
         matrix, m = sketch, sketch.shape[1]
     if width is not None and width != m:
-        raise ValueError(f"width must equal the width of the sketch, {m}, got {width}")
+        raise ValueError(f"width must be {m}, the width of the sketch, got {width}")
     return kernel, matrix
 
 

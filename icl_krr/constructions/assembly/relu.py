@@ -70,7 +70,7 @@ class ReLU(Arithmetic):
         if isinstance(bound, Mapping):
             if slot not in bound:
                 raise ValueError(
-                    f"bound has no entry for slot {slot!r}, got entries for "
+                    f"bound must have an entry for slot {slot!r}, got entries for "
                     f"{', '.join(sorted(bound))}; use icl_krr.operand_bounds(model, task)"
                 )
             bound = bound[slot]

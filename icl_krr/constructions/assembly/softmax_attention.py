@@ -212,6 +212,6 @@ def check_range(log_sink: Any, dtype: np.dtype) -> None:
     known, most = checks.concrete(log_sink), int(-np.log(jnp.finfo(dtype).tiny))
     if known is not None and abs(known) > most:
         raise ValueError(
-            f"log_sink must be in -{most} .. {most} for {dtype}, got {log_sink}; "
+            f"log_sink must be between -{most} and {most} for {dtype}, got {log_sink}; "
             "raise the temperature, or use float64"
         )

@@ -71,8 +71,8 @@ def check_swap(solver: str, kernel: Kernel, model: Transformer, run: str) -> Non
         )
     if model.spec.tokens != "pairs":
         raise ValueError(
-            f"swap needs a model with one token per support, tokens 'pairs', got {solver!r} and "
-            f"{run} with tokens {model.spec.tokens!r}"
+            f"swap must be None for a model without tokens='pairs', got {solver!r} for {run} with "
+            f"tokens={model.spec.tokens!r}"
         )
 
 

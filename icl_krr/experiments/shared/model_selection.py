@@ -77,6 +77,6 @@ def best(error: Callable[[jax.Array], jax.Array], values: jax.Array, name: str) 
     errors = jnp.where(jnp.isfinite(errors), errors, jnp.inf)
     if not jnp.isfinite(jnp.min(errors)):
         raise ValueError(
-            f"{name} could not be chosen: every leave-one-out error is NaN or infinite; set {name}"
+            f"{name} must be given, because every leave-one-out error is NaN or infinite"
         )
     return int(jnp.argmin(errors))

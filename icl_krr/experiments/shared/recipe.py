@@ -44,9 +44,11 @@ class TaskRecipe:
     temperature: float = 1.0
     """Temperature of the exponential kernel."""
     spread: float = 1.0
-    """Largest factor by which a task's lengthscale or temperature differs from the setting."""
+    """Each task multiplies its lengthscale or temperature by a random factor from 1 / spread to
+    spread."""
     noise_spread: float = 1.0
-    """Largest factor by which the noise variance of a Gaussian process differs from the setting."""
+    """Each task of a Gaussian process multiplies its noise variance by a random factor from
+    1 / noise_spread to noise_spread."""
     condition: float = 1.0
     """Condition number of the covariance of the features, for linear regression."""
     sparsity: int | None = None
@@ -69,7 +71,7 @@ class ModelRecipe:
 
     style: Literal["encoder", "decoder"] = "encoder"
     """Style of the model. "encoder": one token for each support, and supports attend to each
-    other. "decoder": as GPT-2, with x and y interleaved, a causal mask and learned positions."""
+    other. "decoder": like GPT-2, with x and y interleaved, a causal mask and learned positions."""
     attention: Attention = "softmax"
     """Kind of attention."""
     width: int = 64
@@ -87,8 +89,9 @@ class ModelRecipe:
     tied: bool = False
     """Whether all blocks share their weights."""
     start: str | None = None
-    """Initial weights; default: random. Either a run with the same architecture, by its name or
-    folder, or a solver, whose construction on the task's kernel sets width, heads and MLP."""
+    """Initial weights; default: random. Give the name or the folder of a run with the same
+    architecture, or the name of a solver. For a solver, the weights, width, heads and MLP are those
+    of its construction on the task's kernel."""
     ridge: float | None = None
     """Ridge of the construction in `start`; default: the variance `noise` of the task."""
 

@@ -42,9 +42,7 @@ def load(where: str | Path) -> Run:
     for name in WEIGHTS:
         if (folder / name).exists():
             return Run(checkpoint.load_weights(folder / name, like), drawn, recipe)
-    raise ValueError(
-        f"{where} must hold weights, got only a recipe; train it: icl-krr train {where}"
-    )
+    raise ValueError(f"{where} must hold weights, got only a recipe; run icl-krr train {where}")
 
 
 def find(where: str | Path, *others: str, name: str = "model") -> Path:
@@ -96,7 +94,9 @@ def blank(recipe: Recipe, drawn: Sampler) -> Transformer:
         )
     ridge = recipe.task.noise if m.ridge is None else m.ridge
     if m.ridge is None and not ridge > 0:
-        raise ValueError(f"ridge must be given to start from {m.start}, as the tasks have no noise")
+        raise ValueError(
+            f"ridge must be given to start from {m.start}, because the tasks have no noise"
+        )
     model, _ = build(
         m.start, make_kernel(recipe.task.kernel, vars(recipe.task)), task, ridge, m.depth
     )

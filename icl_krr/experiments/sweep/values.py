@@ -19,7 +19,7 @@ def bandwidth(name: str, value: Any) -> None:
     checks.positive_scalar(name, value)
     if value < 1 / 80:
         raise ValueError(
-            f"{name} must be >= 1/80, because exp(1 / t) overflows float32 below, got {value}"
+            f"{name} must be >= 1/80, because exp(1 / {name}) may overflow float32, got {value}"
         )
 
 
@@ -41,7 +41,7 @@ def feature_count(value: Any, config: Any) -> None:
     checks.count("value", value)
     if "trigonometric" in config.lines and value % 2:
         raise ValueError(
-            f"value must be even, as features come in pairs of cosine and sine, got {value}"
+            f"value must be even, because features are pairs of cosine and sine, got {value}"
         )
     if "landmarks" in config.lines:
         support(value, config)
