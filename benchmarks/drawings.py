@@ -1,7 +1,8 @@
 """`python -m benchmarks.drawings`: draw the README's figures from the records in `results`.
 
-Two figures have no record: this script computes the explorer, and contains the design. It copies
-the figures of `icl-krr demo` and `icl-krr identify gp-encoder` from the folders given as arguments.
+Two figures have no record. This script computes the data of the explorer figure, and contains the
+text of the design figure. It copies the figures of `icl-krr demo` and
+`icl-krr identify gp-encoder` from the folders given as arguments.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""The number of supports from which random features are faster than softmax attention."""
+"""The number of supports above which random features are faster than softmax attention."""
 
 from __future__ import annotations
 
@@ -17,9 +17,9 @@ KERNEL, P, STEPS = ik.Exponential(1.0), 8, 8
 def crossover(quick: bool) -> dict[str, float]:
     """Time and accuracy of linear attention on m positive features against softmax attention.
 
-    Both run 8 steps of conjugate gradient on one task, with p = 8 on the sphere and ridge n / 10.
-    Times are medians of 7 runs, measured alternately. "n where they meet" is the n at which both
-    take the same time, interpolated in logarithms; NaN if it lies beyond the largest n.
+    Both run 8 steps of conjugate gradient on one task with 8 features, inputs on the sphere and
+    ridge n / 10. Times are medians of 7 runs, measured alternately. "n where they meet" is the n at
+    which both take the same time, interpolated in logarithms; NaN if it lies beyond the largest n.
     """
     grid = (64, 256) if quick else (64, 128, 256, 512, 1024, 2048, 4096, 8192)
     figures: dict[str, float] = {}
@@ -64,7 +64,7 @@ def draw(n: int) -> ik.Task:
 
 
 def meeting(grid: tuple[int, ...], ratios: list[float]) -> float:
-    """The n from which on the ratio stays below 1, NaN if the last ratio is above 1."""
+    """The n above which the ratio stays below 1; NaN if the last ratio is above 1."""
     logs, last = np.log(ratios), len(ratios) - 1
     if logs[last] > 0:
         return float("nan")

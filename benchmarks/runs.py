@@ -1,4 +1,4 @@
-"""`python -m benchmarks.runs`: evaluate the reference runs on tasks outside their training."""
+"""`python -m benchmarks.runs`: evaluate the reference runs on tasks not used in training."""
 
 from __future__ import annotations
 

@@ -189,10 +189,10 @@ def alpha_errors(alpha: Any, kernel: Kernel, task: Task, ridge: float) -> np.nda
 
 
 def families(kernel: str) -> tuple[type[Kernel], type[Kernel]]:
-    """The class of the kernel and the class of the smoother's kernel.
+    """The class of the kernel, and that of the Nadaraya-Watson baseline's kernel.
 
-    A smoother needs a positive kernel. If the kernel is not positive, the smoother's kernel is
-    exponential.
+    Nadaraya-Watson needs a positive kernel. If the kernel is not positive, the baseline's kernel
+    is exponential.
     """
     row = find("kernel", KERNELS, kernel)
     family = load(row.made_by)

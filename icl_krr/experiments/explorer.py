@@ -1,4 +1,4 @@
-"""The data of the report's sliders: one task at every temperature, ridge, width and depth."""
+"""Data for the report's sliders: one task, solved at every temperature, ridge, width and depth."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ TRUE_TEMPERATURE = 0.5
 
 @dataclass(frozen=True)
 class ExplorerConfig:
-    """A grid of transformers that run conjugate gradient on one task, x on the unit circle.
+    """A grid of transformers that run conjugate gradient on one task with x on the unit circle.
 
     The outputs are a draw of a Gaussian process with temperature 0.5 and k(x, x) = 1, plus noise.
 
@@ -75,8 +75,8 @@ class Explored(NamedTuple):
     Attributes:
         config: the settings of the grid.
         task: the task.
-        arrays: array of each name. Its first axes are the grid axes that `over` names.
-        over: for each name its grid axes, some of "temperature", "ridge", "width" and "depth".
+        arrays: arrays by name. The first axes of an array are its grid axes.
+        over: grid axes of each array, some of "temperature", "ridge", "width" and "depth".
         dtype: dtype in which the arrays were computed.
     """
 
@@ -118,7 +118,7 @@ def angle(x: jax.Array) -> jax.Array:
 def build_cell(
     task: Task, temperature: Number, ridge: Number, width: int | None, steps: int
 ) -> tuple[Transformer, Kernel]:
-    """The transformer of one cell and the kernel it solves for; `ridge` is in units of k(x, x)."""
+    """The transformer of one cell and its regression kernel; `ridge` is in units of k(x, x)."""
     kernel = Exponential(temperature)
     options = {"num_features": 2, "ridge": ridge * jnp.exp(1 / temperature), "steps": steps}
     if width is None:
@@ -179,8 +179,9 @@ def transformer_cell(
 ) -> dict[str, jax.Array]:
     """Predictions [q], gap to exact KRR, bound on the gap and slots [n], at every depth.
 
-    Let f^ be exact KRR on the kernel of the Nystrom features. The bound is the sum of two bounds:
-    on |f_t - f^| by the rate of conjugate gradient (claim C4), and on |f^ - f*| (claim C18).
+    Let f_t be the prediction after step t, and f^ exact KRR on the kernel of the Nystrom features.
+    The bound is the sum of a bound on |f_t - f^|, from the rate of conjugate gradient (claim C4),
+    and a bound on |f^ - f*| (claim C18).
     """
     model, own = build_cell(task, temperature, ridge, width, steps)
     _, cache = run_with_cache(model, task, names=("prediction", *SLOTS))

@@ -30,7 +30,7 @@ from .shared.told import told
 OBJECTIVES = ("held-out", "marginal-likelihood")
 BOUNDS = ("lowest eigenvalue", "highest eigenvalue")
 PARTS = 4
-"""Number of parts that the supports of a table are split into. Each is predicted from the rest."""
+"""Number of parts into which a table's supports are split. Each is predicted from the others."""
 
 
 @dataclass(frozen=True)
@@ -38,13 +38,14 @@ class FitConfig(DepthConfig):
     """Settings of a fit. Hyperparameters set here are the starting values.
 
     Args:
-        solver: as in `DepthConfig`, as are the other fields up to `steps`.
+        solver: as in `DepthConfig`. The other fields up to `steps` are also those of `DepthConfig`,
+            with the same default values.
         objective: "held-out" (default), the squared error at the queries, or
             "marginal-likelihood", the likelihood of the supports.
         method: optimiser, "adam" (default) or "lbfgs".
         iterations: number of iterations of the optimiser, >= 1; default 100.
-        fit_spectrum: whether to fit the bounds on the eigenvalues too, from which step sizes and
-            momenta follow; default False: compute the bounds from the tasks.
+        fit_spectrum: whether to fit the bounds on the eigenvalues too. Step sizes and momenta
+            follow from these bounds. By default (False) the bounds are computed from the tasks.
 
     Raises:
         ValueError: `DepthConfig` refuses a field, the objective or method is unknown, the solver
@@ -106,7 +107,8 @@ class FittedHyperparameters(NamedTuple):
 def of_table(table: Table, num_supports: int, seed: int) -> Data:
     """Draw random rows as supports and hold out the other rows.
 
-    The fit uses the supports only, split into parts that are predicted from each other.
+    The fit uses only the supports. It splits them into parts and predicts each part from the other
+    parts.
 
     >>> from icl_krr.tasks import diabetes
     >>> [part.x.shape for part in of_table(diabetes(), 300, seed=0)]
@@ -118,7 +120,7 @@ def of_table(table: Table, num_supports: int, seed: int) -> Data:
         )
     whole = split(table, num_supports, seed)
     parts = np.array_split(np.arange(num_supports), min(PARTS, num_supports))
-    size = len(parts[-1])  # of the smallest part, because all tasks of a batch have one shape
+    size = len(parts[-1])  # cut all parts to the smallest: tasks of a batch have one shape
     asked = [part[:size] for part in parts]
     seen = [np.concatenate(asked[:i] + asked[i + 1 :]) for i in range(len(asked))]
     rows, queries = jnp.asarray(seen), jnp.asarray(asked)
@@ -129,7 +131,7 @@ def of_table(table: Table, num_supports: int, seed: int) -> Data:
 
 
 def of_run(run: Run, count: int, seed: int) -> Data:
-    """Draw tasks of the family that a model was trained on, with its predictions as targets."""
+    """Draw tasks of a model's training family, with the predictions of the model as targets."""
     checks.count("tasks", count)
     key = jax.random.key(seed)
     fitted, apart = (draw_tasks(jax.random.fold_in(key, i), count, run.family) for i in (0, 1))
@@ -218,7 +220,7 @@ def judge(config: FitConfig, data: Data, start: Any, fitted: Any, ridge: float) 
 def builder(config: FitConfig, tasks: Task) -> Build:
     """A function from hyperparameters to the model.
 
-    It computes the other keywords of the solver from the tasks and the hyperparameters.
+    The function computes the other keywords of the solver from the tasks and the hyperparameters.
     """
     row = SOLVERS[config.solver]
     one = jax.tree.map(lambda leaf: leaf[0], tasks)

@@ -1,4 +1,4 @@
-"""One forward pass from inside: the pattern of every head and the size of every slot."""
+"""Record the attention pattern of every head and the size of every slot in one forward pass."""
 
 from __future__ import annotations
 

@@ -21,10 +21,10 @@ from .config import AblateConfig
 from .targets import Subject, construct, trained
 
 DIVERGED = 1e8
-"""Changes above this value measure only the growth of rounding, so tables show only the limit."""
+"""Tables show changes above this value as `> 1e+08`, since they only measure rounding errors."""
 
 NEARER = ("swapped nearer by", "nearer, low", "nearer, high")
-"""Columns: the change of a control minus that of the swap, and the bounds of its interval."""
+"""Columns: the change by a control minus the change by the swap, and its interval."""
 
 
 class Ablation(NamedTuple):
@@ -35,7 +35,7 @@ class Ablation(NamedTuple):
 
 
 def examine(config: AblateConfig, progress: Callable[[str], None] = lambda name: None) -> Ablation:
-    """Ablate one part at a time, and compare the change of the predictions with the expectation."""
+    """Ablate one part at a time; compare the predictions with those of the ablated algorithm."""
     progress("building the model and drawing its tasks")
     subject = construct(config) if config.constructed else trained(config)
     model, tasks = subject.model, subject.tasks
@@ -95,7 +95,7 @@ def changes(intact: jax.Array, changed: jax.Array, seed: int) -> Changes:
 
 
 def compare(now: jax.Array, expected: jax.Array, intact: jax.Array) -> dict[str, float]:
-    """The expected change of the predictions, and their distance from the expected predictions."""
+    """The expected change, and the distance of the predictions from the expected predictions."""
     size = jnp.linalg.norm(intact)
     if not bool(jnp.any(jnp.isfinite(expected))):
         return {"gap to expectation": float("inf" if jnp.any(jnp.isfinite(now)) else 0)}
@@ -107,9 +107,9 @@ def compare(now: jax.Array, expected: jax.Array, intact: jax.Array) -> dict[str,
 
 
 def swaps(subject: Subject, config: AblateConfig, progress: Callable[[str], None]) -> Rows:
-    """Replace one block at a time by the constructed step of the same number, or by a control.
+    """Replace one block at a time by the constructed step with the same index, or by a control.
 
-    The column "swapped nearer by" is the change of a control minus the change of the swap. Its
+    The column "swapped nearer by" is the change by a control minus the change by the step. Its
     interval uses the same resampled tasks for both.
     """
     model, tasks = subject.model, subject.tasks

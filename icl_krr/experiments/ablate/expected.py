@@ -103,9 +103,9 @@ def richardson(kernel: Kernel, task: Task, w: Without, ridge: Any, steps: int) -
 
 
 class Expectation(NamedTuple):
-    """The expectations of a solver's ablations.
+    """The expected predictions of a solver's algorithm without one of its parts.
 
-    Parts without an expectation are flags of tokens, which the algorithm does not mention.
+    Only the flags of tokens have no expectation, because the algorithm does not contain them.
 
     Attributes:
         compute: function that runs the algorithm without a part and returns its predictions.

@@ -56,8 +56,8 @@ def measure(keys: jax.Array, temperatures: jax.Array, config: Config) -> jax.Arr
 
 
 CLAIM = Claim(
-    statement="One softmax head with queries and keys U x and values y computes the "
-    "Nadaraya-Watson estimator.",
+    statement="One softmax head with queries U x, keys U x and values y, where U is a matrix, "
+    "computes the Nadaraya-Watson estimator.",
     expected=HOLDS,
     run=run,
     config=Config(),

@@ -47,7 +47,7 @@ def run(config: Config, key: jax.Array) -> tuple[Rows, Verdict]:
         at_least("gap to f* >= 0.003 at the best temperature of the head", tuned, 0.003),
         compare("smallest rank correlation between head and f* <= 0.9", rank.min(), 0.9),
         compare(
-            "median of RMSE of f* / RMSE of the head at its best temperature <= 0.95",
+            "median of (RMSE of f*) / (RMSE of the head at its best temperature) <= 0.95",
             np.median(exact / error),
             0.95,
         ),
@@ -96,9 +96,9 @@ def measure(
 
 CLAIM = Claim(
     statement="One softmax head computes f*, the prediction of exact kernel ridge regression.",
-    truth="The head computes the Nadaraya-Watson estimator. At the same temperature its distance "
-    "to f* can be as large as |f*|. At the best temperature for the head the distance is still "
-    "more than 0.3 % of |f*|. The head can also rank the queries in another order than f*.",
+    truth="The head computes the Nadaraya-Watson estimator. At the same temperature its "
+    "distance to f* can be as large as |f*|. At the best temperature for the head, the distance "
+    "is still more than 0.3 % of |f*|. The head can also rank the queries differently from f*.",
     expected=FALSE,
     run=run,
     config=Config(),

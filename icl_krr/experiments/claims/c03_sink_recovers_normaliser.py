@@ -62,13 +62,13 @@ def run(config: Config, key: jax.Array) -> tuple[Rows, Verdict]:
             stated=True,
         ),
         compare(
-            "relative change of f* if K, k and ridge are divided by c <= 1e-8",
+            "K, k and ridge divided by c: relative change of f* <= 1e-8",
             shifted,
             1e-8,
             stated=True,
         ),
         at_least(
-            "median relative change of f* if every row of K and k is divided by its maximum >= 0.1",
+            "every row of K and k divided by its maximum: median relative change of f* >= 0.1",
             np.median(by_row),
             0.1,
         ),
@@ -79,7 +79,7 @@ def run(config: Config, key: jax.Array) -> tuple[Rows, Verdict]:
 def measure(
     keys: jax.Array, temperatures: jax.Array, shifts: jax.Array, config: Config
 ) -> tuple[jax.Array, ...]:
-    """Return errors and bounds [draw, temperature, shift, dtype], and what shifts do to f*.
+    """Return errors and bounds [draw, temperature, shift, dtype], and the effect of shifts on f*.
 
     The last two arrays are the relative changes of f* if all logits get the same shift and if
     each row of logits is shifted by its maximum.
@@ -143,10 +143,11 @@ def measure(
 
 
 CLAIM = Claim(
-    statement="A sink token of logit log c gets the attention weight c / (Z + c), where Z is the "
-    "softmax normaliser. So c times the head output divided by the weight of the sink is K v. A "
-    "shift of all logits by one constant multiplies K and k by a factor; f* (exact kernel ridge "
-    "regression) does not change if the ridge is multiplied by the same factor.",
+    statement="A sink token with the logit log c gets the attention weight w = c / (Z + c), "
+    "where Z is the softmax normaliser of the other tokens. So c / w times the output of the head "
+    "is K v, the product of the unnormalised kernel matrix K and the values v. Adding a constant "
+    "to all logits multiplies K and k(x) by a factor. f*, exact kernel ridge regression, does not "
+    "change if the ridge is multiplied by the same factor.",
     expected=HOLDS,
     run=run,
     config=Config(),

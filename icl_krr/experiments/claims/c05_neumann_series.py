@@ -57,7 +57,8 @@ def run(config: Config, key: jax.Array) -> tuple[Rows, Verdict]:
             stated=True,
         ),
         compare(
-            "Neumann series, ridge < sigma_1, worst y: sigma_1 / ridge <= growth in one step",
+            "Neumann series, ridge < sigma_1, worst y: sigma_1 / ridge <= growth of the "
+            "error in one step",
             factor[:, small, 0],
             worst[:, small, 0],
             slack=1e-6,
@@ -69,18 +70,20 @@ def run(config: Config, key: jax.Array) -> tuple[Rows, Verdict]:
             slack=1e-6,
         ),
         compare(
-            "step sizes 1 and 1.9 / (sigma_1 + ridge): error <= (factor by theory)^t",
+            "step sizes 1 / (sigma_1 + ridge) and 1.9 / (sigma_1 + ridge): error <= (factor "
+            "by theory)^t",
             error[:, :, 1:3, 1:],
             bound[:, :, 1:3, 1:] + 1e-12,
             slack=1e-6,
         ),
         compare(
-            "every step size, worst y: |1 - growth in one step / factor by theory| <= 1e-6",
+            "every step size, worst y: |1 - growth of the error in one step / factor by "
+            "theory| <= 1e-6",
             np.abs(1 - worst / factor)[:, :, 1:],
             1e-6,
         ),
         at_least(
-            "step size 2.1 / (sigma_1 + ridge), worst y: growth in one step >= 1.09",
+            "step size 2.1 / (sigma_1 + ridge), worst y: growth of the error in one step >= 1.09",
             worst[:, :, 3],
             1.09,
         ),
@@ -98,7 +101,7 @@ def measure(
 ) -> tuple[jax.Array, jax.Array, jax.Array]:
     """Return errors [draw, ridge, series, step] and the growth of the error in one step.
 
-    The growth is given by theory and as measured for the worst y.
+    The growth is returned twice: as theory gives it, and as measured for the worst y.
     """
     kernel = Exponential(config.temperature)
     process = GaussianProcess(kernel, num_supports=config.num_supports, inputs="sphere")
@@ -142,10 +145,10 @@ def measure(
 CLAIM = Claim(
     statement="The Neumann series sum_j (-K / ridge)^j / ridge equals the inverse of A = K + ridge "
     "I if the ridge is small.",
-    truth="The series converges only if ridge > sigma_1, the largest eigenvalue of K: the ridge "
-    "must be large. The series sum_j (I - eta A)^j eta, which is gradient descent, converges for "
-    "every step size eta in (0, 2 / (sigma_1 + ridge)). It needs more steps if the ridge is "
-    "smaller.",
+    truth="The series converges only if ridge > sigma_1, the largest eigenvalue of K. So "
+    "the ridge must be large. The series sum_j eta (I - eta A)^j converges for every step size "
+    "eta in (0, 2 / (sigma_1 + ridge)). Its partial sums applied to y are the iterates of "
+    "gradient descent. The series needs more terms if the ridge is smaller.",
     expected=FALSE,
     run=run,
     config=Config(),

@@ -141,11 +141,12 @@ def measure(keys: jax.Array, temperatures: jax.Array, spheres: jax.Array, config
 
 CLAIM = Claim(
     statement="Multi-head softmax attention is a mixture of Nadaraya-Watson smoothers. For "
-    "temperature -> 0 a head returns the output of the nearest support, for temperature -> "
-    "infinity the mean of the outputs.",
-    truth="For temperature -> 0 a head returns the output of the support with the largest inner "
-    "product, which is the nearest support only on a sphere. The mixture and the limit for "
-    "temperature -> infinity hold as stated. Both limits have an error bound at every temperature.",
+    "temperature -> 0 a head returns the output of the nearest support. For temperature -> "
+    "infinity it returns the mean of the outputs.",
+    truth="For temperature -> 0 a head returns the output of the support with the largest "
+    "inner product. This is always the nearest support only if the inputs lie on a sphere. The "
+    "mixture and the limit for temperature -> infinity hold as stated. At every temperature, a "
+    "proven bound limits the distance of the head to each of the two limits.",
     expected=CORRECTED,
     run=run,
     config=Config(),

@@ -102,7 +102,8 @@ def needs(name: str, config: Config, task: Task) -> dict[str, Any]:
 def measure(tasks: Task, name: str, config: Config) -> tuple[jax.Array, jax.Array, jax.Array]:
     """Return the gap between slots and iterates at every step, and two more arrays.
 
-    These are whether |r| is still > 1e-8 |y| at every step, and the gap to f* after p + 1 steps.
+    The second array says at every step whether |r| is still > 1e-8 |y|. The third array is the gap
+    to f* after p + 1 steps.
     """
 
     def once(task: Task) -> tuple[jax.Array, ...]:
@@ -127,10 +128,11 @@ def measure(tasks: Task, name: str, config: Config) -> tuple[jax.Array, jax.Arra
 
 
 CLAIM = Claim(
-    statement="Linear attention runs conjugate gradient, with or without a preconditioner, "
-    "exactly. The coefficients alpha, the residual r and the search direction p have disjoint "
-    "channels. One step takes 5 (textbook form), 3 (fused) or 2 (pipelined) blocks; a Chebyshev "
-    "step takes 1.",
+    statement="Linear attention runs conjugate gradient exactly, with or without a "
+    "preconditioner. The coefficients alpha, the residual r and the search direction p are stored "
+    "in disjoint sets of channels (slots). One step of conjugate gradient takes 5 blocks in "
+    "textbook form, 3 in fused form and 2 in pipelined form. One step of the Chebyshev iteration "
+    "takes 1 block.",
     expected=HOLDS,
     run=run,
     config=Config(),

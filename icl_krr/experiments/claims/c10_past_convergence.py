@@ -122,8 +122,8 @@ def measure(tasks: Task, form: str, config: Config) -> tuple[jax.Array, ...]:
 
 CLAIM = Claim(
     statement="Conjugate gradient with a fixed number of steps does not fail after convergence.",
-    truth="The construction returns 0 for a quotient whose divisor underflows. The steps after "
-    "convergence then change nothing, and all values and gradients stay finite.",
+    truth="The construction returns 0 for a quotient whose divisor underflows. So the "
+    "steps after convergence change nothing, and all values and gradients stay finite.",
     expected=HOLDS,
     run=run,
     config=Config(),

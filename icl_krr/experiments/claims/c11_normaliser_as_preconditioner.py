@@ -41,13 +41,13 @@ def run(config: Config, key: jax.Array) -> tuple[Rows, Verdict]:
     return rows, judge(
         compare("one head: |head - D^-1 G y| / |y|_max <= 1e-12", head, 1e-12, stated=True),
         compare(
-            "one block, its sink: |alpha - eta (D + c I)^-1 y| / |alpha| <= 1e-10",
+            "sink of the first block: |alpha - eta (D + c I)^-1 y| / |alpha| <= 1e-10",
             sink,
             1e-10,
             stated=True,
         ),
         compare(
-            "second block, its head: gap to (D + c I)^-1 G alpha <= 1e-10",
+            "head of the second block: gap to (D + c I)^-1 G alpha <= 1e-10",
             shifted,
             1e-10,
             stated=True,
@@ -97,9 +97,10 @@ def measure(
 
 
 CLAIM = Claim(
-    statement="A softmax head with keys (x, -|x|^2 / 2) applies D^-1 G, where G is the Gaussian "
-    "kernel matrix with lengthscale l and the diagonal matrix D holds the row sums of G. A sink "
-    "token of logit log c + |x|^2 / (2 l^2) changes D^-1 G to (D + c I)^-1 G.",
+    statement="A softmax head with keys (x, -|x|^2 / 2) multiplies its values by D^-1 G. Here "
+    "G is the Gaussian kernel matrix with lengthscale l, and D is the diagonal matrix of the row "
+    "sums of G. A sink token with the logit log c + |x|^2 / (2 l^2) changes D^-1 G to (D + c "
+    "I)^-1 G.",
     expected=HOLDS,
     run=run,
     config=Config(),

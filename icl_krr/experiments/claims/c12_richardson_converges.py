@@ -40,7 +40,7 @@ def run(config: Config, key: jax.Array) -> tuple[Rows, Verdict]:
     parts = [measure(keys, n, config) for n in config.sizes]
     low, high, error, slots = (np.stack(v, axis=1) for v in zip(*parts, strict=True))
     etas, steps = np.array([eta for *_, eta in CASES]), np.arange(config.steps + 1)
-    # [draw, n, case]: the error falls by this factor or faster in each step
+    # [draw, n, case]: each step multiplies the error by at most this factor
     factor = np.maximum(np.abs(1 - etas * low), np.abs(1 - etas * high))
     bound = factor[..., None] ** steps + 1e-12
     rows = tidy(
@@ -130,10 +130,10 @@ def measure(keys: jax.Array, num_supports: int, config: Config) -> tuple[jax.Arr
 
 
 CLAIM = Claim(
-    statement="Richardson's iteration alpha += eta (D + c I)^-1 (y - A alpha) converges for every "
-    "step size eta in (0, 2) and every number of supports if ridge <= c, since all eigenvalues of "
-    "(D + c I)^-1 A lie in (0, 1]. Here A = K + ridge I, and the softmax normaliser D is the "
-    "diagonal matrix of the row sums of K.",
+    statement="Let A = K + ridge I, and let D be the diagonal matrix of the row sums of K "
+    "(the softmax normaliser). If ridge <= c, all eigenvalues of (D + c I)^-1 A lie in (0, 1]. So "
+    "Richardson's iteration alpha += eta (D + c I)^-1 (y - A alpha) converges for every step size "
+    "eta in (0, 2) and every number of supports.",
     expected=HOLDS,
     run=run,
     config=Config(),

@@ -152,11 +152,12 @@ def measure(
 
 
 CLAIM = Claim(
-    statement="Richardson's iteration, preconditioned by the softmax normaliser D (the row sums of "
-    "K), needs O(log(1/e)) blocks for an error e, whatever the number n of supports.",
-    truth="O(log(1/e)) blocks are enough at a fixed condition number. But the preconditioner does "
-    "not keep the condition number small: with c = ridge, the condition number of (D + c I)^-1 A "
-    "grows with n like that of A = K + ridge I, and the number of blocks grows with it.",
+    statement="Richardson's iteration, preconditioned by the softmax normaliser D (the row "
+    "sums of K), needs O(log(1/e)) blocks for an error e, for every number n of supports.",
+    truth="O(log(1/e)) blocks are enough at a fixed condition number. But the "
+    "preconditioner does not keep the condition number small. The condition number of (D + c "
+    "I)^-1 A with c = ridge grows with n like that of A = K + ridge I. The number of blocks grows "
+    "with it.",
     expected=CORRECTED,
     run=run,
     config=Config(),

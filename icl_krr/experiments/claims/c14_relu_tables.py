@@ -46,7 +46,7 @@ def run(config: Config, key: jax.Array) -> tuple[Rows, Verdict]:
     growth = np.polyfit(np.log(config.sizes), needed, 1)[0]
     product, chord = table_errors()
     return rows, judge(
-        compare("width for an error of 1e-3 ~ n^a with a <= 1/2", growth, 0.5, stated=True),
+        compare("error of 1e-3: needed width ~ n^a with a <= 1/2", growth, 0.5, stated=True),
         within("error of f ~ width^a with a in [-2.5, -1.5]", slopes, -2.5, -1.5, stated=True),
         compare(
             "one product: |1 - error / theory.product_table_error| <= 0.05",
@@ -61,15 +61,21 @@ def run(config: Config, key: jax.Array) -> tuple[Rows, Verdict]:
             stated=True,
         ),
         compare(
-            "operands outside their tables = 0, tables from operand_bounds of the task", overruns, 0
+            "tables from operand_bounds of the task: number of operands outside their tables = 0",
+            overruns,
+            0,
         ),
-        at_least("operands outside their tables, as the model reports for 100 y >= 1", clipped, 1),
+        at_least(
+            "outputs 100 y: number of operands outside their tables, as the model reports it, >= 1",
+            clipped,
+            1,
+        ),
     )
 
 
 @partial(jax.jit, static_argnames=("width", "steps"))
 def measure(tasks: Task, sizes: jax.Array, width: int, steps: int) -> tuple[jax.Array, ...]:
-    """Return [draw, n] the error due to the tables and counts of operands outside the tables.
+    """Return the error that the tables cause and two counts of operands outside them [draw, n].
 
     The two counts are for y and for 100 y.
     """
@@ -123,9 +129,10 @@ def table_errors(width: int = 64) -> tuple[jax.Array, jax.Array]:
 
 
 CLAIM = Claim(
-    statement="A ReLU MLP multiplies numbers of size up to B with error O(B^2 / w^2), where w is "
-    "the number of segments in its piecewise linear squares. So an MLP of width O(sqrt(n / e)) "
-    "gives f*, exact kernel ridge regression, up to an error e.",
+    statement="A ReLU MLP multiplies numbers of size up to B by piecewise linear "
+    "approximations of the square. With w segments, the error of a product is O(B^2 / w^2). So a "
+    "construction with MLPs of width O(sqrt(n / e)) computes f*, exact kernel ridge regression on "
+    "n supports, up to an error e.",
     expected=HOLDS,
     run=run,
     config=Config(),

@@ -77,7 +77,7 @@ def build(name: str, config: Config, P: jax.Array) -> Transformer:
 
 @partial(jax.jit, static_argnames=("name", "config"))
 def measure(keys: jax.Array, tasks: Task, name: str, config: Config) -> jax.Array:
-    """Return the gaps for p and for p - 1 feature channels (then one channel is always 0)."""
+    """Return the gaps for p and p - 1 feature channels; p - 1 means that one channel is 0."""
     solver, options = LAYOUTS[name]
 
     def gaps(turn: jax.Array, task: Task) -> jax.Array:
@@ -96,10 +96,10 @@ def measure(keys: jax.Array, tasks: Task, name: str, config: Config) -> jax.Arra
 
 
 CLAIM = Claim(
-    statement="A transformer with at least p + c channels, where p is the number of features, runs "
-    "t steps of conjugate gradient exactly.",
-    truth="c is the number of channels that the layout of the construction adds to the p feature "
-    "channels. p - 1 feature channels are not enough.",
+    statement="Let p be the number of features and c a constant. A transformer with at least "
+    "p + c channels runs any number of steps of conjugate gradient exactly.",
+    truth="c is the number of channels that the layout of the construction adds to the p "
+    "feature channels. With only p - 1 feature channels the steps are not exact.",
     expected=HOLDS,
     run=run,
     config=Config(),

@@ -85,9 +85,9 @@ def measure(keys: jax.Array, width: int, config: Config) -> tuple[jax.Array, ...
 
 
 CLAIM = Claim(
-    statement="Every linear sketch of x to m features gives a kernel matrix K^ with |K - K^| <= "
-    "sum_(i>m) sigma_i in the spectral norm, where sigma_1 >= sigma_2 >= ... are the eigenvalues "
-    "of K.",
+    statement="Every linear sketch of x to m features gives a kernel matrix K^ with |K - K^| "
+    "<= sum_(i>m) sigma_i in the spectral norm. Here sigma_1 >= sigma_2 >= ... are the "
+    "eigenvalues of K.",
     truth="The bound holds for the best sketch, whose error is exactly sigma_(m+1). No matrix of "
     "rank m has a smaller error. Random sketches violate the bound.",
     expected=FALSE,

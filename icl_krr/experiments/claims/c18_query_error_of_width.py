@@ -82,12 +82,12 @@ def run(config: Config, key: jax.Array) -> tuple[Rows, Verdict]:
 
 @partial(jax.jit, static_argnames="config")
 def measure(keys: jax.Array, ridges: jax.Array, config: Config) -> tuple[jax.Array, ...]:
-    """Return |f^ - f*| [draw, ridge, task, q] and what the bounds need.
+    """Return |f^ - f*| [draw, ridge, task, q] and the quantities in the bounds.
 
     The other values are the gap between the model and ridge regression with K^, then k, k - k^, y
     and |inv(A) - inv(A^)|.
 
-    In the worst task y is the first eigenvector u of K that the sketch loses, and all queries are
+    In the worst task y is the first eigenvector u of K that the sketch loses, and all queries lie
     along X^T u.
     """
     m = config.width
@@ -129,12 +129,13 @@ def measure(keys: jax.Array, ridges: jax.Array, config: Config) -> tuple[jax.Arr
 
 
 CLAIM = Claim(
-    statement="At a query x, a model with m feature channels predicts f^ with |f^ - f*| <= |k| |y| "
-    "|inv(A) - inv(A^)|. Here f* is exact kernel ridge regression, k = k(x), A = K + ridge I, and "
-    "A^ is A with the kernel matrix K^ of the m features.",
-    truth="The model sketches k as well. This adds the error (k - k^)^T inv(A^) y, which is at "
-    "most |k - k^| |y| / ridge. The second term dominates if y lies along an eigenvector of K that "
-    "the sketch loses.",
+    statement="At a query x, a model with m feature channels predicts f^ with |f^ - f*| <= "
+    "|k| |y| |inv(A) - inv(A^)|. Here f* is exact kernel ridge regression, and k = k(x) contains "
+    "the kernel values between x and the supports. Further, A = K + ridge I and A^ = K^ + ridge "
+    "I, where K^ is the kernel matrix of the m features.",
+    truth="The model also computes k from its m features, as k^. This adds the error (k - "
+    "k^)^T inv(A^) y to the one that is bounded in the statement. The added error is at most |k - "
+    "k^| |y| / ridge. It dominates if y lies along an eigenvector of K that the sketch loses.",
     expected=CORRECTED,
     run=run,
     config=Config(),

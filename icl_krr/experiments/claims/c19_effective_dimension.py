@@ -1,4 +1,4 @@
-"""C19: whether the effective dimension is the number of feature channels that a model needs."""
+"""C19: the effective dimension as the number of feature channels that a model needs."""
 
 from __future__ import annotations
 
@@ -58,23 +58,25 @@ def run(config: Config, key: jax.Array) -> tuple[Rows, Verdict]:
     at = lambda values, x: values[..., list(widths).index(round(x * d))]  # noqa: E731
     return rows, judge(
         compare(
-            "m = d_eff: median risk / risk of full width <= 1.1, every spectrum",
+            "m = d_eff, every spectrum: median of risk / risk of full width <= 1.1",
             at(risks, 1)[None],
             1.1,
             stated=True,
         ),
         compare(
-            "m = 3 d_eff: median risk / risk of full width <= 1.1, every spectrum",
+            "m = 3 d_eff, every spectrum: median of risk / risk of full width <= 1.1",
             at(risks, 3),
             1.1,
         ),
         compare(
-            "m <= d_eff: largest median gap of a spectrum / smallest <= 5",
+            "m <= d_eff: largest / smallest of the median gaps of the spectra <= 5",
             spread[widths <= d],
             5.0,
         ),
         at_least(
-            "m = 2 d_eff: largest median gap of a spectrum / smallest >= 10", at(spread, 2), 10.0
+            "m = 2 d_eff: largest / smallest of the median gaps of the spectra >= 10",
+            at(spread, 2),
+            10.0,
         ),
         within(
             "m <= 2 d_eff: log_3(median gap / expected gap) in [-1, 1]",
@@ -139,12 +141,13 @@ def ridge_of(sigma: jax.Array, dimension: float) -> jax.Array:
 
 
 CLAIM = Claim(
-    statement="d_eff = tr(K inv(K + ridge I)) feature channels are nearly as good as full width, "
-    "whatever the decay of the spectrum.",
-    truth="If the spectrum decays slowly, up to 3 d_eff channels are needed for a risk (mean "
-    "squared error to the noiseless function) within 10 % of that of full width. As functions of m "
-    "/ d_eff, where m is the number of channels, the gaps to f* (exact kernel ridge regression) of "
-    "all spectra agree up to a factor of 5 for m <= d_eff, but not for larger m.",
+    statement="A model with d_eff = tr(K inv(K + ridge I)) feature channels is nearly as good "
+    "as a model of full width, for every decay of the spectrum.",
+    truth="If the spectrum decays slowly, d_eff channels are not enough. With 3 d_eff "
+    "channels the risk (mean squared error to the noiseless function) is within 10 % of that of "
+    "full width for every tested spectrum. Let m be the number of channels. At the same m / "
+    "d_eff, the gaps to f* (exact kernel ridge regression) of the tested spectra agree up to a "
+    "factor of 5 if m <= d_eff, but not if m is larger.",
     expected=CORRECTED,
     run=run,
     config=Config(),

@@ -94,7 +94,7 @@ def run(config: Config, key: jax.Array) -> tuple[Rows, Verdict]:
             -0.25,
         ),
         at_least(
-            "linear attention without features: share of weights <x, z> < 0 >= 0.3",
+            "linear attention without features: share of negative weights <x, z> is >= 0.3",
             negative_share(draws(key, config.draws), config),
             0.3,
         ),
@@ -173,9 +173,10 @@ def negative_share(keys: jax.Array, config: Config) -> jax.Array:
 CLAIM = Claim(
     statement="Random features can replace the softmax kernel: their estimate k^ of the kernel is "
     "unbiased, k^ >= 0, and the error falls as 1 / sqrt(m) with the number m of features.",
-    truth="All of this holds for positive features, and orthogonal draws reduce their error. "
-    "Trigonometric features can give k^ < 0. Conjugate gradient (CG) on m random features does not "
-    "reach exact kernel ridge regression: the gap has a floor that falls roughly as 1 / sqrt(m).",
+    truth="All of this holds for positive features, and orthogonal draws reduce their "
+    "error. Trigonometric features can give k^ < 0. Conjugate gradient (CG) on m random features "
+    "does not reach exact kernel ridge regression: its gap stops decreasing at a floor. The floor "
+    "falls roughly as 1 / sqrt(m).",
     expected=CORRECTED,
     run=run,
     config=Config(),

@@ -1,4 +1,4 @@
-"""C23: solvers as filters of the spectrum of the kernel matrix."""
+"""C23: solvers as spectral filters of the kernel matrix."""
 
 from __future__ import annotations
 
@@ -55,20 +55,22 @@ def run(config: Config, key: jax.Array) -> tuple[Rows, Verdict]:
     exact = np.asarray(theory.exact_filter(jnp.asarray(sigma), config.ridge))
     return rows, judge(
         compare(
-            "Richardson's iteration on D^-1 A: share of hat rows outside k(x)^T q(K) <= 1e-9",
+            "Richardson's iteration with D: share of the norm of the hat rows that no q "
+            "explains <= 1e-9",
             richardson,
             1e-9,
             stated=True,
         ),
         at_least(
-            "Richardson's iteration on D^-1 A: median share of hat rows outside k(x)^T q(K) >= 1 %",
+            "Richardson's iteration with D: median share of the norm that no q explains >= 1 %",
             np.median(richardson),
             0.01,
         ),
         compare("gradient descent, every step: |q - q_t| / max |q_t| <= 1e-9", gap[:, 0], 1e-9),
         compare("chebyshev, every step: |q - q_t| / max |q_t| <= 1e-9", gap[:, 1], 1e-9),
         compare(
-            "gradient descent and chebyshev: share of hat rows outside k(x)^T q(K) <= 1e-9",
+            "gradient descent and chebyshev: share of the norm of the hat rows that no q "
+            "explains <= 1e-9",
             rest,
             1e-9,
         ),
@@ -77,7 +79,7 @@ def run(config: Config, key: jax.Array) -> tuple[Rows, Verdict]:
             np.abs(done / exact - 1),
             1e-6,
         ),
-        compare("CG scales with y: |J y - f| / |f| <= 1e-9, J = df / dy", homogeneity, 1e-9),
+        compare("CG, J = df / dy: |J y - f| / |f| <= 1e-9", homogeneity, 1e-9),
         amended=True,
     )
 
@@ -150,9 +152,10 @@ CLAIM = Claim(
     "steps of size eta.",
     truth="This holds for solvers that are polynomials in K, such as gradient descent and "
     "Chebyshev iteration at every step. Richardson's iteration preconditioned by the softmax "
-    "normaliser D is a polynomial in D^-1 K, so its hat rows are no filter of K. Conjugate "
-    "gradient (CG) is not linear in y, but its prediction f scales with y, so J y = f for J = df / "
-    "dy.",
+    "normaliser D is a polynomial in another matrix, (D + c I)^-1 (K + ridge I) with a constant c "
+    "> 0. So its hat rows do not have the form k(x)^T q(K). Conjugate gradient (CG) is not linear "
+    "in y. But its prediction f is homogeneous of degree 1 in y, so its Jacobian J = df / dy "
+    "satisfies J y = f.",
     expected=CORRECTED,
     run=run,
     config=Config(),

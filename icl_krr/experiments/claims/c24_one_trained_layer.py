@@ -106,9 +106,10 @@ def cosine(a: jax.Array, b: jax.Array) -> jax.Array:
 
 
 CLAIM = Claim(
-    statement="One layer of linear attention, trained on linear tasks (n = p = 10, x ~ U(-1, 1), y "
-    "= <w, x>), becomes one step of gradient descent of the best size. Its loss is 0.20468888, and "
-    "its predictions and sensitivities df / dx agree with those of the step.",
+    statement="One layer of linear attention, trained on linear tasks (n = 10 supports, p = "
+    "10 features, x ~ U(-1, 1), y = <w, x>), becomes one step of gradient descent with the best "
+    "step size. Its loss is 0.20468888, and its predictions and sensitivities df / dx agree with "
+    "those of the step.",
     truth="The trained layer does become this step. But the quoted loss, half the mean squared "
     "error for w ~ N(0, I), belongs to x ~ U(-1/2, 1/2). For x ~ U(-1, 1) the loss is four times "
     "as large.",

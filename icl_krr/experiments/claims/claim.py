@@ -20,7 +20,7 @@ HOLDS, CORRECTED, FALSE, OPEN = (
 
 
 class Check(NamedTuple):
-    """The comparison measured <= bound over several draws.
+    """The result of testing measured <= bound on several draws.
 
     Attributes:
         name: what is compared, in words and symbols.

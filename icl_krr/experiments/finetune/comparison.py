@@ -38,7 +38,8 @@ class Comparison(NamedTuple):
     Attributes:
         losses: a row for every method, depth and seed.
         path: a row for every observed update and block of one training run per seed.
-        moved: a row for every pair of slots, with the change of its weights after that training.
+        moved: a row for every pair of slots, with the change of the weights between them in the
+            training runs of `path`.
     """
 
     losses: Rows
@@ -51,8 +52,8 @@ def compare(config: FinetuneConfig, show: Show = lambda words: None) -> Comparis
 
     Rivals are algorithms whose scalars are tuned. The method "trained: its own weights" trains the
     weights of the construction, untied. The methods with "all weights" train every entry of the
-    dense matrices, starting from textbook gradient descent or from tuned GD++. The path is that of
-    all weights from textbook gradient descent at `config.depth`.
+    dense matrices, starting from textbook gradient descent or from tuned GD++. The path records
+    the training of all weights from textbook gradient descent with `config.depth` blocks.
 
     The column `gain` is (textbook loss - exact loss) / (loss - exact loss).
     """
@@ -131,9 +132,10 @@ def observe_blocks(
 def block_coefficients(model: Transformer) -> tuple[list[float], list[float]]:
     """The step size eta and the curvature c of every block, read from its weights.
 
-    A block adds eta <x, X^T r> to the prediction and subtracts c X^T X x from x. Both are products
-    of two numbers: the query-key map of x, averaged over the features, and the map from r to the
-    prediction (for eta) or from x to x (for c) by the head and the MLP after it.
+    A block adds eta <x, X^T r> to the prediction and subtracts c X^T X x from x. Each is the
+    product of two numbers. The first is the query-key map of x, averaged over the features. The
+    second is the map by the head and the MLP after it: from r to the prediction for eta, and from
+    x to x for c.
     """
     layout = model.layout
     x, r, f = (layout.channels(name) for name in ("x", "r", "prediction"))

@@ -151,8 +151,8 @@ def chebyshev_step_sizes(low: Any, high: Any, depth: int) -> jax.Array:
 def rivals(problem: FinetuneProblem, depth: int) -> dict[str, Transformer]:
     """Algorithms with `depth` steps, each with its scalars tuned by the same procedure.
 
-    Each step is one block, except for conjugate gradient, which has 5 blocks per step and one
-    more, and no scalars to tune.
+    Each step is one block, except for conjugate gradient. Conjugate gradient has 5 blocks per step
+    and one block before the first step, and it has no scalars to tune.
     """
     low, high = problem.spectrum
     sizes: dict[str, Any] = {"num_features": problem.config.num_features, "steps": depth}

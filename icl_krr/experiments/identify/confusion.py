@@ -28,10 +28,11 @@ LOOKED_AT = ("linear", "exponential")
 class ConfusionConfig:
     """Every solver on every kernel that it takes, at every condition number and seed.
 
-    Tasks are linear regression. The covariance of the inputs and K + ridge I have the condition
-    number of the cell: the ridge is the largest eigenvalue of K, averaged over tasks, divided by
-    the condition number. There are many more features than steps, so no solver converges before
-    the last layer.
+    A cell is a solver, a kernel, a condition number and a seed. Tasks are linear regression. The
+    covariance of the inputs has the condition number of the cell. The ridge is the largest
+    eigenvalue of K, averaged over tasks, divided by this condition number. So K + ridge I has
+    about the same condition number. There are many more features than steps, so no solver converges
+    before the last layer.
 
     Args:
         solvers: names of solvers; default: all candidates of `identify`.
@@ -190,7 +191,7 @@ def largest_sink(kernel: Kernel, tasks: Task) -> int:
 
 
 def matrix(rows: Rows) -> dict[tuple[str, str], dict[str, int]]:
-    """Number of runs, and of runs in which each candidate remained, per solver and kernel."""
+    """Per solver and kernel, numbers of runs and of runs in which each candidate remained."""
     found: dict[tuple[str, str], dict[str, int]] = {}
     for entry in rows:
         counts = found.setdefault(

@@ -35,7 +35,7 @@ def construct(solver: str, kernel: Kernel, task: Task, **needs: Any) -> Transfor
 
 
 def attention(kernel: Kernel, task: Task) -> dict[str, Any]:
-    """Softmax attention with a sink chosen from the task; {} if the kernel is featured."""
+    """Softmax attention with a sink chosen from the task; {} if the kernel has a feature map."""
     if kernel.featured:
         return {}
     return {"attention": Softmax(log_sink=theory.log_sink(kernel, task))}

@@ -1,4 +1,4 @@
-"""Rows of results, which tables and figures take."""
+"""Rows of results, the input of tables and figures."""
 
 from __future__ import annotations
 

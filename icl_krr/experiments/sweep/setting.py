@@ -29,7 +29,7 @@ class Setting(NamedTuple):
         bound: bound on the relative error after every step [steps + 1]; default: none.
         alpha: exact coefficients [n]; with `A`, the error of alpha is measured in the A-norm.
             Default: the error is not measured.
-        A: matrix K + ridge I [n, n]; default: as for `alpha`.
+        A: matrix K + ridge I [n, n]. Default: the error is not measured.
         expected: gap that theory expects after the last step; default: unknown.
     """
 
