@@ -1,7 +1,7 @@
 r"""A differentiable simulator of in-context kernel ridge regression in transformers.
 
-The library writes solvers of kernel ridge regression as explicit weights of a transformer. It runs
-these models by the same forward pass as trained models.
+The library writes solvers of kernel ridge regression as explicit weights of a transformer. These
+models and trained models use the same forward pass.
 
 - `icl_krr.kernels`: kernels.
 - `icl_krr.sketches`: sketches and feature maps that reduce the width of a model.
@@ -10,10 +10,10 @@ these models by the same forward pass as trained models.
 - `icl_krr.constructions`: the same solvers, under the same names, as weights of a transformer.
 - `icl_krr.transformer`, `icl_krr.residual`: the forward pass, its weights, and the residual stream
   of named slots.
-- `icl_krr.training`: training of any model, random or constructed, and of the parameters from which
-  weights are built.
+- `icl_krr.training`: training of any model from random or constructed weights, and fits of the
+  parameters that determine the weights of a construction.
 - `icl_krr.probes`: what a model computes in each layer, and which solver explains it.
-- `icl_krr.theory`: bounds and identities, one per function.
+- `icl_krr.theory`: bounds and identities of the theory, one per function.
 - `icl_krr.export`: models as files and in standard architectures.
 - `icl_krr.catalogue`: names of solvers and kernels, and how to add more.
 

@@ -1,16 +1,17 @@
 """The catalogue: all kernels, solvers, sweep axes and task families by name, one row each.
 
 The tables are `KERNELS`, `SOLVERS`, `AXES` and `FAMILIES`, each {name: row}. A row gives its
-functions as "module:function"; they are imported when they are used, so the catalogue needs no
-JAX. The command line, sweeps, identification, ablations, the conformance tests and the README's
-tables are made from the rows. Names have underscores; the command line accepts dashes too.
-`ATTENTIONS`, `METHODS`, `SITES` and `SUITES` list the kinds of attention, the optimisers of
-hyperparameters, the kinds of places in a model and the benchmark suites.
+functions as "module:function". These functions are imported only when they are used, so the
+catalogue does not import JAX. The command line, sweeps, identification, ablations, the conformance
+tests and the README's table of solvers use these rows. Names have underscores; the command line
+also accepts dashes. `ATTENTIONS`, `METHODS`, `SITES` and `SUITES` list the kinds of attention, the
+optimisers of hyperparameters, the kinds of model parts that can be ablated and the benchmark
+suites.
 
 **Add a solver.** A solver needs two short files and one row. The first file is the construction
 (the README has one). The second is the oracle, a function (kernel, task, *, ridge, steps) that
 returns an `icl_krr.solvers.Trajectory` with None for the fields that it does not have. The row
-names both, and all commands and conformance tests have the solver from then on:
+contains the names of both functions. All commands and conformance tests then include the solver:
 
 >>> register(
 ...     Solver(
@@ -18,7 +19,7 @@ names both, and all commands and conformance tests have the solver from then on:
 ...         "SD",  # the column in a confusion matrix
 ...         "my_package.construction:steepest_descent",
 ...         "my_package.oracle:steepest_descent",
-...         states=("alpha", "r", "prediction"),  # slots that equal the oracle's fields
+...         states=("alpha", "r", "prediction"),  # slots that are compared with the oracle
 ...         blocks={"linear": 3, "softmax": 4},  # blocks per step
 ...         sums=True,  # it takes inner products
 ...         fitted={"ridge": Box(-5, 0.5, 1)},  # parameters that `identify` fits, with their ranges
@@ -27,13 +28,13 @@ names both, and all commands and conformance tests have the solver from then on:
 >>> SOLVERS.pop("steepest_descent").blocks  # this example leaves the catalogue as it was
 {'linear': 3, 'softmax': 4}
 
-In this library the row belongs in `icl_krr/catalogue/solvers.py`. Your own package calls
-`register` when it is imported. It also lists itself under the entry points `icl_krr` in its
-`pyproject.toml` (`[project.entry-points.icl_krr]`, `mine = "my_package"`), so that the command
-line imports it.
+In this library the row belongs in `icl_krr/catalogue/solvers.py`. Your own package calls `register`
+when it is imported. Its `pyproject.toml` also needs an entry point in the group `icl_krr`
+(`[project.entry-points.icl_krr]`, `mine = "my_package"`), so that the command line imports the
+package.
 
-**Add a kernel.** A kernel is one class. A `LogBilinear` kernel gives its two coefficients; all
-samplers, sketches, solvers and constructions accept it:
+**Add a kernel.** A kernel is one class. A subclass of `LogBilinear` implements one method, which
+returns two coefficients. Samplers, sketches, solvers and constructions then accept the kernel:
 
 >>> from typing import Any
 >>> import jax, jax.numpy as jnp
@@ -54,8 +55,8 @@ samplers, sketches, solvers and constructions accept it:
 >>> ik.predict(model, task).shape
 (1,)
 
-The row `register(Kernel("tilted", "my_package:Tilted", "positive"))` makes it a choice of
-`--kernel` and a candidate of `identify`.
+The row `register(Kernel("tilted", "my_package:Tilted", "positive"))` adds the kernel to the choices
+of `--kernel` and to the kernels that `identify` tries.
 """
 
 from __future__ import annotations

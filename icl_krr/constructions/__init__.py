@@ -1,33 +1,35 @@
-"""Solvers of kernel ridge regression as literal weights of a transformer.
+"""Solvers of kernel ridge regression as explicit weights of a transformer.
 
-A file per solver describes its step in operations of a `machine`: `kernel_times`, `add`, `dot`
-and others. The attention decides how an operation becomes heads, the arithmetic decides how it
-becomes MLP units, and the packing puts operations into as few blocks as their dependences allow
-(`icl_krr.constructions.assembly`). A slot lives at the tokens `SUPPORTS` or
-`SUPPORTS_AND_QUERIES`; the machine masks or refuses an operation that would write elsewhere. All
-constructions take the keywords in `Options`.
+Each solver has one file. This file describes a step of the solver by operations of a `machine`,
+such as `kernel_times`, `add` and `dot`. The machine translates the operations to weights
+(`icl_krr.constructions.assembly`). The type of attention determines the heads of an operation, and
+the arithmetic determines its MLP units. Operations that do not depend on each other share a block.
+A slot has values only at certain tokens, such as `SUPPORTS` or `SUPPORTS_AND_QUERIES`. If an
+operation would write to other tokens, the machine masks it or raises an error. All constructions
+take the keywords in `Options`.
 
 **What you can choose.**
 
-- *Kernel.* Linear attention runs `Linear` and `Features`. Softmax attention runs the exponential
-  and the Gaussian kernel, any other `LogBilinear` kernel, and `Mixture` with one head per part.
-  The aggregator token is a sink: its weight recovers the normaliser, so a head applies K itself.
-  Softmax heads also emulate the linear kernel up to an error (`Softmax(epsilon=...)`).
-- *Width.* `sketch=P` [p, m] stores P^T x in m channels in place of x; P is part of the weights, so
-  gradients reach it (`icl_krr.sketches` has the best P, random ones, coordinates and landmarks). A
-  feature map fills m channels in the first MLP, and linear attention then runs on its kernel, in
-  time linear in the context. `icl_krr.sketched(kernel, sketch)` is the kernel of the resulting
-  model.
-- *Sink.* `attention=Softmax(log_sink=icl_krr.theory.log_sink(kernel, task))` shifts all logits by
-  one number, so that no exponential under- or overflows. The default shift is 0.
-- *Arithmetic.* The default "exact" uses gated units. `ReLU(width, bound)` uses tables of a plain
-  ReLU MLP for products and reciprocals; with softmax attention the model then has only standard
-  parts. `icl_krr.operand_bounds` computes the bounds from a task, and `cache["overrun"]` reports
-  where data exceed them.
+- *Kernel.* Linear attention supports `Linear` and `Features`. Softmax attention supports the
+  exponential and the Gaussian kernel, any other `LogBilinear` kernel, and `Mixture` with one head
+  per component. The aggregator token is an attention sink. The attention weight of the sink gives
+  the softmax normaliser, so the model can multiply by K without normalisation. Softmax heads also
+  emulate the linear kernel up to an error (`Softmax(epsilon=...)`).
+- *Width.* `sketch=P` [p, m] stores P^T x in m channels instead of x. P is part of the weights, so
+  you can differentiate with respect to P. `icl_krr.sketches` computes the best P, random P, and P
+  from coordinates or landmarks. `sketch` can also be a feature map with m features. The first MLP
+  then computes the features, and linear attention uses the kernel of these features, in time linear
+  in the context length. `icl_krr.sketched(kernel, sketch)` is the kernel of the resulting model.
+- *Sink.* `attention=Softmax(log_sink=icl_krr.theory.log_sink(kernel, task))` sets the logit of the
+  sink so that no exponential underflows or overflows. The default is 0.
+- *Arithmetic.* The default "exact" uses gated units. `ReLU(width, bound)` approximates products and
+  reciprocals by piecewise-linear tables in a plain ReLU MLP. With softmax attention, the model then
+  has only standard components. `icl_krr.operand_bounds` computes the bounds from a task, and
+  `cache["overrun"]` shows where values exceed the bounds.
 
-**Many values in one compilation.** Ridge, temperature, lengthscale, projection and step sizes are
-traced. Build the model inside the mapped function; 200 models then share one program, and
-gradients with respect to these values exist:
+**Many values in one compilation.** JAX can trace ridge, temperature, lengthscale, projection and
+step sizes. Build the model inside the function that you pass to `jax.vmap`. The 200 models of this
+example then share one compiled program, and you can differentiate with respect to these values:
 
 >>> import jax, jax.numpy as jnp
 >>> import icl_krr as ik
@@ -43,10 +45,10 @@ gradients with respect to these values exist:
 >>> jax.jit(jax.vmap(by_ridge, in_axes=(None, 0)))(ridges, temperatures).shape
 (10, 20)
 
-**Depth and weights.** Depth is a `lax.scan`, so compile time does not grow with it. Weights that
-are equal in all steps are stored once, and `model.replace(steps=...)` is the same algorithm at
-another depth. `icl_krr.untie(model)` gives every step its own weights for fine-tuning.
-`icl_krr.dense(model)` merges the slots into ordinary [d_model, ...] matrices.
+**Depth and weights.** A `lax.scan` runs over the steps, so the compile time does not grow with the
+depth. Weights that are equal in all steps are stored once, and `model.replace(steps=...)` gives the
+same algorithm with another number of steps. `icl_krr.untie(model)` gives every step its own weights
+for fine-tuning. `icl_krr.dense(model)` merges the slots into ordinary [d_model, ...] matrices.
 """
 
 from .assembly.choice import machine

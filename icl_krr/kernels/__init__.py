@@ -1,8 +1,9 @@
 """Kernels: linear, exponential (the softmax kernel), Gaussian, kernels of features, and mixtures.
 
-A kernel is an object that computes its values and derivatives, and gives its bandwidth, the kernel
-of sketched inputs, and the softmax patterns or features by which a transformer applies it. To add a
-positive kernel, subclass `LogBilinear` and implement one method.
+A kernel object computes the values and derivatives of the kernel. It also provides its bandwidth,
+the kernel of sketched inputs, and the softmax attention patterns or features that a transformer
+needs to apply the kernel. To add a positive kernel, subclass `LogBilinear` and implement one
+method.
 """
 
 # names imported as `name as name` are used by other packages here and are not public

@@ -1,25 +1,26 @@
 """Probes: what a model computes layer by layer, and which solver is nearest to it.
 
-**Which solver does a model run?** `icl-krr identify MODEL` answers for a trained model, where
-MODEL is a reference run such as `gp-encoder` or the folder of your own run:
+**Which solver does a model run?** `icl-krr identify MODEL` compares a trained model with known
+solvers. MODEL is a reference run, such as `gp-encoder`, or the folder of your own run:
 
 ```sh
 icl-krr identify gp-encoder
 ```
 
-A linear probe reads the model's prediction after every layer; an untrained model and shuffled
-outputs are its controls. These predictions, and their hat matrices d prediction / d y, are
-compared with the steps of the solvers in the catalogue. Bandwidth, ridge and step sizes of every
-candidate are fitted in the same way, on tasks that are not used for scoring. Layers are aligned
-with steps monotonically. Distances have bootstrap intervals; a candidate whose interval overlaps
-that of the nearest candidate is "not distinguishable" from it. The command prints tables and
-writes `identify.json`, `identify.md`, `layers.csv`, the heatmaps of layers against steps and the
-spectral filter of every layer. `icl-krr identify constructions` measures how often this is right,
-on models of known solver.
+A linear probe extracts a prediction after every layer. Its controls are a probe of an untrained
+model and a probe that is fitted to shuffled outputs. The command compares the predictions, and
+their hat matrices d prediction / d y, with the steps of the solvers in the catalogue. Bandwidth,
+ridge and step sizes of every candidate are fitted in the same way, on tasks that are not used for
+scoring. Each layer is aligned with one step, and the steps never decrease from layer to layer.
+Distances have bootstrap intervals. A candidate is "not distinguishable" from the nearest candidate
+if their intervals overlap. The command prints tables and writes `identify.json`, `identify.md`,
+`layers.csv`, the heatmaps of layers against steps and the spectral filter of every layer.
+`icl-krr identify constructions` measures how often the result is right, on models whose solver is
+known.
 
 **Your own model.** `identify` takes any JAX function of a task that returns its predictions after
-every layer, [layers + 1, queries]. Here it is a loop; it may be a network of any library that JAX
-differentiates:
+every layer, [layers + 1, queries]. In this example the function is a loop. It can also be a network
+of any library that JAX can differentiate:
 
 >>> import jax, jax.numpy as jnp
 >>> import icl_krr as ik
@@ -37,31 +38,31 @@ differentiates:
 >>> found.status, found.best.fit.candidate, round(float(found.best.fit.values["step_size"]), 4)
 ('identified', 'gradient_descent', 0.05)
 
-**What does each part contribute?** `icl-krr ablate MODEL` removes every head and slot in turn and
+**What does each part contribute?** `icl-krr ablate MODEL` removes one head or slot at a time and
 measures the change of the predictions. MODEL is a solver of the catalogue or a trained run. For a
-solver, the table has the change that theory expects beside it.
+solver, the table also shows the expected change.
 
 ```sh
 icl-krr ablate conjugate-gradient
 ```
 
-`--replace mean` replaces a part by its mean in place of zero. `--swap chebyshev` replaces each
-block in turn by a constructed Chebyshev step between two fitted linear maps; its controls are a
-linear map alone, the step of another task and no block.
+`--replace mean` replaces a part by its mean instead of zero. `--swap chebyshev` replaces one block
+at a time by a constructed Chebyshev step between two fitted linear maps. It has three controls:
+only a linear map, the Chebyshev step of another task, and no block.
 
-In Python all of this works by name, for constructed and trained models, in one compiled program
-and in bounded memory:
+In Python, these functions select parts of a model by name. They work for constructed and trained
+models, in one compiled program and in bounded memory:
 
-- `sites` lists heads, MLP units, slots and token roles. `ablate` removes each of them; `patch`
-  replaces its value by the one from other tasks.
-- `transplant` sets slots before a block, from a solver or another model; `icl_krr.resume`
-  continues from any stream.
+- `sites` lists heads, MLP units, slots and token roles. `ablate` removes one of them at a time.
+  `patch` replaces its value by the value from other tasks.
+- `transplant` sets slots before a block to the values of a solver or another model.
+  `icl_krr.resume` continues the forward pass from any residual stream.
 - `swap` replaces a block by the step of another model; `drift` compares weights slot by slot.
 - `sensitivities` differentiates predictions with respect to inputs, outputs and weights;
   `influence` gives the effect of each support.
-- `icl_krr.run_with_hooks(model, task, {"blocks.*.resid_post.alpha": f})` hooks all blocks, and
+- `icl_krr.run_with_hooks(model, task, {"blocks.*.resid_post.alpha": f})` adds a hook to all blocks.
   `icl_krr.run_with_cache(model, task, points=("resid_post.alpha",))[1].stack("resid_post.alpha")`
-  returns one point of all blocks.
+  returns the activations at one hook point of all blocks.
 """
 
 from .candidate_fit import CandidateFit, fit_candidate

@@ -1,4 +1,4 @@
-"""The residual stream: named slots, linear reads of these slots, and the tokens of a task.
+"""The residual stream: named slots, linear maps from these slots (reads), and the tokens of a task.
 
 A `Stream` is a dictionary {slot: [T, width]}. A model with merged slots has only the slot "stream".
 The tokens are one aggregator, then the supports, then the queries; `ROLES` lists these three roles.

@@ -7,13 +7,13 @@ icl-krr predict TABLE.csv --target COLUMN
 ```
 
 Random rows become supports and the other rows become queries. Every other column is a feature and
-must be numeric. `--solver` and `--kernel` choose the construction, `--supports` the number of
-supports, `--seed` the rows, and `--ridge`, `--temperature` and `--lengthscale` the
-hyperparameters. Leave-one-out on the supports chooses the hyperparameters that are not given, for
-KRR and for Nadaraya-Watson separately. `--out FOLDER` writes the files of `icl-krr demo`.
-`JAX_ENABLE_X64=1` selects float64. Compiled programs are stored in the user's cache folder, so a
-second run starts in a third of the time; `JAX_COMPILATION_CACHE_DIR` moves that folder, and
-`JAX_ENABLE_COMPILATION_CACHE=false` turns it off.
+must be numeric. `--solver` and `--kernel` choose the construction. `--supports` sets the number of
+supports, and `--seed` draws the rows. `--ridge`, `--temperature` and `--lengthscale` set the
+hyperparameters. Leave-one-out cross-validation on the supports chooses the hyperparameters that are
+not given, separately for KRR and for Nadaraya-Watson. `--out FOLDER` writes the same files as
+`icl-krr demo`. `JAX_ENABLE_X64=1` selects float64. Compiled programs are stored in the user's cache
+folder, so a second run takes about a third of the time. `JAX_COMPILATION_CACHE_DIR` selects another
+folder, and `JAX_ENABLE_COMPILATION_CACHE=false` turns the cache off.
 
 In Python, `read_table` reads the file, `split` makes a `Task` from it, and every model and solver
 takes that task:
@@ -24,10 +24,11 @@ takes that task:
 >>> ik.predict(model, task).shape
 (142,)
 
-**Random tasks.** A sampler is a frozen description, and `sample` draws its task from a key.
-Samplers are Gaussian processes (`GaussianProcess`), linear regression with a chosen spectrum
-(`LinearRegression`), `ReLUNetwork`, `DecisionTree`, `Sinusoids` and the rows of a table (`Rows`).
-`map_tasks` applies any function to many tasks at once.
+**Random tasks.** A sampler is a frozen dataclass that describes a distribution of tasks. `sample`
+draws a task from a sampler and a random key. Samplers are Gaussian processes (`GaussianProcess`),
+linear regression with a chosen spectrum (`LinearRegression`), `ReLUNetwork`, `DecisionTree`,
+`Sinusoids` and the rows of a table (`Rows`). `map_tasks` applies any function to many tasks at
+once.
 """
 
 from .batches import map_tasks

@@ -1,4 +1,4 @@
-"""Training: any model of the one forward, on tasks that are drawn inside the compiled step.
+"""Training of any model, on tasks that are drawn inside the compiled training step.
 
 **Train a model.** The first argument is a recipe: a reference run, a run's folder or a JSON file.
 Every field of the recipe is a flag (`icl-krr train --help`).
@@ -12,22 +12,24 @@ processes (linear, exponential or Gaussian kernel; hyperparameters fixed or draw
 regression (any condition number, dense or sparse), ReLU networks, decision trees, sinusoids, or
 rows of a table. Contexts of mixed length and curricula over features and context are settings.
 
-The encoder has one token for each support, and supports attend to each other. The decoder is that
-of GPT-2: x and y interleaved, causal, with learned positions. A token of the decoder attends to
-earlier tokens but not to itself, so that supports and queries are treated alike.
+The encoder has one token for each support, and supports attend to each other. The decoder has the
+architecture of GPT-2, with interleaved tokens x and y, a causal mask and learned position
+embeddings. A token of the decoder attends to earlier tokens but not to itself, so that supports and
+queries are treated alike.
 
-`--training.target exact` compares predictions with the posterior mean in place of the outputs.
-Given the supports, outputs are the posterior mean plus noise of mean 0; the gradient has the same
-mean and less variance.
+`--training.target exact` compares predictions with the posterior mean instead of the outputs. Given
+the supports, the outputs are the posterior mean plus noise of mean 0. The gradient therefore has
+the same mean and less variance.
 
 The metrics are the loss, its ratio to the loss of the exact predictor on the same tasks, and the
-losses of Nadaraya-Watson, mean and zero. The exact predictor is the posterior mean for Gaussian
-processes and linear tasks with fixed hyperparameters. For all other families it is the kernel
-ridge regression with the lowest loss on other tasks, and a model can beat it.
+losses of Nadaraya-Watson, the mean of the supports' outputs and zero. The exact predictor is the
+posterior mean for Gaussian processes and linear tasks with fixed hyperparameters. For all other
+families it is the kernel ridge regression with the lowest loss on other tasks, and a model can have
+a lower loss than this predictor.
 
-The same command continues a run that was interrupted, and reaches the same weights bit for bit on
-the same machine. If the loss becomes NaN or infinite, training stops, reports the step and keeps
-the last checkpoint. In Python:
+If a run was interrupted, the same command continues it. On the same machine, the final weights are
+equal bit for bit to those of a run without interruption. If the loss becomes NaN or infinite,
+training stops, reports the step and keeps the last checkpoint. In Python:
 
 >>> import jax
 >>> import icl_krr as ik
@@ -38,18 +40,18 @@ the last checkpoint. In Python:
 >>> ik.training.train(model, family, settings).step
 4
 
-**Fit a construction.** `icl-krr fit` differentiates a construction through the forward, and moves
-its hyperparameters to where it predicts what a trained model predicts:
+**Fit a construction.** `icl-krr fit` fits the hyperparameters of a construction with gradients
+through its forward pass, so that it predicts the same as a trained model:
 
 ```sh
 icl-krr fit gp-encoder --lengthscale 1 --ridge 0.5 --steps 12 --method lbfgs
 ```
 
-`icl-krr fit TABLE.csv --target COLUMN` fits the supports of a table; each quarter is predicted
-from the others. `--objective marginal-likelihood` maximises the marginal likelihood.
-`--fit-spectrum` also fits the bounds on the eigenvalues, which set step sizes and momenta. In
-Python, `adapt` fits any pytree of parameters: hyperparameters, a projection, a sketch, the scalars
-of every step, or all weights.
+`icl-krr fit TABLE.csv --target COLUMN` fits a construction to a table. It predicts each quarter of
+the supports from the other three quarters. `--objective marginal-likelihood` maximises the marginal
+likelihood. `--fit-spectrum` also fits the bounds on the eigenvalues, which determine step sizes and
+momenta. In Python, `adapt` fits any pytree of parameters: hyperparameters, a projection, a sketch,
+the scalars of every step, or all weights.
 """
 
 import lazy_loader
