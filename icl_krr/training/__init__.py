@@ -33,12 +33,12 @@ training stops, reports the step and keeps the last checkpoint. In Python:
 
 >>> import jax
 >>> import icl_krr as ik
->>> family = ik.tasks.LinearRegression(num_features=2, num_supports=8, num_queries=4)
->>> size = ik.Architecture(num_features=2, attention="linear", depth=1, width=8, heads=1)
->>> model = ik.init(jax.random.key(0), size)
->>> settings = ik.training.Training(steps=4, batch=8, validation=8)
->>> ik.training.train(model, family, settings).step
-4
+>>> family = ik.tasks.LinearRegression(num_features=2, num_supports=8)
+>>> size = ik.Architecture(num_features=2, width=8, depth=1, heads=1)
+>>> settings = ik.training.Training(steps=4, batch=2, log_every=2, validation=4)
+>>> model, rows = ik.training.train(ik.init(jax.random.key(0), size), family, settings)
+>>> [row["step"] for row in rows]
+[2, 4]
 
 **Fit a construction.** `icl-krr fit` fits the hyperparameters of a construction with gradients
 through its forward pass, so that it predicts the same as a trained model:
