@@ -7,8 +7,8 @@ read-out. The weights are restored bit for bit, without PyTorch.
 `T5EncoderModel` of Hugging Face can load it. Every tool that reads Hugging Face models can then be
 tested on a transformer whose algorithm is known. The docstring of `to_t5` has a complete example.
 
-- RMSNorm does not change the residual stream, bit for bit. For this, an additional channel has the
-  value 2^40, and d_model is a power of 4.
+- RMSNorm leaves every bit of the residual stream unchanged, because an additional channel has the
+  value 2^40 and d_model is a power of 4.
 - The mask is stored in a channel, so the model needs no attention mask.
 - Every slot of the layout can be read from every layer (`T5.slot`).
 
