@@ -264,7 +264,7 @@ def test_the_exponential_of_a_sketch_has_full_rank(x64):
                 ik.Linear(), num_features=3, ridge=1.0, steps=1, width=2
             ),
             ValueError,
-            "sketch must be given for a width of 2, such as",
+            "sketch must be given for a width of 2; use",
         ),
         (
             lambda: ik.constructions.conjugate_gradient(

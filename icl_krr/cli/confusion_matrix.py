@@ -92,6 +92,6 @@ def print_matrix(rows: list[dict[str, Any]]) -> None:
     console.print(table)
     right = sum(row["right"] for row in rows)
     console.print(
-        f"{right} of {len(rows)} models: all candidates except the true solver are ruled out",
+        f"For {right} of {len(rows)} models, all candidates except the true solver are ruled out.",
         highlight=False,
     )

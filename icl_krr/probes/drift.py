@@ -70,8 +70,8 @@ def drift(model: Transformer, start: Transformer) -> list[dict[str, Any]]:
     for number, (now, before) in enumerate(zip(*map(linear_maps, (model, start)), strict=True)):
         if now.keys() != before.keys():
             raise ValueError(
-                f"model must have the parts of start in block {number}, {', '.join(before)}; "
-                f"got {', '.join(now)}"
+                f"model must have the same parts as start in block {number}, which are "
+                f"{', '.join(before)}; got {', '.join(now)}"
             )
         for part, whole in before.items():
             size = np.linalg.norm(whole) or 1.0

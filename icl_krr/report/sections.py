@@ -95,9 +95,9 @@ def identification_section(
             f"dashed line is exact KRR. {provenance}",
         ),
         Table(
-            "Errors of the linear probe and of its controls after every layer, and the "
-            "hyperparameters with which the hat matrix of a predictor is nearest to that of the "
-            f"layer. {provenance}",
+            "Errors of the linear probe and of its controls after every layer. The other columns "
+            "are the hyperparameters of the kernel ridge regression or Nadaraya-Watson smoother "
+            f"whose hat matrix is nearest to that of the layer. {provenance}",
             layers,
         ),
         Table(f"Relative distance of predictions (95 % interval). {provenance}", prediction),

@@ -134,7 +134,7 @@ def print_tables(settings: Fit, fitted: FittedHyperparameters) -> None:
         f"{min(found.losses):.6g} after {count} iterations of {facts['method']}"
         f"{'; ' * bool(found.stopped)}{found.stopped}\n"
         f"{facts['solver']} on the {facts['kernel']} kernel, {facts['steps']} steps\n"
-        f"fitted on {facts['tasks']} tasks of n = {facts['n']} supports; held out: q = "
+        f"fitted on {facts['tasks']} tasks of n = {facts['n']} supports; held-out data: q = "
         f"{facts['q']} queries per task; p = {facts['p']} features, dtype = {facts['dtype']}, "
         f"seed = {settings.seed}\n"
         "errors are in units of y squared (for a table, 1 is the variance of y over the supports)",

@@ -15,15 +15,17 @@ from .command import Command
 @dataclass(frozen=True)
 class Ablate(Command):
     """Remove each part of MODEL, one at a time, and measure how far the predictions change. Parts
-    are heads, slots, MLP units and token roles. For a construction, the command also runs
-    the algorithm without the operation that the part implements, and compares both results."""
+    are heads, MLP units, slots (named groups of channels) and token roles (such as all queries).
+    For a construction, the command also runs the algorithm without the operation that the part
+    implements, and compares both results."""
 
     model: tyro.conf.Positional[Annotated[str, tyro.conf.arg(metavar="MODEL")]]
-    """A solver to construct (chebyshev), a reference run (gp-encoder) or the folder of a run."""
+    """A solver to construct (such as chebyshev), a trained model of the package (such as
+    gp-encoder) or the folder of an icl-krr train run."""
     kernel: Kernel | None = None
     """Kernel of a construction.
     If None, the kernel for which the expected changes are known.
-    If the expected changes of the solver are not known, its first kernel."""
+    If they are known for no kernel, the first kernel that the solver supports."""
     steps: int | None = None
     """Number of solver steps of a construction. If None, 12."""
     kinds: tuple[Site, ...] | None = None

@@ -21,12 +21,13 @@ class Fit(Construction):
     baselines on held-out data."""
 
     data: tyro.conf.Positional[Annotated[str, tyro.conf.arg(metavar="DATA")]] = tyro.MISSING
-    """A table (table.csv), a reference run (gp-encoder) or the folder of an icl-krr train run."""
+    """A table (such as table.csv), a trained model of the package (such as gp-encoder) or the
+    folder of an icl-krr train run."""
     kernel: Kernel | None = None
     """Kernel of the regression; the solver must support the kernel.
     If None, the kernel of the Gaussian process that generated the training tasks of the model.
-    If there is no such kernel, the first of linear, exponential and gaussian that the solver
-    supports."""
+    If there is no such kernel or the solver does not support it, the first of linear, exponential
+    and gaussian that the solver supports."""
     target: Annotated[str | None, tyro.conf.arg(metavar="COLUMN")] = None
     """Column of the table to predict; required for a table."""
     objective: Literal["held-out", "marginal-likelihood"] = "held-out"

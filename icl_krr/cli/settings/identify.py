@@ -20,7 +20,8 @@ class Identify(Command):
     models, whose solver is known, and prints the confusion matrix."""
 
     model: tyro.conf.Positional[Annotated[str, tyro.conf.arg(metavar="MODEL")]]
-    """A reference run (gp-encoder), the folder of a run, or "constructions" (see above)."""
+    """A trained model of the package (such as gp-encoder), the folder of an icl-krr train run, or
+    "constructions" (see above)."""
     tasks: int = 64
     """Number of tasks that the candidates are fitted to, >= 2.
     Distances are measured on the same number of new tasks."""

@@ -16,11 +16,13 @@ class Report(Command):
     """Write report.html, one page that needs no network. The page has sliders for the temperature,
     ridge, depth and width of constructed transformers. It also shows residual streams, attention
     patterns, the solver that a trained model runs, and verdicts on published claims. The page
-    shows the results in the folders RUN without computing them again. If no folder contains an
-    identification or claims, the command computes them on fewer tasks and seeds."""
+    shows the results in the folders RUN without computing them again. If the folders contain
+    no identification or no claims, the command computes the missing results on fewer tasks and
+    seeds."""
 
     runs: tyro.conf.Positional[Annotated[tuple[str, ...], tyro.conf.arg(metavar="RUN")]] = ()
-    """Folders written by verify, identify, sweep or train, or the name of a reference run."""
+    """Folders written by verify, identify, sweep or train, or names of trained models
+    of the package (such as gp-encoder)."""
     seed: int = 0
     """Seed of every random choice."""
     json: bool = False

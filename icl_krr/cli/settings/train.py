@@ -20,7 +20,8 @@ class Train(Command):
     reaches the same weights as an uninterrupted run."""
 
     recipe: tyro.conf.Positional[Annotated[str | None, tyro.conf.arg(metavar="RECIPE")]] = None
-    """A reference run (gp-encoder), the folder of a run, or a JSON file.
+    """A recipe of the package (such as gp-encoder), the folder of an icl-krr train run, or a JSON
+    file.
     If None, built-in defaults are used."""
     task: TaskRecipe = field(default_factory=TaskRecipe)
     """Family of tasks to draw from."""

@@ -30,5 +30,5 @@ class Verify(Command):
     """Print JSON instead of a table."""
     out: Path | None = None
     """Folder for claims.json, claims.md, and a CSV file and a figure for each claim.
-    If no folder is given, files are written to icl-krr-verify if claims are named, and not at all
-    if no claims are named."""
+    If None and claims are named, icl-krr-verify.
+    If None and no claims are named, no files are written."""

@@ -101,8 +101,8 @@ def compress(
     if sketch is None:
         if width is not None:
             raise ValueError(
-                f"sketch must be given for a width of {width}, such as "
-                f"icl_krr.sketches.best(task.x, {width})"
+                f"sketch must be given for a width of {width}; use "
+                f"sketch=icl_krr.sketches.best(task.x, {width})"
             )
         return kernel, None
     if callable(sketch):

@@ -77,7 +77,7 @@ class ModelRecipe:
     width: int = 64
     """Number of channels of the residual stream."""
     depth: int = 6
-    """Number of blocks, or of steps if `start` is a construction."""
+    """Number of blocks, or of solver steps if `start` is a solver."""
     heads: int = 4
     """Number of heads of a block."""
     hidden: int | None = None
@@ -93,7 +93,7 @@ class ModelRecipe:
     architecture, or the name of a solver. For a solver, the weights, width, heads and MLP are those
     of its construction on the task's kernel."""
     ridge: float | None = None
-    """Ridge of the construction in `start`; default: the variance `noise` of the task."""
+    """Ridge of the solver in `start`; default: the variance `noise` of the task."""
 
 
 @dataclass(frozen=True)
