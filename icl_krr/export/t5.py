@@ -166,7 +166,7 @@ def to_t5(model: Transformer, folder: str | Path) -> T5:
     steps at ridge 0.3 on the default task then have bounds of at most 8, and predictions of
     magnitude 1.4 differ from `icl_krr.predict` by 1e-5. Without this sink, the bounds reach 220 and
     the difference is 0.2. `to_t5` does not check whether operands exceed the bounds of their
-    tables. They exceed them, for example, if conjugate gradient continues after it has converged.
+    tables. Operands are too large, for example, if conjugate gradient continues after convergence.
 
     The network has the dtype of the model. In transformers 4, load a float64 network with
     `torch_dtype=torch.float64`. transformers 4.44 computes the softmax in float32, which gives

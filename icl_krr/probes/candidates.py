@@ -35,7 +35,7 @@ def parameters(solver: Solver, kernel: str) -> dict[str, Box]:
 
 
 def limits(solver: Solver, kernel: str) -> np.ndarray:
-    """Upper bound on the logarithm of each parameter; infinite if the fit may exceed its range."""
+    """Upper bounds on the log parameters; infinite if a parameter may exceed its search range."""
     boxes = parameters(solver, kernel).values()
     return np.array([np.log(10) * box.high if box.closed else np.inf for box in boxes])
 

@@ -29,7 +29,8 @@ class Distance(NamedTuple):
         interval: 95 % bootstrap interval of `mean` over tasks (low, high).
         by_layer: distance of every layer [L].
         layer_intervals: 95 % bootstrap interval of every layer [L].
-        by_stratum: distance in every group of condition numbers, mean over layers.
+        by_stratum: distance in every group of tasks, mean over layers. The condition number of a
+            task determines its group.
         matrix: distances of all layers to all steps [L, T + 1].
     """
 

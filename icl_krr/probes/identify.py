@@ -62,8 +62,8 @@ class Identification(NamedTuple):
         remain: names of the candidates that were not ruled out.
         suspects: all candidates: first those that remain, then the others, each group in the order
             of increasing distance.
-        baselines: {baseline: {space: `Distance`}} for the predictions "zero" and "mean", the mean
-            of the supports' y.
+        baselines: {baseline: {space: `Distance`}}. The baseline "zero" predicts 0, and "mean"
+            predicts the mean of the supports' y.
         strata: condition numbers at the edges of the groups of tasks [strata + 1], including the
             smallest and the largest.
     """

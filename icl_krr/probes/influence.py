@@ -37,7 +37,7 @@ def influence(model: Transformer, task: Task) -> Influence:
     For exact kernel ridge regression, `first_order` is $-\lambda h_j \alpha_j$ and `exact` is
     $-h_j \alpha_j / (A^{-1})_{jj}$, with $A = K + \lambda I$, $\alpha = A^{-1} y$ and
     $h = A^{-1} k(x)$ for the query $x$. They differ by the factor $1 / (1 - H_{jj})$, where
-    $H_{jj}$ is the leverage of the support on itself, $H = K A^{-1}$.
+    $H = K A^{-1}$ and $H_{jj}$ is the leverage of the support.
 
     Args:
         model: constructed or trained model.

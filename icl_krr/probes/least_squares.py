@@ -24,8 +24,8 @@ def minimise(
 ) -> tuple[float, np.ndarray]:
     """Find a local minimum of the norm of the residuals; return the norm and the position.
 
-    The search stays within 12 of the `start` in every coordinate and below the `limits`. `function`
-    returns the residuals [m] and their derivative [m, k] together.
+    In every coordinate, the position differs from `start` by at most 12 and is at most `limits`.
+    `function` returns the residuals [m] and their derivative [m, k] together.
     """
 
     @lru_cache(maxsize=1)

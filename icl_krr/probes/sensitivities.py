@@ -66,9 +66,9 @@ def parameter_sensitivities(answers: Callable[[Any], jax.Array], parameters: Any
     Args:
         answers: function from parameters to an array of predictions, such as a function that builds
             a model and predicts.
-        parameters: pytree of numbers and arrays: the temperature, lengthscale, ridge, step sizes,
-            bounds, projection or sketch of a construction, or a whole `Transformer` for every
-            weight.
+        parameters: pytree of numbers and arrays. Examples: the temperature, lengthscale, ridge,
+            step sizes, bounds, projection or sketch of a construction, or a whole `Transformer`
+            with all its weights.
 
     Returns:
         A pytree with the structure of `parameters` and leaves of shape `[*answers, *leaf]`.

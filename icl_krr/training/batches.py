@@ -34,7 +34,11 @@ def batch(key: jax.Array, family: Sampler, settings: Training, step: jax.Array) 
 
 
 def curriculum_size(start: int, end: int, settings: Training, step: jax.Array) -> jax.Array:
-    """The size at a step: linear from `start` to `end` at step `curriculum`, rounded down."""
+    """The number of supports or features at a step.
+
+    It changes linearly from `start` at step 0 to `end` at step `settings.curriculum`, and is
+    rounded down.
+    """
     share = jnp.minimum(step / settings.curriculum, 1)
     return start + jnp.floor((end - start) * share).astype(int)
 

@@ -19,8 +19,8 @@ class Training:
         decay: learning rate at the end of the cosine decay, as a fraction of `learning_rate`, 0 to
             1; 0 by default.
         clip: largest norm of the gradient, > 0, 1 by default.
-        weight_decay: weight decay of AdamW, >= 0, 0 by default. Each step also
-            multiplies the weights by 1 - a `weight_decay`, where a is the learning rate.
+        weight_decay: weight decay of AdamW, >= 0, 0 by default. Each step also multiplies the
+            weights by `1 - rate * weight_decay`, where `rate` is the current learning rate.
         loss: where the error is measured. "queries" (default): at the queries. "every": also at
             every support, which the model predicts from the supports before it. "every" needs a
             causal model of interleaved tokens.

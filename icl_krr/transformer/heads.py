@@ -57,10 +57,10 @@ def written_by_heads(
 def constant_patterns(
     model: Transformer, stream: Stream, visible: Bool[Array, " T"]
 ) -> list[dict[int, UndividedSoftmax]]:
-    """For every block of a step, {group of heads: pattern} of the patterns equal in all steps.
+    """Compute the attention patterns that are the same in all steps.
 
-    The patterns have a leading axis of heads. The dicts are empty if the patterns are too large to
-    store.
+    The function returns one dict {group of heads: pattern} for each block of a step. The patterns
+    have a leading axis of heads. The dicts are empty if the patterns are too large to store.
     """
     known: list[dict[int, UndividedSoftmax]] = [{} for _ in model.weights.steps]
     if model.spec.attention == "linear" or uses_tiles(len(visible), model.spec.streaming):

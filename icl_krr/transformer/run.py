@@ -149,8 +149,8 @@ def run_with_cache(
         The prediction, as `predict` returns it, and a `Cache`.
 
     Raises:
-        ValueError: the task does not fit the model, the layout does not have a name, no block has a
-            point, or `points` are given with `everything`.
+        ValueError: the task does not fit the model, the layout does not have a slot of `names`, no
+            block has a point of `points`, or `points` are given with `everything`.
         TypeError: an argument has the wrong type, or the dtype of the task is float16 or wider than
             the dtype of the weights.
         MemoryError: the run does not fit into memory (see `memory`).
@@ -212,8 +212,8 @@ def run_with_hooks(model: Transformer, task: Task, hooks: Mapping[str, Hook]) ->
         The prediction, as `predict` returns it.
 
     Raises:
-        ValueError: the task does not fit the model, the model does not have a point, or a hook
-            returns other slots, shapes or dtypes.
+        ValueError: the task does not fit the model, the model does not have a point of `hooks`, or
+            a hook returns other slots, shapes or dtypes.
         TypeError: an argument has the wrong type, or the dtype of the task is float16 or wider than
             the dtype of the weights.
         MemoryError: the run does not fit into memory (see `memory`).

@@ -23,7 +23,7 @@ HIDDEN_LOGIT = -1e30
 
 
 def uses_tiles(tokens: int, wanted: bool | None) -> bool:
-    """Whether to compute patterns in tiles: `wanted`, or if None, whether patterns are large."""
+    """Whether to compute patterns in tiles; if `wanted` is None, this depends on their size."""
     return tokens * tokens > LARGEST_PATTERN if wanted is None else wanted
 
 
@@ -49,7 +49,10 @@ def tiled_softmax(
 
 
 class Tiles(NamedTuple):
-    """Keys (with a channel that hides them), values and positions, in tiles."""
+    """Keys, values and positions in tiles.
+
+    An additional channel of the keys masks hidden tokens.
+    """
 
     k: jax.Array
     v: jax.Array
@@ -141,7 +144,10 @@ def forward_and_keep(q, k, v, visible, causal):
 
 
 def backward_tiles(causal, kept, cotangents):
-    """d logits_ij = pattern_ij (d out_i . v_j - d out_i . out_i + d log_total_i)."""
+    """Gradients with respect to q, k and v, computed tile by tile.
+
+    d logits_ij = pattern_ij (d out_i . v_j - d out_i . out_i + d log_total_i).
+    """
     q, k, v, visible, out, log_total = kept
     d_out, d_log_total = cotangents
     tokens, tile = len(q), tile_side(len(q))

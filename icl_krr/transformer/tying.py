@@ -1,4 +1,4 @@
-"""Weights that steps share: leaves [1, ...] next to leaves [steps, ...]."""
+"""Shared weights of all steps (leaves [1, ...]) and separate weights (leaves [steps, ...])."""
 
 from __future__ import annotations
 
