@@ -20,8 +20,8 @@ class Features(Kernel):
 
     The rank of its kernel matrices is at most m. `icl_krr.sketches` makes random features and
     Nystrom features. You can also write your own feature map. A transformer can compute the map if
-    it has an attribute `width` (the number m) and a method `layer(dtype)`. The method returns a
-    `FeatureLayer`.
+    the map has an attribute `width` (the number m) and a method `layer(dtype)`. The method returns
+    a `FeatureLayer`.
 
     Args:
         map: feature map $\phi$, a callable from points [n, p] to features [n, m]. If the kernel is

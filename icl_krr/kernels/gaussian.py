@@ -19,7 +19,7 @@ class Gaussian(LogBilinear):
     r"""The Gaussian kernel $k(x, z) = \exp(-|Ux - Uz|^2 / 2\ell^2)$.
 
     Calling the kernel with `x` [n, p] and `z` [m, p] returns the kernel matrix [n, m] in their
-    dtype. JAX traces both arguments, so a new value causes no recompilation.
+    dtype. JAX traces `lengthscale` and `projection`, so a new value causes no recompilation.
 
     Args:
         lengthscale: scalar $\ell$ > 0, in units of $Ux$; default 1.

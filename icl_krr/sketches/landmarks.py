@@ -66,7 +66,8 @@ def nystrom_features(
     $S$ and $V$ are the m leading eigenvalues and eigenvectors of the landmarks' kernel matrix
     $W = k(Z, Z)$, and $W_m$ is the best rank-m approximation of $W$. If all supports are landmarks,
     the features give the best rank-m approximation of $K$ at the supports. Eigenvalues of $W$ below
-    $l \varepsilon \sigma_1$, with $\varepsilon$ the machine epsilon of the dtype, are treated as 0.
+    $l \varepsilon \sigma_1$ are treated as 0. Here $\sigma_1$ is the largest eigenvalue of $W$, and
+    $\varepsilon$ is the machine epsilon of the dtype.
 
     Args:
         kernel: kernel $k$ to approximate.
@@ -146,8 +147,9 @@ def nystrom(
 ) -> Nystrom:
     r"""Compute the Nystrom preconditioner with the first `rank` points as landmarks.
 
-    Eigenvalues of $W$ below $m \varepsilon \sigma_1$, with $\varepsilon$ the machine epsilon of the
-    dtype, are treated as 0. For other points of the same distribution this preconditioner is only
+    $W$ is the kernel matrix of the landmarks, and $\sigma_1$ is its largest eigenvalue. Eigenvalues
+    of $W$ below $m \varepsilon \sigma_1$ are treated as 0, where $\varepsilon$ is the machine
+    epsilon of the dtype. For other points of the same distribution this preconditioner is only
     approximate. Conjugate gradient still converges if the preconditioner is positive definite at
     these points. Supports have no order, so the first points are as good as any others.
 

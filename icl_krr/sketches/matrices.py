@@ -146,7 +146,7 @@ def landmarks(x: Float[Array, "n p"], width: int) -> Float[Array, "p m"]:
     """Return the sketch $P^T x = W^{-1/2} L x$, the linear kernel's Nystrom features.
 
     The rows of $L$ are the first m points, the landmarks, and $W = L L^T$. $P P^T$ is the
-    projection on the span of the landmarks. The null space of $W$ is left out.
+    projection on the span of the landmarks. $W^{-1/2}$ is 0 on the null space of $W$.
 
     Args:
         x: points, usually the supports [n, p], float32 or float64.

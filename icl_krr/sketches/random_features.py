@@ -22,9 +22,9 @@ from ..pytree import checked, static
 class RandomFeatures:
     r"""Random feature map $\phi(x) = e^{-\delta |Ux|^2} g(W U x)$ with m features.
 
-    The mean of $\phi(x)^T \phi(z)$ over the draws is $k(x, z)$. `positive_features` and
-    `trigonometric_features` draw the frequencies. Calling the map on x [n, p] returns features
-    [n, m].
+    `positive_features` and `trigonometric_features` draw the frequencies for a given kernel $k$.
+    The mean of $\phi(x)^T \phi(z)$ over the draws is then $k(x, z)$. Calling the map on x
+    [n, p] returns features [n, m].
 
     Args:
         frequencies: frequencies $W$, [m, d] for positive and [m / 2, d] for trigonometric features;

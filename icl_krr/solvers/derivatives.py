@@ -273,8 +273,8 @@ def change_without(kernel: Kernel, task: Task, *, ridge: Ridge) -> Float[Array, 
         ValueError: `ridge` is not > 0, or `task` is a batch or has several outputs.
         TypeError: the dtype of `task` is not float32 or float64.
 
-    Source: Rasmussen, Williams, Gaussian Processes for Machine Learning, section 5.4.2. The block
-    inverse that gives their eq. 5.12 is applied here at a query.
+    Source: Rasmussen, Williams, Gaussian Processes for Machine Learning, section 5.4.2. The
+    formula extends their eq. 5.12 from the supports to the queries.
 
     >>> from icl_krr import Linear
     >>> task = Task(x=jnp.ones((1, 1)), y=jnp.array([4.0]), x_query=jnp.ones((1, 1)))

@@ -33,7 +33,7 @@ def emulated_product(
         values: matrix $v$ [n, d]; every column must have mean 0.
         epsilon: scale $\epsilon$ > 0 of the logits.
         symmetric: True uses two heads, with $\epsilon$ and $-\epsilon$. False uses one head and
-            subtracts the mean of the values.
+            the constant weights 1 / n, as in the first form.
 
     Returns:
         The product [m, d].
@@ -53,7 +53,7 @@ def emulation_truncation(logit_bound: Number, epsilon: Number, *, symmetric: boo
 
     With a sink, the heads apply $\sinh(\epsilon s) / \epsilon$ (symmetric) or
     $(e^{\epsilon s} - 1) / \epsilon$ in place of $s$. Both are kernels, because their power series
-    have no negative coefficients. The error is largest at $|s| = L$. There the error is
+    have no negative coefficients. The error is largest at $s = L$. There the error is
     $L ((\epsilon L)^2 / 6 + ...)$ (symmetric) or $L (\epsilon L / 2 + ...)$.
 
     Args:

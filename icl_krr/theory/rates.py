@@ -43,9 +43,10 @@ def root_factor(low: Number, high: Number) -> jax.Array:
 
 
 def heavy_ball_rate(low: Number, high: Number, steps: Number) -> jax.Array:
-    r"""Return the rate $q^t (1 + t + qt)$ of the heavy-ball method from $p_0 = \eta y$ (C4).
+    r"""Return the rate $q^t (1 + t + qt)$ of the heavy-ball method (C4).
 
-    Here $q = (\sqrt{\kappa} - 1) / (\sqrt{\kappa} + 1)$ and $\kappa = b / a$. The residual
+    Here $q = (\sqrt{\kappa} - 1) / (\sqrt{\kappa} + 1)$ and $\kappa = b / a$. The method starts as
+    `icl_krr.solvers.heavy_ball` does: $\alpha_0 = 0$, and the first step is $\eta y$. The residual
     polynomial is $q^t (U_t - q U_{t-1})$ with the Chebyshev polynomials $U$ of the second kind. The
     rate is attained at the eigenvalue $b$.
 

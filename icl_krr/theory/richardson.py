@@ -19,9 +19,9 @@ def richardson_bounds(kernel: Kernel, task: Task, *, ridge: Number, sink: Number
     r"""Bound the eigenvalues of $(D + cI)^{-1} (K + \lambda I)$ from the row sums of $K$ (C12).
 
     $D$ is the diagonal matrix of the row sums $s_i$ of $K$. The lower bound is
-    $a = \lambda / (\max_i s_i + c)$, because $K$ is positive semi-definite. The upper bound is the
-    largest row sum $b = \max_i (s_i + \lambda) / (s_i + c)$. The upper bound is <= 1 if
-    $\lambda \leq c$.
+    $a = \lambda / (\max_i s_i + c)$, because $K$ is positive semi-definite. The upper bound is
+    $b = \max_i (s_i + \lambda) / (s_i + c)$, the largest row sum of the preconditioned matrix. The
+    upper bound is <= 1 if $\lambda \leq c$.
 
     Args:
         kernel: positive kernel $k$, such as `Exponential` or `Gaussian`.
@@ -52,9 +52,10 @@ def preconditioned_eigenvalues(
 ) -> Float[Array, " n"]:
     r"""Return the eigenvalues of $(D + cI)^{-1} (K + \lambda I)$, ascending (C13).
 
-    They are computed from the similar symmetric matrix $(D + cI)^{-1/2} A (D + cI)^{-1/2}$ with
-    $A = K + \lambda I$. The ratio of the largest to the smallest eigenvalue still grows with n, in
-    spite of the preconditioner.
+    $D$ is the diagonal matrix of the row sums of $K$. The eigenvalues are computed from
+    the similar symmetric matrix $(D + cI)^{-1/2} A (D + cI)^{-1/2}$ with $A = K + \lambda I$. The
+    ratio of the largest to the smallest eigenvalue still grows with n, in spite of the
+    preconditioner.
 
     Args:
         kernel: positive kernel $k$, such as `Exponential` or `Gaussian`.

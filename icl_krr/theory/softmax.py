@@ -52,8 +52,8 @@ def log_sink(kernel: Kernel, task: Task) -> Float[Array, ""]:
     every dtype, so $\log c$ is not rounded.
 
     Args:
-        kernel: positive kernel $k$, or a `Mixture`. For a `Mixture` the result fits each of its
-            kernels.
+        kernel: positive kernel $k$, or a `Mixture`. For a `Mixture` the result is large
+            enough for each of its kernels.
         task: supports, outputs and queries; x [n, p], y [n] or [n, r], x_query [q, p].
 
     Returns:
@@ -119,7 +119,7 @@ def recovery_error(
 
 
 def dominant_sink_error(log_normaliser: Float[Array, "..."], log_sink: jax.Array | float):
-    r"""Return the relative error $Z / (Z + c)$ of $K v$ if a head uses no division (C3).
+    r"""Return the relative error $Z / (Z + c)$ of $K v$ without division by the sink's weight (C3).
 
     The head's output times $c$ approximates $K v$. The error is small if $\log c$ is much larger
     than $\log Z$. The head then applies the unnormalised kernel, and no division by the weight of

@@ -19,7 +19,8 @@ def sketch_error_tail(sigma: Float[Array, " n"], width: Number) -> jax.Array:
     The bound is true for the best sketch, but not for every sketch.
 
     Args:
-        sigma: eigenvalues of $K$ [n], ascending, as `icl_krr.theory.eigenvalues` returns them.
+        sigma: eigenvalues of $K$ [n], ascending, as `icl_krr.theory.eigenvalues` returns them; the
+            last is $\sigma_1$.
         width: number m of features that are kept, 0 to n; may be traced.
 
     Returns:
@@ -38,7 +39,8 @@ def sketch_error_best(sigma: Float[Array, " n"], width: Number) -> jax.Array:
     No matrix of rank m has a smaller error.
 
     Args:
-        sigma: eigenvalues of $K$ [n], ascending, as `icl_krr.theory.eigenvalues` returns them.
+        sigma: eigenvalues of $K$ [n], ascending, as `icl_krr.theory.eigenvalues` returns them; the
+            last is $\sigma_1$.
         width: number m of features that are kept, 0 to n; may be traced.
 
     Returns:
@@ -58,7 +60,8 @@ def inverse_error_tail(sigma: Float[Array, " n"], width: Number, ridge: Number) 
     sketch, but not for every sketch.
 
     Args:
-        sigma: eigenvalues of $K$ [n], ascending, as `icl_krr.theory.eigenvalues` returns them.
+        sigma: eigenvalues of $K$ [n], ascending, as `icl_krr.theory.eigenvalues` returns them; the
+            last is $\sigma_1$.
         width: number m of features that are kept, 0 to n; may be traced.
         ridge: ridge $\lambda$ > 0.
 
@@ -77,7 +80,8 @@ def inverse_error_best(sigma: Float[Array, " n"], width: Number, ridge: Number) 
     The error is $\sigma_{m+1} / (\lambda (\lambda + \sigma_{m+1}))$.
 
     Args:
-        sigma: eigenvalues of $K$ [n], ascending, as `icl_krr.theory.eigenvalues` returns them.
+        sigma: eigenvalues of $K$ [n], ascending, as `icl_krr.theory.eigenvalues` returns them; the
+            last is $\sigma_1$.
         width: number m of features that are kept, 0 to n; may be traced.
         ridge: ridge $\lambda$ > 0.
 
@@ -118,7 +122,8 @@ def relative_inverse_error_best(
     The relative error is $|A^{1/2} (A^{-1} - \hat A^{-1}) A^{1/2}|_2$.
 
     Args:
-        sigma: eigenvalues of $K$ [n], ascending, as `icl_krr.theory.eigenvalues` returns them.
+        sigma: eigenvalues of $K$ [n], ascending, as `icl_krr.theory.eigenvalues` returns them; the
+            last is $\sigma_1$.
         width: number m of features that are kept, 0 to n; may be traced.
         ridge: ridge $\lambda$ > 0.
 
@@ -186,7 +191,8 @@ def expected_gap(
     component by $w_i = \sigma_i / (\sigma_i + \lambda)$.
 
     Args:
-        sigma: eigenvalues of $K$ [n], ascending, as `icl_krr.theory.eigenvalues` returns them.
+        sigma: eigenvalues of $K$ [n], ascending, as `icl_krr.theory.eigenvalues` returns them; the
+            last is $\sigma_1$.
         width: number m of features that are kept, 0 to n; may be traced.
         ridge: ridge $\lambda$ > 0.
         signal: scale $s$ of the covariance of the function.
