@@ -21,7 +21,7 @@ WHOLE = 4096
 
 
 def attention(quick: bool, seed: int) -> Iterator[Contest]:
-    """One head of width 16 with 1 or 16 values, with log Z; forward, and gradient in q, k, v."""
+    """One softmax head of width 16 and 1 or 16 values: its forward pass and its gradient."""
     lengths = (256,) if quick else (4096, 16384, 65536)
     for n in lengths:
         for values in (1,) if quick else (1, 16):
@@ -68,7 +68,7 @@ def against_torch(n: int, values: int, gradient: bool, seed: int) -> Contest:
 
 
 def linear_context(quick: bool, seed: int) -> Iterator[Contest]:
-    """Route B, 8 steps of conjugate gradient, against a solver with K v = X (X^T v)."""
+    """8 conjugate gradient steps by linear attention, against a solver with K v = X (X^T v)."""
     for n in (1000,) if quick else (10_000, 100_000, 1_000_000):
         kernel, config, _ = linear(n=n)
         ridge = n / 100  # with a smaller ridge, float32 rounding of the sums dominates

@@ -22,17 +22,17 @@ def draw(config: Any, batch: int, seed: int) -> Task:
 
 
 def linear(n: int = 64, p: int = 8, q: int = 1) -> tuple[Kernel, Any, float]:
-    """Kernel, configuration of the tasks and ridge of Route B."""
+    """Kernel, task configuration and ridge of Route B: linear attention, linear kernel."""
     return Linear(), LinearRegression(num_features=p, num_supports=n, num_queries=q), 0.1
 
 
 def exponential(n: int = 64, p: int = 2, q: int = 1) -> tuple[Kernel, Any, float]:
-    """Kernel, configuration of the tasks and ridge of Route A."""
+    """Kernel, task configuration and ridge of Route A: softmax attention, exponential kernel."""
     return EXPONENTIAL, circle(EXPONENTIAL, n, p, q), RIDGE
 
 
 def gaussian(n: int = 64, p: int = 2, q: int = 1) -> tuple[Kernel, Any, float]:
-    """Kernel, configuration of the tasks and ridge of the Gaussian route."""
+    """Kernel, task configuration and ridge for softmax attention with the Gaussian kernel."""
     return Gaussian(0.7), circle(Gaussian(0.7), n, p, q), 1.0
 
 

@@ -24,14 +24,17 @@ CASES: list[tuple[str, Callable[..., Any], str, dict[str, Any]]] = [
 
 
 def forwards(quick: bool, seed: int) -> Iterator[Contest]:
-    """16 steps, n = 64, p = 8 (Route B) or 2, against the bare solver, batched in two ways."""
+    """16 steps of the solvers in `CASES`, against the bare solver in chunks and by vmap.
+
+    The tasks have n = 64, and p = 8 for the linear kernel (Route B), else p = 2.
+    """
     for name, route, solver, options in CASES[:1] if quick else CASES:
         for batch in (4,) if quick else (1, 256, 4096):
             yield against_bare("forward", name, route(), solver, options, batch, 16, seed)
 
 
 def scaling(quick: bool, seed: int) -> Iterator[Contest]:
-    """Conjugate gradient on both routes as n, tasks, depth and p grow, one at a time.
+    """Conjugate gradient by linear and by softmax attention, as n, tasks, depth or p grows.
 
     The ridge is n / 10, so that conjugate gradient converges. Before convergence, float32 rounding
     changes its iterates by as much as their gap to the solution, and programs disagree.

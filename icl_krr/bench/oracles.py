@@ -1,4 +1,4 @@
-"""The solvers of `icl_krr.solvers`, in chunks, against solvers of other libraries."""
+"""The solvers of `icl_krr.solvers`, on chunks of tasks, against those of other libraries."""
 
 # pyright: reportMissingImports=false
 # the other libraries may be missing

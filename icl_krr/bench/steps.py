@@ -18,7 +18,10 @@ from .torch_model import torch_gradient
 
 
 def gradients(quick: bool, seed: int) -> Iterator[Contest]:
-    """d loss / d (temperature, ridge), with construction of the weights, against the solver."""
+    """The gradient of the loss in temperature and ridge: construction against solver.
+
+    Our program also constructs the weights.
+    """
     steps, batch = (2, 4) if quick else (32, 256)
     _, config, _ = exponential()
     tasks = draw(config, batch, seed)
@@ -55,7 +58,7 @@ def gradients(quick: bool, seed: int) -> Iterator[Contest]:
 
 
 def training(quick: bool, seed: int) -> Iterator[Contest]:
-    """The gradient of one training step, GPT-2 style: batch 64, 82 tokens, 20 features."""
+    """The gradient of a GPT-2 style transformer in training: batch 64, 82 tokens, p = 20."""
     sizes = ((2, 16, 4, 0.8),) if quick else ((8, 128, 64, 0.8), (12, 256, 64, 0.65))
     for depth, width, batch, target in sizes:
         config = LinearRegression(num_features=20, num_supports=80)

@@ -49,7 +49,7 @@ def fields(task: Task, tokens: str = "pairs") -> Stream:
     zero = jnp.zeros((1, 1), dtype)
 
     def lay(aggregator, inputs, outputs, queries):
-        """Arrange one field by token; with "pairs", a support has the sum of inputs and outputs."""
+        """Return one field of all tokens; the token of a pair has the entry of x plus that of y."""
         parts = [jnp.where(keep[:, None], part, 0) for part in (inputs, outputs)]
         width = parts[0].shape[1]
         if tokens == "interleaved":

@@ -1,4 +1,4 @@
-"""Softmax patterns as reads, and products with K before an MLP has normalised them."""
+"""Softmax patterns, and products with K that no MLP has normalised yet."""
 
 from __future__ import annotations
 

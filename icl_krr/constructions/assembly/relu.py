@@ -159,7 +159,7 @@ class ReLU(Arithmetic):
 
 
 def table(m: Recorder, value: Read, offsets: np.ndarray | jax.Array) -> Read:
-    """Return a read of every channel plus every offset, with a channel's offsets side by side."""
+    """Return a read of all sums channel + offset; the sums of one channel are side by side."""
     spread = np.kron(np.eye(value.width), np.ones((1, len(offsets)))).astype(m.dtype)
     offsets = jnp.asarray(offsets, m.dtype)
     return value @ spread + m.one @ jnp.tile(offsets, value.width)[None, :]

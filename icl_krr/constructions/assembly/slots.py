@@ -120,7 +120,10 @@ class Slots:
         return reduce(add, flags)
 
     def outside(self, at: tuple[str, ...]) -> Read | None:
-        """Return a read, 0 at these roles, else 1, also at padding; None if `at` has all roles."""
+        """Return a read that is 0 at these roles and 1 at all other tokens, including padding.
+
+        Return None if `at` has all roles.
+        """
         if at == ROLES:
             return None
         name = "not_" + "_or_".join(at)

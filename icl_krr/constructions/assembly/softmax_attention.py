@@ -208,7 +208,7 @@ class SoftmaxAttention(Machine):
 
 
 def check_range(log_sink: Any, dtype: np.dtype) -> None:
-    """Raise an error unless c is in the range of the dtype; otherwise ridge / c would be lost."""
+    """Raise an error if c is out of the range of the dtype, because ridge / c would be lost."""
     known, most = checks.concrete(log_sink), int(-np.log(jnp.finfo(dtype).tiny))
     if known is not None and abs(known) > most:
         raise ValueError(

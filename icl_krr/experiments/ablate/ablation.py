@@ -62,7 +62,10 @@ def examine(config: AblateConfig, progress: Callable[[str], None] = lambda name:
 
 
 class Changes(NamedTuple):
-    """|f' - f| / |f| of each of S sites, [S], and of 1000 bootstrap resamples of the tasks."""
+    """Changes |f' - f| / |f| of the predictions by each of S sites, [S], and their bootstrap.
+
+    The bootstrap has the changes [1000, S] on 1000 resamples of the tasks.
+    """
 
     each: np.ndarray
     resampled: np.ndarray

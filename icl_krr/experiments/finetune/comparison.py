@@ -134,8 +134,8 @@ def block_coefficients(model: Transformer) -> tuple[list[float], list[float]]:
 
     A block adds eta <x, X^T r> to the prediction and subtracts c X^T X x from x. Each is the
     product of two numbers. The first is the query-key map of x, averaged over the features. The
-    second is the map by the head and the MLP after it: from r to the prediction for eta, and from
-    x to x for c.
+    second is a map that the head and the MLP after it compute. For eta, it is the map from r to
+    the prediction. For c, it is the map from x to x.
     """
     layout = model.layout
     x, r, f = (layout.channels(name) for name in ("x", "r", "prediction"))

@@ -41,8 +41,8 @@ class ConfusionConfig:
         seeds: number of seeds, >= 1; default 3.
         seed: first seed; default 0.
         steps: number of steps of every construction, >= 1; default 8.
-        tasks: number of tasks that fit the candidates, >= 1; default 24. As many other tasks score
-            the candidates.
+        tasks: number of tasks that fit the candidates, >= 1; default 24. The same number
+            of other tasks scores the candidates.
         num_features: number of features p, >= 1; default 40.
         num_supports: number of supports n, >= 1; default 64.
         num_queries: number of queries q, >= 1; default 8.
@@ -191,7 +191,7 @@ def largest_sink(kernel: Kernel, tasks: Task) -> int:
 
 
 def matrix(rows: Rows) -> dict[tuple[str, str], dict[str, int]]:
-    """Per solver and kernel, numbers of runs and of runs in which each candidate remained."""
+    """Count, for each solver and kernel, the runs and how often each candidate remained."""
     found: dict[tuple[str, str], dict[str, int]] = {}
     for entry in rows:
         counts = found.setdefault(

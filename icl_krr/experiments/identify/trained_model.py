@@ -44,8 +44,8 @@ class IdentifyConfig:
     """Settings of an identification.
 
     Args:
-        tasks: number of tasks that fit the candidates, >= 2; default 64. As many other tasks score
-            the candidates.
+        tasks: number of tasks that fit the candidates, >= 2; default 64. The same number
+            of other tasks scores the candidates.
         probe_tasks: number of tasks that fit the linear probes, >= 2; default 512.
         num_queries: number of queries of a task, >= 1; default 8.
         kernels: kernels of the candidates; default: all.

@@ -36,8 +36,8 @@ class SweepConfig:
         num_queries: number of queries q, >= 1; default 64.
         temperature: temperature of the exponential kernel, >= 1/80; default 0.5. The Gaussian
             kernel has the lengthscale sqrt(temperature).
-        ridge: ridge > 0. The default is 0.1 e^(1 / temperature), which is 0.1 k(x, x) of the
-            exponential kernel, and 0.1 p along the axis "width".
+        ridge: ridge > 0. The default along the axis "width" is 0.1 p. The default along the other
+            axes is 0.1 e^(1 / temperature), which is 0.1 k(x, x) of the exponential kernel.
 
     Raises:
         ValueError: the axis, the kernel or a line is unknown, or a number is out of range.
