@@ -148,7 +148,7 @@ CLAIM = Claim(
     truth="The series converges only if ridge > sigma_1, the largest eigenvalue of K. So "
     "the ridge must be large. The series sum_j eta (I - eta A)^j converges for every step size "
     "eta in (0, 2 / (sigma_1 + ridge)). Its partial sums applied to y are the iterates of "
-    "gradient descent. The series needs more terms if the ridge is smaller.",
+    "gradient descent. This series needs more terms if the ridge is smaller.",
     expected=FALSE,
     run=run,
     config=Config(),

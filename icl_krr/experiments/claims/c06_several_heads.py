@@ -61,16 +61,20 @@ def run(config: Config, key: jax.Array) -> tuple[Rows, Verdict]:
         ),
         compare("|several heads - mixture of their smoothers| <= 1e-12", heads, 1e-12),
         compare("change of the prediction if supports are permuted <= 1e-12", permuted, 1e-12),
-        compare("exponential kernel: -(smallest eigenvalue of K) / largest <= 1e-12", psd, 1e-12),
         compare(
-            "|head - y of the largest logit| <= range of y m / (1 + m), "
-            "m = (n - 1) exp(second largest logit - largest logit)",
+            "exponential kernel: -(smallest eigenvalue of K) / (largest eigenvalue of K) <= 1e-12",
+            psd,
+            1e-12,
+        ),
+        compare(
+            "|head - y of the largest logit| <= (range of y) m / (1 + m), m = (n - 1) "
+            "exp(second largest logit - largest logit)",
             to_top,
             tops,
             slack=1e-6,
         ),
         compare(
-            "|head - mean of y| <= range of y tanh(range of the logits / 4)",
+            "|head - mean of y| <= (range of y) tanh((range of the logits) / 4)",
             to_mean,
             ends,
             slack=1e-6,
@@ -145,8 +149,8 @@ CLAIM = Claim(
     "infinity it returns the mean of the outputs.",
     truth="For temperature -> 0 a head returns the output of the support with the largest "
     "inner product. This is always the nearest support only if the inputs lie on a sphere. The "
-    "mixture and the limit for temperature -> infinity hold as stated. At every temperature, a "
-    "proven bound limits the distance of the head to each of the two limits.",
+    "mixture and the limit for temperature -> infinity hold as stated. At every temperature there "
+    "is a proven bound on the distance of the head to each of the two limits.",
     expected=CORRECTED,
     run=run,
     config=Config(),

@@ -110,8 +110,8 @@ def run(config: Config, key: jax.Array) -> tuple[Rows, Verdict]:
 def product_errors(tasks: Task) -> tuple[jax.Array, jax.Array]:
     """Return the errors of the emulated S v.
 
-    The first array [draw, heads, e] is for centred v and e = 1e-2 and 1e-3, the second one
-    [draw, heads] is for v whose mean is not 0 and e = 1e-3.
+    In the first array [draw, heads, e], v has mean 0 and e is 1e-2 or 1e-3. In the second array
+    [draw, heads], the mean of v is not 0 and e = 1e-3.
     """
 
     def once(task: Task) -> tuple[jax.Array, jax.Array]:

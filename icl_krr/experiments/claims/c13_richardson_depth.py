@@ -92,7 +92,7 @@ def run(config: Config, key: jax.Array) -> tuple[Rows, Verdict]:
 
 
 def first_step_below(error: np.ndarray, config: Config) -> np.ndarray:
-    """Return the first step that is below each of the errors, steps + 1 if no step is."""
+    """Return the first step with an error of at most each limit; steps + 1 if there is none."""
     below = error[..., None, :] <= np.array(config.errors)[:, None]
     return np.where(below.any(-1), np.argmax(below, axis=-1), config.steps + 1)
 
@@ -108,8 +108,8 @@ def measure(
     """Return condition numbers, errors, the factor of Richardson's iteration, blocks in a step.
 
     The condition numbers are those of (D + c I)^-1 A and A. The errors [solver, step] are in the
-    A-norm; a last row has Richardson's iteration in the norm of D + c I, where its error falls by
-    the factor.
+    A-norm, except in the last row: it has the error of Richardson's iteration in the norm of
+    D + c I. In this norm, each step multiplies the error by at most the factor.
     """
     (n, p), kernel = sizes, Gaussian(lengthscale)
     process = GaussianProcess(kernel, num_features=p, num_supports=n, num_queries=1)

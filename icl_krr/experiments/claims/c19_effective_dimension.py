@@ -145,9 +145,9 @@ CLAIM = Claim(
     "as a model of full width, for every decay of the spectrum.",
     truth="If the spectrum decays slowly, d_eff channels are not enough. With 3 d_eff "
     "channels the risk (mean squared error to the noiseless function) is within 10 % of that of "
-    "full width for every tested spectrum. Let m be the number of channels. At the same m / "
-    "d_eff, the gaps to f* (exact kernel ridge regression) of the tested spectra agree up to a "
-    "factor of 5 if m <= d_eff, but not if m is larger.",
+    "full width for every tested spectrum. Let m be the number of channels. We compare the gaps "
+    "to f* (exact kernel ridge regression) of the tested spectra at the same m / d_eff. They "
+    "agree up to a factor of 5 if m <= d_eff. They do not agree if m is larger.",
     expected=CORRECTED,
     run=run,
     config=Config(),

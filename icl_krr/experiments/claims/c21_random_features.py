@@ -113,9 +113,9 @@ def unit_pair(key: jax.Array, config: Config) -> jax.Array:
 
 @partial(jax.jit, static_argnames="config")
 def kernel_entry_errors(keys: jax.Array, config: Config) -> tuple[jax.Array, ...]:
-    """Return relative errors [draw, kind, width], their variance by theory and their sign.
+    """Return relative errors [draw, kind, width], their variance by theory and a third array.
 
-    The last array is True where the estimate is negative.
+    The third array is True where the estimate of the kernel is negative.
 
     Each width uses the first features of the largest width.
     """

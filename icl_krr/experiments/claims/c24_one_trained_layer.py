@@ -110,9 +110,9 @@ CLAIM = Claim(
     "10 features, x ~ U(-1, 1), y = <w, x>), becomes one step of gradient descent with the best "
     "step size. Its loss is 0.20468888, and its predictions and sensitivities df / dx agree with "
     "those of the step.",
-    truth="The trained layer does become this step. But the quoted loss, half the mean squared "
-    "error for w ~ N(0, I), belongs to x ~ U(-1/2, 1/2). For x ~ U(-1, 1) the loss is four times "
-    "as large.",
+    truth="The trained layer does become this step. But the stated loss is not the loss "
+    "for x ~ U(-1, 1). It is half the mean squared error for w ~ N(0, I) and x ~ U(-1/2, 1/2). "
+    "For x ~ U(-1, 1) the loss is four times as large.",
     expected=CORRECTED,
     run=run,
     config=Config(),
