@@ -133,7 +133,7 @@ BOUND = {
     "C8": limit("blocks in one step", 0.9),
     "C9": Change("theory.best_epsilon", scaled(1e-3)),
     "C10": limit("gap to f*", 1e-6),
-    "C11": limit("one block", 1e-7),
+    "C11": limit("sink of the first block", 1e-7),
     "C12": limit("error <= factor^t", 0.9),
     "C13": Change("theory.stationary_factor", lambda f: lambda *args: f(*args) ** 2),
     "C14": Change("theory.product_table_error", scaled(0.5)),
