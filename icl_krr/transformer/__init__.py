@@ -1,6 +1,7 @@
 """Transformers: weights as one pytree, the forward pass, caches, hooks and memory estimates.
 
-Axis names: T tokens (1 + n + q), H heads, L steps. One `jax.lax.scan` runs over the steps.
+Axis names: T tokens, H heads, L steps. A task with n supports and q queries has T = 1 + n + q
+tokens, or 1 + 2n + q in the format "interleaved". One `jax.lax.scan` runs over the steps.
 """
 
 from .cache import Cache
