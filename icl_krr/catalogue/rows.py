@@ -69,7 +69,7 @@ class Solver:
 
     Args:
         name: name of the solver, with underscores.
-        label: short label of a few letters, used in the columns of matrices.
+        label: short label of a few letters, the column heading in a confusion matrix.
         construction: path of the construction as "module:function".
         oracle: path of the oracle as "module:function".
         kernels: kind of the kernels that the solver accepts, "positive", "featured" or "any"

@@ -1,4 +1,4 @@
-"""GD++: gradient descent with features that every step preconditions."""
+"""GD++: gradient descent on features that a preconditioner changes at every step."""
 
 from __future__ import annotations
 

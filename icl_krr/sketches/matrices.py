@@ -143,7 +143,7 @@ def coordinates(num_features: int, width: int) -> Float[Array, "p m"]:
 
 
 def landmarks(x: Float[Array, "n p"], width: int) -> Float[Array, "p m"]:
-    """Return the sketch $P^T x = W^{-1/2} L x$, the linear kernel's Nystrom features.
+    """Return the sketch for which $P^T x = W^{-1/2} L x$, the linear kernel's Nystrom features.
 
     The rows of $L$ are the first m points, the landmarks, and $W = L L^T$. $P P^T$ is the
     projection on the span of the landmarks. $W^{-1/2}$ is 0 on the null space of $W$.

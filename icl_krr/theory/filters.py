@@ -1,4 +1,4 @@
-"""Spectral filters: functions of the eigenvalues of K, one for each solver linear in y (C23).
+"""Spectral filters: functions of the eigenvalues of K that describe solvers linear in y (C23).
 
 A solver with filter $q$ predicts $k(x)^T q(K) y$.
 """

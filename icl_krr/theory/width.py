@@ -139,7 +139,7 @@ def relative_inverse_error_best(
 def query_error_dual(
     cross: Float[Array, "... n"], y: Float[Array, " n"], inverse_error: Number
 ) -> jax.Array:
-    r"""Bound the error at a query that the change of alpha causes (C18).
+    r"""Bound the prediction error that the change of alpha causes (C18).
 
     $$|k^T (A^{-1} - \hat A^{-1}) y| \leq |k| |y| |A^{-1} - \hat A^{-1}|_2$$
 
@@ -160,7 +160,7 @@ def query_error_dual(
 def query_error_features(
     cross_gap: Float[Array, "... n"], y: Float[Array, " n"], ridge: Number
 ) -> jax.Array:
-    r"""Bound the error at a query that the change of the features of the query causes (C18).
+    r"""Bound the prediction error that the change of the features of the query causes (C18).
 
     $$|(k - \hat k)^T \hat A^{-1} y| \leq |k - \hat k| |y| / \lambda$$
 
@@ -187,8 +187,8 @@ def expected_gap(
 
     The gap is the root mean square of $\hat f - f^\ast$ over the supports, divided by that of
     $f^\ast$. The true function is a draw from $GP(0, sK)$, so $y$ has variance
-    $v_i = s \sigma_i + \nu$ along the i-th eigenvector. Kernel ridge regression multiplies this
-    component by $w_i = \sigma_i / (\sigma_i + \lambda)$.
+    $v_i = s \sigma_i + \nu$ along the i-th eigenvector. Kernel ridge regression multiplies the
+    component of $y$ along this eigenvector by $w_i = \sigma_i / (\sigma_i + \lambda)$.
 
     Args:
         sigma: eigenvalues of $K$ [n], ascending, as `icl_krr.theory.eigenvalues` returns them; the

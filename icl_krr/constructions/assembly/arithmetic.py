@@ -52,8 +52,9 @@ class Arithmetic(ABC):
             to: slot that receives the products.
             out: matrix [width of a, width of to] that the products are multiplied by; default: the
                 identity.
-            size: bound on the magnitude of `b`, or names of slots, which means the largest of their
-                bounds; default: the bound of the slot `to`. Exact arithmetic ignores `size`.
+            size: bound on the magnitude of `b`, or names of slots. For names, the bound is the
+                largest bound of these slots. Default: the bound of the slot `to`. Exact arithmetic
+                ignores `size`.
         """
 
     @abstractmethod

@@ -113,7 +113,7 @@ class Machine(Recorder, ABC):
     ) -> Read:
         """Add the product of two reads, channel by channel and multiplied by `out`, to a slot.
 
-        `size` is a bound on |b|, or names of slots, which means the largest of their bounds.
+        `size` is a bound on |b|, or names of slots. For names, it is the largest of their bounds.
         """
         to = self.written_slot(to, self.at(a, b), f"({label(a)}) x ({label(b)})")
         self.arithmetic.multiply(self, a, b, to, out, size)

@@ -27,8 +27,9 @@ class ReLU(Arithmetic):
     product is at most $bc / w^2$. A reciprocal is interpolated on $w$ segments between knots in
     geometric progression.
 
-    The tables extrapolate values outside their range and do not clip them. The state `overrun` is
-    the sum over all tables of the excess over the bound, as a fraction of the bound.
+    The tables extrapolate values outside their range and do not clip them. For each table, the
+    excess of a value over the bound is measured as a fraction of the bound. The state `overrun` is
+    the sum of these fractions over all tables.
 
     Args:
         width: number of segments $w$ of a table, an even integer >= 2.
