@@ -163,7 +163,7 @@ def test_identify_refuses_what_it_cannot_compare():
         identify(layer_answers, *tasks, candidates=("magic",))
     with pytest.raises(ValueError, match="kernel must be one of"):
         identify(layer_answers, *tasks, kernels=("laplace",))
-    with pytest.raises(ValueError, match="kernels must hold a kernel that a candidate takes"):
+    with pytest.raises(ValueError, match="kernels must contain a kernel that a candidate accepts"):
         identify(layer_answers, *tasks, candidates=("nadaraya_watson",), kernels=("linear",))
     masked = made.scored.replace(mask=jnp.ones(made.scored.y.shape, bool))
     with pytest.raises(ValueError, match=r"y of shape \[n\] and no mask"):

@@ -244,7 +244,7 @@ def open_t5(folder: str | Path) -> T5:
 
 @jax.jit
 def lay_out_tokens(model: Transformer, tasks: Task) -> jax.Array:
-    """The tokens [b, T, d_model]: all slots, the flag of hidden tokens, the constant, and zeros."""
+    """The tokens [b, T, d_model]: slots, flag of queries and padding, constant, and zeros."""
     at = Channels.of(model.layout)
 
     def one(task: Task) -> jax.Array:

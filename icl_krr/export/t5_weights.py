@@ -35,7 +35,7 @@ CONFIG: dict[str, Any] = {
 
 
 class Channels(NamedTuple):
-    """Channels of a T5 token: the slots, the flag of hidden tokens, the constant, and zeros.
+    """Channels of a token: the slots, a flag of queries and padding, the constant, and zeros.
 
     `d_model` is a power of 4, so that its square root is a power of 2 and RMSNorm is exact.
     """

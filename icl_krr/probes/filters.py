@@ -131,9 +131,9 @@ def effective(kind: str, kernel: str, tasks: Task, hats: Float[Array, "b q n"]) 
     r"""Fit hyperparameters of a method so that its hat matrices are nearest to those of a layer.
 
     Args:
-        kind: "regression" fits the hat rows $k(x)^T (K + \lambda I)^{-1}$: the ridge $\lambda$ and
-            the bandwidth of the kernel. "smoother" fits the Nadaraya-Watson weights: the bandwidth
-            alone.
+        kind: "regression" fits the ridge $\lambda$ and the bandwidth of the kernel in the hat rows
+            $k(x)^T (K + \lambda I)^{-1}$. "smoother" fits only the bandwidth, in the weights of
+            Nadaraya-Watson.
         kernel: name of a kernel in the catalogue.
         tasks: batch of b tasks.
         hats: hat matrices of one layer [b, q, n].

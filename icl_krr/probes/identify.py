@@ -159,7 +159,7 @@ def identify(
         fits.append(layer_by_layer(best, fitted, model.answers, steps) if per_layer else best)
     if not fits:
         raise ValueError(
-            f"kernels must hold a kernel that a candidate takes, got {', '.join(kernels)} for "
+            f"kernels must contain a kernel that a candidate accepts, got {', '.join(kernels)} for "
             f"candidates {', '.join(row.name for row in rows)}"
         )
     first = min(fits, key=lambda one: one.error)

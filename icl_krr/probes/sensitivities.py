@@ -71,7 +71,8 @@ def parameter_sensitivities(answers: Callable[[Any], jax.Array], parameters: Any
             with all its weights.
 
     Returns:
-        A pytree with the structure of `parameters` and leaves of shape `[*answers, *leaf]`.
+        A pytree with the structure of `parameters`. The shape of each leaf is the shape of the
+        predictions, followed by the shape of the parameter.
 
     >>> import icl_krr as ik
     >>> task = ik.Task(x=jnp.ones((1, 1)), y=jnp.array([4.0]), x_query=jnp.ones((1, 1)))

@@ -58,7 +58,7 @@ def sites(
 ) -> list[Site]:
     """List the sites of a model, in the order of the forward pass.
 
-    - "head": a head. A single head that writes to several slots gives one site for each slot.
+    - "head": a head. The only head of a group has one site for each slot that it writes to.
     - "unit": a group of MLP units, or a single unit with `each_unit`.
     - "slot": a slot of the stream, before, inside and after every block. A model without slots has
       one such site, its stream.
@@ -68,7 +68,7 @@ def sites(
         model: trained or constructed model.
         kinds: kinds of sites to list; default: "head" and "slot".
         each_step: False (default) lists sites that cover all steps. True lists separate sites for
-            each step: heads and units in one block, slots and roles of the stream after one block.
+            each block. The site of a slot or role is then the stream after that block.
         each_unit: whether to list each MLP unit, False by default.
 
     Returns:

@@ -102,8 +102,8 @@ def swap(
             )
     if set(other.weights.embedding) == {"stream"}:
         raise ValueError(
-            "other must have separate slots, got a model with merged slots; pass the model from "
-            "before icl_krr.dense"
+            "other must have separate slots, got a model with merged slots; pass the model that "
+            "icl_krr.dense merged"
         )
     if fitted.x.shape[1:] != scored.x.shape[1:]:
         raise ValueError(

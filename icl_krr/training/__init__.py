@@ -10,7 +10,8 @@ icl-krr train gp-encoder --training.steps 1000
 Weights start at random, or from a run or a construction (`--model.start`). Tasks are Gaussian
 processes (linear, exponential or Gaussian kernel; hyperparameters fixed or drawn), linear
 regression (any condition number, dense or sparse), ReLU networks, decision trees, sinusoids, or
-rows of a table. Contexts of mixed length and curricula over features and context are settings.
+rows of a table. Optionally, the number of supports is random, and a curriculum increases the
+numbers of features and supports.
 
 The encoder has one token for each support, and supports attend to each other. The decoder has the
 architecture of GPT-2, with interleaved tokens x and y, a causal mask and learned position
@@ -21,11 +22,13 @@ queries are treated alike.
 the supports, the outputs are the posterior mean plus noise of mean 0. The gradient therefore has
 the same mean and less variance.
 
-The metrics are the loss, its ratio to the loss of the exact predictor on the same tasks, and the
-losses of Nadaraya-Watson, the mean of the supports' outputs and zero. The exact predictor is the
-posterior mean for Gaussian processes and linear tasks with fixed hyperparameters. For all other
-families it is the kernel ridge regression with the lowest loss on other tasks, and a model can have
-a lower loss than this predictor.
+The metrics are the training loss, the error on validation tasks, and the errors of four reference
+predictors on the same validation tasks. "ratio" is the error of the model divided by the error of
+the exact predictor. The other three predictors are Nadaraya-Watson, the mean of the supports'
+outputs, and a predictor that always returns 0. The exact predictor is the posterior mean for
+Gaussian processes and linear tasks with fixed hyperparameters. For all other families it is the
+kernel ridge regression with the lowest loss on other tasks, and a model can have a lower loss than
+this predictor.
 
 If a run was interrupted, the same command continues it. On the same machine, the final weights are
 equal bit for bit to those of a run without interruption. If the loss becomes NaN or infinite,

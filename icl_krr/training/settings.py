@@ -27,8 +27,8 @@ class Training:
         target: targets at the queries. "outputs" (default): the outputs of the tasks. "exact": the
             posterior mean, which some families can compute. "exact" keeps the expectation of the
             gradient and reduces its variance. It needs `loss` "queries" and no `start_features`.
-        min_supports: smallest number of supports of a task; the number is then random. None
-            (default): all tasks of a step have the largest number.
+        min_supports: smallest number of supports of a task. Each task then has a random number of
+            supports. None (default): all tasks of a step have the largest number.
         start_supports: largest number of supports at step 0, for a curriculum. None (default): all.
         start_features: number of non-zero features at step 0, for a curriculum. None (default):
             all.

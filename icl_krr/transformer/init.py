@@ -68,7 +68,8 @@ class Architecture(Spec):
 def init(key: jax.Array, architecture: Architecture, dtype: DTypeLike | None = None) -> Transformer:
     r"""Draw a transformer with random weights from an architecture.
 
-    The layout has the slot `stream` [T, width] and the constant slot `one`, which biases read.
+    The layout has the slot `stream` [T, width] and the slot `one`, which is 1 at every token. The
+    weights on `one` are the biases.
     Every matrix [in, out] has entries $N(0, 1 / in)$. Matrices that write to the stream are smaller
     by the factor $\sqrt{2 depth}$, and query matrices by $\sqrt{d_k}$. Biases and positions are 0.
     The random key of a parameter is derived from its name, so additional parameters do not change

@@ -129,7 +129,8 @@ def run_with_cache(
     """Predict, and store slots after every step and points inside blocks.
 
     A slot has the shape [steps + 1, tokens, width]: its values at the start and after each step.
-    The tokens are those of one role if the slot exists at one role only, otherwise all T tokens.
+    The tokens are those of one role (aggregator, support or query) if the slot exists at one role
+    only, otherwise all T tokens.
     For example, `cache["alpha"]` is [steps + 1, n, r]. `cache["prediction"]` is the read-out at the
     queries, [steps + 1, q, r]. For a task with y [n], states of width 1 and the prediction have no
     last axis. If a model with one output takes a task with y [n, r], the r outputs are the last
