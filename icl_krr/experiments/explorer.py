@@ -33,7 +33,7 @@ class ExplorerConfig:
         temperatures: temperatures > 0 of the exponential kernel; by default 5 from 0.1 to 2.
         ridges: ridges > 0 in units of k(x, x) = e^(1 / temperature); by default 6 from 0.001 to 1.
         widths: numbers of Nystrom features that linear attention uses in place of the kernel,
-            <= `num_supports`. None means the kernel without features, by softmax attention. The
+            <= `num_supports`. None means softmax attention, which uses the kernel itself. The
             default is 2, 4, 8, 16 and None.
         steps: number of steps of conjugate gradient, >= 1; default 16.
         num_supports: number of supports, >= 1; default 24.

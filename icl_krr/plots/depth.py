@@ -106,5 +106,5 @@ def scaling_figure(rows: list[Row], seed: int) -> Figure:
 
 
 def axis_of(row: Row) -> str:
-    """The size that varies: `B, n = 64` belongs to n."""
+    """The name of the size that varies, such as n for the contest `B, n = 64`."""
     return row.contest.split(", ")[1].split(" = ")[0]

@@ -72,7 +72,7 @@ def drawing(source: bytes | matplotlib.figure.Figure, name: str) -> str:
     seen: Counter[str] = Counter()
 
     def number(found: re.Match[str]) -> str:
-        """matplotlib gives equal images equal names; rename the second to -2."""
+        """The identifier, with a number if it occurred before: two equal images share one name."""
         seen[found[0]] += 1
         return found[0] if seen[found[0]] == 1 else f'{found[0][:-1]}-{seen[found[0]]}"'
 

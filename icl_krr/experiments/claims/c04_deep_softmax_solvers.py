@@ -176,10 +176,11 @@ def hardest_for_conjugate_gradient(
     """Return the error of CG after t = `degree` steps on the spectrum that is hardest for CG.
 
     On this spectrum no polynomial of degree t is better than the Chebyshev polynomial T_t. A is
-    diagonal, and its eigenvalues sigma_i are the extrema of T_t on [low, high]. The weights
-    w_i = sigma_i alpha_i^2 make T_t optimal in the A-norm: T_t has alternating signs at the
-    sigma_i, and sum_i w_i sigma_i (-1)^i q(sigma_i) is a divided difference of q, which is 0 for
-    every q of degree < t.
+    diagonal, and its eigenvalues sigma_i are the extrema of T_t on [low, high]. Let alpha solve
+    A alpha = y. The weights w_i = sigma_i alpha_i^2 make T_t optimal in the A-norm, for two
+    reasons. The signs of T_t at the sigma_i alternate. The sum over i of
+    w_i sigma_i (-1)^i q(sigma_i) is a divided difference of q, so it is 0 for every polynomial q
+    of degree < t.
     """
     theta = jnp.pi * jnp.arange(degree + 1.0) / degree
     sigma = (low + high) / 2 - (high - low) / 2 * jnp.cos(theta)

@@ -93,7 +93,7 @@ class SweepConfig:
 
 
 def kernel_for(axis: Axis, kernel: str | None) -> str:
-    """The kernel, by default that of the axis; any other must be of the same kind."""
+    """The kernel, by default that of the axis; its kind (positive or featured) is fixed."""
     kind = KERNELS[axis.kernel].kind
     known = {name: row for name, row in KERNELS.items() if row.kind == kind}
     return find(f"kernel along the {axis.name}", known, kernel or axis.kernel).name
