@@ -353,7 +353,7 @@ def test_interventions_refuse():
         ),
         (
             lambda: ablate(model, batch(2, r=2), found, replace="mean"),
-            "tasks must have num_outputs = 1 like the model in patch",
+            "must have num_outputs = 1 like the model, got 2",
         ),
         (lambda: swap(model, 11, model, 0, tasks4, tasks4), "block must be < 11"),
         (lambda: swap(model, 1, model, 2, tasks4, tasks4), "step must be < 2"),

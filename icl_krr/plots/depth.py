@@ -106,5 +106,5 @@ def scaling_figure(rows: list[Row], seed: int) -> Figure:
 
 
 def axis_of(row: Row) -> str:
-    """The name of the size that varies, such as n for the contest `B, n = 64`."""
+    """The name of the size in the contest's title: the title `B, n = 64` gives n."""
     return row.contest.split(", ")[1].split(" = ")[0]

@@ -160,8 +160,9 @@ def point_of(site: Site) -> tuple:
 def same_outputs(model: Transformer, tasks: Task) -> None:
     if tasks.num_outputs != model.spec.num_outputs:
         raise ValueError(
-            f"tasks must have num_outputs = {model.spec.num_outputs} like the model in patch and "
-            f"in ablate(replace='mean'), got {tasks.num_outputs}; pass one output at a time"
+            f"tasks for patch and for ablate(replace='mean') must have num_outputs = "
+            f"{model.spec.num_outputs} like the model, got {tasks.num_outputs}; "
+            "pass one output at a time"
         )
 
 

@@ -58,7 +58,8 @@ def sites(
 ) -> list[Site]:
     """List the sites of a model, in the order of the forward pass.
 
-    - "head": a head. The only head of a group has one site for each slot that it writes to.
+    - "head": a head. If a group of heads has only one head, this head has one site for each slot
+      that it writes to.
     - "unit": a group of MLP units, or a single unit with `each_unit`.
     - "slot": a slot of the stream, before, inside and after every block. A model without slots has
       one such site, its stream.

@@ -72,7 +72,7 @@ def drawing(source: bytes | matplotlib.figure.Figure, name: str) -> str:
     seen: Counter[str] = Counter()
 
     def number(found: re.Match[str]) -> str:
-        """The identifier, with a number if it occurred before: two equal images share one name."""
+        """The identifier, with a number if it occurred before, because equal images repeat it."""
         seen[found[0]] += 1
         return found[0] if seen[found[0]] == 1 else f'{found[0][:-1]}-{seen[found[0]]}"'
 

@@ -50,11 +50,12 @@ through its forward pass, so that it predicts the same as a trained model:
 icl-krr fit gp-encoder --lengthscale 1 --ridge 0.5 --steps 12 --method lbfgs
 ```
 
-`icl-krr fit TABLE.csv --target COLUMN` fits a construction to a table. It predicts each quarter of
-the supports from the other three quarters. `--objective marginal-likelihood` maximises the marginal
-likelihood. `--fit-spectrum` also fits the bounds on the eigenvalues, which determine step sizes and
-momenta. In Python, `adapt` fits any pytree of parameters: hyperparameters, a projection, a sketch,
-the scalars of every step, or all weights.
+`icl-krr fit TABLE.csv --target COLUMN` fits a construction to a table. By default it minimises the
+squared error of predicting each quarter of the supports from the other three quarters.
+`--objective marginal-likelihood` maximises the marginal likelihood instead. `--fit-spectrum` also
+fits the bounds on the eigenvalues, which determine step sizes and momenta. In Python, `adapt` fits
+any pytree of parameters: hyperparameters, a projection, a sketch, the scalars of every step, or all
+weights.
 """
 
 import lazy_loader

@@ -93,7 +93,7 @@ class SweepConfig:
 
 
 def kernel_for(axis: Axis, kernel: str | None) -> str:
-    """The kernel, by default that of the axis; its kind (positive or featured) is fixed."""
+    """The kernel, by default that of the axis; another kernel must have the same kind."""
     kind = KERNELS[axis.kernel].kind
     known = {name: row for name, row in KERNELS.items() if row.kind == kind}
     return find(f"kernel along the {axis.name}", known, kernel or axis.kernel).name
