@@ -21,7 +21,7 @@ take the keywords in `Options`.
   then computes the features, and linear attention uses the kernel of these features, in time linear
   in the context length. `icl_krr.sketched(kernel, sketch)` is the kernel of the resulting model.
 - *Sink.* `attention=Softmax(log_sink=icl_krr.theory.log_sink(kernel, task))` sets the logit of the
-  sink so that no exponential underflows or overflows. The default is 0.
+  sink so that no exponential overflows and no weight of the sink underflows. The default is 0.
 - *Arithmetic.* The default "exact" uses gated units. `ReLU(width, bound)` approximates products and
   reciprocals by piecewise-linear tables in a plain ReLU MLP. With softmax attention, the model then
   has only standard components. `icl_krr.operand_bounds` computes the bounds from a task, and

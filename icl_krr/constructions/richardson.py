@@ -37,9 +37,10 @@ def richardson(
     the iteration converges for every n and every $\eta$ in $(0, 2)$. A step takes one block.
 
     At the queries, the same head gives the prediction $k(x)^T \alpha$. There, the logit of the sink
-    is the `log_sink` of `attention`. In each block, the head runs before the MLP updates $\alpha$.
-    So a second slot `ahead` contains $\alpha_{t+1}$ when the slot `alpha` contains $\alpha_t$, and
-    the head applies $K$ to `ahead`.
+    is the `log_sink` of `attention`. In each step, the head first applies $K$ to the slot `ahead`.
+    Then the MLP copies `ahead` to the slot `alpha` and updates `ahead`. After the step, the slots
+    `alpha` and `prediction` belong to the same iterate $\alpha_t$, and `ahead` contains
+    $\alpha_{t+1}$.
 
     Args:
         kernel: `Exponential` or `Gaussian`; its numbers may be traced.

@@ -47,9 +47,9 @@ icl-krr ablate conjugate-gradient
 ```
 
 `--replace mean` replaces a part by its mean instead of zero. `--swap chebyshev` replaces one block
-at a time by a constructed Chebyshev step between two fitted linear maps. The first control replaces
-the block by a fitted linear map. The second uses the Chebyshev step of another task. The third
-removes the block.
+at a time by a constructed Chebyshev step between two fitted linear maps. There are
+three controls. The first control replaces the block by a fitted linear map. The second control uses
+the Chebyshev step of another task. The third control removes the block.
 
 In Python, these functions select parts of a model by name. They work for constructed and trained
 models, in one compiled program and in bounded memory:

@@ -89,7 +89,8 @@ def linear_maps(model: Transformer) -> list[LinearMaps]:
     """Express every block as linear maps between the slots.
 
     - "head 0, query-key" is $Q K^T$, scaled to norm 1. "head 0, value-output" is $V O$ times the
-      norm of $Q K^T$. This convention removes the scale that the two products can exchange.
+      norm of $Q K^T$. Linear attention computes the same output if $Q K^T$ is multiplied
+      by a positive factor and $V O$ is divided by it. The two maps do not depend on this factor.
     - "mlp, support", "mlp, query" and "mlp, aggregator" are the derivatives of the MLP at a token
       of that role with zero x and y.
 

@@ -16,7 +16,8 @@ Number = jax.Array | float
 def sketch_error_tail(sigma: Float[Array, " n"], width: Number) -> jax.Array:
     r"""Return $\sum_{i > m} \sigma_i$, the claimed bound on $|K - \hat K|_2$ for any sketch (C16).
 
-    The bound is true for the best sketch, but not for every sketch.
+    $\hat K$ is the kernel matrix of the sketch. The bound is true for the best sketch, but not for
+    every sketch.
 
     Args:
         sigma: eigenvalues of $K$ [n], ascending, as `icl_krr.theory.eigenvalues` returns them; the
@@ -56,8 +57,9 @@ def sketch_error_best(sigma: Float[Array, " n"], width: Number) -> jax.Array:
 def inverse_error_tail(sigma: Float[Array, " n"], width: Number, ridge: Number) -> jax.Array:
     r"""Return $\sum_{i > m} \sigma_i / \lambda^2$, the claimed bound for the inverse (C17).
 
-    It is claimed to bound $|A^{-1} - \hat A^{-1}|_2$ for any sketch. The bound is true for the best
-    sketch, but not for every sketch.
+    It is claimed to bound $|A^{-1} - \hat A^{-1}|_2$ for any sketch. Here $A = K + \lambda I$ and
+    $\hat A = \hat K + \lambda I$, with the kernel matrix $\hat K$ of the sketch. The bound is true
+    for the best sketch, but not for every sketch.
 
     Args:
         sigma: eigenvalues of $K$ [n], ascending, as `icl_krr.theory.eigenvalues` returns them; the
@@ -77,7 +79,8 @@ def inverse_error_tail(sigma: Float[Array, " n"], width: Number, ridge: Number) 
 def inverse_error_best(sigma: Float[Array, " n"], width: Number, ridge: Number) -> jax.Array:
     r"""Return the error $|A^{-1} - \hat A^{-1}|_2$ of the best sketch (C17).
 
-    The error is $\sigma_{m+1} / (\lambda (\lambda + \sigma_{m+1}))$.
+    The error is $\sigma_{m+1} / (\lambda (\lambda + \sigma_{m+1}))$. Here $A = K + \lambda I$ and
+    $\hat A = \hat K + \lambda I$, with the kernel matrix $\hat K$ of the sketch.
 
     Args:
         sigma: eigenvalues of $K$ [n], ascending, as `icl_krr.theory.eigenvalues` returns them; the
@@ -98,8 +101,10 @@ def inverse_error_best(sigma: Float[Array, " n"], width: Number, ridge: Number) 
 def inverse_error_bound(error: Number, ridge: Number) -> jax.Array:
     r"""Bound $|A^{-1} - \hat A^{-1}|_2$ by $\min(e / \lambda^2, 1 / \lambda)$ for any sketch (C17).
 
-    The first term holds because the error equals $|A^{-1} (\hat K - K) \hat A^{-1}|_2$. The second
-    term holds because the eigenvalues of both inverses lie between 0 and $1 / \lambda$.
+    Here $A = K + \lambda I$ and $\hat A = \hat K + \lambda I$, with the kernel matrix $\hat K$ of
+    the sketch. The first term holds because the error equals
+    $|A^{-1} (\hat K - K) \hat A^{-1}|_2$. The second term holds because the eigenvalues of both
+    inverses lie between 0 and $1 / \lambda$.
 
     Args:
         error: error $e = |K - \hat K|_2$ of the sketch.
@@ -119,7 +124,8 @@ def relative_inverse_error_best(
 ) -> jax.Array:
     r"""Return the relative error $\sigma_{m+1} / \lambda$ of the inverse for the best sketch (C17).
 
-    The relative error is $|A^{1/2} (A^{-1} - \hat A^{-1}) A^{1/2}|_2$.
+    The relative error is $|A^{1/2} (A^{-1} - \hat A^{-1}) A^{1/2}|_2$. Here $A = K + \lambda I$ and
+    $\hat A = \hat K + \lambda I$, with the kernel matrix $\hat K$ of the sketch.
 
     Args:
         sigma: eigenvalues of $K$ [n], ascending, as `icl_krr.theory.eigenvalues` returns them; the
@@ -143,6 +149,9 @@ def query_error_dual(
 
     $$|k^T (A^{-1} - \hat A^{-1}) y| \leq |k| |y| |A^{-1} - \hat A^{-1}|_2$$
 
+    Here $A = K + \lambda I$ and $\hat A = \hat K + \lambda I$, with the kernel matrix $\hat K$ of
+    the sketch.
+
     Args:
         cross: kernel values $k = k(x)$ between queries and supports [..., n].
         y: outputs of the supports [n].
@@ -163,6 +172,9 @@ def query_error_features(
     r"""Bound the prediction error that the change of the features of the query causes (C18).
 
     $$|(k - \hat k)^T \hat A^{-1} y| \leq |k - \hat k| |y| / \lambda$$
+
+    Here $\hat A = \hat K + \lambda I$, where $\hat K$ and $\hat k$ are the kernel values of the
+    sketch.
 
     Args:
         cross_gap: change $k - \hat k$ of the kernel values of the queries [..., n].
@@ -186,7 +198,8 @@ def expected_gap(
     $$\sqrt{\sum_{i > m} w_i^2 v_i / \sum_i w_i^2 v_i}$$
 
     The gap is the root mean square of $\hat f - f^\ast$ over the supports, divided by that of
-    $f^\ast$. The true function is a draw from $GP(0, sK)$, so $y$ has variance
+    $f^\ast$. Kernel ridge regression predicts $f^\ast$ with $K$, and $\hat f$ with the kernel of
+    the sketch. The true function is a draw from $GP(0, sK)$, so $y$ has variance
     $v_i = s \sigma_i + \nu$ along the i-th eigenvector. Kernel ridge regression multiplies the
     component of $y$ along this eigenvector by $w_i = \sigma_i / (\sigma_i + \lambda)$.
 

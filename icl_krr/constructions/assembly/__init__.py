@@ -1,1 +1,1 @@
-"""The parts of constructions: slots, verbs, attention, arithmetic, and packing into blocks."""
+"""The parts of constructions: slots, operations, attention, arithmetic, and packing into blocks."""

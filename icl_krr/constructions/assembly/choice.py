@@ -26,7 +26,7 @@ def machine(kernel: Kernel, num_features: int, **options: Unpack[Options]) -> Ma
     - `kernel_times` multiplies a slot by `scale` times $K$.
     - `add`, `multiply` and `divide` compute channel by channel at every token.
     - `dot` sums a product over the supports, up to a constant factor that cancels in quotients.
-    - `add_scaled` multiplies a slot by a sum or quotient.
+    - `add_scaled` multiplies a slot by a sum or quotient and adds the product to a slot.
     - `transformer` packs the operations of a step into blocks and returns the model.
 
     Args:

@@ -26,7 +26,8 @@ class Softmax:
 
     Args:
         log_sink: logit $\log c$ of the sink, default 0; may be a traced scalar. Use
-            `icl_krr.theory.log_sink` for a value at which nothing underflows or overflows.
+            `icl_krr.theory.log_sink` for a value at which nothing overflows and no sink weight
+            underflows.
         epsilon: $\epsilon$ > 0; may be a traced scalar. The linear kernel requires a value; other
             kernels ignore the value. Use `icl_krr.theory.best_epsilon` for the most accurate value;
             default None.
