@@ -71,7 +71,9 @@ def compile_quickly(quick):
         ("jax_persistent_cache_min_compile_time_secs", 0.0 if quick else 1e9),
     ):
         jax.config.update(option, value)
-        os.environ[option.upper()] = str(value)
+        os.environ.pop(option.upper(), None)
+        if quick:
+            os.environ[option.upper()] = str(value)
 
 
 @pytest.fixture(scope="module", autouse=True)
