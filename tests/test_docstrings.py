@@ -200,6 +200,7 @@ def test_formulas_are_well_formed():
             parse(f"${' '.join(formula.split())}$")
 
 
+@pytest.mark.extras
 def test_pdoc_builds_the_reference_without_a_warning(tmp_path):
     pytest.importorskip("pdoc")
     docs = Path(__file__).parent.parent / ".ci" / "docs.py"

@@ -20,7 +20,7 @@ from icl_krr.cli import as_spelled, settings, subcommands
 from icl_krr.experiments.ablate import ablation
 from icl_krr.experiments.claims.verify import Result, claims, markdown as table_of_claims
 from icl_krr.experiments.identify import confusion
-from icl_krr.experiments.shared.recipe import RUNS
+from icl_krr.experiments.shared.recipe import RUNS, names as recipe_names
 from icl_krr.files import to_markdown
 
 ROOT = Path(__file__).parent.parent
@@ -76,6 +76,7 @@ def test_the_construction_in_one_file_runs(capsys):
 
 def test_the_readme_is_short():
     assert len(README.splitlines()) <= 200
+    assert "TEST_MINUTES" not in README
 
 
 def test_every_fenced_block_is_run_or_parsed():
@@ -97,6 +98,8 @@ def test_a_command_that_is_shown_is_understood(command):
         return
     chosen = tyro.cli(subcommands(argv), prog="icl-krr", args=argv)
     assert type(chosen).__name__.lower() == argv[0]
+    if argv[0] in ("fit", "identify", "ablate") and argv[1] != "MODEL":
+        assert argv[1] in {*SOLVERS, *recipe_names(), "constructions", "TABLE.csv"}
 
 
 def test_the_reader_of_commands_sees_them():
@@ -232,6 +235,12 @@ def test_the_identification_is_the_one_that_was_measured():
             entry = candidate[space]
             low, high = entry["interval"]
             assert f"| {entry['mean']:.2g} ({low:.2g}, {high:.2g}) |" in shown
+
+
+def test_the_ablation_of_a_trained_model_is_the_one_that_was_measured():
+    record = json.loads((RESULTS / "ablate-gp-encoder.json").read_text())
+    table = ablation.table(ablation.Ablation(record["rows"], {}))
+    assert to_markdown(table) == (RESULTS / "ablate-gp-encoder.md").read_text()
 
 
 @pytest.mark.parametrize("solver", [*EXPECTED])

@@ -1,4 +1,4 @@
-"""Programs of other libraries, if installed (`pip install "icl_krr[bench]"`)."""
+"""Programs of other libraries, if installed (`python -m pip install ".[bench]"`)."""
 
 # pyright: reportMissingImports=false
 # the other libraries may be missing

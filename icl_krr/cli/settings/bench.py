@@ -12,15 +12,16 @@ from .command import Command
 @dataclass(frozen=True)
 class Bench(Command):
     """Measure time and memory, and compare them with those of plain solvers and other libraries.
-    The command first checks that programs return the same result. Then it runs them in turns.
-    Libraries that are not installed are left out; pip install "icl_krr[bench]" installs them."""
+    The command first checks that programs return the same result. Then it runs them alternately.
+    Libraries that are not installed are left out. Install them from a clone with
+    python -m pip install ".[bench]"."""
 
     suite: tuple[Suite, ...] = ()
     """Groups of comparisons to run. If empty, all groups."""
     quick: bool = False
     """Run once on the smallest sizes, as a check. Timings are not meaningful."""
     repeats: int = 7
-    """Number of timed runs of each program, >= 1. The programs run in turns."""
+    """Number of timed runs of each program, >= 1. The programs run alternately."""
     seed: int = 0
     """Seed of every random choice."""
     json: bool = False
