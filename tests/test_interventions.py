@@ -44,6 +44,7 @@ def named(model, name, kinds=("head", "unit", "slot", "role"), **options):
     return site
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("solver", [*EXPECTED])
 def test_without_a_part_a_construction_is_its_algorithm_without_that_part(x64, solver):
     found = examine(AblateConfig(solver, steps=3, tasks=2, num_queries=3))
@@ -237,6 +238,7 @@ def test_a_swap_is_compared_with_its_controls_on_the_same_tasks(x64, monkeypatch
     assert [line[-1] != "" for line in lines] == [False, False, True, True, True]
 
 
+@pytest.mark.slow
 def test_a_block_is_swapped_for_its_like(x64):
     """A step stands in for itself through maps that are fitted; a linear map alone does not."""
     fitted, scored = batch(12, n=8), batch(4, seed=50, n=8)

@@ -29,6 +29,7 @@ GRID = {
 }
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("axis", GRID)
 def test_every_line_of_every_axis(axis):
     """A gap for each value and step, that starts at 1, where nothing is predicted yet."""

@@ -95,6 +95,7 @@ def test_a_construction_in_tiles_is_the_same_model(x64, tile, name):
     assert relative(path["alpha"], cache["alpha"]) < 1e-9
 
 
+@pytest.mark.slow
 def test_a_model_in_tiles_has_the_same_gradient(x64, tile):
     task = draw(0, n=30)
     spec = ik.Architecture(num_features=4, width=8, depth=2, heads=2, causal=True, max_tokens=64)

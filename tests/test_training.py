@@ -310,6 +310,7 @@ def test_the_exact_predictor_is_known_or_fitted():
     assert 0.97 < hidden.losses(tasks)["exact"] / losses["exact"] < 1.1
 
 
+@pytest.mark.slow
 def test_constructions_are_starting_points():
     """Exact weights stay exact weights but for what training moves; a loop stays a loop."""
     for tied in (True, False):
