@@ -10,8 +10,9 @@ import pytest
 from helpers import CASES, KINDS, cg, draw
 
 import icl_krr as ik
-from icl_krr.residual import embed, visible
+from icl_krr.residual import visible
 from icl_krr.transformer import forward
+from icl_krr.transformer.evaluate import embed_task
 
 
 def test_one_trace_for_a_sweep_over_ridge_and_data():
@@ -54,7 +55,7 @@ def test_a_sweep_is_one_vmap():
 
 
 def lower(model, task):
-    stream = embed(model.weights.embedding, task)
+    stream = embed_task(model, task)
     return jax.jit(lambda m, h: forward(m, h, visible(task)).stream).lower(model, stream)
 
 
