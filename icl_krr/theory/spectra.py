@@ -44,8 +44,8 @@ def eigenvalues(kernel: Kernel, task: Task) -> Float[Array, " n"]:
 def spectral_bounds(kernel: Kernel, task: Task, *, ridge: float | Float[Array, ""]) -> tuple:
     r"""Return the smallest and the largest eigenvalue of $K + \lambda I$ on the supports.
 
-    Masked supports do not count. Without unmasked supports both bounds are $\lambda$. Solvers such as `icl_krr.solvers.chebyshev` take these bounds as
-    `spectrum`.
+    Masked supports do not count. Without unmasked supports both bounds are $\lambda$. Solvers such
+    as `icl_krr.solvers.chebyshev` take these bounds as `spectrum`.
 
     Args:
         kernel: kernel $k$ of the regression.
