@@ -54,6 +54,14 @@ def test_a_sweep_is_one_vmap():
     assert np.allclose(swept, jnp.stack(alone), rtol=1e-3, atol=1e-4)
 
 
+def test_differences_of_points_are_not_stored():
+    """Neither forward nor in the gradient: they would take n^2 p numbers."""
+    x, kernel = jax.ShapeDtypeStruct((1000, 16), jnp.float32), ik.Gaussian()
+    for function in (kernel, jax.grad(lambda x, z: jnp.sum(kernel(x, z)), argnums=(0, 1))):
+        memory = jax.jit(function).lower(x, x).compile().memory_analysis()
+        assert memory.temp_size_in_bytes < 4 * 4 * 1000**2
+
+
 def lower(model, task):
     stream = embed_task(model, task)
     return jax.jit(lambda m, h: forward(m, h, visible(task)).stream).lower(model, stream)
