@@ -16,7 +16,8 @@ def log_normaliser(kernel: PositiveKernel, task: Task) -> Float[Array, " n+q"]:
     r"""Return $\log Z_i = \log \sum_j k(x_i, x_j)$ over the supports j, for every token i (C1).
 
     The tokens are the supports, then the queries. The sum is computed in the logarithm, so it does
-    not overflow. Masked supports do not count in the sum.
+    not overflow. Masked supports do not count in the sum. Without unmasked supports the result is
+    $-\infty$.
 
     Args:
         kernel: positive kernel $k$, such as `Exponential` or `Gaussian`.
@@ -49,7 +50,8 @@ def log_sink(kernel: Kernel, task: Task) -> Float[Array, ""]:
 
     With this sink every sink weight $c / (Z_i + c)$ is in $[1/2, 1)$ and no entry of $K / c$
     exceeds 1. So neither overflows, and no sink weight underflows. A small integer is exact in
-    every dtype, so $\log c$ is not rounded.
+    every dtype, so $\log c$ is not rounded. Without unmasked supports every $\log c$ is large
+    enough, and the result is 0.
 
     Args:
         kernel: positive kernel $k$, or a `Mixture`. For a `Mixture` the result is large
@@ -71,7 +73,8 @@ def log_sink(kernel: Kernel, task: Task) -> Float[Array, ""]:
     """
     check_kernel(kernel)
     logarithms = [log_normaliser(part, task) for _, part in kernel.parts]
-    return jnp.ceil(jnp.max(jnp.stack(logarithms)))
+    largest = jnp.max(jnp.stack(logarithms))
+    return jnp.ceil(jnp.where(jnp.isneginf(largest), 0, largest))
 
 
 def sink_weight(log_normaliser: Float[Array, "..."], log_sink: jax.Array | float) -> jax.Array:
