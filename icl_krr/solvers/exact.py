@@ -93,8 +93,6 @@ def posterior(kernel: Kernel, task: Task, *, ridge: float | Float[Array, ""]) ->
 @jax.jit
 def condition(kernel: Kernel, task: Task, ridge: jax.Array) -> Posterior:
     gram, cross, y = system(kernel, task)
-    if task.mask is not None:
-        cross = jnp.where(task.mask[None], cross, 0)
     A = shifted(gram, jnp.asarray(ridge, y.dtype))
     solved = linalg.solve(A, jnp.concatenate([y, cross.T], axis=1))
     alpha, weights = solved[:, : y.shape[1]], solved[:, y.shape[1] :]

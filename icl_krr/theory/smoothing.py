@@ -7,11 +7,12 @@ import jax.numpy as jnp
 from jaxtyping import Array, Float
 
 from .. import checks
-from ..kernels import Exponential, PositiveKernel
+from ..kernels import Exponential, PositiveKernel, check_positive
 from ..linalg import solve
 from ..numerics import matmul
 from ..tasks import Task, system
 from ..tasks.task import check_axes
+from .softmax import seen
 
 
 def smoothing_gap(
@@ -32,6 +33,7 @@ def smoothing_gap(
 
     Raises:
         ValueError: `ridge` is not > 0, or `task` is a batch.
+        TypeError: `kernel` is not a positive kernel.
 
     >>> import jax.numpy as jnp
     >>> from icl_krr import Gaussian, Task
@@ -40,12 +42,13 @@ def smoothing_gap(
     1.0
     """
     check_axes(task)
+    check_positive(kernel)
     checks.positive_scalar("ridge", ridge)
     gram, cross, y = system(kernel, task)
     A = gram + jnp.asarray(ridge, gram.dtype) * jnp.eye(len(gram), dtype=gram.dtype)
     exact = matmul(cross, solve(A, y))
-    keep = jnp.ones(task.num_supports, bool) if task.mask is None else task.mask
-    weights = jax.nn.softmax(kernel.log(task.x_query, task.x), axis=-1, where=keep[None])
+    x, keep = seen(task)
+    weights = jax.nn.softmax(kernel.log(task.x_query, x), axis=-1, where=keep[None])
     return jnp.linalg.norm(matmul(weights, y) - exact) / jnp.linalg.norm(exact)
 
 
