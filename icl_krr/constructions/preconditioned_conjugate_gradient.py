@@ -73,6 +73,7 @@ def preconditioned_conjugate_gradient(
     """
     checks.positive_scalar("ridge", ridge)
     m = machine(kernel, num_features, **options)
+    m.solves(ridge)
     ridge = m.scale * jnp.asarray(ridge, m.dtype)
     if isinstance(preconditioner, Nystrom):
         prepare, solve = nystrom_of(m, ridge, preconditioner)
