@@ -7,7 +7,7 @@ from typing import Any
 import jax.numpy as jnp
 from jaxtyping import Array, Float
 
-from .. import checks
+from .. import capacity, checks
 from ..numerics import matmul
 
 
@@ -37,8 +37,12 @@ def precede(projection: Any, sketch: Float[Array, "p m"]) -> Float[Array, "d p"]
     return matmul(jnp.asarray(projection, sketch.dtype), sketch.T)
 
 
-def identity_or(projection: Any, x: Float[Array, "n p"]) -> Float[Array, "d p"]:
+def identity_or(
+    projection: Any, x: Float[Array, "n p"], z: Float[Array, "m p"]
+) -> Float[Array, "d p"]:
     """The projection U, or the identity if it is None."""
+    p = x.shape[1]
+    capacity.check("derivatives of the kernel", p * (p + 2 * len(x) * len(z)), x)
     if projection is None:
         return jnp.eye(x.shape[1], dtype=x.dtype)
     return jnp.asarray(projection, x.dtype)
@@ -57,4 +61,5 @@ def squared_distances(x: Float[Array, "n p"], z: Float[Array, "m p"]) -> Float[A
 
 
 def outer(a: Float[Array, "n m d"], b: Float[Array, "n m p"]) -> Float[Array, "n m d p"]:
+    capacity.check("derivatives of the kernel", 2 * a.shape[-1] * b.size, b)
     return a[..., :, None] * b[..., None, :]

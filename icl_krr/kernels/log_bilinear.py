@@ -110,7 +110,7 @@ class LogBilinear(PositiveKernel):
     ) -> Float[Array, "n m p"]:
         r"""$\partial k / \partial x = k(x, z) \, U^T U (c z - d x)$."""
         c, d = self.coefficients(x.dtype)
-        U = identity_or(self.projection, x)
+        U = identity_or(self.projection, x, z)
         slope = c * z[None] - (0 if d is None else d) * x[:, None]
         return matmul(matmul(self(x, z)[:, :, None] * slope, U.T), U)
 
@@ -119,7 +119,7 @@ class LogBilinear(PositiveKernel):
     ) -> Float[Array, "n m d p"]:
         r"""$\partial k / \partial U = k(x, z) \, U (c (x z^T + z x^T) - d (x x^T + z z^T))$."""
         c, d = self.coefficients(x.dtype)
-        U = identity_or(self.projection, x)
+        U = identity_or(self.projection, x, z)
         shape = (len(x), len(z), x.shape[1])
         x, z = jnp.broadcast_to(x[:, None], shape), jnp.broadcast_to(z[None], shape)
         Ux, Uz = (matmul(points, U.T) for points in (x, z))

@@ -8,7 +8,7 @@ from jaxtyping import Array, Float
 
 from .. import checks
 from ..kernels import Kernel, check_kernel
-from ..linalg import eigh
+from ..linalg import eigenvalues
 from ..tasks import Task, system
 from ..tasks.task import check_axes
 
@@ -80,7 +80,7 @@ def preconditioned_eigenvalues(
     ridge, sink = (jnp.asarray(value, gram.dtype) for value in (ridge, sink))
     root = 1 / jnp.sqrt(jnp.sum(gram, axis=1) + sink)
     A = gram + ridge * jnp.eye(len(gram), dtype=gram.dtype)
-    return eigh(root[:, None] * A * root[None, :])[0]
+    return eigenvalues(root[:, None] * A * root[None, :])
 
 
 def check(kernel: Kernel, task: Task, ridge: Number, sink: Number) -> None:
