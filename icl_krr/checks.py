@@ -11,6 +11,8 @@ from jax import ShapeDtypeStruct
 from jax.core import Tracer
 from jax.typing import DTypeLike
 
+from . import capacity
+
 
 def concrete(value: Any) -> np.ndarray | None:
     """Return the value as a NumPy array, or None if it is traced and cannot be checked."""
@@ -127,6 +129,7 @@ def matrices(x: Any, z: Any) -> None:
         raise ValueError(
             f"z must have p = {jnp.shape(x)[1]} features to match x, got {jnp.shape(z)[1]}"
         )
+    capacity.check("kernel matrix", 2 * jnp.shape(x)[0] * jnp.shape(z)[0], x)
 
 
 def choice(name: str, value: Any, allowed: tuple[str, ...]) -> None:

@@ -14,6 +14,7 @@ from ..tasks import Task, system
 from ..transformer import run_with_cache
 from .shared import model_selection
 from .shared.build import build
+from .shared.model_selection import Progress, silent
 
 BANDWIDTHS = ("temperature", "lengthscale")
 """Bandwidths that a config can set. Leave-one-out chooses the bandwidth of any other kernel."""
@@ -96,22 +97,24 @@ class DepthResult(NamedTuple):
     facts: dict[str, Any]
 
 
-def run(task: Task, config: DepthConfig) -> DepthResult:
+def run(task: Task, config: DepthConfig, progress: Progress = silent) -> DepthResult:
     """Predict with the construction at every depth, and with every baseline.
 
     The baselines are zero, the mean of the supports' y, Nadaraya-Watson and exact KRR.
     Nadaraya-Watson uses the exponential kernel if the kernel of the regression is not positive.
     Leave-one-out chooses every hyperparameter that the config does not set, separately for
-    regression and for Nadaraya-Watson.
+    regression and for Nadaraya-Watson. `progress` is told what is being done.
     """
     if task.mask is not None:  # masked supports must not count in means and sizes
         task = task.replace(x=task.x[task.mask], y=task.y[task.mask], mask=None)
-    kernel, smoother = choose_kernels(task, config)
+    kernel, smoother = choose_kernels(task, config, progress)
     ridge = config.ridge or model_selection.choose_ridge(kernel, task)
+    progress("exact KRR and the solver itself")
     exact = solvers.exact(kernel, task, ridge=ridge)
     smooth = np.asarray(solvers.nadaraya_watson(smoother, task).prediction)
     solved_on = smoother if not SOLVERS[config.solver].iterates else kernel
     model, path = build(config.solver, solved_on, task, ridge, config.steps)
+    progress("the transformer")
     slots = tuple(name for name in ("prediction", "alpha") if name in model.layout.names)
     _, cache = run_with_cache(model, task, names=slots)
     best = np.asarray(exact.prediction)
@@ -124,7 +127,9 @@ def run(task: Task, config: DepthConfig) -> DepthResult:
         agreement = np.nan if oracle is None else relative(norm(f - oracle), size)
         return Row(predictor, step, blocks, relative(norm(f - best), size), agreement, error)
 
-    low, high = theory.spectral_bounds(kernel, task, ridge=ridge)
+    progress("the eigenvalues of the kernel matrix")
+    sigma = theory.eigenvalues(kernel, task)
+    low, high = sigma[0] + ridge, sigma[-1] + ridge
     predictions = np.asarray(cache["prediction"])
     steps = np.arange(len(predictions))
     rate = SOLVERS[config.solver].rate
@@ -145,7 +150,6 @@ def run(task: Task, config: DepthConfig) -> DepthResult:
         row("nadaraya_watson", 0, 0, smooth),
         row("exact", 0, 0, best),
     ]
-    sigma = theory.eigenvalues(kernel, task)
     facts = {
         **asdict(config),
         **bandwidth(kernel),
@@ -159,6 +163,7 @@ def run(task: Task, config: DepthConfig) -> DepthResult:
         "chosen": [
             name for name in ("ridge", *bandwidth(kernel)) if getattr(config, name, None) is None
         ],
+        "chosen_on": min(task.num_supports, model_selection.MOST["regression"]),
         "n": task.num_supports,
         "q": task.num_queries,
         "p": task.num_features,
@@ -199,7 +204,9 @@ def families(kernel: str) -> tuple[type[Kernel], type[Kernel]]:
     return family, family if row.kind == "positive" else Exponential
 
 
-def choose_kernels(task: Task, config: DepthConfig) -> tuple[Kernel, Kernel]:
+def choose_kernels(
+    task: Task, config: DepthConfig, progress: Progress = silent
+) -> tuple[Kernel, Kernel]:
     """The kernels of the regression and of the Nadaraya-Watson baseline."""
     family, smooths = families(str(config.kernel))
     for name in BANDWIDTHS:
@@ -213,11 +220,12 @@ def choose_kernels(task: Task, config: DepthConfig) -> tuple[Kernel, Kernel]:
     if given is not None and alone:
         smoother = smooths.of_bandwidth(given)
     else:
-        smoother = model_selection.choose_smoother(smooths, task)
+        smoother = model_selection.choose_smoother(smooths, task, progress)
     if family is not smooths:
         return family(), smoother
     if given is None:
-        return model_selection.choose_kernel(family, task, config.ridge), smoother
+        kernel = model_selection.choose_kernel(family, task, config.ridge, progress)
+        return kernel, smoother
     return family.of_bandwidth(given), smoother
 
 

@@ -8,7 +8,7 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Float
 
-from .. import checks
+from .. import capacity, checks
 from ..numerics import matmul
 
 
@@ -38,8 +38,12 @@ def precede(projection: Any, sketch: Float[Array, "p m"]) -> Float[Array, "d p"]
     return matmul(jnp.asarray(projection, sketch.dtype), sketch.T)
 
 
-def identity_or(projection: Any, x: Float[Array, "n p"]) -> Float[Array, "d p"]:
+def identity_or(
+    projection: Any, x: Float[Array, "n p"], z: Float[Array, "m p"]
+) -> Float[Array, "d p"]:
     """The projection U, or the identity if it is None."""
+    p = x.shape[1]
+    capacity.check("derivatives of the kernel", p * (p + 2 * len(x) * len(z)), x)
     if projection is None:
         return jnp.eye(x.shape[1], dtype=x.dtype)
     return jnp.asarray(projection, x.dtype)
@@ -92,4 +96,5 @@ def mean_of_pairs(values: Float[Array, "n n"], mask: Any) -> Float[Array, ""]:
 
 
 def outer(a: Float[Array, "n m d"], b: Float[Array, "n m p"]) -> Float[Array, "n m d p"]:
+    capacity.check("derivatives of the kernel", 2 * a.shape[-1] * b.size, b)
     return a[..., :, None] * b[..., None, :]

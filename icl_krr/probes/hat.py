@@ -9,6 +9,7 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Float
 
+from .. import capacity
 from ..tasks import Task
 from ..tasks.task import check_one_output
 
@@ -50,5 +51,6 @@ def jacobian(function: Callable[[Any], jax.Array], at: Any) -> Any:
     """Jacobian: reverse mode if there are fewer outputs than inputs, else forward mode."""
     count = jax.eval_shape(function, at).size
     numbers = sum(jnp.size(leaf) for leaf in jax.tree.leaves(at))
+    capacity.check("derivatives", count * numbers, jax.tree.leaves(at)[0])
     derive = jax.jacrev if count < numbers else jax.jacfwd
     return derive(function)(at)

@@ -44,7 +44,7 @@ def exact(kernel: Kernel, task: Task, *, ridge: float | Float[Array, ""]) -> Sol
     >>> exact(Linear(), task, ridge=2.0).prediction.round(6).tolist()
     [1.0]
     """
-    check_system(kernel, task, ridge)
+    check_system(kernel, task, ridge, matrices=3)
     checks.factorable("x", task.x)
     return solve(kernel, task, ridge)
 
@@ -88,7 +88,7 @@ def posterior(kernel: Kernel, task: Task, *, ridge: float | Float[Array, ""]) ->
     >>> posterior(Linear(), task, ridge=1.0).variance.round(6).tolist()
     [0.5]
     """
-    check_system(kernel, task, ridge)
+    check_system(kernel, task, ridge, matrices=3)
     checks.factorable("x", task.x)
     return condition(kernel, task, ridge)
 
@@ -135,7 +135,7 @@ def leave_one_out(kernel: Kernel, task: Task, *, ridge: float | Float[Array, ""]
     >>> leave_one_out(Linear(), task, ridge=2.0).round(4).tolist()
     [3.0, -1.0]
     """
-    check_system(kernel, task, ridge)
+    check_system(kernel, task, ridge, matrices=3)
     checks.factorable("x", task.x)
     return held_out_errors(kernel, task, ridge)
 

@@ -6,7 +6,7 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Float
 
-from .. import checks
+from .. import capacity, checks
 from ..kernels import Exponential, PositiveKernel, check_positive
 from ..linalg import solve
 from ..numerics import matmul
@@ -67,6 +67,7 @@ def rank_correlation(a: Float[Array, " q"], b: Float[Array, " q"]) -> Float[Arra
     >>> float(rank_correlation(jnp.array([1.0, 2.0, 3.0]), jnp.array([1.0, 4.0, 9.0])).round(6))
     1.0
     """
+    capacity.check("comparison of all pairs", 4 * a.size**2, a)
     over = [(v[:, None] > v[None]).astype(float) for v in (a, b)]
     ties = [(v[:, None] >= v[None]).astype(float) for v in (a, b)]
     ranks = [jnp.mean(above + tied, axis=1) for above, tied in zip(over, ties, strict=True)]

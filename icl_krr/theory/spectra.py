@@ -6,9 +6,8 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Float
 
-from .. import checks
+from .. import checks, linalg
 from ..kernels import Kernel, check_kernel
-from ..linalg import eigh
 from ..tasks import Task, system
 from ..tasks.task import check_axes
 
@@ -38,7 +37,7 @@ def eigenvalues(kernel: Kernel, task: Task) -> Float[Array, " n"]:
     check_kernel(kernel)
     check_axes(task)
     checks.factorable("x", task.x)
-    return jnp.maximum(eigh(system(kernel, task).gram)[0], 0)
+    return jnp.maximum(linalg.eigenvalues(system(kernel, task).gram), 0)
 
 
 def spectral_bounds(kernel: Kernel, task: Task, *, ridge: float | Float[Array, ""]) -> tuple:

@@ -11,7 +11,7 @@ import jax
 import jax.numpy as jnp
 from jax.typing import DTypeLike
 
-from .. import checks
+from .. import capacity, checks
 from ..residual import Layout, Read, Slot
 from .weights import Block, Heads, Norm, Spec, Transformer, Unit, Weights, Write
 
@@ -95,7 +95,11 @@ def init(key: jax.Array, architecture: Architecture, dtype: DTypeLike | None = N
     """
     if not isinstance(architecture, Architecture):
         raise TypeError(f"architecture must be an icl_krr.Architecture, got {architecture!r}")
-    return draw(key, architecture, checks.dtype(dtype))
+    dtype = checks.dtype(dtype)
+    sizes = jax.eval_shape(lambda key: draw(key, architecture, dtype), key)
+    numbers = sum(leaf.size for leaf in jax.tree.leaves(sizes))
+    capacity.check("weights", numbers, key, "use a smaller width, depth, hidden or max_tokens")
+    return draw(key, architecture, dtype)
 
 
 @partial(jax.jit, static_argnums=(1, 2))
