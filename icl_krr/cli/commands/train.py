@@ -62,11 +62,9 @@ def run(settings: Train) -> int:
             print(f"icl-krr: {error}", file=sys.stderr)
             return 1
         except KeyboardInterrupt:
-            print(
-                "icl-krr: interrupted; the same command continues from the last checkpoint in "
-                f"{folder}, if one was written",
-                file=sys.stderr,
-            )
+            kept = (folder / "checkpoint.msgpack").exists()
+            words = f"the same command continues from the checkpoint in {folder}" * kept
+            print(f"icl-krr: interrupted; {words or 'no step was finished'}", file=sys.stderr)
             return 130
     save_weights(folder / "model.msgpack", model)
     meta = {
