@@ -28,7 +28,7 @@ def console() -> NoReturn:
     finally:
         if received:
             interruption.leave(received[0])
-        received.append(0)  # nothing is left to do, so a signal may end the process at once
+        interruption.leave_at_signals()
     sys.exit(status)
 
 

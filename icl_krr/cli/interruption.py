@@ -1,8 +1,9 @@
 """End the process at Ctrl-C or SIGTERM, whatever it is doing.
 
-Python raises KeyboardInterrupt only when its main thread runs Python code, so neither while XLA
-compiles nor while a compiled program runs. Callbacks and destructors may also swallow it. So a
-thread listens to the same signals, and ends the process if the main thread has not done so.
+KeyboardInterrupt does not suffice: Python raises it only between two of its own instructions, so
+neither while XLA compiles nor while a compiled program runs, and an exception in a callback, such
+as JAX's callback of the garbage collector, is lost. A thread therefore ends the process. Nothing is
+cut, because files are replaced atomically, and the thread waits for what is in `files.UNSAVED`.
 """
 
 from __future__ import annotations
@@ -11,55 +12,39 @@ import os
 import select
 import signal
 import socket
-import sys
 import threading
 import time
-from types import FrameType
 from typing import NoReturn
 
 from ..files import UNSAVED
 
-GRACE = 1.0
-"""Seconds in which the main thread may end by itself."""
-
+SIGNALS = (signal.SIGINT, signal.SIGTERM)
 PATIENCE = 60.0
 """Seconds in which the main thread may save what it has finished."""
 
 
 def watch() -> list[int]:
-    """From now on, end the process at SIGINT and SIGTERM.
-
-    Returns:
-        The list of the signals received so far. While it is empty, a signal raises
-        KeyboardInterrupt and joins the list; after that, a signal ends the process at once.
-    """
+    """From now on, end the process at a signal; return the list of the signals received."""
     received: list[int] = []
     listener, speaker = socket.socketpair()
     speaker.setblocking(False)
-
-    def interrupt(number: int, _: FrameType | None) -> NoReturn:
-        if received:
-            leave(number)
-        received.append(number)
-        raise KeyboardInterrupt
-
-    # Python writes the number of a signal to this socket even if the main thread is busy
+    # Python writes the number of each signal that it handles to the socket, also if it is busy
     signal.set_wakeup_fd(speaker.detach())
-    for number in (signal.SIGINT, signal.SIGTERM):
-        signal.signal(number, interrupt)
-    threading.Thread(target=enforce, args=(listener,), daemon=True).start()
+    for number in SIGNALS:
+        signal.signal(number, lambda *_: None)
+    threading.Thread(target=enforce, args=(listener, received), daemon=True).start()
     return received
 
 
-def enforce(listener: socket.socket) -> NoReturn:
-    """Wait for a signal, give the main thread its time, then end the process."""
-    number = listener.recv(1)[0]
-    if not heard(listener, GRACE) and UNSAVED:
-        print("icl-krr: saving; press Ctrl-C again to exit without saving", file=sys.stderr)
-        last = time.monotonic() + PATIENCE
-        while UNSAVED and time.monotonic() < last and not heard(listener, 0.01):
-            pass
-    leave(number)
+def enforce(listener: socket.socket, received: list[int]) -> NoReturn:
+    """Wait for a signal, then end the process when everything is saved; at a second one, at once."""
+    received.append(listener.recv(1)[0])
+    words = "; saving (press Ctrl-C again to exit without saving)" if UNSAVED else ""
+    os.write(2, f"icl-krr: interrupted{words}\n".encode())
+    last = time.monotonic() + PATIENCE
+    while UNSAVED and time.monotonic() < last and not heard(listener, 0.01):
+        pass
+    leave(received[0])
 
 
 def heard(listener: socket.socket, seconds: float) -> bool:
@@ -72,3 +57,9 @@ def leave(number: int) -> NoReturn:
     if os.isatty(2):
         os.write(2, b"\x1b[?25h")  # a progress bar hides the cursor
     os._exit(128 + number)
+
+
+def leave_at_signals() -> None:
+    """From now on, the main thread itself ends the process: threads stop when Python exits."""
+    for number in SIGNALS:
+        signal.signal(number, lambda number, _: leave(number))

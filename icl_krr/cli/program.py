@@ -97,7 +97,6 @@ def main(typed: list[str]) -> int:
     except (ValueError, MemoryError) as error:
         return refuse(str(error))
     except KeyboardInterrupt:
-        print("icl-krr: interrupted", file=sys.stderr)
         return 130
 
 
@@ -114,13 +113,15 @@ def as_spelled(argv: list[str]) -> list[str]:
 
 def run(settings: Command) -> int:
     """Run the command that the settings belong to, and return its exit status."""
-    from .. import checks  # imports JAX
+    from .. import checks
+    from .output import FOLDERS  # both import JAX
 
     checks.count("seed", settings.first_seed, minimum=0)
     if settings.last_seed >= 2**32:
         raise ValueError(f"seed must be < 2^32, got {settings.last_seed}")
     name = type(settings).__name__.lower()
-    return import_module(f".commands.{name}", __package__).run(settings)
+    with FOLDERS:
+        return import_module(f".commands.{name}", __package__).run(settings)
 
 
 def keep_compiled_programs() -> None:

@@ -11,7 +11,7 @@ from types import FrameType
 
 @contextmanager
 def between_steps() -> Iterator[list[int]]:
-    """Yield the list of the signals that wait; on exit, the first of them is delivered.
+    """Yield the list of the signals that wait; raise KeyboardInterrupt on exit if there is one.
 
     A step invalidates the state it starts from, so KeyboardInterrupt in the middle of a step would
     leave no state to save. A second signal does not wait. Only the main thread receives signals.
@@ -35,4 +35,4 @@ def between_steps() -> Iterator[list[int]]:
         for number, handler in handlers.items():
             signal.signal(number, handler)
     if waiting:
-        handlers[waiting[0]](waiting[0], None)
+        raise KeyboardInterrupt

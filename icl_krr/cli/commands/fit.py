@@ -63,10 +63,6 @@ def run(settings: Fit) -> int:
     losses = [{"iteration": i, "loss": value} for i, value in enumerate(found.losses)]
     moved = [row._asdict() for row in found.moved]
     record = {"meta": meta, "losses": losses, "moved": moved, "errors": fitted.errors}
-    if settings.json:
-        print(output.to_json(record))
-    else:
-        print_tables(settings, fitted)
     if settings.out is not None:
         name = Path(settings.data).name
         title = (
@@ -83,6 +79,10 @@ def run(settings: Fit) -> int:
             **images("fit", fitting_figure(found.losses, units, title)),
         }
         output.write(settings.out, files)
+    if settings.json:
+        print(output.to_json(record))
+    else:
+        print_tables(settings, fitted)
     return 0
 
 

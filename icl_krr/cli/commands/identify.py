@@ -72,11 +72,11 @@ def run(settings: Identify) -> int:
         **images("heatmaps", identification_figure(findings.found, title)),
         **images("filter", filter_figure(findings, title)),
     }
+    output.write(folder, files)
     if settings.json:
         print(output.to_json(record))
     else:
         print_findings(settings.model, findings)
-    output.write(folder, files)
     return 0
 
 
