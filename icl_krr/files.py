@@ -10,7 +10,6 @@ import re
 from pathlib import Path
 from typing import Any
 
-
 UNSAVED: set[Path] = set()
 """Files whose content is not written yet. A process that is asked to exit waits for these files."""
 

@@ -37,7 +37,7 @@ def watch() -> list[int]:
 
 
 def enforce(listener: socket.socket, received: list[int]) -> NoReturn:
-    """Wait for a signal, then end the process when everything is saved; at a second one, at once."""
+    """Wait for a signal, then end the process as soon as all is saved, or at a second signal."""
     received.append(listener.recv(1)[0])
     words = "; saving (press Ctrl-C again to exit without saving)" if UNSAVED else ""
     os.write(2, f"icl-krr: interrupted{words}\n".encode())

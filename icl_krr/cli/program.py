@@ -55,7 +55,9 @@ def sentence(box: str) -> str:
             head = " ".join(re.findall(r"^\S.*", paragraph, re.M))
             options = dict.fromkeys(re.findall(r"^ {4}(\S.*)", paragraph, re.M))
             told.append(f"{head} {', '.join(options)}".strip().removeprefix("Error parsing "))
-    return "; ".join(told)
+    return re.sub(
+        r"no type matching (\S*) .*? from \['(.*?)'\]\..*", r"must be \1, got '\2'", "; ".join(told)
+    )
 
 
 def subcommands(argv: list[str]) -> Any:
@@ -119,6 +121,7 @@ def run(settings: Command) -> int:
     checks.count("seed", settings.first_seed, minimum=0)
     if settings.last_seed >= 2**32:
         raise ValueError(f"seed must be < 2^32, got {settings.last_seed}")
+    settings.refuse_options_without_effect()
     name = type(settings).__name__.lower()
     with FOLDERS:
         return import_module(f".commands.{name}", __package__).run(settings)

@@ -19,7 +19,7 @@ from ...experiments.hyperparameters import (
     of_table,
 )
 from ...experiments.shared.recipe import folder_of, holds_run
-from ...experiments.shared.runs import load
+from ...experiments.shared.runs import find, load
 from ...files import to_csv
 from ...plots import fitting_figure, images
 from ...tasks import read_table
@@ -106,6 +106,7 @@ def read_data(settings: Fit) -> tuple[Any, str | None]:
             f"supports must not be given for a trained model, got {settings.supports}; "
             "remove --supports"
         )
+    find(settings.data, "a table with --target COLUMN", name="data")
     run = load(settings.data)
     kernel, own = settings.kernel, run.recipe.task
     if kernel is None and own.family == "gaussian_process":

@@ -29,9 +29,8 @@ from ...probes.identify import CLOSE, IDENTIFIED, NONE, TIED
 from .. import output
 from ..confusion_matrix import identify_constructions
 from ..output import number
-from ..settings.identify import Identify
+from ..settings.identify import CONSTRUCTIONS, Identify
 
-CONSTRUCTIONS = "constructions"
 TITLES = {"prediction": "predictions", "hat": "hat matrices"}
 REASONS = {
     IDENTIFIED: "every other candidate is farther, with disjoint intervals, or is a more general "
