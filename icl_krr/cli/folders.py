@@ -36,11 +36,13 @@ def lock(folder: Path) -> IO[str]:
         try:
             fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError:
-            file.seek(0)
-            raise ValueError(
-                f"{folder} must not be in use, but process {file.read()} is writing to it; wait "
-                "until it ends or choose another --out"
-            ) from None
+            with file:
+                file.seek(0)
+                raise ValueError(
+                    f"{folder} must not be in use, but process {file.read()} is writing to it; "
+                    "wait until it ends or choose another --out"
+                ) from None
         with suppress(FileNotFoundError):  # the owner before may have removed the file meanwhile
             if os.path.samestat(os.fstat(file.fileno()), path.stat()):
                 return file
+        file.close()

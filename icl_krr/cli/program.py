@@ -48,16 +48,15 @@ def parse(argv: list[str]) -> Command:
 
 def sentence(box: str) -> str:
     """The text in tyro's box of an error, in one line and without the help on each option."""
-    lines = [line[2:-2].rstrip() for line in box.splitlines()[1:-1]]
+    lines = [line[2:].rstrip() for line in re.sub("[╭╮╰╯│]", " ", box).splitlines()[1:]]
     told = []
-    for paragraph in re.split("\n─+\n", "\n".join(lines)):
-        if "elptext" not in paragraph:
+    for paragraph in re.split("^[─-]{9,}$", "\n".join(lines), flags=re.M):
+        if paragraph.strip() and "elptext" not in paragraph:
             head = " ".join(re.findall(r"^\S.*", paragraph, re.M))
             options = dict.fromkeys(re.findall(r"^ {4}(\S.*)", paragraph, re.M))
             told.append(f"{head} {', '.join(options)}".strip().removeprefix("Error parsing "))
-    return re.sub(
-        r"no type matching (\S*) .*? from \['(.*?)'\]\..*", r"must be \1, got '\2'", "; ".join(told)
-    )
+    wrong = r"no type matching (\S*) .*? from \['(.*?)'\]\..*"
+    return re.sub(wrong, r"must be \1, got '\2'", "; ".join(told))
 
 
 def subcommands(argv: list[str]) -> Any:
