@@ -75,6 +75,19 @@ def count(name: str, value: Any, minimum: int = 1) -> None:
         raise ValueError(f"{name} must be >= {minimum}, got {value}")
 
 
+LARGEST = 100_000
+"""Largest count of steps, seeds and other entries that an experiment keeps in memory."""
+
+
+def stored(name: str, value: Any) -> None:
+    count(name, value)
+    if value > LARGEST:
+        raise ValueError(
+            f"{name} must be <= {LARGEST}, because arrays of this length are kept in memory, "
+            f"got {value}"
+        )
+
+
 def even(name: str, value: Any) -> None:
     count(name, value, minimum=2)
     if value % 2:
