@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+from collections.abc import Mapping
 from typing import Any
 
 import jax.numpy as jnp
@@ -30,8 +31,9 @@ class Task:
 
     Raises:
         TypeError: `x`, `y` or `x_query` is not a floating-point array, or their dtypes differ.
-        ValueError: shapes do not fit, or a value of an unmasked support or a query is not finite.
-            Values are not checked inside JAX transformations, where they are unknown.
+        ValueError: shapes do not fit, or a value of an unmasked support or a query is not finite
+            or is outside of the range of JAX's default dtype. Values are not checked inside JAX
+            transformations, where they are unknown.
 
     >>> import jax.numpy as jnp
     >>> task = Task(x=jnp.ones((5, 2)), y=jnp.zeros(5), x_query=jnp.ones((3, 2)))
@@ -46,11 +48,14 @@ class Task:
     y_query: Any = None
 
     def __post_init__(self):
+        given = {}
         for field in dataclasses.fields(self):
             value = getattr(self, field.name)
-            if isinstance(value, np.ndarray):  # converts to JAX's default precision
-                object.__setattr__(self, field.name, jnp.asarray(value))
-        check_task(self)
+            if isinstance(value, np.ndarray) and value.dtype.kind in "bfiu":
+                given[field.name] = value
+                with np.errstate(over="ignore", under="ignore"):  # check_task raises the error
+                    object.__setattr__(self, field.name, jnp.asarray(value))
+        check_task(self, given)
 
     def replace(self, **changes: Any) -> Task:
         """Return a copy of the task with other values of some fields.
@@ -100,8 +105,12 @@ def check_one_output(task: Task) -> None:
         )
 
 
-def check_task(task: Task) -> None:
-    """Raise an error if the fields of a task do not fit together (see `Task`)."""
+def check_task(task: Task, given: Mapping[str, np.ndarray] | None = None) -> None:
+    """Raise an error if the fields of a task do not fit together (see `Task`).
+
+    `given` holds fields as they were before their conversion to JAX's default precision.
+    """
+    given = given or {}
     for name in ("x", "y", "x_query"):
         checks.floating(name, getattr(task, name))
     if task.x.ndim < 2:
@@ -143,12 +152,15 @@ def check_task(task: Task) -> None:
                 f"y_query must have shape {[*queries[:-1], *outputs]} to match x_query and y, "
                 f"got shape {list(getattr(task.y_query, 'shape', ()))}"
             )
+        checks.floating("y_query", task.y_query)
     keep = checks.concrete(task.mask)
     for name in ("x", "y", "x_query", "y_query"):
-        value = checks.concrete(getattr(task, name))
+        value = checks.concrete(given.get(name, getattr(task, name)))
         if value is not None and name in ("x", "y") and task.mask is not None:
             if keep is None:
                 continue
-            value = value[keep] if value.ndim >= keep.ndim else value
+            value = np.where(keep.reshape(keep.shape + (1,) * (value.ndim - keep.ndim)), value, 0)
         if value is not None:
-            checks.finite(name, value)
+            checks.finite(name, value, "; remove the row or mask it")
+            if name in given:
+                checks.in_range(name, value)

@@ -8,6 +8,8 @@ from __future__ import annotations
 import jax
 from jaxtyping import Array, Float
 
+from .. import checks
+
 
 def exact_filter(sigma: Float[Array, "..."], ridge: Float[Array, ""] | float) -> jax.Array:
     r"""Return the filter $1 / (\sigma + \lambda)$ of exact kernel ridge regression (C23).
@@ -25,6 +27,8 @@ def exact_filter(sigma: Float[Array, "..."], ridge: Float[Array, ""] | float) ->
     >>> float(exact_filter(jnp.asarray(1.0), 1.0))
     0.5
     """
+    checks.reals(sigma=sigma)
+    checks.positives(ridge=ridge)
     return 1 / (sigma + ridge)
 
 
@@ -53,6 +57,9 @@ def gradient_filter(
     >>> float(gradient_filter(jnp.asarray(1.0), 1.0, step_size=0.25, steps=1))
     0.25
     """
+    checks.reals(sigma=sigma)
+    checks.positives(ridge=ridge, step_size=step_size)
+    checks.count("steps", steps, minimum=0)
     a = sigma + ridge
     return (1 - (1 - step_size * a) ** steps) / a
 

@@ -6,7 +6,7 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Float
 
-from .. import checks
+from .. import checks, shapes
 from ..kernels import Kernel, check_kernel
 from ..linalg import solve
 from ..tasks import Task, system
@@ -34,6 +34,8 @@ def gradient_descent_rate(low: Number, high: Number, steps: Number) -> jax.Array
     >>> float(gradient_descent_rate(1.0, 3.0, 2))
     0.25
     """
+    checks.spectrum((low, high))
+    checks.nonnegatives(steps=steps)
     return ((high - low) / jnp.asarray(high + low)) ** steps
 
 
@@ -61,6 +63,8 @@ def heavy_ball_rate(low: Number, high: Number, steps: Number) -> jax.Array:
     >>> float(heavy_ball_rate(1.0, 9.0, 1))
     1.25
     """
+    checks.spectrum((low, high))
+    checks.nonnegatives(steps=steps)
     q = root_factor(low, high)
     return q**steps * (1 + steps + q * steps)
 
@@ -82,6 +86,8 @@ def conjugate_gradient_rate(low: Number, high: Number, steps: Number) -> jax.Arr
     >>> float(conjugate_gradient_rate(1.0, 9.0, 1))
     1.0
     """
+    checks.spectrum((low, high))
+    checks.nonnegatives(steps=steps)
     return 2 * root_factor(low, high) ** steps
 
 
@@ -102,6 +108,8 @@ def chebyshev_rate(low: Number, high: Number, steps: Number) -> jax.Array:
     >>> float(chebyshev_rate(1.0, 3.0, 1).round(6))
     0.5
     """
+    checks.spectrum((low, high))
+    checks.nonnegatives(steps=steps)
     q = root_factor(low, high) ** steps
     return 2 * q / (1 + q * q)
 
@@ -124,6 +132,8 @@ def stationary_factor(low: Number, high: Number, step_size: Number) -> jax.Array
     >>> float(stationary_factor(1.0, 3.0, 0.5))
     0.5
     """
+    checks.spectrum((low, high))
+    checks.positives(step_size=step_size)
     eta = jnp.asarray(step_size)
     return jnp.maximum(jnp.abs(1 - eta * low), jnp.abs(1 - eta * high))
 
@@ -145,6 +155,8 @@ def neumann_factor(sigma: Number, ridge: Number) -> jax.Array:
     >>> float(neumann_factor(8.0, 2.0))
     4.0
     """
+    checks.nonnegatives(sigma=sigma)
+    checks.positives(ridge=ridge)
     return jnp.asarray(sigma) / ridge
 
 
@@ -161,6 +173,7 @@ def energy_norm(matrix: Float[Array, "n n"], error: Float[Array, "... n"]) -> ja
     >>> float(energy_norm(4 * jnp.eye(2), jnp.array([1.0, 0.0])))
     2.0
     """
+    shapes.check(matrix=(matrix, "n n"), error=(error, "... n"))
     return jnp.sqrt(jnp.einsum("...i,ij,...j->...", error, matrix, error, precision="highest"))
 
 
@@ -195,6 +208,7 @@ def prediction_bound(
     check_kernel(kernel)
     check_axes(task)
     checks.positive_scalar("ridge", ridge)
+    shapes.check(x=(task.x, "n p"), alpha=(alpha, "n"))
     gram, cross, y = system(kernel, task)
     A = gram + jnp.asarray(ridge, gram.dtype) * jnp.eye(len(gram), dtype=gram.dtype)
     solved = solve(A, jnp.concatenate([y[:, :1], cross.T], axis=1))

@@ -6,8 +6,8 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Float
 
-from .. import checks
-from ..kernels import Exponential, PositiveKernel
+from .. import checks, shapes
+from ..kernels import Exponential, PositiveKernel, check_positive
 from ..linalg import solve
 from ..numerics import matmul
 from ..tasks import Task, system
@@ -40,6 +40,7 @@ def smoothing_gap(
     1.0
     """
     check_axes(task)
+    check_positive(kernel)
     checks.positive_scalar("ridge", ridge)
     gram, cross, y = system(kernel, task)
     A = gram + jnp.asarray(ridge, gram.dtype) * jnp.eye(len(gram), dtype=gram.dtype)
@@ -64,6 +65,7 @@ def rank_correlation(a: Float[Array, " q"], b: Float[Array, " q"]) -> Float[Arra
     >>> float(rank_correlation(jnp.array([1.0, 2.0, 3.0]), jnp.array([1.0, 4.0, 9.0])).round(6))
     1.0
     """
+    shapes.check(a=(a, "q"), b=(b, "q"))
     over = [(v[:, None] > v[None]).astype(float) for v in (a, b)]
     ties = [(v[:, None] >= v[None]).astype(float) for v in (a, b)]
     ranks = [jnp.mean(above + tied, axis=1) for above, tied in zip(over, ties, strict=True)]
@@ -91,6 +93,8 @@ def mean_limit_bound(spread: jax.Array | float, values: Float[Array, " n"]) -> F
     >>> float(mean_limit_bound(0.0, jnp.array([1.0, 2.0])))
     0.0
     """
+    checks.nonnegatives(spread=spread)
+    shapes.check(values=(values, "n"))
     return jnp.tanh(jnp.asarray(spread) / 4) * (jnp.max(values) - jnp.min(values))
 
 
@@ -115,6 +119,8 @@ def nearest_limit_bound(gap: jax.Array | float, values: Float[Array, " n"]) -> F
     >>> float(nearest_limit_bound(100.0, jnp.array([1.0, 2.0])))
     0.0
     """
+    checks.nonnegatives(gap=gap)
+    shapes.check(values=(values, "n"))
     others = (len(values) - 1) * jnp.exp(-jnp.asarray(gap))
     return others / (1 + others) * (jnp.max(values) - jnp.min(values))
 
@@ -135,6 +141,7 @@ def logit_variance(x: Float[Array, "p p"], z: Float[Array, "p p"]) -> Float[Arra
     >>> float(logit_variance(jnp.eye(5), jnp.eye(5)))
     1.0
     """
+    shapes.check(x=(x, "p p"), z=(z, "p p"))
     return jnp.sum(x * z.T) / len(x)
 
 
@@ -157,6 +164,8 @@ def gaussian_logits(
     >>> gaussian_logits(jnp.ones((1, 1)), jnp.ones((1, 1)), 1.0).tolist()
     [[0.5]]
     """
+    shapes.check(x=(x, "n p"), z=(z, "m p"))
+    checks.positives(lengthscale=lengthscale)
     return (matmul(x, z.T) - jnp.sum(z * z, -1)[None] / 2) / lengthscale**2
 
 
@@ -180,6 +189,8 @@ def gaussian_from_exponential(
     >>> float(gaussian_from_exponential(jnp.ones((1, 1)), jnp.ones((1, 1)), 1.0)[0, 0])
     1.0
     """
+    shapes.check(x=(x, "n p"), z=(z, "m p"))
+    checks.positives(lengthscale=lengthscale)
     temperature = lengthscale**2
     ex, ez = (jnp.exp(-jnp.sum(points * points, -1) / (2 * temperature)) for points in (x, z))
     return ex[:, None] * Exponential(temperature)(x, z) * ez[None, :]

@@ -6,7 +6,7 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Float
 
-from .. import checks
+from .. import checks, shapes
 from ..kernels import Kernel, check_kernel
 from ..linalg import eigh
 from ..tasks import Task, system
@@ -91,6 +91,7 @@ def effective_dimension(sigma: Float[Array, " n"], ridge: float | jax.Array) -> 
     >>> float(effective_dimension(jnp.array([1.0, 3.0]), 1.0))
     1.25
     """
+    shapes.check(sigma=(sigma, "n"))
     checks.positive_scalar("ridge", ridge)
     return jnp.sum(sigma / (sigma + ridge))
 
@@ -113,5 +114,6 @@ def distinct_eigenvalues(sigma: Float[Array, " n"]) -> Float[Array, ""]:
     >>> int(distinct_eigenvalues(jnp.array([0.0, 0.0, 1.0, 3.0])))
     3
     """
+    shapes.check(sigma=(sigma, "n"))
     gap = jnp.sqrt(jnp.finfo(sigma.dtype).eps) * sigma[-1]
     return 1 + jnp.sum(jnp.diff(sigma) > gap)
