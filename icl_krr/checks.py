@@ -181,9 +181,13 @@ def finite(name: str, value: Any, remedy: str = "") -> None:
         each(name, known, np.isfinite(known), "finite", remedy)
 
 
-def floating(name: str, value: Any) -> None:
+def array(name: str, value: Any) -> None:
     if not isinstance(value, ARRAYS):
         raise TypeError(f"{name} must be an array, got {type(value).__name__}{conversion(value)}")
+
+
+def floating(name: str, value: Any) -> None:
+    array(name, value)
     if not jnp.issubdtype(value.dtype, jnp.floating):
         raise TypeError(f"{name} must be floating point, got {value.dtype}; cast it with astype")
 

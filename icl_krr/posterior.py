@@ -9,6 +9,7 @@ from .solvers.results import Posterior
 from .tasks import Task
 from .tasks.task import check_axes
 from .transformer import Transformer, predict
+from .transformer.weights import check_model
 
 
 def posterior(model: Transformer, kernel: Kernel, task: Task) -> Posterior:
@@ -51,6 +52,7 @@ def posterior(model: Transformer, kernel: Kernel, task: Task) -> Posterior:
     >>> round(float(mean[0]), 4), round(float(variance[0]), 4)
     (1.0, 0.6667)
     """
+    check_model(model)
     check_kernel(kernel)
     check_axes(task)
     if model.spec.num_outputs != 1:

@@ -32,8 +32,9 @@ def check(**arrays: tuple[Any, str]) -> None:
             if size < 1:
                 raise ValueError(f"{name} must be {wanted} with {axis} >= 1, got {list(shape)}")
             if size != needed:
+                match = "on both axes" if first == name else f"to match {first}"
                 raise ValueError(
-                    f"{name} must be {wanted} with {axis} = {needed} to match {first}, "
+                    f"{name} must be {wanted} with {axis} = {needed} {match}, "
                     f"got shape {list(shape)}"
                 )
         checks.finite(name, value)

@@ -56,14 +56,18 @@ def sample(key: jax.Array, config: Sampler, active: int | jax.Array | None = Non
     ((8, 3), (8,), (1, 3), 0.0)
     """
     checks.key("key", key)
-    if not callable(getattr(config, "sample", None)):
-        raise TypeError(
-            "config must be a sampler of tasks such as icl_krr.tasks.GaussianProcess, "
-            f"got {checks.shown(config)}"
-        )
+    check_sampler("config", config)
     if active is not None:
         checks.at_least("active", active, 1)
     return config.sample(key, active)
+
+
+def check_sampler(name: str, value: Any) -> None:
+    if not callable(getattr(value, "sample", None)) or isinstance(value, type):
+        raise TypeError(
+            f"{name} must be a sampler of tasks such as icl_krr.tasks.GaussianProcess(...), "
+            f"got {checks.shown(value)}"
+        )
 
 
 INPUTS = ("normal", "sphere", "uniform")

@@ -71,6 +71,8 @@ def read_table(path: str | Path, target: str) -> Table:
     >>> len(table), table.features[:3]
     (442, ('age', 'sex', 'bmi'))
     """
+    checks.instance("path", path, (str, Path), "the path of a file")
+    checks.instance("target", target, str, "the name of a column")
     path, target = Path(path), target.strip()
     try:
         with path.open(newline="", encoding="utf-8-sig") as file:

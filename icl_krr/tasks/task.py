@@ -6,6 +6,7 @@ import dataclasses
 from collections.abc import Mapping
 from typing import Any
 
+import jax
 import jax.numpy as jnp
 import numpy as np
 
@@ -18,7 +19,7 @@ class Task:
     """One regression task: predict the outputs at the queries from the supports.
 
     The task has n supports, q queries, p features and r outputs. All arrays have the same floating
-    dtype. NumPy arrays are converted by `jnp.asarray`. A batch of tasks is a `Task` with the same
+    dtype. NumPy arrays are converted to JAX arrays. A batch of tasks is a `Task` with the same
     leading axes on every field.
 
     Args:
@@ -54,7 +55,9 @@ class Task:
             if isinstance(value, np.ndarray) and value.dtype.kind in "bfiu":
                 given[field.name] = value
                 with np.errstate(over="ignore", under="ignore"):  # check_task raises the error
-                    object.__setattr__(self, field.name, jnp.asarray(value))
+                    value = value.astype(jax.dtypes.canonicalize_dtype(value.dtype))
+                # jnp.asarray would compile a copy for every shape
+                object.__setattr__(self, field.name, jax.device_put(value))
         check_task(self, given)
 
     def replace(self, **changes: Any) -> Task:
@@ -140,19 +143,20 @@ def check_task(task: Task, given: Mapping[str, np.ndarray] | None = None) -> Non
                 f"and {task.x.dtype}; cast one with astype"
             )
     if task.mask is not None:
-        kind, shape = getattr(task.mask, "dtype", None), getattr(task.mask, "shape", ())
-        if kind != jnp.bool_ or shape != (*batch, n):
+        checks.array("mask", task.mask)
+        if task.mask.dtype != jnp.bool_ or task.mask.shape != (*batch, n):
             raise ValueError(
-                f"mask must be a bool array [n] with n = {n}, got {kind} of shape {list(shape)}"
+                f"mask must be a bool array [n] with n = {n}, got {task.mask.dtype} of shape "
+                f"{list(task.mask.shape)}"
             )
     if task.y_query is not None:
+        checks.floating("y_query", task.y_query)
         outputs = task.y.shape[len(batch) + 1 :]
-        if getattr(task.y_query, "shape", None) != (*queries[:-1], *outputs):
+        if task.y_query.shape != (*queries[:-1], *outputs):
             raise ValueError(
                 f"y_query must have shape {[*queries[:-1], *outputs]} to match x_query and y, "
-                f"got shape {list(getattr(task.y_query, 'shape', ()))}"
+                f"got shape {list(task.y_query.shape)}"
             )
-        checks.floating("y_query", task.y_query)
     keep = checks.concrete(task.mask)
     for name in ("x", "y", "x_query", "y_query"):
         value = checks.concrete(given.get(name, getattr(task, name)))

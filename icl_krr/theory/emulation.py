@@ -44,7 +44,7 @@ def emulated_product(
     -1.0
     """
     shapes.check(scores=(scores, "m n"), values=(values, "n d"))
-    checks.positives(epsilon=epsilon)
+    checks.positive_scalar("epsilon", epsilon)
     checks.flag("symmetric", symmetric)
     n = scores.shape[1]
     plus = jax.nn.softmax(epsilon * scores, axis=1)

@@ -28,7 +28,7 @@ def exact_filter(sigma: Float[Array, "..."], ridge: Float[Array, ""] | float) ->
     0.5
     """
     checks.reals(sigma=sigma)
-    checks.positives(ridge=ridge)
+    checks.positive_scalar("ridge", ridge)
     return 1 / (sigma + ridge)
 
 
@@ -58,7 +58,8 @@ def gradient_filter(
     0.25
     """
     checks.reals(sigma=sigma)
-    checks.positives(ridge=ridge, step_size=step_size)
+    checks.positive_scalar("ridge", ridge)
+    checks.positive_scalar("step_size", step_size)
     checks.count("steps", steps, minimum=0)
     a = sigma + ridge
     return (1 - (1 - step_size * a) ** steps) / a

@@ -155,8 +155,8 @@ def neumann_factor(sigma: Number, ridge: Number) -> jax.Array:
     >>> float(neumann_factor(8.0, 2.0))
     4.0
     """
-    checks.nonnegatives(sigma=sigma)
-    checks.positives(ridge=ridge)
+    checks.nonnegative_scalar("sigma", sigma)
+    checks.positive_scalar("ridge", ridge)
     return jnp.asarray(sigma) / ridge
 
 

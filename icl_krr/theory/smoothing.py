@@ -165,7 +165,7 @@ def gaussian_logits(
     [[0.5]]
     """
     shapes.check(x=(x, "n p"), z=(z, "m p"))
-    checks.positives(lengthscale=lengthscale)
+    checks.positive_scalar("lengthscale", lengthscale)
     return (matmul(x, z.T) - jnp.sum(z * z, -1)[None] / 2) / lengthscale**2
 
 
@@ -190,7 +190,7 @@ def gaussian_from_exponential(
     1.0
     """
     shapes.check(x=(x, "n p"), z=(z, "m p"))
-    checks.positives(lengthscale=lengthscale)
+    checks.positive_scalar("lengthscale", lengthscale)
     temperature = lengthscale**2
     ex, ez = (jnp.exp(-jnp.sum(points * points, -1) / (2 * temperature)) for points in (x, z))
     return ex[:, None] * Exponential(temperature)(x, z) * ez[None, :]

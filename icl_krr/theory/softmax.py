@@ -89,6 +89,7 @@ def sink_weight(log_normaliser: Float[Array, "..."], log_sink: jax.Array | float
     0.5
     """
     checks.reals(log_normaliser=log_normaliser, log_sink=log_sink)
+    checks.scalar("log_sink", log_sink)
     return jax.nn.sigmoid(log_sink - log_normaliser)
 
 
@@ -143,4 +144,5 @@ def dominant_sink_error(log_normaliser: Float[Array, "..."], log_sink: jax.Array
     True
     """
     checks.reals(log_normaliser=log_normaliser, log_sink=log_sink)
+    checks.scalar("log_sink", log_sink)
     return jax.nn.sigmoid(log_normaliser - log_sink)

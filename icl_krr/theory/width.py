@@ -175,7 +175,7 @@ def query_error_dual(
     2.5
     """
     shapes.check(cross=(cross, "... n"), y=(y, "n"))
-    checks.nonnegatives(inverse_error=inverse_error)
+    checks.nonnegative_scalar("inverse_error", inverse_error)
     return jnp.linalg.norm(cross, axis=-1) * jnp.linalg.norm(y) * inverse_error
 
 
@@ -201,7 +201,7 @@ def query_error_features(
     10.0
     """
     shapes.check(cross_gap=(cross_gap, "... n"), y=(y, "n"))
-    checks.positives(ridge=ridge)
+    checks.positive_scalar("ridge", ridge)
     return jnp.linalg.norm(cross_gap, axis=-1) * jnp.linalg.norm(y) / ridge
 
 
@@ -233,8 +233,10 @@ def expected_gap(
     0.7071
     """
     shapes.check(sigma=(sigma, "n"))
-    checks.nonnegatives(width=width, signal=signal, noise=noise)
-    checks.positives(ridge=ridge)
+    checks.nonnegatives(width=width)
+    checks.nonnegative_scalar("signal", signal)
+    checks.nonnegative_scalar("noise", noise)
+    checks.positive_scalar("ridge", ridge)
     kept = (sigma / (sigma + ridge)) ** 2 * (signal * sigma + noise)
     beyond = jnp.arange(len(sigma)) < len(sigma) - jnp.asarray(width)
     return jnp.sqrt(jnp.sum(jnp.where(beyond, kept, 0)) / jnp.sum(kept))

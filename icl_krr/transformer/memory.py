@@ -10,6 +10,7 @@ import jax.numpy as jnp
 import psutil
 from jax.core import Tracer
 
+from .. import checks
 from ..tasks import Task
 from ..tasks.batches import chunk_of
 from .evaluate import check_compatible, evaluate, evaluate_batch
@@ -77,6 +78,10 @@ def memory(
     >>> memory(model, task).peak < memory(model, task, everything=True).peak
     True
     """
+    checks.names("names", names)
+    checks.flag("everything", everything)
+    checks.flag("gradient", gradient)
+    checks.instance("task", task, Task, "an icl_krr.Task")
     batch = task.x.ndim - 2
     check_compatible(model, task, batch)
     run = evaluate_batch if batch else evaluate

@@ -8,7 +8,7 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 
-from .weights import Block, Heads, Transformer
+from .weights import Block, Heads, Transformer, check_model
 
 
 def untie(model: Transformer) -> Transformer:
@@ -30,6 +30,8 @@ def untie(model: Transformer) -> Transformer:
     >>> query(model).shape, query(untie(model)).shape
     ((1,), (4,))
     """
+
+    check_model(model)
 
     def spread(leaf: jax.Array) -> jax.Array:
         return jnp.broadcast_to(leaf, (model.steps, *leaf.shape[1:]))

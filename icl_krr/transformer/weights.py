@@ -50,6 +50,9 @@ class Spec:
         checks.count("num_outputs", self.num_outputs)
         checks.choice("attention", self.attention, ("linear", "softmax"))
         checks.choice("tokens", self.tokens, TOKENS)
+        checks.flag("causal", self.causal)
+        if self.streaming is not None:
+            checks.flag("streaming", self.streaming)
 
 
 @struct.dataclass
@@ -287,6 +290,10 @@ class Transformer:
                 f"block {i:<4} heads: {', '.join(heads) or '-'}; units: {', '.join(units) or '-'}"
             )
         return "\n".join([*lines, "layout", str(self.layout)])
+
+
+def check_model(model: Transformer, name: str = "model") -> None:
+    checks.instance(name, model, Transformer, "an icl_krr.Transformer")
 
 
 def width(unit: Unit) -> int:

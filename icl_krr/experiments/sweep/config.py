@@ -60,6 +60,7 @@ class SweepConfig:
         axis: Axis = find("axis", AXES, self.axis)
         checks.count("steps", self.steps)
         bandwidth("temperature", self.temperature)
+        checks.count("seed", self.seed, minimum=0)
         for name in ("seeds", "num_supports", "num_queries"):
             checks.count(name, getattr(self, name))
         set_field = lambda name, value: object.__setattr__(self, name, value)  # noqa: E731
