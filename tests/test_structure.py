@@ -9,7 +9,17 @@ import icl_krr
 from benchmarks.drawings import ARROWS, ROOMS
 
 PACKAGE = Path(icl_krr.__file__).parent
-SHARED = {"catalogue", "checks", "files", "linalg", "numerics", "pytree", "status", "step_sizes"}
+SHARED = {
+    "catalogue",
+    "checks",
+    "files",
+    "linalg",
+    "numerics",
+    "pytree",
+    "shapes",
+    "status",
+    "step_sizes",
+}
 ALLOWED = {
     "kernels": set(),
     "sketches": {"kernels"},

@@ -55,6 +55,7 @@ def gradient_descent(
     (16, 1)
     """
     checks.positive_scalar("ridge", ridge)
+    checks.count("steps", steps)
     eta = step_sizes.gradient_step(step_size, spectrum)
     m = machine(kernel, num_features, **options)
     m.solves(ridge)
@@ -117,6 +118,7 @@ def gradient_descent_in_alpha(
     (32, 2)
     """
     checks.positive_scalar("ridge", ridge)
+    checks.count("steps", steps)
     eta = step_sizes.alpha_step(step_size, spectrum, ridge)
     m = machine(kernel, num_features, **options)
     m.solves(ridge)

@@ -8,27 +8,26 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Float
 
-from .. import capacity, checks
+from .. import capacity, checks, shapes
 from ..numerics import matmul
 
 
 def project(projection: Any, x: Float[Array, "n p"]) -> Float[Array, "n d"]:
     """U x for every row of x; without a projection, x is returned unchanged."""
-    x = jnp.asarray(x)
     if projection is None:
-        return x
+        return jnp.asarray(x)
     if jnp.ndim(projection) != 2 or jnp.shape(projection)[1] != x.shape[1]:
         raise ValueError(
             f"projection must be [d, p] with p = {x.shape[1]} features to match x, "
             f"got shape {list(jnp.shape(projection))}"
         )
+    x = jnp.asarray(x)
     return matmul(x, jnp.asarray(projection, x.dtype).T)
 
 
 def check_projection(projection: Any) -> None:
     if projection is not None:
-        checks.floating("projection", projection)
-        checks.finite("projection", projection)
+        shapes.check(projection=(projection, "d p"))
 
 
 def precede(projection: Any, sketch: Float[Array, "p m"]) -> Float[Array, "d p"]:

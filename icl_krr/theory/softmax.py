@@ -7,6 +7,7 @@ import jax.numpy as jnp
 from jax.typing import DTypeLike
 from jaxtyping import Array, Bool, Float
 
+from .. import checks
 from ..kernels import Kernel, PositiveKernel, check_kernel, check_positive
 from ..tasks import Task
 from ..tasks.task import check_axes
@@ -96,6 +97,8 @@ def sink_weight(log_normaliser: Float[Array, "..."], log_sink: jax.Array | float
     >>> float(sink_weight(jnp.array(2.0), 2.0))
     0.5
     """
+    checks.reals(log_normaliser=log_normaliser, log_sink=log_sink)
+    checks.scalar("log_sink", log_sink)
     return jax.nn.sigmoid(log_sink - log_normaliser)
 
 
@@ -123,6 +126,10 @@ def recovery_error(
     >>> float(recovery_error(8.0, 2.0, 2, jnp.float32)) < 1e-5
     True
     """
+    checks.nonnegatives(logit_bound=logit_bound)
+    checks.reals(log_sink=log_sink)
+    checks.count("num_features", num_features)
+    dtype = checks.floating_dtype(dtype)
     u = float(jnp.finfo(dtype).eps / 2)
     return 2 * u * ((num_features + 1) * logit_bound + jnp.abs(log_sink) + 8)
 
@@ -145,4 +152,6 @@ def dominant_sink_error(log_normaliser: Float[Array, "..."], log_sink: jax.Array
     >>> float(dominant_sink_error(jnp.array(0.0), 30.0)) < 1e-13
     True
     """
+    checks.reals(log_normaliser=log_normaliser, log_sink=log_sink)
+    checks.scalar("log_sink", log_sink)
     return jax.nn.sigmoid(log_normaliser - log_sink)

@@ -6,7 +6,7 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Float
 
-from .. import checks, linalg
+from .. import checks, linalg, shapes
 from ..kernels import Kernel, check_kernel
 from ..tasks import Task, system
 from ..tasks.task import check_axes
@@ -90,6 +90,7 @@ def effective_dimension(sigma: Float[Array, " n"], ridge: float | jax.Array) -> 
     >>> float(effective_dimension(jnp.array([1.0, 3.0]), 1.0))
     1.25
     """
+    shapes.check(sigma=(sigma, "n"))
     checks.positive_scalar("ridge", ridge)
     return jnp.sum(sigma / (sigma + ridge))
 
@@ -112,5 +113,6 @@ def distinct_eigenvalues(sigma: Float[Array, " n"]) -> Float[Array, ""]:
     >>> int(distinct_eigenvalues(jnp.array([0.0, 0.0, 1.0, 3.0])))
     3
     """
+    shapes.check(sigma=(sigma, "n"))
     gap = jnp.sqrt(jnp.finfo(sigma.dtype).eps) * sigma[-1]
     return 1 + jnp.sum(jnp.diff(sigma) > gap)

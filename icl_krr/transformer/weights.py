@@ -54,6 +54,9 @@ class Spec:
         checks.count("num_outputs", self.num_outputs)
         checks.choice("attention", self.attention, ("linear", "softmax"))
         checks.choice("tokens", self.tokens, TOKENS)
+        checks.flag("causal", self.causal)
+        if self.streaming is not None:
+            checks.flag("streaming", self.streaming)
 
 
 @struct.dataclass
@@ -331,6 +334,10 @@ serialization.register_serialization_state(
         weights=serialization.from_state_dict(model.weights, state["weights"])
     ),
 )
+
+
+def check_model(model: Transformer, name: str = "model") -> None:
+    checks.instance(name, model, Transformer, "an icl_krr.Transformer")
 
 
 def width(unit: Unit) -> int:
