@@ -10,6 +10,7 @@ from benchmarks.drawings import ARROWS, ROOMS
 
 PACKAGE = Path(icl_krr.__file__).parent
 SHARED = {
+    "capacity",
     "catalogue",
     "checks",
     "files",
