@@ -11,6 +11,8 @@ from jax import ShapeDtypeStruct
 from jax.core import Tracer
 from jax.typing import DTypeLike
 
+from .fields import cut, shown
+
 
 def concrete(value: Any) -> np.ndarray | None:
     """Return the value as a NumPy array, or None if it is traced and cannot be checked."""
@@ -21,7 +23,7 @@ def concrete(value: Any) -> np.ndarray | None:
 
 def numeric(name: str, value: Any) -> None:
     if not isinstance(value, Tracer) and np.asarray(value).dtype.kind not in "fiuV":
-        raise TypeError(f"{name} must be a number, got {value!r}")
+        raise TypeError(f"{name} must be a number, got {shown(value)}")
 
 
 def scalar(name: str, value: Any) -> None:
@@ -68,7 +70,7 @@ def at_least(name: str, value: Any, minimum: float) -> None:
 
 def count(name: str, value: Any, minimum: int = 1) -> None:
     if isinstance(value, bool) or not isinstance(value, (int, np.integer)):
-        raise TypeError(f"{name} must be an integer, got {value!r}")
+        raise TypeError(f"{name} must be an integer, got {shown(value)}")
     if value < minimum:
         raise ValueError(f"{name} must be >= {minimum}, got {value}")
 
@@ -131,13 +133,21 @@ def matrices(x: Any, z: Any) -> None:
 
 def choice(name: str, value: Any, allowed: tuple[str, ...]) -> None:
     if value not in allowed:
-        raise ValueError(f"{name} must be one of {', '.join(map(repr, allowed))}, got {value!r}")
+        names = ", ".join(map(repr, allowed))
+        raise ValueError(f"{name} must be one of {names}, got {shown(value)}")
 
 
 def differences(there: Mapping[str, Any], here: Mapping[str, Any]) -> str:
     """Describe all entries that differ between two records; return "" if the records are equal."""
     names = [name for name in {**there, **here} if there.get(name) != here.get(name)]
-    return "; ".join(f"{n}: stored {there.get(n)}, given {here.get(n)}" for n in names)
+
+    def told(value: Any) -> str:
+        return cut(value) if isinstance(value, str) else shown(value)
+
+    return "; ".join(
+        f"{cut(name)}: stored {told(there.get(name))}, given {told(here.get(name))}"
+        for name in names
+    )
 
 
 def spectrum(value: Any) -> tuple[Any, Any]:
@@ -148,7 +158,7 @@ def spectrum(value: Any) -> tuple[Any, Any]:
             "spectrum=icl_krr.spectral_bounds(kernel, task, ridge=ridge)"
         )
     if not isinstance(value, (tuple, list)) or len(value) != 2:
-        raise TypeError(f"spectrum must be a pair (low, high), got {value!r}")
+        raise TypeError(f"spectrum must be a pair (low, high), got {shown(value)}")
     low, high = value
     positive_scalar("low of spectrum", low)
     positive_scalar("high of spectrum", high)

@@ -40,7 +40,7 @@ class Architecture(Spec):
 
     Raises:
         ValueError: a count is too small, a name is unknown, or `heads` does not divide `width`.
-        TypeError: a count is not an integer.
+        TypeError: an argument has another type.
 
     >>> Architecture(num_features=2, width=32, depth=2, causal=True, max_tokens=64).attention
     'softmax'

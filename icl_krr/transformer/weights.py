@@ -8,7 +8,7 @@ from typing import Any
 import jax
 from flax import struct
 
-from .. import checks
+from .. import checks, fields
 from ..residual import TOKENS, Layout, Read
 
 
@@ -32,7 +32,7 @@ class Spec:
 
     Raises:
         ValueError: `attention` or `tokens` is unknown, or a count is < 1.
-        TypeError: a count is not an integer.
+        TypeError: an argument has another type.
 
     >>> Spec(num_features=3, attention="linear").causal
     False
@@ -46,6 +46,7 @@ class Spec:
     streaming: bool | None = None
 
     def __post_init__(self):
+        fields.check(self)
         checks.count("num_features", self.num_features)
         checks.count("num_outputs", self.num_outputs)
         checks.choice("attention", self.attention, ("linear", "softmax"))
@@ -198,7 +199,11 @@ class Transformer:
         weights: the trainable parameters.
         spec: static settings of the forward pass.
         layout: slots of the residual stream; static.
-        steps: number of solver steps; static.
+        steps: number of solver steps, >= 1 and < 2^31; static.
+
+    Raises:
+        ValueError: `steps` is out of range.
+        TypeError: `steps` is not an integer.
 
     >>> import icl_krr as ik
     >>> model = ik.constructions.nadaraya_watson(ik.Exponential(), num_features=2)
@@ -210,6 +215,11 @@ class Transformer:
     spec: Spec = struct.field(pytree_node=False)
     layout: Layout = struct.field(pytree_node=False)
     steps: int = struct.field(pytree_node=False)
+
+    def __post_init__(self):  # JAX makes models too: with any leaves, but with these steps
+        checks.count("steps", self.steps)
+        if self.steps >= 2**31:
+            raise ValueError(f"steps must be < 2^31, got {self.steps}")
 
     @property
     def blocks_per_step(self) -> int:
