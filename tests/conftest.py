@@ -5,9 +5,11 @@ import shutil
 import tempfile
 from pathlib import Path
 
-# Most of the time is compilation, and half of that would be the new code generator's. The
-# commands that .ci/run runs as a user does go through it.
-os.environ.setdefault("XLA_FLAGS", "--xla_cpu_use_fusion_emitters=false")
+from xla_flags import QUICK, known
+
+# Most of the time is compilation. The commands that .ci/run runs as a user does take no flags.
+if "XLA_FLAGS" not in os.environ:
+    os.environ["XLA_FLAGS"] = known(QUICK)
 
 import jax
 import optax

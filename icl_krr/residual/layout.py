@@ -84,8 +84,10 @@ class Layout:
     slots: tuple[Slot, ...] = ()
 
     def __post_init__(self):
+        checks.instance("slots", self.slots, (tuple, list), "a tuple of slots")
+        for slot in self.slots:
+            checks.instance("each of slots", slot, Slot, "an icl_krr.Slot")
         object.__setattr__(self, "slots", tuple(self.slots))
-        fields.check(self)
         names = [slot.name for slot in self.slots]
         for name in names:
             if names.count(name) > 1:

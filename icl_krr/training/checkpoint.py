@@ -59,19 +59,25 @@ def compare(there: Config, here: Config, path: Path) -> None:
         )
 
 
-def save(path: Path, state: State, config: Config) -> None:
-    write(path, {"config": json.dumps(config), **arrays(state)})
+def save(path: Path, state: State, config: Config, losses: list[jax.Array]) -> None:
+    """Save a state, and the losses that are in no row of the metrics yet."""
+    rest = {"config": json.dumps(config), "losses": np.asarray(losses)}
+    write(path, {**rest, **arrays(state)})
 
 
-def restore(path: Path, like: State, config: Config) -> State:
-    """Read a saved state into the structure of `like`; raise Mismatch if another run saved it."""
+def restore(path: Path, like: State, config: Config) -> tuple[State, list[jax.Array]]:
+    """Read a saved state into the structure of `like`, and the losses saved with it.
+
+    Raise Mismatch if another run saved it.
+    """
     wanted = arrays(like)
-    record = read(path, "config", *wanted)
+    record = read(path, "config", "losses", *wanted)
     compare(from_json(record["config"]), config, path)
     saved = fill(path, wanted, {name: record[name] for name in wanted})
-    return State(
+    state = State(
         saved["model"], saved["optimiser"], jax.random.wrap_key_data(saved["key"]), saved["step"]
     )
+    return state, list(map(jnp.asarray, record["losses"]))
 
 
 def arrays(state: State) -> dict[str, Any]:

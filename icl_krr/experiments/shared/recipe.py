@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, get_args
 
 from ... import fields
-from ...catalogue import ATTENTIONS, FAMILIES, KERNELS, spelled
+from ...catalogue import ATTENTIONS, FAMILIES, KERNELS, find, spelled
 from ...files import from_json
 from ...training.settings import Training
 
@@ -65,6 +65,10 @@ class TaskRecipe:
     """Comma-separated file whose rows are drawn; default: the diabetes table of the package."""
     target: str | None = None
     """Column of `table` to predict."""
+
+    def __post_init__(self):
+        object.__setattr__(self, "family", find("family", FAMILIES, self.family).name)
+        object.__setattr__(self, "kernel", find("kernel", KERNELS, self.kernel).name)
 
 
 @dataclass(frozen=True)
