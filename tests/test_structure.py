@@ -13,6 +13,7 @@ SHARED = {
     "capacity",
     "catalogue",
     "checks",
+    "fields",
     "files",
     "linalg",
     "numerics",
