@@ -23,10 +23,9 @@ take the keywords in `Options`.
 - *Origin of x.* The Gaussian kernel depends on differences of points only, but a head computes it
   from inner products, which lose digits if all points are far from 0. So the embedding of these
   models subtracts the mean of the unmasked supports' x from the x of every support and query
-  (`model.spec.centred`), and slots that depend on x, such as `x` and `half_square`, hold the result.
-  The mean is a part of the preparation of the task, not of the weights. Models with other kernels,
-  feature maps or landmarks read x as it is, because their features depend on the origin: centre
-  such data yourself.
+  (`model.spec.centred`), and the slots `x` and `half_square` are relative to this mean. The mean is
+  a part of the preparation of the task, not of the weights. Models with other kernels, feature maps
+  or landmarks read x as it is, because their features depend on the origin.
 - *Sink.* `attention=Softmax(log_sink=icl_krr.theory.log_sink(kernel, task))` sets the logit of the
   sink so that no exponential overflows and no weight of the sink underflows. The default is 0.
 - *Arithmetic.* The default "exact" uses gated units. `ReLU(width, bound)` approximates products and
