@@ -209,7 +209,7 @@ def families(kernel: str) -> tuple[type[Kernel], type[Kernel]]:
 def choose_kernels(task: Task, config: DepthConfig) -> tuple[Kernel, Kernel]:
     """The kernels of the regression and of the Nadaraya-Watson baseline."""
     family, smooths = families(str(config.kernel))
-    given = vars(config).get(family.bandwidth)
+    given = vars(config).get(str(family.bandwidth))
     if given is None:
         smoother = model_selection.choose_smoother(smooths, task)
         return model_selection.choose_kernel(family, task, config.ridge), smoother
