@@ -404,6 +404,12 @@ def test_a_signal_ends_the_program_whatever_it_does(number, status):
     process.send_signal(number)
     _, said = process.communicate(timeout=30)
     assert (process.returncode, said) == (status, "icl-krr: interrupted\n")
+    process = start_slowly()
+    process.stderr.close()  # nobody reads what is said
+    process.stderr = None
+    process.send_signal(number)
+    assert process.wait(timeout=30) == status
+    process.stdout.close()
 
 
 def test_what_is_unsaved_is_saved_first_unless_a_second_signal_follows():
