@@ -56,7 +56,7 @@ class Kernel:
     kind: str
 
     def __post_init__(self):
-        check_kind(self.kind, KINDS[1:])
+        check_kind("kind", self.kind, KINDS[1:])
         check_paths(self.made_by)
 
 
@@ -127,7 +127,7 @@ class Solver:
     expected: str | None = None
 
     def __post_init__(self):
-        check_kind(self.kernels, KINDS)
+        check_kind("kernels", self.kernels, KINDS)
         named = (self.arguments, self.rate, self.expected)
         check_paths(self.construction, self.oracle, *(path for path in named if path is not None))
         if not isinstance(self.told, tuple):
@@ -202,9 +202,9 @@ class Family:
         return (*self.fields, *self.read)
 
 
-def check_kind(kind: str, kinds: tuple[str, ...]) -> None:
+def check_kind(name: str, kind: str, kinds: tuple[str, ...]) -> None:
     if kind not in kinds:
-        raise ValueError(f"kind must be one of {', '.join(kinds)}, got {kind!r}")
+        raise ValueError(f"{name} must be one of {', '.join(kinds)}, got {kind!r}")
 
 
 def check_paths(*paths: str) -> None:

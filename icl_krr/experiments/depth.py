@@ -14,6 +14,7 @@ from ..tasks import Task, system
 from ..transformer import run_with_cache
 from .shared import model_selection
 from .shared.build import build
+from .shared.model_selection import Progress, silent
 
 BANDWIDTHS = ("temperature", "lengthscale")
 """Bandwidths that a config can set. Leave-one-out chooses the bandwidth of any other kernel."""
@@ -103,22 +104,24 @@ class DepthResult(NamedTuple):
     facts: dict[str, Any]
 
 
-def run(task: Task, config: DepthConfig) -> DepthResult:
+def run(task: Task, config: DepthConfig, progress: Progress = silent) -> DepthResult:
     """Predict with the construction at every depth, and with every baseline.
 
     The baselines are zero, the mean of the supports' y, Nadaraya-Watson and exact KRR.
     Nadaraya-Watson uses the exponential kernel if the kernel of the regression is not positive.
     Leave-one-out chooses every hyperparameter that the config does not set, separately for
-    regression and for Nadaraya-Watson.
+    regression and for Nadaraya-Watson. `progress` is told what is being done.
     """
     if task.mask is not None:  # masked supports must not count in means and sizes
         task = task.replace(x=task.x[task.mask], y=task.y[task.mask], mask=None)
-    kernel, smoother = choose_kernels(task, config)
+    kernel, smoother = choose_kernels(task, config, progress)
     ridge = config.ridge or model_selection.choose_ridge(kernel, task)
+    progress("exact KRR and the solver itself")
     exact = solvers.exact(kernel, task, ridge=ridge)
     smooth = np.asarray(solvers.nadaraya_watson(smoother, task).prediction)
     solved_on = smoother if not SOLVERS[config.solver].iterates else kernel
     model, path = build(config.solver, solved_on, task, ridge, config.steps)
+    progress("the transformer")
     slots = tuple(name for name in ("prediction", "alpha") if name in model.layout.names)
     _, cache = run_with_cache(model, task, names=slots)
     best = np.asarray(exact.prediction)
@@ -131,7 +134,9 @@ def run(task: Task, config: DepthConfig) -> DepthResult:
         agreement = np.nan if oracle is None else relative(norm(f - oracle), size)
         return Row(predictor, step, blocks, relative(norm(f - best), size), agreement, error)
 
-    low, high = theory.spectral_bounds(kernel, task, ridge=ridge)
+    progress("the eigenvalues of the kernel matrix")
+    sigma = theory.eigenvalues(kernel, task)
+    low, high = sigma[0] + ridge, sigma[-1] + ridge
     predictions = np.asarray(cache["prediction"])
     steps = np.arange(len(predictions))
     rate = SOLVERS[config.solver].rate
@@ -152,7 +157,6 @@ def run(task: Task, config: DepthConfig) -> DepthResult:
         row("nadaraya_watson", 0, 0, smooth),
         row("exact", 0, 0, best),
     ]
-    sigma = theory.eigenvalues(kernel, task)
     facts = {
         **asdict(config),
         **bandwidth(kernel),
@@ -166,6 +170,7 @@ def run(task: Task, config: DepthConfig) -> DepthResult:
         "chosen": [
             name for name in ("ridge", *bandwidth(kernel)) if getattr(config, name, None) is None
         ],
+        "chosen_on": min(task.num_supports, model_selection.MOST["regression"]),
         "n": task.num_supports,
         "q": task.num_queries,
         "p": task.num_features,
@@ -206,16 +211,19 @@ def families(kernel: str) -> tuple[type[Kernel], type[Kernel]]:
     return family, family if row.kind == "positive" else Exponential
 
 
-def choose_kernels(task: Task, config: DepthConfig) -> tuple[Kernel, Kernel]:
+def choose_kernels(
+    task: Task, config: DepthConfig, progress: Progress = silent
+) -> tuple[Kernel, Kernel]:
     """The kernels of the regression and of the Nadaraya-Watson baseline."""
     family, smooths = families(str(config.kernel))
     given = vars(config).get(str(family.bandwidth))
     if given is None:
-        smoother = model_selection.choose_smoother(smooths, task)
-        return model_selection.choose_kernel(family, task, config.ridge), smoother
+        smoother = model_selection.choose_smoother(smooths, task, progress)
+        kernel = model_selection.choose_kernel(family, task, config.ridge, progress)
+        return kernel, smoother
     kernel = family.of_bandwidth(given)
     if SOLVERS[config.solver].iterates:
-        return kernel, model_selection.choose_smoother(smooths, task)
+        return kernel, model_selection.choose_smoother(smooths, task, progress)
     return kernel, kernel
 
 

@@ -23,6 +23,7 @@ from ...experiments.shared.runs import find, load
 from ...files import to_csv
 from ...plots import fitting_figure, images
 from ...tasks import read_table
+from ...tasks.tables import usual_supports
 from ...training import Diverged
 from .. import output
 from ..output import number
@@ -95,9 +96,7 @@ def read_data(settings: Fit) -> tuple[Any, str | None]:
                 f"{settings.data}; remove --target"
             )
         table = read_table(settings.data, settings.target)
-        supports = settings.supports
-        if supports is None:
-            supports = min(3 * len(table) // 4, 512)
+        supports = usual_supports(table) if settings.supports is None else settings.supports
         return lambda: of_table(table, supports, settings.seed), settings.kernel
     if settings.data.endswith(".csv"):
         raise ValueError(f"target must be given for the table {settings.data}; use --target COLUMN")

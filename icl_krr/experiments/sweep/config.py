@@ -61,6 +61,7 @@ class SweepConfig:
         for name in ("steps", "seeds"):
             checks.stored(name, getattr(self, name))
         bandwidth("temperature", self.temperature)
+        checks.count("seed", self.seed, minimum=0)
         for name in ("num_supports", "num_queries"):
             checks.count(name, getattr(self, name))
         set_field = lambda name, value: object.__setattr__(self, name, value)  # noqa: E731
