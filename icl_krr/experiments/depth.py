@@ -216,7 +216,7 @@ def choose_kernels(
 ) -> tuple[Kernel, Kernel]:
     """The kernels of the regression and of the Nadaraya-Watson baseline."""
     family, smooths = families(str(config.kernel))
-    given = vars(config).get(family.bandwidth)
+    given = vars(config).get(str(family.bandwidth))
     if given is None:
         smoother = model_selection.choose_smoother(smooths, task, progress)
         kernel = model_selection.choose_kernel(family, task, config.ridge, progress)

@@ -73,9 +73,8 @@ def run(settings: Sweep) -> int:
 
 
 def save_rows(folder: Path, meta: dict[str, Any], rows: Rows) -> None:
-    output.save(folder, {"meta.json": (output.to_json(with_cells(meta, rows)) + "\n").encode()})
-    if rows:
-        output.save(folder, {"results.csv": to_csv(rows)})
+    files = {"meta.json": (output.to_json(with_cells(meta, rows)) + "\n").encode()}
+    output.save(folder, files | ({"results.csv": to_csv(rows)} if rows else {}))
 
 
 def with_cells(meta: dict[str, Any], rows: Rows) -> dict[str, Any]:
