@@ -12,6 +12,8 @@ from jax import ShapeDtypeStruct
 from jax.core import Tracer
 from jax.typing import DTypeLike
 
+from . import capacity
+
 ARRAYS = (jax.Array, np.ndarray, np.generic, ShapeDtypeStruct)
 """The types that count as arrays; JAX's tracers are of type `jax.Array`."""
 
@@ -131,6 +133,19 @@ def count(name: str, value: Any, minimum: int = 1) -> None:
         raise ValueError(f"{name} must be < 2^31, got {value}")
 
 
+LARGEST = 100_000
+"""Largest count of steps, seeds and other entries that an experiment keeps in memory."""
+
+
+def stored(name: str, value: Any) -> None:
+    count(name, value)
+    if value > LARGEST:
+        raise ValueError(
+            f"{name} must be <= {LARGEST}, because arrays of this length are kept in memory, "
+            f"got {value}"
+        )
+
+
 def even(name: str, value: Any) -> None:
     count(name, value, minimum=2)
     if value % 2:
@@ -232,6 +247,7 @@ def matrices(x: Any, z: Any) -> None:
         raise ValueError(
             f"z must have p = {jnp.shape(x)[1]} features to match x, got {jnp.shape(z)[1]}"
         )
+    capacity.check("kernel matrix", 2 * jnp.shape(x)[0] * jnp.shape(z)[0], x)
 
 
 def choice(name: str, value: Any, allowed: tuple[str, ...]) -> None:

@@ -152,6 +152,7 @@ class Axis:
         num_features: default number of features p of the sweep's tasks; default 2.
         made_by: path of the object that builds and plots the sweep, as "module:object"; default:
             `AXIS` in the module of the same name in `icl_krr.experiments.sweep.axes`.
+        unused: names of the settings of a sweep that have no effect along this axis; default: none.
 
     >>> Axis("ridge", ("chebyshev",), (0.1, 1.0), "positive").made_by
     'icl_krr.experiments.sweep.axes.ridge:AXIS'
@@ -165,6 +166,7 @@ class Axis:
     kernel: str = "exponential"
     num_features: int = 2
     made_by: str = ""
+    unused: tuple[str, ...] = ()
 
     def __post_init__(self):
         if not self.made_by:
@@ -183,6 +185,7 @@ class Family:
             If `fields` is empty, `made_by` is a function that takes the training recipe and these
             keywords and returns a sampler.
         fields: {field of the training recipe: keyword of the sampler}; default: none.
+        read: fields of the training recipe that the function `made_by` reads; default: none.
 
     >>> Family("sinusoids", "icl_krr.tasks:Sinusoids", {"frequency": "frequency"}).name
     'sinusoids'
@@ -191,6 +194,12 @@ class Family:
     name: str
     made_by: str
     fields: Mapping[str, str] = field(default_factory=dict, hash=False)
+    read: tuple[str, ...] = ()
+
+    @property
+    def takes(self) -> tuple[str, ...]:
+        """Fields of the training recipe that only some families take."""
+        return (*self.fields, *self.read)
 
 
 def check_kind(name: str, kind: str, kinds: tuple[str, ...]) -> None:

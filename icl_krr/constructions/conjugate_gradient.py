@@ -90,6 +90,7 @@ def conjugate_gradient(
     forms = {"textbook": textbook, "fused": fused, "pipelined": pipelined}
     checks.choice("form", form, tuple(forms))
     m = machine(kernel, num_features, **options)
+    m.solves(ridge)
     return forms[form](m, m.scale * jnp.asarray(ridge, m.dtype), steps)
 
 

@@ -76,6 +76,7 @@ def preconditioned_conjugate_gradient(
     if isinstance(preconditioner, Nystrom):
         preconditioner.check(None if "sketch" in options else kernel, ridge)
     m = machine(kernel, num_features, **options)
+    m.solves(ridge)
     ridge = m.scale * jnp.asarray(ridge, m.dtype)
     if isinstance(preconditioner, Nystrom):
         prepare, solve = nystrom_of(m, ridge, preconditioner)

@@ -82,6 +82,7 @@ def richardson(
     shift = attention.log_sink if isinstance(attention, Softmax) else 0.0
     sinks = {SUPPORTS: jnp.log(c), QUERIES: shift}
     m = softmax_machine(kernel, num_features, sinks, **options)
+    m.solves(ridge)
     if len(m.patterns) > 1:
         raise unlike(kernel)
     alpha = m.state("alpha", SUPPORTS, "dual coefficients")

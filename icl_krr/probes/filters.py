@@ -18,6 +18,7 @@ from ..numerics import matmul
 from ..tasks import Task, map_tasks, system
 from ..tasks.task import check_axes
 from .candidates import typical_bandwidth
+from .distances import INTERVAL_QUANTILES
 from .least_squares import minimise
 
 SMALLEST = 1e-4
@@ -116,7 +117,7 @@ def spectral_filter(
     )
     under = resample @ bottoms
     drawn = np.einsum("rb,blk->rlk", resample, tops) / np.where(under > 0, under, np.nan)[:, None]
-    low, high = np.nanquantile(drawn, (0.025, 0.975), axis=0)
+    low, high = np.nanquantile(drawn, INTERVAL_QUANTILES, axis=0)
     total = bottoms.sum(0)
     return Filter(means.sum(0) / total, tops.sum(0) / total, low, high)
 

@@ -9,7 +9,7 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Float
 
-from .. import checks
+from .. import capacity, checks
 from ..tasks import Task
 from ..tasks.task import check_axes, check_one_output
 
@@ -53,5 +53,6 @@ def jacobian(function: Callable[[Any], jax.Array], at: Any) -> Any:
     """Jacobian: reverse mode if there are fewer outputs than inputs, else forward mode."""
     count = jax.eval_shape(function, at).size
     numbers = sum(jnp.size(leaf) for leaf in jax.tree.leaves(at))
+    capacity.check("derivatives", count * numbers, jax.tree.leaves(at)[0])
     derive = jax.jacrev if count < numbers else jax.jacfwd
     return derive(function)(at)

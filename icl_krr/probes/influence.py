@@ -14,6 +14,8 @@ from ..tasks import Task
 from ..tasks.task import check_one_output
 from ..transformer import HookPlace, Transformer, predict, run_with_hooks
 from ..transformer.evaluate import check_compatible
+from ..transformer.hook_points import Hook
+from ..transformer.memory import check_run
 from .hat import jacobian
 
 
@@ -63,6 +65,8 @@ def influence(model: Transformer, task: Task) -> Influence:
     """
     check_compatible(model, task)
     check_one_output(task)
+    hooks = pattern_hooks(model, lambda pattern, where: pattern)
+    check_run(model, task, copies=min(task.num_supports, task.num_queries), hooks=hooks)
     ones = jnp.ones(task.num_supports, task.x.dtype)
     keep = jnp.ones(task.num_supports, bool) if task.mask is None else task.mask
     without = lambda j: predict(model, task.replace(mask=keep.at[j].set(False)))  # noqa: E731
@@ -105,5 +109,10 @@ def weighted(model: Transformer, task: Task, weights: Float[Array, " n"]) -> jax
             return pattern
         return pattern / jnp.sum(pattern, axis=-1, keepdims=True)
 
+    return run_with_hooks(model, task, dict(pattern_hooks(model, reweigh)))
+
+
+def pattern_hooks(model: Transformer, hook: Hook) -> tuple[tuple[str, Hook], ...]:
+    """The same hook at all patterns of a model."""
     groups = range(max(len(block.attention) for block in model.blocks))
-    return run_with_hooks(model, task, {f"blocks.*.heads.{j}.pattern": reweigh for j in groups})
+    return tuple((f"blocks.*.heads.{j}.pattern", hook) for j in groups)

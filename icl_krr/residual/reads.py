@@ -11,7 +11,7 @@ import numpy as np
 from flax import struct
 from jax.typing import DTypeLike
 
-from .. import checks
+from .. import capacity, checks
 from ..numerics import matmul
 
 
@@ -91,6 +91,8 @@ class Read:
         """
         self.check_width(slot, width)
         block = self.blocks[slot]
+        if not block.ndim:
+            capacity.check("matrix of a read", 2 * width**2, block, "use fewer features")
         return block if block.ndim else block * np.eye(width, dtype=block.dtype)
 
     def check_width(self, slot: str, width: int) -> None:

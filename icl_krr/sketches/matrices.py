@@ -9,10 +9,12 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Float
 
-from .. import checks, shapes
+from .. import capacity, checks, shapes
 from ..kernels import Features, Kernel, check_kernel
 from ..linalg import eigh, one_by_one
 from ..numerics import matmul
+
+FEWER = "use fewer features"
 
 
 def sketched(kernel: Kernel, sketch: Any) -> Kernel:
@@ -94,6 +96,7 @@ def orthonormal(key: jax.Array, num_features: int, width: int) -> Float[Array, "
     """
     checks.key("key", key)
     check_width(width, num_features)
+    capacity.check("rotation of the features", 2 * num_features**2, key, FEWER)
     rotation = one_by_one(partial(jax.random.orthogonal, n=num_features))(key)
     return rotation[:, :width]
 
@@ -119,6 +122,7 @@ def gaussian(key: jax.Array, num_features: int, width: int) -> Float[Array, "p m
     checks.key("key", key)
     checks.count("num_features", num_features)
     checks.count("width", width)
+    capacity.check("sketch", 2 * num_features * width, key, FEWER)
     return jax.random.normal(key, (num_features, width)) / jnp.sqrt(float(width))
 
 
@@ -139,6 +143,7 @@ def coordinates(num_features: int, width: int) -> Float[Array, "p m"]:
     [[1.0, 0.0], [0.0, 1.0], [0.0, 0.0]]
     """
     check_width(width, num_features)
+    capacity.check("sketch", num_features * width, None, FEWER)
     return jnp.eye(num_features, width)
 
 

@@ -11,7 +11,7 @@ import numpy as np
 from jax.typing import DTypeLike
 from jaxtyping import Array, Float
 
-from .. import checks
+from .. import capacity, checks
 from ..kernels import FeatureLayer, Kernel, LogBilinear, project
 from ..linalg import one_by_one
 from ..numerics import matmul
@@ -175,6 +175,9 @@ def draw(
     sign = 1 if kind == "positive" else -1
     damping = (sign * c + (0 if d is None else d)) / 2
     rank = num_features if kernel.projection is None else jnp.shape(kernel.projection)[0]
+    # the orthogonal blocks together have at least as many rows as a block has columns
+    numbers = 2 * rank * (max(count, rank) if orthogonal else count)
+    capacity.check("random frequencies", numbers, key, "use fewer features or a smaller width")
     directions = (
         orthogonal_normals(key, count, rank)
         if orthogonal

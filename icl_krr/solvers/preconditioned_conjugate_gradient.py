@@ -13,8 +13,9 @@ from ..kernels import Kernel
 from ..numerics import matmul, reciprocal
 from ..sketches import Nystrom
 from ..tasks import Task, system
-from .algebra import apply, check_system, like, seen
-from .conjugate_gradient import dot, normalise
+from .accuracy import trajectory
+from .algebra import apply, check_system, normalise, seen
+from .conjugate_gradient import dot
 from .results import Trajectory
 
 
@@ -72,7 +73,8 @@ def preconditioned_conjugate_gradient(
 
 @partial(jax.jit, static_argnames="steps")
 def iterate(kernel, task, ridge, preconditioner, steps) -> Trajectory:
-    gram, cross, y = system(kernel, task)
+    parts = system(kernel, task)
+    gram, _, y = parts
     ridge = jnp.asarray(ridge, y.dtype)
     y, size = normalise(y)
     diagonal = jnp.diagonal(gram)[:, None] + ridge
@@ -102,6 +104,4 @@ def iterate(kernel, task, ridge, preconditioner, steps) -> Trajectory:
     alpha, r, p = jax.tree.map(
         lambda first, rest: size[None] * jnp.concatenate([first[None], rest]), start[:3], path
     )
-    return Trajectory(
-        like(task.y, alpha), like(task.y, r), like(task.y, p), like(task.y, matmul(cross, alpha))
-    )
+    return trajectory(task, parts, ridge, alpha, r, p)

@@ -8,7 +8,7 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Float
 
-from .. import checks, shapes
+from .. import capacity, checks, shapes
 from ..numerics import matmul
 from ..pytree import checked, static
 from .samplers import INPUTS, check_noise, check_sizes, draw_inputs, observe, restrict
@@ -98,6 +98,8 @@ class ReLUNetwork(Functions):
 
     def function(self, key: jax.Array, x: Float[Array, "rows p"], r: int) -> jax.Array:
         first, second = jax.random.split(key)
+        weights = self.hidden * (x.shape[1] + r)
+        capacity.check("weights of the network", weights, key, "use fewer hidden units")
         w = jax.random.normal(first, (x.shape[1], self.hidden)) / jnp.sqrt(x.shape[1])
         a = jax.random.normal(second, (self.hidden, r)) * jnp.sqrt(2 / self.hidden)
         return matmul(jax.nn.relu(matmul(x, w)), a)

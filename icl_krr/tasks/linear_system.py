@@ -14,7 +14,8 @@ from .task import Task, check_axes
 class System(NamedTuple):
     r"""The parts of the linear system $(K + \lambda I) \alpha = y$ of one task.
 
-    A masked support has a zero row and column in $K$ and $y = 0$, so its $\alpha$ is 0.
+    A masked support has a zero row and column in $K$, a zero in every $k(x)$, and $y = 0$, so its
+    $\alpha$ is 0.
 
     Attributes:
         gram: kernel matrix $K$ of the supports, [n, n].
@@ -56,4 +57,4 @@ def system(kernel: Kernel, task: Task) -> System:
     keep = task.mask
     x, y = (jnp.where(keep[:, None], value, 0) for value in (x, y))
     gram = jnp.where(keep[:, None] & keep[None, :], kernel(x, x), 0)
-    return System(gram, kernel(task.x_query, x), y)
+    return System(gram, jnp.where(keep[None, :], kernel(task.x_query, x), 0), y)

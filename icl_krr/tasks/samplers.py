@@ -9,7 +9,7 @@ from typing import Any, Protocol
 import jax
 import jax.numpy as jnp
 
-from .. import checks
+from .. import capacity, checks
 from ..kernels import Kernel, Linear, check_kernel
 from ..linalg import eigh, one_by_one
 from ..numerics import matmul
@@ -75,6 +75,7 @@ INPUTS = ("normal", "sphere", "uniform")
 
 def draw_inputs(key: jax.Array, shape: tuple[int, int], kind: str, active: Any) -> jax.Array:
     """Points [rows, p]: standard normal, uniform on the unit sphere, or uniform in (-1, 1)."""
+    capacity.check("points of a task", 2 * shape[0] * shape[1], key)
     if kind == "uniform":
         return restrict(jax.random.uniform(key, shape, minval=-1), active)
     x = restrict(jax.random.normal(key, shape), active)
@@ -273,6 +274,7 @@ class LinearRegression:
         white = draw_inputs(at, (self.num_supports + self.num_queries, p), self.inputs, None)
         x = white * jnp.sqrt(jnp.asarray(spectrum)).astype(white.dtype)[None]
         if self.inputs == "normal":
+            capacity.check("rotation of the features", 2 * p * p, key, "use fewer features")
             x = matmul(x, one_by_one(partial(jax.random.orthogonal, n=p))(rotation).T)
         x, w = restrict(x, active), jax.random.normal(weights, (p, r))
         if self.sparsity is not None:

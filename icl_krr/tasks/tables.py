@@ -197,6 +197,11 @@ def split(table: Table, num_supports: int, seed: int = 0) -> Task:
     return Task(x=x[supports], y=y[supports], x_query=x[queries], y_query=y[queries])
 
 
+def usual_supports(table: Table) -> int:
+    """The number of supports if none is given: three quarters of the rows, but at most 512."""
+    return min(3 * len(table) // 4, 512)
+
+
 def diabetes_path() -> Path:
     return Path(str(resources.files("icl_krr.tasks") / "data" / "diabetes.csv"))
 

@@ -11,6 +11,7 @@ from ..kernels import Kernel, check_kernel
 from ..linalg import solve
 from ..tasks import Task, system
 from ..tasks.task import check_axes
+from .softmax import seen
 
 Number = jax.Array | float
 
@@ -190,7 +191,7 @@ def prediction_bound(
     Args:
         kernel: kernel $k$ of the regression.
         task: one task with one output: x [n, p], y [n], x_query [q, p].
-        alpha: any approximate solution $\alpha$ [n].
+        alpha: any approximate solution $\alpha$ [n]. Entries of masked supports do not matter.
         ridge: ridge $\lambda$ > 0, in units of $k(x, x)$.
 
     Returns:
@@ -213,4 +214,5 @@ def prediction_bound(
     A = gram + jnp.asarray(ridge, gram.dtype) * jnp.eye(len(gram), dtype=gram.dtype)
     solved = solve(A, jnp.concatenate([y[:, :1], cross.T], axis=1))
     spread = jnp.sqrt(jnp.sum(cross.T * solved[:, 1:], axis=0))
-    return spread * energy_norm(A, alpha - solved[:, 0])
+    _, keep = seen(task)
+    return spread * energy_norm(A, jnp.where(keep, alpha - solved[:, 0], 0))

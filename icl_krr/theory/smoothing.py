@@ -6,12 +6,13 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Float
 
-from .. import checks, shapes
+from .. import capacity, checks, shapes
 from ..kernels import Exponential, PositiveKernel, check_positive
 from ..linalg import solve
 from ..numerics import matmul
 from ..tasks import Task, system
 from ..tasks.task import check_axes
+from .softmax import seen
 
 
 def smoothing_gap(
@@ -32,6 +33,7 @@ def smoothing_gap(
 
     Raises:
         ValueError: `ridge` is not > 0, or `task` is a batch.
+        TypeError: `kernel` is not a positive kernel.
 
     >>> import jax.numpy as jnp
     >>> from icl_krr import Gaussian, Task
@@ -45,8 +47,8 @@ def smoothing_gap(
     gram, cross, y = system(kernel, task)
     A = gram + jnp.asarray(ridge, gram.dtype) * jnp.eye(len(gram), dtype=gram.dtype)
     exact = matmul(cross, solve(A, y))
-    keep = jnp.ones(task.num_supports, bool) if task.mask is None else task.mask
-    weights = jax.nn.softmax(kernel.log(task.x_query, task.x), axis=-1, where=keep[None])
+    x, keep = seen(task)
+    weights = jax.nn.softmax(kernel.log(task.x_query, x), axis=-1, where=keep[None])
     return jnp.linalg.norm(matmul(weights, y) - exact) / jnp.linalg.norm(exact)
 
 
@@ -66,6 +68,7 @@ def rank_correlation(a: Float[Array, " q"], b: Float[Array, " q"]) -> Float[Arra
     1.0
     """
     shapes.check(a=(a, "q"), b=(b, "q"))
+    capacity.check("comparison of all pairs", 4 * a.size**2, a)
     over = [(v[:, None] > v[None]).astype(float) for v in (a, b)]
     ties = [(v[:, None] >= v[None]).astype(float) for v in (a, b)]
     ranks = [jnp.mean(above + tied, axis=1) for above, tied in zip(over, ties, strict=True)]

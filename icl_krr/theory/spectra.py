@@ -6,9 +6,8 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Float
 
-from .. import checks, shapes
+from .. import checks, linalg, shapes
 from ..kernels import Kernel, check_kernel
-from ..linalg import eigh
 from ..tasks import Task, system
 from ..tasks.task import check_axes
 
@@ -38,14 +37,14 @@ def eigenvalues(kernel: Kernel, task: Task) -> Float[Array, " n"]:
     check_kernel(kernel)
     check_axes(task)
     checks.factorable("x", task.x)
-    return jnp.maximum(eigh(system(kernel, task).gram)[0], 0)
+    return jnp.maximum(linalg.eigenvalues(system(kernel, task).gram), 0)
 
 
 def spectral_bounds(kernel: Kernel, task: Task, *, ridge: float | Float[Array, ""]) -> tuple:
     r"""Return the smallest and the largest eigenvalue of $K + \lambda I$ on the supports.
 
-    Masked supports do not count. Solvers such as `icl_krr.solvers.chebyshev` take these bounds as
-    `spectrum`.
+    Masked supports do not count. Without unmasked supports both bounds are $\lambda$. Solvers such
+    as `icl_krr.solvers.chebyshev` take these bounds as `spectrum`.
 
     Args:
         kernel: kernel $k$ of the regression.
@@ -69,7 +68,7 @@ def spectral_bounds(kernel: Kernel, task: Task, *, ridge: float | Float[Array, "
     sigma = eigenvalues(kernel, task)
     ridge = jnp.asarray(ridge, sigma.dtype)
     masked = 0 if task.mask is None else task.num_supports - jnp.sum(task.mask)
-    return sigma[masked] + ridge, sigma[-1] + ridge
+    return sigma.at[masked].get(mode="clip") + ridge, sigma[-1] + ridge
 
 
 def effective_dimension(sigma: Float[Array, " n"], ridge: float | jax.Array) -> Float[Array, ""]:

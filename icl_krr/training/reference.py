@@ -126,10 +126,11 @@ def best(
 ) -> tuple[float, list[float]]:
     """The least mean squared error over a grid of parameters, and the parameters that reach it."""
 
-    def error(at: jax.Array) -> jax.Array:
+    def error(tasks: Task, at: jax.Array) -> jax.Array:
         return jnp.mean(map_tasks(lambda t: jnp.mean((predict(at, t) - t.y_query) ** 2), tasks))
 
-    errors = jax.jit(lambda grid: jax.lax.map(error, grid))(grid)
+    # the tasks are an argument: XLA would fold kernel matrices of constant tasks as it compiles
+    errors = jax.jit(lambda grid, tasks: jax.lax.map(partial(error, tasks), grid))(grid, tasks)
     errors = jnp.where(jnp.isfinite(errors), errors, jnp.inf)
     at = int(jnp.argmin(errors))
     return float(errors[at]), grid[at].tolist()

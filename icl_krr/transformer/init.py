@@ -11,7 +11,7 @@ import jax
 import jax.numpy as jnp
 from jax.typing import DTypeLike
 
-from .. import checks
+from .. import capacity, checks
 from ..residual import Layout, Read, Slot
 from .weights import Block, Heads, Norm, Spec, Transformer, Unit, Weights, Write
 
@@ -28,6 +28,7 @@ class Architecture(Spec):
             tokens; default False.
         tokens: "pairs" (default), one token per support, or "interleaved", one for x and one for y.
         streaming: whether softmax attention is computed in tiles; default None: above 2048 tokens.
+        centred: whether the embedding subtracts the mean of the supports' x; default False.
         width: number of channels of the stream, a multiple of `heads`; default 64.
         depth: number of blocks, >= 1; default 6.
         heads: number of attention heads in a block, >= 1; default 4.
@@ -100,7 +101,11 @@ def init(key: jax.Array, architecture: Architecture, dtype: DTypeLike | None = N
     if not isinstance(architecture, Architecture):
         raise TypeError(f"architecture must be an icl_krr.Architecture, got {architecture!r}")
     checks.key("key", key)
-    return draw(key, architecture, checks.dtype(dtype))
+    dtype = checks.dtype(dtype)
+    sizes = jax.eval_shape(lambda key: draw(key, architecture, dtype), key)
+    numbers = sum(leaf.size for leaf in jax.tree.leaves(sizes))
+    capacity.check("weights", numbers, key, "use a smaller width, depth, hidden or max_tokens")
+    return draw(key, architecture, dtype)
 
 
 @partial(jax.jit, static_argnums=(1, 2))

@@ -8,6 +8,7 @@ from .. import checks
 from ..residual import Stream
 from ..tasks import Task
 from .evaluate import check_compatible, embed_task, evaluate
+from .memory import run_if_it_fits
 from .tying import split_steps
 from .weights import Block, Transformer, check_model
 
@@ -89,6 +90,7 @@ def resume(model: Transformer, task: Task, stream: Stream, block: int) -> jax.Ar
             other slots or shapes.
         TypeError: an argument has the wrong type, or the dtype of the task is float16 or wider than
             the dtype of the weights.
+        MemoryError: the run does not fit into memory (see `memory`).
 
     >>> import jax.numpy as jnp
     >>> import icl_krr as ik
@@ -110,4 +112,4 @@ def resume(model: Transformer, task: Task, stream: Stream, block: int) -> jax.Ar
     got = {slot: list(value.shape) for slot, value in stream.items()}
     if got != needed:
         raise ValueError(f"stream must have the slots and shapes {needed}, got {got}")
-    return evaluate(rest, task, stream=stream)[0]
+    return run_if_it_fits(evaluate, rest, task, stream=stream)[0]

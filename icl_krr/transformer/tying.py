@@ -8,6 +8,7 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 
+from .. import capacity
 from .weights import Block, Heads, Transformer, check_model
 
 
@@ -32,6 +33,9 @@ def untie(model: Transformer) -> Transformer:
     """
 
     check_model(model)
+    each = [leaf.size // leaf.shape[0] for leaf in jax.tree.leaves(model.weights.steps)]
+    some = jax.tree.leaves(model.weights)[0]
+    capacity.check("weights of all steps", model.steps * sum(each), some, "use fewer steps")
 
     def spread(leaf: jax.Array) -> jax.Array:
         return jnp.broadcast_to(leaf, (model.steps, *leaf.shape[1:]))

@@ -27,6 +27,8 @@ def machine(kernel: Kernel, num_features: int, **options: Unpack[Options]) -> Ma
     - `add`, `multiply` and `divide` compute channel by channel at every token.
     - `dot` sums a product over the supports, up to a constant factor that cancels in quotients.
     - `add_scaled` multiplies a slot by a sum or quotient and adds the product to a slot.
+    - `solves` notes the ridge of the regression, so that `icl_krr.check` can compare the model
+      with exact KRR.
     - `transformer` packs the operations of a step into blocks and returns the model.
 
     Args:
