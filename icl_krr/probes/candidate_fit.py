@@ -140,13 +140,13 @@ def fit_candidate(
     (0.7, (1,))
     """
     row = find_candidate(candidate)
+    checks.instance("kernel", kernel, str, "the name of a kernel")
+    candidate, kernel = row.name, spelled(kernel)
+    checks.choice(f"kernel of {candidate}", kernel, taken(candidate))
     check_axes(tasks, 1)
     shapes.check(x=(tasks.x, "b n p"), x_query=(tasks.x_query, "b q p"), answers=(answers, "b L q"))
     for name, number in (("steps", steps), ("points", points), ("starts", starts)):
         checks.count(name, number)
-    checks.instance("kernel", kernel, str, "the name of a kernel")
-    candidate, kernel = row.name, spelled(kernel)
-    checks.choice(f"kernel of {candidate}", kernel, taken(candidate))
     names = [*parameters(row, kernel)]
     cube = qmc.Halton(len(names), scramble=False).random(points)
     logs, distances = search(candidate, kernel, jnp.asarray(cube), tasks, answers, steps)

@@ -44,8 +44,8 @@ def hat_matrix(layer_answers: LayerAnswers, task: Task) -> Float[Array, "layers 
     [[[0.5]]]
     """
     checks.function("layer_answers", layer_answers)
-    check_axes(task)
     check_one_output(task)
+    check_axes(task)
     return jacobian(lambda y: layer_answers(task.replace(y=y)), task.y)
 
 

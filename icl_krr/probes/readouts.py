@@ -164,7 +164,6 @@ def fit_probe(model: Transformer, tasks: Task, targets: jax.Array | None = None)
     (4, 9, 1)
     """
     check_compatible(model, tasks, batch=1)
-    check_trained(model)
     if targets is None and tasks.y_query is None:
         raise ValueError("targets must be given for tasks without y_query")
     checks.floating("targets", tasks.y_query if targets is None else targets)
@@ -176,6 +175,7 @@ def fit_probe(model: Transformer, tasks: Task, targets: jax.Array | None = None)
         raise ValueError(
             f"targets must be [b, q] = {list(asked)} or [b, q, r], got shape {list(wanted.shape)}"
         )
+    check_trained(model)
     seen = map_tasks(lambda task: streams(model, task), tasks)
     features = jnp.moveaxis(seen, 1, 0).reshape(seen.shape[1], -1, seen.shape[-1])
     flat = wanted.reshape(features.shape[1], -1)

@@ -55,8 +55,8 @@ def sensitivities(layer_answers: LayerAnswers, task: Task) -> Sensitivities:
     ([[[2.0]]], [[[0.5]]])
     """
     checks.function("layer_answers", layer_answers)
-    check_axes(task)
     check_one_output(task)
+    check_axes(task)
     told = {name: getattr(task, name) for name in Sensitivities._fields}
     found = jacobian(lambda told: layer_answers(task.replace(**told)), told)
     own = jnp.einsum("lqqp->lqp", found["x_query"])

@@ -101,6 +101,7 @@ def check_axes(task: Task, axes: int = 0) -> None:
 
 
 def check_one_output(task: Task) -> None:
+    checks.instance("task", task, Task, "an icl_krr.Task")
     if task.y.ndim != 1:
         raise ValueError(
             f"y must be [n], got shape {list(task.y.shape)}; "

@@ -14,7 +14,7 @@ from ..numerics import matmul
 from ..residual import Layout, Read
 from ..residual.reads import one_hot
 from .tying import untie
-from .weights import Block, Heads, Transformer, Unit, Weights, Write
+from .weights import Block, Heads, Transformer, Unit, Weights, Write, check_model
 
 
 def dense(model: Transformer) -> Transformer:
@@ -41,6 +41,7 @@ def dense(model: Transformer) -> Transformer:
     >>> ik.dense(model).weights.readout.blocks["stream"].shape == (d_model, 1)
     True
     """
+    check_model(model)
     layout = model.layout
     if set(model.weights.embedding) == {"stream"}:
         return model
