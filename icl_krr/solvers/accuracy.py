@@ -71,7 +71,7 @@ def rounding_errors(
     within = (rounding(kernel, task.x, task.x, gram) / unit / unit.T) ** 2
     across = (rounding(kernel, task.x_query, task.x, cross) / unit.T / far) ** 2
     squares = (
-        jnp.sum(h, axis=0)[:, None] * jnp.sum(a, axis=0)
+        jnp.sum(h, axis=0)[:, None] * jnp.sum(a, axis=0)[None]
         + matmul(h.T, matmul(within, a))
         + far**2 * matmul(across, a)
     )
@@ -82,10 +82,10 @@ def rounding(kernel: Kernel, x: jax.Array, z: jax.Array, values: jax.Array) -> j
     """The sizes of the rounding errors of kernel values, in units of the unit roundoff."""
     if not isinstance(kernel, PositiveKernel):
         sizes = [jnp.sqrt(jnp.abs(kernel.diagonal(points))) for points in (x, z)]
-        return sizes[0][:, None] * sizes[1]
+        return sizes[0][:, None] * sizes[1][None]
     own = jax.vmap(lambda point: kernel.log(point[None], point[None])[0, 0])
     sizes = [jnp.sqrt(jnp.abs(own(points))) for points in (x, z)]
-    return values * (1 + jnp.abs(kernel.log(x, z)) + sizes[0][:, None] * sizes[1])
+    return values * (1 + jnp.abs(kernel.log(x, z)) + sizes[0][:, None] * sizes[1][None])
 
 
 def trajectory(
@@ -130,7 +130,7 @@ def of_path(parts: System, ridge: Any, alpha: Any, r: Any) -> Status:
 
 def mean_eigenvalue(r: jax.Array, Kr: jax.Array) -> jax.Array:
     """The mean r.Kr / r.r of the eigenvalues of K in r, of every output; at least 0."""
-    unit = r / size_of(norm(r))
+    unit = r / size_of(norm(r))[None]
     return jnp.maximum(jnp.sum(unit * Kr, axis=0) / size_of(norm(r)), 0)
 
 
