@@ -32,7 +32,6 @@ ALLOWED = {
     "transformer": {"residual", "tasks"},
     "constructions": {"kernels", "sketches", "residual", "transformer.weights"},
     "posterior": {"kernels", "tasks", "solvers", "transformer"},
-    "check": {"kernels", "tasks", "solvers", "transformer"},
     "training": {"kernels", "tasks", "solvers", "transformer"},
     "export": {"residual", "tasks", "transformer"},
     "probes": {"kernels", "tasks", "solvers", "residual", "transformer"},
