@@ -67,9 +67,7 @@ REFUSED = {
     "prediction_bound": lambda: theory.prediction_bound(*ARGUMENTS, TASK.y, ridge=0.1),
     "rank_correlation": lambda: theory.rank_correlation(TASK.y, TASK.y),
     "gaussian_logits": lambda: theory.gaussian_logits(TASK.x, TASK.x, 1.0),
-    "supports of a sample": lambda: tasks.sample(
-        KEY, tasks.LinearRegression(num_supports=10**11)
-    ),
+    "supports of a sample": lambda: tasks.sample(KEY, tasks.LinearRegression(num_supports=10**11)),
     "features of a sample": lambda: tasks.sample(KEY, tasks.LinearRegression(num_features=10**9)),
     "process": lambda: tasks.sample(KEY, tasks.GaussianProcess(GAUSSIAN, num_supports=N)),
     "network": lambda: tasks.sample(KEY, tasks.ReLUNetwork(hidden=10**10)),

@@ -9,7 +9,7 @@ import icl_krr
 from benchmarks.drawings import ARROWS, ROOMS
 
 PACKAGE = Path(icl_krr.__file__).parent
-SHARED = {"catalogue", "checks", "files", "linalg", "numerics", "pytree", "step_sizes"}
+SHARED = {"capacity", "catalogue", "checks", "files", "linalg", "numerics", "pytree", "step_sizes"}
 ALLOWED = {
     "kernels": set(),
     "sketches": {"kernels"},
