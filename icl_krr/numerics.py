@@ -1,9 +1,11 @@
-"""The two numerical functions that the solvers and the transformers share."""
+"""The few numerical functions that the solvers and the transformers share."""
 
 from __future__ import annotations
 
 import jax
 import jax.numpy as jnp
+import numpy as np
+from jax.typing import DTypeLike
 
 from . import capacity
 
@@ -28,6 +30,21 @@ def matmul(a: jax.Array, b: jax.Array) -> jax.Array:
     if jnp.ndim(b) == 2:
         capacity.check("matrix product", jnp.size(a) // b.shape[0] * b.shape[1], a)
     return jnp.matmul(a, b, precision=jax.lax.Precision.HIGHEST)
+
+
+def accumulator(dtype: DTypeLike) -> np.dtype:
+    """Return the dtype for sums over many tokens: float32, or `dtype` if it is wider.
+
+    Args:
+        dtype: floating-point dtype of the terms.
+
+    Returns:
+        The dtype of their sum.
+
+    >>> str(accumulator(jnp.bfloat16)), str(accumulator(jnp.float64))
+    ('float32', 'float64')
+    """
+    return np.promote_types(dtype, np.float32)
 
 
 @jax.custom_jvp

@@ -48,11 +48,6 @@ def compare(settings: Demo | Predict, tasks: Tasks) -> None:
         "dtype": sorted({result.facts["dtype"] for result in results.values()}),
         "tasks": {name: result.facts for name, result in results.items()},
     }
-    if settings.json:
-        rows = {name: {"rows": rows_of(result)} for name, result in results.items()}
-        print(output.to_json({"meta": meta, "results": rows}))
-    else:
-        print_tables(results, settings.seed)
     if settings.out is not None:
         rows = [{"task": name, **row} for name, found in results.items() for row in rows_of(found)]
         files = {
@@ -61,6 +56,11 @@ def compare(settings: Demo | Predict, tasks: Tasks) -> None:
             **images("depth", depth_figure(results, settings.seed)),
         }
         output.write(settings.out, files)
+    if settings.json:
+        rows = {name: {"rows": rows_of(result)} for name, result in results.items()}
+        print(output.to_json({"meta": meta, "results": rows}))
+    else:
+        print_tables(results, settings.seed)
 
 
 def rows_of(result: DepthResult) -> list[dict[str, Any]]:

@@ -7,8 +7,13 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+<<<<<<< HEAD
 from .. import capacity, checks, solvers, theory
 from ..catalogue import KERNELS, SOLVERS, find, load, taken
+=======
+from .. import checks, solvers, theory
+from ..catalogue import KERNELS, SOLVERS, find, kernel_class, load, taken
+>>>>>>> 639615f152ce417fb774a635bf1d45075444c375
 from ..kernels import Exponential, Kernel
 from ..tasks import Task, system
 from ..transformer import run_with_cache
@@ -35,8 +40,8 @@ class DepthConfig:
         steps: number of solver steps, >= 1; default 16.
 
     Raises:
-        ValueError: a name is unknown, the solver does not take the kernel or a number is out of
-            range.
+        ValueError: a name is unknown, the solver does not take the kernel, the kernel has no
+            temperature or lengthscale, or a number is out of range.
     """
 
     solver: str = "conjugate_gradient"
@@ -52,10 +57,17 @@ class DepthConfig:
         takes = taken(row.name)
         kernel = find("kernel", KERNELS, takes[0] if self.kernel is None else self.kernel).name
         object.__setattr__(self, "kernel", kernel)
-        checks.count("steps", self.steps)
+        checks.stored("steps", self.steps)
+        own = kernel_class(kernel).bandwidth
         for name in ("ridge", *BANDWIDTHS):
-            if getattr(self, name) is not None:
-                checks.positive_scalar(name, getattr(self, name))
+            value = getattr(self, name)
+            if value is None:
+                continue
+            checks.positive_scalar(name, value)
+            if name in BANDWIDTHS and name != own:
+                raise ValueError(
+                    f"{name} must be None for kernel {kernel!r}, which has no {name}, got {value}"
+                )
         if kernel not in takes:
             raise ValueError(
                 f"kernel must be {' or '.join(map(repr, takes))} for solver {self.solver!r}, "
@@ -212,24 +224,15 @@ def choose_kernels(
 ) -> tuple[Kernel, Kernel]:
     """The kernels of the regression and of the Nadaraya-Watson baseline."""
     family, smooths = families(str(config.kernel))
-    for name in BANDWIDTHS:
-        if name != smooths.bandwidth and getattr(config, name) is not None:
-            raise ValueError(
-                f"{name} must be None for kernel {config.kernel!r}, which has no {name}, "
-                f"got {getattr(config, name)}"
-            )
-    given = getattr(config, smooths.bandwidth) if smooths.bandwidth in BANDWIDTHS else None
-    alone = family is not smooths or not SOLVERS[config.solver].iterates
-    if given is not None and alone:
-        smoother = smooths.of_bandwidth(given)
-    else:
-        smoother = model_selection.choose_smoother(smooths, task, progress)
-    if family is not smooths:
-        return family(), smoother
+    given = vars(config).get(family.bandwidth)
     if given is None:
+        smoother = model_selection.choose_smoother(smooths, task, progress)
         kernel = model_selection.choose_kernel(family, task, config.ridge, progress)
         return kernel, smoother
-    return family.of_bandwidth(given), smoother
+    kernel = family.of_bandwidth(given)
+    if SOLVERS[config.solver].iterates:
+        return kernel, model_selection.choose_smoother(smooths, task, progress)
+    return kernel, kernel
 
 
 def bandwidth(kernel: Kernel) -> dict[str, float]:

@@ -57,6 +57,10 @@ class ExplorerConfig:
     def __post_init__(self):
         for name in ("steps", "num_supports", "num_queries"):
             checks.count(name, getattr(self, name))
+        checks.nonnegative_scalar("noise", self.noise)
+        checks.count("seed", self.seed, minimum=0)
+        for name in ("temperatures", "ridges", "widths"):
+            checks.instance(name, getattr(self, name), (tuple, list), "a tuple")
         for name, values in (("temperature", self.temperatures), ("ridge", self.ridges)):
             for value in values:
                 checks.positive_scalar(name, value)

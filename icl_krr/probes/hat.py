@@ -9,9 +9,9 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Float
 
-from .. import capacity
+from .. import capacity, checks
 from ..tasks import Task
-from ..tasks.task import check_one_output
+from ..tasks.task import check_axes, check_one_output
 
 LayerAnswers = Callable[[Task], jax.Array]
 """Function from a task to the predictions after every layer, [L + 1, q]."""
@@ -43,6 +43,8 @@ def hat_matrix(layer_answers: LayerAnswers, task: Task) -> Float[Array, "layers 
     >>> hat_matrix(solve, task).round(6).tolist()
     [[[0.5]]]
     """
+    checks.function("layer_answers", layer_answers)
+    check_axes(task)
     check_one_output(task)
     return jacobian(lambda y: layer_answers(task.replace(y=y)), task.y)
 

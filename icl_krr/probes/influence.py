@@ -9,6 +9,7 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Float
 
+from .. import shapes
 from ..tasks import Task
 from ..tasks.task import check_one_output
 from ..transformer import HookPlace, Transformer, predict, run_with_hooks
@@ -62,8 +63,8 @@ def influence(model: Transformer, task: Task) -> Influence:
     >>> found.first_order.tolist(), found.exact.tolist()
     ([[-1.0]], [[-2.0]])
     """
-    check_one_output(task)
     check_compatible(model, task)
+    check_one_output(task)
     hooks = pattern_hooks(model, lambda pattern, where: pattern)
     check_run(model, task, copies=min(task.num_supports, task.num_queries), hooks=hooks)
     ones = jnp.ones(task.num_supports, task.x.dtype)
@@ -96,6 +97,8 @@ def weighted(model: Transformer, task: Task, weights: Float[Array, " n"]) -> jax
     >>> weighted(head, task, jnp.array([1.0, 2.0])).round(4).tolist()
     [2.0]
     """
+    check_compatible(model, task)
+    shapes.check(x=(task.x, "n p"), weights=(weights, "n"))
     each = jnp.repeat(weights, 2) if model.spec.tokens == "interleaved" else weights
     # the aggregator and the queries have weight 1
     every = jnp.pad(each, (1, task.num_queries), constant_values=1)

@@ -14,8 +14,10 @@ from jaxtyping import Array, Float
 from .. import checks
 from ..residual import ROLES, Stream, fields, visible
 from ..tasks import Task
+from ..tasks.task import check_axes
 from ..transformer import Transformer, forward, resume, run_with_cache
 from ..transformer.resume import step_blocks
+from ..transformer.weights import check_model
 from .readouts import ridge_regression
 
 
@@ -84,7 +86,10 @@ def swap(
     >>> swap(model, 0, other, 0, fitted, scored).swapped.shape
     (8, 1)
     """
+    check_model(model)
+    check_model(other, "other")
     for name, tasks in (("fitted", fitted), ("scored", scored)):
+        check_axes(tasks, 1)
         if tasks.mask is not None or tasks.y.ndim != 2:
             raise ValueError(
                 f"{name} must be a batch with y of shape [b, n] and no mask, got y of shape "

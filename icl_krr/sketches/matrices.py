@@ -9,7 +9,7 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Float
 
-from .. import capacity, checks
+from .. import capacity, checks, shapes
 from ..kernels import Features, Kernel, check_kernel
 from ..linalg import eigh, one_by_one
 from ..numerics import matmul
@@ -43,9 +43,7 @@ def sketched(kernel: Kernel, sketch: Any) -> Kernel:
     check_kernel(kernel)
     if callable(sketch):
         return Features(sketch)
-    checks.floating("sketch", sketch)
-    if sketch.ndim != 2:
-        raise ValueError(f"sketch must be [p, m], got shape {list(sketch.shape)}")
+    shapes.check(sketch=(sketch, "p m"))
     return kernel.sketched(sketch)
 
 
@@ -96,6 +94,7 @@ def orthonormal(key: jax.Array, num_features: int, width: int) -> Float[Array, "
     >>> orthonormal(jax.random.key(0), 4, 2).shape
     (4, 2)
     """
+    checks.key("key", key)
     check_width(width, num_features)
     capacity.check("rotation of the features", 2 * num_features**2, key, FEWER)
     rotation = one_by_one(partial(jax.random.orthogonal, n=num_features))(key)
@@ -120,6 +119,7 @@ def gaussian(key: jax.Array, num_features: int, width: int) -> Float[Array, "p m
     >>> gaussian(jax.random.key(0), 4, 2).shape
     (4, 2)
     """
+    checks.key("key", key)
     checks.count("num_features", num_features)
     checks.count("width", width)
     capacity.check("sketch", 2 * num_features * width, key, FEWER)
@@ -196,6 +196,7 @@ def check_points(x: Any, *axes: int) -> None:
     if x.ndim not in axes or 0 in x.shape:
         wanted = "[n, p] or [b, n, p]" if 3 in axes else "[n, p]"
         raise ValueError(f"x must be {wanted} with no axis of size 0, got shape {list(x.shape)}")
+    checks.finite("x", x)
 
 
 def check_width(width: int, num_features: int) -> None:

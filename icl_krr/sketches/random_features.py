@@ -162,14 +162,16 @@ def trigonometric_features(
 def draw(
     key: jax.Array, kernel: Kernel, num_features: int, count: int, orthogonal: bool, kind: str
 ) -> RandomFeatures:
+    checks.key("key", key)
     checks.count("num_features", num_features)
     checks.count("width", count)
+    checks.flag("orthogonal", orthogonal)
     if not isinstance(kernel, LogBilinear):
         raise ValueError(
             "kernel must be Exponential, Gaussian or another LogBilinear to have random features, "
             f"got {kernel!r}"
         )
-    c, d = kernel.coefficients(jnp.result_type(float))
+    c, d = kernel.scalars(jnp.result_type(float))
     sign = 1 if kind == "positive" else -1
     damping = (sign * c + (0 if d is None else d)) / 2
     rank = num_features if kernel.projection is None else jnp.shape(kernel.projection)[0]

@@ -18,6 +18,17 @@ def apply(gram: Float[Array, "n n"], ridge: jax.Array, v: Float[Array, "n r"]) -
     return matmul(gram, v) + ridge * v
 
 
+def normalise(y: jax.Array) -> tuple[jax.Array, jax.Array]:
+    """Divide y by a power of two for each output, and return the result and the powers [1, r].
+
+    The largest entry of the result is of order 1. The division is exact.
+    """
+    _, exponent = jnp.frexp(jax.lax.stop_gradient(jnp.max(jnp.abs(y), axis=0, keepdims=True)))
+    least = jnp.finfo(y.dtype).minexp + 1  # a smaller power would be rounded to 0
+    size = jnp.ldexp(jnp.ones((), y.dtype), jnp.maximum(exponent, least) - 1)
+    return y / size, size
+
+
 def like(y: jax.Array, result: jax.Array) -> jax.Array:
     """Remove the axis of outputs if the y of the task has none."""
     return result[..., 0] if y.ndim == 1 else result

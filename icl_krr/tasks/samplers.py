@@ -46,12 +46,28 @@ def sample(key: jax.Array, config: Sampler, active: int | jax.Array | None = Non
     Returns:
         One task with x [n, p], x_query [q, p], y and y_query.
 
+    Raises:
+        TypeError: `key` is not a random key of JAX, or `config` is not a sampler.
+        ValueError: `key` is a batch of keys, or `active` < 1.
+
     >>> import jax
     >>> task = sample(jax.random.key(0), LinearRegression(num_features=3, num_supports=8), 2)
     >>> task.x.shape, task.y.shape, task.x_query.shape, task.x[0, 2].item()
     ((8, 3), (8,), (1, 3), 0.0)
     """
+    checks.key("key", key)
+    check_sampler("config", config)
+    if active is not None:
+        checks.at_least("active", active, 1)
     return config.sample(key, active)
+
+
+def check_sampler(name: str, value: Any) -> None:
+    if not callable(getattr(value, "sample", None)) or isinstance(value, type):
+        raise TypeError(
+            f"{name} must be a sampler of tasks such as icl_krr.tasks.GaussianProcess(...), "
+            f"got {checks.shown(value)}"
+        )
 
 
 INPUTS = ("normal", "sphere", "uniform")
@@ -235,12 +251,12 @@ class LinearRegression:
                     f"sparsity must be <= num_features = {self.num_features}, got {self.sparsity}"
                 )
         if self.spectrum is not None:
+            checks.positive("spectrum", self.spectrum)
             if jnp.shape(self.spectrum) != (self.num_features,):
                 raise ValueError(
                     f"spectrum must hold num_features = {self.num_features} values, "
                     f"got shape {list(jnp.shape(self.spectrum))}"
                 )
-            checks.positive("spectrum", self.spectrum)
 
     def sample(self, key: jax.Array, active: Any = None) -> Task:
         """Draw a task; `icl_krr.tasks.sample` calls this method.
@@ -295,7 +311,4 @@ def check_sizes(config: Any) -> None:
 
 
 def check_noise(noise: Any) -> None:
-    checks.scalar("noise", noise)
-    known = checks.concrete(noise)
-    if known is not None and not (known >= 0 and known < float("inf")):
-        raise ValueError(f"noise must be a finite variance >= 0, got {noise}")
+    checks.nonnegative_scalar("noise", noise)

@@ -6,7 +6,7 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Float
 
-from .. import checks, linalg
+from .. import checks, linalg, shapes
 from ..kernels import Kernel, check_kernel
 from ..tasks import Task, system
 from ..tasks.task import check_axes
@@ -44,8 +44,8 @@ def eigenvalues(kernel: Kernel, task: Task) -> Float[Array, " n"]:
 def spectral_bounds(kernel: Kernel, task: Task, *, ridge: float | Float[Array, ""]) -> tuple:
     r"""Return the smallest and the largest eigenvalue of $K + \lambda I$ on the supports.
 
-    Masked supports do not count. Solvers such as `icl_krr.solvers.chebyshev` take these bounds as
-    `spectrum`.
+    Masked supports do not count. Without unmasked supports both bounds are $\lambda$. Solvers such
+    as `icl_krr.solvers.chebyshev` take these bounds as `spectrum`.
 
     Args:
         kernel: kernel $k$ of the regression.
@@ -70,7 +70,7 @@ def spectral_bounds(kernel: Kernel, task: Task, *, ridge: float | Float[Array, "
     sigma = eigenvalues(kernel, task)
     ridge = jnp.asarray(ridge, sigma.dtype)
     masked = 0 if task.mask is None else task.num_supports - jnp.sum(task.mask)
-    return sigma[masked] + ridge, sigma[-1] + ridge
+    return sigma.at[masked].get(mode="clip") + ridge, sigma[-1] + ridge
 
 
 def effective_dimension(sigma: Float[Array, " n"], ridge: float | jax.Array) -> Float[Array, ""]:
@@ -92,6 +92,7 @@ def effective_dimension(sigma: Float[Array, " n"], ridge: float | jax.Array) -> 
     >>> float(effective_dimension(jnp.array([1.0, 3.0]), 1.0))
     1.25
     """
+    shapes.check(sigma=(sigma, "n"))
     checks.positive_scalar("ridge", ridge)
     return jnp.sum(sigma / (sigma + ridge))
 
@@ -114,5 +115,6 @@ def distinct_eigenvalues(sigma: Float[Array, " n"]) -> Float[Array, ""]:
     >>> int(distinct_eigenvalues(jnp.array([0.0, 0.0, 1.0, 3.0])))
     3
     """
+    shapes.check(sigma=(sigma, "n"))
     gap = jnp.sqrt(jnp.finfo(sigma.dtype).eps) * sigma[-1]
     return 1 + jnp.sum(jnp.diff(sigma) > gap)

@@ -110,8 +110,10 @@ def adapt(
     checks.choice("method", method, METHODS)
     checks.count("iterations", iterations)
     checks.positive_scalar("learning_rate", learning_rate)
-    if isinstance(positive, str):
-        raise TypeError(f"positive must be a tuple, got {positive!r}; use ({positive!r},)")
+    checks.function("objective", objective)
+    checks.names("positive", positive)
+    for leaf in jax.tree.leaves(parameters):
+        checks.numeric("parameters", leaf)
     start = jax.tree.map(jnp.asarray, parameters)
     if not jax.tree.leaves(start):
         raise ValueError(f"parameters must have at least one leaf, got {parameters!r}")

@@ -10,6 +10,7 @@ import jax.numpy as jnp
 from jax.tree_util import Partial
 from jaxtyping import Array, Float
 
+from .. import checks
 from ..kernels import Kernel
 from ..solvers.likelihood import complexity, known
 from ..tasks import Task, map_tasks
@@ -47,6 +48,7 @@ def held_out(build: Build, tasks: Task, targets: Float[Array, "b q"] | None = No
     >>> float(error(2.0)), float(error(1.0)) > 0
     (0.0, True)
     """
+    checks.function("build", build)
     check_axes(tasks, 1)
     wanted = tasks.y_query if targets is None else jnp.asarray(targets)
     if wanted is None:
@@ -101,6 +103,8 @@ def marginal_likelihood(
     >>> bool(jnp.isclose(loss(0.5), -(each[0] + each[1]) / 8, rtol=1e-4))
     True
     """
+    checks.function("build", build)
+    checks.function("system", system)
     check_axes(tasks, 1)
 
     def objective(build: Build, tasks: Task, parameters: Any) -> jax.Array:

@@ -9,9 +9,10 @@ from typing import Any, NamedTuple
 import jax
 import jax.numpy as jnp
 
-from .. import solvers
+from .. import checks, solvers
 from ..kernels import Exponential, Gaussian, Kernel, Linear
 from ..tasks import Sampler, Task, map_tasks
+from ..tasks.samplers import check_sampler
 from .batches import draw
 
 Optimal = tuple[Kernel, Any] | None
@@ -94,6 +95,9 @@ def reference(family: Sampler, key: jax.Array, count: int = 256) -> Reference:
     >>> found.known, found.ridge, type(found.smoother).__name__
     (True, 0.4, 'Gaussian')
     """
+    check_sampler("family", family)
+    checks.key("key", key)
+    checks.count("count", count)
     tasks = draw(key, family, count)
     size = jnp.sqrt(jnp.mean(jnp.sum(tasks.x**2, axis=-1)))
     widths = (size * jnp.logspace(-6, 3, 19, base=2))[:, None]

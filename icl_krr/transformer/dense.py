@@ -74,7 +74,7 @@ def dense(model: Transformer) -> Transformer:
         readout=merge_read(layout, model.dtype, weights.readout),
     )
     merged = jax.tree.map(lambda weight: weight.astype(model.dtype), merged)
-    return Transformer(merged, model.spec, layout, model.steps)
+    return model.replace(weights=merged)
 
 
 def channels(block: Block) -> int:

@@ -28,6 +28,7 @@ class Architecture(Spec):
             tokens; default False.
         tokens: "pairs" (default), one token per support, or "interleaved", one for x and one for y.
         streaming: whether softmax attention is computed in tiles; default None: above 2048 tokens.
+        centred: whether the embedding subtracts the mean of the supports' x; default False.
         width: number of channels of the stream, a multiple of `heads`; default 64.
         depth: number of blocks, >= 1; default 6.
         heads: number of attention heads in a block, >= 1; default 4.
@@ -57,9 +58,13 @@ class Architecture(Spec):
 
     def __post_init__(self):
         super().__post_init__()
-        for name in ("width", "depth", "heads", "hidden", "max_tokens"):
+        for name in ("width", "depth", "heads"):
+            checks.count(name, getattr(self, name))
+        for name, least in (("hidden", 0), ("max_tokens", 1)):
             if getattr(self, name) is not None:
-                checks.count(name, getattr(self, name), minimum=0 if name == "hidden" else 1)
+                checks.count(name, getattr(self, name), least)
+        for name in ("layer_norm", "tied"):
+            checks.flag(name, getattr(self, name))
         checks.choice("activation", self.activation, ("gelu", "relu", "identity"))
         if self.width % self.heads:
             raise ValueError(f"width must be a multiple of heads = {self.heads}, got {self.width}")
@@ -84,7 +89,8 @@ def init(key: jax.Array, architecture: Architecture, dtype: DTypeLike | None = N
         A `Transformer` with `depth` steps of one block each.
 
     Raises:
-        TypeError: `architecture` is not an `Architecture`, or `dtype` is not floating.
+        TypeError: `key` is not a random key, `architecture` is not an `Architecture`, or `dtype` is
+            not floating.
         ValueError: `dtype` is wider than JAX's default; enable x64.
         MemoryError: the weights do not fit into memory.
 
@@ -95,6 +101,7 @@ def init(key: jax.Array, architecture: Architecture, dtype: DTypeLike | None = N
     """
     if not isinstance(architecture, Architecture):
         raise TypeError(f"architecture must be an icl_krr.Architecture, got {architecture!r}")
+    checks.key("key", key)
     dtype = checks.dtype(dtype)
     sizes = jax.eval_shape(lambda key: draw(key, architecture, dtype), key)
     numbers = sum(leaf.size for leaf in jax.tree.leaves(sizes))

@@ -9,7 +9,7 @@ import jax
 import jax.numpy as jnp
 from jax.core import Tracer
 
-from .. import capacity
+from .. import capacity, checks
 from ..residual import num_tokens
 from ..tasks import Task
 from ..tasks.batches import chunk_of
@@ -80,6 +80,10 @@ def memory(
     >>> memory(model, task).peak < memory(model, task, everything=True).peak
     True
     """
+    checks.names("names", names)
+    checks.flag("everything", everything)
+    checks.flag("gradient", gradient)
+    checks.instance("task", task, Task, "an icl_krr.Task")
     batch = task.x.ndim - 2
     check_compatible(model, task, batch)
     run = evaluate_batch if batch else evaluate

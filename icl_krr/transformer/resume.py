@@ -10,7 +10,7 @@ from ..tasks import Task
 from .evaluate import check_compatible, embed_task, evaluate
 from .memory import run_if_it_fits
 from .tying import split_steps
-from .weights import Block, Transformer
+from .weights import Block, Transformer, check_model
 
 
 def tail(model: Transformer, block: int) -> Transformer:
@@ -64,6 +64,7 @@ def unrolled_blocks(model: Transformer) -> list[Block]:
 
 
 def check_block(model: Transformer, block: int) -> None:
+    check_model(model)
     checks.count("block", block, minimum=0)
     if block > model.depth:
         raise ValueError(f"block must be <= depth = {model.depth}, got {block}")
@@ -100,9 +101,10 @@ def resume(model: Transformer, task: Task, stream: Stream, block: int) -> jax.Ar
     [1.0]
     """
     check_compatible(model, task)
+    checks.instance("stream", stream, dict, "a dict {slot: [T, width]}")
+    for slot, value in stream.items():
+        checks.floating(f"slot {slot}", value)
     rest = tail(model, block)
-    if not isinstance(stream, dict):
-        raise TypeError("stream must be a dict {slot: [T, width]}, got " + type(stream).__name__)
     together = task.num_outputs == model.spec.num_outputs
     one, outputs = (task, []) if together else (task.replace(y=task.y[..., 0]), [task.num_outputs])
     own = jax.eval_shape(lambda: embed_task(model, one))

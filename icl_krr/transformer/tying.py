@@ -9,7 +9,7 @@ import jax
 import jax.numpy as jnp
 
 from .. import capacity
-from .weights import Block, Heads, Transformer
+from .weights import Block, Heads, Transformer, check_model
 
 
 def untie(model: Transformer) -> Transformer:
@@ -32,6 +32,7 @@ def untie(model: Transformer) -> Transformer:
     ((1,), (4,))
     """
 
+    check_model(model)
     each = [leaf.size // leaf.shape[0] for leaf in jax.tree.leaves(model.weights.steps)]
     some = jax.tree.leaves(model.weights)[0]
     capacity.check("weights of all steps", model.steps * sum(each), some, "use fewer steps")

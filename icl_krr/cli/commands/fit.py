@@ -19,7 +19,7 @@ from ...experiments.hyperparameters import (
     of_table,
 )
 from ...experiments.shared.recipe import folder_of, holds_run
-from ...experiments.shared.runs import load
+from ...experiments.shared.runs import find, load
 from ...files import to_csv
 from ...plots import fitting_figure, images
 from ...tasks import read_table
@@ -64,10 +64,6 @@ def run(settings: Fit) -> int:
     losses = [{"iteration": i, "loss": value} for i, value in enumerate(found.losses)]
     moved = [row._asdict() for row in found.moved]
     record = {"meta": meta, "losses": losses, "moved": moved, "errors": fitted.errors}
-    if settings.json:
-        print(output.to_json(record))
-    else:
-        print_tables(settings, fitted)
     if settings.out is not None:
         name = Path(settings.data).name
         title = (
@@ -84,6 +80,10 @@ def run(settings: Fit) -> int:
             **images("fit", fitting_figure(found.losses, units, title)),
         }
         output.write(settings.out, files)
+    if settings.json:
+        print(output.to_json(record))
+    else:
+        print_tables(settings, fitted)
     return 0
 
 
@@ -105,6 +105,7 @@ def read_data(settings: Fit) -> tuple[Any, str | None]:
             f"supports must not be given for a trained model, got {settings.supports}; "
             "remove --supports"
         )
+    find(settings.data, "a table with --target COLUMN", name="data")
     run = load(settings.data)
     kernel, own = settings.kernel, run.recipe.task
     if kernel is None and own.family == "gaussian_process":

@@ -15,7 +15,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from ... import solvers
-from ...kernels import Kernel, Linear
+from ...kernels import Kernel
 from ...linalg import eigh
 from ...numerics import matmul
 from ...tasks import Task, system
@@ -48,7 +48,7 @@ def ridges(kernel: Kernel, task: Task) -> jax.Array:
 
 def bandwidths(family: type[Kernel], task: Task) -> jax.Array:
     """17 bandwidths around the value at which logits have size 1."""
-    return family.bandwidths(system(Linear(), task).gram)
+    return family.bandwidths(task.x, task.mask)
 
 
 def choose_ridge(kernel: Kernel, task: Task) -> float:
