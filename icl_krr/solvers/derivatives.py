@@ -69,6 +69,7 @@ def derivative_in_y(kernel: Kernel, task: Task, *, ridge: Ridge) -> Float[Array,
     Raises:
         ValueError: `ridge` is not > 0, or `task` is a batch or has several outputs.
         TypeError: the dtype of `task` is not float32 or float64.
+        MemoryError: the matrices and the stored steps do not fit into memory.
 
     >>> from icl_krr import Linear
     >>> task = Task(x=jnp.ones((1, 1)), y=jnp.array([3.0]), x_query=jnp.ones((1, 1)))
@@ -96,6 +97,7 @@ def derivative_in_ridge(kernel: Kernel, task: Task, *, ridge: Ridge) -> Float[Ar
     Raises:
         ValueError: `ridge` is not > 0, or `task` is a batch or has several outputs.
         TypeError: the dtype of `task` is not float32 or float64.
+        MemoryError: the matrices and the stored steps do not fit into memory.
 
     >>> from icl_krr import Linear
     >>> task = Task(x=jnp.ones((1, 1)), y=jnp.array([4.0]), x_query=jnp.ones((1, 1)))
@@ -125,6 +127,7 @@ def derivative_in_bandwidth(kernel: Kernel, task: Task, *, ridge: Ridge) -> Floa
         ValueError: `ridge` is not > 0, or `task` is a batch or has several outputs.
         TypeError: `kernel` has no known derivative in a bandwidth, or the dtype of `task` is not
             float32 or float64.
+        MemoryError: the matrices and the stored steps do not fit into memory.
 
     >>> from icl_krr import Gaussian
     >>> task = Task(x=jnp.ones((1, 1)), y=jnp.ones(1), x_query=jnp.ones((1, 1)))
@@ -156,6 +159,7 @@ def derivative_in_projection(kernel: Kernel, task: Task, *, ridge: Ridge) -> Flo
         ValueError: `ridge` is not > 0, or `task` is a batch or has several outputs.
         TypeError: `kernel` is neither `Linear` nor a `LogBilinear`, or the dtype of `task` is not
             float32 or float64.
+        MemoryError: the matrices and the stored steps do not fit into memory.
 
     >>> from icl_krr import Linear
     >>> task = Task(x=jnp.ones((1, 1)), y=jnp.array([4.0]), x_query=jnp.ones((1, 1)))
@@ -184,6 +188,7 @@ def derivative_in_queries(kernel: Kernel, task: Task, *, ridge: Ridge) -> Float[
         ValueError: `ridge` is not > 0, or `task` is a batch or has several outputs.
         TypeError: `kernel` is neither `Linear` nor a `LogBilinear`, or the dtype of `task` is not
             float32 or float64.
+        MemoryError: the matrices and the stored steps do not fit into memory.
 
     >>> from icl_krr import Linear
     >>> task = Task(x=jnp.ones((1, 1)), y=jnp.array([4.0]), x_query=jnp.ones((1, 1)))
@@ -214,6 +219,7 @@ def derivative_in_supports(kernel: Kernel, task: Task, *, ridge: Ridge) -> Float
         ValueError: `ridge` is not > 0, or `task` is a batch or has several outputs.
         TypeError: `kernel` is neither `Linear` nor a `LogBilinear`, or the dtype of `task` is not
             float32 or float64.
+        MemoryError: the matrices and the stored steps do not fit into memory.
 
     >>> from icl_krr import Linear
     >>> task = Task(x=jnp.ones((1, 1)), y=jnp.array([4.0]), x_query=jnp.ones((1, 1)))
@@ -244,6 +250,7 @@ def derivative_in_weights(kernel: Kernel, task: Task, *, ridge: Ridge) -> Float[
     Raises:
         ValueError: `ridge` is not > 0, or `task` is a batch or has several outputs.
         TypeError: the dtype of `task` is not float32 or float64.
+        MemoryError: the matrices and the stored steps do not fit into memory.
 
     >>> from icl_krr import Linear
     >>> task = Task(x=jnp.ones((1, 1)), y=jnp.array([4.0]), x_query=jnp.ones((1, 1)))
@@ -272,6 +279,7 @@ def change_without(kernel: Kernel, task: Task, *, ridge: Ridge) -> Float[Array, 
     Raises:
         ValueError: `ridge` is not > 0, or `task` is a batch or has several outputs.
         TypeError: the dtype of `task` is not float32 or float64.
+        MemoryError: the matrices and the stored steps do not fit into memory.
 
     Source: Rasmussen, Williams, Gaussian Processes for Machine Learning, section 5.4.2. The
     formula extends their eq. 5.12 from the supports to the queries.

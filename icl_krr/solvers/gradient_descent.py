@@ -48,6 +48,7 @@ def gradient_descent(
     Raises:
         ValueError: neither or both of `step_size` and `spectrum` are given, a number is out of
             range, or `task` is a batch.
+        MemoryError: the matrices and the stored steps do not fit into memory.
 
     >>> import jax.numpy as jnp
     >>> from icl_krr import Linear, Task
@@ -98,6 +99,7 @@ def gradient_descent_in_alpha(
     Raises:
         ValueError: neither or both of `step_size` and `spectrum` are given, a number is out of
             range, or `task` is a batch.
+        MemoryError: the matrices and the stored steps do not fit into memory.
 
     >>> import jax.numpy as jnp
     >>> from icl_krr import Linear, Task

@@ -90,6 +90,7 @@ def init(key: jax.Array, architecture: Architecture, dtype: DTypeLike | None = N
         TypeError: `key` is not a random key, `architecture` is not an `Architecture`, or `dtype` is
             not floating.
         ValueError: `dtype` is wider than JAX's default; enable x64.
+        MemoryError: the weights do not fit into memory.
 
     >>> import jax
     >>> model = init(jax.random.key(0), Architecture(num_features=2, width=8, depth=3, heads=2))
