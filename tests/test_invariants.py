@@ -8,13 +8,14 @@ from helpers import a_few, draw, each_kind, each_kind_and_more, relative
 
 import icl_krr as ik
 from icl_krr.constructions.assembly.packing import expressions
-from icl_krr.residual import ROLES, embed, visible
+from icl_krr.residual import ROLES, visible
 from icl_krr.residual.tokens import slot_of_stream, tokens_of_role
 from icl_krr.transformer import forward
+from icl_krr.transformer.evaluate import embed_task
 
 
 def final_stream(model, task):
-    stream = embed(model.weights.embedding, task)
+    stream = embed_task(model, task)
     return forward(model, stream, visible(task)).stream
 
 

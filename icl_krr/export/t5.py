@@ -248,7 +248,7 @@ def lay_out_tokens(model: Transformer, tasks: Task) -> jax.Array:
     at = Channels.of(model.layout)
 
     def one(task: Task) -> jax.Array:
-        stream = embed(model.weights.embedding, task)
+        stream = embed(model.weights.embedding, task, centred=model.spec.centred)
         parts = [slot_of_stream(stream, model.layout, name) for name in model.layout.names]
         hidden = ~visible(task)[:, None]
         told = jnp.concatenate([*parts, hidden.astype(model.dtype)], axis=1)

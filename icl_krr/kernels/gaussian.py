@@ -10,7 +10,7 @@ from jaxtyping import Array, Float
 
 from .. import checks
 from ..pytree import checked
-from .algebra import check_projection, project, squared_distances
+from .algebra import check_projection, mean_of_pairs, project_near, squared_distances
 from .log_bilinear import LogBilinear
 
 
@@ -54,7 +54,7 @@ class Gaussian(LogBilinear):
         r"""$\log k(x, z) = -|Ux - Uz|^2 / 2\ell^2$."""
         checks.scalar("lengthscale", self.lengthscale)
         checks.matrices(x, z)
-        distances = squared_distances(*(project(self.projection, points) for points in (x, z)))
+        distances = squared_distances(*project_near(self.projection, x, z))
         return -distances / (2 * jnp.asarray(self.lengthscale, distances.dtype) ** 2)
 
     @classmethod
@@ -63,10 +63,9 @@ class Gaussian(LogBilinear):
         return cls(temperature**0.5)
 
     @classmethod
-    def typical_bandwidth(cls, products: Float[Array, "n n"]) -> Float[Array, ""]:
+    def typical_bandwidth(cls, x: Float[Array, "n p"], mask: Any = None) -> Float[Array, ""]:
         r"""The root mean square of all $|x_i - x_j| / \sqrt{2}$."""
-        squares = jnp.diagonal(products)
-        return jnp.sqrt(jnp.mean((squares[:, None] + squares[None, :]) / 2 - products))
+        return jnp.sqrt(mean_of_pairs(squared_distances(x, x), mask) / 2)
 
     def derivative_in_bandwidth(
         self, x: Float[Array, "n p"], z: Float[Array, "m p"]

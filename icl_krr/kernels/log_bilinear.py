@@ -12,7 +12,15 @@ from jaxtyping import Array, Float
 
 from .. import checks
 from ..numerics import matmul
-from .algebra import identity_or, inner, outer, precede, project, squared_distances
+from .algebra import (
+    identity_or,
+    inner,
+    outer,
+    precede,
+    project,
+    project_near,
+    squared_distances,
+)
 from .forms import Diagonal, FeatureLayer, Pattern
 from .positive import PositiveKernel
 
@@ -73,11 +81,14 @@ class LogBilinear(PositiveKernel):
         r"""$\log k(x, z) = -d |Ux - Uz|^2 / 2 + (c - d) \langle Ux, Uz \rangle$."""
         checks.matrices(x, z)
         c, d = self.coefficients(x.dtype)
-        x, z = (project(self.projection, points) for points in (x, z))
+
+        def products(factor: Any) -> Float[Array, "n m"]:
+            return inner(factor * project(self.projection, x), project(self.projection, z))
+
         if d is None:
-            return inner(c * x, z)
-        stationary = -d / 2 * squared_distances(x, z)
-        return stationary if c is d else stationary + (c - d) * inner(x, z)
+            return products(c)
+        stationary = -d / 2 * squared_distances(*project_near(self.projection, x, z))
+        return stationary if c is d else stationary + products(c - d)
 
     def sketched(self, sketch: Float[Array, "p m"]) -> LogBilinear:
         r"""The same kernel with the projection $U P^T$."""
@@ -108,22 +119,23 @@ class LogBilinear(PositiveKernel):
     def derivative_in_x(
         self, x: Float[Array, "n p"], z: Float[Array, "m p"]
     ) -> Float[Array, "n m p"]:
-        r"""$\partial k / \partial x = k(x, z) \, U^T U (c z - d x)$."""
+        r"""$\partial k / \partial x = k(x, z) \, U^T U (d (z - x) + (c - d) z)$."""
         c, d = self.coefficients(x.dtype)
+        d = 0 if d is None else d
         U = identity_or(self.projection, x)
-        slope = c * z[None] - (0 if d is None else d) * x[:, None]
+        slope = d * (z[None] - x[:, None]) + (c - d) * z[None]
         return matmul(matmul(self(x, z)[:, :, None] * slope, U.T), U)
 
     def derivative_in_projection(
         self, x: Float[Array, "n p"], z: Float[Array, "m p"]
     ) -> Float[Array, "n m d p"]:
-        r"""$\partial k / \partial U = k(x, z) \, U (c (x z^T + z x^T) - d (x x^T + z z^T))$."""
+        r"""$\partial k / \partial U = k U ((c - d) (x z^T + z x^T) - d (x - z) (x - z)^T)$."""
         c, d = self.coefficients(x.dtype)
+        d = 0 if d is None else d
         U = identity_or(self.projection, x)
         shape = (len(x), len(z), x.shape[1])
+        values = self(x, z)[:, :, None, None]
         x, z = jnp.broadcast_to(x[:, None], shape), jnp.broadcast_to(z[None], shape)
-        Ux, Uz = (matmul(points, U.T) for points in (x, z))
-        slope = c * (outer(Ux, z) + outer(Uz, x))
-        if d is not None:
-            slope = slope - d * (outer(Ux, x) + outer(Uz, z))
-        return self(x[:, 0], z[0])[:, :, None, None] * slope
+        Ux, Uz, U_apart = (matmul(points, U.T) for points in (x, z, x - z))
+        slope = (c - d) * (outer(Ux, z) + outer(Uz, x)) - d * outer(U_apart, x - z)
+        return values * slope

@@ -44,8 +44,8 @@ def eigenvalues(kernel: Kernel, task: Task) -> Float[Array, " n"]:
 def spectral_bounds(kernel: Kernel, task: Task, *, ridge: float | Float[Array, ""]) -> tuple:
     r"""Return the smallest and the largest eigenvalue of $K + \lambda I$ on the supports.
 
-    Masked supports do not count. Solvers such as `icl_krr.solvers.chebyshev` take these bounds as
-    `spectrum`.
+    Masked supports do not count. Without unmasked supports both bounds are $\lambda$. Solvers such
+    as `icl_krr.solvers.chebyshev` take these bounds as `spectrum`.
 
     Args:
         kernel: kernel $k$ of the regression.
@@ -69,7 +69,7 @@ def spectral_bounds(kernel: Kernel, task: Task, *, ridge: float | Float[Array, "
     sigma = eigenvalues(kernel, task)
     ridge = jnp.asarray(ridge, sigma.dtype)
     masked = 0 if task.mask is None else task.num_supports - jnp.sum(task.mask)
-    return sigma[masked] + ridge, sigma[-1] + ridge
+    return sigma.at[masked].get(mode="clip") + ridge, sigma[-1] + ridge
 
 
 def effective_dimension(sigma: Float[Array, " n"], ridge: float | jax.Array) -> Float[Array, ""]:

@@ -51,7 +51,7 @@ def evaluate(
 
 def embed_task(model: Transformer, task: Task) -> Stream:
     """The stream before the first block."""
-    stream = embed(model.weights.embedding, task, model.spec.tokens)
+    stream = embed(model.weights.embedding, task, model.spec.tokens, model.spec.centred)
     for slot, table in model.weights.positions.items():
         stream[slot] = stream[slot] + table[token_positions(visible(task, model.spec.tokens))]
     return stream

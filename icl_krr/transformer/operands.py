@@ -29,7 +29,8 @@ def operand_bounds(
             default.
 
     Returns:
-        {slot: scalar}, one bound for each slot that gated units write to.
+        {slot: scalar}, one bound > 0 for each slot that gated units write to. The bound is 1 if all
+        operands are 0.
 
     Raises:
         ValueError: the task does not fit the model.
@@ -62,7 +63,7 @@ def operand_bounds(
                 measure = jax.vmap(measure)
             size = jnp.max(measure(unit, points))
             bounds[unit.to] = jnp.maximum(bounds.get(unit.to, jnp.zeros_like(size)), size)
-    return {slot: margin * bound for slot, bound in bounds.items()}
+    return {slot: jnp.where(bound > 0, margin * bound, 1) for slot, bound in bounds.items()}
 
 
 def largest_operand(unit: Unit, stream: dict[str, jax.Array]) -> jax.Array:

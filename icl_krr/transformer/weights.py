@@ -29,6 +29,8 @@ class Spec:
         streaming: whether softmax attention is computed in tiles: its memory is then linear in the
             number of tokens, and every block recomputes its patterns. Default None: tiles are used
             above 2048 tokens.
+        centred: whether the embedding subtracts the mean of the unmasked supports' x from every x
+            (see `icl_krr.residual.embed`); default False.
 
     Raises:
         ValueError: `attention` or `tokens` is unknown, or a count is < 1.
@@ -44,6 +46,7 @@ class Spec:
     causal: bool = False
     tokens: str = "pairs"
     streaming: bool | None = None
+    centred: bool = False
 
     def __post_init__(self):
         checks.count("num_features", self.num_features)

@@ -11,7 +11,7 @@ import jax
 import jax.numpy as jnp
 
 from ... import solvers
-from ...kernels import Kernel, Linear
+from ...kernels import Kernel
 from ...tasks import Task, system
 
 
@@ -25,7 +25,7 @@ def ridges(kernel: Kernel, task: Task) -> jax.Array:
 
 def bandwidths(family: type[Kernel], task: Task) -> jax.Array:
     """17 bandwidths around the value at which logits have size 1."""
-    return family.bandwidths(system(Linear(), task).gram)
+    return family.bandwidths(task.x, task.mask)
 
 
 def choose_ridge(kernel: Kernel, task: Task) -> float:
