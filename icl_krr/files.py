@@ -10,6 +10,9 @@ import re
 from pathlib import Path
 from typing import Any
 
+UNSAVED: set[Path] = set()
+"""Files whose content is not written yet. A process that is asked to exit waits for these files."""
+
 
 def replace(path: Path, content: bytes) -> None:
     """Write a file atomically, so that an interruption leaves the old file unchanged.
@@ -27,11 +30,13 @@ def replace(path: Path, content: bytes) -> None:
     if path.is_dir():
         raise IsADirectoryError(errno.EISDIR, os.strerror(errno.EISDIR), str(path))
     temporary = path.with_name(f".{path.name}.{os.getpid()}")
+    UNSAVED.add(path)
     try:
         temporary.write_bytes(content)
         os.replace(temporary, path)
     finally:
         temporary.unlink(missing_ok=True)
+        UNSAVED.discard(path)
 
 
 Lines = tuple[list[str], list[list[str]]]

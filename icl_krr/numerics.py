@@ -7,6 +7,8 @@ import jax.numpy as jnp
 import numpy as np
 from jax.typing import DTypeLike
 
+from . import capacity
+
 
 def matmul(a: jax.Array, b: jax.Array) -> jax.Array:
     """Compute a @ b at full precision.
@@ -25,6 +27,8 @@ def matmul(a: jax.Array, b: jax.Array) -> jax.Array:
     >>> matmul(jnp.ones((1, 2)), jnp.ones((2, 1))).tolist()
     [[2.0]]
     """
+    if jnp.ndim(b) == 2:
+        capacity.check("matrix product", jnp.size(a) // b.shape[0] * b.shape[1], a)
     return jnp.matmul(a, b, precision=jax.lax.Precision.HIGHEST)
 
 

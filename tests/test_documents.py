@@ -16,7 +16,8 @@ import icl_krr as ik
 from benchmarks.solvers import solver_table
 from icl_krr.bench import Row, markdown
 from icl_krr.catalogue import SOLVERS, load
-from icl_krr.cli import as_spelled, settings, subcommands
+from icl_krr.cli import settings
+from icl_krr.cli.program import as_spelled, subcommands
 from icl_krr.experiments.ablate import ablation
 from icl_krr.experiments.claims.verify import Result, claims, markdown as table_of_claims
 from icl_krr.experiments.identify import confusion

@@ -61,13 +61,14 @@ def test_the_kernel_is_the_best_of_its_grid_by_leave_one_out(x64, ridge):
 
 def test_rows_hold_gaps_and_errors_as_they_say(x64):
     task = draw(2, p=3, n=15, q=6)
-    config = depth.DepthConfig(solver="gradient_descent", ridge=0.5, temperature=2.0, steps=3)
+    config = depth.DepthConfig(solver="gradient_descent", ridge=0.5, steps=3)
     result = depth.run(task, config)
     exact = np.asarray(ik.solvers.exact(ik.Linear(), task, ridge=0.5).prediction)
     size, y = np.linalg.norm(exact), np.asarray(task.y_query)
     spectrum = ik.spectral_bounds(ik.Linear(), task, ridge=0.5)
     path = ik.solvers.gradient_descent(ik.Linear(), task, ridge=0.5, steps=3, spectrum=spectrum)
-    smooth = ik.solvers.nadaraya_watson(ik.Exponential(2.0), task).prediction
+    smoother = ik.Exponential(result.facts["smoother_temperature"])
+    smooth = ik.solvers.nadaraya_watson(smoother, task).prediction
     expected = {
         **{("transformer", t): np.asarray(f) for t, f in enumerate(path.prediction)},
         ("zero", 0): 0 * exact,
@@ -88,7 +89,7 @@ def test_rows_hold_gaps_and_errors_as_they_say(x64):
 def test_the_gap_to_the_oracle_is_measured(x64, monkeypatch):
     """A construction that runs another solver than it says is found out."""
     task = draw(3, p=3, n=15)
-    config = depth.DepthConfig(ridge=0.5, temperature=1.0, steps=3)
+    config = depth.DepthConfig(ridge=0.5, steps=3)
     assert all(row.oracle_gap < 1e-10 for row in depth.run(task, config).rows)
     wrong = ik.constructions.gradient_descent
     monkeypatch.setattr(

@@ -3,6 +3,7 @@
 import dataclasses
 import inspect
 import json
+import re
 import runpy
 import sys
 import textwrap
@@ -438,8 +439,7 @@ def test_nnsight_recovers_alpha_from_the_t5(tmp_path, monkeypatch):
     """The example of the docstring, run as a notebook would."""
     for tool in ("torch", "transformers", "nnsight"):
         pytest.importorskip(tool)
-    _, _, rest = inspect.getdoc(to_t5).partition("every layer:\n\n")
-    code, _, _ = rest.partition("\nT5 is bidirectional")
+    code = re.search(r"every layer:\n\n((    .*\n|\n)+)", inspect.getdoc(to_t5))[1]
     (tmp_path / "example.py").write_text(textwrap.dedent(code))
     monkeypatch.chdir(tmp_path)
     found = runpy.run_path("example.py")

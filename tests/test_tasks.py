@@ -67,7 +67,7 @@ def test_samplers_are_pure_and_batch():
 @pytest.mark.parametrize(
     ("options", "message"),
     [
-        ({"noise": -1.0}, "noise must be a finite variance >= 0, got -1.0"),
+        ({"noise": -1.0}, "noise must be >= 0 and finite, got -1.0"),
         ({"condition": 0.5}, "condition must be >= 1 and finite, got 0.5"),
         ({"num_features": 0}, "num_features must be >= 1, got 0"),
         ({"num_outputs": 0}, "num_outputs must be >= 1, got 0"),

@@ -20,7 +20,9 @@ import tyro
 from helpers import relative
 
 import icl_krr as ik
-from icl_krr.cli import main, subcommands
+from icl_krr import files
+from icl_krr.cli import main
+from icl_krr.cli.program import subcommands
 from icl_krr.experiments.shared.recipe import ModelRecipe, Recipe, TaskRecipe, folder_of, names
 from icl_krr.experiments.shared.runs import family, first_model, load
 from icl_krr.pytree import checked
@@ -164,6 +166,27 @@ def test_a_run_that_was_stopped_ends_with_the_same_weights(tmp_path):
     ]
     done, _ = train(small(), LINEAR, SMALL, folder=tmp_path / "cut")
     assert same(whole, done)
+
+
+def test_an_interrupted_run_keeps_its_last_step(tmp_path):
+    """Also before the first checkpoint; the rows are those of a run that was not interrupted."""
+    settings = dataclasses.replace(SMALL, log_every=4)
+    whole, rows = train(small(), LINEAR, settings, folder=tmp_path / "whole")
+
+    def interrupt(step, row):
+        if step == 3:
+            signal.raise_signal(signal.SIGINT)
+
+    with pytest.raises(KeyboardInterrupt):
+        train(small(), LINEAR, settings, folder=tmp_path / "cut", progress=interrupt)
+    assert not files.UNSAVED
+    steps = []
+    resumed, again = train(
+        small(), LINEAR, settings, folder=tmp_path / "cut", progress=lambda t, _: steps.append(t)
+    )
+    assert steps == [4, 5, 6]
+    assert same(whole, resumed)
+    assert [row["loss"] for row in again] == [row["loss"] for row in rows]
 
 
 def test_metrics_beyond_the_checkpoint_are_dropped(tmp_path):

@@ -427,7 +427,7 @@ def test_runs_refuse_what_they_cannot_use():
     for hooks in (None, {"blocks.1.attn": 3}):
         with pytest.raises(TypeError, match=r"hooks must be \{name: function"):
             ik.run_with_hooks(model, task, hooks)
-    with pytest.raises(TypeError, match=r"names must be a tuple, got 'alpha'"):
+    with pytest.raises(TypeError, match=r"names must be a tuple of names, got 'alpha'"):
         ik.run_with_cache(model, task, names="alpha")
     with pytest.raises(ValueError, match="chunk must be >= 1, got 0"):
         ik.predict_batch(model, jax.tree.map(lambda a: a[None], task), chunk=0)

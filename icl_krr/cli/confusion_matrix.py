@@ -43,10 +43,6 @@ def identify_constructions(settings: Identify, folder: Path) -> int:
             record = (output.to_json({"meta": meta, "rows": rows}) + "\n").encode()
             output.save(folder, {"confusion.json": record})
             progress.update(bar, description=f"{cell[0]}, {cell[1]} kernel", advance=1)
-    if settings.json:
-        print(output.to_json({"meta": meta, "rows": rows}))
-    else:
-        print_matrix(rows)
     files = {
         "confusion.csv": to_csv(rows),
         "confusion.md": confusion.markdown(rows).encode(),
@@ -54,6 +50,10 @@ def identify_constructions(settings: Identify, folder: Path) -> int:
     }
     written = output.save(folder, files)
     print(f"wrote {folder / 'confusion.json'}, {', '.join(map(str, written))}", file=sys.stderr)
+    if settings.json:
+        print(output.to_json({"meta": meta, "rows": rows}))
+    else:
+        print_matrix(rows)
     return 0 if all(row["right"] for row in rows) else 1
 
 

@@ -55,8 +55,10 @@ def gradient_descent(
     (16, 1)
     """
     checks.positive_scalar("ridge", ridge)
+    checks.count("steps", steps)
     eta = step_sizes.gradient_step(step_size, spectrum)
     m = machine(kernel, num_features, **options)
+    m.solves(ridge)
     alpha = m.state("alpha", SUPPORTS, "dual coefficients")
     r = m.state("r", SUPPORTS, "residual y - A alpha", starts_as=m.y)
     prediction = m.state("prediction", SUPPORTS_AND_QUERIES, "k(x)^T alpha")
@@ -116,8 +118,10 @@ def gradient_descent_in_alpha(
     (32, 2)
     """
     checks.positive_scalar("ridge", ridge)
+    checks.count("steps", steps)
     eta = step_sizes.alpha_step(step_size, spectrum, ridge)
     m = machine(kernel, num_features, **options)
+    m.solves(ridge)
     alpha = m.state("alpha", SUPPORTS, "dual coefficients")
     r = m.state("r", SUPPORTS, "residual y - A alpha", starts_as=m.y)
     prediction = m.state("prediction", SUPPORTS_AND_QUERIES, "k(x)^T alpha")

@@ -157,6 +157,7 @@ def encode(value: Any, path: str, tensors: Tensors) -> Any:
         fields = {
             field.name: encode(getattr(value, field.name), join_path(path, field.name), tensors)
             for field in dataclasses.fields(value)
+            if not field.metadata.get("dropped")
         }
         return {"$type": type(value).__name__, **fields}
     if isinstance(value, tuple):

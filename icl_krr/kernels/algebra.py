@@ -8,27 +8,26 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Float
 
-from .. import checks
+from .. import capacity, checks, shapes
 from ..numerics import matmul
 
 
 def project(projection: Any, x: Float[Array, "n p"]) -> Float[Array, "n d"]:
     """U x for every row of x; without a projection, x is returned unchanged."""
-    x = jnp.asarray(x)
     if projection is None:
-        return x
+        return jnp.asarray(x)
     if jnp.ndim(projection) != 2 or jnp.shape(projection)[1] != x.shape[1]:
         raise ValueError(
             f"projection must be [d, p] with p = {x.shape[1]} features to match x, "
             f"got shape {list(jnp.shape(projection))}"
         )
+    x = jnp.asarray(x)
     return matmul(x, jnp.asarray(projection, x.dtype).T)
 
 
 def check_projection(projection: Any) -> None:
     if projection is not None:
-        checks.floating("projection", projection)
-        checks.finite("projection", projection)
+        shapes.check(projection=(projection, "d p"))
 
 
 def precede(projection: Any, sketch: Float[Array, "p m"]) -> Float[Array, "d p"]:
@@ -38,8 +37,12 @@ def precede(projection: Any, sketch: Float[Array, "p m"]) -> Float[Array, "d p"]
     return matmul(jnp.asarray(projection, sketch.dtype), sketch.T)
 
 
-def identity_or(projection: Any, x: Float[Array, "n p"]) -> Float[Array, "d p"]:
+def identity_or(
+    projection: Any, x: Float[Array, "n p"], z: Float[Array, "m p"]
+) -> Float[Array, "d p"]:
     """The projection U, or the identity if it is None."""
+    p = x.shape[1]
+    capacity.check("derivatives of the kernel", p * (p + 2 * len(x) * len(z)), x)
     if projection is None:
         return jnp.eye(x.shape[1], dtype=x.dtype)
     return jnp.asarray(projection, x.dtype)
@@ -92,4 +95,5 @@ def mean_of_pairs(values: Float[Array, "n n"], mask: Any) -> Float[Array, ""]:
 
 
 def outer(a: Float[Array, "n m d"], b: Float[Array, "n m p"]) -> Float[Array, "n m d p"]:
+    capacity.check("derivatives of the kernel", 2 * a.shape[-1] * b.size, b)
     return a[..., :, None] * b[..., None, :]

@@ -59,7 +59,17 @@ class Kernel(ABC):
 
         Args:
             value: bandwidth (temperature or lengthscale), a scalar > 0.
+
+        Raises:
+            TypeError: another field has no default value.
         """
+        absent = dataclasses.MISSING
+        others = [field for field in dataclasses.fields(cls) if field.name != cls.bandwidth]  # pyright: ignore[reportArgumentType]
+        if needed := [f.name for f in others if f.default is f.default_factory is absent]:
+            raise TypeError(
+                "kernel must need no more than a bandwidth to be made from one, "
+                f"got {cls.__name__}, which needs {' and '.join(needed)}"
+            )
         return cls() if cls.bandwidth is None else cls(**{cls.bandwidth: value})
 
     @classmethod

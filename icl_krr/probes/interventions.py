@@ -11,12 +11,13 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Float
 
-from .. import checks
+from .. import capacity, checks
 from ..catalogue import SITES
 from ..residual import ROLES, fields
 from ..tasks import Task
 from ..transformer import HookPlace, Transformer
 from ..transformer.evaluate import check_compatible, evaluate
+from ..transformer.memory import check_run
 from .sites import Site, sites as places_of
 
 CHUNK = 16
@@ -133,8 +134,14 @@ def patch(
 def check_sites(model: Transformer, tasks: Task, sites: Sequence[Site], chunk: int) -> None:
     check_compatible(model, tasks, batch=1)
     checks.count("chunk", chunk)
+    checks.instance("sites", sites, (list, tuple), "a list of sites")
+    for site in sites:
+        checks.instance("each of sites", site, Site, "a Site of icl_krr.probes.sites")
     if not sites:
         raise ValueError("sites must not be empty; icl_krr.probes.sites(model) lists them")
+    check_run(model, tasks, copies=min(chunk, len(sites)))
+    answers = len(sites) * len(tasks.x) * tasks.num_queries * tasks.num_outputs
+    capacity.check("predictions for all sites", answers, tasks.x, "use fewer sites or tasks")
     known = {
         point_of(site)
         for step, unit in product((False, True), repeat=2)

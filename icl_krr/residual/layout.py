@@ -43,6 +43,7 @@ class Slot:
     about: str = ""
 
     def __post_init__(self):
+        checks.instance("name", self.name, str, "text")
         if not self.name or not self.name.replace("_", "").isalnum():
             raise ValueError(
                 f"name must consist of letters, digits and underscores, got {self.name!r}"
@@ -78,6 +79,9 @@ class Layout:
     slots: tuple[Slot, ...] = ()
 
     def __post_init__(self):
+        checks.instance("slots", self.slots, (tuple, list), "a tuple of slots")
+        for slot in self.slots:
+            checks.instance("each of slots", slot, Slot, "an icl_krr.Slot")
         object.__setattr__(self, "slots", tuple(self.slots))
         names = [slot.name for slot in self.slots]
         for name in names:

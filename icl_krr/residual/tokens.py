@@ -11,9 +11,11 @@ from collections.abc import Mapping
 import jax
 import jax.numpy as jnp
 
+from .. import checks
 from ..tasks import Task
+from ..tasks.task import check_axes
 from .layout import Layout
-from .reads import Read
+from .reads import Read, is_read
 
 Stream = dict[str, jax.Array]
 """{slot: [T, width]}; a model with merged slots has only the slot "stream"."""
@@ -44,6 +46,8 @@ def fields(task: Task, tokens: str = "pairs") -> Stream:
     >>> fields(task, "interleaved")["y"].ravel().tolist()
     [0.0, 0.0, 3.0, 0.0, 4.0, 0.0]
     """
+    check_axes(task)
+    checks.choice("tokens", tokens, TOKENS)
     n, q, dtype = task.num_supports, task.num_queries, task.x.dtype
     keep = jnp.ones(n, bool) if task.mask is None else task.mask
     zero = jnp.zeros((1, 1), dtype)
@@ -83,6 +87,8 @@ def num_tokens(task: Task, tokens: str = "pairs") -> int:
     >>> num_tokens(Task(x=jnp.ones((5, 1)), y=jnp.ones(5), x_query=jnp.ones((2, 1))))
     8
     """
+    checks.instance("task", task, Task, "an icl_krr.Task")
+    checks.choice("tokens", tokens, TOKENS)
     per_support = 2 if tokens == "interleaved" else 1
     return 1 + per_support * task.num_supports + task.num_queries
 
@@ -111,6 +117,8 @@ def embed(
     >>> embed({"r": Read({"y": jnp.ones(())}, 1)}, task)["r"].ravel().tolist()
     [0.0, 3.0, 4.0, 0.0]
     """
+    if not isinstance(embedding, Mapping) or not all(map(is_read, embedding.values())):
+        raise TypeError(f"embedding must be {{slot: Read}}, got {checks.shown(embedding)}")
     known = fields(centre(task) if centred else task, tokens)
     return {slot: read(known) for slot, read in embedding.items()}
 
@@ -137,6 +145,8 @@ def visible(task: Task, tokens: str = "pairs") -> jax.Array:
     >>> visible(Task(x=jnp.ones((1, 1)), y=jnp.ones(1), x_query=jnp.ones((1, 1)))).tolist()
     [True, True, False]
     """
+    check_axes(task)
+    checks.choice("tokens", tokens, TOKENS)
     keep = jnp.ones(task.num_supports, bool) if task.mask is None else task.mask
     keep = jnp.repeat(keep, 2) if tokens == "interleaved" else keep
     return jnp.concatenate([jnp.ones(1, bool), keep, jnp.zeros(task.num_queries, bool)])

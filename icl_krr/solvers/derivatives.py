@@ -42,7 +42,7 @@ class Solved(NamedTuple):
 
 
 def solved(kernel: Kernel, task: Task, ridge: Ridge) -> Solved:
-    check_system(kernel, task, ridge)
+    check_system(kernel, task, ridge, matrices=3)
     checks.factorable("x", task.x)
     check_one_output(task)
     gram, cross, y = system(kernel, task)

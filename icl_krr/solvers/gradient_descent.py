@@ -12,7 +12,8 @@ from .. import step_sizes
 from ..kernels import Kernel
 from ..numerics import matmul
 from ..tasks import Task, system
-from .algebra import apply, check_system, like
+from .accuracy import trajectory
+from .algebra import apply, check_system
 from .results import Trajectory
 
 
@@ -110,7 +111,8 @@ def gradient_descent_in_alpha(
 
 @partial(jax.jit, static_argnames=("steps", "in_alpha"))
 def descend(kernel, task, ridge, eta, steps, in_alpha) -> Trajectory:
-    gram, cross, y = system(kernel, task)
+    parts = system(kernel, task)
+    gram, _, y = parts
     ridge, eta = (jnp.asarray(value, y.dtype) for value in (ridge, eta))
 
     def step(state, _):
@@ -122,6 +124,4 @@ def descend(kernel, task, ridge, eta, steps, in_alpha) -> Trajectory:
     start = jnp.zeros_like(y), y
     _, path = jax.lax.scan(step, start, length=steps)
     alpha, r = jax.tree.map(lambda first, rest: jnp.concatenate([first[None], rest]), start, path)
-    return Trajectory(
-        like(task.y, alpha), like(task.y, r), None, like(task.y, matmul(cross, alpha))
-    )
+    return trajectory(task, parts, ridge, alpha, r)

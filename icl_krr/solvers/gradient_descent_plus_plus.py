@@ -58,7 +58,7 @@ def gradient_descent_plus_plus(
     >>> path.prediction[:, 0].tolist()
     [0.0, 2.0, 2.25]
     """
-    check_system(kernel, task, 1.0, steps)
+    check_system(kernel, task, 1.0, steps, matrices=0)
     task = featured(kernel, task)
     checks.positive_scalar("step_size", step_size)
     checks.nonnegative_scalar("curvature", curvature)

@@ -42,7 +42,7 @@ def nadaraya_watson(kernel: Kernel, task: Task) -> Smoothing:
     >>> nadaraya_watson(Exponential(), task).prediction.tolist()
     [2.0]
     """
-    check_system(kernel, task, ridge=1.0)
+    check_system(kernel, task, ridge=1.0, matrices=0)
     shares, parts = zip(*kernel.parts, strict=True)
     heads = [smooth(part, task, task.x_query, False) for part in parts]
     weights, y = heads[0]
@@ -76,7 +76,7 @@ def smoother_leave_one_out(kernel: Kernel, task: Task) -> jax.Array:
     >>> smoother_leave_one_out(Exponential(), task).tolist()
     [-2.0, 2.0]
     """
-    check_system(kernel, task, ridge=1.0)
+    check_system(kernel, task, ridge=1.0, matrices=2)
     check_positive(kernel)
     weights, y = smooth(kernel, task, task.x, True)
     errors = y - matmul(weights, y)

@@ -7,8 +7,8 @@ from typing import NamedTuple
 import jax.numpy as jnp
 from jaxtyping import Array, Float
 
-from ..kernels import Kernel
-from .task import Task
+from ..kernels import Kernel, check_kernel
+from .task import Task, check_axes
 
 
 class System(NamedTuple):
@@ -40,11 +40,17 @@ def system(kernel: Kernel, task: Task) -> System:
     Returns:
         A `System` in the dtype of the task.
 
+    Raises:
+        TypeError: `kernel` is not a kernel, or `task` is not a `Task`.
+        ValueError: `task` is a batch.
+
     >>> from icl_krr import Linear, Task
     >>> task = Task(x=jnp.full((1, 1), 2.0), y=jnp.array([3.0]), x_query=jnp.ones((1, 1)))
     >>> [part.tolist() for part in system(Linear(), task)]
     [[[4.0]], [[2.0]], [[3.0]]]
     """
+    check_kernel(kernel)
+    check_axes(task)
     x, y = task.x, task.y.reshape(task.num_supports, -1)
     if task.mask is None:
         return System(kernel(x, x), kernel(task.x_query, x), y)

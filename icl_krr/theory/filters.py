@@ -27,6 +27,8 @@ def exact_filter(sigma: Float[Array, "..."], ridge: Float[Array, ""] | float) ->
     >>> float(exact_filter(jnp.asarray(1.0), 1.0))
     0.5
     """
+    checks.reals(sigma=sigma)
+    checks.positive_scalar("ridge", ridge)
     return 1 / (sigma + ridge)
 
 
@@ -55,6 +57,10 @@ def gradient_filter(
     >>> float(gradient_filter(jnp.asarray(1.0), 1.0, step_size=0.25, steps=1))
     0.25
     """
+    checks.reals(sigma=sigma)
+    checks.positive_scalar("ridge", ridge)
+    checks.positive_scalar("step_size", step_size)
+    checks.count("steps", steps, minimum=0)
     a = sigma + ridge
     return (1 - (1 - step_size * a) ** steps) / a
 

@@ -8,7 +8,7 @@ from jaxtyping import Array, Float
 
 from .. import checks
 from ..kernels import PositiveKernel, check_kernel, check_positive
-from ..linalg import eigh
+from ..linalg import eigenvalues
 from ..tasks import Task, system
 from ..tasks.task import check_axes
 from .softmax import seen
@@ -86,7 +86,7 @@ def preconditioned_eigenvalues(
     root = 1 / jnp.sqrt(jnp.sum(gram, axis=1) + sink)
     A = gram + ridge * jnp.eye(len(gram), dtype=gram.dtype)
     _, keep = seen(task)
-    sigma = eigh(jnp.where(keep[:, None], root[:, None] * A * root[None, :], 0))[0]
+    sigma = eigenvalues(jnp.where(keep[:, None], root[:, None] * A * root[None, :], 0))
     # a masked support adds the eigenvalue 0, and all others are > 0
     return jnp.maximum(sigma, sigma.at[jnp.sum(~keep)].get(mode="clip"))
 

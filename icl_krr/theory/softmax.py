@@ -7,6 +7,7 @@ import jax.numpy as jnp
 from jax.typing import DTypeLike
 from jaxtyping import Array, Bool, Float
 
+from .. import checks
 from ..kernels import Kernel, PositiveKernel, check_kernel, check_positive
 from ..tasks import Task
 from ..tasks.task import check_axes
@@ -17,6 +18,7 @@ def log_normaliser(kernel: PositiveKernel, task: Task) -> Float[Array, " n+q"]:
 
     The tokens are the supports, then the queries. The sum is computed in the logarithm, so it does
     not overflow. Masked supports do not count in the sum, and their own entries are $-\infty$.
+    Without unmasked supports all entries are $-\infty$.
 
     Args:
         kernel: positive kernel $k$, such as `Exponential` or `Gaussian`.
@@ -95,6 +97,8 @@ def sink_weight(log_normaliser: Float[Array, "..."], log_sink: jax.Array | float
     >>> float(sink_weight(jnp.array(2.0), 2.0))
     0.5
     """
+    checks.reals(log_normaliser=log_normaliser, log_sink=log_sink)
+    checks.scalar("log_sink", log_sink)
     return jax.nn.sigmoid(log_sink - log_normaliser)
 
 
@@ -122,6 +126,10 @@ def recovery_error(
     >>> float(recovery_error(8.0, 2.0, 2, jnp.float32)) < 1e-5
     True
     """
+    checks.nonnegatives(logit_bound=logit_bound)
+    checks.reals(log_sink=log_sink)
+    checks.count("num_features", num_features)
+    dtype = checks.floating_dtype(dtype)
     u = float(jnp.finfo(dtype).eps / 2)
     return 2 * u * ((num_features + 1) * logit_bound + jnp.abs(log_sink) + 8)
 
@@ -144,4 +152,6 @@ def dominant_sink_error(log_normaliser: Float[Array, "..."], log_sink: jax.Array
     >>> float(dominant_sink_error(jnp.array(0.0), 30.0)) < 1e-13
     True
     """
+    checks.reals(log_normaliser=log_normaliser, log_sink=log_sink)
+    checks.scalar("log_sink", log_sink)
     return jax.nn.sigmoid(log_normaliser - log_sink)

@@ -6,9 +6,8 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Float
 
-from .. import checks
+from .. import checks, linalg, shapes
 from ..kernels import Kernel, check_kernel
-from ..linalg import eigh
 from ..tasks import Task, system
 from ..tasks.task import check_axes
 
@@ -38,7 +37,7 @@ def eigenvalues(kernel: Kernel, task: Task) -> Float[Array, " n"]:
     check_kernel(kernel)
     check_axes(task)
     checks.factorable("x", task.x)
-    return jnp.maximum(eigh(system(kernel, task).gram)[0], 0)
+    return jnp.maximum(linalg.eigenvalues(system(kernel, task).gram), 0)
 
 
 def spectral_bounds(kernel: Kernel, task: Task, *, ridge: float | Float[Array, ""]) -> tuple:
@@ -91,6 +90,7 @@ def effective_dimension(sigma: Float[Array, " n"], ridge: float | jax.Array) -> 
     >>> float(effective_dimension(jnp.array([1.0, 3.0]), 1.0))
     1.25
     """
+    shapes.check(sigma=(sigma, "n"))
     checks.positive_scalar("ridge", ridge)
     return jnp.sum(sigma / (sigma + ridge))
 
@@ -113,5 +113,6 @@ def distinct_eigenvalues(sigma: Float[Array, " n"]) -> Float[Array, ""]:
     >>> int(distinct_eigenvalues(jnp.array([0.0, 0.0, 1.0, 3.0])))
     3
     """
+    shapes.check(sigma=(sigma, "n"))
     gap = jnp.sqrt(jnp.finfo(sigma.dtype).eps) * sigma[-1]
     return 1 + jnp.sum(jnp.diff(sigma) > gap)

@@ -57,27 +57,33 @@ def compare(there: Config, here: Config, path: Path) -> None:
         )
 
 
-def save(path: Path, state: State, config: Config) -> None:
+def save(path: Path, state: State, config: Config, losses: list[jax.Array]) -> None:
+    """Save a state, and the losses that are in no row of the metrics yet."""
     record = {
         "config": json.dumps(config),
         "step": int(state.step),
         "key": np.asarray(jax.random.key_data(state.key)),
+        "losses": np.asarray(losses),
         "model": serialization.to_state_dict(jax.tree.map(np.asarray, state.model)),
         "optimiser": serialization.to_state_dict(jax.tree.map(np.asarray, state.optimiser)),
     }
     replace(path, serialization.msgpack_serialize(record))
 
 
-def restore(path: Path, like: State, config: Config) -> State:
-    """Read a saved state into the structure of `like`; raise Mismatch if another run saved it."""
+def restore(path: Path, like: State, config: Config) -> tuple[State, list[jax.Array]]:
+    """Read a saved state into the structure of `like`, and the losses saved with it.
+
+    Raise Mismatch if another run saved it.
+    """
     record = read(path)
     compare(json.loads(record["config"]), config, path)
-    return State(
+    state = State(
         fill(path, like.model, record["model"]),
         fill(path, like.optimiser, record["optimiser"]),
         jax.random.wrap_key_data(jnp.asarray(record["key"])),
         jnp.asarray(record["step"], like.step.dtype),
     )
+    return state, list(map(jnp.asarray, record.get("losses", ())))
 
 
 def save_weights(path: Path, model: Any) -> None:

@@ -9,6 +9,7 @@ import jax
 import jax.numpy as jnp
 from jax.typing import DTypeLike
 
+from .. import capacity
 from ..numerics import matmul
 from ..residual import Layout, Read
 from ..residual.reads import one_hot
@@ -40,9 +41,14 @@ def dense(model: Transformer) -> Transformer:
     >>> ik.dense(model).weights.readout.blocks["stream"].shape == (d_model, 1)
     True
     """
-    weights, layout = untie(model).weights, model.layout
-    if set(weights.embedding) == {"stream"}:
+    layout = model.layout
+    if set(model.weights.embedding) == {"stream"}:
         return model
+    some = jax.tree.leaves(model.weights)[0]
+    numbers = layout.width * (model.carried + sum(map(channels, model.weights.prologue)))
+    numbers += layout.width * model.steps * sum(map(channels, model.weights.steps))
+    capacity.check("merged weights", numbers, some, "use fewer features or steps")
+    weights = untie(model).weights
     if weights.final_norm or any(b.attention_norm or b.mlp_norm for b in weights.steps):
         raise ValueError(
             "model must have no LayerNorm to be merged, got a model with LayerNorm; "
@@ -67,7 +73,15 @@ def dense(model: Transformer) -> Transformer:
         readout=merge_read(layout, model.dtype, weights.readout),
     )
     merged = jax.tree.map(lambda weight: weight.astype(model.dtype), merged)
-    return Transformer(merged, model.spec, layout, model.steps)
+    return model.replace(weights=merged)
+
+
+def channels(block: Block) -> int:
+    """The number of channels that a block reads or writes: columns and rows of its matrices."""
+    heads = [2 * heads.query.width for heads in block.attention]
+    values = [2 * write.value.width for heads in block.attention for write in heads.writes]
+    reads = [read.width for unit in block.mlp for read in (unit.up, unit.gate) if read is not None]
+    return sum(heads) + sum(values) + sum(reads)
 
 
 def merge_block(layout: Layout, dtype: DTypeLike, block: Block) -> Block:

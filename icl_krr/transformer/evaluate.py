@@ -15,7 +15,7 @@ from ..tasks.task import check_axes
 from .forward import forward
 from .hook_points import Hook
 from .stream import normalise
-from .weights import Transformer
+from .weights import Transformer, check_model
 
 Kept = tuple[Any, list[dict[str, Any]]]
 """Slots at the start and after every step, {name: [steps + 1, ...]}, and points by block."""
@@ -107,8 +107,7 @@ def evaluate_batch(model: Transformer, tasks: Task, chunk: int) -> jax.Array:
 
 
 def check_compatible(model: Transformer, task: Task, batch: int = 0) -> None:
-    if not isinstance(model, Transformer):
-        raise TypeError(f"model must be an icl_krr.Transformer, got {type(model).__name__}")
+    check_model(model)
     check_axes(task, batch)
     fits = {
         "num_features": task.num_features == model.spec.num_features,

@@ -11,7 +11,7 @@ import jax
 import jax.numpy as jnp
 from jax.typing import DTypeLike
 
-from .. import checks
+from .. import capacity, checks
 from ..residual import Layout, Read, Slot
 from .weights import Block, Heads, Norm, Spec, Transformer, Unit, Weights, Write
 
@@ -58,9 +58,13 @@ class Architecture(Spec):
 
     def __post_init__(self):
         super().__post_init__()
-        for name in ("width", "depth", "heads", "hidden", "max_tokens"):
+        for name in ("width", "depth", "heads"):
+            checks.count(name, getattr(self, name))
+        for name, least in (("hidden", 0), ("max_tokens", 1)):
             if getattr(self, name) is not None:
-                checks.count(name, getattr(self, name), minimum=0 if name == "hidden" else 1)
+                checks.count(name, getattr(self, name), least)
+        for name in ("layer_norm", "tied"):
+            checks.flag(name, getattr(self, name))
         checks.choice("activation", self.activation, ("gelu", "relu", "identity"))
         if self.width % self.heads:
             raise ValueError(f"width must be a multiple of heads = {self.heads}, got {self.width}")
@@ -85,7 +89,8 @@ def init(key: jax.Array, architecture: Architecture, dtype: DTypeLike | None = N
         A `Transformer` with `depth` steps of one block each.
 
     Raises:
-        TypeError: `architecture` is not an `Architecture`, or `dtype` is not floating.
+        TypeError: `key` is not a random key, `architecture` is not an `Architecture`, or `dtype` is
+            not floating.
         ValueError: `dtype` is wider than JAX's default; enable x64.
 
     >>> import jax
@@ -95,7 +100,12 @@ def init(key: jax.Array, architecture: Architecture, dtype: DTypeLike | None = N
     """
     if not isinstance(architecture, Architecture):
         raise TypeError(f"architecture must be an icl_krr.Architecture, got {architecture!r}")
-    return draw(key, architecture, checks.dtype(dtype))
+    checks.key("key", key)
+    dtype = checks.dtype(dtype)
+    sizes = jax.eval_shape(lambda key: draw(key, architecture, dtype), key)
+    numbers = sum(leaf.size for leaf in jax.tree.leaves(sizes))
+    capacity.check("weights", numbers, key, "use a smaller width, depth, hidden or max_tokens")
+    return draw(key, architecture, dtype)
 
 
 @partial(jax.jit, static_argnums=(1, 2))

@@ -6,10 +6,12 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Float
 
+from .. import checks
 from ..tasks import Task
+from ..tasks.task import check_axes
 from .run import run_with_cache
 from .tying import untie
-from .weights import Transformer, Unit
+from .weights import Transformer, Unit, check_model
 
 
 def operand_bounds(
@@ -46,6 +48,9 @@ def operand_bounds(
     >>> {slot: float(bound) for slot, bound in bounds.items()}["half_square"]
     1.0
     """
+    checks.positive_scalar("margin", margin)
+    check_model(model)
+    check_axes(task)
     if task.num_outputs != model.spec.num_outputs:
         each = [
             operand_bounds(model, task.replace(y=y, y_query=None), margin=margin) for y in task.y.T

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import dataclasses
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 import jax
-from flax import struct
+from flax import serialization, struct
 
 from .. import checks
 from ..residual import TOKENS, Layout, Read
@@ -53,6 +54,9 @@ class Spec:
         checks.count("num_outputs", self.num_outputs)
         checks.choice("attention", self.attention, ("linear", "softmax"))
         checks.choice("tokens", self.tokens, TOKENS)
+        checks.flag("causal", self.causal)
+        if self.streaming is not None:
+            checks.flag("streaming", self.streaming)
 
 
 @struct.dataclass
@@ -189,7 +193,19 @@ class Weights:
     final_norm: dict[str, Norm] = struct.field(default_factory=dict)
 
 
-@struct.dataclass
+class Problem(NamedTuple):
+    """The regression that a construction solves.
+
+    Attributes:
+        kernel: kernel of the regression, after sketching.
+        ridge: ridge > 0, a number or a traced scalar.
+    """
+
+    kernel: Any
+    ridge: Any
+
+
+@dataclass(frozen=True, eq=False)
 class Transformer:
     """A transformer: a pytree whose leaves are the weights.
 
@@ -197,11 +213,18 @@ class Transformer:
     Constructions and `init` make models; `icl_krr.predict` runs them. If all steps share their
     weights, `model.replace(steps=...)` runs the same algorithm for another number of steps.
 
+    The field `problem` belongs to the object that a construction returned, not to the weights. JAX
+    drops it whenever it rebuilds the model, because the weights may then be others: in
+    `jax.tree.map`, in training, in files, and if the model is an argument of a jitted or vmapped
+    function.
+
     Args:
         weights: the trainable parameters.
         spec: static settings of the forward pass.
         layout: slots of the residual stream; static.
         steps: number of solver steps; static.
+        problem: kernel and ridge of the regression that the model solves, for `icl_krr.check`;
+            default None: unknown. Not part of the pytree.
 
     >>> import icl_krr as ik
     >>> model = ik.constructions.nadaraya_watson(ik.Exponential(), num_features=2)
@@ -210,9 +233,18 @@ class Transformer:
     """
 
     weights: Weights
-    spec: Spec = struct.field(pytree_node=False)
-    layout: Layout = struct.field(pytree_node=False)
-    steps: int = struct.field(pytree_node=False)
+    spec: Spec
+    layout: Layout
+    steps: int
+    problem: Problem | None = dataclasses.field(default=None, metadata={"dropped": True})
+
+    def replace(self, **changes: Any) -> Transformer:
+        """Return a copy of the model with other values of some fields.
+
+        Args:
+            **changes: new values by field name.
+        """
+        return dataclasses.replace(self, **changes)
 
     @property
     def blocks_per_step(self) -> int:
@@ -290,6 +322,22 @@ class Transformer:
                 f"block {i:<4} heads: {', '.join(heads) or '-'}; units: {', '.join(units) or '-'}"
             )
         return "\n".join([*lines, "layout", str(self.layout)])
+
+
+jax.tree_util.register_dataclass(
+    Transformer, ["weights"], ["spec", "layout", "steps"], drop_fields=["problem"]
+)
+serialization.register_serialization_state(
+    Transformer,
+    lambda model: {"weights": serialization.to_state_dict(model.weights)},
+    lambda model, state: model.replace(
+        weights=serialization.from_state_dict(model.weights, state["weights"])
+    ),
+)
+
+
+def check_model(model: Transformer, name: str = "model") -> None:
+    checks.instance(name, model, Transformer, "an icl_krr.Transformer")
 
 
 def width(unit: Unit) -> int:

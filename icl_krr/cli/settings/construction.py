@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from ...catalogue import SOLVERS
 from .choices import Kernel, Solver
-from .command import Command
+from .command import Command, refuse_unused
 
 
 @dataclass(frozen=True)
@@ -30,3 +31,7 @@ class Construction(Command):
     """Seed of every random choice."""
     json: bool = False
     """Print JSON instead of tables."""
+
+    def refuse_options_without_effect(self) -> None:
+        if not SOLVERS[self.solver].iterates:
+            refuse_unused(self, ["steps"], f"for solver {self.solver!r}, which has no steps")

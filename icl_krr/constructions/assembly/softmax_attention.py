@@ -56,7 +56,7 @@ class SoftmaxAttention(Machine):
         sketch: jax.Array | None,
         sinks: Mapping[tuple[str, ...], Any] | None,
     ):
-        super().__init__("softmax", num_features, num_outputs, dtype, arithmetic, sketch)
+        super().__init__(kernel, "softmax", num_features, num_outputs, dtype, arithmetic, sketch)
         check_range(options.log_sink, self.dtype)
         log_sink = jnp.asarray(options.log_sink, self.dtype)
         self.scale = jnp.exp(-log_sink)

@@ -9,7 +9,7 @@ from importlib import resources
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, get_args, get_origin, get_type_hints
 
-from ...catalogue import ATTENTIONS, FAMILIES, KERNELS, spelled
+from ...catalogue import ATTENTIONS, FAMILIES, KERNELS, find, spelled
 from ...training.settings import Training
 
 if TYPE_CHECKING:
@@ -63,6 +63,10 @@ class TaskRecipe:
     """Comma-separated file whose rows are drawn; default: the diabetes table of the package."""
     target: str | None = None
     """Column of `table` to predict."""
+
+    def __post_init__(self):
+        object.__setattr__(self, "family", find("family", FAMILIES, self.family).name)
+        object.__setattr__(self, "kernel", find("kernel", KERNELS, self.kernel).name)
 
 
 @dataclass(frozen=True)

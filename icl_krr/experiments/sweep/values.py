@@ -38,7 +38,7 @@ def at_most(name: str, value: Any, config: Any) -> None:
 
 
 def feature_count(value: Any, config: Any) -> None:
-    checks.count("value", value)
+    checks.stored("value", value)
     if "trigonometric" in config.lines and value % 2:
         raise ValueError(
             f"value must be even, because features are pairs of cosine and sine, got {value}"
@@ -52,7 +52,8 @@ def floating(value: Any, config: Any) -> None:
 
 
 def relu_width(value: Any, config: Any) -> None:
-    checks.even("width", value)
+    checks.even("value", value)
+    checks.stored("value", value)
 
 
 def step(value: Any, config: Any) -> None:
