@@ -154,3 +154,19 @@ def test_numbers_may_be_numpy_s(x64, given):
         )
         answers.append(ik.predict(model, task))
     np.testing.assert_array_equal(*answers)
+
+
+@pytest.mark.parametrize("scale", [1e-16, 1.0, 1e16])
+def test_derivatives_of_the_gaussian_kernel_do_not_overflow(scale):
+    """1 / lengthscale^3 does; all scales are those of the lengthscale."""
+    task = draw(3, p=2, n=6)
+
+    def values(unit):
+        at = lambda x, lengthscale: ik.Gaussian(lengthscale)(task.x_query * unit, x)  # noqa: E731
+        x, lengthscale = task.x * unit, jnp.float32(1.5 * unit)
+        slopes = jax.jacrev(at, argnums=(0, 1))(x, lengthscale)
+        return at(x, lengthscale), *(unit * slope for slope in slopes)
+
+    both = jax.jit(values)
+    for found, wanted in zip(both(jnp.float32(scale)), both(jnp.float32(1.0)), strict=True):
+        assert relative(found, wanted) < 1e-5
