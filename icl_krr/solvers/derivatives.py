@@ -32,13 +32,13 @@ class Solved(NamedTuple):
         x: supports [n, p], zero where masked.
         alpha: coefficients $\alpha = A^{-1} y$ [n].
         hat: rows $h(x)^T = k(x)^T A^{-1}$ of the hat matrix [q, n].
-        inverse: matrix $A^{-1}$ [n, n].
+        A: matrix $A$ [n, n].
     """
 
     x: Float[Array, "n p"]
     alpha: Float[Array, " n"]
     hat: Float[Array, "q n"]
-    inverse: Float[Array, "n n"]
+    A: Float[Array, "n n"]
 
 
 def solved(kernel: Kernel, task: Task, ridge: Ridge) -> Solved:
@@ -46,11 +46,10 @@ def solved(kernel: Kernel, task: Task, ridge: Ridge) -> Solved:
     checks.factorable("x", task.x)
     check_one_output(task)
     gram, cross, y = system(kernel, task)
-    if task.mask is not None:
-        cross = jnp.where(task.mask[None], cross, 0)
+    # one solution for each vector: a product with A^-1 would round |A| |A^-1| times as much
     A = shifted(gram, jnp.asarray(ridge, y.dtype))
-    inverse = linalg.solve(A, jnp.eye(len(A), dtype=A.dtype))
-    return Solved(seen(task)[0], matmul(inverse, y)[:, 0], matmul(cross, inverse), inverse)
+    found = linalg.solve(A, jnp.concatenate([y, cross.T], axis=1))
+    return Solved(seen(task)[0], found[:, 0], found[:, 1:].T, A)
 
 
 def derivative_in_y(kernel: Kernel, task: Task, *, ridge: Ridge) -> Float[Array, "q n"]:
@@ -289,8 +288,8 @@ def change_without(kernel: Kernel, task: Task, *, ridge: Ridge) -> Float[Array, 
     >>> change_without(Linear(), task, ridge=1.0).round(4).tolist()
     [[-2.0]]
     """
-    _, alpha, hat, inverse = solved(kernel, task, ridge)
-    return -hat * alpha[None] / jnp.diagonal(inverse)[None]
+    _, alpha, hat, A = solved(kernel, task, ridge)
+    return -hat * alpha[None] / linalg.diagonal_of_inverse(A)[None]
 
 
 def contract(formula: str, *operands: Any) -> jax.Array:

@@ -147,8 +147,7 @@ def leave_one_out(kernel: Kernel, task: Task, *, ridge: float | Float[Array, ""]
 def held_out_errors(kernel: Kernel, task: Task, ridge: jax.Array) -> jax.Array:
     gram, _, y = system(kernel, task)
     A = shifted(gram, jnp.asarray(ridge, y.dtype))
-    inverse = linalg.solve(A, jnp.eye(len(y), dtype=y.dtype))
-    return like(task.y, matmul(inverse, y) / jnp.diagonal(inverse)[:, None])
+    return like(task.y, linalg.solve(A, y) / linalg.diagonal_of_inverse(A)[:, None])
 
 
 def shifted(gram: jax.Array, ridge: jax.Array) -> jax.Array:
