@@ -10,6 +10,7 @@ import pytest
 
 import icl_krr as ik
 from icl_krr import capacity, cli
+from icl_krr.cli import program
 from icl_krr.transformer import memory
 from icl_krr.transformer.memory import least_numbers
 
@@ -32,7 +33,7 @@ BATCH = jax.tree.map(lambda leaf: leaf[None], TASK)
 TRAINED = ik.init(KEY, ik.Architecture(num_features=1, width=4, heads=2, depth=2, streaming=False))
 CG = ik.constructions.conjugate_gradient(ik.Linear(), num_features=1, ridge=0.1, steps=4)
 RICHARDSON = whole(ik.constructions.richardson(GAUSSIAN, num_features=1, ridge=0.1, steps=2))
-LONG = CG.replace(steps=10**11)
+LONG = CG.replace(steps=10**9)
 STREAM = {"stream": np.zeros((N + 2, 4), "f"), "one": np.zeros((N + 2, 1), "f")}
 
 solvers, theory, sketches, tasks = ik.solvers, ik.theory, ik.sketches, ik.tasks
@@ -42,7 +43,7 @@ REFUSED = {
     "leave_one_out": lambda: solvers.leave_one_out(*ARGUMENTS, ridge=0.1),
     "likelihood": lambda: solvers.log_marginal_likelihood(*ARGUMENTS, ridge=0.1),
     "conjugate_gradient": lambda: solvers.conjugate_gradient(*ARGUMENTS, ridge=0.1, steps=1),
-    "steps of an oracle": lambda: solvers.richardson(GAUSSIAN, TINY, ridge=0.1, steps=10**10),
+    "steps of an oracle": lambda: solvers.richardson(GAUSSIAN, SHORT, ridge=0.1, steps=10**9),
     "smoother": lambda: solvers.nadaraya_watson(GAUSSIAN, empty(q=N)),
     "smoother_leave_one_out": lambda: solvers.smoother_leave_one_out(*ARGUMENTS),
     "newton_schulz": lambda: solvers.newton_schulz(
@@ -67,10 +68,12 @@ REFUSED = {
     "prediction_bound": lambda: theory.prediction_bound(*ARGUMENTS, TASK.y, ridge=0.1),
     "rank_correlation": lambda: theory.rank_correlation(TASK.y, TASK.y),
     "gaussian_logits": lambda: theory.gaussian_logits(TASK.x, TASK.x, 1.0),
-    "supports of a sample": lambda: tasks.sample(KEY, tasks.LinearRegression(num_supports=10**11)),
+    "supports of a sample": lambda: tasks.sample(
+        KEY, tasks.LinearRegression(num_supports=2 * 10**9)
+    ),
     "features of a sample": lambda: tasks.sample(KEY, tasks.LinearRegression(num_features=10**9)),
     "process": lambda: tasks.sample(KEY, tasks.GaussianProcess(GAUSSIAN, num_supports=N)),
-    "network": lambda: tasks.sample(KEY, tasks.ReLUNetwork(hidden=10**10)),
+    "network": lambda: tasks.sample(KEY, tasks.ReLUNetwork(hidden=2 * 10**9)),
     "batch of samples": lambda: jax.vmap(tasks.sample, (0, None))(
         jax.random.split(KEY, 10**4), tasks.LinearRegression(num_supports=10**6)
     ),
@@ -81,7 +84,7 @@ REFUSED = {
         KEY, GAUSSIAN, num_features=10**9, width=2
     ),
     "trigonometric_features": lambda: sketches.trigonometric_features(
-        KEY, GAUSSIAN, num_features=2, width=10**11
+        KEY, GAUSSIAN, num_features=2, width=2 * 10**9
     ),
     "nystrom": lambda: ik.nystrom(GAUSSIAN, TASK.x, ridge=0.1, rank=N),
     "nystrom_features": lambda: sketches.nystrom_features(GAUSSIAN, TASK.x),
@@ -191,7 +194,7 @@ def test_errors_of_the_device_are_one_line_at_the_command_line(monkeypatch, caps
         def fail(settings, message=message):
             raise jax.errors.JaxRuntimeError(message)
 
-        monkeypatch.setattr(cli, "run", fail)
+        monkeypatch.setattr(program, "run", fail)
         assert cli.main(["demo"]) == 2
         (line,) = capsys.readouterr().err.splitlines()
         assert line.startswith("icl-krr: error: " + start)

@@ -7,13 +7,8 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-<<<<<<< HEAD
 from .. import capacity, checks, solvers, theory
-from ..catalogue import KERNELS, SOLVERS, find, load, taken
-=======
-from .. import checks, solvers, theory
 from ..catalogue import KERNELS, SOLVERS, find, kernel_class, load, taken
->>>>>>> 639615f152ce417fb774a635bf1d45075444c375
 from ..kernels import Exponential, Kernel
 from ..tasks import Task, system
 from ..transformer import run_with_cache

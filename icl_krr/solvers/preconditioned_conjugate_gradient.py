@@ -50,13 +50,9 @@ def preconditioned_conjugate_gradient(
         A `Trajectory` with one entry for each iterate from 0 to `steps`, in the dtype of the task.
 
     Raises:
-<<<<<<< HEAD
-        ValueError: `preconditioner` is unknown, a number is out of range, or `task` is a batch.
-        MemoryError: the matrices and the stored steps do not fit into memory.
-=======
         ValueError: `preconditioner` is unknown or was made with another kernel or ridge, a number
             is out of range, or `task` is a batch.
->>>>>>> 639615f152ce417fb774a635bf1d45075444c375
+        MemoryError: the matrices and the stored steps do not fit into memory.
 
     Source: Saad, Iterative methods for sparse linear systems, algorithm 9.1.
 
