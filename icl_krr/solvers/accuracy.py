@@ -130,7 +130,7 @@ def of_path(parts: System, ridge: Any, alpha: Any, r: Any) -> Status:
 
 def mean_eigenvalue(r: jax.Array, Kr: jax.Array) -> jax.Array:
     """The mean r.Kr / r.r of the eigenvalues of K in r, of every output; at least 0."""
-    unit = r / size_of(norm(r))
+    unit = r / size_of(norm(r))[None]
     return jnp.maximum(jnp.sum(unit * Kr, axis=0) / size_of(norm(r)), 0)
 
 
