@@ -96,8 +96,9 @@ def trajectory(
     """The result of a solver that predicts with k(x)^T alpha, from all its iterates."""
     status = of_path(parts, ridge, alpha, r)
     prediction = matmul(parts.cross, alpha)
-    every = (None if part is None else like(task.y, part) for part in (alpha, r, p, prediction))
-    return Trajectory(*every, status)
+    p = None if p is None else like(task.y, p)
+    alpha, r, prediction = (like(task.y, part) for part in (alpha, r, prediction))
+    return Trajectory(alpha, r, p, prediction, status)
 
 
 def of_path(parts: System, ridge: Any, alpha: Any, r: Any) -> Status:
