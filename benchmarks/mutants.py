@@ -29,6 +29,39 @@ ROOT = Path(__file__).parent.parent
 RESULTS = ROOT / "benchmarks" / "results"
 BAD = "tests/test_bad_inputs.py"
 ROOMS = {
+    "kernels": ("icl_krr/kernels", "solvers", BAD),
+    "residual": ("icl_krr/residual", "residual", BAD),
+    "transformer": ("icl_krr/transformer", "tying", "tiled_attention", BAD),
+    "constructions": ("icl_krr/constructions", "packing", "tables", BAD),
+    "solvers": ("icl_krr/solvers", "solvers", BAD),
+    "theory": ("icl_krr/theory", "theory", BAD),
+    "probes": ("icl_krr/probes", "probes", BAD),
+}
+EXPLAINED`.
+"""
+
+from __future__ import annotations
+
+import argparse
+import ast
+import json
+import os
+import random
+import re
+import resource
+import shutil
+import subprocess
+import sys
+import tempfile
+from collections.abc import Iterator
+from importlib.metadata import version
+from pathlib import Path
+from typing import Any, NamedTuple
+
+ROOT = Path(__file__).parent.parent
+RESULTS = ROOT / "benchmarks" / "results"
+BAD = "tests/test_bad_inputs.py"
+ROOMS = {
     "kernels": ("icl_krr/kernels", "solvers", "sensitivities", "kernel_of_ones_own", BAD),
     "residual": ("icl_krr/residual", "residual", BAD, "icl_krr/transformer", "packing"),
     "transformer": ("icl_krr/transformer", "tiled_attention", "tying", "transformer", BAD),
