@@ -37,39 +37,6 @@ ROOMS = {
     "theory": ("icl_krr/theory", "theory", BAD),
     "probes": ("icl_krr/probes", "probes", BAD),
 }
-EXPLAINED`.
-"""
-
-from __future__ import annotations
-
-import argparse
-import ast
-import json
-import os
-import random
-import re
-import resource
-import shutil
-import subprocess
-import sys
-import tempfile
-from collections.abc import Iterator
-from importlib.metadata import version
-from pathlib import Path
-from typing import Any, NamedTuple
-
-ROOT = Path(__file__).parent.parent
-RESULTS = ROOT / "benchmarks" / "results"
-BAD = "tests/test_bad_inputs.py"
-ROOMS = {
-    "kernels": ("icl_krr/kernels", "solvers", "sensitivities", "kernel_of_ones_own", BAD),
-    "residual": ("icl_krr/residual", "residual", BAD, "icl_krr/transformer", "packing"),
-    "transformer": ("icl_krr/transformer", "tiled_attention", "tying", "transformer", BAD),
-    "constructions": ("icl_krr/constructions", "packing", "tables", "iterations", BAD),
-    "solvers": ("icl_krr/solvers", "solvers", "iterations", "sensitivities", BAD),
-    "theory": ("icl_krr/theory", "theory", "width", BAD),
-    "probes": ("icl_krr/probes", "probes", "sensitivities", "interventions", BAD),
-}
 EXPLAINED: dict[str, str] = {}
 """Why a mutant changes nothing that a test could see, by its line after the mutation."""
 
