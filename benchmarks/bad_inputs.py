@@ -274,6 +274,8 @@ def overrides() -> dict[str, dict[str, Argument]]:
         "query_error_dual": {"inverse_error": positive()},
         "query_error_features": {"cross_gap": points(3, 5)},
         "inverse_error_bound": {"error": positive()},
+        "logit_variance": {"x": points(3, 3), "z": points(3, 3)},
+        "neumann_factor": {"sigma": positive()},
         "rank_correlation": {"a": points(5), "b": points(5)},
         "preconditioned_eigenvalues": {"sink": positive()},
         "gradient_descent_plus_plus": featured,
@@ -385,14 +387,19 @@ FINE = {
     "LinearRegression.spectrum": ("integers",),
     "Table.x": ("integers", "booleans"),
     "Table.y": ("integers", "booleans"),
+    "read_table.path": ("missing",),
+    "neumann_factor.sigma": ("0",),
     "best.x": ("rank + 1",),
     "energy_norm.error": ("rank + 1",),
     "query_error_dual.cross": ("rank + 1",),
     "query_error_features.cross_gap": ("rank + 1",),
+    "query_error_dual.inverse_error": ("0",),
     "steps": ("2.5", "0"),  # bounds hold for any number of steps
     "width": ("2.5", "0", "array [2]"),
     **dict.fromkeys(("log_normaliser", "sigma"), ("integers", "rank + 1", "scalar", "empty")),
-    **dict.fromkeys(("a", "b", "error", "epsilon", "logit_bound"), ("array [2]", "0", "1e-60")),
+    **dict.fromkeys(
+        ("a", "b", "error", "epsilon", "logit_bound"), ("array [2]", "0", "1e-60", "1e60")
+    ),
     **dict.fromkeys(("spread", "gap", "signal", "noise"), ("array [2]", "0", "1e-60", "1e60")),
     **dict.fromkeys(("ridge", "step_size", "log_sink"), ("array [2]",)),
     "dtype": ("f8",),
@@ -454,8 +461,8 @@ def outcome(call: Call) -> tuple[str, str]:
         last = traceback.extract_tb(error.__traceback__)[-1]
         ours = Path(last.filename).is_relative_to(ROOT) and (last.line or "").startswith("raise")
         plain = isinstance(error, (TypeError, ValueError, MemoryError, KeyError, OSError))
-        stem = call.argument.rstrip("s")
-        told = re.search(rf"\b{stem}s?\b", message)
+        own = call.argument
+        told = re.search(rf"\b({own}|{own.removesuffix('s')}|No such file)\b", message)
         is_file = isinstance(error, OSError)
         kind = (
             "refused" if plain and (ours or is_file) and told and "\n" not in message else "foreign"
