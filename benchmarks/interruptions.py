@@ -3,7 +3,7 @@
 Each command runs without interruption. Then it is started five times in another folder, and each
 time a signal ends it at a random moment: four times SIGINT to all of its processes, as Ctrl-C in a
 terminal, and once SIGTERM. At the end it runs until it finishes. This takes about ten minutes on
-two cores.
+two idle cores. The record is saved after every command.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ from rich.progress import track
 from icl_krr.cli.output import to_json
 from icl_krr.files import replace, to_markdown
 
-HERE = Path(__file__).parent
+RECORD = Path(__file__).parent / "results" / "interruptions.json"
 TABLE = "a,b,y\n" + "".join(f"{i % 7},{i * 5 % 11},{i % 7 - i * 5 % 11 / 3}\n" for i in range(60))
 COMMANDS = {
     "demo": "demo --steps 4",
@@ -48,7 +48,7 @@ COMMANDS = {
     "ablate": "ablate richardson --steps 4 --tasks 4",
     "verify": "verify C1 C3 C11 --quick",
     "bench": "bench --suite exact --quick",
-    "report": "report ../verify/whole ../identify/whole",
+    "report": "report ../../verify/whole ../../identify/whole",
 }
 LONGEST = 20.0
 """Largest time in seconds from a start to its interruption."""
@@ -171,16 +171,12 @@ def lasting(value: Any) -> Any:
 
 
 def study(name: str, rng: random.Random, folder: Path) -> dict[str, Any]:
-    """Interrupt a command, and compare its results with those of a run without interruption.
-
-    The time of a second run, whose programs are compiled already, bounds the times of the signals.
-    """
+    """Interrupt a command, and compare its results with those of a run without interruption."""
     command = COMMANDS[name]
     whole_run, cut_run = folder / name / "whole", folder / name / "cut"
-    took, again = finish(command, whole_run), min(finish(command, cut_run), LONGEST)
-    for path in cut_run.iterdir():
-        path.unlink()
-    starts = [interrupt(command, cut_run, number, rng.uniform(0.05, again)) for number in SIGNALS]
+    took = finish(command, whole_run)
+    latest = min(took, LONGEST)
+    starts = [interrupt(command, cut_run, number, rng.uniform(0.05, latest)) for number in SIGNALS]
     finish(command, cut_run)
     return {
         "command": f"icl-krr {command}",
@@ -222,27 +218,28 @@ def line(name: str, record: dict[str, Any]) -> list[str]:
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--seed", type=int, default=0)
-    parser.add_argument("--only", nargs="*", choices=COMMANDS, help="writes no files")
+    parser.add_argument("--only", nargs="+", choices=COMMANDS, help="replace only these records")
     asked = parser.parse_args()
     signal.signal(signal.SIGINT, signal.default_int_handler)  # children inherit no SIG_IGN
-    rng, found = random.Random(asked.seed), {}
+    found = json.loads(RECORD.read_text())["commands"] if RECORD.exists() and asked.only else {}
     with tempfile.TemporaryDirectory() as folder:
         os.environ["JAX_COMPILATION_CACHE_DIR"] = f"{folder}/compiled"
         os.environ["JAX_DISABLE_MOST_OPTIMIZATIONS"] = "true"  # compiles faster
         for name in track(asked.only or COMMANDS, description="commands"):
             (Path(folder) / name).mkdir()
             (Path(folder) / name / "table.csv").write_text(TABLE)
-            found[name] = study(name, rng, Path(folder))
-            print(" | ".join(line(name, found[name])), flush=True)
-    table = to_markdown((HEADER, [line(*pair) for pair in found.items()]))
-    print(table)
-    if asked.only:
-        print(to_json(found))
-        return
+            found[name] = study(name, random.Random(f"{asked.seed} {name}"), Path(folder))
+            write(found, asked.seed)
+    print(RECORD.with_suffix(".md").read_text())
+
+
+def write(found: dict[str, Any], seed: int) -> None:
+    """Write the table and the record of the commands that were interrupted so far."""
+    found = {name: found[name] for name in COMMANDS if name in found}
     record = {
         "meta": {
-            "command": ["python", "-m", "benchmarks.interruptions", "--seed", str(asked.seed)],
-            "seed": asked.seed,
+            "command": ["python", "-m", "benchmarks.interruptions", "--seed", str(seed)],
+            "seed": seed,
             "device": "cpu",
             "machine": platform.platform(),
             "cores": os.cpu_count(),
@@ -251,8 +248,9 @@ def main() -> None:
         },
         "commands": found,
     }
-    replace(HERE / "results" / "interruptions.json", (to_json(record) + "\n").encode())
-    replace(HERE / "results" / "interruptions.md", table.encode())
+    table = to_markdown((HEADER, [line(*pair) for pair in found.items()]))
+    replace(RECORD, (to_json(record) + "\n").encode())
+    replace(RECORD.with_suffix(".md"), table.encode())
 
 
 if __name__ == "__main__":

@@ -104,15 +104,15 @@ def exact(name: str, case: Case) -> Truth | None:
         logarithm = log(product, sum((u - v) ** 2 for u, v in zip(a, b, strict=True)), bandwidth)
         return product if logarithm is None else mpmath.exp(logarithm)
 
-    diagonal = [k(point, point) for point in (*x, *asked)]
-    spread = mpmath.log10(max([*diagonal, ridge]) / ridge)
-    if spread > LARGEST_SPREAD:
-        return None
-    mpmath.mp.dps = 60 + int(2 * spread)
     prior = [k(point, point) for point in asked]
     if not x:
         zero = [mpmath.mpf(0)] * len(asked)
         return Truth(zero, prior, zero, prior)
+    spread = mpmath.log10(max([ridge, *(k(point, point) for point in (*x, *asked))]) / ridge)
+    if spread > LARGEST_SPREAD:
+        return None
+    mpmath.mp.dps = 60 + int(2 * spread)
+    prior = [k(point, point) for point in asked]
     A = mpmath.matrix([[k(a, b) + (ridge if a is b else 0) for b in x] for a in x])
     lower, order = mpmath.mp.LU_decomp(A)
     solve = lambda b: mpmath.mp.U_solve(lower, mpmath.mp.L_solve(lower, b, order))  # noqa: E731
@@ -202,6 +202,8 @@ OUTCOMES = (
     "not finite, reported",
 )
 
+FAULTS = ("right, reported", "wrong, ok", "not finite, ok")
+
 
 def outcome(found: float, ok: bool) -> str:
     if not np.isfinite(found):
@@ -269,8 +271,8 @@ def main() -> None:
     content = to_markdown(table(found))
     print(content)
     for one in found:
-        if outcome(one.error, one.ok) in ("wrong, ok", "not finite, ok"):
-            print(f"silent: {one}")
+        if (what := outcome(one.error, one.ok)) in FAULTS:
+            print(f"{what}: {one}")
     if asked.quick:
         return
     device = jax.devices()[0]

@@ -12,10 +12,10 @@ from . import (
     training,
     transformer,
 )
-from .check import check
 from .constructions import ReLU, Softmax
 from .kernels import Exponential, Features, Gaussian, Kernel, Linear, Mixture
 from .posterior import Posterior, posterior
+from .probes import check
 from .residual import Layout, Read, Slot
 from .sketches import Nystrom, nystrom, sketched
 from .status import Status

@@ -13,6 +13,7 @@ from jax.core import Tracer
 from jax.typing import DTypeLike
 
 from . import capacity
+from .fields import cut, shown
 
 ARRAYS = (jax.Array, np.ndarray, np.generic, ShapeDtypeStruct)
 """The types that count as arrays; JAX's tracers are of type `jax.Array`."""
@@ -23,12 +24,6 @@ def concrete(value: Any) -> np.ndarray | None:
     if value is None or isinstance(value, (Tracer, ShapeDtypeStruct)):
         return None
     return np.asarray(value)
-
-
-def shown(value: Any) -> str:
-    """The value in one short line."""
-    text = " ".join(repr(value).split())
-    return text if len(text) <= 100 else f"{text[:97]}..."
 
 
 def conversion(value: Any) -> str:
@@ -259,7 +254,14 @@ def choice(name: str, value: Any, allowed: tuple[str, ...]) -> None:
 def differences(there: Mapping[str, Any], here: Mapping[str, Any]) -> str:
     """Describe all entries that differ between two records; return "" if the records are equal."""
     names = [name for name in {**there, **here} if there.get(name) != here.get(name)]
-    return "; ".join(f"{n}: stored {there.get(n)}, given {here.get(n)}" for n in names)
+
+    def told(value: Any) -> str:
+        return cut(value) if isinstance(value, str) else shown(value)
+
+    return "; ".join(
+        f"{cut(name)}: stored {told(there.get(name))}, given {told(here.get(name))}"
+        for name in names
+    )
 
 
 def spectrum(value: Any) -> tuple[Any, Any]:

@@ -92,6 +92,21 @@ def substitute(lower: jax.Array, b: jax.Array) -> jax.Array:
     return jax.scipy.linalg.cho_solve((lower, True), b)
 
 
+def diagonal_of_inverse(A: Float[Array, "n n"]) -> Float[Array, " n"]:
+    """Return the diagonal of A^-1 by Cholesky for a symmetric positive definite A.
+
+    Args:
+        A: symmetric positive definite matrix [n, n], float32 or float64.
+
+    Returns:
+        The diagonal [n]; NaN if A is not positive definite.
+
+    >>> diagonal_of_inverse(4 * jnp.eye(2)).tolist()
+    [0.25, 0.25]
+    """
+    return jnp.diagonal(solve(A, jnp.eye(len(A), dtype=A.dtype)))
+
+
 def log_determinant(A: Float[Array, "n n"]) -> Float[Array, ""]:
     """Return log det A by Cholesky for a symmetric positive definite A.
 

@@ -47,6 +47,24 @@ def accumulator(dtype: DTypeLike) -> np.dtype:
     return np.promote_types(dtype, np.float32)
 
 
+def power_below(x: jax.Array) -> jax.Array:
+    """Return the largest power of two that is at most |x|, or 1/2 if x = 0; its derivative is 0.
+
+    A division by it is exact.
+
+    Args:
+        x: floating-point array of any shape.
+
+    Returns:
+        The powers in the shape and dtype of x.
+
+    >>> power_below(jnp.array([5.0, 0.25])).tolist()
+    [4.0, 0.25]
+    """
+    _, exponent = jnp.frexp(jax.lax.stop_gradient(x))
+    return jnp.ldexp(jnp.ones((), x.dtype), exponent - 1)
+
+
 @jax.custom_jvp
 def reciprocal(x: jax.Array) -> jax.Array:
     """Compute 1 / x, or 0 if |x| < tiny / eps.

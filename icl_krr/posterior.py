@@ -116,7 +116,7 @@ def compare(model: Transformer, task: Task, mean: jax.Array, variance: jax.Array
     best = solvers.posterior(kernel, task, ridge=ridge)
     y, f, optimum = (part.reshape(len(part), -1) for part in (task.y, mean, best.mean))
     gaps = (
-        jnp.abs(f - optimum) / accuracy.scale_of(y, optimum),
+        jnp.abs(f - optimum) / accuracy.scale_of(y, optimum)[None],
         jnp.abs(variance - best.variance) / accuracy.size_of(kernel.diagonal(task.x_query)),
     )
     gap = jnp.maximum(*(jnp.max(part, initial=0) for part in gaps))

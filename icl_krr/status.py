@@ -108,12 +108,13 @@ def assess(
     steps: int = 0,
 ) -> Status:
     """Return the status; a NaN counts as infinite, and `uncertain` is the error of the gap."""
+    far = ~(jnp.asarray(gap) + uncertain <= TOLERANCE)
     numbers = (jnp.asarray(value, dtype) for value in (residual, gap, condition))
     numbers = [jnp.where(jnp.isnan(value), jnp.inf, value) for value in numbers]
     flags = [jnp.asarray(value, bool) for value in (overflow, range, sink, bound, negative)]
-    far = ~(numbers[1] + uncertain <= TOLERANCE)
     ok = ~(far | flags[0] | flags[1] | flags[4])
-    status = Status(ok, *numbers, *flags, jnp.asarray(falling, bool), jnp.asarray(steps))
+    rest = jnp.asarray(falling, bool), jnp.asarray(steps, jnp.int32)
+    status = Status(ok, *numbers, *flags, *rest)
     return jax.tree.map(jax.lax.stop_gradient, status)
 
 
@@ -154,6 +155,6 @@ def sentence(s: Status) -> str:
         helps.append("float64")
     helps.append("a larger ridge")
     if lost:
-        helps.append("points on a sphere or a larger temperature or lengthscale")
+        helps += ["points on a sphere", "a larger temperature or lengthscale"]
     helps = ", ".join(helps[:-1]) + " or " * (len(helps) > 1) + helps[-1]
     return f"not {'converged' if s.steps else 'accurate'}: {state}; use {helps}"

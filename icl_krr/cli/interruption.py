@@ -14,6 +14,7 @@ import signal
 import socket
 import threading
 import time
+from contextlib import suppress
 from typing import NoReturn
 
 from ..files import UNSAVED
@@ -40,7 +41,9 @@ def enforce(listener: socket.socket, received: list[int]) -> NoReturn:
     """Wait for a signal, then end the process as soon as all is saved, or at a second signal."""
     received.append(listener.recv(1)[0])
     words = "; saving (press Ctrl-C again to exit without saving)" if UNSAVED else ""
-    os.write(2, f"icl-krr: interrupted{words}\n".encode())
+    with suppress(OSError):  # nobody may read this
+        bar = b"\r\x1b[K\x1b[?25h" if os.isatty(2) else b""  # clear the line, show the cursor
+        os.write(2, bar + f"icl-krr: interrupted{words}\n".encode())
     last = time.monotonic() + PATIENCE
     while UNSAVED and time.monotonic() < last and not heard(listener, 0.01):
         pass
@@ -54,8 +57,6 @@ def heard(listener: socket.socket, seconds: float) -> bool:
 
 def leave(number: int) -> NoReturn:
     """End the process at once, with the status of a process that a signal has ended."""
-    if os.isatty(2):
-        os.write(2, b"\x1b[?25h")  # a progress bar hides the cursor
     os._exit(128 + number)
 
 

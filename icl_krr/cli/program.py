@@ -96,7 +96,11 @@ def main(typed: list[str]) -> int:
     except OSError as error:
         return refuse(f"{error.filename or 'file'}: {error.strerror or error}")
     except (ValueError, MemoryError) as error:
-        return refuse(str(error))
+        return refuse(str(error) or "memory is exhausted; use fewer supports, tasks or steps")
+    except RuntimeError as error:
+        if type(error).__name__ not in ("JaxRuntimeError", "XlaRuntimeError"):
+            raise
+        return refuse(of_device(error))
     except KeyboardInterrupt:
         return 130
 
@@ -132,6 +136,14 @@ def keep_compiled_programs() -> None:
         os.environ.setdefault("JAX_COMPILATION_CACHE_DIR", user_cache_dir("icl-krr"))
         os.environ.setdefault("JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS", "0")
         os.environ.setdefault("JAX_PERSISTENT_CACHE_MIN_ENTRY_SIZE_BYTES", "-1")
+
+
+def of_device(error: RuntimeError) -> str:
+    """One line about an error of the compiler or the device."""
+    first = str(error).partition("\n")[0]
+    if "RESOURCE_EXHAUSTED" in first:
+        return f"memory is exhausted ({first}); use fewer supports, tasks or steps"
+    return f"the device failed ({first}); try again, or on the CPU with JAX_PLATFORMS=cpu"
 
 
 def refuse(reason: str) -> int:

@@ -91,6 +91,8 @@ def gradient_descent_in_alpha(
     Compared with `gradient_descent`, a step has one more product with $K$, and the condition number
     is about squared. Give either `step_size` or `spectrum`. For `spectrum` $= (a, b)$, the step
     size is $\eta = 2 / (a (a - \lambda) + b (b - \lambda))$, or half of this if $a = \lambda$.
+    If $b = \lambda$ up to rounding, $K$ is too small to be known from the spectrum. The step size
+    is then finite, and the predictions stay near 0.
 
     Args:
         kernel: kernel $k$ of the regression; the attention must be able to apply $k$ (`Options`).

@@ -7,7 +7,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from .. import checks, solvers, theory
+from .. import capacity, checks, solvers, theory
 from ..catalogue import KERNELS, SOLVERS, find, kernel_class, load, taken
 from ..kernels import Exponential, Kernel
 from ..tasks import Task, system
@@ -114,6 +114,8 @@ def run(task: Task, config: DepthConfig, progress: Progress = silent) -> DepthRe
     """
     if task.mask is not None:  # masked supports must not count in means and sizes
         task = task.replace(x=task.x[task.mask], y=task.y[task.mask], mask=None)
+    # exact KRR in the dtype of the task, and its system in float64
+    capacity.check("exact KRR", 6 * task.num_supports**2, task.x, "use fewer supports")
     kernel, smoother = choose_kernels(task, config, progress)
     ridge = config.ridge or model_selection.choose_ridge(kernel, task)
     progress("exact KRR and the solver itself")
@@ -192,7 +194,8 @@ def run(task: Task, config: DepthConfig, progress: Progress = silent) -> DepthRe
 def alpha_errors(alpha: Any, kernel: Kernel, task: Task, ridge: float) -> np.ndarray:
     """|alpha_t - alpha*|_A / |alpha*|_A after every step, with alpha* in float64."""
     y = np.asarray(task.y, np.float64).reshape(task.num_supports, -1)
-    A = np.asarray(system(kernel, task).gram, np.float64) + float(ridge) * np.eye(len(y))
+    A = np.array(system(kernel, task).gram, np.float64)
+    A[np.diag_indices(len(A))] += float(ridge)
     best = np.linalg.solve(A, y)
     alpha = np.asarray(alpha, np.float64).reshape(-1, *best.shape)
     size = float(np.sum(best * y))
@@ -216,7 +219,7 @@ def choose_kernels(
 ) -> tuple[Kernel, Kernel]:
     """The kernels of the regression and of the Nadaraya-Watson baseline."""
     family, smooths = families(str(config.kernel))
-    given = vars(config).get(family.bandwidth)
+    given = vars(config).get(str(family.bandwidth))
     if given is None:
         smoother = model_selection.choose_smoother(smooths, task, progress)
         kernel = model_selection.choose_kernel(family, task, config.ridge, progress)

@@ -196,7 +196,7 @@ def fit_hyperparameters(
 def judge(config: FitConfig, data: Data, start: Any, fitted: Any, ridge: float) -> Rows:
     """Mean squared errors of the model and of the baselines at the held-out queries."""
     apart = data.apart
-    error = partial(jax.jit(Partial.__call__), held_out(builder(config, apart), apart))
+    error = partial(jax.jit(lambda loss, at: loss(at)), held_out(builder(config, apart), apart))
 
     def exact(told: dict[str, Any]) -> float:
         kernel = make_kernel(str(config.kernel), told)

@@ -9,6 +9,7 @@ from jax.typing import DTypeLike
 from jaxtyping import Array, Float
 
 from .. import checks
+from ..numerics import power_below
 from ..pytree import checked
 from .algebra import check_projection, mean_of_pairs, project_near, squared_distances
 from .log_bilinear import LogBilinear
@@ -54,8 +55,11 @@ class Gaussian(LogBilinear):
         r"""$\log k(x, z) = -|Ux - Uz|^2 / 2\ell^2$."""
         checks.scalar("lengthscale", self.lengthscale)
         checks.matrices(x, z)
-        distances = squared_distances(*project_near(self.projection, x, z))
-        return -distances / (2 * jnp.asarray(self.lengthscale, distances.dtype) ** 2)
+        # points are divided by a power of two first: 1 / l^3, a factor of the derivative, overflows
+        lengthscale = jnp.asarray(self.lengthscale, x.dtype)
+        scale = power_below(lengthscale)
+        near = (points / scale for points in project_near(self.projection, x, z))
+        return -squared_distances(*near) / (2 * (lengthscale / scale) ** 2)
 
     @classmethod
     def of_temperature(cls, temperature: Any) -> Gaussian:

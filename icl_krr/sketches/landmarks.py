@@ -25,6 +25,10 @@ class NystromFeatures:
     Calling the map on x [n, p] returns features [n, m]. `nystrom_features` computes the $B$ for
     which $\phi(x)^T \phi(z)$ is the Nystrom approximation of the kernel.
 
+    In a model, an MLP computes the Gaussian kernel at landmarks from inner products and squares. In
+    float32, this loses digits if all points are far from 0. So centre such data before you choose
+    landmarks.
+
     Args:
         kernel: kernel $k$; traced.
         landmarks: landmarks $Z$ [l, p]; traced.

@@ -21,7 +21,8 @@ from .results import Trajectory
 def of_solution(
     kernel: Kernel, task: Task, parts: System, ridge: Any, alpha: Any, lower: Any
 ) -> Status:
-    """The status of a solution by Cholesky."""
+    """The status of a solution by Cholesky. Like every status it has no derivative."""
+    parts, ridge, alpha = jax.lax.stop_gradient((parts, ridge, alpha))
     y, alpha, size = scaled(parts.y, alpha)
     prediction = matmul(parts.cross, alpha)
     error = rounding_errors(kernel, task, parts, ridge, alpha, lower)
@@ -62,9 +63,10 @@ def rounding_errors(
     $\delta A$ has the rounding error of the kernel and that of the factorisation, which is at most
     about $u \sqrt{A_{ii} A_{jj}}$.
     """
+    kernel, task, parts, ridge, alpha, lower = jax.lax.stop_gradient(
+        (kernel, task, parts, ridge, alpha, lower)
+    )
     gram, cross, y = parts
-    if task.mask is not None:
-        cross = jnp.where(task.mask[None], cross, 0)
     unit = jnp.sqrt(jnp.diagonal(gram) + ridge)[:, None]  # entries of A divided by units are <= 1
     far = largest(cross / unit.T, axis=1)
     h, a = (linalg.substitute(lower, cross.T) * unit) ** 2, (alpha * unit) ** 2
@@ -107,6 +109,7 @@ def of_path(parts: System, ridge: Any, alpha: Any, r: Any) -> Status:
     mean of the first and the smaller of the others. On random tasks, 1 of 1000 results that are
     wrong has an estimate below 0.01, and 1 of 100 that are right has one above.
     """
+    parts, ridge, alpha, r = jax.lax.stop_gradient((parts, ridge, alpha, r))
     gram, cross, _ = parts
     y, last, size = scaled(parts.y, alpha[-1])
     left = y - apply(gram, ridge, last)

@@ -34,6 +34,7 @@ def exact(kernel: Kernel, task: Task, *, ridge: float | Float[Array, ""]) -> Sol
     Raises:
         ValueError: `ridge` is not > 0, or `task` is a batch.
         TypeError: the dtype of `task` is not float32 or float64.
+        MemoryError: the matrices and the stored steps do not fit into memory.
 
     Source: Saunders, Gammerman, Vovk, Ridge regression learning algorithm in dual variables, ICML
     1998.
@@ -79,6 +80,7 @@ def posterior(kernel: Kernel, task: Task, *, ridge: float | Float[Array, ""]) ->
     Raises:
         ValueError: `ridge` is not > 0, or `task` is a batch.
         TypeError: the dtype of `task` is not float32 or float64.
+        MemoryError: the matrices and the stored steps do not fit into memory.
 
     Source: Rasmussen, Williams, Gaussian Processes for Machine Learning, algorithm 2.1.
 
@@ -126,6 +128,7 @@ def leave_one_out(kernel: Kernel, task: Task, *, ridge: float | Float[Array, ""]
     Raises:
         ValueError: `ridge` is not > 0, or `task` is a batch.
         TypeError: the dtype of `task` is not float32 or float64.
+        MemoryError: the matrices and the stored steps do not fit into memory.
 
     Source: Rasmussen, Williams, Gaussian Processes for Machine Learning, eq. 5.12.
 
@@ -144,8 +147,7 @@ def leave_one_out(kernel: Kernel, task: Task, *, ridge: float | Float[Array, ""]
 def held_out_errors(kernel: Kernel, task: Task, ridge: jax.Array) -> jax.Array:
     gram, _, y = system(kernel, task)
     A = shifted(gram, jnp.asarray(ridge, y.dtype))
-    inverse = linalg.solve(A, jnp.eye(len(y), dtype=y.dtype))
-    return like(task.y, matmul(inverse, y) / jnp.diagonal(inverse)[:, None])
+    return like(task.y, linalg.solve(A, y) / linalg.diagonal_of_inverse(A)[:, None])
 
 
 def shifted(gram: jax.Array, ridge: jax.Array) -> jax.Array:

@@ -48,6 +48,7 @@ def gradient_descent_plus_plus(
     Raises:
         ValueError: a number is out of range, or `task` is a batch.
         TypeError: the features of `kernel` are not known.
+        MemoryError: the matrices and the stored steps do not fit into memory.
 
     Source: von Oswald et al., Transformers learn in-context by gradient descent, 2023.
 

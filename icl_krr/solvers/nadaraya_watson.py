@@ -33,6 +33,7 @@ def nadaraya_watson(kernel: Kernel, task: Task) -> Smoothing:
     Raises:
         TypeError: `kernel` is neither a positive kernel nor a `Mixture`.
         ValueError: `task` is a batch.
+        MemoryError: the matrices and the stored steps do not fit into memory.
 
     Source: Nadaraya, On estimating regression, 1964; Watson, Smooth regression analysis, 1964.
 
@@ -69,6 +70,7 @@ def smoother_leave_one_out(kernel: Kernel, task: Task) -> jax.Array:
     Raises:
         TypeError: `kernel` is not a positive kernel; a `Mixture` is not accepted.
         ValueError: `task` is a batch.
+        MemoryError: the matrices and the stored steps do not fit into memory.
 
     >>> import jax.numpy as jnp
     >>> from icl_krr import Exponential, Task

@@ -51,6 +51,7 @@ def newton_schulz(
     Raises:
         ValueError: `spectrum` is missing, a number is out of range, or `task` is a batch.
         TypeError: the features of `kernel` are not known.
+        MemoryError: the matrices and the stored steps do not fit into memory.
 
     Source: Schulz, Iterative Berechnung der reziproken Matrix, 1933.
 

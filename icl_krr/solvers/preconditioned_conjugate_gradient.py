@@ -52,6 +52,7 @@ def preconditioned_conjugate_gradient(
     Raises:
         ValueError: `preconditioner` is unknown or was made with another kernel or ridge, a number
             is out of range, or `task` is a batch.
+        MemoryError: the matrices and the stored steps do not fit into memory.
 
     Source: Saad, Iterative methods for sparse linear systems, algorithm 9.1.
 

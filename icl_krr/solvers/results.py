@@ -28,6 +28,14 @@ class Solution(Result):
         alpha: coefficients $\alpha$, [n] or [n, r] like y.
         prediction: predictions at the queries, [q] or [q, r].
         status: a `Status`, which says how far rounding errors moved the predictions.
+
+    >>> import jax.numpy as jnp
+    >>> import icl_krr as ik
+    >>> task = ik.Task(x=jnp.ones((1, 1)), y=jnp.array([3.0]), x_query=jnp.ones((1, 1)))
+    >>> result = ik.solvers.exact(ik.Linear(), task, ridge=2.0)
+    >>> alpha, prediction = result
+    >>> round(float(prediction[0]), 4), bool(result.status.ok)
+    (1.0, True)
     """
 
     alpha: Float[Array, "..."]
@@ -51,6 +59,14 @@ class Trajectory(Result):
             directions.
         prediction: predictions at the queries, [L + 1, q] or [L + 1, q, r].
         status: a `Status` of the last iterate; default None, not known.
+
+    >>> import jax.numpy as jnp
+    >>> import icl_krr as ik
+    >>> task = ik.Task(x=jnp.ones((1, 1)), y=jnp.array([3.0]), x_query=jnp.ones((1, 1)))
+    >>> result = ik.solvers.richardson(ik.Gaussian(), task, ridge=2.0, steps=1)
+    >>> alpha, r, p, prediction = result
+    >>> prediction[:, 0].tolist(), bool(result.status.ok)
+    ([0.0, 1.0], True)
     """
 
     alpha: Float[Array, "..."] | None
@@ -81,6 +97,13 @@ class Posterior(Result):
         variance: posterior variance of the function value [q], the same for all outputs. It is not
             clipped: `status.negative` says whether a value is below 0.
         status: a `Status` of mean and variance.
+
+    >>> import jax.numpy as jnp
+    >>> import icl_krr as ik
+    >>> task = ik.Task(x=jnp.ones((1, 1)), y=jnp.array([3.0]), x_query=jnp.ones((1, 1)))
+    >>> mean, variance = ik.solvers.posterior(ik.Linear(), task, ridge=2.0)
+    >>> round(float(mean[0]), 4), round(float(variance[0]), 4)
+    (1.0, 0.6667)
     """
 
     mean: Float[Array, "..."]

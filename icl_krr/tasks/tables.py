@@ -12,6 +12,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from .. import checks
+from ..fields import cut, shown
 from .task import Task
 
 
@@ -93,15 +94,19 @@ def read_table(path: str | Path, target: str) -> Table:
     if target not in header:
         hint = "" if len(header) > 1 else "; is the file comma-separated?"
         raise ValueError(
-            f"target must be a column of {path} ({', '.join(header)}), got {target!r}{hint}"
+            f"target must be a column of {path} ({cut(', '.join(header))}), "
+            f"got {shown(target)}{hint}"
         )
     if not all(header):
-        raise ValueError(f"{path} must name every column, got {', '.join(map(repr, header))}")
+        raise ValueError(f"{path} must name every column, got {cut(', '.join(map(repr, header)))}")
     if repeated := sorted({name for name in header if header.count(name) > 1}):
-        raise ValueError(f"{path} must name each column once, got {repeated[0]!r} more than once")
+        raise ValueError(
+            f"{path} must name each column once, got {shown(repeated[0])} more than once"
+        )
     if len(header) < 2:
         raise ValueError(
-            f"{path} must have a feature column besides {target!r}; is the file comma-separated?"
+            f"{path} must have a feature column besides {shown(target)}; "
+            "is the file comma-separated?"
         )
     if not rows:
         raise ValueError(f"{path} must have rows of numbers below its header, got none")
@@ -125,8 +130,8 @@ def parse(path: Path, header: list[str], line: int, row: list[str]) -> list[floa
             number = math.nan
         if not math.isfinite(number):
             raise ValueError(
-                f"{path}, line {line}, column {name!r}: expected a finite number, got {cell!r}; "
-                "encode the column as numbers or remove it"
+                f"{path}, line {line}, column {shown(name)}: expected a finite number, "
+                f"got {shown(cell)}; encode the column as numbers or remove it"
             )
         numbers.append(number)
     return numbers

@@ -88,7 +88,7 @@ def preconditioned_eigenvalues(
     _, keep = seen(task)
     sigma = eigenvalues(jnp.where(keep[:, None], root[:, None] * A * root[None, :], 0))
     # a masked support adds the eigenvalue 0, and all others are > 0
-    return jnp.maximum(sigma, sigma[jnp.sum(~keep)])
+    return jnp.maximum(sigma, sigma.at[jnp.sum(~keep)].get(mode="clip"))
 
 
 def check(kernel: PositiveKernel, task: Task, ridge: Number, sink: Number) -> None:

@@ -27,6 +27,7 @@ def eigenvalues(kernel: Kernel, task: Task) -> Float[Array, " n"]:
     Raises:
         TypeError: the dtype of `task` is not float32 or float64.
         ValueError: `task` is a batch.
+        MemoryError: the kernel matrix does not fit into memory.
 
     >>> import jax.numpy as jnp
     >>> from icl_krr import Linear, Task
@@ -57,6 +58,7 @@ def spectral_bounds(kernel: Kernel, task: Task, *, ridge: float | Float[Array, "
     Raises:
         TypeError: the dtype of `task` is not float32 or float64.
         ValueError: `ridge` is not > 0, or `task` is a batch.
+        MemoryError: the kernel matrix does not fit into memory.
 
     >>> import jax.numpy as jnp
     >>> from icl_krr import Linear, Task

@@ -34,6 +34,7 @@ def dense(model: Transformer) -> Transformer:
 
     Raises:
         ValueError: the model has LayerNorm, which would act differently on the merged stream.
+        MemoryError: the merged weights do not fit into memory.
 
     >>> import icl_krr as ik
     >>> model = ik.constructions.conjugate_gradient(ik.Linear(), num_features=3, ridge=0.1, steps=2)

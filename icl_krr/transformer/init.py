@@ -41,7 +41,7 @@ class Architecture(Spec):
 
     Raises:
         ValueError: a count is too small, a name is unknown, or `heads` does not divide `width`.
-        TypeError: a count is not an integer.
+        TypeError: an argument has another type.
 
     >>> Architecture(num_features=2, width=32, depth=2, causal=True, max_tokens=64).attention
     'softmax'
@@ -63,8 +63,6 @@ class Architecture(Spec):
         for name, least in (("hidden", 0), ("max_tokens", 1)):
             if getattr(self, name) is not None:
                 checks.count(name, getattr(self, name), least)
-        for name in ("layer_norm", "tied"):
-            checks.flag(name, getattr(self, name))
         checks.choice("activation", self.activation, ("gelu", "relu", "identity"))
         if self.width % self.heads:
             raise ValueError(f"width must be a multiple of heads = {self.heads}, got {self.width}")
@@ -92,6 +90,7 @@ def init(key: jax.Array, architecture: Architecture, dtype: DTypeLike | None = N
         TypeError: `key` is not a random key, `architecture` is not an `Architecture`, or `dtype` is
             not floating.
         ValueError: `dtype` is wider than JAX's default; enable x64.
+        MemoryError: the weights do not fit into memory.
 
     >>> import jax
     >>> model = init(jax.random.key(0), Architecture(num_features=2, width=8, depth=3, heads=2))

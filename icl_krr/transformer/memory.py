@@ -100,10 +100,7 @@ def memory(
 
 def run_if_it_fits(run: Callable, model: Transformer, task: Task, **options: Any) -> Any:
     """Run, but raise MemoryError for a large run that does not fit into memory."""
-    numbers = least_numbers(model, task, options, gradient=True)
-    points = len(options.get("keep") or ()) if options.get("keep") is not True else 0
-    numbers += points * model.depth * num_tokens(task, model.spec.tokens) * model.layout.width
-    if numbers * task.x.dtype.itemsize <= SMALL_RUN and not isinstance(task.x, Tracer):
+    if is_small(model, task, **options) and not isinstance(task.x, Tracer):
         return run(model, task, **options)
     check_run(model, task, **options)
     if not any(isinstance(leaf, Tracer) for leaf in jax.tree.leaves((task, model))):
@@ -111,6 +108,17 @@ def run_if_it_fits(run: Callable, model: Transformer, task: Task, **options: Any
         if need.peak > need.free:
             raise MemoryError(capacity.refusal("run", need.peak, need.free, mend(model)))
     return run(model, task, **options)
+
+
+def is_small(model: Transformer, task: Task, **options: Any) -> bool:
+    """Whether a run is small by an upper bound that takes no time: no block is looked at."""
+    tokens, width = num_tokens(task, model.spec.tokens), model.layout.width
+    if kept := options.get("keep", ()):
+        kept = model.blocks_per_step * (10 if kept is True else len(kept)) * (width + tokens)
+    stored = model.steps * (width * (1 + len(options.get("names", ()))) + (kept or 0))
+    numbers = tokens * (width * (2 + 3 * tokens) + stored)
+    runs = task.num_outputs * options.get("chunk", 1)
+    return numbers * runs * task.x.dtype.itemsize <= SMALL_RUN
 
 
 def check_run(model: Transformer, task: Task, copies: float = 1, **options: Any) -> None:

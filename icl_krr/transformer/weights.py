@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 import jax
 from flax import serialization, struct
 
-from .. import checks
+from .. import checks, fields
 from ..residual import TOKENS, Layout, Read
 
 
@@ -35,7 +35,7 @@ class Spec:
 
     Raises:
         ValueError: `attention` or `tokens` is unknown, or a count is < 1.
-        TypeError: a count is not an integer.
+        TypeError: an argument has another type.
 
     >>> Spec(num_features=3, attention="linear").causal
     False
@@ -50,13 +50,11 @@ class Spec:
     centred: bool = False
 
     def __post_init__(self):
+        fields.check(self)
         checks.count("num_features", self.num_features)
         checks.count("num_outputs", self.num_outputs)
         checks.choice("attention", self.attention, ("linear", "softmax"))
         checks.choice("tokens", self.tokens, TOKENS)
-        checks.flag("causal", self.causal)
-        if self.streaming is not None:
-            checks.flag("streaming", self.streaming)
 
 
 @struct.dataclass
@@ -222,9 +220,13 @@ class Transformer:
         weights: the trainable parameters.
         spec: static settings of the forward pass.
         layout: slots of the residual stream; static.
-        steps: number of solver steps; static.
+        steps: number of solver steps, >= 1 and < 2^31; static.
         problem: kernel and ridge of the regression that the model solves, for `icl_krr.check`;
             default None: unknown. Not part of the pytree.
+
+    Raises:
+        ValueError: `steps` is out of range.
+        TypeError: `steps` is not an integer.
 
     >>> import icl_krr as ik
     >>> model = ik.constructions.nadaraya_watson(ik.Exponential(), num_features=2)
@@ -237,6 +239,11 @@ class Transformer:
     layout: Layout
     steps: int
     problem: Problem | None = dataclasses.field(default=None, metadata={"dropped": True})
+
+    def __post_init__(self):  # JAX makes models too: with any leaves, but with these steps
+        checks.count("steps", self.steps)
+        if self.steps >= 2**31:
+            raise ValueError(f"steps must be < 2^31, got {self.steps}")
 
     def replace(self, **changes: Any) -> Transformer:
         """Return a copy of the model with other values of some fields.

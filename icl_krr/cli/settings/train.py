@@ -19,7 +19,7 @@ ARCHITECTURE = ("style", "attention", "width", "heads", "hidden", "activation", 
 @dataclass(frozen=True)
 class Train(Command):
     """Train a transformer on new random tasks in every step. RECIPE sets the defaults of all other
-    settings. If training is interrupted, the same command continues from the last checkpoint and
+    settings. If training is interrupted, the same command continues from the last finished step and
     reaches the same weights as an uninterrupted run."""
 
     recipe: tyro.conf.Positional[Annotated[str | None, tyro.conf.arg(metavar="RECIPE")]] = None

@@ -20,7 +20,7 @@ from ...linalg import eigh
 from ...numerics import matmul
 from ...tasks import Task, system
 
-MOST = {"regression": 1024, "Nadaraya-Watson": 4096}
+MOST = {"regression": 1024, "Nadaraya-Watson": 8192}
 """The largest number of supports on which leave-one-out chooses hyperparameters."""
 
 Progress = Callable[[str], None]

@@ -52,8 +52,8 @@ def floating(value: Any, config: Any) -> None:
 
 
 def relu_width(value: Any, config: Any) -> None:
-    checks.even("value", value)
-    checks.stored("value", value)
+    checks.even("width", value)
+    checks.stored("width", value)
 
 
 def step(value: Any, config: Any) -> None:
