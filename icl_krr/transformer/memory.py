@@ -81,6 +81,8 @@ def memory(
     True
     """
     checks.names("names", names)
+    for name in set(names) - {"prediction"}:
+        model.layout[name]
     checks.flag("everything", everything)
     checks.flag("gradient", gradient)
     checks.instance("task", task, Task, "an icl_krr.Task")
