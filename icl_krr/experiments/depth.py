@@ -10,6 +10,7 @@ import numpy as np
 from .. import checks, solvers, theory
 from ..catalogue import KERNELS, SOLVERS, find, load, taken
 from ..kernels import Exponential, Kernel
+from ..probes import check
 from ..tasks import Task, system
 from ..transformer import run_with_cache
 from .shared import model_selection
@@ -114,6 +115,7 @@ def run(task: Task, config: DepthConfig) -> DepthResult:
     model, path = build(config.solver, solved_on, task, ridge, config.steps)
     slots = tuple(name for name in ("prediction", "alpha") if name in model.layout.names)
     _, cache = run_with_cache(model, task, names=slots)
+    status = None if model.problem is None else check(model, task)
     best = np.asarray(exact.prediction)
     size = norm(best)
 
@@ -166,6 +168,8 @@ def run(task: Task, config: DepthConfig) -> DepthResult:
         "d_eff": float(theory.effective_dimension(sigma, ridge)),
         "cond": float(high / low),
         "exact_residual": float(exact.residual),
+        "status": None if status is None else {k: v.item() for k, v in status._asdict().items()},
+        "advice": "" if status is None else status.advice(),
         "attention": model.spec.attention,
         "blocks_per_step": model.blocks_per_step,
         "depth": model.depth,
