@@ -15,8 +15,10 @@ from . import (
 from .constructions import ReLU, Softmax
 from .kernels import Exponential, Features, Gaussian, Kernel, Linear, Mixture
 from .posterior import Posterior, posterior
+from .probes import check
 from .residual import Layout, Read, Slot
 from .sketches import Nystrom, nystrom, sketched
+from .status import Status
 from .tasks import Task, map_tasks
 from .theory import spectral_bounds
 from .transformer import (
@@ -52,9 +54,11 @@ __all__ = [
     "Slot",
     "Softmax",
     "Spec",
+    "Status",
     "Task",
     "Transformer",
     "catalogue",
+    "check",
     "constructions",
     "dense",
     "export",

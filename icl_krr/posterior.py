@@ -2,13 +2,20 @@
 
 from __future__ import annotations
 
+import jax
 import jax.numpy as jnp
+import numpy as np
 
+from . import checks, solvers
 from .kernels import Kernel, check_kernel
+from .solvers import accuracy
 from .solvers.results import Posterior
+from .status import TOLERANCE, Status, assess
 from .tasks import Task
 from .tasks.task import check_axes
 from .transformer import Transformer, predict
+from .transformer.tiled_attention import uses_tiles
+from .transformer.weights import check_model
 
 
 def posterior(model: Transformer, kernel: Kernel, task: Task) -> Posterior:
@@ -21,9 +28,16 @@ def posterior(model: Transformer, kernel: Kernel, task: Task) -> Posterior:
     of $x$ with the supports. The model solves one linear system for $y$ and one for the vector
     $k(x)$ of each query. The function passes these vectors to the model as q additional outputs of
     the task. At query $x$, the model predicts $k(x)^T A^{-1} k(x)$ for the output $k(x)$, and the
-    function subtracts this prediction from $k(x, x)$. A conjugate gradient model that has not
-    converged gives a variance that is too large. You can jit, vmap and differentiate this function
-    like `predict`.
+    function subtracts this prediction from $k(x, x)$. You can jit, vmap and differentiate this
+    function like `predict`.
+
+    A model that has not converged gives a wrong variance. In exact arithmetic, the variance of
+    conjugate gradient and of Richardson iteration is never too small, and more steps never increase
+    it. Gradient descent, Chebyshev iteration and heavy ball multiply the error by polynomials that
+    change sign, so their variance can be too large, too small and negative. The variance is not
+    clipped. The status compares mean and variance with exact regression, which takes one
+    factorisation of an n x n matrix. It is not `ok` if the ridge of the model is not known (see
+    `Transformer`) or if softmax attention is computed in tiles because n is large.
 
     Args:
         model: transformer with one output that solves $A \alpha = y$ for `kernel`. Its ridge
@@ -33,12 +47,13 @@ def posterior(model: Transformer, kernel: Kernel, task: Task) -> Posterior:
 
     Returns:
         A `Posterior` with mean [q] or [q, r] and variance [q] of the function without noise, in the
-        dtype of the task.
+        dtype of the task, and a `Status`.
 
     Raises:
         TypeError: `kernel` or `task` has the wrong type, or the dtype of the task is wider than the
             dtype of the weights.
-        ValueError: the model has more than one output, or the task does not fit the model.
+        ValueError: the model has more than one output, `kernel` is not the kernel of the model, or
+            the task does not fit the model.
         MemoryError: the device has too little memory for the run (see `memory`).
 
     Source: Rasmussen, Williams, Gaussian Processes for Machine Learning, eq. 2.25, 2.26.
@@ -47,16 +62,22 @@ def posterior(model: Transformer, kernel: Kernel, task: Task) -> Posterior:
     >>> import icl_krr as ik
     >>> task = ik.Task(x=jnp.ones((1, 1)), y=jnp.array([3.0]), x_query=jnp.ones((1, 1)))
     >>> model = ik.constructions.conjugate_gradient(ik.Linear(), num_features=1, ridge=2.0, steps=1)
-    >>> mean, variance = posterior(model, ik.Linear(), task)
-    >>> round(float(mean[0]), 4), round(float(variance[0]), 4)
-    (1.0, 0.6667)
+    >>> result = posterior(model, ik.Linear(), task)
+    >>> mean, variance = result
+    >>> round(float(mean[0]), 4), round(float(variance[0]), 4), bool(result.status.ok)
+    (1.0, 0.6667, True)
     """
+    check_model(model)
     check_kernel(kernel)
     check_axes(task)
     if model.spec.num_outputs != 1:
         raise ValueError(
             f"model must have one output, got num_outputs = {model.spec.num_outputs}; "
             "build it with num_outputs=1"
+        )
+    if model.problem is not None and differ(kernel, model.problem.kernel):
+        raise ValueError(
+            f"kernel must be that of the model, {model.problem.kernel!r}, got {kernel!r}"
         )
     y = task.y.reshape(task.num_supports, -1)
     cross = kernel(task.x, task.x_query)
@@ -65,4 +86,41 @@ def posterior(model: Transformer, kernel: Kernel, task: Task) -> Posterior:
     every = predict(model, task.replace(y=jnp.concatenate([y, cross], axis=1), y_query=None))
     mean, explained = every[:, : y.shape[1]], jnp.diagonal(every[:, y.shape[1] :])
     variance = kernel.diagonal(task.x_query) - explained
-    return Posterior(mean[:, 0] if task.y.ndim == 1 else mean, variance)
+    mean = mean[:, 0] if task.y.ndim == 1 else mean
+    return Posterior(mean, variance, compare(model, task, mean, variance))
+
+
+def differ(kernel: Kernel, other: Kernel) -> bool:
+    """Whether two kernels differ in their classes or in numbers that are not traced."""
+    ours, theirs = (jax.tree.flatten(one) for one in (kernel, other))
+    if ours[1] != theirs[1]:
+        return True
+    known = [[checks.concrete(value) for value in leaves] for leaves, _ in (ours, theirs)]
+    return not all(
+        a is None or b is None or (a.shape == b.shape and np.allclose(a, b, rtol=1e-5, atol=0))
+        for a, b in zip(*known, strict=True)
+    )
+
+
+def compare(model: Transformer, task: Task, mean: jax.Array, variance: jax.Array) -> Status:
+    """Compare mean and variance with exact regression, if the model knows its problem."""
+    own, wide = task.x.dtype, jnp.promote_types(task.x.dtype, jnp.float32)
+    tiles = model.spec.attention == "softmax" and uses_tiles(
+        task.num_supports, model.spec.streaming
+    )
+    flags = {"steps": model.steps, "negative": jnp.any(variance < 0)}
+    if model.problem is None or tiles:
+        return assess(0.0, jnp.inf, 0.0, own, **flags)
+    kernel, ridge = model.problem
+    task = jax.tree.map(lambda part: part if part.dtype == bool else part.astype(wide), task)
+    best = solvers.posterior(kernel, task, ridge=ridge)
+    y, f, optimum = (part.reshape(len(part), -1) for part in (task.y, mean, best.mean))
+    gaps = (
+        jnp.abs(f - optimum) / accuracy.scale_of(y, optimum)[None],
+        jnp.abs(variance - best.variance) / accuracy.size_of(kernel.diagonal(task.x_query)),
+    )
+    gap = jnp.maximum(*(jnp.max(part, initial=0) for part in gaps))
+    overflow, out = best.status.overflow, accuracy.out_of_range(y, jnp.ones((), wide), f)
+    out = out | (~(gap <= TOLERANCE) & accuracy.extreme(y, own))
+    flags |= {"uncertain": best.status.gap, "overflow": overflow, "range": out}
+    return assess(0.0, gap, best.status.condition, own, **flags)

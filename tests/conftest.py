@@ -1,6 +1,7 @@
 import functools
 import gc
 import os
+import shutil
 import tempfile
 from pathlib import Path
 
@@ -104,3 +105,17 @@ def x64():
     """Double precision for one test, switched back after it."""
     with jax.enable_x64(True):
         yield
+
+
+@pytest.fixture(scope="module")
+def browser():
+    """Chromium, headless; these tests are skipped where there is none."""
+    playwright = pytest.importorskip("playwright.sync_api")
+    found = map(shutil.which, ("chromium", "chromium-browser", "google-chrome"))
+    path = os.environ.get("CHROMIUM") or next(filter(None, found), None)
+    if path is None:
+        pytest.skip("needs Chromium")
+    with playwright.sync_playwright() as started:
+        opened = started.chromium.launch(executable_path=path, args=["--no-sandbox"])
+        yield opened
+        opened.close()

@@ -10,9 +10,10 @@ from helpers import a_few, draw, each_kind, each_kind_and_more, relative
 
 import icl_krr as ik
 from icl_krr.constructions.assembly.packing import expressions
-from icl_krr.residual import ROLES, embed, visible
+from icl_krr.residual import ROLES, visible
 from icl_krr.residual.tokens import slot_of_stream, tokens_of_role
 from icl_krr.transformer import forward
+from icl_krr.transformer.evaluate import embed_task
 
 
 @jax.jit
@@ -21,7 +22,7 @@ def jacobians(model, task):
 
     def answers(x_query):
         asked = task.replace(x_query=x_query, y_query=None)
-        end = forward(model, embed(model.weights.embedding, asked), visible(asked)).stream
+        end = forward(model, embed_task(model, asked), visible(asked)).stream
         others = {slot: value[: 1 + task.num_supports] for slot, value in end.items()}
         queries = {slot: value[1 + task.num_supports :] for slot, value in end.items()}
         return model.weights.readout(queries), others

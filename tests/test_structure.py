@@ -9,7 +9,19 @@ import icl_krr
 from benchmarks.drawings import ARROWS, ROOMS
 
 PACKAGE = Path(icl_krr.__file__).parent
-SHARED = {"catalogue", "checks", "files", "linalg", "numerics", "pytree", "step_sizes"}
+SHARED = {
+    "capacity",
+    "catalogue",
+    "checks",
+    "fields",
+    "files",
+    "linalg",
+    "numerics",
+    "pytree",
+    "shapes",
+    "status",
+    "step_sizes",
+}
 ALLOWED = {
     "kernels": set(),
     "sketches": {"kernels"},
@@ -19,7 +31,7 @@ ALLOWED = {
     "residual": {"tasks"},
     "transformer": {"residual", "tasks"},
     "constructions": {"kernels", "sketches", "residual", "transformer.weights"},
-    "posterior": {"kernels", "tasks", "solvers.results", "transformer"},
+    "posterior": {"kernels", "tasks", "solvers", "transformer"},
     "training": {"kernels", "tasks", "solvers", "transformer"},
     "export": {"residual", "tasks", "transformer"},
     "probes": {"kernels", "tasks", "solvers", "residual", "transformer"},

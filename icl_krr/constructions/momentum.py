@@ -69,6 +69,7 @@ def heavy_ball(
     checks.count("steps", steps)
     coefficients = step_sizes.heavy_ball(steps, step_size, momentum, spectrum)
     m = machine(kernel, num_features, **options)
+    m.solves(ridge)
     return iterate(m, ridge, steps, coefficients)
 
 
@@ -122,6 +123,7 @@ def chebyshev(
     checks.count("steps", steps)
     coefficients = step_sizes.chebyshev(steps, spectrum)
     m = machine(kernel, num_features, **options)
+    m.solves(ridge)
     return iterate(m, ridge, steps, coefficients)
 
 

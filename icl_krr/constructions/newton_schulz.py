@@ -71,6 +71,7 @@ def newton_schulz(
     checks.count("steps", steps)
     start, e = step_sizes.newton_schulz(steps, ridge, spectrum)
     m = linear_machine(kernel, num_features, **options)
+    m.solves(ridge)
     x = SUPPORTS_AND_QUERIES
     alpha = m.state("alpha", SUPPORTS, "dual coefficients")
     v = m.state("v", x, "V x", starts_as=start * m.features, width=m.features.width)

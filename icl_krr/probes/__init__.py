@@ -38,6 +38,9 @@ of any library that JAX can differentiate:
 >>> found.status, found.best.fit.candidate, round(float(found.best.fit.values["step_size"]), 4)
 ('identified', 'gradient_descent', 0.05)
 
+**Has a construction converged?** `icl_krr.check(model, task)` measures the gap to exact kernel
+ridge regression, and its `Status` says in a sentence what helps if the gap is large.
+
 **What does each part contribute?** `icl-krr ablate MODEL` removes one head or slot at a time and
 measures the change of the predictions. MODEL is a solver of the catalogue or a trained run. For a
 solver, the table also shows the expected change.
@@ -67,6 +70,7 @@ models, in one compiled program and in bounded memory:
 """
 
 from .candidate_fit import CandidateFit, fit_candidate
+from .check import check
 from .drift import drift, linear_maps
 from .filters import Filter, effective, spectral_filter
 from .hat import hat_matrix
@@ -91,6 +95,7 @@ __all__ = [
     "Swap",
     "ablate",
     "align",
+    "check",
     "drift",
     "effective",
     "fit_candidate",

@@ -6,7 +6,7 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Float
 
-from .. import checks
+from .. import capacity, checks
 from ..kernels import Kernel, check_kernel
 from ..numerics import matmul
 from ..tasks import Task
@@ -18,16 +18,33 @@ def apply(gram: Float[Array, "n n"], ridge: jax.Array, v: Float[Array, "n r"]) -
     return matmul(gram, v) + ridge * v
 
 
+def normalise(y: jax.Array) -> tuple[jax.Array, jax.Array]:
+    """Divide y by a power of two for each output, and return the result and the powers [1, r].
+
+    The largest entry of the result is of order 1. The division is exact.
+    """
+    _, exponent = jnp.frexp(jax.lax.stop_gradient(jnp.max(jnp.abs(y), axis=0, keepdims=True)))
+    least = jnp.finfo(y.dtype).minexp + 1  # a smaller power would be rounded to 0
+    size = jnp.ldexp(jnp.ones((), y.dtype), jnp.maximum(exponent, least) - 1)
+    return y / size, size
+
+
 def like(y: jax.Array, result: jax.Array) -> jax.Array:
     """Remove the axis of outputs if the y of the task has none."""
     return result[..., 0] if y.ndim == 1 else result
 
 
-def check_system(kernel: Kernel, task: Task, ridge: object, steps: int = 1) -> None:
+def check_system(
+    kernel: Kernel, task: Task, ridge: object, steps: int = 1, matrices: int = 1
+) -> None:
+    """Check the input of a solver that forms so many matrices [n, n] and stores all its steps."""
     check_kernel(kernel)
     check_axes(task)
     checks.positive_scalar("ridge", ridge)
     checks.count("steps", steps)
+    n, q = task.num_supports, task.num_queries
+    system, trajectory = n * (matrices * n + q), (steps + 1) * (3 * n + q) * task.num_outputs
+    capacity.check("regression", system + trajectory, task.x)
 
 
 def featured(kernel: Kernel, task: Task) -> Task:

@@ -10,9 +10,10 @@ from jaxtyping import Array, Float
 
 from .. import checks
 from ..kernels import Kernel
-from ..numerics import matmul, reciprocal
+from ..numerics import reciprocal
 from ..tasks import Task, system
-from .algebra import apply, check_system, like
+from .accuracy import trajectory
+from .algebra import apply, check_system, normalise
 from .results import Trajectory
 
 
@@ -52,6 +53,7 @@ def conjugate_gradient(
 
     Raises:
         ValueError: `ridge` is not > 0, `steps` < 1, `form` is unknown, or `task` is a batch.
+        MemoryError: the matrices and the stored steps do not fit into memory.
 
     Source: Hestenes, Stiefel, Methods of conjugate gradients for solving linear systems, 1952;
     Chronopoulos, Gear, 1989; Ghysels, Vanroose, 2014.
@@ -69,7 +71,8 @@ def conjugate_gradient(
 
 @partial(jax.jit, static_argnames=("steps", "form"))
 def iterate(kernel, task, ridge, steps, form) -> Trajectory:
-    gram, cross, y = system(kernel, task)
+    parts = system(kernel, task)
+    gram, _, y = parts
     ridge = jnp.asarray(ridge, y.dtype)
     y, size = normalise(y)
     A = partial(apply, gram, ridge)
@@ -83,9 +86,7 @@ def iterate(kernel, task, ridge, steps, form) -> Trajectory:
     alpha, r, p = jax.tree.map(
         lambda first, rest: size[None] * jnp.concatenate([first[None], rest]), start[:3], path
     )
-    return Trajectory(
-        like(task.y, alpha), like(task.y, r), like(task.y, p), like(task.y, matmul(cross, alpha))
-    )
+    return trajectory(task, parts, ridge, alpha, r, p)
 
 
 def textbook(A, alpha, r, p, s):
@@ -122,16 +123,6 @@ def quotients(r: jax.Array, p: jax.Array, s: jax.Array) -> tuple[jax.Array, jax.
     inverse = reciprocal(dot(p, s))
     gamma = dot(r, p) * inverse
     return gamma, gamma * (dot(s, s) * inverse) - dot(r, s) * inverse
-
-
-def normalise(y: jax.Array) -> tuple[jax.Array, jax.Array]:
-    """Divide y by a power of two for each output, and return the result and the powers [1, r].
-
-    The largest entry of the result is of order 1. The division is exact.
-    """
-    _, exponent = jnp.frexp(jax.lax.stop_gradient(jnp.max(jnp.abs(y), axis=0, keepdims=True)))
-    size = jnp.ldexp(jnp.ones((), y.dtype), exponent - 1)
-    return y / size, size
 
 
 def dot(a: Float[Array, "n r"], b: Float[Array, "n r"]) -> Float[Array, "1 r"]:

@@ -10,15 +10,18 @@ from .. import checks, linalg
 from ..kernels import Kernel
 from ..numerics import matmul
 from ..tasks import Task, system
-from .algebra import apply, check_system, like
+from ..tasks.linear_system import System
+from . import accuracy
+from .algebra import check_system, like, normalise
 from .results import Posterior, Solution
 
 
 def exact(kernel: Kernel, task: Task, *, ridge: float | Float[Array, ""]) -> Solution:
     r"""Solve $(K + \lambda I) \alpha = y$ and predict $k(x)^T \alpha$ at the queries.
 
-    No jitter is added to the diagonal. The field `residual` of the result shows how accurate the
-    solution of an ill-conditioned system is.
+    No jitter is added to the diagonal. The field `status` of the result says how accurate the
+    predictions of an ill-conditioned system are. The function scales y by a power of two and undoes
+    the scaling at the end, so that very large or small y neither overflow nor underflow.
 
     Args:
         kernel: kernel $k$ of the regression.
@@ -31,6 +34,7 @@ def exact(kernel: Kernel, task: Task, *, ridge: float | Float[Array, ""]) -> Sol
     Raises:
         ValueError: `ridge` is not > 0, or `task` is a batch.
         TypeError: the dtype of `task` is not float32 or float64.
+        MemoryError: the matrices and the stored steps do not fit into memory.
 
     Source: Saunders, Gammerman, Vovk, Ridge regression learning algorithm in dual variables, ICML
     1998.
@@ -41,20 +45,20 @@ def exact(kernel: Kernel, task: Task, *, ridge: float | Float[Array, ""]) -> Sol
     >>> exact(Linear(), task, ridge=2.0).prediction.round(6).tolist()
     [1.0]
     """
-    check_system(kernel, task, ridge)
+    check_system(kernel, task, ridge, matrices=3)
     checks.factorable("x", task.x)
     return solve(kernel, task, ridge)
 
 
 @jax.jit
 def solve(kernel: Kernel, task: Task, ridge: jax.Array) -> Solution:
-    gram, cross, y = system(kernel, task)
-    ridge = jnp.asarray(ridge, y.dtype)
-    alpha = linalg.solve(shifted(gram, ridge), y)
-    gap = jnp.linalg.norm(y - apply(gram, ridge, alpha))
-    size = jnp.linalg.norm(y)
-    residual = jnp.where(size == 0, gap, gap / jnp.where(size == 0, 1, size))
-    return Solution(like(task.y, alpha), like(task.y, matmul(cross, alpha)), residual)
+    parts = system(kernel, task)
+    ridge = jnp.asarray(ridge, parts.y.dtype)
+    y, size = normalise(parts.y)
+    lower, alpha = linalg.factor_and_solution(shifted(parts.gram, ridge), y)
+    prediction, alpha = size * matmul(parts.cross, alpha), size * alpha
+    status = accuracy.of_solution(kernel, task, parts, ridge, alpha, lower)
+    return Solution(like(task.y, alpha), like(task.y, prediction), status)
 
 
 def posterior(kernel: Kernel, task: Task, *, ridge: float | Float[Array, ""]) -> Posterior:
@@ -76,6 +80,7 @@ def posterior(kernel: Kernel, task: Task, *, ridge: float | Float[Array, ""]) ->
     Raises:
         ValueError: `ridge` is not > 0, or `task` is a batch.
         TypeError: the dtype of `task` is not float32 or float64.
+        MemoryError: the matrices and the stored steps do not fit into memory.
 
     Source: Rasmussen, Williams, Gaussian Processes for Machine Learning, algorithm 2.1.
 
@@ -85,7 +90,7 @@ def posterior(kernel: Kernel, task: Task, *, ridge: float | Float[Array, ""]) ->
     >>> posterior(Linear(), task, ridge=1.0).variance.round(6).tolist()
     [0.5]
     """
-    check_system(kernel, task, ridge)
+    check_system(kernel, task, ridge, matrices=3)
     checks.factorable("x", task.x)
     return condition(kernel, task, ridge)
 
@@ -93,13 +98,18 @@ def posterior(kernel: Kernel, task: Task, *, ridge: float | Float[Array, ""]) ->
 @jax.jit
 def condition(kernel: Kernel, task: Task, ridge: jax.Array) -> Posterior:
     gram, cross, y = system(kernel, task)
-    if task.mask is not None:
-        cross = jnp.where(task.mask[None], cross, 0)
-    A = shifted(gram, jnp.asarray(ridge, y.dtype))
-    solved = linalg.solve(A, jnp.concatenate([y, cross.T], axis=1))
+    parts, ridge = System(gram, cross, y), jnp.asarray(ridge, y.dtype)
+    y, size = normalise(y)
+    right = jnp.concatenate([y, cross.T], axis=1)
+    lower, solved = linalg.factor_and_solution(shifted(gram, ridge), right)
     alpha, weights = solved[:, : y.shape[1]], solved[:, y.shape[1] :]
-    explained = jnp.sum(cross.T * weights, axis=0)
-    return Posterior(like(task.y, matmul(cross, alpha)), kernel.diagonal(task.x_query) - explained)
+    mean, alpha = size * matmul(cross, alpha), size * alpha
+    prior = kernel.diagonal(task.x_query)
+    variance = prior - jnp.sum(cross.T * weights, axis=0)
+    error = jnp.diagonal(accuracy.rounding_errors(kernel, task, parts, ridge, weights, lower))
+    status = accuracy.of_solution(kernel, task, parts, ridge, alpha, lower)
+    status = accuracy.with_variance(status, error, variance, prior)
+    return Posterior(like(task.y, mean), variance, status)
 
 
 def leave_one_out(kernel: Kernel, task: Task, *, ridge: float | Float[Array, ""]) -> jax.Array:
@@ -118,6 +128,7 @@ def leave_one_out(kernel: Kernel, task: Task, *, ridge: float | Float[Array, ""]
     Raises:
         ValueError: `ridge` is not > 0, or `task` is a batch.
         TypeError: the dtype of `task` is not float32 or float64.
+        MemoryError: the matrices and the stored steps do not fit into memory.
 
     Source: Rasmussen, Williams, Gaussian Processes for Machine Learning, eq. 5.12.
 
@@ -127,7 +138,7 @@ def leave_one_out(kernel: Kernel, task: Task, *, ridge: float | Float[Array, ""]
     >>> leave_one_out(Linear(), task, ridge=2.0).round(4).tolist()
     [3.0, -1.0]
     """
-    check_system(kernel, task, ridge)
+    check_system(kernel, task, ridge, matrices=3)
     checks.factorable("x", task.x)
     return held_out_errors(kernel, task, ridge)
 
@@ -136,8 +147,7 @@ def leave_one_out(kernel: Kernel, task: Task, *, ridge: float | Float[Array, ""]
 def held_out_errors(kernel: Kernel, task: Task, ridge: jax.Array) -> jax.Array:
     gram, _, y = system(kernel, task)
     A = shifted(gram, jnp.asarray(ridge, y.dtype))
-    inverse = linalg.solve(A, jnp.eye(len(y), dtype=y.dtype))
-    return like(task.y, matmul(inverse, y) / jnp.diagonal(inverse)[:, None])
+    return like(task.y, linalg.solve(A, y) / linalg.diagonal_of_inverse(A)[:, None])
 
 
 def shifted(gram: jax.Array, ridge: jax.Array) -> jax.Array:

@@ -12,7 +12,8 @@ from .. import step_sizes
 from ..kernels import Kernel
 from ..numerics import matmul
 from ..tasks import Task, system
-from .algebra import apply, check_system, like
+from .accuracy import trajectory
+from .algebra import apply, check_system
 from .results import Trajectory
 
 
@@ -47,6 +48,7 @@ def gradient_descent(
     Raises:
         ValueError: neither or both of `step_size` and `spectrum` are given, a number is out of
             range, or `task` is a batch.
+        MemoryError: the matrices and the stored steps do not fit into memory.
 
     >>> import jax.numpy as jnp
     >>> from icl_krr import Linear, Task
@@ -78,6 +80,8 @@ def gradient_descent_in_alpha(
     than that of `gradient_descent`, so the condition number is about squared. Pass either
     `step_size` or `spectrum`. With `spectrum` the step size is
     $\eta = 2 / (a (a - \lambda) + b (b - \lambda))$, or half of this if $a = \lambda$.
+    If $b = \lambda$ up to rounding, $K$ is too small to be known from the spectrum. The step size
+    is then finite, and the predictions stay near 0.
 
     Args:
         kernel: kernel $k$ of the regression.
@@ -95,6 +99,7 @@ def gradient_descent_in_alpha(
     Raises:
         ValueError: neither or both of `step_size` and `spectrum` are given, a number is out of
             range, or `task` is a batch.
+        MemoryError: the matrices and the stored steps do not fit into memory.
 
     >>> import jax.numpy as jnp
     >>> from icl_krr import Linear, Task
@@ -110,7 +115,8 @@ def gradient_descent_in_alpha(
 
 @partial(jax.jit, static_argnames=("steps", "in_alpha"))
 def descend(kernel, task, ridge, eta, steps, in_alpha) -> Trajectory:
-    gram, cross, y = system(kernel, task)
+    parts = system(kernel, task)
+    gram, _, y = parts
     ridge, eta = (jnp.asarray(value, y.dtype) for value in (ridge, eta))
 
     def step(state, _):
@@ -122,6 +128,4 @@ def descend(kernel, task, ridge, eta, steps, in_alpha) -> Trajectory:
     start = jnp.zeros_like(y), y
     _, path = jax.lax.scan(step, start, length=steps)
     alpha, r = jax.tree.map(lambda first, rest: jnp.concatenate([first[None], rest]), start, path)
-    return Trajectory(
-        like(task.y, alpha), like(task.y, r), None, like(task.y, matmul(cross, alpha))
-    )
+    return trajectory(task, parts, ridge, alpha, r)

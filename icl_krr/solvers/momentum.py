@@ -8,10 +8,10 @@ from jaxtyping import Array, Float
 
 from .. import step_sizes
 from ..kernels import Kernel
-from ..numerics import matmul
 from ..step_sizes import Momentum
 from ..tasks import Task, system
-from .algebra import apply, check_system, like
+from .accuracy import trajectory
+from .algebra import apply, check_system
 from .results import Trajectory
 
 
@@ -50,6 +50,7 @@ def heavy_ball(
     Raises:
         ValueError: the combination of `step_size`, `momentum` and `spectrum` is not one of the two
             above, a number is out of range, or `task` is a batch.
+        MemoryError: the matrices and the stored steps do not fit into memory.
 
     Source: Polyak, Some methods of speeding up the convergence of iteration methods, 1964.
 
@@ -95,6 +96,7 @@ def chebyshev(
 
     Raises:
         ValueError: `spectrum` is missing, a number is out of range, or `task` is a batch.
+        MemoryError: the matrices and the stored steps do not fit into memory.
 
     Source: Saad, Iterative methods for sparse linear systems, algorithm 12.1.
 
@@ -111,7 +113,8 @@ def chebyshev(
 
 @jax.jit
 def follow(kernel: Kernel, task: Task, ridge: jax.Array, momentum: Momentum) -> Trajectory:
-    gram, cross, y = system(kernel, task)
+    parts = system(kernel, task)
+    gram, _, y = parts
     ridge, momentum = jax.tree.map(lambda value: jnp.asarray(value, y.dtype), (ridge, momentum))
 
     def step(state, coefficients):
@@ -125,6 +128,4 @@ def follow(kernel: Kernel, task: Task, ridge: jax.Array, momentum: Momentum) -> 
     alpha, r, p = jax.tree.map(
         lambda first, rest: jnp.concatenate([first[None], rest]), start, path
     )
-    return Trajectory(
-        like(task.y, alpha), like(task.y, r), like(task.y, p), like(task.y, matmul(cross, alpha))
-    )
+    return trajectory(task, parts, ridge, alpha, r, p)

@@ -3,15 +3,18 @@
 from __future__ import annotations
 
 from functools import partial
+from typing import Any
 
 import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Float
 
-from .. import step_sizes
+from .. import capacity, step_sizes
 from ..kernels import Kernel
 from ..numerics import matmul
+from ..status import Status, assess
 from ..tasks import Task
+from .accuracy import mean_eigenvalue, norm, out_of_range, scaled, size_of
 from .algebra import check_system, featured, like, seen
 from .results import Trajectory
 
@@ -48,6 +51,7 @@ def newton_schulz(
     Raises:
         ValueError: `spectrum` is missing, a number is out of range, or `task` is a batch.
         TypeError: the features of `kernel` are not known.
+        MemoryError: the matrices and the stored steps do not fit into memory.
 
     Source: Schulz, Iterative Berechnung der reziproken Matrix, 1933.
 
@@ -58,8 +62,9 @@ def newton_schulz(
     >>> path.prediction[:, 0].round(6).tolist()
     [1.0, 1.0]
     """
-    check_system(kernel, task, ridge, steps)
+    check_system(kernel, task, ridge, steps, matrices=0)
     task = featured(kernel, task)
+    capacity.check("inverse of every step", (steps + 2) * task.num_features**2, task.x)
     scale, _ = step_sizes.newton_schulz(steps, ridge, spectrum)
     return iterate(task, ridge, scale, steps)
 
@@ -80,4 +85,24 @@ def iterate(task, ridge, scale, steps) -> Trajectory:
     alpha = (y[None] - matmul(x, weights)) / ridge
     r = y[None] - matmul(x, matmul(x.T, alpha)) - ridge * alpha
     prediction = matmul(task.x_query, weights)
-    return Trajectory(like(task.y, alpha), like(task.y, r), None, like(task.y, prediction))
+    status = of_inverse(x, y, ridge, alpha[-1], r, prediction[-1])
+    return Trajectory(like(task.y, alpha), like(task.y, r), None, like(task.y, prediction), status)
+
+
+def of_inverse(x: Any, y: Any, ridge: Any, alpha: Any, r: Any, prediction: Any) -> Status:
+    r"""The status of the last iterate: the error at the supports is $\lambda A^{-1} r$."""
+    given, (y, alpha, size) = y, scaled(y, alpha)
+    left, trace = r[-1] / size, jnp.sum(x * x)
+    mean = mean_eigenvalue(left, matmul(x, matmul(x.T, left)))
+    share = norm(left) / size_of(norm(y))
+    half = norm(r[(len(r) - 1) // 2] / size) / size_of(norm(y))
+    return assess(
+        jnp.max(share),
+        3 * jnp.max(share * ridge / (mean + ridge)),
+        (trace + ridge) / ridge * jnp.finfo(y.dtype).eps,
+        y.dtype,
+        overflow=~jnp.isfinite(trace),
+        range=out_of_range(given, size, alpha, prediction / size),
+        falling=jnp.any(share < 0.9 * half),
+        steps=len(r) - 1,
+    )

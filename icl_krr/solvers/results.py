@@ -2,42 +2,78 @@
 
 from __future__ import annotations
 
-from typing import NamedTuple
+import dataclasses
+from collections.abc import Iterator
+from typing import Any, NamedTuple
 
+from flax import struct
 from jaxtyping import Array, Float
 
+from ..status import Status
 
-class Solution(NamedTuple):
+
+class Result:
+    """A pytree that unpacks like a tuple of its fields; the status is not among them."""
+
+    def __iter__(self) -> Iterator[Any]:
+        names = [field.name for field in dataclasses.fields(self)]  # pyright: ignore[reportArgumentType]
+        return iter([getattr(self, name) for name in names if name != "status"])
+
+
+@struct.dataclass
+class Solution(Result):
     r"""Exact kernel ridge regression: $\alpha = (K + \lambda I)^{-1} y$ and its predictions.
 
-    Attributes:
+    Args:
         alpha: coefficients $\alpha$, [n] or [n, r] like y.
         prediction: predictions at the queries, [q] or [q, r].
-        residual: relative residual $|y - (K + \lambda I) \alpha| / |y|$, a scalar that measures the
-            rounding error. It is NaN or infinite if the factorisation failed or the kernel
-            overflowed. For y = 0 it is the absolute residual.
+        status: a `Status`, which says how far rounding errors moved the predictions.
+
+    >>> import jax.numpy as jnp
+    >>> import icl_krr as ik
+    >>> task = ik.Task(x=jnp.ones((1, 1)), y=jnp.array([3.0]), x_query=jnp.ones((1, 1)))
+    >>> result = ik.solvers.exact(ik.Linear(), task, ridge=2.0)
+    >>> alpha, prediction = result
+    >>> round(float(prediction[0]), 4), bool(result.status.ok)
+    (1.0, True)
     """
 
     alpha: Float[Array, "..."]
     prediction: Float[Array, "..."]
-    residual: Float[Array, ""]
+    status: Status
+
+    @property
+    def residual(self) -> Float[Array, ""]:
+        r"""The relative residual $|y - (K + \lambda I) \alpha| / |y|$ of the status."""
+        return self.status.residual
 
 
-class Trajectory(NamedTuple):
+@struct.dataclass
+class Trajectory(Result):
     r"""All iterates of a solver, from iterate 0 to iterate L = steps.
 
-    Attributes:
+    Args:
         alpha: coefficients, [L + 1, n] or [L + 1, n, r], or None for a solver without coefficients.
         r: residual $r = y - (K + \lambda I) \alpha$, [L + 1, n] or [L + 1, n, r].
         p: search direction, [L + 1, n] or [L + 1, n, r], or None for a solver without search
             directions.
         prediction: predictions at the queries, [L + 1, q] or [L + 1, q, r].
+        status: a `Status` of the last iterate; default None, not known.
+
+    >>> import jax.numpy as jnp
+    >>> import icl_krr as ik
+    >>> task = ik.Task(x=jnp.ones((1, 1)), y=jnp.array([3.0]), x_query=jnp.ones((1, 1)))
+    >>> result = ik.solvers.richardson(ik.Gaussian(), task, ridge=2.0, steps=1)
+    >>> alpha, r, p, prediction = result
+    >>> prediction[:, 0].tolist(), bool(result.status.ok)
+    ([0.0, 1.0], True)
     """
 
     alpha: Float[Array, "..."] | None
     r: Float[Array, "..."]
     p: Float[Array, "..."] | None
     prediction: Float[Array, "..."]
+    status: Status | None = None
 
 
 class Smoothing(NamedTuple):
@@ -52,13 +88,24 @@ class Smoothing(NamedTuple):
     weights: Float[Array, "q n"]
 
 
-class Posterior(NamedTuple):
+@struct.dataclass
+class Posterior(Result):
     """Posterior of a Gaussian process at the queries.
 
-    Attributes:
+    Args:
         mean: posterior mean, [q] or [q, r].
-        variance: posterior variance of the function value [q], the same for all outputs.
+        variance: posterior variance of the function value [q], the same for all outputs. It is not
+            clipped: `status.negative` says whether a value is below 0.
+        status: a `Status` of mean and variance.
+
+    >>> import jax.numpy as jnp
+    >>> import icl_krr as ik
+    >>> task = ik.Task(x=jnp.ones((1, 1)), y=jnp.array([3.0]), x_query=jnp.ones((1, 1)))
+    >>> mean, variance = ik.solvers.posterior(ik.Linear(), task, ridge=2.0)
+    >>> round(float(mean[0]), 4), round(float(variance[0]), 4)
+    (1.0, 0.6667)
     """
 
     mean: Float[Array, "..."]
     variance: Float[Array, " q"]
+    status: Status

@@ -10,10 +10,10 @@ from jaxtyping import Array, Float
 
 from .. import checks
 from ..kernels import Kernel, check_positive
-from ..numerics import matmul
 from ..step_sizes import richardson_step
 from ..tasks import Task, system
-from .algebra import apply, check_system, like
+from .accuracy import trajectory
+from .algebra import apply, check_system
 from .results import Trajectory
 
 
@@ -51,6 +51,7 @@ def richardson(
     Raises:
         ValueError: a number is out of range, or `task` is a batch.
         TypeError: `kernel` is not a positive kernel; a `Mixture` is not accepted.
+        MemoryError: the matrices and the stored steps do not fit into memory.
 
     >>> import jax.numpy as jnp
     >>> from icl_krr import Gaussian, Task
@@ -68,7 +69,8 @@ def richardson(
 
 @partial(jax.jit, static_argnames="steps")
 def iterate(kernel, task, ridge, eta, sink, steps) -> Trajectory:
-    gram, cross, y = system(kernel, task)
+    parts = system(kernel, task)
+    gram, _, y = parts
     ridge, eta, sink = (jnp.asarray(value, y.dtype) for value in (ridge, eta, sink))
     scale = eta / (jnp.sum(gram, axis=1, keepdims=True) + sink)
 
@@ -80,6 +82,4 @@ def iterate(kernel, task, ridge, eta, sink, steps) -> Trajectory:
     _, path = jax.lax.scan(step, start, length=steps)
     alpha = jnp.concatenate([start[None], path])
     r = y[None] - apply(gram, ridge, alpha)
-    return Trajectory(
-        like(task.y, alpha), like(task.y, r), None, like(task.y, matmul(cross, alpha))
-    )
+    return trajectory(task, parts, ridge, alpha, r)

@@ -14,7 +14,7 @@ from .operands import operand_bounds
 from .resume import resume, tail
 from .run import predict, predict_along, predict_batch, run_with_cache, run_with_hooks
 from .tying import untie
-from .weights import Block, Heads, Norm, Spec, Transformer, Unit, Weights, Write
+from .weights import Block, Heads, Norm, Problem, Spec, Transformer, Unit, Weights, Write
 
 __all__ = [
     "Architecture",
@@ -24,6 +24,7 @@ __all__ = [
     "HookPlace",
     "Memory",
     "Norm",
+    "Problem",
     "Spec",
     "Transformer",
     "Unit",

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import dataclasses
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 import jax
-from flax import struct
+from flax import serialization, struct
 
-from .. import checks
+from .. import checks, fields
 from ..residual import TOKENS, Layout, Read
 
 
@@ -29,10 +30,12 @@ class Spec:
         streaming: whether softmax attention is computed in tiles: its memory is then linear in the
             number of tokens, and every block recomputes its patterns. Default None: tiles are used
             above 2048 tokens.
+        centred: whether the embedding subtracts the mean of the unmasked supports' x from every x
+            (see `icl_krr.residual.embed`); default False.
 
     Raises:
         ValueError: `attention` or `tokens` is unknown, or a count is < 1.
-        TypeError: a count is not an integer.
+        TypeError: an argument has another type.
 
     >>> Spec(num_features=3, attention="linear").causal
     False
@@ -44,8 +47,10 @@ class Spec:
     causal: bool = False
     tokens: str = "pairs"
     streaming: bool | None = None
+    centred: bool = False
 
     def __post_init__(self):
+        fields.check(self)
         checks.count("num_features", self.num_features)
         checks.count("num_outputs", self.num_outputs)
         checks.choice("attention", self.attention, ("linear", "softmax"))
@@ -186,7 +191,19 @@ class Weights:
     final_norm: dict[str, Norm] = struct.field(default_factory=dict)
 
 
-@struct.dataclass
+class Problem(NamedTuple):
+    """The regression that a construction solves.
+
+    Attributes:
+        kernel: kernel of the regression, after sketching.
+        ridge: ridge > 0, a number or a traced scalar.
+    """
+
+    kernel: Any
+    ridge: Any
+
+
+@dataclass(frozen=True, eq=False)
 class Transformer:
     """A transformer: a pytree whose leaves are the weights.
 
@@ -194,11 +211,22 @@ class Transformer:
     Constructions and `init` make models; `icl_krr.predict` runs them. If all steps share their
     weights, `model.replace(steps=...)` runs the same algorithm for another number of steps.
 
+    The field `problem` belongs to the object that a construction returned, not to the weights. JAX
+    drops it whenever it rebuilds the model, because the weights may then be others: in
+    `jax.tree.map`, in training, in files, and if the model is an argument of a jitted or vmapped
+    function.
+
     Args:
         weights: the trainable parameters.
         spec: static settings of the forward pass.
         layout: slots of the residual stream; static.
-        steps: number of solver steps; static.
+        steps: number of solver steps, >= 1 and < 2^31; static.
+        problem: kernel and ridge of the regression that the model solves, for `icl_krr.check`;
+            default None: unknown. Not part of the pytree.
+
+    Raises:
+        ValueError: `steps` is out of range.
+        TypeError: `steps` is not an integer.
 
     >>> import icl_krr as ik
     >>> model = ik.constructions.nadaraya_watson(ik.Exponential(), num_features=2)
@@ -207,9 +235,23 @@ class Transformer:
     """
 
     weights: Weights
-    spec: Spec = struct.field(pytree_node=False)
-    layout: Layout = struct.field(pytree_node=False)
-    steps: int = struct.field(pytree_node=False)
+    spec: Spec
+    layout: Layout
+    steps: int
+    problem: Problem | None = dataclasses.field(default=None, metadata={"dropped": True})
+
+    def __post_init__(self):  # JAX makes models too: with any leaves, but with these steps
+        checks.count("steps", self.steps)
+        if self.steps >= 2**31:
+            raise ValueError(f"steps must be < 2^31, got {self.steps}")
+
+    def replace(self, **changes: Any) -> Transformer:
+        """Return a copy of the model with other values of some fields.
+
+        Args:
+            **changes: new values by field name.
+        """
+        return dataclasses.replace(self, **changes)
 
     @property
     def blocks_per_step(self) -> int:
@@ -287,6 +329,22 @@ class Transformer:
                 f"block {i:<4} heads: {', '.join(heads) or '-'}; units: {', '.join(units) or '-'}"
             )
         return "\n".join([*lines, "layout", str(self.layout)])
+
+
+jax.tree_util.register_dataclass(
+    Transformer, ["weights"], ["spec", "layout", "steps"], drop_fields=["problem"]
+)
+serialization.register_serialization_state(
+    Transformer,
+    lambda model: {"weights": serialization.to_state_dict(model.weights)},
+    lambda model, state: model.replace(
+        weights=serialization.from_state_dict(model.weights, state["weights"])
+    ),
+)
+
+
+def check_model(model: Transformer, name: str = "model") -> None:
+    checks.instance(name, model, Transformer, "an icl_krr.Transformer")
 
 
 def width(unit: Unit) -> int:

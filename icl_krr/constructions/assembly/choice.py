@@ -27,6 +27,8 @@ def machine(kernel: Kernel, num_features: int, **options: Unpack[Options]) -> Ma
     - `add`, `multiply` and `divide` compute channel by channel at every token.
     - `dot` sums a product over the supports, up to a constant factor that cancels in quotients.
     - `add_scaled` multiplies a slot by a sum or quotient and adds the product to a slot.
+    - `solves` notes the ridge of the regression, so that `icl_krr.check` can compare the model
+      with exact KRR.
     - `transformer` packs the operations of a step into blocks and returns the model.
 
     Args:
@@ -88,6 +90,7 @@ def with_defaults(kernel: Kernel, num_features: int, options: Options) -> tuple[
         raise TypeError(
             f"keyword {unknown[0]!r} is unknown; use an argument of the solver or one of {known}"
         )
+    check_kernel(kernel)
     kernel, sketch = compress(kernel, num_features, options.get("width"), options.get("sketch"))
     rules = arithmetic_of(options.get("arithmetic", "exact"))
     sizes = (num_features, options.get("num_outputs", 1), options.get("dtype"))

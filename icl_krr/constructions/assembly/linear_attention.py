@@ -39,8 +39,7 @@ class LinearAttention(Machine):
         arithmetic: Arithmetic,
         sketch: jax.Array | None,
     ):
-        super().__init__("linear", num_features, num_outputs, dtype, arithmetic, sketch)
-        self.kernel, self.sketch = kernel, sketch
+        super().__init__(kernel, "linear", num_features, num_outputs, dtype, arithmetic, sketch)
         self.layer = kernel.feature_layer(self.dtype)
         if self.layer.is_read:
             self.features = self.projected(self.layer)

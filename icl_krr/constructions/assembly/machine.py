@@ -11,8 +11,9 @@ import jax.numpy as jnp
 from jax.typing import DTypeLike
 
 from ... import checks
+from ...kernels import Kernel
 from ...residual import ROLES, Read
-from ...transformer.weights import Block, Heads, Spec, Transformer, Weights, Write
+from ...transformer.weights import Block, Heads, Problem, Spec, Transformer, Weights, Write
 from .arithmetic import Arithmetic
 from .packing import Operation, pack
 from .recorder import Recorder
@@ -38,6 +39,7 @@ class Machine(Recorder, ABC):
 
     def __init__(
         self,
+        kernel: Kernel,
         attention: str,
         num_features: int,
         num_outputs: int,
@@ -48,7 +50,13 @@ class Machine(Recorder, ABC):
         dtype = checks.dtype(dtype)
         sketch = None if sketch is None else jnp.asarray(sketch, dtype)
         super().__init__(Spec(num_features, num_outputs, attention), dtype, sketch)
-        self.arithmetic = arithmetic
+        self.kernel, self.sketch, self.arithmetic = kernel, sketch, arithmetic
+        self.problem: Problem | None = None
+
+    def solves(self, ridge: Any) -> None:
+        """Note the ridge of the regression that the model solves, for `icl_krr.check`."""
+        kernel = self.kernel if self.sketch is None else self.kernel.sketched(self.sketch)
+        self.problem = Problem(kernel, ridge)
 
     @abstractmethod
     def kernel_times(self, v: Read) -> Any:
@@ -186,7 +194,7 @@ class Machine(Recorder, ABC):
         self.forget_unread_flags((*first, *blocks))
         weights = Weights(embedding=self.embedding, prologue=first, steps=blocks, readout=readout)
         weights = jax.tree.map(lambda weight: weight.astype(self.dtype), weights)
-        return Transformer(weights, self.spec, self.layout, steps)
+        return Transformer(weights, self.spec, self.layout, steps, self.problem)
 
 
 def stack(

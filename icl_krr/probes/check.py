@@ -1,0 +1,124 @@
+"""Compare a model with exact kernel ridge regression on one task."""
+
+from __future__ import annotations
+
+from functools import partial
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+from jax.core import Tracer
+
+from .. import checks
+from ..kernels import Kernel, check_kernel
+from ..solvers import accuracy, exact
+from ..solvers.algebra import apply
+from ..status import TOLERANCE, Status, assess
+from ..tasks import Task, system
+from ..transformer import Problem, Transformer, run_with_cache
+from ..transformer.evaluate import check_compatible
+
+
+def check(
+    model: Transformer, task: Task, *, kernel: Kernel | None = None, ridge: Any = None
+) -> Status:
+    r"""Run a model on a task and measure its gap to exact kernel ridge regression.
+
+    The exact solution is computed in float64, or inside JAX transformations in the widest dtype
+    that JAX allows. `Status.advice` says the result in one sentence. Inside `jax.jit` and
+    `jax.vmap`, use the model from outside of the function, as in
+    `jax.vmap(lambda task: icl_krr.check(model, task))(tasks)`. JAX drops the kernel and the ridge
+    of a model that is an argument of the function (see `Transformer`), so that they must be given.
+
+    Args:
+        model: model to check.
+        task: one task; x [n, p], y [n] or [n, r], x_query [q, p].
+        kernel: kernel $k$ of the regression; by default that of the construction. It must be given
+            for trained models, loaded models and constructions that solve no regression.
+        ridge: ridge $\lambda$ > 0, in units of $k(x, x)$; by default that of the construction.
+
+    Returns:
+        A `Status` in the dtype of the task. Its residual is that of the slot `alpha` of the model.
+        Without this slot, it is computed from predictions at the supports.
+
+    Raises:
+        ValueError: the kernel or the ridge is not known, or the task does not fit the model.
+        TypeError: an argument has the wrong type.
+        MemoryError: the run does not fit into memory (see `memory`).
+
+    >>> import jax.numpy as jnp
+    >>> import icl_krr as ik
+    >>> task = ik.Task(x=jnp.ones((1, 1)), y=jnp.array([3.0]), x_query=jnp.ones((1, 1)))
+    >>> model = ik.constructions.conjugate_gradient(ik.Linear(), num_features=1, ridge=2.0, steps=1)
+    >>> status = check(model, task)
+    >>> bool(status.ok), bool(status.gap < 1e-6)
+    (True, True)
+    """
+    check_compatible(model, task)
+    kernel, ridge = problem_of(model, kernel, ridge)
+    slots = [s.name for s in model.layout.slots if s.kind == "state" and s.name.startswith(READ)]
+    _, cache = run_with_cache(model, task, names=(*slots, "prediction"))
+    task = task.replace(y_query=None)
+    leaves = jax.tree.leaves((kernel, ridge, task, cache))
+    eager = not any(isinstance(leaf, Tracer) for leaf in leaves)
+    with jax.enable_x64(eager or jax.config.jax_enable_x64):  # pyright: ignore[reportAttributeAccessIssue]
+        return compare(kernel, ridge, task, cache.slots, model.steps)
+
+
+READ = ("alpha", "overrun", "sink", "normaliser")
+"""States that `check` reads, by the beginnings of their names."""
+
+
+def problem_of(model: Transformer, kernel: Any, ridge: Any) -> tuple[Kernel, Any]:
+    """Return the given kernel and ridge, by default those of the construction."""
+    known = model.problem or Problem(None, None)
+    kernel = known.kernel if kernel is None else kernel
+    ridge = known.ridge if ridge is None else ridge
+    for name, value in (("kernel", kernel), ("ridge", ridge)):
+        if value is None:
+            raise ValueError(
+                f"{name} must be given for a model that does not know it, such as a trained or "
+                f"loaded model or an argument of a JAX transformation; use {name}=..."
+            )
+    check_kernel(kernel)
+    checks.positive_scalar("ridge", ridge)
+    return kernel, ridge
+
+
+@partial(jax.jit, static_argnames="steps")
+def compare(kernel: Kernel, ridge: Any, given: Task, slots: dict, steps: int) -> Status:
+    """The status of a run, from its slots at the start and after each step."""
+    own, wide = given.x.dtype, jnp.result_type(float)
+    task = jax.tree.map(lambda part: part if part.dtype == bool else part.astype(wide), given)
+    ridge, kept, parts = jnp.asarray(ridge, wide), system(kernel, given), system(kernel, task)
+    best = exact(kernel, task, ridge=ridge)
+    optimum = best.prediction.reshape(task.num_queries, -1)
+    f = slots["prediction"].astype(wide).reshape(-1, *optimum.shape)
+    errors = jnp.max(jnp.abs(f - optimum[None]), axis=1, initial=0)
+    gap = jnp.max(errors / accuracy.scale_of(parts.y, optimum)[None], axis=1)
+    residual, falling = 0.0, gap[-1] < 0.9 * gap[steps // 2]
+    if "alpha" in slots:
+        alpha = slots["alpha"].astype(wide).reshape(-1, *parts.y.shape)
+        r = parts.y[None] - apply(parts.gram, ridge, alpha)
+        path = accuracy.of_path(parts, ridge, alpha, r)
+        residual, falling = path.residual, path.falling & falling
+    out = accuracy.out_of_range(kept.y, jnp.ones((), own), slots["prediction"][-1])
+    lost, over = jnp.zeros((), bool), jnp.zeros((), bool)
+    for name, slot in slots.items():
+        if name.startswith(("sink", "normaliser")):  # the weight is 0, or its reciprocal overflows
+            lost |= jnp.any(~jnp.isfinite(slot[-1]) | ((slot[-1] == 0) & name.startswith("sink")))
+        elif name == "overrun":
+            over |= jnp.any(slot > 0)
+    return assess(
+        residual,
+        gap[-1],
+        best.status.condition / jnp.finfo(wide).eps * float(jnp.finfo(own).eps),
+        own,
+        uncertain=best.status.gap,
+        overflow=accuracy.overflows(kept),
+        range=out | (~(gap[-1] <= TOLERANCE) & accuracy.extreme(parts.y, own)),
+        sink=lost,
+        bound=over,
+        falling=falling,
+        steps=steps if "alpha" in slots else 0,
+    )

@@ -1,0 +1,160 @@
+r"""What a result says about itself: whether it is right, and if not, why and what helps.
+
+Solvers, `icl_krr.posterior` and `icl_krr.check` return a `Status`. Its fields are arrays, so
+`jax.jit` and `jax.vmap` keep them, and `Status.advice` says them in one sentence.
+
+`ok` promises that the predictions at the queries differ from exact kernel ridge regression by at
+most `TOLERANCE` = 0.01, relative to the larger of the largest $|f^\ast(x)|$ at the queries and the
+largest $|y|$. `icl_krr.check` measures this distance. A solver only estimates it, from quantities
+that it has already computed.
+
+>>> import jax.numpy as jnp
+>>> import icl_krr as ik
+>>> x = jnp.array([[0.0], [1.0], [2.0]])
+>>> task = ik.Task(x=x, y=jnp.array([1.0, 3.0, 2.0]), x_query=x + 0.5)
+>>> short = ik.constructions.richardson(ik.Gaussian(), num_features=1, ridge=0.1, steps=4)
+>>> print(ik.check(short, task).advice())
+not converged: gap 0.083 after 4 steps; use more steps (16) or a larger ridge
+>>> print(ik.check(short.replace(steps=64), task).ok)
+True
+"""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+TOLERANCE = 1e-2
+"""The largest gap of a result that is ok."""
+
+
+class Status(NamedTuple):
+    r"""How far a result can be trusted: scalars, or arrays [b] for a batch of results.
+
+    Attributes:
+        ok: whether the gap is at most 0.01 and nothing left the range of the dtype.
+        residual: relative residual $|y - A \alpha| / |y|$, the largest of all outputs, and 0 for
+            y = 0. It does not depend on the scale of y. It is infinite if it cannot be computed.
+        gap: distance of the predictions from exact kernel ridge regression, divided by the larger
+            of $|f^\ast|$ and $|y|$, where $|.|$ is the largest magnitude. For a posterior it is
+            the larger of the gaps of mean and variance, and the variance is divided by $k(x, x)$.
+            `icl_krr.check` measures the gap, and solvers estimate it. It is infinite if it is not
+            known.
+        condition: upper bound on the condition number of $A$, times the unit roundoff of the
+            dtype. Above 1, the solution may have no correct digit.
+        overflow: whether a kernel value is not finite in the dtype of the task.
+        range: whether y is so small, or a coefficient or a prediction so large or so small, that
+            it leaves the range of the dtype although all kernel values are finite.
+        sink: whether a weight of the attention sink underflows, so that the softmax normaliser is
+            lost. Always False for a solver.
+        bound: whether a value exceeds the `bound` of an `icl_krr.ReLU`. Always False for a solver.
+        negative: whether a variance is negative.
+        falling: whether the residual still decreases, so that more steps help. Always False for a
+            direct solution.
+        steps: number of steps of the solver; 0 for a direct solution.
+    """
+
+    ok: Any
+    residual: Any
+    gap: Any
+    condition: Any
+    overflow: Any
+    range: Any
+    sink: Any
+    bound: Any
+    negative: Any
+    falling: Any
+    steps: Any
+
+    def advice(self) -> str:
+        """Say in one sentence whether the result is right, and if not, what helps.
+
+        For a batch, the sentence counts the results that are not ok and describes the worst one.
+
+        >>> assess(0.25, 0.5, 1e-4, jnp.float32, falling=True, steps=16).advice()
+        'not converged: gap 0.5 after 16 steps; use more steps (64) or a larger ridge'
+        """
+        if np.ndim(self.ok) == 0:
+            return sentence(jax.tree.map(np.asarray, self))
+        fields: Any = jax.tree.map(lambda field: np.ravel(np.asarray(field)), self)
+        worst = int(np.argmax(np.where(fields.ok, -1.0, fields.gap)))
+        each = sentence(jax.tree.map(lambda field: field[worst], fields))
+        count, bad = len(fields.ok), int(np.sum(~fields.ok))
+        if not bad:
+            return f"all {count} results: {sentence(Status(*(worst_of(f) for f in fields)))}"
+        return f"{bad} of {count} results are not right; the worst: {each}"
+
+
+def worst_of(field: np.ndarray) -> Any:
+    return field.min() if field.dtype == bool and field.all() else field.max()
+
+
+def assess(
+    residual: Any,
+    gap: Any,
+    condition: Any,
+    dtype: Any,
+    *,
+    uncertain: Any = 0.0,
+    overflow: Any = False,
+    range: Any = False,
+    sink: Any = False,
+    bound: Any = False,
+    negative: Any = False,
+    falling: Any = False,
+    steps: int = 0,
+) -> Status:
+    """Return the status; a NaN counts as infinite, and `uncertain` is the error of the gap."""
+    far = ~(jnp.asarray(gap) + uncertain <= TOLERANCE)
+    numbers = (jnp.asarray(value, dtype) for value in (residual, gap, condition))
+    numbers = [jnp.where(jnp.isnan(value), jnp.inf, value) for value in numbers]
+    flags = [jnp.asarray(value, bool) for value in (overflow, range, sink, bound, negative)]
+    ok = ~(far | flags[0] | flags[1] | flags[4])
+    rest = jnp.asarray(falling, bool), jnp.asarray(steps, jnp.int32)
+    status = Status(ok, *numbers, *flags, *rest)
+    return jax.tree.map(jax.lax.stop_gradient, status)
+
+
+def sentence(s: Status) -> str:
+    wider = "" if s.residual.dtype.itemsize >= 8 else ", or use float64"
+    gap = f"gap {s.gap:.2g}" + (f" after {s.steps} steps" if s.steps else "")
+    notes = "; some values exceed the bound of the ReLU tables" if s.bound else ""
+    if s.ok:
+        return f"{'converged' if s.steps else 'solved'}: gap {s.gap:.2g}{notes}"
+    if s.overflow:
+        return (
+            f"the kernel overflows {s.residual.dtype}: scale x down, raise the temperature"
+            f"{wider}{notes}"
+        )
+    if s.range:
+        return (
+            f"values of y or of the solver leave the range of {s.residual.dtype}: rescale y so "
+            f"that its largest magnitude is about 1{wider}{notes}"
+        )
+    if s.sink:
+        return (
+            "the weight of the attention sink underflows: use "
+            f"attention=Softmax(log_sink=icl_krr.theory.log_sink(kernel, task)){wider}{notes}"
+        )
+    if np.isfinite(s.residual) and s.condition == 0:
+        return "not checked: the model does not know its kernel and ridge, or n is too large"
+    state = f"negative variance, {gap}" if s.negative else gap
+    if s.bound:
+        return (
+            f"not accurate: {state}, and values exceed the bound of the ReLU tables; use "
+            "bound=icl_krr.operand_bounds(model, task)"
+        )
+    if not np.isfinite(s.gap):
+        state = "the result is not finite"
+    lost = s.condition > TOLERANCE
+    helps = [f"more steps ({4 * int(s.steps)})"] if s.falling or (s.steps and not lost) else []
+    if lost and wider:
+        helps.append("float64")
+    helps.append("a larger ridge")
+    if lost:
+        helps += ["points on a sphere", "a larger temperature or lengthscale"]
+    helps = ", ".join(helps[:-1]) + " or " * (len(helps) > 1) + helps[-1]
+    return f"not {'converged' if s.steps else 'accurate'}: {state}; use {helps}"
