@@ -87,7 +87,7 @@ def test_the_shipped_table():
     from sklearn.datasets import load_diabetes
 
     theirs = load_diabetes(scaled=False)
-    assert np.array_equal(table.x, theirs.data)
+    assert np.allclose(table.x, theirs.data, rtol=1e-15, atol=0)
     assert np.array_equal(table.y, theirs.target)
     assert table.features == tuple(theirs.feature_names)
     assert table.target == "progression"
