@@ -10,6 +10,7 @@ import pytest
 
 import icl_krr as ik
 from icl_krr.experiments.claims import verify
+from icl_krr.experiments.claims.claim import compare
 
 CLAIMS = verify.claims()
 
