@@ -16,6 +16,7 @@ from __future__ import annotations
 import argparse
 import inspect
 import json
+import platform
 import re
 import tempfile
 import traceback
@@ -23,6 +24,7 @@ import warnings
 from collections import Counter
 from collections.abc import Callable, Iterator
 from functools import cache
+from importlib.metadata import version
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -35,6 +37,7 @@ from icl_krr.experiments.depth import DepthConfig
 from icl_krr.experiments.explorer import ExplorerConfig
 from icl_krr.experiments.hyperparameters import FitConfig
 from icl_krr.experiments.sweep.config import SweepConfig
+from icl_krr.files import replace
 from icl_krr.tasks import Task
 
 HERE = Path(__file__).parent
@@ -107,8 +110,6 @@ def of_array(good: Any) -> dict[str, Any]:
 KINDS: dict[str, dict[str, Any]] = {
     "positive": {**NUMBER, "0": 0.0, "1e-60": 1e-60, "1e60": 1e60},
     "nonnegative": NUMBER,
-    "nonnegative array": {key: value for key, value in NUMBER.items() if key != "array [2]"},
-    "positive array": {**{k: v for k, v in NUMBER.items() if k != "array [2]"}, "0": 0.0},
     "number": SCALAR,
     "count": {**COUNT, "0": 0},
     "count from 0": COUNT,
@@ -236,7 +237,7 @@ def linear(values: dict[str, Any]) -> dict[str, Argument]:
 
 
 @cache
-def overrides() -> dict[str, dict[str, Argument]]:
+def overrides() -> dict[str, dict[str, Any]]:
     """Arguments that mean something else in one function, by "room.function"."""
     built, _ = models()
     model = {"model": Argument("model", built)}
@@ -273,6 +274,8 @@ def overrides() -> dict[str, dict[str, Argument]]:
         "query_error_dual": {"inverse_error": positive()},
         "query_error_features": {"cross_gap": points(3, 5)},
         "inverse_error_bound": {"error": positive()},
+        "logit_variance": {"x": points(3, 3), "z": points(3, 3)},
+        "neumann_factor": {"sigma": positive()},
         "rank_correlation": {"a": points(5), "b": points(5)},
         "preconditioned_eigenvalues": {"sink": positive()},
         "gradient_descent_plus_plus": featured,
@@ -367,6 +370,43 @@ def functions(room: str) -> Iterator[tuple[str, Callable[..., Any]]]:
             yield name, thing
 
 
+FINE = {
+    "array": ("longer",),  # where a longer last axis is an error, "rank + 1" is one as well
+    "hidden": ("0",),
+    "mask": ("booleans",),
+    "name": ("'abc'",),
+    "target": ("'abc'",),
+    "hooks": ("{}",),
+    "values": ("{}",),
+    "embedding": ("{}",),
+    "temperature": ("array [2]",),
+    "lengthscale": ("array [2]",),
+    "memory.task": ("batch",),
+    "num_tokens.task": ("batch",),
+    "Mixture.weights": ("integers",),
+    "LinearRegression.spectrum": ("integers",),
+    "Table.x": ("integers", "booleans"),
+    "Table.y": ("integers", "booleans"),
+    "read_table.path": ("missing",),
+    "neumann_factor.sigma": ("0",),
+    "best.x": ("rank + 1",),
+    "energy_norm.error": ("rank + 1",),
+    "query_error_dual.cross": ("rank + 1",),
+    "query_error_features.cross_gap": ("rank + 1",),
+    "query_error_dual.inverse_error": ("0",),
+    "steps": ("2.5", "0"),  # bounds hold for any number of steps
+    "width": ("2.5", "0", "array [2]"),
+    **dict.fromkeys(("log_normaliser", "sigma"), ("integers", "rank + 1", "scalar", "empty")),
+    **dict.fromkeys(
+        ("a", "b", "error", "epsilon", "logit_bound"), ("array [2]", "0", "1e-60", "1e60")
+    ),
+    **dict.fromkeys(("spread", "gap", "signal", "noise"), ("array [2]", "0", "1e-60", "1e60")),
+    **dict.fromkeys(("ridge", "step_size", "log_sink"), ("array [2]",)),
+    "dtype": ("f8",),
+}
+"""Values that are good after all, by kind, argument or function and argument."""
+
+
 class Call(NamedTuple):
     """A call with one bad argument."""
 
@@ -392,11 +432,22 @@ def calls(room: str) -> Iterator[Call]:
             if not (entry := known.get(key)):
                 continue
             bad = of_array(entry.good) if entry.kind == "array" else KINDS[entry.kind]
+            fine = {*FINE.get(entry.kind, ()), *FINE.get(f"{name}.{key}", ()), *FINE.get(key, ())}
+            other = partner(key, taken)
             for label, value in bad.items():
-                if value is not parameter.default and not (
-                    value is None and parameter.default is None
-                ):
-                    yield Call(function, {**needed, key: value}, name, key, label)
+                is_default = value is parameter.default or repr(value) == repr(parameter.default)
+                if label not in fine and not is_default:
+                    yield Call(function, {**needed, **other, key: value}, name, key, label)
+
+
+def partner(key: str, taken: Any) -> dict[str, Any]:
+    """What a solver must be told besides the argument under test."""
+    if key in ("spectrum", "step_size"):
+        return {"momentum": 0.1} if key == "step_size" and "momentum" in taken else {}
+    if key == "momentum":
+        return {"step_size": 0.1}
+    optional = "spectrum" in taken and taken["spectrum"].default is None and "steps" in taken
+    return {"spectrum": (0.5, 3.0)} if optional else {}
 
 
 def outcome(call: Call) -> tuple[str, str]:
@@ -410,8 +461,8 @@ def outcome(call: Call) -> tuple[str, str]:
         last = traceback.extract_tb(error.__traceback__)[-1]
         ours = Path(last.filename).is_relative_to(ROOT) and (last.line or "").startswith("raise")
         plain = isinstance(error, (TypeError, ValueError, MemoryError, KeyError, OSError))
-        stem = call.argument.rstrip("s")
-        told = re.search(rf"\b{stem}s?\b", message)
+        own = call.argument
+        told = re.search(rf"\b({own}|{own.removesuffix('s')}|No such file)\b", message)
         is_file = isinstance(error, OSError)
         kind = (
             "refused" if plain and (ours or is_file) and told and "\n" not in message else "foreign"
@@ -420,7 +471,7 @@ def outcome(call: Call) -> tuple[str, str]:
     return "accepted", ""
 
 
-def run(rooms: tuple[str, ...], progress: Callable[[Call, str, str], Any]) -> dict[str, Any]:
+def run(rooms: tuple[str, ...]) -> dict[str, Any]:
     counts: dict[str, Counter] = {}
     told: list[dict[str, str]] = []
     seen: set[int] = set()
@@ -432,21 +483,40 @@ def run(rooms: tuple[str, ...], progress: Callable[[Call, str, str], Any]) -> di
                 continue
             kind, message = outcome(call)
             counts[room][kind] += 1
-            progress(call, kind, message)
             if kind != "refused":
                 first = message.splitlines()[0][:160] if message else ""
                 row = {"room": room, "function": call.name, "argument": call.argument}
                 told.append({**row, "value": call.value, "outcome": kind, "message": first})
         seen |= own
-    return {"counts": {room: dict(count) for room, count in counts.items()}, "others": told}
+    meta = {
+        "command": "python -m benchmarks.bad_inputs",
+        "seed": 0,
+        "dtype": str(jnp.result_type(float)),
+        "python": platform.python_version(),
+        "versions": {name: version(name) for name in ("icl_krr", "jax", "numpy")},
+    }
+    counted = {room: dict(count) for room, count in counts.items()}
+    return {"meta": meta, "counts": counted, "others": told}
+
+
+def markdown(counts: dict[str, dict[str, int]]) -> str:
+    kinds = ("refused", "foreign", "accepted")
+    lines = [f"| room | {' | '.join(kinds)} |", "| --- | ---: | ---: | ---: |"]
+    total = Counter()
+    for room, own in counts.items():
+        total.update(own)
+        lines.append(f"| {room} | {' | '.join(str(own.get(kind, 0)) for kind in kinds)} |")
+    lines.append(f"| all | {' | '.join(str(total[kind]) for kind in kinds)} |")
+    return "\n".join(lines) + "\n"
 
 
 if __name__ == "__main__":
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--rooms", nargs="*", default=ROOMS)
-    parser.add_argument("--out", type=Path)
+    parser.add_argument("--out", type=Path, default=HERE / "results")
     given = parser.parse_args()
-    found = run(tuple(given.rooms), lambda call, kind, message: None)
-    print(json.dumps(found["counts"]))
-    if given.out:
-        given.out.write_text(json.dumps(found, indent=1))
+    found = run(tuple(given.rooms))
+    given.out.mkdir(parents=True, exist_ok=True)
+    replace(given.out / "bad_inputs.json", (json.dumps(found, indent=1) + "\n").encode())
+    replace(given.out / "bad_inputs.md", markdown(found["counts"]).encode())
+    print(markdown(found["counts"]), end="")

@@ -76,7 +76,7 @@ def key(name: str, value: Any) -> None:
         raise TypeError(
             f"{name} must be a random key of JAX, got {shown(value)}; use jax.random.key(0)"
         )
-    if jnp.ndim(value) != (0 if new else 1):
+    if len(value.shape) != (0 if new else 1):
         raise ValueError(
-            f"{name} must be one key, got shape {list(jnp.shape(value))}; use jax.vmap for several"
+            f"{name} must be one key, got shape {list(value.shape)}; use jax.vmap for several"
         )

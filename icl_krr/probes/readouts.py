@@ -166,8 +166,8 @@ def fit_probe(model: Transformer, tasks: Task, targets: jax.Array | None = None)
     check_compatible(model, tasks, batch=1)
     if targets is None and tasks.y_query is None:
         raise ValueError("targets must be given for tasks without y_query")
-    checks.floating("targets", tasks.y_query if targets is None else targets)
-    wanted = jnp.asarray(tasks.y_query if targets is None else targets)
+    wanted = tasks.y_query if targets is None else targets
+    checks.floating("targets", wanted)
     batch, asked = len(tasks.x), tasks.x_query.shape[:2]
     if batch < 2:
         raise ValueError(f"tasks must be a batch of at least 2 tasks, got {batch}")
@@ -176,9 +176,10 @@ def fit_probe(model: Transformer, tasks: Task, targets: jax.Array | None = None)
             f"targets must be [b, q] = {list(asked)} or [b, q, r], got shape {list(wanted.shape)}"
         )
     check_trained(model)
+    check_trained(model)
     seen = map_tasks(lambda task: streams(model, task), tasks)
     features = jnp.moveaxis(seen, 1, 0).reshape(seen.shape[1], -1, seen.shape[-1])
-    flat = wanted.reshape(features.shape[1], -1)
+    flat = jnp.asarray(wanted).reshape(features.shape[1], -1)
     cut = max(1, 3 * batch // 4) * asked[1]
     each = jax.lax.map(lambda layer: ridge_regression(layer, flat, cut), features)
     return Probe(*each)

@@ -38,6 +38,12 @@ class Table:
     target: str
 
     def __post_init__(self):
+        for name, value in (("x", self.x), ("y", self.y)):
+            checks.array(name, value)
+            checks.numeric(name, value)
+            checks.finite(name, value)
+        checks.names("features", self.features)
+        checks.instance("target", self.target, str, "the name of a column")
         if self.x.shape[1:] != (len(self.features),) or self.y.shape != self.x.shape[:1]:
             raise ValueError(
                 f"x must be [rows, p] with p = {len(self.features)} features and y [rows], got "
@@ -45,7 +51,6 @@ class Table:
             )
         columns = (*zip(self.features, self.x.T, strict=True), (self.target, self.y))
         for name, column in columns:
-            checks.finite(f"column {name!r}", column)
             if (row := outlier(column)) is not None:
                 raise ValueError(f"row {row}, {too_large(name, column[row])}")
 

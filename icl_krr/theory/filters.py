@@ -87,8 +87,8 @@ def chebyshev_filter(
         The filter at every eigenvalue, in the shape of `sigma`.
 
     Raises:
-        ValueError: `spectrum` is not 0 < low <= high, or `steps` < 0.
-        TypeError: `spectrum` is not a pair of numbers, or `steps` is not an integer.
+        ValueError: `ridge` is not > 0, `spectrum` is not 0 < low <= high, or `steps` < 0.
+        TypeError: `spectrum` is not a pair of numbers, or another argument is not a number.
 
     Source: Saad, Iterative methods for sparse linear systems, section 12.3.
 
@@ -96,6 +96,8 @@ def chebyshev_filter(
     >>> float(chebyshev_filter(jnp.asarray(1.0), 1.0, (2.0, 6.0), steps=1))
     0.25
     """
+    checks.reals(sigma=sigma)
+    checks.positive_scalar("ridge", ridge)
     low, high = checks.spectrum(spectrum)
     checks.count("steps", steps, minimum=0)
     a, centre = sigma + ridge, (low + high) / 2

@@ -50,9 +50,11 @@ def held_out(build: Build, tasks: Task, targets: Float[Array, "b q"] | None = No
     """
     checks.function("build", build)
     check_axes(tasks, 1)
-    wanted = tasks.y_query if targets is None else jnp.asarray(targets)
+    wanted = tasks.y_query if targets is None else targets
     if wanted is None:
         raise ValueError("targets must be given for tasks without y_query")
+    checks.floating("targets", wanted)
+    checks.finite("targets", wanted)
     shape = (*tasks.x_query.shape[:2], *tasks.y.shape[2:])
     if wanted.shape != shape:
         raise ValueError(f"targets must have shape {list(shape)}, got {list(wanted.shape)}")

@@ -62,6 +62,7 @@ class SweepConfig:
             checks.stored(name, getattr(self, name))
         bandwidth("temperature", self.temperature)
         checks.count("seed", self.seed, minimum=0)
+        checks.instance("values", self.values, (tuple, list), "a tuple")
         for name in ("num_supports", "num_queries"):
             checks.count(name, getattr(self, name))
         set_field = lambda name, value: object.__setattr__(self, name, value)  # noqa: E731
