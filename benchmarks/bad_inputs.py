@@ -237,7 +237,7 @@ def linear(values: dict[str, Any]) -> dict[str, Argument]:
 
 
 @cache
-def overrides() -> dict[str, dict[str, Argument]]:
+def overrides() -> dict[str, dict[str, Any]]:
     """Arguments that mean something else in one function, by "room.function"."""
     built, _ = models()
     model = {"model": Argument("model", built)}

@@ -76,8 +76,8 @@ def meaning(code: str) -> str:
 
 def positions(path: Path) -> dict[tuple[int, int], list[tuple[str, int]]]:
     """{place in the file: mutations (operator, occurrence) that are possible there}."""
-    from cosmic_ray.ast import ast_nodes, get_ast
-    from cosmic_ray.plugins import get_operator, operator_names
+    from cosmic_ray.ast import ast_nodes, get_ast  # pyright: ignore[reportMissingImports]
+    from cosmic_ray.plugins import get_operator, operator_names  # pyright: ignore[reportMissingImports]
 
     nodes = [*ast_nodes(get_ast(path.read_text()))]
     found: dict[tuple[int, int], list[tuple[str, int]]] = {}
@@ -98,8 +98,8 @@ def positions(path: Path) -> dict[tuple[int, int], list[tuple[str, int]]]:
 
 def sample(room: str, count: int, rng: random.Random) -> Iterator[Mutant]:
     """Mutants of a room at `count` places, each with another meaning than the original."""
-    from cosmic_ray.mutating import mutate_code
-    from cosmic_ray.plugins import get_operator
+    from cosmic_ray.mutating import mutate_code  # pyright: ignore[reportMissingImports]
+    from cosmic_ray.plugins import get_operator  # pyright: ignore[reportMissingImports]
 
     found = {path: positions(path) for path in sorted((ROOT / "icl_krr" / room).rglob("*.py"))}
     places = [(path, place) for path, own in found.items() for place in sorted(own)]

@@ -41,8 +41,8 @@ class Case:
     """One task with its ridge and bandwidth, in float32."""
 
     task: ik.Task
-    ridge: np.ndarray
-    bandwidth: np.ndarray
+    ridge: np.float32
+    bandwidth: np.float32
 
 
 def draw(rng: np.random.Generator, extreme: bool) -> Case:
@@ -218,7 +218,7 @@ def outcome(found: float, ok: bool) -> str:
 class Found(NamedTuple):
     subject: str
     kernel: str
-    index: int
+    number: int
     error: float
     ok: bool
 

@@ -110,11 +110,22 @@ def assess(
     """Return the status; a NaN counts as infinite, and `uncertain` is the error of the gap."""
     far = ~(jnp.asarray(gap) + uncertain <= TOLERANCE)
     numbers = (jnp.asarray(value, dtype) for value in (residual, gap, condition))
-    numbers = [jnp.where(jnp.isnan(value), jnp.inf, value) for value in numbers]
-    flags = [jnp.asarray(value, bool) for value in (overflow, range, sink, bound, negative)]
-    ok = ~(far | flags[0] | flags[1] | flags[4])
-    rest = jnp.asarray(falling, bool), jnp.asarray(steps, jnp.int32)
-    status = Status(ok, *numbers, *flags, *rest)
+    residual, gap, condition = (jnp.where(jnp.isnan(v), jnp.inf, v) for v in numbers)
+    flags = (jnp.asarray(flag, bool) for flag in (overflow, range, sink, bound, negative, falling))
+    overflow, range, sink, bound, negative, falling = flags
+    status = Status(
+        ~(far | overflow | range | negative),
+        residual,
+        gap,
+        condition,
+        overflow,
+        range,
+        sink,
+        bound,
+        negative,
+        falling,
+        jnp.asarray(steps, jnp.int32),
+    )
     return jax.tree.map(jax.lax.stop_gradient, status)
 
 

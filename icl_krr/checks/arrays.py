@@ -1,9 +1,10 @@
-"""Checks of arrays and their dtypes."""
+"""Checks of arrays, dtypes and random keys."""
 
 from __future__ import annotations
 
 from typing import Any
 
+import jax
 import jax.numpy as jnp
 import numpy as np
 from jax.typing import DTypeLike
@@ -65,3 +66,17 @@ def matrices(x: Any, z: Any) -> None:
             f"z must have p = {jnp.shape(x)[1]} features to match x, got {jnp.shape(z)[1]}"
         )
     capacity.check("kernel matrix", 2 * jnp.shape(x)[0] * jnp.shape(z)[0], x)
+
+
+def key(name: str, value: Any) -> None:
+    """Raise an error unless the value is one random key of JAX, old or new style."""
+    kind = getattr(value, "dtype", None) if isinstance(value, ARRAYS) else None
+    new = kind is not None and jnp.issubdtype(kind, jax.dtypes.prng_key)
+    if not new and kind != np.uint32:
+        raise TypeError(
+            f"{name} must be a random key of JAX, got {shown(value)}; use jax.random.key(0)"
+        )
+    if len(value.shape) != (0 if new else 1):
+        raise ValueError(
+            f"{name} must be one key, got shape {list(value.shape)}; use jax.vmap for several"
+        )

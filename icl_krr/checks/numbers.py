@@ -1,4 +1,4 @@
-"""Checks of numbers: their ranges, counts and bounds."""
+"""Checks of numbers: the size of scalars, of the entries of arrays and of counts."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from ..fields import shown
-from .values import ARRAYS, concrete, conversion
+from .values import ARRAYS, concrete, conversion, each
 
 
 def numeric(name: str, value: Any) -> None:
@@ -27,15 +27,6 @@ def scalar(name: str, value: Any) -> None:
             f"{name} must be a scalar, got shape {list(jnp.shape(value))}; "
             "use jax.vmap for several values"
         )
-
-
-def each(name: str, known: np.ndarray, good: Any, rule: str, remedy: str = "") -> None:
-    """Raise an error that shows the first entry that is not good."""
-    if np.all(good):
-        return
-    first = tuple(int(i) for i in np.argwhere(~np.asarray(good))[0])
-    place = f" at index {list(first)}" if first else ""
-    raise ValueError(f"{name} must be {rule}, got {known[first]}{place}{remedy}")
 
 
 def in_range(name: str, known: np.ndarray) -> None:
@@ -78,12 +69,6 @@ def reals(**values: Any) -> None:
         finite(name, value)
 
 
-def finite(name: str, value: Any, remedy: str = "") -> None:
-    known = concrete(value)
-    if known is not None:
-        each(name, known, np.isfinite(known), "finite", remedy)
-
-
 def positive_scalar(name: str, value: Any) -> None:
     scalar(name, value)
     positive(name, value)
@@ -99,6 +84,12 @@ def at_least(name: str, value: Any, minimum: float) -> None:
     if known is not None:
         each(name, known, (known >= minimum) & np.isfinite(known), f">= {minimum} and finite")
         in_range(name, known)
+
+
+def finite(name: str, value: Any, remedy: str = "") -> None:
+    known = concrete(value)
+    if known is not None:
+        each(name, known, np.isfinite(known), "finite", remedy)
 
 
 def count(name: str, value: Any, minimum: int = 1) -> None:
@@ -127,30 +118,3 @@ def even(name: str, value: Any) -> None:
     count(name, value, minimum=2)
     if value % 2:
         raise ValueError(f"{name} must be even, got {value}; use {value + 1}")
-
-
-def spectrum(value: Any) -> tuple[Any, Any]:
-    """Check the bounds (low, high) on the eigenvalues of K + ridge I, and return them."""
-    if value is None:
-        raise ValueError(
-            "spectrum must be given; for one task, use "
-            "spectrum=icl_krr.spectral_bounds(kernel, task, ridge=ridge)"
-        )
-    if not isinstance(value, (tuple, list)) or len(value) != 2:
-        raise TypeError(f"spectrum must be a pair (low, high), got {shown(value)}")
-    low, high = value
-    positive_scalar("low of spectrum", low)
-    positive_scalar("high of spectrum", high)
-    known = concrete(low), concrete(high)
-    if known[0] is not None and known[1] is not None and known[0] > known[1]:
-        raise ValueError(f"spectrum must be (low, high) with low <= high, got {(low, high)}")
-    return low, high
-
-
-def one_of(step_size: Any, bounds: Any) -> None:
-    if (step_size is None) == (bounds is None):
-        raise ValueError(
-            "exactly one of step_size and spectrum must be given, "
-            f"got {'neither' if step_size is None else 'both'}; for one task, use "
-            "spectrum=icl_krr.spectral_bounds(kernel, task, ridge=ridge)"
-        )

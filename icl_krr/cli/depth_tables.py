@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import re
 from typing import Any
 
 from rich.console import Console
@@ -104,6 +105,7 @@ def describe(facts: dict[str, Any], seed: int) -> str:
         f"{facts['exact_residual']:.2g}, "
         f"dtype = {facts['dtype']}, seed = {seed}\n"
         f"{warning(facts)}"
+        f"{advice(facts)}"
         f"{facts['attention']} attention, {facts['blocks_per_step']} blocks per step, "
         f"{facts['depth']} blocks in total, at most {facts['heads']} heads and "
         f"{facts['mlp_width']} MLP units per block, {facts['channels']} channels\n"
@@ -116,6 +118,12 @@ def describe(facts: dict[str, Any], seed: int) -> str:
         "alpha error: |alpha - alpha*|_A / |alpha*|_A with A = K + ridge I\n"
         "bound: proven bound on the alpha error\n"
     )
+
+
+def advice(facts: dict[str, Any]) -> str:
+    """The status of the transformer in a sentence that names the options of the command line."""
+    told = re.sub(r"more steps \((\d+)\)", r"--steps \1", facts["advice"])
+    return f"{told}\n" if told else ""
 
 
 def warning(facts: dict[str, Any]) -> str:

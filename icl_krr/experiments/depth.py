@@ -10,6 +10,7 @@ import numpy as np
 from .. import capacity, checks, solvers, theory
 from ..catalogue import KERNELS, SOLVERS, find, kernel_class, load, taken
 from ..kernels import Exponential, Kernel
+from ..probes import check
 from ..tasks import Task, system
 from ..transformer import run_with_cache
 from .shared import model_selection
@@ -126,6 +127,7 @@ def run(task: Task, config: DepthConfig, progress: Progress = silent) -> DepthRe
     progress("the transformer")
     slots = tuple(name for name in ("prediction", "alpha") if name in model.layout.names)
     _, cache = run_with_cache(model, task, names=slots)
+    status = None if model.problem is None else check(model, task)
     best = np.asarray(exact.prediction)
     size = norm(best)
 
@@ -180,6 +182,8 @@ def run(task: Task, config: DepthConfig, progress: Progress = silent) -> DepthRe
         "d_eff": float(theory.effective_dimension(sigma, ridge)),
         "cond": float(high / low),
         "exact_residual": float(exact.residual),
+        "status": None if status is None else {k: v.item() for k, v in status._asdict().items()},
+        "advice": "" if status is None else status.advice(),
         "attention": model.spec.attention,
         "blocks_per_step": model.blocks_per_step,
         "depth": model.depth,

@@ -169,11 +169,11 @@ def same(a: Any, b: Any) -> bool:
     if jax.tree.structure(a) != jax.tree.structure(b):
         return False
     for pair in zip(jax.tree.leaves(a), jax.tree.leaves(b), strict=True):
-        known = [checks.concrete(leaf) for leaf in pair]
-        if all(leaf is not None for leaf in known):
-            shapes_differ = known[0].shape != known[1].shape
-            if shapes_differ or not np.allclose(*known, rtol=1e-6, atol=0):
-                return False
+        one, other = map(checks.concrete, pair)
+        if one is None or other is None:
+            continue
+        if one.shape != other.shape or not np.allclose(one, other, rtol=1e-6, atol=0):
+            return False
     return True
 
 

@@ -69,15 +69,15 @@ def rounding_errors(
     gram, cross, y = parts
     unit = jnp.sqrt(jnp.diagonal(gram) + ridge)[:, None]  # entries of A divided by units are <= 1
     far = largest(cross / unit.T, axis=1)
-    h, a = (linalg.substitute(lower, cross.T) * unit) ** 2, (alpha * unit) ** 2
+    h, a = (linalg.substitute(lower, cross.T) * unit / far.T) ** 2, (alpha * unit) ** 2
     within = (rounding(kernel, task.x, task.x, gram) / unit / unit.T) ** 2
     across = (rounding(kernel, task.x_query, task.x, cross) / unit.T / far) ** 2
     squares = (
         jnp.sum(h, axis=0)[:, None] * jnp.sum(a, axis=0)[None]
         + matmul(h.T, matmul(within, a))
-        + far**2 * matmul(across, a)
+        + matmul(across, a)
     )
-    return 2 * jnp.finfo(y.dtype).eps * jnp.sqrt(squares)
+    return 2 * jnp.finfo(y.dtype).eps * far * jnp.sqrt(squares)
 
 
 def rounding(kernel: Kernel, x: jax.Array, z: jax.Array, values: jax.Array) -> jax.Array:
@@ -96,8 +96,9 @@ def trajectory(
     """The result of a solver that predicts with k(x)^T alpha, from all its iterates."""
     status = of_path(parts, ridge, alpha, r)
     prediction = matmul(parts.cross, alpha)
-    every = (None if part is None else like(task.y, part) for part in (alpha, r, p, prediction))
-    return Trajectory(*every, status)
+    p = None if p is None else like(task.y, p)
+    alpha, r, prediction = (like(task.y, part) for part in (alpha, r, prediction))
+    return Trajectory(alpha, r, p, prediction, status)
 
 
 def of_path(parts: System, ridge: Any, alpha: Any, r: Any) -> Status:
@@ -117,7 +118,7 @@ def of_path(parts: System, ridge: Any, alpha: Any, r: Any) -> Status:
     share, mean = norm(left) / size_of(norm(y)), mean_eigenvalue(left, matmul(gram, left))
     seen = jnp.max(jnp.abs(matmul(cross, left)), axis=0, initial=0) / scale_of(y, prediction)
     gap = 3 * jnp.sqrt(share * mean / (mean + ridge) * jnp.minimum(share, seen / ridge))
-    rounded = jnp.sqrt(len(y)) * jnp.max(jnp.abs(gram)) * norm(last) / size_of(norm(y))
+    rounded = norm(matmul(jnp.abs(gram), jnp.abs(last))) / size_of(norm(y))
     half = norm(r[(len(r) - 1) // 2] / size) / size_of(norm(y))
     return assess(
         jnp.max(share),

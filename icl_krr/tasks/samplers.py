@@ -268,10 +268,10 @@ class LinearRegression:
         """
         at, rotation, weights, error = jax.random.split(key, 4)
         p, r = self.num_features, self.num_outputs or 1
+        white = draw_inputs(at, (self.num_supports + self.num_queries, p), self.inputs, None)
         spectrum = self.spectrum
         if spectrum is None:
             spectrum = jnp.asarray(self.condition, float) ** -jnp.linspace(0, 1, p)
-        white = draw_inputs(at, (self.num_supports + self.num_queries, p), self.inputs, None)
         x = white * jnp.sqrt(jnp.asarray(spectrum)).astype(white.dtype)[None]
         if self.inputs == "normal":
             capacity.check("rotation of the features", 2 * p * p, key, "use fewer features")

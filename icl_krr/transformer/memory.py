@@ -148,7 +148,11 @@ def least_numbers(
     kept = options.get("keep", ())
     hooked = tuple(name for name, _ in options.get("hooks", ()))
     pattern = tokens**2 * largest_pattern(model, tokens, hooked)
-    rows = {("aggregator",): 1, ("support",): task.num_supports, ("query",): task.num_queries}
+    rows: dict[tuple[str, ...], int] = {
+        ("aggregator",): 1,
+        ("support",): task.num_supports,
+        ("query",): task.num_queries,
+    }
     stored = sum(
         rows.get(layout[name].at, tokens) * layout[name].width
         for name in options.get("names", ())
