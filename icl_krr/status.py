@@ -114,7 +114,7 @@ def assess(
     flags = [jnp.asarray(value, bool) for value in (overflow, range, sink, bound, negative)]
     ok = ~(far | flags[0] | flags[1] | flags[4])
     rest = jnp.asarray(falling, bool), jnp.asarray(steps, jnp.int32)
-    status = Status(ok, *numbers, *flags, *rest)
+    status = Status(*(ok, *numbers, *flags, *rest))
     return jax.tree.map(jax.lax.stop_gradient, status)
 
 
