@@ -1,0 +1,151 @@
+"""What results say about themselves: never ok if wrong, rarely not ok if right."""
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+import icl_krr as ik
+
+CONFIG = ik.tasks.LinearRegression(num_features=4, num_supports=32, num_queries=5)
+
+
+@pytest.fixture(scope="module")
+def task():
+    return ik.tasks.sample(jax.random.key(0), CONFIG).replace(y_query=None)
+
+
+def built(kernel, steps, solver="conjugate_gradient", **options):
+    build = getattr(ik.constructions, solver)
+    return build(kernel, num_features=4, ridge=0.5, steps=steps, **options)
+
+
+def test_a_solution_of_any_scale_is_right_or_says_so(task):
+    """The residual was 0 for y of 1e-17 and of 1e19, right or not."""
+    sizes = jnp.array([1e-37, 1e-30, 1e-17, 1.0, 1e19, 1e30])
+    solve = jax.jit(
+        jax.vmap(lambda s: ik.solvers.exact(ik.Linear(), task.replace(y=s * task.y), ridge=0.5))
+    )
+    found = solve(sizes)
+    assert found.status.ok.tolist() == [False, *[True] * 5]
+    assert jnp.all(found.residual[1:] > 0)
+    known = found.prediction / sizes[:, None]
+    assert np.allclose(known[1:], known[3], rtol=1e-4, atol=1e-6)
+    assert "rescale y" in found.status.advice()
+    assert found.status.advice().startswith("1 of 6 results")
+
+
+def test_queries_count(task):
+    far = task.replace(x_query=200 * task.x_query)
+    for found in (
+        ik.solvers.exact(ik.Exponential(), far, ridge=0.5),
+        ik.solvers.conjugate_gradient(ik.Exponential(), far, ridge=0.5, steps=2),
+    ):
+        assert found.status.overflow
+        assert not found.status.ok
+        assert "the kernel overflows float32" in found.status.advice()
+
+
+def test_results_unpack_as_before_and_are_pytrees(task):
+    alpha, r, p, prediction = path = ik.solvers.conjugate_gradient(
+        ik.Linear(), task, ridge=0.5, steps=8
+    )
+    assert alpha.shape == r.shape == p.shape == (9, 32)
+    assert prediction.shape == (9, 5)
+    assert path.status.ok
+    assert jax.tree.map(np.asarray, path).status.advice().startswith("converged: gap ")
+
+
+def draws(count):
+    keys = jax.random.split(jax.random.key(1), count)
+    tasks = jax.vmap(ik.tasks.sample, in_axes=(0, None))(keys, CONFIG).replace(y_query=None)
+    twice = tasks.x.at[:, 16:].set(tasks.x[:, :16])  # K has only 16 eigenvalues that are not 0
+    tasks = tasks.replace(x=twice)
+    rng = np.random.default_rng(0)
+    numbers = 10 ** rng.uniform([-5, 0.5], [2, 1.5], (count, 2))
+    return tasks, *numbers.astype("f4").T
+
+
+@pytest.mark.parametrize(
+    ("solver", "options"),
+    [("exact", {}), ("conjugate_gradient", {"steps": 12}), ("richardson", {"steps": 12})],
+)
+def test_a_wrong_result_is_never_ok_and_a_right_one_is(solver, options):
+    tasks, ridges, temperatures = draws(200)
+
+    def solve(task, ridge, temperature):
+        kernel = ik.Exponential(temperature)
+        found = getattr(ik.solvers, solver)(kernel, task, ridge=ridge, **options)
+        return found.prediction.reshape(-1, 5)[-1], found.status.ok
+
+    found, ok = jax.jit(jax.vmap(solve))(tasks, ridges, temperatures)
+    x, y, at = (np.asarray(part, "f8") for part in (tasks.x, tasks.y, tasks.x_query))
+    scaled = x / temperatures[:, None, None]
+    A = np.exp(scaled @ x.swapaxes(1, 2)) + ridges[:, None, None] * np.eye(32)
+    best = np.exp(at @ scaled.swapaxes(1, 2)) @ np.linalg.solve(A, y[..., None])
+    scale = np.maximum(np.abs(best).max((1, 2)), np.abs(y).max(1))
+    error = np.abs(found - best[..., 0]).max(1) / scale
+    error = np.where(np.isfinite(error), error, np.inf)
+    assert not np.any(ok & (error > 1e-2))
+    assert np.sum(~ok & (error < 1e-3)) <= 2
+    assert min(np.sum(error > 1e-2), np.sum(error < 1e-3)) > 3
+
+
+def test_the_readme_with_another_kernel_is_not_ok(task):
+    said = [ik.check(built(ik.Exponential(), steps), task) for steps in (8, 64)]
+    assert not any(status.ok for status in said)
+    assert all("float64" in status.advice() for status in said)
+    assert ik.check(built(ik.Linear(), 8), task).ok
+    few = ik.check(built(ik.Linear(), 4), task).advice()
+    assert few.startswith("not converged: gap 0.1 after 4 steps; use more steps (16)")
+
+
+@pytest.mark.parametrize("size", [1e-17, 1e18])
+def test_conjugate_gradient_says_that_y_must_be_rescaled(task, size):
+    status = ik.check(built(ik.Linear(), 8), task.replace(y=size * task.y))
+    assert not status.ok
+    assert "rescale y" in status.advice()
+
+
+def test_only_the_model_of_a_construction_knows_its_problem(task):
+    model = built(ik.Linear(), 8)
+    again = jax.tree.map(jnp.asarray, model)
+    assert jax.tree.structure(again) == jax.tree.structure(model)
+    assert model.replace(steps=3).problem is not None
+    with pytest.raises(ValueError, match="kernel must be given for a model that does not know it"):
+        ik.check(again, task)
+    with pytest.raises(ValueError, match="ridge must be given"):
+        ik.check(again, task, kernel=ik.Linear())
+    tasks = jax.tree.map(lambda part: jnp.stack([part, -part]), task)
+    for status in (
+        ik.check(again, task, kernel=ik.Linear(), ridge=0.5),
+        jax.jit(jax.vmap(lambda task: ik.check(model, task)))(tasks),
+    ):
+        assert jnp.all(status.ok)
+
+
+def test_the_bound_of_tables_is_watched(task):
+    status = ik.check(built(ik.Gaussian(), 4, "richardson", arithmetic=ik.ReLU(16, 0.1)), task)
+    assert status.bound
+    assert "operand_bounds" in status.advice()
+
+
+def test_a_posterior_that_has_not_converged_says_so():
+    """Two equal supports: gradient descent gives -0.818, 0.835, -0.668 where 0.0476 is exact."""
+    kernel, x = ik.Gaussian(), jnp.zeros((2, 1))
+    task = ik.Task(x=x, y=jnp.ones(2), x_query=x[:1])
+    spectrum = ik.spectral_bounds(kernel, task, ridge=0.1)
+    options = {"num_features": 1, "ridge": 0.1, "steps": 2}
+    descent = ik.constructions.gradient_descent(kernel, spectrum=spectrum, **options)
+    for steps, expected in ((1, -0.818), (2, 0.835), (3, -0.668)):
+        found = ik.posterior(descent.replace(steps=steps), kernel, task)
+        assert np.isclose(found.variance[0], expected, atol=1e-3)
+        assert bool(found.status.negative) == (expected < 0)
+        assert not found.status.ok
+    exact = ik.constructions.conjugate_gradient(kernel, **options)
+    found = ik.posterior(exact, kernel, task)
+    assert np.isclose(found.variance[0], 0.0476, atol=1e-4)
+    assert found.status.ok
+    with pytest.raises(ValueError, match="kernel must be that of the model, Gaussian"):
+        ik.posterior(exact, ik.Gaussian(0.5), task)
+    assert "not checked" in jax.jit(ik.posterior)(exact, kernel, task).status.advice()
