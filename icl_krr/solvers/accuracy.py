@@ -28,8 +28,7 @@ def constant(function: Callable) -> Callable:
 def of_solution(
     kernel: Kernel, task: Task, parts: System, ridge: Any, alpha: Any, lower: Any
 ) -> Status:
-    """The status of a solution by Cholesky. Like every status it has no derivative."""
-    parts, ridge, alpha = jax.lax.stop_gradient((parts, ridge, alpha))
+    """The status of a solution by Cholesky."""
     y, alpha, size = scaled(parts.y, alpha)
     prediction = matmul(parts.cross, alpha)
     error = rounding_errors(kernel, task, parts, ridge, alpha, lower)
@@ -71,9 +70,6 @@ def rounding_errors(
     $\delta A$ has the rounding error of the kernel and that of the factorisation, which is at most
     about $u \sqrt{A_{ii} A_{jj}}$.
     """
-    kernel, task, parts, ridge, alpha, lower = jax.lax.stop_gradient(
-        (kernel, task, parts, ridge, alpha, lower)
-    )
     gram, cross, y = parts
     unit = jnp.sqrt(jnp.diagonal(gram) + ridge)[:, None]  # entries of A divided by units are <= 1
     far = largest(cross / unit.T, axis=1)
