@@ -73,7 +73,10 @@ def draw(rng: np.random.Generator, extreme: bool) -> Case:
 
 
 class Truth(NamedTuple):
-    """Exact mean and variance at the queries, and the scale of each: max(|f|, |y|) and k(x, x)."""
+    """Exact mean and variance at the queries, and the scale of each.
+
+    As in `icl_krr.status`, these are the largest of all |f| and |y|, and k(x, x).
+    """
 
     mean: Any
     variance: Any
@@ -122,7 +125,7 @@ def exact(name: str, case: Case) -> Truth | None:
         cross = mpmath.matrix([k(point, a) for a in x])
         mean.append(mpmath.fdot(cross, alpha))
         variance.append(own - mpmath.fdot(cross, solve(cross)))
-    return Truth(mean, variance, [max(abs(f), largest) for f in mean], prior)
+    return Truth(mean, variance, [max([largest, *map(abs, mean)])] * len(mean), prior)
 
 
 def error(values: np.ndarray, truth: Any, sizes: Any) -> float:
@@ -229,21 +232,17 @@ def run(seed: int, cases: int) -> Iterator[Found]:
         rng = np.random.default_rng([seed, *kernel.encode()])
         drawn = [draw(rng, extreme=bool(i % 2)) for i in range(cases)]
         truths = [exact(kernel, case) for case in track(drawn, f"truths, {kernel}")]
-        tasks = jax.tree.map(lambda *leaves: jnp.stack(leaves), *(case.task for case in drawn))
-        ridges, bandwidths = (
-            jnp.asarray([getattr(case, name) for case in drawn]) for name in ("ridge", "bandwidth")
-        )
-        for subject, call in SUBJECTS.items():
+        for subject, call in track(SUBJECTS.items(), f"results, {kernel}"):
             if kernel == "linear" and "richardson" in subject:
                 continue
-            one = lambda task, ridge, bandwidth: call(make(bandwidth), task, ridge)  # noqa: B023, E731
-            means, variances, fine = jax.jit(jax.vmap(one))(tasks, ridges, bandwidths)
+            runs = [call(make(case.bandwidth), case.task, case.ridge) for case in drawn]
+            means, variances, fine = zip(*runs, strict=True)
             for i, truth in enumerate(truths):
                 if truth is None:
                     yield Found(subject, kernel, i, np.inf, bool(fine[i]))
                     continue
                 worst = error(np.asarray(means[i]), truth.mean, truth.sizes)
-                if variances is not None:
+                if variances[i] is not None:
                     of_variance = error(np.asarray(variances[i]), truth.variance, truth.prior)
                     worst = max(worst, of_variance)
                 yield Found(subject, kernel, i, worst, bool(fine[i]))
@@ -276,15 +275,15 @@ def main() -> None:
     if asked.quick:
         return
     device = jax.devices()[0]
-    record = {
+    meta = {
         "command": "python -m benchmarks.random_cases",
         "seed": asked.seed,
         "cases": asked.cases,
         "device": f"{device.platform}: {device.device_kind}",
         "dtype": "float32",
         "versions": {name: version(name) for name in ("icl_krr", "jax", "jaxlib", "mpmath")},
-        "found": [one._asdict() for one in found],
     }
+    record = {"meta": meta, "found": [one._asdict() for one in found]}
     replace(HERE / "results/random_cases.json", (to_json(record) + "\n").encode())
     replace(HERE / "results/random_cases.md", content.encode())
 

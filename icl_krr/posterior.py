@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from functools import partial
+
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -104,24 +106,37 @@ def differ(kernel: Kernel, other: Kernel) -> bool:
 
 def compare(model: Transformer, task: Task, mean: jax.Array, variance: jax.Array) -> Status:
     """Compare mean and variance with exact regression, if the model knows its problem."""
-    own = task.x.dtype
-    wide = own if own.itemsize >= 4 else jnp.float32
     tiles = model.spec.attention == "softmax" and uses_tiles(
         task.num_supports, model.spec.streaming
     )
-    flags = {"steps": model.steps, "negative": jnp.any(variance < 0)}
     if model.problem is None or tiles:
-        return assess(0.0, jnp.inf, 0.0, own, **flags)
-    kernel, ridge = model.problem
-    task = jax.tree.map(lambda part: part if part.dtype == bool else part.astype(wide), task)
+        unknown = {"steps": model.steps, "negative": jnp.any(variance < 0)}
+        return assess(0.0, jnp.inf, 0.0, task.x.dtype, **unknown)
+    measure = partial(status_of, steps=model.steps)
+    return accuracy.in_float64(measure, *model.problem, task, mean, variance)
+
+
+@partial(jax.jit, static_argnames="steps")
+def status_of(kernel, ridge, given: Task, mean, variance, steps: int) -> Status:
+    own, wide = given.x.dtype, jnp.result_type(float)
+    task = jax.tree.map(lambda part: part if part.dtype == bool else part.astype(wide), given)
     best = solvers.posterior(kernel, task, ridge=ridge)
     y, f, optimum = (part.reshape(len(part), -1) for part in (task.y, mean, best.mean))
     gaps = (
-        jnp.abs(f - optimum) / accuracy.scale_of(y, optimum)[None],
-        jnp.abs(variance - best.variance) / accuracy.size_of(kernel.diagonal(task.x_query)),
+        jnp.abs(f.astype(wide) - optimum) / accuracy.scale_of(y, optimum)[None],
+        jnp.abs(variance.astype(wide) - best.variance)
+        / accuracy.size_of(kernel.diagonal(task.x_query)),
     )
     gap = jnp.maximum(*(jnp.max(part, initial=0) for part in gaps))
-    overflow, out = best.status.overflow, accuracy.out_of_range(y, jnp.ones((), wide), f)
-    out = out | (~(gap <= TOLERANCE) & accuracy.extreme(y, own))
-    flags |= {"uncertain": best.status.gap, "overflow": overflow, "range": out}
-    return assess(0.0, gap, best.status.condition, own, **flags)
+    out = accuracy.out_of_range(y.astype(own), jnp.ones((), own), f, variance)
+    return assess(
+        0.0,
+        gap,
+        best.status.condition / jnp.finfo(wide).eps * float(jnp.finfo(own).eps),
+        own,
+        uncertain=best.status.gap,
+        overflow=best.status.overflow,
+        range=out | (~(gap <= TOLERANCE) & accuracy.extreme(y, own)),
+        negative=jnp.any(variance < 0),
+        steps=steps,
+    )

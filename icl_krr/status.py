@@ -140,15 +140,15 @@ def sentence(s: Status) -> str:
             f"the kernel overflows {s.residual.dtype}: scale x down, raise the temperature"
             f"{wider}{notes}"
         )
-    if s.range:
-        return (
-            f"values of y or of the solver leave the range of {s.residual.dtype}: rescale y so "
-            f"that its largest magnitude is about 1{wider}{notes}"
-        )
     if s.sink:
         return (
             "the weight of the attention sink underflows: use "
             f"attention=Softmax(log_sink=icl_krr.theory.log_sink(kernel, task)){wider}{notes}"
+        )
+    if s.range:
+        return (
+            f"values of y or of the solver leave the range of {s.residual.dtype}: rescale y so "
+            f"that its largest magnitude is about 1{wider}{notes}"
         )
     if np.isfinite(s.residual) and s.condition == 0:
         return "not checked: the model does not know its kernel and ridge, or n is too large"

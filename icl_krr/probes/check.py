@@ -7,7 +7,6 @@ from typing import Any
 
 import jax
 import jax.numpy as jnp
-from jax.core import Tracer
 
 from .. import checks
 from ..kernels import Kernel, check_kernel
@@ -59,10 +58,8 @@ def check(
     slots = [s.name for s in model.layout.slots if s.kind == "state" and s.name.startswith(READ)]
     _, cache = run_with_cache(model, task, names=(*slots, "prediction"))
     task = task.replace(y_query=None)
-    leaves = jax.tree.leaves((kernel, ridge, task, cache))
-    eager = not any(isinstance(leaf, Tracer) for leaf in leaves)
-    with jax.enable_x64(eager or jax.config.jax_enable_x64):  # pyright: ignore[reportAttributeAccessIssue]
-        return compare(kernel, ridge, task, cache.slots, model.steps)
+    measure = partial(compare, steps=model.steps)
+    return accuracy.in_float64(measure, kernel, ridge, task, cache.slots)
 
 
 READ = ("alpha", "overrun", "sink", "normaliser")
