@@ -218,6 +218,14 @@ def outcome(found: float, ok: bool) -> str:
     return f"{kind}, {'ok' if ok else 'reported'}"
 
 
+def attempt(call: Run, kernel: ik.Kernel, case: Case) -> Any:
+    """Run a subject; a refusal, as of bounds that are not finite, counts as a report."""
+    try:
+        return call(kernel, case.task, jnp.asarray(case.ridge))
+    except ValueError:
+        return jnp.full(QUERIES, jnp.nan), None, False
+
+
 class Found(NamedTuple):
     subject: str
     kernel: str
@@ -235,7 +243,7 @@ def run(seed: int, cases: int) -> Iterator[Found]:
         for subject, call in track(SUBJECTS.items(), f"results, {kernel}"):
             if kernel == "linear" and "richardson" in subject:
                 continue
-            runs = [call(make(case.bandwidth), case.task, case.ridge) for case in drawn]
+            runs = [attempt(call, make(case.bandwidth), case) for case in drawn]
             means, variances, fine = zip(*runs, strict=True)
             for i, truth in enumerate(truths):
                 if truth is None:
