@@ -1,14 +1,19 @@
-"""Atomic writing of files, and conversion of rows to CSV and of tables to and from Markdown."""
+"""Whole files: atomic writing, checksums, JSON, and tables as CSV and Markdown."""
 
 from __future__ import annotations
 
 import csv
 import errno
 import io
+import json
 import os
 import re
+from hashlib import sha256
 from pathlib import Path
 from typing import Any
+
+UNSAVED: set[Path] = set()
+"""Files whose content is not written yet. A process that is asked to exit waits for these files."""
 
 
 def replace(path: Path, content: bytes) -> None:
@@ -27,11 +32,53 @@ def replace(path: Path, content: bytes) -> None:
     if path.is_dir():
         raise IsADirectoryError(errno.EISDIR, os.strerror(errno.EISDIR), str(path))
     temporary = path.with_name(f".{path.name}.{os.getpid()}")
+    UNSAVED.add(path)
     try:
         temporary.write_bytes(content)
         os.replace(temporary, path)
     finally:
         temporary.unlink(missing_ok=True)
+        UNSAVED.discard(path)
+
+
+SEAL = "sha256:" + 64 * "0"
+"""The place of a checksum in a file that is not sealed yet."""
+
+
+def seal(content: bytes) -> bytes:
+    """The content of a file with its checksum at the place of the first `SEAL`.
+
+    Args:
+        content: bytes of the whole file.
+    """
+    return content.replace(SEAL.encode(), f"sha256:{sha256(content).hexdigest()}".encode(), 1)
+
+
+def check_seal(content: bytes) -> None:
+    """Raise ValueError unless every bit of a file is as `seal` returned it.
+
+    Args:
+        content: bytes of the whole file.
+
+    >>> check_seal(seal(f"two words, {SEAL}".encode()))
+    """
+    found = re.search(rb"sha256:[0-9a-f]{64}", content)
+    if found is None:
+        raise ValueError("no checksum; files of earlier versions had none")
+    if content != seal(content.replace(found[0], SEAL.encode(), 1)):
+        raise ValueError("a checksum of other content; copy or make the file again")
+
+
+def from_json(text: str) -> Any:
+    """The value of a JSON text; ValueError for damaged text, also if it is nested too deeply.
+
+    Args:
+        text: JSON text.
+    """
+    try:
+        return json.loads(text)
+    except RecursionError:
+        raise ValueError("it is nested too deeply") from None
 
 
 Lines = tuple[list[str], list[list[str]]]

@@ -18,6 +18,7 @@ import jax.numpy as jnp
 from jax.custom_batching import sequential_vmap
 from jaxtyping import Array, Float
 
+from . import capacity
 from .numerics import matmul
 
 
@@ -54,6 +55,7 @@ def solve(A: Float[Array, "n n"], b: Float[Array, "n r"]) -> Float[Array, "n r"]
     >>> solve(4 * jnp.eye(2), jnp.ones((2, 1))).tolist()
     [[0.25], [0.25]]
     """
+    capacity.check("Cholesky factorisation", 2 * A.size + 2 * b.size, A)
     return factor_and_solution(A, b)[1]
 
 
@@ -90,7 +92,21 @@ def substitute(lower: jax.Array, b: jax.Array) -> jax.Array:
     return jax.scipy.linalg.cho_solve((lower, True), b)
 
 
-@jax.custom_jvp
+def diagonal_of_inverse(A: Float[Array, "n n"]) -> Float[Array, " n"]:
+    """Return the diagonal of A^-1 by Cholesky for a symmetric positive definite A.
+
+    Args:
+        A: symmetric positive definite matrix [n, n], float32 or float64.
+
+    Returns:
+        The diagonal [n]; NaN if A is not positive definite.
+
+    >>> diagonal_of_inverse(4 * jnp.eye(2)).tolist()
+    [0.25, 0.25]
+    """
+    return jnp.diagonal(solve(A, jnp.eye(len(A), dtype=A.dtype)))
+
+
 def log_determinant(A: Float[Array, "n n"]) -> Float[Array, ""]:
     """Return log det A by Cholesky for a symmetric positive definite A.
 
@@ -106,14 +122,20 @@ def log_determinant(A: Float[Array, "n n"]) -> Float[Array, ""]:
     >>> float(log_determinant(jnp.eye(3)))
     0.0
     """
+    capacity.check("Cholesky factorisation", 2 * A.size, A)
+    return log_of_determinant(A)
+
+
+@jax.custom_jvp
+def log_of_determinant(A: jax.Array) -> jax.Array:
     return 2 * jnp.sum(jnp.log(jnp.diagonal(factor(A))))
 
 
-@log_determinant.defjvp
+@log_of_determinant.defjvp
 def _log_determinant_jvp(primals, tangents):
     (A,), (dA,) = primals, tangents
     inverse = solve(A, jnp.eye(len(A), dtype=A.dtype))
-    return log_determinant(A), jnp.sum(inverse * dA)
+    return log_of_determinant(A), jnp.sum(inverse * dA)
 
 
 @one_by_one
@@ -121,7 +143,6 @@ def factor(A: jax.Array) -> jax.Array:
     return jax.lax.linalg.cholesky(A, symmetrize_input=False)
 
 
-@jax.custom_jvp
 def eigh(A: Float[Array, "n n"]) -> tuple[Float[Array, " n"], Float[Array, "n n"]]:
     """Return the eigenvalues and eigenvectors of a symmetric A.
 
@@ -136,17 +157,56 @@ def eigh(A: Float[Array, "n n"]) -> tuple[Float[Array, " n"], Float[Array, "n n"
     >>> eigh(jnp.diag(jnp.array([2.0, 1.0])))[0].tolist()
     [1.0, 2.0]
     """
+    capacity.check("eigendecomposition", 4 * A.size, A)
+    return eigensystem(A)
+
+
+@jax.custom_jvp
+def eigensystem(A: jax.Array) -> tuple[jax.Array, jax.Array]:
     return eigenpairs(A)
 
 
-@eigh.defjvp
+@eigensystem.defjvp
 def _eigh_jvp(primals, tangents):
     (A,), (dA,) = primals, tangents
-    sigma, vectors = eigh(A)
+    sigma, vectors = eigensystem(A)
     turned = matmul(vectors.T, matmul((dA + dA.T) / 2, vectors))
     apart = jnp.eye(len(A), dtype=A.dtype) + sigma[None, :] - sigma[:, None]
     mixing = turned * (1 / apart - jnp.eye(len(A), dtype=A.dtype))
     return (sigma, vectors), (jnp.diagonal(turned), matmul(vectors, mixing))
+
+
+def eigenvalues(A: Float[Array, "n n"]) -> Float[Array, " n"]:
+    """Return the eigenvalues of a symmetric A, several times faster than with eigenvectors.
+
+    Args:
+        A: symmetric matrix [n, n], float32 or float64.
+
+    Returns:
+        The eigenvalues [n], ascending.
+
+    >>> eigenvalues(jnp.diag(jnp.array([2.0, 1.0]))).tolist()
+    [1.0, 2.0]
+    """
+    capacity.check("eigenvalues", 2 * A.size, A)
+    return spectrum(A)
+
+
+@jax.custom_jvp
+def spectrum(A: jax.Array) -> jax.Array:
+    return values_alone(A)
+
+
+@spectrum.defjvp
+def _spectrum_jvp(primals, tangents):
+    (A,), (dA,) = primals, tangents
+    sigma, vectors = eigensystem(A)
+    return sigma, jnp.sum(vectors * matmul((dA + dA.T) / 2, vectors), axis=0)
+
+
+@one_by_one
+def values_alone(A: jax.Array) -> jax.Array:
+    return jnp.linalg.eigvalsh(A)
 
 
 @one_by_one

@@ -1,9 +1,13 @@
-"""The two numerical functions that the solvers and the transformers share."""
+"""The few numerical functions that the solvers and the transformers share."""
 
 from __future__ import annotations
 
 import jax
 import jax.numpy as jnp
+import numpy as np
+from jax.typing import DTypeLike
+
+from . import capacity
 
 
 def matmul(a: jax.Array, b: jax.Array) -> jax.Array:
@@ -23,7 +27,42 @@ def matmul(a: jax.Array, b: jax.Array) -> jax.Array:
     >>> matmul(jnp.ones((1, 2)), jnp.ones((2, 1))).tolist()
     [[2.0]]
     """
+    if jnp.ndim(b) == 2:
+        capacity.check("matrix product", jnp.size(a) // b.shape[0] * b.shape[1], a)
     return jnp.matmul(a, b, precision=jax.lax.Precision.HIGHEST)
+
+
+def accumulator(dtype: DTypeLike) -> np.dtype:
+    """Return the dtype for sums over many tokens: float32, or `dtype` if it is wider.
+
+    Args:
+        dtype: floating-point dtype of the terms.
+
+    Returns:
+        The dtype of their sum.
+
+    >>> str(accumulator(jnp.bfloat16)), str(accumulator(jnp.float64))
+    ('float32', 'float64')
+    """
+    return np.promote_types(dtype, np.float32)
+
+
+def power_below(x: jax.Array) -> jax.Array:
+    """Return the largest power of two that is at most |x|, or 1/2 if x = 0; its derivative is 0.
+
+    A division by it is exact.
+
+    Args:
+        x: floating-point array of any shape.
+
+    Returns:
+        The powers in the shape and dtype of x.
+
+    >>> power_below(jnp.array([5.0, 0.25])).tolist()
+    [4.0, 0.25]
+    """
+    _, exponent = jnp.frexp(jax.lax.stop_gradient(x))
+    return jnp.ldexp(jnp.ones((), x.dtype), exponent - 1)
 
 
 @jax.custom_jvp

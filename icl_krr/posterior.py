@@ -15,6 +15,7 @@ from .tasks import Task
 from .tasks.task import check_axes
 from .transformer import Transformer, predict
 from .transformer.tiled_attention import uses_tiles
+from .transformer.weights import check_model
 
 
 def posterior(model: Transformer, kernel: Kernel, task: Task) -> Posterior:
@@ -66,6 +67,7 @@ def posterior(model: Transformer, kernel: Kernel, task: Task) -> Posterior:
     >>> round(float(mean[0]), 4), round(float(variance[0]), 4), bool(result.status.ok)
     (1.0, 0.6667, True)
     """
+    check_model(model)
     check_kernel(kernel)
     check_axes(task)
     if model.spec.num_outputs != 1:

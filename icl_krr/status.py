@@ -51,7 +51,7 @@ class Status(NamedTuple):
         sink: whether a weight of the attention sink underflows, so that the softmax normaliser is
             lost. Always False for a solver.
         bound: whether a value exceeds the `bound` of an `icl_krr.ReLU`. Always False for a solver.
-        negative: whether a variance is negative.
+        negative: whether a variance is negative. If the status is ok, this is a rounding error.
         falling: whether the residual still decreases, so that more steps help. Always False for a
             direct solution.
         steps: number of steps of the solver; 0 for a direct solution.
@@ -110,11 +110,22 @@ def assess(
     """Return the status; a NaN counts as infinite, and `uncertain` is the error of the gap."""
     far = ~(jnp.asarray(gap) + uncertain <= TOLERANCE)
     numbers = (jnp.asarray(value, dtype) for value in (residual, gap, condition))
-    numbers = [jnp.where(jnp.isnan(value), jnp.inf, value) for value in numbers]
-    flags = [jnp.asarray(value, bool) for value in (overflow, range, sink, bound, negative)]
-    ok = ~(far | flags[0] | flags[1] | flags[4])
-    rest = jnp.asarray(falling, bool), jnp.asarray(steps, jnp.int32)
-    status = Status(*(ok, *numbers, *flags, *rest))
+    residual, gap, condition = (jnp.where(jnp.isnan(v), jnp.inf, v) for v in numbers)
+    flags = (jnp.asarray(flag, bool) for flag in (overflow, range, sink, bound, negative, falling))
+    overflow, range, sink, bound, negative, falling = flags
+    status = Status(
+        ~(far | overflow | range),
+        residual,
+        gap,
+        condition,
+        overflow,
+        range,
+        sink,
+        bound,
+        negative,
+        falling,
+        jnp.asarray(steps, jnp.int32),
+    )
     return jax.tree.map(jax.lax.stop_gradient, status)
 
 
@@ -122,6 +133,7 @@ def sentence(s: Status) -> str:
     wider = "" if s.residual.dtype.itemsize >= 8 else ", or use float64"
     gap = f"gap {s.gap:.2g}" + (f" after {s.steps} steps" if s.steps else "")
     notes = "; some values exceed the bound of the ReLU tables" if s.bound else ""
+    notes += "; a variance is slightly below 0, clip it at 0" if s.negative else ""
     if s.ok:
         return f"{'converged' if s.steps else 'solved'}: gap {s.gap:.2g}{notes}"
     if s.overflow:

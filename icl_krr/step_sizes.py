@@ -58,6 +58,11 @@ def alpha_step(step_size: Any, spectrum: Any, ridge: Any) -> Any:
     eigenvector would then change its sign in every step and never shrink. In this case the function
     returns half of this step size.
 
+    The rounding error of high - ridge is about 32 eps high, and the function uses at least this
+    value. So the step size is finite if high = ridge, as for K = 0 or for a K that vanishes against
+    the ridge. The iterates then stay near alpha = 0, and the predictions near 0, which is right up
+    to rounding.
+
     Args:
         step_size: step size > 0, or None.
         spectrum: bounds (low, high) on the eigenvalues of A, or None.
@@ -74,8 +79,9 @@ def alpha_step(step_size: Any, spectrum: Any, ridge: Any) -> Any:
         return gradient_step(step_size, spectrum)
     low, high = (jnp.asarray(bound, float) for bound in checks.spectrum(spectrum))
     ridge = jnp.asarray(ridge, float)
-    smallest, largest = low * (low - ridge), high * (high - ridge)
-    singular = smallest <= 32 * jnp.finfo(low.dtype).eps * largest
+    rounding = 32 * jnp.finfo(low.dtype).eps
+    smallest, largest = low * (low - ridge), high * jnp.maximum(high - ridge, rounding * high)
+    singular = smallest <= rounding * largest
     return jnp.where(singular, 1, 2) / (jnp.where(singular, 0, smallest) + largest)
 
 

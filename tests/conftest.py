@@ -1,12 +1,15 @@
 import functools
 import gc
 import os
+import shutil
 import tempfile
 from pathlib import Path
 
-# Most of the time is compilation, and half of that would be the new code generator's. The
-# commands that .ci/run runs as a user does go through it.
-os.environ.setdefault("XLA_FLAGS", "--xla_cpu_use_fusion_emitters=false")
+from xla_flags import QUICK, known
+
+# Most of the time is compilation. The commands that .ci/run runs as a user does take no flags.
+if "XLA_FLAGS" not in os.environ:
+    os.environ["XLA_FLAGS"] = known(QUICK)
 
 import jax
 import optax
@@ -102,3 +105,17 @@ def x64():
     """Double precision for one test, switched back after it."""
     with jax.enable_x64(True):
         yield
+
+
+@pytest.fixture(scope="module")
+def browser():
+    """Chromium, headless; these tests are skipped where there is none."""
+    playwright = pytest.importorskip("playwright.sync_api")
+    found = map(shutil.which, ("chromium", "chromium-browser", "google-chrome"))
+    path = os.environ.get("CHROMIUM") or next(filter(None, found), None)
+    if path is None:
+        pytest.skip("needs Chromium")
+    with playwright.sync_playwright() as started:
+        opened = started.chromium.launch(executable_path=path, args=["--no-sandbox"])
+        yield opened
+        opened.close()

@@ -1,6 +1,5 @@
 """Contests: what agrees is timed, what does not is refused; and what a run needs of memory."""
 
-import importlib
 import json
 import os
 import subprocess
@@ -15,7 +14,7 @@ import pytest
 from helpers import CASES, draw
 
 import icl_krr as ik
-from icl_krr import cli
+from icl_krr import capacity, cli
 from icl_krr.bench import SUITES, Contest, compete, markdown
 from icl_krr.cli.settings.bench import Bench
 
@@ -92,8 +91,7 @@ def test_memory_counts_what_is_kept():
 
 def test_a_run_that_does_not_fit_is_refused_with_the_numbers(monkeypatch):
     """The device is said to have 1 MB; the run would keep every pattern."""
-    module = importlib.import_module("icl_krr.transformer.memory")
-    monkeypatch.setattr(module, "free", lambda device: 10**6)
+    monkeypatch.setattr(capacity, "free", lambda device: 10**6)
     task = draw(0, n=1000)
     model = CASES["cg"].build(task, 0.5, 8)
     with pytest.raises(

@@ -3,6 +3,8 @@
 import csv
 import itertools
 import json
+import os
+import signal
 import subprocess
 import sys
 import typing
@@ -13,6 +15,8 @@ from helpers import numpy_exact
 
 import icl_krr as ik
 from icl_krr import cli
+from icl_krr.cli.folders import LOCK, owned
+from icl_krr.cli.program import as_spelled
 
 TABLE = "a,b,y\n" + "".join(
     f"{i % 5},{(i * 7) % 11},{(i % 5) - 0.3 * ((i * 7) % 11) + 0.1 * (i % 3)}\n" for i in range(40)
@@ -142,6 +146,11 @@ def test_an_interrupted_write_leaves_the_old_file(tmp_path, monkeypatch):
         (["--ridge", "-1"], "ridge must be > 0, got -1.0"),
         (["--ridge", "nan"], "ridge must be > 0, got nan"),
         (["--temperature", "0"], "temperature must be > 0, got 0.0"),
+        (["--temperature", "2"], "temperature must be None for kernel 'linear', which has no temp"),
+        (["--solver", "nadaraya-watson", "--steps", "3"], "steps must not be given for solver"),
+        (["--steps", "1000000000"], "steps must be <= 100000, because arrays of this length are"),
+        (["--out", ""], "--out: must be {None}|PATH, got ''"),
+        (["--ridge", "abc"], "--ridge: must be {None}|FLOAT, got 'abc'"),
         (["--ridge", "1e39"], "ridge must be in the range of float32, got 1e+39"),
         (["--steps", "0"], "steps must be >= 1, got 0"),
         (["--seed", "-1"], "seed must be >= 0, got -1"),
@@ -269,18 +278,160 @@ def test_names_may_have_dashes_and_folders_keep_theirs(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     words = ["predict", "--solver=heavy-ball", "--kernel", "gaussian", "--out", "heavy-ball"]
     spelled = ["predict", "--solver=heavy_ball", "--kernel", "gaussian", "--out", "heavy-ball"]
-    assert cli.as_spelled(words) == spelled
-    assert cli.as_spelled(["identify", "newton-schulz"]) == ["identify", "newton_schulz"]
+    assert as_spelled(words) == spelled
+    assert as_spelled(["identify", "newton-schulz"]) == ["identify", "newton_schulz"]
     (tmp_path / "newton-schulz").mkdir()
-    assert cli.as_spelled(["identify", "newton-schulz"]) == ["identify", "newton-schulz"]
+    assert as_spelled(["identify", "newton-schulz"]) == ["identify", "newton-schulz"]
 
 
 def test_unknown_words_exit_with_2(capsys):
-    for argv in ([], ["fly"], ["predict"], ["predict", "t.csv"], ["demo", "--solver", "magic"]):
-        with pytest.raises(SystemExit) as stop:
-            cli.main(argv)
-        assert stop.value.code == 2
-    capsys.readouterr()
+    demo = (["demo", "--solver", "magic"], ["demo", "--steps", "x"], ["demo", "--out", ""])
+    for argv in ([], ["fly"], ["predict"], ["predict", "t.csv"], *demo):
+        assert cli.main(argv) == 2
+        captured = capsys.readouterr()
+        assert captured.out == ""
+        assert captured.err.startswith("icl-krr: error: ")
+        assert captured.err.count("\n") == 1
+        assert not set(captured.err) & set("│─╭")
+
+
+def test_what_is_missing_is_named(capsys):
+    assert cli.main(["predict"]) == 2
+    assert "Missing from icl-krr predict: TABLE.csv, --target COLUMN\n" in capsys.readouterr().err
+    assert cli.main(["fit", "nothing"]) == 2
+    assert "or one of" in (error := capsys.readouterr().err)
+    assert "a table with --target COLUMN; got 'nothing'" in error
+
+
+@pytest.mark.parametrize(
+    ("words", "message"),
+    [
+        ("sweep ridge --ridge 3", "ridge must not be given along the axis 'ridge'"),
+        ("sweep width --temperature 2", "temperature must not be given along the axis 'width'"),
+        ("sweep depth --seeds 1000000000", "seeds must be <= 100000"),
+        ("identify constructions --tasks 3", "tasks must not be given for constructions"),
+        ("identify gp-encoder --seeds 9", "seeds must not be given for a trained model"),
+        ("ablate gp-encoder --each-step", "each_step must not be given for a trained model"),
+        ("ablate richardson --steps 1000000000", "steps must be <= 100000"),
+        ("bench --quick --repeats 3", "repeats must not be given with --quick"),
+        ("fit t.csv --target y --tasks 3", "tasks must not be given for a table"),
+        ("train --task.family linear --task.lengthscale 3", "lengthscale must not be given for"),
+        ("train --task.kernel exponential --task.lengthscale 3", "and kernel 'exponential', got"),
+        ("train --model.start chebyshev --model.heads 7", "heads must not be given for start"),
+        ("verify C1 --seeds 1000000000", "seeds must be <= 100000"),
+    ],
+)
+def test_options_without_effect_and_counts_beyond_memory_are_refused(
+    tmp_path, capsys, monkeypatch, words, message
+):
+    refuse_compilation(monkeypatch)
+    monkeypatch.chdir(tmp_path)
+    assert cli.main(words.split()) == 2
+    captured = capsys.readouterr()
+    assert message in captured.err
+    assert captured.err.count("\n") == 1
+    assert not list(tmp_path.iterdir())
+
+
+def test_every_recipe_that_ships_has_only_settings_with_an_effect():
+    from icl_krr.cli.settings.train import Train
+    from icl_krr.experiments.shared.recipe import Recipe, names
+
+    for name in names():
+        Train(name, **vars(Recipe.read(name))).refuse_options_without_effect()
+
+
+@pytest.mark.parametrize("value", ["abc", "nan", "inf", "-1", "1.5x"])
+def test_values_that_no_axis_takes_are_one_line(tmp_path, capsys, monkeypatch, value):
+    from icl_krr.catalogue import AXES
+
+    monkeypatch.chdir(tmp_path)
+    for axis in AXES:
+        assert cli.main(["sweep", axis, "--values", value]) == 2
+        error = capsys.readouterr().err
+        assert " must " in error
+        assert error.count("\n") == 1
+
+
+def test_a_folder_belongs_to_one_process(tmp_path, capsys):
+    with owned(tmp_path):
+        argv = ["sweep", "width", "--values", "2", "--seeds", "1", "--out", str(tmp_path)]
+        assert cli.main(argv) == 2
+        message = f"must not be in use, but process {os.getpid()} is writing to it"
+        assert message in capsys.readouterr().err
+    assert not list(tmp_path.iterdir())
+    (tmp_path / LOCK).write_text("1")  # of a process that was killed
+    with owned(tmp_path):
+        assert (tmp_path / LOCK).read_text() == str(os.getpid())
+
+
+SLOW = """
+import time
+from hashlib import pbkdf2_hmac
+from icl_krr import files
+from icl_krr.cli import console, program
+
+def busy(argv):
+    if "--saving" in argv:
+        files.UNSAVED.add("file")
+    print("started", flush=True)
+    if "--output" in argv:
+        time.sleep(0.2)
+        print("words " * 100_000)
+        return 0
+    if "--saving" in argv:
+        time.sleep(0.5)
+        print("saved", flush=True)
+        files.UNSAVED.clear()
+    pbkdf2_hmac("sha256", b"", b"", 2**31 - 1)  # for minutes outside of Python, as XLA
+
+program.main = busy
+console()
+"""
+
+
+def start_slowly(*words):
+    command = [sys.executable, "-c", SLOW, *words]
+    process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+    assert process.stdout is not None
+    assert process.stdout.readline() == "started\n"
+    return process
+
+
+@pytest.mark.parametrize(("number", "status"), [(signal.SIGINT, 130), (signal.SIGTERM, 143)])
+def test_a_signal_ends_the_program_whatever_it_does(number, status):
+    process = start_slowly()
+    process.send_signal(number)
+    _, said = process.communicate(timeout=30)
+    assert (process.returncode, said) == (status, "icl-krr: interrupted\n")
+    process = start_slowly()
+    process.stderr.close()  # nobody reads what is said
+    process.stderr = None
+    process.send_signal(number)
+    assert process.wait(timeout=30) == status
+    process.stdout.close()
+
+
+def test_what_is_unsaved_is_saved_first_unless_a_second_signal_follows():
+    process = start_slowly("--saving")
+    process.send_signal(signal.SIGINT)
+    out, said = process.communicate(timeout=30)
+    assert (process.returncode, out) == (130, "saved\n")
+    assert "interrupted; saving (press Ctrl-C again to exit without saving)" in said
+    process = start_slowly("--saving")
+    process.send_signal(signal.SIGINT)
+    process.stderr.readline()
+    process.send_signal(signal.SIGINT)
+    out, _ = process.communicate(timeout=30)
+    assert (process.returncode, out) == (130, "")
+
+
+def test_a_reader_that_leaves_is_no_error():
+    process = start_slowly("--output")
+    process.stdout.close()
+    process.stdout = None
+    _, said = process.communicate(timeout=30)
+    assert (process.returncode, said) == (141, "")
 
 
 def test_out_must_be_a_folder(table, tmp_path, capsys):

@@ -10,8 +10,9 @@ import pytest
 from helpers import CASES, KINDS, cg, draw
 
 import icl_krr as ik
-from icl_krr.residual import embed, visible
+from icl_krr.residual import visible
 from icl_krr.transformer import forward
+from icl_krr.transformer.evaluate import embed_task
 
 
 def test_one_trace_for_a_sweep_over_ridge_and_data():
@@ -53,8 +54,16 @@ def test_a_sweep_is_one_vmap():
     assert np.allclose(swept, jnp.stack(alone), rtol=1e-3, atol=1e-4)
 
 
+def test_differences_of_points_are_not_stored():
+    """Neither forward nor in the gradient: they would take n^2 p numbers."""
+    x, kernel = jax.ShapeDtypeStruct((1000, 16), jnp.float32), ik.Gaussian()
+    for function in (kernel, jax.grad(lambda x, z: jnp.sum(kernel(x, z)), argnums=(0, 1))):
+        memory = jax.jit(function).lower(x, x).compile().memory_analysis()
+        assert memory.temp_size_in_bytes < 4 * 4 * 1000**2
+
+
 def lower(model, task):
-    stream = embed(model.weights.embedding, task)
+    stream = embed_task(model, task)
     return jax.jit(lambda m, h: forward(m, h, visible(task)).stream).lower(model, stream)
 
 

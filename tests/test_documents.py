@@ -13,10 +13,12 @@ import pytest
 import tyro
 
 import icl_krr as ik
+from benchmarks import interruptions
 from benchmarks.solvers import solver_table
 from icl_krr.bench import Row, markdown
 from icl_krr.catalogue import SOLVERS, load
-from icl_krr.cli import as_spelled, settings, subcommands
+from icl_krr.cli import settings
+from icl_krr.cli.program import as_spelled, subcommands
 from icl_krr.experiments.ablate import ablation
 from icl_krr.experiments.claims.verify import Result, claims, markdown as table_of_claims
 from icl_krr.experiments.identify import confusion
@@ -241,6 +243,16 @@ def test_the_ablation_of_a_trained_model_is_the_one_that_was_measured():
     record = json.loads((RESULTS / "ablate-gp-encoder.json").read_text())
     table = ablation.table(ablation.Ablation(record["rows"], {}))
     assert to_markdown(table) == (RESULTS / "ablate-gp-encoder.md").read_text()
+
+
+def test_the_table_of_interruptions_is_the_one_that_was_measured():
+    """And nothing was damaged, lost or left over."""
+    record = json.loads((RESULTS / "interruptions.json").read_text())
+    lines = [interruptions.line(*pair) for pair in record["commands"].items()]
+    table = to_markdown((interruptions.HEADER, lines))
+    assert table == (RESULTS / "interruptions.md").read_text()
+    for _, count, right, _, *bad, same in lines:
+        assert (count, {*bad}, same) == (right, {"0"}, "yes")
 
 
 @pytest.mark.parametrize("solver", [*EXPECTED])

@@ -4,7 +4,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
-from helpers import draw, relative
+from helpers import draw, every_case, parametrize, relative
 
 import icl_krr as ik
 from icl_krr import theory
@@ -77,6 +77,107 @@ def test_extreme_logits_in_float32(logit):
     assert relative(prediction, expected) < 1e-3
 
 
+OFF_CENTRE = {
+    "exact": ("exact", {}),
+    "richardson": ("richardson", {"steps": 8}),
+    "chebyshev": ("chebyshev", {"steps": 8, "spectrum": (0.5, 3.5)}),
+    "conjugate gradient": ("conjugate_gradient", {"steps": 8, "form": "fused"}),
+}
+
+
+@pytest.mark.parametrize("name", OFF_CENTRE)
+def test_far_from_0_in_float32(name):
+    """Six points one apart, from 2020 or 10000 on: the kernel depends on their distances only."""
+    (solver, options), kernel = OFF_CENTRE[name], ik.Gaussian(1.0)
+    near = ik.Task(
+        x=jnp.arange(6.0)[:, None],
+        y=jnp.sin(jnp.arange(6.0)),
+        x_query=jnp.array([[2.5], [4.25]]),
+        mask=jnp.arange(6) != 1,
+    )
+    if solver == "exact":
+        predict = lambda task: ik.solvers.exact(kernel, task, ridge=0.5).prediction  # noqa: E731
+    else:
+        build = getattr(ik.constructions, solver)
+        model = build(kernel, num_features=1, ridge=0.5, **options)
+        predict = lambda task: ik.predict(model, task)  # noqa: E731
+    for offset in (2020.0, 10000.0):
+        far = near.replace(x=near.x + offset, x_query=near.x_query + offset)
+        assert relative(predict(far), predict(near)) < 1e-5
+
+
+def test_a_model_centres_x_if_its_kernel_is_one_of_differences():
+    kernels = {
+        ik.Gaussian(): True,
+        ik.Exponential(): False,
+        ik.Mixture((ik.Gaussian(), ik.Exponential()), jnp.ones(2)): False,
+    }
+    for kernel, centred in kernels.items():
+        model = ik.constructions.nadaraya_watson(kernel, num_features=4)
+        assert model.spec.centred is centred
+
+
+def without_supports(case):
+    """Predictions of oracle and model for a task whose supports are all masked, and gradients."""
+
+    def predictions(x, y, x_query):
+        task = ik.Task(x=x, y=y, x_query=x_query, mask=jnp.zeros(2, bool))
+        found = (
+            case.oracle_of(task, 0.5, 2).prediction,
+            ik.predict(case.build(task, 0.5, 2), task),
+        )
+        return sum(jnp.sum(value) for value in found), found
+
+    (_, found), slopes = jax.jit(jax.value_and_grad(predictions, argnums=(0, 1, 2), has_aux=True))(
+        jnp.array([[0.3], [-1.0]]), jnp.array([1.0, 2.0]), jnp.array([[0.5]])
+    )
+    assert not any(np.any(value) for value in found)
+    assert all(np.all(np.isfinite(slope)) for slope in slopes)
+
+
+@parametrize(("gdia", "ric-gaussian"))
+def test_without_supports_the_prediction_is_0(case):
+    without_supports(case)
+
+
+@pytest.mark.slow
+@every_case
+def test_without_supports_every_solver_predicts_0(case):
+    without_supports(case)
+
+
+def test_without_supports_nothing_else_is_nan():
+    @jax.jit
+    def values(x, y):
+        task = ik.Task(x=x, y=y, x_query=x[:1] + 1, mask=jnp.zeros(2, bool))
+        kernel = ik.Gaussian()
+        return (
+            ik.solvers.posterior(kernel, task, ridge=0.5),
+            ik.spectral_bounds(kernel, task, ridge=0.5),
+            ik.solvers.leave_one_out(kernel, task, ridge=0.5),
+            ik.solvers.smoother_leave_one_out(kernel, task),
+            ik.solvers.log_marginal_likelihood(kernel, task, ridge=0.5),
+            theory.log_sink(kernel, task),
+        )
+
+    (mean, variance), bounds, *rest = values(jnp.array([[0.3], [-1.0]]), jnp.array([1.0, 2.0]))
+    assert (float(mean[0]), float(variance[0])) == (0, 1)
+    assert [float(bound) for bound in bounds] == [0.5, 0.5]
+    assert not any(np.any(value) for value in rest)
+
+
+@pytest.mark.parametrize("mask", [None, jnp.zeros(2, bool)])
+def test_gradient_descent_in_alpha_with_a_kernel_that_vanishes(mask):
+    """K is rounded away against the ridge, so the bounds (1, 1) say nothing of its size."""
+    x = 1e-5 * jnp.array([[1.0], [2.0]])
+    task = ik.Task(x=x, y=jnp.array([1.0, -1.0]), x_query=x, mask=mask)
+    options = {"ridge": 1.0, "steps": 4, "spectrum": (1.0, 1.0)}
+    model = ik.constructions.gradient_descent_in_alpha(ik.Linear(), num_features=1, **options)
+    oracle = ik.solvers.gradient_descent_in_alpha(ik.Linear(), task, **options).prediction[-1]
+    for prediction in (ik.predict(model, task), oracle):
+        assert np.max(np.abs(prediction)) < 1e-9
+
+
 def test_a_sink_that_underflows_is_not_hidden():
     """Without the shift, at logits past 88, the sink weight is 0: no number comes back."""
     task = draw(0, p=2)
@@ -89,14 +190,15 @@ def test_a_sink_that_underflows_is_not_hidden():
 
 def test_a_ridge_that_vanishes_against_the_kernel_is_reported():
     """log c beyond the dtype: ridge / c is 0 in float32, and alpha / c would be as well."""
-    with pytest.raises(ValueError, match="log_sink must be between -87 and 87 for float32, got 15"):
-        ik.constructions.conjugate_gradient(
-            ik.Exponential(1.0),
-            num_features=2,
-            ridge=1.0,
-            steps=4,
-            attention=ik.Softmax(log_sink=150.0),
-        )
+    for log_sink in (150.0, -150.0):
+        with pytest.raises(ValueError, match=f"between -87 and 87 for float32, got {log_sink}"):
+            ik.constructions.conjugate_gradient(
+                ik.Exponential(1.0),
+                num_features=2,
+                ridge=1.0,
+                steps=4,
+                attention=ik.Softmax(log_sink=log_sink),
+            )
 
 
 @pytest.mark.parametrize("name", ["chebyshev", "richardson"])

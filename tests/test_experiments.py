@@ -9,8 +9,11 @@ from sklearn.model_selection import LeaveOneOut, cross_val_predict
 
 import icl_krr as ik
 from icl_krr import catalogue
+from icl_krr.cli.depth_tables import describe
 from icl_krr.experiments import depth
+from icl_krr.experiments.hyperparameters import FitConfig, builder
 from icl_krr.experiments.shared import model_selection
+from icl_krr.training import held_out
 
 
 def test_the_ridge_is_the_best_of_its_grid_by_leave_one_out(x64):
@@ -59,15 +62,53 @@ def test_the_kernel_is_the_best_of_its_grid_by_leave_one_out(x64, ridge):
     assert np.isclose(float(chosen.lengthscale), best[1])
 
 
+@pytest.mark.parametrize("masked", [False, True])
+def test_one_eigendecomposition_gives_the_errors_of_all_ridges(x64, masked):
+    """The formula that needs one factorisation for each ridge agrees, also at singular matrices."""
+    task = draw(3, p=2, n=14, r=2)
+    task = task.replace(x=task.x.at[1].set(task.x[0]), mask=np.arange(14) < 11 if masked else None)
+    for kernel in (ik.Linear(), ik.Gaussian(0.7), ik.Exponential(2.0)):
+        grid = model_selection.ridges(kernel, task)
+        each = [np.sum(ik.solvers.leave_one_out(kernel, task, ridge=r) ** 2) for r in grid]
+        np.testing.assert_allclose(model_selection.losses(kernel, task, grid), each, rtol=1e-9)
+
+
+def test_many_supports_are_chosen_on_a_subsample_and_the_table_says_so(monkeypatch):
+    monkeypatch.setattr(model_selection, "MOST", {"regression": 10, "Nadaraya-Watson": 12})
+    task, heard = draw(1, p=2, n=15), []
+    few = model_selection.subsample(task, "regression")
+    assert few.x.shape == (10, 2)
+    assert not np.array_equal(few.x, task.x[:10])
+    kernel, _ = depth.choose_kernels(task, depth.DepthConfig(kernel="gaussian"), heard.append)
+    assert kernel.lengthscale == model_selection.choose_kernel(ik.Gaussian, few, None).lengthscale
+    result = depth.run(task, depth.DepthConfig(solver="gradient_descent", steps=1))
+    assert "(leave-one-out on 10 random supports)" in describe(result.facts, 0)
+    assert "regression, leave-one-out: lengthscale 17 of 17" in heard
+
+
+def test_the_size_of_a_compiled_fit_does_not_depend_on_the_data(x64):
+    """The tasks are arguments of the program: constants would be in its text."""
+
+    def text(n):
+        tasks = jax.tree.map(lambda leaf: leaf[None], draw(0, p=2, n=n))
+        config = FitConfig(solver="chebyshev", kernel="gaussian", ridge=0.1, lengthscale=1.0)
+        loss = held_out(builder(config, tasks), tasks)
+        told = {"ridge": 0.1, "lengthscale": 1.0}
+        return len(jax.jit(lambda loss, at: loss(at)).lower(loss, told).as_text())
+
+    assert abs(text(50) - text(10)) < 0.01 * text(10)
+
+
 def test_rows_hold_gaps_and_errors_as_they_say(x64):
     task = draw(2, p=3, n=15, q=6)
-    config = depth.DepthConfig(solver="gradient_descent", ridge=0.5, temperature=2.0, steps=3)
+    config = depth.DepthConfig(solver="gradient_descent", ridge=0.5, steps=3)
     result = depth.run(task, config)
     exact = np.asarray(ik.solvers.exact(ik.Linear(), task, ridge=0.5).prediction)
     size, y = np.linalg.norm(exact), np.asarray(task.y_query)
     spectrum = ik.spectral_bounds(ik.Linear(), task, ridge=0.5)
     path = ik.solvers.gradient_descent(ik.Linear(), task, ridge=0.5, steps=3, spectrum=spectrum)
-    smooth = ik.solvers.nadaraya_watson(ik.Exponential(2.0), task).prediction
+    smoother = ik.Exponential(result.facts["smoother_temperature"])
+    smooth = ik.solvers.nadaraya_watson(smoother, task).prediction
     expected = {
         **{("transformer", t): np.asarray(f) for t, f in enumerate(path.prediction)},
         ("zero", 0): 0 * exact,
@@ -88,7 +129,7 @@ def test_rows_hold_gaps_and_errors_as_they_say(x64):
 def test_the_gap_to_the_oracle_is_measured(x64, monkeypatch):
     """A construction that runs another solver than it says is found out."""
     task = draw(3, p=3, n=15)
-    config = depth.DepthConfig(ridge=0.5, temperature=1.0, steps=3)
+    config = depth.DepthConfig(ridge=0.5, steps=3)
     assert all(row.oracle_gap < 1e-10 for row in depth.run(task, config).rows)
     wrong = ik.constructions.gradient_descent
     monkeypatch.setattr(

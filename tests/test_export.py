@@ -3,6 +3,7 @@
 import dataclasses
 import inspect
 import json
+import re
 import runpy
 import sys
 import textwrap
@@ -19,6 +20,7 @@ from safetensors.numpy import load_file, save_file
 import icl_krr as ik
 from icl_krr.export import T5, load, open_t5, save, to_t5
 from icl_krr.export.native import read, write
+from icl_krr.files import SEAL
 
 DECODER = ik.Architecture(
     num_features=4, width=8, depth=2, heads=2, causal=True, tokens="interleaved", max_tokens=32
@@ -118,28 +120,59 @@ def test_other_files_are_refused_in_a_sentence(tmp_path):
         load(tmp_path)
     save(path, decoder(np.float32))
     whole = path.read_bytes()
-    for other in (b"", b"alpha,r,p\n0.0,1.0,1.0\n", whole[:-4], whole[:100]):
+    unsealed = whole.replace(b"sha256:", b"sha255:")
+    for other in (b"", b"alpha,r,p\n0.0,1.0,1.0\n", whole[:-4], whole[:100], unsealed):
         path.write_bytes(other)
         with pytest.raises(ValueError, match=r"complete file written by icl_krr\.export\.save"):
             load(path)
     save_file({"alpha": np.ones(3)}, path)
     with pytest.raises(ValueError, match=r"complete file written by icl_krr\.export\.save"):
         load(path)
-    path.write_bytes(whole.replace(rb"{\"format\": 1,", rb"{\"format\": 9,"))
-    with pytest.raises(ValueError, match="must have format 1, got 9, written by icl_krr"):
+    path.write_bytes(whole)
+    rewrite(path, lambda record, tensors: record.update(format=9))
+    with pytest.raises(ValueError, match="must have format 2, got 9, written by icl_krr"):
         load(path)
+
+
+@pytest.mark.parametrize(("part", "flips"), [("header", 200), ("data", 120)])
+def test_a_file_with_one_bit_flipped_is_refused(part, flips, tmp_path):
+    path, rng = tmp_path / "model.safetensors", np.random.default_rng(0)
+    save(path, decoder(np.float32))
+    whole = path.read_bytes()
+    header = 8 + int.from_bytes(whole[:8], "little")
+    start, end = (0, header) if part == "header" else (header, len(whole))
+    for bit in rng.integers(8 * start, 8 * end, flips):
+        harmed = bytearray(whole)
+        harmed[bit // 8] ^= 1 << bit % 8
+        path.write_bytes(harmed)
+        with pytest.raises(ValueError, match=r"complete file written by icl_krr\.export\.save"):
+            load(path)
+
+
+def rewrite(path, change):
+    """Change the record and the tensors of a file, and give it a checksum that fits."""
+    record, tensors = read(path)
+    change(record, tensors)
+    record["checksum"] = SEAL
+    write(path, tensors, {"icl_krr": json.dumps(record)})
 
 
 DAMAGES = {
     "a tensor is missing": lambda model, tensors: tensors.popitem(),
+    "a tensor more": lambda model, tensors: tensors.update(more=np.ones(1, np.float32)),
     "an integer tensor": lambda model, tensors: tensors.update(
         {name: tensor.astype(np.int32) for name, tensor in tensors.items()}
     ),
     "a part of another kind": lambda model, tensors: model.update({"$type": "Task"}),
+    "another part alone": lambda model, tensors: model.update(model["layout"]),
     "a field is missing": lambda model, tensors: model.pop("steps"),
     "a field more": lambda model, tensors: model.update(zzz=1),
     "no layout": lambda model, tensors: model.update(layout=None),
+    "no slots": lambda model, tensors: model["layout"].update(slots=[]),
+    "a slot less": lambda model, tensors: model["layout"]["slots"].pop(),
     "no blocks": lambda model, tensors: model["weights"].update(steps=None),
+    "more steps than weights": lambda model, tensors: model.update(steps=5),
+    "too many steps": lambda model, tensors: model.update(steps=10**12),
     "nothing": lambda model, tensors: model.clear(),
 }
 
@@ -148,11 +181,65 @@ DAMAGES = {
 def test_damaged_records_are_refused_in_a_sentence(damage, tmp_path):
     path = tmp_path / "model.safetensors"
     save(path, decoder(np.float32))
-    record, tensors = read(path)
-    damage(record["model"], tensors)
-    write(path, tensors, {"icl_krr": json.dumps(record)})
+    rewrite(path, lambda record, tensors: damage(record["model"], tensors))
     with pytest.raises(ValueError, match="must hold all parts of a model and no other parts"):
         load(path)
+
+
+def entries(value):
+    """All containers of a record with the names of what they hold, but for tensors' names."""
+    names = value if isinstance(value, dict) else range(len(value))
+    for name in [name for name in names if name != "$tensor"]:
+        yield value, name
+        if isinstance(value[name], (dict, list)):
+            yield from entries(value[name])
+
+
+WRONG = {
+    int: (-5, 0, 2.5, "a"),
+    bool: ("yes", 1),
+    str: ("x" * 10**5, 5),
+    list: (5, "a"),
+    dict: (5, []),
+}
+TAKEN = {"depth", "hidden", "max_tokens", "streaming", "about"}  # other values are models too
+
+
+def test_a_wrong_value_in_any_field_is_refused_in_a_short_sentence(tmp_path):
+    path = tmp_path / "model.safetensors"
+    save(path, decoder(np.float32))
+    record, tensors = read(path)
+    count = 0
+    for place, name in list(entries(record["model"])):
+        right = place[name]
+        for wrong in WRONG.get(type(right), ()):
+            if name in TAKEN:
+                continue
+            place[name] = wrong
+            write(path, tensors, {"icl_krr": json.dumps(record | {"checksum": SEAL})})
+            with pytest.raises(ValueError, match="must hold all parts of a model") as refusal:
+                load(path)
+            assert len(str(refusal.value)) < 500
+            count += 1
+        place[name] = right
+    assert count > 150
+
+
+def test_a_record_that_is_nested_deeply_is_refused(tmp_path):
+    path = tmp_path / "model.safetensors"
+    save(path, decoder(np.float32))
+    for depth in (300, 900, 10**5):
+        write(
+            path,
+            {},
+            {
+                "icl_krr": f'{{"checksum": "{SEAL}", "format": {"[" * depth + "]" * depth}'
+                ', "version": 1, "model": 1}'
+            },
+        )
+        with pytest.raises(ValueError, match=r"must (be a complete file|have format 2)") as refusal:
+            load(path)
+        assert len(str(refusal.value)) < 500
 
 
 def test_what_is_no_model_is_refused(tmp_path):
@@ -438,8 +525,7 @@ def test_nnsight_recovers_alpha_from_the_t5(tmp_path, monkeypatch):
     """The example of the docstring, run as a notebook would."""
     for tool in ("torch", "transformers", "nnsight"):
         pytest.importorskip(tool)
-    _, _, rest = inspect.getdoc(to_t5).partition("every layer:\n\n")
-    code, _, _ = rest.partition("\nT5 is bidirectional")
+    code = re.search(r"every layer:\n\n((    .*\n|\n)+)", inspect.getdoc(to_t5))[1]
     (tmp_path / "example.py").write_text(textwrap.dedent(code))
     monkeypatch.chdir(tmp_path)
     found = runpy.run_path("example.py")

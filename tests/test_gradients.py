@@ -154,3 +154,36 @@ def test_numbers_may_be_numpy_s(x64, given):
         )
         answers.append(ik.predict(model, task))
     np.testing.assert_array_equal(*answers)
+
+
+@pytest.mark.parametrize("scale", [1e-16, 1.0, 1e16])
+def test_derivatives_of_the_gaussian_kernel_do_not_overflow(scale):
+    """1 / lengthscale^3 does; all scales are those of the lengthscale."""
+    task = draw(3, p=2, n=6)
+
+    def values(unit):
+        at = lambda x, lengthscale: ik.Gaussian(lengthscale)(task.x_query * unit, x)  # noqa: E731
+        x, lengthscale = task.x * unit, jnp.float32(1.5 * unit)
+        slopes = jax.jacrev(at, argnums=(0, 1))(x, lengthscale)
+        return at(x, lengthscale), *(unit * slope for slope in slopes)
+
+    both = jax.jit(values)
+    for found, wanted in zip(both(jnp.float32(scale)), both(jnp.float32(1.0)), strict=True):
+        assert relative(found, wanted) < 1e-5
+
+
+def test_exact_regression_is_differentiated_in_all_that_it_is_told(x64):
+    """In reverse mode, with its status, which has no derivative."""
+    task = draw(3, p=2, n=6)
+
+    def loss(x, y, lengthscale, ridge):
+        told = ik.Gaussian(lengthscale), task.replace(x=x, y=y)
+        exact, posterior = (f(*told, ridge=ridge) for f in (ik.solvers.exact, ik.solvers.posterior))
+        gap = exact.status.gap + posterior.status.gap
+        return jnp.sum(exact.prediction) + jnp.sum(posterior.variance), gap
+
+    at = task.x, task.y, jnp.array(1.5), jnp.array(0.1)
+    both = jax.jit(jax.jacrev(loss, argnums=(0, 1, 2, 3)))
+    of_value, of_gap = both(*at)
+    assert all(np.all(np.isfinite(part)) and np.any(part != 0) for part in of_value)
+    assert not any(np.any(part) for part in of_gap)

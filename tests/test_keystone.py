@@ -9,10 +9,10 @@ import pytest
 from helpers import (
     CASES,
     CONSTRUCTIONS,
+    KINDS,
     cg,
     cg_oracle,
     draw,
-    every_case,
     gaussian,
     linear,
     numpy_exact,
@@ -24,20 +24,27 @@ import icl_krr as ik
 from icl_krr import theory
 
 SIZES = list(itertools.product((1, 4, 16), (1, 7, 64), (1, 3)))
-FEW = [(1, 1, 1), (4, 7, 3), pytest.param(1, 64, 3, marks=pytest.mark.slow)]
+ONE, ORDINARY, LONG = (1, 1, 1), (4, 7, 3), (1, 64, 3)
+# of each kind one case has a single support, of the others in .ci/run
+SLOW = {ONE: set(CASES) - set(KINDS), ORDINARY: set(), LONG: set(CASES)}
+FEW = [
+    pytest.param(
+        case, *size, id=f"{case.name}-{size}", marks=[pytest.mark.slow] * (case.name in names)
+    )
+    for size, names in SLOW.items()
+    for case in CONSTRUCTIONS
+    if size == ORDINARY or not case.tables  # tables are slow to build: test_tables measures them
+]
 SETTINGS = ((0, 1e-2), (1, 0.1), (2, 3.0))
 
 
-@every_case
-@pytest.mark.parametrize(("p", "n", "r"), FEW)
+@pytest.mark.parametrize(("case", "p", "n", "r"), FEW)
 def test_slots_equal_the_oracle_after_every_step(x64, case, p, n, r):
     """To the tolerance, of the slot's largest value.
 
     Inner products amplify rounding from step to step, on spectra that decay fast most of all:
     there only those steps are compared that a change of y by its last digit leaves alone.
     """
-    if case.tables and (p, n) != (4, 7):
-        pytest.skip("tables are slow to build; their error is measured in test_tables")
     compared = 0
     for seed, ridge in SETTINGS:
         task = draw(seed, p, n, r=r)

@@ -12,8 +12,9 @@ import pytest
 from helpers import CASES, draw
 
 import icl_krr as ik
-from icl_krr.residual import embed, visible
+from icl_krr.residual import visible
 from icl_krr.transformer import forward
+from icl_krr.transformer.evaluate import embed_task
 
 ACTIVATIONS = {
     "identity": lambda x: x,
@@ -105,7 +106,7 @@ def test_numpy_runs_the_exported_weights_to_the_same_stream(x64, name, merge):
     model = CASES[name].build(task, 0.5, 4)
     model = ik.dense(model) if merge else model
     exported = jax.tree.map(np.asarray, flax.serialization.to_state_dict(model.weights))
-    start = jax.tree.map(np.asarray, embed(model.weights.embedding, task))
+    start = jax.tree.map(np.asarray, embed_task(model, task))
     prologue = len(model.weights.prologue)
     kind, seen = model.spec.attention, np.asarray(visible(task))
     path = run(exported, describe(model), start, seen, kind, prologue, model.steps)
@@ -115,5 +116,5 @@ def test_numpy_runs_the_exported_weights_to_the_same_stream(x64, name, merge):
         for slot, value in stream.items():
             ours = np.asarray(cache[f"blocks.{i}.resid_post.{slot}"])
             assert np.max(np.abs(ours - value)) < 1e-10 * max(1, np.max(np.abs(value))), (i, slot)
-    final = forward(model, embed(model.weights.embedding, task), visible(task)).stream
+    final = forward(model, embed_task(model, task), visible(task)).stream
     assert all(np.allclose(final[slot], path[-1][slot], atol=1e-10) for slot in final)

@@ -115,6 +115,36 @@ def test_bins_of_a_filter_have_error_bars_that_hold_it(tasks):
     assert relative(found.q[2], ik.theory.gradient_filter(found.sigma, RIDGE, 0.02, 2)) < 0.05
 
 
+def test_intervals_of_a_filter_are_of_95_percent(x64):
+    """Those of a mean of 64 tasks that differ by a normal error: 1.96 standard errors."""
+    errors = np.random.default_rng(0).normal(size=64)
+    one = ik.Task(x=jnp.eye(2), y=jnp.ones(2), x_query=jnp.ones((1, 2)))
+    tasks = jax.tree.map(lambda leaf: jnp.broadcast_to(leaf, (64, *leaf.shape)), one)
+    own = jnp.asarray(errors)[:, None, None, None] * jnp.ones((1, 1, 1, 2))
+    found = spectral_filter(ik.Linear(), tasks, own, bins=1)
+    half = 1.96 * errors.std() / 8
+    assert np.allclose([found.low - found.q, found.high - found.q], [[[-half]], [[half]]], rtol=0.2)
+
+
+def test_masked_supports_change_neither_filters_nor_effective_parameters(tasks):
+    keep = np.arange(10) % 3 != 1
+    rest = tasks.replace(x=tasks.x[:, keep], y=tasks.y[:, keep])
+    masked = tasks.replace(
+        x=jnp.where(keep[:, None], tasks.x, 9.0), mask=jnp.tile(keep, (len(tasks.x), 1))
+    )
+    kernel = ik.Exponential(3.0)
+    exact = lambda t: ik.solvers.exact(kernel, t, ridge=RIDGE).prediction[None]  # noqa: E731
+    found = []
+    for part in (masked, rest):
+        own = jax.lax.map(partial(hat_matrix, exact), part)
+        edges = np.array([0.0, 1.0, 1e3])
+        of_part = spectral_filter(kernel, part, own, edges=edges)
+        found.append((of_part, effective("regression", "exponential", part, own[:, 0])))
+    for a, b in zip(*(part[0] for part in found), strict=True):
+        assert relative(a, b) < 1e-9
+    assert all(np.isclose(found[0][1][name], value) for name, value in found[1][1].items())
+
+
 def each(tasks):
     return [jax.tree.map(lambda leaf, i=i: leaf[i], tasks) for i in range(len(tasks.x))]
 

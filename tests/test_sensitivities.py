@@ -159,6 +159,42 @@ def test_closed_forms_are_the_derivatives_of_the_oracle(task, family):
     assert np.all(np.asarray(of(solvers.change_without))[:, 3] == 0)
 
 
+@pytest.mark.parametrize("family", [ik.Linear, ik.Gaussian])
+def test_closed_forms_round_no_more_than_automatic_derivatives(family):
+    """In float32 against float64, for supports of low rank, two of them equal, and small ridges."""
+    rng = np.random.default_rng(0)
+    x, x_query = rng.normal(size=(6, 10, 2)).astype("f4"), rng.normal(size=(6, 4, 2)).astype("f4")
+    x[:, 5] = x[:, 4]
+    y = x @ np.float32([1.0, -0.5]) + 0.1 * rng.normal(size=(6, 10)).astype("f4")
+    ridge = np.float32([1e-5, 1e-4, 1e-3, 1e-5, 1e-4, 1e-3])
+
+    @jax.jit
+    @partial(jax.vmap, in_axes=(0, 0, 0, 0, None))
+    def both(x, y, x_query, ridge, at):
+        def predict(x, y, ridge, at):
+            task = ik.Task(x=x, y=y, x_query=x_query)
+            return solvers.exact(family(projection=at), task, ridge=ridge).prediction
+
+        task, kernel = ik.Task(x=x, y=y, x_query=x_query), family(projection=at)
+        names = ("supports", "y", "ridge", "projection")
+        by_hand = [
+            getattr(solvers, f"derivative_in_{name}")(kernel, task, ridge=ridge) for name in names
+        ]
+        return by_hand, jax.jacrev(predict, argnums=(0, 1, 2, 3))(x, y, ridge, at)
+
+    values = x, y, x_query, ridge, np.eye(2, dtype="f4")
+    ours, theirs = both(*values)
+    with jax.enable_x64(True):
+        _, true = both(*(jnp.asarray(value, float) for value in values))
+    for mine, other, exact in zip(
+        *jax.tree.map(np.float64, (ours, list(theirs), list(true))), strict=True
+    ):
+        gaps = [np.abs(part - exact).reshape(6, -1) for part in (mine, other)]
+        worst, allowed = (gap.max(axis=1) for gap in gaps)
+        assert np.all(worst <= 5 * allowed)
+        assert np.median(worst / allowed) <= 1.5
+
+
 STATIONARY = {
     "gradient_descent": (lambda told: {"step_size": told["step"]}, {"step": 0.02}),
     "chebyshev": (

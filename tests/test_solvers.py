@@ -33,6 +33,49 @@ def test_kernels(x64, kernel):
     assert relative(kernel(task.x, task.x_query), gram(kernel, task.x, task.x_query)) < 1e-14
 
 
+@pytest.mark.parametrize("kernel", [*KERNELS, ik.Mixture(KERNELS[1:], jnp.array([1.0, 0.5]))])
+def test_the_diagonal_is_that_of_the_kernel_matrix(kernel):
+    x = draw(0).x
+    assert relative(kernel.diagonal(x), jnp.diagonal(kernel(x, x))) < 1e-6
+
+
+def test_the_gaussian_kernel_far_from_0_in_float32():
+    """Two clusters, one at 1e4: |x|^2 + |z|^2 - 2 <x, z> has no digit left of the distances."""
+    x = jnp.array([[0.0, 1.0], [1.0, 1.5], [1e4, 1e4], [1e4 + 1, 1e4 - 0.5]])
+    kernel, tilted = ik.Gaussian(1.3), ik.Gaussian(1.3, jnp.array([[0.6, 0.77]]))
+    grad = jax.jit(jax.grad(lambda x: jnp.sum(kernel(x, x[::-1]) ** 2)))
+    values = (
+        kernel(x, x),
+        tilted(x[2:], x[2:]),
+        grad(x[2:]),
+        tilted.derivative_in_x(x[2:], x[2:]),
+        tilted.derivative_in_projection(x[2:], x[2:]),
+    )
+    with jax.enable_x64(True):
+        x = jnp.asarray(np.asarray(x, np.float64))
+        tilted = jax.tree.map(lambda leaf: jnp.asarray(np.asarray(leaf, np.float64)), tilted)
+        near = x[2:] - x[2:3]
+        expected = (
+            gram(kernel, x, x),
+            gram(kernel, near @ tilted.projection.T, near @ tilted.projection.T),
+            jax.grad(lambda x: jnp.sum(kernel(x, x[::-1]) ** 2))(near),
+            tilted.derivative_in_x(near, near),
+            tilted.derivative_in_projection(near, near),
+        )
+    for value, wanted in zip(values, expected, strict=True):
+        assert relative(value, wanted) < 2e-5
+
+
+@pytest.mark.parametrize("family", [ik.Exponential, ik.Gaussian])
+def test_bandwidths_do_not_count_masked_points(family):
+    x, keep = draw(0).x, jnp.arange(7) % 3 > 0
+    padded = jnp.where(keep[:, None], x, jnp.nan)
+    assert relative(family.bandwidths(padded, keep), family.bandwidths(x[keep])) < 1e-6
+    assert family.bandwidths(x, keep & ~keep)[8] == 1
+    if family is ik.Gaussian:
+        assert relative(family.bandwidths(x + 1e4), family.bandwidths(x)) < 1e-3
+
+
 @pytest.mark.parametrize("r", [None, 1, 3])
 @pytest.mark.parametrize("kernel", KERNELS)
 def test_exact_equals_scipy(x64, kernel, r):

@@ -1,8 +1,9 @@
-"""Shapes and dtypes are made to fit where that is meant: JAX refuses to do so by itself here."""
+"""What JAX and XLA refuse: to make shapes and dtypes fit by themselves, and unknown flags."""
 
 import jax.numpy as jnp
 import pytest
 from helpers import draw
+from xla_flags import known
 
 import icl_krr as ik
 
@@ -31,3 +32,9 @@ def test_hyperparameters_take_the_dtype_of_the_task(x64, kernel):
         found = ik.predict(model, task)
         assert found.dtype == path.dtype == "f4"
         assert jnp.allclose(found, path[-1], rtol=1e-4, atol=1e-4)
+
+
+def test_a_flag_that_xla_does_not_know_does_not_reach_it():
+    """It would abort the process."""
+    assert known("--xla_no_such_flag=true") == ""
+    assert known("--xla_cpu_enable_fast_math=false") == "--xla_cpu_enable_fast_math=false"

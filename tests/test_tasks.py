@@ -67,7 +67,7 @@ def test_samplers_are_pure_and_batch():
 @pytest.mark.parametrize(
     ("options", "message"),
     [
-        ({"noise": -1.0}, "noise must be a finite variance >= 0, got -1.0"),
+        ({"noise": -1.0}, "noise must be >= 0 and finite, got -1.0"),
         ({"condition": 0.5}, "condition must be >= 1 and finite, got 0.5"),
         ({"num_features": 0}, "num_features must be >= 1, got 0"),
         ({"num_outputs": 0}, "num_outputs must be >= 1, got 0"),
@@ -140,6 +140,7 @@ def test_tables_as_spreadsheets_write_them(tmp_path):
         ("a;y\n1;2\n", r"target must be a column of .*; is the file comma-separated\?"),
         ("a,y\n1,2\n3\n", "line 3: expected 2 cells, got 1"),
         ("a,y\n1,2\nred,3\n", "line 3, column 'a': expected a finite number, got 'red'"),
+        ("a,y\n1," + "x" * 400 + "\n", r"column 'y': expected a .*, got 'x{40,60}\.\.\.x{40,60}'"),
         ("a,y\n1,2\n,3\n", "line 3, column 'a': expected a finite number, got ''"),
         (",a,y\n0,1,2\n", "must name every column, got '', 'a', 'y'"),
         ("a,y\n1_300,2\n", "line 2, column 'a': expected a finite number, got '1_300'"),

@@ -1,5 +1,7 @@
 """Every bound of `theory`: that it holds, and how near to it one can come."""
 
+import inspect
+
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -297,3 +299,112 @@ def test_c14_tables(x64, width):
     wide = theory.table_width(3.0, 5.0, 1e-3)
     assert theory.product_table_error(3.0, 5.0, wide) <= 1e-3
     assert theory.product_table_error(3.0, 5.0, wide - 2) > 1e-3
+
+
+KEEP = np.arange(9) % 3 != 1
+WITH_TASKS = {
+    "log_normaliser": lambda task, keep: theory.log_normaliser(exponential, task)[
+        np.append(keep, [True] * task.num_queries)
+    ],
+    "log_sink": lambda task, keep: theory.log_sink(gaussian, task),
+    "smoothing_gap": lambda task, keep: theory.smoothing_gap(exponential, task, ridge=0.1),
+    "prediction_bound": lambda task, keep: theory.prediction_bound(
+        exponential, task, jnp.where(keep, 0.3, jnp.nan), ridge=0.1
+    ),
+    "preconditioned_eigenvalues": lambda task, keep: theory.preconditioned_eigenvalues(
+        gaussian, task, ridge=2.0, sink=0.01
+    )[np.sum(~keep) :],
+    "their condition": lambda task, keep: jnp.divide(
+        *theory.preconditioned_eigenvalues(gaussian, task, ridge=2.0, sink=0.01)[jnp.array([-1, 0])]
+    ),
+    "richardson_bounds": lambda task, keep: jnp.stack(
+        theory.richardson_bounds(gaussian, task, ridge=2.0, sink=0.01)
+    ),
+    "eigenvalues": lambda task, keep: theory.eigenvalues(gaussian, task)[np.sum(~keep) :],
+    "spectral_bounds": lambda task, keep: jnp.stack(
+        theory.spectral_bounds(gaussian, task, ridge=0.1)
+    ),
+    "effective_dimension": lambda task, keep: theory.effective_dimension(
+        theory.eigenvalues(gaussian, task), 0.1
+    ),
+    "expected_gap": lambda task, keep: theory.expected_gap(
+        theory.eigenvalues(gaussian, task), 2, 0.1, 1.0, 0.5
+    ),
+    "inverse_error_tail": lambda task, keep: theory.inverse_error_tail(
+        theory.eigenvalues(gaussian, task), 2, 0.1
+    ),
+    "query_error_dual": lambda task, keep: theory.query_error_dual(
+        ik.tasks.system(gaussian, task).cross, ik.tasks.system(gaussian, task).y[:, 0], 0.1
+    ),
+}
+
+
+def test_every_function_of_a_task_ignores_masked_supports(x64):
+    """It gives what it gives for the task without them, also if their values are not numbers."""
+    task = draw(0, p=2, n=9)
+    hidden = jnp.where(KEEP, task.y, jnp.nan), jnp.where(KEEP[:, None], task.x, jnp.nan)
+    masked = task.replace(y=hidden[0], x=hidden[1], mask=jnp.asarray(KEEP))
+    rest = task.replace(x=task.x[KEEP], y=task.y[KEEP])
+    found = jax.jit(lambda t: {name: f(t, KEEP) for name, f in WITH_TASKS.items()})(masked)
+    wanted = jax.jit(lambda t: {name: f(t, KEEP[KEEP]) for name, f in WITH_TASKS.items()})(rest)
+    for name in WITH_TASKS:
+        assert relative(found[name], wanted[name]) < 1e-9, name
+    takes = {
+        n for n in theory.__all__ if "task" in inspect.signature(getattr(theory, n)).parameters
+    }
+    assert takes <= set(WITH_TASKS)
+
+
+def test_a_task_without_supports_has_a_sink_and_bounds():
+    task = draw(0, p=2, n=3).replace(mask=jnp.zeros(3, bool))
+    bounds = lambda task: theory.richardson_bounds(gaussian, task, ridge=2.0, sink=4.0)  # noqa: E731
+    found = jax.jit(lambda task: (*bounds(task), theory.log_sink(gaussian, task)))(task)
+    assert [float(value) for value in found] == [0.5, 0.5, 0.0]
+
+
+@pytest.mark.parametrize(
+    "refused",
+    [
+        lambda task: theory.smoothing_gap(ik.Linear(), task, ridge=1.0),
+        lambda task: theory.richardson_bounds(ik.Linear(), task, ridge=1.0, sink=1.0),
+        lambda task: theory.preconditioned_eigenvalues(ik.Linear(), task, ridge=1.0, sink=1.0),
+    ],
+)
+def test_kernels_without_a_normaliser_are_refused(refused):
+    with pytest.raises(TypeError, match=r"kernel must be positive to .*, got Linear"):
+        refused(draw(0))
+
+
+@pytest.mark.parametrize("spectrum", [(1.0, 10.0), (2.0, 2.02), (2.0, 2.0)])
+def test_c23_the_chebyshev_filter_is_that_of_the_solver(x64, spectrum):
+    """At every number of steps from 0, also where the bounds are equal and T_t is infinite."""
+    sigma = np.linspace(0.0, 9.0, 7)
+    x = jnp.diag(jnp.sqrt(sigma))
+    task = ik.Task(x=x, y=jnp.ones(7), x_query=x)
+    path = ik.solvers.chebyshev(ik.Linear(), task, ridge=1.0, steps=6, spectrum=spectrum)
+    found = [theory.chebyshev_filter(sigma, 1.0, spectrum, t) for t in range(7)]
+    assert relative(jnp.stack(found), path.alpha) < 1e-11
+
+
+@pytest.mark.parametrize(
+    ("given", "message"),
+    [
+        ({"spectrum": (3.0, 2.0)}, "spectrum must be .* with low <= high"),
+        ({"spectrum": (0.0, 2.0)}, "low of spectrum must be > 0"),
+        ({"spectrum": (1.0, np.inf)}, "high of spectrum must be finite"),
+        ({"steps": -1}, "steps must be >= 0, got -1"),
+    ],
+)
+def test_c23_bad_spectra_and_steps_are_refused(given, message):
+    with pytest.raises(ValueError, match=message):
+        theory.chebyshev_filter(jnp.ones(2), 1.0, **{"spectrum": (1.0, 2.0), "steps": 1, **given})
+
+
+@pytest.mark.parametrize("symmetric", [False, True])
+def test_c9_the_best_epsilon_minimises_truncation_and_rounding(x64, symmetric):
+    """So the constants of the three functions fit together."""
+    best = theory.best_epsilon(3.0, symmetric=symmetric, dtype="float32")
+    near = best * jnp.linspace(0.8, 1.25, 46)
+    truncation = theory.emulation_truncation(3.0, near, symmetric=symmetric)
+    total = truncation + theory.emulation_rounding(near, "float32")
+    assert np.isclose(near[np.argmin(total)], best, rtol=0.02)

@@ -81,6 +81,31 @@ def test_rescaling_is_exact(exponent):
     assert power == (2.0**exponent if exponent >= -126 else 0.0)
 
 
+@pytest.mark.parametrize("streaming", [False, True])
+@pytest.mark.parametrize(("dtype", "error"), [(jnp.bfloat16, 2**-7), (jnp.float32, 1e-6)])
+def test_weights_of_the_values_sum_to_one_in_the_gradient_too(tile, dtype, error, streaming):
+    """The backward pass computes the patterns again, and must round them as the forward did."""
+    q, k, v, visible = heads(60)
+    spec, largest = ik.Spec(1, streaming=streaming), jnp.max(q @ k.T)
+
+    def row_sums(size):
+        at = [part.astype(dtype) for part in (q * size / largest, k, v)]
+        row = lambda i, v: attention.attend(*at[:2], v, visible, spec)[i, 0]  # noqa: E731
+        slopes = jax.vmap(jax.grad(row, argnums=1), in_axes=(0, None))(jnp.arange(20), at[2])
+        return jnp.sum(slopes.astype(jnp.float32), axis=(1, 2))
+
+    sums = jax.jit(jax.vmap(row_sums))(jnp.array([10.0, 40.0, 80.0, 300.0, 1e4]))
+    assert np.max(np.abs(sums - 1)) < error
+
+
+def test_causal_sums_of_bfloat16_are_accumulated_in_float32():
+    ones = jnp.ones((8192, 1), jnp.bfloat16)
+    v = jax.random.uniform(jax.random.key(0), (8192, 1)).astype(jnp.bfloat16)
+    spec = ik.Spec(1, attention="linear", causal=True)
+    found = attention.attend(ones, ones, v, jnp.ones(8192, bool), spec)[1:]
+    assert np.allclose(found, np.cumsum(v[:-1], axis=0, dtype=float), rtol=2**-8)
+
+
 def in_tiles(model, wanted=True):
     return model.replace(spec=replace(model.spec, streaming=wanted))
 

@@ -17,12 +17,16 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 import tyro
+from flax import serialization
 from helpers import relative
 
 import icl_krr as ik
-from icl_krr.cli import main, subcommands
+from icl_krr import files
+from icl_krr.cli import main
+from icl_krr.cli.program import subcommands
 from icl_krr.experiments.shared.recipe import ModelRecipe, Recipe, TaskRecipe, folder_of, names
 from icl_krr.experiments.shared.runs import family, first_model, load
+from icl_krr.files import SEAL, seal
 from icl_krr.pytree import checked
 from icl_krr.training import (
     Diverged,
@@ -166,6 +170,27 @@ def test_a_run_that_was_stopped_ends_with_the_same_weights(tmp_path):
     assert same(whole, done)
 
 
+def test_an_interrupted_run_keeps_its_last_step(tmp_path):
+    """Also before the first checkpoint; the rows are those of a run that was not interrupted."""
+    settings = dataclasses.replace(SMALL, log_every=4)
+    whole, rows = train(small(), LINEAR, settings, folder=tmp_path / "whole")
+
+    def interrupt(step, row):
+        if step == 3:
+            signal.raise_signal(signal.SIGINT)
+
+    with pytest.raises(KeyboardInterrupt):
+        train(small(), LINEAR, settings, folder=tmp_path / "cut", progress=interrupt)
+    assert not files.UNSAVED
+    steps = []
+    resumed, again = train(
+        small(), LINEAR, settings, folder=tmp_path / "cut", progress=lambda t, _: steps.append(t)
+    )
+    assert steps == [4, 5, 6]
+    assert same(whole, resumed)
+    assert [row["loss"] for row in again] == [row["loss"] for row in rows]
+
+
 def test_metrics_beyond_the_checkpoint_are_dropped(tmp_path):
     train(small(), LINEAR, dataclasses.replace(SMALL), folder=tmp_path)
     metrics = tmp_path / "metrics.csv"
@@ -264,6 +289,9 @@ def test_a_checkpoint_of_another_run_is_named_field_by_field(tmp_path):
         train(small(depth=3), LINEAR, SMALL, folder=tmp_path)
     (tmp_path / "checkpoint.msgpack").write_bytes(b"nonsense")
     with pytest.raises(ValueError, match="must be a checkpoint, but cannot be read"):
+        train(small(), LINEAR, SMALL, folder=tmp_path)
+    save_weights(tmp_path / "checkpoint.msgpack", small())
+    with pytest.raises(ValueError, match=r"must be a checkpoint, .* \(no entry config"):
         train(small(), LINEAR, SMALL, folder=tmp_path)
 
 
@@ -372,14 +400,18 @@ def test_recipes_are_read_and_refused(tmp_path, capsys):
         ('{"task": {"noize": 1}}', "field must be one of .*; got 'noize'"),
         ("[]", "must hold a JSON object"),
         ("{", "must be a JSON file"),
+        ("[" * 10**5 + "]" * 10**5, "must be a JSON file: it is nested too deeply"),
+        ('{"task": {"noise": ' + "[" * 900 + "]" * 900 + "}}", "noise must be a number, got"),
+        ('{"model": {"width": "' + "9" * 10**5 + '"}}', "width must be an integer, got '9{9}"),
         ('{"task": {"family": "nope"}}', "family must be one of gaussian_process, .*'nope'"),
-        ('{"task": {"lengthscale": [1, 2]}}', r"lengthscale must be float, got \[1, 2\]"),
-        ('{"task": {"table": 5}}', "table must be .*Path.*, got 5"),
-        ('{"model": {"layer_norm": "no"}}', "layer_norm must be bool, got 'no'"),
+        ('{"task": {"lengthscale": [1, 2]}}', r"lengthscale must be a number, got \[1, 2\]"),
+        ('{"task": {"table": 5}}', "table must be Path or None, got 5"),
+        ('{"model": {"layer_norm": "no"}}', "layer_norm must be True or False, got 'no'"),
     ):
         path.write_text(text)
-        with pytest.raises(ValueError, match=message):
+        with pytest.raises(ValueError, match=message) as refusal:
             Recipe.read(path)
+        assert len(str(refusal.value)) < 500
     with pytest.raises(ValueError, match="recipe must be a JSON file, a run's folder or one of"):
         Recipe.read("nothing-of-the-kind")
     with pytest.raises(ValueError, match="must hold weights, got only a recipe"):
@@ -502,3 +534,38 @@ def test_weights_of_another_shape_are_named(tmp_path):
     save_weights(tmp_path / "model.msgpack", small())
     with pytest.raises(Mismatch, match=r"readout\.blocks\.stream: stored \[8, 1\], given \[8, 2\]"):
         load_weights(tmp_path / "model.msgpack", small(num_outputs=2))
+
+
+def test_weights_with_one_bit_flipped_are_refused(tmp_path):
+    path, rng = tmp_path / "model.msgpack", np.random.default_rng(0)
+    save_weights(path, small())
+    whole = path.read_bytes()
+    places = np.concatenate(
+        [rng.integers(8 * len(whole), size=220), rng.integers(8 * 200, size=100)]
+    )
+    for bit in places:
+        harmed = bytearray(whole)
+        harmed[bit // 8] ^= 1 << bit % 8
+        path.write_bytes(harmed)
+        with pytest.raises(ValueError, match="must be a checkpoint, but cannot be read"):
+            load_weights(path, small())
+
+
+def test_weights_of_another_format_are_refused(tmp_path):
+    """Also those without a checksum, which could not be told from damaged ones."""
+    path = tmp_path / "model.msgpack"
+    save_weights(path, small())
+    for content, message in (
+        ({"model": {}}, "no checksum; files of earlier versions had none"),
+        ({"checksum": SEAL, "format": 9, "model": {}}, "format must be 2, got 9"),
+        ({"checksum": SEAL, "format": 2}, "no entry model"),
+        ({"checksum": SEAL, "format": 2, "model": nested(300)}, "does not match"),
+        ({"checksum": SEAL, "format": 2, "model": {"weights": "text"}}, "does not match"),
+    ):
+        path.write_bytes(seal(serialization.msgpack_serialize(content)))
+        with pytest.raises(ValueError, match=message):
+            load_weights(path, small())
+
+
+def nested(depth):
+    return {"a": nested(depth - 1)} if depth else {}

@@ -242,6 +242,22 @@ def test_a_looped_model_runs_at_any_depth(x64):
     assert ik.run_with_cache(deeper, task)[1]["stream"].shape[0] == 6
 
 
+@pytest.mark.parametrize("steps", [-3, 0, 2.5, "a", True, 10**12])
+def test_steps_that_are_no_count_are_refused(steps):
+    model = ik.constructions.nadaraya_watson(ik.Exponential(), num_features=1)
+    with pytest.raises((TypeError, ValueError), match=f"steps must be .*, got {steps!r}"):
+        model.replace(steps=steps)
+
+
+def test_a_model_holds_whatever_jax_puts_into_it():
+    """Placeholders, gradients and batches: the check of its steps does not look at its leaves."""
+    model = ik.constructions.nadaraya_watson(ik.Exponential(), num_features=1)
+    empty = jax.tree.map(lambda leaf: object(), model)
+    assert jax.tree.structure(empty) == jax.tree.structure(model)
+    batched = jax.tree.map(lambda leaf: jnp.stack([leaf] * 3), model)
+    assert jax.eval_shape(jax.vmap(lambda one: one), batched).steps == 1
+
+
 def test_initial_parameters_do_not_depend_on_the_others():
     """Keys derive from names: a deeper model starts with the same first blocks."""
     short = ik.init(jax.random.key(0), architecture(depth=2, activation="relu"))
@@ -427,7 +443,7 @@ def test_runs_refuse_what_they_cannot_use():
     for hooks in (None, {"blocks.1.attn": 3}):
         with pytest.raises(TypeError, match=r"hooks must be \{name: function"):
             ik.run_with_hooks(model, task, hooks)
-    with pytest.raises(TypeError, match=r"names must be a tuple, got 'alpha'"):
+    with pytest.raises(TypeError, match=r"names must be a tuple of names, got 'alpha'"):
         ik.run_with_cache(model, task, names="alpha")
     with pytest.raises(ValueError, match="chunk must be >= 1, got 0"):
         ik.predict_batch(model, jax.tree.map(lambda a: a[None], task), chunk=0)

@@ -7,13 +7,14 @@ import pytest
 from helpers import CASES, cg, draw, each_kind, relative
 
 import icl_krr as ik
-from icl_krr.residual import embed, visible
+from icl_krr.residual import visible
 from icl_krr.transformer import forward
+from icl_krr.transformer.evaluate import embed_task
 
 
 def plain_forward(model, task):
     """The reference: every block of every step from its own weights, every pattern anew."""
-    stream, seen = embed(model.weights.embedding, task), visible(task)
+    stream, seen = embed_task(model, task), visible(task)
     steps = ik.untie(model).weights.steps
     blocks = list(model.weights.prologue)
     for t in range(model.steps):
@@ -54,7 +55,7 @@ G = {
 def test_the_fast_forward_is_the_plain_one(x64, case):
     task = draw(0, n=9)
     model = case.build(task, 0.5, 3)
-    ours = forward(model, embed(model.weights.embedding, task), visible(task)).stream
+    ours = forward(model, embed_task(model, task), visible(task)).stream
     for slot, expected in plain_forward(model, task).items():
         assert np.max(np.abs(ours[slot] - expected)) < 1e-10 * max(1, np.max(np.abs(expected))), (
             slot

@@ -8,7 +8,7 @@ from helpers import draw, relative
 
 import icl_krr as ik
 from icl_krr import sketches, theory
-from icl_krr.residual import embed
+from icl_krr.transformer.evaluate import embed_task
 
 KEY = jax.random.key(0)
 EXPONENTIAL, GAUSSIAN = ik.Exponential(2.0), ik.Gaussian(1.5)
@@ -150,9 +150,12 @@ def test_m_channels_carry_the_features(x64, kernel):
     task = draw(0, p=5, n=12)
     P = sketches.gaussian(KEY, 5, 2)
     model = sketched_model(kernel, P, width=2)
-    stream = embed(model.weights.embedding, task)
+    stream = embed_task(model, task)
     assert stream["x"].shape == (1 + 12 + task.num_queries, 2)
-    assert np.allclose(stream["x"][1:13], task.x @ P)
+    x = np.asarray(
+        task.x - jnp.mean(task.x, axis=0, keepdims=True) if model.spec.centred else task.x
+    )
+    assert np.allclose(stream["x"][1:13], x @ P)
     full = ik.constructions.conjugate_gradient(kernel, num_features=5, ridge=0.3, steps=4)
     assert model.layout.width == full.layout.width - 3
 

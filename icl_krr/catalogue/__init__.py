@@ -169,6 +169,7 @@ def load(path: str) -> Any:
     >>> load("math:pi") > 3
     True
     """
+    check_text("path", path)
     module, _, name = path.partition(":")
     try:
         return getattr(import_module(module), name)
@@ -176,6 +177,11 @@ def load(path: str) -> Any:
         raise ValueError(
             f"path must be an importable 'module:object', got {path!r}: {error}"
         ) from error
+
+
+def check_text(name: str, value: Any) -> None:
+    if not isinstance(value, str):
+        raise TypeError(f"{name} must be text, got {value!r}")
 
 
 def spelled(name: str) -> str:
@@ -187,6 +193,7 @@ def spelled(name: str) -> str:
     >>> spelled("gradient-descent")
     'gradient_descent'
     """
+    check_text("name", name)
     return name.replace("-", "_")
 
 
@@ -240,6 +247,8 @@ def make_kernel(name: str, values: Mapping[str, Any]) -> Any:
     2.0
     """
     made_by = kernel_class(name)
+    if not isinstance(values, Mapping):
+        raise TypeError(f"values must be {{name: value}}, got {values!r}")
     value = values.get(made_by.bandwidth)
     return made_by() if value is None else made_by.of_bandwidth(value)
 

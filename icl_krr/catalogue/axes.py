@@ -27,8 +27,16 @@ AXES = {
             "feature",
             kernel="linear",
             num_features=32,
+            unused=("temperature",),
         ),
-        Axis("ridge", TUNED, tuple(10.0**k for k in range(-3, 4)), "positive", solvers=True),
+        Axis(
+            "ridge",
+            TUNED,
+            tuple(10.0**k for k in range(-3, 4)),
+            "positive",
+            solvers=True,
+            unused=("ridge",),
+        ),
         Axis(
             "temperature",
             TUNED,

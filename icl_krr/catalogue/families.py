@@ -5,7 +5,11 @@ from .rows import Family
 FAMILIES = {
     row.name: row
     for row in (
-        Family("gaussian_process", "icl_krr.experiments.shared.families:gaussian_process"),
+        Family(
+            "gaussian_process",
+            "icl_krr.experiments.shared.families:gaussian_process",
+            read=("kernel", "spread", "noise_spread"),
+        ),
         Family(
             "linear",
             "icl_krr.tasks:LinearRegression",
@@ -14,6 +18,6 @@ FAMILIES = {
         Family("relu_network", "icl_krr.tasks:ReLUNetwork", {"hidden": "hidden"}),
         Family("decision_tree", "icl_krr.tasks:DecisionTree", {"tree_depth": "depth"}),
         Family("sinusoids", "icl_krr.tasks:Sinusoids", {"frequency": "frequency"}),
-        Family("table", "icl_krr.experiments.shared.families:table"),
+        Family("table", "icl_krr.experiments.shared.families:table", read=("table", "target")),
     )
 }

@@ -56,7 +56,7 @@ class Kernel:
     kind: str
 
     def __post_init__(self):
-        check_kind(self.kind, KINDS[1:])
+        check_kind("kind", self.kind, KINDS[1:])
         check_paths(self.made_by)
 
 
@@ -127,7 +127,7 @@ class Solver:
     expected: str | None = None
 
     def __post_init__(self):
-        check_kind(self.kernels, KINDS)
+        check_kind("kernels", self.kernels, KINDS)
         named = (self.arguments, self.rate, self.expected)
         check_paths(self.construction, self.oracle, *(path for path in named if path is not None))
         if not isinstance(self.told, tuple):
@@ -152,6 +152,7 @@ class Axis:
         num_features: default number of features p of the sweep's tasks; default 2.
         made_by: path of the object that builds and plots the sweep, as "module:object"; default:
             `AXIS` in the module of the same name in `icl_krr.experiments.sweep.axes`.
+        unused: names of the settings of a sweep that have no effect along this axis; default: none.
 
     >>> Axis("ridge", ("chebyshev",), (0.1, 1.0), "positive").made_by
     'icl_krr.experiments.sweep.axes.ridge:AXIS'
@@ -165,6 +166,7 @@ class Axis:
     kernel: str = "exponential"
     num_features: int = 2
     made_by: str = ""
+    unused: tuple[str, ...] = ()
 
     def __post_init__(self):
         if not self.made_by:
@@ -183,6 +185,7 @@ class Family:
             If `fields` is empty, `made_by` is a function that takes the training recipe and these
             keywords and returns a sampler.
         fields: {field of the training recipe: keyword of the sampler}; default: none.
+        read: fields of the training recipe that the function `made_by` reads; default: none.
 
     >>> Family("sinusoids", "icl_krr.tasks:Sinusoids", {"frequency": "frequency"}).name
     'sinusoids'
@@ -191,11 +194,17 @@ class Family:
     name: str
     made_by: str
     fields: Mapping[str, str] = field(default_factory=dict, hash=False)
+    read: tuple[str, ...] = ()
+
+    @property
+    def takes(self) -> tuple[str, ...]:
+        """Fields of the training recipe that only some families take."""
+        return (*self.fields, *self.read)
 
 
-def check_kind(kind: str, kinds: tuple[str, ...]) -> None:
+def check_kind(name: str, kind: str, kinds: tuple[str, ...]) -> None:
     if kind not in kinds:
-        raise ValueError(f"kind must be one of {', '.join(kinds)}, got {kind!r}")
+        raise ValueError(f"{name} must be one of {', '.join(kinds)}, got {kind!r}")
 
 
 def check_paths(*paths: str) -> None:

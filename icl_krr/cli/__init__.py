@@ -1,109 +1,49 @@
-"""`icl-krr`: the command line. Parsing does not import JAX, so `--help` is fast."""
+"""`icl-krr`: the command line. Parsing does not import JAX, so `--help` is fast.
+
+This file imports nothing heavy: Ctrl-C must end the program while the rest is imported, too.
+"""
 
 from __future__ import annotations
 
 import os
+import signal
 import sys
-from dataclasses import replace
-from functools import reduce
-from importlib import import_module
-from importlib.metadata import version
-from operator import or_
-from typing import Annotated, Any
+from typing import NoReturn
 
-import tyro
-from platformdirs import user_cache_dir
-
-from .. import catalogue
-from ..catalogue import spelled
-from ..experiments.shared.recipe import Recipe
-from .settings import COMMANDS, settings_of
-from .settings.command import Command
-from .settings.train import Train
-
-PROG = "icl-krr"
-
-
-def subcommands(argv: list[str]) -> Any:
-    """The type of all commands; the recipe in `argv` sets the defaults of `train`."""
-    special: dict[str, Any] = {"train": {"default": train_defaults(argv)}}
-    return reduce(
-        or_,
-        (
-            Annotated[settings_of(name), tyro.conf.subcommand(name, **special.get(name, {}))]
-            for name in COMMANDS
-        ),
-    )
-
-
-def train_defaults(argv: list[str]) -> Train:
-    if argv[:1] != ["train"] or not argv[1:]:
-        return Train()
-    first = argv[1]
-    recipe = first
-    if first.startswith("-"):
-        recipe = tyro.cli(Train, prog=f"{PROG} train", args=argv[1:]).recipe
-    return Train() if recipe is None else Train(recipe, **vars(Recipe.read(recipe)))
+from . import interruption
 
 
 def main(argv: list[str] | None = None) -> int:
-    """Run one command; bad input prints one line on standard error and exits with status 2."""
-    typed = sys.argv[1:] if argv is None else argv
-    argv = as_spelled(typed)
-    if argv == ["--version"]:
-        print(f"icl-krr {version('icl_krr')}")
-        return 0
+    """Run one command and return its exit status; errors are one line on standard error."""
+    from . import program
+
+    return program.main(sys.argv[1:] if argv is None else argv)
+
+
+def console() -> NoReturn:
+    """The program `icl-krr`: `main` as a process of its own, which a signal ends at once."""
+    received = interruption.watch()
     try:
-        known = subcommands(argv)
-    except (OSError, ValueError) as error:
-        return refuse(str(error))
-    settings: Command = tyro.cli(
-        known,
-        prog=PROG,
-        description="In-context kernel ridge regression (KRR) as explicit transformer weights.",
-        args=argv,
-    )
-    keep_compiled_programs()
+        status = until_the_reader_leaves()
+    finally:
+        if received:
+            interruption.leave(received[0])
+        interruption.leave_at_signals()
+    sys.exit(status)
+
+
+def until_the_reader_leaves() -> str | int | None:
+    """The exit status of `main`, or that of SIGPIPE if nobody reads the output any more."""
     try:
-        return run(replace(settings, argv=tuple(typed)))
-    except OSError as error:
-        return refuse(f"{error.filename or 'file'}: {error.strerror or error}")
-    except (ValueError, MemoryError) as error:
-        return refuse(str(error))
-    except KeyboardInterrupt:
-        return 130
-
-
-def as_spelled(argv: list[str]) -> list[str]:
-    """Replace dashes by underscores in names of the catalogue, but not in names of folders."""
-    words = []
-    for before, word in zip(["", *argv], argv, strict=False):
-        option, equals, value = word.rpartition("=")
-        named = spelled(value) in catalogue.names() and not os.path.exists(value)
-        named = named and "--out" not in (before, option)
-        words.append(option + equals + (spelled(value) if named else value))
-    return words
-
-
-def run(settings: Command) -> int:
-    """Run the command that the settings belong to, and return its exit status."""
-    from .. import checks  # imports JAX
-
-    checks.count("seed", settings.first_seed, minimum=0)
-    if settings.last_seed >= 2**32:
-        raise ValueError(f"seed must be < 2^32, got {settings.last_seed}")
-    name = type(settings).__name__.lower()
-    return import_module(f".commands.{name}", __name__).run(settings)
-
-
-def keep_compiled_programs() -> None:
-    """Keep compiled programs in JAX's cache on disk, unless the caller has configured the cache."""
-    if "jax" not in sys.modules:
-        os.environ.setdefault("JAX_COMPILATION_CACHE_DIR", user_cache_dir("icl-krr"))
-        os.environ.setdefault("JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS", "0")
-        os.environ.setdefault("JAX_PERSISTENT_CACHE_MIN_ENTRY_SIZE_BYTES", "-1")
-
-
-def refuse(reason: str) -> int:
-    print(f"icl-krr: error: {reason}", file=sys.stderr)
-    return 2
+        try:
+            status = main()
+        except SystemExit as stop:  # --help, or rich at a closed pipe
+            if isinstance(stop.__context__, BrokenPipeError):
+                raise stop.__context__ from None
+            status = stop.code
+        if sys.stdout is not None:
+            sys.stdout.flush()
+    except BrokenPipeError:
+        os.dup2(os.open(os.devnull, os.O_WRONLY), 1)
+        return 128 + signal.SIGPIPE
+    return status

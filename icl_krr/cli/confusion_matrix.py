@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import dataclasses
-import json
 import sys
 from pathlib import Path
 from typing import Any
@@ -17,7 +16,7 @@ from .. import checks
 from ..catalogue import candidate
 from ..experiments.identify import confusion
 from ..experiments.identify.confusion import ConfusionConfig, cells
-from ..files import to_csv
+from ..files import from_json, to_csv
 from ..plots import confusion_figure, images
 from . import output
 from .settings.identify import Identify
@@ -43,10 +42,6 @@ def identify_constructions(settings: Identify, folder: Path) -> int:
             record = (output.to_json({"meta": meta, "rows": rows}) + "\n").encode()
             output.save(folder, {"confusion.json": record})
             progress.update(bar, description=f"{cell[0]}, {cell[1]} kernel", advance=1)
-    if settings.json:
-        print(output.to_json({"meta": meta, "rows": rows}))
-    else:
-        print_matrix(rows)
     files = {
         "confusion.csv": to_csv(rows),
         "confusion.md": confusion.markdown(rows).encode(),
@@ -54,6 +49,10 @@ def identify_constructions(settings: Identify, folder: Path) -> int:
     }
     written = output.save(folder, files)
     print(f"wrote {folder / 'confusion.json'}, {', '.join(map(str, written))}", file=sys.stderr)
+    if settings.json:
+        print(output.to_json({"meta": meta, "rows": rows}))
+    else:
+        print_matrix(rows)
     return 0 if all(row["right"] for row in rows) else 1
 
 
@@ -62,7 +61,7 @@ def finished_rows(path: Path, config: dict[str, Any]) -> list[dict[str, Any]]:
     if not path.exists():
         return []
     try:
-        record = json.loads(path.read_text())
+        record = from_json(path.read_text())
         there, rows = record["meta"]["config"], record["rows"]
     except (ValueError, KeyError, TypeError):
         raise ValueError(

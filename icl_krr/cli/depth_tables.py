@@ -41,18 +41,14 @@ def compare(settings: Demo | Predict, tasks: Tasks) -> None:
     results = {}
     with Console(stderr=True).status("") as status:
         for name, (task, config) in tasks.items():
-            status.update(f"{name}: running the transformer, the solver itself and the baselines")
-            results[name] = run(task, config)
+            results[name] = run(
+                task, config, lambda doing, name=name: status.update(f"{name}: {doing}")
+            )
     meta = {
         **output.surroundings(settings),
         "dtype": sorted({result.facts["dtype"] for result in results.values()}),
         "tasks": {name: result.facts for name, result in results.items()},
     }
-    if settings.json:
-        rows = {name: {"rows": rows_of(result)} for name, result in results.items()}
-        print(output.to_json({"meta": meta, "results": rows}))
-    else:
-        print_tables(results, settings.seed)
     if settings.out is not None:
         rows = [{"task": name, **row} for name, found in results.items() for row in rows_of(found)]
         files = {
@@ -61,6 +57,11 @@ def compare(settings: Demo | Predict, tasks: Tasks) -> None:
             **images("depth", depth_figure(results, settings.seed)),
         }
         output.write(settings.out, files)
+    if settings.json:
+        rows = {name: {"rows": rows_of(result)} for name, result in results.items()}
+        print(output.to_json({"meta": meta, "results": rows}))
+    else:
+        print_tables(results, settings.seed)
 
 
 def rows_of(result: DepthResult) -> list[dict[str, Any]]:
@@ -89,7 +90,9 @@ def print_tables(results: Results, seed: int) -> None:
 
 def describe(facts: dict[str, Any], seed: int) -> str:
     """The lines under a table: the task, its hyperparameters and the transformer."""
-    chosen = dict.fromkeys(facts["chosen"], " (leave-one-out)")
+    few = facts["chosen_on"] < facts["n"]
+    how = f" (leave-one-out on {facts['chosen_on']} random supports)" if few else " (leave-one-out)"
+    chosen = dict.fromkeys(facts["chosen"], how)
     hyperparameters = ", ".join(
         f"{name.replace('smoother_', 'Nadaraya-Watson ')} = {facts[name]:.4g}{chosen.get(name, '')}"
         for name in facts["hyperparameters"]

@@ -9,6 +9,7 @@ import math
 import os
 import platform
 import sys
+from contextlib import ExitStack
 from importlib.metadata import version
 from pathlib import Path
 from typing import Any
@@ -17,7 +18,8 @@ import jax
 from rich.console import Console
 from rich.table import Table
 
-from ..files import Lines, replace
+from ..files import UNSAVED, Lines, replace
+from .folders import owned
 from .settings.command import Command
 
 PACKAGES = ("icl_krr", "jax", "jaxlib", "flax", "numpy")
@@ -76,15 +78,26 @@ def plain(value: Any) -> Any:
     return str(value) if isinstance(value, Path) else value
 
 
+FOLDERS = ExitStack()
+"""The folders that the running command owns."""
+
+
 def prepare(folder: Path) -> None:
-    """Make the folder before the computation, so that a folder without access fails early."""
+    """Make and own the folder before the computation, so that a folder without access fails early.
+
+    Raises:
+        OSError: the folder cannot be made or written to.
+        ValueError: another process writes to the folder.
+    """
     folder.mkdir(parents=True, exist_ok=True)
     if not os.access(folder, os.W_OK):
         raise PermissionError(errno.EACCES, os.strerror(errno.EACCES), str(folder))
+    FOLDERS.enter_context(owned(folder))
 
 
 def save(folder: Path, files: dict[str, bytes]) -> list[Path]:
     """Write files; each replaces an older file only after all its content is written."""
+    UNSAVED.update(folder / name for name in files)
     for name, content in files.items():
         replace(folder / name, content)
     return [folder / name for name in files]

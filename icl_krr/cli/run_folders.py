@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections import Counter
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -14,7 +13,7 @@ from xml.etree import ElementTree
 from .. import report as pages
 from ..experiments.shared.recipe import folder_of, holds_run, names
 from ..experiments.sweep.grid import SweepConfig, cells, rows_of_a_cell
-from ..files import from_markdown
+from ..files import from_json, from_markdown
 from ..report import Section
 from .csv_rows import is_whole, parse_rows
 
@@ -65,6 +64,7 @@ DAMAGED = (
     AttributeError,
     IndexError,
     KeyError,
+    RecursionError,
     TypeError,
     ValueError,
     ElementTree.ParseError,
@@ -73,7 +73,7 @@ DAMAGED = (
 
 def read_json(path: Path) -> dict[str, Any]:
     try:
-        record = json.loads(path.read_text())
+        record = from_json(path.read_text())
         return dict(record.items())
     except (OSError, AttributeError, ValueError):
         raise ValueError(f"{path} must be a JSON file written by an icl-krr command") from None

@@ -20,6 +20,12 @@ take the keywords in `Options`.
   from coordinates or landmarks. `sketch` can also be a feature map with m features. The first MLP
   then computes the features, and linear attention uses the kernel of these features, in time linear
   in the context length. `icl_krr.sketched(kernel, sketch)` is the kernel of the resulting model.
+- *Origin of x.* The Gaussian kernel depends on differences of points only, but a head computes it
+  from inner products, which lose digits if all points are far from 0. So the embedding of these
+  models subtracts the mean of the unmasked supports' x from the x of every support and query
+  (`model.spec.centred`), and the slots `x` and `half_square` are relative to this mean. The mean is
+  a part of the preparation of the task, not of the weights. Models with other kernels, feature maps
+  or landmarks read x as it is, because their features depend on the origin.
 - *Sink.* `attention=Softmax(log_sink=icl_krr.theory.log_sink(kernel, task))` sets the logit of the
   sink so that no exponential overflows and no weight of the sink underflows. The default is 0.
 - *Arithmetic.* The default "exact" uses gated units. `ReLU(width, bound)` approximates products and

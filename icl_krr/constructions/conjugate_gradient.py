@@ -86,6 +86,7 @@ def conjugate_gradient(
     (81, 5)
     """
     checks.positive_scalar("ridge", ridge)
+    checks.count("steps", steps)
     forms = {"textbook": textbook, "fused": fused, "pipelined": pipelined}
     checks.choice("form", form, tuple(forms))
     m = machine(kernel, num_features, **options)

@@ -55,6 +55,7 @@ def gradient_descent(
     (16, 1)
     """
     checks.positive_scalar("ridge", ridge)
+    checks.count("steps", steps)
     eta = step_sizes.gradient_step(step_size, spectrum)
     m = machine(kernel, num_features, **options)
     m.solves(ridge)
@@ -90,6 +91,8 @@ def gradient_descent_in_alpha(
     Compared with `gradient_descent`, a step has one more product with $K$, and the condition number
     is about squared. Give either `step_size` or `spectrum`. For `spectrum` $= (a, b)$, the step
     size is $\eta = 2 / (a (a - \lambda) + b (b - \lambda))$, or half of this if $a = \lambda$.
+    If $b = \lambda$ up to rounding, $K$ is too small to be known from the spectrum. The step size
+    is then finite, and the predictions stay near 0.
 
     Args:
         kernel: kernel $k$ of the regression; the attention must be able to apply $k$ (`Options`).
@@ -117,6 +120,7 @@ def gradient_descent_in_alpha(
     (32, 2)
     """
     checks.positive_scalar("ridge", ridge)
+    checks.count("steps", steps)
     eta = step_sizes.alpha_step(step_size, spectrum, ridge)
     m = machine(kernel, num_features, **options)
     m.solves(ridge)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Unpack
 
-from ..kernels import Kernel
+from ..kernels import Kernel, check_kernel
 from ..residual import ROLES
 from ..transformer.weights import Transformer
 from .assembly.choice import softmax_machine
@@ -47,6 +47,7 @@ def nadaraya_watson(
     >>> nadaraya_watson(ik.Exponential(temperature=0.5), num_features=2).depth
     1
     """
+    check_kernel(kernel)
     if kernel.featured:
         raise ValueError(
             "kernel must be Exponential(), Gaussian() or a Mixture of them for nadaraya_watson, "

@@ -58,8 +58,8 @@ def preconditioned_conjugate_gradient(
         A `Transformer` with the states alpha, r, p and prediction.
 
     Raises:
-        ValueError: `preconditioner` is unknown or does not fit the attention, the attention cannot
-            apply the kernel, or a number is out of range.
+        ValueError: `preconditioner` is unknown, does not fit the attention or was made with another
+            kernel or ridge, the attention cannot apply the kernel, or a number is out of range.
         TypeError: a keyword is unknown or a number has the wrong type.
 
     Source: Saad, Iterative methods for sparse linear systems, algorithm 9.1.
@@ -72,6 +72,9 @@ def preconditioned_conjugate_gradient(
     5
     """
     checks.positive_scalar("ridge", ridge)
+    checks.count("steps", steps)
+    if isinstance(preconditioner, Nystrom):
+        preconditioner.check(None if "sketch" in options else kernel, ridge)
     m = machine(kernel, num_features, **options)
     m.solves(ridge)
     ridge = m.scale * jnp.asarray(ridge, m.dtype)

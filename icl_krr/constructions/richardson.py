@@ -8,7 +8,7 @@ import jax.numpy as jnp
 from jaxtyping import Array, Float
 
 from .. import checks
-from ..kernels import Kernel
+from ..kernels import Kernel, check_kernel
 from ..step_sizes import richardson_step
 from ..transformer.weights import Transformer
 from .assembly.choice import softmax_machine
@@ -64,7 +64,9 @@ def richardson(
     >>> model.depth, model.blocks_per_step
     (18, 1)
     """
+    check_kernel(kernel)
     checks.positive_scalar("ridge", ridge)
+    checks.count("steps", steps)
     eta = richardson_step(step_size)
     if sink is not None:
         checks.positive_scalar("sink", sink)

@@ -7,14 +7,15 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from .. import checks, solvers, theory
-from ..catalogue import KERNELS, SOLVERS, find, load, taken
+from .. import capacity, checks, solvers, theory
+from ..catalogue import KERNELS, SOLVERS, find, kernel_class, load, taken
 from ..kernels import Exponential, Kernel
 from ..probes import check
 from ..tasks import Task, system
 from ..transformer import run_with_cache
 from .shared import model_selection
 from .shared.build import build
+from .shared.model_selection import Progress, silent
 
 BANDWIDTHS = ("temperature", "lengthscale")
 """Bandwidths that a config can set. Leave-one-out chooses the bandwidth of any other kernel."""
@@ -35,8 +36,8 @@ class DepthConfig:
         steps: number of solver steps, >= 1; default 16.
 
     Raises:
-        ValueError: a name is unknown, the solver does not take the kernel or a number is out of
-            range.
+        ValueError: a name is unknown, the solver does not take the kernel, the kernel has no
+            temperature or lengthscale, or a number is out of range.
     """
 
     solver: str = "conjugate_gradient"
@@ -52,10 +53,17 @@ class DepthConfig:
         takes = taken(row.name)
         kernel = find("kernel", KERNELS, takes[0] if self.kernel is None else self.kernel).name
         object.__setattr__(self, "kernel", kernel)
-        checks.count("steps", self.steps)
+        checks.stored("steps", self.steps)
+        own = kernel_class(kernel).bandwidth
         for name in ("ridge", *BANDWIDTHS):
-            if getattr(self, name) is not None:
-                checks.positive_scalar(name, getattr(self, name))
+            value = getattr(self, name)
+            if value is None:
+                continue
+            checks.positive_scalar(name, value)
+            if name in BANDWIDTHS and name != own:
+                raise ValueError(
+                    f"{name} must be None for kernel {kernel!r}, which has no {name}, got {value}"
+                )
         if kernel not in takes:
             raise ValueError(
                 f"kernel must be {' or '.join(map(repr, takes))} for solver {self.solver!r}, "
@@ -97,22 +105,26 @@ class DepthResult(NamedTuple):
     facts: dict[str, Any]
 
 
-def run(task: Task, config: DepthConfig) -> DepthResult:
+def run(task: Task, config: DepthConfig, progress: Progress = silent) -> DepthResult:
     """Predict with the construction at every depth, and with every baseline.
 
     The baselines are zero, the mean of the supports' y, Nadaraya-Watson and exact KRR.
     Nadaraya-Watson uses the exponential kernel if the kernel of the regression is not positive.
     Leave-one-out chooses every hyperparameter that the config does not set, separately for
-    regression and for Nadaraya-Watson.
+    regression and for Nadaraya-Watson. `progress` is told what is being done.
     """
     if task.mask is not None:  # masked supports must not count in means and sizes
         task = task.replace(x=task.x[task.mask], y=task.y[task.mask], mask=None)
-    kernel, smoother = choose_kernels(task, config)
+    # exact KRR in the dtype of the task, and its system in float64
+    capacity.check("exact KRR", 6 * task.num_supports**2, task.x, "use fewer supports")
+    kernel, smoother = choose_kernels(task, config, progress)
     ridge = config.ridge or model_selection.choose_ridge(kernel, task)
+    progress("exact KRR and the solver itself")
     exact = solvers.exact(kernel, task, ridge=ridge)
     smooth = np.asarray(solvers.nadaraya_watson(smoother, task).prediction)
     solved_on = smoother if not SOLVERS[config.solver].iterates else kernel
     model, path = build(config.solver, solved_on, task, ridge, config.steps)
+    progress("the transformer")
     slots = tuple(name for name in ("prediction", "alpha") if name in model.layout.names)
     _, cache = run_with_cache(model, task, names=slots)
     status = None if model.problem is None else check(model, task)
@@ -126,7 +138,9 @@ def run(task: Task, config: DepthConfig) -> DepthResult:
         agreement = np.nan if oracle is None else relative(norm(f - oracle), size)
         return Row(predictor, step, blocks, relative(norm(f - best), size), agreement, error)
 
-    low, high = theory.spectral_bounds(kernel, task, ridge=ridge)
+    progress("the eigenvalues of the kernel matrix")
+    sigma = theory.eigenvalues(kernel, task)
+    low, high = sigma[0] + ridge, sigma[-1] + ridge
     predictions = np.asarray(cache["prediction"])
     steps = np.arange(len(predictions))
     rate = SOLVERS[config.solver].rate
@@ -147,7 +161,6 @@ def run(task: Task, config: DepthConfig) -> DepthResult:
         row("nadaraya_watson", 0, 0, smooth),
         row("exact", 0, 0, best),
     ]
-    sigma = theory.eigenvalues(kernel, task)
     facts = {
         **asdict(config),
         **bandwidth(kernel),
@@ -161,6 +174,7 @@ def run(task: Task, config: DepthConfig) -> DepthResult:
         "chosen": [
             name for name in ("ridge", *bandwidth(kernel)) if getattr(config, name, None) is None
         ],
+        "chosen_on": min(task.num_supports, model_selection.MOST["regression"]),
         "n": task.num_supports,
         "q": task.num_queries,
         "p": task.num_features,
@@ -184,7 +198,8 @@ def run(task: Task, config: DepthConfig) -> DepthResult:
 def alpha_errors(alpha: Any, kernel: Kernel, task: Task, ridge: float) -> np.ndarray:
     """|alpha_t - alpha*|_A / |alpha*|_A after every step, with alpha* in float64."""
     y = np.asarray(task.y, np.float64).reshape(task.num_supports, -1)
-    A = np.asarray(system(kernel, task).gram, np.float64) + float(ridge) * np.eye(len(y))
+    A = np.array(system(kernel, task).gram, np.float64)
+    A[np.diag_indices(len(A))] += float(ridge)
     best = np.linalg.solve(A, y)
     alpha = np.asarray(alpha, np.float64).reshape(-1, *best.shape)
     size = float(np.sum(best * y))
@@ -203,26 +218,20 @@ def families(kernel: str) -> tuple[type[Kernel], type[Kernel]]:
     return family, family if row.kind == "positive" else Exponential
 
 
-def choose_kernels(task: Task, config: DepthConfig) -> tuple[Kernel, Kernel]:
+def choose_kernels(
+    task: Task, config: DepthConfig, progress: Progress = silent
+) -> tuple[Kernel, Kernel]:
     """The kernels of the regression and of the Nadaraya-Watson baseline."""
     family, smooths = families(str(config.kernel))
-    for name in BANDWIDTHS:
-        if name != smooths.bandwidth and getattr(config, name) is not None:
-            raise ValueError(
-                f"{name} must be None for kernel {config.kernel!r}, which has no {name}, "
-                f"got {getattr(config, name)}"
-            )
-    given = getattr(config, smooths.bandwidth) if smooths.bandwidth in BANDWIDTHS else None
-    alone = family is not smooths or not SOLVERS[config.solver].iterates
-    if given is not None and alone:
-        smoother = smooths.of_bandwidth(given)
-    else:
-        smoother = model_selection.choose_smoother(smooths, task)
-    if family is not smooths:
-        return family(), smoother
+    given = vars(config).get(str(family.bandwidth))
     if given is None:
-        return model_selection.choose_kernel(family, task, config.ridge), smoother
-    return family.of_bandwidth(given), smoother
+        smoother = model_selection.choose_smoother(smooths, task, progress)
+        kernel = model_selection.choose_kernel(family, task, config.ridge, progress)
+        return kernel, smoother
+    kernel = family.of_bandwidth(given)
+    if SOLVERS[config.solver].iterates:
+        return kernel, model_selection.choose_smoother(smooths, task, progress)
+    return kernel, kernel
 
 
 def bandwidth(kernel: Kernel) -> dict[str, float]:

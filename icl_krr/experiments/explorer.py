@@ -57,6 +57,10 @@ class ExplorerConfig:
     def __post_init__(self):
         for name in ("steps", "num_supports", "num_queries"):
             checks.count(name, getattr(self, name))
+        checks.nonnegative_scalar("noise", self.noise)
+        checks.count("seed", self.seed, minimum=0)
+        for name in ("temperatures", "ridges", "widths"):
+            checks.instance(name, getattr(self, name), (tuple, list), "a tuple")
         for name, values in (("temperature", self.temperatures), ("ridge", self.ridges)):
             for value in values:
                 checks.positive_scalar(name, value)
@@ -140,19 +144,18 @@ def explore(
     for width in config.widths:
         model = "softmax attention" if width is None else f"{width} Nystrom features"
         progress(f"{model}: all temperatures, ridges and depths")
-        cell = partial(transformer_cell, task, width=width, steps=config.steps)
-        grid = jax.jit(jax.vmap(jax.vmap(cell, (None, 0)), (0, None)))
-        by_width.append(jax.tree.map(np.asarray, grid(*at)))
+        cell = partial(transformer_cell, width=width, steps=config.steps)
+        by_width.append(jax.tree.map(np.asarray, over_grid(cell)(task, *at)))
     arrays |= {name: np.stack([one[name] for one in by_width], axis=2) for name in MEASURED}
     progress("exact KRR and baselines")
-    both = jax.jit(jax.vmap(jax.vmap(partial(exact_cell, task), (None, 0)), (0, None)))
-    for name, values in both(*at).items():
+    for name, values in over_grid(exact_cell)(task, *at).items():
         arrays[name], over[name] = np.asarray(values), GRID_AXES[:2]
-    smooth = jax.jit(jax.vmap(lambda t: solvers.nadaraya_watson(Exponential(t), task).prediction))
+    smoother = lambda task, t: solvers.nadaraya_watson(Exponential(t), task).prediction  # noqa: E731
+    smooth = jax.jit(jax.vmap(smoother, (None, 0)))(task, at[0])
     tuned = solvers.nadaraya_watson(
         model_selection.choose_smoother(Exponential, task), task
     ).prediction
-    arrays["smoother"], over["smoother"] = np.asarray(smooth(at[0])), GRID_AXES[:1]
+    arrays["smoother"], over["smoother"] = np.asarray(smooth), GRID_AXES[:1]
     constant = {
         "tuned smoother": np.asarray(tuned),
         "mean": np.full(config.num_queries, float(jnp.mean(task.y))),
@@ -169,6 +172,11 @@ def explore(
         arrays[f"{name} gap"] = np.linalg.norm(f - exact, axis=-1) / np.linalg.norm(exact, axis=-1)
         over[f"{name} gap"] = GRID_AXES[:2]
     return Explored(config, task, arrays, over, str(task.x.dtype))
+
+
+def over_grid(cell: Callable) -> Callable:
+    """A compiled function of the task and all temperatures and ridges, from that of one cell."""
+    return jax.jit(jax.vmap(jax.vmap(cell, (None, None, 0)), (None, 0, None)))
 
 
 MEASURED: tuple[str, ...] = ("prediction", "gap", "bound", "rmse", *SLOTS)

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import partial
 from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
 import numpy as np
+from jax.tree_util import Partial
 
 from .. import checks, theory
 from ..catalogue import METHODS, SOLVERS, make_kernel
@@ -194,7 +196,7 @@ def fit_hyperparameters(
 def judge(config: FitConfig, data: Data, start: Any, fitted: Any, ridge: float) -> Rows:
     """Mean squared errors of the model and of the baselines at the held-out queries."""
     apart = data.apart
-    error = jax.jit(held_out(builder(config, apart), apart))
+    error = partial(jax.jit(lambda loss, at: loss(at)), held_out(builder(config, apart), apart))
 
     def exact(told: dict[str, Any]) -> float:
         kernel = make_kernel(str(config.kernel), told)
@@ -223,9 +225,9 @@ def builder(config: FitConfig, tasks: Task) -> Build:
     The function computes the other keywords of the solver from the tasks and the hyperparameters.
     """
     row = SOLVERS[config.solver]
-    one = jax.tree.map(lambda leaf: leaf[0], tasks)
 
-    def build(given: dict[str, Any]) -> Any:
+    def build(tasks: Task, given: dict[str, Any]) -> Any:
+        one = jax.tree.map(lambda leaf: leaf[0], tasks)
         kernel = make_kernel(str(config.kernel), given)
         if not row.iterates:
             return construct(row.name, kernel, one)
@@ -238,7 +240,7 @@ def builder(config: FitConfig, tasks: Task) -> Build:
         route = {} if kernel.featured else {"attention": sink(kernel, tasks)}
         return construct(row.name, kernel, one, **needs, **route, steps=config.steps)
 
-    return build
+    return Partial(build, tasks)
 
 
 def bounds(kernel: Kernel, tasks: Task, ridge: Any) -> tuple[jax.Array, jax.Array]:

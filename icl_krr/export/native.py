@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import dataclasses
 import json
+from dataclasses import dataclass
+from functools import partial
 from importlib.metadata import version
 from pathlib import Path
 from typing import Any
@@ -14,9 +16,10 @@ import numpy as np
 from safetensors import SafetensorError, safe_open
 from safetensors.numpy import save as serialize
 
-from .. import checks
-from ..files import replace
+from .. import checks, fields
+from ..files import SEAL, check_seal, from_json, replace, seal
 from ..residual import Layout, Read, Slot
+from ..tasks import Task
 from ..transformer import (
     Architecture,
     Block,
@@ -27,11 +30,25 @@ from ..transformer import (
     Unit,
     Weights,
     Write,
+    predict,
 )
+from ..transformer.mlp import ACTIVATIONS
 
-FORMAT = 1
+FORMAT = 2
+
+
+@dataclass(frozen=True)
+class Model:
+    """The parts of a `Transformer` that a file holds."""
+
+    weights: Weights
+    spec: Spec
+    layout: Layout
+    steps: int
+
+
 PARTS: tuple[Any, ...] = (
-    *(Transformer, Spec, Architecture, Layout, Slot),
+    *(Model, Spec, Architecture, Layout, Slot),
     *(Weights, Block, Heads, Write, Unit, Norm, Read),
 )
 TYPES = {part.__name__: part for part in PARTS}
@@ -44,9 +61,9 @@ def save(path: str | Path, model: Transformer) -> None:
 
     Each leaf is a tensor, named by its path below `model.weights`, such as
     `steps.0.attention.1.query.blocks.x`, in its own dtype. The metadata hold one JSON text with
-    spec, layout, steps, the structure of the weights, and the versions of this format and of
-    `icl_krr`. Any safetensors reader can open the file, and `load` rebuilds the model. An existing
-    file is replaced only when the new file is complete.
+    spec, layout, steps, the structure of the weights, a checksum of the whole file, and the
+    versions of this format and of `icl_krr`. Any safetensors reader can open the file, and `load`
+    rebuilds the model. An existing file is replaced only when the new file is complete.
 
     Args:
         path: file to write; its folder must exist.
@@ -69,10 +86,12 @@ def save(path: str | Path, model: Transformer) -> None:
     if not isinstance(model, Transformer):
         raise TypeError(f"model must be an icl_krr.Transformer, got {type(model).__name__}")
     tensors: Tensors = {}
+    saved = Model(model.weights, model.spec, model.layout, model.steps)
     record = {
+        "checksum": SEAL,
         "format": FORMAT,
         "version": version("icl_krr"),
-        "model": encode(model, "", tensors),
+        "model": encode(saved, "", tensors),
     }
     write(Path(path), tensors, {"icl_krr": json.dumps(record)})
 
@@ -81,7 +100,8 @@ def load(path: str | Path) -> Transformer:
     """Read a model from a file that `save` wrote.
 
     The function needs no other input than the file, and neither torch nor optax. Weights and
-    structure equal those of the saved model.
+    structure equal those of the saved model. A file of which any bit has changed is refused, and so
+    is a file that does not hold a model that runs.
 
     Args:
         path: file to read.
@@ -91,7 +111,7 @@ def load(path: str | Path) -> Transformer:
 
     Raises:
         OSError: the file does not exist or cannot be read.
-        ValueError: `save` did not write the file, the file is incomplete or has another format
+        ValueError: `save` did not write the file, the file is damaged or has another format
             version, or it has float64 weights and x64 is not enabled.
 
     >>> import icl_krr as ik
@@ -106,60 +126,81 @@ def load(path: str | Path) -> Transformer:
     record, tensors = read(path)
     if record["format"] != FORMAT:
         raise ValueError(
-            f"{path} must have format {FORMAT}, got {record['format']!r}, "
-            f"written by icl_krr {record['version']}; load it with that version of icl_krr"
+            f"{path} must have format {FORMAT}, got {fields.shown(record['format'])}, written by "
+            f"icl_krr {fields.shown(record['version'])}; load it with that version of icl_krr"
         )
     for name, tensor in tensors.items():
         if jax.dtypes.canonicalize_dtype(tensor.dtype) != tensor.dtype:
             raise ValueError(
-                f"{path} has {tensor.dtype} weights ({name}), which need x64; "
+                f"{path} has {tensor.dtype} weights ({fields.cut(name)}), which need x64; "
                 'call jax.config.update("jax_enable_x64", True) before loading'
             )
     try:
-        model = decode(record["model"], tensors)
-        parts = (model, model.spec, model.layout, model.weights, *model.blocks, *model.layout.slots)
-        whole = all(type(part) in PARTS for part in parts)
-    except (KeyError, TypeError, ValueError, AttributeError) as error:
+        saved = decode(record["model"], tensors)
+        if type(saved) is not Model or tensors:
+            raise ValueError(f"got {type(saved).__name__} and tensors {fields.shown([*tensors])}")
+        model = Transformer(saved.weights, saved.spec, saved.layout, saved.steps)
+        check_runs(model)
+    except Exception as error:  # a wrong part can break the forward in any way
         raise ValueError(
-            f"{path} must hold all parts of a model and no other parts: {error}"
+            f"{path} must hold all parts of a model and no other parts: {fields.cut(str(error))}"
         ) from None
-    if not whole:
-        raise ValueError(f"{path} must hold all parts of a model and no other parts")
     return model
+
+
+def check_runs(model: Transformer) -> None:
+    """Trace the forward pass of a task, which meets every weight, slot and setting."""
+    slots = {slot.name: slot.width for slot in model.layout.slots}
+    widths = {slot: read.width for slot, read in model.weights.embedding.items()}
+    if widths not in (slots, {"stream": model.layout.width}):
+        raise ValueError(f"layout must have the slots {widths}, got {slots}")
+    reads = jax.tree.leaves(model, is_leaf=lambda part: isinstance(part, Read))
+    for read in (part for part in reads if isinstance(part, Read)):
+        found = {block.shape[-1] for block in read.blocks.values() if block.ndim > 1}
+        if found - {read.width}:
+            raise ValueError(f"width must be one of {found}, got {read.width}")
+    for unit in (unit for block in model.blocks for unit in block.mlp):
+        checks.choice("activation", unit.activation, tuple(ACTIVATIONS))
+    number = partial(jax.ShapeDtypeStruct, dtype=model.dtype)
+    p, r = model.spec.num_features, model.spec.num_outputs
+    task = Task(x=number((1, p)), y=number((1, r)), x_query=number((1, p)))
+    found = jax.eval_shape(predict, model, task)
+    if found.shape != (1, r):
+        raise ValueError(f"prediction must have shape [1, {r}], got {list(found.shape)}")
 
 
 def read(path: Path) -> tuple[dict[str, Any], Tensors]:
     """The JSON record and the tensors of a file; refuses a file that `save` did not write."""
-    with path.open("rb"):  # raises OSError; safetensors raises errors of its own
-        pass
+    content = path.read_bytes()  # raises OSError; safetensors raises errors of its own
     try:
+        check_seal(content)
         with safe_open(path, "numpy") as file:
-            record = json.loads((file.metadata() or {})["icl_krr"])
+            record = from_json((file.metadata() or {})["icl_krr"])
             if not {"format", "version", "model"} <= set(record):
                 raise KeyError("format")
             return record, {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118
-    except (SafetensorError, KeyError, TypeError, json.JSONDecodeError) as error:
+    except (SafetensorError, KeyError, TypeError, ValueError) as error:
         raise ValueError(
             f"{path} must be a complete file written by icl_krr.export.save, "
-            f"got another file ({error})"
+            f"got another file ({fields.cut(str(error))})"
         ) from None
 
 
 def write(path: Path, tensors: Tensors, metadata: dict[str, str]) -> None:
     # safetensors writes the memory of an array as if it were in C order
     rows = {name: np.asarray(tensor, order="C") for name, tensor in tensors.items()}
-    replace(path, serialize(rows, metadata))
+    replace(path, seal(serialize(rows, metadata)))
 
 
 def encode(value: Any, path: str, tensors: Tensors) -> Any:
     """A part as JSON: {"$type": class, ...} for a dataclass, {"$tensor": name} for an array."""
     if type(value) in PARTS:
-        fields = {
+        parts = {
             field.name: encode(getattr(value, field.name), join_path(path, field.name), tensors)
             for field in dataclasses.fields(value)
             if not field.metadata.get("dropped")
         }
-        return {"$type": type(value).__name__, **fields}
+        return {"$type": type(value).__name__, **parts}
     if isinstance(value, tuple):
         return [encode(part, join_path(path, str(i)), tensors) for i, part in enumerate(value)]
     if isinstance(value, dict):
@@ -179,16 +220,21 @@ def encode(value: Any, path: str, tensors: Tensors) -> Any:
 
 
 def decode(value: Any, tensors: Tensors) -> Any:
+    """The part of a JSON value; takes its tensors out of `tensors`."""
     if isinstance(value, list):
         return tuple(decode(part, tensors) for part in value)
     if not isinstance(value, dict):
         return value
     if "$tensor" in value:
-        name = value["$tensor"]
-        checks.factorable(name, tensors[name])
-        return jnp.asarray(tensors[name])
+        tensor = tensors.pop(value["$tensor"])
+        checks.factorable(value["$tensor"], tensor)
+        return jnp.asarray(tensor)
     parts = {name: decode(part, tensors) for name, part in value.items() if name != "$type"}
-    return TYPES[value["$type"]](**parts) if "$type" in value else parts
+    if "$type" not in value:
+        return parts
+    made = TYPES[value["$type"]](**parts)
+    fields.check(made)
+    return made
 
 
 def join_path(path: str, name: str) -> str:

@@ -123,7 +123,7 @@ def to_t5(model: Transformer, folder: str | Path) -> T5:
 
     `transformers.T5EncoderModel`, unmodified, loads `config.json` and `model.safetensors`. The file
     `icl_krr.safetensors` next to them holds the model as `save` writes it. Writing needs neither
-    torch nor transformers. In a notebook that has both (`pip install "icl_krr[t5]" nnsight`),
+    torch nor transformers. In a notebook that has both (`pip install "icl_krr[t5]"`),
     nnsight reads alpha from every layer:
 
         import jax, nnsight, torch
@@ -248,7 +248,7 @@ def lay_out_tokens(model: Transformer, tasks: Task) -> jax.Array:
     at = Channels.of(model.layout)
 
     def one(task: Task) -> jax.Array:
-        stream = embed(model.weights.embedding, task)
+        stream = embed(model.weights.embedding, task, centred=model.spec.centred)
         parts = [slot_of_stream(stream, model.layout, name) for name in model.layout.names]
         hidden = ~visible(task)[:, None]
         told = jnp.concatenate([*parts, hidden.astype(model.dtype)], axis=1)
@@ -261,7 +261,7 @@ def lay_out_tokens(model: Transformer, tasks: Task) -> jax.Array:
 def within_range(name: str, tokens: np.ndarray) -> np.ndarray:
     own = np.where(tokens == CONSTANT, 0, tokens).astype(np.float64)
     largest = np.max(np.linalg.norm(own, axis=-1))
-    if largest > LARGEST:
+    if not largest <= LARGEST:  # NaN is not
         raise ValueError(
             f"{name} must have tokens of norm at most 2^27, so that T5's RMSNorm is the identity, "
             f"got norm {largest:.3g}; scale y down"

@@ -10,7 +10,7 @@ from jaxtyping import Array, Float
 
 from .. import checks
 from ..pytree import checked
-from .algebra import check_projection, inner, project
+from .algebra import check_projection, inner, mean_of_pairs, project
 from .log_bilinear import LogBilinear
 
 
@@ -61,9 +61,9 @@ class Exponential(LogBilinear):
         return inner(x / jnp.asarray(self.temperature, x.dtype), z)
 
     @classmethod
-    def typical_bandwidth(cls, products: Float[Array, "n n"]) -> Float[Array, ""]:
+    def typical_bandwidth(cls, x: Float[Array, "n p"], mask: Any = None) -> Float[Array, ""]:
         r"""The root mean square of all $\langle x_i, x_j \rangle$."""
-        return jnp.sqrt(jnp.mean(products**2))
+        return jnp.sqrt(mean_of_pairs(inner(x, x) ** 2, mask))
 
     def derivative_in_bandwidth(
         self, x: Float[Array, "n p"], z: Float[Array, "m p"]

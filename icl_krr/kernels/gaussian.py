@@ -9,8 +9,9 @@ from jax.typing import DTypeLike
 from jaxtyping import Array, Float
 
 from .. import checks
+from ..numerics import power_below
 from ..pytree import checked
-from .algebra import check_projection, project, squared_distances
+from .algebra import check_projection, mean_of_pairs, project_near, squared_distances
 from .log_bilinear import LogBilinear
 
 
@@ -54,8 +55,11 @@ class Gaussian(LogBilinear):
         r"""$\log k(x, z) = -|Ux - Uz|^2 / 2\ell^2$."""
         checks.scalar("lengthscale", self.lengthscale)
         checks.matrices(x, z)
-        distances = squared_distances(*(project(self.projection, points) for points in (x, z)))
-        return -distances / (2 * jnp.asarray(self.lengthscale, distances.dtype) ** 2)
+        # points are divided by a power of two first: 1 / l^3, a factor of the derivative, overflows
+        lengthscale = jnp.asarray(self.lengthscale, x.dtype)
+        scale = power_below(lengthscale)
+        near = (points / scale for points in project_near(self.projection, x, z))
+        return -squared_distances(*near) / (2 * (lengthscale / scale) ** 2)
 
     @classmethod
     def of_temperature(cls, temperature: Any) -> Gaussian:
@@ -63,10 +67,9 @@ class Gaussian(LogBilinear):
         return cls(temperature**0.5)
 
     @classmethod
-    def typical_bandwidth(cls, products: Float[Array, "n n"]) -> Float[Array, ""]:
+    def typical_bandwidth(cls, x: Float[Array, "n p"], mask: Any = None) -> Float[Array, ""]:
         r"""The root mean square of all $|x_i - x_j| / \sqrt{2}$."""
-        squares = jnp.diagonal(products)
-        return jnp.sqrt(jnp.mean((squares[:, None] + squares[None, :]) / 2 - products))
+        return jnp.sqrt(mean_of_pairs(squared_distances(x, x), mask) / 2)
 
     def derivative_in_bandwidth(
         self, x: Float[Array, "n p"], z: Float[Array, "m p"]

@@ -59,15 +59,26 @@ class Kernel(ABC):
 
         Args:
             value: bandwidth (temperature or lengthscale), a scalar > 0.
+
+        Raises:
+            TypeError: another field has no default value.
         """
+        absent = dataclasses.MISSING
+        others = [field for field in dataclasses.fields(cls) if field.name != cls.bandwidth]  # pyright: ignore[reportArgumentType]
+        if needed := [f.name for f in others if f.default is f.default_factory is absent]:
+            raise TypeError(
+                "kernel must need no more than a bandwidth to be made from one, "
+                f"got {cls.__name__}, which needs {' and '.join(needed)}"
+            )
         return cls() if cls.bandwidth is None else cls(**{cls.bandwidth: value})
 
     @classmethod
-    def typical_bandwidth(cls, products: Float[Array, "n n"]) -> Float[Array, ""]:
+    def typical_bandwidth(cls, x: Float[Array, "n p"], mask: Any = None) -> Float[Array, ""]:
         r"""The bandwidth at which $\log k(x_i, x_j)$ is of order 1 for the given points.
 
         Args:
-            products: inner products $\langle x_i, x_j \rangle$ of all points, [n, n].
+            x: points [n, p].
+            mask: bool array [n], False for a point that does not count; default None: all count.
 
         Raises:
             TypeError: the kernel has no bandwidth.
@@ -75,18 +86,19 @@ class Kernel(ABC):
         raise TypeError(f"kernel must have a bandwidth, got {cls.__name__}, which has none")
 
     @classmethod
-    def bandwidths(cls, products: Float[Array, "n n"]) -> Float[Array, " 17"]:
+    def bandwidths(cls, x: Float[Array, "n p"], mask: Any = None) -> Float[Array, " 17"]:
         r"""A grid of 17 bandwidths from 1/16 to 16 times the typical one.
 
-        If the typical bandwidth is 0, the grid goes from 1/16 to 16.
+        If the typical bandwidth is 0 or no point counts, the grid goes from 1/16 to 16.
 
         Args:
-            products: inner products $\langle x_i, x_j \rangle$ of all points, [n, n].
+            x: points [n, p].
+            mask: bool array [n], False for a point that does not count; default None: all count.
 
         Raises:
             TypeError: the kernel has no bandwidth.
         """
-        typical = cls.typical_bandwidth(products)
+        typical = cls.typical_bandwidth(x, mask)
         typical = jnp.where(typical > 0, typical, 1)
         return typical * jnp.logspace(-4, 4, 17, base=2, dtype=typical.dtype)
 

@@ -12,7 +12,15 @@ from jaxtyping import Array, Float
 
 from .. import checks
 from ..numerics import matmul
-from .algebra import identity_or, inner, outer, precede, project, squared_distances
+from .algebra import (
+    identity_or,
+    inner,
+    outer,
+    precede,
+    project,
+    project_near,
+    squared_distances,
+)
 from .forms import Diagonal, FeatureLayer, Pattern
 from .positive import PositiveKernel
 
@@ -57,6 +65,27 @@ class LogBilinear(PositiveKernel):
             dtype: floating dtype of both scalars.
         """
 
+    def scalars(self, dtype: DTypeLike) -> tuple[Any, Any]:
+        """The result of `coefficients`, which a subclass may have written wrongly.
+
+        Args:
+            dtype: floating dtype of both scalars.
+
+        Raises:
+            TypeError: the result is not a pair, or a coefficient is not a number.
+            ValueError: a coefficient is not a scalar.
+        """
+        pair = self.coefficients(dtype)
+        if not isinstance(pair, tuple) or len(pair) != 2:
+            name = type(self).__name__
+            raise TypeError(
+                f"coefficients of {name} must be a pair (c, d), got {checks.shown(pair)}"
+            )
+        for name, value in zip("cd", pair, strict=True):
+            if name == "c" or value is not None:
+                checks.scalar(f"coefficient {name} of {type(self).__name__}", value)
+        return pair
+
     @classmethod
     def of_temperature(cls, temperature: Any) -> Any:
         r"""The kernel with $c = 1 / \tau$.
@@ -72,12 +101,15 @@ class LogBilinear(PositiveKernel):
     def log(self, x: Float[Array, "n p"], z: Float[Array, "m p"]) -> Float[Array, "n m"]:
         r"""$\log k(x, z) = -d |Ux - Uz|^2 / 2 + (c - d) \langle Ux, Uz \rangle$."""
         checks.matrices(x, z)
-        c, d = self.coefficients(x.dtype)
-        x, z = (project(self.projection, points) for points in (x, z))
+        c, d = self.scalars(x.dtype)
+
+        def products(factor: Any) -> Float[Array, "n m"]:
+            return inner(factor * project(self.projection, x), project(self.projection, z))
+
         if d is None:
-            return inner(c * x, z)
-        stationary = -d / 2 * squared_distances(x, z)
-        return stationary if c is d else stationary + (c - d) * inner(x, z)
+            return products(c)
+        stationary = -d / 2 * squared_distances(*project_near(self.projection, x, z))
+        return stationary if c is d else stationary + products(c - d)
 
     def sketched(self, sketch: Float[Array, "p m"]) -> LogBilinear:
         r"""The same kernel with the projection $U P^T$."""
@@ -87,18 +119,18 @@ class LogBilinear(PositiveKernel):
         self, dtype: DTypeLike, epsilon: Any = None, symmetric: bool = True
     ) -> tuple[Pattern, ...]:
         """One pattern of weight 1, which equals the kernel exactly."""
-        return (Pattern(1.0, *self.coefficients(dtype), self.projection),)
+        return (Pattern(1.0, *self.scalars(dtype), self.projection),)
 
     def diagonal_terms(self, dtype: DTypeLike) -> tuple[Diagonal, ...]:
         r"""One term, $k(x, x) = \exp((c - d) |Ux|^2)$."""
-        c, d = self.coefficients(dtype)
+        c, d = self.scalars(dtype)
         if c is d:
             return (Diagonal(1.0, "one", None, None),)
         return (Diagonal(1.0, "exp", c if d is None else c - d, self.projection),)
 
     def seen_from(self, landmarks: Float[Array, "l p"]) -> FeatureLayer:
         """A layer with one exponential unit per landmark."""
-        c, d = self.coefficients(landmarks.dtype)
+        c, d = self.scalars(landmarks.dtype)
         at = project(self.projection, landmarks)
         layer = FeatureLayer(self.projection, "exp", c * at)
         if d is None:
@@ -108,22 +140,23 @@ class LogBilinear(PositiveKernel):
     def derivative_in_x(
         self, x: Float[Array, "n p"], z: Float[Array, "m p"]
     ) -> Float[Array, "n m p"]:
-        r"""$\partial k / \partial x = k(x, z) \, U^T U (c z - d x)$."""
-        c, d = self.coefficients(x.dtype)
-        U = identity_or(self.projection, x)
-        slope = c * z[None] - (0 if d is None else d) * x[:, None]
+        r"""$\partial k / \partial x = k(x, z) \, U^T U (d (z - x) + (c - d) z)$."""
+        c, d = self.scalars(x.dtype)
+        d = 0 if d is None else d
+        U = identity_or(self.projection, x, z)
+        slope = d * (z[None] - x[:, None]) + (c - d) * z[None]
         return matmul(matmul(self(x, z)[:, :, None] * slope, U.T), U)
 
     def derivative_in_projection(
         self, x: Float[Array, "n p"], z: Float[Array, "m p"]
     ) -> Float[Array, "n m d p"]:
-        r"""$\partial k / \partial U = k(x, z) \, U (c (x z^T + z x^T) - d (x x^T + z z^T))$."""
-        c, d = self.coefficients(x.dtype)
-        U = identity_or(self.projection, x)
+        r"""$\partial k / \partial U = k U ((c - d) (x z^T + z x^T) - d (x - z) (x - z)^T)$."""
+        c, d = self.scalars(x.dtype)
+        d = 0 if d is None else d
+        U = identity_or(self.projection, x, z)
         shape = (len(x), len(z), x.shape[1])
+        values = self(x, z)[:, :, None, None]
         x, z = jnp.broadcast_to(x[:, None], shape), jnp.broadcast_to(z[None], shape)
-        Ux, Uz = (matmul(points, U.T) for points in (x, z))
-        slope = c * (outer(Ux, z) + outer(Uz, x))
-        if d is not None:
-            slope = slope - d * (outer(Ux, x) + outer(Uz, z))
-        return self(x[:, 0], z[0])[:, :, None, None] * slope
+        Ux, Uz, U_apart = (matmul(points, U.T) for points in (x, z, x - z))
+        slope = (c - d) * (outer(Ux, z) + outer(Uz, x)) - d * outer(U_apart, x - z)
+        return values * slope

@@ -11,9 +11,10 @@ import numpy as np
 from jaxtyping import Array, Float
 from scipy.stats import qmc
 
-from .. import checks
+from .. import checks, shapes
 from ..catalogue import candidate as find_candidate, spelled, taken
 from ..tasks import Task, map_tasks
+from ..tasks.task import check_axes
 from .candidates import absolute, limits, parameters, solve
 from .least_squares import minimise
 from .monotone_alignment import align
@@ -139,8 +140,13 @@ def fit_candidate(
     (0.7, (1,))
     """
     row = find_candidate(candidate)
+    checks.instance("kernel", kernel, str, "the name of a kernel")
     candidate, kernel = row.name, spelled(kernel)
     checks.choice(f"kernel of {candidate}", kernel, taken(candidate))
+    check_axes(tasks, 1)
+    shapes.check(x=(tasks.x, "b n p"), x_query=(tasks.x_query, "b q p"), answers=(answers, "b L q"))
+    for name, number in (("steps", steps), ("points", points), ("starts", starts)):
+        checks.count(name, number)
     names = [*parameters(row, kernel)]
     cube = qmc.Halton(len(names), scramble=False).random(points)
     logs, distances = search(candidate, kernel, jnp.asarray(cube), tasks, answers, steps)

@@ -10,7 +10,6 @@ import numpy as np
 from jaxtyping import Array, Float
 
 from ..catalogue import Box, Solver, kernel_class, load, make_kernel
-from ..kernels import Linear
 from ..tasks import Task, map_tasks, system
 
 Values = dict[str, Any]
@@ -61,7 +60,7 @@ def absolute(
 def typical_bandwidth(kernel: str, tasks: Task) -> jax.Array:
     """The bandwidth at which |log k| is about 1: root mean square over tasks."""
     typical = kernel_class(kernel).typical_bandwidth
-    each = map_tasks(lambda task: typical(system(Linear(), task).gram) ** 2, tasks)
+    each = map_tasks(lambda task: typical(task.x, task.mask) ** 2, tasks)
     return jnp.sqrt(jnp.mean(each))
 
 

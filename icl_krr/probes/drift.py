@@ -14,6 +14,7 @@ from ..residual import ROLES
 from ..transformer import Block, Transformer, dense
 from ..transformer.mlp import activate, project
 from ..transformer.resume import unrolled_blocks
+from ..transformer.weights import check_model
 
 LinearMaps = dict[str, jax.Array]
 """Linear maps [d_model, d_model] between slots, by name of the head or MLP that computes them."""
@@ -53,14 +54,8 @@ def drift(model: Transformer, start: Transformer) -> list[dict[str, Any]]:
     >>> {row["to"] for row in drift(model, start) if row["change"]} == {"alpha", "r", "prediction"}
     True
     """
-    for name, one in (("model", model), ("start", start)):
-        if not isinstance(one, Transformer):
-            raise TypeError(f"{name} must be an icl_krr.Transformer, got {type(one).__name__}")
-        if any(block.attention_norm or block.mlp_norm for block in one.blocks):
-            raise ValueError(
-                f"{name} must have no LayerNorm, because LayerNorm is not a linear map between "
-                "slots; compare predictions instead"
-            )
+    check_linear("model", model)
+    check_linear("start", start)
     if model.layout != start.layout or model.depth != start.depth:
         raise ValueError(
             f"model must have the layout and the depth of start, {start.depth} blocks, got "
@@ -100,6 +95,10 @@ def linear_maps(model: Transformer) -> list[LinearMaps]:
     Returns:
         For every block a dictionary {part: map [d_model, d_model]}.
 
+    Raises:
+        TypeError: `model` is not a `Transformer`.
+        ValueError: the model has LayerNorm.
+
     >>> import icl_krr as ik
     >>> model = ik.constructions.gradient_descent(
     ...     ik.Linear(), num_features=2, ridge=0.1, steps=3, step_size=0.1
@@ -107,9 +106,19 @@ def linear_maps(model: Transformer) -> list[LinearMaps]:
     >>> [*linear_maps(model)[0]][:2], len(linear_maps(model))
     (['head 0, query-key', 'head 0, value-output'], 3)
     """
+    check_linear("model", model)
     merged = dense(model)
     tokens = {role: role_stream(merged, role) for role in ROLES}
     return [block_maps(block, tokens) for block in unrolled_blocks(merged)]
+
+
+def check_linear(name: str, model: Transformer) -> None:
+    check_model(model, name)
+    if any(block.attention_norm or block.mlp_norm for block in model.blocks):
+        raise ValueError(
+            f"{name} must have no LayerNorm, because LayerNorm is not a linear map between "
+            "slots; compare predictions instead"
+        )
 
 
 def role_stream(merged: Transformer, role: str) -> jax.Array:

@@ -12,12 +12,13 @@ from jaxtyping import Array, Float
 
 from .. import checks, linalg, solvers
 from ..catalogue import KERNELS, find, kernel_class, make_kernel
-from ..kernels import Kernel
+from ..kernels import Kernel, check_kernel
 from ..linalg import eigh
 from ..numerics import matmul
 from ..tasks import Task, map_tasks, system
 from ..tasks.task import check_axes
 from .candidates import typical_bandwidth
+from .distances import INTERVAL_QUANTILES
 from .least_squares import minimise
 
 SMALLEST = 1e-4
@@ -74,7 +75,9 @@ def spectral_filter(
         A `Filter` without the empty bins.
 
     Raises:
-        ValueError: `hats` does not fit `tasks`, or `bins` < 1.
+        TypeError: `kernel` is not a kernel, or `hats` is not a floating-point array.
+        ValueError: `hats` does not fit `tasks` or is not finite, `edges` are not ascending, or
+            `bins` < 1.
 
     Source: Lo Gerfo et al., Spectral algorithms for supervised learning, 2008.
 
@@ -86,7 +89,14 @@ def spectral_filter(
     >>> spectral_filter(ik.Linear(), tasks, hats, bins=1).q.round(6).tolist()
     [[0.5]]
     """
+    check_kernel(kernel)
     checks.count("bins", bins)
+    checks.count("seed", seed, minimum=0)
+    if edges is not None:
+        edges = np.asarray(edges)
+        checks.reals(edges=edges)
+        if edges.ndim != 1 or len(edges) < 2 or not np.all(np.diff(edges) > 0):
+            raise ValueError(f"edges must be at least two ascending numbers, got {edges.tolist()}")
     matching(tasks, hats, 4)
     sigma, numerators, weights = (
         np.asarray(part, float) for part in project(kernel, tasks, jnp.asarray(hats))
@@ -107,7 +117,7 @@ def spectral_filter(
     )
     under = resample @ bottoms
     drawn = np.einsum("rb,blk->rlk", resample, tops) / np.where(under > 0, under, np.nan)[:, None]
-    low, high = np.nanquantile(drawn, (0.025, 0.975), axis=0)
+    low, high = np.nanquantile(drawn, INTERVAL_QUANTILES, axis=0)
     total = bottoms.sum(0)
     return Filter(means.sum(0) / total, tops.sum(0) / total, low, high)
 
@@ -179,6 +189,8 @@ def effective(kind: str, kernel: str, tasks: Task, hats: Float[Array, "b q n"]) 
 
 def matching(tasks: Task, hats: jax.Array, ndim: int) -> None:
     check_axes(tasks, 1)
+    checks.floating("hats", hats)
+    checks.finite("hats", hats)
     shape, rest = np.shape(hats), (tasks.num_queries, tasks.num_supports)
     if len(shape) != ndim or shape[0] != len(tasks.x) or shape[-2:] != rest:
         words = ", ".join(["b", *["L"] * (ndim - 3), "q", "n"])

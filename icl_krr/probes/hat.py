@@ -9,8 +9,9 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Float
 
+from .. import capacity, checks
 from ..tasks import Task
-from ..tasks.task import check_one_output
+from ..tasks.task import check_axes, check_one_output
 
 LayerAnswers = Callable[[Task], jax.Array]
 """Function from a task to the predictions after every layer, [L + 1, q]."""
@@ -42,7 +43,9 @@ def hat_matrix(layer_answers: LayerAnswers, task: Task) -> Float[Array, "layers 
     >>> hat_matrix(solve, task).round(6).tolist()
     [[[0.5]]]
     """
+    checks.function("layer_answers", layer_answers)
     check_one_output(task)
+    check_axes(task)
     return jacobian(lambda y: layer_answers(task.replace(y=y)), task.y)
 
 
@@ -50,5 +53,6 @@ def jacobian(function: Callable[[Any], jax.Array], at: Any) -> Any:
     """Jacobian: reverse mode if there are fewer outputs than inputs, else forward mode."""
     count = jax.eval_shape(function, at).size
     numbers = sum(jnp.size(leaf) for leaf in jax.tree.leaves(at))
+    capacity.check("derivatives", count * numbers, jax.tree.leaves(at)[0])
     derive = jax.jacrev if count < numbers else jax.jacfwd
     return derive(function)(at)

@@ -18,6 +18,7 @@ from ..catalogue import (
 )
 from ..kernels import Kernel
 from ..tasks import Task
+from ..tasks.task import check_axes
 from .candidate_fit import CandidateFit, fit_candidate, layer_by_layer
 from .distances import (
     SPACES,
@@ -141,6 +142,12 @@ def identify(
     >>> identify(answers, *tasks, candidates=("nadaraya_watson",), kernels=("exponential",)).status
     'identified'
     """
+    checks.function("layer_answers", layer_answers)
+    check_axes(fitted, 1)
+    check_axes(scored, 1)
+    for name, chosen in (("candidates", candidates), ("kernels", kernels)):
+        if chosen is not None:
+            checks.names(name, chosen)
     rows = [candidate(name) for name in (all_candidates() if candidates is None else candidates)]
     asked = KERNELS if kernels is None else kernels
     kernels = tuple(find("kernel", KERNELS, name).name for name in asked)

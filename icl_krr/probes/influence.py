@@ -9,9 +9,13 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Float
 
+from .. import shapes
 from ..tasks import Task
 from ..tasks.task import check_one_output
 from ..transformer import HookPlace, Transformer, predict, run_with_hooks
+from ..transformer.evaluate import check_compatible
+from ..transformer.hook_points import Hook
+from ..transformer.memory import check_run
 from .hat import jacobian
 
 
@@ -59,7 +63,10 @@ def influence(model: Transformer, task: Task) -> Influence:
     >>> found.first_order.tolist(), found.exact.tolist()
     ([[-1.0]], [[-2.0]])
     """
+    check_compatible(model, task)
     check_one_output(task)
+    hooks = pattern_hooks(model, lambda pattern, where: pattern)
+    check_run(model, task, copies=min(task.num_supports, task.num_queries), hooks=hooks)
     ones = jnp.ones(task.num_supports, task.x.dtype)
     keep = jnp.ones(task.num_supports, bool) if task.mask is None else task.mask
     without = lambda j: predict(model, task.replace(mask=keep.at[j].set(False)))  # noqa: E731
@@ -90,6 +97,8 @@ def weighted(model: Transformer, task: Task, weights: Float[Array, " n"]) -> jax
     >>> weighted(head, task, jnp.array([1.0, 2.0])).round(4).tolist()
     [2.0]
     """
+    check_compatible(model, task)
+    shapes.check(x=(task.x, "n p"), weights=(weights, "n"))
     each = jnp.repeat(weights, 2) if model.spec.tokens == "interleaved" else weights
     # the aggregator and the queries have weight 1
     every = jnp.pad(each, (1, task.num_queries), constant_values=1)
@@ -100,5 +109,10 @@ def weighted(model: Transformer, task: Task, weights: Float[Array, " n"]) -> jax
             return pattern
         return pattern / jnp.sum(pattern, axis=-1, keepdims=True)
 
+    return run_with_hooks(model, task, dict(pattern_hooks(model, reweigh)))
+
+
+def pattern_hooks(model: Transformer, hook: Hook) -> tuple[tuple[str, Hook], ...]:
+    """The same hook at all patterns of a model."""
     groups = range(max(len(block.attention) for block in model.blocks))
-    return run_with_hooks(model, task, {f"blocks.*.heads.{j}.pattern": reweigh for j in groups})
+    return tuple((f"blocks.*.heads.{j}.pattern", hook) for j in groups)

@@ -17,6 +17,7 @@ from ..residual import ROLES, fields
 from ..tasks import Task
 from ..transformer import HookPlace, Transformer
 from ..transformer.evaluate import check_compatible, evaluate
+from ..transformer.memory import check_run
 from .sites import Site, sites as places_of
 
 CHUNK = 16
@@ -133,8 +134,10 @@ def patch(
 def check_sites(model: Transformer, tasks: Task, sites: Sequence[Site], chunk: int) -> None:
     check_compatible(model, tasks, batch=1)
     checks.count("chunk", chunk)
+    checks.instance("sites", sites, (list, tuple), "a list of sites")
     if not sites:
         raise ValueError("sites must not be empty; icl_krr.probes.sites(model) lists them")
+    check_run(model, tasks, copies=min(chunk, len(sites)))
     known = {
         point_of(site)
         for step, unit in product((False, True), repeat=2)

@@ -5,6 +5,8 @@ from __future__ import annotations
 import numpy as np
 import numpy.typing as npt
 
+from .. import checks
+
 
 def align(cost: npt.ArrayLike) -> np.ndarray:
     r"""Align layers with solver steps in order, at the least total cost.
@@ -19,13 +21,15 @@ def align(cost: npt.ArrayLike) -> np.ndarray:
         The step of every layer [L].
 
     Raises:
-        ValueError: `cost` is not a matrix.
+        ValueError: `cost` is not a matrix, or an entry is not finite.
 
     >>> align(np.array([[1.0, 0.0, 2.0], [3.0, 3.0, 1.0]])).tolist()
     [1, 2]
     """
-    cost = np.asarray(cost, float)
-    if cost.ndim != 2:
+    cost = np.asarray(cost)
+    checks.numeric("cost", cost)
+    checks.finite("cost", cost)
+    if cost.ndim != 2 or 0 in cost.shape:
         raise ValueError(
             f"cost must be [L, T + 1] for L layers and T steps, got shape {list(cost.shape)}"
         )

@@ -9,12 +9,15 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float
 
+from .. import checks
 from ..linalg import eigh
 from ..numerics import matmul
 from ..pytree import checked
 from ..residual.tokens import tokens_of_role
 from ..tasks import Task, map_tasks
 from ..transformer import Transformer, run_with_cache
+from ..transformer.evaluate import check_compatible
+from ..transformer.weights import check_model
 
 RIDGES = 10.0 ** np.arange(-8.0, 2.0)  # NumPy, as this may be imported inside a JAX trace
 """Ridges that a probe chooses from, relative to the mean variance of the features."""
@@ -74,6 +77,7 @@ def layerwise(model: Transformer, task: Task, probe: Probe | None = None) -> jax
     own = run_with_cache(model, task, names=("prediction",))[1]["prediction"]
     if probe is None:
         return own
+    checks.instance("probe", probe, Probe, "an icl_krr.probes.Probe")
     answers = probe(streams(model, task)).reshape(own.shape)
     return answers.at[-1].set(own[-1])
 
@@ -95,11 +99,21 @@ def streams(model: Transformer, task: Task) -> Float[Array, "layers q d"]:
     >>> streams(ik.init(jax.random.key(0), spec), task).shape
     (4, 2, 9)
     """
+    check_compatible(model, task)
+    check_trained(model)
     names = model.layout.names
     cache = run_with_cache(model, task, names=names)[1]
     asked = tokens_of_role(("query",), task, model.spec.tokens)
     parts = [cache[name] for name in names if at_all_tokens(model, name)]
     return jnp.concatenate([part[:, asked] for part in parts], axis=-1)
+
+
+def check_trained(model: Transformer) -> None:
+    if "stream" not in model.layout.names:
+        raise ValueError(
+            "model must have a slot stream, as icl_krr.init makes it, got the slots "
+            f"{', '.join(model.layout.names)}; read them with icl_krr.run_with_cache"
+        )
 
 
 def at_all_tokens(model: Transformer, name: str) -> bool:
@@ -117,6 +131,7 @@ def has_slot(model: Transformer) -> bool:
     >>> has_slot(ik.constructions.nadaraya_watson(ik.Exponential(), num_features=1))
     True
     """
+    check_model(model)
     return "prediction" in model.layout.names
 
 
@@ -148,7 +163,11 @@ def fit_probe(model: Transformer, tasks: Task, targets: jax.Array | None = None)
     >>> fit_probe(ik.init(jax.random.key(0), spec), tasks).weights.shape
     (4, 9, 1)
     """
-    wanted = jnp.asarray(tasks.y_query if targets is None else targets)
+    check_compatible(model, tasks, batch=1)
+    if targets is None and tasks.y_query is None:
+        raise ValueError("targets must be given for tasks without y_query")
+    wanted = tasks.y_query if targets is None else targets
+    checks.floating("targets", wanted)
     batch, asked = len(tasks.x), tasks.x_query.shape[:2]
     if batch < 2:
         raise ValueError(f"tasks must be a batch of at least 2 tasks, got {batch}")
@@ -156,9 +175,11 @@ def fit_probe(model: Transformer, tasks: Task, targets: jax.Array | None = None)
         raise ValueError(
             f"targets must be [b, q] = {list(asked)} or [b, q, r], got shape {list(wanted.shape)}"
         )
+    check_trained(model)
+    check_trained(model)
     seen = map_tasks(lambda task: streams(model, task), tasks)
     features = jnp.moveaxis(seen, 1, 0).reshape(seen.shape[1], -1, seen.shape[-1])
-    flat = wanted.reshape(features.shape[1], -1)
+    flat = jnp.asarray(wanted).reshape(features.shape[1], -1)
     cut = max(1, 3 * batch // 4) * asked[1]
     each = jax.lax.map(lambda layer: ridge_regression(layer, flat, cut), features)
     return Probe(*each)

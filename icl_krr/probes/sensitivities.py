@@ -9,8 +9,9 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Float
 
+from .. import checks
 from ..tasks import Task
-from ..tasks.task import check_one_output
+from ..tasks.task import check_axes, check_one_output
 from .hat import LayerAnswers, jacobian
 
 
@@ -53,7 +54,9 @@ def sensitivities(layer_answers: LayerAnswers, task: Task) -> Sensitivities:
     >>> found.x_query.tolist(), found.y.tolist()
     ([[[2.0]]], [[[0.5]]])
     """
+    checks.function("layer_answers", layer_answers)
     check_one_output(task)
+    check_axes(task)
     told = {name: getattr(task, name) for name in Sensitivities._fields}
     found = jacobian(lambda told: layer_answers(task.replace(**told)), told)
     own = jnp.einsum("lqqp->lqp", found["x_query"])
@@ -82,4 +85,7 @@ def parameter_sensitivities(answers: Callable[[Any], jax.Array], parameters: Any
     >>> parameter_sensitivities(answers, 1.0).tolist()
     [-1.0]
     """
+    checks.function("answers", answers)
+    for leaf in jax.tree.leaves(parameters):
+        checks.numeric("parameters", leaf)
     return jacobian(answers, jax.tree.map(jnp.asarray, parameters))

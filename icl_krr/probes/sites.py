@@ -10,7 +10,7 @@ from .. import checks
 from ..catalogue import SITES
 from ..residual import ROLES
 from ..transformer import Block, Transformer
-from ..transformer.weights import width
+from ..transformer.weights import check_model, width
 
 STREAM_POINTS = ("resid_pre", "resid_mid", "resid_post")
 
@@ -86,8 +86,10 @@ def sites(
     >>> [site.name for site in sites(model, ("head",), each_step=True)][-1]
     'blocks.10.heads.0.p'
     """
-    if isinstance(kinds, str):
-        raise TypeError(f"kinds must be a tuple, got {kinds!r}; use ({kinds!r},)")
+    check_model(model)
+    checks.names("kinds", kinds)
+    checks.flag("each_step", each_step)
+    checks.flag("each_unit", each_unit)
     for kind in kinds:
         checks.choice("kind", kind, SITES)
     found = []

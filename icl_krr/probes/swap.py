@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from functools import partial
 from typing import Any, NamedTuple
 
@@ -13,8 +14,10 @@ from jaxtyping import Array, Float
 from .. import checks
 from ..residual import ROLES, Stream, fields, visible
 from ..tasks import Task
+from ..tasks.task import check_axes
 from ..transformer import Transformer, forward, resume, run_with_cache
 from ..transformer.resume import step_blocks
+from ..transformer.weights import check_model
 from .readouts import ridge_regression
 
 
@@ -83,7 +86,10 @@ def swap(
     >>> swap(model, 0, other, 0, fitted, scored).swapped.shape
     (8, 1)
     """
+    check_model(model)
+    check_model(other, "other")
     for name, tasks in (("fitted", fitted), ("scored", scored)):
+        check_axes(tasks, 1)
         if tasks.mask is not None or tasks.y.ndim != 2:
             raise ValueError(
                 f"{name} must be a batch with y of shape [b, n] and no mask, got y of shape "
@@ -117,8 +123,8 @@ def swap(
     names = tuple(slot.name for slot in other.layout.slots if slot.kind == "state")
     told = fields(jax.tree.map(lambda field: field[0], fitted), model.spec.tokens)
     role_of = np.concatenate([np.asarray(told[role]) for role in ROLES], axis=1).argmax(axis=1)
-    streams_of = jax.jit(partial(jax.lax.map, partial(streams_at_block, model, other, block, step)))
-    stepped_states = jax.jit(partial(jax.lax.map, partial(states_after_step, other, step, names)))
+    streams_of = over_tasks(partial(streams_at_block, block, step), model, other)
+    stepped_states = over_tasks(partial(states_after_step, step, names), other)
 
     def inputs(tasks: Task, at_block: tuple, inward: MapsByRole) -> dict[str, jax.Array]:
         before, stepped = at_block[0], stepped_states((tasks, at_block[2], inward(at_block[0])))
@@ -137,12 +143,18 @@ def swap(
     streams = {name: maps[name](given) for name, given in map_inputs.items()}
     streams |= {"intact": at_block[1], "skipped": at_block[0]}
 
-    def resumed(pair: tuple[Task, jax.Array]) -> jax.Array:
+    def resumed(model: Transformer, pair: tuple[Task, jax.Array]) -> jax.Array:
         task, stream = pair
         return resume(model, task, into_slots(stream, model, stored_slots(model)), block + 1)
 
-    then = jax.jit(partial(jax.lax.map, resumed))
+    then = over_tasks(resumed, model)
     return Swap(**{name: then((scored, stream)) for name, stream in streams.items()})
+
+
+def over_tasks(function: Callable, *models: Transformer) -> Callable:
+    """A compiled function of many tasks, which takes the models as arguments, not as constants."""
+    each = jax.jit(lambda models, tasks: jax.lax.map(partial(function, *models), tasks))
+    return partial(each, models)
 
 
 class MapsByRole(NamedTuple):
@@ -173,7 +185,7 @@ class MapsByRole(NamedTuple):
 
 
 def streams_at_block(
-    model: Transformer, other: Transformer, block: int, step: int, task: Task
+    block: int, step: int, model: Transformer, other: Transformer, task: Task
 ) -> tuple[jax.Array, jax.Array, Stream]:
     """The model's stream before and after the block [T, d], and that of `other` before its step."""
     points = ("resid_pre", "resid_post")
@@ -203,7 +215,7 @@ def into_slots(channels: jax.Array, model: Transformer, names: tuple[str, ...]) 
 
 
 def states_after_step(
-    other: Transformer, step: int, names: tuple[str, ...], parts: tuple
+    step: int, names: tuple[str, ...], other: Transformer, parts: tuple
 ) -> jax.Array:
     """The states of `other` after the step, concatenated into one array."""
     task, stream, states = parts

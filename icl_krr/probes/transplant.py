@@ -50,11 +50,13 @@ def transplant(
             f"got {task.num_outputs}"
         )
     check_block(model, block)
+    checks.instance("slots", slots, dict, "{name: value}")
+    for name, value in slots.items():
+        checks.floating(name, value)
     cut = min(block, model.depth - 1)
     point = "resid_pre" if cut == block else "resid_post"
     stream = run_with_cache(model, task, names=(), points=(point,))[1][f"blocks.{cut}.{point}"]
     for name, value in slots.items():
-        checks.floating(name, value)
         slot = model.layout[name]
         at = tokens_of_role(slot.at, task, model.spec.tokens)
         own = slot_of_stream(stream, model.layout, name)

@@ -3,15 +3,14 @@
 from __future__ import annotations
 
 import re
-from collections import Counter
+from base64 import b64encode
 from collections.abc import Sequence
+from hashlib import sha256
 from typing import NamedTuple
 
-import matplotlib.figure
 from jinja2 import Environment, PackageLoader
 
 from ..files import Lines
-from ..plots import svg
 from .sliders import Sliders
 
 
@@ -42,6 +41,13 @@ class Section(NamedTuple):
     parts: tuple[Figure | Table | Sliders | Facts, ...]
 
 
+POLICY = (
+    "default-src 'none'; script-src '{script}'; style-src 'unsafe-inline'; img-src data:; "
+    "base-uri 'none'; form-action 'none'"
+)
+"""Only the script of the page runs, and nothing is loaded from elsewhere."""
+
+
 def render(title: str, words: str, sections: Sequence[Section]) -> bytes:
     """The page as one HTML file with style, script, data and figures.
 
@@ -58,28 +64,31 @@ def render(title: str, words: str, sections: Sequence[Section]) -> bytes:
     templates.tests["figure"] = lambda part: isinstance(part, Figure)
     templates.tests["table"] = lambda part: isinstance(part, Table)
     templates.tests["sliders"] = lambda part: isinstance(part, Sliders)
-    templates.globals["drawing"] = drawing
-    page = templates.get_template("page.html").render(title=title, words=words, sections=sections)
+    templates.globals["inline"] = inline
+    templates.filters["base64"] = base64
+    script = templates.get_template("page.js").render()
+    page = templates.get_template("page.html").render(
+        title=title,
+        words=words,
+        sections=sections,
+        script=script,
+        policy=POLICY.format(script=f"sha256-{base64(sha256(script.encode()).digest())}"),
+    )
     return page.encode()
 
 
-def drawing(source: bytes | matplotlib.figure.Figure, name: str) -> str:
-    """An SVG for use inside a page: identifiers are unique, and the page sets the size."""
-    text = (source if isinstance(source, bytes) else svg(source, name)).decode()
+def base64(content: bytes) -> str:
+    return b64encode(content).decode()
+
+
+def inline(drawn: bytes, name: str) -> str:
+    """An SVG that the page's script can change: identifiers are unique, and the page sets the size.
+
+    An SVG inside a page can run scripts, so this must be a drawing that was made here. A figure
+    from a file belongs into an `<img>`, where a browser runs no scripts and loads nothing.
+    """
+    text = drawn.decode()
     text = text[text.index("<svg ") :]
     text = re.sub(r"<metadata>.*?</metadata>", "", text, flags=re.S)
     text = re.sub(r'(\bid="|url\(#|href="#)', rf"\g<1>{name}-", text)
-    seen: Counter[str] = Counter()
-
-    def number(found: re.Match[str]) -> str:
-        """The identifier, with a number if it occurred before, because equal images repeat it."""
-        seen[found[0]] += 1
-        return found[0] if seen[found[0]] == 1 else f'{found[0][:-1]}-{seen[found[0]]}"'
-
-    text = re.sub(r'\bid="[^"]*"', number, text)
-    width = re.search(r'width="([\d.]+)pt"', text)
-    assert width is not None
-    # limits the size of small figures on a wide page
-    most = f"max-width: {1.3 * float(width[1]):.0f}pt"
-    named = f'role="img" aria-labelledby="{name}-caption"'
-    return text.replace("<svg ", f'<svg {named} style="{most}" ', 1)
+    return text.replace("<svg ", f'<svg role="img" aria-labelledby="{name}-caption" ', 1)

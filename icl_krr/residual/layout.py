@@ -7,7 +7,7 @@ from dataclasses import dataclass
 import jax.numpy as jnp
 from jax.typing import DTypeLike
 
-from .. import checks
+from .. import checks, fields
 from .reads import Read
 
 ROLES = ("aggregator", "support", "query")
@@ -30,7 +30,8 @@ class Slot:
 
     Raises:
         ValueError: `name` is empty or has other characters, `width` < 1, or `kind` or a role in
-            `at` is unknown.
+            `at` is unknown or missing.
+        TypeError: an argument has another type.
 
     >>> Slot("alpha", 1, at=("support",), about="dual coefficients").kind
     'state'
@@ -43,12 +44,16 @@ class Slot:
     about: str = ""
 
     def __post_init__(self):
+        fields.check(self)
         if not self.name or not self.name.replace("_", "").isalnum():
             raise ValueError(
-                f"name must consist of letters, digits and underscores, got {self.name!r}"
+                "name must consist of letters, digits and underscores, "
+                f"got {fields.shown(self.name)}"
             )
         checks.count(f"width of {self.name}", self.width)
         checks.choice("kind", self.kind, ("data", "state", "scratch"))
+        if not self.at:
+            raise ValueError(f"at must have a role of {', '.join(ROLES)}, got ()")
         for role in self.at:
             checks.choice("role", role, ROLES)
 
@@ -65,6 +70,7 @@ class Layout:
 
     Raises:
         ValueError: two slots have the same name, or a requested name is not the name of a slot.
+        TypeError: an entry of `slots` is not a `Slot`.
 
     >>> layout = Layout((Slot("x", 3, kind="data"), Slot("alpha", 1, at=("support",))))
     >>> layout.width, layout.channels("alpha")
@@ -78,6 +84,9 @@ class Layout:
     slots: tuple[Slot, ...] = ()
 
     def __post_init__(self):
+        checks.instance("slots", self.slots, (tuple, list), "a tuple of slots")
+        for slot in self.slots:
+            checks.instance("each of slots", slot, Slot, "an icl_krr.Slot")
         object.__setattr__(self, "slots", tuple(self.slots))
         names = [slot.name for slot in self.slots]
         for name in names:

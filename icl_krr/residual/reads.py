@@ -11,6 +11,7 @@ import numpy as np
 from flax import struct
 from jax.typing import DTypeLike
 
+from .. import capacity, checks
 from ..numerics import matmul
 
 
@@ -90,6 +91,8 @@ class Read:
         """
         self.check_width(slot, width)
         block = self.blocks[slot]
+        if not block.ndim:
+            capacity.check("matrix of a read", 2 * width**2, block, "use fewer features")
         return block if block.ndim else block * np.eye(width, dtype=block.dtype)
 
     def check_width(self, slot: str, width: int) -> None:
@@ -154,6 +157,10 @@ def compose_block(block: jax.Array, matrix: jax.Array | np.ndarray) -> jax.Array
     return matmul(block, matrix) if block.ndim else block * matrix
 
 
+def is_read(value: Any) -> bool:
+    return isinstance(value, Read)
+
+
 def join(*reads: Read) -> Read:
     """Place the outputs of several reads side by side.
 
@@ -165,6 +172,8 @@ def join(*reads: Read) -> Read:
     >>> both({"x": jnp.full((1, 2), 3.0), "one": jnp.ones((1, 1))}).tolist()
     [[3.0, 3.0, 1.0]]
     """
+    if not reads or not all(map(is_read, reads)):
+        raise TypeError(f"reads must be at least one Read, got {checks.shown(reads)}")
     blocks = {}
     for slot in dict.fromkeys(slot for read in reads for slot in read.blocks):
         having = [read for read in reads if slot in read.blocks]

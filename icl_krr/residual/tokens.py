@@ -11,9 +11,11 @@ from collections.abc import Mapping
 import jax
 import jax.numpy as jnp
 
+from .. import checks
 from ..tasks import Task
+from ..tasks.task import check_axes
 from .layout import Layout
-from .reads import Read
+from .reads import Read, is_read
 
 Stream = dict[str, jax.Array]
 """{slot: [T, width]}; a model with merged slots has only the slot "stream"."""
@@ -44,6 +46,8 @@ def fields(task: Task, tokens: str = "pairs") -> Stream:
     >>> fields(task, "interleaved")["y"].ravel().tolist()
     [0.0, 0.0, 3.0, 0.0, 4.0, 0.0]
     """
+    check_axes(task)
+    checks.choice("tokens", tokens, TOKENS)
     n, q, dtype = task.num_supports, task.num_queries, task.x.dtype
     keep = jnp.ones(n, bool) if task.mask is None else task.mask
     zero = jnp.zeros((1, 1), dtype)
@@ -83,17 +87,24 @@ def num_tokens(task: Task, tokens: str = "pairs") -> int:
     >>> num_tokens(Task(x=jnp.ones((5, 1)), y=jnp.ones(5), x_query=jnp.ones((2, 1))))
     8
     """
+    checks.instance("task", task, Task, "an icl_krr.Task")
+    checks.choice("tokens", tokens, TOKENS)
     per_support = 2 if tokens == "interleaved" else 1
     return 1 + per_support * task.num_supports + task.num_queries
 
 
-def embed(embedding: Mapping[str, Read], task: Task, tokens: str = "pairs") -> Stream:
+def embed(
+    embedding: Mapping[str, Read], task: Task, tokens: str = "pairs", centred: bool = False
+) -> Stream:
     """Compute the initial stream of a task from the `fields` of its tokens.
 
     Args:
         embedding: {slot: read of the fields}; an empty read gives zeros.
         task: supports, outputs and queries; x [n, p], y [n] or [n, r], x_query [q, p].
         tokens: token format, "pairs" (default) or "interleaved".
+        centred: whether to subtract the mean of the unmasked supports' x from the x of all supports
+            and queries first; default False. A kernel of the differences x - z does not change, and
+            inner products lose no digits if all points are far from 0.
 
     Returns:
         The stream {slot: [T, width]}.
@@ -106,8 +117,18 @@ def embed(embedding: Mapping[str, Read], task: Task, tokens: str = "pairs") -> S
     >>> embed({"r": Read({"y": jnp.ones(())}, 1)}, task)["r"].ravel().tolist()
     [0.0, 3.0, 4.0, 0.0]
     """
-    known = fields(task, tokens)
+    if not isinstance(embedding, Mapping) or not all(map(is_read, embedding.values())):
+        raise TypeError(f"embedding must be {{slot: Read}}, got {checks.shown(embedding)}")
+    known = fields(centre(task) if centred else task, tokens)
     return {slot: read(known) for slot, read in embedding.items()}
+
+
+def centre(task: Task) -> Task:
+    """Return the task with the mean of the unmasked supports' x as the new origin of x."""
+    keep = jnp.ones(task.num_supports, bool) if task.mask is None else task.mask
+    count = jnp.maximum(jnp.sum(keep, dtype=task.x.dtype), 1)
+    mean = jnp.sum(jnp.where(keep[:, None], task.x, 0), axis=0, keepdims=True) / count
+    return task.replace(x=task.x - mean, x_query=task.x_query - mean)
 
 
 def visible(task: Task, tokens: str = "pairs") -> jax.Array:
@@ -124,6 +145,8 @@ def visible(task: Task, tokens: str = "pairs") -> jax.Array:
     >>> visible(Task(x=jnp.ones((1, 1)), y=jnp.ones(1), x_query=jnp.ones((1, 1)))).tolist()
     [True, True, False]
     """
+    check_axes(task)
+    checks.choice("tokens", tokens, TOKENS)
     keep = jnp.ones(task.num_supports, bool) if task.mask is None else task.mask
     keep = jnp.repeat(keep, 2) if tokens == "interleaved" else keep
     return jnp.concatenate([jnp.ones(1, bool), keep, jnp.zeros(task.num_queries, bool)])

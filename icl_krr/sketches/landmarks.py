@@ -6,10 +6,11 @@ from typing import Any
 
 import jax
 import jax.numpy as jnp
+import numpy as np
 from jax.typing import DTypeLike
 from jaxtyping import Array, Float
 
-from .. import checks
+from .. import checks, shapes
 from ..kernels import FeatureLayer, Kernel, check_kernel
 from ..linalg import solve
 from ..numerics import matmul
@@ -23,6 +24,10 @@ class NystromFeatures:
 
     Calling the map on x [n, p] returns features [n, m]. `nystrom_features` computes the $B$ for
     which $\phi(x)^T \phi(z)$ is the Nystrom approximation of the kernel.
+
+    In a model, an MLP computes the Gaussian kernel at landmarks from inner products and squares. In
+    float32, this loses digits if all points are far from 0. So centre such data before you choose
+    landmarks.
 
     Args:
         kernel: kernel $k$; traced.
@@ -89,7 +94,7 @@ def nystrom_features(
     (5, 2)
     """
     check_kernel(kernel)
-    checks.floating("landmarks", landmarks)
+    shapes.check(landmarks=(landmarks, "l p"))
     width = len(landmarks) if width is None else width
     checks.count("width", width)
     if width > len(landmarks):
@@ -112,34 +117,64 @@ class Nystrom:
         landmarks: landmarks $Z$ [m, p]; traced.
         mix: matrix $W^{-1/2}$ [m, m]; traced.
         core: matrix $C$ [m, m]; traced.
+        kernel: kernel $k$ from which the preconditioner was computed; traced.
+        ridge: ridge $\lambda$ from which the preconditioner was computed, a scalar; traced.
 
     >>> import jax.numpy as jnp
     >>> from icl_krr.kernels import Linear
     >>> x = jnp.array([[2.0, 0.0], [0.0, 1.0]])
-    >>> nystrom(Linear(), x, ridge=1.0, rank=1).features(Linear(), x).round(3).tolist()
+    >>> nystrom(Linear(), x, ridge=1.0, rank=1).features(x).round(3).tolist()
     [[2.0], [0.0]]
     """
 
     landmarks: Any
     mix: Any
     core: Any
+    kernel: Kernel
+    ridge: Any
 
     @property
     def rank(self) -> int:
         """The number m of features."""
         return self.core.shape[0]
 
-    def features(self, kernel: Kernel, x: Float[Array, "n p"]) -> Float[Array, "n m"]:
+    def check(self, kernel: Kernel | None, ridge: Any) -> None:
+        """Raise an error if the preconditioner was made for another kernel or ridge.
+
+        Args:
+            kernel: kernel of the system, or None, which is not compared.
+            ridge: ridge of the system.
+        """
+        for name, given, own in (("kernel", kernel, self.kernel), ("ridge", ridge, self.ridge)):
+            if given is not None and not same(given, own):
+                raise ValueError(
+                    f"{name} must be {checks.shown(own)}, for which the preconditioner was made, "
+                    f"got {checks.shown(given)}; make it anew with icl_krr.nystrom"
+                )
+
+    def features(self, x: Float[Array, "n p"]) -> Float[Array, "n m"]:
         """Compute the features $F = k(x, Z) W^{-1/2}$.
 
         Args:
-            kernel: kernel $k$ from which the preconditioner was computed.
             x: points [n, p].
 
         Returns:
             The features [n, m].
         """
-        return matmul(kernel(x, self.landmarks.astype(x.dtype)), self.mix.astype(x.dtype))
+        return matmul(self.kernel(x, self.landmarks.astype(x.dtype)), self.mix.astype(x.dtype))
+
+
+def same(a: Any, b: Any) -> bool:
+    """Whether two pytrees have the same structure and the same numbers, as far as is known."""
+    if jax.tree.structure(a) != jax.tree.structure(b):
+        return False
+    for pair in zip(jax.tree.leaves(a), jax.tree.leaves(b), strict=True):
+        one, other = map(checks.concrete, pair)
+        if one is None or other is None:
+            continue
+        if one.shape != other.shape or not np.allclose(one, other, rtol=1e-6, atol=0):
+            return False
+    return True
 
 
 def nystrom(
@@ -176,6 +211,7 @@ def nystrom(
     check_kernel(kernel)
     checks.positive_scalar("ridge", ridge)
     checks.count("rank", rank)
+    shapes.check(x=(x, "n p"))
     if rank > len(x):
         raise ValueError(f"rank must be <= n = {len(x)}, the number of points, got {rank}")
     landmarks = x[:rank]
@@ -185,4 +221,4 @@ def nystrom(
         rank, dtype=x.dtype
     )
     core = solve(inner, jnp.eye(rank, dtype=x.dtype))
-    return Nystrom(landmarks, mix, core)
+    return Nystrom(landmarks, mix, core, kernel, ridge)

@@ -9,10 +9,12 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Float
 
-from .. import checks
+from .. import capacity, checks, shapes
 from ..kernels import Features, Kernel, check_kernel
 from ..linalg import eigh, one_by_one
 from ..numerics import matmul
+
+FEWER = "use fewer features"
 
 
 def sketched(kernel: Kernel, sketch: Any) -> Kernel:
@@ -41,9 +43,7 @@ def sketched(kernel: Kernel, sketch: Any) -> Kernel:
     check_kernel(kernel)
     if callable(sketch):
         return Features(sketch)
-    checks.floating("sketch", sketch)
-    if sketch.ndim != 2:
-        raise ValueError(f"sketch must be [p, m], got shape {list(sketch.shape)}")
+    shapes.check(sketch=(sketch, "p m"))
     return kernel.sketched(sketch)
 
 
@@ -94,7 +94,9 @@ def orthonormal(key: jax.Array, num_features: int, width: int) -> Float[Array, "
     >>> orthonormal(jax.random.key(0), 4, 2).shape
     (4, 2)
     """
+    checks.key("key", key)
     check_width(width, num_features)
+    capacity.check("rotation of the features", 2 * num_features**2, key, FEWER)
     rotation = one_by_one(partial(jax.random.orthogonal, n=num_features))(key)
     return rotation[:, :width]
 
@@ -117,8 +119,10 @@ def gaussian(key: jax.Array, num_features: int, width: int) -> Float[Array, "p m
     >>> gaussian(jax.random.key(0), 4, 2).shape
     (4, 2)
     """
+    checks.key("key", key)
     checks.count("num_features", num_features)
     checks.count("width", width)
+    capacity.check("sketch", 2 * num_features * width, key, FEWER)
     return jax.random.normal(key, (num_features, width)) / jnp.sqrt(float(width))
 
 
@@ -139,6 +143,7 @@ def coordinates(num_features: int, width: int) -> Float[Array, "p m"]:
     [[1.0, 0.0], [0.0, 1.0], [0.0, 0.0]]
     """
     check_width(width, num_features)
+    capacity.check("sketch", num_features * width, None, FEWER)
     return jnp.eye(num_features, width)
 
 
@@ -191,6 +196,7 @@ def check_points(x: Any, *axes: int) -> None:
     if x.ndim not in axes or 0 in x.shape:
         wanted = "[n, p] or [b, n, p]" if 3 in axes else "[n, p]"
         raise ValueError(f"x must be {wanted} with no axis of size 0, got shape {list(x.shape)}")
+    checks.finite("x", x)
 
 
 def check_width(width: int, num_features: int) -> None:

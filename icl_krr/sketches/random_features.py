@@ -11,7 +11,7 @@ import numpy as np
 from jax.typing import DTypeLike
 from jaxtyping import Array, Float
 
-from .. import checks
+from .. import capacity, checks
 from ..kernels import FeatureLayer, Kernel, LogBilinear, project
 from ..linalg import one_by_one
 from ..numerics import matmul
@@ -162,17 +162,22 @@ def trigonometric_features(
 def draw(
     key: jax.Array, kernel: Kernel, num_features: int, count: int, orthogonal: bool, kind: str
 ) -> RandomFeatures:
+    checks.key("key", key)
     checks.count("num_features", num_features)
     checks.count("width", count)
+    checks.flag("orthogonal", orthogonal)
     if not isinstance(kernel, LogBilinear):
         raise ValueError(
             "kernel must be Exponential, Gaussian or another LogBilinear to have random features, "
             f"got {kernel!r}"
         )
-    c, d = kernel.coefficients(jnp.result_type(float))
+    c, d = kernel.scalars(jnp.result_type(float))
     sign = 1 if kind == "positive" else -1
     damping = (sign * c + (0 if d is None else d)) / 2
     rank = num_features if kernel.projection is None else jnp.shape(kernel.projection)[0]
+    # the orthogonal blocks together have at least as many rows as a block has columns
+    numbers = 2 * rank * (max(count, rank) if orthogonal else count)
+    capacity.check("random frequencies", numbers, key, "use fewer features or a smaller width")
     directions = (
         orthogonal_normals(key, count, rank)
         if orthogonal

@@ -6,7 +6,7 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Float
 
-from .. import checks
+from .. import capacity, checks
 from ..kernels import Kernel, check_kernel
 from ..numerics import matmul
 from ..tasks import Task
@@ -34,11 +34,17 @@ def like(y: jax.Array, result: jax.Array) -> jax.Array:
     return result[..., 0] if y.ndim == 1 else result
 
 
-def check_system(kernel: Kernel, task: Task, ridge: object, steps: int = 1) -> None:
+def check_system(
+    kernel: Kernel, task: Task, ridge: object, steps: int = 1, matrices: int = 1
+) -> None:
+    """Check the input of a solver that forms so many matrices [n, n] and stores all its steps."""
     check_kernel(kernel)
     check_axes(task)
     checks.positive_scalar("ridge", ridge)
     checks.count("steps", steps)
+    n, q = task.num_supports, task.num_queries
+    system, trajectory = n * (matrices * n + q), (steps + 1) * (3 * n + q) * task.num_outputs
+    capacity.check("regression", system + trajectory, task.x)
 
 
 def featured(kernel: Kernel, task: Task) -> Task:

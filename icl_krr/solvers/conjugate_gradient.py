@@ -53,6 +53,7 @@ def conjugate_gradient(
 
     Raises:
         ValueError: `ridge` is not > 0, `steps` < 1, `form` is unknown, or `task` is a batch.
+        MemoryError: the matrices and the stored steps do not fit into memory.
 
     Source: Hestenes, Stiefel, Methods of conjugate gradients for solving linear systems, 1952;
     Chronopoulos, Gear, 1989; Ghysels, Vanroose, 2014.

@@ -32,25 +32,24 @@ class Solved(NamedTuple):
         x: supports [n, p], zero where masked.
         alpha: coefficients $\alpha = A^{-1} y$ [n].
         hat: rows $h(x)^T = k(x)^T A^{-1}$ of the hat matrix [q, n].
-        inverse: matrix $A^{-1}$ [n, n].
+        A: matrix $A$ [n, n].
     """
 
     x: Float[Array, "n p"]
     alpha: Float[Array, " n"]
     hat: Float[Array, "q n"]
-    inverse: Float[Array, "n n"]
+    A: Float[Array, "n n"]
 
 
 def solved(kernel: Kernel, task: Task, ridge: Ridge) -> Solved:
-    check_system(kernel, task, ridge)
+    check_system(kernel, task, ridge, matrices=3)
     checks.factorable("x", task.x)
     check_one_output(task)
     gram, cross, y = system(kernel, task)
-    if task.mask is not None:
-        cross = jnp.where(task.mask[None], cross, 0)
+    # one solution for each vector: a product with A^-1 would round |A| |A^-1| times as much
     A = shifted(gram, jnp.asarray(ridge, y.dtype))
-    inverse = linalg.solve(A, jnp.eye(len(A), dtype=A.dtype))
-    return Solved(seen(task)[0], matmul(inverse, y)[:, 0], matmul(cross, inverse), inverse)
+    found = linalg.solve(A, jnp.concatenate([y, cross.T], axis=1))
+    return Solved(seen(task)[0], found[:, 0], found[:, 1:].T, A)
 
 
 def derivative_in_y(kernel: Kernel, task: Task, *, ridge: Ridge) -> Float[Array, "q n"]:
@@ -69,6 +68,7 @@ def derivative_in_y(kernel: Kernel, task: Task, *, ridge: Ridge) -> Float[Array,
     Raises:
         ValueError: `ridge` is not > 0, or `task` is a batch or has several outputs.
         TypeError: the dtype of `task` is not float32 or float64.
+        MemoryError: the matrices and the stored steps do not fit into memory.
 
     >>> from icl_krr import Linear
     >>> task = Task(x=jnp.ones((1, 1)), y=jnp.array([3.0]), x_query=jnp.ones((1, 1)))
@@ -96,6 +96,7 @@ def derivative_in_ridge(kernel: Kernel, task: Task, *, ridge: Ridge) -> Float[Ar
     Raises:
         ValueError: `ridge` is not > 0, or `task` is a batch or has several outputs.
         TypeError: the dtype of `task` is not float32 or float64.
+        MemoryError: the matrices and the stored steps do not fit into memory.
 
     >>> from icl_krr import Linear
     >>> task = Task(x=jnp.ones((1, 1)), y=jnp.array([4.0]), x_query=jnp.ones((1, 1)))
@@ -125,6 +126,7 @@ def derivative_in_bandwidth(kernel: Kernel, task: Task, *, ridge: Ridge) -> Floa
         ValueError: `ridge` is not > 0, or `task` is a batch or has several outputs.
         TypeError: `kernel` has no known derivative in a bandwidth, or the dtype of `task` is not
             float32 or float64.
+        MemoryError: the matrices and the stored steps do not fit into memory.
 
     >>> from icl_krr import Gaussian
     >>> task = Task(x=jnp.ones((1, 1)), y=jnp.ones(1), x_query=jnp.ones((1, 1)))
@@ -156,6 +158,7 @@ def derivative_in_projection(kernel: Kernel, task: Task, *, ridge: Ridge) -> Flo
         ValueError: `ridge` is not > 0, or `task` is a batch or has several outputs.
         TypeError: `kernel` is neither `Linear` nor a `LogBilinear`, or the dtype of `task` is not
             float32 or float64.
+        MemoryError: the matrices and the stored steps do not fit into memory.
 
     >>> from icl_krr import Linear
     >>> task = Task(x=jnp.ones((1, 1)), y=jnp.array([4.0]), x_query=jnp.ones((1, 1)))
@@ -184,6 +187,7 @@ def derivative_in_queries(kernel: Kernel, task: Task, *, ridge: Ridge) -> Float[
         ValueError: `ridge` is not > 0, or `task` is a batch or has several outputs.
         TypeError: `kernel` is neither `Linear` nor a `LogBilinear`, or the dtype of `task` is not
             float32 or float64.
+        MemoryError: the matrices and the stored steps do not fit into memory.
 
     >>> from icl_krr import Linear
     >>> task = Task(x=jnp.ones((1, 1)), y=jnp.array([4.0]), x_query=jnp.ones((1, 1)))
@@ -214,6 +218,7 @@ def derivative_in_supports(kernel: Kernel, task: Task, *, ridge: Ridge) -> Float
         ValueError: `ridge` is not > 0, or `task` is a batch or has several outputs.
         TypeError: `kernel` is neither `Linear` nor a `LogBilinear`, or the dtype of `task` is not
             float32 or float64.
+        MemoryError: the matrices and the stored steps do not fit into memory.
 
     >>> from icl_krr import Linear
     >>> task = Task(x=jnp.ones((1, 1)), y=jnp.array([4.0]), x_query=jnp.ones((1, 1)))
@@ -244,6 +249,7 @@ def derivative_in_weights(kernel: Kernel, task: Task, *, ridge: Ridge) -> Float[
     Raises:
         ValueError: `ridge` is not > 0, or `task` is a batch or has several outputs.
         TypeError: the dtype of `task` is not float32 or float64.
+        MemoryError: the matrices and the stored steps do not fit into memory.
 
     >>> from icl_krr import Linear
     >>> task = Task(x=jnp.ones((1, 1)), y=jnp.array([4.0]), x_query=jnp.ones((1, 1)))
@@ -272,6 +278,7 @@ def change_without(kernel: Kernel, task: Task, *, ridge: Ridge) -> Float[Array, 
     Raises:
         ValueError: `ridge` is not > 0, or `task` is a batch or has several outputs.
         TypeError: the dtype of `task` is not float32 or float64.
+        MemoryError: the matrices and the stored steps do not fit into memory.
 
     Source: Rasmussen, Williams, Gaussian Processes for Machine Learning, section 5.4.2. The
     formula extends their eq. 5.12 from the supports to the queries.
@@ -281,8 +288,8 @@ def change_without(kernel: Kernel, task: Task, *, ridge: Ridge) -> Float[Array, 
     >>> change_without(Linear(), task, ridge=1.0).round(4).tolist()
     [[-2.0]]
     """
-    _, alpha, hat, inverse = solved(kernel, task, ridge)
-    return -hat * alpha[None] / jnp.diagonal(inverse)[None]
+    _, alpha, hat, A = solved(kernel, task, ridge)
+    return -hat * alpha[None] / linalg.diagonal_of_inverse(A)[None]
 
 
 def contract(formula: str, *operands: Any) -> jax.Array:

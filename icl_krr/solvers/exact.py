@@ -34,6 +34,7 @@ def exact(kernel: Kernel, task: Task, *, ridge: float | Float[Array, ""]) -> Sol
     Raises:
         ValueError: `ridge` is not > 0, or `task` is a batch.
         TypeError: the dtype of `task` is not float32 or float64.
+        MemoryError: the matrices and the stored steps do not fit into memory.
 
     Source: Saunders, Gammerman, Vovk, Ridge regression learning algorithm in dual variables, ICML
     1998.
@@ -44,7 +45,7 @@ def exact(kernel: Kernel, task: Task, *, ridge: float | Float[Array, ""]) -> Sol
     >>> exact(Linear(), task, ridge=2.0).prediction.round(6).tolist()
     [1.0]
     """
-    check_system(kernel, task, ridge)
+    check_system(kernel, task, ridge, matrices=3)
     checks.factorable("x", task.x)
     return solve(kernel, task, ridge)
 
@@ -79,6 +80,7 @@ def posterior(kernel: Kernel, task: Task, *, ridge: float | Float[Array, ""]) ->
     Raises:
         ValueError: `ridge` is not > 0, or `task` is a batch.
         TypeError: the dtype of `task` is not float32 or float64.
+        MemoryError: the matrices and the stored steps do not fit into memory.
 
     Source: Rasmussen, Williams, Gaussian Processes for Machine Learning, algorithm 2.1.
 
@@ -88,7 +90,7 @@ def posterior(kernel: Kernel, task: Task, *, ridge: float | Float[Array, ""]) ->
     >>> posterior(Linear(), task, ridge=1.0).variance.round(6).tolist()
     [0.5]
     """
-    check_system(kernel, task, ridge)
+    check_system(kernel, task, ridge, matrices=3)
     checks.factorable("x", task.x)
     return condition(kernel, task, ridge)
 
@@ -96,8 +98,6 @@ def posterior(kernel: Kernel, task: Task, *, ridge: float | Float[Array, ""]) ->
 @jax.jit
 def condition(kernel: Kernel, task: Task, ridge: jax.Array) -> Posterior:
     gram, cross, y = system(kernel, task)
-    if task.mask is not None:
-        cross = jnp.where(task.mask[None], cross, 0)
     parts, ridge = System(gram, cross, y), jnp.asarray(ridge, y.dtype)
     y, size = normalise(y)
     right = jnp.concatenate([y, cross.T], axis=1)
@@ -128,6 +128,7 @@ def leave_one_out(kernel: Kernel, task: Task, *, ridge: float | Float[Array, ""]
     Raises:
         ValueError: `ridge` is not > 0, or `task` is a batch.
         TypeError: the dtype of `task` is not float32 or float64.
+        MemoryError: the matrices and the stored steps do not fit into memory.
 
     Source: Rasmussen, Williams, Gaussian Processes for Machine Learning, eq. 5.12.
 
@@ -137,7 +138,7 @@ def leave_one_out(kernel: Kernel, task: Task, *, ridge: float | Float[Array, ""]
     >>> leave_one_out(Linear(), task, ridge=2.0).round(4).tolist()
     [3.0, -1.0]
     """
-    check_system(kernel, task, ridge)
+    check_system(kernel, task, ridge, matrices=3)
     checks.factorable("x", task.x)
     return held_out_errors(kernel, task, ridge)
 
@@ -146,8 +147,7 @@ def leave_one_out(kernel: Kernel, task: Task, *, ridge: float | Float[Array, ""]
 def held_out_errors(kernel: Kernel, task: Task, ridge: jax.Array) -> jax.Array:
     gram, _, y = system(kernel, task)
     A = shifted(gram, jnp.asarray(ridge, y.dtype))
-    inverse = linalg.solve(A, jnp.eye(len(y), dtype=y.dtype))
-    return like(task.y, matmul(inverse, y) / jnp.diagonal(inverse)[:, None])
+    return like(task.y, linalg.solve(A, y) / linalg.diagonal_of_inverse(A)[:, None])
 
 
 def shifted(gram: jax.Array, ridge: jax.Array) -> jax.Array:

@@ -48,6 +48,7 @@ def gradient_descent(
     Raises:
         ValueError: neither or both of `step_size` and `spectrum` are given, a number is out of
             range, or `task` is a batch.
+        MemoryError: the matrices and the stored steps do not fit into memory.
 
     >>> import jax.numpy as jnp
     >>> from icl_krr import Linear, Task
@@ -79,6 +80,8 @@ def gradient_descent_in_alpha(
     than that of `gradient_descent`, so the condition number is about squared. Pass either
     `step_size` or `spectrum`. With `spectrum` the step size is
     $\eta = 2 / (a (a - \lambda) + b (b - \lambda))$, or half of this if $a = \lambda$.
+    If $b = \lambda$ up to rounding, $K$ is too small to be known from the spectrum. The step size
+    is then finite, and the predictions stay near 0.
 
     Args:
         kernel: kernel $k$ of the regression.
@@ -96,6 +99,7 @@ def gradient_descent_in_alpha(
     Raises:
         ValueError: neither or both of `step_size` and `spectrum` are given, a number is out of
             range, or `task` is a batch.
+        MemoryError: the matrices and the stored steps do not fit into memory.
 
     >>> import jax.numpy as jnp
     >>> from icl_krr import Linear, Task

@@ -48,6 +48,7 @@ def gradient_descent_plus_plus(
     Raises:
         ValueError: a number is out of range, or `task` is a batch.
         TypeError: the features of `kernel` are not known.
+        MemoryError: the matrices and the stored steps do not fit into memory.
 
     Source: von Oswald et al., Transformers learn in-context by gradient descent, 2023.
 
@@ -58,7 +59,7 @@ def gradient_descent_plus_plus(
     >>> path.prediction[:, 0].tolist()
     [0.0, 2.0, 2.25]
     """
-    check_system(kernel, task, 1.0, steps)
+    check_system(kernel, task, 1.0, steps, matrices=0)
     task = featured(kernel, task)
     checks.positive_scalar("step_size", step_size)
     checks.nonnegative_scalar("curvature", curvature)

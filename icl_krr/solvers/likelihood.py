@@ -36,6 +36,7 @@ def log_marginal_likelihood(
     Raises:
         ValueError: `ridge` is not > 0, or `task` is a batch.
         TypeError: the dtype of `task` is not float32 or float64.
+        MemoryError: the matrices and the stored steps do not fit into memory.
 
     Source: Rasmussen, Williams, Gaussian Processes for Machine Learning, eq. 2.30 and 5.9.
 
@@ -44,7 +45,7 @@ def log_marginal_likelihood(
     >>> round(float(log_marginal_likelihood(Linear(), task, ridge=1.0)), 4)
     -0.9189
     """
-    check_system(kernel, task, ridge)
+    check_system(kernel, task, ridge, matrices=3)
     checks.factorable("x", task.x)
     return evidence(kernel, task, ridge)
 

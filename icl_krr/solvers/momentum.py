@@ -50,6 +50,7 @@ def heavy_ball(
     Raises:
         ValueError: the combination of `step_size`, `momentum` and `spectrum` is not one of the two
             above, a number is out of range, or `task` is a batch.
+        MemoryError: the matrices and the stored steps do not fit into memory.
 
     Source: Polyak, Some methods of speeding up the convergence of iteration methods, 1964.
 
@@ -95,6 +96,7 @@ def chebyshev(
 
     Raises:
         ValueError: `spectrum` is missing, a number is out of range, or `task` is a batch.
+        MemoryError: the matrices and the stored steps do not fit into memory.
 
     Source: Saad, Iterative methods for sparse linear systems, algorithm 12.1.
 

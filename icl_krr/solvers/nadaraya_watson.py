@@ -33,6 +33,7 @@ def nadaraya_watson(kernel: Kernel, task: Task) -> Smoothing:
     Raises:
         TypeError: `kernel` is neither a positive kernel nor a `Mixture`.
         ValueError: `task` is a batch.
+        MemoryError: the matrices and the stored steps do not fit into memory.
 
     Source: Nadaraya, On estimating regression, 1964; Watson, Smooth regression analysis, 1964.
 
@@ -42,7 +43,7 @@ def nadaraya_watson(kernel: Kernel, task: Task) -> Smoothing:
     >>> nadaraya_watson(Exponential(), task).prediction.tolist()
     [2.0]
     """
-    check_system(kernel, task, ridge=1.0)
+    check_system(kernel, task, ridge=1.0, matrices=0)
     shares, parts = zip(*kernel.parts, strict=True)
     heads = [smooth(part, task, task.x_query, False) for part in parts]
     weights, y = heads[0]
@@ -69,6 +70,7 @@ def smoother_leave_one_out(kernel: Kernel, task: Task) -> jax.Array:
     Raises:
         TypeError: `kernel` is not a positive kernel; a `Mixture` is not accepted.
         ValueError: `task` is a batch.
+        MemoryError: the matrices and the stored steps do not fit into memory.
 
     >>> import jax.numpy as jnp
     >>> from icl_krr import Exponential, Task
@@ -76,7 +78,7 @@ def smoother_leave_one_out(kernel: Kernel, task: Task) -> jax.Array:
     >>> smoother_leave_one_out(Exponential(), task).tolist()
     [-2.0, 2.0]
     """
-    check_system(kernel, task, ridge=1.0)
+    check_system(kernel, task, ridge=1.0, matrices=2)
     check_positive(kernel)
     weights, y = smooth(kernel, task, task.x, True)
     errors = y - matmul(weights, y)

@@ -9,7 +9,7 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Float
 
-from .. import step_sizes
+from .. import capacity, step_sizes
 from ..kernels import Kernel
 from ..numerics import matmul
 from ..status import Status, assess
@@ -51,6 +51,7 @@ def newton_schulz(
     Raises:
         ValueError: `spectrum` is missing, a number is out of range, or `task` is a batch.
         TypeError: the features of `kernel` are not known.
+        MemoryError: the matrices and the stored steps do not fit into memory.
 
     Source: Schulz, Iterative Berechnung der reziproken Matrix, 1933.
 
@@ -61,8 +62,9 @@ def newton_schulz(
     >>> path.prediction[:, 0].round(6).tolist()
     [1.0, 1.0]
     """
-    check_system(kernel, task, ridge, steps)
+    check_system(kernel, task, ridge, steps, matrices=0)
     task = featured(kernel, task)
+    capacity.check("inverse of every step", (steps + 2) * task.num_features**2, task.x)
     scale, _ = step_sizes.newton_schulz(steps, ridge, spectrum)
     return iterate(task, ridge, scale, steps)
 

@@ -50,7 +50,9 @@ def preconditioned_conjugate_gradient(
         A `Trajectory` with one entry for each iterate from 0 to `steps`, in the dtype of the task.
 
     Raises:
-        ValueError: `preconditioner` is unknown, a number is out of range, or `task` is a batch.
+        ValueError: `preconditioner` is unknown or was made with another kernel or ridge, a number
+            is out of range, or `task` is a batch.
+        MemoryError: the matrices and the stored steps do not fit into memory.
 
     Source: Saad, Iterative methods for sparse linear systems, algorithm 9.1.
 
@@ -62,7 +64,9 @@ def preconditioned_conjugate_gradient(
     [[0.0, 0.0], [1.0, 0.5]]
     """
     check_system(kernel, task, ridge, steps)
-    if not isinstance(preconditioner, Nystrom):
+    if isinstance(preconditioner, Nystrom):
+        preconditioner.check(kernel, ridge)
+    else:
         checks.choice("preconditioner", preconditioner, ("jacobi",))
         preconditioner = None  # pyright: ignore[reportAssignmentType]
     return iterate(kernel, task, ridge, preconditioner, steps)
@@ -79,7 +83,7 @@ def iterate(kernel, task, ridge, preconditioner, steps) -> Trajectory:
     def solve(r):
         if preconditioner is None:
             return r / diagonal
-        features = preconditioner.features(kernel, seen(task)[0])
+        features = preconditioner.features(seen(task)[0])
         if task.mask is not None:
             features = jnp.where(task.mask[:, None], features, 0)
         core = preconditioner.core.astype(r.dtype)

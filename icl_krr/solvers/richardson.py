@@ -51,6 +51,7 @@ def richardson(
     Raises:
         ValueError: a number is out of range, or `task` is a batch.
         TypeError: `kernel` is not a positive kernel; a `Mixture` is not accepted.
+        MemoryError: the matrices and the stored steps do not fit into memory.
 
     >>> import jax.numpy as jnp
     >>> from icl_krr import Gaussian, Task

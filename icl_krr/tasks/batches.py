@@ -44,6 +44,7 @@ def map_tasks(function: Callable[[Task], Any], tasks: Task, *, chunk: int | None
     >>> jax.jit(lambda tasks: ik.map_tasks(solve, tasks))(tasks).prediction.shape
     (5, 1)
     """
+    checks.function("function", function)
     check_axes(tasks, 1)
     return jax.lax.map(function, tasks, batch_size=chunk_of(tasks, chunk))
 

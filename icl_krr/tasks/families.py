@@ -8,11 +8,11 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Float
 
-from .. import checks
+from .. import capacity, checks, shapes
 from ..numerics import matmul
 from ..pytree import checked, static
 from .samplers import INPUTS, check_noise, check_sizes, draw_inputs, observe, restrict
-from .tables import Table
+from .tables import Table, standardise
 from .task import Task
 
 
@@ -98,6 +98,8 @@ class ReLUNetwork(Functions):
 
     def function(self, key: jax.Array, x: Float[Array, "rows p"], r: int) -> jax.Array:
         first, second = jax.random.split(key)
+        weights = self.hidden * (x.shape[1] + r)
+        capacity.check("weights of the network", weights, key, "use fewer hidden units")
         w = jax.random.normal(first, (x.shape[1], self.hidden)) / jnp.sqrt(x.shape[1])
         a = jax.random.normal(second, (self.hidden, r)) * jnp.sqrt(2 / self.hidden)
         return matmul(jax.nn.relu(matmul(x, w)), a)
@@ -218,8 +220,8 @@ class Rows:
         num_queries: number q of queries; default 1.
 
     Raises:
-        TypeError: a count is not an integer.
-        ValueError: a count < 1, or the table has fewer than n + q rows.
+        TypeError: a count is not an integer, or `x` or `y` is not a floating-point array.
+        ValueError: a count < 1, the table has fewer than n + q rows, or `x` and `y` do not fit.
 
     >>> from icl_krr.tasks import diabetes, sample
     >>> task = sample(jax.random.key(0), Rows.of(diabetes(), num_supports=40))
@@ -233,6 +235,7 @@ class Rows:
     num_queries: int = static(default=1)
 
     def __post_init__(self):
+        shapes.check(x=(self.x, "rows p"), y=(self.y, "rows"))
         for name in ("num_supports", "num_queries"):
             checks.count(name, getattr(self, name))
         needed = self.num_supports + self.num_queries
@@ -244,14 +247,16 @@ class Rows:
 
     @classmethod
     def of(cls, table: Table, num_supports: int = 64, num_queries: int = 1) -> Rows:
-        """Make the sampler from a `Table`.
+        """Make the sampler from a `Table`, whose columns are first standardised over all rows.
 
         Args:
             table: table of numbers, such as `read_table` returns.
             num_supports: number n of supports; default 64.
             num_queries: number q of queries; default 1.
         """
-        return cls(jnp.asarray(table.x), jnp.asarray(table.y), num_supports, num_queries)
+        checks.instance("table", table, Table, "an icl_krr.tasks.Table")
+        x, y = (jnp.asarray(standardise(part, part)) for part in (table.x, table.y))
+        return cls(x, y, num_supports, num_queries)
 
     @property
     def num_features(self) -> int:

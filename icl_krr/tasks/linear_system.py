@@ -7,14 +7,15 @@ from typing import NamedTuple
 import jax.numpy as jnp
 from jaxtyping import Array, Float
 
-from ..kernels import Kernel
-from .task import Task
+from ..kernels import Kernel, check_kernel
+from .task import Task, check_axes
 
 
 class System(NamedTuple):
     r"""The parts of the linear system $(K + \lambda I) \alpha = y$ of one task.
 
-    A masked support has a zero row and column in $K$ and $y = 0$, so its $\alpha$ is 0.
+    A masked support has a zero row and column in $K$, a zero in every $k(x)$, and $y = 0$, so its
+    $\alpha$ is 0.
 
     Attributes:
         gram: kernel matrix $K$ of the supports, [n, n].
@@ -39,15 +40,21 @@ def system(kernel: Kernel, task: Task) -> System:
     Returns:
         A `System` in the dtype of the task.
 
+    Raises:
+        TypeError: `kernel` is not a kernel, or `task` is not a `Task`.
+        ValueError: `task` is a batch.
+
     >>> from icl_krr import Linear, Task
     >>> task = Task(x=jnp.full((1, 1), 2.0), y=jnp.array([3.0]), x_query=jnp.ones((1, 1)))
     >>> [part.tolist() for part in system(Linear(), task)]
     [[[4.0]], [[2.0]], [[3.0]]]
     """
+    check_kernel(kernel)
+    check_axes(task)
     x, y = task.x, task.y.reshape(task.num_supports, -1)
     if task.mask is None:
         return System(kernel(x, x), kernel(task.x_query, x), y)
     keep = task.mask
     x, y = (jnp.where(keep[:, None], value, 0) for value in (x, y))
     gram = jnp.where(keep[:, None] & keep[None, :], kernel(x, x), 0)
-    return System(gram, kernel(task.x_query, x), y)
+    return System(gram, jnp.where(keep[None, :], kernel(task.x_query, x), 0), y)

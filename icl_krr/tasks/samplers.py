@@ -9,7 +9,7 @@ from typing import Any, Protocol
 import jax
 import jax.numpy as jnp
 
-from .. import checks
+from .. import capacity, checks
 from ..kernels import Kernel, Linear, check_kernel
 from ..linalg import eigh, one_by_one
 from ..numerics import matmul
@@ -46,12 +46,28 @@ def sample(key: jax.Array, config: Sampler, active: int | jax.Array | None = Non
     Returns:
         One task with x [n, p], x_query [q, p], y and y_query.
 
+    Raises:
+        TypeError: `key` is not a random key of JAX, or `config` is not a sampler.
+        ValueError: `key` is a batch of keys, or `active` < 1.
+
     >>> import jax
     >>> task = sample(jax.random.key(0), LinearRegression(num_features=3, num_supports=8), 2)
     >>> task.x.shape, task.y.shape, task.x_query.shape, task.x[0, 2].item()
     ((8, 3), (8,), (1, 3), 0.0)
     """
+    checks.key("key", key)
+    check_sampler("config", config)
+    if active is not None:
+        checks.at_least("active", active, 1)
     return config.sample(key, active)
+
+
+def check_sampler(name: str, value: Any) -> None:
+    if not callable(getattr(value, "sample", None)) or isinstance(value, type):
+        raise TypeError(
+            f"{name} must be a sampler of tasks such as icl_krr.tasks.GaussianProcess(...), "
+            f"got {checks.shown(value)}"
+        )
 
 
 INPUTS = ("normal", "sphere", "uniform")
@@ -59,6 +75,7 @@ INPUTS = ("normal", "sphere", "uniform")
 
 def draw_inputs(key: jax.Array, shape: tuple[int, int], kind: str, active: Any) -> jax.Array:
     """Points [rows, p]: standard normal, uniform on the unit sphere, or uniform in (-1, 1)."""
+    capacity.check("points of a task", 2 * shape[0] * shape[1], key)
     if kind == "uniform":
         return restrict(jax.random.uniform(key, shape, minval=-1), active)
     x = restrict(jax.random.normal(key, shape), active)
@@ -234,12 +251,12 @@ class LinearRegression:
                     f"sparsity must be <= num_features = {self.num_features}, got {self.sparsity}"
                 )
         if self.spectrum is not None:
+            checks.positive("spectrum", self.spectrum)
             if jnp.shape(self.spectrum) != (self.num_features,):
                 raise ValueError(
                     f"spectrum must hold num_features = {self.num_features} values, "
                     f"got shape {list(jnp.shape(self.spectrum))}"
                 )
-            checks.positive("spectrum", self.spectrum)
 
     def sample(self, key: jax.Array, active: Any = None) -> Task:
         """Draw a task; `icl_krr.tasks.sample` calls this method.
@@ -251,12 +268,13 @@ class LinearRegression:
         """
         at, rotation, weights, error = jax.random.split(key, 4)
         p, r = self.num_features, self.num_outputs or 1
+        white = draw_inputs(at, (self.num_supports + self.num_queries, p), self.inputs, None)
         spectrum = self.spectrum
         if spectrum is None:
             spectrum = jnp.asarray(self.condition, float) ** -jnp.linspace(0, 1, p)
-        white = draw_inputs(at, (self.num_supports + self.num_queries, p), self.inputs, None)
         x = white * jnp.sqrt(jnp.asarray(spectrum)).astype(white.dtype)[None]
         if self.inputs == "normal":
+            capacity.check("rotation of the features", 2 * p * p, key, "use fewer features")
             x = matmul(x, one_by_one(partial(jax.random.orthogonal, n=p))(rotation).T)
         x, w = restrict(x, active), jax.random.normal(weights, (p, r))
         if self.sparsity is not None:
@@ -293,7 +311,4 @@ def check_sizes(config: Any) -> None:
 
 
 def check_noise(noise: Any) -> None:
-    checks.scalar("noise", noise)
-    known = checks.concrete(noise)
-    if known is not None and not (known >= 0 and known < float("inf")):
-        raise ValueError(f"noise must be a finite variance >= 0, got {noise}")
+    checks.nonnegative_scalar("noise", noise)

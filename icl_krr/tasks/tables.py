@@ -12,6 +12,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from .. import checks
+from ..fields import cut, shown
 from .task import Task
 
 
@@ -36,6 +37,23 @@ class Table:
     features: tuple[str, ...]
     target: str
 
+    def __post_init__(self):
+        for name, value in (("x", self.x), ("y", self.y)):
+            checks.array(name, value)
+            checks.numeric(name, value)
+            checks.finite(name, value)
+        checks.names("features", self.features)
+        checks.instance("target", self.target, str, "the name of a column")
+        if self.x.shape[1:] != (len(self.features),) or self.y.shape != self.x.shape[:1]:
+            raise ValueError(
+                f"x must be [rows, p] with p = {len(self.features)} features and y [rows], got "
+                f"shapes {list(self.x.shape)} and {list(self.y.shape)}"
+            )
+        columns = (*zip(self.features, self.x.T, strict=True), (self.target, self.y))
+        for name, column in columns:
+            if (row := outlier(column)) is not None:
+                raise ValueError(f"row {row}, {too_large(name, column[row])}")
+
     def __len__(self) -> int:
         return len(self.y)
 
@@ -59,6 +77,8 @@ def read_table(path: str | Path, target: str) -> Table:
     >>> len(table), table.features[:3]
     (442, ('age', 'sex', 'bmi'))
     """
+    checks.instance("path", path, (str, Path), "the path of a file")
+    checks.instance("target", target, str, "the name of a column")
     path, target = Path(path), target.strip()
     try:
         with path.open(newline="", encoding="utf-8-sig") as file:
@@ -74,19 +94,26 @@ def read_table(path: str | Path, target: str) -> Table:
     if target not in header:
         hint = "" if len(header) > 1 else "; is the file comma-separated?"
         raise ValueError(
-            f"target must be a column of {path} ({', '.join(header)}), got {target!r}{hint}"
+            f"target must be a column of {path} ({cut(', '.join(header))}), "
+            f"got {shown(target)}{hint}"
         )
     if not all(header):
-        raise ValueError(f"{path} must name every column, got {', '.join(map(repr, header))}")
+        raise ValueError(f"{path} must name every column, got {cut(', '.join(map(repr, header)))}")
     if repeated := sorted({name for name in header if header.count(name) > 1}):
-        raise ValueError(f"{path} must name each column once, got {repeated[0]!r} more than once")
+        raise ValueError(
+            f"{path} must name each column once, got {shown(repeated[0])} more than once"
+        )
     if len(header) < 2:
         raise ValueError(
-            f"{path} must have a feature column besides {target!r}; is the file comma-separated?"
+            f"{path} must have a feature column besides {shown(target)}; "
+            "is the file comma-separated?"
         )
     if not rows:
         raise ValueError(f"{path} must have rows of numbers below its header, got none")
     values = np.array([parse(path, header, line, row) for line, row in rows])
+    for name, column in zip(header, values.T, strict=True):
+        if (row := outlier(column)) is not None:
+            raise ValueError(f"{path}, line {rows[row][0]}, {too_large(name, column[row])}")
     at = header.index(target)
     features = (*header[:at], *header[at + 1 :])
     return Table(np.delete(values, at, axis=1), values[:, at], features, target)
@@ -103,11 +130,42 @@ def parse(path: Path, header: list[str], line: int, row: list[str]) -> list[floa
             number = math.nan
         if not math.isfinite(number):
             raise ValueError(
-                f"{path}, line {line}, column {name!r}: expected a finite number, got {cell!r}; "
-                "encode the column as numbers or remove it"
+                f"{path}, line {line}, column {shown(name)}: expected a finite number, "
+                f"got {shown(cell)}; encode the column as numbers or remove it"
             )
         numbers.append(number)
     return numbers
+
+
+def outlier(column: np.ndarray) -> int | None:
+    """The row of a value next to which most different values of a column become equal.
+
+    They become equal in JAX's default dtype, when the column is standardised.
+    """
+    digits = jnp.finfo(jnp.result_type(float)).nmant + 1
+    fraction, exponent = np.frexp(column)
+    before = len(set(zip(np.round(np.ldexp(fraction, digits)), exponent, strict=True)))
+    after = len(np.unique(standardise(column, column).astype(jnp.result_type(float))))
+    if after == before or after > max(2, before // 2):
+        return None
+    return int(np.argmax(np.abs(column / 2 - np.median(column) / 2)))
+
+
+def too_large(name: str, value: float) -> str:
+    return (
+        f"column {name!r}: {value:g} is so large that the other values become equal when the "
+        "column is standardised; correct the value or remove the row"
+    )
+
+
+def standardise(column: np.ndarray, seen: np.ndarray) -> np.ndarray:
+    """Subtract the mean of the values that are seen, and divide by their standard deviation."""
+    # a power of two before the squares, which would overflow
+    _, exponent = np.frexp(np.max(np.abs(seen), axis=0))
+    column, seen = (np.ldexp(values, -exponent) for values in (column, seen))
+    # rounding can make the standard deviation of a constant column > 0
+    varies = np.ptp(seen, axis=0) > 0
+    return (column - seen.mean(axis=0)) / np.where(varies, seen.std(axis=0), 1)
 
 
 def split(table: Table, num_supports: int, seed: int = 0) -> Task:
@@ -134,6 +192,7 @@ def split(table: Table, num_supports: int, seed: int = 0) -> Task:
     >>> task.x.shape, task.x_query.shape
     ((300, 10), (142, 10))
     """
+    checks.instance("table", table, Table, "an icl_krr.tasks.Table")
     checks.count("num_supports", num_supports)
     checks.count("seed", seed, minimum=0)
     if num_supports >= len(table):
@@ -144,16 +203,13 @@ def split(table: Table, num_supports: int, seed: int = 0) -> Task:
     order = np.random.default_rng(seed).permutation(len(table))
     supports, queries = order[:num_supports], order[num_supports:]
 
-    def standardise(column: np.ndarray) -> np.ndarray:
-        seen = column[supports]
-        # rounding can make the standard deviation of a constant column > 0
-        varies = np.ptp(seen, axis=0) > 0
-        return (column - seen.mean(axis=0)) / np.where(varies, seen.std(axis=0), 1)
-
-    dtype = jnp.result_type(float)
-    with np.errstate(over="ignore"):  # Task raises an error for values that are not finite
-        x, y = standardise(table.x).astype(dtype), standardise(table.y).astype(dtype)
+    x, y = (standardise(columns, columns[supports]) for columns in (table.x, table.y))
     return Task(x=x[supports], y=y[supports], x_query=x[queries], y_query=y[queries])
+
+
+def usual_supports(table: Table) -> int:
+    """The number of supports if none is given: three quarters of the rows, but at most 512."""
+    return min(3 * len(table) // 4, 512)
 
 
 def diabetes_path() -> Path:

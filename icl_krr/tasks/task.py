@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import dataclasses
+from collections.abc import Mapping
 from typing import Any
 
+import jax
 import jax.numpy as jnp
 import numpy as np
 
@@ -17,7 +19,7 @@ class Task:
     """One regression task: predict the outputs at the queries from the supports.
 
     The task has n supports, q queries, p features and r outputs. All arrays have the same floating
-    dtype. NumPy arrays are converted by `jnp.asarray`. A batch of tasks is a `Task` with the same
+    dtype. NumPy arrays are converted to JAX arrays. A batch of tasks is a `Task` with the same
     leading axes on every field.
 
     Args:
@@ -30,8 +32,9 @@ class Task:
 
     Raises:
         TypeError: `x`, `y` or `x_query` is not a floating-point array, or their dtypes differ.
-        ValueError: shapes do not fit, or a value of an unmasked support or a query is not finite.
-            Values are not checked inside JAX transformations, where they are unknown.
+        ValueError: shapes do not fit, or a value of an unmasked support or a query is not finite
+            or is outside of the range of JAX's default dtype. Values are not checked inside JAX
+            transformations, where they are unknown.
 
     >>> import jax.numpy as jnp
     >>> task = Task(x=jnp.ones((5, 2)), y=jnp.zeros(5), x_query=jnp.ones((3, 2)))
@@ -46,11 +49,16 @@ class Task:
     y_query: Any = None
 
     def __post_init__(self):
+        given = {}
         for field in dataclasses.fields(self):
             value = getattr(self, field.name)
-            if isinstance(value, np.ndarray):  # converts to JAX's default precision
-                object.__setattr__(self, field.name, jnp.asarray(value))
-        check_task(self)
+            if isinstance(value, np.ndarray) and value.dtype.kind in "bfiu":
+                given[field.name] = value
+                with np.errstate(over="ignore", under="ignore"):  # check_task raises the error
+                    value = value.astype(jax.dtypes.canonicalize_dtype(value.dtype))
+                # jnp.asarray would compile a copy for every shape
+                object.__setattr__(self, field.name, jax.device_put(value))
+        check_task(self, given)
 
     def replace(self, **changes: Any) -> Task:
         """Return a copy of the task with other values of some fields.
@@ -93,6 +101,7 @@ def check_axes(task: Task, axes: int = 0) -> None:
 
 
 def check_one_output(task: Task) -> None:
+    checks.instance("task", task, Task, "an icl_krr.Task")
     if task.y.ndim != 1:
         raise ValueError(
             f"y must be [n], got shape {list(task.y.shape)}; "
@@ -100,8 +109,12 @@ def check_one_output(task: Task) -> None:
         )
 
 
-def check_task(task: Task) -> None:
-    """Raise an error if the fields of a task do not fit together (see `Task`)."""
+def check_task(task: Task, given: Mapping[str, np.ndarray] | None = None) -> None:
+    """Raise an error if the fields of a task do not fit together (see `Task`).
+
+    `given` holds fields as they were before their conversion to JAX's default precision.
+    """
+    given = given or {}
     for name in ("x", "y", "x_query"):
         checks.floating(name, getattr(task, name))
     if task.x.ndim < 2:
@@ -131,24 +144,28 @@ def check_task(task: Task) -> None:
                 f"and {task.x.dtype}; cast one with astype"
             )
     if task.mask is not None:
-        kind, shape = getattr(task.mask, "dtype", None), getattr(task.mask, "shape", ())
-        if kind != jnp.bool_ or shape != (*batch, n):
+        checks.array("mask", task.mask)
+        if task.mask.dtype != jnp.bool_ or task.mask.shape != (*batch, n):
             raise ValueError(
-                f"mask must be a bool array [n] with n = {n}, got {kind} of shape {list(shape)}"
+                f"mask must be a bool array [n] with n = {n}, got {task.mask.dtype} of shape "
+                f"{list(task.mask.shape)}"
             )
     if task.y_query is not None:
+        checks.floating("y_query", task.y_query)
         outputs = task.y.shape[len(batch) + 1 :]
-        if getattr(task.y_query, "shape", None) != (*queries[:-1], *outputs):
+        if task.y_query.shape != (*queries[:-1], *outputs):
             raise ValueError(
                 f"y_query must have shape {[*queries[:-1], *outputs]} to match x_query and y, "
-                f"got shape {list(getattr(task.y_query, 'shape', ()))}"
+                f"got shape {list(task.y_query.shape)}"
             )
     keep = checks.concrete(task.mask)
     for name in ("x", "y", "x_query", "y_query"):
-        value = checks.concrete(getattr(task, name))
+        value = checks.concrete(given.get(name, getattr(task, name)))
         if value is not None and name in ("x", "y") and task.mask is not None:
             if keep is None:
                 continue
-            value = value[keep] if value.ndim >= keep.ndim else value
+            value = np.where(keep.reshape(keep.shape + (1,) * (value.ndim - keep.ndim)), value, 0)
         if value is not None:
-            checks.finite(name, value)
+            checks.finite(name, value, "; remove the row or mask it")
+            if name in given:
+                checks.in_range(name, value)

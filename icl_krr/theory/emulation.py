@@ -7,6 +7,7 @@ import jax.numpy as jnp
 from jax.typing import DTypeLike
 from jaxtyping import Array, Float
 
+from .. import checks, shapes
 from ..numerics import matmul
 
 Number = jax.Array | float
@@ -42,6 +43,9 @@ def emulated_product(
     >>> float(emulated_product(S, v, 1e-2, symmetric=True)[0, 0].round(3))
     -1.0
     """
+    shapes.check(scores=(scores, "m n"), values=(values, "n d"))
+    checks.positive_scalar("epsilon", epsilon)
+    checks.flag("symmetric", symmetric)
     n = scores.shape[1]
     plus = jax.nn.softmax(epsilon * scores, axis=1)
     minus = jax.nn.softmax(-epsilon * scores, axis=1) if symmetric else jnp.full_like(plus, 1 / n)
@@ -67,6 +71,9 @@ def emulation_truncation(logit_bound: Number, epsilon: Number, *, symmetric: boo
     >>> float(emulation_truncation(2.0, 0.05, symmetric=False)) < 0.11
     True
     """
+    checks.nonnegatives(logit_bound=logit_bound)
+    checks.positives(epsilon=epsilon)
+    checks.flag("symmetric", symmetric)
     z = jnp.asarray(epsilon) * logit_bound
     return (jnp.sinh(z) if symmetric else jnp.expm1(z)) / epsilon - logit_bound
 
@@ -86,6 +93,8 @@ def emulation_rounding(epsilon: Number, dtype: DTypeLike) -> jax.Array:
     >>> float(emulation_rounding(1.0, jnp.float32)) < 1e-6
     True
     """
+    checks.positives(epsilon=epsilon)
+    dtype = checks.floating_dtype(dtype)
     return 4 * float(jnp.finfo(dtype).eps / 2) / jnp.asarray(epsilon)
 
 
@@ -108,5 +117,8 @@ def best_epsilon(logit_bound: Number, *, symmetric: bool = True, dtype: DTypeLik
     >>> round(float(best_epsilon(10.0, symmetric=True, dtype=jnp.float32)), 4)
     0.0009
     """
+    checks.positives(logit_bound=logit_bound)
+    checks.flag("symmetric", symmetric)
+    dtype = checks.floating_dtype(dtype)
     u = jnp.finfo(dtype).eps / 2
     return float((12 * u) ** (1 / 3) if symmetric else (8 * u) ** 0.5) / jnp.asarray(logit_bound)

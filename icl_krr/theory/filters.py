@@ -8,6 +8,8 @@ from __future__ import annotations
 import jax
 from jaxtyping import Array, Float
 
+from .. import checks
+
 
 def exact_filter(sigma: Float[Array, "..."], ridge: Float[Array, ""] | float) -> jax.Array:
     r"""Return the filter $1 / (\sigma + \lambda)$ of exact kernel ridge regression (C23).
@@ -25,6 +27,8 @@ def exact_filter(sigma: Float[Array, "..."], ridge: Float[Array, ""] | float) ->
     >>> float(exact_filter(jnp.asarray(1.0), 1.0))
     0.5
     """
+    checks.reals(sigma=sigma)
+    checks.positive_scalar("ridge", ridge)
     return 1 / (sigma + ridge)
 
 
@@ -53,6 +57,10 @@ def gradient_filter(
     >>> float(gradient_filter(jnp.asarray(1.0), 1.0, step_size=0.25, steps=1))
     0.25
     """
+    checks.reals(sigma=sigma)
+    checks.positive_scalar("ridge", ridge)
+    checks.positive_scalar("step_size", step_size)
+    checks.count("steps", steps, minimum=0)
     a = sigma + ridge
     return (1 - (1 - step_size * a) ** steps) / a
 
@@ -66,16 +74,21 @@ def chebyshev_filter(
     r"""Return the filter $(1 - T_t(z(s)) / T_t(z(0))) / s$ of $t$ Chebyshev steps from 0 (C23).
 
     Here $s = \sigma + \lambda$, $z$ is the linear map of the interval (low, high) to $(-1, 1)$, and
-    $T_t$ is the Chebyshev polynomial of degree $t$.
+    $T_t$ is the Chebyshev polynomial of degree $t$. The code computes the quotient without $z$,
+    so low and high may be equal.
 
     Args:
         sigma: eigenvalues $\sigma$ of $K$, of any shape [...].
         ridge: ridge $\lambda$ > 0.
-        spectrum: bounds (low, high) on the eigenvalues of $K + \lambda I$, with low < high.
+        spectrum: bounds (low, high) on the eigenvalues of $K + \lambda I$, with low <= high.
         steps: number $t$ of steps, >= 0.
 
     Returns:
         The filter at every eigenvalue, in the shape of `sigma`.
+
+    Raises:
+        ValueError: `ridge` is not > 0, `spectrum` is not 0 < low <= high, or `steps` < 0.
+        TypeError: `spectrum` is not a pair of numbers, or another argument is not a number.
 
     Source: Saad, Iterative methods for sparse linear systems, section 12.3.
 
@@ -83,13 +96,15 @@ def chebyshev_filter(
     >>> float(chebyshev_filter(jnp.asarray(1.0), 1.0, (2.0, 6.0), steps=1))
     0.25
     """
-    a, (low, high) = sigma + ridge, spectrum
-    last, now = 0 * a + 1, (high + low - 2 * a) / (high - low)
-    last_at_0, now_at_0 = 1.0, (high + low) / (high - low)
-    z, z_at_0 = now, now_at_0
-    if steps == 0:
-        return 0 * a
-    for _ in range(steps - 1):
-        last, now = now, 2 * z * now - last
-        last_at_0, now_at_0 = now_at_0, 2 * z_at_0 * now_at_0 - last_at_0
-    return (1 - now / now_at_0) / a
+    checks.reals(sigma=sigma)
+    checks.positive_scalar("ridge", ridge)
+    low, high = checks.spectrum(spectrum)
+    checks.count("steps", steps, minimum=0)
+    a, centre = sigma + ridge, (low + high) / 2
+    squared, u = ((high - low) / (high + low)) ** 2, 1 - a / centre
+    # now is T_t(z(s)) / T_t(z(0)), and g is z(0) T_{t-1}(z(0)) / T_t(z(0))
+    last, now, g = 1 + 0 * u, u, 1.0
+    for _ in range(steps):
+        before, g = squared * g * last, 1 / (2 - squared * g)
+        last, now = now, g * (2 * u * now - before)
+    return (1 - last) / a

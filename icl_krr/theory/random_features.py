@@ -6,6 +6,8 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Float
 
+from .. import checks, shapes
+
 Number = jax.Array | float
 
 
@@ -32,6 +34,7 @@ def positive_variance(
     >>> float(positive_variance(jnp.zeros(2), jnp.zeros(2), 1.0, 8))
     0.0
     """
+    check(x, z, temperature, width)
     value = jnp.exp(jnp.sum(x * z, axis=-1) / temperature)
     return value**2 * jnp.expm1(jnp.sum((x + z) ** 2, axis=-1) / temperature) / width
 
@@ -60,6 +63,20 @@ def trigonometric_variance(
     >>> float(trigonometric_variance(jnp.ones(2), jnp.ones(2), 1.0, 8))
     0.0
     """
+    check(x, z, temperature, width)
     sizes = jnp.sum(x * x + z * z, axis=-1) / temperature
     distance = jnp.sum((x - z) ** 2, axis=-1) / temperature
     return jnp.exp(sizes) * jnp.expm1(-distance) ** 2 / width
+
+
+def check(x: jax.Array, z: jax.Array, temperature: Number, width: int) -> None:
+    shapes.check(x=(x, "... p"), z=(z, "... p"))
+    checks.positive_scalar("temperature", temperature)
+    checks.count("width", width)
+    try:
+        jnp.broadcast_shapes(x.shape, z.shape)
+    except ValueError:
+        raise ValueError(
+            f"z must have leading axes that broadcast against those of x {list(x.shape)}, "
+            f"got shape {list(z.shape)}"
+        ) from None

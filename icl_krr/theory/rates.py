@@ -6,11 +6,12 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Float
 
-from .. import checks
+from .. import checks, shapes
 from ..kernels import Kernel, check_kernel
 from ..linalg import solve
 from ..tasks import Task, system
 from ..tasks.task import check_axes
+from .softmax import seen
 
 Number = jax.Array | float
 
@@ -34,6 +35,8 @@ def gradient_descent_rate(low: Number, high: Number, steps: Number) -> jax.Array
     >>> float(gradient_descent_rate(1.0, 3.0, 2))
     0.25
     """
+    checks.spectrum((low, high))
+    checks.nonnegatives(steps=steps)
     return ((high - low) / jnp.asarray(high + low)) ** steps
 
 
@@ -61,6 +64,8 @@ def heavy_ball_rate(low: Number, high: Number, steps: Number) -> jax.Array:
     >>> float(heavy_ball_rate(1.0, 9.0, 1))
     1.25
     """
+    checks.spectrum((low, high))
+    checks.nonnegatives(steps=steps)
     q = root_factor(low, high)
     return q**steps * (1 + steps + q * steps)
 
@@ -82,6 +87,8 @@ def conjugate_gradient_rate(low: Number, high: Number, steps: Number) -> jax.Arr
     >>> float(conjugate_gradient_rate(1.0, 9.0, 1))
     1.0
     """
+    checks.spectrum((low, high))
+    checks.nonnegatives(steps=steps)
     return 2 * root_factor(low, high) ** steps
 
 
@@ -102,6 +109,8 @@ def chebyshev_rate(low: Number, high: Number, steps: Number) -> jax.Array:
     >>> float(chebyshev_rate(1.0, 3.0, 1).round(6))
     0.5
     """
+    checks.spectrum((low, high))
+    checks.nonnegatives(steps=steps)
     q = root_factor(low, high) ** steps
     return 2 * q / (1 + q * q)
 
@@ -124,6 +133,8 @@ def stationary_factor(low: Number, high: Number, step_size: Number) -> jax.Array
     >>> float(stationary_factor(1.0, 3.0, 0.5))
     0.5
     """
+    checks.spectrum((low, high))
+    checks.positives(step_size=step_size)
     eta = jnp.asarray(step_size)
     return jnp.maximum(jnp.abs(1 - eta * low), jnp.abs(1 - eta * high))
 
@@ -145,6 +156,8 @@ def neumann_factor(sigma: Number, ridge: Number) -> jax.Array:
     >>> float(neumann_factor(8.0, 2.0))
     4.0
     """
+    checks.nonnegative_scalar("sigma", sigma)
+    checks.positive_scalar("ridge", ridge)
     return jnp.asarray(sigma) / ridge
 
 
@@ -161,6 +174,7 @@ def energy_norm(matrix: Float[Array, "n n"], error: Float[Array, "... n"]) -> ja
     >>> float(energy_norm(4 * jnp.eye(2), jnp.array([1.0, 0.0])))
     2.0
     """
+    shapes.check(matrix=(matrix, "n n"), error=(error, "... n"))
     return jnp.sqrt(jnp.einsum("...i,ij,...j->...", error, matrix, error, precision="highest"))
 
 
@@ -177,7 +191,7 @@ def prediction_bound(
     Args:
         kernel: kernel $k$ of the regression.
         task: one task with one output: x [n, p], y [n], x_query [q, p].
-        alpha: any approximate solution $\alpha$ [n].
+        alpha: any approximate solution $\alpha$ [n]. Entries of masked supports do not matter.
         ridge: ridge $\lambda$ > 0, in units of $k(x, x)$.
 
     Returns:
@@ -195,8 +209,10 @@ def prediction_bound(
     check_kernel(kernel)
     check_axes(task)
     checks.positive_scalar("ridge", ridge)
+    shapes.check(x=(task.x, "n p"), alpha=(alpha, "n"))
     gram, cross, y = system(kernel, task)
     A = gram + jnp.asarray(ridge, gram.dtype) * jnp.eye(len(gram), dtype=gram.dtype)
     solved = solve(A, jnp.concatenate([y[:, :1], cross.T], axis=1))
     spread = jnp.sqrt(jnp.sum(cross.T * solved[:, 1:], axis=0))
-    return spread * energy_norm(A, alpha - solved[:, 0])
+    _, keep = seen(task)
+    return spread * energy_norm(A, jnp.where(keep, alpha - solved[:, 0], 0))

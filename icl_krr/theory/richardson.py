@@ -7,21 +7,22 @@ import jax.numpy as jnp
 from jaxtyping import Array, Float
 
 from .. import checks
-from ..kernels import Kernel, check_kernel
-from ..linalg import eigh
+from ..kernels import PositiveKernel, check_kernel, check_positive
+from ..linalg import eigenvalues
 from ..tasks import Task, system
 from ..tasks.task import check_axes
+from .softmax import seen
 
 Number = jax.Array | float
 
 
-def richardson_bounds(kernel: Kernel, task: Task, *, ridge: Number, sink: Number) -> tuple:
+def richardson_bounds(kernel: PositiveKernel, task: Task, *, ridge: Number, sink: Number) -> tuple:
     r"""Bound the eigenvalues of $(D + cI)^{-1} (K + \lambda I)$ from the row sums of $K$ (C12).
 
     $D$ is the diagonal matrix of the row sums $s_i$ of $K$. The lower bound is
     $a = \lambda / (\max_i s_i + c)$, because $K$ is positive semi-definite. The upper bound is
     $b = \max_i (s_i + \lambda) / (s_i + c)$, the largest row sum of the preconditioned matrix. The
-    upper bound is <= 1 if $\lambda \leq c$.
+    upper bound is <= 1 if $\lambda \leq c$. Masked supports do not count.
 
     Args:
         kernel: positive kernel $k$, such as `Exponential` or `Gaussian`.
@@ -34,6 +35,7 @@ def richardson_bounds(kernel: Kernel, task: Task, *, ridge: Number, sink: Number
 
     Raises:
         ValueError: `ridge` or `sink` is not > 0, or `task` is a batch.
+        TypeError: `kernel` is not a positive kernel.
 
     >>> import jax.numpy as jnp
     >>> from icl_krr import Gaussian, Task
@@ -42,20 +44,22 @@ def richardson_bounds(kernel: Kernel, task: Task, *, ridge: Number, sink: Number
     [0.5, 1.0]
     """
     check(kernel, task, ridge, sink)
+    _, keep = seen(task)
     sums = jnp.sum(system(kernel, task).gram, axis=1)
+    sums = jnp.where(keep, sums, jnp.max(sums))
     ridge, sink = (jnp.asarray(value, sums.dtype) for value in (ridge, sink))
     return ridge / (jnp.max(sums) + sink), jnp.max((sums + ridge) / (sums + sink))
 
 
 def preconditioned_eigenvalues(
-    kernel: Kernel, task: Task, *, ridge: Number, sink: Number
+    kernel: PositiveKernel, task: Task, *, ridge: Number, sink: Number
 ) -> Float[Array, " n"]:
     r"""Return the eigenvalues of $(D + cI)^{-1} (K + \lambda I)$, ascending (C13).
 
     $D$ is the diagonal matrix of the row sums of $K$. The eigenvalues are computed from
     the similar symmetric matrix $(D + cI)^{-1/2} A (D + cI)^{-1/2}$ with $A = K + \lambda I$. The
     ratio of the largest to the smallest eigenvalue still grows with n, in spite of the
-    preconditioner.
+    preconditioner. In place of each masked support, the smallest eigenvalue is repeated.
 
     Args:
         kernel: positive kernel $k$, such as `Exponential` or `Gaussian`.
@@ -68,6 +72,7 @@ def preconditioned_eigenvalues(
 
     Raises:
         ValueError: `ridge` or `sink` is not > 0, or `task` is a batch.
+        TypeError: `kernel` is not a positive kernel.
 
     >>> import jax.numpy as jnp
     >>> from icl_krr import Gaussian, Task
@@ -80,11 +85,15 @@ def preconditioned_eigenvalues(
     ridge, sink = (jnp.asarray(value, gram.dtype) for value in (ridge, sink))
     root = 1 / jnp.sqrt(jnp.sum(gram, axis=1) + sink)
     A = gram + ridge * jnp.eye(len(gram), dtype=gram.dtype)
-    return eigh(root[:, None] * A * root[None, :])[0]
+    _, keep = seen(task)
+    sigma = eigenvalues(jnp.where(keep[:, None], root[:, None] * A * root[None, :], 0))
+    # a masked support adds the eigenvalue 0, and all others are > 0
+    return jnp.maximum(sigma, sigma.at[jnp.sum(~keep)].get(mode="clip"))
 
 
-def check(kernel: Kernel, task: Task, ridge: Number, sink: Number) -> None:
+def check(kernel: PositiveKernel, task: Task, ridge: Number, sink: Number) -> None:
     check_kernel(kernel)
+    check_positive(kernel, "to have a normaliser")
     check_axes(task)
     checks.positive_scalar("ridge", ridge)
     checks.positive_scalar("sink", sink)

@@ -6,12 +6,13 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Float
 
-from .. import checks
-from ..kernels import Exponential, PositiveKernel
+from .. import capacity, checks, shapes
+from ..kernels import Exponential, PositiveKernel, check_positive
 from ..linalg import solve
 from ..numerics import matmul
 from ..tasks import Task, system
 from ..tasks.task import check_axes
+from .softmax import seen
 
 
 def smoothing_gap(
@@ -32,6 +33,7 @@ def smoothing_gap(
 
     Raises:
         ValueError: `ridge` is not > 0, or `task` is a batch.
+        TypeError: `kernel` is not a positive kernel.
 
     >>> import jax.numpy as jnp
     >>> from icl_krr import Gaussian, Task
@@ -40,12 +42,13 @@ def smoothing_gap(
     1.0
     """
     check_axes(task)
+    check_positive(kernel)
     checks.positive_scalar("ridge", ridge)
     gram, cross, y = system(kernel, task)
     A = gram + jnp.asarray(ridge, gram.dtype) * jnp.eye(len(gram), dtype=gram.dtype)
     exact = matmul(cross, solve(A, y))
-    keep = jnp.ones(task.num_supports, bool) if task.mask is None else task.mask
-    weights = jax.nn.softmax(kernel.log(task.x_query, task.x), axis=-1, where=keep[None])
+    x, keep = seen(task)
+    weights = jax.nn.softmax(kernel.log(task.x_query, x), axis=-1, where=keep[None])
     return jnp.linalg.norm(matmul(weights, y) - exact) / jnp.linalg.norm(exact)
 
 
@@ -64,6 +67,8 @@ def rank_correlation(a: Float[Array, " q"], b: Float[Array, " q"]) -> Float[Arra
     >>> float(rank_correlation(jnp.array([1.0, 2.0, 3.0]), jnp.array([1.0, 4.0, 9.0])).round(6))
     1.0
     """
+    shapes.check(a=(a, "q"), b=(b, "q"))
+    capacity.check("comparison of all pairs", 4 * a.size**2, a)
     over = [(v[:, None] > v[None]).astype(float) for v in (a, b)]
     ties = [(v[:, None] >= v[None]).astype(float) for v in (a, b)]
     ranks = [jnp.mean(above + tied, axis=1) for above, tied in zip(over, ties, strict=True)]
@@ -91,6 +96,8 @@ def mean_limit_bound(spread: jax.Array | float, values: Float[Array, " n"]) -> F
     >>> float(mean_limit_bound(0.0, jnp.array([1.0, 2.0])))
     0.0
     """
+    checks.nonnegatives(spread=spread)
+    shapes.check(values=(values, "n"))
     return jnp.tanh(jnp.asarray(spread) / 4) * (jnp.max(values) - jnp.min(values))
 
 
@@ -115,6 +122,8 @@ def nearest_limit_bound(gap: jax.Array | float, values: Float[Array, " n"]) -> F
     >>> float(nearest_limit_bound(100.0, jnp.array([1.0, 2.0])))
     0.0
     """
+    checks.nonnegatives(gap=gap)
+    shapes.check(values=(values, "n"))
     others = (len(values) - 1) * jnp.exp(-jnp.asarray(gap))
     return others / (1 + others) * (jnp.max(values) - jnp.min(values))
 
@@ -135,6 +144,7 @@ def logit_variance(x: Float[Array, "p p"], z: Float[Array, "p p"]) -> Float[Arra
     >>> float(logit_variance(jnp.eye(5), jnp.eye(5)))
     1.0
     """
+    shapes.check(x=(x, "p p"), z=(z, "p p"))
     return jnp.sum(x * z.T) / len(x)
 
 
@@ -157,6 +167,8 @@ def gaussian_logits(
     >>> gaussian_logits(jnp.ones((1, 1)), jnp.ones((1, 1)), 1.0).tolist()
     [[0.5]]
     """
+    shapes.check(x=(x, "n p"), z=(z, "m p"))
+    checks.positive_scalar("lengthscale", lengthscale)
     return (matmul(x, z.T) - jnp.sum(z * z, -1)[None] / 2) / lengthscale**2
 
 
@@ -180,6 +192,8 @@ def gaussian_from_exponential(
     >>> float(gaussian_from_exponential(jnp.ones((1, 1)), jnp.ones((1, 1)), 1.0)[0, 0])
     1.0
     """
+    shapes.check(x=(x, "n p"), z=(z, "m p"))
+    checks.positive_scalar("lengthscale", lengthscale)
     temperature = lengthscale**2
     ex, ez = (jnp.exp(-jnp.sum(points * points, -1) / (2 * temperature)) for points in (x, z))
     return ex[:, None] * Exponential(temperature)(x, z) * ez[None, :]

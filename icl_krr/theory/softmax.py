@@ -5,8 +5,9 @@ from __future__ import annotations
 import jax
 import jax.numpy as jnp
 from jax.typing import DTypeLike
-from jaxtyping import Array, Float
+from jaxtyping import Array, Bool, Float
 
+from .. import checks
 from ..kernels import Kernel, PositiveKernel, check_kernel, check_positive
 from ..tasks import Task
 from ..tasks.task import check_axes
@@ -16,7 +17,8 @@ def log_normaliser(kernel: PositiveKernel, task: Task) -> Float[Array, " n+q"]:
     r"""Return $\log Z_i = \log \sum_j k(x_i, x_j)$ over the supports j, for every token i (C1).
 
     The tokens are the supports, then the queries. The sum is computed in the logarithm, so it does
-    not overflow. Masked supports do not count in the sum.
+    not overflow. Masked supports do not count in the sum, and their own entries are $-\infty$.
+    Without unmasked supports all entries are $-\infty$.
 
     Args:
         kernel: positive kernel $k$, such as `Exponential` or `Gaussian`.
@@ -38,10 +40,16 @@ def log_normaliser(kernel: PositiveKernel, task: Task) -> Float[Array, " n+q"]:
     check_kernel(kernel)
     check_axes(task)
     check_positive(kernel, "to have a normaliser")
-    keep = jnp.ones(task.num_supports, bool) if task.mask is None else task.mask
-    x = jnp.where(keep[:, None], task.x, 0)
+    x, keep = seen(task)
     logits = kernel.log(jnp.concatenate([x, task.x_query]), x)
-    return jax.nn.logsumexp(jnp.where(keep[None], logits, -jnp.inf), axis=1)
+    counts = jnp.pad(keep, (0, task.num_queries), constant_values=True)[:, None] & keep[None, :]
+    return jax.nn.logsumexp(jnp.where(counts, logits, -jnp.inf), axis=1)
+
+
+def seen(task: Task) -> tuple[Float[Array, "n p"], Bool[Array, " n"]]:
+    """Return x with zeros at masked supports, and which supports are not masked."""
+    keep = jnp.ones(task.num_supports, bool) if task.mask is None else task.mask
+    return jnp.where(keep[:, None], task.x, 0), keep
 
 
 def log_sink(kernel: Kernel, task: Task) -> Float[Array, ""]:
@@ -49,7 +57,8 @@ def log_sink(kernel: Kernel, task: Task) -> Float[Array, ""]:
 
     With this sink every sink weight $c / (Z_i + c)$ is in $[1/2, 1)$ and no entry of $K / c$
     exceeds 1. So neither overflows, and no sink weight underflows. A small integer is exact in
-    every dtype, so $\log c$ is not rounded.
+    every dtype, so $\log c$ is not rounded. Masked supports do not count. If all are masked,
+    $\log c = 0$.
 
     Args:
         kernel: positive kernel $k$, or a `Mixture`. For a `Mixture` the result is large
@@ -71,7 +80,8 @@ def log_sink(kernel: Kernel, task: Task) -> Float[Array, ""]:
     """
     check_kernel(kernel)
     logarithms = [log_normaliser(part, task) for _, part in kernel.parts]
-    return jnp.ceil(jnp.max(jnp.stack(logarithms)))
+    largest = jnp.max(jnp.stack(logarithms))
+    return jnp.where(jnp.isneginf(largest), 0, jnp.ceil(largest))
 
 
 def sink_weight(log_normaliser: Float[Array, "..."], log_sink: jax.Array | float) -> jax.Array:
@@ -87,6 +97,8 @@ def sink_weight(log_normaliser: Float[Array, "..."], log_sink: jax.Array | float
     >>> float(sink_weight(jnp.array(2.0), 2.0))
     0.5
     """
+    checks.reals(log_normaliser=log_normaliser, log_sink=log_sink)
+    checks.scalar("log_sink", log_sink)
     return jax.nn.sigmoid(log_sink - log_normaliser)
 
 
@@ -114,6 +126,10 @@ def recovery_error(
     >>> float(recovery_error(8.0, 2.0, 2, jnp.float32)) < 1e-5
     True
     """
+    checks.nonnegatives(logit_bound=logit_bound)
+    checks.reals(log_sink=log_sink)
+    checks.count("num_features", num_features)
+    dtype = checks.floating_dtype(dtype)
     u = float(jnp.finfo(dtype).eps / 2)
     return 2 * u * ((num_features + 1) * logit_bound + jnp.abs(log_sink) + 8)
 
@@ -136,4 +152,6 @@ def dominant_sink_error(log_normaliser: Float[Array, "..."], log_sink: jax.Array
     >>> float(dominant_sink_error(jnp.array(0.0), 30.0)) < 1e-13
     True
     """
+    checks.reals(log_normaliser=log_normaliser, log_sink=log_sink)
+    checks.scalar("log_sink", log_sink)
     return jax.nn.sigmoid(log_normaliser - log_sink)

@@ -6,9 +6,8 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Float
 
-from .. import checks
+from .. import checks, linalg, shapes
 from ..kernels import Kernel, check_kernel
-from ..linalg import eigh
 from ..tasks import Task, system
 from ..tasks.task import check_axes
 
@@ -28,6 +27,7 @@ def eigenvalues(kernel: Kernel, task: Task) -> Float[Array, " n"]:
     Raises:
         TypeError: the dtype of `task` is not float32 or float64.
         ValueError: `task` is a batch.
+        MemoryError: the kernel matrix does not fit into memory.
 
     >>> import jax.numpy as jnp
     >>> from icl_krr import Linear, Task
@@ -38,14 +38,14 @@ def eigenvalues(kernel: Kernel, task: Task) -> Float[Array, " n"]:
     check_kernel(kernel)
     check_axes(task)
     checks.factorable("x", task.x)
-    return jnp.maximum(eigh(system(kernel, task).gram)[0], 0)
+    return jnp.maximum(linalg.eigenvalues(system(kernel, task).gram), 0)
 
 
 def spectral_bounds(kernel: Kernel, task: Task, *, ridge: float | Float[Array, ""]) -> tuple:
     r"""Return the smallest and the largest eigenvalue of $K + \lambda I$ on the supports.
 
-    Masked supports do not count. Solvers such as `icl_krr.solvers.chebyshev` take these bounds as
-    `spectrum`.
+    Masked supports do not count. Without unmasked supports both bounds are $\lambda$. Solvers such
+    as `icl_krr.solvers.chebyshev` take these bounds as `spectrum`.
 
     Args:
         kernel: kernel $k$ of the regression.
@@ -58,6 +58,7 @@ def spectral_bounds(kernel: Kernel, task: Task, *, ridge: float | Float[Array, "
     Raises:
         TypeError: the dtype of `task` is not float32 or float64.
         ValueError: `ridge` is not > 0, or `task` is a batch.
+        MemoryError: the kernel matrix does not fit into memory.
 
     >>> import jax.numpy as jnp
     >>> from icl_krr import Linear, Task
@@ -69,7 +70,7 @@ def spectral_bounds(kernel: Kernel, task: Task, *, ridge: float | Float[Array, "
     sigma = eigenvalues(kernel, task)
     ridge = jnp.asarray(ridge, sigma.dtype)
     masked = 0 if task.mask is None else task.num_supports - jnp.sum(task.mask)
-    return sigma[masked] + ridge, sigma[-1] + ridge
+    return sigma.at[masked].get(mode="clip") + ridge, sigma[-1] + ridge
 
 
 def effective_dimension(sigma: Float[Array, " n"], ridge: float | jax.Array) -> Float[Array, ""]:
@@ -91,6 +92,7 @@ def effective_dimension(sigma: Float[Array, " n"], ridge: float | jax.Array) -> 
     >>> float(effective_dimension(jnp.array([1.0, 3.0]), 1.0))
     1.25
     """
+    shapes.check(sigma=(sigma, "n"))
     checks.positive_scalar("ridge", ridge)
     return jnp.sum(sigma / (sigma + ridge))
 
@@ -113,5 +115,6 @@ def distinct_eigenvalues(sigma: Float[Array, " n"]) -> Float[Array, ""]:
     >>> int(distinct_eigenvalues(jnp.array([0.0, 0.0, 1.0, 3.0])))
     3
     """
+    shapes.check(sigma=(sigma, "n"))
     gap = jnp.sqrt(jnp.finfo(sigma.dtype).eps) * sigma[-1]
     return 1 + jnp.sum(jnp.diff(sigma) > gap)

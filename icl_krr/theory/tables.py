@@ -5,6 +5,8 @@ from __future__ import annotations
 import jax
 import jax.numpy as jnp
 
+from .. import checks
+
 Number = jax.Array | float
 
 
@@ -28,6 +30,7 @@ def product_table_error(a: Number, b: Number, width: Number) -> jax.Array:
     >>> float(product_table_error(2.0, 4.0, 4))
     0.5
     """
+    checks.positives(a=a, b=b, width=width)
     return jnp.asarray(a) * b / jnp.asarray(width) ** 2
 
 
@@ -48,6 +51,8 @@ def reciprocal_table_error(low: Number, high: Number, width: Number) -> jax.Arra
     >>> float(reciprocal_table_error(1.0, 4.0, 1))
     0.5625
     """
+    checks.spectrum((low, high))
+    checks.positives(width=width)
     rho = (jnp.asarray(high) / low) ** (1 / jnp.asarray(width))
     return (rho - 1) ** 2 / (4 * rho)
 
@@ -66,4 +71,5 @@ def table_width(a: Number, b: Number, error: Number) -> jax.Array:
     >>> int(table_width(2.0, 4.0, 0.5))
     4
     """
+    checks.positives(a=a, b=b, error=error)
     return 2 * jnp.ceil(jnp.sqrt(jnp.asarray(a) * b / error) / 2)

@@ -10,6 +10,8 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Float
 
+from .. import checks, shapes
+
 Number = jax.Array | float
 
 
@@ -30,6 +32,8 @@ def sketch_error_tail(sigma: Float[Array, " n"], width: Number) -> jax.Array:
     >>> float(sketch_error_tail(jnp.array([1.0, 2.0, 4.0]), 1))
     3.0
     """
+    shapes.check(sigma=(sigma, "n"))
+    checks.nonnegatives(width=width)
     beyond = jnp.arange(len(sigma)) < len(sigma) - jnp.asarray(width)
     return jnp.sum(jnp.where(beyond, sigma, 0))
 
@@ -50,6 +54,8 @@ def sketch_error_best(sigma: Float[Array, " n"], width: Number) -> jax.Array:
     >>> float(sketch_error_best(jnp.array([1.0, 2.0, 4.0]), 1))
     2.0
     """
+    shapes.check(sigma=(sigma, "n"))
+    checks.nonnegatives(width=width)
     beyond = jnp.arange(len(sigma)) < len(sigma) - jnp.asarray(width)
     return jnp.max(jnp.where(beyond, sigma, 0))
 
@@ -73,6 +79,7 @@ def inverse_error_tail(sigma: Float[Array, " n"], width: Number, ridge: Number) 
     >>> float(inverse_error_tail(jnp.array([1.0, 2.0, 4.0]), 1, 0.5))
     12.0
     """
+    checks.positives(ridge=ridge)
     return sketch_error_tail(sigma, width) / ridge**2
 
 
@@ -94,6 +101,7 @@ def inverse_error_best(sigma: Float[Array, " n"], width: Number, ridge: Number) 
     >>> float(inverse_error_best(jnp.array([1.0, 2.0, 4.0]), 1, 2.0))
     0.25
     """
+    checks.positives(ridge=ridge)
     lost = sketch_error_best(sigma, width)
     return lost / (ridge * (ridge + lost))
 
@@ -116,6 +124,8 @@ def inverse_error_bound(error: Number, ridge: Number) -> jax.Array:
     >>> float(inverse_error_bound(4.0, 0.5))
     2.0
     """
+    checks.nonnegatives(error=error)
+    checks.positives(ridge=ridge)
     return jnp.minimum(jnp.asarray(error) / ridge**2, 1 / jnp.asarray(ridge))
 
 
@@ -139,6 +149,7 @@ def relative_inverse_error_best(
     >>> float(relative_inverse_error_best(jnp.array([1.0, 2.0, 4.0]), 1, 0.5))
     4.0
     """
+    checks.positives(ridge=ridge)
     return sketch_error_best(sigma, width) / ridge
 
 
@@ -163,6 +174,8 @@ def query_error_dual(
     >>> float(query_error_dual(jnp.array([3.0, 4.0]), jnp.array([1.0, 0.0]), 0.5))
     2.5
     """
+    shapes.check(cross=(cross, "... n"), y=(y, "n"))
+    checks.nonnegative_scalar("inverse_error", inverse_error)
     return jnp.linalg.norm(cross, axis=-1) * jnp.linalg.norm(y) * inverse_error
 
 
@@ -187,6 +200,8 @@ def query_error_features(
     >>> float(query_error_features(jnp.array([3.0, 4.0]), jnp.array([1.0, 0.0]), 0.5))
     10.0
     """
+    shapes.check(cross_gap=(cross_gap, "... n"), y=(y, "n"))
+    checks.positive_scalar("ridge", ridge)
     return jnp.linalg.norm(cross_gap, axis=-1) * jnp.linalg.norm(y) / ridge
 
 
@@ -217,6 +232,11 @@ def expected_gap(
     >>> round(float(expected_gap(jnp.array([1.0, 1.0]), 1, 1.0, 1.0, 0.0)), 4)
     0.7071
     """
+    shapes.check(sigma=(sigma, "n"))
+    checks.nonnegatives(width=width)
+    checks.nonnegative_scalar("signal", signal)
+    checks.nonnegative_scalar("noise", noise)
+    checks.positive_scalar("ridge", ridge)
     kept = (sigma / (sigma + ridge)) ** 2 * (signal * sigma + noise)
     beyond = jnp.arange(len(sigma)) < len(sigma) - jnp.asarray(width)
     return jnp.sqrt(jnp.sum(jnp.where(beyond, kept, 0)) / jnp.sum(kept))
@@ -239,4 +259,5 @@ def logit_perturbation(
     >>> logit_perturbation(jnp.zeros((1, 1)), jnp.zeros((1, 1))).tolist()
     [[0.0]]
     """
+    shapes.check(logits=(logits, "m n"), sketched=(sketched, "m n"))
     return jnp.exp(jnp.maximum(logits, sketched)) * jnp.abs(logits - sketched)

@@ -30,9 +30,14 @@ Gaussian processes and linear tasks with fixed hyperparameters. For all other fa
 kernel ridge regression with the lowest loss on other tasks, and a model can have a lower loss than
 this predictor.
 
-If a run was interrupted, the same command continues it. On the same machine, the final weights are
-equal bit for bit to those of a run without interruption. If the loss becomes NaN or infinite,
-training stops, reports the step and keeps the last checkpoint. In Python:
+Ctrl-C or SIGTERM saves the last finished step, and the same command continues from there. On the
+same machine, the final weights are equal bit for bit to those of a run without interruption. If the
+loss becomes NaN or infinite, training stops, reports the step and keeps the last checkpoint.
+
+JAX starts threads, so a process that is forked after the first use of JAX may hang. Start other
+processes, such as several runs from one script, with `multiprocessing.get_context("spawn")`.
+
+In Python:
 
 >>> import jax
 >>> import icl_krr as ik

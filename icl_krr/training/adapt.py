@@ -14,7 +14,7 @@ import optax
 from .. import checks
 from ..catalogue import METHODS
 from .loop import Diverged
-from .objectives import Objective
+from .objectives import Objective, as_pytree
 
 
 class Moved(NamedTuple):
@@ -110,17 +110,20 @@ def adapt(
     checks.choice("method", method, METHODS)
     checks.count("iterations", iterations)
     checks.positive_scalar("learning_rate", learning_rate)
-    if isinstance(positive, str):
-        raise TypeError(f"positive must be a tuple, got {positive!r}; use ({positive!r},)")
+    checks.function("objective", objective)
+    checks.names("positive", positive)
+    for leaf in jax.tree.leaves(parameters):
+        checks.numeric("parameters", leaf)
     start = jax.tree.map(jnp.asarray, parameters)
     if not jax.tree.leaves(start):
         raise ValueError(f"parameters must have at least one leaf, got {parameters!r}")
     free = in_logarithm(start, positive)
     optimiser = optax.lbfgs() if method == "lbfgs" else optax.adam(learning_rate)
-    step = compiled_step(lambda free: objective(out_of_logarithm(free, positive)), optimiser)
+    step = compiled_step(positive, optimiser)
+    objective = as_pytree(objective)
     state, best, losses, stopped = optimiser.init(free), free, [], ""
     for iteration in range(iterations + 1):  # the last one only evaluates the loss
-        moved, state, value = step(free, state)
+        moved, state, value = step(free, state, objective)
         value = float(value)
         if not math.isfinite(value):
             if not losses:
@@ -142,13 +145,16 @@ def adapt(
     return Adapted(fitted, losses, what_moved(start, fitted), stopped)
 
 
-def compiled_step(loss: Callable[[Any], jax.Array], optimiser: Any) -> Callable:
+def compiled_step(positive: tuple[str, ...], optimiser: Any) -> Callable:
     """One compiled step. L-BFGS reuses the value and the gradient of its last line search."""
     optimiser = optax.with_extra_args_support(optimiser)
-    searched = optax.value_and_grad_from_state(loss)
 
     @jax.jit
-    def step(free: Any, state: Any) -> tuple[Any, Any, Any]:
+    def step(free: Any, state: Any, objective: Callable) -> tuple[Any, Any, Any]:
+        def loss(free: Any) -> jax.Array:
+            return objective(out_of_logarithm(free, positive))
+
+        searched = optax.value_and_grad_from_state(loss)
         if optax.tree_utils.tree_get(state, "value") is None:
             value, slope = jax.value_and_grad(loss)(free)
         else:

@@ -14,9 +14,11 @@ import numpy as np
 from flax import serialization
 
 from .. import checks
-from ..files import replace
+from ..fields import cut, shown
+from ..files import SEAL, check_seal, from_json, replace, seal
 from .step import State
 
+FORMAT = 2
 Config = dict[str, Any]
 
 
@@ -57,27 +59,30 @@ def compare(there: Config, here: Config, path: Path) -> None:
         )
 
 
-def save(path: Path, state: State, config: Config) -> None:
-    record = {
-        "config": json.dumps(config),
-        "step": int(state.step),
-        "key": np.asarray(jax.random.key_data(state.key)),
-        "model": serialization.to_state_dict(jax.tree.map(np.asarray, state.model)),
-        "optimiser": serialization.to_state_dict(jax.tree.map(np.asarray, state.optimiser)),
-    }
-    replace(path, serialization.msgpack_serialize(record))
+def save(path: Path, state: State, config: Config, losses: list[jax.Array]) -> None:
+    """Save a state, and the losses that are in no row of the metrics yet."""
+    rest = {"config": json.dumps(config), "losses": np.asarray(losses)}
+    write(path, {**rest, **arrays(state)})
 
 
-def restore(path: Path, like: State, config: Config) -> State:
-    """Read a saved state into the structure of `like`; raise Mismatch if another run saved it."""
-    record = read(path)
-    compare(json.loads(record["config"]), config, path)
-    return State(
-        fill(path, like.model, record["model"]),
-        fill(path, like.optimiser, record["optimiser"]),
-        jax.random.wrap_key_data(jnp.asarray(record["key"])),
-        jnp.asarray(record["step"], like.step.dtype),
+def restore(path: Path, like: State, config: Config) -> tuple[State, list[jax.Array]]:
+    """Read a saved state into the structure of `like`, and the losses saved with it.
+
+    Raise Mismatch if another run saved it.
+    """
+    wanted = arrays(like)
+    record = read(path, "config", "losses", *wanted)
+    compare(from_json(record["config"]), config, path)
+    saved = fill(path, wanted, {name: record[name] for name in wanted})
+    state = State(
+        saved["model"], saved["optimiser"], jax.random.wrap_key_data(saved["key"]), saved["step"]
     )
+    return state, list(map(jnp.asarray, record["losses"]))
+
+
+def arrays(state: State) -> dict[str, Any]:
+    key = jax.random.key_data(state.key)
+    return {"step": state.step, "key": key, "model": state.model, "optimiser": state.optimiser}
 
 
 def save_weights(path: Path, model: Any) -> None:
@@ -96,8 +101,7 @@ def save_weights(path: Path, model: Any) -> None:
     >>> jax.tree.all(jax.tree.map(np.array_equal, again, model))
     True
     """
-    state = serialization.to_state_dict(jax.tree.map(np.asarray, model))
-    replace(path, serialization.msgpack_serialize({"model": state}))
+    write(path, {"model": model})
 
 
 def load_weights(path: Path, like: Any) -> Any:
@@ -112,7 +116,7 @@ def load_weights(path: Path, like: Any) -> Any:
 
     Raises:
         Mismatch: names or shapes of the weights differ.
-        ValueError: the file is not a weights file or checkpoint.
+        ValueError: the file is not a weights file or checkpoint, is damaged, or has another format.
         OSError: the file cannot be opened.
 
     >>> import icl_krr as ik
@@ -124,17 +128,30 @@ def load_weights(path: Path, like: Any) -> Any:
     >>> jax.tree.all(jax.tree.map(np.array_equal, again, build(2.0)))
     True
     """
-    return fill(path, like, read(path)["model"], dtypes=False)
+    return fill(path, like, read(path, "model")["model"], dtypes=False)
 
 
-def read(path: Path) -> dict[str, Any]:
+def write(path: Path, record: dict[str, Any]) -> None:
+    plain = jax.tree.map(lambda leaf: leaf if isinstance(leaf, str) else np.asarray(leaf), record)
+    whole = {"checksum": SEAL, "format": FORMAT, **serialization.to_state_dict(plain)}
+    replace(path, seal(serialization.msgpack_serialize(whole)))
+
+
+def read(path: Path, *names: str) -> dict[str, Any]:
+    """The entries of a file; refuses a damaged file, and one without the entries `names`."""
+    content = path.read_bytes()
     try:
-        record: Any = serialization.msgpack_restore(path.read_bytes())
-        record["model"]
-    except OSError:
-        raise
+        check_seal(content)
+        record: Any = serialization.msgpack_restore(content)
+        if record["format"] != FORMAT:
+            raise ValueError(f"format must be {FORMAT}, got {shown(record['format'])}")
+        if missing := [name for name in names if name not in record]:
+            raise ValueError(f"no entry {', '.join(missing)}")
     except Exception as error:
-        raise ValueError(f"{path} must be a checkpoint, but cannot be read ({error})") from None
+        raise ValueError(
+            f"{path} must be a checkpoint, but cannot be read "
+            f"({cut(str(error) or type(error).__name__)})"
+        ) from None
     return record
 
 
@@ -147,7 +164,8 @@ def fill(path: Path, like: Any, saved: Any, dtypes: bool = True) -> Any:
 def shapes(tree: Any, dtypes: bool) -> Config:
     leaves = jax.tree_util.tree_leaves_with_path(tree)
     return {
-        jax.tree_util.keystr(at, simple=True, separator="."): f"{leaf.dtype if dtypes else ''}"
-        f"{list(leaf.shape)}"
+        jax.tree_util.keystr(
+            at, simple=True, separator="."
+        ): f"{getattr(leaf, 'dtype', type(leaf)) if dtypes else ''}{list(np.shape(leaf))}"
         for at, leaf in leaves
     }

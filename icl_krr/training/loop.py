@@ -14,11 +14,12 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from ..files import replace, to_csv
+from ..files import UNSAVED, replace, to_csv
 from ..tasks import Sampler, Task
 from ..transformer import Transformer, predict_batch
 from . import checkpoint
 from .batches import draw
+from .interruption import between_steps
 from .reference import optimal, reference
 from .settings import Training
 from .step import advance, check, start
@@ -51,8 +52,9 @@ def train(
         family: family of tasks.
         settings: settings of the training.
         folder: folder for the rows in `metrics.csv` and the state in `checkpoint.msgpack`. Both
-            files are written every `settings.log_every` steps and are replaced atomically. Default:
-            no files.
+            files are written every `settings.log_every` steps and are replaced atomically. If
+            SIGINT or SIGTERM interrupts training, the last finished step is saved. Default: no
+            files.
         progress: function that is called as `progress(step, row)` after every step; `row` is None
             if the step has no row. The default does nothing.
 
@@ -69,6 +71,7 @@ def train(
         - "steps_per_second": speed since the last row.
 
     Raises:
+        KeyboardInterrupt: training was interrupted; raised after the current step is finished.
         Diverged: the loss is NaN or infinite; the message contains the step.
         Mismatch: `folder` contains the checkpoint of another run; the message names every
             difference.
@@ -90,39 +93,52 @@ def train(
         "model.steps": model.steps,
         **checkpoint.describe(settings, "training"),
     }
+    losses: list[jax.Array] = []
     folder = None if folder is None else Path(folder)
     if folder is not None:
         folder.mkdir(parents=True, exist_ok=True)
         if (folder / "checkpoint.msgpack").exists():
-            state = checkpoint.restore(folder / "checkpoint.msgpack", state, config)
+            state, losses = checkpoint.restore(folder / "checkpoint.msgpack", state, config)
             rows = read_metrics(folder / "metrics.csv", int(state.step))
+
+    def save() -> None:
+        if folder is not None:
+            checkpoint.save(folder / "checkpoint.msgpack", state, config, losses)
+
     tasks, baselines = validation(family, settings)
     best = optimal(family) if settings.target == "exact" else None
-    losses: list[jax.Array] = []
-    since = time.perf_counter()
-    for step in range(int(state.step) + 1, settings.steps + 1):
-        state, loss = advance(state, family, settings, best)
-        losses.append(loss)
-        row = None
-        if step % settings.log_every == 0 or step == settings.steps:
-            values = np.asarray(jnp.stack(losses))
-            error = float(jnp.mean((predict_batch(state.model, tasks) - tasks.y_query) ** 2))
-            refuse_divergence(np.append(values, error), step, settings, folder)
-            speed = len(losses) / (time.perf_counter() - since)
-            row = {
-                "step": step,
-                "loss": float(values.mean()),
-                "validation": error,
-                "ratio": error / baselines["exact"] if baselines["exact"] else math.inf,
-                **baselines,
-                "steps_per_second": speed,
-            }
-            rows.append(row)
+    since, before = time.perf_counter(), int(state.step)
+    with between_steps() as waiting:
+        for step in range(before + 1, settings.steps + 1):
+            state, loss = advance(state, family, settings, best)
+            losses.append(loss)
             if folder is not None:
-                replace(folder / "metrics.csv", to_csv(rows))
-                checkpoint.save(folder / "checkpoint.msgpack", state, config)
-            losses, since = [], time.perf_counter()
-        progress(step, row)
+                UNSAVED.add(folder / "checkpoint.msgpack")
+            row = None
+            if step % settings.log_every == 0 or step == settings.steps:
+                values = np.asarray(jnp.stack(losses))
+                error = float(jnp.mean((predict_batch(state.model, tasks) - tasks.y_query) ** 2))
+                refuse_divergence(np.append(values, error), step, settings, folder)
+                speed = (step - before) / (time.perf_counter() - since)
+                row = {
+                    "step": step,
+                    "loss": float(values.mean()),
+                    "validation": error,
+                    "ratio": error / baselines["exact"] if baselines["exact"] else math.inf,
+                    **baselines,
+                    "steps_per_second": speed,
+                }
+                rows.append(row)
+                if folder is not None:
+                    replace(folder / "metrics.csv", to_csv(rows))
+                losses = []
+                save()
+                since, before = time.perf_counter(), step
+            progress(step, row)
+            if waiting:
+                if np.isfinite(losses).all():
+                    save()
+                break
     return state.model, rows
 
 

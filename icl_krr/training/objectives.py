@@ -7,8 +7,10 @@ from typing import Any
 
 import jax
 import jax.numpy as jnp
+from jax.tree_util import Partial
 from jaxtyping import Array, Float
 
+from .. import checks
 from ..kernels import Kernel
 from ..solvers.likelihood import complexity, known
 from ..tasks import Task, map_tasks
@@ -46,14 +48,21 @@ def held_out(build: Build, tasks: Task, targets: Float[Array, "b q"] | None = No
     >>> float(error(2.0)), float(error(1.0)) > 0
     (0.0, True)
     """
+    checks.function("build", build)
     check_axes(tasks, 1)
-    wanted = tasks.y_query if targets is None else jnp.asarray(targets)
+    wanted = tasks.y_query if targets is None else targets
     if wanted is None:
         raise ValueError("targets must be given for tasks without y_query")
+    checks.floating("targets", wanted)
+    checks.finite("targets", wanted)
     shape = (*tasks.x_query.shape[:2], *tasks.y.shape[2:])
     if wanted.shape != shape:
         raise ValueError(f"targets must have shape {list(shape)}, got {list(wanted.shape)}")
-    return lambda parameters: jnp.mean((predict_batch(build(parameters), tasks) - wanted) ** 2)
+
+    def objective(build: Build, tasks: Task, wanted: jax.Array, parameters: Any) -> jax.Array:
+        return jnp.mean((predict_batch(build(parameters), tasks) - wanted) ** 2)
+
+    return Partial(objective, as_pytree(build), tasks, wanted)
 
 
 def marginal_likelihood(
@@ -96,9 +105,11 @@ def marginal_likelihood(
     >>> bool(jnp.isclose(loss(0.5), -(each[0] + each[1]) / 8, rtol=1e-4))
     True
     """
+    checks.function("build", build)
+    checks.function("system", system)
     check_axes(tasks, 1)
 
-    def objective(parameters: Any) -> jax.Array:
+    def objective(build: Build, tasks: Task, parameters: Any) -> jax.Array:
         model, (kernel, ridge) = build(parameters), system(parameters)
         if "alpha" not in model.layout.names:
             raise ValueError(
@@ -113,7 +124,16 @@ def marginal_likelihood(
 
         return jnp.mean(map_tasks(of_task, tasks))
 
-    return objective
+    return Partial(objective, as_pytree(build), tasks)
+
+
+def as_pytree(function: Callable) -> Callable:
+    """The function as a `jax.tree_util.Partial`, whose arrays `jax.jit` takes as arguments.
+
+    XLA would fold what it can compute from constant arrays, such as kernel matrices, as it
+    compiles.
+    """
+    return function if isinstance(function, Partial) else Partial(function)
 
 
 def known_rows(task: Task) -> jax.Array:

@@ -9,9 +9,10 @@ from typing import Any, NamedTuple
 import jax
 import jax.numpy as jnp
 
-from .. import solvers
+from .. import checks, solvers
 from ..kernels import Exponential, Gaussian, Kernel, Linear
 from ..tasks import Sampler, Task, map_tasks
+from ..tasks.samplers import check_sampler
 from .batches import draw
 
 Optimal = tuple[Kernel, Any] | None
@@ -94,6 +95,9 @@ def reference(family: Sampler, key: jax.Array, count: int = 256) -> Reference:
     >>> found.known, found.ridge, type(found.smoother).__name__
     (True, 0.4, 'Gaussian')
     """
+    check_sampler("family", family)
+    checks.key("key", key)
+    checks.count("count", count)
     tasks = draw(key, family, count)
     size = jnp.sqrt(jnp.mean(jnp.sum(tasks.x**2, axis=-1)))
     widths = (size * jnp.logspace(-6, 3, 19, base=2))[:, None]
@@ -122,10 +126,11 @@ def best(
 ) -> tuple[float, list[float]]:
     """The least mean squared error over a grid of parameters, and the parameters that reach it."""
 
-    def error(at: jax.Array) -> jax.Array:
+    def error(tasks: Task, at: jax.Array) -> jax.Array:
         return jnp.mean(map_tasks(lambda t: jnp.mean((predict(at, t) - t.y_query) ** 2), tasks))
 
-    errors = jax.jit(lambda grid: jax.lax.map(error, grid))(grid)
+    # the tasks are an argument: XLA would fold kernel matrices of constant tasks as it compiles
+    errors = jax.jit(lambda grid, tasks: jax.lax.map(partial(error, tasks), grid))(grid, tasks)
     errors = jnp.where(jnp.isfinite(errors), errors, jnp.inf)
     at = int(jnp.argmin(errors))
     return float(errors[at]), grid[at].tolist()

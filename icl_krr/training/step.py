@@ -12,7 +12,9 @@ import optax
 from .. import checks
 from ..tasks import Sampler, Task, map_tasks, sample
 from ..tasks.batches import chunk_of
+from ..tasks.samplers import check_sampler
 from ..transformer import Transformer, predict, predict_along
+from ..transformer.weights import check_model
 from .batches import batch
 from .reference import Optimal, optimal, regression
 from .settings import Training
@@ -57,6 +59,8 @@ def start(model: Transformer, settings: Training) -> State:
     >>> int(start(model, Training()).step)
     0
     """
+    check_model(model)
+    checks.instance("settings", settings, Training, "an icl_krr.training.Training")
     # copy: `advance` donates the state, and leaves of some constructions share a buffer
     own: Any = jax.tree.map(lambda leaf: jnp.array(leaf, copy=True), model)
     key = jax.random.fold_in(jax.random.key(settings.seed), 1)
@@ -143,6 +147,9 @@ def check(model: Transformer, family: Sampler, settings: Training) -> None:
     Traceback (most recent call last):
     ValueError: steps must be >= 1, got 0
     """
+    check_model(model)
+    check_sampler("family", family)
+    checks.instance("settings", settings, Training, "an icl_krr.training.Training")
     s = settings
     for name in ("steps", "batch", "log_every", "validation"):
         checks.count(name, getattr(s, name))

@@ -8,7 +8,7 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Bool, Float
 
-from ..numerics import matmul
+from ..numerics import accumulator, matmul
 from .tiled_attention import tiled_softmax, uses_tiles
 from .weights import Spec
 
@@ -38,11 +38,12 @@ def attend(
     k, v = zero_hidden(k, visible), zero_hidden(v, visible)
     if spec.attention == "softmax":
         if uses_tiles(len(q), spec.streaming):
-            return tiled_softmax(q, k, v, visible, spec.causal)[0]  # pyright: ignore[reportIndexIssue]
+            return tiled_softmax(q, k, v, visible, spec.causal)[0]
         return undivided_softmax(q, k, visible, spec.causal)(v)
     if spec.causal:
         products = k[:, :, None] * v[:, None, :]
-        states = jnp.concatenate([products[:1], jnp.cumsum(products[:-1], axis=0)])
+        sums = jnp.cumsum(products[:-1], axis=0, dtype=accumulator(k.dtype))
+        states = jnp.concatenate([products[:1], sums.astype(k.dtype)])
         return jnp.einsum("tk,tkd->td", q, states, precision=jax.lax.Precision.HIGHEST)
     return matmul(q, matmul(k.T, v))
 

@@ -9,11 +9,12 @@ import jax
 import jax.numpy as jnp
 from jax.typing import DTypeLike
 
+from .. import capacity
 from ..numerics import matmul
 from ..residual import Layout, Read
 from ..residual.reads import one_hot
 from .tying import untie
-from .weights import Block, Heads, Transformer, Unit, Weights, Write
+from .weights import Block, Heads, Transformer, Unit, Weights, Write, check_model
 
 
 def dense(model: Transformer) -> Transformer:
@@ -33,6 +34,7 @@ def dense(model: Transformer) -> Transformer:
 
     Raises:
         ValueError: the model has LayerNorm, which would act differently on the merged stream.
+        MemoryError: the merged weights do not fit into memory.
 
     >>> import icl_krr as ik
     >>> model = ik.constructions.conjugate_gradient(ik.Linear(), num_features=3, ridge=0.1, steps=2)
@@ -40,9 +42,15 @@ def dense(model: Transformer) -> Transformer:
     >>> ik.dense(model).weights.readout.blocks["stream"].shape == (d_model, 1)
     True
     """
-    weights, layout = untie(model).weights, model.layout
-    if set(weights.embedding) == {"stream"}:
+    check_model(model)
+    layout = model.layout
+    if set(model.weights.embedding) == {"stream"}:
         return model
+    some = jax.tree.leaves(model.weights)[0]
+    numbers = layout.width * (model.carried + sum(map(channels, model.weights.prologue)))
+    numbers += layout.width * model.steps * sum(map(channels, model.weights.steps))
+    capacity.check("merged weights", numbers, some, "use fewer features or steps")
+    weights = untie(model).weights
     if weights.final_norm or any(b.attention_norm or b.mlp_norm for b in weights.steps):
         raise ValueError(
             "model must have no LayerNorm to be merged, got a model with LayerNorm; "
@@ -68,6 +76,14 @@ def dense(model: Transformer) -> Transformer:
     )
     merged = jax.tree.map(lambda weight: weight.astype(model.dtype), merged)
     return model.replace(weights=merged)
+
+
+def channels(block: Block) -> int:
+    """The number of channels that a block reads or writes: columns and rows of its matrices."""
+    heads = [2 * heads.query.width for heads in block.attention]
+    values = [2 * write.value.width for heads in block.attention for write in heads.writes]
+    reads = [read.width for unit in block.mlp for read in (unit.up, unit.gate) if read is not None]
+    return sum(heads) + sum(values) + sum(reads)
 
 
 def merge_block(layout: Layout, dtype: DTypeLike, block: Block) -> Block:

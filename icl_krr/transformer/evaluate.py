@@ -15,7 +15,7 @@ from ..tasks.task import check_axes
 from .forward import forward
 from .hook_points import Hook
 from .stream import normalise
-from .weights import Transformer
+from .weights import Transformer, check_model
 
 Kept = tuple[Any, list[dict[str, Any]]]
 """Slots at the start and after every step, {name: [steps + 1, ...]}, and points by block."""
@@ -51,7 +51,7 @@ def evaluate(
 
 def embed_task(model: Transformer, task: Task) -> Stream:
     """The stream before the first block."""
-    stream = embed(model.weights.embedding, task, model.spec.tokens)
+    stream = embed(model.weights.embedding, task, model.spec.tokens, model.spec.centred)
     for slot, table in model.weights.positions.items():
         stream[slot] = stream[slot] + table[token_positions(visible(task, model.spec.tokens))]
     return stream
@@ -107,8 +107,7 @@ def evaluate_batch(model: Transformer, tasks: Task, chunk: int) -> jax.Array:
 
 
 def check_compatible(model: Transformer, task: Task, batch: int = 0) -> None:
-    if not isinstance(model, Transformer):
-        raise TypeError(f"model must be an icl_krr.Transformer, got {type(model).__name__}")
+    check_model(model)
     check_axes(task, batch)
     fits = {
         "num_features": task.num_features == model.spec.num_features,

@@ -51,7 +51,8 @@ def forward(
 
     Args:
         model: the model to run.
-        stream: the embedded task, {slot: [T, width]} (see `icl_krr.residual.embed`).
+        stream: the embedded task, {slot: [T, width]} (see `icl_krr.residual.embed`; pass
+            `model.spec.tokens` and `model.spec.centred`).
         visible: [T] bool, True for the tokens that can be read as keys (see
             `icl_krr.residual.visible`).
         observe: function of the stream, called after the prologue and after every step. Only its

@@ -11,7 +11,7 @@ import jax
 import jax.numpy as jnp
 from jax.typing import DTypeLike
 
-from .. import checks
+from .. import capacity, checks
 from ..residual import Layout, Read, Slot
 from .weights import Block, Heads, Norm, Spec, Transformer, Unit, Weights, Write
 
@@ -28,6 +28,7 @@ class Architecture(Spec):
             tokens; default False.
         tokens: "pairs" (default), one token per support, or "interleaved", one for x and one for y.
         streaming: whether softmax attention is computed in tiles; default None: above 2048 tokens.
+        centred: whether the embedding subtracts the mean of the supports' x; default False.
         width: number of channels of the stream, a multiple of `heads`; default 64.
         depth: number of blocks, >= 1; default 6.
         heads: number of attention heads in a block, >= 1; default 4.
@@ -40,7 +41,7 @@ class Architecture(Spec):
 
     Raises:
         ValueError: a count is too small, a name is unknown, or `heads` does not divide `width`.
-        TypeError: a count is not an integer.
+        TypeError: an argument has another type.
 
     >>> Architecture(num_features=2, width=32, depth=2, causal=True, max_tokens=64).attention
     'softmax'
@@ -57,9 +58,11 @@ class Architecture(Spec):
 
     def __post_init__(self):
         super().__post_init__()
-        for name in ("width", "depth", "heads", "hidden", "max_tokens"):
+        for name in ("width", "depth", "heads"):
+            checks.count(name, getattr(self, name))
+        for name, least in (("hidden", 0), ("max_tokens", 1)):
             if getattr(self, name) is not None:
-                checks.count(name, getattr(self, name), minimum=0 if name == "hidden" else 1)
+                checks.count(name, getattr(self, name), least)
         checks.choice("activation", self.activation, ("gelu", "relu", "identity"))
         if self.width % self.heads:
             raise ValueError(f"width must be a multiple of heads = {self.heads}, got {self.width}")
@@ -84,8 +87,10 @@ def init(key: jax.Array, architecture: Architecture, dtype: DTypeLike | None = N
         A `Transformer` with `depth` steps of one block each.
 
     Raises:
-        TypeError: `architecture` is not an `Architecture`, or `dtype` is not floating.
+        TypeError: `key` is not a random key, `architecture` is not an `Architecture`, or `dtype` is
+            not floating.
         ValueError: `dtype` is wider than JAX's default; enable x64.
+        MemoryError: the weights do not fit into memory.
 
     >>> import jax
     >>> model = init(jax.random.key(0), Architecture(num_features=2, width=8, depth=3, heads=2))
@@ -94,7 +99,12 @@ def init(key: jax.Array, architecture: Architecture, dtype: DTypeLike | None = N
     """
     if not isinstance(architecture, Architecture):
         raise TypeError(f"architecture must be an icl_krr.Architecture, got {architecture!r}")
-    return draw(key, architecture, checks.dtype(dtype))
+    checks.key("key", key)
+    dtype = checks.dtype(dtype)
+    sizes = jax.eval_shape(lambda key: draw(key, architecture, dtype), key)
+    numbers = sum(leaf.size for leaf in jax.tree.leaves(sizes))
+    capacity.check("weights", numbers, key, "use a smaller width, depth, hidden or max_tokens")
+    return draw(key, architecture, dtype)
 
 
 @partial(jax.jit, static_argnums=(1, 2))

@@ -7,16 +7,19 @@ from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
-import psutil
 from jax.core import Tracer
 
+from .. import capacity, checks
+from ..residual import num_tokens
 from ..tasks import Task
 from ..tasks.batches import chunk_of
 from .evaluate import check_compatible, evaluate, evaluate_batch
-from .weights import Transformer
+from .heads import is_mean
+from .tiled_attention import uses_tiles
+from .weights import Block, Transformer
 
-FEW_ENTRIES, SMALL_RUN = 2**16, 2**28
-"""No estimate is made for fewer entries of x, or for a run of fewer bytes."""
+SMALL_RUN = 2**26
+"""Bytes of a run that is never refused. For more, the compiler tells the exact size."""
 
 
 class Memory(NamedTuple):
@@ -77,6 +80,12 @@ def memory(
     >>> memory(model, task).peak < memory(model, task, everything=True).peak
     True
     """
+    checks.names("names", names)
+    for name in set(names) - {"prediction"}:
+        model.layout[name]
+    checks.flag("everything", everything)
+    checks.flag("gradient", gradient)
+    checks.instance("task", task, Task, "an icl_krr.Task")
     batch = task.x.ndim - 2
     check_compatible(model, task, batch)
     run = evaluate_batch if batch else evaluate
@@ -91,30 +100,98 @@ def memory(
 
 def run_if_it_fits(run: Callable, model: Transformer, task: Task, **options: Any) -> Any:
     """Run, but raise MemoryError for a large run that does not fit into memory."""
-    large = task.x.size > FEW_ENTRIES or options.get("keep")
-    if large and not isinstance(task.x, Tracer) and rough_size(model, task, options) > SMALL_RUN:
+    if is_small(model, task, **options) and not isinstance(task.x, Tracer):
+        return run(model, task, **options)
+    check_run(model, task, **options)
+    if not any(isinstance(leaf, Tracer) for leaf in jax.tree.leaves((task, model))):
         need = measure(run, model, task, options)
         if need.peak > need.free:
-            raise MemoryError(
-                f"run must fit into memory, but needs {gigabytes(need.peak)} (results "
-                f"{gigabytes(need.results)}, scratch {gigabytes(need.scratch)}) and "
-                f"only {gigabytes(need.free)} are free; keep fewer slots (names=), avoid "
-                "everything=True, or run fewer tasks at once"
-            )
+            raise MemoryError(capacity.refusal("run", need.peak, need.free, mend(model)))
     return run(model, task, **options)
 
 
-def rough_size(model: Transformer, task: Task, options: dict[str, Any]) -> float:
-    """Bytes of a few streams, of the values to store, and of the patterns to store."""
-    tokens = task.x.size // task.num_features + task.x_query.size // task.num_features
-    slots = model.layout.slots
-    kept = sum(slot.width for slot in slots if slot.name in options.get("names", ()))
-    channels = 8 * model.layout.width + model.steps * kept
-    if keep := options.get("keep"):
-        channels += model.depth * 4 * model.layout.width
-        patterns = keep is True or any(point.endswith("pattern") for point in keep)
-        channels += model.depth * tokens * model.num_heads * patterns
-    return float(tokens) * channels * task.x.dtype.itemsize
+def is_small(model: Transformer, task: Task, **options: Any) -> bool:
+    """Whether a run is small by an upper bound that takes no time: no block is looked at."""
+    tokens, width = num_tokens(task, model.spec.tokens), model.layout.width
+    if kept := options.get("keep", ()):
+        kept = model.blocks_per_step * (10 if kept is True else len(kept)) * (width + tokens)
+    stored = model.steps * (width * (1 + len(options.get("names", ()))) + (kept or 0))
+    numbers = tokens * (width * (2 + 3 * tokens) + stored)
+    runs = task.num_outputs * options.get("chunk", 1)
+    return numbers * runs * task.x.dtype.itemsize <= SMALL_RUN
+
+
+def check_run(model: Transformer, task: Task, copies: float = 1, **options: Any) -> None:
+    """Raise MemoryError if so many runs at once do not fit, by arithmetic on shapes."""
+    like = next((leaf for leaf in jax.tree.leaves((task, model)) if isinstance(leaf, Tracer)), None)
+    if like is None:
+        like = task.x
+    gradient = capacity.reach(like).differentiated
+    numbers = copies * least_numbers(model, task, options, gradient)
+    capacity.check("run", numbers, like, mend(model))
+
+
+def mend(model: Transformer) -> str:
+    if model.spec.attention == "softmax" and model.spec.streaming is False:
+        return "use streaming=None, which computes long contexts in tiles, or fewer tokens"
+    return (
+        "keep fewer slots (names=), avoid everything=True, or use fewer tokens, tasks or outputs "
+        "at once"
+    )
+
+
+def least_numbers(
+    model: Transformer, task: Task, options: dict[str, Any], gradient: bool = False
+) -> float:
+    """A lower bound on the numbers that a run holds: streams, patterns and what it stores."""
+    tokens, width, layout = num_tokens(task, model.spec.tokens), model.layout.width, model.layout
+    kept = options.get("keep", ())
+    hooked = tuple(name for name, _ in options.get("hooks", ()))
+    pattern = tokens**2 * largest_pattern(model, tokens, hooked)
+    rows: dict[tuple[str, ...], int] = {
+        ("aggregator",): 1,
+        ("support",): task.num_supports,
+        ("query",): task.num_queries,
+    }
+    stored = sum(
+        rows.get(layout[name].at, tokens) * layout[name].width
+        for name in options.get("names", ())
+        if name != "prediction"
+    )
+    # logits and weights exist together, and the gradient stores the weights of one step
+    numbers = 2 * tokens * width + (3 if gradient else 2) * pattern + (model.steps + 1) * stored
+    for blocks, times in ((model.weights.prologue, 1), (model.weights.steps, model.steps)):
+        numbers += times * sum(numbers_of_points(block, kept, tokens, width) for block in blocks)
+    if gradient:  # it stores the stream of every step
+        numbers += model.steps * tokens * width
+    together = options.get("chunk", 1) if task.x.ndim > 2 else 1
+    separate = task.num_outputs if model.spec.num_outputs != task.num_outputs else 1
+    return numbers * min(together, len(task.x)) * separate
+
+
+def largest_pattern(model: Transformer, tokens: int, hooked: tuple[str, ...]) -> int:
+    """The largest number of heads whose patterns [T, T] exist at the same time."""
+    spec = model.spec
+    formed = spec.attention == "softmax" and not uses_tiles(tokens, spec.streaming)
+    if not formed and not any(name.endswith("pattern") for name in hooked):
+        return 0
+    groups = [group for block in model.blocks for group in block.attention]
+    return max((group.heads for group in groups if not is_mean(group, spec)), default=0)
+
+
+def numbers_of_points(block: Block, kept: Any, tokens: int, width: int) -> float:
+    """The numbers that a run stores at the points of one block."""
+    heads = [group.heads for group in block.attention]
+    if kept is True:
+        return 3 * tokens * width + tokens**2 * sum(heads)
+    numbers = 0
+    for point in kept or ():
+        group = point.removeprefix("heads.").removesuffix(".pattern")
+        if point in ("resid_pre", "resid_mid", "resid_post"):
+            numbers += tokens * width
+        elif group.isdigit() and point.endswith("pattern"):
+            numbers += tokens**2 * sum(heads[int(group) : int(group) + 1])
+    return numbers
 
 
 def measure(run: Callable, model: Transformer, task: Task, options: dict[str, Any]) -> Memory:
@@ -124,17 +201,5 @@ def measure(run: Callable, model: Transformer, task: Task, options: dict[str, An
         sizes.argument_size_in_bytes,
         sizes.output_size_in_bytes,
         sizes.temp_size_in_bytes,
-        free(jax.devices()[0]),
+        capacity.free(jax.devices()[0]),
     )
-
-
-def free(device: Any) -> int:
-    """Free bytes of a device; for a CPU, the available memory of the machine."""
-    if device.platform == "cpu":
-        return psutil.virtual_memory().available
-    stats = device.memory_stats()
-    return stats["bytes_limit"] - stats["bytes_in_use"]
-
-
-def gigabytes(count: int) -> str:
-    return f"{count / 1e9:.3g} GB"

@@ -6,10 +6,12 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Float
 
+from .. import checks
 from ..tasks import Task
+from ..tasks.task import check_axes
 from .run import run_with_cache
 from .tying import untie
-from .weights import Transformer, Unit
+from .weights import Transformer, Unit, check_model
 
 
 def operand_bounds(
@@ -29,7 +31,8 @@ def operand_bounds(
             default.
 
     Returns:
-        {slot: scalar}, one bound for each slot that gated units write to.
+        {slot: scalar}, one bound > 0 for each slot that gated units write to. The bound is 1 if all
+        operands are 0.
 
     Raises:
         ValueError: the task does not fit the model.
@@ -45,6 +48,9 @@ def operand_bounds(
     >>> {slot: float(bound) for slot, bound in bounds.items()}["half_square"]
     1.0
     """
+    checks.positive_scalar("margin", margin)
+    check_model(model)
+    check_axes(task)
     if task.num_outputs != model.spec.num_outputs:
         each = [
             operand_bounds(model, task.replace(y=y, y_query=None), margin=margin) for y in task.y.T
@@ -62,7 +68,7 @@ def operand_bounds(
                 measure = jax.vmap(measure)
             size = jnp.max(measure(unit, points))
             bounds[unit.to] = jnp.maximum(bounds.get(unit.to, jnp.zeros_like(size)), size)
-    return {slot: margin * bound for slot, bound in bounds.items()}
+    return {slot: jnp.where(bound > 0, margin * bound, 1) for slot, bound in bounds.items()}
 
 
 def largest_operand(unit: Unit, stream: dict[str, jax.Array]) -> jax.Array:

@@ -8,8 +8,9 @@ from .. import checks
 from ..residual import Stream
 from ..tasks import Task
 from .evaluate import check_compatible, embed_task, evaluate
+from .memory import run_if_it_fits
 from .tying import split_steps
-from .weights import Block, Transformer
+from .weights import Block, Transformer, check_model
 
 
 def tail(model: Transformer, block: int) -> Transformer:
@@ -63,6 +64,7 @@ def unrolled_blocks(model: Transformer) -> list[Block]:
 
 
 def check_block(model: Transformer, block: int) -> None:
+    check_model(model)
     checks.count("block", block, minimum=0)
     if block > model.depth:
         raise ValueError(f"block must be <= depth = {model.depth}, got {block}")
@@ -88,6 +90,7 @@ def resume(model: Transformer, task: Task, stream: Stream, block: int) -> jax.Ar
             other slots or shapes.
         TypeError: an argument has the wrong type, or the dtype of the task is float16 or wider than
             the dtype of the weights.
+        MemoryError: the run does not fit into memory (see `memory`).
 
     >>> import jax.numpy as jnp
     >>> import icl_krr as ik
@@ -98,9 +101,10 @@ def resume(model: Transformer, task: Task, stream: Stream, block: int) -> jax.Ar
     [1.0]
     """
     check_compatible(model, task)
+    checks.instance("stream", stream, dict, "a dict {slot: [T, width]}")
+    for slot, value in stream.items():
+        checks.floating(f"slot {slot}", value)
     rest = tail(model, block)
-    if not isinstance(stream, dict):
-        raise TypeError("stream must be a dict {slot: [T, width]}, got " + type(stream).__name__)
     together = task.num_outputs == model.spec.num_outputs
     one, outputs = (task, []) if together else (task.replace(y=task.y[..., 0]), [task.num_outputs])
     own = jax.eval_shape(lambda: embed_task(model, one))
@@ -108,4 +112,4 @@ def resume(model: Transformer, task: Task, stream: Stream, block: int) -> jax.Ar
     got = {slot: list(value.shape) for slot, value in stream.items()}
     if got != needed:
         raise ValueError(f"stream must have the slots and shapes {needed}, got {got}")
-    return evaluate(rest, task, stream=stream)[0]
+    return run_if_it_fits(evaluate, rest, task, stream=stream)[0]

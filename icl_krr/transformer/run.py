@@ -6,6 +6,7 @@ from collections.abc import Mapping
 
 import jax
 
+from .. import checks
 from ..tasks import Task
 from ..tasks.batches import chunk_of
 from .cache import Cache
@@ -169,8 +170,8 @@ def run_with_cache(
         states = [slot.name for slot in model.layout.slots if slot.kind == "state"]
         names = (*states, "prediction")
     for what, value in (("names", names), ("points", points)):
-        if isinstance(value, str):
-            raise TypeError(f"{what} must be a tuple, got {value!r}; use ({value!r},)")
+        checks.names(what, value)
+    checks.flag("everything", everything)
     if everything and points:
         raise ValueError(f"points must not be given with everything=True, got {points}")
     for name in names:

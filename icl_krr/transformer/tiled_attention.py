@@ -10,7 +10,7 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Bool, Float
 
-from ..numerics import matmul
+from ..numerics import accumulator, matmul
 
 LARGEST_PATTERN = 2**22
 """Largest number of entries of a pattern that is computed as a whole: that of 2048 tokens."""
@@ -27,7 +27,6 @@ def uses_tiles(tokens: int, wanted: bool | None) -> bool:
     return tokens * tokens > LARGEST_PATTERN if wanted is None else wanted
 
 
-@partial(jax.custom_vjp, nondiff_argnums=(4,))
 def tiled_softmax(
     q: Float[Array, "T k"],
     k: Float[Array, "T k"],
@@ -41,11 +40,20 @@ def tiled_softmax(
     keys keeps the largest logit so far, rounded up to an integer. Logits are in base two, so
     earlier sums are rescaled by powers of two, without rounding. The backward pass computes every
     tile again. Forward-mode derivatives are not implemented. k and v must be zero at hidden tokens.
+    For inputs in bfloat16 only the results are rounded: the tiles and their sums are in float32.
 
     Source: Milakov, Gimelshein, Online normalizer calculation for softmax, 2018; Dao et al.,
     FlashAttention, 2022.
     """
-    return forward_tiles(q, k, v, visible, causal)
+    wide = (part.astype(accumulator(q.dtype)) for part in (q, k, v))
+    out, log_total = wide_softmax(*wide, visible, causal)  # pyright: ignore[reportGeneralTypeIssues]
+    return out.astype(v.dtype), log_total.astype(q.dtype)
+
+
+@partial(jax.custom_vjp, nondiff_argnums=(4,))
+def wide_softmax(q, k, v, visible, causal):
+    out, shift, total = forward_tiles(q, k, v, visible, causal)
+    return out, logarithm(shift, total)
 
 
 class Tiles(NamedTuple):
@@ -99,15 +107,24 @@ def with_one(q: jax.Array) -> jax.Array:
     return jnp.concatenate([q, jnp.ones((len(q), 1), q.dtype)], axis=1)
 
 
+def in_base_two(q: jax.Array) -> jax.Array:
+    """Queries whose logits are in base two, so that shifts by integers are exact."""
+    return with_one(q * np.log2(np.e).astype(q.dtype))
+
+
+def logarithm(shift: jax.Array, total: jax.Array) -> jax.Array:
+    """The natural logarithm of 2^shift times total."""
+    return shift * np.log(2).astype(shift.dtype) + jnp.log(total)
+
+
 def forward_tiles(q, k, v, visible, causal):
+    """The output, and for every query the shift of its logits and the total of its weights."""
     tokens, tile = len(q), tile_side(len(q))
-    # logits in base two: shifts by integers are exact
-    scaled = with_one(q * np.log2(np.e).astype(q.dtype))
     keys = tiles_of_keys(
         k, jnp.concatenate([v, visible[:, None].astype(v.dtype)], 1), visible, tile
     )
 
-    def queries(tile_of: tuple[jax.Array, jax.Array]) -> tuple[jax.Array, jax.Array]:
+    def queries(tile_of: tuple[jax.Array, jax.Array]) -> tuple[jax.Array, ...]:
         q, positions = tile_of
 
         def take(state, keys: Tiles):
@@ -123,12 +140,10 @@ def forward_tiles(q, k, v, visible, causal):
             jnp.zeros((v.shape[1] + 1, len(q)), v.dtype),
         )
         (shift, sums), _ = jax.lax.scan(take, start, keys)
-        return (sums[:-1] / sums[-1:]).T, shift * np.log(2).astype(q.dtype) + jnp.log(sums[-1])
+        return (sums[:-1] / sums[-1:]).T, shift, sums[-1]
 
-    out, log_total = jax.lax.map(
-        queries, (into_tiles(scaled, tile), into_tiles(jnp.arange(tokens), tile))
-    )
-    return from_tiles(out, tokens), from_tiles(log_total, tokens)
+    tiles = into_tiles(in_base_two(q), tile), into_tiles(jnp.arange(tokens), tile)
+    return tuple(from_tiles(part, tokens) for part in jax.lax.map(queries, tiles))
 
 
 def power_of_two(exponent: jax.Array) -> jax.Array:
@@ -139,29 +154,29 @@ def power_of_two(exponent: jax.Array) -> jax.Array:
 
 
 def forward_and_keep(q, k, v, visible, causal):
-    out, log_total = forward_tiles(q, k, v, visible, causal)
-    return (out, log_total), (q, k, v, visible, out, log_total)
+    out, shift, total = forward_tiles(q, k, v, visible, causal)
+    return (out, logarithm(shift, total)), (q, k, v, visible, out, shift, total)
 
 
 def backward_tiles(causal, kept, cotangents):
     """Gradients with respect to q, k and v, computed tile by tile.
 
-    d logits_ij = pattern_ij (d out_i . v_j - d out_i . out_i + d log_total_i).
+    d logits_ij = pattern_ij (d out_i . v_j - d out_i . out_i + d log_total_i). The logits and their
+    shifts are those of the forward pass, so the pattern is the same to the last bit.
     """
-    q, k, v, visible, out, log_total = kept
+    q, k, v, visible, out, shift, total = kept
     d_out, d_log_total = cotangents
     tokens, tile = len(q), tile_side(len(q))
     keys = tiles_of_keys(k, v, visible, tile)
-    offset = d_log_total - jnp.sum(d_out * out, axis=1)
-    positions = jnp.arange(tokens)
-    queries = (with_one(q), positions, log_total, d_out, offset)
+    offset = (d_log_total - jnp.sum(d_out * out, axis=1)) / total
+    queries = (in_base_two(q), jnp.arange(tokens), shift, d_out / total[:, None], offset)
 
     def of_queries(sums, tile_of):
-        q, positions, log_total, d_out, offset = tile_of
+        q, positions, shift, d_out, offset = tile_of
 
         def of_keys(d_q, taken):
             keys, d_k, d_v = taken
-            weights = jnp.exp(logits(q, positions, keys, causal) - log_total[None])
+            weights = jnp.exp2(logits(q, positions, keys, causal) - shift[None])
             d_logits = weights * (matmul(keys.v, d_out.T) + offset[None])
             d_q += matmul(d_logits.T, keys.k)
             return d_q, (d_k + matmul(d_logits, q), d_v + matmul(weights, d_out))
@@ -174,7 +189,7 @@ def backward_tiles(causal, kept, cotangents):
         of_queries, start, tuple(into_tiles(part, tile) for part in queries)
     )
     d_q, d_k, d_v = (from_tiles(tiles, tokens) for tiles in (d_q, d_k, d_v))
-    return d_q[:, :-1], d_k[:, :-1], d_v, None
+    return d_q[:, :-1], d_k[:, :-1] * np.log(2).astype(k.dtype), d_v, None
 
 
-tiled_softmax.defvjp(forward_and_keep, backward_tiles)
+wide_softmax.defvjp(forward_and_keep, backward_tiles)

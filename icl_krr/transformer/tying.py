@@ -8,7 +8,8 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 
-from .weights import Block, Heads, Transformer
+from .. import capacity
+from .weights import Block, Heads, Transformer, check_model
 
 
 def untie(model: Transformer) -> Transformer:
@@ -30,6 +31,11 @@ def untie(model: Transformer) -> Transformer:
     >>> query(model).shape, query(untie(model)).shape
     ((1,), (4,))
     """
+
+    check_model(model)
+    each = [leaf.size // leaf.shape[0] for leaf in jax.tree.leaves(model.weights.steps)]
+    some = jax.tree.leaves(model.weights)[0]
+    capacity.check("weights of all steps", model.steps * sum(each), some, "use fewer steps")
 
     def spread(leaf: jax.Array) -> jax.Array:
         return jnp.broadcast_to(leaf, (model.steps, *leaf.shape[1:]))

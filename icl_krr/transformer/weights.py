@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 import jax
 from flax import serialization, struct
 
-from .. import checks
+from .. import checks, fields
 from ..residual import TOKENS, Layout, Read
 
 
@@ -30,10 +30,12 @@ class Spec:
         streaming: whether softmax attention is computed in tiles: its memory is then linear in the
             number of tokens, and every block recomputes its patterns. Default None: tiles are used
             above 2048 tokens.
+        centred: whether the embedding subtracts the mean of the unmasked supports' x from every x
+            (see `icl_krr.residual.embed`); default False.
 
     Raises:
         ValueError: `attention` or `tokens` is unknown, or a count is < 1.
-        TypeError: a count is not an integer.
+        TypeError: an argument has another type.
 
     >>> Spec(num_features=3, attention="linear").causal
     False
@@ -45,8 +47,10 @@ class Spec:
     causal: bool = False
     tokens: str = "pairs"
     streaming: bool | None = None
+    centred: bool = False
 
     def __post_init__(self):
+        fields.check(self)
         checks.count("num_features", self.num_features)
         checks.count("num_outputs", self.num_outputs)
         checks.choice("attention", self.attention, ("linear", "softmax"))
@@ -216,9 +220,13 @@ class Transformer:
         weights: the trainable parameters.
         spec: static settings of the forward pass.
         layout: slots of the residual stream; static.
-        steps: number of solver steps; static.
+        steps: number of solver steps, >= 1 and < 2^31; static.
         problem: kernel and ridge of the regression that the model solves, for `icl_krr.check`;
             default None: unknown. Not part of the pytree.
+
+    Raises:
+        ValueError: `steps` is out of range.
+        TypeError: `steps` is not an integer.
 
     >>> import icl_krr as ik
     >>> model = ik.constructions.nadaraya_watson(ik.Exponential(), num_features=2)
@@ -231,6 +239,11 @@ class Transformer:
     layout: Layout
     steps: int
     problem: Problem | None = dataclasses.field(default=None, metadata={"dropped": True})
+
+    def __post_init__(self):  # JAX makes models too: with any leaves, but with these steps
+        checks.count("steps", self.steps)
+        if self.steps >= 2**31:
+            raise ValueError(f"steps must be < 2^31, got {self.steps}")
 
     def replace(self, **changes: Any) -> Transformer:
         """Return a copy of the model with other values of some fields.
@@ -328,6 +341,10 @@ serialization.register_serialization_state(
         weights=serialization.from_state_dict(model.weights, state["weights"])
     ),
 )
+
+
+def check_model(model: Transformer, name: str = "model") -> None:
+    checks.instance(name, model, Transformer, "an icl_krr.Transformer")
 
 
 def width(unit: Unit) -> int:

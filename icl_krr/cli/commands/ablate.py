@@ -31,11 +31,11 @@ def run(settings: Ablate) -> int:
         "meta.json": (output.to_json(meta) + "\n").encode(),
         **images("ablate", ablation_figure(found, title)),
     }
+    output.write(folder, files)
     if settings.json:
         print(output.to_json({"meta": meta, "rows": found.rows}))
     else:
         print_table(settings, found)
-    output.write(folder, files)
     return 0
 
 

@@ -31,13 +31,6 @@ def run(settings: Bench) -> int:
                     rows += compete(contest, 1 if settings.quick else settings.repeats)
                 except Disagreement as error:
                     failures.append(str(error))
-    if settings.json:
-        print(output.to_json({"meta": meta, "rows": [row._asdict() for row in rows]}))
-    else:
-        console.print(contest_table(rows))
-        missing = [peer for peer in PEERS if peer not in meta["versions"]]
-        if missing:
-            console.print(f"libraries that are not installed were left out: {', '.join(missing)}")
     if settings.out is not None:
         record = {"meta": meta, "rows": [row._asdict() for row in rows]}
         files = {
@@ -47,6 +40,13 @@ def run(settings: Bench) -> int:
         if any(row.suite == "scaling" for row in rows):
             files |= images("scaling", scaling_figure(rows, settings.seed))
         output.write(settings.out, files)
+    if settings.json:
+        print(output.to_json({"meta": meta, "rows": [row._asdict() for row in rows]}))
+    else:
+        console.print(contest_table(rows))
+        missing = [peer for peer in PEERS if peer not in meta["versions"]]
+        if missing:
+            console.print(f"libraries that are not installed were left out: {', '.join(missing)}")
     if failures:
         raise ValueError("; ".join(failures))
     return 0

@@ -19,10 +19,11 @@ from ...experiments.hyperparameters import (
     of_table,
 )
 from ...experiments.shared.recipe import folder_of, holds_run
-from ...experiments.shared.runs import load
+from ...experiments.shared.runs import find, load
 from ...files import to_csv
 from ...plots import fitting_figure, images
 from ...tasks import read_table
+from ...tasks.tables import usual_supports
 from ...training import Diverged
 from .. import output
 from ..output import number
@@ -63,10 +64,6 @@ def run(settings: Fit) -> int:
     losses = [{"iteration": i, "loss": value} for i, value in enumerate(found.losses)]
     moved = [row._asdict() for row in found.moved]
     record = {"meta": meta, "losses": losses, "moved": moved, "errors": fitted.errors}
-    if settings.json:
-        print(output.to_json(record))
-    else:
-        print_tables(settings, fitted)
     if settings.out is not None:
         name = Path(settings.data).name
         title = (
@@ -83,6 +80,10 @@ def run(settings: Fit) -> int:
             **images("fit", fitting_figure(found.losses, units, title)),
         }
         output.write(settings.out, files)
+    if settings.json:
+        print(output.to_json(record))
+    else:
+        print_tables(settings, fitted)
     return 0
 
 
@@ -95,9 +96,7 @@ def read_data(settings: Fit) -> tuple[Any, str | None]:
                 f"{settings.data}; remove --target"
             )
         table = read_table(settings.data, settings.target)
-        supports = settings.supports
-        if supports is None:
-            supports = min(3 * len(table) // 4, 512)
+        supports = usual_supports(table) if settings.supports is None else settings.supports
         return lambda: of_table(table, supports, settings.seed), settings.kernel
     if settings.data.endswith(".csv"):
         raise ValueError(f"target must be given for the table {settings.data}; use --target COLUMN")
@@ -106,6 +105,7 @@ def read_data(settings: Fit) -> tuple[Any, str | None]:
             f"supports must not be given for a trained model, got {settings.supports}; "
             "remove --supports"
         )
+    find(settings.data, "a table with --target COLUMN", name="data")
     run = load(settings.data)
     kernel, own = settings.kernel, run.recipe.task
     if kernel is None and own.family == "gaussian_process":

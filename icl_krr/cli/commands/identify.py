@@ -29,9 +29,8 @@ from ...probes.identify import CLOSE, IDENTIFIED, NONE, TIED
 from .. import output
 from ..confusion_matrix import identify_constructions
 from ..output import number
-from ..settings.identify import Identify
+from ..settings.identify import CONSTRUCTIONS, Identify
 
-CONSTRUCTIONS = "constructions"
 TITLES = {"prediction": "predictions", "hat": "hat matrices"}
 REASONS = {
     IDENTIFIED: "every other candidate is farther, with disjoint intervals, or is a more general "
@@ -72,11 +71,11 @@ def run(settings: Identify) -> int:
         **images("heatmaps", identification_figure(findings.found, title)),
         **images("filter", filter_figure(findings, title)),
     }
+    output.write(folder, files)
     if settings.json:
         print(output.to_json(record))
     else:
         print_findings(settings.model, findings)
-    output.write(folder, files)
     return 0
 
 

@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 from ...tasks import Task, read_table, split
+from ...tasks.tables import usual_supports
 from .. import output
 from ..depth_tables import compare, depth_config
 from ..settings.predict import Predict
@@ -22,7 +21,5 @@ def read_task(settings: Predict) -> Task:
     table = read_table(settings.table, settings.target)
     if len(table) < 2:
         raise ValueError(f"{settings.table} must hold at least 2 rows, got {len(table)}")
-    supports: Any = settings.supports
-    if supports is None:
-        supports = min(3 * len(table) // 4, 512)
+    supports = usual_supports(table) if settings.supports is None else settings.supports
     return split(table, supports, settings.seed)

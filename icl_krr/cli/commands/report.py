@@ -92,11 +92,11 @@ def run(settings: Report) -> int:
         "grid.csv": to_csv(rows),
         "meta.json": (output.to_json(meta) + "\n").encode(),
     }
+    output.write(settings.out, files)
     if settings.json:
         print(output.to_json({"meta": meta, "rows": rows}))
     else:
         print_sections(made)
-    output.write(settings.out, files)
     return 0
 
 

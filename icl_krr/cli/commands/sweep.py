@@ -3,11 +3,9 @@
 from __future__ import annotations
 
 import dataclasses
-import json
 import sys
 from pathlib import Path
 from statistics import median
-from textwrap import shorten
 from typing import Any
 
 import jax.numpy as jnp
@@ -15,10 +13,11 @@ from rich.console import Console
 from rich.progress import MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
 from rich.table import Table
 
+from ... import fields
 from ...experiments.shared.rows import Rows
 from ...experiments.sweep.config import SweepConfig
 from ...experiments.sweep.grid import cells, last, models_of, rows_of_a_cell, sweep
-from ...files import to_csv
+from ...files import from_json, to_csv
 from ...plots import images, sweep_figure
 from .. import output
 from ..csv_rows import is_whole, parse_rows, parse_value
@@ -74,9 +73,8 @@ def run(settings: Sweep) -> int:
 
 
 def save_rows(folder: Path, meta: dict[str, Any], rows: Rows) -> None:
-    output.save(folder, {"meta.json": (output.to_json(with_cells(meta, rows)) + "\n").encode()})
-    if rows:
-        output.save(folder, {"results.csv": to_csv(rows)})
+    files = {"meta.json": (output.to_json(with_cells(meta, rows)) + "\n").encode()}
+    output.save(folder, files | ({"results.csv": to_csv(rows)} if rows else {}))
 
 
 def with_cells(meta: dict[str, Any], rows: Rows) -> dict[str, Any]:
@@ -90,7 +88,7 @@ def finished_rows(folder: Path, meta: dict[str, Any], config: SweepConfig) -> Ro
     if not (folder / "results.csv").exists():
         return []
     try:
-        before = json.loads((folder / "meta.json").read_text())
+        before = from_json((folder / "meta.json").read_text())
         there = {**before["config"], "dtype": before["dtype"]}
         rows = parse_rows(folder / "results.csv")
         by_cell: dict[Any, Rows] = {}
@@ -102,9 +100,7 @@ def finished_rows(folder: Path, meta: dict[str, Any], config: SweepConfig) -> Ro
         ) from None
     here = {**meta["config"], "dtype": meta["dtype"]}
     differs = [
-        "{}: stored {}, given {}".format(
-            name, *(shorten(str(value), 40) for value in (there.get(name), here[name]))
-        )
+        f"{name}: stored {fields.shown(there.get(name))}, given {fields.shown(here[name])}"
         for name in here
         if name not in EXTENDS and there.get(name) != here[name]
     ]

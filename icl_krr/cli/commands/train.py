@@ -25,7 +25,7 @@ SHOWN = ("step", "loss", "validation", "ratio", "steps_per_second")
 
 
 def run(settings: Train) -> int:
-    """Return 1 if the loss diverged, 130 if interrupted, else 0."""
+    """Return 1 if the loss diverged, else 0."""
     recipe = Recipe(settings.task, settings.model, settings.training)
     folder = settings.out or default_folder(settings.recipe)
     drawn = family(recipe.task)
@@ -61,13 +61,6 @@ def run(settings: Train) -> int:
         except Diverged as error:
             print(f"icl-krr: {error}", file=sys.stderr)
             return 1
-        except KeyboardInterrupt:
-            print(
-                "icl-krr: interrupted; the same command continues from the last checkpoint in "
-                f"{folder}, if one was written",
-                file=sys.stderr,
-            )
-            return 130
     save_weights(folder / "model.msgpack", model)
     meta = {
         **output.surroundings(settings),

@@ -25,7 +25,7 @@ def run(settings: Verify) -> int:
     seeds = settings.seeds
     if seeds is None:
         seeds = 1 if settings.quick else 10
-    checks.count("seeds", seeds)
+    checks.stored("seeds", seeds)
     folder = settings.out
     if folder is None and settings.claims:
         folder = Path("icl-krr-verify")
@@ -43,10 +43,6 @@ def run(settings: Verify) -> int:
     results = [result for result, _ in found.values()]
     meta = output.surroundings(settings)
     record = {"meta": meta, "claims": [claim_record(result) for result in results]}
-    if settings.json:
-        print(output.to_json(record))
-    else:
-        print_claims(results)
     if folder is not None:
         files = {
             "claims.json": (output.to_json(record) + "\n").encode(),
@@ -56,6 +52,10 @@ def run(settings: Verify) -> int:
             files[f"{name}.csv"] = to_csv(rows)
             files |= images(name, claim_figure(name, chosen[name], rows))
         output.write(folder, files)
+    if settings.json:
+        print(output.to_json(record))
+    else:
+        print_claims(results)
     return 0 if all(result.agrees for result in results) else 1
 
 

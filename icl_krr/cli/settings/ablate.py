@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Annotated, Literal
 
 import tyro
 
+from ...catalogue import SOLVERS, spelled
 from .choices import Kernel, Site
-from .command import Command
+from .command import Command, Folder, refuse_unused
 
 
 @dataclass(frozen=True)
@@ -48,6 +48,10 @@ class Ablate(Command):
     """Seed of every random choice."""
     json: bool = False
     """Print JSON instead of a table."""
-    out: Path | None = None
+    out: Folder | None = None
     """Folder for ablate.csv, ablate.md, meta.json, ablate.png and ablate.svg.
     If None, icl-krr-ablate-MODEL."""
+
+    def refuse_options_without_effect(self) -> None:
+        if spelled(self.model) not in SOLVERS:
+            refuse_unused(self, ["each_step"], "for a trained model, which has no solver steps")

@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from pathlib import Path
 
 from .choices import Suite
-from .command import Command
+from .command import Command, Folder, refuse_unused
 
 
 @dataclass(frozen=True)
@@ -26,6 +25,10 @@ class Bench(Command):
     """Seed of every random choice."""
     json: bool = False
     """Print JSON instead of a table."""
-    out: Path | None = None
+    out: Folder | None = None
     """Folder for bench.json, bench.md, scaling.png and scaling.svg.
     If None, no files are written."""
+
+    def refuse_options_without_effect(self) -> None:
+        if self.quick:
+            refuse_unused(self, ["repeats"], "with --quick, which runs once")

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from ...catalogue import SOLVERS
 from .choices import Kernel, Solver
-from .command import Command
+from .command import Command, refuse_unused
 
 
 @dataclass(frozen=True)
@@ -17,16 +18,23 @@ class Construction(Command):
     If None, the first of linear, exponential and gaussian that the solver supports."""
     ridge: float | None = None
     """Ridge > 0 added to the diagonal of the kernel matrix.
-    If None, the ridge with the least leave-one-out error on the supports."""
+    If None, the ridge with the least leave-one-out error on the supports, or on 1024 random
+    supports if there are more."""
     temperature: float | None = None
     """Temperature > 0 of the exponential kernel.
-    If None, the temperature with the least leave-one-out error on the supports."""
+    If None, the temperature with the least leave-one-out error on the supports, or on 1024 random
+    supports if there are more."""
     lengthscale: float | None = None
     """Lengthscale > 0 of the Gaussian kernel.
-    If None, the lengthscale with the least leave-one-out error on the supports."""
+    If None, the lengthscale with the least leave-one-out error on the supports, or on 1024 random
+    supports if there are more."""
     steps: int = 16
     """Number of solver steps that the transformer runs, >= 1."""
     seed: int = 0
     """Seed of every random choice."""
     json: bool = False
     """Print JSON instead of tables."""
+
+    def refuse_options_without_effect(self) -> None:
+        if not SOLVERS[self.solver].iterates:
+            refuse_unused(self, ["steps"], f"for solver {self.solver!r}, which has no steps")

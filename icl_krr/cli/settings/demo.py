@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from .choices import Kernel
+from .command import Folder
 from .construction import Construction
 
 
@@ -30,5 +31,5 @@ class Demo(Construction):
     leave-one-out error for the table, and 1 for the Gaussian process."""
     steps: int = 24
     """Number of solver steps that the transformer runs, >= 1."""
-    out: Path = Path("icl-krr-demo")
+    out: Folder = Path("icl-krr-demo")
     """Folder for results.csv, meta.json, depth.png and depth.svg."""

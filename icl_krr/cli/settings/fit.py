@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Annotated, Literal
 
 import tyro
 
 from .choices import Kernel
+from .command import Folder, refuse_unused
 from .construction import Construction
 
 
@@ -48,6 +48,11 @@ class Fit(Construction):
     tasks: int = 64
     """Number of tasks for the fit, if DATA is a trained model.
     The same number of other tasks is held out."""
-    out: Path | None = None
+    out: Folder | None = None
     """Folder for fit.csv, moved.csv, meta.json, fit.png and fit.svg.
     If None, no files are written."""
+
+    def refuse_options_without_effect(self) -> None:
+        super().refuse_options_without_effect()
+        if self.target is not None:
+            refuse_unused(self, ["tasks"], "for a table")

@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Annotated, get_args
 
 import tyro
 
 from .choices import Kernel
-from .command import Command
+from .command import Command, Folder, refuse_unused
+
+CONSTRUCTIONS = "constructions"
+"""Value of MODEL for the confusion matrix."""
 
 
 @dataclass(frozen=True)
@@ -43,6 +45,13 @@ class Identify(Command):
     """Seed of every random choice."""
     json: bool = False
     """Print JSON instead of tables."""
-    out: Path | None = None
+    out: Folder | None = None
     """Folder for the tables (JSON, CSV, Markdown) and the figures (PNG, SVG).
     If None, icl-krr-identify-MODEL."""
+
+    def refuse_options_without_effect(self) -> None:
+        of_a_model = ("tasks", "probe_tasks", "num_queries", "kernels", "steps", "per_layer")
+        if self.model == CONSTRUCTIONS:
+            refuse_unused(self, of_a_model, f"for {CONSTRUCTIONS}")
+        else:
+            refuse_unused(self, ["seeds", "quick"], "for a trained model")

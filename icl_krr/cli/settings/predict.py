@@ -8,6 +8,7 @@ from typing import Annotated
 
 import tyro
 
+from .command import Folder
 from .construction import Construction
 
 
@@ -24,6 +25,6 @@ class Predict(Construction):
     supports: int | None = None
     """Number of rows used as supports.
     If None, three quarters of the rows, but at most 512."""
-    out: Path | None = None
+    out: Folder | None = None
     """Folder for results.csv, meta.json, depth.png and depth.svg.
     If None, no files are written."""

@@ -8,7 +8,7 @@ from typing import Annotated
 
 import tyro
 
-from .command import Command
+from .command import Command, Folder
 
 
 @dataclass(frozen=True)
@@ -27,5 +27,5 @@ class Report(Command):
     """Seed of every random choice."""
     json: bool = False
     """Print JSON instead of a table."""
-    out: Path = Path("icl-krr-report")
+    out: Folder = Path("icl-krr-report")
     """Folder for report.html, grid.csv and meta.json."""

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from pathlib import Path
 
 import tyro
 
+from ...catalogue import AXES
 from .choices import Axis, Kernel
-from .command import Command
+from .command import Command, Folder, refuse_unused
 
 
 @dataclass(frozen=True)
@@ -46,5 +46,9 @@ class Sweep(Command):
     If None, 0.1 p for the axis width, and 0.1 e^(1 / temperature) otherwise."""
     json: bool = False
     """Print JSON instead of a table."""
-    out: Path | None = None
+    out: Folder | None = None
     """Folder for results.csv, meta.json and the figure. If None, icl-krr-sweep-AXIS."""
+
+    def refuse_options_without_effect(self) -> None:
+        axis = AXES[self.axis]
+        refuse_unused(self, axis.unused, f"along the axis {axis.name!r}, which does not use it")

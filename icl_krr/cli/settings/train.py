@@ -3,20 +3,23 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from pathlib import Path
 from typing import Annotated
 
 import tyro
 
+from ...catalogue import FAMILIES, SOLVERS, kernel_class, spelled
 from ...experiments.shared.recipe import ModelRecipe, TaskRecipe
 from ...training.settings import Training
-from .command import Command
+from .command import Command, Folder, refuse_unused
+
+ARCHITECTURE = ("style", "attention", "width", "heads", "hidden", "activation", "layer_norm")
+"""Settings of a model with random weights that a construction determines itself."""
 
 
 @dataclass(frozen=True)
 class Train(Command):
     """Train a transformer on new random tasks in every step. RECIPE sets the defaults of all other
-    settings. If training is interrupted, the same command continues from the last checkpoint and
+    settings. If training is interrupted, the same command continues from the last finished step and
     reaches the same weights as an uninterrupted run."""
 
     recipe: tyro.conf.Positional[Annotated[str | None, tyro.conf.arg(metavar="RECIPE")]] = None
@@ -31,10 +34,25 @@ class Train(Command):
     """AdamW with warm-up and cosine decay of the learning rate, on the squared error."""
     json: bool = False
     """Print JSON instead of a table."""
-    out: Path | None = None
+    out: Folder | None = None
     """Folder for the weights, the checkpoint, metrics.csv, recipe.json, meta.json and the figure.
     If None, icl-krr-train-RECIPE, or RECIPE itself if RECIPE is the folder of a run."""
 
     @property
     def first_seed(self) -> int:
         return self.training.seed
+
+    def refuse_options_without_effect(self) -> None:
+        """Each family takes its own settings; a construction has an architecture of its own."""
+        solver = spelled(self.model.start or "") in SOLVERS
+        taken = {*FAMILIES[self.task.family].takes, *(["kernel"] if solver else [])}
+        if "kernel" in taken:
+            taken |= {kernel_class(self.task.kernel).bandwidth}
+            own = f"family {self.task.family!r} and kernel {self.task.kernel!r}"
+        else:
+            own = f"family {self.task.family!r}"
+        named = {name for row in FAMILIES.values() for name in row.takes}
+        others = {*named, "temperature", "lengthscale"} - taken
+        refuse_unused(self.task, others, f"for {own}")
+        if solver:
+            refuse_unused(self.model, ARCHITECTURE, f"for start {self.model.start!r}")

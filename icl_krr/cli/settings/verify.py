@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Annotated
 
 import tyro
 
-from .command import Command
+from .command import Command, Folder
 
 
 @dataclass(frozen=True)
@@ -28,7 +27,7 @@ class Verify(Command):
     """First seed."""
     json: bool = False
     """Print JSON instead of a table."""
-    out: Path | None = None
+    out: Folder | None = None
     """Folder for claims.json, claims.md, and a CSV file and a figure for each claim.
     If None and claims are named, icl-krr-verify.
     If None and no claims are named, no files are written."""

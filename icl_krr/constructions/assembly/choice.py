@@ -90,6 +90,7 @@ def with_defaults(kernel: Kernel, num_features: int, options: Options) -> tuple[
         raise TypeError(
             f"keyword {unknown[0]!r} is unknown; use an argument of the solver or one of {known}"
         )
+    check_kernel(kernel)
     kernel, sketch = compress(kernel, num_features, options.get("width"), options.get("sketch"))
     rules = arithmetic_of(options.get("arithmetic", "exact"))
     sizes = (num_features, options.get("num_outputs", 1), options.get("dtype"))

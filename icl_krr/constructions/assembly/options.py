@@ -51,6 +51,7 @@ class Softmax:
         checks.finite("log_sink", self.log_sink)
         if self.epsilon is not None:
             checks.positive_scalar("epsilon", self.epsilon)
+        checks.flag("symmetric", self.symmetric)
 
 
 class Options(TypedDict, total=False):

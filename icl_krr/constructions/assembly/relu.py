@@ -53,6 +53,8 @@ class ReLU(Arithmetic):
 
     def __post_init__(self):
         checks.even("width", self.width)
+        if isinstance(self.bound, Mapping) and not self.bound:
+            raise ValueError("bound must have an entry for each slot, got {}")
         bounds = self.bound if isinstance(self.bound, Mapping) else {"": self.bound}
         for slot, bound in bounds.items():
             checks.positive_scalar(f"bound of {slot}" if slot else "bound", bound)

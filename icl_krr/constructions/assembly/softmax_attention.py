@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import replace
 from functools import cached_property, reduce
 from operator import add
 from typing import Any
@@ -36,6 +37,10 @@ class SoftmaxAttention(Machine):
     head with keys (Uz, -d |Uz|^2 / 2). The factor exp(-d |Ux|^2 / 2) of a row cancels in the
     softmax, and the sink has the logit log c + d |Ux|^2 / 2. `sinks` gives different logits log c
     to different roles of the query token, {roles: log c}.
+
+    If b = d in all patterns, as for the Gaussian kernel, K depends on differences of points only.
+    The embedding then subtracts the mean of the supports from every x (`Spec.centred`), so that the
+    logits keep their digits if all points are far from 0.
     """
 
     scalars_at = ROLES
@@ -60,6 +65,7 @@ class SoftmaxAttention(Machine):
             parts = [jnp.asarray(v, self.dtype) * self.inside(at) for at, v in sinks.items()]
             self.log_sink = reduce(add, parts)
         self.patterns = kernel.patterns(self.dtype, options.epsilon, options.symmetric)
+        self.spec = replace(self.spec, centred=all(p.inner is p.norm for p in self.patterns))
         self.diagonal = kernel.diagonal_terms(self.dtype)
         self.kept: dict[tuple[str, tuple[str, ...], int], Read] = {}
         self.half_squares = {

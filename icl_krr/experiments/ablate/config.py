@@ -46,9 +46,10 @@ class AblateConfig:
 
     def __post_init__(self):
         set_field = lambda name, value: object.__setattr__(self, name, value)  # noqa: E731
-        for name, least in (("steps", 1), ("tasks", 2), ("num_queries", 1)):
-            if getattr(self, name) is not None:
-                checks.count(name, getattr(self, name), least)
+        if self.steps is not None:
+            checks.stored("steps", self.steps)
+        checks.count("tasks", self.tasks, minimum=2)
+        checks.count("num_queries", self.num_queries)
         for kind in self.kinds or ():
             checks.choice("kind", kind, SITES)
         checks.choice("replace", self.replace, ("zero", "mean"))

@@ -101,7 +101,7 @@ def compare(
 ) -> Check:
     """Check measured <= bound (1 + slack) in every entry.
 
-    A measured value or bound that is NaN violates the check.
+    A measured value that is NaN or infinite, or a bound that is NaN, violates the check.
 
     Args:
         name: what is compared, in words and symbols.
@@ -117,9 +117,9 @@ def compare(
     with np.errstate(divide="ignore", invalid="ignore"):
         ratios = np.where(measured <= bound, 0.0, np.inf)
         ratios = np.where(bound > 0, measured / np.where(bound > 0, bound, 1), ratios)
-    ratios = np.where(np.isnan(ratios), np.inf, ratios)
+    ratios = np.where(np.isnan(ratios) | ~np.isfinite(measured), np.inf, ratios)
     worst = np.unravel_index(np.argmax(ratios), ratios.shape)
-    broken = ~(measured <= bound + slack * np.abs(bound))
+    broken = ~(np.isfinite(measured) & (measured <= bound + slack * np.abs(bound)))
     by_draw = broken.reshape(len(broken), -1).any(axis=1)
     vacuous = np.nan if trivial is None else float(np.mean(bound >= np.asarray(trivial, float)))
     return Check(

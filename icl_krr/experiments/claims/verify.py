@@ -150,8 +150,11 @@ def verify_all(
     # concurrent LAPACK calls in one process are not safe.
     cores, context = min(len(chosen), os.cpu_count() or 1), get_context("spawn")
     with ProcessPoolExecutor(cores, context, start_worker, (quick,)) as pool:
-        jobs = [pool.submit(verify_named, name, seeds, quick) for name in chosen]
         try:
+            # workers inherit the mask: Ctrl-C reaches all processes, but this one ends the workers
+            masked = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
+            jobs = [pool.submit(verify_named, name, seeds, quick) for name in chosen]
+            signal.pthread_sigmask(signal.SIG_SETMASK, masked)
             for job in as_completed(jobs):
                 name, *found[name] = job.result()
                 progress(len(seeds))
@@ -164,7 +167,6 @@ def verify_all(
 
 
 def start_worker(quick: bool) -> None:
-    signal.signal(signal.SIGINT, signal.SIG_IGN)  # the parent process ends the worker
     threading.Thread(target=follow_parent, daemon=True).start()
     # compiling optimised programs would take longer than a quick run
     jax.config.update("jax_disable_most_optimizations", quick)

@@ -71,7 +71,9 @@ class ConfusionConfig:
             checks.choice("kernel", name, LOOKED_AT)
         for condition in self.conditions:
             checks.at_least("condition", condition, 1)
-        for name in ("seeds", "steps", "tasks", "num_features", "num_supports", "num_queries"):
+        for name in ("seeds", "steps"):
+            checks.stored(name, getattr(self, name))
+        for name in ("tasks", "num_features", "num_supports", "num_queries"):
             checks.count(name, getattr(self, name))
 
 

@@ -69,7 +69,7 @@ class IdentifyConfig:
         for name, least in (("tasks", 2), ("probe_tasks", 2), ("num_queries", 1)):
             checks.count(name, getattr(self, name), least)
         if self.steps is not None:
-            checks.count("steps", self.steps)
+            checks.stored("steps", self.steps)
 
 
 class Findings(NamedTuple):

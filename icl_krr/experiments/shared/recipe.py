@@ -7,9 +7,11 @@ import json
 from dataclasses import dataclass, field
 from importlib import resources
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal, get_args, get_origin, get_type_hints
+from typing import TYPE_CHECKING, Any, Literal, get_args
 
-from ...catalogue import ATTENTIONS, FAMILIES, KERNELS, spelled
+from ... import fields
+from ...catalogue import ATTENTIONS, FAMILIES, KERNELS, find, spelled
+from ...files import from_json
 from ...training.settings import Training
 
 if TYPE_CHECKING:
@@ -63,6 +65,10 @@ class TaskRecipe:
     """Comma-separated file whose rows are drawn; default: the diabetes table of the package."""
     target: str | None = None
     """Column of `table` to predict."""
+
+    def __post_init__(self):
+        object.__setattr__(self, "family", find("family", FAMILIES, self.family).name)
+        object.__setattr__(self, "kernel", find("kernel", KERNELS, self.kernel).name)
 
 
 @dataclass(frozen=True)
@@ -119,7 +125,7 @@ class Recipe:
         path = folder_of(where)
         path = path / "recipe.json" if path.is_dir() else path
         try:
-            entries = json.loads(path.read_text())
+            entries = from_json(path.read_text())
         except FileNotFoundError:
             raise ValueError(
                 f"recipe must be a JSON file, a run's folder or one of {', '.join(names())}; "
@@ -136,40 +142,33 @@ class Recipe:
 def parts(cls: Any, entries: Any, path: Path) -> dict[str, Any]:
     if not isinstance(entries, dict):
         raise ValueError(
-            f"{path} must hold a JSON object with the fields of {cls.__name__}, got {entries!r}"
+            f"{path} must hold a JSON object with the fields of {cls.__name__}, "
+            f"got {fields.shown(entries)}"
         )
-    kinds = {"task": TaskRecipe, "model": ModelRecipe, "training": Training}
-    allowed = [f.name for f in dataclasses.fields(cls)]
-    for name in entries:
-        if name not in allowed:
-            raise ValueError(f"{path}: field must be one of {', '.join(allowed)}; got {name!r}")
-        hint = get_type_hints(cls)[name]
-        if get_origin(hint) is Literal and isinstance(entries[name], str):
-            entries = entries | {name: as_spelled(entries[name], hint)}
-        if name not in kinds and not fits(entries[name], hint):
-            words = f"one of {', '.join(get_args(hint))}" if get_origin(hint) is Literal else hint
+    kinds, hints, made = fields.hints(Recipe), fields.hints(cls), {}
+    for name, value in entries.items():
+        if name not in hints:
             raise ValueError(
-                f"{path}: {name} must be {getattr(words, '__name__', words)}, got {entries[name]!r}"
+                f"{path}: field must be one of {', '.join(hints)}; got {fields.shown(name)}"
             )
-    made = {
-        name: kinds[name](**parts(kinds[name], value, path)) if name in kinds else value
-        for name, value in entries.items()
-    }
-    return made | ({"table": Path(made["table"])} if made.get("table") else {})
+        if cls is Recipe:
+            made[name] = kinds[name](**parts(kinds[name], value, path))
+            continue
+        made[name] = as_annotated(value, hints[name])
+        if not fields.fits(made[name], hints[name]):
+            raise ValueError(
+                f"{path}: {name} must be {fields.words(hints[name])}, got {fields.shown(value)}"
+            )
+    return made
 
 
-def as_spelled(value: str, hint: Any) -> str:
-    """The catalogue's spelling of a name, which may be written with dashes."""
-    return spelled(value) if spelled(value) in get_args(hint) else value
-
-
-def fits(value: Any, hint: Any) -> bool:
-    """Whether a JSON value has the type of a field."""
-    if get_origin(hint) is Literal:
-        return value in get_args(hint)
-    if get_args(hint):
-        return any(fits(value, one) for one in get_args(hint))
-    return type(value) in {float: (int, float), Path: (str,)}.get(hint, (hint,))
+def as_annotated(value: Any, hint: Any) -> Any:
+    """A JSON text as a path or in the catalogue's spelling, where the field has one of these."""
+    if isinstance(value, str) and Path in get_args(hint):
+        return Path(value)
+    if isinstance(value, str) and spelled(value) in get_args(hint):
+        return spelled(value)
+    return value
 
 
 def folder_of(where: str | Path) -> Path:

@@ -58,9 +58,12 @@ class SweepConfig:
 
     def __post_init__(self):
         axis: Axis = find("axis", AXES, self.axis)
-        checks.count("steps", self.steps)
+        for name in ("steps", "seeds"):
+            checks.stored(name, getattr(self, name))
         bandwidth("temperature", self.temperature)
-        for name in ("seeds", "num_supports", "num_queries"):
+        checks.count("seed", self.seed, minimum=0)
+        checks.instance("values", self.values, (tuple, list), "a tuple")
+        for name in ("num_supports", "num_queries"):
             checks.count(name, getattr(self, name))
         set_field = lambda name, value: object.__setattr__(self, name, value)  # noqa: E731
         set_field("kernel", kernel_for(axis, self.kernel))

@@ -38,7 +38,7 @@ def at_most(name: str, value: Any, config: Any) -> None:
 
 
 def feature_count(value: Any, config: Any) -> None:
-    checks.count("value", value)
+    checks.stored("value", value)
     if "trigonometric" in config.lines and value % 2:
         raise ValueError(
             f"value must be even, because features are pairs of cosine and sine, got {value}"
@@ -53,6 +53,7 @@ def floating(value: Any, config: Any) -> None:
 
 def relu_width(value: Any, config: Any) -> None:
     checks.even("width", value)
+    checks.stored("width", value)
 
 
 def step(value: Any, config: Any) -> None:

@@ -1,0 +1,224 @@
+"""`python -m benchmarks.mutants`: change one operator or number of the library, and run its tests.
+
+The mutations are those of cosmic-ray (`pip install "icl_krr[mutants]"`). A seeded sample takes
+places in the code of every room uniformly at random and one mutation of each. The fast tests of the
+room then run on a copy of the repository, the likeliest file first, until one fails. A mutant that
+needs more than three times the time of the room's tests counts as killed. Mutations of annotations
+and docstrings are left out. A mutant that the tests do not kill is explained in `EXPLAINED`.
+"""
+
+from __future__ import annotations
+
+import argparse
+import ast
+import json
+import os
+import random
+import re
+import resource
+import shutil
+import subprocess
+import sys
+import tempfile
+from collections.abc import Iterator
+from importlib.metadata import version
+from pathlib import Path
+from typing import Any, NamedTuple
+
+ROOT = Path(__file__).parent.parent
+RESULTS = ROOT / "benchmarks" / "results"
+BAD = "tests/test_bad_inputs.py"
+ROOMS = {
+    "kernels": ("icl_krr/kernels", "solvers", BAD),
+    "residual": ("icl_krr/residual", "residual", BAD),
+    "transformer": ("icl_krr/transformer", "tying", "tiled_attention", BAD),
+    "constructions": ("icl_krr/constructions", "packing", "tables", BAD),
+    "solvers": ("icl_krr/solvers", "solvers", BAD),
+    "theory": ("icl_krr/theory", "theory", BAD),
+    "probes": ("icl_krr/probes", "probes", BAD),
+}
+EXPLAINED: dict[str, str] = {}
+"""Why a mutant changes nothing that a test could see, by its line after the mutation."""
+
+
+TRIVIAL = ("Bit", "Shift", "Mod", "FloorDiv", "_Is", "Is_")
+"""Operators that arrays do not have, or that differ from == only by chance: any test finds them."""
+
+
+class Mutant(NamedTuple):
+    """One change of one file."""
+
+    room: str
+    path: str
+    operator: str
+    line: int
+    before: str
+    after: str
+    code: str
+
+
+def meaning(code: str) -> str:
+    """The syntax tree without annotations and docstrings, which do not run."""
+    tree = ast.parse(code)
+    for node in ast.walk(tree):
+        for field in ("annotation", "returns"):
+            if hasattr(node, field) and not isinstance(node, ast.AnnAssign):
+                setattr(node, field, None)
+        if isinstance(node, ast.AnnAssign):
+            node.annotation = ast.Name("Any", ast.Load())
+        if isinstance(node, ast.Expr) and isinstance(getattr(node.value, "value", None), str):
+            node.value = ast.Constant("")
+    return ast.dump(tree)
+
+
+def positions(path: Path) -> dict[tuple[int, int], list[tuple[str, int]]]:
+    """{place in the file: mutations (operator, occurrence) that are possible there}."""
+    from cosmic_ray.ast import ast_nodes, get_ast  # pyright: ignore[reportMissingImports]
+    from cosmic_ray.plugins import get_operator, operator_names  # pyright: ignore[reportMissingImports]
+
+    nodes = [*ast_nodes(get_ast(path.read_text()))]
+    found: dict[tuple[int, int], list[tuple[str, int]]] = {}
+    for name in operator_names():
+        if any(word in name for word in TRIVIAL):
+            continue
+        try:
+            operator = get_operator(name)()
+        except TypeError:  # it needs arguments
+            continue
+        occurrence = 0
+        for node in nodes:
+            for start, _ in operator.mutation_positions(node):
+                found.setdefault(start, []).append((name, occurrence))
+                occurrence += 1
+    return found
+
+
+def sample(room: str, count: int, rng: random.Random) -> Iterator[Mutant]:
+    """Mutants of a room at `count` places, each with another meaning than the original."""
+    from cosmic_ray.mutating import mutate_code  # pyright: ignore[reportMissingImports]
+    from cosmic_ray.plugins import get_operator  # pyright: ignore[reportMissingImports]
+
+    found = {path: positions(path) for path in sorted((ROOT / "icl_krr" / room).rglob("*.py"))}
+    places = [(path, place) for path, own in found.items() for place in sorted(own)]
+    rng.shuffle(places)
+    for path, place in places:
+        operator, occurrence = rng.choice(found[path][place])
+        code = path.read_text()
+        changed = mutate_code(code, get_operator(operator)(), occurrence)
+        try:
+            if changed is None or meaning(changed) == meaning(code):
+                continue
+        except SyntaxError:
+            continue
+        old, new = code.splitlines(), changed.splitlines()
+        number = next(i for i, pair in enumerate(zip(old, new, strict=False)) if pair[0] != pair[1])
+        before, after = old[number], "" if len(new) < len(old) else new[number]
+        own = str(path.relative_to(ROOT))
+        yield Mutant(room, own, operator, number + 1, before.strip(), after.strip(), changed)
+        count -= 1
+        if not count:
+            return
+
+
+def tests(room: str) -> list[str]:
+    return [at if "/" in at else f"tests/test_{at}.py" for at in ROOMS[room]]
+
+
+def run(sandbox: Path, room: str, limit: float | None) -> tuple[str, str, float]:
+    """Survived, killed or timeout; the test that failed; seconds of CPU time."""
+    options = ["-x", "-q", "-p", "no:cacheprovider", "-p", "no:xdist", "-W", "ignore"]
+    options += ["-o", "addopts=--doctest-modules", "-o", "timeout=0", "-m", "not slow"]
+
+    def bound() -> None:
+        os.nice(10)
+        if limit is not None:
+            resource.setrlimit(resource.RLIMIT_CPU, (int(limit), int(limit) + 5))
+
+    before = resource.getrusage(resource.RUSAGE_CHILDREN)
+    done = subprocess.run(
+        [sys.executable, "-m", "pytest", *options, *tests(room)],
+        cwd=sandbox,
+        env={**os.environ, "PYTHONPATH": str(sandbox)},
+        capture_output=True,
+        text=True,
+        preexec_fn=bound,
+    )
+    after = resource.getrusage(resource.RUSAGE_CHILDREN)
+    seconds = after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime
+    if done.returncode < 0:
+        return "timeout", "", seconds
+    if done.returncode == 0:
+        return "survived", "", seconds
+    failed = re.search(r"^(?:FAILED|ERROR) ([^\s\[]+)", done.stdout, re.M)
+    return "killed", failed[1] if failed else "", seconds
+
+
+def examine(rooms: list[str], count: int, seed: int, out: Path) -> list[dict[str, Any]]:
+    rows: list[dict[str, Any]] = []
+    with tempfile.TemporaryDirectory(prefix="icl-krr-mutants-") as folder:
+        os.environ["JAX_COMPILATION_CACHE_DIR"] = f"{folder}/programs"
+        sandbox = Path(folder) / "copy"
+        tracked = ["git", "-C", str(ROOT), "ls-files", "-z"]
+        for name in subprocess.check_output(tracked, text=True).split("\0")[:-1]:
+            (sandbox / name).parent.mkdir(parents=True, exist_ok=True)
+            shutil.copy(ROOT / name, sandbox / name)
+        limits: dict[str, float] = {}
+        samples = {room: sample(room, count, random.Random(f"{seed}-{room}")) for room in rooms}
+        for _ in range(count):
+            for room in rooms:  # one of each, so that an interrupted run has some of every room
+                if room not in limits:
+                    outcome, failed, seconds = run(sandbox, room, None)
+                    if outcome != "survived":
+                        raise SystemExit(f"{failed or room} must pass before anything is changed")
+                    limits[room] = 3 * seconds + 30
+                mutant = next(samples[room], None)
+                if mutant is None:
+                    continue
+                target = sandbox / mutant.path
+                target.write_text(mutant.code)
+                outcome, failed, seconds = run(sandbox, room, limits[room])
+                shutil.copy(ROOT / mutant.path, target)
+                told = {k: v for k, v in mutant._asdict().items() if k != "code"}
+                rows.append({**told, "outcome": outcome, "test": failed, "seconds": seconds})
+                write(rows, seed, out)
+                print(f"{outcome:9} {seconds:5.0f} s  {mutant.path}:{mutant.line}  {mutant.after}")
+    return rows
+
+
+def write(rows: list[dict[str, Any]], seed: int, out: Path) -> None:
+    meta = {
+        "command": f"python -m benchmarks.mutants --seed {seed}",
+        "seed": seed,
+        "versions": {name: version(name) for name in ("cosmic-ray", "jax", "numpy", "pytest")},
+    }
+    out.mkdir(parents=True, exist_ok=True)
+    (out / "mutants.json").write_text(json.dumps({"meta": meta, "mutants": rows}, indent=1) + "\n")
+    (out / "mutants.md").write_text(markdown(rows))
+
+
+def markdown(rows: list[dict[str, Any]]) -> str:
+    lines = ["| room | mutants | killed | survived, same meaning | survived |"]
+    lines.append("| --- | ---: | ---: | ---: | ---: |")
+    for room in [*ROOMS, "all"]:
+        own = [row for row in rows if room in (row["room"], "all")]
+        left = [row for row in own if row["outcome"] == "survived"]
+        same = sum(row["after"] in EXPLAINED for row in left)
+        lines.append(
+            f"| {room} | {len(own)} | {len(own) - len(left)} | {same} | {len(left) - same} |"
+        )
+    survivors = [row for row in rows if row["outcome"] == "survived"]
+    for row in survivors:
+        reason = EXPLAINED.get(row["after"], "not explained")
+        place = f"{row['path']}, line {row['line']}"
+        lines += ["", f"- {place}: `{row['before']}` became `{row['after']}`. {reason}"]
+    return "\n".join(lines) + "\n"
+
+
+if __name__ == "__main__":
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--rooms", nargs="*", default=[*ROOMS])
+    parser.add_argument("--count", type=int, default=10, help="mutants in each room")
+    parser.add_argument("--seed", type=int, default=0)
+    parser.add_argument("--out", type=Path, default=RESULTS)
+    given = parser.parse_args()
+    examine(given.rooms, given.count, given.seed, given.out)

@@ -1,0 +1,82 @@
+"""Checks of arrays, dtypes and random keys."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jax.typing import DTypeLike
+
+from .. import capacity
+from ..fields import shown
+from .values import ARRAYS, conversion
+
+
+def array(name: str, value: Any) -> None:
+    if not isinstance(value, ARRAYS):
+        raise TypeError(f"{name} must be an array, got {type(value).__name__}{conversion(value)}")
+
+
+def floating(name: str, value: Any) -> None:
+    array(name, value)
+    if not jnp.issubdtype(value.dtype, jnp.floating):
+        raise TypeError(f"{name} must be floating point, got {value.dtype}; cast it with astype")
+
+
+def floating_dtype(value: DTypeLike) -> np.dtype:
+    try:
+        wanted = jnp.dtype(value)
+    except TypeError:
+        raise TypeError(
+            f"dtype must be a floating dtype such as 'float32', got {shown(value)}"
+        ) from None
+    if value is None or not jnp.issubdtype(wanted, jnp.floating):
+        raise TypeError(f"dtype must be floating point, got {shown(value)}")
+    return wanted
+
+
+def dtype(value: DTypeLike | None) -> np.dtype:
+    """The floating dtype of weights, which is JAX's default if the value is None."""
+    default = jnp.dtype(jnp.result_type(float))
+    wanted = default if value is None else floating_dtype(value)
+    if wanted.itemsize > default.itemsize:
+        raise ValueError(f"dtype must not be wider than {default}, got {wanted}; enable x64")
+    return wanted
+
+
+def factorable(name: str, value: Any) -> None:
+    """Raise an error unless the dtype is float32 or float64, as factorisations require."""
+    if str(value.dtype) not in ("float32", "float64"):
+        raise TypeError(
+            f"{name} must be float32 or float64, got {value.dtype}; cast it with astype"
+        )
+
+
+def matrices(x: Any, z: Any) -> None:
+    for name, value in (("x", x), ("z", z)):
+        if jnp.ndim(value) != 2:
+            raise ValueError(
+                f"{name} must be [n, p], got shape {list(jnp.shape(value))}; "
+                "use jax.vmap for a batch"
+            )
+    if jnp.shape(x)[1] != jnp.shape(z)[1]:
+        raise ValueError(
+            f"z must have p = {jnp.shape(x)[1]} features to match x, got {jnp.shape(z)[1]}"
+        )
+    capacity.check("kernel matrix", 2 * jnp.shape(x)[0] * jnp.shape(z)[0], x)
+
+
+def key(name: str, value: Any) -> None:
+    """Raise an error unless the value is one random key of JAX, old or new style."""
+    kind = getattr(value, "dtype", None) if isinstance(value, ARRAYS) else None
+    new = kind is not None and jnp.issubdtype(kind, jax.dtypes.prng_key)
+    if not new and kind != np.uint32:
+        raise TypeError(
+            f"{name} must be a random key of JAX, got {shown(value)}; use jax.random.key(0)"
+        )
+    if len(value.shape) != (0 if new else 1):
+        raise ValueError(
+            f"{name} must be one key, got shape {list(value.shape)}; use jax.vmap for several"
+        )

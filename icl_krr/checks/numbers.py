@@ -1,0 +1,120 @@
+"""Checks of numbers: the size of scalars, of the entries of arrays and of counts."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import jax.numpy as jnp
+import numpy as np
+
+from ..fields import shown
+from .values import ARRAYS, concrete, conversion, each
+
+
+def numeric(name: str, value: Any) -> None:
+    if isinstance(value, ARRAYS):
+        real = jnp.issubdtype(value.dtype, jnp.integer) or jnp.issubdtype(value.dtype, jnp.floating)
+    else:
+        real = isinstance(value, (int, float)) and not isinstance(value, bool)
+    if not real:
+        raise TypeError(f"{name} must be a number, got {shown(value)}{conversion(value)}")
+
+
+def scalar(name: str, value: Any) -> None:
+    numeric(name, value)
+    if jnp.ndim(value) != 0:
+        raise ValueError(
+            f"{name} must be a scalar, got shape {list(jnp.shape(value))}; "
+            "use jax.vmap for several values"
+        )
+
+
+def in_range(name: str, known: np.ndarray) -> None:
+    """Raise an error if a number becomes 0, subnormal or infinite in JAX's default precision."""
+    default = jnp.dtype(jnp.result_type(float))
+    with np.errstate(over="ignore", under="ignore"):
+        size = np.abs(known.astype(default))
+    lost = (
+        (known != 0) & np.isfinite(known) & ~((size >= jnp.finfo(default).tiny) & (size < np.inf))
+    )
+    remedy = f"; rescale {name}" + ("" if default == np.float64 else " or enable x64")
+    each(name, known, ~lost, f"in the range of {default}", remedy)
+
+
+def positive(name: str, value: Any) -> None:
+    """Raise an error unless all entries are > 0 and finite, also in JAX's default precision."""
+    numeric(name, value)
+    known = concrete(value)
+    if known is not None:
+        each(name, known, known > 0, "> 0")
+        each(name, known, np.isfinite(known), "finite")
+        in_range(name, known)
+
+
+def positives(**values: Any) -> None:
+    for name, value in values.items():
+        positive(name, value)
+
+
+def nonnegatives(**values: Any) -> None:
+    for name, value in values.items():
+        numeric(name, value)
+        if (known := concrete(value)) is not None:
+            each(name, known, (known >= 0) & np.isfinite(known), ">= 0 and finite")
+
+
+def reals(**values: Any) -> None:
+    for name, value in values.items():
+        numeric(name, value)
+        finite(name, value)
+
+
+def positive_scalar(name: str, value: Any) -> None:
+    scalar(name, value)
+    positive(name, value)
+
+
+def nonnegative_scalar(name: str, value: Any) -> None:
+    at_least(name, value, 0)
+
+
+def at_least(name: str, value: Any, minimum: float) -> None:
+    scalar(name, value)
+    known = concrete(value)
+    if known is not None:
+        each(name, known, (known >= minimum) & np.isfinite(known), f">= {minimum} and finite")
+        in_range(name, known)
+
+
+def finite(name: str, value: Any, remedy: str = "") -> None:
+    known = concrete(value)
+    if known is not None:
+        each(name, known, np.isfinite(known), "finite", remedy)
+
+
+def count(name: str, value: Any, minimum: int = 1) -> None:
+    if isinstance(value, bool) or not isinstance(value, (int, np.integer)):
+        raise TypeError(f"{name} must be an integer, got {shown(value)}")
+    if value < minimum:
+        raise ValueError(f"{name} must be >= {minimum}, got {value}")
+    if value >= 2**31:
+        raise ValueError(f"{name} must be < 2^31, got {value}")
+
+
+LARGEST = 100_000
+"""Largest count of steps, seeds and other entries that an experiment keeps in memory."""
+
+
+def stored(name: str, value: Any) -> None:
+    count(name, value)
+    if value > LARGEST:
+        raise ValueError(
+            f"{name} must be <= {LARGEST}, because arrays of this length are kept in memory, "
+            f"got {value}"
+        )
+
+
+def even(name: str, value: Any) -> None:
+    count(name, value, minimum=2)
+    if value % 2:
+        raise ValueError(f"{name} must be even, got {value}; use {value + 1}")

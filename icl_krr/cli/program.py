@@ -1,0 +1,151 @@
+"""Read the command line and run its command."""
+
+from __future__ import annotations
+
+import os
+import re
+import sys
+from contextlib import redirect_stderr
+from dataclasses import replace
+from functools import reduce
+from importlib import import_module
+from importlib.metadata import version
+from io import StringIO
+from operator import or_
+from typing import Annotated, Any
+
+import tyro
+from platformdirs import user_cache_dir
+
+from .. import catalogue
+from ..catalogue import spelled
+from ..experiments.shared.recipe import Recipe
+from .settings import COMMANDS, settings_of
+from .settings.command import Command
+from .settings.train import Train
+
+PROG = "icl-krr"
+
+
+def parse(argv: list[str]) -> Command:
+    """The settings of the command; ValueError in one sentence if tyro refuses the arguments."""
+    printed = StringIO()
+    try:
+        with redirect_stderr(printed):
+            return tyro.cli(
+                subcommands(argv),
+                prog=PROG,
+                description=(
+                    "In-context kernel ridge regression (KRR) as explicit transformer weights."
+                ),
+                args=argv,
+            )
+    except SystemExit as stop:
+        if not stop.code:  # --help
+            raise
+        raise ValueError(sentence(printed.getvalue())) from None
+
+
+def sentence(box: str) -> str:
+    """The text in tyro's box of an error, in one line and without the help on each option."""
+    lines = [line[2:].rstrip() for line in re.sub("[╭╮╰╯│]", " ", box).splitlines()[1:]]
+    told = []
+    for paragraph in re.split("^[─-]{9,}$", "\n".join(lines), flags=re.M):
+        if paragraph.strip() and "elptext" not in paragraph:
+            head = " ".join(re.findall(r"^\S.*", paragraph, re.M))
+            options = dict.fromkeys(re.findall(r"^ {4}(\S.*)", paragraph, re.M))
+            told.append(f"{head} {', '.join(options)}".strip().removeprefix("Error parsing "))
+    wrong = r"no type matching (\S*) .*? from \['(.*?)'\]\..*"
+    return re.sub(wrong, r"must be \1, got '\2'", "; ".join(told))
+
+
+def subcommands(argv: list[str]) -> Any:
+    """The type of all commands; the recipe in `argv` sets the defaults of `train`."""
+    special: dict[str, Any] = {"train": {"default": train_defaults(argv)}}
+    return reduce(
+        or_,
+        (
+            Annotated[settings_of(name), tyro.conf.subcommand(name, **special.get(name, {}))]
+            for name in COMMANDS
+        ),
+    )
+
+
+def train_defaults(argv: list[str]) -> Train:
+    if argv[:1] != ["train"] or not argv[1:]:
+        return Train()
+    first = argv[1]
+    recipe = first
+    if first.startswith("-"):
+        recipe = tyro.cli(Train, prog=f"{PROG} train", args=argv[1:]).recipe
+    return Train() if recipe is None else Train(recipe, **vars(Recipe.read(recipe)))
+
+
+def main(typed: list[str]) -> int:
+    """Run one command; bad input prints one line on standard error and exits with status 2."""
+    argv = as_spelled(typed)
+    if argv == ["--version"]:
+        print(f"icl-krr {version('icl_krr')}")
+        return 0
+    try:
+        settings = parse(argv)
+        keep_compiled_programs()
+        return run(replace(settings, argv=tuple(typed)))
+    except BrokenPipeError:
+        raise
+    except OSError as error:
+        return refuse(f"{error.filename or 'file'}: {error.strerror or error}")
+    except (ValueError, MemoryError) as error:
+        return refuse(str(error) or "memory is exhausted; use fewer supports, tasks or steps")
+    except RuntimeError as error:
+        if type(error).__name__ not in ("JaxRuntimeError", "XlaRuntimeError"):
+            raise
+        return refuse(of_device(error))
+    except KeyboardInterrupt:
+        return 130
+
+
+def as_spelled(argv: list[str]) -> list[str]:
+    """Replace dashes by underscores in names of the catalogue, but not in names of folders."""
+    words = []
+    for before, word in zip(["", *argv], argv, strict=False):
+        option, equals, value = word.rpartition("=")
+        named = spelled(value) in catalogue.names() and not os.path.exists(value)
+        named = named and "--out" not in (before, option)
+        words.append(option + equals + (spelled(value) if named else value))
+    return words
+
+
+def run(settings: Command) -> int:
+    """Run the command that the settings belong to, and return its exit status."""
+    from .. import checks
+    from .output import FOLDERS  # both import JAX
+
+    checks.count("seed", settings.first_seed, minimum=0)
+    if settings.last_seed >= 2**32:
+        raise ValueError(f"seed must be < 2^32, got {settings.last_seed}")
+    settings.refuse_options_without_effect()
+    name = type(settings).__name__.lower()
+    with FOLDERS:
+        return import_module(f".commands.{name}", __package__).run(settings)
+
+
+def keep_compiled_programs() -> None:
+    """Keep compiled programs in JAX's cache on disk, unless the caller has configured the cache."""
+    if "jax" not in sys.modules:
+        os.environ.setdefault("JAX_COMPILATION_CACHE_DIR", user_cache_dir("icl-krr"))
+        os.environ.setdefault("JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS", "0")
+        os.environ.setdefault("JAX_PERSISTENT_CACHE_MIN_ENTRY_SIZE_BYTES", "-1")
+
+
+def of_device(error: RuntimeError) -> str:
+    """One line about an error of the compiler or the device."""
+    first = str(error).partition("\n")[0]
+    if "RESOURCE_EXHAUSTED" in first:
+        return f"memory is exhausted ({first}); use fewer supports, tasks or steps"
+    return f"the device failed ({first}); try again, or on the CPU with JAX_PLATFORMS=cpu"
+
+
+def refuse(reason: str) -> int:
+    print(f"icl-krr: error: {reason}", file=sys.stderr)
+    return 2

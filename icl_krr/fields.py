@@ -1,0 +1,86 @@
+"""Check the fields of dataclasses against their annotations, and quote values in messages."""
+
+from __future__ import annotations
+
+from functools import cache
+from numbers import Integral, Real
+from reprlib import Repr
+from types import NoneType, UnionType
+from typing import Any, Literal, Union, get_args, get_origin, get_type_hints
+
+NUMBERS = {int: Integral, float: Real}
+WORDS = {
+    int: "an integer",
+    float: "a number",
+    bool: "True or False",
+    str: "text",
+    NoneType: "None",
+}
+SHORT = Repr()
+SHORT.maxstring = SHORT.maxother = 100
+SHORT.maxlist = SHORT.maxtuple = 16
+
+
+def check(part: Any) -> None:
+    """Raise TypeError unless every field of a dataclass has the type of its annotation.
+
+    >>> from icl_krr.residual import Slot
+    >>> check(Slot("alpha", 1))
+    """
+    for name, hint in hints(type(part)).items():
+        value = getattr(part, name)
+        if not fits(value, hint):
+            raise TypeError(f"{name} must be {words(hint)}, got {shown(value)}")
+
+
+@cache
+def hints(cls: type) -> dict[str, Any]:
+    return get_type_hints(cls)
+
+
+def fits(value: Any, hint: Any) -> bool:
+    """Whether a value has the annotated type; an int is a float, but a bool is no number.
+
+    >>> fits((1, None), tuple[int | None, ...]), fits(True, int), fits(2, float)
+    (True, False, True)
+    """
+    if hint is Any:
+        return True
+    kind, inner = get_origin(hint), get_args(hint)
+    if kind is Literal:
+        return value in inner
+    if kind in (Union, UnionType):
+        return any(fits(value, one) for one in inner)
+    if kind is tuple:
+        return isinstance(value, tuple) and all(fits(one, inner[0]) for one in value)
+    if kind is dict:
+        return isinstance(value, dict) and all(
+            fits(key, inner[0]) and fits(one, inner[1]) for key, one in value.items()
+        )
+    if hint in NUMBERS:
+        return isinstance(value, NUMBERS[hint]) and not isinstance(value, bool)
+    return isinstance(value, hint)
+
+
+def words(hint: Any) -> str:
+    """A type in words."""
+    if get_origin(hint) is Literal:
+        return f"one of {', '.join(map(str, get_args(hint)))}"
+    if get_origin(hint) in (Union, UnionType):
+        return " or ".join(map(words, get_args(hint)))
+    return WORDS.get(hint) or (hint.__name__ if isinstance(hint, type) else str(hint))
+
+
+def shown(value: Any) -> str:
+    """A value in a message: its repr, cut where it is long, deep or of many lines.
+
+    >>> print(shown("gauss"), shown([[[[[[[[1]]]]]]]]))
+    'gauss' [[[[[[[...]]]]]]]
+    """
+    return cut(SHORT.repr(value))
+
+
+def cut(text: str) -> str:
+    """A text in a message: one line of at most 200 characters."""
+    line = " ".join(text.split())
+    return line if len(line) <= 200 else f"{line[:197]}..."

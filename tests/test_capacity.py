@@ -1,0 +1,208 @@
+"""What does not fit into memory is refused from its shapes, before anything is compiled."""
+
+import dataclasses
+import logging
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+import icl_krr as ik
+from icl_krr import capacity, cli
+from icl_krr.cli import program
+from icl_krr.transformer import memory
+from icl_krr.transformer.memory import least_numbers
+
+GAUSSIAN, KEY = ik.Gaussian(), jax.random.key(0)
+N = 200_000
+"""Supports whose kernel matrix has 160 GB."""
+
+
+def empty(n=N, q=1, p=1):
+    return ik.Task(x=np.zeros((n, p), "f"), y=np.zeros(n, "f"), x_query=np.zeros((q, p), "f"))
+
+
+def whole(model):
+    return model.replace(spec=dataclasses.replace(model.spec, streaming=False))
+
+
+TASK, SHORT, TINY = empty(), empty(1000), empty(4)
+ARGUMENTS = GAUSSIAN, TASK
+BATCH = jax.tree.map(lambda leaf: leaf[None], TASK)
+TRAINED = ik.init(KEY, ik.Architecture(num_features=1, width=4, heads=2, depth=2, streaming=False))
+CG = ik.constructions.conjugate_gradient(ik.Linear(), num_features=1, ridge=0.1, steps=4)
+RICHARDSON = whole(ik.constructions.richardson(GAUSSIAN, num_features=1, ridge=0.1, steps=2))
+LONG = CG.replace(steps=10**9)
+STREAM = {"stream": np.zeros((N + 2, 4), "f"), "one": np.zeros((N + 2, 1), "f")}
+
+solvers, theory, sketches, tasks = ik.solvers, ik.theory, ik.sketches, ik.tasks
+REFUSED = {
+    "exact": lambda: solvers.exact(*ARGUMENTS, ridge=0.1),
+    "posterior of a process": lambda: solvers.posterior(*ARGUMENTS, ridge=0.1),
+    "leave_one_out": lambda: solvers.leave_one_out(*ARGUMENTS, ridge=0.1),
+    "likelihood": lambda: solvers.log_marginal_likelihood(*ARGUMENTS, ridge=0.1),
+    "conjugate_gradient": lambda: solvers.conjugate_gradient(*ARGUMENTS, ridge=0.1, steps=1),
+    "steps of an oracle": lambda: solvers.richardson(GAUSSIAN, SHORT, ridge=0.1, steps=10**9),
+    "smoother": lambda: solvers.nadaraya_watson(GAUSSIAN, empty(q=N)),
+    "smoother_leave_one_out": lambda: solvers.smoother_leave_one_out(*ARGUMENTS),
+    "newton_schulz": lambda: solvers.newton_schulz(
+        ik.Linear(), empty(1, p=N), ridge=0.1, steps=1, spectrum=(0.1, 1.0)
+    ),
+    "derivative": lambda: solvers.derivative_in_supports(*ARGUMENTS, ridge=0.1),
+    "gradient of exact": lambda: jax.grad(
+        lambda x: solvers.exact(GAUSSIAN, TASK.replace(x=x), ridge=0.1).residual
+    )(TASK.x),
+    "exact in a batch": lambda: jax.vmap(
+        lambda x: solvers.exact(GAUSSIAN, SHORT.replace(x=x), ridge=0.1).prediction
+    )(TASK.x.reshape(200, 1000, 1)),
+    "kernel": lambda: GAUSSIAN(TASK.x, TASK.x),
+    "linear kernel": lambda: ik.Linear()(TASK.x, TASK.x),
+    "derivative of a kernel": lambda: GAUSSIAN.derivative_in_x(TASK.x, TASK.x),
+    "system": lambda: tasks.system(*ARGUMENTS),
+    "eigenvalues": lambda: theory.eigenvalues(*ARGUMENTS),
+    "spectral_bounds": lambda: ik.spectral_bounds(*ARGUMENTS, ridge=0.1),
+    "richardson_bounds": lambda: theory.richardson_bounds(*ARGUMENTS, ridge=0.1, sink=1.0),
+    "log_sink": lambda: theory.log_sink(*ARGUMENTS),
+    "smoothing_gap": lambda: theory.smoothing_gap(*ARGUMENTS, ridge=0.1),
+    "prediction_bound": lambda: theory.prediction_bound(*ARGUMENTS, TASK.y, ridge=0.1),
+    "rank_correlation": lambda: theory.rank_correlation(TASK.y, TASK.y),
+    "gaussian_logits": lambda: theory.gaussian_logits(TASK.x, TASK.x, 1.0),
+    "supports of a sample": lambda: tasks.sample(
+        KEY, tasks.LinearRegression(num_supports=2 * 10**9)
+    ),
+    "features of a sample": lambda: tasks.sample(KEY, tasks.LinearRegression(num_features=10**9)),
+    "process": lambda: tasks.sample(KEY, tasks.GaussianProcess(GAUSSIAN, num_supports=N)),
+    "network": lambda: tasks.sample(KEY, tasks.ReLUNetwork(hidden=2 * 10**9)),
+    "batch of samples": lambda: jax.vmap(tasks.sample, (0, None))(
+        jax.random.split(KEY, 10**4), tasks.LinearRegression(num_supports=10**6)
+    ),
+    "gaussian": lambda: sketches.gaussian(KEY, 10**9, 100),
+    "orthonormal": lambda: sketches.orthonormal(KEY, 10**9, 1),
+    "coordinates": lambda: sketches.coordinates(10**9, 100),
+    "positive_features": lambda: sketches.positive_features(
+        KEY, GAUSSIAN, num_features=10**9, width=2
+    ),
+    "trigonometric_features": lambda: sketches.trigonometric_features(
+        KEY, GAUSSIAN, num_features=2, width=2 * 10**9
+    ),
+    "nystrom": lambda: ik.nystrom(GAUSSIAN, TASK.x, ridge=0.1, rank=N),
+    "nystrom_features": lambda: sketches.nystrom_features(GAUSSIAN, TASK.x),
+    "best": lambda: sketches.best(np.zeros((1, N), "f"), 1),
+    "init": lambda: ik.init(KEY, ik.Architecture(num_features=2, width=10**6)),
+    "depth of init": lambda: ik.init(KEY, ik.Architecture(num_features=2, depth=10**9)),
+    "dense": lambda: ik.dense(
+        ik.constructions.conjugate_gradient(ik.Linear(), num_features=10**5, ridge=0.1, steps=4)
+    ),
+    "untie": lambda: ik.untie(LONG),
+    "predict": lambda: ik.predict(TRAINED, TASK),
+    "predict of a construction": lambda: ik.predict(RICHARDSON, TASK),
+    "predict_batch": lambda: ik.predict_batch(TRAINED, BATCH),
+    "gradient in the weights": lambda: jax.grad(lambda m: ik.predict(m, TASK).sum())(TRAINED),
+    "gradient in the task": lambda: jax.grad(
+        lambda x: ik.predict(TRAINED, TASK.replace(x=x)).sum()
+    )(TASK.x),
+    "many steps": lambda: ik.run_with_cache(LONG, TINY),
+    "many steps of everything": lambda: ik.run_with_cache(LONG, TINY, everything=True),
+    "hooked patterns": lambda: ik.run_with_hooks(
+        CG, TASK, {"blocks.*.heads.0.pattern": lambda value, name: value}
+    ),
+    "resume": lambda: ik.resume(TRAINED, TASK, STREAM, 1),
+    "operand_bounds": lambda: ik.operand_bounds(RICHARDSON, TASK),
+    "posterior": lambda: ik.posterior(CG, ik.Linear(), empty(q=N)),
+    "influence": lambda: ik.probes.influence(CG, TASK),
+    "hat_matrix": lambda: ik.probes.hat_matrix(
+        lambda task: ik.probes.layerwise(CG, task), empty(q=N)
+    ),
+    "sensitivities": lambda: ik.probes.sensitivities(
+        lambda task: ik.predict(CG, task)[None], empty(q=N)
+    ),
+    "streams": lambda: ik.probes.streams(TRAINED, TASK),
+    "ablate": lambda: ik.probes.ablate(TRAINED, BATCH, ik.probes.sites(TRAINED)[:1]),
+}
+OURS = "solve condition held_out_errors evidence iterate descend smooth evaluate evaluate_batch"
+
+
+@pytest.fixture
+def little(monkeypatch):
+    """A machine on which 1 GB is free."""
+    monkeypatch.setattr(capacity, "free", lambda device: 10**9)
+
+
+@pytest.mark.parametrize("name", REFUSED)
+def test_what_does_not_fit_is_refused_before_it_is_compiled(name, little, caplog):
+    sentence = r"(?m)^[^\n]+ must fit into memory, but needs .+ GB and only 1 GB are free; \w+ .+$"
+    with (
+        caplog.at_level(logging.WARNING),
+        jax.log_compiles(),
+        pytest.raises(MemoryError, match=sentence),
+    ):
+        REFUSED[name]()
+    compiled = [record.getMessage() for record in caplog.records]
+    assert not [line for line in compiled for own in OURS.split() if f"jit({own})" in line]
+
+
+def test_a_program_that_may_never_run_is_not_refused(little):
+    solve = lambda task: solvers.exact(GAUSSIAN, task, ridge=0.1).alpha  # noqa: E731
+    assert jax.eval_shape(solve, TASK).shape == (N,)
+    assert jax.eval_shape(ik.predict, TRAINED, TASK).shape == (1,)
+
+
+def test_copies_and_derivatives_are_seen_through_transformations():
+    seen = []
+
+    def look(x):
+        seen.append(capacity.reach(x))
+        return jnp.sum(x)
+
+    x = jnp.ones((3, 2))
+    for transformed in (
+        look,
+        jax.grad(look),
+        jax.vmap(look),
+        jax.vmap(jax.grad(look)),
+        jax.jit(look),
+        jax.jit(jax.grad(look)),
+    ):
+        transformed(x)
+    assert [tuple(each) for each in seen] == [
+        (1, False),
+        (1, True),
+        (3, False),
+        (3, True),
+        (0, False),
+        (0, True),
+    ]
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("gradient", [False, True])
+@pytest.mark.parametrize("model", [TRAINED, RICHARDSON, CG], ids=["trained", "richardson", "cg"])
+def test_the_estimate_of_a_run_is_a_lower_bound_of_the_right_size(model, gradient):
+    task = empty(1200)
+    least = 4 * least_numbers(model, task, {}, gradient)
+    assert 0.4 < least / memory(model, task, gradient=gradient).peak < 1.01
+
+
+def test_errors_of_the_device_are_one_line_at_the_command_line(monkeypatch, capsys):
+    words = {
+        "RESOURCE_EXHAUSTED: Out of memory allocating 9 bytes.\nmore": "memory is exhausted (",
+        "INTERNAL: no device": "the device failed (INTERNAL: no device); try again",
+    }
+    for message, start in words.items():
+
+        def fail(settings, message=message):
+            raise jax.errors.JaxRuntimeError(message)
+
+        monkeypatch.setattr(program, "run", fail)
+        assert cli.main(["demo"]) == 2
+        (line,) = capsys.readouterr().err.splitlines()
+        assert line.startswith("icl-krr: error: " + start)
+
+
+def test_a_table_that_does_not_fit_is_refused_in_one_line(tmp_path, little, capsys):
+    table = tmp_path / "t.csv"
+    table.write_text("a,y\n" + "1,2\n" * 8001)
+    assert cli.main(["predict", str(table), "--target", "y", "--supports", "8000"]) == 2
+    (line,) = capsys.readouterr().err.splitlines()
+    assert "exact KRR must fit into memory, but needs 1.54 GB and only 1 GB" in line
