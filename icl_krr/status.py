@@ -14,7 +14,7 @@ that it has already computed.
 >>> task = ik.Task(x=x, y=jnp.array([1.0, 3.0, 2.0]), x_query=x + 0.5)
 >>> short = ik.constructions.richardson(ik.Gaussian(), num_features=1, ridge=0.1, steps=4)
 >>> print(ik.check(short, task).advice())
-not converged: gap 0.083 after 4 steps; use more steps (16) or a larger ridge
+not converged: gap 0.085 after 4 steps; use more steps (16) or a larger ridge
 >>> print(ik.check(short.replace(steps=64), task).ok)
 True
 """
