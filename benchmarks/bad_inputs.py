@@ -281,6 +281,11 @@ def overrides() -> dict[str, dict[str, Any]]:
         "gradient_descent_plus_plus": featured,
         "newton_schulz": featured,
         "gradient_descent_in_alpha": featured,
+        "check": {
+            "kernel": Argument("kernel", ik.Linear()),
+            "ridge": positive(),
+            "settings": Argument("row", ik.training.Training(steps=1)),
+        },
         "align": {"cost": points(3, 4)},
         "effective": {
             "kind": Argument("choice", "regression"),
@@ -319,7 +324,6 @@ def overrides() -> dict[str, dict[str, Any]]:
         "nystrom_features": {"width": count()},
         "best": {"width": count()},
         "train": {"settings": Argument("row", ik.training.Training(steps=1)), "folder": None},
-        "check": {"settings": Argument("row", ik.training.Training(steps=1))},
         "adapt": {
             "objective": Argument("function", lambda p: p["a"].sum()),
             "parameters": Argument("row", {"a": array(2)}),
@@ -338,7 +342,11 @@ def overrides() -> dict[str, dict[str, Any]]:
         "taken": {"solver": Argument("choice", "richardson")},
         "kernel_class": {"name": Argument("choice", "linear")},
         "make_kernel": {"name": Argument("choice", "linear"), "values": Argument("row", {})},
-        "SweepConfig": {"axis": Argument("choice", "depth"), "kernel": Argument("choice", None)},
+        "SweepConfig": {
+            "axis": Argument("choice", "depth"),
+            "kernel": CHOICE,
+            "values": Argument("row", ()),
+        },
         "DepthConfig": {"solver": Argument("choice", "richardson"), "kernel": CHOICE},
         "FitConfig": {
             "solver": Argument("choice", "conjugate_gradient"),
@@ -352,7 +360,7 @@ def overrides() -> dict[str, dict[str, Any]]:
 CHOICE = Argument("choice", None)
 SKIPPED = {
     *("register", "load_weights", "save_weights", "save", "load", "to_t5", "open_t5"),  # files
-    *("advance", "forward"),  # no checks: the functions that call them check
+    *("Transformer", "advance", "forward"),  # no checks: the functions that call them check
     *("Axis", "Family", "Kernel", "Solver", "Box", "find", "spelled", "name_of"),  # rows
 }
 
@@ -442,6 +450,8 @@ def calls(room: str) -> Iterator[Call]:
 
 def partner(key: str, taken: Any) -> dict[str, Any]:
     """What a solver must be told besides the argument under test."""
+    if {"kernel", "ridge", "model"} <= {*taken}:
+        return {"kernel": ik.Linear(), "ridge": 0.5}
     if key in ("spectrum", "step_size"):
         return {"momentum": 0.1} if key == "step_size" and "momentum" in taken else {}
     if key == "momentum":
@@ -462,7 +472,9 @@ def outcome(call: Call) -> tuple[str, str]:
         ours = Path(last.filename).is_relative_to(ROOT) and (last.line or "").startswith("raise")
         plain = isinstance(error, (TypeError, ValueError, MemoryError, KeyError, OSError))
         own = call.argument
-        told = re.search(rf"\b({own}|{own.removesuffix('s')}|No such file)\b", message)
+        told = re.search(
+            rf"\b({own}|{own.removesuffix('s')}|must be one of|No such file)\b", message
+        )
         is_file = isinstance(error, OSError)
         kind = (
             "refused" if plain and (ours or is_file) and told and "\n" not in message else "foreign"

@@ -227,7 +227,6 @@ CONSTRUCTIONS = (
 )
 # fmt: on
 CASES = {case.name: case for case in CONSTRUCTIONS}
-every_case = pytest.mark.parametrize("case", CONSTRUCTIONS, ids=lambda case: case.name)
 # between them, every verb, attention and arithmetic: the others are these with other coefficients
 KINDS = (
     "cg",

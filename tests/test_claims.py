@@ -10,6 +10,7 @@ import pytest
 
 import icl_krr as ik
 from icl_krr.experiments.claims import verify
+from icl_krr.experiments.claims.claim import compare
 
 CLAIMS = verify.claims()
 
@@ -215,3 +216,9 @@ def test_the_verdict_follows_from_what_is_measured(name, monkeypatch):
         with monkeypatch.context() as patch:
             patch.setattr(holder, last, change.become(getattr(holder, last)))
             assert status(name) != CLAIMS[name].expected, change
+
+
+def test_an_infinite_value_holds_no_bound():
+    check = compare("|error| <= bound", [np.inf, 1.0], [np.inf, 2.0])
+    assert not check.holds
+    assert check.measured == np.inf

@@ -49,12 +49,21 @@ COMMANDS = sorted(
 
 def test_the_python_example_runs(capsys):
     example = EXAMPLES[0]
-    assert len(example.strip().splitlines()) <= 11
+    assert len(example.strip().splitlines()) <= 12
     exec(compile(example, "README.md", "exec"), {})
-    *layout, gap, shape = capsys.readouterr().out.strip().splitlines()
+    *layout, gap, shape, advice = capsys.readouterr().out.strip().splitlines()
     assert layout[0].split()[0] == "slot"
     assert float(gap) < 1e-4
     assert shape == "(5, 32)"
+    assert advice.startswith("converged: gap ")
+
+
+def test_the_python_example_says_that_another_kernel_has_not_converged(capsys):
+    exec(compile(EXAMPLES[0].replace("Linear()", "Exponential()"), "README.md", "exec"), {})
+    (shown,) = re.findall(r'it begins "(.*?)"', " ".join(README.split()))
+    advice, number = capsys.readouterr().out.splitlines()[-1], re.compile(r"0\.\d+")
+    assert number.sub("", advice).startswith(number.sub("", shown))
+    assert float(number.findall(advice)[0]) > 0.1
 
 
 def test_the_construction_in_one_file_runs(capsys):

@@ -87,7 +87,7 @@ def test_the_shipped_table():
     from sklearn.datasets import load_diabetes
 
     theirs = load_diabetes(scaled=False)
-    assert np.array_equal(table.x, theirs.data)
+    assert np.allclose(table.x, theirs.data, rtol=1e-15, atol=0)
     assert np.array_equal(table.y, theirs.target)
     assert table.features == tuple(theirs.feature_names)
     assert table.target == "progression"
@@ -335,3 +335,42 @@ def test_solvers_refuse_what_is_not_a_task_or_kernel():
     batch = jax.tree.map(lambda a: a[None], draw(0))
     with pytest.raises(ValueError, match="task must be one task"):
         ik.solvers.exact(ik.Linear(), batch, ridge=0.1)
+
+
+def table(tmp_path, *cells):
+    """A file with a feature and a target, whose first targets are these."""
+    rows = [f"{i},{cells[i] if i < len(cells) else i % 7}" for i in range(20)]
+    path = tmp_path / "table.csv"
+    path.write_text("\n".join(["a,y", *rows]) + "\n")
+    return path
+
+
+@pytest.mark.parametrize("cells", [("1e300",), ("1", "-1e300"), ("1e300", "1e299")])
+def test_a_cell_that_hides_its_column_is_refused(tmp_path, cells):
+    """Next to it the others are equal, and any prediction would have the error 0."""
+    line = 2 + max(range(len(cells)), key=lambda i: abs(float(cells[i])))
+    message = rf"table.csv, line {line}, column 'y': -?1e\+300 is so large that the other"
+    with pytest.raises(ValueError, match=message):
+        ik.tasks.read_table(table(tmp_path, *cells), "y")
+
+
+@pytest.mark.parametrize("scale", [1e200, 1e-200, 1e306])
+def test_the_scale_of_a_column_does_not_matter(scale):
+    """The squares of such values overflow or vanish; the standardised column is the same."""
+    y = np.random.default_rng(0).normal(size=30)
+    x = np.arange(30.0)[:, None]
+    plain, scaled = (
+        ik.tasks.split(ik.tasks.Table(x * s, y * s, ("a",), "y"), 20) for s in (1.0, scale)
+    )
+    for name in ("x", "y", "x_query", "y_query"):
+        assert np.allclose(getattr(plain, name), getattr(scaled, name), rtol=1e-5)
+
+
+def test_values_that_the_dtype_cannot_hold_are_refused_only_where_they_count(x64):
+    """Masked supports do not count, and float64 can hold what float32 cannot."""
+    x, y, mask = np.ones((3, 1)), np.array([1.0, 2.0, 1e200]), np.array([True, True, False])
+    assert ik.Task(x=x, y=y, x_query=x).y[2] == 1e200
+    with pytest.raises(ValueError, match=r"y must be in the range of float64.*; rescale y$"):
+        ik.Task(x=x, y=y * 0 + 1e-310, x_query=x)
+    with jax.enable_x64(False):
+        assert not np.isfinite(ik.Task(x=x, y=y, x_query=x, mask=mask).y[2])

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 import jax
@@ -18,11 +19,16 @@ from .algebra import apply, like, normalise
 from .results import Trajectory
 
 
+def constant(function: Callable) -> Callable:
+    """A function without derivatives: a status is judged, not differentiated."""
+    return lambda *given: function(*jax.lax.stop_gradient(given))
+
+
+@constant
 def of_solution(
     kernel: Kernel, task: Task, parts: System, ridge: Any, alpha: Any, lower: Any
 ) -> Status:
-    """The status of a solution by Cholesky. Like every status it has no derivative."""
-    parts, ridge, alpha = jax.lax.stop_gradient((parts, ridge, alpha))
+    """The status of a solution by Cholesky."""
     y, alpha, size = scaled(parts.y, alpha)
     prediction = matmul(parts.cross, alpha)
     error = rounding_errors(kernel, task, parts, ridge, alpha, lower)
@@ -53,6 +59,7 @@ def with_variance(status: Status, error: Any, variance: Any, prior: Any) -> Stat
     )
 
 
+@constant
 def rounding_errors(
     kernel: Kernel, task: Task, parts: System, ridge: Any, alpha: Any, lower: Any
 ) -> jax.Array:
@@ -63,9 +70,6 @@ def rounding_errors(
     $\delta A$ has the rounding error of the kernel and that of the factorisation, which is at most
     about $u \sqrt{A_{ii} A_{jj}}$.
     """
-    kernel, task, parts, ridge, alpha, lower = jax.lax.stop_gradient(
-        (kernel, task, parts, ridge, alpha, lower)
-    )
     gram, cross, y = parts
     unit = jnp.sqrt(jnp.diagonal(gram) + ridge)[:, None]  # entries of A divided by units are <= 1
     far = largest(cross / unit.T, axis=1)
@@ -97,10 +101,10 @@ def trajectory(
     status = of_path(parts, ridge, alpha, r)
     prediction = matmul(parts.cross, alpha)
     p = None if p is None else like(task.y, p)
-    alpha, r, prediction = (like(task.y, part) for part in (alpha, r, prediction))
-    return Trajectory(alpha, r, p, prediction, status)
+    return Trajectory(like(task.y, alpha), like(task.y, r), p, like(task.y, prediction), status)
 
 
+@constant
 def of_path(parts: System, ridge: Any, alpha: Any, r: Any) -> Status:
     r"""The status of the last iterate, from all alpha [L + 1, n, r] and all residuals r.
 
@@ -111,7 +115,6 @@ def of_path(parts: System, ridge: Any, alpha: Any, r: Any) -> Status:
     1 of 1000 results that are wrong has an estimate below 0.01, and 1 of 100 that are right has one
     above.
     """
-    parts, ridge, alpha, r = jax.lax.stop_gradient((parts, ridge, alpha, r))
     gram, cross, _ = parts
     y, last, size = scaled(parts.y, alpha[-1])
     left = y - apply(gram, ridge, last)
