@@ -120,7 +120,7 @@ def compare(model: Transformer, task: Task, mean: jax.Array, variance: jax.Array
         jnp.abs(f - optimum) / accuracy.scale_of(y, optimum)[None],
         jnp.abs(variance - best.variance) / accuracy.size_of(kernel.diagonal(task.x_query)),
     )
-    gap = jnp.maximum(*(jnp.max(part, initial=0) for part in gaps))
+    gap = jnp.maximum(*map(accuracy.worst, gaps))
     overflow, out = best.status.overflow, accuracy.out_of_range(y, jnp.ones((), wide), f)
     out = out | (~(gap <= TOLERANCE) & accuracy.extreme(y, own))
     flags |= {"uncertain": best.status.gap, "overflow": overflow, "range": out}
