@@ -127,7 +127,7 @@ def status_of(kernel, ridge, given: Task, mean, variance, steps: int) -> Status:
         jnp.abs(variance.astype(wide) - best.variance)
         / accuracy.size_of(kernel.diagonal(task.x_query)),
     )
-    gap = jnp.maximum(*(jnp.max(part, initial=0) for part in gaps))
+    gap = jnp.maximum(*map(accuracy.worst, gaps))
     out = accuracy.out_of_range(y.astype(own), jnp.ones((), own), f, variance)
     return assess(
         0.0,

@@ -14,7 +14,7 @@ that it has already computed.
 >>> task = ik.Task(x=x, y=jnp.array([1.0, 3.0, 2.0]), x_query=x + 0.5)
 >>> short = ik.constructions.richardson(ik.Gaussian(), num_features=1, ridge=0.1, steps=4)
 >>> print(ik.check(short, task).advice())
-not converged: gap 0.083 after 4 steps; use more steps (16) or a larger ridge
+not converged: gap 0.085 after 4 steps; use more steps (16) or a larger ridge
 >>> print(ik.check(short.replace(steps=64), task).ok)
 True
 """
@@ -51,7 +51,7 @@ class Status(NamedTuple):
         sink: whether a weight of the attention sink underflows, so that the softmax normaliser is
             lost. Always False for a solver.
         bound: whether a value exceeds the `bound` of an `icl_krr.ReLU`. Always False for a solver.
-        negative: whether a variance is negative.
+        negative: whether a variance is negative. If the status is ok, this is a rounding error.
         falling: whether the residual still decreases, so that more steps help. Always False for a
             direct solution.
         steps: number of steps of the solver; 0 for a direct solution.
@@ -114,7 +114,7 @@ def assess(
     flags = (jnp.asarray(flag, bool) for flag in (overflow, range, sink, bound, negative, falling))
     overflow, range, sink, bound, negative, falling = flags
     status = Status(
-        ~(far | overflow | range | negative),
+        ~(far | overflow | range),
         residual,
         gap,
         condition,
@@ -133,6 +133,7 @@ def sentence(s: Status) -> str:
     wider = "" if s.residual.dtype.itemsize >= 8 else ", or use float64"
     gap = f"gap {s.gap:.2g}" + (f" after {s.steps} steps" if s.steps else "")
     notes = "; some values exceed the bound of the ReLU tables" if s.bound else ""
+    notes += "; a variance is slightly below 0, clip it at 0" if s.negative else ""
     if s.ok:
         return f"{'converged' if s.steps else 'solved'}: gap {s.gap:.2g}{notes}"
     if s.overflow:

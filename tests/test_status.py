@@ -107,6 +107,19 @@ def test_conjugate_gradient_says_that_y_must_be_rescaled(task, size):
     assert "rescale y" in status.advice()
 
 
+def test_a_batch_does_not_hide_predictions_that_are_not_numbers(task):
+    """The maximum of NaN and numbers is a number in some programs of XLA."""
+    model, sizes = built(ik.Linear(), 12), jnp.logspace(17, 37, 120)
+
+    def run(size):
+        one = task.replace(y=size * task.y)
+        return jnp.all(jnp.isfinite(ik.predict(model, one))), ik.check(model, one).ok
+
+    finite, ok = jax.jit(jax.vmap(run))(sizes)
+    assert 0 < jnp.sum(finite) < 120
+    assert not jnp.any(ok & ~finite)
+
+
 def test_only_the_model_of_a_construction_knows_its_problem(task):
     model = built(ik.Linear(), 8)
     again = jax.tree.map(jnp.asarray, model)

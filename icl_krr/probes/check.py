@@ -91,8 +91,8 @@ def compare(kernel: Kernel, ridge: Any, given: Task, slots: dict, steps: int) ->
     best = exact(kernel, task, ridge=ridge)
     optimum = best.prediction.reshape(task.num_queries, -1)
     f = slots["prediction"].astype(wide).reshape(-1, *optimum.shape)
-    errors = jnp.max(jnp.abs(f - optimum[None]), axis=1, initial=0)
-    gap = jnp.max(errors / accuracy.scale_of(parts.y, optimum)[None], axis=1)
+    errors = accuracy.worst(jnp.abs(f - optimum[None]), axis=1)
+    gap = accuracy.worst(errors / accuracy.scale_of(parts.y, optimum)[None], axis=1)
     residual, falling = 0.0, gap[-1] < 0.9 * gap[steps // 2]
     if "alpha" in slots:
         alpha = slots["alpha"].astype(wide).reshape(-1, *parts.y.shape)

@@ -33,13 +33,12 @@ def of_solution(
     y, alpha, size = scaled(parts.y, alpha)
     prediction = matmul(parts.cross, alpha)
     error = rounding_errors(kernel, task, parts, ridge, alpha, lower)
-    gap = jnp.max(jnp.max(error, axis=0, initial=0) / scale_of(y, prediction))
     left = y - apply(parts.gram, ridge, alpha)
     change = matmul(parts.cross, linalg.substitute(lower, left))  # by one step of refinement
-    gap = jnp.maximum(gap, jnp.max(jnp.abs(change) / scale_of(y, prediction), initial=0))
+    scale = scale_of(y, prediction)[None]
     return assess(
-        jnp.max(norm(left) / size_of(norm(y))),
-        gap,
+        worst(norm(left) / size_of(norm(y))),
+        jnp.maximum(worst(error / scale), worst(jnp.abs(change) / scale)),
         condition(parts.gram, ridge),
         y.dtype,
         overflow=overflows(parts),
@@ -49,8 +48,8 @@ def of_solution(
 
 def with_variance(status: Status, error: Any, variance: Any, prior: Any) -> Status:
     """The status of mean and variance, from that of the mean and the errors of the variance."""
-    known = jnp.maximum(error, jnp.maximum(-variance, variance - prior))  # v is in [0, k(x, x)]
-    gap = jnp.maximum(status.gap, jnp.max(known / size_of(prior), initial=0))
+    errors = jnp.stack([error, -variance, variance - prior])  # v is in [0, k(x, x)]
+    gap = jnp.maximum(status.gap, worst(errors / size_of(prior)[None]))
     return assess(
         status.residual,
         gap,
@@ -123,15 +122,14 @@ def of_path(parts: System, ridge: Any, alpha: Any, r: Any) -> Status:
     left = y - apply(gram, ridge, last)
     prediction = matmul(cross, last)
     share, mean = norm(left) / size_of(norm(y)), mean_eigenvalue(left, matmul(gram, left))
-    seen = jnp.max(jnp.abs(matmul(cross, left)), axis=0, initial=0) / scale_of(y, prediction)
-    seen = seen / ridge
+    seen = worst(jnp.abs(matmul(cross, left)), axis=0) / scale_of(y, prediction) / ridge
     gap = 4 * jnp.sqrt(share * mean / (mean + ridge) * jnp.minimum(share, seen))
     gap = jnp.minimum(gap, 2 * seen)
     rounded = norm(matmul(jnp.abs(gram), jnp.abs(last))) / size_of(norm(y))
     half = norm(r[(len(r) - 1) // 2] / size) / size_of(norm(y))
     return assess(
-        jnp.max(share),
-        jnp.max(gap + jnp.finfo(y.dtype).eps * rounded),
+        worst(share),
+        worst(gap + jnp.finfo(y.dtype).eps * rounded),
         condition(gram, ridge),
         y.dtype,
         overflow=overflows(parts),
@@ -167,6 +165,11 @@ def norm(values: jax.Array) -> jax.Array:
 def size_of(values: jax.Array) -> jax.Array:
     """The values as divisors: 1 where they are 0."""
     return jnp.where(values == 0, 1, values)
+
+
+def worst(errors: jax.Array, axis: int | None = None) -> jax.Array:
+    """The largest error, at least 0. A NaN counts as infinite: maxima of XLA can lose it."""
+    return jnp.max(jnp.where(jnp.isnan(errors), jnp.inf, errors), axis=axis, initial=0)
 
 
 def largest(values: jax.Array, axis: int) -> jax.Array:

@@ -14,7 +14,7 @@ from ..kernels import Kernel
 from ..numerics import matmul
 from ..status import Status, assess
 from ..tasks import Task
-from .accuracy import mean_eigenvalue, norm, out_of_range, scaled, size_of
+from .accuracy import mean_eigenvalue, norm, out_of_range, scaled, size_of, worst
 from .algebra import check_system, featured, like, seen
 from .results import Trajectory
 
@@ -97,8 +97,8 @@ def of_inverse(x: Any, y: Any, ridge: Any, alpha: Any, r: Any, prediction: Any) 
     share = norm(left) / size_of(norm(y))
     half = norm(r[(len(r) - 1) // 2] / size) / size_of(norm(y))
     return assess(
-        jnp.max(share),
-        3 * jnp.max(share * ridge / (mean + ridge)),
+        worst(share),
+        3 * worst(share * ridge / (mean + ridge)),
         (trace + ridge) / ridge * jnp.finfo(y.dtype).eps,
         y.dtype,
         overflow=~jnp.isfinite(trace),
