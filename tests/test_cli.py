@@ -154,7 +154,7 @@ def test_an_interrupted_write_leaves_the_old_file(tmp_path, monkeypatch):
         (["--ridge", "1e39"], "ridge must be in the range of float32, got 1e+39"),
         (["--steps", "0"], "steps must be >= 1, got 0"),
         (["--seed", "-1"], "seed must be >= 0, got -1"),
-        (["--seed", "99999999999999999999"], "seed must be < 2^32"),
+        (["--seed", "99999999999999999999"], "seed must be < 2^31"),
         (["--ridge", "1e-50"], "ridge must be in the range of float32, got 1e-50"),
         (["--supports", "40"], "num_supports must be < 40, the number of rows"),
         (["--supports", "0"], "num_supports must be >= 1, got 0"),

@@ -4,7 +4,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
-from helpers import draw, every_case, parametrize, relative
+from helpers import CASES, draw, parametrize, relative
 
 import icl_krr as ik
 from icl_krr import theory
@@ -141,7 +141,7 @@ def test_without_supports_the_prediction_is_0(case):
 
 
 @pytest.mark.slow
-@every_case
+@parametrize(tuple(CASES))
 def test_without_supports_every_solver_predicts_0(case):
     without_supports(case)
 

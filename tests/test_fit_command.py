@@ -143,7 +143,7 @@ def test_bounds_hold_for_every_task(x64):
             ["TABLE", "--target", "y", "--fit-spectrum"],
             "if fit_spectrum is given",
         ),
-        (["gp-nothing"], "model must be a run's folder or one of"),
+        (["gp-nothing"], "data must be a run's folder or one of"),
         (
             ["gp-encoder", "--target", "y"],
             "target must not be given for a trained model, got 'y' for gp-enco",

@@ -26,7 +26,7 @@ def test_c1_normaliser_and_one_softmax_head(x64):
     keep = np.arange(9) != 4
     points = np.concatenate([np.where(keep[:, None], task.x, 0), task.x_query])
     weights = np.exp(points @ np.asarray(task.x)[keep].T / 4.0)
-    assert relative(jnp.exp(log_z), weights.sum(1)) < 1e-12
+    assert relative(jnp.exp(log_z), weights.sum(1) * (np.arange(len(points)) != 4)) < 1e-12
     smooth = ik.solvers.nadaraya_watson(exponential, task).prediction
     head = (weights @ np.asarray(task.y)[keep])[9:] / np.exp(log_z)[9:]
     assert relative(smooth, head) < 1e-12

@@ -179,8 +179,10 @@ def test_an_interrupted_run_keeps_its_last_step(tmp_path):
         if step == 3:
             signal.raise_signal(signal.SIGINT)
 
+    before = signal.signal(signal.SIGINT, signal.default_int_handler)  # ignored in the background
     with pytest.raises(KeyboardInterrupt):
         train(small(), LINEAR, settings, folder=tmp_path / "cut", progress=interrupt)
+    signal.signal(signal.SIGINT, before)
     assert not files.UNSAVED
     steps = []
     resumed, again = train(

@@ -122,8 +122,8 @@ def run(settings: Command) -> int:
     from .output import FOLDERS  # both import JAX
 
     checks.count("seed", settings.first_seed, minimum=0)
-    if settings.last_seed >= 2**32:
-        raise ValueError(f"seed must be < 2^32, got {settings.last_seed}")
+    if settings.last_seed >= 2**31:
+        raise ValueError(f"seed must be < 2^31, got {settings.last_seed}")
     settings.refuse_options_without_effect()
     name = type(settings).__name__.lower()
     with FOLDERS:

@@ -139,6 +139,7 @@ def load(path: str | Path) -> Transformer:
         saved = decode(record["model"], tensors)
         if type(saved) is not Model or tensors:
             raise ValueError(f"got {type(saved).__name__} and tensors {fields.shown([*tensors])}")
+        checks.count("steps", saved.steps)
         model = Transformer(saved.weights, saved.spec, saved.layout, saved.steps)
         check_runs(model)
     except Exception as error:  # a wrong part can break the forward in any way

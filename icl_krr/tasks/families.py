@@ -50,7 +50,7 @@ class Functions:
 
         Args:
             key: key of `jax.random`, which determines the task.
-            active: number of features that keep their values, from 1 to p; the others are set to 0.
+            active: number of features that keep their values, from 0 to p; the others are set to 0.
                 Default None, all features.
         """
         at, function, error = jax.random.split(key, 3)
@@ -268,7 +268,7 @@ class Rows:
 
         Args:
             key: key of `jax.random`, which determines the task.
-            active: number of features that keep their values, from 1 to p; the others are set to 0.
+            active: number of features that keep their values, from 0 to p; the others are set to 0.
                 Default None, all features.
         """
         n = self.num_supports

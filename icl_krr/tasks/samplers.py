@@ -25,7 +25,7 @@ class Sampler(Protocol):
 
         Args:
             key: key of `jax.random`, which determines the task.
-            active: number of features that keep their values, from 1 to p; the others are set to 0.
+            active: number of features that keep their values, from 0 to p; the others are set to 0.
                 Default None, all features.
         """
         ...
@@ -40,7 +40,7 @@ def sample(key: jax.Array, config: Sampler, active: int | jax.Array | None = Non
     Args:
         key: key of `jax.random`, which determines the task.
         config: sampler, such as `GaussianProcess` or `LinearRegression`.
-        active: number of features that keep their values, from 1 to p; may be traced. The other
+        active: number of features that keep their values, from 0 to p; may be traced. The other
             features are set to 0 before a function is evaluated. Default None, all features.
 
     Returns:
@@ -48,7 +48,7 @@ def sample(key: jax.Array, config: Sampler, active: int | jax.Array | None = Non
 
     Raises:
         TypeError: `key` is not a random key of JAX, or `config` is not a sampler.
-        ValueError: `key` is a batch of keys, or `active` < 1.
+        ValueError: `key` is a batch of keys, or `active` < 0.
 
     >>> import jax
     >>> task = sample(jax.random.key(0), LinearRegression(num_features=3, num_supports=8), 2)
@@ -58,7 +58,7 @@ def sample(key: jax.Array, config: Sampler, active: int | jax.Array | None = Non
     checks.key("key", key)
     check_sampler("config", config)
     if active is not None:
-        checks.at_least("active", active, 1)
+        checks.at_least("active", active, 0)
     return config.sample(key, active)
 
 
@@ -152,7 +152,7 @@ class GaussianProcess:
 
         Args:
             key: key of `jax.random`, which determines the task.
-            active: number of features that keep their values, from 1 to p; the others are set to 0.
+            active: number of features that keep their values, from 0 to p; the others are set to 0.
                 Default None, all features.
         """
         at, function, error = jax.random.split(key, 3)
@@ -214,7 +214,7 @@ class LinearRegression:
         num_queries: number q of queries; default 1.
         num_outputs: number r of outputs, so that y is [n, r]; default None, one output with y [n].
         inputs: distribution of x, "normal" (default) or "uniform".
-        sparsity: number s of nonzero weights, from 1 to p. These weights are $N(0, 1 / s)$, and
+        sparsity: number s of nonzero weights, from 0 to p. These weights are $N(0, 1 / s)$, and
             their positions are random and the same for all outputs. Default None, all weights are
             nonzero.
 
@@ -263,7 +263,7 @@ class LinearRegression:
 
         Args:
             key: key of `jax.random`, which determines the task.
-            active: number of features that keep their values, from 1 to p; the others are set to 0.
+            active: number of features that keep their values, from 0 to p; the others are set to 0.
                 Default None, all features.
         """
         at, rotation, weights, error = jax.random.split(key, 4)

@@ -220,7 +220,7 @@ class Transformer:
         weights: the trainable parameters.
         spec: static settings of the forward pass.
         layout: slots of the residual stream; static.
-        steps: number of solver steps, >= 1 and < 2^31; static.
+        steps: number of solver steps, >= 0 and < 2^31; static.
         problem: kernel and ridge of the regression that the model solves, for `icl_krr.check`;
             default None: unknown. Not part of the pytree.
 
@@ -241,9 +241,7 @@ class Transformer:
     problem: Problem | None = dataclasses.field(default=None, metadata={"dropped": True})
 
     def __post_init__(self):  # JAX makes models too: with any leaves, but with these steps
-        checks.count("steps", self.steps)
-        if self.steps >= 2**31:
-            raise ValueError(f"steps must be < 2^31, got {self.steps}")
+        checks.count("steps", self.steps, minimum=0)
 
     def replace(self, **changes: Any) -> Transformer:
         """Return a copy of the model with other values of some fields.
