@@ -179,7 +179,7 @@ def run(task: Task, config: DepthConfig, progress: Progress = silent) -> DepthRe
         "q": task.num_queries,
         "p": task.num_features,
         "r": task.num_outputs,
-        "d_eff": float(jnp.sum(sigma / (sigma + ridge))),  # NaN if the kernel overflows
+        "d_eff": float((sigma / (sigma + ridge)).sum()),  # NaN if the kernel overflows
         "cond": float(high / low),
         "exact_residual": float(exact.residual),
         "status": None if status is None else {k: v.item() for k, v in status._asdict().items()},
