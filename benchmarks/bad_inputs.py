@@ -523,6 +523,8 @@ def markdown(counts: dict[str, dict[str, int]]) -> str:
     lines = [f"| room | {' | '.join(kinds)} |", "| --- | ---: | ---: | ---: |"]
     total = Counter()
     for room, own in counts.items():
+        if not own:  # all of its functions are those of an earlier room
+            continue
         total.update(own)
         lines.append(f"| {room} | {' | '.join(str(own.get(kind, 0)) for kind in kinds)} |")
     lines.append(f"| all | {' | '.join(str(total[kind]) for kind in kinds)} |")
