@@ -72,6 +72,15 @@ def test_the_form_of_a_kernel_is_the_kernel(x64, kernel, c, d):
     assert (float(pattern.inner), float(pattern.norm or 0)) == pytest.approx((c, d))
 
 
+@pytest.mark.parametrize(("symmetric", "error"), [(True, 1e-7), (False, 1e-3)])
+def test_the_patterns_of_the_linear_kernel_sum_to_it(x64, symmetric, error):
+    task = draw(0)
+    s = ik.Linear()(task.x_query, task.x)
+    patterns = ik.Linear().patterns(float, epsilon=1e-4, symmetric=symmetric)
+    total = sum(p.weight * jnp.exp(0.0 if p.inner is None else p.inner * s) for p in patterns)
+    assert relative(total, s) < error
+
+
 def test_its_derivatives_by_hand_are_those_of_the_program(x64):
     x, z = (jnp.asarray(v) for v in np.random.default_rng(0).normal(size=(2, 4, 3)))
     U = jnp.asarray(np.random.default_rng(2).normal(size=(2, 3)))

@@ -6,7 +6,7 @@ import pytest
 from helpers import draw
 from hypothesis import given, strategies as st
 
-from icl_krr.residual import Layout, Read, Slot, fields, join, visible
+from icl_krr.residual import Layout, Read, Slot, embed, fields, join, visible
 from icl_krr.residual.reads import one_hot
 
 LAYOUT = Layout((Slot("x", 2, kind="data"), Slot("Kp", 2), Slot("p", 2), Slot("flag", 1)))
@@ -103,3 +103,13 @@ def test_tokens_are_aggregator_supports_queries():
     assert (
         visible(task.replace(mask=mask)).tolist() == [True, True, False, True, True] + [False] * 3
     )
+
+
+def test_centred_tokens_have_the_mean_of_the_unmasked_supports_as_origin():
+    task = draw(0)
+    task = task.replace(mask=jnp.arange(task.num_supports) > 1)
+    x = {"x": Read({"x": jnp.ones(())}, task.num_features)}
+    found = embed(x, task, centred=True)["x"]
+    expected = fields(task.replace(x=task.x - task.x[2:].mean(0)[None]))["x"]
+    assert np.allclose(found[1:-3], expected[1:-3], atol=1e-6)
+    assert np.allclose(found[-3:], task.x_query - task.x[2:].mean(0)[None], atol=1e-6)

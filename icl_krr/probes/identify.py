@@ -16,7 +16,7 @@ from ..catalogue import (
     make_kernel,
     taken,
 )
-from ..kernels import Kernel
+from ..kernels import Kernel, check_kernel
 from ..tasks import Task
 from ..tasks.task import check_axes
 from .candidate_fit import CandidateFit, fit_candidate, layer_by_layer
@@ -143,11 +143,19 @@ def identify(
     'identified'
     """
     checks.function("layer_answers", layer_answers)
-    check_axes(fitted, 1)
-    check_axes(scored, 1)
+    check_axes(fitted, 1, "fitted")
+    check_axes(scored, 1, "scored")
     for name, chosen in (("candidates", candidates), ("kernels", kernels)):
         if chosen is not None:
             checks.names(name, chosen)
+    checks.count("strata", strata)
+    checks.count("seed", seed, minimum=0)
+    checks.flag("per_layer", per_layer)
+    if system is not None:
+        if not isinstance(system, tuple) or len(system) != 2:
+            raise TypeError(f"system must be a pair (kernel, ridge), got {checks.shown(system)}")
+        check_kernel(system[0])
+        checks.positive_scalar("ridge of system", system[1])
     rows = [candidate(name) for name in (all_candidates() if candidates is None else candidates)]
     asked = KERNELS if kernels is None else kernels
     kernels = tuple(find("kernel", KERNELS, name).name for name in asked)

@@ -15,6 +15,7 @@ from .. import checks
 from ..catalogue import SITES
 from ..residual import ROLES, fields
 from ..tasks import Task
+from ..tasks.task import check_axes
 from ..transformer import HookPlace, Transformer
 from ..transformer.evaluate import check_compatible, evaluate
 from ..transformer.memory import check_run
@@ -122,6 +123,7 @@ def patch(
     True
     """
     check_sites(model, tasks, sites, chunk)
+    check_axes(source, 1, "source")
     check_compatible(model, source, batch=1)
     same_outputs(model, tasks)
     theirs, ours = ([one.x.shape, one.y.shape, one.x_query.shape] for one in (source, tasks))

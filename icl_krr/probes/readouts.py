@@ -168,6 +168,7 @@ def fit_probe(model: Transformer, tasks: Task, targets: jax.Array | None = None)
         raise ValueError("targets must be given for tasks without y_query")
     wanted = tasks.y_query if targets is None else targets
     checks.floating("targets", wanted)
+    checks.finite("targets", wanted)
     batch, asked = len(tasks.x), tasks.x_query.shape[:2]
     if batch < 2:
         raise ValueError(f"tasks must be a batch of at least 2 tasks, got {batch}")

@@ -86,6 +86,10 @@ def parameter_sensitivities(answers: Callable[[Any], jax.Array], parameters: Any
     [-1.0]
     """
     checks.function("answers", answers)
-    for leaf in jax.tree.leaves(parameters):
+    if not (leaves := jax.tree.leaves(parameters)):
+        raise ValueError(f"parameters must have at least one leaf, got {parameters!r}")
+    for leaf in leaves:
         checks.numeric("parameters", leaf)
+        if not jnp.issubdtype(jnp.result_type(leaf), jnp.floating):
+            raise TypeError(f"parameters must be floating point, got {checks.shown(leaf)}")
     return jacobian(answers, jax.tree.map(jnp.asarray, parameters))

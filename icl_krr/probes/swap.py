@@ -89,7 +89,7 @@ def swap(
     check_model(model)
     check_model(other, "other")
     for name, tasks in (("fitted", fitted), ("scored", scored)):
-        check_axes(tasks, 1)
+        check_axes(tasks, 1, name)
         if tasks.mask is not None or tasks.y.ndim != 2:
             raise ValueError(
                 f"{name} must be a batch with y of shape [b, n] and no mask, got y of shape "

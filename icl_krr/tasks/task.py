@@ -89,15 +89,14 @@ class Task:
         return self.y.shape[-1] if self.y.ndim == self.x.ndim else 1
 
 
-def check_axes(task: Task, axes: int = 0) -> None:
+def check_axes(task: Task, axes: int = 0, name: str = "task") -> None:
     """Raise an error unless `task` is a valid `Task` with this number of leading axes."""
-    if not isinstance(task, Task):
-        raise TypeError(f"task must be an icl_krr.Task, got {type(task).__name__}")
+    checks.instance(name, task, Task, "an icl_krr.Task")
     check_task(task)
     if task.x.ndim != 2 + axes:
         wanted = "a batch of tasks, x [b, n, p]" if axes else "one task, x [n, p]"
         mend = "use predict for one task" if axes else "use predict_batch or jax.vmap for a batch"
-        raise ValueError(f"task must be {wanted}, got x of shape {list(task.x.shape)}; {mend}")
+        raise ValueError(f"{name} must be {wanted}, got x of shape {list(task.x.shape)}; {mend}")
 
 
 def check_one_output(task: Task) -> None:

@@ -99,7 +99,9 @@ def kernel_for(axis: Axis, kernel: str | None) -> str:
     """The kernel, by default that of the axis; another kernel must have the same kind."""
     kind = KERNELS[axis.kernel].kind
     known = {name: row for name, row in KERNELS.items() if row.kind == kind}
-    return find(f"kernel along the {axis.name}", known, kernel or axis.kernel).name
+    return find(
+        f"kernel along the {axis.name}", known, axis.kernel if kernel is None else kernel
+    ).name
 
 
 def lines_for(axis: Axis, lines: tuple[str, ...], kernel: str) -> tuple[str, ...]:
