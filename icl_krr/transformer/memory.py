@@ -143,7 +143,7 @@ def mend(model: Transformer) -> str:
 def least_numbers(
     model: Transformer, task: Task, options: dict[str, Any], gradient: bool = False
 ) -> float:
-    """A lower bound on the numbers that a run holds: streams, patterns and what it stores."""
+    """About how many numbers a run holds at least: streams, patterns and what it stores."""
     tokens, width, layout = num_tokens(task, model.spec.tokens), model.layout.width, model.layout
     kept = options.get("keep", ())
     hooked = tuple(name for name, _ in options.get("hooks", ()))

@@ -16,6 +16,7 @@ import jax.numpy as jnp
 from ... import step_sizes
 from ...kernels import Exponential, Kernel
 from ...numerics import matmul
+from ...residual.tokens import centre
 from ...tasks import Task, map_tasks, system
 
 
@@ -43,9 +44,9 @@ def products(kernel: Kernel, task: Task, w: Without) -> tuple[Any, Any, jax.Arra
     task = task.replace(x=w.slot("x", task.x), x_query=w.slot("x", task.x_query))
     gram, cross, y = system(kernel, task)
     if "slot half_square" in w.names:
-        # without |x|^2 / 2 the attention weights of the head are exp(<x, z> c)
+        # without |x|^2 / 2 the attention weights of the head are exp(<x, z> c) of the centred x
         c, _ = kernel.coefficients(task.x.dtype)  # pyright: ignore[reportAttributeAccessIssue]
-        other = system(Exponential(1 / c, kernel.projection), task)  # pyright: ignore[reportAttributeAccessIssue]
+        other = system(Exponential(1 / c, kernel.projection), centre(task))  # pyright: ignore[reportAttributeAccessIssue]
         missing = w.lacks("slot half_square")
         gram, cross = jnp.where(missing, other.gram, gram), jnp.where(missing, other.cross, cross)
     return lambda v: matmul(gram, v), lambda v: matmul(cross, v), y
