@@ -250,11 +250,11 @@ def test_a_block_is_swapped_for_its_like(x64):
         assert relative(control, found.intact) > 30 * relative(found.swapped, found.intact)
     # the step has the states that it is given, and not those of its own model's run
     names = ("alpha", "r", "p", "prediction")
-    _, _, stream = streams_at_block(model, model, 2, 1, one(scored, 0))
+    _, _, stream = streams_at_block(2, 1, model, model, one(scored, 0))
     assert (
         jnp.max(
             jnp.abs(
-                states_after_step(model, 1, names, (one(scored, 0), stream, jnp.zeros((12, 4))))
+                states_after_step(1, names, model, (one(scored, 0), stream, jnp.zeros((12, 4))))
             )
         )
         == 0
