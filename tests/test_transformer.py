@@ -242,7 +242,7 @@ def test_a_looped_model_runs_at_any_depth(x64):
     assert ik.run_with_cache(deeper, task)[1]["stream"].shape[0] == 6
 
 
-@pytest.mark.parametrize("steps", [-3, 0, 2.5, "a", True, 10**12])
+@pytest.mark.parametrize("steps", [-3, 2.5, "a", True, 10**12])
 def test_steps_that_are_no_count_are_refused(steps):
     model = ik.constructions.nadaraya_watson(ik.Exponential(), num_features=1)
     with pytest.raises((TypeError, ValueError), match=f"steps must be .*, got {steps!r}"):
