@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import argparse
 import ast
+import difflib
 import json
 import os
 import random
@@ -40,8 +41,10 @@ ROOMS = {
     "probes": ("icl_krr/probes", "probes", BAD),
 }
 SLOWER = ("kernel_of_ones_own", "sensitivities", "iterations", "keystone", "edges", "interventions")
-EXPLAINED: dict[str, str] = {}
-"""Why a mutant changes nothing that a test could see, by its line after the mutation."""
+EXPLAINED = {
+    "icl_krr/solvers/exact.py: @jax.jit": "The result is the same, and the call takes longer.",
+}
+"""Why a mutant changes nothing that a test could see, by its file and its line before."""
 
 
 LIMIT = 300
@@ -116,11 +119,13 @@ def sample(root: Path, room: str, count: int, rng: random.Random) -> Iterator[Mu
                 continue
         except SyntaxError:
             continue
-        old, new = code.splitlines(), changed.splitlines()
-        number = next(i for i, pair in enumerate(zip(old, new, strict=False)) if pair[0] != pair[1])
-        before, after = old[number], "" if len(new) < len(old) else new[number]
+        old, new = (text.splitlines() for text in (code, changed))
+        changes = difflib.SequenceMatcher(None, old, new, autojunk=False).get_opcodes()
+        line, end, first, last = next(part[1:] for part in changes if part[0] != "equal")
+        before = " ".join(text.strip() for text in old[line:end])
+        after = " ".join(text.strip() for text in new[first:last]) or "(removed)"
         own = str(path.relative_to(root))
-        yield Mutant(room, own, operator, number + 1, before.strip(), after.strip(), changed)
+        yield Mutant(room, own, operator, line + 1, before, after, changed)
         count -= 1
         if not count:
             return
@@ -202,19 +207,23 @@ def write(rows: list[dict[str, Any]], seed: int, out: Path) -> None:
     (out / "mutants.md").write_text(markdown(rows))
 
 
+def name(row: dict[str, Any]) -> str:
+    return f"{row['path']}: {row['before']}"
+
+
 def markdown(rows: list[dict[str, Any]]) -> str:
     lines = ["| room | mutants | killed | survived, same meaning | survived |"]
     lines.append("| --- | ---: | ---: | ---: | ---: |")
     for room in [*ROOMS, "all"]:
         own = [row for row in rows if room in (row["room"], "all")]
         left = [row for row in own if row["outcome"] == "survived"]
-        same = sum(row["after"] in EXPLAINED for row in left)
+        same = sum(name(row) in EXPLAINED for row in left)
         lines.append(
             f"| {room} | {len(own)} | {len(own) - len(left)} | {same} | {len(left) - same} |"
         )
     survivors = [row for row in rows if row["outcome"] == "survived"]
     for row in survivors:
-        reason = EXPLAINED.get(row["after"], "not explained")
+        reason = EXPLAINED.get(name(row), "not explained")
         place = f"{row['path']}, line {row['line']}"
         lines += ["", f"- {place}: `{row['before']}` became `{row['after']}`. {reason}"]
     return "\n".join(lines) + "\n"

@@ -11,6 +11,7 @@ import pytest
 import icl_krr as ik
 from icl_krr import capacity, cli
 from icl_krr.cli import program
+from icl_krr.kernels.algebra import outer
 from icl_krr.transformer import memory
 from icl_krr.transformer.memory import least_numbers
 
@@ -58,6 +59,7 @@ REFUSED = {
     )(TASK.x.reshape(200, 1000, 1)),
     "kernel": lambda: GAUSSIAN(TASK.x, TASK.x),
     "linear kernel": lambda: ik.Linear()(TASK.x, TASK.x),
+    "outer products": lambda: outer(*[jax.ShapeDtypeStruct((1, 1, N), "f4")] * 2),
     "derivative of a kernel": lambda: GAUSSIAN.derivative_in_x(TASK.x, TASK.x),
     "system": lambda: tasks.system(*ARGUMENTS),
     "eigenvalues": lambda: theory.eigenvalues(*ARGUMENTS),

@@ -81,6 +81,20 @@ def test_the_patterns_of_the_linear_kernel_sum_to_it(x64, symmetric, error):
     assert relative(total, s) < error
 
 
+@checked
+class Forgetful(LogBilinear):
+    """A kernel without its one method."""
+
+    projection: Any = None
+
+
+def test_a_kernel_is_made_of_its_temperature_and_needs_its_method():
+    assert ik.Exponential.of_temperature(4.0).temperature == 4.0
+    assert ik.Gaussian.of_temperature(4.0).lengthscale == 2.0
+    with pytest.raises(TypeError, match="coefficients"):
+        Forgetful()  # pyright: ignore[reportAbstractUsage]
+
+
 def test_its_derivatives_by_hand_are_those_of_the_program(x64):
     x, z = (jnp.asarray(v) for v in np.random.default_rng(0).normal(size=(2, 4, 3)))
     U = jnp.asarray(np.random.default_rng(2).normal(size=(2, 3)))
