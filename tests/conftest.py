@@ -23,7 +23,6 @@ from jaxtyping import install_import_hook
 install_import_hook("icl_krr.transformer.attention", "beartype.beartype")
 
 
-AS_USERS_COMPILE = {"test_bench", "test_cli", "test_compilation", "test_tiled_attention"}
 MAPS = Path("/proc/self/maps")
 
 
@@ -80,21 +79,19 @@ def compile_quickly(quick):
 
 
 @pytest.fixture(scope="module", autouse=True)
-def programs(request):
-    """Where it is not compilation that is tested, less of it, kept: it takes most of the time.
+def programs():
+    """Compiled programs map memory, and Linux limits the number of maps.
 
-    Compiled programs map memory, and Linux limits the number of maps: a worker that kept the
-    programs of all tests would crash.
+    A worker that kept the programs of all tests would crash.
     """
-    compile_quickly(request.module.__name__ not in AS_USERS_COMPILE)
     yield
-    compile_quickly(True)
     if MAPS.exists() and len(MAPS.read_text().splitlines()) > 40_000:
         jax.clear_caches()
 
 
 @pytest.fixture
 def compiled_as_users_do():
+    """For tests of the time and memory of compiled programs, and of where they are kept."""
     compile_quickly(False)
     yield
     compile_quickly(True)

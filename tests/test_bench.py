@@ -76,7 +76,7 @@ def test_bad_settings_are_one_line(capsys):
     assert capsys.readouterr().err == "icl-krr: error: repeats must be >= 1, got 0\n"
 
 
-def test_memory_counts_what_is_kept():
+def test_memory_counts_what_is_kept(compiled_as_users_do):
     task = draw(0, n=64)
     model = CASES["cg"].build(task, 0.5, 8)
     bare, alpha, everything = (
@@ -118,7 +118,7 @@ def test_map_tasks_is_vmap_in_chunks():
 
 
 @pytest.mark.slow
-def test_compiled_programs_are_kept_between_commands(tmp_path):
+def test_compiled_programs_are_kept_between_commands(compiled_as_users_do, tmp_path):
     """The second process finds on disk what the first one compiled."""
     table = tmp_path / "t.csv"
     table.write_text("a,y\n" + "".join(f"{i},{i % 3}\n" for i in range(12)))

@@ -180,10 +180,10 @@ def test_copies_and_derivatives_are_seen_through_transformations():
 @pytest.mark.slow
 @pytest.mark.parametrize("gradient", [False, True])
 @pytest.mark.parametrize("model", [TRAINED, RICHARDSON, CG], ids=["trained", "richardson", "cg"])
-def test_the_estimate_of_a_run_is_of_the_right_size(model, gradient):
+def test_the_estimate_of_a_run_is_a_lower_bound_of_the_right_size(model, gradient):
     task = empty(1200)
     least = 4 * least_numbers(model, task, {}, gradient)
-    assert 0.4 < least / memory(model, task, gradient=gradient).peak < 1.2
+    assert 0.4 < least / memory(model, task, gradient=gradient).peak < 1.01
 
 
 def test_errors_of_the_device_are_one_line_at_the_command_line(monkeypatch, capsys):

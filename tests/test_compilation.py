@@ -14,6 +14,8 @@ from icl_krr.residual import visible
 from icl_krr.transformer import forward
 from icl_krr.transformer.evaluate import embed_task
 
+pytestmark = pytest.mark.usefixtures("compiled_as_users_do")
+
 
 def test_one_trace_for_a_sweep_over_ridge_and_data():
     @jax.jit

@@ -138,7 +138,7 @@ def test_long_contexts_are_cut_into_tiles_and_short_ones_are_not():
     assert not tiled_attention.uses_tiles(10**6, False)
 
 
-def test_memory_is_linear_in_context():
+def test_memory_is_linear_in_context(compiled_as_users_do):
     """Forward and gradient of 16384 tokens hold less than 2 % of the pattern."""
     big = 16384
     shapes = [jax.ShapeDtypeStruct((big, width), jnp.float32) for width in (4, 4, 1)]
@@ -151,7 +151,7 @@ def test_memory_is_linear_in_context():
 
 
 @pytest.mark.slow
-def test_a_long_task_through_a_construction():
+def test_a_long_task_through_a_construction(compiled_as_users_do):
     """3000 supports of Route A: the pattern is never formed, and the answer is exact KRR's."""
     task = ik.tasks.sample(
         jax.random.key(0), ik.tasks.LinearRegression(num_features=2, num_supports=3000)

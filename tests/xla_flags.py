@@ -4,18 +4,25 @@ import os
 import subprocess
 import sys
 
-# Half of the time of compilation would be the new code generator's. Newer versions have no other.
-QUICK = "--xla_cpu_use_fusion_emitters=false"
+# Half of the time of compilation would be the new code generator's (newer versions have no other),
+# and half of the rest would go to splitting small programs, each part to be compiled by itself.
+QUICK = ("--xla_cpu_use_fusion_emitters=false", "--xla_cpu_parallel_codegen_split_count=1")
 
 
 def known(flags):
-    """The flags, or none. A flag that XLA does not know aborts, so another process tries them."""
+    """Those flags that XLA knows. One that it does not know aborts, so another process tries."""
+    if starts(flags):
+        return " ".join(flags)
+    return " ".join(flag for flag in flags if starts([flag]))
+
+
+def starts(flags):
     tried = subprocess.run(
         [sys.executable, "-c", "import jax; jax.devices()"],
-        env={**os.environ, "JAX_PLATFORMS": "cpu", "XLA_FLAGS": flags},
+        env={**os.environ, "JAX_PLATFORMS": "cpu", "XLA_FLAGS": " ".join(flags)},
         capture_output=True,
     )
-    return flags if tried.returncode == 0 else ""
+    return tried.returncode == 0
 
 
 if __name__ == "__main__":

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from functools import partial
-from itertools import product
 from typing import Any, NamedTuple
 
 import jax
@@ -12,14 +11,13 @@ import jax.numpy as jnp
 from jaxtyping import Array, Float
 
 from .. import checks
-from ..catalogue import SITES
 from ..residual import ROLES, fields
 from ..tasks import Task
 from ..tasks.task import check_axes
 from ..transformer import HookPlace, Transformer
 from ..transformer.evaluate import check_compatible, evaluate
 from ..transformer.memory import check_run
-from .sites import Site, sites as places_of
+from .sites import Site, check_sites
 
 CHUNK = 16
 """Number of interventions that run in parallel."""
@@ -77,7 +75,7 @@ def ablate(
     True
     """
     checks.choice("replace", replace, ("zero", "mean"))
-    check_sites(model, tasks, sites, chunk)
+    check_run_of(model, tasks, sites, chunk)
     if replace == "mean":
         same_outputs(model, tasks)
     ids = places_and_points(model, sites)
@@ -122,7 +120,7 @@ def patch(
     >>> bool(jnp.all(patched == ik.predict_batch(model, others)))
     True
     """
-    check_sites(model, tasks, sites, chunk)
+    check_run_of(model, tasks, sites, chunk)
     check_axes(source, 1, "source")
     check_compatible(model, source, batch=1)
     same_outputs(model, tasks)
@@ -133,33 +131,11 @@ def patch(
     return run_interventions(model, tasks, encoded(ids, sites), source, ids, chunk)
 
 
-def check_sites(model: Transformer, tasks: Task, sites: Sequence[Site], chunk: int) -> None:
+def check_run_of(model: Transformer, tasks: Task, sites: Sequence[Site], chunk: int) -> None:
     check_compatible(model, tasks, batch=1)
     checks.count("chunk", chunk)
-    checks.instance("sites", sites, (list, tuple), "a list of sites")
-    if not sites:
-        raise ValueError("sites must not be empty; icl_krr.probes.sites(model) lists them")
+    check_sites(model, sites)
     check_run(model, tasks, copies=min(chunk, len(sites)))
-    known = {
-        point_of(site)
-        for step, unit in product((False, True), repeat=2)
-        for site in places_of(model, SITES, each_step=step, each_unit=unit)
-    }
-    for site in sites:
-        if not isinstance(site, Site):
-            raise TypeError(
-                f"sites must hold icl_krr.probes.Site objects, got {site!r}; "
-                "icl_krr.probes.sites(model) lists them"
-            )
-        if point_of(site) not in known:
-            raise ValueError(
-                f"sites must belong to this model, got {site.name!r}; "
-                "icl_krr.probes.sites(model) lists them"
-            )
-
-
-def point_of(site: Site) -> tuple:
-    return site.points, site.position, site.step, site.channels
 
 
 def same_outputs(model: Transformer, tasks: Task) -> None:

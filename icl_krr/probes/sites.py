@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from itertools import accumulate, pairwise
+from collections.abc import Iterator, Sequence
+from itertools import accumulate, pairwise, product
 from typing import NamedTuple
 
 from .. import checks
@@ -103,6 +103,32 @@ def sites(
         if each_step
         else found + [s for s in slot_and_role_sites(model, None) if s.kind in kinds]
     )
+
+
+def check_sites(model: Transformer, found: Sequence[Site]) -> None:
+    checks.instance("sites", found, (list, tuple), "a list of sites")
+    if not found:
+        raise ValueError("sites must not be empty; icl_krr.probes.sites(model) lists them")
+    known = {
+        place_of(site)
+        for step, unit in product((False, True), repeat=2)
+        for site in sites(model, SITES, each_step=step, each_unit=unit)
+    }
+    for site in found:
+        if not isinstance(site, Site):
+            raise TypeError(
+                f"sites must hold icl_krr.probes.Site objects, got {site!r}; "
+                "icl_krr.probes.sites(model) lists them"
+            )
+        if place_of(site) not in known:
+            raise ValueError(
+                f"sites must belong to this model, got {site.name!r}; "
+                "icl_krr.probes.sites(model) lists them"
+            )
+
+
+def place_of(site: Site) -> tuple:
+    return site.points, site.position, site.step, site.channels
 
 
 def block_places(model: Transformer, each_step: bool) -> Iterator[BlockPlace]:

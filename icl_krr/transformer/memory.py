@@ -143,7 +143,7 @@ def mend(model: Transformer) -> str:
 def least_numbers(
     model: Transformer, task: Task, options: dict[str, Any], gradient: bool = False
 ) -> float:
-    """About how many numbers a run holds at least: streams, patterns and what it stores."""
+    """How many numbers a run holds at least: the stream, patterns and what it stores."""
     tokens, width, layout = num_tokens(task, model.spec.tokens), model.layout.width, model.layout
     kept = options.get("keep", ())
     hooked = tuple(name for name, _ in options.get("hooks", ()))
@@ -159,7 +159,7 @@ def least_numbers(
         if name != "prediction"
     )
     # logits and weights exist together, and the gradient stores the weights of one step
-    numbers = 2 * tokens * width + (3 if gradient else 2) * pattern + (model.steps + 1) * stored
+    numbers = tokens * width + (3 if gradient else 2) * pattern + (model.steps + 1) * stored
     for blocks, times in ((model.weights.prologue, 1), (model.weights.steps, model.steps)):
         numbers += times * sum(numbers_of_points(block, kept, tokens, width) for block in blocks)
     if gradient:  # it stores the stream of every step
