@@ -107,17 +107,27 @@ def init(key: jax.Array, architecture: Architecture, dtype: DTypeLike | None = N
     return draw(key, architecture, dtype)
 
 
+DATA = ("x", "y", "aggregator", "support", "query")
+NAMES = ("query", "key", "value", "out", "up", "down", "readout", *(f"embed.{d}" for d in DATA))
+
+
 @partial(jax.jit, static_argnums=(1, 2))
 def draw(key: jax.Array, architecture: Architecture, dtype: jnp.dtype) -> Transformer:
     a, d = architecture, architecture.width
     hidden = 4 * d if a.hidden is None else a.hidden
-    shrink = (2 * a.depth) ** -0.5
+    shrink, steps = (2 * a.depth) ** -0.5, jnp.arange(1 if a.tied else a.depth)
+
+    # one program for all keys compiles faster than one for each
+    names = jnp.array([zlib.crc32(name.encode()) for name in NAMES], jnp.uint32)
+    of_step = jax.vmap(jax.random.fold_in, in_axes=(None, 0))
+    of_name = lambda name: of_step(jax.random.fold_in(key, name), steps)  # noqa: E731
+    keys = dict(zip(NAMES, jax.vmap(of_name)(names), strict=True))
 
     def normal(
         name: str, rows: int, columns: int, scale: float = 1.0, step: jax.Array | int = 0
     ) -> jax.Array:
-        named = jax.random.fold_in(jax.random.fold_in(key, zlib.crc32(name.encode())), step)
-        return scale * rows**-0.5 * jax.random.normal(named, (rows, columns), dtype)
+        drawn = jax.random.normal(keys[name][step], (rows, columns), dtype)
+        return scale * rows**-0.5 * drawn
 
     def affine(make: Callable, name: str, columns: int) -> Read:
         bias = jnp.zeros((1, columns), dtype)
@@ -146,8 +156,10 @@ def draw(key: jax.Array, architecture: Architecture, dtype: jnp.dtype) -> Transf
         bias = Unit(Read({"one": jnp.zeros((1, d), dtype)}, d))
         return Block((heads,), (mlp, bias), norm(), norm())
 
-    inputs = {"x": a.num_features, "y": a.num_outputs, "aggregator": 1, "support": 1, "query": 1}
-    embedding = {name: normal(f"embed.{name}", width, d) for name, width in inputs.items()}
+    widths = (a.num_features, a.num_outputs, 1, 1, 1)
+    embedding = {
+        name: normal(f"embed.{name}", width, d) for name, width in zip(DATA, widths, strict=True)
+    }
     positions = {} if a.max_tokens is None else {"stream": jnp.zeros((a.max_tokens, d), dtype)}
     weights = Weights(
         embedding={
@@ -155,7 +167,7 @@ def draw(key: jax.Array, architecture: Architecture, dtype: jnp.dtype) -> Transf
             "one": Read({"one": jnp.ones((), dtype)}, 1),
         },
         positions=positions,
-        steps=(jax.vmap(block)(jnp.arange(1 if a.tied else a.depth)),),
+        steps=(jax.vmap(block)(steps),),
         final_norm=norm(),
         readout=affine(normal, "readout", a.num_outputs),
     )
