@@ -25,15 +25,16 @@ from icl_krr import theory
 
 SIZES = list(itertools.product((1, 4, 16), (1, 7, 64), (1, 3)))
 ONE, ORDINARY, LONG = (1, 1, 1), (4, 7, 3), (1, 64, 3)
-# of each kind one case has a single support, of the others in .ci/run
-SLOW = {ONE: set(CASES) - set(KINDS), ORDINARY: set(), LONG: set(CASES)}
+OTHERS = [name for name in CASES if name not in KINDS and not CASES[name].tables]
 FEW = [
-    pytest.param(
-        case, *size, id=f"{case.name}-{size}", marks=[pytest.mark.slow] * (case.name in names)
+    pytest.param(CASES[name], *size, id=f"{name}-{size}", marks=[pytest.mark.slow] * slow)
+    for size, names, slow in (
+        (ORDINARY, CASES, False),
+        (ONE, KINDS, False),
+        (ONE, OTHERS, True),
+        (LONG, KINDS, True),
     )
-    for size, names in SLOW.items()
-    for case in CONSTRUCTIONS
-    if size == ORDINARY or not case.tables  # tables are slow to build: test_tables measures them
+    for name in names
 ]
 SETTINGS = ((0, 1e-2), (1, 0.1), (2, 3.0))
 
