@@ -1,11 +1,14 @@
 """What results say about themselves: never ok if wrong, rarely not ok if right."""
 
+from collections import Counter
+
 import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
 
 import icl_krr as ik
+from benchmarks import random_cases
 
 CONFIG = ik.tasks.LinearRegression(num_features=4, num_supports=32, num_queries=5)
 
@@ -162,3 +165,16 @@ def test_a_posterior_that_has_not_converged_says_so():
     with pytest.raises(ValueError, match="kernel must be that of the model, Gaussian"):
         ik.posterior(exact, ik.Gaussian(0.5), task)
     assert "not checked" in jax.jit(ik.posterior)(exact, kernel, task).status.advice()
+
+
+@pytest.mark.slow
+def test_no_result_of_a_random_task_is_wrong_without_a_word():
+    """A few of the tasks and results whose record is in `benchmarks/results`."""
+    subjects = ("`solvers.exact`", "`solvers.conjugate_gradient`", "`check` of `chebyshev`")
+    found = list(random_cases.run(seed=2, cases=24, subjects=subjects))
+    faults = Counter(random_cases.outcome(one.error, one.ok) for one in found)
+    assert faults["wrong, ok"] == faults["not finite, ok"] == 0
+    assert faults["right, reported"] <= 5
+    blind = Counter(random_cases.outcome(one.error, True) for one in found)
+    assert blind["wrong, ok"] > 30
+    assert blind["not finite, ok"] > 10

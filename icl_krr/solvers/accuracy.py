@@ -112,24 +112,28 @@ def of_path(parts: System, ridge: Any, alpha: Any, r: Any) -> Status:
 
     The error at the queries is $k(x)^T A^{-1} r$. If $s = r^T K r / |r|^2$ is the mean eigenvalue
     of $K$ in $r$, the error at the supports is about $|r| s / (s + \lambda)$ and at most $|r|$, and
-    $|k(x)^T r| / \lambda$ is mostly above the error at x. The estimate is 4 times the geometric
-    mean of the first and the smaller of the others, and at most twice the last. On random tasks,
-    1 of 1000 results that are wrong has an estimate below 0.01, and 1 of 100 that are right has one
-    above.
+    $|k(x)^T r| / \lambda$ is mostly above the error at x. The estimate is 6 times the geometric
+    mean of the first and the smaller of the others, and at most twice the last. For 2794 results on
+    random tasks in float32, it is above 0.01 for all that are wrong (error above 0.01), and for 35
+    of the 1337 that are right (error below 0.001).
     """
     gram, cross, _ = parts
     y, last, size = scaled(parts.y, alpha[-1])
     left = y - apply(gram, ridge, last)
     prediction = matmul(cross, last)
-    share, mean = norm(left) / size_of(norm(y)), mean_eigenvalue(left, matmul(gram, left))
-    seen = worst(jnp.abs(matmul(cross, left)), axis=0) / scale_of(y, prediction) / ridge
-    gap = 4 * jnp.sqrt(share * mean / (mean + ridge) * jnp.minimum(share, seen))
+    share, eps = norm(left) / size_of(norm(y)), jnp.finfo(y.dtype).eps
+    # what rounding hides in the products with r may be there
+    hidden = eps * mean_eigenvalue(jnp.abs(left), matmul(jnp.abs(gram), jnp.abs(left)))
+    mean = mean_eigenvalue(left, matmul(gram, left)) + hidden
+    found = jnp.abs(matmul(cross, left)) + eps * matmul(jnp.abs(cross), jnp.abs(left))
+    seen = worst(found, axis=0) / scale_of(y, prediction) / ridge
+    gap = 6 * jnp.sqrt(share * mean / (mean + ridge) * jnp.minimum(share, seen))
     gap = jnp.minimum(gap, 2 * seen)
     rounded = norm(matmul(jnp.abs(gram), jnp.abs(last))) / size_of(norm(y))
     half = norm(r[(len(r) - 1) // 2] / size) / size_of(norm(y))
     return assess(
         worst(share),
-        worst(gap + jnp.finfo(y.dtype).eps * rounded),
+        worst(gap + eps * rounded),
         condition(gram, ridge),
         y.dtype,
         overflow=overflows(parts),
