@@ -25,6 +25,7 @@ from icl_krr import theory
 
 SIZES = list(itertools.product((1, 4, 16), (1, 7, 64), (1, 3)))
 ONE, ORDINARY, LONG = (1, 1, 1), (4, 7, 3), (1, 64, 3)
+# tables are slow to build: test_tables measures them
 OTHERS = [name for name in CASES if name not in KINDS and not CASES[name].tables]
 FEW = [
     pytest.param(CASES[name], *size, id=f"{name}-{size}", marks=[pytest.mark.slow] * slow)
@@ -247,12 +248,12 @@ def test_zero_outputs_are_solved_by_zero():
     assert all(bool(jnp.all(jnp.isfinite(value))) for value in cache.slots.values())
 
 
-@pytest.mark.parametrize("size", [1e-14, 1e-7, 1e7, 1e14])
+@pytest.mark.parametrize("size", [2.0**-46, 2.0**-23, 2.0**23, 2.0**46])  # y stays as exact
 def test_float32_does_not_depend_on_the_scale_of_y(size):
     task = draw(0)
     scaled = task.replace(y=task.y * size, y_query=None)
     scaled, plain = (ik.predict(cg(task, 0.1, 8), one) for one in (scaled, task))
-    assert relative(scaled / size, plain) < 1e-3
+    assert relative(scaled / size, plain) < 1e-4
 
 
 @pytest.mark.parametrize("seed", range(8))

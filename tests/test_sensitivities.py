@@ -163,10 +163,10 @@ def test_closed_forms_are_the_derivatives_of_the_oracle(task, family):
 def test_closed_forms_round_no_more_than_automatic_derivatives(family):
     """In float32 against float64, for supports of low rank, two of them equal, and small ridges."""
     rng = np.random.default_rng(0)
-    x, x_query = rng.normal(size=(6, 10, 2)).astype("f4"), rng.normal(size=(6, 4, 2)).astype("f4")
+    x, x_query = rng.normal(size=(24, 10, 2)).astype("f4"), rng.normal(size=(24, 4, 2)).astype("f4")
     x[:, 5] = x[:, 4]
-    y = x @ np.float32([1.0, -0.5]) + 0.1 * rng.normal(size=(6, 10)).astype("f4")
-    ridge = np.float32([1e-5, 1e-4, 1e-3, 1e-5, 1e-4, 1e-3])
+    y = x @ np.float32([1.0, -0.5]) + 0.1 * rng.normal(size=(24, 10)).astype("f4")
+    ridge = np.tile(np.float32([1e-5, 1e-4, 1e-3]), 8)
 
     @jax.jit
     @partial(jax.vmap, in_axes=(0, 0, 0, 0, None))
@@ -189,10 +189,10 @@ def test_closed_forms_round_no_more_than_automatic_derivatives(family):
     for mine, other, exact in zip(
         *jax.tree.map(np.float64, (ours, list(theirs), list(true))), strict=True
     ):
-        gaps = [np.abs(part - exact).reshape(6, -1) for part in (mine, other)]
+        gaps = [np.abs(part - exact).reshape(24, -1) for part in (mine, other)]
         worst, allowed = (gap.max(axis=1) for gap in gaps)
         assert np.all(worst <= 5 * allowed)
-        assert np.median(worst / allowed) <= 2
+        assert np.median(worst / allowed) <= 1.5
 
 
 STATIONARY = {

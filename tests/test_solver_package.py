@@ -143,13 +143,14 @@ def test_without_the_package_nobody_knows_it():
 
 
 @pytest.mark.slow
-def test_predict_has_them(package, tmp_path):
+@pytest.mark.parametrize(("kernel", "blocks"), [("linear", 3), ("tilted", 4)])
+def test_predict_has_them(package, tmp_path, kernel, blocks):
     rows = "\n".join(f"{i},{(i * 7) % 11},{(i * 5) % 13}" for i in range(40))
     (tmp_path / "table.csv").write_text(f"a,b,y\n{rows}\n")
-    words = "predict table.csv --target y --solver steepest-descent --steps 3 --kernel tilted"
-    out = command(words, package, tmp_path)
-    assert "steepest_descent, tilted kernel" in out
-    assert "4 blocks per step" in out
+    words = "predict table.csv --target y --solver steepest-descent --steps 3 --kernel"
+    out = command(f"{words} {kernel}", package, tmp_path)
+    assert f"steepest_descent, {kernel} kernel" in out
+    assert f"{blocks} blocks per step" in out
 
 
 @pytest.mark.slow
