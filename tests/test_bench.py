@@ -122,7 +122,7 @@ def test_compiled_programs_are_kept_between_commands(compiled_as_users_do, tmp_p
     """The second process finds on disk what the first one compiled."""
     table = tmp_path / "t.csv"
     table.write_text("a,y\n" + "".join(f"{i},{i % 3}\n" for i in range(12)))
-    argv = ["predict", str(table), "--target", "y", "--steps", "2"]
+    argv = ["predict", str(table), "--target", "y", "--steps", "2", "--kernel", "linear"]
     env = {**os.environ, "XDG_CACHE_HOME": str(tmp_path / "cache")}
     env.pop("JAX_COMPILATION_CACHE_DIR", None)
     code = f"import sys; from icl_krr.cli import main; sys.exit(main({argv!r}))"

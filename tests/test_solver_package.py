@@ -131,11 +131,6 @@ def python(code, package, tmp_path):
     return done.stdout
 
 
-def command(words, package, tmp_path):
-    code = f"import sys; from icl_krr.cli import main; sys.exit(main({words.split()!r}))"
-    return python(code, package, tmp_path)
-
-
 def test_without_the_package_nobody_knows_it():
     from icl_krr.catalogue import SOLVERS
 
@@ -143,31 +138,29 @@ def test_without_the_package_nobody_knows_it():
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize(("kernel", "blocks"), [("linear", 3), ("tilted", 4)])
-def test_predict_has_them(package, tmp_path, kernel, blocks):
+def test_every_command_has_it(package, tmp_path):
     rows = "\n".join(f"{i},{(i * 7) % 11},{(i * 5) % 13}" for i in range(40))
     (tmp_path / "table.csv").write_text(f"a,b,y\n{rows}\n")
-    words = "predict table.csv --target y --solver steepest-descent --steps 3 --kernel"
-    out = command(f"{words} {kernel}", package, tmp_path)
-    assert f"steepest_descent, {kernel} kernel" in out
-    assert f"{blocks} blocks per step" in out
-
-
-@pytest.mark.slow
-def test_sweep_has_it(package, tmp_path):
-    words = (
-        "sweep ridge --lines steepest-descent conjugate-gradient --values 10 --seeds 1 --steps 3"
-    )
-    words += " --num-supports 12 --num-queries 4 --out s"
-    assert "steepest_descent" in command(words, package, tmp_path)
+    predict = "predict table.csv --target y --solver steepest-descent --steps 3 --kernel"
+    sweep = "sweep ridge --lines steepest-descent conjugate-gradient --values 10 --seeds 1"
+    commands = {
+        f"{predict} linear": ("steepest_descent, linear kernel", "3 blocks per step"),
+        f"{predict} tilted": ("steepest_descent, tilted kernel", "4 blocks per step"),
+        f"{sweep} --steps 3 --num-supports 12 --num-queries 4 --out s": ("steepest_descent",),
+        "ablate steepest-descent --steps 2 --tasks 2 --out a": ("gamma",),
+    }
+    code = f"""
+from icl_krr.cli import main
+for words in {[*commands]}:
+    print("END" if main(words.split()) == 0 else "FAILED")
+"""
+    *printed, rest = python(code, package, tmp_path).split("END\n")
+    assert not rest
+    for out, expected in zip(printed, commands.values(), strict=True):
+        for words in expected:
+            assert words in out
     rows = (tmp_path / "s" / "results.csv").read_text().splitlines()
     assert sum("steepest_descent" in row for row in rows) == 4
-
-
-@pytest.mark.slow
-def test_ablate_has_it(package, tmp_path):
-    out = command("ablate steepest-descent --steps 2 --tasks 2 --out a", package, tmp_path)
-    assert "gamma" in out
 
 
 @pytest.mark.slow
