@@ -186,6 +186,34 @@ def test_the_estimate_of_a_run_is_a_lower_bound_of_the_right_size(model, gradien
     assert 0.4 < least / memory(model, task, gradient=gradient).peak < 1.01
 
 
+ALLOCATING = {
+    "exact": lambda task: solvers.exact(GAUSSIAN, task, ridge=0.1),
+    "leave_one_out": lambda task: solvers.leave_one_out(GAUSSIAN, task, ridge=0.1),
+    "likelihood": lambda task: solvers.log_marginal_likelihood(GAUSSIAN, task, ridge=0.1),
+    "gradient_descent": lambda task: solvers.gradient_descent(
+        GAUSSIAN, task, ridge=0.1, steps=600, spectrum=(1.0, 10.0)
+    ),
+    "newton_schulz": lambda task: solvers.newton_schulz(
+        ik.Linear(), task.replace(x=task.x.T, y=task.y[:1], x_query=task.x.T),
+        ridge=0.1, steps=5, spectrum=(0.1, 1.0),
+    ),
+    "derivative": lambda task: solvers.derivative_in_supports(GAUSSIAN, task, ridge=0.1),
+    "derivative of a kernel": lambda task: GAUSSIAN.derivative_in_x(task.x, task.x),
+    "smoothing_gap": lambda task: theory.smoothing_gap(GAUSSIAN, task, ridge=0.1),
+    "rank_correlation": lambda task: theory.rank_correlation(task.y, task.x[:, 0]),
+    "nystrom": lambda task: ik.nystrom(GAUSSIAN, task.x, ridge=0.1, rank=600),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", ALLOCATING)
+def test_an_estimate_is_of_the_size_of_what_is_allocated(name, monkeypatch):
+    seen = []
+    monkeypatch.setattr(capacity, "check", lambda what, numbers, *rest: seen.append(4 * numbers))
+    found = jax.jit(ALLOCATING[name]).lower(empty(600)).compile().memory_analysis()
+    allocated = found.temp_size_in_bytes + found.output_size_in_bytes + found.argument_size_in_bytes
+    assert 0.5 < max(seen) / allocated < 2.1
+
+
 def test_errors_of_the_device_are_one_line_at_the_command_line(monkeypatch, capsys):
     words = {
         "RESOURCE_EXHAUSTED: Out of memory allocating 9 bytes.\nmore": "memory is exhausted (",

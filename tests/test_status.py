@@ -9,6 +9,7 @@ import pytest
 
 import icl_krr as ik
 from benchmarks import random_cases
+from icl_krr.solvers import accuracy
 
 CONFIG = ik.tasks.LinearRegression(num_features=4, num_supports=32, num_queries=5)
 
@@ -36,6 +37,13 @@ def test_a_solution_of_any_scale_is_right_or_says_so(task):
     assert np.allclose(known[1:], known[3], rtol=1e-4, atol=1e-6)
     assert "rescale y" in found.status.advice()
     assert found.status.advice().startswith("1 of 6 results")
+
+
+def test_the_condition_number_is_bounded_by_the_discs_of_gershgorin():
+    eps = float(jnp.finfo("float32").eps)
+    for gram, bound in (([[2, 1], [1, 3]], 5 / 2), ([[1, 2], [2, 1]], 4 / 1), ([[4]], 5 / 5)):
+        found = accuracy.condition(jnp.array(gram, "float32"), 1.0)
+        assert np.isclose(found / eps, bound), gram
 
 
 def test_queries_count(task):

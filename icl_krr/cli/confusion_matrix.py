@@ -8,8 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import jax
-from rich.console import Console
-from rich.progress import MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
+from rich.progress import MofNCompleteColumn, TextColumn, TimeElapsedColumn
 from rich.table import Table
 
 from .. import checks
@@ -33,7 +32,7 @@ def identify_constructions(settings: Identify, folder: Path) -> int:
     done = frozenset((r["solver"], r["kernel"], r["condition"], r["seed"]) for r in rows)
     columns = (TextColumn("{task.description}"), MofNCompleteColumn(), TimeElapsedColumn())
     with (
-        Progress(*columns, console=Console(stderr=True), transient=True) as progress,
+        output.progress(*columns) as progress,
         jax.enable_x64(True),
     ):
         bar = progress.add_task("", total=len(cells(config)), completed=len(rows))

@@ -16,6 +16,7 @@ from typing import Any
 
 import jax
 from rich.console import Console
+from rich.progress import Progress, ProgressColumn
 from rich.table import Table
 
 from ..files import UNSAVED, Lines, replace
@@ -47,6 +48,13 @@ def wide() -> Console:
     """A console for wide tables: 160 columns if the output is not a terminal."""
     console = Console()
     return console if console.is_terminal else Console(width=160)
+
+
+def progress(*columns: ProgressColumn) -> Progress:
+    """A progress bar on stderr; where that is no terminal, nothing, not even an empty line."""
+    console = Console(stderr=True)
+    console.quiet = not console.is_terminal
+    return Progress(*columns, console=console, transient=True)
 
 
 def lined(title: str, content: Lines) -> Table:

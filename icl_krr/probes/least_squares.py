@@ -36,6 +36,8 @@ def minimise(
             for v in values
         ]
 
+    if not start.size:  # SciPy would take the maximum of no slopes
+        return float(np.linalg.norm(at(start.tobytes())[0])), start
     slope: Any = lambda x: at(x.tobytes())[1]  # noqa: E731
     solved = least_squares(
         lambda x: at(x.tobytes())[0],

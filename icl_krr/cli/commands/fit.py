@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from rich.console import Console
-from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
+from rich.progress import BarColumn, MofNCompleteColumn, TextColumn, TimeRemainingColumn
 from rich.table import Table
 
 from ...catalogue import taken
@@ -48,11 +48,7 @@ def run(settings: Fit) -> int:
         TextColumn("{task.description}"),
         TimeRemainingColumn(),
     )
-    errors = Console(stderr=True)
-    # without a terminal, the bar would print an empty line before an error message
-    with Progress(
-        *columns, console=errors, transient=True, disable=not errors.is_terminal
-    ) as progress:
+    with output.progress(*columns) as progress:
         bar = progress.add_task("compiling", total=config.iterations)
         show = lambda i, loss: progress.update(bar, completed=i, description=f"loss {loss:.4g}")  # noqa: E731
         try:

@@ -10,7 +10,7 @@ from typing import Any
 
 import jax.numpy as jnp
 from rich.console import Console
-from rich.progress import MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
+from rich.progress import MofNCompleteColumn, TextColumn, TimeElapsedColumn
 from rich.table import Table
 
 from ... import fields
@@ -46,7 +46,7 @@ def run(settings: Sweep) -> int:
     done = frozenset((row["line"], row["seed"]) for row in rows)
     save_rows(folder, meta, rows)
     columns = (TextColumn("{task.description}"), MofNCompleteColumn(), TimeElapsedColumn())
-    with Progress(*columns, console=Console(stderr=True), transient=True) as progress:
+    with output.progress(*columns) as progress:
         wanted = cells(config)
         bar = progress.add_task("", total=len(wanted), completed=len(done & {*wanted}))
         for (line, seed), found in sweep(config, done):

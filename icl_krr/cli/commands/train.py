@@ -9,7 +9,7 @@ from typing import Any
 
 import jax.numpy as jnp
 from rich.console import Console
-from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
+from rich.progress import BarColumn, MofNCompleteColumn, TextColumn, TimeRemainingColumn
 from rich.table import Table
 
 from ...experiments.shared.recipe import Recipe, names
@@ -42,7 +42,7 @@ def run(settings: Train) -> int:
         TextColumn("{task.description}"),
         TimeRemainingColumn(),
     )
-    with Progress(*columns, console=Console(stderr=True), transient=True) as progress:
+    with output.progress(*columns) as progress:
         bar = progress.add_task("compiling", total=recipe.training.steps)
 
         def show_progress(step: int, row: dict[str, Any] | None) -> None:

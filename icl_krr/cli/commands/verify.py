@@ -7,7 +7,7 @@ from typing import Any
 
 from rich.console import Console
 from rich.markup import escape
-from rich.progress import MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
+from rich.progress import MofNCompleteColumn, TextColumn, TimeElapsedColumn
 from rich.table import Table
 
 from ... import checks
@@ -32,7 +32,7 @@ def run(settings: Verify) -> int:
     if folder is not None:
         output.prepare(folder)
     columns = (TextColumn("claims x seeds"), MofNCompleteColumn(), TimeElapsedColumn())
-    with Progress(*columns, console=Console(stderr=True), transient=True) as progress:
+    with output.progress(*columns) as progress:
         bar = progress.add_task("", total=seeds * len(chosen))
         found = verify_all(
             chosen,
