@@ -12,6 +12,7 @@ import jax
 import jax.numpy as jnp
 
 from .. import checks
+from ..numerics import matmul
 from ..tasks import Task
 from ..tasks.task import check_axes
 from .layout import Layout
@@ -126,8 +127,9 @@ def embed(
 def centre(task: Task) -> Task:
     """Return the task with the mean of the unmasked supports' x as the new origin of x."""
     keep = jnp.ones(task.num_supports, bool) if task.mask is None else task.mask
-    count = jnp.maximum(jnp.sum(keep, dtype=task.x.dtype), 1)
-    mean = jnp.sum(jnp.where(keep[:, None], task.x, 0), axis=0, keepdims=True) / count
+    counted = keep.astype(task.x.dtype)
+    shares = counted / jnp.maximum(jnp.sum(counted), 1)
+    mean = matmul(shares[None], jnp.where(keep[:, None], task.x, 0))
     return task.replace(x=task.x - mean, x_query=task.x_query - mean)
 
 
