@@ -46,11 +46,7 @@ SLOWER = (
     "transformer",
     "kernel_of_ones_own",
     "sensitivities",
-    "iterations",
-    "gradients",
     "keystone",
-    "edges",
-    "interventions",
 )
 EXPLAINED = {
     "icl_krr/solvers/exact.py: @jax.jit": "The result is the same, and the call takes longer.",
@@ -202,14 +198,14 @@ def examine(
             target.write_text(original)
             told = {key: value for key, value in mutant._asdict().items() if key != "code"}
             rows.append({**told, "outcome": outcome, "test": failed, "seconds": round(seconds)})
-            write(rows, seed, out)
+            write(rows, seed, count, out)
             print(f"{outcome:9} {seconds:5.0f} s  {mutant.path}:{mutant.line}  {mutant.after}")
     return rows
 
 
-def write(rows: list[dict[str, Any]], seed: int, out: Path) -> None:
+def write(rows: list[dict[str, Any]], seed: int, count: int, out: Path) -> None:
     meta = {
-        "command": f"python -m benchmarks.mutants --seed {seed}",
+        "command": f"python -m benchmarks.mutants --seed {seed} --count {count}",
         "seed": seed,
         "versions": {name: version(name) for name in ("cosmic-ray", "jax", "numpy", "pytest")},
     }

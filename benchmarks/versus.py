@@ -1,0 +1,158 @@
+"""`python -m benchmarks.versus COMMIT`: the benchmark, timed here and at another commit in turns.
+
+Each of the two versions has a process of its own. The processes take turns in every comparison of
+the benchmark, so that both meet the same disturbances. The table has medians, and the median and
+the quartiles of the ratios of neighbouring times. Above 1, this version is the slower one.
+"""
+
+from __future__ import annotations
+
+import argparse
+import io
+import json
+import os
+import subprocess
+import sys
+import tarfile
+import tempfile
+from collections.abc import Iterator
+from importlib.metadata import version
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from rich.console import Console
+from rich.progress import track
+
+from icl_krr.catalogue import SUITES
+from icl_krr.files import replace, to_markdown
+
+ROOT = Path(__file__).parent.parent
+RESULTS = ROOT / "benchmarks" / "results"
+TIMED = ("forward", "gradient", "attention", "context", "exact", "iterative", "training")
+"""Suites whose programs are functions of this process."""
+
+TURNS = """
+import json, sys
+answers, sys.stdout = sys.stdout, sys.stderr
+from icl_krr.bench import SUITES
+from icl_krr.bench.contest import timed
+def say(what):
+    print(json.dumps(what), file=answers, flush=True)
+for suite in sys.argv[1:]:
+    for contest in SUITES[suite](False, 0):
+        say([suite, contest.name])
+        while sys.stdin.readline() == "again\\n":
+            say(timed(contest.ours)[0])
+say(None)
+"""
+
+
+class Version:
+    """A process that runs the contests of one version."""
+
+    def __init__(self, folder: Path, suites: list[str]) -> None:
+        self.process = subprocess.Popen(
+            [sys.executable, "-c", TURNS, *suites],
+            cwd=folder,
+            env={**os.environ, "PYTHONPATH": str(folder)},
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.DEVNULL,
+            text=True,
+        )
+
+    def answer(self) -> Any:
+        assert self.process.stdout is not None
+        line = self.process.stdout.readline()
+        if not line:
+            raise SystemExit(
+                "one of the versions failed; run its `python -m benchmarks` to see why"
+            )
+        return json.loads(line)
+
+    def ask(self, word: str) -> None:
+        assert self.process.stdin is not None
+        print(word, file=self.process.stdin, flush=True)
+
+    def time(self) -> float:
+        self.ask("again")
+        return self.answer()
+
+
+def checkout(commit: str, folder: Path) -> str:
+    """Write the library of a commit to a folder, and return the commit's full name."""
+    name = subprocess.check_output(["git", "-C", str(ROOT), "rev-parse", commit], text=True).strip()
+    archive = subprocess.check_output(["git", "-C", str(ROOT), "archive", name, "icl_krr"])
+    with tarfile.open(fileobj=io.BytesIO(archive)) as files:
+        files.extractall(folder, filter="data")
+    return name
+
+
+def compare(folder: Path, suites: list[str], seconds: float) -> Iterator[dict[str, Any]]:
+    """Rows of times in ms; each contest has 7 to 301 turns, about as many as the seconds allow."""
+    here, there = Version(ROOT, suites), Version(folder, suites)
+    while (contest := here.answer()) is not None:
+        if contest != (other := there.answer()):
+            raise SystemExit(
+                f"the versions must have the same benchmark, got {contest} and {other}"
+            )
+        for each in (here, there):
+            each.time()  # compiles
+        first = here.time() + there.time()
+        pairs = []
+        for i in track(
+            range(int(np.clip(1e3 * seconds / first, 7, 301))),
+            description=contest[1],
+            console=Console(stderr=True),
+            transient=True,
+        ):
+            turns = {each: each.time() for each in ((here, there), (there, here))[i % 2]}
+            pairs.append([turns[here], turns[there]])
+        for each in (here, there):
+            each.ask("next")
+        times = np.array(pairs)
+        yield {
+            "suite": contest[0],
+            "contest": contest[1],
+            "turns": len(pairs),
+            "here_ms": float(np.median(times[:, 0])),
+            "there_ms": float(np.median(times[:, 1])),
+            "ratios": np.quantile(times[:, 0] / times[:, 1], [0.25, 0.5, 0.75]).tolist(),
+        }
+
+
+def table(rows: list[dict[str, Any]]) -> str:
+    header = ["what", "turns", "this version, ms", "the other one, ms", "ratio (quartiles)"]
+    lines = []
+    for row in rows:
+        low, middle, high = row["ratios"]
+        times = [f"{row[name]:.3g}" for name in ("here_ms", "there_ms")]
+        ratio = f"{middle:.2f} ({low:.2f}-{high:.2f})"
+        lines.append([row["contest"], str(row["turns"]), *times, ratio])
+    return to_markdown((header, lines))
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("commit", help="the other version")
+    parser.add_argument("--suite", nargs="*", default=TIMED, choices=[*SUITES])
+    parser.add_argument("--seconds", type=float, default=9, help="time for each comparison")
+    asked = parser.parse_args()
+    with tempfile.TemporaryDirectory(prefix="icl-krr-versus-") as folder:
+        name = checkout(asked.commit, Path(folder))
+        rows = list(compare(Path(folder), asked.suite, asked.seconds))
+    content = table(rows)
+    print(content)
+    meta = {
+        "command": f"python -m benchmarks.versus {asked.commit}",
+        "other": name,
+        "seed": 0,
+        "versions": {package: version(package) for package in ("icl_krr", "jax", "jaxlib")},
+    }
+    replace(RESULTS / "versus.json", (json.dumps({"meta": meta, "rows": rows}) + "\n").encode())
+    replace(RESULTS / "versus.md", content.encode())
+
+
+if __name__ == "__main__":
+    main()
