@@ -190,7 +190,7 @@ ALLOCATING = {
     "leave_one_out": lambda task: solvers.leave_one_out(GAUSSIAN, task, ridge=0.1),
     "likelihood": lambda task: solvers.log_marginal_likelihood(GAUSSIAN, task, ridge=0.1),
     "gradient_descent": lambda task: solvers.gradient_descent(
-        GAUSSIAN, task, ridge=0.1, steps=600, spectrum=(1.0, 10.0)
+        GAUSSIAN, task, ridge=0.1, steps=256, spectrum=(1.0, 10.0)
     ),
     "newton_schulz": lambda task: solvers.newton_schulz(
         ik.Linear(), task.replace(x=task.x.T, y=task.y[:1], x_query=task.x.T),
@@ -200,17 +200,22 @@ ALLOCATING = {
     "derivative of a kernel": lambda task: GAUSSIAN.derivative_in_x(task.x, task.x),
     "smoothing_gap": lambda task: theory.smoothing_gap(GAUSSIAN, task, ridge=0.1),
     "rank_correlation": lambda task: theory.rank_correlation(task.y, task.x[:, 0]),
-    "nystrom": lambda task: ik.nystrom(GAUSSIAN, task.x, ridge=0.1, rank=600),
+    "nystrom": lambda task: ik.nystrom(GAUSSIAN, task.x, ridge=0.1, rank=256),
 }  # fmt: skip
 
 
 @pytest.mark.parametrize("name", ALLOCATING)
 def test_an_estimate_is_of_the_size_of_what_is_allocated(name, monkeypatch):
-    seen = []
-    monkeypatch.setattr(capacity, "check", lambda what, numbers, *rest: seen.append(4 * numbers))
-    found = jax.jit(ALLOCATING[name]).lower(empty(600)).compile().memory_analysis()
+    seen, task = [], jax.tree.map(jnp.asarray, empty(256))
+
+    def check(what, numbers, like, mend=""):
+        seen.append(4 * numbers * capacity.reach(like).copies)  # 0 inside of a jitted function
+
+    monkeypatch.setattr(capacity, "check", check)
+    ALLOCATING[name](task)
+    found = jax.jit(ALLOCATING[name]).lower(task).compile().memory_analysis()
     allocated = found.temp_size_in_bytes + found.output_size_in_bytes + found.argument_size_in_bytes
-    assert 0.5 < max(seen) / allocated < 2.1
+    assert 0.6 < max(seen) / allocated < 2.1
 
 
 def test_errors_of_the_device_are_one_line_at_the_command_line(monkeypatch, capsys):
