@@ -40,14 +40,15 @@ ROOMS = {
     "theory": ("icl_krr/theory", "theory", BAD),
     "probes": ("icl_krr/probes", "probes", BAD),
 }
-SLOWER = (
-    "capacity",
-    "status",
-    "transformer",
-    "kernel_of_ones_own",
-    "sensitivities",
-    "keystone",
-)
+SLOWER = {
+    "kernels": ("capacity", "status", "kernel_of_ones_own", "sensitivities", "keystone"),
+    "residual": ("transformer", "edges", "keystone"),
+    "transformer": ("capacity", "transformer", "numpy_forward", "interventions"),
+    "constructions": ("keystone", "invariants", "edges"),
+    "solvers": ("capacity", "status", "iterations", "sensitivities", "linalg"),
+    "theory": ("capacity", "width", "claims", "status"),
+    "probes": ("capacity", "status", "sensitivities", "identify", "interventions"),
+}
 EXPLAINED = {
     "icl_krr/solvers/exact.py: @jax.jit": "The result is the same, and the call takes longer.",
 }
@@ -144,7 +145,7 @@ def paths(names: tuple[str, ...]) -> list[str]:
 
 def run(sandbox: Path, names: tuple[str, ...]) -> tuple[str, str, float]:
     """Survived, killed or timeout; the test that failed; seconds of CPU time."""
-    options = ["-x", "-q", "-p", "no:cacheprovider", "-p", "no:xdist", "-W", "ignore"]
+    options = ["-x", "-q", "-p", "no:cacheprovider", "-p", "no:xdist"]
     options += ["-o", "addopts=--doctest-modules", "-o", "timeout=0", "-m", "not slow"]
 
     def bound() -> None:
@@ -194,7 +195,7 @@ def examine(
             target.write_text(mutant.code)
             outcome, failed, seconds = run(sandbox, ROOMS[mutant.room])
             if outcome == "survived":
-                outcome, failed, seconds = run(sandbox, SLOWER)
+                outcome, failed, seconds = run(sandbox, SLOWER[mutant.room])
             target.write_text(original)
             told = {key: value for key, value in mutant._asdict().items() if key != "code"}
             rows.append({**told, "outcome": outcome, "test": failed, "seconds": round(seconds)})

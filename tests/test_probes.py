@@ -11,6 +11,7 @@ from helpers import relative
 from sklearn.linear_model import Ridge
 
 import icl_krr as ik
+from icl_krr.catalogue import SOLVERS
 from icl_krr.experiments.identify.trained_model import controls
 from icl_krr.probes import (
     align,
@@ -24,6 +25,7 @@ from icl_krr.probes import (
     streams,
 )
 from icl_krr.probes.candidate_fit import bounded, squares
+from icl_krr.probes.candidates import absolute
 from icl_krr.training.batches import draw
 
 RIDGE = 0.5
@@ -39,6 +41,18 @@ def tasks(x64):
 
 def hats(model, tasks):
     return jax.lax.map(partial(hat_matrix, partial(layerwise, model)), tasks)
+
+
+@pytest.mark.parametrize("at", [0.0, 0.5, 1.0])
+def test_a_search_starts_from_the_scale_of_the_kernel_matrices(x64, tasks, at):
+    """The ridge times 100 and the step size divided by 100, if K is 100 times as large."""
+    ridge, step_size = SOLVERS["gradient_descent"].fitted.values()
+    start = partial(absolute, SOLVERS["gradient_descent"], "linear", np.full(2, at))
+    large = start(tasks.replace(x=10 * tasks.x)) - start(tasks)
+    assert np.allclose(large, [np.log(100), -np.log(100)])
+    norm = np.mean([np.linalg.norm(x @ x.T) for x in np.asarray(tasks.x)])
+    boxes = [10 ** (box.low + (box.high - box.low) * at) for box in (ridge, step_size)]
+    assert np.allclose(np.exp(start(tasks)), [boxes[0] * norm, boxes[1] / norm])
 
 
 def test_alignments_are_the_best_of_all_monotone_ones():

@@ -46,6 +46,12 @@ def test_the_condition_number_is_bounded_by_the_discs_of_gershgorin():
         assert np.isclose(found / eps, bound), gram
 
 
+def test_what_is_eager_is_judged_in_float64():
+    dtype = lambda x: jnp.asarray(x).dtype  # noqa: E731
+    assert accuracy.in_float64(dtype, np.ones(1)) == "float64"
+    assert jax.eval_shape(lambda x: accuracy.in_float64(jnp.sin, x), np.ones(1)).dtype == "float32"
+
+
 def test_queries_count(task):
     far = task.replace(x_query=200 * task.x_query)
     for found in (
