@@ -124,6 +124,12 @@ def test_conjugate_gradient_says_that_y_must_be_rescaled(task, size):
     assert "rescale y" in status.advice()
 
 
+def test_outputs_are_extreme_if_their_squares_leave_the_range():
+    sizes = [1e-13, 1e-11, 0.0, 1e15, 1e17]
+    seen = [bool(accuracy.extreme(jnp.array([size]), "float32")) for size in sizes]
+    assert seen == [True, False, False, False, True]
+
+
 def test_a_batch_does_not_hide_predictions_that_are_not_numbers(task):
     """The maximum of NaN and numbers is a number in some programs of XLA."""
     model, sizes = built(ik.Linear(), 12), jnp.logspace(17, 37, 120)
