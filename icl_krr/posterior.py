@@ -8,12 +8,12 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from . import checks, solvers
+from . import capacity, checks, solvers
 from .kernels import Kernel, check_kernel
 from .solvers import accuracy
 from .solvers.results import Posterior
 from .status import TOLERANCE, Status, assess
-from .tasks import Task
+from .tasks import Task, system
 from .tasks.task import check_axes
 from .transformer import Transformer, predict
 from .transformer.tiled_attention import uses_tiles
@@ -82,9 +82,12 @@ def posterior(model: Transformer, kernel: Kernel, task: Task) -> Posterior:
             f"kernel must be that of the model, {model.problem.kernel!r}, got {kernel!r}"
         )
     y = task.y.reshape(task.num_supports, -1)
+    capacity.check("posterior", 4 * task.num_supports * task.num_queries, task.x)
     cross = kernel(task.x, task.x_query)
+    counts = jnp.isfinite(cross)  # the status says that the others overflow
     if task.mask is not None:
-        cross = jnp.where(task.mask[:, None], cross, 0)
+        counts = counts & task.mask[:, None]
+    cross = jnp.where(counts, cross, 0)
     every = predict(model, task.replace(y=jnp.concatenate([y, cross], axis=1), y_query=None))
     mean, explained = every[:, : y.shape[1]], jnp.diagonal(every[:, y.shape[1] :])
     variance = kernel.diagonal(task.x_query) - explained
@@ -135,7 +138,7 @@ def status_of(kernel, ridge, given: Task, mean, variance, steps: int) -> Status:
         best.status.condition / jnp.finfo(wide).eps * float(jnp.finfo(own).eps),
         own,
         uncertain=best.status.gap,
-        overflow=best.status.overflow,
+        overflow=best.status.overflow | accuracy.overflows(system(kernel, given)),
         range=out | (~(gap <= TOLERANCE) & accuracy.extreme(y, own)),
         negative=jnp.any(variance < 0),
         steps=steps,

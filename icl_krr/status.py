@@ -14,7 +14,7 @@ that it has already computed.
 >>> task = ik.Task(x=x, y=jnp.array([1.0, 3.0, 2.0]), x_query=x + 0.5)
 >>> short = ik.constructions.richardson(ik.Gaussian(), num_features=1, ridge=0.1, steps=4)
 >>> print(ik.check(short, task).advice())
-not converged: gap 0.085 after 4 steps; use more steps (16) or a larger ridge
+not converged: gap 0.085 after 4 steps; use more steps (16), float64 or a larger ridge
 >>> print(ik.check(short.replace(steps=64), task).ok)
 True
 """
@@ -161,9 +161,13 @@ def sentence(s: Status) -> str:
         )
     if not np.isfinite(s.gap):
         state = "the result is not finite"
-    lost = s.condition > TOLERANCE
-    helps = [f"more steps ({4 * int(s.steps)})"] if s.falling or (s.steps and not lost) else []
-    if lost and wider:
+    lost, stuck = s.condition > TOLERANCE, bool(s.steps) and not s.falling
+    helps = []
+    if stuck and s.gap >= 1:
+        helps.append("a spectrum with all eigenvalues (icl_krr.spectral_bounds)")
+    elif s.falling or (stuck and not lost):
+        helps.append(f"more steps ({4 * int(s.steps)})")
+    if (lost or stuck) and wider:
         helps.append("float64")
     helps.append("a larger ridge")
     if lost:

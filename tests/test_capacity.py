@@ -177,6 +177,7 @@ def test_copies_and_derivatives_are_seen_through_transformations():
     ]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("gradient", [False, True])
 @pytest.mark.parametrize("model", [TRAINED, RICHARDSON, CG], ids=["trained", "richardson", "cg"])
 def test_the_estimate_of_a_run_is_a_lower_bound_of_the_right_size(model, gradient):

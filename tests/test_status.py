@@ -46,6 +46,47 @@ def test_the_condition_number_is_bounded_by_the_discs_of_gershgorin():
         assert np.isclose(found / eps, bound), gram
 
 
+@pytest.mark.parametrize("dtype", ["float32", "float64"])
+def test_the_largest_outputs_are_not_lost(x64, dtype):
+    """Division by 2^127 is a product with 2^-127, which XLA rounds to 0: f was 0, and ok."""
+    x = jnp.array([[0.0], [1.0], [2.0]], dtype)
+    y = 0.9 * jnp.finfo(dtype).max * jnp.array([1.0, 0.0, 0.0], dtype)
+    solve = lambda y: ik.solvers.exact(ik.Gaussian(), ik.Task(x=x, y=y, x_query=x), ridge=0.5)  # noqa: E731
+    found, known = solve(y), solve(y / 2**10)
+    assert found.status.ok
+    assert np.allclose(found.prediction / 2**10, known.prediction, rtol=1e-5)
+
+
+def test_a_masked_support_that_overflows_is_not_judged():
+    kernel = ik.Mixture((ik.Exponential(), ik.Gaussian()), jnp.array([0.5, 0.5]))
+    task = ik.Task(
+        x=jnp.array([[1.0], [0.5], [30.0]]), y=jnp.array([1.0, 2.0, 3.0]),
+        x_query=jnp.array([[0.2]]), mask=jnp.array([True, True, False]),
+    )  # fmt: skip
+    model = ik.constructions.conjugate_gradient(kernel, num_features=1, ridge=0.5, steps=8)
+    assert ik.solvers.exact(kernel, task, ridge=0.5).status.ok
+    assert ik.check(model, task).ok
+
+
+def test_a_posterior_says_that_the_kernel_overflows():
+    """The overflow was refused as a y that is not finite."""
+    task = ik.Task(
+        x=jnp.array([[1.0], [2.0]]), y=jnp.array([1.0, 2.0]), x_query=jnp.array([[100.0]])
+    )
+    model = ik.constructions.conjugate_gradient(
+        ik.Exponential(), num_features=1, ridge=0.5, steps=4
+    )
+    found = ik.posterior(model, ik.Exponential(), task)
+    assert "the kernel overflows float32" in found.status.advice()
+
+
+def test_a_solver_that_runs_away_is_not_told_to_go_on(task):
+    bad = {"spectrum": (0.1, 0.5)}
+    said = ik.check(built(ik.Linear(), 6, "gradient_descent", **bad), task).advice()
+    assert "a spectrum with all eigenvalues (icl_krr.spectral_bounds), float64" in said
+    assert "more steps" not in said
+
+
 def test_what_is_eager_is_judged_in_float64():
     dtype = lambda x: jnp.asarray(x).dtype  # noqa: E731
     assert accuracy.in_float64(dtype, np.ones(1)) == "float64"

@@ -410,3 +410,9 @@ def test_c9_the_best_epsilon_minimises_truncation_and_rounding(x64, symmetric):
     truncation = theory.emulation_truncation(3.0, near, symmetric=symmetric)
     total = truncation + theory.emulation_rounding(near, "float32")
     assert np.isclose(near[np.argmin(total)], best, rtol=0.02)
+
+
+def test_without_supports_the_smoothing_gap_is_0():
+    task = ik.Task(x=jnp.ones((2, 1)), y=jnp.ones(2), x_query=jnp.ones((1, 1)))
+    none = task.replace(mask=jnp.zeros(2, bool))
+    assert float(theory.smoothing_gap(ik.Gaussian(), none, ridge=0.5)) == 0

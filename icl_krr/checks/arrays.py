@@ -56,6 +56,7 @@ def factorable(name: str, value: Any) -> None:
 
 def matrices(x: Any, z: Any) -> None:
     for name, value in (("x", x), ("z", z)):
+        array(name, value)
         if jnp.ndim(value) != 2:
             raise ValueError(
                 f"{name} must be [n, p], got shape {list(jnp.shape(value))}; "

@@ -72,6 +72,7 @@ def save(path: str | Path, model: Transformer) -> None:
     Raises:
         TypeError: `model` is not a `Transformer`, the class of one of its parts is not from
             `icl_krr`, or its weights are not float32 or float64.
+        ValueError: the model has 0 steps.
         OSError: the file cannot be written.
 
     >>> import icl_krr as ik
@@ -85,6 +86,7 @@ def save(path: str | Path, model: Transformer) -> None:
     """
     if not isinstance(model, Transformer):
         raise TypeError(f"model must be an icl_krr.Transformer, got {type(model).__name__}")
+    checks.count("steps", model.steps)
     tensors: Tensors = {}
     saved = Model(model.weights, model.spec, model.layout, model.steps)
     record = {

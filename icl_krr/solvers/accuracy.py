@@ -76,8 +76,9 @@ def rounding_errors(
     unit = jnp.sqrt(jnp.diagonal(gram) + ridge)[:, None]  # entries of A divided by units are <= 1
     far = largest(cross / unit.T, axis=1)
     h, a = (linalg.substitute(lower, cross.T) * unit / far.T) ** 2, (alpha * unit) ** 2
-    within = (rounding(kernel, task.x, task.x, gram) / unit / unit.T) ** 2
-    across = (rounding(kernel, task.x_query, task.x, cross) / unit.T / far) ** 2
+    x = task.x if task.mask is None else jnp.where(task.mask[:, None], task.x, 0)
+    within = (rounding(kernel, x, x, gram) / unit / unit.T) ** 2
+    across = (rounding(kernel, task.x_query, x, cross) / unit.T / far) ** 2
     squares = (
         jnp.sum(h, axis=0)[:, None] * jnp.sum(a, axis=0)[None]
         + matmul(h.T, matmul(within, a))

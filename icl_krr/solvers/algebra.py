@@ -24,8 +24,9 @@ def normalise(y: jax.Array) -> tuple[jax.Array, jax.Array]:
     The largest entry of the result is of order 1. The division is exact.
     """
     _, exponent = jnp.frexp(jax.lax.stop_gradient(jnp.max(jnp.abs(y), axis=0, keepdims=True)))
-    least = jnp.finfo(y.dtype).minexp + 1  # a smaller power would be rounded to 0
-    size = jnp.ldexp(jnp.ones((), y.dtype), jnp.maximum(exponent, least) - 1)
+    info = jnp.finfo(y.dtype)
+    power = jnp.clip(exponent - 1, info.minexp, -info.minexp)  # or its reciprocal rounds to 0
+    size = jnp.ldexp(jnp.ones((), y.dtype), power)
     return y / size, size
 
 

@@ -85,7 +85,7 @@ def arrays(state: State) -> dict[str, Any]:
     return {"step": state.step, "key": key, "model": state.model, "optimiser": state.optimiser}
 
 
-def save_weights(path: Path, model: Any) -> None:
+def save_weights(path: str | Path, model: Any) -> None:
     """Write the weights of a model to a file, without the state of the optimiser.
 
     Args:
@@ -101,10 +101,10 @@ def save_weights(path: Path, model: Any) -> None:
     >>> jax.tree.all(jax.tree.map(np.array_equal, again, model))
     True
     """
-    write(path, {"model": model})
+    write(Path(path), {"model": model})
 
 
-def load_weights(path: Path, like: Any) -> Any:
+def load_weights(path: str | Path, like: Any) -> Any:
     """Read the weights of a model from a weights file or from a checkpoint.
 
     Args:
@@ -128,6 +128,7 @@ def load_weights(path: Path, like: Any) -> Any:
     >>> jax.tree.all(jax.tree.map(np.array_equal, again, build(2.0)))
     True
     """
+    path = Path(path)
     return fill(path, like, read(path, "model")["model"], dtypes=False)
 
 
