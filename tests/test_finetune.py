@@ -48,6 +48,12 @@ def test_drift_is_where_the_weights_moved(x64):
     assert all(row["change"] == 0 for row in drift(gd(), gd()))
 
 
+def test_drift_compares_models_of_one_depth():
+    for model, start in ((gd(steps=3), gd()), (gd(), gd(steps=3))):
+        with pytest.raises(ValueError, match="model must have the layout and the depth of start"):
+            drift(model, start)
+
+
 def test_drift_does_not_feel_what_no_prediction_feels(x64):
     """Queries twice as large and values half as large are the same heads."""
     model = ik.dense(gd())

@@ -176,6 +176,11 @@ def test_identify_has_it_as_a_candidate(x64, registered):
     )
     assert (found.status, found.best.fit.kernel) == ("identified", "tilted")
     assert found.best.distances["prediction"].mean < 1e-9
+    candidates = ("newton_schulz", "nadaraya_watson")  # the first takes no such kernel
+    again = ik.probes.identify(
+        partial(ik.probes.layerwise, model), *batches, candidates=candidates, kernels=("tilted",)
+    )
+    assert again.remain == ("nadaraya_watson",)
 
 
 @checked

@@ -93,6 +93,14 @@ def test_what_is_eager_is_judged_in_float64():
     assert jax.eval_shape(lambda x: accuracy.in_float64(jnp.sin, x), np.ones(1)).dtype == "float32"
 
 
+@pytest.mark.parametrize("name", ["newton_schulz", "gradient_descent", "richardson"])
+def test_the_status_of_a_solver_counts_its_steps(task, name):
+    kernel = ik.Gaussian() if name == "richardson" else ik.Linear()
+    bounds = {} if name == "richardson" else {"spectrum": (0.5, 100.0)}
+    found = getattr(ik.solvers, name)(kernel, task, ridge=0.5, steps=3, **bounds)
+    assert int(found.status.steps) == 3
+
+
 def test_queries_count(task):
     far = task.replace(x_query=200 * task.x_query)
     for found in (

@@ -52,6 +52,10 @@ class Task:
         given = {}
         for field in dataclasses.fields(self):
             value = getattr(self, field.name)
+            if isinstance(value, np.ma.MaskedArray):
+                raise TypeError(
+                    f"{field.name} must be an array, got a masked array; use mask= for masked rows"
+                )
             if isinstance(value, np.ndarray) and value.dtype.kind in "bfiu":
                 given[field.name] = value
                 with np.errstate(over="ignore", under="ignore"):  # check_task raises the error
