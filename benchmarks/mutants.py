@@ -50,9 +50,9 @@ SLOWER = {
     "probes": ("capacity", "status", "sensitivities", "identify", "interventions"),
 }
 EXPLAINED = {
-    "icl_krr/solvers/exact.py: @jax.jit": "The result is the same, and the call takes longer.",
+    "icl_krr/solvers/exact.py: @jax.jit -> (removed)": "The result is the same, and the call takes longer.",
 }
-"""Why a mutant changes nothing that a test could see, by its file and its line before."""
+"""Why a mutant changes nothing that a test could see, by its file and its lines."""
 
 
 LIMIT = 600
@@ -216,7 +216,7 @@ def write(rows: list[dict[str, Any]], seed: int, count: int, out: Path) -> None:
 
 
 def name(row: dict[str, Any]) -> str:
-    return f"{row['path']}: {row['before']}"
+    return f"{row['path']}: {row['before']} -> {row['after']}"
 
 
 def markdown(rows: list[dict[str, Any]]) -> str:
