@@ -192,7 +192,8 @@ def test_distances_are_those_of_a_loop():
         for step in range(5):
             gap = np.sum((answers[:, layer] - path[:, step]) ** 2) / size
             assert np.isclose(squares(jnp.asarray(answers), jnp.asarray(path))[layer, step], gap)
-    assert squares(jnp.full((1, 1, 1), 0.5), jnp.zeros((1, 1, 1))) == 1
+    for answer, distance in ((0.5, 1), (0.0, 0)):
+        assert squares(jnp.full((1, 1, 1), answer), jnp.zeros((1, 1, 1))) == distance
     assert bounded(jnp.array([jnp.nan, jnp.inf, 2.0])).tolist() == [1e6, 1e6, 2.0]
 
 
