@@ -49,8 +49,10 @@ SLOWER = {
     "theory": ("capacity", "width", "claims", "status"),
     "probes": ("capacity", "status", "sensitivities", "identify", "interventions"),
 }
+JIT = "The result is the same, and the call takes longer."
 EXPLAINED = {
-    "icl_krr/solvers/exact.py: @jax.jit -> (removed)": "The result is the same, and the call takes longer.",
+    "icl_krr/solvers/exact.py: @jax.jit -> (removed)": JIT,
+    'icl_krr/solvers/richardson.py: @partial(jax.jit, static_argnames="steps") -> (removed)': JIT,
 }
 """Why a mutant changes nothing that a test could see, by its file and its lines."""
 
@@ -216,7 +218,7 @@ def write(rows: list[dict[str, Any]], seed: int, count: int, out: Path) -> None:
 
 
 def name(row: dict[str, Any]) -> str:
-    return f"{row['path']}: {row['before']} -> {row['after']}"
+    return f"{row['path']}: {row['before'].strip()} -> {row['after']}"
 
 
 def markdown(rows: list[dict[str, Any]]) -> str:
