@@ -139,19 +139,20 @@ def main() -> None:
     parser.add_argument("--suite", nargs="*", default=TIMED, choices=[*SUITES])
     parser.add_argument("--seconds", type=float, default=9, help="time for each comparison")
     asked = parser.parse_args()
+    rows = []
     with tempfile.TemporaryDirectory(prefix="icl-krr-versus-") as folder:
-        name = checkout(asked.commit, Path(folder))
-        rows = list(compare(Path(folder), asked.suite, asked.seconds))
-    content = table(rows)
-    print(content)
-    meta = {
-        "command": f"python -m benchmarks.versus {asked.commit}",
-        "other": name,
-        "seed": 0,
-        "versions": {package: version(package) for package in ("icl_krr", "jax", "jaxlib")},
-    }
-    replace(RESULTS / "versus.json", (json.dumps({"meta": meta, "rows": rows}) + "\n").encode())
-    replace(RESULTS / "versus.md", content.encode())
+        meta = {
+            "command": " ".join(["python -m benchmarks.versus", *sys.argv[1:]]),
+            "other": checkout(asked.commit, Path(folder)),
+            "seed": 0,
+            "versions": {package: version(package) for package in ("icl_krr", "jax", "jaxlib")},
+        }
+        for row in compare(Path(folder), asked.suite, asked.seconds):
+            rows.append(row)
+            record = json.dumps({"meta": meta, "rows": rows}, indent=1) + "\n"
+            replace(RESULTS / "versus.json", record.encode())
+            replace(RESULTS / "versus.md", table(rows).encode())
+    print(table(rows))
 
 
 if __name__ == "__main__":
