@@ -21,10 +21,10 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from rich.console import Console
-from rich.progress import track
+from rich.progress import MofNCompleteColumn, TextColumn, TimeRemainingColumn
 
 from icl_krr.catalogue import SUITES
+from icl_krr.cli import output
 from icl_krr.files import replace, to_markdown
 
 ROOT = Path(__file__).parent.parent
@@ -42,8 +42,10 @@ def say(what):
 for suite in sys.argv[1:]:
     for contest in SUITES[suite](False, 0):
         say([suite, contest.name])
-        while sys.stdin.readline() == "again\\n":
+        while (word := sys.stdin.readline()) == "again\\n":
             say(timed(contest.ours)[0])
+        if not word:
+            sys.exit()
 say(None)
 """
 
@@ -82,8 +84,17 @@ class Version:
 
 def checkout(commit: str, folder: Path) -> str:
     """Write the library of a commit to a folder, and return the commit's full name."""
-    name = subprocess.check_output(["git", "-C", str(ROOT), "rev-parse", commit], text=True).strip()
-    archive = subprocess.check_output(["git", "-C", str(ROOT), "archive", name, "icl_krr"])
+    git = ["git", "-C", str(ROOT)]
+    found = subprocess.run(
+        [*git, "rev-parse", "--verify", "--quiet", f"{commit}^{{commit}}"],
+        capture_output=True,
+        text=True,
+    )
+    if found.returncode:
+        print(f"commit must be a commit of this repository, got {commit!r}", file=sys.stderr)
+        raise SystemExit(2)
+    name = found.stdout.strip()
+    archive = subprocess.check_output([*git, "archive", name, "icl_krr"])
     with tarfile.open(fileobj=io.BytesIO(archive)) as files:
         files.extractall(folder, filter="data")
     return name
@@ -101,14 +112,12 @@ def compare(folder: Path, suites: list[str], seconds: float) -> Iterator[dict[st
             each.time()  # compiles
         first = here.time() + there.time()
         pairs = []
-        for i in track(
-            range(int(np.clip(1e3 * seconds / first, 7, 301))),
-            description=contest[1],
-            console=Console(stderr=True),
-            transient=True,
-        ):
-            turns = {each: each.time() for each in ((here, there), (there, here))[i % 2]}
-            pairs.append([turns[here], turns[there]])
+        count = int(np.clip(1e3 * seconds / first, 7, 301))
+        columns = TextColumn(contest[1]), MofNCompleteColumn(), TimeRemainingColumn()
+        with output.progress(*columns) as progress:
+            for i in progress.track(range(count)):
+                turns = {each: each.time() for each in ((here, there), (there, here))[i % 2]}
+                pairs.append([turns[here], turns[there]])
         for each in (here, there):
             each.ask("next")
         times = np.array(pairs)
@@ -149,7 +158,7 @@ def main() -> None:
         }
         for row in compare(Path(folder), asked.suite, asked.seconds):
             rows.append(row)
-            record = json.dumps({"meta": meta, "rows": rows}, indent=1) + "\n"
+            record = output.to_json({"meta": meta, "rows": rows}) + "\n"
             replace(RESULTS / "versus.json", record.encode())
             replace(RESULTS / "versus.md", table(rows).encode())
     print(table(rows))

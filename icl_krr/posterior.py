@@ -138,7 +138,7 @@ def status_of(kernel, ridge, given: Task, mean, variance, steps: int) -> Status:
         best.status.condition / jnp.finfo(wide).eps * float(jnp.finfo(own).eps),
         own,
         uncertain=best.status.gap,
-        overflow=best.status.overflow | accuracy.overflows(system(kernel, given)),
+        overflow=accuracy.overflows(system(kernel, given)),
         range=out | (~(gap <= TOLERANCE) & accuracy.extreme(y, own)),
         negative=jnp.any(variance < 0),
         steps=steps,

@@ -169,6 +169,14 @@ def test_strings_and_drawings_add_no_element_and_no_attribute_to_a_page(foul, tm
     assert re.findall("<script>.*?</script>", foul, re.S) == [plain.split("</main>\n")[1][:-16]]
 
 
+def quiet(shown, heard):
+    """Wait until nothing more is heard; a busy machine takes its time."""
+    before = -1
+    while before < len(heard):
+        before = len(heard)
+        shown.wait_for_timeout(500)
+
+
 def hear(browser, path, words):
     """What a page said, asked for and opened while all of it was loaded, touched and clicked."""
     heard = []
@@ -188,12 +196,10 @@ def hear(browser, path, words):
     shown.on("dialog", close)
     shown.route("http://**", refuse)
     shown.goto(path.as_uri())
+    quiet(shown, heard)  # a dialog would swallow a click
     for box in shown.locator("figure img, a.foul").all():
         box.click(force=True)
-    before = -1
-    while before < len(heard):  # a busy machine takes its time
-        before = len(heard)
-        shown.wait_for_timeout(500)
+    quiet(shown, heard)
     heard.append(shown.url)
     shown.close()
     return {*heard} - {path.as_uri()}
@@ -212,4 +218,4 @@ def test_the_policy_stops_what_would_live_without_it(browser, tmp_path):
     page = render("MARK", "", []).decode().replace("<h1>MARK</h1>", live)
     assert hear(browser, tmp_path / "with.html", page) == set()
     without = re.sub("<meta http-equiv[^>]*>", "", page, count=1)
-    assert len(hear(browser, tmp_path / "without.html", without)) > 10  # 21 in Chromium 156
+    assert len(hear(browser, tmp_path / "without.html", without)) > 20

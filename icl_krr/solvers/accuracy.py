@@ -16,7 +16,7 @@ from ..numerics import matmul
 from ..status import Status, assess
 from ..tasks import Task
 from ..tasks.linear_system import System
-from .algebra import apply, like, normalise
+from .algebra import apply, like, normalise, seen
 from .results import Trajectory
 
 
@@ -76,7 +76,7 @@ def rounding_errors(
     unit = jnp.sqrt(jnp.diagonal(gram) + ridge)[:, None]  # entries of A divided by units are <= 1
     far = largest(cross / unit.T, axis=1)
     h, a = (linalg.substitute(lower, cross.T) * unit / far.T) ** 2, (alpha * unit) ** 2
-    x = task.x if task.mask is None else jnp.where(task.mask[:, None], task.x, 0)
+    x, _ = seen(task)
     within = (rounding(kernel, x, x, gram) / unit / unit.T) ** 2
     across = (rounding(kernel, task.x_query, x, cross) / unit.T / far) ** 2
     squares = (
