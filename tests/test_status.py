@@ -9,6 +9,7 @@ import pytest
 
 import icl_krr as ik
 from benchmarks import random_cases
+from icl_krr.probes.check import compare
 from icl_krr.solvers import accuracy
 
 CONFIG = ik.tasks.LinearRegression(num_features=4, num_supports=32, num_queries=5)
@@ -247,3 +248,12 @@ def test_no_result_of_a_random_task_is_wrong_without_a_word():
     blind = Counter(random_cases.outcome(one.error, True) for one in found)
     assert blind["wrong, ok"] > 30
     assert blind["not finite, ok"] > 10
+
+
+@pytest.mark.parametrize("middle", [1.01, 0.99])
+def test_a_model_still_falls_if_its_second_half_gained_a_tenth(task, middle):
+    known = ik.solvers.exact(ik.Linear(), task, ridge=0.5).prediction
+    gaps = jnp.array([9, 9, 9, middle / 0.9, 1, 1, 1]) / 10
+    path = known[None] + gaps[:, None] * jnp.max(jnp.abs(known))
+    status = compare(ik.Linear(), 0.5, task, {"prediction": path}, 6)
+    assert bool(status.falling) == (middle > 1)
