@@ -3,10 +3,9 @@
 The mutations are those of cosmic-ray (`pip install "icl_krr[mutants]"`). A seeded sample takes
 places in the code of every room uniformly at random and one mutation of each. The fast tests of the
 room then run on a copy of the repository, the likeliest file first, until one fails. A mutant that
-they do not kill meets slower tests, and then all fast tests of the repository. A mutant that exceeds
-the time limit counts as killed.
-Mutations of annotations and docstrings are left out. `EXPLAINED` says why a mutant that no test
-kills changes nothing.
+they do not kill meets slower tests, and then all fast tests of the repository. A mutant that
+exceeds the time limit counts as killed. Mutations of annotations and docstrings are left out.
+`EXPLAINED` says why a mutant that no test kills changes nothing.
 """
 
 from __future__ import annotations

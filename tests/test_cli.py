@@ -149,8 +149,8 @@ def test_an_interrupted_write_leaves_the_old_file(tmp_path, monkeypatch):
         (["--temperature", "2"], "temperature must be None for kernel 'linear', which has no temp"),
         (["--solver", "nadaraya-watson", "--steps", "3"], "steps must not be given for solver"),
         (["--steps", "1000000000"], "steps must be <= 100000, because arrays of this length are"),
-        (["--out", ""], "--out: must be {None}|PATH, got ''"),
-        (["--ridge", "abc"], "--ridge: must be {None}|FLOAT, got 'abc'"),
+        (["--out", ""], "--out: must be PATH, got ''"),
+        (["--ridge", "abc"], "--ridge: must be FLOAT, got 'abc'"),
         (["--ridge", "1e39"], "ridge must be in the range of float32, got 1e+39"),
         (["--steps", "0"], "steps must be >= 1, got 0"),
         (["--seed", "-1"], "seed must be >= 0, got -1"),
@@ -351,6 +351,15 @@ def test_values_that_no_axis_takes_are_one_line(tmp_path, capsys, monkeypatch, v
         error = capsys.readouterr().err
         assert " must " in error
         assert error.count("\n") == 1
+
+
+@pytest.mark.parametrize("words", ["sweep width --values", "sweep width --lines --values 3"])
+def test_an_option_without_values_is_refused(tmp_path, capsys, monkeypatch, words):
+    """It would run the defaults."""
+    monkeypatch.chdir(tmp_path)
+    assert cli.main(words.split()) == 2
+    assert "must have at least one value, got none; remove --" in capsys.readouterr().err
+    assert not list(tmp_path.iterdir())
 
 
 def test_a_folder_belongs_to_one_process(tmp_path, capsys):

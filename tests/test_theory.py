@@ -416,3 +416,10 @@ def test_without_supports_the_smoothing_gap_is_0():
     task = ik.Task(x=jnp.ones((2, 1)), y=jnp.ones(2), x_query=jnp.ones((1, 1)))
     none = task.replace(mask=jnp.zeros(2, bool))
     assert float(theory.smoothing_gap(ik.Gaussian(), none, ridge=0.5)) == 0
+
+
+def test_a_token_without_supports_gives_all_weight_to_the_sink():
+    task = draw(0, p=2, n=3).replace(mask=jnp.zeros(3, bool))
+    log_z = theory.log_normaliser(gaussian, task)
+    assert np.all(theory.sink_weight(log_z, 4.0) == 1)
+    assert np.all(theory.dominant_sink_error(log_z, 4.0) == 0)

@@ -2,7 +2,7 @@
 
 from ..fields import shown
 from .arrays import array, dtype, factorable, floating, floating_dtype, key, matrices
-from .choices import choice, differences, flag, function, instance, names
+from .choices import choice, differences, flag, function, instance, names, path
 from .numbers import (
     LARGEST,
     at_least,
@@ -51,6 +51,7 @@ __all__ = [
     "nonnegatives",
     "numeric",
     "one_of",
+    "path",
     "positive",
     "positive_scalar",
     "positives",

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -23,6 +24,11 @@ def function(name: str, value: Any) -> None:
 def instance(name: str, value: Any, wanted: type | tuple[type, ...], what: str) -> None:
     if not isinstance(value, wanted):
         raise TypeError(f"{name} must be {what}, got {type(value).__name__}")
+
+
+def path(name: str, value: Any) -> Path:
+    instance(name, value, (str, Path), "a path")
+    return Path(value)
 
 
 def names(name: str, value: Any) -> None:

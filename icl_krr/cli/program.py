@@ -55,7 +55,7 @@ def sentence(box: str) -> str:
             head = " ".join(re.findall(r"^\S.*", paragraph, re.M))
             options = dict.fromkeys(re.findall(r"^ {4}(\S.*)", paragraph, re.M))
             told.append(f"{head} {', '.join(options)}".strip().removeprefix("Error parsing "))
-    wrong = r"no type matching (\S*) .*? from \['(.*?)'\]\..*"
+    wrong = r"no type matching (?:\{None\}\|)?(\S*) .*? from \['(.*?)'\]\..*"
     return re.sub(wrong, r"must be \1, got '\2'", "; ".join(told))
 
 
@@ -125,6 +125,9 @@ def run(settings: Command) -> int:
     if settings.last_seed >= 2**31:
         raise ValueError(f"seed must be < 2^31, got {settings.last_seed}")
     settings.refuse_options_without_effect()
+    for option, value in vars(settings).items():
+        if value == () and f"--{option}" in settings.argv:
+            raise ValueError(f"{option} must have at least one value, got none; remove --{option}")
     name = type(settings).__name__.lower()
     with FOLDERS:
         return import_module(f".commands.{name}", __package__).run(settings)

@@ -71,7 +71,7 @@ def save(path: str | Path, model: Transformer) -> None:
 
     Raises:
         TypeError: `model` is not a `Transformer`, the class of one of its parts is not from
-            `icl_krr`, or its weights are not float32 or float64.
+            `icl_krr`, its weights are not float32 or float64, or `path` is no path.
         ValueError: the model has 0 steps.
         OSError: the file cannot be written.
 
@@ -87,6 +87,7 @@ def save(path: str | Path, model: Transformer) -> None:
     if not isinstance(model, Transformer):
         raise TypeError(f"model must be an icl_krr.Transformer, got {type(model).__name__}")
     checks.count("steps", model.steps)
+    path = checks.path("path", path)
     tensors: Tensors = {}
     saved = Model(model.weights, model.spec, model.layout, model.steps)
     record = {
@@ -95,7 +96,7 @@ def save(path: str | Path, model: Transformer) -> None:
         "version": version("icl_krr"),
         "model": encode(saved, "", tensors),
     }
-    write(Path(path), tensors, {"icl_krr": json.dumps(record)})
+    write(path, tensors, {"icl_krr": json.dumps(record)})
 
 
 def load(path: str | Path) -> Transformer:
@@ -115,6 +116,7 @@ def load(path: str | Path) -> Transformer:
         OSError: the file does not exist or cannot be read.
         ValueError: `save` did not write the file, the file is damaged or has another format
             version, or it has float64 weights and x64 is not enabled.
+        TypeError: `path` is no path.
 
     >>> import icl_krr as ik
     >>> from tempfile import TemporaryDirectory
@@ -124,7 +126,7 @@ def load(path: str | Path) -> Transformer:
     ...     load(file).depth
     1
     """
-    path = Path(path)
+    path = checks.path("path", path)
     record, tensors = read(path)
     if record["format"] != FORMAT:
         raise ValueError(

@@ -11,6 +11,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
+from .. import checks
 from ..files import replace
 from ..residual import embed, num_tokens, visible
 from ..residual.tokens import slot_of_stream, tokens_of_role
@@ -185,8 +186,8 @@ def to_t5(model: Transformer, folder: str | Path) -> T5:
     Raises:
         ValueError: a T5 encoder cannot represent the model, a weight is NaN or infinite, or the
             model is float64 and x64 is not enabled. No file is written.
-        TypeError: `model` is not a `Transformer` with float32 or float64 weights. No file is
-            written.
+        TypeError: `model` is not a `Transformer` with float32 or float64 weights, or `folder` is no
+            path. No file is written.
         OSError: a file cannot be written.
 
     Source: Raffel et al., 2020, arXiv:1910.10683, sections 2.1 and 3.1.1.
@@ -200,10 +201,10 @@ def to_t5(model: Transformer, folder: str | Path) -> T5:
     ['config.json', 'icl_krr.safetensors', 'model.safetensors']
     """
     check_stock(model)
+    folder = checks.path("folder", folder)
     config, tensors = t5_config_and_tensors(model)
     if not all(np.isfinite(tensor).all() for tensor in tensors.values()):
         raise ValueError("model must have finite weights, got NaN or infinite weights")
-    folder = Path(folder)
     folder.mkdir(parents=True, exist_ok=True)
     write(folder / "model.safetensors", tensors, {"format": "pt"})
     save(folder / "icl_krr.safetensors", model)
@@ -224,6 +225,7 @@ def open_t5(folder: str | Path) -> T5:
         OSError: the file does not exist or cannot be read.
         ValueError: `to_t5` did not write the file, the file is incomplete or has another format
             version, or it has float64 weights and x64 is not enabled.
+        TypeError: `folder` is no path.
 
     >>> import icl_krr as ik
     >>> from tempfile import TemporaryDirectory
@@ -239,7 +241,7 @@ def open_t5(folder: str | Path) -> T5:
     >>> hidden.shape, t5.slot(hidden, "one").ravel().tolist(), t5.read_out(hidden, task).shape
     ((1, 3, 16), [1.0, 1.0, 1.0], (1,))
     """
-    return T5(load(Path(folder) / "icl_krr.safetensors"))
+    return T5(load(checks.path("folder", folder) / "icl_krr.safetensors"))
 
 
 @jax.jit

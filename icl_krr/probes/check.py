@@ -75,7 +75,8 @@ def problem_of(model: Transformer, kernel: Any, ridge: Any) -> tuple[Kernel, Any
         if value is None:
             raise ValueError(
                 f"{name} must be given for a model that does not know it, such as a trained or "
-                f"loaded model or an argument of a JAX transformation; use {name}=..."
+                "loaded model, a construction that solves no regression, or an argument of a JAX "
+                f"transformation; use {name}=..."
             )
     check_kernel(kernel)
     checks.positive_scalar("ridge", ridge)

@@ -77,9 +77,9 @@ def read_table(path: str | Path, target: str) -> Table:
     >>> len(table), table.features[:3]
     (442, ('age', 'sex', 'bmi'))
     """
-    checks.instance("path", path, (str, Path), "the path of a file")
+    path = checks.path("path", path)
     checks.instance("target", target, str, "the name of a column")
-    path, target = Path(path), target.strip()
+    target = target.strip()
     try:
         with path.open(newline="", encoding="utf-8-sig") as file:
             # line_num is the line in the file; a quoted cell may span several lines

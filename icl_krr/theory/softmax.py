@@ -92,14 +92,12 @@ def sink_weight(log_normaliser: Float[Array, "..."], log_sink: jax.Array | float
         log_sink: logit $\log c$ of the sink.
 
     Returns:
-        The weights in (0, 1), in the shape of `log_normaliser`.
+        The weights in (0, 1], in the shape of `log_normaliser`; 1 where $Z = 0$.
 
     >>> float(sink_weight(jnp.array(2.0), 2.0))
     0.5
     """
-    checks.reals(log_normaliser=log_normaliser, log_sink=log_sink)
-    checks.scalar("log_sink", log_sink)
-    return jax.nn.sigmoid(log_sink - log_normaliser)
+    return jax.nn.sigmoid(above(log_normaliser, log_sink))
 
 
 def recovery_error(
@@ -152,6 +150,14 @@ def dominant_sink_error(log_normaliser: Float[Array, "..."], log_sink: jax.Array
     >>> float(dominant_sink_error(jnp.array(0.0), 30.0)) < 1e-13
     True
     """
-    checks.reals(log_normaliser=log_normaliser, log_sink=log_sink)
+    return jax.nn.sigmoid(-above(log_normaliser, log_sink))
+
+
+def above(log_normaliser: Float[Array, "..."], log_sink: jax.Array | float) -> jax.Array:
+    """How far the logit of the sink is above each normaliser, which is 0 at a masked support."""
+    checks.reals(log_sink=log_sink)
     checks.scalar("log_sink", log_sink)
-    return jax.nn.sigmoid(log_normaliser - log_sink)
+    checks.numeric("log_normaliser", log_normaliser)
+    if (known := checks.concrete(log_normaliser)) is not None:
+        checks.each("log_normaliser", known, known < jnp.inf, "< inf")
+    return log_sink - jnp.asarray(log_normaliser)

@@ -106,7 +106,7 @@ def distinct_eigenvalues(sigma: Float[Array, " n"]) -> Float[Array, ""]:
     can vanish at every distinct eigenvalue.
 
     Args:
-        sigma: eigenvalues [n], ascending.
+        sigma: eigenvalues [n], ascending. Leave out the zeros that masked supports add in front.
 
     Returns:
         The count, an integer scalar.

@@ -92,6 +92,10 @@ def save_weights(path: str | Path, model: Any) -> None:
         path: file to write. An existing file is replaced atomically.
         model: model, or any pytree of arrays.
 
+    Raises:
+        OSError: the file cannot be written.
+        TypeError: `path` is no path.
+
     >>> import icl_krr as ik
     >>> from tempfile import TemporaryDirectory
     >>> model = ik.constructions.nadaraya_watson(ik.Exponential(2.0), num_features=1)
@@ -101,7 +105,7 @@ def save_weights(path: str | Path, model: Any) -> None:
     >>> jax.tree.all(jax.tree.map(np.array_equal, again, model))
     True
     """
-    write(Path(path), {"model": model})
+    write(checks.path("path", path), {"model": model})
 
 
 def load_weights(path: str | Path, like: Any) -> Any:
@@ -118,6 +122,7 @@ def load_weights(path: str | Path, like: Any) -> Any:
         Mismatch: names or shapes of the weights differ.
         ValueError: the file is not a weights file or checkpoint, is damaged, or has another format.
         OSError: the file cannot be opened.
+        TypeError: `path` is no path.
 
     >>> import icl_krr as ik
     >>> from tempfile import TemporaryDirectory
@@ -128,7 +133,7 @@ def load_weights(path: str | Path, like: Any) -> Any:
     >>> jax.tree.all(jax.tree.map(np.array_equal, again, build(2.0)))
     True
     """
-    path = Path(path)
+    path = checks.path("path", path)
     return fill(path, like, read(path, "model")["model"], dtypes=False)
 
 

@@ -8,11 +8,11 @@ from ... import checks
 
 
 def positive(value: Any, config: Any) -> None:
-    checks.positive_scalar("value", value)
+    checks.positive_scalar("values", value)
 
 
 def temperature(value: Any, config: Any) -> None:
-    bandwidth("value", value)
+    bandwidth("values", value)
 
 
 def bandwidth(name: str, value: Any) -> None:
@@ -32,34 +32,34 @@ def support(value: Any, config: Any) -> None:
 
 
 def at_most(name: str, value: Any, config: Any) -> None:
-    checks.count("value", value)
+    checks.count("values", value)
     if value > getattr(config, name):
-        raise ValueError(f"value must be <= {name} = {getattr(config, name)}, got {value}")
+        raise ValueError(f"values must be <= {name} = {getattr(config, name)}, got {value}")
 
 
 def feature_count(value: Any, config: Any) -> None:
-    checks.stored("value", value)
+    checks.stored("values", value)
     if "trigonometric" in config.lines and value % 2:
         raise ValueError(
-            f"value must be even, because features are pairs of cosine and sine, got {value}"
+            f"values must be even, because features are pairs of cosine and sine, got {value}"
         )
     if "landmarks" in config.lines:
         support(value, config)
 
 
 def floating(value: Any, config: Any) -> None:
-    checks.choice("value", value, ("bfloat16", "float32", "float64"))
+    checks.choice("values", value, ("bfloat16", "float32", "float64"))
 
 
 def relu_width(value: Any, config: Any) -> None:
-    checks.even("width", value)
-    checks.stored("width", value)
+    checks.even("values", value)
+    checks.stored("values", value)
 
 
 def step(value: Any, config: Any) -> None:
-    checks.count("value", value, minimum=0)
+    checks.count("values", value, minimum=0)
     if value > config.steps:
-        raise ValueError(f"value must be <= steps = {config.steps}, got {value}")
+        raise ValueError(f"values must be <= steps = {config.steps}, got {value}")
 
 
 RULES = {
