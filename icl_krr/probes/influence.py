@@ -11,7 +11,7 @@ from jaxtyping import Array, Float
 
 from .. import shapes
 from ..tasks import Task
-from ..tasks.task import check_one_output
+from ..tasks.task import check_one_output, kept
 from ..transformer import HookPlace, Transformer, predict, run_with_hooks
 from ..transformer.evaluate import check_compatible
 from ..transformer.hook_points import Hook
@@ -68,8 +68,7 @@ def influence(model: Transformer, task: Task) -> Influence:
     hooks = pattern_hooks(model, lambda pattern, where: pattern)
     check_run(model, task, copies=min(task.num_supports, task.num_queries), hooks=hooks)
     ones = jnp.ones(task.num_supports, task.x.dtype)
-    keep = jnp.ones(task.num_supports, bool) if task.mask is None else task.mask
-    without = lambda j: predict(model, task.replace(mask=keep.at[j].set(False)))  # noqa: E731
+    without = lambda j: predict(model, task.replace(mask=kept(task).at[j].set(False)))  # noqa: E731
     left = jax.lax.map(without, jnp.arange(task.num_supports)).T
     slope = jacobian(partial(weighted, model, task), ones)
     return Influence(-slope, left - predict(model, task)[:, None])

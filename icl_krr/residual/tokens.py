@@ -14,7 +14,7 @@ import jax.numpy as jnp
 from .. import checks
 from ..numerics import matmul
 from ..tasks import Task
-from ..tasks.task import check_axes
+from ..tasks.task import check_axes, kept
 from .layout import Layout
 from .reads import Read, is_read
 
@@ -50,7 +50,7 @@ def fields(task: Task, tokens: str = "pairs") -> Stream:
     check_axes(task)
     checks.choice("tokens", tokens, TOKENS)
     n, q, dtype = task.num_supports, task.num_queries, task.x.dtype
-    keep = jnp.ones(n, bool) if task.mask is None else task.mask
+    keep = kept(task)
     zero = jnp.zeros((1, 1), dtype)
 
     def lay(aggregator, inputs, outputs, queries):
@@ -126,7 +126,7 @@ def embed(
 
 def centre(task: Task) -> Task:
     """Return the task with the mean of the unmasked supports' x as the new origin of x."""
-    keep = jnp.ones(task.num_supports, bool) if task.mask is None else task.mask
+    keep = kept(task)
     counted = keep.astype(task.x.dtype)
     shares = counted / jnp.maximum(jnp.sum(counted), 1)
     mean = matmul(shares[None], jnp.where(keep[:, None], task.x, 0))
@@ -149,8 +149,7 @@ def visible(task: Task, tokens: str = "pairs") -> jax.Array:
     """
     check_axes(task)
     checks.choice("tokens", tokens, TOKENS)
-    keep = jnp.ones(task.num_supports, bool) if task.mask is None else task.mask
-    keep = jnp.repeat(keep, 2) if tokens == "interleaved" else keep
+    keep = jnp.repeat(kept(task), 2) if tokens == "interleaved" else kept(task)
     return jnp.concatenate([jnp.ones(1, bool), keep, jnp.zeros(task.num_queries, bool)])
 
 

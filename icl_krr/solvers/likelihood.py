@@ -11,6 +11,7 @@ from jaxtyping import Array, Float
 from .. import checks, linalg
 from ..kernels import Kernel
 from ..tasks import Task, system
+from ..tasks.task import kept
 from .algebra import check_system
 
 
@@ -71,8 +72,7 @@ def complexity(kernel: Kernel, task: Task, ridge: float | Float[Array, ""]) -> F
 
 def known(task: Task) -> jax.Array:
     """Count the supports that are not masked, in the dtype of the task."""
-    keep = jnp.ones(task.num_supports, bool) if task.mask is None else task.mask
-    return jnp.sum(keep, dtype=task.x.dtype)
+    return jnp.sum(kept(task), dtype=task.x.dtype)
 
 
 def covariance(kernel: Kernel, task: Task, ridge: float | Float[Array, ""]) -> jax.Array:

@@ -103,6 +103,11 @@ def check_axes(task: Task, axes: int = 0, name: str = "task") -> None:
         raise ValueError(f"{name} must be {wanted}, got x of shape {list(task.x.shape)}; {mend}")
 
 
+def kept(task: Task) -> jax.Array:
+    """Which supports are not masked, as booleans [n]."""
+    return jnp.ones(task.num_supports, bool) if task.mask is None else task.mask
+
+
 def check_one_output(task: Task) -> None:
     checks.instance("task", task, Task, "an icl_krr.Task")
     if task.y.ndim != 1:

@@ -10,7 +10,7 @@ from jaxtyping import Array, Bool, Float
 from .. import checks
 from ..kernels import Kernel, PositiveKernel, check_kernel, check_positive
 from ..tasks import Task
-from ..tasks.task import check_axes
+from ..tasks.task import check_axes, kept
 
 
 def log_normaliser(kernel: PositiveKernel, task: Task) -> Float[Array, " n+q"]:
@@ -48,7 +48,7 @@ def log_normaliser(kernel: PositiveKernel, task: Task) -> Float[Array, " n+q"]:
 
 def seen(task: Task) -> tuple[Float[Array, "n p"], Bool[Array, " n"]]:
     """Return x with zeros at masked supports, and which supports are not masked."""
-    keep = jnp.ones(task.num_supports, bool) if task.mask is None else task.mask
+    keep = kept(task)
     return jnp.where(keep[:, None], task.x, 0), keep
 
 
