@@ -152,7 +152,7 @@ def run(sandbox: Path, names: tuple[str, ...]) -> tuple[str, str, float]:
     """
     options = ["-x", "-q", "-p", "no:cacheprovider", "-o", "timeout=0"]
     options += ["-o", "addopts=--doctest-modules", "-m", "not slow and not extras"]
-    options += ["-p", "no:xdist"] if names else ["-n", "2"]
+    options += ["-p", "no:xdist"] if names else ["-n", "2", "--dist", "loadfile"]
 
     def bound() -> None:
         resource.setrlimit(resource.RLIMIT_CPU, (LIMIT, LIMIT + 5))

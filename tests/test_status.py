@@ -14,6 +14,8 @@ from icl_krr.solvers import accuracy
 
 CONFIG = ik.tasks.LinearRegression(num_features=4, num_supports=32, num_queries=5)
 
+TINY = ik.Task(x=jnp.ones((1, 1)), y=jnp.ones(1), x_query=jnp.ones((1, 1)))
+
 
 @pytest.fixture(scope="module")
 def task():
@@ -248,6 +250,25 @@ def test_no_result_of_a_random_task_is_wrong_without_a_word():
     blind = Counter(random_cases.outcome(one.error, True) for one in found)
     assert blind["wrong, ok"] > 30
     assert blind["not finite, ok"] > 10
+
+
+def test_the_gap_of_an_iterate_is_six_geometric_means():
+    """One support, K = 2 and k(x) = 1, ridge 0.1, y = 1 and alpha = 0.4, so that r = 0.16."""
+    parts = ik.tasks.System(*(jnp.array([[value]]) for value in (2.0, 1.0, 1.0)))
+    alpha = jnp.array([0.0, 0.4]).reshape(2, 1, 1)
+    status = accuracy.of_path(parts, 0.1, alpha, 1 - 2.1 * alpha)
+    assert np.isclose(status.gap, 6 * np.sqrt(0.16 * 2 / 2.1 * 0.16), rtol=1e-4)
+    near = parts._replace(cross=jnp.array([[0.01]]))
+    seen = 0.01 * 0.16 / 0.1
+    status = accuracy.of_path(near, 0.1, alpha, 1 - 2.1 * alpha)
+    assert np.isclose(status.gap, 2 * seen, rtol=1e-4)
+
+
+def test_a_negative_variance_is_told():
+    status = ik.solvers.exact(ik.Linear(), TINY, ridge=0.5).status
+    for variance, negative in ((-1e-7, True), (1e-7, False)):
+        found = accuracy.with_variance(status, jnp.zeros(1), jnp.array([variance]), jnp.ones(1))
+        assert bool(found.negative) == negative
 
 
 @pytest.mark.parametrize("middle", [1.01, 0.99])
