@@ -116,7 +116,7 @@ ALLOCATING = {
         GAUSSIAN, task, ridge=0.1, steps=256, spectrum=(1.0, 10.0)
     ),
     "gradient_descent_plus_plus": lambda task: solvers.gradient_descent_plus_plus(
-        ik.Linear(), task, steps=256, step_size=0.1, curvature=0.1
+        ik.Linear(), task, steps=16, step_size=0.1, curvature=0.1
     ),
     "newton_schulz": lambda task: solvers.newton_schulz(
         ik.Linear(), task.replace(x=task.x.T, y=task.y[:1], x_query=task.x.T),
