@@ -105,11 +105,13 @@ def test_tokens_are_aggregator_supports_queries():
     )
 
 
-def test_centred_tokens_have_the_mean_of_the_unmasked_supports_as_origin():
-    task = draw(0)
-    task = task.replace(mask=jnp.arange(task.num_supports) > 1)
+@pytest.mark.parametrize("known", [5, 1])
+def test_centred_tokens_have_the_mean_of_the_unmasked_supports_as_origin(known):
+    task = draw(0, n=7)
+    task = task.replace(mask=jnp.arange(7) >= 7 - known)
     x = {"x": Read({"x": jnp.ones(())}, task.num_features)}
     found = embed(x, task, centred=True)["x"]
-    expected = fields(task.replace(x=task.x - task.x[2:].mean(0)[None]))["x"]
+    mean = task.x[7 - known :].mean(0)[None]
+    expected = fields(task.replace(x=task.x - mean))["x"]
     assert np.allclose(found[1:-3], expected[1:-3], atol=1e-6)
-    assert np.allclose(found[-3:], task.x_query - task.x[2:].mean(0)[None], atol=1e-6)
+    assert np.allclose(found[-3:], task.x_query - mean, atol=1e-6)
