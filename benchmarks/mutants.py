@@ -28,6 +28,8 @@ from itertools import chain, zip_longest
 from pathlib import Path
 from typing import Any, NamedTuple
 
+from icl_krr.files import replace
+
 ROOT = Path(__file__).parent.parent
 RESULTS = ROOT / "benchmarks" / "results"
 BAD = "tests/test_bad_inputs.py"
@@ -52,6 +54,9 @@ SLOWER = {
 JIT = "The result is the same, and the call takes longer."
 EXPLAINED = {
     "icl_krr/solvers/exact.py: @jax.jit -> (removed)": JIT,
+    "icl_krr/constructions/assembly/arithmetic.py: if width == 1: -> if width == 0:": (
+        "A read times the matrix [[1]] is the same read."
+    ),
     'icl_krr/solvers/richardson.py: @partial(jax.jit, static_argnames="steps") -> (removed)': JIT,
 }
 """Why a mutant changes nothing that a test could see, by its file and its lines."""
@@ -220,8 +225,9 @@ def write(rows: list[dict[str, Any]], seed: int, count: int, out: Path) -> None:
         "versions": {name: version(name) for name in ("cosmic-ray", "jax", "numpy", "pytest")},
     }
     out.mkdir(parents=True, exist_ok=True)
-    (out / "mutants.json").write_text(json.dumps({"meta": meta, "mutants": rows}, indent=1) + "\n")
-    (out / "mutants.md").write_text(markdown(rows))
+    record = json.dumps({"meta": meta, "mutants": rows}, indent=1) + "\n"
+    replace(out / "mutants.json", record.encode())
+    replace(out / "mutants.md", markdown(rows).encode())
 
 
 def name(row: dict[str, Any]) -> str:

@@ -11,6 +11,7 @@ import argparse
 import io
 import json
 import os
+import platform
 import subprocess
 import sys
 import tarfile
@@ -20,6 +21,7 @@ from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
+import jax.numpy as jnp
 import numpy as np
 from rich.progress import MofNCompleteColumn, TextColumn, TimeRemainingColumn
 
@@ -154,6 +156,10 @@ def main() -> None:
             "command": " ".join(["python -m benchmarks.versus", *sys.argv[1:]]),
             "other": checkout(asked.commit, Path(folder)),
             "seed": 0,
+            "dtype": str(jnp.result_type(float)),
+            "machine": platform.platform(),
+            "cores": os.cpu_count(),
+            "python": platform.python_version(),
             "versions": {package: version(package) for package in ("icl_krr", "jax", "jaxlib")},
         }
         for row in compare(Path(folder), asked.suite, asked.seconds):
