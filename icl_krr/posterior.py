@@ -124,7 +124,9 @@ def status_of(kernel, ridge, given: Task, mean, variance, steps: int) -> Status:
     own, wide = given.x.dtype, jnp.result_type(float)
     task = jax.tree.map(lambda part: part if part.dtype == bool else part.astype(wide), given)
     best = solvers.posterior(kernel, task, ridge=ridge)
-    y, f, optimum = (part.reshape(len(part), -1) for part in (task.y, mean, best.mean))
+    y, f, optimum = (
+        part.reshape(len(part), given.num_outputs) for part in (task.y, mean, best.mean)
+    )
     gaps = (
         jnp.abs(f.astype(wide) - optimum) / accuracy.scale_of(y, optimum)[None],
         jnp.abs(variance.astype(wide) - best.variance)

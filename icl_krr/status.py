@@ -30,6 +30,9 @@ import numpy as np
 TOLERANCE = 1e-2
 """The largest gap of a result that is ok."""
 
+HOPELESS = 100.0
+"""The gap from which more steps of the same solver are not advised: it diverges."""
+
 
 class Status(NamedTuple):
     r"""How far a result can be trusted: scalars, or arrays [b] for a batch of results.
@@ -144,7 +147,8 @@ def sentence(s: Status) -> str:
     if s.sink:
         return (
             "the weight of the attention sink underflows: use "
-            f"attention=Softmax(log_sink=icl_krr.theory.log_sink(kernel, task)){wider}{notes}"
+            "attention=Softmax(log_sink=icl_krr.theory.log_sink(kernel, task)), or raise the "
+            f"temperature or lengthscale{wider}{notes}"
         )
     if s.range:
         return (
@@ -152,20 +156,26 @@ def sentence(s: Status) -> str:
             f"that its largest magnitude is about 1{wider}{notes}"
         )
     if np.isfinite(s.residual) and s.condition == 0:
-        return "not checked: the model does not know its kernel and ridge, or n is too large"
+        return (
+            f"not checked: the model does not know its kernel and ridge, or n is too large{notes}"
+        )
     state = f"negative variance, {gap}" if s.negative else gap
     if s.bound:
         return (
             f"not accurate: {state}, and values exceed the bound of the ReLU tables; use "
-            "bound=icl_krr.operand_bounds(model, task)"
+            "bound=icl_krr.operand_bounds(model, task) of the model with exact arithmetic, and a "
+            "larger width"
         )
     if not np.isfinite(s.gap):
         state = "the result is not finite"
     lost, stuck = s.condition > TOLERANCE, bool(s.steps) and not s.falling
     helps = []
-    if stuck and s.gap >= 1:
-        helps.append("a spectrum with all eigenvalues (icl_krr.spectral_bounds)")
-    elif s.falling or (stuck and not lost):
+    far = stuck and s.gap >= 1  # the solver diverges, or has hardly begun
+    if far:
+        helps.append(
+            "a spectrum with all eigenvalues (icl_krr.spectral_bounds) if the solver takes one"
+        )
+    if s.steps and s.gap < HOPELESS and (s.falling or far or not lost):
         helps.append(f"more steps ({4 * int(s.steps)})")
     if (lost or stuck) and wider:
         helps.append("float64")

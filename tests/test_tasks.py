@@ -374,3 +374,11 @@ def test_values_that_the_dtype_cannot_hold_are_refused_only_where_they_count(x64
         ik.Task(x=x, y=y * 0 + 1e-310, x_query=x)
     with jax.enable_x64(False):
         assert not np.isfinite(ik.Task(x=x, y=y, x_query=x, mask=mask).y[2])
+
+
+@pytest.mark.parametrize("dtype", [">f4", ">f8", "longdouble"])
+def test_a_task_takes_numbers_in_any_form(dtype):
+    x = np.arange(4.0).reshape(2, 2).astype(dtype)
+    task = ik.Task(x=x, y=x[0], x_query=x)
+    assert task.x.dtype == "float32"
+    assert task.x.tolist() == [[0.0, 1.0], [2.0, 3.0]]

@@ -23,6 +23,11 @@ def floating(name: str, value: Any) -> None:
     array(name, value)
     if not jnp.issubdtype(value.dtype, jnp.floating):
         raise TypeError(f"{name} must be floating point, got {value.dtype}; cast it with astype")
+    if value.dtype.itemsize > 8 or not value.dtype.isnative:
+        raise TypeError(
+            f"{name} must have a dtype that JAX has, such as float32, got {value.dtype}; "
+            "cast it with astype"
+        )
 
 
 def floating_dtype(value: DTypeLike) -> np.dtype:
@@ -56,7 +61,7 @@ def factorable(name: str, value: Any) -> None:
 
 def matrices(x: Any, z: Any) -> None:
     for name, value in (("x", x), ("z", z)):
-        array(name, value)
+        floating(name, value)
         if jnp.ndim(value) != 2:
             raise ValueError(
                 f"{name} must be [n, p], got shape {list(jnp.shape(value))}; "

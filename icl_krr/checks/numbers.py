@@ -18,6 +18,8 @@ def numeric(name: str, value: Any) -> None:
         real = isinstance(value, (int, float)) and not isinstance(value, bool)
     if not real:
         raise TypeError(f"{name} must be a number, got {shown(value)}{conversion(value)}")
+    if isinstance(value, int) and value.bit_length() > 1000:
+        raise ValueError(f"{name} must be < 2^1000, got an integer of {value.bit_length()} bits")
 
 
 def scalar(name: str, value: Any) -> None:

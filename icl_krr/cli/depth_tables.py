@@ -131,5 +131,5 @@ def warning(facts: dict[str, Any]) -> str:
         return ""
     return (
         f"exact KRR is not finite: the kernel overflows {facts['dtype']} or K + ridge I is "
-        f"singular in {facts['dtype']}; raise the temperature or the ridge\n"
+        f"singular in {facts['dtype']}; raise the temperature, the lengthscale or the ridge\n"
     )

@@ -196,11 +196,17 @@ def run(task: Task, config: DepthConfig, progress: Progress = silent) -> DepthRe
 
 
 def alpha_errors(alpha: Any, kernel: Kernel, task: Task, ridge: float) -> np.ndarray:
-    """|alpha_t - alpha*|_A / |alpha*|_A after every step, with alpha* in float64."""
+    """|alpha_t - alpha*|_A / |alpha*|_A after every step, with alpha* in float64.
+
+    NaN if A is singular.
+    """
     y = np.asarray(task.y, np.float64).reshape(task.num_supports, -1)
     A = np.array(system(kernel, task).gram, np.float64)
     A[np.diag_indices(len(A))] += float(ridge)
-    best = np.linalg.solve(A, y)
+    try:
+        best = np.linalg.solve(A, y)
+    except np.linalg.LinAlgError:
+        return np.full(len(alpha), np.nan)
     alpha = np.asarray(alpha, np.float64).reshape(-1, *best.shape)
     size = float(np.sum(best * y))
     squares = np.einsum("tnr,nm,tmr->t", alpha - best, A, alpha - best)

@@ -63,6 +63,7 @@ class Exponential(LogBilinear):
     @classmethod
     def typical_bandwidth(cls, x: Float[Array, "n p"], mask: Any = None) -> Float[Array, ""]:
         r"""The root mean square of all $\langle x_i, x_j \rangle$."""
+        checks.matrices(x, x)
         return jnp.sqrt(mean_of_pairs(inner(x, x) ** 2, mask))
 
     def derivative_in_bandwidth(

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from inspect import isfunction
 from typing import Any, ClassVar
 
+from jax.tree_util import Partial
 from jax.typing import DTypeLike
 from jaxtyping import Array, Float
 
@@ -24,8 +26,9 @@ class Features(Kernel):
     a `FeatureLayer`.
 
     Args:
-        map: feature map $\phi$, a callable from points [n, p] to features [n, m]. If the kernel is
-            an argument of a jitted function, the map must be a pytree. Its arrays are then traced.
+        map: feature map $\phi$, a callable from points [n, p] to features [n, m]. The arrays of a
+            map that is a pytree are leaves of the kernel. A plain function is wrapped in
+            `jax.tree_util.Partial`.
 
     Raises:
         TypeError: `map` is not callable.
@@ -48,6 +51,8 @@ class Features(Kernel):
                 "map must be callable, such as a feature map from icl_krr.sketches, "
                 f"got {self.map!r}"
             )
+        if isfunction(self.map):
+            object.__setattr__(self, "map", Partial(self.map))
 
     def __call__(self, x: Float[Array, "n p"], z: Float[Array, "m p"]) -> Float[Array, "n m"]:
         return inner(self.map(x), self.map(z))

@@ -69,6 +69,7 @@ class Gaussian(LogBilinear):
     @classmethod
     def typical_bandwidth(cls, x: Float[Array, "n p"], mask: Any = None) -> Float[Array, ""]:
         r"""The root mean square of all $|x_i - x_j| / \sqrt{2}$."""
+        checks.matrices(x, x)
         return jnp.sqrt(mean_of_pairs(squared_distances(x, x), mask) / 2)
 
     def derivative_in_bandwidth(

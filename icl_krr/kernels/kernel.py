@@ -51,6 +51,18 @@ class Kernel(ABC):
         """
         return jax.vmap(lambda point: self(point[None], point[None])[0, 0])(x)
 
+    def rounding(self, x: Float[Array, "n p"], z: Float[Array, "m p"]) -> Float[Array, "n m"]:
+        r"""Estimate the rounding errors of the values $k(x_i, z_j)$, in units of the unit roundoff.
+
+        In general this is $\sqrt{k(x_i, x_i) k(z_j, z_j)}$, as for an inner product of features.
+
+        Args:
+            x: points [n, p].
+            z: points [m, p].
+        """
+        sizes = [jnp.sqrt(jnp.abs(self.diagonal(points))) for points in (x, z)]
+        return sizes[0][:, None] * sizes[1][None]
+
     @classmethod
     def of_bandwidth(cls, value: Any) -> Any:
         """The kernel with this bandwidth and the default values of its other fields.

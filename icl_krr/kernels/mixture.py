@@ -60,6 +60,11 @@ class Mixture(Kernel):
         weights = jnp.asarray(self.weights, grams.dtype)
         return jnp.sum(weights[:, None, None] * grams, axis=0)
 
+    def rounding(self, x: Float[Array, "n p"], z: Float[Array, "m p"]) -> Float[Array, "n m"]:
+        """The sum over all kernels, multiplied by the weights of the mixture."""
+        errors = jnp.stack([kernel.rounding(x, z) for kernel in self.kernels])
+        return jnp.sum(jnp.asarray(self.weights, errors.dtype)[:, None, None] * errors, axis=0)
+
     @property
     def parts(self) -> tuple[tuple[Any, PositiveKernel], ...]:
         """Pairs of weight and kernel, one for each kernel of the mixture."""

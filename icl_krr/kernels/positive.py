@@ -5,6 +5,7 @@ from __future__ import annotations
 from abc import abstractmethod
 from typing import Any
 
+import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Float
 
@@ -36,6 +37,13 @@ class PositiveKernel(Kernel):
 
     def __call__(self, x: Float[Array, "n p"], z: Float[Array, "m p"]) -> Float[Array, "n m"]:
         return jnp.exp(self.log(x, z))
+
+    def rounding(self, x: Float[Array, "n p"], z: Float[Array, "m p"]) -> Float[Array, "n m"]:
+        """The exponential turns an absolute error of the logarithm into a relative error."""
+        log = self.log(x, z)
+        own = jax.vmap(lambda point: self.log(point[None], point[None])[0, 0])
+        sizes = [jnp.sqrt(jnp.abs(own(points))) for points in (x, z)]
+        return jnp.exp(log) * (1 + jnp.abs(log) + sizes[0][:, None] * sizes[1][None])
 
     @property
     def parts(self) -> tuple[tuple[Any, PositiveKernel], ...]:

@@ -8,10 +8,9 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 
-from .. import checks
-from ..kernels import Kernel, check_kernel
+from ..kernels import Kernel
 from ..solvers import accuracy, exact
-from ..solvers.algebra import apply
+from ..solvers.algebra import apply, check_system
 from ..status import TOLERANCE, Status, assess
 from ..tasks import Task, system
 from ..transformer import Problem, Transformer, run_with_cache
@@ -55,12 +54,16 @@ def check(
     """
     check_compatible(model, task)
     kernel, ridge = problem_of(model, kernel, ridge)
+    check_system(kernel, task, ridge, matrices=DOUBLE)
     slots = [s.name for s in model.layout.slots if s.kind == "state" and s.name.startswith(READ)]
     _, cache = run_with_cache(model, task, names=(*slots, "prediction"))
     task = task.replace(y_query=None)
     measure = partial(compare, steps=model.steps)
     return accuracy.in_float64(measure, kernel, ridge, task, cache.slots)
 
+
+DOUBLE = 6
+"""Matrices of supports in the dtype of the task, at least: three in float64."""
 
 READ = ("alpha", "overrun", "sink", "normaliser")
 """States that `check` reads, by the beginnings of their names."""
@@ -78,8 +81,6 @@ def problem_of(model: Transformer, kernel: Any, ridge: Any) -> tuple[Kernel, Any
                 "loaded model, a construction that solves no regression, or an argument of a JAX "
                 f"transformation; use {name}=..."
             )
-    check_kernel(kernel)
-    checks.positive_scalar("ridge", ridge)
     return kernel, ridge
 
 
@@ -90,13 +91,13 @@ def compare(kernel: Kernel, ridge: Any, given: Task, slots: dict, steps: int) ->
     task = jax.tree.map(lambda part: part if part.dtype == bool else part.astype(wide), given)
     ridge, kept, parts = jnp.asarray(ridge, wide), system(kernel, given), system(kernel, task)
     best = exact(kernel, task, ridge=ridge)
-    optimum = best.prediction.reshape(task.num_queries, -1)
-    f = slots["prediction"].astype(wide).reshape(-1, *optimum.shape)
+    optimum = best.prediction.reshape(task.num_queries, task.num_outputs)
+    f = slots["prediction"].astype(wide).reshape(steps + 1, *optimum.shape)
     errors = accuracy.worst(jnp.abs(f - optimum[None]), axis=1)
     gap = accuracy.worst(errors / accuracy.scale_of(parts.y, optimum)[None], axis=1)
     residual, falling = 0.0, gap[-1] < 0.9 * gap[steps // 2]
     if "alpha" in slots:
-        alpha = slots["alpha"].astype(wide).reshape(-1, *parts.y.shape)
+        alpha = slots["alpha"].astype(wide).reshape(steps + 1, *parts.y.shape)
         r = parts.y[None] - apply(parts.gram, ridge, alpha)
         path = accuracy.of_path(parts, ridge, alpha, r)
         residual, falling = path.residual, path.falling & falling

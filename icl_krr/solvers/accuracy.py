@@ -11,7 +11,6 @@ from jax.core import Tracer
 
 from .. import linalg
 from ..kernels import Kernel
-from ..kernels.positive import PositiveKernel
 from ..numerics import matmul
 from ..status import Status, assess
 from ..tasks import Task
@@ -77,24 +76,14 @@ def rounding_errors(
     far = largest(cross / unit.T, axis=1)
     h, a = (linalg.substitute(lower, cross.T) * unit / far.T) ** 2, (alpha * unit) ** 2
     x, _ = seen(task)
-    within = (rounding(kernel, x, x, gram) / unit / unit.T) ** 2
-    across = (rounding(kernel, task.x_query, x, cross) / unit.T / far) ** 2
+    within = (kernel.rounding(x, x) / unit / unit.T) ** 2
+    across = (kernel.rounding(task.x_query, x) / unit.T / far) ** 2
     squares = (
         jnp.sum(h, axis=0)[:, None] * jnp.sum(a, axis=0)[None]
         + matmul(h.T, matmul(within, a))
         + matmul(across, a)
     )
     return jnp.finfo(y.dtype).eps * far * jnp.sqrt(squares)
-
-
-def rounding(kernel: Kernel, x: jax.Array, z: jax.Array, values: jax.Array) -> jax.Array:
-    """The sizes of the rounding errors of kernel values, in units of the unit roundoff."""
-    if not isinstance(kernel, PositiveKernel):
-        sizes = [jnp.sqrt(jnp.abs(kernel.diagonal(points))) for points in (x, z)]
-        return sizes[0][:, None] * sizes[1][None]
-    own = jax.vmap(lambda point: kernel.log(point[None], point[None])[0, 0])
-    sizes = [jnp.sqrt(jnp.abs(own(points))) for points in (x, z)]
-    return values * (1 + jnp.abs(kernel.log(x, z)) + sizes[0][:, None] * sizes[1][None])
 
 
 def trajectory(
@@ -199,11 +188,17 @@ def overflows(parts: System) -> jax.Array:
 
 
 def out_of_range(y: jax.Array, size: jax.Array, *results: jax.Array) -> jax.Array:
-    """Whether y is too small for the dtype, or results of order 1 times `size` are not finite."""
+    """Whether y is too small for the dtype, or results of order 1 times `size` overflow.
+
+    Results that are not finite for a y of moderate size come from a solver that diverges.
+    """
     bits = jax.lax.bitcast_convert_type(y, f"uint{8 * y.dtype.itemsize}")
-    given = jnp.any(bits << 1 != 0, axis=0)  # comparisons take subnormal numbers for 0
+    # comparisons take subnormal numbers for 0, also those that the compiler makes of `bits != 0`
+    given = jnp.max(bits << 1, axis=0) > 0
     low = given & (jnp.max(jnp.abs(y), axis=0) < 100 * jnp.finfo(y.dtype).tiny)
-    high = [~jnp.all(jnp.isfinite(size * result)) for result in results]
+    finite = lambda value: jnp.all(jnp.isfinite(value))  # noqa: E731
+    large = extreme(y, y.dtype)
+    high = [~finite(size * result) & (finite(result) | large) for result in results]
     return jnp.any(low) | jnp.any(jnp.stack(high))
 
 

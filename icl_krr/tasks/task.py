@@ -58,8 +58,10 @@ class Task:
                 )
             if isinstance(value, np.ndarray) and value.dtype.kind in "bfiu":
                 given[field.name] = value
+                # JAX has neither another byte order nor numbers of more than 8 bytes
+                dtype = np.dtype(f"{value.dtype.kind}{min(value.dtype.itemsize, 8)}")
                 with np.errstate(over="ignore", under="ignore"):  # check_task raises the error
-                    value = value.astype(jax.dtypes.canonicalize_dtype(value.dtype))
+                    value = value.astype(jax.dtypes.canonicalize_dtype(dtype))
                 # jnp.asarray would compile a copy for every shape
                 object.__setattr__(self, field.name, jax.device_put(value))
         check_task(self, given)

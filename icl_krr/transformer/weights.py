@@ -248,7 +248,14 @@ class Transformer:
 
         Args:
             **changes: new values by field name.
+
+        Raises:
+            TypeError: a value has the wrong type.
         """
+        for name, wanted in (("weights", Weights), ("spec", Spec), ("layout", Layout)):
+            if name in changes:
+                own = f"an icl_krr {wanted.__name__}"
+                checks.instance(name, changes[name], wanted, own)
         return dataclasses.replace(self, **changes)
 
     @property

@@ -54,7 +54,9 @@ def run(settings: Fit) -> int:
         try:
             fitted = fit_hyperparameters(make_tasks(), config, show)
         except Diverged as error:
-            raise ValueError(f"{error}; raise the temperature or the ridge") from None
+            raise ValueError(
+                f"{error}; raise the temperature, the lengthscale or the ridge"
+            ) from None
     found = fitted.found
     meta = {**output.surroundings(settings), **fitted.facts, "stopped": found.stopped}
     losses = [{"iteration": i, "loss": value} for i, value in enumerate(found.losses)]

@@ -41,7 +41,7 @@ class ReLU(Arithmetic):
 
     Raises:
         TypeError: `width` is not an integer or a bound is not a number.
-        ValueError: `width` is odd or < 2, or a bound is not > 0. A construction raises this error
+        ValueError: `width` is odd, < 2 or > 100000, or a bound is not > 0. A construction raises this error
             if `bound` has no entry for a slot that receives a product.
 
     >>> ReLU(width=256, bound=8.0).width
@@ -53,6 +53,7 @@ class ReLU(Arithmetic):
 
     def __post_init__(self):
         checks.even("width", self.width)
+        checks.stored("width", self.width)
         if isinstance(self.bound, Mapping) and not self.bound:
             raise ValueError("bound must have an entry for each slot, got {}")
         bounds = self.bound if isinstance(self.bound, Mapping) else {"": self.bound}

@@ -125,6 +125,7 @@ def least(errors: jax.Array, name: str) -> int:
     errors = jnp.where(jnp.isfinite(errors), errors, jnp.inf)
     if not jnp.isfinite(jnp.min(errors)):
         raise ValueError(
-            f"{name} must be given, because every leave-one-out error is NaN or infinite"
+            f"{name} must be given, because every leave-one-out error is NaN or infinite; "
+            "a larger temperature or lengthscale may help"
         )
     return int(jnp.argmin(errors))
