@@ -377,12 +377,15 @@ def test_a_folder_belongs_to_one_process(tmp_path, capsys):
 SLOW = """
 import time
 from hashlib import pbkdf2_hmac
+from multiprocessing import get_context
 from icl_krr import files
 from icl_krr.cli import console, program
 
 def busy(argv):
     if "--saving" in argv:
         files.UNSAVED.add("file")
+    if "--workers" in argv:
+        lock = get_context("spawn").Lock()  # as a pool of processes has
     print("started", flush=True)
     if "--output" in argv:
         time.sleep(0.2)
@@ -409,10 +412,11 @@ def start_slowly(*words):
 
 @pytest.mark.parametrize(("number", "status"), [(signal.SIGINT, 130), (signal.SIGTERM, 143)])
 def test_a_signal_ends_the_program_whatever_it_does(number, status):
-    process = start_slowly()
-    process.send_signal(number)
-    _, said = process.communicate(timeout=30)
-    assert (process.returncode, said) == (status, "icl-krr: interrupted\n")
+    for words in ((), ("--workers",)):
+        process = start_slowly(*words)
+        process.send_signal(number)
+        _, said = process.communicate(timeout=30)
+        assert (process.returncode, said) == (status, "icl-krr: interrupted\n")
     process = start_slowly()
     process.stderr.close()  # nobody reads what is said
     process.stderr = None

@@ -12,6 +12,7 @@ import os
 import select
 import signal
 import socket
+import sys
 import threading
 import time
 from contextlib import suppress
@@ -27,6 +28,8 @@ PATIENCE = 60.0
 def watch() -> list[int]:
     """From now on, end the process at a signal; return the list of the signals received."""
     received: list[int] = []
+    # Python removes what the workers of an ended process leave behind, and would warn of it
+    sys.warnoptions.append("ignore:resource_tracker:UserWarning")
     listener, speaker = socket.socketpair()
     speaker.setblocking(False)
     # Python writes the number of each signal that it handles to the socket, also if it is busy
