@@ -385,7 +385,9 @@ def busy(argv):
     if "--saving" in argv:
         files.UNSAVED.add("file")
     if "--workers" in argv:
-        lock = get_context("spawn").Lock()  # as a pool of processes has
+        spawn = get_context("spawn")
+        worker = spawn.Process(target=print, args=(spawn.Lock(),))
+        worker.start()
     print("started", flush=True)
     if "--output" in argv:
         time.sleep(0.2)

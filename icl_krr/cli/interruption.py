@@ -16,6 +16,7 @@ import sys
 import threading
 import time
 from contextlib import suppress
+from multiprocessing import active_children
 from typing import NoReturn
 
 from ..files import UNSAVED
@@ -60,6 +61,8 @@ def heard(listener: socket.socket, seconds: float) -> bool:
 
 def leave(number: int) -> NoReturn:
     """End the process at once, with the status of a process that a signal has ended."""
+    for worker in active_children():  # one that is about to start would miss its parent
+        worker.kill()
     os._exit(128 + number)
 
 
