@@ -124,24 +124,23 @@ def status_of(kernel, ridge, given: Task, mean, variance, steps: int) -> Status:
     own, wide = given.x.dtype, jnp.result_type(float)
     task = jax.tree.map(lambda part: part if part.dtype == bool else part.astype(wide), given)
     best = solvers.posterior(kernel, task, ridge=ridge)
-    y, f, optimum = (
-        part.reshape(len(part), given.num_outputs) for part in (task.y, mean, best.mean)
-    )
+    parts = system(kernel, given)  # where the y of masked supports is 0
+    f, optimum = (part.reshape(len(part), given.num_outputs) for part in (mean, best.mean))
     gaps = (
-        jnp.abs(f.astype(wide) - optimum) / accuracy.scale_of(y, optimum)[None],
+        jnp.abs(f.astype(wide) - optimum) / accuracy.scale_of(parts.y.astype(wide), optimum)[None],
         jnp.abs(variance.astype(wide) - best.variance)
         / accuracy.size_of(kernel.diagonal(task.x_query)),
     )
     gap = jnp.maximum(*map(accuracy.worst, gaps))
-    out = accuracy.out_of_range(y.astype(own), jnp.ones((), own), f, variance)
+    out = accuracy.out_of_range(parts.y, jnp.ones((), own), f, variance)
     return assess(
         0.0,
         gap,
         best.status.condition / jnp.finfo(wide).eps * float(jnp.finfo(own).eps),
         own,
         uncertain=best.status.gap,
-        overflow=accuracy.overflows(system(kernel, given)),
-        range=out | (~(gap <= TOLERANCE) & accuracy.extreme(y, own)),
+        overflow=accuracy.overflows(parts),
+        range=out | (~(gap <= TOLERANCE) & accuracy.extreme(parts.y, own)),
         negative=jnp.any(variance < 0),
         steps=steps,
     )

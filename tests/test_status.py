@@ -2,6 +2,7 @@
 
 from collections import Counter
 
+import chex
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -69,6 +70,24 @@ def test_a_masked_support_that_overflows_is_not_judged():
     model = ik.constructions.conjugate_gradient(kernel, num_features=1, ridge=0.5, steps=8)
     assert ik.solvers.exact(kernel, task, ridge=0.5).status.ok
     assert ik.check(model, task).ok
+
+
+def test_a_masked_support_does_not_change_the_status(task):
+    """Not even one whose y is so large that all errors would be small beside it."""
+    mask = jnp.arange(task.num_supports) < 20
+    model, kernel = built(ik.Linear(), 2), ik.Linear()
+    for status in (
+        lambda task: ik.solvers.exact(kernel, task, ridge=0.1).status,
+        lambda task: ik.solvers.posterior(kernel, task, ridge=0.1).status,
+        lambda task: ik.solvers.conjugate_gradient(kernel, task, ridge=0.1, steps=2).status,
+        lambda task: ik.posterior(model, kernel, task).status,
+        lambda task: ik.check(model, task),
+    ):
+        seen, other = (
+            status(task.replace(y=jnp.where(mask, task.y, value), mask=mask))
+            for value in (0.0, 1e9)
+        )
+        chex.assert_trees_all_equal(seen, other)
 
 
 def test_a_posterior_says_that_the_kernel_overflows():
