@@ -12,6 +12,7 @@ import time
 from functools import partial
 from pathlib import Path
 
+import chex
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -338,6 +339,9 @@ def test_the_exact_predictor_is_known_or_fitted():
     losses = known.losses(tasks)
     assert losses["exact"] < losses["nadaraya_watson"] < losses["mean"]
     assert 0.97 < hidden.losses(tasks)["exact"] / losses["exact"] < 1.1
+    short = tasks.replace(x=tasks.x[:, :6], y=tasks.y[:, :6])
+    masked = tasks.replace(mask=jnp.broadcast_to(jnp.arange(12) < 6, (512, 12)))
+    chex.assert_trees_all_close(known.losses(short), known.losses(masked), rtol=1e-4)
 
 
 @pytest.mark.slow

@@ -11,6 +11,8 @@ import jax.numpy as jnp
 
 from .. import checks, solvers
 from ..kernels import Exponential, Gaussian, Kernel, Linear
+from ..solvers.algebra import like, seen
+from ..solvers.likelihood import known
 from ..tasks import Sampler, Task, map_tasks
 from ..tasks.samplers import check_sampler
 from .batches import draw
@@ -61,7 +63,9 @@ def smoothing(kernel: Kernel, task: Task) -> jax.Array:
 
 
 def average(task: Task) -> jax.Array:
-    return jnp.broadcast_to(jnp.mean(task.y, axis=0), task.y_query.shape)
+    _, y = seen(task)
+    mean = jnp.sum(y, axis=0) / jnp.maximum(known(task), 1)
+    return like(task.y, jnp.broadcast_to(mean, (task.num_queries, task.num_outputs)))
 
 
 def loss(predict: Callable[[Task], jax.Array], tasks: Task) -> jax.Array:
