@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import partial
 from typing import Any, NamedTuple
 
 import jax
@@ -145,14 +146,18 @@ def chebyshev(steps: int, spectrum: Any) -> Momentum:
     """
     low, high = (jnp.asarray(bound, float) for bound in checks.spectrum(spectrum))
     theta, delta = (high + low) / 2, (high - low) / 2
+    return Momentum(1 / theta, *recurrence(steps, theta, delta))
 
+
+# outside of jit, JAX would compile the scan again for every call
+@partial(jax.jit, static_argnums=0)
+def recurrence(steps: int, theta: jax.Array, delta: jax.Array) -> tuple[jax.Array, jax.Array]:
     def step(rho: jax.Array, _: None) -> tuple[jax.Array, tuple[jax.Array, jax.Array]]:
         b = 2 / (2 * theta - delta * rho)
         rho_next = delta * b / 2
         return rho_next, (rho_next * rho, b)
 
-    _, (a, b) = jax.lax.scan(step, delta / theta, length=steps)
-    return Momentum(1 / theta, a, b)
+    return jax.lax.scan(step, delta / theta, length=steps)[1]
 
 
 def newton_schulz(steps: int, ridge: Any, spectrum: Any) -> tuple[Any, Float[Array, " steps"]]:
@@ -174,9 +179,12 @@ def newton_schulz(steps: int, ridge: Any, spectrum: Any) -> tuple[Any, Float[Arr
     """
     low, high = checks.spectrum(spectrum)
     scale = 2 / (low + high)
-    first = jnp.asarray(1 - scale * ridge, float)
-    _, e = jax.lax.scan(lambda e, _: (e * e, e), first, length=steps)
-    return scale, e
+    return scale, squares(steps, jnp.asarray(1 - scale * ridge, float))
+
+
+@partial(jax.jit, static_argnums=0)
+def squares(steps: int, first: jax.Array) -> jax.Array:
+    return jax.lax.scan(lambda e, _: (e * e, e), first, length=steps)[1]
 
 
 def richardson_step(step_size: Any) -> Any:

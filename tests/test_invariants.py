@@ -6,7 +6,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
-from helpers import a_few, draw, each_kind, each_kind_and_more, relative
+from helpers import CASES, a_few, draw, each_kind, each_kind_and_more, parametrize, relative
 
 import icl_krr as ik
 from icl_krr.constructions.assembly.packing import expressions
@@ -232,3 +232,13 @@ def test_dtype_of_the_task_comes_back(x64, case):
     assert all(leaf.dtype == jnp.float32 for leaf in jax.tree.leaves(narrow))
     with pytest.raises(TypeError, match="must not be wider than the model's float32 weights"):
         ik.predict(narrow, task)
+
+
+@parametrize(CASES)
+def test_nothing_is_compiled_again(case, caplog):
+    """Programs stay in memory: a loop whose every turn compiles ends without memory."""
+    task = draw(0)
+    ik.predict(case.build(task, 0.1, 4), task)
+    with jax.log_compiles():
+        ik.predict(case.build(task, 0.1, 4), task)
+    assert not caplog.records

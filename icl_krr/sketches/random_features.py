@@ -190,8 +190,12 @@ def orthogonal_normals(key: jax.Array, count: int, d: int) -> Float[Array, "m d"
     """Draw rows that are N(0, I) each and are orthogonal within blocks of d rows."""
     blocks = -(-count // d)
     turn, size = jax.random.split(key)
-    rotations = jax.lax.map(
-        one_by_one(partial(jax.random.orthogonal, n=d)), jax.random.split(turn, blocks)
-    )
+    drawn = rotations(jax.random.split(turn, blocks), d).reshape(-1, d)
     lengths = jnp.linalg.norm(jax.random.normal(size, (blocks * d, d)), axis=-1, keepdims=True)
-    return (lengths * rotations.reshape(-1, d))[:count]
+    return (lengths * drawn)[:count]
+
+
+# outside of jit, JAX would compile the loop again for every call
+@partial(jax.jit, static_argnums=1)
+def rotations(keys: jax.Array, d: int) -> Float[Array, "blocks d d"]:
+    return jax.lax.map(one_by_one(partial(jax.random.orthogonal, n=d)), keys)
