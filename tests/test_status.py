@@ -90,6 +90,15 @@ def test_a_masked_support_does_not_change_the_status(task):
         chex.assert_trees_all_equal(seen, other)
 
 
+def test_a_masked_support_near_a_far_query_does_not_count():
+    """A masked support is at the origin, where its kernel value is large."""
+    x, kernel = jnp.array([[10.0], [11.0], [0.0]]), ik.Gaussian()
+    task = ik.Task(x, jnp.array([1.0, -1.0, 0.0]), jnp.array([[0.1]]), jnp.arange(3) < 2)
+    found = ik.solvers.exact(kernel, task, ridge=0.5)
+    assert found.prediction[0] > 1e-22
+    assert found.status.advice() == "solved: gap 3.5e-27"
+
+
 def test_a_posterior_says_that_the_kernel_overflows():
     """The overflow was refused as a y that is not finite."""
     task = ik.Task(

@@ -15,6 +15,7 @@ from ..numerics import matmul
 from ..status import Status, assess
 from ..tasks import Task
 from ..tasks.linear_system import System
+from ..tasks.task import kept
 from .algebra import apply, like, normalise, seen
 from .results import Trajectory
 
@@ -76,8 +77,8 @@ def rounding_errors(
     far = largest(cross / unit.T, axis=1)
     h, a = (linalg.substitute(lower, cross.T) * unit / far.T) ** 2, (alpha * unit) ** 2
     x, _ = seen(task)
-    within = (kernel.rounding(x, x) / unit / unit.T) ** 2
-    across = (kernel.rounding(task.x_query, x) / unit.T / far) ** 2
+    across = jnp.where(kept(task)[None], kernel.rounding(task.x_query, x), 0)
+    within, across = (kernel.rounding(x, x) / unit / unit.T) ** 2, (across / unit.T / far) ** 2
     squares = (
         jnp.sum(h, axis=0)[:, None] * jnp.sum(a, axis=0)[None]
         + matmul(h.T, matmul(within, a))
