@@ -142,5 +142,6 @@ def status_of(kernel, ridge, given: Task, mean, variance, steps: int) -> Status:
         overflow=accuracy.overflows(parts),
         range=out | (~(gap <= TOLERANCE) & accuracy.extreme(parts.y, own)),
         negative=jnp.any(variance < 0),
+        uneven=best.status.uneven,
         steps=steps,
     )

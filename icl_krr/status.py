@@ -57,6 +57,8 @@ class Status(NamedTuple):
         negative: whether a variance is negative. If the status is ok, this is a rounding error.
         falling: whether the residual still decreases, so that more steps help. Always False for a
             direct solution.
+        uneven: whether the largest $k(x, x)$ of the supports is more than twice the smallest, so
+            that points on a sphere lower the condition number.
         steps: number of steps of the solver; 0 for a direct solution.
     """
 
@@ -70,6 +72,7 @@ class Status(NamedTuple):
     bound: Any
     negative: Any
     falling: Any
+    uneven: Any
     steps: Any
 
     def advice(self) -> str:
@@ -108,14 +111,16 @@ def assess(
     bound: Any = False,
     negative: Any = False,
     falling: Any = False,
+    uneven: Any = False,
     steps: int = 0,
 ) -> Status:
     """Return the status; a NaN counts as infinite, and `uncertain` is the error of the gap."""
     far = ~(jnp.asarray(gap) + uncertain <= TOLERANCE)
     numbers = (jnp.asarray(value, dtype) for value in (residual, gap, condition))
     residual, gap, condition = (jnp.where(jnp.isnan(v), jnp.inf, v) for v in numbers)
-    flags = (jnp.asarray(flag, bool) for flag in (overflow, range, sink, bound, negative, falling))
-    overflow, range, sink, bound, negative, falling = flags
+    flags = (overflow, range, sink, bound, negative, falling, uneven)
+    flags = (jnp.asarray(flag, bool) for flag in flags)
+    overflow, range, sink, bound, negative, falling, uneven = flags
     status = Status(
         ~(far | overflow | range),
         residual,
@@ -127,6 +132,7 @@ def assess(
         bound,
         negative,
         falling,
+        uneven,
         jnp.asarray(steps, jnp.int32),
     )
     return jax.tree.map(jax.lax.stop_gradient, status)
@@ -179,8 +185,8 @@ def sentence(s: Status) -> str:
         helps.append(f"more steps ({4 * int(s.steps)})")
     if (lost or stuck) and wider:
         helps.append("float64")
+    if lost and s.uneven:
+        helps += ["points on a sphere", "a larger temperature if the kernel has one"]
     helps.append("a larger ridge")
-    if lost:
-        helps += ["points on a sphere", "a larger temperature or lengthscale"]
     helps = ", ".join(helps[:-1]) + " or " * (len(helps) > 1) + helps[-1]
     return f"not {'converged' if s.steps else 'accurate'}: {state}; use {helps}"

@@ -1,6 +1,7 @@
 """What results say about themselves: never ok if wrong, rarely not ok if right."""
 
 from collections import Counter
+from functools import partial
 
 import chex
 import jax
@@ -306,6 +307,19 @@ def test_a_model_still_falls_if_its_second_half_gained_a_tenth(task, middle):
     path = known[None] + gaps[:, None] * jnp.max(jnp.abs(known))
     status = compare(ik.Linear(), 0.5, task, {"prediction": path}, 6)
     assert bool(status.falling) == (middle > 1)
+
+
+def test_points_on_a_sphere_are_advised_where_they_help(task):
+    """They help if k(x, x) differs between supports, so never with a Gaussian kernel."""
+    solve, sphere = partial(ik.solvers.conjugate_gradient, ridge=0.1, steps=16), "on a sphere"
+    unit = lambda x: x / jnp.linalg.norm(x, axis=1, keepdims=True)  # noqa: E731
+    moved = task.replace(x=unit(task.x), x_query=unit(task.x_query))
+    there, here = (solve(ik.Exponential(), one).status for one in (moved, task))
+    assert there.gap < here.gap / 10
+    assert [sphere in status.advice() for status in (there, here)] == [False, True]
+    smooth = ik.solvers.exact(ik.Gaussian(8.0), task, ridge=1e-6).status
+    assert smooth.condition > 0.1
+    assert smooth.advice().endswith("use float64 or a larger ridge")
 
 
 def test_a_subnormal_y_is_told_by_every_check():

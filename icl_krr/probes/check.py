@@ -119,5 +119,6 @@ def compare(kernel: Kernel, ridge: Any, given: Task, slots: dict, steps: int) ->
         sink=lost,
         bound=over,
         falling=falling,
+        uneven=best.status.uneven,
         steps=steps if "alpha" in slots else 0,
     )

@@ -43,6 +43,7 @@ def of_solution(
         y.dtype,
         overflow=overflows(parts),
         range=out_of_range(parts.y, size, alpha, prediction),
+        uneven=uneven(jnp.diagonal(parts.gram)),
     )
 
 
@@ -58,6 +59,7 @@ def with_variance(status: Status, error: Any, variance: Any, prior: Any) -> Stat
         overflow=status.overflow,
         range=status.range,
         negative=jnp.any(variance < 0),
+        uneven=status.uneven,
     )
 
 
@@ -130,6 +132,7 @@ def of_path(parts: System, ridge: Any, alpha: Any, r: Any) -> Status:
         overflow=overflows(parts),
         range=out_of_range(parts.y, size, last, prediction),
         falling=jnp.any(share < 0.9 * half),
+        uneven=uneven(jnp.diagonal(gram)),
         steps=len(alpha) - 1,
     )
 
@@ -182,6 +185,11 @@ def condition(gram: jax.Array, ridge: Any) -> jax.Array:
     around, on = jnp.sum(jnp.abs(gram), axis=1), jnp.diagonal(gram)
     low = jnp.maximum(jnp.min(2 * on - around), 0) + ridge
     return (jnp.max(around) + ridge) / low * jnp.finfo(gram.dtype).eps
+
+
+def uneven(on: jax.Array) -> jax.Array:
+    """Whether some k(x, x) is more than twice another one; those of masked supports are 0."""
+    return jnp.max(on, initial=0) > 2 * jnp.min(on, where=on > 0, initial=jnp.inf)
 
 
 def overflows(parts: System) -> jax.Array:

@@ -14,7 +14,7 @@ from ..kernels import Kernel
 from ..numerics import matmul
 from ..status import Status, assess
 from ..tasks import Task
-from .accuracy import mean_eigenvalue, norm, out_of_range, scaled, size_of, worst
+from .accuracy import mean_eigenvalue, norm, out_of_range, scaled, size_of, uneven, worst
 from .algebra import check_system, featured, like, seen
 from .results import Trajectory
 
@@ -104,5 +104,6 @@ def of_inverse(x: Any, y: Any, ridge: Any, alpha: Any, r: Any, prediction: Any) 
         overflow=~jnp.isfinite(trace),
         range=out_of_range(given, size, alpha, prediction / size),
         falling=jnp.any(share < 0.9 * half),
+        uneven=uneven(jnp.sum(x * x, axis=1)),
         steps=len(r) - 1,
     )
