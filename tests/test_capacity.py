@@ -13,6 +13,7 @@ import pytest
 import icl_krr as ik
 from icl_krr import capacity, cli
 from icl_krr.cli import program
+from icl_krr.experiments.shared.draws import draw_tasks  # noqa: F401
 from icl_krr.kernels.algebra import outer  # noqa: F401
 from icl_krr.transformer import memory
 from icl_krr.transformer.memory import least_numbers
@@ -40,6 +41,7 @@ LONG = CG.replace(steps=10**9)
 STREAM = {"stream": np.zeros((N + 2, 4), "f"), "one": np.zeros((N + 2, 1), "f")}
 
 solvers, theory, sketches, tasks = ik.solvers, ik.theory, ik.sketches, ik.tasks
+FAMILY, training = tasks.LinearRegression(num_features=1, num_supports=8), ik.training
 TABLE = [
     line.rsplit(" => ", 1) for line in Path(__file__).with_suffix(".txt").read_text().splitlines()
 ]
@@ -147,6 +149,7 @@ def test_an_estimate_is_of_the_size_of_what_is_allocated(name, monkeypatch):
 def test_errors_of_the_device_are_one_line_at_the_command_line(monkeypatch, capsys):
     words = {
         "RESOURCE_EXHAUSTED: Out of memory allocating 9 bytes.\nmore": "memory is exhausted (",
+        "INTERNAL: Error dispatching computation: Out of memory": "memory is exhausted (",
         "INTERNAL: no device": "the device failed (INTERNAL: no device); try again",
     }
     for message, start in words.items():

@@ -144,7 +144,7 @@ def keep_compiled_programs() -> None:
 def of_device(error: RuntimeError) -> str:
     """One line about an error of the compiler or the device."""
     first = str(error).partition("\n")[0]
-    if "RESOURCE_EXHAUSTED" in first:
+    if "RESOURCE_EXHAUSTED" in first or "Out of memory" in first:
         return f"memory is exhausted ({first}); use fewer supports, tasks or steps"
     return f"the device failed ({first}); try again, or on the CPU with JAX_PLATFORMS=cpu"
 

@@ -12,7 +12,7 @@ import optax
 from .. import checks
 from ..tasks import Sampler, Task, map_tasks, sample
 from ..tasks.batches import chunk_of
-from ..tasks.samplers import check_sampler
+from ..tasks.samplers import check_batch, check_sampler
 from ..transformer import Transformer, predict, predict_along
 from ..transformer.weights import check_model
 from .batches import batch
@@ -140,6 +140,7 @@ def check(model: Transformer, family: Sampler, settings: Training) -> None:
     Raises:
         ValueError: a setting does not fit. The message contains its name, its value and the rule.
         TypeError: a count is not an integer, or a rate is not a number.
+        MemoryError: the tasks of one step do not fit into the free memory.
 
     >>> import icl_krr as ik
     >>> model = ik.constructions.nadaraya_watson(ik.Exponential(), num_features=8)
@@ -173,6 +174,7 @@ def check(model: Transformer, family: Sampler, settings: Training) -> None:
         raise ValueError(
             "target must be 'outputs' if loss is 'every' or start_features is given, got 'exact'"
         )
+    check_batch(max(s.batch, s.validation), family)
     task = jax.eval_shape(lambda key: sample(key, family), jax.random.key(0))
     full = {"supports": task.num_supports, "features": task.num_features}
     for name, what in (

@@ -6,6 +6,7 @@ import jax
 import jax.numpy as jnp
 
 from ...tasks import Sampler, Task, sample
+from ...tasks.samplers import check_batch
 
 
 def draws(key: jax.Array, count: int) -> jax.Array:
@@ -14,6 +15,7 @@ def draws(key: jax.Array, count: int) -> jax.Array:
 
 def draw_tasks(key: jax.Array, count: int, sampler: Sampler) -> Task:
     """Draw a batch of tasks with one compiled program."""
+    check_batch(count, sampler)
     return sample_each(draws(key, count), sampler)
 
 
