@@ -12,7 +12,7 @@ from . import capacity, checks, solvers
 from .kernels import Kernel, check_kernel
 from .solvers import accuracy
 from .solvers.results import Posterior
-from .status import TOLERANCE, Status, assess
+from .status import Status, assess
 from .tasks import Task, system
 from .tasks.task import check_axes
 from .transformer import Transformer, predict
@@ -121,7 +121,7 @@ def compare(model: Transformer, task: Task, mean: jax.Array, variance: jax.Array
 
 @partial(jax.jit, static_argnames="steps")
 def status_of(kernel, ridge, given: Task, mean, variance, steps: int) -> Status:
-    own, wide = given.x.dtype, jnp.result_type(float)
+    wide = jnp.result_type(float)
     task = jax.tree.map(lambda part: part if part.dtype == bool else part.astype(wide), given)
     best = solvers.posterior(kernel, task, ridge=ridge)
     parts = system(kernel, given)  # where the y of masked supports is 0
@@ -132,16 +132,7 @@ def status_of(kernel, ridge, given: Task, mean, variance, steps: int) -> Status:
         / accuracy.size_of(kernel.diagonal(task.x_query)),
     )
     gap = jnp.maximum(*map(accuracy.worst, gaps))
-    out = accuracy.out_of_range(parts.y, jnp.ones((), own), f, variance)
-    return assess(
-        0.0,
-        gap,
-        best.status.condition / jnp.finfo(wide).eps * float(jnp.finfo(own).eps),
-        own,
-        uncertain=best.status.gap,
-        overflow=accuracy.overflows(parts),
-        range=out | (~(gap <= TOLERANCE) & accuracy.extreme(parts.y, own)),
-        negative=jnp.any(variance < 0),
-        uneven=best.status.uneven,
-        steps=steps,
+    below = jnp.any(variance < 0)
+    return accuracy.of_measured(
+        best.status, parts, 0.0, gap, f, variance, negative=below, steps=steps
     )

@@ -107,35 +107,24 @@ def assess(
     uncertain: Any = 0.0,
     overflow: Any = False,
     range: Any = False,
-    sink: Any = False,
-    bound: Any = False,
-    negative: Any = False,
-    falling: Any = False,
-    uneven: Any = False,
     steps: int = 0,
+    **flags: Any,
 ) -> Status:
     """Return the status; a NaN counts as infinite, and `uncertain` is the error of the gap."""
     far = ~(jnp.asarray(gap) + uncertain <= TOLERANCE)
     numbers = (jnp.asarray(value, dtype) for value in (residual, gap, condition))
     residual, gap, condition = (jnp.where(jnp.isnan(v), jnp.inf, v) for v in numbers)
-    flags = (overflow, range, sink, bound, negative, falling, uneven)
-    flags = (jnp.asarray(flag, bool) for flag in flags)
-    overflow, range, sink, bound, negative, falling, uneven = flags
-    status = Status(
-        ~(far | overflow | range),
-        residual,
-        gap,
-        condition,
-        overflow,
-        range,
-        sink,
-        bound,
-        negative,
-        falling,
-        uneven,
-        jnp.asarray(steps, jnp.int32),
+    flagged = Status(**(dict.fromkeys(Status._fields, False) | flags))
+    status = flagged._replace(
+        ok=~(far | overflow | range),
+        residual=residual,
+        gap=gap,
+        condition=condition,
+        overflow=overflow,
+        range=range,
+        steps=jnp.asarray(steps, jnp.int32),
     )
-    return jax.tree.map(jax.lax.stop_gradient, status)
+    return jax.tree.map(lambda field: jax.lax.stop_gradient(jnp.asarray(field)), status)
 
 
 def sentence(s: Status) -> str:

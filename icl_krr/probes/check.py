@@ -11,7 +11,7 @@ import jax.numpy as jnp
 from ..kernels import Kernel
 from ..solvers import accuracy, exact
 from ..solvers.algebra import apply, check_system
-from ..status import TOLERANCE, Status, assess
+from ..status import Status
 from ..tasks import Task, system
 from ..transformer import Problem, Transformer, run_with_cache
 from ..transformer.evaluate import check_compatible
@@ -87,7 +87,7 @@ def problem_of(model: Transformer, kernel: Any, ridge: Any) -> tuple[Kernel, Any
 @partial(jax.jit, static_argnames="steps")
 def compare(kernel: Kernel, ridge: Any, given: Task, slots: dict, steps: int) -> Status:
     """The status of a run, from its slots at the start and after each step."""
-    own, wide = given.x.dtype, jnp.result_type(float)
+    wide = jnp.result_type(float)
     task = jax.tree.map(lambda part: part if part.dtype == bool else part.astype(wide), given)
     ridge, kept, parts = jnp.asarray(ridge, wide), system(kernel, given), system(kernel, task)
     best = exact(kernel, task, ridge=ridge)
@@ -101,24 +101,20 @@ def compare(kernel: Kernel, ridge: Any, given: Task, slots: dict, steps: int) ->
         r = parts.y[None] - apply(parts.gram, ridge, alpha)
         path = accuracy.of_path(parts, ridge, alpha, r)
         residual, falling = path.residual, path.falling & falling
-    out = accuracy.out_of_range(kept.y, jnp.ones((), own), slots["prediction"][-1])
     lost, over = jnp.zeros((), bool), jnp.zeros((), bool)
     for name, slot in slots.items():
         if name.startswith(("sink", "normaliser")):  # the weight is 0, or its reciprocal overflows
             lost |= jnp.any(~jnp.isfinite(slot[-1]) | ((slot[-1] == 0) & name.startswith("sink")))
         elif name == "overrun":
             over |= jnp.any(slot > 0)
-    return assess(
+    return accuracy.of_measured(
+        best.status,
+        kept,
         residual,
         gap[-1],
-        best.status.condition / jnp.finfo(wide).eps * float(jnp.finfo(own).eps),
-        own,
-        uncertain=best.status.gap,
-        overflow=accuracy.overflows(kept),
-        range=out | (~(gap[-1] <= TOLERANCE) & accuracy.extreme(parts.y, own)),
+        slots["prediction"][-1],
         sink=lost,
         bound=over,
         falling=falling,
-        uneven=best.status.uneven,
         steps=steps if "alpha" in slots else 0,
     )

@@ -12,7 +12,7 @@ from jax.core import Tracer
 from .. import linalg
 from ..kernels import Kernel
 from ..numerics import matmul
-from ..status import Status, assess
+from ..status import TOLERANCE, Status, assess
 from ..tasks import Task
 from ..tasks.linear_system import System
 from ..tasks.task import kept
@@ -134,6 +134,25 @@ def of_path(parts: System, ridge: Any, alpha: Any, r: Any) -> Status:
         falling=jnp.any(share < 0.9 * half),
         uneven=uneven(jnp.diagonal(gram)),
         steps=len(alpha) - 1,
+    )
+
+
+def of_measured(
+    best: Status, parts: System, residual: Any, gap: Any, *results: Any, **flags: Any
+) -> Status:
+    """The status of results whose gap to the `best` solution, of a wider dtype, was measured."""
+    y, wide = parts.y, best.condition.dtype
+    out = out_of_range(y, jnp.ones((), y.dtype), *results)
+    return assess(
+        residual,
+        gap,
+        best.condition / jnp.finfo(wide).eps * float(jnp.finfo(y.dtype).eps),
+        y.dtype,
+        uncertain=best.gap,
+        overflow=overflows(parts),
+        range=out | (~(gap <= TOLERANCE) & extreme(y, y.dtype)),
+        uneven=best.uneven,
+        **flags,
     )
 
 
