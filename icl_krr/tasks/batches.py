@@ -7,7 +7,8 @@ from typing import Any
 
 import jax
 
-from .. import checks
+from .. import capacity, checks
+from .samplers import Sampler, sample
 from .task import Task, check_axes
 
 TOKENS = 2048
@@ -47,6 +48,17 @@ def map_tasks(function: Callable[[Task], Any], tasks: Task, *, chunk: int | None
     checks.function("function", function)
     check_axes(tasks, 1)
     return jax.lax.map(function, tasks, batch_size=chunk_of(tasks, chunk))
+
+
+def outline(family: Sampler) -> Task:
+    """The shapes and dtypes of a task, without its numbers."""
+    return jax.eval_shape(lambda key: sample(key, family), jax.random.key(0))
+
+
+def check_batch(count: int, one: Task) -> None:
+    """Raise MemoryError if `count` tasks like this one do not fit into the free memory."""
+    numbers = count * sum(leaf.size for leaf in jax.tree.leaves(one))
+    capacity.check(f"{count} tasks", numbers, one.x, "use fewer tasks")
 
 
 def chunk_of(tasks: Task, chunk: int | None) -> int:

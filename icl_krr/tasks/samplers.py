@@ -70,14 +70,6 @@ def check_sampler(name: str, value: Any) -> None:
         )
 
 
-def check_batch(count: int, family: Sampler) -> None:
-    """Raise MemoryError if so many tasks do not fit into the free memory."""
-    key = jax.random.key(0)
-    task = jax.eval_shape(lambda key: sample(key, family), key)
-    numbers = count * sum(leaf.size for leaf in jax.tree.leaves(task))
-    capacity.check(f"{count} tasks", numbers, key, "use fewer tasks")
-
-
 INPUTS = ("normal", "sphere", "uniform")
 
 

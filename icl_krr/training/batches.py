@@ -6,6 +6,7 @@ import jax
 import jax.numpy as jnp
 
 from ..tasks import Sampler, Task, sample
+from ..tasks.batches import outline
 from .settings import Training
 
 
@@ -21,7 +22,8 @@ def batch(key: jax.Array, family: Sampler, settings: Training, step: jax.Array) 
     keys = jax.random.split(of_tasks, settings.batch)
     active = None
     if settings.start_features is not None:
-        active = curriculum_size(settings.start_features, num_features(family), settings, step)
+        p = outline(family).num_features
+        active = curriculum_size(settings.start_features, p, settings, step)
     tasks = jax.vmap(sample, in_axes=(0, None, None))(keys, family, active)
     if settings.min_supports is None and settings.start_supports is None:
         return tasks
@@ -41,7 +43,3 @@ def curriculum_size(start: int, end: int, settings: Training, step: jax.Array) -
     """
     share = jnp.minimum(step / settings.curriculum, 1)
     return start + jnp.floor((end - start) * share).astype(int)
-
-
-def num_features(family: Sampler) -> int:
-    return jax.eval_shape(lambda key: sample(key, family), jax.random.key(0)).num_features

@@ -14,7 +14,8 @@ from ..kernels import Exponential, Gaussian, Kernel, Linear
 from ..solvers.algebra import like, seen
 from ..solvers.likelihood import known
 from ..tasks import Sampler, Task, map_tasks
-from ..tasks.samplers import check_batch, check_sampler
+from ..tasks.batches import check_batch, outline
+from ..tasks.samplers import check_sampler
 from .batches import draw
 
 Optimal = tuple[Kernel, Any] | None
@@ -102,7 +103,7 @@ def reference(family: Sampler, key: jax.Array, count: int = 256) -> Reference:
     check_sampler("family", family)
     checks.key("key", key)
     checks.count("count", count)
-    check_batch(count, family)
+    check_batch(count, outline(family))
     tasks = draw(key, family, count)
     size = jnp.sqrt(jnp.mean(jnp.sum(tasks.x**2, axis=-1)))
     widths = (size * jnp.logspace(-6, 3, 19, base=2))[:, None]

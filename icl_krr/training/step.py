@@ -10,9 +10,9 @@ import jax.numpy as jnp
 import optax
 
 from .. import checks
-from ..tasks import Sampler, Task, map_tasks, sample
-from ..tasks.batches import chunk_of
-from ..tasks.samplers import check_batch, check_sampler
+from ..tasks import Sampler, Task, map_tasks
+from ..tasks.batches import check_batch, chunk_of, outline
+from ..tasks.samplers import check_sampler
 from ..transformer import Transformer, predict, predict_along
 from ..transformer.weights import check_model
 from .batches import batch
@@ -174,8 +174,8 @@ def check(model: Transformer, family: Sampler, settings: Training) -> None:
         raise ValueError(
             "target must be 'outputs' if loss is 'every' or start_features is given, got 'exact'"
         )
-    check_batch(max(s.batch, s.validation), family)
-    task = jax.eval_shape(lambda key: sample(key, family), jax.random.key(0))
+    task = outline(family)
+    check_batch(max(s.batch, s.validation), task)
     full = {"supports": task.num_supports, "features": task.num_features}
     for name, what in (
         ("min_supports", "supports"),

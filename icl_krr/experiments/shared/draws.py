@@ -6,7 +6,7 @@ import jax
 import jax.numpy as jnp
 
 from ...tasks import Sampler, Task, sample
-from ...tasks.samplers import check_batch
+from ...tasks.batches import check_batch, outline
 
 
 def draws(key: jax.Array, count: int) -> jax.Array:
@@ -15,7 +15,7 @@ def draws(key: jax.Array, count: int) -> jax.Array:
 
 def draw_tasks(key: jax.Array, count: int, sampler: Sampler) -> Task:
     """Draw a batch of tasks with one compiled program."""
-    check_batch(count, sampler)
+    check_batch(count, outline(sampler))
     return sample_each(draws(key, count), sampler)
 
 
