@@ -33,8 +33,10 @@ once.
 
 from .batches import map_tasks
 from .families import DecisionTree, ReLUNetwork, Rows, Sinusoids
+from .gaussian_process import GaussianProcess
+from .linear_regression import LinearRegression
 from .linear_system import System, system
-from .samplers import GaussianProcess, LinearRegression, Sampler, sample
+from .samplers import Sampler, sample
 from .tables import Table, diabetes, read_table, split
 from .task import Task
 
