@@ -317,9 +317,21 @@ def test_points_on_a_sphere_are_advised_where_they_help(task):
     there, here = (solve(ik.Exponential(), one).status for one in (moved, task))
     assert there.gap < here.gap / 10
     assert [sphere in status.advice() for status in (there, here)] == [False, True]
+    model = built(ik.Exponential(), 8)
+    for status in (ik.check(model, task), ik.posterior(model, ik.Exponential(), task).status):
+        assert sphere in status.advice()
     smooth = ik.solvers.exact(ik.Gaussian(8.0), task, ridge=1e-6).status
     assert smooth.condition > 0.1
     assert smooth.advice().endswith("use float64 or a larger ridge")
+
+
+def test_a_small_gap_to_a_solution_that_may_be_wrong_is_not_ok(task):
+    found = ik.solvers.exact(ik.Linear(), task, ridge=0.5)
+    parts = ik.tasks.system(ik.Linear(), task)
+    for gap, ok in ((0.0, True), (0.5, False)):
+        best = found.status._replace(gap=gap)
+        status = accuracy.of_measured(best, parts, 0.0, jnp.zeros(()), found.prediction)
+        assert bool(status.ok) == ok
 
 
 def test_a_subnormal_y_is_told_by_every_check():
