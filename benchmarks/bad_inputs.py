@@ -33,7 +33,7 @@ import jax.numpy as jnp
 import numpy as np
 
 import icl_krr as ik
-from icl_krr.experiments.depth import DepthConfig
+from icl_krr.experiments.depth_config import DepthConfig
 from icl_krr.experiments.explorer import ExplorerConfig
 from icl_krr.experiments.hyperparameters import FitConfig
 from icl_krr.experiments.sweep.config import SweepConfig

@@ -15,7 +15,7 @@ from jax import monitoring
 
 import icl_krr as ik
 from icl_krr.experiments.ablate.config import AblateConfig
-from icl_krr.experiments.depth import DepthConfig
+from icl_krr.experiments.depth_config import DepthConfig
 from icl_krr.experiments.explorer import ExplorerConfig
 from icl_krr.experiments.hyperparameters import FitConfig
 from icl_krr.experiments.identify.confusion import ConfusionConfig

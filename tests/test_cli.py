@@ -50,6 +50,7 @@ def test_version(capsys):
 
 def test_predict_prints_json_that_agrees_with_numpy(table, capsys):
     argv = ["predict", str(table), "--target", "y", "--supports", "25", "--seed", "3"]
+    argv += ["--kernel", "linear"]
     assert cli.main([*argv, "--ridge", "0.5", "--steps", "6", "--json"]) == 0
     printed = json.loads(capsys.readouterr().out)
     facts = printed["meta"]["tasks"]["table.csv"]
@@ -146,7 +147,10 @@ def test_an_interrupted_write_leaves_the_old_file(tmp_path, monkeypatch):
         (["--ridge", "-1"], "ridge must be > 0, got -1.0"),
         (["--ridge", "nan"], "ridge must be > 0, got nan"),
         (["--temperature", "0"], "temperature must be > 0, got 0.0"),
-        (["--temperature", "2"], "temperature must be None for kernel 'linear', which has no temp"),
+        (
+            ["--kernel", "linear", "--temperature", "2"],
+            "temperature must be None for kernel 'linear', which has no temp",
+        ),
         (["--solver", "nadaraya-watson", "--steps", "3"], "steps must not be given for solver"),
         (["--steps", "1000000000"], "steps must be <= 100000, because arrays of this length are"),
         (["--out", ""], "--out: must be PATH, got ''"),
@@ -235,7 +239,7 @@ def test_the_command_line_has_every_solver_and_kernel():
     assert typing.get_args(typing.get_args(hints["kernel"])[0]) == tuple(catalogue.KERNELS)
 
 
-def test_demo_prefers_the_exponential_kernel_and_predict_the_linear_one():
+def test_demo_prefers_the_exponential_kernel_and_predict_compares_all():
     from icl_krr.cli.commands.demo import demo_config
     from icl_krr.cli.depth_tables import depth_config
     from icl_krr.cli.settings.demo import Demo
@@ -244,8 +248,9 @@ def test_demo_prefers_the_exponential_kernel_and_predict_the_linear_one():
     assert demo_config(Demo()).kernel == "exponential"
     assert demo_config(Demo(solver="newton_schulz")).kernel == "linear"
     assert demo_config(Demo(kernel="gaussian")).kernel == "gaussian"
-    assert depth_config(Predict()).kernel == "linear"
-    assert depth_config(Predict(solver="richardson")).kernel == "exponential"
+    assert depth_config(Predict()).kernels == ("linear", "exponential", "gaussian")
+    assert depth_config(Predict(solver="richardson")).kernels == ("exponential", "gaussian")
+    assert depth_config(Predict(lengthscale=1.0)).kernels == ("gaussian",)
 
 
 def test_the_seed_draws_the_task():

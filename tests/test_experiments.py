@@ -10,7 +10,7 @@ from sklearn.model_selection import LeaveOneOut, cross_val_predict
 import icl_krr as ik
 from icl_krr import catalogue
 from icl_krr.cli.depth_tables import describe
-from icl_krr.experiments import depth
+from icl_krr.experiments import depth, depth_config
 from icl_krr.experiments.hyperparameters import FitConfig, builder
 from icl_krr.experiments.shared import model_selection
 from icl_krr.training import held_out
@@ -42,8 +42,8 @@ def test_the_smoother_is_the_best_of_its_grid_by_leave_one_out(x64, family):
         np.fill_diagonal(weights, 0)
         losses.append(np.sum((weights @ y / weights.sum(1) - y) ** 2))
     assert 0 < np.argmin(losses) < 16
-    chosen = model_selection.choose_smoother(family, task)
-    assert np.isclose(next(iter(depth.bandwidth(chosen).values())), grid[np.argmin(losses)])
+    chosen = model_selection.choose_smoother(family, task).kernel
+    assert np.isclose(next(iter(depth_config.bandwidth(chosen).values())), grid[np.argmin(losses)])
 
 
 @pytest.mark.parametrize("ridge", [None, 0.3])
@@ -58,7 +58,7 @@ def test_the_kernel_is_the_best_of_its_grid_by_leave_one_out(x64, ridge):
             loss = np.sum((cross_val_predict(model, x, y, cv=LeaveOneOut()) - y) ** 2)
             best = min(best, (loss, float(bandwidth)))
         assert np.isclose(np.trace(gram) / 15, 1)
-    chosen = model_selection.choose_kernel(ik.Gaussian, task, ridge)
+    chosen = model_selection.choose_kernel(ik.Gaussian, task, ridge).kernel
     assert np.isclose(float(chosen.lengthscale), best[1])
 
 
@@ -79,11 +79,16 @@ def test_many_supports_are_chosen_on_a_subsample_and_the_table_says_so(monkeypat
     few = model_selection.subsample(task, "regression")
     assert few.x.shape == (10, 2)
     assert not np.array_equal(few.x, task.x[:10])
-    kernel, _ = depth.choose_kernels(task, depth.DepthConfig(kernel="gaussian"), heard.append)
-    assert kernel.lengthscale == model_selection.choose_kernel(ik.Gaussian, few, None).lengthscale
-    result = depth.run(task, depth.DepthConfig(solver="gradient_descent", steps=1))
+    kernel, *_ = depth_config.choose_kernels(
+        task, depth_config.DepthConfig(kernel="gaussian"), heard.append
+    )
+    assert (
+        kernel.lengthscale
+        == model_selection.choose_kernel(ik.Gaussian, few, None).kernel.lengthscale
+    )
+    result = depth.run(task, depth_config.DepthConfig(solver="gradient_descent", steps=1))
     assert "(leave-one-out on 10 random supports)" in describe(result.facts, 0)
-    assert "regression, leave-one-out: lengthscale 17 of 17" in heard
+    assert "regression, leave-one-out: gaussian kernel, lengthscale 17 of 17" in heard
 
 
 def test_the_size_of_a_compiled_fit_does_not_depend_on_the_data(x64):
@@ -101,7 +106,7 @@ def test_the_size_of_a_compiled_fit_does_not_depend_on_the_data(x64):
 
 def test_rows_hold_gaps_and_errors_as_they_say(x64):
     task = draw(2, p=3, n=15, q=6)
-    config = depth.DepthConfig(solver="gradient_descent", ridge=0.5, steps=3)
+    config = depth_config.DepthConfig(solver="gradient_descent", ridge=0.5, steps=3)
     result = depth.run(task, config)
     exact = np.asarray(ik.solvers.exact(ik.Linear(), task, ridge=0.5).prediction)
     size, y = np.linalg.norm(exact), np.asarray(task.y_query)
@@ -129,7 +134,7 @@ def test_rows_hold_gaps_and_errors_as_they_say(x64):
 def test_the_gap_to_the_oracle_is_measured(x64, monkeypatch):
     """A construction that runs another solver than it says is found out."""
     task = draw(3, p=3, n=15)
-    config = depth.DepthConfig(ridge=0.5, steps=3)
+    config = depth_config.DepthConfig(ridge=0.5, steps=3)
     assert all(row.oracle_gap < 1e-10 for row in depth.run(task, config).rows)
     wrong = ik.constructions.gradient_descent
     monkeypatch.setattr(
@@ -147,7 +152,7 @@ def test_nadaraya_watson_against_krr_on_its_own_kernel(x64, kernel):
     family = ik.Gaussian if kernel == "gaussian" else ik.Exponential
     name = "lengthscale" if kernel == "gaussian" else "temperature"
     for given in ({}, {name: 1.5}):
-        config = depth.DepthConfig("nadaraya_watson", kernel, ridge=0.5, **given)
+        config = depth_config.DepthConfig("nadaraya_watson", kernel, ridge=0.5, **given)
         result = depth.run(task, config)
         smoother = family(result.facts[f"smoother_{name}"])
         smooth = ik.solvers.nadaraya_watson(smoother, task).prediction
@@ -163,7 +168,7 @@ def test_nadaraya_watson_against_krr_on_its_own_kernel(x64, kernel):
 def test_every_solver_on_every_kernel_follows_its_oracle(x64, solver):
     task = draw(6, p=2, n=12)
     for kernel in catalogue.taken(solver):
-        config = depth.DepthConfig(solver, kernel, ridge=2.0, steps=4)
+        config = depth_config.DepthConfig(solver, kernel, ridge=2.0, steps=4)
         result = depth.run(task, config)
         assert max(row.oracle_gap for row in result.rows) < 1e-8, kernel
         assert result.facts["kernel"] == kernel
@@ -173,12 +178,12 @@ def test_every_solver_on_every_kernel_follows_its_oracle(x64, solver):
             assert np.isnan(result.rows[-1].alpha_error)
             assert np.isnan(result.rows[-1].bound)
     with pytest.raises(ValueError, match="kernel must be one of"):
-        depth.DepthConfig(solver, "cubic")
+        depth_config.DepthConfig(solver, "cubic")
 
 
 def test_the_error_of_alpha_is_that_of_its_a_norm(x64):
     task = draw(6, p=2, n=12)
-    config = depth.DepthConfig("gradient_descent_in_alpha", "linear", ridge=2.0, steps=3)
+    config = depth_config.DepthConfig("gradient_descent_in_alpha", "linear", ridge=2.0, steps=3)
     path = ik.solvers.gradient_descent_in_alpha(
         ik.Linear(),
         task,

@@ -14,7 +14,8 @@ from icl_krr import catalogue
 from icl_krr.catalogue import SOLVERS, taken
 from icl_krr.experiments.ablate.ablation import examine
 from icl_krr.experiments.ablate.config import AblateConfig
-from icl_krr.experiments.depth import DepthConfig, run
+from icl_krr.experiments.depth import run
+from icl_krr.experiments.depth_config import DepthConfig
 from icl_krr.experiments.shared.build import build
 from icl_krr.experiments.sweep.config import SweepConfig
 from icl_krr.experiments.sweep.grid import last, sweep

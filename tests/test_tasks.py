@@ -143,7 +143,7 @@ def test_tables_as_spreadsheets_write_them(tmp_path):
         ("a,y\n1," + "x" * 400 + "\n", r"column 'y': expected a .*, got 'x{40,60}\.\.\.x{40,60}'"),
         ("a,y\n1,2\n,3\n", "line 3, column 'a': expected a finite number, got ''"),
         (",a,y\n0,1,2\n", "must name every column, got '', 'a', 'y'"),
-        ("a,y\n1_300,2\n", "line 2, column 'a': expected a finite number, got '1_300'"),
+        ("a,y\n1,2\n1_300,2\n", "line 3, column 'a': expected a finite number, got '1_300'"),
         ("a,y\n1,nan\n", "line 2, column 'y': expected a finite number, got 'nan'"),
         ("a,y\n1,inf\n", "line 2, column 'y': expected a finite number, got 'inf'"),
     ],

@@ -9,23 +9,23 @@ from typing import Any
 from rich.console import Console
 from rich.table import Table
 
-from ..experiments.depth import DepthConfig, DepthResult, run
+from ..experiments.depth import CONVERGED, MOST_STEPS, DepthResult, Row, run
+from ..experiments.depth_config import DepthConfig
 from ..files import to_csv
 from ..plots import depth_figure, images
 from ..tasks import Task
 from . import output
 from .output import number
 from .settings.choices import Kernel
+from .settings.command import Command
 from .settings.construction import Construction
-from .settings.demo import Demo
-from .settings.predict import Predict
 
 Tasks = dict[str, tuple[Task, DepthConfig]]
 Results = dict[str, DepthResult]
 
 
 def depth_config(settings: Construction, preferred: Kernel | None = None) -> DepthConfig:
-    """Use the given kernel, else the preferred kernel, else the first kernel of the solver."""
+    """Use the given kernel, else the preferred kernel, else let leave-one-out choose."""
     return DepthConfig(
         solver=settings.solver,
         kernel=settings.kernel or preferred,
@@ -36,32 +36,37 @@ def depth_config(settings: Construction, preferred: Kernel | None = None) -> Dep
     )
 
 
-def compare(settings: Demo | Predict, tasks: Tasks) -> None:
-    """Solve every task with its construction; print and write the gaps to exact KRR."""
+def solve(tasks: Tasks) -> Results:
+    """Solve every task with its construction."""
     results = {}
     with Console(stderr=True).status("") as status:
         for name, (task, config) in tasks.items():
             results[name] = run(
                 task, config, lambda doing, name=name: status.update(f"{name}: {doing}")
             )
-    meta = {
+    return results
+
+
+def meta_of(settings: Command, results: Results) -> dict[str, Any]:
+    return {
         **output.surroundings(settings),
         "dtype": sorted({result.facts["dtype"] for result in results.values()}),
         "tasks": {name: result.facts for name, result in results.items()},
     }
-    if settings.out is not None:
-        rows = [{"task": name, **row} for name, found in results.items() for row in rows_of(found)]
-        files = {
-            "results.csv": to_csv(rows),
-            "meta.json": (output.to_json(meta) + "\n").encode(),
-            **images("depth", depth_figure(results, settings.seed)),
-        }
-        output.write(settings.out, files)
-    if settings.json:
-        rows = {name: {"rows": rows_of(result)} for name, result in results.items()}
-        print(output.to_json({"meta": meta, "results": rows}))
-    else:
-        print_tables(results, settings.seed)
+
+
+def files_of(settings: Command, results: Results, meta: dict[str, Any]) -> dict[str, bytes]:
+    """The gaps to exact KRR at every depth as a table and a figure, and what made them."""
+    rows = [{"task": name, **row} for name, found in results.items() for row in rows_of(found)]
+    return {
+        "results.csv": to_csv(rows),
+        "meta.json": (output.to_json(meta) + "\n").encode(),
+        **images("depth", depth_figure(results, settings.first_seed)),
+    }
+
+
+def json_of(results: Results) -> dict[str, Any]:
+    return {name: {"rows": rows_of(result)} for name, result in results.items()}
 
 
 def rows_of(result: DepthResult) -> list[dict[str, Any]]:
@@ -79,13 +84,19 @@ def print_tables(results: Results, seed: int) -> None:
         for column in ("step", "blocks", "gap to\nexact", "gap to\noracle", "RMSE", "alpha\nerror"):
             table.add_column(column, justify="right")
         table.add_column("bound", justify="right")
-        for row in result.rows:
+        for row in shown(result.rows):
             table.add_row(str(row.step), str(row.blocks), *map(number, row[3:]))
         table.add_section()
         for row in result.baselines:
             table.add_row(row.predictor, "", number(row.gap), "", number(row.rmse))
         console.print(table)
         console.print(describe(facts, seed), highlight=False, soft_wrap=True)
+
+
+def shown(rows: list[Row]) -> list[Row]:
+    """The rows of few depths, which become rarer with the depth, and that of the last one."""
+    few = {base << power for power in range(32) for base in (1, 3)} | {0, rows[-1].step}
+    return [row for row in rows if row.step in few]
 
 
 def describe(facts: dict[str, Any], seed: int) -> str:
@@ -104,8 +115,10 @@ def describe(facts: dict[str, Any], seed: int) -> str:
         f"{facts['cond']:.4g}, relative residual of exact KRR = "
         f"{facts['exact_residual']:.2g}, "
         f"dtype = {facts['dtype']}, seed = {seed}\n"
+        f"{compared(facts)}"
         f"{warning(facts)}"
         f"{advice(facts)}"
+        f"{depth_of(facts)}"
         f"{facts['attention']} attention, {facts['blocks_per_step']} blocks per step, "
         f"{facts['depth']} blocks in total, at most {facts['heads']} heads and "
         f"{facts['mlp_width']} MLP units per block, {facts['channels']} channels\n"
@@ -118,6 +131,31 @@ def describe(facts: dict[str, Any], seed: int) -> str:
         "alpha error: |alpha - alpha*|_A / |alpha*|_A with A = K + ridge I\n"
         "bound: proven bound on the alpha error\n"
     )
+
+
+def compared(facts: dict[str, Any]) -> str:
+    """The kernels among which leave-one-out chose."""
+    errors = facts["leave_one_out"]
+    if len(errors) < 2:
+        return ""
+    each = ", ".join(f"{name} {error:.3g}" for name, error in errors.items())
+    return f"kernel = {facts['kernel']}, which has the least leave-one-out RMSE ({each})\n"
+
+
+def depth_of(facts: dict[str, Any]) -> str:
+    """How the number of steps was chosen, if it was not given."""
+    steps = f"{facts['steps']} steps (--steps N runs N steps): "
+    if facts["steps_because"] == "converged":
+        return (
+            f"{steps}the first number after which all predictions are within {CONVERGED:g} of "
+            "exact KRR, relative to the largest |y|\n"
+        )
+    if facts["steps_because"] == "nearest":
+        return (
+            f"{steps}the predictions do not converge within {MOST_STEPS} steps, and after this "
+            "number they are nearest to exact KRR\n"
+        )
+    return ""
 
 
 def advice(facts: dict[str, Any]) -> str:

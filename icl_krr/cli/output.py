@@ -67,8 +67,8 @@ def lined(title: str, content: Lines) -> Table:
     return table
 
 
-def number(value: float) -> str:
-    return "-" if math.isnan(value) else f"{value:.3g}"
+def number(value: float, digits: int = 3) -> str:
+    return "-" if math.isnan(value) else f"{value:.{digits}g}"
 
 
 def to_json(value: Any) -> str:

@@ -2,73 +2,22 @@
 
 from __future__ import annotations
 
-from dataclasses import asdict, dataclass
+from dataclasses import asdict
 from typing import Any, NamedTuple
 
 import numpy as np
 
-from .. import capacity, checks, solvers, theory
-from ..catalogue import KERNELS, SOLVERS, find, kernel_class, load, taken
-from ..kernels import Exponential, Kernel
+from .. import capacity, solvers, theory
+from ..catalogue import SOLVERS, load, name_of
+from ..kernels import Kernel
 from ..probes import check
+from ..status import TOLERANCE
 from ..tasks import Task, system
 from ..transformer import run_with_cache
+from .depth_config import DepthConfig, bandwidth, choose_kernels
 from .shared import model_selection
 from .shared.build import build
 from .shared.model_selection import Progress, silent
-
-BANDWIDTHS = ("temperature", "lengthscale")
-"""Bandwidths that a config can set. Leave-one-out chooses the bandwidth of any other kernel."""
-
-
-@dataclass(frozen=True)
-class DepthConfig:
-    """A solver, a kernel, its hyperparameters and a number of steps.
-
-    Args:
-        solver: name of a solver in the catalogue; default "conjugate_gradient".
-        kernel: name of a kernel; by default the first kernel that the solver takes.
-        ridge: ridge > 0. By default leave-one-out on the supports chooses it.
-        temperature: temperature > 0 of the exponential kernel. By default leave-one-out on the
-            supports chooses it. The Nadaraya-Watson baseline always has a temperature of its own,
-            chosen in the same way.
-        lengthscale: lengthscale > 0 of the Gaussian kernel, with the same default.
-        steps: number of solver steps, >= 1; default 16.
-
-    Raises:
-        ValueError: a name is unknown, the solver does not take the kernel, the kernel has no
-            temperature or lengthscale, or a number is out of range.
-    """
-
-    solver: str = "conjugate_gradient"
-    kernel: str | None = None
-    ridge: float | None = None
-    temperature: float | None = None
-    lengthscale: float | None = None
-    steps: int = 16
-
-    def __post_init__(self):
-        row = find("solver", SOLVERS, self.solver)
-        object.__setattr__(self, "solver", row.name)
-        takes = taken(row.name)
-        kernel = find("kernel", KERNELS, takes[0] if self.kernel is None else self.kernel).name
-        object.__setattr__(self, "kernel", kernel)
-        checks.stored("steps", self.steps)
-        own = kernel_class(kernel).bandwidth
-        for name in ("ridge", *BANDWIDTHS):
-            value = getattr(self, name)
-            if value is None:
-                continue
-            checks.positive_scalar(name, value)
-            if name in BANDWIDTHS and name != own:
-                raise ValueError(
-                    f"{name} must be None for kernel {kernel!r}, which has no {name}, got {value}"
-                )
-        if kernel not in takes:
-            raise ValueError(
-                f"kernel must be {' or '.join(map(repr, takes))} for solver {self.solver!r}, "
-                f"got {kernel!r}"
-            )
 
 
 class Row(NamedTuple):
@@ -98,11 +47,21 @@ class Row(NamedTuple):
 
 
 class DepthResult(NamedTuple):
-    """Rows of the transformer and of the baselines, and facts about the task and the model."""
+    """Rows of the transformer and of the baselines, and facts about the task and the model.
+
+    Attributes:
+        rows: one row for every depth of the transformer.
+        baselines: one row for every baseline.
+        facts: hyperparameters, sizes and status.
+        predictions: predictions at the queries by predictor; those of the transformer are its last.
+        kernel: kernel of the regression.
+    """
 
     rows: list[Row]
     baselines: list[Row]
     facts: dict[str, Any]
+    predictions: dict[str, np.ndarray]
+    kernel: Kernel
 
 
 def run(task: Task, config: DepthConfig, progress: Progress = silent) -> DepthResult:
@@ -117,18 +76,22 @@ def run(task: Task, config: DepthConfig, progress: Progress = silent) -> DepthRe
         task = task.replace(x=task.x[task.mask], y=task.y[task.mask], mask=None)
     # exact KRR in the dtype of the task, and its system in float64
     capacity.check("exact KRR", 6 * task.num_supports**2, task.x, "use fewer supports")
-    kernel, smoother = choose_kernels(task, config, progress)
+    kernel, smoother, errors = choose_kernels(task, config, progress)
     ridge = config.ridge or model_selection.choose_ridge(kernel, task)
     progress("exact KRR and the solver itself")
     exact = solvers.exact(kernel, task, ridge=ridge)
+    best = np.asarray(exact.prediction)
     smooth = np.asarray(solvers.nadaraya_watson(smoother, task).prediction)
     solved_on = smoother if not SOLVERS[config.solver].iterates else kernel
-    model, path = build(config.solver, solved_on, task, ridge, config.steps)
+    steps, reason = config.steps or 1, "given"
+    if config.steps is None and SOLVERS[config.solver].iterates:
+        progress(f"the transformer with {MOST_STEPS} steps")
+        steps, reason = steps_needed(config.solver, kernel, task, ridge, best)
+    model, path = build(config.solver, solved_on, task, ridge, steps)
     progress("the transformer")
     slots = tuple(name for name in ("prediction", "alpha") if name in model.layout.names)
     _, cache = run_with_cache(model, task, names=slots)
     status = None if model.problem is None else check(model, task)
-    best = np.asarray(exact.prediction)
     size = norm(best)
 
     def row(
@@ -142,27 +105,32 @@ def run(task: Task, config: DepthConfig, progress: Progress = silent) -> DepthRe
     sigma = theory.eigenvalues(kernel, task)
     low, high = sigma[0] + ridge, sigma[-1] + ridge
     predictions = np.asarray(cache["prediction"])
-    steps = np.arange(len(predictions))
+    depths = np.arange(len(predictions))
     rate = SOLVERS[config.solver].rate
-    at = steps.astype(task.x.dtype)
-    bounds = np.asarray(load(rate)(low, high, at)) if rate else np.full(len(steps), np.nan)
-    errors = alpha_errors(cache["alpha"], kernel, task, ridge) if "alpha" in slots else None
-    blocks = len(model.weights.prologue) + steps * model.blocks_per_step
+    at = depths.astype(task.x.dtype)
+    bounds = np.asarray(load(rate)(low, high, at)) if rate else np.full(len(depths), np.nan)
+    wrong = alpha_errors(cache["alpha"], kernel, task, ridge) if "alpha" in slots else None
+    blocks = len(model.weights.prologue) + depths * model.blocks_per_step
     rows = [
         row("transformer", t, int(blocks[t]), f, path[t])._replace(
-            alpha_error=np.nan if errors is None else float(errors[t]), bound=float(bounds[t])
+            alpha_error=np.nan if wrong is None else float(wrong[t]), bound=float(bounds[t])
         )
         for t, f in enumerate(predictions)
     ]
     mean = np.broadcast_to(np.mean(task.y, axis=0), best.shape)
-    baselines = [
-        row("zero", 0, 0, np.zeros_like(mean)),
-        row("mean", 0, 0, mean),
-        row("nadaraya_watson", 0, 0, smooth),
-        row("exact", 0, 0, best),
-    ]
+    baseline = {
+        "zero": np.zeros_like(mean),
+        "mean": mean,
+        "nadaraya_watson": smooth,
+        "exact": best,
+    }
+    baselines = [row(name, 0, 0, values) for name, values in baseline.items()]
     facts = {
         **asdict(config),
+        "kernel": name_of(kernel),
+        "steps": steps,
+        "steps_because": reason,
+        "leave_one_out": errors,
         **bandwidth(kernel),
         **{f"smoother_{name}": value for name, value in bandwidth(smoother).items()},
         "ridge": float(ridge),
@@ -192,7 +160,32 @@ def run(task: Task, config: DepthConfig, progress: Progress = silent) -> DepthRe
         "channels": model.layout.width,
         "dtype": str(task.x.dtype),
     }
-    return DepthResult(rows, baselines, facts)
+    return DepthResult(rows, baselines, facts, baseline | {"transformer": predictions[-1]}, kernel)
+
+
+MOST_STEPS = 256
+"""The most steps of a transformer whose number of steps is not given."""
+
+CONVERGED = 0.1 * TOLERANCE
+"""The gap at which predictions have converged, relative to the larger of |f*| and |y|."""
+
+
+def steps_needed(
+    solver: str, kernel: Kernel, task: Task, ridge: float, best: np.ndarray
+) -> tuple[int, str]:
+    """The number of steps after which the predictions first converge, and "converged".
+
+    If they do not converge within `MOST_STEPS` steps, the number after which they are nearest to
+    the `best` predictions, and "nearest".
+    """
+    model, _ = build(solver, kernel, task, ridge, MOST_STEPS)
+    _, cache = run_with_cache(model, task, names=("prediction",))
+    gaps = np.abs(np.asarray(cache["prediction"][1:]) - best).reshape(MOST_STEPS, -1).max(axis=1)
+    gaps = np.where(np.isfinite(gaps), gaps, np.inf)
+    near = gaps <= CONVERGED * max(np.abs(best).max(), np.abs(task.y).max())
+    if near.any():
+        return 1 + int(np.argmax(near)), "converged"
+    return 1 + int(np.argmin(gaps)), "nearest"
 
 
 def alpha_errors(alpha: Any, kernel: Kernel, task: Task, ridge: float) -> np.ndarray:
@@ -211,38 +204,6 @@ def alpha_errors(alpha: Any, kernel: Kernel, task: Task, ridge: float) -> np.nda
     size = float(np.sum(best * y))
     squares = np.einsum("tnr,nm,tmr->t", alpha - best, A, alpha - best)
     return np.sqrt(squares / (size or 1.0))
-
-
-def families(kernel: str) -> tuple[type[Kernel], type[Kernel]]:
-    """The class of the kernel, and that of the Nadaraya-Watson baseline's kernel.
-
-    Nadaraya-Watson needs a positive kernel. If the kernel is not positive, the baseline's kernel
-    is exponential.
-    """
-    row = find("kernel", KERNELS, kernel)
-    family = load(row.made_by)
-    return family, family if row.kind == "positive" else Exponential
-
-
-def choose_kernels(
-    task: Task, config: DepthConfig, progress: Progress = silent
-) -> tuple[Kernel, Kernel]:
-    """The kernels of the regression and of the Nadaraya-Watson baseline."""
-    family, smooths = families(str(config.kernel))
-    given = vars(config).get(str(family.bandwidth))
-    if given is None:
-        smoother = model_selection.choose_smoother(smooths, task, progress)
-        kernel = model_selection.choose_kernel(family, task, config.ridge, progress)
-        return kernel, smoother
-    kernel = family.of_bandwidth(given)
-    if SOLVERS[config.solver].iterates:
-        return kernel, model_selection.choose_smoother(smooths, task, progress)
-    return kernel, kernel
-
-
-def bandwidth(kernel: Kernel) -> dict[str, float]:
-    name = kernel.bandwidth
-    return {} if name is None else {name: float(getattr(kernel, name))}
 
 
 def norm(values: Any) -> float:

@@ -153,7 +153,7 @@ def explore(
     smoother = lambda task, t: solvers.nadaraya_watson(Exponential(t), task).prediction  # noqa: E731
     smooth = jax.jit(jax.vmap(smoother, (None, 0)))(task, at[0])
     tuned = solvers.nadaraya_watson(
-        model_selection.choose_smoother(Exponential, task), task
+        model_selection.choose_smoother(Exponential, task).kernel, task
     ).prediction
     arrays["smoother"], over["smoother"] = np.asarray(smooth), GRID_AXES[:1]
     constant = {

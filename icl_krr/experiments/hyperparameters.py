@@ -21,7 +21,7 @@ from ..training import Adapted, adapt, held_out, marginal_likelihood
 from ..training.objectives import Build
 from ..training.reference import average, best, loss, regression, smoothing
 from ..transformer import predict_batch
-from .depth import DepthConfig, bandwidth, choose_kernels, families
+from .depth_config import DepthConfig, bandwidth, choose_kernels, families
 from .shared import model_selection
 from .shared.build import construct
 from .shared.draws import draw_tasks
@@ -41,7 +41,8 @@ class FitConfig(DepthConfig):
 
     Args:
         solver: as in `DepthConfig`. The other fields up to `steps` are also those of `DepthConfig`,
-            with the same default values.
+            with the same default values, but the default kernel is the first that the solver takes
+            and that has the given bandwidth, and `steps` cannot be None.
         objective: "held-out" (default), the squared error at the queries, or
             "marginal-likelihood", the likelihood of the supports.
         method: optimiser, "adam" (default) or "lbfgs".
@@ -62,6 +63,8 @@ class FitConfig(DepthConfig):
 
     def __post_init__(self):
         super().__post_init__()
+        checks.stored("steps", self.steps)
+        object.__setattr__(self, "kernel", self.kernels[0])
         checks.choice("objective", self.objective, OBJECTIVES)
         checks.choice("method", self.method, METHODS)
         checks.count("iterations", self.iterations)
@@ -155,7 +158,7 @@ def fit_hyperparameters(
         Diverged: the loss at the starting values is NaN or infinite.
     """
     one = jax.tree.map(lambda leaf: leaf[0], data.likely)
-    kernel, smoother = choose_kernels(one, config)
+    kernel, smoother, _ = choose_kernels(one, config)
     ridge = config.ridge or model_selection.choose_ridge(kernel, one)
     averages = not SOLVERS[config.solver].iterates
     start = bandwidth(smoother if averages else kernel) | ({} if averages else {"ridge": ridge})

@@ -6,17 +6,23 @@
 icl-krr predict TABLE.csv --target COLUMN
 ```
 
-Random rows become supports and the other rows become queries. Every other column is a feature and
-must be numeric. `--solver` and `--kernel` choose the construction. `--supports` sets the number of
-supports, and `--seed` draws the rows. `--ridge`, `--temperature` and `--lengthscale` set the
-hyperparameters. Leave-one-out cross-validation on the supports chooses the hyperparameters that are
-not given, separately for KRR and for Nadaraya-Watson. `--out FOLDER` writes the same files as
-`icl-krr demo`. `JAX_ENABLE_X64=1` selects float64. Compiled programs are stored in the user's cache
-folder, so a second run takes about a third of the time. `JAX_COMPILATION_CACHE_DIR` selects another
-folder, and `JAX_ENABLE_COMPILATION_CACHE=false` turns the cache off.
+`--queries QUERIES.csv` names a file with the rows to predict. Without it, random rows of the table
+become supports and the other rows become queries. Every other column is a feature, and `--encode`
+encodes columns of text. `--out FOLDER` writes `predictions.csv`, which has one line for each query:
+the number of its row, y if it is known, the prediction of the transformer, that of exact KRR, and
+the standard deviation and the 95 % interval of a new y. It writes the files of `icl-krr demo`, too.
 
-In Python, `read_table` reads the file, `split` makes a `Task` from it, and every model and solver
-takes that task:
+`--solver` and `--kernel` choose the construction. `--supports` sets the number of supports, and
+`--seed` draws them. `--ridge`, `--temperature` and `--lengthscale` set the hyperparameters.
+Leave-one-out cross-validation on the supports chooses the kernel and the hyperparameters that are
+not given, separately for KRR and for Nadaraya-Watson. The transformer has as many steps as it needs
+to converge, at most 256, unless `--steps` is given. `JAX_ENABLE_X64=1` selects float64. Compiled
+programs are stored in the user's cache folder, so a second run takes about a third of the time.
+`JAX_COMPILATION_CACHE_DIR` selects another folder, and `JAX_ENABLE_COMPILATION_CACHE=false` turns
+the cache off.
+
+In Python, `read_table` reads the file, `read_queries` reads the rows to predict, and `split` makes
+a `Task` from them. Every model and solver takes that task:
 
 >>> import icl_krr as ik
 >>> task = split(diabetes(), 300, seed=0)
@@ -32,18 +38,20 @@ once.
 """
 
 from .batches import map_tasks
+from .division import split
 from .families import DecisionTree, ReLUNetwork, Rows, Sinusoids
 from .gaussian_process import GaussianProcess
 from .linear_regression import LinearRegression
 from .linear_system import System, system
 from .samplers import Sampler, sample
-from .tables import Table, diabetes, read_table, split
+from .tables import Queries, Table, diabetes, read_queries, read_table
 from .task import Task
 
 __all__ = [
     "DecisionTree",
     "GaussianProcess",
     "LinearRegression",
+    "Queries",
     "ReLUNetwork",
     "Rows",
     "Sampler",
@@ -53,6 +61,7 @@ __all__ = [
     "Task",
     "diabetes",
     "map_tasks",
+    "read_queries",
     "read_table",
     "sample",
     "split",

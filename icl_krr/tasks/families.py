@@ -12,7 +12,8 @@ from .. import capacity, checks, shapes
 from ..numerics import matmul
 from ..pytree import checked, static
 from .samplers import INPUTS, check_noise, check_sizes, draw_inputs, observe, restrict
-from .tables import Table, standardise
+from .scaling import standardise
+from .tables import Table
 from .task import Task
 
 

@@ -1,19 +1,20 @@
-"""Tables of real data: numeric CSV files, split into supports and queries."""
+"""Tables of real data, read from CSV files."""
 
 from __future__ import annotations
 
-import csv
-import math
+from collections.abc import Sequence
 from dataclasses import dataclass
 from importlib import resources
 from pathlib import Path
+from typing import NamedTuple
 
 import jax.numpy as jnp
 import numpy as np
 
 from .. import checks
 from ..fields import cut, shown
-from .task import Task
+from .columns import Cells, Column, columns_of, read_cells
+from .scaling import standardise
 
 
 @dataclass(frozen=True)
@@ -27,6 +28,7 @@ class Table:
         y: target, float64 [rows].
         features: names of the p feature columns.
         target: name of the target column.
+        columns: the columns of the file that became the features; default (), none were encoded.
 
     >>> len(Table(np.ones((2, 1)), np.zeros(2), features=("age",), target="progression"))
     2
@@ -36,6 +38,7 @@ class Table:
     y: np.ndarray
     features: tuple[str, ...]
     target: str
+    columns: tuple[Column, ...] = ()
 
     def __post_init__(self):
         for name, value in (("x", self.x), ("y", self.y)):
@@ -58,83 +61,112 @@ class Table:
         return len(self.y)
 
 
-def read_table(path: str | Path, target: str) -> Table:
+class Queries(NamedTuple):
+    """Rows to predict.
+
+    Attributes:
+        x: features, float64 [rows, p], in the order of the table's features.
+        y: target, float64 [rows], or None if it is not known.
+        unseen: texts of encoded columns that the table does not have, such as "city=Oslo". All
+            features of such a text are 0.
+    """
+
+    x: np.ndarray
+    y: np.ndarray | None
+    unseen: tuple[str, ...] = ()
+
+
+def read_table(path: str | Path, target: str, encode: bool = False) -> Table:
     """Read a table from a comma-separated file with a header.
 
     Args:
         path: path of the file, in UTF-8.
         target: name of the target column. All other columns are features.
+        encode: whether columns of text become features that are 0 or 1, one for each different
+            text (one-hot); default False, columns of text are refused.
 
     Returns:
         A `Table` in float64 with the rows in the order of the file.
 
     Raises:
         ValueError: the file is empty, a column is missing or repeated, a row has the wrong number
-            of cells, or a cell is not a finite number. The message names the line and the column.
+            of cells, a cell is not a finite number, or a column of text has too many different
+            texts. The message names the line or the column.
         OSError: the file cannot be read.
 
     >>> table = read_table(diabetes_path(), target="progression")
     >>> len(table), table.features[:3]
     (442, ('age', 'sex', 'bmi'))
     """
-    path = checks.path("path", path)
     checks.instance("target", target, str, "the name of a column")
-    target = target.strip()
-    try:
-        with path.open(newline="", encoding="utf-8-sig") as file:
-            # line_num is the line in the file; a quoted cell may span several lines
-            reader = csv.reader(file)
-            lines = [(reader.line_num, row) for row in reader if row]
-    except (UnicodeDecodeError, csv.Error) as error:
-        raise ValueError(f"{path} must be comma-separated UTF-8 text: {error}") from None
-    if not lines:
-        raise ValueError(f"{path} is empty; it must have a header and rows of numbers")
-    header = [name.strip() for name in lines[0][1]]
-    rows = lines[1:]
-    if target not in header:
-        hint = "" if len(header) > 1 else "; is the file comma-separated?"
+    checks.instance("encode", encode, bool, "True or False")
+    cells, target = read_cells(path), target.strip()
+    comma = "" if len(cells.columns) > 1 else "; is the file comma-separated?"
+    if target not in cells.columns:
         raise ValueError(
-            f"target must be a column of {path} ({cut(', '.join(header))}), "
-            f"got {shown(target)}{hint}"
+            f"target must be a column of {path} ({cut(', '.join(cells.columns))}), "
+            f"got {shown(target)}{comma}"
         )
-    if not all(header):
-        raise ValueError(f"{path} must name every column, got {cut(', '.join(map(repr, header)))}")
-    if repeated := sorted({name for name in header if header.count(name) > 1}):
-        raise ValueError(
-            f"{path} must name each column once, got {shown(repeated[0])} more than once"
-        )
-    if len(header) < 2:
-        raise ValueError(
-            f"{path} must have a feature column besides {shown(target)}; "
-            "is the file comma-separated?"
-        )
-    if not rows:
-        raise ValueError(f"{path} must have rows of numbers below its header, got none")
-    values = np.array([parse(path, header, line, row) for line, row in rows])
-    for name, column in zip(header, values.T, strict=True):
-        if (row := outlier(column)) is not None:
-            raise ValueError(f"{path}, line {rows[row][0]}, {too_large(name, column[row])}")
-    at = header.index(target)
-    features = (*header[:at], *header[at + 1 :])
-    return Table(np.delete(values, at, axis=1), values[:, at], features, target)
+    names = [name for name in cells.columns if name != target]
+    if not names:
+        raise ValueError(f"{path} must have a feature column besides {shown(target)}{comma}")
+    columns = columns_of(cells, names, encode)
+    y = Column(target).numbers(cells)[:, 0]
+    x = features_of(cells, columns)
+    features = tuple(feature for column in columns for feature in column.features)
+    for name, values in (*zip(features, x.T, strict=True), (target, y)):
+        if (row := outlier(values)) is not None:
+            raise ValueError(f"{path}, line {cells.lines[row]}, {too_large(name, values[row])}")
+    return Table(x, y, features, target, columns)
 
 
-def parse(path: Path, header: list[str], line: int, row: list[str]) -> list[float]:
-    if len(row) != len(header):
-        raise ValueError(f"{path}, line {line}: expected {len(header)} cells, got {len(row)}")
-    numbers = []
-    for name, cell in zip(header, row, strict=True):
-        try:
-            number = math.nan if "_" in cell else float(cell)  # float accepts 1_000
-        except ValueError:
-            number = math.nan
-        if not math.isfinite(number):
+def features_of(cells: Cells, columns: Sequence[Column]) -> np.ndarray:
+    return np.concatenate([column.numbers(cells) for column in columns], axis=1, dtype=float)
+
+
+def read_queries(path: str | Path, table: Table) -> Queries:
+    """Read rows to predict from a comma-separated file with the feature columns of a table.
+
+    Args:
+        path: path of the file, in UTF-8. Its columns can have any order. It may have the target
+            column of the table.
+        table: table of the supports. Text is encoded in the same way as in this table.
+
+    Returns:
+        `Queries` in float64 with the rows in the order of the file.
+
+    Raises:
+        ValueError: a column is missing, or is not a column of the table, or a cell is not a finite
+            number. The message names the line or the column.
+        OSError: the file cannot be read.
+
+    >>> table = diabetes()
+    >>> queries = read_queries(diabetes_path(), table)
+    >>> queries.x.shape, bool((queries.y == table.y).all())
+    ((442, 10), True)
+    """
+    checks.instance("table", table, Table, "an icl_krr.tasks.Table")
+    cells = read_cells(path)
+    columns = table.columns or tuple(map(Column, table.features))
+    names = [column.name for column in columns]
+    for name in names:
+        if name not in cells.columns:
+            raise ValueError(f"{path} must have the column {shown(name)} of the table")
+    for name in cells.columns:
+        if name not in (*names, table.target):
             raise ValueError(
-                f"{path}, line {line}, column {shown(name)}: expected a finite number, "
-                f"got {shown(cell)}; encode the column as numbers or remove it"
+                f"{path} must have only columns of the table, got {shown(name)}; remove the column"
             )
-        numbers.append(number)
-    return numbers
+    known = table.target in cells.columns
+    y = Column(table.target).numbers(cells)[:, 0] if known else None
+    unseen = {
+        f"{column.name}={text}"
+        for column in columns
+        if column.texts is not None
+        for text in cells.columns[column.name]
+        if text not in column.texts
+    }
+    return Queries(features_of(cells, columns), y, tuple(sorted(unseen)))
 
 
 def outlier(column: np.ndarray) -> int | None:
@@ -156,60 +188,6 @@ def too_large(name: str, value: float) -> str:
         f"column {name!r}: {value:g} is so large that the other values become equal when the "
         "column is standardised; correct the value or remove the row"
     )
-
-
-def standardise(column: np.ndarray, seen: np.ndarray) -> np.ndarray:
-    """Subtract the mean of the values that are seen, and divide by their standard deviation."""
-    # a power of two before the squares, which would overflow
-    _, exponent = np.frexp(np.max(np.abs(seen), axis=0))
-    column, seen = (np.ldexp(values, -exponent) for values in (column, seen))
-    # rounding can make the standard deviation of a constant column > 0
-    varies = np.ptp(seen, axis=0) > 0
-    return (column - seen.mean(axis=0)) / np.where(varies, seen.std(axis=0), 1)
-
-
-def split(table: Table, num_supports: int, seed: int = 0) -> Task:
-    """Split a table at random into supports and queries.
-
-    The function centres x and y and scales them to unit variance, with the mean and standard
-    deviation of the supports only, so that the scaling does not depend on the queries. A column
-    that is constant in the supports is only centred.
-
-    Args:
-        table: table of numbers, such as `read_table` returns.
-        num_supports: number of supports, at least 1 and less than the number of rows. All other
-            rows are queries.
-        seed: seed of the random order, an integer >= 0; default 0.
-
-    Returns:
-        A `Task` with y_query, in JAX's default floating dtype.
-
-    Raises:
-        TypeError: `num_supports` or `seed` is not an integer.
-        ValueError: no support or no query is left, `seed` < 0, or a value overflows the dtype.
-
-    >>> task = split(diabetes(), num_supports=300, seed=0)
-    >>> task.x.shape, task.x_query.shape
-    ((300, 10), (142, 10))
-    """
-    checks.instance("table", table, Table, "an icl_krr.tasks.Table")
-    checks.count("num_supports", num_supports)
-    checks.count("seed", seed, minimum=0)
-    if num_supports >= len(table):
-        raise ValueError(
-            f"num_supports must be < {len(table)}, the number of rows of the table, because "
-            f"the other rows are the queries, got {num_supports}"
-        )
-    order = np.random.default_rng(seed).permutation(len(table))
-    supports, queries = order[:num_supports], order[num_supports:]
-
-    x, y = (standardise(columns, columns[supports]) for columns in (table.x, table.y))
-    return Task(x=x[supports], y=y[supports], x_query=x[queries], y_query=y[queries])
-
-
-def usual_supports(table: Table) -> int:
-    """The number of supports if none is given: three quarters of the rows, but at most 512."""
-    return min(3 * len(table) // 4, 512)
 
 
 def diabetes_path() -> Path:

@@ -8,23 +8,37 @@ import jax
 import jax.numpy as jnp
 
 from ...catalogue import make_kernel, taken
-from ...experiments.depth import BANDWIDTHS, DepthConfig
+from ...experiments.depth_config import BANDWIDTHS, DepthConfig
 from ...tasks import GaussianProcess, diabetes, sample, split
 from .. import output
-from ..depth_tables import Tasks, compare, depth_config
+from ..depth_tables import (
+    Tasks,
+    depth_config,
+    files_of,
+    json_of,
+    meta_of,
+    print_tables,
+    solve,
+)
 from ..settings.demo import Demo
 
 
 def run(settings: Demo) -> int:
     config = demo_config(settings)
     output.prepare(settings.out)
-    compare(settings, demo_tasks(config, settings.seed))
+    results = solve(demo_tasks(config, settings.seed))
+    meta = meta_of(settings, results)
+    output.write(settings.out, files_of(settings, results, meta))
+    if settings.json:
+        print(output.to_json({"meta": meta, "results": json_of(results)}))
+    else:
+        print_tables(results, settings.seed)
     return 0
 
 
 def demo_config(settings: Demo) -> DepthConfig:
     takes = taken(settings.solver)
-    return depth_config(settings, "exponential" if "exponential" in takes else None)
+    return depth_config(settings, "exponential" if "exponential" in takes else takes[0])
 
 
 def demo_tasks(config: DepthConfig, seed: int) -> Tasks:

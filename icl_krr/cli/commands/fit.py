@@ -23,7 +23,7 @@ from ...experiments.shared.runs import find, load
 from ...files import to_csv
 from ...plots import fitting_figure, images
 from ...tasks import read_table
-from ...tasks.tables import usual_supports
+from ...tasks.division import usual_supports
 from ...training import Diverged
 from .. import output
 from ..output import number

@@ -1,25 +1,90 @@
-"""`icl-krr predict`: a table of one's own, as one task."""
+"""`icl-krr predict`: predictions for the rows of one's own table."""
 
 from __future__ import annotations
 
-from ...tasks import Task, read_table, split
-from ...tasks.tables import usual_supports
+import sys
+
+from rich.console import Console
+from rich.table import Table
+
+from ...experiments.predictions import Prediction, errors, predictions
+from ...fields import cut
+from ...files import to_csv
+from ...tasks import read_queries, read_table
+from ...tasks.division import Division, divide, usual_supports
 from .. import output
-from ..depth_tables import compare, depth_config
+from ..depth_tables import depth_config, files_of, json_of, meta_of, print_tables, solve
 from ..settings.predict import Predict
+
+SHOWN = 10
+"""The number of predictions that the command prints."""
 
 
 def run(settings: Predict) -> int:
     config = depth_config(settings)
     if settings.out is not None:
         output.prepare(settings.out)
-    compare(settings, {settings.table.name: (read_task(settings), config)})
+    division = read_task(settings)
+    name = settings.table.name
+    results = solve({name: (division.task, config)})
+    found = predictions(division, results[name])
+    rmse = errors(division, results[name])
+    known = division.task.y_query is not None
+    meta = meta_of(settings, results) | {"target": settings.target, "rmse": rmse}
+    rows = [row._asdict() for row in found]
+    if not known:
+        rows = [{key: value for key, value in row.items() if key != "y"} for row in rows]
+    if settings.out is not None:
+        files = {"predictions.csv": to_csv(rows), **files_of(settings, results, meta)}
+        output.write(settings.out, files)
+    if settings.json:
+        record = {"meta": meta, "predictions": rows, "results": json_of(results)}
+        print(output.to_json(record))
+    else:
+        print_predictions(settings, found, rmse)
+        print_tables(results, settings.seed)
     return 0
 
 
-def read_task(settings: Predict) -> Task:
-    table = read_table(settings.table, settings.target)
+def read_task(settings: Predict) -> Division:
+    table = read_table(settings.table, settings.target, settings.encode)
     if len(table) < 2:
         raise ValueError(f"{settings.table} must hold at least 2 rows, got {len(table)}")
-    supports = usual_supports(table) if settings.supports is None else settings.supports
-    return split(table, supports, settings.seed)
+    queries = None if settings.queries is None else read_queries(settings.queries, table)
+    if queries and queries.unseen:
+        print(
+            f"{settings.queries} has text that the table does not have, whose features are all 0: "
+            f"{cut(', '.join(queries.unseen))}",
+            file=sys.stderr,
+        )
+    supports = settings.supports
+    if supports is None:
+        supports = usual_supports(table, queries)
+    return divide(table, supports, settings.seed, queries)
+
+
+def print_predictions(settings: Predict, found: list[Prediction], rmse: dict[str, float]) -> None:
+    count = f"first {SHOWN} of {len(found)}" if len(found) > SHOWN else f"all {len(found)}"
+    table = Table(title=f"predictions of {settings.target} ({count} queries)")
+    for column in Prediction._fields:
+        table.add_column(column, justify="right")
+    for row in found[:SHOWN]:
+        table.add_row(str(row.row), *(output.number(value, 5) for value in row[1:]))
+    console = Console()
+    console.print(table)
+    source = settings.table if settings.queries is None else settings.queries
+    words = (
+        f"row: number of the row in {source.name}\n"
+        "exact: exact KRR. std: standard deviation of a new y, where KRR is the mean of a Gaussian "
+        "process. low, high: 95 % interval, exact -+ 1.96 std\n"
+    )
+    if rmse:
+        inside = sum(row.low <= row.y <= row.high for row in found)
+        each = ", ".join(f"{name} {output.number(value, 4)}" for name, value in rmse.items())
+        words += (
+            f"{inside} of {len(found)} intervals contain y\n"
+            f"RMSE in units of {settings.target}: {each}\n"
+        )
+    if settings.out is None and len(found) > SHOWN:
+        words += "--out FOLDER writes all predictions to predictions.csv\n"
+    console.print(words, highlight=False, soft_wrap=True)

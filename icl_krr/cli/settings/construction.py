@@ -28,8 +28,9 @@ class Construction(Command):
     """Lengthscale > 0 of the Gaussian kernel.
     If None, the lengthscale with the least leave-one-out error on the supports, or on 1024 random
     supports if there are more."""
-    steps: int = 16
-    """Number of solver steps that the transformer runs, >= 1."""
+    steps: int | None = 16
+    """Number of solver steps that the transformer runs, >= 1.
+    If None, as many as the predictions need to converge, at most 256."""
     seed: int = 0
     """Seed of every random choice."""
     json: bool = False

@@ -29,7 +29,8 @@ class Demo(Construction):
     lengthscale: float | None = None
     """Lengthscale > 0 of the Gaussian kernel. If None, the lengthscale with the least
     leave-one-out error for the table, and 1 for the Gaussian process."""
-    steps: int = 24
-    """Number of solver steps that the transformer runs, >= 1."""
+    steps: int | None = 24
+    """Number of solver steps that the transformer runs, >= 1.
+    If None, as many as the predictions need to converge, at most 256."""
     out: Folder = Path("icl-krr-demo")
     """Folder for results.csv, meta.json, depth.png and depth.svg."""

@@ -28,6 +28,8 @@ class Fit(Construction):
     If None, the kernel of the Gaussian process that generated the training tasks of the model.
     If there is no such kernel or the solver does not support it, the first of linear, exponential
     and gaussian that the solver supports."""
+    steps: int = 16
+    """Number of solver steps that the transformer runs, >= 1."""
     target: Annotated[str | None, tyro.conf.arg(metavar="COLUMN")] = None
     """Column of the table to predict; required for a table."""
     objective: Literal["held-out", "marginal-likelihood"] = "held-out"

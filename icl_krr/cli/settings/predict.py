@@ -8,23 +8,40 @@ from typing import Annotated
 
 import tyro
 
+from .choices import Kernel
 from .command import Folder
 from .construction import Construction
 
 
 @dataclass(frozen=True)
 class Predict(Construction):
-    """Predict a column of TABLE.csv with a constructed transformer. Random rows are the supports,
-    the other rows are the queries, and every column except the target is a feature. The command
-    prints the relative distance of the transformer to exact KRR at every depth."""
+    """Predict a column of TABLE.csv with a constructed transformer. The rows of --queries are
+    predicted from the rows of the table. Without --queries, random rows of the table are predicted
+    from its other rows. Every column except the target is a feature. The command prints
+    predictions with 95 % intervals, and the distance of the transformer to exact KRR at every
+    depth."""
 
     table: tyro.conf.Positional[Annotated[Path, tyro.conf.arg(metavar="TABLE.csv")]] = tyro.MISSING
-    """Comma-separated file with a header line and numeric columns."""
+    """Comma-separated file with a header line."""
     target: Annotated[str, tyro.conf.arg(metavar="COLUMN")] = tyro.MISSING
     """Column to predict."""
+    queries: Annotated[Path | None, tyro.conf.arg(metavar="QUERIES.csv")] = None
+    """Comma-separated file with the rows to predict. It must have all feature columns of the
+    table, and can have the target column.
+    If None, the rows of the table that are not supports."""
+    encode: bool = False
+    """Encode columns of text: each different text becomes a column that is 0 or 1 (one-hot)."""
     supports: int | None = None
-    """Number of rows used as supports.
-    If None, three quarters of the rows, but at most 512."""
+    """Number of rows of the table used as supports, drawn at random.
+    If None, three quarters of the rows, but at most 512; all rows if --queries is given, but at
+    most 1024."""
+    kernel: Kernel | None = None
+    """Kernel of the regression; the solver must support the kernel.
+    If None, the kernel with the least leave-one-out error on the supports, of linear, exponential
+    and gaussian."""
+    steps: int | None = None
+    """Number of solver steps that the transformer runs, >= 1.
+    If None, as many as the predictions need to converge, at most 256."""
     out: Folder | None = None
-    """Folder for results.csv, meta.json, depth.png and depth.svg.
+    """Folder for predictions.csv, results.csv, meta.json, depth.png and depth.svg.
     If None, no files are written."""

@@ -8,7 +8,7 @@ replaces more supports than `MOST`.
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any
+from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -55,21 +55,48 @@ def choose_ridge(kernel: Kernel, task: Task) -> float:
     """The value of `ridges` with the least squared leave-one-out error."""
     task = subsample(task, "regression")
     grid = ridges(kernel, task)
-    return float(grid[least(losses(kernel, task, grid), "ridge")])
+    errors = losses(kernel, task, grid)
+    if not jnp.isfinite(jnp.min(errors)):
+        raise ValueError(unknown("ridge"))
+    return float(grid[jnp.argmin(errors)])
 
 
-def choose_smoother(family: type[Kernel], task: Task, progress: Progress = silent) -> Kernel:
-    """The kernel whose bandwidth has the least leave-one-out error of Nadaraya-Watson."""
+def unknown(name: str) -> str:
+    return (
+        f"{name} must be given, because every leave-one-out error is NaN or infinite; "
+        "a larger temperature or lengthscale may help"
+    )
+
+
+class Choice(NamedTuple):
+    """A kernel, and its root mean squared leave-one-out error; infinite if it is not finite."""
+
+    kernel: Kernel
+    error: float
+
+
+def choose_smoother(
+    family: type[Kernel], task: Task, bandwidth: Any = None, progress: Progress = silent
+) -> Choice:
+    """The kernel whose bandwidth has the least leave-one-out error of Nadaraya-Watson.
+
+    If `bandwidth` is given, the kernel with this bandwidth.
+    """
     task = subsample(task, "Nadaraya-Watson")
-    return choose(family, task, smoothing_loss, progress, "Nadaraya-Watson")
+    return choose(family, task, bandwidth, smoothing_loss, "Nadaraya-Watson", progress)
 
 
 def choose_kernel(
-    family: type[Kernel], task: Task, ridge: float | None, progress: Progress = silent
-) -> Kernel:
+    family: type[Kernel],
+    task: Task,
+    ridge: float | None,
+    bandwidth: Any = None,
+    progress: Progress = silent,
+) -> Choice:
     """The kernel whose bandwidth has the least leave-one-out error of regression.
 
-    If `ridge` is None, each bandwidth is compared at its best ridge in `ridges`.
+    If `bandwidth` is given, the kernel with this bandwidth. If `ridge` is None, each bandwidth is
+    compared at its best ridge in `ridges`.
     """
     task = subsample(task, "regression")
 
@@ -77,24 +104,30 @@ def choose_kernel(
         grid = ridges(kernel, task) if ridge is None else jnp.full(1, ridge, task.x.dtype)
         return jnp.min(losses(kernel, task, grid))
 
-    return choose(family, task, error, progress, "regression")
+    return choose(family, task, bandwidth, error, "regression", progress)
 
 
 def choose(
     family: type[Kernel],
     task: Task,
+    bandwidth: Any,
     error: Callable[[Kernel, Task], jax.Array],
-    progress: Progress,
     method: str,
-) -> Kernel:
-    """The kernel whose bandwidth has the least error; `family()` if it has no bandwidth."""
+    progress: Progress,
+) -> Choice:
     if family.bandwidth is None:
-        return family()
-    grid, errors = bandwidths(family, task), []
-    for i, value in enumerate(grid):
-        progress(f"{method}, leave-one-out: {family.bandwidth} {i + 1} of {len(grid)}")
-        errors.append(float(error(family.of_bandwidth(value), task)))
-    return family.of_bandwidth(float(grid[least(jnp.asarray(errors), "bandwidth")]))
+        kernels = [family()]
+    else:
+        grid = bandwidths(family, task) if bandwidth is None else [bandwidth]
+        kernels = [family.of_bandwidth(float(value)) for value in grid]
+    errors = []
+    for i, kernel in enumerate(kernels):
+        told = f"{family.bandwidth} {i + 1} of {len(kernels)}" if family.bandwidth else "ridge"
+        progress(f"{method}, leave-one-out: {family.__name__.lower()} kernel, {told}")
+        errors.append(float(error(kernel, task)))
+    errors = np.where(np.isfinite(errors), errors, np.inf)
+    best = int(np.argmin(errors))
+    return Choice(kernels[best], float(np.sqrt(errors[best] / task.y.size)))
 
 
 @jax.jit
@@ -119,13 +152,3 @@ def losses(kernel: Kernel, task: Task, grid: jax.Array) -> jax.Array:
     diagonal = matmul(inverse, (vectors**2).T)
     found = jnp.sum((alpha / diagonal[:, :, None]) ** 2, axis=(1, 2))
     return jnp.where(finite & jnp.isfinite(found), found, jnp.inf)
-
-
-def least(errors: jax.Array, name: str) -> int:
-    errors = jnp.where(jnp.isfinite(errors), errors, jnp.inf)
-    if not jnp.isfinite(jnp.min(errors)):
-        raise ValueError(
-            f"{name} must be given, because every leave-one-out error is NaN or infinite; "
-            "a larger temperature or lengthscale may help"
-        )
-    return int(jnp.argmin(errors))

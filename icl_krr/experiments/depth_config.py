@@ -1,0 +1,146 @@
+"""A solver, a kernel and hyperparameters, and how leave-one-out chooses those that are not set."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from typing import Any, NamedTuple
+
+from .. import checks
+from ..catalogue import KERNELS, SOLVERS, find, kernel_class, load, taken
+from ..kernels import Exponential, Kernel
+from ..tasks import Task
+from .shared import model_selection
+from .shared.model_selection import Choice, Progress, silent
+
+BANDWIDTHS = ("temperature", "lengthscale")
+"""Bandwidths that a config can set. Leave-one-out chooses the bandwidth of any other kernel."""
+
+
+@dataclass(frozen=True)
+class DepthConfig:
+    """A solver, a kernel, its hyperparameters and a number of steps.
+
+    Args:
+        solver: name of a solver in the catalogue; default "conjugate_gradient".
+        kernel: name of a kernel. By default leave-one-out on the supports chooses among the kernels
+            that the solver takes and that have the given bandwidth.
+        ridge: ridge > 0. By default leave-one-out on the supports chooses it.
+        temperature: temperature > 0 of the exponential kernel. By default leave-one-out on the
+            supports chooses it. The Nadaraya-Watson baseline always has a temperature of its own,
+            chosen in the same way.
+        lengthscale: lengthscale > 0 of the Gaussian kernel, with the same default.
+        steps: number of solver steps, >= 1, or None for as many steps as the predictions need to
+            converge, at most `MOST_STEPS`; default 16.
+
+    Raises:
+        ValueError: a name is unknown, the solver does not take the kernel, the kernel has no
+            temperature or lengthscale, or a number is out of range.
+    """
+
+    solver: str = "conjugate_gradient"
+    kernel: str | None = None
+    ridge: float | None = None
+    temperature: float | None = None
+    lengthscale: float | None = None
+    steps: int | None = 16
+
+    def __post_init__(self):
+        row = find("solver", SOLVERS, self.solver)
+        object.__setattr__(self, "solver", row.name)
+        takes = taken(row.name)
+        if self.steps is not None:
+            checks.stored("steps", self.steps)
+        for name in ("ridge", *self.given):
+            if getattr(self, name) is not None:
+                checks.positive_scalar(name, getattr(self, name))
+        if self.kernel is not None:
+            kernel = find("kernel", KERNELS, self.kernel).name
+            if kernel not in takes:
+                raise ValueError(
+                    f"kernel must be {' or '.join(map(repr, takes))} for solver {self.solver!r}, "
+                    f"got {kernel!r}"
+                )
+            takes = (kernel,)
+        if not (fits := self.having_bandwidths(takes)):
+            name = next(name for name in self.given if kernel_class(takes[0]).bandwidth != name)
+            raise ValueError(
+                f"{name} must be None for kernel {takes[0]!r}, which has no {name}, "
+                f"got {getattr(self, name)}"
+            )
+        object.__setattr__(self, "kernel", fits[0] if len(fits) == 1 else None)
+
+    @property
+    def given(self) -> list[str]:
+        """Names of the bandwidths that are set."""
+        return [name for name in BANDWIDTHS if getattr(self, name) is not None]
+
+    @property
+    def kernels(self) -> tuple[str, ...]:
+        """Names of the kernels among which leave-one-out chooses; one name if it is set."""
+        return self.having_bandwidths(taken(self.solver) if self.kernel is None else (self.kernel,))
+
+    def having_bandwidths(self, kernels: tuple[str, ...]) -> tuple[str, ...]:
+        """The kernels that have every bandwidth that is set."""
+        return tuple(name for name in kernels if set(self.given) <= {kernel_class(name).bandwidth})
+
+
+def families(kernel: str) -> tuple[type[Kernel], type[Kernel]]:
+    """The class of the kernel, and that of the Nadaraya-Watson baseline's kernel.
+
+    Nadaraya-Watson needs a positive kernel. If the kernel is not positive, the baseline's kernel
+    is exponential.
+    """
+    row = find("kernel", KERNELS, kernel)
+    family = load(row.made_by)
+    return family, family if row.kind == "positive" else Exponential
+
+
+class Kernels(NamedTuple):
+    """Kernels of the regression and of the Nadaraya-Watson baseline.
+
+    Attributes:
+        regression: kernel of the regression.
+        smoother: kernel of the baseline.
+        errors: root mean squared leave-one-out errors of the kernels that were compared.
+    """
+
+    regression: Kernel
+    smoother: Kernel
+    errors: dict[str, float]
+
+
+def choose_kernels(task: Task, config: DepthConfig, progress: Progress = silent) -> Kernels:
+    """The kernels with the least leave-one-out errors among those that the config allows."""
+    given = getattr(config, config.given[0]) if config.given else None
+
+    def regression(family: type[Kernel]) -> Choice:
+        return model_selection.choose_kernel(family, task, config.ridge, given, progress)
+
+    def smoothing(family: type[Kernel], bandwidth: Any = None) -> Choice:
+        return model_selection.choose_smoother(family, task, bandwidth, progress)
+
+    options = {name: families(name) for name in config.kernels}
+    iterates = SOLVERS[config.solver].iterates
+    if given is not None and len(options) == 1:
+        ((family, smooths),) = options.values()
+        kernel = family.of_bandwidth(given)
+        return Kernels(kernel, smoothing(smooths).kernel if iterates else kernel, {})
+    choices = {
+        name: regression(family) if iterates else smoothing(smooths, given)
+        for name, (family, smooths) in options.items()
+    }
+    name = min(choices, key=lambda name: choices[name].error)
+    kernel, error = choices[name]
+    if kernel.bandwidth and not math.isfinite(error):
+        raise ValueError(model_selection.unknown(kernel.bandwidth))
+    errors = {name: choice.error for name, choice in choices.items()}
+    family, smooths = options[name]
+    if iterates:
+        return Kernels(kernel, smoothing(smooths).kernel, errors)
+    return Kernels(regression(family).kernel, kernel, errors)
+
+
+def bandwidth(kernel: Kernel) -> dict[str, float]:
+    name = kernel.bandwidth
+    return {} if name is None else {name: float(getattr(kernel, name))}

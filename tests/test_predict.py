@@ -1,0 +1,194 @@
+"""`icl-krr predict`: predictions for the rows of a table, checked with scikit-learn and NumPy."""
+
+import csv
+import json
+
+import numpy as np
+import pytest
+from sklearn.gaussian_process import GaussianProcessRegressor
+from sklearn.gaussian_process.kernels import RBF
+from sklearn.model_selection import LeaveOneOut, cross_val_predict
+
+import icl_krr as ik
+from icl_krr import cli
+from icl_krr.experiments import depth
+from icl_krr.experiments.depth_config import DepthConfig
+from icl_krr.experiments.predictions import spread
+from icl_krr.tasks.division import divide
+
+RNG = np.random.default_rng(0)
+CITIES = ("Oslo", "Rome", "Paris")
+ROWS = [
+    (city, size, round(100 * np.sin(3 * size) + 40 * CITIES.index(city) + RNG.normal(), 3))
+    for city, size in zip(RNG.choice(CITIES, 40), RNG.uniform(0, 2, 40).round(3), strict=True)
+]
+
+
+def write(path, header, rows):
+    path.write_text("\n".join([header, *(",".join(map(str, row)) for row in rows)]) + "\n")
+    return path
+
+
+@pytest.fixture
+def table(tmp_path):
+    return write(tmp_path / "houses.csv", "city,size,price", ROWS)
+
+
+@pytest.fixture
+def queries(tmp_path):
+    """The columns in another order, without the target."""
+    return write(tmp_path / "queries.csv", "size,city", [(size, city) for city, size, _ in ROWS])
+
+
+def features(rows):
+    return np.array([[*(city == name for name in sorted(CITIES)), size] for city, size, _ in rows])
+
+
+def test_queries_of_a_file_are_predicted_in_the_units_of_the_table(
+    table, queries, tmp_path, capsys
+):
+    out = tmp_path / "out"
+    argv = ["predict", str(table), "--target", "price", "--queries", str(queries), "--encode"]
+    argv += ["--kernel", "gaussian", "--lengthscale", "0.7", "--ridge", "0.02"]
+    assert cli.main([*argv, "--out", str(out)]) == 0
+    printed = capsys.readouterr().out
+    assert "predictions of price (first 10 of 40 queries)" in printed
+    assert "intervals contain y" not in printed
+    rows = list(csv.DictReader((out / "predictions.csv").read_text().splitlines()))
+    assert list(rows[0]) == ["row", "transformer", "exact", "std", "low", "high"]
+    assert [int(row["row"]) for row in rows] == list(range(1, 41))
+
+    x, y = features(ROWS), np.array([price for *_, price in ROWS])
+    x = (x - x.mean(0)) / x.std(0)
+    process = GaussianProcessRegressor(RBF(0.7), alpha=0.02, optimizer=None)
+    unit = (y - y.mean()) / y.std()
+    process.fit(x, unit)
+    mean, std = process.predict(x, return_std=True)
+    found = {name: np.array([float(row[name]) for row in rows]) for name in rows[0]}
+    assert np.allclose(found["exact"], y.mean() + y.std() * mean, atol=1e-3 * y.std())
+    assert np.allclose(found["transformer"], found["exact"], atol=2e-3 * np.abs(y).max())
+    A = process.kernel_(x) + 0.02 * np.eye(40)
+    alpha, inverse = np.linalg.solve(A, unit), np.linalg.inv(A)
+    scale = np.mean(alpha**2 / np.diag(inverse))
+    assert np.allclose(found["std"], y.std() * np.sqrt(scale * (std**2 + 0.02)), rtol=1e-3)
+    assert np.allclose(found["high"] - found["low"], 2 * 1.96 * found["std"], rtol=1e-4)
+
+
+def test_the_scale_of_the_process_makes_leave_one_out_errors_as_large_as_expected(x64):
+    """With it, the squares of the standardised errors have the mean 1."""
+    table = ik.tasks.Table(features(ROWS), np.array([r[2] for r in ROWS]), tuple("abcd"), "y")
+    task, kernel, ridge = divide(table, 30, 0).task, ik.Gaussian(0.8), 0.05
+    squares = []
+    for i in range(task.num_supports):
+        others = np.arange(task.num_supports) != i
+        one = ik.Task(x=task.x[others], y=task.y[others], x_query=task.x[i : i + 1])
+        mean, variance = ik.solvers.posterior(kernel, one, ridge=ridge)
+        squares.append(float((task.y[i] - mean[0]) ** 2 / (variance[0] + ridge)))
+    variance = ik.solvers.posterior(kernel, task, ridge=ridge).variance
+    wanted = np.sqrt(np.mean(squares) * (np.asarray(variance) + ridge))
+    assert np.allclose(spread(kernel, task, ridge), wanted, rtol=1e-8)
+
+
+def test_known_targets_are_judged(table, capsys):
+    argv = ["predict", str(table), "--target", "price", "--encode", "--seed", "4", "--json"]
+    assert cli.main([*argv, "--kernel", "gaussian"]) == 0
+    record = json.loads(capsys.readouterr().out)
+    found = record["predictions"]
+    assert len(found) == 10
+    for row in found:
+        assert row["y"] == pytest.approx(ROWS[row["row"] - 1][2], rel=1e-5)
+    errors = [row["exact"] - row["y"] for row in found]
+    assert record["meta"]["rmse"]["exact"] == pytest.approx(np.sqrt(np.mean(np.square(errors))))
+    supports = [r[2] for i, r in enumerate(ROWS, 1) if i not in {row["row"] for row in found}]
+    wrong = [np.mean(supports) - row["y"] for row in found]
+    assert record["meta"]["rmse"]["mean"] == pytest.approx(np.sqrt(np.mean(np.square(wrong))))
+    assert cli.main([*argv[:-1], "--kernel", "gaussian"]) == 0
+    inside = sum(row["low"] <= row["y"] <= row["high"] for row in found)
+    assert f"{inside} of 10 intervals contain y" in capsys.readouterr().out
+
+
+def test_leave_one_out_chooses_the_kernel(x64):
+    """On a wave no line is near, so the linear kernel, which is the first, must not be taken."""
+    x = np.linspace(-1, 1, 30)[:, None]
+    task = ik.Task(x=x, y=np.sin(6 * x[:, 0]), x_query=x, y_query=np.sin(6 * x[:, 0]))
+    facts = depth.run(task, DepthConfig("conjugate_gradient", steps=4)).facts
+    errors = facts["leave_one_out"]
+    assert list(errors) == ["linear", "exponential", "gaussian"]
+    assert facts["kernel"] == min(errors, key=errors.get) != "linear"
+    alone = depth.run(task, DepthConfig(kernel="gaussian", steps=1)).facts
+    scale = alone["lengthscale"]
+    process = GaussianProcessRegressor(RBF(scale), alpha=alone["ridge"], optimizer=None)
+    left = cross_val_predict(process, x, task.y, cv=LeaveOneOut())
+    rmse = np.sqrt(np.mean((left - task.y) ** 2))
+    assert errors["gaussian"] == pytest.approx(rmse, rel=1e-6)
+
+
+@pytest.mark.parametrize("solver", ["conjugate_gradient", "chebyshev"])
+def test_the_steps_end_where_the_predictions_have_converged(x64, solver):
+    task = divide(ik.tasks.diabetes(), 60, 0).task
+    result = depth.run(task, DepthConfig(solver, "linear", ridge=5.0, steps=None))
+    steps = result.facts["steps"]
+    assert (result.facts["steps_because"], steps) == ("converged", result.rows[-1].step)
+    assert 1 < steps < depth.MOST_STEPS
+    best = result.predictions["exact"]
+    near = 1e-3 * max(np.abs(best).max(), np.abs(task.y).max())
+    assert np.abs(result.predictions["transformer"] - best).max() <= near
+    before = depth.run(task, DepthConfig(solver, "linear", ridge=5.0, steps=steps - 1))
+    assert np.abs(before.predictions["transformer"] - best).max() > near
+
+
+def test_what_does_not_converge_is_said(table, monkeypatch, capsys):
+    monkeypatch.setattr(depth, "MOST_STEPS", 3)
+    argv = ["predict", str(table), "--target", "price", "--encode", "--kernel", "gaussian"]
+    assert cli.main([*argv, "--ridge", "0.001", "--lengthscale", "1"]) == 0
+    printed = capsys.readouterr().out
+    assert "steps (--steps N runs N steps): the predictions do not converge within" in printed
+    assert "not converged: gap" in printed
+
+
+def test_text_is_encoded_only_on_request(table, queries, tmp_path, capsys):
+    argv = ["predict", str(table), "--target", "price"]
+    assert cli.main(argv) == 2
+    assert "got text in 'city'; encode text as numbers (--encode" in capsys.readouterr().err
+    encoded = ik.tasks.read_table(table, "price", encode=True)
+    assert encoded.features == ("city=Oslo", "city=Paris", "city=Rome", "size")
+    assert np.array_equal(encoded.x, features(ROWS))
+    new = write(tmp_path / "new.csv", "city,size", [("Berlin", 1), ("Rome", 1)])
+    unseen = ik.tasks.read_queries(new, encoded)
+    assert np.array_equal(unseen.x, [[0, 0, 0, 1], [0, 0, 1, 1]])
+    assert unseen.unseen == ("city=Berlin",)
+    options = ["--queries", str(new), "--encode", "--kernel", "linear", "--ridge", "1"]
+    assert cli.main([*argv, *options]) == 0
+    captured = capsys.readouterr()
+    assert "whose features are all 0: city=Berlin" in captured.err
+    assert "(all 2 queries)" in captured.out
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("city,size\nRome,1\n", "must have the column 'age' of the table"),
+        ("age,size,city,floor\n1,1,Rome,2\n", "only columns of the table, got 'floor'; remove"),
+        ("age,size,city\nold,1,Rome\n", "line 2, column 'age': expected a finite number"),
+        ("age,size,city\n", "must have rows of numbers below its header, got none"),
+    ],
+)
+def test_queries_that_do_not_fit_are_refused(tmp_path, text, message):
+    path = write(tmp_path / "t.csv", "age,size,city,price", [(1, 2, "Rome", 3), (2, 2, "Oslo", 4)])
+    table = ik.tasks.read_table(path, "price", encode=True)
+    (tmp_path / "q.csv").write_text(text)
+    with pytest.raises(ValueError, match=message):
+        ik.tasks.read_queries(tmp_path / "q.csv", table)
+
+
+@pytest.mark.parametrize(
+    ("texts", "message"),
+    [
+        (("a", "b", "c", "d"), "column 'name' must have few different texts to be encoded, got 4"),
+        (("a", "", "a", "b"), "line 3, column 'name': expected text, got an empty cell"),
+    ],
+)
+def test_text_that_cannot_be_encoded_is_refused(tmp_path, texts, message):
+    path = write(tmp_path / "t.csv", "name,y", [(text, i) for i, text in enumerate(texts)])
+    with pytest.raises(ValueError, match=message):
+        ik.tasks.read_table(path, "y", encode=True)
