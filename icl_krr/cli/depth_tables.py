@@ -129,7 +129,8 @@ def describe(facts: dict[str, Any], seed: int) -> str:
         "RMSE: root mean squared error at the queries, in units of y (for a table, 1 is the "
         "standard deviation of y over the supports)\n"
         "alpha error: |alpha - alpha*|_A / |alpha*|_A with A = K + ridge I\n"
-        "bound: proven bound on the alpha error\n"
+        "bound: proven bound on the alpha error; the gap of the predictions can increase before it "
+        "converges\n"
     )
 
 

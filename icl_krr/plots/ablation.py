@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 from matplotlib.figure import Figure
 
-from .style import BLUE, RED
+from .style import BLUE, RED, legend, readable
 
 if TYPE_CHECKING:
     from ..experiments.ablate.ablation import Ablation
@@ -35,12 +35,13 @@ def ablation_figure(found: Ablation, title: str) -> Figure:
     axis.set_yticklabels([f"{row['site']} {named(row)}".rstrip() for row in rows], fontsize=6)
     axis.invert_yaxis()
     axis.set_xscale("log")
+    readable(axis)
     axis.set_xlabel(
         f"change of the predictions |f' - f| / |f| (smaller values are drawn at {LEAST:g})"
     )
     axis.set_title(title, fontsize=9)
     axis.grid(alpha=0.25)
-    axis.legend(fontsize=7)
+    legend(figure, axis)
     return figure
 
 

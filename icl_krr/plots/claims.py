@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 from matplotlib.figure import Figure
 
-from .style import COLORS
+from .style import COLORS, legend, readable
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -27,10 +27,11 @@ def claim_figure(name: str, claim: Claim, rows: Rows) -> Figure:
     curves(axis, plot, plot.y, rows)
     axis.set_xscale("log" if plot.logx else "linear")
     axis.set_yscale("log" if plot.logy else "linear")
+    readable(axis, whole="x" if whole(rows, plot.x) else "")
     axis.set_xlabel(plot.x)
     axis.set_ylabel(f"{plot.y} (dashed: {plot.bound})" if plot.bound else plot.y)
     axis.grid(alpha=0.25)
-    axis.legend(fontsize=7, title=", ".join(plot.by) or None, title_fontsize=7)
+    legend(figure, axis, title=", ".join(plot.by))
     seeds = [row["seed"] for row in rows]
     axis.set_title(
         f"{name}: {fill(claim.statement, 80)}\n"
@@ -49,15 +50,19 @@ def sweep_figure(name: str, plot: Plot, rows: Rows, dtype: str) -> Figure:
     line(bottom, rows, plot.x, "exact rmse", "black", "-", "exact KRR")
     line(bottom, rows, plot.x, "zero rmse", "black", ":", "zero prediction")
     words = {"gap": "gap to exact KRR  |f - f*| / |f*|", "error": "|alpha - alpha*|_A / |alpha*|_A"}
-    top.set_ylabel(words[plot.y] + (f" (dashed: {plot.bound})" if plot.bound else ""))
-    bottom.set_ylabel("RMSE at the queries (units of y)")
+    top.set_ylabel(words[plot.y] + (f" (dashed: {plot.bound})" if plot.bound else ""), fontsize=8)
+    bottom.set_ylabel("RMSE at the queries (units of y)", fontsize=8)
     bottom.set_xlabel("step" if plot.x == "step" else name)
     for axis in (top, bottom):
         axis.set_xscale("log" if plot.logx else "linear")
         axis.set_yscale("log")
+        readable(axis, whole="x" if whole(rows, plot.x) else "")
         axis.grid(alpha=0.25)
-    top.legend(fontsize=7, title=", ".join(plot.by), title_fontsize=7)
-    bottom.legend(fontsize=7)
+    places = sorted({row[plot.x] for row in rows})
+    if plot.logx and len(places) <= 10:
+        bottom.set_xticks(places, [f"{place:g}" for place in places])
+        bottom.minorticks_off()
+    legend(figure, top, bottom, title=", ".join(plot.by))
     seeds = sorted({row["seed"] for row in rows})
     steps = max(row["step"] for row in rows)
     top.set_title(
@@ -66,6 +71,10 @@ def sweep_figure(name: str, plot: Plot, rows: Rows, dtype: str) -> Figure:
         fontsize=9,
     )
     return figure
+
+
+def whole(rows: Rows, x: str) -> bool:
+    return all(float(row[x]).is_integer() for row in rows)
 
 
 def curves(axis: Axes, plot: Plot, y: str, rows: Rows) -> None:

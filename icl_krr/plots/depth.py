@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 from matplotlib.figure import Figure
 
-from .style import BLUE, PURPLE, RED, STYLES
+from .style import BLUE, PURPLE, RED, STYLES, legend, readable
 
 if TYPE_CHECKING:
     from ..bench import Row
@@ -51,12 +51,10 @@ def depth_figure(results: dict[str, DepthResult], seed: int) -> Figure:
             fontsize=9,
         )
         bottom.set_ylabel("RMSE at the queries (units of y)")
+        readable(top)
+        readable(bottom, whole="x")
         bottom.set_xlabel(f"solver step ({facts['blocks_per_step']} blocks each)")
-    shown = dict(zip(*reversed(axes[0, 0].get_legend_handles_labels()), strict=True))
-    shown |= dict(zip(*reversed(axes[1, 0].get_legend_handles_labels()), strict=True))
-    figure.legend(
-        shown.values(), shown.keys(), loc="outside lower center", ncols=2 * len(results), fontsize=7
-    )
+    legend(figure, axes[0, 0], axes[1, 0], ncols=2 * len(results))
     return figure
 
 
@@ -89,6 +87,8 @@ def scaling_figure(rows: list[Row], seed: int) -> Figure:
         for axis in (top, bottom):
             axis.set_xscale("log", base=2)
             axis.set_yscale("log")
+            axis.set_xticks(at, [str(value) for value in at])
+            axis.minorticks_off()
             axis.grid(alpha=0.25)
         bottom.set_xlabel(size)
         column = [row for row in rows if axis_of(row) == size]
@@ -96,7 +96,7 @@ def scaling_figure(rows: list[Row], seed: int) -> Figure:
         top.set_title(", ".join(f"{k} = {v}" for k, v in fixed.items()), fontsize=8)
     axes[0, 0].set_ylabel("median time (ms)")
     axes[1, 0].set_ylabel("scratch memory of the forward pass (MB)")
-    axes[0, 0].legend(fontsize=7)
+    legend(figure, axes[0, 0], ncols=2)
     figure.suptitle(
         "conjugate gradient with linear (B) and softmax (A) attention, "
         f"{rows[0].dtype}, seed {seed}",

@@ -8,7 +8,7 @@ import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
-from .style import COLORS
+from .style import COLORS, legend, readable
 
 if TYPE_CHECKING:
     from ..experiments.finetune.comparison import Comparison
@@ -32,10 +32,11 @@ def finetune_depth_figure(found: Comparison) -> Figure:
         low, high = [min(values) for values in excess], [max(values) for values in excess]
         axis.fill_between(depths, low, high, color=COLORS[i % len(COLORS)], alpha=0.15)
     axis.set_yscale("log")
+    readable(axis, whole="x")
     axis.set_xlabel("number of blocks")
     axis.set_ylabel("loss / loss of exact KRR - 1 (mean and range over seeds)")
     axis.grid(alpha=0.25)
-    axis.legend(fontsize=6.5, handlelength=4)
+    legend(figure, axis)
     axis.set_title(title_of(found), fontsize=9)
     return figure
 
@@ -57,6 +58,7 @@ def finetune_path_figure(found: Comparison) -> Figure:
     )
     draw_blocks(axes[1, 1], found, blocks, "change", "relative distance from the construction")
     for axis in axes.flat:
+        readable(axis, whole="x")
         axis.set_xlabel("update")
         axis.grid(alpha=0.25)
         axis.legend(fontsize=7)

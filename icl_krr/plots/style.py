@@ -5,7 +5,9 @@ from __future__ import annotations
 from io import BytesIO
 
 import matplotlib
+from matplotlib.axes import Axes
 from matplotlib.figure import Figure
+from matplotlib.ticker import LogLocator, MaxNLocator, NullFormatter
 
 # Okabe and Ito, Color universal design, 2008
 BLUE, ORANGE, GREEN, RED = "#0072B2", "#E69F00", "#009E73", "#D55E00"
@@ -17,6 +19,35 @@ STYLES = {
     "nadaraya_watson": (RED, "--"),
     "exact": (GREEN, "-"),
 }
+
+
+def readable(axis: Axes, whole: str = "") -> None:
+    """Tick labels at whole numbers on the axes in `whole`, and several on short log axes."""
+    for name, part in (("x", axis.xaxis), ("y", axis.yaxis)):
+        low, high = sorted(part.get_view_interval())
+        if part.get_scale() == "log" and high < 100 * low:
+            few = (1, 2, 5) if high > 10 * low else (1, 1.5, 2, 3, 4, 5, 6, 8)
+            part.set_major_locator(LogLocator(subs=few))
+            part.set_major_formatter("{x:g}")
+            part.set_minor_formatter(NullFormatter())
+        elif part.get_scale() == "linear" and name in whole:
+            part.set_major_locator(MaxNLocator(integer=True))
+
+
+def legend(figure: Figure, *axes: Axes, title: str = "", ncols: int = 3) -> None:
+    """One legend for all axes, below them, so that it hides no curve."""
+    found = {}
+    for axis in axes:
+        found |= dict(zip(*reversed(axis.get_legend_handles_labels()), strict=True))
+    figure.legend(
+        found.values(),
+        found.keys(),
+        loc="outside lower center",
+        ncols=ncols,
+        fontsize=7,
+        title=title or None,
+        title_fontsize=7,
+    )
 
 
 def images(name: str, figure: Figure) -> dict[str, bytes]:

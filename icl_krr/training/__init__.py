@@ -46,7 +46,7 @@ In Python:
 >>> settings = ik.training.Training(steps=4, batch=2, log_every=2, validation=4)
 >>> model, rows = ik.training.train(ik.init(jax.random.key(0), size), family, settings)
 >>> [row["step"] for row in rows]
-[2, 4]
+[0, 2, 4]
 
 **Fit a construction.** `icl-krr fit` fits the hyperparameters of a construction with gradients
 through its forward pass, so that it predicts the same as a trained model:
@@ -61,6 +61,13 @@ squared error of predicting each quarter of the supports from the other three qu
 fits the bounds on the eigenvalues, which determine step sizes and momenta. In Python, `adapt` fits
 any pytree of parameters: hyperparameters, a projection, a sketch, the scalars of every step, or all
 weights.
+
+In float32, a loss of conjugate gradient with many steps is rough until the steps converge, because
+each step multiplies the rounding errors of the steps before. On a Gaussian process with 64 supports
+and ridge 0.05, losses at the temperatures 1.5 - 1e-6, 1.5 and 1.5 + 1e-6 differed by 0.016 after 12
+steps, but by less than 1e-6 after 4 and after 24 steps. Gradients and sweeps are as rough as the
+loss. Use enough steps (`icl_krr.check` says whether they are enough), a larger ridge, Chebyshev
+iteration or float64.
 """
 
 import lazy_loader

@@ -59,16 +59,16 @@ def train(
             if the step has no row. The default does nothing.
 
     Returns:
-        The trained model and a list of rows, one every `settings.log_every` steps and one at the
-        end:
+        The trained model and a list of rows, one before the first step, one every
+        `settings.log_every` steps and one at the end:
 
         - "step": number of updates;
-        - "loss": mean loss of the batches since the last row;
+        - "loss": mean loss of the batches since the last row; NaN at step 0;
         - "validation": mean squared error at the queries of validation tasks with all supports;
         - "ratio": "validation" divided by "exact";
         - "exact", "nadaraya_watson", "mean", "zero": errors of the reference predictors on the same
           tasks (see `Reference`);
-        - "steps_per_second": speed since the last row.
+        - "steps_per_second": speed since the last row; NaN at step 0.
 
     Raises:
         KeyboardInterrupt: training was interrupted; raised after the current step is finished.
@@ -83,7 +83,7 @@ def train(
     >>> settings = Training(steps=4, batch=2, log_every=2, validation=4)
     >>> model, rows = train(ik.init(jax.random.key(0), spec), family, settings)
     >>> [row["step"] for row in rows]
-    [2, 4]
+    [0, 2, 4]
     """
     check(model, family, settings)
     state, rows = start(model, settings), []
@@ -108,6 +108,26 @@ def train(
     tasks, baselines = validation(family, settings)
     best = optimal(family) if settings.target == "exact" else None
     since, before = time.perf_counter(), int(state.step)
+
+    def measured(step: int, loss: float, speed: float) -> Row:
+        error = float(jnp.mean((predict_batch(state.model, tasks) - tasks.y_query) ** 2))
+        return {
+            "step": step,
+            "loss": loss,
+            "validation": error,
+            "ratio": error / baselines["exact"] if baselines["exact"] else math.inf,
+            **baselines,
+            "steps_per_second": speed,
+        }
+
+    def record(row: Row) -> None:
+        rows.append(row)
+        if folder is not None:
+            replace(folder / "metrics.csv", to_csv(rows))
+
+    if not before:
+        record(measured(0, math.nan, math.nan))
+        progress(0, rows[0])
     with between_steps() as waiting:
         for step in range(before + 1, settings.steps + 1):
             state, loss = advance(state, family, settings, best)
@@ -117,20 +137,10 @@ def train(
             row = None
             if step % settings.log_every == 0 or step == settings.steps:
                 values = np.asarray(jnp.stack(losses))
-                error = float(jnp.mean((predict_batch(state.model, tasks) - tasks.y_query) ** 2))
-                refuse_divergence(np.append(values, error), step, settings, folder)
                 speed = (step - before) / (time.perf_counter() - since)
-                row = {
-                    "step": step,
-                    "loss": float(values.mean()),
-                    "validation": error,
-                    "ratio": error / baselines["exact"] if baselines["exact"] else math.inf,
-                    **baselines,
-                    "steps_per_second": speed,
-                }
-                rows.append(row)
-                if folder is not None:
-                    replace(folder / "metrics.csv", to_csv(rows))
+                row = measured(step, float(values.mean()), speed)
+                refuse_divergence(np.append(values, row["validation"]), step, settings, folder)
+                record(row)
                 losses = []
                 save()
                 since, before = time.perf_counter(), step

@@ -47,7 +47,9 @@ def run(settings: Train) -> int:
 
         def show_progress(step: int, row: dict[str, Any] | None) -> None:
             progress.update(bar, completed=step)
-            if row is not None:
+            if step == 1:
+                progress.update(bar, description="training")
+            if row is not None and step:
                 words = (
                     f"loss {row['loss']:.3g}, {row['ratio']:.3f} x the loss of exact KRR, "
                     f"{row['steps_per_second']:.1f} steps/s"

@@ -15,7 +15,9 @@ from .command import Command, Folder, refuse_unused
 class Sweep(Command):
     """Vary one quantity and compare constructed transformers with exact KRR at every depth. If a
     sweep is interrupted, the same command continues it. The same command with more --seeds or
-    --lines adds the new results to the finished results."""
+    --lines adds the new results to the finished results. In float32, curves of conjugate gradient
+    are rough at depths before it has converged, because it amplifies rounding errors;
+    JAX_ENABLE_X64=1 makes them smooth."""
 
     axis: tyro.conf.Positional[Axis]
     """Quantity to vary."""
