@@ -20,6 +20,7 @@ REASONS = {
     "is a special case of another",
     NONE: f"the nearest candidate is farther than {CLOSE} in predictions or in hat matrices",
 }
+LAST_ROWS = "Baselines: " + "; ".join(f"{name}: {words}" for name, words in BASELINES.items())
 
 
 class Suspect(NamedTuple):
@@ -79,7 +80,7 @@ class Identification(NamedTuple):
 
     def __str__(self) -> str:
         """The table of candidates and the verdict, as `icl-krr identify` prints them."""
-        return as_text(candidate_table(self), self.verdict)
+        return as_text(candidate_table(self), LAST_ROWS, self.verdict)
 
 
 def candidate_table(found: Identification) -> Table:

@@ -23,7 +23,7 @@ from ...files import to_csv
 from ...plots import filter_figure, identification_figure, images
 from ...probes import Identification
 from ...probes.distances import SPACES, Distance
-from ...probes.identification import candidate_table
+from ...probes.identification import LAST_ROWS, candidate_table
 from ...text_tables import Table
 from .. import output
 from ..confusion_matrix import identify_constructions
@@ -116,7 +116,7 @@ def print_findings(name: str, findings: Findings) -> None:
         "smoother, with these hyperparameters has the hat matrix d prediction / d y nearest to "
         "that of the layer. distance: relative distance of the two hat matrices.\n"
     )
-    console.print(candidate_table(found))
+    console.print(candidate_table(found), LAST_ROWS, sep="\n")
     for space in SPACES:
         title = f"Relative distance at every layer, {TITLES[space]} (95 % interval)"
         header, lines = distance_table(found, space)
