@@ -96,9 +96,13 @@ def test_a_solver_prints_a_table(table, capsys, solver):
     assert "blocks per step" in out
 
 
-def test_demo_writes_its_files(tmp_path, capsys):
+def test_demo_writes_its_files(tmp_path, capsys, monkeypatch):
+    monkeypatch.setenv("COLUMNS", "80")
     out = tmp_path / "deep" / "demo"
     assert cli.main(["demo", "--out", str(out), "--steps", "3", "--seed", "1"]) == 0
+    printed = capsys.readouterr().out
+    assert printed.count("┏") == 2  # a table for each task, with all columns
+    assert max(map(len, printed.splitlines())) <= 80
     names = ["depth.png", "depth.svg", "meta.json", "results.csv"]
     assert sorted(path.name for path in out.iterdir()) == names
     assert (out / "depth.png").read_bytes().startswith(b"\x89PNG")

@@ -1,6 +1,7 @@
 """Identification: right on models whose solver is known, and modest where none is told apart."""
 
 import dataclasses
+import importlib
 import json
 from functools import partial
 
@@ -24,6 +25,8 @@ from icl_krr.experiments.shared.runs import load
 from icl_krr.plots import filter_figure, identification_figure, images
 from icl_krr.probes import identify, layerwise
 from icl_krr.probes.candidates import parameters, solve
+from icl_krr.probes.distances import Distance
+from icl_krr.probes.identify import unbeaten
 from icl_krr.training.batches import draw
 
 SMALL = ConfusionConfig(
@@ -93,6 +96,83 @@ def test_what_is_no_candidate_is_close_to_none(x64):
     chosen = near.matrix[range(4), list(found.best.fit.alignment)]
     assert np.allclose(chosen, near.by_layer)
     assert jnp.all(jnp.isfinite(made.fitted.x))
+
+
+def zero(task):
+    return jnp.zeros((3, task.num_queries))
+
+
+def mean(task):
+    return jnp.full((3, task.num_queries), jnp.mean(task.y)).at[0].set(0)
+
+
+def stuck(task):
+    """A gradient step before the first layer, and nothing in the layers."""
+    return jnp.stack([0.02 * (task.x_query @ task.x.T @ task.y)] * 3)
+
+
+def half_stuck(task):
+    return stuck(task).at[:2].set(0)
+
+
+@pytest.mark.parametrize("kernel", ["linear", "exponential"])
+@pytest.mark.parametrize(
+    ("layer_answers", "baseline", "words"),
+    [
+        (zero, "zero", "predicting 0"),
+        (mean, "mean", "predicting the mean of y"),
+        (stuck, "start", "the prediction before the first layer"),
+    ],
+)
+def test_no_solver_is_named_for_a_model_that_runs_none(x64, kernel, layer_answers, baseline, words):
+    made = confusion.construct(("gradient_descent", "linear", 1e2, 0), SMALL)
+    found = identify(
+        layer_answers,
+        made.fitted,
+        made.scored,
+        candidates=("gradient_descent", "nadaraya_watson", "newton_schulz", "heavy_ball"),
+        kernels=(kernel,),
+    )
+    assert (found.status, found.remain) == ("not identified", ())
+    assert found.as_near[0] == baseline
+    assert all(distance.mean < 1e-12 for distance in found.baselines[baseline].values())
+    assert f"no candidate is nearer than {words}" in found.verdict
+    assert not any(name in found.verdict for name in candidates())
+    assert all(suspect.because for suspect in found.suspects)
+    assert any(suspect.because == f"no nearer than {words}" for suspect in found.suspects)
+    assert f"not identified: no candidate is nearer than {words}" in " ".join(str(found).split())
+
+
+def test_a_solver_that_starts_in_a_later_layer_is_named(x64):
+    made = confusion.construct(("gradient_descent", "linear", 1e2, 0), SMALL)
+    found = identify(
+        half_stuck,
+        made.fitted,
+        made.scored,
+        candidates=("gradient_descent", "conjugate_gradient"),
+        kernels=("linear",),
+    )
+    assert (found.status, found.remain, found.as_near) == ("identified", ("gradient_descent",), ())
+    assert found.best.fit.alignment == (0, 1)
+    assert found.verdict.startswith("identified: gradient_descent; every other candidate is")
+
+
+def test_a_baseline_is_ruled_out_as_a_candidate_is():
+    """By its interval, in one of the two spaces."""
+
+    def at(prediction, hat):
+        return {
+            space: Distance(value, (value - 0.1, value + 0.1), (), (), (), np.zeros((1, 1)))
+            for space, value in (("prediction", prediction), ("hat", hat))
+        }
+
+    measured = [at(0.3, 0.5), at(0.4, 0.4)]
+    baselines = {
+        "zero": at(0.45, 0.55),
+        "mean": at(0.55, 0.4),
+        "start": at(0.3, 0.65),
+    }
+    assert unbeaten(measured, baselines) == ("zero",)
 
 
 def test_parameters_of_each_layer_are_found_where_they_differ(x64):
@@ -168,6 +248,30 @@ def test_identify_refuses_what_it_cannot_compare():
     masked = made.scored.replace(mask=jnp.ones(made.scored.y.shape, bool))
     with pytest.raises(ValueError, match=r"y of shape \[n\] and no mask"):
         identify(layer_answers, made.fitted, masked)
+    with pytest.raises(ValueError, match="predictions of layer_answers must be finite, got nan"):
+        identify(lambda task: zero(task) / 0, *tasks)
+
+
+@pytest.mark.parametrize(
+    ("layer_answers", "error", "got"),
+    [
+        (lambda task: zero(task)[0], ValueError, r"got shape \[6\]"),
+        (lambda task: zero(task)[:1], ValueError, r"got shape \[1, 6\]"),
+        (lambda task: zero(task)[:, 1:], ValueError, r"got shape \[3, 5\]"),
+        (lambda task: [*zero(task)], TypeError, "got list; return one array"),
+        (lambda task: zero(task).astype(int), TypeError, "must be floating point, got int"),
+    ],
+)
+def test_the_shape_of_the_predictions_is_checked_before_anything_runs(
+    monkeypatch, layer_answers, error, got
+):
+    made = confusion.construct(("gradient_descent", "linear", 1e2, 0), SMALL)
+    compiler = importlib.import_module("jax._src.compiler")
+    monkeypatch.setattr(compiler, "compile_or_get_cached", None)
+    with pytest.raises(error, match=got) as caught:
+        identify(layer_answers, made.fitted, made.scored)
+    if "array" in got or "shape" in got:
+        assert "[layers + 1, queries] with layers >= 1 and queries = 6" in str(caught.value)
 
 
 def test_a_matrix_is_taken_up_where_it_was(tmp_path):

@@ -21,6 +21,7 @@ SHARED = {
     "shapes",
     "status",
     "step_sizes",
+    "text_tables",
 }
 ALLOWED = {
     "kernels": set(),

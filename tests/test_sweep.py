@@ -2,6 +2,7 @@
 
 import csv
 import json
+import re
 
 import jax
 import numpy as np
@@ -14,6 +15,7 @@ from icl_krr.experiments.sweep import grid as module
 from icl_krr.experiments.sweep.config import SweepConfig
 from icl_krr.experiments.sweep.grid import last, models_of, run_cell, sweep
 from icl_krr.experiments.sweep.setting import draw
+from icl_krr.files import to_csv
 
 SMALL = {"num_supports": 8, "num_queries": 5, "steps": 4}
 ARGV = ["--num-supports", "8", "--num-queries", "5", "--steps", "4"]
@@ -153,6 +155,56 @@ def test_what_a_run_leaves(tmp_path, capsys):
     assert meta["dtype"] == "float32"
     assert {"seed", "versions", "device"} <= set(meta)
     assert (tmp_path / "depth.png").read_bytes().startswith(b"\x89PNG")
+
+
+def test_the_table_has_the_baselines(x64, tmp_path, capsys):
+    assert run(tmp_path, "--lines", "chebyshev", "--values", "0", "4", "--seeds", "1") == 0
+    table = {
+        cells[0]: cells[1:]
+        for line in capsys.readouterr().out.splitlines()
+        if (cells := re.findall(r"[^│┃ ][^│┃]*(?<! )", line)) and line[0] == "│"
+    }
+    task = draw(jax.random.split(jax.random.key(0))[1], SweepConfig("depth", **SMALL))
+    ridge = SweepConfig("depth").ridge
+    exact = np.asarray(ik.solvers.exact(ik.Exponential(0.5), task, ridge=ridge).prediction)
+    smooth = ik.solvers.nadaraya_watson(ik.Exponential(0.5), task).prediction
+    known = {"zero": 0.0, "mean": np.mean(task.y), "nadaraya_watson": smooth, "exact": exact}
+    for name, f in known.items():
+        gap = np.linalg.norm(f - exact) / np.linalg.norm(exact)
+        assert table[name] == [f"{gap:.2g}"] * 2
+        assert [float(row[f"{name} gap"]) for row in rows_of(tmp_path)] == pytest.approx([gap] * 2)
+    assert list(table) == ["chebyshev", *known]
+
+
+@pytest.mark.parametrize("axis", ["width", "context", "precision"])
+def test_baselines_see_what_the_model_sees(x64, axis):
+    """The linear kernel has no Nadaraya-Watson estimator; masked supports do not count."""
+    config = SweepConfig(axis, values=GRID[axis], seeds=1, **SMALL)
+    rows = last(run_cell(config, config.lines[0], 0))
+    assert [row["exact gap"] for row in rows] == [0.0, 0.0]
+    assert [row["zero gap"] for row in rows] == pytest.approx([1.0, 1.0])
+    assert np.isnan([row["nadaraya_watson gap"] for row in rows]).all() == (axis == "width")
+    if axis == "context":
+        task = draw(jax.random.split(jax.random.key(0))[1], config)
+        seen = ik.Task(x=task.x[:3], y=task.y[:3], x_query=task.x_query)
+        exact = ik.solvers.exact(ik.Exponential(0.5), seen, ridge=config.ridge).prediction
+        gap = np.linalg.norm(np.mean(seen.y) - exact) / np.linalg.norm(exact)
+        assert rows[0]["mean gap"] == pytest.approx(gap)
+
+
+def test_cells_without_baselines_are_run_again(tmp_path, calls):
+    """As earlier versions left them."""
+    lines = ("--lines", "chebyshev", "--seeds", "1")
+    assert run(tmp_path, *lines) == 0
+    whole = (tmp_path / "results.csv").read_text()
+    rows = [
+        {name: cell for name, cell in row.items() if not name.endswith(" gap")}
+        for row in rows_of(tmp_path)
+    ]
+    (tmp_path / "results.csv").write_bytes(to_csv(rows))
+    assert run(tmp_path, *lines) == 0
+    assert calls == [("chebyshev", 0)] * 2
+    assert (tmp_path / "results.csv").read_text() == whole
 
 
 def test_another_sweep_is_refused(tmp_path, capsys):

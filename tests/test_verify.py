@@ -178,6 +178,21 @@ def test_another_verdict_than_before_is_exit_status_1(monkeypatch, capsys, tmp_p
     assert "expected" in printed
 
 
+def test_the_whole_claim_is_printed_if_asked_for(capsys, tmp_path, monkeypatch):
+    monkeypatch.setenv("COLUMNS", "200")
+    argv = ["verify", "C1", "--quick", "--out", str(tmp_path)]
+    assert cli.main(argv) == 0
+    printed = capsys.readouterr().out
+    assert f"C1: {c01.CLAIM.title} " in printed
+    assert "tightness" not in printed
+    assert cli.main([*argv, "--long"]) == 0
+    whole = capsys.readouterr().out
+    assert "tightness" in whole
+    for sentence in (c01.CLAIM.statement, "|head - Nadaraya-Watson| / |y|_max <= 1e-12"):
+        assert sentence[:70] in whole
+        assert sentence[:70] not in printed
+
+
 @pytest.mark.parametrize(
     ("argv", "message"),
     [

@@ -9,7 +9,6 @@ from typing import Any
 
 import jax
 from rich.progress import MofNCompleteColumn, TextColumn, TimeElapsedColumn
-from rich.table import Table
 
 from .. import checks
 from ..catalogue import candidate
@@ -17,6 +16,7 @@ from ..experiments.identify import confusion
 from ..experiments.identify.confusion import ConfusionConfig, cells
 from ..files import from_json, to_csv
 from ..plots import confusion_figure, images
+from ..text_tables import Table
 from . import output
 from .settings.identify import Identify
 
@@ -76,20 +76,15 @@ def finished_rows(path: Path, config: dict[str, Any]) -> list[dict[str, Any]]:
 def print_matrix(rows: list[dict[str, Any]]) -> None:
     found = confusion.matrix(rows)
     names = [name for name in next(iter(found.values())) if name != "runs"]
-    table = Table(
-        title="Constructed models (row) for which a candidate solver (column) is not ruled out"
-    )
-    table.add_column("constructed")
-    table.add_column("kernel")
-    for name in names:
-        table.add_column(candidate(name).label, justify="right")
+    lines = []
     for (solver, kernel), counts in found.items():
         shown = (f"{counts[name]}/{counts['runs']}" if counts[name] else "" for name in names)
-        table.add_row(f"{candidate(solver).label}: {solver}", kernel, *shown)
+        lines.append([f"{candidate(solver).label}: {solver}", kernel, *shown])
+    title = "Constructed models (row) for which a candidate solver (column) is not ruled out"
+    header = ["constructed", "kernel", *(candidate(name).label for name in names)]
     console = output.wide()
-    console.print(table)
+    console.print(Table(title, header, [lines]))
     right = sum(row["right"] for row in rows)
     console.print(
-        f"For {right} of {len(rows)} models, all candidates except the true solver are ruled out.",
-        highlight=False,
+        f"For {right} of {len(rows)} models, all candidates except the true solver are ruled out."
     )

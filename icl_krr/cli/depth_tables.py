@@ -7,15 +7,14 @@ import re
 from typing import Any
 
 from rich.console import Console
-from rich.table import Table
 
 from ..experiments.depth import CONVERGED, MOST_STEPS, DepthResult, Row, run
 from ..experiments.depth_config import DepthConfig
 from ..files import to_csv
 from ..plots import depth_figure, images
 from ..tasks import Task
+from ..text_tables import Table, number
 from . import output
-from .output import number
 from .settings.choices import Kernel
 from .settings.command import Command
 from .settings.construction import Construction
@@ -74,23 +73,20 @@ def rows_of(result: DepthResult) -> list[dict[str, Any]]:
 
 
 def print_tables(results: Results, seed: int) -> None:
-    console = Console()
+    console = output.wide()
+    header = ["step", "blocks", "gap to exact", "gap to oracle", "RMSE", "alpha error", "bound"]
     for name, result in results.items():
         facts = result.facts
-        table = Table(
-            title=f"{name}: {facts['solver']}, {facts['kernel']} kernel, as a transformer"
-        )
-        # headers of two lines keep the table within 80 columns
-        for column in ("step", "blocks", "gap to\nexact", "gap to\noracle", "RMSE", "alpha\nerror"):
-            table.add_column(column, justify="right")
-        table.add_column("bound", justify="right")
-        for row in shown(result.rows):
-            table.add_row(str(row.step), str(row.blocks), *map(number, row[3:]))
-        table.add_section()
-        for row in result.baselines:
-            table.add_row(row.predictor, "", number(row.gap), "", number(row.rmse))
-        console.print(table)
-        console.print(describe(facts, seed), highlight=False, soft_wrap=True)
+        title = f"{name}: {facts['solver']}, {facts['kernel']} kernel, as a transformer"
+        steps = [
+            [str(row.step), str(row.blocks), *map(number, row[3:])] for row in shown(result.rows)
+        ]
+        baselines = [
+            [row.predictor, "", number(row.gap), "", number(row.rmse), "", ""]
+            for row in result.baselines
+        ]
+        console.print(Table(title, header, [steps, baselines]))
+        console.print(describe(facts, seed))
 
 
 def shown(rows: list[Row]) -> list[Row]:

@@ -17,9 +17,8 @@ from typing import Any
 import jax
 from rich.console import Console
 from rich.progress import Progress, ProgressColumn
-from rich.table import Table
 
-from ..files import UNSAVED, Lines, replace
+from ..files import UNSAVED, replace
 from .folders import owned
 from .settings.command import Command
 
@@ -45,9 +44,10 @@ def surroundings(settings: Command) -> dict[str, Any]:
 
 
 def wide() -> Console:
-    """A console for wide tables: 160 columns if the output is not a terminal."""
-    console = Console()
-    return console if console.is_terminal else Console(width=160)
+    """A console for tables: 160 columns if the output is no terminal, unless COLUMNS is set."""
+    console = Console(highlight=False)
+    fixed = console.is_terminal or os.environ.get("COLUMNS", "").isdigit()
+    return console if fixed else Console(width=160, highlight=False)
 
 
 def progress(*columns: ProgressColumn) -> Progress:
@@ -55,20 +55,6 @@ def progress(*columns: ProgressColumn) -> Progress:
     console = Console(stderr=True)
     console.quiet = not console.is_terminal
     return Progress(*columns, console=console, transient=True)
-
-
-def lined(title: str, content: Lines) -> Table:
-    header, lines = content
-    table = Table(title=title)
-    for i, column in enumerate(header):
-        table.add_column(column, justify="right" if i else "left", overflow="fold")
-    for line in lines:
-        table.add_row(*line)
-    return table
-
-
-def number(value: float, digits: int = 3) -> str:
-    return "-" if math.isnan(value) else f"{value:.{digits}g}"
 
 
 def to_json(value: Any) -> str:

@@ -108,7 +108,7 @@ def identification_section(folder: Path) -> Section:
         name = Path(record["meta"]["settings"]["model"]).name
         return pages.identification_section(
             name,
-            f"{record['status']}; nearest: {', '.join(record['remain'])}",
+            record.get("verdict", f"{record['status']}; nearest: {', '.join(record['remain'])}"),
             tables,
             read_svg(folder / "heatmaps.svg"),
             read_svg(folder / "filter.svg"),

@@ -90,7 +90,7 @@ def identification_figure(found: Identification, title: str) -> Figure:
         axis.set_visible(False)
     bar = figure.colorbar(ScalarMappable(norm, "cividis"), ax=axes, shrink=0.6)
     bar.set_label("|layer - step| / |layer| of the predictions", fontsize=7)
-    figure.suptitle(f"{title}: {found.status}, {', '.join(found.remain)}", fontsize=9)
+    figure.suptitle(f"{title}: {', '.join((found.status, *found.remain))}", fontsize=9)
     return figure
 
 

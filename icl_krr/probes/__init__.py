@@ -13,14 +13,16 @@ their hat matrices d prediction / d y, with the steps of the solvers in the cata
 ridge and step sizes of every candidate are fitted in the same way, on tasks that are not used for
 scoring. Each layer is aligned with one step, and the steps never decrease from layer to layer.
 Distances have bootstrap intervals. A candidate is "not distinguishable" from the nearest candidate
-if their intervals overlap. The command prints tables and writes `identify.json`, `identify.md`,
-`layers.csv`, the heatmaps of layers against steps and the spectral filter of every layer.
+if their intervals overlap. The model is "not identified" if no candidate is nearer than a baseline
+that runs no solver: the prediction 0, the mean of y, or the prediction before the first layer. The
+command prints tables and writes `identify.json`, `identify.md`, `layers.csv`, the heatmaps of
+layers against steps and the spectral filter of every layer.
 `icl-krr identify constructions` measures how often the result is right, on models whose solver is
 known.
 
-**Your own model.** `identify` takes any JAX function of a task that returns its predictions after
-every layer, [layers + 1, queries]. In this example the function is a loop. It can also be a network
-of any library that JAX can differentiate:
+**Your own model.** `identify` takes any JAX function of a task that returns its predictions before
+the first layer and after every layer, [layers + 1, queries]. In this example the function is a
+loop. It can also be a network of any library that JAX can differentiate:
 
 >>> import jax, jax.numpy as jnp
 >>> import icl_krr as ik
@@ -37,6 +39,8 @@ of any library that JAX can differentiate:
 >>> found = identify(predictions, fitted, scored, candidates=candidates, kernels=("linear",))
 >>> found.status, found.best.fit.candidate, round(float(found.best.fit.values["step_size"]), 4)
 ('identified', 'gradient_descent', 0.05)
+
+`print(found)` shows the same table as the command, with the verdict below it.
 
 **Has a construction converged?** `icl_krr.check(model, task)` measures the gap to exact kernel
 ridge regression, and its `Status` says in a sentence what helps if the gap is large.
@@ -74,7 +78,8 @@ from .check import check
 from .drift import drift, linear_maps
 from .filters import Filter, effective, spectral_filter
 from .hat import hat_matrix
-from .identify import Identification, identify
+from .identification import Identification
+from .identify import identify
 from .influence import Influence, influence, weighted
 from .interventions import ablate, patch
 from .monotone_alignment import align

@@ -9,6 +9,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
+from .. import checks
 from ..catalogue import candidate as find_candidate
 from ..kernels import Kernel
 from ..tasks import Task, map_tasks, system
@@ -19,6 +20,12 @@ from .hat import LayerAnswers, hat_matrix
 
 SPACES = ("prediction", "hat")
 INTERVAL_QUANTILES = (0.025, 0.975)
+BASELINES = {
+    "zero": "predicting 0",
+    "mean": "predicting the mean of y",
+    "start": "the prediction before the first layer",
+}
+"""What a model predicts that runs no solver, by the name of the baseline in tables."""
 
 
 class Distance(NamedTuple):
@@ -43,17 +50,21 @@ class Distance(NamedTuple):
 
 
 class ModelAnswers(NamedTuple):
-    """Predictions of a model after every layer, on the tasks to fit and the tasks to score."""
+    """Predictions of a model after every layer, on the tasks to fit and the tasks to score.
+
+    `start` has the predictions and hat matrices before the first layer, on the tasks to score.
+    """
 
     fitted: Task
     scored: Task
     answers: jax.Array
     predictions: jax.Array
     hats: jax.Array
+    start: dict[str, jax.Array]
 
 
 def answers_of_model(layer_answers: LayerAnswers, fitted: Task, scored: Task) -> ModelAnswers:
-    """The predictions after layers 1 to L. Layer 0 is left out: no solver step precedes it."""
+    """The predictions after layers 1 to L. Layer 0 is a baseline: no solver step precedes it."""
     for tasks in (fitted, scored):
         check_axes(tasks, 1)
         if tasks.y.ndim != 2 or tasks.mask is not None:
@@ -61,11 +72,35 @@ def answers_of_model(layer_answers: LayerAnswers, fitted: Task, scored: Task) ->
                 "tasks must have y of shape [n] and no mask, got y of shape "
                 f"{list(tasks.y.shape[1:])} and {'no' if tasks.mask is None else 'a'} mask"
             )
+        check_layer_answers(layer_answers, tasks)
     answer = jax.jit(partial(map_tasks, layer_answers))
-    hats = jax.jit(partial(map_tasks, partial(hat_matrix, layer_answers)))
+    answers, predictions = answer(fitted), answer(scored)
+    for found in (answers, predictions):
+        checks.finite("predictions of layer_answers", found)
+    hats = jax.jit(partial(map_tasks, partial(hat_matrix, layer_answers)))(scored)
     return ModelAnswers(
-        fitted, scored, answer(fitted)[:, 1:], answer(scored)[:, 1:], hats(scored)[:, 1:]
+        fitted,
+        scored,
+        answers[:, 1:],
+        predictions[:, 1:],
+        hats[:, 1:],
+        {"prediction": predictions[:, :1], "hat": hats[:, :1]},
     )
+
+
+def check_layer_answers(layer_answers: LayerAnswers, tasks: Task) -> None:
+    """Raise an error unless the function returns [L + 1, q] for a task, without running it."""
+    one = jax.tree.map(lambda leaf: jax.ShapeDtypeStruct(leaf.shape[1:], leaf.dtype), tasks)
+    found, queries = jax.eval_shape(layer_answers, one), tasks.x_query.shape[1]
+    rule = (
+        "layer_answers must return the predictions before the first layer and after every layer, "
+        f"[layers + 1, queries] with layers >= 1 and queries = {queries}"
+    )
+    if not isinstance(found, jax.ShapeDtypeStruct):
+        raise TypeError(f"{rule}, got {type(found).__name__}; return one array")
+    if len(found.shape) != 2 or found.shape[0] < 2 or found.shape[1] != queries:
+        raise ValueError(f"{rule}, got shape {list(found.shape)}")
+    checks.floating("predictions of layer_answers", found)
 
 
 class SquaredDistances(NamedTuple):
@@ -155,14 +190,17 @@ def distance(
 def baseline_distances(
     name: str, model: ModelAnswers, stratum: np.ndarray, resample: np.ndarray
 ) -> dict[str, Distance]:
-    """Distances of all layers to a baseline, which predicts 0 or the mean of the supports' y."""
-    n = model.scored.num_supports
-    own = {"prediction": jnp.mean(model.scored.y, axis=1)[:, None, None], "hat": 1 / n}
+    """Distances of all layers to a baseline of `BASELINES`."""
+    y = model.scored.y
+    own = {
+        "zero": {"prediction": 0.0, "hat": 0.0},
+        "mean": {"prediction": jnp.mean(y, axis=1)[:, None, None], "hat": 1 / y.shape[1]},
+        "start": model.start,
+    }[name]
     known = {"prediction": model.predictions, "hat": model.hats}
     found = {}
     for space, axes in (("prediction", 2), ("hat", (2, 3))):
-        value = own[space] if name == "mean" else 0.0
-        square = squared_norms(known[space] - value, axes)
+        square = squared_norms(known[space] - own[space], axes)
         squared = SquaredDistances(square[:, :, None], squared_norms(known[space], axes))
         found[space] = distance(squared, (0,) * square.shape[1], stratum, resample)
     return found

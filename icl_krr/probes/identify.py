@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import NamedTuple
 
 import numpy as np
 
@@ -21,6 +20,7 @@ from ..tasks import Task
 from ..tasks.task import check_axes
 from .candidate_fit import CandidateFit, fit_candidate, layer_by_layer
 from .distances import (
+    BASELINES,
     SPACES,
     Distance,
     answers_of_model,
@@ -30,55 +30,10 @@ from .distances import (
     stratify,
 )
 from .hat import LayerAnswers
+from .identification import CLOSE, IDENTIFIED, NONE, NOTHING, TIED, Identification, Suspect
 
 RESOLUTION = 1e-3
 """Two relative distances count as equal if they differ by less than this value."""
-CLOSE = 0.1
-"""Largest relative distance of a candidate that is close to the model."""
-IDENTIFIED, TIED, NONE = "identified", "not distinguishable", "none is close"
-
-
-class Suspect(NamedTuple):
-    """A fitted candidate, its distances, and the reason why it was ruled out.
-
-    Attributes:
-        fit: the fitted candidate.
-        distances: {space: `Distance`} for the spaces "prediction" and "hat".
-        because: why the candidate was ruled out: the space where it is farther than the nearest
-            candidate, or a remaining candidate that is a special case of it. Empty if the candidate
-            remains.
-    """
-
-    fit: CandidateFit
-    distances: dict[str, Distance]
-    because: str
-
-
-class Identification(NamedTuple):
-    """Result of `identify`: the verdict, all candidates and the baselines.
-
-    Attributes:
-        status: "identified" (one candidate remains), "not distinguishable" (several remain) or
-            "none is close" (the best candidate is farther than `CLOSE` = 0.1 in one space).
-        remain: names of the candidates that were not ruled out.
-        suspects: all candidates: first those that remain, then the others, each group in the order
-            of increasing distance.
-        baselines: {baseline: {space: `Distance`}}. The baseline "zero" predicts 0, and "mean"
-            predicts the mean of the supports' y.
-        strata: condition numbers at the edges of the groups of tasks [strata + 1], including the
-            smallest and the largest.
-    """
-
-    status: str
-    remain: tuple[str, ...]
-    suspects: tuple[Suspect, ...]
-    baselines: dict[str, dict[str, Distance]]
-    strata: tuple[float, ...]
-
-    @property
-    def best(self) -> Suspect:
-        """The nearest candidate that was not ruled out."""
-        return self.suspects[0]
 
 
 def identify(
@@ -105,10 +60,12 @@ def identify(
     3. A candidate is ruled out if its interval in one of the two spaces lies more than `RESOLUTION`
        = 0.001 above the interval of the nearest candidate. It is also ruled out if a remaining
        candidate is a special case of it.
+    4. Three baselines run no solver: 0, the mean of y, and the prediction before the first layer.
+       If the same rule does not rule out all of them, no solver is identified.
 
     Args:
-        layer_answers: function from a task with y [n] to the predictions after every layer
-            [L + 1, q], such as `partial(layerwise, model)`.
+        layer_answers: function from a task with y [n] to the predictions before the first layer and
+            after every layer [L + 1, q], such as `partial(layerwise, model)`.
         fitted: batch of tasks for the parameters and the alignment, y [b, n], without masks.
         scored: batch of other tasks for the distances, y [b, n], without masks.
         candidates: names of candidate solvers; default: all candidates of the catalogue.
@@ -128,8 +85,9 @@ def identify(
         An `Identification`.
 
     Raises:
-        ValueError: a candidate or kernel is unknown, no candidate accepts any of the kernels, or
-            the tasks have several outputs or masks.
+        TypeError: `layer_answers` does not return one array of floating-point numbers.
+        ValueError: a candidate or kernel is unknown, no candidate accepts any of the kernels, the
+            tasks have several outputs or masks, or `layer_answers` does not return [L + 1, q].
 
     >>> import jax
     >>> import icl_krr as ik
@@ -188,14 +146,35 @@ def identify(
         {space: distance(part[space], one.alignment, stratum, resample) for space in SPACES}
         for one, part in zip(fits, parts, strict=True)
     ]
+    known = {name: baseline_distances(name, model, stratum, resample) for name in BASELINES}
+    as_near = unbeaten(measured, known)
     because = rule_out(fits, measured)
+    if as_near:
+        trivial = f"no nearer than {BASELINES[as_near[0]]}"
+        because = [reason or trivial for reason in because]
     suspects = [Suspect(*one) for one in zip(fits, measured, because, strict=True)]
     suspects.sort(key=lambda s: (bool(s.because), sum(d.mean for d in s.distances.values())))
     remain = tuple(s.fit.candidate for s in suspects if not s.because)
     close = all(d.mean <= CLOSE for d in suspects[0].distances.values())
     status = NONE if not close else IDENTIFIED if len(remain) == 1 else TIED
-    known = {name: baseline_distances(name, model, stratum, resample) for name in ("zero", "mean")}
-    return Identification(status, remain, tuple(suspects), known, edges)
+    status = NOTHING if as_near else status
+    return Identification(status, remain, tuple(suspects), known, edges, as_near)
+
+
+def unbeaten(
+    measured: list[dict[str, Distance]], baselines: dict[str, dict[str, Distance]]
+) -> tuple[str, ...]:
+    """The baselines that the rule for candidates does not rule out, the nearest first."""
+    reach = {}
+    for space in SPACES:
+        nearest = min((found[space] for found in measured), key=lambda one: one.mean)
+        reach[space] = nearest.interval[1] + RESOLUTION
+    names = [
+        name
+        for name, found in baselines.items()
+        if all(found[space].interval[0] <= reach[space] for space in SPACES)
+    ]
+    return tuple(sorted(names, key=lambda name: sum(d.mean for d in baselines[name].values())))
 
 
 def rule_out(fits: list[CandidateFit], measured: list[dict[str, Distance]]) -> list[str]:

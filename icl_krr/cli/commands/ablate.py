@@ -12,6 +12,7 @@ from ...experiments.ablate.ablation import Ablation, examine, table
 from ...experiments.ablate.targets import AblateConfig
 from ...files import to_csv, to_markdown
 from ...plots import ablation_figure, images
+from ...text_tables import Table
 from .. import output
 from ..settings.ablate import Ablate
 
@@ -40,17 +41,18 @@ def run(settings: Ablate) -> int:
 
 
 def print_table(settings: Ablate, found: Ablation) -> None:
-    console = output.wide()
     by = "0" if settings.replace == "zero" else "its mean"
     title = f"{settings.model}: one part at a time replaced by {by}"
-    console.print(output.lined(title, table(found)))
+    header, lines = table(found)
+    less_important = ("loss", "expected change", "slot")
+    console = output.wide()
+    console.print(Table(title, header, [lines], less_important, where="ablate.csv"))
     known = ", ".join(f"{name} {value:.3g}" for name, value in found.known.items())
     console.print(
         f"change: |f' - f| / |f| at the queries of {settings.tasks} tasks; f are the predictions "
         f"of the intact model, and f' are the predictions after the replacement.\n"
         f"loss: mean squared error of f'. Losses of other predictors: {known}.\n"
-        f"{explain_columns(found)}Seed {settings.seed}, float64.",
-        highlight=False,
+        f"{explain_columns(found)}Seed {settings.seed}, float64."
     )
 
 

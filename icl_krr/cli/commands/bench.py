@@ -5,11 +5,11 @@ from __future__ import annotations
 from importlib.metadata import PackageNotFoundError, version
 
 from rich.console import Console
-from rich.table import Table
 
 from ... import checks
 from ...bench import COLUMNS, SUITES, Disagreement, Row, compete, markdown, summary
 from ...plots import images, scaling_figure
+from ...text_tables import Table
 from .. import output
 from ..settings.bench import Bench
 
@@ -22,7 +22,7 @@ def run(settings: Bench) -> int:
         output.prepare(settings.out)
     meta = output.surroundings(settings)
     meta["versions"] |= {peer: found for peer in PEERS if (found := installed_version(peer))}
-    console, rows, failures = Console(), [], []
+    rows, failures = [], []
     with Console(stderr=True).status("") as status:
         for name in settings.suite or SUITES:
             for contest in SUITES[name](settings.quick, settings.seed):
@@ -43,6 +43,7 @@ def run(settings: Bench) -> int:
     if settings.json:
         print(output.to_json({"meta": meta, "rows": [row._asdict() for row in rows]}))
     else:
+        console = output.wide()
         console.print(contest_table(rows))
         missing = [peer for peer in PEERS if peer not in meta["versions"]]
         if missing:
@@ -53,15 +54,13 @@ def run(settings: Bench) -> int:
 
 
 def contest_table(rows: list[Row]) -> Table:
-    table = Table(
-        title="Median times (quartiles) in ms; ratio: time of icl_krr / time of the fastest rival"
+    return Table(
+        "Median times (quartiles) in ms; ratio: time of icl_krr / time of the fastest rival",
+        [*COLUMNS],
+        [[list(line) for line in summary(rows)]],
+        dropped_first=("scratch, MB", "its ms"),
+        where="bench.json of --out FOLDER",
     )
-    for column in COLUMNS:
-        left = column in ("what", "best rival")
-        table.add_column(column, justify="left" if left else "right", overflow="fold")
-    for line in summary(rows):
-        table.add_row(*line)
-    return table
 
 
 def installed_version(package: str) -> str | None:

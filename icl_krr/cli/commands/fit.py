@@ -6,9 +6,7 @@ import dataclasses
 from pathlib import Path
 from typing import Any
 
-from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, TextColumn, TimeRemainingColumn
-from rich.table import Table
 
 from ...catalogue import taken
 from ...experiments.hyperparameters import (
@@ -24,9 +22,9 @@ from ...files import to_csv
 from ...plots import fitting_figure, images
 from ...tasks import read_table
 from ...tasks.division import usual_supports
+from ...text_tables import Table, number
 from ...training import Diverged
 from .. import output
-from ..output import number
 from ..settings.fit import Fit
 
 UNITS = {
@@ -112,20 +110,15 @@ def read_data(settings: Fit) -> tuple[Any, str | None]:
 
 
 def print_tables(settings: Fit, fitted: FittedHyperparameters) -> None:
-    console, found, facts = Console(), fitted.found, fitted.facts
-    table = Table(title=f"{Path(settings.data).name}: fitted hyperparameters")
-    table.add_column("parameter")
-    for column in ("start", "fitted", "relative change"):
-        table.add_column(column, justify="right")
-    for row in found.moved:
-        table.add_row(row.name, f"{row.start:.4g}", f"{row.fitted:.4g}", number(row.change))
-    console.print(table)
-    table = Table(title="mean squared error on held-out data")
-    table.add_column("predictor")
-    table.add_column("error", justify="right")
-    for row in fitted.errors:
-        table.add_row(row["predictor"], f"{row['error']:.4g}")
-    console.print(table)
+    console, found, facts = output.wide(), fitted.found, fitted.facts
+    title = f"{Path(settings.data).name}: fitted hyperparameters"
+    lines = [
+        [row.name, f"{row.start:.4g}", f"{row.fitted:.4g}", number(row.change)]
+        for row in found.moved
+    ]
+    console.print(Table(title, ["parameter", "start", "fitted", "relative change"], [lines]))
+    lines = [[row["predictor"], f"{row['error']:.4g}"] for row in fitted.errors]
+    console.print(Table("mean squared error on held-out data", ["predictor", "error"], [lines]))
     count = len(found.losses) - 1
     console.print(
         f"loss ({UNITS[facts['objective']]}): {found.losses[0]:.6g} at the start, "
@@ -135,7 +128,5 @@ def print_tables(settings: Fit, fitted: FittedHyperparameters) -> None:
         f"fitted on {facts['tasks']} tasks of n = {facts['n']} supports; held-out data: q = "
         f"{facts['q']} queries per task; p = {facts['p']} features, dtype = {facts['dtype']}, "
         f"seed = {settings.seed}\n"
-        "errors are in units of y squared (for a table, 1 is the variance of y over the supports)",
-        highlight=False,
-        soft_wrap=True,
+        "errors are in units of y squared (for a table, 1 is the variance of y over the supports)"
     )

@@ -3,13 +3,11 @@
 from __future__ import annotations
 
 import dataclasses
-from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
 import jax
 from rich.console import Console
-from rich.table import Table
 
 from ...experiments.identify.trained_model import (
     Findings,
@@ -25,20 +23,13 @@ from ...files import to_csv
 from ...plots import filter_figure, identification_figure, images
 from ...probes import Identification
 from ...probes.distances import SPACES, Distance
-from ...probes.identify import CLOSE, IDENTIFIED, NONE, TIED
+from ...probes.identification import LAST_ROWS, candidate_table
+from ...text_tables import Table
 from .. import output
 from ..confusion_matrix import identify_constructions
-from ..output import number
 from ..settings.identify import CONSTRUCTIONS, Identify
 
 TITLES = {"prediction": "predictions", "hat": "hat matrices"}
-REASONS = {
-    IDENTIFIED: "every other candidate is farther, with disjoint intervals, or is a more general "
-    "form of this solver",
-    TIED: "the intervals of these candidates overlap in predictions and in hat matrices, and none "
-    "is a special case of another",
-    NONE: f"the nearest candidate is farther than {CLOSE} in predictions or in hat matrices",
-}
 
 
 def run(settings: Identify) -> int:
@@ -83,7 +74,9 @@ def identification_record(found: Identification) -> dict[str, Any]:
     """An identification as a record for JSON."""
     return {
         "status": found.status,
+        "verdict": found.verdict,
         "remain": found.remain,
+        "as near": found.as_near,
         "strata of the condition number": found.strata,
         "candidates": [
             {
@@ -111,7 +104,8 @@ def distance_record(d: Distance) -> dict[str, Any]:
 def print_findings(name: str, findings: Findings) -> None:
     console, found = output.wide(), findings.found
     title = f"{name}: mean squared error after every layer, and the nearest hyperparameters"
-    console.print(output.lined(title, layer_table(findings)))
+    header, lines = layer_table(findings)
+    console.print(Table(title, header, [lines]))
     console.print(
         "error: mean squared error of the linear probe, and of the model after the last layer.\n"
         "shuffled: error of a probe that is fitted to the outputs of other tasks. untrained: error "
@@ -120,49 +114,11 @@ def print_findings(name: str, findings: Findings) -> None:
         "zero: error of the prediction 0.\n"
         "The other columns are hyperparameters. Kernel ridge regression, or a Nadaraya-Watson "
         "smoother, with these hyperparameters has the hat matrix d prediction / d y nearest to "
-        "that of the layer. distance: relative distance of the two hat matrices.\n",
-        highlight=False,
+        "that of the layer. distance: relative distance of the two hat matrices.\n"
     )
-    console.print(candidate_table(found))
+    console.print(candidate_table(found), LAST_ROWS, sep="\n")
     for space in SPACES:
         title = f"Relative distance at every layer, {TITLES[space]} (95 % interval)"
-        console.print(output.lined(title, distance_table(found, space)))
-    console.print(
-        f"{found.status}: {', '.join(found.remain)}; {REASONS[found.status]}", highlight=False
-    )
-
-
-def candidate_table(found: Identification) -> Table:
-    table = Table(
-        title="Relative distance between layers and solver steps, mean over layers (95 % interval)"
-    )
-    table.add_column("candidate", no_wrap=True)
-    for column in ("kernel", "parameters", "solver step at each layer"):
-        table.add_column(column, overflow="fold")
-    edges = [number(edge) for edge in found.strata]
-    strata = [f"cond {low} to {high}" for low, high in pairwise(edges)]
-    for column in ("prediction", "hat", *strata):
-        table.add_column(column, justify="right")
-    table.add_column("ruled out by", overflow="fold")
-    for suspect in found.suspects:
-        one = suspect.fit
-        table.add_row(
-            one.candidate,
-            one.kernel,
-            ", ".join(f"{key} {value:.3g}" for key, value in one.values.items()),
-            " ".join(map(str, one.alignment)),
-            *distance_cells(suspect.distances),
-            suspect.because,
-        )
-    table.add_section()
-    for baseline, spaces in found.baselines.items():
-        table.add_row(baseline, "", "", "", *distance_cells(spaces), "")
-    return table
-
-
-def distance_cells(spaces: dict[str, Any]) -> list[str]:
-    shown = [
-        f"{number(d.mean)} ({number(d.interval[0])}, {number(d.interval[1])})"
-        for d in spaces.values()
-    ]
-    return [*shown, *map(number, spaces["prediction"].by_stratum)]
+        header, lines = distance_table(found, space)
+        console.print(Table(title, header, [lines], tuple(header[2:-1]), where="identify.md"))
+    console.print(found.verdict)

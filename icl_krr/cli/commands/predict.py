@@ -4,14 +4,13 @@ from __future__ import annotations
 
 import sys
 
-from rich.console import Console
-from rich.table import Table
-
-from ...experiments.predictions import Prediction, errors, predictions
+from ...experiments.predictions import errors, predictions
+from ...experiments.shared.rows import Rows
 from ...fields import cut
 from ...files import to_csv
 from ...tasks import read_queries, read_table
 from ...tasks.division import Division, divide, usual_supports
+from ...text_tables import Table, number
 from .. import output
 from ..depth_tables import depth_config, files_of, json_of, meta_of, print_tables, solve
 from ..settings.predict import Predict
@@ -29,11 +28,10 @@ def run(settings: Predict) -> int:
     results = solve({name: (division.task, config)})
     found = predictions(division, results[name])
     rmse = errors(division, results[name])
-    known = division.task.y_query is not None
-    meta = meta_of(settings, results) | {"target": settings.target, "rmse": rmse}
     rows = [row._asdict() for row in found]
-    if not known:
-        rows = [{key: value for key, value in row.items() if key != "y"} for row in rows]
+    if division.task.y_query is None:
+        rows = [{name: value for name, value in row.items() if name != "y"} for row in rows]
+    meta = meta_of(settings, results) | {"target": settings.target, "rmse": rmse}
     if settings.out is not None:
         files = {"predictions.csv": to_csv(rows), **files_of(settings, results, meta)}
         output.write(settings.out, files)
@@ -41,7 +39,7 @@ def run(settings: Predict) -> int:
         record = {"meta": meta, "predictions": rows, "results": json_of(results)}
         print(output.to_json(record))
     else:
-        print_predictions(settings, found, rmse)
+        print_predictions(settings, rows, rmse)
         print_tables(results, settings.seed)
     return 0
 
@@ -63,15 +61,15 @@ def read_task(settings: Predict) -> Division:
     return divide(table, supports, settings.seed, queries)
 
 
-def print_predictions(settings: Predict, found: list[Prediction], rmse: dict[str, float]) -> None:
+def print_predictions(settings: Predict, found: Rows, rmse: dict[str, float]) -> None:
     count = f"first {SHOWN} of {len(found)}" if len(found) > SHOWN else f"all {len(found)}"
-    table = Table(title=f"predictions of {settings.target} ({count} queries)")
-    for column in Prediction._fields:
-        table.add_column(column, justify="right")
-    for row in found[:SHOWN]:
-        table.add_row(str(row.row), *(output.number(value, 5) for value in row[1:]))
-    console = Console()
-    console.print(table)
+    lines = [
+        [str(value) if name == "row" else number(value, 5) for name, value in row.items()]
+        for row in found[:SHOWN]
+    ]
+    title = f"predictions of {settings.target} ({count} queries)"
+    console = output.wide()
+    console.print(Table(title, list(found[0]), [lines]))
     source = settings.table if settings.queries is None else settings.queries
     words = (
         f"row: number of the row in {source.name}\n"
@@ -79,12 +77,12 @@ def print_predictions(settings: Predict, found: list[Prediction], rmse: dict[str
         "process. low, high: 95 % interval, exact -+ 1.96 std\n"
     )
     if rmse:
-        inside = sum(row.low <= row.y <= row.high for row in found)
-        each = ", ".join(f"{name} {output.number(value, 4)}" for name, value in rmse.items())
+        inside = sum(row["low"] <= row["y"] <= row["high"] for row in found)
+        each = ", ".join(f"{name} {number(value, 4)}" for name, value in rmse.items())
         words += (
             f"{inside} of {len(found)} intervals contain y\n"
             f"RMSE in units of {settings.target}: {each}\n"
         )
     if settings.out is None and len(found) > SHOWN:
         words += "--out FOLDER writes all predictions to predictions.csv\n"
-    console.print(words, highlight=False, soft_wrap=True)
+    console.print(words)

@@ -9,7 +9,6 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 from rich.console import Console
-from rich.table import Table
 
 from ... import report as pages
 from ...experiments.claims.verify import claims, table as table_of_claims, verify_all
@@ -37,6 +36,7 @@ from ...plots import filter_figure, identification_figure, svg, training_figure
 from ...probes.distances import SPACES
 from ...report import Facts, Section, render
 from ...tasks import sample
+from ...text_tables import Table
 from .. import output
 from ..csv_rows import parse_rows
 from ..run_folders import (
@@ -140,9 +140,8 @@ def small_identification(
         )
     )
     tables = [layer_table(found), *(distance_table(found.found, space) for space in SPACES)]
-    status = f"{found.found.status}; nearest: {', '.join(found.found.remain)}"
     made = f"Reduced run: {config.tasks} tasks. {pages.provenance(meta, 'float64')}"
-    return pages.identification_section(name, status, tables, heatmaps, filters, made)
+    return pages.identification_section(name, found.found.verdict, tables, heatmaps, filters, made)
 
 
 def quick_claims(seed: int, meta: dict[str, Any], show: Show) -> Section:
@@ -175,9 +174,5 @@ def grid_rows(found: Explored) -> Rows:
 
 
 def print_sections(made: list[Section]) -> None:
-    table = Table(title="report.html")
-    table.add_column("section", no_wrap=True)
-    table.add_column("figures and tables", justify="right")
-    for section in made:
-        table.add_row(section.title, str(len(section.parts)))
-    Console().print(table)
+    lines = [[section.title, str(len(section.parts))] for section in made]
+    output.wide().print(Table("report.html", ["section", "figures and tables"], [lines]))

@@ -4,21 +4,28 @@ from __future__ import annotations
 
 import dataclasses
 import sys
+from math import isnan
 from pathlib import Path
 from statistics import median
 from typing import Any
 
 import jax.numpy as jnp
-from rich.console import Console
 from rich.progress import MofNCompleteColumn, TextColumn, TimeElapsedColumn
-from rich.table import Table
 
 from ... import fields
 from ...experiments.shared.rows import Rows
 from ...experiments.sweep.config import SweepConfig
-from ...experiments.sweep.grid import cells, last, models_of, rows_of_a_cell, sweep
+from ...experiments.sweep.grid import (
+    BASELINES,
+    cells,
+    last,
+    models_of,
+    rows_of_a_cell,
+    sweep,
+)
 from ...files import from_json, to_csv
 from ...plots import images, sweep_figure
+from ...text_tables import Table
 from .. import output
 from ..csv_rows import is_whole, parse_rows, parse_value
 from ..settings.sweep import Sweep
@@ -112,24 +119,32 @@ def finished_rows(folder: Path, meta: dict[str, Any], config: SweepConfig) -> Ro
     return [
         row
         for (line, _), cell in by_cell.items()
-        if len(cell) == rows_of_a_cell(config, line) and all(map(is_whole, cell))
+        if len(cell) == rows_of_a_cell(config, line)
+        and all(map(is_whole, cell))
+        and "exact gap" in cell[0]  # earlier versions measured no baselines
         for row in cell
     ]
 
 
 def print_medians(config: SweepConfig, rows: Rows) -> None:
-    """Print the medians over seeds at the last step."""
-    table = Table(title=f"{config.axis}: gap to exact KRR |f - f*| / |f*|, median over seeds")
-    table.add_column("line", no_wrap=True)
+    """Print the medians over seeds at the last step, of every line and of the baselines."""
     final = last(rows)
     values = list(dict.fromkeys(row["value"] for row in final))
     shown = [*values[: -1 : -(-len(values) // 5)], values[-1]]
-    for value in shown:
-        table.add_column(str(value), justify="right")
-    for line in dict.fromkeys(row["line"] for row in final):
-        gaps = [
-            [row["gap"] for row in final if row["line"] == line and row["value"] == value]
-            for value in shown
-        ]
-        table.add_row(line, *(f"{median(gap):.2g}" for gap in gaps))
-    Console().print(table)
+
+    def medians(name: str, column: str, among: Rows) -> list[str]:
+        gaps = [[row[column] for row in among if row["value"] == value] for value in shown]
+        return [name, *("-" if isnan(gap[0]) else f"{median(gap):.2g}" for gap in gaps)]
+
+    names = list(dict.fromkeys(row["line"] for row in final))
+    lines = [medians(name, "gap", [row for row in final if row["line"] == name]) for name in names]
+    baselines = [medians(name, f"{name} gap", final) for name in BASELINES if name not in names]
+    title = f"{config.axis}: gap to exact KRR |f - f*| / |f*|, median over seeds"
+    header = [f"line, {config.axis}", *map(str, shown)]
+    console = output.wide()
+    console.print(Table(title, header, [lines, baselines], tuple(header[2:-1]), "results.csv"))
+    console.print(
+        "zero, mean, nadaraya_watson and exact are the predictions 0, the mean of y, the "
+        "Nadaraya-Watson estimator (for a positive kernel) and exact KRR. "
+        "results.csv has all values, steps and errors."
+    )

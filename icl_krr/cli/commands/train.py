@@ -8,14 +8,13 @@ from pathlib import Path
 from typing import Any
 
 import jax.numpy as jnp
-from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, TextColumn, TimeRemainingColumn
-from rich.table import Table
 
 from ...experiments.shared.recipe import Recipe, names
 from ...experiments.shared.runs import family, first_model
 from ...files import replace
 from ...plots import images, training_figure
+from ...text_tables import Table, number
 from ...training import Diverged, check, save_weights, train
 from ...training.checkpoint import compare, describe
 from .. import output
@@ -98,18 +97,15 @@ def described(recipe: Recipe) -> dict[str, Any]:
 
 
 def print_metrics(rows: list[dict[str, Any]], seed: int) -> None:
-    table = Table(
-        title="mean squared error; ratio: validation error / error of exact KRR on the same tasks"
-    )
-    for name in SHOWN:
-        table.add_column(name.replace("_", " "), justify="right")
-    for row in [*rows[: -1 : -(-len(rows) // 12)], rows[-1]]:
-        table.add_row(str(row["step"]), *(output.number(row[name]) for name in SHOWN[1:]))
-    console, last = Console(), rows[-1]
-    console.print(table)
+    title = "mean squared error; ratio: validation error / error of exact KRR on the same tasks"
+    lines = [
+        [str(row["step"]), *(number(row[name]) for name in SHOWN[1:])]
+        for row in [*rows[: -1 : -(-len(rows) // 12)], rows[-1]]
+    ]
+    console, last = output.wide(), rows[-1]
+    console.print(Table(title, [name.replace("_", " ") for name in SHOWN], [lines]))
     baselines = ("exact", "nadaraya_watson", "mean", "zero")
     words = ", ".join(f"{name.replace('_', '-')} {last[name]:.4g}" for name in baselines)
     console.print(
-        f"mean squared errors of other predictors on the validation tasks: {words}; seed {seed}",
-        highlight=False,
+        f"mean squared errors of other predictors on the validation tasks: {words}; seed {seed}"
     )

@@ -5,17 +5,15 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
-from rich.console import Console
-from rich.markup import escape
 from rich.progress import MofNCompleteColumn, TextColumn, TimeElapsedColumn
-from rich.table import Table
 
 from ... import checks
+from ...experiments.claims.claim import Claim
 from ...experiments.claims.verify import Result, choose, markdown, verify_all
 from ...files import to_csv
 from ...plots import claim_figure, images
+from ...text_tables import Table, number
 from .. import output
-from ..output import number
 from ..settings.verify import Verify
 
 
@@ -55,7 +53,7 @@ def run(settings: Verify) -> int:
     if settings.json:
         print(output.to_json(record))
     else:
-        print_claims(results)
+        print_claims(results, chosen, settings.long)
     return 0 if all(result.agrees for result in results) else 1
 
 
@@ -72,20 +70,42 @@ def claim_record(result: Result) -> dict[str, Any]:
     }
 
 
-def print_claims(results: list[Result]) -> None:
-    console = Console()
-    table = Table(title="Claims: measured value and claimed bound", show_lines=True)
-    table.add_column("", no_wrap=True)
-    table.add_column("verdict", min_width=10)
-    table.add_column("claim, corrected claim, deciding check", ratio=1)
-    table.add_column("measured, bound", min_width=20)
-    for result in results:
-        status = result.status if result.agrees else f"{result.status}; expected: {result.expected}"
-        words = [
-            escape(result.statement),
-            escape(result.truth),
-            f"[dim]{escape(result.check)}[/dim]",
+def print_claims(results: list[Result], chosen: dict[str, Claim], long: bool) -> None:
+    console = output.wide()
+    console.print(long_table(results) if long else short_table(results, chosen))
+    seconds = sum(result.seconds for result in results)
+    agree = sum(result.agrees for result in results)
+    more = (
+        ", with a 95 % bootstrap interval. tightness: measured / bound for an upper bound, "
+        "bound / measured for a lower bound."
+        if long
+        else ". --long prints each claim as published, what holds instead and the deciding check."
+    )
+    console.print(
+        f"{agree} of {len(results)} verdicts agree with the recorded verdicts; seeds per claim: "
+        f"{results[0].seeds}; computing time: {seconds:.0f} s.\n"
+        f"measured: value of the worst draw, averaged over seeds{more}"
+    )
+
+
+def short_table(results: list[Result], chosen: dict[str, Claim]) -> Table:
+    lines = [
+        [
+            f"{result.id}: {chosen[result.id].title}",
+            status(result),
+            number(result.measured),
+            number(result.bound),
         ]
+        for result in results
+    ]
+    return Table("Claims", ["claim", "verdict", "measured", "bound"], [lines])
+
+
+def long_table(results: list[Result]) -> Table:
+    header = ["", "verdict", "claim, corrected claim, deciding check", "measured, bound"]
+    lines = []
+    for result in results:
+        words = [result.statement, result.truth, result.check]
         numbers = [
             f"{number(result.measured)}, {number(result.bound)}",
             f"tightness {number(result.tightness)}",
@@ -94,15 +114,10 @@ def print_claims(results: list[Result]) -> None:
             numbers.append("{:.3g} to {:.3g}".format(*result.interval))
         if result.seed is not None:
             numbers.append(f"seed {result.seed}, draw {result.draw}")
-        found = "\n".join([*numbers, result.dtype])
-        table.add_row(result.id, status, "\n".join(word for word in words if word), found)
-    console.print(table)
-    seconds = sum(result.seconds for result in results)
-    agree = sum(result.agrees for result in results)
-    console.print(
-        f"{agree} of {len(results)} verdicts agree with the recorded verdicts; seeds per claim: "
-        f"{results[0].seeds}; computing time: {seconds:.0f} s.\n"
-        "measured: value of the worst draw, averaged over seeds, with a 95 % bootstrap interval. "
-        "tightness: measured / bound for an upper bound, bound / measured for a lower bound.",
-        highlight=False,
-    )
+        found = [*numbers, result.dtype]
+        lines.append([result.id, status(result), "\n".join(filter(None, words)), "\n".join(found)])
+    return Table("Claims: measured value and claimed bound", header, [[line] for line in lines])
+
+
+def status(result: Result) -> str:
+    return result.status if result.agrees else f"{result.status}; expected: {result.expected}"

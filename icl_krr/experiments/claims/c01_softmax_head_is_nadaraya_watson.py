@@ -56,6 +56,7 @@ def measure(keys: jax.Array, temperatures: jax.Array, config: Config) -> jax.Arr
 
 
 CLAIM = Claim(
+    title="one softmax head computes the Nadaraya-Watson estimator",
     statement="One softmax head with queries U x, keys U x and values y, where U is a matrix, "
     "computes the Nadaraya-Watson estimator.",
     expected=HOLDS,

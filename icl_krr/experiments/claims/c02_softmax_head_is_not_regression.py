@@ -95,6 +95,7 @@ def measure(
 
 
 CLAIM = Claim(
+    title="one softmax head computes exact KRR",
     statement="One softmax head computes f*, the prediction of exact kernel ridge regression.",
     truth="The head computes the Nadaraya-Watson estimator. At the same temperature its "
     "distance to f* can be as large as |f*|. At the best temperature for the head, the distance "

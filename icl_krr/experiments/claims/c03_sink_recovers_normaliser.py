@@ -143,6 +143,7 @@ def measure(
 
 
 CLAIM = Claim(
+    title="a sink token recovers the unnormalised product K v",
     statement="A sink token with the logit log c gets the attention weight w = c / (Z + c), "
     "where Z is the softmax normaliser of the other tokens. So c / w times the output of the head "
     "is K v, the product of the unnormalised kernel matrix K and the values v. Adding a constant "

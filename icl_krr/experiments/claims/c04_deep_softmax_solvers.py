@@ -201,6 +201,7 @@ def hardest_for_conjugate_gradient(
 
 
 CLAIM = Claim(
+    title="deep softmax stacks run four solvers at their textbook rates",
     statement="Deep stacks of softmax attention with a sink run gradient descent, heavy ball, "
     "Chebyshev iteration and conjugate gradient (CG) on A = K + ridge I. They converge to f*, "
     "exact kernel ridge regression, at the textbook rates.",

@@ -143,6 +143,7 @@ def measure(
 
 
 CLAIM = Claim(
+    title="a Neumann series inverts K + ridge I for small ridge",
     statement="The Neumann series sum_j (-K / ridge)^j / ridge equals the inverse of A = K + ridge "
     "I if the ridge is small.",
     truth="The series converges only if ridge > sigma_1, the largest eigenvalue of K. So "

@@ -144,6 +144,7 @@ def measure(keys: jax.Array, temperatures: jax.Array, spheres: jax.Array, config
 
 
 CLAIM = Claim(
+    title="several heads are a mixture of smoothers, with two limits",
     statement="Multi-head softmax attention is a mixture of Nadaraya-Watson smoothers. For "
     "temperature -> 0 a head returns the output of the nearest support. For temperature -> "
     "infinity it returns the mean of the outputs.",

@@ -114,6 +114,7 @@ def measure(
 
 
 CLAIM = Claim(
+    title="the Gaussian kernel is the exponential kernel, rescaled",
     statement="The Gaussian kernel matrix G with lengthscale sqrt(t) is G = E K E, where K is the "
     "exponential kernel matrix with temperature t and E = diag(exp(-|x_i|^2 / (2 t))). On a sphere "
     "the two kernels differ by a constant factor, so they give the same predictions if the ridge "

@@ -128,6 +128,7 @@ def measure(tasks: Task, name: str, config: Config) -> tuple[jax.Array, jax.Arra
 
 
 CLAIM = Claim(
+    title="linear attention runs conjugate gradient exactly",
     statement="Linear attention runs conjugate gradient exactly, with or without a "
     "preconditioner. The coefficients alpha, the residual r and the search direction p are stored "
     "in disjoint sets of channels (slots). One step of conjugate gradient takes 5 blocks in "

@@ -174,6 +174,7 @@ def measure(
 
 
 CLAIM = Claim(
+    title="softmax heads emulate the product with inner products",
     statement="Softmax heads emulate the unnormalised product S v with S_ij = <x_i, x_j>. Let "
     "n be the number of supports and e a small scale. If v has mean 0, the one-sided form (n / e) "
     "softmax(e S) v, which uses one head, has error O(e). A pair of heads with scales e and -e "

@@ -121,6 +121,7 @@ def measure(tasks: Task, form: str, config: Config) -> tuple[jax.Array, ...]:
 
 
 CLAIM = Claim(
+    title="conjugate gradient does not fail after convergence",
     statement="Conjugate gradient with a fixed number of steps does not fail after convergence.",
     truth="The construction returns 0 for a quotient whose divisor underflows. So the "
     "steps after convergence change nothing, and all values and gradients stay finite.",

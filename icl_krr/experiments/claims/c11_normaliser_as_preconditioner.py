@@ -97,6 +97,7 @@ def measure(
 
 
 CLAIM = Claim(
+    title="a sink preconditions a head by the softmax normaliser",
     statement="A softmax head with keys (x, -|x|^2 / 2) multiplies its values by D^-1 G. Here "
     "G is the Gaussian kernel matrix with lengthscale l, and D is the diagonal matrix of the row "
     "sums of G. A sink token with the logit log c + |x|^2 / (2 l^2) changes D^-1 G to (D + c "

@@ -130,6 +130,7 @@ def measure(keys: jax.Array, num_supports: int, config: Config) -> tuple[jax.Arr
 
 
 CLAIM = Claim(
+    title="preconditioned Richardson converges for step sizes below 2",
     statement="Let A = K + ridge I, and let D be the diagonal matrix of the row sums of K "
     "(the softmax normaliser). If ridge <= c, all eigenvalues of (D + c I)^-1 A lie in (0, 1]. So "
     "Richardson's iteration alpha += eta (D + c I)^-1 (y - A alpha) converges for every step size "

@@ -152,6 +152,7 @@ def measure(
 
 
 CLAIM = Claim(
+    title="Richardson needs O(log(1/e)) blocks for every n",
     statement="Richardson's iteration, preconditioned by the softmax normaliser D (the row "
     "sums of K), needs O(log(1/e)) blocks for an error e, for every number n of supports.",
     truth="O(log(1/e)) blocks are enough at a fixed condition number. But the "

@@ -129,6 +129,7 @@ def table_errors(width: int = 64) -> tuple[jax.Array, jax.Array]:
 
 
 CLAIM = Claim(
+    title="ReLU MLPs of width O(sqrt(n / e)) are enough for an error e",
     statement="A ReLU MLP multiplies numbers of size up to B by piecewise linear "
     "approximations of the square. With w segments, the error of a product is O(B^2 / w^2). So a "
     "construction with MLPs of width O(sqrt(n / e)) computes f*, exact kernel ridge regression on "

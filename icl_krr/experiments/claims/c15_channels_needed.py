@@ -96,6 +96,7 @@ def measure(keys: jax.Array, tasks: Task, name: str, config: Config) -> jax.Arra
 
 
 CLAIM = Claim(
+    title="p + c channels run conjugate gradient exactly",
     statement="Let p be the number of features and c a constant. A transformer with at least "
     "p + c channels runs any number of steps of conjugate gradient exactly.",
     truth="c is the number of channels that the layout of the construction adds to the p "

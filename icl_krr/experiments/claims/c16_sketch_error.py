@@ -85,6 +85,7 @@ def measure(keys: jax.Array, width: int, config: Config) -> tuple[jax.Array, ...
 
 
 CLAIM = Claim(
+    title="every sketch of x satisfies the error bound of the best one",
     statement="Every linear sketch of x to m features gives a kernel matrix K^ with |K - K^| "
     "<= sum_(i>m) sigma_i in the spectral norm. Here sigma_1 >= sigma_2 >= ... are the "
     "eigenvalues of K.",

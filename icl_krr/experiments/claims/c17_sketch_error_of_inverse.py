@@ -133,6 +133,7 @@ def measure(keys: jax.Array, ridges: jax.Array, config: Config) -> tuple[jax.Arr
 
 
 CLAIM = Claim(
+    title="every sketch satisfies a bound on the inverse of K + ridge I",
     statement="Every linear sketch to m features gives a kernel matrix K^ with |inv(A) - inv(A^)| "
     "<= sum_(i>m) sigma_i / ridge^2 in the spectral norm. Here A = K + ridge I, A^ = K^ + ridge I, "
     "and sigma_1 >= sigma_2 >= ... are the eigenvalues of K.",

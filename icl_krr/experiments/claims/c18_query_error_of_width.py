@@ -129,6 +129,7 @@ def measure(keys: jax.Array, ridges: jax.Array, config: Config) -> tuple[jax.Arr
 
 
 CLAIM = Claim(
+    title="a bound on the prediction error of a model with m channels",
     statement="At a query x, a model with m feature channels predicts f^ with |f^ - f*| <= "
     "|k| |y| |inv(A) - inv(A^)|. Here f* is exact kernel ridge regression, and k = k(x) contains "
     "the kernel values between x and the supports. Further, A = K + ridge I and A^ = K^ + ridge "

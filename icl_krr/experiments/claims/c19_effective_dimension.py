@@ -141,6 +141,7 @@ def ridge_of(sigma: jax.Array, dimension: float) -> jax.Array:
 
 
 CLAIM = Claim(
+    title="d_eff channels are nearly as good as full width",
     statement="A model with d_eff = tr(K inv(K + ridge I)) feature channels is nearly as good "
     "as a model of full width, for every decay of the spectrum.",
     truth="If the spectrum decays slowly, d_eff channels are not enough. With 3 d_eff "

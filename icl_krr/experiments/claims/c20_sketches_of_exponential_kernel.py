@@ -128,6 +128,7 @@ def measure(keys: jax.Array, config: Config) -> tuple:
 
 
 CLAIM = Claim(
+    title="sketches have the same guarantees for both kernels",
     statement="A linear sketch of x to m features gives the same guarantees for the "
     "exponential kernel as for the linear kernel. The kernel matrix K^ of the sketched inputs has "
     "rank at most m, and |K - K^| <= sum_(i>m) sigma_i in the spectral norm. Here sigma_1 >= "

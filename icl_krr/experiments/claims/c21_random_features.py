@@ -171,6 +171,7 @@ def negative_share(keys: jax.Array, config: Config) -> jax.Array:
 
 
 CLAIM = Claim(
+    title="random features can replace the softmax kernel",
     statement="Random features can replace the softmax kernel: their estimate k^ of the kernel is "
     "unbiased, k^ >= 0, and the error falls as 1 / sqrt(m) with the number m of features.",
     truth="All of this holds for positive features, and orthogonal draws reduce their "

@@ -146,6 +146,7 @@ def hat_rows(model, task: Task) -> jax.Array:
 
 
 CLAIM = Claim(
+    title="the spectral filter identifies a solver that is linear in y",
     statement="Every solver that is linear in y predicts h(x)^T y with hat rows h(x)^T = k(x)^T "
     "q(K). The filter q identifies the solver: q(sigma) = 1 / (sigma + ridge) for exact kernel "
     "ridge regression, and (1 - (1 - eta (sigma + ridge))^t) / (sigma + ridge) for t Richardson "

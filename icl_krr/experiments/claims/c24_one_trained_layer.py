@@ -106,6 +106,7 @@ def cosine(a: jax.Array, b: jax.Array) -> jax.Array:
 
 
 CLAIM = Claim(
+    title="one trained layer becomes one step of gradient descent",
     statement="One layer of linear attention, trained on linear tasks (n = 10 supports, p = "
     "10 features, x ~ U(-1, 1), y = <w, x>), becomes one step of gradient descent with the best "
     "step size. Its loss is 0.20468888, and its predictions and sensitivities df / dx agree with "

@@ -70,6 +70,7 @@ class Claim:
     """A claim of the literature and the experiment that decides it.
 
     Attributes:
+        title: the claim in a few words, for short tables.
         statement: the claim as the literature states it.
         expected: status that this library found for the claim.
         run: experiment, `run(config, key) -> rows, verdict`.
@@ -80,6 +81,7 @@ class Claim:
         dtype: "float64" (default) or "float32", the precision of the experiment.
     """
 
+    title: str
     statement: str
     expected: str
     run: Callable[[Any, jax.Array], tuple[Rows, Verdict]]

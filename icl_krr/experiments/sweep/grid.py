@@ -10,12 +10,17 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from ... import theory
+from ... import solvers, theory
 from ...catalogue import AXES, SOLVERS, load
+from ...tasks import Task
+from ...training.reference import average
 from ...transformer import run_with_cache
 from ..shared.rows import Rows, tidy
 from .config import SweepConfig
-from .setting import Models, draw
+from .setting import Models, Setting, draw
+
+BASELINES = ("zero", "mean", "nadaraya_watson", "exact")
+"""Predictions that the table of a sweep compares its models with."""
 
 Cell = tuple[str, int]
 """A line and a seed. The cell has all values and all depths on one task."""
@@ -94,9 +99,10 @@ def measure_all(key: jax.Array, values: jax.Array, line: str, config: SweepConfi
 
 
 def measure(key: jax.Array, value: Any, line: str, config: SweepConfig) -> dict[str, jax.Array]:
-    """Blocks, gap |f - f*| / |f*|, RMSEs, error, bound and expected gap after every step.
+    """Blocks, gap |f - f*| / |f*|, RMSE, error, bound and expected gap after every step.
 
-    Error, bound and expected gap are NaN where the axis does not define them.
+    Error, bound, expected gap and the gap of a baseline are NaN where the axis does not define
+    them. The baselines do not depend on the step.
     """
     own, at = jax.random.split(key)
     setting = models_of(config).build(line, value, draw(at, config), config, own)
@@ -115,6 +121,7 @@ def measure(key: jax.Array, value: Any, line: str, config: SweepConfig) -> dict[
         for values in (setting.bound, setting.expected)
     )
     first = len(model.weights.prologue)
+    known = baselines(setting)
     return {
         "blocks": first + model.blocks_per_step * jnp.arange(steps),
         "gap": jnp.linalg.norm(path - exact[None], axis=1) / jnp.linalg.norm(exact),
@@ -124,4 +131,21 @@ def measure(key: jax.Array, value: Any, line: str, config: SweepConfig) -> dict[
         "error": error,
         "bound": bound,
         "expected": expected,
+        **{
+            f"{name} gap": jnp.full(steps, jnp.linalg.norm(f - exact) / jnp.linalg.norm(exact))
+            for name, f in known.items()
+        },
     }
+
+
+def baselines(setting: Setting) -> dict[str, jax.Array]:
+    """The predictions of the baselines [q], on the inputs of the model in the dtype of `exact`."""
+    exact = setting.exact
+    task: Task = jax.tree.map(
+        lambda leaf: leaf.astype(exact.dtype) if jnp.issubdtype(leaf.dtype, jnp.floating) else leaf,
+        setting.task,
+    )
+    smooth = jnp.full_like(exact, jnp.nan)
+    if setting.smoother is not None:
+        smooth = solvers.nadaraya_watson(setting.smoother, task).prediction
+    return dict(zip(BASELINES, (jnp.zeros_like(exact), average(task), smooth, exact), strict=True))

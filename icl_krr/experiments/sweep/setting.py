@@ -31,6 +31,7 @@ class Setting(NamedTuple):
             Default: the error is not measured.
         A: matrix K + ridge I [n, n]. Default: the error is not measured.
         expected: gap that theory expects after the last step; default: unknown.
+        smoother: kernel of the Nadaraya-Watson baseline. Default: the baseline is not defined.
     """
 
     model: Transformer
@@ -40,6 +41,7 @@ class Setting(NamedTuple):
     alpha: jax.Array | None = None
     A: jax.Array | None = None
     expected: jax.Array | None = None
+    smoother: Kernel | None = None
 
 
 class Models(NamedTuple):
@@ -99,6 +101,6 @@ def against_exact(
 ) -> Setting:
     """A solver or a Nadaraya-Watson head, compared with exact KRR on the same kernel."""
     exact = solvers.exact(kernel, task, ridge=ridge).prediction
-    if SOLVERS[line].iterates:
-        return Setting(solve(line, kernel, task, ridge, config), task, exact)
-    return Setting(construct(line, kernel, task), task, exact)
+    iterates = SOLVERS[line].iterates
+    model = solve(line, kernel, task, ridge, config) if iterates else construct(line, kernel, task)
+    return Setting(model, task, exact, smoother=kernel)

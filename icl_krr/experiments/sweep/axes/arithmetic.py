@@ -19,7 +19,8 @@ def build(line: str, value: Any, task: Task, config: SweepConfig, key: jax.Array
     exact_twin = solve(line, kernel, task, config.ridge, config)
     bounds = operand_bounds(exact_twin, task, margin=2.0)
     model = solve(line, kernel, task, config.ridge, config, arithmetic=ReLU(value, bounds))
-    return Setting(model, task, solvers.exact(kernel, task, ridge=config.ridge).prediction)
+    exact = solvers.exact(kernel, task, ridge=config.ridge).prediction
+    return Setting(model, task, exact, smoother=kernel)
 
 
 AXIS = Models(build, OVER_VALUES, traced=False)

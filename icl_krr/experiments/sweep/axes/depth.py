@@ -24,7 +24,7 @@ def build(line: str, value: Any, task: Task, config: SweepConfig, key: jax.Array
     if rate is not None:
         low, high = theory.spectral_bounds(kernel, task, ridge=config.ridge)
         bound = load(rate)(low, high, jnp.arange(config.steps + 1.0))
-    return Setting(model, task, solution.prediction, bound, solution.alpha, A)
+    return Setting(model, task, solution.prediction, bound, solution.alpha, A, smoother=kernel)
 
 
 AXIS = Models(build, Plot("value", "error", ("line",), "bound"))

@@ -29,7 +29,8 @@ def build(line: str, value: Any, task: Task, config: SweepConfig, key: jax.Array
     model = constructions.conjugate_gradient(
         kernel, num_features=p, ridge=config.ridge, steps=config.steps, sketch=phi
     )
-    return Setting(model, task, solvers.exact(kernel, task, ridge=config.ridge).prediction)
+    exact = solvers.exact(kernel, task, ridge=config.ridge).prediction
+    return Setting(model, task, exact, smoother=kernel)
 
 
 AXIS = Models(build, OVER_VALUES, traced=False)

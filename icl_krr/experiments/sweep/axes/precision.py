@@ -18,7 +18,7 @@ def build(line: str, value: Any, task: Task, config: SweepConfig, key: jax.Array
     exact = solvers.exact(kernel, task, ridge=config.ridge).prediction
     model = solve(line, kernel, task, config.ridge, config)
     cast = jax.tree.map(lambda field: field.astype(value), task.replace(y_query=None))
-    return Setting(model, cast.replace(y_query=task.y_query), exact)
+    return Setting(model, cast.replace(y_query=task.y_query), exact, smoother=kernel)
 
 
 AXIS = Models(build, Plot("step", "gap", ("line", "value")), traced=False)
