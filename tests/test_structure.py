@@ -16,6 +16,7 @@ SHARED = {
     "fields",
     "files",
     "linalg",
+    "names",
     "numerics",
     "pytree",
     "shapes",

@@ -343,7 +343,7 @@ def test_only_named_slots_are_stored():
     assert cache["x"].shape == (4, 1 + 7 + 3, 4)
     assert cache["rr"].shape == (4, 1)
     assert np.allclose(cache["rr"][:, 0], jnp.sum(cache["r"] ** 2, axis=1), rtol=1e-5)
-    with pytest.raises(ValueError, match=r"slot must be one of .*; got 'q'"):
+    with pytest.raises(ValueError, match=r"slot must be one of .*, got 'q'"):
         ik.run_with_cache(model, task, names=("q",))
 
 

@@ -181,7 +181,7 @@ def test_another_verdict_than_before_is_exit_status_1(monkeypatch, capsys, tmp_p
 @pytest.mark.parametrize(
     ("argv", "message"),
     [
-        (["C99"], "claim must be one of C1, C2,"),
+        (["C99"], "claim must be one of 'C1', 'C2',"),
         (["C1", "--seeds", "0"], "seeds must be >= 1, got 0"),
         (["C1", "--seed", "-1"], "seed must be >= 0, got -1"),
     ],

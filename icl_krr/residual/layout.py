@@ -8,6 +8,7 @@ import jax.numpy as jnp
 from jax.typing import DTypeLike
 
 from .. import checks, fields
+from ..names import unknown
 from .reads import Read
 
 ROLES = ("aggregator", "support", "query")
@@ -107,7 +108,7 @@ class Layout:
         for slot in self.slots:
             if slot.name == name:
                 return slot
-        raise ValueError(f"slot must be one of {', '.join(self.names)}; got {name!r}")
+        raise ValueError(unknown("slot", name, self.names))
 
     def channels(self, name: str) -> slice:
         """Return the channels of a slot in an array that holds all slots side by side.

@@ -12,6 +12,7 @@ from flax import struct
 from jax.typing import DTypeLike
 
 from .. import capacity, checks
+from ..names import unknown
 from ..numerics import matmul
 
 
@@ -44,7 +45,7 @@ class Read:
         """Apply the map to a stream {slot: [T, width of the slot]}; the result is [T, width]."""
         for slot in self.blocks:
             if slot not in stream:
-                raise ValueError(f"slot must be one of {', '.join(stream)}; got {slot!r}")
+                raise ValueError(unknown("slot", slot, stream))
             if stream[slot].shape[-1] != self.rows(slot):
                 raise ValueError(
                     f"slot {slot} must have width {self.rows(slot)} for this read, "

@@ -9,6 +9,7 @@ from typing import Any, NamedTuple
 import jax
 import jax.numpy as jnp
 
+from ..names import similar
 from ..residual import Stream
 from .attention import UndividedSoftmax
 from .heads import constant_patterns, written_by_heads
@@ -170,6 +171,7 @@ def check_hooked_points(hook_points: HookPoints) -> None:
             raise ValueError(
                 f"hook must be at a point of its block, got {hook.name!r}; "
                 f"the points are {', '.join(sorted(hook_points.seen))}"
+                f"{similar(hook.point, hook_points.seen)}"
             )
 
 
@@ -180,5 +182,5 @@ def check_asked_points(placed: Any, keep: bool | Collection[str], seen: set[str]
         if point not in seen:
             raise ValueError(
                 f"point must exist in some block, got {point!r}; "
-                f"the points are {', '.join(sorted(seen))}"
+                f"the points are {', '.join(sorted(seen))}{similar(point, seen)}"
             )
