@@ -19,6 +19,7 @@ SHARED = {
     "names",
     "numerics",
     "pytree",
+    "readable",
     "shapes",
     "status",
     "step_sizes",

@@ -11,6 +11,7 @@ import numpy as np
 
 from ..catalogue import candidate as find_candidate
 from ..kernels import Kernel
+from ..readable import readable
 from ..tasks import Task, map_tasks, system
 from ..tasks.task import check_axes
 from .candidate_fit import CandidateFit
@@ -21,6 +22,7 @@ SPACES = ("prediction", "hat")
 INTERVAL_QUANTILES = (0.025, 0.975)
 
 
+@readable
 class Distance(NamedTuple):
     """A relative distance between layers and their aligned steps.
 

@@ -17,6 +17,7 @@ from ..catalogue import (
     taken,
 )
 from ..kernels import Kernel, check_kernel
+from ..readable import readable
 from ..tasks import Task
 from ..tasks.task import check_axes
 from .candidate_fit import CandidateFit, fit_candidate, layer_by_layer
@@ -38,6 +39,7 @@ CLOSE = 0.1
 IDENTIFIED, TIED, NONE = "identified", "not distinguishable", "none is close"
 
 
+@readable
 class Suspect(NamedTuple):
     """A fitted candidate, its distances, and the reason why it was ruled out.
 
@@ -54,6 +56,7 @@ class Suspect(NamedTuple):
     because: str
 
 
+@readable
 class Identification(NamedTuple):
     """Result of `identify`: the verdict, all candidates and the baselines.
 

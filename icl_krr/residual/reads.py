@@ -14,8 +14,10 @@ from jax.typing import DTypeLike
 from .. import capacity, checks
 from ..names import unknown
 from ..numerics import matmul
+from ..readable import readable
 
 
+@readable
 @struct.dataclass
 class Read:
     r"""The linear map $h \mapsto \sum_s h_s B_s$ of a stream $h$, summed over its slots $s$.

@@ -13,9 +13,11 @@ import numpy as np
 
 from .. import checks
 from ..fields import cut, shown
+from ..readable import readable
 from .task import Task
 
 
+@readable
 @dataclass(frozen=True)
 class Table:
     """A table of numbers with named feature columns and a named target column.
