@@ -47,8 +47,10 @@ def transplant(
     >>> import icl_krr as ik
     >>> task = ik.Task(x=jnp.ones((1, 1)), y=jnp.array([3.0]), x_query=jnp.ones((1, 1)))
     >>> model = ik.constructions.conjugate_gradient(ik.Linear(), num_features=1, ridge=2.0, steps=1)
+    >>> transplant(model, task, 0, {"r": jnp.array([6.0]), "p": jnp.array([6.0])}).tolist()
+    [2.0]
     >>> _, cache = ik.run_with_cache(model, task.replace(y=jnp.array([6.0])))
-    >>> transplant(model, task, 1, {"r": cache["r"], "p": cache["p"][0]}).tolist()
+    >>> transplant(model, task, 1, cache).tolist()  # the first block of the first step
     [2.0]
     """
     check_compatible(model, task)
