@@ -18,10 +18,10 @@ class Cache(Mapping):
     """Stored values of a run: slots after each step, and points inside blocks.
 
     `cache["alpha"]` is a slot, `cache["blocks.3.attn"]` is a point of block 3 and
-    `cache["blocks.3.attn.alpha"]` is one slot of that point. `print(cache)` shows them as a tree with
-    their shapes. A cache is a pytree, so `run_with_cache` can be batched by `jax.vmap`. Read points
-    of a batched cache inside the vmapped function, because the cache indexes their first axis by
-    step.
+    `cache["blocks.3.attn.alpha"]` is one slot of that point. `print(cache)` shows them as a tree
+    with their shapes. A cache is a pytree, so `run_with_cache` can be batched by `jax.vmap`. Read
+    points of a batched cache inside the vmapped function, because the cache indexes their first
+    axis by step.
 
     Args:
         slots: {slot: [steps + 1, ...]}, the values at the start and after each step.
