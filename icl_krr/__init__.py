@@ -18,6 +18,10 @@ models and trained models use the same forward pass.
 - `icl_krr.status`: whether a result is right, and what helps if it is not.
 - `icl_krr.catalogue`: names of solvers and kernels, and how to add more.
 
+**Looking at objects.** Every object prints on one screen: arrays as `f32[32,4]`, long parts folded,
+which you then print alone. In a notebook, `import treescope; treescope.basic_interactive_setup()`
+shows every object as a tree that opens at a click.
+
 **Notation.** A task has n supports $(x_i, y_i)$ with p features, q queries $x$ and r outputs. $K$
 is the kernel matrix of the supports and $k(x)$ is the vector of all $k(x_i, x)$. With the `ridge`
 $\lambda$,

@@ -7,6 +7,8 @@ from typing import Any, TypeVar, dataclass_transform
 
 import jax
 
+from .readable import readable
+
 T = TypeVar("T")
 
 
@@ -32,6 +34,7 @@ def checked(cls: type[T]) -> type[T]:
         cls: class with annotated fields. Fields made by `static` are structure; all other fields
             are leaves.
     """
+    own = "__repr__" in vars(cls)
     cls = dataclasses.dataclass(frozen=True, eq=False)(cls)  # == of two arrays is an array
     fields = dataclasses.fields(cls)  # pyright: ignore[reportArgumentType]
     leaves = [f.name for f in fields if not f.metadata.get("static")]
@@ -48,4 +51,4 @@ def checked(cls: type[T]) -> type[T]:
         return tree
 
     jax.tree_util.register_pytree_with_keys(cls, flatten_with_keys, unflatten)
-    return cls
+    return cls if own else readable(cls)

@@ -27,6 +27,8 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
+from .readable import readable
+
 TOLERANCE = 1e-2
 """The largest gap of a result that is ok."""
 
@@ -34,6 +36,7 @@ HOPELESS = 100.0
 """The gap from which more steps of the same solver are not advised: it diverges."""
 
 
+@readable
 class Status(NamedTuple):
     r"""How far a result can be trusted: scalars, or arrays [b] for a batch of results.
 
@@ -48,32 +51,35 @@ class Status(NamedTuple):
             known.
         condition: upper bound on the condition number of $A$, times the unit roundoff of the
             dtype. Above 1, the solution may have no correct digit.
-        overflow: whether a kernel value is not finite in the dtype of the task.
+        overflow: whether a kernel value is not finite in the dtype of the task; default False.
         range: whether y is so small, or a coefficient or a prediction so large or so small, that
-            it leaves the range of the dtype although all kernel values are finite.
+            it leaves the range of the dtype although all kernel values are finite; default
+            False.
         sink: whether a weight of the attention sink underflows, so that the softmax normaliser is
-            lost. Always False for a solver.
-        bound: whether a value exceeds the `bound` of an `icl_krr.ReLU`. Always False for a solver.
-        negative: whether a variance is negative. If the status is ok, this is a rounding error.
-        falling: whether the residual still decreases, so that more steps help. Always False for a
-            direct solution.
+            lost; default False, as for every solver.
+        bound: whether a value exceeds the `bound` of an `icl_krr.ReLU`; default False, as for every
+            solver.
+        negative: whether a variance is negative. If the status is ok, this is a rounding error;
+            default False.
+        falling: whether the residual still decreases, so that more steps help; default False, as
+            for every direct solution.
         uneven: whether the largest $k(x, x)$ of the supports is more than twice the smallest, so
-            that points on a sphere lower the condition number.
-        steps: number of steps of the solver; 0 for a direct solution.
+            that points on a sphere lower the condition number; default False.
+        steps: number of steps of the solver; default 0, as for a direct solution.
     """
 
     ok: Any
     residual: Any
     gap: Any
     condition: Any
-    overflow: Any
-    range: Any
-    sink: Any
-    bound: Any
-    negative: Any
-    falling: Any
-    uneven: Any
-    steps: Any
+    overflow: Any = False
+    range: Any = False
+    sink: Any = False
+    bound: Any = False
+    negative: Any = False
+    falling: Any = False
+    uneven: Any = False
+    steps: Any = 0
 
     def advice(self) -> str:
         """Say in one sentence whether the result is right, and if not, what helps.
@@ -114,8 +120,7 @@ def assess(
     far = ~(jnp.asarray(gap) + uncertain <= TOLERANCE)
     numbers = (jnp.asarray(value, dtype) for value in (residual, gap, condition))
     residual, gap, condition = (jnp.where(jnp.isnan(v), jnp.inf, v) for v in numbers)
-    flagged = Status(**(dict.fromkeys(Status._fields, False) | flags))
-    status = flagged._replace(
+    status = Status(
         ok=~(far | overflow | range),
         residual=residual,
         gap=gap,
@@ -123,6 +128,7 @@ def assess(
         overflow=overflow,
         range=range,
         steps=jnp.asarray(steps, jnp.int32),
+        **flags,
     )
     return jax.tree.map(lambda field: jax.lax.stop_gradient(jnp.asarray(field)), status)
 

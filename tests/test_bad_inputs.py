@@ -35,13 +35,27 @@ class Tensor:
         return np.ones(self.shape, dtype or np.float32)
 
 
-class Frame:
-    """What a table of another library looks like from outside."""
-
-    shape = (5, 2)
+class Attached(Tensor):
+    """A tensor that cannot leave its graph."""
 
     def __array__(self, dtype=None, copy=None):
-        return np.ones(self.shape, dtype or float)
+        raise RuntimeError("Can't call numpy() on Tensor that requires grad. Use detach.")
+
+    def detach(self):
+        return Tensor()
+
+
+class Frame:
+    """What a table of pandas with a column of text looks like from outside."""
+
+    columns, shape = ("city",), (5, 1)
+
+    @property
+    def iloc(self):
+        return np.full(self.shape, "a")
+
+    def __array__(self, dtype=None, copy=None):
+        return self.iloc
 
 
 @checked
@@ -88,8 +102,9 @@ def names():
         **{"kernel": ik.Linear(), "num_features": 2, "ridge": 0.1, "steps": 2},
     )
     return {
-        **{"ik": ik, "np": np, "nan": np.nan, "inf": np.inf, "at": at, "Tensor": Tensor},
-        **{"Frame": Frame, "Tilted": Tilted, "Pair": Pair, "KEY": key},
+        **{"ik": ik, "np": np, "nan": np.nan, "inf": np.inf, "at": at},
+        **{"Tensor": Tensor, "Attached": Attached, "Frame": Frame},
+        **{"Tilted": Tilted, "Pair": Pair, "KEY": key},
         **{"X": x, "Y": x[:, 0], "Q": x[:3], "TASK": task, "BATCH": batch},
         "NARROW": ik.Task(x=x[:, :1], y=x[:, 0], x_query=x[:3, :1]),
         "HATS": np.ones((4, 1, 3, 5), "f4"),

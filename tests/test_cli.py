@@ -4,6 +4,7 @@ import csv
 import itertools
 import json
 import os
+import re
 import signal
 import subprocess
 import sys
@@ -16,7 +17,7 @@ from helpers import numpy_exact
 import icl_krr as ik
 from icl_krr import cli
 from icl_krr.cli.folders import LOCK, owned
-from icl_krr.cli.program import as_spelled
+from icl_krr.cli.program import parse
 
 TABLE = "a,b,y\n" + "".join(
     f"{i % 5},{(i * 7) % 11},{(i % 5) - 0.3 * ((i * 7) % 11) + 0.1 * (i % 3)}\n" for i in range(40)
@@ -283,14 +284,49 @@ def test_the_demo_solves_a_process_with_its_own_kernel_and_noise(kernel):
         assert (own.temperature, own.lengthscale) == bandwidths[kernel]
 
 
-def test_names_may_have_dashes_and_folders_keep_theirs(tmp_path, monkeypatch):
+@pytest.mark.parametrize("word", ["conjugate-gradient", "conjugate_gradient", "cg", "CG"])
+def test_a_solver_may_be_spelled_in_several_ways(word, tmp_path, monkeypatch):
+    from icl_krr.experiments.ablate.config import AblateConfig
+    from icl_krr.experiments.shared.recipe import ModelRecipe
+
     monkeypatch.chdir(tmp_path)
-    words = ["predict", "--solver=heavy-ball", "--kernel", "gaussian", "--out", "heavy-ball"]
-    spelled = ["predict", "--solver=heavy_ball", "--kernel", "gaussian", "--out", "heavy-ball"]
-    assert as_spelled(words) == spelled
-    assert as_spelled(["identify", "newton-schulz"]) == ["identify", "newton_schulz"]
-    (tmp_path / "newton-schulz").mkdir()
-    assert as_spelled(["identify", "newton-schulz"]) == ["identify", "newton-schulz"]
+    for argv in (["--solver", word], [f"--solver={word}", "--kernel", "rbf"]):
+        settings = parse(["predict", "t.csv", "--target", "y", *argv])
+        assert settings.solver == "conjugate_gradient"
+        assert settings.kernel in (None, "gaussian")
+    assert AblateConfig(word).model == ModelRecipe(start=word).start == "conjugate_gradient"
+    assert parse(["ablate", word, "--each-step"]).refuse_options_without_effect() is None
+    (tmp_path / word).mkdir()
+    (tmp_path / word / "recipe.json").write_text("{}")
+    assert AblateConfig(word).constructed == (word == "conjugate_gradient")  # else the run's folder
+
+
+def test_words_are_read_only_where_a_name_is_asked_for():
+    """A column or a folder may have the name of a solver."""
+    settings = parse(["predict", "t.csv", "--target", "heavy-ball", "--out", "cg"])
+    assert settings.target == "heavy-ball"
+    assert str(settings.out) == "cg"
+    settings = parse(["ablate", "x", "--kinds", "Head", "slot", "--kernel", "None"])
+    assert (settings.kinds, settings.kernel) == (("head", "slot"), None)
+    assert parse(["fit", "x", "--objective", "held_out"]).objective == "held-out"
+
+
+@pytest.mark.parametrize(
+    ("argv", "message"),
+    [
+        ("predict t.csv --target y --solver chebishev", "--solver: must be one of .*, got 'cheb"),
+        ("predict t.csv --target y --kernel gausian", "--kernel: must be one of .*, got 'gausian'"),
+        ("identify x --kernels linear gausian", "--kernels: must be one of .*mean 'gaussian'"),
+        ("ablate x --kinds heads", "--kinds: must be one of 'head', .*, got 'heads'; .* 'head'"),
+        ("ablate conjugate-gradeint", "model must be .*; did you mean 'conjugate_gradient'"),
+        ("identify gp-enconder", "model must be .*; did you mean 'gp-encoder'"),
+        ("sweep wdth", "error: value must be one of 'depth', .*; did you mean 'width'"),
+    ],
+)
+def test_a_wrong_word_is_told_the_nearest_one(argv, message, capsys):
+    assert cli.main(argv.split()) == 2
+    assert re.search(message + r".*\?\n$", error := capsys.readouterr().err), error
+    assert error.count("\n") == 1
 
 
 def test_unknown_words_exit_with_2(capsys):

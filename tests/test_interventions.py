@@ -216,6 +216,55 @@ def test_states_of_the_oracle_take_the_place_of_the_models(x64):
         assert relative(transplant(merged, task, 16, {"r": 0 * path.r[3]}), ours) > 1e-3
 
 
+@pytest.mark.parametrize("outputs", [None, 2])
+@pytest.mark.parametrize("kind", ["cg", "dense cg", "ric-exponential", "trained"])
+def test_transplant_takes_what_a_cache_gives(x64, kind, outputs):
+    """Values of another task's run, in every form: the prediction is then that of the other task.
+
+    The tasks differ in y only, which no state after the first block depends on in another way.
+    """
+    task = draw(0)
+    y = task.y if outputs is None else jnp.stack([task.y, task.y**2], axis=1)
+    task, other = task.replace(y=0 * y, y_query=None), task.replace(y=y, y_query=None)
+    name = kind.removeprefix("dense ")
+    if kind == "trained":
+        model = ik.init(jax.random.key(0), ENCODER)
+    else:
+        model = CASES[name].build(draw(0), 0.3, 3)
+    model = ik.dense(model) if "dense" in kind else model
+    prediction, cache = ik.run_with_cache(model, other, points=("resid_pre",))
+    step = 2 if kind != "trained" else 1
+    block = len(model.weights.prologue) + step * model.blocks_per_step
+    stream = cache[f"blocks.{block}.resid_pre"]
+    given = [cache, stream]
+    if kind != "trained":
+        given += [cache.slots, {name: value[step] for name, value in cache.slots.items()}]
+    for slots in given:
+        ours = transplant(model, task, block, slots)
+        assert ours.shape == prediction.shape
+        assert relative(ours, prediction) < 1e-12
+    assert relative(transplant(model, task, block, {}), prediction) > 0.01
+    if name == "cg" and kind == name:
+        parts = {f"{slot}": cache[f"blocks.{block}.resid_pre.{slot}"] for slot in ("r", "p", "rr")}
+        parts["prediction"] = cache["prediction"]
+        assert relative(transplant(model, task, block, parts), prediction) < 1e-12
+
+
+def test_transplant_refuses_values_of_all_steps_where_no_step_starts():
+    task = draw(0, n=4, q=1)
+    model = CASES["cg"].build(task, 0.3, 5)
+    _, cache = ik.run_with_cache(model, task)
+    for block in (0, 2):
+        with pytest.raises(ValueError, match=r"block must be the first of a step .*\[6, 4\] of"):
+            transplant(model, task, block, {"alpha": cache["alpha"]})
+    with pytest.raises(ValueError, match=r"slot rr must .* got shape \[6, 1\], which is both"):
+        transplant(model, task, 1, {"rr": cache["rr"]})  # as many steps as tokens
+    with pytest.raises(ValueError, match="slot alpha must have values before step 4, got"):
+        transplant(model, task, 21, {"alpha": cache["alpha"][:4]})
+    with pytest.raises(TypeError, match=r"slots must be \{name: value\} or a cache"):
+        transplant(model, task, 1, [cache["alpha"]])
+
+
 def test_a_swap_is_compared_with_its_controls_on_the_same_tasks(x64, monkeypatch):
     """A control that errs as the swap is 0 behind, one that errs twice as much what the swap errs,
     and both with the intervals of that."""

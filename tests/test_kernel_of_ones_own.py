@@ -228,6 +228,10 @@ def test_what_was_silent_is_said():
     [
         (lambda: catalogue.Kernel("a", "nowhere", "positive"), "have the form 'module:object'"),
         (lambda: catalogue.Kernel("a", "m:K", "smooth"), "kind must be one of"),
+        (
+            lambda: catalogue.register(catalogue.Kernel("a", "m:K", "positive", ("Rbf",))),
+            "short name must be new, but 'Rbf' already means 'gaussian'",
+        ),
         (lambda: catalogue.Solver("a", "A", "m:c", "m:o", told="ridge"), "told must be a tuple"),
         (
             lambda: catalogue.Solver("a", "A", "m:c", "m:o", blocks={"sofmax": 1}),

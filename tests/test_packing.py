@@ -90,9 +90,9 @@ def test_a_program_is_checked_against_the_layout():
     other = Layout((Slot("nosuch", 3),)).read("nosuch")
     with pytest.raises(ValueError, match="slot alpha must be written with width 3, got 1"):
         m.add(m.support, to=alpha)
-    with pytest.raises(ValueError, match=r"slot must be one of x, .*; got 'nosuch'"):
+    with pytest.raises(ValueError, match=r"slot must be one of 'x', .*, got 'nosuch'"):
         m.add(other, to=alpha)
-    with pytest.raises(ValueError, match=r"slot must be one of x, .*; got 'nosuch'"):
+    with pytest.raises(ValueError, match=r"slot must be one of 'x', .*, got 'nosuch'"):
         m.add(alpha, to=other)
     with pytest.raises(
         ValueError, match="same width to be multiplied, got 3 for alpha and 2 for x"
@@ -110,8 +110,8 @@ def test_weights_that_do_not_fit_the_stream_are_refused():
     stream = {"a": jnp.ones((3, 1)), "b": jnp.ones((3, 2))}
     visible = jnp.ones(3, bool)
     for unit, message in (
-        (Unit(read("zz"), None, None, "a"), "slot must be one of a, b; got 'zz'"),
-        (Unit(read("a"), None, None, "zz"), "slot to write must be one of a, b; got 'zz'"),
+        (Unit(read("zz"), None, None, "a"), "slot must be one of 'a', 'b', got 'zz'"),
+        (Unit(read("a"), None, None, "zz"), "slot to write must be one of 'a', 'b', got 'zz'"),
         (Unit(read("b"), None, None, "a"), "slot b must have width 1 for this read, got 2"),
         (Unit(read("a"), None, None, "b"), r"slot b must have shape \[3, 2\], got \[3, 1\]"),
     ):

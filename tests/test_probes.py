@@ -255,7 +255,7 @@ def test_probes_refuse_what_they_cannot_read(tasks):
     rows = jnp.ones(shape)
     for refused, message in (
         (lambda: effective("regresion", "linear", tasks, rows), "kind must be one of"),
-        (lambda: effective("regression", "rbf", tasks, rows), "kernel must be one of"),
+        (lambda: effective("regression", "cubic", tasks, rows), "kernel must be one of"),
         (lambda: effective("smoother", "linear", tasks, rows), "kernel must have a bandwidth"),
         (lambda: effective("regression", "linear", tasks, rows[:, None]), "hats must be .b, q, n"),
         (lambda: effective("regression", "linear", tasks, 0 * rows), "hats must not be zero"),

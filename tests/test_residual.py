@@ -32,7 +32,7 @@ def test_channels_follow_the_declared_order(widths):
 def test_layout_refuses():
     with pytest.raises(ValueError, match="slots must have different names, got 'x' twice"):
         Layout((Slot("x", 2), Slot("x", 1)))
-    with pytest.raises(ValueError, match=r"slot must be one of x, Kp, p, flag; got 'z'"):
+    with pytest.raises(ValueError, match=r"slot must be one of 'x', 'Kp', 'p', 'flag', got 'z'"):
         LAYOUT.read("z")
     with pytest.raises(ValueError, match="width of x must be >= 1, got 0"):
         Slot("x", 0)

@@ -188,7 +188,7 @@ X, Y, Q = jnp.ones((5, 2)), jnp.ones(5), jnp.ones((3, 2))
             ValueError,
             r"x_query must be finite, got inf at index \[0, 0\]",
         ),
-        ({"x": [[1.0]]}, TypeError, "x must be an array, got list; use jnp.asarray"),
+        ({"x": [[1.0], []]}, TypeError, "got list; its rows must have the same length"),
         ({"x": jnp.ones((5, 2), int)}, TypeError, "x must be floating point, got int32"),
         ({"y": Y.astype(jnp.float16)}, TypeError, "y must have the dtype of x"),
         ({"mask": jnp.ones(5)}, ValueError, "mask must be a bool array"),
@@ -382,3 +382,38 @@ def test_a_task_takes_numbers_in_any_form(dtype):
     task = ik.Task(x=x, y=x[0], x_query=x)
     assert task.x.dtype == "float32"
     assert task.x.tolist() == [[0.0, 1.0], [2.0, 3.0]]
+
+
+class Foreign:
+    """A tensor of another library: NumPy reads it, and it is neither a list nor an array."""
+
+    def __init__(self, values):
+        self.values = np.asarray(values)
+
+    def __array__(self, dtype=None, copy=None):
+        return self.values
+
+
+def test_a_task_takes_lists_and_what_numpy_reads():
+    x, y, x_query, mask = [[0, 1], [1, 2], [2, 4]], [1, 2, 3], [[0.5, 1]], [True, False, True]
+    wanted = ik.Task(*(jnp.asarray(part, float) for part in (x, y, x_query)), jnp.asarray(mask))
+    for convert in (lambda part: part, np.asarray, Foreign, tuple):
+        task = ik.Task(*map(convert, (x, y, x_query, mask)))
+        assert all(isinstance(leaf, jax.Array) for leaf in jax.tree.leaves(task))
+        assert [a.dtype for a in jax.tree.leaves(task)] == [
+            a.dtype for a in jax.tree.leaves(wanted)
+        ]
+        assert jax.tree.all(jax.tree.map(jnp.array_equal, task, wanted))
+        assert jnp.array_equal(task.replace(y=convert([3, 4, 5])).y, jnp.array([3.0, 4, 5]))
+
+
+def test_a_task_leaves_what_jax_has_as_it_is():
+    """In transformations too, where a list of traced numbers has no value to convert."""
+    task = ik.Task([[0], [1]], [1, 2], [[1]])
+    assert task.replace(y=(y := jnp.ones(2))).y is y
+    predict = lambda task: jnp.sum(ik.solvers.exact(ik.Linear(), task, ridge=1.0).prediction)  # noqa: E731
+    assert jax.grad(predict)(task).x.shape == jax.jit(jax.grad(predict))(task).x.shape == (2, 1)
+    with pytest.raises(TypeError, match="an array inside JAX transformations, got list; use jnp"):
+        jax.jit(lambda a: task.replace(y=[a, a]))(1.0)
+    with pytest.raises(TypeError, match="x must be floating point, got int32"):
+        task.replace(x=jnp.array([[0], [1]]))

@@ -402,7 +402,7 @@ def test_recipes_are_read_and_refused(tmp_path, capsys):
     path.write_text(recipe.to_json())
     assert Recipe.read(path) == recipe
     for text, message in (
-        ('{"task": {"noize": 1}}', "field must be one of .*; got 'noize'"),
+        ('{"task": {"noize": 1}}', "field must be one of .*, got 'noize'; did you mean 'noise'"),
         ("[]", "must hold a JSON object"),
         ("{", "must be a JSON file"),
         ("[" * 10**5 + "]" * 10**5, "must be a JSON file: it is nested too deeply"),

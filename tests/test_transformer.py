@@ -8,7 +8,7 @@ from helpers import cg, draw, relative, train
 from jaxtyping import TypeCheckError
 
 import icl_krr as ik
-from icl_krr.transformer import attention
+from icl_krr.transformer import Where, attention
 from icl_krr.transformer.mlp import ACTIVATIONS
 
 T = 9
@@ -343,7 +343,7 @@ def test_only_named_slots_are_stored():
     assert cache["x"].shape == (4, 1 + 7 + 3, 4)
     assert cache["rr"].shape == (4, 1)
     assert np.allclose(cache["rr"][:, 0], jnp.sum(cache["r"] ** 2, axis=1), rtol=1e-5)
-    with pytest.raises(ValueError, match=r"slot must be one of .*; got 'q'"):
+    with pytest.raises(ValueError, match=r"slot must be one of .*, got 'q'"):
         ik.run_with_cache(model, task, names=("q",))
 
 
@@ -354,6 +354,26 @@ def test_caches_batch_by_vmap():
     model = cg(draw(0), 0.1, 3)
     _, cache = jax.vmap(ik.run_with_cache, in_axes=(None, 0))(model, tasks)
     assert cache["alpha"].shape == (2, 4, 64)
+
+
+def test_a_name_that_a_cache_does_not_have_is_told_the_names_it_has():
+    task = draw(4)
+    model = cg(task, 0.1, 3)
+    _, cache = ik.run_with_cache(model, task, points=("attn",))
+    for name, sentence in {
+        "alhpa": r"has alpha, .* and points of blocks\.0, 1, \.\.\., 15; .* you mean 'alpha'\?",
+        "blocks.3.atn": r"has attn in blocks\.3; .*; did you mean 'blocks\.3\.attn'\?",
+        "blocks.3.attn.alph": r"did you mean 'blocks\.3\.attn\.alpha'\?",
+        "attn": r"did you mean 'blocks\.0\.attn' or",
+        "blocks.16.attn": r"and points of blocks\.0, 1",
+        "blocks.3": r"has attn in blocks\.3; choose",
+        "nothing": r"points= or everything=True",
+    }.items():
+        with pytest.raises(KeyError, match=f"'{name}' is not in the cache, which .*{sentence}"):
+            cache[name]
+        assert name not in cache
+    with pytest.raises(KeyError, match=r"3 is not in the cache, which has alpha, p, pred"):
+        ik.run_with_cache(model, task)[1][3]
 
 
 # hooks
@@ -382,8 +402,8 @@ def test_a_hook_acts_in_its_own_block_only():
     _, cache = ik.run_with_cache(model, task)
     seen = []
 
-    def halve(value, name):
-        seen.append(name)
+    def halve(value, where):
+        seen.append(where)
         return value / 2
 
     ours = ik.run_with_hooks(model, task, {"blocks.3.attn.prediction": halve})
@@ -391,7 +411,31 @@ def test_a_hook_acts_in_its_own_block_only():
     assert relative(ours, jnp.sum(steps, 0) - steps[0] / 2) < 1e-6
     ours = ik.run_with_hooks(model, task, {"blocks.8.attn.prediction": halve})
     assert relative(ours, jnp.sum(steps, 0) - steps[1] / 2) < 1e-6
-    assert set(seen) == {"blocks.3.attn.prediction", "blocks.8.attn.prediction"}
+    assert set(seen) == {
+        Where(3, 0, 3, "attn.prediction", "blocks.3.attn.prediction"),
+        Where(3, 1, 8, "attn.prediction", "blocks.8.attn.prediction"),
+    }
+
+
+def test_a_hook_is_told_where_it_is(x64):
+    """At every block and at one block alike: the hook finds the value of the run in the cache."""
+    task = draw(7)
+    model = cg(task, 0.1, 3)
+    _, cache = ik.run_with_cache(model, task, points=("resid_post.r", "attn.rr"))
+    stored = cache.stack("resid_post.r")
+    seen = []
+
+    def check(value, where):
+        assert isinstance(where, Where)
+        seen.append((where.name, where.point, where.position))
+        return value + jnp.where(jnp.allclose(value, stored[where.block], 1e-9), 0.0, jnp.nan)
+
+    hooks = {"blocks.*.resid_post.r": check, "blocks.0.resid_post.r": check}
+    hooks["blocks.9.resid_post.r"] = check
+    assert relative(ik.run_with_hooks(model, task, hooks), ik.predict(model, task)) < 1e-12
+    assert {position for name, _, position in seen if "*" in name} == {*range(6)}
+    assert ("blocks.9.resid_post.r", "resid_post.r", 4) in seen
+    assert {point for _, point, _ in seen} == {"resid_post.r"}
 
 
 def test_ablating_beta_p_makes_steepest_descent(x64):
@@ -431,7 +475,8 @@ def test_hooks_refuse():
         with pytest.raises(ValueError, match=r"blocks\.I\.POINT with I < depth = 16"):
             ik.run_with_hooks(model, task, {name: same})
     for name in ("blocks.3.atn", "blocks.0.atn"):
-        with pytest.raises(ValueError, match=r"at a point of its block.*the points are attn"):
+        wanted = r"at a point of its block.*the points are attn.*did you mean 'attn'\?"
+        with pytest.raises(ValueError, match=wanted):
             ik.run_with_hooks(model, task, {name: same})
     with pytest.raises(ValueError, match=r"must return float32\[11, 1\], got float32\[11\]"):
         ik.run_with_hooks(model, task, {"blocks.3.attn.alpha": lambda value, name: value[:, 0]})
@@ -443,6 +488,8 @@ def test_runs_refuse_what_they_cannot_use():
     for hooks in (None, {"blocks.1.attn": 3}):
         with pytest.raises(TypeError, match=r"hooks must be \{name: function"):
             ik.run_with_hooks(model, task, hooks)
+    with pytest.raises(TypeError, match=r"hook at blocks.1.attn must take \(value, where\), got"):
+        ik.run_with_hooks(model, task, {"blocks.1.attn": lambda value: value})
     with pytest.raises(TypeError, match=r"names must be a tuple of names, got 'alpha'"):
         ik.run_with_cache(model, task, names="alpha")
     with pytest.raises(ValueError, match="chunk must be >= 1, got 0"):

@@ -196,7 +196,7 @@ def test_the_whole_claim_is_printed_if_asked_for(capsys, tmp_path, monkeypatch):
 @pytest.mark.parametrize(
     ("argv", "message"),
     [
-        (["C99"], "claim must be one of C1, C2,"),
+        (["C99"], "claim must be one of 'C1', 'C2',"),
         (["C1", "--seeds", "0"], "seeds must be >= 1, got 0"),
         (["C1", "--seed", "-1"], "seed must be >= 0, got -1"),
     ],

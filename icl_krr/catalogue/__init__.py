@@ -3,10 +3,11 @@
 The tables are `KERNELS`, `SOLVERS`, `AXES` and `FAMILIES`, each {name: row}. A row gives its
 functions as "module:function". These functions are imported only when they are used, so the
 catalogue does not import JAX. The command line, sweeps, identification, ablations, the conformance
-tests and the README's table of solvers use these rows. Names have underscores; the command line
-also accepts dashes. `ATTENTIONS`, `METHODS`, `SITES` and `SUITES` list the kinds of attention, the
-optimisers of hyperparameters, the kinds of model parts that can be ablated and the benchmark
-suites.
+tests and the README's table of solvers use these rows. Names have underscores. Wherever you give a
+name, dashes, capitals, and the label or another short name of the row are accepted, too: "cg" and
+"Conjugate-Gradient" mean "conjugate_gradient", and "rbf" means "gaussian". `ATTENTIONS`, `METHODS`,
+`SITES` and `SUITES` list the kinds of attention, the optimisers of hyperparameters, the kinds of
+model parts that can be ablated and the benchmark suites.
 
 **Add a solver.** A solver needs two short files and one row. The first file is the construction
 (the README has one). The second is the oracle, a function (kernel, task, *, ridge, steps) that
@@ -16,7 +17,7 @@ contains the names of both functions. All commands and conformance tests then in
 >>> register(
 ...     Solver(
 ...         "steepest_descent",
-...         "SD",  # the column in a confusion matrix
+...         "SD",  # the column in a confusion matrix; "sd" is also a short name
 ...         "my_package.construction:steepest_descent",
 ...         "my_package.oracle:steepest_descent",
 ...         states=("alpha", "r", "prediction"),  # slots that are compared with the oracle
@@ -67,6 +68,7 @@ from importlib import import_module
 from importlib.metadata import entry_points
 from typing import Any
 
+from ..names import unknown
 from .axes import AXES
 from .families import FAMILIES
 from .kernels import KERNELS
@@ -138,7 +140,8 @@ def register(row: Kernel | Solver | Axis | Family) -> None:
 
     Raises:
         TypeError: `row` is not a Kernel, Solver, Axis or Family.
-        ValueError: the name is already in the table or is not a valid identifier.
+        ValueError: the name is already in the table or is not a valid identifier, or a short name
+            of the row is taken.
 
     >>> register(Kernel("linear", "icl_krr.kernels:Linear", "featured"))
     Traceback (most recent call last):
@@ -154,6 +157,11 @@ def register(row: Kernel | Solver | Axis | Family) -> None:
         )
     if row.name in table:
         raise ValueError(f"name must be new, but {row.name!r} is already in the catalogue")
+    for short in getattr(row, "short_names", ()):
+        if spelled(short) in names():
+            raise ValueError(
+                f"short name must be new, but {short!r} already means {spelled(short)!r}"
+            )
     table[row.name] = row
 
 
@@ -185,16 +193,21 @@ def check_text(name: str, value: Any) -> None:
 
 
 def spelled(name: str) -> str:
-    """Replace the dashes in a name by underscores, as the tables spell names.
+    """Return a name as the tables spell it: in full, with underscores and without capitals.
 
     Args:
-        name: name with dashes or underscores.
+        name: name of a row, with dashes or underscores, or one of its short names. Any other text
+            is returned with underscores for dashes.
 
-    >>> spelled("gradient-descent")
-    'gradient_descent'
+    >>> spelled("gradient-descent"), spelled("CG")
+    ('gradient_descent', 'conjugate_gradient')
     """
     check_text("name", name)
-    return name.replace("-", "_")
+    plain = name.replace("-", "_")
+    rows = (*SOLVERS.values(), *KERNELS.values())
+    full = {short.lower(): row.name for row in rows for short in row.short_names}
+    full |= {known.lower(): known for known in names()}
+    return full.get(plain.lower(), plain)
 
 
 def find(what: str, table: Mapping[str, Any], name: str) -> Any:
@@ -203,17 +216,17 @@ def find(what: str, table: Mapping[str, Any], name: str) -> Any:
     Args:
         what: word for a row in the error message, such as "kernel".
         table: rows to search, {name: row}.
-        name: name of the row, with dashes or underscores.
+        name: name or short name of the row, with dashes or underscores.
 
     Raises:
         ValueError: the table has no row with this name; the message lists all names.
 
-    >>> find("kernel", KERNELS, "gaussian").kind
-    'positive'
+    >>> find("kernel", KERNELS, "rbf").name
+    'gaussian'
     """
     row = table.get(spelled(name)) if isinstance(name, str) else None
     if row is None:
-        raise ValueError(f"{what} must be one of {', '.join(map(repr, table))}, got {name!r}")
+        raise ValueError(unknown(what, name, table))
     return row
 
 

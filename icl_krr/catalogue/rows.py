@@ -43,6 +43,7 @@ class Kernel:
         kind: "positive" if softmax attention can use the kernel values as attention weights, or
             "featured" if the feature map of the kernel is known, so that linear attention can apply
             the kernel.
+        short_names: other names that are accepted wherever a user gives the name; default: none.
 
     Raises:
         ValueError: `kind` is unknown or `made_by` is not a path "module:object".
@@ -54,6 +55,7 @@ class Kernel:
     name: str
     made_by: str
     kind: str
+    short_names: tuple[str, ...] = ()
 
     def __post_init__(self):
         check_kind("kind", self.kind, KINDS[1:])
@@ -69,7 +71,8 @@ class Solver:
 
     Args:
         name: name of the solver, with underscores.
-        label: short label of a few letters, the column heading in a confusion matrix.
+        label: short label of a few letters, the column heading in a confusion matrix. It is also
+            accepted wherever a user gives the name.
         construction: path of the construction as "module:function".
         oracle: path of the oracle as "module:function".
         kernels: kind of the kernels that the solver accepts, "positive", "featured" or "any"
@@ -99,6 +102,7 @@ class Solver:
             bound is known.
         expected: path of an object that predicts what the model computes after the ablation of each
             of its parts (`icl_krr.experiments.ablate`); default None: no prediction.
+        aliases: names that are accepted besides name and label; default: none.
 
     Raises:
         ValueError: `kernels` or an attention in `blocks` is unknown, `told` is not a tuple, or a
@@ -125,6 +129,12 @@ class Solver:
     contains: tuple[str, ...] = ()
     rate: str | None = None
     expected: str | None = None
+    aliases: tuple[str, ...] = ()
+
+    @property
+    def short_names(self) -> tuple[str, ...]:
+        """The names that are accepted in place of `name`."""
+        return (self.label, *self.aliases)
 
     def __post_init__(self):
         check_kind("kernels", self.kernels, KINDS)

@@ -115,6 +115,7 @@ SOLVERS = {
             blocks={"linear": 5, "softmax": 8},
             sums=True,
             fitted={"ridge": RIDGE},
+            aliases=("pcg",),
         ),
         Solver(
             "nystrom_conjugate_gradient",

@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 
 from ..fields import cut, shown
+from ..names import unknown
 
 
 def flag(name: str, value: Any) -> None:
@@ -42,8 +43,7 @@ def names(name: str, value: Any) -> None:
 
 def choice(name: str, value: Any, allowed: tuple[str, ...]) -> None:
     if not isinstance(value, str) or value not in allowed:
-        known = ", ".join(map(repr, allowed))
-        raise ValueError(f"{name} must be one of {known}, got {shown(value)}")
+        raise ValueError(unknown(name, value, allowed))
 
 
 def differences(there: Mapping[str, Any], here: Mapping[str, Any]) -> str:

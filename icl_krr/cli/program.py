@@ -17,12 +17,11 @@ from typing import Annotated, Any
 import tyro
 from platformdirs import user_cache_dir
 
-from .. import catalogue
-from ..catalogue import spelled
 from ..experiments.shared.recipe import Recipe
 from .settings import COMMANDS, settings_of
 from .settings.command import Command
 from .settings.train import Train
+from .words import WORDS
 
 PROG = "icl-krr"
 
@@ -39,6 +38,7 @@ def parse(argv: list[str]) -> Command:
                     "In-context kernel ridge regression (KRR) as explicit transformer weights."
                 ),
                 args=argv,
+                registry=WORDS,
             )
     except SystemExit as stop:
         if not stop.code:  # --help
@@ -56,7 +56,8 @@ def sentence(box: str) -> str:
             options = dict.fromkeys(re.findall(r"^ {4}(\S.*)", paragraph, re.M))
             told.append(f"{head} {', '.join(options)}".strip().removeprefix("Error parsing "))
     wrong = r"no type matching (?:\{None\}\|)?(\S*) .*? from \['(.*?)'\]\..*"
-    return re.sub(wrong, r"must be \1, got '\2'", "; ".join(told))
+    told = re.sub(wrong, r"must be \1, got '\2'", "; ".join(told))
+    return re.sub(r"^\{[^}]*\}: ", "value ", told)  # tyro has no other name for some positionals
 
 
 def subcommands(argv: list[str]) -> Any:
@@ -77,18 +78,17 @@ def train_defaults(argv: list[str]) -> Train:
     first = argv[1]
     recipe = first
     if first.startswith("-"):
-        recipe = tyro.cli(Train, prog=f"{PROG} train", args=argv[1:]).recipe
+        recipe = tyro.cli(Train, prog=f"{PROG} train", args=argv[1:], registry=WORDS).recipe
     return Train() if recipe is None else Train(recipe, **vars(Recipe.read(recipe)))
 
 
 def main(typed: list[str]) -> int:
     """Run one command; bad input prints one line on standard error and exits with status 2."""
-    argv = as_spelled(typed)
-    if argv == ["--version"]:
+    if typed == ["--version"]:
         print(f"icl-krr {version('icl_krr')}")
         return 0
     try:
-        settings = parse(argv)
+        settings = parse(typed)
         keep_compiled_programs()
         return run(replace(settings, argv=tuple(typed)))
     except BrokenPipeError:
@@ -103,17 +103,6 @@ def main(typed: list[str]) -> int:
         return refuse(of_device(error))
     except KeyboardInterrupt:
         return 130
-
-
-def as_spelled(argv: list[str]) -> list[str]:
-    """Replace dashes by underscores in names of the catalogue, but not in names of folders."""
-    words = []
-    for before, word in zip(["", *argv], argv, strict=False):
-        option, equals, value = word.rpartition("=")
-        named = spelled(value) in catalogue.names() and not os.path.exists(value)
-        named = named and "--out" not in (before, option)
-        words.append(option + equals + (spelled(value) if named else value))
-    return words
 
 
 def run(settings: Command) -> int:

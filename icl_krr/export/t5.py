@@ -13,6 +13,7 @@ import numpy as np
 
 from .. import checks
 from ..files import replace
+from ..readable import readable
 from ..residual import embed, num_tokens, visible
 from ..residual.tokens import slot_of_stream, tokens_of_role
 from ..tasks import Task
@@ -25,6 +26,7 @@ LARGEST = 2.0**27
 """Largest norm of a token. In float32, its square is too small to change CONSTANT^2."""
 
 
+@readable
 @dataclass(frozen=True, eq=False)
 class T5:
     """Convert tasks to inputs of an exported T5 encoder, and its hidden states to predictions.

@@ -4,7 +4,10 @@ from __future__ import annotations
 
 from typing import Any, NamedTuple
 
+from ..readable import readable
 
+
+@readable
 class Pattern(NamedTuple):
     r"""A term $w \exp(c \langle Ux, Uz \rangle - d (|Ux|^2 + |Uz|^2) / 2)$ for one softmax head.
 
@@ -24,6 +27,7 @@ class Pattern(NamedTuple):
     projection: Any
 
 
+@readable
 class Diagonal(NamedTuple):
     r"""One term $w g(a |Ux|^2)$ of $k(x, x)$.
 
@@ -43,6 +47,7 @@ class Diagonal(NamedTuple):
     projection: Any
 
 
+@readable
 class FeatureLayer(NamedTuple):
     r"""The features $\phi(x) = B^T e^{-\delta |Ux|^2} g(W U x + b)$, which an MLP can compute.
 

@@ -63,7 +63,7 @@ models, in one compiled program and in bounded memory:
 
 - `sites` lists heads, MLP units, slots and token roles. `ablate` removes one of them at a time.
   `patch` replaces its value by the value from other tasks.
-- `transplant` sets slots before a block to the values of a solver or another model.
+- `transplant` sets slots before a block to the values of a solver, another model or a cache.
   `icl_krr.resume` continues the forward pass from any residual stream.
 - `swap` replaces a block by the step of another model; `drift` compares weights slot by slot.
 - `sensitivities` differentiates predictions with respect to inputs, outputs and weights;

@@ -13,6 +13,7 @@ from scipy.stats import qmc
 
 from .. import checks, shapes
 from ..catalogue import candidate as find_candidate, spelled, taken
+from ..readable import readable
 from ..tasks import Task, map_tasks
 from ..tasks.task import check_axes
 from .candidates import absolute, limits, parameters, solve
@@ -23,6 +24,7 @@ ROUNDS = 4
 """Number of times that the steps are aligned again after a fit of the parameters."""
 
 
+@readable
 class CandidateFit(NamedTuple):
     """A candidate with its kernel, its fitted parameters and the alignment of layers with steps.
 

@@ -12,6 +12,7 @@ import numpy as np
 from .. import checks
 from ..catalogue import candidate as find_candidate
 from ..kernels import Kernel
+from ..readable import readable
 from ..tasks import Task, map_tasks, system
 from ..tasks.task import check_axes
 from .candidate_fit import CandidateFit
@@ -28,6 +29,7 @@ BASELINES = {
 """What a model predicts that runs no solver, by the name of the baseline in tables."""
 
 
+@readable
 class Distance(NamedTuple):
     """A relative distance between layers and their aligned steps.
 

@@ -15,6 +15,7 @@ from ..catalogue import KERNELS, find, kernel_class, make_kernel
 from ..kernels import Kernel, check_kernel
 from ..linalg import eigh
 from ..numerics import matmul
+from ..readable import readable
 from ..tasks import Task, map_tasks, system
 from ..tasks.task import check_axes
 from .candidates import typical_bandwidth
@@ -25,6 +26,7 @@ SMALLEST = 1e-4
 """Lower edge of the default bins, relative to the largest eigenvalue."""
 
 
+@readable
 class Filter(NamedTuple):
     r"""Spectral filter $q(\sigma)$ of every layer, with 95 % bootstrap intervals over tasks.
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from itertools import pairwise
 from typing import NamedTuple
 
+from ..readable import readable
 from ..text_tables import Table, as_text, number
 from .candidate_fit import CandidateFit
 from .distances import BASELINES, Distance
@@ -23,6 +24,7 @@ REASONS = {
 LAST_ROWS = "Baselines: " + "; ".join(f"{name}: {words}" for name, words in BASELINES.items())
 
 
+@readable
 class Suspect(NamedTuple):
     """A fitted candidate, its distances, and the reason why it was ruled out.
 
@@ -39,6 +41,7 @@ class Suspect(NamedTuple):
     because: str
 
 
+@readable
 class Identification(NamedTuple):
     """Result of `identify`: the verdict, all candidates and the baselines.
 

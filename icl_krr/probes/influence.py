@@ -10,15 +10,17 @@ import jax.numpy as jnp
 from jaxtyping import Array, Float
 
 from .. import shapes
+from ..readable import readable
 from ..tasks import Task
 from ..tasks.task import check_one_output, kept
-from ..transformer import HookPlace, Transformer, predict, run_with_hooks
+from ..transformer import Transformer, Where, predict, run_with_hooks
 from ..transformer.evaluate import check_compatible
 from ..transformer.hook_points import Hook
 from ..transformer.memory import check_run
 from .hat import jacobian
 
 
+@readable
 class Influence(NamedTuple):
     """Change of each query's prediction if support j is left out.
 
@@ -102,7 +104,7 @@ def weighted(model: Transformer, task: Task, weights: Float[Array, " n"]) -> jax
     # the aggregator and the queries have weight 1
     every = jnp.pad(each, (1, task.num_queries), constant_values=1)
 
-    def reweigh(pattern: jax.Array, where: HookPlace) -> jax.Array:
+    def reweigh(pattern: jax.Array, where: Where) -> jax.Array:
         pattern = pattern * every.astype(pattern.dtype)[None, None]
         if model.spec.attention == "linear":
             return pattern

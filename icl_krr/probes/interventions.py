@@ -14,7 +14,7 @@ from .. import checks
 from ..residual import ROLES, fields
 from ..tasks import Task
 from ..tasks.task import check_axes
-from ..transformer import HookPlace, Transformer
+from ..transformer import Transformer, Where
 from ..transformer.evaluate import check_compatible, evaluate
 from ..transformer.memory import check_run
 from .sites import Site, check_sites
@@ -209,7 +209,7 @@ def intervention_hooks(
     numbers = {pair: i for i, pair in enumerate(ids)}
     here = jnp.any((role_flags(model, task) > 0) & code.roles[None], axis=1, keepdims=True)
 
-    def act(point: str, value: jax.Array, where: HookPlace) -> jax.Array:
+    def act(point: str, value: jax.Array, where: Where) -> jax.Array:
         number = numbers.get((where.position, point))
         if number is None:
             return value

@@ -10,11 +10,13 @@ import jax.numpy as jnp
 from jaxtyping import Array, Float
 
 from .. import checks
+from ..readable import readable
 from ..tasks import Task
 from ..tasks.task import check_axes, check_one_output
 from .hat import LayerAnswers, jacobian
 
 
+@readable
 class Sensitivities(NamedTuple):
     """Derivatives of the predictions at each query, by field of the task.
 

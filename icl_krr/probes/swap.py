@@ -12,6 +12,7 @@ import numpy as np
 from jaxtyping import Array, Float
 
 from .. import checks
+from ..readable import readable
 from ..residual import ROLES, Stream, fields, visible
 from ..tasks import Task
 from ..tasks.task import check_axes
@@ -21,6 +22,7 @@ from ..transformer.weights import check_model
 from .readouts import ridge_regression
 
 
+@readable
 class Swap(NamedTuple):
     """Predictions of `swap` for the scored tasks, and the predictions of its controls.
 

@@ -2,22 +2,24 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+
 import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Float
 
 from .. import checks
-from ..residual import Stream
+from ..residual import ROLES, Stream
 from ..residual.tokens import slot_of_stream, tokens_of_role
 from ..tasks import Task
-from ..transformer import Transformer, resume, run_with_cache
+from ..transformer import Cache, Transformer, resume, run_with_cache
 from ..transformer.evaluate import check_compatible
 from ..transformer.resume import check_block
 
 
 def transplant(
-    model: Transformer, task: Task, block: int, slots: dict[str, jax.Array]
-) -> Float[Array, " q"]:
+    model: Transformer, task: Task, block: int, slots: Mapping[str, jax.Array]
+) -> Float[Array, "q ..."]:
     """Predict with other values in some slots of the stream before a block.
 
     Args:
@@ -25,9 +27,14 @@ def transplant(
         task: one task.
         block: number of the block, 0 to `model.depth`; `model.depth` means the stream after the
             last block.
-        slots: {name: value} with floating-point values, such as those of another task or model. The
-            shapes are those of `run_with_cache`: [tokens, width]. If a slot exists at one role
-            only, its tokens are those of this role. An axis of width 1 may be left out.
+        slots: {name: value} with floating-point values, such as those of another task, model or
+            solver, or a `Cache`, which means all its slots. A value may have the shape of
+            `cache["alpha"]` [steps + 1, tokens, width] if a step starts with this block: its values
+            before this step are used. It may have the shape of `cache["alpha"][3]`
+            [tokens, width], where the tokens are those of one role if the slot exists at one role
+            only, or those of `cache["blocks.3.resid_pre.alpha"]` [T, width]. An axis of width 1 may
+            be left out. "prediction" may have values at the queries only. In a model with merged
+            slots, "stream" [T, channels] is the whole stream.
 
     Returns:
         The prediction [q] or [q, r].
@@ -42,35 +49,87 @@ def transplant(
     >>> model = ik.constructions.conjugate_gradient(ik.Linear(), num_features=1, ridge=2.0, steps=1)
     >>> transplant(model, task, 0, {"r": jnp.array([6.0]), "p": jnp.array([6.0])}).tolist()
     [2.0]
+    >>> _, cache = ik.run_with_cache(model, task.replace(y=jnp.array([6.0])))
+    >>> transplant(model, task, 1, cache).tolist()  # the first block of the first step
+    [2.0]
     """
     check_compatible(model, task)
-    if task.num_outputs != model.spec.num_outputs:
-        raise ValueError(
-            f"task must have num_outputs = {model.spec.num_outputs} like the model, "
-            f"got {task.num_outputs}"
-        )
     check_block(model, block)
-    checks.instance("slots", slots, dict, "{name: value}")
+    checks.instance("slots", slots, Mapping, "{name: value} or a cache")
+    if isinstance(slots, Cache):  # its prediction is no slot of a trained model
+        slots = {name: slots[name] for name in slots.slots if name in model.layout.names}
     for name, value in slots.items():
         checks.floating(name, value)
     cut = min(block, model.depth - 1)
     point = "resid_pre" if cut == block else "resid_post"
     stream = run_with_cache(model, task, names=(), points=(point,))[1][f"blocks.{cut}.{point}"]
+    if {name: jnp.shape(v) for name, v in slots.items()} == {n: v.shape for n, v in stream.items()}:
+        return resume(model, task, dict(slots), block)
+    step, inside = divmod(block - len(model.weights.prologue), model.blocks_per_step)
     for name, value in slots.items():
-        slot = model.layout[name]
-        at = tokens_of_role(slot.at, task, model.spec.tokens)
-        own = slot_of_stream(stream, model.layout, name)
-        wanted = jnp.shape(own[at])
-        if jnp.shape(value) not in (wanted, wanted[:1] if wanted[1:] == (1,) else wanted):
-            raise ValueError(
-                f"slot {name} must have shape {list(wanted)}, got {list(jnp.shape(value))}"
-            )
-        stream = put_slot(stream, model, name, own.at[at].set(jnp.reshape(value, wanted)))
+        if name in stream and name not in model.layout.names:
+            own, at = stream[name], (slice(None),)
+        else:
+            at = tokens_of(model, task, name)
+            own = slot_of_stream(stream, model.layout, name)
+        rows, value = placed(name, value, own, at, None if inside else step, model.steps + 1)
+        own = own.at[rows].set(jnp.reshape(value, own[rows].shape))
+        stream = put_slot(stream, model, name, own)
     return resume(model, task, stream, block)
 
 
+def tokens_of(model: Transformer, task: Task, name: str) -> tuple[slice, ...]:
+    """The tokens that a value of a slot can have, the most usual ones first."""
+    roles = [model.layout[name].at, *([("query",)] if name == "prediction" else []), ROLES]
+    return tuple(tokens_of_role(role, task, model.spec.tokens) for role in roles)
+
+
+def placed(
+    name: str,
+    value: jax.Array,
+    own: jax.Array,
+    at: tuple[slice, ...],
+    step: int | None,
+    rows_of_all: int,
+) -> tuple[slice, jax.Array]:
+    """The tokens of a value, and the value at one step if it has all steps.
+
+    `step` is the step that starts with the block, None if no step does. The cache of a run has
+    `rows_of_all` values of a slot.
+    """
+    shape = jnp.shape(value)
+    once = [rows for rows in at if shape in forms(own[rows])]
+    along = [rows for rows in at if shape[1:] in forms(own[rows])]
+    if once and along and 1 < shape[0] == rows_of_all:
+        raise ValueError(
+            f"slot {name} must have the values of all steps or of all tokens, got shape "
+            f"{list(shape)}, which is both; pass the values of one step, such as "
+            f'cache["{name}"][0]'
+        )
+    if once:
+        return once[0], value
+    if not along:
+        raise ValueError(f"slot {name} must have shape {list(own[at[0]].shape)}, got {list(shape)}")
+    if step is None or step < 0:
+        raise ValueError(
+            f"block must be the first of a step for values of all steps {list(shape)} of slot "
+            f"{name}; pass the values of one step, such as value[0]"
+        )
+    if step >= shape[0]:
+        raise ValueError(
+            f"slot {name} must have values before step {step}, got shape {list(shape)}"
+        )
+    return along[0], value[step]
+
+
+def forms(value: jax.Array) -> tuple[tuple[int, ...], ...]:
+    """The shape [tokens, width, ...] of a value, and that without an axis of width 1."""
+    tokens, width, *outputs = value.shape
+    return (value.shape, (tokens, *outputs)) if width == 1 else (value.shape,)
+
+
 def put_slot(stream: Stream, model: Transformer, name: str, value: jax.Array) -> Stream:
-    if set(stream) != {"stream"}:
+    if name in stream:
         return {**stream, name: value}
     at = model.layout.channels(name)
     return {"stream": stream["stream"].at[:, at].set(value)}

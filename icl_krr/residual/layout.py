@@ -3,11 +3,15 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Any
 
 import jax.numpy as jnp
+import wadler_lindig as wl
 from jax.typing import DTypeLike
 
 from .. import checks, fields
+from ..names import unknown
+from ..readable import readable
 from .reads import Read
 
 ROLES = ("aggregator", "support", "query")
@@ -58,6 +62,7 @@ class Slot:
             checks.choice("role", role, ROLES)
 
 
+@readable
 @dataclass(frozen=True)
 class Layout:
     """The channels of the residual stream, divided into slots.
@@ -107,7 +112,7 @@ class Layout:
         for slot in self.slots:
             if slot.name == name:
                 return slot
-        raise ValueError(f"slot must be one of {', '.join(self.names)}; got {name!r}")
+        raise ValueError(unknown("slot", name, self.names))
 
     def channels(self, name: str) -> slice:
         """Return the channels of a slot in an array that holds all slots side by side.
@@ -128,6 +133,11 @@ class Layout:
         """
         one = jnp.ones((), dtype or jnp.result_type(float))
         return Read({name: one}, self[name].width)
+
+    def __pdoc__(self, indent: int, **_: Any) -> wl.AbstractDoc:
+        slots = [wl.TextDoc(f"{slot.name}: {slot.width}") for slot in self.slots]
+        fill = wl.comma.group()  # as many slots on a line as fit
+        return wl.bracketed(wl.TextDoc("Layout("), slots, fill, wl.TextDoc(")"), indent)
 
     def __str__(self) -> str:
         rows = [("slot", "channels", "width", "kind", "at", "holds")]

@@ -12,9 +12,12 @@ from flax import struct
 from jax.typing import DTypeLike
 
 from .. import capacity, checks
+from ..names import unknown
 from ..numerics import matmul
+from ..readable import readable
 
 
+@readable
 @struct.dataclass
 class Read:
     r"""The linear map $h \mapsto \sum_s h_s B_s$ of a stream $h$, summed over its slots $s$.
@@ -44,7 +47,7 @@ class Read:
         """Apply the map to a stream {slot: [T, width of the slot]}; the result is [T, width]."""
         for slot in self.blocks:
             if slot not in stream:
-                raise ValueError(f"slot must be one of {', '.join(stream)}; got {slot!r}")
+                raise ValueError(unknown("slot", slot, stream))
             if stream[slot].shape[-1] != self.rows(slot):
                 raise ValueError(
                     f"slot {slot} must have width {self.rows(slot)} for this read, "

@@ -9,6 +9,7 @@ from typing import Any, NamedTuple
 from flax import struct
 from jaxtyping import Array, Float
 
+from ..readable import readable
 from ..status import Status
 
 
@@ -20,6 +21,7 @@ class Result:
         return iter([getattr(self, name) for name in names if name != "status"])
 
 
+@readable
 @struct.dataclass
 class Solution(Result):
     r"""Exact kernel ridge regression: $\alpha = (K + \lambda I)^{-1} y$ and its predictions.
@@ -48,6 +50,7 @@ class Solution(Result):
         return self.status.residual
 
 
+@readable
 @struct.dataclass
 class Trajectory(Result):
     r"""All iterates of a solver, from iterate 0 to iterate L = steps.
@@ -76,6 +79,7 @@ class Trajectory(Result):
     status: Status | None = None
 
 
+@readable
 class Smoothing(NamedTuple):
     """Predictions of a linear smoother: weights times y.
 
@@ -88,6 +92,7 @@ class Smoothing(NamedTuple):
     weights: Float[Array, "q n"]
 
 
+@readable
 @struct.dataclass
 class Posterior(Result):
     """Posterior of a Gaussian process at the queries.

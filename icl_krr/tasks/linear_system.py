@@ -8,9 +8,11 @@ import jax.numpy as jnp
 from jaxtyping import Array, Float
 
 from ..kernels import Kernel, check_kernel
+from ..readable import readable
 from .task import Task, check_axes
 
 
+@readable
 class System(NamedTuple):
     r"""The parts of the linear system $(K + \lambda I) \alpha = y$ of one task.
 

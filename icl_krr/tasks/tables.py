@@ -13,10 +13,12 @@ import numpy as np
 
 from .. import checks
 from ..fields import cut, shown
+from ..readable import readable
 from .columns import Cells, Column, columns_of, read_cells
 from .scaling import standardise
 
 
+@readable
 @dataclass(frozen=True)
 class Table:
     """A table of numbers with named feature columns and a named target column.
@@ -61,6 +63,7 @@ class Table:
         return len(self.y)
 
 
+@readable
 class Queries(NamedTuple):
     """Rows to predict.
 

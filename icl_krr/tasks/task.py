@@ -12,6 +12,7 @@ import numpy as np
 
 from .. import checks
 from ..pytree import checked
+from .conversion import as_numpy
 
 
 @checked
@@ -19,8 +20,9 @@ class Task:
     """One regression task: predict the outputs at the queries from the supports.
 
     The task has n supports, q queries, p features and r outputs. All arrays have the same floating
-    dtype. NumPy arrays are converted to JAX arrays. A batch of tasks is a `Task` with the same
-    leading axes on every field.
+    dtype. Lists, NumPy arrays, pandas tables and PyTorch tensors are converted to JAX arrays, and
+    their integers to floats. A batch of tasks is a `Task` with the same leading axes on every
+    field.
 
     Args:
         x: inputs of the supports, [n, p].
@@ -31,7 +33,7 @@ class Task:
             read this field.
 
     Raises:
-        TypeError: `x`, `y` or `x_query` is not a floating-point array, or their dtypes differ.
+        TypeError: `x`, `y` or `x_query` does not hold real numbers, or their dtypes differ.
         ValueError: shapes do not fit, or a value of an unmasked support or a query is not finite
             or is outside of the range of JAX's default dtype. Values are not checked inside JAX
             transformations, where they are unknown.
@@ -40,6 +42,8 @@ class Task:
     >>> task = Task(x=jnp.ones((5, 2)), y=jnp.zeros(5), x_query=jnp.ones((3, 2)))
     >>> task.num_supports, task.num_queries, task.num_features, task.num_outputs
     (5, 3, 2, 1)
+    >>> Task(x=[[0], [1], [2]], y=[1.0, 3.0, 2.0], x_query=[[0.5]])
+    Task(x=f32[3,1], y=f32[3], x_query=f32[1,1])
     """
 
     x: Any
@@ -51,11 +55,7 @@ class Task:
     def __post_init__(self):
         given = {}
         for field in dataclasses.fields(self):
-            value = getattr(self, field.name)
-            if isinstance(value, np.ma.MaskedArray):
-                raise TypeError(
-                    f"{field.name} must be an array, got a masked array; use mask= for masked rows"
-                )
+            value = as_numpy(field.name, getattr(self, field.name))
             if isinstance(value, np.ndarray) and value.dtype.kind in "bfiu":
                 given[field.name] = value
                 # JAX has neither another byte order nor numbers of more than 8 bytes

@@ -13,10 +13,12 @@ import optax
 
 from .. import checks
 from ..catalogue import METHODS
+from ..readable import readable
 from .loop import Diverged
 from .objectives import Objective, as_pytree
 
 
+@readable
 class Moved(NamedTuple):
     """A parameter before and after a fit.
 
@@ -35,6 +37,7 @@ class Moved(NamedTuple):
     change: float
 
 
+@readable
 class Adapted(NamedTuple):
     """Result of `adapt`.
 

@@ -11,6 +11,7 @@ import jax.numpy as jnp
 
 from .. import checks, solvers
 from ..kernels import Exponential, Gaussian, Kernel, Linear
+from ..readable import readable
 from ..solvers.algebra import like, seen
 from ..solvers.likelihood import known
 from ..tasks import Sampler, Task, map_tasks
@@ -22,6 +23,7 @@ Optimal = tuple[Kernel, Any] | None
 """Kernel and ridge of the posterior mean of a family, or None if they are not known."""
 
 
+@readable
 class Reference(NamedTuple):
     """Reference predictors for a family: kernel ridge regression and a Nadaraya-Watson smoother.
 

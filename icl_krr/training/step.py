@@ -10,6 +10,7 @@ import jax.numpy as jnp
 import optax
 
 from .. import checks
+from ..readable import readable
 from ..tasks import Sampler, Task, map_tasks
 from ..tasks.batches import check_batch, chunk_of, outline
 from ..tasks.samplers import check_sampler
@@ -20,6 +21,7 @@ from .reference import Optimal, optimal, regression
 from .settings import Training
 
 
+@readable
 class State(NamedTuple):
     """State of a training run between two steps.
 

@@ -7,7 +7,7 @@ tokens, or 1 + 2n + q in the format "interleaved". One `jax.lax.scan` runs over 
 from .cache import Cache
 from .dense import dense
 from .forward import forward
-from .hook_points import HookPlace
+from .hook_points import HookPlace, Where
 from .init import Architecture, init
 from .memory import Memory, memory
 from .operands import operand_bounds
@@ -29,6 +29,7 @@ __all__ = [
     "Transformer",
     "Unit",
     "Weights",
+    "Where",
     "Write",
     "dense",
     "forward",

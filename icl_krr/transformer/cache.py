@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
 import jax
 import jax.numpy as jnp
 
+from ..fields import shown
+from ..names import similar
 from ..pytree import checked, static
 
 
@@ -16,9 +18,10 @@ class Cache(Mapping):
     """Stored values of a run: slots after each step, and points inside blocks.
 
     `cache["alpha"]` is a slot, `cache["blocks.3.attn"]` is a point of block 3 and
-    `cache["blocks.3.attn.alpha"]` is one slot of that point. A cache is a pytree, so
-    `run_with_cache` can be batched by `jax.vmap`. Read points of a batched cache inside the vmapped
-    function, because the cache indexes their first axis by step.
+    `cache["blocks.3.attn.alpha"]` is one slot of that point. `print(cache)` shows them as a tree
+    with their shapes. A cache is a pytree, so `run_with_cache` can be batched by `jax.vmap`. Read
+    points of a batched cache inside the vmapped function, because the cache indexes their first
+    axis by step.
 
     Args:
         slots: {slot: [steps + 1, ...]}, the values at the start and after each step.
@@ -43,10 +46,7 @@ class Cache(Mapping):
         try:
             return self.slots[name] if name in self.slots else self.find(name)
         except (KeyError, AttributeError):
-            raise KeyError(
-                f"{name!r} is not in the cache; choose slots with names= and points of blocks with "
-                "points= or everything=True"
-            ) from None
+            raise KeyError(without(self, name)) from None
 
     def find(self, name: str) -> Any:
         """Read a point of a block, or one slot of a point.
@@ -58,15 +58,11 @@ class Cache(Mapping):
             KeyError: the run did not store the point.
         """
         blocks, at, point = [*name.split(".", 2), "", ""][:3]
-        if not self.points or blocks != "blocks" or not at.isdigit():
+        if blocks != "blocks" or not at.isdigit() or int(at) >= depth(self):
             raise KeyError(name)
-        first, per_step = self.prologue, len(self.points) - self.prologue
-        if int(at) < first:
-            return part(self.points[int(at)], point)
-        step, block = divmod(int(at) - first, per_step)
-        if step >= self.steps:
-            raise KeyError(name)
-        return jax.tree.map(lambda value: value[step], part(self.points[first + block], point))
+        position, step = place(self, int(at))
+        value = part(self.points[position], point)
+        return value if step is None else jax.tree.map(lambda leaf: leaf[step], value)
 
     def stack(self, point: str) -> Any:
         """Stack one point over all blocks: [depth, ...].
@@ -103,16 +99,86 @@ class Cache(Mapping):
 
     def __iter__(self) -> Iterator[str]:
         yield from self.slots
-        blocks = [*self.points[: self.prologue]]
-        blocks += self.points[self.prologue :] * self.steps
-        for i, block in enumerate(blocks):
-            for point, value in block.items():
-                yield f"blocks.{i}.{point}"
-                if isinstance(value, dict):
-                    yield from (f"blocks.{i}.{point}.{slot}" for slot in value)
+        for block in range(depth(self)):
+            for point in with_slots(self.points[place(self, block)[0]]):
+                yield f"blocks.{block}.{point}"
 
     def __len__(self) -> int:
         return sum(1 for _ in self)
+
+    def __repr__(self) -> str:
+        from .cache_tree import text  # rich takes time to import
+
+        return text(branches(self, lambda leaf: jax.ShapeDtypeStruct(leaf.shape[1:], leaf.dtype)))
+
+    def __treescope_repr__(self, path: Any, subtree_renderer: Any) -> Any:
+        from treescope.repr_lib import render_dictionary_wrapper
+
+        return render_dictionary_wrapper(
+            object_type=type(self),
+            wrapped_dict=branches(self, lambda leaf: leaf),
+            path=None,
+            subtree_renderer=subtree_renderer,
+        )
+
+
+def depth(cache: Cache) -> int:
+    """The number of blocks of the run."""
+    per_step = len(cache.points) - cache.prologue
+    return cache.prologue + cache.steps * per_step if cache.points else 0
+
+
+def place(cache: Cache, block: int) -> tuple[int, int | None]:
+    """The index of a block in the points of a cache, and its step; None in the prologue."""
+    first = cache.prologue
+    if block < first:
+        return block, None
+    step, position = divmod(block - first, len(cache.points) - first)
+    return first + position, step
+
+
+def without(cache: Cache, name: Any) -> str:
+    """The sentence about a name that a cache does not have."""
+    blocks, at, point = [*str(name).split(".", 2), "", ""][:3]
+    if blocks == "blocks" and at.isdigit() and int(at) < depth(cache):
+        points = cache.points[place(cache, int(at))[0]]
+        has = f"has {', '.join(points) or 'no points'} in blocks.{at}"
+        known = [f"blocks.{at}.{one}" for one in with_slots(points)] if point else []
+    else:
+        known = [*cache.slots]
+        for block in range(len(cache.points) if cache.steps else cache.prologue):
+            known += [f"blocks.{block}.{one}" for one in with_slots(cache.points[block])]
+        has = f"has {', '.join(cache.slots) or 'no slots'}"
+        has += f" and points of {label([*range(depth(cache))])}" if any(cache.points) else ""
+    return (
+        f"{shown(name)} is not in the cache, which {has}; choose slots with names= and points of "
+        f"blocks with points= or everything=True{similar(name, known)}"
+    )
+
+
+def branches(cache: Cache, of_steps: Callable[[jax.Array], Any]) -> dict[str, Any]:
+    """{slot: value} and {blocks: {point: value}}; `of_steps` maps the values of all steps."""
+    tree: dict[str, Any] = dict(cache.slots)
+    for position, points in enumerate(cache.points):
+        blocks = [block for block in range(depth(cache)) if place(cache, block)[0] == position]
+        if points and blocks:
+            prologue = position < cache.prologue
+            tree[label(blocks)] = points if prologue else jax.tree.map(of_steps, points)
+    return tree
+
+
+def label(blocks: list[int]) -> str:
+    """The blocks at the same place in every step, such as "blocks.1, 6, ..., 36"."""
+    shown = [*map(str, blocks)]
+    return "blocks." + ", ".join(shown if len(shown) < 4 else [*shown[:2], "...", shown[-1]])
+
+
+def with_slots(points: dict[str, Any]) -> Iterator[str]:
+    """The names of the points of a block, each followed by its slots."""
+    for point, value in points.items():
+        yield point
+        if isinstance(value, dict):
+            yield from (f"{point}.{slot}" for slot in value)
 
 
 def has(block: dict[str, Any], point: str) -> bool:

@@ -9,10 +9,11 @@ from typing import Any, NamedTuple
 import jax
 import jax.numpy as jnp
 
+from ..names import similar
 from ..residual import Stream
 from .attention import UndividedSoftmax
 from .heads import constant_patterns, written_by_heads
-from .hook_points import Hook, HookPlace, HookPoints, PlacedHook
+from .hook_points import Hook, HookPoints, PlacedHook, Where
 from .mlp import activate, project
 from .stream import add_to_stream, normalise, sum_of_slots
 from .tying import split_steps
@@ -59,8 +60,8 @@ def forward(
             values are stored. Default: it stores nothing.
         keep: names of points, such as "attn.alpha", whose values are stored in every block that has
             them, or True for all points; default (): none.
-        hooks: {name: function (value, name) -> value} (see `icl_krr.run_with_hooks`); default None:
-            no hooks.
+        hooks: {name: function (value, where) -> value} (see `icl_krr.run_with_hooks`); default
+            None: no hooks.
 
     Returns:
         A named tuple of `stream` (the final stream), `observed` (the values of `observe`,
@@ -85,7 +86,9 @@ def forward(
 
     def points_of(block: int, step: Any) -> HookPoints:
         return HookPoints(
-            [hook for at, hook in placed if at in (block, None)], HookPlace(block, step), keep
+            [hook for at, hook in placed if at in (block, None)],
+            Where(block, step, block + step * model.blocks_per_step),
+            keep,
         )
 
     points = []
@@ -170,6 +173,7 @@ def check_hooked_points(hook_points: HookPoints) -> None:
             raise ValueError(
                 f"hook must be at a point of its block, got {hook.name!r}; "
                 f"the points are {', '.join(sorted(hook_points.seen))}"
+                f"{similar(hook.point, hook_points.seen)}"
             )
 
 
@@ -180,5 +184,5 @@ def check_asked_points(placed: Any, keep: bool | Collection[str], seen: set[str]
         if point not in seen:
             raise ValueError(
                 f"point must exist in some block, got {point!r}; "
-                f"the points are {', '.join(sorted(seen))}"
+                f"the points are {', '.join(sorted(seen))}{similar(point, seen)}"
             )

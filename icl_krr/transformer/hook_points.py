@@ -2,28 +2,44 @@
 
 from __future__ import annotations
 
+import inspect
 from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
 import jax
 
+from ..readable import readable
+
 Hook = Callable[[Any, Any], Any]
 
 
-class HookPlace(NamedTuple):
-    """Where a hook at `blocks.*.POINT` is called.
+@readable
+class Where(NamedTuple):
+    """Where a hook is called: the second argument of every hook.
 
-    In a `Cache`, the value at the same place is `cache.points[position][point][step]`. For a block
-    of the prologue it is `cache.points[position][point]`.
+    At a point of one block, such as `blocks.3.attn`, all fields are known. JAX traces all steps at
+    once, so at `blocks.*.POINT` the fields `step` and `block` are traced integers, except in the
+    prologue. In a `Cache`, the value at the same place is `cache.points[position][point][step]`.
+    For a block of the prologue it is `cache.points[position][point]`.
 
     Attributes:
         position: index of the block among the blocks of the prologue and of one step, >= 0.
-        step: index of the solver step, a traced integer; 0 in the prologue.
+        step: index of the solver step; 0 in the prologue.
+        block: number of the block in the model, as in `blocks.3.attn`; default 0.
+        point: point of the block, such as "attn" or "attn.alpha"; default: empty.
+        name: name under which the hook was given, such as "blocks.*.attn"; default: empty.
     """
 
     position: int
     step: Any
+    block: Any = 0
+    point: str = ""
+    name: str = ""
+
+
+HookPlace = Where
+"""The former name of `Where`."""
 
 
 class PlacedHook(NamedTuple):
@@ -43,7 +59,7 @@ class HookPoints:
     """
 
     hooks: list[PlacedHook] = field(default_factory=list)
-    place: HookPlace = field(default_factory=lambda: HookPlace(0, 0))
+    place: Where = field(default_factory=lambda: Where(0, 0))
     keep: bool | Collection[str] = ()
     kept: dict[str, Any] = field(default_factory=dict)
     seen: set[str] = field(default_factory=set)
@@ -74,8 +90,22 @@ class HookPoints:
         return value
 
 
-def apply_hook(value: Any, hook: PlacedHook, place: HookPlace) -> Any:
-    act = lambda v: hook.function(v, place if hook.step is None else hook.name)  # noqa: E731
+def check_arguments(name: str, hook: Hook) -> None:
+    try:
+        takes = inspect.signature(hook)
+    except ValueError:  # a function in C may have no signature
+        return
+    try:
+        takes.bind(None, None)
+    except TypeError:
+        raise TypeError(f"hook at {name} must take (value, where), got {takes}") from None
+
+
+def apply_hook(value: Any, hook: PlacedHook, place: Where) -> Any:
+    where = place._replace(point=hook.point, name=hook.name)
+    if hook.step is not None:  # the hook acts in this step only, so its numbers are known
+        where = where._replace(step=hook.step, block=int(hook.name.split(".")[1]))
+    act = lambda v: hook.function(v, where)  # noqa: E731
     shape = jax.eval_shape(act, value)
     if (got := describe(shape)) != (needed := describe(value)):
         raise ValueError(f"hook at {hook.name} must return {needed}, got {got}")

@@ -10,6 +10,7 @@ import jax.numpy as jnp
 from jax.core import Tracer
 
 from .. import capacity, checks
+from ..readable import readable
 from ..residual import num_tokens
 from ..tasks import Task
 from ..tasks.batches import chunk_of
@@ -22,6 +23,7 @@ SMALL_RUN = 2**26
 """Bytes of a run that is never refused. For more, the compiler tells the exact size."""
 
 
+@readable
 class Memory(NamedTuple):
     """Memory of a run in bytes.
 

@@ -11,7 +11,7 @@ from ..tasks import Task
 from ..tasks.batches import chunk_of
 from .cache import Cache
 from .evaluate import check_compatible, evaluate, evaluate_batch
-from .hook_points import Hook
+from .hook_points import Hook, check_arguments
 from .memory import run_if_it_fits
 from .weights import Transformer
 
@@ -206,9 +206,9 @@ def run_with_hooks(model: Transformer, task: Task, hooks: Mapping[str, Hook]) ->
     Args:
         model: the model to run.
         task: the task, in a dtype that is not wider than the dtype of the weights.
-        hooks: {name of a point: function (value, name) -> value}. A hook must be pure and return a
-            value with the same slots, shapes and dtypes. A hook at `blocks.*.POINT` gets a
-            `HookPlace` in place of the name.
+        hooks: {name of a point: function (value, where) -> value}. A hook must be pure and return a
+            value with the same slots, shapes and dtypes. `where` is a `Where`: `where.name` is this
+            name, `where.block` the number of the block and `where.step` the number of the step.
 
     Returns:
         The prediction, as `predict` returns it.
@@ -224,11 +224,14 @@ def run_with_hooks(model: Transformer, task: Task, hooks: Mapping[str, Hook]) ->
     >>> import icl_krr as ik
     >>> model = ik.constructions.conjugate_gradient(ik.Linear(), num_features=1, ridge=2.0, steps=1)
     >>> task = ik.Task(x=jnp.ones((1, 1)), y=jnp.array([3.0]), x_query=jnp.ones((1, 1)))
-    >>> double = lambda value, name: 2 * value
+    >>> double = lambda value, where: 2 * value
     >>> ik.run_with_hooks(model, task, {"blocks.3.attn.prediction": double}).tolist()
     [2.0]
     """
     check_compatible(model, task)
     if not isinstance(hooks, Mapping) or not all(map(callable, hooks.values())):
-        raise TypeError("hooks must be {name: function (value, name) -> value}, got " + repr(hooks))
+        wanted = "{name: function (value, where) -> value}"
+        raise TypeError(f"hooks must be {wanted}, got {checks.shown(hooks)}")
+    for name, hook in hooks.items():
+        check_arguments(name, hook)
     return run_if_it_fits(evaluate, model, task, hooks=tuple(hooks.items()))[0]

@@ -5,6 +5,7 @@ from __future__ import annotations
 import jax
 import jax.numpy as jnp
 
+from ..names import unknown
 from ..residual import Stream
 from .weights import Norm
 
@@ -13,7 +14,7 @@ def add_to_stream(stream: Stream, written: Stream) -> Stream:
     """Add what a sublayer writes; the stream must have all written slots."""
     for slot, part in written.items():
         if slot not in stream:
-            raise ValueError(f"slot to write must be one of {', '.join(stream)}; got {slot!r}")
+            raise ValueError(unknown("slot to write", slot, stream))
         if part.shape != stream[slot].shape:
             raise ValueError(
                 f"values written to slot {slot} must have shape {list(stream[slot].shape)}, "

@@ -10,6 +10,7 @@ import jax
 from flax import serialization, struct
 
 from .. import checks, fields
+from ..readable import readable
 from ..residual import TOKENS, Layout, Read
 
 
@@ -57,6 +58,7 @@ class Spec:
         checks.choice("tokens", self.tokens, TOKENS)
 
 
+@readable
 @struct.dataclass
 class Write:
     """A value and the slot to which a group of heads adds it.
@@ -76,6 +78,7 @@ class Write:
     to: str = struct.field(pytree_node=False, default="stream")
 
 
+@readable
 @struct.dataclass
 class Heads:
     """A group of attention heads that write to the same slots.
@@ -101,6 +104,7 @@ class Heads:
     heads: int = struct.field(pytree_node=False, default=1)
 
 
+@readable
 @struct.dataclass
 class Unit:
     r"""MLP units $(u^T h) \, g(v^T h)$ of the stream $h$, added to one slot.
@@ -128,6 +132,7 @@ class Unit:
     activation: str = struct.field(pytree_node=False, default="identity")
 
 
+@readable
 @struct.dataclass
 class Norm:
     """LayerNorm of one slot.
@@ -144,6 +149,7 @@ class Norm:
     bias: jax.Array
 
 
+@readable
 @struct.dataclass
 class Block:
     """One attention sublayer, then one MLP sublayer; either sublayer may be empty.
@@ -165,6 +171,7 @@ class Block:
     mlp_norm: dict[str, Norm] = struct.field(default_factory=dict)
 
 
+@readable
 @struct.dataclass
 class Weights:
     """All trainable parameters of a transformer.
@@ -191,6 +198,7 @@ class Weights:
     final_norm: dict[str, Norm] = struct.field(default_factory=dict)
 
 
+@readable
 class Problem(NamedTuple):
     """The regression that a construction solves.
 
@@ -203,6 +211,7 @@ class Problem(NamedTuple):
     ridge: Any
 
 
+@readable
 @dataclass(frozen=True, eq=False)
 class Transformer:
     """A transformer: a pytree whose leaves are the weights.

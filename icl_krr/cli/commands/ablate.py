@@ -20,6 +20,7 @@ from ..settings.ablate import Ablate
 def run(settings: Ablate) -> int:
     names = [field.name for field in dataclasses.fields(AblateConfig)]
     config = AblateConfig(**{name: getattr(settings, name) for name in names})
+    settings = dataclasses.replace(settings, model=config.model)
     folder = settings.out or Path(f"icl-krr-ablate-{Path(settings.model).name}")
     output.prepare(folder)
     with Console(stderr=True).status("") as status, jax.enable_x64(True):

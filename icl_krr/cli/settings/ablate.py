@@ -7,7 +7,7 @@ from typing import Annotated, Literal
 
 import tyro
 
-from ...catalogue import SOLVERS, spelled
+from ...experiments.shared.recipe import solver_of
 from .choices import Kernel, Site
 from .command import Command, Folder, refuse_unused
 
@@ -20,7 +20,7 @@ class Ablate(Command):
     implements, and compares both results."""
 
     model: tyro.conf.Positional[Annotated[str, tyro.conf.arg(metavar="MODEL")]]
-    """A solver to construct (such as chebyshev), a trained model of the package (such as
+    """A solver to construct (such as chebyshev or cg), a trained model of the package (such as
     gp-encoder) or the folder of an icl-krr train run."""
     kernel: Kernel | None = None
     """Kernel of a construction.
@@ -53,5 +53,5 @@ class Ablate(Command):
     If None, icl-krr-ablate-MODEL."""
 
     def refuse_options_without_effect(self) -> None:
-        if spelled(self.model) not in SOLVERS:
+        if solver_of(self.model) is None:
             refuse_unused(self, ["each_step"], "for a trained model, which has no solver steps")

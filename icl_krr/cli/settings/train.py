@@ -7,7 +7,7 @@ from typing import Annotated
 
 import tyro
 
-from ...catalogue import FAMILIES, SOLVERS, kernel_class, spelled
+from ...catalogue import FAMILIES, SOLVERS, kernel_class
 from ...experiments.shared.recipe import ModelRecipe, TaskRecipe
 from ...training.settings import Training
 from .command import Command, Folder, refuse_unused
@@ -44,7 +44,7 @@ class Train(Command):
 
     def refuse_options_without_effect(self) -> None:
         """Each family takes its own settings; a construction has an architecture of its own."""
-        solver = spelled(self.model.start or "") in SOLVERS
+        solver = self.model.start in SOLVERS
         taken = {*FAMILIES[self.task.family].takes, *(["kernel"] if solver else [])}
         if "kernel" in taken:
             taken |= {kernel_class(self.task.kernel).bandwidth}

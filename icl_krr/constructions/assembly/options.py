@@ -8,9 +8,11 @@ from typing import Any, TypedDict
 from jax.typing import DTypeLike
 
 from ... import checks
+from ...readable import readable
 from .arithmetic import Arithmetic
 
 
+@readable
 @dataclass(frozen=True, eq=False)
 class Softmax:
     r"""Settings of softmax attention; `attention="softmax"` means `Softmax()`.

@@ -12,12 +12,14 @@ import jax.numpy as jnp
 import numpy as np
 
 from ... import checks
+from ...readable import readable
 from ...residual import ROLES, Read, join
 from ...transformer.weights import Unit
 from .arithmetic import Arithmetic, check_reach, repeat
 from .recorder import Recorder
 
 
+@readable
 @dataclass(frozen=True, eq=False)
 class ReLU(Arithmetic):
     r"""Arithmetic by piecewise-linear tables, which are the weights of a plain ReLU MLP.

@@ -5,7 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from ... import checks
-from ...catalogue import KERNELS, SITES, SOLVERS, find, spelled, taken
+from ...catalogue import KERNELS, SITES, SOLVERS, find, taken
+from ..shared.recipe import solver_of
 
 
 @dataclass(frozen=True)
@@ -56,8 +57,8 @@ class AblateConfig:
         if self.swap is not None:
             steps = {name: row for name, row in SOLVERS.items() if row.iterates}
             set_field("swap", find("swap", steps, self.swap).name)
+        set_field("model", solver_of(self.model) or self.model)
         if self.constructed:
-            set_field("model", spelled(self.model))
             if self.kernel is not None:
                 set_field("kernel", find("kernel", KERNELS, self.kernel).name)
                 checks.choice(f"kernel of {self.model}", self.kernel, taken(self.model))
@@ -77,4 +78,4 @@ class AblateConfig:
     @property
     def constructed(self) -> bool:
         """Whether the model is a solver's construction."""
-        return spelled(self.model) in SOLVERS
+        return self.model in SOLVERS

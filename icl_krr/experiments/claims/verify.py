@@ -18,6 +18,7 @@ import jax
 import numpy as np
 
 from ...files import Lines, to_markdown
+from ...names import unknown
 from ..shared.rows import Rows
 from .claim import CORRECTED, FALSE, HOLDS, OPEN, Check, Claim, Verdict
 
@@ -91,7 +92,7 @@ def choose(names: Iterable[str]) -> dict[str, Claim]:
     chosen = [name.upper() for name in names]
     for name in chosen:
         if name not in known:
-            raise ValueError(f"claim must be one of {', '.join(known)}, got {name}")
+            raise ValueError(unknown("claim", name, known))
     return {name: known[name] for name in chosen} if chosen else known
 
 

@@ -10,8 +10,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, get_args
 
 from ... import fields
-from ...catalogue import ATTENTIONS, FAMILIES, KERNELS, find, spelled
+from ...catalogue import ATTENTIONS, FAMILIES, KERNELS, SOLVERS, find, spelled
 from ...files import from_json
+from ...names import similar, unknown
 from ...training.settings import Training
 
 if TYPE_CHECKING:
@@ -101,6 +102,9 @@ class ModelRecipe:
     ridge: float | None = None
     """Ridge of the solver in `start`; default: the variance `noise` of the task."""
 
+    def __post_init__(self):
+        object.__setattr__(self, "start", solver_of(self.start) or self.start)
+
 
 @dataclass(frozen=True)
 class Recipe:
@@ -129,7 +133,7 @@ class Recipe:
         except FileNotFoundError:
             raise ValueError(
                 f"recipe must be a JSON file, a run's folder or one of {', '.join(names())}; "
-                f"got {str(where)!r}"
+                f"got {str(where)!r}{similar(str(where), names())}"
             ) from None
         except ValueError as error:
             raise ValueError(f"{path} must be a JSON file: {error}") from None
@@ -148,9 +152,7 @@ def parts(cls: Any, entries: Any, path: Path) -> dict[str, Any]:
     kinds, hints, made = fields.hints(Recipe), fields.hints(cls), {}
     for name, value in entries.items():
         if name not in hints:
-            raise ValueError(
-                f"{path}: field must be one of {', '.join(hints)}; got {fields.shown(name)}"
-            )
+            raise ValueError(f"{path}: {unknown('field', name, hints)}")
         if cls is Recipe:
             made[name] = kinds[name](**parts(kinds[name], value, path))
             continue
@@ -179,6 +181,17 @@ def folder_of(where: str | Path) -> Path:
     path = Path(where)
     there = path.is_file() or holds_run(path)
     return RUNS / str(where) if str(where) in names() and not there else path
+
+
+def solver_of(name: str | None) -> str | None:
+    """The solver with this name, or None.
+
+    The folder of a run takes precedence over a short name of a solver.
+    """
+    if name is None or name in SOLVERS:
+        return name
+    solver = spelled(name)
+    return solver if solver in SOLVERS and not holds_run(Path(name)) else None
 
 
 def holds_run(folder: Path) -> bool:

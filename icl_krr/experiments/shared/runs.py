@@ -7,7 +7,8 @@ from typing import NamedTuple
 
 import jax
 
-from ...catalogue import SOLVERS, make_kernel, spelled, taken
+from ...catalogue import SOLVERS, make_kernel, taken
+from ...names import similar
 from ...tasks import Sampler, sample
 from ...training import checkpoint
 from ...transformer import Architecture, Transformer, init, untie
@@ -56,7 +57,7 @@ def find(where: str | Path, *others: str, name: str = "model") -> Path:
         empty = ", which holds no recipe.json" if folder.is_dir() else ""
         raise ValueError(
             f"{name} must be a run's folder or one of {', '.join([*known, *others])}; "
-            f"got {str(where)!r}{empty}"
+            f"got {str(where)!r}{empty or similar(str(where), [*known, *others])}"
         )
     return folder
 
@@ -64,7 +65,7 @@ def find(where: str | Path, *others: str, name: str = "model") -> Path:
 def first_model(recipe: Recipe, drawn: Sampler) -> Transformer:
     """The model before training: random, a construction, or the model of another run."""
     start = recipe.model.start
-    if start is None or spelled(start) in SOLVERS:
+    if start is None or start in SOLVERS:
         return blank(recipe, drawn)
     folder = find(start, *SOLVERS, name="start")
     like = jax.eval_shape(lambda: blank(recipe, drawn))
@@ -79,7 +80,7 @@ def blank(recipe: Recipe, drawn: Sampler) -> Transformer:
     m, seed = recipe.model, recipe.training.seed
     key = jax.random.key(seed)
     task = sample(jax.random.fold_in(key, 4), drawn)
-    if m.start is None or spelled(m.start) not in SOLVERS:
+    if m.start is None or m.start not in SOLVERS:
         if m.ridge is not None:
             raise ValueError(
                 f"ridge must be None unless start is a solver, got ridge {m.ridge} "
