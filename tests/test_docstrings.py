@@ -144,7 +144,8 @@ def arguments():
 
 def complaints(name, parameters, told):
     known = {key: p for key, p in parameters.items() if key not in ("self", "cls")}
-    for key in told.keys() - known.keys():
+    fitted = {key for key in told if key.endswith("_")}  # what an estimator's fit computes
+    for key in told.keys() - known.keys() - fitted:
         yield f"{name}: there is no argument {key}"
     for key, parameter in known.items():
         if key not in told:
