@@ -69,7 +69,8 @@ class InContextRegressor(MultiOutputMixin, RegressorMixin, BaseEstimator):
 
     Attributes:
         model_: the transformer.
-        task_: the supports as a `Task`, which are also its queries.
+        task_: the supports as a `Task`, whose queries are the supports too; its y is scaled if
+            `normalize_y` is True.
         kernel_: the kernel with its bandwidth.
         ridge_: the ridge; None for `nadaraya_watson`.
         steps_: number of solver steps of the transformer.
@@ -148,7 +149,8 @@ class InContextRegressor(MultiOutputMixin, RegressorMixin, BaseEstimator):
         row, needs = SOLVERS[config.solver], {}
         self.ridge_ = None
         if row.iterates:
-            self.ridge_ = self.ridge or model_selection.choose_ridge(self.kernel_, task)
+            # a float, because JAX compiles another program for an integer
+            self.ridge_ = float(self.ridge or model_selection.choose_ridge(self.kernel_, task))
             needs = told(row, self.kernel_, task, self.ridge_) | {"steps": config.steps}
             needs |= attention(self.kernel_, task)
         # a model with one output predicts each output separately, which the posterior requires
@@ -208,7 +210,7 @@ class InContextRegressor(MultiOutputMixin, RegressorMixin, BaseEstimator):
             config = DepthConfig(solver=self.solver, ridge=self.ridge, steps=self.steps)
             if SOLVERS[config.solver].kernels == "featured" and not self.kernel.featured:
                 raise ValueError(
-                    f"kernel must have a feature map, such as Linear(), for solver "
+                    "kernel must have a feature map, such as Linear(), for solver "
                     f"{config.solver!r}, got {self.kernel!r}"
                 )
             return config
@@ -220,7 +222,7 @@ class InContextRegressor(MultiOutputMixin, RegressorMixin, BaseEstimator):
         family = kernel_class(str(config.kernel))
         given = getattr(config, str(family.bandwidth), None)
         if given is not None:
-            return family.of_bandwidth(given)
+            return family.of_bandwidth(float(given))
         if SOLVERS[config.solver].iterates:
             return model_selection.choose_kernel(family, task, config.ridge)
         return model_selection.choose_smoother(family, task)

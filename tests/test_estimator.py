@@ -159,7 +159,7 @@ def test_a_program_serves_other_values_and_about_as_many_queries():
     listener = lambda event, *_, **__: compiled.append(event)  # noqa: E731
     InContextRegressor(**GIVEN).fit(X, Y[:, 0]).predict(NEW)
     monitoring.register_event_duration_secs_listener(listener)
-    for ridge, lengthscale, queries in ((0.3, 2.0, NEW[:1]), (2.0, 0.7, np.tile(NEW, (3, 1)))):
+    for ridge, lengthscale, queries in ((0.3, 2, NEW[:1]), (2, 0.7, np.tile(NEW, (3, 1)))):
         regressor = InContextRegressor(ridge=ridge, lengthscale=lengthscale, normalize_y=True)
         prediction = regressor.fit(X[::-1], Y[:, 1]).predict(queries)
         assert len(prediction) == len(queries)
