@@ -51,6 +51,7 @@ ROOMS = {  # a module's place (column, row, number of columns), its purpose and 
     "residual": (1, 2, 1, "slots, tokens, reads", FORWARD),
     "transformer": (2, 2, 1, "forward pass,\ncapture, hooks", FORWARD),
     "probes": (3, 2, 1, "hat matrices, filters,\npatching, identify", SEEN),
+    "estimator": (0, 3, 2, "fit and predict, for pipelines of scikit-learn", SEEN),
     "posterior": (2, 3, 1, "mean and variance", SEEN),
     "export": (3, 3, 1, "safetensors files, T5", SEEN),
     "experiments": (0, 4, 2, "claims C1 to C24, sweeps, identification, runs", SEEN),

@@ -16,6 +16,7 @@ models and trained models use the same forward pass.
 - `icl_krr.theory`: bounds and identities of the theory, one per function.
 - `icl_krr.export`: models as files and in standard architectures.
 - `icl_krr.status`: whether a result is right, and what helps if it is not.
+- `icl_krr.InContextRegressor`: a construction as an estimator of scikit-learn.
 - `icl_krr.catalogue`: names of solvers and kernels, and how to add more.
 
 **Looking at objects.** Every object prints on one screen: arrays as `f32[32,4]`, long parts folded,
@@ -34,7 +35,11 @@ eigenvalues of $A$. Other symbols are $\eta$ for `step_size`, $\mu$ for `momentu
 unit roundoff.
 """
 
+from importlib.util import find_spec
+
 import lazy_loader
 
 # This file does not import JAX, so that `icl-krr --help` starts quickly.
 __getattr__, __dir__, __all__ = lazy_loader.attach_stub(__name__, __file__)
+if find_spec("sklearn") is None:  # `from icl_krr import *` works without this extra
+    __all__.remove("InContextRegressor")  # pyright: ignore[reportUnsupportedDunderAll]

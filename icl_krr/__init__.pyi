@@ -13,6 +13,7 @@ from . import (
     transformer,
 )
 from .constructions import ReLU, Softmax
+from .estimator import InContextRegressor
 from .kernels import Exponential, Features, Gaussian, Kernel, Linear, Mixture
 from .posterior import Posterior, posterior
 from .probes import check
@@ -43,6 +44,7 @@ __all__ = [
     "Exponential",
     "Features",
     "Gaussian",
+    "InContextRegressor",
     "Kernel",
     "Layout",
     "Linear",

@@ -50,6 +50,7 @@ ALLOWED = {
         "transformer",
         "constructions",
     },
+    "estimator": {"kernels", "tasks", "posterior", "transformer", "probes", "experiments"},
     "bench": {"kernels", "tasks", "solvers", "residual", "transformer", "constructions"},
     "plots": {"experiments", "bench"},
     "report": {"experiments", "plots"},

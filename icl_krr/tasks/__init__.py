@@ -30,6 +30,9 @@ a `Task` from them. Every model and solver takes that task:
 >>> ik.predict(model, task).shape
 (142,)
 
+`icl_krr.InContextRegressor` is a construction as an estimator of scikit-learn, with `fit`,
+`predict` and `score`, so that it can be a part of a pipeline and of a grid search.
+
 **Random tasks.** A sampler is a frozen dataclass that describes a distribution of tasks. `sample`
 draws a task from a sampler and a random key. Samplers are Gaussian processes (`GaussianProcess`),
 linear regression with a chosen spectrum (`LinearRegression`), `ReLUNetwork`, `DecisionTree`,

@@ -1,0 +1,242 @@
+"""A construction as an estimator of scikit-learn, for pipelines and grid searches."""
+
+from __future__ import annotations
+
+import warnings
+from typing import Any
+
+import numpy as np
+
+try:
+    from sklearn.base import BaseEstimator, MultiOutputMixin, RegressorMixin
+    from sklearn.exceptions import ConvergenceWarning
+    from sklearn.utils.validation import check_is_fitted, validate_data
+except ImportError:
+    raise ImportError(
+        "icl_krr.InContextRegressor needs scikit-learn 1.6 or later; install it with "
+        "python -m pip install --upgrade scikit-learn"
+    ) from None
+
+from . import checks
+from .catalogue import SOLVERS, kernel_class
+from .experiments.depth import DepthConfig
+from .experiments.shared import model_selection
+from .experiments.shared.build import attention, construct
+from .experiments.shared.told import told
+from .kernels import Kernel
+from .posterior import posterior
+from .probes import check
+from .status import Status
+from .tasks import Task
+from .transformer import Transformer, predict
+
+FEWEST_QUERIES = 32
+"""Fewer queries are padded to this number, and more to a power of two."""
+
+
+class InContextRegressor(MultiOutputMixin, RegressorMixin, BaseEstimator):
+    r"""A construction as a regressor of scikit-learn, like `KernelRidge` and with its predictions.
+
+    `fit` stores the rows of X and y as supports and builds the transformer. It trains nothing.
+    `predict` passes supports and queries through the transformer, whose steps converge to
+
+    $$f^\ast(x) = k(x)^T (K + \lambda I)^{-1} y.$$
+
+    So `InContextRegressor(kernel="gaussian", lengthscale=l, ridge=a)` predicts what
+    `KernelRidge(kernel="rbf", gamma=1 / (2 * l**2), alpha=a)` does, as far as the steps have
+    converged. If they have not, `fit` emits a `ConvergenceWarning`, and `status_` says what helps.
+
+    A pipeline and a grid search can contain the estimator like any other of scikit-learn. Like
+    `KernelRidge`, the regression has no intercept, and all features share one bandwidth. Put a
+    `StandardScaler` before it, and set `normalize_y` if y is not centred. All computations are in
+    float32, or in float64 with `JAX_ENABLE_X64=1`. The scaling of y is always in float64, and so
+    are the arrays that `predict` returns. JAX compiles one program for each number of rows in
+    `fit`, and for 32, 64, 128, ... rows in `predict`. Other values of the parameters, except
+    `kernel`, `solver` and `steps`, take no new compilation.
+
+    Args:
+        kernel: name of a kernel in the catalogue, a `Kernel`, or None for the first kernel that the
+            solver takes; default "gaussian".
+        solver: name of a solver in the catalogue; default "conjugate_gradient".
+        ridge: ridge $\lambda$ > 0, the variance of the noise. By default leave-one-out on the
+            supports chooses it. Not used by `nadaraya_watson`.
+        temperature: temperature > 0 of the exponential kernel. By default leave-one-out on the
+            supports chooses it. None for other kernels and for a `Kernel`, which has its own.
+        lengthscale: lengthscale > 0 of the Gaussian kernel, with the same default.
+        steps: number of solver steps, >= 1; default 64. Not used by `nadaraya_watson`.
+        normalize_y: whether to subtract the mean of y and divide by its standard deviation before
+            the regression, and to undo this in predictions; default False.
+
+    Attributes:
+        model_: the transformer.
+        task_: the supports as a `Task`, whose queries are the supports too; its y is scaled if
+            `normalize_y` is True.
+        kernel_: the kernel with its bandwidth.
+        ridge_: the ridge; None for `nadaraya_watson`.
+        steps_: number of solver steps of the transformer.
+        status_: `Status` of the predictions at the supports, from `icl_krr.check`; None for a
+            solver that solves no regression.
+        n_features_in_: number of features p of a row.
+
+    Raises:
+        ImportError: scikit-learn is not installed.
+
+    Source: L. Buitinck et al., API Design for Machine Learning Software: Experiences from the
+    Scikit-learn Project, ECML PKDD Workshop (2013), for `fit` and `predict`.
+
+    >>> from sklearn.pipeline import make_pipeline
+    >>> from sklearn.preprocessing import StandardScaler
+    >>> import icl_krr as ik
+    >>> table = ik.tasks.diabetes()
+    >>> regressor = InContextRegressor(ridge=0.5, lengthscale=4.0, normalize_y=True)
+    >>> pipeline = make_pipeline(StandardScaler(), regressor).fit(table.x[:50], table.y[:50])
+    >>> mean, std = pipeline.predict(table.x[50:60], return_std=True)
+    >>> mean.shape, std.shape, bool(regressor.status_.ok)
+    ((10,), (10,), True)
+    """
+
+    model_: Transformer
+    task_: Task
+    kernel_: Kernel
+    ridge_: float | None
+    steps_: int
+    status_: Status | None
+
+    def __init__(
+        self,
+        *,
+        kernel: str | Kernel = "gaussian",
+        solver: str = "conjugate_gradient",
+        ridge: float | None = None,
+        temperature: float | None = None,
+        lengthscale: float | None = None,
+        steps: int = 64,
+        normalize_y: bool = False,
+    ):
+        self.kernel = kernel
+        self.solver = solver
+        self.ridge = ridge
+        self.temperature = temperature
+        self.lengthscale = lengthscale
+        self.steps = steps
+        self.normalize_y = normalize_y
+
+    def fit(self, X: Any, y: Any) -> InContextRegressor:
+        """Store the supports, choose the hyperparameters that are None, and build the transformer.
+
+        Args:
+            X: features of the supports, [n, p].
+            y: outputs of the supports, [n] or [n, r].
+
+        Returns:
+            The estimator itself.
+
+        Raises:
+            ValueError: a parameter is out of range, the solver does not take the kernel, or X and y
+                do not fit together or are not finite.
+            TypeError: a parameter has the wrong type.
+        """
+        config = self._config()
+        X, y = validate_data(self, X, y, dtype=np.float64, multi_output=True, y_numeric=True)
+        y = y.astype(np.float64)
+        self._mean, self._scale = np.zeros(y.shape[1:]), np.ones(y.shape[1:])
+        if self.normalize_y:
+            varies = np.ptp(y, axis=0) > 0  # the mean of a constant y can have a rounding error
+            self._mean = np.where(varies, y.mean(axis=0), y[0])
+            self._scale = np.where(varies, y.std(axis=0), 1.0)
+        self.task_ = task = Task(x=X, y=(y - self._mean) / self._scale, x_query=X)
+        self.kernel_ = self._choose_kernel(config, task)
+        row, needs = SOLVERS[config.solver], {}
+        self.ridge_ = None
+        if row.iterates:
+            # a float, because JAX compiles another program for an integer
+            self.ridge_ = float(self.ridge or model_selection.choose_ridge(self.kernel_, task))
+            needs = told(row, self.kernel_, task, self.ridge_) | {"steps": config.steps}
+            needs |= attention(self.kernel_, task)
+        # a model with one output predicts each output separately, which the posterior requires
+        sizes = task.replace(y=np.zeros(len(X)))
+        self.model_ = construct(config.solver, self.kernel_, sizes, **needs)
+        self.steps_ = self.model_.steps
+        self.status_ = None if self.model_.problem is None else check(self.model_, task)
+        warn_unless_ok("predictions", self.status_)
+        return self
+
+    def predict(self, X: Any, return_std: bool = False) -> Any:
+        r"""Predict with the transformer.
+
+        Args:
+            X: features of the queries, [q, p].
+            return_std: whether to return the standard deviation $\sqrt{v(x)}$ of the posterior of a
+                Gaussian process too, see `icl_krr.posterior`; default False. It is that of the
+                function without noise. The transformer then solves a linear system for each query.
+
+        Returns:
+            The prediction [q] or [q, r] in float64, or the prediction and the standard deviation,
+            which has the same shape.
+
+        Raises:
+            ValueError: X does not fit the supports, or `return_std` is True and the solver solves
+                no regression.
+            sklearn.exceptions.NotFittedError: `fit` was not called.
+        """
+        check_is_fitted(self)
+        checks.flag("return_std", return_std)
+        if return_std and self.model_.problem is None:
+            raise ValueError(
+                f"return_std must be False for solver {self.solver!r}, which solves no regression, "
+                "got True; use solver='conjugate_gradient'"
+            )
+        X = validate_data(self, X, dtype=np.float64, reset=False)
+        task = self.task_.replace(x_query=padded(X))
+        if not return_std:
+            return self._in_units_of_y(predict(self.model_, task), len(X))
+        found = posterior(self.model_, self.kernel_, task)
+        warn_unless_ok("standard deviations", found.status)
+        mean = self._in_units_of_y(found.mean, len(X))
+        std = np.sqrt(np.maximum(np.asarray(found.variance, np.float64), 0))[: len(X)]
+        return mean, np.multiply.outer(self._scale, std).T
+
+    def _config(self) -> DepthConfig:
+        """The checked parameters; the name of the kernel is not used for a `Kernel`."""
+        checks.flag("normalize_y", self.normalize_y)
+        bandwidths = {"temperature": self.temperature, "lengthscale": self.lengthscale}
+        if isinstance(self.kernel, Kernel):
+            for name, value in bandwidths.items():
+                if value is not None:
+                    raise ValueError(
+                        f"{name} must be None if kernel is an object, which has its own, "
+                        f"got {checks.shown(value)}"
+                    )
+            config = DepthConfig(solver=self.solver, ridge=self.ridge, steps=self.steps)
+            if SOLVERS[config.solver].kernels == "featured" and not self.kernel.featured:
+                raise ValueError(
+                    "kernel must have a feature map, such as Linear(), for solver "
+                    f"{config.solver!r}, got {self.kernel!r}"
+                )
+            return config
+        return DepthConfig(self.solver, self.kernel, self.ridge, **bandwidths, steps=self.steps)
+
+    def _choose_kernel(self, config: DepthConfig, task: Task) -> Kernel:
+        if isinstance(self.kernel, Kernel):
+            return self.kernel
+        family = kernel_class(str(config.kernel))
+        given = getattr(config, str(family.bandwidth), None)
+        if given is not None:
+            return family.of_bandwidth(float(given))
+        if SOLVERS[config.solver].iterates:
+            return model_selection.choose_kernel(family, task, config.ridge)
+        return model_selection.choose_smoother(family, task)
+
+    def _in_units_of_y(self, prediction: Any, rows: int) -> np.ndarray:
+        return np.asarray(prediction, np.float64)[:rows] * self._scale + self._mean
+
+
+def padded(X: np.ndarray) -> np.ndarray:
+    """Repeat the first row until the number of rows is one for which a program is compiled."""
+    rows = max(FEWEST_QUERIES, 1 << (len(X) - 1).bit_length())
+    return np.concatenate([X, np.broadcast_to(X[:1], (rows - len(X), X.shape[1]))])
+
+
+def warn_unless_ok(what: str, status: Status | None) -> None:
+    if status is not None and not status.ok:
+        warnings.warn(f"{what}: {status.advice()}", ConvergenceWarning, stacklevel=3)
