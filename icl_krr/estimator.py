@@ -18,8 +18,9 @@ except ImportError:
     ) from None
 
 from . import checks
-from .catalogue import SOLVERS, kernel_class
-from .experiments.depth import DepthConfig
+from .catalogue import SOLVERS
+from .experiments.depth import steps_needed
+from .experiments.depth_config import DepthConfig, choose_kernel
 from .experiments.shared import model_selection
 from .experiments.shared.build import attention, construct
 from .experiments.shared.told import told
@@ -55,15 +56,16 @@ class InContextRegressor(MultiOutputMixin, RegressorMixin, BaseEstimator):
     `kernel`, `solver` and `steps`, take no new compilation.
 
     Args:
-        kernel: name of a kernel in the catalogue, a `Kernel`, or None for the first kernel that the
-            solver takes; default "gaussian".
+        kernel: name of a kernel in the catalogue, a `Kernel`, or None for the kernel with the least
+            leave-one-out error on the supports; default "gaussian".
         solver: name of a solver in the catalogue; default "conjugate_gradient".
         ridge: ridge $\lambda$ > 0, the variance of the noise. By default leave-one-out on the
             supports chooses it. Not used by `nadaraya_watson`.
         temperature: temperature > 0 of the exponential kernel. By default leave-one-out on the
             supports chooses it. None for other kernels and for a `Kernel`, which has its own.
         lengthscale: lengthscale > 0 of the Gaussian kernel, with the same default.
-        steps: number of solver steps, >= 1; default 64. Not used by `nadaraya_watson`.
+        steps: number of solver steps, >= 1, or None for as many as the predictions at the supports
+            need to converge, at most 256; default 64. Not used by `nadaraya_watson`.
         normalize_y: whether to subtract the mean of y and divide by its standard deviation before
             the regression, and to undo this in predictions; default False.
 
@@ -105,12 +107,12 @@ class InContextRegressor(MultiOutputMixin, RegressorMixin, BaseEstimator):
     def __init__(
         self,
         *,
-        kernel: str | Kernel = "gaussian",
+        kernel: str | Kernel | None = "gaussian",
         solver: str = "conjugate_gradient",
         ridge: float | None = None,
         temperature: float | None = None,
         lengthscale: float | None = None,
-        steps: int = 64,
+        steps: int | None = 64,
         normalize_y: bool = False,
     ):
         self.kernel = kernel
@@ -145,14 +147,17 @@ class InContextRegressor(MultiOutputMixin, RegressorMixin, BaseEstimator):
             self._mean = np.where(varies, y.mean(axis=0), y[0])
             self._scale = np.where(varies, y.std(axis=0), 1.0)
         self.task_ = task = Task(x=X, y=(y - self._mean) / self._scale, x_query=X)
-        self.kernel_ = self._choose_kernel(config, task)
+        fixed = isinstance(self.kernel, Kernel)
+        self.kernel_ = self.kernel if fixed else choose_kernel(task, config)[0]
         row, needs = SOLVERS[config.solver], {}
         self.ridge_ = None
         if row.iterates:
             # a float, because JAX compiles another program for an integer
             self.ridge_ = float(self.ridge or model_selection.choose_ridge(self.kernel_, task))
-            needs = told(row, self.kernel_, task, self.ridge_) | {"steps": config.steps}
-            needs |= attention(self.kernel_, task)
+            needs = told(row, self.kernel_, task, self.ridge_) | attention(self.kernel_, task)
+            needs["steps"] = config.steps
+            if config.steps is None:
+                needs["steps"], _ = steps_needed(row.name, self.kernel_, task, self.ridge_)
         # a model with one output predicts each output separately, which the posterior requires
         sizes = task.replace(y=np.zeros(len(X)))
         self.model_ = construct(config.solver, self.kernel_, sizes, **needs)
@@ -215,17 +220,6 @@ class InContextRegressor(MultiOutputMixin, RegressorMixin, BaseEstimator):
                 )
             return config
         return DepthConfig(self.solver, self.kernel, self.ridge, **bandwidths, steps=self.steps)
-
-    def _choose_kernel(self, config: DepthConfig, task: Task) -> Kernel:
-        if isinstance(self.kernel, Kernel):
-            return self.kernel
-        family = kernel_class(str(config.kernel))
-        given = getattr(config, str(family.bandwidth), None)
-        if given is not None:
-            return family.of_bandwidth(float(given))
-        if SOLVERS[config.solver].iterates:
-            return model_selection.choose_kernel(family, task, config.ridge)
-        return model_selection.choose_smoother(family, task)
 
     def _in_units_of_y(self, prediction: Any, rows: int) -> np.ndarray:
         return np.asarray(prediction, np.float64)[:rows] * self._scale + self._mean

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 from .. import checks
-from ..catalogue import KERNELS, SOLVERS, find, kernel_class, load, taken
+from ..catalogue import KERNELS, SOLVERS, find, kernel_class, load, name_of, taken
 from ..kernels import Exponential, Kernel
 from ..tasks import Task
 from .shared import model_selection
-from .shared.model_selection import Choice, Progress, silent
+from .shared.model_selection import Progress, silent
 
 BANDWIDTHS = ("temperature", "lengthscale")
 """Bandwidths that a config can set. Leave-one-out chooses the bandwidth of any other kernel."""
@@ -112,33 +112,38 @@ class Kernels(NamedTuple):
 
 def choose_kernels(task: Task, config: DepthConfig, progress: Progress = silent) -> Kernels:
     """The kernels with the least leave-one-out errors among those that the config allows."""
+    kernel, errors = choose_kernel(task, config, progress)
+    family, smooths = families(name_of(kernel))
+    if SOLVERS[config.solver].iterates:
+        smoother = model_selection.choose_smoother(smooths, task, progress=progress).kernel
+        return Kernels(kernel, smoother, errors)
+    if config.given:
+        return Kernels(kernel, kernel, errors)
+    best = model_selection.choose_kernel(family, task, config.ridge, progress=progress).kernel
+    return Kernels(best, kernel, errors)
+
+
+def choose_kernel(
+    task: Task, config: DepthConfig, progress: Progress = silent
+) -> tuple[Kernel, dict[str, float]]:
+    """The kernel of the solver, and the leave-one-out errors of the kernels that were compared."""
     given = getattr(config, config.given[0]) if config.given else None
-
-    def regression(family: type[Kernel]) -> Choice:
-        return model_selection.choose_kernel(family, task, config.ridge, given, progress)
-
-    def smoothing(family: type[Kernel], bandwidth: Any = None) -> Choice:
-        return model_selection.choose_smoother(family, task, bandwidth, progress)
-
-    options = {name: families(name) for name in config.kernels}
-    iterates = SOLVERS[config.solver].iterates
-    if given is not None and len(options) == 1:
-        ((family, smooths),) = options.values()
-        kernel = family.of_bandwidth(given)
-        return Kernels(kernel, smoothing(smooths).kernel if iterates else kernel, {})
-    choices = {
-        name: regression(family) if iterates else smoothing(smooths, given)
-        for name, (family, smooths) in options.items()
-    }
+    if given is not None and len(config.kernels) == 1:
+        return kernel_class(config.kernels[0]).of_bandwidth(given), {}
+    choices = {}
+    for name in config.kernels:
+        family, smooths = families(name)
+        if SOLVERS[config.solver].iterates:
+            choices[name] = model_selection.choose_kernel(
+                family, task, config.ridge, given, progress
+            )
+        else:
+            choices[name] = model_selection.choose_smoother(smooths, task, given, progress)
     name = min(choices, key=lambda name: choices[name].error)
     kernel, error = choices[name]
     if kernel.bandwidth and not math.isfinite(error):
         raise ValueError(model_selection.unknown(kernel.bandwidth))
-    errors = {name: choice.error for name, choice in choices.items()}
-    family, smooths = options[name]
-    if iterates:
-        return Kernels(kernel, smoothing(smooths).kernel, errors)
-    return Kernels(regression(family).kernel, kernel, errors)
+    return kernel, {name: choice.error for name, choice in choices.items()}
 
 
 def bandwidth(kernel: Kernel) -> dict[str, float]:
