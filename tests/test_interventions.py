@@ -261,6 +261,8 @@ def test_transplant_refuses_values_of_all_steps_where_no_step_starts():
         transplant(model, task, 1, {"rr": cache["rr"]})  # as many steps as tokens
     with pytest.raises(ValueError, match="slot alpha must have values before step 4, got"):
         transplant(model, task, 21, {"alpha": cache["alpha"][:4]})
+    rest = ik.transformer.tail(model, 24)  # the last two blocks, without a step
+    assert transplant(rest, task, 1, {"alpha": cache["alpha"][5]}).shape == (1,)
     with pytest.raises(TypeError, match=r"slots must be \{name: value\} or a cache"):
         transplant(model, task, 1, [cache["alpha"]])
 

@@ -91,6 +91,7 @@ def test_a_cache_is_a_tree(run):
     seen = []
     jax.jit(lambda cache: seen.append(repr(cache)))(cache)
     assert seen == [repr(cache)]
+    assert "alpha: 0" in repr(jax.tree.map(lambda _: 0, cache))
 
 
 def test_treescope_draws_every_object(run):

@@ -65,7 +65,8 @@ def transplant(
     stream = run_with_cache(model, task, names=(), points=(point,))[1][f"blocks.{cut}.{point}"]
     if {name: jnp.shape(v) for name, v in slots.items()} == {n: v.shape for n, v in stream.items()}:
         return resume(model, task, dict(slots), block)
-    step, inside = divmod(block - len(model.weights.prologue), model.blocks_per_step)
+    per_step = max(model.blocks_per_step, 1)  # the last part of a cut model has only a prologue
+    step, inside = divmod(block - len(model.weights.prologue), per_step)
     for name, value in slots.items():
         if name in stream and name not in model.layout.names:
             own, at = stream[name], (slice(None),)

@@ -109,7 +109,7 @@ class Cache(Mapping):
     def __repr__(self) -> str:
         from .cache_tree import text  # rich takes time to import
 
-        return text(branches(self, lambda leaf: jax.ShapeDtypeStruct(leaf.shape[1:], leaf.dtype)))
+        return text(branches(self, of_one_step))
 
     def __treescope_repr__(self, path: Any, subtree_renderer: Any) -> Any:
         from treescope.repr_lib import render_dictionary_wrapper
@@ -165,6 +165,11 @@ def branches(cache: Cache, of_steps: Callable[[jax.Array], Any]) -> dict[str, An
             prologue = position < cache.prologue
             tree[label(blocks)] = points if prologue else jax.tree.map(of_steps, points)
     return tree
+
+
+def of_one_step(leaf: Any) -> Any:
+    """The shape of a value at one step; a placeholder without a shape is kept."""
+    return jax.ShapeDtypeStruct(leaf.shape[1:], leaf.dtype) if hasattr(leaf, "shape") else leaf
 
 
 def label(blocks: list[int]) -> str:
