@@ -147,8 +147,8 @@ class InContextRegressor(MultiOutputMixin, RegressorMixin, BaseEstimator):
             self._mean = np.where(varies, y.mean(axis=0), y[0])
             self._scale = np.where(varies, y.std(axis=0), 1.0)
         self.task_ = task = Task(x=X, y=(y - self._mean) / self._scale, x_query=X)
-        fixed = isinstance(self.kernel, Kernel)
-        self.kernel_ = self.kernel if fixed else choose_kernel(task, config)[0]
+        given = self.kernel if isinstance(self.kernel, Kernel) else None
+        self.kernel_ = given or choose_kernel(task, config)[0]
         row, needs = SOLVERS[config.solver], {}
         self.ridge_ = None
         if row.iterates:

@@ -127,7 +127,8 @@ def choose_kernel(
     task: Task, config: DepthConfig, progress: Progress = silent
 ) -> tuple[Kernel, dict[str, float]]:
     """The kernel of the solver, and the leave-one-out errors of the kernels that were compared."""
-    given = getattr(config, config.given[0]) if config.given else None
+    # a float, because JAX compiles another program for an integer
+    given = float(getattr(config, config.given[0])) if config.given else None
     if given is not None and len(config.kernels) == 1:
         return kernel_class(config.kernels[0]).of_bandwidth(given), {}
     choices = {}

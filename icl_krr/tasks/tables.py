@@ -13,6 +13,7 @@ import numpy as np
 
 from .. import checks
 from ..fields import cut, shown
+from ..names import similar
 from ..readable import readable
 from .columns import Cells, Column, columns_of, read_cells
 from .scaling import standardise
@@ -108,7 +109,7 @@ def read_table(path: str | Path, target: str, encode: bool = False) -> Table:
     if target not in cells.columns:
         raise ValueError(
             f"target must be a column of {path} ({cut(', '.join(cells.columns))}), "
-            f"got {shown(target)}{comma}"
+            f"got {shown(target)}{similar(target, cells.columns)}{comma}"
         )
     names = [name for name in cells.columns if name != target]
     if not names:
