@@ -49,7 +49,7 @@ ALLOWED = {
     },
     "bench": {"kernels", "tasks", "solvers", "residual", "transformer", "constructions"},
     "plots": {"experiments", "bench"},
-    "report": {"experiments", "plots"},
+    "report": {"experiments"},
 }
 ALLOWED["cli"] = ALLOWED["experiments"] | {"experiments", "bench", "plots", "report"}
 

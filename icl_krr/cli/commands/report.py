@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+import sys
+import time
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
 from rich.console import Console
-from rich.table import Table
+from rich.progress import SpinnerColumn, TextColumn, TimeElapsedColumn
+from rich.table import Column, Table
 
 from ... import report as pages
 from ...experiments.claims.verify import claims, table as table_of_claims, verify_all
@@ -24,8 +27,10 @@ from ...experiments.explorer import (
 )
 from ...experiments.identify.trained_model import (
     IdentifyConfig,
+    distance_rows,
     distance_table,
     examine,
+    filter_rows,
     layer_table,
 )
 from ...experiments.shared.recipe import folder_of
@@ -33,7 +38,6 @@ from ...experiments.shared.rows import Rows, tidy
 from ...experiments.shared.runs import Run, load
 from ...experiments.snapshot import take_snapshot
 from ...files import to_csv
-from ...plots import filter_figure, identification_figure, svg, training_figure
 from ...probes.distances import SPACES
 from ...report import Facts, Section, render
 from ...tasks import sample
@@ -46,6 +50,7 @@ from ..run_folders import (
     sweep_section,
 )
 from ..settings.report import Report
+from .identify import identification_record
 
 Show = Callable[[str], None]
 TITLE = "In-context kernel ridge regression, as transformer weights"
@@ -57,47 +62,96 @@ WORDS = (
 TRAINED = "gp-encoder"
 
 
+class Part(NamedTuple):
+    """A part of the page that is computed: what it shows, and how it is made."""
+
+    title: str
+    make: Callable[[Show], Section]
+
+
 def run(settings: Report) -> int:
-    meta = output.surroundings(settings)
+    meta, seed = output.surroundings(settings), settings.seed
     sources = sort_by_kind(settings.runs)
     where = sources.run or TRAINED
     model, named = load(where), Path(where).name
-    trained = training_sections(model, named, folder_of(where))
-    identification = sources.identification and identification_section(sources.identification)
-    sweeps = [sweep_section(*pair) for pair in enumerate(sources.sweeps)]
-    settled = sources.claims and claims_section(sources.claims)
+    grid: list[Explored] = []
+    parts = [
+        Part("sliders over constructed transformers", lambda show: sliders(seed, grid, show)),
+        Part(
+            f"residual streams and attention patterns of {named}",
+            lambda show: streams_section(model, named, seed),
+        ),
+        *training_sections(model, named, folder_of(where)),
+        identification_section(sources.identification)
+        if sources.identification
+        else Part(
+            f"identification of {named}",
+            lambda show: small_identification(model, named, seed, meta, show),
+        ),
+        *(sweep_section(*pair) for pair in enumerate(sources.sweeps)),
+        claims_section(sources.claims)
+        if sources.claims
+        else Part("claims, quick run", lambda show: quick_claims(seed, meta, show)),
+        Section("made", "How this page was made", (), (Facts(pages.facts_of(meta)),)),
+    ]
     if (settings.out / "meta.json").exists() and not (settings.out / "report.html").is_file():
         raise ValueError(
             f"{settings.out} must be empty or hold a report, got other files; choose another --out"
         )
     output.prepare(settings.out)
-    seed = settings.seed
-    with Console(stderr=True).status("") as status:
-        with jax.enable_x64(True):
-            found = explore(ExplorerConfig(seed=seed), status.update)
-        status.update(f"{named}: residual streams and attention patterns")
-        made = [
-            pages.explorer_section(found),
-            streams_section(model, named, seed),
-            *trained,
-            identification or small_identification(model, named, seed, meta, status.update),
-            *sweeps,
-            settled or quick_claims(seed, meta, status.update),
-            Section("made", "How this page was made", (), (Facts(pages.facts_of(meta)),)),
-        ]
-    rows = grid_rows(found)
-    meta["dtype"] = found.dtype
-    files = {
-        "report.html": render(TITLE, WORDS, made),
-        "grid.csv": to_csv(rows),
-        "meta.json": (output.to_json(meta) + "\n").encode(),
-    }
+    seconds = make_page(settings.out, parts)
+    rows = grid_rows(grid[0])
+    meta["dtype"] = grid[0].dtype
+    files = {"grid.csv": to_csv(rows), "meta.json": (output.to_json(meta) + "\n").encode()}
     output.write(settings.out, files)
     if settings.json:
         print(output.to_json({"meta": meta, "rows": rows}))
     else:
-        print_sections(made)
+        table = Table("part", Column("seconds", justify="right"), title="report.html")
+        for title, spent in seconds.items():
+            table.add_row(title, f"{spent:.0f}")
+        Console().print(table)
     return 0
+
+
+def make_page(folder: Path, parts: list[Part | Section]) -> dict[str, float]:
+    """Write the page with what is ready, then again after every part; return seconds by part."""
+    seconds: dict[str, float] = {}
+
+    def save() -> None:
+        ready = [part for part in parts if isinstance(part, Section)]
+        waiting = [part.title for part in parts if isinstance(part, Part)]
+        output.save(folder, {"report.html": render(TITLE, WORDS, ready, waiting)})
+
+    save()
+    missing = [(place, part) for place, part in enumerate(parts) if isinstance(part, Part)]
+    print(
+        f"wrote {folder / 'report.html'}, which has no part yet that takes long; "
+        f"{len(missing)} parts follow as soon as each is ready",
+        file=sys.stderr,
+    )
+    columns = (SpinnerColumn(finished_text="✓"), TextColumn("{task.description}"))
+    with output.progress(*columns, TimeElapsedColumn()) as progress:
+        bars = [progress.add_task(part.title, start=False, total=1) for _, part in missing]
+        for bar, (place, part) in zip(bars, missing, strict=True):
+            progress.start_task(bar)
+            start = time.perf_counter()
+            parts[place] = part.make(
+                lambda words, bar=bar, part=part: progress.update(
+                    bar, description=f"{part.title}: {words}"
+                )
+            )
+            seconds[part.title] = time.perf_counter() - start
+            save()
+            progress.update(bar, description=part.title, completed=1)
+    return seconds
+
+
+def sliders(seed: int, grid: list[Explored], show: Show) -> Section:
+    """The section with sliders; its grid is kept for the table of numbers."""
+    with jax.enable_x64(True):
+        grid.append(explore(ExplorerConfig(seed=seed), show))
+    return pages.explorer_section(grid[0])
 
 
 def streams_section(run: Run, name: str, seed: int) -> Section:
@@ -116,12 +170,11 @@ def training_sections(run: Run, name: str, folder: Path) -> list[Section]:
     metrics = folder / "metrics.csv"
     if not metrics.exists():
         return []
-    caption = f"{name}, seed {run.recipe.training.seed}, {jnp.result_type(float)}"
+    made = f"{name}, seed {run.recipe.training.seed}, {jnp.result_type(float)}."
     try:
-        figure = svg(training_figure(parse_rows(metrics), caption), "training")
+        return [pages.training_section(name, parse_rows(metrics), made)]
     except (KeyError, IndexError, TypeError, ValueError):
         raise ValueError(f"{metrics} must be a metrics file written by icl-krr train") from None
-    return [pages.training_section(name, figure, f"{caption}.")]
 
 
 def small_identification(
@@ -130,19 +183,15 @@ def small_identification(
     """Reduced identification, used when no finished run is given."""
     config = IdentifyConfig(tasks=16, probe_tasks=128, seed=seed)
     with jax.enable_x64(True):
-        found = examine(run, config, lambda words: show(f"{name}, identification: {words}"))
-    title = f"{name}, seed {seed}, {config.tasks} tasks, float64"
-    heatmaps, filters = (
-        svg(figure, key)
-        for key, figure in (
-            ("heatmaps", identification_figure(found.found, title)),
-            ("filter", filter_figure(found, title)),
-        )
+        found = examine(run, config, show)
+    return pages.identification_section(
+        name,
+        identification_record(found.found),
+        [layer_table(found), *(distance_table(found.found, space) for space in SPACES)],
+        distance_rows(found.found),
+        filter_rows(found),
+        f"Reduced run: {config.tasks} tasks. {pages.provenance(meta, 'float64')}",
     )
-    tables = [layer_table(found), *(distance_table(found.found, space) for space in SPACES)]
-    status = f"{found.found.status}; nearest: {', '.join(found.found.remain)}"
-    made = f"Reduced run: {config.tasks} tasks. {pages.provenance(meta, 'float64')}"
-    return pages.identification_section(name, status, tables, heatmaps, filters, made)
 
 
 def quick_claims(seed: int, meta: dict[str, Any], show: Show) -> Section:
@@ -153,7 +202,7 @@ def quick_claims(seed: int, meta: dict[str, Any], show: Show) -> Section:
     def count(more: int) -> None:
         nonlocal done
         done += more
-        show(f"claims, quick run: {done} of {len(known)} done")
+        show(f"{done} of {len(known)} done")
 
     count(0)
     found = verify_all(known, seeds=range(seed, seed + 1), quick=True, progress=count)
@@ -172,12 +221,3 @@ def grid_rows(found: Explored) -> Rows:
         if values.ndim == len(over):  # a number, not a curve
             columns[name] = values.reshape(values.shape + (1,) * (len(GRID_AXES) - values.ndim))
     return tidy(places, **columns)
-
-
-def print_sections(made: list[Section]) -> None:
-    table = Table(title="report.html")
-    table.add_column("section", no_wrap=True)
-    table.add_column("figures and tables", justify="right")
-    for section in made:
-        table.add_row(section.title, str(len(section.parts)))
-    Console().print(table)
