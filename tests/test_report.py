@@ -12,12 +12,13 @@ import pytest
 import icl_krr as ik
 from icl_krr.cli import main
 from icl_krr.cli.commands import report as reports
+from icl_krr.cli.page_in_parts import TITLE, WORDS
 from icl_krr.cli.run_folders import sweep_section
 from icl_krr.experiments.explorer import ExplorerConfig, draw_task, explore
 from icl_krr.experiments.snapshot import take_snapshot
 from icl_krr.files import to_csv
 from icl_krr.report import Section, Table, explorer_section, render, snapshots_section
-from icl_krr.report.charts import log_axis
+from icl_krr.report.marks import log_axis
 from icl_krr.report.sliders import shares, three_digits
 
 SMALL = {
@@ -338,7 +339,7 @@ def test_sliders_predictions_and_slots_are_on_one_screen(browser, found, tmp_pat
     others = [Section(f"other-{i}", "A section with a title", (), ()) for i in range(6)]
     path = tmp_path / "report.html"
     sections = [explorer_section(found), *others]
-    path.write_bytes(render(reports.TITLE, reports.WORDS, sections))
+    path.write_bytes(render(TITLE, WORDS, sections))
     shown = browser.new_page(viewport={"width": 1280, "height": 800})
     shown.goto(path.as_uri())
     ends = [chart.bounding_box() for chart in charts_of(shown).all()]

@@ -9,12 +9,13 @@ a canvas.
 """
 
 from .explorer import explorer_section
-from .models import identification_section, training_section
+from .identification import identification_section
 from .page import Facts, Fold, Section, Table, render
 from .sections import claims_section, facts_of, provenance
 from .sliders import Axis, Board, Cell
 from .snapshots import snapshots_section
 from .sweep import sweep_section
+from .training import training_section
 
 __all__ = [
     "Axis",

@@ -8,21 +8,8 @@ from typing import Any
 import numpy as np
 
 from ..experiments.explorer import Explored
-from .charts import (
-    ACCENT,
-    BLUE,
-    GREEN,
-    INK,
-    ORANGE,
-    RED,
-    STEPS,
-    Chart,
-    Line,
-    Spec,
-    curves,
-    heatmap,
-    log_axis,
-)
+from .chart import ACCENT, BLUE, GREEN, INK, ORANGE, RED, Chart, Line, Spec
+from .marks import STEPS, curves, heatmap, log_axis
 
 GAPS = {
     "transformer": Line(BLUE),

@@ -11,7 +11,7 @@ from typing import NamedTuple
 from jinja2 import Environment, PackageLoader
 
 from ..files import Lines
-from .charts import CONFIG, library
+from .chart import CONFIG, library
 from .sliders import Board
 
 

@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from .charts import Chart
+from .chart import Chart
 
 
 class Axis(NamedTuple):

@@ -8,7 +8,8 @@ from itertools import product
 import numpy as np
 
 from ..experiments.snapshot import Snapshot
-from .charts import INK, Chart, Spec, heatmap
+from .chart import INK, Chart, Spec
+from .marks import heatmap
 from .page import Section
 from .sliders import Axis, Board, thousandths
 

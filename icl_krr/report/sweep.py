@@ -9,7 +9,8 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from ..experiments.shared.rows import Plot, Rows
-from .charts import INK, PALETTE, STEPS, Chart, Line, Spec, curves, log_axis
+from .chart import INK, PALETTE, Chart, Line, Spec
+from .marks import STEPS, curves, log_axis
 from .page import Section
 from .sliders import Axis, Board, Cell, numbers
 

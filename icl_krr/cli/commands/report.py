@@ -2,16 +2,12 @@
 
 from __future__ import annotations
 
-import sys
-import time
-from collections.abc import Callable
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 import jax
 import jax.numpy as jnp
 from rich.console import Console
-from rich.progress import SpinnerColumn, TextColumn, TimeElapsedColumn
 from rich.table import Column, Table
 
 from ... import report as pages
@@ -39,10 +35,11 @@ from ...experiments.shared.runs import Run, load
 from ...experiments.snapshot import take_snapshot
 from ...files import to_csv
 from ...probes.distances import SPACES
-from ...report import Facts, Section, render
+from ...report import Facts, Section
 from ...tasks import sample
 from .. import output
 from ..csv_rows import parse_rows
+from ..page_in_parts import Part, Show, make_page
 from ..run_folders import (
     claims_section,
     identification_section,
@@ -52,21 +49,7 @@ from ..run_folders import (
 from ..settings.report import Report
 from .identify import identification_record
 
-Show = Callable[[str], None]
-TITLE = "In-context kernel ridge regression, as transformer weights"
-WORDS = (
-    "The forward pass of a transformer can run a solver of kernel ridge regression. The weights of "
-    "the constructed models on this page are written down explicitly. Constructed and trained "
-    "models use the same forward code."
-)
 TRAINED = "gp-encoder"
-
-
-class Part(NamedTuple):
-    """A part of the page that is computed: what it shows, and how it is made."""
-
-    title: str
-    make: Callable[[Show], Section]
 
 
 def run(settings: Report) -> int:
@@ -112,39 +95,6 @@ def run(settings: Report) -> int:
             table.add_row(title, f"{spent:.0f}")
         Console().print(table)
     return 0
-
-
-def make_page(folder: Path, parts: list[Part | Section]) -> dict[str, float]:
-    """Write the page with what is ready, then again after every part; return seconds by part."""
-    seconds: dict[str, float] = {}
-
-    def save() -> None:
-        ready = [part for part in parts if isinstance(part, Section)]
-        waiting = [part.title for part in parts if isinstance(part, Part)]
-        output.save(folder, {"report.html": render(TITLE, WORDS, ready, waiting)})
-
-    save()
-    missing = [(place, part) for place, part in enumerate(parts) if isinstance(part, Part)]
-    print(
-        f"wrote {folder / 'report.html'}, which has no part yet that takes long; "
-        f"{len(missing)} parts follow as soon as each is ready",
-        file=sys.stderr,
-    )
-    columns = (SpinnerColumn(finished_text="✓"), TextColumn("{task.description}"))
-    with output.progress(*columns, TimeElapsedColumn()) as progress:
-        bars = [progress.add_task(part.title, start=False, total=1) for _, part in missing]
-        for bar, (place, part) in zip(bars, missing, strict=True):
-            progress.start_task(bar)
-            start = time.perf_counter()
-            parts[place] = part.make(
-                lambda words, bar=bar, part=part: progress.update(
-                    bar, description=f"{part.title}: {words}"
-                )
-            )
-            seconds[part.title] = time.perf_counter() - start
-            save()
-            progress.update(bar, description=part.title, completed=1)
-    return seconds
 
 
 def sliders(seed: int, grid: list[Explored], show: Show) -> Section:

@@ -1,45 +1,17 @@
-"""Charts as Vega-Lite specifications that follow the sliders and the theme of the page."""
+"""What the charts of the page have in common: curves, heatmaps and axes."""
 
 from __future__ import annotations
 
-import json
 import math
-import re
 from collections.abc import Iterable, Mapping, Sequence
-from functools import cache
-from typing import Any, NamedTuple
+from typing import Any
 
-import vl_convert
+from .chart import BLUE, RED, Lines, Spec
 
-Spec = dict[str, Any]
 Points = Sequence[Mapping[str, Any]]
 
-INK, ACCENT = "currentColor", "var(--accent)"
-BLUE, RED, GREEN, ORANGE = (f"var(--{name})" for name in ("blue", "red", "green", "orange"))
-PALETTE = (BLUE, RED, GREEN, ORANGE, "var(--purple)", "var(--sky)", "var(--olive)")
-CONFIG: Spec = {
-    "background": "transparent",
-    "padding": 2,
-    "font": "system-ui, sans-serif",
-    "view": {"stroke": None},
-    "axis": {
-        "labelColor": INK,
-        "titleColor": INK,
-        "titleFontWeight": "normal",
-        "titleFontSize": 11,
-        "titlePadding": 4,
-        "labelFontSize": 11,
-        "domainColor": "var(--rule)",
-        "tickColor": "var(--rule)",
-        "gridColor": "var(--grid)",
-        "labelOverlap": True,
-    },
-    "mark": {"aria": False},  # the description of the chart and the tables say it in words
-    "line": {"clip": True},
-    "axisXBand": {"labelAngle": 0},
-}
-"""Colours are CSS variables, so that one drawing serves both themes."""
-
+STEPS = {"axis": {"tickMinStep": 1, "format": "d"}, "scale": {"nice": False}}
+"""An axis of whole numbers."""
 ZOOM: Spec = {
     "name": "zoom",
     "bind": "scales",
@@ -51,66 +23,6 @@ ZOOM: Spec = {
     },
 }
 """The wheel alone and the finger still scroll the page."""
-
-
-class Line(NamedTuple):
-    """How a line is drawn."""
-
-    color: str
-    dashes: str = "1 0"
-    width: float = 2
-
-
-Lines = Mapping[str, Line]
-NO_LINES: Lines = {}
-
-
-class Chart(NamedTuple):
-    """A chart that fills `span` of the 12 columns of the page.
-
-    `spec` is a specification in Vega-Lite without its width. Its expressions can use the sliders
-    by name, and the arrays of the board that `reads` names. `description` is for readers who do not
-    see the chart. The page explains the `lines` above the chart, where they can wrap.
-    """
-
-    title: str
-    description: str
-    spec: Spec
-    lines: Lines = NO_LINES
-    reads: tuple[str, ...] = ()
-    span: int = 4
-
-    def complete(self) -> Spec:
-        """The specification for the page's script."""
-        return {"width": "container", "description": self.words} | self.spec
-
-    def svg(self, name: str, known: Mapping[str, Any]) -> str:
-        """The chart as SVG; `known` holds the values of the sliders and arrays.
-
-        `name` makes its identifiers unique in the page.
-        """
-        width = min(100 * self.span, 480)  # readable on a narrow screen
-        size = {"width": width, "autosize": {"type": "fit-x", "contains": "padding"}}
-        params = [{"name": name, "value": value} for name, value in known.items()]
-        spec = self.complete() | size | {"params": params}
-        return re.sub(r'(\bid="|url\(#)', rf"\g<1>{name}-", drawn(json.dumps(spec)))
-
-    @property
-    def words(self) -> str:
-        return f"{self.title}. {self.description}"
-
-
-@cache
-def drawn(spec: str) -> str:
-    svg = vl_convert.vegalite_to_svg(spec, config=CONFIG)
-    rounded = lambda found: f"{float(found[0]):.2f}"  # noqa: E731
-    places = r' (?:d|transform|fill-opacity)="[^"]*"'
-    return re.sub(places, lambda found: re.sub(r"\d+\.\d{3,}", rounded, found[0]), svg)
-
-
-def library() -> str:
-    """The script of the charting library, which defines `vegaEmbed`."""
-    return vl_convert.javascript_bundle("window.vegaEmbed = vegaEmbed")
 
 
 def curves(
@@ -159,10 +71,6 @@ def curves(
             },
         ],
     }
-
-
-STEPS = {"axis": {"tickMinStep": 1, "format": "d"}, "scale": {"nice": False}}
-"""An axis of whole numbers."""
 
 
 def log_axis(values: Iterable[float], *limits: float) -> Spec:

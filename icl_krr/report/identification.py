@@ -1,4 +1,4 @@
-"""Sections on a trained model: its training, and the solver that it runs."""
+"""The section on the solver that a trained model runs."""
 
 from __future__ import annotations
 
@@ -9,84 +9,14 @@ import numpy as np
 
 from ..experiments.shared.rows import Rows
 from ..files import Lines as TableLines
-from .charts import (
-    BLUE,
-    GREEN,
-    INK,
-    ORANGE,
-    RED,
-    STEPS,
-    Chart,
-    Line,
-    Spec,
-    curves,
-    heatmap,
-    log_axis,
-)
+from .chart import BLUE, INK, RED, Chart, Line, Spec
+from .marks import curves, heatmap, log_axis
 from .page import Fold, Section, Table
 from .sliders import Board
 
-TRAINING = {
-    "training batches": ("loss", Line("var(--sky)")),
-    "validation tasks": ("validation", Line(BLUE)),
-    "exact KRR": ("exact", Line(GREEN)),
-    "Nadaraya-Watson": ("nadaraya_watson", Line(RED, "6 3")),
-    "mean": ("mean", Line(ORANGE)),
-    "zero": ("zero", Line(INK, "2 3")),
-}
 SHOWN = 4
 """The nearest candidates have heatmaps at once, the others after a click."""
 KEPT = 32
-
-
-def training_section(name: str, rows: Rows, provenance: str) -> Section:
-    """The section with the training curves of a run."""
-    words = (
-        "Mean squared error of the model during training, and the errors of known predictors on "
-        "the validation tasks.",
-    )
-    last = rows[-1]
-    points = [
-        {
-            "step": row["step"],
-            "line": line,
-            "value": float(row[column] if column in ("loss", "validation") else last[column]),
-        }
-        for line, (column, _) in TRAINING.items()
-        for row in rows
-    ]
-    lines = {name: line for name, (_, line) in TRAINING.items()}
-    spec = curves(
-        points,
-        {"field": "step", "type": "quantitative", "title": "training step"} | STEPS,
-        log_axis(point["value"] for point in points)
-        | {"title": "mean squared error (units of y²)"},
-        lines,
-        zoom=True,
-        marked=len(rows) == 1,
-    )
-    spec["height"] = 220
-    chart = Chart(
-        "Errors against training steps",
-        "Lines of the errors on training batches and validation tasks, and of exact KRR, one "
-        "softmax head, the mean of the supports and the zero prediction. Log scale.",
-        spec,
-        lines,
-        span=12,
-    )
-    shown = [*rows[:: -(-len(rows) // 8)]]
-    if shown[-1] is not last:
-        shown.append(last)
-    header = ["step", *TRAINING]
-    table = [
-        [str(row["step"]), *(f"{float(row[column]):.3g}" for column, _ in TRAINING.values())]
-        for row in shown
-    ]
-    parts = (
-        Board((chart,), caption=provenance),
-        Fold("Numbers", (Table(provenance, (header, table)),)),
-    )
-    return Section("training", f"How {name} was trained", words, parts)
 
 
 def identification_section(
