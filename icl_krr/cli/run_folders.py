@@ -137,7 +137,7 @@ def claims_section(folder: Path) -> Section:
     with whole_folder(folder, "verify"):
         (table,) = from_markdown((folder / "claims.md").read_text())
         require_equal(len(table[1]), len(record["claims"]))
-        made = pages.provenance(record["meta"], "dtype in the last column")
+        made = pages.provenance(record["meta"], "dtype of each claim")
         return pages.claims_section(table, made)
 
 

@@ -19,11 +19,11 @@ def claims_section(table: Lines, provenance: str) -> Section:
         f"counterexample. Verdicts: {', '.join(f'{n} {status}' for status, n in counts.items())}.",
         f"Each measured value is that of the worst draw, averaged over seeds. {provenance}",
     )
-    folds = tuple(
-        Fold(line[0], (Facts(dict(zip(header[2:], line[2:], strict=True))),), line[1])
-        for line in lines
-    )
-    return Section("claims", "Which claims hold", words, folds)
+    folds = []
+    for claim, verdict, *rest in lines:
+        known = {name: cell for name, cell in zip(header[2:], rest, strict=True) if cell}
+        folds.append(Fold(claim, (Facts(known),), verdict))
+    return Section("claims", "Which claims hold", words, tuple(folds))
 
 
 def facts_of(meta: dict[str, Any]) -> dict[str, str]:

@@ -156,7 +156,7 @@ def quick_claims(seed: int, meta: dict[str, Any], show: Show) -> Section:
 
     count(0)
     found = verify_all(known, seeds=range(seed, seed + 1), quick=True, progress=count)
-    made = f"Quick run: fewer draws, one seed. {pages.provenance(meta, 'dtype in the last column')}"
+    made = f"Quick run: fewer draws, one seed. {pages.provenance(meta, 'dtype of each claim')}"
     return pages.claims_section(table_of_claims(result for result, _ in found.values()), made)
 
 
