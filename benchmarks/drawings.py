@@ -127,7 +127,7 @@ def main() -> None:
     start = {"temperature": 2, "ridge": 3, "width": 4, "depth": 8}
     drawn = {
         "design": design(),
-        "explorer": explorer_figure(found, start)[0],
+        "explorer": explorer_figure(found, start),
         "confusion": confusion_figure(matrix(confused["rows"]), confused["meta"]["seed"]),
         "learning": finetune_depth_figure(comparison),
         "learning-path": finetune_path_figure(comparison),

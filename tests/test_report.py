@@ -1,6 +1,5 @@
 """The page: its numbers are Python's, with a script and without one, and it asks no network."""
 
-import base64
 import json
 import re
 import shutil
@@ -9,16 +8,18 @@ from functools import partial
 import jax
 import numpy as np
 import pytest
-from matplotlib import colormaps
 
 import icl_krr as ik
 from icl_krr.cli import main
 from icl_krr.cli.commands import report as reports
+from icl_krr.cli.page_in_parts import TITLE, WORDS
+from icl_krr.cli.run_folders import sweep_section
 from icl_krr.experiments.explorer import ExplorerConfig, draw_task, explore
 from icl_krr.experiments.snapshot import take_snapshot
-from icl_krr.plots import pattern_figure
-from icl_krr.report import Section, Table, explorer_section, render, sweep_section
-from icl_krr.report.sliders import curve_grid, number_grid, three_digits
+from icl_krr.files import to_csv
+from icl_krr.report import Section, Table, explorer_section, render, snapshots_section
+from icl_krr.report.marks import log_axis
+from icl_krr.report.sliders import shares, three_digits
 
 SMALL = {
     "temperatures": (0.3, 1.0),
@@ -127,11 +128,15 @@ def test_signed_patterns_have_a_scale_that_holds_them(x64):
         ik.Linear(), num_features=2, ridge=1.0, steps=1, step_size=0.1
     )
     seen = take_snapshot(model, draw_task(ExplorerConfig(**SMALL)))
-    least = min(pattern.weights.min() for pattern in seen.patterns)
-    assert least < 0
-    (shown,) = pattern_figure(seen, "").axes[0].images
-    assert shown.norm.vmin <= least
-    assert shown.norm.vmax == -shown.norm.vmin
+    (board,) = snapshots_section(seen, seen, "a model", "float64", 0).parts
+    pattern = seen.patterns[0].weights
+    kept = np.array(board.data["constructed_weights"][0]) / 1000
+    most = board.data["constructed_most"]
+    assert pattern.min() < 0
+    np.testing.assert_allclose(kept * most, pattern[:, : kept.shape[1]], atol=0.001 * most)
+    cells = board.charts[1].spec["layer"][0]["encoding"]["fillOpacity"]["scale"]
+    assert cells["domain"] == [0, 1]
+    assert "type" not in cells  # softmax alone has a square-root scale
 
 
 def test_a_page_escapes_what_it_shows():
@@ -143,28 +148,44 @@ def test_a_page_escapes_what_it_shows():
 
 
 def test_no_two_parts_of_a_page_share_a_name(page):
-    text = re.sub(r'base64,[^"]*', "", page.read_text())
+    text = page.read_text().split("<script>")[0]
     ids = re.findall(r'\bid="([^"]+)"', text)
-    assert len(ids) == len(set(ids)) > 100
+    assert len(ids) == len(set(ids)) > 10
     used = re.findall(r'(?:url\(#|href="#)([^")]+)', text)
     assert set(used) <= set(ids)
 
 
-def test_numbers_are_in_words():
-    assert number_grid(("depth",), np.array([0.5, 1e-7]))["values"] == ["0.5", "1e-07"]
+def test_numbers_are_in_words(found):
+    (board, _) = explorer_section(found).parts
     assert three_digits(1234.5) == "1.23e+03"
+    assert board.data["gap"][0][1][1][4] == three_digits(found.arrays["gap"][0, 1, 1, 4])
 
 
-def test_curves_keep_their_digits_at_every_setting():
+def test_slots_keep_their_digits_at_every_setting():
     """Though those of one are 1e10 times those of another."""
     values = (
         np.random.default_rng(0).normal(size=(3, 4, 5)) * np.array([1e-10, 0, 1])[:, None, None]
     )
-    kept = curve_grid(("temperature", "depth"), values)
-    whole = np.frombuffer(base64.b64decode(kept["values"]), "<i2").reshape(3, -1)
-    found = (whole * np.array(kept["scales"])[:, None]).reshape(values.shape)
-    largest = np.max(np.abs(values), axis=(1, 2), keepdims=True)
-    assert np.all(np.abs(found - values) <= 2e-5 * largest)
+    kept, most = shares(values, (-2, -1))
+    largest = np.max(np.abs(values), axis=(1, 2))
+    np.testing.assert_allclose(np.array(most, float), largest, rtol=5e-3)
+    found = np.array(kept) / 1000 * largest[:, None, None]
+    assert np.all(np.abs(found - values) <= 5.01e-4 * largest[:, None, None])
+
+
+@pytest.mark.parametrize("values", [[], [0.0, np.nan], [1.0], [3e-9, 20.0], [0.2, 0.7]])
+def test_a_log_axis_holds_its_values(values):
+    axis = log_axis(values)
+    low, high = axis["scale"]["domain"]
+    assert 0 < low < high
+    assert all(low <= value <= high for value in values if value > 0)
+    assert 2 <= len(axis["axis"]["values"]) <= 8
+
+
+def test_parts_that_are_not_ready_are_named():
+    text = render("A page", "Words.", [], ["<claims>", "sliders"]).decode()
+    assert "In progress: &lt;claims&gt;; sliders." in text
+    assert "In progress" not in render("A page", "Words.", []).decode()
 
 
 @pytest.fixture
@@ -183,60 +204,100 @@ def opened(browser, page):
 
 def move(shown, **places):
     for axis, place in places.items():
-        slider = shown.locator(f"input[data-axis={axis}]")
+        slider = shown.locator(f"input[name={axis}]")
         slider.focus()
         slider.press("Home")
         for _ in range(place):
             slider.press("ArrowRight")
 
 
-@pytest.mark.extras
-def test_a_slider_shows_the_numbers_of_python(opened, found):
-    for place in ((0, 2, 0, 1), (1, 0, 1, 4)):
-        move(opened, **dict(zip(("temperature", "ridge", "width", "depth"), place, strict=True)))
-        config = found.config
-        t, r, w, depth = place
-        with jax.enable_x64(True):
-            gap, rmse = independently(
-                found, config.temperatures[t], config.ridges[r], config.widths[w], depth
-            )
-        assert opened.locator("output[data-axis=ridge]").inner_text() == str(config.ridges[r])
-        slider = opened.locator("input[data-axis=ridge]")
-        assert slider.get_attribute("aria-valuetext") == str(config.ridges[r])
-        row = opened.locator("tr", has_text="transformer, at this depth and width")
-        assert row.locator("td").all_inner_texts() == [f"{gap:.3g}", f"{rmse:.3g}"]
-        depths = opened.locator("tr", has=opened.locator("th", has_text=re.compile(f"^{depth}$")))
-        assert depths.locator("td").all_inner_texts()[w] == f"{gap:.3g}"
-        line = json.loads(opened.locator(".moved script").text_content())["moving"][2]
-        (low, high), (bottom, top) = line["limits"], line["y"]
-        f = found.arrays["prediction"][place]
-        heights = bottom + (f - low) / (high - low) * (top - bottom)
-        drawn = opened.locator("#explorer-1-moving-2 path").get_attribute("d")
-        shown = np.array(re.findall(r" (-?[\d.]+)(?= L|$)", drawn), float)
-        np.testing.assert_allclose(shown, heights, atol=0.02)
+AXES = ("temperature", "ridge", "channels", "depth")
+
+
+def charts_of(shown):
+    """The first charts of the page, all drawn by the script."""
+    charts = shown.locator(".chart.vega-embed:has(svg.marks)")
+    playwright = pytest.importorskip("playwright.sync_api")
+    playwright.expect(charts).to_have_count(6)
+    return charts
+
+
+def heights(chart, place):
+    """The heights of the points of a line, in pixels."""
+    drawn = chart.locator(".mark-line.role-mark path").nth(place).get_attribute("d")
+    return np.array(re.findall(r"[ML]-?[\d.]+,(-?[\d.]+)", drawn), float)
+
+
+def expected_heights(found, place):
+    """Those of the transformer's predictions, on the scale of the specification."""
+    (board, _) = explorer_section(found).parts
+    spec = board.charts[0].spec
+    low, high = spec["layer"][1]["encoding"]["y"]["scale"]["domain"]
+    f = found.arrays["prediction"][place]
+    return spec["height"] * (high - f) / (high - low)
+
+
+def shares_of_slot(found, slot, place):
+    """The cells of a heatmap in its order, in units of the largest."""
+    values = found.arrays[slot][place[:3]]
+    return np.abs(values / np.max(np.abs(values))).ravel()
+
+
+OPACITIES = """(cells) => cells.map((cell) => cell.getAttribute("fill-opacity"))"""
 
 
 @pytest.mark.extras
-def test_the_script_draws_what_matplotlib_drew(opened, found, page):
-    """Where the sliders start every line and image is drawn anew, at the same places."""
-    text = page.read_text()
-    drawn = re.findall(r'id="explorer-1-moving-(\d+)">\s*<path d="([^"]+)"', text)
-    assert len(drawn) == 13
-    for name, path in drawn:
-        before = np.array(re.findall(r"-?[\d.]+", path), float)
-        id = f"#explorer-1-moving-{name}"
-        now = opened.locator(f"{id} path").get_attribute("d")
-        after = np.array(re.findall(r"-?[\d.]+", now), float)
-        if len(before) < len(after):  # matplotlib leaves points out that lie on a line
-            before = before[[0, 1, -2, -1]]
-            after = after[[0, 1, -2, -1]]
-        np.testing.assert_allclose(after, before, atol=0.06)
-    moved = "#explorer-1-moving-2 path"
-    before = opened.locator(moved).get_attribute("d")
-    move(opened, depth=0)
-    y = set(re.findall(r" ([\d.]+)(?= L|$)", opened.locator(moved).get_attribute("d")))
-    assert len(y) == 1  # at depth 0 the transformer predicts 0
-    assert before != opened.locator(moved).get_attribute("d")
+@pytest.mark.parametrize("place", [(0, 2, 0, 1), (1, 0, 1, 4)])
+def test_sliders_move_numbers_and_charts(opened, found, place):
+    charts = charts_of(opened)
+    before = heights(charts.nth(0), 3)
+    move(opened, **dict(zip(AXES, place, strict=True)))
+    config = found.config
+    t, r, w, depth = place
+    with jax.enable_x64(True):
+        gap, rmse = independently(
+            found, config.temperatures[t], config.ridges[r], config.widths[w], depth
+        )
+    control = opened.locator(".control", has=opened.locator("input[name=ridge]"))
+    assert control.locator("output").inner_text() == str(config.ridges[r])
+    slider = opened.locator("input[name=ridge]")
+    assert slider.get_attribute("aria-valuetext") == str(config.ridges[r])
+    assert opened.locator(".status span").all_inner_texts()[:3:2] == [f"{gap:.3g}", f"{rmse:.3g}"]
+    opened.locator("summary", has_text="Numbers at these settings").click()
+    row = opened.locator("tr", has_text="transformer, at this depth and width")
+    assert row.locator("td").all_inner_texts() == [f"{gap:.3g}", f"{rmse:.3g}"]
+    depths = opened.locator("tr", has=opened.locator("th", has_text=re.compile(f"^{depth}$")))
+    assert depths.locator("td").all_inner_texts()[w] == f"{gap:.3g}"
+    after = heights(charts.nth(0), 3)
+    np.testing.assert_allclose(after, expected_heights(found, place), atol=0.05)
+    assert np.max(np.abs(after - before)) > 1
+    for chart, slot in zip((3, 4, 5), ("alpha", "r", "p"), strict=True):
+        cells = charts.nth(chart).locator(".mark-rect").first.locator("path")
+        drawn = np.array(cells.evaluate_all(OPACITIES), float)
+        np.testing.assert_allclose(drawn, shares_of_slot(found, slot, place), atol=6e-4)
+
+
+@pytest.mark.extras
+def test_a_point_says_its_values(opened, found):
+    charts = charts_of(opened)
+    points = charts.nth(0).locator(".mark-symbol").last.locator("path")
+    points.nth(5).hover(force=True)
+    said = opened.locator("#vg-tooltip-element.visible").inner_text()
+    for name in ("angle", "exact KRR", "transformer"):
+        assert name in said
+    drawn = [float(word.replace("−", "-")) for word in re.findall(r"[−\d.]+$", said, re.M)]
+    assert any(abs(drawn[-1] - f) < 0.01 for f in found.arrays["prediction"][0, 1, 1, 2])
+
+
+@pytest.mark.extras
+def test_the_script_draws_what_the_file_shows(browser, opened, page):
+    without = browser.new_context(java_script_enabled=False).new_page()
+    without.goto(page.as_uri())
+    live, still = charts_of(opened), without.locator(".chart")
+    for line in range(4):
+        now = heights(live.nth(0), line)
+        assert len(now) > 10
+        np.testing.assert_allclose(heights(still.nth(0), line), now, atol=0.05)
 
 
 @pytest.mark.extras
@@ -244,50 +305,12 @@ def test_sliders_and_numbers_agree_when_one_comes_back(opened, page):
     move(opened, temperature=0, depth=4)
     opened.goto("about:blank")
     opened.go_back()
-    for axis in ("temperature", "ridge", "width", "depth"):
-        slider = opened.locator(f"input[data-axis={axis}]")
-        shown = opened.locator(f"output[data-axis={axis}]").inner_text()
-        values = json.loads(opened.locator(".moved script").text_content())["axes"][axis]
-        assert values[int(slider.input_value())] == shown == slider.get_attribute("aria-valuetext")
-
-
-PIXELS = """async (image) => {
-  const picture = new Image();
-  picture.src = image.getAttribute("href") ?? image.getAttribute("xlink:href");
-  await picture.decode();
-  const canvas = document.createElement("canvas");
-  [canvas.width, canvas.height] = [picture.width, picture.height];
-  const context = canvas.getContext("2d");
-  context.drawImage(picture, 0, 0);
-  return [picture.width, ...context.getImageData(0, 0, picture.width, picture.height).data];
-}"""
-
-
-@pytest.mark.extras
-def test_the_images_are_those_of_matplotlib(browser, opened, page):
-    without = browser.new_context(java_script_enabled=False).new_page()
-    without.goto(page.as_uri())
-    for i in (13, 14, 15):
-        here = opened.locator(f"#explorer-1-moving-{i}")
-        source = re.search(rf'id="explorer-1-moving-{i}"[^>]*href="(data:[^"]+)"', page.read_text())
-        if source is None:
-            source = re.search(
-                rf'href="(data:[^"]+)"[^>]*id="explorer-1-moving-{i}"', page.read_text()
-            )
-        redrawn = here.evaluate(PIXELS)
-        here.evaluate("(image, source) => image.setAttribute('href', source)", source[1])
-        assert np.max(np.abs(np.subtract(redrawn, here.evaluate(PIXELS)))) <= 4
-
-
-@pytest.mark.extras
-def test_a_slot_is_shown_wherever_the_sliders_stand(opened, found):
-    """The largest entry of alpha has a colour of the ends, and every entry its own."""
-    move(opened, temperature=0, ridge=0, width=0)
-    width, *pixels = opened.locator("#explorer-1-moving-13").evaluate(PIXELS)
-    seen = np.reshape(pixels, (-1, width, 4))[..., :3]
-    values = found.arrays["alpha"][0, 0, 0].T
-    colours = colormaps["RdBu_r"](0.5 + 0.5 * values / np.max(np.abs(values)))[..., :3] * 255
-    assert np.max(np.abs(seen - colours)) <= 6
+    axes = json.loads(opened.locator(".board script").text_content())["axes"]
+    for axis in AXES:
+        control = opened.locator(".control", has=opened.locator(f"input[name={axis}]"))
+        slider, shown = control.locator("input"), control.locator("output").inner_text()
+        place = int(slider.input_value())
+        assert axes[axis][place] == shown == slider.get_attribute("aria-valuetext")
 
 
 @pytest.mark.extras
@@ -295,18 +318,85 @@ def test_the_page_is_whole_without_a_script(browser, page, found):
     shown = browser.new_context(java_script_enabled=False).new_page()
     shown.goto(page.as_uri())
     assert not shown.locator(".controls").is_visible()
-    assert shown.locator("figure svg").is_visible()
+    assert shown.locator(".chart > svg").count() == 6
+    shown.locator("summary", has_text="Numbers at these settings").click()
     row = shown.locator("tr", has_text="transformer, at this depth and width")
     gap = found.arrays["gap"][0, 1, 1, 2]
     assert row.locator("td").first.inner_text() == three_digits(gap)
-    assert "temperature 0.3" in shown.locator(".setting").inner_text()
+    assert "temperature 0.3" in shown.locator("noscript").inner_text()
 
 
 @pytest.mark.extras
-def test_a_narrow_page_does_not_scroll_sideways(browser, page):
-    shown = browser.new_page(viewport={"width": 360, "height": 800})
+def test_every_chart_and_slider_has_words_for_those_who_do_not_see_it(opened):
+    for chart in charts_of(opened).all():
+        assert len(chart.get_attribute("aria-label")) > 60
+    for axis in AXES:
+        assert opened.locator(f"label[for=explorer-1-{axis}]").inner_text()
+
+
+@pytest.mark.extras
+def test_sliders_predictions_and_slots_are_on_one_screen(browser, found, tmp_path):
+    others = [Section(f"other-{i}", "A section with a title", (), ()) for i in range(6)]
+    path = tmp_path / "report.html"
+    sections = [explorer_section(found), *others]
+    path.write_bytes(render(TITLE, WORDS, sections))
+    shown = browser.new_page(viewport={"width": 1280, "height": 800})
+    shown.goto(path.as_uri())
+    ends = [chart.bounding_box() for chart in charts_of(shown).all()]
+    assert max(box["y"] + box["height"] for box in ends) <= 800
+    assert max(box["x"] + box["width"] for box in ends) > 1230  # the full width
+
+
+FARTHEST = """() => [...document.querySelectorAll("figure, .chart > svg, .chart > svg text, p")]
+  .map((one) => one.getBoundingClientRect())
+  .reduce(([low, high], one) => [Math.min(low, one.left), Math.max(high, one.right)], [9, 9])"""
+
+
+@pytest.mark.extras
+@pytest.mark.parametrize("script", [True, False])
+def test_a_narrow_page_crops_nothing(browser, page, script):
+    context = browser.new_context(
+        viewport={"width": 400, "height": 5000}, java_script_enabled=script
+    )
+    shown = context.new_page()
     shown.goto(page.as_uri())
-    assert shown.evaluate("document.documentElement.scrollWidth") <= 360
+    if script:
+        charts_of(shown)
+    assert shown.evaluate("document.documentElement.scrollWidth") <= 400
+    low, high = shown.evaluate(FARTHEST)
+    assert low >= 0
+    assert high <= 400
+
+
+COLORS = """([selector, property]) => [...document.querySelectorAll(selector)]
+  .map((one) => getComputedStyle(one)[property])"""
+
+
+def luminance(color):
+    channels = np.array(re.findall(r"[\d.]+", color)[:3], float) / 255
+    linear = np.where(channels <= 0.04045, channels / 12.92, ((channels + 0.055) / 1.055) ** 2.4)
+    return float(linear @ [0.2126, 0.7152, 0.0722])
+
+
+@pytest.mark.extras
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+def test_both_themes_have_contrast(browser, page, scheme):
+    """Web Content Accessibility Guidelines 2.2: 4.5 for text and 3 for lines."""
+    shown = browser.new_context(color_scheme=scheme).new_page()
+    shown.goto(page.as_uri())
+    charts_of(shown)
+    (paper,) = shown.evaluate(COLORS, ["body", "backgroundColor"])
+    assert (luminance(paper) > 0.5) == (scheme == "light")
+    for least, selector, color in (
+        (4.5, "h1, h2, p, a, label, output, summary, figcaption, .legend, .caption", "color"),
+        (4.5, ".chart text", "fill"),
+        (3, ".chart .mark-line path, .legend path", "stroke"),
+    ):
+        found = shown.evaluate(COLORS, [selector, color])
+        assert len(found) > 8
+        for one in found:
+            dark, light = sorted((luminance(one), luminance(paper)))
+            assert (light + 0.05) / (dark + 0.05) >= least, (selector, one)
 
 
 @pytest.fixture(scope="module")
@@ -320,17 +410,21 @@ def finished(tmp_path_factory):
     assert main(["sweep", "ridge", *size, *small, "--out", str(swept)]) == 0
     identified = folder / "identified"
     identified.mkdir()
-    drawing = (claims / "C1.svg").read_bytes()
     meta = json.loads((claims / "claims.json").read_text())["meta"] | {"dtype": "float64"}
     meta["settings"]["model"] = "linear"
+    one = {"candidate": "gradient_descent", "kernel": "linear", "alignment": [1, 2]}
+    one["prediction"] = {"mean": 0.1, "interval": [0.05, 0.2]}
     record = {"meta": meta, "status": "identified", "remain": ["gradient_descent"]}
-    record |= {"layers": [{}], "candidates": [{}], "baselines": {}}
+    record |= {"layers": [{}], "candidates": [one], "baselines": {}}
     (identified / "identify.json").write_text(json.dumps(record))
     (identified / "identify.md").write_text(
         "\n".join(["| a | b |\n| --- | --- |\n| 1 | 2 |\n"] * 3)
     )
-    for name in ("heatmaps", "filter"):
-        (identified / f"{name}.svg").write_bytes(drawing)
+    near = {"candidate": "gradient_descent", "kernel": "linear", "prediction": 0.1, "hat": 0.2}
+    rows = [near | {"layer": layer, "step": step} for layer in (1, 2) for step in range(3)]
+    (identified / "heatmaps.csv").write_bytes(to_csv(rows))
+    row = {"layer": 1, "sigma": 2.0, "q": 0.3, "low": 0.2, "high": 0.4, "exact": 0.4}
+    (identified / "filter.csv").write_bytes(to_csv([row]))
     return claims, swept, identified
 
 
@@ -341,31 +435,49 @@ def test_a_report_over_finished_runs(finished, tmp_path, monkeypatch, capsys):
     monkeypatch.setattr(reports, "examine", None)
     assert main(["report", "linear", *map(str, finished), "--out", str(tmp_path)]) == 0
     text = (tmp_path / "report.html").read_text()
-    assert len(text) < 3_000_000
+    assert len(text) < 5_000_000
     for shown in ("C1: One softmax head", "Sweep over the axis ridge", "Conclusion: identified"):
         assert shown in text
     assert "Which solver does linear run?" in text
     table = (tmp_path / "grid.csv").read_text().splitlines()
     assert len(table) == 1 + 2 * 3 * 2 * 5
     assert json.loads((tmp_path / "meta.json").read_text())["seed"] == 0
-    assert "Which claims hold" in capsys.readouterr().out
+    said = capsys.readouterr()
+    assert "sliders over constructed transformers" in said.out
+    assert "report.html" in said.err.splitlines()[0]
+    assert "In progress" not in text
+
+
+def test_a_report_is_written_first_with_what_is_ready(finished, tmp_path, monkeypatch, capsys):
+    """And stays whole and readable if what follows fails."""
+
+    def fail(*_):
+        raise RuntimeError
+
+    monkeypatch.setattr(reports, "explore", fail)
+    with pytest.raises(RuntimeError):
+        main(["report", "linear", *map(str, finished), "--out", str(tmp_path)])
+    text = (tmp_path / "report.html").read_text()
+    assert "In progress: sliders over constructed transformers; residual streams" in text
+    for shown in ("C1: One softmax head", "Sweep over the axis ridge", "Conclusion: identified"):
+        assert shown in text
+    assert text.endswith("</html>")
+    assert str(tmp_path / "report.html") in capsys.readouterr().err
 
 
 def test_a_sweep_shows_medians(finished):
     _, folder, _ = finished
     rows = reports.parse_rows(folder / "results.csv")
-    part = sweep_section("sweep", "ridge", rows, b"", "").parts[1]
-    over, gaps = part.numbers["chebyshev: gap"]
-    assert over == ("value", "step")
+    (board,) = sweep_section(0, folder).parts
+    chebyshev, smooth = board.data["top"]
     here = [
         row["gap"]
         for row in rows
         if (row["line"], row["value"], row["step"]) == ("chebyshev", 1, 2)
     ]
-    assert gaps[1, 2] == np.median(here)
+    assert chebyshev[1][2] == three_digits(np.median(here))
     assert len(here) == 2
-    smooth = part.numbers["nadaraya_watson: gap"][1]
-    assert smooth[0, 2] == smooth[0, 1]
+    assert smooth[0][2] == smooth[0][1]
 
 
 def without_a_line(text):
@@ -385,10 +497,10 @@ def without_a_line(text):
         (1, "results.csv", without_a_line),
         (1, "results.csv", lambda text: text[: len(text) // 2]),
         (1, "results.csv", lambda text: text.splitlines()[0] + "\n"),
-        (1, "ridge.svg", lambda text: text[:600]),
         (2, "identify.json", lambda text: text.replace('"remain"', '"stay"')),
         (2, "identify.md", without_a_line),
-        (2, "heatmaps.svg", lambda text: ""),
+        (2, "heatmaps.csv", without_a_line),
+        (2, "filter.csv", lambda text: text.replace(",q,", ",p,")),
     ],
 )
 def test_a_damaged_run_is_refused_before_anything_is_computed(
@@ -420,7 +532,7 @@ def test_what_is_no_run_is_refused_in_a_sentence(finished, kind, tmp_path, capsy
     claims, _, identified = finished
     half = tmp_path / "half"
     shutil.copytree(identified, half)
-    (half / "filter.svg").unlink()
+    (half / "filter.csv").unlink()
     runs, sentence = {
         "nothing": (
             [str(tmp_path)],

@@ -5,13 +5,12 @@ import json
 import re
 from html.parser import HTMLParser
 
-import numpy as np
 import pytest
 
 from icl_krr.cli.run_folders import claims_section, identification_section
-from icl_krr.files import to_markdown
-from icl_krr.report import Facts, Figure, Section, Sliders, Table, render
-from icl_krr.report.sliders import Axis, Cell
+from icl_krr.experiments.shared.rows import Plot
+from icl_krr.files import to_csv, to_markdown
+from icl_krr.report import Axis, Board, Cell, Facts, Fold, Section, Table, render, sweep_section
 
 # RUN opens a dialog and URL makes a request, and each says which payload it belongs to
 DRAWINGS = (
@@ -84,72 +83,82 @@ def numbered(payloads):
         yield re.sub("|".join(words), lambda found: words[found[0]], payload)  # noqa: B023
 
 
-def drawing(payload):
-    return (
-        '<?xml version="1.0"?><?xml-stylesheet href="http://evil.example/style.css"?>'
-        '<!DOCTYPE svg [<!ENTITY inside "<script>alert(-1)</script>">'
-        '<!ENTITY outside SYSTEM "http://evil.example/entity">]>'
-        '<svg xmlns="http://www.w3.org/2000/svg" xmlns:xlink="http://www.w3.org/1999/xlink" '
-        f'width="90pt" height="90pt" onload="alert(-2)">{payload}</svg>'
-    ).encode()
-
-
 def sliders(word):
-    return Sliders(
-        name="moved",
-        axes={word: Axis(word, (word, word))},
-        start={word: 0},
-        numbers={word: ((word,), np.zeros(2))},
-        curves={},
-        figure=None,
-        moving=[],
+    return Board(
+        axes={"place": Axis(word, (word, word))},
+        data={"numbers": [word, word]},
+        words=(word, Cell(("numbers", "place"))),
         caption=word,
-        tables=((word, [word, word], [[word, Cell(word, {word: 1})]]),),
+        tables=((word, [word, word], [[word, Cell(("numbers", 1))]]),),
     )
 
 
-def folders(words, drawings, folder):
+def swept(words):
+    """A sweep whose lines and values have any names."""
+    columns = dict.fromkeys(("gap", "rmse", "exact rmse", "zero rmse"), 0.5)
+    rows = [
+        {"line": word, "value": value, "step": step, "seed": 0} | columns
+        for word in words
+        for value in (f"{words[0]} 1", f"{words[0]} 2")
+        for step in (0, 1)
+    ]
+    return sweep_section("sweep-1", words[0], Plot("value", "gap", ("line",)), rows, words[0])
+
+
+def folders(words, folder):
     """Folders of `identify` and of `verify` that say these words wherever a file has a string."""
     word = " ".join(words)
     versions = {"icl_krr": word, "jax": word}
     meta = {"command": list(words), "seed": word, "dtype": word, "device": word}
     meta |= {"versions": versions, "settings": {"model": word}}
+    known = {"alignment": [1], "prediction": {"mean": 0.1}}
     record = {"meta": meta, "status": word, "remain": [word], "layers": [{}] * len(words)}
-    record |= {"candidates": [{}] * len(words), "baselines": {}}
+    record["candidates"] = [
+        known | {"candidate": f"{i}{w}", "kernel": w} for i, w in enumerate(words)
+    ]
+    record["baselines"] = {}
+    near = {"layer": 1, "step": 1, "prediction": 0.1, "hat": 0.1}
+    rows = [{"candidate": f"{i}{w}", "kernel": w} | near for i, w in enumerate(words)]
+    filters = [{"layer": 1, "sigma": 1.0, "q": 0.3, "low": 0.2, "high": 0.4, "exact": 0.5}]
     table = to_markdown(([word, word], [[one, one] for one in words]))
     files = {
         "identify.json": json.dumps(record),
         "identify.md": "\n".join([table] * 3),
+        "heatmaps.csv": to_csv(rows).decode(),
+        "filter.csv": to_csv(filters).decode(),
         "claims.json": json.dumps({"meta": meta, "claims": [{}] * len(words)}),
         "claims.md": table,
     }
     for name, text in files.items():
         (folder / name).write_text(text)
-    (folder / "heatmaps.svg").write_bytes(drawings[0])
-    (folder / "filter.svg").write_bytes(drawings[1])
     return [identification_section(folder), claims_section(folder)]
 
 
-def page_of(words, drawings, folder):
-    """A page that has every string in every place for strings, and all drawings."""
+def page_of(words, folder):
+    """A page that has every string in every place for strings."""
     sections = [
         Section(
             f"part-{i}",
             word,
             (word,),
-            (Facts({word: word}), Table(word, ([word], [[word, word]])), sliders(word)),
+            (
+                Facts({word: word}),
+                Fold(word, (word, Table(word, ([word], [[word, word]]))), word),
+                sliders(word),
+            ),
         )
         for i, word in enumerate(words)
     ]
-    figures = tuple(Figure(one, words[0]) for one in drawings)
-    made = [*sections, Section("drawings", "", (), figures), *folders(words, drawings, folder)]
-    return render(words[0], words[0], made).decode()
+    made = [*sections, swept(words), *folders(words, folder)]
+    return render(words[0], words[0], made, words).decode()
+
+
+WORDS = (*STRINGS, *DRAWINGS, LEAVING)
 
 
 @pytest.fixture
 def foul(tmp_path):
-    drawings = [drawing(payload) for payload in numbered(DRAWINGS)]
-    return page_of(list(numbered((*STRINGS, LEAVING))), drawings, tmp_path)
+    return page_of(list(numbered(WORDS)), tmp_path)
 
 
 def elements(page):
@@ -161,9 +170,8 @@ def elements(page):
     return found
 
 
-def test_strings_and_drawings_add_no_element_and_no_attribute_to_a_page(foul, tmp_path):
-    count = len(STRINGS) + 1
-    plain = page_of(["word"] * count, [drawing("")] * len(DRAWINGS), tmp_path)
+def test_strings_add_no_element_and_no_attribute_to_a_page(foul, tmp_path):
+    plain = page_of([f"word {i}" for i in range(len(WORDS))], tmp_path)
     assert elements(foul) == elements(plain)
     assert "{{ 7 * 7 }}" in foul
     assert re.findall("<script>.*?</script>", foul, re.S) == [plain.split("</main>\n")[1][:-16]]
@@ -197,8 +205,15 @@ def hear(browser, path, words):
     shown.route("http://**", refuse)
     shown.goto(path.as_uri())
     quiet(shown, heard)  # a dialog would swallow a click
-    for box in shown.locator("figure img, a.foul").all():
+    for box in shown.locator("a.foul").all():
         box.click(force=True)
+    for chart in shown.locator("#sweep-1 .chart").all():
+        chart.scroll_into_view_if_needed()  # which draws it
+        points = shown.locator("#sweep-1 .chart.vega-embed .mark-symbol path")
+        points.first.wait_for(state="attached")
+        for point in points.all():
+            point.dispatch_event("pointermove")  # which shows its words
+            assert shown.locator("#vg-tooltip-element.visible").count() == 1
     quiet(shown, heard)
     heard.append(shown.url)
     shown.close()

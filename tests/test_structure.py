@@ -53,7 +53,7 @@ ALLOWED = {
     "estimator": {"kernels", "tasks", "posterior", "transformer", "probes", "experiments"},
     "bench": {"kernels", "tasks", "solvers", "residual", "transformer", "constructions"},
     "plots": {"experiments", "bench"},
-    "report": {"experiments", "plots"},
+    "report": {"experiments"},
 }
 ALLOWED["cli"] = ALLOWED["experiments"] | {"experiments", "bench", "plots", "report"}
 

@@ -2,17 +2,18 @@
 
 from __future__ import annotations
 
+import math
 from collections import Counter
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
-from xml.etree import ElementTree
 
 from .. import report as pages
 from ..experiments.shared.recipe import folder_of, holds_run, names
-from ..experiments.sweep.grid import SweepConfig, cells, rows_of_a_cell
+from ..experiments.shared.rows import Rows
+from ..experiments.sweep.grid import SweepConfig, cells, models_of, rows_of_a_cell
 from ..files import from_json, from_markdown
 from ..report import Section
 from .csv_rows import is_whole, parse_rows
@@ -67,7 +68,6 @@ DAMAGED = (
     RecursionError,
     TypeError,
     ValueError,
-    ElementTree.ParseError,
 )
 
 
@@ -91,13 +91,6 @@ def whole_folder(folder: Path, command: str) -> Iterator[None]:
         ) from None
 
 
-def read_svg(path: Path) -> bytes:
-    """Read an SVG file; raise ParseError if it is damaged."""
-    content = path.read_bytes()
-    ElementTree.fromstring(content)
-    return content
-
-
 def identification_section(folder: Path) -> Section:
     """The section for a folder of `icl-krr identify`."""
     record = read_json(folder / "identify.json")
@@ -105,13 +98,21 @@ def identification_section(folder: Path) -> Section:
         tables = from_markdown((folder / "identify.md").read_text())
         rivals = len(record["candidates"]) + len(record["baselines"])
         require_equal([len(lines) for _, lines in tables], [len(record["layers"]), rivals, rivals])
+        distances = parse_rows(folder / "heatmaps.csv")
+        filters = parse_rows(folder / "filter.csv")
+        for one in record["candidates"]:
+            keys = ("candidate", "kernel")
+            own = [row for row in distances if all(row[key] == one[key] for key in keys)]
+            require_equal(size_of_grid(own, "layer", "step"), len(own))
+            require_equal(len({row["layer"] for row in own}), len(one["alignment"]))
+        require_equal(size_of_grid(filters, "layer", "sigma"), len(filters))
         name = Path(record["meta"]["settings"]["model"]).name
         return pages.identification_section(
             name,
-            record.get("verdict", f"{record['status']}; nearest: {', '.join(record['remain'])}"),
+            record,
             tables,
-            read_svg(folder / "heatmaps.svg"),
-            read_svg(folder / "filter.svg"),
+            distances,
+            filters,
             pages.provenance(record["meta"], record["meta"]["dtype"]),
         )
 
@@ -125,9 +126,9 @@ def sweep_section(place: int, folder: Path) -> Section:
         found = Counter((row["line"], row["seed"]) for row in rows if is_whole(row))
         require_equal(found, {cell: rows_of_a_cell(config, cell[0]) for cell in found})
         require_equal(set(cells(config)) - {*found}, set())
-        figure = read_svg(folder / f"{config.axis}.svg")
         made = pages.provenance(meta, meta["dtype"])
-        return pages.sweep_section(f"sweep-{place + 1}", config.axis, rows, figure, made)
+        plot = models_of(config).plot
+        return pages.sweep_section(f"sweep-{place + 1}", config.axis, plot, rows, made)
 
 
 def claims_section(folder: Path) -> Section:
@@ -136,8 +137,13 @@ def claims_section(folder: Path) -> Section:
     with whole_folder(folder, "verify"):
         (table,) = from_markdown((folder / "claims.md").read_text())
         require_equal(len(table[1]), len(record["claims"]))
-        made = pages.provenance(record["meta"], "dtype in the last column")
+        made = pages.provenance(record["meta"], "dtype of each claim")
         return pages.claims_section(table, made)
+
+
+def size_of_grid(rows: Rows, *names: str) -> int:
+    """The number of rows with all combinations of the values in these columns."""
+    return math.prod(len({row[name] for row in rows}) for name in names)
 
 
 def require_equal(found: Any, wanted: Any) -> None:

@@ -3,7 +3,7 @@
 from .ablation import ablation_figure
 from .claims import claim_figure, sweep_figure
 from .depth import depth_figure, scaling_figure
-from .explorer import MovingArtist, explorer_figure
+from .explorer import explorer_figure
 from .finetune import finetune_depth_figure, finetune_path_figure
 from .models import (
     confusion_figure,
@@ -12,11 +12,9 @@ from .models import (
     identification_figure,
     training_figure,
 )
-from .snapshot import pattern_figure, stream_figure
 from .style import images, svg
 
 __all__ = [
-    "MovingArtist",
     "ablation_figure",
     "claim_figure",
     "confusion_figure",
@@ -28,9 +26,7 @@ __all__ = [
     "fitting_figure",
     "identification_figure",
     "images",
-    "pattern_figure",
     "scaling_figure",
-    "stream_figure",
     "svg",
     "sweep_figure",
     "training_figure",

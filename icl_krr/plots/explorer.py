@@ -1,8 +1,8 @@
-"""The explorer: a figure of one task whose lines and images follow the sliders of a page."""
+"""The explorer: a figure of one task at one temperature, ridge, width and depth."""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from matplotlib.figure import Figure
@@ -10,31 +10,13 @@ from matplotlib.figure import Figure
 from .style import BLUE, GREEN, ORANGE, RED
 
 if TYPE_CHECKING:
-    from matplotlib.artist import Artist
-    from matplotlib.axes import Axes
-
     from ..experiments.explorer import Explored
 
 DIVERGING = "RdBu_r"
 SPAN = (1e-8, 1e3)
 
 
-class MovingArtist(NamedTuple):
-    """An artist that follows the sliders.
-
-    It shows the array `data` of the grid, along the axis `along` or at the points `x`. If `marker`
-    names an axis, the artist marks the position of that slider. Images have no `x`.
-    """
-
-    artist: Artist
-    axes: Axes
-    data: str = ""
-    along: str = ""
-    x: tuple[float, ...] = ()
-    marker: str = ""
-
-
-def explorer_figure(found: Explored, at: dict[str, int]) -> tuple[Figure, list[MovingArtist]]:
+def explorer_figure(found: Explored, at: dict[str, int]) -> Figure:
     """Predictions on the circle, gaps and bounds against depth and width, and the slots."""
     config = found.config
     figure = Figure(figsize=(9.6, 9.2), layout="constrained")
@@ -42,12 +24,10 @@ def explorer_figure(found: Explored, at: dict[str, int]) -> tuple[Figure, list[M
         [["f", "f", "f"], ["depth", "depth", "width"], ["alpha", "r", "p"]],
         height_ratios=[1.15, 1, 1],
     )
-    moving: list[MovingArtist] = []
 
     def line(name: str, data: str, x: Any, label: str, **style: Any) -> None:
         values = np.broadcast_to(look_up(found, data, at), len(x))
-        (artist,) = grid[name].plot(x, values, label=label, **style)
-        moving.append(MovingArtist(artist, grid[name], data, x=tuple(map(float, x))))
+        grid[name].plot(x, values, label=label, **style)
 
     task = found.task
     angle, asked = (np.arctan2(x[:, 1], x[:, 0]) for x in map(np.asarray, (task.x, task.x_query)))
@@ -78,14 +58,12 @@ def explorer_figure(found: Explored, at: dict[str, int]) -> tuple[Figure, list[M
             ("bound", "bound on the transformer's gap (claims C4, C18)", ":"),
         ):
             values = look_up(found, data, at, along=name)
-            (artist,) = axis.plot(ticks, values, style, color=BLUE, label=label)
-            moving.append(MovingArtist(artist, axis, data, along=name, x=tuple(map(float, ticks))))
+            axis.plot(ticks, values, style, color=BLUE, label=label)
         ends = (ticks[0], ticks[-1])
         line(name, "smoother gap", ends, "Nadaraya-Watson", color=RED, linestyle="--")
         line(name, "mean gap", ends, "mean of the supports", color=ORANGE)
         axis.axhline(1, color="black", linestyle=":", label="zero prediction")
-        here = axis.axvline(ticks[at[name]], color="black", linewidth=8, alpha=0.12)
-        moving.append(MovingArtist(here, axis, marker=name, x=tuple(map(float, ticks))))
+        axis.axvline(ticks[at[name]], color="black", linewidth=8, alpha=0.12)
         axis.set_yscale("log")
         axis.set_ylim(*SPAN)
         axis.grid(alpha=0.25)
@@ -104,17 +82,16 @@ def explorer_figure(found: Explored, at: dict[str, int]) -> tuple[Figure, list[M
             aspect="auto",
             interpolation="none",
         )
-        moving.append(MovingArtist(shown, axis, slot, along="depth"))
         axis.set_xlabel("solver step")
         axis.set_title(f"slot {slot}", fontsize=9)
     grid["alpha"].set_ylabel("support token (sorted by angle)")
     bar = figure.colorbar(shown, ax=[grid[slot] for slot in ("alpha", "r", "p")], shrink=0.8)
     bar.set_label("entry / largest entry of the slot")
-    return figure, moving
+    return figure
 
 
 def look_up(found: Explored, name: str, at: dict[str, int], along: str = "") -> np.ndarray:
-    """The array at the slider positions `at`; all values along the axis `along`."""
+    """The array at the place `at`; all values along the axis `along`."""
     place = tuple(slice(None) if axis == along else at[axis] for axis in found.over[name])
     return found.arrays[name][place]
 

@@ -15,6 +15,7 @@ from ...experiments.identify.trained_model import (
     distance_rows,
     distance_table,
     examine,
+    filter_rows,
     layer_table,
     markdown,
 )
@@ -58,6 +59,7 @@ def run(settings: Identify) -> int:
         "identify.json": (output.to_json(record) + "\n").encode(),
         "layers.csv": to_csv(findings.layers),
         "heatmaps.csv": to_csv(distance_rows(findings.found)),
+        "filter.csv": to_csv(filter_rows(findings)),
         "identify.md": markdown(findings).encode(),
         **images("heatmaps", identification_figure(findings.found, title)),
         **images("filter", filter_figure(findings, title)),

@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import jax
 import jax.numpy as jnp
-from rich.console import Console
 
 from ... import report as pages
 from ...experiments.claims.verify import claims, table as table_of_claims, verify_all
@@ -23,8 +21,10 @@ from ...experiments.explorer import (
 )
 from ...experiments.identify.trained_model import (
     IdentifyConfig,
+    distance_rows,
     distance_table,
     examine,
+    filter_rows,
     layer_table,
 )
 from ...experiments.shared.recipe import folder_of
@@ -32,13 +32,13 @@ from ...experiments.shared.rows import Rows, tidy
 from ...experiments.shared.runs import Run, load
 from ...experiments.snapshot import take_snapshot
 from ...files import to_csv
-from ...plots import filter_figure, identification_figure, svg, training_figure
 from ...probes.distances import SPACES
-from ...report import Facts, Section, render
+from ...report import Facts, Section
 from ...tasks import sample
 from ...text_tables import Table
 from .. import output
 from ..csv_rows import parse_rows
+from ..page_in_parts import Part, Show, make_page
 from ..run_folders import (
     claims_section,
     identification_section,
@@ -46,58 +46,59 @@ from ..run_folders import (
     sweep_section,
 )
 from ..settings.report import Report
+from .identify import identification_record
 
-Show = Callable[[str], None]
-TITLE = "In-context kernel ridge regression, as transformer weights"
-WORDS = (
-    "The forward pass of a transformer can run a solver of kernel ridge regression. The weights of "
-    "the constructed models on this page are written down explicitly. Constructed and trained "
-    "models use the same forward code."
-)
 TRAINED = "gp-encoder"
 
 
 def run(settings: Report) -> int:
-    meta = output.surroundings(settings)
+    meta, seed = output.surroundings(settings), settings.seed
     sources = sort_by_kind(settings.runs)
     where = sources.run or TRAINED
     model, named = load(where), Path(where).name
-    trained = training_sections(model, named, folder_of(where))
-    identification = sources.identification and identification_section(sources.identification)
-    sweeps = [sweep_section(*pair) for pair in enumerate(sources.sweeps)]
-    settled = sources.claims and claims_section(sources.claims)
+    grid: list[Explored] = []
+    parts = [
+        Part("sliders over constructed transformers", lambda show: sliders(seed, grid, show)),
+        Part(
+            f"residual streams and attention patterns of {named}",
+            lambda show: streams_section(model, named, seed),
+        ),
+        *training_sections(model, named, folder_of(where)),
+        identification_section(sources.identification)
+        if sources.identification
+        else Part(
+            f"identification of {named}",
+            lambda show: small_identification(model, named, seed, meta, show),
+        ),
+        *(sweep_section(*pair) for pair in enumerate(sources.sweeps)),
+        claims_section(sources.claims)
+        if sources.claims
+        else Part("claims, quick run", lambda show: quick_claims(seed, meta, show)),
+        Section("made", "How this page was made", (), (Facts(pages.facts_of(meta)),)),
+    ]
     if (settings.out / "meta.json").exists() and not (settings.out / "report.html").is_file():
         raise ValueError(
             f"{settings.out} must be empty or hold a report, got other files; choose another --out"
         )
     output.prepare(settings.out)
-    seed = settings.seed
-    with Console(stderr=True).status("") as status:
-        with jax.enable_x64(True):
-            found = explore(ExplorerConfig(seed=seed), status.update)
-        status.update(f"{named}: residual streams and attention patterns")
-        made = [
-            pages.explorer_section(found),
-            streams_section(model, named, seed),
-            *trained,
-            identification or small_identification(model, named, seed, meta, status.update),
-            *sweeps,
-            settled or quick_claims(seed, meta, status.update),
-            Section("made", "How this page was made", (), (Facts(pages.facts_of(meta)),)),
-        ]
-    rows = grid_rows(found)
-    meta["dtype"] = found.dtype
-    files = {
-        "report.html": render(TITLE, WORDS, made),
-        "grid.csv": to_csv(rows),
-        "meta.json": (output.to_json(meta) + "\n").encode(),
-    }
+    seconds = make_page(settings.out, parts)
+    rows = grid_rows(grid[0])
+    meta["dtype"] = grid[0].dtype
+    files = {"grid.csv": to_csv(rows), "meta.json": (output.to_json(meta) + "\n").encode()}
     output.write(settings.out, files)
     if settings.json:
         print(output.to_json({"meta": meta, "rows": rows}))
     else:
-        print_sections(made)
+        lines = [[title, f"{spent:.0f}"] for title, spent in seconds.items()]
+        output.wide().print(Table("report.html", ["part", "seconds"], [lines]))
     return 0
+
+
+def sliders(seed: int, grid: list[Explored], show: Show) -> Section:
+    """The section with sliders; its grid is kept for the table of numbers."""
+    with jax.enable_x64(True):
+        grid.append(explore(ExplorerConfig(seed=seed), show))
+    return pages.explorer_section(grid[0])
 
 
 def streams_section(run: Run, name: str, seed: int) -> Section:
@@ -116,12 +117,11 @@ def training_sections(run: Run, name: str, folder: Path) -> list[Section]:
     metrics = folder / "metrics.csv"
     if not metrics.exists():
         return []
-    caption = f"{name}, seed {run.recipe.training.seed}, {jnp.result_type(float)}"
+    made = f"{name}, seed {run.recipe.training.seed}, {jnp.result_type(float)}."
     try:
-        figure = svg(training_figure(parse_rows(metrics), caption), "training")
+        return [pages.training_section(name, parse_rows(metrics), made)]
     except (KeyError, IndexError, TypeError, ValueError):
         raise ValueError(f"{metrics} must be a metrics file written by icl-krr train") from None
-    return [pages.training_section(name, figure, f"{caption}.")]
 
 
 def small_identification(
@@ -130,18 +130,15 @@ def small_identification(
     """Reduced identification, used when no finished run is given."""
     config = IdentifyConfig(tasks=16, probe_tasks=128, seed=seed)
     with jax.enable_x64(True):
-        found = examine(run, config, lambda words: show(f"{name}, identification: {words}"))
-    title = f"{name}, seed {seed}, {config.tasks} tasks, float64"
-    heatmaps, filters = (
-        svg(figure, key)
-        for key, figure in (
-            ("heatmaps", identification_figure(found.found, title)),
-            ("filter", filter_figure(found, title)),
-        )
+        found = examine(run, config, show)
+    return pages.identification_section(
+        name,
+        identification_record(found.found),
+        [layer_table(found), *(distance_table(found.found, space) for space in SPACES)],
+        distance_rows(found.found),
+        filter_rows(found),
+        f"Reduced run: {config.tasks} tasks. {pages.provenance(meta, 'float64')}",
     )
-    tables = [layer_table(found), *(distance_table(found.found, space) for space in SPACES)]
-    made = f"Reduced run: {config.tasks} tasks. {pages.provenance(meta, 'float64')}"
-    return pages.identification_section(name, found.found.verdict, tables, heatmaps, filters, made)
 
 
 def quick_claims(seed: int, meta: dict[str, Any], show: Show) -> Section:
@@ -152,11 +149,11 @@ def quick_claims(seed: int, meta: dict[str, Any], show: Show) -> Section:
     def count(more: int) -> None:
         nonlocal done
         done += more
-        show(f"claims, quick run: {done} of {len(known)} done")
+        show(f"{done} of {len(known)} done")
 
     count(0)
     found = verify_all(known, seeds=range(seed, seed + 1), quick=True, progress=count)
-    made = f"Quick run: fewer draws, one seed. {pages.provenance(meta, 'dtype in the last column')}"
+    made = f"Quick run: fewer draws, one seed. {pages.provenance(meta, 'dtype of each claim')}"
     return pages.claims_section(table_of_claims(result for result, _ in found.values()), made)
 
 
@@ -171,8 +168,3 @@ def grid_rows(found: Explored) -> Rows:
         if values.ndim == len(over):  # a number, not a curve
             columns[name] = values.reshape(values.shape + (1,) * (len(GRID_AXES) - values.ndim))
     return tidy(places, **columns)
-
-
-def print_sections(made: list[Section]) -> None:
-    lines = [[section.title, str(len(section.parts))] for section in made]
-    output.wide().print(Table("report.html", ["section", "figures and tables"], [lines]))

@@ -176,6 +176,21 @@ def distance_rows(found: Identification) -> Rows:
     ]
 
 
+def filter_rows(findings: Findings) -> Rows:
+    """One row per layer and bin of eigenvalues, with the filter, its interval and exact KRR."""
+    seen = findings.filter
+    return [
+        {
+            "layer": layer,
+            "sigma": float(sigma),
+            **{name: float(getattr(seen, name)[layer, i]) for name in ("q", "low", "high")},
+            "exact": float(1 / (sigma + findings.ridge)),
+        }
+        for layer in range(1, len(seen.q))
+        for i, sigma in enumerate(seen.sigma)
+    ]
+
+
 def markdown(findings: Findings) -> str:
     """The table of layers and the tables of distances, in Markdown."""
     tables = [layer_table(findings), *(distance_table(findings.found, space) for space in SPACES)]

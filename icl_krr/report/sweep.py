@@ -1,0 +1,122 @@
+"""The section on a sweep: medians over seeds, with a slider for the step."""
+
+from __future__ import annotations
+
+from itertools import cycle, product
+from statistics import median
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from ..experiments.shared.rows import Plot, Rows
+from .chart import INK, PALETTE, Chart, Line, Spec
+from .marks import STEPS, curves, log_axis
+from .page import Section
+from .sliders import Axis, Board, Cell, numbers
+
+WORDS = {
+    "gap": "Gap to exact KRR, |f - f*| / |f*|",
+    "error": "Error of alpha, |alpha - alpha*|_A / |alpha*|_A",
+    "rmse": "RMSE at the queries (units of y)",
+}
+
+
+class Curve(NamedTuple):
+    """A line with its medians [place on the x axis, place of the slider]."""
+
+    line: Line
+    values: np.ndarray
+
+
+def sweep_section(name: str, axis: str, plot: Plot, rows: Rows, provenance: str) -> Section:
+    """A sweep: medians over seeds of every line, against the axis or against the step."""
+    along, steps = (list(dict.fromkeys(row[key] for row in rows)) for key in (plot.x, "step"))
+    moves = plot.x == "value" and axis != "depth"
+    frames = steps if moves else [0]
+    x: Spec = {"field": "x", "type": "quantitative", "title": axis}
+    x |= {"scale": {"nice": False, "zero": False}}
+    if not moves:
+        x |= {"title": "solver steps"} | STEPS
+    elif any(isinstance(value, str) for value in along):
+        x = {"field": "x", "type": "ordinal", "sort": None, "title": axis}
+    elif plot.logx:
+        x |= log_axis(map(float, along))
+
+    def medians(rows: Rows, column: str) -> np.ndarray:
+        """A model with fewer steps than the slider, such as one head, keeps its last value."""
+        found: dict[tuple[Any, int], list[float]] = {}
+        for row in rows:
+            place = row[plot.x], row["step"] if moves else 0
+            found.setdefault(place, []).append(float(row[column]))
+        last = {value: max(step for other, step in found if other == value) for value in along}
+        return np.array([[median(found[v, min(step, last[v])]) for step in frames] for v in along])
+
+    groups: dict[str, Rows] = {}
+    for row in rows:
+        groups.setdefault(", ".join(str(row[part]) for part in plot.by), []).append(row)
+    top: dict[str, Curve] = {}
+    bottom: dict[str, Curve] = {}
+    styles = cycle(product(("1 0", "6 3", "1 2"), PALETTE))
+    for (label, own), (dashes, color) in zip(groups.items(), styles, strict=False):
+        top[label] = Curve(Line(color, dashes), medians(own, plot.y))
+        if plot.bound:
+            top[f"{label}: {plot.bound}"] = Curve(Line(color, "2 3"), medians(own, plot.bound))
+        bottom[label] = Curve(Line(color, dashes), medians(own, "rmse"))
+    bottom["exact KRR"] = Curve(Line(INK), medians(rows, "exact rmse"))
+    bottom["zero prediction"] = Curve(Line(INK, "2 3"), medians(rows, "zero rmse"))
+    top = {label: one for label, one in top.items() if np.any(np.isfinite(one.values))}
+    shown = [*range(0, len(along), -(-len(along) // 8))]
+    frame = "step" if moves else 0
+    board = Board(
+        charts=(
+            chart(WORDS[plot.y], "top", top, along, x, frame),
+            chart(WORDS["rmse"], "bottom", bottom, along, x, frame),
+        ),
+        axes={"step": Axis("depth (solver steps)", tuple(map(str, steps)), len(steps) - 1)}
+        if moves
+        else {},
+        data={
+            name: [numbers(one.values) for one in curves.values()]
+            for name, curves in (("top", top), ("bottom", bottom))
+        },
+        caption=f"Medians over seeds. {provenance}",
+        tables=tuple(
+            (
+                f"{WORDS[column]}, against {x['title']}",
+                ["line", *(str(along[k]) for k in shown)],
+                [
+                    [label, *(Cell((name, i, k, frame)) for k in shown)]
+                    for i, label in enumerate(curves)
+                ],
+            )
+            for name, column, curves in (("top", plot.y, top), ("bottom", "rmse", bottom))
+        ),
+    )
+    return Section(name, f"Sweep over the axis {axis}", (), (board,))
+
+
+def chart(
+    title: str, name: str, drawn: dict[str, Curve], along: list[Any], x: Spec, frame: str | int
+) -> Chart:
+    """The curves in the array `name` of the board."""
+    points = [
+        {"line": label, "curve": i, "place": k, "x": value}
+        for i, label in enumerate(drawn)
+        for k, value in enumerate(along)
+    ]
+    lines = {label: one.line for label, one in drawn.items()}
+    spec = curves(
+        points,
+        x,
+        log_axis(np.concatenate([one.values.ravel() for one in drawn.values()]).tolist()),
+        lines,
+        transform=[
+            {"calculate": f"toNumber({name}[datum.curve][datum.place][{frame}])", "as": "value"},
+            {"filter": "isFinite(datum.value) && datum.value > 0"},
+        ],
+        zoom=x["type"] == "quantitative",
+        marked=True,
+    )
+    spec["height"] = 240
+    description = f"Lines of medians over seeds against {x['title']}, on a log scale."
+    return Chart(title, description, spec, lines, (name,), 6)
