@@ -19,6 +19,7 @@ from icl_krr.experiments.identify.trained_model import (
     IdentifyConfig,
     distance_rows,
     examine,
+    filter_rows,
     markdown,
 )
 from icl_krr.experiments.shared.runs import load
@@ -305,6 +306,11 @@ def test_a_run_is_examined_layer_by_layer(x64):
     assert 0.2 < last["distance"] < 0.6  # one step is not yet regression
     assert findings.filter.q.shape[0] == 2
     assert len(distance_rows(findings.found)) == 3 * len(findings.found.suspects)
+    (bins,) = findings.filter.sigma.shape
+    rows = filter_rows(findings)
+    assert [row["q"] for row in rows] == findings.filter.q[1].tolist()
+    assert len(rows) == bins
+    assert rows[0]["exact"] == pytest.approx(1 / (rows[0]["sigma"] + findings.ridge))
     near = findings.found.best.distances["hat"]
     low, high = near.layer_intervals[0]
     assert f"| {near.by_layer[0]:.2g} ({low:.2g}, {high:.2g}) |" in markdown(findings)

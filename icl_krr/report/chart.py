@@ -34,7 +34,6 @@ CONFIG: Spec = {
         "labelOverlap": True,
     },
     "mark": {"aria": False},  # the description of the chart and the tables say it in words
-    "line": {"clip": True},
     "axisXBand": {"labelAngle": 0},
 }
 """Colours are CSS variables, so that one drawing serves both themes."""

@@ -17,6 +17,7 @@ from .sliders import Board
 SHOWN = 4
 """The nearest candidates have heatmaps at once, the others after a click."""
 KEPT = 32
+"""About the number of columns of a heatmap, with all first steps and fewer of the later ones."""
 
 
 def identification_section(
@@ -36,6 +37,7 @@ def identification_section(
         f"Conclusion: {record.get('verdict', named)}.",
     )
     charts = [distance_chart(found, distances) for found in record["candidates"]]
+    others = Fold("Distances to the other candidates", (Board(tuple(charts[SHOWN:])),))
     parts = (
         Board(
             tuple(charts[:SHOWN]),
@@ -43,7 +45,7 @@ def identification_section(
             "nearest candidates, with its mean. Stronger colour is nearer, and the frames mark the "
             f"steps that are aligned with the layers. {provenance}",
         ),
-        Fold("Distances to the other candidates", (Board(tuple(charts[SHOWN:])),)),
+        *([others] if charts[SHOWN:] else []),
         Board(
             (filter_chart(filters),),
             caption="Spectral filter q(sigma) in d prediction / d y = k(x)^T q(K) of every layer "

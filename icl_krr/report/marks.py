@@ -49,6 +49,8 @@ def curves(
         "scale": {"type": "ordinal", "domain": names, "range": values},
     }
     words = ["line", x["field"], "value"] if not shown else [x["field"], *shown]
+    if marked and x["type"] == "quantitative":  # no point is cut at the ends of the axis
+        x = x | {"scale": x.get("scale", {}) | {"padding": 8}}
     return {
         "height": 165,
         "data": {"values": [finite(point) for point in points]},
@@ -58,7 +60,7 @@ def curves(
             {
                 "transform": list(transform),
                 "params": [ZOOM] if zoom else [],
-                "mark": {"type": "line", "point": True if marked else "transparent"},
+                "mark": {"type": "line", "clip": True, "point": marked or "transparent"},
                 "encoding": {
                     "y": {"field": "value", "type": "quantitative", "title": None} | y,
                     "color": style([line.color for line in lines.values()]),

@@ -5,8 +5,8 @@ from __future__ import annotations
 from ..experiments.shared.rows import Rows
 from .chart import BLUE, GREEN, INK, ORANGE, RED, SKY, Chart, Line
 from .marks import STEPS, curves, log_axis
-from .page import Fold, Section, Table
-from .sliders import Board
+from .page import Section
+from .sliders import Board, Cell
 
 TRAINING = {
     "training batches": ("loss", Line(SKY)),
@@ -50,12 +50,9 @@ def training_section(name: str, rows: Rows, provenance: str) -> Section:
     )
     shown = [*rows[: -1 : -(-len(rows) // 8)], rows[-1]]
     header = ["step", *TRAINING]
-    table = [
+    table: list[list[str | Cell]] = [
         [str(row["step"]), *(f"{float(row[column]):.3g}" for column, _ in TRAINING.values())]
         for row in shown
     ]
-    parts = (
-        Board((chart,), caption=provenance),
-        Fold("Numbers", (Table(provenance, (header, table)),)),
-    )
-    return Section("training", f"How {name} was trained", words, parts)
+    board = Board((chart,), caption=provenance, tables=(("Mean squared errors", header, table),))
+    return Section("training", f"How {name} was trained", words, (board,))
