@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 from matplotlib.figure import Figure
 
-from .style import BLUE, RED, legend, readable
+from .style import BLUE, RED, label_ticks, legend
 
 if TYPE_CHECKING:
     from ..experiments.ablate.ablation import Ablation
@@ -35,7 +35,7 @@ def ablation_figure(found: Ablation, title: str) -> Figure:
     axis.set_yticklabels([f"{row['site']} {named(row)}".rstrip() for row in rows], fontsize=6)
     axis.invert_yaxis()
     axis.set_xscale("log")
-    readable(axis)
+    label_ticks(axis)
     axis.set_xlabel(
         f"change of the predictions |f' - f| / |f| (smaller values are drawn at {LEAST:g})"
     )

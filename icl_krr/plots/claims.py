@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 from matplotlib.figure import Figure
 
-from .style import COLORS, legend, readable
+from .style import COLORS, label_ticks, legend
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -27,7 +27,7 @@ def claim_figure(name: str, claim: Claim, rows: Rows) -> Figure:
     curves(axis, plot, plot.y, rows)
     axis.set_xscale("log" if plot.logx else "linear")
     axis.set_yscale("log" if plot.logy else "linear")
-    readable(axis, whole="x" if whole(rows, plot.x) else "")
+    label_ticks(axis, whole="x" if whole(rows, plot.x) else "")
     axis.set_xlabel(plot.x)
     axis.set_ylabel(f"{plot.y} (dashed: {plot.bound})" if plot.bound else plot.y)
     axis.grid(alpha=0.25)
@@ -56,7 +56,7 @@ def sweep_figure(name: str, plot: Plot, rows: Rows, dtype: str) -> Figure:
     for axis in (top, bottom):
         axis.set_xscale("log" if plot.logx else "linear")
         axis.set_yscale("log")
-        readable(axis, whole="x" if whole(rows, plot.x) else "")
+        label_ticks(axis, whole="x" if whole(rows, plot.x) else "")
         axis.grid(alpha=0.25)
     places = sorted({row[plot.x] for row in rows})
     if plot.logx and len(places) <= 10:

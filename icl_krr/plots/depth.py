@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 from matplotlib.figure import Figure
 
-from .style import BLUE, PURPLE, RED, STYLES, legend, readable
+from .style import BLUE, PURPLE, RED, STYLES, label_ticks, legend
 
 if TYPE_CHECKING:
     from ..bench import Row
@@ -51,8 +51,8 @@ def depth_figure(results: dict[str, DepthResult], seed: int) -> Figure:
             fontsize=9,
         )
         bottom.set_ylabel("RMSE at the queries (units of y)")
-        readable(top)
-        readable(bottom, whole="x")
+        label_ticks(top)
+        label_ticks(bottom, whole="x")
         bottom.set_xlabel(f"solver step ({facts['blocks_per_step']} blocks each)")
     legend(figure, axes[0, 0], axes[1, 0], ncols=2 * len(results))
     return figure

@@ -8,7 +8,7 @@ import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
-from .style import COLORS, legend, readable
+from .style import COLORS, label_ticks, legend
 
 if TYPE_CHECKING:
     from ..experiments.finetune.comparison import Comparison
@@ -32,7 +32,7 @@ def finetune_depth_figure(found: Comparison) -> Figure:
         low, high = [min(values) for values in excess], [max(values) for values in excess]
         axis.fill_between(depths, low, high, color=COLORS[i % len(COLORS)], alpha=0.15)
     axis.set_yscale("log")
-    readable(axis, whole="x")
+    label_ticks(axis, whole="x")
     axis.set_xlabel("number of blocks")
     axis.set_ylabel("loss / loss of exact KRR - 1 (mean and range over seeds)")
     axis.grid(alpha=0.25)
@@ -58,7 +58,7 @@ def finetune_path_figure(found: Comparison) -> Figure:
     )
     draw_blocks(axes[1, 1], found, blocks, "change", "relative distance from the construction")
     for axis in axes.flat:
-        readable(axis, whole="x")
+        label_ticks(axis, whole="x")
         axis.set_xlabel("update")
         axis.grid(alpha=0.25)
         axis.legend(fontsize=7)

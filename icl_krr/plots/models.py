@@ -10,7 +10,7 @@ from matplotlib.cm import ScalarMappable
 from matplotlib.colors import LogNorm
 from matplotlib.figure import Figure
 
-from .style import BLUE, RED, STYLES, legend, readable
+from .style import BLUE, RED, STYLES, label_ticks, legend
 
 if TYPE_CHECKING:
     from ..experiments.identify.trained_model import Findings
@@ -32,7 +32,7 @@ def training_figure(rows: Rows, title: str) -> Figure:
         axis.axhline(rows[-1][name], color=color, linestyle=style, label=name)
     axis.set_yscale("log")
     axis.set_xlim(left=0)
-    readable(axis, whole="x")
+    label_ticks(axis, whole="x")
     axis.set_xlabel("training step")
     axis.set_ylabel("mean squared error (units of y squared)")
     axis.set_title(title, fontsize=9)
@@ -48,7 +48,7 @@ def fitting_figure(losses: list[float], units: str, title: str) -> Figure:
     axis.plot(range(len(losses)), losses, "o-", color=BLUE, markersize=3)
     if 0 < 10 * min(losses) < max(losses):
         axis.set_yscale("log")
-    readable(axis, whole="x")
+    label_ticks(axis, whole="x")
     axis.set_xlabel("iteration")
     axis.set_ylabel(f"loss: {units}")
     axis.set_title(title, fontsize=9)
@@ -82,7 +82,7 @@ def identification_figure(found: Identification, title: str) -> Figure:
             f"({near.interval[0]:.2g}, {near.interval[1]:.2g})",
             fontsize=7,
         )
-        readable(axis, whole="xy")
+        label_ticks(axis, whole="xy")
         axis.set_xlabel("solver step", fontsize=7)
         axis.set_ylabel("layer", fontsize=7)
         axis.tick_params(labelsize=6)
@@ -108,7 +108,7 @@ def filter_figure(findings: Findings, title: str) -> Figure:
     axis.set_xscale("log")
     axis.set_yscale("log")
     axis.set_ylim(float(exact.min()) / 4, float(exact.max()) * 4)
-    readable(axis)
+    label_ticks(axis)
     axis.set_xlabel("eigenvalue sigma of K")
     axis.set_ylabel("filter q(sigma) in d prediction / d y = k(x)^T q(K), where q > 0")
     axis.set_title(f"{title}: {findings.kernel!r}, ridge {findings.ridge:.3g}", fontsize=8)

@@ -21,7 +21,7 @@ STYLES = {
 }
 
 
-def readable(axis: Axes, whole: str = "") -> None:
+def label_ticks(axis: Axes, whole: str = "") -> None:
     """Tick labels at whole numbers on the axes in `whole`, and several on short log axes."""
     for name, part in (("x", axis.xaxis), ("y", axis.yaxis)):
         low, high = sorted(part.get_view_interval())
