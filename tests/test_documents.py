@@ -300,17 +300,46 @@ def test_every_public_name_resolves():
             assert getattr(room, name) is not None
 
 
-NOTEBOOKS = sorted((ROOT / "notebooks").glob("*.ipynb"))
+NOTEBOOKS = {
+    path.name: json.loads(path.read_text())["cells"]
+    for path in sorted((ROOT / "notebooks").glob("*.ipynb"))
+}
+FOLDED = r"<details><summary>Answer</summary>\n\n.+?```python\n(.*?)```\n\n</details>"
+# what nbmake runs after the last cell, so that the answer stays true
+RUN_ANSWER = r"""import json, re
+
+with open("{}") as file:
+    answer = "".join(json.load(file)["cells"][-1]["source"])
+exec(re.search(r"```python\n(.*?)```", answer, re.S)[1])"""
 
 
-@pytest.mark.parametrize("path", NOTEBOOKS, ids=lambda path: path.stem)
-def test_a_notebook_keeps_its_outputs_and_installs_where_it_must(path):
-    cells = json.loads(path.read_text())["cells"]
-    code = [cell for cell in cells if cell["cell_type"] == "code"]
-    assert len(cells) <= 20
+def code_cells(name):
+    return [cell for cell in NOTEBOOKS[name] if cell["cell_type"] == "code"]
+
+
+@pytest.mark.parametrize("name", NOTEBOOKS)
+def test_a_notebook_keeps_its_outputs_and_installs_where_it_must(name):
+    code = code_cells(name)
+    assert len(NOTEBOOKS[name]) <= 25
     assert 'find_spec("icl_krr") is None' in "".join(code[0]["source"])
+    assert [c["source"] for c in code[:2]] == [
+        c["source"] for c in code_cells(next(iter(NOTEBOOKS)))[:2]
+    ]
     outputs = [output for cell in code for output in cell["outputs"]]
     assert not [output for output in outputs if output["output_type"] == "error"]
     assert [output for output in outputs if "image/png" in output.get("data", {})]
     assert all(cell["execution_count"] for cell in code)
-    assert f"(notebooks/{path.name})" in README
+    assert f"(notebooks/{name})" in README
+
+
+@pytest.mark.parametrize("name", NOTEBOOKS)
+def test_a_notebook_has_short_cells_and_one_exercise_with_a_folded_answer(name):
+    code = code_cells(name)
+    assert max(len(cell["source"]) for cell in code) <= 25
+    texts = ["".join(cell["source"]) for cell in NOTEBOOKS[name]]
+    assert [text.startswith("## Exercise\n") for text in texts].index(True) == len(texts) - 2
+    folded = re.fullmatch(FOLDED, texts[-1], re.S)
+    assert folded
+    assert "\nassert " in folded[1] or "\n    assert " in folded[1]
+    assert len(folded[1].splitlines()) <= 25
+    assert "\n".join(code[-1]["metadata"]["nbmake"]["post_cell_execute"]) == RUN_ANSWER.format(name)

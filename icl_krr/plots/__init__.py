@@ -12,18 +12,21 @@ from .models import (
     identification_figure,
     training_figure,
 )
+from .panels import curves_figure, heatmaps_figure
 from .style import images, svg
 
 __all__ = [
     "ablation_figure",
     "claim_figure",
     "confusion_figure",
+    "curves_figure",
     "depth_figure",
     "explorer_figure",
     "filter_figure",
     "finetune_depth_figure",
     "finetune_path_figure",
     "fitting_figure",
+    "heatmaps_figure",
     "identification_figure",
     "images",
     "scaling_figure",
