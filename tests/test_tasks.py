@@ -407,6 +407,19 @@ def test_a_task_takes_lists_and_what_numpy_reads():
         assert jnp.array_equal(task.replace(y=convert([3, 4, 5])).y, jnp.array([3.0, 4, 5]))
 
 
+@pytest.mark.extras
+def test_a_task_takes_tensors_of_pytorch():
+    torch = pytest.importorskip("torch")
+    x, y = torch.arange(6.0).reshape(3, 2), torch.tensor([1, 2, 3])
+    task = ik.Task(x, y, x[:1], torch.tensor([True, False, True]))
+    assert [leaf.dtype.name for leaf in jax.tree.leaves(task)] == [*["float32"] * 3, "bool"]
+    assert task.x.tolist() == x.tolist()
+    for value in (x.clone().requires_grad_(), x.bfloat16()):
+        with pytest.raises(TypeError, match=r"got Tensor; use x\.detach\(\)\.cpu\(\)\.float\(\)"):
+            ik.Task(value, y, x[:1])
+        assert ik.Task(value.detach().cpu().float(), y, x[:1]).x.shape == (3, 2)
+
+
 def test_a_task_leaves_what_jax_has_as_it_is():
     """In transformations too, where a list of traced numbers has no value to convert."""
     task = ik.Task([[0], [1]], [1, 2], [[1]])
