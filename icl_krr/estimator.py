@@ -153,7 +153,9 @@ class InContextRegressor(MultiOutputMixin, RegressorMixin, BaseEstimator):
         self.ridge_ = None
         if row.iterates:
             # a float, because JAX compiles another program for an integer
-            self.ridge_ = float(self.ridge or model_selection.choose_ridge(self.kernel_, task))
+            self.ridge_ = float(
+                self.ridge or model_selection.choose_ridge(self.kernel_, task, config.centred)
+            )
             needs = told(row, self.kernel_, task, self.ridge_) | attention(self.kernel_, task)
             needs["steps"] = config.steps
             if config.steps is None:
@@ -212,14 +214,23 @@ class InContextRegressor(MultiOutputMixin, RegressorMixin, BaseEstimator):
                         f"{name} must be None if kernel is an object, which has its own, "
                         f"got {checks.shown(value)}"
                     )
-            config = DepthConfig(solver=self.solver, ridge=self.ridge, steps=self.steps)
+            config = DepthConfig(
+                self.solver, ridge=self.ridge, steps=self.steps, centred=self.normalize_y
+            )
             if SOLVERS[config.solver].kernels == "featured" and not self.kernel.featured:
                 raise ValueError(
                     "kernel must have a feature map, such as Linear(), for solver "
                     f"{config.solver!r}, got {self.kernel!r}"
                 )
             return config
-        return DepthConfig(self.solver, self.kernel, self.ridge, **bandwidths, steps=self.steps)
+        return DepthConfig(
+            self.solver,
+            self.kernel,
+            self.ridge,
+            **bandwidths,
+            steps=self.steps,
+            centred=self.normalize_y,
+        )
 
     def _in_units_of_y(self, prediction: Any, rows: int) -> np.ndarray:
         return np.asarray(prediction, np.float64)[:rows] * self._scale + self._mean

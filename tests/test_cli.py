@@ -1,6 +1,7 @@
 """The command line, as a person meets it."""
 
 import csv
+import dataclasses
 import itertools
 import json
 import os
@@ -166,7 +167,7 @@ def test_an_interrupted_write_leaves_the_old_file(tmp_path, monkeypatch):
         (["--seed", "99999999999999999999"], "seed must be < 2^31"),
         (["--ridge", "1e-50"], "ridge must be in the range of float32, got 1e-50"),
         (["--supports", "40"], "num_supports must be < 40, the number of rows"),
-        (["--supports", "0"], "num_supports must be >= 1, got 0"),
+        (["--supports", "1"], "supports must be >= 2, got 1"),
         (["--target", "z"], "target must be a column of"),
         (["--lengthscale", "-2"], "lengthscale must be > 0, got -2.0"),
         (
@@ -276,7 +277,7 @@ def test_the_demo_solves_a_process_with_its_own_kernel_and_noise(kernel):
     for ridge in (None, 2.0):
         config = demo_config(Demo(kernel=kernel, ridge=ridge))
         tasks = demo_tasks(config, 0)
-        assert tasks["diabetes.csv"][1] == config
+        assert tasks["diabetes.csv"][1] == dataclasses.replace(config, centred=True)
         _, own = tasks["Gaussian process"]
         unit = np.e if kernel == "exponential" else 1.0
         assert own.ridge == pytest.approx(ridge or 0.03 * unit)

@@ -7,6 +7,7 @@ import numpy as np
 import pytest
 from sklearn.gaussian_process import GaussianProcessRegressor
 from sklearn.gaussian_process.kernels import RBF
+from sklearn.linear_model import Ridge
 from sklearn.model_selection import LeaveOneOut, cross_val_predict
 
 import icl_krr as ik
@@ -14,6 +15,7 @@ from icl_krr import cli
 from icl_krr.experiments import depth
 from icl_krr.experiments.depth_config import DepthConfig
 from icl_krr.experiments.predictions import spread
+from icl_krr.experiments.shared import model_selection
 from icl_krr.tasks.division import divide
 
 RNG = np.random.default_rng(0)
@@ -68,25 +70,54 @@ def test_queries_of_a_file_are_predicted_in_the_units_of_the_table(
     assert np.allclose(found["exact"], y.mean() + y.std() * mean, atol=1e-3 * y.std())
     assert np.allclose(found["transformer"], found["exact"], atol=2e-3 * np.abs(y).max())
     A = process.kernel_(x) + 0.02 * np.eye(40)
-    alpha, inverse = np.linalg.solve(A, unit), np.linalg.inv(A)
-    scale = np.mean(alpha**2 / np.diag(inverse))
+    B = np.linalg.inv(A)
+    B -= np.outer(B.sum(0), B.sum(0)) / B.sum()
+    scale = np.mean((B @ unit) ** 2 / np.diag(B))
     assert np.allclose(found["std"], y.std() * np.sqrt(scale * (std**2 + 0.02)), rtol=1e-3)
     assert np.allclose(found["high"] - found["low"], 2 * 1.96 * found["std"], rtol=1e-4)
 
 
 def test_the_scale_of_the_process_makes_leave_one_out_errors_as_large_as_expected(x64):
-    """With it, the squares of the standardised errors have the mean 1."""
+    """With it, the squares of the standardised errors of universal kriging have the mean 1."""
     table = ik.tasks.Table(features(ROWS), np.array([r[2] for r in ROWS]), tuple("abcd"), "y")
     task, kernel, ridge = divide(table, 30, 0).task, ik.Gaussian(0.8), 0.05
-    squares = []
-    for i in range(task.num_supports):
-        others = np.arange(task.num_supports) != i
-        one = ik.Task(x=task.x[others], y=task.y[others], x_query=task.x[i : i + 1])
-        mean, variance = ik.solvers.posterior(kernel, one, ridge=ridge)
-        squares.append(float((task.y[i] - mean[0]) ** 2 / (variance[0] + ridge)))
+    K, y, squares = np.asarray(kernel(task.x, task.x)), np.asarray(task.y), []
+    for i in range(30):
+        others = np.arange(30) != i
+        k = np.append(K[others, i], 1)
+        system = np.block(
+            [
+                [K[others][:, others] + ridge * np.eye(29), np.ones((29, 1))],
+                [np.ones((1, 29)), np.zeros((1, 1))],
+            ]
+        )
+        mean = k @ np.linalg.solve(system, np.append(y[others], 0))
+        squares.append((y[i] - mean) ** 2 / (1 + ridge - k @ np.linalg.solve(system, k)))
     variance = ik.solvers.posterior(kernel, task, ridge=ridge).variance
     wanted = np.sqrt(np.mean(squares) * (np.asarray(variance) + ridge))
     assert np.allclose(spread(kernel, task, ridge), wanted, rtol=1e-8)
+
+
+@pytest.mark.parametrize("rows", [12, 40])
+def test_what_was_centred_tells_nothing_about_the_support_that_is_left_out(x64, rows):
+    """With fewer rows than features, too, where the others' mean would tell everything."""
+    x, y = RNG.normal(size=(rows, 20)), RNG.normal(size=rows)
+    task = ik.Task(x - x.mean(0), y - y.mean(), x[:1])
+    grid = model_selection.ridges(ik.Linear(), task)
+    wanted = []
+    for ridge in grid:
+        left = cross_val_predict(Ridge(float(ridge)), x, y, cv=LeaveOneOut())
+        wanted.append(np.sum((left - y) ** 2))
+    found = model_selection.losses(ik.Linear(), task, grid, True)
+    np.testing.assert_allclose(found, wanted, rtol=1e-6)
+    padded = ik.Task(
+        np.pad(task.x, ((0, 3), (0, 0)), constant_values=7.0),
+        np.pad(task.y, (0, 3), constant_values=9.0),
+        x[:1],
+        mask=np.arange(rows + 3) < rows,
+    )
+    masked = model_selection.losses(ik.Linear(), padded, grid, True)
+    np.testing.assert_allclose(masked, wanted, rtol=1e-6)
 
 
 def test_known_targets_are_judged(table, capsys):
@@ -141,8 +172,8 @@ def test_what_does_not_converge_is_said(table, monkeypatch, capsys):
     monkeypatch.setattr(depth, "MOST_STEPS", 3)
     argv = ["predict", str(table), "--target", "price", "--encode", "--kernel", "gaussian"]
     assert cli.main([*argv, "--ridge", "0.001", "--lengthscale", "1"]) == 0
-    printed = capsys.readouterr().out
-    assert "steps (--steps N runs N steps): the predictions do not converge within" in printed
+    printed = " ".join(capsys.readouterr().out.split())
+    assert "steps (--steps N runs N steps): the number of at most" in printed
     assert "not converged: gap" in printed
 
 
@@ -162,6 +193,18 @@ def test_text_is_encoded_only_on_request(table, queries, tmp_path, capsys):
     captured = capsys.readouterr()
     assert "whose features are all 0: city=Berlin" in captured.err
     assert "(all 2 queries)" in captured.out
+
+
+def test_what_makes_predictions_doubtful_is_said(tmp_path, capsys):
+    table = write(tmp_path / "t.csv", "a,b,y", [(i % 7, 3, 5) for i in range(20)])
+    queries = write(tmp_path / "q.csv", "a,b", [(3, 3), (400, 3), (3, 0)])
+    argv = ["predict", str(table), "--target", "y", "--queries", str(queries)]
+    assert cli.main([*argv, "--kernel", "linear", "--ridge", "1"]) == 0
+    told = capsys.readouterr().err
+    assert "y is constant in the supports, so that every interval is empty" in told
+    assert "constant in the supports: b" in told
+    assert "2 queries are more than twice as far from the mean" in told
+    assert "such as row 2, in a, b; do not trust" in told
 
 
 @pytest.mark.parametrize(

@@ -23,7 +23,9 @@ Tasks = dict[str, tuple[Task, DepthConfig]]
 Results = dict[str, DepthResult]
 
 
-def depth_config(settings: Construction, preferred: Kernel | None = None) -> DepthConfig:
+def depth_config(
+    settings: Construction, preferred: Kernel | None = None, *, centred: bool = False
+) -> DepthConfig:
     """Use the given kernel, else the preferred kernel, else let leave-one-out choose."""
     return DepthConfig(
         solver=settings.solver,
@@ -32,6 +34,7 @@ def depth_config(settings: Construction, preferred: Kernel | None = None) -> Dep
         temperature=settings.temperature,
         lengthscale=settings.lengthscale,
         steps=settings.steps,
+        centred=centred,
     )
 
 
@@ -149,15 +152,18 @@ def depth_of(facts: dict[str, Any]) -> str:
         )
     if facts["steps_because"] == "nearest":
         return (
-            f"{steps}the predictions do not converge within {MOST_STEPS} steps, and after this "
-            "number they are nearest to exact KRR\n"
+            f"{steps}the number of at most {MOST_STEPS} after which the predictions are nearest to "
+            f"exact KRR; they do not come within {CONVERGED:g}, relative to the largest |y|\n"
         )
     return ""
 
 
 def advice(facts: dict[str, Any]) -> str:
     """The status of the transformer in a sentence that names the options of the command line."""
-    told = re.sub(r"more steps \((\d+)\)", r"--steps \1", facts["advice"])
+    instead = r"--steps \1"
+    if facts["steps_because"] == "nearest" and facts["steps"] < 0.9 * MOST_STEPS:
+        instead = "another --solver"  # more steps were tried
+    told = re.sub(r"more steps \((\d+)\)", instead, facts["advice"])
     return f"{told}\n" if told else ""
 
 

@@ -77,7 +77,7 @@ def run(task: Task, config: DepthConfig, progress: Progress = silent) -> DepthRe
     # exact KRR in the dtype of the task, and its system in float64
     capacity.check("exact KRR", 6 * task.num_supports**2, task.x, "use fewer supports")
     kernel, smoother, errors = choose_kernels(task, config, progress)
-    ridge = config.ridge or model_selection.choose_ridge(kernel, task)
+    ridge = config.ridge or model_selection.choose_ridge(kernel, task, config.centred)
     progress("exact KRR and the solver itself")
     exact = solvers.exact(kernel, task, ridge=ridge)
     best = np.asarray(exact.prediction)

@@ -32,6 +32,8 @@ class DepthConfig:
         lengthscale: lengthscale > 0 of the Gaussian kernel, with the same default.
         steps: number of solver steps, >= 1, or None for as many steps as the predictions need to
             converge, at most `MOST_STEPS`; default 16.
+        centred: whether the means of x and y over the supports were subtracted, as `split` does, so
+            that leave-one-out must not use the mean of the support that is left out; default False.
 
     Raises:
         ValueError: a name is unknown, the solver does not take the kernel, the kernel has no
@@ -44,11 +46,13 @@ class DepthConfig:
     temperature: float | None = None
     lengthscale: float | None = None
     steps: int | None = 16
+    centred: bool = False
 
     def __post_init__(self):
         row = find("solver", SOLVERS, self.solver)
         object.__setattr__(self, "solver", row.name)
         takes = taken(row.name)
+        checks.flag("centred", self.centred)
         if self.steps is not None:
             checks.stored("steps", self.steps)
         for name in ("ridge", *self.given):
@@ -119,8 +123,10 @@ def choose_kernels(task: Task, config: DepthConfig, progress: Progress = silent)
         return Kernels(kernel, smoother, errors)
     if config.given:
         return Kernels(kernel, kernel, errors)
-    best = model_selection.choose_kernel(family, task, config.ridge, progress=progress).kernel
-    return Kernels(best, kernel, errors)
+    best = model_selection.choose_kernel(
+        family, task, config.ridge, progress=progress, centred=config.centred
+    )
+    return Kernels(best.kernel, kernel, errors)
 
 
 def choose_kernel(
@@ -136,7 +142,7 @@ def choose_kernel(
         family, smooths = families(name)
         if SOLVERS[config.solver].iterates:
             choices[name] = model_selection.choose_kernel(
-                family, task, config.ridge, given, progress
+                family, task, config.ridge, given, progress, config.centred
             )
         else:
             choices[name] = model_selection.choose_smoother(smooths, task, given, progress)

@@ -159,7 +159,7 @@ def fit_hyperparameters(
     """
     one = jax.tree.map(lambda leaf: leaf[0], data.likely)
     kernel, smoother, _ = choose_kernels(one, config)
-    ridge = config.ridge or model_selection.choose_ridge(kernel, one)
+    ridge = config.ridge or model_selection.choose_ridge(kernel, one, config.centred)
     averages = not SOLVERS[config.solver].iterates
     start = bandwidth(smoother if averages else kernel) | ({} if averages else {"ridge": ridge})
     start = {name: jnp.asarray(value, one.x.dtype) for name, value in start.items()}

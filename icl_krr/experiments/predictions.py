@@ -9,7 +9,7 @@ import numpy as np
 
 from .. import solvers
 from ..kernels import Kernel
-from ..tasks import Task
+from ..tasks import Task, system
 from ..tasks.division import Division
 from .depth import DepthResult
 
@@ -81,15 +81,18 @@ def spread(kernel: Kernel, task: Task, ridge: float) -> np.ndarray:
     The Gaussian process has the covariance $s k$ and the noise variance $s \lambda$, so that its
     mean is kernel ridge regression for every $s$. A new y has the variance $s (v(x) + \lambda)$.
     Leave-one-out chooses $s$: with it, the squares of the leave-one-out errors
-    $e_i = \alpha_i / (A^{-1})_{ii}$ are on average as large as their variances
-    $s / (A^{-1})_{ii}$.
+    $e_i = \alpha_i / B_{ii}$ are on average as large as their variances $s / B_{ii}$. Here
+    $\alpha = B y$ with $u = A^{-1} 1$ and $B = A^{-1} - u u^T / (1^T u)$, because the mean of y was
+    subtracted: see `losses` in `model_selection`.
 
     Source: Rasmussen, Williams, Gaussian Processes for Machine Learning, eq. 5.12.
     """
     with jax.enable_x64(True):
         wide = Task(*(np.asarray(part, np.float64) for part in (task.x, task.y, task.x_query)))
-        errors = solvers.leave_one_out(kernel, wide, ridge=ridge)
-        alpha = solvers.exact(kernel, wide, ridge=ridge).alpha
+        gram = np.asarray(system(kernel, wide).gram)
         variance = solvers.posterior(kernel, wide, ridge=ridge).variance
-        scale = np.mean(np.asarray(errors) * np.asarray(alpha))
-    return np.sqrt(scale * (np.maximum(np.asarray(variance), 0) + ridge))
+    B = np.linalg.inv(gram + ridge * np.eye(len(gram)))
+    B -= np.outer(B.sum(axis=0), B.sum(axis=0)) / B.sum()
+    scale = np.mean((B @ np.asarray(wide.y)) ** 2 / np.diag(B))
+    with np.errstate(invalid="ignore"):  # not known where the kernel overflows
+        return np.sqrt(scale * (np.maximum(np.asarray(variance), 0) + ridge))

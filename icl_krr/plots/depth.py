@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from typing import TYPE_CHECKING
 
 from matplotlib.figure import Figure
@@ -15,13 +16,15 @@ if TYPE_CHECKING:
 
 def depth_figure(results: dict[str, DepthResult], seed: int) -> Figure:
     """Distances to exact KRR and the error at the queries against depth, one column per task."""
-    figure = Figure(figsize=(5.2 * len(results), 7), layout="constrained")
-    axes = figure.subplots(2, len(results), squeeze=False, sharex="col")
-    for (name, result), (top, bottom) in zip(results.items(), axes.T, strict=True):
+    known = not any(math.isnan(row.rmse) for found in results.values() for row in found.baselines)
+    figure = Figure(figsize=(5.2 * len(results), 7 if known else 4.2), layout="constrained")
+    axes = figure.subplots(1 + known, len(results), squeeze=False, sharex="col")
+    for (name, result), column in zip(results.items(), axes.T, strict=True):
+        top, bottom = column[0], column[-1]
         facts, rows = result.facts, result.rows
         solver = f"transformer: {facts['solver']}, {facts['kernel']} kernel"
         steps = [row.step for row in rows]
-        for axis, values in ((top, "gap"), (bottom, "rmse")):
+        for axis, values in zip(column, ("gap", "rmse"), strict=False):
             line = [getattr(row, values) for row in rows]
             axis.plot(steps, line, "o-", color=BLUE, markersize=3.5, label=solver)
             for row in sorted(result.baselines, key=lambda row: list(STYLES).index(row.predictor)):
@@ -50,11 +53,12 @@ def depth_figure(results: dict[str, DepthResult], seed: int) -> Figure:
             f"{facts['dtype']}, seed {seed}",
             fontsize=9,
         )
-        bottom.set_ylabel("RMSE at the queries (units of y)")
+        if known:
+            bottom.set_ylabel("RMSE at the queries (units of y)")
         label_ticks(top)
         label_ticks(bottom, whole="x")
         bottom.set_xlabel(f"solver step ({facts['blocks_per_step']} blocks each)")
-    legend(figure, axes[0, 0], axes[1, 0], ncols=2 * len(results))
+    legend(figure, *axes[:, 0], ncols=2 * len(results))
     return figure
 
 

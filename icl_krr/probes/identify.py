@@ -114,7 +114,8 @@ def identify(
             raise TypeError(f"system must be a pair (kernel, ridge), got {checks.shown(system)}")
         check_kernel(system[0])
         checks.positive_scalar("ridge of system", system[1])
-    rows = [candidate(name) for name in (all_candidates() if candidates is None else candidates)]
+    asked = all_candidates() if candidates is None else candidates
+    rows = list({row.name: row for row in map(candidate, asked)}.values())
     asked = KERNELS if kernels is None else kernels
     kernels = tuple(find("kernel", KERNELS, name).name for name in asked)
     model = answers_of_model(layer_answers, fitted, scored)

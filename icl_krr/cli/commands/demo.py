@@ -51,7 +51,7 @@ def demo_tasks(config: DepthConfig, seed: int) -> Tasks:
     own = {name: value for name, value in own.items() if getattr(config, name) is None}
     process = GaussianProcess(kernel, noise=noise, num_queries=64, inputs="sphere")
     return {
-        "diabetes.csv": (split(diabetes(), 300, seed), config),
+        "diabetes.csv": (split(diabetes(), 300, seed), replace(config, centred=True)),
         "Gaussian process": (
             jax.jit(sample)(jax.random.key(seed), process),
             replace(config, **own),

@@ -36,7 +36,8 @@ UNITS = {
 def run(settings: Fit) -> int:
     make_tasks, kernel = read_data(settings)
     names = [field.name for field in dataclasses.fields(FitConfig)]
-    given: Any = {name: getattr(settings, name) for name in names} | {"kernel": kernel}
+    given: Any = {name: getattr(settings, name) for name in names if name != "centred"}
+    given |= {"kernel": kernel, "centred": settings.target is not None}
     config = FitConfig(**given)
     if settings.out is not None:
         output.prepare(settings.out)

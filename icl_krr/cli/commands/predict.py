@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import sys
 
+import numpy as np
+
 from ...experiments.predictions import errors, predictions
 from ...experiments.shared.rows import Rows
 from ...fields import cut
 from ...files import to_csv
-from ...tasks import read_queries, read_table
+from ...tasks import Table as TableOfNumbers, read_queries, read_table
 from ...tasks.division import Division, divide, usual_supports
 from ...text_tables import Table, number
 from .. import output
@@ -20,7 +22,7 @@ SHOWN = 10
 
 
 def run(settings: Predict) -> int:
-    config = depth_config(settings)
+    config = depth_config(settings, centred=True)
     if settings.out is not None:
         output.prepare(settings.out)
     division = read_task(settings)
@@ -58,7 +60,32 @@ def read_task(settings: Predict) -> Division:
     supports = settings.supports
     if supports is None:
         supports = usual_supports(table, queries)
-    return divide(table, supports, settings.seed, queries)
+    if supports < 2:
+        raise ValueError(f"supports must be >= 2, got {supports}; one row does not show a spread")
+    division = divide(table, supports, settings.seed, queries)
+    for words in warnings_of(division, table):
+        print(words, file=sys.stderr)
+    return division
+
+
+def warnings_of(division: Division, table: TableOfNumbers) -> list[str]:
+    """What makes predictions doubtful: columns that do not vary, and queries far away."""
+    x, x_query = (np.abs(np.asarray(part)) for part in (division.task.x, division.task.x_query))
+    reach, words = x.max(axis=0), []
+    if not np.any(np.asarray(division.task.y)):
+        words.append(f"{table.target} is constant in the supports, so that every interval is empty")
+    constant = np.asarray(table.features, object)[reach == 0]
+    if len(constant):
+        words.append(f"constant in the supports: {cut(', '.join(constant))}")
+    far = x_query > 2 * reach
+    if far.any():
+        rows = division.rows[far.any(axis=1)]
+        names = np.asarray(table.features, object)[far.any(axis=0)]
+        words.append(
+            f"{len(rows)} queries are more than twice as far from the mean as any support, such as "
+            f"row {rows[0]}, in {cut(', '.join(names))}; do not trust their predictions"
+        )
+    return words
 
 
 def print_predictions(settings: Predict, found: Rows, rmse: dict[str, float]) -> None:

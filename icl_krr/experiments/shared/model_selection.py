@@ -8,6 +8,7 @@ replaces more supports than `MOST`.
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import partial
 from typing import Any, NamedTuple
 
 import jax
@@ -19,6 +20,7 @@ from ...kernels import Kernel
 from ...linalg import eigh
 from ...numerics import matmul
 from ...tasks import Task, system
+from ...tasks.task import kept
 
 MOST = {"regression": 1024, "Nadaraya-Watson": 8192}
 """The largest number of supports on which leave-one-out chooses hyperparameters."""
@@ -51,11 +53,11 @@ def bandwidths(family: type[Kernel], task: Task) -> jax.Array:
     return family.bandwidths(task.x, task.mask)
 
 
-def choose_ridge(kernel: Kernel, task: Task) -> float:
-    """The value of `ridges` with the least squared leave-one-out error."""
+def choose_ridge(kernel: Kernel, task: Task, centred: bool = False) -> float:
+    """The value of `ridges` with the least squared leave-one-out error; see `losses`."""
     task = subsample(task, "regression")
     grid = ridges(kernel, task)
-    errors = losses(kernel, task, grid)
+    errors = losses(kernel, task, grid, centred)
     if not jnp.isfinite(jnp.min(errors)):
         raise ValueError(unknown("ridge"))
     return float(grid[jnp.argmin(errors)])
@@ -92,8 +94,9 @@ def choose_kernel(
     ridge: float | None,
     bandwidth: Any = None,
     progress: Progress = silent,
+    centred: bool = False,
 ) -> Choice:
-    """The kernel whose bandwidth has the least leave-one-out error of regression.
+    """The kernel whose bandwidth has the least leave-one-out error of regression; see `losses`.
 
     If `bandwidth` is given, the kernel with this bandwidth. If `ridge` is None, each bandwidth is
     compared at its best ridge in `ridges`.
@@ -102,7 +105,7 @@ def choose_kernel(
 
     def error(kernel: Kernel, task: Task) -> jax.Array:
         grid = ridges(kernel, task) if ridge is None else jnp.full(1, ridge, task.x.dtype)
-        return jnp.min(losses(kernel, task, grid))
+        return jnp.min(losses(kernel, task, grid, centred))
 
     return choose(family, task, bandwidth, error, "regression", progress)
 
@@ -135,13 +138,18 @@ def smoothing_loss(kernel: Any, task: Task) -> jax.Array:
     return jnp.sum(solvers.smoother_leave_one_out(kernel, task) ** 2)
 
 
-@jax.jit
-def losses(kernel: Kernel, task: Task, grid: jax.Array) -> jax.Array:
+@partial(jax.jit, static_argnames="centred")
+def losses(kernel: Kernel, task: Task, grid: jax.Array, centred: bool = False) -> jax.Array:
     r"""Squared leave-one-out errors of regression at every ridge; infinite if they are not finite.
 
     With $K = V \mathrm{diag}(\sigma) V^T$, the coefficients are
     $\alpha = V (V^T y / (\sigma + \lambda))$, the diagonal of the inverse is
     $(V \circ V) (1 / (\sigma + \lambda))$, and an error is the quotient of their entries.
+
+    If x and y were `centred`, a centred support says what the others are: it is minus their sum.
+    So the errors are those of regression with a free constant, which does not know the mean of the
+    support that is left out. With $u = A^{-1} 1$, its matrix $A^{-1} - u u^T / (1^T u)$ replaces
+    $A^{-1}$.
     """
     gram, _, y = system(kernel, task)
     finite = jnp.all(jnp.isfinite(gram))
@@ -150,5 +158,12 @@ def losses(kernel: Kernel, task: Task, grid: jax.Array) -> jax.Array:
     turned = matmul(vectors.T, y)
     alpha = jnp.einsum("ij,gj,jr->gir", vectors, inverse, turned, precision="highest")
     diagonal = matmul(inverse, (vectors**2).T)
+    if centred:
+        one = kept(task).astype(y.dtype)
+        u = matmul(inverse * matmul(one[None], vectors), vectors.T)
+        known = matmul(u, one[:, None])
+        alpha = alpha - u[:, :, None] * (matmul(u, y) / known)[:, None]
+        diagonal = diagonal - u**2 / known
+    alpha = jnp.where(kept(task)[None, :, None], alpha, 0)
     found = jnp.sum((alpha / diagonal[:, :, None]) ** 2, axis=(1, 2))
     return jnp.where(finite & jnp.isfinite(found), found, jnp.inf)
