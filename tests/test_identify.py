@@ -319,3 +319,46 @@ def test_a_run_is_examined_layer_by_layer(x64):
         filter_figure(findings, "linear"),
     ):
         assert images("found", figure)["found.png"].startswith(b"\x89PNG")
+
+
+def descent(x, y, x_query, steps=3, step_size=0.05):
+    """Gradient descent on the linear kernel, in NumPy alone."""
+    w, after = np.zeros(x.shape[1]), []
+    for _ in range(steps + 1):
+        after.append(x_query @ w)
+        w = w + step_size * x.T @ (y - x @ w)
+    return after
+
+
+def test_a_function_of_arrays_is_identified():
+    config = ik.tasks.LinearRegression(num_features=4, num_supports=12, num_queries=4)
+    fitted, scored = (draw(jax.random.key(seed), config, 6) for seed in (0, 1))
+    names = ("gradient_descent", "conjugate_gradient")
+    answers = ik.probes.array_answers(descent, layers=3)
+    found = identify(answers, fitted, scored, candidates=names, kernels=("linear",))
+    assert (found.status, found.remain) == ("identified", ("gradient_descent",))
+    assert np.isclose(found.best.fit.values["step_size"], 0.05, rtol=1e-3)
+
+
+@pytest.mark.parametrize("queries", [2, 9])
+def test_the_hat_matrix_of_a_function_of_arrays(x64, queries):
+    """By reverse and by forward mode; in a batch, too."""
+    config = ik.tasks.LinearRegression(num_features=3, num_supports=6, num_queries=queries)
+    tasks = draw(jax.random.key(2), config, 2)
+    one = jax.tree.map(lambda leaf: leaf[0], tasks)
+    square = lambda x, y, x_query: [x_query @ x.T @ y**2]  # noqa: E731
+    answers = ik.probes.array_answers(square, layers=0)
+    hat = ik.probes.hat_matrix(answers, one)
+    wanted = np.asarray(one.x_query @ one.x.T) * 2 * np.asarray(one.y)
+    np.testing.assert_allclose(hat[0], wanted, rtol=1e-6, atol=1e-9)
+    many = jax.jit(jax.vmap(lambda task: ik.probes.hat_matrix(answers, task)))(tasks)
+    np.testing.assert_allclose(many[0], hat, rtol=1e-10)
+    with pytest.raises(ValueError, match="has no derivative in x or x_query"):
+        jax.jacobian(lambda x: answers(one.replace(x=x)))(one.x)
+
+
+def test_a_function_of_arrays_of_another_shape_is_told():
+    answers = ik.probes.array_answers(descent, layers=2)
+    task = ik.tasks.sample(jax.random.key(0), ik.tasks.LinearRegression(num_queries=5))
+    with pytest.raises(Exception, match=r"= \[3, 5\], got shape \[4, 5\]"):
+        jax.block_until_ready(answers(task))

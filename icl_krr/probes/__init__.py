@@ -22,7 +22,8 @@ known.
 
 **Your own model.** `identify` takes any JAX function of a task that returns its predictions before
 the first layer and after every layer, [layers + 1, queries]. In this example the function is a
-loop. It can also be a network of any library that JAX can differentiate:
+loop. It can also be a network of any library that JAX can differentiate. `array_answers` makes such
+a function from one of NumPy arrays, for example from a PyTorch network:
 
 >>> import jax, jax.numpy as jnp
 >>> import icl_krr as ik
@@ -73,6 +74,7 @@ models, in one compiled program and in bounded memory:
   returns the activations at one hook point of all blocks.
 """
 
+from .arrays import array_answers
 from .candidate_fit import CandidateFit, fit_candidate
 from .check import check
 from .drift import drift, linear_maps
@@ -100,6 +102,7 @@ __all__ = [
     "Swap",
     "ablate",
     "align",
+    "array_answers",
     "check",
     "drift",
     "effective",

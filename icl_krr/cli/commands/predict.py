@@ -25,9 +25,11 @@ def run(settings: Predict) -> int:
     config = depth_config(settings, centred=True)
     if settings.out is not None:
         output.prepare(settings.out)
-    division = read_task(settings)
+    division, doubts = read_task(settings)
     name = settings.table.name
     results = solve({name: (division.task, config)})
+    for words in doubts:
+        print(words, file=sys.stderr)
     found = predictions(division, results[name])
     rmse = errors(division, results[name])
     rows = [row._asdict() for row in found]
@@ -46,44 +48,43 @@ def run(settings: Predict) -> int:
     return 0
 
 
-def read_task(settings: Predict) -> Division:
+def read_task(settings: Predict) -> tuple[Division, list[str]]:
+    """The task, and what makes its predictions doubtful."""
     table = read_table(settings.table, settings.target, settings.encode)
     if len(table) < 2:
         raise ValueError(f"{settings.table} must hold at least 2 rows, got {len(table)}")
     queries = None if settings.queries is None else read_queries(settings.queries, table)
-    if queries and queries.unseen:
-        print(
-            f"{settings.queries} has text that the table does not have, whose features are all 0: "
-            f"{cut(', '.join(queries.unseen))}",
-            file=sys.stderr,
-        )
     supports = settings.supports
     if supports is None:
         supports = usual_supports(table, queries)
     if supports < 2:
         raise ValueError(f"supports must be >= 2, got {supports}; one row does not show a spread")
     division = divide(table, supports, settings.seed, queries)
-    for words in warnings_of(division, table):
-        print(words, file=sys.stderr)
-    return division
+    doubts = doubts_of(division, table)
+    if queries and queries.unseen:
+        doubts.append(
+            f"{settings.queries} has text that the table does not have, whose features are all 0: "
+            f"{cut(', '.join(queries.unseen))}"
+        )
+    return division, doubts
 
 
-def warnings_of(division: Division, table: TableOfNumbers) -> list[str]:
-    """What makes predictions doubtful: columns that do not vary, and queries far away."""
+def doubts_of(division: Division, table: TableOfNumbers) -> list[str]:
+    """Sentences on columns that do not vary, and on queries far away from the supports."""
     x, x_query = (np.abs(np.asarray(part)) for part in (division.task.x, division.task.x_query))
     reach, words = x.max(axis=0), []
+    names = np.asarray(table.features, object)
     if not np.any(np.asarray(division.task.y)):
         words.append(f"{table.target} is constant in the supports, so that every interval is empty")
-    constant = np.asarray(table.features, object)[reach == 0]
-    if len(constant):
-        words.append(f"constant in the supports: {cut(', '.join(constant))}")
+    if np.any(reach == 0):
+        words.append(f"constant in the supports: {cut(', '.join(names[reach == 0]))}")
     far = x_query > 2 * reach
     if far.any():
         rows = division.rows[far.any(axis=1)]
-        names = np.asarray(table.features, object)[far.any(axis=0)]
         words.append(
             f"{len(rows)} queries are more than twice as far from the mean as any support, such as "
-            f"row {rows[0]}, in {cut(', '.join(names))}; do not trust their predictions"
+            f"row {rows[0]}, in {cut(', '.join(names[far.any(axis=0)]))}; do not trust their "
+            "predictions"
         )
     return words
 
