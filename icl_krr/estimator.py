@@ -22,13 +22,14 @@ from .catalogue import SOLVERS
 from .experiments.depth import steps_needed
 from .experiments.depth_config import DepthConfig, choose_kernel
 from .experiments.shared import model_selection
-from .experiments.shared.build import attention, construct
-from .experiments.shared.told import told
+from .experiments.shared.build import build_model
 from .kernels import Kernel
 from .posterior import posterior
 from .probes import check
+from .solvers import exact
 from .status import Status
 from .tasks import Task
+from .tasks.scaling import Scaling
 from .transformer import Transformer, predict
 
 FEWEST_QUERIES = 32
@@ -141,28 +142,22 @@ class InContextRegressor(MultiOutputMixin, RegressorMixin, BaseEstimator):
         config = self._config()
         X, y = validate_data(self, X, y, dtype=np.float64, multi_output=True, y_numeric=True)
         y = y.astype(np.float64)
-        self._mean, self._scale = np.zeros(y.shape[1:]), np.ones(y.shape[1:])
-        if self.normalize_y:
-            varies = np.ptp(y, axis=0) > 0  # the mean of a constant y can have a rounding error
-            self._mean = np.where(varies, y.mean(axis=0), y[0])
-            self._scale = np.where(varies, y.std(axis=0), 1.0)
-        self.task_ = task = Task(x=X, y=(y - self._mean) / self._scale, x_query=X)
+        self._scaling = Scaling.of(y) if self.normalize_y else Scaling.none(y)
+        self.task_ = task = Task(x=X, y=self._scaling.apply(y), x_query=X)
         given = self.kernel if isinstance(self.kernel, Kernel) else None
         self.kernel_ = given or choose_kernel(task, config)[0]
-        row, needs = SOLVERS[config.solver], {}
-        self.ridge_ = None
-        if row.iterates:
+        self.ridge_, steps = None, config.steps
+        if SOLVERS[config.solver].iterates:
             # a float, because JAX compiles another program for an integer
             self.ridge_ = float(
                 self.ridge or model_selection.choose_ridge(self.kernel_, task, config.centred)
             )
-            needs = told(row, self.kernel_, task, self.ridge_) | attention(self.kernel_, task)
-            needs["steps"] = config.steps
-            if config.steps is None:
-                needs["steps"], _ = steps_needed(row.name, self.kernel_, task, self.ridge_)
+            if steps is None:
+                best = np.asarray(exact(self.kernel_, task, ridge=self.ridge_).prediction)
+                steps, _ = steps_needed(config.solver, self.kernel_, task, self.ridge_, best)
         # a model with one output predicts each output separately, which the posterior requires
-        sizes = task.replace(y=np.zeros(len(X)))
-        self.model_ = construct(config.solver, self.kernel_, sizes, **needs)
+        single = task.replace(y=np.zeros(len(X)))
+        self.model_ = build_model(config.solver, self.kernel_, single, self.ridge_, steps)
         self.steps_ = self.model_.steps
         self.status_ = None if self.model_.problem is None else check(self.model_, task)
         warn_unless_ok("predictions", self.status_)
@@ -201,7 +196,7 @@ class InContextRegressor(MultiOutputMixin, RegressorMixin, BaseEstimator):
         warn_unless_ok("standard deviations", found.status)
         mean = self._in_units_of_y(found.mean, len(X))
         std = np.sqrt(np.maximum(np.asarray(found.variance, np.float64), 0))[: len(X)]
-        return mean, np.multiply.outer(self._scale, std).T
+        return mean, self._scaling.undo_width(std if mean.ndim == 1 else std[:, None])
 
     def _config(self) -> DepthConfig:
         """The checked parameters; the name of the kernel is not used for a `Kernel`."""
@@ -233,7 +228,7 @@ class InContextRegressor(MultiOutputMixin, RegressorMixin, BaseEstimator):
         )
 
     def _in_units_of_y(self, prediction: Any, rows: int) -> np.ndarray:
-        return np.asarray(prediction, np.float64)[:rows] * self._scale + self._mean
+        return self._scaling.undo(np.asarray(prediction)[:rows])
 
 
 def padded(X: np.ndarray) -> np.ndarray:

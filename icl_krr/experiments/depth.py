@@ -16,7 +16,7 @@ from ..tasks import Task, system
 from ..transformer import run_with_cache
 from .depth_config import DepthConfig, bandwidth, choose_kernels
 from .shared import model_selection
-from .shared.build import build
+from .shared.build import build, build_model
 from .shared.model_selection import Progress, silent
 
 
@@ -86,7 +86,7 @@ def run(task: Task, config: DepthConfig, progress: Progress = silent) -> DepthRe
     steps, reason = config.steps or 1, "given"
     if config.steps is None and SOLVERS[config.solver].iterates:
         progress(f"the transformer with {MOST_STEPS} steps")
-        steps, reason = steps_needed(config.solver, kernel, task, ridge)
+        steps, reason = steps_needed(config.solver, kernel, task, ridge, best)
     model, path = build(config.solver, solved_on, task, ridge, steps)
     progress("the transformer")
     slots = tuple(name for name in ("prediction", "alpha") if name in model.layout.names)
@@ -170,14 +170,15 @@ CONVERGED = 0.1 * TOLERANCE
 """The gap at which predictions have converged, relative to the larger of |f*| and |y|."""
 
 
-def steps_needed(solver: str, kernel: Kernel, task: Task, ridge: float) -> tuple[int, str]:
+def steps_needed(
+    solver: str, kernel: Kernel, task: Task, ridge: float, best: np.ndarray
+) -> tuple[int, str]:
     """The number of steps after which the predictions first converge, and "converged".
 
     If they do not converge within `MOST_STEPS` steps, the number after which they are nearest to
-    exact KRR, and "nearest".
+    the `best` predictions, those of exact KRR, and "nearest".
     """
-    best = np.asarray(solvers.exact(kernel, task, ridge=ridge).prediction)
-    model, _ = build(solver, kernel, task, ridge, MOST_STEPS)
+    model = build_model(solver, kernel, task, ridge, MOST_STEPS)
     _, cache = run_with_cache(model, task, names=("prediction",))
     gaps = np.abs(np.asarray(cache["prediction"][1:]) - best).reshape(MOST_STEPS, -1).max(axis=1)
     gaps = np.where(np.isfinite(gaps), gaps, np.inf)

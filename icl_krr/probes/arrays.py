@@ -59,8 +59,7 @@ def array_answers(function: ArrayAnswers, layers: int) -> LayerAnswers:
         return jax.pure_callback(read, shape, x, y, x_query, vmap_method="sequential")
 
     def read(*arrays: Any) -> np.ndarray:
-        given = [np.array(part) for part in arrays]
-        x, y, x_query = given
+        x, y, x_query = map(np.array, arrays)
         found = np.asarray(function(x, y, x_query))
         wanted = (layers + 1, len(x_query))
         if found.shape != wanted:
@@ -71,7 +70,7 @@ def array_answers(function: ArrayAnswers, layers: int) -> LayerAnswers:
         return found.astype(y.dtype)
 
     def differences(x: Any, y: Any, x_query: Any) -> np.ndarray:
-        x, y, x_query = (np.array(part) for part in (x, y, x_query))
+        y = np.asarray(y)
         step = STEP * (np.abs(y).max() or 1)
         shifts = step * np.eye(len(y), dtype=y.dtype)
         up, down = (

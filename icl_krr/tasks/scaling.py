@@ -20,9 +20,16 @@ class Scaling(NamedTuple):
         # a power of two before the squares, which would overflow
         _, exponent = np.frexp(np.max(np.abs(seen), axis=0))
         seen = np.ldexp(seen, -exponent)
-        # rounding can make the standard deviation of a constant column > 0
+        # rounding can move the mean of a constant column, and make its standard deviation > 0
         varies = np.ptp(seen, axis=0) > 0
-        return cls(exponent, seen.mean(axis=0), np.where(varies, seen.std(axis=0), 1))
+        mean = np.where(varies, seen.mean(axis=0), seen[0])
+        return cls(exponent, mean, np.where(varies, seen.std(axis=0), 1))
+
+    @classmethod
+    def none(cls, seen: np.ndarray) -> Scaling:
+        """The map that changes nothing."""
+        zero = np.zeros(seen.shape[1:], int)
+        return cls(zero, zero * 0.0, zero + 1.0)
 
     def apply(self, values: np.ndarray) -> np.ndarray:
         return (np.ldexp(values, -self.exponent) - self.mean) / self.deviation

@@ -103,7 +103,7 @@ def read_table(path: str | Path, target: str, encode: bool = False) -> Table:
     (442, ('age', 'sex', 'bmi'))
     """
     checks.instance("target", target, str, "the name of a column")
-    checks.instance("encode", encode, bool, "True or False")
+    checks.flag("encode", encode)
     cells, target = read_cells(path), target.strip()
     comma = "" if len(cells.columns) > 1 else "; is the file comma-separated?"
     if target not in cells.columns:

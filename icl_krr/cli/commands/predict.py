@@ -101,8 +101,9 @@ def print_predictions(settings: Predict, found: Rows, rmse: dict[str, float]) ->
     source = settings.table if settings.queries is None else settings.queries
     words = (
         f"row: number of the row in {source.name}\n"
-        "exact: exact KRR. std: standard deviation of a new y, where KRR is the mean of a Gaussian "
-        "process. low, high: 95 % interval, exact -+ 1.96 std\n"
+        "exact: exact KRR, the mean of a Gaussian process. std: standard deviation of a new y "
+        "under this process, whose scale leave-one-out chooses. low, high: 95 % interval, exact "
+        "-+ 1.96 std\n"
     )
     if rmse:
         inside = sum(row["low"] <= row["y"] <= row["high"] for row in found)

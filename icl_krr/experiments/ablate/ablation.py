@@ -14,7 +14,7 @@ from ...probes import ablate, sites, swap
 from ...probes.distances import INTERVAL_QUANTILES, relative_distances, squared_norms
 from ...tasks import Task
 from ...transformer import predict_batch
-from ..shared.build import build
+from ..shared.build import build_model
 from ..shared.draws import draw_tasks
 from ..shared.rows import Rows
 from .config import AblateConfig
@@ -120,7 +120,7 @@ def swaps(subject: Subject, config: AblateConfig, progress: Callable[[str], None
     fitted = draw_tasks(key, 4 * config.tasks, subject.family)
     first = jax.tree.map(lambda field: field[0], tasks)
     assert config.swap is not None
-    other, _ = build(config.swap, subject.kernel, first, subject.ridge, model.depth)
+    other = build_model(config.swap, subject.kernel, first, subject.ridge, model.depth)
     rows = []
     for block in range(model.depth):
         progress(f"replacing block {block} by a step of {config.swap}")

@@ -15,7 +15,7 @@ from ...theory import spectral_bounds
 from ...training import reference
 from ...transformer import Transformer
 from ..identify.trained_model import in_dtype_of_tasks
-from ..shared.build import build
+from ..shared.build import build_model
 from ..shared.draws import draw_tasks
 from ..shared.runs import find as find_run, load
 from ..shared.told import told
@@ -88,7 +88,7 @@ def construct(config: AblateConfig) -> Subject:
     hardest = int(jnp.argmax(bounds(tasks)[1]))
     task = jax.tree.map(lambda field: field[hardest], tasks)
     steps = 12 if config.steps is None else config.steps
-    model, _ = build(row.name, kernel, task, ridge, steps)
+    model = build_model(row.name, kernel, task, ridge, steps)
     known = reference(family, jax.random.fold_in(key, 1)).losses(tasks)
     words, expected = {}, {}
     if expectation is not None and name == expectation.kernel:

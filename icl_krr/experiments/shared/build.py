@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 
 from ... import theory
-from ...catalogue import SOLVERS, find, load
+from ...catalogue import SOLVERS, Solver, find, load
 from ...constructions import Softmax
 from ...kernels import Kernel
 from ...tasks import Task
@@ -20,12 +20,27 @@ def build(
 ) -> tuple[Transformer, np.ndarray]:
     """The construction, and the oracle's predictions after every step."""
     row = find("solver", SOLVERS, solver)
-    if not row.iterates:
-        smooth = np.asarray(load(row.oracle)(kernel, task).prediction)
-        return construct(solver, kernel, task), np.stack([0 * smooth, smooth])
-    needs: dict[str, Any] = {"steps": steps, **told(row, kernel, task, ridge)}
-    model = construct(solver, kernel, task, **needs, **attention(kernel, task))
-    return model, np.asarray(load(row.oracle)(kernel, task, **needs).prediction)
+    needs = keywords(row, kernel, task, ridge, steps)
+    model = with_keywords(row, kernel, task, needs)
+    path = np.asarray(load(row.oracle)(kernel, task, **needs).prediction)
+    return model, path if row.iterates else np.stack([0 * path, path])
+
+
+def build_model(
+    solver: str, kernel: Kernel, task: Task, ridge: float | None, steps: int | None
+) -> Transformer:
+    """The construction alone."""
+    row = find("solver", SOLVERS, solver)
+    return with_keywords(row, kernel, task, keywords(row, kernel, task, ridge, steps))
+
+
+def keywords(row: Solver, kernel: Kernel, task: Task, ridge: Any, steps: Any) -> dict[str, Any]:
+    """What the construction and the oracle must be told; {} for a solver without steps."""
+    return {"steps": steps, **told(row, kernel, task, ridge)} if row.iterates else {}
+
+
+def with_keywords(row: Solver, kernel: Kernel, task: Task, needs: dict[str, Any]) -> Transformer:
+    return construct(row.name, kernel, task, **needs, **(attention(kernel, task) if needs else {}))
 
 
 def construct(solver: str, kernel: Kernel, task: Task, **needs: Any) -> Transformer:
