@@ -323,6 +323,7 @@ def test_words_are_read_only_where_a_name_is_asked_for():
         ("predict t.csv --target y --kernel gausian", "--kernel: must be one of .*, got 'gausian'"),
         ("identify x --kernels linear gausian", "--kernels: must be one of .*mean 'gaussian'"),
         ("ablate x --kinds heads", "--kinds: must be one of 'head', .*, got 'heads'; .* 'head'"),
+        ("identfy gp-encoder", "command must be one of 'demo', .*; did you mean 'identify'"),
         ("ablate conjugate-gradeint", "model must be .*; did you mean 'conjugate_gradient'"),
         ("identify gp-enconder", "model must be .*; did you mean 'gp-encoder'"),
         ("sweep wdth", "error: value must be one of 'depth', .*; did you mean 'width'"),

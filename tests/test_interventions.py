@@ -255,7 +255,9 @@ def test_transplant_refuses_values_of_all_steps_where_no_step_starts():
     model = CASES["cg"].build(task, 0.3, 5)
     _, cache = ik.run_with_cache(model, task)
     for block in (0, 2):
-        with pytest.raises(ValueError, match=r"block must be the first of a step .*\[6, 4\] of"):
+        with pytest.raises(
+            ValueError, match=r"block must be one of 1, 6, 11, \.\.\., 26, .*\[6, 4\] of"
+        ):
             transplant(model, task, block, {"alpha": cache["alpha"]})
     with pytest.raises(ValueError, match=r"slot rr must .* got shape \[6, 1\], which is both"):
         transplant(model, task, 1, {"rr": cache["rr"]})  # as many steps as tokens

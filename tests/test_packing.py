@@ -103,7 +103,20 @@ def test_a_program_is_checked_against_the_layout():
         m.head(query=alpha, key=alpha, value=alpha, to=queries)
     with pytest.raises(ValueError, match="slot queries must include support, where the product"):
         m.multiply(alpha, alpha, to=queries)
-    assert m.add(alpha, to="alpha").slot == "alpha_"
+    with pytest.raises(ValueError, match="got 'alpha', the name of a state slot; pass its read"):
+        m.add(alpha, to="alpha")
+    assert [m.add(alpha, to="beta").slot for _ in range(2)] == ["beta", "beta_"]
+    with pytest.raises(TypeError, match=r"the machine's multiply\(a, b, to\) multiplies two reads"):
+        alpha * alpha
+    with pytest.raises(ValueError, match="readout must be nonzero at queries, got slot alpha at"):
+        m.transformer(lambda: None, steps=1, readout=alpha)
+
+
+def test_a_product_with_k_is_added_to_a_new_slot():
+    m = machine(ik.Exponential(), 2)
+    v = m.state("v", ("support",), "vector", starts_as=m.y)
+    Kv = m.add(m.kernel_times(v), to="Kv")
+    assert m.layout[Kv.slot].at == ("support", "query")
 
 
 def test_weights_that_do_not_fit_the_stream_are_refused():

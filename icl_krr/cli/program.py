@@ -18,6 +18,7 @@ import tyro
 from platformdirs import user_cache_dir
 
 from ..experiments.shared.recipe import Recipe
+from ..names import unknown
 from .settings import COMMANDS, settings_of
 from .settings.command import Command
 from .settings.train import Train
@@ -28,6 +29,8 @@ PROG = "icl-krr"
 
 def parse(argv: list[str]) -> Command:
     """The settings of the command; ValueError in one sentence if tyro refuses the arguments."""
+    if argv and not argv[0].startswith("-") and argv[0] not in COMMANDS:
+        raise ValueError(unknown("command", argv[0], COMMANDS))
     printed = StringIO()
     try:
         with redirect_stderr(printed):

@@ -73,7 +73,7 @@ def transplant(
         else:
             at = tokens_of(model, task, name)
             own = slot_of_stream(stream, model.layout, name)
-        rows, value = placed(name, value, own, at, None if inside else step, model.steps + 1)
+        rows, value = placed(name, value, own, at, None if inside else step, model)
         own = own.at[rows].set(jnp.reshape(value, own[rows].shape))
         stream = put_slot(stream, model, name, own)
     return resume(model, task, stream, block)
@@ -91,17 +91,16 @@ def placed(
     own: jax.Array,
     at: tuple[slice, ...],
     step: int | None,
-    rows_of_all: int,
+    model: Transformer,
 ) -> tuple[slice, jax.Array]:
     """The tokens of a value, and the value at one step if it has all steps.
 
-    `step` is the step that starts with the block, None if no step does. The cache of a run has
-    `rows_of_all` values of a slot.
+    `step` is the step that starts with the block, None if no step does.
     """
     shape = jnp.shape(value)
     once = [rows for rows in at if shape in forms(own[rows])]
     along = [rows for rows in at if shape[1:] in forms(own[rows])]
-    if once and along and 1 < shape[0] == rows_of_all:
+    if once and along and 1 < shape[0] == model.steps + 1:
         raise ValueError(
             f"slot {name} must have the values of all steps or of all tokens, got shape "
             f"{list(shape)}, which is both; pass the values of one step, such as "
@@ -113,14 +112,20 @@ def placed(
         raise ValueError(f"slot {name} must have shape {list(own[at[0]].shape)}, got {list(shape)}")
     if step is None or step < 0:
         raise ValueError(
-            f"block must be the first of a step for values of all steps {list(shape)} of slot "
-            f"{name}; pass the values of one step, such as value[0]"
+            f"block must be one of {starts(model)}, with which steps start, for values of all "
+            f"steps {list(shape)} of slot {name}; use such a block, or pass the values of one step"
         )
     if step >= shape[0]:
         raise ValueError(
             f"slot {name} must have values before step {step}, got shape {list(shape)}"
         )
     return along[0], value[step]
+
+
+def starts(model: Transformer) -> str:
+    first = len(model.weights.prologue)
+    some = [str(block) for block in range(first, model.depth + 1, max(model.blocks_per_step, 1))]
+    return ", ".join(some if len(some) < 6 else [*some[:3], "...", some[-1]])
 
 
 def forms(value: jax.Array) -> tuple[tuple[int, ...], ...]:

@@ -132,6 +132,11 @@ class Read:
         return Read(blocks, self.width)
 
     def __mul__(self, scale: float | jax.Array) -> Read:
+        if is_read(scale):
+            raise TypeError(
+                "scale must be a scalar, got a Read; the machine's multiply(a, b, to) multiplies "
+                "two reads"
+            )
         if jnp.ndim(scale) != 0:
             raise ValueError(f"scale must be a scalar, got shape {list(jnp.shape(scale))}")
         blocks = {slot: b * jnp.asarray(scale, b.dtype) for slot, b in self.blocks.items()}

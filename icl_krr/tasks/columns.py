@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import csv
 import math
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import NamedTuple
@@ -89,9 +89,18 @@ def read_cells(path: str | Path) -> Cells:
         raise ValueError(f"{path} must have rows of numbers below its header, got none")
     for line, row in rows:
         if len(row) != len(header):
-            raise ValueError(f"{path}, line {line}: expected {len(header)} cells, got {len(row)}")
+            raise ValueError(
+                f"{path}, line {line}: expected one cell for each of {len(header)} columns, got "
+                f"{len(row)}"
+                f"{separator(header)}"
+            )
     columns = dict(zip(header, zip(*(row for _, row in rows), strict=True), strict=True))
     return Cells(path, columns, tuple(line for line, _ in rows))
+
+
+def separator(header: Collection[str]) -> str:
+    """The end of an error about a file that may have another separator."""
+    return "" if len(header) > 1 else "; is the file comma-separated?"
 
 
 def columns_of(cells: Cells, names: Sequence[str], encode: bool) -> tuple[Column, ...]:

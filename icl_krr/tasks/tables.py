@@ -15,7 +15,7 @@ from .. import checks
 from ..fields import cut, shown
 from ..names import similar
 from ..readable import readable
-from .columns import Cells, Column, columns_of, read_cells
+from .columns import Cells, Column, columns_of, read_cells, separator
 from .scaling import standardise
 
 
@@ -105,15 +105,16 @@ def read_table(path: str | Path, target: str, encode: bool = False) -> Table:
     checks.instance("target", target, str, "the name of a column")
     checks.flag("encode", encode)
     cells, target = read_cells(path), target.strip()
-    comma = "" if len(cells.columns) > 1 else "; is the file comma-separated?"
     if target not in cells.columns:
         raise ValueError(
             f"target must be a column of {path} ({cut(', '.join(cells.columns))}), "
-            f"got {shown(target)}{similar(target, cells.columns)}{comma}"
+            f"got {shown(target)}{similar(target, cells.columns)}{separator(cells.columns)}"
         )
     names = [name for name in cells.columns if name != target]
     if not names:
-        raise ValueError(f"{path} must have a feature column besides {shown(target)}{comma}")
+        raise ValueError(
+            f"{path} must have a feature column besides {shown(target)}{separator(cells.columns)}"
+        )
     columns = columns_of(cells, names, encode)
     y = Column(target).numbers(cells)[:, 0]
     x = features_of(cells, columns)

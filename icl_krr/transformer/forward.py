@@ -172,8 +172,7 @@ def check_hooked_points(hook_points: HookPoints) -> None:
         if hook.step is not None and hook.point not in hook_points.seen:
             raise ValueError(
                 f"hook must be at a point of its block, got {hook.name!r}; "
-                f"the points are {', '.join(sorted(hook_points.seen))}"
-                f"{similar(hook.point, hook_points.seen)}"
+                f"{listed(hook.point, hook_points.seen)}"
             )
 
 
@@ -183,6 +182,12 @@ def check_asked_points(placed: Any, keep: bool | Collection[str], seen: set[str]
     for point in [*asked, *([] if isinstance(keep, bool) else keep)]:
         if point not in seen:
             raise ValueError(
-                f"point must exist in some block, got {point!r}; "
-                f"the points are {', '.join(sorted(seen))}{similar(point, seen)}"
+                f"point must exist in some block, got {point!r}; {listed(point, seen)}"
             )
+
+
+def listed(asked: str, seen: Collection[str]) -> str:
+    """The end of a sentence about a point that does not exist: the points without their parts."""
+    parts = {point for point in seen if any(point.startswith(f"{whole}.") for whole in seen)}
+    example = f", and their parts, such as {min(parts)}" if parts else ""
+    return f"the points are {', '.join(sorted({*seen} - parts))}{example}{similar(asked, seen)}"

@@ -20,7 +20,7 @@ class Report(Command):
     no identification or no claims, the command computes the missing results on fewer tasks and
     seeds. It writes the page with what is ready first, and then adds each part that takes long."""
 
-    runs: tyro.conf.Positional[Annotated[tuple[str, ...], tyro.conf.arg(metavar="RUN")]] = ()
+    runs: tyro.conf.Positional[Annotated[tuple[str, ...], tyro.conf.arg(metavar="[RUN ...]")]] = ()
     """Folders written by verify, identify, sweep or train, or names of trained models
     of the package (such as gp-encoder)."""
     seed: int = 0

@@ -17,7 +17,9 @@ class Verify(Command):
     verdict recorded in the package. With --out, or if claims are named, such as C16, the command
     also draws figures."""
 
-    claims: tyro.conf.Positional[Annotated[tuple[str, ...], tyro.conf.arg(metavar="CLAIM")]] = ()
+    claims: tyro.conf.Positional[
+        Annotated[tuple[str, ...], tyro.conf.arg(metavar="[CLAIM ...]")]
+    ] = ()
     """Names of claims, such as C16. If empty, all claims."""
     quick: bool = False
     """Use fewer draws and one seed. All claims then take less than a minute."""

@@ -189,6 +189,11 @@ class Machine(Recorder, ABC):
                 steps share the weights that do not depend on these numbers.
         """
         checks.count("steps", steps)
+        if "query" not in self.at(readout):
+            raise ValueError(
+                f"readout must be nonzero at queries, got slot {', '.join(readout.slots)} at "
+                f"{', '.join(self.at(readout)) or 'no role'}"
+            )
         blocks = stack(lambda *own: self.record(lambda: step(*own)), coefficients)
         first = self.record(lambda: (self.start(), prologue())[-1])
         self.forget_unread_flags((*first, *blocks))

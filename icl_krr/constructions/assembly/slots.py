@@ -105,7 +105,15 @@ class Slots:
 
     def written_slot(self, to: str | Read, at: tuple[str, ...], about: str) -> Read:
         """Return the slot that an operation writes; a new name declares a scratch slot."""
-        return to if isinstance(to, Read) else self.scratch(to, at, about)
+        if isinstance(to, Read):
+            return to
+        for slot in self.slots:
+            if slot.name == to and slot.kind != "scratch":
+                raise ValueError(
+                    f"to must be a new name or the read of a slot, got {to!r}, the name of a "
+                    f"{slot.kind} slot; pass its read"
+                )
+        return self.scratch(to, at, about)
 
     def at(self, *reads: Read) -> tuple[str, ...]:
         """Return the roles at which the product of all reads may differ from zero."""

@@ -140,12 +140,12 @@ class SoftmaxAttention(Machine):
         )
 
     def finish(self, product: Unnormalised, to: str) -> Read:
-        return self.add(product, self.scratch(to, SUPPORTS_AND_QUERIES, "product with K"))
+        return self.add(product, to)
 
     def add(self, value: Any, to: str | Read, at: tuple[str, ...] | None = None) -> Read:
         if not isinstance(value, Unnormalised):
             return super().add(value, to, at)
-        assert isinstance(to, Read)
+        to = self.written_slot(to, SUPPORTS_AND_QUERIES, label(value))
         where = self.layout[to.slot].at if at is None else at
         if value.rest is not None:
             super().add(value.rest, to, where)
