@@ -51,6 +51,9 @@ example then share one compiled program, and you can differentiate with respect 
 >>> jax.jit(jax.vmap(by_ridge, in_axes=(None, 0)))(ridges, temperatures).shape
 (10, 20)
 
+A batch sums in another order than one model does. Predictions of float32 that have not converged
+can therefore differ between the two, as `icl_krr.training` explains.
+
 **Depth and weights.** A `lax.scan` runs over the steps, so the compile time does not grow with the
 depth. Weights that are equal in all steps are stored once, and `model.replace(steps=...)` gives the
 same algorithm with another number of steps. `icl_krr.untie(model)` gives every step its own weights
