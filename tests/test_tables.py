@@ -21,7 +21,7 @@ def product_model(arithmetic, divide=False):
     def step():
         m.divide(m.y, x, to=result) if divide else m.multiply(m.y, x, to=result)
 
-    return m.transformer(step, steps=1, readout=result)
+    return m.transformer(step, steps=1, readout=m.x)
 
 
 def points(x, y):
