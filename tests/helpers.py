@@ -9,6 +9,7 @@ import jax.numpy as jnp
 import numpy as np
 import optax
 import pytest
+from matplotlib.backends.backend_agg import FigureCanvasAgg
 
 import icl_krr as ik
 from icl_krr.catalogue import SOLVERS, load
@@ -293,6 +294,21 @@ def numpy_exact(x, y, x_query, ridge):
     """Kernel ridge regression on the linear kernel, written once more in NumPy."""
     x, y, x_query = (np.asarray(a, np.float64) for a in (x, y, x_query))
     return x_query @ x.T @ np.linalg.solve(x @ x.T + ridge * np.eye(len(x)), y)
+
+
+def cut_off(figure):
+    """Labels, titles and legends that are not whole within the figure."""
+    canvas = FigureCanvasAgg(figure)
+    canvas.draw()
+    parts = [*figure.legends, *figure.texts]
+    for axis in figure.axes:
+        parts += [axis.title, axis.xaxis.label, axis.yaxis.label]
+    boxes = [(part, part.get_window_extent(canvas.get_renderer())) for part in parts]
+    return [part for part, box in boxes if box.width and not within(box, figure.bbox)]
+
+
+def within(box, whole):
+    return np.all(box.min >= whole.min - 1) and np.all(box.max <= whole.max + 1)
 
 
 def relative(a, b):

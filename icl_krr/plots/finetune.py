@@ -34,7 +34,7 @@ def finetune_depth_figure(found: Comparison) -> Figure:
     axis.set_yscale("log")
     label_ticks(axis, whole="x")
     axis.set_xlabel("number of blocks")
-    axis.set_ylabel("loss / loss of exact KRR - 1 (mean and range over seeds)")
+    axis.set_ylabel("loss / loss of exact KRR - 1\n(mean and range over seeds)")
     axis.grid(alpha=0.25)
     legend(figure, axis)
     axis.set_title(title_of(found), fontsize=9)

@@ -110,7 +110,7 @@ def filter_figure(findings: Findings, title: str) -> Figure:
     axis.set_ylim(float(exact.min()) / 4, float(exact.max()) * 4)
     label_ticks(axis)
     axis.set_xlabel("eigenvalue sigma of K")
-    axis.set_ylabel("filter q(sigma) in d prediction / d y = k(x)^T q(K), where q > 0")
+    axis.set_ylabel("filter q(sigma), where q > 0\nd prediction / d y = k(x)^T q(K)")
     axis.set_title(f"{title}: {findings.kernel!r}, ridge {findings.ridge:.3g}", fontsize=8)
     axis.grid(alpha=0.25)
     legend(figure, axis, title="after layer", ncols=6)
