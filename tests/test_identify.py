@@ -293,12 +293,15 @@ def test_a_matrix_is_taken_up_where_it_was(tmp_path):
 def test_a_run_is_examined_layer_by_layer(x64):
     """The layer that was trained on linear tasks is a step of gradient descent.
 
-    So is the start of Newton-Schulz; what is known of the exact predictor stands beside it.
+    So is the start of Newton-Schulz, which takes no step then. What is known of the exact predictor
+    stands beside it.
     """
     config = IdentifyConfig(tasks=12, probe_tasks=64, kernels=("linear",), steps=2)
     findings = examine(load("linear"), config)
-    assert findings.found.status == "not distinguishable"
-    assert set(findings.found.remain) == {"gradient_descent", "newton_schulz"}
+    assert findings.found.status == "identified"
+    assert findings.found.remain == ("gradient_descent",)
+    reasons = {suspect.fit.candidate: suspect.because for suspect in findings.found.suspects}
+    assert reasons["newton_schulz"] == "takes no step"
     assert all(distance.mean < 0.03 for distance in findings.found.best.distances.values())
     first, last = findings.layers
     assert last["error"] < 0.7 * min(last["shuffled"], last["untrained"], last["zero"])

@@ -99,7 +99,7 @@ def scaling_figure(rows: list[Row], seed: int) -> Figure:
         fixed = {k: v for k, v in column[0].size.items() if k != size}
         top.set_title(", ".join(f"{k} = {v}" for k, v in fixed.items()), fontsize=8)
     axes[0, 0].set_ylabel("median time (ms)")
-    axes[1, 0].set_ylabel("scratch memory of the forward pass (MB)")
+    axes[1, 0].set_ylabel("scratch memory of\nthe forward pass (MB)")
     legend(figure, axes[0, 0], ncols=2)
     figure.suptitle(
         "conjugate gradient with linear (B) and softmax (A) attention, "

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from matplotlib.figure import Figure
 
-from .style import BLUE, GREEN, ORANGE, RED
+from .style import BLUE, GREEN, ORANGE, RED, legend
 
 if TYPE_CHECKING:
     from ..experiments.explorer import Explored
@@ -47,8 +47,7 @@ def explorer_figure(found: Explored, at: dict[str, int]) -> Figure:
     reach = 1.6 * float(np.max(np.abs(np.asarray(task.y))))
     axis.set_ylim(-reach, reach)
     axis.set_xlabel("angle of x on the circle (radians)")
-    axis.set_ylabel("y (units of its prior standard deviation)")
-    axis.legend(fontsize=7, ncols=5, loc="upper center")
+    axis.set_ylabel("y (units of its\nprior standard deviation)")
 
     widths = range(len(config.widths))
     for name, ticks in (("depth", range(config.steps + 1)), ("width", widths)):
@@ -60,7 +59,7 @@ def explorer_figure(found: Explored, at: dict[str, int]) -> Figure:
             values = look_up(found, data, at, along=name)
             axis.plot(ticks, values, style, color=BLUE, label=label)
         ends = (ticks[0], ticks[-1])
-        line(name, "smoother gap", ends, "Nadaraya-Watson", color=RED, linestyle="--")
+        line(name, "smoother gap", ends, "Nadaraya-Watson (one head)", color=RED, linestyle="--")
         line(name, "mean gap", ends, "mean of the supports", color=ORANGE)
         axis.axhline(1, color="black", linestyle=":", label="zero prediction")
         axis.axvline(ticks[at[name]], color="black", linewidth=8, alpha=0.12)
@@ -69,7 +68,7 @@ def explorer_figure(found: Explored, at: dict[str, int]) -> Figure:
         axis.grid(alpha=0.25)
     grid["depth"].set_xlabel("solver step")
     grid["depth"].set_ylabel("gap to exact KRR  |f - f*| / |f*|")
-    grid["depth"].legend(fontsize=7, loc="lower left")
+    legend(figure, grid["f"], grid["depth"], ncols=4)
     grid["width"].set_xticks(widths, [str(width or "all") for width in config.widths])
     grid["width"].set_xlabel("width (feature channels)")
     for slot in ("alpha", "r", "p"):

@@ -52,16 +52,15 @@ def finetune_path_figure(found: Comparison) -> Figure:
     for i, (name, loss) in enumerate(losses.items()):
         axes[0, 0].axhline(loss, color=COLORS[i + 1], linestyle="--", label=name)
     axes[0, 0].set_yscale("log")
-    draw_blocks(axes[0, 1], found, blocks, "step x high", "step size x largest eigenvalue")
-    draw_blocks(
-        axes[1, 0], found, blocks, "curvature x high", "curvature (GD++) x largest eigenvalue"
-    )
-    draw_blocks(axes[1, 1], found, blocks, "change", "relative distance from the construction")
+    draw_blocks(axes[0, 1], found, blocks, "step x high", "step size\nx largest eigenvalue")
+    curvature = "curvature (GD++)\nx largest eigenvalue"
+    draw_blocks(axes[1, 0], found, blocks, "curvature x high", curvature)
+    draw_blocks(axes[1, 1], found, blocks, "change", "relative distance\nfrom the construction")
     for axis in axes.flat:
         label_ticks(axis, whole="x")
         axis.set_xlabel("update")
         axis.grid(alpha=0.25)
-        axis.legend(fontsize=7)
+    legend(figure, *axes.flat, ncols=4)
     figure.suptitle(title_of(found), fontsize=9)
     return figure
 

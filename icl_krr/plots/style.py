@@ -31,7 +31,7 @@ def label_ticks(axis: Axes, whole: str = "") -> None:
             part.set_major_formatter("{x:g}")
             part.set_minor_formatter(NullFormatter())
         elif part.get_scale() == "linear" and name in whole:
-            part.set_major_locator(MaxNLocator(integer=True))
+            part.set_major_locator(MaxNLocator(integer=True, min_n_ticks=1))
 
 
 def legend(figure: Figure, *axes: Axes, title: str = "", ncols: int = 3) -> None:

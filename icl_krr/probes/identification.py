@@ -15,8 +15,8 @@ CLOSE = 0.1
 IDENTIFIED, TIED, NONE = "identified", "not distinguishable", "none is close"
 NOTHING = "not identified"
 REASONS = {
-    IDENTIFIED: "every other candidate is farther, with disjoint intervals, or is a more general "
-    "form of this solver",
+    IDENTIFIED: "every other candidate is farther, with disjoint intervals, takes no step, or is a "
+    "more general form of this solver",
     TIED: "the intervals of these candidates overlap in predictions and in hat matrices, and none "
     "is a special case of another",
     NONE: f"the nearest candidate is farther than {CLOSE} in predictions or in hat matrices",
@@ -32,8 +32,8 @@ class Suspect(NamedTuple):
         fit: the fitted candidate.
         distances: {space: `Distance`} for the spaces "prediction" and "hat".
         because: why the candidate was ruled out: the space where it is farther than the nearest
-            candidate, a remaining candidate that is a special case of it, or a baseline that is as
-            near. Empty if the candidate remains.
+            candidate, a remaining candidate that is a special case of it, that it takes no step, or
+            a baseline that is as near. Empty if the candidate remains.
     """
 
     fit: CandidateFit

@@ -59,7 +59,8 @@ def identify(
        are averaged over layers. Intervals cover 95 % of 1000 bootstrap resamples of the tasks.
     3. A candidate is ruled out if its interval in one of the two spaces lies more than `RESOLUTION`
        = 0.001 above the interval of the nearest candidate. It is also ruled out if a remaining
-       candidate is a special case of it.
+       candidate is a special case of it, or if every layer is aligned with its start and a
+       remaining candidate takes steps.
     4. Three baselines run no solver: 0, the mean of y, and the prediction before the first layer.
        If the same rule does not rule out all of them, no solver is identified.
 
@@ -190,6 +191,13 @@ def rule_out(fits: list[CandidateFit], measured: list[dict[str, Distance]]) -> l
                 because[i] = f"{space}: farther than {fits[nearest].candidate}"
     if all(because):  # the two spaces have different nearest candidates: keep both
         because = ["" if i in firsts else reason for i, reason in enumerate(because)]
+    steps = [bool(np.any(one.alignment)) for one in fits]
+    if any(taken and not reason for taken, reason in zip(steps, because, strict=True)):
+        # a start that resembles every layer says nothing about the steps after it
+        because = [
+            reason or ("" if taken else "takes no step")
+            for taken, reason in zip(steps, because, strict=True)
+        ]
     remain = {one.candidate for one, reason in zip(fits, because, strict=True) if not reason}
     for i, one in enumerate(fits):
         simpler = [name for name in candidate(one.candidate).contains if name in remain]

@@ -90,9 +90,8 @@ def read_cells(path: str | Path) -> Cells:
     for line, row in rows:
         if len(row) != len(header):
             raise ValueError(
-                f"{path}, line {line}: expected one cell for each of {len(header)} columns, got "
-                f"{len(row)}"
-                f"{separator(header)}"
+                f"{path}, line {line}: expected as many cells as the header has ({len(header)}), "
+                f"got {len(row)}{separator(header)}"
             )
     columns = dict(zip(header, zip(*(row for _, row in rows), strict=True), strict=True))
     return Cells(path, columns, tuple(line for line, _ in rows))
@@ -100,7 +99,10 @@ def read_cells(path: str | Path) -> Cells:
 
 def separator(header: Collection[str]) -> str:
     """The end of an error about a file that may have another separator."""
-    return "" if len(header) > 1 else "; is the file comma-separated?"
+    if len(header) > 1:
+        return ""
+    found = next((mark for mark in ";\t|" if mark in next(iter(header))), None)
+    return f"; separate the cells with commas instead of {found!r}" if found else ""
 
 
 def columns_of(cells: Cells, names: Sequence[str], encode: bool) -> tuple[Column, ...]:

@@ -108,7 +108,7 @@ def read_table(path: str | Path, target: str, encode: bool = False) -> Table:
     if target not in cells.columns:
         raise ValueError(
             f"target must be a column of {path} ({cut(', '.join(cells.columns))}), "
-            f"got {shown(target)}{similar(target, cells.columns)}{separator(cells.columns)}"
+            f"got {shown(target)}{separator(cells.columns) or similar(target, cells.columns)}"
         )
     names = [name for name in cells.columns if name != target]
     if not names:

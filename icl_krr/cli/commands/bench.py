@@ -45,6 +45,8 @@ def run(settings: Bench) -> int:
     else:
         console = output.wide()
         console.print(contest_table(rows))
+        if settings.quick:
+            console.print("--quick runs each program once: these times judge no goal")
         missing = [peer for peer in PEERS if peer not in meta["versions"]]
         if missing:
             console.print(f"libraries that are not installed were left out: {', '.join(missing)}")
