@@ -46,7 +46,8 @@ class InContextRegressor(MultiOutputMixin, RegressorMixin, BaseEstimator):
 
     So `InContextRegressor(kernel="gaussian", lengthscale=l, ridge=a)` predicts what
     `KernelRidge(kernel="rbf", gamma=1 / (2 * l**2), alpha=a)` does, as far as the steps have
-    converged. If they have not, `fit` emits a `ConvergenceWarning`, and `status_` says what helps.
+    converged. If the gap at the supports is above 1 % of the larger of |f*| and |y|, `fit` emits a
+    `ConvergenceWarning`, and `status_` says what helps.
 
     A pipeline and a grid search can contain the estimator like any other of scikit-learn. Like
     `KernelRidge`, the regression has no intercept, and all features share one bandwidth. Put a

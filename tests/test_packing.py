@@ -108,6 +108,10 @@ def test_a_program_is_checked_against_the_layout():
     assert [m.add(alpha, to="beta").slot for _ in range(2)] == ["beta", "beta_"]
     with pytest.raises(TypeError, match=r"the machine's multiply\(a, b, to\) multiplies two reads"):
         alpha * alpha
+    with pytest.raises(TypeError, match=r"value must be a read or a product from .*, got float"):
+        m.add(1.0, to="one_more")
+    with pytest.raises(TypeError, match="readout must be a read, got NoneType"):
+        m.transformer(lambda: None, steps=1, readout=None)
     with pytest.raises(ValueError, match="readout must be nonzero at queries, got slot alpha at"):
         m.transformer(lambda: None, steps=1, readout=alpha)
 
@@ -117,6 +121,8 @@ def test_a_product_with_k_is_added_to_a_new_slot():
     v = m.state("v", ("support",), "vector", starts_as=m.y)
     Kv = m.add(m.kernel_times(v), to="Kv")
     assert m.layout[Kv.slot].at == ("support", "query")
+    with pytest.raises(TypeError, match="multiplies two reads"):
+        v * m.kernel_times(v)
 
 
 def test_weights_that_do_not_fit_the_stream_are_refused():

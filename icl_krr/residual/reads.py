@@ -132,6 +132,8 @@ class Read:
         return Read(blocks, self.width)
 
     def __mul__(self, scale: float | jax.Array) -> Read:
+        if isinstance(scale, tuple):  # a product with K, which multiplies its own reads
+            return NotImplemented
         if is_read(scale):
             raise TypeError(
                 "scale must be a scalar, got a Read; the machine's multiply(a, b, to) multiplies "

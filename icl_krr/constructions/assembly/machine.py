@@ -107,6 +107,7 @@ class Machine(Recorder, ABC):
 
     def add(self, value: Any, to: str | Read, at: tuple[str, ...] | None = None) -> Read:
         """Add an expression to a slot, at the roles `at`; default: all roles of the slot."""
+        checks.instance("value", value, Read, "a read or a product from kernel_times")
         to = self.written_slot(to, self.at(value), f"combines {label(value)}")
         self.arithmetic.add(self, value, to, self.layout[to.slot].at if at is None else at)
         return to
@@ -189,6 +190,7 @@ class Machine(Recorder, ABC):
                 steps share the weights that do not depend on these numbers.
         """
         checks.count("steps", steps)
+        checks.instance("readout", readout, Read, "a read")
         if "query" not in self.at(readout):
             raise ValueError(
                 f"readout must be nonzero at queries, got slot {', '.join(readout.slots)} at "
