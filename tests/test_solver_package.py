@@ -144,6 +144,7 @@ def test_every_command_has_it(package, tmp_path):
     predict = "predict table.csv --target y --solver steepest-descent --steps 3 --kernel"
     sweep = "sweep ridge --lines steepest-descent conjugate-gradient --values 10 --seeds 1"
     commands = {
+        f"{predict} linear": ("steepest_descent, linear kernel", "3 blocks per step"),
         f"{predict} tilted": ("steepest_descent, tilted kernel", "4 blocks per step"),
         f"{sweep} --steps 3 --num-supports 12 --num-queries 4 --out s": ("steepest_descent",),
         "ablate steepest-descent --steps 2 --tasks 2 --out a": ("gamma",),

@@ -191,13 +191,11 @@ def rule_out(fits: list[CandidateFit], measured: list[dict[str, Distance]]) -> l
                 because[i] = f"{space}: farther than {fits[nearest].candidate}"
     if all(because):  # the two spaces have different nearest candidates: keep both
         because = ["" if i in firsts else reason for i, reason in enumerate(because)]
-    steps = [bool(np.any(one.alignment)) for one in fits]
-    if any(taken and not reason for taken, reason in zip(steps, because, strict=True)):
-        # a start that resembles every layer says nothing about the steps after it
-        because = [
-            reason or ("" if taken else "takes no step")
-            for taken, reason in zip(steps, because, strict=True)
-        ]
+    stays = [not np.any(one.alignment) for one in fits]
+    if any(not (still or reason) for still, reason in zip(stays, because, strict=True)):
+        for i, still in enumerate(stays):
+            if still and not because[i]:  # its start says nothing about the steps after it
+                because[i] = "takes no step"
     remain = {one.candidate for one, reason in zip(fits, because, strict=True) if not reason}
     for i, one in enumerate(fits):
         simpler = [name for name in candidate(one.candidate).contains if name in remain]

@@ -132,7 +132,7 @@ class Read:
         return Read(blocks, self.width)
 
     def __mul__(self, scale: float | jax.Array) -> Read:
-        if isinstance(scale, tuple):  # a product with K, which multiplies its own reads
+        if getattr(scale, "__array_ufunc__", True) is None:  # it multiplies itself, by __rmul__
             return NotImplemented
         if is_read(scale):
             raise TypeError(

@@ -28,8 +28,8 @@ class Scaling(NamedTuple):
     @classmethod
     def none(cls, seen: np.ndarray) -> Scaling:
         """The map that changes nothing."""
-        zero = np.zeros(seen.shape[1:], int)
-        return cls(zero, zero * 0.0, zero + 1.0)
+        columns = seen.shape[1:]
+        return cls(np.zeros(columns, int), np.zeros(columns), np.ones(columns))
 
     def apply(self, values: np.ndarray) -> np.ndarray:
         return (np.ldexp(values, -self.exponent) - self.mean) / self.deviation
