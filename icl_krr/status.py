@@ -137,7 +137,8 @@ def sentence(s: Status) -> str:
     wider = "" if s.residual.dtype.itemsize >= 8 else ", or use float64"
     gap = f"gap {s.gap:.2g}" + (f" after {s.steps} steps" if s.steps else "")
     notes = "; some values exceed the bound of the ReLU tables" if s.bound else ""
-    notes += "; a variance is below 0" + ", clip it at 0" * s.ok if s.negative else ""
+    if s.negative:
+        notes += "; a variance is below 0" + (", clip it at 0" if s.ok else "")
     if s.ok:
         return f"{'converged' if s.steps else 'solved'}: gap {s.gap:.2g}{notes}"
     if s.overflow:

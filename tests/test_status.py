@@ -298,6 +298,9 @@ def test_a_negative_variance_is_told():
     for variance, negative in ((-1e-7, True), (1e-7, False)):
         found = accuracy.with_variance(status, jnp.zeros(1), jnp.array([variance]), jnp.ones(1))
         assert bool(found.negative) == negative
+        assert found.advice().endswith("a variance is below 0, clip it at 0") == negative
+        wrong = found._replace(ok=jnp.asarray(False)).advice()
+        assert wrong.endswith("a variance is below 0") == negative
 
 
 @pytest.mark.parametrize("middle", [1.01, 0.99])
