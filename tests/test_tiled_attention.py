@@ -62,7 +62,7 @@ def test_tiles_equal_the_whole_pattern_with_their_gradients(x64, tile, tokens, c
 
 @pytest.mark.parametrize("size", [1e-3, 1e3])
 def test_no_logit_overflows_and_no_tile_matters(size, monkeypatch):
-    """Shifts are integers in base two: what was summed is rescaled without rounding."""
+    """Logits beyond the range of exp are shifted by the largest of each query."""
     q, k, v, visible = heads(50, size)
     results = []
     for side in (8, 16, 64):
@@ -75,10 +75,53 @@ def test_no_logit_overflows_and_no_tile_matters(size, monkeypatch):
         assert relative(result, expected) < 1e-6 * max(1, size)
 
 
-@pytest.mark.parametrize("exponent", [0.0, -1.0, -126.0, -127.0, -1e30])
-def test_rescaling_is_exact(exponent):
-    power = float(tiled_attention.power_of_two(jnp.float32(exponent)))
-    assert power == (2.0**exponent if exponent >= -126 else 0.0)
+@pytest.mark.parametrize("bound", [1.0, 60.0, 80.0, 1e3])
+@pytest.mark.parametrize("value", [1e-30, 1.0, 1e30])
+def test_logits_that_are_not_shifted_lose_nothing(tile, bound, value):
+    """Even if all logits are as far below zero as the bound, and hidden tokens have logits of 0."""
+    k = jnp.zeros((40, 1)).at[:20].set(1)
+    q = jnp.linspace(-bound, bound, 40)[:, None]
+    v = jnp.where(k > 0, value * jnp.arange(40.0)[:, None], 0)
+    visible = k[:, 0] > 0
+
+    def loss(q, k, v, attend=tiled_attention.tiled_softmax):
+        return jnp.sum(attend(q, k, v, visible, False)[0]) / value
+
+    slopes = jax.grad(loss, argnums=(0, 1, 2))(q, k, v)
+    out, log_total = tiled_attention.tiled_softmax(q, k, v, visible, False)
+    assert relative(out, jnp.full((40, 1), 9.5 * value)) < 1e-6
+    assert relative(log_total, q[:, 0] + jnp.log(20.0)) < 1e-6
+    assert relative(slopes[2] * value, jnp.where(k > 0, 2.0, 0)) < 1e-5
+    assert np.max(np.abs(slopes[0])) < 1e-4
+
+
+def test_a_batch_in_which_some_logits_need_a_shift_equals_its_heads_alone(x64, tile):
+    q, k, v, visible = heads(37)
+    sizes = jnp.array([[1e-2], [1.0], [1e3]])
+
+    def of(size):
+        return tiled_attention.tiled_softmax(size * q, k, v, visible, False)[0]
+
+    def slopes(size):
+        return jax.grad(lambda size: jnp.sum(of(size) ** 2))(size)
+
+    for run in (of, slopes):
+        alone = jnp.stack([run(size[0])[None] for size in sizes])
+        assert relative(jax.vmap(jax.vmap(run))(sizes), alone) < 1e-13
+
+
+def test_curvature_in_tiles_is_that_of_the_whole_pattern(x64, tile):
+    q, k, v, visible = heads(18, size=1.0)
+
+    def loss(q, attend):
+        out, log_total = attend(q, k, v, visible, False)
+        return jnp.sum(out**2) + jnp.sum(log_total)
+
+    ours, theirs = (
+        jax.jacrev(jax.grad(lambda q, attend=attend: loss(q, attend)))(q)
+        for attend in (tiled_attention.tiled_softmax, whole)
+    )
+    assert relative(ours, theirs) < 1e-11
 
 
 @pytest.mark.parametrize("streaming", [False, True])

@@ -10,16 +10,13 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Bool, Float
 
-from ..numerics import accumulator, matmul
+from ..numerics import accumulator, matmul, power_below
 
 LARGEST_PATTERN = 2**22
 """Largest number of entries of a pattern that is computed as a whole: that of 2048 tokens."""
 
 TILE_SIDES = {"cpu": 1024}
 """Tokens on a side of a tile, by platform; otherwise 4096. CPU tiles should fit the caches."""
-
-HIDDEN_LOGIT = -1e30
-"""A logit whose softmax weight is 0, within the range of every dtype but float16."""
 
 
 def uses_tiles(tokens: int, wanted: bool | None) -> bool:
@@ -36,13 +33,13 @@ def tiled_softmax(
 ) -> tuple[Float[Array, "T d"], Float[Array, " T"]]:
     """Compute softmax(q k^T) v over the visible keys, and the logarithms of the denominators.
 
-    No array of logits is larger than [tile, tile]. For every tile of queries, a scan over tiles of
-    keys keeps the largest logit so far, rounded up to an integer. Logits are in base two, so
-    earlier sums are rescaled by powers of two, without rounding. The backward pass computes every
-    tile again. Forward-mode derivatives are not implemented. k and v must be zero at hidden tokens.
-    For inputs in bfloat16 only the results are rounded: the tiles and their sums are in float32.
+    No array of logits is larger than [tile, tile]. The logits are shifted before exp only if a
+    bound on them shows that exp could overflow or underflow: the shift of a query is then its
+    largest logit, found by a first pass over the tiles. The backward pass computes every tile
+    again. Forward-mode derivatives are not implemented. k and v must be zero at hidden tokens. For
+    inputs in bfloat16 only the results are rounded: the tiles and their sums are in float32.
 
-    Source: Milakov, Gimelshein, Online normalizer calculation for softmax, 2018; Dao et al.,
+    Source: Rabe, Staats, Self-attention does not need O(n^2) memory, 2021; Dao et al.,
     FlashAttention, 2022.
     """
     wide = (part.astype(accumulator(q.dtype)) for part in (q, k, v))
@@ -52,18 +49,15 @@ def tiled_softmax(
 
 @partial(jax.custom_vjp, nondiff_argnums=(4,))
 def wide_softmax(q, k, v, visible, causal):
-    out, shift, total = forward_tiles(q, k, v, visible, causal)
-    return out, logarithm(shift, total)
+    return forward_tiles(q, k, v, visible, causal)[:2]
 
 
 class Tiles(NamedTuple):
-    """Keys, values and positions in tiles.
-
-    An additional channel of the keys masks hidden tokens.
-    """
+    """Keys, values, which keys are visible, and positions, in tiles."""
 
     k: jax.Array
     v: jax.Array
+    visible: jax.Array
     positions: jax.Array
 
 
@@ -81,115 +75,134 @@ def tile_side(tokens: int) -> int:
     return min(TILE_SIDES.get(jax.default_backend(), 4096), tokens)
 
 
-def tiles_of_keys(k: jax.Array, v: jax.Array, visible: jax.Array, tile: int) -> Tiles:
-    hidden = jnp.where(visible, 0, HIDDEN_LOGIT).astype(k.dtype)
-    padding = -len(k) % tile
-    keys = jnp.concatenate([k, hidden[:, None]], axis=1)
-    keys = jnp.pad(keys, ((0, padding), (0, 0)))
-    keys = keys.at[len(k) :, -1].set(HIDDEN_LOGIT)
-    return Tiles(
-        into_tiles(keys, tile), into_tiles(v, tile), into_tiles(jnp.arange(len(keys)), tile)
-    )
+def all_into_tiles(*parts: jax.Array) -> tuple[jax.Array, ...]:
+    """Parts [T, ...] of all tokens, and their positions, in tiles."""
+    tokens = len(parts[0])
+    return tuple(into_tiles(part, tile_side(tokens)) for part in (*parts, jnp.arange(tokens)))
 
 
-def logits(
-    q: jax.Array, positions: jax.Array, keys: Tiles, causal: bool
-) -> Float[Array, "keys queries"]:
-    """Logits with the queries on the last axis, along which a CPU vectorises."""
-    made = matmul(keys.k, q.T)
+def seen(
+    keys: Tiles, positions: jax.Array, causal: bool
+) -> Bool[Array, "keys queries"] | Bool[Array, "keys 1"]:
+    visible = keys.visible[:, None]
     if not causal:
-        return made
-    earlier = (keys.positions[:, None] < positions[None, :]) | (keys.positions[:, None] == 0)
-    return jnp.where(earlier, made, HIDDEN_LOGIT)
+        return visible
+    earlier = keys.positions[:, None] < positions[None, :]
+    return visible & (earlier | (keys.positions[:, None] == 0))
 
 
-def with_one(q: jax.Array) -> jax.Array:
-    return jnp.concatenate([q, jnp.ones((len(q), 1), q.dtype)], axis=1)
+def logits(q: jax.Array, keys: Tiles) -> Float[Array, "keys queries"]:
+    """Logits with the queries on the last axis, along which a CPU vectorises."""
+    return matmul(keys.k, q.T)
 
 
-def in_base_two(q: jax.Array) -> jax.Array:
-    """Queries whose logits are in base two, so that shifts by integers are exact."""
-    return with_one(q * np.log2(np.e).astype(q.dtype))
-
-
-def logarithm(shift: jax.Array, total: jax.Array) -> jax.Array:
-    """The natural logarithm of 2^shift times total."""
-    return shift * np.log(2).astype(shift.dtype) + jnp.log(total)
+def weights_of(
+    q: jax.Array, positions: jax.Array, shift: jax.Array, keys: Tiles, causal: bool
+) -> Float[Array, "keys queries"]:
+    """exp(logits - shift), or 0 where the query does not see the key."""
+    return jnp.where(seen(keys, positions, causal), jnp.exp(logits(q, keys) - shift[None]), 0)
 
 
 def forward_tiles(q, k, v, visible, causal):
-    """The output, and for every query the shift of its logits and the total of its weights."""
-    tokens, tile = len(q), tile_side(len(q))
-    keys = tiles_of_keys(
-        k, jnp.concatenate([v, visible[:, None].astype(v.dtype)], 1), visible, tile
-    )
-
-    def queries(tile_of: tuple[jax.Array, jax.Array]) -> tuple[jax.Array, ...]:
-        q, positions = tile_of
-
-        def take(state, keys: Tiles):
-            shift, sums = state
-            made = logits(q, positions, keys, causal)
-            larger = jnp.maximum(shift, jnp.ceil(jnp.max(made, axis=0)))
-            weights = jnp.exp2(made - larger[None])
-            sums = sums * power_of_two(shift - larger)[None] + matmul(keys.v.T, weights)
-            return (larger, sums), None
-
-        start = (
-            jnp.full(len(q), HIDDEN_LOGIT, q.dtype),
-            jnp.zeros((v.shape[1] + 1, len(q)), v.dtype),
+    """The output, log total, and the total over exp(log total): 1, except for rounding."""
+    tokens = len(q)
+    size = power_below(jnp.max(jnp.abs(v), axis=0))
+    keys = Tiles(
+        *all_into_tiles(
+            k, jnp.concatenate([v / size[None], jnp.ones((tokens, 1), v.dtype)], axis=1), visible
         )
-        (shift, sums), _ = jax.lax.scan(take, start, keys)
-        return (sums[:-1] / sums[-1:]).T, shift, sums[-1]
+    )
+    shift = shifts(q, keys, causal)
 
-    tiles = into_tiles(in_base_two(q), tile), into_tiles(jnp.arange(tokens), tile)
-    return tuple(from_tiles(part, tokens) for part in jax.lax.map(queries, tiles))
+    def of_queries(taken: tuple[jax.Array, ...]) -> jax.Array:
+        q, shift, positions = taken
+
+        def add(sums: jax.Array, keys: Tiles) -> tuple[jax.Array, None]:
+            weights = weights_of(q, positions, shift, keys, causal)
+            return sums + matmul(keys.v.T, weights), None
+
+        start = jnp.zeros((keys.v.shape[-1], len(q)), q.dtype)
+        return jax.lax.scan(add, start, keys)[0].T
+
+    sums = from_tiles(jax.lax.map(of_queries, all_into_tiles(q, shift)), tokens)
+    total = sums[:, -1]
+    log_total = shift + jnp.log(total)
+    return sums[:, :-1] / total[:, None] * size[None], log_total, total * jnp.exp(shift - log_total)
 
 
-def power_of_two(exponent: jax.Array) -> jax.Array:
-    """2^exponent for an integer exponent <= 0, exactly; 0 far below the range of the dtype."""
-    lowest = jnp.finfo(exponent.dtype).minexp
-    inside = jnp.maximum(exponent, lowest).astype(jnp.int32)
-    return jnp.where(exponent < lowest, 0, jnp.ldexp(jnp.ones((), exponent.dtype), inside))
+def shifts(q: jax.Array, keys: Tiles, causal: bool) -> Float[Array, " T"]:
+    """Zero if no weight can overflow, or underflow and count; otherwise the largest logits.
+
+    The bound on the logits is that of Cauchy and Schwarz.
+    """
+    tokens, dtype = len(q), jnp.finfo(q.dtype)
+    q, k = jax.lax.stop_gradient(q), jax.lax.stop_gradient(keys.k)
+    bound = jnp.max(jnp.linalg.norm(q, axis=-1)) * jnp.max(jnp.linalg.norm(k, axis=-1))
+
+    def largest() -> jax.Array:
+        def of_queries(taken: tuple[jax.Array, ...]) -> jax.Array:
+            q, positions = taken
+
+            def compare(most: jax.Array, keys: Tiles) -> tuple[jax.Array, None]:
+                made = jnp.where(seen(keys, positions, causal), logits(q, keys), -jnp.inf)
+                return jnp.maximum(most, jnp.max(made, axis=0)), None
+
+            start = jnp.full(len(q), dtype.min)
+            return jax.lax.scan(compare, start, keys._replace(k=k))[0]
+
+        return from_tiles(jax.lax.map(of_queries, all_into_tiles(q)), tokens)
+
+    # the smallest weight that counts is exp(-bound), and what underflow takes from the sums is less
+    # than a rounding error of it
+    small = bound < float(np.log(dtype.eps / dtype.tiny) - np.log(tokens))
+    return jax.lax.cond(everywhere(small), lambda: jnp.zeros(tokens, q.dtype), largest)
+
+
+@jax.custom_batching.custom_vmap
+def everywhere(holds: Bool[Array, ""]) -> Bool[Array, ""]:
+    """Whether a condition holds for all heads and tasks of a batch: one branch for all is run."""
+    return holds
+
+
+@everywhere.def_vmap
+def _everywhere(size, batched, holds):
+    return everywhere(jnp.all(holds)), False
 
 
 def forward_and_keep(q, k, v, visible, causal):
-    out, shift, total = forward_tiles(q, k, v, visible, causal)
-    return (out, logarithm(shift, total)), (q, k, v, visible, out, shift, total)
+    out, log_total, rounding = forward_tiles(q, k, v, visible, causal)
+    return (out, log_total), (q, k, v, visible, out, log_total, rounding)
 
 
 def backward_tiles(causal, kept, cotangents):
     """Gradients with respect to q, k and v, computed tile by tile.
 
-    d logits_ij = pattern_ij (d out_i . v_j - d out_i . out_i + d log_total_i). The logits and their
-    shifts are those of the forward pass, so the pattern is the same to the last bit.
+    d logits_ij = pattern_ij (d out_i . v_j - d out_i . out_i + d log_total_i). The pattern is
+    exp(logits - log_total), with the rounding of log_total divided out.
     """
-    q, k, v, visible, out, shift, total = kept
+    q, k, v, visible, out, log_total, rounding = kept
     d_out, d_log_total = cotangents
-    tokens, tile = len(q), tile_side(len(q))
-    keys = tiles_of_keys(k, v, visible, tile)
-    offset = (d_log_total - jnp.sum(d_out * out, axis=1)) / total
-    queries = (in_base_two(q), jnp.arange(tokens), shift, d_out / total[:, None], offset)
+    tokens = len(q)
+    offset = (d_log_total - jnp.sum(d_out * out, axis=1)) / rounding
+    keys = Tiles(*all_into_tiles(k, v, visible))
+    queries = all_into_tiles(q, log_total, d_out / rounding[:, None], offset)
 
-    def of_queries(sums, tile_of):
-        q, positions, shift, d_out, offset = tile_of
+    def of_queries(sums, taken):
+        q, log_total, d_out, offset, positions = taken
 
         def of_keys(d_q, taken):
             keys, d_k, d_v = taken
-            weights = jnp.exp2(logits(q, positions, keys, causal) - shift[None])
+            weights = weights_of(q, positions, log_total, keys, causal)
             d_logits = weights * (matmul(keys.v, d_out.T) + offset[None])
-            d_q += matmul(d_logits.T, keys.k)
+            d_q += matmul(keys.k.T, d_logits)  # its transpose would transpose the tile
             return d_q, (d_k + matmul(d_logits, q), d_v + matmul(weights, d_out))
 
-        d_q, sums = jax.lax.scan(of_keys, jnp.zeros_like(q), (keys, *sums))
-        return sums, d_q
+        d_q, sums = jax.lax.scan(of_keys, jnp.zeros_like(q.T), (keys, *sums))
+        return sums, d_q.T
 
     start = jnp.zeros_like(keys.k), jnp.zeros_like(keys.v)
-    (d_k, d_v), d_q = jax.lax.scan(
-        of_queries, start, tuple(into_tiles(part, tile) for part in queries)
-    )
-    d_q, d_k, d_v = (from_tiles(tiles, tokens) for tiles in (d_q, d_k, d_v))
-    return d_q[:, :-1], d_k[:, :-1] * np.log(2).astype(k.dtype), d_v, None
+    (d_k, d_v), d_q = jax.lax.scan(of_queries, start, queries)
+    return *(from_tiles(tiles, tokens) for tiles in (d_q, d_k, d_v)), None
 
 
 wide_softmax.defvjp(forward_and_keep, backward_tiles)
