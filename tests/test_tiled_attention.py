@@ -149,6 +149,23 @@ def test_causal_sums_of_bfloat16_are_accumulated_in_float32():
     assert np.allclose(found, np.cumsum(v[:-1], axis=0, dtype=float), rtol=2**-8)
 
 
+@pytest.mark.parametrize("widths", [(1, 1), (1, 3), (3, 1)])
+def test_linear_attention_of_every_width_is_blind_to_hidden_tokens(x64, widths):
+    """Neither the values nor the gradients are touched by NaN at a token that nobody reads."""
+    keys = jax.random.split(jax.random.key(1), 3)
+    q, k, v = (
+        jax.random.normal(key, (9, width))
+        for key, width in zip(keys, (widths[0], *widths), strict=True)
+    )
+    visible, spec = jnp.arange(9) < 6, ik.Spec(1, attention="linear")
+    k, v = k.at[6:].set(jnp.nan), v.at[6:].set(jnp.nan)
+    attend = lambda *parts: attention.attend(*parts, visible, spec)  # noqa: E731
+    assert relative(attend(q, k, v), q @ (k[:6].T @ v[:6])) < 1e-13
+    slopes = jax.grad(lambda *parts: jnp.sum(attend(*parts)), argnums=(0, 1, 2))(q, k, v)
+    assert not any(np.any(np.isnan(slope)) for slope in slopes)
+    assert relative(slopes[1][:6], v[:6] @ jnp.sum(q, 0)[:, None].repeat(v.shape[1], 1).T) < 1e-13
+
+
 def in_tiles(model, wanted=True):
     return model.replace(spec=replace(model.spec, streaming=wanted))
 
