@@ -7,9 +7,13 @@ import pytest
 from helpers import CASES, cg, draw, each_kind, relative
 
 import icl_krr as ik
-from icl_krr.residual import visible
+from icl_krr.residual import Read, visible
 from icl_krr.transformer import forward
-from icl_krr.transformer.evaluate import embed_task
+from icl_krr.transformer.evaluate import embed_task, evaluate
+from icl_krr.transformer.tying import uniform_slots
+from icl_krr.transformer.weights import Block, Unit
+
+ONE = jnp.ones(())
 
 
 def plain_forward(model, task):
@@ -148,3 +152,21 @@ def test_a_gradient_works_on_one_chunk_of_tasks():
     model = CASES["che"].build(task, 0.5, 4)
     few, many = (ik.memory(model, batch, gradient=True) for batch in (some, tasks))
     assert many.scratch - few.scratch < 2 * (many.arguments - few.arguments)
+
+
+def test_a_slot_that_is_the_same_at_all_tokens_is_read_as_one_row(x64):
+    """Points that are kept show the whole slot, so a run that keeps some is the reference."""
+    task = draw(0)
+    model = ik.init(jax.random.key(0), ik.Architecture(num_features=4, width=8, depth=2, heads=2))
+    assert uniform_slots(model) == {"one"}
+    loss = lambda model, keep: jnp.sum(evaluate(model, task, keep=keep)[0] ** 2)  # noqa: E731
+    rows, whole = (jax.grad(loss)(model, keep) for keep in ((), ("resid_pre",)))
+    bias = lambda model: model.weights.steps[0].mlp[0].gate.blocks["one"]  # noqa: E731
+    assert np.any(bias(rows) != 0)
+    for found, wanted in zip(jax.tree.leaves(rows), jax.tree.leaves(whole), strict=True):
+        np.testing.assert_allclose(found, wanted, rtol=1e-9, atol=1e-12)
+    written = model.weights.replace(prologue=(Block(mlp=(Unit(Read({"one": ONE}, 1), to="one"),)),))
+    assert not uniform_slots(model.replace(weights=written))
+    assert "one" not in uniform_slots(ik.dense(cg(task, 0.1, 2)))
+    _, cache = ik.run_with_cache(model, task, names=("one",))
+    assert cache["one"].shape[:2] == (3, len(visible(task)))

@@ -44,7 +44,10 @@ class Read:
     width: int = struct.field(pytree_node=False)
 
     def __call__(self, stream: Mapping[str, jax.Array]) -> jax.Array:
-        """Apply the map to a stream {slot: [T, width of the slot]}; the result is [T, width]."""
+        """Apply the map to a stream {slot: [T, width of the slot]}; the result is [T, width].
+
+        A slot with one row has this row at all tokens.
+        """
         for slot in self.blocks:
             if slot not in stream:
                 raise ValueError(unknown("slot", slot, stream))
@@ -57,10 +60,10 @@ class Read:
             matmul(stream[slot], block) if block.ndim else stream[slot] * block
             for slot, block in self.blocks.items()
         ]
-        if terms:
-            return sum(terms[1:], terms[0])
-        some = next(iter(stream.values()))
-        return jnp.zeros((some.shape[0], self.width), some.dtype)
+        tokens = max(len(value) for value in stream.values())
+        if not terms:
+            return jnp.zeros((tokens, self.width), next(iter(stream.values())).dtype)
+        return jnp.broadcast_to(sum(terms[1:], terms[0]), (tokens, self.width))
 
     @property
     def slots(self) -> frozenset[str]:

@@ -15,6 +15,7 @@ from ..tasks.task import check_axes
 from .forward import forward
 from .hook_points import Hook
 from .stream import normalise
+from .tying import uniform_slots
 from .weights import Transformer, check_model
 
 Kept = tuple[Any, list[dict[str, Any]]]
@@ -41,7 +42,9 @@ def evaluate(
 
     def once(task: Task, stream: Stream | None) -> tuple[jax.Array, Kept]:
         given = embed_task(model, task) if stream is None else stream
-        return evaluate_once(model, task, given, names, keep, hooks, along)
+        changed = keep or hooks or stream is not None
+        uniform = frozenset() if changed else uniform_slots(model)
+        return evaluate_once(model, task, given, uniform, names, keep, hooks, along)
 
     if task.num_outputs == model.spec.num_outputs:
         return once(task, stream)
@@ -61,6 +64,7 @@ def evaluate_once(
     model: Transformer,
     task: Task,
     stream: Stream,
+    uniform: frozenset[str],
     names: tuple[str, ...],
     keep: bool | tuple[str, ...],
     hooks: tuple[tuple[str, Hook], ...],
@@ -69,23 +73,28 @@ def evaluate_once(
     layout, tokens = model.layout, model.spec.tokens
     asked = tokens_of_role(("query",), task, tokens)
 
+    # blocks read one row of these slots: the gradient of a bias is then one sum over all tokens
+    whole = {slot: stream[slot] for slot in uniform}
+    rows = {slot: value[:1] for slot, value in whole.items()}
+
     def like_y(values: jax.Array) -> jax.Array:
         return values[..., 0] if task.y.ndim == 1 and values.shape[-1] == 1 else values
 
     def readout(stream: Stream, asked: slice = asked) -> jax.Array:
-        normed = normalise(model.weights.final_norm, stream)
+        normed = normalise(model.weights.final_norm, {**stream, **whole})
         queries = {slot: value[asked] for slot, value in normed.items()}
         return like_y(model.weights.readout(queries))
 
     def look(stream: Stream, name: str) -> jax.Array:
         if name == "prediction":
             return readout(stream)
-        value = slot_of_stream(stream, layout, name)[tokens_of_role(layout[name].at, task, tokens)]
+        value = slot_of_stream({**stream, **whole}, layout, name)
+        value = value[tokens_of_role(layout[name].at, task, tokens)]
         return like_y(value) if layout[name].kind == "state" else value
 
     passed = forward(
         model,
-        stream,
+        {**stream, **rows},
         visible(task, tokens),
         observe=lambda stream: {name: look(stream, name) for name in names},
         keep=keep,

@@ -63,6 +63,18 @@ def split_steps(model: Transformer) -> tuple[list[Any], Callable[[list[Any]], tu
     return scanned, blocks
 
 
+def uniform_slots(model: Transformer) -> frozenset[str]:
+    """The slots that are the same at all tokens, because only the field `one` is embedded there."""
+    embedding = model.weights.embedding
+    changed = written_slots(model.blocks) | set(model.weights.positions)
+    return frozenset(s for s in embedding if embedding[s].slots == {"one"} and s not in changed)
+
+
+def written_slots(blocks: tuple[Block, ...]) -> set[str]:
+    heads = {write.to for b in blocks for heads in b.attention for write in heads.writes}
+    return heads | {unit.to for b in blocks for unit in b.mlp}
+
+
 def constant_heads(model: Transformer) -> list[tuple[int, int]]:
     """The pairs (block of a step, group of heads) whose pattern is the same in every step.
 
@@ -70,8 +82,7 @@ def constant_heads(model: Transformer) -> list[tuple[int, int]]:
     their weights.
     """
     blocks = model.weights.steps
-    written = {write.to for b in blocks for heads in b.attention for write in heads.writes}
-    written |= {unit.to for b in blocks for unit in b.mlp}
+    written = written_slots(blocks)
 
     def constant(block: Block, heads: Heads) -> bool:
         read = heads.query.slots | heads.key.slots
