@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import jax
@@ -197,6 +197,16 @@ def join(*reads: Read) -> Read:
         ]
         blocks[slot] = jnp.concatenate(parts, axis=1)
     return Read(blocks, sum(read.width for read in reads))
+
+
+def read_together(reads: Sequence[Read], stream: Mapping[str, jax.Array]) -> list[jax.Array]:
+    """Apply reads to a stream; if all multiply the same slots by matrices, as one product."""
+    alike = {read.slots for read in reads}
+    matrices = all(block.ndim for read in reads for block in read.blocks.values())
+    if len(reads) == 1 or len(alike) > 1 or not matrices or not all(alike):
+        return [read(stream) for read in reads]
+    ends = np.cumsum([read.width for read in reads])[:-1]
+    return jnp.split(join(*reads)(stream), ends, axis=1)
 
 
 def one_hot(start: int, width: int, total: int, dtype: DTypeLike | None = None) -> jax.Array:

@@ -11,6 +11,7 @@ from jaxtyping import Array, Bool, Float
 
 from ..numerics import matmul
 from ..residual import Stream
+from ..residual.reads import read_together
 from .attention import UndividedSoftmax, attend, pattern, undivided_softmax, zero_hidden
 from .hook_points import HookPoints
 from .mlp import project
@@ -30,12 +31,17 @@ def written_by_heads(
     known: UndividedSoftmax | None,
 ) -> Stream:
     """The values that one group of heads writes: {slot: [T, width]}."""
-    values = [split(write.value(stream), heads.heads) for write in heads.writes]
-    v = jnp.concatenate(values, axis=-1)
     point = f"heads.{j}.pattern"
-    if hook_points.wants(point):
-        shown = hook_points(point, patterns(heads, stream, visible, spec))
-        mixed = over_heads(matmul)(shown, zero_hidden(v, visible))
+    shown = hook_points.wants(point)
+    formed = shown or (known is None and not is_mean(heads, spec))
+    reads = [heads.query, heads.key] if formed else []
+    results = read_together([*reads, *(write.value for write in heads.writes)], stream)
+    each = [split(result, heads.heads) for result in results]
+    values = each[len(reads) :]
+    v = jnp.concatenate(values, axis=-1)
+    if shown:
+        weights = hook_points(point, patterns(each[0], each[1], visible, spec))
+        mixed = over_heads(matmul)(weights, zero_hidden(v, visible))
     else:
         hook_points.seen.add(point)
         if known is not None:
@@ -43,7 +49,7 @@ def written_by_heads(
         elif is_mean(heads, spec):
             mixed = mean(v, visible)
         else:
-            mixed = attend_each(heads, stream, v, visible, spec)
+            mixed = attend_each(each[0], each[1], v, visible, spec)
     mixed = hook_points(f"heads.{j}.mixed", mixed)
     written: Stream = {}
     start = 0
@@ -74,7 +80,7 @@ def constant_patterns(
         heads = first[b].attention[j]
         if not is_mean(heads, model.spec):
             inputs = normalise(first[b].attention_norm, stream)
-            q, k = queries_and_keys(heads, inputs)
+            q, k = (split(read(inputs), heads.heads) for read in (heads.query, heads.key))
             known[b][j] = jax.vmap(of_head, in_axes=1)(q, k)
     return known
 
@@ -84,21 +90,19 @@ def over_heads(weigh: Callable[[Any, jax.Array], jax.Array]) -> Callable:
     return jax.vmap(weigh, in_axes=(0, 1), out_axes=1)
 
 
-def queries_and_keys(heads: Heads, stream: Stream) -> tuple[jax.Array, jax.Array]:
-    return split(heads.query(stream), heads.heads), split(heads.key(stream), heads.heads)
-
-
 def patterns(
-    heads: Heads, stream: Stream, visible: Bool[Array, " T"], spec: Spec
+    q: Float[Array, "T H k"], k: Float[Array, "T H k"], visible: Bool[Array, " T"], spec: Spec
 ) -> Float[Array, "H T T"]:
-    q, k = queries_and_keys(heads, stream)
     return jax.vmap(lambda q, k: pattern(q, k, visible, spec), in_axes=1)(q, k)
 
 
 def attend_each(
-    heads: Heads, stream: Stream, v: Float[Array, "T H d"], visible: Bool[Array, " T"], spec: Spec
+    q: Float[Array, "T H k"],
+    k: Float[Array, "T H k"],
+    v: Float[Array, "T H d"],
+    visible: Bool[Array, " T"],
+    spec: Spec,
 ) -> Float[Array, "T H d"]:
-    q, k = queries_and_keys(heads, stream)
     each = jax.vmap(lambda q, k, v: attend(q, k, v, visible, spec), in_axes=1, out_axes=1)
     return each(q, k, v)
 
