@@ -147,11 +147,24 @@ def test_a_gradient_keeps_one_stream_a_step():
 def test_a_gradient_works_on_one_chunk_of_tasks():
     """Its memory grows with the batch by no more than the tasks themselves."""
     task = draw(0, n=64)
-    tasks = jax.tree.map(lambda leaf: jnp.stack([leaf] * 155), task)
-    some = jax.tree.map(lambda leaf: leaf[:62], tasks)
+    some, tasks = batch_of(task, 62), batch_of(task, 155)
     model = CASES["che"].build(task, 0.5, 4)
     few, many = (ik.memory(model, batch, gradient=True) for batch in (some, tasks))
     assert many.scratch - few.scratch < 2 * (many.arguments - few.arguments)
+
+
+def batch_of(task, size):
+    return jax.tree.map(lambda leaf: jax.ShapeDtypeStruct((size, *leaf.shape), leaf.dtype), task)
+
+
+def test_a_gradient_computes_chunks_again_only_of_a_large_batch():
+    """A large batch adds one loop over the steps to the loops of a small one."""
+    task = draw(0, n=64)
+    model = ik.init(jax.random.key(0), ik.Architecture(num_features=4, width=8, depth=3, heads=2))
+    loss = jax.grad(lambda model, tasks: jnp.sum(ik.predict_batch(model, tasks) ** 2))
+    lower = lambda size: jax.jit(loss).lower(model, batch_of(task, size)).as_text()  # noqa: E731
+    small, large = (lower(size).count("stablehlo.while") for size in (60, 3000))
+    assert large == small + 1
 
 
 def test_a_slot_that_is_the_same_at_all_tokens_is_read_as_one_row(x64):

@@ -125,8 +125,8 @@ def error(model: Transformer, tasks: Task, where: str) -> jax.Array:
         squares = jnp.where(keep, predict_along(model, task) - y, 0) ** 2
         return jnp.sum(squares), jnp.sum(jnp.broadcast_to(keep, y.shape)).astype(y.dtype)
 
-    # larger chunks than by default: a trained model has wider channels than a construction
-    chunk = min(len(tasks.x), 4 * chunk_of(tasks, None))
+    # a power of two, which divides most batches: a remainder would be a second program
+    chunk = min(len(tasks.x), 2 ** (chunk_of(tasks, None).bit_length() - 1))
     sums, counts = map_tasks(of_task, tasks, chunk=chunk)
     return jnp.sum(sums) / jnp.sum(counts)
 

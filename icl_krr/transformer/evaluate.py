@@ -21,6 +21,9 @@ from .weights import Transformer, check_model
 Kept = tuple[Any, list[dict[str, Any]]]
 """Slots at the start and after every step, {name: [steps + 1, ...]}, and points by block."""
 
+STORED = 2**27
+"""Bytes that the gradient of a batch of tasks may store, instead of computing them again."""
+
 
 @partial(jax.jit, static_argnames=("names", "keep", "hooks", "along"))
 def evaluate(
@@ -110,9 +113,25 @@ def evaluate_once(
 
 @partial(jax.jit, static_argnames="chunk")
 def evaluate_batch(model: Transformer, tasks: Task, chunk: int) -> jax.Array:
-    # the gradient recomputes each chunk, so that its memory does not grow with the batch
-    one = jax.checkpoint(lambda task: evaluate(model, task)[0], prevent_cse=False)
+    one = lambda task: evaluate(model, task)[0]  # noqa: E731
+    if not stores_streams(model, tasks):
+        # the gradient also recomputes each chunk, so that its memory does not grow with the batch
+        one = jax.checkpoint(one, prevent_cse=False)
     return map_tasks(one, tasks, chunk=chunk)
+
+
+def stores_streams(model: Transformer, tasks: Task) -> bool:
+    """Whether the gradient of a batch stores the streams of all tasks, because that is faster.
+
+    It is faster for wide matrices, which multiply each number of the stream many times. A step of
+    most constructions takes less time than storing its stream.
+    """
+    products = sum(leaf.size // len(leaf) for leaf in jax.tree.leaves(model.weights.steps))
+    tokens, width = num_tokens(tasks, model.spec.tokens), model.layout.width
+    patterns = 3 * tokens * model.num_heads
+    streams = (model.steps + len(model.weights.prologue)) * width
+    numbers = len(tasks.x) * tasks.num_outputs * tokens * (streams + patterns)
+    return products > 64 * width and numbers * tasks.x.dtype.itemsize < STORED
 
 
 def check_compatible(model: Transformer, task: Task, batch: int = 0) -> None:
