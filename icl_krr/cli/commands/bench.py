@@ -60,7 +60,7 @@ def contest_table(rows: list[Row]) -> Table:
         "Median times (quartiles) in ms; ratio: time of icl_krr / time of the fastest rival",
         [*COLUMNS],
         [[list(line) for line in summary(rows)]],
-        dropped_first=("scratch, MB", "its ms"),
+        dropped_first=("compile, s", "scratch, MB", "its ms"),
         where="bench.json of --out FOLDER",
     )
 
