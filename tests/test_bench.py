@@ -1,5 +1,6 @@
 """Contests: what agrees is timed, what does not is refused; and what a run needs of memory."""
 
+import dataclasses
 import json
 import os
 import subprocess
@@ -15,7 +16,12 @@ from helpers import CASES, draw
 
 import icl_krr as ik
 from icl_krr import capacity, cli
-from icl_krr.bench import SUITES, Contest, compete, markdown
+from icl_krr.bench import SUITES, Contest, Disagreement, compete, markdown, plain
+from icl_krr.bench.attention import against_torch
+from icl_krr.bench.draws import linear
+from icl_krr.bench.forwards import CASES as FORWARDS, against_plain
+from icl_krr.bench.steps import training
+from icl_krr.catalogue import SOLVERS, load, name_of, taken
 from icl_krr.cli.settings.bench import Bench
 
 
@@ -49,6 +55,133 @@ def test_a_program_that_disagrees_is_not_timed():
         compete(contest(ours=slow(0.0, 1.5)), repeats=1)
     with pytest.raises(ValueError, match="got nan"):
         compete(contest(ours=slow(0.0, np.nan)), repeats=1)
+
+
+def test_every_array_of_a_result_must_agree():
+    """A wrong array is refused, even if all its entries are small beside those of another one."""
+
+    def program(small):
+        return lambda: {"large": np.full(3, 100.0), "small": np.full(2, small)}
+
+    rivals = {"one": program(2.0)}
+    assert compete(contest(ours=program(2.0), rivals=rivals), repeats=1)[0].error == 0
+    with pytest.raises(Disagreement, match=r"relative error of 0.001, got 0.01$|got 0.01;"):
+        compete(contest(ours=program(2.02), rivals=rivals), repeats=1)
+    halved = contest(ours=program(4.0), rivals=rivals, like_rivals=lambda r: halve(r, "small"))
+    assert compete(halved, repeats=1)[0].error == 0
+
+
+def halve(result, name):
+    return {**result, name: result[name] / 2}
+
+
+def test_short_programs_have_more_turns():
+    calls = []
+
+    def program():
+        calls.append(time.perf_counter())
+        return np.ones(3)
+
+    compete(contest(ours=program), repeats=1)
+    assert len(calls) == 2
+    calls.clear()
+    compete(contest(ours=program, rivals={"same": lambda: np.ones(3)}), repeats=2)
+    assert len(calls) == 1 + 15 * 2
+
+
+KERNELS = (ik.Linear(), ik.Exponential(0.5), ik.Gaussian(0.7))
+
+
+def regression(kernel):
+    """A task, a ridge as large as the mean eigenvalue of K, and the exact predictions."""
+    task = draw(0, n=12)
+    task = task.replace(x=task.x / 2, x_query=task.x_query / 2)
+    ridge = float(jnp.mean(kernel.diagonal(task.x)))
+    return task, ridge, ik.solvers.exact(kernel, task, ridge=ridge).prediction
+
+
+def plain_and_oracle(kernel, task, ridge, steps):
+    """Predictions of every solver for the kernel, by plain code in all forms and by the oracle."""
+    A = kernel(task.x, task.x) + ridge * jnp.eye(task.num_supports)
+    low, high = (float(bound) for bound in jnp.linalg.eigvalsh(A)[jnp.array([0, -1])])
+    forms = [plain.formed, plain.factored] if isinstance(kernel, ik.Linear) else [plain.formed]
+    jobs = {}
+    for name, solve in plain.SOLVERS.items():
+        row = SOLVERS[name]
+        if name_of(kernel) in taken(name) and not row.options:
+            told = {"spectrum": (low, high)} if "spectrum" in row.told else {}
+            jobs[name] = solve, load(row.oracle), {"ridge": ridge, "steps": steps, **told}
+
+    def run(task):
+        return {
+            name: (
+                [solve(form(kernel, task), **options) for form in forms],
+                oracle(kernel, task, **options).prediction[-1],
+            )
+            for name, (solve, oracle, options) in jobs.items()
+        }
+
+    assert jobs
+    return jax.jit(run)(task)
+
+
+@pytest.mark.parametrize("kernel", KERNELS, ids=name_of)
+def test_plain_code_takes_the_steps_of_the_oracles(kernel, x64):
+    """After three steps, before anything has converged."""
+    task, ridge, exact = regression(kernel)
+    for name, (found, oracle) in plain_and_oracle(kernel, task, ridge, 3).items():
+        for prediction in found:
+            np.testing.assert_allclose(prediction, oracle, rtol=1e-10, err_msg=name)
+        assert np.max(np.abs(oracle - exact)) > 1e-9, name
+
+
+@pytest.mark.parametrize("kernel", KERNELS, ids=name_of)
+def test_plain_code_converges_to_exact_regression_and_stays_finite(kernel, x64):
+    task, ridge, exact = regression(kernel)
+    for name, (found, _) in plain_and_oracle(kernel, task, ridge, 400).items():
+        for prediction in found:
+            np.testing.assert_allclose(prediction, exact, atol=1e-8, err_msg=name)
+
+
+def test_a_wrong_floor_is_refused(monkeypatch):
+    def of(options):
+        return against_plain("forward", "B", linear(n=8, p=2), "chebyshev", options, 2, 3, 0)
+
+    options = {"spectrum": (0.1, 30.0)}
+    assert compete(of(options), repeats=1)[0].error < 1e-4
+    right = plain.chebyshev
+    wrong = lambda system, ridge, **rest: right(system, 1.1 * ridge, **rest)  # noqa: E731
+    monkeypatch.setitem(plain.SOLVERS, "chebyshev", wrong)
+    with pytest.raises(Disagreement, match="icl_krr must agree with plain, K v = X"):
+        compete(of(options), repeats=1)
+
+
+def test_every_forward_has_a_plain_rival():
+    assert {solver for _, _, solver, *_ in FORWARDS} <= set(plain.SOLVERS) <= set(SOLVERS)
+
+
+def test_gradients_of_all_weights_of_a_trained_model_are_compared():
+    """With a plain transformer; the gradient of one small table, 1 % off, is refused."""
+    first = next(iter(training(True, 0)))
+    scan = {"plain JAX, scan": first.rivals["plain JAX, scan"]}
+    fair = dataclasses.replace(first, rivals=scan)
+    with jax.numpy_rank_promotion("allow"):  # as a plain h + bias does it
+        assert compete(fair, repeats=1)[0].error < 1e-4
+    loss, slopes = first.like_rivals(first.ours())
+    model = first.ours()[1]
+    entries = lambda tree: sum(leaf.size for leaf in jax.tree.leaves(tree))  # noqa: E731
+    assert entries(slopes) == entries(model) - 1  # the slot `one` is no weight of a transformer
+    off = loss, {**slopes, "positions": 1.01 * slopes["positions"]}
+    with jax.numpy_rank_promotion("allow"), pytest.raises(Disagreement):
+        compete(dataclasses.replace(fair, ours=lambda: off, like_rivals=lambda r: r), repeats=1)
+
+
+def test_the_gradient_of_attention_is_that_of_queries_keys_and_values():
+    rows = compete(against_torch(64, 1, True, 0), repeats=1)
+    assert all(row.error < 1e-4 for row in rows)
+    found = against_torch(64, 1, True, 0).ours()
+    assert [part.shape for part in found] == [(64, 16), (64, 16), (64, 1)]
+    assert all(np.all(part != 0) for part in found)
 
 
 def test_every_suite_that_settings_offer_exists():

@@ -59,7 +59,7 @@ ALLOWED = {
         "probes",
         "experiments",
     },
-    "bench": {"kernels", "tasks", "solvers", "residual", "transformer", "constructions"},
+    "bench": {"kernels", "tasks", "solvers", "training", "transformer", "constructions"},
     "plots": {"experiments", "bench"},
     "report": {"experiments"},
 }

@@ -1,4 +1,4 @@
-"""Speed and memory compared with bare solvers and other libraries: `icl-krr bench`."""
+"""Speed and memory compared with plain code and other libraries: `icl-krr bench`."""
 
 from .contest import Contest, Disagreement, Row, compete
 from .report import COLUMNS, markdown, summary

@@ -36,7 +36,9 @@ def torch_attention(q: Any, k: Any, v: Any, gradient: bool) -> Programs:
         out = torch.nn.functional.scaled_dot_product_attention(q, k, v, scale=1.0)
         if not gradient:
             return out[0, 0, :, :width].numpy()
-        return torch.autograd.grad((out[..., :width] ** 2).sum(), q)[0][0, 0].numpy()
+        slopes = torch.autograd.grad((out[..., :width] ** 2).sum(), (q, k, v))
+        of_q, of_k, of_v = (slope[0, 0].numpy() for slope in slopes)
+        return of_q, of_k, of_v[:, :width]
 
     return {"torch SDPA": attend}
 

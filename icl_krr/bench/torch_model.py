@@ -5,65 +5,80 @@
 
 from __future__ import annotations
 
+from functools import partial
 from typing import Any
 
 import jax
 import numpy as np
 
-from ..transformer import Transformer
+from ..tasks import Task
 from .peers import Programs, installed
+from .plain_transformer import Weights, microbatches, sizes
 
 
-def torch_gradient(model: Transformer, stream: Any, seen: Any, targets: Any) -> Programs:
-    """The gradient of the squared error in all weights; returns the gradient of the read-out."""
+def torch_transformer(weights: Weights, tasks: Task, heads: int, gradient: bool) -> Programs:
+    """The predictions [b, q], or the squared error and its gradient in all weights.
+
+    All tasks at once, and in microbatches.
+    """
     if not installed("torch"):
         return {}
     import torch
     from torch.nn import functional as F
 
-    weights = jax.tree.map(
-        lambda leaf: torch.from_numpy(np.array(leaf)).requires_grad_(), model.weights
-    )
-    (block,), (heads,) = weights.steps, weights.steps[0].attention
-    unit, bias = block.mlp
-    stream, targets = torch.from_numpy(np.array(stream)), torch.from_numpy(np.array(targets))
-    tokens, width = stream.shape[1:]
-    earlier = np.tril(np.ones((tokens, tokens), bool), -1)
-    earlier[0, 0] = True
-    mask = torch.from_numpy(earlier & np.array(seen))
+    def tensor(array: Any) -> Any:
+        return torch.from_numpy(np.array(array))
 
-    def norm(at: Any, h: Any) -> Any:
-        return F.layer_norm(h, (width,), at.scale, at.bias)
+    fields = [tensor(field) for field in (tasks.x, tasks.y, tasks.x_query, tasks.y_query)]
+    weights = jax.tree.map(lambda leaf: tensor(leaf).requires_grad_(gradient), weights)
+    n, width = tasks.num_supports, weights["positions"].shape[1]
+    at = torch.arange(1 + n + tasks.num_queries)
+    mask = (at < at[:, None]) & (at <= n)
+    mask[0, 0] = True
 
-    def affine(read: Any, h: Any, layer: Any) -> Any:
-        return h @ read.blocks["stream"][layer] + read.blocks["one"][layer]
+    def affine(h: Any, matrix: Any, bias: Any) -> Any:
+        return h @ matrix + bias
+
+    def norm(h: Any, scale: Any, bias: Any) -> Any:
+        return F.layer_norm(h, (width,), scale, bias)
 
     def split(h: Any) -> Any:
-        return h.reshape(*h.shape[:-1], heads.heads, -1).transpose(1, 2)
+        return h.reshape(*h.shape[:-1], heads, -1).transpose(1, 2)
 
-    def loss() -> Any:
-        h = stream + weights.positions["stream"][:tokens]
-        for layer in range(model.steps):
-            at = jax.tree.map(lambda leaf: leaf[layer], block.attention_norm["stream"])  # noqa: B023
-            z = norm(at, h)
-            (write,) = heads.writes
-            parts = (
-                split(affine(read, z, layer)) for read in (heads.query, heads.key, write.value)
-            )
-            mixed = F.scaled_dot_product_attention(*parts, attn_mask=mask, scale=1.0)
-            h = h + mixed.transpose(1, 2).reshape(h.shape) @ write.out[layer]
-            at = jax.tree.map(lambda leaf: leaf[layer], block.mlp_norm["stream"])  # noqa: B023
-            hidden = F.gelu(affine(unit.gate, norm(at, h), layer), approximate="tanh")
-            h = h + hidden @ unit.out[layer] + bias.up.blocks["one"][layer]
-        last = norm(weights.final_norm["stream"], h[:, -1:])
-        out = last @ weights.readout.blocks["stream"] + weights.readout.blocks["one"]
-        return ((out[..., 0] - targets) ** 2).mean()
+    def predict(x: Any, y: Any, x_query: Any) -> Any:
+        embedding = weights["embedding"]
+        supports = x @ embedding["x"] + y[..., None] * embedding["y"] + embedding["support"]
+        queries = x_query @ embedding["x"] + embedding["query"]
+        first = embedding["aggregator"].expand(len(x), 1, width)
+        h = torch.cat([first, supports, queries], 1) + weights["positions"][at.clamp(max=n + 1)]
+        leaves, structure = jax.tree.flatten(weights["blocks"])
+        # not by indexing, whose gradient fills a whole stack with zeros for every block
+        for of_block in zip(*(leaf.unbind(0) for leaf in leaves), strict=True):
+            w = jax.tree.unflatten(structure, of_block)
+            z = norm(h, *w["attention norm"])
+            q, k, v = (split(affine(z, *w[name])) for name in ("query", "key", "value"))
+            mixed = F.scaled_dot_product_attention(q, k, v, attn_mask=mask, scale=1.0)
+            h = h + mixed.transpose(1, 2).reshape(h.shape) @ w["out"]
+            hidden = F.gelu(affine(norm(h, *w["MLP norm"]), *w["up"]), approximate="tanh")
+            h = h + affine(hidden, *w["down"])
+        return affine(norm(h[:, n + 1 :], *weights["norm"]), *weights["readout"])[..., 0]
 
-    parameters = [leaf for leaf in jax.tree.leaves(weights) if leaf.requires_grad]
+    def forward(size: int) -> Any:
+        with torch.inference_mode():
+            parts = zip(*(field.split(size) for field in fields), strict=True)
+            return torch.cat([predict(*part[:3]) for part in parts]).numpy()
 
-    def program() -> Any:
-        slopes = torch.autograd.grad(loss(), parameters, allow_unused=True)
-        which = next(i for i, p in enumerate(parameters) if p is weights.readout.blocks["stream"])
-        return slopes[which].numpy()
+    def backward(size: int) -> Any:
+        total = 0.0
+        for *part, targets in zip(*(field.split(size) for field in fields), strict=True):
+            loss = ((predict(*part) - targets) ** 2).sum() / fields[-1].numel()
+            loss.backward()
+            total += loss.item()
+        slopes = jax.tree.map(lambda leaf: leaf.grad.numpy(), weights)
+        for leaf in jax.tree.leaves(weights):
+            leaf.grad = None
+        return np.float32(total), slopes
 
-    return {"torch": program}
+    run, batch = backward if gradient else forward, len(tasks.x)
+    in_parts = {f"torch, {microbatches(size)}": partial(run, size) for size in sizes(batch)[-1:]}
+    return {"torch": partial(run, batch), **in_parts}

@@ -1,0 +1,126 @@
+"""A transformer of `icl_krr.transformer.init` in plain JAX, with the same weights."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import partial
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+
+from ..tasks import Task
+from ..transformer import Transformer
+
+Weights = dict[str, Any]
+
+
+def plain_weights(model: Transformer) -> Weights:
+    """The weights of a model, or their gradients, by name; biases are vectors."""
+    (block,), (heads,) = model.weights.steps, model.weights.steps[0].attention
+    (write,), (unit, bias) = heads.writes, block.mlp
+    assert unit.gate is not None
+    assert bias.up is not None
+
+    def affine(read: Any) -> tuple[jax.Array, jax.Array]:
+        return read.blocks["stream"], read.blocks["one"][..., 0, :]
+
+    return {
+        "embedding": dict(model.weights.embedding["stream"].blocks),
+        "positions": model.weights.positions["stream"],
+        "blocks": {
+            "attention norm": tuple(jax.tree.leaves(block.attention_norm["stream"])),
+            "query": affine(heads.query),
+            "key": affine(heads.key),
+            "value": affine(write.value),
+            "out": write.out,
+            "MLP norm": tuple(jax.tree.leaves(block.mlp_norm["stream"])),
+            "up": affine(unit.gate),
+            "down": (unit.out, bias.up.blocks["one"][..., 0, :]),
+        },
+        "norm": tuple(jax.tree.leaves(model.weights.final_norm["stream"])),
+        "readout": affine(model.weights.readout),
+    }
+
+
+def predict(weights: Weights, tasks: Task, *, heads: int, remat: bool = False) -> jax.Array:
+    """The predictions [b, q] for a batch of tasks; with `remat`, a gradient recomputes blocks."""
+    n, width = tasks.num_supports, weights["positions"].shape[1]
+    embedding = weights["embedding"]
+    supports = tasks.x @ embedding["x"] + tasks.y[..., None] * embedding["y"] + embedding["support"]
+    queries = tasks.x_query @ embedding["x"] + embedding["query"]
+    first = jnp.broadcast_to(embedding["aggregator"], (len(tasks.x), 1, width))
+    h = jnp.concatenate([first, supports, queries], axis=1)
+    at = jnp.arange(h.shape[1])
+    h = h + weights["positions"][jnp.minimum(at, n + 1)]
+    mask = ((at < at[:, None]) & (at <= n)).at[0, 0].set(True)
+
+    def split(channels: jax.Array) -> jax.Array:
+        return channels.reshape(*channels.shape[:-1], heads, width // heads)
+
+    def block(h: jax.Array, w: Weights) -> tuple[jax.Array, None]:
+        z = norm(h, *w["attention norm"])
+        q, k, v = (split(affine(z, *w[name])) for name in ("query", "key", "value"))
+        logits = jnp.where(mask, jnp.einsum("bihd,bjhd->bhij", q, k), -jnp.inf)
+        mixed = jnp.einsum("bhij,bjhd->bihd", jax.nn.softmax(logits), v)
+        h = h + mixed.reshape(h.shape) @ w["out"]
+        hidden = jax.nn.gelu(affine(norm(h, *w["MLP norm"]), *w["up"]))
+        return h + affine(hidden, *w["down"]), None
+
+    h, _ = jax.lax.scan(jax.checkpoint(block) if remat else block, h, weights["blocks"])
+    return affine(norm(h[:, n + 1 :], *weights["norm"]), *weights["readout"])[..., 0]
+
+
+def affine(h: jax.Array, matrix: jax.Array, bias: jax.Array) -> jax.Array:
+    return h @ matrix + bias
+
+
+def norm(h: jax.Array, scale: jax.Array, bias: jax.Array) -> jax.Array:
+    h = h - jnp.mean(h, axis=-1, keepdims=True)
+    return h * jax.lax.rsqrt(jnp.mean(h * h, axis=-1, keepdims=True) + 1e-5) * scale + bias
+
+
+def predictions(heads: int, batch: int) -> dict[str, Callable[[Weights, Task], jax.Array]]:
+    """Programs for the predictions, by name: all tasks at once, and in microbatches."""
+    whole = partial(predict, heads=heads)
+
+    def by(size: int, weights: Weights, tasks: Task) -> jax.Array:
+        return jax.lax.map(partial(whole, weights), parts(tasks, size)).reshape(batch, -1)
+
+    return {"scan": whole, **{microbatches(size): partial(by, size) for size in sizes(batch)}}
+
+
+def gradients(heads: int, batch: int) -> dict[str, Callable[[Weights, Task], Any]]:
+    """Programs for the squared error and its gradient, by name."""
+
+    def loss(weights: Weights, tasks: Task, remat: bool = False) -> jax.Array:
+        found = predict(weights, tasks, heads=heads, remat=remat)
+        return jnp.mean((found - tasks.y_query) ** 2)
+
+    whole = jax.value_and_grad(loss)
+
+    def by(size: int, weights: Weights, tasks: Task) -> Any:
+        def add(sums: Any, part: Task) -> tuple[Any, None]:
+            return jax.tree.map(jnp.add, sums, whole(weights, part)), None
+
+        zeros = jnp.zeros(()), jax.tree.map(jnp.zeros_like, weights)
+        sums, _ = jax.lax.scan(add, zeros, parts(tasks, size))
+        return jax.tree.map(lambda total: total * (size / batch), sums)
+
+    return {
+        "scan": whole,
+        "scan, remat": jax.value_and_grad(partial(loss, remat=True)),
+        **{microbatches(size): partial(by, size) for size in sizes(batch)},
+    }
+
+
+def sizes(batch: int) -> list[int]:
+    return [size for size in (8, 16) if size < batch]
+
+
+def microbatches(size: int) -> str:
+    return f"microbatches of {size}"
+
+
+def parts(tasks: Task, size: int) -> Task:
+    return jax.tree.map(lambda leaf: leaf.reshape(-1, size, *leaf.shape[1:]), tasks)
