@@ -19,8 +19,8 @@ from ..tasks import Task
 from .peers import Programs
 
 TINY = float(jnp.finfo(jnp.float32).tiny)
-CHUNKS = (64, 256)
-"""Numbers of tasks in a chunk."""
+CHUNKS = (4096, 16384)
+"""Numbers of supports in a chunk: those of 64 and of 256 tasks with n = 64."""
 
 
 class System(NamedTuple):
@@ -167,12 +167,12 @@ SOLVERS: dict[str, Callable[..., jax.Array]] = {
 """{row of the catalogue: plain code for the same predictions}."""
 
 
-def over_tasks(one: Callable[[Task], Any], batch: int) -> dict[str, Callable[[Task], Any]]:
+def over_tasks(one: Callable[[Task], Any], tasks: Task) -> dict[str, Callable[[Task], Any]]:
     """Ways to apply a function to a batch of tasks, by name."""
     chunks = {
         f"chunks of {size}": lambda tasks, size=size: jax.lax.map(one, tasks, batch_size=size)
-        for size in CHUNKS
-        if size < batch
+        for size in (supports // tasks.num_supports for supports in CHUNKS)
+        if 0 < size < len(tasks.x)
     }
     return {"vmap": jax.vmap(one), **chunks}
 
@@ -192,6 +192,6 @@ def plain_predictions(
         def solve(task: Task, system: Callable[..., System] = system) -> jax.Array:
             return SOLVERS[solver](system(kernel, task), **options)
 
-        for way, run in over_tasks(solve, len(tasks.x)).items():
+        for way, run in over_tasks(solve, tasks).items():
             programs[f"{form}, {way}"] = partial(jax.jit(run), tasks)
     return programs

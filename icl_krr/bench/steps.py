@@ -45,7 +45,7 @@ def gradients(quick: bool, seed: int) -> Iterator[Contest]:
 
     at = jnp.array([0.5, RIDGE])
     ours = jax.jit(jax.grad(constructed))
-    ways = over_tasks(lambda task: jax.grad(plain)(at, task), batch)
+    ways = over_tasks(lambda task: jax.grad(plain)(at, task), tasks)
     yield Contest(
         "gradient",
         f"A, CG, d loss / d (temperature, ridge), {steps} steps, {batch} tasks",
