@@ -1,0 +1,198 @@
+"""Programs for a GPU and a TPU, lowered on any machine: they need no host and no CPU.
+
+`test_lowering.txt` has one call per line. Lines that begin with "slow" are slow tests.
+"""
+
+import dataclasses
+import inspect
+import re
+from functools import cache, partial
+from pathlib import Path
+
+import jax
+import jax.numpy as jnp
+import optax
+import pytest
+from helpers import CASES, EXPONENTIAL, KINDS, draw
+from jax.tree_util import Partial
+
+import icl_krr as ik
+from icl_krr.probes import candidate_fit, distances, filters
+from icl_krr.training.adapt import compiled_step
+from icl_krr.transformer.evaluate import embed_task
+
+ON_DEVICES = re.compile(r"cusolver_\w+|Eigh|Qr|ProductOfElementaryHouseholderReflectors")
+"""Library calls of a GPU and of a TPU."""
+
+TO_THE_HOST = re.compile(r"stablehlo\.(send|recv|infeed|outfeed)\b")
+IN_FLOAT64 = re.compile(r"\dxf64|stablehlo\.(?!constant|convert).*<f64>")
+"""Scalars of Python may be float64 constants until they are converted."""
+
+CALLS = [
+    line.rpartition("slow ")[1:]
+    for line in Path(__file__).with_suffix(".txt").read_text().splitlines()
+]
+OF_A_MODEL = re.compile(
+    r"(ik\.(predict|run_with)|jax\.(grad|jacobian)).*\b(cg|softmax|tiled|encoder|(long_)?decoder)\b"
+)
+ROOMS = ("solvers", "sketches", "tasks", "theory", "residual", "transformer", "probes", "training")
+ON_THE_HOST = {
+    *(ik.tasks.diabetes, ik.tasks.read_queries, ik.tasks.read_table, ik.tasks.split),
+    *(ik.residual.join, ik.residual.num_tokens, ik.probes.has_slot, ik.probes.sites),
+    *(ik.memory, ik.training.check, ik.training.load_weights, ik.training.save_weights),
+    # these read numbers between their compiled programs
+    *(ik.training.adapt, ik.training.train, ik.training.reference, ik.probes.identify),
+    *(ik.probes.fit_candidate, ik.probes.spectral_filter, ik.probes.effective),
+    *(ik.probes.align, ik.probes.drift, ik.probes.swap),
+    ik.probes.array_answers,  # its purpose is a call of a function of NumPy arrays
+}
+
+GAUSSIAN = ik.Gaussian(1.5)
+SIZES = {"num_features": 4, "width": 8, "depth": 2, "heads": 2}
+ENCODER = ik.Architecture(**SIZES)
+LINEAR_ENCODER = ik.Architecture(**SIZES, attention="linear", hidden=0, layer_norm=False)
+DECODER = ik.Architecture(**SIZES, causal=True, tokens="interleaved", max_tokens=32)
+
+
+@pytest.fixture(scope="module", autouse=True)
+def other_machine():
+    """The library takes a few choices by the platform: those of a machine with a GPU are tested."""
+    jax.clear_caches()  # of what was traced with the choices for a CPU
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(jax, "default_backend", lambda: "gpu")
+        yield
+    jax.clear_caches()
+
+
+def build(ridge):
+    return ik.constructions.conjugate_gradient(GAUSSIAN, num_features=4, ridge=ridge, steps=3)
+
+
+def squares(model, task):
+    return jnp.sum(ik.predict(model, task) ** 2)
+
+
+def double(value, where):
+    return 2 * value
+
+
+def fitting_step(optimiser, ridge, task):
+    """One step of `ik.training.adapt`."""
+    loss = Partial(lambda task, ridge: squares(build(ridge), task), task)
+    return compiled_step((), optimiser)(ridge, optimiser.init(ridge), loss)
+
+
+SCOPE = {
+    **{"jax": jax, "jnp": jnp, "ik": ik, "optax": optax, "partial": partial},
+    **{"filters": filters, "candidate_fit": candidate_fit, "distances": distances},
+    **{"build": build, "squares": squares, "double": double, "embed_task": embed_task},
+    "fitting_step": fitting_step,
+    "LINEAR": ik.Linear(),
+    "GAUSSIAN": GAUSSIAN,
+    "EXPONENTIAL": EXPONENTIAL,
+    "PROJECTED": ik.Gaussian(1.5, projection=jnp.eye(2, 4, dtype="f4")),
+    "FAMILY": ik.tasks.LinearRegression(num_features=4, num_supports=7),
+    "SETTINGS": ik.training.Training(batch=4),
+    "EVERY": ik.training.Training(batch=4, loss="every"),
+    "DECODER": DECODER,
+}
+
+
+@cache
+def inputs():
+    """Shapes of the arrays that a call may name, in float32."""
+    return jax.tree.map(in_float32, jax.eval_shape(arrays))
+
+
+def arrays():
+    task, key = draw(0), jax.random.key(0)
+    softmax, decoder = CASES["cg-exponential"].build(task, 0.5, 3), ik.init(key, DECODER)
+    return {
+        "task": task,
+        "tasks": jax.tree.map(lambda leaf: jnp.stack([leaf] * 4), task),
+        "ridge": jnp.ones(()),
+        "hats": jnp.ones((4, 2, 3, 7)),
+        "cg": CASES["cg"].build(task, 0.5, 3),
+        "softmax": softmax,
+        "tiled": in_tiles(softmax),
+        "encoder": ik.init(key, ENCODER),
+        "linear_encoder": ik.init(key, LINEAR_ENCODER),
+        "decoder": decoder,
+        "long_decoder": in_tiles(decoder),
+    }
+
+
+def in_tiles(model):
+    return model.replace(spec=dataclasses.replace(model.spec, streaming=True))
+
+
+def in_float32(leaf):
+    floating = jnp.issubdtype(leaf.dtype, jnp.floating)
+    return jax.ShapeDtypeStruct(leaf.shape, jnp.float32 if floating else leaf.dtype)
+
+
+def lowered(function, *shapes):
+    """The text of the program for a GPU and of that for a TPU."""
+
+    @jax.jit
+    def program(*given):
+        return [leaf for leaf in jax.tree.leaves(function(*given)) if isinstance(leaf, jax.Array)]
+
+    each = (jax.export.export(program, platforms=[name])(*shapes) for name in ("cuda", "tpu"))
+    return "".join(exported.mlir_module() for exported in each)
+
+
+def check(text):
+    called = set(re.findall(r"custom_call @(\w+)", text))
+    assert {name for name in called if not ON_DEVICES.fullmatch(name)} == set()
+    assert TO_THE_HOST.findall(text) == []
+    assert IN_FLOAT64.findall(text) == []
+
+
+def check_call(call):
+    named = {name: inputs()[name] for name in re.findall(r"\w+", call) if name in inputs()}
+    run = lambda given: eval(call, SCOPE | given | {"key": jax.random.key(0)})  # noqa: E731
+    check(lowered(run, named))
+
+
+def slow_unless(quick):
+    return [] if quick else [pytest.mark.slow]
+
+
+@pytest.mark.parametrize(
+    "call", [pytest.param(call, marks=slow_unless(not slow)) for slow, call in CALLS]
+)
+def test_a_call_lowers_for_gpu_and_tpu(call):
+    check_call(call)
+
+
+@pytest.mark.parametrize(
+    "case",
+    [pytest.param(case, marks=slow_unless(name in KINDS), id=name) for name, case in CASES.items()],
+)
+def test_a_construction_and_its_gradient_lower(case):
+    def loss(ridge, task):
+        return squares(case.build(task, ridge, 3), task)
+
+    check(lowered(jax.value_and_grad(loss, argnums=(0, 1)), inputs()["ridge"], inputs()["task"]))
+
+
+@pytest.mark.parametrize(
+    "call",
+    [
+        pytest.param(call, marks=slow_unless("ik.predict(" in call))
+        for _, call in CALLS
+        if OF_A_MODEL.match(call)
+    ],
+)
+def test_a_float32_model_stays_in_float32_where_jax_has_float64(call, x64):
+    check_call(call)
+
+
+def test_no_public_function_is_left_out():
+    named = {eval(path) for _, call in CALLS for path in re.findall(r"\bik(?:\.[a-z]\w*)+", call)}
+    named |= ON_THE_HOST
+    rooms = [ik, *(getattr(ik, name) for name in ROOMS)]
+    public = {getattr(room, name) for room in rooms for name in room.__all__}
+    functions = {one for one in public if inspect.isfunction(inspect.unwrap(one))}
+    assert {one.__qualname__ for one in functions - named} == set()
