@@ -1,4 +1,4 @@
-"""Estimates of the memory that a run needs, before the run starts."""
+"""Estimates of the memory that a run needs and of the work of a step, before the run starts."""
 
 from __future__ import annotations
 
@@ -14,6 +14,7 @@ from ..readable import readable
 from ..residual import num_tokens
 from ..tasks import Task
 from ..tasks.batches import chunk_of
+from .cost import step_cost
 from .evaluate import check_compatible, evaluate, evaluate_batch
 from .heads import is_mean
 from .tiled_attention import uses_tiles
@@ -25,19 +26,26 @@ SMALL_RUN = 2**26
 
 @readable
 class Memory(NamedTuple):
-    """Memory of a run in bytes.
+    """Memory of a run in bytes, and the work of one of its steps.
 
     Attributes:
         arguments: bytes of the inputs (weights and task).
         results: bytes of the outputs.
         scratch: bytes of temporary arrays.
         free: bytes that are free on the default device; on a CPU, the available system memory.
+        step_flops: additions and multiplications of one step, in the products of reads, heads and
+            MLP units. Attention patterns that are the same in all steps are not counted.
+        step_bytes: bytes that one step must move, if every block reads each slot that it uses and
+            writes each slot that it changes, once, and reads its weights and the attention patterns
+            that are the same in all steps.
     """
 
     arguments: int
     results: int
     scratch: int
     free: int
+    step_flops: int
+    step_bytes: int
 
     @property
     def peak(self) -> int:
@@ -53,9 +61,11 @@ def memory(
     everything: bool = False,
     gradient: bool = False,
 ) -> Memory:
-    """Estimate the memory that a run needs, without running it.
+    """Estimate the memory that a run needs and the work of one step, without running it.
 
-    The run is compiled, and the compiler reports the sizes. Only shapes and dtypes matter, so
+    The run is compiled, and the compiler reports the sizes. The work is counted from the shapes of
+    the weights, for all tasks together; a gradient counts as three forward steps, because each
+    product has two products in its derivative. Only shapes and dtypes matter, so
     `jax.ShapeDtypeStruct` can replace the arrays.
 
     Args:
@@ -97,7 +107,7 @@ def memory(
     if not gradient:
         return measure(run, model, task, options)
     loss = lambda model, task: jnp.sum(jax.tree.leaves(run(model, task, **options))[0])  # noqa: E731
-    return measure(jax.jit(jax.grad(loss)), model, task, {})
+    return measure(jax.jit(jax.grad(loss)), model, task, {}, passes=3)
 
 
 def run_if_it_fits(run: Callable, model: Transformer, task: Task, **options: Any) -> Any:
@@ -196,12 +206,17 @@ def numbers_of_points(block: Block, kept: Any, tokens: int, width: int) -> float
     return numbers
 
 
-def measure(run: Callable, model: Transformer, task: Task, options: dict[str, Any]) -> Memory:
+def measure(
+    run: Callable, model: Transformer, task: Task, options: dict[str, Any], passes: int = 1
+) -> Memory:
     # the run afterwards uses the same compiled program: nothing is compiled twice
     sizes = run.lower(model, task, **options).compile().memory_analysis()  # pyright: ignore[reportFunctionMemberAccess]
+    work = step_cost(model, task)
     return Memory(
         sizes.argument_size_in_bytes,
         sizes.output_size_in_bytes,
         sizes.temp_size_in_bytes,
         capacity.free(jax.devices()[0]),
+        passes * work.flops,
+        passes * work.bytes,
     )

@@ -310,8 +310,15 @@ class Transformer:
         """The dtype of the weights."""
         return jax.tree.leaves(self.weights)[0].dtype
 
-    def summary(self) -> str:
+    def summary(self, memory: Any = None) -> str:
         """Summarise depth, heads, channels, blocks and layout in a text table.
+
+        Args:
+            memory: the `icl_krr.memory` of this model and a task; the table then also states the
+                memory of that run and the work of one step. Default None: it states neither.
+
+        Raises:
+            TypeError: `memory` is not a result of `icl_krr.memory`.
 
         >>> import icl_krr as ik
         >>> model = ik.constructions.gradient_descent(
@@ -324,6 +331,10 @@ class Transformer:
         MLP width  4 units in a block
         channels   9 = 3 features + 6
         block 0    heads: K_r; units: alpha, prediction, r, K_r
+        >>> x = jax.numpy.ones((5, 3))
+        >>> task = ik.Task(x=x, y=x[:, 0], x_query=x[:2])
+        >>> print(model.summary(ik.memory(model, task)).splitlines()[6])
+        step       256 FLOPs, 420 bytes
         """
         prologue = len(self.weights.prologue)
         after = f", after {prologue}" if prologue else ""
@@ -336,6 +347,16 @@ class Transformer:
             f"MLP width  {self.mlp_width} units in a block",
             f"channels   {self.layout.width} = {features} features + {self.overhead}",
         ]
+        if memory is not None:
+            if not hasattr(memory, "step_flops"):
+                raise TypeError(
+                    f"memory must be a result of icl_krr.memory, got {checks.shown(memory)}; "
+                    "call summary(icl_krr.memory(model, task))"
+                )
+            lines += [
+                f"memory     {memory.peak:,} bytes",
+                f"step       {memory.step_flops:,} FLOPs, {memory.step_bytes:,} bytes",
+            ]
         for i, block in enumerate(self.blocks):
             heads = [write.to for group in block.attention for write in group.writes]
             units = dict.fromkeys(unit.to for unit in block.mlp)

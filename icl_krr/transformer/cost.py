@@ -1,0 +1,117 @@
+"""The work of one step of a model, counted from shapes."""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple
+
+import jax
+import jax.numpy as jnp
+
+from ..residual import Read, num_tokens
+from ..tasks import Task
+from .evaluate import check_compatible
+from .heads import is_mean
+from .tiled_attention import uses_tiles
+from .tying import constant_heads
+from .weights import Block, Heads, Transformer, Unit, width
+
+
+class Cost(NamedTuple):
+    """Additions and multiplications, and bytes that are read and written."""
+
+    flops: int
+    bytes: int
+
+
+def step_cost(model: Transformer, task: Task) -> Cost:
+    """Count the work of one step, for one task or for a batch of tasks.
+
+    With T tokens, a matrix of a read, a head or an MLP unit takes 2 T for each of its entries, and
+    a scalar takes T for each channel. A softmax head takes 2 T^2 for each channel of its queries
+    and of its values; patterns that are the same in all steps are not counted. A linear head takes
+    4 T for each pair of these channels. Products of MLP units and sums take T for each channel.
+    Functions of one number, such as exp and LayerNorm, are not counted.
+
+    Bytes are those of a program that keeps nothing else between blocks: a block reads each slot
+    that it uses and writes each slot that it changes, once, and reads its weights and the attention
+    patterns that are the same in all steps. All tasks share one read of the weights.
+    """
+    check_compatible(model, task, task.x.ndim - 2)
+    tokens, size = num_tokens(task, model.spec.tokens), jnp.dtype(task.x.dtype).itemsize
+    copies = task.num_outputs // model.spec.num_outputs
+    copies *= len(task.x) if task.x.ndim > 2 else 1
+    flops, stream, weights = 0, 0, 0
+    for b, block in enumerate(jax.tree.map(of_one_step, model.weights.steps)):
+        known = known_patterns(model, tokens, b)
+        flops += sum(
+            flops_of_heads(heads, model, tokens, j in known)
+            for j, heads in enumerate(block.attention)
+        )
+        flops += tokens * sum(map(flops_of_unit, block.mlp))
+        stream += tokens * channels(block, known)
+        stream += tokens**2 * sum(block.attention[j].heads for j in known)
+        weights += sum(leaf.size for leaf in jax.tree.leaves(block))
+    return Cost(copies * flops, size * (copies * stream + weights))
+
+
+def of_one_step(leaf: Any) -> jax.ShapeDtypeStruct:
+    return jax.ShapeDtypeStruct(leaf.shape[1:], leaf.dtype)
+
+
+def known_patterns(model: Transformer, tokens: int, block: int) -> set[int]:
+    """The groups of heads of a block whose patterns are computed before the first step."""
+    if model.spec.attention == "linear" or uses_tiles(tokens, model.spec.streaming):
+        return set()
+    groups = model.weights.steps[block].attention
+    return {
+        j for b, j in constant_heads(model) if b == block and not is_mean(groups[j], model.spec)
+    }
+
+
+def flops_of_heads(heads: Heads, model: Transformer, tokens: int, known: bool) -> int:
+    q, v = heads.query.width, sum(write.value.width for write in heads.writes)
+    flops = tokens * sum(
+        flops_of_read(write.value) + flops_of_out(write.out, write.value.width)
+        for write in heads.writes
+    )
+    if is_mean(heads, model.spec):
+        return flops + tokens * v
+    if not known:
+        flops += tokens * (flops_of_read(heads.query) + flops_of_read(heads.key))
+    if model.spec.attention == "linear":
+        return flops + 4 * tokens * q * v // heads.heads
+    return flops + 2 * tokens**2 * (v if known else q + v)
+
+
+def flops_of_unit(unit: Unit) -> int:
+    """For one token."""
+    reads = [read for read in (unit.up, unit.gate) if read is not None]
+    product = width(unit) * (len(reads) - 1)
+    return sum(map(flops_of_read, reads)) + product + flops_of_out(unit.out, width(unit))
+
+
+def flops_of_read(read: Read) -> int:
+    """For one token: the products, and the sum over slots."""
+    products = sum(2 * block.size if block.ndim else read.width for block in read.blocks.values())
+    return products + max(len(read.blocks) - 1, 0) * read.width
+
+
+def flops_of_out(out: Any, hidden: int) -> int:
+    """For one token: the product, and the sum with the slot."""
+    return hidden if out is None else 2 * out.size + out.shape[-1]
+
+
+def channels(block: Block, known: set[int]) -> int:
+    """How many channels a block reads and writes, each slot once."""
+    reads = [read for unit in block.mlp for read in (unit.up, unit.gate) if read is not None]
+    written = {unit.to: width_of_out(unit.out, width(unit)) for unit in block.mlp}
+    for j, heads in enumerate(block.attention):
+        reads += [] if j in known else [heads.query, heads.key]
+        reads += [write.value for write in heads.writes]
+        written |= {write.to: width_of_out(write.out, write.value.width) for write in heads.writes}
+    used = written | {slot: read.rows(slot) for read in reads for slot in read.blocks}
+    return sum(used.values()) + sum(written.values())
+
+
+def width_of_out(out: Any, hidden: int) -> int:
+    return hidden if out is None else out.shape[-1]

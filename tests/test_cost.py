@@ -1,0 +1,116 @@
+"""The work of one step: against counts by hand and against the compiler's own count."""
+
+import jax
+import jax.numpy as jnp
+import pytest
+from helpers import CASES, draw
+from jax.extend.core import jaxpr_as_fun
+
+import icl_krr as ik
+from icl_krr.transformer.cost import step_cost
+from icl_krr.transformer.evaluate import evaluate
+
+T, P = 11, 4  # tokens and features of `draw(0)`
+STEPS = 13  # the length of no other loop
+ENCODER = ik.Architecture(num_features=P, width=8, depth=STEPS, heads=2)
+
+
+def by_hand_gradient_descent():
+    head = 2 * P + 1 + 4 * P + 1  # reads of x, x and r; K r = X (X^T r); the sum with K_r
+    units = 2 + 2 + 6 + 2  # alpha, prediction, r (a product), and K_r becomes 0
+    channels = (P + 6) + 4 - 1  # all but y are read, and four of them are written
+    return T * (head + units), 4 * (T * channels + 9)
+
+
+def by_hand_nadaraya_watson():
+    """The pattern is computed before the step: values, their weighted sums, and one addition."""
+    weights = 2 * (P + 2) ** 2 + 1  # queries and keys have P + 2 channels
+    return 2 * T + 2 * T**2, 4 * (3 * T + T**2 + weights)
+
+
+def by_hand_encoder():
+    d, hidden = 8, 32
+    biased = lambda rows, columns: (2 * rows + 3) * columns  # noqa: E731
+    token = 3 * biased(d, d) + biased(d, hidden) + (2 * d + 1) * d + (2 * hidden + 1) * d + 3 * d
+    weights = 4 * d * d + 3 * d + 2 * hidden * d + hidden + d + 4 * d
+    return T * token + 4 * d * T**2, 4 * (T * (d + 1 + d) + weights)
+
+
+@pytest.mark.parametrize(
+    ("model", "by_hand"),
+    [
+        (lambda task: CASES["gd"].build(task, 0.5, STEPS), by_hand_gradient_descent),
+        (lambda task: CASES["nw-gaussian"].build(task, 0.5, 1), by_hand_nadaraya_watson),
+        (lambda task: ik.init(jax.random.key(0), ENCODER), by_hand_encoder),
+    ],
+    ids=["gd", "nw", "encoder"],
+)
+def test_counts_by_hand(model, by_hand):
+    task = draw(0)
+    assert step_cost(model(task), task) == by_hand()
+
+
+def loops(jaxpr):
+    """All loops of a program, outer ones first."""
+    for equation in jaxpr.eqns:
+        if equation.primitive.name == "scan":
+            yield equation
+        for inner in jax.tree.leaves(list(equation.params.values())):
+            inner = getattr(inner, "jaxpr", inner)
+            if hasattr(inner, "eqns"):
+                yield from loops(inner)
+
+
+def compilers_count(model, task):
+    """FLOPs and bytes of the body of the loop over the steps."""
+    program = jax.make_jaxpr(lambda model, task: evaluate(model, task)[0])(model, task)
+    (steps,) = (loop for loop in loops(program.jaxpr) if loop.params["length"] == STEPS)
+    body = steps.params["jaxpr"]
+    shapes = [jax.ShapeDtypeStruct(aval.shape, aval.dtype) for aval in body.in_avals]
+    lowered = jax.jit(jaxpr_as_fun(body)).lower(*shapes)
+    return lowered.cost_analysis()["flops"], lowered.compile().cost_analysis()["bytes accessed"]
+
+
+@pytest.mark.parametrize("name", ["cg", "cg-exponential", "ric-gaussian", "encoder"])
+def test_counts_are_those_of_the_compiler(name):
+    """It also counts functions of one number, and every value between two of its operations."""
+    task = draw(0, n=64, p=8)
+    spec = ik.Architecture(num_features=8, width=32, depth=STEPS)
+    model = (
+        ik.init(jax.random.key(0), spec)
+        if name == "encoder"
+        else CASES[name].build(task, 0.5, STEPS)
+    )
+    flops, moved = compilers_count(model, task)
+    ours = step_cost(model, task)
+    assert 1 <= flops / ours.flops < 1.3
+    assert 1 <= moved / ours.bytes < 20
+
+
+def test_the_memory_of_a_run_says_the_work_of_all_its_tasks():
+    task = draw(0)
+    tasks = jax.tree.map(lambda leaf: jnp.stack([leaf] * 5), task)
+    model = CASES["gd"].build(task, 0.5, 3)
+    one, five, slopes = (
+        ik.memory(model, task),
+        ik.memory(model, tasks),
+        ik.memory(model, task, gradient=True),
+    )
+    outputs = task.replace(y=jnp.stack([task.y] * 5, 1), y_query=None)
+    weights = 4 * 9
+    assert five.step_flops == ik.memory(model, outputs).step_flops == 5 * one.step_flops
+    assert five.step_bytes == 5 * (one.step_bytes - weights) + weights
+    assert (slopes.step_flops, slopes.step_bytes) == (3 * one.step_flops, 3 * one.step_bytes)
+
+
+def test_the_summary_states_the_work():
+    task = draw(0)
+    model = CASES["gd"].build(task, 0.5, 3)
+    found = ik.memory(model, task)
+    added = [line for line in model.summary(found).splitlines() if line not in model.summary()]
+    assert added == [
+        f"memory     {found.peak:,} bytes",
+        f"step       {found.step_flops:,} FLOPs, {found.step_bytes:,} bytes",
+    ]
+    with pytest.raises(TypeError, match=r"memory must be a result of icl_krr\.memory, got Task"):
+        model.summary(task)
