@@ -16,7 +16,7 @@ from helpers import CASES, draw
 
 import icl_krr as ik
 from icl_krr import capacity, cli
-from icl_krr.bench import SUITES, Contest, Disagreement, compete, markdown, plain
+from icl_krr.bench import SUITES, Contest, Disagreement, compete, markdown, plain, roofline
 from icl_krr.bench.attention import against_torch
 from icl_krr.bench.draws import linear
 from icl_krr.bench.forwards import CASES as FORWARDS, against_plain
@@ -202,6 +202,24 @@ def test_the_command_writes_what_it_prints(tmp_path, capsys):
     assert row["error"] < 1e-3
     assert {"device", "machine", "versions", "seed", "cores"} <= set(printed["meta"])
     assert "exact KRR" in (tmp_path / "bench.md").read_text()
+
+
+def test_the_roofline_does_the_work_that_it_names():
+    calls, task = [], draw(0)
+    model = CASES["cg"].build(task, 0.5, 8)
+    run = lambda: calls.append(1) or np.zeros(1)  # noqa: E731
+    products, memory = roofline.against_machine("n", run, model, task, 3, quick=True)
+    step = ik.memory(model, task)
+    work = {"flops": 3 * 8 * step.step_flops, "bytes": 3 * 8 * step.step_bytes}
+    assert products.size == memory.size == work
+    assert (products.name, memory.name) == ("products: n", "memory: n")
+    rows = 5
+    assert roofline.product(2 * rows * roofline.SIDE**2)().shape == (rows, roofline.SIDE)
+    add = roofline.sum_of_vectors(12 * rows * roofline.ROW)
+    assert [float(add()[-1, -1]) for _ in range(2)] == [1.5, 1.75]
+    assert add().shape == (rows, roofline.ROW)
+    roofline.repeated(run, 4)()
+    assert len(calls) == 4
 
 
 def test_bad_settings_are_one_line(capsys):

@@ -121,6 +121,7 @@ SUITES = {
     "training": "icl_krr.bench.steps:training",
     "startup": "icl_krr.bench.startup:startup",
     "profile": "icl_krr.bench.profile:profile",
+    "roofline": "icl_krr.bench.roofline:roofline",
     "scaling": "icl_krr.bench.forwards:scaling",
 }
 """Benchmark suites: {name: "module:function" that runs the suite}."""
