@@ -18,7 +18,7 @@ from safetensors.numpy import save as serialize
 
 from .. import checks, fields
 from ..files import SEAL, check_seal, from_json, replace, seal
-from ..residual import Layout, Read, Slot
+from ..residual import Fixed, Layout, Read, Slot
 from ..tasks import Task
 from ..transformer import (
     Architecture,
@@ -161,7 +161,7 @@ def check_runs(model: Transformer) -> None:
         raise ValueError(f"layout must have the slots {widths}, got {slots}")
     reads = jax.tree.leaves(model, is_leaf=lambda part: isinstance(part, Read))
     for read in (part for part in reads if isinstance(part, Read)):
-        found = {block.shape[-1] for block in read.blocks.values() if block.ndim > 1}
+        found = {block.shape[-1] for block in read.blocks.values() if np.ndim(block) > 1}
         if found - {read.width}:
             raise ValueError(f"width must be one of {found}, got {read.width}")
     for unit in (unit for block in model.blocks for unit in block.mlp):
@@ -212,6 +212,8 @@ def encode(value: Any, path: str, tensors: Tensors) -> Any:
         return {name: encode(part, join_path(path, name), tensors) for name, part in value.items()}
     if value is None or isinstance(value, (bool, int, str)):
         return value
+    if isinstance(value, Fixed):
+        return {"$fixed": float(value)}
     if isinstance(value, np.integer):
         return int(value)
     if not isinstance(value, (jax.Array, np.ndarray, np.generic)):
@@ -230,6 +232,8 @@ def decode(value: Any, tensors: Tensors) -> Any:
         return tuple(decode(part, tensors) for part in value)
     if not isinstance(value, dict):
         return value
+    if "$fixed" in value:
+        return Fixed(value["$fixed"])
     if "$tensor" in value:
         tensor = tensors.pop(value["$tensor"])
         checks.factorable(value["$tensor"], tensor)

@@ -8,12 +8,13 @@ In the format "interleaved", each support is two tokens: first x, then y. A mode
 """
 
 from .layout import ROLES, Layout, Slot
-from .reads import Read, join
+from .reads import Fixed, Read, join
 from .tokens import TOKENS, Stream, embed, fields, num_tokens, visible
 
 __all__ = [
     "ROLES",
     "TOKENS",
+    "Fixed",
     "Layout",
     "Read",
     "Slot",

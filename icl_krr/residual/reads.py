@@ -17,6 +17,17 @@ from ..numerics import matmul
 from ..readable import readable
 
 
+@jax.tree_util.register_static
+class Fixed(float):
+    """A coefficient that is not a weight: part of the structure of a pytree, as zeros are.
+
+    Training does not change it, so `forward` can rely on its value.
+
+    >>> Read({"p": Fixed(-1)}, 1)({"p": jnp.ones((1, 1))}).tolist(), jax.tree.leaves(Fixed(-1))
+    ([[-1.0]], [])
+    """
+
+
 @readable
 @struct.dataclass
 class Read:
@@ -28,7 +39,8 @@ class Read:
 
     Args:
         blocks: coefficients {slot: block}. A block $B_s$ is a matrix [width of the slot, width], or
-            a scalar, which means this scalar times the identity matrix.
+            a scalar, which means this scalar times the identity matrix. The scalar is a weight, or
+            a `Fixed` number.
         width: number of output channels.
 
     Raises:
@@ -57,7 +69,7 @@ class Read:
                     f"got {stream[slot].shape[-1]}"
                 )
         terms = [
-            matmul(stream[slot], block) if block.ndim else stream[slot] * block
+            matmul(stream[slot], block) if np.ndim(block) else stream[slot] * plain(block)
             for slot, block in self.blocks.items()
         ]
         tokens = max(len(value) for value in stream.values())
@@ -83,7 +95,7 @@ class Read:
             slot: name of a slot that the read uses.
         """
         block = self.blocks[slot]
-        return block.shape[0] if block.ndim else self.width
+        return block.shape[0] if np.ndim(block) else self.width
 
     def matrix(self, slot: str, width: int) -> jax.Array:
         """Return the coefficients of a slot as a matrix [width of the slot, self.width].
@@ -97,9 +109,10 @@ class Read:
         """
         self.check_width(slot, width)
         block = self.blocks[slot]
-        if not block.ndim:
-            capacity.check("matrix of a read", 2 * width**2, block, "use fewer features")
-        return block if block.ndim else block * np.eye(width, dtype=block.dtype)
+        if np.ndim(block):
+            return block
+        capacity.check("matrix of a read", 2 * width**2, block, "use fewer features")
+        return plain(block) * np.eye(width, dtype=getattr(block, "dtype", None))
 
     def check_width(self, slot: str, width: int) -> None:
         """Check that a slot of this width fits the read.
@@ -112,7 +125,7 @@ class Read:
             ValueError: `width` does not fit the block of the slot.
         """
         if width != self.rows(slot):
-            scalar = "" if self.blocks[slot].ndim else " for a scalar block"
+            scalar = "" if np.ndim(self.blocks[slot]) else " for a scalar block"
             raise ValueError(f"width of {slot} must be {self.rows(slot)}{scalar}, got {width}")
 
     def __add__(self, other: Any) -> Any:
@@ -128,7 +141,7 @@ class Read:
         for slot, block in other.blocks.items():
             if slot not in blocks:
                 blocks[slot] = block
-            elif blocks[slot].ndim == block.ndim:
+            elif np.ndim(blocks[slot]) == np.ndim(block):
                 blocks[slot] = blocks[slot] + block
             else:
                 blocks[slot] = self.matrix(slot, self.width) + other.matrix(slot, self.width)
@@ -144,7 +157,10 @@ class Read:
             )
         if jnp.ndim(scale) != 0:
             raise ValueError(f"scale must be a scalar, got shape {list(jnp.shape(scale))}")
-        blocks = {slot: b * jnp.asarray(scale, b.dtype) for slot, b in self.blocks.items()}
+        blocks = {
+            slot: b * jnp.asarray(scale, getattr(b, "dtype", None))
+            for slot, b in self.blocks.items()
+        }
         return Read(blocks, self.width)
 
     def __matmul__(self, matrix: jax.Array | np.ndarray) -> Read:
@@ -167,7 +183,12 @@ class Read:
 
 def compose_block(block: jax.Array, matrix: jax.Array | np.ndarray) -> jax.Array:
     matrix = jnp.asarray(matrix)
-    return matmul(block, matrix) if block.ndim else block * matrix
+    return matmul(block, matrix) if np.ndim(block) else plain(block) * matrix
+
+
+def plain(block: jax.Array | Fixed) -> jax.Array | float:
+    """A scalar that does not change the dtype of NumPy arrays either."""
+    return float(block) if isinstance(block, Fixed) else block
 
 
 def is_read(value: Any) -> bool:

@@ -97,7 +97,7 @@ def merge_block(layout: Layout, dtype: DTypeLike, block: Block) -> Block:
 def merge_read(layout: Layout, dtype: DTypeLike, read: Read) -> Read:
     """The matrix [d_model, width]: the blocks of all slots, stacked along the rows."""
     blocks = [
-        read.matrix(slot.name, slot.width)
+        jnp.asarray(read.matrix(slot.name, slot.width), dtype)
         if slot.name in read.slots
         else jnp.zeros((slot.width, read.width), dtype)
         for slot in layout.slots

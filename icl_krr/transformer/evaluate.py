@@ -7,6 +7,7 @@ from typing import Any
 
 import jax
 import jax.numpy as jnp
+import numpy as np
 
 from ..residual import Stream, embed, num_tokens, visible
 from ..residual.tokens import slot_of_stream, token_positions, tokens_of_role
@@ -58,6 +59,9 @@ def evaluate(
 def embed_task(model: Transformer, task: Task) -> Stream:
     """The stream before the first block."""
     stream = embed(model.weights.embedding, task, model.spec.tokens, model.spec.centred)
+    for slot, read in model.weights.embedding.items():
+        if not read.blocks:  # a constant of the program, which the forward need not carry
+            stream[slot] = np.zeros(stream[slot].shape, stream[slot].dtype)
     for slot, table in model.weights.positions.items():
         stream[slot] = stream[slot] + table[token_positions(visible(task, model.spec.tokens))]
     return stream

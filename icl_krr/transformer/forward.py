@@ -8,12 +8,14 @@ from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
+import numpy as np
 
 from ..names import similar
 from ..residual import Stream
 from .attention import UndividedSoftmax
 from .heads import constant_patterns, written_by_heads
 from .hook_points import Hook, HookPoints, PlacedHook, Where
+from .liveness import carried_slots, erased_slots
 from .mlp import activate, project
 from .stream import add_to_stream, normalise, sum_of_slots
 from .tying import split_steps
@@ -46,9 +48,9 @@ def forward(
 ) -> Pass:
     """Run an embedded task through the blocks of a model.
 
-    All steps are one `jax.lax.scan`, so the compile time does not grow with depth. The memory does
-    not grow with depth either, except that a gradient stores one stream for each step. Batch the
-    function by `jax.vmap`.
+    All steps are one `jax.lax.scan`, so the compile time does not grow with depth. The scan carries
+    the slots that a step writes and does not erase. The memory does not grow with depth either,
+    except that a gradient stores these slots for each step. Batch the function by `jax.vmap`.
 
     Args:
         model: the model to run.
@@ -81,6 +83,8 @@ def forward(
     """
     spec, prologue = model.spec, model.weights.prologue
     first = len(prologue)
+    if hooks or keep:
+        stream = jax.tree.map(jnp.asarray, stream)
     placed = [place_hook(name, hook, model) for name, hook in (hooks or {}).items()]
     seen: set[str] = set()
 
@@ -103,24 +107,25 @@ def forward(
     touched = keep is True or any(at is None or at >= first for at, _ in placed)
     known = [] if touched else constant_patterns(model, stream, visible)
 
-    def body(stream: Stream, now: Any) -> tuple[Stream, Any]:
+    start, carried = stream, carried_slots(model.weights.steps, stream)
+
+    def body(carried: Stream, now: Any) -> tuple[Stream, Any]:
         own, step = now
-        kept = []
+        kept, stream = [], start | carried
         for b, block in enumerate(blocks(own)):
             hook_points = points_of(first + b, step)
             stream = run_block(block, stream, visible, spec, hook_points, known[b] if known else {})
             check_hooked_points(hook_points)
             seen.update(hook_points.seen)
             kept.append(hook_points.kept)
-        return stream, (observe(stream), kept)
+        return {slot: stream[slot] for slot in carried}, (observe(stream), kept)
 
-    start = observe(stream)
     # recomputing a step for the gradient is faster than storing its values
     body = jax.checkpoint(body, prevent_cse=False)
-    stream, (path, kept) = jax.lax.scan(body, stream, (scanned, jnp.arange(model.steps)))
+    carried, (path, kept) = jax.lax.scan(body, carried, (scanned, jnp.arange(model.steps)))
     check_asked_points(placed, keep, seen)
-    observed = jax.tree.map(lambda a, b: jnp.concatenate([a[None], b]), start, path)
-    return Pass(stream, observed, points + kept)
+    observed = jax.tree.map(lambda a, b: jnp.concatenate([a[None], b]), observe(start), path)
+    return Pass(jax.tree.map(jnp.asarray, start | carried), observed, points + kept)
 
 
 def run_block(
@@ -141,7 +146,12 @@ def run_block(
     stream = hook_points("resid_mid", add_to_stream(stream, hook_points("attn", written)))
     inputs = normalise(block.mlp_norm, stream)
     written = {}
+    # h - h is zero: a constant, which costs nothing. Points that somebody looks at show the -h
+    erased = set() if hook_points.used else erased_slots(block)
+    stream = stream | {s: np.zeros(stream[s].shape, stream[s].dtype) for s in erased}
     for j, unit in enumerate(block.mlp):
+        if unit.erases and unit.to in erased:
+            continue
         hidden = hook_points(f"units.{j}.hidden", activate(unit, inputs))
         written = sum_of_slots(
             written, hook_points(f"units.{j}", {unit.to: project(hidden, unit.out)})

@@ -64,6 +64,11 @@ class HookPoints:
     kept: dict[str, Any] = field(default_factory=dict)
     seen: set[str] = field(default_factory=set)
 
+    @property
+    def used(self) -> bool:
+        """Whether somebody reads or replaces values in this block."""
+        return bool(self.hooks or self.keep)
+
     def wants(self, point: str) -> bool:
         return self.keeps(point) or any(point == hook.point for hook in self.hooks)
 

@@ -9,6 +9,7 @@ import jax
 import jax.numpy as jnp
 
 from .. import capacity
+from .liveness import written_slots
 from .weights import Block, Heads, Transformer, check_model
 
 

@@ -19,9 +19,7 @@ class Arithmetic(ABC):
     """
 
     @abstractmethod
-    def add(
-        self, m: Recorder, value: Read, to: Read, at: tuple[str, ...], erases: bool = False
-    ) -> None:
+    def add(self, m: Recorder, value: Read, to: Read, at: tuple[str, ...]) -> None:
         """Add a value to a slot.
 
         Args:
@@ -29,8 +27,15 @@ class Arithmetic(ABC):
             value: read of the value.
             to: slot that receives the value.
             at: roles of the tokens at which the value is added.
-            erases: whether the addition sets the slot to zero; default False. If True, later writes
-                to the slot must be in a later sublayer.
+        """
+
+    @abstractmethod
+    def erase(self, m: Recorder, slot: Read) -> None:
+        """Make a slot zero.
+
+        Args:
+            m: machine that records the units.
+            slot: read of the slot.
         """
 
     @abstractmethod

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import jax
 
-from ...residual import Read
+from ...residual import Fixed, Read
 from ...transformer.weights import Unit
 from .arithmetic import Arithmetic, check_reach, repeat
 from .recorder import Recorder
@@ -13,11 +13,12 @@ from .recorder import Recorder
 class Exact(Arithmetic):
     """Exact arithmetic by gated units (up . h) * g(gate . h); g is a function such as 1 / x."""
 
-    def add(
-        self, m: Recorder, value: Read, to: Read, at: tuple[str, ...], erases: bool = False
-    ) -> None:
+    def add(self, m: Recorder, value: Read, to: Read, at: tuple[str, ...]) -> None:
         gate = None if set(m.at(value)) <= set(at) else repeat(m.inside(at), value.width)
-        m.emit(Unit(value, gate, None, to.slot, "identity"), erases)
+        m.emit(Unit(value, gate, None, to.slot, "identity"))
+
+    def erase(self, m: Recorder, slot: Read) -> None:
+        m.emit(Unit(Read({slot.slot: Fixed(-1)}, slot.width), to=slot.slot), erases=True)
 
     def multiply(
         self,

@@ -144,7 +144,7 @@ class Machine(Recorder, ABC):
 
     def erase(self, slot: Read) -> None:
         """Make a slot zero."""
-        self.arithmetic.add(self, -slot, slot, self.layout[slot.slot].at, erases=True)
+        self.arithmetic.erase(self, slot)
 
     def move(self, slot: Read, to: str) -> Read:
         """Move a slot to a scratch slot, so that rounding does not mix its old and new values."""

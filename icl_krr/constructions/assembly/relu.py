@@ -82,14 +82,18 @@ class ReLU(Arithmetic):
             bound = bound[slot]
         return jnp.asarray(bound, m.dtype)
 
-    def add(
-        self, m: Recorder, value: Read, to: Read, at: tuple[str, ...], erases: bool = False
-    ) -> None:
+    def add(self, m: Recorder, value: Read, to: Read, at: tuple[str, ...]) -> None:
+        m.emit(self.sum_of(m, value, to, at))
+
+    def erase(self, m: Recorder, slot: Read) -> None:
+        m.emit(self.sum_of(m, -slot, slot, m.layout[slot.slot].at), erases=True)
+
+    def sum_of(self, m: Recorder, value: Read, to: Read, at: tuple[str, ...]) -> Unit:
         everywhere = set(m.at(value)) <= set(at)
         gate = only_at(m, join(value, -value), ROLES if everywhere else at)
         eye = np.eye(value.width, dtype=m.dtype)
         out = jnp.asarray(np.concatenate([eye, -eye]))
-        m.emit(Unit(None, gate, out, to.slot, "relu"), erases)
+        return Unit(None, gate, out, to.slot, "relu")
 
     def multiply(
         self,

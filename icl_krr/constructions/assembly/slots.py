@@ -82,7 +82,7 @@ class Slots:
     def embedded(self, read: Read) -> Read:
         """Rewrite a read of data slots as a read of the tokens' fields."""
         parts = [
-            self.embedding[slot] @ block if block.ndim else self.embedding[slot] * block
+            self.embedding[slot] @ block if np.ndim(block) else self.embedding[slot] * block
             for slot, block in read.blocks.items()
         ]
         return reduce(add, parts, Read({}, read.width))

@@ -1,0 +1,51 @@
+"""Which slots the blocks of a model write, and which of them they leave at zero."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Any
+
+import numpy as np
+
+from ..residual import Stream
+from .weights import Block
+
+
+def written_slots(blocks: Iterable[Block]) -> set[str]:
+    return {layer.to for block in blocks for layer in (*head_writes(block), *block.mlp)}
+
+
+def lasting_slots(blocks: Iterable[Block]) -> set[str]:
+    """The slots that the blocks write and may leave at values other than zero."""
+    lasting: set[str] = set()
+    for block in blocks:
+        erased = erased_slots(block)
+        lasting |= {write.to for write in head_writes(block)}
+        lasting -= erased
+        lasting |= {unit.to for unit in block.mlp if not unit.erases or unit.to not in erased}
+    return lasting
+
+
+def erased_slots(block: Block) -> set[str]:
+    """The slots from which the MLP subtracts exactly what they hold."""
+    return {unit.to for unit in block.mlp if unit.erases} - set(block.mlp_norm)
+
+
+def head_writes(block: Block) -> list[Any]:
+    return [write for heads in block.attention for write in heads.writes]
+
+
+def carried_slots(blocks: Iterable[Block], stream: Stream) -> Stream:
+    """The slots whose values one step passes to the next; `stream` is the one before the first."""
+    blocks = tuple(blocks)
+    written, lasting = written_slots(blocks), lasting_slots(blocks)
+    return {
+        slot: value
+        for slot, value in stream.items()
+        if slot in lasting or (slot in written and not is_known_zero(value))
+    }
+
+
+def is_known_zero(value: Any) -> bool:
+    """Whether a value is zero in every run: NumPy arrays are constants of the traced program."""
+    return isinstance(value, np.ndarray) and not np.any(value)
