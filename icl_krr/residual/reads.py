@@ -23,6 +23,9 @@ class Fixed(float):
 
     Training does not change it, so `forward` can rely on its value.
 
+    Args:
+        x: the number.
+
     >>> Read({"p": Fixed(-1)}, 1)({"p": jnp.ones((1, 1))}).tolist(), jax.tree.leaves(Fixed(-1))
     ([[-1.0]], [])
     """
@@ -97,7 +100,7 @@ class Read:
         block = self.blocks[slot]
         return block.shape[0] if np.ndim(block) else self.width
 
-    def matrix(self, slot: str, width: int) -> jax.Array:
+    def matrix(self, slot: str, width: int) -> jax.Array | np.ndarray:
         """Return the coefficients of a slot as a matrix [width of the slot, self.width].
 
         Args:

@@ -7,7 +7,6 @@ from typing import Any
 
 import jax
 import jax.numpy as jnp
-import numpy as np
 
 from ..residual import Stream, embed, num_tokens, visible
 from ..residual.tokens import slot_of_stream, token_positions, tokens_of_role
@@ -15,6 +14,7 @@ from ..tasks import Task, map_tasks
 from ..tasks.task import check_axes
 from .forward import forward
 from .hook_points import Hook
+from .liveness import known_zeros
 from .stream import normalise
 from .tying import uniform_slots
 from .weights import Transformer, check_model
@@ -61,7 +61,7 @@ def embed_task(model: Transformer, task: Task) -> Stream:
     stream = embed(model.weights.embedding, task, model.spec.tokens, model.spec.centred)
     for slot, read in model.weights.embedding.items():
         if not read.blocks:  # a constant of the program, which the forward need not carry
-            stream[slot] = np.zeros(stream[slot].shape, stream[slot].dtype)
+            stream[slot] = known_zeros(stream[slot])
     for slot, table in model.weights.positions.items():
         stream[slot] = stream[slot] + table[token_positions(visible(task, model.spec.tokens))]
     return stream

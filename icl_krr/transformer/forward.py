@@ -8,14 +8,13 @@ from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
-import numpy as np
 
 from ..names import similar
 from ..residual import Stream
 from .attention import UndividedSoftmax
 from .heads import constant_patterns, written_by_heads
 from .hook_points import Hook, HookPoints, PlacedHook, Where
-from .liveness import carried_slots, erased_slots
+from .liveness import carried_slots, erased_slots, known_zeros
 from .mlp import activate, project
 from .stream import add_to_stream, normalise, sum_of_slots
 from .tying import split_steps
@@ -148,7 +147,7 @@ def run_block(
     written = {}
     # h - h is zero: a constant, which costs nothing. Points that somebody looks at show the -h
     erased = set() if hook_points.used else erased_slots(block)
-    stream = stream | {s: np.zeros(stream[s].shape, stream[s].dtype) for s in erased}
+    stream = stream | {slot: known_zeros(stream[slot]) for slot in erased}
     for j, unit in enumerate(block.mlp):
         if unit.erases and unit.to in erased:
             continue

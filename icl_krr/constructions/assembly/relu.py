@@ -83,17 +83,10 @@ class ReLU(Arithmetic):
         return jnp.asarray(bound, m.dtype)
 
     def add(self, m: Recorder, value: Read, to: Read, at: tuple[str, ...]) -> None:
-        m.emit(self.sum_of(m, value, to, at))
+        m.emit(copying(m, value, to, at))
 
     def erase(self, m: Recorder, slot: Read) -> None:
-        m.emit(self.sum_of(m, -slot, slot, m.layout[slot.slot].at), erases=True)
-
-    def sum_of(self, m: Recorder, value: Read, to: Read, at: tuple[str, ...]) -> Unit:
-        everywhere = set(m.at(value)) <= set(at)
-        gate = only_at(m, join(value, -value), ROLES if everywhere else at)
-        eye = np.eye(value.width, dtype=m.dtype)
-        out = jnp.asarray(np.concatenate([eye, -eye]))
-        return Unit(None, gate, out, to.slot, "relu")
+        m.emit(copying(m, -slot, slot, m.layout[slot.slot].at), erases=True)
 
     def multiply(
         self,
@@ -166,6 +159,15 @@ class ReLU(Arithmetic):
         excess = join(*(size - repeat(m.one, size.width) for size in sizes))
         total = jnp.asarray(np.ones((excess.width, 1), m.dtype))
         m.emit(Unit(None, only_at(m, excess, at), total, "overrun", "relu"))
+
+
+def copying(m: Recorder, value: Read, to: Read, at: tuple[str, ...]) -> Unit:
+    """Return units that add relu(value) - relu(-value) to a slot at the roles `at`."""
+    everywhere = set(m.at(value)) <= set(at)
+    gate = only_at(m, join(value, -value), ROLES if everywhere else at)
+    eye = np.eye(value.width, dtype=m.dtype)
+    out = jnp.asarray(np.concatenate([eye, -eye]))
+    return Unit(None, gate, out, to.slot, "relu")
 
 
 def table(m: Recorder, value: Read, offsets: np.ndarray | jax.Array) -> Read:
