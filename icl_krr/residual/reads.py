@@ -24,7 +24,7 @@ class Fixed(float):
     Training does not change it, so `forward` can rely on its value.
 
     Args:
-        x: the number.
+        x: the number; default 0.
 
     >>> Read({"p": Fixed(-1)}, 1)({"p": jnp.ones((1, 1))}).tolist(), jax.tree.leaves(Fixed(-1))
     ([[-1.0]], [])

@@ -10,6 +10,7 @@ from collections.abc import Mapping
 
 import jax
 import jax.numpy as jnp
+import numpy as np
 
 from .. import checks
 from ..numerics import matmul
@@ -133,7 +134,7 @@ def centre(task: Task) -> Task:
     return task.replace(x=task.x - mean, x_query=task.x_query - mean)
 
 
-def visible(task: Task, tokens: str = "pairs") -> jax.Array:
+def visible(task: Task, tokens: str = "pairs") -> jax.Array | np.ndarray:
     """Return which tokens attention may read as keys: the aggregator and the unmasked supports.
 
     Args:
@@ -141,7 +142,8 @@ def visible(task: Task, tokens: str = "pairs") -> jax.Array:
         tokens: token format, "pairs" (default) or "interleaved".
 
     Returns:
-        A mask [T] of booleans.
+        A mask [T] of booleans. Without `task.mask` it is a NumPy array, so that JAX knows it while
+        it traces.
 
     >>> from icl_krr import Task
     >>> visible(Task(x=jnp.ones((1, 1)), y=jnp.ones(1), x_query=jnp.ones((1, 1)))).tolist()
@@ -149,13 +151,15 @@ def visible(task: Task, tokens: str = "pairs") -> jax.Array:
     """
     check_axes(task)
     checks.choice("tokens", tokens, TOKENS)
+    if task.mask is None:
+        return np.arange(num_tokens(task, tokens)) < num_tokens(task, tokens) - task.num_queries
     keep = jnp.repeat(kept(task), 2) if tokens == "interleaved" else kept(task)
     return jnp.concatenate([jnp.ones(1, bool), keep, jnp.zeros(task.num_queries, bool)])
 
 
-def token_positions(visible: jax.Array) -> jax.Array:
+def token_positions(visible: jax.Array | np.ndarray) -> jax.Array:
     """Return the number of visible tokens before each token [T]; it is equal for all queries."""
-    so_far = jnp.cumsum(visible)
+    so_far = jnp.cumsum(jnp.asarray(visible))
     return so_far - visible.astype(so_far.dtype)
 
 

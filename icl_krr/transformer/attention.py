@@ -6,21 +6,25 @@ from typing import NamedTuple
 
 import jax
 import jax.numpy as jnp
+import numpy as np
 from jaxtyping import Array, Bool, Float
 
 from ..numerics import accumulator, matmul
 from .tiled_attention import tiled_softmax, uses_tiles
 from .weights import Spec
 
+Visible = Bool[Array, " T"] | Bool[np.ndarray, " T"]
+"""The tokens that can be read as keys. A NumPy array is a constant of the traced program."""
+
 
 class UndividedSoftmax(NamedTuple):
-    """Numerator and denominator of a softmax: exp(logits - shift) [T, T], its row sums [T, 1]."""
+    """Numerator and denominator of a softmax: exp(logits - shift) [T, K], its row sums [T, 1]."""
 
-    weights: Float[Array, "T T"]
+    weights: Float[Array, "T K"]
     totals: Float[Array, "T 1"]
 
-    def __call__(self, v: Float[Array, "T d"]) -> Float[Array, "T d"]:
-        """Apply the pattern to values, sum_j pattern_ij v_j; v must be zero at hidden tokens."""
+    def __call__(self, v: Float[Array, "K d"]) -> Float[Array, "T d"]:
+        """Apply the pattern to the values of the keys, sum_j pattern_ij v_j (see `of_keys`)."""
         return matmul(self.weights, v) / self.totals
 
 
@@ -28,21 +32,21 @@ def attend(
     q: Float[Array, "T k"],
     k: Float[Array, "T k"],
     v: Float[Array, "T d"],
-    visible: Bool[Array, " T"],
+    visible: Visible,
     spec: Spec,
 ) -> Float[Array, "T d"]:
     """Apply attention to values: sum_j pattern_ij v_j.
 
     Linear attention and tiled softmax do not form the pattern [T, T].
     """
+    if spec.attention == "softmax" and not uses_tiles(len(q), spec.streaming):
+        return undivided_softmax(q, k, visible, spec.causal)(of_keys(v, visible))
     k = zero_hidden(k, visible)
     if spec.attention == "linear" and not spec.causal and k.shape[1] == v.shape[1] == 1:
         return q * apart(jnp.sum(zero_hidden(k * v, visible), axis=0, keepdims=True))
     v = zero_hidden(v, visible)
     if spec.attention == "softmax":
-        if uses_tiles(len(q), spec.streaming):
-            return tiled_softmax(q, k, v, visible, spec.causal)[0]
-        return undivided_softmax(q, k, visible, spec.causal)(v)
+        return tiled_softmax(q, k, v, jnp.asarray(visible), spec.causal)[0]
     if spec.causal:
         products = k[:, :, None] * v[:, None, :]
         sums = jnp.cumsum(products[:-1], axis=0, dtype=accumulator(k.dtype))
@@ -64,14 +68,17 @@ def apart(total: jax.Array) -> jax.Array:
 
 
 def undivided_softmax(
-    q: Float[Array, "T k"], k: Float[Array, "T k"], visible: Bool[Array, " T"], causal: bool
+    q: Float[Array, "T k"], k: Float[Array, "T k"], visible: Visible, causal: bool
 ) -> UndividedSoftmax:
     """The softmax of <q_i, k_j> over the visible keys j.
 
     The result can be applied to any number of values. The first token must be visible, so that
     every query has at least one key.
     """
-    logits = jnp.where(visible_pairs(q, k, visible, causal), matmul(q, k.T), -jnp.inf)
+    k = of_keys(k, visible)
+    # XLA's products on a CPU are slow for an odd number of channels
+    q, k = (jnp.pad(part, ((0, 0), (0, part.shape[1] % 2))) for part in (q, k))
+    logits = hide(matmul(q, k.T), visible, causal, -jnp.inf)
     shift = jax.lax.stop_gradient(jnp.max(logits, axis=-1, keepdims=True))
     weights = jnp.exp(logits - shift)
     return UndividedSoftmax(weights, matmul(weights, jnp.ones((len(k), 1), k.dtype)))
@@ -80,25 +87,35 @@ def undivided_softmax(
 def pattern(
     q: Float[Array, "T k"],
     k: Float[Array, "T k"],
-    visible: Bool[Array, " T"],
+    visible: Visible,
     spec: Spec,
 ) -> Float[Array, "T T"]:
     """The weight of every key for every query: <q_i, k_j> or its softmax over the visible keys."""
     if spec.attention == "linear":
-        return jnp.where(visible_pairs(q, k, visible, spec.causal), matmul(q, k.T), 0)
-    weights, totals = undivided_softmax(q, zero_hidden(k, visible), visible, spec.causal)
-    return weights / totals
+        return hide(matmul(q, k.T), visible, spec.causal, 0.0)
+    weights, totals = undivided_softmax(q, k, visible, spec.causal)
+    return jnp.pad(weights / totals, ((0, 0), (0, len(k) - weights.shape[1])))
 
 
-def visible_pairs(
-    q: jax.Array, k: jax.Array, visible: Bool[Array, " T"], causal: bool
-) -> Bool[Array, "T T"]:
-    every = jnp.broadcast_to(visible[None, :], (len(q), len(k)))
-    if not causal:
-        return every
-    return every & jnp.tri(len(q), len(k), k=-1, dtype=bool).at[0, 0].set(True)
+def hide(pairs: jax.Array, visible: Visible, causal: bool, fill: float) -> jax.Array:
+    """Set the entries [T, K] of the keys that a query does not read to `fill`."""
+    tokens, keys = pairs.shape
+    if not (isinstance(visible, np.ndarray) and visible[:keys].all()):
+        pairs = jnp.where(visible[None, :keys], pairs, fill)
+    if causal:
+        earlier = jnp.tri(tokens, keys, k=-1, dtype=bool).at[0, 0].set(True)
+        pairs = jnp.where(earlier, pairs, fill)
+    return pairs
 
 
-def zero_hidden(values: jax.Array, visible: Bool[Array, " T"]) -> jax.Array:
+def of_keys(values: jax.Array, visible: Visible) -> jax.Array:
+    """The tokens up to the last one that can be a key, with zeros at hidden tokens."""
+    if not isinstance(visible, np.ndarray):
+        return zero_hidden(values, visible)
+    keys = int(np.max(np.flatnonzero(visible))) + 1
+    return values[:keys] if visible[:keys].all() else zero_hidden(values, visible)[:keys]
+
+
+def zero_hidden(values: jax.Array, visible: Visible) -> jax.Array:
     """Set hidden tokens to zero, so that a NaN at a hidden token does not spread."""
     return jnp.where(visible.reshape(-1, *[1] * (values.ndim - 1)), values, 0)

@@ -6,6 +6,7 @@ from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
+import numpy as np
 
 from ..residual import Read, num_tokens
 from ..tasks import Task
@@ -26,11 +27,11 @@ class Cost(NamedTuple):
 def step_cost(model: Transformer, task: Task) -> Cost:
     """Count the work of one step, for one task or for a batch of tasks.
 
-    With T tokens, a matrix of a read, a head or an MLP unit takes 2 T for each of its entries, and
-    a scalar takes T for each channel. A softmax head takes 2 T^2 for each channel of its queries
+    With T tokens, of which K are no queries, a matrix of a read, a head or an MLP unit takes 2 T for each of its entries, and
+    a scalar takes T for each channel. A softmax head takes 2 T K for each channel of its queries
     and of its values; patterns that are the same in all steps are not counted. A linear head takes
     4 T for each pair of these channels. Products of MLP units and sums take T for each channel.
-    Functions of one number, such as exp and LayerNorm, are not counted.
+    Functions of one number, such as exp and LayerNorm, are not counted. Erasing a slot is free.
 
     Bytes are those of a program that keeps nothing else between blocks: a block reads each slot
     that it uses and writes each slot that it changes, once, and reads its weights and the attention
@@ -38,18 +39,19 @@ def step_cost(model: Transformer, task: Task) -> Cost:
     """
     check_compatible(model, task, task.x.ndim - 2)
     tokens, size = num_tokens(task, model.spec.tokens), jnp.dtype(task.x.dtype).itemsize
+    keys = tokens - task.num_queries
     copies = task.num_outputs // model.spec.num_outputs
     copies *= len(task.x) if task.x.ndim > 2 else 1
     flops, stream, weights = 0, 0, 0
     for b, block in enumerate(jax.tree.map(of_one_step, model.weights.steps)):
         known = known_patterns(model, tokens, b)
         flops += sum(
-            flops_of_heads(heads, model, tokens, j in known)
+            flops_of_heads(heads, model, tokens, keys, j in known)
             for j, heads in enumerate(block.attention)
         )
         flops += tokens * sum(map(flops_of_unit, block.mlp))
         stream += tokens * channels(block, known)
-        stream += tokens**2 * sum(block.attention[j].heads for j in known)
+        stream += tokens * keys * sum(block.attention[j].heads for j in known)
         weights += sum(leaf.size for leaf in jax.tree.leaves(block))
     return Cost(copies * flops, size * (copies * stream + weights))
 
@@ -68,7 +70,7 @@ def known_patterns(model: Transformer, tokens: int, block: int) -> set[int]:
     }
 
 
-def flops_of_heads(heads: Heads, model: Transformer, tokens: int, known: bool) -> int:
+def flops_of_heads(heads: Heads, model: Transformer, tokens: int, keys: int, known: bool) -> int:
     q, v = heads.query.width, sum(write.value.width for write in heads.writes)
     flops = tokens * sum(
         flops_of_read(write.value) + flops_of_out(write.out, write.value.width)
@@ -80,11 +82,13 @@ def flops_of_heads(heads: Heads, model: Transformer, tokens: int, known: bool) -
         flops += tokens * (flops_of_read(heads.query) + flops_of_read(heads.key))
     if model.spec.attention == "linear":
         return flops + 4 * tokens * q * v // heads.heads
-    return flops + 2 * tokens**2 * (v if known else q + v)
+    return flops + 2 * tokens * keys * (v if known else q + v)
 
 
 def flops_of_unit(unit: Unit) -> int:
     """For one token."""
+    if unit.erases:
+        return 0
     reads = [read for read in (unit.up, unit.gate) if read is not None]
     product = width(unit) * (len(reads) - 1)
     return sum(map(flops_of_read, reads)) + product + flops_of_out(unit.out, width(unit))
@@ -92,7 +96,9 @@ def flops_of_unit(unit: Unit) -> int:
 
 def flops_of_read(read: Read) -> int:
     """For one token: the products, and the sum over slots."""
-    products = sum(2 * block.size if block.ndim else read.width for block in read.blocks.values())
+    products = sum(
+        2 * block.size if np.ndim(block) else read.width for block in read.blocks.values()
+    )
     return products + max(len(read.blocks) - 1, 0) * read.width
 
 

@@ -11,7 +11,7 @@ import jax.numpy as jnp
 
 from ..names import similar
 from ..residual import Stream
-from .attention import UndividedSoftmax
+from .attention import UndividedSoftmax, Visible
 from .heads import constant_patterns, written_by_heads
 from .hook_points import Hook, HookPoints, PlacedHook, Where
 from .liveness import carried_slots, erased_slots, known_zeros
@@ -39,7 +39,7 @@ class Pass(NamedTuple):
 def forward(
     model: Transformer,
     stream: Stream,
-    visible: jax.Array,
+    visible: Visible,
     *,
     observe: Callable[[Stream], Any] = lambda stream: (),
     keep: bool | Collection[str] = (),
@@ -130,7 +130,7 @@ def forward(
 def run_block(
     block: Block,
     stream: Stream,
-    visible: jax.Array,
+    visible: Visible,
     spec: Spec,
     hook_points: HookPoints,
     known: Mapping[int, UndividedSoftmax],

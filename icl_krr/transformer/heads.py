@@ -7,12 +7,20 @@ from typing import Any
 
 import jax
 import jax.numpy as jnp
-from jaxtyping import Array, Bool, Float
+from jaxtyping import Array, Float
 
 from ..numerics import matmul
 from ..residual import Stream
 from ..residual.reads import read_together
-from .attention import UndividedSoftmax, attend, pattern, undivided_softmax, zero_hidden
+from .attention import (
+    UndividedSoftmax,
+    Visible,
+    attend,
+    of_keys,
+    pattern,
+    undivided_softmax,
+    zero_hidden,
+)
 from .hook_points import HookPoints
 from .mlp import project
 from .stream import normalise, sum_of_slots
@@ -24,7 +32,7 @@ from .weights import Heads, Spec, Transformer
 def written_by_heads(
     heads: Heads,
     stream: Stream,
-    visible: Bool[Array, " T"],
+    visible: Visible,
     spec: Spec,
     hook_points: HookPoints,
     j: int,
@@ -45,7 +53,7 @@ def written_by_heads(
     else:
         hook_points.seen.add(point)
         if known is not None:
-            mixed = over_heads(UndividedSoftmax.__call__)(known, zero_hidden(v, visible))
+            mixed = over_heads(UndividedSoftmax.__call__)(known, of_keys(v, visible))
         elif is_mean(heads, spec):
             mixed = mean(v, visible)
         else:
@@ -61,7 +69,7 @@ def written_by_heads(
 
 
 def constant_patterns(
-    model: Transformer, stream: Stream, visible: Bool[Array, " T"]
+    model: Transformer, stream: Stream, visible: Visible
 ) -> list[dict[int, UndividedSoftmax]]:
     """Compute the attention patterns that are the same in all steps.
 
@@ -73,7 +81,7 @@ def constant_patterns(
         return known
 
     def of_head(q: jax.Array, k: jax.Array) -> UndividedSoftmax:
-        return undivided_softmax(q, zero_hidden(k, visible), visible, model.spec.causal)
+        return undivided_softmax(q, k, visible, model.spec.causal)
 
     first = jax.tree.map(lambda leaf: leaf[0], model.weights.steps)
     for b, j in constant_heads(model):
@@ -91,7 +99,7 @@ def over_heads(weigh: Callable[[Any, jax.Array], jax.Array]) -> Callable:
 
 
 def patterns(
-    q: Float[Array, "T H k"], k: Float[Array, "T H k"], visible: Bool[Array, " T"], spec: Spec
+    q: Float[Array, "T H k"], k: Float[Array, "T H k"], visible: Visible, spec: Spec
 ) -> Float[Array, "H T T"]:
     return jax.vmap(lambda q, k: pattern(q, k, visible, spec), in_axes=1)(q, k)
 
@@ -100,7 +108,7 @@ def attend_each(
     q: Float[Array, "T H k"],
     k: Float[Array, "T H k"],
     v: Float[Array, "T H d"],
-    visible: Bool[Array, " T"],
+    visible: Visible,
     spec: Spec,
 ) -> Float[Array, "T H d"]:
     each = jax.vmap(lambda q, k, v: attend(q, k, v, visible, spec), in_axes=1, out_axes=1)
@@ -116,8 +124,8 @@ def is_mean(heads: Heads, spec: Spec) -> bool:
     return nothing and spec.attention == "softmax" and not spec.causal
 
 
-def mean(v: Float[Array, "T H d"], visible: Bool[Array, " T"]) -> Float[Array, "T H d"]:
-    total = jnp.sum(zero_hidden(v, visible), axis=0)
+def mean(v: Float[Array, "T H d"], visible: Visible) -> Float[Array, "T H d"]:
+    total = jnp.sum(of_keys(v, visible), axis=0)
     return jnp.broadcast_to(total / jnp.sum(visible, dtype=v.dtype), v.shape)
 
 
