@@ -27,11 +27,12 @@ class Cost(NamedTuple):
 def step_cost(model: Transformer, task: Task) -> Cost:
     """Count the work of one step, for one task or for a batch of tasks.
 
-    With T tokens, of which K are no queries, a matrix of a read, a head or an MLP unit takes 2 T for each of its entries, and
-    a scalar takes T for each channel. A softmax head takes 2 T K for each channel of its queries
-    and of its values; patterns that are the same in all steps are not counted. A linear head takes
-    4 T for each pair of these channels. Products of MLP units and sums take T for each channel.
-    Functions of one number, such as exp and LayerNorm, are not counted. Erasing a slot is free.
+    With T tokens, of which K precede the queries, a matrix of a read, a head or an MLP unit takes
+    2 T for each of its entries, and a scalar takes T for each channel. A softmax head takes 2 T K
+    for each channel of its queries and of its values; patterns that are the same in all steps are
+    not counted. A linear head takes 4 T for each pair of these channels. Products of MLP units and
+    sums take T for each channel. Erasing a slot takes nothing. Functions of one number, such as exp
+    and LayerNorm, are not counted.
 
     Bytes are those of a program that keeps nothing else between blocks: a block reads each slot
     that it uses and writes each slot that it changes, once, and reads its weights and the attention
