@@ -12,6 +12,7 @@ from ..residual import Read, num_tokens
 from ..tasks import Task
 from .evaluate import check_compatible
 from .heads import is_mean
+from .liveness import erases
 from .tiled_attention import uses_tiles
 from .tying import constant_heads
 from .weights import Block, Heads, Transformer, Unit, width
@@ -88,7 +89,7 @@ def flops_of_heads(heads: Heads, model: Transformer, tokens: int, keys: int, kno
 
 def flops_of_unit(unit: Unit) -> int:
     """For one token."""
-    if unit.erases:
+    if erases(unit):
         return 0
     reads = [read for read in (unit.up, unit.gate) if read is not None]
     product = width(unit) * (len(reads) - 1)

@@ -14,7 +14,7 @@ from ..residual import Stream
 from .attention import UndividedSoftmax, Visible
 from .heads import constant_patterns, written_by_heads
 from .hook_points import Hook, HookPoints, PlacedHook, Where
-from .liveness import carried_slots, erased_slots, known_zeros
+from .liveness import carried_slots, erased_slots, erases, known_zeros
 from .mlp import activate, project
 from .stream import add_to_stream, normalise, sum_of_slots
 from .tying import split_steps
@@ -149,7 +149,7 @@ def run_block(
     erased = set() if hook_points.used else erased_slots(block)
     stream = stream | {slot: known_zeros(stream[slot]) for slot in erased}
     for j, unit in enumerate(block.mlp):
-        if unit.erases and unit.to in erased:
+        if unit.to in erased and erases(unit):
             continue
         hidden = hook_points(f"units.{j}.hidden", activate(unit, inputs))
         written = sum_of_slots(

@@ -7,8 +7,8 @@ from typing import Any
 
 import numpy as np
 
-from ..residual import Stream
-from .weights import Block
+from ..residual import Fixed, Stream
+from .weights import Block, Unit
 
 
 def written_slots(blocks: Iterable[Block]) -> set[str]:
@@ -22,13 +22,22 @@ def lasting_slots(blocks: Iterable[Block]) -> set[str]:
         erased = erased_slots(block)
         lasting |= {write.to for write in head_writes(block)}
         lasting -= erased
-        lasting |= {unit.to for unit in block.mlp if not unit.erases or unit.to not in erased}
+        lasting |= {unit.to for unit in block.mlp if not (erases(unit) and unit.to in erased)}
     return lasting
 
 
 def erased_slots(block: Block) -> set[str]:
     """The slots from which the MLP subtracts exactly what they hold."""
-    return {unit.to for unit in block.mlp if unit.erases} - set(block.mlp_norm)
+    return {unit.to for unit in block.mlp if erases(unit)} - set(block.mlp_norm)
+
+
+def erases(unit: Unit) -> bool:
+    """Whether a unit sets its slot to zero: it adds -h, and the coefficient is no weight."""
+    if unit.gate is not None or unit.out is not None or unit.up is None:
+        return False
+    coefficients = unit.up.blocks
+    block = coefficients.get(unit.to)
+    return len(coefficients) == 1 and isinstance(block, Fixed) and block == -1
 
 
 def head_writes(block: Block) -> list[Any]:

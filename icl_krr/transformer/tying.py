@@ -71,11 +71,6 @@ def uniform_slots(model: Transformer) -> frozenset[str]:
     return frozenset(s for s in embedding if embedding[s].slots == {"one"} and s not in changed)
 
 
-def written_slots(blocks: tuple[Block, ...]) -> set[str]:
-    heads = {write.to for b in blocks for heads in b.attention for write in heads.writes}
-    return heads | {unit.to for b in blocks for unit in b.mlp}
-
-
 def constant_heads(model: Transformer) -> list[tuple[int, int]]:
     """The pairs (block of a step, group of heads) whose pattern is the same in every step.
 

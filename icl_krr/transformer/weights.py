@@ -11,7 +11,7 @@ from flax import serialization, struct
 
 from .. import checks, fields
 from ..readable import readable
-from ..residual import TOKENS, Fixed, Layout, Read
+from ..residual import TOKENS, Layout, Read
 
 
 @dataclass(frozen=True)
@@ -130,14 +130,6 @@ class Unit:
     out: Any = None
     to: str = struct.field(pytree_node=False, default="stream")
     activation: str = struct.field(pytree_node=False, default="identity")
-
-    @property
-    def erases(self) -> bool:
-        """Whether the unit sets its slot to zero: it adds -h, and the coefficient is no weight."""
-        if self.gate is not None or self.out is not None or self.up is None:
-            return False
-        block = self.up.blocks.get(self.to)
-        return len(self.up.blocks) == 1 and isinstance(block, Fixed) and block == -1
 
 
 @readable
