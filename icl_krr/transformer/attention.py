@@ -17,6 +17,10 @@ Visible = Bool[Array, " T"] | Bool[np.ndarray, " T"]
 """The tokens that can be read as keys. A NumPy array is a constant of the traced program."""
 
 
+LONG = 2048
+"""With more tokens, a sum over them is not computed together with what uses it (see `apart`)."""
+
+
 class UndividedSoftmax(NamedTuple):
     """Numerator and denominator of a softmax: exp(logits - shift) [T, K], its row sums [T, 1]."""
 
@@ -43,7 +47,8 @@ def attend(
         return undivided_softmax(q, k, visible, spec.causal)(of_keys(v, visible))
     k = zero_hidden(k, visible)
     if spec.attention == "linear" and not spec.causal and k.shape[1] == v.shape[1] == 1:
-        return q * apart(jnp.sum(zero_hidden(k * v, visible), axis=0, keepdims=True))
+        total = jnp.sum(zero_hidden(k * v, visible), axis=0, keepdims=True)
+        return q * (apart(total) if len(q) > LONG else total)
     v = zero_hidden(v, visible)
     if spec.attention == "softmax":
         return tiled_softmax(q, k, v, jnp.asarray(visible), spec.causal)[0]
