@@ -47,7 +47,7 @@ def attend(
         return undivided_softmax(q, k, visible, spec.causal)(of_keys(v, visible))
     k = zero_hidden(k, visible)
     if spec.attention == "linear" and not spec.causal and k.shape[1] == v.shape[1] == 1:
-        total = jnp.sum(zero_hidden(k * v, visible), axis=0, keepdims=True)
+        total = jnp.sum(k * zero_hidden(v, visible), axis=0, keepdims=True)
         return q * (apart(total) if len(q) > LONG else total)
     v = zero_hidden(v, visible)
     if spec.attention == "softmax":
