@@ -1,5 +1,6 @@
 """One trace for a sweep; compile time and program size constant in depth."""
 
+import json
 import time
 
 import chex
@@ -10,6 +11,7 @@ import pytest
 from helpers import CASES, KINDS, cg, draw
 
 import icl_krr as ik
+from benchmarks.operations import CASES as STEPS, RESULT, operations
 from icl_krr.residual import visible
 from icl_krr.transformer import forward
 from icl_krr.transformer.evaluate import embed_task
@@ -102,3 +104,19 @@ def test_forward_memory_does_not_grow_with_depth():
         sizes.append(stats.temp_size_in_bytes)
     stream = 4 * (1 + 64 + 3) * cg(task, 0.1, 8).layout.width
     assert sizes[1] < sizes[0] + 4 * stream
+
+
+RECORD = json.loads(RESULT.read_text())
+QUICK = ("linear, CG", "linear, Chebyshev", "softmax, CG", "softmax, Chebyshev")
+
+
+@pytest.mark.skipif(
+    RECORD["meta"]["versions"]["jax"] != jax.__version__ or jax.default_backend() != "cpu",
+    reason="another compiler makes other operations",
+)
+@pytest.mark.parametrize(
+    "case", [pytest.param(c, marks=() if c in QUICK else pytest.mark.slow) for c in STEPS]
+)
+def test_a_step_compiles_to_no_more_operations_than_recorded(case):
+    """A carried scratch slot, a literal erasure or a transposed batch adds some."""
+    assert sum(operations(case).values()) <= sum(RECORD["now"][case].values())

@@ -1,0 +1,111 @@
+"""`python -m benchmarks.operations COMMIT`: operations of one step, here and at another commit.
+
+XLA compiles the step of a construction to a sequence of operations: fusions, products and copies.
+With few tasks, each takes about half a microsecond, whatever it computes.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import platform
+import re
+import subprocess
+import sys
+import tempfile
+from collections import Counter
+from importlib.metadata import version
+from pathlib import Path
+from typing import Any
+
+import jax
+
+import icl_krr as ik
+
+LINEAR, EXPONENTIAL = (ik.Linear(), 8), (ik.Exponential(0.5), 2)
+SPECTRUM = {"spectrum": (0.7, 300.0)}
+CASES: dict[str, tuple[tuple[Any, int], str, dict[str, Any]]] = {
+    f"{attention}, {name}": (kernel, solver, options)
+    for attention, kernel in (("linear", LINEAR), ("softmax", EXPONENTIAL))
+    for name, solver, options in (
+        ("CG", "conjugate_gradient", {}),
+        ("fused CG", "conjugate_gradient", {"form": "fused"}),
+        ("pipelined CG", "conjugate_gradient", {"form": "pipelined"}),
+        ("Jacobi CG", "preconditioned_conjugate_gradient", {"preconditioner": "jacobi"}),
+        ("Chebyshev", "chebyshev", SPECTRUM),
+        ("heavy ball", "heavy_ball", SPECTRUM),
+        ("gradient descent", "gradient_descent", SPECTRUM),
+    )
+}
+CASES["softmax, Richardson"] = ((ik.Gaussian(0.7), 2), "richardson", {})
+CASES["linear, Newton-Schulz"] = (LINEAR, "newton_schulz", SPECTRUM)
+"""Kernel and number of features, construction, and further arguments."""
+
+TASKS, SUPPORTS = 31, 64
+RESULT = Path(__file__).parent / "results" / "operations.json"
+FREE = {"parameter", "constant", "tuple", "get-tuple-element", "bitcast"}
+"""Instructions that name or place values, and compute nothing."""
+
+
+def operations(name: str) -> dict[str, int]:
+    """Count the operations of one step, by kind, for a chunk of tasks with one query each."""
+    (kernel, features), solver, options = CASES[name]
+    model = getattr(ik.constructions, solver)(
+        kernel, num_features=features, ridge=0.1, steps=16, **options
+    )
+    config = ik.tasks.LinearRegression(num_features=features, num_supports=SUPPORTS)
+    keys = jax.random.split(jax.random.key(0), TASKS)
+    tasks = jax.eval_shape(jax.vmap(ik.tasks.sample, in_axes=(0, None)), keys, config)
+    forward = jax.jit(jax.vmap(ik.predict, in_axes=(None, 0)))
+    program = forward.lower(model, tasks).compile().as_text() or ""
+    (loop,) = set(re.findall(r"body=%([\w.-]+)", program))
+    body = re.search(rf"^%{re.escape(loop)} .*?^}}", program, re.MULTILINE | re.DOTALL)
+    assert body is not None
+    kinds = re.findall(r"^ +(?:ROOT )?%[\w.-]+ = .*? ([a-z-]+)\(", body[0], re.MULTILINE)
+    return dict(Counter(kind for kind in kinds if kind not in FREE))
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
+    parser.add_argument(
+        "commit", nargs="?", help="commit to compare with; without it, print the counts as JSON"
+    )
+    commit = parser.parse_args().commit
+    if commit is None:
+        print(json.dumps({case: operations(case) for case in CASES}))
+        return
+    from benchmarks.versus import checkout
+    from icl_krr.files import replace, to_markdown
+
+    with tempfile.TemporaryDirectory() as folder:
+        name = checkout(commit, Path(folder))
+        env = {**os.environ, "PYTHONPATH": folder}
+        told = subprocess.check_output([sys.executable, __file__], env=env, cwd=folder)
+        before = json.loads(told)
+    now = {case: operations(case) for case in CASES}
+    meta = {
+        "command": f"python -m benchmarks.operations {commit}",
+        "other": name,
+        "machine": platform.platform(),
+        "device": jax.default_backend(),
+        "dtype": "float32",
+        "seed": "no numbers are drawn: the programs are only compiled",
+        "tasks": TASKS,
+        "supports": SUPPORTS,
+        "versions": {package: version(package) for package in ("icl_krr", "jax", "jaxlib")},
+    }
+    record = json.dumps({"meta": meta, "before": before, "now": now}, indent=1) + "\n"
+    header = ["construction", f"at {name[:7]}", "now", "of these: fusions", "products", "copies"]
+    lines = [
+        [case, *map(str, (sum(before[case].values()), sum(kinds.values())))]
+        + [str(kinds.get(kind, 0)) for kind in ("fusion", "dot", "copy")]
+        for case, kinds in now.items()
+    ]
+    replace(RESULT, record.encode())
+    replace(RESULT.with_suffix(".md"), to_markdown((header, lines)).encode())
+    print(to_markdown((header, lines)), end="")
+
+
+if __name__ == "__main__":
+    main()

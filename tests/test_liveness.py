@@ -1,0 +1,107 @@
+"""What the scan over the steps carries: slots that last, and no slot that is known to be zero."""
+
+import flax
+import jax
+import jax.numpy as jnp
+import numpy as np
+from helpers import cg, draw, relative
+
+import icl_krr as ik
+from icl_krr.export import load, save
+from icl_krr.residual import Fixed, Read
+from icl_krr.transformer.evaluate import embed_task
+from icl_krr.transformer.liveness import carried_slots, erases, lasting_slots
+from icl_krr.transformer.weights import Block, Norm, Unit
+
+STATES = {"alpha", "r", "p", "prediction", "rr"}
+
+
+def with_weights(model):
+    """The same model, whose erasures have weights -1 instead of fixed coefficients."""
+
+    def literal(block):
+        def weight(unit):
+            size = jnp.full((1,), -1.0, model.dtype)
+            return (
+                unit.replace(up=unit.up.replace(blocks={unit.to: size})) if erases(unit) else unit
+            )
+
+        return block.replace(mlp=tuple(map(weight, block.mlp)))
+
+    steps = tuple(map(literal, model.weights.steps))
+    return model.replace(weights=model.weights.replace(steps=steps))
+
+
+def test_only_states_are_carried():
+    task = draw(0)
+    model = cg(task, 0.1, 4)
+    steps = model.weights.steps
+    scratch = {slot.name for slot in model.layout.slots if slot.kind == "scratch"}
+    assert set(carried_slots(steps, embed_task(model, task))) == STATES == lasting_slots(steps)
+    unknown = jax.tree.map(jnp.asarray, embed_task(model, task))
+    assert set(carried_slots(steps, unknown)) == STATES | scratch
+    assert lasting_slots(with_weights(model).weights.steps) == STATES | scratch
+
+
+def test_an_erasure_before_or_beside_a_write_is_no_erasure():
+    erase, write = (
+        Unit(Read({"a": Fixed(-1)}, 1), to="a"),
+        Unit(Read({"b": jnp.ones(())}, 1), to="a"),
+    )
+    assert lasting_slots([Block(mlp=(erase,)), Block(mlp=(write,))]) == {"a"}
+    assert lasting_slots([Block(mlp=(write, erase))]) == {"a"}
+    assert lasting_slots([Block(mlp=(write,)), Block(mlp=(erase,))]) == set()
+    norm = {"a": Norm(jnp.ones(1), jnp.zeros(1))}  # -h of the normalised slot is not -h
+    assert lasting_slots([Block(mlp=(erase,), mlp_norm=norm)]) == {"a"}
+
+
+def test_weights_that_erase_are_weights(x64):
+    """The same prediction and gradients; and a changed weight leaves something in the slot."""
+    task = draw(0)
+    fixed = cg(task, 0.5, 3)
+    literal = with_weights(fixed)
+    loss = lambda model: jnp.sum(ik.predict(model, task) ** 2)  # noqa: E731
+    ours, theirs = jax.grad(loss)(fixed), jax.grad(loss)(literal)
+    assert relative(ik.predict(fixed, task), ik.predict(literal, task)) < 1e-12
+    same = jax.tree.leaves(with_weights(ours))
+    for slot_free, whole in zip(same, jax.tree.leaves(theirs), strict=True):
+        if not np.all(slot_free == -1):
+            np.testing.assert_allclose(slot_free, whole, rtol=1e-8, atol=1e-10)
+    slopes = [unit.up for block in theirs.weights.steps for unit in block.mlp if unit.gate is None]
+    assert max(float(jnp.abs(leaf).max()) for leaf in jax.tree.leaves(slopes)) > 0.1
+    left = jax.tree.map(lambda leaf: jnp.where(leaf == -1, -0.9, leaf), literal.weights.steps)
+    left = literal.replace(weights=literal.weights.replace(steps=left))
+    assert relative(ik.predict(left, task), ik.predict(literal, task)) > 1e-3
+
+
+def test_a_scratch_slot_that_does_not_start_at_zero_counts(x64):
+    """The model cannot know what a given stream holds, so it carries all slots that it writes."""
+    task = draw(0)
+    model = cg(task, 0.5, 3)
+    _, cache = ik.run_with_cache(model, task, points=("resid_pre",))
+    first = len(model.weights.prologue)
+    start = cache[f"blocks.{first}.resid_pre"]
+    clean = ik.resume(model, task, start, first)
+    dirty = ik.resume(model, task, {**start, "K_p": start["K_p"] + 1}, first)
+    hooks = {f"blocks.{first}.resid_pre.K_p": lambda value, where: value + 1}
+    assert relative(clean, ik.predict(model, task)) < 1e-12
+    assert relative(dirty, clean) > 1e-3
+    assert relative(dirty, ik.run_with_hooks(model, task, hooks)) < 1e-12
+
+
+def test_a_fixed_coefficient_is_structure(tmp_path):
+    """It is no leaf, so nothing trains it; files, state dicts and merged matrices have it."""
+    task = draw(0)
+    model = cg(task, 0.5, 2)
+    erased = [unit for block in model.weights.steps for unit in block.mlp if erases(unit)]
+    assert erased
+    assert not jax.tree.leaves(erased)
+    save(tmp_path / "model.safetensors", model)
+    again = load(tmp_path / "model.safetensors")
+    assert jax.tree.structure(again) == jax.tree.structure(model)
+    state = flax.serialization.to_state_dict(model.weights)
+    restored = flax.serialization.from_state_dict(model.weights, state)
+    assert jax.tree.structure(restored) == jax.tree.structure(model.weights)
+    assert ik.predict(ik.dense(model), task).dtype == ik.predict(model, task).dtype
+    assert repr(erased[0].up) == f"Read(blocks={{'{erased[0].to}': -1.0}}, width=1)"
+    assert (2 * Read({"p": Fixed(-1)}, 1)).blocks["p"] == -2
