@@ -16,14 +16,15 @@ from icl_krr.transformer.weights import Block, Norm, Unit
 STATES = {"alpha", "r", "p", "prediction", "rr"}
 
 
-def with_weights(model):
-    """The same model, whose erasures have weights -1 instead of fixed coefficients."""
+def with_weights(model, size=-1.0):
+    """The same model, whose erasures have weights instead of fixed coefficients."""
 
     def literal(block):
         def weight(unit):
-            size = jnp.full((1,), -1.0, model.dtype)
-            return (
-                unit.replace(up=unit.up.replace(blocks={unit.to: size})) if erases(unit) else unit
+            if not erases(unit):
+                return unit
+            return unit.replace(
+                up=Read({unit.to: jnp.full((1,), size, model.dtype)}, unit.up.width)
             )
 
         return block.replace(mlp=tuple(map(weight, block.mlp)))
@@ -69,9 +70,8 @@ def test_weights_that_erase_are_weights(x64):
             np.testing.assert_allclose(slot_free, whole, rtol=1e-8, atol=1e-10)
     slopes = [unit.up for block in theirs.weights.steps for unit in block.mlp if unit.gate is None]
     assert max(float(jnp.abs(leaf).max()) for leaf in jax.tree.leaves(slopes)) > 0.1
-    left = jax.tree.map(lambda leaf: jnp.where(leaf == -1, -0.9, leaf), literal.weights.steps)
-    left = literal.replace(weights=literal.weights.replace(steps=left))
-    assert relative(ik.predict(left, task), ik.predict(literal, task)) > 1e-3
+    left = ik.predict(with_weights(fixed, -0.9), task)
+    assert relative(left, ik.predict(literal, task)) > 1e-3
 
 
 def test_a_scratch_slot_that_does_not_start_at_zero_counts(x64):
