@@ -334,7 +334,7 @@ class Transformer:
         >>> x = jax.numpy.ones((5, 3))
         >>> task = ik.Task(x=x, y=x[:, 0], x_query=x[:2])
         >>> print(model.summary(ik.memory(model, task)).splitlines()[6])
-        step       256 FLOPs, 420 bytes
+        step       240 FLOPs, 416 bytes
         """
         prologue = len(self.weights.prologue)
         after = f", after {prologue}" if prologue else ""
