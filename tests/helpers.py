@@ -317,3 +317,14 @@ def relative(a, b):
     assert a.shape == b.shape
     scale = np.max(np.abs(b))
     return np.max(np.abs(a - b)) / (scale if scale > 0 else 1)
+
+
+def loops(jaxpr):
+    """All loops of a program, outer ones first."""
+    for equation in jaxpr.eqns:
+        if equation.primitive.name == "scan":
+            yield equation
+        for inner in jax.tree.leaves(list(equation.params.values())):
+            inner = getattr(inner, "jaxpr", inner)
+            if hasattr(inner, "eqns"):
+                yield from loops(inner)

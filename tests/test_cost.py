@@ -3,7 +3,7 @@
 import jax
 import jax.numpy as jnp
 import pytest
-from helpers import CASES, draw
+from helpers import CASES, draw, loops
 from jax.extend.core import jaxpr_as_fun
 
 import icl_krr as ik
@@ -48,17 +48,6 @@ def by_hand_encoder():
 def test_counts_by_hand(model, by_hand):
     task = draw(0)
     assert step_cost(model(task), task) == by_hand()
-
-
-def loops(jaxpr):
-    """All loops of a program, outer ones first."""
-    for equation in jaxpr.eqns:
-        if equation.primitive.name == "scan":
-            yield equation
-        for inner in jax.tree.leaves(list(equation.params.values())):
-            inner = getattr(inner, "jaxpr", inner)
-            if hasattr(inner, "eqns"):
-                yield from loops(inner)
 
 
 def compilers_count(model, task):

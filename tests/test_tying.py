@@ -4,7 +4,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
-from helpers import CASES, cg, draw, each_kind, relative
+from helpers import CASES, cg, draw, each_kind, loops, relative
 
 import icl_krr as ik
 from icl_krr.residual import Read, visible
@@ -158,13 +158,17 @@ def batch_of(task, size):
 
 
 def test_a_gradient_computes_chunks_again_only_of_a_large_batch():
-    """A large batch adds one loop over the steps to the loops of a small one."""
+    """The loop over chunks that goes backwards then holds two loops over the steps, else one."""
     task = draw(0, n=64)
     model = ik.init(jax.random.key(0), ik.Architecture(num_features=4, width=8, depth=3, heads=2))
     loss = jax.grad(lambda model, tasks: jnp.sum(ik.predict_batch(model, tasks) ** 2))
-    lower = lambda size: jax.jit(loss).lower(model, batch_of(task, size)).as_text()  # noqa: E731
-    small, large = (lower(size).count("stablehlo.while") for size in (60, 3000))
-    assert large == small + 1
+
+    def inner_loops(size):
+        program = jax.make_jaxpr(loss)(model, batch_of(task, size))
+        *_, backwards = (loop for loop in loops(program.jaxpr) if loop.params["length"] > 3)
+        return len(list(loops(backwards.params["jaxpr"].jaxpr)))
+
+    assert (inner_loops(64), inner_loops(3200)) == (1, 2)
 
 
 def test_a_slot_that_is_the_same_at_all_tokens_is_read_as_one_row(x64):

@@ -69,3 +69,9 @@ def chunk_of(tasks: Task, chunk: int | None) -> int:
     if jax.default_backend() != "cpu":
         return tasks.x.shape[0]
     return max(1, TOKENS // (1 + tasks.num_supports + tasks.num_queries))
+
+
+def even_chunk(tasks: Task) -> int:
+    """The whole batch, or a power of two, which divides most batches without a remainder."""
+    chunk = chunk_of(tasks, None)
+    return len(tasks.x) if chunk >= len(tasks.x) else 2 ** (chunk.bit_length() - 1)

@@ -12,7 +12,7 @@ import optax
 from .. import checks
 from ..readable import readable
 from ..tasks import Sampler, Task, map_tasks
-from ..tasks.batches import check_batch, chunk_of, outline
+from ..tasks.batches import check_batch, even_chunk, outline
 from ..tasks.samplers import check_sampler
 from ..transformer import Transformer, predict, predict_along
 from ..transformer.weights import check_model
@@ -125,9 +125,7 @@ def error(model: Transformer, tasks: Task, where: str) -> jax.Array:
         squares = jnp.where(keep, predict_along(model, task) - y, 0) ** 2
         return jnp.sum(squares), jnp.sum(jnp.broadcast_to(keep, y.shape)).astype(y.dtype)
 
-    # a power of two, which divides most batches: a remainder would be a second program
-    chunk = min(len(tasks.x), 2 ** (chunk_of(tasks, None).bit_length() - 1))
-    sums, counts = map_tasks(of_task, tasks, chunk=chunk)
+    sums, counts = map_tasks(of_task, tasks, chunk=even_chunk(tasks))
     return jnp.sum(sums) / jnp.sum(counts)
 
 

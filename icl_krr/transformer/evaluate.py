@@ -11,6 +11,7 @@ import jax.numpy as jnp
 from ..residual import Stream, embed, num_tokens, visible
 from ..residual.tokens import slot_of_stream, token_positions, tokens_of_role
 from ..tasks import Task, map_tasks
+from ..tasks.batches import chunk_of, even_chunk
 from ..tasks.task import check_axes
 from .forward import forward
 from .hook_points import Hook
@@ -122,6 +123,13 @@ def evaluate_batch(model: Transformer, tasks: Task, chunk: int) -> jax.Array:
         # the gradient also recomputes each chunk, so that its memory does not grow with the batch
         one = jax.checkpoint(one, prevent_cse=False)
     return map_tasks(one, tasks, chunk=chunk)
+
+
+def chunk_for(model: Transformer, tasks: Task, chunk: int | None = None) -> int:
+    """The number of tasks at a time; smaller if the gradient stores all that a chunk computes."""
+    if chunk is None and stores_streams(model, tasks):
+        return even_chunk(tasks)
+    return chunk_of(tasks, chunk)
 
 
 def stores_streams(model: Transformer, tasks: Task) -> bool:

@@ -13,10 +13,10 @@ from .. import capacity, checks
 from ..readable import readable
 from ..residual import num_tokens
 from ..tasks import Task
-from ..tasks.batches import chunk_of
 from .cost import step_cost
-from .evaluate import check_compatible, evaluate, evaluate_batch
+from .evaluate import check_compatible, chunk_for, evaluate, evaluate_batch
 from .heads import is_mean
+from .liveness import lasting_slots
 from .tiled_attention import uses_tiles
 from .weights import Block, Transformer
 
@@ -103,7 +103,7 @@ def memory(
     run = evaluate_batch if batch else evaluate
     options: dict[str, Any] = {"names": names, "keep": everything}
     if batch:
-        options = {"chunk": chunk_of(task, None)}
+        options = {"chunk": chunk_for(model, task)}
     if not gradient:
         return measure(run, model, task, options)
     loss = lambda model, task: jnp.sum(jax.tree.leaves(run(model, task, **options))[0])  # noqa: E731
@@ -170,12 +170,13 @@ def least_numbers(
         for name in options.get("names", ())
         if name != "prediction"
     )
-    # logits and weights exist together, and the gradient stores the weights of one step
-    numbers = tokens * width + (3 if gradient else 2) * pattern + (model.steps + 1) * stored
+    # without a mask the weights replace the logits; the gradient stores the weights of one step
+    numbers = tokens * width + (2 if gradient else 1) * pattern + (model.steps + 1) * stored
     for blocks, times in ((model.weights.prologue, 1), (model.weights.steps, model.steps)):
         numbers += times * sum(numbers_of_points(block, kept, tokens, width) for block in blocks)
-    if gradient:  # it stores the stream of every step
-        numbers += model.steps * tokens * width
+    if gradient:  # it stores what each step passes to the next
+        lasting = lasting_slots(model.weights.steps) & set(layout.names)
+        numbers += model.steps * tokens * sum(layout[slot].width for slot in lasting)
     together = options.get("chunk", 1) if task.x.ndim > 2 else 1
     separate = task.num_outputs if model.spec.num_outputs != task.num_outputs else 1
     return numbers * min(together, len(task.x)) * separate

@@ -8,9 +8,8 @@ import jax
 
 from .. import checks
 from ..tasks import Task
-from ..tasks.batches import chunk_of
 from .cache import Cache
-from .evaluate import check_compatible, evaluate, evaluate_batch
+from .evaluate import check_compatible, chunk_for, evaluate, evaluate_batch
 from .hook_points import Hook, check_arguments
 from .memory import run_if_it_fits
 from .weights import Transformer
@@ -78,7 +77,7 @@ def predict_batch(model: Transformer, tasks: Task, *, chunk: int | None = None) 
     (5, 1)
     """
     check_compatible(model, tasks, batch=1)
-    return run_if_it_fits(evaluate_batch, model, tasks, chunk=chunk_of(tasks, chunk))
+    return run_if_it_fits(evaluate_batch, model, tasks, chunk=chunk_for(model, tasks, chunk))
 
 
 def predict_along(model: Transformer, task: Task) -> jax.Array:
