@@ -14,6 +14,7 @@ from ..transformer import predict_batch
 from ..transformer.tiled_attention import into_tiles, tile_side, tiled_softmax
 from .contest import Contest
 from .draws import draw, exponential
+from .plain import plain_predictions
 
 
 def profile(quick: bool, seed: int) -> Iterator[Contest]:
@@ -85,5 +86,9 @@ def of_forward(batch: int, seed: int) -> Contest:
     forward = jax.jit(predict_batch)
     short = {steps: model.replace(steps=steps) for steps in (1, 8)}  # pyright: ignore[reportAttributeAccessIssue]
     parts = {f"{steps} steps": lambda m=m: forward(m, tasks) for steps, m in short.items()}
+    for steps in (1, 16):
+        options = {"ridge": ridge, "steps": steps}
+        plain = plain_predictions(kernel, tasks, "conjugate_gradient", options)
+        parts |= {f"{name}, {steps} steps": program for name, program in plain.items()}
     size = {"tasks": batch, "n": 64, "depth": 16}
     return part_of(f"A, CG, 16 steps, {batch} tasks", lambda: forward(model, tasks), parts, size)
