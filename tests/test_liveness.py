@@ -89,6 +89,19 @@ def test_a_scratch_slot_that_does_not_start_at_zero_counts(x64):
     assert relative(dirty, ik.run_with_hooks(model, task, hooks)) < 1e-12
 
 
+def test_a_hook_may_change_a_slot_that_no_step_writes(x64):
+    task = draw(0)
+    model = cg(task, 0.5, 3)
+    after = len(model.weights.prologue) + model.blocks_per_step
+    _, cache = ik.run_with_cache(model, task, points=("resid_pre",))
+    start = cache[f"blocks.{after}.resid_pre"]
+    changed = ik.resume(model, task, {**start, "x": 0.5 * start["x"]}, after)
+    for point in (f"blocks.{after - 1}.resid_post.x", f"blocks.{after}.resid_pre.x"):
+        hooked = ik.run_with_hooks(model, task, {point: lambda value, where: 0.5 * value})
+        assert relative(hooked, changed) < 1e-12
+    assert relative(changed, ik.predict(model, task)) > 1e-3
+
+
 def test_a_fixed_coefficient_is_structure(tmp_path):
     """It is no leaf, so nothing trains it; files, state dicts and merged matrices have it."""
     task = draw(0)

@@ -103,10 +103,11 @@ def forward(
         points.append(hook_points.kept)
 
     scanned, blocks = split_steps(model)
-    touched = keep is True or any(at is None or at >= first for at, _ in placed)
-    known = [] if touched else constant_patterns(model, stream, visible)
+    hooked = any(at is None or at >= first for at, _ in placed)
+    known = [] if hooked or keep is True else constant_patterns(model, stream, visible)
 
-    start, carried = stream, carried_slots(model.weights.steps, stream)
+    # a hook may change any slot
+    start, carried = stream, stream if hooked else carried_slots(model.weights.steps, stream)
 
     def body(carried: Stream, now: Any) -> tuple[Stream, Any]:
         own, step = now
