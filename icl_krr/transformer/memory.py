@@ -104,10 +104,12 @@ def memory(
     options: dict[str, Any] = {"names": names, "keep": everything}
     if batch:
         options = {"chunk": chunk_for(model, task)}
+    work, passes = step_cost(model, task), 3 if gradient else 1
+    steps = passes * work.flops, passes * work.bytes
     if not gradient:
-        return measure(run, model, task, options)
+        return Memory(*sizes(run, model, task, options), *steps)
     loss = lambda model, task: jnp.sum(jax.tree.leaves(run(model, task, **options))[0])  # noqa: E731
-    return measure(jax.jit(jax.grad(loss)), model, task, {}, passes=3)
+    return Memory(*sizes(jax.jit(jax.grad(loss)), model, task, {}), *steps)
 
 
 def run_if_it_fits(run: Callable, model: Transformer, task: Task, **options: Any) -> Any:
@@ -116,9 +118,9 @@ def run_if_it_fits(run: Callable, model: Transformer, task: Task, **options: Any
         return run(model, task, **options)
     check_run(model, task, **options)
     if not any(isinstance(leaf, Tracer) for leaf in jax.tree.leaves((task, model))):
-        need = measure(run, model, task, options)
-        if need.peak > need.free:
-            raise MemoryError(capacity.refusal("run", need.peak, need.free, mend(model)))
+        *parts, free = sizes(run, model, task, options)
+        if sum(parts) > free:
+            raise MemoryError(capacity.refusal("run", sum(parts), free, mend(model)))
     return run(model, task, **options)
 
 
@@ -207,17 +209,15 @@ def numbers_of_points(block: Block, kept: Any, tokens: int, width: int) -> float
     return numbers
 
 
-def measure(
-    run: Callable, model: Transformer, task: Task, options: dict[str, Any], passes: int = 1
-) -> Memory:
+def sizes(
+    run: Callable, model: Transformer, task: Task, options: dict[str, Any]
+) -> tuple[int, int, int, int]:
+    """Bytes of arguments, results and scratch of a compiled run, and the free bytes."""
     # the run afterwards uses the same compiled program: nothing is compiled twice
-    sizes = run.lower(model, task, **options).compile().memory_analysis()  # pyright: ignore[reportFunctionMemberAccess]
-    work = step_cost(model, task)
-    return Memory(
-        sizes.argument_size_in_bytes,
-        sizes.output_size_in_bytes,
-        sizes.temp_size_in_bytes,
+    told = run.lower(model, task, **options).compile().memory_analysis()  # pyright: ignore[reportFunctionMemberAccess]
+    return (
+        told.argument_size_in_bytes,
+        told.output_size_in_bytes,
+        told.temp_size_in_bytes,
         capacity.free(jax.devices()[0]),
-        passes * work.flops,
-        passes * work.bytes,
     )
