@@ -13,6 +13,7 @@ SHARED = {
     "capacity",
     "catalogue",
     "checks",
+    "devices",
     "fields",
     "files",
     "linalg",

@@ -14,8 +14,13 @@ ARRAYS = (jax.Array, np.ndarray, np.generic, ShapeDtypeStruct)
 
 
 def concrete(value: Any) -> np.ndarray | None:
-    """Return the value as a NumPy array, or None if it is traced and cannot be checked."""
+    """Return the value as a NumPy array, or None if it cannot be checked.
+
+    A traced value cannot be checked, and neither can one that is partly on another host.
+    """
     if value is None or isinstance(value, (Tracer, ShapeDtypeStruct)):
+        return None
+    if isinstance(value, jax.Array) and not value.is_fully_addressable:
         return None
     return np.asarray(value)
 

@@ -12,7 +12,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from .. import checks
+from .. import checks, devices
 from ..numerics import matmul
 from ..tasks import Task
 from ..tasks.task import check_axes, kept
@@ -96,7 +96,11 @@ def num_tokens(task: Task, tokens: str = "pairs") -> int:
 
 
 def embed(
-    embedding: Mapping[str, Read], task: Task, tokens: str = "pairs", centred: bool = False
+    embedding: Mapping[str, Read],
+    task: Task,
+    tokens: str = "pairs",
+    centred: bool = False,
+    axes: devices.Axes = (),
 ) -> Stream:
     """Compute the initial stream of a task from the `fields` of its tokens.
 
@@ -107,6 +111,8 @@ def embed(
         centred: whether to subtract the mean of the unmasked supports' x from the x of all supports
             and queries first; default False. A kernel of the differences x - z does not change, and
             inner products lose no digits if all points are far from 0.
+        axes: axes of a mesh over which `jax.shard_map` divides the supports, such as ("context",);
+            default (): `task` has all supports.
 
     Returns:
         The stream {slot: [T, width]}.
@@ -121,16 +127,16 @@ def embed(
     """
     if not isinstance(embedding, Mapping) or not all(map(is_read, embedding.values())):
         raise TypeError(f"embedding must be {{slot: Read}}, got {checks.shown(embedding)}")
-    known = fields(centre(task) if centred else task, tokens)
+    known = fields(centre(task, axes) if centred else task, tokens)
     return {slot: read(known) for slot, read in embedding.items()}
 
 
-def centre(task: Task) -> Task:
+def centre(task: Task, axes: devices.Axes = ()) -> Task:
     """Return the task with the mean of the unmasked supports' x as the new origin of x."""
     keep = kept(task)
     counted = keep.astype(task.x.dtype)
-    shares = counted / jnp.maximum(jnp.sum(counted), 1)
-    mean = matmul(shares[None], jnp.where(keep[:, None], task.x, 0))
+    shares = counted / jnp.maximum(devices.total(jnp.sum(counted), axes), 1)
+    mean = devices.total(matmul(shares[None], jnp.where(keep[:, None], task.x, 0)), axes)
     return task.replace(x=task.x - mean, x_query=task.x_query - mean)
 
 

@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 import jax
+from jax.sharding import PartitionSpec
 
 from .. import capacity, checks
+from .placement import placement, spread_tasks, without_padding
 from .samplers import Sampler, sample
 from .task import Task, check_axes
 
@@ -22,6 +25,10 @@ def map_tasks(function: Callable[[Task], Any], tasks: Task, *, chunk: int | None
     The result equals `jax.vmap(function)(tasks)`, but JAX computes only `chunk` tasks at a time. On
     CPUs this is several times faster for many small tasks, and the working memory does not grow
     with the batch. You can jit and differentiate a call of `map_tasks`.
+
+    If the batch is divided over the devices of a mesh, each device computes its own tasks. A batch
+    that is not divided is divided over the axis `tasks` of the mesh of `jax.set_mesh`, if there is
+    one. In a batch that does not divide evenly, some devices compute the last task again.
 
     Args:
         function: function of one `Task` that returns a pytree of arrays.
@@ -47,7 +54,12 @@ def map_tasks(function: Callable[[Task], Any], tasks: Task, *, chunk: int | None
     """
     checks.function("function", function)
     check_axes(tasks, 1)
-    return jax.lax.map(function, tasks, batch_size=chunk_of(tasks, chunk))
+    place = placement(tasks)
+    run = partial(jax.lax.map, function, batch_size=chunk_of(tasks, chunk))
+    if place is None or not place.tasks:
+        return run(tasks)
+    done = spread_tasks(run, tasks, place._replace(context=()), PartitionSpec(place.tasks))
+    return jax.tree.map(lambda value: without_padding(value, len(tasks.x), 0, place), done)
 
 
 def outline(family: Sampler) -> Task:

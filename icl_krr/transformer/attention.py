@@ -9,12 +9,16 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Bool, Float
 
+from .. import devices
 from ..numerics import accumulator, matmul
+from ..residual.divided import DividedTokens
+from .ring_attention import ring_softmax
 from .tiled_attention import tiled_softmax, uses_tiles
 from .weights import Spec
 
-Visible = Bool[Array, " T"] | Bool[np.ndarray, " T"]
-"""The tokens that can be read as keys. A NumPy array is a constant of the traced program."""
+Visible = Bool[Array, " T"] | Bool[np.ndarray, " T"] | DividedTokens
+"""The tokens that can be read as keys. A NumPy array is a constant of the traced program.
+`DividedTokens` are those of one device; other devices hold more."""
 
 
 LONG = 2048
@@ -44,24 +48,46 @@ def attend(
 
     Linear attention and tiled softmax do not form the pattern [T, T].
     """
-    if spec.attention == "softmax" and not uses_tiles(len(q), spec.streaming):
+    divided = isinstance(visible, DividedTokens)
+    if spec.attention == "softmax" and not (divided or uses_tiles(len(q), spec.streaming)):
         return undivided_softmax(q, k, visible, spec.causal)(of_keys(v, visible))
+    if spec.attention == "linear" and spec.causal:
+        return linear_causal(q, k, v, visible)
     k = zero_hidden(k, visible)
-    if spec.attention == "linear" and not spec.causal and k.shape[1] == v.shape[1] == 1:
+    if spec.attention == "linear" and k.shape[1] == v.shape[1] == 1:
         if len(q) > LONG:
-            return q * apart(jnp.sum(zero_hidden(k * v, visible), axis=0, keepdims=True))
-        return q * jnp.sum(k * zero_hidden(v, visible), axis=0, keepdims=True)
+            state = apart(jnp.sum(zero_hidden(k * v, visible), axis=0, keepdims=True))
+        else:
+            state = jnp.sum(k * zero_hidden(v, visible), axis=0, keepdims=True)
+        return q * total(state, visible)
     v = zero_hidden(v, visible)
-    if spec.attention == "softmax":
-        return tiled_softmax(q, k, v, jnp.asarray(visible), spec.causal)[0]
-    if spec.causal:
-        products = k[:, :, None] * v[:, None, :]
-        sums = jnp.cumsum(products[:-1], axis=0, dtype=accumulator(k.dtype))
-        states = jnp.concatenate([products[:1], sums.astype(k.dtype)])
-        return jnp.einsum("tk,tkd->td", q, states, precision=jax.lax.Precision.HIGHEST)
-    # the narrower factor is the one that is transposed
-    state = matmul(k.T, v) if k.shape[1] <= v.shape[1] else matmul(v.T, k).T
-    return matmul(q, state)
+    if spec.attention == "linear":
+        # the narrower factor is the one that is transposed
+        state = matmul(k.T, v) if k.shape[1] <= v.shape[1] else matmul(v.T, k).T
+        return matmul(q, total(state, visible))
+    if divided:
+        return ring_softmax(q, k, v, visible, spec.causal)
+    return tiled_softmax(q, k, v, jnp.asarray(visible), spec.causal)[0]
+
+
+def linear_causal(
+    q: Float[Array, "T k"], k: Float[Array, "T k"], v: Float[Array, "T d"], visible: Visible
+) -> Float[Array, "T d"]:
+    """Linear attention to the tokens before each token; the first token attends to itself."""
+    first = k[:1, :, None] * v[:1, None, :]
+    products = zero_hidden(k, visible)[:, :, None] * zero_hidden(v, visible)[:, None, :]
+    sums = jnp.cumsum(products, axis=0, dtype=accumulator(k.dtype))
+    if isinstance(visible, DividedTokens):
+        own, asked = sums[-1], len(q) - visible.queries
+        sums += devices.sum_before(own, visible.axes)[None]
+        sums = sums.at[asked - 1 :].set(devices.total(own, visible.axes)[None])
+    states = jnp.concatenate([first, sums[:-1].astype(k.dtype)])
+    return jnp.einsum("tk,tkd->td", q, states, precision=jax.lax.Precision.HIGHEST)
+
+
+def total(part: jax.Array, visible: Visible) -> jax.Array:
+    """The sum over all tokens, of which this device may hold a part."""
+    return devices.total(part, visible.axes) if isinstance(visible, DividedTokens) else part
 
 
 def apart(total: jax.Array) -> jax.Array:
@@ -106,7 +132,7 @@ def pattern(
 
 def hide(pairs: jax.Array, visible: Visible, causal: bool, fill: float) -> jax.Array:
     """Set the entries [T, K] of the keys that a query does not read to `fill`."""
-    tokens, keys = pairs.shape
+    visible, (tokens, keys) = keys_of(visible), pairs.shape
     if not (isinstance(visible, np.ndarray) and visible[:keys].all()):
         pairs = jnp.where(visible[None, :keys], pairs, fill)
     if causal:
@@ -123,6 +149,11 @@ def of_keys(values: jax.Array, visible: Visible) -> jax.Array:
     return values[:keys] if visible[:keys].all() else zero_hidden(values, visible)[:keys]
 
 
+def keys_of(visible: Visible) -> jax.Array | np.ndarray:
+    return visible.visible if isinstance(visible, DividedTokens) else visible
+
+
 def zero_hidden(values: jax.Array, visible: Visible) -> jax.Array:
     """Set hidden tokens to zero, so that a NaN at a hidden token does not spread."""
+    visible = keys_of(visible)
     return jnp.where(visible.reshape(-1, *[1] * (values.ndim - 1)), values, 0)

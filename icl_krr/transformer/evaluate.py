@@ -8,8 +8,10 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 
-from ..residual import Stream, embed, num_tokens, visible
-from ..residual.tokens import slot_of_stream, token_positions, tokens_of_role
+from ..devices import Axes, with_automatic_axes
+from ..residual import Stream, embed, num_tokens
+from ..residual.divided import keys_of, positions
+from ..residual.tokens import slot_of_stream, tokens_of_role
 from ..tasks import Task, map_tasks
 from ..tasks.batches import chunk_of, even_chunk
 from ..tasks.task import check_axes
@@ -27,7 +29,7 @@ STORED = 2**27
 """Bytes that the gradient of a batch of tasks may store, instead of computing them again."""
 
 
-@partial(jax.jit, static_argnames=("names", "keep", "hooks", "along"))
+@partial(jax.jit, static_argnames=("names", "keep", "hooks", "along", "axes"))
 def evaluate(
     model: Transformer,
     task: Task,
@@ -37,34 +39,41 @@ def evaluate(
     hooks: tuple[tuple[str, Hook], ...] = (),
     along: bool = False,
     stream: Stream | None = None,
+    axes: Axes = (),
 ) -> tuple[jax.Array, Kept]:
     """The prediction, and the values that were stored during the run.
 
     The run starts from `stream`, by default the embedding of the task. With `along`, the
-    predictions at the supports precede the predictions at the queries.
+    predictions at the supports precede the predictions at the queries. With `axes`, the task has
+    the supports of this device, and the other devices along these axes have the others.
     """
-    model = jax.tree.map(lambda weight: weight.astype(task.x.dtype), model)
 
-    def once(task: Task, stream: Stream | None) -> tuple[jax.Array, Kept]:
-        given = embed_task(model, task) if stream is None else stream
-        changed = keep or hooks or stream is not None
-        uniform = frozenset() if changed else uniform_slots(model)
-        return evaluate_once(model, task, given, uniform, names, keep, hooks, along)
+    def run(model: Transformer, task: Task, stream: Stream | None) -> tuple[jax.Array, Kept]:
+        model = jax.tree.map(lambda weight: weight.astype(task.x.dtype), model)
 
-    if task.num_outputs == model.spec.num_outputs:
-        return once(task, stream)
-    each = lambda y, stream: once(task.replace(y=y, y_query=None), stream)  # noqa: E731
-    return jax.vmap(each, in_axes=-1, out_axes=-1)(task.y, stream)
+        def once(task: Task, stream: Stream | None) -> tuple[jax.Array, Kept]:
+            given = embed_task(model, task, axes) if stream is None else stream
+            changed = keep or hooks or stream is not None
+            uniform = frozenset() if changed else uniform_slots(model)
+            return evaluate_once(model, task, given, uniform, names, keep, hooks, along, axes)
+
+        if task.num_outputs == model.spec.num_outputs:
+            return once(task, stream)
+        each = lambda y, stream: once(task.replace(y=y, y_query=None), stream)  # noqa: E731
+        return jax.vmap(each, in_axes=-1, out_axes=-1)(task.y, stream)
+
+    return with_automatic_axes(run, task.x)(model, task, stream)
 
 
-def embed_task(model: Transformer, task: Task) -> Stream:
+def embed_task(model: Transformer, task: Task, axes: Axes = ()) -> Stream:
     """The stream before the first block."""
-    stream = embed(model.weights.embedding, task, model.spec.tokens, model.spec.centred)
+    spec = model.spec
+    stream = embed(model.weights.embedding, task, spec.tokens, spec.centred, axes)
     for slot, read in model.weights.embedding.items():
         if not read.blocks:  # a constant of the program, which the forward need not carry
             stream[slot] = known_zeros(stream[slot])
     for slot, table in model.weights.positions.items():
-        stream[slot] = stream[slot] + table[token_positions(visible(task, model.spec.tokens))]
+        stream[slot] = stream[slot] + table[positions(keys_of(task, spec.tokens, axes))]
     return stream
 
 
@@ -77,6 +86,7 @@ def evaluate_once(
     keep: bool | tuple[str, ...],
     hooks: tuple[tuple[str, Hook], ...],
     along: bool,
+    axes: Axes,
 ) -> tuple[jax.Array, Kept]:
     layout, tokens = model.layout, model.spec.tokens
     asked = tokens_of_role(("query",), task, tokens)
@@ -103,7 +113,7 @@ def evaluate_once(
     passed = forward(
         model,
         {**stream, **rows},
-        visible(task, tokens),
+        keys_of(task, tokens, axes),
         observe=lambda stream: {name: look(stream, name) for name in names},
         keep=keep,
         hooks=dict(hooks),
@@ -116,9 +126,9 @@ def evaluate_once(
     return prediction, (passed.observed, passed.points)
 
 
-@partial(jax.jit, static_argnames="chunk")
-def evaluate_batch(model: Transformer, tasks: Task, chunk: int) -> jax.Array:
-    one = lambda task: evaluate(model, task)[0]  # noqa: E731
+@partial(jax.jit, static_argnames=("chunk", "axes"))
+def evaluate_batch(model: Transformer, tasks: Task, chunk: int, axes: Axes = ()) -> jax.Array:
+    one = lambda task: evaluate(model, task, axes=axes)[0]  # noqa: E731
     if not stores_streams(model, tasks):
         # the gradient also recomputes each chunk, so that its memory does not grow with the batch
         one = jax.checkpoint(one, prevent_cse=False)

@@ -11,13 +11,16 @@ from jaxtyping import Array, Float
 
 from ..numerics import matmul
 from ..residual import Stream
+from ..residual.divided import DividedTokens
 from ..residual.reads import read_together
 from .attention import (
     UndividedSoftmax,
     Visible,
     attend,
+    keys_of,
     of_keys,
     pattern,
+    total,
     undivided_softmax,
     zero_hidden,
 )
@@ -77,7 +80,9 @@ def constant_patterns(
     have a leading axis of heads. The dicts are empty if the patterns are too large to store.
     """
     known: list[dict[int, UndividedSoftmax]] = [{} for _ in model.weights.steps]
-    if model.spec.attention == "linear" or uses_tiles(len(visible), model.spec.streaming):
+    if model.spec.attention == "linear" or isinstance(visible, DividedTokens):
+        return known
+    if uses_tiles(len(visible), model.spec.streaming):
         return known
 
     def of_head(q: jax.Array, k: jax.Array) -> UndividedSoftmax:
@@ -125,8 +130,9 @@ def is_mean(heads: Heads, spec: Spec) -> bool:
 
 
 def mean(v: Float[Array, "T H d"], visible: Visible) -> Float[Array, "T H d"]:
-    total = jnp.sum(of_keys(v, visible), axis=0)
-    return jnp.broadcast_to(total / jnp.sum(visible, dtype=v.dtype), v.shape)
+    sums = total(jnp.sum(of_keys(v, visible), axis=0), visible)
+    count = total(jnp.sum(keys_of(visible), dtype=v.dtype), visible)
+    return jnp.broadcast_to(sums / count, v.shape)
 
 
 def split(channels: jax.Array, heads: int) -> jax.Array:

@@ -3,19 +3,23 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from typing import Any
 
 import jax
+from jax.sharding import Mesh
 
 from .. import checks
 from ..tasks import Task
+from ..tasks.placement import placement
 from .cache import Cache
-from .evaluate import check_compatible, chunk_for, evaluate, evaluate_batch
+from .divided import evaluate_batch_divided, evaluate_divided
+from .evaluate import Kept, check_compatible, chunk_for, evaluate, evaluate_batch
 from .hook_points import Hook, check_arguments
 from .memory import run_if_it_fits
 from .weights import Transformer
 
 
-def predict(model: Transformer, task: Task) -> jax.Array:
+def predict(model: Transformer, task: Task, *, mesh: Mesh | None = None) -> jax.Array:
     """Predict the outputs at the queries of a task.
 
     The function is jitted and pure. You can differentiate it with respect to `model` or `task`, and
@@ -25,6 +29,8 @@ def predict(model: Transformer, task: Task) -> jax.Array:
     Args:
         model: the model to run.
         task: the task, in a dtype that is not wider than the dtype of the weights.
+        mesh: mesh whose axis `context` divides the supports; default None: the supports stay on the
+            devices on which they are.
 
     Returns:
         The prediction, [q] for y [n] or [q, r] for y [n, r], in the dtype of the task.
@@ -43,10 +49,27 @@ def predict(model: Transformer, task: Task) -> jax.Array:
     [1.0]
     """
     check_compatible(model, task)
-    return run_if_it_fits(evaluate, model, task)[0]
+    return run_one(model, task, mesh)[0]
 
 
-def predict_batch(model: Transformer, tasks: Task, *, chunk: int | None = None) -> jax.Array:
+def run_one(
+    model: Transformer, task: Task, mesh: Mesh | None, **options: Any
+) -> tuple[jax.Array, Kept]:
+    """Evaluate a model on one device, or on those over which the supports are divided."""
+    if (place := placement(task, mesh)) is None:
+        return run_if_it_fits(evaluate, model, task, **options)
+    if inside := {"keep": "points", "hooks": "hooks"}.keys() & options:
+        raise ValueError(
+            f"task must be on one device for {' and '.join(inside)} inside of blocks, got supports "
+            f"divided over {place.parts(place.context)} devices; use jax.device_put(task, "
+            "jax.devices()[0])"
+        )
+    return run_if_it_fits(evaluate_divided, model, task, place=place, **options)
+
+
+def predict_batch(
+    model: Transformer, tasks: Task, *, chunk: int | None = None, mesh: Mesh | None = None
+) -> jax.Array:
     """Predict the outputs at the queries of a batch of tasks.
 
     The result is that of `jax.vmap(predict, in_axes=(None, 0))`, computed for `chunk` tasks at a
@@ -56,7 +79,11 @@ def predict_batch(model: Transformer, tasks: Task, *, chunk: int | None = None) 
         model: the model to run.
         tasks: a batch of b tasks, with a leading axis on every field.
         chunk: number of tasks to run at a time, >= 1. Default None: on a CPU, as many as fit its
-            caches; on other devices, the whole batch.
+            caches; on other devices, the whole batch. In a batch that is divided over devices,
+            each device runs that many.
+        mesh: mesh whose axis `tasks` divides the tasks, and whose axis `context` divides the
+            supports of each; default None: all stay on the devices on which they are, or on those
+            of `jax.set_mesh`.
 
     Returns:
         The predictions, [b, q] or [b, q, r], in the dtype of the tasks.
@@ -77,10 +104,13 @@ def predict_batch(model: Transformer, tasks: Task, *, chunk: int | None = None) 
     (5, 1)
     """
     check_compatible(model, tasks, batch=1)
-    return run_if_it_fits(evaluate_batch, model, tasks, chunk=chunk_for(model, tasks, chunk))
+    chunk, place = chunk_for(model, tasks, chunk), placement(tasks, mesh)
+    if place is None:
+        return run_if_it_fits(evaluate_batch, model, tasks, chunk=chunk)
+    return run_if_it_fits(evaluate_batch_divided, model, tasks, chunk=chunk, place=place)
 
 
-def predict_along(model: Transformer, task: Task) -> jax.Array:
+def predict_along(model: Transformer, task: Task, *, mesh: Mesh | None = None) -> jax.Array:
     """Predict at every support from the supports before it, then at the queries.
 
     Only a causal model with interleaved tokens can do this: the prediction at a support is read out
@@ -89,6 +119,8 @@ def predict_along(model: Transformer, task: Task) -> jax.Array:
     Args:
         model: a causal model with interleaved tokens.
         task: the task, in a dtype that is not wider than the dtype of the weights.
+        mesh: mesh whose axis `context` divides the supports; default None: the supports stay on the
+            devices on which they are.
 
     Returns:
         The predictions, [n + q] for y [n] or [n + q, r] for y [n, r], in the dtype of the task.
@@ -115,7 +147,7 @@ def predict_along(model: Transformer, task: Task) -> jax.Array:
             f"causal={model.spec.causal}, tokens={model.spec.tokens!r}; build it with causal=True, "
             "tokens='interleaved'"
         )
-    return run_if_it_fits(evaluate, model, task, along=True)[0]
+    return run_one(model, task, mesh, along=True)[0]
 
 
 def run_with_cache(
@@ -125,6 +157,7 @@ def run_with_cache(
     names: tuple[str, ...] | None = None,
     points: tuple[str, ...] = (),
     everything: bool = False,
+    mesh: Mesh | None = None,
 ) -> tuple[jax.Array, Cache]:
     """Predict, and store slots after every step and points inside blocks.
 
@@ -145,6 +178,8 @@ def run_with_cache(
             (see `run_with_hooks`); default (): none.
         everything: whether to store all points of all blocks, including the patterns [T, T];
             default False. Linear attention then forms its pattern, which changes rounding errors.
+        mesh: mesh whose axis `context` divides the supports; default None: the supports stay on the
+            devices on which they are. Then only slots can be stored, no points.
 
     Returns:
         The prediction, as `predict` returns it, and a `Cache`.
@@ -176,8 +211,9 @@ def run_with_cache(
     for name in names:
         if name != "prediction":
             model.layout[name]
-    prediction, (slots, kept) = run_if_it_fits(
-        evaluate, model, task, names=tuple(dict.fromkeys(names)), keep=everything or tuple(points)
+    keep = {"keep": everything or tuple(points)} if everything or points else {}
+    prediction, (slots, kept) = run_one(
+        model, task, mesh, names=tuple(dict.fromkeys(names)), **keep
     )
     return prediction, Cache(slots, kept, len(model.weights.prologue), model.steps)
 
@@ -233,4 +269,4 @@ def run_with_hooks(model: Transformer, task: Task, hooks: Mapping[str, Hook]) ->
         raise TypeError(f"hooks must be {wanted}, got {checks.shown(hooks)}")
     for name, hook in hooks.items():
         check_arguments(name, hook)
-    return run_if_it_fits(evaluate, model, task, hooks=tuple(hooks.items()))[0]
+    return run_one(model, task, None, hooks=tuple(hooks.items()))[0]

@@ -76,9 +76,8 @@ def tile_side(tokens: int) -> int:
 
 
 def all_into_tiles(*parts: jax.Array) -> tuple[jax.Array, ...]:
-    """Parts [T, ...] of all tokens, and their positions, in tiles."""
-    tokens = len(parts[0])
-    return tuple(into_tiles(part, tile_side(tokens)) for part in (*parts, jnp.arange(tokens)))
+    """Parts [T, ...] of the same tokens, in tiles."""
+    return tuple(into_tiles(part, tile_side(len(part))) for part in parts)
 
 
 def seen(
@@ -105,14 +104,21 @@ def weights_of(
 
 def forward_tiles(q, k, v, visible, causal):
     """The output, log total, and the total over exp(log total): 1, except for rounding."""
-    tokens = len(q)
-    size = power_below(jnp.max(jnp.abs(v), axis=0))
-    keys = Tiles(
-        *all_into_tiles(
-            k, jnp.concatenate([v / size[None], jnp.ones((tokens, 1), v.dtype)], axis=1), visible
-        )
-    )
-    shift = shifts(q, keys, causal)
+    size, positions = power_below(jnp.max(jnp.abs(v), axis=0)), jnp.arange(len(q))
+    keys = Tiles(*all_into_tiles(k, scaled(v, size), visible, positions))
+    return quotients(*sums_of_tiles(q, positions, keys, causal), size)
+
+
+def scaled(v: jax.Array, size: jax.Array) -> Float[Array, "T d+1"]:
+    """Values of size one at most, and a column of ones, which sums to the denominators."""
+    return jnp.concatenate([v / size[None], jnp.ones((len(v), 1), v.dtype)], axis=1)
+
+
+def sums_of_tiles(
+    q: jax.Array, positions: jax.Array, keys: Tiles, causal: bool
+) -> tuple[Float[Array, "T d+1"], Float[Array, " T"]]:
+    """Sums of exp(logits - shift) times the values, and the shift of each query."""
+    shift = shifts(q, positions, keys, causal)
 
     def of_queries(taken: tuple[jax.Array, ...]) -> jax.Array:
         q, shift, positions = taken
@@ -124,13 +130,17 @@ def forward_tiles(q, k, v, visible, causal):
         start = jnp.zeros((keys.v.shape[-1], len(q)), q.dtype)
         return jax.lax.scan(add, start, keys)[0].T
 
-    sums = from_tiles(jax.lax.map(of_queries, all_into_tiles(q, shift)), tokens)
+    sums = jax.lax.map(of_queries, all_into_tiles(q, shift, positions))
+    return from_tiles(sums, len(q)), shift
+
+
+def quotients(sums: jax.Array, shift: jax.Array, size: jax.Array) -> tuple[jax.Array, ...]:
     total = sums[:, -1]
     log_total = shift + jnp.log(total)
     return sums[:, :-1] / total[:, None] * size[None], log_total, total * jnp.exp(shift - log_total)
 
 
-def shifts(q: jax.Array, keys: Tiles, causal: bool) -> Float[Array, " T"]:
+def shifts(q: jax.Array, positions: jax.Array, keys: Tiles, causal: bool) -> Float[Array, " T"]:
     """Zero if no weight can overflow, or underflow and count; otherwise the largest logits.
 
     The bound on the logits is that of Cauchy and Schwarz.
@@ -150,11 +160,11 @@ def shifts(q: jax.Array, keys: Tiles, causal: bool) -> Float[Array, " T"]:
             start = jnp.full(len(q), dtype.min)
             return jax.lax.scan(compare, start, keys._replace(k=k))[0]
 
-        return from_tiles(jax.lax.map(of_queries, all_into_tiles(q)), tokens)
+        return from_tiles(jax.lax.map(of_queries, all_into_tiles(q, positions)), tokens)
 
     # the smallest weight that counts is exp(-bound), and what underflow takes from the sums is less
     # than a rounding error of it
-    small = bound < float(np.log(dtype.eps / dtype.tiny) - np.log(tokens))
+    small = bound < float(np.log(dtype.eps / dtype.tiny) - np.log(keys.positions.size))
     return jax.lax.cond(everywhere(small), lambda: jnp.zeros(tokens, q.dtype), largest)
 
 
@@ -175,17 +185,35 @@ def forward_and_keep(q, k, v, visible, causal):
 
 
 def backward_tiles(causal, kept, cotangents):
-    """Gradients with respect to q, k and v, computed tile by tile.
+    q, k, v, visible, out, log_total, rounding = kept
+    positions = jnp.arange(len(q))
+    own = slopes(q, positions, out, log_total, rounding, *cotangents)
+    keys = Tiles(*all_into_tiles(k, v, visible, positions))
+    d_q, *sums = slopes_of_tiles(own, keys, causal)
+    return d_q, *(from_tiles(tiles, len(q)) for tiles in sums), None
+
+
+class Slopes(NamedTuple):
+    """What the gradients at the keys need to know of the queries.
 
     d logits_ij = pattern_ij (d out_i . v_j - d out_i . out_i + d log_total_i). The pattern is
     exp(logits - log_total), with the rounding of log_total divided out.
     """
-    q, k, v, visible, out, log_total, rounding = kept
-    d_out, d_log_total = cotangents
-    tokens = len(q)
+
+    q: jax.Array
+    log_total: jax.Array
+    d_out: jax.Array
+    offset: jax.Array
+    positions: jax.Array
+
+
+def slopes(q, positions, out, log_total, rounding, d_out, d_log_total) -> Slopes:
     offset = (d_log_total - jnp.sum(d_out * out, axis=1)) / rounding
-    keys = Tiles(*all_into_tiles(k, v, visible))
-    queries = all_into_tiles(q, log_total, d_out / rounding[:, None], offset)
+    return Slopes(q, log_total, d_out / rounding[:, None], offset, positions)
+
+
+def slopes_of_tiles(own: Slopes, keys: Tiles, causal: bool) -> tuple[jax.Array, ...]:
+    """Gradients with respect to q [T, k], and to the tiles of k and v."""
 
     def of_queries(sums, taken):
         q, log_total, d_out, offset, positions = taken
@@ -201,8 +229,8 @@ def backward_tiles(causal, kept, cotangents):
         return sums, d_q.T
 
     start = jnp.zeros_like(keys.k), jnp.zeros_like(keys.v)
-    (d_k, d_v), d_q = jax.lax.scan(of_queries, start, queries)
-    return *(from_tiles(tiles, tokens) for tiles in (d_q, d_k, d_v)), None
+    (d_k, d_v), d_q = jax.lax.scan(of_queries, start, all_into_tiles(*own))
+    return from_tiles(d_q, len(own.q)), d_k, d_v
 
 
 wide_softmax.defvjp(forward_and_keep, backward_tiles)

@@ -1,0 +1,157 @@
+"""Several devices: the axes of a mesh that this library knows, and sums over the devices of one.
+
+A mesh of devices has an axis `tasks`, over which batches of tasks are divided, an axis `context`,
+over which the supports of each task are divided, or both.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, NamedTuple
+
+import jax
+from jax.sharding import AbstractMesh, AxisType, Mesh, NamedSharding, PartitionSpec
+
+from . import checks
+
+TASKS, CONTEXT = "tasks", "context"
+
+Axes = tuple[str, ...]
+"""Axes of a mesh. An array that is divided over several axes is divided over all their devices."""
+
+
+class Placement(NamedTuple):
+    """The mesh over which a batch of tasks, or the supports of one task, are divided.
+
+    Attributes:
+        mesh: the mesh.
+        tasks: axes over which the tasks of a batch are divided.
+        context: axes over which the supports are divided.
+    """
+
+    mesh: Mesh | AbstractMesh
+    tasks: Axes = ()
+    context: Axes = ()
+
+    def parts(self, axes: Axes) -> int:
+        """The number of devices along these axes."""
+        size = 1
+        for axis in axes:
+            size *= self.mesh.shape[axis]
+        return size
+
+
+def check_mesh(mesh: Any) -> None:
+    """Raise an error unless `mesh` is a mesh with an axis that is called tasks or context."""
+    checks.instance("mesh", mesh, (Mesh, AbstractMesh), "a jax.sharding.Mesh")
+    if not {TASKS, CONTEXT} & {*mesh.axis_names}:
+        raise ValueError(
+            f"mesh must have an axis {TASKS!r} (over which tasks are divided) or {CONTEXT!r} "
+            f"(over which supports are divided), got the axes {mesh.axis_names}; "
+            f"use jax.make_mesh(({mesh.size},), ({TASKS!r},))"
+        )
+
+
+def fitting(mesh: Mesh | AbstractMesh, value: Any) -> Mesh | AbstractMesh:
+    """The mesh for arrays like this one: without explicit axes, if the array is not on that mesh.
+
+    Then results are arrays like any other, and not of the types of a mesh that nobody has set.
+    """
+    typed = not (jax.sharding.get_abstract_mesh().empty and jax.typeof(value).sharding.mesh.empty)
+    return mesh if typed or isinstance(mesh, AbstractMesh) else Mesh(mesh.devices, mesh.axis_names)
+
+
+def ambient_mesh() -> AbstractMesh | None:
+    """The mesh of `jax.set_mesh`, or None; inside of `jax.shard_map` None, too."""
+    mesh = jax.sharding.get_abstract_mesh()
+    return None if mesh.empty or AxisType.Manual in mesh.axis_types else mesh
+
+
+def sharding_of(value: Any) -> NamedSharding | None:
+    """The mesh and the axes over which an array is divided; None for one device, or if not known.
+
+    Inside of `jax.jit`, it is known for meshes with explicit axes only.
+    """
+    for sharding in (jax.typeof(value).sharding, getattr(value, "sharding", None)):
+        if isinstance(sharding, NamedSharding) and any(sharding.spec):
+            manual = AxisType.Manual in sharding.mesh.axis_types
+            return None if manual or sharding.mesh.size == 1 else sharding
+    return None
+
+
+def axes_of(sharding: NamedSharding, dimension: int) -> Axes:
+    """The axes of the mesh over which one dimension of an array is divided."""
+    spec = (*sharding.spec, *[None] * (dimension + 1 - len(sharding.spec)))[dimension]
+    return (spec,) if isinstance(spec, str) else tuple(spec or ())
+
+
+def spread(function: Callable, mesh: Mesh | AbstractMesh, given: Any, made: Any) -> Callable:
+    """Run a function on every device of a mesh, each with its own part of the arrays.
+
+    `given` and `made` are `PartitionSpec`s of the arguments and of the results, as in
+    `jax.shard_map`. An array that is not divided must be the same on all devices.
+    """
+    # scans in `function` may start from constants, which the check of replication refuses
+    run = jax.shard_map(function, mesh=mesh, in_specs=given, out_specs=made, check_vma=False)
+
+    def call(*arguments: Any) -> Any:
+        if AxisType.Explicit in mesh.axis_types:
+            arguments = jax.tree.map(
+                lambda spec, part: jax.tree.map(lambda leaf: reshard(leaf, mesh, spec), part),
+                given,
+                arguments,
+                is_leaf=lambda spec: isinstance(spec, PartitionSpec),
+            )
+        return run(*arguments)
+
+    return jax.jit(call)
+
+
+def with_automatic_axes(function: Callable, like: Any) -> Callable:
+    """The function, in which JAX chooses how to divide arrays, also if their mesh is explicit.
+
+    In an explicit mesh, `jax.vmap` over a divided axis fails in functions that make constants.
+    """
+    mesh = jax.typeof(like).sharding.mesh
+    if AxisType.Explicit not in mesh.axis_types:
+        return function
+
+    def call(*arguments: Any) -> Any:
+        with jax.sharding.use_abstract_mesh(mesh):
+            return jax.sharding.auto_axes(function, out_sharding=PartitionSpec())(*arguments)
+
+    return call
+
+
+def reshard(value: Any, mesh: Any, spec: PartitionSpec) -> jax.Array:
+    return jax.reshard(value, NamedSharding(mesh, spec))
+
+
+def total(part: jax.Array, axes: Axes) -> jax.Array:
+    """The sum of the parts of all devices along some axes; the part itself without axes."""
+    return jax.lax.psum(part, axes) if axes else part
+
+
+def largest(part: jax.Array, axes: Axes) -> jax.Array:
+    """The largest of the parts of all devices."""
+    return jax.lax.pmax(part, axes)
+
+
+def from_before(part: Any, axes: Axes, distance: int = 1, ring: bool = False) -> Any:
+    """The part of the device that many places before; in a ring, the last is before the first.
+
+    Without a ring, devices with none before them get zeros.
+    """
+    size = jax.lax.axis_size(axes)
+    pairs = [(i, (i + distance) % size) for i in range(size) if ring or i + distance < size]
+    return jax.lax.ppermute(part, axes, pairs)
+
+
+def sum_before(part: jax.Array, axes: Axes) -> jax.Array:
+    """The sum of the parts of all devices before this one, in a logarithmic number of exchanges."""
+    size, distance = jax.lax.axis_size(axes), 1
+    sums = from_before(part, axes)
+    while distance < size - 1:
+        sums += from_before(sums, axes, distance)
+        distance *= 2
+    return sums

@@ -1,0 +1,77 @@
+"""Evaluate a model on several devices: each has a part of the tasks, or of the supports."""
+
+from __future__ import annotations
+
+from functools import partial
+
+import jax
+import jax.numpy as jnp
+from jax.sharding import AxisType, PartitionSpec
+
+from .. import devices
+from ..devices import Placement
+from ..tasks import Task
+from ..tasks.placement import spread_tasks, without_padding
+from .evaluate import Kept, evaluate, evaluate_batch
+from .weights import Transformer
+
+Parts = tuple[jax.Array, jax.Array, jax.Array]
+"""Values [steps, tokens, ...] of the tokens before the supports, of the supports, and after."""
+
+
+@partial(jax.jit, static_argnames=("place", "names", "along"))
+def evaluate_divided(
+    model: Transformer,
+    task: Task,
+    *,
+    place: Placement,
+    names: tuple[str, ...] = (),
+    along: bool = False,
+) -> tuple[jax.Array, Kept]:
+    """`evaluate` of one task whose supports are divided; every device has all queries."""
+    per_support = 2 if model.spec.tokens == "interleaved" else 1
+
+    def tokens_stored(name: str) -> tuple[int, int]:
+        """How many tokens before the supports, and of each support, are stored of a slot."""
+        at = ("query",) if name == "prediction" else model.layout[name].at
+        return (1, per_support) if len(at) > 1 else (0, int(at == ("support",)))
+
+    sizes = {name: tokens_stored(name) for name in names}
+
+    def run(task: Task, model: Transformer) -> tuple[Parts, dict[str, Parts]]:
+        prediction, (slots, _) = evaluate(model, task, names=names, along=along, axes=place.context)
+        n = task.num_supports
+        cut = {name: split(slots[name], first, each * n) for name, (first, each) in sizes.items()}
+        return split(prediction[None], 0, n * along), cut
+
+    made = (PartitionSpec(), PartitionSpec(None, place.context), PartitionSpec())
+    prediction, slots = spread_tasks(run, task, place, (made, dict.fromkeys(names, made)), model)
+    n = task.num_supports
+    stored = {name: join(slots[name], each * n, place) for name, (_, each) in sizes.items()}
+    return join(prediction, n, place)[0], (stored, [])
+
+
+def split(value: jax.Array, first: int, supports: int) -> Parts:
+    end = first + supports
+    return value[:, :first], value[:, first:end], value[:, end:]
+
+
+def join(parts: Parts, supports: int, place: Placement) -> jax.Array:
+    """The values of all tokens, without those of padding."""
+    before, middle, after = parts
+    middle = without_padding(middle, supports, 1, place)
+    if before.shape[1] + after.shape[1] == 0:
+        return middle
+    if AxisType.Explicit in place.mesh.axis_types:
+        middle = devices.reshard(middle, place.mesh, PartitionSpec())
+    return jnp.concatenate([before, middle, after], axis=1)
+
+
+@partial(jax.jit, static_argnames=("chunk", "place"))
+def evaluate_batch_divided(
+    model: Transformer, tasks: Task, chunk: int, *, place: Placement
+) -> jax.Array:
+    """`evaluate_batch` of tasks that are divided over devices, or whose supports are, or both."""
+    run = lambda tasks, model: evaluate_batch(model, tasks, chunk, place.context)  # noqa: E731
+    made = spread_tasks(run, tasks, place, PartitionSpec(place.tasks or None), model)
+    return without_padding(made, len(tasks.x), 0, place)

@@ -1,0 +1,99 @@
+"""Softmax attention over the tokens of several devices, which pass their keys around a ring."""
+
+from __future__ import annotations
+
+from functools import partial
+
+import jax
+import jax.numpy as jnp
+from jaxtyping import Array, Float
+
+from .. import devices
+from ..numerics import accumulator, power_below
+from ..residual.divided import DividedTokens
+from .tiled_attention import (
+    Tiles,
+    all_into_tiles,
+    from_tiles,
+    quotients,
+    scaled,
+    slopes,
+    slopes_of_tiles,
+    sums_of_tiles,
+)
+
+
+def ring_softmax(
+    q: Float[Array, "T k"],
+    k: Float[Array, "T k"],
+    v: Float[Array, "T d"],
+    tokens: DividedTokens,
+    causal: bool,
+) -> Float[Array, "T d"]:
+    """Compute softmax(q k^T) v for the queries of this device and the keys of all devices.
+
+    In each of as many rounds as there are devices, a device adds the keys and values that it holds
+    to its sums, and passes them to the next device. Its memory does not grow with the number of
+    devices. In the backward pass, the gradients of keys and values go around with them. k and v
+    must be zero at hidden tokens. Forward-mode derivatives are not implemented.
+
+    Source: Liu, Zaharia, Abbeel, Ring attention with blockwise transformers for near-infinite
+    context, 2023.
+    """
+    keys = slice(len(q) - tokens.queries)
+    wide = [part.astype(accumulator(q.dtype)) for part in (q, k[keys], v[keys])]
+    shown = tokens.visible[keys], tokens.positions
+    made: jax.Array = wide_ring(*wide, *shown, causal, tokens.axes)  # pyright: ignore[reportAssignmentType]
+    return made.astype(v.dtype)
+
+
+@partial(jax.custom_vjp, nondiff_argnums=(5, 6))
+def wide_ring(q, k, v, visible, positions, causal, axes):
+    return forward_ring(q, k, v, visible, positions, causal, axes)[0]
+
+
+def forward_ring(q, k, v, visible, positions, causal, axes):
+    """The output, log total, and the total over exp(log total), as `forward_tiles`."""
+    size = power_below(devices.largest(jnp.max(jnp.abs(v), axis=0), axes))
+    held = k, scaled(v, size), visible, positions[: len(k)]
+
+    def round(state, _):
+        sums, shift, held = state
+        passed = devices.from_before(held, axes, ring=True)
+        found, own = sums_of_tiles(q, positions, Tiles(*all_into_tiles(*held)), causal)
+        most = jnp.maximum(shift, own)
+        sums = sums * jnp.exp(shift - most)[:, None] + found * jnp.exp(own - most)[:, None]
+        return (sums, most, passed), None
+
+    start = jnp.zeros((len(q), v.shape[1] + 1), q.dtype), jnp.full(len(q), jnp.finfo(q.dtype).min)
+    rounds = jax.lax.axis_size(axes)
+    (sums, shift, _), _ = jax.lax.scan(round, (*start, held), length=rounds)
+    return quotients(sums, shift, size)
+
+
+def forward_and_keep(q, k, v, visible, positions, causal, axes):
+    out, log_total, rounding = forward_ring(q, k, v, visible, positions, causal, axes)
+    return out, (q, k, v, visible, positions, out, log_total, rounding)
+
+
+def backward_ring(causal, axes, kept, d_out):
+    q, k, v, visible, positions, out, log_total, rounding = kept
+    own = slopes(q, positions, out, log_total, rounding, d_out, 0)
+
+    def round(state, _):
+        d_q, held, sums = state
+        found, *more = slopes_of_tiles(own, Tiles(*all_into_tiles(*held)), causal)
+        sums = [s + from_tiles(tiles, len(k)) for s, tiles in zip(sums, more, strict=True)]
+        return (d_q + found, *devices.from_before((held, sums), axes, ring=True)), None
+
+    start = (
+        jnp.zeros_like(q),
+        (k, v, visible, positions[: len(k)]),
+        [jnp.zeros_like(k), jnp.zeros_like(v)],
+    )
+    rounds = jax.lax.axis_size(axes)
+    (d_q, _, (d_k, d_v)), _ = jax.lax.scan(round, start, length=rounds)
+    return d_q, d_k, d_v, None, None
+
+
+wide_ring.defvjp(forward_and_keep, backward_ring)
