@@ -48,7 +48,7 @@ def evaluate_divided(
     prediction, slots = spread_tasks(run, task, place, (made, dict.fromkeys(names, made)), model)
     n = task.num_supports
     stored = {name: join(slots[name], each * n, place) for name, (_, each) in sizes.items()}
-    return join(prediction, n, place)[0], (stored, [])
+    return join(prediction, n * along, place)[0], (stored, [])
 
 
 def split(value: jax.Array, first: int, supports: int) -> Parts:
