@@ -10,6 +10,7 @@ from collections.abc import Callable
 from typing import Any, NamedTuple
 
 import jax
+import jax.numpy as jnp
 from jax.sharding import AbstractMesh, AxisType, Mesh, NamedSharding, PartitionSpec
 
 from . import checks
@@ -58,7 +59,12 @@ def fitting(mesh: Mesh | AbstractMesh, value: Any) -> Mesh | AbstractMesh:
     Then results are arrays like any other, and not of the types of a mesh that nobody has set.
     """
     typed = not (jax.sharding.get_abstract_mesh().empty and jax.typeof(value).sharding.mesh.empty)
-    return mesh if typed or isinstance(mesh, AbstractMesh) else Mesh(mesh.devices, mesh.axis_names)
+    return mesh if typed or isinstance(mesh, AbstractMesh) else automatic(mesh)
+
+
+def automatic(mesh: Mesh) -> Mesh:
+    """The same devices and axes, where JAX chooses how to divide what nobody divides."""
+    return Mesh(mesh.devices, mesh.axis_names)
 
 
 def ambient_mesh() -> AbstractMesh | None:
@@ -105,6 +111,51 @@ def spread(function: Callable, mesh: Mesh | AbstractMesh, given: Any, made: Any)
         return run(*arguments)
 
     return jax.jit(call)
+
+
+def in_parts(run: Callable, values: Any, whole: bool = True) -> Any:
+    """Return `run(values)`, which the devices of the mesh of `jax.set_mesh` compute in parts.
+
+    The first axis of all arrays is divided over the axis `tasks` of the mesh. If several processes
+    share the mesh, each gets the whole result, unless `whole` is False: then each can read the part
+    that is on its own devices.
+    """
+    mesh = ambient_mesh()
+    if mesh is None or TASKS not in mesh.axis_names:
+        return run(values)
+    made = in_parts_of(mesh, (TASKS,), run, values)
+    if not whole or jax.process_count() == 1:
+        return made
+    everywhere = NamedSharding(mesh, PartitionSpec())
+    return jax.tree.map(lambda value: jax.lax.with_sharding_constraint(value, everywhere), made)
+
+
+def in_parts_of(mesh: Mesh | AbstractMesh, axes: Axes, run: Callable, values: Any) -> Any:
+    """Return `run(values)`, where the first axis of all arrays is divided over axes of a mesh.
+
+    If its size does not divide evenly, some devices compute the last entry again.
+    """
+    size, place = len(jax.tree.leaves(values)[0]), PartitionSpec(axes)
+    values = filled_up(values, Placement(mesh).parts(axes))
+    made = spread(run, mesh, (place,), place)(values)
+    return jax.tree.map(lambda value: without_padding(value, size, mesh), made)
+
+
+def filled_up(values: Any, parts: int) -> Any:
+    """The arrays with copies of their last entry, so that the first axis divides evenly."""
+    size = len(jax.tree.leaves(values)[0])
+    if size % parts == 0:
+        return values
+    chosen = jnp.minimum(jnp.arange(size + -size % parts), size - 1)
+    return jax.tree.map(lambda value: value[chosen], values)
+
+
+def without_padding(value: jax.Array, size: int, mesh: Any, axis: int = 0) -> jax.Array:
+    if value.shape[axis] == size:
+        return value
+    if AxisType.Explicit in mesh.axis_types:  # such an array cannot be divided unevenly
+        value = reshard(value, mesh, PartitionSpec())
+    return jax.lax.slice_in_dim(value, 0, size, axis=axis)
 
 
 def with_automatic_axes(function: Callable, like: Any) -> Callable:

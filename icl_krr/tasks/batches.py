@@ -7,10 +7,9 @@ from functools import partial
 from typing import Any
 
 import jax
-from jax.sharding import PartitionSpec
 
 from .. import capacity, checks
-from .placement import placement, spread_tasks, without_padding
+from ..devices import axes_of, in_parts, in_parts_of, sharding_of
 from .samplers import Sampler, sample
 from .task import Task, check_axes
 
@@ -54,12 +53,28 @@ def map_tasks(function: Callable[[Task], Any], tasks: Task, *, chunk: int | None
     """
     checks.function("function", function)
     check_axes(tasks, 1)
-    place = placement(tasks)
     run = partial(jax.lax.map, function, batch_size=chunk_of(tasks, chunk))
-    if place is None or not place.tasks:
-        return run(tasks)
-    done = spread_tasks(run, tasks, place._replace(context=()), PartitionSpec(place.tasks))
-    return jax.tree.map(lambda value: without_padding(value, len(tasks.x), 0, place), done)
+    sharding = sharding_of(tasks.x)
+    if sharding is not None and (axes := axes_of(sharding, 0)):
+        return in_parts_of(sharding.mesh, axes, run, tasks)
+    return in_parts(run, tasks)
+
+
+def sample_batch(keys: jax.Array, sampler: Sampler, active: Any = None) -> Task:
+    """Draw one task for each key, on all devices along the axis `tasks` of `jax.set_mesh`.
+
+    On a CPU a task does not depend on the others of its batch, which may be on other devices: in
+    float32, another rounding of a kernel matrix turns its eigenvectors, and with them the draw of a
+    Gaussian process.
+    """
+    alone = jax.default_backend() == "cpu"
+
+    def each(keys: jax.Array) -> Task:
+        return jax.lax.map(
+            lambda key: sample(key, sampler, active), keys, batch_size=None if alone else len(keys)
+        )
+
+    return in_parts(each, keys, whole=False)
 
 
 def outline(family: Sampler) -> Task:

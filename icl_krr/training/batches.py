@@ -5,15 +5,15 @@ from __future__ import annotations
 import jax
 import jax.numpy as jnp
 
-from ..tasks import Sampler, Task, sample
-from ..tasks.batches import outline
+from ..tasks import Sampler, Task
+from ..tasks.batches import outline, sample_batch
 from .settings import Training
 
 
 def draw(key: jax.Array, family: Sampler, size: int) -> Task:
     """Draw `size` tasks with all supports and features."""
     keys = jax.random.split(key, size)
-    return jax.vmap(sample, in_axes=(0, None))(keys, family)
+    return sample_batch(keys, family)
 
 
 def batch(key: jax.Array, family: Sampler, settings: Training, step: jax.Array) -> Task:
@@ -24,7 +24,7 @@ def batch(key: jax.Array, family: Sampler, settings: Training, step: jax.Array) 
     if settings.start_features is not None:
         p = outline(family).num_features
         active = curriculum_size(settings.start_features, p, settings, step)
-    tasks = jax.vmap(sample, in_axes=(0, None, None))(keys, family, active)
+    tasks = sample_batch(keys, family, active)
     if settings.min_supports is None and settings.start_supports is None:
         return tasks
     n = longest = tasks.num_supports

@@ -11,7 +11,7 @@ from jax.sharding import AxisType, PartitionSpec
 from .. import devices
 from ..devices import Placement
 from ..tasks import Task
-from ..tasks.placement import spread_tasks, without_padding
+from ..tasks.placement import spread_tasks
 from .evaluate import Kept, evaluate, evaluate_batch
 from .weights import Transformer
 
@@ -59,7 +59,7 @@ def split(value: jax.Array, first: int, supports: int) -> Parts:
 def join(parts: Parts, supports: int, place: Placement) -> jax.Array:
     """The values of all tokens, without those of padding."""
     before, middle, after = parts
-    middle = without_padding(middle, supports, 1, place)
+    middle = devices.without_padding(middle, supports, place.mesh, axis=1)
     if before.shape[1] + after.shape[1] == 0:
         return middle
     if AxisType.Explicit in place.mesh.axis_types:
@@ -74,4 +74,4 @@ def evaluate_batch_divided(
     """`evaluate_batch` of tasks that are divided over devices, or whose supports are, or both."""
     run = lambda tasks, model: evaluate_batch(model, tasks, chunk, place.context)  # noqa: E731
     made = spread_tasks(run, tasks, place, PartitionSpec(place.tasks or None), model)
-    return without_padding(made, len(tasks.x), 0, place)
+    return devices.without_padding(made, len(tasks.x), place.mesh)

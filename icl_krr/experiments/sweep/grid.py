@@ -12,6 +12,7 @@ import numpy as np
 
 from ... import solvers, theory
 from ...catalogue import AXES, SOLVERS, load
+from ...devices import in_parts
 from ...tasks import Task
 from ...training.reference import average
 from ...transformer import run_with_cache
@@ -95,7 +96,8 @@ def last(rows: Rows) -> Rows:
 
 @partial(jax.jit, static_argnames=("line", "config"))
 def measure_all(key: jax.Array, values: jax.Array, line: str, config: SweepConfig) -> dict:
-    return jax.vmap(lambda value: measure(key, value, line, config))(values)
+    each = jax.vmap(lambda value: measure(key, value, line, config))
+    return in_parts(each, values)
 
 
 def measure(key: jax.Array, value: Any, line: str, config: SweepConfig) -> dict[str, jax.Array]:
