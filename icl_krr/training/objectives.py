@@ -7,6 +7,7 @@ from typing import Any
 
 import jax
 import jax.numpy as jnp
+from jax.sharding import Mesh
 from jax.tree_util import Partial
 from jaxtyping import Array, Float
 
@@ -24,7 +25,12 @@ Objective = Callable[[Any], jax.Array]
 """Function from parameters to the scalar loss that a fit minimises."""
 
 
-def held_out(build: Build, tasks: Task, targets: Float[Array, "b q"] | None = None) -> Objective:
+def held_out(
+    build: Build,
+    tasks: Task,
+    targets: Float[Array, "b q"] | None = None,
+    mesh: Mesh | None = None,
+) -> Objective:
     """Build an objective: the mean squared error at the queries of a batch of tasks.
 
     Args:
@@ -32,6 +38,8 @@ def held_out(build: Build, tasks: Task, targets: Float[Array, "b q"] | None = No
         tasks: batch of b tasks.
         targets: targets at the queries [b, q], or [b, q, r] for r outputs, such as the predictions
             of another model. Default: `tasks.y_query`.
+        mesh: mesh over whose devices the tasks, or the supports of each task, are divided (see
+            `icl_krr.predict_batch`); default None: the mesh of `jax.set_mesh`, or one device.
 
     Returns:
         A function from parameters to the mean squared error of `build(parameters)`.
@@ -60,7 +68,7 @@ def held_out(build: Build, tasks: Task, targets: Float[Array, "b q"] | None = No
         raise ValueError(f"targets must have shape {list(shape)}, got {list(wanted.shape)}")
 
     def objective(build: Build, tasks: Task, wanted: jax.Array, parameters: Any) -> jax.Array:
-        return jnp.mean((predict_batch(build(parameters), tasks) - wanted) ** 2)
+        return jnp.mean((predict_batch(build(parameters), tasks, mesh=mesh) - wanted) ** 2)
 
     return Partial(objective, as_pytree(build), tasks, wanted)
 

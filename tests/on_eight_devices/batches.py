@@ -1,0 +1,102 @@
+"""Batches of tasks over eight devices: `tests/test_devices.py` runs this file on them."""
+
+import jax
+import numpy as np
+import pytest
+from helpers import cg, draw, relative
+from jax.sharding import AxisType, NamedSharding, PartitionSpec
+
+import icl_krr as ik
+from icl_krr.experiments.sweep.config import SweepConfig
+from icl_krr.experiments.sweep.grid import run_cell
+
+KINDS = (AxisType.Auto, AxisType.Explicit)
+FAMILY = ik.tasks.GaussianProcess(
+    ik.Gaussian(1.0), num_features=2, num_supports=6, num_queries=2, noise=0.1
+)
+MODEL = cg(draw(0, p=2), 0.3, 2)
+
+
+def tasks_of(count):
+    keys = jax.random.split(jax.random.key(0), count)
+    return jax.vmap(ik.tasks.sample, in_axes=(0, None))(keys, FAMILY)
+
+
+def mesh_of(kind, name="tasks"):
+    return jax.make_mesh((8,), (name,), (kind,))
+
+
+RUNS = {
+    "predict_batch": ik.predict_batch,
+    "vmap": jax.vmap(ik.predict, in_axes=(None, 0)),
+    "map_tasks": lambda model, tasks: ik.map_tasks(lambda task: ik.predict(model, task), tasks),
+}
+
+
+@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("run", RUNS.values(), ids=RUNS)
+def test_a_batch_that_is_divided_already_stays_where_it_is(run, kind):
+    """Under any name, and inside of a jitted function, too."""
+    tasks = tasks_of(16)
+    divided = NamedSharding(mesh_of(kind, "data"), PartitionSpec("data"))
+    there = jax.device_put(tasks, divided)
+    expected = ik.predict_batch(MODEL, tasks)
+    for function in (run, jax.jit(run)):
+        got = function(MODEL, there)
+        assert got.sharding.is_equivalent_to(divided, got.ndim)
+        assert relative(got, expected) < 1e-6
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_a_batch_that_does_not_divide(kind):
+    tasks, mesh = tasks_of(11), mesh_of(kind)
+    expected = ik.predict_batch(MODEL, tasks)
+    assert relative(ik.predict_batch(MODEL, tasks, mesh=mesh), expected) < 1e-6
+    with jax.set_mesh(mesh):
+        assert relative(ik.predict_batch(MODEL, tasks), expected) < 1e-6
+
+
+def test_each_device_runs_its_own_tasks():
+    """Two of sixteen tasks, and the weights."""
+    tasks = tasks_of(16)
+    with jax.set_mesh(mesh_of(AxisType.Auto)):
+        run = jax.jit(lambda tasks: ik.predict_batch(MODEL, tasks, chunk=2))
+        there = jax.device_put(tasks, PartitionSpec("tasks"))
+        text = run.lower(there).compile().as_text()
+    assert "all-gather" not in text
+    assert "f32[2,6,2]" in text
+    assert "f32[16,6,2]" not in text
+
+
+def test_factorisations_on_all_devices_at_once():
+    """Batched LAPACK would hang here."""
+    tasks = tasks_of(64)
+    solve = lambda task: ik.solvers.exact(ik.Gaussian(1.0), task, ridge=0.1).prediction  # noqa: E731
+    run = jax.jit(lambda tasks: ik.map_tasks(solve, tasks))
+    expected = run(tasks)
+    with jax.set_mesh(mesh_of(AxisType.Auto)):
+        assert relative(run(tasks), expected) < 1e-5
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_training_has_the_same_losses(kind):
+    spec = ik.Architecture(num_features=2, width=8, depth=1, heads=1)
+    settings = ik.training.Training(steps=4, batch=6, log_every=1, validation=9, min_supports=3)
+    model = ik.init(jax.random.key(0), spec)
+
+    def curve(mesh):
+        _, rows = ik.training.train(model, FAMILY, settings, mesh=mesh)
+        return np.array([[row["loss"], row["validation"], row["exact"]] for row in rows[1:]])
+
+    assert relative(curve(mesh_of(kind)), curve(None)) < 1e-6
+
+
+def test_a_sweep_has_the_same_rows(x64):
+    config = SweepConfig(
+        axis="ridge", lines=("chebyshev",), values=(0.1, 1.0, 2.0), steps=3, num_supports=6
+    )
+    expected = run_cell(config, "chebyshev", 0)
+    with jax.set_mesh(mesh_of(AxisType.Auto)):
+        got = run_cell(config, "chebyshev", 0)
+    assert [row["value"] for row in got] == [row["value"] for row in expected]
+    assert relative([row["gap"] for row in got], [row["gap"] for row in expected]) < 1e-10

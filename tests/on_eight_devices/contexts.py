@@ -1,0 +1,167 @@
+"""One context over eight devices: `tests/test_devices.py` runs this file on them."""
+
+import jax
+import jax.numpy as jnp
+import pytest
+from helpers import CASES, draw, relative
+from jax.sharding import AxisType, NamedSharding, PartitionSpec
+
+import icl_krr as ik
+from icl_krr.transformer import predict_along
+
+MESHES = {
+    kind: jax.make_mesh((8,), ("context",), (kind,)) for kind in (AxisType.Auto, AxisType.Explicit)
+}
+MESH = MESHES[AxisType.Auto]
+A_FEW = ("cg", "picg-exponential", "ric-gaussian", "ns-features")
+WIDE = {"num_features": 4, "width": 8, "depth": 2, "heads": 2}
+TRAINED = {
+    "encoder": ik.Architecture(**WIDE),
+    "decoder": ik.Architecture(**WIDE, causal=True, tokens="interleaved"),
+    "positions": ik.Architecture(**WIDE, causal=True, tokens="interleaved", max_tokens=40),
+    "linear decoder": ik.Architecture(**WIDE, causal=True, attention="linear"),
+    "linear encoder": ik.Architecture(**WIDE, attention="linear", layer_norm=True),
+}
+
+
+def masked(task):
+    return task.replace(mask=jnp.arange(task.num_supports) % 5 != 2)
+
+
+def pulled_back(model, task, mesh=None, run=ik.predict):
+    """The predictions, and gradients with respect to all weights and to the task."""
+
+    @jax.jit
+    def both(model, task):
+        values, back = jax.vjp(lambda model, task: run(model, task, mesh=mesh), model, task)
+        return values, back(
+            jnp.linspace(1, 2, values.size, dtype=values.dtype).reshape(values.shape)
+        )
+
+    values, slopes = both(model, task.replace(y_query=None))
+    return values, [leaf for leaf in jax.tree.leaves(slopes) if leaf.dtype == values.dtype]
+
+
+def assert_equal(got, expected, tolerance):
+    """Predictions, and gradients relative to the largest entry of all gradients."""
+    assert relative(got[0], expected[0]) < tolerance
+    size = max(float(jnp.max(jnp.abs(leaf), initial=0)) for leaf in expected[1])
+    error = max(
+        float(jnp.max(jnp.abs(a - b), initial=0)) for a, b in zip(got[1], expected[1], strict=True)
+    )
+    assert error < tolerance * size
+
+
+def of_a_case(case):
+    task = draw(3, p=3, n=13, q=2)
+    return case.build(task, 0.3, 2), task
+
+
+@pytest.mark.parametrize(
+    "case",
+    [
+        pytest.param(case, id=name, marks=() if name in A_FEW else pytest.mark.slow)
+        for name, case in CASES.items()
+    ],
+)
+def test_constructions_are_those_of_one_device(x64, case):
+    """Thirteen supports on eight devices: three devices have only padding."""
+    model, task = of_a_case(case)
+    expected, got = pulled_back(model, task), pulled_back(model, task, MESH)
+    assert_equal(got, expected, 1e-12 * case.rounding)
+
+
+@pytest.mark.parametrize(
+    "name",
+    [
+        pytest.param(name, marks=() if name in ("decoder", "linear decoder") else pytest.mark.slow)
+        for name in TRAINED
+    ],
+)
+def test_trained_models_are_those_of_one_device(x64, name):
+    model = ik.init(jax.random.key(0), TRAINED[name])
+    task = masked(draw(3, p=4, n=13, q=2))
+    assert_equal(pulled_back(model, task, MESH), pulled_back(model, task), 1e-12)
+
+
+def test_predictions_along_the_supports(x64):
+    model, task = ik.init(jax.random.key(0), TRAINED["positions"]), draw(3, p=4, n=13, q=2)
+    got, expected = (pulled_back(model, task, mesh, predict_along) for mesh in (MESH, None))
+    assert_equal(got, expected, 1e-12)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", ["cg", "ric-gaussian", "decoder"])
+def test_single_precision(name):
+    task = draw(3, p=3, n=13, q=2)
+    model = of_a_case(CASES[name])[0] if name in CASES else None
+    if model is None:
+        task, model = draw(3, p=4, n=13, q=2), ik.init(jax.random.key(0), TRAINED[name])
+    assert_equal(pulled_back(model, task, MESH), pulled_back(model, task), 5e-6)
+    assert relative(ik.predict(model, task, mesh=MESH), ik.predict(model, task)) < 1e-6
+
+
+@pytest.mark.parametrize("kind", MESHES)
+def test_supports_that_are_divided_already_stay_where_they_are(x64, kind):
+    model, task = of_a_case(CASES["ric-gaussian"])
+    task = draw(3, p=3, n=16, q=2)
+    divided, whole = (
+        NamedSharding(MESHES[kind], PartitionSpec(*axes)) for axes in (["context"], [])
+    )
+    there = task.replace(
+        x=jax.device_put(task.x, divided),
+        y=jax.device_put(task.y, divided),
+        x_query=jax.device_put(task.x_query, whole),
+        y_query=None,
+    )
+    assert relative(ik.predict(model, there), ik.predict(model, task)) < 1e-12
+    _, cache = ik.run_with_cache(model, there, names=("alpha",))
+    assert cache["alpha"].sharding.spec == PartitionSpec(None, "context")
+
+
+@pytest.mark.parametrize("name", ["cg", pytest.param("ric-gaussian", marks=pytest.mark.slow)])
+def test_slots_after_every_step(x64, name):
+    model, task = of_a_case(CASES[name])
+    expected, got = ik.run_with_cache(model, task)[1], ik.run_with_cache(model, task, mesh=MESH)[1]
+    assert {*expected} == {*got} >= {"alpha"}
+    for slot in expected:
+        assert relative(got[slot], expected[slot]) < 1e-11, slot
+
+
+def test_logits_far_beyond_the_range_of_exp():
+    """Some devices hold no key that counts."""
+    model = ik.constructions.nadaraya_watson(ik.Exponential(1e-3), num_features=3)
+    task = draw(3, p=3, n=13, q=2)
+    assert_equal(pulled_back(model, task, MESH), pulled_back(model, task), 1e-3)
+    assert relative(ik.predict(model, task, mesh=MESH), ik.predict(model, task)) < 1e-6
+
+
+def test_a_fit_over_tasks_and_contexts(x64):
+    mesh = jax.make_mesh((2, 4), ("tasks", "context"))
+    family = ik.tasks.LinearRegression(num_features=2, num_supports=6, num_queries=2)
+    keys = jax.random.split(jax.random.key(0), 3)
+    tasks = jax.vmap(ik.tasks.sample, in_axes=(0, None))(keys, family)
+
+    def build(ridge):
+        return ik.constructions.conjugate_gradient(
+            ik.Linear(), num_features=2, ridge=ridge, steps=2
+        )
+
+    def fitted(mesh):
+        loss = ik.training.held_out(build, tasks, mesh=mesh)
+        found = ik.training.adapt(loss, jnp.ones(()), iterations=4)
+        return jnp.array([found.parameters, found.losses[-1]])
+
+    expected = fitted(None)
+    assert abs(expected[0] - 1) > 0.1
+    assert relative(fitted(mesh), expected) < 1e-12
+
+
+def test_refusals():
+    model, task = of_a_case(CASES["cg"])
+    with pytest.raises(ValueError, match="mesh must have an axis 'tasks'"):
+        ik.predict(model, task, mesh=jax.make_mesh((8,), ("data",)))
+    with pytest.raises(TypeError, match=r"mesh must be a jax.sharding.Mesh, got int"):
+        ik.predict(model, task, mesh=8)  # pyright: ignore[reportArgumentType]
+    with pytest.raises(ValueError, match="task must be on one device"):
+        ik.run_with_cache(model, task, everything=True, mesh=MESH)

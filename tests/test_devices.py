@@ -1,0 +1,38 @@
+"""Starts the tests of `tests/on_eight_devices` in a process with eight virtual devices."""
+
+import os
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from xla_flags import QUICK, known
+
+FOLDER = Path(__file__).parent / "on_eight_devices"
+FLAGS = "--xla_force_host_platform_device_count=8"
+
+
+def run_on_eight_devices(file, marked, seconds):
+    """Run the tests with a mark. LAPACK gets no threads of its own: devices would wait for them."""
+    flags = os.environ.get("XLA_FLAGS") or known(QUICK)
+    command = [sys.executable, "-m", "pytest", "-q", "-p", "no:xdist", "-o", "addopts="]
+    done = subprocess.run(
+        [*command, "-o", "python_files=*.py", "-m", marked, FOLDER / file],
+        env={**os.environ, "XLA_FLAGS": f"{flags} {FLAGS}", "OPENBLAS_NUM_THREADS": "1"},
+        capture_output=True,
+        text=True,
+        timeout=seconds,
+    )
+    assert done.returncode == 0, done.stdout[-5000:] + done.stderr[-2000:]
+    assert re.search(r"\d+ passed", done.stdout)
+
+
+@pytest.mark.parametrize("file", sorted(path.name for path in FOLDER.glob("*.py")))
+def test_on_eight_devices(file):
+    run_on_eight_devices(file, "not slow", 240)
+
+
+@pytest.mark.slow
+def test_every_construction_on_eight_devices():
+    run_on_eight_devices("contexts.py", "slow", 290)
