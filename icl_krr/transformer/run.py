@@ -58,11 +58,11 @@ def run_one(
     """Evaluate a model on one device, or on those over which the supports are divided."""
     if (place := placement(task, mesh)) is None:
         return run_if_it_fits(evaluate, model, task, **options)
-    if inside := {"keep": "points", "hooks": "hooks"}.keys() & options:
+    if {"keep", "hooks"} & options.keys():
         raise ValueError(
-            f"task must be on one device for {' and '.join(inside)} inside of blocks, got supports "
-            f"divided over {place.parts(place.context)} devices; use jax.device_put(task, "
-            "jax.devices()[0])"
+            "task must be on one device for points and hooks inside of blocks, got supports that "
+            f"are divided over {place.parts(place.context)} devices; use jax.device_put(task, "
+            "jax.devices()[0]), or names= without points"
         )
     return run_if_it_fits(evaluate_divided, model, task, place=place, **options)
 

@@ -24,6 +24,12 @@ TRAINED = {
 }
 
 
+each_case = [
+    pytest.param(case, id=name, marks=() if name in A_FEW else pytest.mark.slow)
+    for name, case in CASES.items()
+]
+
+
 def masked(task):
     return task.replace(mask=jnp.arange(task.num_supports) % 5 != 2)
 
@@ -57,13 +63,7 @@ def of_a_case(case):
     return case.build(task, 0.3, 2), task
 
 
-@pytest.mark.parametrize(
-    "case",
-    [
-        pytest.param(case, id=name, marks=() if name in A_FEW else pytest.mark.slow)
-        for name, case in CASES.items()
-    ],
-)
+@pytest.mark.parametrize("case", each_case)
 def test_constructions_are_those_of_one_device(x64, case):
     """Thirteen supports on eight devices: three devices have only padding."""
     model, task = of_a_case(case)
@@ -90,15 +90,12 @@ def test_predictions_along_the_supports(x64):
     assert_equal(got, expected, 1e-12)
 
 
-@pytest.mark.slow
-@pytest.mark.parametrize("name", ["cg", "ric-gaussian", "decoder"])
-def test_single_precision(name):
-    task = draw(3, p=3, n=13, q=2)
-    model = of_a_case(CASES[name])[0] if name in CASES else None
-    if model is None:
-        task, model = draw(3, p=4, n=13, q=2), ik.init(jax.random.key(0), TRAINED[name])
-    assert_equal(pulled_back(model, task, MESH), pulled_back(model, task), 5e-6)
-    assert relative(ik.predict(model, task, mesh=MESH), ik.predict(model, task)) < 1e-6
+@pytest.mark.parametrize("case", each_case)
+def test_single_precision(case):
+    """Two cases round more, on one device as well: wide logits, and derivatives of ReLU tables."""
+    model, task = of_a_case(case)
+    tolerance = {"gd-emulated": 1e-4, "ric-tables": 5e-4}.get(case.name, 1e-6)
+    assert_equal(pulled_back(model, task, MESH), pulled_back(model, task), tolerance)
 
 
 @pytest.mark.parametrize("kind", MESHES)
