@@ -97,8 +97,12 @@ def spread(function: Callable, mesh: Mesh | AbstractMesh, given: Any, made: Any)
     `given` and `made` are `PartitionSpec`s of the arguments and of the results, as in
     `jax.shard_map`. An array that is not divided must be the same on all devices.
     """
+
+    def part(*arguments: Any) -> Any:
+        return function(*in_order(arguments))
+
     # scans in `function` may start from constants, which the check of replication refuses
-    run = jax.shard_map(function, mesh=mesh, in_specs=given, out_specs=made, check_vma=False)
+    run = jax.shard_map(part, mesh=mesh, in_specs=given, out_specs=made, check_vma=False)
 
     def call(*arguments: Any) -> Any:
         if AxisType.Explicit in mesh.axis_types:
@@ -196,6 +200,33 @@ def from_before(part: Any, axes: Axes, distance: int = 1, ring: bool = False) ->
     size = jax.lax.axis_size(axes)
     pairs = [(i, (i + distance) % size) for i in range(size) if ring or i + distance < size]
     return jax.lax.ppermute(part, axes, pairs)
+
+
+def in_order(values: Any) -> Any:
+    """The same arrays, none of which is computed before all are; so are their gradients.
+
+    On a CPU, XLA may start exchanges that do not depend on each other in another order on another
+    device, such as those of two heads. The devices would then wait for each other for ever.
+    """
+    leaves, structure = jax.tree.flatten(values)
+    floats = [
+        isinstance(leaf, jax.Array) and jnp.issubdtype(leaf.dtype, jnp.floating) and leaf.size > 0
+        for leaf in leaves
+    ]
+    if jax.default_backend() != "cpu" or sum(floats) < 2:
+        return values
+    one_each = [
+        leaf[(0,) * leaf.ndim] for leaf, is_float in zip(leaves, floats, strict=True) if is_float
+    ]
+    widest = jnp.result_type(*one_each)
+    # 0 times a number is 0, but XLA must compute the number: it could be NaN
+    nothing = sum(0 * jnp.where(jnp.isfinite(one), one, 0).astype(widest) for one in one_each)
+    return structure.unflatten(
+        [
+            leaf + jnp.asarray(nothing).astype(leaf.dtype) if is_float else leaf
+            for leaf, is_float in zip(leaves, floats, strict=True)
+        ]
+    )
 
 
 def sum_before(part: jax.Array, axes: Axes) -> jax.Array:

@@ -9,8 +9,10 @@ from typing import Any, NamedTuple
 import jax
 import jax.numpy as jnp
 
+from ..devices import in_order
 from ..names import similar
 from ..residual import Stream
+from ..residual.divided import DividedTokens
 from .attention import UndividedSoftmax, Visible
 from .heads import constant_patterns, written_by_heads
 from .hook_points import Hook, HookPoints, PlacedHook, Where
@@ -137,10 +139,13 @@ def run_block(
     known: Mapping[int, UndividedSoftmax],
 ) -> Stream:
     """h += attention(h); h += mlp(h). The writes of a sublayer are summed before they are added."""
-    stream = hook_points("resid_pre", stream)
+    divided = isinstance(visible, DividedTokens)
+    stream = hook_points("resid_pre", in_order(stream) if divided else stream)
     inputs = normalise(block.attention_norm, stream)
     written: Stream = {}
     for j, heads in enumerate(block.attention):
+        if divided:
+            inputs, written = in_order((inputs, written))
         mixed = written_by_heads(heads, inputs, visible, spec, hook_points, j, known.get(j))
         written = sum_of_slots(written, hook_points(f"heads.{j}", mixed))
     stream = hook_points("resid_mid", add_to_stream(stream, hook_points("attn", written)))
