@@ -103,6 +103,7 @@ def joined(devices: Devices) -> Iterator[None]:
 def connect(hosts: str) -> None:
     import jax
 
+    jax.config.update("jax_enable_preemption_service", False)  # it would swallow SIGTERM
     at_abort(
         2,
         f"hosts must name processes that all start within {GATHERING} s and can reach each other, "
