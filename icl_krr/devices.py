@@ -68,9 +68,16 @@ def automatic(mesh: Mesh) -> Mesh:
 
 
 def ambient_mesh() -> AbstractMesh | None:
-    """The mesh of `jax.set_mesh`, or None; inside of `jax.shard_map` None, too."""
+    """The mesh of `jax.set_mesh`; None for one device, and inside of `jax.shard_map`."""
     mesh = jax.sharding.get_abstract_mesh()
-    return None if mesh.empty or AxisType.Manual in mesh.axis_types else mesh
+    alone = mesh.empty or mesh.size == 1
+    return None if alone or AxisType.Manual in mesh.axis_types else mesh
+
+
+def over_processes() -> bool:
+    """Whether the mesh of `jax.set_mesh` has devices of several processes."""
+    mesh = jax.sharding.get_mesh()
+    return not mesh.empty and mesh.is_multi_process
 
 
 def sharding_of(value: Any) -> NamedSharding | None:

@@ -10,7 +10,7 @@ import signal
 import sys
 from typing import NoReturn
 
-from . import interruption
+from . import hosts, interruption
 
 
 def main(argv: list[str] | None = None) -> int:
@@ -29,6 +29,8 @@ def console() -> NoReturn:
         if received:
             interruption.leave(received[0])
         interruption.leave_at_signals()
+    if isinstance(status, int) and status > 1:  # 1 is a verdict, which all processes return
+        hosts.leave(status)
     sys.exit(status)
 
 

@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import Any
 
 import jax
+from jax.experimental.multihost_utils import sync_global_devices
 from rich.console import Console
 from rich.progress import Progress, ProgressColumn
 
@@ -36,6 +37,8 @@ def surroundings(settings: Command) -> dict[str, Any]:
         "seed": settings.first_seed,
         "matmul_precision": "highest",
         "device": f"{device.platform}: {device.device_kind}",
+        "mesh": dict(jax.sharding.get_abstract_mesh().shape),
+        "processes": jax.process_count(),
         "machine": platform.platform(),
         "cores": os.cpu_count(),
         "python": platform.python_version(),
@@ -83,14 +86,22 @@ def prepare(folder: Path) -> None:
         OSError: the folder cannot be made or written to.
         ValueError: another process writes to the folder.
     """
-    folder.mkdir(parents=True, exist_ok=True)
-    if not os.access(folder, os.W_OK):
-        raise PermissionError(errno.EACCES, os.strerror(errno.EACCES), str(folder))
-    FOLDERS.enter_context(owned(folder))
+    if jax.process_index() == 0:
+        folder.mkdir(parents=True, exist_ok=True)
+        if not os.access(folder, os.W_OK):
+            raise PermissionError(errno.EACCES, os.strerror(errno.EACCES), str(folder))
+        FOLDERS.enter_context(owned(folder))
+    sync_global_devices(f"{folder} is there")
 
 
 def save(folder: Path, files: dict[str, bytes]) -> list[Path]:
-    """Write files; each replaces an older file only after all its content is written."""
+    """Write files; each replaces an older file only after all its content is written.
+
+    Of several processes, the first writes, as soon as all have read what was there.
+    """
+    sync_global_devices(f"{folder} is read")
+    if jax.process_index():
+        return []
     UNSAVED.update(folder / name for name in files)
     for name, content in files.items():
         replace(folder / name, content)

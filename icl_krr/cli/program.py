@@ -19,8 +19,10 @@ from platformdirs import user_cache_dir
 
 from ..experiments.shared.recipe import Recipe
 from ..names import unknown
+from . import hosts
 from .settings import COMMANDS, settings_of
 from .settings.command import Command
+from .settings.devices import ONE_DEVICE, Devices
 from .settings.train import Train
 from .words import WORDS
 
@@ -93,6 +95,7 @@ def main(typed: list[str]) -> int:
     try:
         settings = parse(typed)
         keep_compiled_programs()
+        hosts.prepare(devices_of(settings))
         return run(replace(settings, argv=tuple(typed)))
     except BrokenPipeError:
         raise
@@ -103,6 +106,8 @@ def main(typed: list[str]) -> int:
     except RuntimeError as error:
         if type(error).__name__ not in ("JaxRuntimeError", "XlaRuntimeError"):
             raise
+        if hosts.is_one_of_several() and "RESOURCE_EXHAUSTED" not in str(error):
+            hosts.end(hosts.LOST, hosts.LOST_WORDS)
         return refuse(of_device(error))
     except KeyboardInterrupt:
         return 130
@@ -121,8 +126,12 @@ def run(settings: Command) -> int:
         if value == () and f"--{option}" in settings.argv:
             raise ValueError(f"{option} must have at least one value, got none; remove --{option}")
     name = type(settings).__name__.lower()
-    with FOLDERS:
+    with hosts.joined(devices_of(settings)), FOLDERS:
         return import_module(f".commands.{name}", __package__).run(settings)
+
+
+def devices_of(settings: Command) -> Devices:
+    return vars(settings).get("devices", ONE_DEVICE)
 
 
 def keep_compiled_programs() -> None:

@@ -31,8 +31,43 @@ kernel ridge regression with the lowest loss on other tasks, and a model can hav
 this predictor.
 
 Ctrl-C or SIGTERM saves the last finished step, and the same command continues from there. On the
-same machine, the final weights are equal bit for bit to those of a run without interruption. If the
-loss becomes NaN or infinite, training stops, reports the step and keeps the last checkpoint.
+same machine and number of devices, the final weights are equal bit for bit to those of a run
+without interruption. If the loss becomes NaN or infinite, training stops, reports the step and
+keeps the last checkpoint.
+
+**Several devices and machines.** `--mesh tasks=8` divides the tasks of every step over eight
+devices. `--hosts auto` runs the command in several processes that share all their devices; a job of
+SLURM, Kubernetes, Open MPI or Cloud TPU starts one per machine or GPU. Elsewhere, start each
+process yourself, with the address of process 0, the number of processes and its own id:
+
+```sh
+icl-krr train gp-decoder --hosts 10.0.0.1:1234,2,0
+```
+
+The commands `train`, `sweep`, `identify`, `fit` and `ablate` take both options. Results are those
+of one device, to rounding. Process 0 alone prints and writes files. In several processes, all write
+the checkpoint (`checkpoint.orbax`, by Orbax), so that they need a common folder `--out`. A run
+continues on any number of devices and processes.
+
+If a process is lost (killed, or not heard of for 30 seconds), the others end within a minute, with
+one sentence and exit status 75; often the system tells them at once. What was saved last is
+complete. If one process receives Ctrl-C or SIGTERM, all save the same step and end. All processes
+must start within five minutes.
+
+A job of SLURM, `icl_krr/training/clusters/slurm.sbatch`:
+
+```bash
+.. include:: clusters/slurm.sbatch
+```
+
+A JobSet of Kubernetes, `icl_krr/training/clusters/jobset.yaml`:
+
+```yaml
+.. include:: clusters/jobset.yaml
+```
+
+In Python, call `jax.distributed.initialize` before anything else, and give `train` a mesh, or set
+it by `jax.set_mesh`.
 
 JAX starts threads, so a process that is forked after the first use of JAX may hang. Start other
 processes, such as several runs from one script, with `multiprocessing.get_context("spawn")`.

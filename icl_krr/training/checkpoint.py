@@ -74,15 +74,18 @@ def restore(path: Path, like: State, config: Config) -> tuple[State, list[jax.Ar
     record = read(path, "config", "losses", *wanted)
     compare(from_json(record["config"]), config, path)
     saved = fill(path, wanted, {name: record[name] for name in wanted})
-    state = State(
-        saved["model"], saved["optimiser"], jax.random.wrap_key_data(saved["key"]), saved["step"]
-    )
-    return state, list(map(jnp.asarray, record["losses"]))
+    return state_of(saved), list(map(jnp.asarray, record["losses"]))
 
 
 def arrays(state: State) -> dict[str, Any]:
     key = jax.random.key_data(state.key)
     return {"step": state.step, "key": key, "model": state.model, "optimiser": state.optimiser}
+
+
+def state_of(saved: dict[str, Any]) -> State:
+    """The state with these `arrays`."""
+    key = jax.random.wrap_key_data(saved["key"])
+    return State(saved["model"], saved["optimiser"], key, saved["step"])
 
 
 def save_weights(path: str | Path, model: Any) -> None:

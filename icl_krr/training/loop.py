@@ -13,13 +13,15 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 import numpy as np
+from jax.sharding import Mesh
 
+from ..devices import automatic, check_mesh
 from ..files import UNSAVED, replace, to_csv
 from ..tasks import Sampler, Task
 from ..transformer import Transformer, predict_batch
-from . import checkpoint
+from . import checkpoint, shared_checkpoint
 from .batches import draw
-from .interruption import between_steps
+from .interruption import between_steps, together
 from .reference import optimal, reference
 from .settings import Training
 from .step import advance, check, start
@@ -41,11 +43,13 @@ def train(
     *,
     folder: str | Path | None = None,
     progress: Callable[[int, Row | None], None] = lambda step, row: None,
+    mesh: Mesh | None = None,
 ) -> tuple[Transformer, list[Row]]:
     """Train a model on freshly drawn tasks of a family.
 
-    If `folder` contains a checkpoint, training continues from it. On the same machine, the final
-    weights are then bit for bit equal to those of an uninterrupted run.
+    If `folder` contains a checkpoint, training continues from it, also on other devices. On the
+    same machine and the same number of devices, the final weights are then bit for bit equal to
+    those of an uninterrupted run.
 
     Args:
         model: model with random weights or with the weights of a construction.
@@ -53,10 +57,13 @@ def train(
         settings: settings of the training.
         folder: folder for the rows in `metrics.csv` and the state in `checkpoint.msgpack`. Both
             files are written every `settings.log_every` steps and are replaced atomically. If
-            SIGINT or SIGTERM interrupts training, the last finished step is saved. Default: no
-            files.
+            SIGINT or SIGTERM interrupts training, the last finished step is saved. If the mesh has
+            devices of several processes, all processes write the state, to `checkpoint.orbax`, and
+            the first one writes the rows. Default: no files.
         progress: function that is called as `progress(step, row)` after every step; `row` is None
             if the step has no row. The default does nothing.
+        mesh: mesh whose axis `tasks` divides the tasks of every step; default: the mesh of
+            `jax.set_mesh`, or one device. Every device has all weights.
 
     Returns:
         The trained model and a list of rows, one before the first step, one every
@@ -86,6 +93,10 @@ def train(
     [0, 2, 4]
     """
     check(model, family, settings)
+    if mesh is not None:
+        check_mesh(mesh)
+        with jax.set_mesh(automatic(mesh)):
+            return train(model, family, settings, folder=folder, progress=progress)
     state, rows = start(model, settings), []
     config = {
         **checkpoint.describe(family, "family"),
@@ -97,13 +108,13 @@ def train(
     folder = None if folder is None else Path(folder)
     if folder is not None:
         folder.mkdir(parents=True, exist_ok=True)
-        if (folder / "checkpoint.msgpack").exists():
-            state, losses = checkpoint.restore(folder / "checkpoint.msgpack", state, config)
+        if saved := shared_checkpoint.restore(folder, state, config):
+            state, losses = saved
             rows = read_metrics(folder / "metrics.csv", int(state.step))
 
     def save() -> None:
         if folder is not None:
-            checkpoint.save(folder / "checkpoint.msgpack", state, config, losses)
+            shared_checkpoint.save(folder, state, config, losses)
 
     tasks, baselines = validation(family, settings)
     best = optimal(family) if settings.target == "exact" else None
@@ -122,18 +133,18 @@ def train(
 
     def record(row: Row) -> None:
         rows.append(row)
-        if folder is not None:
+        if folder is not None and jax.process_index() == 0:
             replace(folder / "metrics.csv", to_csv(rows))
 
     if not before:
         record(measured(0, math.nan, math.nan))
         progress(0, rows[0])
-    with between_steps() as waiting:
+    unsaved = set() if folder is None else {folder / shared_checkpoint.FILE}
+    with together(unsaved) as interrupted, between_steps() as waiting:
         for step in range(before + 1, settings.steps + 1):
             state, loss = advance(state, family, settings, best)
             losses.append(loss)
-            if folder is not None:
-                UNSAVED.add(folder / "checkpoint.msgpack")
+            UNSAVED.update(unsaved)
             row = None
             if step % settings.log_every == 0 or step == settings.steps:
                 values = np.asarray(jnp.stack(losses))
@@ -145,7 +156,7 @@ def train(
                 save()
                 since, before = time.perf_counter(), step
             progress(step, row)
-            if waiting:
+            if interrupted(waiting):
                 if np.isfinite(losses).all():
                     save()
                 break

@@ -7,16 +7,18 @@ import sys
 from pathlib import Path
 from typing import Any
 
+import jax
 import jax.numpy as jnp
 from rich.progress import BarColumn, MofNCompleteColumn, TextColumn, TimeRemainingColumn
 
+from ...devices import over_processes
 from ...experiments.shared.recipe import Recipe, names
 from ...experiments.shared.runs import family, first_model
-from ...files import replace
 from ...plots import images, training_figure
 from ...text_tables import Table, number
 from ...training import Diverged, check, save_weights, train
 from ...training.checkpoint import compare, describe
+from ...training.shared_checkpoint import FILE, FOLDER
 from .. import output
 from ..settings.train import Train
 
@@ -31,10 +33,10 @@ def run(settings: Train) -> int:
     model = first_model(recipe, drawn)
     check(model, drawn, recipe.training)
     output.prepare(folder)
-    made = any((folder / name).exists() for name in ("checkpoint.msgpack", "model.msgpack"))
+    made = any((folder / name).exists() for name in (FILE, FOLDER, "model.msgpack"))
     if made and (folder / "recipe.json").exists():
         compare(described(Recipe.read(folder)), described(recipe), folder)
-    replace(folder / "recipe.json", recipe.to_json().encode())
+    output.save(folder, {"recipe.json": recipe.to_json().encode()})
     columns = (
         BarColumn(),
         MofNCompleteColumn(),
@@ -62,7 +64,8 @@ def run(settings: Train) -> int:
         except Diverged as error:
             print(f"icl-krr: {error}", file=sys.stderr)
             return 1
-    save_weights(folder / "model.msgpack", model)
+    if jax.process_index() == 0:
+        save_weights(folder / "model.msgpack", model)
     meta = {
         **output.surroundings(settings),
         "dtype": str(jnp.result_type(float)),
@@ -79,7 +82,8 @@ def run(settings: Train) -> int:
         print(output.to_json({"meta": meta, "rows": rows}))
     elif rows:
         print_metrics(rows, recipe.training.seed)
-    written = ("recipe.json", "model.msgpack", "checkpoint.msgpack", "metrics.csv", *files)
+    checkpoint = FOLDER if over_processes() else FILE
+    written = ("recipe.json", "model.msgpack", checkpoint, "metrics.csv", *files)
     print(f"wrote {', '.join(str(folder / name) for name in written)}", file=sys.stderr)
     return 0
 

@@ -10,6 +10,7 @@ import tyro
 from ...experiments.shared.recipe import solver_of
 from .choices import Kernel, Site
 from .command import Command, Folder, refuse_unused
+from .devices import ONE_DEVICE, OnDevices
 
 
 @dataclass(frozen=True)
@@ -51,6 +52,7 @@ class Ablate(Command):
     out: Folder | None = None
     """Folder for ablate.csv, ablate.md, meta.json, ablate.png and ablate.svg.
     If None, icl-krr-ablate-MODEL."""
+    devices: OnDevices = ONE_DEVICE
 
     def refuse_options_without_effect(self) -> None:
         if solver_of(self.model) is None:

@@ -10,6 +10,7 @@ import tyro
 from .choices import Kernel
 from .command import Folder, refuse_unused
 from .construction import Construction
+from .devices import ONE_DEVICE, OnDevices
 
 
 @dataclass(frozen=True)
@@ -53,6 +54,7 @@ class Fit(Construction):
     out: Folder | None = None
     """Folder for fit.csv, moved.csv, meta.json, fit.png and fit.svg.
     If None, no files are written."""
+    devices: OnDevices = ONE_DEVICE
 
     def refuse_options_without_effect(self) -> None:
         super().refuse_options_without_effect()

@@ -9,6 +9,7 @@ import tyro
 
 from .choices import Kernel
 from .command import Command, Folder, refuse_unused
+from .devices import ONE_DEVICE, OnDevices
 
 CONSTRUCTIONS = "constructions"
 """Value of MODEL for the confusion matrix."""
@@ -48,6 +49,7 @@ class Identify(Command):
     out: Folder | None = None
     """Folder for the tables (JSON, CSV, Markdown) and the figures (PNG, SVG).
     If None, icl-krr-identify-MODEL."""
+    devices: OnDevices = ONE_DEVICE
 
     def refuse_options_without_effect(self) -> None:
         of_a_model = ("tasks", "probe_tasks", "num_queries", "kernels", "steps", "per_layer")

@@ -9,6 +9,7 @@ import tyro
 from ...catalogue import AXES
 from .choices import Axis, Kernel
 from .command import Command, Folder, refuse_unused
+from .devices import ONE_DEVICE, OnDevices
 
 
 @dataclass(frozen=True)
@@ -50,6 +51,7 @@ class Sweep(Command):
     """Print JSON instead of a table."""
     out: Folder | None = None
     """Folder for results.csv, meta.json and the figure. If None, icl-krr-sweep-AXIS."""
+    devices: OnDevices = ONE_DEVICE
 
     def refuse_options_without_effect(self) -> None:
         axis = AXES[self.axis]

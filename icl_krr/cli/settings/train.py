@@ -11,6 +11,7 @@ from ...catalogue import FAMILIES, SOLVERS, kernel_class
 from ...experiments.shared.recipe import ModelRecipe, TaskRecipe
 from ...training.settings import Training
 from .command import Command, Folder, refuse_unused
+from .devices import ONE_DEVICE, OnDevices
 
 ARCHITECTURE = ("style", "attention", "width", "heads", "hidden", "activation", "layer_norm")
 """Settings of a model with random weights that a construction determines itself."""
@@ -37,6 +38,7 @@ class Train(Command):
     out: Folder | None = None
     """Folder for the weights, the checkpoint, metrics.csv, recipe.json, meta.json and the figure.
     If None, icl-krr-train-RECIPE, or RECIPE itself if RECIPE is the folder of a run."""
+    devices: OnDevices = ONE_DEVICE
 
     @property
     def first_seed(self) -> int:

@@ -1,0 +1,92 @@
+"""Checkpoints of runs in several processes: a folder that all of them write, by Orbax."""
+
+from __future__ import annotations
+
+import shutil
+from pathlib import Path
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jax.experimental.multihost_utils import process_allgather
+
+from ..devices import over_processes
+from ..fields import cut
+from . import checkpoint
+from .checkpoint import Config
+from .step import State
+
+FILE, FOLDER = "checkpoint.msgpack", "checkpoint.orbax"
+"""Where a run is saved in one process, and in several."""
+
+Saved = tuple[State, list[jax.Array]]
+
+
+def save(folder: Path, state: State, config: Config, losses: list[jax.Array]) -> None:
+    """Save as this run is computed, then remove what an earlier run saved in the other way."""
+    if not over_processes():
+        checkpoint.save(folder / FILE, state, config, losses)
+        shutil.rmtree(folder / FOLDER, ignore_errors=True)
+        return
+    import orbax.checkpoint as ocp
+
+    about = {"config": config, "losses": np.asarray(losses, float).tolist()}
+    with opened(folder) as saved:
+        if saved.latest_step() != int(state.step):
+            parts = ocp.args.Composite(
+                state=ocp.args.StandardSave(checkpoint.arrays(state)),
+                about=ocp.args.JsonSave(about),
+            )
+            saved.save(int(state.step), args=parts)
+    if jax.process_index() == 0:
+        (folder / FILE).unlink(missing_ok=True)
+
+
+def restore(folder: Path, like: State, config: Config) -> Saved | None:
+    """The last state that was saved in a folder, on whatever devices; None if there is none.
+
+    Raises:
+        Mismatch: another run saved it.
+        ValueError: it cannot be read, or not all processes find it.
+    """
+    one = folder / FILE
+    found = checkpoint.restore(one, like, config) if one.exists() else None
+    if (folder / FOLDER).exists():
+        with opened(folder) as saved:
+            last = saved.latest_step()
+            if last is not None and (found is None or last > int(found[0].step)):
+                found = read(saved, last, folder / FOLDER, like, config)
+    if over_processes():
+        steps = process_allgather(np.asarray(-1 if found is None else int(found[0].step)))
+        if np.ptp(steps):
+            raise ValueError(
+                f"{folder} must be a folder that all processes can reach, but the last steps that "
+                f"they find in it are {steps.tolist()} (-1: none)"
+            )
+    return found
+
+
+def opened(folder: Path) -> Any:
+    import orbax.checkpoint as ocp  # a second, and needed here only
+
+    options = ocp.CheckpointManagerOptions(max_to_keep=1, enable_async_checkpointing=False)
+    return ocp.CheckpointManager((folder / FOLDER).absolute(), options=options)
+
+
+def read(saved: Any, step: int, path: Path, like: State, config: Config) -> Saved:
+    import orbax.checkpoint as ocp
+
+    try:
+        about = saved.restore(step, args=ocp.args.Composite(about=ocp.args.JsonRestore())).about
+        checkpoint.compare(about["config"], config, path)
+        wanted = ocp.args.StandardRestore(checkpoint.arrays(like))
+        arrays = saved.restore(step, args=ocp.args.Composite(state=wanted)).state
+    except checkpoint.Mismatch:
+        raise
+    except Exception as error:
+        raise ValueError(
+            f"{path} must be a checkpoint, but cannot be read "
+            f"({cut(str(error) or type(error).__name__)})"
+        ) from None
+    return checkpoint.state_of(arrays), list(map(jnp.asarray, about["losses"]))

@@ -1,0 +1,218 @@
+"""Runs in two processes of two devices each, which these tests start themselves."""
+
+import csv
+import json
+import os
+import shlex
+import signal
+import socket
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import numpy as np
+import pytest
+import yaml
+
+import icl_krr as ik
+from icl_krr.cli import hosts, main
+from icl_krr.cli.program import parse
+from icl_krr.training import shared_checkpoint
+from icl_krr.training.shared_checkpoint import FILE, FOLDER
+
+FLAGS = shlex.split("""
+    --task.num-features 2 --task.num-supports 6 --task.num-queries 2
+    --model.width 8 --model.depth 1 --model.heads 1
+    --training.steps 12 --training.batch 5 --training.log-every 4
+    --training.validation 7 --training.warmup 4
+""")
+PATIENCE = 4
+RUN = """
+import os, pathlib, signal, sys
+from icl_krr.cli import console, hosts
+from icl_krr.training import shared_checkpoint
+patience, stop = int(sys.argv.pop(1)), sys.argv.pop(1)
+hosts.PATIENCE = patience
+write = pathlib.Path.write_bytes
+def write_in_process_0(path, content):
+    assert os.environ["SLURM_PROCID"] == "0" or "orbax" in str(path), f"process 1 writes {path}"
+    return write(path, content)
+pathlib.Path.write_bytes = write_in_process_0
+save = shared_checkpoint.save
+def save_and_stop(*arguments):
+    save(*arguments)
+    if os.environ["SLURM_PROCID"] == "1":
+        os.kill(os.getpid(), getattr(signal, stop))
+if stop != "no":
+    shared_checkpoint.save = save_and_stop
+console()
+"""
+
+
+def start(folder, *options, stop="no"):
+    """Both processes, as SLURM would start them. `stop`: the signal after the first checkpoint."""
+    with socket.socket() as free:
+        free.bind(("", 0))
+        port = free.getsockname()[1]
+    command = [sys.executable, "-c", RUN, str(PATIENCE), stop, "train", *FLAGS, "--out", folder]
+    slurm = {"SLURM_JOB_ID": "1", "SLURM_STEP_NODELIST": "localhost", "SLURM_NTASKS": "2"}
+    flags = os.environ.get("XLA_FLAGS", "") + " --xla_force_host_platform_device_count=2"
+    return [
+        subprocess.Popen(
+            [*command, "--hosts", "auto", *options],
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            text=True,
+            env={
+                **os.environ,
+                **slurm,
+                "JAX_COORDINATOR_PORT": str(port),
+                "SLURM_PROCID": str(i),
+                "SLURM_LOCALID": str(i),
+                "XLA_FLAGS": flags,
+            },
+        )
+        for i in (0, 1)
+    ]
+
+
+def end(processes, seconds=60):
+    """What they print, and their exit statuses; none is left, whatever happens."""
+    try:
+        printed = [process.communicate(timeout=seconds) for process in processes]
+    finally:
+        for process in processes:
+            process.kill()
+    return printed, [process.returncode for process in processes]
+
+
+def curve(folder):
+    """Loss and validation error of every row, and nothing that depends on the machine."""
+    with (folder / "metrics.csv").open() as file:
+        rows = [(row["step"], row["loss"], row["validation"]) for row in csv.DictReader(file)]
+    return np.array(rows, float)
+
+
+@pytest.fixture(scope="module")
+def whole(tmp_path_factory):
+    """The run that others must equal: one process, one device, no interruption."""
+    folder = tmp_path_factory.mktemp("whole")
+    assert main(["train", *FLAGS, "--out", str(folder)]) == 0
+    return curve(folder)
+
+
+def test_two_processes_continue_a_run_of_one(tmp_path, whole, monkeypatch):
+    """Same losses; one file becomes a folder of Orbax; process 0 alone prints and writes."""
+    save = shared_checkpoint.save
+
+    def save_and_stop(*arguments):
+        save(*arguments)
+        raise KeyboardInterrupt
+
+    with monkeypatch.context() as patch:
+        patch.setattr(shared_checkpoint, "save", save_and_stop)
+        assert main(["train", *FLAGS, "--out", str(tmp_path)]) == 130
+    assert (tmp_path / FILE).exists()
+    before = (tmp_path / "metrics.csv").read_text()
+    printed, statuses = end(start(tmp_path, "--json"))
+    assert statuses == [0, 0], printed
+    assert (tmp_path / "metrics.csv").read_text().startswith(before)  # with the times of its steps
+    np.testing.assert_allclose(curve(tmp_path), whole, rtol=1e-6)
+    names = {path.name for path in tmp_path.iterdir()}
+    assert {FOLDER, "metrics.csv", "model.msgpack", "meta.json"} <= names
+    assert FILE not in names
+    record = json.loads(printed[0][0])
+    assert (record["meta"]["mesh"], record["meta"]["processes"]) == ({"tasks": 4}, 2)
+    assert not printed[1][0]
+    assert "wrote" in printed[0][1]
+    assert "wrote" not in printed[1][1]
+
+
+def test_a_killed_process_ends_the_other_and_one_device_continues(tmp_path, whole, capsys):
+    processes = start(tmp_path, stop="SIGKILL")
+    try:
+        processes[1].wait(60)
+    except BaseException:
+        end(processes, 0)
+        raise
+    killed = time.monotonic()
+    printed, statuses = end(processes)
+    assert time.monotonic() - killed < PATIENCE + 6
+    assert statuses == [hosts.LOST, -signal.SIGKILL], printed
+    assert printed[0][1].splitlines()[-1] == f"icl-krr: error: {hosts.LOST_WORDS}"
+    assert len(curve(tmp_path)) == 2
+    before = (tmp_path / "metrics.csv").read_text()
+    assert main(["train", *FLAGS, "--training.batch", "6", "--out", str(tmp_path)]) == 2
+    assert "training.batch: stored 5, given 6" in capsys.readouterr().err
+    assert main(["train", *FLAGS, "--mesh", "tasks=1", "--out", str(tmp_path)]) == 0
+    assert (tmp_path / "metrics.csv").read_text().startswith(before)
+    np.testing.assert_allclose(curve(tmp_path), whole, rtol=1e-6)
+    assert (tmp_path / FILE).exists()
+    assert not (tmp_path / FOLDER).exists()
+
+
+@pytest.mark.slow
+def test_a_signal_to_one_process_stops_both_after_the_same_step(tmp_path, whole):
+    printed, statuses = end(start(tmp_path, stop="SIGTERM"))
+    assert statuses == [130, 128 + signal.SIGTERM], printed
+    (saved,) = (int(path.name) for path in (tmp_path / FOLDER).iterdir())
+    assert 4 < saved < 12
+    printed, statuses = end(start(tmp_path))
+    assert statuses == [0, 0], printed
+    np.testing.assert_allclose(curve(tmp_path), whole, rtol=1e-6)
+
+
+def test_the_stated_time_is_that_of_the_program():
+    assert f"not heard of for {hosts.PATIENCE} seconds" in " ".join(ik.training.__doc__.split())
+    assert hosts.PATIENCE <= 30
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        (["--mesh", "tasks"], "mesh must be AXIS=SIZE, such as tasks=8, got 'tasks'"),
+        (["--mesh", "tasks=0"], "mesh must have >= 1 device along the axis tasks, got 'tasks=0'"),
+        (["--mesh", "task=2"], "mesh must have the axis tasks, once, got 'task=2'"),
+        (["--mesh", "tasks=1,tasks=1"], "mesh must have the axis tasks, once"),
+        (
+            ["--mesh", "tasks=9999"],
+            "mesh must have a size <= 1, the number of devices, got tasks=9999",
+        ),
+        (["--hosts", "10.0.0.1:1234"], "hosts must be auto or ADDRESS:PORT,NUMBER,ID, such as"),
+        (["--hosts", "10.0.0.1:1234,2,2"], "hosts must have an id < 2, the number of processes"),
+        (["--hosts", "auto"], "hosts must name processes that JAX can connect, got 'auto'"),
+    ],
+)
+@pytest.mark.parametrize("command", [["train"], ["sweep", "width"]])
+def test_devices_that_do_not_fit_are_refused(command, options, message, capsys, tmp_path):
+    assert main([*command, *options, "--out", str(tmp_path / "out")]) == 2
+    assert message in capsys.readouterr().err
+    assert not (tmp_path / "out").exists()
+
+
+CLUSTERS = Path(ik.training.__file__).parent / "clusters"
+
+
+def test_the_job_of_slurm_is_understood(tmp_path):
+    script = CLUSTERS / "slurm.sbatch"
+    subprocess.run(["bash", "-n", script], check=True)
+    (line,) = (line for line in script.read_text().splitlines() if line.startswith("    icl-krr"))
+    settings = parse(shlex.split(line)[1:])
+    assert settings.devices.hosts == "auto"
+    assert f'"$status" -eq {hosts.LOST}' in script.read_text()
+
+
+def test_the_jobset_of_kubernetes_is_understood():
+    account, role, _, jobs = yaml.safe_load_all((CLUSTERS / "jobset.yaml").read_text())
+    (workers,) = jobs["spec"]["replicatedJobs"]
+    job = workers["template"]["spec"]
+    pod = job["template"]["spec"]
+    (main_container,) = pod["containers"]
+    settings = parse([*main_container["command"], *main_container["args"]][1:])
+    assert settings.devices.hosts == "auto"
+    assert job["parallelism"] == job["completions"]
+    assert pod["serviceAccountName"] == account["metadata"]["name"]
+    assert {name for rule in role["rules"] for name in rule["resources"]} >= {"pods", "jobs"}
+    mounted = main_container["volumeMounts"][0]["mountPath"]
+    assert str(settings.out).startswith(mounted)
