@@ -217,23 +217,19 @@ def in_order(values: Any) -> Any:
     """
     leaves, structure = jax.tree.flatten(values)
     floats = [
-        isinstance(leaf, jax.Array) and jnp.issubdtype(leaf.dtype, jnp.floating) and leaf.size > 0
-        for leaf in leaves
+        i
+        for i, leaf in enumerate(leaves)
+        if isinstance(leaf, jax.Array) and jnp.issubdtype(leaf.dtype, jnp.floating) and leaf.size
     ]
-    if jax.default_backend() != "cpu" or sum(floats) < 2:
+    if jax.default_backend() != "cpu" or len(floats) < 2:
         return values
-    one_each = [
-        leaf[(0,) * leaf.ndim] for leaf, is_float in zip(leaves, floats, strict=True) if is_float
-    ]
-    widest = jnp.result_type(*one_each)
-    # 0 times a number is 0, but XLA must compute the number: it could be NaN
-    nothing = sum(0 * jnp.where(jnp.isfinite(one), one, 0).astype(widest) for one in one_each)
-    return structure.unflatten(
-        [
-            leaf + jnp.asarray(nothing).astype(leaf.dtype) if is_float else leaf
-            for leaf, is_float in zip(leaves, floats, strict=True)
-        ]
-    )
+    dtype = jnp.result_type(*(leaves[i] for i in floats))
+    some = jnp.stack([leaves[i][(0,) * leaves[i].ndim].astype(dtype) for i in floats])
+    # XLA must compute a number before it multiplies it by 0: the number could be NaN
+    nothing = 0 * jnp.sum(jnp.where(jnp.isfinite(some), some, 0))
+    for i in floats:
+        leaves[i] = leaves[i] + nothing.astype(leaves[i].dtype)
+    return structure.unflatten(leaves)
 
 
 def sum_before(part: jax.Array, axes: Axes) -> jax.Array:

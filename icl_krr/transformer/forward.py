@@ -139,12 +139,12 @@ def run_block(
     known: Mapping[int, UndividedSoftmax],
 ) -> Stream:
     """h += attention(h); h += mlp(h). The writes of a sublayer are summed before they are added."""
-    divided = isinstance(visible, DividedTokens)
-    stream = hook_points("resid_pre", in_order(stream) if divided else stream)
+    in_rings = isinstance(visible, DividedTokens) and spec.attention == "softmax"
+    stream = hook_points("resid_pre", in_order(stream) if in_rings else stream)
     inputs = normalise(block.attention_norm, stream)
     written: Stream = {}
     for j, heads in enumerate(block.attention):
-        if divided:
+        if in_rings:
             inputs, written = in_order((inputs, written))
         mixed = written_by_heads(heads, inputs, visible, spec, hook_points, j, known.get(j))
         written = sum_of_slots(written, hook_points(f"heads.{j}", mixed))

@@ -24,10 +24,15 @@ TRAINED = {
 }
 
 
-each_case = [
-    pytest.param(case, id=name, marks=() if name in A_FEW else pytest.mark.slow)
-    for name, case in CASES.items()
-]
+def each_case(quick):
+    """All constructions, of which only some run with the quick tests."""
+    return pytest.mark.parametrize(
+        "case",
+        [
+            pytest.param(case, id=name, marks=() if name in quick else pytest.mark.slow)
+            for name, case in CASES.items()
+        ],
+    )
 
 
 def masked(task):
@@ -63,7 +68,7 @@ def of_a_case(case):
     return case.build(task, 0.3, 2), task
 
 
-@pytest.mark.parametrize("case", each_case)
+@each_case(A_FEW)
 def test_constructions_are_those_of_one_device(x64, case):
     """Thirteen supports on eight devices: three devices have only padding."""
     model, task = of_a_case(case)
@@ -90,7 +95,7 @@ def test_predictions_along_the_supports(x64):
     assert_equal(got, expected, 1e-12)
 
 
-@pytest.mark.parametrize("case", each_case)
+@each_case(("cg",))
 def test_single_precision(case):
     """Two cases round more, on one device as well: wide logits, and derivatives of ReLU tables."""
     model, task = of_a_case(case)
