@@ -14,6 +14,7 @@ from ..residual.divided import DividedTokens
 from .tiled_attention import (
     Tiles,
     all_into_tiles,
+    as_one,
     from_tiles,
     quotients,
     scaled,
@@ -54,6 +55,7 @@ def wide_ring(q, k, v, visible, positions, causal, axes):
 
 def forward_ring(q, k, v, visible, positions, causal, axes):
     """The output, log total, and the total over exp(log total), as `forward_tiles`."""
+    q, k, v, visible, positions = as_one(q, k, v, visible, positions, causal)
     size = power_below(devices.largest(jnp.max(jnp.abs(v), axis=0), axes))
     held = k, scaled(v, size), visible, positions[: len(k)]
 
