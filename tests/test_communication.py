@@ -54,17 +54,31 @@ def compiled(model, task, place, gradient):
     return parse(run.lower(model, task, place=place).compile().as_text())
 
 
-@devices
-@pytest.mark.parametrize("gradient", [False, True], ids=["forward", "gradient"])
-@pytest.mark.parametrize("name", MODELS)
-def test_a_step_sends_what_the_formula_says_and_never_the_context(name, gradient):
-    model = MODELS[name]()
-    place = placement(TASK, jax.make_mesh((8,), ("context",)))
+def check_a_step(name, gradient, count):
+    model, mesh = (
+        MODELS[name](),
+        jax.make_mesh((count,), ("context",), devices=jax.devices()[:count]),
+    )
+    place = placement(TASK, mesh)
     program = compiled(model, TASK, place, gradient)
     assert collectives(program) <= {"all-reduce", "collective-permute"}
     found, kinds = work_of_steps(program, STEPS), ("all-reduce", "collective-permute")
     sent = Sent(sum(found[kind] for kind in kinds), sum(found[f"{kind} arrays"] for kind in kinds))
     assert sent == step_sent(model, TASK, place, gradient)
+
+
+@devices
+@pytest.mark.parametrize("gradient", [False, True], ids=["forward", "gradient"])
+@pytest.mark.parametrize("name", MODELS)
+def test_a_step_sends_what_the_formula_says_and_never_the_context(name, gradient):
+    check_a_step(name, gradient, 8)
+
+
+@devices
+@pytest.mark.parametrize("count", [2, 5])
+@pytest.mark.parametrize("name", ["linear causal decoder", "decoder"])
+def test_a_step_sends_what_the_formula_says_on_any_number_of_devices(name, count):
+    check_a_step(name, False, count)
 
 
 @devices
