@@ -1,7 +1,4 @@
-"""What devices send in a step, read from the compiled program; this needs 8 devices.
-
-XLA_FLAGS=--xla_force_host_platform_device_count=8 python -m pytest tests/test_communication.py
-"""
+"""What devices send in a step, read from the compiled program."""
 
 import jax
 import jax.numpy as jnp
@@ -43,8 +40,6 @@ MODELS = {
     "decoder": lambda: trained(causal=True, tokens="interleaved"),
 }
 
-devices = pytest.mark.skipif(jax.device_count() < 8, reason="needs 8 devices")
-
 
 def compiled(model, task, place, gradient):
     run = evaluate_divided
@@ -67,21 +62,18 @@ def check_a_step(name, gradient, count):
     assert sent == step_sent(model, TASK, place, gradient)
 
 
-@devices
 @pytest.mark.parametrize("gradient", [False, True], ids=["forward", "gradient"])
 @pytest.mark.parametrize("name", MODELS)
 def test_a_step_sends_what_the_formula_says_and_never_the_context(name, gradient):
     check_a_step(name, gradient, 8)
 
 
-@devices
 @pytest.mark.parametrize("count", [2, 5])
 @pytest.mark.parametrize("name", ["linear causal decoder", "decoder"])
 def test_a_step_sends_what_the_formula_says_on_any_number_of_devices(name, count):
     check_a_step(name, False, count)
 
 
-@devices
 def test_the_memory_of_a_divided_run_is_that_of_one_device():
     config = ik.tasks.LinearRegression(num_features=P, num_supports=80_000)
     task = jax.eval_shape(lambda: ik.tasks.sample(jax.random.key(0), config))
@@ -95,7 +87,6 @@ def test_the_memory_of_a_divided_run_is_that_of_one_device():
     assert (one.step_sent, eight.step_sent) == (0, 4 * (P + 5))
 
 
-@devices
 def test_a_batch_sends_for_each_task_of_a_device():
     tasks = jax.tree.map(lambda leaf: jax.ShapeDtypeStruct((6, *leaf.shape), leaf.dtype), TASK)
     mesh, model = jax.make_mesh((2, 4), ("tasks", "context")), cg(ik.Linear())
