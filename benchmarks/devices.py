@@ -111,7 +111,11 @@ def measured(name: str, which: str, count: int) -> dict[str, Any]:
     if name == "linear" or (which == "forward" and count == max(COUNTS)):
         steps = STEPS if name == "linear" else 1
         drawn = case.model(steps), case.task(place, drawn=True)
-        row |= growth(PASSES[which].lower(*drawn, place=place).compile(), *drawn)
+        run = PASSES[which].lower(*drawn, place=place).compile()
+        # the first run also allocates what the process keeps; later, not all devices may hold their
+        # scratch at the same time
+        _, *found = (growth(run, *drawn) for _ in range(3))
+        row |= max(found, key=lambda each: each["growth"])
         row["steps run"] = steps
     return row
 
@@ -129,6 +133,7 @@ def growth(run: Callable, *arguments: Any) -> dict[str, float]:
         while not ended.wait(0.002):
             seen.append(process.memory_info().rss)
 
+    time.sleep(0.3)  # JAX frees the scratch of the run before in another thread
     before, start = process.memory_info().rss, time.perf_counter()
     watcher = threading.Thread(target=watch)
     watcher.start()
