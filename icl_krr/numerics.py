@@ -32,6 +32,26 @@ def matmul(a: jax.Array, b: jax.Array) -> jax.Array:
     return jnp.matmul(a, b, precision=jax.lax.Precision.HIGHEST)
 
 
+def as_one(*parts: jax.Array) -> tuple[jax.Array, ...]:
+    """Return the same arrays, none of which JAX takes as known where another one is not.
+
+    The gradient of a loop computes before the loop, and stores, whatever is the same in all of its
+    steps. For attention in tiles, that may be the whole pattern or the causal mask. It is neither
+    if queries and keys are one with the values, which differ from step to step.
+
+    Args:
+        parts: arrays of any shapes.
+
+    Returns:
+        The arrays.
+
+    >>> import jax.numpy as jnp
+    >>> [part.tolist() for part in as_one(jnp.ones(1), jnp.zeros(1))]
+    [[1.0], [0.0]]
+    """
+    return jax.lax.optimization_barrier(parts)
+
+
 def accumulator(dtype: DTypeLike) -> np.dtype:
     """Return the dtype for sums over many tokens: float32, or `dtype` if it is wider.
 

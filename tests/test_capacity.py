@@ -9,14 +9,16 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
+from jax.sharding import AbstractMesh
 
 import icl_krr as ik
 from icl_krr import capacity, cli
 from icl_krr.cli import program
+from icl_krr.devices import Placement
 from icl_krr.experiments.shared.draws import draw_tasks  # noqa: F401
 from icl_krr.kernels.algebra import outer  # noqa: F401
 from icl_krr.transformer import memory
-from icl_krr.transformer.memory import least_numbers
+from icl_krr.transformer.memory import check_run, least_numbers
 
 GAUSSIAN, KEY = ik.Gaussian(), jax.random.key(0)
 N = 200_000
@@ -99,6 +101,17 @@ def test_copies_and_derivatives_are_seen_through_transformations():
         (0, False),
         (0, True),
     ]
+
+
+def test_each_device_needs_memory_for_its_own_supports_and_for_no_pattern(little):
+    place = Placement(AbstractMesh((64,), ("context",)), context=("context",))
+    with pytest.raises(MemoryError, match="320 GB"):
+        check_run(TRAINED, TASK)
+    check_run(TRAINED, TASK, place=place)
+    one, each = (least_numbers(CG, TASK, options) for options in ({}, {"place": place}))
+    assert abs(each * 64 / one - 1) < 1e-3
+    with pytest.raises(MemoryError, match=r"125 GB .* over more devices \(mesh=\)"):
+        check_run(CG.replace(steps=10**7), TASK, names=("alpha",), place=place)
 
 
 @pytest.mark.slow

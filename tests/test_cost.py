@@ -5,8 +5,11 @@ import jax.numpy as jnp
 import pytest
 from helpers import CASES, draw, loops
 from jax.extend.core import jaxpr_as_fun
+from jax.sharding import AbstractMesh
 
 import icl_krr as ik
+from icl_krr.devices import Placement
+from icl_krr.transformer.communication import step_sent
 from icl_krr.transformer.cost import step_cost
 from icl_krr.transformer.evaluate import evaluate
 
@@ -48,6 +51,28 @@ def by_hand_encoder():
 def test_counts_by_hand(model, by_hand):
     task = draw(0)
     assert step_cost(model(task), task) == by_hand()
+
+
+PLACE = Placement(AbstractMesh((4,), ("context",)), context=("context",))
+
+
+def test_each_device_does_the_work_of_its_supports_for_the_keys_of_all():
+    task, own = draw(0, n=12, q=2), draw(0, n=3, q=2)
+    linear, encoder = CASES["gd"].build(task, 0.5, STEPS), ik.init(jax.random.key(0), ENCODER)
+    assert step_cost(linear, task, PLACE) == step_cost(linear, own)
+    tokens, keys_of_others = 1 + 3 + 2, 3 * (1 + 3)
+    more = step_cost(encoder, task, PLACE).flops - step_cost(encoder, own).flops
+    assert more == 4 * 8 * tokens * keys_of_others
+
+
+def test_what_a_device_sends_by_hand():
+    task = draw(0, n=12, q=2)
+    linear, encoder = CASES["gd"].build(task, 0.5, STEPS), ik.init(jax.random.key(0), ENCODER)
+    assert step_sent(linear, task, PLACE) == (4 * P, 1)  # the state X^T r
+    keys, both_heads = 1 + 3, 2 * (4 + 4 + 1)  # keys, values and ones
+    passed = 4 * keys * both_heads + keys
+    assert step_sent(encoder, task, PLACE) == (4 * 8 + 4 * passed, 1 + 4 * 3)
+    assert step_sent(encoder, task, None) == (0, 0)
 
 
 def compilers_count(model, task):

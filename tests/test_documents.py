@@ -12,7 +12,7 @@ import jax
 import pytest
 
 import icl_krr as ik
-from benchmarks import interruptions
+from benchmarks import devices, interruptions, scale
 from benchmarks.solvers import solver_table
 from icl_krr.bench import Row, markdown
 from icl_krr.catalogue import SOLVERS, load, spelled
@@ -260,6 +260,17 @@ def test_the_ablation_of_a_trained_model_is_the_one_that_was_measured():
     record = json.loads((RESULTS / "ablate-gp-encoder.json").read_text())
     table = ablation.table(ablation.Ablation(record["rows"], {}))
     assert to_markdown(table) == (RESULTS / "ablate-gp-encoder.md").read_text()
+
+
+def test_the_documents_on_devices_are_those_that_were_measured():
+    record = json.loads((RESULTS / "devices.json").read_text())
+    table = to_markdown((devices.HEADER, [devices.line(row) for row in record["rows"]]))
+    assert table == (RESULTS / "devices.md").read_text()
+    for row in record["rows"]:
+        assert row["sent"] == row["sent by formula"]
+        assert {*row["collectives"]} <= {"all-reduce", "collective-permute"}
+    found = json.loads((RESULTS / "scale.json").read_text())["devices"]
+    assert scale.document(found) == (RESULTS / "scale.md").read_text()
 
 
 def test_the_table_of_interruptions_is_the_one_that_was_measured():

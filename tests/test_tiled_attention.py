@@ -210,6 +210,21 @@ def test_memory_is_linear_in_context(compiled_as_users_do):
         assert program.compile().memory_analysis().temp_size_in_bytes < 0.02 * 4 * big**2
 
 
+@pytest.mark.parametrize("name", ["cg", "decoder"])
+def test_the_gradient_of_many_steps_stores_no_pattern_that_is_the_same_in_all(name, tile):
+    """The pattern of a construction, or the mask of a decoder: each has 16e6 entries here."""
+    config = ik.tasks.LinearRegression(num_features=2, num_supports=4000)
+    task = jax.eval_shape(lambda: ik.tasks.sample(jax.random.key(0), config))
+    model = (
+        ik.constructions.conjugate_gradient(ik.Exponential(4.0), num_features=2, ridge=0.1, steps=3)
+        if name == "cg"
+        else ik.init(
+            jax.random.key(0), ik.Architecture(num_features=2, width=8, depth=3, causal=True)
+        )
+    )
+    assert ik.memory(in_tiles(model), task, gradient=True).scratch < 0.3 * 4000**2
+
+
 @pytest.mark.slow
 def test_a_long_task_through_a_construction(compiled_as_users_do):
     """3000 supports of Route A: the pattern is never formed, and the answer is exact KRR's."""

@@ -7,7 +7,7 @@ from typing import Any
 
 import jax
 import jax.numpy as jnp
-from jax.sharding import AbstractMesh, Mesh, PartitionSpec
+from jax.sharding import AbstractMesh, Mesh, NamedSharding, PartitionSpec
 
 from .. import devices
 from ..devices import CONTEXT, TASKS, Placement
@@ -60,6 +60,20 @@ def padded(task: Task, place: Placement) -> Task:
 
         task = task.replace(x=grown(task.x), y=grown(task.y), mask=grown(keep))
     return devices.filled_up(task, place.parts(place.tasks)) if place.tasks else task
+
+
+def own_part(task: Task, place: Placement | None) -> Task:
+    """The shapes of the part of a task that each device gets; the task itself for one device."""
+    if place is None:
+        return task
+
+    def part(leaf: Any, spec: PartitionSpec) -> jax.ShapeDtypeStruct:
+        over = NamedSharding(place.mesh, spec)
+        sizes = [place.parts(devices.axes_of(over, i)) for i in range(leaf.ndim)]
+        shape = [-(-size // parts) for size, parts in zip(leaf.shape, sizes, strict=True)]
+        return jax.ShapeDtypeStruct(shape, leaf.dtype)
+
+    return jax.tree.map(part, task, specs(task, place))
 
 
 def specs(task: Task, place: Placement) -> Task:

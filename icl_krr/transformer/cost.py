@@ -8,8 +8,10 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
+from ..devices import Placement
 from ..residual import Read, num_tokens
 from ..tasks import Task
+from ..tasks.placement import own_part
 from .evaluate import check_compatible
 from .heads import is_mean
 from .liveness import erases
@@ -25,8 +27,8 @@ class Cost(NamedTuple):
     bytes: int
 
 
-def step_cost(model: Transformer, task: Task) -> Cost:
-    """Count the work of one step, for one task or for a batch of tasks.
+def step_cost(model: Transformer, task: Task, place: Placement | None = None) -> Cost:
+    """Count the work of one step, for one task or for a batch; with `place`, that of one device.
 
     With T tokens, of which K precede the queries, a matrix of a read, a head or an MLP unit takes
     2 T for each of its entries, and a scalar takes T for each channel. A softmax head takes 2 T K
@@ -38,15 +40,19 @@ def step_cost(model: Transformer, task: Task) -> Cost:
     Bytes are those of a program that keeps nothing else between blocks: a block reads each slot
     that it uses and writes each slot that it changes, once, and reads its weights and the attention
     patterns that are the same in all steps. All tasks share one read of the weights.
+
+    Of D devices along `place.context`, each has n / D supports, an aggregator and all queries. Its
+    softmax heads read the keys of all devices, and no pattern is computed before the first step.
     """
     check_compatible(model, task, task.x.ndim - 2)
+    task, parts = own_part(task, place), place.parts(place.context) if place else 1
     tokens, size = num_tokens(task, model.spec.tokens), jnp.dtype(task.x.dtype).itemsize
-    keys = tokens - task.num_queries
+    keys = parts * (tokens - task.num_queries)
     copies = task.num_outputs // model.spec.num_outputs
     copies *= len(task.x) if task.x.ndim > 2 else 1
     flops, stream, weights = 0, 0, 0
     for b, block in enumerate(jax.tree.map(of_one_step, model.weights.steps)):
-        known = known_patterns(model, tokens, b)
+        known = set() if place and place.context else known_patterns(model, tokens, b)
         flops += sum(
             flops_of_heads(heads, model, tokens, keys, j in known)
             for j, heads in enumerate(block.attention)

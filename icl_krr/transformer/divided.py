@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from functools import partial
+from typing import Any
 
 import jax
 import jax.numpy as jnp
@@ -17,6 +18,16 @@ from .weights import Transformer
 
 Parts = tuple[jax.Array, jax.Array, jax.Array]
 """Values [steps, tokens, ...] of the tokens before the supports, of the supports, and after."""
+
+
+def check_points(place: Placement, *asked: Any) -> None:
+    """Raise an error if points or hooks inside of blocks are asked for."""
+    if any(asked):
+        raise ValueError(
+            "task must be on one device for points and hooks inside of blocks, got supports that "
+            f"are divided over {place.parts(place.context)} devices; use jax.device_put(task, "
+            "jax.devices()[0]), or names= without points"
+        )
 
 
 @partial(jax.jit, static_argnames=("place", "names", "along"))

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from ..residual import Fixed, Stream
-from .weights import Block, Unit
+from .weights import Block, Transformer, Unit
 
 
 def written_slots(blocks: Iterable[Block]) -> set[str]:
@@ -24,6 +24,22 @@ def lasting_slots(blocks: Iterable[Block]) -> set[str]:
         lasting -= erased
         lasting |= {unit.to for unit in block.mlp if not (erases(unit) and unit.to in erased)}
     return lasting
+
+
+def wanted_slots(model: Transformer, names: Iterable[str] = ()) -> set[str]:
+    """The slots on which the prediction or the slots `names` depend."""
+    wanted, before = {*model.weights.readout.blocks, *names}, set()
+    while wanted != before:
+        before = set(wanted)
+        for block in model.blocks:
+            for heads in block.attention:
+                writes = [write for write in heads.writes if write.to in wanted]
+                reads = [heads.query, heads.key, *(write.value for write in writes)]
+                wanted |= {slot for read in reads for slot in read.blocks if writes}
+            for unit in block.mlp:
+                reads = [read for read in (unit.up, unit.gate) if read and unit.to in wanted]
+                wanted |= {slot for read in reads for slot in read.blocks}
+    return wanted
 
 
 def erased_slots(block: Block) -> set[str]:

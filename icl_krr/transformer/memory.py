@@ -8,12 +8,17 @@ from typing import Any, NamedTuple
 import jax
 import jax.numpy as jnp
 from jax.core import Tracer
+from jax.sharding import Mesh
 
 from .. import capacity, checks
+from ..devices import Placement
 from ..readable import readable
 from ..residual import num_tokens
 from ..tasks import Task
+from ..tasks.placement import own_part, placement
+from .communication import step_sent
 from .cost import step_cost
+from .divided import check_points, evaluate_batch_divided, evaluate_divided
 from .evaluate import check_compatible, chunk_for, evaluate, evaluate_batch
 from .heads import is_mean
 from .liveness import lasting_slots
@@ -28,16 +33,25 @@ SMALL_RUN = 2**26
 class Memory(NamedTuple):
     """Memory of a run in bytes, and the work of one of its steps.
 
+    If the supports or the tasks are divided over devices, all numbers are those of one device.
+
     Attributes:
         arguments: bytes of the inputs (weights and task).
         results: bytes of the outputs.
         scratch: bytes of temporary arrays.
-        free: bytes that are free on the default device; on a CPU, the available system memory.
+        free: bytes that are free on the device; on a CPU, the available system memory, of which
+            each of several devices of one process has its share.
         step_flops: additions and multiplications of one step, in the products of reads, heads and
             MLP units. Attention patterns that are the same in all steps are not counted.
         step_bytes: bytes that one step must move, if every block reads each slot that it uses and
             writes each slot that it changes, once, and reads its weights and the attention patterns
             that are the same in all steps.
+        step_sent: bytes that a device hands to the others in one step: states of linear heads and
+            sums of means in all-reduces (each counts the size of its array once; a ring sends
+            2 (D - 1) / D times as much), and keys and values of softmax heads, which are passed on
+            by collective-permutes in D rounds. The formula is that of
+            `icl_krr.transformer.communication.step_sent`. Default 0: one device.
+        step_arrays: the number of arrays in which it does so; default 0.
     """
 
     arguments: int
@@ -46,6 +60,8 @@ class Memory(NamedTuple):
     free: int
     step_flops: int
     step_bytes: int
+    step_sent: int = 0
+    step_arrays: int = 0
 
     @property
     def peak(self) -> int:
@@ -60,6 +76,7 @@ def memory(
     names: tuple[str, ...] = (),
     everything: bool = False,
     gradient: bool = False,
+    mesh: Mesh | None = None,
 ) -> Memory:
     """Estimate the memory that a run needs and the work of one step, without running it.
 
@@ -76,12 +93,14 @@ def memory(
             used for a batch.
         gradient: whether to measure the gradient of the prediction with respect to all weights,
             instead of the prediction; default False.
+        mesh: mesh whose axis `context` divides the supports, and whose axis `tasks` divides the
+            tasks of a batch; default None: as the arrays are divided.
 
     Returns:
         A `Memory`.
 
     Raises:
-        ValueError: the task does not fit the model.
+        ValueError: the task does not fit the model, or `everything` is given for divided supports.
         TypeError: an argument has the wrong type, or the dtype of the task is float16 or wider than
             the dtype of the weights.
 
@@ -100,16 +119,22 @@ def memory(
     checks.instance("task", task, Task, "an icl_krr.Task")
     batch = task.x.ndim - 2
     check_compatible(model, task, batch)
-    run = evaluate_batch if batch else evaluate
+    place = placement(task, mesh)
+    run: Any = evaluate_batch if batch else evaluate
     options: dict[str, Any] = {"names": names, "keep": everything}
     if batch:
         options = {"chunk": chunk_for(model, task)}
-    work, passes = step_cost(model, task), 3 if gradient else 1
-    steps = passes * work.flops, passes * work.bytes
+    if place is not None:
+        run = evaluate_batch_divided if batch else evaluate_divided
+        check_points(place, options.pop("keep", False))
+        options["place"] = place
+    work, sent = step_cost(model, task, place), step_sent(model, task, place, gradient, names)
+    passes = 3 if gradient else 1
+    step = passes * work.flops, passes * work.bytes, *sent
     if not gradient:
-        return Memory(*sizes(run, model, task, options), *steps)
+        return Memory(*sizes(run, model, task, options), *step)
     loss = lambda model, task: jnp.sum(jax.tree.leaves(run(model, task, **options))[0])  # noqa: E731
-    return Memory(*sizes(jax.jit(jax.grad(loss)), model, task, {}), *steps)
+    return Memory(*sizes(jax.jit(jax.grad(loss)), model, task, {}, place), *step)
 
 
 def run_if_it_fits(run: Callable, model: Transformer, task: Task, **options: Any) -> Any:
@@ -120,12 +145,13 @@ def run_if_it_fits(run: Callable, model: Transformer, task: Task, **options: Any
     if not any(isinstance(leaf, Tracer) for leaf in jax.tree.leaves((task, model))):
         *parts, free = sizes(run, model, task, options)
         if sum(parts) > free:
-            raise MemoryError(capacity.refusal("run", sum(parts), free, mend(model)))
+            raise MemoryError(capacity.refusal("run", sum(parts), free, mend(model, options)))
     return run(model, task, **options)
 
 
 def is_small(model: Transformer, task: Task, **options: Any) -> bool:
     """Whether a run is small by an upper bound that takes no time: no block is looked at."""
+    task = own_part(task, options.get("place"))
     tokens, width = num_tokens(task, model.spec.tokens), model.layout.width
     if kept := options.get("keep", ()):
         kept = model.blocks_per_step * (10 if kept is True else len(kept)) * (width + tokens)
@@ -142,26 +168,32 @@ def check_run(model: Transformer, task: Task, copies: float = 1, **options: Any)
         like = task.x
     gradient = capacity.reach(like).differentiated
     numbers = copies * least_numbers(model, task, options, gradient)
-    capacity.check("run", numbers, like, mend(model))
+    numbers *= sharing(local_devices(options.get("place")))
+    capacity.check("run", numbers, like, mend(model, options))
 
 
-def mend(model: Transformer) -> str:
+def mend(model: Transformer, options: dict[str, Any]) -> str:
+    if options.get("place"):
+        return "divide the task over more devices (mesh=), or use fewer tokens, tasks or outputs"
+    over = ", or divide the supports over devices (mesh=)" if jax.device_count() > 1 else ""
     if model.spec.attention == "softmax" and model.spec.streaming is False:
-        return "use streaming=None, which computes long contexts in tiles, or fewer tokens"
+        return f"use streaming=None, which computes long contexts in tiles, or fewer tokens{over}"
     return (
         "keep fewer slots (names=), avoid everything=True, or use fewer tokens, tasks or outputs "
-        "at once"
+        f"at once{over}"
     )
 
 
 def least_numbers(
     model: Transformer, task: Task, options: dict[str, Any], gradient: bool = False
 ) -> float:
-    """How many numbers a run holds at least: the stream, patterns and what it stores."""
+    """How many numbers a device holds at least: the stream, patterns and what it stores."""
+    divided = bool((place := options.get("place")) and place.context)
+    task = own_part(task, place)
     tokens, width, layout = num_tokens(task, model.spec.tokens), model.layout.width, model.layout
     kept = options.get("keep", ())
     hooked = tuple(name for name, _ in options.get("hooks", ()))
-    pattern = tokens**2 * largest_pattern(model, tokens, hooked)
+    pattern = 0 if divided else tokens**2 * largest_pattern(model, tokens, hooked)
     rows: dict[tuple[str, ...], int] = {
         ("aggregator",): 1,
         ("support",): task.num_supports,
@@ -210,14 +242,31 @@ def numbers_of_points(block: Block, kept: Any, tokens: int, width: int) -> float
 
 
 def sizes(
-    run: Callable, model: Transformer, task: Task, options: dict[str, Any]
+    run: Callable,
+    model: Transformer,
+    task: Task,
+    options: dict[str, Any],
+    place: Placement | None = None,
 ) -> tuple[int, int, int, int]:
     """Bytes of arguments, results and scratch of a compiled run, and the free bytes."""
     # the run afterwards uses the same compiled program: nothing is compiled twice
     told = run.lower(model, task, **options).compile().memory_analysis()  # pyright: ignore[reportFunctionMemberAccess]
+    local = local_devices(options.get("place", place))
     return (
         told.argument_size_in_bytes,
         told.output_size_in_bytes,
         told.temp_size_in_bytes,
-        capacity.free(jax.devices()[0]),
+        capacity.free(local[0]) // sharing(local),
     )
+
+
+def local_devices(place: Placement | None) -> list[Any]:
+    """The devices of this process on which a run is."""
+    if place is None or not isinstance(place.mesh, Mesh):
+        return jax.devices()[:1]
+    return [*place.mesh.local_devices]
+
+
+def sharing(devices: list[Any]) -> int:
+    """How many devices share one memory: on a CPU, all of a process."""
+    return len(devices) if devices[0].platform == "cpu" else 1

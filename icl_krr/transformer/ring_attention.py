@@ -9,7 +9,7 @@ import jax.numpy as jnp
 from jaxtyping import Array, Float
 
 from .. import devices
-from ..numerics import accumulator, power_below
+from ..numerics import accumulator, as_one, power_below
 from ..residual.divided import DividedTokens
 from .tiled_attention import (
     Tiles,
@@ -54,6 +54,9 @@ def wide_ring(q, k, v, visible, positions, causal, axes):
 
 def forward_ring(q, k, v, visible, positions, causal, axes):
     """The output, log total, and the total over exp(log total), as `forward_tiles`."""
+    q, k, v, visible = as_one(q, k, v, visible)
+    if causal:
+        v, positions = as_one(v, positions)
     size = power_below(devices.largest(jnp.max(jnp.abs(v), axis=0), axes))
     held = k, scaled(v, size), visible, positions[: len(k)]
 

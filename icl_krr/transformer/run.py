@@ -12,7 +12,7 @@ from .. import checks
 from ..tasks import Task
 from ..tasks.placement import placement
 from .cache import Cache
-from .divided import evaluate_batch_divided, evaluate_divided
+from .divided import check_points, evaluate_batch_divided, evaluate_divided
 from .evaluate import Kept, check_compatible, chunk_for, evaluate, evaluate_batch
 from .hook_points import Hook, check_arguments
 from .memory import run_if_it_fits
@@ -58,12 +58,7 @@ def run_one(
     """Evaluate a model on one device, or on those over which the supports are divided."""
     if (place := placement(task, mesh)) is None:
         return run_if_it_fits(evaluate, model, task, **options)
-    if {"keep", "hooks"} & options.keys():
-        raise ValueError(
-            "task must be on one device for points and hooks inside of blocks, got supports that "
-            f"are divided over {place.parts(place.context)} devices; use jax.device_put(task, "
-            "jax.devices()[0]), or names= without points"
-        )
+    check_points(place, options.pop("keep", ()), options.pop("hooks", ()))
     return run_if_it_fits(evaluate_divided, model, task, place=place, **options)
 
 

@@ -10,7 +10,7 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Bool, Float
 
-from ..numerics import accumulator, matmul, power_below
+from ..numerics import accumulator, as_one, matmul, power_below
 
 LARGEST_PATTERN = 2**22
 """Largest number of entries of a pattern that is computed as a whole: that of 2048 tokens."""
@@ -104,7 +104,8 @@ def weights_of(
 
 def forward_tiles(q, k, v, visible, causal):
     """The output, log total, and the total over exp(log total): 1, except for rounding."""
-    size, positions = power_below(jnp.max(jnp.abs(v), axis=0)), jnp.arange(len(q))
+    q, k, v, visible, positions = as_one(q, k, v, visible, jnp.arange(len(q)))
+    size = power_below(jnp.max(jnp.abs(v), axis=0))
     keys = Tiles(*all_into_tiles(k, scaled(v, size), visible, positions))
     return quotients(*sums_of_tiles(q, positions, keys, causal), size)
 

@@ -355,7 +355,8 @@ class Transformer:
                 )
             lines += [
                 f"memory     {memory.peak:,} bytes",
-                f"step       {memory.step_flops:,} FLOPs, {memory.step_bytes:,} bytes",
+                f"step       {memory.step_flops:,} FLOPs, {memory.step_bytes:,} bytes"
+                + (f", {memory.step_sent:,} bytes sent" if memory.step_sent else ""),
             ]
         for i, block in enumerate(self.blocks):
             heads = [write.to for group in block.attention for write in group.writes]

@@ -1,0 +1,97 @@
+"""What devices send in a step, read from the compiled program."""
+
+import jax
+import jax.numpy as jnp
+import pytest
+
+import icl_krr as ik
+from benchmarks.compiled import collectives, parse, work_of_steps
+from icl_krr.tasks.placement import placement
+from icl_krr.transformer.communication import Sent, step_sent
+from icl_krr.transformer.divided import evaluate_batch_divided, evaluate_divided
+
+P, STEPS = 3, 13  # the length of no other loop
+CONFIG = ik.tasks.LinearRegression(num_features=P, num_supports=83, num_queries=5)
+TASK = jax.eval_shape(lambda: ik.tasks.sample(jax.random.key(0), CONFIG))
+EXPONENTIAL = ik.Exponential(2.0)
+
+
+def cg(kernel, **options):
+    return ik.constructions.conjugate_gradient(
+        kernel, num_features=P, ridge=0.5, steps=STEPS, **options
+    )
+
+
+def trained(**options):
+    spec = ik.Architecture(num_features=P, width=8, depth=STEPS, heads=2, hidden=8, **options)
+    return ik.init(jax.random.key(0), spec)
+
+
+MODELS = {
+    "linear CG": lambda: cg(ik.Linear()),
+    "pipelined linear CG": lambda: cg(ik.Linear(), form="pipelined"),
+    "softmax CG": lambda: cg(EXPONENTIAL),
+    "Richardson": lambda: ik.constructions.richardson(
+        ik.Gaussian(1.0), num_features=P, ridge=0.5, steps=STEPS
+    ),
+    "encoder": trained,
+    "linear encoder": lambda: trained(attention="linear"),
+    "linear causal decoder": lambda: trained(attention="linear", causal=True),
+    "decoder": lambda: trained(causal=True, tokens="interleaved"),
+}
+
+
+def compiled(model, task, place, gradient):
+    run = evaluate_divided
+    if gradient:
+        loss = lambda model, task, place: jnp.sum(evaluate_divided(model, task, place=place)[0])  # noqa: E731
+        run = jax.jit(jax.grad(loss), static_argnames="place")
+    return parse(run.lower(model, task, place=place).compile().as_text())
+
+
+def check_a_step(name, gradient, count):
+    model, mesh = (
+        MODELS[name](),
+        jax.make_mesh((count,), ("context",), devices=jax.devices()[:count]),
+    )
+    place = placement(TASK, mesh)
+    program = compiled(model, TASK, place, gradient)
+    assert collectives(program) <= {"all-reduce", "collective-permute"}
+    found, kinds = work_of_steps(program, STEPS), ("all-reduce", "collective-permute")
+    sent = Sent(sum(found[kind] for kind in kinds), sum(found[f"{kind} arrays"] for kind in kinds))
+    assert sent == step_sent(model, TASK, place, gradient)
+
+
+@pytest.mark.parametrize("gradient", [False, True], ids=["forward", "gradient"])
+@pytest.mark.parametrize("name", MODELS)
+def test_a_step_sends_what_the_formula_says_and_never_the_context(name, gradient):
+    check_a_step(name, gradient, 8)
+
+
+@pytest.mark.parametrize("count", [2, 5])
+@pytest.mark.parametrize("name", ["linear causal decoder", "decoder"])
+def test_a_step_sends_what_the_formula_says_on_any_number_of_devices(name, count):
+    check_a_step(name, False, count)
+
+
+def test_the_memory_of_a_divided_run_is_that_of_one_device():
+    config = ik.tasks.LinearRegression(num_features=P, num_supports=80_000)
+    task = jax.eval_shape(lambda: ik.tasks.sample(jax.random.key(0), config))
+    model = cg(ik.Linear())
+    one, eight = (
+        ik.memory(model, task, mesh=jax.make_mesh((d,), ("context",), devices=jax.devices()[:d]))
+        for d in (1, 8)
+    )
+    for field, error in {"arguments": 0.01, "peak": 0.1, "step_flops": 0.01}.items():
+        assert abs(getattr(one, field) / (8 * getattr(eight, field)) - 1) < error
+    assert (one.step_sent, eight.step_sent) == (0, 4 * (P + 5))
+
+
+def test_a_batch_sends_for_each_task_of_a_device():
+    tasks = jax.tree.map(lambda leaf: jax.ShapeDtypeStruct((6, *leaf.shape), leaf.dtype), TASK)
+    mesh, model = jax.make_mesh((2, 4), ("tasks", "context")), cg(ik.Linear())
+    place = placement(tasks, mesh)
+    program = parse(evaluate_batch_divided.lower(model, tasks, 3, place=place).compile().as_text())
+    found = work_of_steps(program, STEPS)
+    assert found["all-reduce"] == step_sent(model, tasks, place).bytes == 3 * 4 * (P + 5)
+    assert found["all-reduce arrays"] == step_sent(model, tasks, place).arrays
