@@ -11,6 +11,7 @@ from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
+import numpy as np
 from jax.sharding import AbstractMesh, AxisType, Mesh, NamedSharding, PartitionSpec
 
 from . import checks
@@ -78,6 +79,24 @@ def over_processes() -> bool:
     """Whether the mesh of `jax.set_mesh` has devices of several processes."""
     mesh = jax.sharding.get_mesh()
     return not mesh.empty and mesh.is_multi_process
+
+
+def explicit_mesh() -> Mesh | None:
+    """The mesh of `jax.set_mesh` if it has explicit axes, or None."""
+    mesh = jax.sharding.get_mesh()
+    return mesh if AxisType.Explicit in mesh.axis_types else None
+
+
+def off_explicit_meshes(values: Any) -> Any:
+    """The same arrays, none of a type that belongs to a mesh with explicit axes."""
+
+    def off(leaf: Any) -> Any:
+        if not isinstance(leaf, jax.Array):
+            return leaf
+        mesh = jax.typeof(leaf).sharding.mesh
+        return leaf if AxisType.Explicit not in mesh.axis_types else jnp.asarray(np.asarray(leaf))
+
+    return jax.tree.map(off, values)
 
 
 def sharding_of(value: Any) -> NamedSharding | None:

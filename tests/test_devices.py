@@ -7,10 +7,9 @@ import sys
 from pathlib import Path
 
 import pytest
-from xla_flags import QUICK, known
+from xla_flags import EIGHT_DEVICES, QUICK, known
 
 FOLDER = Path(__file__).parent / "on_eight_devices"
-FLAGS = "--xla_force_host_platform_device_count=8"
 
 
 def run_on_eight_devices(file, marked, seconds):
@@ -19,7 +18,7 @@ def run_on_eight_devices(file, marked, seconds):
     command = [sys.executable, "-m", "pytest", "-q", "-p", "no:xdist", "-o", "addopts="]
     done = subprocess.run(
         [*command, "-o", "python_files=*.py", "-m", marked, FOLDER / file],
-        env={**os.environ, "XLA_FLAGS": f"{flags} {FLAGS}", "OPENBLAS_NUM_THREADS": "1"},
+        env={**os.environ, "XLA_FLAGS": f"{flags} {EIGHT_DEVICES}", "OPENBLAS_NUM_THREADS": "1"},
         capture_output=True,
         text=True,
         timeout=seconds,
@@ -34,5 +33,6 @@ def test_on_eight_devices(file):
 
 
 @pytest.mark.slow
-def test_every_construction_on_eight_devices():
-    run_on_eight_devices("contexts.py", "slow", 290)
+@pytest.mark.parametrize("file", ["communication.py", "contexts.py"])
+def test_every_model_on_eight_devices(file):
+    run_on_eight_devices(file, "slow", 290)

@@ -8,6 +8,8 @@ import sys
 # and half of the rest would go to splitting small programs, each part to be compiled by itself.
 QUICK = ("--xla_cpu_use_fusion_emitters=false", "--xla_cpu_parallel_codegen_split_count=1")
 
+EIGHT_DEVICES = "--xla_force_host_platform_device_count=8"
+
 
 def known(flags):
     """Those flags that XLA knows. One that it does not know aborts, so another process tries."""

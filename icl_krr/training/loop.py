@@ -15,7 +15,7 @@ import jax.numpy as jnp
 import numpy as np
 from jax.sharding import Mesh
 
-from ..devices import automatic, check_mesh
+from ..devices import automatic, check_mesh, explicit_mesh, off_explicit_meshes
 from ..files import UNSAVED, replace, to_csv
 from ..tasks import Sampler, Task
 from ..transformer import Transformer, predict_batch
@@ -95,7 +95,9 @@ def train(
     check(model, family, settings)
     if mesh is not None:
         check_mesh(mesh)
+    if (mesh := mesh or explicit_mesh()) is not None:
         with jax.set_mesh(automatic(mesh)):
+            model, family = off_explicit_meshes((model, family))
             return train(model, family, settings, folder=folder, progress=progress)
     state, rows = start(model, settings), []
     config = {

@@ -23,7 +23,9 @@ axes of any name, so a context may be larger than the memory of one device
 automatic axes, where nothing tells how arrays are divided, you must give `mesh=`; without it the
 compiler chooses, and may copy the context to all devices. `jax.set_mesh` divides all batches over
 the axis `tasks`: of `predict_batch`, of `icl_krr.map_tasks`, and of training and probes, which use
-it.
+it. For probes and for your own functions the axes must be automatic
+(`jax.sharding.AxisType.Auto`), because JAX does not divide functions that close over arrays of a
+mesh with explicit axes.
 
 A context is divided in one place, the attention of a head. Each device holds its supports, and its
 own copy of the aggregator and of the queries. For linear attention, the devices add up the states

@@ -63,11 +63,18 @@ def check_a_step(name, gradient, count):
 
 
 @pytest.mark.parametrize("gradient", [False, True], ids=["forward", "gradient"])
-@pytest.mark.parametrize("name", MODELS)
+@pytest.mark.parametrize(
+    "name",
+    [
+        pytest.param(name, marks=() if name in ("linear CG", "softmax CG") else pytest.mark.slow)
+        for name in MODELS
+    ],
+)
 def test_a_step_sends_what_the_formula_says_and_never_the_context(name, gradient):
     check_a_step(name, gradient, 8)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("count", [2, 5])
 @pytest.mark.parametrize("name", ["linear causal decoder", "decoder"])
 def test_a_step_sends_what_the_formula_says_on_any_number_of_devices(name, count):
