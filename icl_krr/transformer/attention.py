@@ -132,7 +132,7 @@ def pattern(
 
 def hide(pairs: jax.Array, visible: Visible, causal: bool, fill: float) -> jax.Array:
     """Set the entries [T, K] of the keys that a query does not read to `fill`."""
-    visible, (tokens, keys) = keys_of(visible), pairs.shape
+    visible, (tokens, keys) = mask_of(visible), pairs.shape
     if not (isinstance(visible, np.ndarray) and visible[:keys].all()):
         pairs = jnp.where(visible[None, :keys], pairs, fill)
     if causal:
@@ -149,11 +149,11 @@ def of_keys(values: jax.Array, visible: Visible) -> jax.Array:
     return values[:keys] if visible[:keys].all() else zero_hidden(values, visible)[:keys]
 
 
-def keys_of(visible: Visible) -> jax.Array | np.ndarray:
+def mask_of(visible: Visible) -> jax.Array | np.ndarray:
     return visible.visible if isinstance(visible, DividedTokens) else visible
 
 
 def zero_hidden(values: jax.Array, visible: Visible) -> jax.Array:
     """Set hidden tokens to zero, so that a NaN at a hidden token does not spread."""
-    visible = keys_of(visible)
+    visible = mask_of(visible)
     return jnp.where(visible.reshape(-1, *[1] * (values.ndim - 1)), values, 0)

@@ -17,7 +17,7 @@ from .attention import (
     UndividedSoftmax,
     Visible,
     attend,
-    keys_of,
+    mask_of,
     of_keys,
     pattern,
     total,
@@ -131,7 +131,7 @@ def is_mean(heads: Heads, spec: Spec) -> bool:
 
 def mean(v: Float[Array, "T H d"], visible: Visible) -> Float[Array, "T H d"]:
     sums = total(jnp.sum(of_keys(v, visible), axis=0), visible)
-    count = total(jnp.sum(keys_of(visible), dtype=v.dtype), visible)
+    count = total(jnp.sum(mask_of(visible), dtype=v.dtype), visible)
     return jnp.broadcast_to(sums / count, v.shape)
 
 
