@@ -222,7 +222,7 @@ def test_the_gradient_of_many_steps_stores_no_pattern_that_is_the_same_in_all(na
             jax.random.key(0), ik.Architecture(num_features=2, width=8, depth=3, causal=True)
         )
     )
-    assert ik.memory(in_tiles(model), task, gradient=True).scratch < 0.3 * 4000**2
+    assert ik.memory(in_tiles(model), task, gradient=True).scratch < 0.5 * 4000**2
 
 
 @pytest.mark.slow
