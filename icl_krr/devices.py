@@ -45,7 +45,7 @@ class Placement(NamedTuple):
 
 def check_mesh(mesh: Any) -> None:
     """Raise an error unless `mesh` is a mesh with an axis that is called tasks or context."""
-    checks.instance("mesh", mesh, (Mesh, AbstractMesh), "a jax.sharding.Mesh")
+    checks.instance("mesh", mesh, Mesh, "a jax.sharding.Mesh")
     if not {TASKS, CONTEXT} & {*mesh.axis_names}:
         raise ValueError(
             f"mesh must have an axis {TASKS!r} (over which tasks are divided) or {CONTEXT!r} "
@@ -54,13 +54,13 @@ def check_mesh(mesh: Any) -> None:
         )
 
 
-def fitting(mesh: Mesh | AbstractMesh, value: Any) -> Mesh | AbstractMesh:
+def fitting(mesh: Mesh, value: Any) -> Mesh:
     """The mesh for arrays like this one: without explicit axes, if the array is not on that mesh.
 
     Then results are arrays like any other, and not of the types of a mesh that nobody has set.
     """
     typed = not (jax.sharding.get_abstract_mesh().empty and jax.typeof(value).sharding.mesh.empty)
-    return mesh if typed or isinstance(mesh, AbstractMesh) else automatic(mesh)
+    return mesh if typed else automatic(mesh)
 
 
 def automatic(mesh: Mesh) -> Mesh:
@@ -143,31 +143,35 @@ def spread(function: Callable, mesh: Mesh | AbstractMesh, given: Any, made: Any)
     return jax.jit(call)
 
 
-def in_parts(run: Callable, values: Any, whole: bool = True) -> Any:
-    """Return `run(values)`, which the devices of the mesh of `jax.set_mesh` compute in parts.
+def in_parts(run: Callable, values: Any, *shared: Any, whole: bool = True) -> Any:
+    """Return `run(values, *shared)`, which the devices of `jax.set_mesh` compute in parts.
 
-    The first axis of all arrays is divided over the axis `tasks` of the mesh. If several processes
+    The first axis of `values` is divided over the axis `tasks` of the mesh. If several processes
     share the mesh, each gets the whole result, unless `whole` is False: then each can read the part
     that is on its own devices.
     """
     mesh = ambient_mesh()
     if mesh is None or TASKS not in mesh.axis_names:
-        return run(values)
-    made = in_parts_of(mesh, (TASKS,), run, values)
+        return run(values, *shared)
+    made = in_parts_of(mesh, (TASKS,), run, values, *shared)
     if not whole or jax.process_count() == 1:
         return made
     everywhere = NamedSharding(mesh, PartitionSpec())
     return jax.tree.map(lambda value: jax.lax.with_sharding_constraint(value, everywhere), made)
 
 
-def in_parts_of(mesh: Mesh | AbstractMesh, axes: Axes, run: Callable, values: Any) -> Any:
-    """Return `run(values)`, where the first axis of all arrays is divided over axes of a mesh.
+def in_parts_of(
+    mesh: Mesh | AbstractMesh, axes: Axes, run: Callable, values: Any, *shared: Any
+) -> Any:
+    """Return `run(values, *shared)`; the first axis of `values` is divided over axes of a mesh.
 
-    If its size does not divide evenly, some devices compute the last entry again.
+    If its size does not divide evenly, some devices compute the last entry again. JAX cannot
+    differentiate a loop by arrays of the mesh that `run` closes over, so these must be `shared`.
     """
     size, place = len(jax.tree.leaves(values)[0]), PartitionSpec(axes)
     values = filled_up(values, Placement(mesh).parts(axes))
-    made = spread(run, mesh, (place,), place)(values)
+    given = (place, *[PartitionSpec()] * len(shared))
+    made = spread(run, mesh, given, place)(values, *shared)
     return jax.tree.map(lambda value: without_padding(value, size, mesh), made)
 
 

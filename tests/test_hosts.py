@@ -50,7 +50,7 @@ console()
 """
 
 
-def start(folder, *options, stop="no"):
+def start(folder, *options, stop="no", only_second=()):
     """Both processes, as SLURM would start them. `stop`: the signal after the first checkpoint."""
     with socket.socket() as free:
         free.bind(("", 0))
@@ -60,7 +60,7 @@ def start(folder, *options, stop="no"):
     flags = os.environ.get("XLA_FLAGS", "") + " --xla_force_host_platform_device_count=2"
     return [
         subprocess.Popen(
-            [*command, "--hosts", "auto", *options],
+            [*command, "--hosts", "auto", *options, *(only_second if i else ())],
             stdout=subprocess.PIPE,
             stderr=subprocess.PIPE,
             text=True,
@@ -163,6 +163,14 @@ def test_a_signal_to_one_process_stops_both_after_the_same_step(tmp_path, whole)
     np.testing.assert_allclose(curve(tmp_path), whole, rtol=1e-6)
 
 
+@pytest.mark.slow
+def test_processes_with_different_settings_are_refused(tmp_path):
+    printed, statuses = end(start(tmp_path, only_second=("--training.clip", "2")))
+    assert statuses == [2, 2], printed
+    assert "settings must be the same in all processes, got others in process 1" in printed[0][1]
+    assert not [*tmp_path.iterdir()]
+
+
 def test_the_stated_time_is_that_of_the_program():
     assert f"not heard of for {hosts.PATIENCE} seconds" in " ".join(ik.training.__doc__.split())
     assert hosts.PATIENCE <= 30
@@ -180,6 +188,7 @@ def test_the_stated_time_is_that_of_the_program():
             "mesh must have a size <= 1, the number of devices, got tasks=9999",
         ),
         (["--hosts", "10.0.0.1:1234"], "hosts must be auto or ADDRESS:PORT,NUMBER,ID, such as"),
+        (["--hosts", "10.0.0.1:1234,0,0"], "hosts must have a number of processes >= 1"),
         (["--hosts", "10.0.0.1:1234,2,2"], "hosts must have an id < 2, the number of processes"),
         (["--hosts", "auto"], "hosts must name processes that JAX can connect, got 'auto'"),
     ],

@@ -13,8 +13,10 @@ import sys
 import time
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager, redirect_stderr, redirect_stdout
+from dataclasses import replace
 from math import prod
 from typing import Any
+from zlib import crc32
 
 from .settings.devices import ONE_DEVICE, Devices
 
@@ -73,6 +75,8 @@ def arguments_of(text: str | None) -> dict[str, Any]:
             f"of two processes, got {text!r}"
         )
     count, own = map(int, numbers)
+    if count < 1:
+        raise ValueError(f"hosts must have a number of processes >= 1, got {text!r}")
     if not own < count:
         raise ValueError(
             f"hosts must have an id < {count}, the number of processes, because ids count from 0, "
@@ -148,6 +152,23 @@ def mesh_of(text: str | None) -> Any:
         )
     automatic = (jax.sharding.AxisType.Auto,) * len(axes)
     return jax.make_mesh(tuple(axes.values()), tuple(axes), automatic, devices=jax.devices()[:size])
+
+
+def require_the_same(settings: Any) -> None:
+    """Raise ValueError if the processes have different settings, but for the id in --hosts."""
+    if not is_one_of_several():
+        return
+    import numpy as np
+    from jax.experimental.multihost_utils import process_allgather
+
+    own = repr(replace(settings, argv=(), devices=replace(settings.devices, hosts=None)))
+    each = process_allgather(np.asarray(crc32(own.encode()), np.uint32))
+    if different := [i for i, other in enumerate(each) if other != each[0]]:
+        raise ValueError(
+            "settings must be the same in all processes, got others in process "
+            f"{', '.join(map(str, different))} than in process 0; start the same command, with the "
+            "same recipe, in each"
+        )
 
 
 def is_one_of_several() -> bool:

@@ -127,6 +127,7 @@ def run(settings: Command) -> int:
             raise ValueError(f"{option} must have at least one value, got none; remove --{option}")
     name = type(settings).__name__.lower()
     with hosts.joined(devices_of(settings)), FOLDERS:
+        hosts.require_the_same(settings)
         return import_module(f".commands.{name}", __package__).run(settings)
 
 

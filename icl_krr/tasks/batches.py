@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from functools import partial
 from typing import Any
 
 import jax
@@ -18,7 +17,9 @@ TOKENS = 2048
 pool, which costs more time than the operation takes."""
 
 
-def map_tasks(function: Callable[[Task], Any], tasks: Task, *, chunk: int | None = None) -> Any:
+def map_tasks(
+    function: Callable[..., Any], tasks: Task, *shared: Any, chunk: int | None = None
+) -> Any:
     """Apply `function` to every task of a batch and stack the results.
 
     The result equals `jax.vmap(function)(tasks)`, but JAX computes only `chunk` tasks at a time. On
@@ -30,8 +31,11 @@ def map_tasks(function: Callable[[Task], Any], tasks: Task, *, chunk: int | None
     one. In a batch that does not divide evenly, some devices compute the last task again.
 
     Args:
-        function: function of one `Task` that returns a pytree of arrays.
+        function: function of one `Task`, and of `shared`, that returns a pytree of arrays.
         tasks: batch of b tasks, a `Task` with a leading axis b on every field; x [b, n, p].
+        *shared: pytrees of arrays that are the same for all tasks, such as a model. If the batch is
+            divided, gradients can be taken with respect to these, but not with respect to other
+            arrays of the mesh.
         chunk: number of tasks computed at once, >= 1. By default, a chunk fits the caches
             on a CPU and is the whole batch on other devices.
 
@@ -53,11 +57,15 @@ def map_tasks(function: Callable[[Task], Any], tasks: Task, *, chunk: int | None
     """
     checks.function("function", function)
     check_axes(tasks, 1)
-    run = partial(jax.lax.map, function, batch_size=chunk_of(tasks, chunk))
+    size = chunk_of(tasks, chunk)
+
+    def run(tasks: Task, *shared: Any) -> Any:
+        return jax.lax.map(lambda task: function(task, *shared), tasks, batch_size=size)
+
     sharding = sharding_of(tasks.x)
     if sharding is not None and (axes := axes_of(sharding, 0)):
-        return in_parts_of(sharding.mesh, axes, run, tasks)
-    return in_parts(run, tasks)
+        return in_parts_of(sharding.mesh, axes, run, tasks, *shared)
+    return in_parts(run, tasks, *shared)
 
 
 def sample_batch(keys: jax.Array, sampler: Sampler, active: Any = None) -> Task:

@@ -7,14 +7,14 @@ from typing import Any
 
 import jax
 import jax.numpy as jnp
-from jax.sharding import AbstractMesh, Mesh, NamedSharding, PartitionSpec
+from jax.sharding import Mesh, NamedSharding, PartitionSpec
 
 from .. import devices
 from ..devices import CONTEXT, TASKS, Placement
 from .task import Task, kept
 
 
-def placement(task: Task, mesh: Mesh | AbstractMesh | None = None) -> Placement | None:
+def placement(task: Task, mesh: Mesh | None = None) -> Placement | None:
     """Over which axes of which mesh to divide a task or a batch of tasks; None for one device.
 
     If `mesh` is not given, arrays that are divided stay as they are.
@@ -24,13 +24,18 @@ def placement(task: Task, mesh: Mesh | AbstractMesh | None = None) -> Placement 
         devices.check_mesh(mesh)
         named = {*mesh.axis_names}
         over = [(axis,) * (axis in named) for axis in ([TASKS] if batch else []) + [CONTEXT]]
-        mesh = devices.fitting(mesh, task.x)
+        if not any(over):
+            raise ValueError(
+                f"mesh must have an axis {CONTEXT!r} for one task, whose supports it divides, got "
+                f"the axes {mesh.axis_names}; use jax.make_mesh(({mesh.size},), ({CONTEXT!r},))"
+            )
+        whole = devices.fitting(mesh, task.x)
     elif (sharding := devices.sharding_of(task.x)) is not None:
-        mesh = sharding.mesh
+        whole = sharding.mesh
         over = [devices.axes_of(sharding, i) for i in range(task.x.ndim - 1)]
     else:
         return None
-    return Placement(mesh, *[()] * (not batch), *over) if any(over) else None
+    return Placement(whole, *[()] * (not batch), *over) if any(over) else None
 
 
 def spread_tasks(

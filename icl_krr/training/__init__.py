@@ -50,9 +50,9 @@ the checkpoint (`checkpoint.orbax`, by Orbax), so that they need a common folder
 continues on any number of devices and processes.
 
 If a process is lost (killed, or not heard of for 30 seconds), the others end within a minute, with
-one sentence and exit status 75; often the system tells them at once. What was saved last is
-complete. If one process receives Ctrl-C or SIGTERM, all save the same step and end. All processes
-must start within five minutes.
+exit status 75, and with one sentence after JAX's own report; often the system tells them at once.
+What was saved last is complete. If one process receives Ctrl-C or SIGTERM, all save the same step
+and end. All processes must start within five minutes, with the same settings.
 
 A job of SLURM, `icl_krr/training/clusters/slurm.sbatch`:
 

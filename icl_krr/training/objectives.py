@@ -125,12 +125,12 @@ def marginal_likelihood(
                 f"(K + ridge I) alpha = y, got slots {', '.join(model.layout.names)}"
             )
 
-        def of_task(task: Task) -> jax.Array:
+        def of_task(task: Task, model: Transformer, kernel: Kernel, ridge: Any) -> jax.Array:
             alpha = run_with_cache(model, task, names=("alpha",))[1]["alpha"][-1]
             y = task.y if task.mask is None else jnp.where(known_rows(task), task.y, 0)
             return (jnp.sum(y * alpha) + complexity(kernel, task, ridge)) / 2 / known(task)
 
-        return jnp.mean(map_tasks(of_task, tasks))
+        return jnp.mean(map_tasks(of_task, tasks, model, kernel, ridge))
 
     return Partial(objective, as_pytree(build), tasks)
 

@@ -113,7 +113,7 @@ def advance(
 def error(model: Transformer, tasks: Task, where: str) -> jax.Array:
     """Mean squared error at the queries; if `where` is "every", also at the unmasked supports."""
 
-    def of_task(task: Task) -> tuple[jax.Array, jax.Array]:
+    def of_task(task: Task, model: Transformer) -> tuple[jax.Array, jax.Array]:
         y, q = task.y_query, task.num_queries
         if where == "queries":
             return jnp.sum((predict(model, task) - y) ** 2), jnp.asarray(y.size, y.dtype)
@@ -125,7 +125,7 @@ def error(model: Transformer, tasks: Task, where: str) -> jax.Array:
         squares = jnp.where(keep, predict_along(model, task) - y, 0) ** 2
         return jnp.sum(squares), jnp.sum(jnp.broadcast_to(keep, y.shape)).astype(y.dtype)
 
-    sums, counts = map_tasks(of_task, tasks, chunk=even_chunk(tasks))
+    sums, counts = map_tasks(of_task, tasks, model, chunk=even_chunk(tasks))
     return jnp.sum(sums) / jnp.sum(counts)
 
 

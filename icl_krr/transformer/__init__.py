@@ -25,7 +25,8 @@ compiler chooses, and may copy the context to all devices. `jax.set_mesh` divide
 the axis `tasks`: of `predict_batch`, of `icl_krr.map_tasks`, and of training and probes, which use
 it. For probes and for your own functions the axes must be automatic
 (`jax.sharding.AxisType.Auto`), because JAX does not divide functions that close over arrays of a
-mesh with explicit axes.
+mesh with explicit axes. A gradient through `icl_krr.map_tasks` needs the model as one of its
+arguments `shared`. Inside of your own `jax.shard_map`, set `check_vma=False`.
 
 A context is divided in one place, the attention of a head. Each device holds its supports, and its
 own copy of the aggregator and of the queries. For linear attention, the devices add up the states

@@ -128,11 +128,11 @@ def evaluate_once(
 
 @partial(jax.jit, static_argnames=("chunk", "axes"))
 def evaluate_batch(model: Transformer, tasks: Task, chunk: int, axes: Axes = ()) -> jax.Array:
-    one = lambda task: evaluate(model, task, axes=axes)[0]  # noqa: E731
+    one = lambda task, model: evaluate(model, task, axes=axes)[0]  # noqa: E731
     if not stores_streams(model, tasks):
         # the gradient also recomputes each chunk, so that its memory does not grow with the batch
         one = jax.checkpoint(one, prevent_cse=False)
-    return map_tasks(one, tasks, chunk=chunk)
+    return map_tasks(one, tasks, model, chunk=chunk)
 
 
 def chunk_for(model: Transformer, tasks: Task, chunk: int | None = None) -> int:

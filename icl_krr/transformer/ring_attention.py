@@ -57,7 +57,7 @@ def forward_ring(q, k, v, visible, positions, causal, axes):
     q, k, v, visible = as_one(q, k, v, visible)
     if causal:
         v, positions = as_one(v, positions)
-    size = power_below(devices.largest(jnp.max(jnp.abs(v), axis=0), axes))
+    size = power_below(devices.largest(jax.lax.stop_gradient(jnp.max(jnp.abs(v), axis=0)), axes))
     held = k, scaled(v, size), visible, positions[: len(k)]
 
     def round(state, _):

@@ -1,6 +1,7 @@
 """Batches of tasks over eight devices: `tests/test_devices.py` runs this file on them."""
 
 import jax
+import jax.numpy as jnp
 import numpy as np
 import pytest
 from helpers import cg, draw, relative
@@ -47,6 +48,25 @@ def test_a_batch_that_is_divided_already_stays_where_it_is(run, kind):
         assert relative(got, expected) < 1e-6
 
 
+def test_gradients_at_weights_that_are_on_all_devices():
+    tasks, mesh = tasks_of(24), mesh_of(AxisType.Auto)
+    place = lambda tree, *axes: jax.device_put(tree, NamedSharding(mesh, PartitionSpec(*axes)))  # noqa: E731
+    runs = (
+        lambda model, tasks: ik.predict_batch(model, tasks, chunk=2),
+        lambda model, tasks: ik.map_tasks(
+            lambda task, model: ik.predict(model, task), tasks, model, chunk=2
+        ),
+    )
+    for run in runs:
+        slopes = jax.grad(lambda model, tasks, run=run: jnp.sum(run(model, tasks) ** 2))
+        expected = jax.tree.leaves(slopes(MODEL, tasks))
+        size = max(float(jnp.max(jnp.abs(leaf))) for leaf in expected)
+        for function in (slopes, jax.jit(slopes)):
+            got = jax.tree.leaves(function(place(MODEL), place(tasks, "tasks")))
+            errors = [jnp.max(jnp.abs(a - b)) for a, b in zip(got, expected, strict=True)]
+            assert max(errors) < 1e-5 * size
+
+
 @pytest.mark.parametrize("kind", KINDS)
 def test_a_batch_that_does_not_divide(kind):
     tasks, mesh = tasks_of(11), mesh_of(kind)
@@ -78,10 +98,14 @@ def test_factorisations_on_all_devices_at_once():
         assert relative(run(tasks), expected) < 1e-5
 
 
-def test_training_has_the_same_losses():
-    """On a mesh that is given, and on one of `jax.set_mesh`, where weights may be, too."""
+def test_training_has_the_same_losses(monkeypatch):
+    """On a mesh that is given, and on one of `jax.set_mesh`, where weights may be, too.
+
+    A device computes its tasks in several chunks.
+    """
+    monkeypatch.setattr("icl_krr.tasks.batches.TOKENS", 9)
     spec = ik.Architecture(num_features=2, width=8, depth=1, heads=1)
-    settings = ik.training.Training(steps=4, batch=6, log_every=1, validation=9, min_supports=3)
+    settings = ik.training.Training(steps=4, batch=21, log_every=1, validation=9, min_supports=3)
 
     def curve(mesh=None):
         model = ik.init(jax.random.key(0), spec)

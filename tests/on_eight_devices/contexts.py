@@ -130,6 +130,17 @@ def test_slots_after_every_step(x64, name):
         assert relative(got[slot], expected[slot]) < 1e-11, slot
 
 
+@pytest.mark.slow
+def test_second_derivatives(x64):
+    model, task = of_a_case(CASES["nw-gaussian"])
+
+    def curvature(mesh):
+        loss = lambda x: jnp.sum(ik.predict(model, task.replace(x=x), mesh=mesh) ** 2)  # noqa: E731
+        return jax.jit(jax.grad(lambda x: jnp.sum(jax.grad(loss)(x) ** 2)))(task.x)
+
+    assert relative(curvature(MESH), curvature(None)) < 1e-11
+
+
 def test_logits_far_beyond_the_range_of_exp():
     """Some devices hold no key that counts."""
     model = ik.constructions.nadaraya_watson(ik.Exponential(1e-3), num_features=3)
@@ -163,6 +174,8 @@ def test_refusals():
     model, task = of_a_case(CASES["cg"])
     with pytest.raises(ValueError, match="mesh must have an axis 'tasks'"):
         ik.predict(model, task, mesh=jax.make_mesh((8,), ("data",)))
+    with pytest.raises(ValueError, match="mesh must have an axis 'context' for one task"):
+        ik.predict(model, task, mesh=jax.make_mesh((8,), ("tasks",)))
     with pytest.raises(TypeError, match=r"mesh must be a jax.sharding.Mesh, got int"):
         ik.predict(model, task, mesh=8)  # pyright: ignore[reportArgumentType]
     with pytest.raises(ValueError, match="task must be on one device"):
