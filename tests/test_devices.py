@@ -33,6 +33,6 @@ def test_on_eight_devices(file):
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("file", ["communication.py", "contexts.py"])
+@pytest.mark.parametrize("file", sorted(path.name for path in FOLDER.glob("*.py")))
 def test_every_model_on_eight_devices(file):
     run_on_eight_devices(file, "slow", 290)

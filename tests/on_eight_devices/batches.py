@@ -34,8 +34,14 @@ RUNS = {
 }
 
 
-@pytest.mark.parametrize("kind", KINDS)
-@pytest.mark.parametrize("run", RUNS.values(), ids=RUNS)
+@pytest.mark.parametrize(
+    ("run", "kind"),
+    [
+        (RUNS["vmap"], AxisType.Explicit),
+        (RUNS["predict_batch"], AxisType.Auto),
+        pytest.param(RUNS["map_tasks"], AxisType.Explicit, marks=pytest.mark.slow),
+    ],
+)
 def test_a_batch_that_is_divided_already_stays_where_it_is(run, kind):
     """Under any name, and inside of a jitted function, too."""
     tasks = tasks_of(16)
@@ -61,10 +67,9 @@ def test_gradients_at_weights_that_are_on_all_devices():
         slopes = jax.grad(lambda model, tasks, run=run: jnp.sum(run(model, tasks) ** 2))
         expected = jax.tree.leaves(slopes(MODEL, tasks))
         size = max(float(jnp.max(jnp.abs(leaf))) for leaf in expected)
-        for function in (slopes, jax.jit(slopes)):
-            got = jax.tree.leaves(function(place(MODEL), place(tasks, "tasks")))
-            errors = [jnp.max(jnp.abs(a - b)) for a, b in zip(got, expected, strict=True)]
-            assert max(errors) < 1e-5 * size
+        got = jax.tree.leaves(jax.jit(slopes)(place(MODEL), place(tasks, "tasks")))
+        errors = [jnp.max(jnp.abs(a - b)) for a, b in zip(got, expected, strict=True)]
+        assert max(errors) < 1e-5 * size
 
 
 @pytest.mark.parametrize("kind", KINDS)
@@ -99,25 +104,22 @@ def test_factorisations_on_all_devices_at_once():
 
 
 def test_training_has_the_same_losses(monkeypatch):
-    """On a mesh that is given, and on one of `jax.set_mesh`, where weights may be, too.
-
-    A device computes its tasks in several chunks.
-    """
+    """On a mesh of `jax.set_mesh`, where the weights are, too; a device computes in chunks."""
     monkeypatch.setattr("icl_krr.tasks.batches.TOKENS", 9)
     spec = ik.Architecture(num_features=2, width=8, depth=1, heads=1)
     settings = ik.training.Training(steps=4, batch=21, log_every=1, validation=9, min_supports=3)
 
-    def curve(mesh=None):
+    def curve():
         model = ik.init(jax.random.key(0), spec)
-        _, rows = ik.training.train(model, FAMILY, settings, mesh=mesh)
+        _, rows = ik.training.train(model, FAMILY, settings)
         return np.array([[row["loss"], row["validation"], row["exact"]] for row in rows[1:]])
 
     expected = curve()
-    assert relative(curve(mesh_of(AxisType.Auto)), expected) < 1e-6
     with jax.set_mesh(mesh_of(AxisType.Explicit)):
         assert relative(curve(), expected) < 1e-6
 
 
+@pytest.mark.slow
 def test_a_sweep_has_the_same_rows(x64):
     config = SweepConfig(
         axis="ridge", lines=("chebyshev",), values=(0.1, 1.0, 2.0), steps=3, num_supports=6
