@@ -70,7 +70,7 @@ def of_a_case(case):
 
 @each_case(("cg", "ric-gaussian"), ["cg", "ric-gaussian", *OF_EACH_SOLVER.values()])
 def test_constructions_are_those_of_one_device(x64, case):
-    """Thirteen supports on eight devices: three devices have only padding."""
+    """Thirteen supports on eight devices: the last device has only padding."""
     model, task = of_a_case(case)
     expected, got = pulled_back(model, task), pulled_back(model, task, MESH)
     assert_equal(got, expected, 1e-12 * case.rounding)
