@@ -10,7 +10,7 @@ import signal
 import sys
 from typing import NoReturn
 
-from . import hosts, interruption
+from . import interruption
 
 
 def main(argv: list[str] | None = None) -> int:
@@ -30,6 +30,8 @@ def console() -> NoReturn:
             interruption.leave(received[0])
         interruption.leave_at_signals()
     if isinstance(status, int) and status > 1:  # 1 is a verdict, which all processes return
+        from . import hosts
+
         hosts.leave(status)
     sys.exit(status)
 
