@@ -92,20 +92,22 @@ def short_table(results: list[Result], chosen: dict[str, Claim]) -> Table:
     lines = [
         [
             f"{result.id}: {chosen[result.id].title}",
+            chosen[result.id].author,
+            result.told,
             status(result),
             number(result.measured),
             number(result.bound),
         ]
         for result in results
     ]
-    return Table("Claims", ["claim", "verdict", "measured", "bound"], [lines])
+    return Table("Claims", ["claim", "source", "told", "verdict", "measured", "bound"], [lines])
 
 
 def long_table(results: list[Result]) -> Table:
     header = ["", "verdict", "claim, corrected claim, deciding check", "measured, bound"]
     lines = []
     for result in results:
-        words = [result.statement, result.truth, result.check]
+        words = [result.source, result.quote, result.statement, result.truth, result.check]
         numbers = [
             f"{number(result.measured)}, {number(result.bound)}",
             f"tightness {number(result.tightness)}",

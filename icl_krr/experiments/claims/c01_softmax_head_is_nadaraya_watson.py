@@ -14,7 +14,7 @@ from ...tasks import GaussianProcess, sample
 from ...transformer import predict
 from ..shared.draws import draws
 from ..shared.rows import Plot, Rows, tidy
-from .claim import HOLDS, Claim, Verdict, compare, judge
+from .claim import HOLDS, NOTHING, Claim, Verdict, compare, judge
 
 
 @dataclass(frozen=True)
@@ -59,7 +59,10 @@ CLAIM = Claim(
     title="one softmax head computes the Nadaraya-Watson estimator",
     statement="One softmax head with queries U x, keys U x and values y, where U is a matrix, "
     "computes the Nadaraya-Watson estimator.",
+    source="Cawley 2025, TODO",
+    quote="TODO",
     expected=HOLDS,
+    told=NOTHING,
     run=run,
     config=Config(),
     quick=Config(draws=20),

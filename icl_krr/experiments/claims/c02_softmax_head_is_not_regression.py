@@ -16,7 +16,7 @@ from ...tasks import GaussianProcess, sample
 from ...transformer import predict
 from ..shared.draws import draws
 from ..shared.rows import Plot, Rows, tidy
-from .claim import FALSE, Claim, Verdict, at_least, compare, judge
+from .claim import FALSE, NOTHING, Claim, Verdict, at_least, compare, judge
 
 NOISE = 0.1
 
@@ -100,7 +100,11 @@ CLAIM = Claim(
     truth="The head computes the Nadaraya-Watson estimator. At the same temperature its "
     "distance to f* can be as large as |f*|. At the best temperature for the head, the distance "
     "is still more than 0.3 % of |f*|. The head can also rank the queries differently from f*.",
+    corrected="ours",
+    source="Cawley 2025, TODO",
+    quote="TODO",
     expected=FALSE,
+    told=NOTHING,
     run=run,
     config=Config(),
     quick=Config(

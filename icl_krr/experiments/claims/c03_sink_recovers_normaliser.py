@@ -18,7 +18,7 @@ from ...tasks import GaussianProcess, Task, sample
 from ...transformer import predict
 from ..shared.draws import draws
 from ..shared.rows import Plot, Rows, tidy
-from .claim import HOLDS, Claim, Verdict, at_least, compare, judge
+from .claim import HOLDS, TASK, Claim, Verdict, at_least, compare, judge
 
 DTYPES = ("float32", "float64")
 
@@ -149,7 +149,10 @@ CLAIM = Claim(
     "is K v, the product of the unnormalised kernel matrix K and the values v. Adding a constant "
     "to all logits multiplies K and k(x) by a factor. f*, exact kernel ridge regression, does not "
     "change if the ridge is multiplied by the same factor.",
+    source="Cawley 2025, TODO",
+    quote="TODO",
     expected=HOLDS,
+    told=TASK,
     run=run,
     config=Config(),
     quick=Config(draws=5),

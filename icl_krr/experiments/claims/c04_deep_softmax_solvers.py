@@ -20,7 +20,7 @@ from ...tasks import GaussianProcess, Task, system
 from ...transformer import Cache, run_with_cache
 from ..shared.draws import draw_tasks
 from ..shared.rows import Plot, Rows, tidy
-from .claim import HOLDS, Claim, Verdict, compare, judge
+from .claim import HOLDS, TASK, Claim, Verdict, compare, judge
 
 NAMES = ("conjugate_gradient", "chebyshev", "heavy_ball", "gradient_descent")
 RATES = {name: load(str(SOLVERS[name].rate)) for name in NAMES}
@@ -209,7 +209,11 @@ CLAIM = Claim(
     "iteration attain them if y is the leading eigenvector of A. On the worst spectrum, the error "
     "of CG is at least half of its rate. The prediction error of CG can increase from one step to "
     "the next.",
+    corrected="ours",
+    source="Cawley 2025, TODO",
+    quote="TODO",
     expected=HOLDS,
+    told=TASK,
     run=run,
     config=Config(),
     quick=Config(draws=2, ridges=(1.0,)),

@@ -17,7 +17,7 @@ from ...tasks import GaussianProcess, Task, sample, system
 from ...transformer import run_with_cache
 from ..shared.draws import draws
 from ..shared.rows import Plot, Rows, tidy
-from .claim import FALSE, Claim, Verdict, at_least, compare, judge
+from .claim import FALSE, TASK, Claim, Verdict, at_least, compare, judge
 
 STEPS = (1.0, 1.9, 2.1)  # in units of 1 / (sigma_1 + ridge)
 SERIES = ("Neumann", *(f"step {step} / (sigma_1 + ridge)" for step in STEPS))
@@ -150,7 +150,11 @@ CLAIM = Claim(
     "the ridge must be large. The series sum_j eta (I - eta A)^j converges for every step size "
     "eta in (0, 2 / (sigma_1 + ridge)). Its partial sums applied to y are the iterates of "
     "gradient descent. This series needs more terms if the ridge is smaller.",
+    corrected="ours",
+    source="Cawley 2025, TODO",
+    quote="TODO",
     expected=FALSE,
+    told=TASK,
     run=run,
     config=Config(),
     quick=Config(draws=3),

@@ -16,7 +16,7 @@ from ...tasks import GaussianProcess, Task, sample
 from ...transformer import predict
 from ..shared.draws import draws, project
 from ..shared.rows import Plot, Rows, tidy
-from .claim import CORRECTED, Claim, Verdict, compare, judge, within
+from .claim import CORRECTED, NOTHING, Claim, Verdict, compare, judge, within
 
 INPUTS = ("sphere", "normal")
 
@@ -152,7 +152,11 @@ CLAIM = Claim(
     "inner product. This is always the nearest support only if the inputs lie on a sphere. The "
     "mixture and the limit for temperature -> infinity hold as stated. At every temperature there "
     "is a proven bound on the distance of the head to each of the two limits.",
+    corrected="ours",
+    source="Cawley 2025, TODO",
+    quote="TODO",
     expected=CORRECTED,
+    told=NOTHING,
     run=run,
     config=Config(),
     quick=Config(draws=5, temperatures=(1e-4, 1.0, 1e4)),

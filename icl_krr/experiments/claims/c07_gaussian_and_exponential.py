@@ -15,7 +15,7 @@ from ...tasks import GaussianProcess, sample
 from ...transformer import predict
 from ..shared.draws import draws, project
 from ..shared.rows import Plot, Rows, tidy
-from .claim import HOLDS, Claim, Verdict, at_least, compare, judge
+from .claim import HOLDS, TASK, Claim, Verdict, at_least, compare, judge
 
 INPUTS = ("sphere", "normal")
 
@@ -119,7 +119,10 @@ CLAIM = Claim(
     "exponential kernel matrix with temperature t and E = diag(exp(-|x_i|^2 / (2 t))). On a sphere "
     "the two kernels differ by a constant factor, so they give the same predictions if the ridge "
     "is scaled by this factor. On other inputs the predictions differ.",
+    source="Cawley 2025, TODO",
+    quote="TODO",
     expected=HOLDS,
+    told=TASK,
     run=run,
     config=Config(),
     quick=Config(draws=5, temperatures=(0.5, 2.0)),

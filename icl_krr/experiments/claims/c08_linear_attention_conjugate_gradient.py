@@ -17,7 +17,7 @@ from ...tasks import LinearRegression, Task
 from ...transformer import Transformer, run_with_cache
 from ..shared.draws import draw_tasks
 from ..shared.rows import Plot, Rows, tidy
-from .claim import HOLDS, Claim, Verdict, compare, judge
+from .claim import HOLDS, TASK, Claim, Verdict, compare, judge
 
 KERNEL = Linear()
 
@@ -134,7 +134,10 @@ CLAIM = Claim(
     "in disjoint sets of channels (slots). One step of conjugate gradient takes 5 blocks in "
     "textbook form, 3 in fused form and 2 in pipelined form. One step of the Chebyshev iteration "
     "takes 1 block.",
+    source="Cawley 2025, TODO",
+    quote="TODO",
     expected=HOLDS,
+    told=TASK,
     run=run,
     config=Config(),
     quick=Config(draws=5, solvers=("textbook", "fused", "pipelined")),

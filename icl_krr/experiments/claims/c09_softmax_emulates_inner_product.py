@@ -17,7 +17,7 @@ from ...tasks import LinearRegression, Task
 from ...transformer import run_with_cache
 from ..shared.draws import draw_tasks
 from ..shared.rows import Plot, Rows, tidy
-from .claim import HOLDS, Claim, Verdict, at_least, compare, judge, within
+from .claim import HOLDS, TASK, Claim, Verdict, at_least, compare, judge, within
 
 HEADS = ("one-sided", "pair")
 DTYPES = ("float32", "float64")
@@ -183,7 +183,11 @@ CLAIM = Claim(
     "float32 the total error is smallest at one particular e. Inside conjugate gradient (CG), the "
     "gap to f* (exact kernel ridge regression) stops decreasing at a floor, which this error "
     "sets. The error does not slow the convergence down.",
+    corrected="ours",
+    source="Cawley 2025, TODO",
+    quote="TODO",
     expected=HOLDS,
+    told=TASK,
     run=run,
     config=Config(),
     quick=Config(

@@ -16,7 +16,7 @@ from ...tasks import LinearRegression, Task
 from ...transformer import Transformer, run_with_cache
 from ..shared.draws import draw_tasks
 from ..shared.rows import Plot, Rows, tidy
-from .claim import HOLDS, Claim, Verdict, compare, judge
+from .claim import HOLDS, TASK, Claim, Verdict, compare, judge
 
 DATA = ("y = 0", "one support", "equal supports", "y along a feature", "y ~ 1e-8", "y ~ 1e8")
 FORMS = ("textbook", "fused", "pipelined")
@@ -125,7 +125,11 @@ CLAIM = Claim(
     statement="Conjugate gradient with a fixed number of steps does not fail after convergence.",
     truth="The construction returns 0 for a quotient whose divisor underflows. So the "
     "steps after convergence change nothing, and all values and gradients stay finite.",
+    corrected="ours",
+    source="Cawley 2025, TODO",
+    quote="TODO",
     expected=HOLDS,
+    told=TASK,
     run=run,
     config=Config(),
     quick=Config(draws=3, steps=40, forms=("textbook", "pipelined")),

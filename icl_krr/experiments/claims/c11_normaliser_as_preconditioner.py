@@ -17,7 +17,7 @@ from ...theory import log_sink
 from ...transformer import predict, run_with_cache
 from ..shared.draws import draws
 from ..shared.rows import Plot, Rows, tidy
-from .claim import HOLDS, Claim, Verdict, compare, judge
+from .claim import HOLDS, NOTHING, Claim, Verdict, compare, judge
 
 
 @dataclass(frozen=True)
@@ -102,7 +102,10 @@ CLAIM = Claim(
     "G is the Gaussian kernel matrix with lengthscale l, and D is the diagonal matrix of the row "
     "sums of G. A sink token with the logit log c + |x|^2 / (2 l^2) changes D^-1 G to (D + c "
     "I)^-1 G.",
+    source="Cawley 2025, TODO",
+    quote="TODO",
     expected=HOLDS,
+    told=NOTHING,
     run=run,
     config=Config(),
     quick=Config(draws=5),

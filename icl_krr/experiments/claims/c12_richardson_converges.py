@@ -16,7 +16,7 @@ from ...tasks import GaussianProcess, sample
 from ...transformer import run_with_cache
 from ..shared.draws import draws
 from ..shared.rows import Plot, Rows, tidy
-from .claim import HOLDS, Claim, Verdict, at_least, compare, judge
+from .claim import HOLDS, TASK, Claim, Verdict, at_least, compare, judge
 
 KERNEL = Gaussian(0.7)
 CASES = (  # ridge, c, step
@@ -135,7 +135,10 @@ CLAIM = Claim(
     "(the softmax normaliser). If ridge <= c, all eigenvalues of (D + c I)^-1 A lie in (0, 1]. So "
     "Richardson's iteration alpha += eta (D + c I)^-1 (y - A alpha) converges for every step size "
     "eta in (0, 2) and every number of supports.",
+    source="Cawley 2025, TODO",
+    quote="TODO",
     expected=HOLDS,
+    told=TASK,
     run=run,
     config=Config(),
     quick=Config(draws=2, sizes=(16, 64), steps=40),

@@ -16,7 +16,7 @@ from ...tasks import GaussianProcess, sample, system
 from ...transformer import run_with_cache
 from ..shared.draws import draws
 from ..shared.rows import Plot, Rows, tidy
-from .claim import CORRECTED, Claim, Verdict, compare, judge, within
+from .claim import CORRECTED, TASK, Claim, Verdict, compare, judge, within
 
 BASE = {"n": 64.0, "ridge": 0.1, "lengthscale": 1.0, "p": 2.0}
 LINES = ("richardson", "gradient descent", "conjugate gradient")
@@ -159,7 +159,11 @@ CLAIM = Claim(
     "preconditioner does not keep the condition number small. The condition number of (D + c "
     "I)^-1 A with c = ridge grows with n like that of A = K + ridge I. The number of blocks grows "
     "with it.",
+    corrected="ours",
+    source="Cawley 2025, TODO",
+    quote="TODO",
     expected=CORRECTED,
+    told=TASK,
     run=run,
     config=Config(),
     quick=Config(draws=2, n=(16, 64), ridge=(), lengthscale=(), p=(), steps=1500),

@@ -17,7 +17,7 @@ from ...tasks import GaussianProcess, Task
 from ...transformer import Transformer, operand_bounds, predict, run_with_cache
 from ..shared.draws import draw_tasks
 from ..shared.rows import Plot, Rows, tidy
-from .claim import HOLDS, Claim, Verdict, at_least, compare, judge, within
+from .claim import HOLDS, TASK, Claim, Verdict, at_least, compare, judge, within
 
 KERNEL = Gaussian(0.7)
 
@@ -134,7 +134,10 @@ CLAIM = Claim(
     "approximations of the square. With w segments, the error of a product is O(B^2 / w^2). So a "
     "construction with MLPs of width O(sqrt(n / e)) computes f*, exact kernel ridge regression on "
     "n supports, up to an error e.",
+    source="Cawley 2025, TODO",
+    quote="TODO",
     expected=HOLDS,
+    told=TASK,
     run=run,
     config=Config(),
     quick=Config(draws=3, sizes=(16, 48), widths=(64, 256), steps=20),

@@ -16,7 +16,7 @@ from ...tasks import LinearRegression, Task
 from ...transformer import Transformer, run_with_cache
 from ..shared.draws import draw_tasks, draws
 from ..shared.rows import Plot, Rows, tidy
-from .claim import HOLDS, Claim, Verdict, at_least, compare, judge
+from .claim import HOLDS, TASK, Claim, Verdict, at_least, compare, judge
 
 LAYOUTS: dict[str, tuple[str, dict[str, Any]]] = {
     "CG textbook": ("conjugate_gradient", {}),
@@ -101,7 +101,11 @@ CLAIM = Claim(
     "p + c channels runs any number of steps of conjugate gradient exactly.",
     truth="c is the number of channels that the layout of the construction adds to the p "
     "feature channels. With only p - 1 feature channels the steps are not exact.",
+    corrected="ours",
+    source="Cawley 2025, TODO",
+    quote="TODO",
     expected=HOLDS,
+    told=TASK,
     run=run,
     config=Config(),
     quick=Config(draws=5, layouts=("CG textbook", "Chebyshev")),

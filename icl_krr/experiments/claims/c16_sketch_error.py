@@ -16,7 +16,7 @@ from ...sketches import sketched
 from ..shared.draws import draws
 from ..shared.rows import Plot, Rows, tidy
 from ..shared.spectra import SKETCHES, sketch, spectral_norm, spectral_task
-from .claim import FALSE, Claim, Verdict, compare, judge
+from .claim import FALSE, NOTHING, Claim, Verdict, compare, judge
 
 
 @dataclass(frozen=True)
@@ -91,7 +91,11 @@ CLAIM = Claim(
     "eigenvalues of K.",
     truth="The bound holds for the best sketch, whose error is exactly sigma_(m+1). No matrix of "
     "rank m has a smaller error. Random sketches violate the bound.",
+    corrected="ours",
+    source="Cawley 2025, TODO",
+    quote="TODO",
     expected=FALSE,
+    told=NOTHING,
     run=run,
     config=Config(),
     quick=Config(draws=20, widths=(8,)),

@@ -17,7 +17,7 @@ from ...sketches import sketched
 from ..shared.draws import draws
 from ..shared.rows import Plot, Rows, tidy
 from ..shared.spectra import sketch, spectral_norm, spectral_task
-from .claim import CORRECTED, Claim, Verdict, compare, judge
+from .claim import CORRECTED, TASK, Claim, Verdict, compare, judge
 
 SKETCHES = ("best", "orthonormal", "gaussian", "landmarks")
 
@@ -140,7 +140,11 @@ CLAIM = Claim(
     truth="The bound holds for the best sketch, whose error is exactly sigma_(m+1) / (ridge (ridge "
     "+ sigma_(m+1))). The error of every sketch is at most min(|K - K^| / ridge^2, 1 / ridge). A "
     "bound above 1 / ridge is trivial.",
+    corrected="ours",
+    source="Cawley 2025, TODO",
+    quote="TODO",
     expected=CORRECTED,
+    told=TASK,
     run=run,
     config=Config(),
     quick=Config(draws=10, ridges=(0.1, 10.0)),

@@ -18,7 +18,7 @@ from ...transformer import predict
 from ..shared.draws import draws
 from ..shared.rows import Plot, Rows, tidy
 from ..shared.spectra import spectral_norm, spectral_task
-from .claim import CORRECTED, Claim, Verdict, at_least, compare, judge
+from .claim import CORRECTED, TASK, Claim, Verdict, at_least, compare, judge
 
 TASKS = ("drawn", "worst")
 
@@ -137,7 +137,11 @@ CLAIM = Claim(
     truth="The model also computes k from its m features, as k^. This adds the error (k - "
     "k^)^T inv(A^) y to the one that is bounded in the statement. The added error is at most |k - "
     "k^| |y| / ridge. It dominates if y lies along an eigenvector of K that the sketch loses.",
+    corrected="ours",
+    source="Cawley 2025, TODO",
+    quote="TODO",
     expected=CORRECTED,
+    told=TASK,
     run=run,
     config=Config(),
     quick=Config(draws=5, num_queries=4, ridges=(0.1, 10.0)),

@@ -17,7 +17,7 @@ from ...transformer import predict
 from ..shared.draws import draws
 from ..shared.rows import Plot, Rows, tidy
 from ..shared.spectra import SPECTRA
-from .claim import CORRECTED, Claim, Verdict, at_least, compare, judge, within
+from .claim import CORRECTED, TASK, Claim, Verdict, at_least, compare, judge, within
 
 
 @dataclass(frozen=True)
@@ -149,7 +149,11 @@ CLAIM = Claim(
     "full width for every tested spectrum. Let m be the number of channels. We compare the gaps "
     "to f* (exact kernel ridge regression) of the tested spectra at the same m / d_eff. They "
     "agree up to a factor of 5 if m <= d_eff. They do not agree if m is larger.",
+    corrected="ours",
+    source="Cawley 2025, TODO",
+    quote="TODO",
     expected=CORRECTED,
+    told=TASK,
     run=run,
     config=Config(),
     quick=Config(draws=10, widths=(4, 8, 16, 24)),

@@ -18,7 +18,7 @@ from ...transformer import predict
 from ..shared.draws import draws
 from ..shared.rows import Plot, Rows, tidy
 from ..shared.spectra import spectral_norm
-from .claim import FALSE, Claim, Verdict, at_least, compare, judge
+from .claim import FALSE, TASK, Claim, Verdict, at_least, compare, judge
 
 
 @dataclass(frozen=True)
@@ -137,7 +137,11 @@ CLAIM = Claim(
     "tested m >= 2. Three guarantees hold instead. The best matrix of rank m has the error "
     "sigma_(m+1). The kernel matrix of m landmarks has an error of at most tr(K - K^). For a "
     "sketch of x, the error of each entry of K is bounded in terms of the error of its logit.",
+    corrected="ours",
+    source="Cawley 2025, TODO",
+    quote="TODO",
     expected=FALSE,
+    told=TASK,
     run=run,
     config=Config(),
     quick=Config(draws=5, widths=(2,)),

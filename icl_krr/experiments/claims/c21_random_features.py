@@ -16,7 +16,7 @@ from ...tasks import GaussianProcess, Task
 from ...transformer import predict
 from ..shared.draws import draw_tasks, draws
 from ..shared.rows import Plot, Rows, tidy
-from .claim import CORRECTED, Claim, Verdict, at_least, compare, judge, within
+from .claim import CORRECTED, TASK, Claim, Verdict, at_least, compare, judge, within
 
 KINDS = ("positive", "positive, orthogonal", "trigonometric")
 
@@ -178,7 +178,11 @@ CLAIM = Claim(
     "error. Trigonometric features can give k^ < 0. Conjugate gradient (CG) on m random features "
     "does not reach exact kernel ridge regression: its gap stops decreasing at a floor. The floor "
     "falls roughly as 1 / sqrt(m).",
+    corrected="ours",
+    source="Cawley 2025, TODO",
+    quote="TODO",
     expected=CORRECTED,
+    told=TASK,
     run=run,
     config=Config(),
     quick=Config(draws=2000, widths=(16, 32, 64, 128), floors=(16, 256), tasks=8),

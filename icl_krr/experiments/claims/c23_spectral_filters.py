@@ -17,7 +17,7 @@ from ...tasks import LinearRegression, Task, system
 from ...transformer import predict
 from ..shared.draws import draw_tasks
 from ..shared.rows import Plot, Rows, tidy
-from .claim import CORRECTED, Claim, Verdict, at_least, compare, judge
+from .claim import CORRECTED, TASK, Claim, Verdict, at_least, compare, judge
 
 LINEAR = ("gradient descent", "chebyshev")
 
@@ -157,7 +157,11 @@ CLAIM = Claim(
     "> 0. So its hat rows do not have the form k(x)^T q(K). Conjugate gradient (CG) is not linear "
     "in y. But its prediction f is homogeneous of degree 1 in y, so its Jacobian J = df / dy "
     "satisfies J y = f.",
+    corrected="ours",
+    source="Cawley 2025, TODO",
+    quote="TODO",
     expected=CORRECTED,
+    told=TASK,
     run=run,
     config=Config(),
     quick=Config(draws=4),

@@ -15,7 +15,7 @@ from ...transformer import Transformer, predict, predict_batch
 from ..shared.draws import draw_tasks
 from ..shared.rows import Plot, Rows, tidy
 from ..shared.runs import load
-from .claim import CORRECTED, Claim, Verdict, at_least, compare, judge
+from .claim import CORRECTED, NOTHING, Claim, Verdict, at_least, compare, judge
 
 ANCHOR = 0.20468888
 """Half the mean squared error of one tuned step as the literature quotes it for x ~ U(-1, 1) and
@@ -114,7 +114,11 @@ CLAIM = Claim(
     truth="The trained layer does become this step. But the stated loss is not the loss "
     "for x ~ U(-1, 1). It is half the mean squared error for w ~ N(0, I) and x ~ U(-1/2, 1/2). "
     "For x ~ U(-1, 1) the loss is four times as large.",
+    corrected="ours",
+    source="Cawley 2025, TODO",
+    quote="TODO",
     expected=CORRECTED,
+    told=NOTHING,
     run=run,
     config=Config(),
     quick=Config(tasks=2048, draws=2),

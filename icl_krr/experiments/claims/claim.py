@@ -10,6 +10,7 @@ import jax
 import numpy as np
 
 from ..shared.rows import Plot, Rows
+from .sources import OURS
 
 HOLDS, CORRECTED, FALSE, OPEN = (
     "holds",
@@ -17,6 +18,7 @@ HOLDS, CORRECTED, FALSE, OPEN = (
     "false as stated",
     "not confirmed",
 )
+NOTHING, FAMILY, TASK = "nothing", "the family", "this task"
 
 
 class Check(NamedTuple):
@@ -24,7 +26,7 @@ class Check(NamedTuple):
 
     Attributes:
         name: what is compared, in words and symbols.
-        stated: whether the literature states this bound. The other checks are claims of ours.
+        stated: whether the source states this bound. The other checks are claims of ours.
         measured: measured value at the draw of largest tightness.
         bound: bound at the same draw.
         tightness: largest quotient measured / bound over the draws.
@@ -67,29 +69,55 @@ class Verdict(NamedTuple):
 
 @dataclass(frozen=True)
 class Claim:
-    """A claim of the literature and the experiment that decides it.
+    """A claim, where it was made, and the experiment that decides it.
 
     Attributes:
         title: the claim in a few words, for short tables.
-        statement: the claim as the literature states it.
+        statement: the claim in the notation of this library.
+        source: key of `sources.REFERENCES`, a comma, and the place, such as "Cawley 2025,
+            paper/sections/theory.md, theorem 2". `sources.OURS` if the claim is ours alone.
+        quote: the statement as printed at that place, with its quantifiers. "" if it is ours.
         expected: status that this library found for the claim.
+        told: what the models of the experiment are told besides the kernel: NOTHING; the FAMILY
+            of tasks, such as the ridge; or THIS TASK, such as the spectrum of its kernel matrix.
         run: experiment, `run(config, key) -> rows, verdict`.
         config: settings of the full experiment.
         quick: settings of a smaller experiment.
         plot: which columns of the rows the figure shows.
         truth: what holds instead of the statement, or in addition ("" by default).
+        corrected: who made the statement in `truth`, "theirs" (the source, at another place) or
+            "ours". "" (default) if there is no `truth`.
         dtype: "float64" (default) or "float32", the precision of the experiment.
+
+    Raises:
+        ValueError: there is a quote without a source, a source without a quote, or a `truth`
+            without its author.
     """
 
     title: str
     statement: str
+    source: str
+    quote: str
     expected: str
+    told: str
     run: Callable[[Any, jax.Array], tuple[Rows, Verdict]]
     config: Any
     quick: Any
     plot: Plot
     truth: str = ""
+    corrected: str = ""
     dtype: str = "float64"
+
+    def __post_init__(self):
+        if (self.source == OURS) == bool(self.quote):
+            raise ValueError(f"a claim has a quote if and only if it has a source: {self.title}")
+        if bool(self.truth) != bool(self.corrected):
+            raise ValueError(f"truth must say whose it is, in corrected: {self.title}")
+
+    @property
+    def author(self) -> str:
+        """Key of the source in `sources.REFERENCES`, or `sources.OURS`."""
+        return self.source.partition(",")[0]
 
 
 def compare(
@@ -109,7 +137,7 @@ def compare(
         name: what is compared, in words and symbols.
         measured: measured values [draws, ...] or a scalar.
         bound: bounds that broadcast with `measured`.
-        stated: whether the literature states this bound (default: False).
+        stated: whether the source states this bound (default: False).
         trivial: bound that holds without any theorem (default: None).
         slack: tolerance for rounding, relative to the bound (1e-9 by default).
     """
@@ -159,11 +187,13 @@ def within(name: str, value: Any, low: float, high: float, *, stated: bool = Fal
 def judge(*checks: Check, amended: bool = False) -> Verdict:
     """Return the verdict that the checks imply.
 
-    - "not confirmed" if a check that the literature does not state is violated,
+    - "not confirmed" if a check that the source does not state is violated,
     - "holds" if all checks hold,
     - "holds as corrected" if a stated check is violated and `amended` is True: the other checks
-      show a corrected form of the statement,
-    - "false as stated" if a stated check is violated and `amended` is False.
+      show a weaker form of the statement that its author could have meant, with another constant,
+      condition or count,
+    - "false as stated" if a stated check is violated and `amended` is False: no constant and no
+      reading of the quantifiers saves the statement.
     """
     if not all(check.holds for check in checks if not check.stated):
         return Verdict(OPEN, checks)

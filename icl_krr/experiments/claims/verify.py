@@ -28,8 +28,12 @@ class Result(NamedTuple):
 
     Attributes:
         id: name of the claim, such as "C16".
-        statement: the claim as the literature states it.
+        statement: the claim in the notation of this library.
+        source: work and place of the claim, or that it is ours alone (see `Claim.source`).
+        quote: the claim as printed there.
         truth: what holds instead of the statement, or in addition.
+        corrected: whose `truth` is, "theirs" or "ours".
+        told: what the models are told besides the kernel (see `Claim.told`).
         status: verdict of this run. If seeds differ, the least favourable verdict.
         expected: verdict that this library found before.
         check: name of the headline check (see `Verdict.headline`).
@@ -49,7 +53,11 @@ class Result(NamedTuple):
 
     id: str
     statement: str
+    source: str
+    quote: str
     truth: str
+    corrected: str
+    told: str
     status: str
     expected: str
     check: str
@@ -196,7 +204,11 @@ def summarise(name: str, claim: Claim, verdicts: dict[int, Verdict], seconds: fl
     return Result(
         id=name,
         statement=claim.statement,
+        source=claim.source,
+        quote=claim.quote,
         truth=claim.truth,
+        corrected=claim.corrected,
+        told=claim.told,
         status=status,
         expected=claim.expected,
         check=verdict.headline.name,
@@ -238,12 +250,27 @@ def bootstrap(values: np.ndarray) -> tuple[float, float] | None:
 
 def table(results: Iterable[Result]) -> Lines:
     """Return the table of claims that the README and the report show."""
-    header = ["claim", "verdict", "what holds", "measured", "bound", "dtype"]
+    header = [
+        "claim",
+        "verdict",
+        "source",
+        "as printed",
+        "what holds",
+        "whose correction",
+        "models are told",
+        "measured",
+        "bound",
+        "dtype",
+    ]
     lines = [
         [
             f"{result.id}: {result.statement}",
             result.status,
+            result.source,
+            result.quote,
             result.truth,
+            result.corrected,
+            result.told,
             f"{result.measured:.3g}: {result.check}",
             f"{result.bound:.3g}",
             result.dtype,
