@@ -24,10 +24,10 @@ def built(row: Solver, kind: str) -> Transformer | None:
 
 
 def solver_table() -> Lines:
-    """One line per solver: states, blocks per step for each attention, and required keywords."""
+    """One line per solver: states, blocks per step, keywords, what the model is told."""
     header = ["solver", "states besides alpha and prediction"]
     header += ["blocks per step, linear attention", "blocks per step, softmax attention"]
-    header += ["required keywords"]
+    header += ["required keywords", "told besides the kernel"]
     lines = []
     for row in SOLVERS.values():
         models = [built(row, kind) for kind in ("featured", "positive")]
@@ -37,7 +37,7 @@ def solver_table() -> Lines:
         of_attention = ("alpha", "prediction", "sink", "normaliser")
         shown = [name for name in states if not name.startswith(of_attention)]
         blocks = ["" if model is None else str(model.blocks_per_step) for model in models]
-        lines.append([f"`{row.name}`", ", ".join(shown), *blocks, ", ".join(row.told)])
+        lines.append([f"`{row.name}`", ", ".join(shown), *blocks, ", ".join(row.told), row.knows])
     return header, lines
 
 

@@ -4,13 +4,15 @@ import dataclasses
 from collections.abc import Callable
 from typing import NamedTuple
 
+import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
 
 import icl_krr as ik
 from icl_krr.experiments.claims import verify
-from icl_krr.experiments.claims.claim import compare
+from icl_krr.experiments.claims.claim import FAMILY, NOTHING, TASK, compare
+from icl_krr.experiments.claims.sources import OURS, REFERENCES
 
 CLAIMS = verify.claims()
 
@@ -202,12 +204,64 @@ SLOW = {*CLAIMS} - {"C1", "C2", "C11", "C15", "C16", "C20"}
 """Claims that take more than three seconds."""
 
 
+def recorded(patch):
+    """The keywords of all constructions that are built from now on."""
+    calls = []
+
+    def recording(construct):
+        def other(*args, **options):
+            calls.append(options)
+            return construct(*args, **options)
+
+        return other
+
+    for name in verify.modules()["C1"].constructions.__all__:
+        construct = getattr(ik.constructions, name)
+        if callable(construct) and not isinstance(construct, type):
+            patch.setattr(ik.constructions, name, recording(construct))
+    return calls
+
+
+def levels(calls):
+    """What the models with these keywords can have been told, see `Claim.told`.
+
+    A value that was computed, not written down, comes from the supports of the task. A ridge may
+    have been computed from the temperature, and a sketch from the task or from random numbers.
+    """
+    given = [{name: v for name, v in call.items() if v is not None} for call in calls]
+    computed = {name for call in given for name, v in call.items() if has_arrays(v)} - {"ridge"}
+    if computed - {"sketch"}:
+        return {TASK}
+    numbers = {"ridge", "step_size", "spectrum", "sink"}
+    level = FAMILY if any(numbers & {*call} for call in given) else NOTHING
+    return {level, TASK} if computed else {level}
+
+
+def has_arrays(value):
+    parts = vars(value).values() if dataclasses.is_dataclass(value) else jax.tree.leaves(value)
+    return any(isinstance(part, jax.Array) for part in parts)
+
+
+def test_a_claim_is_quoted_from_a_known_work_or_is_ours():
+    assert {claim.author for claim in CLAIMS.values()} == {*REFERENCES, OURS}
+    for name, claim in CLAIMS.items():
+        assert "TODO" not in claim.source + claim.quote, name
+    source, quote = "Cawley 2025, theorem 2", "a sentence"
+    one = CLAIMS["C1"]
+    for bad in ({"source": OURS}, {"quote": ""}, {"truth": "more"}, {"corrected": "ours"}):
+        with pytest.raises(ValueError, match=r"a claim has a quote|truth must say"):
+            dataclasses.replace(one, **{"source": source, "quote": quote, "truth": ""} | bad)
+
+
 @pytest.mark.parametrize(
     "name", [pytest.param(name, marks=[pytest.mark.slow] * (name in SLOW)) for name in CLAIMS]
 )
 def test_the_verdict_follows_from_what_is_measured(name, monkeypatch):
     """It is the expected one; and another, if the construction or the bound is wrong."""
-    assert status(name) == CLAIMS[name].expected
+    with monkeypatch.context() as patch:
+        calls = recorded(patch)
+        assert status(name) == CLAIMS[name].expected
+    assert CLAIMS[name].told in levels(calls)
     for change in (BOUND[name], CONSTRUCTION[name]):
         *path, last = change.what.split(".")
         holder = module_of(name)

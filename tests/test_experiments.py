@@ -13,6 +13,7 @@ from icl_krr.cli.depth_tables import describe
 from icl_krr.experiments import depth, depth_config
 from icl_krr.experiments.hyperparameters import FitConfig, builder
 from icl_krr.experiments.shared import model_selection
+from icl_krr.experiments.shared.told import told
 from icl_krr.training import held_out
 
 
@@ -44,6 +45,38 @@ def test_the_smoother_is_the_best_of_its_grid_by_leave_one_out(x64, family):
     assert 0 < np.argmin(losses) < 16
     chosen = model_selection.choose_smoother(family, task).kernel
     assert np.isclose(next(iter(depth_config.bandwidth(chosen).values())), grid[np.argmin(losses)])
+
+
+@pytest.mark.parametrize("name", catalogue.SOLVERS)
+def test_what_a_solver_is_told_is_what_its_row_says(x64, name):
+    """Keywords from another task of the family change its answers if they are about one task."""
+    row, ridge = catalogue.SOLVERS[name], 0.5
+    task, other = (draw(seed, p=3, n=8) for seed in (3, 4))
+    kernel = catalogue.make_kernel(catalogue.taken(name)[0], {})
+    oracle = catalogue.load(row.oracle)
+    steps = {"steps": 3} if row.iterates else {}
+    own, foreign = (
+        oracle(kernel, task, **steps, **told(row, kernel, of, ridge)).prediction
+        for of in (task, other)
+    )
+    assert (relative(own, foreign) > 1e-6) == (row.knows == catalogue.rows.TASK)
+    assert (row.knows == catalogue.rows.NOTHING) == (not row.told)
+
+
+def test_the_logit_of_the_sink_changes_rounding_alone(x64):
+    task, kernel = draw(3, p=3, n=8), ik.Exponential()
+    sinks = (0.0, float(ik.theory.log_sink(kernel, task)))
+    predictions = [
+        ik.predict(
+            ik.constructions.conjugate_gradient(
+                kernel, num_features=3, ridge=0.5, steps=3, attention=ik.Softmax(log_sink=sink)
+            ),
+            task,
+        )
+        for sink in sinks
+    ]
+    assert sinks[0] != sinks[1]
+    assert relative(*predictions) < 1e-12
 
 
 @pytest.mark.parametrize("ridge", [None, 0.3])

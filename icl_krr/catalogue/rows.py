@@ -7,6 +7,10 @@ from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
 KINDS = ("any", "positive", "featured")
+NOTHING, FAMILY, TASK = "nothing", "the family", "this task"
+"""What a model is told besides the kernel: nothing; what all tasks of a family share, such as the
+ridge; or what only the supports of this task determine, such as the spectrum of its kernel matrix.
+"""
 
 
 class Box(NamedTuple):
@@ -135,6 +139,11 @@ class Solver:
     def short_names(self) -> tuple[str, ...]:
         """The names that are accepted in place of `name`."""
         return (self.label, *self.aliases)
+
+    @property
+    def knows(self) -> str:
+        """What a model with this solver is told: NOTHING, about the FAMILY, or about this TASK."""
+        return TASK if {*self.told} - {"ridge"} else FAMILY if self.told else NOTHING
 
     def __post_init__(self):
         check_kind("kernels", self.kernels, KINDS)

@@ -59,8 +59,9 @@ CLAIM = Claim(
     title="one softmax head computes the Nadaraya-Watson estimator",
     statement="One softmax head with queries U x, keys U x and values y, where U is a matrix, "
     "computes the Nadaraya-Watson estimator.",
-    source="Cawley 2025, TODO",
-    quote="TODO",
+    source="Cawley 2025, paper/workshop_paper.md, section 4",
+    quote="Softmax attention computes f(x_q) = sum_i w_i y_i where w_i = exp(x_q^T x_i / tau) / Z. "
+    "This is a Nadaraya-Watson estimator with an exponential kernel.",
     expected=HOLDS,
     told=NOTHING,
     run=run,

@@ -61,14 +61,14 @@ def run(config: Config, key: jax.Array) -> tuple[Rows, Verdict]:
                 f"{name}: |alpha_t - alpha*|_A / |alpha*|_A <= rate",
                 error[..., 1:],
                 bound[..., 1:],
-                stated=True,
+                stated=name == "conjugate_gradient",
                 slack=1e-6,
             ),
             compare(
                 f"{name}: |f_t - f*| <= sqrt(k^T A^-1 k) |alpha_t - alpha*|_A",
                 f_error,
                 f_bound,
-                stated=True,
+                stated=name == "conjugate_gradient",
                 slack=1e-6,
             ),
         ]
@@ -201,17 +201,20 @@ def hardest_for_conjugate_gradient(
 
 
 CLAIM = Claim(
-    title="deep softmax stacks run four solvers at their textbook rates",
-    statement="Deep stacks of softmax attention with a sink run gradient descent, heavy ball, "
-    "Chebyshev iteration and conjugate gradient (CG) on A = K + ridge I. They converge to f*, "
-    "exact kernel ridge regression, at the textbook rates.",
-    truth="The rates cannot be improved. Gradient descent, heavy ball and Chebyshev "
-    "iteration attain them if y is the leading eigenvector of A. On the worst spectrum, the error "
-    "of CG is at least half of its rate. The prediction error of CG can increase from one step to "
-    "the next.",
+    title="deep softmax stacks run CG (and others) at textbook rates",
+    statement="A deep stack of softmax attention runs conjugate gradient (CG) on A = K + ridge I. "
+    "It converges to f*, exact kernel ridge regression, at the textbook rate.",
+    truth="In addition, such stacks run gradient descent, heavy ball and Chebyshev iteration at "
+    "their textbook rates. The rates cannot be improved. Gradient descent, heavy ball and "
+    "Chebyshev iteration attain them if y is the leading eigenvector of A. On the worst spectrum, "
+    "the error of CG is at least half of its rate. The prediction error of CG can increase from "
+    "one step to the next.",
     corrected="ours",
-    source="Cawley 2025, TODO",
-    quote="TODO",
+    source="Cawley 2025, docs/theory/route_a.md",
+    quote="Then a Deep Transformer constructed with L layers of attention heads (queries Q=U Phi, "
+    "keys K=U Phi) and MLP blocks can implement Conjugate Gradient steps on the kernel ridge "
+    "regression objective, converging to: f_*(x) = k~(x)^T (K~ + lambda I)^-1 y. [...] "
+    "Depth-accuracy follows CG rate on K~ + lambda I.",
     expected=HOLDS,
     told=TASK,
     run=run,

@@ -74,7 +74,6 @@ def run(config: Config, key: jax.Array) -> tuple[Rows, Verdict]:
             slopes[:, 1],
             1.9,
             2.1,
-            stated=True,
         ),
         at_least("one-sided and pair, mean of v not 0: error >= 0.01", uncentred, 0.01),
         *(
@@ -175,17 +174,19 @@ def measure(
 
 CLAIM = Claim(
     title="softmax heads emulate the product with inner products",
-    statement="Softmax heads emulate the unnormalised product S v with S_ij = <x_i, x_j>. Let "
-    "n be the number of supports and e a small scale. If v has mean 0, the one-sided form (n / e) "
-    "softmax(e S) v, which uses one head, has error O(e). A pair of heads with scales e and -e "
-    "has error O(e^2).",
-    truth="Rounding adds an error of order u / e, where u is the unit roundoff. So in "
-    "float32 the total error is smallest at one particular e. Inside conjugate gradient (CG), the "
-    "gap to f* (exact kernel ridge regression) stops decreasing at a floor, which this error "
-    "sets. The error does not slow the convergence down.",
+    statement="Softmax heads emulate the unnormalised product S v with S_ij = <x_i, x_j>. Let n "
+    "be the number of supports and e a small scale. If v has mean 0, the form (n / e) (softmax(e "
+    "S) v - mean of v) has error O(e).",
+    truth="In addition, a pair of heads with scales e and -e has error O(e^2). Rounding adds an "
+    "error of order u / e, where u is the unit roundoff. So in float32 the total error is "
+    "smallest at one particular e. Inside conjugate gradient (CG), the gap to f* (exact kernel "
+    "ridge regression) stops decreasing at a floor, which this error sets. The error does not "
+    "slow the convergence down.",
     corrected="ours",
-    source="Cawley 2025, TODO",
-    quote="TODO",
+    source="Cawley 2025, docs/route_b_bound.md, proposition (per-iter e-bound)",
+    quote="For centered inputs (1^T v = 0 and Phi column-centered), the two-head construction "
+    "satisfies: ||(Kv)^ - Kv||_2 / ||Kv||_2 <= C e ||Phi||_F^2 / n where C depends on the "
+    "spectral properties of Phi.",
     expected=HOLDS,
     told=TASK,
     run=run,

@@ -17,7 +17,7 @@ from ...theory import log_sink
 from ...transformer import predict, run_with_cache
 from ..shared.draws import draws
 from ..shared.rows import Plot, Rows, tidy
-from .claim import HOLDS, NOTHING, Claim, Verdict, compare, judge
+from .claim import HOLDS, TASK, Claim, Verdict, compare, judge
 
 
 @dataclass(frozen=True)
@@ -44,13 +44,11 @@ def run(config: Config, key: jax.Array) -> tuple[Rows, Verdict]:
             "sink of the first block: |alpha - eta (D + c I)^-1 y| / |alpha| <= 1e-10",
             sink,
             1e-10,
-            stated=True,
         ),
         compare(
             "head of the second block: gap to (D + c I)^-1 G alpha <= 1e-10",
             shifted,
             1e-10,
-            stated=True,
         ),
     )
 
@@ -98,14 +96,17 @@ def measure(
 
 CLAIM = Claim(
     title="a sink preconditions a head by the softmax normaliser",
-    statement="A softmax head with keys (x, -|x|^2 / 2) multiplies its values by D^-1 G. Here "
-    "G is the Gaussian kernel matrix with lengthscale l, and D is the diagonal matrix of the row "
-    "sums of G. A sink token with the logit log c + |x|^2 / (2 l^2) changes D^-1 G to (D + c "
-    "I)^-1 G.",
-    source="Cawley 2025, TODO",
-    quote="TODO",
+    statement="A softmax head with keys (x, -|x|^2 / 2) multiplies its values by D^-1 G. Here G "
+    "is the Gaussian kernel matrix with lengthscale l, and D is the diagonal matrix of the row "
+    "sums of G.",
+    truth="In addition, a sink token with the logit log c + |x|^2 / (2 l^2) changes D^-1 G to (D "
+    "+ c I)^-1 G.",
+    corrected="ours",
+    source="Yan et al. 2026, abstract",
+    quote="softmax attention produces a row-normalized Gaussian-kernel operator needed for "
+    "cross-token interactions",
     expected=HOLDS,
-    told=NOTHING,
+    told=TASK,
     run=run,
     config=Config(),
     quick=Config(draws=5),

@@ -130,13 +130,13 @@ def measure(keys: jax.Array, ridges: jax.Array, config: Config) -> tuple[jax.Arr
 
 CLAIM = Claim(
     title="a bound on the prediction error of a model with m channels",
-    statement="At a query x, a model with m feature channels predicts f^ with |f^ - f*| <= "
-    "|k| |y| |inv(A) - inv(A^)|. Here f* is exact kernel ridge regression, and k = k(x) contains "
-    "the kernel values between x and the supports. Further, A = K + ridge I and A^ = K^ + ridge "
-    "I, where K^ is the kernel matrix of the m features.",
-    truth="The model also computes k from its m features, as k^. This adds the error (k - "
-    "k^)^T inv(A^) y to the one that is bounded in the statement. The added error is at most |k - "
-    "k^| |y| / ridge. It dominates if y lies along an eigenvector of K that the sketch loses.",
+    statement="At a query x, a model with m feature channels predicts f^ with |f^ - f*| <= |k| "
+    "|y| |inv(A) - inv(A^)|. Here f* is exact kernel ridge regression, and k = k(x) contains the "
+    "kernel values between x and the supports. Further, A = K + ridge I and A^ = K^ + ridge I, "
+    "where K^ is the kernel matrix of the m features.",
+    truth="The model also computes k from its m features, as k^. This adds the error (k - k^)^T "
+    "inv(A^) y to the one that is bounded in the statement. The added error is at most |k - k^| "
+    "|y| / ridge. It dominates if y lies along an eigenvector of K that the sketch loses.",
     corrected="ours",
     source="Cawley 2025, TODO",
     quote="TODO",

@@ -129,14 +129,14 @@ def measure(keys: jax.Array, config: Config) -> tuple:
 
 CLAIM = Claim(
     title="sketches have the same guarantees for both kernels",
-    statement="A linear sketch of x to m features gives the same guarantees for the "
-    "exponential kernel as for the linear kernel. The kernel matrix K^ of the sketched inputs has "
-    "rank at most m, and |K - K^| <= sum_(i>m) sigma_i in the spectral norm. Here sigma_1 >= "
-    "sigma_2 >= ... are the eigenvalues of K.",
-    truth="The rank of K^ is much larger than m. With 40 supports it is 40 for every "
-    "tested m >= 2. Three guarantees hold instead. The best matrix of rank m has the error "
-    "sigma_(m+1). The kernel matrix of m landmarks has an error of at most tr(K - K^). For a "
-    "sketch of x, the error of each entry of K is bounded in terms of the error of its logit.",
+    statement="A linear sketch of x to m features gives the same guarantees for the exponential "
+    "kernel as for the linear kernel. The kernel matrix K^ of the sketched inputs has rank at "
+    "most m, and |K - K^| <= sum_(i>m) sigma_i in the spectral norm. Here sigma_1 >= sigma_2 >= "
+    "... are the eigenvalues of K.",
+    truth="The rank of K^ is much larger than m. With 40 supports it is 40 for every tested m >= "
+    "2. Three guarantees hold instead. The best matrix of rank m has the error sigma_(m+1). The "
+    "kernel matrix of m landmarks has an error of at most tr(K - K^). For a sketch of x, the "
+    "error of each entry of K is bounded in terms of the error of its logit.",
     corrected="ours",
     source="Cawley 2025, TODO",
     quote="TODO",

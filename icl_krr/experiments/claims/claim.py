@@ -9,6 +9,7 @@ from typing import Any, NamedTuple
 import jax
 import numpy as np
 
+from ...catalogue.rows import FAMILY as FAMILY, NOTHING as NOTHING, TASK as TASK
 from ..shared.rows import Plot, Rows
 from .sources import OURS
 
@@ -18,7 +19,6 @@ HOLDS, CORRECTED, FALSE, OPEN = (
     "false as stated",
     "not confirmed",
 )
-NOTHING, FAMILY, TASK = "nothing", "the family", "this task"
 
 
 class Check(NamedTuple):
@@ -62,9 +62,9 @@ class Verdict(NamedTuple):
 
     @property
     def headline(self) -> Check:
-        """The first stated check that is violated, or the first check if all of them hold."""
-        broken = [check for check in self.checks if check.stated and not check.holds]
-        return (*broken, *self.checks)[0]
+        """The first stated check that is violated; else the first stated check; else the first."""
+        stated = [check for check in self.checks if check.stated]
+        return (*(check for check in stated if not check.holds), *stated, *self.checks)[0]
 
 
 @dataclass(frozen=True)
