@@ -9,6 +9,7 @@ from importlib.util import find_spec
 from pathlib import Path
 
 import jax
+import numpy as np
 import pytest
 
 import icl_krr as ik
@@ -248,12 +249,32 @@ def test_the_identification_is_the_one_that_was_measured():
     record = json.loads((RESULTS / "identify-gp-encoder.json").read_text())
     assert record["status"] == "none is close"
     assert record["remain"] == ["richardson", "gradient_descent"]
+    columns = [*record["layers"][0]]
+    for layer in record["layers"]:
+        cells = [layer[name] for name in columns]
+        line = ["-" if cell is None else f"{cell:.3g}" for cell in cells]
+        assert "| " + " | ".join(line) + " |" in shown
     for candidate in record["candidates"]:
         assert f"| {candidate['candidate']}, {candidate['kernel']} |" in shown
         for space in ("prediction", "hat"):
             entry = candidate[space]
             low, high = entry["interval"]
             assert f"| {entry['mean']:.2g} ({low:.2g}, {high:.2g}) |" in shown
+
+
+def test_what_is_said_beside_the_literature_was_measured():
+    record = json.loads((RESULTS / "identify-gp-encoder.json").read_text())
+    (said,) = re.findall(r"\*\*Beside the literature\.\*\*.*?\n\n", BENCHMARKS, re.S)
+    for space, nearer_from in (("prediction", 3), ("hat", 4)):
+        near = sorted(record["candidates"], key=lambda candidate: candidate[space]["mean"])
+        assert [candidate["candidate"] for candidate in near[:2]] == ["richardson", "chebyshev"]
+        assert all(f"{candidate[space]['mean']:.3f}" in said for candidate in near[:2])
+        first, second = (np.array(candidate[space]["by_layer"]) for candidate in near[:2])
+        assert [*(second < first)] == [layer >= nearer_from for layer in range(1, 7)]
+    steps = np.diff([0, *next(iter(record["candidates"]))["alignment"]])
+    assert f"the work of {min(steps[:5])} to {max(steps)} steps" in " ".join(said.split())
+    ruled_out = {c["candidate"] for c in record["candidates"] if "farther" in c["ruled out"]}
+    assert "conjugate_gradient" in ruled_out
 
 
 def test_the_ablation_of_a_trained_model_is_the_one_that_was_measured():
