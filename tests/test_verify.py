@@ -87,7 +87,7 @@ def test_seeds_are_put_together():
         seed: judge(compare("x", [0.0, measured], 2.0, stated=True))
         for seed, measured in ((3, 1.0), (4, 3.0), (5, 5.0))
     }
-    result = verify.summarise("C1", claim, verdicts, 1.0)
+    result = verify.summarise("C1", claim, verdicts, 1.0, 2.0)
     assert (result.status, result.seed, result.draw, result.agrees) == (FALSE, 4, 1, True)
     assert np.isclose(result.measured, 3.0)
     low, high = result.interval

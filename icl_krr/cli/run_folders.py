@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from .. import report as pages
+from ..experiments.claims.verify import compute
 from ..experiments.shared.recipe import folder_of, holds_run, names
 from ..experiments.shared.rows import Rows
 from ..experiments.sweep.grid import SweepConfig, cells, models_of, rows_of_a_cell
@@ -137,7 +138,9 @@ def claims_section(folder: Path) -> Section:
     with whole_folder(folder, "verify"):
         (table,) = from_markdown((folder / "claims.md").read_text())
         require_equal(len(table[1]), len(record["claims"]))
-        made = pages.provenance(record["meta"], "dtype of each claim")
+        made = (
+            f"{pages.provenance(record['meta'], 'dtype of each claim')} {compute(record['claims'])}"
+        )
         return pages.claims_section(table, made)
 
 

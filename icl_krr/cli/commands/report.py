@@ -9,7 +9,7 @@ import jax
 import jax.numpy as jnp
 
 from ... import report as pages
-from ...experiments.claims.verify import claims, table as table_of_claims, verify_all
+from ...experiments.claims.verify import claims, compute, table as table_of_claims, verify_all
 from ...experiments.explorer import (
     GRID_AXES,
     Explored,
@@ -153,8 +153,12 @@ def quick_claims(seed: int, meta: dict[str, Any], show: Show) -> Section:
 
     count(0)
     found = verify_all(known, seeds=range(seed, seed + 1), quick=True, progress=count)
-    made = f"Quick run: fewer draws, one seed. {pages.provenance(meta, 'dtype of each claim')}"
-    return pages.claims_section(table_of_claims(result for result, _ in found.values()), made)
+    results = [result for result, _ in found.values()]
+    made = (
+        f"Quick run: fewer draws, one seed. {pages.provenance(meta, 'dtype of each claim')} "
+        f"{compute(result._asdict() for result in results)}"
+    )
+    return pages.claims_section(table_of_claims(results), made)
 
 
 def grid_rows(found: Explored) -> Rows:

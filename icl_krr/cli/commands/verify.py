@@ -9,7 +9,7 @@ from rich.progress import MofNCompleteColumn, TextColumn, TimeElapsedColumn
 
 from ... import checks
 from ...experiments.claims.claim import Claim
-from ...experiments.claims.verify import Result, choose, markdown, verify_all
+from ...experiments.claims.verify import Result, choose, compute, markdown, verify_all
 from ...files import to_csv
 from ...plots import claim_figure, images
 from ...text_tables import Table, number
@@ -73,17 +73,17 @@ def claim_record(result: Result) -> dict[str, Any]:
 def print_claims(results: list[Result], chosen: dict[str, Claim], long: bool) -> None:
     console = output.wide()
     console.print(long_table(results) if long else short_table(results, chosen))
-    seconds = sum(result.seconds for result in results)
     agree = sum(result.agrees for result in results)
     more = (
         ", with a 95 % bootstrap interval. tightness: measured / bound for an upper bound, "
         "bound / measured for a lower bound."
         if long
-        else ". --long prints each claim as published, what holds instead and the deciding check."
+        else ". told: what the models are told besides the kernel. --long prints each claim as "
+        "published, what holds instead and the deciding check."
     )
     console.print(
         f"{agree} of {len(results)} verdicts agree with the recorded verdicts; seeds per claim: "
-        f"{results[0].seeds}; computing time: {seconds:.0f} s.\n"
+        f"{results[0].seeds}. {compute(result._asdict() for result in results)}\n"
         f"measured: value of the worst draw, averaged over seeds{more}"
     )
 

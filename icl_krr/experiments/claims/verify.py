@@ -12,7 +12,7 @@ from importlib import import_module
 from multiprocessing import active_children, get_context, parent_process
 from pathlib import Path
 from types import ModuleType
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import jax
 import numpy as np
@@ -47,6 +47,7 @@ class Result(NamedTuple):
         dtype: precision of the experiment.
         seeds: number of seeds.
         seconds: run time in seconds.
+        cpu_seconds: time of all CPU cores in seconds, with compilation.
         checks: all checks. Each has the values of the seed with the largest tightness, and its
             shares are means over seeds.
     """
@@ -71,6 +72,7 @@ class Result(NamedTuple):
     dtype: str
     seeds: int
     seconds: float
+    cpu_seconds: float
     checks: tuple[Check, ...]
 
     @property
@@ -123,7 +125,8 @@ def verify(
     """
     rows: Rows = []
     verdicts: dict[int, Verdict] = {}
-    start = time.perf_counter()
+    clocks = time.perf_counter, time.process_time
+    start = [clock() for clock in clocks]
     with jax.enable_x64(claim.dtype == "float64"):  # pyright: ignore[reportAttributeAccessIssue]
         for seed in seeds:
             found, verdicts[seed] = claim.run(
@@ -131,7 +134,8 @@ def verify(
             )
             rows += [{"seed": seed, **row} for row in found]
             progress(1)
-    return summarise(name, claim, verdicts, time.perf_counter() - start), rows
+    seconds, cpu_seconds = (clock() - began for clock, began in zip(clocks, start, strict=True))
+    return summarise(name, claim, verdicts, seconds, cpu_seconds), rows
 
 
 def verify_all(
@@ -193,7 +197,9 @@ def verify_named(name: str, seeds: range, quick: bool) -> tuple[str, Result, Row
     return name, *verify(name, claims()[name], seeds=seeds, quick=quick)
 
 
-def summarise(name: str, claim: Claim, verdicts: dict[int, Verdict], seconds: float) -> Result:
+def summarise(
+    name: str, claim: Claim, verdicts: dict[int, Verdict], seconds: float, cpu_seconds: float
+) -> Result:
     found = [verdict.status for verdict in verdicts.values()]
     status = next(status for status in (OPEN, FALSE, CORRECTED, HOLDS) if status in found)
     seed, verdict = next(pair for pair in verdicts.items() if pair[1].status == status)
@@ -222,6 +228,7 @@ def summarise(name: str, claim: Claim, verdicts: dict[int, Verdict], seconds: fl
         dtype=claim.dtype,
         seeds=len(verdicts),
         seconds=seconds,
+        cpu_seconds=cpu_seconds,
         checks=tuple(
             over_seeds(dict(zip(verdicts, same, strict=True)))
             for same in zip(*(verdict.checks for verdict in verdicts.values()), strict=True)
@@ -278,6 +285,12 @@ def table(results: Iterable[Result]) -> Lines:
         for result in results
     ]
     return header, lines
+
+
+def compute(results: Iterable[Mapping[str, Any]]) -> str:
+    """Say how much computing time the claims took."""
+    seconds = sum(result["cpu_seconds"] for result in results)
+    return f"Computing time: {seconds:.0f} CPU seconds, with compilation."
 
 
 def markdown(results: Iterable[Result]) -> str:
