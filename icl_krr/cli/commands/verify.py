@@ -9,7 +9,7 @@ from rich.progress import MofNCompleteColumn, TextColumn, TimeElapsedColumn
 
 from ... import checks
 from ...experiments.claims.claim import Claim
-from ...experiments.claims.verify import Result, choose, compute, markdown, verify_all
+from ...experiments.claims.verify import Result, choose, compute, markdown, references, verify_all
 from ...files import to_csv
 from ...plots import claim_figure, images
 from ...text_tables import Table, number
@@ -86,6 +86,8 @@ def print_claims(results: list[Result], chosen: dict[str, Claim], long: bool) ->
         f"{results[0].seeds}. {compute(result._asdict() for result in results)}\n"
         f"measured: value of the worst draw, averaged over seeds{more}"
     )
+    if long:
+        console.print("\n".join(references(results)))
 
 
 def short_table(results: list[Result], chosen: dict[str, Claim]) -> Table:
@@ -104,10 +106,16 @@ def short_table(results: list[Result], chosen: dict[str, Claim]) -> Table:
 
 
 def long_table(results: list[Result]) -> Table:
-    header = ["", "verdict", "claim, corrected claim, deciding check", "measured, bound"]
+    header = ["", "verdict", "claim, what holds, deciding check", "measured, bound"]
     lines = []
     for result in results:
-        words = [result.source, result.quote, result.statement, result.truth, result.check]
+        words = {
+            "source": result.source,
+            "as printed": result.quote,
+            "tested": result.statement,
+            f"what holds ({result.corrected})": result.truth,
+            "deciding check": result.check,
+        }
         numbers = [
             f"{number(result.measured)}, {number(result.bound)}",
             f"tightness {number(result.tightness)}",
@@ -115,9 +123,11 @@ def long_table(results: list[Result]) -> Table:
         if result.interval is not None:
             numbers.append("{:.3g} to {:.3g}".format(*result.interval))
         if result.seed is not None:
-            numbers.append(f"seed {result.seed}, draw {result.draw}")
-        found = [*numbers, result.dtype]
-        lines.append([result.id, status(result), "\n".join(filter(None, words)), "\n".join(found)])
+            draw = "" if result.draw is None else f", draw {result.draw}"
+            numbers.append(f"seed {result.seed}{draw}")
+        parts = "\n".join(f"{name}: {text}" for name, text in words.items() if text)
+        found = [*numbers, f"told: {result.told}", result.dtype]
+        lines.append([result.id, status(result), parts, "\n".join(found)])
     return Table("Claims: measured value and claimed bound", header, [[line] for line in lines])
 
 

@@ -21,6 +21,7 @@ from ...files import Lines, to_markdown
 from ...names import unknown
 from ..shared.rows import Rows
 from .claim import CORRECTED, FALSE, HOLDS, OPEN, Check, Claim, Verdict
+from .sources import REFERENCES
 
 
 class Result(NamedTuple):
@@ -293,5 +294,13 @@ def compute(results: Iterable[Mapping[str, Any]]) -> str:
     return f"Computing time: {seconds:.0f} CPU seconds, with compilation."
 
 
+def references(results: Iterable[Result]) -> list[str]:
+    """Return a line for each work that the claims quote."""
+    quoted = {result.source.partition(",")[0] for result in results}
+    return [f"{name}: {work}." for name, work in REFERENCES.items() if name in quoted]
+
+
 def markdown(results: Iterable[Result]) -> str:
-    return to_markdown(table(results))
+    results = list(results)
+    listed = "".join(f"- {line}\n" for line in references(results))
+    return f"The claims quote:\n\n{listed}\n{to_markdown(table(results))}"
