@@ -13,8 +13,11 @@ MESHES = {
     kind: jax.make_mesh((8,), ("context",), (kind,)) for kind in (AxisType.Auto, AxisType.Explicit)
 }
 MESH = MESHES[AxisType.Auto]
-# the last case of each solver: by softmax attention, if it runs on that, and some with features
-OF_EACH_SOLVER = {case.solver: name for name, case in CASES.items() if not case.tables}
+# the last case of each solver: by softmax attention, if it runs on that, and some with features.
+# Gradient descent, its kin and the other forms of CG consist of the operations of CG.
+OTHERS = ("jacobi_conjugate_gradient", "nystrom_conjugate_gradient", "newton_schulz")
+OTHERS += ("gradient_descent_plus_plus", "nadaraya_watson")
+LAST_OF = {case.solver: name for name, case in CASES.items() if not case.tables}
 WIDE = {"num_features": 4, "width": 8, "depth": 2, "heads": 2}
 TRAINED = {
     "decoder": ik.Architecture(**WIDE, causal=True, tokens="interleaved"),
@@ -68,7 +71,7 @@ def of_a_case(case):
     return case.build(task, 0.3, 2), task
 
 
-@each_case(("cg", "ric-gaussian"), ["cg", "ric-gaussian", *OF_EACH_SOLVER.values()])
+@each_case(("cg", "ric-gaussian"), ["cg", "ric-gaussian", *(LAST_OF[s] for s in OTHERS)])
 def test_constructions_are_those_of_one_device(x64, case):
     """Thirteen supports on eight devices: the last device has only padding."""
     model, task = of_a_case(case)
