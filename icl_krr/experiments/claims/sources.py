@@ -6,6 +6,12 @@ OURS = "ours alone"
 
 REFERENCES = {
     "Cawley 2025": "L. Cawley, MetaRepICL, 2025, https://github.com/fxcawley/MetaRepICL",
+    "Choromanski et al. 2021": "K. Choromanski et al., Rethinking attention with Performers, ICLR "
+    "2021, https://arxiv.org/abs/2009.14794",
+    "Fokoue 2026": "E. Fokoue, Multi-head attention as ensemble Nadaraya-Watson estimation, 2026, "
+    "https://arxiv.org/abs/2605.20271",
+    "Lo Gerfo et al. 2008": "L. Lo Gerfo, L. Rosasco, F. Odone, E. De Vito, A. Verri, Spectral "
+    "algorithms for supervised learning, Neural Computation 20, 2008",
     "Yan et al. 2026": "M. Yan, D. Li, C. Kulick, S. Tang, Transformers can implement "
     "preconditioned Richardson iteration for in-context Gaussian kernel regression, 2026, "
     "https://arxiv.org/abs/2605.08475",
