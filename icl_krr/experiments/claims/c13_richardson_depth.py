@@ -31,12 +31,12 @@ class Config:
     entry of `steps` is for Richardson's iteration, the second for conjugate gradient.
     """
 
-    draws: int = 3
+    draws: int = 2
     n: tuple[int, ...] = (32, 64, 128, 256)
     ridge: tuple[float, ...] = (0.01, 1.0)
     lengthscale: tuple[float, ...] = (0.5, 2.0)
     p: tuple[int, ...] = (1, 4, 8)
-    steps: tuple[int, int] = (3000, 100)
+    steps: tuple[int, int] = (2400, 100)
     errors: tuple[float, ...] = (1e-1, 1e-2, 1e-3)
 
 
