@@ -16,18 +16,21 @@ from ...tasks import GaussianProcess, Task, sample
 from ...transformer import predict
 from ..shared.draws import draws, project
 from ..shared.rows import Plot, Rows, tidy
-from .claim import CORRECTED, NOTHING, Claim, Verdict, compare, judge, within
+from .claim import HOLDS, NOTHING, Claim, Verdict, at_least, compare, judge, within
 
 INPUTS = ("sphere", "normal")
 
 
 @dataclass(frozen=True)
 class Config:
+    """Settings; `temperatures` are ascending, and `dimensions` are numbers of features."""
+
     draws: int = 50
     num_supports: int = 32
     num_features: int = 4
     num_queries: int = 8
-    temperatures: tuple[float, ...] = (1e-4, 1e-2, 0.1, 1.0, 10.0, 100.0, 1e4)
+    temperatures: tuple[float, ...] = (1e-7, 1e-2, 0.1, 1.0, 10.0, 100.0, 1e4)
+    dimensions: tuple[int, ...] = (4, 16, 64, 256)
 
 
 def run(config: Config, key: jax.Array) -> tuple[Rows, Verdict]:
@@ -49,17 +52,62 @@ def run(config: Config, key: jax.Array) -> tuple[Rows, Verdict]:
             "bound": ends.mean(-1),
         },
     )
-    p = config.num_features
-    variance = np.asarray(logit_variance(key, p))
-    cold = to_nearest[:, :, 0] / np.ptp(y, axis=2)[:, :, None]
+    scale = np.ptp(y, axis=2)[:, :, None]
+    near, cold, hot = (
+        to_nearest[:, :, 0] / scale,
+        to_top[:, :, 0] / scale,
+        to_mean[:, :, -1] / scale,
+    )
+    sphere, normal = range(2)
+    wide = np.asarray(gap_in_dimensions(keys, jnp.asarray(config.dimensions), config))
+    fall = np.polyfit(np.log(config.dimensions), np.log(np.median(wide, axis=(0, 2))), 1)[0]
+    variance = np.asarray(logit_variance(key, config.num_features))
     return rows, judge(
         compare(
-            "temperature 1e-4, normal x: |head - y of the nearest support| / range of y <= 0.01",
-            cold[:, INPUTS.index("normal")],
+            "|several heads - mixture of their smoothers| / |mixture| <= 1e-12",
+            heads,
+            1e-12,
+            stated=True,
+        ),
+        compare(
+            "temperature 1e-7: |head - y of the support with the largest score| / range of y "
+            "<= 0.01 (our number)",
+            cold,
             0.01,
             stated=True,
         ),
-        compare("|several heads - mixture of their smoothers| <= 1e-12", heads, 1e-12),
+        compare(
+            "temperature 1e4: |head - mean of y| / range of y <= 0.01 (our number)",
+            hot,
+            0.01,
+            stated=True,
+        ),
+        compare(
+            "temperature 1, x on the unit sphere in 256 dimensions: |head - mean of y| / range of "
+            "y <= 0.02 (our number)",
+            wide[:, -1],
+            0.02,
+            stated=True,
+        ),
+        within(
+            "the same in p dimensions: median of |head - mean of y| / range of y ~ p^a with a in "
+            "[-0.7, -0.3]",
+            fall,
+            -0.7,
+            -0.3,
+        ),
+        compare(
+            "temperature 1e-7, x on a sphere: |head - y of the nearest support| / range of y "
+            "<= 0.01",
+            near[:, sphere],
+            0.01,
+        ),
+        at_least(
+            "temperature 1e-7, normal x: share of queries with |head - y of the nearest support| "
+            "/ range of y > 0.01 is >= 0.1",
+            np.mean(near[:, normal] > 0.01),
+            0.1,
+        ),
         compare("change of the prediction if supports are permuted <= 1e-12", permuted, 1e-12),
         compare(
             "exponential kernel: -(smallest eigenvalue of K) / (largest eigenvalue of K) <= 1e-12",
@@ -85,8 +133,24 @@ def run(config: Config, key: jax.Array) -> tuple[Rows, Verdict]:
             0.95,
             1.05,
         ),
-        amended=True,
     )
+
+
+@partial(jax.jit, static_argnames="config")
+def gap_in_dimensions(keys: jax.Array, dimensions: jax.Array, config: Config) -> jax.Array:
+    """Return |head - mean of y| / range of y, for inputs on the unit sphere [draw, p, query]."""
+    n, most = config.num_supports, max(config.dimensions)
+    model = constructions.nadaraya_watson(Exponential(1.0), num_features=most)
+
+    def gap(key: jax.Array, p: jax.Array) -> jax.Array:
+        at, out = jax.random.split(key)
+        # the other features are 0, so that one compiled program serves every p
+        x = jax.random.normal(at, (n + config.num_queries, most)) * (jnp.arange(most) < p)
+        task = Task(x=x[:n], y=jax.random.normal(out, (n,)), x_query=x[n:])
+        head = predict(model, project(task, jnp.asarray(True)))
+        return jnp.abs(head - jnp.mean(task.y)) / jnp.ptp(task.y)
+
+    return jax.lax.map(lambda key: jax.lax.map(lambda p: gap(key, p), dimensions), keys)
 
 
 def logit_variance(key: jax.Array, p: int) -> jax.Array:
@@ -109,10 +173,11 @@ def measure(keys: jax.Array, temperatures: jax.Array, spheres: jax.Array, config
         return jnp.max(jnp.abs(a - b)) / jnp.max(jnp.abs(b))
 
     def once(key: jax.Array, sphere: jax.Array) -> tuple:
-        at, order, weigh = jax.random.split(key, 3)
+        at, order, weigh, subspace = jax.random.split(key, 4)
         task = project(sample(at, process), sphere)
         weights = jax.random.uniform(weigh, (3,), minval=0.1)
-        kernels = (Exponential(0.5), Gaussian(1.0), Exponential(2.0, jnp.eye(2, p)))
+        U = jax.random.normal(subspace, (3, 2, p)) / jnp.sqrt(p)
+        kernels = (Exponential(0.5, U[0]), Gaussian(1.0, U[1]), Exponential(2.0, U[2]))
         mixture = Mixture(kernels, weights)
         heads = predict(constructions.nadaraya_watson(mixture, num_features=p), task)
         smoothers = [solvers.nadaraya_watson(kernel, task).prediction for kernel in kernels]
@@ -144,21 +209,27 @@ def measure(keys: jax.Array, temperatures: jax.Array, spheres: jax.Array, config
 
 
 CLAIM = Claim(
-    title="several heads are a mixture of smoothers, with two limits",
-    statement="Multi-head softmax attention is a mixture of Nadaraya-Watson smoothers. For "
-    "temperature -> 0 a head returns the output of the nearest support. For temperature -> "
-    "infinity it returns the mean of the outputs.",
-    truth="For temperature -> 0 a head returns the output of the support with the largest "
-    "inner product. This is always the nearest support only if the inputs lie on a sphere. The "
-    "mixture and the limit for temperature -> infinity hold as stated. At every temperature there "
-    "is a proven bound on the distance of the head to each of the two limits.",
+    title="several heads are an ensemble of smoothers, with two limits",
+    statement="Multi-head softmax attention is an ensemble of Nadaraya-Watson estimators, one per "
+    "head, each in its own projection of the inputs. At a low temperature a head returns the "
+    "output of one support. At a high temperature, or if the inner products of the inputs "
+    "concentrate around 0, as in high dimensions, it returns the mean of the outputs.",
+    truth="In addition: the one support is the support with the largest score, here the largest "
+    "inner product. It is the nearest support for inputs on a sphere, but often another one for "
+    "normal inputs. At every temperature there is a proven bound on the distance of the head to "
+    "each of the two limits. On a sphere in p dimensions, the distance to the mean falls as "
+    "1 / sqrt(p).",
     corrected="ours",
-    source="Cawley 2025, TODO",
-    quote="TODO",
-    expected=CORRECTED,
+    source="Fokoue 2026, abstract; Cawley 2025, paper/workshop_paper.md, section 4",
+    quote="we prove that MHA is a structured ensemble of H NW estimators, each operating in a "
+    "distinct learned projection subspace of the key space. | Low temp (tau=0.05) ... 1-NN "
+    "collapse | In high dimensions, inner products <x_i, x_j> concentrate around 0 for random "
+    "features. Then exp(0/tau) = 1 for all pairs, and softmax weights become uniform: w_i ~ 1/n. "
+    "The prediction collapses to y-bar",
+    expected=HOLDS,
     told=NOTHING,
     run=run,
     config=Config(),
-    quick=Config(draws=5, temperatures=(1e-4, 1.0, 1e4)),
+    quick=Config(draws=5, temperatures=(1e-7, 1.0, 1e4)),
     plot=Plot(x="temperature", y="to the mean", by=("inputs",), bound="bound", logx=True),
 )

@@ -5,9 +5,18 @@ from __future__ import annotations
 OURS = "ours alone"
 
 REFERENCES = {
+    "Cawley 2025": "L. Cawley, MetaRepICL, 2025, https://github.com/fxcawley/MetaRepICL",
     "Choromanski et al. 2021": "K. Choromanski et al., Rethinking attention with Performers, "
     "ICLR 2021, https://arxiv.org/abs/2009.14794",
-    "Cawley 2025": "L. Cawley, MetaRepICL, 2025, https://github.com/fxcawley/MetaRepICL",
+    "Fokoue 2026": "E. Fokoue, Multi-head attention as ensemble Nadaraya-Watson estimation, 2026, "
+    "https://arxiv.org/abs/2605.20271",
+    "Lo Gerfo et al. 2008": "L. Lo Gerfo, L. Rosasco, F. Odone, E. De Vito, A. Verri, Spectral "
+    "algorithms for supervised learning, Neural Computation 20, 2008",
+    "TheoremPath 2026": "TheoremPath, Attention as kernel regression, 2026, "
+    "https://theorempath.com/topics/attention-as-kernel-regression",
+    "Tsai et al. 2019": "Y.-H. H. Tsai, S. Bai, M. Yamada, L.-P. Morency, R. Salakhutdinov, "
+    "Transformer dissection: an unified understanding for Transformer's attention via the lens of "
+    "kernel, EMNLP 2019, https://arxiv.org/abs/1908.11775",
     "von Oswald et al. 2023": "J. von Oswald et al., Transformers learn in-context by gradient "
     "descent, ICML 2023, https://arxiv.org/abs/2212.07677, and its notebooks, "
     "https://github.com/google-research/self-organising-systems",
