@@ -27,7 +27,7 @@ NO_SINK = -1e30  # logit of a token that gets the weight 0
 
 @dataclass(frozen=True)
 class Config:
-    draws: int = 50
+    draws: int = 20
     num_supports: int = 64
     num_features: int = 3
     temperatures: tuple[float, ...] = (0.5, 1.0, 10.0)
