@@ -140,11 +140,12 @@ def stationary_factor(low: Number, high: Number, step_size: Number) -> jax.Array
 
 
 def neumann_factor(sigma: Number, ridge: Number) -> jax.Array:
-    r"""Return $\sigma_1 / \lambda$, which decides whether the Neumann series converges (C5).
+    r"""Return $\sigma_1 / \lambda$, which decides whether a Neumann series converges (C5).
 
     The series $\sum_j (-K / \lambda)^j / \lambda$ converges to $(K + \lambda I)^{-1}$ if and only
-    if this ratio is < 1. So the series needs a large ridge. Claim C5 says that it converges for a
-    small ridge, which is false.
+    if this ratio is < 1. So the series needs a large ridge. The series
+    $\sum_j (-\lambda)^j K^{-(j+1)}$ converges if and only if the ratio $\sigma_n / \lambda$ of the
+    smallest eigenvalue is > 1. It needs a small ridge, and products with $K^{-1}$.
 
     Args:
         sigma: largest eigenvalue $\sigma_1$ of $K$.

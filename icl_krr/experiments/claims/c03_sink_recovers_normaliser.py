@@ -18,14 +18,16 @@ from ...tasks import GaussianProcess, Task, sample
 from ...transformer import predict
 from ..shared.draws import draws
 from ..shared.rows import Plot, Rows, tidy
-from .claim import HOLDS, TASK, Claim, Verdict, at_least, compare, judge
+from .claim import CORRECTED, TASK, Claim, Verdict, at_least, compare, judge
+from .lost_normaliser import compare_logits
 
 DTYPES = ("float32", "float64")
+NO_SINK = -1e30  # logit of a token that gets the weight 0
 
 
 @dataclass(frozen=True)
 class Config:
-    draws: int = 50
+    draws: int = 20
     num_supports: int = 64
     num_features: int = 3
     temperatures: tuple[float, ...] = (0.5, 1.0, 10.0)
@@ -33,8 +35,16 @@ class Config:
 
 
 def run(config: Config, key: jax.Array) -> tuple[Rows, Verdict]:
-    grid = jnp.asarray(config.temperatures), jnp.asarray(config.shifts)
-    errors, bounds, top, shifted, by_row = measure(draws(key, config.draws), *grid, config)
+    keys, temperatures = draws(key, config.draws), jnp.asarray(config.temperatures)
+    shifts = jnp.asarray(config.shifts)
+    errors, bounds, top, shifted, by_row = measure(keys, temperatures, shifts, config)
+    outputs, products, recovered, repeated, doubled = compare_logits(
+        keys,
+        temperatures,
+        NO_SINK,
+        num_supports=config.num_supports,
+        num_features=config.num_features,
+    )
     axes = {
         "draw": range(config.draws),
         "temperature": config.temperatures,
@@ -44,34 +54,50 @@ def run(config: Config, key: jax.Array) -> tuple[Rows, Verdict]:
     rows = tidy(axes, error=errors, bound=bounds, **{"largest logit": np.asarray(top)[..., None]})
     return rows, judge(
         compare(
-            "|recovered K v - K v| / (|K| |v|) <= rounding bound, float32",
-            errors[..., 0],
-            bounds[..., 0],
-            stated=True,
-        ),
-        compare(
-            "|recovered K v - K v| / (|K| |v|) <= rounding bound, float64",
-            errors[..., 1],
-            bounds[..., 1],
-            stated=True,
-        ),
-        compare(
-            "|recovered K v - K v| / (|K| |v|) <= 1e-12, float64",
-            errors[..., 1],
+            "head without a sink, logits that give the same output: relative difference of K v "
+            "<= 1e-12",
+            products,
             1e-12,
             stated=True,
         ),
         compare(
-            "K, k and ridge divided by c: relative change of f* <= 1e-8",
-            shifted,
-            1e-8,
-            stated=True,
+            "head without a sink: K and diag(d) K give the same output, relative difference <= "
+            "1e-12",
+            outputs,
+            1e-12,
         ),
+        compare(
+            "head without a sink: a context and the same context twice give the same output, "
+            "relative difference <= 1e-12",
+            repeated,
+            1e-12,
+        ),
+        at_least(
+            "a context and the same context twice: median relative difference of f* >= 0.01",
+            np.median(doubled),
+            0.01,
+        ),
+        compare(
+            "head with a sink: |recovered diag(d) K v - diag(d) K v| <= 1e-12 diag(d) K |v|",
+            recovered,
+            1e-12,
+        ),
+        *(
+            compare(
+                f"|recovered K v - K v| / (|K| |v|) <= rounding bound, {dtype}",
+                errors[..., i],
+                bounds[..., i],
+            )
+            for i, dtype in enumerate(DTYPES)
+        ),
+        compare("|recovered K v - K v| / (|K| |v|) <= 1e-12, float64", errors[..., 1], 1e-12),
+        compare("K, k and ridge divided by c: relative change of f* <= 1e-8", shifted, 1e-8),
         at_least(
             "every row of K and k divided by its maximum: median relative change of f* >= 0.1",
             np.median(by_row),
             0.1,
         ),
+        amended=True,
     )
 
 
@@ -143,15 +169,23 @@ def measure(
 
 
 CLAIM = Claim(
-    title="a sink token recovers the unnormalised product K v",
-    statement="A sink token with the logit log c gets the attention weight w = c / (Z + c), "
-    "where Z is the softmax normaliser of the other tokens. So c / w times the output of the head "
-    "is K v, the product of the unnormalised kernel matrix K and the values v. Adding a constant "
-    "to all logits multiplies K and k(x) by a factor. f*, exact kernel ridge regression, does not "
-    "change if the ridge is multiplied by the same factor.",
-    source="Cawley 2025, TODO",
-    quote="TODO",
-    expected=HOLDS,
+    title="an aggregator recovers the unnormalised product K v",
+    statement="An aggregator token computes the softmax normalisers Z_i = sum_j k(x_i, x_j) and "
+    "broadcasts them, so that the model recovers the product K v with the unnormalised kernel "
+    "matrix K from the output of a softmax head.",
+    truth="The aggregator must be a key with a known logit log c (a sink). Then token i gives it "
+    "the weight w_i = c / (Z_i + c), and c / w_i times the output of the head is (K v)_i. Every "
+    "token reads its own w_i, and no token broadcasts it. Without such a key the normalisers are "
+    "lost: a head has the same outputs for K and for diag(d) K, whatever the factors d > 0, and "
+    "for a context and the same context twice. Adding one constant to all logits multiplies K and "
+    "k(x) by a factor. f*, exact kernel ridge regression, does not change if the ridge is "
+    "multiplied by the same factor.",
+    corrected="ours",
+    source="Cawley 2025, paper/sections/theory.md, theorem 1, step 2 of the proof",
+    quote="The aggregator token computes Z_i by summing exp(S) values (via a specific head "
+    "configuration) and broadcasting them, allowing the model to recover the unnormalized K~ = "
+    "diag(Z) A.",
+    expected=CORRECTED,
     told=TASK,
     run=run,
     config=Config(),

@@ -16,7 +16,8 @@ from ...tasks import LinearRegression, Task
 from ...transformer import Transformer, run_with_cache
 from ..shared.draws import draw_tasks
 from ..shared.rows import Plot, Rows, tidy
-from .claim import HOLDS, TASK, Claim, Verdict, compare, judge
+from .claim import FAMILY, HOLDS, Claim, Verdict, compare, judge
+from .sources import OURS
 
 DATA = ("y = 0", "one support", "equal supports", "y along a feature", "y ~ 1e-8", "y ~ 1e8")
 FORMS = ("textbook", "fused", "pipelined")
@@ -49,22 +50,17 @@ def run(config: Config, key: jax.Array) -> tuple[Rows, Verdict]:
         },
         gap=gaps[..., shown],
     )
-    allowed = np.array([[0.1 if form == "pipelined" else 0.01] for form in config.forms])
+    allowed = np.array([[0.05 if form == "pipelined" else 0.001] for form in config.forms])
     return rows, judge(
+        compare("number of NaN or infinite values in all slots and steps = 0", missing, 0),
         compare(
-            "number of NaN or infinite values in all slots and steps = 0", missing, 0, stated=True
+            "number of NaN or infinite values in the gradients in y, x and ridge = 0", slopes, 0
         ),
         compare(
-            "number of NaN or infinite values in the gradients in y, x and ridge = 0",
-            slopes,
-            0,
-            stated=True,
-        ),
-        compare(
-            "gap to f* after the last step <= 0.01 (0.1 if pipelined)",
+            "gap to f* after the last step, relative to the largest |y| <= 0.001 (0.05 if "
+            "pipelined)",
             gaps[..., -1],
             allowed,
-            stated=True,
         ),
     )
 
@@ -83,7 +79,7 @@ def degenerate_tasks(task: Task) -> Task:
 
 @partial(jax.jit, static_argnames=("form", "config"))
 def measure(tasks: Task, form: str, config: Config) -> tuple[jax.Array, ...]:
-    """Return the gaps to f* by data and step, and two counts.
+    """Return the gaps to f* by data and step, relative to the largest |y|, and two counts.
 
     The counts are the numbers of NaN or infinite values in the run and in its gradients.
     """
@@ -112,7 +108,8 @@ def measure(tasks: Task, form: str, config: Config) -> tuple[jax.Array, ...]:
 
         grads, cache = jax.grad(loss, argnums=(0, 1, 2), has_aux=True)(task.y, task.x, ridge)
         exact = solvers.exact(Linear(), task, ridge=ridge).prediction
-        size = jnp.max(jnp.abs(exact))
+        # relative to y: relative to f*, rounding has no bound, because f* may be near 0 by chance
+        size = jnp.max(jnp.abs(task.y))
         scale = jnp.where(size > 0, size, 1)
         gap = jnp.max(jnp.abs(cache["prediction"] - exact[None]), axis=1) / scale
         return gap, bad(cache), bad(grads)
@@ -122,14 +119,13 @@ def measure(tasks: Task, form: str, config: Config) -> tuple[jax.Array, ...]:
 
 CLAIM = Claim(
     title="conjugate gradient does not fail after convergence",
-    statement="Conjugate gradient with a fixed number of steps does not fail after convergence.",
-    truth="The construction returns 0 for a quotient whose divisor underflows. So the "
-    "steps after convergence change nothing, and all values and gradients stay finite.",
-    corrected="ours",
-    source="Cawley 2025, TODO",
-    quote="TODO",
+    statement="Conjugate gradient that runs more steps than it needs does not fail. The "
+    "construction returns 0 for a quotient whose divisor underflows. So all values and gradients "
+    "stay finite, and the prediction stays at f*, the prediction of exact KRR.",
+    source=OURS,
+    quote="",
     expected=HOLDS,
-    told=TASK,
+    told=FAMILY,
     run=run,
     config=Config(),
     quick=Config(draws=3, steps=40, forms=("textbook", "pipelined")),
