@@ -303,6 +303,61 @@ def test_c14_tables(x64, width):
     assert theory.product_table_error(3.0, 5.0, wide - 2) > 1e-3
 
 
+def test_c19_the_first_lost_direction(x64):
+    """Its share is below d_eff / (m + 1) for every spectrum, and equal to it for a flat one."""
+    spectra = np.cumsum(np.random.default_rng(0).exponential(size=(20, 9)) ** 3, axis=1)
+    for sigma in [*spectra, np.repeat([0.0, 2.0], (4, 5))]:
+        for ridge in (0.1, 3.0):
+            d = theory.effective_dimension(jnp.asarray(sigma), ridge)
+            shares = (sigma / (sigma + ridge))[::-1]
+            bounds = np.array([theory.lost_share_bound(d, m) for m in range(9)])
+            assert np.all(shares <= bounds * (1 + 1e-12))
+    assert np.isclose(shares[4], bounds[4])
+
+
+@pytest.mark.parametrize("levels", [True, False])
+def test_c35_relative_error_of_a_sketch_at_an_angle(x64, levels):
+    """It holds for sketches at random angles, and is attained if there are two levels."""
+    rng, p, m, ridge = np.random.default_rng(1), 9, 4, 0.3
+    sigma = np.repeat([0.2, 3.0], (p - m, m)) if levels else np.sort(rng.exponential(size=p) ** 3)
+    for scale in (0.0, 0.1, 1.0, 10.0):
+        leading = np.eye(p)[:, -m:]
+        P = np.linalg.qr(leading + scale * rng.normal(size=(p, m)))[0]
+        sine = np.linalg.norm(leading - P @ (P.T @ leading), 2)
+        root = np.diag(np.sqrt(sigma))
+        A, sketched = (root @ middle @ root + ridge * np.eye(p) for middle in (np.eye(p), P @ P.T))
+        change = np.linalg.inv(sketched) - np.linalg.inv(A)
+        error = np.linalg.norm(np.sqrt(A) @ change @ np.sqrt(A), 2)
+        bound = float(
+            theory.relative_inverse_error_angle(jnp.asarray(sigma), m, ridge, min(sine, 1))
+        )
+        cosine = 1 - sine**2
+        kept, lost = sigma[-1] / ridge, sigma[-m - 1] / ridge
+        assert error <= bound * (1 + 1e-9)
+        assert bound <= min(lost / cosine + sine**2 / cosine, sine**2 * kept + cosine * lost) + 1e-9
+        assert np.linalg.norm(change, 2) * ridge <= bound / (1 + bound) + 1e-9
+        if levels:
+            assert np.isclose(error, bound)
+    assert np.isclose(theory.relative_inverse_error_angle(jnp.asarray(sigma), m, ridge, 0), lost)
+    assert np.isclose(theory.relative_inverse_error_angle(jnp.asarray(sigma), m, ridge, 5), kept)
+
+
+def test_c35_the_angle_that_an_eigengap_guarantees(x64):
+    """Turning two eigenvectors by a small angle needs a perturbation of the size of the gap."""
+    rng, gap = np.random.default_rng(2), 0.8
+    C = np.diag([0.1, 0.3, 1.1, 2.0])
+    for size in (1e-3, 0.05, 0.3):
+        E = rng.normal(size=(4, 4))
+        E = size * (E + E.T) / np.linalg.norm(E + E.T, 2)
+        W = np.linalg.eigh(C + E)[1][:, :2]
+        assert np.linalg.norm(W[2:], 2) <= theory.subspace_sine(gap, size)
+    turn = np.array([[np.cos(1e-3), -np.sin(1e-3)], [np.sin(1e-3), np.cos(1e-3)]])
+    flat = np.diag([0.0, gap])
+    size = np.linalg.norm(turn @ flat @ turn.T - flat, 2)
+    assert 0.99 < 1e-3 / theory.subspace_sine(gap, size) <= 1
+    assert theory.subspace_sine(0.0, 0.0) == theory.subspace_sine(2 * size, size) == 1
+
+
 KEEP = np.arange(9) % 3 != 1
 WITH_TASKS = {
     "log_normaliser": lambda task, keep: theory.log_normaliser(exponential, task)[

@@ -1,4 +1,4 @@
-"""Bounds and identities behind the claims C1 to C24, one in each function.
+"""Bounds and identities behind the claims, one in each function.
 
 The code in brackets, such as (C4), names the claim. `icl-krr verify` tests every claim.
 """
@@ -27,7 +27,14 @@ from .smoothing import (
     smoothing_gap,
 )
 from .softmax import dominant_sink_error, log_normaliser, log_sink, recovery_error, sink_weight
-from .spectra import distinct_eigenvalues, effective_dimension, eigenvalues, spectral_bounds
+from .spectra import (
+    distinct_eigenvalues,
+    effective_dimension,
+    eigenvalues,
+    lost_share_bound,
+    spectral_bounds,
+)
+from .subspaces import relative_inverse_error_angle, subspace_sine
 from .tables import product_table_error, reciprocal_table_error, table_width
 from .width import (
     expected_gap,
@@ -69,6 +76,7 @@ __all__ = [
     "log_sink",
     "logit_perturbation",
     "logit_variance",
+    "lost_share_bound",
     "mean_limit_bound",
     "nearest_limit_bound",
     "neumann_factor",
@@ -81,6 +89,7 @@ __all__ = [
     "rank_correlation",
     "reciprocal_table_error",
     "recovery_error",
+    "relative_inverse_error_angle",
     "relative_inverse_error_best",
     "richardson_bounds",
     "sink_weight",
@@ -89,6 +98,7 @@ __all__ = [
     "smoothing_gap",
     "spectral_bounds",
     "stationary_factor",
+    "subspace_sine",
     "table_width",
     "trigonometric_variance",
 ]

@@ -97,6 +97,35 @@ def effective_dimension(sigma: Float[Array, " n"], ridge: float | jax.Array) -> 
     return jnp.sum(sigma / (sigma + ridge))
 
 
+def lost_share_bound(dimension: float | jax.Array, width: float | jax.Array) -> jax.Array:
+    r"""Bound the part of y along the first lost eigenvector that regression would predict (C19).
+
+    $$\frac{\sigma_{m+1}}{\sigma_{m+1} + \lambda} \leq \frac{d}{m + 1}$$
+
+    $d$ is the effective dimension. At the supports, kernel ridge regression multiplies the part of
+    $y$ along the i-th eigenvector of $K$ by $w_i = \sigma_i / (\sigma_i + \lambda)$. The best
+    sketch to m features keeps the first m of these parts and sets the others to 0. So its answers
+    at the supports change by at most $w_{m+1} |y|$. At $m = d$ the bound is nearly 1 and says
+    nothing; at $m = 3 d$ it is below 1/3. It is attained if $K$ has $m + 1$ equal eigenvalues and
+    the others are 0.
+
+    Proof: the weights $w_1 \geq w_2 \geq \dots$ sum to $d$, so the first $m + 1$ of them sum to at
+    most $d$, and $w_{m+1}$ is the smallest of these.
+
+    Args:
+        dimension: effective dimension $d$ >= 0, see `effective_dimension`.
+        width: number m of features that are kept, >= 0; may be traced.
+
+    Returns:
+        The bound, a scalar.
+
+    >>> float(lost_share_bound(2.0, 7))
+    0.25
+    """
+    checks.nonnegatives(dimension=dimension, width=width)
+    return jnp.asarray(dimension) / (jnp.asarray(width) + 1)
+
+
 def distinct_eigenvalues(sigma: Float[Array, " n"]) -> Float[Array, ""]:
     r"""Count the distinct eigenvalues (C8).
 

@@ -36,7 +36,9 @@ class Config:
 
 def run(config: Config, key: jax.Array) -> tuple[Rows, Verdict]:
     ridges = jnp.asarray(config.ridges)
-    error, model_gap, cross, gap, y, inverse = measure(draws(key, config.draws), ridges, config)
+    error, printed, model_gap, cross, gap, y, inverse = measure(
+        draws(key, config.draws), ridges, config
+    )
     over = lambda bound, *axes: jax.vmap(jax.vmap(jax.vmap(bound, axes[2]), axes[1]), axes[0])  # noqa: E731
     dual = np.asarray(
         over(theory.query_error_dual, (0, 0, 0), (None, None, 0), (0, 0, None))(cross, y, inverse)
@@ -54,15 +56,28 @@ def run(config: Config, key: jax.Array) -> tuple[Rows, Verdict]:
             "query": range(config.num_queries),
         },
         error=error,
+        printed=printed,
         dual=dual,
         bound=dual + second,
     )
     return rows, judge(
         compare(
-            "|f^ - f*| <= |k| |y| |inv(A) - inv(A^)|",
+            "inequality as printed: |k^T (inv(A) - inv(A^)) y| <= |k| |y| |inv(A) - inv(A^)|",
+            printed,
+            dual,
+            stated=True,
+            slack=1e-6,
+        ),
+        compare(
+            "as a bound on a model of width m: |f^ - f*| <= |k| |y| |inv(A) - inv(A^)|",
             error,
             dual,
             stated=True,
+        ),
+        compare(
+            "worst task: 1 - |k^T (inv(A) - inv(A^)) y| / (|k| |y| |inv(A) - inv(A^)|) <= 1e-6",
+            1 - (printed / dual)[:, :, TASKS.index("worst")],
+            1e-6,
         ),
         compare(
             "|f^ - f*| <= |k| |y| |inv(A) - inv(A^)| + |k - k^| |y| / ridge",
@@ -84,8 +99,8 @@ def run(config: Config, key: jax.Array) -> tuple[Rows, Verdict]:
 def measure(keys: jax.Array, ridges: jax.Array, config: Config) -> tuple[jax.Array, ...]:
     """Return |f^ - f*| [draw, ridge, task, q] and the quantities in the bounds.
 
-    The other values are the gap between the model and ridge regression with K^, then k, k - k^, y
-    and |inv(A) - inv(A^)|.
+    The other values are |k^T (inv(A) - inv(A^)) y|, the gap between the model and ridge regression
+    with K^, then k, k - k^, y and |inv(A) - inv(A^)|.
 
     In the worst task y is the first eigenvector u of K that the sketch loses, and all queries lie
     along X^T u.
@@ -106,6 +121,11 @@ def measure(keys: jax.Array, ridges: jax.Array, config: Config) -> tuple[jax.Arr
         eye = jnp.eye(config.num_supports)
 
         def errors(ridge: jax.Array) -> tuple[jax.Array, ...]:
+            inverses = [
+                solve(kernel(task.x, task.x) + ridge * eye, eye) for kernel in (Linear(), small)
+            ]
+            change = inverses[0] - inverses[1]
+
             def error(task):
                 model = constructions.conjugate_gradient(
                     Linear(), num_features=config.num_features, ridge=ridge, steps=m + 6, sketch=P
@@ -113,33 +133,37 @@ def measure(keys: jax.Array, ridges: jax.Array, config: Config) -> tuple[jax.Arr
                 exact = solvers.exact(Linear(), task, ridge=ridge).prediction
                 f, on_sketch = predict(model, task), solvers.exact(small, task, ridge=ridge)
                 size = jnp.max(jnp.abs(on_sketch.prediction)) + jnp.max(jnp.abs(exact))
-                return jnp.abs(f - exact), jnp.max(jnp.abs(f - on_sketch.prediction)) / size
+                model_gap = jnp.max(jnp.abs(f - on_sketch.prediction)) / size
+                printed = matmul(Linear()(task.x_query, task.x), matmul(change, task.y[:, None]))
+                return jnp.abs(f - exact), jnp.abs(printed[:, 0]), model_gap
 
-            inverses = [
-                solve(kernel(task.x, task.x) + ridge * eye, eye) for kernel in (Linear(), small)
-            ]
-            return *jax.vmap(error)(tasks), spectral_norm(inverses[0] - inverses[1])
+            return *jax.vmap(error)(tasks), spectral_norm(change)
 
-        error, model_gap, inverse = jax.lax.map(errors, ridges)
+        error, printed, model_gap, inverse = jax.lax.map(errors, ridges)
         cross = jax.vmap(lambda t: Linear()(t.x_query, t.x))(tasks)
         gap = cross - jax.vmap(lambda t: small(t.x_query, t.x))(tasks)
-        return error, model_gap, cross, gap, tasks.y, inverse
+        return error, printed, model_gap, cross, gap, tasks.y, inverse
 
     return jax.lax.map(once, keys)
 
 
 CLAIM = Claim(
     title="a bound on the prediction error of a model with m channels",
-    statement="At a query x, a model with m feature channels predicts f^ with |f^ - f*| <= |k| "
-    "|y| |inv(A) - inv(A^)|. Here f* is exact kernel ridge regression, and k = k(x) contains the "
-    "kernel values between x and the supports. Further, A = K + ridge I and A^ = K^ + ridge I, "
-    "where K^ is the kernel matrix of the m features.",
-    truth="The model also computes k from its m features, as k^. This adds the error (k - k^)^T "
-    "inv(A^) y to the one that is bounded in the statement. The added error is at most |k - k^| "
-    "|y| / ridge. It dominates if y lies along an eigenvector of K that the sketch loses.",
+    statement="At a query x, |k^T (inv(A) - inv(A^)) y| <= |k| |y| |inv(A) - inv(A^)|, and this "
+    "bounds the prediction error |f^ - f*| of a model with m feature channels. Here f* is exact "
+    "kernel ridge regression, f^ is the prediction of the model, and k = k(x) contains the kernel "
+    "values between x and the supports. Further, A = K + ridge I and A^ = K^ + ridge I, where K^ "
+    "is the kernel matrix of the m features.",
+    truth="The inequality is true (Cauchy-Schwarz), and it cannot be improved. It does not bound "
+    "the error of the model, because the model also computes k from its m features, as k^. This "
+    "adds (k - k^)^T inv(A^) y, which is at most |k - k^| |y| / ridge. The sum of both terms "
+    "bounds the error. The second term dominates if y lies along an eigenvector of K that the "
+    "sketch loses.",
     corrected="ours",
-    source="Cawley 2025, TODO",
-    quote="TODO",
+    source="Cawley 2025, docs/theory/width_rank.md, theorem",
+    quote="[...] which yields a query prediction error bound for any x with feature vector phi(x): "
+    "|k(x)^T [(K + lambda I)^-1 - (K^ + lambda I)^-1] y| <= ||k(x)||_2 ||y||_2 "
+    "||(K + lambda I)^-1 - (K^ + lambda I)^-1||_2.",
     expected=CORRECTED,
     told=TASK,
     run=run,

@@ -9,7 +9,7 @@ import jax.numpy as jnp
 import optax
 
 from ... import sketches
-from ...linalg import eigh
+from ...linalg import eigenvalues
 from ...numerics import matmul
 from ...tasks import LinearRegression, Task, sample
 
@@ -34,6 +34,40 @@ def spectral_task(
         num_queries=num_queries,
     )
     return sample(key, config)
+
+
+def of_rank(
+    rank: int, key: jax.Array, spectrum: str, num_features: int, num_supports: int
+) -> jax.Array:
+    """Features [n, p] of a rank below p, with the standard deviations of `SPECTRA`."""
+    at, turn = jax.random.split(key)
+    x = spectral_task(at, spectrum, rank, num_supports).x
+    return matmul(x, sketches.orthonormal(turn, num_features, rank).T)
+
+
+def flat_task(
+    key: jax.Array, rank: jax.Array, num_features: int, num_supports: int, num_queries: int
+) -> Task:
+    """Regression without noise whose kernel matrix has `rank` eigenvalues 1 and others 0."""
+    basis, true, at = jax.random.split(key, 3)
+    used = (jnp.arange(num_features) < rank)[None]
+    x = jnp.where(used, sketches.orthonormal(basis, num_supports, num_features), 0)
+    queries = jnp.where(used, jax.random.normal(at, (num_queries, num_features)), 0)
+    w = jax.random.normal(true, (num_features,))
+    return Task(x=x, y=jnp.sum(x * w[None], axis=1), x_query=queries)
+
+
+def ridge_of(sigma: jax.Array, dimension: float) -> jax.Array:
+    """Return the ridge at which d_eff equals `dimension`, by bisection on a logarithmic scale."""
+
+    def halve(_: int, ends: tuple[jax.Array, jax.Array]) -> tuple[jax.Array, jax.Array]:
+        low, high = ends
+        middle = jnp.sqrt(low * high)
+        above = jnp.sum(sigma / (sigma + middle)) > dimension
+        return jnp.where(above, middle, low), jnp.where(above, high, middle)
+
+    low, high = jax.lax.fori_loop(0, 60, halve, (1e-12 * sigma[-1], 1e3 * sigma[-1]))
+    return jnp.sqrt(low * high)
 
 
 def sketch(name: str, key: jax.Array, x: jax.Array, width: int) -> jax.Array:
@@ -72,4 +106,4 @@ def learned(key: jax.Array, x: jax.Array, width: int, steps: int = 300) -> jax.A
 
 def spectral_norm(matrix: jax.Array) -> jax.Array:
     """Spectral norm |M|_2 of a symmetric matrix M."""
-    return jnp.max(jnp.abs(eigh(matrix)[0]))
+    return jnp.max(jnp.abs(eigenvalues(matrix)))

@@ -1,0 +1,125 @@
+"""C34: p + c channels are enough for conjugate gradient on the exponential kernel, too."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import partial
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from ... import constructions, sketches
+from ...kernels import Exponential
+from ...linalg import eigenvalues
+from ...tasks import GaussianProcess, Task
+from ..shared.channels import channel_gap
+from ..shared.draws import draw_tasks, draws
+from ..shared.rows import Plot, Rows, tidy
+from .claim import FAMILY, HOLDS, Claim, Verdict, at_least, compare, judge
+
+
+@dataclass(frozen=True)
+class Config:
+    draws: int = 20
+    num_features: int = 4
+    num_supports: int = 64
+    temperature: float = 0.25
+    steps: int = 6
+    ridge: float = 5.0
+    forms: tuple[str, ...] = ("textbook", "fused", "pipelined")
+
+
+def run(config: Config, key: jax.Array) -> tuple[Rows, Verdict]:
+    p, kernel = config.num_features, Exponential(config.temperature)
+    process = GaussianProcess(
+        kernel, num_features=p, num_supports=config.num_supports, inputs="sphere"
+    )
+    tasks = draw_tasks(key, config.draws, process)
+    rank = np.asarray(ranks(tasks, kernel))
+    rows, gaps, overheads = [], [], []
+    for form in config.forms:
+        gaps.append(np.asarray(measure(draws(key, config.draws), tasks, form, config)))
+        overheads.append([overhead(form, size, config) for size in (p, 2 * p)])
+        rows += tidy(
+            {"form": [form], "draw": range(config.draws), "p - m": (0, 1)},
+            gap=gaps[-1][None],
+            c=overheads[-1][0],
+            rank=rank[None, :, None],
+        )
+    full, short = np.moveaxis(np.stack(gaps, axis=1), 2, 0)
+    own, of_twice = np.transpose(overheads)
+    return rows, judge(
+        compare(
+            "p feature channels, any basis: |slots - iterates| / |iterates| <= 1e-9",
+            full,
+            1e-9,
+            stated=True,
+        ),
+        compare("c for 2 p features <= c for p features: c does not grow", of_twice, own),
+        at_least("p - 1 feature channels: |slots - iterates| / |iterates| >= 1e-3", short, 1e-3),
+        compare("p + c channels < rank of K on the supports", p + own[None], rank[:, None] - 1),
+    )
+
+
+def overhead(form: str, num_features: int, config: Config) -> int:
+    """The number c of channels of the construction that do not store features."""
+    model = constructions.conjugate_gradient(
+        Exponential(config.temperature),
+        num_features=num_features,
+        ridge=config.ridge,
+        steps=config.steps,
+        form=form,
+    )
+    return model.overhead
+
+
+@partial(jax.jit, static_argnames=("form", "config"))
+def measure(keys: jax.Array, tasks: Task, form: str, config: Config) -> jax.Array:
+    """Return the gaps for p and p - 1 feature channels; p - 1 means that one channel is 0."""
+    kernel, options = Exponential(config.temperature), {"steps": config.steps, "form": form}
+
+    def gaps(turn: jax.Array, task: Task) -> jax.Array:
+        P = sketches.orthonormal(turn, config.num_features, config.num_features)
+        return jax.vmap(
+            lambda P: channel_gap(
+                "conjugate_gradient", kernel, task, P, ridge=config.ridge, **options
+            )
+        )(jnp.stack([P, P.at[:, -1].set(0)]))
+
+    return jax.lax.map(lambda draw: gaps(*draw), (keys, tasks))
+
+
+@jax.jit
+def ranks(tasks: Task, kernel: Exponential) -> jax.Array:
+    """Return the rank of every kernel matrix, the least number of features that give it."""
+
+    def rank(task: Task) -> jax.Array:
+        sigma = eigenvalues(kernel(task.x, task.x))
+        return jnp.sum(sigma > len(sigma) * jnp.finfo(sigma.dtype).eps * sigma[-1])
+
+    return jax.lax.map(rank, tasks)
+
+
+CLAIM = Claim(
+    title="p + c channels run CG on the exponential kernel exactly",
+    statement="Let p be the number of features of x. A transformer with softmax attention and at "
+    "least p + c channels runs any number of steps of conjugate gradient on the exponential kernel "
+    "exactly, up to rounding. Here c is the number of channels for the state of conjugate "
+    "gradient.",
+    truth="In each of our constructions c is a constant that does not depend on p. The feature map "
+    "of the exponential kernel has infinitely many features, and on n supports its kernel matrix "
+    "has the rank n. Fewer than n channels are enough, because the softmax computes the kernel "
+    "from inner products of x. With only p - 1 feature channels the steps are not exact.",
+    corrected="ours",
+    source="Cawley 2025, docs/theory/width_rank.md, setup and theorem",
+    quote="[...] with kernel K = Phi Phi^T (or the Route-A exponential kernel K~) [...] If m >= "
+    "p + c (channels for CG state), then there exists a parameterization realizing t CG steps on "
+    "KRR exactly (up to numeric precision) under the masks described in S5.",
+    expected=HOLDS,
+    told=FAMILY,
+    run=run,
+    config=Config(),
+    quick=Config(draws=3, forms=("textbook",)),
+    plot=Plot(x="p - m", y="gap", by=("form",)),
+)
