@@ -93,15 +93,15 @@ def estimator(place: Inputs, config: Config, key: jax.Array) -> tuple[Rows, list
     return rows, [
         within(
             f"{name}: error at the best bandwidth ~ n^a with a in -4 / (d + 4) +- 0.1, d = {d}",
-            slope(best[:, 1]) + 4 / (d + 4),
-            -0.1,
-            0.1,
+            slope(best[:, 1]),
+            -4 / (d + 4) - 0.1,
+            -4 / (d + 4) + 0.1,
         ),
         within(
             f"{name}: best bandwidth ~ n^a with a in -1 / (d + 4) +- 0.07, d = {d}",
-            slope(best[:, 0]) + 1 / (d + 4),
-            -0.07,
-            0.07,
+            slope(best[:, 0]),
+            -1 / (d + 4) - 0.07,
+            -1 / (d + 4) + 0.07,
         ),
         within(
             f"{name}: bias / (h^2 |Laplacian of f| / 2) in [0.7, 1.3], {n}, 0.19 <= h <= 0.3",

@@ -11,7 +11,7 @@ from ... import constructions, theory
 from ...kernels import Exponential
 from ..shared.draws import draws
 from ..shared.rows import Plot, Rows, tidy
-from .claim import HOLDS, NOTHING, Claim, Verdict, at_least, compare, judge
+from .claim import FAMILY, HOLDS, Claim, Verdict, at_least, compare, judge
 from .scores import (
     BIASES,
     EQUAL,
@@ -173,16 +173,17 @@ CLAIM = Claim(
     "columns make the scores symmetric: the smoother exists, but kernel ridge regression does not, "
     "and conjugate gradient fails. A key bias multiplies rows and cancels in the softmax. A query "
     "bias multiplies columns and does not, but the head is the smoother of c(x) k(x, z) c(z), "
-    "which is a kernel if k is one. Trained encoders of this library have W_Q^T W_K far from "
-    "symmetric, but most of their function is in its symmetric positive part.",
+    "which is a kernel if k is one. The trained encoders of this library have W_Q^T W_K far "
+    "from symmetric. With only the symmetric parts without negative eigenvalues, their loss grows, "
+    "but it stays below 5 % of that of predicting 0.",
     corrected="ours",
     source="Tsai et al. 2019, abstract",
     quote="To be more precise, we realize that the attention can be seen as applying kernel "
     "smoother over the inputs with the kernel scores being the similarities between inputs.",
     expected=HOLDS,
-    told=NOTHING,
+    told=FAMILY,
     run=run,
     config=Config(),
     quick=Config(draws=5, runs=("gp-encoder",), tasks=32),
-    plot=Plot(x="weights", y="asymmetry of the scores"),
+    plot=Plot(x="layer", y="antisymmetric part / all", by=("run",), logy=False),
 )

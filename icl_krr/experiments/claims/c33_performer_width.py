@@ -196,10 +196,11 @@ CLAIM = Claim(
     "m = C (d / delta^2) log(4 d^(3/4) R / delta) orthogonal frequencies, delta = epsilon "
     "exp(-R^2 / sqrt(d)), estimate all entries of exp(Q K^T / sqrt(d)) with an error of at most "
     "epsilon, with any constant probability. The number m does not depend on the number of tokens.",
-    truth="The bound holds with C = 1, but it is loose: the measured m is a small part of it. "
-    "It grows as d log d only if R / d^(1/4) is bounded. For a fixed R, the m that is needed does "
-    "not grow with d. For R = sqrt(d), which is the norm of vectors with entries of variance 1, it "
-    "grows exponentially in sqrt(d).",
+    truth="The bound holds with C = 1 for the largest errors that gradient ascent finds in the "
+    "ball. The m that they need is 4 to 22 % of the bound. If R / d^(1/4) is fixed, it grows as d "
+    "or faster. For a fixed R, it does not grow with d. For R = sqrt(d), which is the norm of "
+    "vectors with entries of variance 1, it grows exponentially in sqrt(d): m ~ d log d needs a "
+    "bounded R / d^(1/4).",
     corrected="ours",
     source="Choromanski et al. 2021, theorem 4",
     quote="Assume that L2-norms of queries/keys are upper-bounded by R > 0. Define l = R d^(-1/4) "
