@@ -123,6 +123,16 @@ def louder(load):
     return other
 
 
+def wider(construct):
+    """Of a larger bandwidth than it says."""
+
+    def other(kernel, **options):
+        size = {kernel.bandwidth: 1.5 * getattr(kernel, kernel.bandwidth)}
+        return construct(dataclasses.replace(kernel, **size), **options)
+
+    return other
+
+
 RIDGE = Change("constructions.conjugate_gradient", option("ridge", 1.05))
 BOUND = {
     "C1": limit("Nadaraya-Watson", 1e-4),
@@ -148,6 +158,9 @@ BOUND = {
     "C21": Change("theory.positive_variance", scaled(2.0)),
     "C23": Change("theory.gradient_filter", scaled(1.01)),
     "C24": limit("trained model", 0.01),
+    "C31": Change("theory.smoothing_variance", scaled(1.3)),
+    "C32": Change("theory.opposite_pair_eigenvalue", scaled(1.01)),
+    "C33": Change("theory.performer_width", scaled(0.01)),
     "C34": limit("p feature channels, any basis", 1e-8),
     "C35": Change("theory.relative_inverse_error_angle", scaled(0.99)),
 }
@@ -175,6 +188,9 @@ CONSTRUCTION = {
     "C21": Change("positive_features", undamped),
     "C23": Change("constructions.gradient_descent", option("ridge", 1.05)),
     "C24": Change("load", louder),
+    "C31": Change("constructions.nadaraya_watson", wider),
+    "C32": Change("constructions.nadaraya_watson", warmer),
+    "C33": Change("constructions.gradient_descent", option("step_size", 1.05)),
     "C34": RIDGE,
     "C35": RIDGE,
 }
@@ -196,7 +212,7 @@ def module_of(name):
 NUMBERS = (
     *range(1, 22),
     *(23, 24),
-    *(34, 35),
+    *range(31, 36),
 )
 
 

@@ -478,3 +478,35 @@ def test_a_token_without_supports_gives_all_weight_to_the_sink():
     log_z = theory.log_normaliser(gaussian, task)
     assert np.all(theory.sink_weight(log_z, 4.0) == 1)
     assert np.all(theory.dominant_sink_error(log_z, 4.0) == 0)
+
+
+@pytest.mark.parametrize("dimension", [1, 3])
+def test_c31_the_best_bandwidth_has_the_least_risk(x64, dimension):
+    bandwidths = jnp.geomspace(0.05, 1.0, 400)
+    bias = theory.smoothing_bias(jnp.array(6.0), 1.0)
+    variances = jnp.stack(
+        [
+            theory.smoothing_variance(h, dimension, num_supports=300, density=0.5, noise=0.2)
+            for h in (*bandwidths, 1.0)
+        ]
+    )
+    risk = (bias * bandwidths**2) ** 2 + variances[:-1]
+    best = theory.best_bandwidth(bias, variances[-1], dimension)
+    assert np.isclose(bandwidths[np.argmin(risk)], best, rtol=0.01)
+
+
+def test_c32_two_opposite_points_show_a_negative_eigenvalue(x64):
+    form = jnp.diag(jnp.array([2.0, -0.5]))
+    logits = jnp.array([[-0.25, 0.25], [0.25, -0.25]])  # of (0, 1) and (0, -1)
+    expected = np.linalg.eigvalsh(np.exp(logits))[0]
+    assert expected < 0
+    assert np.isclose(theory.opposite_pair_eigenvalue(form, 2.0), expected)
+
+
+def test_c33_the_width_grows_as_d_log_d_only_for_bounded_temperature(x64):
+    d = np.array([64, 256, 1024])
+    width = np.array([float(theory.performer_width(int(k), k**0.25, 0.5)) for k in d])
+    per = width / (d * np.log(d))
+    assert per.max() < 1.3 * per.min()
+    unit = [float(theory.performer_width(int(k), k**0.5, 0.5)) for k in d]
+    assert np.isclose(np.log(unit[2] / unit[1]), 2 * (32 - 16), rtol=0.15)

@@ -22,6 +22,7 @@ if TYPE_CHECKING:
 def claim_figure(name: str, claim: Claim, rows: Rows) -> Figure:
     """The values of a claim: medians over draws and seeds, and the bound as dashed lines."""
     plot = claim.plot
+    rows = [row for row in rows if plot.y in row]
     figure = Figure(figsize=(6.4, 4.6), layout="constrained")
     axis = figure.subplots()
     curves(axis, plot, plot.y, rows)

@@ -3,9 +3,11 @@
 The code in brackets, such as (C4), names the claim. `icl-krr verify` tests every claim.
 """
 
+from .asymmetry import opposite_pair_eigenvalue
+from .consistency import best_bandwidth, smoothing_bias, smoothing_variance
 from .emulation import best_epsilon, emulated_product, emulation_rounding, emulation_truncation
 from .filters import chebyshev_filter, exact_filter, gradient_filter
-from .random_features import positive_variance, trigonometric_variance
+from .random_features import performer_width, positive_variance, trigonometric_variance
 from .rates import (
     chebyshev_rate,
     conjugate_gradient_rate,
@@ -50,6 +52,7 @@ from .width import (
 )
 
 __all__ = [
+    "best_bandwidth",
     "best_epsilon",
     "chebyshev_filter",
     "chebyshev_rate",
@@ -80,6 +83,8 @@ __all__ = [
     "mean_limit_bound",
     "nearest_limit_bound",
     "neumann_factor",
+    "opposite_pair_eigenvalue",
+    "performer_width",
     "positive_variance",
     "preconditioned_eigenvalues",
     "prediction_bound",
@@ -95,7 +100,9 @@ __all__ = [
     "sink_weight",
     "sketch_error_best",
     "sketch_error_tail",
+    "smoothing_bias",
     "smoothing_gap",
+    "smoothing_variance",
     "spectral_bounds",
     "stationary_factor",
     "subspace_sine",

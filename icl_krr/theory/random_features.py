@@ -1,4 +1,4 @@
-"""Variance of random-feature estimates of the exponential kernel exp(<x, z> / t) (C21)."""
+"""Variance of random-feature estimates of the exponential kernel exp(<x, z> / t) (C21, C33)."""
 
 from __future__ import annotations
 
@@ -67,6 +67,37 @@ def trigonometric_variance(
     sizes = jnp.sum(x * x + z * z, axis=-1) / temperature
     distance = jnp.sum((x - z) ** 2, axis=-1) / temperature
     return jnp.exp(sizes) * jnp.expm1(-distance) ** 2 / width
+
+
+def performer_width(dimension: int, radius: Number, error: Number) -> Float[Array, ""]:
+    r"""Return a number of trigonometric features for a given error of all attention scores (C33).
+
+    $$m = (d / \delta^2) \log(4 d^{3/4} R / \delta), \quad \delta = \epsilon e^{-R^2 / \sqrt{d}}$$
+
+    With m orthogonal frequencies, a cosine and a sine each, the estimates of
+    $\exp(q^T k / \sqrt{d})$ for all queries q and keys k of norm at most $R$ have an error of at
+    most $\epsilon$, with any constant probability. The theorem states m up to a constant factor,
+    which is 1 here. For $R \leq d^{1/4}$, m grows as $d \log d$. For $R = \sqrt{d}$, which is the
+    norm of vectors with entries of variance 1, m grows as $e^{2 \sqrt{d}}$.
+
+    Args:
+        dimension: number $d$ of entries of queries and keys, >= 1.
+        radius: radius $R$ > 0 of the ball of queries and keys.
+        error: absolute error $\epsilon$ > 0.
+
+    Returns:
+        The number of frequencies, a scalar.
+
+    Source: Choromanski et al., Rethinking attention with Performers, theorem 4.
+
+    >>> float(performer_width(16, 2.0, 0.5).round())
+    2416.0
+    """
+    checks.count("dimension", dimension)
+    for name, value in (("radius", radius), ("error", error)):
+        checks.positive_scalar(name, value)
+    delta = error * jnp.exp(-(jnp.asarray(radius) ** 2) / dimension**0.5)
+    return dimension / delta**2 * jnp.log(4 * dimension**0.75 * radius / delta)
 
 
 def check(x: jax.Array, z: jax.Array, temperature: Number, width: int) -> None:
