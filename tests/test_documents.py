@@ -20,7 +20,9 @@ from icl_krr.catalogue import SOLVERS, load, spelled
 from icl_krr.cli import settings
 from icl_krr.cli.program import parse
 from icl_krr.experiments.ablate import ablation
-from icl_krr.experiments.claims.verify import Result, claims, markdown as table_of_claims
+from icl_krr.experiments.claims.result import Result
+from icl_krr.experiments.claims.tables import markdown as table_of_claims
+from icl_krr.experiments.claims.verify import claims
 from icl_krr.experiments.identify import confusion
 from icl_krr.experiments.shared.recipe import RUNS, names as recipe_names
 from icl_krr.files import to_markdown
@@ -219,7 +221,8 @@ def test_the_table_of_claims_is_the_one_that_was_measured():
     assert [result.id for result in found] == list(now)
     for result in found:
         claim = now[result.id]
-        assert (result.statement, result.truth) == (claim.statement, claim.truth)
+        for field in ("statement", "source", "quote", "truth", "corrected", "told"):
+            assert getattr(result, field) == getattr(claim, field), (result.id, field)
         assert result.status == claim.expected
         assert result.seeds == 10
     assert {"device", "versions", "seed"} <= set(record["meta"])

@@ -13,7 +13,8 @@ from icl_krr.cli.commands import ablate, bench, identify, sweep, train, verify
 from icl_krr.cli.csv_rows import parse_rows
 from icl_krr.cli.settings.ablate import Ablate
 from icl_krr.experiments.ablate.ablation import Ablation
-from icl_krr.experiments.claims.verify import Result, claims
+from icl_krr.experiments.claims.result import Result
+from icl_krr.experiments.claims.verify import claims
 from icl_krr.experiments.identify.trained_model import Findings, distance_table
 from icl_krr.experiments.shared.recipe import RUNS
 from icl_krr.experiments.sweep.config import SweepConfig

@@ -30,6 +30,7 @@ from icl_krr.experiments.claims.claim import (
     judge,
     within,
 )
+from icl_krr.experiments.claims.result import bootstrap, summarise
 from icl_krr.experiments.shared.draws import draws
 from icl_krr.experiments.shared.rows import tidy
 from icl_krr.sketches import sketched
@@ -87,13 +88,13 @@ def test_seeds_are_put_together():
         seed: judge(compare("x", [0.0, measured], 2.0, stated=True))
         for seed, measured in ((3, 1.0), (4, 3.0), (5, 5.0))
     }
-    result = verify.summarise("C1", claim, verdicts, 1.0, 2.0)
+    result = summarise("C1", claim, verdicts, 1.0, 2.0)
     assert (result.status, result.seed, result.draw, result.agrees) == (FALSE, 4, 1, True)
     assert np.isclose(result.measured, 3.0)
     low, high = result.interval
     assert 1 <= low < 3 < high <= 5
     assert result.checks[0].tightness == 2.5
-    assert verify.bootstrap(np.array([1.0])) is None
+    assert bootstrap(np.array([1.0])) is None
 
 
 def test_the_counterexample_is_that_of_its_seed(x64):

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from .. import report as pages
-from ..experiments.claims.verify import compute
+from ..experiments.claims.tables import compute
 from ..experiments.shared.recipe import folder_of, holds_run, names
 from ..experiments.shared.rows import Rows
 from ..experiments.sweep.grid import SweepConfig, cells, models_of, rows_of_a_cell

@@ -9,7 +9,9 @@ from rich.progress import MofNCompleteColumn, TextColumn, TimeElapsedColumn
 
 from ... import checks
 from ...experiments.claims.claim import Claim
-from ...experiments.claims.verify import Result, choose, compute, markdown, references, verify_all
+from ...experiments.claims.result import Result
+from ...experiments.claims.tables import compute, markdown, references
+from ...experiments.claims.verify import choose, verify_all
 from ...files import to_csv
 from ...plots import claim_figure, images
 from ...text_tables import Table, number

@@ -13,14 +13,14 @@ import numpy as np
 from ... import constructions, solvers, theory
 from ...catalogue import SOLVERS, load
 from ...constructions import Softmax
-from ...kernels import Exponential, Kernel, Linear
+from ...kernels import Exponential, Kernel
 from ...linalg import eigh
-from ...numerics import matmul
 from ...tasks import GaussianProcess, Task, system
 from ...transformer import Cache, run_with_cache
 from ..shared.draws import draw_tasks
 from ..shared.rows import Plot, Rows, tidy
 from .claim import HOLDS, TASK, Claim, Verdict, compare, judge
+from .hardest_spectrum import hardest_for_conjugate_gradient
 
 NAMES = ("conjugate_gradient", "chebyshev", "heavy_ball", "gradient_descent")
 RATES = {name: load(str(SOLVERS[name].rate)) for name in NAMES}
@@ -167,37 +167,6 @@ def measure(problems: Problem, name: str, steps: int) -> tuple[jax.Array, ...]:
         return own, worst, rate, f_error, f_bound + 1e-11 * jnp.max(f_bound)
 
     return jax.lax.map(lambda own: jax.lax.map(once, own), problems)
-
-
-@partial(jax.jit, static_argnums=0)
-def hardest_for_conjugate_gradient(
-    degree: int, low: float = 1.0, high: float = 100.0
-) -> tuple[jax.Array, ...]:
-    """Return the error of CG after t = `degree` steps on the spectrum that is hardest for CG.
-
-    On this spectrum no polynomial of degree t is better than the Chebyshev polynomial T_t. A is
-    diagonal, and its eigenvalues sigma_i are the extrema of T_t on [low, high]. Let alpha solve
-    A alpha = y. The weights w_i = sigma_i alpha_i^2 make T_t optimal in the A-norm, for two
-    reasons. The signs of T_t at the sigma_i alternate. The sum over i of
-    w_i sigma_i (-1)^i q(sigma_i) is a divided difference of q, so it is 0 for every polynomial q
-    of degree < t.
-    """
-    theta = jnp.pi * jnp.arange(degree + 1.0) / degree
-    sigma = (low + high) / 2 - (high - low) / 2 * jnp.cos(theta)
-    ridge = low / 2
-    apart = jnp.abs(sigma[:, None] - sigma[None]) + jnp.eye(degree + 1)
-    weights = 1 / (sigma * jnp.prod(apart / (high - low), axis=1))
-    alpha = jnp.sqrt(weights / sigma)
-    x = jnp.diag(jnp.sqrt(sigma - ridge))
-    task = Task(x=x, y=sigma * alpha, x_query=x[:1])
-    model = constructions.conjugate_gradient(
-        Linear(), num_features=degree + 1, ridge=ridge, steps=degree
-    )
-    _, cache = run_with_cache(model, task, names=("alpha",))
-    A = matmul(x, x.T) + ridge * jnp.eye(degree + 1)
-    error = theory.energy_norm(A, cache["alpha"][-1] - alpha) / theory.energy_norm(A, alpha)
-    rates = (theory.chebyshev_rate, theory.conjugate_gradient_rate)
-    return error, *(rate(low, high, degree) for rate in rates)
 
 
 CLAIM = Claim(

@@ -1,0 +1,125 @@
+"""What a claim gave over several seeds."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import numpy as np
+
+from .claim import CORRECTED, FALSE, HOLDS, OPEN, Check, Claim, Verdict
+
+
+class Result(NamedTuple):
+    """The results of a claim over several seeds.
+
+    Attributes:
+        id: name of the claim, such as "C16".
+        statement: the claim in the notation of this library.
+        source: work and place of the claim, or that it is ours alone (see `Claim.source`).
+        quote: the claim as printed there.
+        truth: what holds instead of the statement, or in addition.
+        corrected: whose `truth` is, "theirs" or "ours".
+        told: what the models are told besides the kernel (see `Claim.told`).
+        status: verdict of this run. If seeds differ, the least favourable verdict.
+        expected: verdict that this library found before.
+        check: name of the headline check (see `Verdict.headline`).
+        measured: measured value of the headline check, mean over seeds.
+        interval: 95 % bootstrap interval of `measured`, None for a single seed.
+        bound: bound of the headline check, mean over seeds.
+        tightness: tightness of the headline check, mean over seeds.
+        vacuous: vacuous share of the headline check, mean over seeds.
+        seed: first seed with a counterexample, None if there is no counterexample.
+        draw: first draw of that seed with a counterexample (see `Check.draw`).
+        dtype: precision of the experiment.
+        seeds: number of seeds.
+        seconds: run time in seconds.
+        cpu_seconds: time of all CPU cores in seconds, with compilation.
+        checks: all checks. Each has the values of the seed with the largest tightness, and its
+            shares are means over seeds.
+    """
+
+    id: str
+    statement: str
+    source: str
+    quote: str
+    truth: str
+    corrected: str
+    told: str
+    status: str
+    expected: str
+    check: str
+    measured: float
+    interval: tuple[float, float] | None
+    bound: float
+    tightness: float
+    vacuous: float
+    seed: int | None
+    draw: int | None
+    dtype: str
+    seeds: int
+    seconds: float
+    cpu_seconds: float
+    checks: tuple[Check, ...]
+
+    @property
+    def agrees(self) -> bool:
+        """Whether the status equals the expected status."""
+        return self.status == self.expected
+
+
+def summarise(
+    name: str, claim: Claim, verdicts: dict[int, Verdict], seconds: float, cpu_seconds: float
+) -> Result:
+    found = [verdict.status for verdict in verdicts.values()]
+    status = next(status for status in (OPEN, FALSE, CORRECTED, HOLDS) if status in found)
+    seed, verdict = next(pair for pair in verdicts.items() if pair[1].status == status)
+    place = verdict.checks.index(verdict.headline)
+    each = [own.checks[place] for own in verdicts.values()]
+    measured = np.array([check.measured for check in each])
+    broken = not verdict.headline.holds
+    return Result(
+        id=name,
+        statement=claim.statement,
+        source=claim.source,
+        quote=claim.quote,
+        truth=claim.truth,
+        corrected=claim.corrected,
+        told=claim.told,
+        status=status,
+        expected=claim.expected,
+        check=verdict.headline.name,
+        measured=float(np.mean(measured)),
+        interval=bootstrap(measured),
+        bound=float(np.mean([check.bound for check in each])),
+        tightness=float(np.mean([check.tightness for check in each])),
+        vacuous=float(np.mean([check.vacuous for check in each])),
+        seed=seed if broken else None,
+        draw=verdict.headline.draw,
+        dtype=claim.dtype,
+        seeds=len(verdicts),
+        seconds=seconds,
+        cpu_seconds=cpu_seconds,
+        checks=tuple(
+            over_seeds(dict(zip(verdicts, same, strict=True)))
+            for same in zip(*(verdict.checks for verdict in verdicts.values()), strict=True)
+        ),
+    )
+
+
+def over_seeds(checks: dict[int, Check]) -> Check:
+    """Return the check of largest tightness with its seed and with shares averaged over seeds."""
+    seed, worst = max(checks.items(), key=lambda pair: pair[1].tightness)
+    violations, vacuous = (
+        float(np.mean([getattr(check, name) for check in checks.values()]))
+        for name in ("violations", "vacuous")
+    )
+    return worst._replace(violations=violations, vacuous=vacuous, seed=seed)
+
+
+def bootstrap(values: np.ndarray) -> tuple[float, float] | None:
+    """Return the 95 % bootstrap interval of the mean, or None for a single value."""
+    if len(values) < 2:
+        return None
+    picks = np.random.default_rng(0).integers(len(values), size=(2000, len(values)))
+    low, high = np.percentile(np.mean(values[picks], axis=1), [2.5, 97.5])
+    return float(low), float(high)
