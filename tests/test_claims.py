@@ -11,6 +11,7 @@ import pytest
 import icl_krr as ik
 from icl_krr.experiments.claims import verify
 from icl_krr.experiments.claims.claim import compare
+from icl_krr.experiments.shared.retrained import random_models
 
 CLAIMS = verify.claims()
 
@@ -122,6 +123,14 @@ def louder(load):
     return other
 
 
+def untrained(load):
+    return random_models
+
+
+def with_all_parts(load):
+    return lambda study, variant: load(study, "base")
+
+
 RIDGE = Change("constructions.conjugate_gradient", option("ridge", 1.05))
 BOUND = {
     "C1": limit("Nadaraya-Watson", 1e-4),
@@ -147,6 +156,8 @@ BOUND = {
     "C21": Change("theory.positive_variance", scaled(2.0)),
     "C23": Change("theory.gradient_filter", scaled(1.01)),
     "C24": limit("trained model", 0.01),
+    "C36": limit("the next singular value", 1e-3),
+    "C37": limit("mean risk of base", 0.01),
 }
 CONSTRUCTION = {
     "C1": Change("constructions.nadaraya_watson", warmer),
@@ -172,6 +183,8 @@ CONSTRUCTION = {
     "C21": Change("positive_features", undamped),
     "C23": Change("constructions.gradient_descent", option("ridge", 1.05)),
     "C24": Change("load", louder),
+    "C36": Change("load_models", untrained),
+    "C37": Change("load_models", with_all_parts),
 }
 
 
@@ -192,7 +205,7 @@ def module_of(name):
 def test_there_are_all_claims():
     assert (
         list(CLAIMS)
-        == [f"C{i}" for i in (*range(1, 22), 23, 24)]
+        == [f"C{i}" for i in (*range(1, 22), 23, 24, 36, 37)]
         == list(BOUND)
         == list(CONSTRUCTION)
     )
