@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import argparse
+import csv
+import itertools
+import json
 from functools import partial
 
 import jax
@@ -10,13 +13,16 @@ import numpy as np
 from rich.progress import track
 
 import icl_krr as ik
-from icl_krr.experiments.shared.recipe import names
+from icl_krr.experiments.shared.recipe import RUNS, names
 from icl_krr.experiments.shared.runs import load
+from icl_krr.files import to_markdown
 from icl_krr.tasks import Task
 from icl_krr.training import reference
 from icl_krr.training.batches import draw
+from icl_krr.transformer.cost import step_cost
 
 CHUNK = 2048
+ROW = ("step", "steps_per_second")
 
 
 def reached(name: str, count: int, seed: int) -> dict[str, float]:
@@ -55,6 +61,33 @@ def reached(name: str, count: int, seed: int) -> dict[str, float]:
     }
 
 
+def compute(name: str) -> list[str]:
+    """What the training of a run took, from its recipe and its files.
+
+    The time is that of the training steps. A gradient counts as two forward passes.
+    """
+    run, folder = load(name), RUNS / name
+    meta = json.loads((folder / "meta.json").read_text())
+    training = run.recipe.training
+    with (folder / "metrics.csv").open() as file:
+        rows = [{key: float(row[key]) for key in ROW} for row in csv.DictReader(file)]
+    seconds = sum(
+        (row["step"] - before["step"]) / row["steps_per_second"]
+        for before, row in itertools.pairwise(rows)
+    )
+    task = ik.tasks.sample(jax.random.key(0), run.family)
+    flops = 3 * step_cost(run.model, task).flops * run.model.steps * training.batch * training.steps
+    cells = [f"`{name}`", meta["device"], str(meta["cores"]), f"{training.steps:,}"]
+    return [*cells, f"{seconds / 60:.0f}", f"{flops:.1e}", str(training.seed)]
+
+
+def compute_table() -> str:
+    """A table with one line for every reference run that has weights."""
+    header = ["reference run", "device", "CPU cores", "steps", "minutes", "FLOPs", "seed"]
+    trained = [name for name in names() if (RUNS / name / "model.msgpack").exists()]
+    return to_markdown((header, [compute(name) for name in trained]))
+
+
 def markdown(count: int, seed: int) -> str:
     """A table with one line for every reference run on Gaussian processes that has weights."""
     lines = [
@@ -81,4 +114,5 @@ if __name__ == "__main__":
     parser.add_argument("--seed", type=int, default=77)
     arguments = parser.parse_args()
     print(f"{arguments.tasks} tasks with all supports, seed {arguments.seed}, float32\n")
-    print(markdown(arguments.tasks, arguments.seed), end="")
+    print(markdown(arguments.tasks, arguments.seed))
+    print(compute_table(), end="")

@@ -14,6 +14,7 @@ from icl_krr.constructions import SUPPORTS_AND_QUERIES
 from icl_krr.experiments.claims import verify
 from icl_krr.experiments.claims.claim import FAMILY, NOTHING, TASK, compare
 from icl_krr.experiments.claims.sources import OURS, REFERENCES
+from icl_krr.experiments.shared.retrained import random_models
 
 CLAIMS = verify.claims()
 
@@ -133,6 +134,14 @@ def wider(construct):
     return other
 
 
+def untrained(load):
+    return random_models
+
+
+def with_all_parts(load):
+    return lambda study, variant: load(study, "base")
+
+
 RIDGE = Change("constructions.conjugate_gradient", option("ridge", 1.05))
 BOUND = {
     "C1": limit("Nadaraya-Watson", 1e-4),
@@ -163,6 +172,8 @@ BOUND = {
     "C33": Change("theory.performer_width", scaled(0.01)),
     "C34": limit("p feature channels, any basis", 1e-8),
     "C35": Change("theory.relative_inverse_error_angle", scaled(0.99)),
+    "C36": limit("the next singular value", 1e-3),
+    "C37": limit("mean risk of base", 0.01),
 }
 CONSTRUCTION = {
     "C1": Change("constructions.nadaraya_watson", warmer),
@@ -193,6 +204,8 @@ CONSTRUCTION = {
     "C33": Change("constructions.gradient_descent", option("step_size", 1.05)),
     "C34": RIDGE,
     "C35": RIDGE,
+    "C36": Change("load_models", untrained),
+    "C37": Change("load_models", with_all_parts),
 }
 
 
@@ -212,7 +225,7 @@ def module_of(name):
 NUMBERS = (
     *range(1, 22),
     *(23, 24),
-    *range(31, 36),
+    *range(31, 38),
 )
 
 

@@ -13,7 +13,7 @@ import numpy as np
 import pytest
 
 import icl_krr as ik
-from benchmarks import devices, interruptions, scale
+from benchmarks import devices, interruptions, retraining, scale
 from benchmarks.solvers import solver_table
 from icl_krr.bench import Row, markdown
 from icl_krr.catalogue import SOLVERS, load, spelled
@@ -25,6 +25,7 @@ from icl_krr.experiments.claims.tables import markdown as table_of_claims
 from icl_krr.experiments.claims.verify import claims
 from icl_krr.experiments.identify import confusion
 from icl_krr.experiments.shared.recipe import RUNS, names as recipe_names
+from icl_krr.experiments.shared.retrained import FOLDER, SEEDS, STUDIES, weights_file
 from icl_krr.files import to_markdown
 
 ROOT = Path(__file__).parent.parent
@@ -333,7 +334,24 @@ def test_the_table_of_solvers_is_made_from_the_catalogue():
 def test_every_run_with_weights_has_its_line():
     shown = (RESULTS / "runs.md").read_text()
     with_weights = {path.parent.name for path in RUNS.glob("*/model.msgpack")}
-    assert set(re.findall(r"\| `(.*?)` \|", shown)) == with_weights - {"linear"}
+    first, compute = (set(re.findall(r"\| `(.*?)` \|", part)) for part in shown.split("\n\n"))
+    assert (first, compute) == (with_weights - {"linear"}, with_weights)
+
+
+def test_the_table_of_retrained_models_is_the_one_that_was_measured():
+    """And its models are those of the studies, whose weights are there."""
+    record = json.loads((RESULTS / "retraining.json").read_text())
+    runs = record["runs"]
+    assert retraining.markdown(runs) == (RESULTS / "retraining.md").read_text()
+    found = [(run["study"], run["variant"]) for run in runs if run["chosen"] and not run["seed"]]
+    assert found == [(name, variant) for name, each in STUDIES.items() for variant in each.variants]
+    assert {path.name for path in FOLDER.iterdir()} == {weights_file(*one).name for one in found}
+    for one in found:
+        chosen = [
+            run["seed"] for run in runs if run["chosen"] and (run["study"], run["variant"]) == one
+        ]
+        assert chosen == list(SEEDS)
+    assert {"device", "versions", "seeds"} <= set(record["meta"])
 
 
 def test_every_public_name_resolves():

@@ -1,0 +1,184 @@
+"""`python -m benchmarks.retraining`: train the small models of claims C36 and C37.
+
+This takes about half an hour of one CPU core. Finished runs are kept in `--folder`, so the same
+command continues after an interruption. `--quick` is a smoke test; its figures are not meaningful.
+"""
+
+from __future__ import annotations
+
+import argparse
+import dataclasses
+import json
+import time
+from collections.abc import Callable
+from importlib.metadata import version
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import Any
+
+import jax
+from rich.console import Console
+
+from icl_krr.cli.output import to_json
+from icl_krr.experiments.shared.recipe import Recipe
+from icl_krr.experiments.shared.retrained import (
+    FOLDER,
+    LEARNING_RATES,
+    SEEDS,
+    STUDIES,
+    Study,
+    random_models,
+    stack,
+    weights_file,
+)
+from icl_krr.experiments.shared.runs import blank, family
+from icl_krr.files import replace, to_markdown
+from icl_krr.tasks import sample
+from icl_krr.training import Diverged, load_weights, save_weights, train
+from icl_krr.transformer.cost import step_cost
+
+RESULTS = Path(__file__).parent / "results"
+ERRORS = ("validation", "ratio", "exact", "nadaraya_watson", "mean", "zero")
+QUICK = {"steps": 4, "batch": 2, "warmup": 1, "log_every": 2, "validation": 8}
+HEADER = [
+    "models",
+    "parameters",
+    "learning rate",
+    "error / error of exact KRR, seeds 0, 1, 2",
+    "Nadaraya-Watson",
+    "mean",
+    "zero",
+    "CPU seconds",
+    "GFLOPs",
+]
+
+Record = dict[str, Any]
+
+
+def trained(recipe: Recipe, folder: Path, show: Callable[[str], None]) -> Record:
+    """Train a model, or read what an earlier call has found: its errors, CPU seconds and FLOPs."""
+    done = folder / "done.json"
+    if done.exists():
+        return json.loads(done.read_text())
+    settings, drawn, start = recipe.training, family(recipe.task), time.process_time()
+    model = blank(recipe, drawn)
+    task = sample(jax.random.key(0), drawn)
+    # the gradient costs about two forward passes
+    flops = 3 * step_cost(model, task).flops * model.steps * settings.batch * settings.steps
+    record: Record = {
+        "seed": settings.seed,
+        "learning_rate": settings.learning_rate,
+        "parameters": sum(leaf.size for leaf in jax.tree.leaves(model)),
+        "flops": flops,
+    }
+
+    def progress(step: int, row: Record | None) -> None:
+        if row is not None:
+            show(f"step {step}, {row['ratio']:.3f} x the error of exact KRR")
+
+    try:
+        model, rows = train(model, drawn, settings, folder=folder, progress=progress)
+        save_weights(folder / "model.msgpack", model)
+        record |= {name: rows[-1][name] for name in ERRORS}
+    except Diverged:
+        record |= dict.fromkeys(ERRORS)
+    record["cpu_seconds"] = time.process_time() - start
+    replace(done, (to_json(record) + "\n").encode())
+    return record
+
+
+def all_seeds(
+    name: str, variant: str, study: Study, folder: Path, show: Callable[[str], None]
+) -> list[Record]:
+    """Train a variant with every learning rate and the first seed, then with the other seeds.
+
+    The records of the chosen learning rate have "chosen" True. Their weights are saved together.
+    """
+
+    def place(rate: float, seed: int) -> Path:
+        return folder / name / f"{variant} {rate} {seed}".replace(" ", "-")
+
+    def run(rate: float, seed: int) -> Record:
+        words = f"{name}: {variant}, learning rate {rate}, seed {seed}"
+        recipe = study.recipe(variant, seed, rate)
+        return trained(recipe, place(rate, seed), lambda text: show(f"{words}, {text}"))
+
+    tuning = [run(rate, SEEDS[0]) for rate in LEARNING_RATES]
+    finished = [record for record in tuning if record["validation"] is not None]
+    best = min(finished, key=lambda record: record["validation"])["learning_rate"]
+    records = tuning + [run(best, seed) for seed in SEEDS[1:]]
+    like = jax.tree.map(lambda leaf: leaf[0], random_models(name, variant))
+    models = [load_weights(place(best, seed) / "model.msgpack", like) for seed in SEEDS]
+    save_weights(folder / weights_file(name, variant).name, stack(models))
+    return [
+        {"study": name, "variant": variant, **record, "chosen": record["learning_rate"] == best}
+        for record in records
+    ]
+
+
+def markdown(records: list[Record]) -> str:
+    """A table of errors and of the compute of all runs, with one line for each variant."""
+    lines, baselines = [], ("nadaraya_watson", "mean", "zero")
+    for name, variant in dict.fromkeys((r["study"], r["variant"]) for r in records):
+        own = [r for r in records if (r["study"], r["variant"]) == (name, variant)]
+        chosen = [r for r in own if r["chosen"]]
+        lines.append([
+            f"{name}: {variant}",
+            f"{chosen[0]['parameters']:,}",
+            f"{chosen[0]['learning_rate']}",
+            ", ".join(f"{r['ratio']:.3g}" for r in chosen),
+            *(f"{sum(r[b] / r['exact'] for r in chosen) / len(chosen):.3g}" for b in baselines),
+            f"{sum(r['cpu_seconds'] for r in own):.0f}",
+            f"{sum(r['flops'] for r in own) / 1e9:.0f}",
+        ])  # fmt: skip
+    seconds, flops = (sum(r[name] for r in records) for name in ("cpu_seconds", "flops"))
+    lines.append(["all", *[""] * 6, f"{seconds:.0f}", f"{flops / 1e9:.0f}"])
+    return to_markdown((HEADER, lines))
+
+
+def quick() -> dict[str, Study]:
+    """The first variant of every study, with few and small steps."""
+    return {
+        name: study._replace(
+            training=dataclasses.replace(study.training, **QUICK),
+            variants=dict(list(study.variants.items())[:1]),
+        )
+        for name, study in STUDIES.items()
+    }
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument(
+        "--folder", type=Path, default=Path("icl-krr-retraining"), help="finished runs"
+    )
+    parser.add_argument("--quick", action="store_true", help="smoke test; writes no files")
+    asked = parser.parse_args()
+    with TemporaryDirectory() as temporary, Console(stderr=True).status("") as status:
+        folder, records = Path(temporary) if asked.quick else asked.folder, []
+        for name, study in (quick() if asked.quick else STUDIES).items():
+            for variant in study.variants:
+                records += all_seeds(name, variant, study, folder, status.update)
+    print(markdown(records))
+    if asked.quick:
+        return
+    device = jax.devices()[0]
+    meta = {
+        "seeds": SEEDS,
+        "learning_rates": LEARNING_RATES,
+        "device": f"{device.platform}: {device.device_kind}",
+        "dtype": "float32",
+        "versions": {name: version(name) for name in ("icl_krr", "jax", "jaxlib", "optax")},
+    }
+    record = {"meta": meta, "runs": records}
+    replace(RESULTS / "retraining.json", (to_json(record) + "\n").encode())
+    replace(RESULTS / "retraining.md", markdown(records).encode())
+    FOLDER.mkdir(exist_ok=True)
+    for name, study in STUDIES.items():
+        for variant in study.variants:
+            file = weights_file(name, variant)
+            replace(file, (folder / file.name).read_bytes())
+
+
+if __name__ == "__main__":
+    main()

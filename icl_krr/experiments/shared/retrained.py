@@ -1,0 +1,117 @@
+"""Small models that were trained again and again: over widths, and without one of their parts.
+
+`python -m benchmarks.retraining` trains them. The package contains their weights.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Mapping
+from pathlib import Path
+from typing import NamedTuple
+
+import jax
+import jax.numpy as jnp
+
+from ...tasks import Sampler
+from ...training import load_weights
+from ...training.settings import Training
+from ...transformer import Transformer, init
+from .families import family
+from .recipe import RUNS, ModelRecipe, Recipe, TaskRecipe
+from .runs import architecture
+
+FOLDER = RUNS / "retrained"
+SEEDS = (0, 1, 2)
+"""Training seeds: of the initial weights and of the tasks."""
+LEARNING_RATES = (0.006, 0.015)
+"""Each variant is trained with the one that has the least validation error with the first seed."""
+
+
+class Study(NamedTuple):
+    """Models that are compared: one family of tasks, one training, several variants."""
+
+    task: TaskRecipe
+    training: Training
+    variants: Mapping[str, ModelRecipe]
+
+    def recipe(self, variant: str, seed: int, learning_rate: float = LEARNING_RATES[0]) -> Recipe:
+        training = dataclasses.replace(self.training, seed=seed, learning_rate=learning_rate)
+        return Recipe(self.task, self.variants[variant], training)
+
+    @property
+    def family(self) -> Sampler:
+        return family(self.task)
+
+
+TRAINING = Training(
+    steps=2000, batch=64, warmup=100, log_every=500, validation=2048, target="exact"
+)
+LINEAR = TaskRecipe(
+    family="linear",
+    num_features=8,
+    num_supports=24,
+    num_queries=8,
+    inputs="uniform",
+    noise=0.01,
+    condition=100.0,
+)
+PROCESS = TaskRecipe(
+    family="gaussian_process",
+    num_features=1,
+    num_supports=16,
+    num_queries=16,
+    inputs="uniform",
+    noise=0.05,
+    lengthscale=0.4,
+)
+BASE = ModelRecipe(width=16, depth=4, heads=4)
+WIDTHS = (4, 6, 8, 12, 16)
+STUDIES = {
+    "widths": Study(
+        LINEAR,
+        TRAINING,
+        {f"width {width}": ModelRecipe(width=width, depth=3, heads=2) for width in WIDTHS},
+    ),
+    "longer": Study(
+        LINEAR,
+        dataclasses.replace(TRAINING, steps=6000),
+        {f"width {width}": ModelRecipe(width=width, depth=3, heads=2) for width in (4, 8)},
+    ),
+    "ablations": Study(
+        PROCESS,
+        dataclasses.replace(TRAINING, batch=32),
+        {
+            "base": BASE,
+            "no LayerNorm": dataclasses.replace(BASE, layer_norm=False),
+            "no MLP": dataclasses.replace(BASE, hidden=0),
+            "linear attention": dataclasses.replace(BASE, attention="linear"),
+            "1 head": dataclasses.replace(BASE, heads=1),
+            "1 block": dataclasses.replace(BASE, depth=1),
+            "2 blocks": dataclasses.replace(BASE, depth=2),
+            "8 blocks": dataclasses.replace(BASE, depth=8),
+        },
+    ),
+}
+
+
+def load_models(study: str, variant: str) -> Transformer:
+    """The trained models of a variant: one whose arrays have the training seeds as first axis."""
+    like = jax.eval_shape(lambda: random_models(study, variant))
+    return load_weights(weights_file(study, variant), like)
+
+
+def random_models(study: str, variant: str) -> Transformer:
+    """The models of a variant before training; see `load_models`."""
+    made = STUDIES[study]
+    sizes = architecture(made.variants[variant], made.task.num_features, made.task.num_supports)
+    return stack([init(jax.random.key(seed), sizes) for seed in SEEDS])
+
+
+def stack(models: list[Transformer]) -> Transformer:
+    """Models of one architecture as one model, whose arrays have a new first axis."""
+    return jax.tree.map(lambda *leaves: jnp.stack(leaves), *models)
+
+
+def weights_file(study: str, variant: str) -> Path:
+    return FOLDER / f"{study}-{variant.replace(' ', '-')}.msgpack"
