@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import os
 import signal
 import threading
@@ -123,6 +124,8 @@ def start_worker(quick: bool) -> None:
     threading.Thread(target=follow_parent, daemon=True).start()
     # compiling optimised programs would take longer than a quick run
     jax.config.update("jax_disable_most_optimizations", quick)
+    jax.config.update("jax_traceback_in_locations_limit", 0)
+    gc.set_threshold(20_000, 20, 20)  # tracing makes many objects and few cycles
 
 
 def follow_parent() -> None:
