@@ -58,7 +58,7 @@ def smoothing_variance(
 
     Source: Wasserman, All of nonparametric statistics, 2006, theorem 5.44.
 
-    >>> float(smoothing_variance(0.5, 1, num_supports=100, density=1.0, noise=1.0).round(4))
+    >>> round(float(smoothing_variance(0.5, 1, num_supports=100, density=1.0, noise=1.0)), 4)
     0.0056
     """
     checks.count("dimension", dimension)

@@ -91,7 +91,7 @@ def performer_width(dimension: int, radius: Number, error: Number) -> Float[Arra
     Source: Choromanski et al., Rethinking attention with Performers, theorem 4.
 
     >>> float(performer_width(16, 2.0, 0.5).round())
-    2416.0
+    2767.0
     """
     checks.count("dimension", dimension)
     for name, value in (("radius", radius), ("error", error)):
