@@ -191,7 +191,9 @@ def test_closed_forms_round_no_more_than_automatic_derivatives(family):
     ):
         gaps = [np.abs(part - exact).reshape(24, -1) for part in (mine, other)]
         worst, allowed = (gap.max(axis=1) for gap in gaps)
-        assert np.all(worst <= 5 * allowed)
+        # one task may be lucky, and on which one depends on the processor
+        of_ridge = [gap.reshape(8, 3).max(axis=0) for gap in (worst, allowed)]
+        assert np.all(of_ridge[0] <= 3 * of_ridge[1])
         assert np.median(worst / allowed) <= 1.5
 
 

@@ -48,14 +48,9 @@ def run(config: Config, key: jax.Array) -> tuple[Rows, Verdict]:
     for name, (varied, factor) in series.items():
         for value in getattr(config, varied):
             setting = BASE | {varied: float(value)}
-            measured = measure(
-                keys,
-                jnp.asarray(setting["ridge"] * factor(value)),
-                jnp.asarray(setting["lengthscale"]),
-                jnp.asarray(int(setting["p"])),
-                int(setting["n"]),
-                config,
-            )
+            ridge, lengthscale = setting["ridge"] * factor(value), setting["lengthscale"]
+            numbers = jnp.asarray(ridge), jnp.asarray(lengthscale), jnp.asarray(int(setting["p"]))
+            measured = measure(keys, *numbers, int(setting["n"]), config)
             conds, lines, error, rates, blocks = jax.tree.map(np.asarray, measured)
             steps = [first_step_below(line, config) for line in lines]
             depths = np.stack(steps, axis=1) * blocks[..., None]

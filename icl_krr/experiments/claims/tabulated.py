@@ -1,0 +1,180 @@
+"""Richardson's iteration whose products and quotients are ReLU tables, for C14."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import partial
+from typing import Any, NamedTuple
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from ... import constructions, solvers, theory
+from ...constructions import ReLU, Softmax
+from ...kernels import Gaussian
+from ...tasks import GaussianProcess, Task
+from ...transformer import Transformer, operand_bounds, run_with_cache
+from ..shared.draws import draw_tasks
+
+KERNEL, STEP_SIZE = Gaussian(0.7), 1.6
+# tables of WIDTH sqrt(n / e) segments, DEPTH cond log(1 / e) + 2 blocks
+WIDTH, DEPTH = 3.0, 0.9
+
+
+class Series(NamedTuple):
+    """Tasks with some distribution of x, a ridge and numbers of supports; steps of the models."""
+
+    inputs: str
+    ridge: float
+    sizes: tuple[int, ...]
+    steps: int
+
+
+@dataclass(frozen=True)
+class Config:
+    draws: int = 4
+    series: tuple[Series, ...] = (
+        Series("sphere", 1.0, (16, 64, 256), 300),
+        Series("uniform", 0.1, (16, 32, 64), 1800),
+    )
+    widths: tuple[int, ...] = (64, 128, 256)
+
+
+class Case(NamedTuple):
+    """A task and the ridge."""
+
+    task: Any
+    ridge: Any
+
+
+class Exact(NamedTuple):
+    """Of a case: f*, the iterates in exact arithmetic, the condition number, bounds of operands."""
+
+    target: Any
+    path: Any
+    cond: Any
+    bounds: Any
+
+
+class Measured(NamedTuple):
+    """Of a series: |f - f*| and e [draw, n, width], |f*| and what the tables do to f and report.
+
+    `tables` [draw, n, width] is the error of f that the tables cause. `overruns` are the numbers of
+    operands outside of their tables, and `clipped` are those for outputs that are 100 times larger.
+    """
+
+    error: np.ndarray
+    e: np.ndarray
+    size: np.ndarray
+    depth: np.ndarray
+    tables: np.ndarray
+    overruns: np.ndarray
+    clipped: np.ndarray
+
+
+def measure(series: Series, config: Config, key: jax.Array) -> Measured:
+    process = GaussianProcess(
+        KERNEL, num_supports=max(series.sizes), num_queries=8, inputs=series.inputs
+    )
+    cases, n = bounded_cases(draw_tasks(key, config.draws, process), series)
+    exact = solve(cases, series.steps)
+    # the last case is the first one, with larger outputs
+    loud = cases.task.replace(y=100 * cases.task.y)
+    cases, loud = (cases._replace(task=task) for task in (cases.task, loud))
+    both, bounds = (
+        jax.tree.map(lambda a, b: jnp.concatenate([a, b[:1]]), *parts)
+        for parts in ((cases, loud), (exact.bounds, exact.bounds))
+    )
+    found = [approximate(both, bounds, width, series.steps) for width in config.widths]
+    paths, overruns = (np.stack(part, axis=1) for part in zip(*found, strict=True))
+    target, path, cond = (np.asarray(part)[:, None] for part in exact[:3])
+    e = WIDTH**2 * n[:, None] / np.asarray(config.widths) ** 2
+    depth = np.clip(np.ceil(DEPTH * cond * np.log(1 / e)), 1, series.steps).astype(int)
+    reached = np.take_along_axis(paths[:-1], depth[:, :, None, None], axis=2)[:, :, 0]
+    shape = config.draws, len(series.sizes), len(config.widths)
+    error = np.max(abs(reached - target), axis=-1)
+    size = np.broadcast_to(np.max(abs(target), axis=-1), error.shape)
+    tables = np.max(abs(paths[:-1, :, -1] - path[:, :, -1]), axis=-1)
+    by_n = partial(np.reshape, shape=shape)
+    return Measured(
+        by_n(error),
+        by_n(e),
+        by_n(size),
+        by_n(depth),
+        by_n(tables),
+        by_n(overruns[:-1]),
+        overruns[-1],
+    )
+
+
+def bounded_cases(tasks: Task, series: Series) -> tuple[Case, np.ndarray]:
+    """Return cases with |y| <= 1 and their numbers of supports, in the order (draw, n)."""
+    draws, count = len(tasks.y), len(series.sizes)
+    task = jax.tree.map(lambda part: jnp.repeat(part, count, axis=0), tasks)
+    n = np.tile(series.sizes, draws)
+    # mask supports, so that one compiled program serves every n
+    mask = jnp.arange(task.y.shape[1]) < n[:, None]
+    largest = jnp.max(jnp.abs(task.y), axis=1, keepdims=True, where=mask, initial=0)
+    task = task.replace(y=task.y / largest, mask=mask)
+    return Case(task, jnp.full(len(n), series.ridge)), n
+
+
+def build(case: Case, steps: int, **options: Any) -> Transformer:
+    return constructions.richardson(
+        KERNEL,
+        num_features=2,
+        ridge=case.ridge,
+        steps=steps,
+        step_size=STEP_SIZE,
+        attention=Softmax(log_sink=theory.log_sink(KERNEL, case.task)),
+        **options,
+    )
+
+
+@partial(jax.jit, static_argnames="steps")
+def solve(cases: Case, steps: int) -> Exact:
+    def once(case: Case) -> Exact:
+        task, ridge = case
+        sigma = theory.preconditioned_eigenvalues(KERNEL, task, ridge=ridge, sink=ridge)
+        path = solvers.richardson(KERNEL, task, ridge=ridge, steps=steps, step_size=STEP_SIZE)
+        return Exact(
+            solvers.exact(KERNEL, task, ridge=ridge).prediction,
+            path.prediction,
+            sigma[-1] / sigma[0],
+            operand_bounds(build(case, steps), task),
+        )
+
+    return jax.lax.map(once, cases)
+
+
+@partial(jax.jit, static_argnames=("width", "steps"))
+def approximate(cases: Case, bounds: Any, width: int, steps: int) -> tuple[jax.Array, jax.Array]:
+    """Return the predictions after every step, and how often an operand was outside its table.
+
+    The products and quotients come from tables of this width in ReLU MLPs.
+    """
+
+    def once(case: Case, bounds: Any) -> tuple[jax.Array, jax.Array]:
+        model = build(case, steps, arithmetic=ReLU(width, bounds))
+        cache = run_with_cache(model, case.task, names=("prediction", "overrun"))[1]
+        return cache["prediction"], jnp.sum(cache["overrun"])
+
+    return jax.lax.map(lambda case: once(*case), (cases, bounds))
+
+
+@partial(jax.jit, static_argnums=0)
+def table_errors(width: int = 64) -> tuple[jax.Array, jax.Array]:
+    """Return the largest errors of the interpolated a b and 1 / x, divided by their bounds."""
+    grid = jnp.linspace(-1, 1, 801)
+    a, b = grid[:, None], grid[None]
+    knots = jnp.linspace(-2, 2, width + 1)
+    square = partial(jnp.interp, xp=knots, fp=knots**2)
+    product = jnp.max(jnp.abs(square(a + b) / 4 - square(a - b) / 4 - a * b))
+    x = jnp.exp(jnp.linspace(jnp.log(0.01), jnp.log(100.0), 100_001))
+    knots = 0.01 * 1e4 ** jnp.linspace(0, 1, width + 1)
+    chord = jnp.max(jnp.abs(jnp.interp(x, knots, 1 / knots) * x - 1))
+    return (
+        product / theory.product_table_error(1.0, 1.0, width),
+        chord / theory.reciprocal_table_error(0.01, 100.0, width),
+    )
