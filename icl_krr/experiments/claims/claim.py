@@ -79,7 +79,8 @@ class Claim:
         quote: the statement as printed at that place, with its quantifiers. "" if it is ours.
         expected: status that this library found for the claim.
         told: what the models of the experiment are told besides the kernel: NOTHING; the FAMILY
-            of tasks, such as the ridge; or THIS TASK, such as the spectrum of its kernel matrix.
+            of tasks, such as the ridge, or by training; or THIS TASK, such as the spectrum of its
+            kernel matrix.
         run: experiment, `run(config, key) -> rows, verdict`.
         config: settings of the full experiment.
         quick: settings of a smaller experiment.

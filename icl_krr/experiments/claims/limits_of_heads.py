@@ -39,7 +39,8 @@ def gap_in_dimensions(keys: jax.Array, dimensions: jax.Array, config: Config) ->
     def gap(key: jax.Array, p: jax.Array) -> jax.Array:
         at, out = jax.random.split(key)
         # the other features are 0, so that one compiled program serves every p
-        x = jax.random.normal(at, (n + config.num_queries, most)) * (jnp.arange(most) < p)
+        x = jax.random.normal(at, (n + config.num_queries, most))
+        x = jnp.where(jnp.arange(most)[None] < p, x, 0)
         task = Task(x=x[:n], y=jax.random.normal(out, (n,)), x_query=x[n:])
         head = predict(model, project(task, jnp.asarray(True)))
         return jnp.abs(head - jnp.mean(task.y)) / jnp.ptp(task.y)

@@ -114,7 +114,7 @@ def bounded_cases(tasks: Task, series: Series) -> tuple[Case, np.ndarray]:
     task = jax.tree.map(lambda part: jnp.repeat(part, count, axis=0), tasks)
     n = np.tile(series.sizes, draws)
     # mask supports, so that one compiled program serves every n
-    mask = jnp.arange(task.y.shape[1]) < n[:, None]
+    mask = jnp.arange(task.y.shape[1])[None] < n[:, None]
     largest = jnp.max(jnp.abs(task.y), axis=1, keepdims=True, where=mask, initial=0)
     task = task.replace(y=task.y / largest, mask=mask)
     return Case(task, jnp.full(len(n), series.ridge)), n
