@@ -136,6 +136,10 @@ def test_one_claim_draws_its_figure(tmp_path, capsys):
     assert "| C1: " in (tmp_path / "claims.md").read_text()
 
 
+def test_a_flag_that_xla_does_not_know_is_left_out():
+    assert verify.quick_flags("xla_cpu_use_fusion_emitters_of_old") == ""
+
+
 @pytest.mark.slow
 def test_claims_side_by_side_are_those_one_after_the_other(capsys, monkeypatch, tmp_path):
     monkeypatch.chdir(tmp_path)

@@ -103,7 +103,8 @@ def verify_all(
     # Use processes, not threads: most of the time goes into compilation, which uses one core, and
     # concurrent LAPACK calls in one process are not safe.
     cores, context = min(len(chosen), os.cpu_count() or 1), get_context("spawn")
-    with ProcessPoolExecutor(cores, context, start_worker, (quick,)) as pool:
+    flags = quick_flags() if quick else ""
+    with ProcessPoolExecutor(cores, context, start_worker, (quick, flags)) as pool:
         try:
             # workers inherit the mask: Ctrl-C reaches all processes, but this one ends the workers
             masked = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
@@ -120,8 +121,21 @@ def verify_all(
     return {name: tuple(found[name]) for name in chosen}
 
 
-def start_worker(quick: bool) -> None:
+def quick_flags(flag: str = "xla_cpu_use_fusion_emitters") -> str:
+    """Return the flag that halves XLA's time of compilation, or "" if XLA does not know it.
+
+    In the environment, an unknown flag would abort the process. As an option it raises an error.
+    """
+    try:
+        jax.jit(lambda x: x).lower(0.0).compile(compiler_options={flag: False})
+    except jax.errors.JaxRuntimeError:
+        return ""
+    return f"--{flag}=false"
+
+
+def start_worker(quick: bool, flags: str) -> None:
     threading.Thread(target=follow_parent, daemon=True).start()
+    os.environ["XLA_FLAGS"] = f"{os.environ.get('XLA_FLAGS', '')} {flags}"
     # compiling optimised programs would take longer than a quick run
     jax.config.update("jax_disable_most_optimizations", quick)
     jax.config.update("jax_traceback_in_locations_limit", 0)
