@@ -135,7 +135,8 @@ def quick_flags(flag: str = "xla_cpu_use_fusion_emitters") -> str:
 
 def start_worker(quick: bool, flags: str) -> None:
     threading.Thread(target=follow_parent, daemon=True).start()
-    os.environ["XLA_FLAGS"] = f"{os.environ.get('XLA_FLAGS', '')} {flags}"
+    if flags:
+        os.environ["XLA_FLAGS"] = " ".join([*os.environ.get("XLA_FLAGS", "").split(), flags])
     # compiling optimised programs would take longer than a quick run
     jax.config.update("jax_disable_most_optimizations", quick)
     jax.config.update("jax_traceback_in_locations_limit", 0)
