@@ -149,9 +149,10 @@ CLAIM = Claim(
     "block, whatever its values (linear in x, y, 1 and the flag of the aggregator), but their f* "
     "are 1.132 and 1.045. So with every MLP, the block is wrong by at least 0.043 in one of the "
     "two contexts. The head computes the Nadaraya-Watson estimator, and a stack of such blocks "
-    "converges to f* (C4), as docs/theory/route_a.md of the same author says later. The "
-    "counterexample is ours. It does not apply to values that are arbitrary nonlinear functions "
-    "of (x, y), because the mean of such values can determine the whole context.",
+    "converges to f* (C4): the proof of the theorem uses subsequent layers, and "
+    "docs/theory/route_a.md of the same author states it of a stack. The counterexample is ours. "
+    "It does not apply to values that are arbitrary nonlinear functions of (x, y), because the "
+    "mean of such values can determine the whole context.",
     corrected="theirs",
     source="Cawley 2025, paper/sections/theory.md, theorem 1",
     quote="A Transformer block with a single softmax attention head (queries Q = U Phi, keys K = "

@@ -120,8 +120,8 @@ CLAIM = Claim(
     "<= sum_(i>m) sigma_i in the spectral norm. Here sigma_1 >= sigma_2 >= ... are the "
     "eigenvalues of K.",
     truth="No constant saves the bound: if the features have the rank m, the sum is 0, but a "
-    "random sketch still changes K. For the best sketch the bound holds, and its error is exactly "
-    "sigma_(m+1). No matrix of rank m has a smaller error.",
+    "random sketch still changes K. For the best sketch, if the source means this one alone, the "
+    "bound holds: its error is exactly sigma_(m+1), and no matrix of rank m has a smaller error.",
     corrected="ours",
     source="Cawley 2025, docs/theory/width_rank.md, theorem",
     quote="If m < p, any computation that linearly preserves Phi across layers induces an "

@@ -132,9 +132,10 @@ CLAIM = Claim(
     "|inv(A) - inv(A^)| <= sum_(i>m) sigma_i / ridge^2 in the spectral norm. Here A = K + ridge I, "
     "A^ = K^ + ridge I, and sigma_1 >= sigma_2 >= ... are the eigenvalues of K.",
     truth="No constant saves the bound: if the features have the rank m, the sum is 0, but a "
-    "random sketch still changes the inverse. For the best sketch the bound holds, and its error "
-    "is exactly sigma_(m+1) / (ridge (ridge + sigma_(m+1))). The error of every sketch is at most "
-    "min(|K - K^| / ridge^2, 1 / ridge). A bound above 1 / ridge is trivial.",
+    "random sketch still changes the inverse. For the best sketch, if the source means this one "
+    "alone, the bound holds: its error is exactly sigma_(m+1) / (ridge (ridge + sigma_(m+1))). The "
+    "error of every sketch is at most min(|K - K^| / ridge^2, 1 / ridge). A bound above 1 / ridge "
+    "is trivial.",
     corrected="ours",
     source="Cawley 2025, paper/sections/theory.md, theorem 2",
     quote="If the Transformer width m < p, any linear preservation of features induces a low-rank "
