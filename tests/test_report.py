@@ -443,7 +443,9 @@ def test_a_report_over_finished_runs(finished, tmp_path, monkeypatch, capsys):
     assert main(["report", "linear", *map(str, finished), "--out", str(tmp_path)]) == 0
     text = (tmp_path / "report.html").read_text()
     assert len(text) < 5_000_000
-    for shown in ("C1: One softmax head", "Sweep over the axis ridge", "Conclusion: identified"):
+    quoted = ("as printed", "Works that the claims quote", "L. Cawley, MetaRepICL")
+    sections = ("C1: One softmax head", "Sweep over the axis ridge", "Conclusion: identified")
+    for shown in (*sections, *quoted):
         assert shown in text
     assert "Which solver does linear run?" in text
     table = (tmp_path / "grid.csv").read_text().splitlines()

@@ -5,24 +5,30 @@ from __future__ import annotations
 from collections import Counter
 from typing import Any
 
+from ..experiments.claims.sources import REFERENCES
 from ..files import Lines
 from .page import Facts, Fold, Section
 
 
 def claims_section(table: Lines, provenance: str) -> Section:
-    """The section with the verdicts on the claims."""
+    """The section with the verdicts on the claims and the works that they quote."""
     header, lines = table
     counts = Counter(line[1] for line in lines)
     words = (
-        "Published claims about in-context kernel regression. Each claim has a verdict and a check "
-        "that decides the verdict. If a claim is false as stated, its measured value shows a "
-        f"counterexample. Verdicts: {', '.join(f'{n} {status}' for status, n in counts.items())}.",
+        "Claims about in-context kernel regression, quoted from published works or our own. Each "
+        "claim has a verdict and a check that decides the verdict. If a claim is false as stated, "
+        "its measured value shows a counterexample. Verdicts: "
+        f"{', '.join(f'{n} {status}' for status, n in counts.items())}.",
         f"Each measured value is that of the worst draw, averaged over seeds. {provenance}",
     )
-    folds = []
+    folds, quoted = [], set()
     for claim, verdict, *rest in lines:
         known = {name: cell for name, cell in zip(header[2:], rest, strict=True) if cell}
         folds.append(Fold(claim, (Facts(known),), verdict))
+        quoted.add(known.get("source", "").partition(",")[0])
+    works = {name: work for name, work in REFERENCES.items() if name in quoted}
+    if works:
+        folds.append(Fold("Works that the claims quote", (Facts(works),)))
     return Section("claims", "Which claims hold", words, tuple(folds))
 
 
