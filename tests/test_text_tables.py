@@ -153,8 +153,15 @@ def test_claims_are_short_by_default(monkeypatch, capsys):
     monkeypatch.setenv("COLUMNS", "80")
     of_claims(False)
     short = capsys.readouterr().out
-    assert len(short.splitlines()) <= 65
+    assert len(short.splitlines()) <= 80
     assert "tightness" not in short
+    assert "│ this task " not in short
+    monkeypatch.setenv("COLUMNS", "140")
+    of_claims(False)
+    wide = capsys.readouterr().out
+    assert "│ Cawley 2025 " in wide
+    assert "│ this task " in wide
+    monkeypatch.setenv("COLUMNS", "80")
     of_claims(True)
     whole = capsys.readouterr().out
     assert "tightness" in whole

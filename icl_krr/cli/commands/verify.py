@@ -74,14 +74,15 @@ def claim_record(result: Result) -> dict[str, Any]:
 
 def print_claims(results: list[Result], chosen: dict[str, Claim], long: bool) -> None:
     console = output.wide()
-    console.print(long_table(results) if long else short_table(results, chosen))
+    wide = console.width >= 120
+    console.print(long_table(results) if long else short_table(results, chosen, wide))
     agree = sum(result.agrees for result in results)
     more = (
         ", with a 95 % bootstrap interval. tightness: measured / bound for an upper bound, "
         "bound / measured for a lower bound."
         if long
-        else ". told: what the models are told besides the kernel. --long prints each claim as "
-        "published, what holds instead and the deciding check."
+        else ". told: what the models are told besides the kernel. --long prints the source of each "
+        "claim, its words, what holds instead, the deciding check and what the models are told."
     )
     console.print(
         f"{agree} of {len(results)} verdicts agree with the recorded verdicts; seeds per claim: "
@@ -92,19 +93,20 @@ def print_claims(results: list[Result], chosen: dict[str, Claim], long: bool) ->
         console.print("\n".join(references(results)))
 
 
-def short_table(results: list[Result], chosen: dict[str, Claim]) -> Table:
+def short_table(results: list[Result], chosen: dict[str, Claim], wide: bool) -> Table:
+    """A line for each claim; with its source and what the models are told, if there is room."""
     lines = [
         [
             f"{result.id}: {chosen[result.id].title}",
-            chosen[result.id].author,
-            result.told,
             status(result),
             number(result.measured),
             number(result.bound),
+            *([chosen[result.id].author, result.told] if wide else []),
         ]
         for result in results
     ]
-    return Table("Claims", ["claim", "source", "told", "verdict", "measured", "bound"], [lines])
+    header = ["claim", "verdict", "measured", "bound", *(["source", "told"] if wide else [])]
+    return Table("Claims", header, [lines])
 
 
 def long_table(results: list[Result]) -> Table:
