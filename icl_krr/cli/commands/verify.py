@@ -81,8 +81,8 @@ def print_claims(results: list[Result], chosen: dict[str, Claim], long: bool) ->
         ", with a 95 % bootstrap interval. tightness: measured / bound for an upper bound, "
         "bound / measured for a lower bound."
         if long
-        else ". --long prints the source of each claim, its words, what holds instead, the check that "
-        "decides and what the models are told besides the kernel."
+        else ". --long prints the source of each claim, its words, what holds instead, the "
+        "deciding check and what the models are told besides the kernel."
     )
     console.print(
         f"{agree} of {len(results)} verdicts agree with the recorded verdicts; seeds per claim: "
