@@ -275,8 +275,14 @@ def test_what_is_said_beside_the_literature_was_measured():
         assert all(f"{candidate[space]['mean']:.3f}" in said for candidate in near[:2])
         first, second = (np.array(candidate[space]["by_layer"]) for candidate in near[:2])
         assert [*(second < first)] == [layer >= nearer_from for layer in range(1, 7)]
+        one, other = (
+            np.array([candidate[space]["interval"], *candidate[space]["layer_intervals"]])
+            for candidate in near[:2]
+        )
+        assert np.all(one[:, 0] < other[:, 1])
+        assert np.all(other[:, 0] < one[:, 1])
     steps = np.diff([0, *next(iter(record["candidates"]))["alignment"]])
-    assert f"the work of {min(steps[:5])} to {max(steps)} steps" in " ".join(said.split())
+    assert f"the work of {min(steps[:5])} to {max(steps[:5])} steps" in " ".join(said.split())
     ruled_out = {c["candidate"] for c in record["candidates"] if "farther" in c["ruled out"]}
     assert "conjugate_gradient" in ruled_out
 

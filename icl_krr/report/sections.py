@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from typing import Any
 
-from ..experiments.claims.sources import REFERENCES
+from ..experiments.claims.sources import REFERENCES, authors
 from ..files import Lines
 from .page import Facts, Fold, Section
 
@@ -25,7 +25,7 @@ def claims_section(table: Lines, provenance: str) -> Section:
     for claim, verdict, *rest in lines:
         known = {name: cell for name, cell in zip(header[2:], rest, strict=True) if cell}
         folds.append(Fold(claim, (Facts(known),), verdict))
-        quoted.add(known.get("source", "").partition(",")[0])
+        quoted.update(authors(known.get("source", "")))
     works = {name: work for name, work in REFERENCES.items() if name in quoted}
     if works:
         folds.append(Fold("Works that the claims quote", (Facts(works),)))

@@ -101,7 +101,7 @@ def short_table(results: list[Result], chosen: dict[str, Claim], wide: bool) -> 
             status(result),
             number(result.measured),
             number(result.bound),
-            *([chosen[result.id].author, result.told] if wide else []),
+            *(["; ".join(chosen[result.id].authors), result.told] if wide else []),
         ]
         for result in results
     ]

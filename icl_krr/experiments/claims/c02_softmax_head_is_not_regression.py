@@ -153,7 +153,7 @@ CLAIM = Claim(
     "docs/theory/route_a.md of the same author states it of a stack. The counterexample is ours. "
     "It does not apply to values that are arbitrary nonlinear functions of (x, y), because the "
     "mean of such values can determine the whole context.",
-    corrected="theirs",
+    corrected="both",
     source="Cawley 2025, paper/sections/theory.md, theorem 1",
     quote="A Transformer block with a single softmax attention head (queries Q = U Phi, keys K = "
     "U Phi) and an aggregator token can implement the prediction function: f(x) = k~(x)^T (K~ + "

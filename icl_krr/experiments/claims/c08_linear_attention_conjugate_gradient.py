@@ -202,7 +202,8 @@ CLAIM = Claim(
     "one layer of gated units (products and quotients) cannot compute this quotient from alpha, r "
     "and p and multiply it by p. With four layers of units after the attention, and X^T X in p^2 "
     "more channels, one layer of attention is enough. One step of the Chebyshev iteration, which "
-    "divides nothing, takes 1 block. So t steps take depth O(t), as prop.md says.",
+    "divides nothing, takes 1 block. So t steps take depth O(t), "
+    "as prop.md of the same author says.",
     corrected="ours",
     source="Cawley 2025, paper/sections/theory.md, lemma 3",
     quote="A Linear Attention Transformer (LAT) block can implement one step of PCG: alpha_{t+1} "

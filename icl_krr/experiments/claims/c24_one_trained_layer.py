@@ -116,7 +116,8 @@ CLAIM = Claim(
     "For x ~ U(-1, 1) the loss is four times as large. The published code "
     "draws x from U(-1/2, 1/2), where its documentation says U(-1, 1).",
     corrected="ours",
-    source="von Oswald et al. 2023, section 3; the loss: notebook on the token construction",
+    source="von Oswald et al. 2023, section 3, and for the loss the notebook on the token "
+    "construction",
     quote="We then sample x_i ~ U(-1, 1)^n_I and construct targets [...] we set the dimensions to "
     "N = n_I = 10 [...] Trained single LSA layer performance is identical to the one of gradient "
     "descent. [notebook:] losses_gd_list = [0.20468888]",

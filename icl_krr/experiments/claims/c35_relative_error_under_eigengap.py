@@ -81,6 +81,11 @@ def run(config: Config, key: jax.Array) -> tuple[Rows, Verdict]:
             slack=1e-6,
         ),
         compare(
+            "two levels of eigenvalues: 1 - |K - K^| / ridge / (bound from |K - K^| alone) <= 1e-6",
+            1 - (size[..., None] / ridges / plain(sine))[:, :, SPECTRA.index("two levels")],
+            1e-6,
+        ),
+        compare(
             "|sqrt(A) (inv(A) - inv(A^)) sqrt(A)| <= relative bound for the angle",
             relative,
             bound,

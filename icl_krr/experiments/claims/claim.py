@@ -11,7 +11,7 @@ import numpy as np
 
 from ...catalogue.rows import FAMILY as FAMILY, NOTHING as NOTHING, TASK as TASK
 from ..shared.rows import Plot, Rows
-from .sources import OURS
+from .sources import OURS, authors
 
 HOLDS, CORRECTED, FALSE, OPEN = (
     "holds",
@@ -75,7 +75,8 @@ class Claim:
         title: the claim in a few words, for short tables.
         statement: the claim in the notation of this library.
         source: key of `sources.REFERENCES`, a comma, and the place, such as "Cawley 2025,
-            paper/sections/theory.md, theorem 2". `sources.OURS` if the claim is ours alone.
+            paper/sections/theory.md, theorem 2". A semicolon is between two sources.
+            `sources.OURS` if the claim is ours alone.
         quote: the statement as printed at that place, with its quantifiers. "" if it is ours.
         expected: status that this library found for the claim.
         told: what the models of the experiment are told besides the kernel: NOTHING; the FAMILY
@@ -86,8 +87,8 @@ class Claim:
         quick: settings of a smaller experiment.
         plot: which columns of the rows the figure shows.
         truth: what holds instead of the statement, or in addition ("" by default).
-        corrected: who made the statement in `truth`, "theirs" (the source, at another place) or
-            "ours". "" (default) if there is no `truth`.
+        corrected: who made the statement in `truth`, "theirs" (the source, at another place),
+            "ours" or "both". "" (default) if there is no `truth`.
         dtype: "float64" (default) or "float32", the precision of the experiment.
 
     Raises:
@@ -116,9 +117,9 @@ class Claim:
             raise ValueError(f"truth must say whose it is, in corrected: {self.title}")
 
     @property
-    def author(self) -> str:
-        """Key of the source in `sources.REFERENCES`, or `sources.OURS`."""
-        return self.source.partition(",")[0]
+    def authors(self) -> list[str]:
+        """Keys of the sources in `sources.REFERENCES`, or `sources.OURS`."""
+        return authors(self.source)
 
 
 def compare(

@@ -18,7 +18,7 @@ class Result(NamedTuple):
         source: work and place of the claim, or that it is ours alone (see `Claim.source`).
         quote: the claim as printed there.
         truth: what holds instead of the statement, or in addition.
-        corrected: whose `truth` is, "theirs" or "ours".
+        corrected: whose `truth` is, "theirs", "ours" or "both".
         told: what the models are told besides the kernel (see `Claim.told`).
         status: verdict of this run. If seeds differ, the least favourable verdict.
         expected: verdict that this library found before.

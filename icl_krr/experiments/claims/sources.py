@@ -17,6 +17,8 @@ REFERENCES = {
     "Tsai et al. 2019": "Y.-H. H. Tsai, S. Bai, M. Yamada, L.-P. Morency, R. Salakhutdinov, "
     "Transformer dissection: an unified understanding for Transformer's attention via the lens of "
     "kernel, EMNLP 2019, https://arxiv.org/abs/1908.11775",
+    "Vaswani et al. 2017": "A. Vaswani et al., Attention is all you need, NeurIPS 2017, "
+    "https://arxiv.org/abs/1706.03762",
     "von Oswald et al. 2023": "J. von Oswald et al., Transformers learn in-context by gradient "
     "descent, ICML 2023, https://arxiv.org/abs/2212.07677, and its notebooks, "
     "https://github.com/google-research/self-organising-systems",
@@ -25,3 +27,8 @@ REFERENCES = {
     "https://arxiv.org/abs/2605.08475",
 }
 """Authors and year, as the claims cite them, and the work."""
+
+
+def authors(source: str) -> list[str]:
+    """Return the keys of `REFERENCES` in the source of a claim (see `claim.Claim`)."""
+    return [part.partition(",")[0] for part in source.split("; ")]

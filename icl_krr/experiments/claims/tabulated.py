@@ -90,10 +90,12 @@ def measure(series: Series, config: Config, key: jax.Array) -> Measured:
     paths, overruns = (np.stack(part, axis=1) for part in zip(*found, strict=True))
     target, path, cond = (np.asarray(part)[:, None] for part in exact[:3])
     e = WIDTH**2 * n[:, None] / np.asarray(config.widths) ** 2
-    depth = np.clip(np.ceil(DEPTH * cond * np.log(1 / e)), 1, series.steps).astype(int)
-    reached = np.take_along_axis(paths[:-1], depth[:, :, None, None], axis=2)[:, :, 0]
+    depth = np.maximum(np.ceil(DEPTH * cond * np.log(1 / e)), 1).astype(int)
+    there = depth <= series.steps
+    last = np.where(there, depth, series.steps)[:, :, None, None]
+    reached = np.take_along_axis(paths[:-1], last, axis=2)[:, :, 0]
     shape = config.draws, len(series.sizes), len(config.widths)
-    error = np.max(abs(reached - target), axis=-1)
+    error = np.where(there, np.max(abs(reached - target), axis=-1), np.nan)
     size = np.broadcast_to(np.max(abs(target), axis=-1), error.shape)
     tables = np.max(abs(paths[:-1, :, -1] - path[:, :, -1]), axis=-1)
     by_n = partial(np.reshape, shape=shape)
