@@ -100,8 +100,8 @@ CLAIM = Claim(
     config=Config(),
     quick=Config(
         series=(
-            Series("uniform", 1.0, (16, 64), 1200),
-            Series("uniform", 0.1, (16, 64), 1200),
+            Series("uniform", 1.0, (16, 64), 1000),
+            Series("uniform", 0.2, (16, 64), 1000),
         ),
         widths=(64, 128),
     ),
