@@ -198,8 +198,8 @@ CLAIM = Claim(
     "each) use k = 1 to 2, 2 to 3, 3, 4 and 5 to 6 features. These are the features of largest "
     "variance. The risk is 1 to 1.5 times, and the effective rank of df/dy 0.9 to 1.3 times that "
     "of the best sketch to k features. The effective rank of the weights that read x is 0.8 to "
-    "1.6 times k. After three times as many steps of training, models of 4 channels use as many features as "
-    "before, and models of 8 channels use 4.",
+    "1.6 times k. After three times as many steps of training, models of 4 channels use as many "
+    "features as before, and models of 8 channels use 4.",
     corrected="ours",
     source="Cawley 2025, docs/theory/route_a.md",
     quote="when width<m<p, effective rank-m sketching behavior emerges.",
