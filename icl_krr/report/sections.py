@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from typing import Any
 
-from ..experiments.claims.sources import REFERENCES, authors
+from ..experiments.claims.sources import works
 from ..files import Lines
 from .page import Facts, Fold, Section
 
@@ -21,14 +21,14 @@ def claims_section(table: Lines, provenance: str) -> Section:
         f"{', '.join(f'{n} {status}' for status, n in counts.items())}.",
         f"Each measured value is that of the worst draw, averaged over seeds. {provenance}",
     )
-    folds, quoted = [], set()
+    folds, sources = [], []
     for claim, verdict, *rest in lines:
         known = {name: cell for name, cell in zip(header[2:], rest, strict=True) if cell}
         folds.append(Fold(claim, (Facts(known),), verdict))
-        quoted.update(authors(known.get("source", "")))
-    works = {name: work for name, work in REFERENCES.items() if name in quoted}
-    if works:
-        folds.append(Fold("Works that the claims quote", (Facts(works),)))
+        sources.append(known.get("source", ""))
+    quoted = works(sources)
+    if quoted:
+        folds.append(Fold("Works that the claims quote", (Facts(quoted),)))
     return Section("claims", "Which claims hold", words, tuple(folds))
 
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+
 OURS = "ours alone"
 
 REFERENCES = {
@@ -32,3 +34,9 @@ REFERENCES = {
 def authors(source: str) -> list[str]:
     """Return the keys of `REFERENCES` in the source of a claim (see `claim.Claim`)."""
     return [part.partition(",")[0] for part in source.split("; ")]
+
+
+def works(sources: Iterable[str]) -> dict[str, str]:
+    """Return the rows of `REFERENCES` that the sources of some claims name."""
+    named = {author for source in sources for author in authors(source)}
+    return {name: work for name, work in REFERENCES.items() if name in named}

@@ -7,7 +7,7 @@ from typing import Any
 
 from ...files import Lines, to_markdown
 from .result import Result
-from .sources import REFERENCES, authors
+from .sources import works
 
 
 def table(results: Iterable[Result]) -> Lines:
@@ -50,8 +50,8 @@ def compute(results: Iterable[Mapping[str, Any]]) -> str:
 
 def references(results: Iterable[Result]) -> list[str]:
     """Return a line for each work that the claims quote."""
-    quoted = {author for result in results for author in authors(result.source)}
-    return [f"{name}: {work}." for name, work in REFERENCES.items() if name in quoted]
+    quoted = works(result.source for result in results)
+    return [f"{name}: {work}." for name, work in quoted.items()]
 
 
 def markdown(results: Iterable[Result]) -> str:
