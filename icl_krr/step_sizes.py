@@ -160,6 +160,38 @@ def recurrence(steps: int, theta: jax.Array, delta: jax.Array) -> tuple[jax.Arra
     return jax.lax.scan(step, delta / theta, length=steps)[1]
 
 
+def normalised_spectrum(
+    kernel: Any, ridge: Any, num_supports: Any, largest: Any = None
+) -> tuple[Any, Any]:
+    """Return bounds on the eigenvalues of (D + ridge I)^-1 (K + ridge I) for all tasks with n supports.
+
+    They are (ridge / (n largest + ridge), 1), where D holds the row sums of K.
+
+    Args:
+        kernel: positive kernel of the regression.
+        ridge: ridge > 0.
+        num_supports: largest number of supports n, >= 1.
+        largest: bound > 0 on all values of the kernel; default None: the bound of the kernel.
+
+    Returns:
+        The bounds (low, high).
+
+    Raises:
+        ValueError: the kernel has no bound and `largest` is None, or a number is out of range.
+    """
+    checks.positive_scalar("ridge", ridge)
+    checks.at_least("num_supports", num_supports, 1)
+    largest = kernel.largest if largest is None else largest
+    if largest is None:
+        raise ValueError(
+            f"largest must be given for {kernel!r}, whose values have no bound; use the largest "
+            "k(x, x) of your supports"
+        )
+    checks.positive_scalar("largest", largest)
+    ridge = jnp.asarray(ridge, float)
+    return ridge / (num_supports * jnp.asarray(largest, float) + ridge), jnp.ones((), ridge.dtype)
+
+
 def newton_schulz(steps: int, ridge: Any, spectrum: Any) -> tuple[Any, Float[Array, " steps"]]:
     """Return the scale s = 2 / (low + high) of V_0 = s I, and e_t = (1 - s ridge)^(2^t).
 

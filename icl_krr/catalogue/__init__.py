@@ -293,7 +293,11 @@ def taken(solver: str) -> tuple[str, ...]:
     ('exponential', 'gaussian')
     """
     kind = find("solver", SOLVERS, solver).kernels
-    return tuple(name for name, row in KERNELS.items() if kind in ("any", row.kind))
+    return tuple(
+        name
+        for name, row in KERNELS.items()
+        if kind in ("any", row.kind) or (kind == "bounded" and row.bounded)
+    )
 
 
 def candidates() -> tuple[str, ...]:

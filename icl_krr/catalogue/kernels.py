@@ -7,6 +7,6 @@ KERNELS = {
     for row in (
         Kernel("linear", "icl_krr.kernels:Linear", "featured"),
         Kernel("exponential", "icl_krr.kernels:Exponential", "positive"),
-        Kernel("gaussian", "icl_krr.kernels:Gaussian", "positive", ("rbf",)),
+        Kernel("gaussian", "icl_krr.kernels:Gaussian", "positive", ("rbf",), bounded=True),
     )
 }

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
-KINDS = ("any", "positive", "featured")
+KINDS = ("any", "positive", "featured", "bounded")
 NOTHING, FAMILY, TASK = "nothing", "the family", "this task"
 """What a model is told besides the kernel: nothing; what all tasks of a family share, such as the
 ridge; or what only the supports of this task determine, such as the spectrum of its kernel matrix.
@@ -48,6 +48,7 @@ class Kernel:
             "featured" if the feature map of the kernel is known, so that linear attention can apply
             the kernel.
         short_names: other names that are accepted wherever a user gives the name; default: none.
+        bounded: whether no value of the kernel exceeds 1; default False.
 
     Raises:
         ValueError: `kind` is unknown or `made_by` is not a path "module:object".
@@ -60,9 +61,10 @@ class Kernel:
     made_by: str
     kind: str
     short_names: tuple[str, ...] = ()
+    bounded: bool = False
 
     def __post_init__(self):
-        check_kind("kind", self.kind, KINDS[1:])
+        check_kind("kind", self.kind, KINDS[1:3])
         check_paths(self.made_by)
 
 
@@ -79,8 +81,8 @@ class Solver:
             accepted wherever a user gives the name.
         construction: path of the construction as "module:function".
         oracle: path of the oracle as "module:function".
-        kernels: kind of the kernels that the solver accepts, "positive", "featured" or "any"
-            (default).
+        kernels: kind of the kernels that the solver accepts, "positive", "featured", "bounded" (a
+            positive kernel with values <= 1) or "any" (default).
         told: names of the keyword arguments whose values an experiment computes from the kernel,
             the task and the ridge, such as "ridge" and "spectrum"; default: ("ridge",). The module
             `icl_krr.experiments.shared.told` has one function of (kernel, task, ridge) for each of
@@ -94,6 +96,8 @@ class Solver:
         sums: whether the solver computes inner products, whose rounding errors grow from step to
             step; default False.
         iterates: whether the solver has steps; default True. Nadaraya-Watson has none.
+        sequential: whether a step takes in one support, so that the answer is known after the last
+            support only; default False.
         one_task: whether the weights are computed for one task and work only for it; default False.
         fitted: {parameter: `Box`} for the parameters that `identify` fits besides the bandwidth.
             These must be all parameters of the oracle except its number of steps. Default None:
@@ -127,6 +131,7 @@ class Solver:
     blocks: Mapping[str, int] = field(default_factory=dict, hash=False)
     sums: bool = False
     iterates: bool = True
+    sequential: bool = False
     one_task: bool = False
     fitted: Mapping[str, Box] | None = field(default=None, hash=False)
     arguments: str | None = None
@@ -143,7 +148,8 @@ class Solver:
     @property
     def knows(self) -> str:
         """What a model with this solver is told: NOTHING, about the FAMILY, or about this TASK."""
-        return TASK if {*self.told} - {"ridge"} else FAMILY if self.told else NOTHING
+        of_task = {*self.told} - {"ridge", "num_supports"}
+        return TASK if of_task else FAMILY if self.told else NOTHING
 
     def __post_init__(self):
         check_kind("kernels", self.kernels, KINDS)

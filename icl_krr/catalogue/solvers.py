@@ -14,7 +14,7 @@ def own(name: str) -> tuple[str, str]:
 
 CG, PCG = own("conjugate_gradient"), own("preconditioned_conjugate_gradient")
 SPECTRAL = ("ridge", "spectrum")
-FIELDS = ("alpha", "r", "prediction")
+FIELDS, PRIMAL = ("alpha", "r", "prediction"), ("w", "r", "d", "prediction")
 EXPECTED = "icl_krr.experiments.ablate.expected"
 
 SOLVERS = {
@@ -83,6 +83,16 @@ SOLVERS = {
             expected=f"{EXPECTED}:CHEBYSHEV",
         ),
         Solver(
+            "preconditioned_chebyshev",
+            "NCHE",
+            *own("preconditioned_chebyshev"),
+            kernels="bounded",
+            told=("ridge", "num_supports"),
+            states=("alpha", "prediction"),
+            blocks={"softmax": 1},
+            fitted={"ridge": RIDGE, "num_supports": Box(0, 3)},
+        ),
+        Solver(
             "conjugate_gradient",
             "CG",
             *CG,
@@ -147,6 +157,35 @@ SOLVERS = {
             states=("r", "prediction"),
             blocks={"linear": 1},
             one_task=True,
+        ),
+        Solver(
+            "delta_rule",
+            "DELTA",
+            *own("delta_rule"),
+            told=("step_size",),
+            states=("alpha", "prediction"),
+            blocks={"linear": 1, "softmax": 2},
+            sequential=True,
+            fitted={"step_size": Box(-1.5, 1.3, -1)},
+        ),
+        Solver(
+            "prefix_conjugate_gradient",
+            "MESA",
+            *own("prefix_conjugate_gradient"),
+            kernels="featured",
+            states=PRIMAL,
+            blocks={"linear": 7},
+            sums=True,
+            fitted={"ridge": RIDGE},
+        ),
+        Solver(
+            "prefix_chebyshev",
+            "PCHE",
+            *own("prefix_chebyshev"),
+            kernels="featured",
+            told=("ridge", "icl_krr.experiments.shared.told_prefix:spectrum"),
+            states=PRIMAL,
+            blocks={"linear": 1},
         ),
     )
 }

@@ -64,23 +64,30 @@ from .assembly.choice import machine
 from .assembly.options import Options, Softmax
 from .assembly.relu import ReLU
 from .assembly.slots import SUPPORTS, SUPPORTS_AND_QUERIES
+from .assembly.prefix import CausalOptions
 from .conjugate_gradient import conjugate_gradient
+from .delta_rule import delta_rule
 from .gradient_descent import gradient_descent, gradient_descent_in_alpha
 from .gradient_descent_plus_plus import gradient_descent_plus_plus
 from .momentum import chebyshev, heavy_ball
 from .nadaraya_watson import nadaraya_watson
 from .newton_schulz import newton_schulz
+from .preconditioned_chebyshev import preconditioned_chebyshev
 from .preconditioned_conjugate_gradient import preconditioned_conjugate_gradient
+from .prefix_chebyshev import prefix_chebyshev
+from .prefix_conjugate_gradient import prefix_conjugate_gradient
 from .richardson import richardson
 
 __all__ = [
     "SUPPORTS",
     "SUPPORTS_AND_QUERIES",
+    "CausalOptions",
     "Options",
     "ReLU",
     "Softmax",
     "chebyshev",
     "conjugate_gradient",
+    "delta_rule",
     "gradient_descent",
     "gradient_descent_in_alpha",
     "gradient_descent_plus_plus",
@@ -88,6 +95,9 @@ __all__ = [
     "machine",
     "nadaraya_watson",
     "newton_schulz",
+    "preconditioned_chebyshev",
     "preconditioned_conjugate_gradient",
+    "prefix_chebyshev",
+    "prefix_conjugate_gradient",
     "richardson",
 ]

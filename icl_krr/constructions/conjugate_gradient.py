@@ -14,7 +14,7 @@ from ..transformer.weights import Transformer
 from .assembly.choice import machine
 from .assembly.machine import Machine
 from .assembly.options import Options
-from .assembly.slots import SUPPORTS, SUPPORTS_AND_QUERIES
+from .assembly.slots import SUPPORTS, SUPPORTS_AND_QUERIES, label
 
 
 def conjugate_gradient(
@@ -119,9 +119,10 @@ def advance_alpha(
 ) -> None:
     """gamma = r.z / p.Ap,  alpha += gamma p,  r -= gamma Ap,  prediction += gamma K p."""
     Kp = m.kernel_times(p)
-    Ap = m.add(Kp + ridge * p, to=m.scratch("Ap", SUPPORTS, "A p"))
-    Kp = m.finish(Kp, to="Kp")
-    gamma = m.divide(rz, m.dot(p, Ap, to="pAp"), to="gamma")
+    d = m.direction
+    Ap = m.add(Kp + ridge * p, to=m.scratch_vector(f"A{d}", f"A {d}"))
+    Kp = m.fit_of(p, Kp, to=f"K{d}")
+    gamma = m.divide(rz, m.dot(p, Ap, to=f"{d}A{d}"), to="gamma")
     m.add_scaled(m.scale * p, by=gamma, to=alpha)
     m.add_scaled(-Ap, by=gamma, to=r)
     m.add_scaled(Kp, by=gamma, to=prediction)
@@ -133,7 +134,7 @@ def turn_direction(m: Machine, rz: Read, r: Read, z: Read, p: Read) -> None:
     beta = m.divide(rz_next, rz, to="beta")
     m.erase(rz)
     m.add(rz_next, to=rz)
-    p_last = m.move(p, to="p_last")
+    p_last = m.move(p, to=f"{m.direction}_last")
     m.add_scaled(p_last, by=beta, to=p)
     m.add(z, to=p)
 
@@ -143,10 +144,10 @@ def fused(m: Machine, ridge: float | Float[Array, ""], steps: int) -> Transforme
 
     def step() -> None:
         Kp = m.kernel_times(p)
-        Ap = m.add(Kp + ridge * p, to=m.scratch("Ap", SUPPORTS, "A p"))
-        Kp = m.finish(Kp, to="Kp")
+        Ap = m.add(Kp + ridge * p, to=m.scratch_vector(f"A{m.direction}", f"A {m.direction}"))
+        Kp = m.fit_of(p, Kp, to=f"K{m.direction}")
         gamma, growth, drop = quotients(m, r, p, Ap)
-        p_last = m.move(p, to="p_last")
+        p_last = m.move(p, to=f"{m.direction}_last")
         m.add_scaled(m.scale * p_last, by=gamma, to=alpha)
         m.add_scaled(-Ap, by=gamma, to=r)
         m.add_scaled(Kp, by=gamma, to=prediction)
@@ -197,9 +198,10 @@ def quotients(m: Machine, r: Read, p: Read, Ap: Read) -> tuple[Read, Read, Read]
 
 def states(m: Machine, starts: bool = True) -> tuple[Read, Read, Read, Read]:
     """Declare alpha, r, p and prediction; p is initially y if `starts` is True, else 0."""
+    right = m.right
     return (
-        m.state("alpha", SUPPORTS, "dual coefficients"),
-        m.state("r", SUPPORTS, "residual y - A alpha", starts_as=m.y),
-        m.state("p", SUPPORTS, "search direction", starts_as=m.y if starts else None),
-        m.state("prediction", SUPPORTS_AND_QUERIES, "k(x)^T alpha"),
+        m.vector(m.solution, m.about_solution),
+        m.vector("r", f"residual {label(right)} - A {m.solution}", starts_as=right),
+        m.vector(m.direction, "search direction", starts_as=right if starts else None),
+        m.state("prediction", SUPPORTS_AND_QUERIES, m.about_prediction),
     )

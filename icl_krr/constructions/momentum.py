@@ -14,7 +14,7 @@ from ..transformer.weights import Transformer
 from .assembly.choice import machine
 from .assembly.machine import Machine
 from .assembly.options import Options
-from .assembly.slots import SUPPORTS, SUPPORTS_AND_QUERIES
+from .assembly.slots import SUPPORTS_AND_QUERIES, label
 
 
 def heavy_ball(
@@ -130,17 +130,18 @@ def chebyshev(
 def iterate(
     m: Machine, ridge: Float[Array, ""] | float, steps: int, momentum: Momentum
 ) -> Transformer:
-    alpha = m.state("alpha", SUPPORTS, "dual coefficients")
-    r = m.state("r", SUPPORTS, "residual y - A alpha", starts_as=m.y)
-    p = m.state("p", SUPPORTS, "direction", starts_as=momentum.first * m.y)
-    prediction = m.state("prediction", SUPPORTS_AND_QUERIES, "k(x)^T alpha")
+    right = m.right
+    alpha = m.vector(m.solution, m.about_solution)
+    r = m.vector("r", f"residual {label(right)} - A {m.solution}", starts_as=right)
+    p = m.vector(m.direction, "direction", starts_as=momentum.first * right)
+    prediction = m.state("prediction", SUPPORTS_AND_QUERIES, m.about_prediction)
 
     def step(a: jax.Array, b: jax.Array) -> None:
         Kp = m.kernel_times(p) * (1 / m.scale)
         Ap = Kp + ridge * p
         with m.together():
             m.add(p, to=alpha)
-            m.add(Kp, to=prediction)
+            m.add_fit(p, Kp, to=prediction)
             m.add(-Ap, to=r)
             m.add((a - 1) * p + b * (r - Ap), to=p)
 

@@ -14,6 +14,7 @@ from ..numerics import matmul
 from ..residual import Read
 from ..sketches import Nystrom
 from ..transformer.weights import Transformer
+from .assembly.arithmetic import repeat
 from .assembly.choice import machine
 from .assembly.linear_attention import LinearAttention
 from .assembly.machine import Machine
@@ -96,7 +97,7 @@ def iterate(
     """Build the model; `prepare` runs before the first step, `solve(r, z)` adds M^-1 r to z."""
     alpha, r, p, prediction = states(m, starts=False)
     rz = m.scalar("rz", "r . z")
-    z = m.scratch("z", SUPPORTS, "M^-1 r")
+    z = m.scratch_vector("z", "M^-1 r")
 
     def start() -> None:
         prepare()
@@ -113,16 +114,18 @@ def iterate(
 
 
 def jacobi_of(m: Machine, ridge: float | Float[Array, ""]) -> tuple[Callable, Callable]:
-    inverse = m.state("inverse_diagonal", SUPPORTS, "1 / (k(x, x) + ridge)", width=1)
+    at, width = m.unknowns_at, m.diagonal_width
+    inverse = m.state("inverse_diagonal", at, "1 / diagonal of A", width=width)
+    one = repeat(m.inside(at), width)
 
     def prepare() -> None:
-        diagonal = m.scratch("diagonal", SUPPORTS, "k(x, x) + ridge", width=1)
+        diagonal = m.scratch("diagonal", at, "diagonal of A", width=width)
         m.kernel_diagonal(diagonal)
-        m.add(ridge * m.support, to=diagonal)
-        m.divide(m.scale * m.support, diagonal, to=inverse)
+        m.add(ridge * one, to=diagonal)
+        m.divide(m.scale * one, diagonal, to=inverse)
 
     def solve(r: Read, z: Read) -> None:
-        m.multiply(r, m.per_output(inverse), to=z)
+        m.multiply(r, m.per_unknown(inverse), to=z)
 
     return prepare, solve
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Unpack
+from typing import Any, Unpack
 
 import jax.numpy as jnp
 from jaxtyping import Array, Float
@@ -14,6 +14,7 @@ from ..transformer.weights import Transformer
 from .assembly.choice import softmax_machine
 from .assembly.options import Options, Softmax
 from .assembly.slots import QUERIES, SUPPORTS
+from .assembly.softmax_attention import SoftmaxAttention
 
 
 def richardson(
@@ -64,47 +65,72 @@ def richardson(
     >>> model.depth, model.blocks_per_step
     (18, 1)
     """
-    check_kernel(kernel)
-    checks.positive_scalar("ridge", ridge)
     checks.count("steps", steps)
     eta = richardson_step(step_size)
     if sink is not None:
         checks.positive_scalar("sink", sink)
+    c = ridge if sink is None else sink
+    m = normalised_machine("richardson", kernel, num_features, ridge, c, **options)
+    return iterate(m, ridge, c, steps, eta)
+
+
+def normalised_machine(
+    solver: str, kernel: Kernel, num_features: int, ridge: Any, sink: Any, **options: Any
+) -> SoftmaxAttention:
+    """Make the softmax machine of a solver that the normaliser with this sink preconditions."""
+    check_kernel(kernel)
+    checks.positive_scalar("ridge", ridge)
     attention = options.get("attention")
     if attention == "linear":
         raise ValueError(
-            "attention must be 'softmax' for richardson, which is preconditioned by the softmax "
+            f"attention must be 'softmax' for {solver}, which is preconditioned by the softmax "
             "normaliser, got 'linear'"
         )
     if kernel.featured:
-        raise unlike(kernel)
-    c = jnp.asarray(ridge if sink is None else sink, checks.dtype(options.get("dtype")))
+        raise unlike(kernel, solver)
+    c = jnp.asarray(sink, checks.dtype(options.get("dtype")))
     shift = attention.log_sink if isinstance(attention, Softmax) else 0.0
     sinks = {SUPPORTS: jnp.log(c), QUERIES: shift}
     m = softmax_machine(kernel, num_features, sinks, **options)
     m.solves(ridge)
     if len(m.patterns) > 1:
-        raise unlike(kernel)
+        raise unlike(kernel, solver)
+    return m
+
+
+def iterate(
+    m: SoftmaxAttention, ridge: Any, sink: Any, steps: int, first: Any, coefficients: tuple = ()
+) -> Transformer:
+    """alpha += b z + a (the last change of alpha), with z = (D + sink)^-1 (y - A alpha).
+
+    The first step has b = `first` and a = 0. The next steps have the `coefficients` (a, b), or
+    those of the first step.
+    """
     alpha = m.state("alpha", SUPPORTS, "dual coefficients")
     ahead = m.state("ahead", SUPPORTS, "alpha one step later")
     prediction = m.state("prediction", QUERIES, "k(x)^T alpha")
+    c = jnp.asarray(sink, m.dtype)
 
-    def step() -> None:
+    def step(a: Any = None, b: Any = first) -> None:
         smoothed = m.smooth(ahead, to="smoothed")
         with m.together():
             m.add(ahead - alpha, to=alpha)
-            update()
-            m.add(-eta * smoothed, to=ahead)
+            update(b)
+            m.add(-b * smoothed, to=ahead)
+            if a is not None:
+                m.add(a * (ahead - alpha), to=ahead)
             m.add(-prediction, to=prediction)
             normaliser = m.normaliser(QUERIES)
             m.multiply((1 / m.scale) * smoothed, normaliser, to=prediction, size=normaliser.slots)
 
-    def update() -> None:
+    def update(b: Any = first) -> None:
         sink = m.per_output(m.sink())
-        m.multiply((jnp.asarray(eta, m.dtype) / c) * (m.y - ridge * ahead), sink, to=ahead, size=1)
+        m.multiply((jnp.asarray(b, m.dtype) / c) * (m.y - ridge * ahead), sink, to=ahead, size=1)
 
-    return m.transformer(step, steps=steps, readout=prediction, prologue=update)
+    return m.transformer(
+        step, steps=steps, readout=prediction, prologue=update, coefficients=coefficients
+    )
 
 
-def unlike(kernel: Kernel) -> ValueError:
-    return ValueError(f"kernel must be Exponential() or Gaussian() for richardson, got {kernel!r}")
+def unlike(kernel: Kernel, solver: str) -> ValueError:
+    return ValueError(f"kernel must be Exponential() or Gaussian() for {solver}, got {kernel!r}")

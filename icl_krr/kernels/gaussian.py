@@ -37,6 +37,7 @@ class Gaussian(LogBilinear):
     """
 
     bandwidth: ClassVar[str | None] = "lengthscale"
+    largest: ClassVar[float | None] = 1.0
 
     lengthscale: Any = 1.0
     projection: Any = None

@@ -27,6 +27,8 @@ class Kernel(ABC):
             (default) for a kernel without a bandwidth.
         featured: whether the features of the kernel are known, a class variable; False by default.
             If they are known, linear attention can apply the kernel.
+        largest: bound on all values of the kernel, a class variable; None (default) if they have no
+            bound.
 
     >>> import jax.numpy as jnp
     >>> from icl_krr import Gaussian
@@ -36,6 +38,7 @@ class Kernel(ABC):
 
     bandwidth: ClassVar[str | None] = None
     featured: ClassVar[bool] = False
+    largest: ClassVar[float | None] = None
 
     @abstractmethod
     def __call__(self, x: Float[Array, "n p"], z: Float[Array, "m p"]) -> Float[Array, "n m"]: ...

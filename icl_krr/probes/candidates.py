@@ -75,4 +75,7 @@ def solve(
         return jnp.stack([0 * answer, *[answer] * steps])
     fitted = {name: values[name] for name in solver.fitted or {}}
     arguments = load(solver.arguments)(fitted) if solver.arguments else fitted
+    if solver.sequential:
+        answer = oracle(made, task, **arguments, **solver.options).prediction[-1]
+        return jnp.stack([0 * answer, *[answer] * steps])
     return oracle(made, task, **arguments, **solver.options, steps=steps).prediction

@@ -5,6 +5,7 @@ with the transformer, so agreement between a model and a solver is independent e
 """
 
 from .conjugate_gradient import conjugate_gradient
+from .delta_rule import delta_rule
 from .derivatives import (
     change_without,
     derivative_in_bandwidth,
@@ -22,11 +23,15 @@ from .likelihood import log_marginal_likelihood
 from .momentum import chebyshev, heavy_ball
 from .nadaraya_watson import nadaraya_watson, smoother_leave_one_out
 from .newton_schulz import newton_schulz
+from .preconditioned_chebyshev import preconditioned_chebyshev
 from .preconditioned_conjugate_gradient import preconditioned_conjugate_gradient
-from .results import Posterior, Smoothing, Solution, Trajectory
+from .prefix_chebyshev import prefix_chebyshev
+from .prefix_conjugate_gradient import prefix_conjugate_gradient
+from .results import CausalTrajectory, Posterior, Smoothing, Solution, Trajectory
 from .richardson import richardson
 
 __all__ = [
+    "CausalTrajectory",
     "Posterior",
     "Smoothing",
     "Solution",
@@ -34,6 +39,7 @@ __all__ = [
     "change_without",
     "chebyshev",
     "conjugate_gradient",
+    "delta_rule",
     "derivative_in_bandwidth",
     "derivative_in_projection",
     "derivative_in_queries",
@@ -51,7 +57,10 @@ __all__ = [
     "nadaraya_watson",
     "newton_schulz",
     "posterior",
+    "preconditioned_chebyshev",
     "preconditioned_conjugate_gradient",
+    "prefix_chebyshev",
+    "prefix_conjugate_gradient",
     "richardson",
     "smoother_leave_one_out",
 ]

@@ -6,11 +6,15 @@ import dataclasses
 from collections.abc import Iterator
 from typing import Any, NamedTuple
 
+import jax
+import jax.numpy as jnp
 from flax import struct
 from jaxtyping import Array, Float
 
 from ..readable import readable
 from ..status import Status
+from ..tasks import Task
+from .algebra import like
 
 
 class Result:
@@ -77,6 +81,46 @@ class Trajectory(Result):
     p: Float[Array, "..."] | None
     prediction: Float[Array, "..."]
     status: Status | None = None
+
+
+@readable
+@struct.dataclass
+class CausalTrajectory(Result):
+    r"""All iterates of a causal solver, from iterate 0 to iterate L, at all supports and queries.
+
+    Args:
+        prediction: predictions at the queries, [L + 1, q] or [L + 1, q, r].
+        along: predictions at the supports from their prefixes, then at the queries, [L + 1, n + q]
+            or [L + 1, n + q, r]; 0 at masked supports.
+        alpha: coefficients of the supports, [L + 1, n] or [L + 1, n, r]; default None.
+        w: coefficients of the features at supports and queries [L + 1, n + q, r m]; the m
+            coefficients of an output are side by side. Default None.
+        r: residual $b_i - (C_i + \lambda I) w_i$, with the shape of w; default None.
+        d: direction, with the shape of w; default None.
+
+    >>> import jax.numpy as jnp
+    >>> import icl_krr as ik
+    >>> task = ik.Task(x=jnp.ones((1, 1)), y=jnp.array([3.0]), x_query=jnp.ones((1, 1)))
+    >>> ik.solvers.delta_rule(ik.Linear(), task, step_size=1.0).prediction.tolist()
+    [[0.0], [3.0]]
+    """
+
+    prediction: Float[Array, "..."]
+    along: Float[Array, "..."]
+    alpha: Float[Array, "..."] | None = None
+    w: Float[Array, "..."] | None = None
+    r: Float[Array, "..."] | None = None
+    d: Float[Array, "..."] | None = None
+
+
+def causal_trajectory(task: Task, phi: Array, start: Any, path: Any) -> CausalTrajectory:
+    """The result of a solver of prefix systems with features phi [T, m], from w, r, d [T, m, r]."""
+    w, r, d = jax.tree.map(
+        lambda first, rest: jnp.concatenate([first[None], rest]), tuple(start), tuple(path)
+    )
+    along = like(task.y, jnp.sum(phi[None, :, :, None] * w, axis=2))
+    flat = [jnp.swapaxes(v, 2, 3).reshape(*v.shape[:2], -1) for v in (w, r, d)]
+    return CausalTrajectory(along[:, task.num_supports :], along, None, *flat)
 
 
 @readable

@@ -4,6 +4,7 @@ The code in brackets, such as (C4), names the claim. `icl-krr verify` tests ever
 """
 
 from .asymmetry import opposite_pair_eigenvalue
+from .budget import Budget, budget
 from .consistency import best_bandwidth, smoothing_bias, smoothing_variance
 from .emulation import best_epsilon, emulated_product, emulation_rounding, emulation_truncation
 from .filters import chebyshev_filter, exact_filter, gradient_filter
@@ -34,6 +35,7 @@ from .spectra import (
     effective_dimension,
     eigenvalues,
     lost_share_bound,
+    prefix_bounds,
     spectral_bounds,
 )
 from .subspaces import relative_inverse_error_angle, subspace_sine
@@ -52,8 +54,10 @@ from .width import (
 )
 
 __all__ = [
+    "Budget",
     "best_bandwidth",
     "best_epsilon",
+    "budget",
     "chebyshev_filter",
     "chebyshev_rate",
     "conjugate_gradient_rate",
@@ -88,6 +92,7 @@ __all__ = [
     "positive_variance",
     "preconditioned_eigenvalues",
     "prediction_bound",
+    "prefix_bounds",
     "product_table_error",
     "query_error_dual",
     "query_error_features",

@@ -73,6 +73,36 @@ def spectral_bounds(kernel: Kernel, task: Task, *, ridge: float | Float[Array, "
     return sigma.at[masked].get(mode="clip") + ridge, sigma[-1] + ridge
 
 
+def prefix_bounds(kernel: Kernel, task: Task, *, ridge: float | Float[Array, ""]) -> tuple:
+    r"""Bound the eigenvalues of $C_i + \lambda I$ for all prefixes of a context.
+
+    $C_i = \sum_j \phi_j \phi_j^T$ sums over the supports of prefix i. It is 0 for an empty prefix,
+    so the lower bound is $\lambda$. The upper bound is the largest eigenvalue of $K + \lambda I$ for
+    all supports. Both hold for gates and strengths that are at most 1.
+
+    Args:
+        kernel: kernel $k$ of the regression, with the features $\phi$.
+        task: supports, outputs and queries; x [n, p], y [n] or [n, r], x_query [q, p].
+        ridge: ridge $\lambda$ > 0, in units of $k(x, x)$.
+
+    Returns:
+        The pair (low, high), two scalars in the dtype of the task.
+
+    Raises:
+        TypeError: the dtype of `task` is not float32 or float64.
+        ValueError: `ridge` is not > 0, or `task` is a batch.
+        MemoryError: the kernel matrix does not fit into memory.
+
+    >>> import jax.numpy as jnp
+    >>> from icl_krr import Linear, Task
+    >>> task = Task(x=jnp.eye(2) * 2, y=jnp.ones(2), x_query=jnp.ones((1, 2)))
+    >>> [float(bound) for bound in prefix_bounds(Linear(), task, ridge=1.0)]
+    [1.0, 5.0]
+    """
+    high = spectral_bounds(kernel, task, ridge=ridge)[1]
+    return jnp.asarray(ridge, high.dtype), high
+
+
 def effective_dimension(sigma: Float[Array, " n"], ridge: float | jax.Array) -> Float[Array, ""]:
     r"""Return the effective dimension $\sum_i \sigma_i / (\sigma_i + \lambda)$ of the regression.
 

@@ -43,16 +43,19 @@ def attend(
     v: Float[Array, "T d"],
     visible: Visible,
     spec: Spec,
+    log_gate: Float[Array, " T"] | None = None,
 ) -> Float[Array, "T d"]:
     """Apply attention to values: sum_j pattern_ij v_j.
 
     Linear attention and tiled softmax do not form the pattern [T, T].
     """
+    if log_gate is not None:
+        check_gate(visible, spec)
     divided = isinstance(visible, DividedTokens)
     if spec.attention == "softmax" and not (divided or uses_tiles(len(q), spec.streaming)):
-        return undivided_softmax(q, k, visible, spec.causal)(of_keys(v, visible))
+        return undivided_softmax(q, k, visible, spec.order)(of_keys(v, visible))
     if spec.attention == "linear" and spec.causal:
-        return linear_causal(q, k, v, visible)
+        return linear_causal(q, k, v, visible, spec.order, log_gate)
     k = zero_hidden(k, visible)
     if spec.attention == "linear" and k.shape[1] == v.shape[1] == 1:
         if len(q) > LONG:
@@ -66,23 +69,57 @@ def attend(
         state = matmul(k.T, v) if k.shape[1] <= v.shape[1] else matmul(v.T, k).T
         return matmul(q, total(state, visible))
     if divided:
-        return ring_softmax(q, k, v, visible, spec.causal)
-    return tiled_softmax(q, k, v, jnp.asarray(visible), spec.causal)[0]
+        return ring_softmax(q, k, v, visible, spec.order)
+    return tiled_softmax(q, k, v, jnp.asarray(visible), spec.order)[0]
 
 
 def linear_causal(
-    q: Float[Array, "T k"], k: Float[Array, "T k"], v: Float[Array, "T d"], visible: Visible
+    q: Float[Array, "T k"],
+    k: Float[Array, "T k"],
+    v: Float[Array, "T d"],
+    visible: Visible,
+    order: str,
+    log_gate: Float[Array, " T"] | None,
 ) -> Float[Array, "T d"]:
-    """Linear attention to the tokens before each token; the first token attends to itself."""
+    """Linear attention to earlier tokens, and to the token itself if `order` is "inclusive".
+
+    The first token always attends to itself.
+    """
     first = k[:1, :, None] * v[:1, None, :]
     products = zero_hidden(k, visible)[:, :, None] * zero_hidden(v, visible)[:, None, :]
-    sums = jnp.cumsum(products, axis=0, dtype=accumulator(k.dtype))
+    wide, shift = accumulator(k.dtype), order == "exclusive"
+    gates = None if log_gate is None else jnp.exp(jnp.diff(log_gate.astype(wide), prepend=0))
+    if gates is None:
+        sums = jnp.cumsum(products, axis=0, dtype=wide)
+    else:
+        sums = decayed_sums(products.astype(wide), gates)
     if isinstance(visible, DividedTokens):
         own, asked = sums[-1], len(q) - visible.queries
         sums += devices.sum_before(own, visible.axes)[None]
-        sums = sums.at[asked - 1 :].set(devices.total(own, visible.axes)[None])
-    states = jnp.concatenate([first, sums[:-1].astype(k.dtype)])
+        sums = sums.at[asked - shift :].set(devices.total(own, visible.axes)[None])
+    if shift:
+        before = sums[:-1] if gates is None else sums[:-1] * gates[1:, None, None]
+        sums = jnp.concatenate([first, before.astype(k.dtype)])
+    states = sums.astype(k.dtype)
     return jnp.einsum("tk,tkd->td", q, states, precision=jax.lax.Precision.HIGHEST)
+
+
+def decayed_sums(terms: Float[Array, "T k d"], gates: Float[Array, " T"]) -> Float[Array, "T k d"]:
+    """S_i = gate_i S_{i-1} + term_i. The gates are never inverted, so none can overflow."""
+
+    def join(earlier: tuple, later: tuple) -> tuple:
+        (a, s), (b, t) = earlier, later
+        return a * b, b * s + t
+
+    return jax.lax.associative_scan(join, (gates[:, None, None], terms))[1]
+
+
+def check_gate(visible: Visible, spec: Spec) -> None:
+    if spec.attention != "linear" or not spec.causal or isinstance(visible, DividedTokens):
+        raise ValueError(
+            "log_gate needs causal linear attention on one device, got "
+            f"attention={spec.attention!r}, causal={spec.causal}"
+        )
 
 
 def total(part: jax.Array, visible: Visible) -> jax.Array:
@@ -101,7 +138,7 @@ def apart(total: jax.Array) -> jax.Array:
 
 
 def undivided_softmax(
-    q: Float[Array, "T k"], k: Float[Array, "T k"], visible: Visible, causal: bool
+    q: Float[Array, "T k"], k: Float[Array, "T k"], visible: Visible, order: str
 ) -> UndividedSoftmax:
     """The softmax of <q_i, k_j> over the visible keys j.
 
@@ -111,7 +148,7 @@ def undivided_softmax(
     k = of_keys(k, visible)
     # XLA's products on a CPU are slow for an odd number of channels
     q, k = (jnp.pad(part, ((0, 0), (0, part.shape[1] % 2))) for part in (q, k))
-    logits = hide(matmul(q, k.T), visible, causal, -jnp.inf)
+    logits = hide(matmul(q, k.T), visible, order, -jnp.inf)
     shift = jax.lax.stop_gradient(jnp.max(logits, axis=-1, keepdims=True))
     weights = jnp.exp(logits - shift)
     return UndividedSoftmax(weights, matmul(weights, jnp.ones((len(k), 1), k.dtype)))
@@ -122,21 +159,28 @@ def pattern(
     k: Float[Array, "T k"],
     visible: Visible,
     spec: Spec,
+    log_gate: Float[Array, " T"] | None = None,
 ) -> Float[Array, "T T"]:
     """The weight of every key for every query: <q_i, k_j> or its softmax over the visible keys."""
     if spec.attention == "linear":
-        return hide(matmul(q, k.T), visible, spec.causal, 0.0)
-    weights, totals = undivided_softmax(q, k, visible, spec.causal)
+        weights = matmul(q, k.T)
+        if log_gate is not None:
+            check_gate(visible, spec)
+            gaps = log_gate[:, None] - log_gate[None, :]
+            weights *= jnp.exp(hide(gaps, visible, spec.order, 0.0))
+        return hide(weights, visible, spec.order, 0.0)
+    weights, totals = undivided_softmax(q, k, visible, spec.order)
     return jnp.pad(weights / totals, ((0, 0), (0, len(k) - weights.shape[1])))
 
 
-def hide(pairs: jax.Array, visible: Visible, causal: bool, fill: float) -> jax.Array:
+def hide(pairs: jax.Array, visible: Visible, order: str, fill: float) -> jax.Array:
     """Set the entries [T, K] of the keys that a query does not read to `fill`."""
     visible, (tokens, keys) = mask_of(visible), pairs.shape
     if not (isinstance(visible, np.ndarray) and visible[:keys].all()):
         pairs = jnp.where(visible[None, :keys], pairs, fill)
-    if causal:
-        earlier = jnp.tri(tokens, keys, k=-1, dtype=bool).at[0, 0].set(True)
+    if order:
+        last = 0 if order == "inclusive" else -1
+        earlier = jnp.tri(tokens, keys, k=last, dtype=bool).at[0, 0].set(True)
         pairs = jnp.where(earlier, pairs, fill)
     return pairs
 

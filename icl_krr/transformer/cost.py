@@ -87,7 +87,7 @@ def flops_of_heads(heads: Heads, model: Transformer, tokens: int, keys: int, kno
     if is_mean(heads, model.spec):
         return flops + tokens * v
     if not known:
-        flops += tokens * (flops_of_read(heads.query) + flops_of_read(heads.key))
+        flops += tokens * sum(map(flops_of_read, heads.reads))
     if model.spec.attention == "linear":
         return flops + 4 * tokens * q * v // heads.heads
     return flops + 2 * tokens * keys * (v if known else q + v)
@@ -120,7 +120,7 @@ def channels(block: Block, known: set[int]) -> int:
     reads = [read for unit in block.mlp for read in (unit.up, unit.gate) if read is not None]
     written = {unit.to: width_of_out(unit.out, width(unit)) for unit in block.mlp}
     for j, heads in enumerate(block.attention):
-        reads += [] if j in known else [heads.query, heads.key]
+        reads += [] if j in known else heads.reads
         reads += [write.value for write in heads.writes]
         written |= {write.to: width_of_out(write.out, write.value.width) for write in heads.writes}
     used = written | {slot: read.rows(slot) for read in reads for slot in read.blocks}

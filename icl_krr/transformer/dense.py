@@ -80,7 +80,7 @@ def dense(model: Transformer) -> Transformer:
 
 def channels(block: Block) -> int:
     """The number of channels that a block reads or writes: columns and rows of its matrices."""
-    heads = [2 * heads.query.width for heads in block.attention]
+    heads = [sum(read.width for read in heads.reads) for heads in block.attention]
     values = [2 * write.value.width for heads in block.attention for write in heads.writes]
     reads = [read.width for unit in block.mlp for read in (unit.up, unit.gate) if read is not None]
     return sum(heads) + sum(values) + sum(reads)
@@ -88,8 +88,10 @@ def channels(block: Block) -> int:
 
 def merge_block(layout: Layout, dtype: DTypeLike, block: Block) -> Block:
     kinds = sorted(block.mlp, key=kind)
+    plain = tuple(heads for heads in block.attention if heads.log_gate is None)
+    gated = [(heads,) for heads in block.attention if heads.log_gate is not None]
     return Block(
-        attention=(merge_heads(layout, dtype, block.attention),) if block.attention else (),
+        attention=tuple(merge_heads(layout, dtype, group) for group in (plain, *gated) if group),
         mlp=tuple(merge_units(layout, dtype, list(units)) for _, units in groupby(kinds, kind)),
     )
 
@@ -148,7 +150,9 @@ def merge_heads(layout: Layout, dtype: DTypeLike, attention: tuple[Heads, ...]) 
 
     out = jnp.concatenate(outs).reshape(heads * d_v, layout.width)
     write = Write(merged(values, d_v), out, "stream")
-    return Heads(merged(queries, d_k), merged(keys, d_k), (write,), heads)
+    gate = attention[0].log_gate
+    gate = None if gate is None else merge_read(layout, dtype, gate)
+    return Heads(merged(queries, d_k), merged(keys, d_k), (write,), heads, gate)
 
 
 def kind(unit: Unit) -> tuple[bool, bool, str]:

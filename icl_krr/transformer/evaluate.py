@@ -120,8 +120,9 @@ def evaluate_once(
     )
     prediction = readout(passed.stream)
     if along:
-        # the x token of a support is directly before its y token
-        supports = slice(1, num_tokens(task, tokens) - task.num_queries, 2)
+        # with interleaved tokens, those of x, each directly before the token of its y
+        each = 2 if tokens == "interleaved" else 1
+        supports = slice(1, num_tokens(task, tokens) - task.num_queries, each)
         prediction = jnp.concatenate([readout(passed.stream, supports), prediction])
     return prediction, (passed.observed, passed.points)
 
@@ -170,6 +171,12 @@ def check_compatible(model: Transformer, task: Task, batch: int = 0) -> None:
                 f"task must have {name} = {needed} to fit the model, got {got}; "
                 f"build the model with {name}={got}"
             )
+    most = model.spec.max_supports
+    if most is not None and task.num_supports > most:
+        raise ValueError(
+            f"task must have at most {most} supports to fit the model, got {task.num_supports}; "
+            "build the model for more supports (`steps` or `max_supports`)"
+        )
     # all queries share one position
     needed = num_tokens(task, model.spec.tokens) - task.num_queries + 1
     for table in model.weights.positions.values():

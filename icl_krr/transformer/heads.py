@@ -45,13 +45,13 @@ def written_by_heads(
     point = f"heads.{j}.pattern"
     shown = hook_points.wants(point)
     formed = shown or (known is None and not is_mean(heads, spec))
-    reads = [heads.query, heads.key] if formed else []
+    reads = [*heads.reads] if formed else []
     results = read_together([*reads, *(write.value for write in heads.writes)], stream)
     each = [split(result, heads.heads) for result in results]
     values = each[len(reads) :]
     v = jnp.concatenate(values, axis=-1)
     if shown:
-        weights = hook_points(point, patterns(each[0], each[1], visible, spec))
+        weights = hook_points(point, patterns(each[: len(reads)], visible, spec))
         mixed = over_heads(matmul)(weights, zero_hidden(v, visible))
     else:
         hook_points.seen.add(point)
@@ -60,7 +60,7 @@ def written_by_heads(
         elif is_mean(heads, spec):
             mixed = mean(v, visible)
         else:
-            mixed = attend_each(each[0], each[1], v, visible, spec)
+            mixed = attend_each(each[: len(reads)], v, visible, spec)
     mixed = hook_points(f"heads.{j}.mixed", mixed)
     written: Stream = {}
     start = 0
@@ -86,7 +86,7 @@ def constant_patterns(
         return known
 
     def of_head(q: jax.Array, k: jax.Array) -> UndividedSoftmax:
-        return undivided_softmax(q, k, visible, model.spec.causal)
+        return undivided_softmax(q, k, visible, model.spec.order)
 
     first = jax.tree.map(lambda leaf: leaf[0], model.weights.steps)
     for b, j in constant_heads(model):
@@ -103,21 +103,22 @@ def over_heads(weigh: Callable[[Any, jax.Array], jax.Array]) -> Callable:
     return jax.vmap(weigh, in_axes=(0, 1), out_axes=1)
 
 
-def patterns(
-    q: Float[Array, "T H k"], k: Float[Array, "T H k"], visible: Visible, spec: Spec
-) -> Float[Array, "H T T"]:
-    return jax.vmap(lambda q, k: pattern(q, k, visible, spec), in_axes=1)(q, k)
+def patterns(reads: list[jax.Array], visible: Visible, spec: Spec) -> Float[Array, "H T T"]:
+    """The patterns of heads with queries and keys [T, H, k], and log gates [T, H, 1] if any."""
+
+    def of_head(q: jax.Array, k: jax.Array, *gate: jax.Array) -> jax.Array:
+        return pattern(q, k, visible, spec, *(g[:, 0] for g in gate))
+
+    return jax.vmap(of_head, in_axes=1)(*reads)
 
 
 def attend_each(
-    q: Float[Array, "T H k"],
-    k: Float[Array, "T H k"],
-    v: Float[Array, "T H d"],
-    visible: Visible,
-    spec: Spec,
+    reads: list[jax.Array], v: Float[Array, "T H d"], visible: Visible, spec: Spec
 ) -> Float[Array, "T H d"]:
-    each = jax.vmap(lambda q, k, v: attend(q, k, v, visible, spec), in_axes=1, out_axes=1)
-    return each(q, k, v)
+    def of_head(v: jax.Array, q: jax.Array, k: jax.Array, *gate: jax.Array) -> jax.Array:
+        return attend(q, k, v, visible, spec, *(g[:, 0] for g in gate))
+
+    return jax.vmap(of_head, in_axes=1, out_axes=1)(v, *reads)
 
 
 def is_mean(heads: Heads, spec: Spec) -> bool:

@@ -34,7 +34,7 @@ def wanted_slots(model: Transformer, names: Iterable[str] = ()) -> set[str]:
         for block in model.blocks:
             for heads in block.attention:
                 writes = [write for write in heads.writes if write.to in wanted]
-                reads = [heads.query, heads.key, *(write.value for write in writes)]
+                reads = [*heads.reads, *(write.value for write in writes)]
                 wanted |= {slot for read in reads for slot in read.blocks if writes}
             for unit in block.mlp:
                 reads = [read for read in (unit.up, unit.gate) if read and unit.to in wanted]

@@ -28,7 +28,7 @@ def ring_softmax(
     k: Float[Array, "T k"],
     v: Float[Array, "T d"],
     tokens: DividedTokens,
-    causal: bool,
+    order: str,
 ) -> Float[Array, "T d"]:
     """Compute softmax(q k^T) v for the queries of this device and the keys of all devices.
 
@@ -43,19 +43,19 @@ def ring_softmax(
     keys = slice(len(q) - tokens.queries)
     wide = [part.astype(accumulator(q.dtype)) for part in (q, k[keys], v[keys])]
     shown = tokens.visible[keys], tokens.positions
-    made: jax.Array = wide_ring(*wide, *shown, causal, tokens.axes)  # pyright: ignore[reportAssignmentType]
+    made: jax.Array = wide_ring(*wide, *shown, order, tokens.axes)  # pyright: ignore[reportAssignmentType]
     return made.astype(v.dtype)
 
 
 @partial(jax.custom_vjp, nondiff_argnums=(5, 6))
-def wide_ring(q, k, v, visible, positions, causal, axes):
-    return forward_ring(q, k, v, visible, positions, causal, axes)[0]
+def wide_ring(q, k, v, visible, positions, order, axes):
+    return forward_ring(q, k, v, visible, positions, order, axes)[0]
 
 
-def forward_ring(q, k, v, visible, positions, causal, axes):
+def forward_ring(q, k, v, visible, positions, order, axes):
     """The output, log total, and the total over exp(log total), as `forward_tiles`."""
     q, k, v, visible = as_one(q, k, v, visible)
-    if causal:
+    if order:
         v, positions = as_one(v, positions)
     size = power_below(devices.largest(jax.lax.stop_gradient(jnp.max(jnp.abs(v), axis=0)), axes))
     held = k, scaled(v, size), visible, positions[: len(k)]
@@ -63,7 +63,7 @@ def forward_ring(q, k, v, visible, positions, causal, axes):
     def round(state, _):
         sums, shift, held = state
         passed = devices.from_before(held, axes, ring=True)
-        found, own = sums_of_tiles(q, positions, Tiles(*all_into_tiles(*held)), causal)
+        found, own = sums_of_tiles(q, positions, Tiles(*all_into_tiles(*held)), order)
         most = jnp.maximum(shift, own)
         sums = sums * jnp.exp(shift - most)[:, None] + found * jnp.exp(own - most)[:, None]
         return (sums, most, passed), None
@@ -74,18 +74,18 @@ def forward_ring(q, k, v, visible, positions, causal, axes):
     return quotients(sums, shift, size)
 
 
-def forward_and_keep(q, k, v, visible, positions, causal, axes):
-    out, log_total, rounding = forward_ring(q, k, v, visible, positions, causal, axes)
+def forward_and_keep(q, k, v, visible, positions, order, axes):
+    out, log_total, rounding = forward_ring(q, k, v, visible, positions, order, axes)
     return out, (q, k, v, visible, positions, out, log_total, rounding)
 
 
-def backward_ring(causal, axes, kept, d_out):
+def backward_ring(order, axes, kept, d_out):
     q, k, v, visible, positions, out, log_total, rounding = kept
     own = slopes(q, positions, out, log_total, rounding, d_out, 0)
 
     def round(state, _):
         d_q, held, sums = state
-        found, *more = slopes_of_tiles(own, Tiles(*all_into_tiles(*held)), causal)
+        found, *more = slopes_of_tiles(own, Tiles(*all_into_tiles(*held)), order)
         sums = [s + from_tiles(tiles, len(k)) for s, tiles in zip(sums, more, strict=True)]
         return (d_q + found, *devices.from_before((held, sums), axes, ring=True)), None
 

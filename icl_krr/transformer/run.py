@@ -108,11 +108,13 @@ def predict_batch(
 def predict_along(model: Transformer, task: Task, *, mesh: Mesh | None = None) -> jax.Array:
     """Predict at every support from the supports before it, then at the queries.
 
-    Only a causal model with interleaved tokens can do this: the prediction at a support is read out
-    at the token of its x, which precedes its y. The function is jitted and pure, as `predict` is.
+    Only a causal model can do this. With interleaved tokens, the prediction at a support is read
+    out at the token of its x, which precedes its y. With paired tokens, it is read out at the token
+    of the support, which also has y. A construction uses this y only if its prefix is "inclusive".
+    A trained model may use it. The function is jitted and pure, as `predict` is.
 
     Args:
-        model: a causal model with interleaved tokens.
+        model: a causal model.
         task: the task, in a dtype that is not wider than the dtype of the weights.
         mesh: mesh whose axis `context` divides the supports; default None: the supports stay on the
             devices on which they are.
@@ -121,8 +123,7 @@ def predict_along(model: Transformer, task: Task, *, mesh: Mesh | None = None) -
         The predictions, [n + q] for y [n] or [n + q, r] for y [n, r], in the dtype of the task.
 
     Raises:
-        ValueError: the task does not fit the model, or the model is not causal with interleaved
-            tokens.
+        ValueError: the task does not fit the model, or the model is not causal.
         TypeError: an argument has the wrong type, or the dtype of the task is float16 or wider than
             the dtype of the weights.
         MemoryError: the run does not fit into memory (see `memory`).
@@ -130,17 +131,16 @@ def predict_along(model: Transformer, task: Task, *, mesh: Mesh | None = None) -
     >>> import jax
     >>> import icl_krr as ik
     >>> config = ik.tasks.LinearRegression(num_features=2, num_supports=4)
-    >>> spec = ik.Architecture(num_features=2, width=8, causal=True, tokens="interleaved")
+    >>> model = ik.constructions.delta_rule(ik.Linear(), num_features=2, step_size=0.1)
     >>> task = ik.tasks.sample(jax.random.key(0), config)
-    >>> predict_along(ik.init(jax.random.key(1), spec), task).shape
+    >>> predict_along(model, task).shape
     (5,)
     """
     check_compatible(model, task)
-    if not model.spec.causal or model.spec.tokens != "interleaved":
+    if not model.spec.causal:
         raise ValueError(
-            "model must be causal with interleaved tokens to predict along the supports, got "
-            f"causal={model.spec.causal}, tokens={model.spec.tokens!r}; build it with causal=True, "
-            "tokens='interleaved'"
+            "model must be causal to predict along the supports, got causal=False; use a causal "
+            "construction, such as delta_rule, or build the model with causal=True"
         )
     return run_one(model, task, mesh, along=True)[0]
 

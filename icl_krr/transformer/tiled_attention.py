@@ -29,7 +29,7 @@ def tiled_softmax(
     k: Float[Array, "T k"],
     v: Float[Array, "T d"],
     visible: Bool[Array, " T"],
-    causal: bool,
+    order: str,
 ) -> tuple[Float[Array, "T d"], Float[Array, " T"]]:
     """Compute softmax(q k^T) v over the visible keys, and the logarithms of the denominators.
 
@@ -43,13 +43,13 @@ def tiled_softmax(
     FlashAttention, 2022.
     """
     wide = (part.astype(accumulator(q.dtype)) for part in (q, k, v))
-    out, log_total = wide_softmax(*wide, visible, causal)  # pyright: ignore[reportGeneralTypeIssues]
+    out, log_total = wide_softmax(*wide, visible, order)  # pyright: ignore[reportGeneralTypeIssues]
     return out.astype(v.dtype), log_total.astype(q.dtype)
 
 
 @partial(jax.custom_vjp, nondiff_argnums=(4,))
-def wide_softmax(q, k, v, visible, causal):
-    return forward_tiles(q, k, v, visible, causal)[:2]
+def wide_softmax(q, k, v, visible, order):
+    return forward_tiles(q, k, v, visible, order)[:2]
 
 
 class Tiles(NamedTuple):
@@ -81,13 +81,13 @@ def all_into_tiles(*parts: jax.Array) -> tuple[jax.Array, ...]:
 
 
 def seen(
-    keys: Tiles, positions: jax.Array, causal: bool
+    keys: Tiles, positions: jax.Array, order: str
 ) -> Bool[Array, "keys queries"] | Bool[Array, "keys 1"]:
     visible = keys.visible[:, None]
-    if not causal:
+    if not order:
         return visible
-    earlier = keys.positions[:, None] < positions[None, :]
-    return visible & (earlier | (keys.positions[:, None] == 0))
+    last = positions[None, :] if order == "inclusive" else positions[None, :] - 1
+    return visible & ((keys.positions[:, None] <= last) | (keys.positions[:, None] == 0))
 
 
 def logits(q: jax.Array, keys: Tiles) -> Float[Array, "keys queries"]:
@@ -96,18 +96,18 @@ def logits(q: jax.Array, keys: Tiles) -> Float[Array, "keys queries"]:
 
 
 def weights_of(
-    q: jax.Array, positions: jax.Array, shift: jax.Array, keys: Tiles, causal: bool
+    q: jax.Array, positions: jax.Array, shift: jax.Array, keys: Tiles, order: str
 ) -> Float[Array, "keys queries"]:
     """exp(logits - shift), or 0 where the query does not see the key."""
-    return jnp.where(seen(keys, positions, causal), jnp.exp(logits(q, keys) - shift[None]), 0)
+    return jnp.where(seen(keys, positions, order), jnp.exp(logits(q, keys) - shift[None]), 0)
 
 
-def forward_tiles(q, k, v, visible, causal):
+def forward_tiles(q, k, v, visible, order):
     """The output, log total, and the total over exp(log total): 1, except for rounding."""
     q, k, v, visible, positions = as_one(q, k, v, visible, jnp.arange(len(q)))
     size = power_below(jnp.max(jnp.abs(v), axis=0))
     keys = Tiles(*all_into_tiles(k, scaled(v, size), visible, positions))
-    return quotients(*sums_of_tiles(q, positions, keys, causal), size)
+    return quotients(*sums_of_tiles(q, positions, keys, order), size)
 
 
 def scaled(v: jax.Array, size: jax.Array) -> Float[Array, "T d+1"]:
@@ -116,16 +116,16 @@ def scaled(v: jax.Array, size: jax.Array) -> Float[Array, "T d+1"]:
 
 
 def sums_of_tiles(
-    q: jax.Array, positions: jax.Array, keys: Tiles, causal: bool
+    q: jax.Array, positions: jax.Array, keys: Tiles, order: str
 ) -> tuple[Float[Array, "T d+1"], Float[Array, " T"]]:
     """Sums of exp(logits - shift) times the values, and the shift of each query."""
-    shift = shifts(q, positions, keys, causal)
+    shift = shifts(q, positions, keys, order)
 
     def of_queries(taken: tuple[jax.Array, ...]) -> jax.Array:
         q, shift, positions = taken
 
         def add(sums: jax.Array, keys: Tiles) -> tuple[jax.Array, None]:
-            weights = weights_of(q, positions, shift, keys, causal)
+            weights = weights_of(q, positions, shift, keys, order)
             return sums + matmul(keys.v.T, weights), None
 
         start = jnp.zeros((keys.v.shape[-1], len(q)), q.dtype)
@@ -141,7 +141,7 @@ def quotients(sums: jax.Array, shift: jax.Array, size: jax.Array) -> tuple[jax.A
     return sums[:, :-1] / total[:, None] * size[None], log_total, total * jnp.exp(shift - log_total)
 
 
-def shifts(q: jax.Array, positions: jax.Array, keys: Tiles, causal: bool) -> Float[Array, " T"]:
+def shifts(q: jax.Array, positions: jax.Array, keys: Tiles, order: str) -> Float[Array, " T"]:
     """Zero if no weight can overflow, or underflow and count; otherwise the largest logits.
 
     The bound on the logits is that of Cauchy and Schwarz.
@@ -155,7 +155,7 @@ def shifts(q: jax.Array, positions: jax.Array, keys: Tiles, causal: bool) -> Flo
             q, positions = taken
 
             def compare(most: jax.Array, keys: Tiles) -> tuple[jax.Array, None]:
-                made = jnp.where(seen(keys, positions, causal), logits(q, keys), -jnp.inf)
+                made = jnp.where(seen(keys, positions, order), logits(q, keys), -jnp.inf)
                 return jnp.maximum(most, jnp.max(made, axis=0)), None
 
             start = jnp.full(len(q), dtype.min)
@@ -180,17 +180,17 @@ def _everywhere(size, batched, holds):
     return everywhere(jnp.all(holds)), False
 
 
-def forward_and_keep(q, k, v, visible, causal):
-    out, log_total, rounding = forward_tiles(q, k, v, visible, causal)
+def forward_and_keep(q, k, v, visible, order):
+    out, log_total, rounding = forward_tiles(q, k, v, visible, order)
     return (out, log_total), (q, k, v, visible, out, log_total, rounding)
 
 
-def backward_tiles(causal, kept, cotangents):
+def backward_tiles(order, kept, cotangents):
     q, k, v, visible, out, log_total, rounding = kept
     positions = jnp.arange(len(q))
     own = slopes(q, positions, out, log_total, rounding, *cotangents)
     keys = Tiles(*all_into_tiles(k, v, visible, positions))
-    d_q, *sums = slopes_of_tiles(own, keys, causal)
+    d_q, *sums = slopes_of_tiles(own, keys, order)
     return d_q, *(from_tiles(tiles, len(q)) for tiles in sums), None
 
 
@@ -213,7 +213,7 @@ def slopes(q, positions, out, log_total, rounding, d_out, d_log_total) -> Slopes
     return Slopes(q, log_total, d_out / rounding[:, None], offset, positions)
 
 
-def slopes_of_tiles(own: Slopes, keys: Tiles, causal: bool) -> tuple[jax.Array, ...]:
+def slopes_of_tiles(own: Slopes, keys: Tiles, order: str) -> tuple[jax.Array, ...]:
     """Gradients with respect to q [T, k], and to the tiles of k and v."""
 
     def of_queries(sums, taken):
@@ -221,7 +221,7 @@ def slopes_of_tiles(own: Slopes, keys: Tiles, causal: bool) -> tuple[jax.Array, 
 
         def of_keys(d_q, taken):
             keys, d_k, d_v = taken
-            weights = weights_of(q, positions, log_total, keys, causal)
+            weights = weights_of(q, positions, log_total, keys, order)
             d_logits = weights * (matmul(keys.v, d_out.T) + offset[None])
             d_q += matmul(keys.k.T, d_logits)  # its transpose would transpose the tile
             return d_q, (d_k + matmul(d_logits, q), d_v + matmul(weights, d_out))

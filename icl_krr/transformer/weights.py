@@ -25,7 +25,8 @@ class Spec:
         attention: "softmax" (default) or "linear" (no softmax). The logits are not scaled in either
             case: a factor such as $1 / \sqrt{d_k}$ belongs to the query weights.
         causal: whether a token attends only to the aggregator (the first token) and to earlier
-            tokens; default False. A causal token does not attend to itself.
+            tokens; default False.
+        inclusive: whether a causal token also attends to itself; default False.
         tokens: "pairs" (default) has one token per support; "interleaved" has one token for the x
             of a support, followed by one token for its y.
         streaming: whether softmax attention is computed in tiles: its memory is then linear in the
@@ -33,9 +34,12 @@ class Spec:
             above 2048 tokens.
         centred: whether the embedding subtracts the mean of the unmasked supports' x from every x
             (see `icl_krr.residual.embed`); default False.
+        max_supports: largest number of supports for which the model has enough steps; default None:
+            no limit.
 
     Raises:
-        ValueError: `attention` or `tokens` is unknown, or a count is < 1.
+        ValueError: `attention` or `tokens` is unknown, a count is < 1, or `inclusive` is True and
+            `causal` is not.
         TypeError: an argument has another type.
 
     >>> Spec(num_features=3, attention="linear").causal
@@ -49,6 +53,8 @@ class Spec:
     tokens: str = "pairs"
     streaming: bool | None = None
     centred: bool = False
+    inclusive: bool = False
+    max_supports: int | None = None
 
     def __post_init__(self):
         fields.check(self)
@@ -56,6 +62,13 @@ class Spec:
         checks.count("num_outputs", self.num_outputs)
         checks.choice("attention", self.attention, ("linear", "softmax"))
         checks.choice("tokens", self.tokens, TOKENS)
+        if self.inclusive and not self.causal:
+            raise ValueError("causal must be True if inclusive is True, got False; set causal=True")
+
+    @property
+    def order(self) -> str:
+        """The causal mask: "" (none), "exclusive" (earlier tokens) or "inclusive" (itself, too)."""
+        return ("inclusive" if self.inclusive else "exclusive") if self.causal else ""
 
 
 @readable
@@ -92,6 +105,9 @@ class Heads:
         key: `Read` that returns the keys of all heads, [T, heads * d_k].
         writes: values and their target slots, one `Write` for each slot.
         heads: number of heads H, 1 by default.
+        log_gate: `Read` that returns the cumulative log gates G of all heads, [T, heads]. The
+            pattern is multiplied by exp(G_i - G_j), so that a gate below 1 forgets earlier tokens.
+            Only causal linear attention takes it; default None: no gate.
 
     >>> x = Read({"x": jax.numpy.ones(())}, 3)
     >>> Heads(query=x, key=x, writes=(Write(x, to="K_x"),)).heads
@@ -102,6 +118,13 @@ class Heads:
     key: Read
     writes: tuple[Write, ...]
     heads: int = struct.field(pytree_node=False, default=1)
+    log_gate: Read | None = None
+
+    @property
+    def reads(self) -> tuple[Read, ...]:
+        """The reads that determine the patterns."""
+        gate = () if self.log_gate is None else (self.log_gate,)
+        return (self.query, self.key, *gate)
 
 
 @readable

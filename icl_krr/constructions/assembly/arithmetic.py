@@ -90,7 +90,7 @@ class Arithmetic(ABC):
 
         Args:
             m: machine that records the units.
-            function: name of the function, "exp" or "cos".
+            function: name of the function, such as "exp" or "relu".
             value: read of the function's argument.
             by: read of the factor, with the width of `value`.
             to: slot that receives the result.
@@ -101,7 +101,7 @@ class Arithmetic(ABC):
             ValueError: the arithmetic cannot compute functions.
         """
         raise ValueError(
-            f"arithmetic must be 'exact' for a feature map with {function!r} units, got {self!r}"
+            f"arithmetic must be 'exact' for units with the function {function!r}, got {self!r}"
         )
 
 

@@ -59,13 +59,16 @@ def machine(kernel: Kernel, num_features: int, **options: Unpack[Options]) -> Ma
 
 
 def linear_machine(
-    kernel: Kernel, num_features: int, **options: Unpack[Options]
+    kernel: Kernel,
+    num_features: int,
+    kind: type[LinearAttention] = LinearAttention,
+    **options: Unpack[Options],
 ) -> LinearAttention:
     """Make the machine for solvers that use features of the kernel and need linear attention."""
     kernel, attention, rest = with_defaults(kernel, num_features, options)
     if attention not in (None, "linear"):
         raise ValueError(f"attention must be 'linear' for this solver, got {attention!r}")
-    return LinearAttention(kernel, *rest)
+    return kind(kernel, *rest)
 
 
 def softmax_machine(

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from functools import cached_property
+
 import jax
 import jax.numpy as jnp
 from jax.typing import DTypeLike
@@ -41,11 +43,13 @@ class LinearAttention(Machine):
     ):
         super().__init__(kernel, "linear", num_features, num_outputs, dtype, arithmetic, sketch)
         self.layer = kernel.feature_layer(self.dtype)
-        if self.layer.is_read:
-            self.features = self.projected(self.layer)
-        else:
+        if not self.layer.is_read:
             width = self.layer.width
-            self.features = self.state("features", SUPPORTS_AND_QUERIES, "phi(x)", width=width)
+            self.slot = self.state("features", SUPPORTS_AND_QUERIES, "phi(x)", width=width)
+
+    @cached_property
+    def features(self) -> Read:
+        return self.projected(self.layer) if self.layer.is_read else self.slot
 
     def features_at(self, points: Float[Array, "l p"]) -> Float[Array, "l m"]:
         """Return the values of `features` at points [l, p] that are not tokens."""
@@ -55,14 +59,18 @@ class LinearAttention(Machine):
         return self.kernel.feature_map(points)
 
     def start(self) -> None:
+        self.compute_features()
+        super().start()
+
+    def compute_features(self) -> None:
         if not self.layer.is_read:
             fill(self, self.layer, self.features)
-        super().start()
 
     def kernel_times(self, v: Read) -> Read:
         name = "K_" + "_".join(v.blocks)
         product = self.scratch(name, SUPPORTS_AND_QUERIES, f"K ({label(v)})")
-        self.head(query=self.features, key=self.features, value=v, to=product)
+        phi = self.features
+        self.head(query=phi, key=phi, value=v, to=product, log_gate=self.log_gate)
         return product
 
     def finish(self, product: Read, to: str) -> Read:
@@ -75,7 +83,15 @@ class LinearAttention(Machine):
         self.add(phi, to=here)
         self.multiply(here, phi, to=to, out=ones)
 
+    def sum_before(self, value: Read, to: Read) -> None:
+        query = self.inside(self.layout[to.slot].at)
+        self.head(query=query, key=self.support, value=value, to=to)
+
+    def gather(self, place: Read, at: Read, value: Read, to: Read) -> None:
+        self.head(query=place, key=at, value=value, to=to)
+
     def dot(self, a: Read, b: Read, to: str | Read) -> Read:
+        self.check_sums()
         to = self.written_slot(to, self.scalars_at, f"({label(a)}) . ({label(b)})")
         query = self.per_output(self.aggregator)
         self.head(query=query, key=a, value=b, to=to, heads=self.spec.num_outputs)

@@ -12,12 +12,21 @@ from jax.typing import DTypeLike
 
 from ... import checks
 from ...kernels import Kernel
-from ...residual import ROLES, Read
-from ...transformer.weights import Block, Heads, Problem, Spec, Transformer, Weights, Write
+from ...residual import ROLES, Read, join
+from ...transformer.weights import (
+    Block,
+    Heads,
+    Problem,
+    Spec,
+    Transformer,
+    Unit,
+    Weights,
+    Write,
+)
 from .arithmetic import Arithmetic
 from .packing import Operation, pack
 from .recorder import Recorder
-from .slots import label
+from .slots import SUPPORTS, label
 
 
 class Machine(Recorder, ABC):
@@ -36,6 +45,9 @@ class Machine(Recorder, ABC):
     """
 
     scale: Any = 1.0
+    solution, direction = "alpha", "p"
+    about_solution, about_prediction = "dual coefficients", "k(x)^T alpha"
+    unknowns_at = SUPPORTS
 
     def __init__(
         self,
@@ -52,11 +64,44 @@ class Machine(Recorder, ABC):
         super().__init__(Spec(num_features, num_outputs, attention), dtype, sketch)
         self.kernel, self.sketch, self.arithmetic = kernel, sketch, arithmetic
         self.problem: Problem | None = None
+        self.positions: dict[str, jax.Array] = {}
+        self.preparations: list[Callable[[], None]] = []
+        self.log_gate: Read | None = None
 
     def solves(self, ridge: Any) -> None:
         """Note the ridge of the regression that the model solves, for `icl_krr.check`."""
         kernel = self.kernel if self.sketch is None else self.kernel.sketched(self.sketch)
         self.problem = Problem(kernel, ridge)
+
+    @property
+    def right(self) -> Read:
+        """The right-hand side of the linear system: y."""
+        return self.y
+
+    def vector(self, name: str, about: str, starts_as: Read | None = None) -> Read:
+        """Declare a state with the shape of the unknowns, such as alpha."""
+        return self.state(name, self.unknowns_at, about, starts_as, self.right.width)
+
+    def scratch_vector(self, name: str, about: str) -> Read:
+        """Declare a slot with the shape of the unknowns that is zero after every step."""
+        return self.scratch(name, self.unknowns_at, about, self.right.width)
+
+    @property
+    def diagonal_width(self) -> int:
+        """The number of different entries that a token stores of the diagonal of K'."""
+        return 1
+
+    def per_unknown(self, entries: Read) -> Read:
+        """Repeat the entries of a diagonal for all unknowns of a token."""
+        return self.per_output(entries)
+
+    def fit_of(self, v: Read, product: Any, to: str) -> Read:
+        """Return the predictions of the coefficients v, whose product with K' is `product`."""
+        return self.finish(product, to)
+
+    def add_fit(self, v: Read, product: Any, to: Read) -> None:
+        """Add the predictions of the coefficients v to a slot."""
+        self.add(product, to)
 
     @abstractmethod
     def kernel_times(self, v: Read) -> Any:
@@ -69,6 +114,21 @@ class Machine(Recorder, ABC):
     @abstractmethod
     def kernel_diagonal(self, to: Read) -> None:
         """Add the diagonal of K' to a slot of one channel at the supports."""
+
+    @abstractmethod
+    def sum_before(self, value: Read, to: Read) -> None:
+        """Add the sum of a value over the supports that a token sees to a slot, if causal."""
+
+    @abstractmethod
+    def gather(self, place: Read, at: Read, value: Read, to: Read) -> None:
+        """Add the value of the earlier token whose `at` is the token's `place`, of one-hot codes."""
+
+    def check_sums(self) -> None:
+        if self.spec.causal:
+            raise ValueError(
+                "attention must not be causal for inner products over all supports, got a causal "
+                "mask; use prefix_conjugate_gradient"
+            )
 
     @abstractmethod
     def dot(self, a: Read, b: Read, to: str | Read) -> Read:
@@ -95,7 +155,15 @@ class Machine(Recorder, ABC):
             )
         return self.x @ jnp.asarray(projection, self.dtype).T
 
-    def head(self, query: Read, key: Read, value: Read, to: Read, heads: int = 1) -> None:
+    def head(
+        self,
+        query: Read,
+        key: Read,
+        value: Read,
+        to: Read,
+        heads: int = 1,
+        log_gate: Read | None = None,
+    ) -> None:
         """Add sum_j pattern(query_i, key_j) value_j to a slot."""
         reach = self.at(query) if self.spec.attention == "linear" else ROLES
         if not set(reach) <= set(self.layout[to.slot].at):
@@ -103,7 +171,7 @@ class Machine(Recorder, ABC):
                 f"roles of slot {to.slot} must include {', '.join(reach)}, where the head writes; "
                 f"got {', '.join(self.layout[to.slot].at)}"
             )
-        self.emit(Heads(query, key, (Write(value, None, to.slot),), heads))
+        self.emit(Heads(query, key, (Write(value, None, to.slot),), heads, log_gate))
 
     def add(self, value: Any, to: str | Read, at: tuple[str, ...] | None = None) -> Read:
         """Add an expression to a slot, at the roles `at`; default: all roles of the slot."""
@@ -142,17 +210,23 @@ class Machine(Recorder, ABC):
         """Add `by` times function(value), channel by channel and multiplied by `out`, to a slot."""
         self.arithmetic.activate(self, function, value, by, to, out)
 
+    def saturate(self, value: Read, to: Read) -> None:
+        """Add min(max(value, 0), 1) of one channel to a slot, by two plain ReLU units."""
+        pair = join(value, value - self.inside(self.at(value)))
+        self.emit(Unit(None, pair, jnp.array([[1], [-1]], self.dtype), to.slot, "relu"))
+
     def erase(self, slot: Read) -> None:
         """Make a slot zero."""
         self.arithmetic.erase(self, slot)
 
     def move(self, slot: Read, to: str) -> Read:
         """Move a slot to a scratch slot, so that rounding does not mix its old and new values."""
-        moved = self.add(slot, to=to)
+        new = self.scratch(to, self.at(slot), f"{slot.slot} of the last step", slot.width)
+        moved = self.add(slot, to=new)
         self.erase(slot)
         return moved
 
-    def record(self, body: Callable[[], None]) -> tuple[Block, ...]:
+    def record(self, body: Callable[[], Any]) -> tuple[Block, ...]:
         """Return the blocks that run the operations in `body` and erase all scratch slots."""
         self.program = []
         body()
@@ -197,9 +271,9 @@ class Machine(Recorder, ABC):
                 f"{', '.join(self.at(readout)) or 'no role'}"
             )
         blocks = stack(lambda *own: self.record(lambda: step(*own)), coefficients)
-        first = self.record(lambda: (self.start(), prologue())[-1])
+        first = self.record(lambda: [make() for make in (*self.preparations, self.start, prologue)])
         self.forget_unread_flags((*first, *blocks))
-        weights = Weights(embedding=self.embedding, prologue=first, steps=blocks, readout=readout)
+        weights = Weights(self.embedding, blocks, readout, first, self.positions)
         weights = jax.tree.map(lambda weight: weight.astype(self.dtype), weights)
         return Transformer(weights, self.spec, self.layout, steps, self.problem)
 

@@ -32,7 +32,7 @@ class Operation:
 
 def expressions(layer: Heads | Unit) -> list[Read]:
     if isinstance(layer, Heads):
-        return [layer.query, layer.key, *(write.value for write in layer.writes)]
+        return [*layer.reads, *(write.value for write in layer.writes)]
     return [read for read in (layer.up, layer.gate) if read is not None]
 
 
@@ -109,7 +109,7 @@ def share_patterns(heads: list) -> list[Heads]:
     """Merge single heads with the same query and key into one head with several values."""
     groups: dict[object, list[Heads]] = {}
     for i, one in enumerate(heads):
-        own = (id(one.query), id(one.key)) if one.heads == 1 else i
+        own = tuple(map(id, one.reads)) if one.heads == 1 else i
         groups.setdefault(own, []).append(one)
     return [
         group[0].replace(writes=tuple(write for one in group for write in one.writes))  # pyright: ignore[reportAttributeAccessIssue]

@@ -82,10 +82,15 @@ class SoftmaxAttention(Machine):
 
     def term(self, pattern: Pattern, k: int) -> Term:
         x = self.projected(pattern)
-        query, key = [self.log_sink], [self.aggregator]
+        of_sink, of_support = self.log_sink, Read({}, 1)
         if pattern.norm is not None:
             norms = pattern.norm * self.half_squares[k]
-            query, key = [self.one, self.log_sink + norms], [-norms, self.aggregator]
+            of_sink, of_support = of_sink + norms, of_support - norms
+        if self.log_gate is not None:  # the factor exp(G_i) of a row cancels
+            of_sink, of_support = of_sink - self.log_gate, of_support - self.log_gate
+        query, key = [of_sink], [self.aggregator]
+        if of_support.blocks:
+            query, key = [self.one, of_sink], [of_support, self.aggregator]
         if pattern.inner is not None:
             query, key = [pattern.inner * x, *query], [x, *key]
         return Term(join(*query), join(*key), pattern.weight)
@@ -182,6 +187,9 @@ class SoftmaxAttention(Machine):
         together, so the quotient is e^logit / n. A second head with logit 0 everywhere gives n.
         """
         here = self.layout[to.slot].at
+        if self.spec.causal:  # the first support sees no other one
+            self.activate("exp", logit, self.inside(here), to)
+            return
         parts = []
         for name, query in (("exponential", logit), ("count", self.nothing)):
             sink = self.scratch(f"{name}_sink", ROLES, "weight of the sink", width=1)
@@ -198,7 +206,23 @@ class SoftmaxAttention(Machine):
             self.divide(above, divisor, to=quotient)
         self.multiply(odds, count, to=to)
 
+    def sum_before(self, value: Read, to: Read) -> None:
+        shares = []
+        for name, of in (("sum", value), ("share", self.aggregator)):
+            share = self.scratch(f"{name}_{to.slot}", ROLES, f"mean of {label(of)}", width=1)
+            self.mean(of, to=share)
+            shares.append(share)
+        above = self.scratch(f"above_{to.slot}", self.layout[to.slot].at, "dividend", width=1)
+        self.divide(self.add(shares[0], to=above), shares[1], to=to)
+
+    def gather(self, place: Read, at: Read, value: Read, to: Read) -> None:
+        found = self.scratch(f"found_{to.slot}", ROLES, "value of a token", width=value.width)
+        far = -2 * np.log(jnp.finfo(self.dtype).tiny)  # the weights of all other tokens underflow
+        self.head(query=far * place, key=at, value=value, to=found)
+        self.add(found, to=to)
+
     def dot(self, a: Read, b: Read, to: str | Read) -> Read:
+        self.check_sums()
         to = self.written_slot(to, self.scalars_at, f"mean of ({label(a)}) x ({label(b)})")
         self.mean(self.multiply(a, b, to=f"{to.slot}_each"), to=to)
         return to

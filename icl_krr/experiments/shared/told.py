@@ -41,6 +41,10 @@ def preconditioner(kernel: Kernel, task: Task, ridge: Any) -> Nystrom:
     return nystrom(kernel, task.x, ridge=ridge, rank=rank)
 
 
+def num_supports(kernel: Kernel, task: Task, ridge: Any) -> int:
+    return task.num_supports
+
+
 def step_size(kernel: Kernel, task: Task, ridge: Any) -> Any:
     return 1 / spectrum(kernel, task, ridge)[1]
 

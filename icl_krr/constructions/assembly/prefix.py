@@ -1,0 +1,181 @@
+"""Causal machines: each token solves the regression of the supports before it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import replace
+from functools import partial
+from typing import Any, Unpack
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jaxtyping import Array, Float
+
+from ... import checks
+from ...kernels import Kernel
+from ...residual import ROLES, Read, Slot
+from ...residual.tokens import TOKENS
+from .choice import linear_machine
+from .machine import Machine
+from .options import Options
+from .prefix_sums import PrefixSums
+from .slots import QUERIES, SUPPORTS, SUPPORTS_AND_QUERIES
+
+PREFIXES = ("exclusive", "inclusive")
+
+
+class CausalOptions(Options, total=False):
+    r"""Keywords of causal constructions, in addition to those of `Options`.
+
+    Token i sees only the supports of its prefix. All sums over supports then depend on i. The
+    *gate* and the *strength* of a token may be numbers, or vectors $w$ for $\langle w, x_i \rangle$:
+    a model then reads them from the token, as the layers of language models do. Add channels to x
+    for this purpose, and give the kernel a `projection` that leaves them out.
+
+    Args:
+        prefix: "exclusive" (default): the prediction at support i uses the supports j < i, and
+            therefore not $y_i$. "inclusive": it uses j <= i. Queries see all supports.
+        log_gate: logarithm $g_i \leq 0$ of the gate, a number or a vector [p]. With
+            $G_i = \sum_{j \leq i} g_j$, token i sees support j with the factor $e^{G_i - G_j}$, so
+            that it forgets earlier supports. Default None: no gate. May be traced.
+        strength: write strength $\beta_j \geq 0$ of a support, a number or a vector [p]; default
+            None: 1. May be traced.
+        tokens: "pairs" (default) has one token per support, "interleaved" has a token for x,
+            followed by a token for y. The token of y then first copies x from the token before it.
+            Predictions are read at the tokens of x, so `prefix` must be "exclusive".
+        max_supports: largest number of supports, >= 1; required for interleaved tokens, which
+            find their partners by a code of so many channels. Default None.
+
+    Raises:
+        ValueError: an option is unknown, out of range or missing.
+
+    Source: the keys, values, log gates and strengths of Yang et al., Gated delta networks: improving
+    Mamba2 with delta rule, 2024.
+
+    >>> options: CausalOptions = {"prefix": "inclusive", "log_gate": -0.1}
+    >>> import icl_krr as ik
+    >>> ik.constructions.delta_rule(
+    ...     ik.Linear(), num_features=3, step_size=0.1, steps=8, **options
+    ... ).spec.causal
+    True
+    """
+
+    prefix: str
+    log_gate: Any
+    strength: Any
+    tokens: str
+    max_supports: int | None
+
+
+def causal_machine(
+    make: Callable[..., Any], kernel: Kernel, num_features: int, **options: Unpack[CausalOptions]
+) -> tuple[Any, Read]:
+    """Make a machine with a causal mask, and the read of the strengths of its supports.
+
+    Args:
+        make: function that makes the machine from the kernel, `num_features` and `Options`.
+        kernel: kernel of the regression.
+        num_features: number of features p of a point x, >= 1.
+        options: keywords of the causal construction.
+    """
+    own = {k: v for k, v in options.items() if k in CausalOptions.__annotations__}
+    causal = {k: own[k] for k in own if k not in Options.__annotations__}
+    m = make(kernel, num_features, **{k: v for k, v in options.items() if k not in causal})
+    prefix = causal.get("prefix", "exclusive")
+    checks.choice("prefix", prefix, PREFIXES)
+    tokens, most = causal.get("tokens", "pairs"), causal.get("max_supports")
+    checks.choice("tokens", tokens, TOKENS)
+    m.spec = replace(
+        m.spec,
+        causal=True,
+        inclusive=prefix == "inclusive",
+        tokens=tokens,
+        centred=False,  # the mean over all supports would look ahead
+        max_supports=most,
+    )
+    if tokens == "interleaved":
+        read_partners(m, most)
+    strength = causal.get("strength")
+    strength = m.support if strength is None else of_supports(m, "strength", strength)
+    if causal.get("log_gate") is not None:
+        accumulate_gates(m, causal["log_gate"])
+    return m, strength
+
+
+def prefix_sums(
+    kernel: Kernel, num_features: int, ridge: Any, **options: Unpack[CausalOptions]
+) -> PrefixSums:
+    """Make the machine whose tokens solve the ridge regressions of their prefixes."""
+    make = partial(linear_machine, kind=PrefixSums)
+    m, strength = causal_machine(make, kernel, num_features, **options)
+    if strength is m.support and m.log_gate is None:
+        m.solves(ridge)  # queries have the prediction of kernel ridge regression
+    m.strength = strength
+    return m
+
+
+def read_partners(m: Machine, max_supports: int | None) -> None:
+    """Let m.x read x at a token of y, too: copied from the token of x, which has the same place."""
+    if m.spec.inclusive:
+        raise ValueError(
+            "prefix must be 'exclusive' for interleaved tokens, where the token of x_i precedes "
+            "that of y_i, got 'inclusive'"
+        )
+    if max_supports is None:
+        raise ValueError("max_supports must be given for interleaved tokens, got None")
+    checks.stored("max_supports", max_supports)
+    place = m.declare(Slot("place", max_supports, "data", ROLES, "one-hot number of the support"))
+    here = m.scratch("place_here", SUPPORTS, "place", width=max_supports)
+    x, partner = m.x, m.state("x_before", SUPPORTS, "x of the token before", width=m.x.width)
+    numbers = (np.arange(2 * max_supports + 2) + 1) // 2  # 0 for the aggregator, then 1, 1, 2, 2
+    codes = numbers[:, None] == 1 + np.arange(max_supports)[None]
+    m.positions = {"place": jnp.asarray(codes, m.dtype)}
+    m.x = x + partner
+
+    def copy() -> None:
+        m.add(place, to=here)
+        m.gather(here, place, x, to=partner)
+
+    m.preparations.append(copy)
+
+
+def of_token(m: Machine, name: str, value: Any) -> Read:
+    """A number as a read that is this number at supports and queries, or <w, x> for a vector w."""
+    checks.finite(name, value)
+    if jnp.ndim(value) == 0:
+        return jnp.asarray(value, m.dtype) * m.inside(SUPPORTS_AND_QUERIES)
+    if jnp.shape(value) != (m.x.width,):
+        raise ValueError(
+            f"{name} must be a number or a vector [p] with p = {m.x.width}, the width of x, "
+            f"got shape {list(jnp.shape(value))}"
+        )
+    return m.x @ jnp.asarray(value, m.dtype)[:, None]
+
+
+def of_supports(m: Machine, name: str, value: Any) -> Read:
+    """A state with a number of every support."""
+    known = checks.concrete(value)
+    if known is not None and jnp.ndim(value) == 0 and known < 0:
+        raise ValueError(f"{name} must be >= 0, got {value}")
+    state = m.state(name, SUPPORTS, f"{name} of a support", width=1)
+    read = of_token(m, name, value)
+    m.preparations.append(lambda: m.add(read, to=state))
+    return state
+
+
+def accumulate_gates(m: Machine, log_gate: Float[Array, "..."] | float) -> None:
+    """Let m.log_gate read G_i = sum_{j <= i} g_j, with the gate of a query after all supports."""
+    known = checks.concrete(log_gate)
+    if known is not None and jnp.ndim(log_gate) == 0 and known > 0:
+        raise ValueError(f"log_gate must be <= 0, got {log_gate}; a gate above 1 grows")
+    total = m.state("log_gate", SUPPORTS_AND_QUERIES, "cumulative log gate", width=1)
+    read = of_token(m, "log_gate", log_gate)
+
+    def accumulate() -> None:
+        own = m.add(read, to=m.scratch("log_gate_here", SUPPORTS, "log gate", width=1))
+        m.sum_before(own, to=total)
+        m.add(read, to=total, at=QUERIES if m.spec.inclusive else SUPPORTS_AND_QUERIES)
+
+    m.preparations.append(accumulate)
+    m.log_gate = total

@@ -1,0 +1,117 @@
+"""A machine whose linear system is that of the features, with sums over the prefix of a token."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from ...residual import Read
+from .linear_attention import LinearAttention
+from .machine import Machine
+from .slots import SUPPORTS, SUPPORTS_AND_QUERIES, label
+
+
+class PrefixSums(LinearAttention):
+    """A machine on which a solver of A alpha = y solves (C_i + ridge I) w_i = b_i at every token i.
+
+    The sums C_i = sum_j phi_j phi_j^T and b_i = sum_j phi_j y_j run over the supports that token i
+    sees, with their strengths and gates as factors. A head with the query v_i, the keys phi_j and
+    the values phi_j computes C_i v_i. All other operations are local to a token, because it stores
+    the m unknowns w_i itself, m for each output. So inner products need no aggregator.
+
+    Source: von Oswald et al., Uncovering mesa-optimization algorithms in transformers, 2023.
+    """
+
+    scalars_at = unknowns_at = SUPPORTS_AND_QUERIES
+    solution, direction = "w", "d"
+    about_solution, about_prediction = "coefficients of the features", "phi(x)^T w"
+    strength: Read
+
+    @property
+    def right(self) -> Read:
+        """The right-hand side b_i."""
+        if "b" not in self.embedding:
+            width = self.features.width * self.spec.num_outputs
+            self.scratch("b", SUPPORTS_AND_QUERIES, "sum_j phi_j y_j", width)
+        return self.layout.read("b", self.dtype)
+
+    @property
+    def keys(self) -> Read:
+        """The features of the supports, times their strengths: zero at all other tokens."""
+        if "weighted" not in self.embedding:
+            self.state("weighted", SUPPORTS, "strength phi(x)", width=self.features.width)
+        return self.layout.read("weighted", self.dtype)
+
+    def start(self) -> None:
+        b, keys = self.right, self.keys
+        self.compute_features()
+        here = self.scratch("features_here", SUPPORTS, "phi(x)", self.features.width)
+        self.add(self.features, to=here)
+        self.multiply(here, self.over_channels(self.strength, 1), to=keys)
+        one = self.per_output(self.inside(SUPPORTS_AND_QUERIES))
+        self.head_per_output(one, self.y, self.over_outputs(keys), b)
+        Machine.start(self)
+
+    def over_outputs(self, features: Read) -> Read:
+        """Repeat m channels for every output: [m] to [r m]."""
+        outputs = self.spec.num_outputs
+        if outputs == 1:
+            return features
+        return features @ np.tile(np.eye(features.width, dtype=self.dtype), (1, outputs))
+
+    def over_channels(self, scalars: Read, outputs: int) -> Read:
+        """Repeat the scalar of every output for its m channels: [r] to [r m]."""
+        width = self.features.width
+        return scalars @ np.kron(np.eye(outputs), np.ones((1, width))).astype(self.dtype)
+
+    @property
+    def sum_channels(self) -> jax.Array:
+        """The matrix [r m, r] that sums the m channels of every output."""
+        outputs, width = self.spec.num_outputs, self.features.width
+        return jnp.kron(jnp.eye(outputs, dtype=self.dtype), jnp.ones((width, 1), self.dtype))
+
+    def head_per_output(self, query: Read, key: Read, value: Read, to: Read) -> None:
+        gate = None if self.log_gate is None else self.per_output(self.log_gate)
+        self.head(query, key, value, to, self.spec.num_outputs, gate)
+
+    def kernel_times(self, v: Read) -> Read:
+        product = self.scratch_vector("C_" + "_".join(v.blocks), f"C ({label(v)})")
+        keys, phi = self.over_outputs(self.keys), self.over_outputs(self.features)
+        self.head_per_output(v, keys, phi, product)
+        return product
+
+    def fit_of(self, v: Read, product: Any, to: str) -> Read:
+        fit = self.scratch(to, SUPPORTS_AND_QUERIES, f"phi . ({label(v)})")
+        self.add_fit(v, product, fit)
+        return fit
+
+    def add_fit(self, v: Read, product: Any, to: Read) -> None:
+        self.multiply(self.over_outputs(self.features), v, to=to, out=self.sum_channels)
+
+    @property
+    def diagonal_width(self) -> int:
+        return self.features.width
+
+    def per_unknown(self, entries: Read) -> Read:
+        return self.over_outputs(entries)
+
+    def kernel_diagonal(self, to: Read) -> None:
+        squares = self.scratch("squares", SUPPORTS, "strength phi^2", self.features.width)
+        self.multiply(self.keys, self.features, to=squares)
+        query = self.inside(SUPPORTS_AND_QUERIES)
+        self.head(query, self.support, squares, to, log_gate=self.log_gate)
+
+    def dot(self, a: Read, b: Read, to: str | Read) -> Read:
+        to = self.written_slot(to, self.scalars_at, f"({label(a)}) . ({label(b)}) of a token")
+        self.multiply(a, b, to=to, out=self.sum_channels)
+        return to
+
+    def add_scaled(self, value: Read, by: Read | tuple[Read, Read], to: Read) -> None:
+        if isinstance(by, tuple):
+            by = self.multiply(*by, to=f"{by[0].slot}_{by[1].slot}")
+        if value.width != by.width:
+            by = self.over_channels(by, self.spec.num_outputs)
+        self.multiply(value, by, to=to)

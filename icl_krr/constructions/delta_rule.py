@@ -1,0 +1,132 @@
+"""The delta rule: online gradient descent, one support after the other."""
+
+from __future__ import annotations
+
+from typing import Unpack
+
+import jax.numpy as jnp
+from jaxtyping import Array, Float
+
+from .. import checks
+from ..kernels import Kernel
+from ..transformer.weights import Transformer
+from .assembly.choice import machine
+from .assembly.prefix import PREFIXES, CausalOptions, causal_machine
+from .assembly.slots import SUPPORTS, SUPPORTS_AND_QUERIES
+
+STEPS = 256
+"""Default number of steps, and the largest number of supports of a model with this default."""
+
+
+def delta_rule(
+    kernel: Kernel,
+    *,
+    num_features: int,
+    step_size: float | Float[Array, ""],
+    steps: int | None = None,
+    normalised: bool = False,
+    **options: Unpack[CausalOptions],
+) -> Transformer:
+    r"""Build a causal transformer that runs the delta rule, one support a step.
+
+    $$\alpha_i = \eta_i (y_i - f_i), \quad f_i = \sum_{j < i} e^{G_i - G_j} k(x_i, x_j) \alpha_j$$
+
+    $f_i$ is the prediction at support i from the supports before it. With the linear kernel,
+    $S_i = \sum_{j \leq i} e^{G_i - G_j} \alpha_j x_j^T$ is the state of (Gated) DeltaNet: the key is
+    $x_i$, the value $y_i$, and $\beta_i = \eta_i$ is the write strength,
+
+    $$S_i = e^{g_i} S_{i-1} + \beta_i (y_i - e^{g_i} S_{i-1} x_i) x_i^T$$
+
+    The step size is $\eta_i = \eta \beta_i$, with the `strength` $\beta_i$ of `CausalOptions`. If
+    `normalised`, it is $\eta \beta_i / k(x_i, x_i)$, as for keys of length 1.
+
+    A step computes all $f_i$ by one head and then sets one more coefficient: after t steps, the
+    model has learned from the first t supports that are not masked. It needs as many steps as
+    supports, because $\alpha_i$ depends on all coefficients before it. The slot `turn` says at which
+    supports the step size `now` is not 0. A step takes one block with linear attention and two with
+    softmax attention, which multiplies by the normaliser first. The slot `ahead` contains $\alpha$
+    one step later, so that `alpha` and `prediction` belong together. `prefix="inclusive"` adds
+    $k(x_i, x_i) \alpha_i$ to the prediction at support i.
+
+    Args:
+        kernel: kernel $k$ of the regression; the attention must be able to apply $k$ (`Options`).
+        num_features: number of features p of a point x, >= 1.
+        step_size: step size $\eta$ > 0; may be a traced scalar.
+        steps: number of steps, >= 1: the number of supports that the model learns from. Default
+            None: 256, and a task must not have more supports.
+        normalised: whether the step size is divided by $k(x_i, x_i)$; default False.
+        options: further keywords, explained in `CausalOptions` and `Options`.
+
+    Returns:
+        A `Transformer` with the states alpha, ahead, turn and prediction.
+
+    Raises:
+        ValueError: the attention cannot apply the kernel, or a number is out of range.
+        TypeError: a keyword is unknown or a number has the wrong type.
+
+    Source: Widrow and Hoff, Adaptive switching circuits, 1960; Schlag, Irie, Schmidhuber, Linear
+    transformers are secretly fast weight programmers, 2021; Yang et al., Gated delta networks, 2024.
+
+    >>> import icl_krr as ik
+    >>> model = delta_rule(ik.Linear(), num_features=1, step_size=0.5, steps=2)
+    >>> x = jnp.ones((2, 1))
+    >>> task = ik.Task(x=x, y=jnp.array([2.0, 2.0]), x_query=jnp.ones((1, 1)))
+    >>> ik.predict_along(model, task).tolist()
+    [0.0, 1.0, 1.5]
+    """
+    checks.positive_scalar("step_size", step_size)
+    checks.flag("normalised", normalised)
+    if steps is None:
+        options = {"max_supports": STEPS, **options}  # pyright: ignore[reportAssignmentType]
+    else:
+        checks.stored("steps", steps)
+    prefix = options.get("prefix", "exclusive")
+    checks.choice("prefix", prefix, PREFIXES)
+    # alpha depends on earlier supports only, also where predictions do not
+    options = {**options, "prefix": "exclusive"}  # pyright: ignore[reportAssignmentType]
+    m, strength = causal_machine(machine, kernel, num_features, **options)
+    alpha = m.state("alpha", SUPPORTS, "dual coefficients")
+    ahead = m.state("ahead", SUPPORTS, "alpha one step later")
+    prediction = m.state("prediction", SUPPORTS_AND_QUERIES, "k(x)^T alpha")
+    turn = m.state("turn", SUPPORTS, "1 if the support has its turn, else <= 0", width=1)
+    now = m.state("now", SUPPORTS, "step size of a support that has its turn", width=1)
+    rate = jnp.asarray(step_size, m.dtype) * strength
+    diagonal = None
+    if normalised or prefix == "inclusive":
+        diagonal = m.state("diagonal", SUPPORTS, "k(x, x)", width=1)
+    if normalised:
+        rate, numerator = m.state("rate", SUPPORTS, "step size", width=1), m.scale * rate
+
+    def start() -> None:
+        if diagonal is not None:
+            m.kernel_diagonal(diagonal)
+        if diagonal is not None and normalised:
+            m.divide(numerator, diagonal, to=rate)
+        before = m.scratch("before", SUPPORTS, "number of supports before", width=1)
+        m.sum_before(m.support, to=before)
+        m.add(m.support - before, to=turn)
+        advance()
+        m.multiply(m.y, m.per_output(now), to=ahead)
+        advance()
+
+    def advance() -> None:
+        """now = rate relu(turn), turn += 1 - relu(turn): exact, because turn is an integer <= 1."""
+        with m.together():
+            m.add(-now, to=now)
+            m.activate("relu", turn, rate, to=now)
+            m.add(m.support, to=turn)
+            m.activate("relu", turn, -m.support, to=turn)
+
+    def step() -> None:
+        f = m.finish(m.kernel_times(ahead), to="f") * (1 / m.scale)
+        with m.together():
+            m.add(f - prediction, to=prediction)
+            if prefix == "inclusive":
+                m.multiply((1 / m.scale) * m.per_output(diagonal), ahead, to=prediction)
+            m.add(ahead - alpha, to=alpha)
+            m.add(-ahead, to=ahead)
+            m.multiply(m.y - f, m.per_output(now), to=ahead)
+        advance()
+
+    steps = STEPS if steps is None else steps
+    return m.transformer(step, steps=steps, readout=prediction, prologue=start)

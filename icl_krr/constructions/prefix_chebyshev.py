@@ -1,0 +1,70 @@
+"""The Chebyshev iteration at every token, on the ridge regression of its prefix."""
+
+from __future__ import annotations
+
+from typing import Unpack
+
+from jaxtyping import Array, Float
+
+from .. import checks, step_sizes
+from ..kernels import Kernel
+from ..transformer.weights import Transformer
+from .assembly.prefix import CausalOptions, prefix_sums
+from .momentum import iterate
+
+
+def prefix_chebyshev(
+    kernel: Kernel,
+    *,
+    num_features: int,
+    ridge: float | Float[Array, ""],
+    steps: int,
+    spectrum: tuple | None = None,
+    **options: Unpack[CausalOptions],
+) -> Transformer:
+    r"""Build a causal transformer that solves a ridge regression at every token, a block a step.
+
+    $$w_{t+1} = w_t + d_t, \quad r_{t+1} = r_t - (C_i + \lambda I) d_t, \quad
+    d_{t+1} = \mu_t d_t + \eta_t r_{t+1}$$
+
+    The systems $(C_i + \lambda I) w_i = b_i$ are those of `prefix_conjugate_gradient`. The bounds
+    $(a, b)$ must hold for all prefixes. A prefix with fewer supports than features has the
+    eigenvalue $\lambda$, so use $a = \lambda$. With strengths <= 1, $C_i \leq \Phi^T \Phi$, so the
+    largest eigenvalue of the whole context is a valid $b$. No step needs an inner product or a
+    division. Gated KalmaNet chooses $\lambda_i$ in proportion to the norm of $C_i$, so that a fixed
+    ratio $b / a$ is valid for every prefix.
+
+    Args:
+        kernel: kernel with a feature map, `Linear` or `Features`; for another kernel, give a feature
+            map as `sketch`.
+        num_features: number of features p of a point x, >= 1.
+        ridge: ridge $\lambda$ > 0; may be a traced scalar.
+        steps: number of steps, >= 1.
+        spectrum: bounds (low, high) on the eigenvalues of $C_i + \lambda I$ of every prefix, such as
+            from `icl_krr.theory.prefix_bounds`; may be traced; required, the default None raises an
+            error.
+        options: further keywords, explained in `CausalOptions` and `Options`.
+
+    Returns:
+        A `Transformer` with the states w, r, d [T, r m] and prediction.
+
+    Raises:
+        ValueError: `spectrum` is missing, the kernel has no feature map, or a number is out of
+            range.
+        TypeError: a keyword is unknown or a number has the wrong type.
+
+    Source: Saad, Iterative methods for sparse linear systems, algorithm 12.1; Peng et al., Gated
+    KalmaNet: a fading memory layer through test-time ridge regression, 2025.
+
+    >>> import icl_krr as ik
+    >>> model = prefix_chebyshev(
+    ...     ik.Linear(), num_features=3, ridge=0.1, steps=16, spectrum=(0.1, 9.0)
+    ... )
+    >>> model.depth, model.blocks_per_step
+    (19, 1)
+    """
+    checks.positive_scalar("ridge", ridge)
+    checks.count("steps", steps)
+    coefficients = step_sizes.chebyshev(steps, spectrum)
+    m = prefix_sums(kernel, num_features, ridge, **options)
+    return iterate(m, ridge, steps, coefficients)

@@ -1,0 +1,87 @@
+"""Conjugate gradient at every token, on the ridge regression of its prefix (a Mesa layer)."""
+
+from __future__ import annotations
+
+from typing import Unpack
+
+import jax.numpy as jnp
+from jaxtyping import Array, Float
+
+from .. import checks
+from ..kernels import Kernel
+from ..transformer.weights import Transformer
+from .assembly.prefix import CausalOptions, prefix_sums
+from .conjugate_gradient import fused, textbook
+from .preconditioned_conjugate_gradient import iterate, jacobi_of
+
+FORMS = {"textbook": textbook, "fused": fused}
+PRECONDITIONERS = (None, "jacobi")
+
+
+def prefix_conjugate_gradient(
+    kernel: Kernel,
+    *,
+    num_features: int,
+    ridge: float | Float[Array, ""],
+    steps: int,
+    form: str = "textbook",
+    preconditioner: str | None = None,
+    **options: Unpack[CausalOptions],
+) -> Transformer:
+    r"""Build a causal transformer that solves a ridge regression at every token.
+
+    $$(C_i + \lambda I) w_i = b_i, \quad C_i = \sum_j e^{G_i - G_j} \beta_j \phi_j \phi_j^T, \quad
+    b_i = \sum_j e^{G_i - G_j} \beta_j \phi_j y_j, \quad f_i = \phi_i^T w_i$$
+
+    with the features $\phi$ of the kernel, and sums over the supports that token i sees. Conjugate
+    gradient solves all these systems in parallel, each from $w = 0$, with $A = C_i + \lambda I$ and
+    the direction $d$. One head a step computes $C_i d_i$, with the query $d_i$, the key
+    $\beta_j \phi_j$ and the value $\phi_j$. Inner products are local to a token, so the aggregator
+    is not needed. Without rounding, m steps are exact for m features. Then a query has the
+    prediction of kernel ridge regression, and a support that of its prefix.
+
+    A step takes 7 blocks, or 5 in the form "fused" (see `conjugate_gradient`). In a Mesa layer,
+    $\phi_i$ is the key $k_i$ and, where it predicts, the query $q_i$, $y_i$ is the value $v_i$,
+    $g_i$ the log gate, $\beta_i$ the write strength and $\lambda I$ the matrix $\Lambda$. That layer
+    solves $(H_{kk} + \Lambda) h = q_i$ and returns $H_{kv}^T h$: the same prediction, from the other
+    side, and its iterates differ. For a diagonal $\Lambda$, use `Linear` with the projection
+    $\Lambda^{-1/2}$ and ridge 1, which has the same predictions.
+
+    Args:
+        kernel: kernel with a feature map, `Linear` or `Features`; for another kernel, give a feature
+            map as `sketch`.
+        num_features: number of features p of a point x, >= 1.
+        ridge: ridge $\lambda$ > 0; may be a traced scalar.
+        steps: number of steps, >= 1.
+        form: order of the operations, "textbook" (default) or "fused".
+        preconditioner: "jacobi" for the diagonal of $A$, with the form "textbook" only; default
+            None: no preconditioner.
+        options: further keywords, explained in `CausalOptions` and `Options`.
+
+    Returns:
+        A `Transformer` with the states w, r, d [T, r m] and prediction.
+
+    Raises:
+        ValueError: the kernel has no feature map, a name is unknown, or a number is out of range.
+        TypeError: a keyword is unknown or a number has the wrong type.
+
+    Source: von Oswald et al., Uncovering mesa-optimization algorithms in transformers, 2023; von
+    Oswald et al., MesaNet: sequence modeling by locally optimal test-time training, 2025.
+
+    >>> import icl_krr as ik
+    >>> model = prefix_conjugate_gradient(ik.Linear(), num_features=3, ridge=0.1, steps=3)
+    >>> model.depth, model.blocks_per_step
+    (25, 7)
+    """
+    checks.positive_scalar("ridge", ridge)
+    checks.count("steps", steps)
+    checks.choice("form", form, tuple(FORMS))
+    if preconditioner not in PRECONDITIONERS:
+        raise ValueError(f"preconditioner must be 'jacobi' or None, got {preconditioner!r}")
+    if preconditioner is not None and form != "textbook":
+        raise ValueError(f"form must be 'textbook' with a preconditioner, got {form!r}")
+    m = prefix_sums(kernel, num_features, ridge, **options)
+    scalar = jnp.asarray(ridge, m.dtype)
+    if preconditioner is not None:
+        return iterate(m, scalar, steps, *jacobi_of(m, scalar))
+    return FORMS[form](m, scalar, steps)

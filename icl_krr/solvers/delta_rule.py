@@ -1,0 +1,99 @@
+"""The delta rule: online gradient descent, one support after the other."""
+
+from __future__ import annotations
+
+from functools import partial
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+from jaxtyping import Array, Float
+
+from .. import checks
+from ..kernels import Kernel
+from ..numerics import matmul, reciprocal
+from ..tasks import Task
+from .algebra import like
+from .prefix import check_prefix, decays, tokens_of
+from .results import CausalTrajectory
+
+
+def delta_rule(
+    kernel: Kernel,
+    task: Task,
+    *,
+    step_size: float | Float[Array, ""],
+    steps: int | None = None,
+    normalised: bool = False,
+    prefix: str = "exclusive",
+    log_gate: Any = None,
+    strength: Any = None,
+) -> CausalTrajectory:
+    r"""Learn the supports one by one, each from its error.
+
+    $$\alpha_i = \eta_i (y_i - f_i), \quad f_i = \sum_{j < i} e^{G_i - G_j} k(x_i, x_j) \alpha_j$$
+
+    The step size is $\eta_i = \eta \beta_i$ with the write strength $\beta_i$, divided by
+    $k(x_i, x_i)$ if `normalised`. $G_i$ is the sum of the log gates up to i. Iterate t has learned
+    from the first t supports that are not masked. For the linear kernel without gates, $\alpha$
+    solves $(\mathrm{tril}(K, -1) + \eta^{-1} I) \alpha = y$.
+
+    Args:
+        kernel: kernel $k$ of the regression.
+        task: supports, outputs and queries; x [n, p], y [n] or [n, r], x_query [q, p].
+        step_size: step size $\eta$ > 0.
+        steps: number of supports to learn from, >= 1; default None: all n.
+        normalised: whether the step size is divided by $k(x_i, x_i)$; default False.
+        prefix: whether the predictions at support i use the supports j < i ("exclusive", default)
+            or j <= i ("inclusive").
+        log_gate: log gate $g$ <= 0, a number or a vector $w$ [p] for $\langle w, x \rangle$; default
+            None: 0.
+        strength: write strength $\beta$ >= 0, a number or such a vector; default None: 1.
+
+    Returns:
+        A `CausalTrajectory` with alpha, one entry for each iterate from 0 to `steps`, in the dtype
+        of the task.
+
+    Raises:
+        ValueError: a number is out of range, `prefix` is unknown, or `task` is a batch.
+        MemoryError: the stored steps do not fit into memory.
+
+    Source: Widrow and Hoff, Adaptive switching circuits, 1960; Yang et al., Gated delta networks,
+    2024, equation 10.
+
+    >>> import jax.numpy as jnp
+    >>> from icl_krr import Linear, Task
+    >>> x = jnp.ones((2, 1))
+    >>> task = Task(x=x, y=jnp.array([2.0, 2.0]), x_query=jnp.ones((1, 1)))
+    >>> delta_rule(Linear(), task, step_size=0.5).along[-1].tolist()
+    [0.0, 1.0, 1.5]
+    """
+    check_prefix(kernel, task, prefix, task.num_supports if steps is None else steps, 1)
+    checks.positive_scalar("step_size", step_size)
+    checks.flag("normalised", normalised)
+    steps = task.num_supports if steps is None else steps
+    return learn(kernel, task, step_size, log_gate, strength, steps, normalised, prefix)
+
+
+@partial(jax.jit, static_argnames=("steps", "normalised", "prefix"))
+def learn(kernel, task, step_size, log_gate, strength, steps, normalised, prefix):
+    tokens, n = tokens_of(task, log_gate, strength), task.num_supports
+    own = jnp.where(tokens.kept[:n], kernel.diagonal(tokens.x[:n]), 0)
+    values = kernel(tokens.x, tokens.x[:n])
+    earlier = decays(tokens, "exclusive") * values
+    rate = jnp.asarray(step_size, own.dtype) * tokens.strength
+    rate = rate * reciprocal(own) if normalised else rate
+
+    def step(alpha, i):
+        f = matmul(earlier[i][None], alpha)[0]
+        return alpha.at[i].set(rate[i] * (tokens.y[i] - f)), None
+
+    alpha, _ = jax.lax.scan(step, jnp.zeros_like(tokens.y), jnp.arange(n))
+    number = jnp.cumsum(tokens.kept[:n])
+    learned = number[None] <= jnp.arange(steps + 1)[:, None]
+    path = jnp.where(learned[:, :, None], alpha[None], 0)
+    along = matmul(earlier if prefix == "exclusive" else decays(tokens, prefix) * values, path)
+    along = jnp.where(tokens.kept[None, :, None], along, 0)
+    return CausalTrajectory(
+        prediction=like(task.y, along[:, n:]), along=like(task.y, along), alpha=like(task.y, path)
+    )

@@ -1,0 +1,86 @@
+"""The Chebyshev iteration, preconditioned by the normaliser of the kernel."""
+
+from __future__ import annotations
+
+import jax
+import jax.numpy as jnp
+from jaxtyping import Array, Float
+
+from ..kernels import Kernel, check_positive
+from ..step_sizes import Momentum, chebyshev, normalised_spectrum
+from ..tasks import Task, system
+from .accuracy import trajectory
+from .algebra import apply, check_system
+from .results import Trajectory
+
+
+def preconditioned_chebyshev(
+    kernel: Kernel,
+    task: Task,
+    *,
+    ridge: float | Float[Array, ""],
+    steps: int,
+    num_supports: int | Float[Array, ""],
+    largest: float | Float[Array, ""] | None = None,
+) -> Trajectory:
+    r"""Solve $A \alpha = y$ by the Chebyshev iteration, preconditioned by the normaliser.
+
+    $$z_t = (D + \lambda I)^{-1} (y - A \alpha_t), \quad
+    \alpha_{t+1} = \alpha_t + b_t z_t + a_t (\alpha_t - \alpha_{t-1}), \quad A = K + \lambda I$$
+
+    $D$ is the diagonal matrix of the row sums of $K$. The coefficients follow from the interval
+    $[\lambda / (n \kappa + \lambda), 1]$, which contains the eigenvalues of
+    $(D + \lambda I)^{-1} A$ if $0 \leq k \leq \kappa$
+    (`icl_krr.constructions.preconditioned_chebyshev` has the proof).
+
+    Args:
+        kernel: positive kernel $k$, such as `Exponential` or `Gaussian`.
+        task: supports, outputs and queries; x [n, p], y [n] or [n, r], x_query [q, p].
+        ridge: ridge $\lambda$ > 0, in units of $k(x, x)$.
+        steps: number of steps, >= 1.
+        num_supports: largest number of supports n, >= 1.
+        largest: bound $\kappa$ > 0 on all values of the kernel; default None: 1 for `Gaussian`;
+            other kernels need a value.
+
+    Returns:
+        A `Trajectory` with one entry for each iterate from 0 to `steps`, in the dtype of the task.
+        `p` is None.
+
+    Raises:
+        ValueError: a number is out of range, `largest` is missing, or `task` is a batch.
+        TypeError: `kernel` is not a positive kernel; a `Mixture` is not accepted.
+        MemoryError: the matrices and the stored steps do not fit into memory.
+
+    Source: Golub and Varga, Chebyshev semi-iterative methods, 1961.
+
+    >>> import jax.numpy as jnp
+    >>> from icl_krr import Gaussian, Task
+    >>> task = Task(x=jnp.ones((1, 1)), y=jnp.array([3.0]), x_query=jnp.ones((1, 1)))
+    >>> path = preconditioned_chebyshev(Gaussian(), task, ridge=1.0, steps=1, num_supports=1)
+    >>> path.alpha[:, 0].tolist()
+    [0.0, 2.0]
+    """
+    check_system(kernel, task, ridge, steps)
+    check_positive(kernel)
+    momentum = chebyshev(steps, normalised_spectrum(kernel, ridge, num_supports, largest))
+    return iterate(kernel, task, ridge, momentum)
+
+
+@jax.jit
+def iterate(kernel: Kernel, task: Task, ridge: jax.Array, momentum: Momentum) -> Trajectory:
+    parts = system(kernel, task)
+    gram, _, y = parts
+    ridge, momentum = jax.tree.map(lambda value: jnp.asarray(value, y.dtype), (ridge, momentum))
+    scale = 1 / (jnp.sum(gram, axis=1, keepdims=True) + ridge)
+
+    def step(state, coefficients):
+        (alpha, last), (a, b) = state, coefficients
+        ahead = alpha + a * (alpha - last) + b * scale * (y - apply(gram, ridge, alpha))
+        return (ahead, alpha), alpha
+
+    zero = jnp.zeros_like(y)
+    first = momentum.first * scale * y
+    _, path = jax.lax.scan(step, (first, zero), (momentum.a, momentum.b))
+    alpha = jnp.concatenate([zero[None], path])
+    r = y[None] - apply(gram, ridge, alpha)
+    return trajectory(task, parts, ridge, alpha, r)

@@ -1,0 +1,106 @@
+"""What the causal solvers share: gates, strengths, and the sums over the prefix of each token."""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple
+
+import jax
+import jax.numpy as jnp
+from jaxtyping import Array, Bool, Float
+
+from .. import capacity, checks
+from ..kernels import Kernel, check_kernel
+from ..numerics import matmul
+from ..tasks import Task
+from ..tasks.task import check_axes, kept
+from .algebra import seen
+
+PREFIXES = ("exclusive", "inclusive")
+
+
+class Tokens(NamedTuple):
+    """The supports, then the queries.
+
+    Attributes:
+        x: points [n + q, p]; zero at masked supports.
+        y: outputs [n, r]; zero at masked supports.
+        kept: whether the token is not a masked support [n + q].
+        log_gate: logarithm of the gate [n + q].
+        strength: write strength of the supports [n]; zero at masked supports.
+    """
+
+    x: Float[Array, "T p"]
+    y: Float[Array, "n r"]
+    kept: Bool[Array, " T"]
+    log_gate: Float[Array, " T"]
+    strength: Float[Array, " n"]
+
+
+def check_prefix(kernel: Kernel, task: Task, prefix: str, steps: int, width: int) -> None:
+    """Check the input of a causal solver that stores `width` numbers of a token for each step."""
+    check_kernel(kernel)
+    check_axes(task)
+    checks.choice("prefix", prefix, PREFIXES)
+    checks.count("steps", steps)
+    tokens, outputs = task.num_supports + task.num_queries, task.num_outputs
+    capacity.check("causal regression", 3 * (steps + 1) * tokens * width * outputs, task.x)
+
+
+def num_features(kernel: Kernel, task: Task) -> int:
+    """The number m of features of the kernel."""
+    check_kernel(kernel)
+    return jax.eval_shape(kernel.feature_map, task.x).shape[1]
+
+
+def tokens_of(task: Task, log_gate: Any, strength: Any) -> Tokens:
+    x, y = seen(task)
+    points, n = jnp.concatenate([x, task.x_query]), task.num_supports
+    keep = jnp.concatenate([kept(task), jnp.ones(task.num_queries, bool)])
+
+    def each(value: Any, default: float) -> jax.Array:
+        value = jnp.asarray(default if value is None else value, x.dtype)
+        numbers = value if value.ndim == 0 else matmul(points, value[:, None])[:, 0]
+        return jnp.where(keep, numbers, 0)
+
+    return Tokens(points, y, keep, each(log_gate, 0.0), each(strength, 1.0)[:n])
+
+
+def decays(tokens: Tokens, prefix: str) -> Float[Array, "T n"]:
+    """exp(G_i - G_j) for the supports j that token i sees, else 0."""
+    n = len(tokens.y)
+    supports = jnp.cumsum(tokens.log_gate[:n])
+    last = supports[-1:]
+    totals = jnp.concatenate([supports, last + tokens.log_gate[n:]])
+    order = jnp.arange(len(totals))[:, None] - jnp.arange(n)[None]
+    sees = (order >= 0) if prefix == "inclusive" else (order > 0)
+    sees &= tokens.kept[:n][None]
+    return jnp.where(sees, jnp.exp(jnp.where(sees, totals[:, None] - supports[None], 0)), 0)
+
+
+def prefix_systems(
+    kernel: Kernel, tokens: Tokens, prefix: str
+) -> tuple[Float[Array, "T m"], Float[Array, "T m m"], Float[Array, "T m r"]]:
+    """The features phi_i, C_i = sum_j w_ij phi_j phi_j^T and b_i = sum_j w_ij phi_j y_j.
+
+    The sums follow the recurrence of a recurrent layer, C <- e^g C + beta phi phi^T.
+    """
+    n = len(tokens.y)
+    phi = jnp.where(tokens.kept[:, None], kernel.feature_map(tokens.x), 0)
+    gates = jnp.exp(tokens.log_gate)
+
+    def step(state, given):
+        gate, beta, phi, y = given
+        decayed = [gate * part for part in state]
+        written = [beta * jnp.outer(phi, phi), beta * jnp.outer(phi, y)]
+        state = [old + new for old, new in zip(decayed, written, strict=True)]
+        return state, state if prefix == "inclusive" else decayed
+
+    width, outputs = phi.shape[1], tokens.y.shape[1]
+    empty = [jnp.zeros((width, size), phi.dtype) for size in (width, outputs)]
+    given = gates[:n], tokens.strength, phi[:n], tokens.y
+    state, along = jax.lax.scan(step, empty, given)
+    C, b = (
+        jnp.concatenate([path, gates[n:, None, None] * last[None]])
+        for path, last in zip(along, state, strict=True)
+    )
+    return phi, C, jnp.where(tokens.kept[:, None, None], b, 0)

@@ -1,0 +1,90 @@
+"""The Chebyshev iteration at every token, on the ridge regression of its prefix."""
+
+from __future__ import annotations
+
+from functools import partial
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+from jaxtyping import Array, Float
+
+from .. import checks, step_sizes
+from ..kernels import Kernel
+from ..numerics import matmul
+from ..tasks import Task
+from .prefix import check_prefix, num_features, prefix_systems, tokens_of
+from .results import CausalTrajectory, causal_trajectory
+
+
+def prefix_chebyshev(
+    kernel: Kernel,
+    task: Task,
+    *,
+    ridge: float | Float[Array, ""],
+    steps: int,
+    spectrum: tuple | None = None,
+    prefix: str = "exclusive",
+    log_gate: Any = None,
+    strength: Any = None,
+) -> CausalTrajectory:
+    r"""Solve $(C_i + \lambda I) w_i = b_i$ at every token by the Chebyshev iteration.
+
+    $$w_{t+1} = w_t + d_t, \quad r_{t+1} = r_t - (C_i + \lambda I) d_t, \quad
+    d_{t+1} = \mu_t d_t + \eta_t r_{t+1}$$
+
+    The systems are those of `prefix_conjugate_gradient`. All tokens share the coefficients, which
+    follow from the bounds $(a, b)$ before the first step.
+
+    Args:
+        kernel: kernel with a feature map $\phi$ of m features, `Linear` or `Features`.
+        task: supports, outputs and queries; x [n, p], y [n] or [n, r], x_query [q, p].
+        ridge: ridge $\lambda$ > 0.
+        steps: number of steps, >= 1.
+        spectrum: bounds (low, high) on the eigenvalues of $C_i + \lambda I$ of every prefix, as from
+            `icl_krr.theory.prefix_bounds`; required (the default None raises an error).
+        prefix: "exclusive" (default) for the supports j < i, or "inclusive" for j <= i.
+        log_gate: log gate $g$ <= 0, a number or a vector $w$ [p] for $\langle w, x \rangle$; default
+            None: 0.
+        strength: write strength $\beta$ >= 0, a number or such a vector; default None: 1.
+
+    Returns:
+        A `CausalTrajectory` with w, r and d, one entry for each iterate from 0 to `steps`, in the
+        dtype of the task.
+
+    Raises:
+        ValueError: `spectrum` is missing, a number is out of range, a name is unknown, or `task` is
+            a batch.
+        MemoryError: the sums and the stored steps do not fit into memory.
+
+    Source: Saad, Iterative methods for sparse linear systems, algorithm 12.1; Peng et al., Gated
+    KalmaNet, 2025.
+
+    >>> import jax.numpy as jnp
+    >>> from icl_krr import Linear, Task
+    >>> x = jnp.ones((2, 1))
+    >>> task = Task(x=x, y=jnp.array([2.0, 4.0]), x_query=jnp.ones((1, 1)))
+    >>> path = prefix_chebyshev(Linear(), task, ridge=1.0, steps=1, spectrum=(3.0, 3.0))
+    >>> path.prediction[:, 0].tolist()
+    [0.0, 2.0]
+    """
+    checks.positive_scalar("ridge", ridge)
+    check_prefix(kernel, task, prefix, steps, num_features(kernel, task))
+    momentum = step_sizes.chebyshev(steps, spectrum)
+    return iterate(kernel, task, ridge, log_gate, strength, momentum, prefix)
+
+
+@partial(jax.jit, static_argnames="prefix")
+def iterate(kernel, task, ridge, log_gate, strength, momentum, prefix):
+    phi, C, b = prefix_systems(kernel, tokens_of(task, log_gate, strength), prefix)
+    ridge, momentum = jax.tree.map(lambda value: jnp.asarray(value, phi.dtype), (ridge, momentum))
+
+    def step(state, coefficients):
+        (w, r, d), (mu, eta) = state, coefficients
+        w, r = w + d, r - (matmul(C, d) + ridge * d)
+        state = w, r, mu * d + eta * r
+        return state, state
+
+    start = jnp.zeros_like(b), b, momentum.first * b
+    _, path = jax.lax.scan(step, start, (momentum.a, momentum.b))
+    return causal_trajectory(task, phi, start, path)

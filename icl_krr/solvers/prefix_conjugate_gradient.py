@@ -1,0 +1,99 @@
+"""Conjugate gradient at every token, on the ridge regression of its prefix."""
+
+from __future__ import annotations
+
+from functools import partial
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+from jaxtyping import Array, Float
+
+from .. import checks
+from ..kernels import Kernel
+from ..numerics import matmul, reciprocal
+from ..tasks import Task
+from .prefix import check_prefix, num_features, prefix_systems, tokens_of
+from .results import CausalTrajectory, causal_trajectory
+
+
+def prefix_conjugate_gradient(
+    kernel: Kernel,
+    task: Task,
+    *,
+    ridge: float | Float[Array, ""],
+    steps: int,
+    preconditioner: str | None = None,
+    prefix: str = "exclusive",
+    log_gate: Any = None,
+    strength: Any = None,
+) -> CausalTrajectory:
+    r"""Solve $(C_i + \lambda I) w_i = b_i$ at every token by conjugate gradient from $w = 0$.
+
+    $$C_i = \sum_j e^{G_i - G_j} \beta_j \phi_j \phi_j^T, \quad
+    b_i = \sum_j e^{G_i - G_j} \beta_j \phi_j y_j, \quad f_i = \phi_i^T w_i$$
+
+    The sums run over the supports that token i sees: those before it, and for the prefix
+    "inclusive" itself. They follow the recurrence $C \leftarrow e^g C + \beta \phi \phi^T$.
+
+    Args:
+        kernel: kernel with a feature map $\phi$ of m features, `Linear` or `Features`.
+        task: supports, outputs and queries; x [n, p], y [n] or [n, r], x_query [q, p].
+        ridge: ridge $\lambda$ > 0.
+        steps: number of steps, >= 1; m steps are exact without rounding.
+        preconditioner: "jacobi" for the diagonal of $C_i + \lambda I$; default None: none.
+        prefix: "exclusive" (default) for the supports j < i, or "inclusive" for j <= i.
+        log_gate: log gate $g$ <= 0, a number or a vector $w$ [p] for $\langle w, x \rangle$; default
+            None: 0.
+        strength: write strength $\beta$ >= 0, a number or such a vector; default None: 1.
+
+    Returns:
+        A `CausalTrajectory` with w, r and d, one entry for each iterate from 0 to `steps`, in the
+        dtype of the task.
+
+    Raises:
+        ValueError: a number is out of range, a name is unknown, or `task` is a batch.
+        MemoryError: the sums and the stored steps do not fit into memory.
+
+    Source: von Oswald et al., MesaNet: sequence modeling by locally optimal test-time training,
+    2025.
+
+    >>> import jax.numpy as jnp
+    >>> from icl_krr import Linear, Task
+    >>> x = jnp.ones((2, 1))
+    >>> task = Task(x=x, y=jnp.array([2.0, 4.0]), x_query=jnp.ones((1, 1)))
+    >>> prefix_conjugate_gradient(Linear(), task, ridge=1.0, steps=1).along[-1].tolist()
+    [0.0, 1.0, 2.0]
+    """
+    checks.positive_scalar("ridge", ridge)
+    check_prefix(kernel, task, prefix, steps, num_features(kernel, task))
+    if preconditioner not in (None, "jacobi"):
+        raise ValueError(f"preconditioner must be 'jacobi' or None, got {preconditioner!r}")
+    return iterate(kernel, task, ridge, log_gate, strength, steps, preconditioner, prefix)
+
+
+@partial(jax.jit, static_argnames=("steps", "preconditioner", "prefix"))
+def iterate(kernel, task, ridge, log_gate, strength, steps, preconditioner, prefix):
+    phi, C, b = prefix_systems(kernel, tokens_of(task, log_gate, strength), prefix)
+    ridge = jnp.asarray(ridge, phi.dtype)
+    diagonal = jnp.diagonal(C, axis1=1, axis2=2) + ridge
+    M = reciprocal(diagonal) if preconditioner else jnp.ones_like(diagonal)
+
+    def step(state, _):
+        w, r, d = state
+        z = M[:, :, None] * r
+        Ad = matmul(C, d) + ridge * d
+        gamma = dot(r, z) * reciprocal(dot(d, Ad))
+        r_next = r - gamma * Ad
+        z_next = M[:, :, None] * r_next
+        beta = dot(r_next, z_next) * reciprocal(dot(r, z))
+        state = w + gamma * d, r_next, z_next + beta * d
+        return state, state
+
+    start = jnp.zeros_like(b), b, M[:, :, None] * b
+    _, path = jax.lax.scan(step, start, length=steps)
+    return causal_trajectory(task, phi, start, path)
+
+
+def dot(a: Float[Array, "T m r"], b: Float[Array, "T m r"]) -> Float[Array, "T 1 r"]:
+    return jnp.sum(a * b, axis=1, keepdims=True)
