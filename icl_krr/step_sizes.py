@@ -163,7 +163,7 @@ def recurrence(steps: int, theta: jax.Array, delta: jax.Array) -> tuple[jax.Arra
 def normalised_spectrum(
     kernel: Any, ridge: Any, num_supports: Any, largest: Any = None
 ) -> tuple[Any, Any]:
-    """Return bounds on the eigenvalues of (D + ridge I)^-1 (K + ridge I) for all tasks with n supports.
+    """Return bounds on the eigenvalues of (D + ridge I)^-1 (K + ridge I) for n supports.
 
     They are (ridge / (n largest + ridge), 1), where D holds the row sums of K.
 

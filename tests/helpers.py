@@ -203,7 +203,8 @@ def of_every_row():
             if attention == "linear":
                 yield from_row(name, linear, attention)
             else:
-                kernel = gaussian if name in ON_GAUSSIAN else exponential
+                narrow = name in ON_GAUSSIAN or row.kernels == "bounded"
+                kernel = gaussian if narrow else exponential
                 yield from_row(name, kernel, attention, route=sink if row.iterates else nothing)
 
 

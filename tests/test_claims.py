@@ -173,6 +173,9 @@ BOUND = {
     "C21": Change("feature_estimates.theory.positive_variance", scaled(2.0)),
     "C23": Change("theory.gradient_filter", scaled(1.01)),
     "C24": limit("trained model", 0.01),
+    "C26": limit("inclusive mask", 1e-9),
+    "C27": limit("after p steps", 1e-9),
+    "C28": Change("theory.chebyshev_rate", scaled(0.3)),
     "C31": Change("theory.smoothing_variance", scaled(1.3)),
     "C32": Change("theory.opposite_pair_eigenvalue", scaled(1.01)),
     "C33": Change("theory.performer_width", scaled(0.01)),
@@ -180,6 +183,8 @@ BOUND = {
     "C35": Change("theory.relative_inverse_error_angle", scaled(0.99)),
     "C36": limit("the next singular value", 1e-3),
     "C37": limit("mean risk of base", 0.01),
+    "C38": limit("Mesa: |f - f*|", 1e-9),
+    "C39": limit("conjugate gradient, C in bfloat16", 1e-2),
 }
 CONSTRUCTION = {
     "C1": Change("constructions.nadaraya_watson", warmer),
@@ -205,6 +210,9 @@ CONSTRUCTION = {
     "C21": Change("feature_estimates.positive_features", undamped),
     "C23": Change("constructions.gradient_descent", option("ridge", 1.05)),
     "C24": Change("load", louder),
+    "C26": Change("constructions.gradient_descent", option("ridge", 1.05)),
+    "C27": Change("constructions.prefix_conjugate_gradient", option("ridge", 1.05)),
+    "C28": Change("constructions.preconditioned_chebyshev", option("ridge", 1.05)),
     "C31": Change("constructions.nadaraya_watson", wider),
     "C32": Change("constructions.nadaraya_watson", warmer),
     "C33": Change("constructions.gradient_descent", option("step_size", 1.05)),
@@ -212,6 +220,8 @@ CONSTRUCTION = {
     "C35": RIDGE,
     "C36": Change("load_models", untrained),
     "C37": Change("load_models", with_all_parts),
+    "C38": Change("constructions.prefix_conjugate_gradient", option("ridge", 1.05)),
+    "C39": Change("constructions.prefix_chebyshev", option("steps", 0.1)),
 }
 
 
@@ -236,7 +246,8 @@ def loaded():
 NUMBERS = (
     *range(1, 22),
     *(23, 24),
-    *range(31, 38),
+    *range(26, 29),
+    *range(31, 40),
 )
 
 

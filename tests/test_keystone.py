@@ -62,6 +62,8 @@ def test_slots_equal_the_oracle_after_every_step(x64, case, p, n, r):
                 going[t:] &= relative(getattr(other, state)[t], getattr(oracle, state)[t]) < 1e-11
         for state in case.states:
             ours, theirs = np.asarray(cache[state]), getattr(oracle, state)
+            if "w" in case.states and state != "prediction":
+                ours = ours[:, 1:]  # an oracle has no aggregator
             assert relative(ours[going], theirs[going]) < case.tolerance, (state, seed, ridge)
         if case.tables:
             assert not np.any(cache["overrun"])
@@ -69,7 +71,7 @@ def test_slots_equal_the_oracle_after_every_step(x64, case, p, n, r):
     assert compared >= (9 if case.sums and min(p, n) > 1 else 3)
 
 
-@pytest.mark.parametrize("name", [case.name for case in CONSTRUCTIONS if case.sums])
+@pytest.mark.parametrize("name", [c.name for c in CONSTRUCTIONS if c.sums and "alpha" in c.states])
 def test_the_first_eight_steps_on_the_default_task(x64, name):
     """And after them two correct runs differ, but their errors lag by at most two steps.
 

@@ -12,10 +12,10 @@ import icl_krr as ik
 from icl_krr.transformer import attention, tiled_attention
 
 
-def whole(q, k, v, visible, causal):
+def whole(q, k, v, visible, order):
     """The reference: softmax over the whole pattern, and the logarithm of its denominators."""
-    earlier = jnp.tri(len(q), k=-1, dtype=bool).at[0, 0].set(True)
-    seen = visible[None, :] & (earlier if causal else True)
+    earlier = jnp.tri(len(q), k=0 if order == "inclusive" else -1, dtype=bool).at[0, 0].set(True)
+    seen = visible[None, :] & (earlier if order else True)
     logits = jnp.where(seen, q @ k.T, -jnp.inf)
     return jax.nn.softmax(logits, axis=-1) @ v, jax.nn.logsumexp(logits, axis=-1)
 
@@ -33,20 +33,20 @@ def tile(monkeypatch):
     monkeypatch.setitem(tiled_attention.TILE_SIDES, "cpu", 16)
 
 
-@pytest.mark.parametrize("causal", [False, True])
+@pytest.mark.parametrize("order", ["", "exclusive", "inclusive"])
 @pytest.mark.parametrize("tokens", [1, 37])
-def test_tiles_equal_the_whole_pattern_with_their_gradients(x64, tile, tokens, causal):
+def test_tiles_equal_the_whole_pattern_with_their_gradients(x64, tile, tokens, order):
     q, k, v, visible = heads(tokens)
 
     def loss(attend):
         def of(q, k, v):
-            out, log_total = attend(q, k, v, visible, causal)
+            out, log_total = attend(q, k, v, visible, order)
             return jnp.sum(jnp.sin(out)) + jnp.sum(jnp.cos(log_total))
 
         return jax.value_and_grad(of, argnums=(0, 1, 2))(q, k, v)
 
     ours, theirs = (
-        attend(q, k, v, visible, causal) for attend in (tiled_attention.tiled_softmax, whole)
+        attend(q, k, v, visible, order) for attend in (tiled_attention.tiled_softmax, whole)
     )
     assert relative(ours[0], theirs[0]) < 1e-13
     assert relative(ours[1], theirs[1]) < 1e-13
@@ -67,8 +67,8 @@ def test_no_logit_overflows_and_no_tile_matters(size, monkeypatch):
     results = []
     for side in (8, 16, 64):
         monkeypatch.setitem(tiled_attention.TILE_SIDES, "cpu", side)
-        results.append(tiled_attention.tiled_softmax(q, k, v, visible, False)[0])
-    expected = whole(q, k, v, visible, False)[0]
+        results.append(tiled_attention.tiled_softmax(q, k, v, visible, "")[0])
+    expected = whole(q, k, v, visible, "")[0]
     results.append(attention.attend(q, k, v, visible, ik.Spec(1, streaming=False)))
     for result in results:
         assert relative(result, results[0]) < 1e-6 * max(1, size)
@@ -85,10 +85,10 @@ def test_logits_that_are_not_shifted_lose_nothing(tile, bound, value):
     visible = k[:, 0] > 0
 
     def loss(q, k, v, attend=tiled_attention.tiled_softmax):
-        return jnp.sum(attend(q, k, v, visible, False)[0]) / value
+        return jnp.sum(attend(q, k, v, visible, "")[0]) / value
 
     slopes = jax.grad(loss, argnums=(0, 1, 2))(q, k, v)
-    out, log_total = tiled_attention.tiled_softmax(q, k, v, visible, False)
+    out, log_total = tiled_attention.tiled_softmax(q, k, v, visible, "")
     assert relative(out, jnp.full((40, 1), 9.5 * value)) < 1e-6
     assert relative(log_total, q[:, 0] + jnp.log(20.0)) < 1e-6
     assert relative(slopes[2] * value, jnp.where(k > 0, 2.0, 0)) < 1e-5
@@ -100,7 +100,7 @@ def test_a_batch_in_which_some_logits_need_a_shift_equals_its_heads_alone(x64, t
     sizes = jnp.array([[1e-2], [1.0], [1e3]])
 
     def of(size):
-        return tiled_attention.tiled_softmax(size * q, k, v, visible, False)[0]
+        return tiled_attention.tiled_softmax(size * q, k, v, visible, "")[0]
 
     def slopes(size):
         return jax.grad(lambda size: jnp.sum(of(size) ** 2))(size)
@@ -114,7 +114,7 @@ def test_curvature_in_tiles_is_that_of_the_whole_pattern(x64, tile):
     q, k, v, visible = heads(18, size=1.0)
 
     def loss(q, attend):
-        out, log_total = attend(q, k, v, visible, False)
+        out, log_total = attend(q, k, v, visible, "")
         return jnp.sum(out**2) + jnp.sum(log_total)
 
     ours, theirs = (
@@ -202,7 +202,7 @@ def test_memory_is_linear_in_context(compiled_as_users_do):
     """Forward and gradient of 16384 tokens hold less than 2 % of the pattern."""
     big = 16384
     shapes = [jax.ShapeDtypeStruct((big, width), jnp.float32) for width in (4, 4, 1)]
-    attend = lambda q, k, v: tiled_attention.tiled_softmax(q, k, v, jnp.ones(big, bool), False)[0]  # noqa: E731
+    attend = lambda q, k, v: tiled_attention.tiled_softmax(q, k, v, jnp.ones(big, bool), "")[0]  # noqa: E731
     slope = jax.grad(lambda q, k, v: jnp.sum(attend(q, k, v)), argnums=(0, 1, 2))
     for run in (attend, slope):
         program = jax.jit(run).lower(*shapes)

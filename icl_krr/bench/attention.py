@@ -38,10 +38,10 @@ def against_torch(n: int, values: int, gradient: bool, seed: int) -> Contest:
     visible = jnp.ones(n, bool)
 
     def tiles(q: jax.Array, k: jax.Array, v: jax.Array) -> jax.Array:
-        return tiled_softmax(q, k, v, visible, False)[0]
+        return tiled_softmax(q, k, v, visible, "")[0]
 
     def whole(q: jax.Array, k: jax.Array, v: jax.Array) -> jax.Array:
-        return undivided_softmax(q, k, visible, False)(v)
+        return undivided_softmax(q, k, visible, "")(v)
 
     def of(attend):
         if not gradient:

@@ -52,7 +52,7 @@ def of_attention(n: int, seed: int) -> Contest:
         ),
         "logits and exp2, then a product": over_tiles(lambda made: matmul(ones, jnp.exp2(made))),
     }
-    run = jax.jit(lambda q, k: tiled_softmax(q, k, v, jnp.ones(n, bool), False))
+    run = jax.jit(lambda q, k: tiled_softmax(q, k, v, jnp.ones(n, bool), ""))
     return part_of(f"softmax forward, n = {n}", lambda: run(q, k), parts, {"n": n})
 
 

@@ -2,6 +2,8 @@
 
 from .rows import Axis
 
+HALF = ("float16", "bfloat16")
+PREFIX = ("prefix_conjugate_gradient", "prefix_chebyshev")
 TUNED = ("conjugate_gradient", "chebyshev", "richardson", "nadaraya_watson")
 AXES = {
     row.name: row
@@ -50,6 +52,28 @@ AXES = {
             ("positive", "positive, orthogonal", "trigonometric", "landmarks"),
             (8, 16, 32, 64),
             "feature_count",
+        ),
+        Axis(
+            "position",
+            (*PREFIX, "delta_rule"),
+            (1, 2, 4, 8, 16, 32, 64),
+            "support",
+            solvers=True,
+            kernel="linear",
+            num_features=8,
+            unused=("temperature",),
+        ),
+        Axis(
+            "rounding",
+            (
+                *(f"{s} {slots} {d}" for s in PREFIX for slots in ("C", "vectors") for d in HALF),
+                *(f"prefix_conjugate_gradient sums {d}" for d in HALF),
+            ),
+            (10.0, 100.0, 1000.0, 10000.0),
+            "condition",
+            kernel="linear",
+            num_features=8,
+            unused=("temperature", "ridge"),
         ),
         Axis(
             "precision",

@@ -28,6 +28,9 @@ take the keywords in `Options`.
   or landmarks read x as it is, because their features depend on the origin.
 - *Sink.* `attention=Softmax(log_sink=icl_krr.theory.log_sink(kernel, task))` sets the logit of the
   sink so that no exponential overflows and no weight of the sink underflows. The default is 0.
+- *Causality.* `delta_rule`, `prefix_conjugate_gradient` and `prefix_chebyshev` are causal: each
+  token predicts from the supports before it, at all positions (`icl_krr.predict_along`). They also
+  take the keywords in `CausalOptions`: gates, write strengths, and interleaved tokens.
 - *Arithmetic.* The default "exact" uses gated units. `ReLU(width, bound)` approximates products and
   reciprocals by piecewise-linear tables in a plain ReLU MLP. With softmax attention, the model then
   has only standard components. `icl_krr.operand_bounds` computes the bounds from a task, and
@@ -62,9 +65,9 @@ for fine-tuning. `icl_krr.dense(model)` merges the slots into ordinary [d_model,
 
 from .assembly.choice import machine
 from .assembly.options import Options, Softmax
+from .assembly.prefix import CausalOptions
 from .assembly.relu import ReLU
 from .assembly.slots import SUPPORTS, SUPPORTS_AND_QUERIES
-from .assembly.prefix import CausalOptions
 from .conjugate_gradient import conjugate_gradient
 from .delta_rule import delta_rule
 from .gradient_descent import gradient_descent, gradient_descent_in_alpha

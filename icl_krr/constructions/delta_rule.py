@@ -32,8 +32,8 @@ def delta_rule(
     $$\alpha_i = \eta_i (y_i - f_i), \quad f_i = \sum_{j < i} e^{G_i - G_j} k(x_i, x_j) \alpha_j$$
 
     $f_i$ is the prediction at support i from the supports before it. With the linear kernel,
-    $S_i = \sum_{j \leq i} e^{G_i - G_j} \alpha_j x_j^T$ is the state of (Gated) DeltaNet: the key is
-    $x_i$, the value $y_i$, and $\beta_i = \eta_i$ is the write strength,
+    $S_i = \sum_{j \leq i} e^{G_i - G_j} \alpha_j x_j^T$ is the state of (Gated) DeltaNet: the key
+    is $x_i$, the value $y_i$, and $\beta_i = \eta_i$ is the write strength,
 
     $$S_i = e^{g_i} S_{i-1} + \beta_i (y_i - e^{g_i} S_{i-1} x_i) x_i^T$$
 
@@ -42,11 +42,11 @@ def delta_rule(
 
     A step computes all $f_i$ by one head and then sets one more coefficient: after t steps, the
     model has learned from the first t supports that are not masked. It needs as many steps as
-    supports, because $\alpha_i$ depends on all coefficients before it. The slot `turn` says at which
-    supports the step size `now` is not 0. A step takes one block with linear attention and two with
-    softmax attention, which multiplies by the normaliser first. The slot `ahead` contains $\alpha$
-    one step later, so that `alpha` and `prediction` belong together. `prefix="inclusive"` adds
-    $k(x_i, x_i) \alpha_i$ to the prediction at support i.
+    supports, because $\alpha_i$ depends on all coefficients before it. The slot `turn` says at
+    which supports the step size `now` is not 0. A step takes one block with linear attention and
+    two with softmax attention, which multiplies by the normaliser first. The slot `ahead` contains
+    $\alpha$ one step later, so that `alpha` and `prediction` belong together. `prefix="inclusive"`
+    adds $k(x_i, x_i) \alpha_i$ to the prediction at support i.
 
     Args:
         kernel: kernel $k$ of the regression; the attention must be able to apply $k$ (`Options`).
@@ -65,7 +65,8 @@ def delta_rule(
         TypeError: a keyword is unknown or a number has the wrong type.
 
     Source: Widrow and Hoff, Adaptive switching circuits, 1960; Schlag, Irie, Schmidhuber, Linear
-    transformers are secretly fast weight programmers, 2021; Yang et al., Gated delta networks, 2024.
+    transformers are secretly fast weight programmers, 2021; Yang et al., Gated delta networks,
+    2024.
 
     >>> import icl_krr as ik
     >>> model = delta_rule(ik.Linear(), num_features=1, step_size=0.5, steps=2)
@@ -94,14 +95,13 @@ def delta_rule(
     diagonal = None
     if normalised or prefix == "inclusive":
         diagonal = m.state("diagonal", SUPPORTS, "k(x, x)", width=1)
-    if normalised:
-        rate, numerator = m.state("rate", SUPPORTS, "step size", width=1), m.scale * rate
+    size, rate = rate, m.state("rate", SUPPORTS, "step size", width=1) if normalised else rate
 
     def start() -> None:
         if diagonal is not None:
             m.kernel_diagonal(diagonal)
-        if diagonal is not None and normalised:
-            m.divide(numerator, diagonal, to=rate)
+            if normalised:
+                m.divide(m.scale * size, diagonal, to=rate)
         before = m.scratch("before", SUPPORTS, "number of supports before", width=1)
         m.sum_before(m.support, to=before)
         m.add(m.support - before, to=turn)

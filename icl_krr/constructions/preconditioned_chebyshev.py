@@ -41,12 +41,12 @@ def preconditioned_chebyshev(
 
     *Proof.* $(D + \lambda I)^{-1} A$ is similar to a symmetric positive definite matrix, so its
     eigenvalues are real. Its entries are >= 0 and its row sums are $(s_i + \lambda) /
-    (s_i + \lambda) = 1$, so no eigenvalue exceeds 1. As $s_i \leq n \kappa$, its smallest eigenvalue
-    is at least that of $A$ over $n \kappa + \lambda$, and $A \geq \lambda I$. The matrix is
-    self-adjoint in the inner product of $A$, so the residual polynomial on this interval, the
+    (s_i + \lambda) = 1$, so no eigenvalue exceeds 1. As $s_i \leq n \kappa$, its smallest
+    eigenvalue is at least that of $A$ over $n \kappa + \lambda$, and $A \geq \lambda I$. The matrix
+    is self-adjoint in the inner product of $A$, so the residual polynomial on this interval, the
     scaled Chebyshev polynomial, bounds the error in the A-norm. Its value is $1 / T_t(\theta /
-    \delta)$ with centre $\theta$ and half length $\delta$, and
-    $\theta / \delta = 1 + 2 \lambda / (n \kappa)$. ∎
+    \delta)$ with centre $\theta$ and half length $\delta$, and $\theta / \delta = 1 + 2 \lambda /
+    (n \kappa)$. ∎
 
     So the model is told n, $\lambda$ and $\kappa$, but nothing of the supports.
     `icl_krr.theory.budget` computes the number of steps for an error.

@@ -20,6 +20,7 @@ def prefix_chebyshev(
     ridge: float | Float[Array, ""],
     steps: int,
     spectrum: tuple | None = None,
+    stores_sums: bool = False,
     **options: Unpack[CausalOptions],
 ) -> Transformer:
     r"""Build a causal transformer that solves a ridge regression at every token, a block a step.
@@ -35,14 +36,17 @@ def prefix_chebyshev(
     ratio $b / a$ is valid for every prefix.
 
     Args:
-        kernel: kernel with a feature map, `Linear` or `Features`; for another kernel, give a feature
-            map as `sketch`.
+        kernel: kernel with a feature map, `Linear` or `Features`; for another kernel, give a
+            feature map as `sketch`.
         num_features: number of features p of a point x, >= 1.
         ridge: ridge $\lambda$ > 0; may be a traced scalar.
         steps: number of steps, >= 1.
-        spectrum: bounds (low, high) on the eigenvalues of $C_i + \lambda I$ of every prefix, such as
-            from `icl_krr.theory.prefix_bounds`; may be traced; required, the default None raises an
-            error.
+        spectrum: bounds (low, high) on the eigenvalues of $C_i + \lambda I$ of every prefix, such
+            as from `icl_krr.theory.prefix_bounds`; may be traced; required, the default None raises
+            an error.
+        stores_sums: whether a slot `C` of m^2 channels stores $C_i$, as the state of a recurrent
+            layer does, so that it can be read, rounded or patched. A step then needs no head, but
+            one more block. Default False: a head computes $C_i d_i$.
         options: further keywords, explained in `CausalOptions` and `Options`.
 
     Returns:
@@ -66,5 +70,5 @@ def prefix_chebyshev(
     checks.positive_scalar("ridge", ridge)
     checks.count("steps", steps)
     coefficients = step_sizes.chebyshev(steps, spectrum)
-    m = prefix_sums(kernel, num_features, ridge, **options)
+    m = prefix_sums(kernel, num_features, ridge, stores_sums, **options)
     return iterate(m, ridge, steps, coefficients)

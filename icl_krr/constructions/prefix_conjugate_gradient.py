@@ -26,6 +26,7 @@ def prefix_conjugate_gradient(
     steps: int,
     form: str = "textbook",
     preconditioner: str | None = None,
+    stores_sums: bool = False,
     **options: Unpack[CausalOptions],
 ) -> Transformer:
     r"""Build a causal transformer that solves a ridge regression at every token.
@@ -42,20 +43,23 @@ def prefix_conjugate_gradient(
 
     A step takes 7 blocks, or 5 in the form "fused" (see `conjugate_gradient`). In a Mesa layer,
     $\phi_i$ is the key $k_i$ and, where it predicts, the query $q_i$, $y_i$ is the value $v_i$,
-    $g_i$ the log gate, $\beta_i$ the write strength and $\lambda I$ the matrix $\Lambda$. That layer
-    solves $(H_{kk} + \Lambda) h = q_i$ and returns $H_{kv}^T h$: the same prediction, from the other
-    side, and its iterates differ. For a diagonal $\Lambda$, use `Linear` with the projection
-    $\Lambda^{-1/2}$ and ridge 1, which has the same predictions.
+    $g_i$ the log gate, $\beta_i$ the write strength and $\lambda I$ the matrix $\Lambda$. That
+    layer solves $(H_{kk} + \Lambda) h = q_i$ and returns $H_{kv}^T h$: the same prediction, from
+    the other side, and its iterates differ. For a diagonal $\Lambda$, use `Linear` with the
+    projection $\Lambda^{-1/2}$ and ridge 1, which has the same predictions.
 
     Args:
-        kernel: kernel with a feature map, `Linear` or `Features`; for another kernel, give a feature
-            map as `sketch`.
+        kernel: kernel with a feature map, `Linear` or `Features`; for another kernel, give a
+            feature map as `sketch`.
         num_features: number of features p of a point x, >= 1.
         ridge: ridge $\lambda$ > 0; may be a traced scalar.
         steps: number of steps, >= 1.
         form: order of the operations, "textbook" (default) or "fused".
         preconditioner: "jacobi" for the diagonal of $A$, with the form "textbook" only; default
             None: no preconditioner.
+        stores_sums: whether a slot `C` of m^2 channels stores $C_i$, as the state of a recurrent
+            layer does, so that it can be read, rounded or patched. A step then needs no head, but
+            one more block. Default False: a head computes $C_i d_i$.
         options: further keywords, explained in `CausalOptions` and `Options`.
 
     Returns:
@@ -80,7 +84,7 @@ def prefix_conjugate_gradient(
         raise ValueError(f"preconditioner must be 'jacobi' or None, got {preconditioner!r}")
     if preconditioner is not None and form != "textbook":
         raise ValueError(f"form must be 'textbook' with a preconditioner, got {form!r}")
-    m = prefix_sums(kernel, num_features, ridge, **options)
+    m = prefix_sums(kernel, num_features, ridge, stores_sums, **options)
     scalar = jnp.asarray(ridge, m.dtype)
     if preconditioner is not None:
         return iterate(m, scalar, steps, *jacobi_of(m, scalar))

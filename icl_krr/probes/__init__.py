@@ -86,6 +86,7 @@ from .influence import Influence, influence, weighted
 from .interventions import ablate, patch
 from .monotone_alignment import align
 from .readouts import Probe, fit_probe, has_slot, layerwise, streams
+from .rounding import round_slots
 from .sensitivities import Sensitivities, parameter_sensitivities, sensitivities
 from .sites import Site, sites
 from .swap import Swap, swap
@@ -116,6 +117,7 @@ __all__ = [
     "linear_maps",
     "parameter_sensitivities",
     "patch",
+    "round_slots",
     "sensitivities",
     "sites",
     "spectral_filter",

@@ -46,8 +46,8 @@ def delta_rule(
         normalised: whether the step size is divided by $k(x_i, x_i)$; default False.
         prefix: whether the predictions at support i use the supports j < i ("exclusive", default)
             or j <= i ("inclusive").
-        log_gate: log gate $g$ <= 0, a number or a vector $w$ [p] for $\langle w, x \rangle$; default
-            None: 0.
+        log_gate: log gate $g$ <= 0, a number or a vector $w$ [p] for $\langle w, x \rangle$;
+            default None: 0.
         strength: write strength $\beta$ >= 0, a number or such a vector; default None: 1.
 
     Returns:

@@ -41,11 +41,11 @@ def prefix_chebyshev(
         task: supports, outputs and queries; x [n, p], y [n] or [n, r], x_query [q, p].
         ridge: ridge $\lambda$ > 0.
         steps: number of steps, >= 1.
-        spectrum: bounds (low, high) on the eigenvalues of $C_i + \lambda I$ of every prefix, as from
-            `icl_krr.theory.prefix_bounds`; required (the default None raises an error).
+        spectrum: bounds (low, high) on the eigenvalues of $C_i + \lambda I$ of every prefix, as
+            from `icl_krr.theory.prefix_bounds`; required (the default None raises an error).
         prefix: "exclusive" (default) for the supports j < i, or "inclusive" for j <= i.
-        log_gate: log gate $g$ <= 0, a number or a vector $w$ [p] for $\langle w, x \rangle$; default
-            None: 0.
+        log_gate: log gate $g$ <= 0, a number or a vector $w$ [p] for $\langle w, x \rangle$;
+            default None: 0.
         strength: write strength $\beta$ >= 0, a number or such a vector; default None: 1.
 
     Returns:

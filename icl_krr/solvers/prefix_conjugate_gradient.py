@@ -43,8 +43,8 @@ def prefix_conjugate_gradient(
         steps: number of steps, >= 1; m steps are exact without rounding.
         preconditioner: "jacobi" for the diagonal of $C_i + \lambda I$; default None: none.
         prefix: "exclusive" (default) for the supports j < i, or "inclusive" for j <= i.
-        log_gate: log gate $g$ <= 0, a number or a vector $w$ [p] for $\langle w, x \rangle$; default
-            None: 0.
+        log_gate: log gate $g$ <= 0, a number or a vector $w$ [p] for $\langle w, x \rangle$;
+            default None: 0.
         strength: write strength $\beta$ >= 0, a number or such a vector; default None: 1.
 
     Returns:

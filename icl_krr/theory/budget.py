@@ -1,4 +1,4 @@
-"""Depth and table width that reach a given error, from the number of supports and the ridge (C28)."""
+"""Depth and table width that reach an error, from the number of supports and the ridge (C28)."""
 
 from __future__ import annotations
 

@@ -77,8 +77,8 @@ def prefix_bounds(kernel: Kernel, task: Task, *, ridge: float | Float[Array, ""]
     r"""Bound the eigenvalues of $C_i + \lambda I$ for all prefixes of a context.
 
     $C_i = \sum_j \phi_j \phi_j^T$ sums over the supports of prefix i. It is 0 for an empty prefix,
-    so the lower bound is $\lambda$. The upper bound is the largest eigenvalue of $K + \lambda I$ for
-    all supports. Both hold for gates and strengths that are at most 1.
+    so the lower bound is $\lambda$. The upper bound is the largest eigenvalue of $K + \lambda I$
+    for all supports. Both hold for gates and strengths that are at most 1.
 
     Args:
         kernel: kernel $k$ of the regression, with the features $\phi$.

@@ -199,5 +199,11 @@ def check(model: Transformer, family: Sampler, settings: Training) -> None:
             f"curriculum = {s.curriculum}, start_supports = {s.start_supports}, "
             f"start_features = {s.start_features}"
         )
+    if s.loss != "queries" and not (model.spec.causal and model.spec.tokens == "interleaved"):
+        raise ValueError(
+            f"model must be causal with interleaved tokens for loss={s.loss!r}, because the token "
+            f"of a pair shows its y, got causal={model.spec.causal}, "
+            f"tokens={model.spec.tokens!r}; use loss='queries'"
+        )
     run = predict if s.loss == "queries" else predict_along
     jax.eval_shape(run, model, task)

@@ -152,6 +152,7 @@ def run_with_cache(
     names: tuple[str, ...] | None = None,
     points: tuple[str, ...] = (),
     everything: bool = False,
+    hooks: Mapping[str, Hook] | None = None,
     mesh: Mesh | None = None,
 ) -> tuple[jax.Array, Cache]:
     """Predict, and store slots after every step and points inside blocks.
@@ -173,6 +174,7 @@ def run_with_cache(
             (see `run_with_hooks`); default (): none.
         everything: whether to store all points of all blocks, including the patterns [T, T];
             default False. Linear attention then forms its pattern, which changes rounding errors.
+        hooks: functions that replace values inside blocks (see `run_with_hooks`); default None.
         mesh: mesh whose axis `context` divides the supports; default None: the supports stay on the
             devices on which they are. Then only slots can be stored, no points.
 
@@ -206,7 +208,10 @@ def run_with_cache(
     for name in names:
         if name != "prediction":
             model.layout[name]
-    keep = {"keep": everything or tuple(points)} if everything or points else {}
+    keep: dict[str, Any] = {"keep": everything or tuple(points)} if everything or points else {}
+    if hooks:
+        check_hooks(hooks)
+        keep["hooks"] = tuple(hooks.items())
     prediction, (slots, kept) = run_one(
         model, task, mesh, names=tuple(dict.fromkeys(names)), **keep
     )
@@ -259,9 +264,13 @@ def run_with_hooks(model: Transformer, task: Task, hooks: Mapping[str, Hook]) ->
     [2.0]
     """
     check_compatible(model, task)
+    check_hooks(hooks)
+    return run_one(model, task, None, hooks=tuple(hooks.items()))[0]
+
+
+def check_hooks(hooks: Mapping[str, Hook]) -> None:
     if not isinstance(hooks, Mapping) or not all(map(callable, hooks.values())):
         wanted = "{name: function (value, where) -> value}"
         raise TypeError(f"hooks must be {wanted}, got {checks.shown(hooks)}")
     for name, hook in hooks.items():
         check_arguments(name, hook)
-    return run_one(model, task, None, hooks=tuple(hooks.items()))[0]

@@ -65,7 +65,7 @@ class Machine(Recorder, ABC):
         self.kernel, self.sketch, self.arithmetic = kernel, sketch, arithmetic
         self.problem: Problem | None = None
         self.positions: dict[str, jax.Array] = {}
-        self.preparations: list[Callable[[], None]] = []
+        self.preparations: list[Callable[[], Any]] = []
         self.log_gate: Read | None = None
 
     def solves(self, ridge: Any) -> None:
@@ -121,7 +121,7 @@ class Machine(Recorder, ABC):
 
     @abstractmethod
     def gather(self, place: Read, at: Read, value: Read, to: Read) -> None:
-        """Add the value of the earlier token whose `at` is the token's `place`, of one-hot codes."""
+        """Add the value of the earlier token whose one-hot code `at` is the token's `place`."""
 
     def check_sums(self) -> None:
         if self.spec.causal:

@@ -7,7 +7,6 @@ from dataclasses import replace
 from functools import partial
 from typing import Any, Unpack
 
-import jax
 import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float
@@ -29,9 +28,9 @@ class CausalOptions(Options, total=False):
     r"""Keywords of causal constructions, in addition to those of `Options`.
 
     Token i sees only the supports of its prefix. All sums over supports then depend on i. The
-    *gate* and the *strength* of a token may be numbers, or vectors $w$ for $\langle w, x_i \rangle$:
-    a model then reads them from the token, as the layers of language models do. Add channels to x
-    for this purpose, and give the kernel a `projection` that leaves them out.
+    *gate* and the *strength* of a token may be numbers, or vectors $w$ for $\langle w, x_i
+    \rangle$: a model then reads them from the token, as the layers of language models do. Add
+    channels to x for this purpose, and give the kernel a `projection` that leaves them out.
 
     Args:
         prefix: "exclusive" (default): the prediction at support i uses the supports j < i, and
@@ -50,8 +49,8 @@ class CausalOptions(Options, total=False):
     Raises:
         ValueError: an option is unknown, out of range or missing.
 
-    Source: the keys, values, log gates and strengths of Yang et al., Gated delta networks: improving
-    Mamba2 with delta rule, 2024.
+    Source: the keys, values, log gates and strengths of Yang et al., Gated delta networks:
+    improving Mamba2 with delta rule, 2024.
 
     >>> options: CausalOptions = {"prefix": "inclusive", "log_gate": -0.1}
     >>> import icl_krr as ik
@@ -80,7 +79,7 @@ def causal_machine(
         options: keywords of the causal construction.
     """
     own = {k: v for k, v in options.items() if k in CausalOptions.__annotations__}
-    causal = {k: own[k] for k in own if k not in Options.__annotations__}
+    causal: dict[str, Any] = {k: own[k] for k in own if k not in Options.__annotations__}
     m = make(kernel, num_features, **{k: v for k, v in options.items() if k not in causal})
     prefix = causal.get("prefix", "exclusive")
     checks.choice("prefix", prefix, PREFIXES)
@@ -104,14 +103,19 @@ def causal_machine(
 
 
 def prefix_sums(
-    kernel: Kernel, num_features: int, ridge: Any, **options: Unpack[CausalOptions]
+    kernel: Kernel,
+    num_features: int,
+    ridge: Any,
+    stores_sums: bool,
+    **options: Unpack[CausalOptions],
 ) -> PrefixSums:
     """Make the machine whose tokens solve the ridge regressions of their prefixes."""
+    checks.flag("stores_sums", stores_sums)
     make = partial(linear_machine, kind=PrefixSums)
     m, strength = causal_machine(make, kernel, num_features, **options)
     if strength is m.support and m.log_gate is None:
         m.solves(ridge)  # queries have the prediction of kernel ridge regression
-    m.strength = strength
+    m.strength, m.stores_sums = strength, stores_sums
     return m
 
 
@@ -160,7 +164,7 @@ def of_supports(m: Machine, name: str, value: Any) -> Read:
         raise ValueError(f"{name} must be >= 0, got {value}")
     state = m.state(name, SUPPORTS, f"{name} of a support", width=1)
     read = of_token(m, name, value)
-    m.preparations.append(lambda: m.add(read, to=state))
+    m.preparations.append(partial(m.add, read, to=state))
     return state
 
 

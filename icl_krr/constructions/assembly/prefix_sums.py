@@ -20,7 +20,9 @@ class PrefixSums(LinearAttention):
     The sums C_i = sum_j phi_j phi_j^T and b_i = sum_j phi_j y_j run over the supports that token i
     sees, with their strengths and gates as factors. A head with the query v_i, the keys phi_j and
     the values phi_j computes C_i v_i. All other operations are local to a token, because it stores
-    the m unknowns w_i itself, m for each output. So inner products need no aggregator.
+    the m unknowns w_i itself, m for each output. So inner products need no aggregator. If the
+    machine `stores_sums`, a head computes C_i once, a slot of m^2 channels stores it, and C_i v_i
+    is local.
 
     Source: von Oswald et al., Uncovering mesa-optimization algorithms in transformers, 2023.
     """
@@ -29,6 +31,7 @@ class PrefixSums(LinearAttention):
     solution, direction = "w", "d"
     about_solution, about_prediction = "coefficients of the features", "phi(x)^T w"
     strength: Read
+    stores_sums: bool = False
 
     @property
     def right(self) -> Read:
@@ -45,6 +48,14 @@ class PrefixSums(LinearAttention):
             self.state("weighted", SUPPORTS, "strength phi(x)", width=self.features.width)
         return self.layout.read("weighted", self.dtype)
 
+    @property
+    def sums(self) -> Read:
+        """The matrices C_i, row by row."""
+        if "C" not in self.embedding:
+            width = self.features.width**2
+            self.state("C", SUPPORTS_AND_QUERIES, "sum_j phi_j phi_j^T", width=width)
+        return self.layout.read("C", self.dtype)
+
     def start(self) -> None:
         b, keys = self.right, self.keys
         self.compute_features()
@@ -53,6 +64,13 @@ class PrefixSums(LinearAttention):
         self.multiply(here, self.over_channels(self.strength, 1), to=keys)
         one = self.per_output(self.inside(SUPPORTS_AND_QUERIES))
         self.head_per_output(one, self.y, self.over_outputs(keys), b)
+        if self.stores_sums:
+            phi, m = self.features, self.features.width
+            pairs = self.scratch("pairs", SUPPORTS, "strength phi phi^T", m**2)
+            row, column = np.divmod(np.arange(m**2), m)
+            self.multiply(select(keys, row), select(phi, column), to=pairs)
+            one = self.inside(SUPPORTS_AND_QUERIES)
+            self.head(one, self.support, pairs, self.sums, log_gate=self.log_gate)
         Machine.start(self)
 
     def over_outputs(self, features: Read) -> Read:
@@ -60,12 +78,11 @@ class PrefixSums(LinearAttention):
         outputs = self.spec.num_outputs
         if outputs == 1:
             return features
-        return features @ np.tile(np.eye(features.width, dtype=self.dtype), (1, outputs))
+        return select(features, np.tile(np.arange(features.width), outputs))
 
     def over_channels(self, scalars: Read, outputs: int) -> Read:
         """Repeat the scalar of every output for its m channels: [r] to [r m]."""
-        width = self.features.width
-        return scalars @ np.kron(np.eye(outputs), np.ones((1, width))).astype(self.dtype)
+        return select(scalars, np.repeat(np.arange(outputs), self.features.width))
 
     @property
     def sum_channels(self) -> jax.Array:
@@ -79,9 +96,19 @@ class PrefixSums(LinearAttention):
 
     def kernel_times(self, v: Read) -> Read:
         product = self.scratch_vector("C_" + "_".join(v.blocks), f"C ({label(v)})")
+        if self.stores_sums:
+            self.multiply_by_sums(v, product)
+            return product
         keys, phi = self.over_outputs(self.keys), self.over_outputs(self.features)
         self.head_per_output(v, keys, phi, product)
         return product
+
+    def multiply_by_sums(self, v: Read, to: Read) -> None:
+        m, outputs = self.features.width, self.spec.num_outputs
+        output, row, column = np.unravel_index(np.arange(outputs * m**2), (outputs, m, m))
+        out = jnp.eye(outputs * m, dtype=self.dtype)[output * m + row]
+        sums = select(self.sums, row * m + column)
+        self.multiply(sums, select(v, output * m + column), to=to, out=out)
 
     def fit_of(self, v: Read, product: Any, to: str) -> Read:
         fit = self.scratch(to, SUPPORTS_AND_QUERIES, f"phi . ({label(v)})")
@@ -115,3 +142,11 @@ class PrefixSums(LinearAttention):
         if value.width != by.width:
             by = self.over_channels(by, self.spec.num_outputs)
         self.multiply(value, by, to=to)
+
+
+def select(read: Read, channels: np.ndarray) -> Read:
+    """The channels of a read with these numbers, in this order."""
+    if np.array_equal(channels, np.arange(read.width)):
+        return read
+    dtype = np.result_type(*(getattr(block, "dtype", float) for block in read.blocks.values()))
+    return read @ np.eye(read.width, dtype=dtype)[:, channels]

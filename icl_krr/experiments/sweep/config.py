@@ -18,16 +18,16 @@ class SweepConfig:
     """A grid of values, lines and seeds along one axis, and the task.
 
     Tasks are draws of a Gaussian process on the unit sphere with the exponential kernel and noise
-    variance 0.1. Along the axis "width" they are linear regression on p features with standard
-    deviations 1/i.
+    variance 0.1. Along the axes "width", "position" and "rounding" they are linear regression on p
+    features with standard deviations 1/i.
 
     Args:
         axis: name of the axis.
         values: values of the axis; default: those of the catalogue. Along the axis "depth" the
             values are steps, by default all.
         lines: solvers, sketches or feature maps to compare; default: those of the axis.
-        kernel: kernel of the regression. The default is "linear" along the axis "width",
-            "gaussian" along the axis "arithmetic" and "exponential" along the others.
+        kernel: kernel of the regression. The default is "linear" along the axes of linear
+            regression, "gaussian" along the axis "arithmetic" and "exponential" along the others.
         seeds: number of seeds, >= 1; default 5.
         seed: first seed; default 0.
         steps: number of steps of every solver, >= 1; default 32.
@@ -36,8 +36,9 @@ class SweepConfig:
         num_queries: number of queries q, >= 1; default 64.
         temperature: temperature of the exponential kernel, >= 1/80; default 0.5. The Gaussian
             kernel has the lengthscale sqrt(temperature).
-        ridge: ridge > 0. The default along the axis "width" is 0.1 p. The default along the other
-            axes is 0.1 e^(1 / temperature), which is 0.1 k(x, x) of the exponential kernel.
+        ridge: ridge > 0. The default along the axes of linear regression is 0.1 p. The default
+            along the other axes is 0.1 e^(1 / temperature), which is 0.1 k(x, x) of the exponential
+            kernel.
 
     Raises:
         ValueError: the axis, the kernel or a line is unknown, or a number is out of range.
@@ -71,7 +72,7 @@ class SweepConfig:
             set_field("num_features", axis.num_features)
         checks.count("num_features", self.num_features)
         if self.ridge is None:
-            linear = self.axis == "width"
+            linear = axis.kernel == "linear"
             scale: Any = self.num_features if linear else math.exp(1 / self.temperature)
             set_field("ridge", NOISE * scale)
         checks.positive_scalar("ridge", self.ridge)

@@ -18,7 +18,7 @@ from ...training.reference import average
 from ...transformer import run_with_cache
 from ..shared.rows import Rows, tidy
 from .config import SweepConfig
-from .setting import Models, Setting, draw
+from .setting import Models, Setting, draw, steps_of
 
 BASELINES = ("zero", "mean", "nadaraya_watson", "exact")
 """Predictions that the table of a sweep compares its models with."""
@@ -32,7 +32,7 @@ def rows_of_a_cell(config: SweepConfig, line: str) -> int:
     if config.axis == "depth":
         return len(config.values)
     smooths = AXES[config.axis].solvers and not SOLVERS[line].iterates
-    return len(config.values) * (2 if smooths else config.steps + 1)
+    return len(config.values) * (2 if smooths else steps_of(config, line) + 1)
 
 
 def cells(config: SweepConfig) -> list[Cell]:
@@ -42,7 +42,7 @@ def cells(config: SweepConfig) -> list[Cell]:
 
 def sweep(config: SweepConfig, done: frozenset[Cell] = frozenset()) -> Iterator[tuple[Cell, Rows]]:
     """Yield the rows of every cell that is not in `done`."""
-    wide = config.axis == "precision"
+    wide = config.axis in ("precision", "rounding")
     for line, seed in cells(config):
         if (line, seed) not in done:
             with jax.enable_x64(wide or jax.config.jax_enable_x64):  # pyright: ignore[reportAttributeAccessIssue]
@@ -110,7 +110,7 @@ def measure(key: jax.Array, value: Any, line: str, config: SweepConfig) -> dict[
     setting = models_of(config).build(line, value, draw(at, config), config, own)
     model, task, exact = setting.model, setting.task, setting.exact
     names = ("prediction",) if setting.alpha is None else ("prediction", "alpha")
-    _, cache = run_with_cache(model, task, names=names)
+    _, cache = run_with_cache(model, task, names=names, hooks=setting.hooks)
     path = cache["prediction"].astype(exact.dtype)
     steps = len(path)
     missing = jnp.full(steps, jnp.nan)

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Any, NamedTuple
 
 import jax
 
 from ... import solvers
-from ...catalogue import SOLVERS, kernel_class
+from ...catalogue import AXES, SOLVERS, kernel_class
 from ...kernels import Exponential, Kernel
 from ...tasks import GaussianProcess, Task, sample
 from ...transformer import Transformer
@@ -32,6 +32,8 @@ class Setting(NamedTuple):
         A: matrix K + ridge I [n, n]. Default: the error is not measured.
         expected: gap that theory expects after the last step; default: unknown.
         smoother: kernel of the Nadaraya-Watson baseline. Default: the baseline is not defined.
+        hooks: functions that replace values inside the model (`icl_krr.run_with_hooks`); default:
+            none.
     """
 
     model: Transformer
@@ -42,6 +44,7 @@ class Setting(NamedTuple):
     A: jax.Array | None = None
     expected: jax.Array | None = None
     smoother: Kernel | None = None
+    hooks: Mapping[str, Any] | None = None
 
 
 class Models(NamedTuple):
@@ -65,7 +68,7 @@ OVER_VALUES = Plot("value", "gap", ("line",), logx=True)
 def draw(key: jax.Array, config: SweepConfig) -> Task:
     """The task of a cell. It does not depend on the kernel of the regression."""
     sizes = config.num_features, config.num_supports, config.num_queries
-    if config.axis == "width":
+    if AXES[config.axis].kernel == "linear":
         return spectral_task(key, "1/i", *sizes)
     p, n, q = sizes
     process = GaussianProcess(
@@ -85,6 +88,8 @@ def kernel_of(config: SweepConfig, temperature: Any = None) -> Kernel:
         raise ValueError(
             f"kernel must have a bandwidth for the axis 'temperature', got {config.kernel!r}"
         )
+    if made_by.bandwidth is None:
+        return made_by()
     return made_by.of_temperature(config.temperature if temperature is None else temperature)
 
 
@@ -93,7 +98,13 @@ def solve(
 ) -> Transformer:
     """The construction of a solver, with the keywords that depend on the task."""
     needs = told(SOLVERS[line], kernel, task, ridge) | attention(kernel, task) | options
-    return construct(line, kernel, task, steps=config.steps, **needs)
+    return construct(line, kernel, task, steps=steps_of(config, line), **needs)
+
+
+def steps_of(config: SweepConfig, line: str) -> int:
+    """The number of steps of a line: one for each support if a step takes in one support."""
+    row = SOLVERS.get(line)
+    return config.num_supports if row is not None and row.sequential else config.steps
 
 
 def against_exact(

@@ -11,6 +11,12 @@ def positive(value: Any, config: Any) -> None:
     checks.positive_scalar("values", value)
 
 
+def condition(value: Any, config: Any) -> None:
+    positive(value, config)
+    if value <= 1:
+        raise ValueError(f"values must be > 1, because they are condition numbers, got {value}")
+
+
 def temperature(value: Any, config: Any) -> None:
     bandwidth("values", value)
 
@@ -64,6 +70,16 @@ def step(value: Any, config: Any) -> None:
 
 RULES = {
     rule.__name__: rule
-    for rule in (positive, temperature, feature, support, feature_count, floating, relu_width, step)
+    for rule in (
+        positive,
+        condition,
+        temperature,
+        feature,
+        support,
+        feature_count,
+        floating,
+        relu_width,
+        step,
+    )
 }
 """Rules by the name in `Axis.value` of the catalogue."""

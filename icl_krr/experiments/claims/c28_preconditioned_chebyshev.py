@@ -1,0 +1,138 @@
+"""C28: the normaliser's head with Chebyshev coefficients needs only n and the ridge to be told."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import partial
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from ... import constructions, solvers, theory
+from ...constructions import ReLU
+from ...kernels import Gaussian
+from ...tasks import GaussianProcess, sample, system
+from ...transformer import operand_bounds, predict, run_with_cache
+from ..shared.draws import draws
+from ..shared.rows import Plot, Rows, tidy
+from .claim import FAMILY, HOLDS, Claim, Verdict, at_least, compare, judge, within
+from .sources import OURS
+
+KERNEL, LIMIT = Gaussian(1.0), 1e-2
+SOLVERS = ("Richardson", "Chebyshev")
+
+
+@dataclass(frozen=True)
+class Config:
+    """Settings; `budgets` are pairs of an error and a number of supports, with ridge 0.5."""
+
+    draws: int = 3
+    n: tuple[int, ...] = (32, 64, 128, 256)
+    ridge: float = 0.1
+    steps: tuple[int, int] = (4000, 200)
+    budgets: tuple[tuple[float, int], ...] = ((0.1, 8), (0.05, 16))
+
+
+def run(config: Config, key: jax.Array) -> tuple[Rows, Verdict]:
+    keys = draws(key, config.draws)
+    parts = [[np.asarray(v) for v in measure(keys, n, config)] for n in config.n]
+    low, high, floor = (np.stack([part[k] for part in parts], axis=1) for k in range(3))
+    errors = [part[3:] for part in parts]  # [n][solver][draw, step]
+    tail = np.stack([chebyshev[:, 1:] for _, chebyshev in errors], axis=1)
+    steps = np.stack([[first_below(e) for e in pair] for pair in errors], axis=-1)
+    steps = np.moveaxis(steps, 1, 0)  # [draw, solver, n]
+    rows = tidy({"draw": range(config.draws), "solver": SOLVERS, "n": config.n}, steps=steps)
+    t = np.arange(1.0, config.steps[1] + 1)
+    lows = [config.ridge / (n + config.ridge) for n in config.n]
+    bound = np.stack([theory.chebyshev_rate(low, 1.0, t) for low in lows]) + 1e-12
+    slope = lambda k: [np.polyfit(np.log(config.n), np.log(s[k]), 1)[0] for s in steps]  # noqa: E731
+    over = [np.asarray(of_budget(keys, *pair)) / pair[0] for pair in config.budgets]
+    return rows, judge(
+        compare("largest eigenvalue of (D + ridge I)^-1 A <= 1", high, 1.0),
+        at_least("smallest eigenvalue of (D + ridge I)^-1 A >= ridge / (n + ridge)", low, floor),
+        compare("Chebyshev: |alpha_t - alpha*|_A / |alpha*|_A <= 2 rho^t", tail, bound[None]),
+        within("Chebyshev: steps to error 1e-2 ~ n^a with a in [0.35, 0.6]", slope(1), 0.35, 0.6),
+        at_least(
+            "steps of Richardson (step size 1.9) / steps of Chebyshev >= 0.5 sqrt(n)",
+            steps[:, 0] / steps[:, 1],
+            0.5 * np.sqrt(np.array(config.n))[None],
+        ),
+        compare(
+            "steps and table width of theory.budget(e, n, ridge): |f - f*| / largest |y| <= e",
+            np.stack(over, axis=1),
+            1.0,
+        ),
+    )
+
+
+def first_below(error: np.ndarray) -> np.ndarray:
+    """The first step with an error of at most the limit; one more than the last if there is none."""
+    below = error <= LIMIT
+    return np.where(below.any(-1), np.argmax(below, axis=-1), error.shape[-1])
+
+
+@partial(jax.jit, static_argnames=("n", "config"))
+def measure(keys: jax.Array, n: int, config: Config) -> tuple[jax.Array, ...]:
+    """Return extreme eigenvalues, the bound on the smallest, and errors of both solvers."""
+    ridge = config.ridge
+    process = GaussianProcess(KERNEL, num_supports=n, num_queries=1)
+    common = {"num_features": 2, "ridge": ridge}
+    slow, fast = config.steps
+    models = (
+        constructions.richardson(KERNEL, steps=slow, step_size=1.9, **common),
+        constructions.preconditioned_chebyshev(KERNEL, steps=fast, num_supports=n, **common),
+    )
+
+    def once(key: jax.Array) -> tuple[jax.Array, ...]:
+        task = sample(key, process)
+        sigma = theory.preconditioned_eigenvalues(KERNEL, task, ridge=ridge, sink=ridge)
+        A = system(KERNEL, task).gram + ridge * jnp.eye(n)
+        exact = solvers.exact(KERNEL, task, ridge=ridge).alpha
+        errors = []
+        for model in models:
+            alpha = run_with_cache(model, task, names=("alpha",))[1]["alpha"]
+            error = theory.energy_norm(A, alpha - exact[None])
+            errors.append(error / error[0])
+        return sigma[0], sigma[-1], jnp.asarray(ridge / (n + ridge)), *errors
+
+    return jax.lax.map(once, keys)
+
+
+def of_budget(keys: jax.Array, error: float, n: int) -> jax.Array:
+    """Return the largest error at the queries over the largest |y|, with tables, for each draw."""
+    ridge = 0.5
+    budget = theory.budget(error, n, ridge)
+    process = GaussianProcess(KERNEL, num_supports=n, num_queries=8)
+    options = {"num_features": 2, "ridge": ridge, "steps": budget.steps, "num_supports": n}
+
+    @jax.jit
+    def once(key: jax.Array) -> jax.Array:
+        task = sample(key, process)
+        twin = constructions.preconditioned_chebyshev(KERNEL, **options)
+        tables = ReLU(budget.width, operand_bounds(twin, task))
+        model = constructions.preconditioned_chebyshev(KERNEL, arithmetic=tables, **options)
+        gap = predict(model, task) - solvers.exact(KERNEL, task, ridge=ridge).prediction
+        return jnp.max(jnp.abs(gap)) / jnp.max(jnp.abs(task.y))
+
+    return jax.lax.map(once, keys)
+
+
+CLAIM = Claim(
+    title="Chebyshev on the normaliser's head: O(sqrt(n / ridge)) blocks",
+    statement="Let 0 <= k <= 1. A transformer with one softmax head and one block a step computes "
+    "z = (D + ridge I)^-1 (y - A alpha) as Richardson's iteration does, and alpha_(t+1) = alpha_t "
+    "+ b_t z_t + a_t (alpha_t - alpha_(t-1)) with the Chebyshev coefficients of the interval "
+    "[ridge / (n + ridge), 1]. It is told n and the ridge, and nothing of the supports. Its error "
+    "in the A-norm after t steps is at most 2 rho^t with rho = (sqrt(kappa) - 1) / (sqrt(kappa) + "
+    "1) and kappa = (n + ridge) / ridge. So O(sqrt(n / ridge) log(1 / e)) blocks reach the error "
+    "e, and theory.budget gives the depth and the table width for e.",
+    source=OURS,
+    quote="",
+    expected=HOLDS,
+    told=FAMILY,
+    run=run,
+    config=Config(),
+    quick=Config(draws=2, n=(16, 64), steps=(1500, 100), budgets=((0.1, 8),)),
+    plot=Plot(x="n", y="steps", by=("solver",), logx=True),
+)

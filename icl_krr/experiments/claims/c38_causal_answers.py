@@ -1,0 +1,155 @@
+"""C38: how far causal solvers are from kernel ridge regression on the prefix, and their blocks."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import partial
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from ... import constructions, theory
+from ...kernels import Linear
+from ...tasks import LinearRegression, Task, sample
+from ...transformer import Transformer, predict_along, run_with_cache
+from ..shared.draws import draws
+from ..shared.rows import Plot, Rows, tidy
+from .c27_mesa_layer import ridge_regression
+from .claim import HOLDS, TASK, Claim, Verdict, at_least, compare, judge, within
+from .sources import OURS
+
+FEATURES, LIMIT = 4, 1e-3
+RATES = (0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 1.0)
+LINES = ("delta rule, step 1 / ridge", "normalised delta rule, best step", "Mesa", "Chebyshev")
+
+
+@dataclass(frozen=True)
+class Config:
+    """Settings; ridges are in units of the mean of k(x, x)."""
+
+    draws: int = 8
+    num_supports: int = 64
+    ridges: tuple[float, ...] = (0.1, 1.0, 100.0, 1000.0, 10000.0)
+    steps: tuple[int, int] = (8, 96)
+
+
+def run(config: Config, key: jax.Array) -> tuple[Rows, Verdict]:
+    keys, n = draws(key, config.draws), config.num_supports
+    found = [[np.asarray(v) for v in measure(keys, r, config)] for r in config.ridges]
+    gaps, blocks = (np.stack(part, axis=1) for part in zip(*found, strict=True))
+    rows = tidy(
+        {
+            "draw": range(config.draws),
+            "ridge": config.ridges[1:2],
+            "solver": LINES,
+            "supports before": range(n + 1),
+        },
+        gap=gaps[:, 1:2],
+    )
+    late = np.median(gaps[..., n // 2 :], axis=-1)  # [draw, ridge, line]
+    slopes = [np.polyfit(np.log(config.ridges[2:]), np.log(g[2:, 0]), 1)[0] for g in late]
+    mesa, chebyshev = blocks[..., 0], blocks[..., 1]
+    return rows, judge(
+        at_least(
+            "ridge = k(x, x), delta rule with step 1 / ridge: median |f - f*| / size of f* over "
+            "the second half >= 0.05",
+            late[:, 1, 0],
+            0.05,
+        ),
+        at_least(
+            "the same, normalised delta rule with its best step: >= 0.005", late[:, 1, 1], 0.005
+        ),
+        within(
+            "ridge >= 100 k(x, x), delta rule: gap ~ ridge^a with a in [-1.2, -0.7]",
+            slopes,
+            -1.2,
+            -0.7,
+        ),
+        compare("Mesa: |f - f*| / size of f* <= 1e-8 everywhere", gaps[:, :, 2], 1e-8),
+        compare(
+            "ridge = k(x, x) / 10: blocks to a gap of 1e-3 everywhere: Mesa / Chebyshev <= 1",
+            mesa[:, 0] / chebyshev[:, 0],
+            1.0,
+        ),
+        compare(
+            "ridge = 100 k(x, x): the same: Chebyshev / Mesa <= 1",
+            chebyshev[:, 2] / mesa[:, 2],
+            1.0,
+        ),
+    )
+
+
+@partial(jax.jit, static_argnames="config")
+def measure(keys: jax.Array, ridge: jax.Array, config: Config) -> tuple[jax.Array, jax.Array]:
+    """Return gaps [draw, line, position], and blocks of Mesa and Chebyshev to a small gap [draw, 2].
+
+    A gap is the distance from ridge regression on the prefix at one position, over the root mean
+    square of its predictions at all positions. The normalised delta rule has the step size with the
+    smallest median gap on this task.
+    """
+    n, p = config.num_supports, FEATURES
+    family = LinearRegression(num_features=p, num_supports=n, noise=0.1)
+    ridge = ridge * p
+    few, many = config.steps
+
+    def once(key: jax.Array) -> tuple[jax.Array, jax.Array]:
+        task = sample(key, family)
+        exact = prefix_regression(task, ridge)
+        gap = lambda f: jnp.abs(f - exact) / jnp.sqrt(jnp.mean(exact**2))  # noqa: E731
+
+        def online(step_size: jax.Array | float, normalised: bool = False) -> jax.Array:
+            sizes = {"num_features": p, "steps": n, "normalised": normalised}
+            model = constructions.delta_rule(Linear(), step_size=step_size, **sizes)
+            return gap(predict_along(model, task))
+
+        tuned = jax.vmap(lambda rate: online(rate, normalised=True))(jnp.asarray(RATES))
+        best = tuned[jnp.argmin(jnp.median(tuned[:, n // 2 :], axis=1))]
+        common = {"num_features": p, "ridge": ridge}
+        bounds = theory.prefix_bounds(Linear(), task, ridge=ridge)
+        models = (
+            constructions.prefix_conjugate_gradient(Linear(), steps=few, **common),
+            constructions.prefix_chebyshev(Linear(), steps=many, spectrum=bounds, **common),
+        )
+        paths = [jax.vmap(gap)(path_along(model, task)) for model in models]
+        blocks = [blocks_to(m, path) for m, path in zip(models, paths, strict=True)]
+        ends = [path[-1] for path in paths]
+        return jnp.stack([online(1 / ridge), best, *ends]), jnp.stack(blocks)
+
+    return jax.lax.map(once, keys)
+
+
+def path_along(model: Transformer, task: Task) -> jax.Array:
+    """The predictions at all supports and queries after every step."""
+    w = run_with_cache(model, task, names=("w",))[1]["w"][:, 1:]
+    return jnp.sum(w * jnp.concatenate([task.x, task.x_query])[None], axis=2)
+
+
+def blocks_to(model: Transformer, path: jax.Array) -> jax.Array:
+    """The blocks after which no gap exceeds the limit; infinite if there are not enough."""
+    small = jnp.max(path, axis=1) <= LIMIT
+    blocks = len(model.weights.prologue) + model.blocks_per_step * jnp.argmax(small)
+    return jnp.where(jnp.any(small), blocks, jnp.inf)
+
+
+def prefix_regression(task: Task, ridge: jax.Array) -> jax.Array:
+    n = task.num_supports
+    w = jax.vmap(lambda i: ridge_regression(task, jnp.arange(n) < i, ridge))(jnp.arange(n + 1))
+    return jnp.sum(w * jnp.concatenate([task.x, task.x_query]), axis=1)
+
+
+CLAIM = Claim(
+    title="which causal solver answers ridge regression on the prefix",
+    statement="On linear tasks, the delta rule is not ridge regression on the prefix, whatever its "
+    "step size: with step 1 / ridge, its distance falls as 1 / ridge for a large ridge only, where "
+    "both predict near 0. A Mesa layer is exact at every position. It takes fewer blocks than the "
+    "Chebyshev iteration for a small ridge, and more for a large one.",
+    source=OURS,
+    quote="",
+    expected=HOLDS,
+    told=TASK,
+    run=run,
+    config=Config(),
+    quick=Config(draws=2, num_supports=32),
+    plot=Plot(x="supports before", y="gap", by=("solver",)),
+)
