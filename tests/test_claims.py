@@ -221,7 +221,7 @@ CONSTRUCTION = {
     "C36": Change("load_models", untrained),
     "C37": Change("load_models", with_all_parts),
     "C38": Change("constructions.prefix_conjugate_gradient", option("ridge", 1.05)),
-    "C39": Change("constructions.prefix_chebyshev", option("steps", 0.1)),
+    "C39": Change("constructions.prefix_conjugate_gradient", option("ridge", 2.0)),
 }
 
 

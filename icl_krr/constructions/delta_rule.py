@@ -32,13 +32,22 @@ def delta_rule(
     $$\alpha_i = \eta_i (y_i - f_i), \quad f_i = \sum_{j < i} e^{G_i - G_j} k(x_i, x_j) \alpha_j$$
 
     $f_i$ is the prediction at support i from the supports before it. With the linear kernel,
-    $S_i = \sum_{j \leq i} e^{G_i - G_j} \alpha_j x_j^T$ is the state of (Gated) DeltaNet: the key
-    is $x_i$, the value $y_i$, and $\beta_i = \eta_i$ is the write strength,
+    $S_i = \sum_{j \leq i} e^{G_i - G_j} \alpha_j x_j^T$ is the state of (Gated) DeltaNet, with the
+    key $k_i = x_i$, the value $v_i = y_i$, the log gate $g_i$, the write strength $\beta_i$ and
+    $\eta = 1$,
 
-    $$S_i = e^{g_i} S_{i-1} + \beta_i (y_i - e^{g_i} S_{i-1} x_i) x_i^T$$
+    $$S_i = e^{g_i} S_{i-1} + \beta_i (v_i - e^{g_i} S_{i-1} k_i) k_i^T, \quad o_i = c S_i q_i$$
+
+    The layer reads after the write: this is `prefix="inclusive"` with $q_i = k_i$, and a query of
+    the task is any other $q$ (see `CausalOptions`). The prediction has no scale c; layers use
+    $c = 1 / \sqrt{d}$ for keys [d]. The prediction of `prefix="exclusive"` is
+    $e^{g_i} S_{i-1} k_i$, which the layer erases. Its code stores $S^T$.
 
     The step size is $\eta_i = \eta \beta_i$, with the `strength` $\beta_i$ of `CausalOptions`. If
-    `normalised`, it is $\eta \beta_i / k(x_i, x_i)$, as for keys of length 1.
+    `normalised`, it is $\eta \beta_i / k(x_i, x_i)$. This is not quite a layer that divides $q_i$
+    and $k_i$ by their lengths. It erases as such a layer does, but it writes $y_i / |x_i|$ and
+    reads at $x_i$. With $y_i = |k_i| v_i$ it has the state of that layer, and predicts $|k_i| o_i$
+    at $x_i = k_i$.
 
     A step computes all $f_i$ by one head and then sets one more coefficient: after t steps, the
     model has learned from the first t supports that are not masked. It needs as many steps as

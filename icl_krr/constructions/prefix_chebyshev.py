@@ -32,8 +32,14 @@ def prefix_chebyshev(
     $(a, b)$ must hold for all prefixes. A prefix with fewer supports than features has the
     eigenvalue $\lambda$, so use $a = \lambda$. With strengths <= 1, $C_i \leq \Phi^T \Phi$, so the
     largest eigenvalue of the whole context is a valid $b$. No step needs an inner product or a
-    division. Gated KalmaNet chooses $\lambda_i$ in proportion to the norm of $C_i$, so that a fixed
-    ratio $b / a$ is valid for every prefix.
+    division.
+
+    Gated KalmaNet has this iteration for the prefix "inclusive", with a ridge for every token:
+    $\lambda_i$ is in proportion to the Frobenius norm of $C_i$, so that a fixed ratio $b / a$ is
+    valid for every prefix. It multiplies both key and value by $\beta_i$, which is the `strength`
+    $\beta_i^2$, and its n iterations are n + 1 steps. It solves for the query: the predictions are
+    the same after every step, because both sides have the same polynomial of $C_i$. The layer mixes
+    its solution with the query and multiplies by $1 / \sqrt{d}$; the construction does neither.
 
     Args:
         kernel: kernel with a feature map, `Linear` or `Features`; for another kernel, give a

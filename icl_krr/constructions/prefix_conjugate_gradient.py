@@ -41,12 +41,21 @@ def prefix_conjugate_gradient(
     is not needed. Without rounding, m steps are exact for m features. Then a query has the
     prediction of kernel ridge regression, and a support that of its prefix.
 
-    A step takes 7 blocks, or 5 in the form "fused" (see `conjugate_gradient`). In a Mesa layer,
-    $\phi_i$ is the key $k_i$ and, where it predicts, the query $q_i$, $y_i$ is the value $v_i$,
-    $g_i$ the log gate, $\beta_i$ the write strength and $\lambda I$ the matrix $\Lambda$. That
-    layer solves $(H_{kk} + \Lambda) h = q_i$ and returns $H_{kv}^T h$: the same prediction, from
-    the other side, and its iterates differ. For a diagonal $\Lambda$, use `Linear` with the
-    projection $\Lambda^{-1/2}$ and ridge 1, which has the same predictions.
+    A step takes 7 blocks, or 5 in the form "fused" (see `conjugate_gradient`).
+
+    In a Mesa layer, $\phi_i$ is the key $k_i$ and, where it predicts, the query $q_i$; $y_i$ is the
+    value $v_i$, $g_i$ the log gate, $\beta_i$ the write strength and $\lambda I$ the matrix
+    $\Lambda$. Gates and strengths are in both states, as here,
+
+    $$H_i = e^{g_i} H_{i-1} + \beta_i k_i k_i^T, \quad
+    Z_i = e^{g_i} Z_{i-1} + \beta_i k_i v_i^T, \quad o_i = Z_i^T (H_i + \Lambda)^{-1} q_i$$
+
+    The layer reads after the write: this is `prefix="inclusive"`, where $q_i = k_i$ at a support
+    and $q$ is any point at a query (see `CausalOptions`). Its conjugate gradient solves
+    $(H_i + \Lambda) h = q_i$ and it returns $Z_i^T h$: the same prediction after m steps, from the
+    other side, but its iterates differ. For a diagonal $\Lambda$ and keys $U x$, use `Linear` with
+    the projection $\Lambda^{-1/2} U$ and ridge 1, which has the same predictions. A Mesa layer has
+    no preconditioner; where it decodes, it starts at $q_i$ over the diagonal of $H_i + \Lambda$.
 
     Args:
         kernel: kernel with a feature map, `Linear` or `Features`; for another kernel, give a

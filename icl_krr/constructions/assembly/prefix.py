@@ -32,6 +32,11 @@ class CausalOptions(Options, total=False):
     \rangle$: a model then reads them from the token, as the layers of language models do. Add
     channels to x for this purpose, and give the kernel a `projection` that leaves them out.
 
+    A support predicts at its own x, while a layer reads at a query that is not its key. To read at
+    such a query, make it another support, right after the token, with strength 0 and log gate 0: it
+    changes no other prediction, but it counts as a support. The queries of the task read after all
+    supports and after their own gate; with log gate 0, they read the last state.
+
     Args:
         prefix: "exclusive" (default): the prediction at support i uses the supports j < i, and
             therefore not $y_i$. "inclusive": it uses j <= i. Queries see all supports.
