@@ -132,8 +132,8 @@ CLAIM = Claim(
     "alpha_j) / ridge. On the linear kernel, X^T alpha is the state of DeltaNet. It is not kernel "
     "ridge regression on the prefix.",
     truth="If a support also sees itself, the limit solves (tril(K) + ridge I) alpha = y. This is "
-    "the delta rule with step size 1 / (ridge + k(x_i, x_i)). Conjugate gradient has no such limit: "
-    "its inner products over all supports do not exist under a causal mask.",
+    "the delta rule with step size 1 / (ridge + k(x_i, x_i)). Conjugate gradient has no such "
+    "limit: its inner products over all supports do not exist under a causal mask.",
     corrected="ours",
     source=OURS,
     quote="",

@@ -87,12 +87,13 @@ CLAIM = Claim(
     statement="A causal transformer solves (C_i + ridge I) w_i = b_i at every support i by "
     "conjugate gradient, where C_i and b_i sum phi_j phi_j^T and phi_j y_j over the supports "
     "before it. After p steps for p features, each token has the optimal regression of its prefix.",
-    truth="In addition: one head and 7 blocks a step are enough for every p, without an aggregator. "
-    "Support i + 1 needs i steps only, because C has rank i there. Fewer than p steps are not "
-    "enough in general.",
+    truth="In addition: one head and 7 blocks a step are enough for every p, and no aggregator is "
+    "needed. Support i + 1 needs i steps only, because C has rank i there. In general, fewer than p "
+    "steps are not enough.",
     corrected="ours",
     source="von Oswald et al. 2025, abstract",
-    quote="x",
+    quote="This layer again stems from an in-context loss, but which is now minimized to "
+    "optimality at every time point using a fast conjugate gradient solver.",
     expected=HOLDS,
     told=FAMILY,
     run=run,

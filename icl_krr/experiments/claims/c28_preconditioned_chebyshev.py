@@ -67,7 +67,7 @@ def run(config: Config, key: jax.Array) -> tuple[Rows, Verdict]:
 
 
 def first_below(error: np.ndarray) -> np.ndarray:
-    """The first step with an error of at most the limit; one more than the last if there is none."""
+    """The first step with an error of at most the limit; steps + 1 if there is none."""
     below = error <= LIMIT
     return np.where(below.any(-1), np.argmax(below, axis=-1), error.shape[-1])
 

@@ -82,7 +82,7 @@ def run(config: Config, key: jax.Array) -> tuple[Rows, Verdict]:
 
 @partial(jax.jit, static_argnames="config")
 def measure(keys: jax.Array, ridge: jax.Array, config: Config) -> tuple[jax.Array, jax.Array]:
-    """Return gaps [draw, line, position], and blocks of Mesa and Chebyshev to a small gap [draw, 2].
+    """Return gaps [draw, line, position], and blocks of Mesa and Chebyshev to a small gap.
 
     A gap is the distance from ridge regression on the prefix at one position, over the root mean
     square of its predictions at all positions. The normalised delta rule has the step size with the

@@ -11,76 +11,75 @@ import numpy as np
 
 from ... import constructions, solvers, theory
 from ...kernels import Linear
+from ...numerics import matmul
 from ...probes import round_slots
-from ...tasks import LinearRegression, sample
+from ...tasks import Task
 from ...transformer import Transformer, run_with_hooks
 from ..shared.draws import draws
 from ..shared.rows import Plot, Rows, tidy
+from ..shared.spectra import of_rank
 from .claim import CORRECTED, TASK, Claim, Verdict, at_least, compare, judge
 
-FEATURES, STEPS = 4, 160
+FEATURES, RANK, STEPS = 8, 4, 200
 CONJUGATE, CHEBYSHEV = "conjugate gradient", "Chebyshev"
 SUMS, VECTORS, STATE = ("rr", "rr_next", "dAd"), ("w", "r", "d"), ("C",)
-CASES = (  # solver, rounded slots, their dtype, factor of x
-    (CONJUGATE, SUMS, "float16", 1.0),
-    (CONJUGATE, SUMS, "float16", 2.0**-4),
-    (CONJUGATE, SUMS, "bfloat16", 1.0),
-    (CHEBYSHEV, VECTORS, "float16", 1.0),
+CASES = (  # solver, rounded slots, their dtype, length of x
+    (CONJUGATE, SUMS, "float16", 16.0),
+    (CONJUGATE, SUMS, "float16", 0.25),
+    (CONJUGATE, SUMS, "bfloat16", 16.0),
+    (CHEBYSHEV, VECTORS, "float16", 16.0),
     (CONJUGATE, STATE, "bfloat16", 1.0),
     (CHEBYSHEV, STATE, "bfloat16", 1.0),
 )
-HIGH, SCALED, WIDE, NO_SUMS, STATE_OF_CG, STATE_OF_CHEBYSHEV = range(len(CASES))
+LONG, SHORT, WIDE, NO_SUMS, STATE_OF_CG, STATE_OF_CHEBYSHEV = range(len(CASES))
 
 
 @dataclass(frozen=True)
 class Config:
-    """Settings; conditions are those of C + ridge I, and the ridge follows from them."""
+    """Settings; the ridge follows from the condition number of C + ridge I."""
 
     draws: int = 8
     num_supports: int = 64
-    conditions: tuple[float, ...] = (10.0, 100.0, 1000.0)
+    conditions: tuple[float, ...] = (10.0, 100.0, 10000.0)
 
 
 def run(config: Config, key: jax.Array) -> tuple[Rows, Verdict]:
-    keys = draws(key, config.draws)
-    conditions = jnp.asarray(config.conditions)
-    each = [measure(keys, conditions, jnp.asarray(case[3]), case[:3], config) for case in CASES]
+    keys, conditions = draws(key, config.draws), jnp.asarray(config.conditions)
+    each = [measure(keys, conditions, jnp.asarray(c[3]), c[:3], config) for c in CASES]
     gaps = np.stack(each, axis=1)  # [draw, case, condition]
-    names = [f"{s}: {', '.join(slots)} in {d}, x times {f:g}" for s, slots, d, f in CASES]
+    names = [f"{s}: {', '.join(slots)} in {d}, |x| = {f:g}" for s, slots, d, f in CASES]
     rows = tidy(
         {"draw": range(config.draws), "case": names, "condition": config.conditions}, gap=gaps
     )
-    finite = np.isfinite(gaps)
+    of_cg, of_chebyshev = gaps[:, STATE_OF_CG], gaps[:, STATE_OF_CHEBYSHEV]
+    lowest = smallest_eigenvalues(keys, conditions[-1], config.num_supports)
     return rows, judge(
         compare(
             "C in bfloat16: median gap of Chebyshev / median gap of conjugate gradient <= 2 (our "
             "number)",
-            np.median(gaps[:, STATE_OF_CHEBYSHEV], 0) / np.median(gaps[:, STATE_OF_CG], 0),
+            np.median(of_chebyshev, axis=0) / np.median(of_cg, axis=0),
             2.0,
             stated=True,
         ),
         compare(
-            "r.r and d.Ad of conjugate gradient in float16: share of finite predictions <= 0",
-            np.mean(finite[:, HIGH]),
+            "|x| = 16, r.r and d.Ad of conjugate gradient in float16: share of finite gaps <= 0",
+            np.mean(np.isfinite(gaps[:, LONG])),
             0.0,
         ),
+        compare("the same, |x| = 1/4: |f - f*| / |f*| <= 0.05", gaps[:, SHORT], 0.05),
+        compare("the same, |x| = 16, bfloat16: <= 0.05", gaps[:, WIDE], 0.05),
+        compare("|x| = 16, w, r, d of Chebyshev in float16: <= 0.05", gaps[:, NO_SUMS, 0], 0.05),
         compare(
-            "the same, x times 1/16: |f - f0| / |f0| <= 0.05 at every condition",
-            gaps[:, SCALED],
-            0.05,
+            "C in bfloat16, condition 10000: smallest eigenvalue of C + ridge I / ridge <= 0",
+            lowest,
+            0.0,
         ),
-        compare("the same in bfloat16 instead: <= 1e-3", gaps[:, WIDE], 1e-3),
-        compare(
-            "Chebyshev, w, r, d in float16: <= 0.05 at every condition", gaps[:, NO_SUMS], 0.05
-        ),
-        compare("conjugate gradient, C in bfloat16: <= 0.05", gaps[:, STATE_OF_CG], 0.05),
-        compare(
-            "Chebyshev, C in bfloat16, condition 10: <= 0.05", gaps[:, STATE_OF_CHEBYSHEV, 0], 0.05
-        ),
+        compare("C in bfloat16, conjugate gradient, every condition: <= 0.05", of_cg, 0.05),
+        compare("C in bfloat16, Chebyshev, condition 10: <= 0.05", of_chebyshev[:, 0], 0.05),
         at_least(
-            "Chebyshev, C in bfloat16, condition 1000: largest of the draws >= 0.1",
-            np.max(gaps[:, STATE_OF_CHEBYSHEV, -1]),
-            0.1,
+            "C in bfloat16, Chebyshev, condition 10000: largest of the draws >= 0.2",
+            np.max(of_chebyshev[:, -1]),
+            0.2,
         ),
         amended=True,
     )
@@ -88,16 +87,13 @@ def run(config: Config, key: jax.Array) -> tuple[Rows, Verdict]:
 
 @partial(jax.jit, static_argnames=("rounding", "config"))
 def measure(
-    keys: jax.Array, conditions: jax.Array, factor: jax.Array, rounding: tuple, config: Config
+    keys: jax.Array, conditions: jax.Array, length: jax.Array, rounding: tuple, config: Config
 ) -> jax.Array:
-    """Return |f - f0| / |f0| at the queries, [draw, condition]; f0 is exact ridge regression."""
+    """Return |f - f*| / |f*| at the queries [draw, condition]; f* is exact ridge regression."""
     solver, slots, dtype = rounding
-    n = config.num_supports
-    family = LinearRegression(num_features=FEATURES, num_supports=n, num_queries=16)
 
     def once(key: jax.Array, condition: jax.Array) -> jax.Array:
-        task = sample(key, family)
-        task = task.replace(x=factor * task.x, x_query=factor * task.x_query)
+        task = regression(key, length, config.num_supports)
         top = theory.eigenvalues(Linear(), task)[-1]
         ridge = top / (condition - 1)
         model = build(solver, ridge, top)
@@ -108,8 +104,18 @@ def measure(
     return jax.lax.map(lambda key: jax.lax.map(partial(once, key), conditions), keys)
 
 
+def regression(key: jax.Array, length: jax.Array, num_supports: int) -> Task:
+    """Linear regression on x of this length in a subspace, so that C has eigenvalues 0."""
+    at, true, noise = jax.random.split(key, 3)
+    x = of_rank(RANK, at, "1/sqrt i", FEATURES, num_supports + 16)
+    x = x / jnp.linalg.norm(x, axis=1, keepdims=True)
+    y = jnp.sum(x * jax.random.normal(true, (1, FEATURES)), axis=1)[:num_supports]
+    y = y + 0.1 * jax.random.normal(noise, y.shape)
+    return Task(x=length * x[:num_supports], y=y, x_query=length * x[num_supports:])
+
+
 def build(solver: str, ridge: jax.Array, top: jax.Array) -> Transformer:
-    """A solver at each token, with its state C in a slot and enough steps for all conditions."""
+    """A solver at each token, with its state C in a slot."""
     common = {"num_features": FEATURES, "ridge": ridge, "stores_sums": True}
     if solver == CONJUGATE:
         return constructions.prefix_conjugate_gradient(Linear(), steps=2 * FEATURES, **common)
@@ -117,25 +123,42 @@ def build(solver: str, ridge: jax.Array, top: jax.Array) -> Transformer:
     return constructions.prefix_chebyshev(Linear(), steps=STEPS, spectrum=bounds, **common)
 
 
+@partial(jax.jit, static_argnames="num_supports")
+def smallest_eigenvalues(keys: jax.Array, condition: jax.Array, num_supports: int) -> jax.Array:
+    """The smallest eigenvalue of C + ridge I over the ridge, with C in bfloat16, for each draw."""
+    info = jnp.finfo("bfloat16")
+
+    def once(key: jax.Array) -> jax.Array:
+        x = regression(key, jnp.ones(()), num_supports).x
+        C = matmul(x.T, x)
+        ridge = jnp.linalg.eigvalsh(C)[-1] / (condition - 1)
+        C = jax.lax.reduce_precision(C, info.nexp, info.nmant)
+        return jnp.linalg.eigvalsh(C)[0] / ridge + 1
+
+    return jax.lax.map(once, keys)
+
+
 CLAIM = Claim(
     title="solvers at each token in half precision",
-    statement="At each token, a layer solves (C + ridge I) w = b, where C sums phi phi^T over the "
-    "supports before it. In half precision, the Chebyshev iteration is more stable than conjugate "
-    "gradient.",
+    statement="At each token, a layer solves (C + ridge I) w = b, where C and b sum phi phi^T and "
+    "phi y over the supports before it. In half precision, the Chebyshev iteration is more stable "
+    "than conjugate gradient.",
     truth="It depends on what is rounded. Inner products of conjugate gradient overflow in float16 "
-    "(d.Ad above 65504) and give NaN; bfloat16, or x scaled down, is enough for them. The Chebyshev "
-    "iteration has no inner products and keeps its vectors in float16. But if the state C itself is "
-    "rounded to bfloat16, conjugate gradient solves the rounded system, while eigenvalues of C + "
-    "ridge I leave the interval that the Chebyshev iteration was told, and its error grows with "
-    "every step. With a ridge in proportion to |C|, so that the condition number stays near 10, "
-    "both are accurate.",
+    "(values above 65504) and give NaN; bfloat16, or x of length 1/4, is enough for them. The "
+    "Chebyshev iteration has no inner products and keeps its vectors in float16. But if the state "
+    "C is rounded to bfloat16 and the ridge is small, C + ridge I is not positive definite. "
+    "Conjugate gradient with the right-hand side b, in twice as many steps as features, still "
+    "predicts well. The Chebyshev iteration was told an interval that the eigenvalues have left, "
+    "and its error grows with every step. With a ridge in proportion to |C|, as in that work, the "
+    "condition number stays low and both are accurate.",
     corrected="ours",
     source="Peng et al. 2025, abstract",
-    quote="x",
+    quote="(2) the use of Chebyshev Iteration instead of other conventional iterative solvers, "
+    "which we demonstrate to be more stable in low-precision settings.",
     expected=CORRECTED,
     told=TASK,
     run=run,
     config=Config(),
-    quick=Config(draws=4, conditions=(10.0, 1000.0)),
+    quick=Config(draws=4, conditions=(10.0, 10000.0)),
     plot=Plot(x="condition", y="gap", by=("case",), logx=True),
 )

@@ -14,6 +14,8 @@ REFERENCES = {
     "https://arxiv.org/abs/2605.20271",
     "Lo Gerfo et al. 2008": "L. Lo Gerfo, L. Rosasco, F. Odone, E. De Vito, A. Verri, Spectral "
     "algorithms for supervised learning, Neural Computation 20, 2008",
+    "Peng et al. 2025": "L. Peng et al., Gated KalmaNet: a fading memory layer through test-time "
+    "ridge regression, 2025, https://arxiv.org/abs/2511.21016",
     "TheoremPath 2026": "TheoremPath, Attention as kernel regression, 2026, "
     "https://theorempath.com/topics/attention-as-kernel-regression",
     "Tsai et al. 2019": "Y.-H. H. Tsai, S. Bai, M. Yamada, L.-P. Morency, R. Salakhutdinov, "
@@ -24,6 +26,8 @@ REFERENCES = {
     "von Oswald et al. 2023": "J. von Oswald et al., Transformers learn in-context by gradient "
     "descent, ICML 2023, https://arxiv.org/abs/2212.07677, and its notebooks, "
     "https://github.com/google-research/self-organising-systems",
+    "von Oswald et al. 2025": "J. von Oswald et al., MesaNet: sequence modeling by locally optimal "
+    "test-time training, 2025, https://arxiv.org/abs/2506.05233",
     "Yan et al. 2026": "M. Yan, D. Li, C. Kulick, S. Tang, Transformers can implement "
     "preconditioned Richardson iteration for in-context Gaussian kernel regression, 2026, "
     "https://arxiv.org/abs/2605.08475",
