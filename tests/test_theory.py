@@ -381,6 +381,7 @@ WITH_TASKS = {
     "spectral_bounds": lambda task, keep: jnp.stack(
         theory.spectral_bounds(gaussian, task, ridge=0.1)
     ),
+    "prefix_bounds": lambda task, keep: jnp.stack(theory.prefix_bounds(gaussian, task, ridge=0.1)),
     "effective_dimension": lambda task, keep: theory.effective_dimension(
         theory.eigenvalues(gaussian, task), 0.1
     ),

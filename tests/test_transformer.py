@@ -225,10 +225,10 @@ def test_a_causal_model_of_interleaved_tokens_answers_at_every_support(x64):
     assert relative(ik.predict(model, spread), ik.predict(model, kept)) < 1e-12
 
 
-def test_only_causal_models_of_interleaved_tokens_answer_along_the_supports():
-    for options in ({}, {"causal": True}, {"tokens": "interleaved"}):
+def test_only_causal_models_answer_along_the_supports():
+    for options in ({}, {"tokens": "interleaved"}):
         model = ik.init(jax.random.key(0), architecture(**options))
-        with pytest.raises(ValueError, match="must be causal with interleaved tokens"):
+        with pytest.raises(ValueError, match="must be causal to predict along"):
             ik.predict_along(model, draw(0))
     with pytest.raises(ValueError, match="tokens must be one of 'pairs', 'interleaved', got 'x'"):
         architecture(tokens="x")

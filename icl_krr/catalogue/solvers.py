@@ -15,6 +15,7 @@ def own(name: str) -> tuple[str, str]:
 CG, PCG = own("conjugate_gradient"), own("preconditioned_conjugate_gradient")
 SPECTRAL = ("ridge", "spectrum")
 FIELDS, PRIMAL = ("alpha", "r", "prediction"), ("w", "r", "d", "prediction")
+OF_PREFIX = "icl_krr.experiments.shared.told_prefix"
 EXPECTED = "icl_krr.experiments.ablate.expected"
 
 SOLVERS = {
@@ -162,7 +163,7 @@ SOLVERS = {
             "delta_rule",
             "DELTA",
             *own("delta_rule"),
-            told=("step_size",),
+            told=(f"{OF_PREFIX}:step_size",),
             states=("alpha", "prediction"),
             blocks={"linear": 1, "softmax": 2},
             sequential=True,
@@ -183,7 +184,7 @@ SOLVERS = {
             "PCHE",
             *own("prefix_chebyshev"),
             kernels="featured",
-            told=("ridge", "icl_krr.experiments.shared.told_prefix:spectrum"),
+            told=("ridge", f"{OF_PREFIX}:spectrum"),
             states=PRIMAL,
             blocks={"linear": 1},
         ),

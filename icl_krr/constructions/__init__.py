@@ -65,7 +65,7 @@ for fine-tuning. `icl_krr.dense(model)` merges the slots into ordinary [d_model,
 
 from .assembly.choice import machine
 from .assembly.options import Options, Softmax
-from .assembly.prefix import CausalOptions
+from .assembly.prefix import CausalOptions, prefix_sums
 from .assembly.relu import ReLU
 from .assembly.slots import SUPPORTS, SUPPORTS_AND_QUERIES
 from .conjugate_gradient import conjugate_gradient
@@ -102,5 +102,6 @@ __all__ = [
     "preconditioned_conjugate_gradient",
     "prefix_chebyshev",
     "prefix_conjugate_gradient",
+    "prefix_sums",
     "richardson",
 ]

@@ -76,5 +76,5 @@ def prefix_chebyshev(
     checks.positive_scalar("ridge", ridge)
     checks.count("steps", steps)
     coefficients = step_sizes.chebyshev(steps, spectrum)
-    m = prefix_sums(kernel, num_features, ridge, stores_sums, **options)
+    m = prefix_sums(kernel, num_features, ridge=ridge, stores_sums=stores_sums, **options)
     return iterate(m, ridge, steps, coefficients)

@@ -93,7 +93,7 @@ def prefix_conjugate_gradient(
         raise ValueError(f"preconditioner must be 'jacobi' or None, got {preconditioner!r}")
     if preconditioner is not None and form != "textbook":
         raise ValueError(f"form must be 'textbook' with a preconditioner, got {form!r}")
-    m = prefix_sums(kernel, num_features, ridge, stores_sums, **options)
+    m = prefix_sums(kernel, num_features, ridge=ridge, stores_sums=stores_sums, **options)
     scalar = jnp.asarray(ridge, m.dtype)
     if preconditioner is not None:
         return iterate(m, scalar, steps, *jacobi_of(m, scalar))

@@ -139,7 +139,8 @@ def print_medians(config: SweepConfig, rows: Rows) -> None:
     names = list(dict.fromkeys(row["line"] for row in final))
     lines = [medians(name, "gap", [row for row in final if row["line"] == name]) for name in names]
     baselines = [medians(name, f"{name} gap", final) for name in BASELINES if name not in names]
-    title = f"{config.axis}: gap to exact KRR |f - f*| / |f*|, median over seeds"
+    against = models_of(config).against
+    title = f"{config.axis}: gap to {against} |f - f*| / |f*|, median over seeds"
     header = [f"line, {config.axis}", *map(str, shown)]
     console = output.wide()
     console.print(Table(title, header, [lines, baselines], tuple(header[2:-1]), "results.csv"))

@@ -110,11 +110,44 @@ def causal_machine(
 def prefix_sums(
     kernel: Kernel,
     num_features: int,
+    *,
     ridge: Any,
-    stores_sums: bool,
+    stores_sums: bool = False,
     **options: Unpack[CausalOptions],
 ) -> PrefixSums:
-    """Make the machine whose tokens solve the ridge regressions of their prefixes."""
+    r"""Make a machine whose tokens solve the ridge regressions of their prefixes.
+
+    It has the operations of `machine`. The unknowns are coefficients $w_i$ of the features, which
+    every token stores for itself:
+
+    - `right` reads the right-hand side $b_i = \sum_j \phi_j y_j$.
+    - `vector` declares a state with the shape of the unknowns, and `scratch_vector` a slot that is
+      zero after every step.
+    - `kernel_times` multiplies such a slot by $C_i = \sum_j \phi_j \phi_j^T$.
+    - `dot` is the inner product of two slots at the same token.
+    - `fit_of` computes the predictions $\phi_i^T v_i$ of coefficients v.
+
+    Args:
+        kernel: kernel with a feature map, `Linear` or `Features`; for another kernel, give a
+            feature map as `sketch`.
+        num_features: number of features p of a point x, >= 1.
+        ridge: ridge of the regression, for `icl_krr.check`.
+        stores_sums: whether a slot `C` stores $C_i$; default False: a head computes each product.
+        options: further keywords, explained in `CausalOptions` and `Options`.
+
+    Raises:
+        ValueError: the kernel has no feature map, or an option is out of range.
+        TypeError: a keyword is unknown or has the wrong type.
+
+    >>> import icl_krr as ik
+    >>> m = prefix_sums(ik.Linear(), num_features=2, ridge=0.1)
+    >>> prediction = m.state("prediction", ("support", "query"), "phi . b")
+    >>> w = m.vector("w", "coefficients", starts_as=m.right)
+    >>> def step():
+    ...     m.add_fit(w, None, to=prediction)
+    >>> m.transformer(step, steps=1, readout=prediction).blocks_per_step
+    1
+    """
     checks.flag("stores_sums", stores_sums)
     make = partial(linear_machine, kind=PrefixSums)
     m, strength = causal_machine(make, kernel, num_features, **options)

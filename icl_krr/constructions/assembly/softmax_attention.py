@@ -17,6 +17,7 @@ from ... import checks
 from ...kernels import Kernel, Pattern
 from ...residual import ROLES, Read, join
 from .arithmetic import Arithmetic
+from .exponential import exponential
 from .machine import Machine
 from .options import Softmax
 from .products import Term, Unnormalised
@@ -173,38 +174,12 @@ class SoftmaxAttention(Machine):
             square = self.scratch("square", here, "logit of k(x, x)", width=1)
             self.sum_of_squares(x_here, x, term.factor, square)
             entry = self.scratch("entry", here, "k(x, x)", width=1)
-            self.exponential_of(square - self.log_sink, to=entry)
+            exponential(self, square - self.log_sink, to=entry)
             self.add(term.weight * entry, to=to)
 
     def sum_of_squares(self, x_here: Read, x: Read, factor: Any, to: Read) -> None:
         out = jnp.full((x.width, 1), factor, self.dtype)
         self.multiply(x_here, x, to=to, out=out)
-
-    def exponential_of(self, logit: Read, to: Read) -> None:
-        """Add e^logit, by a head with logit 0 for the n supports and this logit for the sink.
-
-        The sink has the weight e^logit / (e^logit + n) and the supports have n / (e^logit + n)
-        together, so the quotient is e^logit / n. A second head with logit 0 everywhere gives n.
-        """
-        here = self.layout[to.slot].at
-        if self.spec.causal:  # the first support sees no other one
-            self.activate("exp", logit, self.inside(here), to)
-            return
-        parts = []
-        for name, query in (("exponential", logit), ("count", self.nothing)):
-            sink = self.scratch(f"{name}_sink", ROLES, "weight of the sink", width=1)
-            rest = self.scratch(f"{name}_supports", ROLES, "weight of the supports", width=1)
-            self.head(query, self.aggregator, self.aggregator, to=sink)
-            self.head(query, self.aggregator, self.support, to=rest)
-            parts.append((sink, rest))
-        (sink, rest), (sink_mean, rest_mean) = parts
-        odds = self.scratch("odds", here, "e^logit / n", width=1)
-        count = self.scratch("count", here, "n", width=1)
-        for dividend, divisor, quotient in ((sink, rest, odds), (rest_mean, sink_mean, count)):
-            name = f"{quotient.slot}_above"
-            above = self.add(dividend, to=self.scratch(name, here, "dividend", width=1))
-            self.divide(above, divisor, to=quotient)
-        self.multiply(odds, count, to=to)
 
     def sum_before(self, value: Read, to: Read) -> None:
         shares = []

@@ -88,8 +88,8 @@ CLAIM = Claim(
     "conjugate gradient, where C_i and b_i sum phi_j phi_j^T and phi_j y_j over the supports "
     "before it. After p steps for p features, each token has the optimal regression of its prefix.",
     truth="In addition: one head and 7 blocks a step are enough for every p, and no aggregator is "
-    "needed. Support i + 1 needs i steps only, because C has rank i there. In general, fewer than p "
-    "steps are not enough.",
+    "needed. Support i + 1 needs i steps only, because C has rank i there. In general, fewer than "
+    "p steps are not enough.",
     corrected="ours",
     source="von Oswald et al. 2025, abstract",
     quote="This layer again stems from an in-context loss, but which is now minimized to "

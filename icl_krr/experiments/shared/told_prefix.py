@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
+import jax.numpy as jnp
+
 from ... import theory
 from ...kernels import Kernel
 from ...tasks import Task
@@ -11,3 +13,8 @@ from ...tasks import Task
 
 def spectrum(kernel: Kernel, task: Task, ridge: Any) -> tuple[Any, Any]:
     return theory.prefix_bounds(kernel, task, ridge=ridge)
+
+
+def step_size(kernel: Kernel, task: Task, ridge: Any) -> Any:
+    """A step size of the delta rule that is stable at every support."""
+    return 1 / (jnp.max(kernel.diagonal(task.x)) + ridge)

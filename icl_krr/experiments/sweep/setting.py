@@ -53,6 +53,7 @@ class Models(NamedTuple):
     Attributes:
         build: function of (line, value, task, config, key) that returns a `Setting`.
         plot: plot of the rows.
+        against: what the gap is measured to; default "exact KRR".
         traced: whether the values are traced, so that one compiled program runs all of them;
             default True.
     """
@@ -60,6 +61,7 @@ class Models(NamedTuple):
     build: Callable[[str, Any, Task, SweepConfig, jax.Array], Setting]
     plot: Plot
     traced: bool = True
+    against: str = "exact KRR"
 
 
 OVER_VALUES = Plot("value", "gap", ("line",), logx=True)

@@ -37,4 +37,5 @@ def build(line: str, value: Any, task: Task, config: SweepConfig, key: jax.Array
     return Setting(model, task, predict(model, task), hooks=hooks)
 
 
-AXIS = Models(build, Plot("value", "gap", ("line",), logx=True))
+PLOT = Plot("value", "gap", ("line",), logx=True)
+AXIS = Models(build, PLOT, against="the same model without rounding")
