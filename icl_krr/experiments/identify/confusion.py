@@ -119,12 +119,8 @@ def run(
         if cell in done:
             continue
         made = construct(cell, config)
-        found = identify(
-            answers_of(cell[0], made.model),
-            made.fitted,
-            made.scored,
-            kernels=(*LOOKED_AT, cell[1]),
-        )
+        answers, kernels = answers_of(cell[0], made.model), (*LOOKED_AT, cell[1])
+        found = identify(answers, made.fitted, made.scored, kernels=kernels)
         yield cell, row(cell, made, found)
 
 
