@@ -267,7 +267,7 @@ def test_the_identification_is_the_one_that_was_measured():
             assert f"| {entry['mean']:.2g} ({low:.2g}, {high:.2g}) |" in shown
 
 
-@pytest.mark.parametrize("name", ["linear-decoder"])
+@pytest.mark.parametrize("name", ["gp-decoder", "linear-decoder"])
 def test_the_verdicts_at_positions_are_those_that_were_measured(name):
     record = json.loads((RESULTS / f"identify-{name}.json").read_text())
     lines = (RESULTS / f"positions-{name}.md").read_text().splitlines()[2:]
