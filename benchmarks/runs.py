@@ -19,6 +19,7 @@ from icl_krr.files import to_markdown
 from icl_krr.tasks import Task
 from icl_krr.training import reference
 from icl_krr.training.batches import draw
+from icl_krr.training.reference import optimal
 from icl_krr.transformer.cost import step_cost
 
 CHUNK = 2048
@@ -96,7 +97,7 @@ def markdown(count: int, seed: int) -> str:
     ]
     for name in track(names(), description="reference runs"):
         try:
-            known = load(name).family.optimal() is not None
+            known = optimal(load(name).family) is not None
         except ValueError:  # the run has a recipe but no weights
             continue
         if known:
