@@ -27,6 +27,7 @@ from icl_krr.experiments.identify import confusion
 from icl_krr.experiments.shared.recipe import RUNS, names as recipe_names
 from icl_krr.experiments.shared.retrained import FOLDER, SEEDS, STUDIES, weights_file
 from icl_krr.files import to_markdown
+from icl_krr.text_tables import number
 
 ROOT = Path(__file__).parent.parent
 EXPECTED = {name: load(row.expected) for name, row in SOLVERS.items() if row.expected}
@@ -264,6 +265,23 @@ def test_the_identification_is_the_one_that_was_measured():
             entry = candidate[space]
             low, high = entry["interval"]
             assert f"| {entry['mean']:.2g} ({low:.2g}, {high:.2g}) |" in shown
+
+
+@pytest.mark.parametrize("name", ["gp-decoder", "linear-decoder"])
+def test_the_verdicts_at_positions_are_those_that_were_measured(name):
+    record = json.loads((RESULTS / f"identify-{name}.json").read_text())
+    lines = (RESULTS / f"positions-{name}.md").read_text().splitlines()[2:]
+    assert len(lines) > 2
+    for entry, line in zip(record["positions"], lines, strict=True):
+        count, _, _, _, status, remain, nearest, *distances = line.strip("| ").split(" | ")
+        best = entry["candidates"][0]
+        assert (int(count), status) == (entry["num_supports"], entry["status"])
+        assert remain == ", ".join(entry["remain"])
+        assert nearest == f"{best['candidate']}, {best['kernel']}"
+        for space, cell in zip(("prediction", "hat"), distances, strict=False):
+            assert cell.startswith(f"{number(best[space]['mean'])} (")
+        ruled_out = {c["candidate"] for c in entry["candidates"] if "farther" in c["ruled out"]}
+        assert {"delta_rule", "prefix_conjugate_gradient"} <= ruled_out
 
 
 def test_what_is_said_beside_the_literature_was_measured():

@@ -13,9 +13,11 @@ from helpers import cut_off
 
 import icl_krr as ik
 from icl_krr.catalogue import SOLVERS, candidates, load as load_row, make_kernel, taken
+from icl_krr.cli import main
 from icl_krr.cli.confusion_matrix import finished_rows
-from icl_krr.experiments.identify import confusion
+from icl_krr.experiments.identify import confusion, positions
 from icl_krr.experiments.identify.confusion import ConfusionConfig
+from icl_krr.experiments.identify.positions import examine_positions
 from icl_krr.experiments.identify.trained_model import (
     IdentifyConfig,
     distance_rows,
@@ -38,7 +40,7 @@ SMALL = ConfusionConfig(
 
 def found_of(solver, kernel, candidates, **options):
     made = confusion.construct((solver, kernel, 1e2, 0), SMALL)
-    layer_answers = partial(layerwise, made.model)
+    layer_answers = confusion.answers_of(solver, made.model)
     kernels = (kernel,)
     return made, identify(
         layer_answers, made.fitted, made.scored, candidates=candidates, kernels=kernels, **options
@@ -68,6 +70,36 @@ def test_solvers_on_the_exponential_kernel_are_identified(x64, solver):
     assert (found.status, found.remain) == ("identified", (solver,))
     for name, value in made.truth.items():
         assert abs(found.best.fit.values[name] / value - 1) < 0.02, name
+
+
+CAUSAL = ("gradient_descent", "delta_rule", "prefix_conjugate_gradient")
+
+
+@pytest.mark.parametrize(
+    ("solver", "alignment"), [("delta_rule", (1,)), ("prefix_conjugate_gradient", (1, 2, 3, 4))]
+)
+def test_causal_solvers_are_identified(x64, solver, alignment):
+    made, found = found_of(solver, "linear", CAUSAL)
+    assert (found.status, found.remain) == ("identified", (solver,))
+    assert found.best.fit.alignment == alignment
+    assert all(distance.mean < 1e-6 for distance in found.best.distances.values())
+    for name, value in made.truth.items():
+        assert abs(found.best.fit.values[name] / value - 1) < 1e-3, name
+    assert min(suspect.distances["hat"].mean for suspect in found.suspects[1:]) > 0.1
+
+
+def test_the_delta_rule_is_identified_by_the_order_of_the_supports(x64):
+    """A model that learns the supports from the last to the first is not close to it."""
+    made, _ = found_of("delta_rule", "linear", ("delta_rule",))
+    answers = confusion.answers_of("delta_rule", made.model)
+
+    def backwards(task):
+        return answers(task.replace(x=task.x[::-1], y=task.y[::-1]))
+
+    options = {"candidates": ("delta_rule",), "kernels": ("linear",)}
+    found = identify(backwards, made.fitted, made.scored, **options)
+    assert found.status == "none is close"
+    assert found.best.distances["prediction"].interval[0] > 0.1
 
 
 def test_solvers_that_are_the_same_are_not_told_apart(x64):
@@ -199,29 +231,30 @@ def test_every_candidate_is_the_solver_of_its_name(x64):
     task = draw(jax.random.key(0), ik.tasks.LinearRegression(num_features=3, num_supports=7), 1)
     task = jax.tree.map(lambda leaf: leaf[0], task)
     values = {
-        "temperature": 2.0, "ridge": 0.3, "step_size": 0.02, "momentum": 0.4, "high": 9.0,
-        "low_over_high": 0.1, "scale": 0.05,
+        "temperature": 2.0, "lengthscale": 1.5, "ridge": 0.3, "step_size": 0.02, "momentum": 0.4,
+        "high": 9.0, "low_over_high": 0.1, "scale": 0.05, "num_supports": 7.0,
     }  # fmt: skip
     told = {"chebyshev": {"spectrum": (0.9, 9.0)}, "newton_schulz": {"spectrum": (20.0, 20.0)}}
+    same = ("ridge", "step_size", "momentum", "num_supports")
     for name in candidates():
         row = SOLVERS[name]
-        kernel = "exponential" if "exponential" in taken(name) else "linear"
+        kernel = "exponential" if "exponential" in taken(name) else taken(name)[0]
         own = {key: values[key] for key in parameters(row, kernel)}
         logs = jnp.log(jnp.asarray([*own.values()]))
         path = solve(row, kernel, logs, task, 3)
-        options = told.get(name) or {
-            key: value for key, value in own.items() if key in ("step_size", "momentum")
-        }
-        options |= {"ridge": 0.3, "steps": 3} if row.iterates else {}
+        options = {key: value for key, value in own.items() if key in same} | told.get(name, {})
+        if row.iterates:
+            options["steps"] = task.num_supports if row.sequential else 3
         model = load_row(row.construction)(make_kernel(kernel, own), num_features=3, **options)
-        answers = layerwise(model, task)
+        answers = confusion.answers_of(name, model)(task)
         assert np.allclose(path[: len(answers)], answers, atol=1e-8), name
 
 
 def test_the_confusion_matrix_counts_what_remains():
     config = dataclasses.replace(SMALL, conditions=(1e2, 1e4), seeds=2)
     kernels = {(solver, kernel) for solver, kernel, _, _ in confusion.cells(config)}
-    assert len(confusion.cells(config)) == 4 * len(kernels) == 4 * 15
+    assert len(confusion.cells(config)) == 4 * len(kernels) == 4 * 19
+    assert ("preconditioned_chebyshev", "gaussian") in kernels
     rows = [
         {"solver": "richardson", "kernel": "exponential", "remain": "richardson", "distance": 0.0,
          "its distance": 0.2, "hat distance": 0.0, "its hat distance": 0.1},
@@ -323,6 +356,50 @@ def test_a_run_is_examined_layer_by_layer(x64):
         filter_figure(findings, "linear"),
     ):
         assert not cut_off(figure)
+
+
+def test_a_decoder_answers_at_a_support_as_at_a_query_after_the_supports_before():
+    """So identification on shorter tasks is identification at a position."""
+    run = load("linear-decoder")
+    task = ik.tasks.sample(jax.random.key(0), run.family)
+    along = ik.predict_along(run.model, task)
+    for i in (1, 5, 11):
+        cut = task.replace(x=task.x[:i], y=task.y[:i], x_query=task.x[i : i + 1], y_query=None)
+        np.testing.assert_allclose(ik.predict(run.model, cut), along[i : i + 1], atol=1e-5)
+
+
+def test_positions_are_numbers_of_supports_up_to_those_of_the_tasks(monkeypatch):
+    def lengths(run, config, progress):
+        progress("fitting")
+        return run.family.num_supports, run.family.num_features
+
+    monkeypatch.setattr(positions, "examine", lengths)
+    run, said = load("linear-decoder"), []
+    found = examine_positions(run, IdentifyConfig(), (8, 2, 12, 2), said.append)
+    assert found == {2: (2, 3), 8: (8, 3), 12: (12, 3)}
+    assert said == [f"{count} of 12 supports: fitting" for count in (2, 8, 12)]
+    assert [*examine_positions(run, IdentifyConfig())] == [12]
+    with pytest.raises(ValueError, match=r"positions must be <= 12, .*, got 13"):
+        examine_positions(run, IdentifyConfig(), (13,))
+    with pytest.raises(ValueError, match="positions must be >= 1, got 0"):
+        examine_positions(run, IdentifyConfig(), (0,))
+
+
+@pytest.mark.slow
+def test_the_command_writes_a_verdict_for_every_position(tmp_path, capsys):
+    """A layer trained on ten supports is a step of gradient descent after five as well."""
+    few = ["--tasks", "8", "--probe-tasks", "64", "--kernels", "linear", "--steps", "2"]
+    out = ["--out", str(tmp_path)]
+    assert main(["identify", "linear", "--positions", "5", *few, *out]) == 0
+    record = json.loads((tmp_path / "identify.json").read_text())
+    assert [entry["num_supports"] for entry in record["positions"]] == [5, 10]
+    assert all(entry["remain"] == ["gradient_descent"] for entry in record["positions"])
+    assert record["positions"][-1]["candidates"] == record["candidates"]
+    shown = (tmp_path / "positions.md").read_text().splitlines()
+    for entry, line in zip(record["positions"], shown[2:], strict=True):
+        assert line.startswith(f"| {entry['num_supports']} | {entry['layers'][-1]['error']:.3g} |")
+        assert "| identified | gradient_descent | gradient_descent, linear |" in line
+    assert "after some supports" in capsys.readouterr().out
 
 
 def descent(x, y, x_query, steps=3, step_size=0.05):

@@ -16,7 +16,8 @@ Distances have bootstrap intervals. A candidate is "not distinguishable" from th
 if their intervals overlap. The model is "not identified" if no candidate is nearer than a baseline
 that runs no solver: the prediction 0, the mean of y, or the prediction before the first layer. The
 command prints tables and writes `identify.json`, `identify.md`, `layers.csv`, the heatmaps of
-layers against steps and the spectral filter of every layer.
+layers against steps and the spectral filter of every layer. With `--positions 4 8`, it identifies
+the model after 4 and 8 supports as well, and writes `positions.md` with a verdict for each number.
 `icl-krr identify constructions` measures how often the result is right, on models whose solver is
 known.
 

@@ -165,9 +165,12 @@ def read(path: Path, *names: str) -> dict[str, Any]:
 
 
 def fill(path: Path, like: Any, saved: Any, dtypes: bool = True) -> Any:
-    wanted, found = shapes(serialization.to_state_dict(like), dtypes), shapes(saved, dtypes)
-    compare(found, wanted, path)
-    return jax.tree.map(jnp.asarray, serialization.from_state_dict(like, saved))
+    """`like` with the saved arrays; a file may lack fields of `like` that hold no array."""
+    plain = serialization.to_state_dict(like)
+    compare(shapes(saved, dtypes), shapes(plain, dtypes), path)
+    arrays = dict(jax.tree_util.tree_leaves_with_path(saved))
+    filled = jax.tree_util.tree_map_with_path(lambda at, _: arrays[at], plain)
+    return jax.tree.map(jnp.asarray, serialization.from_state_dict(like, filled))
 
 
 def shapes(tree: Any, dtypes: bool) -> Config:

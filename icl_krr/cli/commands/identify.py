@@ -9,18 +9,18 @@ from typing import Any
 import jax
 from rich.console import Console
 
+from ...experiments.identify.positions import Positions, examine_positions, verdict_table
 from ...experiments.identify.trained_model import (
     Findings,
     IdentifyConfig,
     distance_rows,
     distance_table,
-    examine,
     filter_rows,
     layer_table,
     markdown,
 )
 from ...experiments.shared.runs import load
-from ...files import to_csv
+from ...files import to_csv, to_markdown
 from ...plots import filter_figure, identification_figure, images
 from ...probes import Identification
 from ...probes.distances import SPACES, Distance
@@ -44,9 +44,13 @@ def run(settings: Identify) -> int:
     )
     output.prepare(folder)
     with Console(stderr=True).status("") as status, jax.enable_x64(True):
-        findings = examine(
-            trained, config, lambda words: status.update(f"{settings.model}: {words}")
+        positions = examine_positions(
+            trained,
+            config,
+            settings.positions,
+            lambda words: status.update(f"{settings.model}: {words}"),
         )
+    *_, findings = positions.values()
     meta = {
         **output.surroundings(settings),
         "dtype": "float64",
@@ -54,6 +58,8 @@ def run(settings: Identify) -> int:
         "ridge": findings.ridge,
     }
     record = {"meta": meta, "layers": findings.layers, **identification_record(findings.found)}
+    if settings.positions:
+        record["positions"] = [position_record(*one) for one in positions.items()]
     title = f"{settings.model}, seed {settings.seed}, float64"
     files = {
         "identify.json": (output.to_json(record) + "\n").encode(),
@@ -64,12 +70,22 @@ def run(settings: Identify) -> int:
         **images("heatmaps", identification_figure(findings.found, title)),
         **images("filter", filter_figure(findings, title)),
     }
+    if settings.positions:
+        files["positions.md"] = to_markdown(verdict_table(positions)).encode()
     output.write(folder, files)
     if settings.json:
         print(output.to_json(record))
     else:
         print_findings(settings.model, findings)
+        if settings.positions:
+            print_positions(settings.model, positions)
     return 0
+
+
+def position_record(count: int, findings: Findings) -> dict[str, Any]:
+    """The findings after this number of supports as a record for JSON."""
+    known = {"kernel": repr(findings.kernel), "ridge": findings.ridge, "layers": findings.layers}
+    return {"num_supports": count, **known, **identification_record(findings.found)}
 
 
 def identification_record(found: Identification) -> dict[str, Any]:
@@ -124,3 +140,10 @@ def print_findings(name: str, findings: Findings) -> None:
         header, lines = distance_table(found, space)
         console.print(Table(title, header, [lines], tuple(header[2:-1]), where="identify.md"))
     console.print(found.verdict)
+
+
+def print_positions(name: str, positions: Positions) -> None:
+    header, lines = verdict_table(positions)
+    title = f"{name}: error, verdict, nearest candidate and nearest baseline after some supports"
+    console = output.wide()
+    console.print(Table(title, header, [lines], tuple(header[-3:]), where="positions.md"))

@@ -38,6 +38,9 @@ class Identify(Command):
     """Maximum number of solver steps of a candidate. If None, 32 steps per layer of the model."""
     per_layer: bool = False
     """Refine the parameters of each candidate separately for each layer."""
+    positions: tuple[int, ...] = ()
+    """Numbers of supports after which the model is identified, besides all supports of its tasks.
+    At a support, a decoder answers as it answers a query after the supports before it."""
     seeds: int = 3
     """Number of seeds of the confusion matrix. The first seed is --seed."""
     quick: bool = False
@@ -53,6 +56,7 @@ class Identify(Command):
 
     def refuse_options_without_effect(self) -> None:
         of_a_model = ("tasks", "probe_tasks", "num_queries", "kernels", "steps", "per_layer")
+        of_a_model += ("positions",)
         if self.model == CONSTRUCTIONS:
             refuse_unused(self, of_a_model, f"for {CONSTRUCTIONS}")
         else:

@@ -15,6 +15,7 @@ from ...catalogue import SOLVERS, candidate, candidates, find, load, make_kernel
 from ...constructions import Softmax
 from ...kernels import Kernel
 from ...probes import Identification, identify, layerwise
+from ...probes.hat import LayerAnswers
 from ...tasks import LinearRegression, Task, map_tasks, system
 from ...transformer import Transformer
 from ..shared.draws import draw_tasks
@@ -32,7 +33,7 @@ class ConfusionConfig:
     covariance of the inputs has the condition number of the cell. The ridge is the largest
     eigenvalue of K, averaged over tasks, divided by this condition number. So K + ridge I has
     about the same condition number. There are many more features than steps, so no solver converges
-    before the last layer.
+    before the last layer. A solver that accepts none of the kernels has the first that it accepts.
 
     Args:
         solvers: names of solvers; default: all candidates of `identify`.
@@ -86,10 +87,14 @@ def cells(config: ConfusionConfig) -> list[Cell]:
         (solver, kernel, condition, config.seed + seed)
         for condition in config.conditions
         for seed in range(config.seeds)
-        for kernel in config.kernels
         for solver in config.solvers
-        if kernel in taken(solver)
+        for kernel in kernels_of(solver, config)
     ]
+
+
+def kernels_of(solver: str, config: ConfusionConfig) -> tuple[str, ...]:
+    accepted = taken(solver)
+    return tuple(name for name in config.kernels if name in accepted) or accepted[:1]
 
 
 class Constructed(NamedTuple):
@@ -114,10 +119,20 @@ def run(
         if cell in done:
             continue
         made = construct(cell, config)
-        found = identify(
-            partial(layerwise, made.model), made.fitted, made.scored, kernels=LOOKED_AT
-        )
+        answers, kernels = answers_of(cell[0], made.model), (*LOOKED_AT, cell[1])
+        found = identify(answers, made.fitted, made.scored, kernels=kernels)
         yield cell, row(cell, made, found)
+
+
+def answers_of(solver: str, model: Transformer) -> LayerAnswers:
+    """The predictions before the first layer and after every layer of a constructed model.
+
+    For a sequential solver, these are the first and the last. Its other layers do not know the
+    later supports yet, while a layer that runs the solver, such as DeltaNet's, has seen them all.
+    """
+    if candidate(solver).sequential:
+        return lambda task: layerwise(model, task)[jnp.array([0, -1])]
+    return partial(layerwise, model)
 
 
 def row(cell: Cell, made: Constructed, found: Identification) -> dict[str, Any]:
@@ -160,21 +175,28 @@ def construct(cell: Cell, config: ConfusionConfig) -> Constructed:
         draw_tasks(jax.random.fold_in(key, i), config.tasks, family) for i in range(2)
     )
     size = float(jnp.mean(jnp.sum(fitted.x**2, axis=-1)))
-    kernel: Kernel = make_kernel(name, {"temperature": size})
+    kernel: Kernel = make_kernel(name, {"temperature": size, "lengthscale": size**0.5})
     top = largest(kernel, fitted)
     ridge = float(jnp.mean(top)) / condition
     options: dict[str, Any] = {"num_features": config.num_features}
-    truth = {} if kernel.bandwidth is None else {kernel.bandwidth: size}
+    truth = (
+        {} if kernel.bandwidth is None else {kernel.bandwidth: getattr(kernel, kernel.bandwidth)}
+    )
     row = candidate(solver)
     if row.iterates:
-        truth["ridge"] = ridge
-        options |= {"ridge": ridge, "steps": config.steps}
+        options["steps"] = config.num_supports if row.sequential else config.steps
         if not kernel.featured:
             sinks = [largest_sink(kernel, tasks) for tasks in (fitted, scored)]
             options["attention"] = Softmax(log_sink=max(sinks))
-    if "spectrum" in row.told:
-        both = max(float(jnp.max(top)), float(jnp.max(largest(kernel, scored))))
-        options["spectrum"] = (ridge, both + ridge)
+    both = max(float(jnp.max(top)), float(jnp.max(largest(kernel, scored))))
+    known = {
+        "ridge": ridge,
+        "spectrum": (ridge, both + ridge),
+        "num_supports": config.num_supports,
+        "step_size": 0.5 / float(jnp.mean(map_tasks(lambda t: kernel.diagonal(t.x), fitted))),
+    }
+    options |= {name: value for name, value in known.items() if name in row.told}
+    truth |= {name: known[name] for name in row.told if name in (row.fitted or {})}
     build: Callable[..., Transformer] = load(row.construction)
     return Constructed(build(kernel, **options), truth, fitted, scored)
 
