@@ -37,7 +37,9 @@ def solver_table() -> Lines:
         of_attention = ("alpha", "prediction", "sink", "normaliser")
         shown = [name for name in states if not name.startswith(of_attention)]
         blocks = ["" if model is None else str(model.blocks_per_step) for model in models]
-        lines.append([f"`{row.name}`", ", ".join(shown), *blocks, ", ".join(row.told), row.knows])
+        lines.append(
+            [f"`{row.name}`", ", ".join(shown), *blocks, ", ".join(row.keywords), row.knows]
+        )
     return header, lines
 
 

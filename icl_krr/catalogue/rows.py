@@ -96,6 +96,7 @@ class Solver:
         sums: whether the solver computes inner products, whose rounding errors grow from step to
             step; default False.
         iterates: whether the solver has steps; default True. Nadaraya-Watson has none.
+        causal: whether each token sees only the supports before it; default False.
         sequential: whether a step takes in one support, so that the answer is known after the last
             support only; default False.
         one_task: whether the weights are computed for one task and work only for it; default False.
@@ -131,6 +132,7 @@ class Solver:
     blocks: Mapping[str, int] = field(default_factory=dict, hash=False)
     sums: bool = False
     iterates: bool = True
+    causal: bool = False
     sequential: bool = False
     one_task: bool = False
     fitted: Mapping[str, Box] | None = field(default=None, hash=False)
@@ -144,6 +146,11 @@ class Solver:
     def short_names(self) -> tuple[str, ...]:
         """The names that are accepted in place of `name`."""
         return (self.label, *self.aliases)
+
+    @property
+    def keywords(self) -> tuple[str, ...]:
+        """The names of the keyword arguments in `told`, without paths."""
+        return tuple(name.rpartition(":")[2] for name in self.told)
 
     @property
     def knows(self) -> str:

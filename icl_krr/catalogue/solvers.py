@@ -166,6 +166,7 @@ SOLVERS = {
             told=(f"{OF_PREFIX}:step_size",),
             states=("alpha", "prediction"),
             blocks={"linear": 1, "softmax": 2},
+            causal=True,
             sequential=True,
             fitted={"step_size": Box(-1.5, 1.3, -1)},
         ),
@@ -175,6 +176,7 @@ SOLVERS = {
             *own("prefix_conjugate_gradient"),
             kernels="featured",
             states=PRIMAL,
+            causal=True,
             blocks={"linear": 7},
             sums=True,
             fitted={"ridge": RIDGE},
@@ -186,6 +188,7 @@ SOLVERS = {
             kernels="featured",
             told=("ridge", f"{OF_PREFIX}:spectrum"),
             states=PRIMAL,
+            causal=True,
             blocks={"linear": 1},
         ),
     )

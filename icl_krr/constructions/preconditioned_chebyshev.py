@@ -80,8 +80,8 @@ def preconditioned_chebyshev(
     (18, 1)
     """
     checks.count("steps", steps)
-    spectrum = step_sizes.normalised_spectrum(kernel, ridge, num_supports, largest)
-    first, *coefficients = step_sizes.chebyshev(steps, spectrum)
     name = "preconditioned_chebyshev"
     m = normalised_machine(name, kernel, num_features, ridge, ridge, **options)
+    spectrum = step_sizes.normalised_spectrum(kernel, ridge, num_supports, largest)
+    first, *coefficients = step_sizes.chebyshev(steps, spectrum)
     return iterate(m, ridge, ridge, steps, first, tuple(coefficients))

@@ -29,6 +29,8 @@ class Architecture(Spec):
         tokens: "pairs" (default), one token per support, or "interleaved", one for x and one for y.
         streaming: whether softmax attention is computed in tiles; default None: above 2048 tokens.
         centred: whether the embedding subtracts the mean of the supports' x; default False.
+        inclusive: whether a causal token also attends to itself; default False.
+        max_supports: largest number of supports of a task; default None: no limit.
         width: number of channels of the stream, a multiple of `heads`; default 64.
         depth: number of blocks, >= 1; default 6.
         heads: number of attention heads in a block, >= 1; default 4.

@@ -25,11 +25,12 @@ from ...transformer.weights import (
 )
 from .arithmetic import Arithmetic
 from .packing import Operation, pack
-from .recorder import Recorder
-from .slots import SUPPORTS, label
+from .slots import label
+from .stacking import stack
+from .unknowns import Unknowns
 
 
-class Machine(Recorder, ABC):
+class Machine(Unknowns, ABC):
     """Records operations on named slots as heads and MLP units, and returns the transformer.
 
     An operation is a method that adds its result to a slot. The argument `to` of an operation is
@@ -45,9 +46,6 @@ class Machine(Recorder, ABC):
     """
 
     scale: Any = 1.0
-    solution, direction = "alpha", "p"
-    about_solution, about_prediction = "dual coefficients", "k(x)^T alpha"
-    unknowns_at = SUPPORTS
 
     def __init__(
         self,
@@ -72,36 +70,6 @@ class Machine(Recorder, ABC):
         """Note the ridge of the regression that the model solves, for `icl_krr.check`."""
         kernel = self.kernel if self.sketch is None else self.kernel.sketched(self.sketch)
         self.problem = Problem(kernel, ridge)
-
-    @property
-    def right(self) -> Read:
-        """The right-hand side of the linear system: y."""
-        return self.y
-
-    def vector(self, name: str, about: str, starts_as: Read | None = None) -> Read:
-        """Declare a state with the shape of the unknowns, such as alpha."""
-        return self.state(name, self.unknowns_at, about, starts_as, self.right.width)
-
-    def scratch_vector(self, name: str, about: str) -> Read:
-        """Declare a slot with the shape of the unknowns that is zero after every step."""
-        return self.scratch(name, self.unknowns_at, about, self.right.width)
-
-    @property
-    def diagonal_width(self) -> int:
-        """The number of different entries that a token stores of the diagonal of K'."""
-        return 1
-
-    def per_unknown(self, entries: Read) -> Read:
-        """Repeat the entries of a diagonal for all unknowns of a token."""
-        return self.per_output(entries)
-
-    def fit_of(self, v: Read, product: Any, to: str) -> Read:
-        """Return the predictions of the coefficients v, whose product with K' is `product`."""
-        return self.finish(product, to)
-
-    def add_fit(self, v: Read, product: Any, to: Read) -> None:
-        """Add the predictions of the coefficients v to a slot."""
-        self.add(product, to)
 
     @abstractmethod
     def kernel_times(self, v: Read) -> Any:
@@ -276,26 +244,3 @@ class Machine(Recorder, ABC):
         weights = Weights(self.embedding, blocks, readout, first, self.positions)
         weights = jax.tree.map(lambda weight: weight.astype(self.dtype), weights)
         return Transformer(weights, self.spec, self.layout, steps, self.problem)
-
-
-def stack(
-    record: Callable[..., tuple[Block, ...]], coefficients: tuple[jax.Array, ...]
-) -> tuple[Block, ...]:
-    """Return blocks whose leaves are [steps, ...] if they depend on coefficients, else [1, ...]."""
-    if not coefficients:
-        return jax.tree.map(lambda leaf: jnp.asarray(leaf)[None], record())
-    shared, structure = [], None
-
-    def vary(coefficients: tuple[jax.Array, ...]) -> list[jax.Array | None]:
-        nonlocal shared, structure
-        leaves, structure = jax.tree.flatten(record(*coefficients))
-        own = [isinstance(leaf, type(coefficients[0])) for leaf in leaves]
-        shared = [None if o else leaf for leaf, o in zip(leaves, own, strict=True)]
-        return [leaf if o else None for leaf, o in zip(leaves, own, strict=True)]
-
-    varying = jax.vmap(vary)(coefficients)
-    assert structure is not None
-    pairs = zip(varying, shared, strict=True)
-    return structure.unflatten(
-        [own if common is None else jnp.asarray(common)[None] for own, common in pairs]
-    )

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import replace
 from functools import partial
-from typing import Any, Unpack
+from typing import Any, TypedDict, Unpack
 
 import jax.numpy as jnp
 import numpy as np
@@ -24,7 +24,7 @@ from .slots import QUERIES, SUPPORTS, SUPPORTS_AND_QUERIES
 PREFIXES = ("exclusive", "inclusive")
 
 
-class CausalOptions(Options, total=False):
+class CausalOptions(Options, TypedDict, total=False):
     r"""Keywords of causal constructions, in addition to those of `Options`.
 
     Token i sees only the supports of its prefix. All sums over supports then depend on i. The

@@ -43,7 +43,7 @@ def run(config: Config, key: jax.Array) -> tuple[Rows, Verdict]:
     steps = np.stack([[first_below(e) for e in pair] for pair in errors], axis=-1)
     steps = np.moveaxis(steps, 1, 0)  # [draw, solver, n]
     rows = tidy({"draw": range(config.draws), "solver": SOLVERS, "n": config.n}, steps=steps)
-    t = np.arange(1.0, config.steps[1] + 1)
+    t = jnp.arange(1.0, config.steps[1] + 1)
     lows = [config.ridge / (n + config.ridge) for n in config.n]
     bound = np.stack([theory.chebyshev_rate(low, 1.0, t) for low in lows]) + 1e-12
     slope = lambda k: [np.polyfit(np.log(config.n), np.log(s[k]), 1)[0] for s in steps]  # noqa: E731

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from functools import partial
 from typing import Any, NamedTuple
 
@@ -11,7 +11,7 @@ import jax
 import jax.numpy as jnp
 
 from ... import checks, theory
-from ...catalogue import SOLVERS, candidate, candidates, find, load, make_kernel, taken
+from ...catalogue import KERNELS, SOLVERS, candidate, candidates, find, load, make_kernel, taken
 from ...constructions import Softmax
 from ...kernels import Kernel
 from ...probes import Identification, identify, layerwise
@@ -36,7 +36,8 @@ class ConfusionConfig:
     before the last layer. A solver that accepts none of the kernels has the first that it accepts.
 
     Args:
-        solvers: names of solvers; default: all candidates of `identify`.
+        solvers: names of solvers; default: all candidates of `identify` that take one of the
+            kernels and are not causal. All candidates are always fitted.
         kernels: names of kernels; default: "linear" and "exponential".
         conditions: condition numbers, >= 1; default 1e2 and 1e4.
         seeds: number of seeds, >= 1; default 3.
@@ -52,7 +53,7 @@ class ConfusionConfig:
         ValueError: a number is out of range, or a name is unknown.
     """
 
-    solvers: tuple[str, ...] = field(default_factory=candidates)
+    solvers: tuple[str, ...] = ()
     kernels: tuple[str, ...] = LOOKED_AT
     conditions: tuple[float, ...] = (1e2, 1e4)
     seeds: int = 3
@@ -65,11 +66,11 @@ class ConfusionConfig:
 
     def __post_init__(self):
         known = {name: SOLVERS[name] for name in candidates()}
-        object.__setattr__(
-            self, "solvers", tuple(find("solver", known, name).name for name in self.solvers)
-        )
         for name in self.kernels:
             checks.choice("kernel", name, LOOKED_AT)
+        usual = [n for n, row in known.items() if {*taken(n)} & {*self.kernels} and not row.causal]
+        solvers = tuple(find("solver", known, name).name for name in self.solvers or usual)
+        object.__setattr__(self, "solvers", solvers)
         for condition in self.conditions:
             checks.at_least("condition", condition, 1)
         for name in ("seeds", "steps"):
@@ -87,8 +88,9 @@ def cells(config: ConfusionConfig) -> list[Cell]:
         (solver, kernel, condition, config.seed + seed)
         for condition in config.conditions
         for seed in range(config.seeds)
+        for kernel in KERNELS
         for solver in config.solvers
-        for kernel in kernels_of(solver, config)
+        if kernel in kernels_of(solver, config)
     ]
 
 
@@ -195,8 +197,8 @@ def construct(cell: Cell, config: ConfusionConfig) -> Constructed:
         "num_supports": config.num_supports,
         "step_size": 0.5 / float(jnp.mean(map_tasks(lambda t: kernel.diagonal(t.x), fitted))),
     }
-    options |= {name: value for name, value in known.items() if name in row.told}
-    truth |= {name: known[name] for name in row.told if name in (row.fitted or {})}
+    options |= {name: value for name, value in known.items() if name in row.keywords}
+    truth |= {name: known[name] for name in row.keywords if name in (row.fitted or {})}
     build: Callable[..., Transformer] = load(row.construction)
     return Constructed(build(kernel, **options), truth, fitted, scored)
 
@@ -230,7 +232,8 @@ def matrix(rows: Rows) -> dict[tuple[str, str], dict[str, int]]:
 def markdown(rows: Rows) -> str:
     """The matrix as a table: rows are constructed solvers, columns are candidates that remained."""
     table = matrix(rows)
-    short = {name: candidate(name).label for name in candidates()}
+    shown = {name for r in rows for name in (r["solver"], *r["remain"].split())}
+    short = {name: candidate(name).label for name in candidates() if name in shown}
     lines = [
         "| constructed, kernel | " + " | ".join(short.values()) + " | told apart by |",
         "| --- |" + " ---: |" * len(short) + " --- |",
