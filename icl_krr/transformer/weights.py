@@ -9,66 +9,10 @@ from typing import Any, NamedTuple
 import jax
 from flax import serialization, struct
 
-from .. import checks, fields
+from .. import checks
 from ..readable import readable
-from ..residual import TOKENS, Layout, Read
-
-
-@dataclass(frozen=True)
-class Spec:
-    r"""Static settings of the forward pass: hashable, and part of the structure of the pytree.
-
-    Args:
-        num_features: number of features p of a task, >= 1.
-        num_outputs: number of outputs r of a task, >= 1; default 1. A model with one output also
-            takes tasks with more outputs and predicts each output separately.
-        attention: "softmax" (default) or "linear" (no softmax). The logits are not scaled in either
-            case: a factor such as $1 / \sqrt{d_k}$ belongs to the query weights.
-        causal: whether a token attends only to the aggregator (the first token) and to earlier
-            tokens; default False.
-        inclusive: whether a causal token also attends to itself; default False.
-        tokens: "pairs" (default) has one token per support; "interleaved" has one token for the x
-            of a support, followed by one token for its y.
-        streaming: whether softmax attention is computed in tiles: its memory is then linear in the
-            number of tokens, and every block recomputes its patterns. Default None: tiles are used
-            above 2048 tokens.
-        centred: whether the embedding subtracts the mean of the unmasked supports' x from every x
-            (see `icl_krr.residual.embed`); default False.
-        max_supports: largest number of supports for which the model has enough steps; default None:
-            no limit.
-
-    Raises:
-        ValueError: `attention` or `tokens` is unknown, a count is < 1, or `inclusive` is True and
-            `causal` is not.
-        TypeError: an argument has another type.
-
-    >>> Spec(num_features=3, attention="linear").causal
-    False
-    """
-
-    num_features: int
-    num_outputs: int = 1
-    attention: str = "softmax"
-    causal: bool = False
-    tokens: str = "pairs"
-    streaming: bool | None = None
-    centred: bool = False
-    inclusive: bool = False
-    max_supports: int | None = None
-
-    def __post_init__(self):
-        fields.check(self)
-        checks.count("num_features", self.num_features)
-        checks.count("num_outputs", self.num_outputs)
-        checks.choice("attention", self.attention, ("linear", "softmax"))
-        checks.choice("tokens", self.tokens, TOKENS)
-        if self.inclusive and not self.causal:
-            raise ValueError("causal must be True if inclusive is True, got False; set causal=True")
-
-    @property
-    def order(self) -> str:
-        """The causal mask: "" (none), "exclusive" (earlier tokens) or "inclusive" (itself, too)."""
-        return ("inclusive" if self.inclusive else "exclusive") if self.causal else ""
+from ..residual import Layout, Read
+from .spec import Spec as Spec
 
 
 @readable

@@ -69,8 +69,8 @@ class ConfusionConfig:
         for name in self.kernels:
             checks.choice("kernel", name, LOOKED_AT)
         usual = [n for n, row in known.items() if {*taken(n)} & {*self.kernels} and not row.causal]
-        solvers = tuple(find("solver", known, name).name for name in self.solvers or usual)
-        object.__setattr__(self, "solvers", solvers)
+        solvers = [find("solver", known, name).name for name in self.solvers or usual]
+        object.__setattr__(self, "solvers", tuple(solvers))
         for condition in self.conditions:
             checks.at_least("condition", condition, 1)
         for name in ("seeds", "steps"):
@@ -181,9 +181,8 @@ def construct(cell: Cell, config: ConfusionConfig) -> Constructed:
     top = largest(kernel, fitted)
     ridge = float(jnp.mean(top)) / condition
     options: dict[str, Any] = {"num_features": config.num_features}
-    truth = (
-        {} if kernel.bandwidth is None else {kernel.bandwidth: getattr(kernel, kernel.bandwidth)}
-    )
+    width = kernel.bandwidth
+    truth = {} if width is None else {width: getattr(kernel, width)}
     row = candidate(solver)
     if row.iterates:
         options["steps"] = config.num_supports if row.sequential else config.steps
@@ -232,8 +231,8 @@ def matrix(rows: Rows) -> dict[tuple[str, str], dict[str, int]]:
 def markdown(rows: Rows) -> str:
     """The matrix as a table: rows are constructed solvers, columns are candidates that remained."""
     table = matrix(rows)
-    shown = {name for r in rows for name in (r["solver"], *r["remain"].split())}
-    short = {name: candidate(name).label for name in candidates() if name in shown}
+    found = {name for r in rows for name in (r["solver"], *r["remain"].split())}
+    short = {name: candidate(name).label for name in candidates() if name in found}
     lines = [
         "| constructed, kernel | " + " | ".join(short.values()) + " | told apart by |",
         "| --- |" + " ---: |" * len(short) + " --- |",
