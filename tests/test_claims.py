@@ -184,7 +184,7 @@ BOUND = {
     "C36": limit("the next singular value", 1e-3),
     "C37": limit("mean risk of base", 0.01),
     "C38": limit("Mesa: |f - f*|", 1e-9),
-    "C39": limit("conjugate gradient, C in bfloat16", 1e-2),
+    "C39": limit("C in bfloat16, conjugate gradient", 1e-3),
 }
 CONSTRUCTION = {
     "C1": Change("constructions.nadaraya_watson", warmer),
@@ -221,7 +221,7 @@ CONSTRUCTION = {
     "C36": Change("load_models", untrained),
     "C37": Change("load_models", with_all_parts),
     "C38": Change("constructions.prefix_conjugate_gradient", option("ridge", 1.05)),
-    "C39": Change("constructions.prefix_conjugate_gradient", option("ridge", 2.0)),
+    "C39": Change("constructions.prefix_conjugate_gradient", option("ridge", 10.0)),
 }
 
 
