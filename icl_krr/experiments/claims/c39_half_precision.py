@@ -70,7 +70,7 @@ def run(config: Config, key: jax.Array) -> tuple[Rows, Verdict]:
         compare("the same, |x| = 16, bfloat16: <= 0.05", gaps[:, WIDE], 0.05),
         compare("|x| = 16, w, r, d of Chebyshev in float16: <= 0.05", gaps[:, NO_SUMS, 0], 0.05),
         compare(
-            "C in bfloat16, condition 10000: median smallest eigenvalue of C + ridge I / ridge <= 0",
+            "C in bfloat16, condition 10000: median lowest eigenvalue of C + ridge I / ridge <= 0",
             np.median(lowest),
             0.0,
         ),
