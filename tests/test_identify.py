@@ -253,7 +253,7 @@ def test_every_candidate_is_the_solver_of_its_name(x64):
 def test_the_confusion_matrix_counts_what_remains():
     config = dataclasses.replace(SMALL, conditions=(1e2, 1e4), seeds=2)
     kernels = {(solver, kernel) for solver, kernel, _, _ in confusion.cells(config)}
-    assert len(confusion.cells(config)) == 4 * len(kernels) == 4 * 19
+    assert len(confusion.cells(config)) == 4 * len(kernels) == 4 * 15
     assert ("preconditioned_chebyshev", "gaussian") in kernels
     rows = [
         {"solver": "richardson", "kernel": "exponential", "remain": "richardson", "distance": 0.0,

@@ -10,7 +10,7 @@ from .. import checks, step_sizes
 from ..kernels import Kernel
 from ..transformer.weights import Transformer
 from .assembly.options import Options
-from .richardson import iterate, normalised_machine
+from .richardson import check_normalised, iterate, normalised_machine
 
 
 def preconditioned_chebyshev(
@@ -81,7 +81,8 @@ def preconditioned_chebyshev(
     """
     checks.count("steps", steps)
     name = "preconditioned_chebyshev"
-    m = normalised_machine(name, kernel, num_features, ridge, ridge, **options)
+    check_normalised(name, kernel, ridge, options.get("attention"))
     spectrum = step_sizes.normalised_spectrum(kernel, ridge, num_supports, largest)
     first, *coefficients = step_sizes.chebyshev(steps, spectrum)
+    m = normalised_machine(name, kernel, num_features, ridge, ridge, **options)
     return iterate(m, ridge, ridge, steps, first, tuple(coefficients))

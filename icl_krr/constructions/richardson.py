@@ -78,16 +78,8 @@ def normalised_machine(
     solver: str, kernel: Kernel, num_features: int, ridge: Any, sink: Any, **options: Any
 ) -> SoftmaxAttention:
     """Make the softmax machine of a solver that the normaliser with this sink preconditions."""
-    check_kernel(kernel)
-    checks.positive_scalar("ridge", ridge)
+    check_normalised(solver, kernel, ridge, options.get("attention"))
     attention = options.get("attention")
-    if attention == "linear":
-        raise ValueError(
-            f"attention must be 'softmax' for {solver}, which is preconditioned by the softmax "
-            "normaliser, got 'linear'"
-        )
-    if kernel.featured:
-        raise unlike(kernel, solver)
     c = jnp.asarray(sink, checks.dtype(options.get("dtype")))
     shift = attention.log_sink if isinstance(attention, Softmax) else 0.0
     sinks = {SUPPORTS: jnp.log(c), QUERIES: shift}
@@ -96,6 +88,18 @@ def normalised_machine(
     if len(m.patterns) > 1:
         raise unlike(kernel, solver)
     return m
+
+
+def check_normalised(solver: str, kernel: Kernel, ridge: Any, attention: Any) -> None:
+    check_kernel(kernel)
+    checks.positive_scalar("ridge", ridge)
+    if attention == "linear":
+        raise ValueError(
+            f"attention must be 'softmax' for {solver}, which is preconditioned by the softmax "
+            "normaliser, got 'linear'"
+        )
+    if kernel.featured:
+        raise unlike(kernel, solver)
 
 
 def iterate(

@@ -12,7 +12,7 @@ import numpy as np
 from jaxtyping import Array, Float
 
 from ... import checks
-from ...kernels import Kernel
+from ...kernels import Kernel, check_kernel
 from ...residual import ROLES, Read, Slot
 from ...residual.tokens import TOKENS
 from .choice import linear_machine
@@ -72,6 +72,10 @@ class CausalOptions(Options, TypedDict, total=False):
     max_supports: int | None
 
 
+OWN = ("prefix", "log_gate", "strength", "tokens", "max_supports")
+"""The keywords of `CausalOptions` that `Options` does not have."""
+
+
 def causal_machine(
     make: Callable[..., Any], kernel: Kernel, num_features: int, **options: Unpack[CausalOptions]
 ) -> tuple[Any, Read]:
@@ -83,13 +87,9 @@ def causal_machine(
         num_features: number of features p of a point x, >= 1.
         options: keywords of the causal construction.
     """
-    own = {k: v for k, v in options.items() if k in CausalOptions.__annotations__}
-    causal: dict[str, Any] = {k: own[k] for k in own if k not in Options.__annotations__}
-    m = make(kernel, num_features, **{k: v for k, v in options.items() if k not in causal})
-    prefix = causal.get("prefix", "exclusive")
-    checks.choice("prefix", prefix, PREFIXES)
-    tokens, most = causal.get("tokens", "pairs"), causal.get("max_supports")
-    checks.choice("tokens", tokens, TOKENS)
+    causal: dict[str, Any] = {k: v for k, v in options.items() if k in OWN}
+    prefix, tokens, most = check_causal(num_features, "sketch" in options, **causal)
+    m = make(kernel, num_features, **{k: v for k, v in options.items() if k not in OWN})
     m.spec = replace(
         m.spec,
         causal=True,
@@ -99,6 +99,7 @@ def causal_machine(
         max_supports=most,
     )
     if tokens == "interleaved":
+        assert most is not None
         read_partners(m, most)
     strength = causal.get("strength")
     strength = m.support if strength is None else of_supports(m, "strength", strength)
@@ -149,6 +150,9 @@ def prefix_sums(
     1
     """
     checks.flag("stores_sums", stores_sums)
+    check_kernel(kernel)
+    if not (kernel.featured or callable(options.get("sketch"))):
+        kernel.feature_layer(np.float32)  # it raises an error that says what is possible
     make = partial(linear_machine, kind=PrefixSums)
     m, strength = causal_machine(make, kernel, num_features, **options)
     if strength is m.support and m.log_gate is None:
@@ -157,16 +161,49 @@ def prefix_sums(
     return m
 
 
-def read_partners(m: Machine, max_supports: int | None) -> None:
+def check_causal(
+    num_features: int,
+    sketched: bool,
+    *,
+    prefix: str = "exclusive",
+    log_gate: Any = None,
+    strength: Any = None,
+    tokens: str = "pairs",
+    max_supports: int | None = None,
+) -> tuple[str, str, int | None]:
+    """Check the keywords of a causal construction; return prefix, tokens and `max_supports`."""
+    checks.choice("prefix", prefix, PREFIXES)
+    checks.choice("tokens", tokens, TOKENS)
+    if max_supports is not None:
+        checks.stored("max_supports", max_supports)
+    if tokens == "interleaved":
+        if prefix == "inclusive":
+            raise ValueError(
+                "prefix must be 'exclusive' for interleaved tokens, where the token of x_i "
+                "precedes that of y_i, got 'inclusive'"
+            )
+        if max_supports is None:
+            raise ValueError("max_supports must be given for interleaved tokens, got None")
+    for name, value in (("log_gate", log_gate), ("strength", strength)):
+        if value is None:
+            continue
+        checks.finite(name, value)
+        if np.ndim(value) and not sketched and np.shape(value) != (num_features,):
+            raise ValueError(
+                f"{name} must be a number or a vector [p] with p = {num_features}, the width of "
+                f"x, got shape {list(np.shape(value))}"
+            )
+        known = checks.concrete(value)
+        if known is not None and known.ndim == 0:
+            if name == "log_gate" and known > 0:
+                raise ValueError(f"log_gate must be <= 0, got {value}; a gate above 1 grows")
+            if name == "strength" and known < 0:
+                raise ValueError(f"strength must be >= 0, got {value}")
+    return prefix, tokens, max_supports
+
+
+def read_partners(m: Machine, max_supports: int) -> None:
     """Let m.x read x at a token of y, too: copied from the token of x, which has the same place."""
-    if m.spec.inclusive:
-        raise ValueError(
-            "prefix must be 'exclusive' for interleaved tokens, where the token of x_i precedes "
-            "that of y_i, got 'inclusive'"
-        )
-    if max_supports is None:
-        raise ValueError("max_supports must be given for interleaved tokens, got None")
-    checks.stored("max_supports", max_supports)
     place = m.declare(Slot("place", max_supports, "data", ROLES, "one-hot number of the support"))
     here = m.scratch("place_here", SUPPORTS, "place", width=max_supports)
     x, partner = m.x, m.state("x_before", SUPPORTS, "x of the token before", width=m.x.width)
@@ -182,37 +219,25 @@ def read_partners(m: Machine, max_supports: int | None) -> None:
     m.preparations.append(copy)
 
 
-def of_token(m: Machine, name: str, value: Any) -> Read:
+def of_token(m: Machine, value: Any) -> Read:
     """A number as a read that is this number at supports and queries, or <w, x> for a vector w."""
-    checks.finite(name, value)
-    if jnp.ndim(value) == 0:
+    if np.ndim(value) == 0:
         return jnp.asarray(value, m.dtype) * m.inside(SUPPORTS_AND_QUERIES)
-    if jnp.shape(value) != (m.x.width,):
-        raise ValueError(
-            f"{name} must be a number or a vector [p] with p = {m.x.width}, the width of x, "
-            f"got shape {list(jnp.shape(value))}"
-        )
     return m.x @ jnp.asarray(value, m.dtype)[:, None]
 
 
 def of_supports(m: Machine, name: str, value: Any) -> Read:
     """A state with a number of every support."""
-    known = checks.concrete(value)
-    if known is not None and jnp.ndim(value) == 0 and known < 0:
-        raise ValueError(f"{name} must be >= 0, got {value}")
     state = m.state(name, SUPPORTS, f"{name} of a support", width=1)
-    read = of_token(m, name, value)
+    read = of_token(m, value)
     m.preparations.append(partial(m.add, read, to=state))
     return state
 
 
 def accumulate_gates(m: Machine, log_gate: Float[Array, "..."] | float) -> None:
     """Let m.log_gate read G_i = sum_{j <= i} g_j, with the gate of a query after all supports."""
-    known = checks.concrete(log_gate)
-    if known is not None and jnp.ndim(log_gate) == 0 and known > 0:
-        raise ValueError(f"log_gate must be <= 0, got {log_gate}; a gate above 1 grows")
     total = m.state("log_gate", SUPPORTS_AND_QUERIES, "cumulative log gate", width=1)
-    read = of_token(m, "log_gate", log_gate)
+    read = of_token(m, log_gate)
 
     def accumulate() -> None:
         own = m.add(read, to=m.scratch("log_gate_here", SUPPORTS, "log gate", width=1))

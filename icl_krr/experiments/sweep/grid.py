@@ -126,8 +126,8 @@ def measure(key: jax.Array, value: Any, line: str, config: SweepConfig) -> dict[
     known = baselines(setting)
     return {
         "blocks": first + model.blocks_per_step * jnp.arange(steps),
-        "gap": jnp.linalg.norm(path - exact[None], axis=1) / jnp.linalg.norm(exact),
-        "rmse": jnp.sqrt(jnp.mean((path - task.y_query[None]) ** 2, axis=1)),
+        "gap": or_infinite(jnp.linalg.norm(path - exact[None], axis=1) / jnp.linalg.norm(exact)),
+        "rmse": or_infinite(jnp.sqrt(jnp.mean((path - task.y_query[None]) ** 2, axis=1))),
         "exact rmse": jnp.full(steps, jnp.sqrt(jnp.mean((exact - task.y_query) ** 2))),
         "zero rmse": jnp.full(steps, jnp.sqrt(jnp.mean(task.y_query**2))),
         "error": error,
@@ -138,6 +138,11 @@ def measure(key: jax.Array, value: Any, line: str, config: SweepConfig) -> dict[
             for name, f in known.items()
         },
     }
+
+
+def or_infinite(error: jax.Array) -> jax.Array:
+    """The error, or infinity where a prediction is not a number, so that medians count it."""
+    return jnp.where(jnp.isnan(error), jnp.inf, error)
 
 
 def baselines(setting: Setting) -> dict[str, jax.Array]:
