@@ -254,7 +254,9 @@ def test_the_confusion_matrix_counts_what_remains():
     config = dataclasses.replace(SMALL, conditions=(1e2, 1e4), seeds=2)
     kernels = {(solver, kernel) for solver, kernel, _, _ in confusion.cells(config)}
     assert len(confusion.cells(config)) == 4 * len(kernels) == 4 * 15
-    assert ("preconditioned_chebyshev", "gaussian") in kernels
+    added = dataclasses.replace(config, solvers=("preconditioned_chebyshev", "delta_rule"))
+    assert ("preconditioned_chebyshev", "gaussian", 1e2, 0) in confusion.cells(added)
+    assert ("delta_rule", "exponential", 1e4, 1) in confusion.cells(added)
     rows = [
         {"solver": "richardson", "kernel": "exponential", "remain": "richardson", "distance": 0.0,
          "its distance": 0.2, "hat distance": 0.0, "its hat distance": 0.1},

@@ -2,7 +2,7 @@
 
 from .rows import Axis
 
-HALF = ("float16", "bfloat16")
+HALF, MESA = ("float16", "bfloat16"), ("mesa", "chebyshev")
 PREFIX = ("prefix_conjugate_gradient", "prefix_chebyshev")
 TUNED = ("conjugate_gradient", "chebyshev", "richardson", "nadaraya_watson")
 AXES = {
@@ -66,8 +66,8 @@ AXES = {
         Axis(
             "rounding",
             (
-                *(f"{s} {slots} {d}" for s in PREFIX for slots in ("C", "vectors") for d in HALF),
-                *(f"prefix_conjugate_gradient sums {d}" for d in HALF),
+                *(f"{s} {part} {d}" for s in MESA for part in ("C", "vectors") for d in HALF),
+                *(f"mesa sums {d}" for d in HALF),
             ),
             (10.0, 100.0, 1000.0, 10000.0),
             "condition",

@@ -42,7 +42,9 @@ def claim_figure(name: str, claim: Claim, rows: Rows) -> Figure:
     return figure
 
 
-def sweep_figure(name: str, plot: Plot, rows: Rows, dtype: str) -> Figure:
+def sweep_figure(
+    name: str, plot: Plot, rows: Rows, dtype: str, against: str = "exact KRR"
+) -> Figure:
     """The results of a sweep: the plot of its axis above, the error at the queries below."""
     figure = Figure(figsize=(6.8, 7.4), layout="constrained")
     top, bottom = figure.subplots(2, 1, sharex=True)
@@ -50,7 +52,8 @@ def sweep_figure(name: str, plot: Plot, rows: Rows, dtype: str) -> Figure:
     curves(bottom, plot._replace(bound=""), "rmse", rows)
     line(bottom, rows, plot.x, "exact rmse", "black", "-", "exact KRR")
     line(bottom, rows, plot.x, "zero rmse", "black", ":", "zero prediction")
-    words = {"gap": "gap to exact KRR  |f - f*| / |f*|", "error": "|alpha - alpha*|_A / |alpha*|_A"}
+    gap = f"gap to {against}  |f - f*| / |f*|"
+    words = {"gap": gap, "error": "|alpha - alpha*|_A / |alpha*|_A"}
     top.set_ylabel(words[plot.y] + (f" (dashed: {plot.bound})" if plot.bound else ""), fontsize=8)
     bottom.set_ylabel("RMSE at the queries (units of y)", fontsize=8)
     bottom.set_xlabel("step" if plot.x == "step" else name)

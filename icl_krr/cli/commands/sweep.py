@@ -62,9 +62,11 @@ def run(settings: Sweep) -> int:
             save_rows(folder, meta, rows)
     there = rows
     rows = [row for row in there if (row["line"], row["seed"]) in wanted]
-    plot = models_of(config).plot
+    models = models_of(config)
+    plot = models.plot
     shown = last(rows) if plot.x == "value" else rows
-    drawn = images(config.axis, sweep_figure(config.axis, plot, shown, meta["dtype"]))
+    figure = sweep_figure(config.axis, plot, shown, meta["dtype"], models.against)
+    drawn = images(config.axis, figure)
     output.save(folder, drawn)
     if settings.json:
         print(output.to_json({"meta": with_cells(meta, there), "rows": rows}))

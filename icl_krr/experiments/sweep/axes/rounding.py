@@ -15,6 +15,7 @@ from ...shared.rows import Plot
 from ..config import SweepConfig
 from ..setting import Models, Setting, kernel_of
 
+SOLVERS = {"mesa": "prefix_conjugate_gradient", "chebyshev": "prefix_chebyshev"}
 SLOTS = {
     "C": ("C",),
     "vectors": ("w", "r", "d"),
@@ -29,9 +30,9 @@ def build(line: str, value: Any, task: Task, config: SweepConfig, key: jax.Array
     kernel = kernel_of(config)
     top = theory.eigenvalues(kernel, task)[-1]
     ridge = top / (value - 1)
-    spectrum = {"spectrum": (ridge, top + ridge)} if solver == "prefix_chebyshev" else {}
+    spectrum = {"spectrum": (ridge, top + ridge)} if solver == "chebyshev" else {}
     model = construct(
-        solver, kernel, task, ridge=ridge, steps=config.steps, stores_sums=True, **spectrum
+        SOLVERS[solver], kernel, task, ridge=ridge, steps=config.steps, stores_sums=True, **spectrum
     )
     hooks = round_slots(model, dict.fromkeys(SLOTS[part], dtype))
     return Setting(model, task, predict(model, task), hooks=hooks)
