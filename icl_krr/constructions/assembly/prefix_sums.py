@@ -71,7 +71,7 @@ class PrefixSums(LinearAttention):
             self.multiply(select(keys, row), select(phi, column), to=pairs)
             one = self.inside(SUPPORTS_AND_QUERIES)
             self.head(one, self.support, pairs, self.sums, log_gate=self.log_gate)
-        Machine.start(self)
+        Machine.start(self)  # LinearAttention.start would compute the features again
 
     def over_outputs(self, features: Read) -> Read:
         """Repeat m channels for every output: [m] to [r m]."""
