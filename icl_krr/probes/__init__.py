@@ -47,9 +47,9 @@ a function from one of NumPy arrays, for example from a PyTorch network:
 **Has a construction converged?** `icl_krr.check(model, task)` measures the gap to exact kernel
 ridge regression, and its `Status` says in a sentence what helps if the gap is large.
 
-**Which slot needs which precision?** `round_slots(model, {"r": "float16"})` returns hooks that round
-slots after each write, for `icl_krr.run_with_hooks` and `icl_krr.run_with_cache`. `icl-krr sweep
-rounding` does so for the parts of two causal solvers.
+**Which slot needs which precision?** `round_slots(model, {"r": "float16"})` returns hooks that
+round slots after each write, for `icl_krr.run_with_hooks` and `icl_krr.run_with_cache`.
+`icl-krr sweep rounding` does so for the parts of two causal solvers.
 
 **What does each part contribute?** `icl-krr ablate MODEL` removes one head or slot at a time and
 measures the change of the predictions. MODEL is a solver of the catalogue or a trained run. For a
