@@ -129,7 +129,7 @@ def blocks_to(model: Transformer, path: jax.Array) -> jax.Array:
     """The blocks after which no gap exceeds the limit; infinite if there are not enough."""
     small = jnp.max(path, axis=1) <= LIMIT
     blocks = len(model.weights.prologue) + model.blocks_per_step * jnp.argmax(small)
-    return jnp.where(jnp.any(small), blocks, jnp.inf)
+    return jnp.where(jnp.any(small), blocks.astype(path.dtype), jnp.inf)
 
 
 def prefix_regression(task: Task, ridge: jax.Array) -> jax.Array:
