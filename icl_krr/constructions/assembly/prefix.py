@@ -187,7 +187,7 @@ def check_causal(
     for name, value in (("log_gate", log_gate), ("strength", strength)):
         if value is None:
             continue
-        checks.finite(name, value)
+        checks.reals(**{name: value})
         if np.ndim(value) and not sketched and np.shape(value) != (num_features,):
             raise ValueError(
                 f"{name} must be a number or a vector [p] with p = {num_features}, the width of "

@@ -17,7 +17,8 @@ class AblateConfig:
         model: a run, or a solver whose construction is ablated; default "conjugate_gradient".
         kernel: kernel of the construction; default: the kernel for which expectations are known,
             or the first kernel that the solver takes.
-        steps: number of steps of the construction, >= 1; default 12.
+        steps: number of steps of the construction, >= 1; default 12, or the number of supports for
+            a solver that takes in one support a step.
         kinds: kinds of sites to ablate; default: heads and slots of a construction, heads and MLP
             units of a run.
         each_step: whether to ablate a construction's part in each step separately; default False:

@@ -87,7 +87,8 @@ def construct(config: AblateConfig) -> Subject:
     bounds = jax.jit(lambda t: map_tasks(lambda t: spectral_bounds(kernel, t, ridge=ridge), t))
     hardest = int(jnp.argmax(bounds(tasks)[1]))
     task = jax.tree.map(lambda field: field[hardest], tasks)
-    steps = 12 if config.steps is None else config.steps
+    usual = task.num_supports if row.sequential else 12
+    steps = usual if config.steps is None else config.steps
     model = build_model(row.name, kernel, task, ridge, steps)
     known = reference(family, jax.random.fold_in(key, 1)).losses(tasks)
     words, expected = {}, {}
