@@ -108,7 +108,7 @@ def battery(name: str, family: Sampler) -> Sampler:
     >>> ik.tasks.sample(jax.random.key(0), battery("more_supports", family)).x.shape
     (16, 3)
     """
-    checks.choice("name", name, BATTERIES)
+    checks.choice("name", name, tuple(BATTERIES))
     check_sampler("family", family)
     return Changed(BATTERIES[name].family(family), name)
 
