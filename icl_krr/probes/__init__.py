@@ -96,7 +96,9 @@ models, in one compiled program and in bounded memory:
 from .arrays import array_answers
 from .candidate_fit import CandidateFit, fit_candidate
 from .check import check
+from .designed_tasks import Design, design, gaussian_prior
 from .drift import drift, linear_maps
+from .eigenvector_tasks import Reading, along_eigenvector, read_filter
 from .filters import Filter, effective, spectral_filter
 from .hat import hat_matrix
 from .identification import Identification
@@ -107,27 +109,36 @@ from .monotone_alignment import align
 from .readouts import Probe, fit_probe, has_slot, layerwise, streams
 from .rounding import round_slots
 from .sensitivities import Sensitivities, parameter_sensitivities, sensitivities
+from .separation import Separation, separation
 from .sites import Site, sites
+from .state_probes import StateProbe, probe_states, support_streams
 from .swap import Swap, swap
 from .transplant import transplant
 
 __all__ = [
     "CandidateFit",
+    "Design",
     "Filter",
     "Identification",
     "Influence",
     "Probe",
+    "Reading",
     "Sensitivities",
+    "Separation",
     "Site",
+    "StateProbe",
     "Swap",
     "ablate",
     "align",
+    "along_eigenvector",
     "array_answers",
     "check",
+    "design",
     "drift",
     "effective",
     "fit_candidate",
     "fit_probe",
+    "gaussian_prior",
     "has_slot",
     "hat_matrix",
     "identify",
@@ -137,11 +148,15 @@ __all__ = [
     "linear_maps",
     "parameter_sensitivities",
     "patch",
+    "probe_states",
+    "read_filter",
     "round_slots",
     "sensitivities",
+    "separation",
     "sites",
     "spectral_filter",
     "streams",
+    "support_streams",
     "swap",
     "transplant",
     "weighted",

@@ -10,6 +10,7 @@ import jax
 from rich.console import Console
 
 from ...experiments.identify.positions import Positions, examine_positions, verdict_table
+from ...experiments.identify.probe_controls import state_table
 from ...experiments.identify.trained_model import (
     Findings,
     IdentifyConfig,
@@ -55,7 +56,8 @@ def run(settings: Identify) -> int:
         "kernel": repr(findings.kernel),
         "ridge": findings.ridge,
     }
-    record = {"meta": meta, "layers": findings.layers, **identification_record(findings.found)}
+    record = {"meta": meta, "layers": findings.layers, "states": findings.states}
+    record |= identification_record(findings.found)
     if settings.positions:
         record["positions"] = [position_record(*one) for one in positions.items()]
     title = f"{settings.model}, seed {settings.seed}, float64"
@@ -124,8 +126,9 @@ def print_findings(name: str, findings: Findings) -> None:
     console.print(Table(title, header, [lines]))
     console.print(
         "error: mean squared error of the linear probe, and of the model after the last layer.\n"
-        "shuffled: error of a probe that is fitted to the outputs of other tasks. untrained: error "
-        "of a probe of an untrained model.\n"
+        "lens: error of the model's own read-out, without a probe. shuffled: error of a probe that "
+        "is fitted to the outputs of other tasks. other family: error of a probe that is fitted to "
+        "another family of tasks. untrained: error of a probe of an untrained model.\n"
         f"exact: error of exact KRR with {findings.kernel!r} and ridge {findings.ridge:.3g}. "
         "zero: error of the prediction 0.\n"
         "The other columns are hyperparameters. Kernel ridge regression, or a Nadaraya-Watson "
@@ -133,11 +136,26 @@ def print_findings(name: str, findings: Findings) -> None:
         "that of the layer. distance: relative distance of the two hat matrices.\n"
     )
     console.print(candidate_table(found), LAST_ROWS, sep="\n")
+    print_states(name, findings)
     for space in SPACES:
         title = f"Relative distance at every layer, {TITLES[space]} (95 % interval)"
         header, lines = distance_table(found, space)
         console.print(Table(title, header, [lines], tuple(header[2:-1]), where="identify.md"))
     console.print(found.verdict)
+
+
+def print_states(name: str, findings: Findings) -> None:
+    if findings.states:
+        header, lines = state_table(findings.states)
+        title = f"{name}: R^2 of linear probes of the support tokens for the states of a solver"
+        console = output.wide()
+        console.print(Table(title, header, [lines]))
+        console.print(
+            "step: step of the solver that the layer is aligned with. start: R^2 of a probe of the "
+            "stream before the first layer. shuffled: R^2 for the states of other tasks. random: "
+            "R^2 for a random function of x. untrained: R^2 of a probe of an untrained model. "
+            "selectivity: R^2 minus the largest of these.\n"
+        )
 
 
 def print_positions(name: str, positions: Positions) -> None:

@@ -7,7 +7,7 @@ from typing import Annotated, get_args
 
 import tyro
 
-from .choices import Kernel
+from .choices import Battery, Kernel
 from .command import Command, Folder, refuse_unused
 from .devices import ONE_DEVICE, OnDevices
 
@@ -38,6 +38,9 @@ class Identify(Command):
     """Maximum number of solver steps of a candidate. If None, 32 steps per layer of the model."""
     per_layer: bool = False
     """Refine the parameters of each candidate separately for each layer."""
+    battery: Battery | None = None
+    """Score probes and candidates on tasks outside of the training distribution, such as
+    more-supports. If None, on tasks of the training family."""
     positions: tuple[int, ...] = ()
     """Numbers of supports after which the model is identified, besides all supports of its tasks.
     At a support, a decoder answers as it answers a query after the supports before it."""
@@ -56,7 +59,7 @@ class Identify(Command):
 
     def refuse_options_without_effect(self) -> None:
         of_a_model = ("tasks", "probe_tasks", "num_queries", "kernels", "steps", "per_layer")
-        of_a_model += ("positions",)
+        of_a_model += ("battery", "positions")
         if self.model == CONSTRUCTIONS:
             refuse_unused(self, of_a_model, f"for {CONSTRUCTIONS}")
         else:
