@@ -93,6 +93,7 @@ models, in one compiled program and in bounded memory:
   returns the activations at one hook point of all blocks.
 """
 
+from .agreement import Agreement, agreement
 from .arrays import array_answers
 from .candidate_fit import CandidateFit, fit_candidate
 from .check import check
@@ -106,6 +107,7 @@ from .identify import identify, identify_arrays
 from .influence import Influence, influence, weighted
 from .interventions import ablate, patch
 from .monotone_alignment import align
+from .prefixes import prefixes
 from .readouts import Probe, fit_probe, has_slot, layerwise, streams
 from .rounding import round_slots
 from .sensitivities import Sensitivities, parameter_sensitivities, sensitivities
@@ -116,6 +118,7 @@ from .swap import Swap, swap
 from .transplant import transplant
 
 __all__ = [
+    "Agreement",
     "CandidateFit",
     "Design",
     "Filter",
@@ -129,6 +132,7 @@ __all__ = [
     "StateProbe",
     "Swap",
     "ablate",
+    "agreement",
     "align",
     "along_eigenvector",
     "array_answers",
@@ -148,6 +152,7 @@ __all__ = [
     "linear_maps",
     "parameter_sensitivities",
     "patch",
+    "prefixes",
     "probe_states",
     "read_filter",
     "round_slots",
