@@ -22,7 +22,7 @@ def prefixes(tasks: Task, positions: tuple[int, ...]) -> Task:
         positions: numbers i of supports before the query, from 0 to n - 1.
 
     Returns:
-        A batch of b * len(positions) tasks with one query each, whose masks hide the other supports.
+        A batch of b * len(positions) tasks with one query each. Masks hide the other supports.
 
     Raises:
         TypeError: `tasks` is not a `Task`, or a position is not an integer.
