@@ -13,7 +13,7 @@ from ..devices import in_order
 from ..names import similar
 from ..residual import Stream
 from ..residual.divided import DividedTokens
-from .attention import UndividedSoftmax, Visible
+from .attention import UndividedSoftmax, Visible, without_aggregator
 from .heads import constant_patterns, written_by_heads
 from .hook_points import Hook, HookPoints, PlacedHook, Where
 from .liveness import carried_slots, erased_slots, erases, known_zeros
@@ -84,6 +84,8 @@ def forward(
     """
     spec, prologue = model.spec, model.weights.prologue
     first = len(prologue)
+    if not spec.aggregator:
+        visible = without_aggregator(visible)
     if hooks or keep:
         stream = jax.tree.map(jnp.asarray, stream)
     placed = [place_hook(name, hook, model) for name, hook in (hooks or {}).items()]
