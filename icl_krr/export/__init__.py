@@ -15,8 +15,8 @@ tested on a transformer whose algorithm is known. The docstring of `to_t5` has a
 `from_gpt2` goes the other way: it reads a GPT-2 of Hugging Face, with the read-in and read-out of
 Garg et al. (2022), so that caches, hooks and probes work on a model that was trained elsewhere.
 
-No other standard architecture can hold a construction. LLaMA would be possible: its inputs can turn off the
-causal mask and the rotary positions, and SwiGLU multiplies exactly. In BERT and ViT, LayerNorm
+Constructions have no other standard architecture. LLaMA would be possible: its inputs can turn off
+the causal mask and the rotary positions, and SwiGLU multiplies exactly. In BERT and ViT, LayerNorm
 subtracts the mean. Every channel would therefore need a second channel with the opposite sign, and
 LayerNorm would be the identity only approximately. GPT-2 is causal, but alpha at a support depends
 on later supports.

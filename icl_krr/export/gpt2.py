@@ -63,15 +63,16 @@ def from_gpt2(model: Any, read_in: Any, read_out: Any) -> Transformer:
     Source: Garg et al., What can transformers learn in-context?, 2022, arXiv:2208.01066; Radford
     et al., Language models are unsupervised multitask learners, 2019.
 
-        import torch, transformers
-        import icl_krr as ik
-
-        config = transformers.GPT2Config(n_embd=64, n_layer=4, n_head=4, n_positions=32)
-        network = transformers.GPT2Model(config)
-        read_in, read_out = torch.nn.Linear(3, 64), torch.nn.Linear(64, 1)
-        model = ik.export.from_gpt2(network, read_in, read_out)
-        task = ik.Task(x=[[1.0, 0.0, 0.0]], y=[3.0], x_query=[[0.0, 1.0, 0.0]])
-        logit_lens = ik.probes.layerwise(model, task)
+    >>> import torch, transformers
+    >>> import icl_krr as ik
+    >>> config = transformers.GPT2Config(n_embd=64, n_layer=4, n_head=4, n_positions=32)
+    >>> network = transformers.GPT2Model(config)
+    >>> read_in, read_out = torch.nn.Linear(3, 64), torch.nn.Linear(64, 1)
+    >>> model = from_gpt2(network, read_in, read_out)
+    >>> x = np.eye(3, dtype=np.float32)
+    >>> task = ik.Task(x=x, y=x[0], x_query=x[:1])
+    >>> ik.probes.layerwise(model, task).shape
+    (5, 1)
     """
     model = getattr(model, "transformer", model)
     config = config_of(model)
@@ -123,9 +124,7 @@ def blocks(config: Any, state: dict[str, np.ndarray]) -> tuple[Block, Block]:
         scale /= np.sqrt(d // config.n_head)
     if config.scale_attn_by_inverse_layer_idx:
         scale /= np.arange(1, layers + 1)[:, None, None]
-    query, key, value = (
-        affine("attn.c_attn").columns(slice(i * d, (i + 1) * d)) for i in range(3)
-    )
+    query, key, value = (affine("attn.c_attn").columns(slice(i * d, (i + 1) * d)) for i in range(3))
     out = jnp.asarray(of_layers("attn.c_proj.weight"))
     heads = Heads(query.read(scale), key.read(), (Write(value.read(), out),), config.n_head)
     units = Unit(
@@ -148,7 +147,7 @@ def norm(state: dict[str, np.ndarray], name: str) -> dict[str, Norm]:
 
 def config_of(model: Any) -> Any:
     """The config of a GPT-2 that the forward can run."""
-    config = getattr(model, "config", None)
+    config: Any = getattr(model, "config", None)
     if getattr(config, "model_type", None) != "gpt2" or not hasattr(model, "state_dict"):
         raise TypeError(f"model must be a transformers.GPT2Model, got {type(model).__name__}")
     checks.choice("activation_function", config.activation_function, tuple(ACTIVATIONS))

@@ -95,6 +95,7 @@ from .rounding import round_slots
 from .sensitivities import Sensitivities, parameter_sensitivities, sensitivities
 from .sites import Site, sites
 from .swap import Swap, swap
+from .torch_models import decoder_answers, torch_arrays
 from .transplant import transplant
 
 __all__ = [
@@ -110,6 +111,7 @@ __all__ = [
     "align",
     "array_answers",
     "check",
+    "decoder_answers",
     "drift",
     "effective",
     "fit_candidate",
@@ -128,6 +130,7 @@ __all__ = [
     "spectral_filter",
     "streams",
     "swap",
+    "torch_arrays",
     "transplant",
     "weighted",
 ]

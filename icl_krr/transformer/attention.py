@@ -61,7 +61,7 @@ def attend(
         return undivided_softmax(q, k, visible, spec.order)(v, visible)
     if spec.attention == "linear" and spec.causal:
         mixed = linear_causal(q, k, v, visible, spec.order, log_gate)
-        return mixed + own_logits(q, k, visible, 0) * v if spec.order == "own" else mixed
+        return mixed + own_logits(q, k, visible, 0.0) * v if spec.order == "own" else mixed
     all_k, all_v = k, v
     k = zero_hidden(k, visible)
     if spec.attention == "linear" and k.shape[1] == v.shape[1] == 1:
@@ -197,7 +197,7 @@ def pattern(
             gaps = log_gate[:, None] - log_gate[None, :]
             weights *= jnp.exp(hide(gaps, visible, spec.order, 0.0))
         weights = hide(weights, visible, spec.order, 0.0)
-        own = own_logits(q, k, visible, 0) if spec.order == "own" else None
+        own = own_logits(q, k, visible, 0.0) if spec.order == "own" else None
     else:
         weights, totals, own = undivided_softmax(q, k, visible, spec.order)
         weights = jnp.pad(weights / totals, ((0, 0), (0, len(k) - weights.shape[1])))
@@ -223,15 +223,6 @@ def of_keys(values: jax.Array, visible: Visible) -> jax.Array:
         return zero_hidden(values, visible)
     keys = int(np.max(np.flatnonzero(visible))) + 1
     return values[:keys] if visible[:keys].all() else zero_hidden(values, visible)[:keys]
-
-
-def without_aggregator(visible: Visible) -> Visible:
-    """The tokens that can be read as keys, without the first one."""
-    if isinstance(visible, DividedTokens):
-        return visible._replace(visible=visible.visible.at[0].set(False))
-    if isinstance(visible, np.ndarray):
-        return visible & (np.arange(len(visible)) > 0)
-    return visible.at[0].set(False)
 
 
 def mask_of(visible: Visible) -> jax.Array | np.ndarray:

@@ -12,8 +12,8 @@ import jax.numpy as jnp
 from ..devices import in_order
 from ..names import similar
 from ..residual import Stream
-from ..residual.divided import DividedTokens
-from .attention import UndividedSoftmax, Visible, without_aggregator
+from ..residual.divided import DividedTokens, without_aggregator
+from .attention import UndividedSoftmax, Visible
 from .heads import constant_patterns, written_by_heads
 from .hook_points import Hook, HookPoints, PlacedHook, Where
 from .liveness import carried_slots, erased_slots, erases, known_zeros

@@ -36,8 +36,9 @@ def tiled_softmax(
     No array of logits is larger than [tile, tile]. The logits are shifted before exp only if a
     bound on them shows that exp could overflow or underflow: the shift of a query is then its
     largest logit, found by a first pass over the tiles. A token without keys has the output 0 and
-    the least number as logarithm. The backward pass computes every tile again. Forward-mode derivatives are not implemented. k and v must be zero at hidden tokens. For
-    inputs in bfloat16 only the results are rounded: the tiles and their sums are in float32.
+    the least number as logarithm. The backward pass computes every tile again. Forward-mode
+    derivatives are not implemented. k and v must be zero at hidden tokens. For inputs in bfloat16
+    only the results are rounded: the tiles and their sums are in float32.
 
     Source: Rabe, Staats, Self-attention does not need O(n^2) memory, 2021; Dao et al.,
     FlashAttention, 2022.
@@ -136,11 +137,10 @@ def sums_of_tiles(
 
 
 def quotients(sums: jax.Array, shift: jax.Array, size: jax.Array) -> tuple[jax.Array, ...]:
-    empty = sums[:, -1] == 0
-    total = jnp.where(empty, 1, sums[:, -1])
+    total = jnp.where(sums[:, -1] == 0, 1, sums[:, -1])
     log_total = shift + jnp.log(total)
     rounding = total * jnp.exp(shift - log_total)
-    log_total = jnp.where(empty, jnp.finfo(total.dtype).min, log_total)
+    log_total = jnp.where(sums[:, -1] == 0, jnp.finfo(total.dtype).min, log_total)
     return sums[:, :-1] / total[:, None] * size[None], log_total, rounding
 
 
