@@ -47,6 +47,7 @@ ON_THE_HOST = {
     *(ik.probes.read_filter, ik.probes.probe_states, ik.tasks.battery),
     *(ik.theory.budget, ik.probes.round_slots),  # numbers and hooks, not arrays
     ik.probes.array_answers,  # its purpose is a call of a function of NumPy arrays
+    *(ik.probes.torch_arrays, ik.probes.decoder_answers),
 }
 
 GAUSSIAN = ik.Gaussian(1.5)

@@ -115,6 +115,7 @@ from .separation import Separation, separation
 from .sites import Site, sites
 from .state_probes import StateProbe, probe_states, support_streams
 from .swap import Swap, swap
+from .torch_models import decoder_answers, torch_arrays
 from .transplant import transplant
 
 __all__ = [
@@ -137,6 +138,7 @@ __all__ = [
     "along_eigenvector",
     "array_answers",
     "check",
+    "decoder_answers",
     "design",
     "drift",
     "effective",
@@ -163,6 +165,7 @@ __all__ = [
     "streams",
     "support_streams",
     "swap",
+    "torch_arrays",
     "transplant",
     "weighted",
 ]
