@@ -1,7 +1,7 @@
 """The catalogue: all kernels, solvers, sweep axes and task families by name, one row each.
 
-The tables are `KERNELS`, `SOLVERS`, `AXES` and `FAMILIES`, each {name: row}. A row gives its
-functions as "module:function". These functions are imported only when they are used, so the
+The tables are `KERNELS`, `SOLVERS`, `AXES`, `FAMILIES` and `BATTERIES` (changes of a family of
+tasks), each {name: row}. A row gives its functions as "module:function". These functions are imported only when they are used, so the
 catalogue does not import JAX. The command line, sweeps, identification, ablations, the conformance
 tests and the README's table of solvers use these rows. Names have underscores. Wherever you give a
 name, dashes, capitals, and the label or another short name of the row are accepted, too: "cg" and
@@ -70,14 +70,16 @@ from typing import Any
 
 from ..names import unknown
 from .axes import AXES
+from .batteries import BATTERIES
 from .families import FAMILIES
 from .kernels import KERNELS
-from .rows import Axis, Box, Family, Kernel, Solver
+from .rows import Axis, Battery, Box, Family, Kernel, Solver
 from .solvers import SOLVERS
 
 __all__ = [
     "ATTENTIONS",
     "AXES",
+    "BATTERIES",
     "FAMILIES",
     "KERNELS",
     "METHODS",
@@ -85,6 +87,7 @@ __all__ = [
     "SOLVERS",
     "SUITES",
     "Axis",
+    "Battery",
     "Box",
     "Family",
     "Kernel",
