@@ -66,13 +66,16 @@ def typical_bandwidth(kernel: str, tasks: Task) -> jax.Array:
 
 def solve(
     solver: Solver, kernel: str, logs: Float[Array, " k"], task: Task, steps: int
-) -> Float[Array, "steps q"]:
-    """The candidate's predictions for one task after every step. `logs` holds log parameters."""
+) -> Float[Array, "steps m"]:
+    """The candidate's predictions for one task after every step, with q r predictions in a row.
+
+    `logs` holds log parameters.
+    """
     answer = run(solver, kernel, logs, task, steps).prediction
-    if solver.iterates and not solver.sequential:
-        return answer
-    last = answer[-1] if solver.sequential else answer
-    return jnp.stack([0 * last, *[last] * steps])
+    if not solver.iterates or solver.sequential:
+        last = answer[-1] if solver.sequential else answer
+        answer = jnp.stack([0 * last, *[last] * steps])
+    return answer.reshape(steps + 1, -1)
 
 
 def run(solver: Solver, kernel: str, logs: Float[Array, " k"], task: Task, steps: int) -> Any:
