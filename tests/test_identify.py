@@ -302,7 +302,6 @@ def test_a_matrix_is_taken_up_where_it_was(tmp_path):
 
 
 @pytest.mark.slow
-@pytest.mark.slow
 def test_a_battery_scores_and_the_training_family_fits(x64):
     """The parameters are those of the training family; the errors are those of the battery."""
     options = {"tasks": 12, "probe_tasks": 64, "kernels": ("linear",), "steps": 2}
@@ -317,6 +316,7 @@ def test_a_battery_scores_and_the_training_family_fits(x64):
         IdentifyConfig(battery="larger")
 
 
+@pytest.mark.slow
 def test_a_run_is_examined_layer_by_layer(x64):
     """The layer that was trained on linear tasks is a step of gradient descent.
 

@@ -20,13 +20,13 @@ from ..readable import readable
 from ..tasks import Task, map_tasks
 from .candidate_fit import CandidateFit
 from .separation import (
-    Aligned,
+    Program,
     Separation,
-    aligned,
     check_pair,
     check_plain,
     compare,
     logs_of,
+    program_of,
     resamples,
     separation,
 )
@@ -153,7 +153,7 @@ def design(
     own = densities(tasks, prior)
     floor = jnp.minimum(jnp.quantile(own, budget), own)
     weights = resamples(len(tasks.x), IN_THE_LOSS, seed)
-    fits, logs = (aligned(first), aligned(second)), (logs_of(first), logs_of(second))
+    fits, logs = (program_of(first), program_of(second)), (logs_of(first), logs_of(second))
     _, drawn = compare(*fits, *logs, tasks)
     moved = move(
         fits,
@@ -240,7 +240,7 @@ def densities(tasks: Task, log_prior: Partial) -> Float[Array, " b"]:
 
 @partial(jax.jit, static_argnums=(0, 1))
 def move(
-    fits: tuple[Aligned, Aligned],
+    fits: tuple[Program, Program],
     steps: int,
     logs: tuple[jax.Array, jax.Array],
     tasks: Task,

@@ -15,7 +15,7 @@ from ..readable import readable
 from ..tasks import Task
 from ..tasks.task import check_axes
 from .candidate_fit import CandidateFit, paths
-from .distances import INTERVAL_QUANTILES
+from .distances import INTERVAL_QUANTILES, relative_distances
 
 RESAMPLES = 1000
 """Number of bootstrap resamples of the tasks behind an interval."""
@@ -38,7 +38,7 @@ class Separation(NamedTuple):
     by_layer: tuple[float, ...]
 
 
-class Aligned(NamedTuple):
+class Program(NamedTuple):
     """The parts of a `CandidateFit` that fix a compiled program; its numbers are apart."""
 
     candidate: str
@@ -83,15 +83,19 @@ def separation(
     checks.count("seed", seed, minimum=0)
     squares, sizes = (
         np.asarray(part, float)
-        for part in compare(aligned(first), aligned(second), logs_of(first), logs_of(second), tasks)
+        for part in compare(
+            program_of(first), program_of(second), logs_of(first), logs_of(second), tasks
+        )
     )
     return summary(squares, sizes, seed)
 
 
 def summary(squares: np.ndarray, sizes: np.ndarray, seed: int) -> Separation:
     """The separation from squared distances and sizes of every task and layer [b, L]."""
-    drawn = np.mean(relative(squares, sizes, resamples(len(squares), RESAMPLES, seed)), axis=-1)
-    by_layer = relative(squares, sizes, np.ones(len(squares)))
+    drawn = np.mean(
+        relative_distances(squares, sizes, resamples(len(squares), RESAMPLES, seed)), axis=-1
+    )
+    by_layer = relative_distances(squares, sizes, np.ones(len(squares)))
     low, high = np.quantile(drawn, INTERVAL_QUANTILES)
     return Separation(
         float(by_layer.mean()),
@@ -107,22 +111,16 @@ def resamples(count: int, number: int, seed: int) -> np.ndarray:
     return draw(count, np.full(count, 1 / count), size=number).astype(float)
 
 
-def relative(squares: np.ndarray, sizes: np.ndarray, weights: np.ndarray) -> np.ndarray:
-    """Relative distances [..., L] over tasks with weights [..., b]; 0 if nothing is predicted."""
-    total = weights @ sizes
-    return np.sqrt((weights @ squares) / np.where(total > 0, total, 1))
-
-
 @partial(jax.jit, static_argnums=(0, 1))
 def compare(
-    first: Aligned, second: Aligned, own: jax.Array, others: jax.Array, tasks: Task
+    first: Program, second: Program, own: jax.Array, others: jax.Array, tasks: Task
 ) -> tuple[Float[Array, "b L"], Float[Array, "b L"]]:
     """Squared distances between two candidates, and the mean of their squared sizes."""
     a, b = predictions(first, own, tasks), predictions(second, others, tasks)
     return jnp.sum((a - b) ** 2, axis=-1), jnp.sum(a**2 + b**2, axis=-1) / 2
 
 
-def predictions(fit: Aligned, logs: Float[Array, "sets k"], tasks: Task) -> Float[Array, "b L q"]:
+def predictions(fit: Program, logs: Float[Array, "sets k"], tasks: Task) -> Float[Array, "b L q"]:
     """Predictions at the aligned steps; `logs` has one row, or one for each layer."""
     steps, at = max(1, *fit.alignment), np.asarray(fit.alignment)
     found = [paths(fit.candidate, fit.kernel, own, tasks, steps) for own in logs]
@@ -131,8 +129,8 @@ def predictions(fit: Aligned, logs: Float[Array, "sets k"], tasks: Task) -> Floa
     return jnp.stack([path[:, step] for path, step in zip(found, at, strict=True)], axis=1)
 
 
-def aligned(fit: CandidateFit) -> Aligned:
-    return Aligned(fit.candidate, fit.kernel, tuple(fit.alignment))
+def program_of(fit: CandidateFit) -> Program:
+    return Program(fit.candidate, fit.kernel, tuple(fit.alignment))
 
 
 def logs_of(fit: CandidateFit) -> Float[Array, "sets k"]:

@@ -25,7 +25,8 @@ from .readouts import ridge_regression
 from .separation import check_plain, logs_of
 
 STATES = ("alpha", "r")
-CONTROLS = ("start", "shuffled", "random", "untrained")
+FUNCTIONS, FREQUENCY = 16, 4
+"""Number of random functions of x, and their mean frequency times the typical size of x."""
 
 
 @readable
@@ -72,9 +73,9 @@ def probe_states(
     - "start": the same targets, read from the stream before the first layer. It holds x and y, so
       this control shows what needs no layer at all.
     - "shuffled": the states of another task, drawn at random without replacement.
-    - "random": a control task of Hewitt and Liang. The target is a random function of the support's
-      x alone, the same for all tasks: a cosine of a random projection, which says nothing about
-      solvers but can be memorised.
+    - "random": control tasks of Hewitt and Liang. The targets are 16 random functions of the
+      support's x alone, the same for all tasks: cosines of random projections. They say nothing
+      about solvers, but a probe can read them from a rich code of x.
     - "untrained": the same targets, read from a model with random weights, if it is given.
 
     Args:
@@ -130,7 +131,7 @@ def probe_states(
     own = [streams_of(model, tasks) for tasks in (fitted, scored)]
     others = [] if untrained is None else [streams_of(untrained, t) for t in (fitted, scored)]
     size = jnp.sqrt(jnp.mean(jnp.sum(fitted.x**2, axis=-1)))
-    random = [random_function(keys[2], t, model.steps + 1, size) for t in (fitted, scored)]
+    random = [random_functions(keys[2], tasks, model.steps + 1, size) for tasks in (fitted, scored)]
     results = []
     for name in states_of(fit):
         target = [states(name, fit, tasks) for tasks in (fitted, scored)]
@@ -211,14 +212,15 @@ def run_of(fit: CandidateFit, logs: Float[Array, " k"], task: Task, steps: int) 
     return run(find_candidate(fit.candidate), fit.kernel, logs, task, int(steps))
 
 
-def random_function(
+def random_functions(
     key: jax.Array, tasks: Task, layers: int, size: jax.Array
-) -> Float[Array, "b layers n"]:
-    """A cosine of a random projection of x with a random phase; another function for each layer."""
+) -> Float[Array, "b layers n functions"]:
+    """Cosines of random projections of x with random phases; the same functions at all layers."""
     one, two = jax.random.split(key)
-    w = jax.random.normal(one, (layers, tasks.num_features), tasks.x.dtype) * 4 / size
-    phase = jax.random.uniform(two, (layers, 1), tasks.x.dtype) * 2 * np.pi
-    return jnp.cos(jnp.einsum("bnp,lp->bln", tasks.x, w) + phase[None])
+    w = jax.random.normal(one, (tasks.num_features, FUNCTIONS), tasks.x.dtype) * FREQUENCY / size
+    phase = jax.random.uniform(two, (1, 1, 1, FUNCTIONS), tasks.x.dtype) * 2 * np.pi
+    values = jnp.cos(jnp.einsum("bnp,pf->bnf", tasks.x, w)[:, None] + phase)
+    return jnp.broadcast_to(values, (len(values), layers, *values.shape[2:]))
 
 
 def explained(features: list[jax.Array], targets: list[jax.Array]) -> np.ndarray:
@@ -229,7 +231,7 @@ def explained(features: list[jax.Array], targets: list[jax.Array]) -> np.ndarray
 @jax.jit
 def held_out(features: list[jax.Array], targets: list[jax.Array]) -> Float[Array, " layers"]:
     fitted, scored = (
-        (jnp.moveaxis(h, 1, 0).reshape(h.shape[1], -1, h.shape[-1]), flat(y))
+        (rows(h), rows(y if y.ndim == 4 else y[..., None]))
         for h, y in zip(features, targets, strict=True)
     )
     count, n = targets[0].shape[0], targets[0].shape[2]
@@ -239,12 +241,13 @@ def held_out(features: list[jax.Array], targets: list[jax.Array]) -> Float[Array
         h, y, h_new, y_new = part
         weights, mean, offset = ridge_regression(h, y, cut)
         guess = jnp.einsum("md,dr->mr", h_new - mean[None], weights) + offset[None]
-        total = jnp.sum((y_new - jnp.mean(y_new)) ** 2)
+        total = jnp.sum((y_new - jnp.mean(y_new, axis=0, keepdims=True)) ** 2)
         rest = jnp.sum((y_new - guess) ** 2)
         return jnp.where(total > 0, 1 - rest / jnp.where(total > 0, total, 1), 0)
 
     return jax.lax.map(of_layer, (*fitted, *scored))
 
 
-def flat(targets: Float[Array, "b layers n"]) -> Float[Array, "layers m 1"]:
-    return jnp.moveaxis(targets, 1, 0).reshape(targets.shape[1], -1, 1)
+def rows(values: Float[Array, "b layers n d"]) -> Float[Array, "layers m d"]:
+    """The supports of all tasks, one row each."""
+    return jnp.moveaxis(values, 1, 0).reshape(values.shape[1], -1, values.shape[-1])

@@ -136,7 +136,7 @@ def print_states(name: str, findings: Findings) -> None:
         console.print(
             "step: step of the solver that the layer is aligned with. start: R^2 of a probe of the "
             "stream before the first layer. shuffled: R^2 for the states of other tasks. random: "
-            "R^2 for a random function of x. untrained: R^2 of a probe of an untrained model. "
+            "R^2 for random functions of x. untrained: R^2 of a probe of an untrained model. "
             "selectivity: R^2 minus the largest of these.\n"
         )
 

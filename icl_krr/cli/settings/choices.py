@@ -2,8 +2,7 @@
 
 from typing import TYPE_CHECKING, Literal
 
-from ...catalogue import AXES, KERNELS, SITES, SOLVERS, SUITES
-from ...tasks.batteries import BATTERIES
+from ...catalogue import AXES, BATTERIES, KERNELS, SITES, SOLVERS, SUITES
 
 if TYPE_CHECKING:
     Solver = Kernel = Axis = Suite = Site = Battery = str

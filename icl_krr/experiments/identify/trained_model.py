@@ -13,7 +13,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from ... import checks
-from ...catalogue import name_of
+from ...catalogue import BATTERIES, find, name_of
 from ...files import Lines, to_markdown
 from ...kernels import Kernel
 from ...probes import (
@@ -29,7 +29,6 @@ from ...probes import (
 )
 from ...probes.distances import SPACES
 from ...tasks import battery, map_tasks
-from ...tasks.batteries import BATTERIES
 from ...training import reference
 from ..shared.draws import draw_tasks
 from ..shared.rows import Rows
@@ -72,7 +71,7 @@ class IdentifyConfig:
         for name, least in (("tasks", 2), ("probe_tasks", 2), ("num_queries", 1)):
             checks.count(name, getattr(self, name), least)
         if self.battery is not None:
-            checks.choice("battery", self.battery, tuple(BATTERIES))
+            find("battery", BATTERIES, self.battery)
         if self.steps is not None:
             checks.stored("steps", self.steps)
 
