@@ -16,8 +16,8 @@ from .disguise import descend, perturbed, rotated, superposed
 from .models import Model, Truth, oracle
 from .settings import LINEAR, PROCESS, BenchConfig, Setting
 
-KERNELS = {LINEAR: ("linear", "exponential", "gaussian"), PROCESS: ("gaussian",)}
-"""Kernels of the models, by family; the Gaussian kernel on linear tasks only where no other is."""
+KERNELS = {LINEAR: ("linear", "exponential"), PROCESS: ("gaussian",)}
+"""Kernels of the models, by family of tasks."""
 
 LEVELS = (1e-3, 1e-2)
 """Standard deviations of the relative noise on the weights."""
@@ -46,11 +46,13 @@ def known_models(settings: dict[str, Setting], config: BenchConfig) -> Iterator[
         yield from variant(settings, jax.random.fold_in(key, i), config.quick)
 
 
-def kernels_of(solver: str, family: str) -> list[str]:
-    accepted = [name for name in KERNELS[family] if name in taken(solver)]
-    if family == PROCESS and SOLVERS[solver].causal:
-        return []
-    return [n for n in accepted if n != "gaussian" or family == PROCESS] or accepted
+def kernels_of(solver: str, family: str) -> tuple[str, ...]:
+    """The kernels of a solver; on linear tasks each has one, on others none is causal."""
+    accepted = taken(solver)
+    found = tuple(name for name in KERNELS[family] if name in accepted)
+    if family == LINEAR:
+        return found or accepted[:1]
+    return () if SOLVERS[solver].causal else found
 
 
 def exact(solver: str, kernel: str, setting: Setting, variant: str = "") -> Model:

@@ -10,7 +10,7 @@ import jax
 import jax.numpy as jnp
 
 from ... import checks
-from ...catalogue import Solver, candidate, load, make_kernel
+from ...catalogue import Solver, candidate, load, make_kernel, name_of
 from ...constructions import Softmax
 from ...kernels import Kernel
 from ...tasks import GaussianProcess, LinearRegression, Sampler, Task, map_tasks
@@ -97,9 +97,9 @@ class Setting:
 
     def kernel(self, name: str) -> Kernel:
         """A kernel of the catalogue with a typical bandwidth of the tasks."""
-        own: Any = self.family
-        if self.name == PROCESS and name == "gaussian":
-            return own.kernel
+        own = getattr(self.family, "kernel", None)
+        if own is not None and name_of(own) == name:
+            return own
         size = float(jnp.mean(jnp.sum(self.fitted.x**2, axis=-1)))
         return make_kernel(name, {"temperature": size, "lengthscale": size**0.5})
 
