@@ -12,19 +12,33 @@ model and a probe that is fitted to shuffled outputs. The command compares the p
 their hat matrices d prediction / d y, with the steps of the solvers in the catalogue. Bandwidth,
 ridge and step sizes of every candidate are fitted in the same way, on tasks that are not used for
 scoring. Each layer is aligned with one step, and the steps never decrease from layer to layer.
-Distances have bootstrap intervals. A candidate is "not distinguishable" from the nearest candidate
-if their intervals overlap. The model is "not identified" if no candidate is nearer than a baseline
-that runs no solver: the prediction 0, the mean of y, or the prediction before the first layer. The
-command prints tables and writes `identify.json`, `identify.md`, `layers.csv`, the heatmaps of
-layers against steps and the spectral filter of every layer. With `--positions 4 8`, it identifies
-the model after 4 and 8 supports as well, and writes `positions.md` with a verdict for each number.
+Candidates are compared with the nearest candidate on the same tasks, with bootstrap intervals that
+hold for all of them together. The verdict is one of five:
+
+- "identified": one candidate remains, at most 0.01 away in predictions and hat matrices, and its
+  steps at the layers are regular.
+- "close to": one candidate remains, but it is farther (up to 0.1), or its steps are irregular.
+- "not distinguishable": several candidates remain.
+- "none is close": the nearest candidate is farther than 0.1.
+- "not identified": no candidate is nearer than a model that runs no solver. Such models are the
+  prediction 0, the mean of y, the prediction before the first layer, and three nulls: exact kernel
+  ridge regression with a ridge of its own at every layer, gradient flow with a time of its own, and
+  an interpolation between 0 and exact kernel ridge regression.
+
+The ladder has weaker statements, each with its distance: is the model linear in y, a smoother of y,
+a function of the kernel matrix, a polynomial of it, and of which degree? The command prints tables
+and writes `identify.json`, `identify.md`, `layers.csv`, the heatmaps of layers against steps and
+the spectral filter of every layer. It repeats everything with a second seed for tasks and probes,
+as two seeds may not give two names. With `--positions 4 8`, it identifies the model after 4 and 8
+supports as well, and writes `positions.md` with a verdict for each number.
 `icl-krr identify constructions` measures how often the result is right, on models whose solver is
 known.
 
 **Your own model.** `identify` takes any JAX function of a task that returns its predictions before
 the first layer and after every layer, [layers + 1, queries]. In this example the function is a
-loop. It can also be a network of any library that JAX can differentiate. `array_answers` makes such
-a function from one of NumPy arrays, for example from a PyTorch network:
+loop. It can also be a network of any library that JAX can differentiate. `identify_arrays` takes
+arrays of predictions and derivatives instead, from a network of any other library.
+`array_answers` makes a function from one of NumPy arrays, with derivatives by differences:
 
 >>> import jax, jax.numpy as jnp
 >>> import icl_krr as ik
@@ -86,7 +100,7 @@ from .drift import drift, linear_maps
 from .filters import Filter, effective, spectral_filter
 from .hat import hat_matrix
 from .identification import Identification
-from .identify import identify
+from .identify import identify, identify_arrays
 from .influence import Influence, influence, weighted
 from .interventions import ablate, patch
 from .monotone_alignment import align
@@ -117,6 +131,7 @@ __all__ = [
     "has_slot",
     "hat_matrix",
     "identify",
+    "identify_arrays",
     "influence",
     "layerwise",
     "linear_maps",

@@ -66,8 +66,17 @@ def typical_bandwidth(kernel: str, tasks: Task) -> jax.Array:
 
 def solve(
     solver: Solver, kernel: str, logs: Float[Array, " k"], task: Task, steps: int
-) -> Float[Array, "steps q"]:
-    """The candidate's predictions for one task after every step. `logs` holds log parameters."""
+) -> Float[Array, "steps m"]:
+    """The candidate's predictions for one task after every step, with q r predictions in a row.
+
+    `logs` holds log parameters.
+    """
+    return iterates(solver, kernel, logs, task, steps).reshape(steps + 1, -1)
+
+
+def iterates(
+    solver: Solver, kernel: str, logs: Float[Array, " k"], task: Task, steps: int
+) -> jax.Array:
     values = dict(zip(parameters(solver, kernel), jnp.exp(logs), strict=True))
     made, oracle = make_kernel(kernel, values), load(solver.oracle)
     if not solver.iterates:

@@ -23,14 +23,12 @@ from ...experiments.shared.runs import load
 from ...files import to_csv, to_markdown
 from ...plots import filter_figure, identification_figure, images
 from ...probes import Identification
-from ...probes.distances import SPACES, Distance
+from ...probes.distances import SPACES, TITLES, Distance
 from ...probes.identification import LAST_ROWS, candidate_table
 from ...text_tables import Table
 from .. import output
 from ..confusion_matrix import identify_constructions
 from ..settings.identify import CONSTRUCTIONS, Identify
-
-TITLES = {"prediction": "predictions", "hat": "hat matrices"}
 
 
 def run(settings: Identify) -> int:
