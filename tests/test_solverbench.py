@@ -65,9 +65,9 @@ def test_every_variant_is_written_with_its_checksums(bench, x64):
     assert [one.name for one in models] == [*labels] == [row["model"] for row in manifest["models"]]
     assert (manifest["config"]["seed"], manifest["dtype"]) == (0, "float64")
     for one, row in zip(models, manifest["models"], strict=True):
-        b, n, q = CONFIG.tasks, one.scored.num_supports, CONFIG.num_queries
-        assert one.answers.scored.shape == (b, CONFIG.steps + 1, q)
-        assert one.answers.scored_hats.shape == (b, CONFIG.steps + 1, q, n)
+        b, n, q = 2 * CONFIG.tasks, one.tasks.num_supports, CONFIG.num_queries
+        assert one.answers.answers.shape == (b, CONFIG.steps + 1, q)
+        assert one.answers.hats.shape == (b, CONFIG.steps + 1, q, n)
         assert row["weights"] == (bench / MODELS / one.name / "model.safetensors").exists()
     path = bench / MODELS / "m000" / "answers.npz"
     content = path.read_bytes()
@@ -85,8 +85,8 @@ def test_the_weights_that_are_written_give_the_answers(bench, x64):
     for one, row in zip(models, manifest["models"], strict=True):
         if row["weights"] and not row["probed"] and row["steps"] is None:
             weights = ik.export.load(bench / MODELS / one.name / "model.safetensors")
-            task = jax.tree.map(lambda leaf: leaf[0], one.scored)
-            assert np.allclose(layerwise(weights, task), one.answers.scored[0], atol=1e-10)
+            task = jax.tree.map(lambda leaf: leaf[0], one.tasks)
+            assert np.allclose(layerwise(weights, task), one.answers.answers[0], atol=1e-10)
             compared += 1
     assert compared >= 5
 
@@ -100,10 +100,10 @@ def test_the_truth_is_apart_and_is_that_of_the_oracle(bench, x64):
         truth = bench / LABELS / f"{name}.npz"
         assert truth.exists() == (label["variant"] != OPEN)
         if label["variant"] in ("exact", "causal"):
-            answers = np.load(bench / MODELS / name / "answers.npz")["scored"]
+            answers = np.load(bench / MODELS / name / "answers.npz")["answers"]
             with np.load(truth) as states:
-                assert np.allclose(states["scored_prediction"], answers, atol=1e-10)
-                assert states["scored_alpha"].shape[1] == CONFIG.steps + 1
+                assert np.allclose(states["prediction"], answers, atol=1e-10)
+                assert states["alpha"].shape[1] == CONFIG.steps + 1
         if "its own read-out" in label["about"]:
             assert label["distance to truth"] < 1e-10
 

@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from ...probes import Identification
+from ...probes import Identification, identify_arrays
 from ...probes.distances import SPACES
 from ...tasks import Task
 from .folder import Submitted
@@ -15,22 +15,17 @@ from .models import Answers
 from .verdicts import IDENTIFIED, NEAR, NONE, TIED, Verdict
 
 
-def identify_answers(
-    fitted: Task, scored: Task, answers: Answers, **options: Any
-) -> Identification | None:
+def identify_answers(tasks: Task, answers: Answers, **options: Any) -> Identification | None:
     """Identify a model from its answers; None if they are not finite.
 
     Args:
-        fitted: tasks to fit.
-        scored: tasks to score.
-        answers: predictions and hat matrices on both.
+        tasks: tasks of the answers.
+        answers: predictions and hat matrices.
         options: options of `identify`.
     """
     if not all(np.isfinite(values).all() for values in answers):
         return None
-    from ._dev import identify_arrays
-
-    return identify_arrays(fitted, scored, answers, **options)
+    return identify_arrays(tasks, *answers, **options)
 
 
 def verdict_of(found: Identification | None) -> Verdict:
@@ -54,7 +49,7 @@ def identify_models(
     rows = []
     for i, one in enumerate(models):
         progress(f"{one.name}, {i + 1} of {len(models)}")
-        found = identify_answers(one.fitted, one.scored, one.answers, seed=seed)
+        found = identify_answers(one.tasks, one.answers, seed=seed)
         rows.append({"model": one.name, **row_of(found)})
     return rows
 

@@ -27,7 +27,6 @@ FORMAT = 1
 MODELS, LABELS = "models", "labels"
 """Folders: what a participant may see, and the truth."""
 MANIFEST, TRUTHS = "manifest.json", "labels.json"
-SETS = ("fitted", "scored")
 
 
 def all_models(config: BenchConfig) -> list[Model]:
@@ -65,10 +64,9 @@ def write_bench(
     progress("drawing and training models")
     made = all_models(config)
     for one in {model.setting.name: model.setting for model in made}.values():
-        for kind in SETS:
-            tasks: Task = getattr(one, kind)
-            path = task_file(folder / MODELS, one.name, kind)
-            write_arrays(path, x=tasks.x, y=tasks.y, x_query=tasks.x_query)
+        tasks = one.tasks
+        path = task_file(folder / MODELS, one.name)
+        write_arrays(path, x=tasks.x, y=tasks.y, x_query=tasks.x_query)
     rows, labels = [], {}
     for i, model in enumerate(made):
         name = f"m{i:03d}"
@@ -80,7 +78,7 @@ def write_bench(
     about = {
         "format": FORMAT,
         "config": dataclasses.asdict(config),
-        "dtype": str(model.setting.scored.x.dtype),
+        "dtype": str(model.setting.tasks.x.dtype),
         "versions": {package: version(package) for package in ("icl_krr", "jax", "numpy")},
     }
     sums = checksums(folder / MODELS, {MANIFEST})
@@ -92,8 +90,8 @@ def write_bench(
     return truths
 
 
-def task_file(models: Path, family: str, kind: str) -> Path:
-    return models / "tasks" / f"{family}-{kind}.npz"
+def task_file(models: Path, family: str) -> Path:
+    return models / "tasks" / f"{family}.npz"
 
 
 def write_model(folder: Path, model: Model, answers: Answers) -> dict[str, Any]:
@@ -102,7 +100,7 @@ def write_model(folder: Path, model: Model, answers: Answers) -> dict[str, Any]:
     weights = model.weights
     row: dict[str, Any] = {
         "tasks": model.setting.name,
-        "layers": answers.scored.shape[1] - 1,
+        "layers": answers.answers.shape[1] - 1,
         "steps": model.layers,
         "weights": weights is not None,
         "probed": model.probed,
@@ -123,14 +121,10 @@ def write_truth(path: Path, model: Model, answers: Answers) -> dict[str, Any]:
     if model.solution is None:
         return {}
     solve = jax.jit(lambda tasks: map_tasks(model.solution, tasks))
-    states = {
-        f"{kind}_{name}": np.asarray(value)
-        for kind in SETS
-        for name, value in solve(getattr(model.setting, kind)).items()
-    }
+    states = {name: np.asarray(value) for name, value in solve(model.setting.tasks).items()}
     write_arrays(path, **states)
-    known = states["scored_prediction"][:, 1:]
-    gap = np.sqrt(np.sum((answers.scored[:, 1:] - known) ** 2, axis=(0, 2)))
+    known = states["prediction"][:, 1:]
+    gap = np.sqrt(np.sum((answers.answers[:, 1:] - known) ** 2, axis=(0, 2)))
     size = np.sqrt(np.sum(known**2, axis=(0, 2)))
     return {"distance to truth": float(np.mean(gap / size))}
 
@@ -160,14 +154,12 @@ class Submitted(NamedTuple):
 
     Attributes:
         name: name of the model.
-        fitted: tasks to fit.
-        scored: tasks to score.
+        tasks: tasks of the answers; the first half is to fit, the second to score.
         answers: predictions and hat matrices.
     """
 
     name: str
-    fitted: Task
-    scored: Task
+    tasks: Task
     answers: Answers
 
 
@@ -192,14 +184,12 @@ def read_models(models: Path) -> tuple[dict[str, Any], list[Submitted]]:
             )
     found = []
     tasks = {
-        (row["tasks"], kind): Task(**read_arrays(task_file(models, row["tasks"], kind)))
-        for row in manifest["models"]
-        for kind in SETS
+        name: Task(**read_arrays(task_file(models, name)))
+        for name in {row["tasks"] for row in manifest["models"]}
     }
     for row in manifest["models"]:
         answers = Answers(**read_arrays(models / row["model"] / "answers.npz"))
-        both = (tasks[row["tasks"], kind] for kind in SETS)
-        found.append(Submitted(row["model"], *both, answers))
+        found.append(Submitted(row["model"], tasks[row["tasks"]], answers))
     return manifest, found
 
 

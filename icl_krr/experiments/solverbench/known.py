@@ -10,7 +10,7 @@ import jax.numpy as jnp
 
 from ...catalogue import SOLVERS, candidates, taken
 from ...kernels import Kernel
-from ...tasks import Task, map_tasks
+from ...tasks import Task
 from ...transformer import Transformer, predict, untie
 from .disguise import descend, perturbed, rotated, superposed
 from .models import Model, Truth, oracle
@@ -75,7 +75,7 @@ def exact(solver: str, kernel: str, setting: Setting, variant: str = "") -> Mode
 def same_solvers(solver: str, kernel: Kernel, setting: Setting) -> tuple[str, ...]:
     """Jacobi's preconditioner does nothing if all k(x, x) are equal."""
     pair = ("conjugate_gradient", "jacobi_conjugate_gradient")
-    diagonal = map_tasks(lambda task: kernel.diagonal(task.x), setting.scored)
+    diagonal = setting.diagonal(kernel)
     constant = float(jnp.ptp(diagonal)) <= 1e-12 * float(jnp.max(diagonal))
     return pair if solver in pair and constant else (solver,)
 

@@ -70,16 +70,12 @@ class Answers(NamedTuple):
     """What a participant without JAX needs.
 
     Attributes:
-        fitted: predictions on the tasks to fit [b, L + 1, q].
-        scored: predictions on the tasks to score [b, L + 1, q].
-        fitted_hats: hat matrices on the tasks to fit [b, L + 1, q, n].
-        scored_hats: hat matrices on the tasks to score [b, L + 1, q, n].
+        answers: predictions before the first layer and after every layer [b, L + 1, q].
+        hats: their derivatives with respect to y [b, L + 1, q, n].
     """
 
-    fitted: np.ndarray
-    scored: np.ndarray
-    fitted_hats: np.ndarray
-    scored_hats: np.ndarray
+    answers: np.ndarray
+    hats: np.ndarray
 
 
 @partial(jax.jit, static_argnames=("layers",))
@@ -103,20 +99,14 @@ def answers_of(model: Model) -> Answers:
     Args:
         model: a model of SolverBench.
     """
-    sets = (model.setting.fitted, model.setting.scored)
+    tasks = model.setting.tasks.replace(y_query=None)
     if model.weights is None:
         assert model.function is not None
-        run = jax.jit(partial(answers_and_hats, model.function))
-        found = [run(without_answer(tasks)) for tasks in sets]
+        found = jax.jit(partial(answers_and_hats, model.function))(tasks)
     else:
         probe = fit_probe(model.weights, model.setting.probing) if model.probed else None
-        found = [read(model.weights, probe, without_answer(t), model.layers) for t in sets]
-    (fitted, fitted_hats), (scored, scored_hats) = jax.tree.map(np.asarray, found)
-    return Answers(fitted, scored, fitted_hats, scored_hats)
-
-
-def without_answer(tasks: Task) -> Task:
-    return tasks.replace(y_query=None)
+        found = read(model.weights, probe, tasks, model.layers)
+    return Answers(*map(np.asarray, found))
 
 
 def oracle(solver: str, kernel: Kernel, setting: Setting) -> Callable[[Task], dict[str, jax.Array]]:

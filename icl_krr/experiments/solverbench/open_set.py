@@ -55,7 +55,7 @@ def open_models(settings: dict[str, Setting], config: BenchConfig) -> Iterator[M
 def weights_of(one: Setting, key: jax.Array) -> dict[str, Callable[[], Transformer]]:
     """Transformers that run no candidate, by what they run."""
     kernel = one.kernel("linear" if one.name == LINEAR else "gaussian")
-    steps, p = one.config.steps, one.fitted.num_features
+    steps, p = one.config.steps, one.tasks.num_features
     rest = one.shared(kernel)
     eta = 1 / one.high(kernel)
     descent = partial(rivals.varying_descent, step_sizes=jnp.full(steps, eta))
@@ -108,7 +108,7 @@ def functions_of(one: Setting) -> dict[str, Callable[[Task], jax.Array]]:
     eta = 1 / one.high(kernel)
     times = jnp.arange(0.0, steps + 1)
     rough = foreign.laplace(vars(one.kernel("gaussian"))["lengthscale"])
-    small = 1 / (one.fitted.num_supports + ridge)
+    small = 1 / (one.tasks.num_supports + ridge)
     one_of_each = [one.build(name, kernel) for name in ("gradient_descent", "conjugate_gradient")]
 
     def mixture(task: Task) -> jax.Array:

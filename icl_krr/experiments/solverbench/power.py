@@ -107,8 +107,7 @@ def measure(config: PowerConfig) -> Iterator[dict[str, Any]]:
                     }
                     for reading, read in ways.items():
                         found = identify_answers(
-                            one.fitted,
-                            one.scored,
+                            one.tasks,
                             answers_of(read),
                             candidates=config.candidates,
                             kernels=(KERNELS[family][0],),

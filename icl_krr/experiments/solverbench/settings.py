@@ -82,16 +82,14 @@ class Setting:
     Args:
         name: name of the family.
         family: sampler of the tasks.
-        fitted: tasks to fit, a batch.
-        scored: tasks to score, a batch.
+        tasks: tasks of the answers, a batch; the first half is to fit, the second to score.
         probing: tasks that the linear probes are fitted to, a batch with y_query.
         config: sizes.
     """
 
     name: str
     family: Sampler
-    fitted: Task
-    scored: Task
+    tasks: Task
     probing: Task
     config: BenchConfig
 
@@ -100,45 +98,46 @@ class Setting:
         own = getattr(self.family, "kernel", None)
         if own is not None and name_of(own) == name:
             return own
-        size = float(jnp.mean(jnp.sum(self.fitted.x**2, axis=-1)))
+        size = float(jnp.mean(jnp.sum(self.tasks.x**2, axis=-1)))
         return make_kernel(name, {"temperature": size, "lengthscale": size**0.5})
 
     def ridge(self, kernel: Kernel) -> float:
         """The ridge that gives K + ridge I about the condition number of the config."""
-        return float(jnp.mean(largest(kernel, self.fitted))) / self.config.condition
+        return float(jnp.mean(largest(kernel, self.tasks))) / self.config.condition
 
     def high(self, kernel: Kernel) -> float:
         """The largest eigenvalue of K + ridge I over all tasks."""
-        both = [float(jnp.max(largest(kernel, tasks))) for tasks in (self.fitted, self.scored)]
-        return max(both) + self.ridge(kernel)
+        return float(jnp.max(largest(kernel, self.tasks))) + self.ridge(kernel)
 
     def attention(self, kernel: Kernel) -> dict[str, Any]:
         if kernel.featured:
             return {}
-        sinks = [largest_sink(kernel, tasks) for tasks in (self.fitted, self.scored)]
-        return {"attention": Softmax(log_sink=max(sinks))}
+        return {"attention": Softmax(log_sink=largest_sink(kernel, self.tasks))}
 
     def needs(self, row: Solver, kernel: Kernel) -> dict[str, Any]:
         """The keywords that construction and oracle of a candidate take."""
         if not row.iterates:
             return {}
-        ridge, supports = self.ridge(kernel), self.fitted.num_supports
+        ridge, supports = self.ridge(kernel), self.tasks.num_supports
         known = {
             "ridge": ridge,
             "spectrum": (ridge, self.high(kernel)),
             "num_supports": supports,
-            "step_size": 0.5
-            / float(jnp.mean(map_tasks(lambda t: kernel.diagonal(t.x), self.fitted))),
+            "step_size": 0.5 / float(jnp.mean(self.diagonal(kernel))),
         }
         own = {name: known[name] for name in row.keywords}
         return own | {"steps": supports if row.sequential else self.config.steps}
+
+    def diagonal(self, kernel: Kernel) -> jax.Array:
+        """All values k(x, x) at the supports [tasks, n]."""
+        return map_tasks(lambda task: kernel.diagonal(task.x), self.tasks)
 
     def build(self, solver: str, kernel: Kernel) -> Transformer:
         """The construction of a candidate."""
         row = candidate(solver)
         return load(row.construction)(
             kernel,
-            num_features=self.fitted.num_features,
+            num_features=self.tasks.num_features,
             **self.needs(row, kernel),
             **(self.attention(kernel) if row.iterates else {}),
         )
@@ -146,7 +145,7 @@ class Setting:
     def shared(self, kernel: Kernel) -> dict[str, Any]:
         """Keywords of a solver that is no candidate, without its step sizes."""
         return {
-            "num_features": self.fitted.num_features,
+            "num_features": self.tasks.num_features,
             "ridge": self.ridge(kernel),
             **self.attention(kernel),
         }
@@ -161,6 +160,6 @@ def setting(name: str, config: BenchConfig) -> Setting:
     """
     made = sampler(name, config)
     key = jax.random.fold_in(jax.random.key(config.seed), (LINEAR, PROCESS).index(name))
-    counts = (config.tasks, config.tasks, config.probe_tasks)
+    counts = (2 * config.tasks, config.probe_tasks)
     drawn = [draw_tasks(jax.random.fold_in(key, i), count, made) for i, count in enumerate(counts)]
     return Setting(name, made, *drawn, config)
