@@ -104,7 +104,7 @@ def programs():
     A worker that kept the programs of all tests would crash.
     """
     yield
-    if MAPS.exists() and len(MAPS.read_text().splitlines()) > 40_000:
+    if MAPS.exists() and len(MAPS.read_text().splitlines()) > 48_000:
         jax.clear_caches()
 
 

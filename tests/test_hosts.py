@@ -129,6 +129,7 @@ def test_two_processes_continue_a_run_of_one(tmp_path, whole, monkeypatch):
     assert "wrote" not in printed[1][1]
 
 
+@pytest.mark.slow
 def test_a_killed_process_ends_the_other_and_one_device_continues(tmp_path, whole, capsys):
     processes = start(tmp_path, stop="SIGKILL")
     try:

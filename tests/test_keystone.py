@@ -71,7 +71,14 @@ def test_slots_equal_the_oracle_after_every_step(x64, case, p, n, r):
     assert compared >= (9 if case.sums and min(p, n) > 1 else 3)
 
 
-@pytest.mark.parametrize("name", [c.name for c in CONSTRUCTIONS if c.sums and "alpha" in c.states])
+@pytest.mark.parametrize(
+    "name",
+    [
+        pytest.param(c.name, marks=[pytest.mark.slow] * (c.name not in KINDS))
+        for c in CONSTRUCTIONS
+        if c.sums and "alpha" in c.states
+    ],
+)
 def test_the_first_eight_steps_on_the_default_task(x64, name):
     """And after them two correct runs differ, but their errors lag by at most two steps.
 

@@ -223,37 +223,33 @@ FLAGS = """
 """
 
 
-def run_cli(folder, where="never", **options):
-    command = [sys.executable, "-c", RUN, where, "train", *FLAGS.split(), "--out", folder]
-    return subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, **options)
+def run_cli(cwd, where):
+    command = [sys.executable, "-c", RUN, where, "train", *FLAGS.split(), "--out", "cut"]
+    return subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, cwd=cwd)
 
 
 @pytest.mark.slow
 def test_a_run_that_was_killed_ends_with_the_same_weights(tmp_path):
     """Once between two checkpoints, once in the middle of writing one."""
-    process = run_cli("whole", cwd=tmp_path)
-    _, errors = process.communicate()
-    assert process.returncode == 0, errors
+    whole, cut = tmp_path / "whole", tmp_path / "cut"
+    assert main(["train", *FLAGS.split(), "--out", str(whole)]) == 0
     kills = 0
-    process = run_cli("cut", cwd=tmp_path)
+    process = run_cli(tmp_path, "never")
     while process.poll() is None:
-        if (tmp_path / "cut" / "checkpoint.msgpack").exists():
+        if (cut / "checkpoint.msgpack").exists():
             process.send_signal(signal.SIGKILL)
             break
         time.sleep(0.001)
     process.communicate()
     kills += process.returncode == -signal.SIGKILL
-    process = run_cli("cut", "write", cwd=tmp_path)
+    process = run_cli(tmp_path, "write")
     process.communicate()
     kills += process.returncode == -signal.SIGKILL
     assert kills == 2
-    process = run_cli("cut", cwd=tmp_path)
-    _, errors = process.communicate()
-    assert process.returncode == 0, errors
-    whole, cut = (tmp_path / name / "model.msgpack" for name in ("whole", "cut"))
-    assert whole.read_bytes() == cut.read_bytes()
-    assert load(tmp_path / "cut").recipe.training.steps == 300
-    assert not [name for name in os.listdir(tmp_path / "whole") if name.startswith(".")]
+    assert main(["train", *FLAGS.split(), "--out", str(cut)]) == 0
+    assert (whole / "model.msgpack").read_bytes() == (cut / "model.msgpack").read_bytes()
+    assert load(cut).recipe.training.steps == 300
+    assert not [name for name in os.listdir(whole) if name.startswith(".")]
 
 
 def test_a_loss_that_is_no_number_stops_the_run(tmp_path):

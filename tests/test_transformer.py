@@ -96,7 +96,7 @@ every_spec = pytest.mark.parametrize("options", SPECS.values(), ids=SPECS)
 
 
 @every_spec
-def test_random_models_run_through_the_same_forward(options):
+def test_random_models_run_through_the_same_forward(x64, options):
     spec = architecture(**options)
     model = ik.init(jax.random.key(0), spec)
     task = draw(0, r=options.get("num_outputs"))

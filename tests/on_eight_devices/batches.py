@@ -103,6 +103,7 @@ def test_factorisations_on_all_devices_at_once():
         assert relative(run(tasks), expected) < 1e-5
 
 
+@pytest.mark.slow
 def test_training_has_the_same_losses(monkeypatch):
     """On a mesh of `jax.set_mesh`, where the weights are, too; a device computes in chunks."""
     monkeypatch.setattr("icl_krr.tasks.batches.TOKENS", 9)
