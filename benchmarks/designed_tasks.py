@@ -112,8 +112,10 @@ def examine(case: Case, size: float, seed: int) -> dict[str, Any]:
     for where, found in (("drawn", drawn), ("designed", designed)):
         row |= {f"{where}: verdict": found.status, f"{where}: remain": ", ".join(found.remain)}
         for suspect in found.suspects:
-            name = f"{where}: distance of {suspect.fit.candidate}"
-            row[name] = suspect.distances["prediction"]._asdict() | {"matrix": None}
+            near = suspect.distances["prediction"]
+            row[f"{where}: distance of {suspect.fit.candidate}"] = {
+                name: getattr(near, name) for name in ("mean", "interval", "by_layer")
+            }
     return row | {
         "in principle, drawn": made.before,
         "in principle, designed": made.after,
@@ -137,7 +139,8 @@ def table(rows: list[dict[str, Any]]) -> str:
             continue
         cells = [case.model, f"{size:.0%}"]
         for where in ("drawn", "designed"):
-            cells.append(counted(f"{r[f'{where}: verdict']}: {r[f'{where}: remain']}" for r in own))
+            said = (f"{r[f'{where}: verdict']}: {r[f'{where}: remain']}" for r in own)
+            cells.append(counted(one.removesuffix(": ") for one in said))
         for where in ("drawn", "designed"):
             cells.append(
                 "; ".join(
