@@ -117,9 +117,11 @@ def examine(case: Case, size: float, seed: int) -> dict[str, Any]:
                 name: getattr(near, name) for name in ("mean", "interval", "by_layer")
             }
     return row | {
-        "in principle, drawn": made.before,
-        "in principle, designed": made.after,
-        "in principle, designed, refitted": separation(first, again, halves[1], seed=seed),
+        "in principle, drawn": made.before._asdict(),
+        "in principle, designed": made.after._asdict(),
+        "in principle, designed, refitted": separation(
+            first, again, halves[1], seed=seed
+        )._asdict(),
         "log prior, drawn": float(made.log_prior_before.mean()),
         "log prior, designed": float(made.log_prior_after.mean()),
         "largest move of a support": float(made.moved.max()),
@@ -149,7 +151,7 @@ def table(rows: list[dict[str, Any]]) -> str:
                 )
             )
         for what in ("drawn", "designed", "designed, refitted"):
-            cells.append(spread(row[f"in principle, {what}"].mean for row in own))
+            cells.append(spread(row[f"in principle, {what}"]["mean"] for row in own))
         lines.append(cells)
     return to_markdown((header, lines))
 

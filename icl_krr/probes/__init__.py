@@ -64,14 +64,8 @@ arrays of predictions and derivatives instead, from a network of any other libra
 
 **Two candidates are near each other?** `separation` says how far apart they are on given tasks at
 the depth of the model. `design` moves supports and outputs by gradient until the candidates differ
-most, within a budget, and reports the distance before and after. Score these tasks with `identify`:
-
-```python
-made = design(found.suspects[0].fit, found.suspects[1].fit, scored)
-print(made.before.mean, made.after.mean, identify(predictions, fitted, made.tasks).verdict)
-```
-
-The distance is 0 if one candidate is a special case of the other. A candidate that is fitted again
+most, within a budget, and reports the distance before and after. Score its tasks with `identify`,
+and fit the candidates to drawn tasks. The distance is 0 if one candidate is a special case of the other. A candidate that is fitted again
 to designed tasks may come nearer. `along_eigenvector` sets y to an eigenvector of K, and
 `read_filter` then reads the filter of every layer at one eigenvalue, without a derivative.
 
