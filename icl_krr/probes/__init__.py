@@ -65,9 +65,10 @@ arrays of predictions and derivatives instead, from a network of any other libra
 **Two candidates are near each other?** `separation` says how far apart they are on given tasks at
 the depth of the model. `design` moves supports and outputs by gradient until the candidates differ
 most, within a budget, and reports the distance before and after. Score its tasks with `identify`,
-and fit the candidates to drawn tasks. The distance is 0 if one candidate is a special case of the other. A candidate that is fitted again
-to designed tasks may come nearer. `along_eigenvector` sets y to an eigenvector of K, and
-`read_filter` then reads the filter of every layer at one eigenvalue, without a derivative.
+and fit the candidates to drawn tasks. The distance is 0 if one candidate is a special case of the
+other. A candidate that is fitted again to designed tasks may come nearer. `along_eigenvector` sets
+y to an eigenvector of K, and `read_filter` then reads the filter of every layer at one eigenvalue,
+without a derivative.
 
 **Has a construction converged?** `icl_krr.check(model, task)` measures the gap to exact kernel
 ridge regression, and its `Status` says in a sentence what helps if the gap is large.
