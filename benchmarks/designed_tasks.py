@@ -112,12 +112,16 @@ def examine(case: Case, size: float, seed: int) -> dict[str, Any]:
     for where, found in (("drawn", drawn), ("designed", designed)):
         row |= {f"{where}: verdict": found.status, f"{where}: remain": ", ".join(found.remain)}
         for suspect in found.suspects:
-            name = f"{where}: distance of {suspect.fit.candidate}"
-            row[name] = suspect.distances["prediction"]._asdict() | {"matrix": None}
+            near = suspect.distances["prediction"]
+            row[f"{where}: distance of {suspect.fit.candidate}"] = {
+                name: getattr(near, name) for name in ("mean", "interval", "by_layer")
+            }
     return row | {
-        "in principle, drawn": made.before,
-        "in principle, designed": made.after,
-        "in principle, designed, refitted": separation(first, again, halves[1], seed=seed),
+        "in principle, drawn": made.before._asdict(),
+        "in principle, designed": made.after._asdict(),
+        "in principle, designed, refitted": separation(
+            first, again, halves[1], seed=seed
+        )._asdict(),
         "log prior, drawn": float(made.log_prior_before.mean()),
         "log prior, designed": float(made.log_prior_after.mean()),
         "largest move of a support": float(made.moved.max()),
@@ -137,7 +141,8 @@ def table(rows: list[dict[str, Any]]) -> str:
             continue
         cells = [case.model, f"{size:.0%}"]
         for where in ("drawn", "designed"):
-            cells.append(counted(f"{r[f'{where}: verdict']}: {r[f'{where}: remain']}" for r in own))
+            said = (f"{r[f'{where}: verdict']}: {r[f'{where}: remain']}" for r in own)
+            cells.append(counted(one.removesuffix(": ") for one in said))
         for where in ("drawn", "designed"):
             cells.append(
                 "; ".join(
@@ -146,7 +151,7 @@ def table(rows: list[dict[str, Any]]) -> str:
                 )
             )
         for what in ("drawn", "designed", "designed, refitted"):
-            cells.append(spread(row[f"in principle, {what}"].mean for row in own))
+            cells.append(spread(row[f"in principle, {what}"]["mean"] for row in own))
         lines.append(cells)
     return to_markdown((header, lines))
 

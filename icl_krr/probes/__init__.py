@@ -8,7 +8,10 @@ icl-krr identify gp-encoder
 ```
 
 A linear probe extracts a prediction after every layer. Its controls are a probe of an untrained
-model and a probe that is fitted to shuffled outputs. The command compares the predictions, and
+model, a probe that is fitted to shuffled outputs and a probe that is fitted to another family of
+tasks. The model's own read-out at the same layer stands beside them. Other probes read the states
+alpha and r of the nearest solver from the support tokens, with controls of their own
+(`probe_states`). The command compares the predictions, and
 their hat matrices d prediction / d y, with the steps of the solvers in the catalogue. Bandwidth,
 ridge and step sizes of every candidate are fitted in the same way, on tasks that are not used for
 scoring. Each layer is aligned with one step, and the steps never decrease from layer to layer.
@@ -30,7 +33,8 @@ a function of the kernel matrix, a polynomial of it, and of which degree? The co
 and writes `identify.json`, `identify.md`, `layers.csv`, the heatmaps of layers against steps and
 the spectral filter of every layer. It repeats everything with a second seed for tasks and probes,
 as two seeds may not give two names. With `--positions 4 8`, it identifies the model after 4 and 8
-supports as well, and writes `positions.md` with a verdict for each number.
+supports as well, and writes `positions.md` with a verdict for each number. With `--battery NAME`,
+it scores the model outside of its training distribution (`icl_krr.tasks.battery`).
 `icl-krr identify constructions` measures how often the result is right, on models whose solver is
 known.
 
@@ -57,6 +61,14 @@ arrays of predictions and derivatives instead, from a network of any other libra
 ('identified', 'gradient_descent', 0.05)
 
 `print(found)` shows the same table as the command, with the verdict below it.
+
+**Two candidates are near each other?** `separation` says how far apart they are on given tasks at
+the depth of the model. `design` moves supports and outputs by gradient until the candidates differ
+most, within a budget, and reports the distance before and after. Score its tasks with `identify`,
+and fit the candidates to drawn tasks. The distance is 0 if one candidate is a special case of the
+other. A candidate that is fitted again to designed tasks may come nearer. `along_eigenvector` sets
+y to an eigenvector of K, and `read_filter` then reads the filter of every layer at one eigenvalue,
+without a derivative.
 
 **Has a construction converged?** `icl_krr.check(model, task)` measures the gap to exact kernel
 ridge regression, and its `Status` says in a sentence what helps if the gap is large.

@@ -102,7 +102,8 @@ def run(settings: Identify) -> int:
 
 def position_record(count: int, findings: Findings) -> dict[str, Any]:
     """The findings after this number of supports as a record for JSON."""
-    known = {"kernel": repr(findings.kernel), "ridge": findings.ridge, "layers": findings.layers}
+    known = {"kernel": repr(findings.kernel), "ridge": findings.ridge}
+    known |= {"layers": findings.layers, "states": findings.states}
     return {"num_supports": count, **known, **identification_record(findings.found)}
 
 
