@@ -56,7 +56,7 @@ class BenchConfig:
         checks.at_least("condition", self.condition, 1)
 
 
-QUICK = {"tasks": 4, "probe_tasks": 32, "steps": 3, "num_queries": 4}
+QUICK = {"tasks": 12, "probe_tasks": 32, "steps": 3, "num_queries": 4}
 """Sizes of `--quick`."""
 
 
