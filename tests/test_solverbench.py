@@ -11,7 +11,7 @@ import pytest
 import icl_krr as ik
 from icl_krr import cli
 from icl_krr.catalogue import candidates
-from icl_krr.experiments.solverbench import disguise, foreign, rivals
+from icl_krr.experiments.solverbench import disguise, entrant, foreign, rivals
 from icl_krr.experiments.solverbench.folder import (
     LABELS,
     MANIFEST,
@@ -21,9 +21,10 @@ from icl_krr.experiments.solverbench.folder import (
     read_record,
     write_bench,
 )
-from icl_krr.experiments.solverbench.models import OPEN
+from icl_krr.experiments.solverbench.models import OPEN, Model, Truth, answers_of
+from icl_krr.experiments.solverbench.power import KINDS, curves
 from icl_krr.experiments.solverbench.score import OUTCOMES, Share, outcome, score
-from icl_krr.experiments.solverbench.settings import QUICK, BenchConfig
+from icl_krr.experiments.solverbench.settings import QUICK, BenchConfig, setting
 from icl_krr.experiments.solverbench.verdicts import NONE, STATUSES, Verdict, read_verdicts
 from icl_krr.probes import layerwise
 
@@ -112,7 +113,7 @@ def test_a_perfect_table_an_empty_table_and_a_random_table(bench, tmp_path):
     labels = labels_of(bench)
     best = score(labels, read_verdicts(submit(tmp_path / "best.csv", perfect(labels)), labels))
     assert all(shares["right"].share == 1 for shares in best["variants"].values())
-    assert best["open set"]["false positives"].count == 0
+    assert best["open set"]["false positives"].cases == 0
     none = score(labels, read_verdicts(submit(tmp_path / "none.csv", []), labels))
     assert all(shares["none"].share == 1 for shares in none["variants"].values())
     assert none["open set"][NONE].share == 1
@@ -121,7 +122,7 @@ def test_a_perfect_table_an_empty_table_and_a_random_table(bench, tmp_path):
     drawn = score(labels, read_verdicts(submit(tmp_path / "random.csv", rows), labels))
     assert drawn["open set"]["false positives"].share == 1
     right = sum(said == labels[name]["solver"] for name, _, said in rows)
-    assert sum(shares["right"].count for shares in drawn["variants"].values()) == right
+    assert sum(shares["right"].cases for shares in drawn["variants"].values()) == right
     assert sum(map(sum, (line.values() for line in drawn["confusion"].values()))) == len(labels)
 
 
@@ -310,6 +311,75 @@ def test_the_command_writes_and_scores(bench, tmp_path, capsys):
     text = (out / "score.md").read_text()
     assert text.count("| --- |") >= 2
     assert all(name in text for name in labels)
+
+
+FEW = {"candidates": ("gradient_descent", "conjugate_gradient"), "kernels": ("linear",)}
+
+
+def test_identify_is_a_participant(bench, tmp_path, capsys, monkeypatch):
+    """It continues an interrupted run, and its table is one that can be scored."""
+    real, seen = entrant.identify_answers, []
+
+    def few(tasks, answers, **options):
+        seen.append(1)
+        if len(seen) == 4:
+            raise KeyboardInterrupt
+        return real(tasks, answers, **FEW, **options)
+
+    monkeypatch.setattr(entrant, "identify_answers", few)
+    out = tmp_path / "out"
+    argv = ["solverbench", "identify", "--models", str(bench / MODELS), "--out", str(out)]
+    assert cli.main(argv) == 130
+    assert len(json.loads((out / "verdicts.json").read_text())["rows"]) == 3
+    assert cli.main(argv) == 0
+    capsys.readouterr()
+    labels = labels_of(bench)
+    assert len(seen) == len(labels) + 1
+    verdicts = read_verdicts(out / "verdicts.csv", labels)
+    said = {label["about"]: verdicts[name] for name, label in labels.items()}
+    assert said["gradient_descent, linear kernel"] == ("identified", ("gradient_descent",))
+    own = "gradient_descent, linear kernel, read by its own read-out"
+    assert said[own] == ("identified", ("gradient_descent",))
+    assert said["steepest descent"].status == NONE
+    assert said["a share of exact KRR"].status == NONE
+    assert cli.main([*argv, "--seed", "1"]) == 2
+    assert "must be of the same models" in capsys.readouterr().err
+
+
+def test_answers_that_are_not_finite_have_no_name(bench, x64):
+    _, models = read_models(bench / MODELS)
+    broken = models[0].answers._replace(answers=np.full_like(models[0].answers.answers, np.nan))
+    assert entrant.verdict_of(entrant.identify_answers(models[0].tasks, broken)) == (NONE, ())
+
+
+@pytest.mark.slow
+def test_the_power_of_identify_falls_with_noise(tmp_path, capsys):
+    out = tmp_path / "power"
+    assert cli.main(["solverbench", "power", "--quick", "--out", str(out), "--json"]) == 0
+    rows = json.loads(capsys.readouterr().out)["rows"]
+    own = {row["level"]: row for row in rows if row["reading"] == "own read-out"}
+    assert own[0.0]["outcome"] == "right"
+    assert own[0.0]["prediction"] < 1e-10 < 1e-3 < own[0.01]["prediction"]
+    names = ["power.csv", "power.json", "power.md", "power.png", "power.svg"]
+    assert sorted(path.name for path in out.iterdir()) == names
+    shares = curves(rows)
+    assert all(sum(row[kind].cases for kind in KINDS) == 1 for row in shares)
+
+
+@pytest.mark.slow
+def test_the_open_set_is_far_from_the_solvers_it_resembles(x64):
+    """Also where the kernel is right and every parameter is fitted."""
+    one = setting("linear", CONFIG)
+    kernel, rest = one.kernel("linear"), one.shared(one.kernel("linear"))
+    eta = 1 / one.high(kernel)
+    rising = rivals.varying_descent(kernel, step_sizes=eta * jnp.linspace(0.2, 1.8, 6), **rest)
+    fast = rivals.nesterov(kernel, steps=6, step_size=eta, **rest)
+    for weights in (rising, fast):
+        answers = answers_of(Model(Truth(OPEN, ""), one, weights))
+        found = entrant.identify_answers(
+            one.tasks, answers, candidates=("heavy_ball", "chebyshev"), kernels=("linear",)
+        )
+        assert min(suspect.distances["prediction"].mean for suspect in found.suspects) > 0.01
 
 
 @pytest.mark.parametrize(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -28,7 +29,7 @@ from ...experiments.solverbench.power import (
 from ...experiments.solverbench.score import markdown, open_table, score, variant_table
 from ...experiments.solverbench.settings import QUICK, BenchConfig
 from ...experiments.solverbench.verdicts import read_verdicts
-from ...files import to_csv, to_markdown
+from ...files import from_json, to_csv, to_markdown
 from ...plots import images, power_figure
 from ...text_tables import Table
 from .. import output
@@ -71,17 +72,37 @@ def write(settings: Solverbench, folder: Path, show: Show) -> Results:
 def identify(settings: Solverbench, folder: Path, show: Show) -> Results:
     manifest, models = read_models(settings.models)
     output.prepare(folder)
-    rows = identify_models(models, settings.seed, show)
-    meta = {**output.surroundings(settings), "dtype": manifest["dtype"]}
-    record = {"config": manifest["config"], "rows": rows}
-    files = {
-        "verdicts.csv": to_csv(rows),
-        "verdicts.json": (output.to_json({"meta": meta, **record}) + "\n").encode(),
-    }
-    output.write(folder, files)
-    header = list(rows[0])
+    known = {"config": manifest["config"], "sha256": manifest["sha256"], "seed": settings.seed}
+    meta = {**output.surroundings(settings), "dtype": manifest["dtype"], **known}
+    rows = finished(folder / "verdicts.json", known)
+
+    def save() -> None:
+        record = (output.to_json({"meta": meta, "rows": rows}) + "\n").encode()
+        output.save(folder, {"verdicts.json": record, "verdicts.csv": to_csv(rows)})
+
+    for row in identify_models(models, settings.seed, {row["model"] for row in rows}):
+        rows.append(row)
+        save()
+        show(f"{len(rows)} of {len(models)} models")
+    header = list(dict.fromkeys(name for row in rows for name in row))
     lines = [[cell(row.get(name, "")) for name in header] for row in rows]
-    return record, [Table("Verdicts of identify", header, [lines], where="verdicts.csv")]
+    table = Table("Verdicts of identify", header, [lines], where="verdicts.csv")
+    return {"rows": rows}, [table]
+
+
+def finished(path: Path, known: dict[str, Any]) -> list[dict[str, Any]]:
+    """The rows of an earlier run of the same command; ValueError if it was another."""
+    if not path.exists():
+        return []
+    try:
+        record = from_json(path.read_text())
+        there, rows = record["meta"], record["rows"]
+        same = all(there[name] == value for name, value in output.plain(known).items())
+    except (ValueError, KeyError, TypeError):
+        same, rows = False, []
+    if not same:
+        raise ValueError(f"{path} must be of the same models, got others; choose another --out")
+    return rows
 
 
 def cell(value: Any) -> str:
@@ -110,16 +131,20 @@ def score_table(settings: Solverbench, folder: Path, show: Show) -> Results:
 def power(settings: Solverbench, folder: Path, show: Show) -> Results:
     config = PowerConfig(seed=settings.seed, **(POWER_QUICK if settings.quick else {}))
     output.prepare(folder)
-    rows = []
-    for row in measure(config):
-        rows.append(row)
-        show(f"{len(rows)} of {count_cells(config)} models")
-    meta = {**output.surroundings(settings), "dtype": "float64"}
+    known = {"config": dataclasses.asdict(config)}
+    meta = {**output.surroundings(settings), "dtype": "float64", **known}
+    rows = finished(folder / "power.json", known)
+    names = ("tasks", "seed", "solver", "level")
+    done = {tuple(row[name] for name in names) for row in rows}
+    for found in measure(config, done):
+        rows += found
+        record = (output.to_json({"meta": meta, "rows": rows}) + "\n").encode()
+        output.save(folder, {"power.json": record})
+        show(f"{len(rows) // 2} of {count_cells(config)} models")
     last = config.seed + config.seeds - 1
     title = f"identify on constructions with noise, seeds {config.seed} to {last}, float64"
     header, lines = power_table(rows)
     files = {
-        "power.json": (output.to_json({"meta": meta, "rows": rows}) + "\n").encode(),
         "power.csv": to_csv(rows),
         "power.md": to_markdown((header, lines)).encode(),
         **images("power", power_figure(rows, title)),

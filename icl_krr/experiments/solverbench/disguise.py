@@ -19,6 +19,8 @@ from ...transformer import (
     Heads,
     Transformer,
     Unit,
+    Weights,
+    Write,
     dense,
     run_with_cache,
     untie,
@@ -41,23 +43,20 @@ def in_other_channels(model: Transformer, read: jax.Array, write: jax.Array) -> 
     reads = partial(jax.tree.map, partial(change_read, read), is_leaf=is_read)
 
     def block(one: Block) -> Block:
-        return one.replace(
-            attention=tuple(map(heads, one.attention)), mlp=tuple(map(unit, one.mlp))
-        )
+        return Block(tuple(map(heads, one.attention)), tuple(map(unit, one.mlp)))
 
     def heads(group: Heads) -> Heads:
-        writes = tuple(
-            w.replace(value=reads(w.value), out=matmul(w.out, write)) for w in group.writes
-        )
-        return reads(group.replace(writes=())).replace(writes=writes)
+        writes = tuple(Write(reads(w.value), matmul(w.out, write), "stream") for w in group.writes)
+        query, key, gate = map(reads, (group.query, group.key, group.log_gate))
+        return Heads(query, key, writes, group.heads, gate)
 
     def unit(one: Unit) -> Unit:
-        return reads(one).replace(out=matmul(one.out, write))
+        up, gate = map(reads, (one.up, one.gate))
+        return Unit(up, gate, matmul(one.out, write), "stream", one.activation)
 
     weights = merged.weights
-    embedding = {"stream": weights.embedding["stream"] @ write}
-    changed = weights.replace(
-        embedding=embedding,
+    changed = Weights(
+        embedding={"stream": weights.embedding["stream"] @ write},
         prologue=tuple(map(block, weights.prologue)),
         steps=tuple(jax.vmap(block)(one) for one in weights.steps),
         readout=change_read(read, weights.readout),

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Collection, Iterator
 from typing import Any
 
 import numpy as np
@@ -37,21 +37,19 @@ def verdict_of(found: Identification | None) -> Verdict:
 
 
 def identify_models(
-    models: list[Submitted], seed: int, progress: Callable[[str], None] = lambda words: None
-) -> list[dict[str, Any]]:
-    """A row for every model: the verdict, the nearest candidate and its distances.
+    models: list[Submitted], seed: int, done: Collection[str] = ()
+) -> Iterator[dict[str, Any]]:
+    """Yield a row for every model: the verdict, the nearest candidate and its distances.
 
     Args:
         models: models of SolverBench.
         seed: seed of the bootstrap.
-        progress: function that is called with the name of each model. The default does nothing.
+        done: names of models to skip.
     """
-    rows = []
-    for i, one in enumerate(models):
-        progress(f"{one.name}, {i + 1} of {len(models)}")
-        found = identify_answers(one.tasks, one.answers, seed=seed)
-        rows.append({"model": one.name, **row_of(found)})
-    return rows
+    for one in models:
+        if one.name not in done:
+            found = identify_answers(one.tasks, one.answers, seed=seed)
+            yield {"model": one.name, **row_of(found)}
 
 
 def row_of(found: Identification | None) -> dict[str, Any]:

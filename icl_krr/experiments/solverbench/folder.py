@@ -6,6 +6,7 @@ import dataclasses
 import io
 import json
 from collections.abc import Callable
+from functools import partial
 from hashlib import sha256
 from importlib.metadata import version
 from pathlib import Path
@@ -78,7 +79,7 @@ def write_bench(
     about = {
         "format": FORMAT,
         "config": dataclasses.asdict(config),
-        "dtype": str(model.setting.tasks.x.dtype),
+        "dtype": str(made[0].setting.tasks.x.dtype),
         "versions": {package: version(package) for package in ("icl_krr", "jax", "numpy")},
     }
     sums = checksums(folder / MODELS, {MANIFEST})
@@ -120,7 +121,7 @@ def write_truth(path: Path, model: Model, answers: Answers) -> dict[str, Any]:
     """Write the states of the oracle; return the distance of the model to it."""
     if model.solution is None:
         return {}
-    solve = jax.jit(lambda tasks: map_tasks(model.solution, tasks))
+    solve = jax.jit(partial(map_tasks, model.solution))
     states = {name: np.asarray(value) for name, value in solve(model.setting.tasks).items()}
     write_arrays(path, **states)
     known = states["prediction"][:, 1:]
@@ -132,7 +133,8 @@ def write_truth(path: Path, model: Model, answers: Answers) -> dict[str, Any]:
 def write_arrays(path: Path, **arrays: Any) -> None:
     path.parent.mkdir(parents=True, exist_ok=True)
     content = io.BytesIO()
-    np.savez(content, **{name: np.asarray(value) for name, value in arrays.items()})
+    plain: dict[str, Any] = {name: np.asarray(value) for name, value in arrays.items()}
+    np.savez(content, **plain)
     replace(path, content.getvalue())
 
 

@@ -6,23 +6,33 @@ that no step of a construction holds. SolverBench gives their answers and hat ma
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Float
 
-from ...kernels import Kernel
 from ...linalg import eigh
 from ...numerics import matmul
 from ...tasks import Task
 
+Gram = Callable[[jax.Array, jax.Array], jax.Array]
+"""A kernel of this library, or any function of points [n, p] and [m, p] to values [n, m]."""
 
-def system_of(kernel: Kernel, task: Task, ridge: float) -> tuple[jax.Array, jax.Array]:
+
+def system_of(kernel: Gram, task: Task, ridge: float) -> tuple[jax.Array, jax.Array]:
     """A = K + ridge I [n, n], and k(x) at the queries [q, n]."""
     gram = kernel(task.x, task.x)
     return gram + ridge * jnp.eye(len(gram), dtype=gram.dtype), kernel(task.x_query, task.x)
 
 
-def of_alphas(kernel: Kernel, task: Task, ridge: float, update, steps: int) -> jax.Array:
+def of_alphas(
+    kernel: Gram,
+    task: Task,
+    ridge: float,
+    update: Callable[[jax.Array, jax.Array], jax.Array],
+    steps: int,
+) -> jax.Array:
     """Predictions [steps + 1, q] of the iterates alpha, alpha <- update(A, alpha)."""
     A, at = system_of(kernel, task, ridge)
     first = jnp.zeros_like(task.y)
@@ -36,7 +46,7 @@ def of_alphas(kernel: Kernel, task: Task, ridge: float, update, steps: int) -> j
 
 
 def over_relaxation(
-    kernel: Kernel, task: Task, ridge: float, steps: int, omega: float = 1.4
+    kernel: Gram, task: Task, ridge: float, steps: int, omega: float = 1.4
 ) -> Float[Array, "steps q"]:
     """Successive over-relaxation (SOR) over the supports in their order."""
 
@@ -51,7 +61,7 @@ def over_relaxation(
 
 
 def anderson(
-    kernel: Kernel, task: Task, ridge: float, steps: int, step_size: float
+    kernel: Gram, task: Task, ridge: float, steps: int, step_size: float
 ) -> Float[Array, "steps q"]:
     """Anderson acceleration with memory 1 of gradient descent."""
     A, at = system_of(kernel, task, ridge)
@@ -71,7 +81,9 @@ def anderson(
     return matmul(jnp.concatenate([first[None], second[None], alphas]), at.T)
 
 
-def spectral(kernel: Kernel, task: Task, filters) -> Float[Array, "layers q"]:
+def spectral(
+    kernel: Gram, task: Task, filters: Callable[[jax.Array], jax.Array]
+) -> Float[Array, "layers q"]:
     """Predictions k(x)^T g_l(K) y; `filters` maps eigenvalues [n] to g_l [layers, n]."""
     gram = kernel(task.x, task.x)
     sigma, vectors = eigh(gram)
@@ -81,7 +93,7 @@ def spectral(kernel: Kernel, task: Task, filters) -> Float[Array, "layers q"]:
 
 
 def exact_everywhere(
-    kernel: Kernel, task: Task, ridges: Float[Array, " layers"]
+    kernel: Gram, task: Task, ridges: Float[Array, " layers"]
 ) -> Float[Array, "steps q"]:
     """Exact KRR after every layer, with one ridge for each layer; 0 before the first."""
     found = spectral(kernel, task, lambda sigma: 1 / (sigma[None] + ridges[:, None]))
@@ -89,14 +101,14 @@ def exact_everywhere(
 
 
 def towards_exact(
-    kernel: Kernel, task: Task, ridge: float, shares: Float[Array, " steps"]
+    kernel: Gram, task: Task, ridge: float, shares: Float[Array, " steps"]
 ) -> Float[Array, "steps q"]:
     """A share of the exact prediction after every layer."""
     return spectral(kernel, task, lambda sigma: shares[:, None] / (sigma[None] + ridge))
 
 
 def gradient_flow(
-    kernel: Kernel, task: Task, ridge: float, times: Float[Array, " steps"]
+    kernel: Gram, task: Task, ridge: float, times: Float[Array, " steps"]
 ) -> Float[Array, "steps q"]:
     """Gradient descent in continuous time, at one time for each layer."""
 
@@ -108,7 +120,7 @@ def gradient_flow(
 
 
 def descent(
-    kernel: Kernel, task: Task, ridge: float, steps: int, step_size: float
+    kernel: Gram, task: Task, ridge: float, steps: int, step_size: float
 ) -> Float[Array, "steps q"]:
     """Gradient descent on any kernel, for kernels without a construction."""
 
@@ -123,7 +135,7 @@ def without_first(task: Task, count: int) -> Task:
     return task.replace(x=task.x[count:], y=task.y[count:])
 
 
-def laplace(lengthscale: float):
+def laplace(lengthscale: float) -> Gram:
     """The Laplace kernel exp(-|x - z| / lengthscale), which is no kernel of the catalogue."""
 
     def kernel(x: jax.Array, z: jax.Array) -> jax.Array:

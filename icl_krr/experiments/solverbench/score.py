@@ -20,35 +20,35 @@ class Share(NamedTuple):
     """A number of cases out of all, with its 95 % interval.
 
     Attributes:
-        count: number of cases.
+        cases: number of cases.
         total: number of all cases.
-        share: count / total; None without cases.
+        share: cases / total; None without cases.
         interval: Wilson's 95 % score interval; None without cases.
     """
 
-    count: int
+    cases: int
     total: int
     share: float | None
     interval: tuple[float, float] | None
 
     @classmethod
-    def of(cls, count: int, total: int) -> Share:
+    def of(cls, cases: int, total: int) -> Share:
         """The share with Wilson's interval.
 
         Args:
-            count: number of cases, <= total.
+            cases: number of cases, <= total.
             total: number of all cases.
         """
         if not total:
             return cls(0, 0, None, None)
-        found = binomtest(count, total).proportion_ci(0.95, method="wilson")
-        return cls(count, total, count / total, (float(found.low), float(found.high)))
+        found = binomtest(cases, total).proportion_ci(0.95, method="wilson")
+        return cls(cases, total, cases / total, (float(found.low), float(found.high)))
 
     def __str__(self) -> str:
         if self.interval is None:
             return "-"
         low, high = self.interval
-        return f"{self.count}/{self.total} ({low:.2f}, {high:.2f})"
+        return f"{self.cases}/{self.total} ({low:.2f}, {high:.2f})"
 
 
 def outcome(label: Mapping[str, Any], verdict: Verdict) -> str:

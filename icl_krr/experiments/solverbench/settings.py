@@ -56,16 +56,17 @@ class BenchConfig:
         checks.at_least("condition", self.condition, 1)
 
 
-QUICK = {"tasks": 4, "probe_tasks": 32, "steps": 3, "num_queries": 4}
+QUICK = {"tasks": 12, "probe_tasks": 32, "steps": 3, "num_queries": 4}
 """Sizes of `--quick`."""
 
 
 def sampler(name: str, config: BenchConfig) -> Sampler:
     """The sampler of a family of tasks."""
     if name == LINEAR:
-        sizes = {"num_features": 4, "num_supports": 8} if config.quick else {"num_features": 8}
+        p, n = (4, 8) if config.quick else (8, 16)
         return LinearRegression(
-            **{"num_supports": 16, **sizes},
+            num_features=p,
+            num_supports=n,
             num_queries=config.num_queries,
             condition=30.0,
             noise=0.05,
@@ -162,4 +163,4 @@ def setting(name: str, config: BenchConfig) -> Setting:
     key = jax.random.fold_in(jax.random.key(config.seed), (LINEAR, PROCESS).index(name))
     counts = (2 * config.tasks, config.probe_tasks)
     drawn = [draw_tasks(jax.random.fold_in(key, i), count, made) for i, count in enumerate(counts)]
-    return Setting(name, made, *drawn, config)
+    return Setting(name, made, drawn[0], drawn[1], config)
