@@ -47,6 +47,14 @@ def pytest_configure(config):
         setattr(optax, name, promoting(getattr(optax, name)))
 
 
+def pytest_collection_modifyitems(items):
+    """Examples of docstrings that need PyTorch are run by tests/test_gpt2.py alone."""
+    for item in items:
+        examples = getattr(getattr(item, "dtest", None), "examples", ())
+        if any("import torch" in example.source for example in examples):
+            item.add_marker(pytest.mark.skip("tests/test_gpt2.py runs it, if there is torch"))
+
+
 def promoting(make):
     """Optax's optimisers promote: they raise floats to integer counts. What calls them does not."""
 

@@ -302,6 +302,21 @@ def test_a_matrix_is_taken_up_where_it_was(tmp_path):
 
 
 @pytest.mark.slow
+def test_a_battery_scores_and_the_training_family_fits(x64):
+    """The parameters are those of the training family; the errors are those of the battery."""
+    options = {"tasks": 12, "probe_tasks": 64, "kernels": ("linear",), "steps": 2}
+    own, other = (
+        examine(load("linear"), IdentifyConfig(**options, battery=name))
+        for name in (None, "larger_y")
+    )
+    assert own.found.best.fit.values == other.found.best.fit.values
+    for one, more in zip(own.layers, other.layers, strict=True):
+        assert more["zero"] == pytest.approx(16 * one["zero"])
+    with pytest.raises(ValueError, match="battery must be one of"):
+        IdentifyConfig(battery="larger")
+
+
+@pytest.mark.slow
 def test_a_run_is_examined_layer_by_layer(x64):
     """The layer that was trained on linear tasks is a step of gradient descent.
 
@@ -318,6 +333,13 @@ def test_a_run_is_examined_layer_by_layer(x64):
     first, last = findings.layers
     assert last["error"] < 0.7 * min(last["shuffled"], last["untrained"], last["zero"])
     assert last["exact"] < last["error"]
+    assert last["lens"] == pytest.approx(last["error"])
+    assert last["error"] < last["other family"]
+    alpha, before, after = (findings.states[i] for i in (1, 2, 3))
+    assert (alpha["candidate"], alpha["state"], alpha["step"]) == ("gradient_descent", "alpha", 1)
+    assert min(alpha["R^2"], alpha["start"], before["R^2"]) > 0.95  # alpha_1 is y, but for a factor
+    assert max(after["R^2"], after["shuffled"], after["random"], after["untrained"]) < 0.2
+    assert f"| {after['R^2']:.3g} |" in markdown(findings)
     assert "ridge" not in first
     assert 0.2 < last["distance"] < 0.6  # one step is not yet regression
     assert findings.filter.q.shape[0] == 2

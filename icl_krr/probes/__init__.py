@@ -93,10 +93,13 @@ models, in one compiled program and in bounded memory:
   returns the activations at one hook point of all blocks.
 """
 
+from .agreement import Agreement, agreement
 from .arrays import array_answers
 from .candidate_fit import CandidateFit, fit_candidate
 from .check import check
+from .designed_tasks import Design, design, gaussian_prior
 from .drift import drift, linear_maps
+from .eigenvector_tasks import Reading, along_eigenvector, read_filter
 from .filters import Filter, effective, spectral_filter
 from .hat import hat_matrix
 from .identification import Identification
@@ -104,30 +107,44 @@ from .identify import identify, identify_arrays
 from .influence import Influence, influence, weighted
 from .interventions import ablate, patch
 from .monotone_alignment import align
+from .prefixes import prefixes
 from .readouts import Probe, fit_probe, has_slot, layerwise, streams
 from .rounding import round_slots
 from .sensitivities import Sensitivities, parameter_sensitivities, sensitivities
+from .separation import Separation, separation
 from .sites import Site, sites
+from .state_probes import StateProbe, probe_states, support_streams
 from .swap import Swap, swap
+from .torch_models import decoder_answers, torch_arrays
 from .transplant import transplant
 
 __all__ = [
+    "Agreement",
     "CandidateFit",
+    "Design",
     "Filter",
     "Identification",
     "Influence",
     "Probe",
+    "Reading",
     "Sensitivities",
+    "Separation",
     "Site",
+    "StateProbe",
     "Swap",
     "ablate",
+    "agreement",
     "align",
+    "along_eigenvector",
     "array_answers",
     "check",
+    "decoder_answers",
+    "design",
     "drift",
     "effective",
     "fit_candidate",
     "fit_probe",
+    "gaussian_prior",
     "has_slot",
     "hat_matrix",
     "identify",
@@ -137,12 +154,18 @@ __all__ = [
     "linear_maps",
     "parameter_sensitivities",
     "patch",
+    "prefixes",
+    "probe_states",
+    "read_filter",
     "round_slots",
     "sensitivities",
+    "separation",
     "sites",
     "spectral_filter",
     "streams",
+    "support_streams",
     "swap",
+    "torch_arrays",
     "transplant",
     "weighted",
 ]

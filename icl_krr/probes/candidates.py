@@ -71,20 +71,20 @@ def solve(
 
     `logs` holds log parameters.
     """
-    return iterates(solver, kernel, logs, task, steps).reshape(steps + 1, -1)
+    answer = run(solver, kernel, logs, task, steps).prediction
+    if not solver.iterates or solver.sequential:
+        last = answer[-1] if solver.sequential else answer
+        answer = jnp.stack([0 * last, *[last] * steps])
+    return answer.reshape(steps + 1, -1)
 
 
-def iterates(
-    solver: Solver, kernel: str, logs: Float[Array, " k"], task: Task, steps: int
-) -> jax.Array:
+def run(solver: Solver, kernel: str, logs: Float[Array, " k"], task: Task, steps: int) -> Any:
+    """The result of the candidate's oracle for one task, with its states if it has any."""
     values = dict(zip(parameters(solver, kernel), jnp.exp(logs), strict=True))
     made, oracle = make_kernel(kernel, values), load(solver.oracle)
     if not solver.iterates:
-        answer = oracle(made, task).prediction
-        return jnp.stack([0 * answer, *[answer] * steps])
+        return oracle(made, task)
     fitted = {name: values[name] for name in solver.fitted or {}}
     arguments = load(solver.arguments)(fitted) if solver.arguments else fitted
-    if solver.sequential:
-        answer = oracle(made, task, **arguments, **solver.options).prediction[-1]
-        return jnp.stack([0 * answer, *[answer] * steps])
-    return oracle(made, task, **arguments, **solver.options, steps=steps).prediction
+    count = {} if solver.sequential else {"steps": steps}
+    return oracle(made, task, **arguments, **solver.options, **count)

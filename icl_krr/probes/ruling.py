@@ -27,7 +27,7 @@ def rule_out(
     drawn = np.array([[draws(one[space], resample) for space in SPACES] for one in every])
     wild = np.array([diverges(one["prediction"]) for one in gaps])
     because = ["diverges on a scored task" if one else "" for one in wild]
-    in_use = np.append(~wild if not wild.all() else wild, [True] * len(known))
+    in_use = np.append(~wild | wild.all(), np.ones(len(known), bool))
     may_lead = in_use & (np.arange(len(every)) < len(gaps))
     found = paired_differences(means[in_use], drawn[in_use], may_lead[in_use])
     places = np.flatnonzero(in_use)

@@ -33,7 +33,7 @@ def tasks_file(family: Any, count: int, seed: int) -> bytes:
     """A file with x, y, x_query and y_query of `count` tasks, and other outputs y_other."""
     tasks = draw_tasks(jax.random.key(seed), count, family)
     names = (*GIVEN, "y_query")
-    arrays = {name: np.asarray(getattr(tasks, name)) for name in names if has(tasks, name)}
+    arrays: dict[str, Any] = {n: np.asarray(getattr(tasks, n)) for n in names if has(tasks, n)}
     stream = io.BytesIO()
     np.savez(stream, **arrays, y_other=np.asarray(with_other_outputs(tasks).y))
     return stream.getvalue()
@@ -66,4 +66,4 @@ def read_arrays(path: Path) -> Arrays:
             "[b, layers + 1, q], and their derivatives in y as hats [b, layers + 1, q, n]"
         )
     tasks = Task(**{name: jnp.asarray(held[name]) for name in GIVEN if name in held})
-    return Arrays(tasks, *(held[name] for name in WANTED), held.get(OPTIONAL))
+    return Arrays(tasks, held["answers"], held["hats"], held.get(OPTIONAL))

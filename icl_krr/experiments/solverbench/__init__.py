@@ -1,0 +1,1 @@
+"""SolverBench: models of known algorithm and models that run no candidate, written and scored."""
