@@ -108,7 +108,10 @@ def verdict_table(rows: list[Record]) -> str:
 
 def distance_table(rows: list[Record]) -> str:
     header = ["model", "seed", "nearest solver, kernel", "step at each layer"]
-    header += [TITLES[space] for space in SPACES]
+    header += [
+        *(TITLES[space] for space in SPACES),
+        *(f"last layer, {TITLES[space]}" for space in SPACES),
+    ]
     header += ["nearest null", *(f"null, {TITLES[space]}" for space in SPACES)]
     lines = []
     for row in rows:
@@ -120,6 +123,7 @@ def distance_table(rows: list[Record]) -> str:
             f"{best['candidate']}, {best['kernel']}",
             steps + ("" if best["regular"] else " (irregular)"),
             *(cell(best[space]) for space in SPACES),
+            *(f"{best[space]['by_layer'][-1]:.2g}" for space in SPACES),
             row["nearest null"],
             *(cell(null[space]) for space in SPACES),
         ])  # fmt: skip
@@ -152,9 +156,9 @@ def markdown(rows: list[Record]) -> str:
     return "\n".join(make(ordered) for make in (verdict_table, distance_table, ladder_table))
 
 
-def subjects_figure(rows: list[Record], seeds: list[int], dtype: str) -> Figure:
+def subjects_figure(rows: list[Record], meta: Record) -> Figure:
     """Distances of every model to the nearest solver and to the nearest null, with intervals."""
-    grouped = by_configuration(rows)
+    grouped, seeds = by_configuration(rows), meta["training seeds"]
     figure = Figure(figsize=(9.6, 0.6 + 0.42 * len(grouped)), layout="constrained")
     axes = figure.subplots(1, len(SPACES), sharey=True)
     for axis, space in zip(axes, SPACES, strict=True):
@@ -183,8 +187,9 @@ def subjects_figure(rows: list[Record], seeds: list[int], dtype: str) -> Figure:
     axes[0].set_yticks(range(len(grouped)), list(grouped), fontsize=7)
     axes[0].invert_yaxis()
     words = ", ".join(map(str, seeds))
-    figure.suptitle(
-        f"training seeds {words}; mean over layers, 95 % intervals; {dtype}", fontsize=9
+    title = (
+        f"training seeds {words}, seed {meta['seed']} of tasks; mean over layers, 95 % intervals"
     )
+    figure.suptitle(f"{title}; {meta['dtype']}", fontsize=8)
     legend(figure, *axes, ncols=4)
     return figure

@@ -13,7 +13,7 @@ import numpy as np
 import pytest
 
 import icl_krr as ik
-from benchmarks import devices, interruptions, retraining, scale
+from benchmarks import devices, interruptions, retraining, scale, subjects, subjects_tables
 from benchmarks.solvers import solver_table
 from icl_krr.bench import Row, markdown
 from icl_krr.catalogue import SOLVERS, load, spelled
@@ -376,6 +376,15 @@ def test_the_table_of_retrained_models_is_the_one_that_was_measured():
         ]
         assert chosen == list(SEEDS)
     assert {"device", "versions", "seeds"} <= set(record["meta"])
+
+
+def test_the_table_of_subjects_is_the_one_that_was_measured():
+    record = json.loads((RESULTS / "subjects.json").read_text())
+    rows, seeds = record["rows"], record["meta"]["training seeds"]
+    assert subjects_tables.markdown(rows) == (RESULTS / "subjects.md").read_text()
+    asked = [(name, seed) for seed in seeds for name in subjects.recipes()]
+    assert [(row["model"], row["seed"]) for row in rows] == asked
+    assert {"device", "versions", "seed", "dtype"} <= set(record["meta"])
 
 
 def test_every_public_name_resolves():

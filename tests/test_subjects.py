@@ -37,14 +37,16 @@ def test_a_null_that_is_as_near_is_named():
 def test_the_grid_crosses_families_styles_attentions_and_depths():
     made = subjects.recipes()
     assert len(made) == 16
-    shapes = {(r.task.family, r.model.style, r.model.attention, r.model.depth) for r in made.values()}
+    shapes = {
+        (r.task.family, r.model.style, r.model.attention, r.model.depth) for r in made.values()
+    }
     assert len(shapes) == 16
     assert all(r.task.num_features > 1 for r in made.values())
     assert {r.training.loss for r in made.values() if r.model.style == "decoder"} == {"every"}
 
 
 def test_the_figure_has_a_mark_for_every_model_and_null():
-    figure = subjects_figure(ROWS[:2], [0, 1, 2], "float64")
+    figure = subjects_figure(ROWS[:2], {"training seeds": [0, 1, 2], "seed": 0, "dtype": "float64"})
     for axis, space in zip(figure.axes, ("prediction", "hat"), strict=True):
         marks = [line for line in axis.lines if line.get_marker() in tuple(subjects_tables.MARKS)]
         shown = {round(float(line.get_xdata()[0]), 9) for line in marks}
