@@ -2,8 +2,8 @@
 
 Training takes about 50 minutes of one CPU core, identification about 30. Models and their
 identifications are kept in `--folder`, so the same command continues after an interruption.
-`--seeds` trains and identifies fewer seeds. `--quick` is a smoke test; its figures are not
-meaningful.
+`--finished` reports what is in this folder, without the rest of the grid. `--quick` is a smoke
+test; its figures are not meaningful.
 """
 
 from __future__ import annotations
@@ -12,6 +12,7 @@ import argparse
 import dataclasses
 import itertools
 import json
+import os
 from collections.abc import Callable
 from functools import partial
 from importlib.metadata import version
@@ -26,7 +27,7 @@ from rich.console import Console
 from benchmarks.subjects_tables import markdown, row_of
 from icl_krr.cli.output import to_json
 from icl_krr.experiments.shared.draws import draw_tasks
-from icl_krr.experiments.shared.recipe import ModelRecipe, Recipe, TaskRecipe
+from icl_krr.experiments.shared.recipe import RUNS, ModelRecipe, Recipe, TaskRecipe
 from icl_krr.experiments.shared.runs import blank, family, load
 from icl_krr.files import replace
 from icl_krr.probes import fit_probe, identify, layerwise
@@ -58,6 +59,13 @@ KERNELS = {"linear": ("linear", "exponential"), "gp": ("gaussian", "exponential"
 SIZES = {"tasks": 24, "probe_tasks": 256, "num_queries": 4, "steps": 8, "seed": 0}
 """Of an identification: tasks that fit and as many that score candidates, tasks that fit probes,
 queries of a task, steps of a candidate for each layer, and the seed of tasks and bootstrap."""
+IDENTIFIED = "identified.json"
+SHIPPED = {
+    "linear-encoder": "linear-encoder-linear-5",
+    "gp-encoder-2d": "gp-encoder-softmax-5",
+    "gp-decoder-2d": "gp-decoder-softmax-5",
+}
+"""Reference runs, by the configuration whose first seed they are."""
 ERRORS = ("validation", "ratio", "exact", "nadaraya_watson", "mean", "zero")
 QUICK = {"steps": 4, "batch": 2, "warmup": 1, "log_every": 2, "validation": 8}
 QUICK_SIZES = {"tasks": 4, "probe_tasks": 16, "num_queries": 2, "steps": 1, "seed": 0}
@@ -124,7 +132,7 @@ def identified(
 
     A linear probe reads the predictions of every layer but the last.
     """
-    done = folder / "identified.json"
+    done = folder / IDENTIFIED
     if done.exists():
         return json.loads(done.read_text())
     run = load(folder)
@@ -157,31 +165,42 @@ def with_seed(recipe: Recipe, seed: int) -> Recipe:
     return dataclasses.replace(recipe, training=dataclasses.replace(recipe.training, seed=seed))
 
 
+def ship(top: Path, meta: Record) -> None:
+    """Copy the models of `SHIPPED` to the reference runs."""
+    for name, configuration in SHIPPED.items():
+        source, recipe = top / f"{configuration}-{SEEDS[0]}", recipes()[configuration]
+        own = {**meta, "cores": os.cpu_count(), "dtype": "float32"}
+        own |= {"seed": recipe.training.seed, "recipe": dataclasses.asdict(recipe)}
+        (RUNS / name).mkdir(exist_ok=True)
+        replace(RUNS / name / "recipe.json", recipe.to_json().encode())
+        replace(RUNS / name / "meta.json", (to_json(own) + "\n").encode())
+        for file in ("metrics.csv", "model.msgpack"):
+            replace(RUNS / name / file, (source / file).read_bytes())
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument(
-        "--folder", type=Path, default=Path("icl-krr-subjects"), help="finished models"
+        "--folder", type=Path, default=Path("icl-krr-subjects"), help="models and identifications"
     )
-    parser.add_argument("--seeds", type=int, default=len(SEEDS), help="number of training seeds")
+    parser.add_argument("--finished", action="store_true", help="only what the folder has already")
     parser.add_argument("--quick", action="store_true", help="smoke test; writes no files")
     asked = parser.parse_args()
-    grid, sizes, names = recipes(), SIZES, None
+    grid, sizes, names, seeds = recipes(), SIZES, None, SEEDS
     if asked.quick:
-        grid, sizes, names = quick(), QUICK_SIZES, QUICK_CANDIDATES
+        grid, sizes, names, seeds = quick(), QUICK_SIZES, QUICK_CANDIDATES, SEEDS[:1]
     rows: list[Record] = []
     with TemporaryDirectory() as temporary, Console(stderr=True).status("") as status:
         top = Path(temporary) if asked.quick else asked.folder
-        jobs = list(itertools.product(SEEDS[: 1 if asked.quick else asked.seeds], grid))
-        for seed, name in jobs:
-            status.update(f"{name}, seed {seed}: training")
-            trained(with_seed(grid[name], seed), top / f"{name}-{seed}")
-        for seed, name in jobs:
+        for seed, name in itertools.product(seeds, grid):
             folder, kernels = top / f"{name}-{seed}", KERNELS[name.split("-")[0]]
+            if asked.finished and not (folder / IDENTIFIED).exists():
+                continue
             words = f"{name}, seed {seed}: "
-            found = identified(
-                folder, kernels, sizes, names, lambda what, w=words: status.update(w + what)
-            )
+            status.update(f"{words}training")
             errors = trained(with_seed(grid[name], seed), folder)
+            show = lambda what, words=words: status.update(words + what)  # noqa: E731
+            found = identified(folder, kernels, sizes, names, show)
             rows.append({"model": name, "seed": seed, **errors, **found})
     print(markdown(rows))
     if asked.quick:
@@ -189,17 +208,21 @@ def main() -> None:
     device = jax.devices()[0]
     meta = {
         "command": "python -m benchmarks.subjects",
+        "device": f"{device.platform}: {device.device_kind}",
+        "versions": {name: version(name) for name in ("icl_krr", "jax", "jaxlib", "optax")},
+    }
+    record = {
+        **meta,
+        "seed": SIZES["seed"],
+        "training seeds": SEEDS,
+        "dtype": "float32 in training, float64 in identification",
         "sizes": SIZES,
         "kernels": KERNELS,
         "recipes": {name: dataclasses.asdict(recipe) for name, recipe in grid.items()},
-        "training seeds": list(SEEDS[: asked.seeds]),
-        "seed": SIZES["seed"],
-        "device": f"{device.platform}: {device.device_kind}",
-        "dtype": "float32 in training, float64 in identification",
-        "versions": {name: version(name) for name in ("icl_krr", "jax", "jaxlib", "optax")},
     }
-    replace(RESULTS / "subjects.json", (to_json({"meta": meta, "rows": rows}) + "\n").encode())
+    replace(RESULTS / "subjects.json", (to_json({"meta": record, "rows": rows}) + "\n").encode())
     replace(RESULTS / "subjects.md", markdown(rows).encode())
+    ship(asked.folder, meta)
 
 
 if __name__ == "__main__":
