@@ -11,6 +11,9 @@ from xla_flags import EIGHT_DEVICES, QUICK, known
 if "XLA_FLAGS" not in os.environ:
     os.environ["XLA_FLAGS"] = known(QUICK)
 
+# Matrices are small, workers take all cores, and LAPACK's threads spin while they wait for a core.
+os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
+
 import jax
 import optax
 import pytest
@@ -31,7 +34,7 @@ collect_ignore_glob = [] if EIGHT_DEVICES in os.environ["XLA_FLAGS"] else ["on_e
 
 def pytest_configure(config):
     """What one test, worker or command has compiled, no other compiles again."""
-    gc.set_threshold(20_000, 20, 20)  # tracing makes many objects and few cycles
+    gc.set_threshold(50_000, 50, 50)  # tracing makes many objects and few cycles
     if "JAX_COMPILATION_CACHE_DIR" not in os.environ:
         folder = tempfile.TemporaryDirectory(prefix="icl-krr-tests-")
         config.add_cleanup(folder.cleanup)
@@ -53,6 +56,11 @@ def pytest_collection_modifyitems(items):
         examples = getattr(getattr(item, "dtest", None), "examples", ())
         if any("import torch" in example.source for example in examples):
             item.add_marker(pytest.mark.skip("tests/test_gpt2.py runs it, if there is torch"))
+
+
+def pytest_collection_finish():
+    """What was imported and collected stays: the collector of garbage need not look at it."""
+    gc.freeze()
 
 
 def promoting(make):

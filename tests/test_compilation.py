@@ -1,7 +1,6 @@
 """One trace for a sweep; compile time and program size constant in depth."""
 
 import json
-import time
 
 import chex
 import jax
@@ -82,26 +81,18 @@ def test_the_program_does_not_grow_with_depth(name):
     assert len(lines) == 1
 
 
-@pytest.mark.slow
-def test_compile_time_does_not_grow_with_depth():
-    task = draw(0)
-    seconds = {}
-    for steps in (8, 256, 8, 256, 8, 256):
-        jax.clear_caches()
-        lowered = lower(cg(task, 0.1, steps), task)
-        start = time.perf_counter()
-        lowered.compile()
-        seconds.setdefault(steps, []).append(time.perf_counter() - start)
-    assert min(seconds[256]) < 1.5 * min(seconds[8])
+def test_neither_the_compiled_program_nor_its_memory_grows_with_depth():
+    """Weights aside, the forward of 256 steps needs the scratch of 8: no stream is stored.
 
-
-def test_forward_memory_does_not_grow_with_depth():
-    """Weights aside, the forward of 256 steps needs the scratch of 8: no stream is stored."""
+    As many instructions: the compiler unrolls no loop, so it takes no longer.
+    """
     task = draw(0, n=64)
-    sizes = []
+    sizes, instructions = [], []
     for steps in (8, 256):
-        stats = lower(cg(task, 0.1, steps), task).compile().memory_analysis()
-        sizes.append(stats.temp_size_in_bytes)
+        compiled = lower(cg(task, 0.1, steps), task).compile()
+        sizes.append(compiled.memory_analysis().temp_size_in_bytes)
+        instructions.append(compiled.as_text().count(" = "))
+    assert instructions[0] == instructions[1] > 50
     stream = 4 * (1 + 64 + 3) * cg(task, 0.1, 8).layout.width
     assert sizes[1] < sizes[0] + 4 * stream
 

@@ -12,27 +12,27 @@ from xla_flags import EIGHT_DEVICES, QUICK, known
 FOLDER = Path(__file__).parent / "on_eight_devices"
 
 
-def run_on_eight_devices(file, marked, seconds):
+def run_on_eight_devices(marked):
     """Run the tests with a mark. LAPACK gets no threads of its own: devices would wait for them."""
     flags = os.environ.get("XLA_FLAGS") or known(QUICK)
     command = [sys.executable, "-m", "pytest", "-q", "-p", "no:xdist", "-o", "addopts="]
     done = subprocess.run(
-        [*command, "-o", "python_files=*.py", "-m", marked, FOLDER / file],
+        [*command, "-o", "python_files=*.py", "-m", marked, FOLDER],
         env={**os.environ, "XLA_FLAGS": f"{flags} {EIGHT_DEVICES}", "OPENBLAS_NUM_THREADS": "1"},
         capture_output=True,
         text=True,
-        timeout=seconds,
+        timeout=570,
     )
     assert done.returncode == 0, done.stdout[-5000:] + done.stderr[-2000:]
     assert re.search(r"\d+ passed", done.stdout)
 
 
-@pytest.mark.parametrize("file", sorted(path.name for path in FOLDER.glob("*.py")))
-def test_on_eight_devices(file):
-    run_on_eight_devices(file, "not slow", 240)
+@pytest.mark.timeout(600)
+def test_on_eight_devices():
+    run_on_eight_devices("not slow")
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("file", sorted(path.name for path in FOLDER.glob("*.py")))
-def test_every_model_on_eight_devices(file):
-    run_on_eight_devices(file, "slow", 290)
+@pytest.mark.timeout(600)
+def test_every_model_on_eight_devices():
+    run_on_eight_devices("slow")

@@ -198,9 +198,11 @@ def test_nadaraya_watson_against_krr_on_its_own_kernel(x64, kernel):
 
 
 @pytest.mark.parametrize("solver", list(catalogue.SOLVERS))
-def test_every_solver_on_every_kernel_follows_its_oracle(x64, solver):
+def test_every_solver_and_every_kernel_follows_its_oracle(x64, solver):
+    """All kernels with one solver: test_keystone has each solver by each attention."""
     task = draw(6, p=2, n=12)
-    for kernel in catalogue.taken(solver):
+    kernels = catalogue.taken(solver)
+    for kernel in kernels if solver == "conjugate_gradient" else kernels[-1:]:
         config = depth_config.DepthConfig(solver, kernel, ridge=2.0, steps=4)
         result = depth.run(task, config)
         assert max(row.oracle_gap for row in result.rows) < 1e-8, kernel

@@ -234,7 +234,7 @@ def test_dtype_of_the_task_comes_back(x64, case):
         ik.predict(narrow, task)
 
 
-@parametrize(CASES)
+@parametrize({case.solver: name for name, case in CASES.items()}.values())
 def test_nothing_is_compiled_again(case, caplog):
     """Programs stay in memory: a loop whose every turn compiles ends without memory."""
     task = draw(0)

@@ -127,7 +127,12 @@ def test_every_construction_runs_on_it(x64, registered, solver):
     model, oracle = build(solver, kernel, task, 0.3, 5)
     _, cache = ik.run_with_cache(model, task)
     assert relative(cache["prediction"], oracle) < 1e-9
-    result = run(task, DepthConfig(solver, "tilted", ridge=0.5, steps=3))
+
+
+@pytest.mark.parametrize("solver", ["nadaraya_watson", "conjugate_gradient"])
+def test_its_solvers_are_run_by_name(x64, registered, solver):
+    config = DepthConfig(solver, "tilted", ridge=0.5, steps=3)
+    result = run(draw(0, p=3, n=9, q=4), config)
     assert max(row.oracle_gap for row in result.rows) < 1e-9
 
 

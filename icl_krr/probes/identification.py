@@ -92,9 +92,9 @@ class Identification(NamedTuple):
             smallest and the largest.
         as_near: names of the baselines and nulls that no candidate is nearer than, the nearest
             first.
-        ladder: statements from weak to strong.
+        ladder: statements from weak to strong, () by default.
         left_out: number of tasks that were left out because a layer's predictions or derivatives
-            are 100 times larger than in most tasks.
+            are 100 times larger than in most tasks, 0 by default.
     """
 
     status: str

@@ -78,7 +78,8 @@ def identify(
             after every layer [L + 1, q], such as `partial(layerwise, model)`. Tasks with y [n, r]
             have predictions [L + 1, q, r].
         fitted: batch of tasks for the parameters and the alignment.
-        scored: batch of other tasks for the distances, of the same shapes except for b.
+        scored: batch of other tasks for the distances, of the same shapes except for b. With
+            fewer than 12 tasks, the bootstrap intervals are too short.
         candidates: names of candidate solvers; default: all candidates of the catalogue.
         kernels: names of kernels; default: all kernels of the catalogue. Each candidate is fitted
             with every kernel of this list that it accepts.
@@ -131,10 +132,11 @@ def identify_arrays(
     """Identify the solver of a model of any library, from arrays of its predictions.
 
     The first half of the tasks fits the candidates, and the second half scores them. Otherwise
-    this is `identify`. Choose float64: distances of hat matrices below 1e-3 need it.
+    this is `identify`. Choose float64: distances of hat matrices below 1e-3 need it. The bootstrap
+    intervals are too short with fewer than 12 tasks in each half.
 
     Args:
-        tasks: batch of b >= 4 tasks. A mask makes contexts of mixed length.
+        tasks: batch of b >= 4 tasks, better 24 or more. A mask makes contexts of mixed length.
         answers: predictions before the first layer and after every layer [b, L + 1, q], or
             [b, L + 1, q, r] for y [b, n, r].
         hats: derivatives of these predictions with respect to y [b, L + 1, q, n], or
