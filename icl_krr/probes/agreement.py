@@ -57,10 +57,7 @@ def agreement(found: Sequence[Identification]) -> Agreement:
         checks.instance("found", one, Identification, "an icl_krr.probes.Identification")
     if not found:
         raise ValueError("found must have at least one identification, got none")
-    remain = tuple(dict.fromkeys(name for one in found for name in one.remain))
-    status = max((one.status for one in found), key=STATUSES.index)
-    if status in (IDENTIFIED, NEAR) and len(remain) > 1:
-        status = TIED
+    status, remain = weakest([(one.status, one.remain) for one in found])
     parts = [
         f"{one.best.fit.candidate} "
         f"({', '.join(f'{d.mean:.2g}' for d in one.best.distances.values())})"
@@ -69,3 +66,12 @@ def agreement(found: Sequence[Identification]) -> Agreement:
     named = f"{status}: {', '.join(remain)}" if remain else status
     words = f"nearest with each seed (distance of predictions, hat matrices): {', '.join(parts)}"
     return Agreement(status, remain, f"{named}; {words}")
+
+
+def weakest(found: Sequence[tuple[str, Sequence[str]]]) -> tuple[str, tuple[str, ...]]:
+    """The status that several identifications allow, from status and remaining names of each."""
+    remain = tuple(dict.fromkeys(name for _, names in found for name in names))
+    status = max((status for status, _ in found), key=STATUSES.index)
+    if status in (IDENTIFIED, NEAR) and len(remain) > 1:
+        status = TIED
+    return status, remain
