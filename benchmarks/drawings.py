@@ -17,6 +17,7 @@ import jax
 from matplotlib.figure import Figure
 from matplotlib.patches import FancyBboxPatch
 
+from benchmarks.subjects_tables import subjects_figure
 from icl_krr.bench import Row
 from icl_krr.experiments.explorer import ExplorerConfig, explore
 from icl_krr.experiments.finetune.comparison import Comparison
@@ -121,7 +122,7 @@ def main() -> None:
     asked = parser.parse_args()
     read = lambda name: json.loads((RESULTS / f"{name}.json").read_text())  # noqa: E731
     comparison = Comparison(read("learning")["losses"], rows_of(RESULTS / "learning-path.csv"), [])
-    confused, timed = read("confusion"), read("bench")
+    confused, timed, subjects = read("confusion"), read("bench"), read("subjects")
     with jax.enable_x64(True):
         found = explore(ExplorerConfig())
     start = {"temperature": 2, "ridge": 3, "width": 4, "depth": 8}
@@ -132,6 +133,7 @@ def main() -> None:
         "learning": finetune_depth_figure(comparison),
         "learning-path": finetune_path_figure(comparison),
         "scaling": scaling_figure([Row(**row) for row in timed["rows"]], timed["meta"]["seed"]),
+        "subjects": subjects_figure(subjects["rows"], subjects["meta"]),
     }
     files = {
         name: content

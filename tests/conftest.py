@@ -50,6 +50,14 @@ def pytest_configure(config):
         setattr(optax, name, promoting(getattr(optax, name)))
 
 
+def pytest_collection_modifyitems(items):
+    """Examples of docstrings that need PyTorch are run by tests/test_gpt2.py alone."""
+    for item in items:
+        examples = getattr(getattr(item, "dtest", None), "examples", ())
+        if any("import torch" in example.source for example in examples):
+            item.add_marker(pytest.mark.skip("tests/test_gpt2.py runs it, if there is torch"))
+
+
 def pytest_collection_finish():
     """What was imported and collected stays: the collector of garbage need not look at it."""
     gc.freeze()

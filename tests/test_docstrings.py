@@ -83,7 +83,8 @@ def test_the_reader_of_docstrings_sees_them():
     } <= METHODS.keys()
     assert "icl_krr.transformer.weights.Transformer.depth" in METHODS
     assert {name for _, name in CONSTANTS} == {
-        *("ATTENTIONS", "AXES", "FAMILIES", "KERNELS", "METHODS", "SITES", "SOLVERS", "SUITES"),
+        *("ATTENTIONS", "AXES", "BATTERIES", "FAMILIES", "KERNELS", "METHODS", "SITES", "SOLVERS"),
+        "SUITES",
         *("ROLES", "SUPPORTS", "SUPPORTS_AND_QUERIES", "Stream", "TOKENS"),
     }
     gaussian = formulas(DOCSTRINGS["icl_krr.kernels.gaussian.Gaussian"])

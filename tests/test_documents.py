@@ -13,7 +13,7 @@ import numpy as np
 import pytest
 
 import icl_krr as ik
-from benchmarks import devices, interruptions, retraining, scale
+from benchmarks import devices, interruptions, retraining, scale, subjects, subjects_tables
 from benchmarks.solvers import solver_table
 from icl_krr.bench import Row, markdown
 from icl_krr.catalogue import SOLVERS, load, spelled
@@ -24,7 +24,7 @@ from icl_krr.experiments.claims.result import Result
 from icl_krr.experiments.claims.tables import markdown as table_of_claims
 from icl_krr.experiments.claims.verify import claims
 from icl_krr.experiments.identify import confusion
-from icl_krr.experiments.shared.recipe import RUNS, names as recipe_names
+from icl_krr.experiments.shared.recipe import RUNS, Recipe, names as recipe_names
 from icl_krr.experiments.shared.retrained import FOLDER, SEEDS, STUDIES, weights_file
 from icl_krr.files import to_markdown
 from icl_krr.text_tables import number
@@ -376,6 +376,19 @@ def test_the_table_of_retrained_models_is_the_one_that_was_measured():
         ]
         assert chosen == list(SEEDS)
     assert {"device", "versions", "seeds"} <= set(record["meta"])
+
+
+def test_the_table_of_subjects_is_the_one_that_was_measured():
+    record = json.loads((RESULTS / "subjects.json").read_text())
+    rows, grid = record["rows"], subjects.recipes()
+    assert subjects_tables.markdown(rows) == (RESULTS / "subjects.md").read_text()
+    found = [(row["model"], row["seed"]) for row in rows]
+    assert len({*found}) == len(found)
+    assert {name for name, _ in found} == {*grid}
+    assert {seed for _, seed in found} == {*subjects.SEEDS} == {*record["meta"]["training seeds"]}
+    for name, recipe in subjects.SHIPPED.items():
+        assert Recipe.read(name) == grid[recipe]
+    assert {"device", "versions", "seed", "dtype"} <= set(record["meta"])
 
 
 def test_every_public_name_resolves():

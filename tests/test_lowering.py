@@ -43,9 +43,12 @@ ON_THE_HOST = {
     # these read numbers between their compiled programs
     *(ik.training.adapt, ik.training.train, ik.training.reference, ik.probes.identify),
     *(ik.probes.fit_candidate, ik.probes.spectral_filter, ik.probes.effective),
-    *(ik.probes.align, ik.probes.drift, ik.probes.swap),
+    *(ik.probes.align, ik.probes.drift, ik.probes.swap, ik.probes.design, ik.probes.separation),
+    *(ik.probes.identify_arrays, ik.probes.agreement, ik.probes.prefixes),
+    *(ik.probes.read_filter, ik.probes.probe_states, ik.tasks.battery),
     *(ik.theory.budget, ik.probes.round_slots),  # numbers and hooks, not arrays
     ik.probes.array_answers,  # its purpose is a call of a function of NumPy arrays
+    *(ik.probes.torch_arrays, ik.probes.decoder_answers),
 }
 
 GAUSSIAN = ik.Gaussian(1.5)

@@ -273,7 +273,7 @@ def test_probes_refuse_what_they_cannot_read(tasks):
         (lambda: align([1.0, 2.0]), "cost must be .L, T . 1. for L layers and T steps"),
         (
             lambda: hat_matrix(partial(layerwise, model), tasks),
-            r"y must be \[n\]",
+            r"task must be one task, x \[n, p\]",
         ),
     ):
         with pytest.raises(ValueError, match=message):

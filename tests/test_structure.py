@@ -50,6 +50,7 @@ ALLOWED = {
         "residual",
         "transformer",
         "constructions",
+        "export",
     },
     "estimator": {
         "kernels",

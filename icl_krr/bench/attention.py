@@ -41,7 +41,7 @@ def against_torch(n: int, values: int, gradient: bool, seed: int) -> Contest:
         return tiled_softmax(q, k, v, visible, "")[0]
 
     def whole(q: jax.Array, k: jax.Array, v: jax.Array) -> jax.Array:
-        return undivided_softmax(q, k, visible, "")(v)
+        return undivided_softmax(q, k, visible, "")(v, visible)
 
     def of(attend):
         if not gradient:

@@ -1,13 +1,14 @@
 """The catalogue: all kernels, solvers, sweep axes and task families by name, one row each.
 
-The tables are `KERNELS`, `SOLVERS`, `AXES` and `FAMILIES`, each {name: row}. A row gives its
-functions as "module:function". These functions are imported only when they are used, so the
-catalogue does not import JAX. The command line, sweeps, identification, ablations, the conformance
-tests and the README's table of solvers use these rows. Names have underscores. Wherever you give a
-name, dashes, capitals, and the label or another short name of the row are accepted, too: "cg" and
-"Conjugate-Gradient" mean "conjugate_gradient", and "rbf" means "gaussian". `ATTENTIONS`, `METHODS`,
-`SITES` and `SUITES` list the kinds of attention, the optimisers of hyperparameters, the kinds of
-model parts that can be ablated and the benchmark suites.
+The tables are `KERNELS`, `SOLVERS`, `AXES`, `FAMILIES` and `BATTERIES` (changes of a family of
+tasks), each {name: row}. A row gives its functions as "module:function". These functions are
+imported only when they are used, so the catalogue does not import JAX. The command line, sweeps,
+identification, ablations, the conformance tests and the README's table of solvers use these rows.
+Names have underscores. Wherever you give a name, dashes, capitals, and the label or another short
+name of the row are accepted, too: "cg" and "Conjugate-Gradient" mean "conjugate_gradient", and
+"rbf" means "gaussian". `ATTENTIONS`, `METHODS`, `SITES` and `SUITES` list the kinds of attention,
+the optimisers of hyperparameters, the kinds of model parts that can be ablated and the benchmark
+suites.
 
 **Add a solver.** A solver needs two short files and one row. The first file is the construction
 (the README has one). The second is the oracle, a function (kernel, task, *, ridge, steps) that
@@ -70,14 +71,16 @@ from typing import Any
 
 from ..names import unknown
 from .axes import AXES
+from .batteries import BATTERIES
 from .families import FAMILIES
 from .kernels import KERNELS
-from .rows import Axis, Box, Family, Kernel, Solver
+from .rows import Axis, Battery, Box, Family, Kernel, Solver
 from .solvers import SOLVERS
 
 __all__ = [
     "ATTENTIONS",
     "AXES",
+    "BATTERIES",
     "FAMILIES",
     "KERNELS",
     "METHODS",
@@ -85,6 +88,7 @@ __all__ = [
     "SOLVERS",
     "SUITES",
     "Axis",
+    "Battery",
     "Box",
     "Family",
     "Kernel",

@@ -243,3 +243,30 @@ def check_paths(*paths: str) -> None:
     for path in paths:
         if not all(path.partition(":")):
             raise ValueError(f"path must have the form 'module:object', got {path!r}")
+
+
+@dataclass(frozen=True)
+class Battery:
+    """A row for a battery: how its tasks differ from those that a model was trained on.
+
+    Args:
+        name: name of the battery, with underscores.
+        supports: factor of the number of supports; default 1.
+        noise: factor of the variance of the noise; default 1.
+        condition: ratio of the factors of the first and the last feature. The factors fall
+            geometrically from 1; default 1.
+        x: factor of all inputs, while outputs stay; default 1.
+        y: factor of all outputs; default 1.
+        repeated: whether the last half of the supports copies the first half; default False.
+
+    >>> Battery("more_supports", supports=2).noise
+    1
+    """
+
+    name: str
+    supports: float = 1
+    noise: float = 1
+    condition: float = 1
+    x: float = 1
+    y: float = 1
+    repeated: bool = False

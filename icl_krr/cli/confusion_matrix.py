@@ -24,7 +24,7 @@ from .settings.identify import Identify
 def identify_constructions(settings: Identify, folder: Path) -> int:
     """Save the matrix after every model; return 1 if a model is not identified, else 0."""
     tasks = ConfusionConfig.tasks // (2 if settings.quick else 1)
-    config = ConfusionConfig(seeds=settings.seeds, seed=settings.seed, tasks=tasks)
+    config = ConfusionConfig(seeds=settings.seed_count, seed=settings.seed, tasks=tasks)
     output.prepare(folder)
     described = output.plain(dataclasses.asdict(config))
     meta = {**output.surroundings(settings), "dtype": "float64", "config": described}

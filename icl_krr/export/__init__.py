@@ -1,4 +1,4 @@
-"""Models as files: in the native format, and as weights of a standard T5 encoder.
+"""Models as files and from elsewhere: the native format, T5 encoders and GPT-2.
 
 `save` and `load` use one safetensors file. It contains the weights, the layout, the spec and the
 read-out. The weights are restored bit for bit, without PyTorch.
@@ -12,14 +12,18 @@ tested on a transformer whose algorithm is known. The docstring of `to_t5` has a
 - The mask is stored in a channel, so the model needs no attention mask.
 - Every slot of the layout can be read from every layer (`T5.slot`).
 
-Other standard architectures are not supported. LLaMA would be possible: its inputs can turn off the
-causal mask and the rotary positions, and SwiGLU multiplies exactly. In BERT and ViT, LayerNorm
+`from_gpt2` goes the other way: it reads a GPT-2 of Hugging Face, with the read-in and read-out of
+Garg et al. (2022), so that caches, hooks and probes work on a model that was trained elsewhere.
+
+Constructions have no other standard architecture. LLaMA would be possible: its inputs can turn off
+the causal mask and the rotary positions, and SwiGLU multiplies exactly. In BERT and ViT, LayerNorm
 subtracts the mean. Every channel would therefore need a second channel with the opposite sign, and
 LayerNorm would be the identity only approximately. GPT-2 is causal, but alpha at a support depends
 on later supports.
 """
 
+from .gpt2 import from_gpt2
 from .native import load, save
 from .t5 import T5, open_t5, to_t5
 
-__all__ = ["T5", "load", "open_t5", "save", "to_t5"]
+__all__ = ["T5", "from_gpt2", "load", "open_t5", "save", "to_t5"]

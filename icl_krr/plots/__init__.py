@@ -13,6 +13,7 @@ from .models import (
     training_figure,
 )
 from .panels import curves_figure, heatmaps_figure
+from .power import power_figure
 from .style import images, svg
 
 __all__ = [
@@ -29,6 +30,7 @@ __all__ = [
     "heatmaps_figure",
     "identification_figure",
     "images",
+    "power_figure",
     "scaling_figure",
     "svg",
     "sweep_figure",

@@ -8,23 +8,41 @@ icl-krr identify gp-encoder
 ```
 
 A linear probe extracts a prediction after every layer. Its controls are a probe of an untrained
-model and a probe that is fitted to shuffled outputs. The command compares the predictions, and
+model, a probe that is fitted to shuffled outputs and a probe that is fitted to another family of
+tasks. The model's own read-out at the same layer stands beside them. Other probes read the states
+alpha and r of the nearest solver from the support tokens, with controls of their own
+(`probe_states`). The command compares the predictions, and
 their hat matrices d prediction / d y, with the steps of the solvers in the catalogue. Bandwidth,
 ridge and step sizes of every candidate are fitted in the same way, on tasks that are not used for
 scoring. Each layer is aligned with one step, and the steps never decrease from layer to layer.
-Distances have bootstrap intervals. A candidate is "not distinguishable" from the nearest candidate
-if their intervals overlap. The model is "not identified" if no candidate is nearer than a baseline
-that runs no solver: the prediction 0, the mean of y, or the prediction before the first layer. The
-command prints tables and writes `identify.json`, `identify.md`, `layers.csv`, the heatmaps of
-layers against steps and the spectral filter of every layer. With `--positions 4 8`, it identifies
-the model after 4 and 8 supports as well, and writes `positions.md` with a verdict for each number.
+Candidates are compared with the nearest candidate on the same tasks, with bootstrap intervals that
+hold for all of them together. The verdict is one of five:
+
+- "identified": one candidate remains, at most 0.01 away in predictions and hat matrices, and its
+  steps at the layers are regular.
+- "close to": one candidate remains, but it is farther (up to 0.1), or its steps are irregular.
+- "not distinguishable": several candidates remain.
+- "none is close": the nearest candidate is farther than 0.1.
+- "not identified": no candidate is nearer than a model that runs no solver. Such models are the
+  prediction 0, the mean of y, the prediction before the first layer, and three nulls: exact kernel
+  ridge regression with a ridge of its own at every layer, gradient flow with a time of its own, and
+  an interpolation between 0 and exact kernel ridge regression.
+
+The ladder has weaker statements, each with its distance: is the model linear in y, a smoother of y,
+a function of the kernel matrix, a polynomial of it, and of which degree? The command prints tables
+and writes `identify.json`, `identify.md`, `layers.csv`, the heatmaps of layers against steps and
+the spectral filter of every layer. It repeats everything with a second seed for tasks and probes,
+as two seeds may not give two names. With `--positions 4 8`, it identifies the model after 4 and 8
+supports as well, and writes `positions.md` with a verdict for each number. With `--battery NAME`,
+it scores the model outside of its training distribution (`icl_krr.tasks.battery`).
 `icl-krr identify constructions` measures how often the result is right, on models whose solver is
 known.
 
 **Your own model.** `identify` takes any JAX function of a task that returns its predictions before
 the first layer and after every layer, [layers + 1, queries]. In this example the function is a
-loop. It can also be a network of any library that JAX can differentiate. `array_answers` makes such
-a function from one of NumPy arrays, for example from a PyTorch network:
+loop. It can also be a network of any library that JAX can differentiate. `identify_arrays` takes
+arrays of predictions and derivatives instead, from a network of any other library.
+`array_answers` makes a function from one of NumPy arrays, with derivatives by differences:
 
 >>> import jax, jax.numpy as jnp
 >>> import icl_krr as ik
@@ -43,6 +61,14 @@ a function from one of NumPy arrays, for example from a PyTorch network:
 ('identified', 'gradient_descent', 0.05)
 
 `print(found)` shows the same table as the command, with the verdict below it.
+
+**Two candidates are near each other?** `separation` says how far apart they are on given tasks at
+the depth of the model. `design` moves supports and outputs by gradient until the candidates differ
+most, within a budget, and reports the distance before and after. Score its tasks with `identify`,
+and fit the candidates to drawn tasks. The distance is 0 if one candidate is a special case of the
+other. A candidate that is fitted again to designed tasks may come nearer. `along_eigenvector` sets
+y to an eigenvector of K, and `read_filter` then reads the filter of every layer at one eigenvalue,
+without a derivative.
 
 **Has a construction converged?** `icl_krr.check(model, task)` measures the gap to exact kernel
 ridge regression, and its `Status` says in a sentence what helps if the gap is large.
@@ -79,55 +105,79 @@ models, in one compiled program and in bounded memory:
   returns the activations at one hook point of all blocks.
 """
 
+from .agreement import Agreement, agreement
 from .arrays import array_answers
 from .candidate_fit import CandidateFit, fit_candidate
 from .check import check
+from .designed_tasks import Design, design, gaussian_prior
 from .drift import drift, linear_maps
+from .eigenvector_tasks import Reading, along_eigenvector, read_filter
 from .filters import Filter, effective, spectral_filter
 from .hat import hat_matrix
 from .identification import Identification
-from .identify import identify
+from .identify import identify, identify_arrays
 from .influence import Influence, influence, weighted
 from .interventions import ablate, patch
 from .monotone_alignment import align
+from .prefixes import prefixes
 from .readouts import Probe, fit_probe, has_slot, layerwise, streams
 from .rounding import round_slots
 from .sensitivities import Sensitivities, parameter_sensitivities, sensitivities
+from .separation import Separation, separation
 from .sites import Site, sites
+from .state_probes import StateProbe, probe_states, support_streams
 from .swap import Swap, swap
+from .torch_models import decoder_answers, torch_arrays
 from .transplant import transplant
 
 __all__ = [
+    "Agreement",
     "CandidateFit",
+    "Design",
     "Filter",
     "Identification",
     "Influence",
     "Probe",
+    "Reading",
     "Sensitivities",
+    "Separation",
     "Site",
+    "StateProbe",
     "Swap",
     "ablate",
+    "agreement",
     "align",
+    "along_eigenvector",
     "array_answers",
     "check",
+    "decoder_answers",
+    "design",
     "drift",
     "effective",
     "fit_candidate",
     "fit_probe",
+    "gaussian_prior",
     "has_slot",
     "hat_matrix",
     "identify",
+    "identify_arrays",
     "influence",
     "layerwise",
     "linear_maps",
     "parameter_sensitivities",
     "patch",
+    "prefixes",
+    "probe_states",
+    "read_filter",
     "round_slots",
     "sensitivities",
+    "separation",
     "sites",
     "spectral_filter",
     "streams",
+    "support_streams",
     "swap",
+    "torch_arrays",
     "transplant",
     "weighted",
 ]

@@ -15,7 +15,7 @@ from .. import checks, shapes
 from ..catalogue import candidate as find_candidate, spelled, taken
 from ..readable import readable
 from ..tasks import Task, map_tasks
-from ..tasks.task import check_axes
+from ..tasks.task import check_axes, outputs_of
 from .candidates import absolute, limits, parameters, solve
 from .least_squares import minimise
 from .monotone_alignment import align
@@ -51,7 +51,7 @@ class CandidateFit(NamedTuple):
 
 
 def paths(candidate: str, kernel: str, logs: Float[Array, " k"], tasks: Task, steps: int):
-    """The candidate's predictions for every task of a batch, [b, steps + 1, q]."""
+    """The candidate's predictions for every task of a batch, [b, steps + 1, m]."""
     return map_tasks(
         lambda task: solve(find_candidate(candidate), kernel, logs, task, steps), tasks
     )
@@ -69,13 +69,13 @@ def search(candidate, kernel, points, tasks, answers, steps):
     return jax.lax.map(at, points)
 
 
-def squares(answers: Float[Array, "b L q"], path: Float[Array, "b T q"]) -> Float[Array, "L T"]:
+def squares(answers: Float[Array, "b L m"], path: Float[Array, "b T m"]) -> Float[Array, "L T"]:
     """Squared distances of layers to steps over all tasks, relative to the layer's squared norm."""
     distances = jnp.sum((answers[:, :, None] - path[:, None]) ** 2, axis=(0, 3))
     return distances / sizes(answers)[:, None]
 
 
-def sizes(answers: Float[Array, "b L q"]) -> Float[Array, " L"]:
+def sizes(answers: Float[Array, "b L m"]) -> Float[Array, " L"]:
     size = jnp.sum(answers**2, axis=(0, 2))
     return jnp.where(size > 0, size, 1)
 
@@ -103,7 +103,7 @@ def fit_candidate(
     candidate: str,
     kernel: str,
     tasks: Task,
-    answers: Float[Array, "b L q"],
+    answers: Float[Array, "b L m"],
     steps: int,
     *,
     points: int = 128,
@@ -120,7 +120,8 @@ def fit_candidate(
         candidate: name of a candidate solver in the catalogue.
         kernel: name of a kernel that the candidate accepts.
         tasks: batch of b tasks.
-        answers: predictions of the model after layers 1 to L [b, L, q].
+        answers: predictions of the model after layers 1 to L [b, L, m], with m = q, or m = q r for
+            tasks of r outputs.
         steps: largest number of solver steps, >= 1.
         points: number of points of the Halton sequence, 128 by default.
         starts: number of points to refine for each initial alignment, 2 by default.
@@ -129,7 +130,8 @@ def fit_candidate(
         The `CandidateFit` with the smallest error.
 
     Raises:
-        ValueError: `candidate` is unknown or does not accept `kernel`.
+        ValueError: `candidate` is unknown or does not accept `kernel`, or `answers` does not fit
+            `tasks`.
 
     >>> import icl_krr as ik
     >>> config = ik.tasks.LinearRegression(num_features=2, num_supports=4)
@@ -146,7 +148,13 @@ def fit_candidate(
     candidate, kernel = row.name, spelled(kernel)
     checks.choice(f"kernel of {candidate}", kernel, taken(candidate))
     check_axes(tasks, 1)
-    shapes.check(x=(tasks.x, "b n p"), x_query=(tasks.x_query, "b q p"), answers=(answers, "b L q"))
+    shapes.check(x=(tasks.x, "b n p"), answers=(answers, "b L m"))
+    wanted = tasks.num_queries * outputs_of(tasks)
+    if answers.shape[2] != wanted:
+        raise ValueError(
+            f"answers must be [b, L, m] with m = {wanted}, the number of predictions of a task, "
+            f"got shape {list(answers.shape)}"
+        )
     for name, number in (("steps", steps), ("points", points), ("starts", starts)):
         checks.count(name, number)
     names = [*parameters(row, kernel)]
@@ -209,7 +217,7 @@ def refine(
 
 
 def layer_by_layer(
-    shared: CandidateFit, tasks: Task, answers: Float[Array, "b L q"], steps: int
+    shared: CandidateFit, tasks: Task, answers: Float[Array, "b L m"], steps: int
 ) -> CandidateFit:
     """The fit with separate parameters and a separate step for every layer.
 

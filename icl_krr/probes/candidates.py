@@ -66,16 +66,25 @@ def typical_bandwidth(kernel: str, tasks: Task) -> jax.Array:
 
 def solve(
     solver: Solver, kernel: str, logs: Float[Array, " k"], task: Task, steps: int
-) -> Float[Array, "steps q"]:
-    """The candidate's predictions for one task after every step. `logs` holds log parameters."""
+) -> Float[Array, "steps m"]:
+    """The candidate's predictions for one task after every step, with q r predictions in a row.
+
+    `logs` holds log parameters.
+    """
+    answer = run(solver, kernel, logs, task, steps).prediction
+    if not solver.iterates or solver.sequential:
+        last = answer[-1] if solver.sequential else answer
+        answer = jnp.stack([0 * last, *[last] * steps])
+    return answer.reshape(steps + 1, -1)
+
+
+def run(solver: Solver, kernel: str, logs: Float[Array, " k"], task: Task, steps: int) -> Any:
+    """The result of the candidate's oracle for one task, with its states if it has any."""
     values = dict(zip(parameters(solver, kernel), jnp.exp(logs), strict=True))
     made, oracle = make_kernel(kernel, values), load(solver.oracle)
     if not solver.iterates:
-        answer = oracle(made, task).prediction
-        return jnp.stack([0 * answer, *[answer] * steps])
+        return oracle(made, task)
     fitted = {name: values[name] for name in solver.fitted or {}}
     arguments = load(solver.arguments)(fitted) if solver.arguments else fitted
-    if solver.sequential:
-        answer = oracle(made, task, **arguments, **solver.options).prediction[-1]
-        return jnp.stack([0 * answer, *[answer] * steps])
-    return oracle(made, task, **arguments, **solver.options, steps=steps).prediction
+    count = {} if solver.sequential else {"steps": steps}
+    return oracle(made, task, **arguments, **solver.options, **count)

@@ -8,18 +8,20 @@ from typing import Any, NamedTuple
 import jax
 import jax.numpy as jnp
 import numpy as np
+import numpy.typing as npt
 
-from .. import checks
 from ..catalogue import candidate as find_candidate
 from ..kernels import Kernel
 from ..readable import readable
 from ..tasks import Task, map_tasks, system
-from ..tasks.task import check_axes
+from ..tasks.task import kept
 from .candidate_fit import CandidateFit
 from .candidates import solve
-from .hat import LayerAnswers, hat_matrix
+from .hat import jacobian
+from .model_answers import ModelAnswers
 
 SPACES = ("prediction", "hat")
+TITLES = {"prediction": "predictions", "hat": "hat matrices"}
 INTERVAL_QUANTILES = (0.025, 0.975)
 BASELINES = {
     "zero": "predicting 0",
@@ -51,80 +53,43 @@ class Distance(NamedTuple):
     matrix: np.ndarray
 
 
-class ModelAnswers(NamedTuple):
-    """Predictions of a model after every layer, on the tasks to fit and the tasks to score.
+class Aligned(NamedTuple):
+    """Squared distances of layers to aligned steps [b, L], and squared norms of layers [b, L].
 
-    `start` has the predictions and hat matrices before the first layer, on the tasks to score.
+    `matrix` has the relative distances of all layers to all steps [L, T + 1].
     """
-
-    fitted: Task
-    scored: Task
-    answers: jax.Array
-    predictions: jax.Array
-    hats: jax.Array
-    start: dict[str, jax.Array]
-
-
-def answers_of_model(layer_answers: LayerAnswers, fitted: Task, scored: Task) -> ModelAnswers:
-    """The predictions after layers 1 to L. Layer 0 is a baseline: no solver step precedes it."""
-    for tasks in (fitted, scored):
-        check_axes(tasks, 1)
-        if tasks.y.ndim != 2 or tasks.mask is not None:
-            raise ValueError(
-                "tasks must have y of shape [n] and no mask, got y of shape "
-                f"{list(tasks.y.shape[1:])} and {'no' if tasks.mask is None else 'a'} mask"
-            )
-        check_layer_answers(layer_answers, tasks)
-    answer = jax.jit(partial(map_tasks, layer_answers))
-    answers, predictions = answer(fitted), answer(scored)
-    for found in (answers, predictions):
-        checks.finite("predictions of layer_answers", found)
-    hats = jax.jit(partial(map_tasks, partial(hat_matrix, layer_answers)))(scored)
-    return ModelAnswers(
-        fitted,
-        scored,
-        answers[:, 1:],
-        predictions[:, 1:],
-        hats[:, 1:],
-        {"prediction": predictions[:, :1], "hat": hats[:, :1]},
-    )
-
-
-def check_layer_answers(layer_answers: LayerAnswers, tasks: Task) -> None:
-    """Raise an error unless the function returns [L + 1, q] for a task, without running it."""
-    one = jax.tree.map(lambda leaf: jax.ShapeDtypeStruct(leaf.shape[1:], leaf.dtype), tasks)
-    found, queries = jax.eval_shape(layer_answers, one), tasks.x_query.shape[1]
-    rule = (
-        "layer_answers must return the predictions before the first layer and after every layer, "
-        f"[layers + 1, queries] with layers >= 1 and queries = {queries}"
-    )
-    if not isinstance(found, jax.ShapeDtypeStruct):
-        raise TypeError(f"{rule}, got {type(found).__name__}; return one array")
-    if len(found.shape) != 2 or found.shape[0] < 2 or found.shape[1] != queries:
-        raise ValueError(f"{rule}, got shape {list(found.shape)}")
-    checks.floating("predictions of layer_answers", found)
-
-
-class SquaredDistances(NamedTuple):
-    """Squared distances of layers to steps [b, L, T + 1], and squared norms of layers [b, L]."""
 
     squares: np.ndarray
     sizes: np.ndarray
+    matrix: np.ndarray
 
 
-def squared_distances(
-    one: CandidateFit, model: ModelAnswers, steps: int
-) -> dict[str, SquaredDistances]:
-    """Squared distances of predictions and hat matrices, with parameters per layer if fitted."""
+def candidate_gaps(one: CandidateFit, model: ModelAnswers, steps: int) -> dict[str, Aligned]:
+    """Distances of predictions and hat matrices, with parameters per layer if they were fitted."""
     sets = [list(values.values()) for values in one.per_layer] or [list(one.values.values())]
     logs = jnp.log(jnp.asarray(sets, float))
     predictions, hats = squared_in_both_spaces(one.candidate, one.kernel, logs, model, steps)
     return {
-        "prediction": SquaredDistances(
-            np.asarray(predictions), squared_norms(model.predictions, 2)
-        ),
-        "hat": SquaredDistances(np.asarray(hats), squared_norms(model.hats, (2, 3))),
+        "prediction": aligned(predictions, squared_norms(model.predictions, 2), one.alignment),
+        "hat": aligned(hats, squared_norms(model.hats, (2, 3)), one.alignment),
     }
+
+
+def aligned(squares: npt.ArrayLike, sizes: np.ndarray, steps: tuple[int, ...]) -> Aligned:
+    """Distances at the aligned steps; values that diverged become very large."""
+    each = np.asarray(squares, float)
+    chosen = np.nan_to_num(np.minimum(each[:, range(len(steps)), list(steps)], 1e12), nan=1e12)
+    total = sizes.sum(axis=0)[:, None]
+    with np.errstate(invalid="ignore", over="ignore"):
+        matrix = np.sqrt(each.sum(axis=0) / np.where(total > 0, total, 1))
+    return Aligned(chosen, sizes, matrix)
+
+
+def aligned_once(known: jax.Array, own: npt.ArrayLike) -> Aligned:
+    """Distances of layers [b, L, ...] to one array of the same shape, without steps."""
+    axes = tuple(range(2, known.ndim))
+    squares = squared_norms(known - jnp.asarray(own, known.dtype), axes)
+    return aligned(squares[:, :, None], squared_norms(known, axes), (0,) * squares.shape[1])
 
 
 def squared_norms(values: jax.Array, axes: Any) -> np.ndarray:
@@ -139,10 +104,11 @@ def squared_in_both_spaces(candidate, kernel, logs, model, steps):
         task, answers, hats = part
 
         def of_layer(own, answer, hat):
-            path = lambda task: solve(solver, kernel, own, task, steps)  # noqa: E731
+            path = lambda y: solve(solver, kernel, own, task.replace(y=y), steps)  # noqa: E731
+            hats = jacobian(path, task.y).reshape(steps + 1, *hat.shape)
             return (
-                jnp.sum((path(task) - answer[None]) ** 2, axis=-1),
-                jnp.sum((hat_matrix(path, task) - hat[None]) ** 2, axis=(-2, -1)),
+                jnp.sum((path(task.y) - answer[None]) ** 2, axis=-1),
+                jnp.sum((hats - hat[None]) ** 2, axis=(-2, -1)),
             )
 
         if len(logs) == 1:
@@ -152,60 +118,57 @@ def squared_in_both_spaces(candidate, kernel, logs, model, steps):
     return jax.lax.map(of_task, (model.scored, model.predictions, model.hats))
 
 
-def at_alignment(squared: SquaredDistances, alignment: tuple[int, ...]) -> np.ndarray:
-    """Squared distances at the aligned steps [b, L]; values that diverged become very large."""
-    chosen = squared.squares[:, range(len(alignment)), list(alignment)]
-    return np.nan_to_num(np.minimum(chosen, 1e12), nan=1e12)
-
-
 def relative_distances(squares: np.ndarray, sizes: np.ndarray, weights: np.ndarray) -> np.ndarray:
     """Relative distances [..., L] over tasks with weights [..., b]."""
     total = weights @ sizes
     return np.sqrt((weights @ squares) / np.where(total > 0, total, 1))
 
 
-def distance(
-    squared: SquaredDistances, alignment: tuple[int, ...], stratum: np.ndarray, resample: np.ndarray
-) -> Distance:
-    chosen = at_alignment(squared, alignment)
-    by_layer = relative_distances(chosen, squared.sizes, np.ones(len(chosen)))
+def resampled(gaps: Aligned, resample: np.ndarray) -> np.ndarray:
+    """Distances of every layer on resampled tasks [resamples, L]."""
+    return relative_distances(gaps.squares, gaps.sizes, resample)
+
+
+def distance(gaps: Aligned, stratum: np.ndarray, resample: np.ndarray) -> Distance:
+    by_layer = relative_distances(gaps.squares, gaps.sizes, np.ones(len(gaps.squares)))
     strata = [
-        float(relative_distances(chosen, squared.sizes, 1.0 * (stratum == s)).mean())
+        float(relative_distances(gaps.squares, gaps.sizes, 1.0 * (stratum == s)).mean())
         for s in np.unique(stratum)
     ]
-    sampled = relative_distances(chosen, squared.sizes, resample)
+    sampled = resampled(gaps, resample)
     low, high = np.quantile(sampled.mean(axis=-1), INTERVAL_QUANTILES)
     layer_intervals = np.quantile(sampled, INTERVAL_QUANTILES, axis=0).T
-    total = squared.sizes.sum(axis=0)[:, None]
-    with np.errstate(invalid="ignore", over="ignore"):
-        matrix = np.sqrt(squared.squares.sum(axis=0) / np.where(total > 0, total, 1))
     return Distance(
         float(by_layer.mean()),
         (float(low), float(high)),
         tuple(by_layer.tolist()),
         tuple(map(tuple, layer_intervals.tolist())),
         tuple(strata),
-        matrix,
+        gaps.matrix,
     )
 
 
-def baseline_distances(
-    name: str, model: ModelAnswers, stratum: np.ndarray, resample: np.ndarray
-) -> dict[str, Distance]:
+def baseline_gaps(name: str, model: ModelAnswers) -> dict[str, Aligned]:
     """Distances of all layers to a baseline of `BASELINES`."""
-    y = model.scored.y
-    own = {
-        "zero": {"prediction": 0.0, "hat": 0.0},
-        "mean": {"prediction": jnp.mean(y, axis=1)[:, None, None], "hat": 1 / y.shape[1]},
-        "start": model.start,
-    }[name]
     known = {"prediction": model.predictions, "hat": model.hats}
-    found = {}
-    for space, axes in (("prediction", 2), ("hat", (2, 3))):
-        square = squared_norms(known[space] - own[space], axes)
-        squared = SquaredDistances(square[:, :, None], squared_norms(known[space], axes))
-        found[space] = distance(squared, (0,) * square.shape[1], stratum, resample)
-    return found
+    zeros = {space: jnp.zeros((1, 1, *[1] * (array.ndim - 2))) for space, array in known.items()}
+    own = {"zero": zeros, "mean": means(model.scored), "start": model.start}[name]
+    return {space: aligned_once(known[space], own[space]) for space in SPACES}
+
+
+def means(tasks: Task) -> dict[str, jax.Array]:
+    """The mean of the supports' y as predictions [b, 1, m], and its hat matrices [b, 1, m, k]."""
+
+    def of_task(task: Task) -> tuple[jax.Array, jax.Array]:
+        def average(y: jax.Array) -> jax.Array:
+            shown = kept(task).astype(y.dtype)
+            mean = jnp.tensordot(shown / jnp.sum(shown), y, axes=1, precision="highest")
+            return jnp.broadcast_to(mean, (task.num_queries, *mean.shape)).reshape(1, -1)
+
+        return average(task.y), jacobian(average, task.y).reshape(1, -1, task.y.size)
+
+    predictions, hats = map_tasks(of_task, tasks)
+    return {"prediction": predictions, "hat": hats}
 
 
 def stratify(
@@ -215,7 +178,10 @@ def stratify(
 
     def of_task(task: Task) -> jax.Array:
         sigma = jnp.linalg.eigvalsh(system(kernel, task).gram)
-        low = jnp.maximum(sigma[0], jnp.finfo(sigma.dtype).eps * sigma[-1])
+        first = sigma[
+            task.num_supports - jnp.sum(kept(task), dtype=int)
+        ]  # masked supports have zeros
+        low = jnp.maximum(first, jnp.finfo(sigma.dtype).eps * sigma[-1])
         return (sigma[-1] + ridge) / (low + ridge)
 
     conditions = np.asarray(jax.lax.map(of_task, tasks))

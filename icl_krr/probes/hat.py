@@ -11,13 +11,13 @@ from jaxtyping import Array, Float
 
 from .. import capacity, checks
 from ..tasks import Task
-from ..tasks.task import check_axes, check_one_output
+from ..tasks.task import check_axes
 
 LayerAnswers = Callable[[Task], jax.Array]
-"""Function from a task to the predictions after every layer, [L + 1, q]."""
+"""Function from a task to the predictions after every layer, [L + 1, q] or [L + 1, q, r]."""
 
 
-def hat_matrix(layer_answers: LayerAnswers, task: Task) -> Float[Array, "layers q n"]:
+def hat_matrix(layer_answers: LayerAnswers, task: Task) -> Float[Array, "layers q ..."]:
     """Compute the hat matrix $J = df / dy$ of every layer.
 
     If a solver is linear in $y$, its predictions are $f = J y$. The predictions of conjugate
@@ -26,15 +26,15 @@ def hat_matrix(layer_answers: LayerAnswers, task: Task) -> Float[Array, "layers 
     forward mode.
 
     Args:
-        layer_answers: function from a task with y [n] to predictions [L + 1, q], such as
-            `partial(layerwise, model)`.
-        task: one task with y [n].
+        layer_answers: function from a task with y [n] to predictions [L + 1, q], or with y [n, r]
+            to predictions [L + 1, q, r], such as `partial(layerwise, model)`.
+        task: one task.
 
     Returns:
-        The hat matrices [L + 1, q, n].
+        The hat matrices [L + 1, q, n], or [L + 1, q, r, n, r] for r outputs.
 
     Raises:
-        ValueError: `task` has several outputs or is a batch.
+        ValueError: `task` is a batch.
 
     >>> import jax.numpy as jnp
     >>> import icl_krr as ik
@@ -44,7 +44,6 @@ def hat_matrix(layer_answers: LayerAnswers, task: Task) -> Float[Array, "layers 
     [[[0.5]]]
     """
     checks.function("layer_answers", layer_answers)
-    check_one_output(task)
     check_axes(task)
     return jacobian(lambda y: layer_answers(task.replace(y=y)), task.y)
 

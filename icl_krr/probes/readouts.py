@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 import jax
@@ -15,6 +16,8 @@ from ..numerics import matmul
 from ..pytree import checked
 from ..residual.tokens import tokens_of_role
 from ..tasks import Task, map_tasks
+from ..tasks.batches import each_task
+from ..tasks.task import check_axes
 from ..transformer import Transformer, run_with_cache
 from ..transformer.evaluate import check_compatible
 from ..transformer.weights import check_model
@@ -135,15 +138,22 @@ def has_slot(model: Transformer) -> bool:
     return "prediction" in model.layout.names
 
 
-def fit_probe(model: Transformer, tasks: Task, targets: jax.Array | None = None) -> Probe:
+StreamReader = Callable[[Task], Any]
+"""Function from a task to the streams at the queries in every layer, [L + 1, q, d]."""
+
+
+def fit_probe(
+    model: Transformer | StreamReader, tasks: Task, targets: jax.Array | None = None
+) -> Probe:
     """Fit a ridge regression from the stream of every layer to targets.
 
     The last quarter of the batch chooses the ridge of each layer from `RIDGES`. The weights are
     then fitted to the whole batch.
 
     Args:
-        model: model with a slot `stream`, as `icl_krr.init` makes it. Constructions are not
-            supported.
+        model: model with a slot `stream`, as `icl_krr.init` makes it (constructions are not
+            supported), or a function of one task, whose fields are NumPy arrays, to the streams at
+            the queries [L + 1, q, d], such as the hidden states of a network of another library.
         tasks: batch of b >= 2 tasks.
         targets: targets of the regression [b, q] or [b, q, r]; default: `tasks.y_query`.
 
@@ -151,7 +161,7 @@ def fit_probe(model: Transformer, tasks: Task, targets: jax.Array | None = None)
         A `Probe` of L + 1 layers.
 
     Raises:
-        ValueError: `tasks` has fewer than 2 tasks, or `targets` has another shape.
+        ValueError: `tasks` has fewer than 2 tasks, or `targets` or the streams have another shape.
 
     Source: Alain, Bengio, Understanding intermediate layers using linear classifier probes, 2016.
 
@@ -162,8 +172,16 @@ def fit_probe(model: Transformer, tasks: Task, targets: jax.Array | None = None)
     >>> spec = ik.Architecture(num_features=2, width=8, depth=3, heads=1)
     >>> fit_probe(ik.init(jax.random.key(0), spec), tasks).weights.shape
     (4, 9, 1)
+    >>> moments = lambda task: (task.x_query @ (task.x.T @ task.y))[None, :, None]
+    >>> probe = fit_probe(moments, tasks)
+    >>> probe(moments(jax.tree.map(lambda field: field[0], tasks))).shape
+    (1, 1, 1)
     """
-    check_compatible(model, tasks, batch=1)
+    if isinstance(model, Transformer):
+        check_compatible(model, tasks, batch=1)
+    else:
+        checks.function("model", model)
+        check_axes(tasks, 1, "tasks")
     if targets is None and tasks.y_query is None:
         raise ValueError("targets must be given for tasks without y_query")
     wanted = tasks.y_query if targets is None else targets
@@ -176,14 +194,28 @@ def fit_probe(model: Transformer, tasks: Task, targets: jax.Array | None = None)
         raise ValueError(
             f"targets must be [b, q] = {list(asked)} or [b, q, r], got shape {list(wanted.shape)}"
         )
-    check_trained(model)
-    check_trained(model)
-    seen = map_tasks(lambda task: streams(model, task), tasks)
+    seen = streams_of_tasks(model, tasks)
     features = jnp.moveaxis(seen, 1, 0).reshape(seen.shape[1], -1, seen.shape[-1])
     flat = jnp.asarray(wanted).reshape(features.shape[1], -1)
     cut = max(1, 3 * batch // 4) * asked[1]
     each = jax.lax.map(lambda layer: ridge_regression(layer, flat, cut), features)
     return Probe(*each)
+
+
+def streams_of_tasks(
+    model: Transformer | StreamReader, tasks: Task
+) -> Float[Array, "b layers q d"]:
+    if isinstance(model, Transformer):
+        check_trained(model)
+        return map_tasks(lambda task: streams(model, task), tasks)
+    seen = [np.asarray(model(task)) for task in each_task(tasks)]
+    shapes = {one.shape for one in seen}
+    if len(shapes) > 1 or seen[0].ndim != 3 or seen[0].shape[1] != tasks.num_queries:
+        raise ValueError(
+            f"model must return streams [L + 1, q, d] with q = {tasks.num_queries}, the same "
+            f"shape for every task, got {' and '.join(str([*shape]) for shape in sorted(shapes))}"
+        )
+    return jnp.asarray(np.stack(seen), tasks.x.dtype)
 
 
 def ridge_regression(

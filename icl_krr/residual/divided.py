@@ -51,3 +51,12 @@ def keys_of(task: Task, tokens: str, axes: devices.Axes) -> jax.Array | np.ndarr
 def positions(keys: jax.Array | np.ndarray | DividedTokens) -> jax.Array:
     """The number of visible tokens before each token [T]; it is equal for all queries."""
     return keys.positions if isinstance(keys, DividedTokens) else token_positions(keys)
+
+
+def without_aggregator(
+    keys: jax.Array | np.ndarray | DividedTokens,
+) -> jax.Array | np.ndarray | DividedTokens:
+    """The tokens that can be read as keys, without the first one."""
+    if isinstance(keys, DividedTokens):
+        return keys._replace(visible=keys.visible.at[0].set(False))
+    return keys & (np.arange(len(keys)) > 0)

@@ -39,10 +39,11 @@ a `Task` from them. Every model and solver takes that task:
 draws a task from a sampler and a random key. Samplers are Gaussian processes (`GaussianProcess`),
 linear regression with a chosen spectrum (`LinearRegression`), `ReLUNetwork`, `DecisionTree`,
 `Sinusoids` and the rows of a table (`Rows`). `map_tasks` applies any function to many tasks at
-once.
+once. `battery` changes a family in one respect, for tests outside of the training distribution.
 """
 
 from .batches import map_tasks
+from .batteries import battery
 from .division import split
 from .families import DecisionTree, ReLUNetwork, Rows, Sinusoids
 from .gaussian_process import GaussianProcess
@@ -64,6 +65,7 @@ __all__ = [
     "System",
     "Table",
     "Task",
+    "battery",
     "diabetes",
     "map_tasks",
     "read_queries",

@@ -6,6 +6,7 @@ from collections.abc import Callable
 from typing import Any
 
 import jax
+import numpy as np
 
 from .. import capacity, checks
 from ..devices import axes_of, in_parts, in_parts_of, sharding_of
@@ -110,3 +111,9 @@ def even_chunk(tasks: Task) -> int:
     """The whole batch, or a power of two, which divides most batches without a remainder."""
     chunk = chunk_of(tasks, None)
     return len(tasks.x) if chunk >= len(tasks.x) else 2 ** (chunk.bit_length() - 1)
+
+
+def each_task(tasks: Task) -> list[Task]:
+    """The tasks of a batch one by one, as NumPy arrays."""
+    arrays = jax.tree.map(np.asarray, tasks)
+    return [jax.tree.map(lambda field, i=i: field[i], arrays) for i in range(len(tasks.x))]

@@ -110,6 +110,11 @@ def kept(task: Task) -> jax.Array:
     return jnp.ones(task.num_supports, bool) if task.mask is None else task.mask
 
 
+def outputs_of(task: Task) -> int:
+    """The number r of outputs of a task, or of each task of a batch."""
+    return task.y.size // (task.x.size // task.num_features)
+
+
 def check_one_output(task: Task) -> None:
     checks.instance("task", task, Task, "an icl_krr.Task")
     if task.y.ndim != 1:

@@ -27,14 +27,19 @@ and the sum is computed apart from what uses it. With fewer tokens, both cost ti
 
 
 class UndividedSoftmax(NamedTuple):
-    """Numerator and denominator of a softmax: exp(logits - shift) [T, K], its row sums [T, 1]."""
+    """Numerator and denominator of a softmax: exp(logits - shift) [T, K], its row sums [T, 1].
+
+    With `own` [T, 1], the weights of hidden tokens for themselves, the sums include these.
+    """
 
     weights: Float[Array, "T K"]
     totals: Float[Array, "T 1"]
+    own: Float[Array, "T 1"] | None = None
 
-    def __call__(self, v: Float[Array, "K d"]) -> Float[Array, "T d"]:
-        """Apply the pattern to the values of the keys, sum_j pattern_ij v_j (see `of_keys`)."""
-        return matmul(self.weights, v) / self.totals
+    def __call__(self, v: Float[Array, "T d"], visible: Visible) -> Float[Array, "T d"]:
+        """Apply the pattern to the values of all tokens, sum_j pattern_ij v_j."""
+        sums = matmul(self.weights, of_keys(v, visible))
+        return (sums if self.own is None else sums + self.own * v) / self.totals
 
 
 def attend(
@@ -53,9 +58,11 @@ def attend(
         check_gate(visible, spec)
     divided = isinstance(visible, DividedTokens)
     if spec.attention == "softmax" and not (divided or uses_tiles(len(q), spec.streaming)):
-        return undivided_softmax(q, k, visible, spec.order)(of_keys(v, visible))
+        return undivided_softmax(q, k, visible, spec.order)(v, visible)
     if spec.attention == "linear" and spec.causal:
-        return linear_causal(q, k, v, visible, spec.order, log_gate)
+        mixed = linear_causal(q, k, v, visible, spec.order, log_gate)
+        return mixed + own_logits(q, k, visible, 0.0) * v if spec.order == "own" else mixed
+    all_k, all_v = k, v
     k = zero_hidden(k, visible)
     if spec.attention == "linear" and k.shape[1] == v.shape[1] == 1:
         if len(q) > LONG:
@@ -69,8 +76,13 @@ def attend(
         state = matmul(k.T, v) if k.shape[1] <= v.shape[1] else matmul(v.T, k).T
         return matmul(q, total(state, visible))
     if divided:
-        return ring_softmax(q, k, v, visible, spec.order)
-    return tiled_softmax(q, k, v, jnp.asarray(visible), spec.order)[0]
+        mixed, log_total = ring_softmax(q, k, v, visible, spec.order)
+    else:
+        mixed, log_total = tiled_softmax(q, k, v, jnp.asarray(visible), spec.order)
+    if spec.order == "own":
+        own = jax.nn.sigmoid(own_logits(q, all_k, visible, -jnp.inf) - log_total[:, None])
+        return mixed + own * (all_v - mixed)
+    return mixed
 
 
 def linear_causal(
@@ -81,9 +93,9 @@ def linear_causal(
     order: str,
     log_gate: Float[Array, " T"] | None,
 ) -> Float[Array, "T d"]:
-    """Linear attention to earlier tokens, and to the token itself if `order` is "inclusive".
+    """Linear attention to earlier tokens, and to the token itself unless `order` is "exclusive".
 
-    The first token always attends to itself.
+    The first token attends to itself, if it is visible.
     """
     first = k[:1, :, None] * v[:1, None, :]
     products = zero_hidden(k, visible)[:, :, None] * zero_hidden(v, visible)[:, None, :]
@@ -142,16 +154,32 @@ def undivided_softmax(
 ) -> UndividedSoftmax:
     """The softmax of <q_i, k_j> over the visible keys j.
 
-    The result can be applied to any number of values. The first token must be visible, so that
-    every query has at least one key.
+    The result can be applied to any number of values. Every token must have at least one key: the
+    first token must be visible, or the `order` be "own".
     """
+    own = own_logits(q, k, visible, -jnp.inf) if order == "own" else None
     k = of_keys(k, visible)
     # XLA's products on a CPU are slow for an odd number of channels
     q, k = (jnp.pad(part, ((0, 0), (0, part.shape[1] % 2))) for part in (q, k))
     logits = hide(matmul(q, k.T), visible, order, -jnp.inf)
-    shift = jax.lax.stop_gradient(jnp.max(logits, axis=-1, keepdims=True))
+    largest = jnp.max(logits, axis=-1, keepdims=True)
+    if own is not None:
+        largest = jnp.maximum(largest, own)
+    shift = jax.lax.stop_gradient(largest)
     weights = jnp.exp(logits - shift)
-    return UndividedSoftmax(weights, matmul(weights, jnp.ones((len(k), 1), k.dtype)))
+    totals = matmul(weights, jnp.ones((len(k), 1), k.dtype))
+    if own is None:
+        return UndividedSoftmax(weights, totals)
+    own = jnp.exp(own - shift)
+    return UndividedSoftmax(weights, totals + own, own)
+
+
+def own_logits(
+    q: Float[Array, "T k"], k: Float[Array, "T k"], visible: Visible, fill: float
+) -> Float[Array, "T 1"]:
+    """The logits <q_i, k_i> of hidden tokens, which read themselves; `fill` at visible tokens."""
+    own = jnp.sum(q * k, axis=-1, keepdims=True)
+    return jnp.where(mask_of(visible)[:, None], fill, own)
 
 
 def pattern(
@@ -168,9 +196,13 @@ def pattern(
             check_gate(visible, spec)
             gaps = log_gate[:, None] - log_gate[None, :]
             weights *= jnp.exp(hide(gaps, visible, spec.order, 0.0))
-        return hide(weights, visible, spec.order, 0.0)
-    weights, totals = undivided_softmax(q, k, visible, spec.order)
-    return jnp.pad(weights / totals, ((0, 0), (0, len(k) - weights.shape[1])))
+        weights = hide(weights, visible, spec.order, 0.0)
+        own = own_logits(q, k, visible, 0.0) if spec.order == "own" else None
+    else:
+        weights, totals, own = undivided_softmax(q, k, visible, spec.order)
+        weights = jnp.pad(weights / totals, ((0, 0), (0, len(k) - weights.shape[1])))
+        own = None if own is None else own / totals
+    return weights if own is None else weights + jnp.diag(own[:, 0])
 
 
 def hide(pairs: jax.Array, visible: Visible, order: str, fill: float) -> jax.Array:
@@ -179,7 +211,7 @@ def hide(pairs: jax.Array, visible: Visible, order: str, fill: float) -> jax.Arr
     if not (isinstance(visible, np.ndarray) and visible[:keys].all()):
         pairs = jnp.where(visible[None, :keys], pairs, fill)
     if order:
-        last = 0 if order == "inclusive" else -1
+        last = -1 if order == "exclusive" else 0
         earlier = jnp.tri(tokens, keys, k=last, dtype=bool).at[0, 0].set(True)
         pairs = jnp.where(earlier, pairs, fill)
     return pairs

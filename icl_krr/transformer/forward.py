@@ -12,7 +12,7 @@ import jax.numpy as jnp
 from ..devices import in_order
 from ..names import similar
 from ..residual import Stream
-from ..residual.divided import DividedTokens
+from ..residual.divided import DividedTokens, without_aggregator
 from .attention import UndividedSoftmax, Visible
 from .heads import constant_patterns, written_by_heads
 from .hook_points import Hook, HookPoints, PlacedHook, Where
@@ -84,6 +84,8 @@ def forward(
     """
     spec, prologue = model.spec, model.weights.prologue
     first = len(prologue)
+    if not spec.aggregator:
+        visible = without_aggregator(visible)
     if hooks or keep:
         stream = jax.tree.map(jnp.asarray, stream)
     placed = [place_hook(name, hook, model) for name, hook in (hooks or {}).items()]

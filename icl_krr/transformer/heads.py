@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 import jax
@@ -52,11 +53,11 @@ def written_by_heads(
     v = jnp.concatenate(values, axis=-1)
     if shown:
         weights = hook_points(point, patterns(each[: len(reads)], visible, spec))
-        mixed = over_heads(matmul)(weights, zero_hidden(v, visible))
+        mixed = over_heads(partial(weigh, visible=visible, spec=spec))(weights, v)
     else:
         hook_points.seen.add(point)
         if known is not None:
-            mixed = over_heads(UndividedSoftmax.__call__)(known, of_keys(v, visible))
+            mixed = over_heads(partial(UndividedSoftmax.__call__, visible=visible))(known, v)
         elif is_mean(heads, spec):
             mixed = mean(v, visible)
         else:
@@ -96,6 +97,16 @@ def constant_patterns(
             q, k = (split(read(inputs), heads.heads) for read in (heads.query, heads.key))
             known[b][j] = jax.vmap(of_head, in_axes=1)(q, k)
     return known
+
+
+def weigh(
+    pattern: Float[Array, "T T"], v: Float[Array, "T d"], visible: Visible, spec: Spec
+) -> Float[Array, "T d"]:
+    """Apply a pattern to values; of hidden tokens, only their own value counts, if any."""
+    mixed = matmul(pattern, zero_hidden(v, visible))
+    if spec.order != "own":
+        return mixed
+    return mixed + jnp.where(mask_of(visible)[:, None], 0, jnp.diag(pattern)[:, None] * v)
 
 
 def over_heads(weigh: Callable[[Any, jax.Array], jax.Array]) -> Callable:

@@ -31,6 +31,8 @@ class Architecture(Spec):
         centred: whether the embedding subtracts the mean of the supports' x; default False.
         inclusive: whether a causal token also attends to itself; default False.
         max_supports: largest number of supports of a task; default None: no limit.
+        aggregator: whether every token attends to the aggregator, the first token; default True.
+            With False, a query attends to itself instead.
         width: number of channels of the stream, a multiple of `heads`; default 64.
         depth: number of blocks, >= 1; default 6.
         heads: number of attention heads in a block, >= 1; default 4.

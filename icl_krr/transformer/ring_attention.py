@@ -29,8 +29,10 @@ def ring_softmax(
     v: Float[Array, "T d"],
     tokens: DividedTokens,
     order: str,
-) -> Float[Array, "T d"]:
+) -> tuple[Float[Array, "T d"], Float[Array, " T"]]:
     """Compute softmax(q k^T) v for the queries of this device and the keys of all devices.
+
+    The second result are the logarithms of the denominators.
 
     In each of as many rounds as there are devices, a device adds the keys and values that it holds
     to its sums, and passes them to the next device. Its memory does not grow with the number of
@@ -43,13 +45,13 @@ def ring_softmax(
     keys = slice(len(q) - tokens.queries)
     wide = [part.astype(accumulator(q.dtype)) for part in (q, k[keys], v[keys])]
     shown = tokens.visible[keys], tokens.positions
-    made: jax.Array = wide_ring(*wide, *shown, order, tokens.axes)  # pyright: ignore[reportAssignmentType]
-    return made.astype(v.dtype)
+    out, log_total = wide_ring(*wide, *shown, order, tokens.axes)  # pyright: ignore[reportGeneralTypeIssues]
+    return out.astype(v.dtype), log_total.astype(q.dtype)
 
 
 @partial(jax.custom_vjp, nondiff_argnums=(5, 6))
 def wide_ring(q, k, v, visible, positions, order, axes):
-    return forward_ring(q, k, v, visible, positions, order, axes)[0]
+    return forward_ring(q, k, v, visible, positions, order, axes)[:2]
 
 
 def forward_ring(q, k, v, visible, positions, order, axes):
@@ -76,12 +78,12 @@ def forward_ring(q, k, v, visible, positions, order, axes):
 
 def forward_and_keep(q, k, v, visible, positions, order, axes):
     out, log_total, rounding = forward_ring(q, k, v, visible, positions, order, axes)
-    return out, (q, k, v, visible, positions, out, log_total, rounding)
+    return (out, log_total), (q, k, v, visible, positions, out, log_total, rounding)
 
 
-def backward_ring(order, axes, kept, d_out):
+def backward_ring(order, axes, kept, cotangents):
     q, k, v, visible, positions, out, log_total, rounding = kept
-    own = slopes(q, positions, out, log_total, rounding, d_out, 0)
+    own = slopes(q, positions, out, log_total, rounding, *cotangents)
 
     def round(state, _):
         d_q, held, sums = state

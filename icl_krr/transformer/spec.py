@@ -30,10 +30,12 @@ class Spec:
             (see `icl_krr.residual.embed`); default False.
         max_supports: largest number of supports for which the model has enough steps; default None:
             no limit.
+        aggregator: whether every token attends to the aggregator; default True. With False, no
+            token attends to it, and a query attends to itself, as in GPT-2.
 
     Raises:
-        ValueError: `attention` or `tokens` is unknown, a count is < 1, or `inclusive` is True and
-            `causal` is not.
+        ValueError: `attention` or `tokens` is unknown, a count is < 1, `inclusive` is True and
+            `causal` is not, or `aggregator` is False and `inclusive` is, too.
         TypeError: an argument has another type.
 
     >>> Spec(num_features=3, attention="linear").causal
@@ -49,6 +51,7 @@ class Spec:
     centred: bool = False
     inclusive: bool = False
     max_supports: int | None = None
+    aggregator: bool = True
 
     def __post_init__(self):
         fields.check(self)
@@ -58,8 +61,17 @@ class Spec:
         checks.choice("tokens", self.tokens, TOKENS)
         if self.inclusive and not self.causal:
             raise ValueError("causal must be True if inclusive is True, got False; set causal=True")
+        if not (self.aggregator or self.inclusive):
+            raise ValueError(
+                "inclusive must be True if aggregator is False, got False; set inclusive=True"
+            )
 
     @property
     def order(self) -> str:
-        """The causal mask: "" (none), "exclusive" (earlier tokens) or "inclusive" (itself, too)."""
+        """The causal mask: "" (none), "exclusive" (earlier tokens) or "inclusive" (itself, too).
+
+        With "own", tokens that no other token reads read themselves, too.
+        """
+        if not self.aggregator:
+            return "own"
         return ("inclusive" if self.inclusive else "exclusive") if self.causal else ""

@@ -35,9 +35,10 @@ def tiled_softmax(
 
     No array of logits is larger than [tile, tile]. The logits are shifted before exp only if a
     bound on them shows that exp could overflow or underflow: the shift of a query is then its
-    largest logit, found by a first pass over the tiles. The backward pass computes every tile
-    again. Forward-mode derivatives are not implemented. k and v must be zero at hidden tokens. For
-    inputs in bfloat16 only the results are rounded: the tiles and their sums are in float32.
+    largest logit, found by a first pass over the tiles. A token without keys has the output 0 and
+    the least number as logarithm. The backward pass computes every tile again. Forward-mode
+    derivatives are not implemented. k and v must be zero at hidden tokens. For inputs in bfloat16
+    only the results are rounded: the tiles and their sums are in float32.
 
     Source: Rabe, Staats, Self-attention does not need O(n^2) memory, 2021; Dao et al.,
     FlashAttention, 2022.
@@ -86,7 +87,7 @@ def seen(
     visible = keys.visible[:, None]
     if not order:
         return visible
-    last = positions[None, :] if order == "inclusive" else positions[None, :] - 1
+    last = positions[None, :] - 1 if order == "exclusive" else positions[None, :]
     return visible & ((keys.positions[:, None] <= last) | (keys.positions[:, None] == 0))
 
 
@@ -136,9 +137,11 @@ def sums_of_tiles(
 
 
 def quotients(sums: jax.Array, shift: jax.Array, size: jax.Array) -> tuple[jax.Array, ...]:
-    total = sums[:, -1]
+    total = jnp.where(sums[:, -1] == 0, 1, sums[:, -1])
     log_total = shift + jnp.log(total)
-    return sums[:, :-1] / total[:, None] * size[None], log_total, total * jnp.exp(shift - log_total)
+    rounding = total * jnp.exp(shift - log_total)
+    log_total = jnp.where(sums[:, -1] == 0, jnp.finfo(total.dtype).min, log_total)
+    return sums[:, :-1] / total[:, None] * size[None], log_total, rounding
 
 
 def shifts(q: jax.Array, positions: jax.Array, keys: Tiles, order: str) -> Float[Array, " T"]:

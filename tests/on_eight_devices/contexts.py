@@ -19,9 +19,12 @@ OTHERS = ("jacobi_conjugate_gradient", "nystrom_conjugate_gradient", "newton_sch
 OTHERS += ("gradient_descent_plus_plus", "nadaraya_watson")
 LAST_OF = {case.solver: name for name, case in CASES.items() if not case.tables}
 WIDE = {"num_features": 4, "width": 8, "depth": 2, "heads": 2}
+OWN = {"causal": True, "inclusive": True, "aggregator": False}
 TRAINED = {
     "decoder": ik.Architecture(**WIDE, causal=True, tokens="interleaved"),
     "positions": ik.Architecture(**WIDE, causal=True, tokens="interleaved", max_tokens=40),
+    "no aggregator": ik.Architecture(**WIDE, **OWN, tokens="interleaved", max_tokens=40),
+    "linear, no aggregator": ik.Architecture(**WIDE, **OWN, attention="linear"),
     "linear decoder": ik.Architecture(**WIDE, causal=True, attention="linear"),
     "linear encoder": ik.Architecture(**WIDE, attention="linear", layer_norm=True),
 }
@@ -93,7 +96,7 @@ def test_trained_models_are_those_of_one_device(x64, name):
 
 
 def test_predictions_along_the_supports(x64):
-    model, task = ik.init(jax.random.key(0), TRAINED["positions"]), draw(3, p=4, n=13, q=2)
+    model, task = ik.init(jax.random.key(0), TRAINED["no aggregator"]), draw(3, p=4, n=13, q=2)
     got, expected = (pulled_back(model, task, mesh, predict_along) for mesh in (MESH, None))
     assert_equal(got, expected, 1e-12)
 

@@ -9,12 +9,13 @@ from typing import Any
 import jax
 from rich.console import Console
 
+from ... import checks
 from ...experiments.identify.positions import Positions, examine_positions, verdict_table
+from ...experiments.identify.probe_controls import state_table
 from ...experiments.identify.trained_model import (
     Findings,
     IdentifyConfig,
     distance_rows,
-    distance_table,
     filter_rows,
     layer_table,
     markdown,
@@ -22,42 +23,57 @@ from ...experiments.identify.trained_model import (
 from ...experiments.shared.runs import load
 from ...files import to_csv, to_markdown
 from ...plots import filter_figure, identification_figure, images
-from ...probes import Identification
-from ...probes.distances import SPACES, Distance
-from ...probes.identification import LAST_ROWS, candidate_table
+from ...probes import agreement
 from ...text_tables import Table
 from .. import output
+from ..answers_file import identify_file, write_tasks
 from ..confusion_matrix import identify_constructions
+from ..identification_tables import identification_record, print_identification
 from ..settings.identify import CONSTRUCTIONS, Identify
-
-TITLES = {"prediction": "predictions", "hat": "hat matrices"}
 
 
 def run(settings: Identify) -> int:
     """Return 1 if a constructed solver is not identified, else 0."""
-    folder = settings.out or Path(f"icl-krr-identify-{Path(settings.model).name}")
+    folder = settings.out or Path(f"icl-krr-identify-{Path(settings.model).stem}")
+    if settings.seeds is not None:
+        checks.count("seeds", settings.seeds)
+    if settings.tasks_of is not None:
+        return write_tasks(settings)
+    if settings.is_file:
+        return identify_file(settings, folder)
     if settings.model == CONSTRUCTIONS:
         return identify_constructions(settings, folder)
     trained = load(settings.model)
-    config = IdentifyConfig(
-        **{f.name: getattr(settings, f.name) for f in dataclasses.fields(IdentifyConfig)}
-    )
+    names = [f.name for f in dataclasses.fields(IdentifyConfig)]
+    config = IdentifyConfig(**{name: getattr(settings, name) for name in names})
+    seeds = range(settings.first_seed, settings.last_seed + 1)
+    configs = [dataclasses.replace(config, seed=seed) for seed in seeds]
     output.prepare(folder)
     with Console(stderr=True).status("") as status, jax.enable_x64(True):
-        positions = examine_positions(
-            trained,
-            config,
-            settings.positions,
-            lambda words: status.update(f"{settings.model}: {words}"),
-        )
-    *_, findings = positions.values()
+
+        def examined(config: IdentifyConfig, positions: tuple[int, ...]) -> Positions:
+            start = f"{settings.model}, seed {config.seed}: "
+            return examine_positions(
+                trained, config, positions, lambda words: status.update(start + words)
+            )
+
+        positions = examined(configs[0], settings.positions)
+        *_, findings = positions.values()
+        others = [next(iter(examined(config, ()).values())).found for config in configs[1:]]
+    together = agreement([findings.found, *others])
     meta = {
         **output.surroundings(settings),
         "dtype": "float64",
         "kernel": repr(findings.kernel),
         "ridge": findings.ridge,
     }
-    record = {"meta": meta, "layers": findings.layers, **identification_record(findings.found)}
+    record = {"meta": meta, "layers": findings.layers, "states": findings.states}
+    record |= identification_record(findings.found)
+    record["together"] = together._asdict()
+    record["seeds"] = [
+        {"seed": config.seed, **identification_record(found)}
+        for config, found in zip(configs, [findings.found, *others], strict=True)
+    ]
     if settings.positions:
         record["positions"] = [position_record(*one) for one in positions.items()]
     title = f"{settings.model}, seed {settings.seed}, float64"
@@ -79,44 +95,16 @@ def run(settings: Identify) -> int:
         print_findings(settings.model, findings)
         if settings.positions:
             print_positions(settings.model, positions)
+        if others:
+            print(f"with {len(configs)} seeds: {together.verdict}")
     return 0
 
 
 def position_record(count: int, findings: Findings) -> dict[str, Any]:
     """The findings after this number of supports as a record for JSON."""
-    known = {"kernel": repr(findings.kernel), "ridge": findings.ridge, "layers": findings.layers}
+    known = {"kernel": repr(findings.kernel), "ridge": findings.ridge}
+    known |= {"layers": findings.layers, "states": findings.states}
     return {"num_supports": count, **known, **identification_record(findings.found)}
-
-
-def identification_record(found: Identification) -> dict[str, Any]:
-    """An identification as a record for JSON."""
-    return {
-        "status": found.status,
-        "verdict": found.verdict,
-        "remain": found.remain,
-        "as near": found.as_near,
-        "strata of the condition number": found.strata,
-        "candidates": [
-            {
-                "candidate": suspect.fit.candidate,
-                "kernel": suspect.fit.kernel,
-                "values": suspect.fit.values,
-                "values of each layer": suspect.fit.per_layer,
-                "alignment": suspect.fit.alignment,
-                "ruled out": suspect.because,
-                **{space: distance_record(d) for space, d in suspect.distances.items()},
-            }
-            for suspect in found.suspects
-        ],
-        "baselines": {
-            name: {space: distance_record(d) for space, d in spaces.items()}
-            for name, spaces in found.baselines.items()
-        },
-    }
-
-
-def distance_record(d: Distance) -> dict[str, Any]:
-    return {name: value for name, value in d._asdict().items() if name != "matrix"}
 
 
 def print_findings(name: str, findings: Findings) -> None:
@@ -126,20 +114,32 @@ def print_findings(name: str, findings: Findings) -> None:
     console.print(Table(title, header, [lines]))
     console.print(
         "error: mean squared error of the linear probe, and of the model after the last layer.\n"
-        "shuffled: error of a probe that is fitted to the outputs of other tasks. untrained: error "
-        "of a probe of an untrained model.\n"
+        "lens: error of the model's own read-out, without a probe. shuffled: error of a probe that "
+        "is fitted to the outputs of other tasks. other family: error of a probe that is fitted to "
+        "another family of tasks. untrained: error of a probe of an untrained model.\n"
         f"exact: error of exact KRR with {findings.kernel!r} and ridge {findings.ridge:.3g}. "
         "zero: error of the prediction 0.\n"
         "The other columns are hyperparameters. Kernel ridge regression, or a Nadaraya-Watson "
         "smoother, with these hyperparameters has the hat matrix d prediction / d y nearest to "
         "that of the layer. distance: relative distance of the two hat matrices.\n"
     )
-    console.print(candidate_table(found), LAST_ROWS, sep="\n")
-    for space in SPACES:
-        title = f"Relative distance at every layer, {TITLES[space]} (95 % interval)"
-        header, lines = distance_table(found, space)
-        console.print(Table(title, header, [lines], tuple(header[2:-1]), where="identify.md"))
+    print_states(name, findings)
+    print_identification(found)
     console.print(found.verdict)
+
+
+def print_states(name: str, findings: Findings) -> None:
+    if findings.states:
+        header, lines = state_table(findings.states)
+        title = f"{name}: R^2 of linear probes of the support tokens for the states of a solver"
+        console = output.wide()
+        console.print(Table(title, header, [lines]))
+        console.print(
+            "step: step of the solver that the layer is aligned with. start: R^2 of a probe of the "
+            "stream before the first layer. shuffled: R^2 for the states of other tasks. random: "
+            "R^2 for random functions of x. untrained: R^2 of a probe of an untrained model. "
+            "selectivity: R^2 minus the largest of these.\n"
+        )
 
 
 def print_positions(name: str, positions: Positions) -> None:

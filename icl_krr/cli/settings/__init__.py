@@ -16,6 +16,7 @@ COMMANDS = (
     "ablate",
     "report",
     "verify",
+    "solverbench",
     "bench",
 )
 """The commands in the order of the help. For each command, such as `demo`, the settings are the

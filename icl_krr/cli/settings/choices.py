@@ -2,11 +2,11 @@
 
 from typing import TYPE_CHECKING, Literal
 
-from ...catalogue import AXES, KERNELS, SITES, SOLVERS, SUITES
+from ...catalogue import AXES, BATTERIES, KERNELS, SITES, SOLVERS, SUITES
 
 if TYPE_CHECKING:
-    Solver = Kernel = Axis = Suite = Site = str
+    Solver = Kernel = Axis = Suite = Site = Battery = str
 else:
-    Solver, Kernel, Axis, Suite, Site = (
-        Literal[tuple(table)] for table in (SOLVERS, KERNELS, AXES, SUITES, SITES)
+    Solver, Kernel, Axis, Suite, Site, Battery = (
+        Literal[tuple(table)] for table in (SOLVERS, KERNELS, AXES, SUITES, SITES, BATTERIES)
     )

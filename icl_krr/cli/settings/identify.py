@@ -7,7 +7,7 @@ from typing import Annotated, get_args
 
 import tyro
 
-from .choices import Kernel
+from .choices import Battery, Kernel
 from .command import Command, Folder, refuse_unused
 from .devices import ONE_DEVICE, OnDevices
 
@@ -19,15 +19,22 @@ CONSTRUCTIONS = "constructions"
 class Identify(Command):
     """Identify the solver that MODEL runs. The command fits every candidate solver to the
     predictions of the model after each layer, then compares model and candidates on new tasks of
-    the same family. If MODEL is the word "constructions", the command identifies constructed
-    models, whose solver is known, and prints the confusion matrix."""
+    the same family. If MODEL is a file MODEL.npz, it holds the answers of a model of any library,
+    and --tasks-of writes the tasks to it that need answers. If MODEL is the word "constructions",
+    the command identifies constructed models, whose solver is known, and prints the confusion
+    matrix."""
 
     model: tyro.conf.Positional[Annotated[str, tyro.conf.arg(metavar="MODEL")]]
-    """A trained model of the package (such as gp-encoder), the folder of an icl-krr train run, or
-    "constructions" (see above)."""
+    """A trained model of the package (such as gp-encoder), the folder of an icl-krr train run, a
+    NumPy file MODEL.npz, or "constructions" (see above)."""
+    tasks_of: str | None = None
+    """Do not identify, but write tasks to MODEL.npz, in arrays x, y and x_query. This is a trained
+    model, a run's folder or the recipe.json whose family the tasks have. To identify your model,
+    add its predictions as the array answers [b, layers + 1, q] and their derivatives in y as hats
+    [b, layers + 1, q, n]. The derivatives at the outputs y_other, as other_hats, are optional."""
     tasks: int = 64
-    """Number of tasks that the candidates are fitted to, >= 2.
-    Distances are measured on the same number of new tasks."""
+    """Number of tasks that the candidates are fitted to, >= 2. Distances are measured on the same
+    number of new tasks. With --tasks-of, the file has tasks for both."""
     probe_tasks: int = 512
     """Number of tasks that the linear probes of the layers are fitted to, >= 2."""
     num_queries: int = 8
@@ -38,11 +45,15 @@ class Identify(Command):
     """Maximum number of solver steps of a candidate. If None, 32 steps per layer of the model."""
     per_layer: bool = False
     """Refine the parameters of each candidate separately for each layer."""
+    battery: Battery | None = None
+    """Score probes and candidates on tasks outside of the training distribution, such as
+    more-supports. If None, on tasks of the training family."""
     positions: tuple[int, ...] = ()
     """Numbers of supports after which the model is identified, besides all supports of its tasks.
     At a support, a decoder answers as it answers a query after the supports before it."""
-    seeds: int = 3
-    """Number of seeds of the confusion matrix. The first seed is --seed."""
+    seeds: int | None = None
+    """Number of seeds, each with its own tasks and probes. The verdict holds for all of them. The
+    first seed is --seed. If None, 2 for a model and 3 for the confusion matrix."""
     quick: bool = False
     """Use half the number of tasks for the confusion matrix."""
     seed: int = 0
@@ -54,10 +65,30 @@ class Identify(Command):
     If None, icl-krr-identify-MODEL."""
     devices: OnDevices = ONE_DEVICE
 
+    @property
+    def last_seed(self) -> int:
+        return self.first_seed + self.seed_count - 1
+
+    @property
+    def seed_count(self) -> int:
+        return self.seeds or (3 if self.model == CONSTRUCTIONS else 2)
+
+    @property
+    def is_file(self) -> bool:
+        return self.model.endswith(".npz")
+
     def refuse_options_without_effect(self) -> None:
-        of_a_model = ("tasks", "probe_tasks", "num_queries", "kernels", "steps", "per_layer")
-        of_a_model += ("positions",)
-        if self.model == CONSTRUCTIONS:
-            refuse_unused(self, of_a_model, f"for {CONSTRUCTIONS}")
+        of_arrays = ["kernels", "steps", "per_layer"]
+        of_tasks = ["tasks", "num_queries"]
+        of_run = ["probe_tasks", "battery", "positions"]
+        if self.tasks_of is not None:
+            if not self.is_file:
+                raise ValueError(f"MODEL must be a file .npz with --tasks-of, got {self.model!r}")
+            unused = [*of_arrays, *of_run, "seeds", "quick", "out", "json"]
+            refuse_unused(self, unused, "with --tasks-of")
+        elif self.is_file:
+            refuse_unused(self, [*of_tasks, *of_run, "seeds", "quick"], "for a file")
+        elif self.model == CONSTRUCTIONS:
+            refuse_unused(self, [*of_tasks, *of_arrays, *of_run], f"for {CONSTRUCTIONS}")
         else:
-            refuse_unused(self, ["seeds", "quick"], "for a trained model")
+            refuse_unused(self, ["quick"], "for a trained model")

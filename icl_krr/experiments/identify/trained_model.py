@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import partial
 from typing import Any, NamedTuple
@@ -13,7 +13,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from ... import checks
-from ...catalogue import name_of
+from ...catalogue import BATTERIES, find, name_of
 from ...files import Lines, to_markdown
 from ...kernels import Kernel
 from ...probes import (
@@ -26,15 +26,14 @@ from ...probes import (
     identify,
     layerwise,
     spectral_filter,
-    streams,
 )
 from ...probes.distances import SPACES
-from ...tasks import Task, map_tasks
+from ...tasks import battery, map_tasks
 from ...training import reference
-from ...transformer import Architecture, Transformer, init
 from ..shared.draws import draw_tasks
 from ..shared.rows import Rows
 from ..shared.runs import Run
+from .probe_controls import controls, in_dtype_of_tasks, state_rows, state_table
 
 Show = Callable[[str], None]
 
@@ -51,6 +50,8 @@ class IdentifyConfig:
         kernels: kernels of the candidates; default: all.
         steps: largest number of steps of a candidate, >= 1; default: 32 per layer.
         per_layer: whether to refine the parameters of the candidates for each layer; default False.
+        battery: name of a battery (see `icl_krr.tasks.battery`) whose tasks score probes and
+            candidates; default None: the training family.
         seed: seed of the tasks and of the bootstrap; default 0.
 
     Raises:
@@ -63,11 +64,14 @@ class IdentifyConfig:
     kernels: tuple[str, ...] | None = None
     steps: int | None = None
     per_layer: bool = False
+    battery: str | None = None
     seed: int = 0
 
     def __post_init__(self):
         for name, least in (("tasks", 2), ("probe_tasks", 2), ("num_queries", 1)):
             checks.count(name, getattr(self, name), least)
+        if self.battery is not None:
+            find("battery", BATTERIES, self.battery)
         if self.steps is not None:
             checks.stored("steps", self.steps)
 
@@ -81,6 +85,7 @@ class Findings(NamedTuple):
         filter: spectral filters of the layers.
         kernel: kernel of the exact predictor of the tasks.
         ridge: ridge of the exact predictor of the tasks.
+        states: a row for every state and layer, with R^2 of its probe and of the controls.
     """
 
     found: Identification
@@ -88,15 +93,19 @@ class Findings(NamedTuple):
     filter: Filter
     kernel: Kernel
     ridge: float
+    states: Sequence[dict[str, Any]] = ()
 
 
 def examine(run: Run, config: IdentifyConfig, progress: Show = lambda words: None) -> Findings:
     """Probe every layer of a model on tasks of its training family, and identify its solver."""
     family: Any = dataclasses.replace(run.family, num_queries=config.num_queries)  # pyright: ignore
+    tested = family if config.battery is None else battery(config.battery, family)
     key = jax.random.key(config.seed)
     probing, scored, fitted = (
-        draw_tasks(jax.random.fold_in(key, i), count, family)
-        for i, count in enumerate((config.probe_tasks, config.tasks, config.tasks))
+        draw_tasks(jax.random.fold_in(key, i), count, sampler)
+        for i, (count, sampler) in enumerate(
+            ((config.probe_tasks, family), (config.tasks, tested), (config.tasks, family))
+        )
     )
     model = in_dtype_of_tasks(run.model, fitted)
     progress("fitting linear probes and their controls")
@@ -105,7 +114,7 @@ def examine(run: Run, config: IdentifyConfig, progress: Show = lambda words: Non
     else:
         probe = fit_probe(model, probing)
         layer_answers = partial(layerwise, model, probe=probe)
-        layers = controls(model, probing, scored, jax.random.fold_in(key, 3))
+        layers = controls(model, probing, scored, family, jax.random.fold_in(key, 3))
     answers = jax.jit(partial(map_tasks, layer_answers))(scored)
     errors = jnp.mean((answers - scored.y_query[:, None]) ** 2, axis=(0, 2))
     progress("finding the exact predictor of the tasks")
@@ -138,7 +147,9 @@ def examine(run: Run, config: IdentifyConfig, progress: Show = lambda words: Non
         seed=config.seed,
         progress=progress,
     )
-    return Findings(found, rows, filtered, best.kernel, float(best.ridge))
+    progress("probing the states of the nearest solver")
+    states = state_rows(model, found, probing, scored, jax.random.fold_in(key, 3), config.seed)
+    return Findings(found, rows, filtered, best.kernel, float(best.ridge), states)
 
 
 def layer_table(findings: Findings) -> Lines:
@@ -194,29 +205,5 @@ def filter_rows(findings: Findings) -> Rows:
 def markdown(findings: Findings) -> str:
     """The table of layers and the tables of distances, in Markdown."""
     tables = [layer_table(findings), *(distance_table(findings.found, space) for space in SPACES)]
+    tables += [state_table(findings.states)] if findings.states else []
     return "\n".join(map(to_markdown, tables))
-
-
-def in_dtype_of_tasks(model: Transformer, tasks: Task) -> Transformer:
-    """The model with its weights cast to the dtype of the tasks."""
-    return jax.tree.map(lambda leaf: jnp.asarray(leaf, tasks.x.dtype), model)
-
-
-def controls(model: Transformer, fitted: Task, scored: Task, key: jax.Array) -> Rows:
-    """Errors of two controls: probes of an untrained model, and probes fitted to shuffled outputs.
-
-    A low error of a probe is evidence about the model only if its controls have larger errors.
-    """
-    order = jax.random.permutation(jax.random.fold_in(key, 0), len(fitted.y_query))
-    shuffled = fit_probe(model, fitted, fitted.y_query[order])
-    found = {"shuffled": probe_errors(model, shuffled, scored)}
-    if isinstance(model.spec, Architecture):
-        random = in_dtype_of_tasks(init(jax.random.fold_in(key, 1), model.spec), fitted)
-        found["untrained"] = probe_errors(random, fit_probe(random, fitted), scored)
-    return [dict(zip(found, values, strict=True)) for values in np.stack([*found.values()], 1)]
-
-
-def probe_errors(model: Transformer, probe: Any, scored: Task) -> np.ndarray:
-    """Mean squared errors of the probe after every layer, including the last."""
-    answers = jax.jit(partial(map_tasks, lambda task: probe(streams(model, task))[..., 0]))(scored)
-    return np.asarray(jnp.mean((answers - scored.y_query[:, None]) ** 2, axis=(0, 2)), float)

@@ -1,0 +1,69 @@
+"""Tasks, answers and derivatives of a model of any library in one NumPy file."""
+
+from __future__ import annotations
+
+import io
+import zipfile
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from ...probes.model_answers import with_other_outputs
+from ...tasks import Task
+from ..shared.draws import draw_tasks
+
+GIVEN = ("x", "y", "x_query", "mask")
+WANTED = ("answers", "hats")
+OPTIONAL = "other_hats"
+
+
+class Arrays(NamedTuple):
+    """The arguments of `identify_arrays`."""
+
+    tasks: Task
+    answers: np.ndarray
+    hats: np.ndarray
+    other_hats: np.ndarray | None
+
+
+def tasks_file(family: Any, count: int, seed: int) -> bytes:
+    """A file with x, y, x_query and y_query of `count` tasks, and other outputs y_other."""
+    tasks = draw_tasks(jax.random.key(seed), count, family)
+    names = (*GIVEN, "y_query")
+    arrays: dict[str, Any] = {n: np.asarray(getattr(tasks, n)) for n in names if has(tasks, n)}
+    stream = io.BytesIO()
+    np.savez(stream, **arrays, y_other=np.asarray(with_other_outputs(tasks).y))
+    return stream.getvalue()
+
+
+def has(tasks: Task, name: str) -> bool:
+    return getattr(tasks, name) is not None
+
+
+def read_arrays(path: Path) -> Arrays:
+    """Read a file of tasks to which answers and hats were added.
+
+    Raises:
+        ValueError: the file is not a NumPy file, or an array is missing.
+    """
+    try:
+        with np.load(path, allow_pickle=False) as stored:
+            held = {name: stored[name] for name in stored.files}
+    except FileNotFoundError:
+        raise ValueError(
+            f"{path} does not exist; write tasks to it with --tasks-of RUN, then add answers"
+        ) from None
+    except (ValueError, OSError, zipfile.BadZipFile, AttributeError) as error:
+        raise ValueError(f"{path} must be a NumPy file as numpy.savez writes it: {error}") from None
+    missing = [name for name in (*GIVEN[:3], *WANTED) if name not in held]
+    if missing:
+        raise ValueError(
+            f"{path} must hold the arrays {', '.join((*GIVEN[:3], *WANTED))}; "
+            f"{', '.join(missing)} is missing; add the predictions of every layer as answers "
+            "[b, layers + 1, q], and their derivatives in y as hats [b, layers + 1, q, n]"
+        )
+    tasks = Task(**{name: jnp.asarray(held[name]) for name in GIVEN if name in held})
+    return Arrays(tasks, held["answers"], held["hats"], held.get(OPTIONAL))

@@ -1,0 +1,135 @@
+"""Probes of a trained model that could be wrong: errors and R^2 beside those of their controls."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from functools import partial
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from ...files import Lines
+from ...kernels import Gaussian, Linear
+from ...probes import (
+    CandidateFit,
+    Identification,
+    fit_probe,
+    layerwise,
+    probe_states,
+    streams,
+)
+from ...probes.state_probes import has_states
+from ...tasks import GaussianProcess, LinearRegression, Sampler, Task, map_tasks
+from ...tasks.batches import outline
+from ...transformer import Architecture, Transformer, init
+from ..shared.draws import draw_tasks
+from ..shared.rows import Rows
+
+
+def in_dtype_of_tasks(model: Transformer, tasks: Task) -> Transformer:
+    """The model with its weights cast to the dtype of the tasks."""
+    return jax.tree.map(lambda leaf: jnp.asarray(leaf, tasks.x.dtype), model)
+
+
+def untrained(model: Transformer, tasks: Task, key: jax.Array) -> Transformer | None:
+    """A model of the same architecture with random weights, or None without an architecture."""
+    if not isinstance(model.spec, Architecture):
+        return None
+    return in_dtype_of_tasks(init(jax.random.fold_in(key, 1), model.spec), tasks)
+
+
+def controls(
+    model: Transformer, fitted: Task, scored: Task, family: Sampler, key: jax.Array
+) -> Rows:
+    """Errors of the model's own read-out and of three controls after every layer.
+
+    A low error of a probe is evidence about the model only if its controls have larger errors. The
+    controls are probes fitted to shuffled outputs, probes of an untrained model, and probes that
+    are fitted to tasks of another family.
+    """
+    order = jax.random.permutation(jax.random.fold_in(key, 0), len(fitted.y_query))
+    others = draw_tasks(jax.random.fold_in(key, 2), len(fitted.x), other_family(family))
+    found = {
+        "lens": mean_squares(partial(layerwise, model), scored),
+        "shuffled": probe_errors(model, fit_probe(model, fitted, fitted.y_query[order]), scored),
+        "other family": probe_errors(model, fit_probe(model, others), scored),
+    }
+    if (random := untrained(model, fitted, key)) is not None:
+        found["untrained"] = probe_errors(random, fit_probe(random, fitted), scored)
+    return [dict(zip(found, values, strict=True)) for values in np.stack([*found.values()], 1)]
+
+
+def other_family(family: Sampler) -> Sampler:
+    """Linear regression, or a Gaussian process if the tasks are linear already; the same sizes.
+
+    The inputs have the same distribution, or a normal one if the family has none of these.
+    """
+    one, inputs = outline(family), getattr(family, "inputs", "normal")
+    sizes = {
+        "num_features": one.num_features,
+        "num_supports": one.num_supports,
+        "num_queries": one.num_queries,
+        "noise": getattr(family, "noise", 0.1),
+        "inputs": inputs,
+    }
+    if isinstance(family, LinearRegression):
+        return GaussianProcess(Gaussian(one.num_features**0.5), **sizes)
+    if inputs == "sphere":
+        return GaussianProcess(Linear(), **sizes)
+    return LinearRegression(**sizes)
+
+
+def probe_errors(model: Transformer, probe: Any, scored: Task) -> np.ndarray:
+    """Mean squared errors of the probe after every layer, including the last."""
+    return mean_squares(lambda task: probe(streams(model, task))[..., 0], scored)
+
+
+def mean_squares(layer_answers: Any, scored: Task) -> np.ndarray:
+    answers = jax.jit(partial(map_tasks, layer_answers))(scored)
+    return np.asarray(jnp.mean((answers - scored.y_query[:, None]) ** 2, axis=(0, 2)), float)
+
+
+def state_rows(
+    model: Transformer,
+    found: Identification,
+    fitted: Task,
+    scored: Task,
+    key: jax.Array,
+    seed: int,
+) -> Rows:
+    """R^2 of the states of the nearest candidate that has them, one row per state and layer."""
+    fit = nearest_with_states(found)
+    if fit is None:
+        return []
+    random = untrained(model, fitted, key)
+    probes = probe_states(model, fit, fitted, scored, untrained=random, seed=seed)
+    return [
+        {
+            "candidate": fit.candidate,
+            "kernel": fit.kernel,
+            "state": probe.state,
+            "layer": layer,
+            "step": step,
+            "R^2": float(probe.found[layer]),
+            **{name: float(values[layer]) for name, values in probe.controls.items()},
+            "selectivity": float(probe.selectivity[layer]),
+        }
+        for probe in probes
+        for layer, step in enumerate((0, *fit.alignment))
+    ]
+
+
+def nearest_with_states(found: Identification) -> CandidateFit | None:
+    return next((s.fit for s in found.suspects if has_states(s.fit)), None)
+
+
+def state_table(rows: Sequence[dict[str, Any]]) -> Lines:
+    """A line for every state and layer, with R^2 of the probe and of its controls."""
+    header = list(rows[0]) if rows else ["state"]
+    lines = [
+        [f"{value:.3g}" if isinstance(value, float) else str(value) for value in row.values()]
+        for row in rows
+    ]
+    return header, lines

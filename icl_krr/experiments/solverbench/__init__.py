@@ -1,0 +1,32 @@
+"""SolverBench: models of known algorithm and models that run no candidate, written and scored.
+
+A method that says which solver a model runs needs models whose solver is known. It also needs
+models that run none of the solvers it can name, the open set: otherwise a method that always names
+the nearest solver looks right. `icl-krr solverbench write` writes both kinds.
+
+The folder `models` is what a participant may see. `manifest.json` lists the models, with versions,
+dtype and the checksum of every file. Each family of tasks has a file `tasks/FAMILY.npz` with x
+[b, n, p], y [b, n] and x_query [b, q, p]; the first half of the tasks is to fit, the second half to
+score. Each model has a file `answers.npz` with its predictions before the first layer and after
+every layer, `answers` [b, L + 1, q], and their derivatives with respect to y, `hats`
+[b, L + 1, q, n]. So a participant needs no JAX. Most models also have weights,
+`model.safetensors` (`icl_krr.export.load`), and some a T5 encoder in the folder `t5`. The layout
+of weights names their slots, so a participant says whether the method reads it.
+
+The folder `labels` has the truth: what each model runs, and the states of its oracle after every
+layer. The variants are
+
+- exact: constructions of every candidate of `identify`.
+- causal: the same for solvers in which a token sees only earlier supports.
+- rotated: the stream is merged and multiplied by a random orthogonal matrix. The layers are read
+  by the model's own read-out, or by a linear probe that is fitted to the outputs y.
+- superposed: the stream has fewer channels than the construction.
+- perturbed: every weight is multiplied by 1 + level z with z standard normal.
+- fine-tuned: the weights were trained on the tasks, from the construction on.
+- open set: weights of solvers that are no candidate (`rivals`), and functions of a task without
+  weights (`foreign`).
+
+A table of verdicts has the columns model, status and names. `icl-krr solverbench score TABLE.csv`
+gives the share of right names in every variant and of false positives in the open set, with
+Wilson's intervals. `icl-krr solverbench identify` writes the table of `icl_krr.probes.identify`.
+"""

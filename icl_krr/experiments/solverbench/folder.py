@@ -1,0 +1,220 @@
+"""SolverBench as files: models, tasks and answers in one folder, labels in another."""
+
+from __future__ import annotations
+
+import dataclasses
+import io
+import json
+from collections.abc import Callable
+from functools import partial
+from hashlib import sha256
+from importlib.metadata import version
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import jax
+import numpy as np
+
+from ... import export, fields
+from ...files import from_json, replace
+from ...tasks import Task, map_tasks
+from .known import known_models
+from .models import Answers, Model, answers_of
+from .open_set import open_models
+from .settings import LINEAR, PROCESS, BenchConfig, setting
+
+FORMAT = 1
+"""Version of the files and of the models in them."""
+MODELS, LABELS = "models", "labels"
+"""Folders: what a participant may see, and the truth."""
+MANIFEST, TRUTHS = "manifest.json", "labels.json"
+
+
+def all_models(config: BenchConfig) -> list[Model]:
+    """Every model of SolverBench, in an order that says nothing about the truth.
+
+    Args:
+        config: sizes and seed.
+    """
+    names = (LINEAR,) if config.quick else (LINEAR, PROCESS)
+    settings = {name: setting(name, config) for name in names}
+    made = [*known_models(settings, config), *open_models(settings, config)]
+    order = np.random.default_rng(config.seed).permutation(len(made))
+    return [made[i] for i in order]
+
+
+def write_bench(
+    folder: Path, config: BenchConfig, progress: Callable[[str], None] = lambda words: None
+) -> dict[str, Any]:
+    """Write SolverBench to the folders `models` and `labels` of a folder.
+
+    The manifest is written last, and has the checksums of all other files that a participant may
+    see. So a folder without a manifest was not written to its end.
+
+    Args:
+        folder: folder to write to; it must exist.
+        config: sizes and seed.
+        progress: function that is called with the name of each model. The default does nothing.
+
+    Returns:
+        The labels.
+    """
+    for name, last in ((LABELS, TRUTHS), (MODELS, MANIFEST)):
+        (folder / name).mkdir(exist_ok=True)
+        (folder / name / last).unlink(missing_ok=True)
+    progress("drawing and training models")
+    made = all_models(config)
+    for one in {model.setting.name: model.setting for model in made}.values():
+        tasks = one.tasks
+        path = task_file(folder / MODELS, one.name)
+        write_arrays(path, x=tasks.x, y=tasks.y, x_query=tasks.x_query)
+    rows, labels = [], {}
+    for i, model in enumerate(made):
+        name = f"m{i:03d}"
+        progress(f"{name}, {i + 1} of {len(made)}")
+        answers = answers_of(model)
+        rows.append({"model": name, **write_model(folder / MODELS / name, model, answers)})
+        labels[name] = {**model.truth._asdict(), "tasks": model.setting.name}
+        labels[name] |= write_truth(folder / LABELS / f"{name}.npz", model, answers)
+    about = {
+        "format": FORMAT,
+        "config": dataclasses.asdict(config),
+        "dtype": str(made[0].setting.tasks.x.dtype),
+        "versions": {package: version(package) for package in ("icl_krr", "jax", "numpy")},
+    }
+    sums = checksums(folder / MODELS, {MANIFEST})
+    manifest = as_json({**about, "models": rows, "sha256": sums})
+    truths = {**about, "manifest": digest(manifest), "models": labels}
+    sums = checksums(folder / LABELS, {TRUTHS})
+    replace(folder / LABELS / TRUTHS, as_json({**truths, "sha256": sums}))
+    replace(folder / MODELS / MANIFEST, manifest)
+    return truths
+
+
+def task_file(models: Path, family: str) -> Path:
+    return models / "tasks" / f"{family}.npz"
+
+
+def write_model(folder: Path, model: Model, answers: Answers) -> dict[str, Any]:
+    """Write answers and weights of a model; return its row of the manifest."""
+    write_arrays(folder / "answers.npz", **answers._asdict())
+    weights = model.weights
+    row: dict[str, Any] = {
+        "tasks": model.setting.name,
+        "layers": answers.answers.shape[1] - 1,
+        "steps": model.layers,
+        "weights": weights is not None,
+        "probed": model.probed,
+        "t5": False,
+    }
+    if weights is not None:
+        export.save(folder / "model.safetensors", weights)
+        try:
+            export.to_t5(weights, folder / "t5")
+            row["t5"] = True
+        except ValueError:  # a T5 encoder cannot represent it
+            pass
+    return row
+
+
+def write_truth(path: Path, model: Model, answers: Answers) -> dict[str, Any]:
+    """Write the states of the oracle; return the distance of the model to it."""
+    if model.solution is None:
+        return {}
+    solve = jax.jit(partial(map_tasks, model.solution))
+    states = {name: np.asarray(value) for name, value in solve(model.setting.tasks).items()}
+    write_arrays(path, **states)
+    known = states["prediction"][:, 1:]
+    gap = np.sqrt(np.sum((answers.answers[:, 1:] - known) ** 2, axis=(0, 2)))
+    size = np.sqrt(np.sum(known**2, axis=(0, 2)))
+    return {"distance to truth": float(np.mean(gap / size))}
+
+
+def write_arrays(path: Path, **arrays: Any) -> None:
+    path.parent.mkdir(parents=True, exist_ok=True)
+    content = io.BytesIO()
+    plain: dict[str, Any] = {name: np.asarray(value) for name, value in arrays.items()}
+    np.savez(content, **plain)
+    replace(path, content.getvalue())
+
+
+def as_json(record: dict[str, Any]) -> bytes:
+    return (json.dumps(record, indent=1, default=float) + "\n").encode()
+
+
+def digest(content: bytes) -> str:
+    return sha256(content).hexdigest()
+
+
+def checksums(folder: Path, but: set[str]) -> dict[str, str]:
+    files = sorted(path for path in folder.rglob("*") if path.is_file() and path.name not in but)
+    return {str(path.relative_to(folder)): digest(path.read_bytes()) for path in files}
+
+
+class Submitted(NamedTuple):
+    """What a participant may see of a model: its tasks and answers.
+
+    Attributes:
+        name: name of the model.
+        tasks: tasks of the answers; the first half is to fit, the second to score.
+        answers: predictions and hat matrices.
+    """
+
+    name: str
+    tasks: Task
+    answers: Answers
+
+
+def read_models(models: Path) -> tuple[dict[str, Any], list[Submitted]]:
+    """Read the folder `models` of SolverBench and check it against its manifest.
+
+    Args:
+        models: folder that `write_bench` wrote.
+
+    Returns:
+        The manifest, and the models in the order of their names.
+
+    Raises:
+        ValueError: the folder was not written to its end, or a file has changed.
+        OSError: a file cannot be read.
+    """
+    manifest = read_record(models / MANIFEST)
+    for name, known in manifest["sha256"].items():
+        if not (models / name).is_file() or digest((models / name).read_bytes()) != known:
+            raise ValueError(
+                f"{models / name} must be as its manifest says; write SolverBench anew"
+            )
+    found = []
+    tasks = {
+        name: Task(**read_arrays(task_file(models, name)))
+        for name in {row["tasks"] for row in manifest["models"]}
+    }
+    for row in manifest["models"]:
+        answers = Answers(**read_arrays(models / row["model"] / "answers.npz"))
+        found.append(Submitted(row["model"], tasks[row["tasks"]], answers))
+    return manifest, found
+
+
+def read_record(path: Path) -> dict[str, Any]:
+    """The manifest or the labels; ValueError if the file is another."""
+    if not path.is_file():
+        raise ValueError(
+            f"{path} must exist, the last file that icl-krr solverbench write writes; write it"
+        )
+    try:
+        record = from_json(path.read_text())
+        if not {"format", "models", "sha256"} <= set(record):
+            raise KeyError("models")
+    except (ValueError, TypeError, KeyError):
+        raise ValueError(f"{path} must be written by icl-krr solverbench write") from None
+    if record["format"] != FORMAT:
+        raise ValueError(
+            f"{path} must have format {FORMAT}, got {fields.shown(record['format'])}; "
+            "write SolverBench anew"
+        )
+    return record
+
+
+def read_arrays(path: Path) -> dict[str, np.ndarray]:
+    with np.load(path) as file:
+        return {name: file[name] for name in file.files}

@@ -1,0 +1,162 @@
+"""Power curves: how often `identify` says the right name, against noise on the weights."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterator
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+import jax
+
+from ... import checks
+from ...catalogue import candidate
+from ...files import Lines
+from .disguise import perturbed, rotated
+from .entrant import identify_answers, row_of, verdict_of
+from .known import KERNELS, exact
+from .models import answers_of
+from .score import Share, outcome
+from .settings import LINEAR, PROCESS, QUICK, BenchConfig, setting
+
+SLOT, PROBE = "own read-out", "linear probe"
+"""How the layers are read: with the model's own read-out, or with a probe of a rotated stream."""
+KINDS = {
+    "right": ("right",),
+    "close to the right name": ("close", "among"),
+    "no name": ("none",),
+    "wrong name": ("wrong", "close to another"),
+}
+"""Outcomes of a verdict, in groups."""
+
+
+@dataclass(frozen=True)
+class PowerConfig:
+    """Cells of the power curves.
+
+    Args:
+        levels: standard deviations of the relative noise on the weights.
+        seeds: number of seeds of tasks and noise, >= 1.
+        seed: first seed.
+        solvers: names of the constructed solvers.
+        candidates: names of the solvers that `identify` fits, on the kernel of the construction.
+        families: families of tasks.
+        sizes: sizes of the tasks and models.
+
+    Raises:
+        ValueError: a number is out of range, or a name is unknown.
+    """
+
+    levels: tuple[float, ...] = (0.0, 1e-3, 1e-2, 3e-2, 1e-1)
+    seeds: int = 4
+    seed: int = 0
+    solvers: tuple[str, ...] = ("gradient_descent", "chebyshev", "conjugate_gradient")
+    candidates: tuple[str, ...] = (
+        "gradient_descent",
+        "gradient_descent_in_alpha",
+        "heavy_ball",
+        "chebyshev",
+        "conjugate_gradient",
+    )
+    families: tuple[str, ...] = (LINEAR, PROCESS)
+    sizes: BenchConfig = field(default_factory=BenchConfig)
+
+    def __post_init__(self):
+        checks.count("seeds", self.seeds)
+        for name in (*self.solvers, *self.candidates):
+            candidate(name)
+
+
+POWER_QUICK: dict[str, Any] = {
+    "levels": (0.0, 1e-2),
+    "seeds": 1,
+    "solvers": ("gradient_descent",),
+    "candidates": ("gradient_descent", "conjugate_gradient"),
+    "families": (LINEAR,),
+    "sizes": BenchConfig(**QUICK, quick=True),
+}
+"""Settings of `--quick`."""
+
+
+def count_cells(config: PowerConfig) -> int:
+    return config.seeds * len(config.levels) * len(config.solvers) * len(config.families)
+
+
+Cell = tuple[str, int, str, float]
+"""Family of tasks, seed, solver, level."""
+
+
+def measure(config: PowerConfig, done: Collection[Cell] = ()) -> Iterator[list[dict[str, Any]]]:
+    """Yield two rows for every family, seed, solver and level, one for each way to read.
+
+    One model is read in two ways. Its weights have noise; for the probe, its stream is rotated.
+
+    Args:
+        config: cells and sizes.
+        done: cells to skip.
+    """
+    for family in config.families:
+        for seed in range(config.seed, config.seed + config.seeds):
+            one = setting(family, replace(config.sizes, seed=seed))
+            key = jax.random.key(seed)
+            for i, solver in enumerate(config.solvers):
+                model = exact(solver, KERNELS[family][0], one)
+                assert model.weights is not None
+                for j, level in enumerate(config.levels):
+                    if (family, seed, solver, level) in done:
+                        continue
+                    rows = []
+                    noise = jax.random.fold_in(jax.random.fold_in(key, i), j)
+                    weights = perturbed(model.weights, noise, level)
+                    turned = rotated(weights, jax.random.fold_in(noise, 1))
+                    ways = {
+                        SLOT: model._replace(weights=weights),
+                        PROBE: model._replace(weights=turned, probed=True),
+                    }
+                    for reading, read in ways.items():
+                        found = identify_answers(
+                            one.tasks,
+                            answers_of(read),
+                            candidates=config.candidates,
+                            kernels=(KERNELS[family][0],),
+                            seed=seed,
+                        )
+                        label = {"names": model.truth.names}
+                        rows.append(
+                            {
+                                "tasks": family,
+                                "seed": seed,
+                                "solver": solver,
+                                "level": level,
+                                "reading": reading,
+                                **row_of(found),
+                                "outcome": outcome(label, verdict_of(found)),
+                            }
+                        )
+                    yield rows
+
+
+def curves(rows: list[dict[str, Any]]) -> list[dict[str, Any]]:
+    """Shares of the outcomes over seeds, for every family, solver, reading and level."""
+    cells: dict[tuple, list[str]] = {}
+    for row in rows:
+        cell = (row["tasks"], row["solver"], row["reading"], row["level"])
+        cells.setdefault(cell, []).append(row["outcome"])
+    names = ("tasks", "solver", "reading", "level")
+    return [
+        dict(zip(names, cell, strict=True))
+        | {
+            kind: Share.of(sum(one in among for one in found), len(found))
+            for kind, among in KINDS.items()
+        }
+        for cell, found in cells.items()
+    ]
+
+
+def power_table(rows: list[dict[str, Any]]) -> Lines:
+    """A line for every family, solver, reading and level."""
+    lines = [
+        [row["tasks"], row["solver"], row["reading"], f"{row['level']:g}"]
+        + [str(row[kind]) for kind in KINDS]
+        for row in curves(rows)
+    ]
+    return ["tasks", "solver", "reading", "noise on weights", *KINDS], lines

@@ -1,0 +1,163 @@
+"""Score a table of verdicts against the labels of SolverBench."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any, NamedTuple
+
+from scipy.stats import binomtest
+
+from ...files import Lines, to_markdown
+from .models import OPEN, VARIANTS
+from .verdicts import IDENTIFIED, NEAR, NONE, TIED, Verdict
+
+OUTCOMES = ("right", "among", "close", "none", "close to another", "wrong")
+"""What a verdict on a model that runs a candidate is: the right name alone; one of several that
+include it; close to the right name; no name; close to a wrong name; one or several wrong names."""
+
+
+class Share(NamedTuple):
+    """A number of cases out of all, with its 95 % interval.
+
+    Attributes:
+        cases: number of cases.
+        total: number of all cases.
+        share: cases / total; None without cases.
+        interval: Wilson's 95 % score interval; None without cases.
+    """
+
+    cases: int
+    total: int
+    share: float | None
+    interval: tuple[float, float] | None
+
+    @classmethod
+    def of(cls, cases: int, total: int) -> Share:
+        """The share with Wilson's interval.
+
+        Args:
+            cases: number of cases, <= total.
+            total: number of all cases.
+        """
+        if not total:
+            return cls(0, 0, None, None)
+        found = binomtest(cases, total).proportion_ci(0.95, method="wilson")
+        return cls(cases, total, cases / total, (float(found.low), float(found.high)))
+
+    def __str__(self) -> str:
+        if self.interval is None:
+            return "-"
+        low, high = self.interval
+        return f"{self.cases}/{self.total} ({low:.2f}, {high:.2f})"
+
+
+def outcome(label: Mapping[str, Any], verdict: Verdict) -> str:
+    """What a verdict is, one of `OUTCOMES`.
+
+    Args:
+        label: the truth of the model.
+        verdict: what is said of the model.
+    """
+    named = set(label["names"]) & set(verdict.names)
+    if verdict.status == NONE:
+        return "none"
+    if verdict.status == NEAR:
+        return "close" if named else "close to another"
+    if not named:
+        return "wrong"
+    return "right" if set(verdict.names) <= set(label["names"]) else "among"
+
+
+def score(labels: Mapping[str, Mapping[str, Any]], verdicts: Mapping[str, Verdict]) -> dict:
+    """The score of a table of verdicts.
+
+    In the open set no candidate is right: "identified" and "not distinguishable" are false
+    positives, "none" is right, and "close to" claims no solver.
+
+    Args:
+        labels: truth of every model by name.
+        verdicts: verdict on every model by name.
+
+    Returns:
+        A record with shares: of every outcome in every variant, of false positives in the open set,
+        and a row for every model.
+    """
+    rows = [
+        {
+            "model": name,
+            "variant": label["variant"],
+            "tasks": label["tasks"],
+            "truth": label["about"],
+            "solver": label["solver"],
+            "status": verdicts[name].status,
+            "names": " ".join(verdicts[name].names),
+            "outcome": outcome(label, verdicts[name]),
+        }
+        for name, label in labels.items()
+    ]
+    variants = {}
+    for variant in VARIANTS:
+        here = [row for row in rows if row["variant"] == variant]
+        if here and variant != OPEN:
+            count = {o: sum(row["outcome"] == o for row in here) for o in OUTCOMES}
+            variants[variant] = {o: Share.of(c, len(here)) for o, c in count.items()}
+    opened = [row for row in rows if row["variant"] == OPEN]
+    statuses = [row["status"] for row in opened]
+    return {
+        "variants": variants,
+        "open set": {
+            "false positives": Share.of(
+                sum(s in (IDENTIFIED, TIED) for s in statuses), len(statuses)
+            ),
+            **{
+                s: Share.of(statuses.count(s), len(statuses))
+                for s in (IDENTIFIED, TIED, NEAR, NONE)
+            },
+        },
+        "confusion": confusion(rows),
+        "rows": rows,
+    }
+
+
+def confusion(rows: list[dict[str, Any]]) -> dict[str, dict[str, int]]:
+    """{solver, or model of the open set: {names that were said: number of models}}."""
+    table: dict[str, dict[str, int]] = {}
+    for row in rows:
+        truth = row["solver"] or f"open: {row['truth']}"
+        said = NONE if row["status"] == NONE else f"{row['status']}: {row['names']}"
+        line = table.setdefault(truth, {})
+        line[said] = line.get(said, 0) + 1
+    return dict(sorted(table.items(), key=lambda item: (item[0].startswith("open: "), item[0])))
+
+
+def variant_table(found: Mapping[str, Any]) -> Lines:
+    """The share of every outcome in every variant."""
+    lines = [[name, *map(str, shares.values())] for name, shares in found["variants"].items()]
+    return ["variant", *OUTCOMES], lines
+
+
+def open_table(found: Mapping[str, Any]) -> Lines:
+    """The share of every verdict in the open set."""
+    shares = found["open set"]
+    return [*shares], [list(map(str, shares.values()))]
+
+
+def markdown(found: Mapping[str, Any]) -> str:
+    """The score as tables in Markdown."""
+    said = [
+        [truth, ", ".join(f"{names} ({count})" for names, count in line.items())]
+        for truth, line in found["confusion"].items()
+    ]
+    each = [[row[name] for name in COLUMNS] for row in found["rows"]]
+    tables = {
+        "Models that run a candidate, number of models (Wilson's 95 % interval)": variant_table(
+            found
+        ),
+        "Models that run no candidate": open_table(found),
+        "What was said of each truth (number of models)": (["truth", "verdicts"], said),
+        "Every model": ([*COLUMNS], each),
+    }
+    return "\n".join(f"{title}\n\n{to_markdown(table)}" for title, table in tables.items())
+
+
+COLUMNS = ("model", "variant", "tasks", "truth", "status", "names", "outcome")

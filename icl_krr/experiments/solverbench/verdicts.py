@@ -1,0 +1,81 @@
+"""A table of verdicts: one line for each model, as a participant submits it."""
+
+from __future__ import annotations
+
+import csv
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from ...catalogue import candidate
+
+COLUMNS = ("model", "status", "names")
+IDENTIFIED, TIED, NEAR, NONE = "identified", "not distinguishable", "close to", "none"
+STATUSES = (IDENTIFIED, TIED, NEAR, NONE)
+"""One solver; one of several; no solver, but this one is nearest; no solver."""
+ALSO_NONE = ("none is close", "not identified", "")
+
+
+class Verdict(NamedTuple):
+    """What a participant says of a model.
+
+    Attributes:
+        status: one of `STATUSES`.
+        names: names of solvers; none for "none".
+    """
+
+    status: str
+    names: tuple[str, ...] = ()
+
+
+def read_verdicts(path: Path, models: Mapping[str, Any]) -> dict[str, Verdict]:
+    """Read a CSV table with the columns model, status and names (separated by spaces).
+
+    A model without a line has the verdict "none".
+
+    Args:
+        path: table.
+        models: the models of SolverBench by name.
+
+    Returns:
+        {model: verdict} for all models.
+
+    Raises:
+        ValueError: a column is missing, a model is unknown or has two lines, a status or a solver
+            is unknown, or the number of names does not fit the status.
+        OSError: the file cannot be read.
+    """
+    with path.open(newline="", encoding="utf-8") as file:
+        reader = csv.DictReader(file)
+        if missing := [name for name in COLUMNS if name not in (reader.fieldnames or ())]:
+            raise ValueError(
+                f"{path} must have the columns {', '.join(COLUMNS)}, got no {missing[0]}"
+            )
+        found: dict[str, Verdict] = {}
+        for row in reader:
+            where = f"{path}, line {reader.line_num}"
+            if row["model"] not in models:
+                raise ValueError(
+                    f"{where}: model must be a model of the labels, got {row['model']!r}"
+                )
+            if row["model"] in found:
+                raise ValueError(f"{where}: model must be there once, got {row['model']!r} again")
+            found[row["model"]] = read_verdict(row, where)
+    return {name: found.get(name, Verdict(NONE)) for name in models}
+
+
+def read_verdict(row: Mapping[str, str], where: str) -> Verdict:
+    said = " ".join((row["status"] or "").replace("_", " ").lower().split())
+    status = NONE if said in ALSO_NONE else said
+    if status not in STATUSES:
+        raise ValueError(f"{where}: status must be {', '.join(STATUSES)}, got {row['status']!r}")
+    try:
+        names = tuple(candidate(name).name for name in (row["names"] or "").split())
+    except ValueError as error:
+        raise ValueError(f"{where}: {error}") from None
+    if status == NONE:
+        return Verdict(NONE)
+    wanted = "two or more names" if status == TIED else "one name"
+    if (len(names) < 2) if status == TIED else (len(names) != 1):
+        raise ValueError(f"{where}: names must be {wanted} for {status!r}, got {len(names)}")
+    return Verdict(status, names)

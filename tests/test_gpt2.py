@@ -1,0 +1,461 @@
+"""GPT-2 models of Hugging Face, with the read-in and read-out of Garg et al., in the one forward.
+
+`reference` is a GPT-2 of this file's own in NumPy, which reads the same tensors.
+"""
+
+import dataclasses
+import doctest
+import inspect
+import json
+import sys
+from functools import cache, partial
+from types import SimpleNamespace
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+from helpers import relative
+
+import icl_krr as ik
+from icl_krr.export import from_gpt2, load, save
+from icl_krr.export.native import read, write
+from icl_krr.files import SEAL
+
+P, N, Q, D, LAYERS, HEADS = 3, 5, 2, 8, 2, 2
+CONFIG = {
+    "model_type": "gpt2",
+    "n_embd": D,
+    "n_layer": LAYERS,
+    "n_head": HEADS,
+    "activation_function": "gelu_new",
+    "layer_norm_epsilon": 1e-5,
+    "add_cross_attention": False,
+    "scale_attn_weights": True,
+    "scale_attn_by_inverse_layer_idx": False,
+}
+OWN = {"causal": True, "inclusive": True, "aggregator": False}
+foreign = pytest.mark.filterwarnings("ignore:::transformers", "ignore:::torch")
+
+
+def tensors(seed=0):
+    rng = np.random.default_rng(seed)
+    normal = lambda *shape: 0.5 * rng.normal(size=shape)  # noqa: E731
+    found = {"wte.weight": normal(1, D), "wpe.weight": normal(2 * N + 3, D)}
+    sizes = {
+        "attn.c_attn": (D, 3 * D),
+        "attn.c_proj": (D, D),
+        "mlp.c_fc": (D, 4 * D),
+        "mlp.c_proj": (4 * D, D),
+    }
+    for i in range(LAYERS):
+        for name, (rows, columns) in sizes.items():
+            found[f"h.{i}.{name}.weight"] = normal(rows, columns)
+            found[f"h.{i}.{name}.bias"] = normal(columns)
+    for name in ("ln_f", *(f"h.{i}.ln_{k}" for i in range(LAYERS) for k in (1, 2))):
+        found[f"{name}.weight"], found[f"{name}.bias"] = 1 + normal(D), normal(D)
+    return found
+
+
+def standing_in(**config):
+    """What `from_gpt2` reads of a GPT-2 and its two linear maps, without torch."""
+    network = SimpleNamespace(config=SimpleNamespace(**{**CONFIG, **config}), state_dict=tensors)
+    rng = np.random.default_rng(1)
+    read_in = SimpleNamespace(weight=rng.normal(size=(D, P)), bias=rng.normal(size=D))
+    read_out = SimpleNamespace(weight=rng.normal(size=(1, D)), bias=rng.normal(size=1))
+    return network, read_in, read_out
+
+
+def sequence(task, query):
+    """The tokens [2 n + 1, p] of one query."""
+    tokens = np.zeros((2 * len(task.x) + 1, P), np.asarray(task.x).dtype)
+    tokens[:-1:2], tokens[1::2, 0], tokens[-1] = task.x, task.y, task.x_query[query]
+    return tokens
+
+
+def norm(h, weight, bias):
+    h = h - h.mean(-1, keepdims=True)
+    return h / np.sqrt((h * h).mean(-1, keepdims=True) + 1e-5) * weight + bias
+
+
+def gelu(x):
+    return 0.5 * x * (1 + np.tanh(np.sqrt(2 / np.pi) * (x + 0.044715 * x**3)))
+
+
+def reference(network, read_in, read_out, tokens):
+    """The hidden states [L + 1, T, d], the last before the final norm, and read-outs [L + 1, T]."""
+    own = network.state_dict()
+    of = lambda name: (own[f"{name}.weight"], own[f"{name}.bias"])  # noqa: E731
+
+    def linear(h, name):
+        weight, bias = of(name)
+        return h @ weight + bias
+
+    h = tokens @ read_in.weight.T + read_in.bias + own["wpe.weight"][: len(tokens)]
+    path = [h]
+    for i in range(LAYERS):
+        q, k, v = np.split(linear(norm(h, *of(f"h.{i}.ln_1")), f"h.{i}.attn.c_attn"), 3, axis=1)
+        heads = []
+        for qh, kh, vh in zip(*(np.split(part, HEADS, axis=1) for part in (q, k, v)), strict=True):
+            logits = qh @ kh.T / np.sqrt(D / HEADS)
+            weights = np.tril(np.exp(logits - logits.max()))
+            heads.append(weights / weights.sum(1, keepdims=True) @ vh)
+        h = h + linear(np.concatenate(heads, axis=1), f"h.{i}.attn.c_proj")
+        units = gelu(linear(norm(h, *of(f"h.{i}.ln_2")), f"h.{i}.mlp.c_fc"))
+        h = h + linear(units, f"h.{i}.mlp.c_proj")
+        path.append(h)
+    path = np.stack(path)
+    return path, (norm(path, *of("ln_f")) @ read_out.weight.T + read_out.bias)[..., 0]
+
+
+def draw(seed=0, dtype=np.float64, batch=()):
+    rng = np.random.default_rng(seed)
+    shapes = (N, P), (N,), (Q, P)
+    return ik.Task(*(rng.normal(size=(*batch, *shape)).astype(dtype) for shape in shapes))
+
+
+@cache
+def model():
+    with jax.enable_x64(True):
+        return from_gpt2(*standing_in())
+
+
+def in_tiles(model, streaming=True):
+    return model.replace(spec=dataclasses.replace(model.spec, streaming=streaming))
+
+
+@cache
+def expected():
+    return [reference(*standing_in(), sequence(draw(), i)) for i in range(Q)]
+
+
+@pytest.mark.parametrize("streaming", [False, True], ids=["whole", "tiles"])
+def test_every_layer_is_that_of_a_gpt2_at_every_token(streaming, x64):
+    task, own = draw(), in_tiles(model(), streaming)
+    names, points = ("stream", "prediction"), ("resid_mid",)
+    prediction, cache = ik.run_with_cache(own, task, names=names, points=points)
+    (path, answers), (_, others) = expected()
+    assert relative(cache["stream"][:, 1 : 2 * N + 2], path) < 1e-12
+    assert relative(cache["prediction"], np.stack([answers[:, -1], others[:, -1]], 1)) < 1e-12
+    assert relative(prediction, cache["prediction"][-1]) < 1e-12
+    along = ik.predict_along(own, task)
+    assert relative(along[:N], answers[-1, : 2 * N : 2]) < 1e-12
+    assert relative(along[N:], prediction) < 1e-12
+    assert len(cache["blocks.2.resid_mid"]) == 2
+
+
+def test_patterns_that_are_looked_at_are_those_that_are_used(x64):
+    """A query reads itself, no other query and no aggregator."""
+    prediction, cache = ik.run_with_cache(model(), draw(), everything=True)
+    assert relative(prediction, ik.predict(model(), draw())) < 1e-13
+    for layer in range(LAYERS):
+        pattern = np.asarray(cache[f"blocks.{2 * layer}.heads.0.pattern"])
+        assert pattern.shape == (HEADS, 1 + 2 * N + Q, 1 + 2 * N + Q)
+        assert np.allclose(pattern.sum(-1), 1)
+        assert np.all(pattern[:, 0, 0] == 1)
+        assert not np.any(pattern[:, 1:, 0])
+        assert np.all(pattern[:, -1, -1] > 0)
+        assert not np.any(pattern[:, -1, -2])
+
+
+def test_a_mask_is_a_shorter_context(x64):
+    task, keep = draw(), np.arange(N) != 2
+    short = task.replace(x=task.x[keep], y=task.y[keep])
+    for own in (model(), in_tiles(model())):
+        masked = ik.predict(own, task.replace(mask=keep))
+        assert relative(masked, ik.predict(own, short)) < 1e-13
+
+
+@pytest.mark.parametrize("attention", ["softmax", "tiles", "linear"])
+def test_a_query_knows_itself_and_no_other_query(attention, x64):
+    """Not even a NaN leaks, and a gradient has none. The patterns as a whole agree."""
+    spec = ik.Architecture(P, width=4, depth=1, heads=2, hidden=0, **OWN)
+    kind = attention.replace("tiles", "softmax")
+    spec = dataclasses.replace(spec, attention=kind, streaming=attention == "tiles")
+    own, task = ik.init(jax.random.key(0), spec), draw()
+    answer = jax.jit(lambda x_query: ik.predict(own, task.replace(x_query=x_query)))
+    good, bad = answer(task.x_query), answer(at(task.x_query, 0, np.nan))
+    assert np.all(np.isnan(bad[0]))
+    assert relative(bad[1:], good[1:]) < 1e-13
+    same = {"blocks.*.heads.0.pattern": lambda pattern, where: pattern}
+    assert relative(ik.run_with_hooks(own, task, same), good) < 1e-12
+    # all supports masked: a query has no key but itself
+    alone = task.replace(mask=np.zeros(N, bool))
+    slopes = jax.grad(lambda own: jnp.sum(ik.predict(own, alone)))(own)
+    assert all(np.all(np.isfinite(leaf)) for leaf in jax.tree.leaves(slopes))
+    assert not jnp.array_equal(ik.predict(own, alone)[0], ik.predict(own, alone)[1])
+
+
+def at(array, index, value):
+    changed = np.array(array)
+    changed[index] = value
+    return changed
+
+
+def test_batches_and_gradients(x64):
+    """In tiles as with whole patterns."""
+    tasks = draw(1, batch=(3,))
+
+    def loss(own):
+        return jnp.sum(ik.predict_batch(own, tasks) ** 2)
+
+    whole, tiles = (jax.value_and_grad(loss)(own) for own in (model(), in_tiles(model())))
+    assert relative(whole[0], tiles[0]) < 1e-12
+    for a, b in zip(*map(jax.tree.leaves, (whole[1], tiles[1])), strict=True):
+        assert np.allclose(a, b, atol=1e-9 * whole[0])
+    first = jax.tree.map(lambda field: field[0], tasks)
+    assert relative(ik.predict_batch(model(), tasks)[0], ik.predict(model(), first)) < 1e-12
+
+
+def test_it_can_be_saved_and_older_files_can_be_loaded(tmp_path, x64):
+    """Files from before there was `aggregator` in a Spec."""
+    path = tmp_path / "model.safetensors"
+    save(path, model())
+    assert load(path).spec == model().spec
+    assert relative(ik.predict(load(path), draw()), ik.predict(model(), draw())) < 1e-15
+    with_aggregator = dataclasses.replace(model().spec, aggregator=True)
+    save(path, model().replace(spec=with_aggregator))
+    record, parts = read(path)
+    del record["model"]["spec"]["aggregator"]
+    record["checksum"] = SEAL
+    write(path, parts, {"icl_krr": json.dumps(record)})
+    assert load(path).spec == with_aggregator
+    assert not jnp.allclose(ik.predict(load(path), draw()), ik.predict(model(), draw()))
+
+
+def test_a_gpt2_that_is_not_understood_is_refused(x64):
+    refused = {
+        "activation_function must be one of 'gelu_new', .*, got 'gelu'": {
+            "activation_function": "gelu"
+        },
+        "must have no cross attention": {"add_cross_attention": True},
+        "layer_norm_epsilon of the model must be 1e-5": {"layer_norm_epsilon": 1e-6},
+    }
+    for message, config in refused.items():
+        with pytest.raises(ValueError, match=message):
+            from_gpt2(*standing_in(**config))
+    network, read_in, read_out = standing_in()
+    narrow = SimpleNamespace(weight=np.ones((D - 1, P)), bias=None)
+    with pytest.raises(ValueError, match="read_in must map p features to the width 8, got 7"):
+        from_gpt2(network, narrow, read_out)
+    with pytest.raises(ValueError, match="read_out must map the width 8 to 1 output, got 3 to 8"):
+        from_gpt2(network, read_in, read_in)
+    single = SimpleNamespace(weight=np.ones((D, P), "f4"), bias=None)
+    with pytest.raises(TypeError, match="all weights must have one dtype, got float32 and float64"):
+        from_gpt2(network, single, read_out)
+    half = SimpleNamespace(weight=np.ones((D, P), "f2"), bias=None)
+    with pytest.raises(TypeError, match=r"read_in\.weight must be float32 or float64, got float16"):
+        from_gpt2(network, half, read_out)
+    with jax.enable_x64(False), pytest.raises(ValueError, match="float32 if x64 is not enabled"):
+        from_gpt2(network, read_in, read_out)
+    with pytest.raises(ValueError, match="at most 14 positions"):
+        ik.predict(model(), ik.Task(np.ones((7, P)), np.ones(7), np.ones((1, P))))
+
+
+def test_a_probe_can_be_fitted_to_any_reader(x64):
+    """To the streams of a model, read by a function, as to the model itself."""
+    tasks, targets = draw(2, batch=(6,)), np.random.default_rng(3).normal(size=(6, Q))
+    reader = partial(ik.probes.streams, model())
+    ours, theirs = (ik.probes.fit_probe(one, tasks, targets) for one in (reader, model()))
+    streams = reader(draw())
+    assert relative(ours(streams), theirs(streams)) < 1e-9
+    with pytest.raises(ValueError, match=r"must return streams \[L \+ 1, q, d\] with q = 2"):
+        ik.probes.fit_probe(lambda task: task.x_query, tasks, targets)
+
+
+def test_a_pytorch_model_without_torch_is_refused_in_a_sentence(monkeypatch):
+    monkeypatch.setitem(sys.modules, "torch", None)
+    with pytest.raises(ImportError, match="a PyTorch model needs torch, which is not installed"):
+        ik.probes.torch_arrays(lambda *arrays: None, draw(batch=(2,)))
+
+
+# with torch and transformers
+
+
+def hugging_face(dtype="float64", kind="GPT2Model", **options):
+    """A network, its read-in and its read-out, with every weight at random."""
+    torch, transformers = (pytest.importorskip(name) for name in ("torch", "transformers"))
+    dtype = getattr(torch, dtype)
+    sizes = {"n_embd": D, "n_layer": LAYERS, "n_head": HEADS, "n_positions": 2 * N + 3}
+    tokens = {"vocab_size": 2, "bos_token_id": 0, "eos_token_id": 0}
+    network = getattr(transformers, kind)(transformers.GPT2Config(**sizes, **tokens, **options))
+    parts = network, torch.nn.Linear(P, D), torch.nn.Linear(D, 1)
+    generator = torch.Generator().manual_seed(0)
+    for part in parts:
+        for weight in part.to(dtype).eval().parameters():
+            weight.data += 0.3 * torch.randn(weight.shape, generator=generator, dtype=dtype)
+    return parts
+
+
+def hidden_states(parts, task, query=0):
+    torch = pytest.importorskip("torch")
+    network, read_in, read_out = parts
+    network = getattr(network, "transformer", network)
+    embeds = read_in(torch.tensor(sequence(task, query))[None])
+    with torch.no_grad():
+        made = network(inputs_embeds=embeds, output_hidden_states=True)
+        answers = read_out(made.last_hidden_state)[0, :, 0].numpy()
+    return torch.stack(made.hidden_states)[:, 0].numpy(), answers
+
+
+OPTIONS = {
+    "as it comes": {},
+    "relu, of a language model": {"activation_function": "relu", "kind": "GPT2LMHeadModel"},
+    "other scales": {"scale_attn_weights": False, "scale_attn_by_inverse_layer_idx": True},
+    "wide": {"n_inner": 5},
+}
+
+
+@pytest.mark.extras
+@foreign
+@pytest.mark.parametrize("options", OPTIONS.values(), ids=OPTIONS)
+@pytest.mark.parametrize(("dtype", "tolerance"), [("float32", 1e-5), ("float64", 1e-12)])
+def test_every_layer_is_that_of_hugging_face(options, dtype, tolerance, x64):
+    parts, task = hugging_face(dtype, **options), draw(dtype=dtype)
+    own = from_gpt2(*parts)
+    cache = ik.run_with_cache(own, task, names=("stream",))[1]
+    along = ik.predict_along(own, task)
+    for query in range(Q):
+        states, answers = hidden_states(parts, task, query)
+        tokens = [*range(1, 2 * N + 1), 1 + 2 * N + query]
+        assert relative(cache["stream"][:-1, tokens], states[:-1]) < tolerance
+        assert relative(along[:N], answers[:-1:2]) < tolerance
+        assert relative(along[N + query], answers[-1]) < tolerance
+
+
+@pytest.mark.extras
+@foreign
+def test_hat_matrices_by_torch_are_those_of_the_forward(x64):
+    """Of every layer, through the final norm; with masks, which torch never sees."""
+    parts = hugging_face()
+    own, tasks = from_gpt2(*parts), draw(1, batch=(3,))
+    tasks = tasks.replace(mask=np.arange(N)[None] < np.array([[N], [3], [N]]))
+    read = partial(ik.probes.layerwise, own)
+    answers, hats = ik.probes.torch_arrays(ik.probes.decoder_answers(*parts), tasks)
+    assert answers.dtype == hats.dtype == np.float64
+    assert relative(answers, jax.lax.map(read, tasks)) < 1e-12
+    expected = jax.lax.map(partial(ik.probes.hat_matrix, read), tasks)
+    assert relative(hats, expected) < 1e-11
+    assert not np.any(hats[1, ..., 3:])
+
+
+@pytest.mark.extras
+@foreign
+def test_several_outputs_have_all_their_derivatives(x64):
+    torch = pytest.importorskip("torch")
+    rng = np.random.default_rng(0)
+    y = rng.normal(size=(2, N, 2))
+    tasks = draw(1, batch=(2,)).replace(y=y)
+    turn = rng.normal(size=(2, 2))
+    slope = lambda x, y, x_query: (x_query @ (x.T @ y) @ torch.tensor(turn))[None]  # noqa: E731
+    answers, hats = ik.probes.torch_arrays(slope, tasks)
+    assert answers.shape == (2, 1, Q, 2)
+    expected = np.einsum("bqp,bnp,rs->bqsnr", tasks.x_query, tasks.x, turn)
+    assert relative(hats[:, 0], expected) < 1e-13
+    with pytest.raises(ValueError, match=r"predictions \[L \+ 1, q, r\] with q = 2, got shape"):
+        ik.probes.torch_arrays(lambda x, y, x_query: y, tasks)
+    with pytest.raises(TypeError, match=r"must return a torch\.Tensor, got int"):
+        ik.probes.torch_arrays(lambda x, y, x_query: 0, tasks)
+
+
+@pytest.mark.extras
+@foreign
+def test_other_decoders_have_layers_too():
+    """A Llama, whose final norm has another name; a network that could drop out is refused."""
+    torch, transformers = (pytest.importorskip(name) for name in ("torch", "transformers"))
+    sizes = {"hidden_size": D, "intermediate_size": D, "num_hidden_layers": LAYERS}
+    tokens = {"vocab_size": 2, "bos_token_id": 0, "eos_token_id": 0}
+    config = transformers.LlamaConfig(**sizes, **tokens, num_attention_heads=HEADS)
+    network = transformers.LlamaModel(config)
+    maps = torch.nn.Linear(P, D), torch.nn.Linear(D, 1)
+    with pytest.raises(ValueError, match=r"evaluation mode, got training mode; call model\.eval"):
+        ik.probes.decoder_answers(network.train(), *maps)
+    function = ik.probes.decoder_answers(network.eval(), *maps)
+    tasks = draw(1, np.float32, batch=(2,))
+    answers, hats = ik.probes.torch_arrays(function, tasks)
+    assert hats.shape == (2, LAYERS + 1, Q, N)
+    assert not np.any(hats[:, 0])
+    assert np.any(hats[:, 1])
+    made = network(inputs_embeds=maps[0](torch.tensor(sequence(draw_of(tasks, 0), 1))[None]))
+    assert relative(answers[0, -1, 1], maps[1](made.last_hidden_state)[0, -1].item()) < 1e-5
+
+
+def draw_of(tasks, i):
+    return jax.tree.map(lambda field: field[i], tasks)
+
+
+@pytest.mark.extras
+@foreign
+def test_hooks_and_interventions_are_those_of_torch(x64):
+    """A head of the second layer without its values, as a hook of torch removes it."""
+    parts, task = hugging_face(), draw()
+    own = from_gpt2(*parts)
+    cut = slice(0, D // HEADS)
+
+    def without(module, inputs):
+        (mixed,) = inputs
+        mixed = mixed.clone()
+        mixed[..., cut] = 0
+        return (mixed,)
+
+    handle = parts[0].h[1].attn.c_proj.register_forward_pre_hook(without)
+    expected = [hidden_states(parts, task, query)[1][-1] for query in range(Q)]
+    handle.remove()
+    hook = {"blocks.2.heads.0.mixed": lambda mixed, where: mixed.at[:, 0].set(0)}
+    assert relative(ik.run_with_hooks(own, task, hook), expected) < 1e-12
+    tasks, others = (
+        jax.tree.map(lambda field: jnp.asarray(field)[None], t) for t in (task, draw(1))
+    )
+    found = [s for s in ik.probes.sites(own, ("head",), each_step=True) if s.step == 1]
+    assert [site.name for site in found] == ["blocks.2.heads.0[0]", "blocks.2.heads.0[1]"]
+    assert relative(ik.probes.ablate(own, tasks, found)[0, 0], expected) < 1e-12
+    whole = ik.probes.sites(own, ("role",), each_step=True)[-3:]
+    patched = ik.probes.patch(own, tasks, whole, others)
+    assert relative(patched[-1, 0], ik.predict(own, draw(1))) < 1e-12
+
+
+@pytest.mark.extras
+@foreign
+def test_probes_of_hidden_states_and_identification(x64):
+    """A probe of Hugging Face's hidden states, one of the model; identify, swap."""
+    parts = hugging_face()
+    own, tasks = from_gpt2(*parts), draw(1, batch=(12,))
+    targets = np.random.default_rng(0).normal(size=(12, Q))
+
+    def reader(task):
+        states = [hidden_states(parts, task, query)[0][:-1, -1] for query in range(Q)]
+        ones = np.ones((LAYERS, Q, 1))  # the model has these as a slot, and the ridges depend on it
+        return np.concatenate([np.stack(states, axis=1), ones], axis=2)
+
+    ours, theirs = (ik.probes.fit_probe(one, tasks, targets) for one in (own, reader))
+    task = draw()
+    before_last = ours(ik.probes.streams(own, task))[:-1]
+    assert relative(theirs(reader(task)), before_last) < 1e-8
+    found = ik.probes.identify(
+        partial(ik.probes.layerwise, own, probe=ours),
+        tasks,
+        draw(2, batch=(12,)),
+        candidates=("gradient_descent",),
+        kernels=("linear",),
+    )
+    assert found.best.fit.candidate == "gradient_descent"
+    step = ik.constructions.gradient_descent(
+        ik.Linear(), num_features=P, ridge=0.1, steps=2, step_size=0.1
+    )
+    step = step.replace(spec=dataclasses.replace(step.spec, tokens="interleaved"))
+    swapped = ik.probes.swap(own, 2, step, 0, tasks, tasks)
+    assert relative(swapped.intact, ik.predict_batch(own, tasks)) < 1e-12
+
+
+@pytest.mark.extras
+@foreign
+@pytest.mark.parametrize("function", [from_gpt2, ik.probes.torch_arrays, ik.probes.decoder_answers])
+def test_the_examples_of_the_docstrings(function):
+    """Those that need torch, which conftest.py leaves out of the other lane."""
+    for name in ("torch", "transformers"):
+        pytest.importorskip(name)
+    (examples,) = doctest.DocTestFinder().find(
+        function, globs=dict(vars(inspect.getmodule(function)))
+    )
+    assert "import torch" in examples.docstring
+    assert doctest.DocTestRunner().run(examples).failed == 0

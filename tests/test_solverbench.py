@@ -1,0 +1,402 @@
+"""SolverBench: its files, its labels, its scores, and that its open set runs no candidate."""
+
+import csv
+import json
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+import icl_krr as ik
+from icl_krr import cli
+from icl_krr.catalogue import candidates
+from icl_krr.experiments.solverbench import disguise, entrant, foreign, rivals
+from icl_krr.experiments.solverbench.folder import (
+    LABELS,
+    MANIFEST,
+    MODELS,
+    TRUTHS,
+    read_models,
+    read_record,
+    write_bench,
+)
+from icl_krr.experiments.solverbench.models import OPEN, Model, Truth, answers_of
+from icl_krr.experiments.solverbench.power import KINDS, curves
+from icl_krr.experiments.solverbench.score import OUTCOMES, Share, outcome, score
+from icl_krr.experiments.solverbench.settings import QUICK, BenchConfig, setting
+from icl_krr.experiments.solverbench.verdicts import NONE, STATUSES, Verdict, read_verdicts
+from icl_krr.probes import layerwise
+
+CONFIG = BenchConfig(quick=True, **QUICK)
+
+
+@pytest.fixture(scope="module")
+def bench(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("bench")
+    with jax.enable_x64(True):
+        write_bench(folder, CONFIG)
+    return folder
+
+
+def labels_of(bench):
+    return read_record(bench / LABELS / TRUTHS)["models"]
+
+
+def submit(path, rows):
+    with path.open("w", newline="") as file:
+        writer = csv.writer(file)
+        writer.writerows([("model", "status", "names"), *rows])
+    return path
+
+
+def perfect(labels):
+    return [
+        (name, "identified", label["solver"]) if label["names"] else (name, "none", "")
+        for name, label in labels.items()
+    ]
+
+
+def test_every_variant_is_written_with_its_checksums(bench, x64):
+    manifest, models = read_models(bench / MODELS)
+    labels = labels_of(bench)
+    assert {label["variant"] for label in labels.values()} == {
+        *("exact", "causal", "rotated", "superposed", "perturbed", "fine-tuned", OPEN)
+    }
+    assert [one.name for one in models] == [*labels] == [row["model"] for row in manifest["models"]]
+    assert (manifest["config"]["seed"], manifest["dtype"]) == (0, "float64")
+    for one, row in zip(models, manifest["models"], strict=True):
+        b, n, q = 2 * CONFIG.tasks, one.tasks.num_supports, CONFIG.num_queries
+        assert one.answers.answers.shape == (b, CONFIG.steps + 1, q)
+        assert one.answers.hats.shape == (b, CONFIG.steps + 1, q, n)
+        assert row["weights"] == (bench / MODELS / one.name / "model.safetensors").exists()
+    path = bench / MODELS / "m000" / "answers.npz"
+    content = path.read_bytes()
+    path.write_bytes(content[:-1] + bytes([content[-1] ^ 1]))
+    try:
+        with pytest.raises(ValueError, match=r"m000/answers\.npz must be as its manifest says"):
+            read_models(bench / MODELS)
+    finally:
+        path.write_bytes(content)
+
+
+def test_the_weights_that_are_written_give_the_answers(bench, x64):
+    manifest, models = read_models(bench / MODELS)
+    compared = 0
+    for one, row in zip(models, manifest["models"], strict=True):
+        if row["weights"] and not row["probed"] and row["steps"] is None:
+            weights = ik.export.load(bench / MODELS / one.name / "model.safetensors")
+            task = jax.tree.map(lambda leaf: leaf[0], one.tasks)
+            assert np.allclose(layerwise(weights, task), one.answers.answers[0], atol=1e-10)
+            compared += 1
+    assert compared >= 5
+
+
+def test_the_truth_is_apart_and_is_that_of_the_oracle(bench, x64):
+    """Nothing that a participant may see names a solver; what is exact equals the oracle."""
+    labels = labels_of(bench)
+    seen = (bench / MODELS / MANIFEST).read_text()
+    assert not any(name in seen for name in (*candidates(), OPEN, *STATUSES[:3]))
+    for name, label in labels.items():
+        truth = bench / LABELS / f"{name}.npz"
+        assert truth.exists() == (label["variant"] != OPEN)
+        if label["variant"] in ("exact", "causal"):
+            answers = np.load(bench / MODELS / name / "answers.npz")["answers"]
+            with np.load(truth) as states:
+                assert np.allclose(states["prediction"], answers, atol=1e-10)
+                assert states["alpha"].shape[1] == CONFIG.steps + 1
+        if "its own read-out" in label["about"]:
+            assert label["distance to truth"] < 1e-10
+
+
+def test_a_perfect_table_an_empty_table_and_a_random_table(bench, tmp_path):
+    labels = labels_of(bench)
+    best = score(labels, read_verdicts(submit(tmp_path / "best.csv", perfect(labels)), labels))
+    assert all(shares["right"].share == 1 for shares in best["variants"].values())
+    assert best["open set"]["false positives"].cases == 0
+    none = score(labels, read_verdicts(submit(tmp_path / "none.csv", []), labels))
+    assert all(shares["none"].share == 1 for shares in none["variants"].values())
+    assert none["open set"][NONE].share == 1
+    rng = np.random.default_rng(0)
+    rows = [(name, "identified", rng.choice(candidates())) for name in labels]
+    drawn = score(labels, read_verdicts(submit(tmp_path / "random.csv", rows), labels))
+    assert drawn["open set"]["false positives"].share == 1
+    right = sum(said == labels[name]["solver"] for name, _, said in rows)
+    assert sum(shares["right"].cases for shares in drawn["variants"].values()) == right
+    assert sum(map(sum, (line.values() for line in drawn["confusion"].values()))) == len(labels)
+
+
+@pytest.mark.parametrize(("count", "total"), [(0, 7), (3, 9), (40, 40)])
+def test_the_interval_is_wilsons(count, total):
+    """Against the roots of (p - c / n)^2 = z^2 p (1 - p) / n."""
+    z, p = 1.959963984540054, count / total
+    roots = np.roots([1 + z**2 / total, -(2 * p + z**2 / total), p**2])
+    assert np.allclose(Share.of(count, total).interval, np.clip(sorted(roots), 0, 1), atol=1e-12)
+
+
+def test_without_cases_there_is_no_share():
+    assert Share.of(0, 0) == (0, 0, None, None)
+
+
+@pytest.mark.parametrize(
+    ("status", "names", "expected"),
+    [
+        ("identified", ("chebyshev",), "right"),
+        ("identified", ("heavy_ball",), "wrong"),
+        ("not distinguishable", ("heavy_ball", "chebyshev"), "among"),
+        ("not distinguishable", ("heavy_ball", "richardson"), "wrong"),
+        ("close to", ("chebyshev",), "close"),
+        ("close to", ("richardson",), "close to another"),
+        ("none", (), "none"),
+    ],
+)
+def test_what_a_verdict_is(status, names, expected):
+    assert outcome({"names": ["chebyshev"]}, Verdict(status, names)) == expected
+    assert expected in OUTCOMES
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("model,status\nm000,none\n", "must have the columns model, status, names, got no names"),
+        ("model,status,names\nm999,none,\n", "line 2: model must be a model of the labels"),
+        ("model,status,names\nm000,none,\nm000,none,\n", "line 3: model must be there once"),
+        ("model,status,names\nm000,sure,cg\n", "line 2: status must be identified, "),
+        ("model,status,names\nm000,identified,cgg\n", "line 2: "),
+        ("model,status,names\nm000,identified,cg gd\n", "names must be one name for 'identified'"),
+        ("model,status,names\nm000,not distinguishable,cg\n", "names must be two or more names"),
+    ],
+)
+def test_a_table_that_is_no_table_of_verdicts_is_one_line(tmp_path, text, message):
+    path = tmp_path / "table.csv"
+    path.write_text(text)
+    with pytest.raises(ValueError, match=message):
+        read_verdicts(path, {"m000": {}, "m001": {}})
+
+
+def test_a_short_name_and_the_words_of_identify_are_understood(tmp_path):
+    path = tmp_path / "table.csv"
+    path.write_text("names,model,status\ncg,m000,Identified\nPCG,m001,none is close\n")
+    assert read_verdicts(path, {"m000": {}, "m001": {}}) == {
+        "m000": ("identified", ("conjugate_gradient",)),
+        "m001": ("none", ()),
+    }
+
+
+def test_an_interrupted_write_is_seen(bench, tmp_path, x64, monkeypatch):
+    from icl_krr.experiments.solverbench import folder
+
+    made = folder.all_models(CONFIG)
+    monkeypatch.setattr(folder, "all_models", lambda config: made)
+    monkeypatch.setattr(folder, "write_truth", lambda *_: (_ for _ in ()).throw(KeyboardInterrupt))
+    with pytest.raises(KeyboardInterrupt):
+        write_bench(tmp_path, CONFIG)
+    for read, where in ((read_models, MODELS), (lambda path: read_record(path / TRUTHS), LABELS)):
+        with pytest.raises(ValueError, match=r"must exist, the last file that .* writes"):
+            read(tmp_path / where)
+    assert not [path for path in tmp_path.rglob(".*") if path.is_file()]
+    read_models(bench / MODELS)
+
+
+TASKS = ik.tasks.LinearRegression(num_features=4, num_supports=8, num_queries=4, noise=0.1)
+RIDGE, STEPS = 0.3, 4
+
+
+@pytest.fixture(scope="module")
+def task():
+    with jax.enable_x64(True):
+        return ik.tasks.sample(jax.random.key(3), TASKS)
+
+
+def iterate(task, kernel, change):
+    """Predictions of alpha <- alpha + change(A, y, alphas so far), in NumPy."""
+    A = np.asarray(kernel(task.x, task.x)) + RIDGE * np.eye(task.num_supports)
+    at, alphas = np.asarray(kernel(task.x_query, task.x)), [np.zeros(task.num_supports)]
+    for t in range(STEPS):
+        alphas.append(alphas[-1] + change(A, np.asarray(task.y), alphas, t))
+    return np.array(alphas) @ at.T
+
+
+def accelerated(A, y, alphas, t):
+    ahead = alphas[-1] + (t / (t + 3) * (alphas[-1] - alphas[-2]) if t else 0)
+    return ahead - alphas[-1] + 0.02 * (y - A @ ahead)
+
+
+def steepest(A, y, alphas, t):
+    r = y - A @ alphas[-1]
+    return (r @ r) / (r @ A @ r) * r
+
+
+def relaxed(A, y, alphas, t):
+    lower = np.tril(A, -1) + np.diag(np.diag(A)) / 1.4
+    return np.linalg.solve(lower, y - A @ alphas[-1])
+
+
+SHARED = {"num_features": 4, "ridge": RIDGE}
+SIZES = jnp.array([0.01, 0.03, 0.02, 0.005])
+
+
+@pytest.mark.parametrize("kernel", [ik.Linear(), ik.Gaussian(2.0)])
+def test_the_weights_of_a_rival_run_it(task, x64, kernel):
+    sizes = np.asarray(SIZES)
+    varying = rivals.varying_descent(kernel, step_sizes=jnp.asarray(sizes), **SHARED)
+    known = iterate(task, kernel, lambda A, y, a, t: sizes[t] * (y - A @ a[-1]))
+    assert np.allclose(layerwise(varying, task), known, atol=1e-10)
+    rest = {"steps": STEPS, **SHARED}
+    fast = rivals.nesterov(kernel, step_size=0.02, **rest)
+    assert np.allclose(layerwise(fast, task), iterate(task, kernel, accelerated), atol=1e-10)
+    searched = rivals.steepest_descent(kernel, **rest)
+    assert np.allclose(layerwise(searched, task), iterate(task, kernel, steepest), atol=1e-10)
+    plain = iterate(task, kernel, lambda A, y, a, t: 0.02 * (y - A @ a[-1]))
+    means = np.cumsum(plain[1:], 0) / np.arange(1, STEPS + 1)[:, None]
+    averaged = rivals.averaged_descent(kernel, step_size=0.02, **rest)
+    assert np.allclose(layerwise(averaged, task)[1:], means, atol=1e-10)
+
+
+def test_the_functions_of_the_open_set(task, x64):
+    kernel = ik.Linear()
+    found = foreign.over_relaxation(kernel, task, RIDGE, STEPS)
+    assert np.allclose(found, iterate(task, kernel, relaxed), atol=1e-10)
+    exact = ik.solvers.exact(kernel, task, ridge=RIDGE).prediction
+    mixed = foreign.anderson(kernel, task, RIDGE, 60, 0.02)
+    plain = foreign.descent(kernel, task, RIDGE, 60, 0.02)
+    gap = lambda path: float(jnp.linalg.norm(path[-1] - exact) / jnp.linalg.norm(exact))  # noqa: E731
+    assert gap(mixed) < 0.2 * gap(plain)
+    shares = jnp.array([0.0, 0.25, 1.0])
+    assert np.allclose(
+        foreign.towards_exact(kernel, task, RIDGE, shares), shares[:, None] * exact[None]
+    )
+    ridges = jnp.array([3.0, RIDGE])
+    assert np.allclose(foreign.exact_everywhere(kernel, task, ridges)[-1], exact)
+    flow = foreign.gradient_flow(kernel, task, RIDGE, jnp.array([0.0, 0.001, 1e4]))
+    slow = foreign.descent(kernel, task, RIDGE, 100, 1e-5)
+    assert np.allclose(flow[0], 0)
+    assert np.allclose(flow[1], slow[-1], rtol=1e-2)
+    assert np.allclose(flow[2], exact)
+
+
+def test_a_rotation_changes_no_answer_and_all_channels(task, x64):
+    model = ik.constructions.conjugate_gradient(ik.Linear(), steps=STEPS, **SHARED)
+    turned = disguise.rotated(model, jax.random.key(0))
+    assert turned.layout.names == ("stream",)
+    assert np.allclose(layerwise(turned, task), layerwise(model, task), atol=1e-8)
+    write = turned.weights.steps[0].attention[0].writes[0].out
+    assert np.count_nonzero(abs(np.asarray(write)) > 1e-6) > np.count_nonzero(
+        abs(np.asarray(ik.dense(model).weights.steps[0].attention[0].writes[0].out)) > 1e-6
+    )
+
+
+def test_noise_has_its_level(x64):
+    model = ik.constructions.gradient_descent(ik.Linear(), steps=STEPS, step_size=0.01, **SHARED)
+    moved = disguise.perturbed(ik.dense(model), jax.random.key(0), 0.05)
+    pairs = zip(*map(jax.tree.leaves, (moved, ik.dense(model))), strict=True)
+    ratios = np.concatenate(
+        [np.ravel(a)[np.ravel(b) != 0] / np.ravel(b)[np.ravel(b) != 0] for a, b in pairs]
+    )
+    assert abs(np.std(ratios) / 0.05 - 1) < 0.25
+    same = disguise.perturbed(model, jax.random.key(0), 0.0)
+    assert all(map(np.array_equal, *map(jax.tree.leaves, (same, ik.untie(model)))))
+
+
+def test_the_command_writes_and_scores(bench, tmp_path, capsys):
+    labels = labels_of(bench)
+    table = submit(tmp_path / "table.csv", perfect(labels))
+    out = tmp_path / "score"
+    argv = ["solverbench", "score", str(table), "--labels", str(bench / LABELS), "--out", str(out)]
+    assert cli.main([*argv, "--json"]) == 0
+    printed = json.loads(capsys.readouterr().out)
+    assert printed["variants"]["exact"]["right"][:3] == [1, 1, 1.0]
+    record = json.loads((out / "score.json").read_text())
+    assert record["rows"] == printed["rows"]
+    text = (out / "score.md").read_text()
+    assert text.count("| --- |") >= 2
+    assert all(name in text for name in labels)
+
+
+FEW = {"candidates": ("gradient_descent", "conjugate_gradient"), "kernels": ("linear",)}
+
+
+def test_identify_is_a_participant(bench, tmp_path, capsys, monkeypatch):
+    """It continues an interrupted run, and its table is one that can be scored."""
+    real, seen = entrant.identify_answers, []
+
+    def few(tasks, answers, **options):
+        seen.append(1)
+        if len(seen) == 4:
+            raise KeyboardInterrupt
+        return real(tasks, answers, **FEW, **options)
+
+    monkeypatch.setattr(entrant, "identify_answers", few)
+    out = tmp_path / "out"
+    argv = ["solverbench", "identify", "--models", str(bench / MODELS), "--out", str(out)]
+    assert cli.main(argv) == 130
+    assert len(json.loads((out / "verdicts.json").read_text())["rows"]) == 3
+    assert cli.main(argv) == 0
+    capsys.readouterr()
+    labels = labels_of(bench)
+    assert len(seen) == len(labels) + 1
+    verdicts = read_verdicts(out / "verdicts.csv", labels)
+    said = {label["about"]: verdicts[name] for name, label in labels.items()}
+    assert said["gradient_descent, linear kernel"] == ("identified", ("gradient_descent",))
+    own = "gradient_descent, linear kernel, read by its own read-out"
+    assert said[own] == ("identified", ("gradient_descent",))
+    assert said["steepest descent"].status == NONE
+    assert said["a share of exact KRR"].status == NONE
+    assert cli.main([*argv, "--seed", "1"]) == 2
+    assert "must be of the same models" in capsys.readouterr().err
+
+
+def test_answers_that_are_not_finite_have_no_name(bench, x64):
+    _, models = read_models(bench / MODELS)
+    broken = models[0].answers._replace(answers=np.full_like(models[0].answers.answers, np.nan))
+    assert entrant.verdict_of(entrant.identify_answers(models[0].tasks, broken)) == (NONE, ())
+
+
+@pytest.mark.slow
+def test_the_power_of_identify_falls_with_noise(tmp_path, capsys):
+    out = tmp_path / "power"
+    assert cli.main(["solverbench", "power", "--quick", "--out", str(out), "--json"]) == 0
+    rows = json.loads(capsys.readouterr().out)["rows"]
+    own = {row["level"]: row for row in rows if row["reading"] == "own read-out"}
+    assert own[0.0]["outcome"] == "right"
+    assert own[0.0]["prediction"] < 1e-10 < 1e-3 < own[0.01]["prediction"]
+    names = ["power.csv", "power.json", "power.md", "power.png", "power.svg"]
+    assert sorted(path.name for path in out.iterdir()) == names
+    shares = curves(rows)
+    assert all(sum(row[kind].cases for kind in KINDS) == 1 for row in shares)
+
+
+@pytest.mark.slow
+def test_the_open_set_is_far_from_the_solvers_it_resembles(x64):
+    """Also where the kernel is right and every parameter is fitted."""
+    one = setting("linear", CONFIG)
+    kernel, rest = one.kernel("linear"), one.shared(one.kernel("linear"))
+    eta = 1 / one.high(kernel)
+    rising = rivals.varying_descent(kernel, step_sizes=eta * jnp.linspace(0.2, 1.8, 6), **rest)
+    fast = rivals.nesterov(kernel, steps=6, step_size=eta, **rest)
+    for weights in (rising, fast):
+        answers = answers_of(Model(Truth(OPEN, ""), one, weights))
+        found = entrant.identify_answers(
+            one.tasks, answers, candidates=("heavy_ball", "chebyshev"), kernels=("linear",)
+        )
+        assert min(suspect.distances["prediction"].mean for suspect in found.suspects) > 0.01
+
+
+@pytest.mark.parametrize(
+    ("argv", "message"),
+    [
+        (["score"], "TABLE.csv must be given for score"),
+        (["write", "table.csv"], "table must not be given for write"),
+        (["identify", "--quick"], "quick must not be given for identify"),
+        (["identify", "--models", "nowhere"], "nowhere/manifest.json must exist"),
+        (["score", "nowhere.csv", "--labels", "nowhere"], "nowhere/labels.json must exist"),
+        (["judge"], "judge"),
+    ],
+)
+def test_bad_options_are_one_line(tmp_path, monkeypatch, capsys, argv, message):
+    monkeypatch.chdir(tmp_path)
+    assert cli.main(["solverbench", *argv]) == 2
+    captured = capsys.readouterr()
+    assert message in captured.err
+    assert captured.err.count("\n") == 1
+    assert not list(tmp_path.iterdir())

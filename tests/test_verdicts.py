@@ -1,0 +1,322 @@
+"""What `identify` may say: nulls, the ladder, paired comparisons, arrays, masks and outputs."""
+
+import json
+from typing import NamedTuple
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+import icl_krr as ik
+from icl_krr import solvers
+from icl_krr.cli import main
+from icl_krr.probes import agreement, identify, identify_arrays, prefixes
+from icl_krr.probes.candidate_fit import CandidateFit
+from icl_krr.probes.comparisons import paired_differences
+from icl_krr.probes.distances import Aligned
+from icl_krr.probes.identification import EXACT
+from icl_krr.probes.ruling import is_regular, rule_out
+from icl_krr.tasks.linear_system import system
+from icl_krr.training.batches import draw
+
+LINEAR = ik.Linear()
+CONFIG = ik.tasks.LinearRegression(
+    num_features=6, num_supports=8, num_queries=4, condition=30.0, noise=0.1
+)
+NAMES = ("gradient_descent", "conjugate_gradient")
+OPTIONS = {"candidates": NAMES, "kernels": ("linear",)}
+
+
+def batches(config=CONFIG, count=12):
+    return [draw(jax.random.key(seed), config, count) for seed in (0, 1)]
+
+
+def spectral(*filters):
+    """A model whose layers are these functions of the eigenvalues of K."""
+
+    def answers(task):
+        gram, cross, y = system(LINEAR, task)
+        sigma, vectors = jnp.linalg.eigh(gram)
+        rows = [
+            cross @ (vectors * q(jnp.maximum(sigma, 0))[None]) @ (vectors.T @ y) for q in filters
+        ]
+        return jnp.stack([0 * rows[0], *rows]).reshape(len(rows) + 1, *task.y_query.shape)
+
+    return answers
+
+
+PATH = spectral(*(lambda s, r=r: 1 / (s + r) for r in (30.0, 5.0, 1.0, 0.1)))
+FLOW = spectral(*(lambda s, t=t: -jnp.expm1(-t * (s + 0.1)) / (s + 0.1) for t in (0.03, 0.1, 0.4)))
+BETWEEN = spectral(*(lambda s, c=c: c / (s + 0.5) for c in (0.2, 0.6, 0.9)))
+EXACTLY = spectral(*[lambda s: 1 / (s + 0.5)] * 3)
+
+
+@pytest.mark.parametrize(
+    ("model", "null"),
+    [
+        (PATH, "ridge path"),
+        (FLOW, "gradient flow"),
+        (BETWEEN, "interpolation"),
+        (EXACTLY, "interpolation"),
+    ],
+)
+def test_values_of_each_layer_without_steps_are_no_solver(x64, model, null):
+    found = identify(model, *batches(), **OPTIONS)
+    assert found.baselines[null]["prediction"].mean < 2e-3
+    assert found.baselines[null]["hat"].mean < 2e-3
+    assert found.status in ("not identified", "none is close")
+    if found.status == "not identified":
+        assert null in found.as_near
+        assert not found.remain
+
+
+def test_the_ladder_says_what_a_polynomial_of_k_is(x64):
+    rungs = {r.name: r.distances for r in identify(descend(0.05), *batches(), **OPTIONS).ladder}
+    assert rungs["linear"]["hat"].mean < 1e-12
+    assert rungs["homogeneous"]["prediction"].mean < 1e-12
+    assert rungs["degree 3"]["prediction"].mean < 1e-9
+    assert rungs["degree 2"]["prediction"].mean > 1e-3
+    assert rungs["degree 1"]["prediction"].mean > rungs["degree 2"]["prediction"].mean
+    assert rungs["smoother"]["hat"].mean > 0.1
+
+
+def test_the_ladder_tells_a_smoother_from_what_is_not_linear(x64):
+    def smooth(task):
+        made = solvers.nadaraya_watson(ik.Exponential(2.0), task).prediction
+        return jnp.stack([0 * made, made])
+
+    def squares(task):
+        return jnp.stack([0 * task.y_query, task.x_query @ (task.x.T @ task.y**2)])
+
+    first, second = (
+        {r.name: r.distances for r in identify(model, *batches(), **OPTIONS).ladder}
+        for model in (smooth, squares)
+    )
+    assert first["smoother"]["hat"].mean < 1e-12
+    assert first["linear"]["hat"].mean < 1e-12
+    assert first["any filter"]["prediction"].mean > 0.1
+    assert second["linear"]["hat"].mean > 0.5
+    assert second["homogeneous"]["prediction"].mean > 0.5
+
+
+def descend(*steps, count=3):
+    """Gradient descent, with the same step or with one step for each layer."""
+    steps = steps if len(steps) > 1 else steps * count
+
+    def answers(task):
+        w, after = jnp.zeros((task.num_features, *task.y.shape[1:])), []
+        for step in (*steps, 0.0):
+            after.append(task.x_query @ w)
+            w = w + step * task.x.T @ (kept(task) * (task.y - task.x @ w))
+        return jnp.stack(after)
+
+    return answers
+
+
+def kept(task):
+    mask = jnp.ones(task.num_supports) if task.mask is None else task.mask.astype(float)
+    return mask.reshape(-1, *[1] * (task.y.ndim - 1))
+
+
+def test_masks_and_several_outputs_are_compared_as_they_are(x64):
+    outputs = [
+        tasks.replace(y=jnp.stack([tasks.y, jnp.roll(tasks.y, 1, axis=0)], -1), y_query=None)
+        for tasks in batches()
+    ]
+    masks = [
+        tasks.replace(mask=jnp.arange(8)[None] < jnp.arange(12)[:, None] % 5 + 4)
+        for tasks in batches()
+    ]
+    for tasks in (outputs, masks):
+        found = identify(descend(0.03), *tasks, **OPTIONS)
+        assert (found.status, found.remain) == ("identified", ("gradient_descent",))
+        assert found.best.distances["hat"].mean < 1e-6
+        assert found.best.fit.values["step_size"] == pytest.approx(0.03, rel=1e-4)
+
+
+def test_arrays_say_what_the_function_says(x64):
+    fitted, scored = batches()
+    both = jax.tree.map(lambda a, b: jnp.concatenate([a, b]), fitted, scored)
+    model = descend(0.05)
+    hats = jax.vmap(lambda task: ik.probes.hat_matrix(model, task))
+    rolled = scored.replace(y=jnp.roll(scored.y, -1, axis=0))
+    other = jnp.concatenate([hats(fitted), hats(rolled)])
+    found = identify_arrays(both, jax.vmap(model)(both), hats(both), other_hats=other, **OPTIONS)
+    known = identify(model, fitted, scored, **OPTIONS)
+    assert (found.verdict, found.remain) == (known.verdict, known.remain)
+    assert [rung.name for rung in found.ladder] == [rung.name for rung in known.ladder]
+    for one, other in zip(found.suspects, known.suspects, strict=True):
+        for space in ("prediction", "hat"):
+            ours, theirs = (s.distances[space].interval for s in (one, other))
+            np.testing.assert_allclose(ours, theirs, rtol=1e-6, atol=1e-12)
+
+
+def test_a_decoder_is_identified_at_its_prefixes(x64):
+    tasks, _ = batches(count=8)
+    parts = prefixes(tasks, (3, 5, 7))
+    assert len(parts.x) == 24
+    one = jax.tree.map(lambda leaf: leaf[4], parts)
+    assert jnp.array_equal(one.x_query[0], tasks.x[1, 5])
+    assert one.mask.sum() == 5
+    seen = jax.vmap(descend(0.05))(parts)
+    hats = jax.vmap(lambda task: ik.probes.hat_matrix(descend(0.05), task))(parts)
+    found = identify_arrays(parts, seen, hats, **OPTIONS)
+    assert (found.status, found.remain) == ("identified", ("gradient_descent",))
+
+
+def test_a_task_whose_derivative_explodes_is_left_out(x64):
+    fitted, scored = batches()
+    both = jax.tree.map(lambda a, b: jnp.concatenate([a, b]), fitted, scored)
+    model = descend(0.05)
+    seen = np.array(jax.vmap(model)(both))
+    hats = np.array(jax.vmap(lambda task: ik.probes.hat_matrix(model, task))(both))
+    hats[-1, 2] *= 1e4
+    found = identify_arrays(both, seen, hats, **OPTIONS)
+    assert (found.left_out, found.status) == (1, "identified")
+    hats[-1, 2] /= 1e3  # one large task alone is not left out, and is no descent
+    assert identify_arrays(both, seen, hats, **OPTIONS).status != "identified"
+
+
+def test_steps_of_each_layer_are_at_most_close(x64):
+    found = identify(descend(0.03, 0.045, 0.02), *batches(), **OPTIONS)
+    assert found.status != "identified"
+    assert found.best.distances["hat"].mean > EXACT
+
+
+def test_a_candidate_at_its_last_step_gets_more_of_them(x64):
+    """Every layer is two steps; with fewer steps allowed, the candidate could not follow."""
+
+    def two(task):
+        return descend(0.02, count=6)(task)[::2]
+
+    found = identify(two, *batches(), steps=2, candidates=NAMES[:1], kernels=("linear",))
+    assert found.best.fit.alignment == (2, 4, 6)
+    assert (found.status, found.best.limit) == ("identified", None)
+
+    def many(task):
+        return descend(0.04, count=30)(task)[::10]
+
+    short = identify(many, *batches(), steps=1, candidates=NAMES[:1], kernels=("linear",))
+    assert short.best.limit == 4
+    assert "limit" in str(short)
+
+
+def gaps(squares, matrix=None):
+    """Equal distances in both spaces: squares [b] of one layer whose size is 1."""
+    squares = np.asarray(squares, float)[:, None]
+    matrix = np.sqrt(squares.mean(0, keepdims=True)) if matrix is None else matrix
+    part = Aligned(squares, np.ones_like(squares), matrix)
+    return {"prediction": part, "hat": part}
+
+
+class Draws(NamedTuple):
+    noise: np.ndarray
+    resample: np.ndarray
+
+
+def draws(count=40):
+    random = np.random.default_rng(0)
+    return Draws(random.random(count), random.multinomial(count, [1 / count] * count, size=400))
+
+
+def fit_of(name, alignment=(1,)):
+    return CandidateFit(name, "linear", {}, alignment, 0.0)
+
+
+def test_differences_are_paired():
+    """Two candidates whose intervals overlap, but the second is farther on every task."""
+    noise, resample = draws()
+    fits = [fit_of("gradient_descent"), fit_of("conjugate_gradient")]
+    parts = [gaps(1e-4 * (0.2 + noise)), gaps(1.2e-4 * (0.2 + noise))]
+    far = [gaps(100 * part["prediction"].squares[:, 0]) for part in parts]
+    assert rule_out(fits, parts, {}, resample)[0] == ["", ""]  # by less than the resolution
+    because, _ = rule_out(fits, far, {}, resample)
+    assert because[0] == ""
+    assert because[1].startswith("prediction: farther than gradient_descent by ")
+    shuffled = [far[0], gaps(far[1]["prediction"].squares[::-1, 0])]
+    assert rule_out(fits, shuffled, {}, resample)[0] == ["", ""]  # no longer on the same tasks
+
+
+def test_a_nearer_general_candidate_is_not_struck_out():
+    noise, resample = draws()
+    fits = [fit_of("gradient_descent"), fit_of("heavy_ball")]
+    simple, general = gaps(0.01 * noise), gaps(0.01 * noise[::-1] * 0.9)
+    assert rule_out(fits, [simple, general], {}, resample)[0] == ["", ""]
+    because, _ = rule_out(fits, [general, simple], {}, resample)
+    assert because == ["", "no nearer than gradient_descent, its special case"]
+
+
+def test_what_diverges_on_one_task_is_out_and_null_is_in():
+    noise, resample = draws()
+    wild = 0.01 * noise
+    wild[3] = 2e2
+    fits = [fit_of("gradient_descent"), fit_of("chebyshev")]
+    near = {"ridge path": gaps(0.012 * noise[::-1]), "zero": gaps(1 + noise)}
+    because, as_near = rule_out(fits, [gaps(0.01 * noise), gaps(wild)], near, resample)
+    assert because == ["", "diverges on a scored task"]
+    assert as_near == ("ridge path",)
+
+
+def test_simultaneous_intervals_hold_for_all_candidates_together():
+    """Of 30 equal candidates, none is farther in most samples; without correction, many are."""
+    misses, alone = 0, 0
+    for seed in range(60):
+        random = np.random.default_rng(seed)
+        values = random.normal(size=(30, 50))
+        resample = random.multinomial(50, [1 / 50] * 50, size=300) / 50
+        means = values.mean(1)[:, None]
+        drawn = (values @ resample.T)[:, None]
+        fixed = np.arange(30) == 0  # the leader is not the best by chance
+        found = paired_differences(means, drawn, fixed)
+        misses += np.any(found.low > 0)
+        spread = (drawn - drawn[0] - found.mean[..., None]).std(-1)
+        alone += np.any(found.mean - 1.64 * spread > 0)
+    assert misses <= 8
+    assert alone > 20
+
+
+def test_regular_steps_are_those_at_equal_intervals():
+    matrix = np.full((3, 9), 0.5)
+    for layer, step in enumerate((2, 4, 6)):
+        matrix[layer, step] = 0.01
+    part = gaps([1.0], matrix)
+    assert is_regular((2, 4, 6), part)
+    matrix[2, 6], matrix[2, 7] = 0.5, 0.01
+    assert not is_regular((2, 4, 7), part)
+    matrix[:, 2:] = 0.01  # converged
+    assert is_regular((2, 2, 2), part)
+
+
+def test_two_seeds_may_not_give_two_names(x64):
+    one = identify(descend(0.05), *batches(), **OPTIONS)
+    other = one._replace(remain=("conjugate_gradient",))
+    assert agreement([one, one]).status == "identified"
+    both = agreement([one, other])
+    assert both.status == "not distinguishable"
+    assert set(both.remain) == set(NAMES)
+    assert agreement([one, one._replace(status="close to")]).status == "close to"
+    assert agreement([one, one._replace(status="not identified")]).status == "not identified"
+
+
+def test_a_file_of_answers_is_identified(tmp_path, capsys):
+    path, out = tmp_path / "mine.npz", tmp_path / "out"
+    few = ["--tasks", "8", "--num-queries", "4"]
+    assert main(["identify", str(path), "--tasks-of", "linear", *few]) == 0
+    assert main(["identify", str(path), "--tasks-of", "linear", *few]) == 2
+    assert "must be a new file" in capsys.readouterr().err
+    run = ["identify", str(path), "--kernels", "linear", "--out", str(out)]
+    assert main(run) == 2
+    assert "answers, hats is missing; add the predictions" in capsys.readouterr().err
+    with np.load(path) as stored:
+        held = dict(stored)
+    rows = 0.05 * np.einsum("bqp,bnp->bqn", held["x_query"], held["x"])
+    hats = np.stack([0 * rows, rows], axis=1)
+    np.savez(path, **held, hats=hats, answers=np.einsum("blqn,bn->blq", hats, held["y"]))
+    assert main(run) == 0
+    record = json.loads((out / "identify.json").read_text())
+    assert (record["status"], record["remain"]) == ("identified", ["gradient_descent"])
+    assert "identified: gradient_descent" in capsys.readouterr().out
+    path.write_bytes(b"PK no file")
+    assert main(run) == 2
+    assert "must be a NumPy file" in capsys.readouterr().err
