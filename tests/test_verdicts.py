@@ -276,6 +276,18 @@ def test_simultaneous_intervals_hold_for_all_candidates_together():
     assert alone > 20
 
 
+def test_a_distance_that_one_task_dominates_is_still_farther():
+    """Its deviation is about as large as its mean, but no resample has it as near."""
+    squares = np.full(16, 0.01)
+    squares[3] = 10.0
+    draws = np.random.default_rng(0).multinomial(16, np.full(16, 1 / 16), size=1000) / 16
+    far, near = np.sqrt(draws @ squares), np.full(1000, 1e-15)
+    means = np.array([[1e-15], [np.sqrt(squares.mean())]])
+    found = paired_differences(means, np.stack([near, far])[:, None], np.array([True, True]))
+    assert found.mean[1, 0] - 1.96 * far.std() < 0
+    assert found.low[1, 0] > 0.05
+
+
 def test_regular_steps_are_those_at_equal_intervals():
     matrix = np.full((3, 9), 0.5)
     for layer, step in enumerate((2, 4, 6)):

@@ -9,7 +9,7 @@ from scipy.stats import binomtest
 
 from ...files import Lines, to_markdown
 from .models import OPEN, VARIANTS
-from .verdicts import IDENTIFIED, NEAR, NONE, TIED, Verdict
+from .verdicts import IDENTIFIED, NEAR, NONE, STATUSES, TIED, Verdict
 
 OUTCOMES = ("right", "among", "close", "none", "close to another", "wrong")
 """What a verdict on a model that runs a candidate is: the right name alone; one of several that
@@ -68,7 +68,9 @@ def outcome(label: Mapping[str, Any], verdict: Verdict) -> str:
     return "right" if set(verdict.names) <= set(label["names"]) else "among"
 
 
-def score(labels: Mapping[str, Mapping[str, Any]], verdicts: Mapping[str, Verdict]) -> dict:
+def score(
+    labels: Mapping[str, Mapping[str, Any]], verdicts: Mapping[str, Verdict]
+) -> dict[str, Any]:
     """The score of a table of verdicts.
 
     In the open set no candidate is right: "identified" and "not distinguishable" are false
@@ -79,8 +81,7 @@ def score(labels: Mapping[str, Mapping[str, Any]], verdicts: Mapping[str, Verdic
         verdicts: verdict on every model by name.
 
     Returns:
-        A record with shares: of every outcome in every variant, of false positives in the open set,
-        and a row for every model.
+        The record of `summary`.
     """
     rows = [
         {
@@ -95,24 +96,30 @@ def score(labels: Mapping[str, Mapping[str, Any]], verdicts: Mapping[str, Verdic
         }
         for name, label in labels.items()
     ]
+    return summary(rows)
+
+
+def summary(rows: list[dict[str, Any]]) -> dict[str, Any]:
+    """Shares of every outcome in every variant and of every verdict in the open set.
+
+    Args:
+        rows: a row for every model, as `score` makes it.
+
+    Returns:
+        A record with the shares, the confusion of truths and verdicts, and the rows.
+    """
     variants = {}
     for variant in VARIANTS:
-        here = [row for row in rows if row["variant"] == variant]
+        here = [row["outcome"] for row in rows if row["variant"] == variant]
         if here and variant != OPEN:
-            count = {o: sum(row["outcome"] == o for row in here) for o in OUTCOMES}
-            variants[variant] = {o: Share.of(c, len(here)) for o, c in count.items()}
-    opened = [row for row in rows if row["variant"] == OPEN]
-    statuses = [row["status"] for row in opened]
+            variants[variant] = {name: Share.of(here.count(name), len(here)) for name in OUTCOMES}
+    said = [row["status"] for row in rows if row["variant"] == OPEN]
+    false = said.count(IDENTIFIED) + said.count(TIED)
     return {
         "variants": variants,
         "open set": {
-            "false positives": Share.of(
-                sum(s in (IDENTIFIED, TIED) for s in statuses), len(statuses)
-            ),
-            **{
-                s: Share.of(statuses.count(s), len(statuses))
-                for s in (IDENTIFIED, TIED, NEAR, NONE)
-            },
+            "false positives": Share.of(false, len(said)),
+            **{name: Share.of(said.count(name), len(said)) for name in STATUSES},
         },
         "confusion": confusion(rows),
         "rows": rows,
