@@ -48,7 +48,8 @@ class IdentifyConfig:
         probe_tasks: number of tasks that fit the linear probes, >= 2; default 512.
         num_queries: number of queries of a task, >= 1; default 8.
         kernels: kernels of the candidates; default: all.
-        steps: largest number of steps of a candidate, >= 1; default: 8 per layer, and 32 where no candidate fits.
+        steps: largest number of steps of a candidate, >= 1; default: 8 per layer, and 32 where no
+            candidate fits.
         per_layer: whether to refine the parameters of the candidates for each layer; default False.
         battery: name of a battery (see `icl_krr.tasks.battery`) whose tasks score probes and
             candidates; default None: the training family.
