@@ -121,13 +121,15 @@ class Identification(NamedTuple):
                 "in hat matrices"
             )
         named = f"{self.status}: {', '.join(self.remain)}"
-        if self.status != NEAR:
-            return f"{named}; {REASONS[self.status]}"
         far = [
             f"{found.mean:.2g} in {TITLES[space]}"
             for space, found in self.best.distances.items()
             if found.mean > EXACT
         ]
+        if self.status == TIED and far:
+            named += f", and the nearest is only close ({' and '.join(far)})"
+        if self.status != NEAR:
+            return f"{named}; {REASONS[self.status]}"
         why = [f"its distance is {' and '.join(far)} (identified: at most {EXACT})"] * bool(far)
         why += ["its steps at the layers are not regular"] * (not self.best.regular)
         why += [f"a layer is at the limit of {self.best.limit} steps"] * bool(self.best.limit)
