@@ -181,7 +181,7 @@ def subjects_figure(rows: list[Record], meta: Record) -> Figure:
         for i in range(len(grouped)):
             axis.axhline(i + 0.5, color="black", alpha=0.08, linewidth=0.8)
         axis.axvline(CLOSE, color="black", linestyle=":", linewidth=1, label=f"close: {CLOSE}")
-        axis.set_xscale("log")
+        axis.set_xlim(left=0)
         axis.set_xlabel(f"relative distance in {TITLES[space]}")
         axis.grid(alpha=0.25, axis="x")
     axes[0].set_yticks(range(len(grouped)), list(grouped), fontsize=7)

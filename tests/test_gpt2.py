@@ -443,6 +443,10 @@ def test_probes_of_hidden_states_and_identification(x64):
         ik.Linear(), num_features=P, ridge=0.1, steps=2, step_size=0.1
     )
     step = step.replace(spec=dataclasses.replace(step.spec, tokens="interleaved"))
+    answers, hats = ik.probes.torch_arrays(ik.probes.decoder_answers(*parts), tasks)
+    options = {"candidates": ("gradient_descent",), "kernels": ("linear",), "steps": 3}
+    found = ik.probes.identify_arrays(tasks, answers, hats, **options)
+    assert found.status == "none is close"  # no random network is a solver
     swapped = ik.probes.swap(own, 2, step, 0, tasks, tasks)
     assert relative(swapped.intact, ik.predict_batch(own, tasks)) < 1e-12
 

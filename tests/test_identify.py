@@ -124,7 +124,7 @@ def test_what_is_no_candidate_is_close_to_none(x64):
         assert low < value < high
     assert len(near.by_stratum) == 3
     assert len(found.strata) == 4
-    assert near.matrix.shape == (4, 33)
+    assert near.matrix.shape == (4, 17)
     chosen = near.matrix[range(4), list(found.best.fit.alignment)]
     assert np.allclose(chosen, near.by_layer)
     assert jnp.all(jnp.isfinite(made.fitted.x))

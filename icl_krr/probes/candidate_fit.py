@@ -108,6 +108,7 @@ def fit_candidate(
     *,
     points: int = 128,
     starts: int = 2,
+    near: CandidateFit | None = None,
 ) -> CandidateFit:
     """Fit the parameters and the alignment of a candidate to the layers of a model.
 
@@ -125,6 +126,8 @@ def fit_candidate(
         steps: largest number of solver steps, >= 1.
         points: number of points of the Halton sequence, 128 by default.
         starts: number of points to refine for each initial alignment, 2 by default.
+        near: fit with fewer steps, whose parameters are the only point to refine. Default: the
+            points of the sequence.
 
     Returns:
         The `CandidateFit` with the smallest error.
@@ -158,8 +161,12 @@ def fit_candidate(
     for name, number in (("steps", steps), ("points", points), ("starts", starts)):
         checks.count(name, number)
     names = [*parameters(row, kernel)]
-    cube = qmc.Halton(len(names), scramble=False).random(points)
-    logs, distances = search(candidate, kernel, jnp.asarray(cube), tasks, answers, steps)
+    if near is None:
+        cube = qmc.Halton(len(names), scramble=False).random(points)
+        logs, distances = search(candidate, kernel, jnp.asarray(cube), tasks, answers, steps)
+    else:
+        logs, at = near.logs[None], jnp.asarray(near.alignment)
+        distances = look(candidate, kernel, steps, logs[0], tasks, answers, at)[2][None]
     found = []
     for alignments in regular(bounded(distances)):
         each = zip(bounded(distances), alignments, strict=True)

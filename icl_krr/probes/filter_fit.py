@@ -20,7 +20,7 @@ BANDWIDTHS = 13
 """Number of bandwidths of the grid."""
 PENALTIES = (0.0, *10.0 ** np.arange(-14.0, 0.0, 2))
 """Ridges of a linear combination, over the largest squared singular value. The last quarter of the
-tasks chooses one, as for a probe."""
+tasks chooses one, as for a probe, or the number of leading filters without a ridge."""
 
 
 @dataclass(frozen=True)
@@ -161,8 +161,12 @@ def fit_family(
 
 
 def shrunk(rows: np.ndarray, wanted: np.ndarray) -> list[np.ndarray]:
-    """The least-squares coefficients [m, L] of rows [e, m] with every penalty."""
+    """The coefficients [m, L] of rows [e, m] with every penalty, and of the leading filters."""
     left, values, right = np.linalg.svd(rows, full_matrices=False)
     values = np.maximum(values, 1e-10 * max(values[0], np.finfo(float).tiny))
     turned, top = left.T @ wanted, values[0] ** 2
-    return [right.T @ (turned / (values + p * top / values)[:, None]) for p in PENALTIES]
+    found = [right.T @ (turned / (values + p * top / values)[:, None]) for p in PENALTIES]
+    for count in range(1, rows.shape[1]):
+        own = np.linalg.lstsq(rows[:, :count], wanted, rcond=1e-10)[0]
+        found.append(np.pad(own, ((0, rows.shape[1] - count), (0, 0))))
+    return found

@@ -25,14 +25,14 @@ from ..tasks.task import check_axes
 from .candidate_fit import CandidateFit, fit_candidate, layer_by_layer
 from .distances import BASELINES, Distance, baseline_gaps, candidate_gaps, distance, stratify
 from .hat import LayerAnswers
-from .identification import NOTHING, Identification, Statement, Suspect, status_of
+from .identification import EXACT, NOTHING, Identification, Statement, Suspect, status_of
 from .ladder import ladder
 from .model_answers import ModelAnswers, answers_of_arrays, answers_of_model
 from .nulls import NULLS
 from .ruling import Gaps, is_close, is_regular, rule_out
 
 RAISED = 4
-"""If a layer is aligned with the last step, the candidate gets this many times as many steps."""
+"""A candidate with a layer at the last step gets this many times as many steps."""
 
 
 def identify(
@@ -53,8 +53,8 @@ def identify(
 
     1. Every candidate is fitted to the predictions on the batch `fitted`, with the same parameters
        for all tasks. Each layer is aligned with one step. The aligned steps never decrease from
-       layer to layer. Each candidate keeps the kernel that fits best. If a layer is aligned with
-       the last step, the candidate is fitted again with 4 times as many steps.
+       layer to layer. Each candidate keeps the kernel that fits best. If no candidate fits within
+       0.01, those with a layer at the last step are fitted again with 4 times as many steps.
     2. On the batch `scored`, the relative distances of predictions and of hat matrices $df / dy$
        are averaged over layers. Intervals cover 95 % of 1000 bootstrap resamples of the tasks.
     3. The differences of these distances from those of the nearest candidate are compared on the
@@ -83,7 +83,7 @@ def identify(
         candidates: names of candidate solvers; default: all candidates of the catalogue.
         kernels: names of kernels; default: all kernels of the catalogue. Each candidate is fitted
             with every kernel of this list that it accepts.
-        steps: largest number of solver steps, >= 1, 8 L by default (see 1).
+        steps: largest number of solver steps, >= 1, 4 L by default (see 1).
         strata: number of groups, 2 by default. The tasks are sorted by the condition number of
             $K + \lambda I$ and split into groups of equal size.
         system: kernel and ridge for this condition number; default: those of the candidate that
@@ -223,15 +223,28 @@ class Options:
 
 def compare(model: ModelAnswers, options: Options) -> Identification:
     """Fit all candidates and nulls to the answers of a model, and rule out what is farther."""
-    steps = 8 * model.answers.shape[1] if options.steps is None else options.steps
-    fits, gaps, limits = [], [], []
+    steps = 4 * model.answers.shape[1] if options.steps is None else options.steps
+    fits, tried = [], []
     for row in options.rows:
         if kernels := options.kernels_of(row):
             options.progress(row.name)
-            one, most = fit(row, kernels, model, steps, options.per_layer)
-            fits.append(one)
-            gaps.append(candidate_gaps(one, model, most))
-            limits.append(most if row.iterates and at_limit(one, most) else None)
+            fits.append(fit(row.name, kernels, model, steps))
+            tried.append(steps)
+    if min(one.error for one in fits) > EXACT:  # more steps may explain the model
+        for i, one in enumerate(fits):
+            if at_limit(one, steps):
+                options.progress(f"{one.candidate}, more steps")
+                rest = model.fitted, model.answers, RAISED * steps
+                more = fit_candidate(one.candidate, one.kernel, *rest, near=one)
+                if more.error < one.error:
+                    fits[i], tried[i] = more, RAISED * steps
+    if options.per_layer:
+        fits = [
+            layer_by_layer(one, model.fitted, model.answers, most)
+            for one, most in zip(fits, tried, strict=True)
+        ]
+    gaps = [candidate_gaps(one, model, most) for one, most in zip(fits, tried, strict=True)]
+    limits = [most if at_limit(one, most) else None for one, most in zip(fits, tried, strict=True)]
     options.progress("the ladder")
     rungs = ladder(model, options.tried)
     known = {name: baseline_gaps(name, model) for name in BASELINES}
@@ -272,19 +285,13 @@ def compare(model: ModelAnswers, options: Options) -> Identification:
     )
 
 
-def fit(
-    row: Solver, kernels: list[str], model: ModelAnswers, steps: int, per_layer: bool
-) -> tuple[CandidateFit, int]:
-    """The candidate with its best kernel, and the number of steps that it was allowed."""
-    tasks, answers = model.fitted, model.answers
-    found = [fit_candidate(row.name, kernel, tasks, answers, steps) for kernel in kernels]
-    best = min(found, key=lambda one: one.error)
-    if row.iterates and not row.sequential and at_limit(best, steps):
-        more = fit_candidate(row.name, best.kernel, tasks, answers, RAISED * steps)
-        if more.error < best.error:
-            best, steps = more, RAISED * steps
-    return (layer_by_layer(best, tasks, answers, steps) if per_layer else best), steps
+def fit(name: str, kernels: list[str], model: ModelAnswers, steps: int) -> CandidateFit:
+    """The candidate with the kernel that fits best."""
+    found = [fit_candidate(name, k, model.fitted, model.answers, steps) for k in kernels]
+    return min(found, key=lambda one: one.error)
 
 
 def at_limit(one: CandidateFit, steps: int) -> bool:
-    return max(one.alignment) == steps
+    """Whether a layer is aligned with the last step of a solver that takes steps."""
+    row = candidate(one.candidate)
+    return row.iterates and not row.sequential and max(one.alignment) == steps

@@ -92,7 +92,8 @@ def decoder_answers(
     The tokens are $x_1, y_1, x_2, y_2, \dots, x_{query}$, with y in the first of p channels (Garg
     et al., 2022), and each query has a sequence of its own. The prediction of a layer is the
     logit lens: `read_out` of the final norm of the hidden state at the query. The last layer is
-    the model's own prediction.
+    the model's own prediction. A model that was loaded with `attn_implementation="eager"` is the
+    fastest, because torch does not batch the derivatives of its fused attention.
 
     Args:
         model: a decoder that takes `inputs_embeds` and returns `hidden_states`, of which the last

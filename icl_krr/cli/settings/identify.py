@@ -42,7 +42,7 @@ class Identify(Command):
     kernels: tuple[Kernel, ...] = get_args(Kernel)
     """Kernels to try for each candidate."""
     steps: int | None = None
-    """Maximum number of solver steps of a candidate. If None, 32 steps per layer of the model."""
+    """Maximum number of solver steps of a candidate. If None, 8 steps per layer of the model, and 32 where no candidate fits."""
     per_layer: bool = False
     """Refine the parameters of each candidate separately for each layer."""
     battery: Battery | None = None

@@ -48,7 +48,7 @@ class IdentifyConfig:
         probe_tasks: number of tasks that fit the linear probes, >= 2; default 512.
         num_queries: number of queries of a task, >= 1; default 8.
         kernels: kernels of the candidates; default: all.
-        steps: largest number of steps of a candidate, >= 1; default: 32 per layer.
+        steps: largest number of steps of a candidate, >= 1; default: 8 per layer, and 32 where no candidate fits.
         per_layer: whether to refine the parameters of the candidates for each layer; default False.
         battery: name of a battery (see `icl_krr.tasks.battery`) whose tasks score probes and
             candidates; default None: the training family.
@@ -122,7 +122,7 @@ def examine(run: Run, config: IdentifyConfig, progress: Show = lambda words: Non
     known = best.losses(scored)
     progress("computing hat matrices and filters")
     hats = jax.jit(partial(map_tasks, partial(hat_matrix, layer_answers)))(scored)
-    steps = 32 * (hats.shape[1] - 1) if config.steps is None else config.steps
+    steps = 8 * (hats.shape[1] - 1) if config.steps is None else config.steps
     name = name_of(best.kernel)
     rows = []
     for layer, error in enumerate(errors.tolist()):
