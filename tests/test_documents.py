@@ -1,5 +1,6 @@
 """What the README, the results and the guides say is run, parsed or compared with its record."""
 
+import csv
 import inspect
 import json
 import re
@@ -26,6 +27,7 @@ from icl_krr.experiments.claims.verify import claims
 from icl_krr.experiments.identify import confusion
 from icl_krr.experiments.shared.recipe import RUNS, Recipe, names as recipe_names
 from icl_krr.experiments.shared.retrained import FOLDER, SEEDS, STUDIES, weights_file
+from icl_krr.experiments.solverbench import power, score as bench_score
 from icl_krr.files import to_markdown
 from icl_krr.text_tables import number
 
@@ -265,6 +267,30 @@ def test_the_identification_is_the_one_that_was_measured():
             entry = candidate[space]
             low, high = entry["interval"]
             assert f"| {entry['mean']:.2g} ({low:.2g}, {high:.2g}) |" in shown
+
+
+def test_the_score_on_solverbench_is_the_one_that_was_measured():
+    """And the open set is no set of candidates: none is within 0.01 in both spaces."""
+    record = json.loads((RESULTS / "solverbench.json").read_text())
+    assert bench_score.markdown(bench_score.summary(record["rows"])) == (
+        RESULTS / "solverbench.md"
+    ).read_text()
+    with (RESULTS / "solverbench-verdicts.csv").open(newline="") as file:
+        verdicts = {row["model"]: row for row in csv.DictReader(file)}
+    assert [*verdicts] == [row["model"] for row in record["rows"]]
+    for row in record["rows"]:
+        said = verdicts[row["model"]]
+        assert (row["status"], row["names"]) == (said["status"], said["names"])
+        if row["variant"] == "open set" and said["prediction"]:
+            assert max(float(said["prediction"]), float(said["hat"])) > 0.01, row["truth"]
+    assert len({row["truth"] for row in record["rows"] if row["variant"] == "open set"}) >= 20
+
+
+def test_the_power_of_identify_is_the_one_that_was_measured():
+    record = json.loads((RESULTS / "solverbench-power.json").read_text())
+    table = to_markdown(power.power_table(record["rows"]))
+    assert table == (RESULTS / "solverbench-power.md").read_text()
+    assert {"config", "device", "dtype", "seed", "versions"} <= set(record["meta"])
 
 
 @pytest.mark.parametrize("name", ["gp-decoder", "linear-decoder"])

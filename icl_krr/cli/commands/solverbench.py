@@ -82,6 +82,7 @@ def identify(settings: Solverbench, folder: Path, show: Show) -> Results:
 
     for row in identify_models(models, settings.seed, {row["model"] for row in rows}):
         rows.append(row)
+        rows.sort(key=lambda row: row["model"])
         save()
         show(f"{len(rows)} of {len(models)} models")
     header = list(dict.fromkeys(name for row in rows for name in row))

@@ -46,13 +46,12 @@ class PowerConfig:
         ValueError: a number is out of range, or a name is unknown.
     """
 
-    levels: tuple[float, ...] = (0.0, 1e-3, 1e-2, 3e-2, 1e-1)
-    seeds: int = 4
+    levels: tuple[float, ...] = (0.0, 1e-3, 1e-2, 1e-1)
+    seeds: int = 3
     seed: int = 0
     solvers: tuple[str, ...] = ("gradient_descent", "chebyshev", "conjugate_gradient")
     candidates: tuple[str, ...] = (
         "gradient_descent",
-        "gradient_descent_in_alpha",
         "heavy_ball",
         "chebyshev",
         "conjugate_gradient",
@@ -94,8 +93,8 @@ def measure(config: PowerConfig, done: Collection[Cell] = ()) -> Iterator[list[d
         config: cells and sizes.
         done: cells to skip.
     """
-    for family in config.families:
-        for seed in range(config.seed, config.seed + config.seeds):
+    for seed in range(config.seed, config.seed + config.seeds):
+        for family in config.families:
             one = setting(family, replace(config.sizes, seed=seed))
             key = jax.random.key(seed)
             for i, solver in enumerate(config.solvers):
