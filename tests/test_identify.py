@@ -447,7 +447,7 @@ def test_a_function_of_arrays_of_another_shape_is_told():
 
 
 def test_candidates_that_all_diverge_are_compared_all_the_same(x64, monkeypatch):
-    """Seen on a GPT-2 by logit lens: none remained, no baseline was as near, and nothing was said."""
+    """Seen on the logit lens of a GPT-2: none remained, and no baseline was as near."""
     monkeypatch.setattr(ruling, "diverges", lambda gaps: True)
     _, found = found_of("gradient_descent", "linear", ("gradient_descent",))
     assert found.remain == ("gradient_descent",)
