@@ -27,7 +27,7 @@ from icl_krr.experiments.identify.trained_model import (
 )
 from icl_krr.experiments.shared.runs import load
 from icl_krr.plots import filter_figure, identification_figure
-from icl_krr.probes import identify, layerwise
+from icl_krr.probes import identify, layerwise, ruling
 from icl_krr.probes.candidates import parameters, solve
 from icl_krr.training.batches import draw
 
@@ -444,3 +444,10 @@ def test_a_function_of_arrays_of_another_shape_is_told():
     task = ik.tasks.sample(jax.random.key(0), ik.tasks.LinearRegression(num_queries=5))
     with pytest.raises(Exception, match=r"= \[3, 5\], got shape \[4, 5\]"):
         jax.block_until_ready(answers(task))
+
+
+def test_candidates_that_all_diverge_are_compared_all_the_same(x64, monkeypatch):
+    """Seen on the logit lens of a GPT-2: none remained, and no baseline was as near."""
+    monkeypatch.setattr(ruling, "diverges", lambda gaps: True)
+    _, found = found_of("gradient_descent", "linear", ("gradient_descent",))
+    assert found.remain == ("gradient_descent",)

@@ -26,8 +26,9 @@ def rule_out(
     means = np.array([[mean(one[space]) for space in SPACES] for one in every])
     drawn = np.array([[draws(one[space], resample) for space in SPACES] for one in every])
     wild = np.array([diverges(one["prediction"]) for one in gaps])
+    wild &= not wild.all()  # if all diverge, the nearest of them is told
     because = ["diverges on a scored task" if one else "" for one in wild]
-    in_use = np.append(~wild | wild.all(), np.ones(len(known), bool))
+    in_use = np.append(~wild, np.ones(len(known), bool))
     may_lead = in_use & (np.arange(len(every)) < len(gaps))
     found = paired_differences(means[in_use], drawn[in_use], may_lead[in_use])
     places = np.flatnonzero(in_use)
