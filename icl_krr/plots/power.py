@@ -12,7 +12,7 @@ from .style import BLUE, RED
 if TYPE_CHECKING:
     from ..experiments.shared.rows import Rows
 
-COLORS = dict(zip(KINDS, (BLUE, "#56B4E9", "#999999", RED), strict=True))
+COLORS = dict(zip(KINDS, (BLUE, "#56B4E9", "#999999", "#E69F00", RED), strict=True))
 
 
 def power_figure(rows: Rows, title: str) -> Figure:
@@ -43,7 +43,8 @@ def power_figure(rows: Rows, title: str) -> Figure:
             axis.set_title(f"{solver}\n{tasks} tasks, {reading}", fontsize=7)
             axis.set_xticks(range(len(levels)), [f"{level:g}" for level in levels], fontsize=6)
             axis.tick_params(axis="y", labelsize=6)
-    figure.supxlabel("standard deviation of the relative noise on every weight", fontsize=8)
+    for axis in axes[-1]:
+        axis.set_xlabel("relative noise on every weight", fontsize=7)
     figure.supylabel("share of seeds", fontsize=8)
     figure.suptitle(title, fontsize=9)
     handles, labels = axes[0, 0].get_legend_handles_labels()

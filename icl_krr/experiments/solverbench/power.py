@@ -24,7 +24,8 @@ KINDS = {
     "right": ("right",),
     "close to the right name": ("close", "among"),
     "no name": ("none",),
-    "wrong name": ("wrong", "close to another"),
+    "close to a wrong name": ("close to another",),
+    "wrong name": ("wrong",),
 }
 """Outcomes of a verdict, in groups."""
 
