@@ -272,9 +272,10 @@ def test_the_identification_is_the_one_that_was_measured():
 def test_the_score_on_solverbench_is_the_one_that_was_measured():
     """And the open set is no set of candidates: none is within 0.01 in both spaces."""
     record = json.loads((RESULTS / "solverbench.json").read_text())
-    assert bench_score.markdown(bench_score.summary(record["rows"])) == (
-        RESULTS / "solverbench.md"
-    ).read_text()
+    assert (
+        bench_score.markdown(bench_score.summary(record["rows"]))
+        == (RESULTS / "solverbench.md").read_text()
+    )
     with (RESULTS / "solverbench-verdicts.csv").open(newline="") as file:
         verdicts = {row["model"]: row for row in csv.DictReader(file)}
     assert [*verdicts] == [row["model"] for row in record["rows"]]
@@ -410,8 +411,9 @@ def test_the_table_of_subjects_is_the_one_that_was_measured():
     assert subjects_tables.markdown(rows) == (RESULTS / "subjects.md").read_text()
     found = [(row["model"], row["seed"]) for row in rows]
     assert len({*found}) == len(found)
-    assert {name for name, _ in found} == {*grid}
-    assert {seed for _, seed in found} == {*subjects.SEEDS} == {*record["meta"]["training seeds"]}
+    assert {name for name, seed in found if not seed} == {name for name, _ in found} <= {*grid}
+    assert {seed for _, seed in found} <= {*subjects.SEEDS}
+    assert f"have {len(found)} of them" in BENCHMARKS
     for name, recipe in subjects.SHIPPED.items():
         assert Recipe.read(name) == grid[recipe]
     assert {"device", "versions", "seed", "dtype"} <= set(record["meta"])
