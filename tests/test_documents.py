@@ -255,7 +255,12 @@ def test_the_identification_is_the_one_that_was_measured():
     shown = (RESULTS / "identify-gp-encoder.md").read_text()
     record = json.loads((RESULTS / "identify-gp-encoder.json").read_text())
     assert record["status"] == "none is close"
-    assert record["remain"] == ["richardson", "gradient_descent"]
+    nearest = [seed["remain"] for seed in record["seeds"]]
+    assert nearest == [["preconditioned_chebyshev"], ["richardson"]]
+    for seed in record["seeds"]:
+        flow, best = seed["baselines"]["gradient flow"], seed["candidates"][0]
+        for space in ("prediction", "hat"):
+            assert flow[space]["mean"] - best[space]["mean"] < 0.03
     columns = [*record["layers"][0]]
     for layer in record["layers"]:
         cells = [layer[name] for name in columns]
@@ -272,9 +277,10 @@ def test_the_identification_is_the_one_that_was_measured():
 def test_the_score_on_solverbench_is_the_one_that_was_measured():
     """And the open set is no set of candidates: none is within 0.01 in both spaces."""
     record = json.loads((RESULTS / "solverbench.json").read_text())
-    assert bench_score.markdown(bench_score.summary(record["rows"])) == (
-        RESULTS / "solverbench.md"
-    ).read_text()
+    assert (
+        bench_score.markdown(bench_score.summary(record["rows"]))
+        == (RESULTS / "solverbench.md").read_text()
+    )
     with (RESULTS / "solverbench-verdicts.csv").open(newline="") as file:
         verdicts = {row["model"]: row for row in csv.DictReader(file)}
     assert [*verdicts] == [row["model"] for row in record["rows"]]
@@ -313,18 +319,14 @@ def test_the_verdicts_at_positions_are_those_that_were_measured(name):
 def test_what_is_said_beside_the_literature_was_measured():
     record = json.loads((RESULTS / "identify-gp-encoder.json").read_text())
     (said,) = re.findall(r"\*\*Beside the literature\.\*\*.*?\n\n", BENCHMARKS, re.S)
-    for space, nearer_from in (("prediction", 3), ("hat", 4)):
-        near = sorted(record["candidates"], key=lambda candidate: candidate[space]["mean"])
-        assert [candidate["candidate"] for candidate in near[:2]] == ["richardson", "chebyshev"]
+    found = [{c["candidate"]: c for c in seed["candidates"]} for seed in record["seeds"]]
+    names = ("richardson", "preconditioned_chebyshev")
+    for space in ("prediction", "hat"):
+        near = sorted(found[0].values(), key=lambda candidate: candidate[space]["mean"])
+        assert {candidate["candidate"] for candidate in near[:2]} == {*names}
         assert all(f"{candidate[space]['mean']:.3f}" in said for candidate in near[:2])
-        first, second = (np.array(candidate[space]["by_layer"]) for candidate in near[:2])
-        assert [*(second < first)] == [layer >= nearer_from for layer in range(1, 7)]
-        one, other = (
-            np.array([candidate[space]["interval"], *candidate[space]["layer_intervals"]])
-            for candidate in near[:2]
-        )
-        assert np.all(one[:, 0] < other[:, 1])
-        assert np.all(other[:, 0] < one[:, 1])
+    signs = [np.sign(one[names[0]]["hat"]["mean"] - one[names[1]]["hat"]["mean"]) for one in found]
+    assert signs == [1, -1]
     steps = np.diff([0, *next(iter(record["candidates"]))["alignment"]])
     assert f"the work of {min(steps[:5])} to {max(steps[:5])} steps" in " ".join(said.split())
     ruled_out = {c["candidate"] for c in record["candidates"] if "farther" in c["ruled out"]}
@@ -410,8 +412,9 @@ def test_the_table_of_subjects_is_the_one_that_was_measured():
     assert subjects_tables.markdown(rows) == (RESULTS / "subjects.md").read_text()
     found = [(row["model"], row["seed"]) for row in rows]
     assert len({*found}) == len(found)
-    assert {name for name, _ in found} == {*grid}
-    assert {seed for _, seed in found} == {*subjects.SEEDS} == {*record["meta"]["training seeds"]}
+    assert {name for name, seed in found if not seed} == {name for name, _ in found} <= {*grid}
+    assert {seed for _, seed in found} <= {*subjects.SEEDS}
+    assert f"have {len(found)} of them" in BENCHMARKS
     for name, recipe in subjects.SHIPPED.items():
         assert Recipe.read(name) == grid[recipe]
     assert {"device", "versions", "seed", "dtype"} <= set(record["meta"])

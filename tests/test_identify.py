@@ -325,7 +325,7 @@ def test_a_run_is_examined_layer_by_layer(x64):
     """
     config = IdentifyConfig(tasks=12, probe_tasks=64, kernels=("linear",), steps=2)
     findings = examine(load("linear"), config)
-    assert findings.found.status == "identified"
+    assert findings.found.status == "close to"  # trained weights are not exact
     assert findings.found.remain == ("gradient_descent",)
     reasons = {suspect.fit.candidate: suspect.because for suspect in findings.found.suspects}
     assert reasons["newton_schulz"] == "takes no step"
@@ -395,11 +395,13 @@ def test_the_command_writes_a_verdict_for_every_position(tmp_path, capsys):
     record = json.loads((tmp_path / "identify.json").read_text())
     assert [entry["num_supports"] for entry in record["positions"]] == [5, 10]
     assert all(entry["remain"] == ["gradient_descent"] for entry in record["positions"])
+    assert record["together"]["status"] == "close to"
+    assert [entry["seed"] for entry in record["seeds"]] == [0, 1]
     assert record["positions"][-1]["candidates"] == record["candidates"]
     shown = (tmp_path / "positions.md").read_text().splitlines()
     for entry, line in zip(record["positions"], shown[2:], strict=True):
         assert line.startswith(f"| {entry['num_supports']} | {entry['layers'][-1]['error']:.3g} |")
-        assert "| identified | gradient_descent | gradient_descent, linear |" in line
+        assert "| close to | gradient_descent | gradient_descent, linear |" in line
     assert "after some supports" in " ".join(capsys.readouterr().out.split())
 
 

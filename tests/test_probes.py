@@ -234,11 +234,12 @@ def test_controls_show_what_a_probe_owes_to_the_model(x64):
     spec = ik.Architecture(
         num_features=2, width=32, depth=1, heads=1, attention="linear", layer_norm=False
     )
-    rows = controls(ik.init(jax.random.key(0), spec), fitted, scored, jax.random.key(1))
+    rows = controls(ik.init(jax.random.key(0), spec), fitted, scored, family, jax.random.key(1))
     zero = float(jnp.mean(scored.y_query**2))
     assert len(rows) == 2
     assert all(row["shuffled"] > 0.9 * zero for row in rows)
     assert rows[1]["untrained"] < 0.9 * zero
+    assert {"lens", "other family"} < {*rows[1]}
 
 
 def test_the_slot_of_a_construction_is_its_read_out(tasks):

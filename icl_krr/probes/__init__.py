@@ -41,7 +41,8 @@ known.
 **Your own model.** `identify` takes any JAX function of a task that returns its predictions before
 the first layer and after every layer, [layers + 1, queries]. In this example the function is a
 loop. It can also be a network of any library that JAX can differentiate. `identify_arrays` takes
-arrays of predictions and derivatives instead, from a network of any other library.
+arrays of predictions and derivatives instead, from a network of any other library. `torch_arrays`
+computes them for PyTorch, and `decoder_answers` for a decoder of Hugging Face.
 `array_answers` makes a function from one of NumPy arrays, with derivatives by differences:
 
 >>> import jax, jax.numpy as jnp

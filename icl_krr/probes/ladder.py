@@ -17,7 +17,8 @@ from .spectral import Spectrum
 
 WORDS = {
     "homogeneous": "the prediction is its derivative in y times y",
-    "linear": "d f / dy is the same for the outputs of another task at the same x",
+    "linear": "d f / dy is the same for the outputs of another task at the same x, which may be "
+    "unlike those that the model was trained on",
     "smoother": "the rows of d f / dy are weights >= 0 with the sum 1",
     "any filter": "k(x)^T q(K) y, with a function q of every layer",
     "degree t": "the same with a polynomial q of t coefficients in every layer",
