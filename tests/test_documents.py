@@ -275,7 +275,7 @@ def test_the_identification_is_the_one_that_was_measured():
 
 
 def test_the_score_on_solverbench_is_the_one_that_was_measured():
-    """And the open set is no set of candidates: none is within 0.01 in both spaces."""
+    """And the open set is no set of candidates, but for what every solver answers in the end."""
     record = json.loads((RESULTS / "solverbench.json").read_text())
     assert (
         bench_score.markdown(bench_score.summary(record["rows"]))
@@ -287,8 +287,10 @@ def test_the_score_on_solverbench_is_the_one_that_was_measured():
     for row in record["rows"]:
         said = verdicts[row["model"]]
         assert (row["status"], row["names"]) == (said["status"], said["names"])
-        if row["variant"] == "open set" and said["prediction"]:
-            assert max(float(said["prediction"]), float(said["hat"])) > 0.01, row["truth"]
+        near = said["prediction"] and max(float(said["prediction"]), float(said["hat"])) <= 0.01
+        if row["variant"] == "open set" and near:
+            assert row["truth"] in ("exact KRR after every layer", "the answer 0")
+            assert row["status"] == "none"
     assert len({row["truth"] for row in record["rows"] if row["variant"] == "open set"}) >= 20
 
 
