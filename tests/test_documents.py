@@ -292,6 +292,11 @@ def test_the_score_on_solverbench_is_the_one_that_was_measured():
             assert row["truth"] in ("exact KRR after every layer", "the answer 0")
             assert row["status"] == "none"
     assert len({row["truth"] for row in record["rows"] if row["variant"] == "open set"}) >= 20
+    none, close, false = (
+        record["open set"][name][0] for name in ("none", "close to", "false positives")
+    )
+    told = f"{none} none, {close} close to a solver, {false} false positives"
+    assert told in " ".join(BENCHMARKS.split())
 
 
 def test_the_power_of_identify_is_the_one_that_was_measured():
