@@ -114,7 +114,10 @@ def test_a_perfect_table_an_empty_table_and_a_random_table(bench, tmp_path):
     best = score(labels, read_verdicts(submit(tmp_path / "best.csv", perfect(labels)), labels))
     assert all(shares["right"].share == 1 for shares in best["variants"].values())
     assert best["open set"]["false positives"].cases == 0
-    none = score(labels, read_verdicts(submit(tmp_path / "none.csv", []), labels))
+    nothing = [(name, "none", "") for name in labels]
+    with pytest.raises(ValueError, match=f"none for 1 of {len(labels)} models, such as"):
+        read_verdicts(submit(tmp_path / "few.csv", nothing[1:]), labels)
+    none = score(labels, read_verdicts(submit(tmp_path / "none.csv", nothing), labels))
     assert all(shares["none"].share == 1 for shares in none["variants"].values())
     assert none["open set"][NONE].share == 1
     rng = np.random.default_rng(0)

@@ -178,6 +178,33 @@ def test_a_task_whose_derivative_explodes_is_left_out(x64):
     assert identify_arrays(both, seen, hats, **OPTIONS).status != "identified"
 
 
+def test_derivatives_that_do_not_explain_the_predictions_are_told(x64):
+    tasks, _ = batches(count=24)
+    seen = jax.vmap(descend(0.05))(tasks)
+    found = identify_arrays(tasks, seen, jnp.zeros((*seen.shape, 8)), **OPTIONS)
+    assert found.status != "identified"
+    assert "the hat matrices do not explain the predictions (homogeneous: 1)" in found.verdict
+
+
+def test_a_model_that_mostly_answers_0_keeps_all_its_tasks(x64):
+    tasks, _ = batches(count=24)
+    active = (jnp.arange(24) % 3 == 0)[:, None, None]
+    seen = jnp.where(active, jax.vmap(descend(0.05))(tasks), 0)
+    hats = jax.vmap(lambda task: ik.probes.hat_matrix(descend(0.05), task))(tasks)
+    found = identify_arrays(tasks, seen, jnp.where(active[..., None], hats, 0), **OPTIONS)
+    assert found.left_out == 0
+    assert found.status != "identified"
+
+
+def test_more_steps_are_tried_although_another_solver_fits(x64):
+    """Ten steps of descent a layer are 0.003 from Newton-Schulz, and are named all the same."""
+    names = ("gradient_descent", "newton_schulz")
+    config = ik.tasks.LinearRegression(num_features=3, num_supports=10, num_queries=5)
+    many = lambda task: descend(0.01, count=20)(task)[::10]  # noqa: E731
+    found = identify(many, *batches(config), candidates=names, kernels=("linear",))
+    assert "gradient_descent" in found.remain
+
+
 def test_steps_of_each_layer_are_at_most_close(x64):
     found = identify(descend(0.03, 0.045, 0.02), *batches(), **OPTIONS)
     assert found.status != "identified"

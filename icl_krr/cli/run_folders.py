@@ -96,7 +96,9 @@ def identification_section(folder: Path) -> Section:
     """The section for a folder of `icl-krr identify`."""
     record = read_json(folder / "identify.json")
     with whole_folder(folder, "identify"):
-        tables = from_markdown((folder / "identify.md").read_text())
+        tables = from_markdown((folder / "identify.md").read_text())[
+            :3
+        ]  # a table of states is last
         rivals = len(record["candidates"]) + len(record["baselines"])
         require_equal([len(lines) for _, lines in tables], [len(record["layers"]), rivals, rivals])
         distances = parse_rows(folder / "heatmaps.csv")

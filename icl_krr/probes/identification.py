@@ -113,7 +113,28 @@ class Identification(NamedTuple):
 
     @property
     def verdict(self) -> str:
-        """The status, the candidates that remain and the reason, in a sentence."""
+        """The status, the candidates that remain and the reason, in a sentence, and warnings."""
+        return "; ".join([self.statement, *self.warnings])
+
+    @property
+    def warnings(self) -> list[str]:
+        """What should be known of the arrays that the statement rests on."""
+        found = {one.name: one.distances for one in self.ladder}
+        fits = self.best.distances["prediction"].mean <= EXACT
+        words = []
+        if self.left_out:
+            words.append(f"{self.left_out} tasks were left out, as their values explode")
+        far = found["homogeneous"]["prediction"].mean if "homogeneous" in found else 0.0
+        if fits and self.status != IDENTIFIED and far > CLOSE:
+            words.append(
+                f"the hat matrices do not explain the predictions (homogeneous: {far:.2g}); "
+                "were they computed without gradients?"
+            )
+        return words
+
+    @property
+    def statement(self) -> str:
+        """The verdict without warnings."""
         if self.as_near:
             words = {**BASELINES, **NULLS}[self.as_near[0]]
             return (

@@ -29,7 +29,7 @@ from .identification import EXACT, NOTHING, Identification, Statement, Suspect, 
 from .ladder import ladder
 from .model_answers import ModelAnswers, answers_of_arrays, answers_of_model
 from .nulls import NULLS
-from .ruling import Gaps, is_close, is_regular, rule_out
+from .ruling import CLOSE, Gaps, is_close, is_regular, rule_out
 
 RAISED = 4
 """A candidate with a layer at the last step gets this many times as many steps."""
@@ -53,8 +53,9 @@ def identify(
 
     1. Every candidate is fitted to the predictions on the batch `fitted`, with the same parameters
        for all tasks. Each layer is aligned with one step. The aligned steps never decrease from
-       layer to layer. Each candidate keeps the kernel that fits best. If no candidate fits within
-       0.01, those with a layer at the last step are fitted again with 4 times as many steps.
+       layer to layer. Each candidate keeps the kernel that fits best. A candidate with
+       a layer at the last step is fitted again with 4 times as many steps if it is within 0.1 or
+       if no candidate is within 0.01.
     2. On the batch `scored`, the relative distances of predictions and of hat matrices $df / dy$
        are averaged over layers. Intervals cover 95 % of 1000 bootstrap resamples of the tasks.
     3. The differences of these distances from those of the nearest candidate are compared on the
@@ -230,14 +231,15 @@ def compare(model: ModelAnswers, options: Options) -> Identification:
             options.progress(row.name)
             fits.append(fit(row.name, kernels, model, steps))
             tried.append(steps)
-    if min(one.error for one in fits) > EXACT:  # more steps may explain the model
-        for i, one in enumerate(fits):
-            if at_limit(one, steps):
-                options.progress(f"{one.candidate}, more steps")
-                rest = model.fitted, model.answers, RAISED * steps
-                more = fit_candidate(one.candidate, one.kernel, *rest, near=one)
-                if more.error < one.error:
-                    fits[i], tried[i] = more, RAISED * steps
+    none_fits = min(one.error for one in fits) > EXACT
+    for i, one in enumerate(fits):
+        may_fit = one.error <= CLOSE  # then it is worth a search of its own
+        if at_limit(one, steps) and (none_fits or may_fit):
+            options.progress(f"{one.candidate}, more steps")
+            rest = model.fitted, model.answers, RAISED * steps
+            more = fit_candidate(one.candidate, one.kernel, *rest, near=None if may_fit else one)
+            if more.error < one.error:
+                fits[i], tried[i] = more, RAISED * steps
     if options.per_layer:
         fits = [
             layer_by_layer(one, model.fitted, model.answers, most)

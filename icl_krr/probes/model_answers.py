@@ -148,10 +148,8 @@ def of_arrays(
 def usual(values: jax.Array) -> np.ndarray:
     """Which tasks [b] have no layer whose norm is `EXPLODED` times the median over tasks."""
     norms = np.linalg.norm(np.asarray(values, float).reshape(*values.shape[:2], -1), axis=2)
-    return np.all(norms <= EXPLODED * np.maximum(np.median(norms, axis=0), TINY), axis=1)
-
-
-TINY = np.finfo(float).tiny
+    usual_norms = np.median(norms, axis=0)  # 0 where most tasks have the answer 0: no measure
+    return np.all(norms <= np.where(usual_norms > 0, EXPLODED * usual_norms, np.inf), axis=1)
 
 
 def check_layer_answers(layer_answers: LayerAnswers, tasks: Task) -> None:

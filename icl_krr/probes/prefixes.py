@@ -19,7 +19,7 @@ def prefixes(tasks: Task, positions: tuple[int, ...]) -> Task:
 
     Args:
         tasks: batch of b tasks; x [b, n, p].
-        positions: numbers i of supports before the query, from 0 to n - 1.
+        positions: tuple of numbers i of supports before the query, from 0 to n - 1.
 
     Returns:
         A batch of b * len(positions) tasks with one query each. Masks hide the other supports.

@@ -42,8 +42,8 @@ class Identify(Command):
     kernels: tuple[Kernel, ...] = get_args(Kernel)
     """Kernels to try for each candidate."""
     steps: int | None = None
-    """Maximum number of solver steps of a candidate. If None, 8 steps per layer of the model, and
-    32 where no candidate fits."""
+    """Number of solver steps of a candidate, or four times as many where these are too few. If
+    None, 8 per layer of a trained model and 4 per layer of a file."""
     per_layer: bool = False
     """Refine the parameters of each candidate separately for each layer."""
     battery: Battery | None = None

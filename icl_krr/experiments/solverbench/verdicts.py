@@ -31,8 +31,6 @@ class Verdict(NamedTuple):
 def read_verdicts(path: Path, models: Mapping[str, Any]) -> dict[str, Verdict]:
     """Read a CSV table with the columns model, status and names (separated by spaces).
 
-    A model without a line has the verdict "none".
-
     Args:
         path: table.
         models: the models of SolverBench by name.
@@ -41,8 +39,8 @@ def read_verdicts(path: Path, models: Mapping[str, Any]) -> dict[str, Verdict]:
         {model: verdict} for all models.
 
     Raises:
-        ValueError: a column is missing, a model is unknown or has two lines, a status or a solver
-            is unknown, or the number of names does not fit the status.
+        ValueError: a column is missing, a model is unknown, has two lines or none, a status or a
+            solver is unknown, or the number of names does not fit the status.
         OSError: the file cannot be read.
     """
     with path.open(newline="", encoding="utf-8") as file:
@@ -61,7 +59,12 @@ def read_verdicts(path: Path, models: Mapping[str, Any]) -> dict[str, Verdict]:
             if row["model"] in found:
                 raise ValueError(f"{where}: model must be there once, got {row['model']!r} again")
             found[row["model"]] = read_verdict(row, where)
-    return {name: found.get(name, Verdict(NONE)) for name in models}
+    if absent := [name for name in models if name not in found]:
+        raise ValueError(
+            f"{path} must have a line for every model, got none for {len(absent)} of {len(models)} "
+            f'models, such as {absent[0]}; write "none" where you name no solver'
+        )
+    return {name: found[name] for name in models}
 
 
 def read_verdict(row: Mapping[str, str], where: str) -> Verdict:
