@@ -446,7 +446,7 @@ def test_probes_of_hidden_states_and_identification(x64):
     answers, hats = ik.probes.torch_arrays(ik.probes.decoder_answers(*parts), tasks)
     options = {"candidates": ("gradient_descent",), "kernels": ("linear",), "steps": 3}
     found = ik.probes.identify_arrays(tasks, answers, hats, **options)
-    assert found.status == "none is close"  # no random network is a solver
+    assert found.status in ("none is close", "not identified")  # it is a random network
     swapped = ik.probes.swap(own, 2, step, 0, tasks, tasks)
     assert relative(swapped.intact, ik.predict_batch(own, tasks)) < 1e-12
 
