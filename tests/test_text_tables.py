@@ -200,7 +200,7 @@ def test_an_identification_prints_the_table_of_the_command(monkeypatch, capsys):
     assert str(found).startswith(as_text(candidate_table(found), width=100))
     assert " ".join(str(found).split()).endswith(found.verdict)
     assert set(str(found).splitlines()) <= set(printed)
-    assert distance_table(found, "hat")[1][-1][0] == "start"
+    assert distance_table(found, "hat")[1][-1][0] == "gradient flow"
 
 
 def test_without_a_terminal_tables_are_wide_unless_the_user_says_so(monkeypatch):
