@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import NamedTuple
 
 import numpy as np
@@ -95,9 +96,9 @@ def fit_family(
         rows, wanted = (part.reshape(len(part), -1).T for part in (np.moveaxis(made, 1, 0), layers))
         cut = max(1, 3 * len(made) // 4) * made.shape[2]
 
-        tried = shrunk(rows[:cut], wanted[:cut])
+        tried = [solve() for solve in combinations(rows[:cut], wanted[:cut])]
         best = np.argmin([np.sum((rows[cut:] @ own - wanted[cut:]) ** 2) for own in tried])
-        own = shrunk(rows, wanted)[best].T
+        own = combinations(rows, wanted)[best]().T
         return own @ rows.T - wanted.T, own * norms[:, None]
 
     def at_grid(kernel: str, log_bandwidth: float, log_ridge: float) -> FilterFit:
@@ -160,13 +161,18 @@ def fit_family(
     return refined(min(grid, key=lambda one: one.error))
 
 
-def shrunk(rows: np.ndarray, wanted: np.ndarray) -> list[np.ndarray]:
-    """The coefficients [m, L] of rows [e, m] with every penalty, and of the leading filters."""
+def combinations(rows: np.ndarray, wanted: np.ndarray) -> list[Callable[[], np.ndarray]]:
+    """Ways to solve for coefficients [m, L] of rows [e, m]: each penalty, each filter count."""
     left, values, right = np.linalg.svd(rows, full_matrices=False)
     values = np.maximum(values, 1e-10 * max(values[0], np.finfo(float).tiny))
     turned, top = left.T @ wanted, values[0] ** 2
-    found = [right.T @ (turned / (values + p * top / values)[:, None]) for p in PENALTIES]
-    for count in range(1, rows.shape[1]):
+
+    def penalised(penalty: float) -> np.ndarray:
+        return right.T @ (turned / (values + penalty * top / values)[:, None])
+
+    def leading(count: int) -> np.ndarray:
         own = np.linalg.lstsq(rows[:, :count], wanted, rcond=1e-10)[0]
-        found.append(np.pad(own, ((0, rows.shape[1] - count), (0, 0))))
-    return found
+        return np.pad(own, ((0, rows.shape[1] - count), (0, 0)))
+
+    shorter = (partial(leading, count) for count in range(1, rows.shape[1]))
+    return [*(partial(penalised, penalty) for penalty in PENALTIES), *shorter]

@@ -49,8 +49,7 @@ class ModelAnswers(NamedTuple):
 
 def answers_of_model(layer_answers: LayerAnswers, fitted: Task, scored: Task) -> ModelAnswers:
     """The answers of a JAX function on two batches."""
-    for name, tasks in (("fitted", fitted), ("scored", scored)):
-        check_axes(tasks, 1, name)
+    for tasks in (fitted, scored):
         check_layer_answers(layer_answers, tasks)
     answer = jax.jit(partial(map_tasks, layer_answers))
     answers, predictions = answer(fitted), answer(scored)
@@ -98,14 +97,12 @@ def answers_of_arrays(
             )
         checks.finite(name, array)
     dtype, cut = tasks.x.dtype, count // 2
-    fitted, scored = (jax.tree.map(lambda leaf, s=s: leaf[s], tasks) for s in halves(cut))
+    fitted, scored = (
+        jax.tree.map(lambda leaf, s=s: leaf[s], tasks) for s in (slice(cut), slice(cut, None))
+    )
     seen, hats = (jnp.asarray(np.asarray(array), dtype) for array in (answers, hats))
     other = None if other_hats is None else jnp.asarray(np.asarray(other_hats), dtype)[cut:]
     return of_arrays(fitted, scored, seen[:cut], seen[cut:], hats[cut:], other)
-
-
-def halves(cut: int) -> tuple[slice, slice]:
-    return slice(None, cut), slice(cut, None)
 
 
 def of_arrays(

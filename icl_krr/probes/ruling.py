@@ -50,13 +50,11 @@ def rule_out(
         ]
         if not because[i] and simpler:
             because[i] = f"no nearer than {simpler[0]}, its special case"
-    as_near = [
-        (round(float(means[i].sum()) / RESOLUTION), j, name)
-        for row, i in enumerate(places)
-        for j, name in enumerate(known)
-        if i == len(gaps) + j and not np.any(found.low[row] > RESOLUTION)
-    ]
-    return because, tuple(name for *_, name in sorted(as_near))
+    first = len(places) - len(known)  # the baselines are the last rows
+    sums = dict(zip(known, means[len(gaps) :].sum(axis=1), strict=True))
+    farther_off = np.any(found.low[first:] > RESOLUTION, axis=1)
+    near = [name for name, far in zip(known, farther_off, strict=True) if not far]
+    return because, tuple(sorted(near, key=lambda name: round(float(sums[name]) / RESOLUTION)))
 
 
 def farther(found: Differences, row: int, leader: str) -> str:
