@@ -79,6 +79,7 @@ from .preconditioned_chebyshev import preconditioned_chebyshev
 from .preconditioned_conjugate_gradient import preconditioned_conjugate_gradient
 from .prefix_chebyshev import prefix_chebyshev
 from .prefix_conjugate_gradient import prefix_conjugate_gradient
+from .prefix_posterior import prefix_posterior
 from .richardson import richardson
 
 __all__ = [
@@ -102,6 +103,7 @@ __all__ = [
     "preconditioned_conjugate_gradient",
     "prefix_chebyshev",
     "prefix_conjugate_gradient",
+    "prefix_posterior",
     "prefix_sums",
     "richardson",
 ]

@@ -83,9 +83,10 @@ class Unit:
         out: output matrix [hidden, width of `to`]; default None: the hidden units are added to the
             slot unchanged.
         to: slot to write to, "stream" by default.
-        activation: function $g$ of the gate, "identity" (default), "relu", "gelu", "exp", "cos",
-            "inverse" ($1 / x$) or "reciprocal" ($1 / x$, but 0 where $x$ is 0 or close to
-            underflow). Not used without a gate.
+        activation: function $g$ of the gate, "identity" (default), "relu", "gelu", "exp", "log",
+            "cos", "normal_cdf" (the standard normal distribution function), "inverse" ($1 / x$) or
+            "reciprocal" ($1 / x$, but 0 where $x$ is 0 or close to underflow). Not used without a
+            gate.
 
     >>> r = Read({"r": jax.numpy.ones(())}, 1)
     >>> Unit(up=r, gate=r, to="square").activation
