@@ -191,5 +191,26 @@ SOLVERS = {
             causal=True,
             blocks={"linear": 1},
         ),
+        Solver(
+            "prefix_posterior",
+            "POST",
+            *own("prefix_posterior"),
+            kernels="featured",
+            states=("h", "r", "d", "variance", "prediction"),
+            causal=True,
+            blocks={"linear": 7},
+            sums=True,
+        ),
+        Solver(
+            "bayesian_average",
+            "BMA",
+            *own("bayesian_average"),
+            kernels="featured",
+            told=("ridges",),
+            states=("means", "variances", "log_evidence", "weights", "prediction"),
+            causal=True,
+            blocks={"linear": 7},
+            sums=True,
+        ),
     )
 }

@@ -68,6 +68,7 @@ from .assembly.options import Options, Softmax
 from .assembly.prefix import CausalOptions, prefix_sums
 from .assembly.relu import ReLU
 from .assembly.slots import SUPPORTS, SUPPORTS_AND_QUERIES
+from .bayesian_average import bayesian_average
 from .conjugate_gradient import conjugate_gradient
 from .delta_rule import delta_rule
 from .gradient_descent import gradient_descent, gradient_descent_in_alpha
@@ -89,6 +90,7 @@ __all__ = [
     "Options",
     "ReLU",
     "Softmax",
+    "bayesian_average",
     "chebyshev",
     "conjugate_gradient",
     "delta_rule",

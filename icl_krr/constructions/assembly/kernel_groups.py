@@ -2,23 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 import jax.numpy as jnp
-import numpy as np
 from jax.typing import DTypeLike
 
 from ...kernels import FeatureLayer, Kernel
 from ...numerics import matmul
-from ...residual import Read
 from ...residual.reads import one_hot
-from ...transformer.weights import Transformer
 from .features import fill
 from .machine import Machine
 from .posterior_sums import PosteriorSums
-from .prefix_sums import spread
-from .slots import SUPPORTS, SUPPORTS_AND_QUERIES
+from .slots import SUPPORTS_AND_QUERIES
 
 
 class KernelGroups(PosteriorSums):
@@ -51,15 +47,11 @@ class KernelGroups(PosteriorSums):
         self.width = max(layer.width for layer in self.layers)
         total = self.width * self.systems
         about = "phi(x) / sqrt(ridge) of every kernel"
-        self.slot = self.state("features", SUPPORTS_AND_QUERIES, about, width=total)
+        self.features = self.state("features", SUPPORTS_AND_QUERIES, about, width=total)
 
     @property
     def systems(self) -> int:
         return len(self.ridges)
-
-    @property
-    def features(self) -> Read:
-        return self.slot
 
     def with_matrices(self, layer: FeatureLayer) -> FeatureLayer:
         """The layer with a matrix of frequencies and one that mixes the hidden units."""
@@ -70,12 +62,14 @@ class KernelGroups(PosteriorSums):
 
     def compute_features(self) -> None:
         for group, layer in enumerate(self.layers):
-            place = one_hot(group * self.width, layer.width, self.slot.width, self.dtype)
+            place = one_hot(group * self.width, layer.width, self.features.width, self.dtype)
             place = place / jnp.sqrt(self.ridges[group])
-            fill(self, layer._replace(mix=matmul(layer.mix, place)), self.slot)
+            fill(self, layer._replace(mix=matmul(layer.mix, place)), self.features)
 
     @property
     def times_ridge(self) -> Any:
         return self.sum_channels * self.ridges[None]
 
-    squared_length = times_ridge
+    @property
+    def squared_length(self) -> Any:
+        return self.times_ridge

@@ -58,7 +58,9 @@ class Mixture(KernelGroups):
         with self.together():
             self.add(-self.answer, to=self.answer)
             every = np.tile(np.eye(outputs, dtype=self.dtype), (self.systems, 1))
-            self.activate("reciprocal", spread(total, self.means.width), self.means, self.answer, every)
+            self.activate(
+                "reciprocal", spread(total, self.means.width), self.means, self.answer, every
+            )
         if self.edges is not None:
             self.fill_bins(logs)
 
@@ -75,7 +77,9 @@ class Mixture(KernelGroups):
         of_system = np.kron(np.eye(self.systems, dtype=self.dtype), np.ones((outputs, 1)))
         self.multiply(errors, errors, to=squares, out=jnp.asarray(of_system, self.dtype))
         scores = self.scratch("scores", SUPPORTS, "log N(y; mean, variance)")
-        self.add((-outputs / 2) * (logs + math.log(2 * math.pi) * self.per_output(self.one)), to=scores)
+        self.add(
+            (-outputs / 2) * (logs + math.log(2 * math.pi) * self.per_output(self.one)), to=scores
+        )
         self.activate("reciprocal", variances, -0.5 * squares, to=scores)
         self.erase(self.evidence)
         self.sum_before(scores, to=self.evidence)
@@ -106,7 +110,9 @@ class Mixture(KernelGroups):
         one = self.per_output(self.inside(SUPPORTS_AND_QUERIES))
         roots = self.scratch("roots", SUPPORTS_AND_QUERIES, "1 / standard deviation")
         self.activate("exp", -0.5 * logs, one, to=roots)
-        scores = self.scratch("standard", SUPPORTS_AND_QUERIES, "(edge - mean) / deviation", group.size)
+        scores = self.scratch(
+            "standard", SUPPORTS_AND_QUERIES, "(edge - mean) / deviation", group.size
+        )
         gaps = self.one @ edges[edge][None] - self.means @ pick(group * r + output, G * r)
         self.multiply(gaps, roots @ pick(group, G), to=scores)
         place = output * (count + 1) + edge
@@ -114,5 +120,14 @@ class Mixture(KernelGroups):
         last = np.zeros((1, r * (count + 1)))
         last[0, count :: count + 1] = 1
         with self.together():
-            self.add(self.inside(SUPPORTS_AND_QUERIES) @ jnp.asarray(last, self.dtype) - self.bins, to=self.bins)
-            self.activate("normal_cdf", scores, self.weights @ pick(group, G), self.bins, jnp.asarray(out, self.dtype))
+            self.add(
+                self.inside(SUPPORTS_AND_QUERIES) @ jnp.asarray(last, self.dtype) - self.bins,
+                to=self.bins,
+            )
+            self.activate(
+                "normal_cdf",
+                scores,
+                self.weights @ pick(group, G),
+                self.bins,
+                jnp.asarray(out, self.dtype),
+            )

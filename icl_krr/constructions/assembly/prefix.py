@@ -163,13 +163,13 @@ def feature_machine(
     ridge: Any,
     **options: Unpack[CausalOptions],
 ) -> Any:
-    """Make a machine of a `kind` of `PrefixSums`; the arguments are those of `prefix_sums`."""
+    """Make a machine of a `kind` of `PrefixSums`; `ridge` is None if it solves several problems."""
     check_kernel(kernel)
     if not (kernel.featured or callable(options.get("sketch"))):
         kernel.feature_layer(np.float32)  # it raises an error that says what is possible
     make = partial(linear_machine, kind=kind)
     m, m.strength = causal_machine(make, kernel, num_features, **options)
-    if m.strength is m.support and m.log_gate is None:
+    if ridge is not None and m.strength is m.support and m.log_gate is None:
         m.solves(ridge)  # queries have the prediction of kernel ridge regression
     return m
 
