@@ -109,6 +109,12 @@ def bayesian_average(
         checks.positive_scalar("diagonal", diagonal)
     if edges is not None:
         check_edges(edges)
+    for name in ("prefix", "log_gate", "strength"):
+        if name in options:
+            raise TypeError(
+                f"keyword {name!r} is unknown to bayesian_average: the evidence is that of earlier "
+                "supports, which all count alike"
+            )
     if callable(options.get("sketch")):
         raise ValueError(
             "sketch must be a matrix for bayesian_average, got a feature map; pass "

@@ -31,8 +31,8 @@ class PosteriorTrajectory(Result):
             [L + 1, n + q, r]; 0 at masked supports.
         variance: variances of the function at supports and queries, [L + 1, n + q].
         h: coefficients $(C_i + \lambda I)^{-1} \phi_i$, [L + 1, n + q, m].
-        r: residual $\phi_i - (C_i + \lambda I) h_i$, with the shape of h.
-        d: direction, with the shape of h.
+        r: residual $\phi_i - (C_i + \lambda I) h_i$, [L + 1, n + q, m].
+        d: direction, [L + 1, n + q, m].
 
     >>> import icl_krr as ik
     >>> task = ik.Task(x=jnp.ones((1, 1)), y=jnp.array([3.0]), x_query=jnp.ones((1, 1)))
@@ -126,9 +126,8 @@ def iterate(kernel, task, ridge, diagonal, log_gate, strength, steps, prefix):
     missing = jnp.zeros(len(phi), phi.dtype)
     if diagonal is not None:
         missing = jnp.where(tokens.kept, diagonal - jnp.sum(phi * phi, axis=1), 0)
-    variance = missing[None] * (jnp.arange(steps + 1) > 0)[:, None] + ridge * jnp.sum(
-        phi[None] * h, axis=2
-    )
+    begun = (jnp.arange(steps + 1) > 0).astype(phi.dtype)
+    variance = begun[:, None] * missing[None] + ridge * jnp.sum(phi[None] * h, axis=2)
     return PosteriorTrajectory(along[:, task.num_supports :], along, variance, h, r, d)
 
 
