@@ -15,7 +15,8 @@ from ..kernels import Kernel, check_pairs
 from ..transformer.weights import Transformer
 from .assembly.mixture import Mixture
 from .assembly.options import Options
-from .assembly.prefix import feature_machine
+from .assembly.prefix import check_featured, feature_machine
+from .assembly.relu import ReLU
 from .prefix_conjugate_gradient import FORMS
 
 
@@ -115,11 +116,18 @@ def bayesian_average(
                 f"keyword {name!r} is unknown to bayesian_average: the evidence is that of earlier "
                 "supports, which all count alike"
             )
+    if isinstance(options.get("arithmetic"), ReLU):
+        raise ValueError(
+            "arithmetic must be 'exact' for bayesian_average, which computes logarithms and "
+            f"exponentials, got {options['arithmetic']!r}"
+        )
     if callable(options.get("sketch")):
         raise ValueError(
             "sketch must be a matrix for bayesian_average, got a feature map; pass "
             "icl_krr.Features(map) as a kernel"
         )
+    for one in kernels:
+        check_featured(one)
     kind = partial(Mixture, kernels=kernels, ridges=ridges)
     causal: dict[str, Any] = {"tokens": tokens, "max_supports": max_supports}
     m = feature_machine(kind, kernels[0], num_features, ridge=None, **causal, **options)
