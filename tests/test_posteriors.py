@@ -72,7 +72,7 @@ def test_mean_and_variance_are_the_posterior_of_every_prefix(x64, form):
 def test_gates_and_strengths_weigh_the_supports(x64, options):
     task = draw_task()
     task = task.replace(x=task.x.at[:, 2].set(jax.nn.sigmoid(task.x[:, 2])))
-    needs = {"ridge": RIDGE, "steps": P + 1, "diagonal": 50.0}
+    needs = {"ridge": RIDGE, "steps": P + 1, "approximates": ik.Linear(2 * jnp.eye(P))}
     model = constructions.prefix_posterior(
         ik.Linear(), num_features=P, num_outputs=2, **needs, **options
     )
@@ -84,7 +84,7 @@ def test_gates_and_strengths_weigh_the_supports(x64, options):
     if "prefix" in options:  # noise of variance ridge / strength
         best = solvers.posterior(ik.Linear(), task, ridge=RIDGE / 0.5)
         assert relative(oracle.prediction[-1], best.mean) < 1e-11
-        left_out = 50.0 - jnp.sum(task.x_query**2, axis=1)
+        left_out = 3 * jnp.sum(task.x_query**2, axis=1)
         assert relative(oracle.variance[-1, N:], best.variance + left_out) < 1e-11
 
 
@@ -98,7 +98,7 @@ def test_with_all_supports_as_landmarks_it_is_the_process_of_the_kernel(x64):
     mean, deviation = peer.predict(x[asked], return_std=True)
     task = ik.Task(x=jnp.asarray(x[seen]), y=jnp.asarray(y[seen]), x_query=jnp.asarray(x[asked]))
     features = ik.sketches.nystrom_features(ik.Gaussian(3.0), task.x)
-    sizes = {"num_features": 10, "steps": 33, "diagonal": 1.0}
+    sizes = {"num_features": 10, "steps": 33, "approximates": ik.Gaussian(3.0)}
     model = constructions.prefix_posterior(ik.Features(features), ridge=0.5, **sizes)
     variance = slots(model, task, "variance")[0]
     assert gap(ik.predict(model, task), mean) < 1e-10

@@ -7,8 +7,10 @@ from typing import Any
 
 import numpy as np
 
+from ...kernels import Kernel
 from ...residual import Read
 from ...transformer.weights import Transformer
+from .features import fill_diagonal
 from .prefix_sums import PrefixSums, select
 from .slots import SUPPORTS_AND_QUERIES, label
 
@@ -18,7 +20,7 @@ class PosteriorSums(PrefixSums):
 
     One head computes the means sum_j y_j phi_j^T h_i of all outputs. The variance
     ridge phi_i^T h_i of the function is local to the token, and replaced after every step. If
-    `diagonal` is k(x, x) of a kernel that the features approximate, the variance also has the part
+    the features approximate kernels, `approximated`, the variance also has the part
     k(x, x) - |phi_i|^2, which the features leave out.
 
     Source: Rasmussen and Williams, Gaussian processes for machine learning, 2006, eq. 2.8.
@@ -28,7 +30,7 @@ class PosteriorSums(PrefixSums):
     about_solution, about_prediction = "(C + ridge I)^-1 phi(x)", "sum_j y_j phi_j^T h"
     fit, quadratic = "prediction", "variance"
     ridges: Any
-    diagonal: Any = None
+    approximated: tuple[Kernel, ...] | None = None
     answer: Read | None = None
 
     def alongside(self) -> None:
@@ -68,7 +70,7 @@ class PosteriorSums(PrefixSums):
     def transformer(self, step: Callable[..., None], *, readout: Read, **rest: Any) -> Transformer:
         variance = self.state(self.quadratic, SUPPORTS_AND_QUERIES, "variance of the function")
         missing = None
-        if self.diagonal is not None:
+        if self.approximated is not None:
             about = "k(x, x) - |phi(x)|^2"
             missing = self.state("missing", SUPPORTS_AND_QUERIES, about)
 
@@ -84,8 +86,8 @@ class PosteriorSums(PrefixSums):
 
         def start() -> None:
             if missing is not None:
-                here = self.per_output(self.inside(SUPPORTS_AND_QUERIES))
-                self.add(self.diagonal * here, to=missing)
+                for system, kernel in enumerate(self.approximated or ()):
+                    fill_diagonal(self, kernel, missing, system)
                 self.multiply(self.features, self.features, to=missing, out=-self.squared_length)
             prologue()
 
