@@ -99,6 +99,7 @@ SCOPE = {
     "SETTINGS": ik.training.Training(batch=4),
     "EVERY": ik.training.Training(batch=4, loss="every"),
     "DECODER": DECODER,
+    "UNSURE": dataclasses.replace(DECODER, variance=True),
 }
 
 
