@@ -15,7 +15,8 @@ from ..kernels import Kernel, check_pairs
 from ..transformer.weights import Transformer
 from .assembly.mixture import Mixture
 from .assembly.options import Options
-from .assembly.prefix import feature_machine
+from .assembly.prefix import check_featured, feature_machine
+from .assembly.relu import ReLU
 from .prefix_conjugate_gradient import FORMS
 
 
@@ -26,7 +27,7 @@ def bayesian_average(
     ridges: Float[Array, " G"],
     steps: int,
     form: str = "textbook",
-    diagonal: float | Float[Array, ""] | None = None,
+    approximates: Kernel | Sequence[Kernel] | None = None,
     sharpness: float | Float[Array, ""] = 1.0,
     edges: Float[Array, " E"] | None = None,
     tokens: str = "pairs",
@@ -66,7 +67,7 @@ def bayesian_average(
         ridges: ridge $\lambda_g$ > 0 of every model, the variance of its noise; may be traced.
         steps: number of steps, >= 1.
         form: order of the operations, "textbook" (default) or "fused" (see `conjugate_gradient`).
-        diagonal: $k(x, x)$ > 0 of the kernels that the features approximate (see
+        approximates: kernel that the features of all models approximate, or G of them (see
             `prefix_posterior`); default None.
         sharpness: exponent $\beta$ > 0; default 1. May be traced.
         edges: E increasing numbers, for a slot `bins` with the probabilities that an output is
@@ -105,19 +106,33 @@ def bayesian_average(
     kernels = check_pairs(kernel, ridges)
     checks.choice("form", form, tuple(FORMS))
     checks.positive_scalar("sharpness", sharpness)
-    if diagonal is not None:
-        checks.positive_scalar("diagonal", diagonal)
+    if approximates is not None:
+        approximates = check_pairs(approximates, ridges, "approximates")
     if edges is not None:
         check_edges(edges)
+    for name in ("prefix", "log_gate", "strength"):
+        if name in options:
+            raise TypeError(
+                f"keyword {name!r} is unknown to bayesian_average: the evidence is that of earlier "
+                "supports, which all count alike"
+            )
+    arithmetic = options.get("arithmetic")
+    if isinstance(arithmetic, ReLU):
+        raise ValueError(
+            "arithmetic must be 'exact' for bayesian_average, which computes logarithms and "
+            f"exponentials, got {arithmetic!r}"
+        )
     if callable(options.get("sketch")):
         raise ValueError(
             "sketch must be a matrix for bayesian_average, got a feature map; pass "
             "icl_krr.Features(map) as a kernel"
         )
+    for one in kernels:
+        check_featured(one)
     kind = partial(Mixture, kernels=kernels, ridges=ridges)
     causal: dict[str, Any] = {"tokens": tokens, "max_supports": max_supports}
     m = feature_machine(kind, kernels[0], num_features, ridge=None, **causal, **options)
-    m.diagonal, m.sharpness, m.edges = diagonal, sharpness, edges
+    m.approximated, m.sharpness, m.edges = approximates, sharpness, edges
     m.declare_average()
     return FORMS[form](m, jnp.ones((), m.dtype), steps)
 

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from typing import Any, Unpack
+from typing import Unpack
 
 import jax.numpy as jnp
 from jaxtyping import Array, Float
 
 from .. import checks
-from ..kernels import Kernel
+from ..kernels import Kernel, check_kernel
 from ..transformer.weights import Transformer
 from .assembly.posterior_sums import PosteriorSums
 from .assembly.prefix import CausalOptions, feature_machine
@@ -22,7 +22,7 @@ def prefix_posterior(
     ridge: float | Float[Array, ""],
     steps: int,
     form: str = "textbook",
-    diagonal: Any = None,
+    approximates: Kernel | None = None,
     **options: Unpack[CausalOptions],
 ) -> Transformer:
     r"""Build a causal transformer that computes mean and variance of a Gaussian process.
@@ -42,9 +42,9 @@ def prefix_posterior(
     `icl_krr.predictive` returns. In exact arithmetic, more steps never decrease $v_i$: it is too
     small until conjugate gradient has converged.
 
-    If the features approximate a kernel with k(x, x) = `diagonal`, such as Nystrom features of a
-    Gaussian kernel, $v_i$ also has the part $k(x, x) - |\phi_i|^2$ that the features leave out.
-    With all supports as landmarks, queries then have the exact posterior of this kernel.
+    If the features approximate another kernel k, as Nystrom features do, `approximates` adds the
+    part $k(x_i, x_i) - |\phi_i|^2$ to $v_i$, which the features leave out. With all supports as
+    landmarks, queries then have the exact posterior of k.
 
     A step takes 7 blocks, or 5 in the form "fused", as those of `prefix_conjugate_gradient`, which
     solves for $w_i = \sum_j y_j h$ of the other side, and has no variance.
@@ -56,8 +56,8 @@ def prefix_posterior(
         ridge: ridge $\lambda$ > 0, the variance of the noise; may be a traced scalar.
         steps: number of steps, >= 1.
         form: order of the operations, "textbook" (default) or "fused" (see `conjugate_gradient`).
-        diagonal: $k(x, x)$ > 0 of the kernel that the features approximate; may be a traced scalar.
-            Default None: the kernel is that of the features.
+        approximates: kernel k that the features approximate; default None: the kernel of the
+            regression is that of the features.
         options: further keywords, explained in `CausalOptions` and `Options`.
 
     Returns:
@@ -71,7 +71,7 @@ def prefix_posterior(
     Source: Rasmussen and Williams, Gaussian processes for machine learning, 2006, eq. 2.8; von
     Oswald et al., MesaNet: sequence modeling by locally optimal test-time training, 2025, for the
     system with the right-hand side of the query; Quinonero-Candela and Rasmussen, A unifying view
-    of sparse approximate Gaussian process regression, 2005, section 5, for `diagonal`.
+    of sparse approximate Gaussian process regression, 2005, section 5, for `approximates`.
 
     >>> import icl_krr as ik
     >>> model = prefix_posterior(ik.Linear(), num_features=1, ridge=2.0, steps=1)
@@ -83,8 +83,9 @@ def prefix_posterior(
     checks.positive_scalar("ridge", ridge)
     checks.count("steps", steps)
     checks.choice("form", form, tuple(FORMS))
-    if diagonal is not None:
-        checks.positive_scalar("diagonal", diagonal)
+    if approximates is not None:
+        check_kernel(approximates)
     m = feature_machine(PosteriorSums, kernel, num_features, ridge=ridge, **options)
-    m.ridges, m.diagonal = jnp.asarray(ridge, m.dtype), diagonal
+    m.ridges = jnp.asarray(ridge, m.dtype)
+    m.approximated = None if approximates is None else (approximates,)
     return FORMS[form](m, m.ridges, steps)

@@ -11,12 +11,15 @@ from .. import checks
 from .kernel import Kernel, check_kernel
 
 
-def check_pairs(kernel: Kernel | Sequence[Kernel], ridges: Any) -> tuple[Kernel, ...]:
+def check_pairs(
+    kernel: Kernel | Sequence[Kernel], ridges: Any, name: str = "kernel"
+) -> tuple[Kernel, ...]:
     """Check the kernels and ridges of G models, and return the G kernels.
 
     Args:
         kernel: kernel of all models, or a sequence of G kernels.
         ridges: ridges of the models, [G].
+        name: name of the argument `kernel` in errors.
 
     Raises:
         ValueError: `ridges` is not a vector of positive numbers, or the numbers of kernels and
@@ -42,6 +45,6 @@ def check_pairs(kernel: Kernel | Sequence[Kernel], ridges: Any) -> tuple[Kernel,
         check_kernel(one)
     if len(kernel) != len(ridges):
         raise ValueError(
-            f"kernel must be one kernel or as many as ridges, {len(ridges)}, got {len(kernel)}"
+            f"{name} must be one kernel or as many as ridges, {len(ridges)}, got {len(kernel)}"
         )
     return tuple(kernel)

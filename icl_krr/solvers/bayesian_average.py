@@ -56,7 +56,7 @@ def bayesian_average(
     *,
     ridges: Float[Array, " G"],
     steps: int,
-    diagonal: float | Float[Array, ""] | None = None,
+    approximates: Kernel | Sequence[Kernel] | None = None,
     sharpness: float | Float[Array, ""] = 1.0,
 ) -> AverageTrajectory:
     r"""Average the posteriors of G Gaussian processes with weights proportional to the evidence.
@@ -75,7 +75,7 @@ def bayesian_average(
         task: supports, outputs and queries; x [n, p], y [n] or [n, r], x_query [q, p].
         ridges: ridge $\lambda_g$ > 0 of every model.
         steps: number of steps, >= 1; m + 1 steps are exact without rounding for m features.
-        diagonal: $k(x, x)$ > 0 of the kernels that the features approximate (see
+        approximates: kernel that the features of all models approximate, or G of them (see
             `prefix_posterior`); default None.
         sharpness: exponent $\beta$ > 0 of the evidence; default 1, Bayes. For $\beta \to \infty$,
             the model with the largest evidence has the weight 1.
@@ -102,17 +102,19 @@ def bayesian_average(
     """
     kernels = check_pairs(kernel, ridges)
     checks.positive_scalar("sharpness", sharpness)
-    if diagonal is not None:
-        checks.positive_scalar("diagonal", diagonal)
+    known = None if approximates is None else check_pairs(approximates, ridges, "approximates")
     width = len(kernels) * max(num_features(kernel, task) for kernel in kernels)
     check_prefix(kernels[0], task, "exclusive", steps, width)
-    return average(kernels, task, ridges, diagonal, sharpness, steps)
+    return average(kernels, task, ridges, known, sharpness, steps)
 
 
 @partial(jax.jit, static_argnames="steps")
-def average(kernels, task, ridges, diagonal, sharpness, steps):
+def average(kernels, task, ridges, approximated, sharpness, steps):
     paths = [
-        iterate_posterior(kernel, task, ridges[g], diagonal, None, None, steps, "exclusive")
+        iterate_posterior(
+            *(kernel, task, ridges[g], approximated and approximated[g]),
+            *(None, None, steps, "exclusive"),
+        )
         for g, kernel in enumerate(kernels)
     ]
     n = task.num_supports

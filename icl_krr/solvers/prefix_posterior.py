@@ -11,7 +11,7 @@ from flax import struct
 from jaxtyping import Array, Float
 
 from .. import checks
-from ..kernels import Kernel
+from ..kernels import Kernel, check_kernel
 from ..numerics import matmul, reciprocal
 from ..readable import readable
 from ..tasks import Task
@@ -31,8 +31,8 @@ class PosteriorTrajectory(Result):
             [L + 1, n + q, r]; 0 at masked supports.
         variance: variances of the function at supports and queries, [L + 1, n + q].
         h: coefficients $(C_i + \lambda I)^{-1} \phi_i$, [L + 1, n + q, m].
-        r: residual $\phi_i - (C_i + \lambda I) h_i$, with the shape of h.
-        d: direction, with the shape of h.
+        r: residual $\phi_i - (C_i + \lambda I) h_i$, [L + 1, n + q, m].
+        d: direction, [L + 1, n + q, m].
 
     >>> import icl_krr as ik
     >>> task = ik.Task(x=jnp.ones((1, 1)), y=jnp.array([3.0]), x_query=jnp.ones((1, 1)))
@@ -54,7 +54,7 @@ def prefix_posterior(
     *,
     ridge: float | Float[Array, ""],
     steps: int,
-    diagonal: float | Float[Array, ""] | None = None,
+    approximates: Kernel | None = None,
     prefix: str = "exclusive",
     log_gate: Any = None,
     strength: Any = None,
@@ -74,8 +74,8 @@ def prefix_posterior(
         task: supports, outputs and queries; x [n, p], y [n] or [n, r], x_query [q, p].
         ridge: ridge $\lambda$ > 0, the variance of the noise.
         steps: number of steps, >= 1; m steps are exact without rounding.
-        diagonal: $k(x, x)$ > 0 of a kernel that the features approximate; $v_i$ then also has the
-            part $k(x, x) - |\phi_i|^2$. Default None: it does not.
+        approximates: kernel k that the features approximate; $v_i$ then also has the part
+            $k(x, x) - |\phi_i|^2$. Default None: it does not.
         prefix: "exclusive" (default) for the supports j < i, or "inclusive" for j <= i.
         log_gate: log gate $g$ <= 0, a number or a vector $w$ [p] for $\langle w, x \rangle$;
             default None: 0.
@@ -97,14 +97,14 @@ def prefix_posterior(
     ([0.0, 1.0, 2.0], [1.0, 0.5, 0.3333])
     """
     checks.positive_scalar("ridge", ridge)
-    if diagonal is not None:
-        checks.positive_scalar("diagonal", diagonal)
+    if approximates is not None:
+        check_kernel(approximates)
     check_prefix(kernel, task, prefix, steps, num_features(kernel, task))
-    return iterate(kernel, task, ridge, diagonal, log_gate, strength, steps, prefix)
+    return iterate(kernel, task, ridge, approximates, log_gate, strength, steps, prefix)
 
 
 @partial(jax.jit, static_argnames=("steps", "prefix"))
-def iterate(kernel, task, ridge, diagonal, log_gate, strength, steps, prefix):
+def iterate(kernel, task, ridge, approximates, log_gate, strength, steps, prefix):
     tokens = tokens_of(task, log_gate, strength)
     phi, C, b = prefix_systems(kernel, tokens, prefix)
     ridge = jnp.asarray(ridge, phi.dtype)
@@ -124,11 +124,11 @@ def iterate(kernel, task, ridge, diagonal, log_gate, strength, steps, prefix):
     h, r, d = (jnp.concatenate([a[None], rest]) for a, rest in zip(start, path, strict=True))
     along = like(task.y, jnp.einsum("tmr,ltm->ltr", b, h, precision="highest"))
     missing = jnp.zeros(len(phi), phi.dtype)
-    if diagonal is not None:
-        missing = jnp.where(tokens.kept, diagonal - jnp.sum(phi * phi, axis=1), 0)
-    variance = missing[None] * (jnp.arange(steps + 1) > 0)[:, None] + ridge * jnp.sum(
-        phi[None] * h, axis=2
-    )
+    if approximates is not None:
+        left_out = approximates.diagonal(tokens.x) - jnp.sum(phi * phi, axis=1)
+        missing = jnp.where(tokens.kept, left_out, 0)
+    begun = (jnp.arange(steps + 1) > 0).astype(phi.dtype)
+    variance = begun[:, None] * missing[None] + ridge * jnp.sum(phi[None] * h, axis=2)
     return PosteriorTrajectory(along[:, task.num_supports :], along, variance, h, r, d)
 
 

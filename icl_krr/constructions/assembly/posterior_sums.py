@@ -7,8 +7,10 @@ from typing import Any
 
 import numpy as np
 
+from ...kernels import Kernel
 from ...residual import Read
 from ...transformer.weights import Transformer
+from .features import fill_diagonal
 from .prefix_sums import PrefixSums, select
 from .slots import SUPPORTS_AND_QUERIES, label
 
@@ -18,7 +20,7 @@ class PosteriorSums(PrefixSums):
 
     One head computes the means sum_j y_j phi_j^T h_i of all outputs. The variance
     ridge phi_i^T h_i of the function is local to the token, and replaced after every step. If
-    `diagonal` is k(x, x) of a kernel that the features approximate, the variance also has the part
+    the features approximate kernels, `approximated`, the variance also has the part
     k(x, x) - |phi_i|^2, which the features leave out.
 
     Source: Rasmussen and Williams, Gaussian processes for machine learning, 2006, eq. 2.8.
@@ -28,8 +30,18 @@ class PosteriorSums(PrefixSums):
     about_solution, about_prediction = "(C + ridge I)^-1 phi(x)", "sum_j y_j phi_j^T h"
     fit, quadratic = "prediction", "variance"
     ridges: Any
-    diagonal: Any = None
-    answer: Read | None = None
+    approximated: tuple[Kernel, ...] | None = None
+
+    @property
+    def answer(self) -> Read:
+        """The read-out of the prediction."""
+        return self.layout.read(self.fit, self.dtype)
+
+    @property
+    def answers(self) -> dict[str, Read]:
+        """The read-outs of the predictive distribution: the variance of an output."""
+        variance = self.layout.read(self.quadratic, self.dtype)
+        return {"variances": variance + self.ridges * self.one}
 
     def alongside(self) -> None:
         """Record operations of a step in addition to those of the solver, which come after them."""
@@ -65,10 +77,10 @@ class PosteriorSums(PrefixSums):
         self.head_per_output(v, self.keys, self.y_of_systems, fit)
         return fit
 
-    def transformer(self, step: Callable[..., None], *, readout: Read, **rest: Any) -> Transformer:
+    def transformer(self, step: Callable[..., None], *, steps: int, **rest: Any) -> Transformer:
         variance = self.state(self.quadratic, SUPPORTS_AND_QUERIES, "variance of the function")
         missing = None
-        if self.diagonal is not None:
+        if self.approximated is not None:
             about = "k(x, x) - |phi(x)|^2"
             missing = self.state("missing", SUPPORTS_AND_QUERIES, about)
 
@@ -80,17 +92,22 @@ class PosteriorSums(PrefixSums):
                 self.add(-variance if missing is None else missing - variance, to=variance)
                 self.multiply(self.features, h, to=variance, out=self.times_ridge)
 
-        prologue = rest.pop("prologue", lambda: None)
+        prologue = rest.get("prologue", lambda: None)
 
         def start() -> None:
             if missing is not None:
-                here = self.per_output(self.inside(SUPPORTS_AND_QUERIES))
-                self.add(self.diagonal * here, to=missing)
+                for system, kernel in enumerate(self.approximated or ()):
+                    fill_diagonal(self, kernel, missing, system)
                 self.multiply(self.features, self.features, to=missing, out=-self.squared_length)
             prologue()
 
-        readout = readout if self.answer is None else self.answer
-        return super().transformer(then_variance, readout=readout, prologue=start, **rest)
+        return super().transformer(
+            then_variance,
+            steps=steps,
+            readout=self.answer,
+            readouts=self.answers,
+            prologue=start,
+        )
 
     @property
     def times_ridge(self) -> Any:

@@ -165,13 +165,18 @@ def feature_machine(
 ) -> Any:
     """Make a machine of a `kind` of `PrefixSums`; `ridge` is None if it solves several problems."""
     check_kernel(kernel)
-    if not (kernel.featured or callable(options.get("sketch"))):
-        kernel.feature_layer(np.float32)  # it raises an error that says what is possible
+    if not callable(options.get("sketch")):
+        check_featured(kernel)
     make = partial(linear_machine, kind=kind)
     m, m.strength = causal_machine(make, kernel, num_features, **options)
     if ridge is not None and m.strength is m.support and m.log_gate is None:
         m.solves(ridge)  # queries have the prediction of kernel ridge regression
     return m
+
+
+def check_featured(kernel: Kernel) -> None:
+    if not kernel.featured:
+        kernel.feature_layer(np.float32)  # it raises an error that says what is possible
 
 
 def check_causal(
