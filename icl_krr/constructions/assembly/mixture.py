@@ -35,10 +35,20 @@ class Mixture(KernelGroups):
         self.variances = self.state("variances", here, "variance of an output, for every kernel")
         self.evidence = self.state("log_evidence", here, "log p(y | x) of every kernel")
         self.weights = self.state("weights", here, "probability of every kernel")
-        self.answer = self.state("prediction", here, "average of the means", width=outputs)
+        self.average = self.state("prediction", here, "average of the means", width=outputs)
         if self.edges is not None:
             bins = outputs * (len(self.edges) + 1)
             self.bins = self.state("bins", here, "probabilities of y between edges", width=bins)
+
+    @property
+    def answer(self) -> Read:
+        return self.average
+
+    @property
+    def answers(self) -> dict[str, Read]:
+        slots = (self.means, self.variances, self.weights, self.evidence)
+        bins = () if self.edges is None else (self.bins,)
+        return {slot.slot: slot for slot in (*slots, *bins)}
 
     def alongside(self) -> None:
         fits, of_fits = (self.layout.read(n, self.dtype) for n in (self.fit, self.quadratic))
@@ -53,13 +63,12 @@ class Mixture(KernelGroups):
         with self.together():
             self.add(-self.weights, to=self.weights)
             self.activate("reciprocal", total, one, to=self.weights)
-        assert self.answer is not None
         outputs = self.spec.num_outputs
         with self.together():
-            self.add(-self.answer, to=self.answer)
+            self.add(-self.average, to=self.average)
             every = np.tile(np.eye(outputs, dtype=self.dtype), (self.systems, 1))
             self.activate(
-                "reciprocal", spread(total, self.means.width), self.means, self.answer, every
+                "reciprocal", spread(total, self.means.width), self.means, self.average, every
             )
         if self.edges is not None:
             self.fill_bins(logs)

@@ -31,7 +31,17 @@ class PosteriorSums(PrefixSums):
     fit, quadratic = "prediction", "variance"
     ridges: Any
     approximated: tuple[Kernel, ...] | None = None
-    answer: Read | None = None
+
+    @property
+    def answer(self) -> Read:
+        """The read-out of the prediction."""
+        return self.layout.read(self.fit, self.dtype)
+
+    @property
+    def answers(self) -> dict[str, Read]:
+        """The read-outs of the predictive distribution: the variance of an output."""
+        variance = self.layout.read(self.quadratic, self.dtype)
+        return {"variances": variance + self.ridges * self.one}
 
     def alongside(self) -> None:
         """Record operations of a step in addition to those of the solver, which come after them."""
@@ -67,7 +77,7 @@ class PosteriorSums(PrefixSums):
         self.head_per_output(v, self.keys, self.y_of_systems, fit)
         return fit
 
-    def transformer(self, step: Callable[..., None], *, readout: Read, **rest: Any) -> Transformer:
+    def transformer(self, step: Callable[..., None], *, steps: int, **rest: Any) -> Transformer:
         variance = self.state(self.quadratic, SUPPORTS_AND_QUERIES, "variance of the function")
         missing = None
         if self.approximated is not None:
@@ -82,7 +92,7 @@ class PosteriorSums(PrefixSums):
                 self.add(-variance if missing is None else missing - variance, to=variance)
                 self.multiply(self.features, h, to=variance, out=self.times_ridge)
 
-        prologue = rest.pop("prologue", lambda: None)
+        prologue = rest.get("prologue", lambda: None)
 
         def start() -> None:
             if missing is not None:
@@ -91,8 +101,13 @@ class PosteriorSums(PrefixSums):
                 self.multiply(self.features, self.features, to=missing, out=-self.squared_length)
             prologue()
 
-        readout = readout if self.answer is None else self.answer
-        return super().transformer(then_variance, readout=readout, prologue=start, **rest)
+        return super().transformer(
+            then_variance,
+            steps=steps,
+            readout=self.answer,
+            readouts=self.answers,
+            prologue=start,
+        )
 
     @property
     def times_ridge(self) -> Any:
