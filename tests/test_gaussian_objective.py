@@ -17,7 +17,7 @@ from icl_krr.experiments.shared.recipe import ModelRecipe, Recipe, TaskRecipe
 from icl_krr.experiments.shared.runs import family, first_model, load
 from icl_krr.plots import training_figure
 from icl_krr.report.training import training_section
-from icl_krr.training import Mismatch, Training, checkpoint, train
+from icl_krr.training import Mismatch, Training, checkpoint, shared_checkpoint, train
 from icl_krr.training.batches import batch, draw, draw_observed
 from icl_krr.training.likelihoods import likelihoods, scale_of
 from icl_krr.training.reference import reference
@@ -255,3 +255,21 @@ def test_the_command_trains_a_twin_that_loads(tmp_path, capsys):
     assert main(command) == 0
     assert "nll of exact KRR" in capsys.readouterr().out
     assert "log_variance" in load(out).model.weights.readouts
+
+
+@pytest.mark.slow
+def test_a_shared_checkpoint_from_before_the_read_outs_is_read(tmp_path):
+    """Orbax keeps the names of empty fields, too; an array that is missing is not passed over."""
+    ocp = pytest.importorskip("orbax.checkpoint")
+    new = {"weights": {"a": jnp.zeros(2), "readouts": {}}}
+    with shared_checkpoint.opened(tmp_path) as saved:
+        saved.save(
+            3, args=ocp.args.Composite(state=ocp.args.StandardSave({"weights": {"a": jnp.ones(2)}}))
+        )
+    with shared_checkpoint.opened(tmp_path) as saved:
+        found = shared_checkpoint.read_state(saved, 3, new)
+        assert found["weights"]["a"].tolist() == [1, 1]
+        with pytest.raises(ValueError):
+            shared_checkpoint.read_state(
+                saved, 3, {"weights": {**new["weights"], "b": jnp.ones(1)}}
+            )

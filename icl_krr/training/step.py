@@ -189,6 +189,9 @@ def check(model: Transformer, family: Sampler, settings: Training) -> None:
         raise ValueError(
             "target must be 'outputs' if loss is 'every' or start_features is given, got 'exact'"
         )
+    if s.objective == "gaussian":
+        check_distribution(model)
+        check_observed(family)
     task = outline(family)
     check_batch(max(s.batch, s.validation), task)
     full = {"supports": task.num_supports, "features": task.num_features}
@@ -221,7 +224,4 @@ def check(model: Transformer, family: Sampler, settings: Training) -> None:
             f"tokens={model.spec.tokens!r}; use loss='queries'"
         )
     run = predict if s.loss == "queries" else predict_along
-    if s.objective == "gaussian":
-        check_distribution(model)
-        check_observed(family)
     jax.eval_shape(run, model, task)
