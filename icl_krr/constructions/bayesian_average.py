@@ -7,12 +7,12 @@ from functools import partial
 from typing import Any, Unpack
 
 import jax.numpy as jnp
-import numpy as np
 from jaxtyping import Array, Float
 
 from .. import checks
 from ..kernels import Kernel, check_pairs
 from ..transformer.weights import Transformer
+from ..uncertainty.bins import check_edges
 from .assembly.mixture import Mixture
 from .assembly.options import Options
 from .assembly.prefix import check_featured, feature_machine
@@ -135,12 +135,3 @@ def bayesian_average(
     m.approximated, m.sharpness, m.edges = approximates, sharpness, edges
     m.declare_average()
     return FORMS[form](m, jnp.ones((), m.dtype), steps)
-
-
-def check_edges(edges: Any) -> None:
-    checks.floating("edges", edges)
-    known = checks.concrete(edges)
-    if jnp.ndim(edges) != 1 or len(edges) == 0:
-        raise ValueError(f"edges must be a vector, got shape {list(jnp.shape(edges))}")
-    if known is not None and not (np.isfinite(known).all() and (np.diff(known) > 0).all()):
-        raise ValueError(f"edges must be finite and increasing, got {known.tolist()}")
