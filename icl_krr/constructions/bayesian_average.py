@@ -13,7 +13,7 @@ from .. import checks
 from ..kernels import Kernel, check_pairs
 from ..transformer.weights import Transformer
 from ..uncertainty.bins import check_edges
-from .assembly.mixture import Mixture
+from .assembly.average import GroupAverage
 from .assembly.options import Options
 from .assembly.prefix import check_featured, feature_machine
 from .assembly.relu import ReLU
@@ -129,7 +129,7 @@ def bayesian_average(
         )
     for one in kernels:
         check_featured(one)
-    kind = partial(Mixture, kernels=kernels, ridges=ridges)
+    kind = partial(GroupAverage, kernels=kernels, ridges=ridges)
     causal: dict[str, Any] = {"tokens": tokens, "max_supports": max_supports}
     m = feature_machine(kind, kernels[0], num_features, ridge=None, **causal, **options)
     m.approximated, m.sharpness, m.edges = approximates, sharpness, edges
