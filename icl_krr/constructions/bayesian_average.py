@@ -12,7 +12,6 @@ from jaxtyping import Array, Float
 from .. import checks
 from ..kernels import Kernel, check_pairs
 from ..transformer.weights import Transformer
-from ..uncertainty.bins import check_edges
 from .assembly.average import GroupAverage
 from .assembly.options import Options
 from .assembly.prefix import check_featured, feature_machine
@@ -109,7 +108,7 @@ def bayesian_average(
     if approximates is not None:
         approximates = check_pairs(approximates, ridges, "approximates")
     if edges is not None:
-        check_edges(edges)
+        checks.increasing("edges", edges)
     for name in ("prefix", "log_gate", "strength"):
         if name in options:
             raise TypeError(
