@@ -30,8 +30,8 @@ take the keywords in `Options`.
   sink so that no exponential overflows and no weight of the sink underflows. The default is 0.
 - *Causality.* `delta_rule`, `prefix_conjugate_gradient`, `prefix_chebyshev`, `prefix_posterior` and
   `bayesian_average` are causal: each token predicts from the supports before it, at all positions
-  (`icl_krr.predict_along`). All but the last also take the keywords in `CausalOptions`: gates, write
-  strengths, and interleaved tokens.
+  (`icl_krr.predict_along`). All but the last also take the keywords in `CausalOptions`: gates,
+  write strengths, and interleaved tokens.
 - *Uncertainty.* `prefix_posterior` solves (C + ridge I) h = phi(x) at every token, with its own
   features as right-hand side, and so computes mean and variance of a Gaussian process.
   `bayesian_average` does this for several kernels and ridges in parallel. By the chain rule, its
