@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import argparse
 import dataclasses
+import json
 from collections.abc import Callable
 from importlib.metadata import version
 from pathlib import Path
@@ -117,13 +118,16 @@ def compared(run: Run, name: str, quick: bool, show: Show) -> tuple[str, Varianc
 
 
 def measured(name: str, seed: int, folder: Path, quick: bool, show: Show) -> Record:
-    """Train and compare one twin."""
+    """Train and compare one twin, or read what an earlier call has found."""
+    done = folder / f"{name}-{seed}" / "record.json"
+    if done.exists():
+        return json.loads(done.read_text())
     told = lambda words: show(f"{name}, seed {seed}: {words}")  # noqa: E731
     recipe = recipe_of(name, seed, quick)
     run, last = twin(recipe, folder / f"{name}-{seed}", told)
     verdict, found = compared(run, name, quick, told)
     rows = [row._asdict() for row in found.rows]
-    return {
+    record: Record = {
         "twin": name,
         "seed": seed,
         "training": dataclasses.asdict(recipe.training),
@@ -131,6 +135,8 @@ def measured(name: str, seed: int, folder: Path, quick: bool, show: Show) -> Rec
         "mean": verdict,
         "variances": {**found._asdict(), "rows": rows, "verdict": found.verdict},
     }
+    replace(done, (to_json(record) + "\n").encode())
+    return json.loads(done.read_text())
 
 
 def line(record: Record) -> list[str]:
