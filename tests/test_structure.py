@@ -52,6 +52,7 @@ ALLOWED = {
         "transformer",
         "constructions",
         "export",
+        "uncertainty",
     },
     "estimator": {
         "kernels",

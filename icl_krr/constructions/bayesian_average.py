@@ -7,13 +7,12 @@ from functools import partial
 from typing import Any, Unpack
 
 import jax.numpy as jnp
-import numpy as np
 from jaxtyping import Array, Float
 
 from .. import checks
 from ..kernels import Kernel, check_pairs
 from ..transformer.weights import Transformer
-from .assembly.mixture import Mixture
+from .assembly.average import GroupAverage
 from .assembly.options import Options
 from .assembly.prefix import check_featured, feature_machine
 from .assembly.relu import ReLU
@@ -109,7 +108,7 @@ def bayesian_average(
     if approximates is not None:
         approximates = check_pairs(approximates, ridges, "approximates")
     if edges is not None:
-        check_edges(edges)
+        checks.increasing("edges", edges)
     for name in ("prefix", "log_gate", "strength"):
         if name in options:
             raise TypeError(
@@ -129,18 +128,9 @@ def bayesian_average(
         )
     for one in kernels:
         check_featured(one)
-    kind = partial(Mixture, kernels=kernels, ridges=ridges)
+    kind = partial(GroupAverage, kernels=kernels, ridges=ridges)
     causal: dict[str, Any] = {"tokens": tokens, "max_supports": max_supports}
     m = feature_machine(kind, kernels[0], num_features, ridge=None, **causal, **options)
     m.approximated, m.sharpness, m.edges = approximates, sharpness, edges
     m.declare_average()
     return FORMS[form](m, jnp.ones((), m.dtype), steps)
-
-
-def check_edges(edges: Any) -> None:
-    checks.floating("edges", edges)
-    known = checks.concrete(edges)
-    if jnp.ndim(edges) != 1 or len(edges) == 0:
-        raise ValueError(f"edges must be a vector, got shape {list(jnp.shape(edges))}")
-    if known is not None and not (np.isfinite(known).all() and (np.diff(known) > 0).all()):
-        raise ValueError(f"edges must be finite and increasing, got {known.tolist()}")

@@ -17,7 +17,7 @@ LARGEST = 80.0
 """Largest difference of two log evidences that is exponentiated: e^80 is finite in float32."""
 
 
-class Mixture(KernelGroups):
+class GroupAverage(KernelGroups):
     """Kernel groups whose posteriors are averaged with weights proportional to exp(evidence).
 
     The operations run alongside those of the solver, in the same blocks. So they read the iterate
