@@ -6,6 +6,10 @@ from dataclasses import dataclass
 from typing import Literal
 
 
+LIKELIHOOD = "gaussian"
+"""The objective that needs a predictive distribution."""
+
+
 @dataclass(frozen=True)
 class Training:
     """Settings of AdamW with warm-up and cosine decay, on freshly drawn tasks.
