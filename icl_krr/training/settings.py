@@ -5,7 +5,6 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Literal
 
-
 LIKELIHOOD = "gaussian"
 """The objective that needs a predictive distribution."""
 
