@@ -56,7 +56,8 @@ def bayesian_average(
     for each model and one more), and one or two more in the form "fused". The operations read the
     iterate before the step. So after t steps, the slots `means`, `variances`, `log_evidence`,
     `weights` and `prediction` belong to iterate t - 1 of conjugate gradient, and m + 1 steps are
-    exact for m features.
+    exact for m features. Until then, variances are too small, by at most `variance_gaps` (see
+    `prefix_posterior`), and the evidence is wrong.
 
     Args:
         kernel: kernel with a feature map, `Linear` or `Features`, or G of them; for bandwidths,
@@ -79,8 +80,9 @@ def bayesian_average(
         options: further keywords, explained in `Options`; the arithmetic must be "exact".
 
     Returns:
-        A `Transformer` with the states means [T, G r], variances, log_evidence and weights [T, G],
-        prediction [T, r] and, with `edges`, bins [T, r (E + 1)].
+        A `Transformer` with the states means [T, G r], variances, variance_gaps, log_evidence and
+        weights [T, G], prediction [T, r] and, with `edges`, bins [T, r (E + 1)]. All of them are
+        read-outs (see `icl_krr.read_outs`).
 
     Raises:
         ValueError: a kernel has no feature map, the numbers of kernels and ridges differ, a name is
