@@ -132,5 +132,5 @@ def variance_gap(kernel: Kernel, task: Task, ridge: Any, slots: dict) -> jax.Arr
         else 0.0 * best[None]
         for name in ("variance", "missing")
     )
-    errors = jnp.abs(v - best[None] - left_out) / accuracy.size_of(kernel.diagonal(task.x_query))
-    return accuracy.worst(errors, axis=1)
+    size = accuracy.size_of(kernel.diagonal(task.x_query))
+    return accuracy.worst(jnp.abs(v - best[None] - left_out) / size[None], axis=1)
