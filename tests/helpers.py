@@ -284,11 +284,15 @@ def train(model, loss, rate, steps):
     return losses, model
 
 
+# one program for each shape, not one for each operation
+sample, dense = jax.jit(ik.tasks.sample), jax.jit(ik.dense)
+
+
 def draw(seed, p=4, n=7, q=3, r=None, noise=0.1):
     config = ik.tasks.LinearRegression(
         num_features=p, num_supports=n, num_queries=q, num_outputs=r, noise=noise
     )
-    return ik.tasks.sample(jax.random.key(seed), config)
+    return sample(jax.random.key(seed), config)
 
 
 def numpy_exact(x, y, x_query, ridge):

@@ -29,6 +29,10 @@ def test_the_ridge_is_the_best_of_its_grid_by_leave_one_out(x64):
     assert np.isclose(model_selection.choose_ridge(ik.Linear(), task), grid[np.argmin(losses)])
 
 
+# with a rate and without, in both forms of alpha, and what does not iterate
+OF_EACH_SORT = ("conjugate_gradient", "chebyshev", "newton_schulz", "nadaraya_watson")
+
+
 @pytest.mark.parametrize("family", [ik.Exponential, ik.Gaussian])
 def test_the_smoother_is_the_best_of_its_grid_by_leave_one_out(x64, family):
     task = draw(1, p=2, n=15)
@@ -197,7 +201,13 @@ def test_nadaraya_watson_against_krr_on_its_own_kernel(x64, kernel):
             assert result.facts[name] == result.facts[f"smoother_{name}"] == 1.5
 
 
-@pytest.mark.parametrize("solver", list(catalogue.SOLVERS))
+@pytest.mark.parametrize(
+    "solver",
+    [
+        pytest.param(name, marks=[pytest.mark.slow] * (name not in OF_EACH_SORT))
+        for name in catalogue.SOLVERS
+    ],
+)
 def test_every_solver_and_every_kernel_follows_its_oracle(x64, solver):
     """All kernels with one solver: test_keystone has each solver by each attention."""
     task = draw(6, p=2, n=12)

@@ -4,7 +4,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
-from helpers import draw, relative
+from helpers import dense, draw, relative
 
 import icl_krr as ik
 from icl_krr import theory
@@ -137,7 +137,7 @@ def test_nothing_but_a_plain_transformer_is_left():
     assert model.num_heads == 1
     for block in model.blocks:
         assert all(unit.up is None and unit.activation == "relu" for unit in block.mlp)
-    merged = ik.dense(model)
+    merged = dense(model)
     assert all(len(block.mlp) == 1 for block in merged.weights.steps)
     assert relative(ik.predict(merged, task), ik.predict(model, task)) < 1e-3
 
