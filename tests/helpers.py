@@ -247,7 +247,13 @@ def parametrize(names):
 
 each_kind = parametrize(KINDS)
 a_few = parametrize(("cg", "ric-gaussian", "nw-gaussian"))
-each_kind_and_more = parametrize((*KINDS, "jcg-exponential", "ric-tables"))
+each_kind_and_more = pytest.mark.parametrize(
+    "case",
+    [
+        pytest.param(CASES[name], id=name, marks=[pytest.mark.slow] * (name not in KINDS))
+        for name in (*KINDS, "jcg-exponential", "ric-tables")
+    ],
+)
 EXPONENTIAL = ik.Exponential(temperature=1.5)
 
 

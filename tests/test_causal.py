@@ -204,7 +204,9 @@ def test_a_log_gate_needs_causal_linear_attention(x64):
         ik.predict(other, task)
 
 
-@pytest.mark.parametrize(("error", "n", "ridge"), [(0.1, 8, 0.5), (0.02, 12, 1.0)])
+@pytest.mark.parametrize(
+    ("error", "n", "ridge"), [(0.1, 8, 0.5), pytest.param(0.02, 12, 1.0, marks=pytest.mark.slow)]
+)
 def test_a_budget_is_enough_with_tables(error, n, ridge):
     kernel = ik.Gaussian(1.0)
     size = theory.budget(error, n, ridge)

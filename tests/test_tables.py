@@ -103,7 +103,7 @@ def test_tables_converge_with_slope_two_and_without_overrun(x64):
     assert np.allclose(np.mean(slopes), -2, atol=0.35)
 
 
-@pytest.mark.parametrize("n", [32, 512])
+@pytest.mark.parametrize("n", [32, pytest.param(512, marks=pytest.mark.slow)])
 def test_richardson_with_tables_is_kernel_ridge_regression_at_any_n(x64, n):
     """Its ridge grows with n as a noise's would not, so that 200 steps suffice at both."""
     kernel, task = gaussian_process(1, n)

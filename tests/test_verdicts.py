@@ -346,6 +346,7 @@ def test_two_seeds_may_not_give_two_names(x64):
     assert agreement([one, one._replace(status="not identified")]).status == "not identified"
 
 
+@pytest.mark.slow
 def test_a_file_of_answers_is_identified(tmp_path, capsys):
     path, out = tmp_path / "mine.npz", tmp_path / "out"
     few = ["--tasks", "8", "--num-queries", "4"]
