@@ -10,6 +10,7 @@ models and trained models use the same forward pass.
 - `icl_krr.constructions`: the same solvers, under the same names, as weights of a transformer.
 - `icl_krr.transformer`, `icl_krr.residual`: the forward pass, its weights, and the residual stream
   of named slots.
+- `icl_krr.uncertainty`: predictive distributions of an output.
 - `icl_krr.training`: training of any model from random or constructed weights, and fits of the
   parameters that determine the weights of a construction.
 - `icl_krr.probes`: what a model computes in each layer, and which solver explains it.

@@ -11,6 +11,7 @@ from . import (
     theory,
     training,
     transformer,
+    uncertainty,
 )
 from .constructions import ReLU, Softmax
 from .estimator import InContextRegressor
@@ -33,11 +34,14 @@ from .transformer import (
     predict,
     predict_along,
     predict_batch,
+    predictive,
+    read_outs,
     resume,
     run_with_cache,
     run_with_hooks,
     untie,
 )
+from .uncertainty import Predictive
 
 __all__ = [
     "Architecture",
@@ -51,6 +55,7 @@ __all__ = [
     "Mixture",
     "Nystrom",
     "Posterior",
+    "Predictive",
     "ReLU",
     "Read",
     "Slot",
@@ -74,7 +79,9 @@ __all__ = [
     "predict",
     "predict_along",
     "predict_batch",
+    "predictive",
     "probes",
+    "read_outs",
     "residual",
     "resume",
     "run_with_cache",
@@ -87,5 +94,6 @@ __all__ = [
     "theory",
     "training",
     "transformer",
+    "uncertainty",
     "untie",
 ]

@@ -114,7 +114,13 @@ def names():
         "NYSTROM": ik.Nystrom(x[:2], np.eye(2), np.eye(2), ik.Linear(), 0.1),
         **{"MODEL": model, "DRAWN": drawn, "T5": ik.export.T5(plain)},
         "HIDDEN": np.zeros((1, 9, 16), "f4"),
-        **{"BUILD": ik.constructions, "THEORY": ik.theory, "PROBES": ik.probes},
+        "NORMAL": ik.Predictive(*(np.full((3, 1), value, "f4") for value in (1, 0, 1))),
+        **{
+            "UNSURE": ik.uncertainty,
+            "BUILD": ik.constructions,
+            "THEORY": ik.theory,
+            "PROBES": ik.probes,
+        },
         "TRAINING": ik.training.Training,
         **{"AblateConfig": AblateConfig, "ConfusionConfig": ConfusionConfig},
         **{"DepthConfig": DepthConfig, "ExplorerConfig": ExplorerConfig, "FitConfig": FitConfig},
@@ -140,7 +146,9 @@ TABLE = [*rows()]
 def test_the_table_covers_every_room():
     assert len(TABLE) >= 200
     used = " ".join(call for _, call, _, _ in TABLE)
-    for room in ("tasks", "solvers", "BUILD", "THEORY", "PROBES", "sketches", "training"):
+    for room in (
+        *("tasks", "solvers", "BUILD", "THEORY", "PROBES", "UNSURE", "sketches", "training"),
+    ):
         assert f"{room}." in used
     for room in ("export", "residual", "catalogue", "Config"):
         assert room in used

@@ -62,8 +62,10 @@ def test_slots_equal_the_oracle_after_every_step(x64, case, p, n, r):
                 going[t:] &= relative(getattr(other, state)[t], getattr(oracle, state)[t]) < 1e-11
         for state in case.states:
             ours, theirs = np.asarray(cache[state]), getattr(oracle, state)
-            if "w" in case.states and state != "prediction":
+            if ours.shape[1] == 1 + theirs.shape[1]:
                 ours = ours[:, 1:]  # an oracle has no aggregator
+                if ours.ndim > theirs.ndim:
+                    ours = ours[..., 0]  # nor one variance for each output
             assert relative(ours[going], theirs[going]) < case.tolerance, (state, seed, ridge)
         if case.tables:
             assert not np.any(cache["overrun"])

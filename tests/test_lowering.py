@@ -35,7 +35,10 @@ CALLS = [
 OF_A_MODEL = re.compile(
     r"(ik\.(predict|run_with)|jax\.(grad|jacobian)).*\b(cg|softmax|tiled|encoder|(long_)?decoder)\b"
 )
-ROOMS = ("solvers", "sketches", "tasks", "theory", "residual", "transformer", "probes", "training")
+ROOMS = (
+    *("solvers", "sketches", "tasks", "theory", "residual", "transformer", "probes", "training"),
+    "uncertainty",
+)
 ON_THE_HOST = {
     *(ik.tasks.diabetes, ik.tasks.read_queries, ik.tasks.read_table, ik.tasks.split),
     *(ik.residual.join, ik.residual.num_tokens, ik.probes.has_slot, ik.probes.sites),
@@ -46,6 +49,7 @@ ON_THE_HOST = {
     *(ik.probes.align, ik.probes.drift, ik.probes.swap, ik.probes.design, ik.probes.separation),
     *(ik.probes.identify_arrays, ik.probes.agreement, ik.probes.prefixes),
     *(ik.probes.read_filter, ik.probes.probe_states, ik.tasks.battery),
+    *(ik.uncertainty.coverage, ik.uncertainty.uniformity),
     *(ik.theory.budget, ik.probes.round_slots),  # numbers and hooks, not arrays
     ik.probes.array_answers,  # its purpose is a call of a function of NumPy arrays
     *(ik.probes.torch_arrays, ik.probes.decoder_answers),
@@ -99,6 +103,7 @@ SCOPE = {
     "SETTINGS": ik.training.Training(batch=4),
     "EVERY": ik.training.Training(batch=4, loss="every"),
     "DECODER": DECODER,
+    "UNSURE": dataclasses.replace(DECODER, variance=True),
 }
 
 
@@ -115,6 +120,7 @@ def arrays():
         "task": task,
         "tasks": jax.tree.map(lambda leaf: jnp.stack([leaf] * 4), task),
         "ridge": jnp.ones(()),
+        "unsure": ik.Predictive(*[jnp.ones((7, 2))] * 3),
         "hats": jnp.ones((4, 2, 3, 7)),
         "cg": CASES["cg"].build(task, 0.5, 3),
         "softmax": softmax,

@@ -33,7 +33,8 @@ ALLOWED = {
     "theory": {"kernels", "tasks"},
     "solvers": {"kernels", "sketches", "tasks"},
     "residual": {"tasks"},
-    "transformer": {"residual", "tasks"},
+    "uncertainty": set(),
+    "transformer": {"residual", "tasks", "uncertainty"},
     "constructions": {"kernels", "sketches", "residual", "transformer.weights"},
     "posterior": {"kernels", "tasks", "solvers", "transformer"},
     "training": {"kernels", "tasks", "solvers", "transformer"},
@@ -51,6 +52,7 @@ ALLOWED = {
         "transformer",
         "constructions",
         "export",
+        "uncertainty",
     },
     "estimator": {
         "kernels",

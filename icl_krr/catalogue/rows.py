@@ -155,7 +155,7 @@ class Solver:
     @property
     def knows(self) -> str:
         """What a model with this solver is told: NOTHING, about the FAMILY, or about this TASK."""
-        of_task = {*self.told} - {"ridge", "num_supports"}
+        of_task = {*self.told} - {"ridge", "ridges", "num_supports"}
         return TASK if of_task else FAMILY if self.told else NOTHING
 
     def __post_init__(self):

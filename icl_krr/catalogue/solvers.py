@@ -2,20 +2,13 @@
 
 from __future__ import annotations
 
+from .causal_solvers import CAUSAL, RIDGE, own
 from .rows import Box, Solver
 
-RIDGE, STEP = Box(-5, 0.5, 1), Box(-1.5, 0.7, -1)
-
-
-def own(name: str) -> tuple[str, str]:
-    """Return the paths of the construction and the oracle of this name in the library."""
-    return f"icl_krr.constructions:{name}", f"icl_krr.solvers:{name}"
-
-
+STEP = Box(-1.5, 0.7, -1)
 CG, PCG = own("conjugate_gradient"), own("preconditioned_conjugate_gradient")
 SPECTRAL = ("ridge", "spectrum")
-FIELDS, PRIMAL = ("alpha", "r", "prediction"), ("w", "r", "d", "prediction")
-OF_PREFIX = "icl_krr.experiments.shared.told_prefix"
+FIELDS = ("alpha", "r", "prediction")
 EXPECTED = "icl_krr.experiments.ablate.expected"
 
 SOLVERS = {
@@ -159,37 +152,6 @@ SOLVERS = {
             blocks={"linear": 1},
             one_task=True,
         ),
-        Solver(
-            "delta_rule",
-            "DELTA",
-            *own("delta_rule"),
-            told=(f"{OF_PREFIX}:step_size",),
-            states=("alpha", "prediction"),
-            blocks={"linear": 1, "softmax": 2},
-            causal=True,
-            sequential=True,
-            fitted={"step_size": Box(-1.5, 1.3, -1)},
-        ),
-        Solver(
-            "prefix_conjugate_gradient",
-            "MESA",
-            *own("prefix_conjugate_gradient"),
-            kernels="featured",
-            states=PRIMAL,
-            causal=True,
-            blocks={"linear": 7},
-            sums=True,
-            fitted={"ridge": RIDGE},
-        ),
-        Solver(
-            "prefix_chebyshev",
-            "PCHE",
-            *own("prefix_chebyshev"),
-            kernels="featured",
-            told=("ridge", f"{OF_PREFIX}:spectrum"),
-            states=PRIMAL,
-            causal=True,
-            blocks={"linear": 1},
-        ),
+        *CAUSAL,
     )
 }

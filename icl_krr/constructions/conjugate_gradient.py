@@ -203,5 +203,5 @@ def states(m: Machine, starts: bool = True) -> tuple[Read, Read, Read, Read]:
         m.vector(m.solution, m.about_solution),
         m.vector("r", f"residual {label(right)} - A {m.solution}", starts_as=right),
         m.vector(m.direction, "search direction", starts_as=right if starts else None),
-        m.state("prediction", SUPPORTS_AND_QUERIES, m.about_prediction),
+        m.state_of_fit(),
     )

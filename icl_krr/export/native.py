@@ -30,7 +30,7 @@ from ..transformer import (
     Unit,
     Weights,
     Write,
-    predict,
+    read_outs,
 )
 from ..transformer.mlp import ACTIVATIONS
 
@@ -169,7 +169,7 @@ def check_runs(model: Transformer) -> None:
     number = partial(jax.ShapeDtypeStruct, dtype=model.dtype)
     p, r = model.spec.num_features, model.spec.num_outputs
     task = Task(x=number((1, p)), y=number((1, r)), x_query=number((1, p)))
-    found = jax.eval_shape(predict, model, task)
+    found = jax.eval_shape(read_outs, model, task)["prediction"]
     if found.shape != (1, r):
         raise ValueError(f"prediction must have shape [1, {r}], got {list(found.shape)}")
 

@@ -89,22 +89,26 @@ class T5:
         """
         return hidden[..., self.model.layout.channels(name)]
 
-    def read_out(self, hidden: Any, task: Task) -> np.ndarray:
-        """Read the prediction from the last hidden state.
+    def read_out(self, hidden: Any, task: Task, name: str = "prediction") -> np.ndarray:
+        """Read the prediction, or a further read-out, from the last hidden state.
 
         Args:
             hidden: last hidden state [b, T, d_model] of the T5 encoder (b = 1 for one task).
             task: the task, or the batch of tasks, that was embedded.
+            name: name of the read-out (see `icl_krr.read_outs`), "prediction" by default.
 
         Returns:
             The prediction at the queries, [q] or [q, r] for one task, [b, q] or [b, q, r] for a
-            batch.
+            batch. A further read-out is [q, width] or [b, q, width].
 
         Raises:
-            ValueError: `hidden` does not have the shape that `embed` gives for the task, or a token
-                has a norm above $2^{27}$.
+            ValueError: `hidden` does not have the shape that `embed` gives for the task, a token
+                has a norm above $2^{27}$, or the model has no read-out `name`.
         """
-        layout, readout = self.model.layout, self.model.weights.readout
+        layout, weights = self.model.layout, self.model.weights
+        reads = {"prediction": weights.readout, **weights.readouts}
+        checks.choice("name", name, tuple(reads))
+        readout = reads[name]
         single = task.x.ndim == 2
         b, d_model = 1 if single else len(task.x), Channels.of(layout).d_model
         found, needed = np.asarray(hidden), (b, num_tokens(task), d_model)
@@ -117,7 +121,8 @@ class T5:
         if readout.slots == {"stream"}:
             stream = {"stream": jnp.asarray(asked[:, : layout.width])}
         values = np.asarray(readout(stream)).reshape(b, task.num_queries, -1)
-        values = values[..., 0] if task.y.ndim == task.x.ndim - 1 else values
+        flat = name == "prediction" and task.y.ndim == task.x.ndim - 1
+        values = values[..., 0] if flat else values
         return values[0] if single else values
 
 

@@ -16,6 +16,7 @@ from .kernel import Kernel, check_kernel as check_kernel
 from .linear import Linear
 from .log_bilinear import LogBilinear
 from .mixture import Mixture
+from .pairs import check_pairs as check_pairs
 from .positive import PositiveKernel, check_positive as check_positive
 
 __all__ = [

@@ -4,6 +4,7 @@ Every solver takes one task and is jitted. Use `jax.vmap` for a batch. The solve
 with the transformer, so agreement between a model and a solver is independent evidence.
 """
 
+from .bayesian_average import AverageTrajectory, bayesian_average
 from .conjugate_gradient import conjugate_gradient
 from .delta_rule import delta_rule
 from .derivatives import (
@@ -27,15 +28,19 @@ from .preconditioned_chebyshev import preconditioned_chebyshev
 from .preconditioned_conjugate_gradient import preconditioned_conjugate_gradient
 from .prefix_chebyshev import prefix_chebyshev
 from .prefix_conjugate_gradient import prefix_conjugate_gradient
+from .prefix_posterior import PosteriorTrajectory, prefix_posterior
 from .results import CausalTrajectory, Posterior, Smoothing, Solution, Trajectory
 from .richardson import richardson
 
 __all__ = [
+    "AverageTrajectory",
     "CausalTrajectory",
     "Posterior",
+    "PosteriorTrajectory",
     "Smoothing",
     "Solution",
     "Trajectory",
+    "bayesian_average",
     "change_without",
     "chebyshev",
     "conjugate_gradient",
@@ -61,6 +66,7 @@ __all__ = [
     "preconditioned_conjugate_gradient",
     "prefix_chebyshev",
     "prefix_conjugate_gradient",
+    "prefix_posterior",
     "richardson",
     "smoother_leave_one_out",
 ]

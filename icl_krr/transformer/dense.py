@@ -73,6 +73,9 @@ def dense(model: Transformer) -> Transformer:
         prologue=tuple(map(merge, weights.prologue)),
         steps=tuple(jax.vmap(merge)(block) for block in weights.steps),
         readout=merge_read(layout, model.dtype, weights.readout),
+        readouts={
+            name: merge_read(layout, model.dtype, read) for name, read in weights.readouts.items()
+        },
     )
     merged = jax.tree.map(lambda weight: weight.astype(model.dtype), merged)
     return model.replace(weights=merged)

@@ -13,11 +13,11 @@ from .. import devices
 from ..devices import Placement
 from ..tasks import Task
 from ..tasks.placement import spread_tasks
-from .evaluate import Kept, evaluate, evaluate_batch
+from .evaluate import Answer, Kept, evaluate, evaluate_batch
 from .weights import Transformer
 
-Parts = tuple[jax.Array, jax.Array, jax.Array]
-"""Values [steps, tokens, ...] of the tokens before the supports, of the supports, and after."""
+Parts = tuple[Any, Any, Any]
+"""Pytrees of values [steps, tokens, ...] of tokens before the supports, of supports, and after."""
 
 
 def check_points(place: Placement, *asked: Any) -> None:
@@ -30,7 +30,7 @@ def check_points(place: Placement, *asked: Any) -> None:
         )
 
 
-@partial(jax.jit, static_argnames=("place", "names", "along"))
+@partial(jax.jit, static_argnames=("place", "names", "along", "answer"))
 def evaluate_divided(
     model: Transformer,
     task: Task,
@@ -38,7 +38,8 @@ def evaluate_divided(
     place: Placement,
     names: tuple[str, ...] = (),
     along: bool = False,
-) -> tuple[jax.Array, Kept]:
+    answer: Answer | None = None,
+) -> tuple[Any, Kept]:
     """`evaluate` of one task whose supports are divided; every device has all queries."""
     per_support = 2 if model.spec.tokens == "interleaved" else 1
 
@@ -50,26 +51,38 @@ def evaluate_divided(
     sizes = {name: tokens_stored(name) for name in names}
 
     def run(task: Task, model: Transformer) -> tuple[Parts, dict[str, Parts]]:
-        prediction, (slots, _) = evaluate(model, task, names=names, along=along, axes=place.context)
+        read, (slots, _) = evaluate(
+            model, task, names=names, along=along, axes=place.context, answer=answer
+        )
         n = task.num_supports
         cut = {name: split(slots[name], first, each * n) for name, (first, each) in sizes.items()}
-        return split(prediction[None], 0, n * along), cut
+        return split(jax.tree.map(lambda value: value[None], read), 0, n * along), cut
 
     made = (PartitionSpec(), PartitionSpec(None, place.context), PartitionSpec())
-    prediction, slots = spread_tasks(run, task, place, (made, dict.fromkeys(names, made)), model)
+    read, slots = spread_tasks(run, task, place, (made, dict.fromkeys(names, made)), model)
     n = task.num_supports
     stored = {name: join(slots[name], each * n, place) for name, (_, each) in sizes.items()}
-    return join(prediction, n * along, place)[0], (stored, [])
+    whole = join(read, n * along, place)
+    return jax.tree.map(lambda value: value[0], whole), (stored, [])
 
 
-def split(value: jax.Array, first: int, supports: int) -> Parts:
+def split(values: Any, first: int, supports: int) -> Parts:
     end = first + supports
-    return value[:, :first], value[:, first:end], value[:, end:]
+    before, middle, after = (
+        jax.tree.map(lambda value, part=part: value[:, part], values)
+        for part in (slice(first), slice(first, end), slice(end, None))
+    )
+    return before, middle, after
 
 
-def join(parts: Parts, supports: int, place: Placement) -> jax.Array:
+def join(parts: Parts, supports: int, place: Placement) -> Any:
     """The values of all tokens, without those of padding."""
-    before, middle, after = parts
+    return jax.tree.map(partial(join_arrays, supports=supports, place=place), *parts)
+
+
+def join_arrays(
+    before: jax.Array, middle: jax.Array, after: jax.Array, *, supports: int, place: Placement
+) -> jax.Array:
     middle = devices.without_padding(middle, supports, place.mesh, axis=1)
     if before.shape[1] + after.shape[1] == 0:
         return middle

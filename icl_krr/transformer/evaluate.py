@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from functools import partial
 from typing import Any
 
@@ -25,11 +26,14 @@ from .weights import Transformer, check_model
 Kept = tuple[Any, list[dict[str, Any]]]
 """Slots at the start and after every step, {name: [steps + 1, ...]}, and points by block."""
 
+Answer = Callable[[dict[str, jax.Array], Transformer, Task], Any]
+"""Function from all read-outs by name, model and task to what a run returns."""
+
 STORED = 2**27
 """Bytes that the gradient of a batch of tasks may store, instead of computing them again."""
 
 
-@partial(jax.jit, static_argnames=("names", "keep", "hooks", "along", "axes"))
+@partial(jax.jit, static_argnames=("names", "keep", "hooks", "along", "axes", "answer"))
 def evaluate(
     model: Transformer,
     task: Task,
@@ -40,27 +44,34 @@ def evaluate(
     along: bool = False,
     stream: Stream | None = None,
     axes: Axes = (),
-) -> tuple[jax.Array, Kept]:
+    answer: Answer | None = None,
+) -> tuple[Any, Kept]:
     """The prediction, and the values that were stored during the run.
 
     The run starts from `stream`, by default the embedding of the task. With `along`, the
     predictions at the supports precede the predictions at the queries. With `axes`, the task has
-    the supports of this device, and the other devices along these axes have the others.
+    the supports of this device, and the other devices along these axes have the others. With
+    `answer`, its result replaces the prediction.
     """
+    every = answer is not None
 
-    def run(model: Transformer, task: Task, stream: Stream | None) -> tuple[jax.Array, Kept]:
+    def run(model: Transformer, task: Task, stream: Stream | None) -> tuple[Any, Kept]:
         model = jax.tree.map(lambda weight: weight.astype(task.x.dtype), model)
 
-        def once(task: Task, stream: Stream | None) -> tuple[jax.Array, Kept]:
+        def once(task: Task, stream: Stream | None) -> tuple[Any, Kept]:
             given = embed_task(model, task, axes) if stream is None else stream
             changed = keep or hooks or stream is not None
             uniform = frozenset() if changed else uniform_slots(model)
-            return evaluate_once(model, task, given, uniform, names, keep, hooks, along, axes)
+            return evaluate_once(
+                model, task, given, uniform, names, keep, hooks, along, axes, every
+            )
 
         if task.num_outputs == model.spec.num_outputs:
-            return once(task, stream)
-        each = lambda y, stream: once(task.replace(y=y, y_query=None), stream)  # noqa: E731
-        return jax.vmap(each, in_axes=-1, out_axes=-1)(task.y, stream)
+            read, kept = once(task, stream)
+        else:
+            each = lambda y, stream: once(task.replace(y=y, y_query=None), stream)  # noqa: E731
+            read, kept = jax.vmap(each, in_axes=-1, out_axes=-1)(task.y, stream)
+        return (read if answer is None else answer(read, model, task)), kept
 
     return with_automatic_axes(run, task.x)(model, task, stream)
 
@@ -87,7 +98,9 @@ def evaluate_once(
     hooks: tuple[tuple[str, Hook], ...],
     along: bool,
     axes: Axes,
-) -> tuple[jax.Array, Kept]:
+    every: bool,
+) -> tuple[Any, Kept]:
+    """The prediction, or with `every` all read-outs by name, and what is stored."""
     layout, tokens = model.layout, model.spec.tokens
     asked = tokens_of_role(("query",), task, tokens)
 
@@ -98,10 +111,14 @@ def evaluate_once(
     def like_y(values: jax.Array) -> jax.Array:
         return values[..., 0] if task.y.ndim == 1 and values.shape[-1] == 1 else values
 
-    def readout(stream: Stream, asked: slice = asked) -> jax.Array:
+    def readout(stream: Stream, asked: slice = asked, every: bool = False) -> Any:
         normed = normalise(model.weights.final_norm, {**stream, **whole})
         queries = {slot: value[asked] for slot, value in normed.items()}
-        return like_y(model.weights.readout(queries))
+        prediction = like_y(model.weights.readout(queries))
+        if not every:
+            return prediction
+        further = {name: read(queries) for name, read in model.weights.readouts.items()}
+        return {"prediction": prediction, **further}
 
     def look(stream: Stream, name: str) -> jax.Array:
         if name == "prediction":
@@ -118,13 +135,14 @@ def evaluate_once(
         keep=keep,
         hooks=dict(hooks),
     )
-    prediction = readout(passed.stream)
+    read = readout(passed.stream, every=every)
     if along:
         # with interleaved tokens, those of x, each directly before the token of its y
         each = 2 if tokens == "interleaved" else 1
         supports = slice(1, num_tokens(task, tokens) - task.num_queries, each)
-        prediction = jnp.concatenate([readout(passed.stream, supports), prediction])
-    return prediction, (passed.observed, passed.points)
+        before = readout(passed.stream, supports, every)
+        read = jax.tree.map(lambda *parts: jnp.concatenate(parts), before, read)
+    return read, (passed.observed, passed.points)
 
 
 @partial(jax.jit, static_argnames=("chunk", "axes"))

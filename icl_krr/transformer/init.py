@@ -42,6 +42,8 @@ class Architecture(Spec):
         max_tokens: number of learned positions. The aggregator and each support token have a
             position of their own; all queries share one. Default None: no positions.
         tied: whether all blocks share their weights (one block, looped); default False.
+        variance: whether the model has a further read-out `log_variance` for each output, the
+            logarithm of the variance of its Gaussian (see `icl_krr.predictive`); default False.
 
     Raises:
         ValueError: a count is too small, a name is unknown, or `heads` does not divide `width`.
@@ -59,6 +61,7 @@ class Architecture(Spec):
     layer_norm: bool = True
     max_tokens: int | None = None
     tied: bool = False
+    variance: bool = False
 
     def __post_init__(self):
         super().__post_init__()
@@ -78,7 +81,8 @@ def init(key: jax.Array, architecture: Architecture, dtype: DTypeLike | None = N
     The layout has the slot `stream` [T, width] and the slot `one`, which is 1 at every token. The
     weights on `one` are the biases.
     Every matrix [in, out] has entries $N(0, 1 / in)$. Matrices that write to the stream are smaller
-    by the factor $\sqrt{2 depth}$, and query matrices by $\sqrt{d_k}$. Biases and positions are 0.
+    by the factor $\sqrt{2 depth}$, and query matrices by $\sqrt{d_k}$. Biases and positions are 0,
+    and so are the weights of the read-out `log_variance`: all variances are 1 at first.
     The random key of a parameter is derived from its name, so additional parameters do not change
     the others.
 
@@ -164,6 +168,13 @@ def draw(key: jax.Array, architecture: Architecture, dtype: jnp.dtype) -> Transf
     embedding = {
         name: normal(f"embed.{name}", width, d) for name, width in zip(DATA, widths, strict=True)
     }
+    zero = Read(
+        {
+            "stream": jnp.zeros((d, a.num_outputs), dtype),
+            "one": jnp.zeros((1, a.num_outputs), dtype),
+        },
+        a.num_outputs,
+    )
     positions = {} if a.max_tokens is None else {"stream": jnp.zeros((a.max_tokens, d), dtype)}
     weights = Weights(
         embedding={
@@ -174,6 +185,7 @@ def draw(key: jax.Array, architecture: Architecture, dtype: jnp.dtype) -> Transf
         steps=(jax.vmap(block)(steps),),
         final_norm=norm(),
         readout=affine(normal, "readout", a.num_outputs),
+        readouts={"log_variance": zero} if a.variance else {},
     )
     layout = Layout((Slot("stream", d), Slot("one", 1, kind="data")))
     return Transformer(weights, architecture, layout, a.depth)

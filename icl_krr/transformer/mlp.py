@@ -14,9 +14,11 @@ ACTIVATIONS = {
     "reciprocal": reciprocal,
     "inverse": lambda x: 1 / x,
     "exp": jnp.exp,
+    "log": jnp.log,
     "cos": jnp.cos,
     "relu": jax.nn.relu,
     "gelu": jax.nn.gelu,
+    "normal_cdf": jax.scipy.special.ndtr,
 }
 
 

@@ -52,9 +52,7 @@ def predict(model: Transformer, task: Task, *, mesh: Mesh | None = None) -> jax.
     return run_one(model, task, mesh)[0]
 
 
-def run_one(
-    model: Transformer, task: Task, mesh: Mesh | None, **options: Any
-) -> tuple[jax.Array, Kept]:
+def run_one(model: Transformer, task: Task, mesh: Mesh | None, **options: Any) -> tuple[Any, Kept]:
     """Evaluate a model on one device, or on those over which the supports are divided."""
     if (place := placement(task, mesh)) is None:
         return run_if_it_fits(evaluate, model, task, **options)
@@ -137,12 +135,16 @@ def predict_along(model: Transformer, task: Task, *, mesh: Mesh | None = None) -
     (5,)
     """
     check_compatible(model, task)
+    check_causal(model)
+    return run_one(model, task, mesh, along=True)[0]
+
+
+def check_causal(model: Transformer) -> None:
     if not model.spec.causal:
         raise ValueError(
             "model must be causal to predict along the supports, got causal=False; use a causal "
             "construction, such as delta_rule, or build the model with causal=True"
         )
-    return run_one(model, task, mesh, along=True)[0]
 
 
 def run_with_cache(

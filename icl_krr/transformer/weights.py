@@ -83,9 +83,10 @@ class Unit:
         out: output matrix [hidden, width of `to`]; default None: the hidden units are added to the
             slot unchanged.
         to: slot to write to, "stream" by default.
-        activation: function $g$ of the gate, "identity" (default), "relu", "gelu", "exp", "cos",
-            "inverse" ($1 / x$) or "reciprocal" ($1 / x$, but 0 where $x$ is 0 or close to
-            underflow). Not used without a gate.
+        activation: function $g$ of the gate, "identity" (default), "relu", "gelu", "exp", "log",
+            "cos", "normal_cdf" (the standard normal distribution function), "inverse" ($1 / x$) or
+            "reciprocal" ($1 / x$, but 0 where $x$ is 0 or close to underflow). Not used without a
+            gate.
 
     >>> r = Read({"r": jax.numpy.ones(())}, 1)
     >>> Unit(up=r, gate=r, to="square").activation
@@ -151,6 +152,9 @@ class Weights:
         prologue: blocks that run once, before the first step; default (): none.
         positions: {slot: [max_tokens, width]}, added to the embedding; default: no positions.
         final_norm: {slot: `Norm`} applied to the stream before the read-out; default: no norm.
+        readouts: {name: `Read`} of further numbers that the final stream holds at the same tokens,
+            such as the variance of the prediction (see `icl_krr.read_outs`); default: none. The
+            name "prediction" is that of `readout`.
 
     >>> x = Read({"x": jax.numpy.ones(())}, 3)
     >>> Weights(embedding={"x": x}, steps=(Block(),), readout=x).readout.width
@@ -163,6 +167,7 @@ class Weights:
     prologue: tuple[Block, ...] = ()
     positions: dict[str, jax.Array] = struct.field(default_factory=dict)
     final_norm: dict[str, Norm] = struct.field(default_factory=dict)
+    readouts: dict[str, Read] = struct.field(default_factory=dict)
 
 
 @readable

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any, Unpack
 
 from ... import checks
@@ -61,7 +61,7 @@ def machine(kernel: Kernel, num_features: int, **options: Unpack[Options]) -> Ma
 def linear_machine(
     kernel: Kernel,
     num_features: int,
-    kind: type[LinearAttention] = LinearAttention,
+    kind: Callable[..., LinearAttention] = LinearAttention,
     **options: Unpack[Options],
 ) -> LinearAttention:
     """Make the machine for solvers that use features of the kernel and need linear attention."""

@@ -6,9 +6,10 @@ from typing import Any
 
 import jax.numpy as jnp
 
-from ...kernels import FeatureLayer
+from ...kernels import FeatureLayer, Kernel
 from ...numerics import matmul
 from ...residual import Read
+from ...residual.reads import one_hot
 from .arithmetic import repeat
 from .machine import Machine
 from .slots import SUPPORTS_AND_QUERIES
@@ -32,6 +33,21 @@ def fill(m: Machine, layer: FeatureLayer, to: Read) -> None:
     if layer.offsets is not None:
         angles = angles + m.one @ layer.offsets[None]
     m.activate(layer.function, angles, repeat(size, count), to, layer.mix)
+
+
+def fill_diagonal(m: Machine, kernel: Kernel, to: Read, column: int) -> None:
+    """Add k(x, x) to a column of a slot, at supports and queries."""
+    here, place = m.inside(SUPPORTS_AND_QUERIES), one_hot(column, 1, to.width, m.dtype)
+    for term in kernel.diagonal_terms(m.dtype):
+        if term.function == "one":
+            m.add(here @ (term.weight * place), to=to)
+            continue
+        x = m.projected(term)
+        if term.function == "identity":
+            out = jnp.broadcast_to(term.weight * term.factor * place, (x.width, to.width))
+            m.multiply(x, x, to=to, out=out)
+        else:
+            m.activate("exp", squared_norm(m, x, term.factor), here, to, term.weight * place)
 
 
 def squared_norm(m: Machine, x: Read, factor: Any) -> Read:

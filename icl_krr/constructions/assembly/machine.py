@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Mapping
+from types import MappingProxyType
 from typing import Any
 
 import jax
@@ -204,9 +205,9 @@ class Machine(Unknowns, ABC):
                 self.erase(self.layout.read(slot.name, self.dtype))
         return pack(self.program)
 
-    def forget_unread_flags(self, blocks: tuple[Block, ...]) -> None:
+    def forget_unread_flags(self, blocks: tuple[Block, ...], readouts: Iterable[Read]) -> None:
         layers = [layer for block in blocks for layer in (*block.attention, *block.mlp)]
-        read = Operation(tuple(layers)).reads
+        read = Operation(tuple(layers)).reads.union(*(read.slots for read in readouts))
         unread = self.flags - read
         self.slots = [slot for slot in self.slots if slot.name not in unread]
         self.embedding = {k: v for k, v in self.embedding.items() if k not in unread}
@@ -219,6 +220,7 @@ class Machine(Unknowns, ABC):
         readout: Read,
         prologue: Callable[[], None] = lambda: None,
         coefficients: tuple[jax.Array, ...] = (),
+        readouts: Mapping[str, Read] = MappingProxyType({}),
     ) -> Transformer:
         """Return a transformer that runs the prologue once and then the step `steps` times.
 
@@ -230,6 +232,7 @@ class Machine(Unknowns, ABC):
             prologue: function that records the operations before the first step; default: none.
             coefficients: arrays [steps] of numbers that differ between steps; default: none. All
                 steps share the weights that do not depend on these numbers.
+            readouts: further read-outs by name, for `icl_krr.read_outs`; default: none.
         """
         checks.count("steps", steps)
         checks.instance("readout", readout, Read, "a read")
@@ -240,7 +243,9 @@ class Machine(Unknowns, ABC):
             )
         blocks = stack(lambda *own: self.record(lambda: step(*own)), coefficients)
         first = self.record(lambda: [make() for make in (*self.preparations, self.start, prologue)])
-        self.forget_unread_flags((*first, *blocks))
-        weights = Weights(self.embedding, blocks, readout, first, self.positions)
+        self.forget_unread_flags((*first, *blocks), readouts.values())
+        weights = Weights(
+            self.embedding, blocks, readout, first, self.positions, readouts=dict(readouts)
+        )
         weights = jax.tree.map(lambda weight: weight.astype(self.dtype), weights)
         return Transformer(weights, self.spec, self.layout, steps, self.problem)

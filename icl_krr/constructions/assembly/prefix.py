@@ -150,15 +150,33 @@ def prefix_sums(
     1
     """
     checks.flag("stores_sums", stores_sums)
-    check_kernel(kernel)
-    if not (kernel.featured or callable(options.get("sketch"))):
-        kernel.feature_layer(np.float32)  # it raises an error that says what is possible
-    make = partial(linear_machine, kind=PrefixSums)
-    m, strength = causal_machine(make, kernel, num_features, **options)
-    if strength is m.support and m.log_gate is None:
-        m.solves(ridge)  # queries have the prediction of kernel ridge regression
-    m.strength, m.stores_sums = strength, stores_sums
+    m = feature_machine(PrefixSums, kernel, num_features, ridge=ridge, **options)
+    m.stores_sums = stores_sums
     return m
+
+
+def feature_machine(
+    kind: Callable[..., Any],
+    kernel: Kernel,
+    num_features: int,
+    *,
+    ridge: Any,
+    **options: Unpack[CausalOptions],
+) -> Any:
+    """Make a machine of a `kind` of `PrefixSums`; `ridge` is None if it solves several problems."""
+    check_kernel(kernel)
+    if not callable(options.get("sketch")):
+        check_featured(kernel)
+    make = partial(linear_machine, kind=kind)
+    m, m.strength = causal_machine(make, kernel, num_features, **options)
+    if ridge is not None and m.strength is m.support and m.log_gate is None:
+        m.solves(ridge)  # queries have the prediction of kernel ridge regression
+    return m
+
+
+def check_featured(kernel: Kernel) -> None:
+    if not kernel.featured:
+        kernel.feature_layer(np.float32)  # it raises an error that says what is possible
 
 
 def check_causal(

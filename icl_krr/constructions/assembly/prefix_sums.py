@@ -57,13 +57,12 @@ class PrefixSums(LinearAttention):
         return self.layout.read("C", self.dtype)
 
     def start(self) -> None:
-        b, keys = self.right, self.keys
+        keys = self.keys
         self.compute_features()
         here = self.scratch("features_here", SUPPORTS, "phi(x)", self.features.width)
         self.add(self.features, to=here)
-        self.multiply(here, self.over_channels(self.strength, 1), to=keys)
-        one = self.per_output(self.inside(SUPPORTS_AND_QUERIES))
-        self.head_per_output(one, self.y, self.over_outputs(keys), b)
+        self.multiply(here, spread(self.strength, keys.width), to=keys)
+        self.sum_right(keys)
         if self.stores_sums:
             phi, m = self.features, self.features.width
             pairs = self.scratch("pairs", SUPPORTS, "strength phi phi^T", m**2)
@@ -73,6 +72,10 @@ class PrefixSums(LinearAttention):
             self.head(one, self.support, pairs, self.sums, log_gate=self.log_gate)
         Machine.start(self)  # LinearAttention.start would compute the features again
 
+    def sum_right(self, keys: Read) -> None:
+        one = self.per_output(self.inside(SUPPORTS_AND_QUERIES))
+        self.head_per_output(one, self.y, self.over_outputs(keys), self.right)
+
     def over_outputs(self, features: Read) -> Read:
         """Repeat m channels for every output: [m] to [r m]."""
         outputs = self.spec.num_outputs
@@ -80,19 +83,15 @@ class PrefixSums(LinearAttention):
             return features
         return select(features, np.tile(np.arange(features.width), outputs))
 
-    def over_channels(self, scalars: Read, outputs: int) -> Read:
-        """Repeat the scalar of every output for its m channels: [r] to [r m]."""
-        return select(scalars, np.repeat(np.arange(outputs), self.features.width))
-
     @property
     def sum_channels(self) -> jax.Array:
-        """The matrix [r m, r] that sums the m channels of every output."""
-        outputs, width = self.spec.num_outputs, self.features.width
-        return jnp.kron(jnp.eye(outputs, dtype=self.dtype), jnp.ones((width, 1), self.dtype))
+        """The matrix that sums the m unknowns of every system."""
+        ones = jnp.ones((self.right.width // self.systems, 1), self.dtype)
+        return jnp.kron(jnp.eye(self.systems, dtype=self.dtype), ones)
 
     def head_per_output(self, query: Read, key: Read, value: Read, to: Read) -> None:
         gate = None if self.log_gate is None else self.per_output(self.log_gate)
-        self.head(query, key, value, to, self.spec.num_outputs, gate)
+        self.head(query, key, value, to, self.systems, gate)
 
     def kernel_times(self, v: Read) -> Read:
         product = self.scratch_vector("C_" + "_".join(v.blocks), f"C ({label(v)})")
@@ -139,9 +138,12 @@ class PrefixSums(LinearAttention):
     def add_scaled(self, value: Read, by: Read | tuple[Read, Read], to: Read) -> None:
         if isinstance(by, tuple):
             by = self.multiply(*by, to=f"{by[0].slot}_{by[1].slot}")
-        if value.width != by.width:
-            by = self.over_channels(by, self.spec.num_outputs)
-        self.multiply(value, by, to=to)
+        self.multiply(value, spread(by, value.width), to=to)
+
+
+def spread(scalars: Read, width: int) -> Read:
+    """Repeat every channel, so that the result has this width."""
+    return select(scalars, np.repeat(np.arange(scalars.width), width // scalars.width))
 
 
 def select(read: Read, channels: np.ndarray) -> Read:

@@ -19,11 +19,17 @@ SUPPORTS_AND_QUERIES = ("support", "query")
 class Slots:
     """The declared slots, the embedding that sets their initial values, and flags of the roles.
 
-    Sums over tokens and their quotients are stored at the roles in `scalars_at`. The attributes
-    `x`, `y`, `aggregator`, `support`, `query` and `one` are reads of data slots.
+    Sums over tokens and their quotients are stored at the roles in `scalars_at`, side by side for
+    all `systems`, the linear systems that the model solves in parallel. The attributes `x`, `y`,
+    `aggregator`, `support`, `query` and `one` are reads of data slots.
     """
 
     scalars_at: tuple[str, ...] = ROLES
+
+    @property
+    def systems(self) -> int:
+        """The number of linear systems: one for each output."""
+        return self.spec.num_outputs
 
     def __init__(self, spec: Spec, dtype: np.dtype, sketch: jax.Array | None = None):
         self.spec, self.dtype = spec, dtype
@@ -67,11 +73,11 @@ class Slots:
     ) -> Read:
         """Declare a slot whose value each step passes to the next step, and return its read.
 
-        The slot has one channel per output unless `width` is given. Its initial value is the
+        The slot has one channel per system unless `width` is given. Its initial value is the
         value of the read `starts_as`, or zero. If `starts_as` reads slots other than data slots,
         the embedding cannot set the value, and `start` adds it before the first step.
         """
-        width = self.spec.num_outputs if width is None else width
+        width = self.systems if width is None else width
         slot = Slot(name, width, "state", at, about)
         data = {slot.name for slot in self.slots if slot.kind == "data"}
         if starts_as is None or starts_as.slots <= data:
@@ -88,14 +94,14 @@ class Slots:
         return reduce(add, parts, Read({}, read.width))
 
     def scalar(self, name: str, about: str) -> Read:
-        """Declare a state with one channel per output for a sum over tokens."""
+        """Declare a state with one channel per system for a sum over tokens."""
         return self.state(name, self.scalars_at, about)
 
     def scratch(self, name: str, at: tuple[str, ...], about: str, width: int | None = None) -> Read:
         """Declare a slot that is zero after every step; add "_" to a name that is in use."""
         while name in self.embedding:
             name += "_"
-        width = self.spec.num_outputs if width is None else width
+        width = self.systems if width is None else width
         return self.declare(Slot(name, width, "scratch", at, about))
 
     def declare(self, slot: Slot, starts_as: Read | None = None) -> Read:
@@ -142,9 +148,8 @@ class Slots:
         return self.layout.read(name, self.dtype)
 
     def per_output(self, flag: Read) -> Read:
-        """Return the read of a flag of one channel, repeated for every output."""
-        outputs = self.spec.num_outputs
-        return flag if outputs == 1 else flag @ jnp.ones((1, outputs), self.dtype)
+        """Return the read of a flag of one channel, repeated for every system."""
+        return flag if self.systems == 1 else flag @ jnp.ones((1, self.systems), self.dtype)
 
 
 def label(value: object) -> str:

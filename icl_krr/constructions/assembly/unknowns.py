@@ -7,7 +7,7 @@ from typing import Any
 
 from ...residual import Read
 from .recorder import Recorder
-from .slots import SUPPORTS
+from .slots import SUPPORTS, SUPPORTS_AND_QUERIES
 
 
 class Unknowns(Recorder):
@@ -37,6 +37,10 @@ class Unknowns(Recorder):
     def scratch_vector(self, name: str, about: str) -> Read:
         """Declare a slot with the shape of the unknowns that is zero after every step."""
         return self.scratch(name, self.unknowns_at, about, self.right.width)
+
+    def state_of_fit(self) -> Read:
+        """Declare the state with the predictions of the solution."""
+        return self.state("prediction", SUPPORTS_AND_QUERIES, self.about_prediction)
 
     @property
     def diagonal_width(self) -> int:

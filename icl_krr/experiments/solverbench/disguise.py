@@ -60,6 +60,7 @@ def in_other_channels(model: Transformer, read: jax.Array, write: jax.Array) -> 
         prologue=tuple(map(block, weights.prologue)),
         steps=tuple(jax.vmap(block)(one) for one in weights.steps),
         readout=change_read(read, weights.readout),
+        readouts=reads(weights.readouts),
     )
     return Transformer(changed, model.spec, Layout((Slot("stream", width),)), model.steps)
 

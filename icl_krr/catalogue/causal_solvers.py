@@ -1,0 +1,71 @@
+"""Catalogue rows for causal solvers, whose tokens see only the supports before them."""
+
+from __future__ import annotations
+
+from .rows import Box, Solver
+
+RIDGE = Box(-5, 0.5, 1)
+PRIMAL = ("w", "r", "d", "prediction")
+OF_PREFIX = "icl_krr.experiments.shared.told_prefix"
+
+
+def own(name: str) -> tuple[str, str]:
+    """Return the paths of the construction and the oracle of this name in the library."""
+    return f"icl_krr.constructions:{name}", f"icl_krr.solvers:{name}"
+
+
+CAUSAL = (
+    Solver(
+        "delta_rule",
+        "DELTA",
+        *own("delta_rule"),
+        told=(f"{OF_PREFIX}:step_size",),
+        states=("alpha", "prediction"),
+        blocks={"linear": 1, "softmax": 2},
+        causal=True,
+        sequential=True,
+        fitted={"step_size": Box(-1.5, 1.3, -1)},
+    ),
+    Solver(
+        "prefix_conjugate_gradient",
+        "MESA",
+        *own("prefix_conjugate_gradient"),
+        kernels="featured",
+        states=PRIMAL,
+        causal=True,
+        blocks={"linear": 7},
+        sums=True,
+        fitted={"ridge": RIDGE},
+    ),
+    Solver(
+        "prefix_chebyshev",
+        "PCHE",
+        *own("prefix_chebyshev"),
+        kernels="featured",
+        told=("ridge", f"{OF_PREFIX}:spectrum"),
+        states=PRIMAL,
+        causal=True,
+        blocks={"linear": 1},
+    ),
+    Solver(
+        "prefix_posterior",
+        "POST",
+        *own("prefix_posterior"),
+        kernels="featured",
+        states=("h", "r", "d", "variance", "prediction"),
+        causal=True,
+        blocks={"linear": 7},
+        sums=True,
+    ),
+    Solver(
+        "bayesian_average",
+        "BMA",
+        *own("bayesian_average"),
+        kernels="featured",
+        told=("ridges",),
+        states=("means", "variances", "log_evidence", "weights", "prediction"),
+        causal=True,
+        blocks={"linear": 7},
+        sums=True,
+    ),
+)

@@ -1,0 +1,142 @@
+"""The average of several posteriors, weighted by their evidence, as operations of a machine."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import jax.numpy as jnp
+import numpy as np
+
+from ...residual import Read
+from .kernel_groups import KernelGroups
+from .prefix_sums import spread
+from .slots import SUPPORTS, SUPPORTS_AND_QUERIES
+
+LARGEST = 80.0
+"""Largest difference of two log evidences that is exponentiated: e^80 is finite in float32."""
+
+
+class GroupAverage(KernelGroups):
+    """Kernel groups whose posteriors are averaged with weights proportional to exp(evidence).
+
+    The operations run alongside those of the solver, in the same blocks. So they read the iterate
+    that the solver had before the step, and copy its means and variances, with which the average
+    agrees.
+    """
+
+    sharpness: Any = 1.0
+    edges: Any = None
+
+    def declare_average(self) -> None:
+        G, outputs = self.systems, self.spec.num_outputs
+        here = SUPPORTS_AND_QUERIES
+        self.means = self.state("means", here, "mean of every kernel", width=G * outputs)
+        self.variances = self.state("variances", here, "variance of an output, for every kernel")
+        self.evidence = self.state("log_evidence", here, "log p(y | x) of every kernel")
+        self.weights = self.state("weights", here, "probability of every kernel")
+        self.average = self.state("prediction", here, "average of the means", width=outputs)
+        if self.edges is not None:
+            bins = outputs * (len(self.edges) + 1)
+            self.bins = self.state("bins", here, "probabilities of y between edges", width=bins)
+
+    @property
+    def answer(self) -> Read:
+        return self.average
+
+    @property
+    def answers(self) -> dict[str, Read]:
+        slots = (self.means, self.variances, self.weights, self.evidence)
+        bins = () if self.edges is None else (self.bins,)
+        return {slot.slot: slot for slot in (*slots, *bins)}
+
+    def alongside(self) -> None:
+        fits, of_fits = (self.layout.read(n, self.dtype) for n in (self.fit, self.quadratic))
+        variances = of_fits + self.one @ self.ridges[None]  # > 0 at every token
+        one = self.per_output(self.inside(SUPPORTS_AND_QUERIES))
+        self.renew(self.means, fits)
+        self.renew(self.variances, variances)
+        logs = self.scratch("log_variances", SUPPORTS_AND_QUERIES, "log of the variances")
+        self.activate("log", variances, one, to=logs)
+        self.sum_evidence(fits, variances, logs)
+        total = self.compare_evidence(one)
+        with self.together():
+            self.add(-self.weights, to=self.weights)
+            self.activate("reciprocal", total, one, to=self.weights)
+        outputs = self.spec.num_outputs
+        with self.together():
+            self.add(-self.average, to=self.average)
+            every = np.tile(np.eye(outputs, dtype=self.dtype), (self.systems, 1))
+            self.activate(
+                "reciprocal", spread(total, self.means.width), self.means, self.average, every
+            )
+        if self.edges is not None:
+            self.fill_bins(logs)
+
+    def renew(self, slot: Read, value: Read) -> None:
+        """Replace the value of a slot."""
+        self.add(value - slot, to=slot)
+
+    def sum_evidence(self, fits: Read, variances: Read, logs: Read) -> None:
+        """Sum log N(y_j; f_j, s_j) over the supports j that a token sees."""
+        outputs = self.spec.num_outputs
+        errors = self.scratch("errors", SUPPORTS, "y - mean", fits.width)
+        self.add(self.y_of_systems - fits, to=errors)
+        squares = self.scratch("squares", SUPPORTS, "|y - mean|^2")
+        of_system = np.kron(np.eye(self.systems, dtype=self.dtype), np.ones((outputs, 1)))
+        self.multiply(errors, errors, to=squares, out=jnp.asarray(of_system, self.dtype))
+        scores = self.scratch("scores", SUPPORTS, "log N(y; mean, variance)")
+        self.add(
+            (-outputs / 2) * (logs + math.log(2 * math.pi) * self.per_output(self.one)), to=scores
+        )
+        self.activate("reciprocal", variances, -0.5 * squares, to=scores)
+        self.erase(self.evidence)
+        self.sum_before(scores, to=self.evidence)
+
+    def compare_evidence(self, one: Read) -> Read:
+        """For every kernel g, sum exp(e_h - e_g) over all kernels h: one over its probability.
+
+        Differences neither overflow nor lose the small probabilities.
+        """
+        G = self.systems
+        own, other = np.divmod(np.arange(G**2), G)
+        eye = np.eye(G)
+        differences = self.evidence @ jnp.asarray((eye[other] - eye[own]).T, self.dtype)
+        each = spread(one, G**2)
+        pairs = self.scratch("pairs", SUPPORTS_AND_QUERIES, "differences of evidences", G**2)
+        self.add(LARGEST * each, to=pairs)
+        self.activate("relu", LARGEST * each - self.sharpness * differences, -each, to=pairs)
+        total = self.scratch("total", SUPPORTS_AND_QUERIES, "1 / weight")
+        self.activate("exp", pairs, each, total, jnp.asarray(eye[own], self.dtype))
+        return total
+
+    def fill_bins(self, logs: Read) -> None:
+        """Fill the bins: differences of sum_g w_g Phi((edge - f_g) / s_g) at the edges."""
+        G, r, edges = self.systems, self.spec.num_outputs, jnp.asarray(self.edges, self.dtype)
+        count = len(edges)
+        group, output, edge = np.unravel_index(np.arange(G * r * count), (G, r, count))
+        pick = lambda index, size: jnp.asarray(np.eye(size)[:, index], self.dtype)  # noqa: E731
+        one = self.per_output(self.inside(SUPPORTS_AND_QUERIES))
+        roots = self.scratch("roots", SUPPORTS_AND_QUERIES, "1 / standard deviation")
+        self.activate("exp", -0.5 * logs, one, to=roots)
+        scores = self.scratch(
+            "standard", SUPPORTS_AND_QUERIES, "(edge - mean) / deviation", group.size
+        )
+        gaps = self.one @ edges[edge][None] - self.means @ pick(group * r + output, G * r)
+        self.multiply(gaps, roots @ pick(group, G), to=scores)
+        place = output * (count + 1) + edge
+        out = np.eye(r * (count + 1))[place] - np.eye(r * (count + 1))[place + 1]
+        last = np.zeros((1, r * (count + 1)))
+        last[0, count :: count + 1] = 1
+        with self.together():
+            self.add(
+                self.inside(SUPPORTS_AND_QUERIES) @ jnp.asarray(last, self.dtype) - self.bins,
+                to=self.bins,
+            )
+            self.activate(
+                "normal_cdf",
+                scores,
+                self.weights @ pick(group, G),
+                self.bins,
+                jnp.asarray(out, self.dtype),
+            )

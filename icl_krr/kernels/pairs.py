@@ -1,0 +1,50 @@
+"""Pairs of a kernel and a ridge: the models that a Bayesian average is over."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import jax.numpy as jnp
+
+from .. import checks
+from .kernel import Kernel, check_kernel
+
+
+def check_pairs(
+    kernel: Kernel | Sequence[Kernel], ridges: Any, name: str = "kernel"
+) -> tuple[Kernel, ...]:
+    """Check the kernels and ridges of G models, and return the G kernels.
+
+    Args:
+        kernel: kernel of all models, or a sequence of G kernels.
+        ridges: ridges of the models, [G].
+        name: name of the argument `kernel` in errors.
+
+    Raises:
+        ValueError: `ridges` is not a vector of positive numbers, or the numbers of kernels and
+            ridges differ.
+        TypeError: `kernel` is neither a kernel nor a sequence of kernels.
+
+    >>> from icl_krr import Linear
+    >>> len(check_pairs(Linear(), jnp.array([0.1, 1.0])))
+    2
+    """
+    checks.floating("ridges", ridges)
+    if jnp.ndim(ridges) != 1 or len(ridges) == 0:
+        raise ValueError(
+            f"ridges must be a vector [G] with the ridge of every model, got shape "
+            f"{list(jnp.shape(ridges))}"
+        )
+    checks.positive("ridges", ridges)
+    if isinstance(kernel, Kernel):
+        return (kernel,) * len(ridges)
+    if not isinstance(kernel, (tuple, list)):
+        check_kernel(kernel)  # pyright: ignore[reportArgumentType]
+    for one in kernel:
+        check_kernel(one)
+    if len(kernel) != len(ridges):
+        raise ValueError(
+            f"{name} must be one kernel or as many as ridges, {len(ridges)}, got {len(kernel)}"
+        )
+    return tuple(kernel)

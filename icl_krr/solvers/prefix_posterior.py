@@ -1,0 +1,136 @@
+"""Mean and variance of a Gaussian process at every token, by conjugate gradient."""
+
+from __future__ import annotations
+
+from functools import partial
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+from flax import struct
+from jaxtyping import Array, Float
+
+from .. import checks
+from ..kernels import Kernel, check_kernel
+from ..numerics import matmul, reciprocal
+from ..readable import readable
+from ..tasks import Task
+from .algebra import like
+from .prefix import check_prefix, num_features, prefix_systems, tokens_of
+from .results import Result
+
+
+@readable
+@struct.dataclass
+class PosteriorTrajectory(Result):
+    r"""All iterates of `prefix_posterior`, from iterate 0 to iterate L, at supports and queries.
+
+    Args:
+        prediction: means at the queries, [L + 1, q] or [L + 1, q, r].
+        along: means at the supports from their prefixes, then at the queries, [L + 1, n + q] or
+            [L + 1, n + q, r]; 0 at masked supports.
+        variance: variances of the function at supports and queries, [L + 1, n + q].
+        h: coefficients $(C_i + \lambda I)^{-1} \phi_i$, [L + 1, n + q, m].
+        r: residual $\phi_i - (C_i + \lambda I) h_i$, [L + 1, n + q, m].
+        d: direction, [L + 1, n + q, m].
+
+    >>> import icl_krr as ik
+    >>> task = ik.Task(x=jnp.ones((1, 1)), y=jnp.array([3.0]), x_query=jnp.ones((1, 1)))
+    >>> ik.solvers.prefix_posterior(ik.Linear(), task, ridge=1.0, steps=1).variance.tolist()
+    [[0.0, 0.0], [1.0, 0.5]]
+    """
+
+    prediction: Float[Array, "..."]
+    along: Float[Array, "..."]
+    variance: Float[Array, "L T"]
+    h: Float[Array, "L T m"]
+    r: Float[Array, "L T m"]
+    d: Float[Array, "L T m"]
+
+
+def prefix_posterior(
+    kernel: Kernel,
+    task: Task,
+    *,
+    ridge: float | Float[Array, ""],
+    steps: int,
+    approximates: Kernel | None = None,
+    prefix: str = "exclusive",
+    log_gate: Any = None,
+    strength: Any = None,
+) -> PosteriorTrajectory:
+    r"""Solve $(C_i + \lambda I) h_i = \phi_i$ at every token by conjugate gradient from $h = 0$.
+
+    $$f_i = b_i^T h_i, \quad v_i = \lambda \phi_i^T h_i, \quad
+    C_i = \sum_j e^{G_i - G_j} \beta_j \phi_j \phi_j^T, \quad
+    b_i = \sum_j e^{G_i - G_j} \beta_j \phi_j y_j$$
+
+    The sums run over the supports that token i sees: those before it, and for the prefix
+    "inclusive" itself. After m steps, $f_i$ and $v_i$ are mean and variance of Bayesian linear
+    regression on the features, with prior $N(0, I)$ and noise variance $\lambda / \beta_j$.
+
+    Args:
+        kernel: kernel with a feature map $\phi$ of m features, `Linear` or `Features`.
+        task: supports, outputs and queries; x [n, p], y [n] or [n, r], x_query [q, p].
+        ridge: ridge $\lambda$ > 0, the variance of the noise.
+        steps: number of steps, >= 1; m steps are exact without rounding.
+        approximates: kernel k that the features approximate; $v_i$ then also has the part
+            $k(x, x) - |\phi_i|^2$. Default None: it does not.
+        prefix: "exclusive" (default) for the supports j < i, or "inclusive" for j <= i.
+        log_gate: log gate $g$ <= 0, a number or a vector $w$ [p] for $\langle w, x \rangle$;
+            default None: 0.
+        strength: write strength $\beta$ >= 0, a number or such a vector; default None: 1.
+
+    Returns:
+        A `PosteriorTrajectory`, in the dtype of the task.
+
+    Raises:
+        ValueError: a number is out of range, a name is unknown, or `task` is a batch.
+        MemoryError: the sums and the stored steps do not fit into memory.
+
+    Source: Rasmussen and Williams, Gaussian processes for machine learning, 2006, eq. 2.8.
+
+    >>> from icl_krr import Linear, Task
+    >>> task = Task(x=jnp.ones((2, 1)), y=jnp.array([2.0, 4.0]), x_query=jnp.ones((1, 1)))
+    >>> result = prefix_posterior(Linear(), task, ridge=1.0, steps=1)
+    >>> result.along[-1].tolist(), [round(float(v), 4) for v in result.variance[-1]]
+    ([0.0, 1.0, 2.0], [1.0, 0.5, 0.3333])
+    """
+    checks.positive_scalar("ridge", ridge)
+    if approximates is not None:
+        check_kernel(approximates)
+    check_prefix(kernel, task, prefix, steps, num_features(kernel, task))
+    return iterate(kernel, task, ridge, approximates, log_gate, strength, steps, prefix)
+
+
+@partial(jax.jit, static_argnames=("steps", "prefix"))
+def iterate(kernel, task, ridge, approximates, log_gate, strength, steps, prefix):
+    tokens = tokens_of(task, log_gate, strength)
+    phi, C, b = prefix_systems(kernel, tokens, prefix)
+    ridge = jnp.asarray(ridge, phi.dtype)
+    times = lambda v: matmul(C, v[:, :, None])[:, :, 0] + ridge * v  # noqa: E731
+
+    def step(state, _):
+        h, r, d = state
+        Ad = times(d)
+        gamma = dot(r, r) * reciprocal(dot(d, Ad))
+        r_next = r - gamma * Ad
+        beta = dot(r_next, r_next) * reciprocal(dot(r, r))
+        state = h + gamma * d, r_next, r_next + beta * d
+        return state, state
+
+    start = jnp.zeros_like(phi), phi, phi
+    _, path = jax.lax.scan(step, start, length=steps)
+    h, r, d = (jnp.concatenate([a[None], rest]) for a, rest in zip(start, path, strict=True))
+    along = like(task.y, jnp.einsum("tmr,ltm->ltr", b, h, precision="highest"))
+    missing = jnp.zeros(len(phi), phi.dtype)
+    if approximates is not None:
+        left_out = approximates.diagonal(tokens.x) - jnp.sum(phi * phi, axis=1)
+        missing = jnp.where(tokens.kept, left_out, 0)
+    begun = (jnp.arange(steps + 1) > 0).astype(phi.dtype)
+    variance = begun[:, None] * missing[None] + ridge * jnp.sum(phi[None] * h, axis=2)
+    return PosteriorTrajectory(along[:, task.num_supports :], along, variance, h, r, d)
+
+
+def dot(a: Float[Array, "T m"], b: Float[Array, "T m"]) -> Float[Array, "T 1"]:
+    return jnp.sum(a * b, axis=1, keepdims=True)

@@ -1,0 +1,154 @@
+"""All read-outs of a model, and the predictive distribution that they give."""
+
+from __future__ import annotations
+
+import jax.numpy as jnp
+from jax.sharding import Mesh
+from jaxtyping import Array
+
+from .. import checks
+from ..tasks import Task
+from ..uncertainty import Predictive
+from .evaluate import check_compatible
+from .run import check_causal, run_one
+from .weights import Transformer
+
+
+def read_outs(
+    model: Transformer, task: Task, *, along: bool = False, mesh: Mesh | None = None
+) -> dict[str, Array]:
+    """Compute the prediction and all further read-outs of a model.
+
+    A model can hold more than its prediction in its final stream, such as a variance. The function
+    is jitted and pure, as `predict` is, and takes one run for all read-outs.
+
+    Args:
+        model: the model to run.
+        task: the task, in a dtype that is not wider than the dtype of the weights.
+        along: whether to read out at every support, too, as `predict_along` does; needs a causal
+            model. Default False: at the queries only.
+        mesh: mesh whose axis `context` divides the supports; default None: the supports stay on the
+            devices on which they are.
+
+    Returns:
+        {"prediction": as `predict` or `predict_along` returns it, name: [q, width]} with one entry
+        for each name in `model.weights.readouts`. With `along`, the first axis is n + q. If a model
+        with one output takes a task with r outputs, the r outputs are the last axis of each array.
+
+    Raises:
+        ValueError: the task does not fit the model, or `along` and the model is not causal.
+        TypeError: an argument has the wrong type, or the dtype of the task is float16 or wider than
+            the dtype of the weights.
+        MemoryError: the run does not fit into memory (see `memory`).
+
+    >>> import icl_krr as ik
+    >>> model = ik.constructions.delta_rule(ik.Linear(), num_features=1, step_size=0.5)
+    >>> state = ik.Read({"prediction": jnp.full((), 2.0)}, 1)
+    >>> model = model.replace(weights=model.weights.replace(readouts={"twice": state}))
+    >>> task = ik.Task(x=jnp.ones((1, 1)), y=jnp.array([3.0]), x_query=jnp.ones((1, 1)))
+    >>> found = read_outs(model, task)
+    >>> found["prediction"].tolist(), found["twice"].tolist()
+    ([1.5], [[3.0]])
+    """
+    check(model, task, along)
+    return run_one(model, task, mesh, along=along, answer=as_they_are)[0]
+
+
+def predictive(
+    model: Transformer, task: Task, *, along: bool = False, mesh: Mesh | None = None
+) -> Predictive:
+    r"""Compute the predictive distribution of a model at the queries of a task.
+
+    The distribution is that of an observed output, with its noise. Its parts are read-outs of the
+    model (see `read_outs`), by these names:
+
+    - `variances` [G]: variances of G Gaussians. `means` [G r] are their means, all outputs of the
+      first Gaussian first, and `weights` [G] are their probabilities. Constructions have them. With
+      G = 1, the mean can also be the prediction, and the probability be left out.
+    - `log_variance` [r]: logarithm of the variance of each output; the mean is the prediction.
+      Trained models have it (`Architecture(variance=True)`).
+
+    The function is jitted and pure, as `predict` is. Variances are as the model computes them: they
+    are not positive if the model has not converged or is not right.
+
+    Args:
+        model: a model with these read-outs.
+        task: the task, in a dtype that is not wider than the dtype of the weights.
+        along: whether to give the distribution at every support, too, as `predict_along` does;
+            needs a causal model. Default False: at the queries only.
+        mesh: mesh whose axis `context` divides the supports; default None: the supports stay on the
+            devices on which they are.
+
+    Returns:
+        A `Predictive` whose arrays are [q, G] for y [n] or [q, r, G] for y [n, r], in the dtype of
+        the task. With `along`, the first axis is n + q.
+
+    Raises:
+        ValueError: the model has no such read-outs, the task does not fit the model, or `along` and
+            the model is not causal.
+        TypeError: an argument has the wrong type, or the dtype of the task is float16 or wider than
+            the dtype of the weights.
+        MemoryError: the run does not fit into memory (see `memory`).
+
+    >>> import jax
+    >>> import icl_krr as ik
+    >>> spec = ik.Architecture(num_features=2, width=8, depth=1, heads=1, variance=True)
+    >>> model = ik.init(jax.random.key(0), spec)
+    >>> task = ik.Task(x=jnp.ones((3, 2)), y=jnp.ones(3), x_query=jnp.ones((1, 2)))
+    >>> predictive(model, task).variance.tolist()
+    [1.0]
+    """
+    check(model, task, along)
+    check_distribution(model)
+    return run_one(model, task, mesh, along=along, answer=as_distribution)[0]
+
+
+def check(model: Transformer, task: Task, along: bool) -> None:
+    check_compatible(model, task)
+    checks.flag("along", along)
+    if along:
+        check_causal(model)
+
+
+def check_distribution(model: Transformer) -> None:
+    reads, outputs = model.weights.readouts, model.spec.num_outputs
+    found = {name: read.width for name, read in reads.items()}
+    G = found.get("variances", 1)
+    needed = {"variances": G, "means": G * outputs, "weights": G}
+    if "log_variance" in found:
+        needed = {"log_variance": outputs}
+    elif G == 1:  # the prediction is the mean
+        needed = {name: width for name, width in needed.items() if name in {"variances", *found}}
+    if any(found.get(name) != width for name, width in needed.items()):
+        raise ValueError(
+            "model must have read-outs that give a distribution, `variances` with `means` and "
+            f"`weights`, or `log_variance`, got read-outs {found or 'of the prediction only'}; use "
+            "prefix_posterior, bayesian_average or Architecture(variance=True)"
+        )
+
+
+def as_they_are(read: dict[str, Array], model: Transformer, task: Task) -> dict[str, Array]:
+    return read
+
+
+def as_distribution(read: dict[str, Array], model: Transformer, task: Task) -> Predictive:
+    """The distribution [q, G] or [q, r, G] of read-outs [q, width]."""
+    outputs, separate = task.num_outputs, task.num_outputs != model.spec.num_outputs
+
+    def by_output(value: Array, of_outputs: bool = False) -> Array:
+        """Move the Gaussians of a read-out to the last axis, and its outputs before them."""
+        if not separate:
+            tokens = len(value)
+            value = value.reshape(tokens, -1, outputs) if of_outputs else value[..., None]
+        value = jnp.swapaxes(value, 1, 2)
+        return value[:, 0] if task.y.ndim == 1 else value
+
+    mean = read["prediction"][..., None]
+    if "log_variance" in read:
+        variances = jnp.exp(by_output(read["log_variance"], of_outputs=True))
+    else:
+        variances = by_output(read["variances"])
+    means = by_output(read["means"], of_outputs=True) if "means" in read else mean
+    weights = by_output(read["weights"]) if "weights" in read else jnp.ones_like(variances)
+    shape = jnp.broadcast_shapes(means.shape, variances.shape)
+    return Predictive(*(jnp.broadcast_to(part, shape) for part in (weights, means, variances)))

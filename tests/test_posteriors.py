@@ -1,0 +1,226 @@
+"""Posterior, evidence and model averages that a causal model computes by itself."""
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+from helpers import draw, relative
+from scipy.stats import norm
+from sklearn.gaussian_process import GaussianProcessRegressor, kernels as sk
+
+import icl_krr as ik
+from icl_krr import constructions, solvers
+
+P, N, RIDGE = 3, 9, 0.3
+EDGES = jnp.array([-1.0, 0.0, 2.0])
+
+
+def draw_task(seed=0, r=2):
+    return draw(seed, P, N, r=r).replace(mask=jnp.arange(N) % 4 != 1)
+
+
+def family(task):
+    """Three kernels with different numbers of features, and their ridges."""
+    maps = [
+        ik.sketches.nystrom_features(ik.Gaussian(s), task.x[:m]) for s, m in ((1.0, 4), (2.5, 6))
+    ]
+    return (*map(ik.Features, maps), ik.Linear()), jnp.array([0.3, 0.2, 0.5])
+
+
+def slots(model, task, *names):
+    """The slots after the last step, at the supports of paired tokens and at the queries."""
+    cache = ik.run_with_cache(model, task, names=names)[1]
+    return [np.asarray(cache[name])[-1, 1:] for name in names]
+
+
+def cut(task, i):
+    """The supports before i, and as query the support i; all supports and the queries for N."""
+    if i == N:
+        return task
+    seen = (jnp.arange(N) < i) & task.mask
+    return task.replace(mask=seen, x_query=task.x[i : i + 1], y_query=None)
+
+
+def gap(a, b):
+    return np.max(np.abs(np.asarray(a) - np.asarray(b)))
+
+
+@pytest.mark.parametrize("form", ["textbook", "fused"])
+def test_mean_and_variance_are_the_posterior_of_every_prefix(x64, form):
+    task = draw_task()
+    options = {"num_features": P, "steps": P + 1, "form": form, "num_outputs": 2}
+    model = constructions.prefix_posterior(ik.Linear(), ridge=RIDGE, **options)
+    along = ik.predict_along(model, task)
+    (variance,) = slots(model, task, "variance")
+    for i in (0, 2, 6, N):
+        at = slice(i, i + 1) if i < N else slice(N, None)
+        best = solvers.posterior(ik.Linear(), cut(task, i), ridge=RIDGE)
+        assert gap(along[at], best.mean) < 1e-11
+        assert gap(variance[at, 0], best.variance) < 1e-11
+    assert ik.probes.check(model, task).ok
+
+
+@pytest.mark.parametrize(
+    "options",
+    [
+        {"prefix": "inclusive", "strength": 0.5},
+        {"log_gate": -0.2, "strength": np.array([0.0, 0.0, 1.0])},
+        {"tokens": "interleaved", "max_supports": N, "log_gate": -0.2},
+    ],
+    ids=["strength", "vector", "interleaved"],
+)
+def test_gates_and_strengths_weigh_the_supports(x64, options):
+    task = draw_task()
+    task = task.replace(x=task.x.at[:, 2].set(jax.nn.sigmoid(task.x[:, 2])))
+    needs = {"ridge": RIDGE, "steps": P + 1, "approximates": ik.Linear(2 * jnp.eye(P))}
+    model = constructions.prefix_posterior(
+        ik.Linear(), num_features=P, num_outputs=2, **needs, **options
+    )
+    bare = {k: v for k, v in options.items() if k not in ("tokens", "max_supports")}
+    oracle = solvers.prefix_posterior(ik.Linear(), task, **needs, **bare)
+    assert relative(ik.predict_along(model, task), oracle.along[-1]) < 1e-11
+    (variance,) = slots(model, task, "variance")
+    assert relative(variance[-1], oracle.variance[-1, -1:]) < 1e-11
+    if "prefix" in options:  # noise of variance ridge / strength
+        best = solvers.posterior(ik.Linear(), task, ridge=RIDGE / 0.5)
+        assert relative(oracle.prediction[-1], best.mean) < 1e-11
+        left_out = 3 * jnp.sum(task.x_query**2, axis=1)
+        assert relative(oracle.variance[-1, N:], best.variance + left_out) < 1e-11
+
+
+def test_with_all_supports_as_landmarks_it_is_the_process_of_the_kernel(x64):
+    """As scikit-learn computes it, on rows of a table that comes with scikit-learn."""
+    table = ik.tasks.diabetes()
+    x, y = (np.asarray(a, np.float64) for a in (table.x, table.y))
+    x, y = (x - x.mean(0)) / x.std(0), (y - y.mean()) / y.std()
+    seen, asked = slice(0, 32), slice(32, 48)
+    peer = GaussianProcessRegressor(sk.RBF(3.0), alpha=0.5, optimizer=None).fit(x[seen], y[seen])
+    mean, deviation = peer.predict(x[asked], return_std=True)
+    task = ik.Task(x=jnp.asarray(x[seen]), y=jnp.asarray(y[seen]), x_query=jnp.asarray(x[asked]))
+    features = ik.sketches.nystrom_features(ik.Gaussian(3.0), task.x)
+    sizes = {"num_features": 10, "steps": 33, "approximates": ik.Gaussian(3.0)}
+    model = constructions.prefix_posterior(ik.Features(features), ridge=0.5, **sizes)
+    variance = slots(model, task, "variance")[0]
+    assert gap(ik.predict(model, task), mean) < 1e-10
+    assert gap(np.sqrt(variance[32:]), deviation) < 1e-10
+    average = constructions.bayesian_average(
+        ik.Features(features), ridges=jnp.array([0.5, 0.1]), **sizes
+    )
+    evidence = slots(average, task, "log_evidence")[0][-1]
+    assert abs(evidence[0] - peer.log_marginal_likelihood_value_) < 1e-10
+    wrong = constructions.prefix_posterior(
+        ik.Features(features), ridge=0.5, num_features=10, steps=33
+    )
+    assert gap(np.sqrt(slots(wrong, task, "variance")[0][32:]), deviation) > 1e-3
+
+
+@pytest.mark.parametrize("form", ["textbook", "fused"])
+def test_the_average_is_that_of_exact_bayes_at_every_prefix(x64, form):
+    task = draw_task(1)
+    kernels, ridges = family(task)
+    model = constructions.bayesian_average(
+        kernels, num_features=P, ridges=ridges, steps=8, form=form, num_outputs=2, edges=EDGES
+    )
+    assert model.blocks_per_step == 7
+    along = ik.predict_along(model, task)
+    evidence, weights, means, variances, bins = slots(
+        model, task, "log_evidence", "weights", "means", "variances", "bins"
+    )
+    for i in (0, 4, N):
+        at = slice(i, i + 1) if i < N else slice(N, None)
+        given = cut(task, i)
+        pairs = [*zip(kernels, ridges, strict=True)]
+        true = jnp.stack([solvers.log_marginal_likelihood(k, given, ridge=s) for k, s in pairs])
+        each = [solvers.posterior(k, given, ridge=s) for k, s in pairs]
+        w = jax.nn.softmax(true)
+        mean = np.stack([p.mean for p in each])
+        variance = np.stack([p.variance for p in each]) + np.asarray(ridges)[:, None]
+        assert gap(evidence[at], true[None]) < 1e-11
+        assert gap(weights[at], w[None]) < 1e-11
+        assert gap(means[at].reshape(-1, 3, 2).swapaxes(0, 1), mean) < 1e-11
+        assert gap(variances[at].T, variance) < 1e-11
+        assert gap(along[at], np.einsum("g,gqr->qr", w, mean)) < 1e-11
+        scale = np.sqrt(variance)[:, :, None, None]
+        cdf = np.einsum("g,gqre->qre", w, norm.cdf(EDGES, mean[..., None], scale))
+        ends = np.zeros((*cdf.shape[:2], 1))
+        share = np.diff(np.concatenate([ends, cdf, ends + 1], 2))
+        assert gap(bins[at].reshape(share.shape), share) < 1e-11
+
+
+def test_interleaved_tokens_have_the_same_average(x64):
+    task = draw_task(2, r=None)
+    kernels, ridges = family(task)
+    options = {"num_features": P, "ridges": ridges, "steps": 8}
+    pairs = constructions.bayesian_average(kernels, **options)
+    other = constructions.bayesian_average(kernels, tokens="interleaved", max_supports=N, **options)
+    assert gap(ik.predict_along(pairs, task), ik.predict_along(other, task)) < 1e-11
+
+
+def test_a_support_and_its_weights_do_not_see_their_own_y_or_what_follows(x64):
+    task = draw_task(3)
+    kernels, ridges = family(task)
+    model = constructions.bayesian_average(
+        kernels, num_features=P, ridges=ridges, steps=8, num_outputs=2
+    )
+    later = task.replace(y=jnp.where(jnp.arange(N)[:, None] >= 4, 100.0, task.y))
+    before, after = (
+        (*slots(model, t, "weights"), ik.predict_along(model, t)) for t in (task, later)
+    )
+    for a, b in zip(before, after, strict=True):
+        assert np.array_equal(a[:5], b[:5])
+        assert gap(a[5:], b[5:]) > 1e-3
+
+
+def test_hard_selection_is_the_limit(x64):
+    task = draw_task(4)
+    kernels, ridges = family(task)
+    options = {"num_features": P, "ridges": ridges, "steps": 8, "num_outputs": 2}
+    soft = constructions.bayesian_average(kernels, **options)
+    hard = constructions.bayesian_average(kernels, sharpness=1e6, **options)
+    evidence, means = slots(soft, task, "log_evidence", "means")
+    best = int(np.argmax(evidence[-1]))
+    assert gap(slots(hard, task, "weights")[0][-1], np.eye(3)[best]) < 1e-12
+    chosen = means[N:].reshape(-1, 3, 2)[:, best]
+    assert gap(ik.predict(hard, task), chosen) < 1e-12
+    assert gap(ik.predict(soft, task), chosen) > 1e-4
+
+
+def test_evidences_that_differ_by_thousands_neither_overflow_nor_become_nan():
+    task = draw(5, P, 32)
+    task = task.replace(y=100 * task.y)
+    ridges = jnp.array([1e-2, 1.0, 1e4])
+    model = constructions.bayesian_average(ik.Linear(), num_features=P, ridges=ridges, steps=5)
+    evidence, weights = slots(model, task, "log_evidence", "weights")
+    assert evidence.dtype == np.float32
+    assert np.ptp(evidence[-1]) > 1000
+    assert np.isfinite(weights).all()
+    assert np.allclose(weights.sum(-1), 1, atol=1e-6)
+    slope = jax.grad(lambda s: jnp.sum(ik.predict(
+        constructions.bayesian_average(ik.Linear(), num_features=P, ridges=s, steps=5), task
+    )))(ridges)  # fmt: skip
+    assert jnp.isfinite(slope).all()
+
+
+def test_the_gradient_of_the_evidence_is_that_of_the_marginal_likelihood(x64):
+    task = draw_task(6)
+
+    def evidence(ridge):
+        model = constructions.bayesian_average(
+            ik.Linear(), num_features=P, ridges=ridge[None], steps=5, num_outputs=2
+        )
+        cache = ik.run_with_cache(model, task, names=("log_evidence",))[1]
+        return cache["log_evidence"][-1, -1, 0]
+
+    exact = jax.grad(lambda s: solvers.log_marginal_likelihood(ik.Linear(), task, ridge=s))
+    ridge = jnp.asarray(RIDGE)
+    assert relative(jax.grad(evidence)(ridge), exact(ridge)) < 1e-8
+
+
+def test_the_variance_grows_with_the_steps_and_is_too_small_before_the_last(x64):
+    task = draw_task(7)
+    features = ik.Features(ik.sketches.nystrom_features(ik.Gaussian(1.0), task.x))
+    path = solvers.prefix_posterior(features, task, ridge=0.05, steps=N + 1)
+    assert (np.diff(path.variance, axis=0) > -1e-13).all()
+    best = solvers.posterior(features, task, ridge=0.05).variance
+    assert (path.variance[2, N:] < best - 1e-4).any()
+    assert gap(path.variance[-1, N:], best) < 1e-11
