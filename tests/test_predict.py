@@ -5,6 +5,7 @@ import json
 
 import numpy as np
 import pytest
+from scipy.stats import norm
 from sklearn.gaussian_process import GaussianProcessRegressor
 from sklearn.gaussian_process.kernels import RBF
 from sklearn.linear_model import Ridge
@@ -14,7 +15,7 @@ import icl_krr as ik
 from icl_krr import cli
 from icl_krr.experiments import depth
 from icl_krr.experiments.depth_config import DepthConfig
-from icl_krr.experiments.predictions import spread
+from icl_krr.experiments.process import process
 from icl_krr.experiments.shared import model_selection
 from icl_krr.tasks.division import divide
 
@@ -57,45 +58,45 @@ def test_queries_of_a_file_are_predicted_in_the_units_of_the_table(
     assert "predictions of price (first 10 of 40 queries)" in printed
     assert "intervals contain y" not in printed
     rows = list(csv.DictReader((out / "predictions.csv").read_text().splitlines()))
-    assert list(rows[0]) == ["row", "transformer", "exact", "std", "low", "high"]
+    assert list(rows[0]) == ["row", "transformer", "exact", "mean", "std", "low", "high"]
     assert [int(row["row"]) for row in rows] == list(range(1, 41))
 
     x, y = features(ROWS), np.array([price for *_, price in ROWS])
     x = (x - x.mean(0)) / x.std(0)
-    process = GaussianProcessRegressor(RBF(0.7), alpha=0.02, optimizer=None)
+    peer = GaussianProcessRegressor(RBF(0.7), alpha=0.02, optimizer=None)
     unit = (y - y.mean()) / y.std()
-    process.fit(x, unit)
-    mean, std = process.predict(x, return_std=True)
+    peer.fit(x, unit)
+    mean, std = peer.predict(x, return_std=True)
     found = {name: np.array([float(row[name]) for row in rows]) for name in rows[0]}
     assert np.allclose(found["exact"], y.mean() + y.std() * mean, atol=1e-3 * y.std())
     assert np.allclose(found["transformer"], found["exact"], atol=2e-3 * np.abs(y).max())
-    A = process.kernel_(x) + 0.02 * np.eye(40)
-    B = np.linalg.inv(A)
-    B -= np.outer(B.sum(0), B.sum(0)) / B.sum()
-    scale = np.mean((B @ unit) ** 2 / np.diag(B))
+    scale = unit @ np.linalg.solve(peer.kernel_(x) + 0.02 * np.eye(40), unit) / 40
     assert np.allclose(found["std"], y.std() * np.sqrt(scale * (std**2 + 0.02)), rtol=1e-3)
     assert np.allclose(found["high"] - found["low"], 2 * 1.96 * found["std"], rtol=1e-4)
 
 
-def test_the_scale_of_the_process_makes_leave_one_out_errors_as_large_as_expected(x64):
-    """With it, the squares of the standardised errors of universal kriging have the mean 1."""
+@pytest.mark.parametrize("kernel", [ik.Gaussian(0.8), ik.Exponential(2.0), ik.Linear()])
+def test_the_transformer_gives_the_process_whose_scale_maximises_the_evidence(x64, kernel):
     table = ik.tasks.Table(features(ROWS), np.array([r[2] for r in ROWS]), tuple("abcd"), "y")
-    task, kernel, ridge = divide(table, 30, 0).task, ik.Gaussian(0.8), 0.05
-    K, y, squares = np.asarray(kernel(task.x, task.x)), np.asarray(task.y), []
-    for i in range(30):
-        others = np.arange(30) != i
-        k = np.append(K[others, i], 1)
-        system = np.block(
-            [
-                [K[others][:, others] + ridge * np.eye(29), np.ones((29, 1))],
-                [np.ones((1, 29)), np.zeros((1, 1))],
-            ]
-        )
-        mean = k @ np.linalg.solve(system, np.append(y[others], 0))
-        squares.append((y[i] - mean) ** 2 / (1 + ridge - k @ np.linalg.solve(system, k)))
-    variance = ik.solvers.posterior(kernel, task, ridge=ridge).variance
-    wanted = np.sqrt(np.mean(squares) * (np.asarray(variance) + ridge))
-    assert np.allclose(spread(kernel, task, ridge), wanted, rtol=1e-8)
+    task = divide(table, 30, 0).task
+    found = process(kernel, task, 0.05)
+    best = ik.solvers.posterior(kernel, task, ridge=0.05)
+    y = np.asarray(task.y)
+    A = np.asarray(kernel(task.x, task.x)) + 0.05 * np.eye(30)
+    scale = y @ np.linalg.solve(A, y) / 30
+    assert found.scale == pytest.approx(scale, rel=1e-8)
+    assert np.allclose(found.mean, best.mean, atol=1e-8)
+    assert np.allclose(found.std, np.sqrt(scale * (np.asarray(best.variance) + 0.05)), rtol=1e-8)
+    assert found.error < 1e-8
+
+
+def test_an_error_of_the_standard_deviations_is_told(table, monkeypatch, capsys):
+    argv = ["predict", str(table), "--target", "price", "--encode", "--kernel", "gaussian"]
+    argv += ["--lengthscale", "0.7", "--ridge", "0.02", "--steps", "9"]
+    monkeypatch.setattr("icl_krr.experiments.process.STEPS", 2)
+    assert cli.main(argv) == 0
+    told = capsys.readouterr().err
+    assert "the standard deviations of the transformer differ by up to" in told
 
 
 @pytest.mark.parametrize("rows", [12, 40])
@@ -137,7 +138,15 @@ def test_known_targets_are_judged(table, capsys):
     wrong = [np.mean(supports) - row["y"] for row in found]
     assert record["meta"]["rmse"]["mean"] == pytest.approx(np.sqrt(np.mean(np.square(wrong))))
     inside = sum(row["low"] <= row["y"] <= row["high"] for row in found)
-    assert f"{inside} of 10 intervals contain y" in capsys.readouterr().out
+    assert f"{inside} of 10 intervals contain y, between" in capsys.readouterr().out
+    calibration = record["meta"]["calibration"]
+    assert calibration["fraction"] == inside / 10
+    mean, std, y = (np.array([row[name] for row in found]) for name in ("mean", "std", "y"))
+    assert calibration["log_likelihood"] == pytest.approx(
+        norm.logpdf(y, mean, std).mean(), rel=1e-4
+    )
+    constant = norm.logpdf(y, np.mean(supports), np.std(supports)).mean()
+    assert calibration["constant"] == pytest.approx(constant, rel=1e-4)
 
 
 def test_leave_one_out_chooses_the_kernel(x64):
@@ -150,13 +159,15 @@ def test_leave_one_out_chooses_the_kernel(x64):
     assert facts["kernel"] == min(errors, key=errors.get) != "linear"
     alone = depth.run(task, DepthConfig(kernel="gaussian", steps=1)).facts
     scale = alone["lengthscale"]
-    process = GaussianProcessRegressor(RBF(scale), alpha=alone["ridge"], optimizer=None)
-    left = cross_val_predict(process, x, task.y, cv=LeaveOneOut())
+    peer = GaussianProcessRegressor(RBF(scale), alpha=alone["ridge"], optimizer=None)
+    left = cross_val_predict(peer, x, task.y, cv=LeaveOneOut())
     rmse = np.sqrt(np.mean((left - task.y) ** 2))
     assert errors["gaussian"] == pytest.approx(rmse, rel=1e-6)
 
 
-@pytest.mark.parametrize("solver", ["conjugate_gradient", "chebyshev"])
+@pytest.mark.parametrize(
+    "solver", ["conjugate_gradient", pytest.param("chebyshev", marks=pytest.mark.slow)]
+)
 def test_the_steps_end_where_the_predictions_have_converged(x64, solver):
     task = divide(ik.tasks.diabetes(), 60, 0).task
     result = depth.run(task, DepthConfig(solver, "linear", ridge=5.0, steps=None))

@@ -39,7 +39,7 @@ ALLOWED = {
     "posterior": {"kernels", "tasks", "solvers", "transformer"},
     "training": {"kernels", "tasks", "solvers", "transformer"},
     "export": {"residual", "tasks", "transformer"},
-    "probes": {"kernels", "tasks", "solvers", "residual", "transformer"},
+    "probes": {"kernels", "sketches", "tasks", "solvers", "residual", "transformer"},
     "experiments": {
         "training",
         "probes",
@@ -52,6 +52,7 @@ ALLOWED = {
         "transformer",
         "constructions",
         "export",
+        "uncertainty",
     },
     "estimator": {
         "kernels",

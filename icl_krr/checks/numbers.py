@@ -8,6 +8,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from ..fields import shown
+from .arrays import floating
 from .values import ARRAYS, concrete, conversion, each
 
 
@@ -120,3 +121,16 @@ def even(name: str, value: Any) -> None:
     count(name, value, minimum=2)
     if value % 2:
         raise ValueError(f"{name} must be even, got {value}; use {value + 1}")
+
+
+def increasing(name: str, value: Any) -> None:
+    """Raise an error unless the value is a vector of finite numbers, each above the one before."""
+    floating(name, value)
+    if jnp.ndim(value) != 1 or len(value) == 0:
+        raise ValueError(
+            f"{name} must be a vector with at least one number, got shape {list(jnp.shape(value))}"
+        )
+    known = concrete(value)
+    if known is not None:
+        each(name, known, np.isfinite(known), "finite")
+        each(name, known, np.diff(known, prepend=-np.inf) > 0, "larger than the number before")

@@ -28,9 +28,15 @@ take the keywords in `Options`.
   or landmarks read x as it is, because their features depend on the origin.
 - *Sink.* `attention=Softmax(log_sink=icl_krr.theory.log_sink(kernel, task))` sets the logit of the
   sink so that no exponential overflows and no weight of the sink underflows. The default is 0.
-- *Causality.* `delta_rule`, `prefix_conjugate_gradient` and `prefix_chebyshev` are causal: each
-  token predicts from the supports before it, at all positions (`icl_krr.predict_along`). They also
-  take the keywords in `CausalOptions`: gates, write strengths, and interleaved tokens.
+- *Causality.* `delta_rule`, `prefix_conjugate_gradient`, `prefix_chebyshev`, `prefix_posterior` and
+  `bayesian_average` are causal: each token predicts from the supports before it, at all positions
+  (`icl_krr.predict_along`). All but the last also take the keywords in `CausalOptions`: gates,
+  write strengths, and interleaved tokens.
+- *Uncertainty.* `prefix_posterior` solves (C + ridge I) h = phi(x) at every token, with its own
+  features as right-hand side, and so computes mean and variance of a Gaussian process.
+  `bayesian_average` does this for several kernels and ridges in parallel. By the chain rule, its
+  predictions at the supports give the evidence of each, and with it the exact Bayesian average.
+  `icl_krr.predictive` returns the distribution of a new output; `icl_krr.uncertainty` scores it.
 - *Arithmetic.* The default "exact" uses gated units. `ReLU(width, bound)` approximates products and
   reciprocals by piecewise-linear tables in a plain ReLU MLP. With softmax attention, the model then
   has only standard components. `icl_krr.operand_bounds` computes the bounds from a task, and

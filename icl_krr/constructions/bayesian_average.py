@@ -7,13 +7,12 @@ from functools import partial
 from typing import Any, Unpack
 
 import jax.numpy as jnp
-import numpy as np
 from jaxtyping import Array, Float
 
 from .. import checks
 from ..kernels import Kernel, check_pairs
 from ..transformer.weights import Transformer
-from .assembly.mixture import Mixture
+from .assembly.average import GroupAverage
 from .assembly.options import Options
 from .assembly.prefix import check_featured, feature_machine
 from .assembly.relu import ReLU
@@ -51,13 +50,19 @@ def bayesian_average(
     Bayes). The model is told the family of kernels and ridges, and nothing about the task.
 
     One head sums the evidence. MLPs compute one logarithm for each model, and
-    $1 / w_{gi} = \sum_h \exp(\beta (e_{hi} - e_{gi}))$ from $G^2$ differences, which are at most
-    80, so that nothing overflows in float32: a weight below $e^{-80}$ is not resolved. All this
-    runs alongside the solver and takes no further blocks in the form "textbook" (7 a step, 2 heads
-    for each model and one more), and one or two more in the form "fused". The operations read the
-    iterate before the step. So after t steps, the slots `means`, `variances`, `log_evidence`,
-    `weights` and `prediction` belong to iterate t - 1 of conjugate gradient, and m + 1 steps are
-    exact for m features.
+    $1 / w_{gi} = \sum_h \exp(\beta (e_{hi} - e_{gi}))$ from $G^2$ differences, which are cut at
+    80, so that nothing overflows in float32: a weight below $e^{-80}$ is not resolved. These
+    operations run in the same blocks as the solver. A step takes 7 blocks in the form "textbook",
+    as that of `prefix_posterior`. In the form "fused" it takes 6, and 7 with `edges`. A block has
+    at most 2 heads for each model.
+
+    The operations read the iterate before the step. So after t steps, the slots `means`,
+    `variances`, `log_evidence`, `weights` and `prediction` belong to iterate t - 1 of conjugate
+    gradient, and m + 1 steps are exact for m features. Until then, variances are too small, by at
+    most `variance_gaps` (see `prefix_posterior`), and the evidence is wrong.
+
+    A model with one output takes tasks with several, and gives each its own evidence and weights.
+    With `num_outputs`, all outputs are draws of the same model, and their log densities are added.
 
     Args:
         kernel: kernel with a feature map, `Linear` or `Features`, or G of them; for bandwidths,
@@ -80,8 +85,9 @@ def bayesian_average(
         options: further keywords, explained in `Options`; the arithmetic must be "exact".
 
     Returns:
-        A `Transformer` with the states means [T, G r], variances, log_evidence and weights [T, G],
-        prediction [T, r] and, with `edges`, bins [T, r (E + 1)].
+        A `Transformer` with the states means [T, G r], variances, variance_gaps, log_evidence and
+        weights [T, G], prediction [T, r] and, with `edges`, bins [T, r (E + 1)]. All of them are
+        read-outs (see `icl_krr.read_outs`).
 
     Raises:
         ValueError: a kernel has no feature map, the numbers of kernels and ridges differ, a name is
@@ -109,7 +115,7 @@ def bayesian_average(
     if approximates is not None:
         approximates = check_pairs(approximates, ridges, "approximates")
     if edges is not None:
-        check_edges(edges)
+        checks.increasing("edges", edges)
     for name in ("prefix", "log_gate", "strength"):
         if name in options:
             raise TypeError(
@@ -129,18 +135,9 @@ def bayesian_average(
         )
     for one in kernels:
         check_featured(one)
-    kind = partial(Mixture, kernels=kernels, ridges=ridges)
+    kind = partial(GroupAverage, kernels=kernels, ridges=ridges)
     causal: dict[str, Any] = {"tokens": tokens, "max_supports": max_supports}
     m = feature_machine(kind, kernels[0], num_features, ridge=None, **causal, **options)
     m.approximated, m.sharpness, m.edges = approximates, sharpness, edges
     m.declare_average()
     return FORMS[form](m, jnp.ones((), m.dtype), steps)
-
-
-def check_edges(edges: Any) -> None:
-    checks.floating("edges", edges)
-    known = checks.concrete(edges)
-    if jnp.ndim(edges) != 1 or len(edges) == 0:
-        raise ValueError(f"edges must be a vector, got shape {list(jnp.shape(edges))}")
-    if known is not None and not (np.isfinite(known).all() and (np.diff(known) > 0).all()):
-        raise ValueError(f"edges must be finite and increasing, got {known.tolist()}")

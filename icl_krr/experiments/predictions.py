@@ -2,16 +2,15 @@
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import jax
 import numpy as np
 
-from .. import solvers
-from ..kernels import Kernel
-from ..tasks import Task, system
 from ..tasks.division import Division
+from ..uncertainty import coverage, log_likelihood
 from .depth import DepthResult
+from .process import Process, gaussian
 
 SHOWN = ("transformer", "exact", "nadaraya_watson", "mean")
 """Predictors whose error is shown. The zero prediction of a centred y is the mean."""
@@ -28,8 +27,9 @@ class Prediction(NamedTuple):
         y: the target; NaN if it is not known.
         transformer: prediction of the transformer.
         exact: prediction of exact kernel ridge regression.
-        std: standard deviation of a new y at this query, under the Gaussian process of `spread`.
-        low: lower end of the 95 % interval exact - 1.96 std to exact + 1.96 std.
+        mean: mean of a new y at this query, under the Gaussian process of `process`.
+        std: its standard deviation.
+        low: lower end of the 95 % interval mean - 1.96 std to mean + 1.96 std.
         high: its upper end.
     """
 
@@ -37,24 +37,25 @@ class Prediction(NamedTuple):
     y: float
     transformer: float
     exact: float
+    mean: float
     std: float
     low: float
     high: float
 
 
-def predictions(division: Division, result: DepthResult) -> list[Prediction]:
-    """The predictions of the transformer and of exact regression for every query."""
+def predictions(division: Division, result: DepthResult, process: Process) -> list[Prediction]:
+    """The predictions of transformer, exact regression and Gaussian process for every query."""
     task, rows, scaling = division
     y = np.full(len(rows), np.nan) if task.y_query is None else np.asarray(task.y_query)
-    std = scaling.undo_width(spread(result.kernel, task, result.facts["ridge"]))
-    exact = scaling.undo(result.predictions["exact"])
+    mean, std = scaling.undo(process.mean), scaling.undo_width(process.std)
     columns = (
         scaling.undo(y),
         scaling.undo(result.predictions["transformer"]),
-        exact,
+        scaling.undo(result.predictions["exact"]),
+        mean,
         std,
-        exact - WIDTH * std,
-        exact + WIDTH * std,
+        mean - WIDTH * std,
+        mean + WIDTH * std,
     )
     return [
         Prediction(int(row), *map(float, values))
@@ -75,24 +76,22 @@ def errors(division: Division, result: DepthResult) -> dict[str, float]:
     }
 
 
-def spread(kernel: Kernel, task: Task, ridge: float) -> np.ndarray:
-    r"""The standard deviation of a new y at every query, in float64.
+def calibration_of(division: Division, process: Process) -> dict[str, float]:
+    """Coverage and log likelihood of known targets, in units of y; {} if there is nothing to judge.
 
-    The Gaussian process has the covariance $s k$ and the noise variance $s \lambda$, so that its
-    mean is kernel ridge regression for every $s$. A new y has the variance $s (v(x) + \lambda)$.
-    Leave-one-out chooses $s$: with it, the squares of the leave-one-out errors
-    $e_i = \alpha_i / B_{ii}$ are on average as large as their variances $s / B_{ii}$. Here
-    $\alpha = B y$ with $u = A^{-1} 1$ and $B = A^{-1} - u u^T / (1^T u)$, because the mean of y was
-    subtracted: see `losses` in `model_selection`.
-
-    Source: Rasmussen, Williams, Gaussian Processes for Machine Learning, eq. 5.12.
+    Either y is unknown, or the deviations are not positive, because the supports' y is constant or
+    the transformer has not converged. The log likelihood `constant` is that of the mean and the
+    standard deviation of the supports.
     """
+    if division.task.y_query is None or not np.all(process.std > 0):
+        return {}
+    y: Any = np.asarray(division.task.y_query, np.float64)
+    supports = np.asarray(division.task.y, np.float64)
+    constant = gaussian(np.full(len(y), supports.mean()), np.full(len(y), supports.std()))
+    unit = np.log(float(division.scaling.undo_width(np.ones(()))))
     with jax.enable_x64(True):
-        wide = Task(*(np.asarray(part, np.float64) for part in (task.x, task.y, task.x_query)))
-        gram = np.asarray(system(kernel, wide).gram)
-        variance = solvers.posterior(kernel, wide, ridge=ridge).variance
-    B = np.linalg.inv(gram + ridge * np.eye(len(gram)))
-    B -= np.outer(B.sum(axis=0), B.sum(axis=0)) / B.sum()
-    scale = np.mean((B @ np.asarray(wide.y)) ** 2 / np.diag(B))
-    with np.errstate(invalid="ignore"):  # not known where the kernel overflows
-        return np.sqrt(scale * (np.maximum(np.asarray(variance), 0) + ridge))
+        found = coverage(process.predictive, y)
+        scores = [
+            float(log_likelihood(given, y)) - unit for given in (process.predictive, constant)
+        ]
+    return {**found._asdict(), "log_likelihood": scores[0], "constant": scores[1]}

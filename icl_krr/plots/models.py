@@ -19,22 +19,34 @@ if TYPE_CHECKING:
 
 
 def training_figure(rows: Rows, title: str) -> Figure:
-    """The errors of a training run against steps, compared with known predictors."""
+    """The loss of a training run against steps, compared with known predictors.
+
+    With a predictive distribution, it is minus the log density of an output, else an error.
+    """
     figure = Figure(figsize=(6.4, 4.2), layout="constrained")
     axis = figure.subplots()
     steps = [row["step"] for row in rows]
     point = "." if len(rows) == 1 else ""
-    for name, color in (("loss", "#56B4E9"), ("validation", BLUE)):
+    unsure = "nll" in rows[-1]
+    for name, color in (("loss", "#56B4E9"), ("nll" if unsure else "validation", BLUE)):
         label = "training batches" if name == "loss" else "validation tasks"
         axis.plot(steps, [row[name] for row in rows], point + "-", color=color, label=label)
-    for name in ("exact", "nadaraya_watson", "mean", "zero"):
+    known = {name: name for name in ("exact", "nadaraya_watson", "mean", "zero")}
+    if unsure:
+        known = {"exact": "exact_nll", "mean": "constant_nll"}
+    for name, column in known.items():
         color, style = STYLES[name]
-        axis.axhline(rows[-1][name], color=color, linestyle=style, label=name)
-    axis.set_yscale("log")
+        label = "one Gaussian" if column == "constant_nll" else name
+        axis.axhline(rows[-1][column], color=color, linestyle=style, label=label)
+    axis.set_yscale("linear" if unsure else "log")
     axis.set_xlim(left=0)
     label_ticks(axis, whole="x")
     axis.set_xlabel("training step")
-    axis.set_ylabel("mean squared error (units of y squared)")
+    axis.set_ylabel(
+        "minus log density of an output (nats)"
+        if unsure
+        else "mean squared error (units of y squared)"
+    )
     axis.set_title(title, fontsize=9)
     axis.grid(alpha=0.25)
     legend(figure, axis)

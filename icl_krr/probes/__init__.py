@@ -130,6 +130,7 @@ from .state_probes import StateProbe, probe_states, support_streams
 from .swap import Swap, swap
 from .torch_models import decoder_answers, torch_arrays
 from .transplant import transplant
+from .variances import Variances, compare_variances
 
 __all__ = [
     "Agreement",
@@ -145,12 +146,14 @@ __all__ = [
     "Site",
     "StateProbe",
     "Swap",
+    "Variances",
     "ablate",
     "agreement",
     "align",
     "along_eigenvector",
     "array_answers",
     "check",
+    "compare_variances",
     "decoder_answers",
     "design",
     "drift",

@@ -22,6 +22,11 @@ queries are treated alike.
 the supports, the outputs are the posterior mean plus noise of mean 0. The gradient therefore has
 the same mean and less variance.
 
+`--training.objective gaussian` trains a mean and a variance: the model gets a head for the
+logarithm of the variance, and the loss is minus the log density of an output with its noise, also
+at the queries (`icl_krr.predictive`). The metrics then also have this loss ("nll") on validation
+tasks, for the model, for exact regression with its variance and for one Gaussian for all outputs.
+
 The metrics are the training loss, the error on validation tasks, and the errors of four reference
 predictors on the same validation tasks. "ratio" is the error of the model divided by the error of
 the exact predictor. The other three predictors are Nadaraya-Watson, the mean of the supports'

@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
+import dataclasses
+from typing import Any
+
 import jax
 import jax.numpy as jnp
 
+from .. import checks
 from ..tasks import Sampler, Task
 from ..tasks.batches import outline, sample_batch
 from .settings import Training
@@ -16,6 +20,36 @@ def draw(key: jax.Array, family: Sampler, size: int) -> Task:
     return sample_batch(keys, family)
 
 
+def draw_observed(keys: jax.Array, family: Sampler, active: Any = None) -> Task:
+    """Draw one task for each key, whose outputs at the queries have noise as those at the supports.
+
+    Families with a field `noise` leave the noise out at the queries. The queries are then further
+    supports of theirs.
+    """
+    if not hasattr(family, "noise"):
+        return sample_batch(keys, family, active)
+    wanted = outline(family)
+    n, q = wanted.num_supports, wanted.num_queries
+    longer: Any = dataclasses.replace(family, num_supports=n + q, num_queries=1)  # pyright: ignore
+    tasks = sample_batch(keys, longer, active)
+    return tasks.replace(
+        x=tasks.x[:, :n], y=tasks.y[:, :n], x_query=tasks.x[:, n:], y_query=tasks.y[:, n:]
+    )
+
+
+def check_observed(family: Sampler) -> None:
+    """Raise an error if `draw_observed` cannot draw longer tasks of a family."""
+    if not hasattr(family, "noise"):
+        return
+    missing = [name for name in ("num_supports", "num_queries") if not hasattr(family, name)]
+    if missing or not dataclasses.is_dataclass(family):
+        raise TypeError(
+            "family must be a dataclass with the fields num_supports and num_queries, or have no "
+            f"field noise, so that outputs at queries can have noise, got {checks.shown(family)}; "
+            "use objective='squared_error'"
+        )
+
+
 def batch(key: jax.Array, family: Sampler, settings: Training, step: jax.Array) -> Task:
     """Draw the tasks of one step. With mixed lengths, `mask` [b, n] marks the supports in use."""
     of_tasks, of_lengths = jax.random.split(key)
@@ -24,7 +58,8 @@ def batch(key: jax.Array, family: Sampler, settings: Training, step: jax.Array) 
     if settings.start_features is not None:
         p = outline(family).num_features
         active = curriculum_size(settings.start_features, p, settings, step)
-    tasks = sample_batch(keys, family, active)
+    drawn = draw_observed if settings.objective == "gaussian" else sample_batch
+    tasks = drawn(keys, family, active)
     if settings.min_supports is None and settings.start_supports is None:
         return tasks
     n = longest = tasks.num_supports

@@ -22,6 +22,10 @@ FORMAT = 2
 Config = dict[str, Any]
 
 
+LATER = {"training.objective": "squared_error", "model.variance": False}
+"""Settings that old checkpoints do not have, with the values of the runs that wrote them."""
+
+
 class Mismatch(ValueError):
     """A checkpoint belongs to another run or model; the message names every field that differs."""
 
@@ -53,6 +57,7 @@ def checksum(array: np.ndarray) -> str:
 
 def compare(there: Config, here: Config, path: Path) -> None:
     """Raise Mismatch if the configs differ."""
+    there = {name: value for name, value in LATER.items() if name in here} | there
     if differs := checks.differences(there, here):
         raise Mismatch(
             f"{path} does not match the given settings: {differs}; choose another file or folder"

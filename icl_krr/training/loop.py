@@ -20,11 +20,12 @@ from ..files import UNSAVED, replace, to_csv
 from ..tasks import Sampler, Task
 from ..transformer import Transformer, predict_batch
 from . import checkpoint, shared_checkpoint
-from .batches import draw
+from .batches import draw, draw_observed
 from .interruption import between_steps, together
+from .likelihoods import likelihoods, scale_of
 from .reference import optimal, reference
 from .settings import Training
-from .step import advance, check, start
+from .step import advance, check, error, start
 
 Row = dict[str, Any]
 
@@ -75,6 +76,9 @@ def train(
         - "ratio": "validation" divided by "exact";
         - "exact", "nadaraya_watson", "mean", "zero": errors of the reference predictors on the same
           tasks (see `Reference`);
+        - "nll", "exact_nll", "constant_nll", for the objective "gaussian": minus the log density of
+          an output with noise at the queries of validation tasks, of the model, of exact regression
+          with its variance, and of the Gaussian that fits all these outputs best;
         - "steps_per_second": speed since the last row; NaN at step 0.
 
     Raises:
@@ -118,17 +122,19 @@ def train(
         if folder is not None:
             shared_checkpoint.save(folder, state, config, losses)
 
-    tasks, baselines = validation(family, settings)
+    tasks, observed, baselines = validation(family, settings)
     best = optimal(family) if settings.target == "exact" else None
     since, before = time.perf_counter(), int(state.step)
 
     def measured(step: int, loss: float, speed: float) -> Row:
-        error = float(jnp.mean((predict_batch(state.model, tasks) - tasks.y_query) ** 2))
+        squares = float(jnp.mean((predict_batch(state.model, tasks) - tasks.y_query) ** 2))
+        likelihood = {} if observed is None else {"nll": float(unlikelihood(state.model, observed))}
         return {
             "step": step,
             "loss": loss,
-            "validation": error,
-            "ratio": error / baselines["exact"] if baselines["exact"] else math.inf,
+            "validation": squares,
+            "ratio": squares / baselines["exact"] if baselines["exact"] else math.inf,
+            **likelihood,
             **baselines,
             "steps_per_second": speed,
         }
@@ -152,7 +158,8 @@ def train(
                 values = np.asarray(jnp.stack(losses))
                 speed = (step - before) / (time.perf_counter() - since)
                 row = measured(step, float(values.mean()), speed)
-                refuse_divergence(np.append(values, row["validation"]), step, settings, folder)
+                last = row.get("nll", row["validation"])
+                refuse_divergence(np.append(values, last), step, settings, folder)
                 record(row)
                 losses = []
                 save()
@@ -165,13 +172,31 @@ def train(
     return state.model, rows
 
 
-def validation(family: Sampler, settings: Training) -> tuple[Task, dict[str, float]]:
-    """Tasks that are never trained on, and the losses of the reference predictors on them."""
+@jax.jit
+def unlikelihood(model: Transformer, tasks: Task) -> jax.Array:
+    return error(model, tasks, "queries", "gaussian")
+
+
+def validation(family: Sampler, settings: Training) -> tuple[Task, Task | None, dict[str, float]]:
+    """Tasks that are never trained on, and the losses of the reference predictors on them.
+
+    For the objective "gaussian", the second batch has outputs with noise at the queries.
+    """
     apart = jax.random.key(settings.seed)
     tasks = jax.jit(draw, static_argnums=2)(
         jax.random.fold_in(apart, 2), family, settings.validation
     )
-    return tasks, reference(family, jax.random.fold_in(apart, 3)).losses(tasks)
+    best = reference(family, jax.random.fold_in(apart, 3))
+    known = best.losses(tasks)
+    if settings.objective != "gaussian":
+        return tasks, None, known
+    observed, others = (
+        jax.jit(draw_observed)(
+            jax.random.split(jax.random.fold_in(apart, i), settings.validation), family
+        )
+        for i in (5, 6)
+    )
+    return tasks, observed, known | likelihoods(best, scale_of(best, family, others), observed)
 
 
 def refuse_divergence(losses: np.ndarray, step: int, settings: Training, folder: Any) -> None:

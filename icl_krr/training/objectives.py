@@ -16,7 +16,7 @@ from ..kernels import Kernel
 from ..solvers.likelihood import complexity, known
 from ..tasks import Task, map_tasks
 from ..tasks.task import check_axes
-from ..transformer import Transformer, predict_batch, run_with_cache
+from ..transformer import Transformer, predict_batch, predictive, run_with_cache
 
 Build = Callable[[Any], Transformer]
 """Function from parameters, any pytree, to a model."""
@@ -71,6 +71,49 @@ def held_out(
         return jnp.mean((predict_batch(build(parameters), tasks, mesh=mesh) - wanted) ** 2)
 
     return Partial(objective, as_pytree(build), tasks, wanted)
+
+
+def negative_log_likelihood(build: Build, tasks: Task) -> Objective:
+    """Build an objective: minus the mean log density of the outputs at the queries.
+
+    The densities are those of `icl_krr.predictive`, so this fits any parameters of any model that
+    has a predictive distribution. They are those of outputs with noise: `y_query` must have noise
+    as y does, as rows of a table have. The samplers of `icl_krr.tasks` that have a field `noise`
+    leave it out of `y_query`.
+
+    Args:
+        build: function from parameters to a model with a predictive distribution.
+        tasks: batch of b tasks with `y_query`.
+
+    Returns:
+        A function from parameters to the scalar objective.
+
+    Raises:
+        ValueError: `tasks` is not a batch, or has no `y_query`. The objective also raises it, if
+            the model has no predictive distribution.
+
+    >>> import icl_krr as ik
+    >>> tasks = ik.Task(x=jnp.ones((1, 1, 1)), y=jnp.ones((1, 1)), x_query=jnp.ones((1, 1, 1)))
+    >>> tasks = tasks.replace(y_query=jnp.array([[1.0]]))
+    >>> build = lambda ridge: ik.constructions.prefix_posterior(
+    ...     ik.Linear(), num_features=1, ridge=ridge, steps=1
+    ... )
+    >>> loss = negative_log_likelihood(build, tasks)  # of y = 1 under N(0.5, 1.5)
+    >>> round(float(loss(1.0)), 4)
+    1.205
+    """
+    checks.function("build", build)
+    check_axes(tasks, 1)
+    if tasks.y_query is None:
+        raise ValueError("tasks must have y_query, the outputs at the queries, got none")
+
+    def objective(build: Build, tasks: Task, parameters: Any) -> jax.Array:
+        def of_task(task: Task, model: Transformer) -> jax.Array:
+            return jnp.mean(predictive(model, task).log_density(task.y_query))
+
+        return -jnp.mean(map_tasks(of_task, tasks, build(parameters)))
+
+    return Partial(objective, as_pytree(build), tasks)
 
 
 def marginal_likelihood(

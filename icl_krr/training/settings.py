@@ -8,7 +8,7 @@ from typing import Literal
 
 @dataclass(frozen=True)
 class Training:
-    """Settings of AdamW with warm-up and cosine decay, on the squared error of freshly drawn tasks.
+    """Settings of AdamW with warm-up and cosine decay, on freshly drawn tasks.
 
     Args:
         steps: number of updates of the weights, >= 1, 1000 by default.
@@ -21,12 +21,17 @@ class Training:
         clip: largest norm of the gradient, > 0, 1 by default.
         weight_decay: weight decay of AdamW, >= 0, 0 by default. Each step also multiplies the
             weights by `1 - rate * weight_decay`, where `rate` is the current learning rate.
+        objective: what is minimised, the mean over targets. "squared_error" (default): the squared
+            error of the prediction. "gaussian": minus the log density of the target under
+            `icl_krr.predictive`, for a model that has a distribution. Targets at the queries are
+            then outputs with noise, as those of the supports.
         loss: where the error is measured. "queries" (default): at the queries. "every": also at
             every support, which the model predicts from the supports before it. "every" needs a
             causal model of interleaved tokens.
         target: targets at the queries. "outputs" (default): the outputs of the tasks. "exact": the
             posterior mean, which some families can compute. "exact" keeps the expectation of the
-            gradient and reduces its variance. It needs `loss` "queries" and no `start_features`.
+            gradient and reduces its variance. It needs the objective "squared_error", `loss`
+            "queries" and no `start_features`.
         min_supports: smallest number of supports of a task. Each task then has a random number of
             supports. None (default): all tasks of a step have the largest number.
         start_supports: largest number of supports at step 0, for a curriculum. None (default): all.
@@ -51,6 +56,7 @@ class Training:
     decay: float = 0.0
     clip: float = 1.0
     weight_decay: float = 0.0
+    objective: Literal["squared_error", "gaussian"] = "squared_error"
     loss: Literal["queries", "every"] = "queries"
     target: Literal["outputs", "exact"] = "outputs"
     min_supports: int | None = None

@@ -80,8 +80,7 @@ def read(saved: Any, step: int, path: Path, like: State, config: Config) -> Save
     try:
         about = saved.restore(step, args=ocp.args.Composite(about=ocp.args.JsonRestore())).about
         checkpoint.compare(about["config"], config, path)
-        wanted = ocp.args.StandardRestore(checkpoint.arrays(like))
-        arrays = saved.restore(step, args=ocp.args.Composite(state=wanted)).state
+        arrays = read_state(saved, step, checkpoint.arrays(like))
     except checkpoint.Mismatch:
         raise
     except Exception as error:
@@ -90,3 +89,16 @@ def read(saved: Any, step: int, path: Path, like: State, config: Config) -> Save
             f"({cut(str(error) or type(error).__name__)})"
         ) from None
     return checkpoint.state_of(arrays), list(map(jnp.asarray, about["losses"]))
+
+
+def read_state(saved: Any, step: int, like: Any) -> Any:
+    """The arrays of a step; a checkpoint may lack fields of `like` that hold no array."""
+    import orbax.checkpoint as ocp
+
+    each = ocp.checkpoint_utils.construct_restore_args(like)
+    wanted: Any = ocp.args.PyTreeRestore(like, restore_args=each, partial_restore=True)
+    found = saved.restore(step, args=ocp.args.Composite(state=wanted)).state
+    stored = len(jax.tree.leaves(saved.item_metadata(step).state.tree))
+    if stored != len(jax.tree.leaves(like)):  # Orbax returns those of `like` in their place
+        raise ValueError(f"{stored} arrays, not {len(jax.tree.leaves(like))}")
+    return found

@@ -14,9 +14,10 @@ from ..readable import readable
 from ..tasks import Sampler, Task, map_tasks
 from ..tasks.batches import check_batch, even_chunk, outline
 from ..tasks.samplers import check_sampler
-from ..transformer import Transformer, predict, predict_along
+from ..transformer import Transformer, predict, predict_along, predictive
+from ..transformer.read_outs import check_distribution
 from ..transformer.weights import check_model
-from .batches import batch
+from .batches import batch, check_observed
 from .reference import Optimal, optimal, regression
 from .settings import Training
 
@@ -103,27 +104,35 @@ def advance(
         # an output is the posterior mean plus noise, which only adds variance to the gradient
         mean = lambda task: regression(best[0], task, best[1])  # noqa: E731
         tasks = tasks.replace(y_query=map_tasks(mean, tasks))
-    loss, slope = jax.value_and_grad(error)(model, tasks, settings.loss)
+    loss, slope = jax.value_and_grad(error)(model, tasks, settings.loss, settings.objective)
     weights: Any = model
     updates, moments = optimiser(settings).update(slope, moments, weights)
     weights = optax.apply_updates(weights, updates)
     return State(weights, moments, key, step + 1), loss
 
 
-def error(model: Transformer, tasks: Task, where: str) -> jax.Array:
-    """Mean squared error at the queries; if `where` is "every", also at the unmasked supports."""
+def error(
+    model: Transformer, tasks: Task, where: str, objective: str = "squared_error"
+) -> jax.Array:
+    """The mean of an objective at the queries; if `where` is "every", also at unmasked supports."""
+
+    def of_targets(model: Transformer, task: Task, y: jax.Array) -> jax.Array:
+        every = where == "every"
+        if objective == "gaussian":
+            return -predictive(model, task, along=every).log_density(y)
+        return ((predict_along if every else predict)(model, task) - y) ** 2
 
     def of_task(task: Task, model: Transformer) -> tuple[jax.Array, jax.Array]:
         y, q = task.y_query, task.num_queries
         if where == "queries":
-            return jnp.sum((predict(model, task) - y) ** 2), jnp.asarray(y.size, y.dtype)
+            return jnp.sum(of_targets(model, task, y)), jnp.asarray(y.size, y.dtype)
         y = jnp.concatenate([task.y, y])
         keep = jnp.ones(len(y), bool)
         if task.mask is not None:
             keep = keep.at[: len(y) - q].set(task.mask)
         keep = keep.reshape(-1, *[1] * (y.ndim - 1))
-        squares = jnp.where(keep, predict_along(model, task) - y, 0) ** 2
-        return jnp.sum(squares), jnp.sum(jnp.broadcast_to(keep, y.shape)).astype(y.dtype)
+        losses = jnp.where(keep, of_targets(model, task, jnp.where(keep, y, 0)), 0)
+        return jnp.sum(losses), jnp.sum(jnp.broadcast_to(keep, y.shape)).astype(y.dtype)
 
     sums, counts = map_tasks(of_task, tasks, model, chunk=even_chunk(tasks))
     return jnp.sum(sums) / jnp.sum(counts)
@@ -164,16 +173,25 @@ def check(model: Transformer, family: Sampler, settings: Training) -> None:
         raise ValueError(
             f"decay must be <= 1, because it is a fraction of learning_rate, got {s.decay}"
         )
+    checks.choice("objective", s.objective, ("squared_error", "gaussian"))
     checks.choice("loss", s.loss, ("queries", "every"))
     checks.choice("target", s.target, ("outputs", "exact"))
     if s.target == "exact" and optimal(family) is None:
         raise ValueError(
             "target must be 'outputs' for a family whose posterior mean is not known, got 'exact'"
         )
+    if s.target == "exact" and s.objective == "gaussian":
+        raise ValueError(
+            "target must be 'outputs' if objective is 'gaussian', because the posterior mean has "
+            "no noise, got 'exact'"
+        )
     if s.target == "exact" and (s.loss == "every" or s.start_features is not None):
         raise ValueError(
             "target must be 'outputs' if loss is 'every' or start_features is given, got 'exact'"
         )
+    if s.objective == "gaussian":
+        check_distribution(model)
+        check_observed(family)
     task = outline(family)
     check_batch(max(s.batch, s.validation), task)
     full = {"supports": task.num_supports, "features": task.num_features}

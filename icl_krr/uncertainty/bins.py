@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -49,7 +47,7 @@ def bins(predictive: Predictive, edges: Float[Array, " E"]) -> Float[Array, "...
     [0.1587, 0.3413, 0.3413, 0.1587]
     """
     check_predictive(predictive)
-    check_edges(edges)
+    checks.increasing("edges", edges)
     predictive = arrays(predictive)
     shape = (len(edges), *predictive.means.shape[:-1])
     places = like(predictive, edges).reshape(-1, *[1] * (len(shape) - 1))
@@ -71,16 +69,3 @@ def between(low: jax.Array, high: jax.Array) -> jax.Array:
 
 def density(z: jax.Array) -> jax.Array:
     return jnp.exp(-(z**2) / 2) / np.sqrt(2 * np.pi).item()
-
-
-def check_edges(edges: Any) -> None:
-    checks.floating("edges", edges)
-    known = checks.concrete(edges)
-    if jnp.ndim(edges) != 1 or len(edges) == 0:
-        raise ValueError(
-            f"edges must be a vector with at least one edge, got shape {list(jnp.shape(edges))}"
-        )
-    if known is not None:
-        checks.finite("edges", edges)
-        rising = np.diff(known, prepend=-np.inf) > 0
-        checks.each("edges", known, rising, "larger than the edge before")

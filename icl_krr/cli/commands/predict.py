@@ -5,8 +5,10 @@ from __future__ import annotations
 import sys
 
 import numpy as np
+from rich.console import Console
 
-from ...experiments.predictions import errors, predictions
+from ...experiments.predictions import calibration_of, errors, predictions
+from ...experiments.process import Process, process
 from ...experiments.shared.rows import Rows
 from ...fields import cut
 from ...files import to_csv
@@ -20,6 +22,9 @@ from ..settings.predict import Predict
 SHOWN = 10
 """The number of predictions that the command prints."""
 
+LARGEST_ERROR = 0.01
+"""Largest relative error of a standard deviation that is not reported."""
+
 
 def run(settings: Predict) -> int:
     config = depth_config(settings, centred=True)
@@ -28,14 +33,21 @@ def run(settings: Predict) -> int:
     division, doubts = read_task(settings)
     name = settings.table.name
     results = solve({name: (division.task, config)})
-    for words in doubts:
+    with Console(stderr=True).status(f"{name}: the transformer of the standard deviations"):
+        gaussian = process(results[name].kernel, division.task, results[name].facts["ridge"])
+    for words in [*doubts, *doubts_of_process(gaussian)]:
         print(words, file=sys.stderr)
-    found = predictions(division, results[name])
-    rmse = errors(division, results[name])
+    found = predictions(division, results[name], gaussian)
+    rmse, calibration = errors(division, results[name]), calibration_of(division, gaussian)
     rows = [row._asdict() for row in found]
     if division.task.y_query is None:
         rows = [{name: value for name, value in row.items() if name != "y"} for row in rows]
-    meta = meta_of(settings, results) | {"target": settings.target, "rmse": rmse}
+    meta = meta_of(settings, results) | {
+        "target": settings.target,
+        "rmse": rmse,
+        "process": gaussian.facts,
+        "calibration": calibration,
+    }
     if settings.out is not None:
         files = {"predictions.csv": to_csv(rows), **files_of(settings, results, meta)}
         output.write(settings.out, files)
@@ -43,7 +55,7 @@ def run(settings: Predict) -> int:
         record = {"meta": meta, "predictions": rows, "results": json_of(results)}
         print(output.to_json(record))
     else:
-        print_predictions(settings, rows, rmse)
+        print_predictions(settings, rows, rmse, gaussian, calibration)
         print_tables(results, settings.seed)
     return 0
 
@@ -89,7 +101,22 @@ def doubts_of(division: Division, table: TableOfNumbers) -> list[str]:
     return words
 
 
-def print_predictions(settings: Predict, found: Rows, rmse: dict[str, float]) -> None:
+def doubts_of_process(gaussian: Process) -> list[str]:
+    if gaussian.error <= LARGEST_ERROR:
+        return []
+    return [
+        f"the standard deviations of the transformer differ by up to {100 * gaussian.error:.1f} % "
+        "from the exact ones; use a larger ridge or fewer supports"
+    ]
+
+
+def print_predictions(
+    settings: Predict,
+    found: Rows,
+    rmse: dict[str, float],
+    gaussian: Process,
+    calibration: dict[str, float],
+) -> None:
     count = f"first {SHOWN} of {len(found)}" if len(found) > SHOWN else f"all {len(found)}"
     lines = [
         [str(value) if name == "row" else number(value, 5) for name, value in row.items()]
@@ -101,17 +128,27 @@ def print_predictions(settings: Predict, found: Rows, rmse: dict[str, float]) ->
     source = settings.table if settings.queries is None else settings.queries
     words = (
         f"row: number of the row in {source.name}\n"
-        "exact: exact KRR, the mean of a Gaussian process. std: standard deviation of a new y "
-        "under this process, whose scale leave-one-out chooses. low, high: 95 % interval, exact "
-        "-+ 1.96 std\n"
+        "exact: exact KRR. mean, std: mean and standard deviation of a new y under the Gaussian "
+        f"process of the same kernel and ridge, from a transformer of {gaussian.blocks} blocks "
+        "(prefix_posterior), whose predictions at the supports give the scale of the process. "
+        "low, high: 95 % interval, mean -+ 1.96 std\n"
     )
     if rmse:
         inside = sum(row["low"] <= row["y"] <= row["high"] for row in found)
         each = ", ".join(f"{name} {number(value, 4)}" for name, value in rmse.items())
-        words += (
-            f"{inside} of {len(found)} intervals contain y\n"
-            f"RMSE in units of {settings.target}: {each}\n"
-        )
+        words += f"{inside} of {len(found)} intervals contain y{judged(calibration)}\n"
+        words += f"RMSE in units of {settings.target}: {each}\n"
     if settings.out is None and len(found) > SHOWN:
         words += "--out FOLDER writes all predictions to predictions.csv\n"
     console.print(words)
+
+
+def judged(calibration: dict[str, float]) -> str:
+    if not calibration:
+        return ""
+    low, high = (number(100 * calibration[end], 3) for end in ("low", "high"))
+    return (
+        f", between {low} and {high} % of further ones with 95 % confidence\n"
+        f"log likelihood of a y: {number(calibration['log_likelihood'], 4)}; with the mean and the "
+        f"deviation of the supports: {number(calibration['constant'], 4)}"
+    )

@@ -23,6 +23,8 @@ from .. import output
 from ..settings.train import Train
 
 SHOWN = ("step", "loss", "validation", "ratio", "steps_per_second")
+UNSURE = ("step", "loss", "nll", "validation", "ratio", "steps_per_second")
+"""Columns of the table, without and with a predictive distribution."""
 
 
 def run(settings: Train) -> int:
@@ -51,11 +53,7 @@ def run(settings: Train) -> int:
             if step == 1:
                 progress.update(bar, description="training")
             if row is not None and step:
-                words = (
-                    f"loss {row['loss']:.3g}, {row['ratio']:.3f} x the loss of exact KRR, "
-                    f"{row['steps_per_second']:.1f} steps/s"
-                )
-                progress.update(bar, description=words)
+                progress.update(bar, description=words_of(row))
 
         try:
             model, rows = train(
@@ -100,16 +98,33 @@ def described(recipe: Recipe) -> dict[str, Any]:
     return {name: value for part in parts for name, value in part.items()}
 
 
+def words_of(row: dict[str, Any]) -> str:
+    gap = f", {row['nll'] - row['exact_nll']:.3f} nats above exact KRR" if "nll" in row else ""
+    return (
+        f"loss {row['loss']:.3g}{gap}, {row['ratio']:.3f} x the error of exact KRR, "
+        f"{row['steps_per_second']:.1f} steps/s"
+    )
+
+
 def print_metrics(rows: list[dict[str, Any]], seed: int) -> None:
+    unsure = "nll" in rows[-1]
+    shown = UNSURE if unsure else SHOWN
     title = "mean squared error; ratio: validation error / error of exact KRR on the same tasks"
+    if unsure:
+        title = f"loss, nll: minus the log density of an output, in nats; validation: {title}"
     lines = [
-        [str(row["step"]), *(number(row[name]) for name in SHOWN[1:])]
+        [str(row["step"]), *(number(row[name]) for name in shown[1:])]
         for row in [*rows[: -1 : -(-len(rows) // 12)], rows[-1]]
     ]
     console, last = output.wide(), rows[-1]
-    console.print(Table(title, [name.replace("_", " ") for name in SHOWN], [lines]))
+    console.print(Table(title, [name.replace("_", " ") for name in shown], [lines]))
     baselines = ("exact", "nadaraya_watson", "mean", "zero")
     words = ", ".join(f"{name.replace('_', '-')} {last[name]:.4g}" for name in baselines)
+    if unsure:
+        console.print(
+            f"nll of exact KRR {last['exact_nll']:.4g}, of one Gaussian for all outputs "
+            f"{last['constant_nll']:.4g}"
+        )
     console.print(
         f"mean squared errors of other predictors on the validation tasks: {words}; seed {seed}"
     )

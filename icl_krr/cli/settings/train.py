@@ -32,7 +32,7 @@ class Train(Command):
     model: ModelRecipe = field(default_factory=ModelRecipe)
     """Architecture with random weights, or the weights to start from."""
     training: Training = field(default_factory=Training)
-    """AdamW with warm-up and cosine decay of the learning rate, on the squared error."""
+    """AdamW with warm-up and cosine decay of the learning rate."""
     json: bool = False
     """Print JSON instead of a table."""
     out: Folder | None = None

@@ -86,7 +86,8 @@ def blank(recipe: Recipe, drawn: Sampler) -> Transformer:
                 f"ridge must be None unless start is a solver, got ridge {m.ridge} "
                 f"and start {m.start!r}"
             )
-        return init(key, architecture(m, task.num_features, task.num_supports))
+        unsure = recipe.training.objective == "gaussian"
+        return init(key, architecture(m, task.num_features, task.num_supports, unsure))
     takes = taken(m.start)
     if recipe.task.kernel not in takes:
         raise ValueError(
@@ -104,7 +105,9 @@ def blank(recipe: Recipe, drawn: Sampler) -> Transformer:
     return model if m.tied else untie(model)
 
 
-def architecture(m: ModelRecipe, num_features: int, num_supports: int) -> Architecture:
+def architecture(
+    m: ModelRecipe, num_features: int, num_supports: int, variance: bool = False
+) -> Architecture:
     decoder = m.style == "decoder"
     return Architecture(
         num_features=num_features,
@@ -119,4 +122,5 @@ def architecture(m: ModelRecipe, num_features: int, num_supports: int) -> Archit
         activation=m.activation,
         layer_norm=m.layer_norm,
         tied=m.tied,
+        variance=variance,
     )

@@ -1,0 +1,99 @@
+"""Standard deviations of a Gaussian process, computed by a transformer."""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple
+
+import jax
+import numpy as np
+
+from .. import solvers
+from ..constructions import prefix_posterior
+from ..kernels import Features, Kernel
+from ..sketches import nystrom_features
+from ..tasks import Task
+from ..transformer import predictive
+from ..uncertainty import Predictive
+
+MOST_LANDMARKS = 512
+STEPS = 64
+
+
+class Process(NamedTuple):
+    """The Gaussian process at the queries of a task, for a new y.
+
+    Attributes:
+        mean: mean, [q].
+        std: standard deviation of a new y, [q].
+        scale: factor $s$ of the covariance.
+        error: largest difference of `std` from exact regression, as a fraction of the exact one.
+        blocks: number of blocks of the transformer.
+        width: number of features of the transformer.
+    """
+
+    mean: np.ndarray
+    std: np.ndarray
+    scale: float
+    error: float
+    blocks: int
+    width: int
+
+    @property
+    def predictive(self) -> Predictive:
+        """The distributions of a new y at the queries."""
+        return gaussian(self.mean, self.std)
+
+    @property
+    def facts(self) -> dict[str, float]:
+        """The numbers of the process and of its transformer."""
+        return {name: getattr(self, name) for name in ("scale", "error", "blocks", "width")}
+
+
+def gaussian(mean: np.ndarray, std: np.ndarray) -> Predictive:
+    """Gaussians with these means and standard deviations, in float64 arrays of NumPy."""
+    parts: Any = np.ones_like(mean), mean, std**2
+    return Predictive(*(part[:, None] for part in parts))
+
+
+def process(kernel: Kernel, task: Task, ridge: float) -> Process:
+    r"""Mean and standard deviation at the queries, from one run of `prefix_posterior`.
+
+    The process has the covariance $s k$ and the noise variance $s \lambda$, so that its mean is
+    kernel ridge regression for every $s$. The transformer computes mean $f_i$ and variance
+    $v_i + \lambda$ at every support from the supports before it, and at the queries. The scale
+
+    $$s = \frac{1}{n} \sum_i \frac{(y_i - f_i)^2}{v_i + \lambda} = y^T A^{-1} y / n$$
+
+    maximises the marginal likelihood. The features are Nystrom features with the supports as
+    landmarks, at most 512 of them, so that the posterior is exact for up to 512 supports.
+
+    Source: Rasmussen, Williams, Gaussian Processes for Machine Learning, eq. 2.30, maximised over
+    the factor of the covariance.
+    """
+    features, approximates = kernel, None
+    if not kernel.featured:
+        approximates = kernel
+        features = Features(nystrom_features(kernel, task.x[:MOST_LANDMARKS]))
+    width = features.feature_map(task.x[:1]).shape[1]
+    model = prefix_posterior(
+        features,
+        num_features=task.num_features,
+        ridge=ridge,
+        steps=min(width + 1, STEPS),
+        form="fused",
+        approximates=approximates,
+        dtype=task.x.dtype,
+    )
+    found = predictive(model, task, along=True)
+    mean, variance = (np.asarray(part, np.float64) for part in (found.mean, found.variance))
+    n = task.num_supports
+    scale = np.mean((np.asarray(task.y) - mean[:n]) ** 2 / variance[:n])
+    with jax.enable_x64(True):
+        wide = Task(*(np.asarray(part, np.float64) for part in (task.x, task.y, task.x_query)))
+        exact = np.asarray(solvers.posterior(kernel, wide, ridge=ridge).variance) + ridge
+    with np.errstate(invalid="ignore"):  # not known where the kernel overflows
+        std = np.sqrt(variance[n:])
+        error = np.max(np.abs(std / np.sqrt(exact) - 1))
+        return Process(
+            mean[n:], np.sqrt(scale) * std, float(scale), float(error), model.depth, width
+        )

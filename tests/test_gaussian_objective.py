@@ -1,0 +1,275 @@
+"""Training of a mean and a variance: the Gaussian likelihood, its references, and old runs."""
+
+import csv
+import dataclasses
+import json
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+from helpers import relative
+from scipy.stats import norm
+
+import icl_krr as ik
+from icl_krr.cli import main
+from icl_krr.experiments.shared.recipe import ModelRecipe, Recipe, TaskRecipe
+from icl_krr.experiments.shared.runs import family, first_model, load
+from icl_krr.plots import training_figure
+from icl_krr.report.training import training_section
+from icl_krr.training import Mismatch, Training, checkpoint, shared_checkpoint, train
+from icl_krr.training.batches import batch, draw, draw_observed
+from icl_krr.training.likelihoods import likelihoods, scale_of
+from icl_krr.training.reference import reference
+from icl_krr.training.step import check, error
+
+LINEAR = ik.tasks.LinearRegression(num_features=3, num_supports=8, num_queries=2)
+PROCESS = ik.tasks.GaussianProcess(
+    ik.Gaussian(0.5), noise=0.3, num_features=1, num_supports=6, num_queries=4
+)
+SMALL = Training(
+    steps=4, batch=4, log_every=2, validation=8, warmup=2, objective="gaussian", learning_rate=3e-3
+)
+DECODER = {"causal": True, "tokens": "interleaved", "max_tokens": 18}
+
+
+def small(**options):
+    """A model whose variances depend on the task."""
+    sizes = {"num_features": 3, "width": 8, "depth": 2, "heads": 2, "variance": True}
+    model = ik.init(jax.random.key(0), ik.Architecture(**{**sizes, **options}))
+    reads = dict.fromkeys(model.weights.readouts, -0.7 * model.weights.readout)
+    return model.replace(weights=model.weights.replace(readouts=reads))
+
+
+def test_the_loss_is_that_of_scipy():
+    """At the queries, and at every token that is not masked."""
+    tasks = draw(jax.random.key(1), LINEAR, 3)
+    tasks = tasks.replace(mask=jnp.arange(8)[None] < jnp.array([8, 3, 5])[:, None])
+    for where, model in (("queries", small()), ("every", small(**DECODER))):
+        losses = []
+        for i, length in enumerate((8, 3, 5)):
+            task = jax.tree.map(lambda leaf, i=i: leaf[i], tasks)
+            read = ik.read_outs(model, task, along=where == "every")
+            y = np.append(task.y, task.y_query) if where == "every" else np.asarray(task.y_query)
+            deviation = np.exp(np.asarray(read["log_variance"][:, 0]) / 2)
+            assert np.ptp(deviation) > 0.01
+            each = -norm.logpdf(y, np.asarray(read["prediction"]), deviation)
+            asked = [*range(length), *range(8, 10)] if where == "every" else [0, 1]
+            losses += [*each[asked]]
+        assert relative(error(model, tasks, where, "gaussian"), np.mean(losses)) < 1e-5
+
+
+@pytest.mark.parametrize("sampler", [PROCESS, LINEAR], ids=["process", "linear"])
+def test_outputs_at_queries_have_the_noise_of_the_supports(sampler):
+    """Exact regression with its noise explains them, and not those without noise."""
+    keys = jax.random.split(jax.random.key(0), 2000)
+    tasks = draw_observed(keys, sampler)
+    alike = jax.eval_shape(lambda: draw(jax.random.key(0), sampler, 2000))
+    shapes = [leaf.shape for leaf in jax.tree.leaves(alike)]
+    assert [leaf.shape for leaf in jax.tree.leaves(tasks)] == shapes
+    kernel, ridge = sampler.optimal()
+    solve = lambda task: ik.solvers.posterior(kernel, task, ridge=ridge)  # noqa: E731
+    found = ik.map_tasks(solve, tasks)
+    scores = np.asarray((tasks.y_query - found.mean) ** 2 / (found.variance + ridge))
+    assert relative(scores.mean(), float(sampler.noise / ridge)) < 0.06
+
+
+def test_a_batch_of_the_objective_has_mixed_lengths_too():
+    settings = dataclasses.replace(SMALL, min_supports=2, batch=64)
+    tasks = batch(jax.random.key(0), LINEAR, settings, jnp.asarray(0))
+    assert tasks.mask.shape == (64, 8)
+    assert (int(tasks.mask.sum(axis=1).min()), int(tasks.mask.sum(axis=1).max())) == (2, 8)
+    assert np.array_equal(tasks.y_query, batch_of(LINEAR, 64, tasks).y_query)
+
+
+def batch_of(sampler, count, tasks):
+    of_tasks, _ = jax.random.split(jax.random.key(0))
+    return draw_observed(jax.random.split(of_tasks, count), sampler)
+
+
+@pytest.mark.parametrize("sampler", [PROCESS, LINEAR], ids=["process", "linear"])
+def test_reference_likelihoods_are_those_of_scipy(sampler):
+    tasks = draw_observed(jax.random.split(jax.random.key(0), 16), sampler)
+    best = reference(sampler, jax.random.key(1), 4)
+    found = likelihoods(best, scale_of(best, sampler, tasks), tasks)
+    scale = float(sampler.noise / best.ridge)
+    each = []
+    for i in range(16):
+        task = jax.tree.map(lambda leaf, i=i: leaf[i], tasks)
+        gram = np.asarray(best.kernel(task.x, task.x), float)
+        cross = np.asarray(best.kernel(task.x_query, task.x), float)
+        inverse = np.linalg.inv(gram + best.ridge * np.eye(len(gram)))
+        prior = np.asarray(best.kernel.diagonal(task.x_query), float)
+        variance = scale * (prior - np.sum(cross @ inverse * cross, axis=1) + best.ridge)
+        mean = cross @ inverse @ np.asarray(task.y, float)
+        each.append(-norm.logpdf(np.asarray(task.y_query), mean, np.sqrt(variance)))
+    assert relative(found["exact_nll"], np.mean(each)) < 1e-4
+    y = np.asarray(tasks.y_query)
+    assert relative(found["constant_nll"], -norm.logpdf(y, y.mean(), y.std()).mean()) < 1e-5
+
+
+def test_the_scale_of_a_regression_that_was_fitted_is_the_best():
+    sampler = ik.tasks.Sinusoids(num_features=1, num_supports=8, num_queries=4, noise=0.1)
+    best = reference(sampler, jax.random.key(1), 8)
+    tasks = draw_observed(jax.random.split(jax.random.key(0), 32), sampler)
+    scale = scale_of(best, sampler, tasks)
+    losses = [likelihoods(best, c * scale, tasks)["exact_nll"] for c in (1, 0.9, 1.1)]
+    assert not best.known
+    assert losses[0] == min(losses)
+
+
+def test_a_run_learns_a_variance_and_reports_likelihoods(tmp_path):
+    """Every row has them; two halves of a run are the run."""
+    model, settings = small(), dataclasses.replace(SMALL, steps=4)
+    whole, rows = train(model, LINEAR, settings)
+    assert [*rows[0]][:5] == ["step", "loss", "validation", "ratio", "nll"]
+    assert rows[0]["exact_nll"] < rows[0]["constant_nll"]
+    moved = whole.weights.readouts["log_variance"].blocks["stream"]
+    assert not np.allclose(moved, model.weights.readouts["log_variance"].blocks["stream"])
+
+    class Stop(Exception):
+        pass
+
+    def stop(step, row):
+        if step == 3:
+            raise Stop
+
+    with pytest.raises(Stop):
+        train(model, LINEAR, settings, folder=tmp_path, progress=stop)
+    again, rows = train(model, LINEAR, settings, folder=tmp_path)
+    pairs = zip(jax.tree.leaves(again), jax.tree.leaves(whole), strict=True)
+    assert all(np.array_equal(a, b) for a, b in pairs)
+    with (tmp_path / "metrics.csv").open() as file:
+        assert float([*csv.DictReader(file)][-1]["nll"]) == rows[-1]["nll"]
+    assert "nats" in training_figure(rows, "a run").axes[0].get_ylabel()
+    section = training_section("a run", rows, "")
+    assert "one Gaussian" in section.parts[0].tables[0][1]
+
+
+@pytest.mark.slow
+def test_training_approaches_the_likelihood_of_exact_regression(compiled_as_users_do):
+    spec = {"num_features": 1, "width": 16, "depth": 2, "variance": True}
+    model = ik.init(jax.random.key(0), ik.Architecture(**spec))
+    settings = Training(
+        steps=400, batch=32, learning_rate=5e-3, warmup=40, log_every=400, validation=512,
+        objective="gaussian",
+    )  # fmt: skip
+    _, (first, last) = train(model, PROCESS, settings)
+    assert last["exact_nll"] < last["nll"]
+    reached = (last["nll"] - last["exact_nll"]) / (last["constant_nll"] - last["exact_nll"])
+    assert reached < 0.3 < first["nll"] - last["nll"]
+
+
+def test_a_checkpoint_from_before_the_objective_continues(tmp_path):
+    """Old files have neither the settings nor the field of the weights."""
+    plain = Training(steps=4, batch=2, log_every=2, validation=4)
+    model = small(variance=False)
+    whole, _ = train(model, LINEAR, plain)
+    first = dataclasses.replace(plain, steps=4)
+
+    def stop(step, row):
+        if step == 3:
+            raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        train(model, LINEAR, first, folder=tmp_path, progress=stop)
+    path = tmp_path / "checkpoint.msgpack"
+    record = checkpoint.read(path)
+    config = json.loads(record["config"])
+    for name in ("training.objective", "model.variance"):
+        del config[name]
+    record["config"] = json.dumps(config)
+    del record["model"]["weights"]["readouts"]
+    del record["checksum"], record["format"]
+    checkpoint.write(path, record)
+    again, _ = train(model, LINEAR, plain, folder=tmp_path)
+    pairs = zip(jax.tree.leaves(again), jax.tree.leaves(whole), strict=True)
+    assert all(np.array_equal(a, b) for a, b in pairs)
+    other = dataclasses.replace(plain, objective="gaussian")
+    with pytest.raises(Mismatch, match="objective: stored squared_error, given gaussian"):
+        train(small(), LINEAR, other, folder=tmp_path)
+
+
+def test_settings_that_do_not_fit_are_refused():
+    class Other:
+        noise = 0.1
+
+        def sample(self, key, active=None):
+            return ik.tasks.sample(key, LINEAR, active)
+
+    fine = small()
+    for model, sampler, changes, words in (
+        (fine, LINEAR, {"objective": "nll"}, "objective must be one of"),
+        (fine, LINEAR, {"target": "exact"}, "target must be 'outputs' if objective is 'gaussian'"),
+        (small(variance=False), LINEAR, {}, "model must have read-outs that give a distribution"),
+    ):
+        with pytest.raises(ValueError, match=words):
+            check(model, sampler, dataclasses.replace(SMALL, **changes))
+    with pytest.raises(TypeError, match="family must be a dataclass with the fields"):
+        check(fine, Other(), SMALL)
+
+
+def test_parameters_of_a_construction_fit_the_likelihood():
+    """The gradient in ridge and scale is that of the exact likelihood."""
+    with jax.enable_x64(True):
+        tasks = draw_observed(jax.random.split(jax.random.key(0), 3), LINEAR)
+        build = lambda ridge: ik.constructions.prefix_posterior(  # noqa: E731
+            ik.Linear(), num_features=3, ridge=ridge, steps=3
+        )
+
+        def exact(ridge):
+            def of_task(task):
+                found = ik.solvers.posterior(ik.Linear(), task, ridge=ridge)
+                variance = found.variance + ridge
+                squares = (task.y_query - found.mean) ** 2 / variance
+                return jnp.mean(squares + jnp.log(2 * jnp.pi * variance)) / 2
+
+            return jnp.mean(ik.map_tasks(of_task, tasks))
+
+        loss = ik.training.negative_log_likelihood(build, tasks)
+        for ours, theirs in zip(
+            jax.value_and_grad(loss)(0.7), jax.value_and_grad(exact)(0.7), strict=True
+        ):
+            assert relative(ours, theirs) < 1e-9
+
+
+def test_a_recipe_of_the_objective_has_a_head_for_the_variance():
+    recipe = Recipe(
+        TaskRecipe(num_supports=6),
+        ModelRecipe(width=8, depth=1, heads=2),
+        Training(objective="gaussian"),
+    )
+    drawn = family(recipe.task)
+    task = ik.tasks.sample(jax.random.key(0), drawn)
+    assert ik.predictive(first_model(recipe, drawn), task).variance.shape == (8,)
+    plain = dataclasses.replace(recipe, training=Training())
+    assert first_model(plain, drawn).weights.readouts == {}
+
+
+@pytest.mark.slow
+def test_the_command_trains_a_twin_that_loads(tmp_path, capsys):
+    out = tmp_path / "twin"
+    sizes = ["--model.width", "8", "--model.depth", "1", "--model.heads", "2"]
+    few = ["--training.steps", "2", "--training.batch", "2", "--training.validation", "4"]
+    command = ["train", *sizes, *few, "--training.objective", "gaussian", "--out", str(out)]
+    assert main(command) == 0
+    assert "nll of exact KRR" in capsys.readouterr().out
+    assert "log_variance" in load(out).model.weights.readouts
+
+
+@pytest.mark.slow
+def test_a_shared_checkpoint_from_before_the_read_outs_is_read(tmp_path):
+    """Orbax keeps the names of empty fields, too; an array that is missing is not passed over."""
+    ocp = pytest.importorskip("orbax.checkpoint")
+    new = {"weights": {"a": jnp.zeros(2), "readouts": {}}}
+    with shared_checkpoint.opened(tmp_path) as saved:
+        saved.save(
+            3, args=ocp.args.Composite(state=ocp.args.StandardSave({"weights": {"a": jnp.ones(2)}}))
+        )
+    with shared_checkpoint.opened(tmp_path) as saved:
+        found = shared_checkpoint.read_state(saved, 3, new)
+        assert found["weights"]["a"].tolist() == [1, 1]
+        with pytest.raises(ValueError):
+            shared_checkpoint.read_state(
+                saved, 3, {"weights": {**new["weights"], "b": jnp.ones(1)}}
+            )
