@@ -98,6 +98,8 @@ models, in one compiled program and in bounded memory:
   `patch` replaces its value by the value from other tasks.
 - `transplant` sets slots before a block to the values of a solver, another model or a cache.
   `icl_krr.resume` continues the forward pass from any residual stream.
+- `compare_variances` compares the variance that a model reports with that of exact regression, of
+  steps of conjugate gradient, and of nulls that look at no x.
 - `swap` replaces a block by the step of another model; `drift` compares weights slot by slot.
 - `sensitivities` differentiates predictions with respect to inputs, outputs and weights;
   `influence` gives the effect of each support.
