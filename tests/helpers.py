@@ -247,7 +247,13 @@ def parametrize(names):
 
 each_kind = parametrize(KINDS)
 a_few = parametrize(("cg", "ric-gaussian", "nw-gaussian"))
-each_kind_and_more = parametrize((*KINDS, "jcg-exponential", "ric-tables"))
+each_kind_and_more = pytest.mark.parametrize(
+    "case",
+    [
+        pytest.param(CASES[name], id=name, marks=[pytest.mark.slow] * (name not in KINDS))
+        for name in (*KINDS, "jcg-exponential", "ric-tables")
+    ],
+)
 EXPONENTIAL = ik.Exponential(temperature=1.5)
 
 
@@ -284,11 +290,15 @@ def train(model, loss, rate, steps):
     return losses, model
 
 
+# one program for each shape, not one for each operation
+sample, dense = jax.jit(ik.tasks.sample), jax.jit(ik.dense)
+
+
 def draw(seed, p=4, n=7, q=3, r=None, noise=0.1):
     config = ik.tasks.LinearRegression(
         num_features=p, num_supports=n, num_queries=q, num_outputs=r, noise=noise
     )
-    return ik.tasks.sample(jax.random.key(seed), config)
+    return sample(jax.random.key(seed), config)
 
 
 def numpy_exact(x, y, x_query, ridge):

@@ -160,6 +160,7 @@ def test_every_forward_has_a_plain_rival():
     assert {solver for _, _, solver, *_ in FORWARDS} <= set(plain.SOLVERS) <= set(SOLVERS)
 
 
+@pytest.mark.slow
 def test_gradients_of_all_weights_of_a_trained_model_are_compared():
     """With a plain transformer; the gradient of one small table, 1 % off, is refused."""
     first = next(iter(training(True, 0)))

@@ -6,7 +6,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
-from helpers import draw, relative
+from helpers import dense, draw, relative
 
 import icl_krr as ik
 from icl_krr import constructions, solvers, theory
@@ -67,7 +67,7 @@ def test_models_equal_their_oracles_at_every_position(x64, options):
 def test_merged_slots_keep_their_gates(x64):
     task = draw(3, P, N)
     for name, model, oracle in [*models(log_gate=-0.2)][1:3]:
-        merged = ik.dense(model)
+        merged = dense(model)
         assert relative(ik.predict_along(merged, task), oracle(task).along[-1]) < 1e-9, name
 
 
@@ -204,7 +204,9 @@ def test_a_log_gate_needs_causal_linear_attention(x64):
         ik.predict(other, task)
 
 
-@pytest.mark.parametrize(("error", "n", "ridge"), [(0.1, 8, 0.5), (0.02, 12, 1.0)])
+@pytest.mark.parametrize(
+    ("error", "n", "ridge"), [(0.1, 8, 0.5), pytest.param(0.02, 12, 1.0, marks=pytest.mark.slow)]
+)
 def test_a_budget_is_enough_with_tables(error, n, ridge):
     kernel = ik.Gaussian(1.0)
     size = theory.budget(error, n, ridge)

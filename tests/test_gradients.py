@@ -4,7 +4,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
-from helpers import CASES, EXPONENTIAL, KINDS, cg, draw, gd, nw, relative, train
+from helpers import CASES, EXPONENTIAL, KINDS, cg, dense, draw, gd, nw, relative, train
 
 import icl_krr as ik
 
@@ -114,9 +114,9 @@ def test_gradients_in_the_weights_equal_finite_differences(x64, name, merge):
     """Along random directions in the space of all weights."""
     task = draw(4, r=2)
     model = CASES[name].build(task, 0.5, 3)
-    model = ik.dense(model) if merge else model
+    model = dense(model) if merge else model
     loss = jax.jit(lambda m: jnp.sum(ik.predict(m, task) ** 2))
-    gradient, model = jax.tree.map(np.asarray, (jax.grad(loss)(model), model))
+    gradient, model = jax.tree.map(np.asarray, (jax.jit(jax.grad(loss))(model), model))
     leaves, tree = jax.tree.flatten(model)
     for seed in range(3):
         rng = np.random.default_rng(seed)
@@ -147,7 +147,7 @@ def test_gradients_through_softmax_attention_are_those_of_exact_regression(x64, 
         return jnp.sum(ik.solvers.exact(family(bandwidth), task, ridge=ridge).prediction ** 2)
 
     at = (3.0, 0.5, task.x, task.x_query, task.y)
-    ours, theirs = (jax.grad(f, argnums=range(5))(*at) for f in (transformer, exact))
+    ours, theirs = (jax.jit(jax.grad(f, argnums=range(5)))(*at) for f in (transformer, exact))
     assert all(relative(a, b) < 1e-9 for a, b in zip(ours, theirs, strict=True))
 
 

@@ -102,6 +102,7 @@ def whole(tmp_path_factory):
     return curve(folder)
 
 
+@pytest.mark.slow
 def test_two_processes_continue_a_run_of_one(tmp_path, whole, monkeypatch):
     """Same losses; one file becomes a folder of Orbax; process 0 alone prints and writes."""
     save = shared_checkpoint.save

@@ -48,7 +48,13 @@ def found_of(solver, kernel, candidates, **options):
 FIRST_ORDER = ("gradient_descent", "heavy_ball", "chebyshev", "conjugate_gradient")
 
 
-@pytest.mark.parametrize("solver", FIRST_ORDER)
+@pytest.mark.parametrize(
+    "solver",
+    [
+        pytest.param(name, marks=[pytest.mark.slow] * (name in ("heavy_ball", "chebyshev")))
+        for name in FIRST_ORDER
+    ],
+)
 def test_solvers_on_the_linear_kernel_are_identified(x64, solver):
     made, found = found_of(solver, "linear", FIRST_ORDER)
     assert (found.status, found.remain) == ("identified", (solver,))
@@ -147,13 +153,12 @@ def half_stuck(task):
     return stuck(task).at[:2].set(0)
 
 
-@pytest.mark.parametrize("kernel", ["linear", "exponential"])
 @pytest.mark.parametrize(
-    ("layer_answers", "baseline", "words"),
+    ("layer_answers", "kernel", "baseline", "words"),
     [
-        (zero, "zero", "predicting 0"),
-        (mean, "mean", "predicting the mean of y"),
-        (stuck, "start", "the prediction before the first layer"),
+        (zero, "linear", "zero", "predicting 0"),
+        (mean, "exponential", "mean", "predicting the mean of y"),
+        (stuck, "linear", "start", "the prediction before the first layer"),
     ],
 )
 def test_no_solver_is_named_for_a_model_that_runs_none(x64, kernel, layer_answers, baseline, words):

@@ -6,7 +6,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
-from helpers import CASES, a_few, draw, each_kind, each_kind_and_more, parametrize, relative
+from helpers import CASES, a_few, dense, draw, each_kind, each_kind_and_more, parametrize, relative
 
 import icl_krr as ik
 from icl_krr.constructions.assembly.packing import expressions
@@ -131,7 +131,7 @@ def test_every_declared_slot_is_used(x64, case):
 def test_dense_matrices_give_the_same_stream(x64, case):
     task = draw(6, r=2)
     model = case.build(task, 0.1, 4)
-    merged = ik.dense(model)
+    merged = dense(model)
     d_model = model.layout.width
     (ours, cache), (theirs, expected) = (
         ik.run_with_cache(m, task, points=("resid_post",)) for m in (merged, model)
@@ -235,9 +235,17 @@ def test_dtype_of_the_task_comes_back(x64, case):
 
 
 @parametrize({case.solver: name for name, case in CASES.items()}.values())
-def test_nothing_is_compiled_again(case, caplog):
+def test_what_is_built_again_is_the_same_to_a_compiler(case):
     """Programs stay in memory: a loop whose every turn compiles ends without memory."""
-    task = draw(0)
+    one, other = (case.build(draw(0), 0.1, 4) for _ in range(2))
+    assert jax.tree.structure(one) == jax.tree.structure(other)
+    assert hash(jax.tree.structure(one)) == hash(jax.tree.structure(other))
+    assert [*map(jax.typeof, jax.tree.leaves(one))] == [*map(jax.typeof, jax.tree.leaves(other))]
+
+
+@a_few
+def test_nothing_is_compiled_again(x64, case, caplog):
+    task = draw(1, r=2)
     ik.predict(case.build(task, 0.1, 4), task)
     with jax.log_compiles():
         ik.predict(case.build(task, 0.1, 4), task)

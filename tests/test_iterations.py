@@ -10,6 +10,11 @@ import icl_krr as ik
 
 KERNELS = (ik.Linear(), ik.Exponential(temperature=6.0), ik.Gaussian(lengthscale=2.0))
 each_kernel = pytest.mark.parametrize("kernel", KERNELS, ids=["linear", "exponential", "gaussian"])
+each_kernel_and_shape = pytest.mark.parametrize(
+    ("kernel", "r"),
+    [*((kernel, 2) for kernel in KERNELS), (KERNELS[-1], None)],
+    ids=["linear", "exponential", "gaussian", "gaussian, one output"],
+)
 KEEP = np.arange(12) != 5
 
 
@@ -33,8 +38,7 @@ def check(path, alphas, A, cross, y, tolerance=1e-10):
     assert relative(path.prediction, np.einsum("ij,tj...->ti...", cross, alphas)) < tolerance
 
 
-@each_kernel
-@pytest.mark.parametrize("r", [None, 2])
+@each_kernel_and_shape
 def test_gradient_descent_in_alpha_is_its_closed_form(x64, kernel, r):
     """alpha_t = (I - (I - eta K A)^t) A^-1 y."""
     task = masked(0, r)
@@ -68,8 +72,7 @@ def test_gradient_descent_in_alpha_converges_where_k_is_singular(x64):
     assert relative(path.prediction[-1], exact) < 1e-9
 
 
-@each_kernel
-@pytest.mark.parametrize("r", [None, 2])
+@each_kernel_and_shape
 def test_chebyshev_is_the_chebyshev_polynomial(x64, kernel, r):
     """The error is T_t((theta - A) / delta) / T_t(theta / delta) times the first one."""
     task = masked(1, r)
@@ -89,8 +92,7 @@ def test_chebyshev_is_the_chebyshev_polynomial(x64, kernel, r):
     assert relative(flat.alpha, plain.alpha) < 1e-12
 
 
-@each_kernel
-@pytest.mark.parametrize("r", [None, 2])
+@each_kernel_and_shape
 def test_heavy_ball_is_polyaks_two_term_recurrence(x64, kernel, r):
     task = masked(2, r)
     A, cross, y = problem(kernel, task, 0.7)
@@ -211,8 +213,7 @@ def test_forms_of_conjugate_gradient_agree(x64, kernel, form):
     assert relative(other.prediction[-1], exact.prediction) < 1e-11
 
 
-@each_kernel
-@pytest.mark.parametrize("r", [None, 2])
+@each_kernel_and_shape
 def test_posterior_equals_numpy(x64, kernel, r):
     task = masked(9, r)
     A, cross, y = problem(kernel, task, 0.7)

@@ -172,6 +172,7 @@ def test_it_is_swept_and_ablated(registered):
     assert found.rows
 
 
+@pytest.mark.slow
 def test_identify_has_it_as_a_candidate(x64, registered):
     keys = jax.random.split(jax.random.key(0), (2, 6))
     sampler = ik.tasks.GaussianProcess(Tilted(), num_supports=10, num_queries=4)

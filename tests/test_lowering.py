@@ -48,6 +48,7 @@ ON_THE_HOST = {
     *(ik.probes.fit_candidate, ik.probes.spectral_filter, ik.probes.effective),
     *(ik.probes.align, ik.probes.drift, ik.probes.swap, ik.probes.design, ik.probes.separation),
     *(ik.probes.identify_arrays, ik.probes.agreement, ik.probes.prefixes),
+    ik.probes.compare_variances,
     *(ik.probes.read_filter, ik.probes.probe_states, ik.tasks.battery),
     *(ik.uncertainty.coverage, ik.uncertainty.uniformity),
     *(ik.theory.budget, ik.probes.round_slots),  # numbers and hooks, not arrays
@@ -142,14 +143,13 @@ def in_float32(leaf):
 
 
 def lowered(function, *shapes):
-    """The text of the program for a GPU and of that for a TPU."""
+    """The text of the program for a GPU and for a TPU: where they differ, it has both."""
 
     @jax.jit
     def program(*given):
         return [leaf for leaf in jax.tree.leaves(function(*given)) if isinstance(leaf, jax.Array)]
 
-    each = (jax.export.export(program, platforms=[name])(*shapes) for name in ("cuda", "tpu"))
-    return "".join(exported.mlir_module() for exported in each)
+    return jax.export.export(program, platforms=("cuda", "tpu"))(*shapes).mlir_module()
 
 
 def check(text):

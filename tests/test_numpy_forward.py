@@ -9,7 +9,7 @@ import flax.serialization
 import jax
 import numpy as np
 import pytest
-from helpers import CASES, draw
+from helpers import CASES, dense, draw
 
 import icl_krr as ik
 from icl_krr.residual import visible
@@ -105,7 +105,7 @@ def run(arrays, structure, stream, seen, kind, prologue, steps):
 def test_numpy_runs_the_exported_weights_to_the_same_stream(x64, name, merge):
     task = draw(0, p=3, n=9, q=2)
     model = CASES[name].build(task, 0.5, 4)
-    model = ik.dense(model) if merge else model
+    model = dense(model) if merge else model
     exported = jax.tree.map(np.asarray, flax.serialization.to_state_dict(model.weights))
     start = jax.tree.map(np.asarray, embed_task(model, task))
     prologue = len(model.weights.prologue)

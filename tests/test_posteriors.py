@@ -224,3 +224,27 @@ def test_the_variance_grows_with_the_steps_and_is_too_small_before_the_last(x64)
     best = solvers.posterior(features, task, ridge=0.05).variance
     assert (path.variance[2, N:] < best - 1e-4).any()
     assert gap(path.variance[-1, N:], best) < 1e-11
+
+
+def test_what_the_variance_lacks_is_at_most_the_gap_that_the_model_gives(x64):
+    task = draw_task(8)
+    kernel = ik.Features(ik.sketches.nystrom_features(ik.Gaussian(1.0), task.x[:6]))
+    options = {"num_features": P, "num_outputs": 2, "approximates": ik.Gaussian(1.0)}
+    full = kernel.diagonal(task.x_query)
+    wanted = solvers.posterior(kernel, task, ridge=0.05).variance + 0.05 + (1 - full)
+    single = constructions.prefix_posterior(kernel, ridge=0.05, steps=2, **options)
+    average = constructions.bayesian_average(
+        kernel, ridges=jnp.array([1.0, 0.05]), steps=3, **options
+    )
+    for model in (single, average):
+        found = ik.read_outs(model, task)
+        lack = wanted - found["variances"][:, -1]
+        gaps = found["variance_gaps"][:, -1]
+        assert (lack > 1e-6).all()
+        assert (lack < gaps).all()
+        assert (gaps < 1).all()
+    zero = task.replace(y=0 * task.y)  # whose mean is right after any number of steps
+    status = ik.check(single, zero)
+    assert status.gap == pytest.approx(float(np.max(lack / full)))
+    assert "not converged" in status.advice()
+    assert ik.check(single.replace(steps=7), zero).ok

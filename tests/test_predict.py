@@ -165,7 +165,9 @@ def test_leave_one_out_chooses_the_kernel(x64):
     assert errors["gaussian"] == pytest.approx(rmse, rel=1e-6)
 
 
-@pytest.mark.parametrize("solver", ["conjugate_gradient", "chebyshev"])
+@pytest.mark.parametrize(
+    "solver", ["conjugate_gradient", pytest.param("chebyshev", marks=pytest.mark.slow)]
+)
 def test_the_steps_end_where_the_predictions_have_converged(x64, solver):
     task = divide(ik.tasks.diabetes(), 60, 0).task
     result = depth.run(task, DepthConfig(solver, "linear", ridge=5.0, steps=None))

@@ -37,9 +37,9 @@ ALLOWED = {
     "transformer": {"residual", "tasks", "uncertainty"},
     "constructions": {"kernels", "sketches", "residual", "transformer.weights"},
     "posterior": {"kernels", "tasks", "solvers", "transformer"},
-    "training": {"kernels", "tasks", "solvers", "transformer"},
+    "training": {"kernels", "tasks", "solvers", "transformer", "uncertainty"},
     "export": {"residual", "tasks", "transformer"},
-    "probes": {"kernels", "tasks", "solvers", "residual", "transformer"},
+    "probes": {"kernels", "sketches", "tasks", "solvers", "residual", "transformer"},
     "experiments": {
         "training",
         "probes",

@@ -4,7 +4,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
-from helpers import draw, relative
+from helpers import dense, draw, relative
 
 import icl_krr as ik
 from icl_krr import theory
@@ -103,7 +103,7 @@ def test_tables_converge_with_slope_two_and_without_overrun(x64):
     assert np.allclose(np.mean(slopes), -2, atol=0.35)
 
 
-@pytest.mark.parametrize("n", [32, 512])
+@pytest.mark.parametrize("n", [32, pytest.param(512, marks=pytest.mark.slow)])
 def test_richardson_with_tables_is_kernel_ridge_regression_at_any_n(x64, n):
     """Its ridge grows with n as a noise's would not, so that 200 steps suffice at both."""
     kernel, task = gaussian_process(1, n)
@@ -137,7 +137,7 @@ def test_nothing_but_a_plain_transformer_is_left():
     assert model.num_heads == 1
     for block in model.blocks:
         assert all(unit.up is None and unit.activation == "relu" for unit in block.mlp)
-    merged = ik.dense(model)
+    merged = dense(model)
     assert all(len(block.mlp) == 1 for block in merged.weights.steps)
     assert relative(ik.predict(merged, task), ik.predict(model, task)) < 1e-3
 

@@ -1,6 +1,7 @@
 """Softmax attention in tiles: the same numbers in memory linear in context."""
 
 from dataclasses import replace
+from functools import partial
 
 import jax
 import jax.numpy as jnp
@@ -12,6 +13,7 @@ import icl_krr as ik
 from icl_krr.transformer import attention, tiled_attention
 
 
+@partial(jax.jit, static_argnums=4)
 def whole(q, k, v, visible, order):
     """The reference: softmax over the whole pattern, and the logarithm of its denominators."""
     earlier = jnp.tri(len(q), k=0 if order == "inclusive" else -1, dtype=bool).at[0, 0].set(True)
@@ -26,6 +28,11 @@ def heads(tokens, size=5.0, values=2):
     q = size * jax.random.normal(keys[0], (tokens, 3))
     k, v = (jax.random.normal(key, (tokens, w)) for key, w in zip(keys[1:3], (3, values)))  # noqa: B905
     return q, jnp.where(visible[:, None], k, 0), jnp.where(visible[:, None], v, 0), visible
+
+
+def tiled(q, k, v, visible, order=""):
+    """As one program, made anew: the side of a tile may be another than before."""
+    return jax.jit(lambda *at: tiled_attention.tiled_softmax(*at, order))(q, k, v, visible)
 
 
 @pytest.fixture
@@ -43,11 +50,9 @@ def test_tiles_equal_the_whole_pattern_with_their_gradients(x64, tile, tokens, o
             out, log_total = attend(q, k, v, visible, order)
             return jnp.sum(jnp.sin(out)) + jnp.sum(jnp.cos(log_total))
 
-        return jax.value_and_grad(of, argnums=(0, 1, 2))(q, k, v)
+        return jax.jit(jax.value_and_grad(of, argnums=(0, 1, 2)))(q, k, v)
 
-    ours, theirs = (
-        attend(q, k, v, visible, order) for attend in (tiled_attention.tiled_softmax, whole)
-    )
+    ours, theirs = (attend(q, k, v, visible, order) for attend in (tiled, whole))
     assert relative(ours[0], theirs[0]) < 1e-13
     assert relative(ours[1], theirs[1]) < 1e-13
     (a, slopes), (b, expected) = loss(tiled_attention.tiled_softmax), loss(whole)
@@ -67,12 +72,21 @@ def test_no_logit_overflows_and_no_tile_matters(size, monkeypatch):
     results = []
     for side in (8, 16, 64):
         monkeypatch.setitem(tiled_attention.TILE_SIDES, "cpu", side)
-        results.append(tiled_attention.tiled_softmax(q, k, v, visible, "")[0])
+        results.append(tiled(q, k, v, visible)[0])
     expected = whole(q, k, v, visible, "")[0]
     results.append(attention.attend(q, k, v, visible, ik.Spec(1, streaming=False)))
     for result in results:
         assert relative(result, results[0]) < 1e-6 * max(1, size)
         assert relative(result, expected) < 1e-6 * max(1, size)
+
+
+@jax.jit
+def slopes_of_tiles(q, k, v, visible, value):
+    def loss(q, k, v):
+        found = tiled_attention.tiled_softmax(q, k, v, visible, "")
+        return jnp.sum(found[0]) / value, found
+
+    return jax.grad(loss, argnums=(0, 1, 2), has_aux=True)(q, k, v)
 
 
 @pytest.mark.parametrize("bound", [1.0, 60.0, 80.0, 1e3])
@@ -84,11 +98,7 @@ def test_logits_that_are_not_shifted_lose_nothing(tile, bound, value):
     v = jnp.where(k > 0, value * jnp.arange(40.0)[:, None], 0)
     visible = k[:, 0] > 0
 
-    def loss(q, k, v, attend=tiled_attention.tiled_softmax):
-        return jnp.sum(attend(q, k, v, visible, "")[0]) / value
-
-    slopes = jax.grad(loss, argnums=(0, 1, 2))(q, k, v)
-    out, log_total = tiled_attention.tiled_softmax(q, k, v, visible, "")
+    slopes, (out, log_total) = slopes_of_tiles(q, k, v, visible, value)
     assert relative(out, jnp.full((40, 1), 9.5 * value)) < 1e-6
     assert relative(log_total, q[:, 0] + jnp.log(20.0)) < 1e-6
     assert relative(slopes[2] * value, jnp.where(k > 0, 2.0, 0)) < 1e-5
@@ -105,7 +115,7 @@ def test_a_batch_in_which_some_logits_need_a_shift_equals_its_heads_alone(x64, t
     def slopes(size):
         return jax.grad(lambda size: jnp.sum(of(size) ** 2))(size)
 
-    for run in (of, slopes):
+    for run in map(jax.jit, (of, slopes)):
         alone = jnp.stack([run(size[0])[None] for size in sizes])
         assert relative(jax.vmap(jax.vmap(run))(sizes), alone) < 1e-13
 
@@ -118,7 +128,7 @@ def test_curvature_in_tiles_is_that_of_the_whole_pattern(x64, tile):
         return jnp.sum(out**2) + jnp.sum(log_total)
 
     ours, theirs = (
-        jax.jacrev(jax.grad(lambda q, attend=attend: loss(q, attend)))(q)
+        jax.jit(jax.jacrev(jax.grad(lambda q, attend=attend: loss(q, attend))))(q)
         for attend in (tiled_attention.tiled_softmax, whole)
     )
     assert relative(ours, theirs) < 1e-11
@@ -161,7 +171,7 @@ def test_linear_attention_of_every_width_is_blind_to_hidden_tokens(x64, widths):
     k, v = k.at[6:].set(jnp.nan), v.at[6:].set(jnp.nan)
     attend = lambda *parts: attention.attend(*parts, visible, spec)  # noqa: E731
     assert relative(attend(q, k, v), q @ (k[:6].T @ v[:6])) < 1e-13
-    slopes = jax.grad(lambda *parts: jnp.sum(attend(*parts)), argnums=(0, 1, 2))(q, k, v)
+    slopes = jax.jit(jax.grad(lambda *at: jnp.sum(attend(*at)), argnums=(0, 1, 2)))(q, k, v)
     assert not any(np.any(np.isnan(slope)) for slope in slopes)
     assert relative(slopes[1][:6], v[:6] @ jnp.sum(q, 0)[:, None].repeat(v.shape[1], 1).T) < 1e-13
 

@@ -137,7 +137,7 @@ def test_training_lowers_the_loss_below_nadaraya_watson(compiled_as_users_do):
 
 
 def test_a_step_is_compiled_once_for_its_shapes():
-    jax.clear_caches()
+    advance.clear_cache()
     for noise in (0.1, 0.2):
         state = start(small(), SMALL)
         for _ in range(3):

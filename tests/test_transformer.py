@@ -92,10 +92,17 @@ SPECS = {
     "linear": {"attention": "linear", "layer_norm": False, "activation": "relu"},
     "bilinear": {"activation": "identity", "num_outputs": 3, "hidden": 5},
 }
+PARTS_OF_OTHERS = ("causal", "looped", "bilinear")
 every_spec = pytest.mark.parametrize("options", SPECS.values(), ids=SPECS)
 
 
-@every_spec
+@pytest.mark.parametrize(
+    "options",
+    [
+        pytest.param(options, id=name, marks=[pytest.mark.slow] * (name in PARTS_OF_OTHERS))
+        for name, options in SPECS.items()
+    ],
+)
 def test_random_models_run_through_the_same_forward(x64, options):
     spec = architecture(**options)
     model = ik.init(jax.random.key(0), spec)
@@ -106,7 +113,7 @@ def test_random_models_run_through_the_same_forward(x64, options):
     assert prediction.shape == cache["prediction"].shape[1:]
     assert cache["stream"].shape == (4, 1 + (14 if spec.tokens == "interleaved" else 7) + 3, 16)
     assert jnp.all(jnp.isfinite(prediction))
-    gradient = jax.grad(lambda m: jnp.sum(ik.predict(m, task) ** 2))(model)
+    gradient = jax.jit(jax.grad(lambda m: jnp.sum(ik.predict(m, task) ** 2)))(model)
     silent = [
         jax.tree_util.keystr(path)
         for path, g in jax.tree_util.tree_leaves_with_path(gradient)

@@ -59,8 +59,8 @@ G = {
 def test_the_fast_forward_is_the_plain_one(x64, case):
     task = draw(0, n=9)
     model = case.build(task, 0.5, 3)
-    ours = forward(model, embed_task(model, task), visible(task)).stream
-    for slot, expected in plain_forward(model, task).items():
+    ours = jax.jit(forward)(model, embed_task(model, task), visible(task)).stream
+    for slot, expected in jax.jit(plain_forward)(model, task).items():
         assert np.max(np.abs(ours[slot] - expected)) < 1e-10 * max(1, np.max(np.abs(expected))), (
             slot
         )

@@ -1,6 +1,7 @@
 """What `identify` may say: nulls, the ladder, paired comparisons, arrays, masks and outputs."""
 
 import json
+from functools import cache
 from typing import NamedTuple
 
 import jax
@@ -30,6 +31,18 @@ OPTIONS = {"candidates": NAMES, "kernels": ("linear",)}
 
 def batches(config=CONFIG, count=12):
     return [draw(jax.random.key(seed), config, count) for seed in (0, 1)]
+
+
+def seen_and_hats(model, tasks):
+    """Predictions and hat matrices of all tasks, by one program."""
+    both = lambda task: (model(task), ik.probes.hat_matrix(model, task))  # noqa: E731
+    return jax.jit(jax.vmap(both))(tasks)
+
+
+@cache
+def of_descent():
+    with jax.enable_x64(True):
+        return identify(descend(0.05), *batches(), **OPTIONS)
 
 
 def spectral(*filters):
@@ -72,7 +85,7 @@ def test_values_of_each_layer_without_steps_are_no_solver(x64, model, null):
 
 
 def test_the_ladder_says_what_a_polynomial_of_k_is(x64):
-    rungs = {r.name: r.distances for r in identify(descend(0.05), *batches(), **OPTIONS).ladder}
+    rungs = {r.name: r.distances for r in of_descent().ladder}
     assert rungs["linear"]["hat"].mean < 1e-12
     assert rungs["homogeneous"]["prediction"].mean < 1e-12
     assert rungs["degree 3"]["prediction"].mean < 1e-9
@@ -138,12 +151,11 @@ def test_masks_and_several_outputs_are_compared_as_they_are(x64):
 def test_arrays_say_what_the_function_says(x64):
     fitted, scored = batches()
     both = jax.tree.map(lambda a, b: jnp.concatenate([a, b]), fitted, scored)
-    model = descend(0.05)
-    hats = jax.vmap(lambda task: ik.probes.hat_matrix(model, task))
-    rolled = scored.replace(y=jnp.roll(scored.y, -1, axis=0))
-    other = jnp.concatenate([hats(fitted), hats(rolled)])
-    found = identify_arrays(both, jax.vmap(model)(both), hats(both), other_hats=other, **OPTIONS)
-    known = identify(model, fitted, scored, **OPTIONS)
+    seen, hats = seen_and_hats(descend(0.05), both)
+    rolled = both.replace(y=both.y.at[12:].set(jnp.roll(scored.y, -1, axis=0)))
+    _, other = seen_and_hats(descend(0.05), rolled)
+    found = identify_arrays(both, seen, hats, other_hats=other, **OPTIONS)
+    known = of_descent()
     assert (found.verdict, found.remain) == (known.verdict, known.remain)
     assert [rung.name for rung in found.ladder] == [rung.name for rung in known.ladder]
     for one, other in zip(found.suspects, known.suspects, strict=True):
@@ -159,18 +171,14 @@ def test_a_decoder_is_identified_at_its_prefixes(x64):
     one = jax.tree.map(lambda leaf: leaf[4], parts)
     assert jnp.array_equal(one.x_query[0], tasks.x[1, 5])
     assert one.mask.sum() == 5
-    seen = jax.vmap(descend(0.05))(parts)
-    hats = jax.vmap(lambda task: ik.probes.hat_matrix(descend(0.05), task))(parts)
-    found = identify_arrays(parts, seen, hats, **OPTIONS)
+    found = identify_arrays(parts, *seen_and_hats(descend(0.05), parts), **OPTIONS)
     assert (found.status, found.remain) == ("identified", ("gradient_descent",))
 
 
 def test_a_task_whose_derivative_explodes_is_left_out(x64):
     fitted, scored = batches()
     both = jax.tree.map(lambda a, b: jnp.concatenate([a, b]), fitted, scored)
-    model = descend(0.05)
-    seen = np.array(jax.vmap(model)(both))
-    hats = np.array(jax.vmap(lambda task: ik.probes.hat_matrix(model, task))(both))
+    seen, hats = map(np.array, seen_and_hats(descend(0.05), both))
     hats[-1, 2] *= 1e4
     found = identify_arrays(both, seen, hats, **OPTIONS)
     assert (found.left_out, found.status) == (1, "identified")
@@ -180,7 +188,7 @@ def test_a_task_whose_derivative_explodes_is_left_out(x64):
 
 def test_derivatives_that_do_not_explain_the_predictions_are_told(x64):
     tasks, _ = batches(count=24)
-    seen = jax.vmap(descend(0.05))(tasks)
+    seen, _ = seen_and_hats(descend(0.05), tasks)
     found = identify_arrays(tasks, seen, jnp.zeros((*seen.shape, 8)), **OPTIONS)
     assert found.status != "identified"
     assert "the hat matrices do not explain the predictions (homogeneous: 1)" in found.verdict
@@ -189,8 +197,8 @@ def test_derivatives_that_do_not_explain_the_predictions_are_told(x64):
 def test_a_model_that_mostly_answers_0_keeps_all_its_tasks(x64):
     tasks, _ = batches(count=24)
     active = (jnp.arange(24) % 3 == 0)[:, None, None]
-    seen = jnp.where(active, jax.vmap(descend(0.05))(tasks), 0)
-    hats = jax.vmap(lambda task: ik.probes.hat_matrix(descend(0.05), task))(tasks)
+    seen, hats = seen_and_hats(descend(0.05), tasks)
+    seen = jnp.where(active, seen, 0)
     found = identify_arrays(tasks, seen, jnp.where(active[..., None], hats, 0), **OPTIONS)
     assert found.left_out == 0
     assert found.status != "identified"
@@ -328,7 +336,7 @@ def test_regular_steps_are_those_at_equal_intervals():
 
 
 def test_two_seeds_may_not_give_two_names(x64):
-    one = identify(descend(0.05), *batches(), **OPTIONS)
+    one = of_descent()
     other = one._replace(remain=("conjugate_gradient",))
     assert agreement([one, one]).status == "identified"
     both = agreement([one, other])
@@ -338,6 +346,7 @@ def test_two_seeds_may_not_give_two_names(x64):
     assert agreement([one, one._replace(status="not identified")]).status == "not identified"
 
 
+@pytest.mark.slow
 def test_a_file_of_answers_is_identified(tmp_path, capsys):
     path, out = tmp_path / "mine.npz", tmp_path / "out"
     few = ["--tasks", "8", "--num-queries", "4"]

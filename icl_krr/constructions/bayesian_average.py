@@ -50,13 +50,19 @@ def bayesian_average(
     Bayes). The model is told the family of kernels and ridges, and nothing about the task.
 
     One head sums the evidence. MLPs compute one logarithm for each model, and
-    $1 / w_{gi} = \sum_h \exp(\beta (e_{hi} - e_{gi}))$ from $G^2$ differences, which are at most
-    80, so that nothing overflows in float32: a weight below $e^{-80}$ is not resolved. All this
-    runs alongside the solver and takes no further blocks in the form "textbook" (7 a step, 2 heads
-    for each model and one more), and one or two more in the form "fused". The operations read the
-    iterate before the step. So after t steps, the slots `means`, `variances`, `log_evidence`,
-    `weights` and `prediction` belong to iterate t - 1 of conjugate gradient, and m + 1 steps are
-    exact for m features.
+    $1 / w_{gi} = \sum_h \exp(\beta (e_{hi} - e_{gi}))$ from $G^2$ differences, which are cut at
+    80, so that nothing overflows in float32: a weight below $e^{-80}$ is not resolved. These
+    operations run in the same blocks as the solver. A step takes 7 blocks in the form "textbook",
+    as that of `prefix_posterior`. In the form "fused" it takes 6, and 7 with `edges`. A block has
+    at most 2 heads for each model.
+
+    The operations read the iterate before the step. So after t steps, the slots `means`,
+    `variances`, `log_evidence`, `weights` and `prediction` belong to iterate t - 1 of conjugate
+    gradient, and m + 1 steps are exact for m features. Until then, variances are too small, by at
+    most `variance_gaps` (see `prefix_posterior`), and the evidence is wrong.
+
+    A model with one output takes tasks with several, and gives each its own evidence and weights.
+    With `num_outputs`, all outputs are draws of the same model, and their log densities are added.
 
     Args:
         kernel: kernel with a feature map, `Linear` or `Features`, or G of them; for bandwidths,
@@ -79,8 +85,9 @@ def bayesian_average(
         options: further keywords, explained in `Options`; the arithmetic must be "exact".
 
     Returns:
-        A `Transformer` with the states means [T, G r], variances, log_evidence and weights [T, G],
-        prediction [T, r] and, with `edges`, bins [T, r (E + 1)].
+        A `Transformer` with the states means [T, G r], variances, variance_gaps, log_evidence and
+        weights [T, G], prediction [T, r] and, with `edges`, bins [T, r (E + 1)]. All of them are
+        read-outs (see `icl_krr.read_outs`).
 
     Raises:
         ValueError: a kernel has no feature map, the numbers of kernels and ridges differ, a name is

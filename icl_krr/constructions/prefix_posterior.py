@@ -39,8 +39,11 @@ def prefix_posterior(
     given their prefix.
 
     The variance is that of the function. An output has the variance $v_i + \lambda$, which
-    `icl_krr.predictive` returns. In exact arithmetic, more steps never decrease $v_i$: it is too
-    small until conjugate gradient has converged.
+    `icl_krr.predictive` returns. In exact arithmetic, more steps never decrease $v_i$. Until
+    conjugate gradient has converged, it is too small by $\lambda r_i^T (C_i + \lambda I)^{-1} r_i$
+    with the residual $r_i$. This is at most $|r_i|^2$, which the slot `variance_gap` and the
+    read-out `variance_gaps` of `icl_krr.read_outs` contain: look at them before you trust a
+    variance. `icl_krr.check` compares mean and variance with exact regression.
 
     If the features approximate another kernel k, as Nystrom features do, `approximates` adds the
     part $k(x_i, x_i) - |\phi_i|^2$ to $v_i$, which the features leave out. With all supports as
@@ -61,8 +64,8 @@ def prefix_posterior(
         options: further keywords, explained in `CausalOptions` and `Options`.
 
     Returns:
-        A `Transformer` with the states h, r, d [T, m], prediction and variance [T, 1], and the
-        read-outs of `icl_krr.predictive`.
+        A `Transformer` with the states h, r, d [T, m], prediction [T, num_outputs], variance and
+        variance_gap [T, 1], and the read-outs `variances` and `variance_gaps`.
 
     Raises:
         ValueError: the kernel has no feature map, a name is unknown, or a number is out of range.

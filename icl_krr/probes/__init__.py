@@ -98,6 +98,8 @@ models, in one compiled program and in bounded memory:
   `patch` replaces its value by the value from other tasks.
 - `transplant` sets slots before a block to the values of a solver, another model or a cache.
   `icl_krr.resume` continues the forward pass from any residual stream.
+- `compare_variances` compares the variance that a model reports with that of exact regression, of
+  steps of conjugate gradient, and of nulls that look at no x.
 - `swap` replaces a block by the step of another model; `drift` compares weights slot by slot.
 - `sensitivities` differentiates predictions with respect to inputs, outputs and weights;
   `influence` gives the effect of each support.
@@ -130,6 +132,7 @@ from .state_probes import StateProbe, probe_states, support_streams
 from .swap import Swap, swap
 from .torch_models import decoder_answers, torch_arrays
 from .transplant import transplant
+from .variances import Variances, compare_variances
 
 __all__ = [
     "Agreement",
@@ -145,12 +148,14 @@ __all__ = [
     "Site",
     "StateProbe",
     "Swap",
+    "Variances",
     "ablate",
     "agreement",
     "align",
     "along_eigenvector",
     "array_answers",
     "check",
+    "compare_variances",
     "decoder_answers",
     "design",
     "drift",

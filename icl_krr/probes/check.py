@@ -9,7 +9,7 @@ import jax
 import jax.numpy as jnp
 
 from ..kernels import Kernel
-from ..solvers import accuracy, exact
+from ..solvers import accuracy, exact, posterior
 from ..solvers.algebra import apply, check_system
 from ..status import Status
 from ..tasks import Task, system
@@ -37,7 +37,8 @@ def check(
 
     Returns:
         A `Status` in the dtype of the task. Its residual is that of the slot `alpha` of the model.
-        Without this slot, it is computed from predictions at the supports.
+        Without this slot, it is computed from predictions at the supports. If the model has a slot
+        `variance`, the gap is the larger of those of prediction and variance.
 
     Raises:
         ValueError: the kernel or the ridge is not known, or the task does not fit the model.
@@ -65,7 +66,7 @@ def check(
 DOUBLE = 6
 """Matrices of supports in the dtype of the task, at least: three in float64."""
 
-READ = ("alpha", "overrun", "sink", "normaliser")
+READ = ("alpha", "overrun", "sink", "normaliser", "variance", "missing")
 """States that `check` reads, by the beginnings of their names."""
 
 
@@ -95,6 +96,8 @@ def compare(kernel: Kernel, ridge: Any, given: Task, slots: dict, steps: int) ->
     f = slots["prediction"].astype(wide).reshape(steps + 1, *optimum.shape)
     errors = accuracy.worst(jnp.abs(f - optimum[None]), axis=1)
     gap = accuracy.worst(errors / accuracy.scale_of(parts.y, optimum)[None], axis=1)
+    if "variance" in slots:
+        gap = jnp.maximum(gap, variance_gap(kernel, task, ridge, slots))
     residual, falling = 0.0, gap[-1] < 0.9 * gap[steps // 2]
     if "alpha" in slots:
         alpha = slots["alpha"].astype(wide).reshape(steps + 1, *parts.y.shape)
@@ -116,5 +119,18 @@ def compare(kernel: Kernel, ridge: Any, given: Task, slots: dict, steps: int) ->
         sink=lost,
         bound=over,
         falling=falling,
-        steps=steps if "alpha" in slots else 0,
+        steps=steps if "alpha" in slots or "variance" in slots else 0,
     )
+
+
+def variance_gap(kernel: Kernel, task: Task, ridge: Any, slots: dict) -> jax.Array:
+    """The largest error of the variances at the queries over k(x, x), at every step."""
+    q, best = task.num_queries, posterior(kernel, task, ridge=ridge).variance
+    v, left_out = (
+        slots[name].astype(best.dtype).reshape(len(slots["variance"]), -1)[:, -q:]
+        if name in slots
+        else 0.0 * best[None]
+        for name in ("variance", "missing")
+    )
+    size = accuracy.size_of(kernel.diagonal(task.x_query))
+    return accuracy.worst(jnp.abs(v - best[None] - left_out) / size[None], axis=1)

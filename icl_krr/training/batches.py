@@ -11,7 +11,7 @@ import jax.numpy as jnp
 from .. import checks
 from ..tasks import Sampler, Task
 from ..tasks.batches import outline, sample_batch
-from .settings import Training
+from .settings import LIKELIHOOD, Training
 
 
 def draw(key: jax.Array, family: Sampler, size: int) -> Task:
@@ -58,7 +58,7 @@ def batch(key: jax.Array, family: Sampler, settings: Training, step: jax.Array) 
     if settings.start_features is not None:
         p = outline(family).num_features
         active = curriculum_size(settings.start_features, p, settings, step)
-    drawn = draw_observed if settings.objective == "gaussian" else sample_batch
+    drawn = draw_observed if settings.objective == LIKELIHOOD else sample_batch
     tasks = drawn(keys, family, active)
     if settings.min_supports is None and settings.start_supports is None:
         return tasks

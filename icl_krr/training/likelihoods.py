@@ -10,7 +10,7 @@ import jax.numpy as jnp
 
 from .. import solvers
 from ..tasks import Sampler, Task, map_tasks
-from ..uncertainty import Predictive
+from ..uncertainty import Predictive, log_density
 from .reference import Reference
 
 
@@ -26,7 +26,7 @@ def likelihoods(best: Reference, scale: Any, tasks: Task) -> dict[str, float]:
         "exact_nll" of exact regression, with its variance at each query, and "constant_nll" of the
         Gaussian that fits all outputs at the queries best, regardless of the supports.
     """
-    run = jax.jit(partial(map_tasks, partial(log_density, best, scale)))
+    run = jax.jit(partial(map_tasks, partial(of_outputs, best, scale)))
     spread = jnp.var(tasks.y_query)
     return {
         "exact_nll": float(-jnp.mean(run(tasks))),
@@ -52,8 +52,8 @@ def scale_of(best: Reference, family: Sampler, tasks: Task) -> float:
     return float(jnp.mean(jax.jit(partial(map_tasks, squares))(tasks)))
 
 
-def log_density(best: Reference, scale: Any, task: Task) -> jax.Array:
-    return regression(best, scale, task).log_density(task.y_query)
+def of_outputs(best: Reference, scale: Any, task: Task) -> jax.Array:
+    return log_density(regression(best, scale, task), task.y_query)
 
 
 def regression(best: Reference, scale: Any, task: Task) -> Predictive:

@@ -24,7 +24,7 @@ from .batches import draw, draw_observed
 from .interruption import between_steps, together
 from .likelihoods import likelihoods, scale_of
 from .reference import optimal, reference
-from .settings import Training
+from .settings import LIKELIHOOD, Training
 from .step import advance, check, error, start
 
 Row = dict[str, Any]
@@ -174,7 +174,7 @@ def train(
 
 @jax.jit
 def unlikelihood(model: Transformer, tasks: Task) -> jax.Array:
-    return error(model, tasks, "queries", "gaussian")
+    return error(model, tasks, "queries", LIKELIHOOD)
 
 
 def validation(family: Sampler, settings: Training) -> tuple[Task, Task | None, dict[str, float]]:
@@ -188,7 +188,7 @@ def validation(family: Sampler, settings: Training) -> tuple[Task, Task | None, 
     )
     best = reference(family, jax.random.fold_in(apart, 3))
     known = best.losses(tasks)
-    if settings.objective != "gaussian":
+    if settings.objective != LIKELIHOOD:
         return tasks, None, known
     observed, others = (
         jax.jit(draw_observed)(

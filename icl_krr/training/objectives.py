@@ -17,6 +17,7 @@ from ..solvers.likelihood import complexity, known
 from ..tasks import Task, map_tasks
 from ..tasks.task import check_axes
 from ..transformer import Transformer, predict_batch, predictive, run_with_cache
+from ..uncertainty import log_density
 
 Build = Callable[[Any], Transformer]
 """Function from parameters, any pytree, to a model."""
@@ -109,7 +110,7 @@ def negative_log_likelihood(build: Build, tasks: Task) -> Objective:
 
     def objective(build: Build, tasks: Task, parameters: Any) -> jax.Array:
         def of_task(task: Task, model: Transformer) -> jax.Array:
-            return jnp.mean(predictive(model, task).log_density(task.y_query))
+            return jnp.mean(log_density(predictive(model, task), task.y_query))
 
         return -jnp.mean(map_tasks(of_task, tasks, build(parameters)))
 

@@ -5,6 +5,9 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Literal
 
+LIKELIHOOD = "gaussian"
+"""The objective that needs a predictive distribution."""
+
 
 @dataclass(frozen=True)
 class Training:

@@ -17,9 +17,10 @@ from ..tasks.samplers import check_sampler
 from ..transformer import Transformer, predict, predict_along, predictive
 from ..transformer.read_outs import check_distribution
 from ..transformer.weights import check_model
+from ..uncertainty import log_density
 from .batches import batch, check_observed
 from .reference import Optimal, optimal, regression
-from .settings import Training
+from .settings import LIKELIHOOD, Training
 
 
 @readable
@@ -118,8 +119,8 @@ def error(
 
     def of_targets(model: Transformer, task: Task, y: jax.Array) -> jax.Array:
         every = where == "every"
-        if objective == "gaussian":
-            return -predictive(model, task, along=every).log_density(y)
+        if objective == LIKELIHOOD:
+            return -log_density(predictive(model, task, along=every), y)
         return ((predict_along if every else predict)(model, task) - y) ** 2
 
     def of_task(task: Task, model: Transformer) -> tuple[jax.Array, jax.Array]:
@@ -173,14 +174,14 @@ def check(model: Transformer, family: Sampler, settings: Training) -> None:
         raise ValueError(
             f"decay must be <= 1, because it is a fraction of learning_rate, got {s.decay}"
         )
-    checks.choice("objective", s.objective, ("squared_error", "gaussian"))
+    checks.choice("objective", s.objective, ("squared_error", LIKELIHOOD))
     checks.choice("loss", s.loss, ("queries", "every"))
     checks.choice("target", s.target, ("outputs", "exact"))
     if s.target == "exact" and optimal(family) is None:
         raise ValueError(
             "target must be 'outputs' for a family whose posterior mean is not known, got 'exact'"
         )
-    if s.target == "exact" and s.objective == "gaussian":
+    if s.target == "exact" and s.objective == LIKELIHOOD:
         raise ValueError(
             "target must be 'outputs' if objective is 'gaussian', because the posterior mean has "
             "no noise, got 'exact'"
@@ -189,7 +190,7 @@ def check(model: Transformer, family: Sampler, settings: Training) -> None:
         raise ValueError(
             "target must be 'outputs' if loss is 'every' or start_features is given, got 'exact'"
         )
-    if s.objective == "gaussian":
+    if s.objective == LIKELIHOOD:
         check_distribution(model)
         check_observed(family)
     task = outline(family)

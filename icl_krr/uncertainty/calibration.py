@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
+import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float
 from scipy import stats
@@ -63,7 +64,11 @@ class Uniformity(NamedTuple):
 
 
 def coverage(
-    predictive: Predictive, y: Float[Array, "..."], level: float = 0.95, *, by_task: bool = False
+    predictive: Predictive,
+    y: Float[Array, "..."] | np.ndarray,
+    level: float = 0.95,
+    *,
+    by_task: bool = False,
 ) -> Coverage:
     r"""Count the observed outputs that lie in their central intervals.
 
@@ -114,7 +119,7 @@ def coverage(
 
 def uniformity(
     predictive: Predictive,
-    y: Float[Array, "..."],
+    y: Float[Array, "..."] | np.ndarray,
     *,
     by_task: bool = False,
     draws: int = 1000,
@@ -157,7 +162,7 @@ def uniformity(
     check_observed(predictive, y, by_task)
     checks.stored("draws", draws)
     checks.count("seed", seed, minimum=0)
-    values = np.asarray(cdf(predictive, y), float)
+    values = np.asarray(cdf(predictive, jnp.asarray(y)), float)
     statistic, p_value = stats.kstest(values.ravel(), "uniform")
     if by_task:
         p_value = resampled(values.reshape(len(values), -1), statistic, draws, seed)
@@ -177,7 +182,9 @@ def resampled(values: np.ndarray, statistic: float, draws: int, seed: int) -> fl
     return (1 + as_far) / (1 + draws)
 
 
-def check_observed(predictive: Predictive, y: Float[Array, "..."], by_task: bool) -> None:
+def check_observed(
+    predictive: Predictive, y: Float[Array, "..."] | np.ndarray, by_task: bool
+) -> None:
     check_outputs(predictive, y)
     checks.flag("by_task", by_task)
     shape = np.shape(y)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
-import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Float
 
@@ -44,20 +43,3 @@ class Predictive(NamedTuple):
         """The variance of the mixture: mean of the variances, plus variance of the means."""
         gaps = self.means - self.mean[..., None]
         return jnp.sum(self.weights * (self.variances + gaps**2), axis=-1)
-
-    def log_density(self, y: Float[Array, "..."]) -> Float[Array, "..."]:
-        """Compute log p(y) of outputs.
-
-        Args:
-            y: outputs, [...].
-
-        Returns:
-            Their log densities, [...]; NaN where a variance is negative.
-
-        >>> normal = Predictive(jnp.ones(1), jnp.zeros(1), jnp.ones(1))
-        >>> round(float(normal.log_density(jnp.array(1.0))), 4)
-        -1.4189
-        """
-        scores = (y[..., None] - self.means) ** 2 / self.variances
-        each = -0.5 * (scores + jnp.log(2 * jnp.pi * self.variances))
-        return jax.nn.logsumexp(each, axis=-1, b=self.weights)

@@ -54,6 +54,7 @@ def test_a_batch_that_is_divided_already_stays_where_it_is(run, kind):
         assert relative(got, expected) < 1e-6
 
 
+@pytest.mark.slow
 def test_gradients_at_weights_that_are_on_all_devices():
     tasks, mesh = tasks_of(24), mesh_of(AxisType.Auto)
     place = lambda tree, *axes: jax.device_put(tree, NamedSharding(mesh, PartitionSpec(*axes)))  # noqa: E731

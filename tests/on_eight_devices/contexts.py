@@ -13,15 +13,15 @@ MESHES = {
     kind: jax.make_mesh((8,), ("context",), (kind,)) for kind in (AxisType.Auto, AxisType.Explicit)
 }
 MESH = MESHES[AxisType.Auto]
-# the last case of each solver: by softmax attention, if it runs on that, and some with features.
+# the last case of each solver: by softmax attention, if it runs on that, and some with features;
+# Jacobi's by linear attention, for its program by softmax attention takes long to compile.
 # Gradient descent, its kin and the other forms of CG consist of the operations of CG.
-OTHERS = ("jacobi_conjugate_gradient", "nystrom_conjugate_gradient", "newton_schulz")
+OTHERS = ("nystrom_conjugate_gradient", "newton_schulz")
 OTHERS += ("gradient_descent_plus_plus", "nadaraya_watson")
 LAST_OF = {case.solver: name for name, case in CASES.items() if not case.tables}
 WIDE = {"num_features": 4, "width": 8, "depth": 2, "heads": 2}
 OWN = {"causal": True, "inclusive": True, "aggregator": False}
 TRAINED = {
-    "decoder": ik.Architecture(**WIDE, causal=True, tokens="interleaved"),
     "positions": ik.Architecture(**WIDE, causal=True, tokens="interleaved", max_tokens=40),
     "no aggregator": ik.Architecture(**WIDE, **OWN, tokens="interleaved", max_tokens=40),
     "linear, no aggregator": ik.Architecture(**WIDE, **OWN, attention="linear"),
@@ -74,7 +74,7 @@ def of_a_case(case):
     return case.build(task, 0.3, 2), task
 
 
-@each_case(("cg", "ric-gaussian"), ["cg", "ric-gaussian", *(LAST_OF[s] for s in OTHERS)])
+@each_case(("cg",), ["cg", "ric-gaussian", "jcg", *(LAST_OF[s] for s in OTHERS)])
 def test_constructions_are_those_of_one_device(x64, case):
     """Thirteen supports on eight devices: the last device has only padding."""
     model, task = of_a_case(case)
@@ -85,7 +85,7 @@ def test_constructions_are_those_of_one_device(x64, case):
 @pytest.mark.parametrize(
     "name",
     [
-        pytest.param(name, marks=() if name in ("decoder", "linear decoder") else pytest.mark.slow)
+        pytest.param(name, marks=() if name == "linear decoder" else pytest.mark.slow)
         for name in TRAINED
     ],
 )
@@ -95,16 +95,11 @@ def test_trained_models_are_those_of_one_device(x64, name):
     assert_equal(pulled_back(model, task, MESH), pulled_back(model, task), 1e-12)
 
 
+@pytest.mark.slow
 def test_predictions_along_the_supports(x64):
     model, task = ik.init(jax.random.key(0), TRAINED["no aggregator"]), draw(3, p=4, n=13, q=2)
     got, expected = (pulled_back(model, task, mesh, predict_along) for mesh in (MESH, None))
     assert_equal(got, expected, 1e-12)
-
-
-@each_case(("ric-gaussian",), ["cg", "ric-gaussian"])
-def test_single_precision(case):
-    model, task = of_a_case(case)
-    assert_equal(pulled_back(model, task, MESH), pulled_back(model, task), 1e-6)
 
 
 @pytest.mark.parametrize("kind", MESHES)
@@ -145,14 +140,17 @@ def test_second_derivatives(x64):
     assert relative(curvature(MESH), curvature(None)) < 1e-11
 
 
-def test_logits_far_beyond_the_range_of_exp():
-    """Some devices hold no key that counts."""
-    model = ik.constructions.nadaraya_watson(ik.Exponential(1e-3), num_features=3)
+@pytest.mark.parametrize(("temperature", "slopes"), [(1.0, 1e-6), (1e-3, 1e-3)])
+def test_single_precision(temperature, slopes):
+    """Also with logits far beyond the range of exp, where some devices hold no key that counts."""
+    model = ik.constructions.nadaraya_watson(ik.Exponential(temperature), num_features=3)
     task = draw(3, p=3, n=13, q=2)
-    assert_equal(pulled_back(model, task, MESH), pulled_back(model, task), 1e-3)
-    assert relative(ik.predict(model, task, mesh=MESH), ik.predict(model, task)) < 1e-6
+    (got, expected) = (pulled_back(model, task, mesh) for mesh in (MESH, None))
+    assert_equal(got, expected, slopes)
+    assert relative(got[0], expected[0]) < 1e-6
 
 
+@pytest.mark.slow
 def test_a_fit_over_tasks_and_contexts(x64):
     mesh = jax.make_mesh((2, 4), ("tasks", "context"))
     family = ik.tasks.LinearRegression(num_features=2, num_supports=6, num_queries=2)

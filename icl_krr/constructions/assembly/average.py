@@ -46,11 +46,15 @@ class GroupAverage(KernelGroups):
 
     @property
     def answers(self) -> dict[str, Read]:
-        slots = (self.means, self.variances, self.weights, self.evidence)
+        slots = (self.means, self.variances, self.gap, self.weights, self.evidence)
         bins = () if self.edges is None else (self.bins,)
         return {slot.slot: slot for slot in (*slots, *bins)}
 
+    def afterwards(self) -> None:
+        """The gap belongs to the iterate before the step, as the variances do."""
+
     def alongside(self) -> None:
+        self.renew_gap()
         fits, of_fits = (self.layout.read(n, self.dtype) for n in (self.fit, self.quadratic))
         variances = of_fits + self.one @ self.ridges[None]  # > 0 at every token
         one = self.per_output(self.inside(SUPPORTS_AND_QUERIES))

@@ -25,7 +25,7 @@ class KernelGroups(PosteriorSums):
     zeros, which change nothing.
     """
 
-    fit, quadratic = "fits", "variances_of_fits"
+    fit, quadratic, gaps = "fits", "variances_of_fits", "variance_gaps"
     about_solution, about_prediction = "(C + I)^-1 psi(x)", "sum_j y_j psi_j^T h"
 
     def __init__(

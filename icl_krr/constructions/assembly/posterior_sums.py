@@ -19,7 +19,8 @@ class PosteriorSums(PrefixSums):
     """A machine on which a solver of A alpha = y solves (C_i + ridge I) h_i = phi_i at every token.
 
     One head computes the means sum_j y_j phi_j^T h_i of all outputs. The variance
-    ridge phi_i^T h_i of the function is local to the token, and replaced after every step. If
+    ridge phi_i^T h_i of the function is local to the token, and replaced after every step. With the
+    residual r_i of conjugate gradient it lacks ridge r_i^T A^-1 r_i, at most |r_i|^2. If
     the features approximate kernels, `approximated`, the variance also has the part
     k(x, x) - |phi_i|^2, which the features leave out.
 
@@ -28,7 +29,7 @@ class PosteriorSums(PrefixSums):
 
     solution = "h"
     about_solution, about_prediction = "(C + ridge I)^-1 phi(x)", "sum_j y_j phi_j^T h"
-    fit, quadratic = "prediction", "variance"
+    fit, quadratic, gaps = "prediction", "variance", "variance_gap"
     ridges: Any
     approximated: tuple[Kernel, ...] | None = None
 
@@ -39,12 +40,30 @@ class PosteriorSums(PrefixSums):
 
     @property
     def answers(self) -> dict[str, Read]:
-        """The read-outs of the predictive distribution: the variance of an output."""
+        """The read-outs of the predictive distribution: the variance of an output, and its gap."""
         variance = self.layout.read(self.quadratic, self.dtype)
-        return {"variances": variance + self.ridges * self.one}
+        return {"variances": variance + self.ridges * self.one, "variance_gaps": self.gap}
 
     def alongside(self) -> None:
-        """Record operations of a step in addition to those of the solver, which come after them."""
+        """Record operations of a step before those of the solver."""
+
+    def afterwards(self) -> None:
+        """Record operations of a step after those of the solver."""
+        self.renew_gap()
+
+    @property
+    def gap(self) -> Read:
+        """The squared length of the residual: at most this is missing in the variance."""
+        if self.gaps not in self.embedding:
+            about = "|r|^2, at least what the variance lacks"
+            self.state(self.gaps, SUPPORTS_AND_QUERIES, about)
+        return self.layout.read(self.gaps, self.dtype)
+
+    def renew_gap(self) -> None:
+        gap, r = self.gap, self.layout.read("r", self.dtype)
+        with self.together():
+            self.add(-gap, to=gap)
+            self.multiply(r, r, to=gap, out=self.squared_length)
 
     @property
     def systems(self) -> int:
@@ -91,6 +110,7 @@ class PosteriorSums(PrefixSums):
             with self.together():
                 self.add(-variance if missing is None else missing - variance, to=variance)
                 self.multiply(self.features, h, to=variance, out=self.times_ridge)
+            self.afterwards()
 
         prologue = rest.get("prologue", lambda: None)
 

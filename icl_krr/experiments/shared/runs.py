@@ -11,6 +11,7 @@ from ...catalogue import SOLVERS, make_kernel, taken
 from ...names import similar
 from ...tasks import Sampler, sample
 from ...training import checkpoint
+from ...training.settings import LIKELIHOOD
 from ...transformer import Architecture, Transformer, init, untie
 from .build import build
 from .families import family
@@ -86,7 +87,7 @@ def blank(recipe: Recipe, drawn: Sampler) -> Transformer:
                 f"ridge must be None unless start is a solver, got ridge {m.ridge} "
                 f"and start {m.start!r}"
             )
-        unsure = recipe.training.objective == "gaussian"
+        unsure = recipe.training.objective == LIKELIHOOD
         return init(key, architecture(m, task.num_features, task.num_supports, unsure))
     takes = taken(m.start)
     if recipe.task.kernel not in takes:

@@ -1,0 +1,327 @@
+"""`python -m benchmarks.uncertainty`: intervals on held-out rows of tables of scikit-learn.
+
+Every table is divided into ten folds of equal size. Each fold is predicted from the others, with a
+lengthscale and a noise that scikit-learn's `GaussianProcessRegressor` fits to the others. All
+models have these two numbers, except averages, which have a grid of pairs, and the baseline.
+"""
+
+from __future__ import annotations
+
+import argparse
+from collections.abc import Callable
+from importlib.metadata import version
+from itertools import product
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from rich.progress import track
+from sklearn import datasets
+from sklearn.gaussian_process import GaussianProcessRegressor, kernels as sk
+
+import icl_krr as ik
+from icl_krr import constructions, uncertainty
+from icl_krr.cli.output import to_json
+from icl_krr.files import replace, to_markdown
+from icl_krr.uncertainty import Predictive
+
+RESULTS = Path(__file__).parent / "results"
+FOLDS, LANDMARKS = 10, 32
+GRID = (*product((0.5, 1.0, 2.0), (0.05, 0.2, 0.6)),)  # lengthscale / sqrt(features), noise
+
+Row = dict[str, Any]
+
+
+def tables() -> dict[str, tuple[np.ndarray, np.ndarray]]:
+    """Features and target: measured columns of three tables."""
+    wine, iris = (load(return_X_y=True)[0] for load in (datasets.load_wine, datasets.load_iris))
+    own = ik.tasks.diabetes()
+    return {
+        "diabetes: progression": (own.x, own.y),
+        "wine: alcohol": (wine[:, 1:], wine[:, 0]),
+        "iris: petal width": (iris[:, :3], iris[:, 3]),
+    }
+
+
+class Fold(NamedTuple):
+    """A task in units of the supports, its outputs, and scikit-learn's fits of two kernels."""
+
+    task: ik.Task
+    y: np.ndarray
+    gaussian: Any
+    linear: Any
+
+    @property
+    def numbers(self) -> tuple[float, float, float]:
+        """Lengthscale and noise for the Gaussian kernel, and noise for the linear kernel."""
+        k1, k2 = self.gaussian.kernel_.k1, self.gaussian.kernel_.k2
+        return k1.length_scale, k2.noise_level, self.linear.kernel_.k2.noise_level
+
+
+def folds(x: np.ndarray, y: np.ndarray, seed: int) -> list[Fold]:
+    order = np.random.default_rng(seed).permutation(len(y))
+    held = order[: len(y) // FOLDS * FOLDS].reshape(FOLDS, -1)
+    return [fold(x, y, np.setdiff1d(order, rows, assume_unique=True), rows) for rows in held]
+
+
+def fold(x: np.ndarray, y: np.ndarray, seen: np.ndarray, asked: np.ndarray) -> Fold:
+    u = (x - x[seen].mean(0)) / x[seen].std(0)
+    v = (y - y[seen].mean()) / y[seen].std()
+    task = ik.Task(*map(jnp.asarray, (u[seen], v[seen], u[asked])))
+    noise = sk.WhiteKernel(0.3, (1e-4, 10))
+    start = sk.RBF(np.sqrt(x.shape[1]), (0.1, 100)) + noise, sk.DotProduct(0, "fixed") + noise
+    fits = (GaussianProcessRegressor(kernel, alpha=0.0).fit(u[seen], v[seen]) for kernel in start)
+    return Fold(task, v[asked], *fits)
+
+
+def gaussians(mean: Any, variance: Any) -> Predictive:
+    parts = (jnp.ones_like(mean), mean, variance)
+    return Predictive(*(jnp.asarray(part)[:, None] for part in parts))
+
+
+def peer(regressor: Any, task: ik.Task) -> Predictive:
+    mean, deviation = regressor.predict(np.asarray(task.x_query), return_std=True)
+    return gaussians(mean, deviation**2)
+
+
+def exact(task: ik.Task, ell: Any, noise: Any, _: Any) -> Predictive:
+    mean, variance = ik.solvers.posterior(ik.Gaussian(ell), task, ridge=noise)
+    return gaussians(mean, variance + noise)
+
+
+def exact_linear(task: ik.Task, _: Any, __: Any, noise: Any) -> Predictive:
+    mean, variance = ik.solvers.posterior(ik.Linear(), task, ridge=noise)
+    return gaussians(mean, variance + noise)
+
+
+def given_columns(task: ik.Task, ell: Any, noise: Any, _: Any, steps: int) -> Predictive:
+    kernel = ik.Gaussian(ell)
+    model = constructions.conjugate_gradient(
+        kernel, num_features=task.num_features, ridge=noise, steps=steps
+    )
+    mean, variance = ik.posterior(model, kernel, task)
+    return gaussians(mean, variance + noise)
+
+
+def landmarks(task: ik.Task, ell: Any, noise: Any, _: Any) -> Predictive:
+    kernel, points = ik.Gaussian(ell), task.x[:LANDMARKS]
+    model = constructions.prefix_posterior(
+        ik.Features(ik.sketches.nystrom_features(kernel, points)),
+        num_features=task.num_features,
+        ridge=noise,
+        steps=LANDMARKS,
+        approximates=kernel,
+    )
+    return ik.predictive(model, task)
+
+
+def linear(task: ik.Task, _: Any, __: Any, noise: Any) -> Predictive:
+    p = task.num_features
+    return ik.predictive(
+        constructions.prefix_posterior(ik.Linear(), num_features=p, ridge=noise, steps=2 * p), task
+    )
+
+
+def average(task: ik.Task, *_: Any) -> Predictive:
+    p = task.num_features
+    kernels = tuple(ik.Gaussian(ell * p**0.5) for ell, _ in GRID)
+    maps = (ik.sketches.nystrom_features(kernel, task.x[:LANDMARKS]) for kernel in kernels)
+    model = constructions.bayesian_average(
+        tuple(map(ik.Features, maps)),
+        num_features=p,
+        ridges=jnp.array([noise for _, noise in GRID]),
+        steps=LANDMARKS + 1,
+        approximates=kernels,
+    )
+    return ik.predictive(model, task)
+
+
+def spread(task: ik.Task, *_: Any) -> Predictive:
+    ones = jnp.ones(task.num_queries)
+    return gaussians(jnp.mean(task.y) * ones, jnp.var(task.y) * ones)
+
+
+FITTED, COLUMNS = "lengthscale, noise", "lengthscale, noise; k(x, x_q) comes from outside"
+MODELS: dict[str, tuple[str, Callable[..., Predictive]]] = {
+    "exact Gaussian process": (FITTED, exact),
+    "conjugate_gradient, 8 steps": (COLUMNS, lambda *a: given_columns(*a, steps=8)),
+    "conjugate_gradient, 32 steps": (COLUMNS, lambda *a: given_columns(*a, steps=32)),
+    f"prefix_posterior, {LANDMARKS} supports as landmarks": (FITTED, landmarks),
+    f"bayesian_average, {LANDMARKS} supports as landmarks": (f"{len(GRID)} pairs of both", average),
+    "exact Bayesian linear regression": ("noise", exact_linear),
+    "prefix_posterior, linear kernel, 2 p steps": ("noise", linear),
+    "mean and variance of the supports": ("nothing", spread),
+}
+
+
+def joined(parts: list[Predictive]) -> Predictive:
+    return Predictive(*map(jnp.stack, zip(*parts, strict=True)))
+
+
+def scores(given: Predictive, y: np.ndarray) -> Row:
+    """Scores over all held-out rows [folds, rows]."""
+    rows, folded = (uncertainty.coverage(given, y, by_task=by_task) for by_task in (False, True))
+    return {
+        "root mean squared error": float(np.sqrt(np.mean((np.asarray(given.mean) - y) ** 2))),
+        "log likelihood": float(uncertainty.log_likelihood(given, jnp.asarray(y))),
+        "CRPS": float(jnp.mean(uncertainty.crps(given, jnp.asarray(y)))),
+        "coverage": rows.fraction,
+        "interval by rows": rows[2:4],
+        "interval by folds": folded[2:4],
+        "p-value by folds": uncertainty.uniformity(given, y, by_task=True).p_value,
+    }
+
+
+def gaps(given: Predictive, peers: Predictive) -> Row:
+    """The largest differences from the process of scikit-learn with the same two numbers."""
+    pairs = {
+        "mean": (given.mean, peers.mean),
+        "deviation": (jnp.sqrt(given.variance), jnp.sqrt(peers.variance)),
+    }
+    return {
+        f"{name}, difference from scikit-learn": float(jnp.max(jnp.abs(a - b)))
+        for name, (a, b) in pairs.items()
+    }
+
+
+def held_out(name: str, x: np.ndarray, y: np.ndarray, seed: int) -> list[Row]:
+    every, records = folds(x, y, seed), []
+    asked = np.stack([one.y for one in every])
+    peers = {
+        kind: joined([peer(getattr(one, kind), one.task) for one in every])
+        for kind in ("gaussian", "linear")
+    }
+    about = {"table": name, "rows": asked.size}
+    for kind, given in peers.items():
+        model = f"scikit-learn, {kind} kernel"
+        told = "noise" if kind == "linear" else FITTED
+        records.append({**about, "model": model, "told": told, **scores(given, asked)})
+    for model, (told, run) in track(MODELS.items(), name):
+        step = jax.jit(run)
+        given = joined([step(one.task, *one.numbers) for one in every])
+        row = {**about, "model": model, "told": told, **scores(given, asked)}
+        if run not in (average, spread):
+            row |= gaps(given, peers["linear" if "linear" in model else "gaussian"])
+        records.append(row)
+    first = every[0]
+    ell, noise, _ = first.numbers
+    evidence = ik.solvers.log_marginal_likelihood(ik.Gaussian(ell), first.task, ridge=noise)
+    gap = float(evidence) - first.gaussian.log_marginal_likelihood_value_
+    exact_row = next(row for row in records if row["model"] == "exact Gaussian process")
+    exact_row["log evidence, difference from scikit-learn"] = gap
+    return records
+
+
+def in_order(name: str, x: np.ndarray, y: np.ndarray, seed: int) -> Row:
+    """Every row of a table from the rows before it, in one pass of a causal model.
+
+    The sum of the log densities is the log marginal likelihood. If the model is right, the
+    probability integral transforms are independent, so that the p-value needs no folds.
+    """
+    order = np.random.default_rng(seed).permutation(len(y))
+    one = fold(x, y, order, order[:1])
+    p, noise = x.shape[1], one.numbers[2]
+    model = constructions.prefix_posterior(ik.Linear(), num_features=p, ridge=noise, steps=2 * p)
+    given = Predictive(*(part[:-1] for part in ik.predictive(model, one.task, along=True)))
+    logs = uncertainty.log_density(given, one.task.y)
+    test = uncertainty.uniformity(given, np.asarray(one.task.y))
+    return {
+        "table": name,
+        "log evidence": float(jnp.sum(logs)),
+        "difference from scikit-learn": float(jnp.sum(logs))
+        - one.linear.log_marginal_likelihood_value_,
+        "coverage": uncertainty.coverage(given, np.asarray(one.task.y))[1:4],
+        "p-value": test.p_value,
+    }
+
+
+def ranged(ends: Any) -> str:
+    return f"{ends[0]:.3f} to {ends[1]:.3f}"
+
+
+def markdown(records: list[Row]) -> str:
+    header = ["table", "model", "told", "root mean squared error", "log likelihood", "CRPS"]
+    header += ["coverage of 95%", "95% confidence by rows", "by folds", "p-value of uniformity"]
+    header += ["difference from scikit-learn: mean", "deviation", "log evidence"]
+    lines = []
+    for row in records:
+        differences = [
+            f"{row[name]:.1g}" if (name := f"{what}, difference from scikit-learn") in row else ""
+            for what in ("mean", "deviation", "log evidence")
+        ]
+        lines.append([
+            *(row[key] for key in header[:3]),
+            *(f"{row[key]:.3f}" for key in (*header[3:6], "coverage")),
+            *(ranged(row[key]) for key in ("interval by rows", "interval by folds")),
+            f"{row['p-value by folds']:.2g}",
+            *differences,
+        ])  # fmt: skip
+    return to_markdown((header, lines))
+
+
+def order_table(records: list[Row]) -> str:
+    header = ["table", "log evidence", "difference from scikit-learn", "coverage of 95%"]
+    header += ["95% confidence", "p-value of uniformity"]
+    lines = [
+        [
+            row["table"],
+            f"{row['log evidence']:.2f}",
+            f"{row['difference from scikit-learn']:.1g}",
+            f"{row['coverage'][0]:.3f}",
+            ranged(row["coverage"][1:]),
+            f"{row['p-value']:.2g}",
+        ]
+        for row in records
+    ]
+    return to_markdown((header, lines))
+
+
+CAPTION = """Held-out rows of tables that come with scikit-learn, in ten folds, in units of the
+standard deviation of the supports' outputs. Gaussian kernel with k(x, x) = 1, and linear kernel;
+lengthscale and noise are scikit-learn's fits to the supports of each fold. Rows of a fold share
+their supports, and folds share rows, so that both confidence intervals are approximate. A p-value
+of 0.05 or more says that the distributions are not distinguishable from calibrated ones. float64,
+seed {seed}, {versions}.
+"""
+IN_ORDER = """Every row from the rows before it, by `prefix_posterior` with the linear kernel, 2 p
+steps for p features, along one random order of the table. The noise is scikit-learn's fit to all
+rows, and so is the scale. Log evidence: the sum of the log densities, against scikit-learn's.
+"""
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--quick", action="store_true", help="the smallest table; writes no files")
+    parser.add_argument("--seed", type=int, default=0)
+    asked = parser.parse_args()
+    jax.config.update("jax_enable_x64", True)
+    named = dict([*tables().items()][-1:]) if asked.quick else tables()
+    ordered = [in_order(name, *table, asked.seed) for name, table in named.items()]
+    records = [row for name, table in named.items() for row in held_out(name, *table, asked.seed)]
+    packages = ("icl_krr", "jax", "jaxlib", "numpy", "scikit-learn", "scipy")
+    versions = {name: version(name) for name in packages}
+    about = ", ".join(f"{name} {number}" for name, number in versions.items())
+    caption = CAPTION.format(seed=asked.seed, versions=about)
+    text = "\n".join([caption, markdown(records), IN_ORDER, order_table(ordered)])
+    print(text)
+    if asked.quick:
+        return
+    device = jax.devices()[0]
+    meta = {
+        "command": "python -m benchmarks.uncertainty",
+        "seed": asked.seed,
+        "dtype": "float64",
+        "device": f"{device.platform}: {device.device_kind}",
+        "versions": versions,
+        "folds": FOLDS,
+        "grid": GRID,
+    }
+    record = {"meta": meta, "held out": records, "in order": ordered}
+    replace(RESULTS / "uncertainty.json", (to_json(record) + "\n").encode())
+    replace(RESULTS / "uncertainty.md", text.encode())
+
+
+if __name__ == "__main__":
+    main()
