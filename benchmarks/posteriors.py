@@ -49,14 +49,14 @@ def models() -> dict[str, tuple[Callable[[], ik.Transformer], int | None]]:
         one = partial(build.prefix_conjugate_gradient, ik.Linear(), ridge=0.1, **of_form)
         found[f"prefix_conjugate_gradient, {form}"] = one, None
         one = partial(build.prefix_posterior, ik.Linear(), ridge=0.1, **of_form)
-        found[f"prefix_posterior, {form}"] = one, 9 * m + 11 + more
+        found[f"prefix_posterior, {form}"] = one, 9 * m + 12 + more
         for G, bins in product((1, 2, 4, 8), (0, EDGES)):
             edges = jnp.linspace(-2.0, 2.0, bins) if bins else None
             ridges = jnp.geomspace(0.1, 1.0, G)
             one = partial(
                 build.bayesian_average, ik.Linear(), ridges=ridges, edges=edges, **of_form
             )
-            channels = 9 * G * m + m + G**2 + (17 + more) * G + 5
+            channels = 9 * G * m + m + G**2 + (18 + more) * G + 5
             channels += bins * (G + 1) + G + 1 if bins else 0
             name = f"bayesian_average, {form}, G = {G}" + f", {bins} edges" * (bins > 0)
             found[name] = one, channels
@@ -103,19 +103,23 @@ def draw(seed: int, m: int, n: int, ridge: float, decay: float, dtype: str) -> i
     return ik.Task(*(part.astype(dtype) for part in (x[:n], y, x[n:])))
 
 
-def errors(m: int, n: int, ridge: float, decay: float, dtype: str, seeds: int) -> dict[str, Any]:
-    """The largest errors over seeds after m + 1 and 3 m steps, against oracles in float64."""
+@partial(jax.jit, static_argnums=2)
+def slots(model: ik.Transformer, task: ik.Task, names: tuple[str, ...]) -> Any:
+    return ik.run_with_cache(model, task, names=names)[1]
+
+
+def errors(
+    m: int, n: int, ridge: float, decay: float, dtype: str, times: dict[str, int]
+) -> dict[str, Any]:
+    """The largest errors over seeds after some numbers of steps, against oracles in float64."""
     build, linear = ik.constructions, ik.Linear()
-    times = (m + 1, 3 * m)
-    shared: dict[str, Any] = {"num_features": m, "steps": times[1], "dtype": dtype}
+    steps = [*times.values()]
+    shared: dict[str, Any] = {"num_features": m, "steps": steps[-1], "dtype": dtype}
     posterior = build.prefix_posterior(linear, ridge=ridge, **shared)
     average = build.bayesian_average(linear, ridges=jnp.full(1, ridge), **shared)
-    slots = jax.jit(
-        lambda model, task, names: ik.run_with_cache(model, task, names=names)[1], static_argnums=2
-    )
     found: dict[str, list[list[float]]] = {"mean": [], "variance": [], "evidence": []}
     conditions = []
-    for seed in range(seeds):
+    for seed in range(SEED, SEED + SEEDS):
         task, exact = (draw(seed, m, n, ridge, decay, kind) for kind in (dtype, "float64"))
         best = ik.solvers.posterior(linear, exact, ridge=ridge)
         evidence = ik.solvers.log_marginal_likelihood(linear, exact, ridge=ridge)
@@ -128,11 +132,14 @@ def errors(m: int, n: int, ridge: float, decay: float, dtype: str, seeds: int) -
             ("variance", variances, best.variance),
         ):
             gaps = np.max(np.abs(value - np.asarray(truth)), axis=1) / np.max(np.abs(truth))
-            found[name].append([float(gaps[t]) for t in times])
-        found["evidence"].append([float(abs(total[t] - evidence)) for t in times])
+            found[name].append([float(gaps[t]) for t in steps])
+        found["evidence"].append([float(abs(total[t] - evidence)) for t in steps])
         eigenvalues = np.linalg.eigvalsh(np.asarray(exact.x.T @ exact.x))
         conditions.append(float((eigenvalues[-1] + ridge) / (max(eigenvalues[0], 0) + ridge)))
-    worst = {name: np.max(values, axis=0).tolist() for name, values in found.items()}
+    worst = {
+        name: dict(zip(times, np.max(values, axis=0).tolist(), strict=True))
+        for name, values in found.items()
+    }
     of = {"m": m, "n": n, "ridge": ridge, "decay": decay, "dtype": dtype}
     return {**of, "condition": float(np.median(conditions)), **worst}
 
@@ -150,15 +157,18 @@ def document(record: dict[str, Any]) -> str:
     tables = [(header, lines)]
     names = ("mean", "variance", "evidence")
     header = ["features m", "supports n", "variances", "condition number", "dtype"]
-    header += [f"{name}, {t} steps" for name in names for t in ("m + 1", "3 m")]
+    times = [*record["errors"][0]["mean"]]
+    header += [f"{name}, {t} steps" for name in names for t in times]
     lines = [
-        [*told(row), *(number(e) for name in names for e in row[name])] for row in record["errors"]
+        [*told(row), *(number(e) for name in names for e in row[name].values())]
+        for row in record["errors"]
     ]
     tables.append((header, lines))
-    header = ["ridge", "supports n", "condition number", "evidence, m + 1 steps", "3 m steps"]
+    header = ["ridge", "supports n", "condition number"]
+    header += [f"evidence, {t} steps" for t in record["float32"][0]["evidence"]]
     lines = [
         [number(row["ridge"]), str(row["n"]), number(row["condition"])]
-        + [number(e) for e in row["evidence"]]
+        + [number(e) for e in row["evidence"].values()]
         for row in record["float32"]
     ]
     tables.append((header, lines))
@@ -178,13 +188,14 @@ def main() -> None:
     with jax.enable_x64(True):
         sizes = ((4, 16),) if quick else SIZES
         record["errors"] = [
-            errors(m, n, 0.1, decay, dtype, SEEDS)
+            errors(m, n, 0.1, decay, dtype, {"m + 1": m + 1, "3 m": 3 * m})
             for (m, n), decay, dtype in product(sizes, DECAYS.values(), ("float64", "float32"))
         ]
         grid = ((1e-2, 16),) if quick else product(RIDGES, LENGTHS)
+        m = 4 if quick else WIDTH
+        times = {"m + 1": m + 1, "3 m": 3 * m, "8 m": 8 * m}
         record["float32"] = [
-            errors(4 if quick else WIDTH, n, ridge, DECAYS["decaying"], "float32", SEEDS)
-            for ridge, n in grid
+            errors(m, n, ridge, DECAYS["decaying"], "float32", times) for ridge, n in grid
         ]
     print(document(record))
     if quick:

@@ -248,3 +248,12 @@ def test_what_the_variance_lacks_is_at_most_the_gap_that_the_model_gives(x64):
     assert status.gap == pytest.approx(float(np.max(lack / full)))
     assert "not converged" in status.advice()
     assert ik.check(single.replace(steps=7), zero).ok
+
+
+def test_the_variances_of_the_solver_are_those_of_its_coefficients_in_float32():
+    """Of every step: with a sum of products, XLA's CPU backend returns wrong ones from step 63."""
+    x, y = (jax.random.normal(jax.random.key(k), (520, 32)[: 2 - k]) for k in (0, 1))
+    task = ik.Task(x=x[:512] / 6, y=y[:512], x_query=x[512:] / 6)
+    path = solvers.prefix_posterior(ik.Linear(), task, ridge=0.01, steps=72)
+    own = np.einsum("ltm,tm->lt", path.h, np.concatenate([task.x, task.x_query]), dtype=float)
+    assert gap(path.variance, 0.01 * own) < 1e-5
