@@ -157,7 +157,7 @@ def line(record: Record) -> list[str]:
         f"{record['twin']}, {record['seed']}",
         f"{last['ratio']:.3f}",
         ", ".join(f"{last[name]:.4f}" for name in ("nll", "exact_nll", "constant_nll")),
-        record["mean"],
+        record["mean"].partition(";")[0],
         f"{found['status']}: {', '.join(found['remain'] or found['as_near'])}",
         "; ".join(cells),
     ]

@@ -39,7 +39,7 @@ class VarianceDistance(NamedTuple):
 
     Attributes:
         name: name of the candidate or null.
-        distance: relative distance of the log variances; that of a constant is about 1.
+        distance: relative distance of the log variances; that of the null "constant" is 1.
         interval: 95 % bootstrap interval of `distance` over tasks (low, high).
         because: why a candidate was ruled out; empty if it remains, and for nulls.
     """
