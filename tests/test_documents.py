@@ -14,7 +14,15 @@ import numpy as np
 import pytest
 
 import icl_krr as ik
-from benchmarks import devices, interruptions, retraining, scale, subjects, subjects_tables
+from benchmarks import (
+    devices,
+    interruptions,
+    posteriors,
+    retraining,
+    scale,
+    subjects,
+    subjects_tables,
+)
 from benchmarks.solvers import solver_table
 from icl_krr.bench import Row, markdown
 from icl_krr.catalogue import SOLVERS, load, spelled
@@ -355,6 +363,23 @@ def test_the_documents_on_devices_are_those_that_were_measured():
         assert {*row["collectives"]} <= {"all-reduce", "collective-permute"}
     found = json.loads((RESULTS / "scale.json").read_text())["devices"]
     assert scale.document(found) == (RESULTS / "scale.md").read_text()
+
+
+def test_the_tables_of_posteriors_are_those_that_were_measured():
+    """And the formula counts the channels, of models as they are now, too."""
+    record = json.loads((RESULTS / "posteriors.json").read_text())
+    assert posteriors.document(record) == (RESULTS / "posteriors.md").read_text()
+    models = posteriors.models()
+    rows = {row["model"]: row for row in record["costs"]}
+    assert [*rows] == [*models]
+    for row in rows.values():
+        assert row["channels by formula"] in (None, row["channels"])
+    for name in ("prefix_posterior, fused", "bayesian_average, textbook, G = 2, 15 edges"):
+        build, channels = models[name]
+        model, row = build(), rows[name]
+        assert posteriors.FEATURES + model.overhead == channels == row["channels"]
+        assert model.blocks_per_step == row["blocks a step"]
+    assert {"device", "versions", "seeds", "dtype"} <= set(record["meta"])
 
 
 def test_the_table_of_interruptions_is_the_one_that_was_measured():

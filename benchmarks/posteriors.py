@@ -1,0 +1,206 @@
+"""`python -m benchmarks.posteriors`: cost and accuracy of constructions with variance and evidence.
+
+The cost of `prefix_posterior` and `bayesian_average` in blocks, heads, units, channels and time,
+beside `prefix_conjugate_gradient`, and their errors against oracles in float32 and float64. This
+takes about 10 minutes on two cores. `--quick` is a smoke test, and writes no files.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import platform
+from collections.abc import Callable
+from functools import partial
+from importlib.metadata import version
+from itertools import product
+from pathlib import Path
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+import icl_krr as ik
+from icl_krr.bench.contest import Contest, compete
+from icl_krr.cli.output import to_json
+from icl_krr.files import replace, to_markdown
+from icl_krr.text_tables import number
+
+RESULT = Path(__file__).parent / "results" / "posteriors.json"
+SEED, SEEDS, QUERIES = 0, 3, 8
+EDGES = 15
+FEATURES, SUPPORTS, STEPS = 16, 256, 16
+"""Sizes of the models that are counted and timed: features, supports and steps."""
+SIZES = ((8, 64), (16, 64), (32, 64), (64, 64), (8, 512), (64, 512))
+"""Features m and supports n of the tasks whose errors are measured with the ridge 0.1."""
+RIDGES, LENGTHS, WIDTH = (1e-1, 1e-2, 1e-3, 1e-4), (64, 128, 256, 512), 32
+"""Ridges and supports of the tasks whose evidence is measured in float32, with 32 features."""
+DECAYS = {"equal": 0.0, "decaying": 4.0}
+"""Powers of ten from the largest to the smallest variance of a feature."""
+
+
+def models() -> dict[str, tuple[Callable[[], ik.Transformer], int | None]]:
+    """How every construction that is compared is built, and its channels by formula."""
+    build, m = ik.constructions, FEATURES
+    found: dict[str, tuple[Callable[[], ik.Transformer], int | None]] = {}
+    for form, more in (("textbook", 0), ("fused", 3)):
+        of_form: dict[str, Any] = {"num_features": m, "steps": STEPS, "form": form}
+        one = partial(build.prefix_conjugate_gradient, ik.Linear(), ridge=0.1, **of_form)
+        found[f"prefix_conjugate_gradient, {form}"] = one, None
+        one = partial(build.prefix_posterior, ik.Linear(), ridge=0.1, **of_form)
+        found[f"prefix_posterior, {form}"] = one, 9 * m + 11 + more
+        for G, bins in product((1, 2, 4, 8), (0, EDGES)):
+            edges = jnp.linspace(-2.0, 2.0, bins) if bins else None
+            ridges = jnp.geomspace(0.1, 1.0, G)
+            one = partial(
+                build.bayesian_average, ik.Linear(), ridges=ridges, edges=edges, **of_form
+            )
+            channels = 9 * G * m + m + G**2 + (17 + more) * G + 5
+            channels += bins * (G + 1) + G + 1 if bins else 0
+            name = f"bayesian_average, {form}, G = {G}" + f", {bins} edges" * (bins > 0)
+            found[name] = one, channels
+    return found
+
+
+def costs(repeats: int) -> list[dict[str, Any]]:
+    """Sizes of every model, and the time of one forward in turns with all others, in float32."""
+    built = {name: (one(), channels) for name, (one, channels) in models().items()}
+    task = draw(SEED, FEATURES, SUPPORTS, 0.1, 0.0, "float32")
+    forward = jax.jit(ik.predict)
+    runs = {name: lambda model=model: forward(model, task) for name, (model, _) in built.items()}
+    first, *others = runs
+    contest = Contest(
+        "posteriors", "forward", runs[first], {name: runs[name] for name in others}, tolerance=None
+    )
+    rows = {row.program: row for row in compete(contest, repeats)}
+    rows[first] = rows.pop("icl_krr")
+    return [
+        {
+            "model": name,
+            "blocks before": len(model.weights.prologue),
+            "blocks a step": model.blocks_per_step,
+            "heads in a block": model.num_heads,
+            "MLP width": model.mlp_width,
+            "channels": FEATURES + model.overhead,
+            "channels by formula": by_formula,
+            "first ms": rows[name].first_ms,
+            "quartiles ms": [rows[name].lower_ms, rows[name].median_ms, rows[name].upper_ms],
+            "time": rows[name].median_ms / rows[first].median_ms,
+        }
+        for name, (model, by_formula) in built.items()
+    ]
+
+
+def draw(seed: int, m: int, n: int, ridge: float, decay: float, dtype: str) -> ik.Task:
+    """A Bayesian linear regression whose m features have variances with the sum 1."""
+    at, function, error = jax.random.split(jax.random.key(seed), 3)
+    variances = 10.0 ** (-decay * np.arange(m) / max(m - 1, 1))
+    scale = np.sqrt(variances / variances.sum())
+    x = jax.random.normal(at, (n + QUERIES, m), "float32") * jnp.asarray(scale, "float32")
+    w = jax.random.normal(function, (m,), "float32")
+    y = x[:n] @ w + ridge**0.5 * jax.random.normal(error, (n,), "float32")
+    return ik.Task(*(part.astype(dtype) for part in (x[:n], y, x[n:])))
+
+
+def errors(m: int, n: int, ridge: float, decay: float, dtype: str, seeds: int) -> dict[str, Any]:
+    """The largest errors over seeds after m + 1 and 3 m steps, against oracles in float64."""
+    build, linear = ik.constructions, ik.Linear()
+    times = (m + 1, 3 * m)
+    shared: dict[str, Any] = {"num_features": m, "steps": times[1], "dtype": dtype}
+    posterior = build.prefix_posterior(linear, ridge=ridge, **shared)
+    average = build.bayesian_average(linear, ridges=jnp.full(1, ridge), **shared)
+    slots = jax.jit(
+        lambda model, task, names: ik.run_with_cache(model, task, names=names)[1], static_argnums=2
+    )
+    found: dict[str, list[list[float]]] = {"mean": [], "variance": [], "evidence": []}
+    conditions = []
+    for seed in range(seeds):
+        task, exact = (draw(seed, m, n, ridge, decay, kind) for kind in (dtype, "float64"))
+        best = ik.solvers.posterior(linear, exact, ridge=ridge)
+        evidence = ik.solvers.log_marginal_likelihood(linear, exact, ridge=ridge)
+        cache = slots(posterior, task, ("prediction", "variance"))
+        total = np.asarray(slots(average, task, ("log_evidence",))["log_evidence"])[:, -1]
+        means, variances = (np.asarray(cache[k]) for k in ("prediction", "variance"))
+        variances = variances[:, -QUERIES:]
+        for name, value, truth in (
+            ("mean", means, best.mean),
+            ("variance", variances, best.variance),
+        ):
+            gaps = np.max(np.abs(value - np.asarray(truth)), axis=1) / np.max(np.abs(truth))
+            found[name].append([float(gaps[t]) for t in times])
+        found["evidence"].append([float(abs(total[t] - evidence)) for t in times])
+        eigenvalues = np.linalg.eigvalsh(np.asarray(exact.x.T @ exact.x))
+        conditions.append(float((eigenvalues[-1] + ridge) / (max(eigenvalues[0], 0) + ridge)))
+    worst = {name: np.max(values, axis=0).tolist() for name, values in found.items()}
+    of = {"m": m, "n": n, "ridge": ridge, "decay": decay, "dtype": dtype}
+    return {**of, "condition": float(np.median(conditions)), **worst}
+
+
+def document(record: dict[str, Any]) -> str:
+    """The three tables of a record."""
+    keys = [key for key in record["costs"][0] if key != "quartiles ms"]
+    header = [*keys[:-2], "ms to compile", "ms", "ms / first row"]
+    lines = []
+    for row in record["costs"]:
+        low, middle, high = (f"{ms:.2g}" for ms in row["quartiles ms"])
+        sizes = ["-" if row[key] is None else str(row[key]) for key in keys[:-2]]
+        compiled = f"{row['first ms'] - row['quartiles ms'][1]:.0f}"
+        lines.append([*sizes, compiled, f"{middle} ({low} to {high})", f"{row['time']:.2f}"])
+    tables = [(header, lines)]
+    names = ("mean", "variance", "evidence")
+    header = ["features m", "supports n", "variances", "condition number", "dtype"]
+    header += [f"{name}, {t} steps" for name in names for t in ("m + 1", "3 m")]
+    lines = [
+        [*told(row), *(number(e) for name in names for e in row[name])] for row in record["errors"]
+    ]
+    tables.append((header, lines))
+    header = ["ridge", "supports n", "condition number", "evidence, m + 1 steps", "3 m steps"]
+    lines = [
+        [number(row["ridge"]), str(row["n"]), number(row["condition"])]
+        + [number(e) for e in row["evidence"]]
+        for row in record["float32"]
+    ]
+    tables.append((header, lines))
+    return "\n".join(map(to_markdown, tables))
+
+
+def told(row: dict[str, Any]) -> list[str]:
+    (kind,) = (name for name, decay in DECAYS.items() if decay == row["decay"])
+    return [str(row["m"]), str(row["n"]), kind, number(row["condition"]), row["dtype"]]
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--quick", action="store_true", help="smoke test; writes no files")
+    quick = parser.parse_args().quick
+    record: dict[str, Any] = {"costs": costs(1 if quick else 9)}
+    with jax.enable_x64(True):
+        sizes = ((4, 16),) if quick else SIZES
+        record["errors"] = [
+            errors(m, n, 0.1, decay, dtype, SEEDS)
+            for (m, n), decay, dtype in product(sizes, DECAYS.values(), ("float64", "float32"))
+        ]
+        grid = ((1e-2, 16),) if quick else product(RIDGES, LENGTHS)
+        record["float32"] = [
+            errors(4 if quick else WIDTH, n, ridge, DECAYS["decaying"], "float32", SEEDS)
+            for ridge, n in grid
+        ]
+    print(document(record))
+    if quick:
+        return
+    device = jax.devices()[0]
+    meta = {
+        "command": "python -m benchmarks.posteriors",
+        "device": f"{device.platform}: {device.device_kind}",
+        "machine": platform.platform(),
+        "seeds": [*range(SEED, SEED + SEEDS)],
+        "dtype": "times in float32; errors in the dtype of the row, against oracles in float64",
+        "versions": {name: version(name) for name in ("icl_krr", "jax", "jaxlib")},
+    }
+    replace(RESULT, (to_json({"meta": meta, **record}) + "\n").encode())
+    replace(RESULT.with_suffix(".md"), document(json.loads(RESULT.read_text())).encode())
+
+
+if __name__ == "__main__":
+    main()
