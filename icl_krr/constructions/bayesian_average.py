@@ -58,8 +58,10 @@ def bayesian_average(
 
     The operations read the iterate before the step. So after t steps, the slots `means`,
     `variances`, `log_evidence`, `weights` and `prediction` belong to iterate t - 1 of conjugate
-    gradient, and m + 1 steps are exact for m features. Until then, variances are too small, by at
-    most `variance_gaps` (see `prefix_posterior`), and the evidence is wrong.
+    gradient, and m + 1 steps are exact for m features without rounding; 3 m are safer. Before
+    convergence, variances are too small, by at most `variance_gaps` (see `prefix_posterior`), and
+    the evidence is wrong: an error of a variance that is small beside the ridge can still be large
+    in the evidence, which sums over all supports.
 
     A model with one output takes tasks with several, and gives each its own evidence and weights.
     With `num_outputs`, all outputs are draws of the same model, and their log densities are added.
