@@ -93,7 +93,7 @@ def test_the_transformer_gives_the_process_whose_scale_maximises_the_evidence(x6
 def test_an_error_of_the_standard_deviations_is_told(table, monkeypatch, capsys):
     argv = ["predict", str(table), "--target", "price", "--encode", "--kernel", "gaussian"]
     argv += ["--lengthscale", "0.7", "--ridge", "0.02", "--steps", "9"]
-    monkeypatch.setattr("icl_krr.experiments.process.STEPS", 2)
+    monkeypatch.setattr("icl_krr.experiments.process.STEPS", (2, 2))
     assert cli.main(argv) == 0
     told = capsys.readouterr().err
     assert "the standard deviations of the transformer differ by up to" in told

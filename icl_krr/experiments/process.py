@@ -12,11 +12,15 @@ from ..constructions import prefix_posterior
 from ..kernels import Features, Kernel
 from ..sketches import nystrom_features
 from ..tasks import Task
-from ..transformer import predictive
+from ..transformer import Transformer, predictive
 from ..uncertainty import Predictive
 
 MOST_LANDMARKS = 512
-STEPS = 64
+STEPS = 64, 256
+"""Steps of the transformer, and those with which it tries again."""
+
+TOLERANCE = 0.01
+"""Largest relative error of a standard deviation that is good enough."""
 
 
 class Process(NamedTuple):
@@ -75,25 +79,33 @@ def process(kernel: Kernel, task: Task, ridge: float) -> Process:
         approximates = kernel
         features = Features(nystrom_features(kernel, task.x[:MOST_LANDMARKS]))
     width = features.feature_map(task.x[:1]).shape[1]
+    with jax.enable_x64(True):
+        wide = Task(*(np.asarray(part, np.float64) for part in (task.x, task.y, task.x_query)))
+        exact = np.asarray(solvers.posterior(kernel, wide, ridge=ridge).variance) + ridge
     model = prefix_posterior(
         features,
         num_features=task.num_features,
         ridge=ridge,
-        steps=min(width + 1, STEPS),
+        steps=min(3 * width, STEPS[0]),
         form="fused",
         approximates=approximates,
         dtype=task.x.dtype,
     )
+    found = measured(model, task, exact)
+    if not found.error <= TOLERANCE and width > STEPS[0] // 3:
+        found = measured(model.replace(steps=STEPS[1]), task, exact)
+    return found
+
+
+def measured(model: Transformer, task: Task, exact: np.ndarray) -> Process:
+    """The process of a model, compared with the exact variances of a new y."""
     found = predictive(model, task, along=True)
     mean, variance = (np.asarray(part, np.float64) for part in (found.mean, found.variance))
     n = task.num_supports
-    scale = np.mean((np.asarray(task.y) - mean[:n]) ** 2 / variance[:n])
-    with jax.enable_x64(True):
-        wide = Task(*(np.asarray(part, np.float64) for part in (task.x, task.y, task.x_query)))
-        exact = np.asarray(solvers.posterior(kernel, wide, ridge=ridge).variance) + ridge
     with np.errstate(invalid="ignore"):  # not known where the kernel overflows
+        scale = float(np.mean((np.asarray(task.y) - mean[:n]) ** 2 / variance[:n]))
         std = np.sqrt(variance[n:])
-        error = np.max(np.abs(std / np.sqrt(exact) - 1))
+        error = float(np.max(np.abs(std / np.sqrt(exact) - 1)))
         return Process(
-            mean[n:], np.sqrt(scale) * std, float(scale), float(error), model.depth, width
+            mean[n:], np.sqrt(scale) * std, scale, error, model.depth, model.layout["h"].width
         )

@@ -8,7 +8,7 @@ import numpy as np
 from rich.console import Console
 
 from ...experiments.predictions import calibration_of, errors, predictions
-from ...experiments.process import Process, process
+from ...experiments.process import TOLERANCE, Process, process
 from ...experiments.shared.rows import Rows
 from ...fields import cut
 from ...files import to_csv
@@ -21,9 +21,6 @@ from ..settings.predict import Predict
 
 SHOWN = 10
 """The number of predictions that the command prints."""
-
-LARGEST_ERROR = 0.01
-"""Largest relative error of a standard deviation that is not reported."""
 
 
 def run(settings: Predict) -> int:
@@ -102,11 +99,16 @@ def doubts_of(division: Division, table: TableOfNumbers) -> list[str]:
 
 
 def doubts_of_process(gaussian: Process) -> list[str]:
-    if gaussian.error <= LARGEST_ERROR:
+    if gaussian.error <= TOLERANCE:
         return []
+    if not np.isfinite(gaussian.error):
+        return [
+            "the standard deviations are not known, because the kernel overflows; use "
+            "--kernel gaussian or a larger --temperature"
+        ]
     return [
         f"the standard deviations of the transformer differ by up to {100 * gaussian.error:.1f} % "
-        "from the exact ones; use a larger ridge or fewer supports"
+        "from the exact ones; use a larger --ridge"
     ]
 
 
