@@ -44,7 +44,9 @@ def prefix_posterior(
     conjugate gradient has converged, it is too small by $\lambda r_i^T (C_i + \lambda I)^{-1} r_i$
     with the residual $r_i$. This is at most $|r_i|^2$, which the slot `variance_gap` and the
     read-out `variance_gaps` of `icl_krr.read_outs` contain: look at them before you trust a
-    variance. `icl_krr.check` compares mean and variance with exact regression.
+    variance. Rounding errors are not in this bound: in float32, a ridge below $10^{-5} |\phi|^2$
+    can make variances wrong and even negative. `icl_krr.check` compares mean and variance with
+    exact regression.
 
     If the features approximate another kernel k, as Nystrom features do, `approximates` adds the
     part $k(x_i, x_i) - |\phi_i|^2$ to $v_i$, which the features leave out. With all supports as
@@ -66,7 +68,8 @@ def prefix_posterior(
 
     Returns:
         A `Transformer` with the states h, r, d [T, m], prediction [T, num_outputs], variance and
-        variance_gap [T, 1], and the read-outs `variances` and `variance_gaps`.
+        variance_gap [T, 1], and the read-outs `variances` (of a new output with strength 1: ridge
+        included) and `variance_gaps`.
 
     Raises:
         ValueError: the kernel has no feature map, a name is unknown, or a number is out of range.

@@ -127,8 +127,7 @@ def iterate(kernel, task, ridge, approximates, log_gate, strength, steps, prefix
     if approximates is not None:
         left_out = approximates.diagonal(tokens.x) - jnp.sum(phi * phi, axis=1)
         missing = jnp.where(tokens.kept, left_out, 0)
-    begun = (jnp.arange(steps + 1) > 0).astype(phi.dtype)
-    variance = begun[:, None] * missing[None] + ridge * jnp.sum(phi[None] * h, axis=2)
+    variance = missing[None] + ridge * jnp.sum(phi[None] * h, axis=2)
     return PosteriorTrajectory(along[:, task.num_supports :], along, variance, h, r, d)
 
 

@@ -60,9 +60,7 @@ class GroupAverage(KernelGroups):
         one = self.per_output(self.inside(SUPPORTS_AND_QUERIES))
         self.renew(self.means, fits)
         self.renew(self.variances, variances)
-        logs = self.scratch("log_variances", SUPPORTS_AND_QUERIES, "log of the variances")
-        self.activate("log", variances, one, to=logs)
-        self.sum_evidence(fits, variances, logs)
+        self.sum_evidence(fits, variances)
         total = self.compare_evidence(one)
         with self.together():
             self.add(-self.weights, to=self.weights)
@@ -75,15 +73,28 @@ class GroupAverage(KernelGroups):
                 "reciprocal", spread(total, self.means.width), self.means, self.average, every
             )
         if self.edges is not None:
-            self.fill_bins(logs)
+            self.fill_bins(self.log_of(variances))
 
     def renew(self, slot: Read, value: Read) -> None:
         """Replace the value of a slot."""
         self.add(value - slot, to=slot)
 
-    def sum_evidence(self, fits: Read, variances: Read, logs: Read) -> None:
-        """Sum log N(y_j; f_j, s_j) over the supports j that a token sees."""
+    def log_of(self, variances: Read) -> Read:
+        logs = self.scratch("log_variances", SUPPORTS_AND_QUERIES, "log of the variances")
+        one = self.per_output(self.inside(SUPPORTS_AND_QUERIES))
+        self.activate("log", variances, one, to=logs)
+        return logs
+
+    def sum_evidence(self, fits: Read, variances: Read) -> None:
+        """Sum log N(y_j; f_j, s_j) over the supports j that a token sees.
+
+        Posteriors do not know what features leave out of a kernel, so s_j must not contain it:
+        otherwise the sum would depend on the order of the supports.
+        """
         outputs = self.spec.num_outputs
+        if self.approximated is not None:
+            variances = variances - self.layout.read("missing", self.dtype)
+        logs = self.log_of(variances)
         errors = self.scratch("errors", SUPPORTS, "y - mean", fits.width)
         self.add(self.y_of_systems - fits, to=errors)
         squares = self.scratch("squares", SUPPORTS, "|y - mean|^2")
