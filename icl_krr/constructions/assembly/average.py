@@ -60,7 +60,9 @@ class GroupAverage(KernelGroups):
         one = self.per_output(self.inside(SUPPORTS_AND_QUERIES))
         self.renew(self.means, fits)
         self.renew(self.variances, variances)
-        self.sum_evidence(fits, variances)
+        known = variances - self.left_out
+        logs = self.log_of(known)
+        self.sum_evidence(fits, known, logs)
         total = self.compare_evidence(one)
         with self.together():
             self.add(-self.weights, to=self.weights)
@@ -73,7 +75,7 @@ class GroupAverage(KernelGroups):
                 "reciprocal", spread(total, self.means.width), self.means, self.average, every
             )
         if self.edges is not None:
-            self.fill_bins(self.log_of(variances))
+            self.fill_bins(logs if self.approximated is None else self.log_of(variances))
 
     def renew(self, slot: Read, value: Read) -> None:
         """Replace the value of a slot."""
@@ -85,16 +87,20 @@ class GroupAverage(KernelGroups):
         self.activate("log", variances, one, to=logs)
         return logs
 
-    def sum_evidence(self, fits: Read, variances: Read) -> None:
-        """Sum log N(y_j; f_j, s_j) over the supports j that a token sees.
+    @property
+    def left_out(self) -> Read:
+        """What the features leave out of the variances.
 
-        Posteriors do not know what features leave out of a kernel, so s_j must not contain it:
-        otherwise the sum would depend on the order of the supports.
+        Posteriors do not know it, so the evidence must not contain it: it would depend on the order
+        of the supports.
         """
+        if self.approximated is None:
+            return Read({}, self.systems)
+        return self.layout.read("missing", self.dtype)
+
+    def sum_evidence(self, fits: Read, variances: Read, logs: Read) -> None:
+        """Sum log N(y_j; f_j, s_j) over the supports j that a token sees."""
         outputs = self.spec.num_outputs
-        if self.approximated is not None:
-            variances = variances - self.layout.read("missing", self.dtype)
-        logs = self.log_of(variances)
         errors = self.scratch("errors", SUPPORTS, "y - mean", fits.width)
         self.add(self.y_of_systems - fits, to=errors)
         squares = self.scratch("squares", SUPPORTS, "|y - mean|^2")
