@@ -21,7 +21,7 @@ def crossover(quick: bool) -> dict[str, float]:
     ridge n / 10. Times are medians of 7 runs, measured alternately. "n where they meet" is the n at
     which both take the same time, interpolated in logarithms; NaN if it lies beyond the largest n.
     """
-    grid = (64, 256) if quick else (64, 128, 256, 512, 1024, 2048, 4096, 8192)
+    grid = (64,) if quick else (64, 128, 256, 512, 1024, 2048, 4096, 8192)
     figures: dict[str, float] = {}
     for m in (16,) if quick else (16, 64, 256, 1024):
         ratios, gap = [], 0.0

@@ -101,6 +101,10 @@ def names():
         ik.constructions.conjugate_gradient,
         **{"kernel": ik.Linear(), "num_features": 2, "ridge": 0.1, "steps": 2},
     )
+    average = shape_of(
+        ik.constructions.bayesian_average,
+        **{"kernel": ik.Linear(), "num_features": 2, "ridges": np.ones(2, "f4"), "steps": 2},
+    )
     return {
         **{"ik": ik, "np": np, "nan": np.nan, "inf": np.inf, "at": at},
         **{"Tensor": Tensor, "Attached": Attached, "Frame": Frame},
@@ -112,7 +116,7 @@ def names():
         "TABLE": ik.tasks.Table(np.ones((6, 2)), np.arange(6.0), ("a", "b"), "c"),
         "PROCESS": ik.tasks.GaussianProcess(ik.Gaussian(), num_supports=5),
         "NYSTROM": ik.Nystrom(x[:2], np.eye(2), np.eye(2), ik.Linear(), 0.1),
-        **{"MODEL": model, "DRAWN": drawn, "T5": ik.export.T5(plain)},
+        **{"MODEL": model, "AVERAGE": average, "DRAWN": drawn, "T5": ik.export.T5(plain)},
         "HIDDEN": np.zeros((1, 9, 16), "f4"),
         "NORMAL": ik.Predictive(*(np.full((3, 1), value, "f4") for value in (1, 0, 1))),
         **{

@@ -243,6 +243,9 @@ def test_what_the_variance_lacks_is_at_most_the_gap_that_the_model_gives(x64):
         assert (lack > 1e-6).all()
         assert (lack < gaps).all()
         assert (gaps < 1).all()
+    whole = ik.Features(ik.sketches.nystrom_features(ik.Gaussian(1.0), task.x))
+    right = constructions.prefix_posterior(whole, ridge=0.05, steps=30, **options)
+    assert ik.check(right, task, kernel=ik.Gaussian(1.0), ridge=0.05).gap < 1e-10
     zero = task.replace(y=0 * task.y)  # whose mean is right after any number of steps
     status = ik.check(single, zero)
     assert status.gap == pytest.approx(float(np.max(lack / full)))
@@ -257,3 +260,29 @@ def test_the_variances_of_the_solver_are_those_of_its_coefficients_in_float32():
     path = solvers.prefix_posterior(ik.Linear(), task, ridge=0.01, steps=72)
     own = np.einsum("ltm,tm->lt", path.h, np.concatenate([task.x, task.x_query]), dtype=float)
     assert gap(path.variance, 0.01 * own) < 1e-5
+
+
+def test_the_evidence_of_approximating_features_does_not_depend_on_the_order(x64):
+    """What the features leave out is in the variances only: the evidence is that of features."""
+    task = draw(9, P, N, r=2)
+    kernel = ik.Features(ik.sketches.nystrom_features(ik.Gaussian(1.0), task.x[:3]))
+    model = constructions.bayesian_average(
+        (kernel, ik.Linear()), num_features=P, ridges=jnp.array([0.1, 0.5]), steps=9, num_outputs=2,
+        approximates=(ik.Gaussian(1.0), ik.Linear(2 * jnp.eye(P))), edges=EDGES,
+    )  # fmt: skip
+    back = task.replace(x=task.x[::-1], y=task.y[::-1])
+    found = [ik.read_outs(model, t) for t in (task, back)]
+    for name in ("log_evidence", "weights", "variances", "bins", "prediction"):
+        assert gap(*(one[name] for one in found)) < 1e-11, name
+    for g, (one, ridge) in enumerate(((kernel, 0.1), (ik.Linear(), 0.5))):
+        exact = solvers.log_marginal_likelihood(one, task, ridge=ridge)
+        assert gap(found[0]["log_evidence"][:, g], exact) < 1e-11
+    bins = ik.uncertainty.bins(ik.predictive(model, task), EDGES)
+    assert gap(found[0]["bins"].reshape(bins.shape), bins) < 1e-12
+    path = solvers.bayesian_average(
+        (kernel, ik.Linear()), task, ridges=jnp.array([0.1, 0.5]), steps=9,
+        approximates=(ik.Gaussian(1.0), ik.Linear(2 * jnp.eye(P))),
+    )  # fmt: skip
+    assert gap(found[0]["variances"], path.variances[-1, N:]) < 1e-11
+    cache = ik.run_with_cache(model, task, names=("log_evidence",))[1]
+    assert np.isfinite(cache["log_evidence"]).all()

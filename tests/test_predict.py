@@ -93,10 +93,10 @@ def test_the_transformer_gives_the_process_whose_scale_maximises_the_evidence(x6
 def test_an_error_of_the_standard_deviations_is_told(table, monkeypatch, capsys):
     argv = ["predict", str(table), "--target", "price", "--encode", "--kernel", "gaussian"]
     argv += ["--lengthscale", "0.7", "--ridge", "0.02", "--steps", "9"]
-    monkeypatch.setattr("icl_krr.experiments.process.STEPS", 2)
+    monkeypatch.setattr("icl_krr.experiments.process.STEPS", (2, 2))
     assert cli.main(argv) == 0
     told = capsys.readouterr().err
-    assert "the standard deviations of the transformer differ by up to" in told
+    assert "mean and standard deviation of the transformer differ from the exact ones" in told
 
 
 @pytest.mark.parametrize("rows", [12, 40])
@@ -138,7 +138,10 @@ def test_known_targets_are_judged(table, capsys):
     wrong = [np.mean(supports) - row["y"] for row in found]
     assert record["meta"]["rmse"]["mean"] == pytest.approx(np.sqrt(np.mean(np.square(wrong))))
     inside = sum(row["low"] <= row["y"] <= row["high"] for row in found)
-    assert f"{inside} of 10 intervals contain y, between" in capsys.readouterr().out
+    printed = " ".join(capsys.readouterr().out.split())
+    assert f"{inside} of 10 intervals contain y: a coverage of" in printed
+    low, high = (record["meta"]["calibration"][end] for end in ("low", "high"))
+    assert ("not distinguishable from 95 %" in printed) == (low <= 0.95 <= high)
     calibration = record["meta"]["calibration"]
     assert calibration["fraction"] == inside / 10
     mean, std, y = (np.array([row[name] for row in found]) for name in ("mean", "std", "y"))

@@ -58,22 +58,29 @@ def bayesian_average(
 
     The operations read the iterate before the step. So after t steps, the slots `means`,
     `variances`, `log_evidence`, `weights` and `prediction` belong to iterate t - 1 of conjugate
-    gradient, and m + 1 steps are exact for m features. Until then, variances are too small, by at
-    most `variance_gaps` (see `prefix_posterior`), and the evidence is wrong.
+    gradient, and m + 1 steps are exact for m features without rounding; 3 m are safer. Before
+    convergence, variances are too small, by at most `variance_gaps` (see `prefix_posterior`; read
+    them at all supports, `icl_krr.read_outs(model, task, along=True)`, because all count), and
+    the evidence is wrong: an error of a variance that is small beside the ridge can still be large
+    in the evidence, which sums over all supports.
 
     A model with one output takes tasks with several, and gives each its own evidence and weights.
     With `num_outputs`, all outputs are draws of the same model, and their log densities are added.
 
     Args:
         kernel: kernel with a feature map, `Linear` or `Features`, or G of them; for bandwidths,
-            random or Nystrom features of kernels with these bandwidths. If the numbers of features
-            differ, the smaller groups are filled with zeros.
+            random or Nystrom features of kernels with these bandwidths, as `icl_krr.Features(map)`.
+            If the numbers of features differ, the smaller groups are filled with zeros.
         num_features: number of features p of a point x, >= 1.
-        ridges: ridge $\lambda_g$ > 0 of every model, the variance of its noise; may be traced.
-        steps: number of steps, >= 1.
+        ridges: ridge $\lambda_g$ > 0 of every model, the variance of its noise; may be traced. In
+            float32, a ridge below $10^{-5} |\phi|^2$ can make variances negative. Then its evidence
+            is NaN, and with it the average of all models.
+        steps: number of steps, >= 1. After one step, the average is still that of the priors.
         form: order of the operations, "textbook" (default) or "fused" (see `conjugate_gradient`).
-        approximates: kernel that the features of all models approximate, or G of them (see
-            `prefix_posterior`); default None.
+        approximates: kernel that the features of all models approximate, or G of them, with
+            $k(x, x) \geq |\phi(x)|^2$. It adds what the features leave out to the variances of the
+            result (see `prefix_posterior`), not to those of the evidence, which is that of the
+            features. Default None.
         sharpness: exponent $\beta$ > 0; default 1. May be traced.
         edges: E increasing numbers, for a slot `bins` with the probabilities that an output is
             below the first edge, between neighbouring edges, and above the last edge, which are
@@ -85,9 +92,9 @@ def bayesian_average(
         options: further keywords, explained in `Options`; the arithmetic must be "exact".
 
     Returns:
-        A `Transformer` with the states means [T, G r], variances, variance_gaps, log_evidence and
-        weights [T, G], prediction [T, r] and, with `edges`, bins [T, r (E + 1)]. All of them are
-        read-outs (see `icl_krr.read_outs`).
+        A `Transformer` with the states means [T, G r], variances (of an output: ridge included),
+        variance_gaps, log_evidence and weights [T, G], prediction [T, r] and, with `edges`, bins
+        [T, r (E + 1)]. All of them are read-outs (see `icl_krr.read_outs`).
 
     Raises:
         ValueError: a kernel has no feature map, the numbers of kernels and ridges differ, a name is
@@ -116,6 +123,8 @@ def bayesian_average(
         approximates = check_pairs(approximates, ridges, "approximates")
     if edges is not None:
         checks.increasing("edges", edges)
+    if "ridge" in options:
+        raise TypeError("keyword 'ridge' is unknown to bayesian_average; use ridges, an array [G]")
     for name in ("prefix", "log_gate", "strength"):
         if name in options:
             raise TypeError(

@@ -36,21 +36,24 @@ def prefix_posterior(
     step computes $C_i d_i$ of the direction $d$, and one head, in the same block, the mean. The
     variance is local to the token. Without rounding, m steps are exact for m features. Then queries
     have the posterior of the kernel $\phi(x)^T \phi(z)$ given all supports, and supports that
-    given their prefix.
+    given their prefix. Rounding delays this: if the eigenvalues of $C_i + \lambda I$ differ by
+    factors of 100 or more, use 3 m steps, in float64 as well.
 
     The variance is that of the function. An output has the variance $v_i + \lambda$, which
     `icl_krr.predictive` returns. In exact arithmetic, more steps never decrease $v_i$. Until
     conjugate gradient has converged, it is too small by $\lambda r_i^T (C_i + \lambda I)^{-1} r_i$
     with the residual $r_i$. This is at most $|r_i|^2$, which the slot `variance_gap` and the
     read-out `variance_gaps` of `icl_krr.read_outs` contain: look at them before you trust a
-    variance. `icl_krr.check` compares mean and variance with exact regression.
+    variance. Rounding errors are not in this bound: in float32, a ridge below $10^{-5} |\phi|^2$
+    can make variances wrong and even negative. `icl_krr.check` compares mean and variance with
+    exact regression.
 
     If the features approximate another kernel k, as Nystrom features do, `approximates` adds the
     part $k(x_i, x_i) - |\phi_i|^2$ to $v_i$, which the features leave out. With all supports as
     landmarks, queries then have the exact posterior of k.
 
-    A step takes 7 blocks, or 5 in the form "fused", as those of `prefix_conjugate_gradient`, which
-    solves for $w_i = \sum_j y_j h$ of the other side, and has no variance.
+    A step takes 7 blocks, or 5 in the form "fused", as many as that of `prefix_conjugate_gradient`,
+    which solves for the coefficients of the mean and has no variance.
 
     Args:
         kernel: kernel with a feature map, `Linear` or `Features`; for another kernel, give a
@@ -65,7 +68,8 @@ def prefix_posterior(
 
     Returns:
         A `Transformer` with the states h, r, d [T, m], prediction [T, num_outputs], variance and
-        variance_gap [T, 1], and the read-outs `variances` and `variance_gaps`.
+        variance_gap [T, 1], and the read-outs `variances` (of a new output with strength 1: ridge
+        included) and `variance_gaps`.
 
     Raises:
         ValueError: the kernel has no feature map, a name is unknown, or a number is out of range.

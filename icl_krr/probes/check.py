@@ -54,6 +54,12 @@ def check(
     (True, True)
     """
     check_compatible(model, task)
+    if "log_evidence" in model.layout.names:
+        raise ValueError(
+            "model must solve one regression to be checked, got an average over several; compare "
+            "it with icl_krr.solvers.bayesian_average, and look at the read-out variance_gaps at "
+            "all supports"
+        )
     kernel, ridge = problem_of(model, kernel, ridge)
     check_system(kernel, task, ridge, matrices=DOUBLE)
     slots = [s.name for s in model.layout.slots if s.kind == "state" and s.name.startswith(READ)]
@@ -132,5 +138,7 @@ def variance_gap(kernel: Kernel, task: Task, ridge: Any, slots: dict) -> jax.Arr
         else 0.0 * best[None]
         for name in ("variance", "missing")
     )
+    if not kernel.featured:  # the kernel itself, of which features leave nothing out
+        left_out = 0.0 * left_out
     size = accuracy.size_of(kernel.diagonal(task.x_query))
     return accuracy.worst(jnp.abs(v - best[None] - left_out) / size[None], axis=1)

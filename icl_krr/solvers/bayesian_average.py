@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from functools import partial
+from typing import Any
 
 import jax
 import jax.numpy as jnp
@@ -75,8 +76,9 @@ def bayesian_average(
         task: supports, outputs and queries; x [n, p], y [n] or [n, r], x_query [q, p].
         ridges: ridge $\lambda_g$ > 0 of every model.
         steps: number of steps, >= 1; m + 1 steps are exact without rounding for m features.
-        approximates: kernel that the features of all models approximate, or G of them (see
-            `prefix_posterior`); default None.
+        approximates: kernel that the features of all models approximate, or G of them. It adds
+            what the features leave out to the variances of the result (see `prefix_posterior`), not
+            to those of the evidence, which is that of the features. Default None.
         sharpness: exponent $\beta$ > 0 of the evidence; default 1, Bayes. For $\beta \to \infty$,
             the model with the largest evidence has the weight 1.
 
@@ -110,15 +112,15 @@ def bayesian_average(
 
 @partial(jax.jit, static_argnames="steps")
 def average(kernels, task, ridges, approximated, sharpness, steps):
-    paths = [
-        iterate_posterior(
-            *(kernel, task, ridges[g], approximated and approximated[g]),
-            *(None, None, steps, "exclusive"),
-        )
-        for g, kernel in enumerate(kernels)
-    ]
     n = task.num_supports
     T = n + task.num_queries
+
+    def path(g: int, approximates: Any) -> Any:
+        options = None, None, steps, "exclusive"
+        return iterate_posterior(kernels[g], task, ridges[g], approximates, *options)
+
+    every = range(len(kernels))
+    paths = [path(g, None) for g in every]
     means = jnp.stack([p.along.reshape(steps + 1, T, -1) for p in paths], 2)[:-1]
     variances = jnp.stack([p.variance + ridges[g] for g, p in enumerate(paths)], 2)[:-1]
     y = seen(task)[1][None, :, None]
@@ -127,6 +129,9 @@ def average(kernels, task, ridges, approximated, sharpness, steps):
     before = jnp.cumsum(scores, 1) - scores
     total = jnp.broadcast_to(jnp.sum(scores, 1, keepdims=True), (steps, T - n, len(paths)))
     evidence = jnp.concatenate([before, total], 1)
+    if approximated is not None:
+        full = [path(g, approximated[g]).variance + ridges[g] for g in every]
+        variances = jnp.stack(full, 2)[:-1]
     weights = jax.nn.softmax(sharpness * evidence, axis=2)
     along = jnp.sum(weights[..., None] * means, 2)
     everywhere = (along, means.reshape(steps, T, -1), variances, evidence, weights)

@@ -129,8 +129,7 @@ def iterate(kernel, task, ridge, approximates, log_gate, strength, steps, prefix
         missing = jnp.where(tokens.kept, left_out, 0)
     # jaxlib 0.10.2 compiles a sum of products to wrong numbers here, for many steps in float32
     of_features = jnp.einsum("tm,ltm->lt", phi, h, precision="highest")
-    begun = (jnp.arange(steps + 1) > 0).astype(phi.dtype)
-    variance = begun[:, None] * missing[None] + ridge * of_features
+    variance = missing[None] + ridge * of_features
     return PosteriorTrajectory(along[:, task.num_supports :], along, variance, h, r, d)
 
 

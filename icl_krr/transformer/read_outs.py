@@ -32,7 +32,8 @@ def read_outs(
 
     Returns:
         {"prediction": as `predict` or `predict_along` returns it, name: [q, width]} with one entry
-        for each name in `model.weights.readouts`. With `along`, the first axis is n + q. If a model
+        for each name in `model.weights.readouts`. With `along`, the first axis is n + q, and the
+        values at masked supports mean nothing: a variance can be 0 there. If a model
         with one output takes a task with r outputs, the r outputs are the last axis of each array.
 
     Raises:

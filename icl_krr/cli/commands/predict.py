@@ -8,7 +8,7 @@ import numpy as np
 from rich.console import Console
 
 from ...experiments.predictions import calibration_of, errors, predictions
-from ...experiments.process import Process, process
+from ...experiments.process import TOLERANCE, Process, process
 from ...experiments.shared.rows import Rows
 from ...fields import cut
 from ...files import to_csv
@@ -21,9 +21,6 @@ from ..settings.predict import Predict
 
 SHOWN = 10
 """The number of predictions that the command prints."""
-
-LARGEST_ERROR = 0.01
-"""Largest relative error of a standard deviation that is not reported."""
 
 
 def run(settings: Predict) -> int:
@@ -102,11 +99,17 @@ def doubts_of(division: Division, table: TableOfNumbers) -> list[str]:
 
 
 def doubts_of_process(gaussian: Process) -> list[str]:
-    if gaussian.error <= LARGEST_ERROR:
+    if gaussian.error <= TOLERANCE:
         return []
+    if not np.isfinite(gaussian.error):
+        return [
+            "the standard deviations are not known, because numbers overflow; give --ridge and the "
+            "bandwidth, or set JAX_ENABLE_X64=1"
+        ]
     return [
-        f"the standard deviations of the transformer differ by up to {100 * gaussian.error:.1f} % "
-        "from the exact ones; use a larger ridge or fewer supports"
+        "mean and standard deviation of the transformer differ from the exact ones by up to "
+        f"{100 * gaussian.error:.1f} % of the standard deviation; use a larger --ridge or "
+        "JAX_ENABLE_X64=1"
     ]
 
 
@@ -134,21 +137,28 @@ def print_predictions(
         "low, high: 95 % interval, mean -+ 1.96 std\n"
     )
     if rmse:
-        inside = sum(row["low"] <= row["y"] <= row["high"] for row in found)
         each = ", ".join(f"{name} {number(value, 4)}" for name, value in rmse.items())
-        words += f"{inside} of {len(found)} intervals contain y{judged(calibration)}\n"
+        words += judged(found, calibration)
         words += f"RMSE in units of {settings.target}: {each}\n"
     if settings.out is None and len(found) > SHOWN:
         words += "--out FOLDER writes all predictions to predictions.csv\n"
     console.print(words)
 
 
-def judged(calibration: dict[str, float]) -> str:
+def judged(found: Rows, calibration: dict[str, float]) -> str:
+    """What known targets say about the intervals; nothing if there are no intervals."""
     if not calibration:
         return ""
+    inside = sum(row["low"] <= row["y"] <= row["high"] for row in found)
     low, high = (number(100 * calibration[end], 3) for end in ("low", "high"))
+    verdict = (
+        "not distinguishable from 95 %"
+        if calibration["low"] <= 0.95 <= calibration["high"]
+        else f"not 95 %: the intervals are too {'narrow' if calibration['high'] < 0.95 else 'wide'}"
+    )
     return (
-        f", between {low} and {high} % of further ones with 95 % confidence\n"
+        f"{inside} of {len(found)} intervals contain y: a coverage of {low} to {high} % (95 % "
+        f"confidence, independent rows), {verdict}\n"
         f"log likelihood of a y: {number(calibration['log_likelihood'], 4)}; with the mean and the "
-        f"deviation of the supports: {number(calibration['constant'], 4)}"
+        f"deviation of the supports: {number(calibration['constant'], 4)}\n"
     )

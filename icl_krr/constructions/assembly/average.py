@@ -60,9 +60,9 @@ class GroupAverage(KernelGroups):
         one = self.per_output(self.inside(SUPPORTS_AND_QUERIES))
         self.renew(self.means, fits)
         self.renew(self.variances, variances)
-        logs = self.scratch("log_variances", SUPPORTS_AND_QUERIES, "log of the variances")
-        self.activate("log", variances, one, to=logs)
-        self.sum_evidence(fits, variances, logs)
+        known = variances - self.left_out
+        logs = self.log_of(known)
+        self.sum_evidence(fits, known, logs)
         total = self.compare_evidence(one)
         with self.together():
             self.add(-self.weights, to=self.weights)
@@ -75,11 +75,28 @@ class GroupAverage(KernelGroups):
                 "reciprocal", spread(total, self.means.width), self.means, self.average, every
             )
         if self.edges is not None:
-            self.fill_bins(logs)
+            self.fill_bins(logs if self.approximated is None else self.log_of(variances))
 
     def renew(self, slot: Read, value: Read) -> None:
         """Replace the value of a slot."""
         self.add(value - slot, to=slot)
+
+    def log_of(self, variances: Read) -> Read:
+        logs = self.scratch("log_variances", SUPPORTS_AND_QUERIES, "log of the variances")
+        one = self.per_output(self.inside(SUPPORTS_AND_QUERIES))
+        self.activate("log", variances, one, to=logs)
+        return logs
+
+    @property
+    def left_out(self) -> Read:
+        """What the features leave out of the variances.
+
+        Posteriors do not know it, so the evidence must not contain it: it would depend on the order
+        of the supports.
+        """
+        if self.approximated is None:
+            return Read({}, self.systems)
+        return self.layout.read("missing", self.dtype)
 
     def sum_evidence(self, fits: Read, variances: Read, logs: Read) -> None:
         """Sum log N(y_j; f_j, s_j) over the supports j that a token sees."""

@@ -6,7 +6,6 @@ from collections.abc import Sequence
 from typing import Any
 
 import jax.numpy as jnp
-from jax.typing import DTypeLike
 
 from ...kernels import FeatureLayer, Kernel
 from ...numerics import matmul
@@ -28,20 +27,8 @@ class KernelGroups(PosteriorSums):
     fit, quadratic, gaps = "fits", "variances_of_fits", "variance_gaps"
     about_solution, about_prediction = "(C + I)^-1 psi(x)", "sum_j y_j psi_j^T h"
 
-    def __init__(
-        self,
-        kernel: Kernel,
-        num_features: int,
-        num_outputs: int,
-        dtype: DTypeLike | None,
-        arithmetic: Any,
-        sketch: Any,
-        *,
-        kernels: Sequence[Kernel],
-        ridges: Any,
-    ):
-        sizes = (num_features, num_outputs, dtype, arithmetic, sketch)
-        Machine.__init__(self, kernel, "linear", *sizes)
+    def __init__(self, kernel: Kernel, *options: Any, kernels: Sequence[Kernel], ridges: Any):
+        Machine.__init__(self, kernel, "linear", *options)  # not the features of one kernel
         self.ridges = jnp.asarray(ridges, self.dtype)
         self.layers = [self.with_matrices(k.feature_layer(self.dtype)) for k in kernels]
         self.width = max(layer.width for layer in self.layers)

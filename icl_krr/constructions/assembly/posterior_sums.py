@@ -119,6 +119,7 @@ class PosteriorSums(PrefixSums):
                 for system, kernel in enumerate(self.approximated or ()):
                     fill_diagonal(self, kernel, missing, system)
                 self.multiply(self.features, self.features, to=missing, out=-self.squared_length)
+                self.add(missing, to=variance)
             prologue()
 
         return super().transformer(
