@@ -51,7 +51,7 @@ def bayesian_average(
 
     One head sums the evidence. MLPs compute one logarithm for each model, and
     $1 / w_{gi} = \sum_h \exp(\beta (e_{hi} - e_{gi}))$ from $G^2$ differences, which are cut at
-    80, so that nothing overflows in float32: a weight below $e^{-80}$ is not resolved. These
+    80, so that nothing overflows in float32: no weight is smaller than about $e^{-80}$. These
     operations run in the same blocks as the solver. A step takes 7 blocks in the form "textbook",
     as that of `prefix_posterior`. In the form "fused" it takes 6, and 7 with `edges`. A block has
     at most 2 heads for each model.
@@ -75,7 +75,8 @@ def bayesian_average(
         ridges: ridge $\lambda_g$ > 0 of every model, the variance of its noise; may be traced. In
             float32, a ridge below $10^{-5} |\phi|^2$ can make variances negative. Then its evidence
             is NaN, and with it the average of all models.
-        steps: number of steps, >= 1. After one step, the average is still that of the priors.
+        steps: number of steps, >= 1. After one step, mean and variance of the functions are still
+            0, because the operations read the iterate before the step.
         form: order of the operations, "textbook" (default) or "fused" (see `conjugate_gradient`).
         approximates: kernel that the features of all models approximate, or G of them, with
             $k(x, x) \geq |\phi(x)|^2$. It adds what the features leave out to the variances of the
