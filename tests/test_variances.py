@@ -59,7 +59,7 @@ def test_variances_of_a_kernel_without_features_end_at_exact_regression(x64):
     own, exact, path = variances_of(model, tasks, ik.Gaussian(0.7), 0.1, 12)
     assert own.shape == (3, 2, 1)
     assert relative(path[:, -1], exact) < 1e-6
-    assert jnp.all(path[:, 0] == 0)
+    assert jnp.all(path[:, 0] < exact)  # what the features leave out
 
 
 def around(logs, level, seed):

@@ -90,9 +90,9 @@ def compare_variances(
 
     The model reports the variance s of an output at each query. The candidates report
     $c (v + \lambda)$, with the variance v of exact regression, or of t steps of
-    `icl_krr.solvers.prefix_posterior` from t = 0, where v is 0. A kernel without a feature map gets
-    Nystrom features with all supports as landmarks, so that the last step is exact. A step that has
-    converged is no candidate of its own.
+    `icl_krr.solvers.prefix_posterior` from t = 0, where v is only what the features leave out: 0
+    for a kernel with a feature map. A kernel without one gets Nystrom features with all supports as
+    landmarks, so that the last step is exact. A step that has converged is no candidate of its own.
 
     Two nulls do not look at x: one variance for all tasks, and one for each number of supports.
     They are fitted to the log variances of the model on the first half of the tasks. The second
