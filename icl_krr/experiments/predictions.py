@@ -94,4 +94,5 @@ def calibration_of(division: Division, process: Process) -> dict[str, float]:
         scores = [
             float(log_likelihood(given, y)) - unit for given in (process.predictive, constant)
         ]
-    return {**found._asdict(), "log_likelihood": scores[0], "constant": scores[1]}
+    judged = {**found._asdict(), "calibrated": found.calibrated}
+    return {**judged, "log_likelihood": scores[0], "constant": scores[1]}

@@ -9,8 +9,8 @@ import numpy as np
 
 from .. import solvers
 from ..constructions import prefix_posterior
-from ..kernels import Features, Kernel
-from ..sketches import nystrom_features
+from ..kernels import Kernel
+from ..sketches import featured
 from ..tasks import Task, system
 from ..transformer import Transformer, predictive
 from ..uncertainty import Predictive
@@ -20,7 +20,7 @@ STEPS = 64, 256
 """Steps of the transformer, and those with which it tries again."""
 
 TOLERANCE = 0.01
-"""Largest relative error of a standard deviation that is good enough."""
+"""Largest error of a mean or a standard deviation, over the deviation, that is good enough."""
 
 
 class Process(NamedTuple):
@@ -75,10 +75,7 @@ def process(kernel: Kernel, task: Task, ridge: float) -> Process:
     Source: Rasmussen, Williams, Gaussian Processes for Machine Learning, eq. 2.30, maximised over
     the factor of the covariance.
     """
-    features, approximates = kernel, None
-    if not kernel.featured:
-        approximates = kernel
-        features = Features(nystrom_features(kernel, task.x[:MOST_LANDMARKS]))
+    features, approximates = featured(kernel, task.x[:MOST_LANDMARKS])
     width = features.feature_map(task.x[:1]).shape[1]
     exact = exactly(kernel, task, ridge)
     model = prefix_posterior(

@@ -10,9 +10,9 @@ import numpy as np
 from jaxtyping import Array, Float
 
 from .. import checks, solvers
-from ..kernels import Features, Kernel, check_kernel
+from ..kernels import Kernel, check_kernel
 from ..readable import readable
-from ..sketches import nystrom_features
+from ..sketches import featured
 from ..tasks import Task, map_tasks
 from ..tasks.task import check_axes, kept
 from ..transformer import Transformer, predictive
@@ -168,9 +168,7 @@ def variances_of(
     def of_task(task: Task, model: Transformer, kernel: Kernel, ridge: Any) -> tuple:
         own = predictive(model, task).variance.reshape(task.num_queries, -1)
         exact = solvers.posterior(kernel, task, ridge=ridge).variance
-        phi, whole = kernel, None
-        if not kernel.featured:
-            phi, whole = Features(nystrom_features(kernel, task.x)), kernel
+        phi, whole = featured(kernel, task.x)
         path = solvers.prefix_posterior(phi, task, ridge=ridge, steps=steps, approximates=whole)
         return own, exact, path.variance[:, task.num_supports :]
 

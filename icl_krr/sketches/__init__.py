@@ -1,6 +1,7 @@
 """Low-rank sketches: matrices that keep m directions, and feature maps with m features."""
 
-from .landmarks import Nystrom, NystromFeatures, nystrom, nystrom_features
+# a name imported as `name as name` is used by other packages here and is not public
+from .landmarks import Nystrom, NystromFeatures, featured as featured, nystrom, nystrom_features
 from .matrices import best, coordinates, gaussian, landmarks, orthonormal, sketched
 from .random_features import RandomFeatures, positive_features, trigonometric_features
 

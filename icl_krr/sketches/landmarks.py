@@ -11,7 +11,7 @@ from jax.typing import DTypeLike
 from jaxtyping import Array, Float
 
 from .. import checks, shapes
-from ..kernels import FeatureLayer, Kernel, check_kernel
+from ..kernels import FeatureLayer, Features, Kernel, check_kernel
 from ..linalg import solve
 from ..numerics import matmul
 from ..pytree import checked
@@ -222,3 +222,13 @@ def nystrom(
     )
     core = solve(inner, jnp.eye(rank, dtype=x.dtype))
     return Nystrom(landmarks, mix, core, kernel, ridge)
+
+
+def featured(kernel: Kernel, landmarks: Float[Array, "l p"]) -> tuple[Kernel, Kernel | None]:
+    """A kernel with a feature map, and the kernel that it approximates at landmarks, if it does.
+
+    A kernel that has a feature map is returned as it is.
+    """
+    if kernel.featured:
+        return kernel, None
+    return Features(nystrom_features(kernel, landmarks)), kernel

@@ -151,10 +151,11 @@ def judged(found: Rows, calibration: dict[str, float]) -> str:
         return ""
     inside = sum(row["low"] <= row["y"] <= row["high"] for row in found)
     low, high = (number(100 * calibration[end], 3) for end in ("low", "high"))
+    narrow = calibration["fraction"] < calibration["level"]
     verdict = (
         "not distinguishable from 95 %"
-        if calibration["low"] <= 0.95 <= calibration["high"]
-        else f"not 95 %: the intervals are too {'narrow' if calibration['high'] < 0.95 else 'wide'}"
+        if calibration["calibrated"]
+        else f"not 95 %: the intervals are too {'narrow' if narrow else 'wide'}"
     )
     return (
         f"{inside} of {len(found)} intervals contain y: a coverage of {low} to {high} % (95 % "
