@@ -49,8 +49,8 @@ class Status(NamedTuple):
             the larger of the gaps of mean and variance, and the variance is divided by $k(x, x)$.
             `icl_krr.check` measures the gap, and solvers estimate it. It is infinite if it is not
             known.
-        condition: upper bound on the condition number of $A$, times the unit roundoff of the
-            dtype. Above 1, the solution may have no correct digit.
+        condition_times_eps: upper bound on the condition number of $A$, times the machine epsilon
+            of the dtype. Above 1, the solution may have no correct digit.
         overflow: whether a kernel value is not finite in the dtype of the task; default False.
         range: whether y is so small, or a coefficient or a prediction so large or so small, that
             it leaves the range of the dtype although all kernel values are finite; default
@@ -71,7 +71,7 @@ class Status(NamedTuple):
     ok: Any
     residual: Any
     gap: Any
-    condition: Any
+    condition_times_eps: Any
     overflow: Any = False
     range: Any = False
     sink: Any = False
@@ -107,7 +107,7 @@ def worst_of(field: np.ndarray) -> Any:
 def assess(
     residual: Any,
     gap: Any,
-    condition: Any,
+    condition_times_eps: Any,
     dtype: Any,
     *,
     uncertain: Any = 0.0,
@@ -118,13 +118,13 @@ def assess(
 ) -> Status:
     """Return the status; a NaN counts as infinite, and `uncertain` is the error of the gap."""
     far = ~(jnp.asarray(gap) + uncertain <= TOLERANCE)
-    numbers = (jnp.asarray(value, dtype) for value in (residual, gap, condition))
-    residual, gap, condition = (jnp.where(jnp.isnan(v), jnp.inf, v) for v in numbers)
+    numbers = (jnp.asarray(value, dtype) for value in (residual, gap, condition_times_eps))
+    residual, gap, condition_times_eps = (jnp.where(jnp.isnan(v), jnp.inf, v) for v in numbers)
     status = Status(
         ok=~(far | overflow | range),
         residual=residual,
         gap=gap,
-        condition=condition,
+        condition_times_eps=condition_times_eps,
         overflow=overflow,
         range=range,
         steps=jnp.asarray(steps, jnp.int32),
@@ -157,7 +157,7 @@ def sentence(s: Status) -> str:
             f"values of y or of the solver leave the range of {s.residual.dtype}: rescale y so "
             f"that its largest magnitude is about 1{wider}{notes}"
         )
-    if np.isfinite(s.residual) and s.condition == 0:
+    if np.isfinite(s.residual) and s.condition_times_eps == 0:
         return (
             f"not checked: the model does not know its kernel and ridge, or n is too large{notes}"
         )
@@ -170,7 +170,7 @@ def sentence(s: Status) -> str:
         )
     if not np.isfinite(s.gap):
         state = "the result is not finite"
-    lost, stuck = s.condition > TOLERANCE, bool(s.steps) and not s.falling
+    lost, stuck = s.condition_times_eps > TOLERANCE, bool(s.steps) and not s.falling
     helps = []
     far = stuck and s.gap >= 1  # the solver diverges, or has hardly begun
     if far:

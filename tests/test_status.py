@@ -47,8 +47,11 @@ def test_a_solution_of_any_scale_is_right_or_says_so(task):
 def test_the_condition_number_is_bounded_by_the_discs_of_gershgorin():
     eps = float(jnp.finfo("float32").eps)
     for gram, bound in (([[2, 1], [1, 3]], 5 / 2), ([[1, 2], [2, 1]], 4 / 1), ([[4]], 5 / 5)):
-        found = accuracy.condition(jnp.array(gram, "float32"), 1.0)
+        found = accuracy.condition_times_eps(jnp.array(gram, "float32"), 1.0)
         assert np.isclose(found / eps, bound), gram
+    one = ik.Task(x=jnp.ones((1, 1)), y=jnp.ones(1), x_query=jnp.ones((1, 1)))
+    status = ik.solvers.exact(ik.Linear(), one, ridge=1.0).status
+    assert np.isclose(status.condition_times_eps / jnp.finfo(one.x.dtype).eps, 1)  # as it is named
 
 
 @pytest.mark.parametrize("dtype", ["float32", "float64"])
@@ -325,7 +328,7 @@ def test_points_on_a_sphere_are_advised_where_they_help(task):
     for status in (ik.check(model, task), ik.posterior(model, ik.Exponential(), task).status):
         assert sphere in status.advice()
     smooth = ik.solvers.exact(ik.Gaussian(8.0), task, ridge=1e-6).status
-    assert smooth.condition > 0.1
+    assert smooth.condition_times_eps > 0.1
     assert smooth.advice().endswith("use float64 or a larger ridge")
 
 

@@ -39,7 +39,7 @@ def of_solution(
     return assess(
         worst(norm(left) / size_of(norm(y))),
         jnp.maximum(worst(error / scale), worst(jnp.abs(change) / scale)),
-        condition(parts.gram, ridge),
+        condition_times_eps(parts.gram, ridge),
         y.dtype,
         overflow=overflows(parts),
         range=out_of_range(parts.y, size, alpha, prediction),
@@ -54,7 +54,7 @@ def with_variance(status: Status, error: Any, variance: Any, prior: Any) -> Stat
     return assess(
         status.residual,
         gap,
-        status.condition,
+        status.condition_times_eps,
         gap.dtype,
         overflow=status.overflow,
         range=status.range,
@@ -127,7 +127,7 @@ def of_path(parts: System, ridge: Any, alpha: Any, r: Any) -> Status:
     return assess(
         worst(share),
         worst(gap + eps * rounded),
-        condition(gram, ridge),
+        condition_times_eps(gram, ridge),
         y.dtype,
         overflow=overflows(parts),
         range=out_of_range(parts.y, size, last, prediction),
@@ -141,12 +141,12 @@ def of_measured(
     best: Status, parts: System, residual: Any, gap: Any, *results: Any, **flags: Any
 ) -> Status:
     """The status of results whose gap to the `best` solution, of a wider dtype, was measured."""
-    y, wide = parts.y, best.condition.dtype
+    y, wide = parts.y, best.condition_times_eps.dtype
     out = out_of_range(y, jnp.ones((), y.dtype), *results)
     return assess(
         residual,
         gap,
-        best.condition / jnp.finfo(wide).eps * float(jnp.finfo(y.dtype).eps),
+        best.condition_times_eps / jnp.finfo(wide).eps * float(jnp.finfo(y.dtype).eps),
         y.dtype,
         uncertain=best.gap,
         overflow=overflows(parts),
@@ -199,8 +199,8 @@ def scale_of(y: jax.Array, prediction: jax.Array) -> jax.Array:
     return largest(jnp.concatenate([y, prediction.astype(y.dtype)]), axis=0)[0]
 
 
-def condition(gram: jax.Array, ridge: Any) -> jax.Array:
-    """An upper bound on the condition number of A, times the unit roundoff, by Gershgorin."""
+def condition_times_eps(gram: jax.Array, ridge: Any) -> jax.Array:
+    """An upper bound on the condition number of A, times machine epsilon, by Gershgorin."""
     around, on = jnp.sum(jnp.abs(gram), axis=1), jnp.diagonal(gram)
     low = jnp.maximum(jnp.min(2 * on - around), 0) + ridge
     return (jnp.max(around) + ridge) / low * jnp.finfo(gram.dtype).eps
