@@ -40,24 +40,24 @@ def is_floating(leaf: Any) -> bool:
     return hasattr(leaf, "astype") and jnp.issubdtype(leaf.dtype, jnp.floating)
 
 
-def spread(function: Callable, *given: Any) -> Any:
-    r"""Estimate how far rounding errors move the results of a function.
+def spread(function: Callable, *given: Any) -> tuple[Any, Any]:
+    r"""Call a function, and estimate how far rounding errors move its result.
 
-    All numbers of the arguments are multiplied by $1 \pm 4 u$ with random signs, four times.
-    This moves the results as far as the rounding errors do, both those of an ill-conditioned
-    problem and those of the algorithm, which are other ones each time.
+    The function is called four times more, with all numbers of the arguments multiplied by
+    $1 \pm 4 u$ with random signs. This moves the result as far as rounding errors do: those of the
+    problem, if it is ill-conditioned, and those of the algorithm, which are others each time.
 
     Args:
         function: function of arrays whose result is a pytree of arrays.
-        given: arguments of the function, pytrees; floating-point arrays and Python's floats count.
+        given: arguments of the function, pytrees; their floating-point arrays are changed.
 
     Returns:
-        The largest changes of the results in units of the result, as `function` returns them.
+        The result, and the largest changes of its numbers in the same pytree.
 
     Source: Vignes, A stochastic arithmetic for reliable scientific computation, 1993.
 
-    >>> error = spread(lambda x: x - 1, jnp.full(1, 1 + 1e-6))
-    >>> bool(1e-7 < error[0] < 1e-6)
+    >>> _, change = spread(lambda x: x - 1, jnp.full(1, 1 + 1e-6))
+    >>> bool(1e-7 < change[0] < 1e-6)
     True
     """
     known, found = function(*given), []
@@ -65,13 +65,11 @@ def spread(function: Callable, *given: Any) -> Any:
         rng = np.random.default_rng(number)
         changed = function(*jax.tree.map(lambda leaf, rng=rng: nudged(leaf, rng), given))
         found.append(jax.tree.map(lambda a, b: jnp.abs(a - b), changed, known))
-    return jax.tree.map(lambda *changes: jnp.max(jnp.stack(changes), axis=0), *found)
+    return known, jax.tree.map(lambda *changes: jnp.max(jnp.stack(changes), axis=0), *found)
 
 
 def nudged(leaf: Any, rng: np.random.Generator) -> Any:
-    if not (isinstance(leaf, float) or is_floating(leaf)):
+    if not is_floating(leaf):
         return leaf
-    dtype = np.result_type(float) if isinstance(leaf, float) else leaf.dtype
     signs = rng.integers(0, 2, np.shape(leaf)) * 2 - 1
-    factor = 1 + signs * UNITS * float(jnp.finfo(dtype).eps)
-    return leaf * (factor if isinstance(leaf, float) else jnp.asarray(factor, dtype))
+    return leaf * jnp.asarray(1 + signs * UNITS * float(jnp.finfo(leaf.dtype).eps), leaf.dtype)

@@ -16,7 +16,7 @@ from .. import checks, linalg
 from ..kernels import Kernel, check_pairs
 from ..numerics import matmul
 from ..readable import readable
-from ..rounding import MARGIN, cast, spread
+from ..rounding import MARGIN, UNITS, cast, spread
 from ..status import Status, assess
 from ..tasks import Task
 from ..tasks.linear_system import System
@@ -41,7 +41,8 @@ class AverageTrajectory(Result):
         variances: variances of an output, [L + 1, n + q, G].
         log_evidence: log marginal likelihoods of the supports before a token, [L + 1, n + q, G].
         weights: probabilities of the models, [L + 1, n + q, G].
-        status: a `Status` of the last average, compared with exact Bayesian model averaging.
+        status: a `Status` of the last average, compared with exact Bayesian model averaging;
+            default None: not compared.
 
     >>> import icl_krr as ik
     >>> task = ik.Task(x=jnp.ones((1, 1)), y=jnp.array([3.0]), x_query=jnp.ones((1, 1)))
@@ -204,7 +205,7 @@ def of_average(kernels, ridges, sharpness, given: Task, found, weights, *, steps
         return f[..., 0], w
 
     problem = cast((kernels, jnp.asarray(ridges), jnp.asarray(sharpness), given), wide)
-    (optimum, shares), moved = exactly(*problem), spread(exactly, *problem)
+    (optimum, shares), moved = spread(exactly, *problem)
     y = seen(given)[1]
     scale = accuracy.scale_of(y.astype(wide), optimum)[None]
 
@@ -221,7 +222,7 @@ def of_average(kernels, ridges, sharpness, given: Task, found, weights, *, steps
         for points in (seen(given)[0], given.x_query)
     ]
     return accuracy.of_measured(
-        assess(0.0, MARGIN * change, change, wide),
+        assess(0.0, MARGIN * change, change / UNITS, wide),
         System(*norms, y),
         0.0,
         gaps[-1],

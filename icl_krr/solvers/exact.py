@@ -146,8 +146,9 @@ def leave_one_out(kernel: Kernel, task: Task, *, ridge: float | Float[Array, ""]
 @jax.jit
 def held_out_errors(kernel: Kernel, task: Task, ridge: jax.Array) -> jax.Array:
     gram, _, y = system(kernel, task)
-    A = shifted(gram, jnp.asarray(ridge, y.dtype))
-    return like(task.y, linalg.solve(A, y) / linalg.diagonal_of_inverse(A)[:, None])
+    A, (y, size) = shifted(gram, jnp.asarray(ridge, y.dtype)), normalise(y)
+    errors = linalg.solve(A, y) / linalg.diagonal_of_inverse(A)[:, None]
+    return like(task.y, size * errors)
 
 
 def shifted(gram: jax.Array, ridge: jax.Array) -> jax.Array:

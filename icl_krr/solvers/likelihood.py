@@ -12,7 +12,7 @@ from .. import checks, linalg
 from ..kernels import Kernel
 from ..tasks import Task, system
 from ..tasks.task import kept
-from .algebra import check_system
+from .algebra import check_system, normalise
 
 
 def log_marginal_likelihood(
@@ -53,8 +53,9 @@ def log_marginal_likelihood(
 
 @jax.jit
 def evidence(kernel: Kernel, task: Task, ridge: jax.Array) -> jax.Array:
-    y = system(kernel, task).y
-    fit = jnp.sum(y * linalg.solve(covariance(kernel, task, ridge), y))
+    y, size = normalise(system(kernel, task).y)
+    each = jnp.sum(y * linalg.solve(covariance(kernel, task, ridge), y), axis=0)
+    fit = jnp.sum(size[0] * (size[0] * each))  # the square of the size may underflow
     return -(fit + complexity(kernel, task, ridge)) / 2
 
 
