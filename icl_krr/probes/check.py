@@ -70,7 +70,8 @@ def check(
     if "log_evidence" in model.layout.names:
         kernels = check_pairs(kernel, ridge)
         _, cache = run_with_cache(model, task, names=("weights", "prediction"))
-        weights = cache["weights"][:, task.num_supports :]
+        weights = cache["weights"]
+        weights = weights[:, weights.shape[1] - task.num_queries :]
         measure = partial(of_average, steps=model.steps)
         given = kernels, ridge, sharpness, task, cache["prediction"], weights
         return accuracy.in_float64(measure, *given)
