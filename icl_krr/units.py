@@ -43,8 +43,8 @@ def in_units(unit: jax.Array, function: Callable, degrees: Any, y: jax.Array, *o
 
     A result of degree d has $f(c y, w) = c^d f(y, w)$ for c > 0, hence $f(y, w) = u^d f(y / u, w)$.
     The derivative is computed as $u^{d-1} Df(y / u, w)[dy, u \, dw]$, not by the products with
-    $u$ and $1 / u$ one by one. So the numbers inside are of order 1, and do neither overflow nor
-    underflow for any size of y.
+    $u$ and $1 / u$ one by one. So the numbers inside are of order 1, and neither overflow nor
+    underflow for any size of y. Results of degree 0 have a derivative of their own, without $u$.
 
     Args:
         unit: powers of two: a scalar, or [r] for the last axis of y and of the results.
@@ -66,22 +66,29 @@ def in_units(unit: jax.Array, function: Callable, degrees: Any, y: jax.Array, *o
     @partial(run.defjvp, symbolic_zeros=True)
     def run_jvp(primals: Any, tangents: Any) -> tuple[Any, Any]:
         (unit, y, others), (_, dy, changes) = primals, tangents
-        shared = jnp.max(unit)  # the other arguments change the results of all units
         given, structure = jax.tree.flatten((times(y, unit, -1), others))
         changes = [dy, *jax.tree.leaves(changes, is_leaf=is_zero)]
         moving = [i for i, change in enumerate(changes) if not is_zero(change)]
 
-        def of_moving(*values: jax.Array) -> Any:
+        def of_moving(grows: bool, *values: jax.Array) -> Any:
             every = list(given)
             for i, value in zip(moving, values, strict=True):
                 every[i] = value
             y, others = structure.unflatten(every)
-            return function(y, *others)
+            only = lambda d, part: part if (d > 0) == grows else None  # noqa: E731
+            return jax.tree.map(only, degrees, function(y, *others))
 
-        along = [times(changes[i], shared / unit if i == 0 else shared) for i in moving]
-        results, slopes = jax.jvp(of_moving, [given[i] for i in moving], along)
-        back = from_units(unit, degrees, slopes, shared)
-        return from_units(unit, degrees, results), back
+        pairs = {}
+        for grows in {d > 0 for d in jax.tree.leaves(degrees)}:
+            # the results of all outputs depend on the other arguments, so these have one unit
+            shared = jnp.max(unit) if grows else jnp.ones((), unit.dtype)
+            along = [times(changes[i], shared / unit if i == 0 else shared) for i in moving]
+            at = [given[i] for i in moving]
+            results, slopes = jax.jvp(partial(of_moving, grows), at, along)
+            back = from_units(unit, degrees, slopes, shared)
+            pairs[grows] = from_units(unit, degrees, results), back
+        pick = lambda d, *parts: dict(zip(pairs, parts, strict=True))[d > 0]  # noqa: E731
+        return tuple(jax.tree.map(pick, degrees, *parts) for parts in zip(*pairs.values()))
 
     return run(unit, y, others)
 

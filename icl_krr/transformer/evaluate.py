@@ -74,7 +74,7 @@ def evaluate(
 
             if powers is None:
                 return at(task.y, task, model, stream)
-            made = degrees_of_results(model, powers, names, every)
+            made = degrees_of_results(model, powers, names, bool(keep), every)
             run = in_units_plainly if hooks else in_units
             return run(unit_of_task(task, axes), at, made, task.y, task, model, stream)
 
@@ -164,13 +164,13 @@ def unit_of_task(task: Task, axes: Axes) -> jax.Array:
 
 
 def degrees_of_results(
-    model: Transformer, powers: Degrees, names: tuple[str, ...], every: bool
+    model: Transformer, powers: Degrees, names: tuple[str, ...], points: bool, every: bool
 ) -> Any:
-    """The degrees in y of what `evaluate_once` returns; points have the units of the run."""
+    """The degrees in y of what `evaluate_once` returns; points stay in the units of the run."""
     reads = {"prediction": model.weights.readout, **(model.weights.readouts if every else {})}
     found = {name: degree(read, powers) or 0 for name, read in reads.items()}
     slots = {name: {**powers, **found}.get(name, 0) for name in names}
-    return found if every else found["prediction"], (slots, 0)
+    return found if every else found["prediction"], (slots, 1 - points)
 
 
 @partial(jax.jit, static_argnames=("chunk", "axes"))
