@@ -88,7 +88,8 @@ def in_units(unit: jax.Array, function: Callable, degrees: Any, y: jax.Array, *o
             back = from_units(unit, degrees, slopes, shared)
             pairs[grows] = from_units(unit, degrees, results), back
         pick = lambda d, *parts: dict(zip(pairs, parts, strict=True))[d > 0]  # noqa: E731
-        return tuple(jax.tree.map(pick, degrees, *parts) for parts in zip(*pairs.values()))
+        results, slopes = zip(*pairs.values(), strict=True)
+        return jax.tree.map(pick, degrees, *results), jax.tree.map(pick, degrees, *slopes)
 
     return run(unit, y, others)
 
@@ -122,7 +123,7 @@ def from_units(unit: jax.Array, degrees: Any, results: Any, shared: Any = None) 
 def times(value: jax.Array, unit: jax.Array, power: int = 1) -> jax.Array:
     """The value times u^power, one factor at a time: 0 stays 0."""
     factor = unit if power > 0 else 1 / unit
-    factor = factor.reshape((1,) * (value.ndim - factor.ndim) + factor.shape)
+    factor = factor.reshape((1,) * (value.ndim - factor.ndim) + factor.shape).astype(value.dtype)
     for _ in range(abs(power)):
         value = value * factor
     return value

@@ -14,6 +14,7 @@ from ..kernels import Kernel
 from ..numerics import matmul
 from ..status import Status, assess
 from ..tasks import Task
+from ..units import in_units, unit_of
 from .accuracy import mean_eigenvalue, norm, out_of_range, scaled, size_of, uneven, worst
 from .algebra import check_system, featured, like, seen
 from .results import Trajectory
@@ -66,13 +67,21 @@ def newton_schulz(
     task = featured(kernel, task)
     capacity.check("inverse of every step", (steps + 2) * task.num_features**2, task.x)
     scale, _ = step_sizes.newton_schulz(steps, ridge, spectrum)
-    return iterate(task, ridge, scale, steps)
+    return solve(task, ridge, scale, steps)
 
 
 @partial(jax.jit, static_argnames="steps")
-def iterate(task, ridge, scale, steps) -> Trajectory:
+def solve(task, ridge, scale, steps) -> Trajectory:
     x, y = seen(task)
     ridge, scale = (jnp.asarray(value, y.dtype) for value in (ridge, scale))
+    given = x, task.x_query, ridge, scale
+    run = partial(iterate, steps)
+    alpha, r, prediction = in_units(unit_of(y, axis=0), run, 1, y, *given)
+    status = of_inverse(x, y, ridge, alpha[-1], r, prediction[-1])
+    return Trajectory(like(task.y, alpha), like(task.y, r), None, like(task.y, prediction), status)
+
+
+def iterate(steps, y, x, x_query, ridge, scale):
     eye = jnp.eye(x.shape[1], dtype=x.dtype)
     covariance = matmul(x.T, x) + ridge * eye
 
@@ -84,9 +93,7 @@ def iterate(task, ridge, scale, steps) -> Trajectory:
     weights = matmul(jnp.concatenate([scale * eye[None], path]), matmul(x.T, y))
     alpha = (y[None] - matmul(x, weights)) / ridge
     r = y[None] - matmul(x, matmul(x.T, alpha)) - ridge * alpha
-    prediction = matmul(task.x_query, weights)
-    status = of_inverse(x, y, ridge, alpha[-1], r, prediction[-1])
-    return Trajectory(like(task.y, alpha), like(task.y, r), None, like(task.y, prediction), status)
+    return alpha, r, matmul(x_query, weights)
 
 
 def of_inverse(x: Any, y: Any, ridge: Any, alpha: Any, r: Any, prediction: Any) -> Status:
