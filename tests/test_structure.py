@@ -26,6 +26,7 @@ SHARED = {
     "status",
     "step_sizes",
     "text_tables",
+    "units",
 }
 ALLOWED = {
     "kernels": set(),

@@ -25,7 +25,7 @@ from . import accuracy
 from .algebra import like, seen
 from .likelihood import known
 from .prefix import check_prefix, num_features
-from .prefix_posterior import iterate as iterate_posterior
+from .prefix_posterior import solve as solve_posterior
 from .results import Result
 
 
@@ -136,7 +136,7 @@ def average(kernels, task, ridges, approximated, sharpness, steps):
 
     def path(g: int, approximates: Any) -> Any:
         options = None, None, steps, "exclusive"
-        return iterate_posterior(kernels[g], task, ridges[g], approximates, *options)
+        return solve_posterior(kernels[g], task, ridges[g], approximates, *options)
 
     def posteriors(approximates: Sequence[Any]) -> tuple[jax.Array, jax.Array]:
         paths = [path(g, one) for g, one in enumerate(approximates)]
@@ -177,7 +177,8 @@ def best(kernels, ridges, sharpness, task) -> tuple[jax.Array, jax.Array]:
         phi, at = (kernel.feature_map(points) for points in (x, task.x_query))
         phi = jnp.where(kept(task)[:, None], phi, 0)
         C = matmul(phi.T, phi) + ridge * jnp.eye(phi.shape[1], dtype=y.dtype)
-        lower, w = linalg.factor_and_solution(C, matmul(phi.T, y))
+        lower = linalg.constant_factor(C)
+        w = linalg.solve_factored(C, lower, matmul(phi.T, y))
         fit = jnp.sum((y - matmul(phi, w)) ** 2) / ridge + jnp.sum(w**2)
         size = 2 * jnp.sum(jnp.log(jnp.diagonal(lower))) + (count - len(C)) * jnp.log(ridge)
         return matmul(at, w), -(fit + outputs * (size + count * math.log(2 * math.pi))) / 2

@@ -12,7 +12,8 @@ from .. import checks, linalg
 from ..kernels import Kernel
 from ..tasks import Task, system
 from ..tasks.task import kept
-from .algebra import check_system, normalise
+from ..units import in_units, unit_of
+from .algebra import check_system
 
 
 def log_marginal_likelihood(
@@ -53,9 +54,9 @@ def log_marginal_likelihood(
 
 @jax.jit
 def evidence(kernel: Kernel, task: Task, ridge: jax.Array) -> jax.Array:
-    y, size = normalise(system(kernel, task).y)
-    each = jnp.sum(y * linalg.solve(covariance(kernel, task, ridge), y), axis=0)
-    fit = jnp.sum(size[0] * (size[0] * each))  # the square of the size may underflow
+    y, A = system(kernel, task).y, covariance(kernel, task, ridge)
+    run = lambda y, A: jnp.sum(y * linalg.solve(A, y), axis=0)  # noqa: E731
+    fit = jnp.sum(in_units(unit_of(y, axis=0), run, 2, y, A))
     return -(fit + complexity(kernel, task, ridge)) / 2
 
 

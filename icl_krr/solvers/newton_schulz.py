@@ -14,6 +14,7 @@ from ..kernels import Kernel
 from ..numerics import matmul
 from ..status import Status, assess
 from ..tasks import Task
+from ..units import in_units, unit_of
 from .accuracy import (
     constant,
     largest,
@@ -76,34 +77,40 @@ def newton_schulz(
     task = featured(kernel, task)
     capacity.check("inverse of every step", (steps + 2) * task.num_features**2, task.x)
     scale, _ = step_sizes.newton_schulz(steps, ridge, spectrum)
-    return iterate(task, ridge, scale, steps)
+    return solve(task, ridge, scale, steps)
 
 
 @partial(jax.jit, static_argnames="steps")
-def iterate(task, ridge, scale, steps) -> Trajectory:
+def solve(task, ridge, scale, steps) -> Trajectory:
     x, y = seen(task)
     ridge, scale = (jnp.asarray(value, y.dtype) for value in (ridge, scale))
-    eye = jnp.eye(x.shape[1], dtype=x.dtype)
-    covariance = matmul(x.T, x) + ridge * eye
+    given = x, task.x_query, ridge, scale
+    run = partial(iterate, steps)
+    alpha, r, prediction = in_units(unit_of(y, axis=0), run, 1, y, *given)
+    status = of_inverse(x, y, task.x_query, ridge, alpha[-1], r, prediction[-1])
+    return Trajectory(like(task.y, alpha), like(task.y, r), None, like(task.y, prediction), status)
+
+
+def iterate(steps, y, x, x_query, ridge, scale):
+    eye, C = jnp.eye(x.shape[1], dtype=x.dtype), covariance(x, ridge)
 
     def step(V, _):
-        V = 2 * V - matmul(matmul(V, covariance), V)
+        V = 2 * V - matmul(matmul(V, C), V)
         return V, V
 
     _, path = jax.lax.scan(step, scale * eye, length=steps)
     weights = matmul(jnp.concatenate([scale * eye[None], path]), matmul(x.T, y))
     alpha = (y[None] - matmul(x, weights)) / ridge
     r = y[None] - matmul(x, matmul(x.T, alpha)) - ridge * alpha
-    prediction = matmul(task.x_query, weights)
-    found = covariance, weights[-1], alpha[-1], r, prediction[-1]
-    status = of_inverse(x, y, task.x_query, ridge, *found)
-    return Trajectory(like(task.y, alpha), like(task.y, r), None, like(task.y, prediction), status)
+    return alpha, r, matmul(x_query, weights)
+
+
+def covariance(x: Any, ridge: Any) -> Any:
+    return matmul(x.T, x) + ridge * jnp.eye(x.shape[1], dtype=x.dtype)
 
 
 @constant
-def of_inverse(
-    x: Any, y: Any, at: Any, ridge: Any, C: Any, weights: Any, alpha: Any, r: Any, f: Any
-) -> Status:
+def of_inverse(x: Any, y: Any, at: Any, ridge: Any, alpha: Any, r: Any, f: Any) -> Status:
     r"""The status of the last iterate: its distance from the weights that Cholesky finds.
 
     The error of these at $x$ is $h^T (\delta b - \delta C w)$ with $h = C^{-1} x$. An entry of
@@ -111,11 +118,12 @@ def of_inverse(
     $u \sqrt{C_{ii}} |y|$. The residual does not tell it: divided by a small ridge, rounding errors
     of $y - f$ fill directions of large eigenvalues, beside which those of small ones do not count.
     """
-    given, (y, last, size) = y, scaled(y, weights)
+    given, (y, alpha, size) = y, scaled(y, alpha)
+    C = covariance(x, ridge)
     trace, unit = jnp.sum(x * x), jnp.sqrt(jnp.diagonal(C))[:, None]
     far = largest(at / unit.T, axis=1)
     right = jnp.concatenate([matmul(x.T, y), (at / far).T], axis=1)
-    _, solved = linalg.factor_and_solution(C, right)
+    solved = linalg.solve(C, right)
     best, h = solved[:, : y.shape[1]], solved[:, y.shape[1] :]
     spread = jnp.sqrt(norm(y) ** 2 + norm(best * unit) ** 2)
     rounded = jnp.finfo(y.dtype).eps * far * norm(h * unit)[:, None] * spread[None]
@@ -127,7 +135,7 @@ def of_inverse(
         (trace + ridge) / ridge * jnp.finfo(y.dtype).eps,
         y.dtype,
         overflow=~jnp.isfinite(trace),
-        range=out_of_range(given, size, last, alpha / size, f / size),
+        range=out_of_range(given, size, alpha, f / size),
         falling=jnp.any(share < 0.9 * half),
         uneven=uneven(jnp.sum(x * x, axis=1)),
         steps=len(r) - 1,
