@@ -17,8 +17,8 @@ import numpy as np
 
 from . import checks
 from .readable import readable
-from .rounding import MARGIN, UNITS, cast, is_floating, spread
-from .solvers.accuracy import in_float64, size_of, worst
+from .rounding import MARGIN, UNITS, cast, in_float64, is_floating, spread
+from .solvers.accuracy import size_of, worst
 from .status import TOLERANCE, Status, assess
 from .tasks import Task
 

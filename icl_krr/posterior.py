@@ -10,6 +10,7 @@ import numpy as np
 
 from . import capacity, checks, solvers
 from .kernels import Kernel, check_kernel
+from .rounding import cast, in_float64
 from .solvers import accuracy
 from .solvers.results import Posterior
 from .status import Status, assess
@@ -116,13 +117,13 @@ def compare(model: Transformer, task: Task, mean: jax.Array, variance: jax.Array
         unknown = {"steps": model.steps, "negative": jnp.any(variance < 0)}
         return assess(0.0, jnp.inf, 0.0, task.x.dtype, **unknown)
     measure = partial(status_of, steps=model.steps)
-    return accuracy.in_float64(measure, *model.problem[:2], task, mean, variance)
+    return in_float64(measure, *model.problem[:2], task, mean, variance)
 
 
 @partial(jax.jit, static_argnames="steps")
 def status_of(kernel, ridge, given: Task, mean, variance, steps: int) -> Status:
     wide = jnp.result_type(float)
-    task = jax.tree.map(lambda part: part if part.dtype == bool else part.astype(wide), given)
+    task = cast(given, wide)
     best = solvers.posterior(kernel, task, ridge=ridge)
     parts = system(kernel, given)  # where the y of masked supports is 0
     f, optimum = (part.reshape(len(part), given.num_outputs) for part in (mean, best.mean))

@@ -8,6 +8,7 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 import numpy as np
+from jax.core import Tracer
 from jax.typing import DTypeLike
 
 CHANGES = 4
@@ -38,6 +39,24 @@ def cast(tree: Any, dtype: DTypeLike) -> Any:
 
 def is_floating(leaf: Any) -> bool:
     return hasattr(leaf, "astype") and jnp.issubdtype(leaf.dtype, jnp.floating)
+
+
+def in_float64(function: Callable, *given: Any) -> Any:
+    """Call a function in float64, or in the widest dtype that JAX allows if values are traced.
+
+    Args:
+        function: function of pytrees; it casts them itself (`cast`).
+        given: arguments of the function.
+
+    Returns:
+        The result of the function.
+
+    >>> str(in_float64(lambda x: cast(x, float), jnp.ones(1)).dtype)
+    'float64'
+    """
+    eager = not any(isinstance(leaf, Tracer) for leaf in jax.tree.leaves(given))
+    with jax.enable_x64(eager or jax.config.jax_enable_x64):  # pyright: ignore[reportAttributeAccessIssue]
+        return function(*given)
 
 
 def spread(function: Callable, *given: Any) -> tuple[Any, Any]:

@@ -12,6 +12,7 @@ import pytest
 import icl_krr as ik
 from benchmarks import random_cases
 from icl_krr.probes.check import compare
+from icl_krr.rounding import in_float64
 from icl_krr.solvers import accuracy
 
 CONFIG = ik.tasks.LinearRegression(num_features=4, num_supports=32, num_queries=5)
@@ -124,8 +125,8 @@ def test_a_solver_that_runs_away_is_not_told_to_go_on(task):
 
 def test_what_is_eager_is_judged_in_float64():
     dtype = lambda x: jnp.asarray(x).dtype  # noqa: E731
-    assert accuracy.in_float64(dtype, np.ones(1)) == "float64"
-    assert jax.eval_shape(lambda x: accuracy.in_float64(jnp.sin, x), np.ones(1)).dtype == "float32"
+    assert in_float64(dtype, np.ones(1)) == "float64"
+    assert jax.eval_shape(lambda x: in_float64(jnp.sin, x), np.ones(1)).dtype == "float32"
 
 
 @pytest.mark.parametrize("name", ["newton_schulz", "gradient_descent", "richardson"])

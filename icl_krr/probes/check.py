@@ -10,6 +10,7 @@ import jax
 import jax.numpy as jnp
 
 from ..kernels import Kernel, check_pairs
+from ..rounding import cast, in_float64
 from ..solvers import accuracy, exact, posterior
 from ..solvers.algebra import apply, check_system
 from ..solvers.bayesian_average import of_average
@@ -74,12 +75,12 @@ def check(
         weights = weights[:, weights.shape[1] - task.num_queries :]
         measure = partial(of_average, steps=model.steps)
         given = kernels, ridge, sharpness, task, cache["prediction"], weights
-        return accuracy.in_float64(measure, *given)
+        return in_float64(measure, *given)
     check_system(kernel, task, ridge, matrices=DOUBLE)
     slots = [s.name for s in model.layout.slots if s.kind == "state" and s.name.startswith(READ)]
     _, cache = run_with_cache(model, task, names=(*slots, "prediction"))
     measure = partial(compare, steps=model.steps)
-    return accuracy.in_float64(measure, kernel, ridge, task, cache.slots)
+    return in_float64(measure, kernel, ridge, task, cache.slots)
 
 
 DOUBLE = 6
@@ -108,7 +109,7 @@ def problem_of(model: Transformer, kernel: Any, ridge: Any) -> Problem:
 def compare(kernel: Kernel, ridge: Any, given: Task, slots: dict, steps: int) -> Status:
     """The status of a run, from its slots at the start and after each step."""
     wide = jnp.result_type(float)
-    task = jax.tree.map(lambda part: part if part.dtype == bool else part.astype(wide), given)
+    task = cast(given, wide)
     ridge, kept, parts = jnp.asarray(ridge, wide), system(kernel, given), system(kernel, task)
     best = exact(kernel, task, ridge=ridge)
     optimum = best.prediction.reshape(task.num_queries, task.num_outputs)

@@ -8,7 +8,6 @@ from typing import Any
 
 import jax
 import jax.numpy as jnp
-from jax.core import Tracer
 
 from .. import linalg
 from ..kernels import Kernel
@@ -179,13 +178,6 @@ def scaled(y: jax.Array, alpha: jax.Array) -> tuple[jax.Array, jax.Array, jax.Ar
     """Divide y and alpha by the power of two that makes y of order 1, and return the power."""
     size = unit_of(y, axis=0)[None]
     return y / size, alpha / size, size
-
-
-def in_float64(function: Callable, *given: Any) -> Any:
-    """Call a function in float64, or in the widest dtype that JAX allows if values are traced."""
-    eager = not any(isinstance(leaf, Tracer) for leaf in jax.tree.leaves(given))
-    with jax.enable_x64(eager or jax.config.jax_enable_x64):  # pyright: ignore[reportAttributeAccessIssue]
-        return function(*given)
 
 
 def norm(values: jax.Array) -> jax.Array:
