@@ -18,9 +18,12 @@ import numpy as np
 from . import checks
 from .readable import readable
 from .rounding import MARGIN, UNITS, cast, in_float64, is_floating, spread
-from .solvers.accuracy import size_of, worst
+from .solvers.accuracy import worst
 from .status import TOLERANCE, Status, assess
 from .tasks import Task
+
+SMALL = 100.0
+"""Arrays of numbers below so many times the smallest normal number are as good as 0."""
 
 
 @readable
@@ -43,9 +46,10 @@ def audit(function: Callable, *args: Any, **kwargs: Any) -> Audited:
     float64 with arguments that differ by a few units of rounding. The gap of the status is the
     largest difference between a number and its value in float64, relative to the largest magnitude
     in its array. A result of a task with y [n, r] has a largest magnitude for each output: the last
-    axis of arrays whose last axis has the length r. If the arguments are float64, the gap is ten
-    times the largest change by the small differences. The gap that the status accepts is smaller by
-    this: a number in float32 that agrees with a wrong one in float64 is not `ok`.
+    axis of arrays whose last axis has the length r. Numbers below 1e-36 (1e-306 in float64) count
+    as 0. If the arguments are float64, the gap is ten times the largest change by the small
+    differences; in float32, this is what the gap may lack. So a number in float32 that agrees with
+    a wrong one in float64 is not `ok`.
 
     The audit sees rounding, overflow and underflow. It does not see that a solver has taken too few
     steps, which `icl_krr.check` and the statuses of solvers say. Inside of JAX transformations, it
@@ -128,7 +132,7 @@ def of_array(found: Any, best: Any, moved: Any, outputs: set[int]) -> tuple[Any,
     own = best.ndim > 1 and best.shape[-1] in outputs
     size = jnp.max(jnp.abs(best), axis=tuple(range(best.ndim - own)), keepdims=True, initial=0)
     info = jnp.finfo(found.dtype)
-    left = jnp.isinf(found) | (size > float(info.max)) | ((size > 0) & (size < float(info.tiny)))
+    left = jnp.isinf(found) | (size > float(info.max))
     errors = (jnp.abs(found.astype(best.dtype) - best), moved)
-    gap, change = (worst(error / size_of(size)) for error in errors)
+    gap, change = (worst(error / jnp.maximum(size, SMALL * float(info.tiny))) for error in errors)
     return gap, change, jnp.any(left)

@@ -156,7 +156,7 @@ def average(kernels, task, ridges, approximated, sharpness, steps):
     usable = jnp.where(jnp.isfinite(evidence), evidence, -jnp.inf)
     weights = jax.nn.softmax(sharpness * usable, axis=2)
     shares = weights[..., None]
-    along = jnp.sum(jnp.where(shares > 0, shares * means, 0), 2)
+    along = jnp.sum(jnp.where(shares == 0, 0, shares * means), 2)
     everywhere = (along, means.reshape(steps, T, -1), variances, evidence, weights)
     along, *rest = (jnp.concatenate([jnp.zeros_like(a[:1]), a]) for a in everywhere)
     along = like(task.y, along)
