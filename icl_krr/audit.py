@@ -95,13 +95,16 @@ def numbers_of(value: Any) -> list[jax.Array]:
     return [jnp.asarray(leaf) for leaf in leaves if isinstance(leaf, float) or is_floating(leaf)]
 
 
-def outputs_of(*given: Any) -> set[int]:
+def outputs_of(*given: Any) -> frozenset[int]:
     """The numbers r of outputs of the tasks with y [n, r]."""
     tasks = jax.tree.leaves(given, is_leaf=lambda part: isinstance(part, Task))
-    return {t.num_outputs for t in tasks if isinstance(t, Task) and t.y.ndim == t.x.ndim}
+    tasks = [task for task in tasks if isinstance(task, Task)]
+    return frozenset(task.num_outputs for task in tasks if task.y.ndim == task.x.ndim)
 
 
-def compare(function: Callable, outputs: set[int], numbers: list, args: Any, kwargs: Any) -> Status:
+def compare(
+    function: Callable, outputs: frozenset[int], numbers: list, args: Any, kwargs: Any
+) -> Status:
     dtype = jnp.result_type(*(leaf.dtype for leaf in numbers))
     wide = np.promote_types(dtype, jnp.result_type(float))
 
@@ -114,8 +117,14 @@ def compare(function: Callable, outputs: set[int], numbers: list, args: Any, kwa
             "function must get all arrays as arguments to be audited, but its value is "
             f"{dtype} for arguments in {wide}; pass the arrays that it holds"
         )
+    return judge(outputs, numbers, best, moved)
+
+
+@partial(jax.jit, static_argnums=0)
+def judge(outputs: frozenset[int], numbers: list, best: list, moved: list) -> Status:
     each = [of_array(*arrays, outputs) for arrays in zip(numbers, best, moved, strict=True)]
     gap, change, left = (jnp.max(jnp.stack(parts)) for parts in zip(*each, strict=True))
+    dtype, wide = (jnp.result_type(*arrays) for arrays in (numbers, best))
     widest = wide == dtype
     return assess(
         jnp.inf,
@@ -127,7 +136,7 @@ def compare(function: Callable, outputs: set[int], numbers: list, args: Any, kwa
     )
 
 
-def of_array(found: Any, best: Any, moved: Any, outputs: set[int]) -> tuple[Any, Any, Any]:
+def of_array(found: Any, best: Any, moved: Any, outputs: frozenset[int]) -> tuple[Any, Any, Any]:
     """The largest error and the largest change of an array, and whether it leaves the range."""
     own = best.ndim > 1 and best.shape[-1] in outputs
     size = jnp.max(jnp.abs(best), axis=tuple(range(best.ndim - own)), keepdims=True, initial=0)
