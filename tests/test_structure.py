@@ -39,7 +39,16 @@ ALLOWED = {
     "posterior": {"kernels", "tasks", "solvers", "transformer"},
     "training": {"kernels", "tasks", "solvers", "transformer", "uncertainty"},
     "export": {"residual", "tasks", "transformer"},
-    "probes": {"kernels", "sketches", "tasks", "solvers", "residual", "transformer"},
+    "probes": {
+        "kernels",
+        "sketches",
+        "tasks",
+        "theory",
+        "solvers",
+        "residual",
+        "transformer",
+        "constructions",
+    },
     "experiments": {
         "training",
         "probes",

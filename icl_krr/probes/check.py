@@ -23,8 +23,8 @@ def check(
     r"""Run a model on a task and measure its gap to exact kernel ridge regression.
 
     The exact solution is computed in float64, or inside JAX transformations in the widest dtype
-    that JAX allows. `Status.advice` says the result in one sentence. Inside `jax.jit` and
-    `jax.vmap`, use the model from outside of the function, as in
+    that JAX allows. `Status.advice` says the result in one sentence, and `icl_krr.advise` tries
+    what helps. Inside `jax.jit` and `jax.vmap`, use the model from outside of the function, as in
     `jax.vmap(lambda task: icl_krr.check(model, task))(tasks)`. JAX drops the kernel and the ridge
     of a model that is an argument of the function (see `Transformer`), so that they must be given.
 
@@ -66,7 +66,17 @@ def check(
     _, cache = run_with_cache(model, task, names=(*slots, "prediction"))
     task = task.replace(y_query=None)
     measure = partial(compare, steps=model.steps)
-    return accuracy.in_float64(measure, kernel, ridge, task, cache.slots)
+    status = accuracy.in_float64(measure, kernel, ridge, task, cache.slots)
+    return status._replace(
+        steps=jnp.asarray(model.steps if has_solver(model) else 0, jnp.int32),
+        spectrum=jnp.asarray(model.takes("spectrum")),
+        model=jnp.asarray(True),
+    )
+
+
+def has_solver(model: Transformer) -> bool:
+    """Whether the steps of a model are those of a solver, with a residual or coefficients."""
+    return not {"alpha", "r", "variance"}.isdisjoint(model.layout.names)
 
 
 DOUBLE = 6
@@ -95,7 +105,7 @@ def problem_of(model: Transformer, kernel: Any, ridge: Any) -> tuple[Kernel, Any
 def compare(kernel: Kernel, ridge: Any, given: Task, slots: dict, steps: int) -> Status:
     """The status of a run, from its slots at the start and after each step."""
     wide = jnp.result_type(float)
-    task = jax.tree.map(lambda part: part if part.dtype == bool else part.astype(wide), given)
+    task = given.astype(wide)
     ridge, kept, parts = jnp.asarray(ridge, wide), system(kernel, given), system(kernel, task)
     best = exact(kernel, task, ridge=ridge)
     optimum = best.prediction.reshape(task.num_queries, task.num_outputs)
@@ -125,7 +135,7 @@ def compare(kernel: Kernel, ridge: Any, given: Task, slots: dict, steps: int) ->
         sink=lost,
         bound=over,
         falling=falling,
-        steps=steps if "alpha" in slots or "variance" in slots else 0,
+        steps=steps,
     )
 
 

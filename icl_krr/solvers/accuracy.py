@@ -90,10 +90,10 @@ def rounding_errors(
 
 
 def trajectory(
-    task: Task, parts: System, ridge: Any, alpha: Any, r: Any, p: Any = None
+    task: Task, parts: System, ridge: Any, alpha: Any, r: Any, p: Any = None, spectrum: Any = False
 ) -> Trajectory:
     """The result of a solver that predicts with k(x)^T alpha, from all its iterates."""
-    status = of_path(parts, ridge, alpha, r)
+    status = of_path(parts, ridge, alpha, r)._replace(spectrum=jnp.asarray(spectrum))
     prediction = matmul(parts.cross, alpha)
     p = None if p is None else like(task.y, p)
     return Trajectory(like(task.y, alpha), like(task.y, r), p, like(task.y, prediction), status)

@@ -128,4 +128,4 @@ def descend(kernel, task, ridge, eta, steps, in_alpha) -> Trajectory:
     start = jnp.zeros_like(y), y
     _, path = jax.lax.scan(step, start, length=steps)
     alpha, r = jax.tree.map(lambda first, rest: jnp.concatenate([first[None], rest]), start, path)
-    return trajectory(task, parts, ridge, alpha, r)
+    return trajectory(task, parts, ridge, alpha, r, spectrum=True)

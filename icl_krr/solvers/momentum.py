@@ -128,4 +128,4 @@ def follow(kernel: Kernel, task: Task, ridge: jax.Array, momentum: Momentum) -> 
     alpha, r, p = jax.tree.map(
         lambda first, rest: jnp.concatenate([first[None], rest]), start, path
     )
-    return trajectory(task, parts, ridge, alpha, r, p)
+    return trajectory(task, parts, ridge, alpha, r, p, spectrum=True)

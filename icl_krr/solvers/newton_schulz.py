@@ -106,4 +106,5 @@ def of_inverse(x: Any, y: Any, ridge: Any, alpha: Any, r: Any, prediction: Any) 
         falling=jnp.any(share < 0.9 * half),
         uneven=uneven(jnp.sum(x * x, axis=1)),
         steps=len(r) - 1,
+        spectrum=True,
     )
