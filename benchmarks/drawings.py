@@ -43,6 +43,7 @@ COPIES = {
 SEEN, FORWARD, ORACLE, OTHER = "#cfe5f4", "#fbe6bd", "#c9ebdf", "#eeeeee"
 ROOMS = {  # a module's place (column, row, number of columns), its purpose and its colour
     "solvers": (1, 0, 1, "oracles without\na transformer", ORACLE),
+    "audit": (0, 0, 1, "rounding of any function", SEEN),
     "theory": (2, 0, 1, "bounds, identities", ORACLE),
     "kernels": (0, 1, 1, "linear, exponential,\nGaussian", OTHER),
     "sketches": (1, 1, 1, "width: sketches,\nfeatures", OTHER),

@@ -13,6 +13,7 @@ from . import (
     transformer,
     uncertainty,
 )
+from .audit import Audited, audit
 from .constructions import ReLU, Softmax
 from .estimator import InContextRegressor
 from .kernels import Exponential, Features, Gaussian, Kernel, Linear, Mixture
@@ -45,6 +46,7 @@ from .uncertainty import Predictive
 
 __all__ = [
     "Architecture",
+    "Audited",
     "Exponential",
     "Features",
     "Gaussian",
@@ -65,6 +67,7 @@ __all__ = [
     "Task",
     "Transformer",
     "advise",
+    "audit",
     "catalogue",
     "check",
     "constructions",

@@ -218,8 +218,8 @@ def total(part: jax.Array, axes: Axes) -> jax.Array:
 
 
 def largest(part: jax.Array, axes: Axes) -> jax.Array:
-    """The largest of the parts of all devices."""
-    return jax.lax.pmax(part, axes)
+    """The largest of the parts of all devices; the part itself without axes."""
+    return jax.lax.pmax(part, axes) if axes else part
 
 
 def from_before(part: Any, axes: Axes, distance: int = 1, ring: bool = False) -> Any:

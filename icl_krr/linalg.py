@@ -56,35 +56,19 @@ def solve(A: Float[Array, "n n"], b: Float[Array, "n r"]) -> Float[Array, "n r"]
     [[0.25], [0.25]]
     """
     capacity.check("Cholesky factorisation", 2 * A.size + 2 * b.size, A)
-    return factor_and_solution(A, b)[1]
+    return solve_factored(A, constant_factor(A), b)
 
 
-@jax.custom_jvp
-def factor_and_solution(A: jax.Array, b: jax.Array) -> tuple[jax.Array, jax.Array]:
-    """Return the Cholesky factor and A^-1 b.
-
-    Derivatives of the solution reuse the factor. The derivative of the factor itself is set to 0.
-    """
-    return factor_and_solve(A, b)
+def constant_factor(A: jax.Array) -> jax.Array:
+    """The Cholesky factor of A for `solve_factored`, without a derivative."""
+    return factor(jax.lax.stop_gradient(A))
 
 
-@factor_and_solution.defjvp
-def _solve_jvp(primals, tangents):
-    (A, _), (dA, db) = primals, tangents
-    lower, x = factor_and_solution(*primals)
-    change = jax.lax.custom_linear_solve(
-        partial(matmul, A),
-        db - matmul(dA, x),
-        lambda _, right: substitute(jax.lax.stop_gradient(lower), right),
-        symmetric=True,
+def solve_factored(A: jax.Array, lower: jax.Array, b: jax.Array) -> jax.Array:
+    """Solve A x = b with the `constant_factor` of A."""
+    return jax.lax.custom_linear_solve(
+        partial(matmul, A), b, lambda _, right: substitute(lower, right), symmetric=True
     )
-    return (lower, x), (jnp.zeros_like(lower), change)
-
-
-@one_by_one
-def factor_and_solve(A: jax.Array, b: jax.Array) -> tuple[jax.Array, jax.Array]:
-    lower = jax.lax.linalg.cholesky(A, symmetrize_input=False)
-    return lower, jax.scipy.linalg.cho_solve((lower, True), b)
 
 
 @one_by_one
@@ -140,7 +124,8 @@ def _log_determinant_jvp(primals, tangents):
 
 @one_by_one
 def factor(A: jax.Array) -> jax.Array:
-    return jax.lax.linalg.cholesky(A, symmetrize_input=False)
+    lower = jax.lax.linalg.cholesky(A, symmetrize_input=False)
+    return jnp.where(jnp.all(jnp.isfinite(A)), lower, jnp.nan)  # an infinite A has no solution
 
 
 def eigh(A: Float[Array, "n n"]) -> tuple[Float[Array, " n"], Float[Array, "n n"]]:

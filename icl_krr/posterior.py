@@ -116,7 +116,7 @@ def compare(model: Transformer, task: Task, mean: jax.Array, variance: jax.Array
         unknown = {"steps": model.steps, "negative": jnp.any(variance < 0)}
         return assess(0.0, jnp.inf, 0.0, task.x.dtype, **unknown)
     measure = partial(status_of, steps=model.steps)
-    status = accuracy.in_float64(measure, *model.problem, task, mean, variance)
+    status = accuracy.in_float64(measure, *model.problem[:2], task, mean, variance)
     return status._replace(spectrum=jnp.asarray(model.takes("spectrum")))
 
 

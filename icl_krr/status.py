@@ -1,12 +1,20 @@
 r"""What a result says about itself: whether it is right, and if not, why and what helps.
 
-Solvers, `icl_krr.posterior` and `icl_krr.check` return a `Status`. Its fields are arrays, so
-`jax.jit` and `jax.vmap` keep them, and `Status.advice` says them in one sentence.
+Everything that returns numbers has a `Status`:
+
+- Results of solvers and of `icl_krr.posterior` carry it as `.status`.
+- `icl_krr.check` gives that of a model, also of an average over several regressions.
+- `icl_krr.audit` gives that of plain numbers: evidences, leave-one-out errors, spectral bounds,
+  Nadaraya-Watson, derivatives, gradients such as `jax.grad(loss)`, `icl_krr.predict`.
+
+Its fields are arrays, so `jax.jit` and `jax.vmap` keep them, and `Status.advice` says them in one
+sentence.
 
 `ok` promises that the predictions at the queries differ from exact kernel ridge regression by at
 most `TOLERANCE` = 0.01, relative to the larger of the largest $|f^\ast(x)|$ at the queries and the
 largest $|y|$. `icl_krr.check` measures this distance. A solver only estimates it, from quantities
-that it has already computed.
+that it has already computed. `icl_krr.audit` does not know the regression: its gap is the distance
+of all numbers from what the same function returns without rounding, relative to the largest.
 
 >>> import jax.numpy as jnp
 >>> import icl_krr as ik
@@ -49,8 +57,9 @@ class Status(NamedTuple):
         gap: distance of the predictions from exact kernel ridge regression, divided by the larger
             of $|f^\ast|$ and $|y|$, where $|.|$ is the largest magnitude. For a posterior it is
             the larger of the gaps of mean and variance, and the variance is divided by $k(x, x)$.
-            `icl_krr.check` measures the gap, and solvers estimate it. It is infinite if it is not
-            known.
+            For an average over several regressions, it is the largest of the gap of the prediction
+            and the errors of the weights. `icl_krr.check` measures the gap, and solvers estimate
+            it. It is infinite if it is not known.
         condition_times_eps: upper bound on the condition number of $A$, times the machine epsilon
             of the dtype. Above 1, the solution may have no correct digit.
         overflow: whether a kernel value is not finite in the dtype of the task; default False.

@@ -28,7 +28,7 @@ def gap_of(code, model, task):
     names = {"ik": ik, "jax": jax, "jnp": jnp, "model": model, "task": task}
     exec(code, names)
     x, y, at = (np.asarray(part, "f8") for part in (task.x, task.y, task.x_query))
-    kernel, ridge = model.problem or ik.transformer.Problem(ik.Linear(), 0.5)
+    kernel, ridge, *_ = model.problem or ik.transformer.Problem(ik.Linear(), 0.5)
     with jax.enable_x64(True):
         K, cross = (np.asarray(kernel(part, x)) for part in (x, at))
     f = cross @ np.linalg.solve(K + ridge * np.eye(len(y)), y)

@@ -21,10 +21,12 @@ SHARED = {
     "numerics",
     "pytree",
     "readable",
+    "rounding",
     "shapes",
     "status",
     "step_sizes",
     "text_tables",
+    "units",
 }
 ALLOWED = {
     "kernels": set(),
@@ -37,6 +39,7 @@ ALLOWED = {
     "transformer": {"residual", "tasks", "uncertainty"},
     "constructions": {"kernels", "sketches", "residual", "transformer.weights"},
     "posterior": {"kernels", "tasks", "solvers", "transformer"},
+    "audit": {"tasks", "solvers"},
     "training": {"kernels", "tasks", "solvers", "transformer", "uncertainty"},
     "export": {"residual", "tasks", "transformer"},
     "probes": {

@@ -11,7 +11,7 @@ from jaxtyping import Array, Float
 
 from .. import checks
 from ..kernels import Kernel, check_pairs
-from ..transformer.weights import Transformer
+from ..transformer.weights import Problem, Transformer
 from .assembly.average import GroupAverage
 from .assembly.construction import construction
 from .assembly.options import Options
@@ -75,8 +75,9 @@ def bayesian_average(
             If the numbers of features differ, the smaller groups are filled with zeros.
         num_features: number of features p of a point x, >= 1.
         ridges: ridge $\lambda_g$ > 0 of every model, the variance of its noise; may be traced. In
-            float32, a ridge below $10^{-5} |\phi|^2$ can make variances negative. Then its evidence
-            is NaN, and with it the average of all models.
+            float32, a ridge below $10^{-5} |\phi|^2$ can make variances wrong. Those below 0
+            count as 0 in the evidence, and mostly the model loses its weight. `icl_krr.check`
+            compares prediction and weights with exact averaging.
         steps: number of steps, >= 1. After one step, mean and variance of the functions are still
             0, because the operations read the iterate before the step.
         form: order of the operations, "textbook" (default) or "fused" (see `conjugate_gradient`).
@@ -150,6 +151,9 @@ def bayesian_average(
     kind = partial(GroupAverage, kernels=kernels, ridges=ridges)
     causal: dict[str, Any] = {"tokens": tokens, "max_supports": max_supports}
     m = feature_machine(kind, kernels[0], num_features, ridge=None, **causal, **options)
+    if m.sketch is not None:
+        kernels = tuple(one.sketched(m.sketch) for one in kernels)
+    m.problem = Problem(kernels, ridges, sharpness)
     m.approximated, m.sharpness, m.edges = approximates, sharpness, edges
     m.declare_average()
     return FORMS[form](m, jnp.ones((), m.dtype), steps)

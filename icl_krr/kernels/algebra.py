@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 import jax
@@ -85,6 +86,15 @@ def _squared_distances_jvp(primals, tangents):
     near, far = x - centre, z - centre
     own = jnp.sum(near * dx, axis=1)[:, None] + jnp.sum(far * dz, axis=1)[None]
     return squared_distances(x, z), 2 * (own - matmul(near, dz.T) - matmul(dx, far.T))
+
+
+def unless_infinite(squares: Array, function: Callable[[Array], Array]) -> Array:
+    """A function of squared distances, and -inf, with derivative 0, where they are infinite.
+
+    There the kernel is 0 and so is its derivative, but 0 times infinity is not a number.
+    """
+    far = jnp.isinf(squares)
+    return jnp.where(far, -jnp.inf, function(jnp.where(far, 0, squares)))
 
 
 def mean_of_pairs(values: Float[Array, "n n"], mask: Any) -> Float[Array, ""]:

@@ -11,7 +11,13 @@ from jaxtyping import Array, Float
 from .. import checks
 from ..numerics import power_below
 from ..pytree import checked
-from .algebra import check_projection, mean_of_pairs, project_near, squared_distances
+from .algebra import (
+    check_projection,
+    mean_of_pairs,
+    project_near,
+    squared_distances,
+    unless_infinite,
+)
 from .log_bilinear import LogBilinear
 
 
@@ -60,7 +66,8 @@ class Gaussian(LogBilinear):
         lengthscale = jnp.asarray(self.lengthscale, x.dtype)
         scale = power_below(lengthscale)
         near = (points / scale for points in project_near(self.projection, x, z))
-        return -squared_distances(*near) / (2 * (lengthscale / scale) ** 2)
+        divisor = 2 * (lengthscale / scale) ** 2
+        return unless_infinite(squared_distances(*near), lambda squares: -squares / divisor)
 
     @classmethod
     def of_temperature(cls, temperature: Any) -> Gaussian:

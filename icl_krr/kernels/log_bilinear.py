@@ -20,6 +20,7 @@ from .algebra import (
     project,
     project_near,
     squared_distances,
+    unless_infinite,
 )
 from .forms import Diagonal, FeatureLayer, Pattern
 from .positive import PositiveKernel
@@ -108,7 +109,8 @@ class LogBilinear(PositiveKernel):
 
         if d is None:
             return products(c)
-        stationary = -d / 2 * squared_distances(*project_near(self.projection, x, z))
+        squares = squared_distances(*project_near(self.projection, x, z))
+        stationary = unless_infinite(squares, lambda squares: -d / 2 * squares)
         return stationary if c is d else stationary + products(c - d)
 
     def sketched(self, sketch: Float[Array, "p m"]) -> LogBilinear:

@@ -1,16 +1,18 @@
-"""Compare a model with exact kernel ridge regression on one task."""
+"""Compare a model with exact kernel ridge regression, or an exact average, on one task."""
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from functools import partial
 from typing import Any
 
 import jax
 import jax.numpy as jnp
 
-from ..kernels import Kernel
+from ..kernels import Kernel, check_pairs
 from ..solvers import accuracy, exact, posterior
 from ..solvers.algebra import apply, check_system
+from ..solvers.bayesian_average import of_average
 from ..status import Status
 from ..tasks import Task, system
 from ..transformer import Problem, Transformer, run_with_cache
@@ -18,7 +20,11 @@ from ..transformer.evaluate import check_compatible
 
 
 def check(
-    model: Transformer, task: Task, *, kernel: Kernel | None = None, ridge: Any = None
+    model: Transformer,
+    task: Task,
+    *,
+    kernel: Kernel | Sequence[Kernel] | None = None,
+    ridge: Any = None,
 ) -> Status:
     r"""Run a model on a task and measure its gap to exact kernel ridge regression.
 
@@ -28,12 +34,17 @@ def check(
     `jax.vmap(lambda task: icl_krr.check(model, task))(tasks)`. JAX drops the kernel and the ridge
     of a model that is an argument of the function (see `Transformer`), so that they must be given.
 
+    A `bayesian_average` is compared with exact Bayesian model averaging: its gap is the largest of
+    the gap of the prediction and the errors of the weights at the queries.
+
     Args:
         model: model to check.
         task: one task; x [n, p], y [n] or [n, r], x_query [q, p].
         kernel: kernel $k$ of the regression; by default that of the construction. It must be given
-            for trained models, loaded models and constructions that solve no regression.
-        ridge: ridge $\lambda$ > 0, in units of $k(x, x)$; by default that of the construction.
+            for trained models, loaded models and constructions that solve no regression. An average
+            takes G kernels.
+        ridge: ridge $\lambda$ > 0, in units of $k(x, x)$; by default that of the construction. An
+            average takes G ridges [G].
 
     Returns:
         A `Status` in the dtype of the task. Its residual is that of the slot `alpha` of the model.
@@ -54,20 +65,23 @@ def check(
     (True, True)
     """
     check_compatible(model, task)
-    if "log_evidence" in model.layout.names:
-        raise ValueError(
-            "model must solve one regression to be checked, got an average over several; compare "
-            "it with icl_krr.solvers.bayesian_average, and look at the read-out variance_gaps at "
-            "all supports"
-        )
-    kernel, ridge = problem_of(model, kernel, ridge)
-    check_system(kernel, task, ridge, matrices=DOUBLE)
-    slots = [s.name for s in model.layout.slots if s.kind == "state" and s.name.startswith(READ)]
-    _, cache = run_with_cache(model, task, names=(*slots, "prediction"))
+    kernel, ridge, sharpness = problem_of(model, kernel, ridge)
     task = task.replace(y_query=None)
-    measure = partial(compare, steps=model.steps)
-    status = accuracy.in_float64(measure, kernel, ridge, task, cache.slots)
-    return status._replace(
+    if "log_evidence" in model.layout.names:
+        kernels = check_pairs(kernel, ridge)
+        _, cache = run_with_cache(model, task, names=("weights", "prediction"))
+        weights = cache["weights"]
+        weights = weights[:, weights.shape[1] - task.num_queries :]
+        measure = partial(of_average, steps=model.steps)
+        given = kernels, ridge, sharpness, task, cache["prediction"], weights
+    else:
+        check_system(kernel, task, ridge, matrices=DOUBLE)
+        states = [slot.name for slot in model.layout.slots if slot.kind == "state"]
+        slots = [name for name in states if name.startswith(READ)]
+        _, cache = run_with_cache(model, task, names=(*slots, "prediction"))
+        measure = partial(compare, steps=model.steps)
+        given = kernel, ridge, task, cache.slots
+    return accuracy.in_float64(measure, *given)._replace(
         steps=jnp.asarray(model.steps if has_solver(model) else 0, jnp.int32),
         spectrum=jnp.asarray(model.takes("spectrum")),
         model=jnp.asarray(True),
@@ -75,8 +89,8 @@ def check(
 
 
 def has_solver(model: Transformer) -> bool:
-    """Whether the steps of a model are those of a solver, with a residual or coefficients."""
-    return not {"alpha", "r", "variance"}.isdisjoint(model.layout.names)
+    """Whether the steps of a model are those of a solver, by the slots that only solvers have."""
+    return not {"alpha", "r", "variance", "log_evidence"}.isdisjoint(model.layout.names)
 
 
 DOUBLE = 6
@@ -86,8 +100,8 @@ READ = ("alpha", "overrun", "sink", "normaliser", "variance", "missing")
 """States that `check` reads, by the beginnings of their names."""
 
 
-def problem_of(model: Transformer, kernel: Any, ridge: Any) -> tuple[Kernel, Any]:
-    """Return the given kernel and ridge, by default those of the construction."""
+def problem_of(model: Transformer, kernel: Any, ridge: Any) -> Problem:
+    """Return the problem of the construction, with the given kernel and ridge, if any."""
     known = model.problem or Problem(None, None)
     kernel = known.kernel if kernel is None else kernel
     ridge = known.ridge if ridge is None else ridge
@@ -98,7 +112,7 @@ def problem_of(model: Transformer, kernel: Any, ridge: Any) -> tuple[Kernel, Any
                 "loaded model, a construction that solves no regression, or an argument of a JAX "
                 f"transformation; use {name}=..."
             )
-    return kernel, ridge
+    return Problem(kernel, ridge, known.sharpness)
 
 
 @partial(jax.jit, static_argnames="steps")

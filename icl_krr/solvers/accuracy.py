@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 import jax
@@ -13,10 +14,11 @@ from .. import linalg
 from ..kernels import Kernel
 from ..numerics import matmul
 from ..status import TOLERANCE, Status, assess
-from ..tasks import Task
+from ..tasks import Task, system
 from ..tasks.linear_system import System
 from ..tasks.task import kept
-from .algebra import apply, like, normalise, seen
+from ..units import in_units, unit_of
+from .algebra import apply, like, seen
 from .results import Trajectory
 
 
@@ -90,13 +92,24 @@ def rounding_errors(
 
 
 def trajectory(
-    task: Task, parts: System, ridge: Any, alpha: Any, r: Any, p: Any = None, spectrum: Any = False
+    kernel: Kernel, task: Task, ridge: Any, iterates: Callable, *others: Any, spectrum: bool = False
 ) -> Trajectory:
-    """The result of a solver that predicts with k(x)^T alpha, from all its iterates."""
-    status = of_path(parts, ridge, alpha, r)._replace(spectrum=jnp.asarray(spectrum))
-    prediction = matmul(parts.cross, alpha)
-    p = None if p is None else like(task.y, p)
-    return Trajectory(like(task.y, alpha), like(task.y, r), p, like(task.y, prediction), status)
+    """The result of a solver that predicts with k(x)^T alpha.
+
+    `iterates` is a function of gram, ridge, y and the others, and closes over no traced arrays. It
+    returns all alpha, all r, and all p or None.
+    """
+    parts = system(kernel, task)
+    gram, cross, y = parts
+    ridge = jnp.asarray(ridge, y.dtype)
+
+    def run(y: Any, gram: Any, cross: Any, ridge: Any, *others: Any) -> Any:
+        alpha, r, p = iterates(gram, ridge, y, *others)
+        return alpha, r, p, matmul(cross, alpha)
+
+    path = in_units(unit_of(y, axis=0), run, 1, y, gram, cross, ridge, *others)
+    status = of_path(parts, ridge, *path[:2])._replace(spectrum=jnp.asarray(spectrum))
+    return Trajectory(*jax.tree.map(partial(like, task.y), path), status)
 
 
 @constant
@@ -164,8 +177,8 @@ def mean_eigenvalue(r: jax.Array, Kr: jax.Array) -> jax.Array:
 
 def scaled(y: jax.Array, alpha: jax.Array) -> tuple[jax.Array, jax.Array, jax.Array]:
     """Divide y and alpha by the power of two that makes y of order 1, and return the power."""
-    y, size = normalise(y)
-    return y, alpha / size, size
+    size = unit_of(y, axis=0)[None]
+    return y / size, alpha / size, size
 
 
 def in_float64(function: Callable, *given: Any) -> Any:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Float
@@ -18,16 +20,9 @@ def apply(gram: Float[Array, "n n"], ridge: jax.Array, v: Float[Array, "n r"]) -
     return matmul(gram, v) + ridge * v
 
 
-def normalise(y: jax.Array) -> tuple[jax.Array, jax.Array]:
-    """Divide y by a power of two for each output, and return the result and the powers [1, r].
-
-    The largest entry of the result is of order 1. The division is exact.
-    """
-    _, exponent = jnp.frexp(jax.lax.stop_gradient(jnp.max(jnp.abs(y), axis=0, keepdims=True)))
-    info = jnp.finfo(y.dtype)
-    power = jnp.clip(exponent - 1, info.minexp, -info.minexp)  # or its reciprocal rounds to 0
-    size = jnp.ldexp(jnp.ones((), y.dtype), power)
-    return y / size, size
+def after(start: Any, path: Any) -> Any:
+    """All iterates, from the first and from those after every step."""
+    return jax.tree.map(lambda first, rest: jnp.concatenate([first[None], rest]), start, path)
 
 
 def like(y: jax.Array, result: jax.Array) -> jax.Array:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from functools import partial
 from typing import Any
@@ -11,14 +12,20 @@ import jax.numpy as jnp
 from flax import struct
 from jaxtyping import Array, Float
 
-from .. import checks
+from .. import checks, linalg
 from ..kernels import Kernel, check_pairs
+from ..numerics import matmul
 from ..readable import readable
+from ..rounding import MARGIN, UNITS, cast, spread
+from ..status import Status, assess
 from ..tasks import Task
+from ..tasks.linear_system import System
 from ..tasks.task import kept
+from . import accuracy
 from .algebra import like, seen
+from .likelihood import known
 from .prefix import check_prefix, num_features
-from .prefix_posterior import iterate as iterate_posterior
+from .prefix_posterior import solve as solve_posterior
 from .results import Result
 
 
@@ -34,6 +41,8 @@ class AverageTrajectory(Result):
         variances: variances of an output, [L + 1, n + q, G].
         log_evidence: log marginal likelihoods of the supports before a token, [L + 1, n + q, G].
         weights: probabilities of the models, [L + 1, n + q, G].
+        status: a `Status` of the last average, compared with exact Bayesian model averaging;
+            default None: not compared.
 
     >>> import icl_krr as ik
     >>> task = ik.Task(x=jnp.ones((1, 1)), y=jnp.array([3.0]), x_query=jnp.ones((1, 1)))
@@ -49,6 +58,7 @@ class AverageTrajectory(Result):
     variances: Float[Array, "..."]
     log_evidence: Float[Array, "..."]
     weights: Float[Array, "..."]
+    status: Status | None = None
 
 
 def bayesian_average(
@@ -69,7 +79,11 @@ def bayesian_average(
     supports before i. After convergence, $e_{gi}$ is the log marginal likelihood of these supports,
     by the chain rule of probability, and $\sum_g w_{gi} f_{gi}$ is the mean of exact Bayesian model
     averaging with equal prior probabilities. Entry t of the result is the average of iterate t - 1
-    of conjugate gradient, and entry 0 is zero.
+    of conjugate gradient, and entry 0 is zero. A model whose evidence is not finite has the
+    weight 0; if no model has an evidence, the average is NaN.
+
+    The status compares prediction and weights at the queries with exact averaging in float64, or
+    inside of JAX transformations in the widest dtype that JAX allows.
 
     Args:
         kernel: kernel with a feature map, or G of them.
@@ -104,10 +118,15 @@ def bayesian_average(
     """
     kernels = check_pairs(kernel, ridges)
     checks.positive_scalar("sharpness", sharpness)
-    known = None if approximates is None else check_pairs(approximates, ridges, "approximates")
+    if approximates is not None:
+        approximates = check_pairs(approximates, ridges, "approximates")
     width = len(kernels) * max(num_features(kernel, task) for kernel in kernels)
     check_prefix(kernels[0], task, "exclusive", steps, width)
-    return average(kernels, task, ridges, known, sharpness, steps)
+    found = average(kernels, task, ridges, approximates, sharpness, steps)
+    judge = partial(of_average, steps=steps)
+    at_queries = found.weights[:, task.num_supports :]
+    given = kernels, ridges, sharpness, task, found.prediction, at_queries
+    return found.replace(status=accuracy.in_float64(judge, *given))
 
 
 @partial(jax.jit, static_argnames="steps")
@@ -117,24 +136,99 @@ def average(kernels, task, ridges, approximated, sharpness, steps):
 
     def path(g: int, approximates: Any) -> Any:
         options = None, None, steps, "exclusive"
-        return iterate_posterior(kernels[g], task, ridges[g], approximates, *options)
+        return solve_posterior(kernels[g], task, ridges[g], approximates, *options)
 
-    every = range(len(kernels))
-    paths = [path(g, None) for g in every]
-    means = jnp.stack([p.along.reshape(steps + 1, T, -1) for p in paths], 2)[:-1]
-    variances = jnp.stack([p.variance + ridges[g] for g, p in enumerate(paths)], 2)[:-1]
+    def posteriors(approximates: Sequence[Any]) -> tuple[jax.Array, jax.Array]:
+        paths = [path(g, one) for g, one in enumerate(approximates)]
+        means = jnp.stack([p.along.reshape(steps + 1, T, -1) for p in paths], 2)
+        above = [jnp.maximum(p.variance, 0) for p in paths]  # rounding makes some negative
+        return means[:-1], jnp.stack(above, 2)[:-1] + ridges[None, None]
+
+    means, variances = posteriors([None] * len(kernels))
     y = seen(task)[1][None, :, None]
     scores = jax.scipy.stats.norm.logpdf(y, means[:, :n], jnp.sqrt(variances[:, :n, :, None]))
     scores = jnp.where(kept(task)[None, :, None], jnp.sum(scores, 3), 0)
-    before = jnp.cumsum(scores, 1) - scores
-    total = jnp.broadcast_to(jnp.sum(scores, 1, keepdims=True), (steps, T - n, len(paths)))
-    evidence = jnp.concatenate([before, total], 1)
+    sums = jnp.cumsum(scores, 1)
+    total = jnp.broadcast_to(sums[:, -1:], (steps, T - n, len(kernels)))
+    evidence = jnp.concatenate([jnp.zeros_like(sums[:, :1]), sums[:, :-1], total], 1)
     if approximated is not None:
-        full = [path(g, approximated[g]).variance + ridges[g] for g in every]
-        variances = jnp.stack(full, 2)[:-1]
-    weights = jax.nn.softmax(sharpness * evidence, axis=2)
-    along = jnp.sum(weights[..., None] * means, 2)
+        _, variances = posteriors(approximated)
+    usable = jnp.where(jnp.isfinite(evidence), evidence, -jnp.inf)
+    weights = jax.nn.softmax(sharpness * usable, axis=2)
+    shares = weights[..., None]
+    along = jnp.sum(jnp.where(shares > 0, shares * means, 0), 2)
     everywhere = (along, means.reshape(steps, T, -1), variances, evidence, weights)
     along, *rest = (jnp.concatenate([jnp.zeros_like(a[:1]), a]) for a in everywhere)
     along = like(task.y, along)
     return AverageTrajectory(along[:, n:], along, *rest)
+
+
+@jax.jit
+def best(kernels, ridges, sharpness, task) -> tuple[jax.Array, jax.Array]:
+    r"""Exact averages [q, r] at the queries and the weights [G], from $w = C^{-1} \Phi^T y$.
+
+    With $C = \Phi^T \Phi + \lambda I$, it is $y^T A^{-1} y = |y - \Phi w|^2 / \lambda + |w|^2$ and
+    $\det A = \lambda^{n - m} \det C$: these are accurate for ridges for which $A$ is singular.
+    """
+    x, y = seen(task)
+    count, outputs = known(task), y.shape[1]
+
+    def model(kernel: Kernel, ridge: jax.Array) -> tuple[jax.Array, jax.Array]:
+        phi, at = (kernel.feature_map(points) for points in (x, task.x_query))
+        phi = jnp.where(kept(task)[:, None], phi, 0)
+        C = matmul(phi.T, phi) + ridge * jnp.eye(phi.shape[1], dtype=y.dtype)
+        lower = linalg.constant_factor(C)
+        w = linalg.solve_factored(C, lower, matmul(phi.T, y))
+        fit = jnp.sum((y - matmul(phi, w)) ** 2) / ridge + jnp.sum(w**2)
+        size = 2 * jnp.sum(jnp.log(jnp.diagonal(lower))) + (count - len(C)) * jnp.log(ridge)
+        return matmul(at, w), -(fit + outputs * (size + count * math.log(2 * math.pi))) / 2
+
+    means, evidence = zip(*(model(k, ridges[g]) for g, k in enumerate(kernels)), strict=True)
+    weights = jax.nn.softmax(sharpness * jnp.stack(evidence))
+    return jnp.tensordot(weights, jnp.stack(means), axes=1, precision="highest"), weights
+
+
+@partial(jax.jit, static_argnames="steps")
+def of_average(kernels, ridges, sharpness, given: Task, found, weights, *, steps: int) -> Status:
+    """The status of averages [L + 1, q, r] and weights [L + 1, q, G] at the queries.
+
+    With weights [L + 1, q, G, r], every output has its own.
+    """
+    wide = jnp.result_type(float)
+    separate = weights.ndim == 4
+
+    def exactly(*problem: Any) -> tuple[jax.Array, jax.Array]:
+        *model, task = problem
+        if not separate:
+            return best(*model, task)
+        alone = lambda y: best(*model, task.replace(y=y, mask=given.mask))  # noqa: E731
+        f, w = jax.vmap(alone, in_axes=1, out_axes=1)(task.y)
+        return f[..., 0], w
+
+    problem = cast((kernels, jnp.asarray(ridges), jnp.asarray(sharpness), given), wide)
+    (optimum, shares), moved = spread(exactly, *problem)
+    y = seen(given)[1]
+    scale = accuracy.scale_of(y.astype(wide), optimum)[None]
+
+    def gap(f: jax.Array, w: jax.Array) -> jax.Array:
+        return jnp.maximum(accuracy.worst(jnp.abs(f) / scale), accuracy.worst(jnp.abs(w)))
+
+    errors = (
+        found.reshape(-1, *optimum.shape).astype(wide) - optimum[None],
+        (weights.astype(wide) - shares[None, None]),
+    )
+    gaps, change = jax.vmap(gap)(*errors), gap(*moved)
+    norms = [
+        jnp.stack([k.diagonal(points) for k in kernels])
+        for points in (seen(given)[0], given.x_query)
+    ]
+    return accuracy.of_measured(
+        assess(0.0, MARGIN * change, change / UNITS, wide),
+        System(*norms, y),
+        0.0,
+        gaps[-1],
+        found[-1],
+        weights[-1],
+        falling=gaps[-1] < 0.9 * gaps[steps // 2],
+        steps=steps,
+    )

@@ -11,9 +11,9 @@ from jaxtyping import Array, Float
 from .. import checks
 from ..kernels import Kernel
 from ..numerics import reciprocal
-from ..tasks import Task, system
+from ..tasks import Task
 from .accuracy import trajectory
-from .algebra import apply, check_system, normalise
+from .algebra import after, apply, check_system
 from .results import Trajectory
 
 
@@ -66,15 +66,15 @@ def conjugate_gradient(
     """
     check_system(kernel, task, ridge, steps)
     checks.choice("form", form, tuple(FORMS))
-    return iterate(kernel, task, ridge, steps, form)
+    return solve(kernel, task, ridge, steps, form)
 
 
 @partial(jax.jit, static_argnames=("steps", "form"))
-def iterate(kernel, task, ridge, steps, form) -> Trajectory:
-    parts = system(kernel, task)
-    gram, _, y = parts
-    ridge = jnp.asarray(ridge, y.dtype)
-    y, size = normalise(y)
+def solve(kernel, task, ridge, steps, form) -> Trajectory:
+    return trajectory(kernel, task, ridge, partial(iterate, steps, form))
+
+
+def iterate(steps, form, gram, ridge, y):
     A = partial(apply, gram, ridge)
 
     def step(state, _):
@@ -83,10 +83,7 @@ def iterate(kernel, task, ridge, steps, form) -> Trajectory:
 
     start = jnp.zeros_like(y), y, y, A(y)
     _, path = jax.lax.scan(step, start, length=steps)
-    alpha, r, p = jax.tree.map(
-        lambda first, rest: size[None] * jnp.concatenate([first[None], rest]), start[:3], path
-    )
-    return trajectory(task, parts, ridge, alpha, r, p)
+    return after(start[:3], path)
 
 
 def textbook(A, alpha, r, p, s):

@@ -14,7 +14,7 @@ from ..kernels import Kernel
 from ..numerics import matmul, reciprocal
 from ..tasks import Task
 from .algebra import like
-from .prefix import check_prefix, decays, tokens_of
+from .prefix import check_prefix, decays, in_units_of_y, tokens_of
 from .results import CausalTrajectory
 
 
@@ -77,6 +77,13 @@ def delta_rule(
 
 @partial(jax.jit, static_argnames=("steps", "normalised", "prefix"))
 def learn(kernel, task, step_size, log_gate, strength, steps, normalised, prefix):
+    run = partial(coefficients, steps, normalised, prefix)
+    alpha, along = in_units_of_y(task, run, 1, kernel, step_size, log_gate, strength)
+    alpha, along = like(task.y, alpha), like(task.y, along)
+    return CausalTrajectory(prediction=along[:, task.num_supports :], along=along, alpha=alpha)
+
+
+def coefficients(steps, normalised, prefix, task, kernel, step_size, log_gate, strength):
     tokens, n = tokens_of(task, log_gate, strength), task.num_supports
     own = jnp.where(tokens.kept[:n], kernel.diagonal(tokens.x[:n]), 0)
     values = kernel(tokens.x, tokens.x[:n])
@@ -93,7 +100,4 @@ def learn(kernel, task, step_size, log_gate, strength, steps, normalised, prefix
     learned = number[None] <= jnp.arange(steps + 1)[:, None]
     path = jnp.where(learned[:, :, None], alpha[None], 0)
     along = matmul(earlier if prefix == "exclusive" else decays(tokens, prefix) * values, path)
-    along = jnp.where(tokens.kept[None, :, None], along, 0)
-    return CausalTrajectory(
-        prediction=like(task.y, along[:, n:]), along=like(task.y, along), alpha=like(task.y, path)
-    )
+    return path, jnp.where(tokens.kept[None, :, None], along, 0)

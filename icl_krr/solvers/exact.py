@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Float
@@ -11,8 +13,9 @@ from ..kernels import Kernel
 from ..numerics import matmul
 from ..tasks import Task, system
 from ..tasks.linear_system import System
+from ..units import in_units, unit_of
 from . import accuracy
-from .algebra import check_system, like, normalise
+from .algebra import check_system, like
 from .results import Posterior, Solution
 
 
@@ -54,11 +57,21 @@ def exact(kernel: Kernel, task: Task, *, ridge: float | Float[Array, ""]) -> Sol
 def solve(kernel: Kernel, task: Task, ridge: jax.Array) -> Solution:
     parts = system(kernel, task)
     ridge = jnp.asarray(ridge, parts.y.dtype)
-    y, size = normalise(parts.y)
-    lower, alpha = linalg.factor_and_solution(shifted(parts.gram, ridge), y)
-    prediction, alpha = size * matmul(parts.cross, alpha), size * alpha
+    A = shifted(parts.gram, ridge)
+    lower = linalg.constant_factor(A)
+    alpha, prediction = coefficients_and_mean(parts, A, lower)
     status = accuracy.of_solution(kernel, task, parts, ridge, alpha, lower)
     return Solution(like(task.y, alpha), like(task.y, prediction), status)
+
+
+def coefficients_and_mean(parts: System, A: Any, lower: Any) -> tuple[jax.Array, jax.Array]:
+    """A^-1 y and k(x)^T A^-1 y at the queries."""
+
+    def run(y: Any, A: Any, lower: Any, cross: Any) -> Any:
+        alpha = linalg.solve_factored(A, lower, y)
+        return alpha, matmul(cross, alpha)
+
+    return in_units(unit_of(parts.y, axis=0), run, 1, parts.y, A, lower, parts.cross)
 
 
 def posterior(kernel: Kernel, task: Task, *, ridge: float | Float[Array, ""]) -> Posterior:
@@ -97,15 +110,14 @@ def posterior(kernel: Kernel, task: Task, *, ridge: float | Float[Array, ""]) ->
 
 @jax.jit
 def condition(kernel: Kernel, task: Task, ridge: jax.Array) -> Posterior:
-    gram, cross, y = system(kernel, task)
-    parts, ridge = System(gram, cross, y), jnp.asarray(ridge, y.dtype)
-    y, size = normalise(y)
-    right = jnp.concatenate([y, cross.T], axis=1)
-    lower, solved = linalg.factor_and_solution(shifted(gram, ridge), right)
-    alpha, weights = solved[:, : y.shape[1]], solved[:, y.shape[1] :]
-    mean, alpha = size * matmul(cross, alpha), size * alpha
+    parts = system(kernel, task)
+    ridge = jnp.asarray(ridge, parts.y.dtype)
+    A = shifted(parts.gram, ridge)
+    lower = linalg.constant_factor(A)
+    alpha, mean = coefficients_and_mean(parts, A, lower)
+    weights = linalg.solve_factored(A, lower, parts.cross.T)
     prior = kernel.diagonal(task.x_query)
-    variance = prior - jnp.sum(cross.T * weights, axis=0)
+    variance = prior - jnp.sum(parts.cross.T * weights, axis=0)
     error = jnp.diagonal(accuracy.rounding_errors(kernel, task, parts, ridge, weights, lower))
     status = accuracy.of_solution(kernel, task, parts, ridge, alpha, lower)
     status = accuracy.with_variance(status, error, variance, prior)
@@ -147,7 +159,11 @@ def leave_one_out(kernel: Kernel, task: Task, *, ridge: float | Float[Array, ""]
 def held_out_errors(kernel: Kernel, task: Task, ridge: jax.Array) -> jax.Array:
     gram, _, y = system(kernel, task)
     A = shifted(gram, jnp.asarray(ridge, y.dtype))
-    return like(task.y, linalg.solve(A, y) / linalg.diagonal_of_inverse(A)[:, None])
+
+    def run(y: Any, A: Any) -> jax.Array:
+        return linalg.solve(A, y) / linalg.diagonal_of_inverse(A)[:, None]
+
+    return like(task.y, in_units(unit_of(y, axis=0), run, 1, y, A))
 
 
 def shifted(gram: jax.Array, ridge: jax.Array) -> jax.Array:

@@ -11,9 +11,9 @@ from jaxtyping import Array, Float
 from .. import step_sizes
 from ..kernels import Kernel
 from ..numerics import matmul
-from ..tasks import Task, system
+from ..tasks import Task
 from .accuracy import trajectory
-from .algebra import apply, check_system
+from .algebra import after, apply, check_system
 from .results import Trajectory
 
 
@@ -115,10 +115,11 @@ def gradient_descent_in_alpha(
 
 @partial(jax.jit, static_argnames=("steps", "in_alpha"))
 def descend(kernel, task, ridge, eta, steps, in_alpha) -> Trajectory:
-    parts = system(kernel, task)
-    gram, _, y = parts
-    ridge, eta = (jnp.asarray(value, y.dtype) for value in (ridge, eta))
+    eta = jnp.asarray(eta, task.y.dtype)
+    return trajectory(kernel, task, ridge, partial(iterate, steps, in_alpha), eta, spectrum=True)
 
+
+def iterate(steps, in_alpha, gram, ridge, y, eta):
     def step(state, _):
         alpha, r = state
         ascent = matmul(gram, r) if in_alpha else r
@@ -127,5 +128,4 @@ def descend(kernel, task, ridge, eta, steps, in_alpha) -> Trajectory:
 
     start = jnp.zeros_like(y), y
     _, path = jax.lax.scan(step, start, length=steps)
-    alpha, r = jax.tree.map(lambda first, rest: jnp.concatenate([first[None], rest]), start, path)
-    return trajectory(task, parts, ridge, alpha, r, spectrum=True)
+    return *after(start, path), None

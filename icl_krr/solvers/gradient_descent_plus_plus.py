@@ -12,7 +12,8 @@ from .. import checks
 from ..kernels import Kernel
 from ..numerics import matmul
 from ..tasks import Task
-from .algebra import check_system, featured, like, seen
+from ..units import in_units, unit_of
+from .algebra import after, check_system, featured, like, seen
 from .results import Trajectory
 
 
@@ -70,7 +71,12 @@ def gradient_descent_plus_plus(
 def descend(task, step_size, curvature, steps) -> Trajectory:
     x, y = seen(task)
     eta, curvature = (jnp.asarray(value, y.dtype) for value in (step_size, curvature))
+    run = partial(iterate, steps)
+    r, f = in_units(unit_of(y, axis=0), run, 1, y, x, task.x_query, eta, curvature)
+    return Trajectory(None, like(task.y, r), None, like(task.y, f))
 
+
+def iterate(steps, y, x, x_query, eta, curvature):
     def step(state, _):
         x, queries, r, f = state
         fall, spread = eta * matmul(x.T, r), curvature * matmul(x.T, x)
@@ -82,7 +88,6 @@ def descend(task, step_size, curvature, steps) -> Trajectory:
         )
         return state, state[2:]
 
-    zero = jnp.zeros((task.num_queries, y.shape[1]), y.dtype)
-    _, (r, f) = jax.lax.scan(step, (x, task.x_query, y, zero), length=steps)
-    r, f = (jnp.concatenate([first[None], rest]) for first, rest in ((y, r), (zero, f)))
-    return Trajectory(None, like(task.y, r), None, like(task.y, f))
+    zero = jnp.zeros((len(x_query), y.shape[1]), y.dtype)
+    _, path = jax.lax.scan(step, (x, x_query, y, zero), length=steps)
+    return after((y, zero), path)

@@ -12,6 +12,7 @@ from .. import checks, linalg
 from ..kernels import Kernel
 from ..tasks import Task, system
 from ..tasks.task import kept
+from ..units import in_units, unit_of
 from .algebra import check_system
 
 
@@ -53,8 +54,9 @@ def log_marginal_likelihood(
 
 @jax.jit
 def evidence(kernel: Kernel, task: Task, ridge: jax.Array) -> jax.Array:
-    y = system(kernel, task).y
-    fit = jnp.sum(y * linalg.solve(covariance(kernel, task, ridge), y))
+    y, A = system(kernel, task).y, covariance(kernel, task, ridge)
+    run = lambda y, A: jnp.sum(y * linalg.solve(A, y), axis=0)  # noqa: E731
+    fit = jnp.sum(in_units(unit_of(y, axis=0), run, 2, y, A))
     return -(fit + complexity(kernel, task, ridge)) / 2
 
 

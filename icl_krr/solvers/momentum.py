@@ -9,9 +9,9 @@ from jaxtyping import Array, Float
 from .. import step_sizes
 from ..kernels import Kernel
 from ..step_sizes import Momentum
-from ..tasks import Task, system
+from ..tasks import Task
 from .accuracy import trajectory
-from .algebra import apply, check_system
+from .algebra import after, apply, check_system
 from .results import Trajectory
 
 
@@ -113,10 +113,11 @@ def chebyshev(
 
 @jax.jit
 def follow(kernel: Kernel, task: Task, ridge: jax.Array, momentum: Momentum) -> Trajectory:
-    parts = system(kernel, task)
-    gram, _, y = parts
-    ridge, momentum = jax.tree.map(lambda value: jnp.asarray(value, y.dtype), (ridge, momentum))
+    momentum = jax.tree.map(lambda value: jnp.asarray(value, task.y.dtype), momentum)
+    return trajectory(kernel, task, ridge, iterate, momentum, spectrum=True)
 
+
+def iterate(gram, ridge, y, momentum):
     def step(state, coefficients):
         (alpha, r, p), (a, b) = state, coefficients
         alpha, r = alpha + p, r - apply(gram, ridge, p)
@@ -125,7 +126,4 @@ def follow(kernel: Kernel, task: Task, ridge: jax.Array, momentum: Momentum) -> 
 
     start = jnp.zeros_like(y), y, momentum.first * y
     _, path = jax.lax.scan(step, start, (momentum.a, momentum.b))
-    alpha, r, p = jax.tree.map(
-        lambda first, rest: jnp.concatenate([first[None], rest]), start, path
-    )
-    return trajectory(task, parts, ridge, alpha, r, p, spectrum=True)
+    return after(start, path)

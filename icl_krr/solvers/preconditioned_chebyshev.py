@@ -8,7 +8,7 @@ from jaxtyping import Array, Float
 
 from ..kernels import Kernel, check_positive
 from ..step_sizes import Momentum, chebyshev, normalised_spectrum
-from ..tasks import Task, system
+from ..tasks import Task
 from .accuracy import trajectory
 from .algebra import apply, check_system
 from .results import Trajectory
@@ -63,14 +63,16 @@ def preconditioned_chebyshev(
     check_system(kernel, task, ridge, steps)
     check_positive(kernel)
     momentum = chebyshev(steps, normalised_spectrum(kernel, ridge, num_supports, largest))
-    return iterate(kernel, task, ridge, momentum)
+    return follow(kernel, task, ridge, momentum)
 
 
 @jax.jit
-def iterate(kernel: Kernel, task: Task, ridge: jax.Array, momentum: Momentum) -> Trajectory:
-    parts = system(kernel, task)
-    gram, _, y = parts
-    ridge, momentum = jax.tree.map(lambda value: jnp.asarray(value, y.dtype), (ridge, momentum))
+def follow(kernel: Kernel, task: Task, ridge: jax.Array, momentum: Momentum) -> Trajectory:
+    momentum = jax.tree.map(lambda value: jnp.asarray(value, task.y.dtype), momentum)
+    return trajectory(kernel, task, ridge, iterate, momentum)
+
+
+def iterate(gram, ridge, y, momentum):
     scale = 1 / (jnp.sum(gram, axis=1, keepdims=True) + ridge)
 
     def step(state, coefficients):
@@ -83,4 +85,4 @@ def iterate(kernel: Kernel, task: Task, ridge: jax.Array, momentum: Momentum) ->
     _, path = jax.lax.scan(step, (first, zero), (momentum.a, momentum.b))
     alpha = jnp.concatenate([zero[None], path])
     r = y[None] - apply(gram, ridge, alpha)
-    return trajectory(task, parts, ridge, alpha, r)
+    return alpha, r, None

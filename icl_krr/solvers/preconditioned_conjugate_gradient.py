@@ -12,9 +12,10 @@ from .. import checks
 from ..kernels import Kernel
 from ..numerics import matmul, reciprocal
 from ..sketches import Nystrom
-from ..tasks import Task, system
+from ..tasks import Task
+from ..tasks.task import kept
 from .accuracy import trajectory
-from .algebra import apply, check_system, normalise, seen
+from .algebra import after, apply, check_system, seen
 from .conjugate_gradient import dot
 from .results import Trajectory
 
@@ -69,24 +70,24 @@ def preconditioned_conjugate_gradient(
     else:
         checks.choice("preconditioner", preconditioner, ("jacobi",))
         preconditioner = None  # pyright: ignore[reportAssignmentType]
-    return iterate(kernel, task, ridge, preconditioner, steps)
+    return solve(kernel, task, ridge, preconditioner, steps)
 
 
 @partial(jax.jit, static_argnames="steps")
-def iterate(kernel, task, ridge, preconditioner, steps) -> Trajectory:
-    parts = system(kernel, task)
-    gram, _, y = parts
-    ridge = jnp.asarray(ridge, y.dtype)
-    y, size = normalise(y)
+def solve(kernel, task, ridge, preconditioner, steps) -> Trajectory:
+    given = ()
+    if preconditioner is not None:
+        features = jnp.where(kept(task)[:, None], preconditioner.features(seen(task)[0]), 0)
+        given = features, preconditioner.core.astype(features.dtype)
+    return trajectory(kernel, task, ridge, partial(iterate, steps), *given)
+
+
+def iterate(steps, gram, ridge, y, features=None, core=None):
     diagonal = jnp.diagonal(gram)[:, None] + ridge
 
     def solve(r):
-        if preconditioner is None:
+        if features is None:
             return r / diagonal
-        features = preconditioner.features(seen(task)[0])
-        if task.mask is not None:
-            features = jnp.where(task.mask[:, None], features, 0)
-        core = preconditioner.core.astype(r.dtype)
         return (r - matmul(features, matmul(core, matmul(features.T, r)))) / ridge
 
     def step(state, _):
@@ -102,7 +103,4 @@ def iterate(kernel, task, ridge, preconditioner, steps) -> Trajectory:
     z = solve(y)
     start = jnp.zeros_like(y), y, z, dot(y, z)
     _, path = jax.lax.scan(step, start, length=steps)
-    alpha, r, p = jax.tree.map(
-        lambda first, rest: size[None] * jnp.concatenate([first[None], rest]), start[:3], path
-    )
-    return trajectory(task, parts, ridge, alpha, r, p)
+    return after(start[:3], path)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any, NamedTuple
 
 import jax
@@ -13,6 +14,7 @@ from ..kernels import Kernel, check_kernel
 from ..numerics import matmul
 from ..tasks import Task
 from ..tasks.task import check_axes, kept
+from ..units import in_units, unit_of
 from .algebra import seen
 
 PREFIXES = ("exclusive", "inclusive")
@@ -75,6 +77,22 @@ def decays(tokens: Tokens, prefix: str) -> Float[Array, "T n"]:
     sees = (order >= 0) if prefix == "inclusive" else (order > 0)
     sees &= tokens.kept[:n][None]
     return jnp.where(sees, jnp.exp(jnp.where(sees, totals[:, None] - supports[None], 0)), 0)
+
+
+def in_units_of_y(task: Task, run: Callable, degrees: Any, *given: Any) -> Any:
+    """The results of a causal solver, `run` of a task with y [n, r] and of other arrays.
+
+    It closes over no traced arrays, and its results have the given degrees in y.
+    """
+    y = seen(task)[1]
+    at = lambda y, task, *given: run(task.replace(y=y), *given)  # noqa: E731
+    task = task.replace(y=y, y_query=None)
+    return in_units(unit_of(y, axis=0), at, degrees, y, task, *given)
+
+
+def fits(phi: Float[Array, "T m"], w: Float[Array, "L T m r"]) -> Float[Array, "L T r"]:
+    """The predictions of all iterates of the coefficients."""
+    return jnp.sum(phi[None, :, :, None] * w, axis=2)
 
 
 def prefix_systems(

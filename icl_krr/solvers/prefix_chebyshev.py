@@ -13,7 +13,15 @@ from .. import checks, step_sizes
 from ..kernels import Kernel
 from ..numerics import matmul
 from ..tasks import Task
-from .prefix import check_prefix, num_features, prefix_systems, tokens_of
+from .algebra import after
+from .prefix import (
+    check_prefix,
+    fits,
+    in_units_of_y,
+    num_features,
+    prefix_systems,
+    tokens_of,
+)
 from .results import CausalTrajectory, causal_trajectory
 
 
@@ -71,11 +79,16 @@ def prefix_chebyshev(
     checks.positive_scalar("ridge", ridge)
     check_prefix(kernel, task, prefix, steps, num_features(kernel, task))
     momentum = step_sizes.chebyshev(steps, spectrum)
-    return iterate(kernel, task, ridge, log_gate, strength, momentum, prefix)
+    return follow(kernel, task, ridge, log_gate, strength, momentum, prefix)
 
 
 @partial(jax.jit, static_argnames="prefix")
-def iterate(kernel, task, ridge, log_gate, strength, momentum, prefix):
+def follow(kernel, task, ridge, log_gate, strength, momentum, prefix):
+    given = kernel, ridge, log_gate, strength, momentum
+    return causal_trajectory(task, *in_units_of_y(task, partial(iterate, prefix), 1, *given))
+
+
+def iterate(prefix, task, kernel, ridge, log_gate, strength, momentum):
     phi, C, b = prefix_systems(kernel, tokens_of(task, log_gate, strength), prefix)
     ridge, momentum = jax.tree.map(lambda value: jnp.asarray(value, phi.dtype), (ridge, momentum))
 
@@ -87,4 +100,5 @@ def iterate(kernel, task, ridge, log_gate, strength, momentum, prefix):
 
     start = jnp.zeros_like(b), b, momentum.first * b
     _, path = jax.lax.scan(step, start, (momentum.a, momentum.b))
-    return causal_trajectory(task, phi, start, path)
+    w, r, d = after(start, path)
+    return fits(phi, w), w, r, d

@@ -13,7 +13,15 @@ from .. import checks
 from ..kernels import Kernel
 from ..numerics import matmul, reciprocal
 from ..tasks import Task
-from .prefix import check_prefix, num_features, prefix_systems, tokens_of
+from .algebra import after
+from .prefix import (
+    check_prefix,
+    fits,
+    in_units_of_y,
+    num_features,
+    prefix_systems,
+    tokens_of,
+)
 from .results import CausalTrajectory, causal_trajectory
 
 
@@ -69,11 +77,16 @@ def prefix_conjugate_gradient(
     check_prefix(kernel, task, prefix, steps, num_features(kernel, task))
     if preconditioner not in (None, "jacobi"):
         raise ValueError(f"preconditioner must be 'jacobi' or None, got {preconditioner!r}")
-    return iterate(kernel, task, ridge, log_gate, strength, steps, preconditioner, prefix)
+    return solve(kernel, task, ridge, log_gate, strength, steps, preconditioner, prefix)
 
 
 @partial(jax.jit, static_argnames=("steps", "preconditioner", "prefix"))
-def iterate(kernel, task, ridge, log_gate, strength, steps, preconditioner, prefix):
+def solve(kernel, task, ridge, log_gate, strength, steps, preconditioner, prefix):
+    run = partial(iterate, steps, preconditioner, prefix)
+    return causal_trajectory(task, *in_units_of_y(task, run, 1, kernel, ridge, log_gate, strength))
+
+
+def iterate(steps, preconditioner, prefix, task, kernel, ridge, log_gate, strength):
     phi, C, b = prefix_systems(kernel, tokens_of(task, log_gate, strength), prefix)
     ridge = jnp.asarray(ridge, phi.dtype)
     diagonal = jnp.diagonal(C, axis1=1, axis2=2) + ridge
@@ -92,7 +105,8 @@ def iterate(kernel, task, ridge, log_gate, strength, steps, preconditioner, pref
 
     start = jnp.zeros_like(b), b, M[:, :, None] * b
     _, path = jax.lax.scan(step, start, length=steps)
-    return causal_trajectory(task, phi, start, path)
+    w, r, d = after(start, path)
+    return fits(phi, w), w, r, d
 
 
 def dot(a: Float[Array, "T m r"], b: Float[Array, "T m r"]) -> Float[Array, "T 1 r"]:

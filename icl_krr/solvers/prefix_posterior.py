@@ -15,8 +15,8 @@ from ..kernels import Kernel, check_kernel
 from ..numerics import matmul, reciprocal
 from ..readable import readable
 from ..tasks import Task
-from .algebra import like
-from .prefix import check_prefix, num_features, prefix_systems, tokens_of
+from .algebra import after, like
+from .prefix import check_prefix, in_units_of_y, num_features, prefix_systems, tokens_of
 from .results import Result
 
 
@@ -100,11 +100,18 @@ def prefix_posterior(
     if approximates is not None:
         check_kernel(approximates)
     check_prefix(kernel, task, prefix, steps, num_features(kernel, task))
-    return iterate(kernel, task, ridge, approximates, log_gate, strength, steps, prefix)
+    return solve(kernel, task, ridge, approximates, log_gate, strength, steps, prefix)
 
 
 @partial(jax.jit, static_argnames=("steps", "prefix"))
-def iterate(kernel, task, ridge, approximates, log_gate, strength, steps, prefix):
+def solve(kernel, task, ridge, approximates, log_gate, strength, steps, prefix):
+    given = kernel, ridge, approximates, log_gate, strength
+    results = in_units_of_y(task, partial(iterate, steps, prefix), (1, 0, 0, 0, 0), *given)
+    along = like(task.y, results[0])
+    return PosteriorTrajectory(along[:, task.num_supports :], along, *results[1:])
+
+
+def iterate(steps, prefix, task, kernel, ridge, approximates, log_gate, strength):
     tokens = tokens_of(task, log_gate, strength)
     phi, C, b = prefix_systems(kernel, tokens, prefix)
     ridge = jnp.asarray(ridge, phi.dtype)
@@ -121,8 +128,8 @@ def iterate(kernel, task, ridge, approximates, log_gate, strength, steps, prefix
 
     start = jnp.zeros_like(phi), phi, phi
     _, path = jax.lax.scan(step, start, length=steps)
-    h, r, d = (jnp.concatenate([a[None], rest]) for a, rest in zip(start, path, strict=True))
-    along = like(task.y, jnp.einsum("tmr,ltm->ltr", b, h, precision="highest"))
+    h, r, d = after(start, path)
+    along = jnp.einsum("tmr,ltm->ltr", b, h, precision="highest")
     missing = jnp.zeros(len(phi), phi.dtype)
     if approximates is not None:
         left_out = approximates.diagonal(tokens.x) - jnp.sum(phi * phi, axis=1)
@@ -130,7 +137,7 @@ def iterate(kernel, task, ridge, approximates, log_gate, strength, steps, prefix
     # jaxlib 0.10.2 compiles a sum of products to wrong numbers here, for many steps in float32
     of_features = jnp.einsum("tm,ltm->lt", phi, h, precision="highest")
     variance = missing[None] + ridge * of_features
-    return PosteriorTrajectory(along[:, task.num_supports :], along, variance, h, r, d)
+    return along, variance, h, r, d
 
 
 def dot(a: Float[Array, "T m"], b: Float[Array, "T m"]) -> Float[Array, "T 1"]:

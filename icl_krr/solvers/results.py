@@ -6,7 +6,6 @@ import dataclasses
 from collections.abc import Iterator
 from typing import Any, NamedTuple
 
-import jax
 import jax.numpy as jnp
 from flax import struct
 from jaxtyping import Array, Float
@@ -113,13 +112,10 @@ class CausalTrajectory(Result):
     d: Float[Array, "..."] | None = None
 
 
-def causal_trajectory(task: Task, phi: Array, start: Any, path: Any) -> CausalTrajectory:
-    """The result of a solver of prefix systems with features phi [T, m], from w, r, d [T, m, r]."""
-    w, r, d = jax.tree.map(
-        lambda first, rest: jnp.concatenate([first[None], rest]), tuple(start), tuple(path)
-    )
-    along = like(task.y, jnp.sum(phi[None, :, :, None] * w, axis=2))
-    flat = [jnp.swapaxes(v, 2, 3).reshape(*v.shape[:2], -1) for v in (w, r, d)]
+def causal_trajectory(task: Task, along: Array, *states: Array) -> CausalTrajectory:
+    """The result from the predictions [L + 1, T, r] and from w, r, d [L + 1, T, m, r]."""
+    along = like(task.y, along)
+    flat = [jnp.swapaxes(v, 2, 3).reshape(*v.shape[:2], -1) for v in states]
     return CausalTrajectory(along[:, task.num_supports :], along, None, *flat)
 
 

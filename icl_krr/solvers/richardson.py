@@ -11,7 +11,7 @@ from jaxtyping import Array, Float
 from .. import checks
 from ..kernels import Kernel, check_positive
 from ..step_sizes import richardson_step
-from ..tasks import Task, system
+from ..tasks import Task
 from .accuracy import trajectory
 from .algebra import apply, check_system
 from .results import Trajectory
@@ -64,14 +64,16 @@ def richardson(
     if sink is not None:
         checks.positive_scalar("sink", sink)
     c = ridge if sink is None else sink
-    return iterate(kernel, task, ridge, richardson_step(step_size), c, steps)
+    return solve(kernel, task, ridge, richardson_step(step_size), c, steps)
 
 
 @partial(jax.jit, static_argnames="steps")
-def iterate(kernel, task, ridge, eta, sink, steps) -> Trajectory:
-    parts = system(kernel, task)
-    gram, _, y = parts
-    ridge, eta, sink = (jnp.asarray(value, y.dtype) for value in (ridge, eta, sink))
+def solve(kernel, task, ridge, eta, sink, steps) -> Trajectory:
+    eta, sink = (jnp.asarray(value, task.y.dtype) for value in (eta, sink))
+    return trajectory(kernel, task, ridge, partial(iterate, steps), eta, sink)
+
+
+def iterate(steps, gram, ridge, y, eta, sink):
     scale = eta / (jnp.sum(gram, axis=1, keepdims=True) + sink)
 
     def step(alpha, _):
@@ -82,4 +84,4 @@ def iterate(kernel, task, ridge, eta, sink, steps) -> Trajectory:
     _, path = jax.lax.scan(step, start, length=steps)
     alpha = jnp.concatenate([start[None], path])
     r = y[None] - apply(gram, ridge, alpha)
-    return trajectory(task, parts, ridge, alpha, r)
+    return alpha, r, None

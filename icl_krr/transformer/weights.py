@@ -175,15 +175,17 @@ class Weights:
 
 @readable
 class Problem(NamedTuple):
-    """The regression that a construction solves.
+    """The regression that a construction solves, or the G regressions that it averages.
 
     Attributes:
-        kernel: kernel of the regression, after sketching.
-        ridge: ridge > 0, a number or a traced scalar.
+        kernel: kernel of the regression, after sketching, or a tuple of G kernels.
+        ridge: ridge > 0, a number or a traced scalar, or G ridges [G].
+        sharpness: exponent of the evidence in the weights of an average; default 1.
     """
 
     kernel: Any
     ridge: Any
+    sharpness: Any = 1.0
 
 
 @readable
@@ -205,8 +207,8 @@ class Transformer:
         spec: static settings of the forward pass.
         layout: slots of the residual stream; static.
         steps: number of solver steps, >= 0 and < 2^31; static.
-        problem: kernel and ridge of the regression that the model solves, for `icl_krr.check`;
-            default None: unknown. Not part of the pytree.
+        problem: kernel and ridge of the regression that the model solves, or of those that it
+            averages, for `icl_krr.check`; default None: unknown. Not part of the pytree.
         made: the construction with its arguments, for `rebuild`; default None: unknown. Not part of
             the pytree, and lost if weights, spec or layout are replaced.
 

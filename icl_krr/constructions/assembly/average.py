@@ -56,11 +56,14 @@ class GroupAverage(KernelGroups):
     def alongside(self) -> None:
         self.renew_gap()
         fits, of_fits = (self.layout.read(n, self.dtype) for n in (self.fit, self.quadratic))
-        variances = of_fits + self.one @ self.ridges[None]  # > 0 at every token
         one = self.per_output(self.inside(SUPPORTS_AND_QUERIES))
+        # rounding makes variances negative; a NaN of one model would be one of all, in all steps
+        above = self.scratch("variances_above_0", SUPPORTS_AND_QUERIES, "at least 0")
+        self.activate("relu", of_fits - self.left_out, one, to=above)
+        known = above + self.one @ self.ridges[None]  # > 0 at every token
+        variances = known + self.left_out
         self.renew(self.means, fits)
         self.renew(self.variances, variances)
-        known = variances - self.left_out
         logs = self.log_of(known)
         self.sum_evidence(fits, known, logs)
         total = self.compare_evidence(one)
