@@ -18,7 +18,7 @@ from .constructions import ReLU, Softmax
 from .estimator import InContextRegressor
 from .kernels import Exponential, Features, Gaussian, Kernel, Linear, Mixture
 from .posterior import Posterior, posterior
-from .probes import check
+from .probes import advise, check
 from .residual import Layout, Read, Slot
 from .sketches import Nystrom, nystrom, sketched
 from .status import Status
@@ -66,6 +66,7 @@ __all__ = [
     "Status",
     "Task",
     "Transformer",
+    "advise",
     "audit",
     "catalogue",
     "check",

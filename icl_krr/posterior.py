@@ -10,7 +10,7 @@ import numpy as np
 
 from . import capacity, checks, solvers
 from .kernels import Kernel, check_kernel
-from .rounding import cast, in_float64
+from .rounding import in_float64
 from .solvers import accuracy
 from .solvers.results import Posterior
 from .status import Status, assess
@@ -117,13 +117,14 @@ def compare(model: Transformer, task: Task, mean: jax.Array, variance: jax.Array
         unknown = {"steps": model.steps, "negative": jnp.any(variance < 0)}
         return assess(0.0, jnp.inf, 0.0, task.x.dtype, **unknown)
     measure = partial(status_of, steps=model.steps)
-    return in_float64(measure, *model.problem[:2], task, mean, variance)
+    status = in_float64(measure, *model.problem[:2], task, mean, variance)
+    return status._replace(spectrum=jnp.asarray(model.takes("spectrum")))
 
 
 @partial(jax.jit, static_argnames="steps")
 def status_of(kernel, ridge, given: Task, mean, variance, steps: int) -> Status:
     wide = jnp.result_type(float)
-    task = cast(given, wide)
+    task = given.astype(wide)
     best = solvers.posterior(kernel, task, ridge=ridge)
     parts = system(kernel, given)  # where the y of masked supports is 0
     f, optimum = (part.reshape(len(part), given.num_outputs) for part in (mean, best.mean))

@@ -70,7 +70,7 @@ def of_fields(self: Any, depth: int = DEPTH, **options: Any) -> wl.AbstractDoc:
 def fields(self: Any) -> list[tuple[str, Any, Any]]:
     """(name, value, default) of each field; the default is MISSING if there is none."""
     if dataclasses.is_dataclass(self):
-        defaults = {field.name: default(field) for field in dataclasses.fields(self)}
+        defaults = {field.name: default(field) for field in dataclasses.fields(self) if field.repr}
     else:
         defaults = {name: self._field_defaults.get(name, MISSING) for name in self._fields}
     return [(name, getattr(self, name), default) for name, default in defaults.items()]

@@ -21,8 +21,10 @@ of all numbers from what the same function returns without rounding, relative to
 >>> x = jnp.array([[0.0], [1.0], [2.0]])
 >>> task = ik.Task(x=x, y=jnp.array([1.0, 3.0, 2.0]), x_query=x + 0.5)
 >>> short = ik.constructions.richardson(ik.Gaussian(), num_features=1, ridge=0.1, steps=4)
->>> print(ik.check(short, task).advice())
-not converged: gap 0.085 after 4 steps; use more steps (16), float64 or a larger ridge
+>>> print(*ik.check(short, task).advice().split("; "), sep="\n")
+not converged: gap 0.085 after 4 steps
+use more steps (16), float64 or a larger ridge
+icl_krr.advise(model, task) tries what helps
 >>> print(ik.check(short.replace(steps=64), task).ok)
 True
 """
@@ -74,7 +76,11 @@ class Status(NamedTuple):
             for every direct solution.
         uneven: whether the largest $k(x, x)$ of the supports is more than twice the smallest, so
             that points on a sphere lower the condition number; default False.
-        steps: number of steps of the solver; default 0, as for a direct solution.
+        steps: number of steps of the solver; default 0, as for a direct solution and for a model
+            without a solver, such as a trained one.
+        spectrum: whether the solver takes bounds on the eigenvalues of $A$; default False.
+        model: whether `icl_krr.check` measured the gap of a model, so that `icl_krr.advise` can try
+            what helps; default False.
     """
 
     ok: Any
@@ -89,6 +95,8 @@ class Status(NamedTuple):
     falling: Any = False
     uneven: Any = False
     steps: Any = 0
+    spectrum: Any = False
+    model: Any = False
 
     def advice(self) -> str:
         """Say in one sentence whether the result is right, and if not, what helps.
@@ -143,23 +151,29 @@ def assess(
 
 
 def sentence(s: Status) -> str:
+    tries = "; icl_krr.advise(model, task) tries what helps"
+    return state_and_help(s) + tries * bool(s.model and s.steps and not s.ok)
+
+
+def state_and_help(s: Status) -> str:
     wider = "" if s.residual.dtype.itemsize >= 8 else ", or use float64"
     gap = f"gap {s.gap:.2g}" + (f" after {s.steps} steps" if s.steps else "")
     notes = "; some values exceed the bound of the ReLU tables" if s.bound else ""
     if s.negative:
         notes += "; a variance is below 0" + (", clip it at 0" if s.ok else "")
     if s.ok:
-        return f"{'converged' if s.steps else 'solved'}: gap {s.gap:.2g}{notes}"
+        right = "converged" if s.steps else "accurate" if s.model else "solved"
+        return f"{right}: gap {s.gap:.2g}{notes}"
     if s.overflow:
         return (
-            f"the kernel overflows {s.residual.dtype}: scale x down, raise the temperature"
+            f"the kernel overflows {s.residual.dtype}: scale x down or raise the temperature"
             f"{wider}{notes}"
         )
     if s.sink:
         return (
-            "the weight of the attention sink underflows: use "
-            "attention=Softmax(log_sink=icl_krr.theory.log_sink(kernel, task)), or raise the "
-            f"temperature or lengthscale{wider}{notes}"
+            "the weight of the attention sink underflows: use attention=icl_krr.Softmax(log_sink="
+            "icl_krr.theory.log_sink(kernel, task)), or raise the temperature or lengthscale"
+            f"{wider}{notes}"
         )
     if s.range:
         return (
@@ -179,13 +193,16 @@ def sentence(s: Status) -> str:
         )
     if not np.isfinite(s.gap):
         state = "the result is not finite"
+    if s.model and not s.steps:
+        return (
+            f"not accurate: {state}; the model has no solver steps: train it longer, or ask "
+            "icl_krr.probes.identify which solver it runs"
+        )
     lost, stuck = s.condition_times_eps > TOLERANCE, bool(s.steps) and not s.falling
     helps = []
     far = stuck and s.gap >= 1  # the solver diverges, or has hardly begun
-    if far:
-        helps.append(
-            "a spectrum with all eigenvalues (icl_krr.spectral_bounds) if the solver takes one"
-        )
+    if far and s.spectrum:
+        helps.append("a spectrum with all eigenvalues (icl_krr.spectral_bounds)")
     if s.steps and s.gap < HOPELESS and (s.falling or far or not lost):
         helps.append(f"more steps ({4 * int(s.steps)})")
     if (lost or stuck) and wider:

@@ -42,7 +42,16 @@ ALLOWED = {
     "audit": {"tasks", "solvers"},
     "training": {"kernels", "tasks", "solvers", "transformer", "uncertainty"},
     "export": {"residual", "tasks", "transformer"},
-    "probes": {"kernels", "sketches", "tasks", "solvers", "residual", "transformer"},
+    "probes": {
+        "kernels",
+        "sketches",
+        "tasks",
+        "theory",
+        "solvers",
+        "residual",
+        "transformer",
+        "constructions",
+    },
     "experiments": {
         "training",
         "probes",

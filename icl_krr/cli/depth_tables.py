@@ -165,6 +165,9 @@ def advice(facts: dict[str, Any]) -> str:
     if facts["steps_because"] == "nearest" and facts["steps"] < 0.9 * MOST_STEPS:
         instead = "another --solver"  # more steps were tried
     told = re.sub(r"more steps \((\d+)\)", instead, facts["advice"])
+    told = re.sub(r"float64(?!:)", "JAX_ENABLE_X64=1", told).replace(
+        "larger ridge", "larger --ridge"
+    )
     return f"{told}\n" if told else ""
 
 

@@ -65,8 +65,9 @@ can therefore differ between the two, as `icl_krr.training` explains.
 
 **Depth and weights.** A `lax.scan` runs over the steps, so the compile time does not grow with the
 depth. Weights that are equal in all steps are stored once, and `model.replace(steps=...)` gives the
-same algorithm with another number of steps. `icl_krr.untie(model)` gives every step its own weights
-for fine-tuning. `icl_krr.dense(model)` merges the slots into ordinary [d_model, ...] matrices.
+same algorithm with another number of steps. `model.rebuild(ridge=...)` calls the construction again
+with other arguments. `icl_krr.untie(model)` gives every step its own weights for fine-tuning.
+`icl_krr.dense(model)` merges the slots into ordinary [d_model, ...] matrices.
 """
 
 from .assembly.choice import machine

@@ -13,12 +13,14 @@ from .. import checks
 from ..kernels import Kernel, check_pairs
 from ..transformer.weights import Problem, Transformer
 from .assembly.average import GroupAverage
+from .assembly.construction import construction
 from .assembly.options import Options
 from .assembly.prefix import check_featured, feature_machine
 from .assembly.relu import ReLU
 from .prefix_conjugate_gradient import FORMS
 
 
+@construction
 def bayesian_average(
     kernel: Kernel | Sequence[Kernel],
     *,

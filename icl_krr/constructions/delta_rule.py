@@ -11,6 +11,7 @@ from .. import checks
 from ..kernels import Kernel
 from ..transformer.weights import Transformer
 from .assembly.choice import machine
+from .assembly.construction import construction
 from .assembly.prefix import PREFIXES, CausalOptions, causal_machine
 from .assembly.slots import SUPPORTS, SUPPORTS_AND_QUERIES
 
@@ -18,6 +19,7 @@ STEPS = 256
 """Default number of steps, and the largest number of supports of a model with this default."""
 
 
+@construction
 def delta_rule(
     kernel: Kernel,
     *,

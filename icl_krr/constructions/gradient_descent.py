@@ -10,10 +10,12 @@ from .. import checks, step_sizes
 from ..kernels import Kernel
 from ..transformer.weights import Transformer
 from .assembly.choice import machine
+from .assembly.construction import construction
 from .assembly.options import Options
 from .assembly.slots import SUPPORTS, SUPPORTS_AND_QUERIES
 
 
+@construction
 def gradient_descent(
     kernel: Kernel,
     *,
@@ -73,6 +75,7 @@ def gradient_descent(
     return m.transformer(step, steps=steps, readout=prediction)
 
 
+@construction
 def gradient_descent_in_alpha(
     kernel: Kernel,
     *,

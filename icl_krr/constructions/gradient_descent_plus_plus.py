@@ -10,10 +10,12 @@ from .. import checks
 from ..kernels import Kernel
 from ..transformer.weights import Transformer
 from .assembly.choice import linear_machine
+from .assembly.construction import construction
 from .assembly.options import Options
 from .assembly.slots import SUPPORTS, SUPPORTS_AND_QUERIES
 
 
+@construction
 def gradient_descent_plus_plus(
     kernel: Kernel,
     *,

@@ -12,11 +12,13 @@ from ..kernels import Kernel
 from ..step_sizes import Momentum
 from ..transformer.weights import Transformer
 from .assembly.choice import machine
+from .assembly.construction import construction
 from .assembly.machine import Machine
 from .assembly.options import Options
 from .assembly.slots import SUPPORTS_AND_QUERIES, label
 
 
+@construction
 def heavy_ball(
     kernel: Kernel,
     *,
@@ -73,6 +75,7 @@ def heavy_ball(
     return iterate(m, ridge, steps, coefficients)
 
 
+@construction
 def chebyshev(
     kernel: Kernel,
     *,

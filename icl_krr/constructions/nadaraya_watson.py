@@ -8,9 +8,11 @@ from ..kernels import Kernel, check_kernel
 from ..residual import ROLES
 from ..transformer.weights import Transformer
 from .assembly.choice import softmax_machine
+from .assembly.construction import construction
 from .assembly.options import Options, Softmax
 
 
+@construction
 def nadaraya_watson(
     kernel: Kernel,
     *,

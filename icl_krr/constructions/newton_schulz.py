@@ -11,10 +11,12 @@ from .. import checks, step_sizes
 from ..kernels import Kernel
 from ..transformer.weights import Transformer
 from .assembly.choice import linear_machine
+from .assembly.construction import construction
 from .assembly.options import Options
 from .assembly.slots import SUPPORTS, SUPPORTS_AND_QUERIES
 
 
+@construction
 def newton_schulz(
     kernel: Kernel,
     *,

@@ -9,10 +9,12 @@ from jaxtyping import Array, Float
 from .. import checks, step_sizes
 from ..kernels import Kernel
 from ..transformer.weights import Transformer
+from .assembly.construction import construction
 from .assembly.options import Options
 from .richardson import check_normalised, iterate, normalised_machine
 
 
+@construction
 def preconditioned_chebyshev(
     kernel: Kernel,
     *,

@@ -16,6 +16,7 @@ from ..sketches import Nystrom
 from ..transformer.weights import Transformer
 from .assembly.arithmetic import repeat
 from .assembly.choice import machine
+from .assembly.construction import construction
 from .assembly.linear_attention import LinearAttention
 from .assembly.machine import Machine
 from .assembly.options import Options
@@ -23,6 +24,7 @@ from .assembly.slots import SUPPORTS
 from .conjugate_gradient import advance_alpha, states, turn_direction
 
 
+@construction
 def preconditioned_conjugate_gradient(
     kernel: Kernel,
     *,

@@ -9,10 +9,12 @@ from jaxtyping import Array, Float
 from .. import checks, step_sizes
 from ..kernels import Kernel
 from ..transformer.weights import Transformer
+from .assembly.construction import construction
 from .assembly.prefix import CausalOptions, prefix_sums
 from .momentum import iterate
 
 
+@construction
 def prefix_chebyshev(
     kernel: Kernel,
     *,

@@ -10,6 +10,7 @@ from jaxtyping import Array, Float
 from .. import checks
 from ..kernels import Kernel
 from ..transformer.weights import Transformer
+from .assembly.construction import construction
 from .assembly.prefix import CausalOptions, prefix_sums
 from .conjugate_gradient import fused, textbook
 from .preconditioned_conjugate_gradient import iterate, jacobi_of
@@ -18,6 +19,7 @@ FORMS = {"textbook": textbook, "fused": fused}
 PRECONDITIONERS = (None, "jacobi")
 
 
+@construction
 def prefix_conjugate_gradient(
     kernel: Kernel,
     *,

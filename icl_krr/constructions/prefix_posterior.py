@@ -10,11 +10,13 @@ from jaxtyping import Array, Float
 from .. import checks
 from ..kernels import Kernel, check_kernel
 from ..transformer.weights import Transformer
+from .assembly.construction import construction
 from .assembly.posterior_sums import PosteriorSums
 from .assembly.prefix import CausalOptions, feature_machine
 from .prefix_conjugate_gradient import FORMS
 
 
+@construction
 def prefix_posterior(
     kernel: Kernel,
     *,

@@ -12,11 +12,13 @@ from ..kernels import Kernel, check_kernel
 from ..step_sizes import richardson_step
 from ..transformer.weights import Transformer
 from .assembly.choice import softmax_machine
+from .assembly.construction import construction
 from .assembly.options import Options, Softmax
 from .assembly.slots import QUERIES, SUPPORTS
 from .assembly.softmax_attention import SoftmaxAttention
 
 
+@construction
 def richardson(
     kernel: Kernel,
     *,

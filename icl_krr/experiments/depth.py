@@ -151,7 +151,8 @@ def run(task: Task, config: DepthConfig, progress: Progress = silent) -> DepthRe
         "cond": float(high / low),
         "exact_residual": float(exact.residual),
         "status": None if status is None else {k: v.item() for k, v in status._asdict().items()},
-        "advice": "" if status is None else status.advice(),
+        # a command has neither the model nor its spectrum
+        "advice": "" if status is None else status._replace(spectrum=False, model=False).advice(),
         "attention": model.spec.attention,
         "blocks_per_step": model.blocks_per_step,
         "depth": model.depth,

@@ -73,6 +73,7 @@ without a derivative.
 
 **Has a construction converged?** `icl_krr.check(model, task)` measures the gap to exact kernel
 ridge regression, and its `Status` says in a sentence what helps if the gap is large.
+`icl_krr.advise(model, task)` tries what helps, and prints the code of it.
 
 **Which slot needs which precision?** `round_slots(model, {"r": "float16"})` returns hooks that
 round slots after each write, for `icl_krr.run_with_hooks` and `icl_krr.run_with_cache`.
@@ -108,6 +109,7 @@ models, in one compiled program and in bounded memory:
   returns the activations at one hook point of all blocks.
 """
 
+from .advise import Advice, advise
 from .agreement import Agreement, agreement
 from .arrays import array_answers
 from .candidate_fit import CandidateFit, fit_candidate
@@ -135,6 +137,7 @@ from .transplant import transplant
 from .variances import Variances, compare_variances
 
 __all__ = [
+    "Advice",
     "Agreement",
     "CandidateFit",
     "Design",
@@ -150,6 +153,7 @@ __all__ = [
     "Swap",
     "Variances",
     "ablate",
+    "advise",
     "agreement",
     "align",
     "along_eigenvector",

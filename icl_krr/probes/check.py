@@ -10,7 +10,7 @@ import jax
 import jax.numpy as jnp
 
 from ..kernels import Kernel, check_pairs
-from ..rounding import cast, in_float64
+from ..rounding import in_float64
 from ..solvers import accuracy, exact, posterior
 from ..solvers.algebra import apply, check_system
 from ..solvers.bayesian_average import of_average
@@ -30,8 +30,8 @@ def check(
     r"""Run a model on a task and measure its gap to exact kernel ridge regression.
 
     The exact solution is computed in float64, or inside JAX transformations in the widest dtype
-    that JAX allows. `Status.advice` says the result in one sentence. Inside `jax.jit` and
-    `jax.vmap`, use the model from outside of the function, as in
+    that JAX allows. `Status.advice` says the result in one sentence, and `icl_krr.advise` tries
+    what helps. Inside `jax.jit` and `jax.vmap`, use the model from outside of the function, as in
     `jax.vmap(lambda task: icl_krr.check(model, task))(tasks)`. JAX drops the kernel and the ridge
     of a model that is an argument of the function (see `Transformer`), so that they must be given.
 
@@ -75,12 +75,23 @@ def check(
         weights = weights[:, weights.shape[1] - task.num_queries :]
         measure = partial(of_average, steps=model.steps)
         given = kernels, ridge, sharpness, task, cache["prediction"], weights
-        return in_float64(measure, *given)
-    check_system(kernel, task, ridge, matrices=DOUBLE)
-    slots = [s.name for s in model.layout.slots if s.kind == "state" and s.name.startswith(READ)]
-    _, cache = run_with_cache(model, task, names=(*slots, "prediction"))
-    measure = partial(compare, steps=model.steps)
-    return in_float64(measure, kernel, ridge, task, cache.slots)
+    else:
+        check_system(kernel, task, ridge, matrices=DOUBLE)
+        states = [slot.name for slot in model.layout.slots if slot.kind == "state"]
+        slots = [name for name in states if name.startswith(READ)]
+        _, cache = run_with_cache(model, task, names=(*slots, "prediction"))
+        measure = partial(compare, steps=model.steps)
+        given = kernel, ridge, task, cache.slots
+    return in_float64(measure, *given)._replace(
+        steps=jnp.asarray(model.steps if has_solver(model) else 0, jnp.int32),
+        spectrum=jnp.asarray(model.takes("spectrum")),
+        model=jnp.asarray(True),
+    )
+
+
+def has_solver(model: Transformer) -> bool:
+    """Whether the steps of a model are those of a solver, by the slots that only solvers have."""
+    return not {"alpha", "r", "variance", "log_evidence"}.isdisjoint(model.layout.names)
 
 
 DOUBLE = 6
@@ -109,7 +120,7 @@ def problem_of(model: Transformer, kernel: Any, ridge: Any) -> Problem:
 def compare(kernel: Kernel, ridge: Any, given: Task, slots: dict, steps: int) -> Status:
     """The status of a run, from its slots at the start and after each step."""
     wide = jnp.result_type(float)
-    task = cast(given, wide)
+    task = given.astype(wide)
     ridge, kept, parts = jnp.asarray(ridge, wide), system(kernel, given), system(kernel, task)
     best = exact(kernel, task, ridge=ridge)
     optimum = best.prediction.reshape(task.num_queries, task.num_outputs)
@@ -139,7 +150,7 @@ def compare(kernel: Kernel, ridge: Any, given: Task, slots: dict, steps: int) ->
         sink=lost,
         bound=over,
         falling=falling,
-        steps=steps if "alpha" in slots or "variance" in slots else 0,
+        steps=steps,
     )
 
 

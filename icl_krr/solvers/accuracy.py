@@ -91,7 +91,7 @@ def rounding_errors(
 
 
 def trajectory(
-    kernel: Kernel, task: Task, ridge: Any, iterates: Callable, *others: Any
+    kernel: Kernel, task: Task, ridge: Any, iterates: Callable, *others: Any, spectrum: bool = False
 ) -> Trajectory:
     """The result of a solver that predicts with k(x)^T alpha.
 
@@ -107,7 +107,7 @@ def trajectory(
         return alpha, r, p, matmul(cross, alpha)
 
     path = in_units(unit_of(y, axis=0), run, 1, y, gram, cross, ridge, *others)
-    status = of_path(parts, ridge, *path[:2])
+    status = of_path(parts, ridge, *path[:2])._replace(spectrum=jnp.asarray(spectrum))
     return Trajectory(*jax.tree.map(partial(like, task.y), path), status)
 
 

@@ -114,7 +114,7 @@ def chebyshev(
 @jax.jit
 def follow(kernel: Kernel, task: Task, ridge: jax.Array, momentum: Momentum) -> Trajectory:
     momentum = jax.tree.map(lambda value: jnp.asarray(value, task.y.dtype), momentum)
-    return trajectory(kernel, task, ridge, iterate, momentum)
+    return trajectory(kernel, task, ridge, iterate, momentum, spectrum=True)
 
 
 def iterate(gram, ridge, y, momentum):

@@ -139,4 +139,5 @@ def of_inverse(x: Any, y: Any, at: Any, ridge: Any, alpha: Any, r: Any, f: Any) 
         falling=jnp.any(share < 0.9 * half),
         uneven=uneven(jnp.sum(x * x, axis=1)),
         steps=len(r) - 1,
+        spectrum=True,
     )

@@ -9,6 +9,7 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 import numpy as np
+from jax.typing import DTypeLike
 
 from .. import checks
 from ..pytree import checked
@@ -73,6 +74,14 @@ class Task:
             **changes: new values by field name. The new task is checked like any `Task`.
         """
         return dataclasses.replace(self, **changes)
+
+    def astype(self, dtype: DTypeLike) -> Task:
+        """Return a copy of the task with its numbers in another floating dtype.
+
+        Args:
+            dtype: floating dtype, not wider than the default float dtype of JAX.
+        """
+        return jax.tree.map(lambda part: part if part.dtype == bool else part.astype(dtype), self)
 
     @property
     def num_supports(self) -> int:

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import dataclasses
 from dataclasses import dataclass
+from functools import partial
+from inspect import signature
 from typing import Any, NamedTuple
 
 import jax
@@ -13,6 +15,7 @@ from .. import checks
 from ..readable import readable
 from ..residual import Layout, Read
 from .spec import Spec as Spec
+from .summary import summary
 
 
 @readable
@@ -194,10 +197,10 @@ class Transformer:
     Constructions and `init` make models; `icl_krr.predict` runs them. If all steps share their
     weights, `model.replace(steps=...)` runs the same algorithm for another number of steps.
 
-    The field `problem` belongs to the object that a construction returned, not to the weights. JAX
-    drops it whenever it rebuilds the model, because the weights may then be others: in
-    `jax.tree.map`, in training, in files, and if the model is an argument of a jitted or vmapped
-    function.
+    The fields `problem` and `made` belong to the object that a construction returned, not to the
+    weights. JAX drops them whenever it makes the model anew, because the weights may then be
+    others: in `jax.tree.map`, in training, in files, and if the model is an argument of a jitted or
+    vmapped function.
 
     Args:
         weights: the trainable parameters.
@@ -206,6 +209,8 @@ class Transformer:
         steps: number of solver steps, >= 0 and < 2^31; static.
         problem: kernel and ridge of the regression that the model solves, or of those that it
             averages, for `icl_krr.check`; default None: unknown. Not part of the pytree.
+        made: the construction with its arguments, for `rebuild`; default None: unknown. Not part of
+            the pytree, and lost if weights, spec or layout are replaced.
 
     Raises:
         ValueError: `steps` is out of range.
@@ -222,6 +227,9 @@ class Transformer:
     layout: Layout
     steps: int
     problem: Problem | None = dataclasses.field(default=None, metadata={"dropped": True})
+    made: partial[Transformer] | None = dataclasses.field(
+        default=None, repr=False, metadata={"dropped": True}
+    )
 
     def __post_init__(self):  # JAX makes models too: with any leaves, but with these steps
         checks.count("steps", self.steps, minimum=0)
@@ -239,7 +247,47 @@ class Transformer:
             if name in changes:
                 own = f"an icl_krr {wanted.__name__}"
                 checks.instance(name, changes[name], wanted, own)
+        if not changes.keys() <= {"steps", "problem"}:
+            changes = {"made": None, **changes}
         return dataclasses.replace(self, **changes)
+
+    def rebuild(self, **changes: Any) -> Transformer:
+        """Call the construction that made the model again, with other values of some arguments.
+
+        Args:
+            **changes: new values of arguments of the construction, such as `kernel`, `ridge`,
+                `steps` or `dtype`.
+
+        Raises:
+            ValueError: the model is not as a construction returned it, or the construction refuses
+                a value.
+            TypeError: the construction does not take an argument, or a value has the wrong type.
+
+        >>> import icl_krr as ik
+        >>> model = ik.constructions.richardson(ik.Gaussian(), num_features=3, ridge=0.1, steps=4)
+        >>> model.rebuild(steps=8, ridge=0.5).problem
+        Problem(kernel=Gaussian(lengthscale=1.0), ridge=0.5)
+        """
+        if self.made is None:
+            raise ValueError(
+                "model must be as a construction returned it to be built again, got one that was "
+                "trained, loaded, changed or passed through JAX; call the construction"
+            )
+        steps = {"steps": self.steps} if self.takes("steps") else {}
+        return self.made(**{**steps, **changes})
+
+    @property
+    def arguments(self) -> dict[str, Any]:
+        """The arguments that the construction was given; empty if `made` is unknown."""
+        return {} if self.made is None else self.made.keywords
+
+    def takes(self, name: str) -> bool:
+        """Whether the construction that made the model takes this argument; False if unknown.
+
+        Args:
+            name: name of the argument, such as "spectrum".
+        """
+        return self.made is not None and name in signature(self.made.func).parameters
 
     @property
     def blocks_per_step(self) -> int:
@@ -310,39 +358,11 @@ class Transformer:
         >>> print(model.summary(ik.memory(model, task)).splitlines()[6])
         step       240 FLOPs, 416 bytes
         """
-        prologue = len(self.weights.prologue)
-        after = f", after {prologue}" if prologue else ""
-        features = self.carried
-        lines = [
-            f"attention  {self.spec.attention}",
-            f"depth      {self.depth} blocks: {self.blocks_per_step} a step for "
-            f"{self.steps} steps{after}",
-            f"heads      {self.num_heads} in a block",
-            f"MLP width  {self.mlp_width} units in a block",
-            f"channels   {self.layout.width} = {features} features + {self.overhead}",
-        ]
-        if memory is not None:
-            if not hasattr(memory, "step_flops"):
-                raise TypeError(
-                    f"memory must be a result of icl_krr.memory, got {checks.shown(memory)}; "
-                    "call summary(icl_krr.memory(model, task))"
-                )
-            lines += [
-                f"memory     {memory.peak:,} bytes",
-                f"step       {memory.step_flops:,} FLOPs, {memory.step_bytes:,} bytes"
-                + (f", {memory.step_sent:,} bytes sent" if memory.step_sent else ""),
-            ]
-        for i, block in enumerate(self.blocks):
-            heads = [write.to for group in block.attention for write in group.writes]
-            units = dict.fromkeys(unit.to for unit in block.mlp)
-            lines.append(
-                f"block {i:<4} heads: {', '.join(heads) or '-'}; units: {', '.join(units) or '-'}"
-            )
-        return "\n".join([*lines, "layout", str(self.layout)])
+        return summary(self, memory)
 
 
 jax.tree_util.register_dataclass(
-    Transformer, ["weights"], ["spec", "layout", "steps"], drop_fields=["problem"]
+    Transformer, ["weights"], ["spec", "layout", "steps"], drop_fields=["problem", "made"]
 )
 serialization.register_serialization_state(
     Transformer,
