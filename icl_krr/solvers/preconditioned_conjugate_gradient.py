@@ -14,9 +14,9 @@ from ..numerics import matmul, reciprocal
 from ..sketches import Nystrom
 from ..tasks import Task
 from ..tasks.task import kept
-from .accuracy import trajectory
-from .algebra import after, apply, check_system, seen
+from .algebra import apply, check_system, seen
 from .conjugate_gradient import dot
+from .paths import after, trajectory
 from .results import Trajectory
 
 
