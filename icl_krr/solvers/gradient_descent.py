@@ -13,7 +13,7 @@ from ..kernels import Kernel
 from ..numerics import matmul
 from ..tasks import Task
 from .algebra import apply, check_system
-from .paths import trajectory
+from .paths import after, trajectory
 from .results import Trajectory
 
 

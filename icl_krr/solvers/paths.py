@@ -35,8 +35,8 @@ def trajectory(
         return alpha, r, p, matmul(cross, alpha)
 
     path = in_units(unit_of(y, axis=0), run, 1, y, gram, cross, ridge, *others)
-    status = of_path(parts, ridge, *path[:2])
-    return Trajectory(*jax.tree.map(partial(like, task.y), path), status)
+    alpha, r, p, prediction = jax.tree.map(partial(like, task.y), path)
+    return Trajectory(alpha, r, p, prediction, of_path(parts, ridge, *path[:2]))
 
 
 def after(start: Any, path: Any) -> Any:

@@ -82,12 +82,13 @@ def solve(kernel, task, ridge, preconditioner, steps) -> Trajectory:
     return trajectory(kernel, task, ridge, partial(iterate, steps), *given)
 
 
-def iterate(steps, gram, ridge, y, features=None, core=None):
+def iterate(steps, gram, ridge, y, *nystrom):
     diagonal = jnp.diagonal(gram)[:, None] + ridge
 
     def solve(r):
-        if features is None:
+        if not nystrom:
             return r / diagonal
+        features, core = nystrom
         return (r - matmul(features, matmul(core, matmul(features.T, r)))) / ridge
 
     def step(state, _):

@@ -69,9 +69,12 @@ FIELDS = {"x": 0, "y": 1, "aggregator": 0, "support": 0, "query": 0, "one": 0}
 
 
 def degrees_of_results(
-    model: Transformer, known: Degrees, names: tuple[str, ...], points: bool, every: bool
+    model: Transformer, names: tuple[str, ...], points: bool, every: bool
 ) -> Any:
-    """The degrees of what `evaluate_once` returns; points stay in the units of the run."""
+    """The degrees of what `evaluate_once` returns, or None; points stay in the units of the run."""
+    known = degrees(model)
+    if known is None:
+        return None
     reads = {"prediction": model.weights.readout, **(model.weights.readouts if every else {})}
     found = {name: degree(read, known) or 0 for name, read in reads.items()}
     slots = {name: {**known, **found}.get(name, 0) for name in names}
