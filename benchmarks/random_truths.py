@@ -97,7 +97,9 @@ KERNELS: dict[str, tuple[Callable[[Any], ik.Kernel], Kernel]] = {
 
 
 def truths(name: str, case: Case) -> dict[str, Any]:
-    """The exact results by name: arrays, or pairs of an array and the scale of its errors.
+    """The exact results by name: arrays, or tuples of an array and the scale of its errors.
+
+    A lower bound has the least value that is right, too.
 
     Results of a regression are missing if its matrix spans too many digits.
     """
@@ -182,7 +184,7 @@ def regression(
         "leave_one_out": own(alpha / diagonal),
         "evidence": evidences[0],
         "evidence in ridge": (alpha @ alpha - np.sum(diagonal)) / 2,
-        "low": (min(spectrum) if len(x) else 0) + ridge,
+        "low": (*[rounded((min(spectrum) if len(x) else 0) + ridge)] * 2, rounded(ridge)),
         "high": (max(spectrum) if len(x) else 0) + ridge,
         "in y": own(hat, 1),
         "in ridge": -hat @ alpha,

@@ -116,7 +116,8 @@ def gradient_descent_in_alpha(
 @partial(jax.jit, static_argnames=("steps", "in_alpha"))
 def descend(kernel, task, ridge, eta, steps, in_alpha) -> Trajectory:
     eta = jnp.asarray(eta, task.y.dtype)
-    return trajectory(kernel, task, ridge, partial(iterate, steps, in_alpha), eta, spectrum=True)
+    run, about = partial(iterate, steps, in_alpha), {"spectrum": True, "stuck": in_alpha}
+    return trajectory(kernel, task, ridge, run, eta, **about)
 
 
 def iterate(steps, in_alpha, gram, ridge, y, eta):

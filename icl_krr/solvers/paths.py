@@ -19,12 +19,18 @@ from .results import Trajectory
 
 
 def trajectory(
-    kernel: Kernel, task: Task, ridge: Any, iterates: Callable, *others: Any, spectrum: bool = False
+    kernel: Kernel,
+    task: Task,
+    ridge: Any,
+    iterates: Callable,
+    *others: Any,
+    spectrum: bool = False,
+    stuck: bool = False,
 ) -> Trajectory:
     """The result of a solver that predicts with k(x)^T alpha.
 
     `iterates` is a function of gram, ridge, y and the others, and closes over no traced arrays. It
-    returns all alpha, all r, and all p or None.
+    returns all alpha, all r, and all p or None. `stuck` says that r keeps what K takes to 0.
     """
     parts = system(kernel, task)
     gram, cross, y = parts
@@ -35,7 +41,7 @@ def trajectory(
         return alpha, r, p, matmul(cross, alpha)
 
     path = in_units(unit_of(y, axis=0), run, 1, y, gram, cross, ridge, *others)
-    status = of_path(parts, ridge, *path[:2])._replace(spectrum=jnp.asarray(spectrum))
+    status = of_path(parts, ridge, *path[:2], stuck)._replace(spectrum=jnp.asarray(spectrum))
     return Trajectory(*jax.tree.map(partial(like, task.y), path), status)
 
 
