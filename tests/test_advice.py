@@ -9,7 +9,7 @@ import pytest
 
 import icl_krr as ik
 from icl_krr.cli.depth_tables import advice as of_command
-from icl_krr.probes.remedies import Change, settings
+from icl_krr.probes.remedies import Change, other_regressions, settings
 from icl_krr.status import assess
 
 advising = sys.modules["icl_krr.probes.advise"]
@@ -160,6 +160,17 @@ def test_settings_follow_the_task_and_the_status(task):
     assert change.apply(model)[0].arguments["spectrum"][0] == 0.5  # that of the empty prefix
 
 
+def test_what_cannot_be_done_is_not_tried(task):
+    """A point at the origin has no place on a sphere, and XLA takes subnormal numbers for 0."""
+    flags = {"range": jnp.asarray(True), "uneven": jnp.asarray(True)}
+    status = assess(1.0, 0.5, 1e-9, jnp.float32, steps=4, **flags)
+    model = built(ik.Linear(), 8)
+    zero = task.replace(x=task.x.at[0].set(0), y=jnp.zeros(32).at[0].set(1e-40))
+    for one, count in ((task, 1), (zero, 0)):
+        assert len([*settings(model, Change(one), status)]) == count
+        assert len([*other_regressions(model, Change(one), status)]) == 1 + count
+
+
 @pytest.mark.parametrize("given", [False, True])
 def test_what_does_not_help_is_named_too(task, monkeypatch, given):
     """A given kernel is the regression that was asked for: no other one is tried."""
@@ -187,7 +198,7 @@ def test_a_model_that_is_right_needs_no_advice(task):
 def test_a_traced_task_is_refused(task):
     model = built(ik.Linear(), 8)
     tasks = jax.tree.map(lambda part: part[None], task)
-    with pytest.raises(ValueError, match="task must be known, got one that JAX traces"):
+    with pytest.raises(ValueError, match="task must be known, got values that JAX traces"):
         jax.vmap(lambda task: ik.advise(model, task).status)(tasks)
 
 
