@@ -113,21 +113,25 @@ def audited(function: Callable, kernel: ik.Kernel, task: ik.Task, ridge: jax.Arr
 
 
 def told(name: str) -> Callable:
-    return lambda kernel, task, ridge: getattr(ik.solvers, name)(kernel, task, ridge=ridge)
+    call = lambda kernel, task, ridge: getattr(ik.solvers, name)(kernel, task, ridge=ridge)  # noqa: E731
+    return jax.jit(call)
 
 
 def untold(name: str) -> Callable:
-    return lambda kernel, task, ridge: (getattr(ik.solvers, name)(kernel, task),)
+    return jax.jit(lambda kernel, task, ridge: getattr(ik.solvers, name)(kernel, task))
 
 
+@jax.jit
 def bounds(kernel: ik.Kernel, task: ik.Task, ridge: jax.Array) -> Any:
     return ik.spectral_bounds(kernel, task, ridge=ridge)
 
 
+@jax.jit
 def smoothing(kernel: ik.Kernel, task: ik.Task, ridge: jax.Array) -> Any:
     return tuple(ik.solvers.nadaraya_watson(kernel, task))
 
 
+@jax.jit
 def smoothing_model(kernel: ik.Kernel, task: ik.Task, ridge: jax.Array) -> Any:
     sizes = {"num_features": task.num_features, "dtype": task.x.dtype}
     return ik.predict(ik.constructions.nadaraya_watson(kernel, **sizes), task)
@@ -178,6 +182,7 @@ def gradients(loss: Callable) -> Callable:
     return jax.jit(value)
 
 
+@jax.jit
 def evidence_slope(kernel: ik.Kernel, task: ik.Task, ridge: jax.Array) -> jax.Array:
     of = lambda ridge: ik.solvers.log_marginal_likelihood(kernel, task, ridge=ridge)  # noqa: E731
     return jax.grad(of)(ridge)
@@ -235,7 +240,7 @@ AUDITED: dict[str, tuple[Callable, tuple[str, ...], tuple[str, ...]]] = {
     "`spectral_bounds`": (bounds, ("low", "high"), ALL),
     "`nadaraya_watson`": (smoothing, ("smooth", "shares"), SMOOTH),
     "`smoother_leave_one_out`": (untold("smoother_leave_one_out"), ("smooth without",), SMOOTH),
-    "`predict` of `nadaraya_watson`": (jax.jit(smoothing_model), ("smooth",), SMOOTH),
+    "`predict` of `nadaraya_watson`": (smoothing_model, ("smooth",), SMOOTH),
     "`predict` of `conjugate_gradient`": (predicted("conjugate_gradient"), ("mean",), ALL),
     "`solvers.delta_rule`": (learned, ("delta rule",), ALL),
     "`solvers.prefix_conjugate_gradient`": (
@@ -256,7 +261,7 @@ AUDITED: dict[str, tuple[Callable, tuple[str, ...], tuple[str, ...]]] = {
         ALL,
     ),
     "gradient of `log_marginal_likelihood`": (
-        jax.jit(evidence_slope),
+        evidence_slope,
         ("evidence in ridge",),
         ALL,
     ),

@@ -17,10 +17,13 @@ import numpy as np
 
 from . import checks
 from .readable import readable
-from .rounding import MARGIN, UNITS, cast, is_floating, spread
-from .solvers.accuracy import in_float64, size_of, worst
+from .rounding import MARGIN, UNITS, cast, in_float64, is_floating, spread
+from .solvers.accuracy import worst
 from .status import TOLERANCE, Status, assess
 from .tasks import Task
+
+SMALL = 100.0
+"""Arrays of numbers below so many times the smallest normal number are as good as 0."""
 
 
 @readable
@@ -43,9 +46,10 @@ def audit(function: Callable, *args: Any, **kwargs: Any) -> Audited:
     float64 with arguments that differ by a few units of rounding. The gap of the status is the
     largest difference between a number and its value in float64, relative to the largest magnitude
     in its array. A result of a task with y [n, r] has a largest magnitude for each output: the last
-    axis of arrays whose last axis has the length r. If the arguments are float64, the gap is ten
-    times the largest change by the small differences. The gap that the status accepts is smaller by
-    this: a number in float32 that agrees with a wrong one in float64 is not `ok`.
+    axis of arrays whose last axis has the length r. Numbers below 1e-36 (1e-306 in float64) count
+    as 0. If the arguments are float64, the gap is ten times the largest change by the small
+    differences; in float32, this is what the gap may lack. So a number in float32 that agrees with
+    a wrong one in float64 is not `ok`.
 
     The audit sees rounding, overflow and underflow. It does not see that a solver has taken too few
     steps, which `icl_krr.check` and the statuses of solvers say. Inside of JAX transformations, it
@@ -91,13 +95,16 @@ def numbers_of(value: Any) -> list[jax.Array]:
     return [jnp.asarray(leaf) for leaf in leaves if isinstance(leaf, float) or is_floating(leaf)]
 
 
-def outputs_of(*given: Any) -> set[int]:
+def outputs_of(*given: Any) -> frozenset[int]:
     """The numbers r of outputs of the tasks with y [n, r]."""
     tasks = jax.tree.leaves(given, is_leaf=lambda part: isinstance(part, Task))
-    return {t.num_outputs for t in tasks if isinstance(t, Task) and t.y.ndim == t.x.ndim}
+    tasks = [task for task in tasks if isinstance(task, Task)]
+    return frozenset(task.num_outputs for task in tasks if task.y.ndim == task.x.ndim)
 
 
-def compare(function: Callable, outputs: set[int], numbers: list, args: Any, kwargs: Any) -> Status:
+def compare(
+    function: Callable, outputs: frozenset[int], numbers: list, args: Any, kwargs: Any
+) -> Status:
     dtype = jnp.result_type(*(leaf.dtype for leaf in numbers))
     wide = np.promote_types(dtype, jnp.result_type(float))
 
@@ -110,8 +117,14 @@ def compare(function: Callable, outputs: set[int], numbers: list, args: Any, kwa
             "function must get all arrays as arguments to be audited, but its value is "
             f"{dtype} for arguments in {wide}; pass the arrays that it holds"
         )
+    return judge(outputs, numbers, best, moved)
+
+
+@partial(jax.jit, static_argnums=0)
+def judge(outputs: frozenset[int], numbers: list, best: list, moved: list) -> Status:
     each = [of_array(*arrays, outputs) for arrays in zip(numbers, best, moved, strict=True)]
     gap, change, left = (jnp.max(jnp.stack(parts)) for parts in zip(*each, strict=True))
+    dtype, wide = (jnp.result_type(*arrays) for arrays in (numbers, best))
     widest = wide == dtype
     return assess(
         jnp.inf,
@@ -123,12 +136,12 @@ def compare(function: Callable, outputs: set[int], numbers: list, args: Any, kwa
     )
 
 
-def of_array(found: Any, best: Any, moved: Any, outputs: set[int]) -> tuple[Any, Any, Any]:
+def of_array(found: Any, best: Any, moved: Any, outputs: frozenset[int]) -> tuple[Any, Any, Any]:
     """The largest error and the largest change of an array, and whether it leaves the range."""
     own = best.ndim > 1 and best.shape[-1] in outputs
     size = jnp.max(jnp.abs(best), axis=tuple(range(best.ndim - own)), keepdims=True, initial=0)
     info = jnp.finfo(found.dtype)
-    left = jnp.isinf(found) | (size > float(info.max)) | ((size > 0) & (size < float(info.tiny)))
+    left = jnp.isinf(found) | (size > float(info.max))
     errors = (jnp.abs(found.astype(best.dtype) - best), moved)
-    gap, change = (worst(error / size_of(size)) for error in errors)
+    gap, change = (worst(error / jnp.maximum(size, SMALL * float(info.tiny))) for error in errors)
     return gap, change, jnp.any(left)

@@ -10,6 +10,7 @@ import numpy as np
 
 from . import capacity, checks, solvers
 from .kernels import Kernel, check_kernel
+from .rounding import in_float64
 from .solvers import accuracy
 from .solvers.results import Posterior
 from .status import Status, assess
@@ -116,7 +117,7 @@ def compare(model: Transformer, task: Task, mean: jax.Array, variance: jax.Array
         unknown = {"steps": model.steps, "negative": jnp.any(variance < 0)}
         return assess(0.0, jnp.inf, 0.0, task.x.dtype, **unknown)
     measure = partial(status_of, steps=model.steps)
-    status = accuracy.in_float64(measure, *model.problem[:2], task, mean, variance)
+    status = in_float64(measure, *model.problem[:2], task, mean, variance)
     return status._replace(spectrum=jnp.asarray(model.takes("spectrum")))
 
 

@@ -8,6 +8,7 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 import numpy as np
+from jax.core import Tracer
 from jax.typing import DTypeLike
 
 CHANGES = 4
@@ -40,6 +41,24 @@ def is_floating(leaf: Any) -> bool:
     return hasattr(leaf, "astype") and jnp.issubdtype(leaf.dtype, jnp.floating)
 
 
+def in_float64(function: Callable, *given: Any) -> Any:
+    """Call a function in float64, or in the widest dtype that JAX allows if values are traced.
+
+    Args:
+        function: function of pytrees; it casts them itself (`cast`).
+        given: arguments of the function.
+
+    Returns:
+        The result of the function.
+
+    >>> str(in_float64(lambda x: cast(x, float), jnp.ones(1)).dtype)
+    'float64'
+    """
+    eager = not any(isinstance(leaf, Tracer) for leaf in jax.tree.leaves(given))
+    with jax.enable_x64(eager or jax.config.jax_enable_x64):  # pyright: ignore[reportAttributeAccessIssue]
+        return function(*given)
+
+
 def spread(function: Callable, *given: Any) -> tuple[Any, Any]:
     r"""Call a function, and estimate how far rounding errors move its result.
 
@@ -60,16 +79,31 @@ def spread(function: Callable, *given: Any) -> tuple[Any, Any]:
     >>> bool(1e-7 < change[0] < 1e-6)
     True
     """
-    known, found = function(*given), []
-    for number in range(CHANGES):
-        rng = np.random.default_rng(number)
-        changed = function(*jax.tree.map(lambda leaf, rng=rng: nudged(leaf, rng), given))
-        found.append(jax.tree.map(lambda a, b: jnp.abs(a - b), changed, known))
-    return known, jax.tree.map(lambda *changes: jnp.max(jnp.stack(changes), axis=0), *found)
+    leaves, structure = jax.tree.flatten(given)
+    place = [i for i, leaf in enumerate(leaves) if is_floating(leaf)]
+    results = [function(*given)]
+    for changed in nudged([leaves[i] for i in place]):
+        every = dict(enumerate(leaves)) | dict(zip(place, changed, strict=True))
+        results.append(function(*structure.unflatten(every.values())))
+    return results[0], largest_changes(*results)
 
 
-def nudged(leaf: Any, rng: np.random.Generator) -> Any:
-    if not is_floating(leaf):
-        return leaf
-    signs = rng.integers(0, 2, np.shape(leaf)) * 2 - 1
-    return leaf * jnp.asarray(1 + signs * UNITS * float(jnp.finfo(leaf.dtype).eps), leaf.dtype)
+@jax.jit
+def nudged(leaves: list) -> list[list]:
+    rng, every = np.random.default_rng(0), []
+    for _ in range(CHANGES):
+        signs = [rng.integers(0, 2, np.shape(leaf)) * 2 - 1 for leaf in leaves]
+        factors = [
+            1 + s * UNITS * float(jnp.finfo(v.dtype).eps)
+            for s, v in zip(signs, leaves, strict=True)
+        ]
+        every.append([v * jnp.asarray(f, v.dtype) for v, f in zip(leaves, factors, strict=True)])
+    return every
+
+
+@jax.jit
+def largest_changes(known: Any, *changed: Any) -> Any:
+    def largest(value: jax.Array, *others: jax.Array) -> jax.Array:
+        return jnp.max(jnp.abs(jnp.stack(others) - value[None]), axis=0)
+
+    return jax.tree.map(largest, known, *changed)

@@ -12,6 +12,7 @@ import pytest
 import icl_krr as ik
 from benchmarks import random_cases
 from icl_krr.probes.check import compare
+from icl_krr.rounding import in_float64
 from icl_krr.solvers import accuracy
 
 CONFIG = ik.tasks.LinearRegression(num_features=4, num_supports=32, num_queries=5)
@@ -124,8 +125,8 @@ def test_a_solver_that_runs_away_is_not_told_to_go_on(task):
 
 def test_what_is_eager_is_judged_in_float64():
     dtype = lambda x: jnp.asarray(x).dtype  # noqa: E731
-    assert accuracy.in_float64(dtype, np.ones(1)) == "float64"
-    assert jax.eval_shape(lambda x: accuracy.in_float64(jnp.sin, x), np.ones(1)).dtype == "float32"
+    assert in_float64(dtype, np.ones(1)) == "float64"
+    assert jax.eval_shape(lambda x: in_float64(jnp.sin, x), np.ones(1)).dtype == "float32"
 
 
 @pytest.mark.parametrize("name", ["newton_schulz", "gradient_descent", "richardson"])
@@ -202,8 +203,9 @@ def test_the_readme_with_another_kernel_is_not_ok(task):
 
 
 @pytest.mark.parametrize("size", [1e-17, 1e18])
-def test_conjugate_gradient_says_that_y_must_be_rescaled(task, size):
-    status = ik.check(built(ik.Linear(), 8), task.replace(y=size * task.y))
+def test_a_stream_that_mixes_slots_says_that_y_must_be_rescaled(task, size):
+    model, task = ik.dense(built(ik.Linear(), 8)), task.replace(y=size * task.y)
+    status = ik.check(model, task, kernel=ik.Linear(), ridge=0.5)
     assert not status.ok
     assert "rescale y" in status.advice()
 
@@ -216,11 +218,12 @@ def test_outputs_are_extreme_if_their_squares_leave_the_range():
 
 def test_a_batch_does_not_hide_predictions_that_are_not_numbers(task):
     """The maximum of NaN and numbers is a number in some programs of XLA."""
-    model, sizes = built(ik.Linear(), 12), jnp.logspace(17, 37, 120)
+    model, sizes = ik.dense(built(ik.Linear(), 12)), jnp.logspace(17, 37, 120)
 
     def run(size):
         one = task.replace(y=size * task.y)
-        return jnp.all(jnp.isfinite(ik.predict(model, one))), ik.check(model, one).ok
+        status = ik.check(model, one, kernel=ik.Linear(), ridge=0.5)
+        return jnp.all(jnp.isfinite(ik.predict(model, one))), status.ok
 
     finite, ok = jax.jit(jax.vmap(run))(sizes)
     assert 0 < jnp.sum(finite) < 120

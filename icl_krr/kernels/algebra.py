@@ -88,11 +88,18 @@ def _squared_distances_jvp(primals, tangents):
     return squared_distances(x, z), 2 * (own - matmul(near, dz.T) - matmul(dx, far.T))
 
 
-def unless_infinite(squares: Array, function: Callable[[Array], Array]) -> Array:
-    """A function of squared distances, and -inf, with derivative 0, where they are infinite.
+def stationary(
+    function: Callable[[Array], Array],
+    projection: Any,
+    x: Float[Array, "n p"],
+    z: Float[Array, "m p"],
+    scale: Any = 1,
+) -> Float[Array, "n m"]:
+    """The logarithm of a kernel, a function of |U x - U z|^2 / scale^2; -inf if that is infinite.
 
-    There the kernel is 0 and so is its derivative, but 0 times infinity is not a number.
+    There the kernel is 0 and so is its derivative, which would be 0 times infinity.
     """
+    squares = squared_distances(*(part / scale for part in project_near(projection, x, z)))
     far = jnp.isinf(squares)
     return jnp.where(far, -jnp.inf, function(jnp.where(far, 0, squares)))
 

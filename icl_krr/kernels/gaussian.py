@@ -11,13 +11,7 @@ from jaxtyping import Array, Float
 from .. import checks
 from ..numerics import power_below
 from ..pytree import checked
-from .algebra import (
-    check_projection,
-    mean_of_pairs,
-    project_near,
-    squared_distances,
-    unless_infinite,
-)
+from .algebra import check_projection, mean_of_pairs, squared_distances, stationary
 from .log_bilinear import LogBilinear
 
 
@@ -65,9 +59,8 @@ class Gaussian(LogBilinear):
         # points are divided by a power of two first: 1 / l^3, a factor of the derivative, overflows
         lengthscale = jnp.asarray(self.lengthscale, x.dtype)
         scale = power_below(lengthscale)
-        near = (points / scale for points in project_near(self.projection, x, z))
         divisor = 2 * (lengthscale / scale) ** 2
-        return unless_infinite(squared_distances(*near), lambda squares: -squares / divisor)
+        return stationary(lambda squares: -squares / divisor, self.projection, x, z, scale)
 
     @classmethod
     def of_temperature(cls, temperature: Any) -> Gaussian:

@@ -18,9 +18,7 @@ from .algebra import (
     outer,
     precede,
     project,
-    project_near,
-    squared_distances,
-    unless_infinite,
+    stationary,
 )
 from .forms import Diagonal, FeatureLayer, Pattern
 from .positive import PositiveKernel
@@ -109,9 +107,8 @@ class LogBilinear(PositiveKernel):
 
         if d is None:
             return products(c)
-        squares = squared_distances(*project_near(self.projection, x, z))
-        stationary = unless_infinite(squares, lambda squares: -d / 2 * squares)
-        return stationary if c is d else stationary + products(c - d)
+        near = stationary(lambda squares: -d / 2 * squares, self.projection, x, z)
+        return near if c is d else near + products(c - d)
 
     def sketched(self, sketch: Float[Array, "p m"]) -> LogBilinear:
         r"""The same kernel with the projection $U P^T$."""

@@ -10,6 +10,7 @@ import jax
 import jax.numpy as jnp
 
 from ..kernels import Kernel, check_pairs
+from ..rounding import in_float64
 from ..solvers import accuracy, exact, posterior
 from ..solvers.algebra import apply, check_system
 from ..solvers.bayesian_average import of_average
@@ -81,7 +82,7 @@ def check(
         _, cache = run_with_cache(model, task, names=(*slots, "prediction"))
         measure = partial(compare, steps=model.steps)
         given = kernel, ridge, task, cache.slots
-    return accuracy.in_float64(measure, *given)._replace(
+    return in_float64(measure, *given)._replace(
         steps=jnp.asarray(model.steps if has_solver(model) else 0, jnp.int32),
         spectrum=jnp.asarray(model.takes("spectrum")),
         model=jnp.asarray(True),

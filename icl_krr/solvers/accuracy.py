@@ -3,23 +3,20 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from functools import partial
 from typing import Any
 
 import jax
 import jax.numpy as jnp
-from jax.core import Tracer
 
 from .. import linalg
 from ..kernels import Kernel
 from ..numerics import matmul
 from ..status import TOLERANCE, Status, assess
-from ..tasks import Task, system
+from ..tasks import Task
 from ..tasks.linear_system import System
 from ..tasks.task import kept
-from ..units import in_units, unit_of
-from .algebra import apply, like, seen
-from .results import Trajectory
+from ..units import unit_of
+from .algebra import apply, seen
 
 
 def constant(function: Callable) -> Callable:
@@ -91,27 +88,6 @@ def rounding_errors(
     return jnp.finfo(y.dtype).eps * far * jnp.sqrt(squares)
 
 
-def trajectory(
-    kernel: Kernel, task: Task, ridge: Any, iterates: Callable, *others: Any, spectrum: bool = False
-) -> Trajectory:
-    """The result of a solver that predicts with k(x)^T alpha.
-
-    `iterates` is a function of gram, ridge, y and the others, and closes over no traced arrays. It
-    returns all alpha, all r, and all p or None.
-    """
-    parts = system(kernel, task)
-    gram, cross, y = parts
-    ridge = jnp.asarray(ridge, y.dtype)
-
-    def run(y: Any, gram: Any, cross: Any, ridge: Any, *others: Any) -> Any:
-        alpha, r, p = iterates(gram, ridge, y, *others)
-        return alpha, r, p, matmul(cross, alpha)
-
-    path = in_units(unit_of(y, axis=0), run, 1, y, gram, cross, ridge, *others)
-    status = of_path(parts, ridge, *path[:2])._replace(spectrum=jnp.asarray(spectrum))
-    return Trajectory(*jax.tree.map(partial(like, task.y), path), status)
-
-
 @constant
 def of_path(parts: System, ridge: Any, alpha: Any, r: Any) -> Status:
     r"""The status of the last iterate, from all alpha [L + 1, n, r] and all residuals r.
@@ -179,13 +155,6 @@ def scaled(y: jax.Array, alpha: jax.Array) -> tuple[jax.Array, jax.Array, jax.Ar
     """Divide y and alpha by the power of two that makes y of order 1, and return the power."""
     size = unit_of(y, axis=0)[None]
     return y / size, alpha / size, size
-
-
-def in_float64(function: Callable, *given: Any) -> Any:
-    """Call a function in float64, or in the widest dtype that JAX allows if values are traced."""
-    eager = not any(isinstance(leaf, Tracer) for leaf in jax.tree.leaves(given))
-    with jax.enable_x64(eager or jax.config.jax_enable_x64):  # pyright: ignore[reportAttributeAccessIssue]
-        return function(*given)
 
 
 def norm(values: jax.Array) -> jax.Array:

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Float
@@ -18,11 +16,6 @@ from ..tasks.task import check_axes
 def apply(gram: Float[Array, "n n"], ridge: jax.Array, v: Float[Array, "n r"]) -> jax.Array:
     """Return (K + ridge I) v."""
     return matmul(gram, v) + ridge * v
-
-
-def after(start: Any, path: Any) -> Any:
-    """All iterates, from the first and from those after every step."""
-    return jax.tree.map(lambda first, rest: jnp.concatenate([first[None], rest]), start, path)
 
 
 def like(y: jax.Array, result: jax.Array) -> jax.Array:

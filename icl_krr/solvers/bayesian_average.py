@@ -16,7 +16,7 @@ from .. import checks, linalg
 from ..kernels import Kernel, check_pairs
 from ..numerics import matmul
 from ..readable import readable
-from ..rounding import MARGIN, UNITS, cast, spread
+from ..rounding import MARGIN, UNITS, cast, in_float64, spread
 from ..status import Status, assess
 from ..tasks import Task
 from ..tasks.linear_system import System
@@ -126,7 +126,7 @@ def bayesian_average(
     judge = partial(of_average, steps=steps)
     at_queries = found.weights[:, task.num_supports :]
     given = kernels, ridges, sharpness, task, found.prediction, at_queries
-    return found.replace(status=accuracy.in_float64(judge, *given))
+    return found.replace(status=in_float64(judge, *given))
 
 
 @partial(jax.jit, static_argnames="steps")
@@ -156,7 +156,7 @@ def average(kernels, task, ridges, approximated, sharpness, steps):
     usable = jnp.where(jnp.isfinite(evidence), evidence, -jnp.inf)
     weights = jax.nn.softmax(sharpness * usable, axis=2)
     shares = weights[..., None]
-    along = jnp.sum(jnp.where(shares > 0, shares * means, 0), 2)
+    along = jnp.sum(jnp.where(shares == 0, 0, shares * means), 2)
     everywhere = (along, means.reshape(steps, T, -1), variances, evidence, weights)
     along, *rest = (jnp.concatenate([jnp.zeros_like(a[:1]), a]) for a in everywhere)
     along = like(task.y, along)

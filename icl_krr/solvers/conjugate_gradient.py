@@ -12,8 +12,8 @@ from .. import checks
 from ..kernels import Kernel
 from ..numerics import reciprocal
 from ..tasks import Task
-from .accuracy import trajectory
-from .algebra import after, apply, check_system
+from .algebra import apply, check_system
+from .paths import after, trajectory
 from .results import Trajectory
 
 

@@ -12,8 +12,8 @@ from .. import step_sizes
 from ..kernels import Kernel
 from ..numerics import matmul
 from ..tasks import Task
-from .accuracy import trajectory
-from .algebra import after, apply, check_system
+from .algebra import apply, check_system
+from .paths import after, trajectory
 from .results import Trajectory
 
 

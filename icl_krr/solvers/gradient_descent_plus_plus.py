@@ -13,7 +13,8 @@ from ..kernels import Kernel
 from ..numerics import matmul
 from ..tasks import Task
 from ..units import in_units, unit_of
-from .algebra import after, check_system, featured, like, seen
+from .algebra import check_system, featured, like, seen
+from .paths import after
 from .results import Trajectory
 
 

@@ -9,8 +9,8 @@ from jaxtyping import Array, Float
 from ..kernels import Kernel, check_positive
 from ..step_sizes import Momentum, chebyshev, normalised_spectrum
 from ..tasks import Task
-from .accuracy import trajectory
 from .algebra import apply, check_system
+from .paths import trajectory
 from .results import Trajectory
 
 

@@ -14,9 +14,9 @@ from ..numerics import matmul, reciprocal
 from ..sketches import Nystrom
 from ..tasks import Task
 from ..tasks.task import kept
-from .accuracy import trajectory
-from .algebra import after, apply, check_system, seen
+from .algebra import apply, check_system, seen
 from .conjugate_gradient import dot
+from .paths import after, trajectory
 from .results import Trajectory
 
 
@@ -82,12 +82,13 @@ def solve(kernel, task, ridge, preconditioner, steps) -> Trajectory:
     return trajectory(kernel, task, ridge, partial(iterate, steps), *given)
 
 
-def iterate(steps, gram, ridge, y, features=None, core=None):
+def iterate(steps, gram, ridge, y, *nystrom):
     diagonal = jnp.diagonal(gram)[:, None] + ridge
 
     def solve(r):
-        if features is None:
+        if not nystrom:
             return r / diagonal
+        features, core = nystrom
         return (r - matmul(features, matmul(core, matmul(features.T, r)))) / ridge
 
     def step(state, _):

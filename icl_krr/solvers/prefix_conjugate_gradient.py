@@ -13,7 +13,7 @@ from .. import checks
 from ..kernels import Kernel
 from ..numerics import matmul, reciprocal
 from ..tasks import Task
-from .algebra import after
+from .paths import after
 from .prefix import (
     check_prefix,
     fits,

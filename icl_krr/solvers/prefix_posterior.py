@@ -15,7 +15,8 @@ from ..kernels import Kernel, check_kernel
 from ..numerics import matmul, reciprocal
 from ..readable import readable
 from ..tasks import Task
-from .algebra import after, like
+from .algebra import like
+from .paths import after
 from .prefix import check_prefix, in_units_of_y, num_features, prefix_systems, tokens_of
 from .results import Result
 

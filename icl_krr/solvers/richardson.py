@@ -12,8 +12,8 @@ from .. import checks
 from ..kernels import Kernel, check_positive
 from ..step_sizes import richardson_step
 from ..tasks import Task
-from .accuracy import trajectory
 from .algebra import apply, check_system
+from .paths import trajectory
 from .results import Trajectory
 
 

@@ -3,8 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from typing import Any
 
+import jax
+import jax.numpy as jnp
+
+from ..devices import Axes, largest
 from ..residual import Read
+from ..tasks import Task
+from ..tasks.task import kept
+from ..units import unit_of
 from .weights import Heads, Transformer, Unit
 
 Degrees = dict[str, int]
@@ -58,6 +66,25 @@ def degrees(model: Transformer) -> Degrees | None:
 
 
 FIELDS = {"x": 0, "y": 1, "aggregator": 0, "support": 0, "query": 0, "one": 0}
+
+
+def degrees_of_results(
+    model: Transformer, names: tuple[str, ...], points: bool, every: bool
+) -> Any:
+    """The degrees of what `evaluate_once` returns, or None; points stay in the units of the run."""
+    known = degrees(model)
+    if known is None:
+        return None
+    reads = {"prediction": model.weights.readout, **(model.weights.readouts if every else {})}
+    found = {name: degree(read, known) or 0 for name, read in reads.items()}
+    slots = {name: {**known, **found}.get(name, 0) for name in names}
+    return found if every else found["prediction"], (slots, 1 - points)
+
+
+def unit_of_task(task: Task, axes: Axes) -> jax.Array:
+    """The unit of all y at unmasked supports, a scalar."""
+    y = jnp.where(kept(task)[:, None], task.y.reshape(task.num_supports, -1), 0)
+    return unit_of(largest(jnp.max(jnp.abs(jax.lax.stop_gradient(y)), initial=0), axes))
 
 
 def writes(model: Transformer, known: Degrees) -> Iterator[tuple[str, int | None]]:

@@ -9,15 +9,15 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 
-from ..devices import Axes, largest, with_automatic_axes
+from ..devices import Axes, with_automatic_axes
 from ..residual import Stream, embed, num_tokens
 from ..residual.divided import keys_of, positions
 from ..residual.tokens import slot_of_stream, tokens_of_role
 from ..tasks import Task, map_tasks
 from ..tasks.batches import chunk_of, even_chunk
-from ..tasks.task import check_axes, kept
-from ..units import in_units, in_units_plainly, unit_of
-from .degrees import Degrees, degree, degrees
+from ..tasks.task import check_axes
+from ..units import in_units, in_units_plainly
+from .degrees import degrees_of_results, unit_of_task
 from .forward import forward
 from .hook_points import Hook
 from .liveness import known_zeros
@@ -60,23 +60,14 @@ def evaluate(
     def run(model: Transformer, task: Task, stream: Stream | None) -> tuple[Any, Kept]:
         model = jax.tree.map(lambda weight: weight.astype(task.x.dtype), model)
 
-        powers = degrees(model)
+        at = partial(evaluate_once, names, keep, hooks, along, axes, every)
+        made = degrees_of_results(model, names, bool(keep), every)
+        # hooks may close over arrays of which a derivative is asked
+        compute = in_units_plainly if hooks else in_units
 
         def once(task: Task, stream: Stream | None) -> tuple[Any, Kept]:
-            def at(y: jax.Array, task: Task, model: Transformer, stream: Stream | None) -> Any:
-                task = task.replace(y=y)
-                given = embed_task(model, task, axes) if stream is None else stream
-                changed = keep or hooks or stream is not None
-                uniform = frozenset() if changed else uniform_slots(model)
-                return evaluate_once(
-                    model, task, given, uniform, names, keep, hooks, along, axes, every
-                )
-
-            if powers is None:
-                return at(task.y, task, model, stream)
-            made = degrees_of_results(model, powers, names, bool(keep), every)
-            run = in_units_plainly if hooks else in_units
-            return run(unit_of_task(task, axes), at, made, task.y, task, model, stream)
+            given = task.y, task, model, stream
+            return compute(unit_of_task(task, axes), at, made, *given) if made else at(*given)
 
         if task.num_outputs == model.spec.num_outputs:
             read, kept = once(task, stream)
@@ -101,20 +92,22 @@ def embed_task(model: Transformer, task: Task, axes: Axes = ()) -> Stream:
 
 
 def evaluate_once(
-    model: Transformer,
-    task: Task,
-    stream: Stream,
-    uniform: frozenset[str],
     names: tuple[str, ...],
     keep: bool | tuple[str, ...],
     hooks: tuple[tuple[str, Hook], ...],
     along: bool,
     axes: Axes,
     every: bool,
+    y: jax.Array,
+    task: Task,
+    model: Transformer,
+    stream: Stream | None,
 ) -> tuple[Any, Kept]:
-    """The prediction, or with `every` all read-outs by name, and what is stored."""
-    layout, tokens = model.layout, model.spec.tokens
+    """The prediction, or with `every` all read-outs by name, and what is stored, for these y."""
+    layout, tokens, task = model.layout, model.spec.tokens, task.replace(y=y)
     asked = tokens_of_role(("query",), task, tokens)
+    uniform = frozenset() if keep or hooks or stream is not None else uniform_slots(model)
+    stream = embed_task(model, task, axes) if stream is None else stream
 
     # blocks read one row of these slots: the gradient of a bias is then one sum over all tokens
     whole = {slot: stream[slot] for slot in uniform}
@@ -155,22 +148,6 @@ def evaluate_once(
         before = readout(passed.stream, supports, every)
         read = jax.tree.map(lambda *parts: jnp.concatenate(parts), before, read)
     return read, (passed.observed, passed.points)
-
-
-def unit_of_task(task: Task, axes: Axes) -> jax.Array:
-    """The unit of all y at unmasked supports, a scalar."""
-    seen = jnp.where(kept(task)[:, None], task.y.reshape(task.num_supports, -1), 0)
-    return unit_of(largest(jnp.max(jnp.abs(jax.lax.stop_gradient(seen)), initial=0), axes))
-
-
-def degrees_of_results(
-    model: Transformer, powers: Degrees, names: tuple[str, ...], points: bool, every: bool
-) -> Any:
-    """The degrees in y of what `evaluate_once` returns; points stay in the units of the run."""
-    reads = {"prediction": model.weights.readout, **(model.weights.readouts if every else {})}
-    found = {name: degree(read, powers) or 0 for name, read in reads.items()}
-    slots = {name: {**powers, **found}.get(name, 0) for name in names}
-    return found if every else found["prediction"], (slots, 1 - points)
 
 
 @partial(jax.jit, static_argnames=("chunk", "axes"))
