@@ -94,8 +94,8 @@ def settings(model: Transformer, here: Change, status: Status) -> Iterator[Chang
             code = f'ik.operand_bounds(model.rebuild(arithmetic="exact"), {here.called})'
             tables = ReLU(width, bounds), f"ik.ReLU({width}, {code})"
             yield here.given(arithmetic=tables).named(f"ReLU tables of width {width}")
-    if status.range:
-        scale = jnp.max(jnp.abs(task.y))
+    scale = jnp.max(jnp.abs(task.y))
+    if status.range and scale > 0:  # subnormal numbers count as 0
         of_y = f"scale = jnp.max(jnp.abs({here.called}.y))"
         code = f"scaled = {here.called}.replace(y={here.called}.y / scale, y_query=None)"
         scaled = task.replace(y=task.y / scale, y_query=None)
@@ -132,7 +132,7 @@ def other_regressions(
         told = spectrum(model, at, **changed)
         return at.given(**told, **changed).named(f"{words}, which is another regression")
 
-    if status.uneven:
+    if status.uneven and all(jnp.all(jnp.any(x != 0, axis=1)) for x in (task.x, task.x_query)):
         unit = lambda x: x / jnp.linalg.norm(x, axis=1, keepdims=True)  # noqa: E731
         moved = here.on(
             "moved",

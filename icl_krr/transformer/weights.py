@@ -265,8 +265,9 @@ class Transformer:
 
         >>> import icl_krr as ik
         >>> model = ik.constructions.richardson(ik.Gaussian(), num_features=3, ridge=0.1, steps=4)
-        >>> model.rebuild(steps=8, ridge=0.5).problem
-        Problem(kernel=Gaussian(lengthscale=1.0), ridge=0.5)
+        >>> again = model.rebuild(steps=8, ridge=0.5)
+        >>> again.steps, again.problem.ridge
+        (8, 0.5)
         """
         if self.made is None:
             raise ValueError(
