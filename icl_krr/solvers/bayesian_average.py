@@ -18,7 +18,7 @@ from ..tasks import Task
 from ..tasks.task import kept
 from .algebra import like, seen
 from .prefix import check_prefix, num_features
-from .prefix_posterior import iterate as iterate_posterior
+from .prefix_posterior import solve as solve_posterior
 from .results import Result
 
 
@@ -117,7 +117,7 @@ def average(kernels, task, ridges, approximated, sharpness, steps):
 
     def path(g: int, approximates: Any) -> Any:
         options = None, None, steps, "exclusive"
-        return iterate_posterior(kernels[g], task, ridges[g], approximates, *options)
+        return solve_posterior(kernels[g], task, ridges[g], approximates, *options)
 
     every = range(len(kernels))
     paths = [path(g, None) for g in every]
