@@ -26,6 +26,12 @@ take the keywords in `Options`.
   (`model.spec.centred`), and the slots `x` and `half_square` are relative to this mean. The mean is
   a part of the preparation of the task, not of the weights. Models with other kernels, feature maps
   or landmarks read x as it is, because their features depend on the origin.
+- *Units of y.* With exact arithmetic, y multiplied by c > 0 multiplies the prediction by c, and the
+  Jacobian with respect to y stays the same, for c from 1e-30 to 1e30 in float32: if the largest |y|
+  is not between 2^-20 and 2^20, the model runs on y divided by a power of two (see
+  `icl_krr.run_with_cache`). All outputs of a model and all supports have one unit, so in conjugate
+  gradient an output, or a prefix of the supports, that is 1e9 times smaller than the largest y
+  loses digits. The weights of an average and the bounds of ReLU tables are in units of y itself.
 - *Sink.* `attention=Softmax(log_sink=icl_krr.theory.log_sink(kernel, task))` sets the logit of the
   sink so that no exponential overflows and no weight of the sink underflows. The default is 0.
 - *Causality.* `delta_rule`, `prefix_conjugate_gradient`, `prefix_chebyshev`, `prefix_posterior` and

@@ -55,10 +55,11 @@ def conjugate_gradient(
     With softmax attention, a sum takes two sublayers: an MLP computes the products of the summands,
     and a head computes their mean.
 
-    The values $|r|^2$ and $p^T A p$ must be in the range of the dtype. In float32, a step
-    treats a residual below 1e-16 as converged. If y is below 1e-9, the result loses digits. If y is
-    below 1e-16, the prediction stays 0. If y is above 1e18, the result overflows to NaN. The method
-    is linear in y, so rescale y in these cases.
+    If $r$ becomes 0 before the last step, later steps have no derivative, and they contribute 0. So
+    the Jacobian with respect to y is 0 at y = 0. If y is a sum of fewer eigenvectors of $K$ than
+    there are steps, the Jacobian is that of exact regression in the directions of these
+    eigenvectors. For other y, rounding keeps $r$ from 0, and steps after convergence do not change
+    the Jacobian.
 
     Args:
         kernel: kernel $k$ of the regression; the attention must be able to apply $k$ (`Options`).

@@ -33,7 +33,9 @@ def conjugate_gradient(
 
     Each output has its own $\gamma_t$ and $\beta_t$. If a divisor underflows, the quotient is set
     to 0. Therefore all values and gradients stay finite if the solver continues after convergence.
-    The solver scales y by a power of two and undoes the scaling at the end. This scaling is exact
+    If $r$ becomes 0 before the last step, later steps have no derivative, and they contribute 0: so
+    the Jacobian with respect to y is 0 at y = 0 (see `icl_krr.constructions.conjugate_gradient`).
+    The solver and its derivatives run on each output of y divided by a power of two. This is exact
     and prevents overflow and underflow for very large or small y.
 
     Args:

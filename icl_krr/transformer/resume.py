@@ -75,7 +75,7 @@ def resume(model: Transformer, task: Task, stream: Stream, block: int) -> jax.Ar
 
     Args:
         model: the whole model.
-        task: the task of the stream. Only its shapes and its mask are used, not its values.
+        task: the task of the stream. Only its shapes, its mask and the size of its y are used.
         stream: the stream before the block, {slot: [T, width]}, such as
             `cache["blocks.3.resid_pre"]` or a modified copy. For a model with one output and a task
             with y [n, r], the stream has r as an additional last axis.

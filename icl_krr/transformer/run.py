@@ -167,6 +167,12 @@ def run_with_cache(
     last axis. If a model with one output takes a task with y [n, r], the r outputs are the last
     axis of every stored value, after the width. For states of width 1, they replace the width.
 
+    A model whose slots are all powers of y in its size, as those of constructions with exact
+    arithmetic are (averages over models excepted), never meets very large or small numbers: if the
+    largest |y| is not between 2^-20 and 2^20, it runs on y divided by a power of two. Predictions
+    and slots are given in the units of y; a slot that is quadratic in y, such as `rr`, may then
+    overflow or be 0. Points, and the values that hooks get, are those of the run.
+
     Args:
         model: the model to run.
         task: the task, in a dtype that is not wider than the dtype of the weights.
