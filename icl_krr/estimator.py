@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 import warnings
+from contextlib import nullcontext
+from functools import partial
 from typing import Any
 
+import jax
 import numpy as np
 
 try:
@@ -18,13 +21,13 @@ except ImportError:
     ) from None
 
 from . import checks
-from .catalogue import SOLVERS
+from .catalogue import SOLVERS, kernel_class
 from .experiments.depth import steps_needed
 from .experiments.depth_config import DepthConfig, choose_kernel
+from .experiments.process import Process, exactly
 from .experiments.shared import model_selection
 from .experiments.shared.build import build_model
-from .kernels import Kernel
-from .posterior import posterior
+from .kernels import Kernel, weighted, weighted_family
 from .probes import check
 from .solvers import exact
 from .status import Status
@@ -116,6 +119,7 @@ class InContextRegressor(MultiOutputMixin, RegressorMixin, BaseEstimator):
         lengthscale: float | None = None,
         steps: int | None = 64,
         normalize_y: bool = False,
+        amplitude: float | None = None,
     ):
         self.kernel = kernel
         self.solver = solver
@@ -124,58 +128,114 @@ class InContextRegressor(MultiOutputMixin, RegressorMixin, BaseEstimator):
         self.lengthscale = lengthscale
         self.steps = steps
         self.normalize_y = normalize_y
+        self.amplitude = amplitude
 
-    def fit(self, X: Any, y: Any) -> InContextRegressor:
-        """Store the supports, choose the hyperparameters that are None, and build the transformer.
+    def fit(self, X: Any, y: Any, sample_weight: Any = None) -> InContextRegressor:
+        r"""Store the supports, choose the hyperparameters that are None, and build the transformer.
 
         Args:
             X: features of the supports, [n, p].
             y: outputs of the supports, [n] or [n, r].
+            sample_weight: weights $w_i \geq 0$ of the supports, [n], or None for equal weights.
+                Support i has the ridge $\lambda / w_i$, as in `KernelRidge`. A support of weight
+                0 is dropped.
 
         Returns:
             The estimator itself.
 
         Raises:
-            ValueError: a parameter is out of range, the solver does not take the kernel, or X and y
-                do not fit together or are not finite.
+            ValueError: a parameter is out of range, the solver does not take the kernel, or X, y
+                and `sample_weight` do not fit together or are not finite.
             TypeError: a parameter has the wrong type.
         """
         config = self._config()
         X, y = validate_data(self, X, y, dtype=np.float64, multi_output=True, y_numeric=True)
-        y = y.astype(np.float64)
-        self._scaling = Scaling.of(y) if self.normalize_y else Scaling.none(y)
-        self.task_ = task = Task(x=X, y=self._scaling.apply(y), x_query=X)
+        weight = None
+        if sample_weight is not None:
+            weight = checked_weights(sample_weight, len(X))
+            X, y, weight = (values[weight > 0] for values in (X, y, weight))
         given = self.kernel if isinstance(self.kernel, Kernel) else None
-        self.kernel_ = given or choose_kernel(task, config)[0]
-        self.ridge_, steps = None, config.steps
-        if SOLVERS[config.solver].iterates:
-            # a float, because JAX compiles another program for an integer
-            self.ridge_ = float(
-                self.ridge or model_selection.choose_ridge(self.kernel_, task, config.centred)
-            )
-            if steps is None:
-                best = np.asarray(exact(self.kernel_, task, ridge=self.ridge_).prediction)
-                steps, _ = steps_needed(config.solver, self.kernel_, task, self.ridge_, best)
-        # a model with one output predicts each output separately, which the posterior requires
-        single = task.replace(y=np.zeros(len(X)))
-        self.model_ = build_model(config.solver, self.kernel_, single, self.ridge_, steps)
-        self.steps_ = self.model_.steps
-        self.status_ = None if self.model_.problem is None else check(self.model_, task)
+        stationary = given.stationary if given else all(
+            kernel_class(name).of_bandwidth(1.0).stationary for name in config.kernels
+        )
+        self._origin = X.mean(axis=0) if stationary else np.zeros(X.shape[1])
+        self._scaling = Scaling.of(y.astype(np.float64), weight, centred=self.normalize_y)
+        self._weighted = weight is not None
+        y = self._scaling.apply(y)
+        logs = 0.0
+        if weight is not None:
+            smooths = not SOLVERS[config.solver].iterates
+            logs = np.log(weight) * (1.0 if smooths else 0.5)
+            if not smooths:
+                y = (y.T * np.sqrt(weight)).T
+        self._supports = self._points(X, logs), y
+        self._double = False
+        self._build(config, given)
+        known = self.status_
+        if known is not None and not (known.ok or known.falling or known.gap.dtype == np.float64):
+            self._double = True  # float32 has too few digits
+            self._build(config, given)
         warn_unless_ok("predictions", self.status_)
+        self.amplitude_ = None
+        if self.model_.problem is not None:
+            unit = self._scaling.undo_width(np.ones(()))
+            self._amplitude = None if self.amplitude is None else self.amplitude / unit / unit
+            self._amplitude = self._process(self._supports[0][:1]).amplitude
+            self.amplitude_ = self._amplitude * unit * unit
         return self
 
-    def predict(self, X: Any, return_std: bool = False) -> Any:
+    def _process(self, x_query: np.ndarray) -> Process:
+        parts = (*self._supports, x_query)
+        return exactly(self.model_.problem.kernel, parts, self.ridge_, self._amplitude)
+
+    def _build(self, config: DepthConfig, given: Kernel | None) -> None:
+        """Choose the hyperparameters, and build and check the transformer."""
+        with self._digits():
+            self.task_ = task = self._task(self._supports[0])
+            p = self.n_features_in_
+            made = partial(weighted_family, num_features=p) if self._weighted else lambda one: one
+            kernel = given or choose_kernel(task, config, made=made)[0]
+            if given and self._weighted:
+                kernel = weighted(given, p)
+            self.kernel_ = kernel.kernel if self._weighted else kernel
+            self.ridge_, steps = None, config.steps
+            if SOLVERS[config.solver].iterates:
+                # a float, because JAX compiles another program for an integer
+                self.ridge_ = float(
+                    self.ridge or model_selection.choose_ridge(kernel, task, config.centred)
+                )
+                if steps is None:
+                    best = np.asarray(exact(kernel, task, ridge=self.ridge_).prediction)
+                    steps, _ = steps_needed(config.solver, kernel, task, self.ridge_, best)
+            single = task.replace(y=np.zeros(task.num_supports))  # one model for any number of outputs
+            try:
+                self.model_ = build_model(config.solver, kernel, single, self.ridge_, steps)
+            except ValueError as error:
+                if self._weighted:
+                    raise ValueError(
+                        f"sample_weight must be None for solver {config.solver!r}, which does not "
+                        f"run with weights: {error}"
+                    ) from None
+                raise
+            self.steps_ = self.model_.steps
+            self.status_ = None if self.model_.problem is None else check(self.model_, task)
+
+    def predict(self, X: Any, return_std: bool = False, noise: bool = True) -> Any:
         r"""Predict with the transformer.
 
         Args:
             X: features of the queries, [q, p].
-            return_std: whether to return the standard deviation $\sqrt{v(x)}$ of the posterior of a
-                Gaussian process too, see `icl_krr.posterior`; default False. It is that of the
-                function without noise. The transformer then solves a linear system for each query.
+            return_std: whether to return a standard deviation for every prediction, too; default
+                False.
+            noise: whether it is the standard deviation of a new y, $\sqrt{s (v(x) + \lambda)}$
+                (True, the default), or that of the function $f$ without noise,
+                $\sqrt{s v(x)}$. Here $s$ is the amplitude, and
+                $v(x) = k(x, x) - k(x)^T (K + \lambda I)^{-1} k(x)$. About 95 % of new y are within
+                1.96 standard deviations of the prediction, if the kernel suits the data.
 
         Returns:
             The prediction [q] or [q, r] in float64, or the prediction and the standard deviation,
-            which has the same shape.
+            which has the same shape. Both are in the units of y.
 
         Raises:
             ValueError: X does not fit the supports, or `return_std` is True and the solver solves
@@ -184,24 +244,45 @@ class InContextRegressor(MultiOutputMixin, RegressorMixin, BaseEstimator):
         """
         check_is_fitted(self)
         checks.flag("return_std", return_std)
-        if return_std and self.model_.problem is None:
+        checks.flag("noise", noise)
+        if return_std and self.ridge_ is None:
             raise ValueError(
                 f"return_std must be False for solver {self.solver!r}, which solves no regression, "
                 "got True; use solver='conjugate_gradient'"
             )
         X = validate_data(self, X, dtype=np.float64, reset=False)
-        task = self.task_.replace(x_query=padded(X))
+        with self._digits():
+            task = self._task(padded(self._points(X)))
+            mean = self._scaling.undo(np.asarray(predict(self.model_, task))[: len(X)])
         if not return_std:
-            return self._in_units_of_y(predict(self.model_, task), len(X))
-        found = posterior(self.model_, self.kernel_, task)
-        warn_unless_ok("standard deviations", found.status)
-        mean = self._in_units_of_y(found.mean, len(X))
-        std = np.sqrt(np.maximum(np.asarray(found.variance, np.float64), 0))[: len(X)]
-        return mean, self._scaling.undo_width(std if mean.ndim == 1 else std[:, None])
+            return mean
+        found = self._process(self._points(X))
+        if not found.ok:
+            warnings.warn(
+                f"standard deviations: {found.source}; use a larger ridge",
+                ConvergenceWarning,
+                stacklevel=2,
+            )
+        std = found.std if noise else np.sqrt(np.multiply.outer(found.variance, found.amplitude))
+        return mean, self._scaling.undo_width(std)
+
+    def _digits(self) -> Any:
+        """The scope in which arrays are made and programs run."""
+        return jax.enable_x64(True) if self._double else nullcontext()
+
+    def _points(self, X: np.ndarray, logs: Any = 0.0) -> np.ndarray:
+        """Points as the kernel reads them: from their origin, and with logarithms of weights."""
+        X = X - self._origin
+        return np.column_stack([X, np.broadcast_to(logs, len(X))]) if self._weighted else X
+
+    def _task(self, x_query: np.ndarray) -> Task:
+        return Task(*self._supports, x_query)
 
     def _config(self) -> DepthConfig:
         """The checked parameters; the name of the kernel is not used for a `Kernel`."""
         checks.flag("normalize_y", self.normalize_y)
+        if self.amplitude is not None:
+            checks.positive_scalar("amplitude", self.amplitude)
         bandwidths = {"temperature": self.temperature, "lengthscale": self.lengthscale}
         if isinstance(self.kernel, Kernel):
             for name, value in bandwidths.items():
@@ -228,14 +309,25 @@ class InContextRegressor(MultiOutputMixin, RegressorMixin, BaseEstimator):
             centred=self.normalize_y,
         )
 
-    def _in_units_of_y(self, prediction: Any, rows: int) -> np.ndarray:
-        return self._scaling.undo(np.asarray(prediction)[:rows])
-
 
 def padded(X: np.ndarray) -> np.ndarray:
     """Repeat the first row until the number of rows is one for which a program is compiled."""
     rows = max(FEWEST_QUERIES, 1 << (len(X) - 1).bit_length())
     return np.concatenate([X, np.broadcast_to(X[:1], (rows - len(X), X.shape[1]))])
+
+
+def checked_weights(sample_weight: Any, count: int) -> np.ndarray:
+    weight = np.asarray(sample_weight, np.float64)
+    if weight.shape not in ((), (count,)):
+        raise ValueError(
+            f"sample_weight must be [n] with n = {count}, the number of rows of X, got shape "
+            f"{list(weight.shape)}"
+        )
+    checks.finite("sample_weight", weight)
+    checks.each("sample_weight", weight, weight >= 0, ">= 0")
+    if not np.any(weight):
+        raise ValueError("sample_weight must be > 0 for at least one row of X, got 0 for all")
+    return np.broadcast_to(weight, count)
 
 
 def warn_unless_ok(what: str, status: Status | None) -> None:

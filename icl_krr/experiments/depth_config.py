@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 from dataclasses import dataclass
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from .. import checks
 from ..catalogue import KERNELS, SOLVERS, find, kernel_class, load, name_of, taken
@@ -130,16 +131,22 @@ def choose_kernels(task: Task, config: DepthConfig, progress: Progress = silent)
 
 
 def choose_kernel(
-    task: Task, config: DepthConfig, progress: Progress = silent
+    task: Task,
+    config: DepthConfig,
+    progress: Progress = silent,
+    made: Callable[[type[Kernel]], Any] = lambda family: family,
 ) -> tuple[Kernel, dict[str, float]]:
-    """The kernel of the solver, and the leave-one-out errors of the kernels that were compared."""
+    """The kernel of the solver, and the leave-one-out errors of the kernels that were compared.
+
+    `made` turns the class of a kernel into the one whose kernels are compared.
+    """
     # a float, because JAX compiles another program for an integer
     given = float(getattr(config, config.given[0])) if config.given else None
     if given is not None and len(config.kernels) == 1:
-        return kernel_class(config.kernels[0]).of_bandwidth(given), {}
+        return made(kernel_class(config.kernels[0])).of_bandwidth(given), {}
     choices = {}
     for name in config.kernels:
-        family, smooths = families(name)
+        family, smooths = map(made, families(name))
         if SOLVERS[config.solver].iterates:
             choices[name] = model_selection.choose_kernel(
                 family, task, config.ridge, given, progress, config.centred

@@ -111,6 +111,12 @@ class LogBilinear(PositiveKernel):
         stationary = -d / 2 * squared_distances(*project_near(self.projection, x, z))
         return stationary if c is d else stationary + products(c - d)
 
+    @property
+    def stationary(self) -> bool:
+        """Whether $c = d$."""
+        c, d = self.scalars(float)
+        return c is d
+
     def sketched(self, sketch: Float[Array, "p m"]) -> LogBilinear:
         r"""The same kernel with the projection $U P^T$."""
         return dataclasses.replace(self, projection=precede(self.projection, sketch))  # pyright: ignore[reportArgumentType]

@@ -119,7 +119,7 @@ def choose(
     progress: Progress,
 ) -> Choice:
     if family.bandwidth is None:
-        kernels = [family()]
+        kernels = [family.of_bandwidth(None)]
     else:
         grid = bandwidths(family, task) if bandwidth is None else [bandwidth]
         kernels = [family.of_bandwidth(float(value)) for value in grid]
@@ -159,7 +159,7 @@ def losses(kernel: Kernel, task: Task, grid: jax.Array, centred: bool = False) -
     alpha = jnp.einsum("ij,gj,jr->gir", vectors, inverse, turned, precision="highest")
     diagonal = matmul(inverse, (vectors**2).T)
     if centred:
-        one = kept(task).astype(y.dtype)
+        one = jnp.where(kept(task), kernel.constant(task.x), 0)
         u = matmul(inverse * matmul(one[None], vectors), vectors.T)
         known = matmul(u, one[:, None])
         alpha = alpha - u[:, :, None] * (matmul(u, y) / known)[:, None]
