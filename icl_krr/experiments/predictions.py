@@ -88,11 +88,10 @@ def calibration_of(division: Division, process: Process) -> dict[str, float]:
     y: Any = np.asarray(division.task.y_query, np.float64)
     supports = np.asarray(division.task.y, np.float64)
     constant = gaussian(np.full(len(y), supports.mean()), np.full(len(y), supports.std()))
+    predictive = gaussian(process.mean, process.std)
     unit = np.log(float(division.scaling.undo_width(np.ones(()))))
     with jax.enable_x64(True):
-        found = coverage(process.predictive, y)
-        scores = [
-            float(log_likelihood(given, y)) - unit for given in (process.predictive, constant)
-        ]
+        found = coverage(predictive, y)
+        scores = [float(log_likelihood(given, y)) - unit for given in (predictive, constant)]
     judged = {**found._asdict(), "calibrated": found.calibrated}
     return {**judged, "log_likelihood": scores[0], "constant": scores[1]}

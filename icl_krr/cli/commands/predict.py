@@ -132,8 +132,7 @@ def print_predictions(
     words = (
         f"row: number of the row in {source.name}\n"
         "exact: exact KRR. mean, std: mean and standard deviation of a new y under the Gaussian "
-        f"process of the same kernel and ridge, from a transformer of {gaussian.blocks} blocks "
-        "(prefix_posterior), whose predictions at the supports give the scale of the process. "
+        f"process of the same kernel and ridge, from {gaussian.source}. "
         "low, high: 95 % interval, mean -+ 1.96 std\n"
     )
     if rmse:
