@@ -38,6 +38,9 @@ from .transformer import Transformer, predict
 FEWEST_QUERIES = 32
 """Fewer queries are padded to this number, and more to a power of two."""
 
+SMALL = 0.1
+"""An error, over a standard deviation, that does not change an interval much."""
+
 
 class InContextRegressor(MultiOutputMixin, RegressorMixin, BaseEstimator):
     r"""A construction as a regressor of scikit-learn, like `KernelRidge` and with its predictions.
@@ -150,53 +153,39 @@ class InContextRegressor(MultiOutputMixin, RegressorMixin, BaseEstimator):
         """
         config = self._config()
         X, y = validate_data(self, X, y, dtype=np.float64, multi_output=True, y_numeric=True)
-        weight = None
-        if sample_weight is not None:
+        weight, self._weighted = None, sample_weight is not None
+        if self._weighted:
             weight = checked_weights(sample_weight, len(X))
             X, y, weight = (values[weight > 0] for values in (X, y, weight))
-        given = self.kernel if isinstance(self.kernel, Kernel) else None
-        stationary = given.stationary if given else all(
-            kernel_class(name).of_bandwidth(1.0).stationary for name in config.kernels
-        )
-        self._origin = X.mean(axis=0) if stationary else np.zeros(X.shape[1])
+        kernels = [kernel_class(name).of_bandwidth(1.0) for name in config.kernels]
+        kernels = [self.kernel] if isinstance(self.kernel, Kernel) else kernels
+        self._origin = np.mean(X, axis=0) * all(kernel.stationary for kernel in kernels)
         self._scaling = Scaling.of(y.astype(np.float64), weight, centred=self.normalize_y)
-        self._weighted = weight is not None
-        y = self._scaling.apply(y)
-        logs = 0.0
+        y, logs = self._scaling.apply(y), 0.0
         if weight is not None:
-            smooths = not SOLVERS[config.solver].iterates
-            logs = np.log(weight) * (1.0 if smooths else 0.5)
-            if not smooths:
-                y = (y.T * np.sqrt(weight)).T
+            logs = np.log(weight)
+            if SOLVERS[config.solver].iterates:
+                logs, y = logs / 2, (np.sqrt(weight) * y.T).T
         self._supports = self._points(X, logs), y
         self._double = False
-        self._build(config, given)
-        known = self.status_
-        if known is not None and not (known.ok or known.falling or known.gap.dtype == np.float64):
-            self._double = True  # float32 has too few digits
-            self._build(config, given)
-        warn_unless_ok("predictions", self.status_)
-        self.amplitude_ = None
-        if self.model_.problem is not None:
-            unit = self._scaling.undo_width(np.ones(()))
-            self._amplitude = None if self.amplitude is None else self.amplitude / unit / unit
-            self._amplitude = self._process(self._supports[0][:1]).amplitude
-            self.amplitude_ = self._amplitude * unit * unit
+        self._build(config)
+        if self.task_.x.dtype == np.float32 and self._lacks_digits():
+            self._double = True
+            self._build(config)
+        if self.status_ is not None and not self.status_.ok:
+            warn(f"predictions: {self.status_.advice()}")
         return self
 
-    def _process(self, x_query: np.ndarray) -> Process:
-        parts = (*self._supports, x_query)
-        return exactly(self.model_.problem.kernel, parts, self.ridge_, self._amplitude)
-
-    def _build(self, config: DepthConfig, given: Kernel | None) -> None:
+    def _build(self, config: DepthConfig) -> None:
         """Choose the hyperparameters, and build and check the transformer."""
+        p = self.n_features_in_
         with self._digits():
             self.task_ = task = self._task(self._supports[0])
-            p = self.n_features_in_
-            made = partial(weighted_family, num_features=p) if self._weighted else lambda one: one
-            kernel = given or choose_kernel(task, config, made=made)[0]
-            if given and self._weighted:
-                kernel = weighted(given, p)
+            if isinstance(self.kernel, Kernel):
+                kernel = weighted(self.kernel, p) if self._weighted else self.kernel
+            else:
+                family = partial(weighted_family, num_features=p) if self._weighted else same
+                kernel, _ = choose_kernel(task, config, made=family)
             self.kernel_ = kernel.kernel if self._weighted else kernel
             self.ridge_, steps = None, config.steps
             if SOLVERS[config.solver].iterates:
@@ -207,18 +196,40 @@ class InContextRegressor(MultiOutputMixin, RegressorMixin, BaseEstimator):
                 if steps is None:
                     best = np.asarray(exact(kernel, task, ridge=self.ridge_).prediction)
                     steps, _ = steps_needed(config.solver, kernel, task, self.ridge_, best)
-            single = task.replace(y=np.zeros(task.num_supports))  # one model for any number of outputs
+            single = task.replace(y=np.zeros(task.num_supports))  # one model for all outputs
             try:
                 self.model_ = build_model(config.solver, kernel, single, self.ridge_, steps)
             except ValueError as error:
-                if self._weighted:
-                    raise ValueError(
-                        f"sample_weight must be None for solver {config.solver!r}, which does not "
-                        f"run with weights: {error}"
-                    ) from None
-                raise
-            self.steps_ = self.model_.steps
-            self.status_ = None if self.model_.problem is None else check(self.model_, task)
+                if not self._weighted:
+                    raise
+                raise ValueError(
+                    f"sample_weight must be None for solver {config.solver!r}, which does not run "
+                    f"with weights: {error}"
+                ) from None
+            if self._double:  # JAX would load a copy of its own arrays as float32
+                wide = jax.tree.map(np.asarray, self.model_.weights)
+                self.model_ = self.model_.replace(weights=wide)
+            self.steps_, self.status_, self.amplitude_ = self.model_.steps, None, None
+            if self.model_.problem is not None:
+                self.status_ = check(self.model_, task)
+                unit = self._scaling.undo_width(np.ones(()))
+                self._amplitude = None if self.amplitude is None else self.amplitude / unit / unit
+                self._amplitude = self._process(self._supports[0][:1]).amplitude
+                self.amplitude_ = self._amplitude * unit * unit
+
+    def _lacks_digits(self) -> bool:
+        """Whether an error is not small beside y or beside the noise, and no step helps."""
+        if self.status_ is None or self.status_.falling:
+            return False
+        error = float(self.status_.gap) * np.max(np.abs(self._supports[1]), axis=0)
+        small = error <= SMALL * np.sqrt(self._amplitude * self.ridge_)
+        return not (self.status_.ok and np.all(small))
+
+    def _process(self, x_query: np.ndarray) -> Process:
+        """The Gaussian process at points, for y as the transformer reads it."""
+        assert self.model_.problem is not None
+        kernel, parts = self.model_.problem.kernel, (*self._supports, x_query)
+        return exactly(kernel, parts, float(self.ridge_ or 0), self._amplitude)
 
     def predict(self, X: Any, return_std: bool = False, noise: bool = True) -> Any:
         r"""Predict with the transformer.
@@ -245,23 +256,24 @@ class InContextRegressor(MultiOutputMixin, RegressorMixin, BaseEstimator):
         check_is_fitted(self)
         checks.flag("return_std", return_std)
         checks.flag("noise", noise)
-        if return_std and self.ridge_ is None:
+        if return_std and self.model_.problem is None:
             raise ValueError(
                 f"return_std must be False for solver {self.solver!r}, which solves no regression, "
                 "got True; use solver='conjugate_gradient'"
             )
-        X = validate_data(self, X, dtype=np.float64, reset=False)
+        points = self._points(validate_data(self, X, dtype=np.float64, reset=False))
         with self._digits():
-            task = self._task(padded(self._points(X)))
-            mean = self._scaling.undo(np.asarray(predict(self.model_, task))[: len(X)])
+            scaled = np.asarray(predict(self.model_, self._task(padded(points))))[: len(points)]
+        mean = self._scaling.undo(scaled)
         if not return_std:
             return mean
-        found = self._process(self._points(X))
+        found = self._process(points)
         if not found.ok:
-            warnings.warn(
-                f"standard deviations: {found.source}; use a larger ridge",
-                ConvergenceWarning,
-                stacklevel=2,
+            warn(f"standard deviations: {found.source}; use a larger ridge")
+        elif np.any(np.abs(scaled - found.mean) > SMALL * found.std):
+            warn(
+                "standard deviations: predictions differ from exact regression by more than "
+                f"{SMALL} standard deviations; use more steps ({4 * self.steps_})"
             )
         std = found.std if noise else np.sqrt(np.multiply.outer(found.variance, found.amplitude))
         return mean, self._scaling.undo_width(std)
@@ -326,10 +338,13 @@ def checked_weights(sample_weight: Any, count: int) -> np.ndarray:
     checks.finite("sample_weight", weight)
     checks.each("sample_weight", weight, weight >= 0, ">= 0")
     if not np.any(weight):
-        raise ValueError("sample_weight must be > 0 for at least one row of X, got 0 for all")
+        raise ValueError("sample_weight must be > 0 for at least one row of X, got zero for all")
     return np.broadcast_to(weight, count)
 
 
-def warn_unless_ok(what: str, status: Status | None) -> None:
-    if status is not None and not status.ok:
-        warnings.warn(f"{what}: {status.advice()}", ConvergenceWarning, stacklevel=3)
+def warn(what: str) -> None:
+    warnings.warn(what, ConvergenceWarning, stacklevel=3)
+
+
+def same(family: type[Kernel]) -> type[Kernel]:
+    return family

@@ -55,7 +55,7 @@ class Diagonal(NamedTuple):
 
 @readable
 class FeatureLayer(NamedTuple):
-    r"""The features $\phi(x) = B^T e^{\langle t, x \rangle - \delta |Ux|^2} g(W U x + b)$ of an MLP.
+    r"""Features $\phi(x) = B^T e^{\langle t, x \rangle - \delta |Ux|^2} g(W U x + b)$ of an MLP.
 
     Attributes:
         projection: matrix $U$ [d, p], or None for the identity.

@@ -44,7 +44,9 @@ class Weighted(Kernel):
     num_features: int = static()
 
     def __call__(self, x: Float[Array, "n p"], z: Float[Array, "m p"]) -> Float[Array, "n m"]:
-        return self.constant(x)[:, None] * self.kernel(x[:, :-1], z[:, :-1]) * self.constant(z)[None]
+        return (
+            self.constant(x)[:, None] * self.kernel(x[:, :-1], z[:, :-1]) * self.constant(z)[None]
+        )
 
     def constant(self, x: Float[Array, "n p"]) -> Float[Array, " n"]:
         """The factors $e^{u_i}$."""
@@ -58,7 +60,9 @@ class Weighted(Kernel):
     @property
     def parts(self) -> tuple[tuple[Any, PositiveKernel], ...]:
         """The parts of the kernel $k$, each with the factors."""
-        return tuple((share, weighted(part, self.num_features)) for share, part in self.kernel.parts)
+        return tuple(
+            (share, weighted(part, self.num_features)) for share, part in self.kernel.parts
+        )
 
     def patterns(
         self, dtype: DTypeLike, epsilon: Any = None, symmetric: bool = True
@@ -98,7 +102,9 @@ class Weighted(Kernel):
     def with_factors(self, form: Any, power: int = 1) -> Any:
         """A form that reads x from (x, u), with the tilt `power` times u."""
         both = jnp.eye(self.num_features + 1)
-        return form._replace(projection=precede(form.projection, both[:, :-1]), tilt=power * both[-1])
+        return form._replace(
+            projection=precede(form.projection, both[:, :-1]), tilt=power * both[-1]
+        )
 
 
 @checked
