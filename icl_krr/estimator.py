@@ -30,7 +30,7 @@ from .experiments.shared.build import build_model
 from .kernels import Kernel, weighted, weighted_family
 from .probes import check
 from .solvers import exact
-from .status import Status
+from .status import TOLERANCE, Status
 from .tasks import Task
 from .tasks.scaling import Scaling
 from .transformer import Transformer, predict
@@ -52,14 +52,23 @@ class InContextRegressor(MultiOutputMixin, RegressorMixin, BaseEstimator):
 
     So `InContextRegressor(kernel="gaussian", lengthscale=l, ridge=a)` predicts what
     `KernelRidge(kernel="rbf", gamma=1 / (2 * l**2), alpha=a)` does, as far as the steps have
-    converged. If the gap at the supports is above 1 % of the larger of |f*| and |y|, `fit` emits a
-    `ConvergenceWarning`, and `status_` says what helps.
+    converged. If float32 has too few digits at the supports, `fit` and `predict` compute in float64
+    instead. If the gap at the supports is still above 1 % of the larger of |f*| and |y|, `fit`
+    emits a `ConvergenceWarning`, and `status_` says what helps.
+
+    f* is also the mean of a Gaussian process with the covariance $s k$ and the noise variance
+    $s \lambda$, for every amplitude $s$. `predict(X, return_std=True)` returns the standard
+    deviation of a new y under this process, noise included, in the units of y. If the amplitude is
+    not given, it is the likeliest one for each target, $s = y^T A^{-1} y / n$ with
+    $A = K + \lambda I$. It is the attribute `amplitude_`. Exact regression in float64 computes
+    amplitude and deviations; `icl_krr.posterior` computes the variance $v(x)$ with the model.
 
     A pipeline and a grid search can contain the estimator like any other of scikit-learn. Like
     `KernelRidge`, the regression has no intercept, and all features share one bandwidth. Put a
-    `StandardScaler` before it, and set `normalize_y` if y is not centred. All computations are in
-    float32, or in float64 with `JAX_ENABLE_X64=1`. The scaling of y is always in float64, and so
-    are the arrays that `predict` returns. JAX compiles one program for each number of rows in
+    `StandardScaler` before it, and set `normalize_y` if y is not centred. The units of y do not
+    matter, and for kernels of differences such as the Gaussian one the origin of X does not either:
+    means and sizes are taken out in float64. The transformer computes in float32, or in float64
+    with `JAX_ENABLE_X64=1`. The arrays that `predict` returns are float64. JAX compiles one program for each number of rows in
     `fit`, and for 32, 64, 128, ... rows in `predict`. Other values of the parameters, except
     `kernel`, `solver` and `steps`, take no new compilation.
 
@@ -76,13 +85,17 @@ class InContextRegressor(MultiOutputMixin, RegressorMixin, BaseEstimator):
             need to converge, at most 256; default 64. Not used by `nadaraya_watson`.
         normalize_y: whether to subtract the mean of y and divide by its standard deviation before
             the regression, and to undo this in predictions; default False.
+        amplitude: amplitude $s$ > 0 of all targets, in units of y squared, or None for the
+            likeliest one for each target; default None. Predictions do not depend on it.
 
     Attributes:
         model_: the transformer.
-        task_: the supports as a `Task`, whose queries are the supports too; its y is scaled if
-            `normalize_y` is True.
+        task_: the supports as a `Task`, whose queries are the supports too, with y in units of its
+            size. With sample weights, they are those of `icl_krr.kernels.Weighted`.
         kernel_: the kernel with its bandwidth.
         ridge_: the ridge; None for `nadaraya_watson`.
+        amplitude_: the amplitude [] or [r] in units of y squared; None for a solver that solves no
+            regression. The noise of a new y has the variance `amplitude_ * ridge_`.
         steps_: number of solver steps of the transformer.
         status_: `Status` of the predictions at the supports, from `icl_krr.check`; None for a
             solver that solves no regression.
@@ -105,10 +118,12 @@ class InContextRegressor(MultiOutputMixin, RegressorMixin, BaseEstimator):
     ((10,), (10,), True)
     """
 
+    n_features_in_: int
     model_: Transformer
     task_: Task
     kernel_: Kernel
     ridge_: float | None
+    amplitude_: np.ndarray | None
     steps_: int
     status_: Status | None
 
@@ -181,6 +196,7 @@ class InContextRegressor(MultiOutputMixin, RegressorMixin, BaseEstimator):
         p = self.n_features_in_
         with self._digits():
             self.task_ = task = self._task(self._supports[0])
+            kernel: Any
             if isinstance(self.kernel, Kernel):
                 kernel = weighted(self.kernel, p) if self._weighted else self.kernel
             else:
@@ -213,23 +229,23 @@ class InContextRegressor(MultiOutputMixin, RegressorMixin, BaseEstimator):
             if self.model_.problem is not None:
                 self.status_ = check(self.model_, task)
                 unit = self._scaling.undo_width(np.ones(()))
-                self._amplitude = None if self.amplitude is None else self.amplitude / unit / unit
-                self._amplitude = self._process(self._supports[0][:1]).amplitude
+                given = None if self.amplitude is None else self.amplitude / unit / unit
+                self._amplitude = self._process(self._supports[0][:1], given).amplitude
                 self.amplitude_ = self._amplitude * unit * unit
 
     def _lacks_digits(self) -> bool:
-        """Whether an error is not small beside y or beside the noise, and no step helps."""
-        if self.status_ is None or self.status_.falling:
+        """Whether an error is not small beside y or beside the noise, and digits are the reason."""
+        if (found := self.status_) is None or (found.falling and found.condition <= TOLERANCE):
             return False
-        error = float(self.status_.gap) * np.max(np.abs(self._supports[1]), axis=0)
-        small = error <= SMALL * np.sqrt(self._amplitude * self.ridge_)
-        return not (self.status_.ok and np.all(small))
+        error = float(found.gap) * np.max(np.abs(self._supports[1]), axis=0)
+        small = error <= SMALL * np.sqrt(self._amplitude * (self.ridge_ or 0))
+        return not (found.ok and np.all(small))
 
-    def _process(self, x_query: np.ndarray) -> Process:
+    def _process(self, x_query: np.ndarray, amplitude: np.ndarray | None) -> Process:
         """The Gaussian process at points, for y as the transformer reads it."""
         assert self.model_.problem is not None
         kernel, parts = self.model_.problem.kernel, (*self._supports, x_query)
-        return exactly(kernel, parts, float(self.ridge_ or 0), self._amplitude)
+        return exactly(kernel, parts, float(self.ridge_ or 0), amplitude)
 
     def predict(self, X: Any, return_std: bool = False, noise: bool = True) -> Any:
         r"""Predict with the transformer.
@@ -261,13 +277,14 @@ class InContextRegressor(MultiOutputMixin, RegressorMixin, BaseEstimator):
                 f"return_std must be False for solver {self.solver!r}, which solves no regression, "
                 "got True; use solver='conjugate_gradient'"
             )
-        points = self._points(validate_data(self, X, dtype=np.float64, reset=False))
+        X = np.asarray(validate_data(self, X, dtype=np.float64, reset=False))
+        points = self._points(X)
         with self._digits():
             scaled = np.asarray(predict(self.model_, self._task(padded(points))))[: len(points)]
         mean = self._scaling.undo(scaled)
         if not return_std:
             return mean
-        found = self._process(points)
+        found = self._process(points, self._amplitude)
         if not found.ok:
             warn(f"standard deviations: {found.source}; use a larger ridge")
         elif np.any(np.abs(scaled - found.mean) > SMALL * found.std):

@@ -1,7 +1,6 @@
 """Numbers of the estimator: units, coverage, equivariance, sample weights and more digits."""
 
 import pickle
-import warnings
 
 import jax
 import numpy as np
@@ -30,8 +29,8 @@ def both(regressor, new=NEW):
 
 def test_standard_deviations_are_in_the_units_of_y():
     """The input of scikit-learn's issue 15612."""
-    x, new = DRAWN.uniform(size=(24, 1)), DRAWN.uniform(size=(9, 1))
-    mean, std = both(InContextRegressor(steps=16).fit(x, -50000 * x[:, 0]), new)
+    x, new = (np.pad(np.abs(part[:, :1]), ((0, 0), (0, 2))) for part in (X, NEW))
+    mean, std = both(InContextRegressor().fit(x, -50000 * x[:, 0]), new)
     assert np.all(np.abs(mean + 50000 * new[:, 0]) < 1.96 * std)
     assert np.all(std < 5000)
 
@@ -135,16 +134,19 @@ KERNELS = {
     "linear": ({}, {"kernel": "linear"}),
     "exponential": ({"temperature": 2.0}, {"kernel": lambda a, b: np.exp(a @ b / 2)}),
 }
-RUNS = [*((name, "conjugate_gradient") for name in KERNELS), ("linear", "jacobi_conjugate_gradient")]
-RUNS += [("gaussian", "jacobi_conjugate_gradient"), ("linear", "nystrom_conjugate_gradient")]
+RUNS = {
+    "gaussian": "jacobi_conjugate_gradient",
+    "exponential": "conjugate_gradient",
+    "linear": "nystrom_conjugate_gradient",
+}
 
 
-@pytest.mark.parametrize(("kernel", "solver"), RUNS)
+@pytest.mark.parametrize(("kernel", "solver"), RUNS.items())
 def test_weights_are_those_of_kernel_ridge(kernel, solver, x64):
     own, its = KERNELS[kernel]
     weight = np.where(np.arange(24) == 3, 0, WEIGHT)
     theirs = KernelRidge(**its, alpha=0.5).fit(X, Y, weight)
-    ours = InContextRegressor(kernel=kernel, solver=solver, ridge=0.5, steps=40, **own)
+    ours = InContextRegressor(kernel=kernel, solver=solver, ridge=0.5, **own)
     np.testing.assert_allclose(ours.fit(X, Y, weight).predict(NEW), theirs.predict(NEW), rtol=1e-8)
     assert type(ours.kernel_).__name__.lower() == kernel
     assert ours.status_.ok
@@ -203,7 +205,10 @@ def test_weights_of_a_smoother_are_those_of_its_means():
     [
         (-WEIGHT, r"sample_weight must be >= 0, got -.* at index \[0\]"),
         (np.full(24, np.nan), "sample_weight must be finite, got nan"),
-        (WEIGHT[:3], r"sample_weight must be \[n\] with n = 24, the number of rows of X, got shape"),
+        (
+            WEIGHT[:3],
+            r"sample_weight must be \[n\] with n = 24, the number of rows of X, got shape",
+        ),
         (0 * WEIGHT, "sample_weight must be > 0 for at least one row of X, got zero for all"),
     ],
 )
@@ -213,30 +218,25 @@ def test_bad_weights_are_told(weight, message):
 
 
 def test_a_solver_that_does_not_run_with_weights_says_so():
-    message = "^sample_weight must be None for solver 'preconditioned_chebyshev', which does not run"
+    message = (
+        "^sample_weight must be None for solver 'preconditioned_chebyshev', which does not run"
+    )
     with pytest.raises(ValueError, match=message):
         InContextRegressor(solver="preconditioned_chebyshev", **GIVEN).fit(X, Y, WEIGHT)
 
 
 def test_what_has_too_few_digits_is_computed_in_float64():
-    x, y = np.linspace(0, 1, 24)[:, None], np.sin(5 * np.linspace(0, 1, 24))
-    wide = InContextRegressor(ridge=1e-9, lengthscale=0.3, steps=128).fit(x, y)
+    x = np.pad(np.linspace(0, 1, 24)[:, None], ((0, 0), (0, 2)))
+    y, new = np.sin(5 * x[:, 0]), x + np.array([0.01, 0, 0])
+    wide = InContextRegressor(ridge=1e-9, lengthscale=0.3).fit(x, y)
     assert wide.status_.gap.dtype == np.float64
     assert not jax.config.jax_enable_x64
     theirs = KernelRidge(kernel="rbf", gamma=1 / 0.18, alpha=1e-9).fit(x, y)
-    found = both(wide, x + 0.01)
-    np.testing.assert_allclose(found[0], theirs.predict(x + 0.01), rtol=1e-5)
-    np.testing.assert_array_equal(both(pickle.loads(pickle.dumps(wide)), x + 0.01), found)
+    found = both(wide, new)
+    assert np.all(np.abs(found[0] - theirs.predict(new)) < 0.1 * found[1])
+    assert np.all(found[1] < 1e-3)
+    np.testing.assert_array_equal(both(pickle.loads(pickle.dumps(wide)), new), found)
     with pytest.warns(ConvergenceWarning, match="^predictions: not "):
         wide.set_params(ridge=1e-25).fit(x, y)
     with pytest.warns(ConvergenceWarning, match="^standard deviations: nothing"):
         assert np.isnan(both(wide, x)[1]).all()
-
-
-def test_an_interval_around_a_wrong_mean_is_told():
-    short = InContextRegressor(**GIVEN, steps=1)
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore", ConvergenceWarning)
-        short.fit(X, Y)
-    with pytest.warns(ConvergenceWarning, match="predictions differ from exact regression by more"):
-        short.predict(NEW, return_std=True)

@@ -108,7 +108,7 @@ class Weighted(Kernel):
 
 
 @checked
-class WeightedPositive(Weighted, PositiveKernel):
+class WeightedPositive(Weighted, PositiveKernel):  # pyright: ignore[reportIncompatibleVariableOverride]
     """A `Weighted` kernel that is positive."""
 
     def log(self, x: Float[Array, "n p"], z: Float[Array, "m p"]) -> Float[Array, "n m"]:
