@@ -12,7 +12,7 @@ from ..catalogue import KERNELS, SOLVERS, find, kernel_class, load, name_of, tak
 from ..kernels import Exponential, Kernel
 from ..tasks import Task
 from .shared import model_selection
-from .shared.model_selection import Progress, silent
+from .shared.model_selection import Learned, Progress, silent
 
 BANDWIDTHS = ("temperature", "lengthscale")
 """Bandwidths that a config can set. Leave-one-out chooses the bandwidth of any other kernel."""
@@ -113,6 +113,38 @@ class Kernels(NamedTuple):
     regression: Kernel
     smoother: Kernel
     errors: dict[str, float]
+
+
+class Chosen(NamedTuple):
+    """What leave-one-out chose for one task.
+
+    Attributes:
+        kernels: kernels of the regression and of the baseline.
+        ridge: ridge of the regression.
+        names: hyperparameters of the regression that were not given.
+        edges: those of them that are the "smallest" or the "largest" that was tried.
+        learned: comparison of the regression with the mean; None if all of them were given.
+    """
+
+    kernels: Kernels
+    ridge: float
+    names: list[str]
+    edges: dict[str, str]
+    learned: Learned | None
+
+
+def choose(task: Task, config: DepthConfig, progress: Progress = silent) -> Chosen:
+    """The hyperparameters with the least leave-one-out errors, where the config sets none."""
+    kernels = choose_kernels(task, config, progress)
+    kernel = kernels.regression
+    names = [name for name in ("ridge", *bandwidth(kernel)) if getattr(config, name, None) is None]
+    if not names and config.ridge:
+        return Chosen(kernels, config.ridge, names, {}, None)
+    progress("regression, leave-one-out: ridge")
+    found = model_selection.regress(kernel, task, config.ridge, config.centred)
+    edges = model_selection.edges(kernel, found.ridge, task)
+    edges = {name: edge for name, edge in edges.items() if name in names}
+    return Chosen(kernels, found.ridge, names, edges, found.learned)
 
 
 def choose_kernels(task: Task, config: DepthConfig, progress: Progress = silent) -> Kernels:

@@ -83,12 +83,15 @@ kernels."""
 
 
 def subsample(task: Task, method: str) -> Task:
-    """At most `MOST` of the supports, drawn at random with seed 0, in float64 if JAX allows it."""
-    n, most = task.num_supports, MOST[method]
-    rows = np.random.default_rng(0).permutation(n)[:most] if n > most else np.arange(n)
-    mask = None if task.mask is None else task.mask[rows]
+    """At most `MOST` of the supports that are not masked, drawn at random with seed 0.
+
+    They are in float64 if JAX allows it.
+    """
+    rows, most = np.flatnonzero(np.asarray(kept(task))), MOST[method]
+    if len(rows) > most:
+        rows = rows[np.random.default_rng(0).permutation(len(rows))[:most]]
     x, y, x_query = (np.asarray(part, np.float64) for part in (task.x, task.y, task.x_query))
-    return Task(x[rows], y[rows], x_query, mask)
+    return Task(x[rows], y[rows], x_query)
 
 
 def ridges(kernel: Kernel, task: Task) -> jax.Array:
@@ -111,6 +114,11 @@ def sizes(kernel: Kernel, task: Task) -> tuple[jax.Array, jax.Array]:
     return jnp.where(unit > 0, unit, 1), most
 
 
+def computable(kernel: Kernel, task: Task) -> bool:
+    """Whether no kernel value is above `LARGEST`."""
+    return bool(sizes(kernel, task)[1] <= LARGEST)
+
+
 def choose_ridge(kernel: Kernel, task: Task, centred: bool = False) -> float:
     """The ridge with the least squared leave-one-out error; see `left_out`."""
     return regress(kernel, task, None, centred).ridge
@@ -123,15 +131,47 @@ def unknown(name: str) -> str:
     )
 
 
+class Learned(NamedTuple):
+    """Leave-one-out errors of a regression, and of the mean of the other supports.
+
+    Attributes:
+        regression: root mean squared error of the regression.
+        mean: root mean squared error of the mean of the other supports.
+        ok: whether the mean of the differences of the squared errors is above 2 standard errors.
+    """
+
+    regression: float
+    mean: float
+    ok: bool
+
+
 class Regression(NamedTuple):
-    """A ridge, and the leave-one-out errors [n, r] of regression with it; infinite if unknown."""
+    """A ridge, and the leave-one-out errors [n, r] of regression with it; infinite if unknown.
+
+    Attributes:
+        ridge: the ridge.
+        errors: the errors, [n, r].
+        y: outputs of the same supports, [n, r].
+    """
 
     ridge: float
     errors: np.ndarray
+    y: np.ndarray
 
     @property
     def loss(self) -> float:
+        """The sum of the squared errors."""
         return float(squared(self.errors))
+
+    @property
+    def learned(self) -> Learned:
+        """The comparison with the mean of the other supports."""
+        n = len(self.y)
+        own = self.errors**2
+        others = ((self.y - self.y.mean(axis=0)) * n / max(n - 1, 1)) ** 2
+        gains = np.mean(others - own, axis=1)
+        sure = n > 1 and gains.mean() > 2 * gains.std(ddof=1) / math.sqrt(n)
+        return Learned(math.sqrt(own.mean()), math.sqrt(others.mean()), bool(sure))
 
 
 def squared(errors: np.ndarray) -> np.ndarray:
@@ -156,14 +196,15 @@ def regress(kernel: Kernel, task: Task, ridge: float | None, centred: bool = Fal
 def attempt(
     kernel: Kernel, task: Task, dtype: Any, ridge: float | None, centred: bool
 ) -> Regression:
-    unit, most = map(float, sizes(kernel, task))
+    unit = float(sizes(kernel, task)[0])
     axis = RIDGES[str(dtype)] if ridge is None else GIVEN
-    if not most <= LARGEST:
-        return Regression(unit, np.full((task.num_supports, task.num_outputs), np.inf))
+    y = np.asarray(task.y).reshape(task.num_supports, -1)
+    if not computable(kernel, task):
+        return Regression(unit, np.full(y.shape, np.inf), y)
     grid = axis.values(unit if ridge is None else ridge)
     errors = np.asarray(left_out(kernel, task, jnp.asarray(grid), centred))
     best = axis.search(squared(errors).__getitem__)
-    return Regression(float(grid[best]), errors[best])
+    return Regression(float(grid[best]), errors[best], y)
 
 
 class Choice(NamedTuple):
@@ -288,26 +329,3 @@ def edges(kernel: Kernel, ridge: float, task: Task) -> dict[str, str]:
             unit = typical_bandwidth(type(kernel), few)
             found[name] = BANDWIDTHS[dtype].edge(unit, float(getattr(kernel, name)))
     return {name: edge for name, edge in found.items() if edge}
-
-
-class Learned(NamedTuple):
-    """Leave-one-out errors of a regression, and of the mean of the other supports.
-
-    Attributes:
-        regression: root mean squared error of the regression.
-        mean: root mean squared error of the mean of the other supports.
-        ok: whether the mean of the differences of the squared errors is above 2 standard errors.
-    """
-
-    regression: float
-    mean: float
-    ok: bool
-
-    @classmethod
-    def of(cls, errors: np.ndarray, y: np.ndarray) -> Learned:
-        """The comparison, from the errors [n, r] and the outputs [n, r] or [n] of the supports."""
-        n = len(errors)
-        own, others = (errors**2).mean(1), ((y - y.mean(0)) * n / max(n - 1, 1)) ** 2
-        gains = others.reshape(n, -1).mean(1) - own
-        sure = n > 1 and gains.mean() > 2 * gains.std(ddof=1) / math.sqrt(n)
-        return cls(math.sqrt(own.mean()), math.sqrt(others.mean()), bool(sure))
