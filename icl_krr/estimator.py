@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import warnings
 from contextlib import nullcontext
-from functools import partial
 from typing import Any
 
 import jax
@@ -27,16 +26,13 @@ from .experiments.depth_config import DepthConfig, choose_kernel
 from .experiments.process import Process, exactly
 from .experiments.shared import model_selection
 from .experiments.shared.build import build_model
-from .kernels import Kernel, weighted, weighted_family
+from .experiments.supports import Supports, checked_weights, padded
+from .kernels import Kernel
 from .probes import check
 from .solvers import exact
 from .status import TOLERANCE, Status
 from .tasks import Task
-from .tasks.scaling import Scaling
 from .transformer import Transformer, predict
-
-FEWEST_QUERIES = 32
-"""Fewer queries are padded to this number, and more to a power of two."""
 
 SMALL = 0.1
 """An error, over a standard deviation, that does not change an interval much."""
@@ -68,9 +64,9 @@ class InContextRegressor(MultiOutputMixin, RegressorMixin, BaseEstimator):
     `StandardScaler` before it, and set `normalize_y` if y is not centred. The units of y do not
     matter, and for kernels of differences such as the Gaussian one the origin of X does not either:
     means and sizes are taken out in float64. The transformer computes in float32, or in float64
-    with `JAX_ENABLE_X64=1`. The arrays that `predict` returns are float64. JAX compiles one program for each number of rows in
-    `fit`, and for 32, 64, 128, ... rows in `predict`. Other values of the parameters, except
-    `kernel`, `solver` and `steps`, take no new compilation.
+    with `JAX_ENABLE_X64=1`. The arrays that `predict` returns are float64. JAX compiles one program
+    for each number of rows in `fit`, and for 32, 64, 128, ... rows in `predict`. Other values of
+    the parameters, except `kernel`, `solver` and `steps`, take no new compilation.
 
     Args:
         kernel: name of a kernel in the catalogue, a `Kernel`, or None for the kernel with the least
@@ -154,7 +150,7 @@ class InContextRegressor(MultiOutputMixin, RegressorMixin, BaseEstimator):
         Args:
             X: features of the supports, [n, p].
             y: outputs of the supports, [n] or [n, r].
-            sample_weight: weights $w_i \geq 0$ of the supports, [n], or None for equal weights.
+            sample_weight: weights $w_i \geq 0$ of the supports, [n]; default None, equal weights.
                 Support i has the ridge $\lambda / w_i$, as in `KernelRidge`. A support of weight
                 0 is dropped.
 
@@ -168,20 +164,16 @@ class InContextRegressor(MultiOutputMixin, RegressorMixin, BaseEstimator):
         """
         config = self._config()
         X, y = validate_data(self, X, y, dtype=np.float64, multi_output=True, y_numeric=True)
-        weight, self._weighted = None, sample_weight is not None
-        if self._weighted:
-            weight = checked_weights(sample_weight, len(X))
-            X, y, weight = (values[weight > 0] for values in (X, y, weight))
         kernels = [kernel_class(name).of_bandwidth(1.0) for name in config.kernels]
         kernels = [self.kernel] if isinstance(self.kernel, Kernel) else kernels
-        self._origin = np.mean(X, axis=0) * all(kernel.stationary for kernel in kernels)
-        self._scaling = Scaling.of(y.astype(np.float64), weight, centred=self.normalize_y)
-        y, logs = self._scaling.apply(y), 0.0
-        if weight is not None:
-            logs = np.log(weight)
-            if SOLVERS[config.solver].iterates:
-                logs, y = logs / 2, (np.sqrt(weight) * y.T).T
-        self._supports = self._points(X, logs), y
+        self._supports = Supports.of(
+            X,
+            y.astype(np.float64),
+            checked_weights(sample_weight, len(X)),
+            stationary=all(kernel.stationary for kernel in kernels),
+            centred=self.normalize_y,
+            smooths=not SOLVERS[config.solver].iterates,
+        )
         self._double = False
         self._build(config)
         if self.task_.x.dtype == np.float32 and self._lacks_digits():
@@ -193,16 +185,14 @@ class InContextRegressor(MultiOutputMixin, RegressorMixin, BaseEstimator):
 
     def _build(self, config: DepthConfig) -> None:
         """Choose the hyperparameters, and build and check the transformer."""
-        p = self.n_features_in_
-        with self._digits():
-            self.task_ = task = self._task(self._supports[0])
-            kernel: Any
+        supports = self._supports
+        with jax.enable_x64(True) if self._double else nullcontext():
+            self.task_ = task = supports.task(supports.x)
             if isinstance(self.kernel, Kernel):
-                kernel = weighted(self.kernel, p) if self._weighted else self.kernel
+                kernel: Any = supports.kernel(self.kernel)
             else:
-                family = partial(weighted_family, num_features=p) if self._weighted else same
-                kernel, _ = choose_kernel(task, config, made=family)
-            self.kernel_ = kernel.kernel if self._weighted else kernel
+                kernel, _ = choose_kernel(task, config, made=supports.family)
+            self.kernel_ = kernel.kernel if supports.weighted else kernel
             self.ridge_, steps = None, config.steps
             if SOLVERS[config.solver].iterates:
                 # a float, because JAX compiles another program for an integer
@@ -216,7 +206,7 @@ class InContextRegressor(MultiOutputMixin, RegressorMixin, BaseEstimator):
             try:
                 self.model_ = build_model(config.solver, kernel, single, self.ridge_, steps)
             except ValueError as error:
-                if not self._weighted:
+                if not supports.weighted:
                     raise
                 raise ValueError(
                     f"sample_weight must be None for solver {config.solver!r}, which does not run "
@@ -228,23 +218,23 @@ class InContextRegressor(MultiOutputMixin, RegressorMixin, BaseEstimator):
             self.steps_, self.status_, self.amplitude_ = self.model_.steps, None, None
             if self.model_.problem is not None:
                 self.status_ = check(self.model_, task)
-                unit = self._scaling.undo_width(np.ones(()))
+                unit = supports.scaling.undo_width(np.ones(()))
                 given = None if self.amplitude is None else self.amplitude / unit / unit
-                self._amplitude = self._process(self._supports[0][:1], given).amplitude
+                self._amplitude = self._process(supports.x[:1], given).amplitude
                 self.amplitude_ = self._amplitude * unit * unit
 
     def _lacks_digits(self) -> bool:
         """Whether an error is not small beside y or beside the noise, and digits are the reason."""
         if (found := self.status_) is None or (found.falling and found.condition <= TOLERANCE):
             return False
-        error = float(found.gap) * np.max(np.abs(self._supports[1]), axis=0)
+        error = float(found.gap) * np.max(np.abs(self._supports.y), axis=0)
         small = error <= SMALL * np.sqrt(self._amplitude * (self.ridge_ or 0))
         return not (found.ok and np.all(small))
 
     def _process(self, x_query: np.ndarray, amplitude: np.ndarray | None) -> Process:
         """The Gaussian process at points, for y as the transformer reads it."""
         assert self.model_.problem is not None
-        kernel, parts = self.model_.problem.kernel, (*self._supports, x_query)
+        kernel, parts = self.model_.problem.kernel, (*self._supports[:2], x_query)
         return exactly(kernel, parts, float(self.ridge_ or 0), amplitude)
 
     def predict(self, X: Any, return_std: bool = False, noise: bool = True) -> Any:
@@ -277,11 +267,12 @@ class InContextRegressor(MultiOutputMixin, RegressorMixin, BaseEstimator):
                 f"return_std must be False for solver {self.solver!r}, which solves no regression, "
                 "got True; use solver='conjugate_gradient'"
             )
-        X = np.asarray(validate_data(self, X, dtype=np.float64, reset=False))
-        points = self._points(X)
-        with self._digits():
-            scaled = np.asarray(predict(self.model_, self._task(padded(points))))[: len(points)]
-        mean = self._scaling.undo(scaled)
+        X = validate_data(self, X, dtype=np.float64, reset=False)
+        points = self._supports.points(np.asarray(X))
+        with jax.enable_x64(True) if self._double else nullcontext():
+            scaled = np.asarray(predict(self.model_, self._supports.task(padded(points))))
+        scaled = scaled[: len(points)]
+        mean = self._supports.scaling.undo(scaled)
         if not return_std:
             return mean
         found = self._process(points, self._amplitude)
@@ -293,19 +284,7 @@ class InContextRegressor(MultiOutputMixin, RegressorMixin, BaseEstimator):
                 f"{SMALL} standard deviations; use more steps ({4 * self.steps_})"
             )
         std = found.std if noise else np.sqrt(np.multiply.outer(found.variance, found.amplitude))
-        return mean, self._scaling.undo_width(std)
-
-    def _digits(self) -> Any:
-        """The scope in which arrays are made and programs run."""
-        return jax.enable_x64(True) if self._double else nullcontext()
-
-    def _points(self, X: np.ndarray, logs: Any = 0.0) -> np.ndarray:
-        """Points as the kernel reads them: from their origin, and with logarithms of weights."""
-        X = X - self._origin
-        return np.column_stack([X, np.broadcast_to(logs, len(X))]) if self._weighted else X
-
-    def _task(self, x_query: np.ndarray) -> Task:
-        return Task(*self._supports, x_query)
+        return mean, self._supports.scaling.undo_width(std)
 
     def _config(self) -> DepthConfig:
         """The checked parameters; the name of the kernel is not used for a `Kernel`."""
@@ -313,55 +292,32 @@ class InContextRegressor(MultiOutputMixin, RegressorMixin, BaseEstimator):
         if self.amplitude is not None:
             checks.positive_scalar("amplitude", self.amplitude)
         bandwidths = {"temperature": self.temperature, "lengthscale": self.lengthscale}
-        if isinstance(self.kernel, Kernel):
-            for name, value in bandwidths.items():
-                if value is not None:
-                    raise ValueError(
-                        f"{name} must be None if kernel is an object, which has its own, "
-                        f"got {checks.shown(value)}"
-                    )
-            config = DepthConfig(
-                self.solver, ridge=self.ridge, steps=self.steps, centred=self.normalize_y
-            )
-            if SOLVERS[config.solver].kernels == "featured" and not self.kernel.featured:
+        given = self.kernel if isinstance(self.kernel, Kernel) else None
+        for name, value in bandwidths.items():
+            if given is not None and value is not None:
                 raise ValueError(
-                    "kernel must have a feature map, such as Linear(), for solver "
-                    f"{config.solver!r}, got {self.kernel!r}"
+                    f"{name} must be None if kernel is an object, which has its own, "
+                    f"got {checks.shown(value)}"
                 )
-            return config
-        return DepthConfig(
+        config = DepthConfig(
             self.solver,
-            self.kernel,
+            None if isinstance(self.kernel, Kernel) else self.kernel,
             self.ridge,
             **bandwidths,
             steps=self.steps,
             centred=self.normalize_y,
         )
-
-
-def padded(X: np.ndarray) -> np.ndarray:
-    """Repeat the first row until the number of rows is one for which a program is compiled."""
-    rows = max(FEWEST_QUERIES, 1 << (len(X) - 1).bit_length())
-    return np.concatenate([X, np.broadcast_to(X[:1], (rows - len(X), X.shape[1]))])
-
-
-def checked_weights(sample_weight: Any, count: int) -> np.ndarray:
-    weight = np.asarray(sample_weight, np.float64)
-    if weight.shape not in ((), (count,)):
-        raise ValueError(
-            f"sample_weight must be [n] with n = {count}, the number of rows of X, got shape "
-            f"{list(weight.shape)}"
-        )
-    checks.finite("sample_weight", weight)
-    checks.each("sample_weight", weight, weight >= 0, ">= 0")
-    if not np.any(weight):
-        raise ValueError("sample_weight must be > 0 for at least one row of X, got zero for all")
-    return np.broadcast_to(weight, count)
+        if (
+            given is not None
+            and SOLVERS[config.solver].kernels == "featured"
+            and not given.featured
+        ):
+            raise ValueError(
+                "kernel must have a feature map, such as Linear(), for solver "
+                f"{config.solver!r}, got {given!r}"
+            )
+        return config
 
 
 def warn(what: str) -> None:
     warnings.warn(what, ConvergenceWarning, stacklevel=3)
-
-
-def same(family: type[Kernel]) -> type[Kernel]:
-    return family

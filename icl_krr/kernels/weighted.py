@@ -68,11 +68,11 @@ class Weighted(Kernel):
         self, dtype: DTypeLike, epsilon: Any = None, symmetric: bool = True
     ) -> tuple[Pattern, ...]:
         """The patterns of the kernel $k$, each with the factors."""
-        return tuple(map(self.with_factors, self.kernel.patterns(dtype, epsilon, symmetric)))
+        return tuple(map(self._with_factors, self.kernel.patterns(dtype, epsilon, symmetric)))
 
     def diagonal_terms(self, dtype: DTypeLike) -> tuple[Diagonal, ...]:
         """The terms of the kernel $k$, each with the squares of the factors."""
-        terms = [self.with_factors(term, 2) for term in self.kernel.diagonal_terms(dtype)]
+        terms = [self._with_factors(term, 2) for term in self.kernel.diagonal_terms(dtype)]
         if any(term.function == "identity" for term in terms):
             return super().diagonal_terms(dtype)
         return tuple(term._replace(function="exp") for term in terms)
@@ -85,21 +85,21 @@ class Weighted(Kernel):
 
     def feature_layer(self, dtype: DTypeLike) -> FeatureLayer:
         """The layer of the kernel $k$, with the factors."""
-        layer = self.with_factors(self.kernel.feature_layer(dtype))
+        layer = self._with_factors(self.kernel.feature_layer(dtype))
         if layer.frequencies is not None:
             return layer
         return layer._replace(frequencies=jnp.eye(len(layer.projection), dtype=dtype))
 
     def seen_from(self, landmarks: Float[Array, "l p"]) -> FeatureLayer:
         """The layer of the kernel $k$, with the factors of points and landmarks."""
-        layer = self.with_factors(self.kernel.seen_from(landmarks[:, :-1]))
+        layer = self._with_factors(self.kernel.seen_from(landmarks[:, :-1]))
         if layer.function == "identity":
             factors = self.constant(landmarks)[:, None]
             return layer._replace(frequencies=factors * layer.frequencies)
         offsets = 0 if layer.offsets is None else layer.offsets
         return layer._replace(offsets=offsets + landmarks[:, -1])
 
-    def with_factors(self, form: Any, power: int = 1) -> Any:
+    def _with_factors(self, form: Any, power: int = 1) -> Any:
         """A form that reads x from (x, u), with the tilt `power` times u."""
         both = jnp.eye(self.num_features + 1)
         return form._replace(
