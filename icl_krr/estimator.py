@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import warnings
+from contextlib import nullcontext
 from typing import Any
 
+import jax
 import numpy as np
 
 try:
@@ -18,22 +20,22 @@ except ImportError:
     ) from None
 
 from . import checks
-from .catalogue import SOLVERS
+from .catalogue import SOLVERS, kernel_class
 from .experiments.depth import steps_needed
 from .experiments.depth_config import DepthConfig, choose_kernel
+from .experiments.process import Process, exactly
 from .experiments.shared import model_selection
 from .experiments.shared.build import build_model
+from .experiments.supports import Supports, checked_weights, padded
 from .kernels import Kernel
-from .posterior import posterior
 from .probes import check
 from .solvers import exact
-from .status import Status
+from .status import TOLERANCE, Status
 from .tasks import Task
-from .tasks.scaling import Scaling
 from .transformer import Transformer, predict
 
-FEWEST_QUERIES = 32
-"""Fewer queries are padded to this number, and more to a power of two."""
+SMALL = 0.1
+"""An error, over a standard deviation, that does not change an interval much."""
 
 
 class InContextRegressor(MultiOutputMixin, RegressorMixin, BaseEstimator):
@@ -46,16 +48,25 @@ class InContextRegressor(MultiOutputMixin, RegressorMixin, BaseEstimator):
 
     So `InContextRegressor(kernel="gaussian", lengthscale=l, ridge=a)` predicts what
     `KernelRidge(kernel="rbf", gamma=1 / (2 * l**2), alpha=a)` does, as far as the steps have
-    converged. If the gap at the supports is above 1 % of the larger of |f*| and |y|, `fit` emits a
-    `ConvergenceWarning`, and `status_` says what helps.
+    converged. If float32 has too few digits at the supports, `fit` and `predict` compute in float64
+    instead. If the gap at the supports is still above 1 % of the larger of |f*| and |y|, `fit`
+    emits a `ConvergenceWarning`, and `status_` says what helps.
+
+    f* is also the mean of a Gaussian process with the covariance $s k$ and the noise variance
+    $s \lambda$, for every amplitude $s$. `predict(X, return_std=True)` returns the standard
+    deviation of a new y under this process, noise included, in the units of y. If the amplitude is
+    not given, it is the likeliest one for each target, $s = y^T A^{-1} y / n$ with
+    $A = K + \lambda I$. It is the attribute `amplitude_`. Exact regression in float64 computes
+    amplitude and deviations; `icl_krr.posterior` computes the variance $v(x)$ with the model.
 
     A pipeline and a grid search can contain the estimator like any other of scikit-learn. Like
     `KernelRidge`, the regression has no intercept, and all features share one bandwidth. Put a
-    `StandardScaler` before it, and set `normalize_y` if y is not centred. All computations are in
-    float32, or in float64 with `JAX_ENABLE_X64=1`. The scaling of y is always in float64, and so
-    are the arrays that `predict` returns. JAX compiles one program for each number of rows in
-    `fit`, and for 32, 64, 128, ... rows in `predict`. Other values of the parameters, except
-    `kernel`, `solver` and `steps`, take no new compilation.
+    `StandardScaler` before it, and set `normalize_y` if y is not centred. The units of y do not
+    matter, and for kernels of differences such as the Gaussian one the origin of X does not either:
+    means and sizes are taken out in float64. The transformer computes in float32, or in float64
+    with `JAX_ENABLE_X64=1`. The arrays that `predict` returns are float64. JAX compiles one program
+    for each number of rows in `fit`, and for 32, 64, 128, ... rows in `predict`. Other values of
+    the parameters, except `kernel`, `solver` and `steps`, take no new compilation.
 
     Args:
         kernel: name of a kernel in the catalogue, a `Kernel`, or None for the kernel with the least
@@ -70,13 +81,17 @@ class InContextRegressor(MultiOutputMixin, RegressorMixin, BaseEstimator):
             need to converge, at most 256; default 64. Not used by `nadaraya_watson`.
         normalize_y: whether to subtract the mean of y and divide by its standard deviation before
             the regression, and to undo this in predictions; default False.
+        amplitude: amplitude $s$ > 0 of all targets, in units of y squared, or None for the
+            likeliest one for each target; default None. Predictions do not depend on it.
 
     Attributes:
         model_: the transformer.
-        task_: the supports as a `Task`, whose queries are the supports too; its y is scaled if
-            `normalize_y` is True.
+        task_: the supports as a `Task`, whose queries are the supports too, with y in units of its
+            size. With sample weights, they are those of `icl_krr.kernels.Weighted`.
         kernel_: the kernel with its bandwidth.
         ridge_: the ridge; None for `nadaraya_watson`.
+        amplitude_: the amplitude [] or [r] in units of y squared; None for a solver that solves no
+            regression. The noise of a new y has the variance `amplitude_ * ridge_`.
         steps_: number of solver steps of the transformer.
         status_: `Status` of the predictions at the supports, from `icl_krr.check`; None for a
             solver that solves no regression.
@@ -99,10 +114,12 @@ class InContextRegressor(MultiOutputMixin, RegressorMixin, BaseEstimator):
     ((10,), (10,), True)
     """
 
+    n_features_in_: int
     model_: Transformer
     task_: Task
     kernel_: Kernel
     ridge_: float | None
+    amplitude_: np.ndarray | None
     steps_: int
     status_: Status | None
 
@@ -116,6 +133,7 @@ class InContextRegressor(MultiOutputMixin, RegressorMixin, BaseEstimator):
         lengthscale: float | None = None,
         steps: int | None = 64,
         normalize_y: bool = False,
+        amplitude: float | None = None,
     ):
         self.kernel = kernel
         self.solver = solver
@@ -124,58 +142,117 @@ class InContextRegressor(MultiOutputMixin, RegressorMixin, BaseEstimator):
         self.lengthscale = lengthscale
         self.steps = steps
         self.normalize_y = normalize_y
+        self.amplitude = amplitude
 
-    def fit(self, X: Any, y: Any) -> InContextRegressor:
-        """Store the supports, choose the hyperparameters that are None, and build the transformer.
+    def fit(self, X: Any, y: Any, sample_weight: Any = None) -> InContextRegressor:
+        r"""Store the supports, choose the hyperparameters that are None, and build the transformer.
 
         Args:
             X: features of the supports, [n, p].
             y: outputs of the supports, [n] or [n, r].
+            sample_weight: weights $w_i \geq 0$ of the supports, [n]; default None, equal weights.
+                Support i has the ridge $\lambda / w_i$, as in `KernelRidge`. A support of weight
+                0 is dropped.
 
         Returns:
             The estimator itself.
 
         Raises:
-            ValueError: a parameter is out of range, the solver does not take the kernel, or X and y
-                do not fit together or are not finite.
+            ValueError: a parameter is out of range, the solver does not take the kernel, or X, y
+                and `sample_weight` do not fit together or are not finite.
             TypeError: a parameter has the wrong type.
         """
         config = self._config()
         X, y = validate_data(self, X, y, dtype=np.float64, multi_output=True, y_numeric=True)
-        y = y.astype(np.float64)
-        self._scaling = Scaling.of(y) if self.normalize_y else Scaling.none(y)
-        self.task_ = task = Task(x=X, y=self._scaling.apply(y), x_query=X)
-        given = self.kernel if isinstance(self.kernel, Kernel) else None
-        self.kernel_ = given or choose_kernel(task, config)[0]
-        self.ridge_, steps = None, config.steps
-        if SOLVERS[config.solver].iterates:
-            # a float, because JAX compiles another program for an integer
-            self.ridge_ = float(
-                self.ridge or model_selection.choose_ridge(self.kernel_, task, config.centred)
-            )
-            if steps is None:
-                best = np.asarray(exact(self.kernel_, task, ridge=self.ridge_).prediction)
-                steps, _ = steps_needed(config.solver, self.kernel_, task, self.ridge_, best)
-        # a model with one output predicts each output separately, which the posterior requires
-        single = task.replace(y=np.zeros(len(X)))
-        self.model_ = build_model(config.solver, self.kernel_, single, self.ridge_, steps)
-        self.steps_ = self.model_.steps
-        self.status_ = None if self.model_.problem is None else check(self.model_, task)
-        warn_unless_ok("predictions", self.status_)
+        kernels = [kernel_class(name).of_bandwidth(1.0) for name in config.kernels]
+        kernels = [self.kernel] if isinstance(self.kernel, Kernel) else kernels
+        self._supports = Supports.of(
+            X,
+            y.astype(np.float64),
+            checked_weights(sample_weight, len(X)),
+            stationary=all(kernel.stationary for kernel in kernels),
+            centred=self.normalize_y,
+            smooths=not SOLVERS[config.solver].iterates,
+        )
+        self._double = False
+        self._build(config)
+        if self.task_.x.dtype == np.float32 and self._lacks_digits():
+            self._double = True
+            self._build(config)
+        if self.status_ is not None and not self.status_.ok:
+            warn(f"predictions: {self.status_.advice()}")
         return self
 
-    def predict(self, X: Any, return_std: bool = False) -> Any:
+    def _build(self, config: DepthConfig) -> None:
+        """Choose the hyperparameters, and build and check the transformer."""
+        supports = self._supports
+        with jax.enable_x64(True) if self._double else nullcontext():
+            self.task_ = task = supports.task(supports.x)
+            if isinstance(self.kernel, Kernel):
+                kernel: Any = supports.kernel(self.kernel)
+            else:
+                kernel, _ = choose_kernel(task, config, made=supports.family)
+            self.kernel_ = kernel.kernel if supports.weighted else kernel
+            self.ridge_, steps = None, config.steps
+            if SOLVERS[config.solver].iterates:
+                # a float, because JAX compiles another program for an integer
+                self.ridge_ = float(
+                    self.ridge or model_selection.choose_ridge(kernel, task, config.centred)
+                )
+                if steps is None:
+                    best = np.asarray(exact(kernel, task, ridge=self.ridge_).prediction)
+                    steps, _ = steps_needed(config.solver, kernel, task, self.ridge_, best)
+            single = task.replace(y=np.zeros(task.num_supports))  # one model for all outputs
+            try:
+                self.model_ = build_model(config.solver, kernel, single, self.ridge_, steps)
+            except ValueError as error:
+                if not supports.weighted:
+                    raise
+                raise ValueError(
+                    f"sample_weight must be None for solver {config.solver!r}, which does not run "
+                    f"with weights: {error}"
+                ) from None
+            if self._double:  # JAX would load a copy of its own arrays as float32
+                wide = jax.tree.map(np.asarray, self.model_.weights)
+                self.model_ = self.model_.replace(weights=wide)
+            self.steps_, self.status_, self.amplitude_ = self.model_.steps, None, None
+            if self.model_.problem is not None:
+                self.status_ = check(self.model_, task)
+                unit = supports.scaling.undo_width(np.ones(()))
+                given = None if self.amplitude is None else self.amplitude / unit / unit
+                self._amplitude = self._process(supports.x[:1], given).amplitude
+                self.amplitude_ = self._amplitude * unit * unit
+
+    def _lacks_digits(self) -> bool:
+        """Whether an error is not small beside y or beside the noise, and digits are the reason."""
+        if (found := self.status_) is None or (found.falling and found.condition <= TOLERANCE):
+            return False
+        error = float(found.gap) * np.max(np.abs(self._supports.y), axis=0)
+        small = error <= SMALL * np.sqrt(self._amplitude * (self.ridge_ or 0))
+        return not (found.ok and np.all(small))
+
+    def _process(self, x_query: np.ndarray, amplitude: np.ndarray | None) -> Process:
+        """The Gaussian process at points, for y as the transformer reads it."""
+        assert self.model_.problem is not None
+        kernel, parts = self.model_.problem.kernel, (*self._supports[:2], x_query)
+        return exactly(kernel, parts, float(self.ridge_ or 0), amplitude)
+
+    def predict(self, X: Any, return_std: bool = False, noise: bool = True) -> Any:
         r"""Predict with the transformer.
 
         Args:
             X: features of the queries, [q, p].
-            return_std: whether to return the standard deviation $\sqrt{v(x)}$ of the posterior of a
-                Gaussian process too, see `icl_krr.posterior`; default False. It is that of the
-                function without noise. The transformer then solves a linear system for each query.
+            return_std: whether to return a standard deviation for every prediction, too; default
+                False.
+            noise: whether it is the standard deviation of a new y, $\sqrt{s (v(x) + \lambda)}$
+                (True, the default), or that of the function $f$ without noise,
+                $\sqrt{s v(x)}$. Here $s$ is the amplitude, and
+                $v(x) = k(x, x) - k(x)^T (K + \lambda I)^{-1} k(x)$. About 95 % of new y are within
+                1.96 standard deviations of the prediction, if the kernel suits the data.
 
         Returns:
             The prediction [q] or [q, r] in float64, or the prediction and the standard deviation,
-            which has the same shape.
+            which has the same shape. Both are in the units of y.
 
         Raises:
             ValueError: X does not fit the supports, or `return_std` is True and the solver solves
@@ -184,60 +261,63 @@ class InContextRegressor(MultiOutputMixin, RegressorMixin, BaseEstimator):
         """
         check_is_fitted(self)
         checks.flag("return_std", return_std)
+        checks.flag("noise", noise)
         if return_std and self.model_.problem is None:
             raise ValueError(
                 f"return_std must be False for solver {self.solver!r}, which solves no regression, "
                 "got True; use solver='conjugate_gradient'"
             )
         X = validate_data(self, X, dtype=np.float64, reset=False)
-        task = self.task_.replace(x_query=padded(X))
+        points = self._supports.points(np.asarray(X))
+        with jax.enable_x64(True) if self._double else nullcontext():
+            scaled = np.asarray(predict(self.model_, self._supports.task(padded(points))))
+        scaled = scaled[: len(points)]
+        mean = self._supports.scaling.undo(scaled)
         if not return_std:
-            return self._in_units_of_y(predict(self.model_, task), len(X))
-        found = posterior(self.model_, self.kernel_, task)
-        warn_unless_ok("standard deviations", found.status)
-        mean = self._in_units_of_y(found.mean, len(X))
-        std = np.sqrt(np.maximum(np.asarray(found.variance, np.float64), 0))[: len(X)]
-        return mean, self._scaling.undo_width(std if mean.ndim == 1 else std[:, None])
+            return mean
+        found = self._process(points, self._amplitude)
+        if not found.ok:
+            warn(f"standard deviations: {found.source}; use a larger ridge")
+        elif np.any(np.abs(scaled - found.mean) > SMALL * found.std):
+            warn(
+                "standard deviations: predictions differ from exact regression by more than "
+                f"{SMALL} standard deviations; use more steps ({4 * self.steps_})"
+            )
+        std = found.std if noise else np.sqrt(np.multiply.outer(found.variance, found.amplitude))
+        return mean, self._supports.scaling.undo_width(std)
 
     def _config(self) -> DepthConfig:
         """The checked parameters; the name of the kernel is not used for a `Kernel`."""
         checks.flag("normalize_y", self.normalize_y)
+        if self.amplitude is not None:
+            checks.positive_scalar("amplitude", self.amplitude)
         bandwidths = {"temperature": self.temperature, "lengthscale": self.lengthscale}
-        if isinstance(self.kernel, Kernel):
-            for name, value in bandwidths.items():
-                if value is not None:
-                    raise ValueError(
-                        f"{name} must be None if kernel is an object, which has its own, "
-                        f"got {checks.shown(value)}"
-                    )
-            config = DepthConfig(
-                self.solver, ridge=self.ridge, steps=self.steps, centred=self.normalize_y
-            )
-            if SOLVERS[config.solver].kernels == "featured" and not self.kernel.featured:
+        given = self.kernel if isinstance(self.kernel, Kernel) else None
+        for name, value in bandwidths.items():
+            if given is not None and value is not None:
                 raise ValueError(
-                    "kernel must have a feature map, such as Linear(), for solver "
-                    f"{config.solver!r}, got {self.kernel!r}"
+                    f"{name} must be None if kernel is an object, which has its own, "
+                    f"got {checks.shown(value)}"
                 )
-            return config
-        return DepthConfig(
+        config = DepthConfig(
             self.solver,
-            self.kernel,
+            None if isinstance(self.kernel, Kernel) else self.kernel,
             self.ridge,
             **bandwidths,
             steps=self.steps,
             centred=self.normalize_y,
         )
+        if (
+            given is not None
+            and SOLVERS[config.solver].kernels == "featured"
+            and not given.featured
+        ):
+            raise ValueError(
+                "kernel must have a feature map, such as Linear(), for solver "
+                f"{config.solver!r}, got {given!r}"
+            )
+        return config
 
-    def _in_units_of_y(self, prediction: Any, rows: int) -> np.ndarray:
-        return self._scaling.undo(np.asarray(prediction)[:rows])
 
-
-def padded(X: np.ndarray) -> np.ndarray:
-    """Repeat the first row until the number of rows is one for which a program is compiled."""
-    rows = max(FEWEST_QUERIES, 1 << (len(X) - 1).bit_length())
-    return np.concatenate([X, np.broadcast_to(X[:1], (rows - len(X), X.shape[1]))])
-
-
-def warn_unless_ok(what: str, status: Status | None) -> None:
-    if status is not None and not status.ok:
-        warnings.warn(f"{what}: {status.advice()}", ConvergenceWarning, stacklevel=3)
+def warn(what: str) -> None:
+    warnings.warn(what, ConvergenceWarning, stacklevel=3)

@@ -4,6 +4,7 @@ import pickle
 import subprocess
 import sys
 
+import jax
 import numpy as np
 import pytest
 from jax import monitoring
@@ -20,7 +21,7 @@ from sklearn.utils.estimator_checks import estimator_checks_generator
 
 import icl_krr as ik
 from icl_krr import InContextRegressor
-from icl_krr.experiments.depth import DepthConfig, choose_kernels
+from icl_krr.experiments.depth_config import DepthConfig, choose_kernels
 from icl_krr.experiments.shared import model_selection
 
 DRAWN = np.random.default_rng(0)
@@ -41,7 +42,8 @@ def checks():
 
 @pytest.mark.parametrize(("estimator", "check"), [*checks()])
 def test_a_check_of_scikit_learn(estimator, check):
-    check(estimator)
+    with jax.enable_x64("sample_weight_equivalence" in check.func.__name__):
+        check(estimator)
 
 
 def searches():
@@ -73,11 +75,13 @@ def process(**options):
 @pytest.mark.parametrize("normalize_y", [False, True])
 @pytest.mark.parametrize("y", [Y[:, 0], Y], ids=lambda y: str(y.shape))
 def test_mean_and_standard_deviation_are_those_of_a_gaussian_process(y, normalize_y):
-    ours = InContextRegressor(**GIVEN, normalize_y=normalize_y).fit(X, y)
+    ours = InContextRegressor(**GIVEN, normalize_y=normalize_y, amplitude=1.0).fit(X, y)
     mean, std = process(normalize_y=normalize_y).fit(X, y).predict(NEW, return_std=True)
-    found = ours.predict(NEW, return_std=True)
+    std = std / y.std(axis=0) if normalize_y else std  # its amplitude is the variance of y
+    found = ours.predict(NEW, return_std=True, noise=False)
     assert {array.dtype for array in found} == {np.dtype(float)}
     assert {array.shape for array in found} == {(len(NEW), *y.shape[1:])}
+    std = std if std.shape == y[:9].shape else np.stack([std, std], axis=1)
     for array, wanted in zip(found, (mean, std), strict=True):
         error = abs(array - wanted.reshape(array.shape)).max(axis=0)
         assert np.all(error < 1e-4 * y.std(axis=0).max(initial=1)), error
@@ -131,12 +135,8 @@ def test_what_has_not_converged_is_told():
     short = InContextRegressor(**GIVEN, steps=1)
     with pytest.warns(ConvergenceWarning, match="^predictions: not converged: gap .* after 1 step"):
         assert not short.fit(X, Y).status_.ok
-    solved = short.fit(X, 0 * Y)
-    assert solved.status_.ok
-    with pytest.warns(
-        ConvergenceWarning, match="^standard deviations: not converged: gap .* after"
-    ):
-        solved.predict(NEW, return_std=True)
+    with pytest.warns(ConvergenceWarning, match="predictions differ from exact regression by more"):
+        short.predict(NEW, return_std=True)
 
 
 def test_a_copy_is_the_same_regressor():

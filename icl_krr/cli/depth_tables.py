@@ -101,8 +101,9 @@ def shown(rows: list[Row]) -> list[Row]:
 def describe(facts: dict[str, Any], seed: int) -> str:
     """The lines under a table: the task, its hyperparameters and the transformer."""
     few = facts["chosen_on"] < facts["n"]
-    how = f" (leave-one-out on {facts['chosen_on']} random supports)" if few else " (leave-one-out)"
-    chosen = dict.fromkeys(facts["chosen"], how)
+    how = f"leave-one-out on {facts['chosen_on']} random supports" if few else "leave-one-out"
+    edges = {name: f"; the {edge} that was tried" for name, edge in facts["edges"].items()}
+    chosen = {name: f" ({how}{edges.get(name, '')})" for name in facts["chosen"]}
     hyperparameters = ", ".join(
         f"{name.replace('smoother_', 'Nadaraya-Watson ')} = {facts[name]:.4g}{chosen.get(name, '')}"
         for name in facts["hyperparameters"]
@@ -115,6 +116,7 @@ def describe(facts: dict[str, Any], seed: int) -> str:
         f"{facts['exact_residual']:.2g}, "
         f"dtype = {facts['dtype']}, seed = {seed}\n"
         f"{compared(facts)}"
+        f"{learned(facts)}"
         f"{warning(facts)}"
         f"{advice(facts)}"
         f"{depth_of(facts)}"
@@ -141,6 +143,18 @@ def compared(facts: dict[str, Any]) -> str:
         return ""
     each = ", ".join(f"{name} {error:.3g}" for name, error in errors.items())
     return f"kernel = {facts['kernel']}, which has the least leave-one-out RMSE ({each})\n"
+
+
+def learned(facts: dict[str, Any]) -> str:
+    """Whether the regression predicts the supports better than their mean; nothing if it does."""
+    found = facts["learned"]
+    if found is None or found["ok"]:
+        return ""
+    return (
+        "nothing was learned: the mean is as good (leave-one-out RMSE "
+        f"{found['regression']:.3g} of exact KRR, {found['mean']:.3g} of the mean of the other "
+        "supports; the difference of the squares is not above two standard errors)\n"
+    )
 
 
 def depth_of(facts: dict[str, Any]) -> str:

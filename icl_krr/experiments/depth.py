@@ -14,7 +14,7 @@ from ..probes import check
 from ..status import TOLERANCE
 from ..tasks import Task, system
 from ..transformer import run_with_cache
-from .depth_config import DepthConfig, bandwidth, choose_kernels
+from .depth_config import Chosen, DepthConfig, bandwidth, choose
 from .shared import model_selection
 from .shared.build import build, build_model
 from .shared.model_selection import Progress, silent
@@ -64,20 +64,23 @@ class DepthResult(NamedTuple):
     kernel: Kernel
 
 
-def run(task: Task, config: DepthConfig, progress: Progress = silent) -> DepthResult:
+def run(
+    task: Task, config: DepthConfig, progress: Progress = silent, chosen: Chosen | None = None
+) -> DepthResult:
     """Predict with the construction at every depth, and with every baseline.
 
     The baselines are zero, the mean of the supports' y, Nadaraya-Watson and exact KRR.
     Nadaraya-Watson uses the exponential kernel if the kernel of the regression is not positive.
     Leave-one-out chooses every hyperparameter that the config does not set, separately for
-    regression and for Nadaraya-Watson. `progress` is told what is being done.
+    regression and for Nadaraya-Watson, unless they were `chosen` before. `progress` is told what is
+    being done.
     """
     if task.mask is not None:  # masked supports must not count in means and sizes
         task = task.replace(x=task.x[task.mask], y=task.y[task.mask], mask=None)
     # exact KRR in the dtype of the task, and its system in float64
     capacity.check("exact KRR", 6 * task.num_supports**2, task.x, "use fewer supports")
-    kernel, smoother, errors = choose_kernels(task, config, progress)
-    ridge = config.ridge or model_selection.choose_ridge(kernel, task, config.centred)
+    chosen = chosen or choose(task, config, progress)
+    (kernel, smoother, errors), ridge = chosen.kernels, chosen.ridge
     progress("exact KRR and the solver itself")
     exact = solvers.exact(kernel, task, ridge=ridge)
     best = np.asarray(exact.prediction)
@@ -139,9 +142,9 @@ def run(task: Task, config: DepthConfig, progress: Progress = silent) -> DepthRe
             *bandwidth(kernel),
             *(f"smoother_{name}" for name in bandwidth(smoother)),
         ],
-        "chosen": [
-            name for name in ("ridge", *bandwidth(kernel)) if getattr(config, name, None) is None
-        ],
+        "chosen": chosen.names,
+        "edges": chosen.edges,
+        "learned": chosen.learned and chosen.learned._asdict(),
         "chosen_on": min(task.num_supports, model_selection.MOST["regression"]),
         "n": task.num_supports,
         "q": task.num_queries,
@@ -150,6 +153,7 @@ def run(task: Task, config: DepthConfig, progress: Progress = silent) -> DepthRe
         "d_eff": float((sigma / (sigma + ridge)).sum()),  # NaN if the kernel overflows
         "cond": float(high / low),
         "exact_residual": float(exact.residual),
+        "exact_ok": bool(exact.status.ok),
         "status": None if status is None else {k: v.item() for k, v in status._asdict().items()},
         # a command has neither the model nor its spectrum
         "advice": "" if status is None else status._replace(spectrum=False, model=False).advice(),

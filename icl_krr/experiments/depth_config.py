@@ -3,15 +3,16 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 from dataclasses import dataclass
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from .. import checks
 from ..catalogue import KERNELS, SOLVERS, find, kernel_class, load, name_of, taken
 from ..kernels import Exponential, Kernel
 from ..tasks import Task
 from .shared import model_selection
-from .shared.model_selection import Progress, silent
+from .shared.model_selection import Learned, Progress, silent
 
 BANDWIDTHS = ("temperature", "lengthscale")
 """Bandwidths that a config can set. Leave-one-out chooses the bandwidth of any other kernel."""
@@ -114,6 +115,38 @@ class Kernels(NamedTuple):
     errors: dict[str, float]
 
 
+class Chosen(NamedTuple):
+    """What leave-one-out chose for one task.
+
+    Attributes:
+        kernels: kernels of the regression and of the baseline.
+        ridge: ridge of the regression.
+        names: hyperparameters of the regression that were not given.
+        edges: those of them that are the "smallest" or the "largest" that was tried.
+        learned: comparison of the regression with the mean; None if all of them were given.
+    """
+
+    kernels: Kernels
+    ridge: float
+    names: list[str]
+    edges: dict[str, str]
+    learned: Learned | None
+
+
+def choose(task: Task, config: DepthConfig, progress: Progress = silent) -> Chosen:
+    """The hyperparameters with the least leave-one-out errors, where the config sets none."""
+    kernels = choose_kernels(task, config, progress)
+    kernel = kernels.regression
+    names = [name for name in ("ridge", *bandwidth(kernel)) if getattr(config, name, None) is None]
+    if not names and config.ridge:
+        return Chosen(kernels, config.ridge, names, {}, None)
+    progress("regression, leave-one-out: ridge")
+    found = model_selection.regress(kernel, task, config.ridge, config.centred)
+    edges = model_selection.edges(kernel, found.ridge, task)
+    edges = {name: edge for name, edge in edges.items() if name in names}
+    return Chosen(kernels, found.ridge, names, edges, found.learned)
+
+
 def choose_kernels(task: Task, config: DepthConfig, progress: Progress = silent) -> Kernels:
     """The kernels with the least leave-one-out errors among those that the config allows."""
     kernel, errors = choose_kernel(task, config, progress)
@@ -130,16 +163,22 @@ def choose_kernels(task: Task, config: DepthConfig, progress: Progress = silent)
 
 
 def choose_kernel(
-    task: Task, config: DepthConfig, progress: Progress = silent
+    task: Task,
+    config: DepthConfig,
+    progress: Progress = silent,
+    made: Callable[[type[Kernel]], Any] = lambda family: family,
 ) -> tuple[Kernel, dict[str, float]]:
-    """The kernel of the solver, and the leave-one-out errors of the kernels that were compared."""
+    """The kernel of the solver, and the leave-one-out errors of the kernels that were compared.
+
+    `made` turns the class of a kernel into the one whose kernels are compared.
+    """
     # a float, because JAX compiles another program for an integer
     given = float(getattr(config, config.given[0])) if config.given else None
     if given is not None and len(config.kernels) == 1:
-        return kernel_class(config.kernels[0]).of_bandwidth(given), {}
+        return made(kernel_class(config.kernels[0])).of_bandwidth(given), {}
     choices = {}
     for name in config.kernels:
-        family, smooths = families(name)
+        family, smooths = map(made, families(name))
         if SOLVERS[config.solver].iterates:
             choices[name] = model_selection.choose_kernel(
                 family, task, config.ridge, given, progress, config.centred

@@ -7,10 +7,11 @@ from typing import Any, NamedTuple
 import jax
 import numpy as np
 
+from ..kernels import Kernel
 from ..tasks.division import Division
 from ..uncertainty import coverage, log_likelihood
 from .depth import DepthResult
-from .process import Process, gaussian
+from .process import Process, gaussian, process
 
 SHOWN = ("transformer", "exact", "nadaraya_watson", "mean")
 """Predictors whose error is shown. The zero prediction of a centred y is the mean."""
@@ -20,16 +21,15 @@ WIDTH = 1.959964
 
 
 class Prediction(NamedTuple):
-    """The prediction for one query, in the units of y.
+    """The prediction for one query, in the units of y; NaN where it is not known.
 
     Attributes:
         row: number of the row in its file; 1 is the first row below the header.
-        y: the target; NaN if it is not known.
+        y: the target.
         transformer: prediction of the transformer.
         exact: prediction of exact kernel ridge regression.
-        mean: mean of a new y at this query, under the Gaussian process of `process`.
-        std: its standard deviation.
-        low: lower end of the 95 % interval mean - 1.96 std to mean + 1.96 std.
+        std: standard deviation of a new y, under the Gaussian process of `process`.
+        low: lower end of the 95 % interval exact - 1.96 std to exact + 1.96 std.
         high: its upper end.
     """
 
@@ -37,25 +37,39 @@ class Prediction(NamedTuple):
     y: float
     transformer: float
     exact: float
-    mean: float
     std: float
     low: float
     high: float
 
 
+def process_of(
+    division: Division, kernel: Kernel, ridge: float, amplitude: float | None = None
+) -> Process:
+    """The Gaussian process at the queries, with mean, std, amplitude and noise in units of y."""
+    unit = float(division.scaling.undo_width(np.ones(())))
+    if amplitude is not None:
+        amplitude = amplitude / unit / unit
+    found = process(kernel, division.task, ridge, amplitude)
+    return found._replace(
+        mean=division.scaling.undo(found.mean),
+        std=unit * found.std,
+        amplitude=found.amplitude * unit * unit,
+        noise=found.noise * unit * unit,
+    )
+
+
 def predictions(division: Division, result: DepthResult, process: Process) -> list[Prediction]:
-    """The predictions of transformer, exact regression and Gaussian process for every query."""
+    """The predictions of transformer and exact regression for every query, with intervals."""
     task, rows, scaling = division
     y = np.full(len(rows), np.nan) if task.y_query is None else np.asarray(task.y_query)
-    mean, std = scaling.undo(process.mean), scaling.undo_width(process.std)
+    exact, std = scaling.undo(result.predictions["exact"]), process.std
     columns = (
         scaling.undo(y),
         scaling.undo(result.predictions["transformer"]),
-        scaling.undo(result.predictions["exact"]),
-        mean,
+        exact,
         std,
-        mean - WIDTH * std,
-        mean + WIDTH * std,
+        exact - WIDTH * std,
+        exact + WIDTH * std,
     )
     return [
         Prediction(int(row), *map(float, values))
@@ -65,9 +79,9 @@ def predictions(division: Division, result: DepthResult, process: Process) -> li
 
 def errors(division: Division, result: DepthResult) -> dict[str, float]:
     """Root mean squared errors at the queries by predictor, in units of y; {} if y is unknown."""
-    y = division.task.y_query
-    if y is None:
+    if division.task.y_query is None:
         return {}
+    y = np.asarray(division.task.y_query)  # a float64 array of JAX may come from another scope
     return {
         name: float(
             division.scaling.undo_width(np.sqrt(np.mean((result.predictions[name] - y) ** 2)))
@@ -76,23 +90,23 @@ def errors(division: Division, result: DepthResult) -> dict[str, float]:
     }
 
 
-def calibration_of(division: Division, process: Process) -> dict[str, float]:
+def calibration_of(division: Division, found: list[Prediction]) -> dict[str, float]:
     """Coverage and log likelihood of known targets, in units of y; {} if there is nothing to judge.
 
-    Either y is unknown, or the deviations are not positive, because the supports' y is constant or
-    the transformer has not converged. The log likelihood `constant` is that of the mean and the
-    standard deviation of the supports.
+    Either y is unknown, or the deviations are unknown or 0, because the supports' y is constant.
+    The log likelihood `constant` is that of the mean and the standard deviation of the supports.
     """
-    if division.task.y_query is None or not np.all(process.std > 0):
+    columns: Any = np.array([(row.y, row.exact, row.std) for row in found]).T
+    y, exact, std = columns
+    if division.task.y_query is None or not np.all(std > 0):
         return {}
-    y: Any = np.asarray(division.task.y_query, np.float64)
-    supports = np.asarray(division.task.y, np.float64)
-    constant = gaussian(np.full(len(y), supports.mean()), np.full(len(y), supports.std()))
-    unit = np.log(float(division.scaling.undo_width(np.ones(()))))
+    given, supports = gaussian(exact, std), np.asarray(division.task.y, np.float64)
+    constant = gaussian(
+        np.full_like(y, division.scaling.undo(supports.mean())),
+        np.full_like(y, division.scaling.undo_width(supports.std())),
+    )
     with jax.enable_x64(True):
-        found = coverage(process.predictive, y)
-        scores = [
-            float(log_likelihood(given, y)) - unit for given in (process.predictive, constant)
-        ]
-    judged = {**found._asdict(), "calibrated": found.calibrated}
-    return {**judged, "log_likelihood": scores[0], "constant": scores[1]}
+        judged = coverage(given, y)
+        scores = [float(log_likelihood(each, y)) for each in (given, constant)]
+    counted = {**judged._asdict(), "calibrated": judged.calibrated}
+    return {**counted, "log_likelihood": scores[0], "constant": scores[1]}

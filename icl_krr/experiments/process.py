@@ -1,4 +1,4 @@
-"""Standard deviations of a Gaussian process, computed by a transformer."""
+"""Predictions of a Gaussian process for a new y, computed by a transformer where it can."""
 
 from __future__ import annotations
 
@@ -11,107 +11,181 @@ from .. import solvers
 from ..constructions import prefix_posterior
 from ..kernels import Kernel
 from ..sketches import featured
-from ..tasks import Task, system
-from ..transformer import Transformer, predictive
+from ..tasks import Task
+from ..transformer import predictive
 from ..uncertainty import Predictive
 
 MOST_LANDMARKS = 512
-STEPS = 64, 256
-"""Steps of the transformer, and those with which it tries again."""
+"""The most supports for which a transformer computes a kernel whose features are not known."""
+
+STEPS = 64
+"""The most steps of the transformer."""
 
 TOLERANCE = 0.01
 """Largest error of a mean or a standard deviation, over the deviation, that is good enough."""
 
 
 class Process(NamedTuple):
-    """The Gaussian process at the queries of a task, for a new y.
+    """The Gaussian process at the queries of a task, for a new y, in float64.
 
     Attributes:
-        mean: mean, [q].
-        std: standard deviation of a new y, [q].
-        scale: factor $s$ of the covariance.
-        error: largest difference of `mean` or `std` from exact regression, as a fraction of the
-            exact standard deviation.
-        blocks: number of blocks of the transformer.
-        width: number of features of the transformer.
+        mean: mean, [q], or [q, r] for y [n, r].
+        std: standard deviation of a new y, noise included, in the shape of the mean.
+        variance: variance of the function without noise, over the amplitude, [q].
+        amplitude: factor $s$ of the covariance for each output, in units of y squared, [] or [r].
+        noise: variance $s \\lambda$ of the noise, in the shape of the amplitude.
+        error: largest error of mean, deviation and variance, as a fraction of the deviation;
+            infinite if they cannot be trusted, and then they are NaN.
+        source: what computed them, in words.
     """
 
     mean: np.ndarray
     std: np.ndarray
-    scale: float
+    variance: np.ndarray
+    amplitude: np.ndarray
+    noise: np.ndarray
     error: float
-    blocks: int
-    width: int
+    source: str
 
     @property
-    def predictive(self) -> Predictive:
-        """The distributions of a new y at the queries."""
-        return gaussian(self.mean, self.std)
+    def ok(self) -> bool:
+        """Whether the numbers can be trusted."""
+        return self.error <= TOLERANCE
 
     @property
-    def facts(self) -> dict[str, float]:
-        """The numbers of the process and of its transformer."""
-        return {name: getattr(self, name) for name in ("scale", "error", "blocks", "width")}
+    def facts(self) -> dict[str, Any]:
+        """The amplitude, and how the numbers were made."""
+        numbers = {name: getattr(self, name).tolist() for name in ("amplitude", "noise")}
+        return {**numbers, "error": self.error, "source": self.source}
 
 
 def gaussian(mean: np.ndarray, std: np.ndarray) -> Predictive:
     """Gaussians with these means and standard deviations, in float64 arrays of NumPy."""
     parts: Any = np.ones_like(mean), mean, std**2
-    return Predictive(*(part[:, None] for part in parts))
+    return Predictive(*(part[..., None] for part in parts))
 
 
-def process(kernel: Kernel, task: Task, ridge: float) -> Process:
-    r"""Mean and standard deviation at the queries, from one run of `prefix_posterior`.
+def process(kernel: Kernel, task: Task, ridge: float, amplitude: float | None = None) -> Process:
+    r"""Mean and standard deviation of a new y at the queries.
 
     The process has the covariance $s k$ and the noise variance $s \lambda$, so that its mean is
-    kernel ridge regression for every $s$. The transformer computes mean $f_i$ and variance
-    $v_i + \lambda$ at every support from the supports before it, and at the queries. The scale
+    kernel ridge regression for every amplitude $s$. If it is not given, it is the one that
+    maximises the marginal likelihood of the supports, for each output:
 
-    $$s = \frac{1}{n} \sum_i \frac{(y_i - f_i)^2}{v_i + \lambda} = y^T A^{-1} y / n$$
+    $$s = \frac{1}{n} y^T A^{-1} y = \frac{1}{n} \sum_i \frac{(y_i - f_i)^2}{v_i + \lambda}$$
 
-    maximises the marginal likelihood. The features are Nystrom features with the supports as
-    landmarks, at most 512 of them, so that the posterior is exact for up to 512 supports.
+    One run of `prefix_posterior` computes mean $f_i$ and variance $v_i + \lambda$ at every support
+    from the supports before it, and at the queries. The features are Nystrom features with all
+    supports as landmarks, so that it is exact up to rounding. It runs in the dtype of the task and,
+    if it is then not near to exact regression in float64, in float64. What it cannot compute, exact
+    regression does. y is divided by a power of two before, so that its size does not matter.
 
     Source: Rasmussen, Williams, Gaussian Processes for Machine Learning, eq. 2.30, maximised over
     the factor of the covariance.
     """
-    features, approximates = featured(kernel, task.x[:MOST_LANDMARKS])
+    keep = slice(None) if task.mask is None else np.asarray(task.mask)
+    x, y, x_query = (np.asarray(part, np.float64) for part in (task.x, task.y, task.x_query))
+    x, y = x[keep], y[keep]
+    unit = np.ldexp(1.0, np.frexp(np.max(np.abs(y), axis=0))[1])
+    within = None if amplitude is None else np.broadcast_to(amplitude / unit / unit, y.shape[1:])
+    found = computed(kernel, (x, y / unit, x_query), ridge, within, task.x.dtype)
+    return found._replace(
+        mean=found.mean * unit,
+        std=found.std * unit,
+        amplitude=found.amplitude * unit * unit,
+        noise=found.noise * unit * unit,
+    )
+
+
+Parts = tuple[np.ndarray, np.ndarray, np.ndarray]
+"""Inputs and outputs of the supports, and inputs of the queries, in float64."""
+
+
+def computed(kernel: Kernel, parts: Parts, ridge: float, amplitude: Any, dtype: Any) -> Process:
+    """The process for y of order 1, by the first that is near enough to exact regression."""
+    exact = exactly(kernel, parts, ridge, amplitude)
+    if not exact.ok or not (kernel.featured or len(parts[0]) <= MOST_LANDMARKS):
+        return exact
+    for digits in dict.fromkeys((np.dtype(dtype), np.dtype(np.float64))):
+        lost = exact.error * float(np.finfo(digits).eps / np.finfo(float).eps)
+        if lost > TOLERANCE and not kernel.featured:
+            continue  # not even exact regression has enough digits
+        with jax.enable_x64(digits == np.float64):
+            try:
+                found = transformed(kernel, Task(*parts), ridge, amplitude, exact)
+            except (ValueError, MemoryError):  # no layer computes the kernel, or it is too large
+                continue
+        if found.ok:
+            return found
+    return exact
+
+
+def exactly(kernel: Kernel, parts: Parts, ridge: float, amplitude: Any = None) -> Process:
+    """The process by exact regression in float64; NaN if its rounding errors are too large."""
+    y = parts[1]
+    with jax.enable_x64(True):
+        task = Task(*parts)
+        alpha = np.asarray(solvers.exact(kernel, task, ridge=ridge).alpha)
+        found = solvers.posterior(kernel, task, ridge=ridge)
+        on, prior = (np.asarray(kernel.diagonal(at)) for at in (task.x, task.x_query))
+    gap, mean = float(found.status.gap), np.asarray(found.mean)
+    fit, rounded = np.sum(y * alpha, axis=0), 0.0
+    if amplitude is None:
+        amplitude = fit / len(y)
+        rounded = np.finfo(float).eps * np.einsum("n...,n->...", alpha**2, on + ridge)
+    exact = made(mean, np.asarray(found.variance), amplitude, ridge, "exact regression in float64")
+    size = np.maximum(np.max(np.abs(y), axis=0), np.max(np.abs(mean), axis=0))
+    error = largest(
+        (gap * size, exact.std), (gap * prior, 2 * (exact.variance + ridge)), (rounded, 2 * fit)
+    )
+    if error <= TOLERANCE:
+        return exact._replace(error=error)
+    unknown: Any = {
+        name: np.full_like(getattr(exact, name), np.nan) for name in Process._fields[:5]
+    }
+    return exact._replace(**unknown, source="nothing, because float64 has too few digits")
+
+
+def transformed(
+    kernel: Kernel, task: Task, ridge: float, amplitude: Any, exact: Process
+) -> Process:
+    """The process of a transformer, compared with the exact one."""
+    features, approximates = featured(kernel, task.x)
     width = features.feature_map(task.x[:1]).shape[1]
-    exact = exactly(kernel, task, ridge)
     model = prefix_posterior(
         features,
         num_features=task.num_features,
         ridge=ridge,
-        steps=min(3 * width, STEPS[0]),
+        steps=min(3 * width, STEPS),
         form="fused",
         approximates=approximates,
         dtype=task.x.dtype,
     )
-    found = measured(model, task, exact)
-    if not found.error <= TOLERANCE and width > STEPS[0] // 3:
-        found = measured(model.replace(steps=STEPS[1]), task, exact)
-    return found
+    along = predictive(model, task, along=True)
+    mean, total = (np.asarray(part, np.float64) for part in (along.mean, along.variance))
+    n, y = task.num_supports, np.asarray(task.y, np.float64)
+    source = f"a transformer of {model.depth} blocks (prefix_posterior) in {task.x.dtype}"
+    with np.errstate(all="ignore"):  # nothing is known if products overflow
+        if amplitude is None:
+            amplitude = np.mean((y - mean[:n]) ** 2 / total[:n], axis=0)
+        variance = total[n:].reshape(task.num_queries, -1)[:, 0] - ridge
+        found = made(mean[n:], variance, amplitude, ridge, source)
+        error = largest(
+            (found.mean - exact.mean, exact.std),
+            (found.std - exact.std, exact.std),
+            (found.variance - exact.variance, 2 * (exact.variance + TOLERANCE * ridge)),
+        )
+    return found._replace(error=error)
 
 
-def exactly(kernel: Kernel, task: Task, ridge: float) -> tuple[np.ndarray, np.ndarray]:
-    """Mean and standard deviation of a new y by exact regression in float64."""
-    with jax.enable_x64(True):
-        wide = Task(*(np.asarray(part, np.float64) for part in (task.x, task.y, task.x_query)))
-        gram = np.asarray(system(kernel, wide).gram)
-        mean, variance = (np.asarray(part) for part in solvers.posterior(kernel, wide, ridge=ridge))
-    y = np.asarray(wide.y)
-    scale = np.mean(y * np.linalg.solve(gram + ridge * np.eye(len(y)), y))
-    return mean, np.sqrt(scale * (variance + ridge))
+def made(mean: np.ndarray, variance: Any, amplitude: Any, ridge: float, source: str) -> Process:
+    variance, amplitude = np.maximum(variance, 0), np.maximum(amplitude, 0)
+    std = np.sqrt(np.multiply.outer(variance + ridge, amplitude))
+    return Process(mean, std, variance, amplitude, amplitude * ridge, np.inf, source)
 
 
-def measured(model: Transformer, task: Task, exact: tuple[np.ndarray, np.ndarray]) -> Process:
-    """The process of a model, compared with the exact mean and standard deviation."""
-    found = predictive(model, task, along=True)
-    mean, variance = (np.asarray(part, np.float64) for part in (found.mean, found.variance))
-    n, (best, deviation) = task.num_supports, exact
-    with np.errstate(invalid="ignore", divide="ignore"):  # nothing is known if products overflow
-        scale = float(np.mean((np.asarray(task.y) - mean[:n]) ** 2 / variance[:n]))
-        std = np.sqrt(scale * variance[n:])
-        gaps = np.abs(np.stack([mean[n:] - best, std - deviation]))
-        error = float(np.max(np.where(gaps == 0, 0, gaps / deviation)))
-    return Process(mean[n:], std, scale, error, model.depth, model.layout["h"].width)
+def largest(*errors: tuple[Any, Any]) -> float:
+    """The largest |error| / size of pairs; 0 / 0 is 0, and a NaN counts as infinite."""
+    with np.errstate(all="ignore"):
+        each = [np.max(np.where(gap == 0, 0, np.abs(gap) / size)) for gap, size in errors]
+    return float(np.max(np.where(np.isnan(each), np.inf, each)))

@@ -18,6 +18,7 @@ from .log_bilinear import LogBilinear
 from .mixture import Mixture
 from .pairs import check_pairs as check_pairs
 from .positive import PositiveKernel, check_positive as check_positive
+from .weighted import Weighted, weighted as weighted, weighted_family as weighted_family
 
 __all__ = [
     "Diagonal",
@@ -31,4 +32,5 @@ __all__ = [
     "Mixture",
     "Pattern",
     "PositiveKernel",
+    "Weighted",
 ]

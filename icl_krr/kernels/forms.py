@@ -11,11 +11,14 @@ from ..readable import readable
 class Pattern(NamedTuple):
     r"""A term $w \exp(c \langle Ux, Uz \rangle - d (|Ux|^2 + |Uz|^2) / 2)$ for one softmax head.
 
+    With a tilt $g$, the term is multiplied by $\exp(\langle g, x \rangle + \langle g, z \rangle)$.
+
     Attributes:
         weight: factor $w$, a scalar of either sign, which may be traced.
         inner: coefficient $c$ of the inner product, a scalar, or None if the term is absent.
         norm: coefficient $d$ of the squared norms, a scalar, or None if the term is absent.
         projection: matrix $U$ with p columns, or None for the identity.
+        tilt: vector $g$ [p]; default None, zero.
 
     >>> Pattern(1.0, inner=2.0, norm=None, projection=None).weight
     1.0
@@ -25,17 +28,19 @@ class Pattern(NamedTuple):
     inner: Any
     norm: Any
     projection: Any
+    tilt: Any = None
 
 
 @readable
 class Diagonal(NamedTuple):
-    r"""One term $w g(a |Ux|^2)$ of $k(x, x)$.
+    r"""One term $w g(a |Ux|^2 + \langle t, x \rangle)$ of $k(x, x)$.
 
     Attributes:
         weight: factor $w$, a scalar, which may be traced.
         function: name of $g$: "identity", "exp", or "one" for the constant 1.
-        factor: coefficient $a$, a scalar, or None if `function` is "one".
+        factor: coefficient $a$, a scalar, or None for zero.
         projection: matrix $U$ [d, p], or None for the identity.
+        tilt: vector $t$ [p], for "exp" only; default None, zero.
 
     >>> Diagonal(1.0, "identity", 1.0, None).function
     'identity'
@@ -45,11 +50,12 @@ class Diagonal(NamedTuple):
     function: str
     factor: Any
     projection: Any
+    tilt: Any = None
 
 
 @readable
 class FeatureLayer(NamedTuple):
-    r"""The features $\phi(x) = B^T e^{-\delta |Ux|^2} g(W U x + b)$, which an MLP can compute.
+    r"""Features $\phi(x) = B^T e^{\langle t, x \rangle - \delta |Ux|^2} g(W U x + b)$ of an MLP.
 
     Attributes:
         projection: matrix $U$ [d, p], or None for the identity.
@@ -59,6 +65,7 @@ class FeatureLayer(NamedTuple):
         offsets: vector $b$ [h]; default None, zero.
         damping: scalar $\delta$; default None, zero.
         mix: matrix $B$ [h, m]; default None, the identity.
+        tilt: vector $t$ [p], only with `frequencies`; default None, zero.
 
     >>> FeatureLayer(projection=None).is_read
     True
@@ -70,6 +77,7 @@ class FeatureLayer(NamedTuple):
     offsets: Any = None
     damping: Any = None
     mix: Any = None
+    tilt: Any = None
 
     @property
     def is_read(self) -> bool:

@@ -54,6 +54,19 @@ class Kernel(ABC):
         """
         return jax.vmap(lambda point: self(point[None], point[None])[0, 0])(x)
 
+    @property
+    def stationary(self) -> bool:
+        """Whether $k(x, z)$ depends on $x - z$ only, so that the origin of x does not matter."""
+        return False
+
+    def constant(self, x: Float[Array, "n p"]) -> Float[Array, " n"]:
+        """What the kernel makes of the function 1: 1 at every row of `x`; see `Weighted`.
+
+        Args:
+            x: points [n, p].
+        """
+        return jnp.ones(len(x), x.dtype)
+
     def rounding(self, x: Float[Array, "n p"], z: Float[Array, "m p"]) -> Float[Array, "n m"]:
         r"""Estimate the rounding errors of the values $k(x_i, z_j)$, in units of the unit roundoff.
 

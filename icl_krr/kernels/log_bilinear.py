@@ -110,6 +110,12 @@ class LogBilinear(PositiveKernel):
         near = stationary(lambda squares: -d / 2 * squares, self.projection, x, z)
         return near if c is d else near + products(c - d)
 
+    @property
+    def stationary(self) -> bool:
+        """Whether $c = d$."""
+        c, d = self.scalars(float)
+        return c is d
+
     def sketched(self, sketch: Float[Array, "p m"]) -> LogBilinear:
         r"""The same kernel with the projection $U P^T$."""
         return dataclasses.replace(self, projection=precede(self.projection, sketch))  # pyright: ignore[reportArgumentType]

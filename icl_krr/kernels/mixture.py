@@ -70,6 +70,11 @@ class Mixture(Kernel):
         """Pairs of weight and kernel, one for each kernel of the mixture."""
         return tuple(zip(jnp.asarray(self.weights), self.kernels, strict=True))
 
+    @property
+    def stationary(self) -> bool:
+        """Whether all kernels are."""
+        return all(kernel.stationary for kernel in self.kernels)
+
     def sketched(self, sketch: Float[Array, "p m"]) -> Mixture:
         """The mixture of the sketched kernels, with the same weights."""
         return dataclasses.replace(self, kernels=tuple(k.sketched(sketch) for k in self.kernels))

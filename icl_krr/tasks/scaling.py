@@ -15,21 +15,22 @@ class Scaling(NamedTuple):
     deviation: np.ndarray
 
     @classmethod
-    def of(cls, seen: np.ndarray) -> Scaling:
-        """The mean and the standard deviation of the values that are seen; 1 if they are equal."""
+    def of(
+        cls, seen: np.ndarray, weight: np.ndarray | None = None, centred: bool = True
+    ) -> Scaling:
+        """The mean and the standard deviation of the values that are seen; 1 if they are equal.
+
+        With `weight` [n], they are those of values of these weights. If not `centred`, the mean
+        is 0, and the deviation is the root mean square.
+        """
         # a power of two before the squares, which would overflow
         _, exponent = np.frexp(np.max(np.abs(seen), axis=0))
         seen = np.ldexp(seen, -exponent)
         # rounding can move the mean of a constant column, and make its standard deviation > 0
-        varies = np.ptp(seen, axis=0) > 0
-        mean = np.where(varies, seen.mean(axis=0), seen[0])
-        return cls(exponent, mean, np.where(varies, seen.std(axis=0), 1))
-
-    @classmethod
-    def none(cls, seen: np.ndarray) -> Scaling:
-        """The map that changes nothing."""
-        columns = seen.shape[1:]
-        return cls(np.zeros(columns, int), np.zeros(columns), np.ones(columns))
+        mean = np.where(np.ptp(seen, axis=0) > 0, np.average(seen, 0, weight), seen[0])
+        mean = mean if centred else np.zeros_like(mean)
+        deviation = np.sqrt(np.average((seen - mean) ** 2, 0, weight))
+        return cls(exponent, mean, np.where(deviation > 0, deviation, 1))
 
     def apply(self, values: np.ndarray) -> np.ndarray:
         return (np.ldexp(values, -self.exponent) - self.mean) / self.deviation

@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import math
 import sys
 
+import jax
 import numpy as np
 from rich.console import Console
 
+from ... import checks
+from ...experiments.answer import Answer, answer
 from ...experiments.predictions import calibration_of, errors, predictions
-from ...experiments.process import TOLERANCE, Process, process
 from ...experiments.shared.rows import Rows
 from ...fields import cut
 from ...files import to_csv
@@ -16,7 +19,7 @@ from ...tasks import Table as TableOfNumbers, read_queries, read_table
 from ...tasks.division import Division, divide, usual_supports
 from ...text_tables import Table, number
 from .. import output
-from ..depth_tables import depth_config, files_of, json_of, meta_of, print_tables, solve
+from ..depth_tables import depth_config, files_of, json_of, meta_of, print_tables
 from ..settings.predict import Predict
 
 SHOWN = 10
@@ -25,34 +28,45 @@ SHOWN = 10
 
 def run(settings: Predict) -> int:
     config = depth_config(settings, centred=True)
+    if settings.amplitude is not None:
+        checks.positive_scalar("amplitude", settings.amplitude)
     if settings.out is not None:
         output.prepare(settings.out)
-    division, doubts = read_task(settings)
+    with jax.enable_x64(True):
+        division, doubts = read_task(settings)
     name = settings.table.name
-    results = solve({name: (division.task, config)})
-    with Console(stderr=True).status(f"{name}: the transformer of the standard deviations"):
-        gaussian = process(results[name].kernel, division.task, results[name].facts["ridge"])
-    for words in [*doubts, *doubts_of_process(gaussian)]:
+    with Console(stderr=True).status("") as status:
+        found = answer(
+            division,
+            config,
+            settings.amplitude,
+            lambda doing: status.update(f"{name}: {doing}"),
+        )
+    for words in [*doubts, *doubts_of_answer(found)]:
         print(words, file=sys.stderr)
-    found = predictions(division, results[name], gaussian)
-    rmse, calibration = errors(division, results[name]), calibration_of(division, gaussian)
-    rows = [row._asdict() for row in found]
+    each, results = predictions(found.division, found.result, found.process), {name: found.result}
+    rmse, calibration = errors(found.division, found.result), calibration_of(found.division, each)
+    rows = [row._asdict() for row in each]
     if division.task.y_query is None:
         rows = [{name: value for name, value in row.items() if name != "y"} for row in rows]
     meta = meta_of(settings, results) | {
         "target": settings.target,
         "rmse": rmse,
-        "process": gaussian.facts,
+        "process": found.process.facts,
+        "float64_because": found.wider,
         "calibration": calibration,
     }
     if settings.out is not None:
-        files = {"predictions.csv": to_csv(rows), **files_of(settings, results, meta)}
+        cells = [
+            {n: "" if math.isnan(value) else value for n, value in row.items()} for row in rows
+        ]
+        files = {"predictions.csv": to_csv(cells), **files_of(settings, results, meta)}
         output.write(settings.out, files)
     if settings.json:
         record = {"meta": meta, "predictions": rows, "results": json_of(results)}
         print(output.to_json(record))
     else:
-        print_predictions(settings, rows, rmse, gaussian, calibration)
+        print_predictions(settings, rows, rmse, found, calibration)
         print_tables(results, settings.seed)
     return 0
 
@@ -98,26 +112,28 @@ def doubts_of(division: Division, table: TableOfNumbers) -> list[str]:
     return words
 
 
-def doubts_of_process(gaussian: Process) -> list[str]:
-    if gaussian.error <= TOLERANCE:
-        return []
-    if not np.isfinite(gaussian.error):
-        return [
-            "the standard deviations are not known, because numbers overflow; give --ridge and the "
-            "bandwidth, or set JAX_ENABLE_X64=1"
-        ]
-    return [
-        "mean and standard deviation of the transformer differ from the exact ones by up to "
-        f"{100 * gaussian.error:.1f} % of the standard deviation; use a larger --ridge or "
-        "JAX_ENABLE_X64=1"
-    ]
+def doubts_of_answer(found: Answer) -> list[str]:
+    words = []
+    if found.wider:
+        words.append(f"float64 was used, because {found.wider}")
+    if not found.process.ok:
+        words.append(
+            "the intervals are not written, because float64, too, has too few digits for the "
+            "standard deviations; use a larger --ridge"
+        )
+    if not found.result.facts["exact_ok"]:
+        words.append(
+            "the predictions are not written, because float64, too, has too few digits for them; "
+            "use a larger --ridge"
+        )
+    return words
 
 
 def print_predictions(
     settings: Predict,
     found: Rows,
     rmse: dict[str, float],
-    gaussian: Process,
+    answer: Answer,
     calibration: dict[str, float],
 ) -> None:
     count = f"first {SHOWN} of {len(found)}" if len(found) > SHOWN else f"all {len(found)}"
@@ -131,10 +147,10 @@ def print_predictions(
     source = settings.table if settings.queries is None else settings.queries
     words = (
         f"row: number of the row in {source.name}\n"
-        "exact: exact KRR. mean, std: mean and standard deviation of a new y under the Gaussian "
-        f"process of the same kernel and ridge, from a transformer of {gaussian.blocks} blocks "
-        "(prefix_posterior), whose predictions at the supports give the scale of the process. "
-        "low, high: 95 % interval, mean -+ 1.96 std\n"
+        "exact: exact KRR. std: standard deviation of a new y under the Gaussian process of the "
+        f"same kernel and ridge, from {answer.process.source}. low, high: 95 % interval of a new "
+        f"y, exact -+ 1.96 std{of_what(answer)}\n"
+        f"{amplitude_of(settings, answer)}"
     )
     if rmse:
         each = ", ".join(f"{name} {number(value, 4)}" for name, value in rmse.items())
@@ -143,6 +159,27 @@ def print_predictions(
     if settings.out is None and len(found) > SHOWN:
         words += "--out FOLDER writes all predictions to predictions.csv\n"
     console.print(words)
+
+
+def of_what(answer: Answer) -> str:
+    """What the intervals are not of, if the transformer does not approximate exact KRR."""
+    if answer.result.facts["status"] is not None:
+        return ""
+    return "; this is the interval of the regression, not of the transformer"
+
+
+def amplitude_of(settings: Predict, answer: Answer) -> str:
+    """The amplitude of the prior, and where it comes from."""
+    if not answer.process.ok:
+        return ""
+    how = "estimated from the supports by maximum likelihood"
+    if settings.amplitude is not None:
+        how = "given"
+    amplitude, noise = (number(float(value), 4) for value in answer.process[3:5])
+    return (
+        f"amplitude of the prior: {amplitude}, {how}: the covariance is {amplitude} k(x, z), and "
+        f"the variance of the noise {noise}\n"
+    )
 
 
 def judged(found: Rows, calibration: dict[str, float]) -> str:

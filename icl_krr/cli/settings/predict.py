@@ -39,6 +39,10 @@ class Predict(Construction):
     """Kernel of the regression; the solver must support the kernel.
     If None, the kernel with the least leave-one-out error on the supports, of linear, exponential
     and gaussian."""
+    amplitude: float | None = None
+    """Amplitude s > 0 of the prior in squared units of the target: the covariance is s k(x, z), and
+    the variance of the noise is s times the ridge. It scales the intervals, not the predictions.
+    If None, the amplitude with the largest likelihood of the supports."""
     steps: int | None = None
     """Number of solver steps that the transformer runs, >= 1.
     If None, as many as the predictions need to converge, at most 256."""

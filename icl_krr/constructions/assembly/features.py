@@ -6,7 +6,7 @@ from typing import Any
 
 import jax.numpy as jnp
 
-from ...kernels import FeatureLayer, Kernel
+from ...kernels import Diagonal, FeatureLayer, Kernel, Pattern
 from ...numerics import matmul
 from ...residual import Read
 from ...residual.reads import one_hot
@@ -16,20 +16,25 @@ from .slots import SUPPORTS_AND_QUERIES
 
 
 def fill(m: Machine, layer: FeatureLayer, to: Read) -> None:
-    """Add phi(x) = B^T e^(-damping |Ux|^2) g(W U x + b) to a slot, at supports and queries."""
+    """Add phi(x) = B^T e^(<t, x> - damping |Ux|^2) g(W U x + b) to a slot, see `FeatureLayer`."""
     x, here = m.projected(layer), m.inside(SUPPORTS_AND_QUERIES)
-    if layer.function == "identity":
+    count = len(layer.frequencies)
+    if layer.function == "identity" and layer.tilt is None:
         m.add(x @ matmul(layer.frequencies.T, layer.mix), to=to)
         return
-    count = len(layer.frequencies)
     angles, size = x @ layer.frequencies.T, here
+    log_size = tilted(m, layer)
     if layer.damping is not None:
-        square = squared_norm(m, x, layer.damping)
+        log_size = log_size - squared_norm(m, x, layer.damping)
+    if layer.function == "identity":
+        m.activate("exp", repeat(log_size, count), angles, to, layer.mix)
+        return
+    if log_size.blocks:
         if layer.function == "exp":
-            angles = angles - repeat(square, count)
+            angles = angles + repeat(log_size, count)
         else:
-            size = m.scratch("size", SUPPORTS_AND_QUERIES, "e^(-damping |x|^2)", width=1)
-            m.activate("exp", -square, here, size)
+            size = m.scratch("size", SUPPORTS_AND_QUERIES, "factor of the features", width=1)
+            m.activate("exp", log_size, here, size)
     if layer.offsets is not None:
         angles = angles + m.one @ layer.offsets[None]
     m.activate(layer.function, angles, repeat(size, count), to, layer.mix)
@@ -47,7 +52,17 @@ def fill_diagonal(m: Machine, kernel: Kernel, to: Read, column: int) -> None:
             out = jnp.broadcast_to(term.weight * term.factor * place, (x.width, to.width))
             m.multiply(x, x, to=to, out=out)
         else:
-            m.activate("exp", squared_norm(m, x, term.factor), here, to, term.weight * place)
+            logit = tilted(m, term)
+            if term.factor is not None:
+                logit = logit + squared_norm(m, x, term.factor)
+            m.activate("exp", logit, here, to, term.weight * place)
+
+
+def tilted(m: Machine, form: FeatureLayer | Diagonal | Pattern) -> Read:
+    """Return a read of <t, x> for the tilt t of a form; an empty read without one."""
+    if form.tilt is None:
+        return Read({}, 1)
+    return m.x @ jnp.asarray(form.tilt, m.dtype)[:, None]
 
 
 def squared_norm(m: Machine, x: Read, factor: Any) -> Read:

@@ -18,6 +18,7 @@ from ...kernels import Kernel, Pattern
 from ...residual import ROLES, Read, join
 from .arithmetic import Arithmetic
 from .exponential import exponential
+from .features import tilted
 from .machine import Machine
 from .options import Softmax
 from .products import Term, Unnormalised
@@ -39,7 +40,7 @@ class SoftmaxAttention(Machine):
     softmax, and the sink has the logit log c + d |Ux|^2 / 2. `sinks` gives different logits log c
     to different roles of the query token, {roles: log c}.
 
-    If b = d in all patterns, as for the Gaussian kernel, K depends on differences of points only.
+    If the kernel is stationary, as the Gaussian kernel is, K depends on differences of points only.
     The embedding then subtracts the mean of the supports from every x (`Spec.centred`), so that the
     logits keep their digits if all points are far from 0.
     """
@@ -66,7 +67,7 @@ class SoftmaxAttention(Machine):
             parts = [jnp.asarray(v, self.dtype) * self.inside(at) for at, v in sinks.items()]
             self.log_sink = reduce(add, parts)
         self.patterns = kernel.patterns(self.dtype, options.epsilon, options.symmetric)
-        self.spec = replace(self.spec, centred=all(p.inner is p.norm for p in self.patterns))
+        self.spec = replace(self.spec, centred=kernel.stationary)
         self.diagonal = kernel.diagonal_terms(self.dtype)
         self.kept: dict[tuple[str, tuple[str, ...], int], Read] = {}
         self.half_squares = {
@@ -83,7 +84,8 @@ class SoftmaxAttention(Machine):
 
     def term(self, pattern: Pattern, k: int) -> Term:
         x = self.projected(pattern)
-        of_sink, of_support = self.log_sink, Read({}, 1)
+        tilt = tilted(self, pattern)
+        of_sink, of_support = self.log_sink - tilt, tilt
         if pattern.norm is not None:
             norms = pattern.norm * self.half_squares[k]
             of_sink, of_support = of_sink + norms, of_support - norms
@@ -172,7 +174,10 @@ class SoftmaxAttention(Machine):
                 self.sum_of_squares(x_here, x, term.weight * term.factor * self.scale, to)
                 continue
             square = self.scratch("square", here, "logit of k(x, x)", width=1)
-            self.sum_of_squares(x_here, x, term.factor, square)
+            if term.factor is not None:
+                self.sum_of_squares(x_here, x, term.factor, square)
+            if term.tilt is not None:
+                self.add(tilted(self, term), to=square)
             entry = self.scratch("entry", here, "k(x, x)", width=1)
             exponential(self, square - self.log_sink, to=entry)
             self.add(term.weight * entry, to=to)

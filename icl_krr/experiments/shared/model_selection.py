@@ -1,12 +1,14 @@
 """Choose hyperparameters by leave-one-out error on the supports alone.
 
-Regression and the baselines use the same procedure. One eigendecomposition of a kernel matrix
-gives the errors at all ridges. Its cost is cubic in the number of supports, so a random subsample
-replaces more supports than `MOST`.
+Regression and the baselines use the same procedure, in float64. One eigendecomposition of a kernel
+matrix gives the errors at all ridges. Its cost is cubic in the number of supports, so a random
+subsample replaces more supports than `MOST`. A grid grows as long as its best value is at an edge,
+up to the limits of its `Axis`.
 """
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from functools import partial
 from typing import Any, NamedTuple
@@ -25,6 +27,9 @@ from ...tasks.task import kept
 MOST = {"regression": 1024, "Nadaraya-Watson": 8192}
 """The largest number of supports on which leave-one-out chooses hyperparameters."""
 
+LARGEST = math.exp(75)
+"""The largest kernel value of a regression that is chosen, so that float32 holds sums of them."""
+
 Progress = Callable[[str], None]
 
 
@@ -32,35 +37,91 @@ def silent(words: str) -> None:
     """Tell nobody about progress."""
 
 
+class Axis(NamedTuple):
+    """A grid of values unit * base^(step / 2) with steps from -reach to reach, which can grow.
+
+    Attributes:
+        base: factor of two steps.
+        reach: largest step of the grid.
+        low: smallest step to which it can grow.
+        high: largest such step.
+    """
+
+    base: float
+    reach: int
+    low: int
+    high: int
+
+    def values(self, unit: float) -> np.ndarray:
+        """The values at all steps from `low` to `high`."""
+        return unit * self.base ** (np.arange(self.low, self.high + 1) / 2)
+
+    def search(self, error: Callable[[int], float]) -> int:
+        """The index in `values` of the least error; equal errors do not let the grid grow."""
+        start = -self.reach - self.low
+        errors = {i: error(i) for i in range(start, start + 2 * self.reach + 1)}
+        while True:
+            best = min(errors, key=errors.__getitem__)
+            beyond = best - 1 if best == min(errors) else best + 1
+            if beyond in errors or not 0 <= beyond <= self.high - self.low:
+                return best
+            errors[beyond] = error(beyond)
+
+    def edge(self, unit: float, value: float) -> str:
+        """Whether a value is the smallest or the largest that was tried, or else ""."""
+        step = round(2 * math.log(value / unit, self.base))
+        return "smallest" if step == self.low else "largest" if step == self.high else ""
+
+
+GIVEN = Axis(1.0, 0, 0, 0)
+"""The axis of a value that is given."""
+
+RIDGES = {"float32": Axis(10.0, 6, -6, 12), "float64": Axis(10.0, 6, -12, 12)}
+BANDWIDTHS = {"float32": Axis(2.0, 8, -16, 8), "float64": Axis(2.0, 8, -16, 16)}
+"""Axes by the dtype of the regression, which has too few digits for smaller ridges and for wider
+kernels."""
+
+
 def subsample(task: Task, method: str) -> Task:
-    """At most `MOST` of the supports, drawn at random with seed 0, and no queries."""
-    n, most = task.num_supports, MOST[method]
-    rows = np.random.default_rng(0).permutation(n)[:most] if n > most else np.arange(n)
-    mask = None if task.mask is None else task.mask[rows]
-    return Task(task.x[rows], task.y[rows], task.x[rows[:1]], mask)
+    """At most `MOST` of the supports that are not masked, drawn at random with seed 0.
+
+    They are in float64 if JAX allows it.
+    """
+    rows, most = np.flatnonzero(np.asarray(kept(task))), MOST[method]
+    if len(rows) > most:
+        rows = rows[np.random.default_rng(0).permutation(len(rows))[:most]]
+    x, y, x_query = (np.asarray(part, np.float64) for part in (task.x, task.y, task.x_query))
+    return Task(x[rows], y[rows], x_query)
 
 
 def ridges(kernel: Kernel, task: Task) -> jax.Array:
-    """13 ridges from 1e-3 to 1e3 times tr K / n."""
-    gram = system(kernel, task).gram
-    scale = jnp.trace(gram) / task.num_supports
-    scale = jnp.where(scale > 0, scale, 1)
-    return scale * jnp.logspace(-3, 3, 13, dtype=gram.dtype)
+    """13 ridges from 1e-3 to 1e3 times tr K / n, the grid before it grows."""
+    unit = sizes(kernel, task)[0]
+    return unit * jnp.logspace(-3, 3, 13, dtype=unit.dtype)
 
 
 def bandwidths(family: type[Kernel], task: Task) -> jax.Array:
-    """17 bandwidths around the value at which logits have size 1."""
+    """17 bandwidths around the value at which logits have size 1, the grid before it grows."""
     return family.bandwidths(task.x, task.mask)
 
 
+@jax.jit
+def sizes(kernel: Kernel, task: Task) -> tuple[jax.Array, jax.Array]:
+    """tr K / n, or 1 if it is 0, and the largest k(x, x) of supports and queries."""
+    on = jnp.where(kept(task), kernel.diagonal(task.x), 0)
+    unit = jnp.sum(on) / task.num_supports
+    most = jnp.max(jnp.concatenate([on, kernel.diagonal(task.x_query)]))
+    return jnp.where(unit > 0, unit, 1), most
+
+
+def computable(kernel: Kernel, task: Task) -> bool:
+    """Whether no kernel value is above `LARGEST`."""
+    return bool(sizes(kernel, task)[1] <= LARGEST)
+
+
 def choose_ridge(kernel: Kernel, task: Task, centred: bool = False) -> float:
-    """The value of `ridges` with the least squared leave-one-out error; see `losses`."""
-    task = subsample(task, "regression")
-    grid = ridges(kernel, task)
-    errors = losses(kernel, task, grid, centred)
-    if not jnp.isfinite(jnp.min(errors)):
-        raise ValueError(unknown("ridge"))
-    return float(grid[jnp.argmin(errors)])
+    """The ridge with the least squared leave-one-out error; see `left_out`."""
+    return regress(kernel, task, None, centred).ridge
 
 
 def unknown(name: str) -> str:
@@ -68,6 +129,82 @@ def unknown(name: str) -> str:
         f"{name} must be given, because every leave-one-out error is NaN or infinite; "
         "a larger temperature or lengthscale may help"
     )
+
+
+class Learned(NamedTuple):
+    """Leave-one-out errors of a regression, and of the mean of the other supports.
+
+    Attributes:
+        regression: root mean squared error of the regression.
+        mean: root mean squared error of the mean of the other supports.
+        ok: whether the mean of the differences of the squared errors is above 2 standard errors.
+    """
+
+    regression: float
+    mean: float
+    ok: bool
+
+
+class Regression(NamedTuple):
+    """A ridge, and the leave-one-out errors [n, r] of regression with it; infinite if unknown.
+
+    Attributes:
+        ridge: the ridge.
+        errors: the errors, [n, r].
+        y: outputs of the same supports, [n, r].
+    """
+
+    ridge: float
+    errors: np.ndarray
+    y: np.ndarray
+
+    @property
+    def loss(self) -> float:
+        """The sum of the squared errors."""
+        return float(squared(self.errors))
+
+    @property
+    def learned(self) -> Learned:
+        """The comparison with the mean of the other supports."""
+        n = len(self.y)
+        own = self.errors**2
+        others = ((self.y - self.y.mean(axis=0)) * n / max(n - 1, 1)) ** 2
+        gains = np.mean(others - own, axis=1)
+        sure = n > 1 and gains.mean() > 2 * gains.std(ddof=1) / math.sqrt(n)
+        return Learned(math.sqrt(own.mean()), math.sqrt(others.mean()), bool(sure))
+
+
+def squared(errors: np.ndarray) -> np.ndarray:
+    """Sums of squares over supports and outputs."""
+    with np.errstate(over="ignore"):
+        return np.sum(errors**2, axis=(-2, -1))
+
+
+def regress(kernel: Kernel, task: Task, ridge: float | None, centred: bool = False) -> Regression:
+    """Regression with the given ridge, or with the best one.
+
+    Raises:
+        ValueError: the ridge is not given, and every error is NaN or infinite.
+    """
+    with jax.enable_x64(True):
+        found = attempt(kernel, subsample(task, "regression"), task.x.dtype, ridge, centred)
+    if ridge is None and not math.isfinite(found.loss):
+        raise ValueError(unknown("ridge"))
+    return found
+
+
+def attempt(
+    kernel: Kernel, task: Task, dtype: Any, ridge: float | None, centred: bool
+) -> Regression:
+    unit = float(sizes(kernel, task)[0])
+    axis = RIDGES[str(dtype)] if ridge is None else GIVEN
+    y = np.asarray(task.y).reshape(task.num_supports, -1)
+    if not computable(kernel, task):
+        return Regression(unit, np.full(y.shape, np.inf), y)
+    grid = axis.values(unit if ridge is None else ridge)
+    errors = np.asarray(left_out(kernel, task, jnp.asarray(grid), centred))
+    best = axis.search(squared(errors).__getitem__)
+    return Regression(float(grid[best]), errors[best], y)
 
 
 class Choice(NamedTuple):
@@ -84,8 +221,11 @@ def choose_smoother(
 
     If `bandwidth` is given, the kernel with this bandwidth.
     """
-    task = subsample(task, "Nadaraya-Watson")
-    return choose(family, task, bandwidth, smoothing_loss, "Nadaraya-Watson", progress)
+
+    def error(kernel: Kernel, few: Task) -> float:
+        return float(smoothing_loss(kernel, few))
+
+    return choose(family, task, bandwidth, error, "Nadaraya-Watson", progress)
 
 
 def choose_kernel(
@@ -96,16 +236,14 @@ def choose_kernel(
     progress: Progress = silent,
     centred: bool = False,
 ) -> Choice:
-    """The kernel whose bandwidth has the least leave-one-out error of regression; see `losses`.
+    """The kernel whose bandwidth has the least leave-one-out error of regression; see `left_out`.
 
     If `bandwidth` is given, the kernel with this bandwidth. If `ridge` is None, each bandwidth is
-    compared at its best ridge in `ridges`.
+    compared at its best ridge.
     """
-    task = subsample(task, "regression")
 
-    def error(kernel: Kernel, task: Task) -> jax.Array:
-        grid = ridges(kernel, task) if ridge is None else jnp.full(1, ridge, task.x.dtype)
-        return jnp.min(losses(kernel, task, grid, centred))
+    def error(kernel: Kernel, few: Task) -> float:
+        return attempt(kernel, few, task.x.dtype, ridge, centred).loss
 
     return choose(family, task, bandwidth, error, "regression", progress)
 
@@ -114,23 +252,32 @@ def choose(
     family: type[Kernel],
     task: Task,
     bandwidth: Any,
-    error: Callable[[Kernel, Task], jax.Array],
+    error: Callable[[Kernel, Task], float],
     method: str,
     progress: Progress,
 ) -> Choice:
-    if family.bandwidth is None:
-        kernels = [family()]
-    else:
-        grid = bandwidths(family, task) if bandwidth is None else [bandwidth]
-        kernels = [family.of_bandwidth(float(value)) for value in grid]
-    errors = []
-    for i, kernel in enumerate(kernels):
-        told = f"{family.bandwidth} {i + 1} of {len(kernels)}" if family.bandwidth else "ridge"
-        progress(f"{method}, leave-one-out: {family.__name__.lower()} kernel, {told}")
-        errors.append(float(error(kernel, task)))
-    errors = np.where(np.isfinite(errors), errors, np.inf)
-    best = int(np.argmin(errors))
-    return Choice(kernels[best], float(np.sqrt(errors[best] / task.y.size)))
+    given = family.bandwidth is None or bandwidth is not None
+    axis, found = GIVEN if given else BANDWIDTHS[str(task.x.dtype)], {}
+    with jax.enable_x64(True):
+        few = subsample(task, method)
+        grid = [bandwidth] if given else axis.values(typical_bandwidth(family, few)).tolist()
+
+        def loss(i: int) -> float:
+            count = len(found) + 1
+            told = f"{family.bandwidth} {count} of {max(count, 2 * axis.reach + 1)}"
+            told = told if family.bandwidth else "ridge"
+            progress(f"{method}, leave-one-out: {family.__name__.lower()} kernel, {told}")
+            kernel = family.of_bandwidth(grid[i])
+            value = error(kernel, few)
+            found[i] = kernel, value if math.isfinite(value) else math.inf
+            return found[i][1]
+
+        kernel, least = found[axis.search(loss)]
+    return Choice(kernel, math.sqrt(least / task.y.size))
+
+
+def typical_bandwidth(family: type[Kernel], task: Task) -> float:
+    return float(bandwidths(family, task)[BANDWIDTHS["float64"].reach])
 
 
 @jax.jit
@@ -138,9 +285,14 @@ def smoothing_loss(kernel: Any, task: Task) -> jax.Array:
     return jnp.sum(solvers.smoother_leave_one_out(kernel, task) ** 2)
 
 
+def losses(kernel: Kernel, task: Task, grid: jax.Array, centred: bool = False) -> np.ndarray:
+    """Squared leave-one-out errors of regression at every ridge; see `left_out`."""
+    return squared(np.asarray(left_out(kernel, task, grid, centred)))
+
+
 @partial(jax.jit, static_argnames="centred")
-def losses(kernel: Kernel, task: Task, grid: jax.Array, centred: bool = False) -> jax.Array:
-    r"""Squared leave-one-out errors of regression at every ridge; infinite if they are not finite.
+def left_out(kernel: Kernel, task: Task, grid: jax.Array, centred: bool = False) -> jax.Array:
+    r"""Leave-one-out errors [g, n, r] of regression at g ridges; infinite if they are not finite.
 
     With $K = V \mathrm{diag}(\sigma) V^T$, the coefficients are
     $\alpha = V (V^T y / (\sigma + \lambda))$, the diagonal of the inverse is
@@ -159,11 +311,21 @@ def losses(kernel: Kernel, task: Task, grid: jax.Array, centred: bool = False) -
     alpha = jnp.einsum("ij,gj,jr->gir", vectors, inverse, turned, precision="highest")
     diagonal = matmul(inverse, (vectors**2).T)
     if centred:
-        one = kept(task).astype(y.dtype)
+        one = jnp.where(kept(task), kernel.constant(task.x), 0)
         u = matmul(inverse * matmul(one[None], vectors), vectors.T)
         known = matmul(u, one[:, None])
         alpha = alpha - u[:, :, None] * (matmul(u, y) / known)[:, None]
         diagonal = diagonal - u**2 / known
-    alpha = jnp.where(kept(task)[None, :, None], alpha, 0)
-    found = jnp.sum((alpha / diagonal[:, :, None]) ** 2, axis=(1, 2))
+    found = jnp.where(kept(task)[None, :, None], alpha / diagonal[:, :, None], 0)
     return jnp.where(finite & jnp.isfinite(found), found, jnp.inf)
+
+
+def edges(kernel: Kernel, ridge: float, task: Task) -> dict[str, str]:
+    """Which of the hyperparameters are the "smallest" or the "largest" that were tried."""
+    with jax.enable_x64(True):
+        few, dtype = subsample(task, "regression"), str(task.x.dtype)
+        found = {"ridge": RIDGES[dtype].edge(float(sizes(kernel, few)[0]), ridge)}
+        if name := kernel.bandwidth:
+            unit = typical_bandwidth(type(kernel), few)
+            found[name] = BANDWIDTHS[dtype].edge(unit, float(getattr(kernel, name)))
+    return {name: edge for name, edge in found.items() if edge}

@@ -1,0 +1,237 @@
+"""`python -m benchmarks.coverage`: 95 % intervals on held-out rows, at five scales of y.
+
+Ten tables that come with scikit-learn and ten that are drawn, each divided several times at random
+into 70 % supports and 30 % held-out rows. All models see the same standardised features.
+"""
+
+from __future__ import annotations
+
+import argparse
+import time
+import warnings
+from collections.abc import Callable
+from importlib.metadata import version
+from itertools import product
+from pathlib import Path
+from typing import Any
+
+import jax
+import numpy as np
+from rich.progress import track
+from scipy.stats import binomtest
+from sklearn import datasets
+from sklearn.gaussian_process import GaussianProcessRegressor, kernels as sk
+from sklearn.preprocessing import StandardScaler
+
+from icl_krr import InContextRegressor
+from icl_krr.cli.output import to_json
+from icl_krr.files import replace, to_markdown
+
+RESULTS = Path(__file__).parent / "results"
+SCALES, ROWS, SPLITS, WIDTH = (1e-20, 1e-5, 1.0, 1e5, 1e20), 200, 2, 1.959964
+
+Row = dict[str, Any]
+Table = tuple[np.ndarray, np.ndarray]
+Interval = tuple[np.ndarray, Any]
+"""Predictions at the held-out rows, and half the widths of the intervals around them."""
+
+
+def column(load: Callable[..., Any], index: int) -> Table:
+    """One column of a table, to be predicted from the others."""
+    x = load(return_X_y=True)[0]
+    return np.delete(x, index, axis=1), x[:, index]
+
+
+def real() -> dict[str, Table]:
+    digits, exercise = datasets.load_digits().data, datasets.load_linnerud()
+    return {
+        "diabetes: progression": datasets.load_diabetes(return_X_y=True),
+        "diabetes: body mass index": column(datasets.load_diabetes, 2),
+        "wine: alcohol": column(datasets.load_wine, 0),
+        "wine: proline": column(datasets.load_wine, 12),
+        "breast cancer: smoothness": column(datasets.load_breast_cancer, 4),
+        "breast cancer: diagnosis": datasets.load_breast_cancer(return_X_y=True),
+        "iris: petal width": column(datasets.load_iris, 3),
+        "iris: sepal width": column(datasets.load_iris, 1),
+        "digits: ink below, from pixels above": (digits[:, :32], digits[:, 32:].sum(1)),
+        "linnerud: waist": (exercise.data, exercise.target[:, 1]),
+    }
+
+
+def drawn(seed: int) -> dict[str, Table]:
+    rng = np.random.default_rng(seed)
+    sizes = {"n_samples": ROWS, "random_state": seed}
+    x = rng.normal(size=(ROWS, 4))
+    smooth, rough = (
+        rng.multivariate_normal(np.zeros(ROWS), kernel(x) + 0.05 * np.eye(ROWS))
+        for kernel in (sk.RBF(2.0), sk.Matern(2.0, nu=0.5))
+    )
+    noise = rng.normal(size=ROWS)
+    return {
+        "Friedman 1": datasets.make_friedman1(noise=1.0, **sizes),
+        "Friedman 2": datasets.make_friedman2(noise=50.0, **sizes),
+        "Friedman 3": datasets.make_friedman3(noise=0.1, **sizes),
+        "linear": datasets.make_regression(n_features=8, noise=20.0, **sizes),
+        "sparse": datasets.make_sparse_uncorrelated(**sizes),
+        "Gaussian process, smooth": (x, smooth),
+        "Gaussian process, rough": (x, rough),
+        "noise that grows with x": (x, np.sin(x[:, 0]) + 0.3 * np.exp(x[:, 1] / 2) * noise),
+        "noise with heavy tails": (x, np.sin(x[:, 0]) + 0.3 * rng.standard_t(3, ROWS)),
+        "noise only": (x, noise),
+    }
+
+
+def own(normalize_y: bool) -> Callable[..., Interval]:
+    def interval(x: np.ndarray, y: np.ndarray, new: np.ndarray) -> Interval:
+        fitted = InContextRegressor(normalize_y=normalize_y).fit(x, y)
+        mean, deviation = fitted.predict(new, return_std=True)
+        return mean, WIDTH * deviation
+
+    return interval
+
+
+def scikit_learn(x: np.ndarray, y: np.ndarray, new: np.ndarray) -> Interval:
+    kernel = sk.ConstantKernel(1.0, (1e-4, 1e4)) * sk.RBF(np.sqrt(x.shape[1]), (0.05, 1e3))
+    kernel = kernel + sk.WhiteKernel(0.1, (1e-6, 10))
+    fitted = GaussianProcessRegressor(kernel, alpha=0.0, normalize_y=True).fit(x, y)
+    mean, deviation = fitted.predict(new, return_std=True)
+    return mean, WIDTH * deviation
+
+
+def conformal(**options: Any) -> Callable[..., Interval]:
+    """Split conformal intervals: fit one half, and take a quantile of the errors of the other.
+
+    Source: Papadopoulos, Proedrou, Vovk, Gammerman, Inductive confidence machines for regression,
+    2002.
+    """
+
+    def interval(x: np.ndarray, y: np.ndarray, new: np.ndarray) -> Interval:
+        half = len(y) // 2
+        fitted = InContextRegressor(normalize_y=True, **options).fit(x[:half], y[:half])
+        errors = np.sort(np.abs(y[half:] - fitted.predict(x[half:])))
+        rank = int(np.ceil(0.95 * (len(errors) + 1)))
+        width = errors[rank - 1] if rank <= len(errors) else np.inf
+        return fitted.predict(new), width
+
+    return interval
+
+
+def around(centre: Callable[[np.ndarray], Any]) -> Callable[..., Interval]:
+    def interval(x: np.ndarray, y: np.ndarray, new: np.ndarray) -> Interval:
+        mean = centre(y)
+        return np.full(len(new), mean), WIDTH * np.sqrt(np.mean((y - mean) ** 2))
+
+    return interval
+
+
+MODELS: dict[str, Callable[..., Interval]] = {
+    "InContextRegressor()": own(False),
+    "InContextRegressor(normalize_y=True)": own(True),
+    "scikit-learn's Gaussian process": scikit_learn,
+    "split conformal, the same regression": conformal(),
+    "split conformal, Nadaraya-Watson": conformal(solver="nadaraya_watson"),
+    "mean of the supports": around(np.mean),
+    "zero": around(lambda y: 0.0),
+}
+
+
+def judged(table: Table, model: str, scale: float, seed: int, splits: int) -> Row:
+    """Hits, widths and errors over all held-out rows, in units of the deviation of y."""
+    x, y = table
+    unit, hits, widths, errors, warned = float(np.std(y)), [], [], [], 0
+    for split in range(splits):
+        order = np.random.default_rng((seed, split)).permutation(len(y))[:ROWS]
+        seen, asked = np.split(order, [int(0.7 * len(order))])
+        u = StandardScaler().fit(x[seen]).transform(x)
+        with warnings.catch_warnings(record=True) as told:
+            warnings.simplefilter("always")
+            mean, width = MODELS[model](u[seen], scale * y[seen], u[asked])
+        error = np.abs(mean / scale - y[asked])
+        hits.append(error <= width / scale)
+        widths.append(np.broadcast_to(2 * width / scale, len(asked)) / unit)
+        errors.append((error / unit) ** 2)
+        warned += bool(told)
+    hits = np.concatenate(hits)
+    return {
+        "model": model,
+        "scale": scale,
+        "covered": int(hits.sum()),
+        "rows": len(hits),
+        "width": float(np.mean(np.concatenate(widths))),
+        "rmse": float(np.sqrt(np.mean(np.concatenate(errors)))),
+        "fits with warnings": warned,
+    }
+
+
+def share(rows: list[Row]) -> str:
+    covered, count = (sum(row[name] for row in rows) for name in ("covered", "rows"))
+    low, high = binomtest(covered, count).proportion_ci(method="wilson")
+    return f"{covered / count:.3f} ({low:.3f} to {high:.3f})"
+
+
+def summary(records: list[Row]) -> str:
+    header = ["model", "tables", *(f"coverage at {scale:g}" for scale in SCALES)]
+    header += ["median width / std(y)", "median RMSE / std(y)", "fits with warnings"]
+    lines = []
+    for model, kind in product(MODELS, ("real", "drawn")):
+        chosen = [row for row in records if (row["model"], row["kind"]) == (model, kind)]
+        shares = [share([row for row in chosen if row["scale"] == scale]) for scale in SCALES]
+        middle = [np.median([row[name] for row in chosen]) for name in ("width", "rmse")]
+        warned = sum(row["fits with warnings"] for row in chosen)
+        lines.append([model, kind, *shares, *(f"{one:.3g}" for one in middle), str(warned)])
+    return to_markdown((header, lines))
+
+
+def by_table(records: list[Row]) -> str:
+    lines: dict[str, list[str]] = {}
+    for row in records:
+        if row["scale"] == 1:
+            told = f"{row['covered'] / row['rows']:.3f}, {row['width']:.3g}, {row['rmse']:.3g}"
+            lines.setdefault(row["table"], [row["table"], str(row["rows"])]).append(told)
+    return to_markdown((["table", "rows", *MODELS], [*lines.values()]))
+
+
+CAPTION = """Coverage of 95 % intervals on held-out rows for y times five scales, with intervals of
+Wilson at 95 % for the share. Rows of one division share their supports, so these are approximate.
+{splits} divisions of each table into 70 % supports and 30 % held-out rows, at most {rows} rows,
+features standardised. A fit that warns is counted, and an interval that is NaN covers nothing.
+{dtype}, seed {seed}, {versions}.
+"""
+EACH = """At scale 1: coverage, mean width / std(y) and RMSE / std(y).
+"""
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--quick", action="store_true", help="two tables; writes no files")
+    parser.add_argument("--seed", type=int, default=0)
+    asked = parser.parse_args()
+    start, splits = time.time(), 1 if asked.quick else SPLITS
+    tables = [("real", *pair) for pair in real().items()]
+    tables += [("drawn", *pair) for pair in drawn(asked.seed).items()]
+    records = [
+        {"kind": kind, "table": name, **judged(table, model, scale, asked.seed, splits)}
+        for kind, name, table in track([tables[6], tables[-1]] if asked.quick else tables)
+        for model in MODELS
+        for scale in SCALES
+    ]
+    packages = ("icl_krr", "jax", "jaxlib", "numpy", "scikit-learn", "scipy")
+    versions = {name: version(name) for name in packages}
+    device, dtype = jax.devices()[0], str(jax.numpy.zeros(()).dtype)
+    about = ", ".join(f"{name} {number}" for name, number in versions.items())
+    told = {"seed": asked.seed, "dtype": dtype, "splits": splits, "rows": ROWS}
+    caption = CAPTION.format(versions=about, **told)
+    text = "\n".join([caption, summary(records), EACH, by_table(records)])
+    print(text)
+    if asked.quick:
+        return
+    meta = {"command": "python -m benchmarks.coverage", **told, "versions": versions}
+    meta |= {"device": f"{device.platform}: {device.device_kind}", "seconds": time.time() - start}
+    replace(
+        RESULTS / "coverage.json", (to_json({"meta": meta, "results": records}) + "\n").encode()
+    )
+    replace(RESULTS / "coverage.md", text.encode())
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,242 @@
+"""Numbers of the estimator: units, coverage, equivariance, sample weights and more digits."""
+
+import pickle
+
+import jax
+import numpy as np
+import pytest
+from sklearn import datasets
+from sklearn.exceptions import ConvergenceWarning
+from sklearn.gaussian_process import GaussianProcessRegressor
+from sklearn.gaussian_process.kernels import RBF
+from sklearn.kernel_ridge import KernelRidge
+
+import icl_krr as ik
+from icl_krr import InContextRegressor
+from icl_krr.experiments.shared import model_selection
+from icl_krr.kernels import weighted
+
+DRAWN = np.random.default_rng(0)
+X, NEW = DRAWN.normal(size=(24, 3)), DRAWN.normal(size=(9, 3))
+Y = X[:, 0] ** 2 + np.sin(X[:, 1])
+WEIGHT = np.exp(DRAWN.normal(size=24))
+GIVEN = {"ridge": 0.5, "lengthscale": 1.5}
+
+
+def both(regressor, new=NEW):
+    return np.stack(regressor.predict(new, return_std=True))
+
+
+def test_standard_deviations_are_in_the_units_of_y():
+    """The input of scikit-learn's issue 15612."""
+    x, new = (np.pad(np.abs(part[:, :1]), ((0, 0), (0, 2))) for part in (X, NEW))
+    mean, std = both(InContextRegressor().fit(x, -50000 * x[:, 0]), new)
+    assert np.all(np.abs(mean + 50000 * new[:, 0]) < 1.96 * std)
+    assert np.all(std < 5000)
+
+
+def test_every_target_has_a_standard_deviation_in_its_units():
+    fitted = InContextRegressor(**GIVEN).fit(X, np.stack([Y, 1e4 * Y], axis=1))
+    mean, std = both(fitted)
+    np.testing.assert_allclose(mean[:, 1], 1e4 * mean[:, 0], rtol=1e-4)
+    np.testing.assert_allclose(std[:, 1], 1e4 * std[:, 0], rtol=1e-9)
+    np.testing.assert_allclose(fitted.amplitude_[1], 1e8 * fitted.amplitude_[0])
+
+
+def table(x, y, seed=0):
+    """124 rows as supports and up to 128 queries, with columns of zeros up to 30."""
+    order = np.random.default_rng(seed).permutation(len(y))[:252]
+    x, y = x[order], y[order]
+    x = np.pad((x - x[:124].mean(0)) / x[:124].std(0), ((0, 0), (0, 30 - x.shape[1])))
+    return x[:124], y[:124], x[124:], y[124:]
+
+
+@pytest.mark.filterwarnings("ignore::sklearn.exceptions.ConvergenceWarning")
+@pytest.mark.parametrize("normalize_y", [False, True])
+def test_intervals_cover(normalize_y):
+    tables = {
+        "diabetes": datasets.load_diabetes(return_X_y=True),
+        "Friedman 1": datasets.make_friedman1(250, noise=1.0, random_state=0),
+        "Friedman 2": datasets.make_friedman2(250, noise=50.0, random_state=0),
+        "wine": datasets.load_wine(return_X_y=True),
+        "breast cancer": datasets.load_breast_cancer(return_X_y=True),
+    }
+    shares = {}
+    for name, rows in tables.items():
+        x, y, new, asked = table(*rows)
+        mean, std = both(InContextRegressor(normalize_y=normalize_y).fit(x, y), new)
+        shares[name] = np.mean(np.abs(mean - asked) < 1.96 * std)
+        assert np.mean(std) < 1.1 * np.std(y)
+    assert min(shares.values()) > 0.88, shares
+    assert 0.92 < np.mean([*shares.values()]) < 0.98, shares
+
+
+def test_a_given_amplitude_is_that_of_a_gaussian_process():
+    process = GaussianProcessRegressor(RBF(1.5, "fixed"), alpha=0.5, optimizer=None).fit(X, Y)
+    _, std = process.predict(NEW, return_std=True)
+    fitted = InContextRegressor(**GIVEN, amplitude=4.0).fit(X, 1000 * Y)
+    of_f = fitted.predict(NEW, return_std=True, noise=False)[1]
+    np.testing.assert_allclose(of_f, 2 * std)
+    np.testing.assert_allclose(both(fitted)[1], 2 * np.sqrt(std**2 + 0.5))
+    assert fitted.amplitude_ == pytest.approx(4)
+
+
+def test_the_amplitude_is_the_likeliest():
+    fitted = InContextRegressor(**GIVEN).fit(X, Y)
+    process = GaussianProcessRegressor(RBF(1.5, "fixed"), alpha=0.5, optimizer=None)
+    evidence = [  # of the process with this amplitude: for y over its root
+        process.fit(X, Y / root).log_marginal_likelihood_value_ - len(X) * np.log(root)
+        for root in np.sqrt(fitted.amplitude_) * np.array([0.9, 1.0, 1.1])
+    ]
+    assert np.argmax(evidence) == 1
+
+
+EQUAL = InContextRegressor(**GIVEN), InContextRegressor(normalize_y=True)
+
+
+@pytest.mark.parametrize("regressor", EQUAL, ids=["given", "chosen"])
+def test_predictions_follow_the_units_of_y(regressor):
+    regressor.fit(X, Y)
+    wanted, ridge, width = both(regressor), regressor.ridge_, regressor.kernel_.lengthscale
+    amplitude = regressor.amplitude_
+    for c in (1e-30, -1e-9, 1e12, 1e30):
+        found = both(regressor.fit(X, c * Y)) / np.array([[c], [abs(c)]])
+        np.testing.assert_allclose(found, wanted, rtol=2e-5, atol=2e-6)
+        assert (regressor.ridge_, regressor.kernel_.lengthscale) == (ridge, width)
+        assert regressor.amplitude_ == pytest.approx(amplitude * c**2, rel=1e-6)
+    assert not both(regressor.fit(X, 0 * Y)).any()
+
+
+def test_a_constant_y_is_predicted_without_doubt():
+    regressor = InContextRegressor(normalize_y=True)
+    shifted = both(regressor.fit(X, Y + 1000)) - np.array([[1000.0], [0.0]])
+    np.testing.assert_allclose(both(regressor.fit(X, Y)), shifted, rtol=1e-5, atol=1e-5)
+    mean, std = both(regressor.fit(X, np.full(len(X), 0.1)))
+    np.testing.assert_array_equal(mean, np.full(len(NEW), 0.1))
+    assert not std.any()
+
+
+@pytest.mark.parametrize("weight", [None, WEIGHT], ids=["plain", "weighted"])
+def test_predictions_do_not_depend_on_the_origin_of_x_or_on_the_order(weight):
+    regressor = InContextRegressor(normalize_y=True)
+    wanted = both(regressor.fit(X, Y, weight))
+    origin = np.array([1.7e9, -3e7, 5.0])  # seconds since 1970, and more
+    found = both(regressor.fit(X + origin, Y, weight), NEW + origin)
+    np.testing.assert_allclose(found, wanted, atol=1e-3)
+    order, columns = np.random.default_rng(1).permutation(len(X)), [2, 0, 1]
+    permuted = None if weight is None else weight[order]
+    found = both(regressor.fit(X[order][:, columns], Y[order], permuted), NEW[:, columns])
+    np.testing.assert_allclose(found, wanted, atol=1e-3)
+
+
+KERNELS = {
+    "gaussian": ({"lengthscale": 1.5}, {"kernel": "rbf", "gamma": 1 / 4.5}),
+    "linear": ({}, {"kernel": "linear"}),
+    "exponential": ({"temperature": 2.0}, {"kernel": lambda a, b: np.exp(a @ b / 2)}),
+}
+RUNS = {
+    "gaussian": "jacobi_conjugate_gradient",
+    "exponential": "conjugate_gradient",
+    "linear": "nystrom_conjugate_gradient",
+}
+
+
+@pytest.mark.parametrize(("kernel", "solver"), RUNS.items())
+def test_weights_are_those_of_kernel_ridge(kernel, solver, x64):
+    own, its = KERNELS[kernel]
+    weight = np.where(np.arange(24) == 3, 0, WEIGHT)
+    theirs = KernelRidge(**its, alpha=0.5).fit(X, Y, weight)
+    ours = InContextRegressor(kernel=kernel, solver=solver, ridge=0.5, **own)
+    np.testing.assert_allclose(ours.fit(X, Y, weight).predict(NEW), theirs.predict(NEW), rtol=1e-8)
+    assert type(ours.kernel_).__name__.lower() == kernel
+    assert ours.status_.ok
+
+
+def test_weights_are_variances_of_the_noise():
+    """A Gaussian process of scikit-learn takes a variance for each support."""
+    process = GaussianProcessRegressor(RBF(1.5, "fixed"), alpha=0.5 / WEIGHT, optimizer=None)
+    _, std = process.fit(X, Y).predict(NEW, return_std=True)
+    ours = InContextRegressor(**GIVEN, amplitude=1.0).fit(X, Y, WEIGHT)
+    np.testing.assert_allclose(ours.predict(NEW, return_std=True, noise=False)[1], std)
+    alpha = process.alpha_
+    likeliest = InContextRegressor(**GIVEN).fit(X, Y, WEIGHT).amplitude_
+    assert likeliest == pytest.approx(np.mean(Y * alpha))
+
+
+@pytest.mark.parametrize("normalize_y", [False, True])
+def test_weights_that_are_whole_are_numbers_of_rows(normalize_y):
+    count = 1 + np.arange(24) % 3
+    often = np.repeat(np.arange(24), count)
+    regressor = InContextRegressor(**GIVEN, normalize_y=normalize_y)
+    wanted = regressor.fit(X[often], Y[often]).predict(NEW)
+    np.testing.assert_allclose(regressor.fit(X, Y, count).predict(NEW), wanted, rtol=1e-4)
+
+
+def test_leave_one_out_weights_the_squares(x64):
+    """Directly: leave a support out, solve with a free constant, and sum w e^2."""
+    kernel, ridge, n = ik.Gaussian(1.5), 0.3, len(X)
+    total = 0.0
+    for out in range(n):
+        kept = np.arange(n) != out
+        system = np.ones((n, n))
+        gram = np.asarray(kernel(X[kept], X[kept]))
+        system[:-1, :-1] = gram + ridge * np.diag(1 / WEIGHT[kept])
+        system[-1, -1] = 0
+        *alpha, constant = np.linalg.solve(system, [*Y[kept], 0])
+        error = Y[out] - constant - np.asarray(kernel(X[[out]], X[kept]))[0] @ alpha
+        total += WEIGHT[out] * error**2
+    points = np.column_stack([X, np.log(WEIGHT) / 2])
+    task = ik.Task(points, np.sqrt(WEIGHT) * Y, points)
+    found = model_selection.losses(weighted(kernel, 3), task, np.array([ridge]), centred=True)
+    np.testing.assert_allclose(found, total)
+
+
+def test_weights_of_a_smoother_are_those_of_its_means():
+    k = WEIGHT * RBF(1.0)(NEW, X)
+    smoother = InContextRegressor(solver="nadaraya_watson", lengthscale=1.0).fit(X, Y, WEIGHT)
+    np.testing.assert_allclose(smoother.predict(NEW), k @ Y / k.sum(1), rtol=1e-4)
+    chosen = InContextRegressor(solver="nadaraya_watson")
+    ones = chosen.fit(X, Y, np.full(24, 7.0)).kernel_.lengthscale
+    assert ones == chosen.fit(X, Y).kernel_.lengthscale
+
+
+@pytest.mark.parametrize(
+    ("weight", "message"),
+    [
+        (-WEIGHT, r"sample_weight must be >= 0, got -.* at index \[0\]"),
+        (np.full(24, np.nan), "sample_weight must be finite, got nan"),
+        (
+            WEIGHT[:3],
+            r"sample_weight must be \[n\] with n = 24, the number of rows of X, got shape",
+        ),
+        (0 * WEIGHT, "sample_weight must be > 0 for at least one row of X, got zero for all"),
+    ],
+)
+def test_bad_weights_are_told(weight, message):
+    with pytest.raises(ValueError, match=f"^{message}"):
+        InContextRegressor(**GIVEN).fit(X, Y, weight)
+
+
+def test_a_solver_that_does_not_run_with_weights_says_so():
+    message = (
+        "^sample_weight must be None for solver 'preconditioned_chebyshev', which does not run"
+    )
+    with pytest.raises(ValueError, match=message):
+        InContextRegressor(solver="preconditioned_chebyshev", **GIVEN).fit(X, Y, WEIGHT)
+
+
+def test_what_has_too_few_digits_is_computed_in_float64():
+    x = np.pad(np.linspace(0, 1, 24)[:, None], ((0, 0), (0, 2)))
+    y, new = np.sin(5 * x[:, 0]), x + np.array([0.01, 0, 0])
+    wide = InContextRegressor(ridge=1e-7, lengthscale=0.3).fit(x, y)
+    assert wide.status_.gap.dtype == np.float64
+    assert not jax.config.jax_enable_x64
+    theirs = KernelRidge(kernel="rbf", gamma=1 / 0.18, alpha=1e-7).fit(x, y)
+    found = both(wide, new)
+    assert np.all(np.abs(found[0] - theirs.predict(new)) < 0.1 * found[1])
+    assert np.all(found[1] < 1e-3)
+    np.testing.assert_array_equal(both(pickle.loads(pickle.dumps(wide)), new), found)
+    with pytest.warns(ConvergenceWarning, match="^predictions: not "):
+        wide.set_params(ridge=1e-25).fit(x, y)
+    with pytest.warns(ConvergenceWarning, match="^standard deviations: nothing"):
+        assert np.isnan(both(wide, x)[1]).all()
