@@ -34,8 +34,8 @@ class Spec:
             token attends to it, and a query attends to itself, as in GPT-2.
 
     Raises:
-        ValueError: `attention` or `tokens` is unknown, a count is < 1 or > 100 000, `inclusive` is True and
-            `causal` is not, or `aggregator` is False and `inclusive` is, too.
+        ValueError: `attention` or `tokens` is unknown, a count is < 1 or > 100 000, `inclusive` is
+            True and `causal` is not, or `aggregator` is False and `inclusive` is, too.
         TypeError: an argument has another type.
 
     >>> Spec(num_features=3, attention="linear").causal

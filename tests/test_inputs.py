@@ -1,0 +1,194 @@
+"""Files that other people made or damaged, and commands that end early: one sentence each."""
+
+import io
+import json
+import zipfile
+
+import numpy as np
+import pytest
+
+from icl_krr import cli
+from icl_krr.experiments.identify.files import answered
+from icl_krr.experiments.solverbench.folder import FORMAT, digest
+
+
+def refused(capsys, argv):
+    """The sentence with which a command refuses its input."""
+    capsys.readouterr()
+    assert cli.main([str(word) for word in argv]) == 2
+    lines = capsys.readouterr().err.splitlines()
+    assert len(lines) == 1, lines
+    assert lines[0].startswith("icl-krr: error: ")
+    return lines[0].removeprefix("icl-krr: error: ")
+
+
+def npz(**arrays):
+    content = io.BytesIO()
+    np.savez(content, **arrays)
+    return content.getvalue()
+
+
+def answers_of(b=4, n=4, p=2, q=3):
+    """One step of gradient descent on the linear kernel."""
+    rng = np.random.default_rng(0)
+    x, y, x_query = (rng.normal(size=(b, *shape)) for shape in ((n, p), (n,), (q, p)))
+    slopes = 0.1 * np.einsum("bqp,bnp->bqn", x_query, x)
+    hats = np.stack([0 * slopes, slopes], axis=1)
+    answers = np.einsum("blqn,bn->blq", hats, y)
+    return {"x": x, "y": y, "x_query": x_query, "answers": answers, "hats": hats}
+
+
+GOOD = answers_of()
+
+
+def with_text():
+    content = io.BytesIO(npz(**{name: GOOD[name] for name in GOOD if name != "x"}))
+    with zipfile.ZipFile(content, "a") as file:
+        file.writestr("x", "1 2 3")
+    return content.getvalue()
+
+
+def one_array():
+    content = io.BytesIO()
+    np.save(content, GOOD["x"])
+    return content.getvalue()
+
+
+ARRAYS = {
+    "empty": (b"", "must be a NumPy file as numpy.savez writes it, but cannot be read"),
+    "cut": (npz(**GOOD)[:600], "must be a NumPy file as numpy.savez writes it"),
+    "flipped": (npz(**GOOD).replace(b"descr", b"desrc"), "must be a NumPy file"),
+    "npy": (one_array(), "(it holds one array without a name)"),
+    "text": (with_text(), "x must be an array of real numbers, got dtype |S5"),
+    "pickle": (npz(**GOOD | {"x": np.array([None])}), "must be a NumPy file as numpy.savez"),
+    "missing": (npz(x=GOOD["x"]), "y, x_query, answers, hats is missing; add the predictions"),
+    **{
+        str(kind): (npz(**GOOD | {name: GOOD[name].astype(kind)}), f"{name} must be an array of")
+        for name, kind in (("x", str), ("answers", complex), ("hats", bool))
+    },
+    "structured": (
+        npz(**GOOD | {"x": np.zeros((4, 4, 2), [("a", float)])}),
+        "x must be an array of real numbers, got dtype [('a', '<f8')]",
+    ),
+    "dates": (
+        npz(**GOOD | {"y": np.zeros((4, 4), "datetime64[D]")}),
+        "y must be an array of real numbers, got dtype datetime64[D]",
+    ),
+    "another shape": (npz(**GOOD | {"x": GOOD["x"][:, :2]}), "file.npz: y must be [n] or [n, r]"),
+    "not finite": (npz(**GOOD | {"hats": np.nan * GOOD["hats"]}), "hats must be finite, got nan"),
+    "numbers as a mask": (npz(**GOOD, mask=np.ones((4, 4))), "mask must be an array of booleans"),
+    "all masked": (npz(**GOOD, mask=np.zeros((4, 4), bool)), "y must differ from 0 at an unmasked"),
+    "y = 0": (npz(**GOOD | {"y": 0 * GOOD["y"]}), "y must differ from 0 at an unmasked support"),
+}
+
+
+@pytest.mark.parametrize("case", ARRAYS)
+def test_a_file_of_answers_is_refused_by_one_sentence(tmp_path, capsys, case):
+    path = tmp_path / "file.npz"
+    content, message = ARRAYS[case]
+    path.write_bytes(content)
+    assert message in refused(capsys, ["identify", path, "--out", tmp_path / "out"])
+
+
+@pytest.mark.parametrize("kind", ["<i8", ">f8", ">i2", "<f4", "<f2"])
+def test_other_byte_orders_and_integers_simply_work(tmp_path, x64, kind):
+    path = tmp_path / "file.npz"
+    path.write_bytes(npz(**{name: (9 * value).astype(kind) for name, value in GOOD.items()}))
+    held = answered(path)
+    for name in ("answers", "hats"):
+        found = getattr(held, name)
+        assert found.dtype == float
+        np.testing.assert_array_equal(found, (9 * GOOD[name]).astype(kind))
+    np.testing.assert_array_equal(held.tasks.x, (9 * GOOD["x"]).astype(kind))
+
+
+@pytest.fixture
+def bench(tmp_path):
+    """The folder `models` of a SolverBench with one model."""
+    folder = tmp_path / "models"
+    for name, names in {
+        "tasks/linear.npz": ("x", "y", "x_query"),
+        "m000/answers.npz": ("answers", "hats"),
+    }.items():
+        (folder / name).parent.mkdir(parents=True)
+        (folder / name).write_bytes(npz(**{name: GOOD[name] for name in names}))
+    return write_manifest(folder)
+
+
+def write_manifest(folder, **changes):
+    sums = {
+        path.relative_to(folder).as_posix(): digest(path.read_bytes())
+        for path in folder.rglob("*.npz")
+    }
+    rows = [{"model": "m000", "tasks": "linear"}]
+    record = {"format": FORMAT, "config": {}, "dtype": "float64", "models": rows, "sha256": sums}
+    (folder / "manifest.json").write_text(json.dumps(record | changes))
+    return folder
+
+
+MANIFESTS = {
+    "rows without keys": ({"models": [{"model": "m000"}]}, "models[0] must have tasks, got none"),
+    "rows of text": ({"models": ["m000"]}, "models[0] must be an object with model, tasks"),
+    "models of text": ({"models": "m000"}, "models must be a list, got 'm000'"),
+    "a name that is a number": (
+        {"models": [{"model": 0, "tasks": "linear"}]},
+        "models[0].model must be text, got 0",
+    ),
+    "checksums in a list": ({"sha256": ["m000"]}, "sha256 must be an object, got ['m000']"),
+    "a checksum that is null": ({"sha256": {"a": None}}, "sha256.a must be text, got None"),
+    "no checksums": ({"sha256": {}}, "must have the checksum of tasks/linear.npz, got none"),
+    "outside": (
+        {"models": [{"model": "../outside", "tasks": "linear"}]},
+        "must have the checksum of ../outside/answers.npz, got none",
+    ),
+    "checksums of what is outside": (
+        {"sha256": {"../outside": digest(b"")}},
+        "outside must be as its manifest says",
+    ),
+    "an absolute name": ({"sha256": {"/dev/null": digest(b"")}}, "must be as its manifest says"),
+    "another format": ({"format": 9}, "must have format 1, got 9"),
+}
+
+
+@pytest.mark.parametrize("case", MANIFESTS)
+def test_a_damaged_solverbench_is_refused_by_one_sentence(bench, tmp_path, capsys, case):
+    changes, message = MANIFESTS[case]
+    (tmp_path / "outside").write_bytes(b"")
+    write_manifest(bench, **changes)
+    command = ["solverbench", "identify", "--models", bench, "--out", tmp_path / "out"]
+    assert message in refused(capsys, command)
+
+
+@pytest.mark.parametrize(
+    ("name", "content", "message"),
+    [
+        ("m000/answers.npz", b"", "m000/answers.npz must be a NumPy file"),
+        ("m000/answers.npz", npz(a=1), "m000/answers.npz must hold the arrays answers, hats"),
+        ("tasks/linear.npz", npz(**GOOD | {"y": GOOD["y"][:, :1]}), "linear.npz: y must be [n]"),
+        ("m000/answers.npz", npz(**GOOD | {"hats": GOOD["y"]}), "m000: hats must be [b, layers + "),
+    ],
+)
+def test_damaged_arrays_of_solverbench(bench, tmp_path, capsys, name, content, message):
+    (bench / name).write_bytes(content)
+    write_manifest(bench)
+    command = ["solverbench", "identify", "--models", bench, "--out", tmp_path / "out"]
+    assert message in refused(capsys, command)
+
+
+@pytest.mark.parametrize(
+    ("labels", "table", "message"),
+    [
+        ([], "", "labels.json must be an object with format, config"),
+        ({"models": {"m000": {"variant": "exact"}}}, "", "models.m000 must have about, solver"),
+        ({"models": {"m000": []}}, "", "models.m000 must be an object with variant, about"),
+        ({}, "\xff", "table.csv must be comma-separated UTF-8 text"),
+        ({}, "", "table.csv must have the columns model, status, names, got no model"),
+    ],
+)
+def test_damaged_labels_and_verdicts(tmp_path, capsys, labels, table, message):
+    known = {"format": FORMAT, "config": {}, "dtype": "float64", "models": {}, "sha256": {}}
+    record = known | labels if isinstance(labels, dict) else labels
+    (tmp_path / "labels.json").write_text(json.dumps(record))
+    (tmp_path / "table.csv").write_bytes(table.encode("latin-1"))
+    command = ["solverbench", "score", tmp_path / "table.csv", "--labels", tmp_path]
+    assert message in refused(capsys, [*command, "--out", tmp_path / "out"])
