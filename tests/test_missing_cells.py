@@ -95,7 +95,7 @@ def test_the_command_counts_rows_as_the_file_has_them(path, tmp_path, missing):
     )
     division, told = read_task(settings)
     left_out = {"drop": (2, 3), "median": (3,)}[missing]
-    assert f"{path}: left out for missing cells: {len(left_out)} rows (" in told[0]
+    assert f"{path}: rows left out for missing cells: {len(left_out)} (" in told[0]
     assert any(f"{path}: missing cells filled: 1 (" in words for words in told) == (
         missing == "median"
     )

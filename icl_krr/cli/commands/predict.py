@@ -88,7 +88,7 @@ def about_missing(path: Path | None, part: TableOfNumbers | Queries | None) -> l
     if part and part.dropped:
         rows = ", ".join(map(str, part.dropped[:SHOWN]))
         more = ", ..." if len(part.dropped) > SHOWN else ""
-        words.append(f"{path}: left out for missing cells: {len(part.dropped)} rows ({rows}{more})")
+        words.append(f"{path}: rows left out for missing cells: {len(part.dropped)} ({rows}{more})")
     if part and part.filled:
         words.append(
             f"{path}: missing cells filled: {part.filled} (numbers with their column's median)"
