@@ -40,7 +40,7 @@ def read_arrays(
         except Exception as error:  # NumPy, zipfile and zlib raise a dozen kinds for damaged files
             raise ValueError(
                 f"{path} must be a NumPy file as numpy.savez writes it, but cannot be read "
-                f"({cut(str(error) or type(error).__name__)})"
+                f"({cut(str(error).partition('. ')[0] or type(error).__name__)})"
             ) from None
     if missing := [name for name in names if name not in held]:
         raise ValueError(
