@@ -251,9 +251,38 @@ def overrides() -> dict[str, dict[str, Any]]:
     built, drawn = models()
     some = ik.probes.sites(drawn)[:1]
     model = {"model": Argument("model", built)}
+    fit = ik.probes.CandidateFit("gradient_descent", "linear", {"step_size": 0.1}, (1, 2), 0.0)
+    unsure = ik.init(KEY, ik.Architecture(num_features=2, width=4, depth=2, heads=1, variance=True))
     featured = linear({"attention": Argument("choice", "linear")})
     table = ik.tasks.Table(np.ones((6, 2)), np.arange(6.0), ("a", "b"), "c")
     return {
+        **dict.fromkeys(
+            ("prefix_chebyshev", "prefix_conjugate_gradient", "prefix_posterior", "prefix_sums"),
+            linear({}),
+        ),
+        "design": {"first": Argument("row", fit), "second": Argument("row", fit)},
+        "separation": {"first": Argument("row", fit), "second": Argument("row", fit)},
+        "bayesian_average": linear({"ridges": points(2), "steps": count()}),
+        "battery": {"name": Argument("choice", "more-supports")},
+        "compare_variances": {"model": Argument("model", unsure)},
+        "identify_arrays": {"answers": points(4, 3, 3), "hats": points(4, 3, 3, 5)},
+        "lost_share_bound": {"dimension": positive(3.0), "width": positive(2.0)},
+        "negative_log_likelihood": {"build": Argument("function", lambda p: built)},
+        "opposite_pair_eigenvalue": {"form": points(3, 3)},
+        "performer_width": {"dimension": count(), "radius": positive(1.0)},
+        "preconditioned_chebyshev": {"kernel": Argument("kernel", ik.Gaussian())},
+        "prefixes": {"positions": Argument("row", (2, 3))},
+        "probe_states": {"fit": Argument("row", fit)},
+        "read_filter": {"answers": points(4, 2, 3)},
+        "read_queries": {"table": Argument("row", ik.tasks.diabetes())},
+        "relative_inverse_error_angle": {"sine": positive(0.5)},
+        "round_slots": {"formats": Argument("row", {})},
+        "smoothing_variance": {
+            "bandwidth": positive(),
+            "dimension": count(),
+            "density": positive(1.0),
+        },
+        "torch_arrays": {"function": Argument("function", lambda x, y, x_query: x_query)},
         "Mixture": {
             "kernels": Argument("row", (ik.Exponential(1.0), ik.Gaussian(1.0))),
             "weights": points(2),
@@ -371,6 +400,7 @@ def overrides() -> dict[str, dict[str, Any]]:
 CHOICE = Argument("choice", None)
 SKIPPED = {
     *("register", "load_weights", "save_weights", "save", "load", "to_t5", "open_t5"),  # files
+    *("decoder_answers", "from_gpt2"),  # models of PyTorch
     *("Transformer", "advance", "forward"),  # no checks: the functions that call them check
     *("Axis", "Family", "Kernel", "Solver", "Box", "find", "spelled", "name_of"),  # rows
 }
@@ -390,9 +420,19 @@ def functions(room: str) -> Iterator[tuple[str, Callable[..., Any]]]:
 
 
 FINE = {
+    "DepthConfig.steps": ("None",),
+    "preconditioned_chebyshev.num_supports": ("2.5",),  # a bound, which may be traced
+    "round_slots.formats": ("{}",),
+    **dict.fromkeys(
+        ("lost_share_bound.dimension", "lost_share_bound.width", "sine"),
+        ("array [2]", "0", "1e-60", "1e60"),
+    ),
+    **dict.fromkeys(
+        [f"Task.{name}" for name in ("x", "y", "x_query", "y_query")], ("list", "tensor")
+    ),
     "array": ("longer",),  # where a longer last axis is an error, "rank + 1" is one as well
     "hidden": ("0",),
-    "mask": ("booleans",),
+    "mask": ("booleans", "list"),
     "name": ("'abc'",),
     "target": ("'abc'",),
     "hooks": ("{}",),
