@@ -51,7 +51,7 @@ def enforce(listener: socket.socket, received: list[int]) -> NoReturn:
     last = time.monotonic() + PATIENCE
     while UNSAVED and time.monotonic() < last and not heard(listener, 0.01):
         pass
-    for path, words in LAST_WORDS.items():
+    for path, words in [*LAST_WORDS.items()]:  # which the main thread may change
         with suppress(Exception):  # nothing may keep the process
             replace(path, words())
     leave(received[0])

@@ -15,7 +15,7 @@ from .. import checks
 from ..fields import cut, shown
 from ..names import similar
 from ..readable import readable
-from .cells import DROP, METHODS, Cells, check_cells, read_cells, separator
+from .cells import DROP, MEDIAN, METHODS, Cells, check_cells, read_cells, separator
 from .columns import Column, check_dates, columns_of, present
 from .scaling import standardise
 
@@ -134,7 +134,8 @@ def read_table(
             f"{path} must have a feature column besides {shown(target)}{separator(cells.columns)}"
         )
     check_dates(cells, [target])
-    cells, dropped = rows_with_values(cells, [target, *(names if missing == DROP else ())], missing)
+    needed = {DROP: [target, *names], MEDIAN: [target]}
+    cells, dropped = rows_with_values(cells, needed.get(missing or "", []))
     columns = columns_of(cells, names, encode)
     check_cells(cells, {c.name: c.rule for c in (*columns, Column(target))}, missing)
     y = Column(target).numbers(cells)[:, 0]
@@ -146,11 +147,9 @@ def read_table(
     return Table(x, y, features, target, columns, dropped, filled)
 
 
-def rows_with_values(
-    cells: Cells, names: Sequence[str], missing: str | None
-) -> tuple[Cells, tuple[int, ...]]:
+def rows_with_values(cells: Cells, names: Sequence[str]) -> tuple[Cells, tuple[int, ...]]:
     """The rows without missing cells in these columns, and the numbers of the others, from 1."""
-    if missing is None:
+    if not names:
         return cells, ()
     lacks = cells.missing(names)
     keep = np.asarray(~lacks.any(axis=1))
@@ -223,7 +222,7 @@ def read_queries(path: str | Path, table: Table, missing: str | None = None) -> 
             raise ValueError(
                 f"{path} must have only columns of the table, got {shown(name)}; remove the column"
             )
-    cells, dropped = rows_with_values(cells, names, missing if missing == DROP else None)
+    cells, dropped = rows_with_values(cells, names if missing == DROP else [])
     known = present(cells.columns.get(table.target, ()))
     targets = [Column(table.target)] if known else []
     check_cells(cells, {c.name: c.rule for c in (*columns, *targets)}, missing)
