@@ -1,11 +1,12 @@
-"""`python -m benchmarks.bad_inputs`: call the public functions with bad arguments and count.
+"""`python -m benchmarks.bad_inputs`: call functions and commands with bad input and count.
 
 Every argument of every public function gets every bad value of its kind, one at a time; the other
-arguments are good. The result is one of three:
+arguments are good. Then commands get the bad files, folders and words of `benchmarks.bad_files`.
+The result is one of three:
 
-- refused: one sentence of ours that names the argument;
+- refused: one sentence of ours that names the argument; from a command, with the exit status 2;
 - foreign: any other exception, such as a message of JAX about a concatenation;
-- accepted: the call returned.
+- accepted: the call returned, or the command ran for more than 60 seconds.
 
 A value that is bad for most functions may be good for one, so an accepted value is not always a
 defect: the JSON file lists all of them.
@@ -15,30 +16,38 @@ from __future__ import annotations
 
 import argparse
 import inspect
+import io
 import json
 import platform
 import re
+import signal
+import sys
 import tempfile
 import traceback
 import warnings
 from collections import Counter
 from collections.abc import Callable, Iterator
+from contextlib import chdir, redirect_stderr, redirect_stdout
 from functools import cache
 from importlib.metadata import version
 from pathlib import Path
 from typing import Any, NamedTuple
+from unittest import mock
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 
 import icl_krr as ik
+from icl_krr.cli import program
 from icl_krr.experiments.depth_config import DepthConfig
 from icl_krr.experiments.explorer import ExplorerConfig
 from icl_krr.experiments.hyperparameters import FitConfig
 from icl_krr.experiments.sweep.config import SweepConfig
 from icl_krr.files import replace
 from icl_krr.tasks import Task
+
+from .bad_files import PARTS, Command, writer
 
 HERE = Path(__file__).parent
 ROOT = Path(ik.__file__).parent
@@ -128,7 +137,7 @@ KINDS: dict[str, dict[str, Any]] = {
     "flag": {"'yes'": "yes", "2": 2, "1.5": 1.5, "object": object()},
     "function": {**TEXT, "3": 3, "array": array(2)},
     "names": {"'abc'": "abc", "3": 3, "(3,)": (3,), "('abc',)": ("abc",)},
-    "path": {"None": None, "3": 3, "missing": "/nowhere/at all"},
+    "path": {"None": None, "3": 3, "missing": "/nowhere/at all", "null": "a\0b"},
     "row": TEXT | {"3": 3},
 }
 
@@ -242,9 +251,38 @@ def overrides() -> dict[str, dict[str, Any]]:
     built, drawn = models()
     some = ik.probes.sites(drawn)[:1]
     model = {"model": Argument("model", built)}
+    fit = ik.probes.CandidateFit("gradient_descent", "linear", {"step_size": 0.1}, (1, 2), 0.0)
+    unsure = ik.init(KEY, ik.Architecture(num_features=2, width=4, depth=2, heads=1, variance=True))
     featured = linear({"attention": Argument("choice", "linear")})
     table = ik.tasks.Table(np.ones((6, 2)), np.arange(6.0), ("a", "b"), "c")
     return {
+        **dict.fromkeys(
+            ("prefix_chebyshev", "prefix_conjugate_gradient", "prefix_posterior", "prefix_sums"),
+            linear({}),
+        ),
+        "design": {"first": Argument("row", fit), "second": Argument("row", fit)},
+        "separation": {"first": Argument("row", fit), "second": Argument("row", fit)},
+        "bayesian_average": linear({"ridges": points(2), "steps": count()}),
+        "battery": {"name": Argument("choice", "more-supports")},
+        "compare_variances": {"model": Argument("model", unsure)},
+        "identify_arrays": {"answers": points(4, 3, 3), "hats": points(4, 3, 3, 5)},
+        "lost_share_bound": {"dimension": positive(3.0), "width": positive(2.0)},
+        "negative_log_likelihood": {"build": Argument("function", lambda p: built)},
+        "opposite_pair_eigenvalue": {"form": points(3, 3)},
+        "performer_width": {"dimension": count(), "radius": positive(1.0)},
+        "preconditioned_chebyshev": {"kernel": Argument("kernel", ik.Gaussian())},
+        "prefixes": {"positions": Argument("row", (2, 3))},
+        "probe_states": {"fit": Argument("row", fit)},
+        "read_filter": {"answers": points(4, 2, 3)},
+        "read_queries": {"table": Argument("row", ik.tasks.diabetes())},
+        "relative_inverse_error_angle": {"sine": positive(0.5)},
+        "round_slots": {"formats": Argument("row", {})},
+        "smoothing_variance": {
+            "bandwidth": positive(),
+            "dimension": count(),
+            "density": positive(1.0),
+        },
+        "torch_arrays": {"function": Argument("function", lambda x, y, x_query: x_query)},
         "Mixture": {
             "kernels": Argument("row", (ik.Exponential(1.0), ik.Gaussian(1.0))),
             "weights": points(2),
@@ -362,6 +400,7 @@ def overrides() -> dict[str, dict[str, Any]]:
 CHOICE = Argument("choice", None)
 SKIPPED = {
     *("register", "load_weights", "save_weights", "save", "load", "to_t5", "open_t5"),  # files
+    *("decoder_answers", "from_gpt2"),  # models of PyTorch
     *("Transformer", "advance", "forward"),  # no checks: the functions that call them check
     *("Axis", "Family", "Kernel", "Solver", "Box", "find", "spelled", "name_of"),  # rows
 }
@@ -381,9 +420,19 @@ def functions(room: str) -> Iterator[tuple[str, Callable[..., Any]]]:
 
 
 FINE = {
+    "DepthConfig.steps": ("None",),
+    "preconditioned_chebyshev.num_supports": ("2.5",),  # a bound, which may be traced
+    "round_slots.formats": ("{}",),
+    **dict.fromkeys(
+        ("lost_share_bound.dimension", "lost_share_bound.width", "sine"),
+        ("array [2]", "0", "1e-60", "1e60"),
+    ),
+    **dict.fromkeys(
+        [f"Task.{name}" for name in ("x", "y", "x_query", "y_query")], ("list", "tensor")
+    ),
     "array": ("longer",),  # where a longer last axis is an error, "rank + 1" is one as well
     "hidden": ("0",),
-    "mask": ("booleans",),
+    "mask": ("booleans", "list"),
     "name": ("'abc'",),
     "target": ("'abc'",),
     "hooks": ("{}",),
@@ -474,8 +523,7 @@ def outcome(call: Call) -> tuple[str, str]:
             jax.block_until_ready(call.function(**call.arguments))
     except Exception as error:
         message = str(error)
-        last = traceback.extract_tb(error.__traceback__)[-1]
-        ours = Path(last.filename).is_relative_to(ROOT) and (last.line or "").startswith("raise")
+        ours = is_ours(error)
         plain = isinstance(error, (TypeError, ValueError, MemoryError, KeyError, OSError))
         own = call.argument
         own = "y" if own == "task" and message.startswith("y must be") else own  # its part
@@ -490,11 +538,74 @@ def outcome(call: Call) -> tuple[str, str]:
     return "accepted", ""
 
 
+SECONDS = 60
+"""A command that runs so long has accepted its input."""
+
+
+def ran(command: Command) -> tuple[str, str]:
+    """Refused, foreign or accepted, and what the command said on standard error."""
+    errors: list[BaseException | None] = []
+    refuse = program.refuse
+
+    def noted(reason: str) -> int:
+        errors.append(sys.exc_info()[1])
+        return refuse(reason)
+
+    def too_long(*_: Any) -> None:
+        raise TimeoutError
+
+    signal.signal(signal.SIGALRM, too_long)
+    signal.alarm(SECONDS)
+    said = io.StringIO()
+    try:
+        with (
+            mock.patch.object(program, "refuse", noted),
+            redirect_stderr(said),
+            redirect_stdout(io.StringIO()),
+            warnings.catch_warnings(),
+        ):
+            warnings.simplefilter("ignore")
+            status = program.main(command.argv)
+    except (TimeoutError, SystemExit) as end:  # help has the status 0
+        return "accepted", type(end).__name__
+    except Exception as error:
+        return "foreign", f"{type(error).__name__}: {error}"
+    finally:
+        signal.alarm(0)
+    if not errors:
+        return "accepted", f"status {status}"
+    lines = said.getvalue().splitlines()
+    whole = status == 2 and len(lines) == 1 and lines[0].startswith("icl-krr: error: ")
+    told = is_ours(errors[0]) or (isinstance(errors[0], OSError) and errors[0].filename)
+    return ("refused" if whole and told else "foreign"), f"{errors[0]!r}: {said.getvalue()}"
+
+
+def is_ours(error: BaseException | None) -> bool:
+    """Whether a line `raise` of this library raised an error."""
+    last = traceback.extract_tb(error and error.__traceback__)[-1]
+    return Path(last.filename).is_relative_to(ROOT) and (last.line or "").startswith("raise")
+
+
+def run_files(parts: tuple[str, ...]) -> tuple[dict[str, Counter], list[dict[str, str]]]:
+    """Counts and exceptions of the commands with bad files, folders and words."""
+    counts: dict[str, Counter] = {part: Counter() for part in parts}
+    told = []
+    for part in parts:
+        with tempfile.TemporaryDirectory() as folder, chdir(folder):
+            for command in PARTS[part](writer(Path(folder))):
+                kind, message = ran(command)
+                counts[part][kind] += 1
+                if kind != "refused":
+                    row = {"part": part, "what": command.what, "value": command.value}
+                    told.append(row | {"outcome": kind, "message": message[:300]})
+    return counts, told
+
+
 def run(rooms: tuple[str, ...]) -> dict[str, Any]:
     counts: dict[str, Counter] = {}
     told: list[dict[str, str]] = []
     seen: set[int] = set()
-    for room in rooms:
+    for room in (room for room in rooms if room not in PARTS):
         counts[room] = Counter()
         own = {id(function) for _, function in functions(room)} - seen
         for call in calls(room):
@@ -507,6 +618,9 @@ def run(rooms: tuple[str, ...]) -> dict[str, Any]:
                 row = {"room": room, "function": call.name, "argument": call.argument}
                 told.append({**row, "value": call.value, "outcome": kind, "message": first})
         seen |= own
+    more, others = run_files(tuple(room for room in rooms if room in PARTS))
+    counts |= more
+    told += others
     meta = {
         "command": "python -m benchmarks.bad_inputs",
         "seed": 0,
@@ -520,7 +634,7 @@ def run(rooms: tuple[str, ...]) -> dict[str, Any]:
 
 def markdown(counts: dict[str, dict[str, int]]) -> str:
     kinds = ("refused", "foreign", "accepted")
-    lines = [f"| room | {' | '.join(kinds)} |", "| --- | ---: | ---: | ---: |"]
+    lines = [f"| room or input | {' | '.join(kinds)} |", "| --- | ---: | ---: | ---: |"]
     total = Counter()
     for room, own in counts.items():
         if not own:  # all of its functions are those of an earlier room
@@ -533,7 +647,7 @@ def markdown(counts: dict[str, dict[str, int]]) -> str:
 
 if __name__ == "__main__":
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--rooms", nargs="*", default=ROOMS)
+    parser.add_argument("--rooms", nargs="*", default=(*ROOMS, *PARTS))
     parser.add_argument("--out", type=Path, default=HERE / "results")
     given = parser.parse_args()
     found = run(tuple(given.rooms))

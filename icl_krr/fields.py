@@ -68,6 +68,8 @@ def words(hint: Any) -> str:
         return f"one of {', '.join(map(str, get_args(hint)))}"
     if get_origin(hint) in (Union, UnionType):
         return " or ".join(map(words, get_args(hint)))
+    if get_origin(hint) in (dict, tuple):
+        return "an object" if get_origin(hint) is dict else "a list"
     return WORDS.get(hint) or (hint.__name__ if isinstance(hint, type) else str(hint))
 
 

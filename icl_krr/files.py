@@ -8,12 +8,17 @@ import io
 import json
 import os
 import re
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from hashlib import sha256
 from pathlib import Path
 from typing import Any
 
 UNSAVED: set[Path] = set()
 """Files whose content is not written yet. A process that is asked to exit waits for these files."""
+
+LAST_WORDS: dict[Path, Callable[[], bytes]] = {}
+"""Files that say what is in progress, and what they must say if the process ends before it."""
 
 
 def replace(path: Path, content: bytes) -> None:
@@ -26,6 +31,7 @@ def replace(path: Path, content: bytes) -> None:
     Raises:
         FileNotFoundError: the folder does not exist.
         IsADirectoryError: `path` is a folder.
+        OSError: the file cannot be written, as on a full disk; the error has its path.
     """
     if not path.parent.is_dir():
         raise FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT), str(path))
@@ -34,11 +40,21 @@ def replace(path: Path, content: bytes) -> None:
     temporary = path.with_name(f".{path.name}.{os.getpid()}")
     UNSAVED.add(path)
     try:
-        temporary.write_bytes(content)
-        os.replace(temporary, path)
+        with errors_about(path):
+            temporary.write_bytes(content)
+            os.replace(temporary, path)
     finally:
         temporary.unlink(missing_ok=True)
         UNSAVED.discard(path)
+
+
+@contextmanager
+def errors_about(path: Path) -> Iterator[None]:
+    """Name a file in errors, of which that of a full disk names none."""
+    try:
+        yield
+    except OSError as error:
+        raise OSError(error.errno, error.strerror or str(error), str(path)) from None
 
 
 SEAL = "sha256:" + 64 * "0"

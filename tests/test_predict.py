@@ -238,7 +238,7 @@ def test_queries_that_do_not_fit_are_refused(tmp_path, text, message):
     ("texts", "message"),
     [
         (("a", "b", "c", "d"), "column 'name' must have few different texts to be encoded, got 4"),
-        (("a", "", "a", "b"), "line 3, column 'name': expected text, got an empty cell"),
+        (("a", "", "a", "b"), "line 3, column 'name': expected text, got ''"),
     ],
 )
 def test_text_that_cannot_be_encoded_is_refused(tmp_path, texts, message):

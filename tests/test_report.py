@@ -190,9 +190,9 @@ def test_a_log_axis_holds_its_values(values):
 
 
 def test_parts_that_are_not_ready_are_named():
-    text = render("A page", "Words.", [], ["<claims>", "sliders"]).decode()
-    assert "In progress: &lt;claims&gt;; sliders." in text
-    assert "In progress" not in render("A page", "Words.", []).decode()
+    text = render("A page", "Words.", [], "Missing: <claims>.").decode()
+    assert '<p class="missing">Missing: &lt;claims&gt;.</p>' in text
+    assert '<p class="missing">' not in render("A page", "Words.", []).decode()
 
 
 @pytest.fixture
@@ -454,7 +454,7 @@ def test_a_report_over_finished_runs(finished, tmp_path, monkeypatch, capsys):
     said = capsys.readouterr()
     assert "sliders over constructed transformers" in said.out
     assert "report.html" in said.err.splitlines()[0]
-    assert "In progress" not in text
+    assert '<p class="missing">' not in text
 
 
 def test_a_report_is_written_first_with_what_is_ready(finished, tmp_path, monkeypatch, capsys):
@@ -467,7 +467,8 @@ def test_a_report_is_written_first_with_what_is_ready(finished, tmp_path, monkey
     with pytest.raises(RuntimeError):
         main(["report", "linear", *map(str, finished), "--out", str(tmp_path)])
     text = (tmp_path / "report.html").read_text()
-    assert "In progress: sliders over constructed transformers; residual streams" in text
+    assert "In progress" not in text
+    assert "; run the command again. Missing: sliders over constructed transformers; resi" in text
     for shown in ("C1: One softmax head", "Sweep over the axis ridge", "Conclusion: identified"):
         assert shown in text
     assert text.endswith("</html>")

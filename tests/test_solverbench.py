@@ -17,12 +17,11 @@ from icl_krr.experiments.solverbench.folder import (
     MANIFEST,
     MODELS,
     TRUTHS,
-    read_models,
-    read_record,
     write_bench,
 )
 from icl_krr.experiments.solverbench.models import OPEN, Model, Truth, answers_of
 from icl_krr.experiments.solverbench.power import KINDS, curves
+from icl_krr.experiments.solverbench.reading import read_labels, read_models
 from icl_krr.experiments.solverbench.score import OUTCOMES, Share, outcome, score
 from icl_krr.experiments.solverbench.settings import QUICK, BenchConfig, setting
 from icl_krr.experiments.solverbench.verdicts import NONE, STATUSES, Verdict, read_verdicts
@@ -40,7 +39,7 @@ def bench(tmp_path_factory):
 
 
 def labels_of(bench):
-    return read_record(bench / LABELS / TRUTHS)["models"]
+    return read_labels(bench / LABELS / TRUTHS)["models"]
 
 
 def submit(path, rows):
@@ -194,7 +193,7 @@ def test_an_interrupted_write_is_seen(bench, tmp_path, x64, monkeypatch):
     monkeypatch.setattr(folder, "write_truth", lambda *_: (_ for _ in ()).throw(KeyboardInterrupt))
     with pytest.raises(KeyboardInterrupt):
         write_bench(tmp_path, CONFIG)
-    for read, where in ((read_models, MODELS), (lambda path: read_record(path / TRUTHS), LABELS)):
+    for read, where in ((read_models, MODELS), (lambda path: read_labels(path / TRUTHS), LABELS)):
         with pytest.raises(ValueError, match=r"must exist, the last file that .* writes"):
             read(tmp_path / where)
     assert not [path for path in tmp_path.rglob(".*") if path.is_file()]

@@ -21,6 +21,7 @@ SHARED = {
     "numerics",
     "pytree",
     "readable",
+    "records",
     "rounding",
     "shapes",
     "status",

@@ -25,7 +25,7 @@ from icl_krr import files
 from icl_krr.cli import main
 from icl_krr.cli.program import subcommands
 from icl_krr.experiments.shared.recipe import ModelRecipe, Recipe, TaskRecipe, folder_of, names
-from icl_krr.experiments.shared.runs import family, first_model, load
+from icl_krr.experiments.shared.runs import family, first_model, load, recorded
 from icl_krr.files import SEAL, seal
 from icl_krr.pytree import checked
 from icl_krr.training import (
@@ -369,7 +369,7 @@ def test_runs_are_starting_points(tmp_path):
             first_model(dataclasses.replace(again, model=model), drawn)
     later = tmp_path / "later"
     later.mkdir()
-    (later / "recipe.json").write_text(again.to_json())
+    (later / "recipe.json").write_text(recorded(again).to_json())
     save_weights(later / "model.msgpack", first_model(again, drawn))
     (tmp_path / "model.msgpack").unlink()
     assert same(load(later).model, first_model(first, drawn))
@@ -382,7 +382,7 @@ def test_recipes_are_read_and_refused(tmp_path, capsys):
     assert Recipe.read(path) == recipe
     for text, message in (
         ('{"task": {"noize": 1}}', "field must be one of .*, got 'noize'; did you mean 'noise'"),
-        ("[]", "must hold a JSON object"),
+        ("[]", "must be an object with task, model, training"),
         ("{", "must be a JSON file"),
         ("[" * 10**5 + "]" * 10**5, "must be a JSON file: it is nested too deeply"),
         ('{"task": {"noise": ' + "[" * 900 + "]" * 900 + "}}", "noise must be a number, got"),
@@ -391,6 +391,14 @@ def test_recipes_are_read_and_refused(tmp_path, capsys):
         ('{"task": {"lengthscale": [1, 2]}}', r"lengthscale must be a number, got \[1, 2\]"),
         ('{"task": {"table": 5}}', "table must be Path or None, got 5"),
         ('{"model": {"layer_norm": "no"}}', "layer_norm must be True or False, got 'no'"),
+        ('{"task": {"num_supports": 1000000000}}', "num_supports must be from 0 to 100000, got 10"),
+        ('{"task": {"noise": NaN}}', "noise must be from 0 to 1e[+]30, got nan"),
+        ('{"training": {"steps": -1}}', "steps must be from 0 to 2147483647, got -1"),
+        (
+            '{"model": {"start": "../../../etc/passwd"}}',
+            "start must be the name of a solver or",
+        ),
+        ('{"checksum": 5}', "must be as icl-krr train wrote it, but has no checksum"),
     ):
         path.write_text(text)
         with pytest.raises(ValueError, match=message) as refusal:
@@ -400,6 +408,48 @@ def test_recipes_are_read_and_refused(tmp_path, capsys):
         Recipe.read("nothing-of-the-kind")
     with pytest.raises(ValueError, match="must hold weights, got only a recipe"):
         load("gp-decoder-gpu")
+
+
+@pytest.fixture
+def run(tmp_path):
+    """The folder of a finished run."""
+    return shutil.copytree(folder_of("linear"), tmp_path / "run")
+
+
+def test_a_recipe_beside_weights_is_sealed_as_they_are(run):
+    path = run / "recipe.json"
+    content = path.read_bytes()
+    assert load(run).recipe == Recipe.read("linear")
+    rng, refused = np.random.default_rng(0), 0
+    for bit in rng.choice(8 * len(content), 60, replace=False):
+        flipped = bytearray(content)
+        flipped[bit // 8] ^= 1 << bit % 8
+        path.write_bytes(flipped)
+        with pytest.raises(ValueError, match=r"recipe\.json must be"):
+            Recipe.read(run)
+        refused += 1
+    assert refused == 60
+    path.write_text('{"task": {"family": "linear"}}')  # as written by hand, or by earlier versions
+    with pytest.raises(ValueError, match="no checksum; files of earlier versions had none; for"):
+        load(run)
+    (run / "model.msgpack").unlink()
+    assert Recipe.read(run).task.family == "linear"
+
+
+def test_a_start_that_was_typed_is_recorded_by_its_checksum(run):
+    """So that no file names what is read; the same command finds the same weights."""
+    recipe = Recipe(model=ModelRecipe(start=str(run)))
+    known = recorded(recipe)
+    assert known.model.start.startswith("sha256:")
+    assert recorded(known) == known
+    path = run.with_name("recipe.json")
+    path.write_text(known.to_json())
+    assert Recipe.read(path) == known
+    with pytest.raises(ValueError, match="start must be given again, as"):
+        first_model(known, family(known.task))
+    for name in (None, "conjugate_gradient", "gp-encoder"):
+        named = Recipe(model=ModelRecipe(start=name))
+        assert recorded(named) == named
 
 
 def test_a_recipe_is_found_behind_flags(tmp_path):

@@ -29,6 +29,8 @@ def instance(name: str, value: Any, wanted: type | tuple[type, ...], what: str) 
 
 def path(name: str, value: Any) -> Path:
     instance(name, value, (str, Path), "a path")
+    if "\0" in str(value):
+        raise ValueError(f"{name} must have no null character, got {shown(str(value))}")
     return Path(value)
 
 

@@ -97,7 +97,9 @@ def finite(name: str, value: Any, remedy: str = "") -> None:
 
 def count(name: str, value: Any, minimum: int = 1) -> None:
     if isinstance(value, bool) or not isinstance(value, (int, np.integer)):
-        raise TypeError(f"{name} must be an integer, got {shown(value)}")
+        integer = isinstance(value, ARRAYS) and jnp.issubdtype(value.dtype, jnp.integer)
+        mend = f"; use int({name})" if integer and jnp.shape(value) == () else ""
+        raise TypeError(f"{name} must be an integer, got {shown(value)}{mend}")
     if value < minimum:
         raise ValueError(f"{name} must be >= {minimum}, got {value}")
     if value >= 2**31:

@@ -47,7 +47,10 @@ def until_the_reader_leaves() -> str | int | None:
             status = stop.code
         if sys.stdout is not None:
             sys.stdout.flush()
-    except BrokenPipeError:
+    except OSError as error:
         os.dup2(os.open(os.devnull, os.O_WRONLY), 1)
-        return 128 + signal.SIGPIPE
+        if isinstance(error, BrokenPipeError):
+            return 128 + signal.SIGPIPE
+        print(f"icl-krr: error: standard output: {error.strerror}", file=sys.stderr)
+        return 2
     return status

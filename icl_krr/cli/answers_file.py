@@ -9,7 +9,7 @@ from typing import Any
 import jax
 from rich.console import Console
 
-from ..experiments.identify.files import read_arrays, tasks_file
+from ..experiments.identify.files import answered, tasks_file
 from ..experiments.identify.trained_model import distance_rows, distance_table
 from ..experiments.shared.families import family
 from ..experiments.shared.recipe import Recipe
@@ -37,7 +37,7 @@ def write_tasks(settings: Identify) -> int:
 def identify_file(settings: Identify, folder: Path) -> int:
     """Identify the model whose answers and derivatives are in a NumPy file."""
     with jax.enable_x64(True):
-        held = read_arrays(Path(settings.model))
+        held = answered(Path(settings.model))
         output.prepare(folder)
         with Console(stderr=True).status("") as status:
             found = identify_arrays(

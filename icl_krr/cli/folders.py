@@ -9,6 +9,8 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import IO
 
+from ..files import errors_about
+
 LOCK = ".icl-krr.lock"
 
 
@@ -20,9 +22,9 @@ def owned(folder: Path) -> Iterator[None]:
     ends, however it ends, so a lock file that is left over does no harm.
     """
     with lock(folder) as file:
-        file.truncate(0)
-        file.write(str(os.getpid()))
-        file.flush()
+        with errors_about(folder / LOCK):
+            file.truncate(0)
+            os.write(file.fileno(), str(os.getpid()).encode())
         try:
             yield
         finally:

@@ -19,7 +19,7 @@ from contextlib import suppress
 from multiprocessing import active_children
 from typing import NoReturn
 
-from ..files import UNSAVED
+from ..files import LAST_WORDS, UNSAVED, replace
 
 SIGNALS = (signal.SIGINT, signal.SIGTERM)
 PATIENCE = 60.0
@@ -51,6 +51,9 @@ def enforce(listener: socket.socket, received: list[int]) -> NoReturn:
     last = time.monotonic() + PATIENCE
     while UNSAVED and time.monotonic() < last and not heard(listener, 0.01):
         pass
+    for path, words in [*LAST_WORDS.items()]:  # which the main thread may change
+        with suppress(Exception):  # nothing may keep the process
+            replace(path, words())
     leave(received[0])
 
 

@@ -98,14 +98,26 @@ def save(folder: Path, files: dict[str, bytes]) -> list[Path]:
     """Write files; each replaces an older file only after all its content is written.
 
     Of several processes, the first writes, as soon as all have read what was there.
+
+    Raises:
+        OSError: a file cannot be written; the message says which files are there and which not.
     """
     sync_global_devices(f"{folder} is read")
     if jax.process_index():
         return []
-    UNSAVED.update(folder / name for name in files)
-    for name, content in files.items():
-        replace(folder / name, content)
-    return [folder / name for name in files]
+    paths, done = [folder / name for name in files], []
+    UNSAVED.update(paths)
+    try:
+        for path, content in zip(paths, files.values(), strict=True):
+            replace(path, content)
+            done.append(path)
+    except OSError as error:
+        whole, rest = (", ".join(map(str, p)) or "none" for p in (done, paths[len(done) :]))
+        words = f"{error.strerror}; complete: {whole}; not written: {rest}"
+        raise OSError(error.errno, words, error.filename) from None
+    finally:
+        UNSAVED.difference_update(paths)
+    return paths
 
 
 def write(folder: Path, files: dict[str, bytes]) -> None:

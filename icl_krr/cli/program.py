@@ -89,10 +89,10 @@ def train_defaults(argv: list[str]) -> Train:
 
 def main(typed: list[str]) -> int:
     """Run one command; bad input prints one line on standard error and exits with status 2."""
-    if typed == ["--version"]:
-        print(f"icl-krr {version('icl_krr')}")
-        return 0
     try:
+        if typed == ["--version"]:
+            print(f"icl-krr {version('icl_krr')}")
+            return 0
         settings = parse(typed)
         keep_compiled_programs()
         hosts.prepare(devices_of(settings))
@@ -100,7 +100,7 @@ def main(typed: list[str]) -> int:
     except BrokenPipeError:
         raise
     except OSError as error:
-        return refuse(f"{error.filename or 'file'}: {error.strerror or error}")
+        return refuse(f"{error.filename or 'standard output or a file'}: {error.strerror or error}")
     except (ValueError, MemoryError) as error:
         return refuse(str(error) or "memory is exhausted; use fewer supports, tasks or steps")
     except RuntimeError as error:

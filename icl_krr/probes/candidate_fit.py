@@ -133,8 +133,8 @@ def fit_candidate(
         The `CandidateFit` with the smallest error.
 
     Raises:
-        ValueError: `candidate` is unknown or does not accept `kernel`, or `answers` does not fit
-            `tasks`.
+        ValueError: `candidate` is unknown or does not accept `kernel`, `answers` does not fit
+            `tasks`, or `x` is so small, large or uniform that the kernel has no search range.
 
     >>> import icl_krr as ik
     >>> config = ik.tasks.LinearRegression(num_features=2, num_supports=4)
@@ -173,7 +173,13 @@ def fit_candidate(
         totals = [d[range(len(d)), at].sum() for d, at in each]
         for i in np.argsort(totals)[:starts]:
             point = np.asarray(logs[i], float)
-            found.append(refine(candidate, kernel, point, tasks, answers, steps, alignments[i]))
+            if np.all(np.isfinite(point)):
+                found.append(refine(candidate, kernel, point, tasks, answers, steps, alignments[i]))
+    if not found:
+        raise ValueError(
+            f"x of tasks must give the kernel {kernel!r} a bandwidth and a matrix that are neither "
+            "0 nor infinite, got none; rescale x, use supports that differ, or other kernels"
+        )
     error, best, alignment = min(found, key=lambda one: one[0])
     values = dict(zip(names, np.exp(best).tolist(), strict=True))
     return CandidateFit(candidate, kernel, values, tuple(alignment.tolist()), error)

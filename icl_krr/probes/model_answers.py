@@ -49,6 +49,7 @@ class ModelAnswers(NamedTuple):
 
 def answers_of_model(layer_answers: LayerAnswers, fitted: Task, scored: Task) -> ModelAnswers:
     """The answers of a JAX function on two batches."""
+    check_outputs(fitted, scored)
     for tasks in (fitted, scored):
         check_layer_answers(layer_answers, tasks)
     answer = jax.jit(partial(map_tasks, layer_answers))
@@ -100,6 +101,7 @@ def answers_of_arrays(
     fitted, scored = (
         jax.tree.map(lambda leaf, s=s: leaf[s], tasks) for s in (slice(cut), slice(cut, None))
     )
+    check_outputs(fitted, scored)
     seen, hats = (jnp.asarray(np.asarray(array), dtype) for array in (answers, hats))
     other = None if other_hats is None else jnp.asarray(np.asarray(other_hats), dtype)[cut:]
     return of_arrays(fitted, scored, seen[:cut], seen[cut:], hats[cut:], other)
@@ -147,6 +149,17 @@ def usual(values: jax.Array) -> np.ndarray:
     norms = np.linalg.norm(np.asarray(values, float).reshape(*values.shape[:2], -1), axis=2)
     usual_norms = np.median(norms, axis=0)  # 0 where most tasks have the answer 0: no measure
     return np.all(norms <= np.where(usual_norms > 0, EXPLODED * usual_norms, np.inf), axis=1)
+
+
+def check_outputs(*halves: Task) -> None:
+    """Raise an error for tasks without supports or with y = 0: they tell no solver apart."""
+    for tasks in halves:
+        kept = ... if tasks.mask is None else np.asarray(tasks.mask)
+        if not np.any(np.asarray(tasks.y)[kept]):
+            raise ValueError(
+                "y must differ from 0 at an unmasked support of the tasks to fit, and of the tasks "
+                "to score, got none; every solver answers 0 to y = 0"
+            )
 
 
 def check_layer_answers(layer_answers: LayerAnswers, tasks: Task) -> None:

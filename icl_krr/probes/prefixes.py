@@ -25,7 +25,7 @@ def prefixes(tasks: Task, positions: tuple[int, ...]) -> Task:
         A batch of b * len(positions) tasks with one query each. Masks hide the other supports.
 
     Raises:
-        TypeError: `tasks` is not a `Task`, or a position is not an integer.
+        TypeError: `tasks` is not a `Task`, or `positions` is not a tuple of integers.
         ValueError: `tasks` is not a batch, or a position is not from 0 to n - 1.
 
     >>> import icl_krr as ik
@@ -35,6 +35,7 @@ def prefixes(tasks: Task, positions: tuple[int, ...]) -> Task:
     ([[True, False, False], [True, True, False]], [1.0, 2.0])
     """
     check_axes(tasks, 1, "tasks")
+    checks.instance("positions", positions, (tuple, list), "a tuple of integers")
     count = tasks.num_supports
     for position in positions:
         checks.count("positions", position, 0)

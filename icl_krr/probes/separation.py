@@ -149,11 +149,11 @@ def check_pair(first: CandidateFit, second: CandidateFit) -> None:
         )
 
 
-def check_plain(tasks: Task) -> None:
+def check_plain(tasks: Task, name: str = "tasks") -> None:
     """Raise an error unless `tasks` is a batch with one output and without masks."""
-    check_axes(tasks, 1, "tasks")
+    check_axes(tasks, 1, name)
     if tasks.y.ndim != 2 or tasks.mask is not None:
         raise ValueError(
-            "tasks must have y of shape [n] and no mask, got y of shape "
+            f"{name} must have y of shape [n] and no mask, got y of shape "
             f"{list(tasks.y.shape[1:])} and {'no' if tasks.mask is None else 'a'} mask"
         )

@@ -111,8 +111,8 @@ def probe_states(
     [1.0, 1.0, 1.0]
     """
     checks.instance("fit", fit, CandidateFit, "an icl_krr.probes.CandidateFit")
-    check_plain(fitted)
-    check_plain(scored)
+    check_plain(fitted, "fitted")
+    check_plain(scored, "scored")
     check_compatible(model, fitted, batch=1)
     check_compatible(model, scored, batch=1)
     checks.count("seed", seed, minimum=0)

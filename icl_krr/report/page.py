@@ -50,12 +50,10 @@ POLICY = (
 """Only the script of the page runs, and nothing is loaded from elsewhere."""
 
 
-def render(
-    title: str, words: str, sections: Sequence[Section], waiting: Sequence[str] = ()
-) -> bytes:
+def render(title: str, words: str, sections: Sequence[Section], missing: str = "") -> bytes:
     """The page as one HTML file with style, script, data and charts.
 
-    `waiting` names the parts that are not ready yet.
+    `missing` is a sentence about the parts that are not there.
 
     >>> page = render("A page", "It has one section.", [Section("one", "One", ("Nothing.",), ())])
     >>> b"<h2>One</h2>" in page, b"<script src" in page
@@ -67,7 +65,7 @@ def render(
         title=title,
         introduction=words,
         sections=sections,
-        waiting=waiting,
+        missing=missing,
         script=script,
         policy=POLICY.format(
             script=f"sha256-{b64encode(sha256(script.encode()).digest()).decode()}"

@@ -13,6 +13,7 @@ from .. import checks
 from ..kernels import Kernel
 from ..numerics import matmul, reciprocal
 from ..tasks import Task
+from ..tasks.task import check_axes
 from .algebra import like
 from .prefix import check_prefix, decays, in_units_of_y, tokens_of
 from .results import CausalTrajectory
@@ -68,10 +69,11 @@ def delta_rule(
     >>> delta_rule(Linear(), task, step_size=0.5).along[-1].tolist()
     [0.0, 1.0, 1.5]
     """
-    check_prefix(kernel, task, prefix, task.num_supports if steps is None else steps, 1)
+    check_axes(task)
+    steps = task.num_supports if steps is None else steps
+    check_prefix(kernel, task, prefix, steps, 1)
     checks.positive_scalar("step_size", step_size)
     checks.flag("normalised", normalised)
-    steps = task.num_supports if steps is None else steps
     return learn(kernel, task, step_size, log_gate, strength, steps, normalised, prefix)
 
 

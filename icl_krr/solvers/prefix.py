@@ -51,6 +51,7 @@ def check_prefix(kernel: Kernel, task: Task, prefix: str, steps: int, width: int
 def num_features(kernel: Kernel, task: Task) -> int:
     """The number m of features of the kernel."""
     check_kernel(kernel)
+    check_axes(task)
     return jax.eval_shape(kernel.feature_map, task.x).shape[1]
 
 

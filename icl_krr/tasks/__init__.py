@@ -7,10 +7,11 @@ icl-krr predict TABLE.csv --target COLUMN
 ```
 
 `--queries QUERIES.csv` names a file with the rows to predict. Without it, random rows of the table
-become supports and the other rows become queries. Every other column is a feature, and `--encode`
-encodes columns of text. `--out FOLDER` writes `predictions.csv`, which has one line for each query:
-the number of its row, y if it is known, the prediction of the transformer, that of exact KRR, and
-the standard deviation and the 95 % interval of a new y. It writes the files of `icl-krr demo`, too.
+become supports and the other rows become queries. Every other column is a feature, `--encode`
+encodes columns of text, and `--missing` leaves out or fills cells without a value. `--out FOLDER`
+writes `predictions.csv`, which has one line for each query: the number of its row, y if it is
+known, the prediction of the transformer, that of exact KRR, and the standard deviation and the 95 %
+interval of a new y. It writes the files of `icl-krr demo`, too.
 
 `--solver` and `--kernel` choose the construction. `--supports` sets the number of supports, and
 `--seed` draws them. `--ridge`, `--temperature` and `--lengthscale` set the hyperparameters.

@@ -1,26 +1,22 @@
-"""Columns of a comma-separated file: its cells as text, and how they become numbers."""
+"""Columns of a comma-separated file: numbers, or texts that are one-hot encoded."""
 
 from __future__ import annotations
 
-import csv
 import math
-from collections.abc import Collection, Sequence
+import re
+from collections.abc import Sequence
 from dataclasses import dataclass
-from pathlib import Path
-from typing import NamedTuple
 
 import numpy as np
 
-from .. import checks, fields
+from .. import fields
 from ..fields import cut, shown
+from .cells import NUMBER, TEXT, Cells, Rule, is_missing, number
 
-
-class Cells(NamedTuple):
-    """The text of a file: one tuple of cells for each column, and the line of every row."""
-
-    path: Path
-    columns: dict[str, tuple[str, ...]]
-    lines: tuple[int, ...]
+DATE = re.compile(
+    r"(\d{4}([-/.])\d{1,2}\2\d{1,2}|\d{1,2}([-/. ])(\d{1,2}|[A-Za-z]{3,9})\3\d{2}(\d{2})?)([T ].*)?"
+)
+"""Dates such as 2024-05-31, 31/5/24, 31.5.2024 and 31 May 2024, also with a time of day."""
 
 
 @dataclass(frozen=True)
@@ -51,64 +47,24 @@ class Column:
             return (self.name,)
         return tuple(f"{self.name}={text}" for text in self.texts)
 
+    @property
+    def rule(self) -> Rule:
+        """What the cells of the column must be."""
+        return NUMBER if self.texts is None else TEXT
+
     def numbers(self, cells: Cells) -> np.ndarray:
-        """The features [rows, number of features] of the cells of this column, float64."""
+        """The features [rows, number of features] of the cells, float64; NaN for no number."""
         values = cells.columns[self.name]
         if self.texts is not None:
             return np.asarray(values, object)[:, None] == np.asarray(self.texts, object)[None]
-        numbers = np.array([number(value) for value in values])
-        if not np.all(np.isfinite(numbers)):
-            row = int(np.argmin(np.isfinite(numbers)))
-            raise ValueError(
-                f"{cells.path}, line {cells.lines[row]}, column {shown(self.name)}: expected a "
-                f"finite number, got {shown(values[row])}; correct the cell or remove the row"
-            )
-        return numbers[:, None]
-
-
-def read_cells(path: str | Path) -> Cells:
-    """The cells of a file whose header names every column once."""
-    path = checks.path("path", path)
-    try:
-        with path.open(newline="", encoding="utf-8-sig") as file:
-            # line_num is the line in the file; a quoted cell may span several lines
-            reader = csv.reader(file)
-            rows = [(reader.line_num, [cell.strip() for cell in row]) for row in reader if row]
-    except (UnicodeDecodeError, csv.Error) as error:
-        raise ValueError(f"{path} must be comma-separated UTF-8 text: {error}") from None
-    if not rows:
-        raise ValueError(f"{path} is empty; it must have a header and rows of numbers")
-    (_, header), *rows = rows
-    if not all(header):
-        raise ValueError(f"{path} must name every column, got {cut(', '.join(map(repr, header)))}")
-    if repeated := sorted({name for name in header if header.count(name) > 1}):
-        raise ValueError(
-            f"{path} must name each column once, got {shown(repeated[0])} more than once"
-        )
-    if not rows:
-        raise ValueError(f"{path} must have rows of numbers below its header, got none")
-    for line, row in rows:
-        if len(row) != len(header):
-            raise ValueError(
-                f"{path}, line {line}: expected as many cells as the header has ({len(header)}), "
-                f"got {len(row)}{separator(header)}"
-            )
-    columns = dict(zip(header, zip(*(row for _, row in rows), strict=True), strict=True))
-    return Cells(path, columns, tuple(line for line, _ in rows))
-
-
-def separator(header: Collection[str]) -> str:
-    """The end of an error about a file that may have another separator."""
-    if len(header) > 1:
-        return ""
-    found = next((mark for mark in ";\t|" if mark in next(iter(header))), None)
-    return f"; separate the cells with commas instead of {found!r}" if found else ""
+        return np.array([number(value) for value in values])[:, None]
 
 
 def columns_of(cells: Cells, names: Sequence[str], encode: bool) -> tuple[Column, ...]:
     """The columns with these names; columns of text are encoded, or else refused by name."""
-    texts = {name: values for name in names if is_text(values := cells.columns[name])}
+    texts = [name for name in names if is_text(cells.columns[name])]
     if texts and not encode:
+        check_dates(cells, texts)
         raise ValueError(
             f"{cells.path} must have numbers in every column, got text in "
             f"{cut(', '.join(map(repr, texts)))}; encode text as numbers (--encode on the command "
@@ -117,29 +73,35 @@ def columns_of(cells: Cells, names: Sequence[str], encode: bool) -> tuple[Column
     return tuple(Column(name, different(cells, name) if name in texts else None) for name in names)
 
 
+def present(values: Sequence[str]) -> list[str]:
+    return [value for value in values if not is_missing(value)]
+
+
 def is_text(values: Sequence[str]) -> bool:
     """Whether most cells are not numbers; a few of them may be typing errors."""
-    return sum(math.isnan(number(value)) for value in values) > len(values) / 2
+    there = present(values)
+    return sum(math.isnan(number(value)) for value in there) > len(there) / 2
+
+
+def check_dates(cells: Cells, names: Sequence[str]) -> None:
+    """Raise an error with the remedy if most cells of a column are dates."""
+    for name in names:
+        there = present(cells.columns[name])
+        if sum(DATE.fullmatch(value) is not None for value in there) > len(there) / 2:
+            raise ValueError(
+                f"{cells.path} must have numbers in every column, got dates in {shown(name)}, such "
+                f"as {shown(there[0])}; replace each by its number of days, with pandas as "
+                f"t[{name!r}] = (pd.to_datetime(t[{name!r}]) - pd.Timestamp('1970-01-01')).dt.days"
+            )
 
 
 def different(cells: Cells, name: str) -> tuple[str, ...]:
-    values = cells.columns[name]
-    if "" in values:
-        raise ValueError(
-            f"{cells.path}, line {cells.lines[values.index('')]}, column {shown(name)}: expected "
-            "text, got an empty cell; fill the cell or remove the row"
-        )
+    values = present(cells.columns[name])
     found = tuple(sorted(set(values)))
     if len(found) > max(2, len(values) // 2):
+        check_dates(cells, [name])
         raise ValueError(
             f"{cells.path}, column {shown(name)} must have few different texts to be encoded, got "
             f"{len(found)} in {len(values)} rows; remove the column"
         )
     return found
-
-
-def number(cell: str) -> float:
-    try:
-        return math.nan if "_" in cell else float(cell)  # float accepts 1_000
-    except ValueError:
-        return math.nan

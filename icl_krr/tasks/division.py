@@ -77,10 +77,11 @@ def divide(
         )
     order = np.random.default_rng(seed).permutation(len(table))
     supports, rows = order[:num_supports], order[num_supports:]
+    numbers = numbers_of(len(table), table.dropped)[rows]
     if queries is None:
         queries = Queries(table.x[rows], table.y[rows])
     else:
-        rows = np.arange(len(queries.x))
+        numbers = numbers_of(len(queries.x), queries.dropped)
     x, y = (Scaling.of(columns[supports]) for columns in (table.x, table.y))
     task = Task(
         x=x.apply(table.x[supports]),
@@ -88,7 +89,12 @@ def divide(
         x_query=x.apply(queries.x),
         y_query=None if queries.y is None else y.apply(queries.y),
     )
-    return Division(task, rows + 1, y)
+    return Division(task, numbers, y)
+
+
+def numbers_of(count: int, dropped: tuple[int, ...]) -> np.ndarray:
+    """The numbers in the file of the rows that are left."""
+    return np.setdiff1d(np.arange(1, count + len(dropped) + 1), dropped)
 
 
 def usual_supports(table: Table, queries: Queries | None = None) -> int:

@@ -15,7 +15,8 @@ from .. import checks
 from ..fields import cut, shown
 from ..names import similar
 from ..readable import readable
-from .columns import Cells, Column, columns_of, read_cells, separator
+from .cells import DROP, MEDIAN, METHODS, Cells, check_cells, read_cells, separator
+from .columns import Column, check_dates, columns_of, present
 from .scaling import standardise
 
 
@@ -32,6 +33,9 @@ class Table:
         features: names of the p feature columns.
         target: name of the target column.
         columns: the columns of the file that became the features; default (), none were encoded.
+        dropped: rows of the file that are left out because a cell is missing, from 1 for the first
+            below the header; default (), none.
+        filled: number of missing cells that were filled; default 0.
 
     >>> len(Table(np.ones((2, 1)), np.zeros(2), features=("age",), target="progression"))
     2
@@ -42,6 +46,8 @@ class Table:
     features: tuple[str, ...]
     target: str
     columns: tuple[Column, ...] = ()
+    dropped: tuple[int, ...] = ()
+    filled: int = 0
 
     def __post_init__(self):
         for name, value in (("x", self.x), ("y", self.y)):
@@ -73,14 +79,21 @@ class Queries(NamedTuple):
         y: target, float64 [rows], or None if it is not known.
         unseen: texts of encoded columns that the table does not have, such as "city=Oslo". All
             features of such a text are 0.
+        dropped: rows of the file that are left out because a cell is missing, from 1 for the first
+            below the header.
+        filled: number of missing cells that were filled; default 0.
     """
 
     x: np.ndarray
     y: np.ndarray | None
     unseen: tuple[str, ...] = ()
+    dropped: tuple[int, ...] = ()
+    filled: int = 0
 
 
-def read_table(path: str | Path, target: str, encode: bool = False) -> Table:
+def read_table(
+    path: str | Path, target: str, encode: bool = False, missing: str | None = None
+) -> Table:
     """Read a table from a comma-separated file with a header.
 
     Args:
@@ -88,14 +101,18 @@ def read_table(path: str | Path, target: str, encode: bool = False) -> Table:
         target: name of the target column. All other columns are features.
         encode: whether columns of text become features that are 0 or 1, one for each different
             text (one-hot); default False, columns of text are refused.
+        missing: what to do about missing cells, which are empty or NA, N/A, NaN, null or ? in any
+            case. "drop" leaves out their rows. "median" leaves out rows without a target, and gives
+            a missing number the median of its column in the other rows, and a missing text 0 in all
+            of its features. Default None: missing cells are refused.
 
     Returns:
         A `Table` in float64 with the rows in the order of the file.
 
     Raises:
         ValueError: the file is empty, a column is missing or repeated, a row has the wrong number
-            of cells, a cell is not a finite number, or a column of text has too many different
-            texts. The message names the line or the column.
+            of cells, cells are not finite numbers, no row is left, or a column has dates or too
+            many different texts. The message names the lines or the column.
         OSError: the file cannot be read.
 
     >>> table = read_table(diabetes_path(), target="progression")
@@ -104,6 +121,7 @@ def read_table(path: str | Path, target: str, encode: bool = False) -> Table:
     """
     checks.instance("target", target, str, "the name of a column")
     checks.flag("encode", encode)
+    check_method(missing)
     cells, target = read_cells(path), target.strip()
     if target not in cells.columns:
         raise ValueError(
@@ -115,34 +133,75 @@ def read_table(path: str | Path, target: str, encode: bool = False) -> Table:
         raise ValueError(
             f"{path} must have a feature column besides {shown(target)}{separator(cells.columns)}"
         )
+    check_dates(cells, [target])
+    needed = {DROP: [target, *names], MEDIAN: [target]}
+    cells, dropped = rows_with_values(cells, needed.get(missing or "", []))
     columns = columns_of(cells, names, encode)
+    check_cells(cells, {c.name: c.rule for c in (*columns, Column(target))}, missing)
     y = Column(target).numbers(cells)[:, 0]
-    x = features_of(cells, columns)
+    x, filled = filled_in(features_of(cells, columns), cells, columns)
     features = tuple(feature for column in columns for feature in column.features)
     for name, values in (*zip(features, x.T, strict=True), (target, y)):
         if (row := outlier(values)) is not None:
             raise ValueError(f"{path}, line {cells.lines[row]}, {too_large(name, values[row])}")
-    return Table(x, y, features, target, columns)
+    return Table(x, y, features, target, columns, dropped, filled)
+
+
+def rows_with_values(cells: Cells, names: Sequence[str]) -> tuple[Cells, tuple[int, ...]]:
+    """The rows without missing cells in these columns, and the numbers of the others, from 1."""
+    if not names:
+        return cells, ()
+    lacks = cells.missing(names)
+    keep = np.asarray(~lacks.any(axis=1))
+    if not keep.any():
+        worst = names[int(np.argmax(lacks.sum(axis=0)))]
+        raise ValueError(
+            f"{cells.path} must have a row without missing cells, got none of {len(keep)}; most "
+            f"are missing in the column {shown(worst)}"
+        )
+    return cells.only(keep), tuple((np.flatnonzero(~keep) + 1).tolist())
+
+
+def filled_in(
+    x: np.ndarray, cells: Cells, columns: Sequence[Column], medians: np.ndarray | None = None
+) -> tuple[np.ndarray, int]:
+    """Features with the medians, or by default those of x, for NaN; and how many cells that were.
+
+    What is NaN here was allowed to be missing. A missing text has no feature of its own.
+    """
+    lacks = np.isnan(x)
+    if medians is None:
+        for j in np.flatnonzero(lacks.all(axis=0)):
+            name = [feature for column in columns for feature in column.features][j]
+            raise ValueError(
+                f"{cells.path}, column {shown(name)} must have a number in some row, got none; "
+                "remove the column"
+            )
+        medians = np.nanmedian(x, axis=0)
+    return np.where(lacks, medians, x), int(cells.missing(c.name for c in columns).sum())
 
 
 def features_of(cells: Cells, columns: Sequence[Column]) -> np.ndarray:
     return np.concatenate([column.numbers(cells) for column in columns], axis=1, dtype=float)
 
 
-def read_queries(path: str | Path, table: Table) -> Queries:
+def read_queries(path: str | Path, table: Table, missing: str | None = None) -> Queries:
     """Read rows to predict from a comma-separated file with the feature columns of a table.
 
     Args:
         path: path of the file, in UTF-8. Its columns can have any order. It may have the target
             column of the table.
         table: table of the supports. Text is encoded in the same way as in this table.
+        missing: what to do about missing cells, see `read_table`. "drop" leaves out queries with
+            missing features. "median" gives them the median of the column in the table. With both,
+            y is None if a target is missing. Default None: missing cells are refused.
 
     Returns:
         `Queries` in float64 with the rows in the order of the file.
 
     Raises:
-        ValueError: a column is missing, or is not a column of the table, or a cell is not a finite
-            number. The message names the line or the column.
+        ValueError: a column is missing, or is not a column of the table, cells are not finite
+            numbers, or no row is left. The message names the lines or the column.
         OSError: the file cannot be read.
 
     >>> table = diabetes()
@@ -151,6 +210,7 @@ def read_queries(path: str | Path, table: Table) -> Queries:
     ((442, 10), True)
     """
     checks.instance("table", table, Table, "an icl_krr.tasks.Table")
+    check_method(missing)
     cells = read_cells(path)
     columns = table.columns or tuple(map(Column, table.features))
     names = [column.name for column in columns]
@@ -162,16 +222,28 @@ def read_queries(path: str | Path, table: Table) -> Queries:
             raise ValueError(
                 f"{path} must have only columns of the table, got {shown(name)}; remove the column"
             )
-    known = table.target in cells.columns
-    y = Column(table.target).numbers(cells)[:, 0] if known else None
+    cells, dropped = rows_with_values(cells, names if missing == DROP else [])
+    known = present(cells.columns.get(table.target, ()))
+    targets = [Column(table.target)] if known else []
+    check_cells(cells, {c.name: c.rule for c in (*columns, *targets)}, missing)
+    y = targets[0].numbers(cells)[:, 0] if targets else None
+    if y is not None and np.isnan(y).any():
+        y = None
+    medians = np.median(table.x, axis=0)  # those that the table was filled with, if it was
+    x, filled = filled_in(features_of(cells, columns), cells, columns, medians)
     unseen = {
         f"{column.name}={text}"
         for column in columns
         if column.texts is not None
-        for text in cells.columns[column.name]
+        for text in present(cells.columns[column.name])
         if text not in column.texts
     }
-    return Queries(features_of(cells, columns), y, tuple(sorted(unseen)))
+    return Queries(x, y, tuple(sorted(unseen)), dropped, filled)
+
+
+def check_method(missing: str | None) -> None:
+    if missing is not None:
+        checks.choice("missing", missing, METHODS)
 
 
 def outlier(column: np.ndarray) -> int | None:

@@ -67,7 +67,9 @@ def budget(
     >>> budget(0.01, 64, 0.1).steps
     117
     """
-    checks.positives(error=error, ridge=ridge, largest=largest, radius=radius, margin=margin)
+    numbers = {"error": error, "ridge": ridge, "largest": largest, "radius": radius}
+    for name, value in (numbers | {"margin": margin}).items():
+        checks.positive_scalar(name, value)
     checks.count("num_supports", num_supports)
     n, mass = num_supports, num_supports * largest
     target = jnp.arccosh(jnp.maximum(2 * jnp.sqrt(mass / ridge) / error, 1.0))

@@ -34,8 +34,8 @@ class Spec:
             token attends to it, and a query attends to itself, as in GPT-2.
 
     Raises:
-        ValueError: `attention` or `tokens` is unknown, a count is < 1, `inclusive` is True and
-            `causal` is not, or `aggregator` is False and `inclusive` is, too.
+        ValueError: `attention` or `tokens` is unknown, a count is < 1 or > 100 000, `inclusive` is
+            True and `causal` is not, or `aggregator` is False and `inclusive` is, too.
         TypeError: an argument has another type.
 
     >>> Spec(num_features=3, attention="linear").causal
@@ -55,8 +55,8 @@ class Spec:
 
     def __post_init__(self):
         fields.check(self)
-        checks.count("num_features", self.num_features)
-        checks.count("num_outputs", self.num_outputs)
+        checks.stored("num_features", self.num_features)
+        checks.stored("num_outputs", self.num_outputs)
         checks.choice("attention", self.attention, ("linear", "softmax"))
         checks.choice("tokens", self.tokens, TOKENS)
         if self.inclusive and not self.causal:

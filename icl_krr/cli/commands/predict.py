@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import sys
+from pathlib import Path
 
 import jax
 import numpy as np
@@ -15,7 +16,7 @@ from ...experiments.predictions import calibration_of, errors, predictions
 from ...experiments.shared.rows import Rows
 from ...fields import cut
 from ...files import to_csv
-from ...tasks import Table as TableOfNumbers, read_queries, read_table
+from ...tasks import Queries, Table as TableOfNumbers, read_queries, read_table
 from ...tasks.division import Division, divide, usual_supports
 from ...text_tables import Table, number
 from .. import output
@@ -73,23 +74,40 @@ def run(settings: Predict) -> int:
 
 def read_task(settings: Predict) -> tuple[Division, list[str]]:
     """The task, and what makes its predictions doubtful."""
-    table = read_table(settings.table, settings.target, settings.encode)
+    table = read_table(settings.table, settings.target, settings.encode, settings.missing)
     if len(table) < 2:
         raise ValueError(f"{settings.table} must hold at least 2 rows, got {len(table)}")
-    queries = None if settings.queries is None else read_queries(settings.queries, table)
+    queries = None
+    if settings.queries is not None:
+        queries = read_queries(settings.queries, table, settings.missing)
     supports = settings.supports
     if supports is None:
         supports = usual_supports(table, queries)
     if supports < 2:
         raise ValueError(f"supports must be >= 2, got {supports}; one row does not show a spread")
     division = divide(table, supports, settings.seed, queries)
-    doubts = doubts_of(division, table)
+    doubts = [*about_missing(settings.table, table), *about_missing(settings.queries, queries)]
+    doubts += doubts_of(division, table)
     if queries and queries.unseen:
         doubts.append(
             f"{settings.queries} has text that the table does not have, whose features are all 0: "
             f"{cut(', '.join(queries.unseen))}"
         )
     return division, doubts
+
+
+def about_missing(path: Path | None, part: TableOfNumbers | Queries | None) -> list[str]:
+    """Sentences on rows that were left out, and on cells that were filled."""
+    words = []
+    if part and part.dropped:
+        rows = ", ".join(map(str, part.dropped[:SHOWN]))
+        more = ", ..." if len(part.dropped) > SHOWN else ""
+        words.append(f"{path}: rows left out for missing cells: {len(part.dropped)} ({rows}{more})")
+    if part and part.filled:
+        words.append(
+            f"{path}: missing cells filled: {part.filled} (numbers with their column's median)"
+        )
+    return words
 
 
 def doubts_of(division: Division, table: TableOfNumbers) -> list[str]:

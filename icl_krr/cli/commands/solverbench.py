@@ -5,7 +5,7 @@ from __future__ import annotations
 import dataclasses
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any
+from typing import Any, TypedDict
 
 import jax
 from rich.console import Console
@@ -15,8 +15,6 @@ from ...experiments.solverbench.folder import (
     LABELS,
     MODELS,
     TRUTHS,
-    read_models,
-    read_record,
     write_bench,
 )
 from ...experiments.solverbench.power import (
@@ -26,11 +24,13 @@ from ...experiments.solverbench.power import (
     measure,
     power_table,
 )
+from ...experiments.solverbench.reading import read_labels, read_models
 from ...experiments.solverbench.score import markdown, open_table, score, variant_table
 from ...experiments.solverbench.settings import QUICK, BenchConfig
 from ...experiments.solverbench.verdicts import read_verdicts
-from ...files import from_json, to_csv, to_markdown
+from ...files import to_csv, to_markdown
 from ...plots import images, power_figure
+from ...records import read_record
 from ...text_tables import Table
 from .. import output
 from ..settings.solverbench import IDENTIFY, OUT, POWER, SCORE, WRITE, Solverbench
@@ -74,7 +74,7 @@ def identify(settings: Solverbench, folder: Path, show: Show) -> Results:
     output.prepare(folder)
     known = {"config": manifest["config"], "sha256": manifest["sha256"], "seed": settings.seed}
     meta = {**output.surroundings(settings), "dtype": manifest["dtype"], **known}
-    rows = finished(folder / "verdicts.json", known)
+    rows = finished(folder / "verdicts.json", known, ("model",))
 
     def save() -> None:
         record = (output.to_json({"meta": meta, "rows": rows}) + "\n").encode()
@@ -91,19 +91,23 @@ def identify(settings: Solverbench, folder: Path, show: Show) -> Results:
     return {"rows": rows}, [table]
 
 
-def finished(path: Path, known: dict[str, Any]) -> list[dict[str, Any]]:
+class Earlier(TypedDict):
+    """What an earlier run of the same command wrote."""
+
+    meta: dict[str, Any]
+    rows: tuple[dict[str, Any], ...]
+
+
+def finished(path: Path, known: dict[str, Any], names: tuple[str, ...]) -> list[dict[str, Any]]:
     """The rows of an earlier run of the same command; ValueError if it was another."""
     if not path.exists():
         return []
-    try:
-        record = from_json(path.read_text())
-        there, rows = record["meta"], record["rows"]
-        same = all(there[name] == value for name, value in output.plain(known).items())
-    except (ValueError, KeyError, TypeError):
-        same, rows = False, []
-    if not same:
+    earlier: Earlier = read_record(Earlier, path)
+    meta, rows = earlier["meta"], earlier["rows"]
+    same = all(name in meta and meta[name] == v for name, v in output.plain(known).items())
+    if not same or not all({*names} <= {*row} for row in rows):
         raise ValueError(f"{path} must be of the same models, got others; choose another --out")
-    return rows
+    return [*rows]
 
 
 def cell(value: Any) -> str:
@@ -111,7 +115,7 @@ def cell(value: Any) -> str:
 
 
 def score_table(settings: Solverbench, folder: Path, show: Show) -> Results:
-    labels = read_record(settings.labels / TRUTHS)
+    labels = read_labels(settings.labels / TRUTHS)
     assert settings.table is not None
     found = score(labels["models"], read_verdicts(settings.table, labels["models"]))
     output.prepare(folder)
@@ -134,8 +138,8 @@ def power(settings: Solverbench, folder: Path, show: Show) -> Results:
     output.prepare(folder)
     known = {"config": dataclasses.asdict(config)}
     meta = {**output.surroundings(settings), "dtype": "float64", **known}
-    rows = finished(folder / "power.json", known)
     names = ("tasks", "seed", "solver", "level")
+    rows = finished(folder / "power.json", known, names)
     done = {tuple(row[name] for name in names) for row in rows}
     for found in measure(config, done):
         rows += found

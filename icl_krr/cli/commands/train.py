@@ -13,7 +13,7 @@ from rich.progress import BarColumn, MofNCompleteColumn, TextColumn, TimeRemaini
 
 from ...devices import over_processes
 from ...experiments.shared.recipe import Recipe, names
-from ...experiments.shared.runs import family, first_model
+from ...experiments.shared.runs import family, first_model, recorded
 from ...plots import images, training_figure
 from ...text_tables import Table, number
 from ...training import Diverged, check, save_weights, train
@@ -31,14 +31,15 @@ def run(settings: Train) -> int:
     """Return 1 if the loss diverged, else 0."""
     recipe = Recipe(settings.task, settings.model, settings.training)
     folder = settings.out or default_folder(settings.recipe)
+    sealed = recorded(recipe)
     drawn = family(recipe.task)
     model = first_model(recipe, drawn)
     check(model, drawn, recipe.training)
     output.prepare(folder)
     made = any((folder / name).exists() for name in (FILE, FOLDER, "model.msgpack"))
     if made and (folder / "recipe.json").exists():
-        compare(described(Recipe.read(folder)), described(recipe), folder)
-    output.save(folder, {"recipe.json": recipe.to_json().encode()})
+        compare(described(Recipe.read(folder)), described(sealed), folder)
+    output.save(folder, {"recipe.json": sealed.to_json().encode()})
     columns = (
         BarColumn(),
         MofNCompleteColumn(),

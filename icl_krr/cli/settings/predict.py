@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Literal
 
 import tyro
 
@@ -31,6 +31,12 @@ class Predict(Construction):
     If None, the rows of the table that are not supports."""
     encode: bool = False
     """Encode columns of text: each different text becomes a column that is 0 or 1 (one-hot)."""
+    missing: Literal["drop", "median"] | None = None
+    """What to do about cells without a value: empty, NA, N/A, NaN, null or ?, in any case. "drop"
+    leaves out their rows, and predicts nothing for such rows of --queries. "median" gives a number
+    the median of its column in the table, and a text 0 in all of its columns (see --encode); rows
+    of the table without a target are left out. A typing error is never missing.
+    If None, such cells are refused."""
     supports: int | None = None
     """Number of rows of the table used as supports, drawn at random.
     If None, three quarters of the rows, but at most 512; all rows if --queries is given, but at

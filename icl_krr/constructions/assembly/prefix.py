@@ -150,6 +150,7 @@ def prefix_sums(
     1
     """
     checks.flag("stores_sums", stores_sums)
+    checks.positive_scalar("ridge", ridge)
     m = feature_machine(PrefixSums, kernel, num_features, ridge=ridge, **options)
     m.stores_sums = stores_sums
     return m

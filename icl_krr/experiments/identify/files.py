@@ -3,16 +3,15 @@
 from __future__ import annotations
 
 import io
-import zipfile
 from pathlib import Path
 from typing import Any, NamedTuple
 
 import jax
-import jax.numpy as jnp
 import numpy as np
 
 from ...probes.model_answers import with_other_outputs
 from ...tasks import Task
+from ..shared.arrays import read_arrays, task_of
 from ..shared.draws import draw_tasks
 
 GIVEN = ("x", "y", "x_query", "mask")
@@ -43,27 +42,21 @@ def has(tasks: Task, name: str) -> bool:
     return getattr(tasks, name) is not None
 
 
-def read_arrays(path: Path) -> Arrays:
+def answered(path: Path) -> Arrays:
     """Read a file of tasks to which answers and hats were added.
 
     Raises:
-        ValueError: the file is not a NumPy file, or an array is missing.
+        ValueError: the file is not a NumPy file, or an array is missing or does not fit.
+        OSError: the file cannot be read.
     """
-    try:
-        with np.load(path, allow_pickle=False) as stored:
-            held = {name: stored[name] for name in stored.files}
-    except FileNotFoundError:
+    if not path.exists():
         raise ValueError(
             f"{path} does not exist; write tasks to it with --tasks-of RUN, then add answers"
-        ) from None
-    except (ValueError, OSError, zipfile.BadZipFile, AttributeError) as error:
-        raise ValueError(f"{path} must be a NumPy file as numpy.savez writes it: {error}") from None
-    missing = [name for name in (*GIVEN[:3], *WANTED) if name not in held]
-    if missing:
-        raise ValueError(
-            f"{path} must hold the arrays {', '.join((*GIVEN[:3], *WANTED))}; "
-            f"{', '.join(missing)} is missing; add the predictions of every layer as answers "
-            "[b, layers + 1, q], and their derivatives in y as hats [b, layers + 1, q, n]"
         )
-    tasks = Task(**{name: jnp.asarray(held[name]) for name in GIVEN if name in held})
+    mend = (
+        "; add the predictions of every layer as answers [b, layers + 1, q], and their derivatives "
+        "in y as hats [b, layers + 1, q, n]"
+    )
+    held = read_arrays(path, (*GIVEN[:3], *WANTED), (*GIVEN[3:], OPTIONAL), mend)
+    tasks = task_of(path, {name: held[name] for name in GIVEN if name in held})
     return Arrays(tasks, held["answers"], held["hats"], held.get(OPTIONAL))

@@ -7,12 +7,13 @@ import json
 from dataclasses import dataclass, field
 from importlib import resources
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal, get_args
+from typing import TYPE_CHECKING, Literal
 
 from ... import fields
 from ...catalogue import ATTENTIONS, FAMILIES, KERNELS, SOLVERS, find, spelled
-from ...files import from_json
-from ...names import similar, unknown
+from ...files import SEAL, check_seal, seal
+from ...names import similar
+from ...records import json_of, record_of
 from ...training.settings import Training
 
 if TYPE_CHECKING:
@@ -22,6 +23,16 @@ else:
 
 RUNS = Path(str(resources.files("icl_krr"))) / "runs"
 """Folder of the reference runs: each has a recipe, most have weights and metrics."""
+
+FILE, WEIGHTS = "recipe.json", ("model.msgpack", "checkpoint.msgpack")
+"""Files of a run: its recipe, and its weights, of which the first that is there counts."""
+
+CHECKSUM, DIGEST = "checksum", "sha256:"
+"""The entry of a file that seals it, and how the checksum of weights begins."""
+
+MOST = {int: 100_000, float: 1e30}
+LONG = dict.fromkeys(("steps", "warmup", "curriculum", "log_every", "seed"), 2**31 - 1)
+"""Largest numbers in a file: by type, and by name. None is below 0."""
 
 
 @dataclass(frozen=True)
@@ -114,7 +125,10 @@ class Recipe:
     a JSON file. Missing fields have their defaults.
 
     Raises:
-        ValueError: the file is not a recipe, or has an unknown field or a value of a wrong type.
+        ValueError: the file is not a recipe, has an unknown field or a value of a wrong type or
+            size, names a folder to start from, or is not as it was written: a file beside weights
+            must have its checksum, as the weights have theirs.
+        OSError: the file cannot be read.
 
     >>> Recipe.read("gp-encoder").task.family
     'gaussian_process'
@@ -127,50 +141,56 @@ class Recipe:
     @classmethod
     def read(cls, where: str | Path) -> Recipe:
         path = folder_of(where)
-        path = path / "recipe.json" if path.is_dir() else path
+        path = path / FILE if path.is_dir() else path
         try:
-            entries = from_json(path.read_text())
+            content = path.read_bytes()
         except FileNotFoundError:
             raise ValueError(
                 f"recipe must be a JSON file, a run's folder or one of {', '.join(names())}; "
                 f"got {str(where)!r}{similar(str(where), names())}"
             ) from None
-        except ValueError as error:
-            raise ValueError(f"{path} must be a JSON file: {error}") from None
-        return cls(**parts(cls, entries, path))
+        entries = json_of(path, content)
+        sealed = isinstance(entries, dict) and CHECKSUM in entries
+        if sealed or beside_weights(path):
+            try:
+                check_seal(content)
+            except ValueError as error:
+                raise ValueError(
+                    f"{path} must be as icl-krr train wrote it, but has {error}; for other "
+                    f"settings, use a copy in another folder without the entry {CHECKSUM}"
+                ) from None
+        if sealed:
+            del entries[CHECKSUM]
+        recipe = record_of(cls, entries, path)
+        check_entries(recipe, path)
+        return recipe
 
     def to_json(self) -> str:
-        return json.dumps(dataclasses.asdict(self), indent=2, default=str) + "\n"
+        """The JSON text with its checksum."""
+        record = {CHECKSUM: SEAL, **dataclasses.asdict(self)}
+        return seal((json.dumps(record, indent=2, default=str) + "\n").encode()).decode()
 
 
-def parts(cls: Any, entries: Any, path: Path) -> dict[str, Any]:
-    if not isinstance(entries, dict):
+def beside_weights(path: Path) -> bool:
+    kept = (*WEIGHTS, "checkpoint.orbax")
+    return path.name == FILE and any((path.parent / name).exists() for name in kept)
+
+
+def check_entries(recipe: Recipe, path: Path) -> None:
+    """Refuse what only a person may ask for who types it: huge sizes, and files to start from."""
+    for part in vars(recipe).values():
+        for name, value in vars(part).items():
+            most = LONG.get(name) or MOST.get(type(value))
+            if most is not None and not 0 <= value <= most:
+                raise ValueError(
+                    f"{path}: {name} must be from 0 to {most}, got {fields.shown(value)}"
+                )
+    start = recipe.model.start
+    if not (start is None or start in SOLVERS or start in names() or start.startswith(DIGEST)):
         raise ValueError(
-            f"{path} must hold a JSON object with the fields of {cls.__name__}, "
-            f"got {fields.shown(entries)}"
+            f"{path}: start must be the name of a solver or a run of the package, got "
+            f"{fields.shown(start)}; give the folder of another run as --model.start FOLDER"
         )
-    kinds, hints, made = fields.hints(Recipe), fields.hints(cls), {}
-    for name, value in entries.items():
-        if name not in hints:
-            raise ValueError(f"{path}: {unknown('field', name, hints)}")
-        if cls is Recipe:
-            made[name] = kinds[name](**parts(kinds[name], value, path))
-            continue
-        made[name] = as_annotated(value, hints[name])
-        if not fields.fits(made[name], hints[name]):
-            raise ValueError(
-                f"{path}: {name} must be {fields.words(hints[name])}, got {fields.shown(value)}"
-            )
-    return made
-
-
-def as_annotated(value: Any, hint: Any) -> Any:
-    """A JSON text as a path or in the catalogue's spelling, where the field has one of these."""
-    if isinstance(value, str) and Path in get_args(hint):
-        return Path(value)
-    if isinstance(value, str) and spelled(value) in get_args(hint):
-        return spelled(value)
-    return value
 
 
 def folder_of(where: str | Path) -> Path:
@@ -195,7 +215,7 @@ def solver_of(name: str | None) -> str | None:
 
 
 def holds_run(folder: Path) -> bool:
-    return (folder / "recipe.json").exists()
+    return (folder / FILE).exists()
 
 
 def names() -> list[str]:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import dataclasses
+from hashlib import sha256
 from pathlib import Path
 from typing import NamedTuple
 
@@ -15,9 +17,16 @@ from ...training.settings import LIKELIHOOD
 from ...transformer import Architecture, Transformer, init, untie
 from .build import build
 from .families import family
-from .recipe import RUNS, ModelRecipe, Recipe, folder_of, holds_run, names
-
-WEIGHTS = ("model.msgpack", "checkpoint.msgpack")
+from .recipe import (
+    DIGEST,
+    RUNS,
+    WEIGHTS,
+    ModelRecipe,
+    Recipe,
+    folder_of,
+    holds_run,
+    names,
+)
 
 
 class Run(NamedTuple):
@@ -41,9 +50,14 @@ def load(where: str | Path) -> Run:
     recipe = Recipe.read(where)
     drawn = family(recipe.task)
     like = jax.eval_shape(lambda: blank(recipe, drawn))
+    return Run(checkpoint.load_weights(weights_of(folder, where), like), drawn, recipe)
+
+
+def weights_of(folder: Path, where: str | Path) -> Path:
+    """The file with the weights of a run."""
     for name in WEIGHTS:
         if (folder / name).exists():
-            return Run(checkpoint.load_weights(folder / name, like), drawn, recipe)
+            return folder / name
     raise ValueError(f"{where} must hold weights, got only a recipe; run icl-krr train {where}")
 
 
@@ -68,12 +82,27 @@ def first_model(recipe: Recipe, drawn: Sampler) -> Transformer:
     start = recipe.model.start
     if start is None or start in SOLVERS:
         return blank(recipe, drawn)
+    if start.startswith(DIGEST):
+        raise ValueError(
+            f"start must be given again, as --model.start FOLDER, because a recipe has only the "
+            f"checksum of these weights, got {start!r}"
+        )
     folder = find(start, *SOLVERS, name="start")
     like = jax.eval_shape(lambda: blank(recipe, drawn))
     there = load(start).model
     theirs, ours = (checkpoint.describe(one.spec, "model") for one in (there, like))
     checkpoint.compare(theirs, ours, folder)
     return there
+
+
+def recorded(recipe: Recipe) -> Recipe:
+    """The recipe as its file has it: weights to start from by their checksum, not by their path."""
+    start = recipe.model.start
+    if start is None or start.startswith(DIGEST) or start in (*SOLVERS, *names()):
+        return recipe
+    content = weights_of(find(start, *SOLVERS, name="start"), start).read_bytes()
+    named = DIGEST + sha256(content).hexdigest()
+    return dataclasses.replace(recipe, model=dataclasses.replace(recipe.model, start=named))
 
 
 def blank(recipe: Recipe, drawn: Sampler) -> Transformer:

@@ -10,8 +10,8 @@ import numpy as np
 from ...probes import Identification, identify_arrays
 from ...probes.distances import SPACES
 from ...tasks import Task
-from .folder import Submitted
 from .models import Answers
+from .reading import Submitted
 from .verdicts import IDENTIFIED, NEAR, NONE, TIED, Verdict
 
 
@@ -48,7 +48,10 @@ def identify_models(
     """
     for one in models:
         if one.name not in done:
-            found = identify_answers(one.tasks, one.answers, seed=seed)
+            try:
+                found = identify_answers(one.tasks, one.answers, seed=seed)
+            except ValueError as error:  # answers of other shapes than the tasks ask for
+                raise ValueError(f"{one.name}: {error}") from None
             yield {"model": one.name, **row_of(found)}
 
 

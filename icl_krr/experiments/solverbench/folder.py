@@ -1,4 +1,4 @@
-"""SolverBench as files: models, tasks and answers in one folder, labels in another."""
+"""Write SolverBench: models, tasks and answers to one folder, labels to another."""
 
 from __future__ import annotations
 
@@ -10,14 +10,14 @@ from functools import partial
 from hashlib import sha256
 from importlib.metadata import version
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 import jax
 import numpy as np
 
-from ... import export, fields
-from ...files import from_json, replace
-from ...tasks import Task, map_tasks
+from ... import export
+from ...files import replace
+from ...tasks import map_tasks
 from .known import known_models
 from .models import Answers, Model, answers_of
 from .open_set import open_models
@@ -149,72 +149,3 @@ def digest(content: bytes) -> str:
 def checksums(folder: Path, but: set[str]) -> dict[str, str]:
     files = sorted(path for path in folder.rglob("*") if path.is_file() and path.name not in but)
     return {str(path.relative_to(folder)): digest(path.read_bytes()) for path in files}
-
-
-class Submitted(NamedTuple):
-    """What a participant may see of a model: its tasks and answers.
-
-    Attributes:
-        name: name of the model.
-        tasks: tasks of the answers; the first half is to fit, the second to score.
-        answers: predictions and hat matrices.
-    """
-
-    name: str
-    tasks: Task
-    answers: Answers
-
-
-def read_models(models: Path) -> tuple[dict[str, Any], list[Submitted]]:
-    """Read the folder `models` of SolverBench and check it against its manifest.
-
-    Args:
-        models: folder that `write_bench` wrote.
-
-    Returns:
-        The manifest, and the models in the order of their names.
-
-    Raises:
-        ValueError: the folder was not written to its end, or a file has changed.
-        OSError: a file cannot be read.
-    """
-    manifest = read_record(models / MANIFEST)
-    for name, known in manifest["sha256"].items():
-        if not (models / name).is_file() or digest((models / name).read_bytes()) != known:
-            raise ValueError(
-                f"{models / name} must be as its manifest says; write SolverBench anew"
-            )
-    found = []
-    tasks = {
-        name: Task(**read_arrays(task_file(models, name)))
-        for name in {row["tasks"] for row in manifest["models"]}
-    }
-    for row in manifest["models"]:
-        answers = Answers(**read_arrays(models / row["model"] / "answers.npz"))
-        found.append(Submitted(row["model"], tasks[row["tasks"]], answers))
-    return manifest, found
-
-
-def read_record(path: Path) -> dict[str, Any]:
-    """The manifest or the labels; ValueError if the file is another."""
-    if not path.is_file():
-        raise ValueError(
-            f"{path} must exist, the last file that icl-krr solverbench write writes; write it"
-        )
-    try:
-        record = from_json(path.read_text())
-        if not {"format", "models", "sha256"} <= set(record):
-            raise KeyError("models")
-    except (ValueError, TypeError, KeyError):
-        raise ValueError(f"{path} must be written by icl-krr solverbench write") from None
-    if record["format"] != FORMAT:
-        raise ValueError(
-            f"{path} must have format {FORMAT}, got {fields.shown(record['format'])}; "
-            "write SolverBench anew"
-        )
-    return record
-
-
-def read_arrays(path: Path) -> dict[str, np.ndarray]:
-    with np.load(path) as file:
-        return {name: file[name] for name in file.files}

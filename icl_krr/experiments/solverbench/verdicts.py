@@ -43,22 +43,22 @@ def read_verdicts(path: Path, models: Mapping[str, Any]) -> dict[str, Verdict]:
             solver is unknown, or the number of names does not fit the status.
         OSError: the file cannot be read.
     """
-    with path.open(newline="", encoding="utf-8") as file:
-        reader = csv.DictReader(file)
-        if missing := [name for name in COLUMNS if name not in (reader.fieldnames or ())]:
-            raise ValueError(
-                f"{path} must have the columns {', '.join(COLUMNS)}, got no {missing[0]}"
-            )
-        found: dict[str, Verdict] = {}
-        for row in reader:
-            where = f"{path}, line {reader.line_num}"
-            if row["model"] not in models:
-                raise ValueError(
-                    f"{where}: model must be a model of the labels, got {row['model']!r}"
-                )
-            if row["model"] in found:
-                raise ValueError(f"{where}: model must be there once, got {row['model']!r} again")
-            found[row["model"]] = read_verdict(row, where)
+    try:
+        with path.open(newline="", encoding="utf-8-sig") as file:
+            reader = csv.DictReader(file)
+            header, rows = reader.fieldnames or (), [(reader.line_num, row) for row in reader]
+    except (UnicodeDecodeError, csv.Error) as error:
+        raise ValueError(f"{path} must be comma-separated UTF-8 text: {error}") from None
+    if missing := [name for name in COLUMNS if name not in header]:
+        raise ValueError(f"{path} must have the columns {', '.join(COLUMNS)}, got no {missing[0]}")
+    found: dict[str, Verdict] = {}
+    for line, row in rows:
+        where = f"{path}, line {line}"
+        if row["model"] not in models:
+            raise ValueError(f"{where}: model must be a model of the labels, got {row['model']!r}")
+        if row["model"] in found:
+            raise ValueError(f"{where}: model must be there once, got {row['model']!r} again")
+        found[row["model"]] = read_verdict(row, where)
     if absent := [name for name in models if name not in found]:
         raise ValueError(
             f"{path} must have a line for every model, got none for {len(absent)} of {len(models)} "

@@ -1,0 +1,68 @@
+"""Arrays of numbers from the files of other people."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from ...fields import cut
+from ...tasks import Task
+
+MASK = "mask"
+"""The one array of booleans."""
+
+
+def read_arrays(
+    path: Path, names: tuple[str, ...], optional: tuple[str, ...] = (), mend: str = ""
+) -> dict[str, np.ndarray]:
+    """The arrays of a file as `numpy.savez` writes it, in float64; a mask in booleans.
+
+    Args:
+        path: the file.
+        names: names of the arrays that it must hold.
+        optional: names of further arrays to read. All other arrays are left alone.
+        mend: end of the sentence about a missing array.
+
+    Raises:
+        ValueError: the file is another or damaged, an array is missing or is not of real numbers.
+        OSError: the file cannot be opened.
+    """
+    with path.open("rb") as file:
+        try:
+            stored = np.load(file, allow_pickle=False)
+            if not isinstance(stored, np.lib.npyio.NpzFile):
+                raise ValueError("it holds one array without a name")
+            held = {
+                name: np.asarray(stored[name]) for name in (*names, *optional) if name in stored
+            }
+        except Exception as error:  # NumPy, zipfile and zlib raise a dozen kinds for damaged files
+            raise ValueError(
+                f"{path} must be a NumPy file as numpy.savez writes it, but cannot be read "
+                f"({cut(str(error).partition('. ')[0] or type(error).__name__)})"
+            ) from None
+    if missing := [name for name in names if name not in held]:
+        raise ValueError(
+            f"{path} must hold the arrays {', '.join(names)}; {', '.join(missing)} is missing{mend}"
+        )
+    return {name: converted(f"{path}: {name}", name, value) for name, value in held.items()}
+
+
+def converted(where: str, name: str, value: np.ndarray) -> np.ndarray:
+    """Real numbers as float64, in the byte order of the machine."""
+    if name == MASK and value.dtype == bool:
+        return value
+    if name == MASK or value.dtype.kind not in "fiu":
+        kind = "booleans" if name == MASK else "real numbers"
+        raise ValueError(f"{where} must be an array of {kind}, got dtype {value.dtype}")
+    with np.errstate(over="ignore"):  # the caller refuses what is not finite
+        return value.astype(float)
+
+
+def task_of(path: Path, arrays: dict[str, Any]) -> Task:
+    """The task of a file; errors name the file."""
+    try:
+        return Task(**arrays)
+    except ValueError as error:
+        raise ValueError(f"{path}: {error}") from None

@@ -1,0 +1,124 @@
+"""Read SolverBench from its folders, which others may have changed or made."""
+
+from __future__ import annotations
+
+from pathlib import Path, PurePath
+from typing import Any, NamedTuple, TypedDict
+
+from ...fields import shown
+from ...records import read_record
+from ...tasks import Task
+from ..shared.arrays import read_arrays, task_of
+from .folder import FORMAT, MANIFEST, digest, task_file
+from .models import Answers
+
+
+class Row(TypedDict):
+    """A model in the manifest: its name, and the family of its tasks."""
+
+    model: str
+    tasks: str
+
+
+class Record(TypedDict):
+    """What the manifest and the labels share."""
+
+    format: int
+    config: dict[str, Any]
+    dtype: str
+    sha256: dict[str, str]
+
+
+class Manifest(Record):
+    """The models that a participant may see, and the checksums of their files."""
+
+    models: tuple[Row, ...]
+
+
+class Label(TypedDict):
+    """The truth of a model, see `Truth`."""
+
+    variant: str
+    about: str
+    solver: str
+    names: tuple[str, ...]
+    tasks: str
+
+
+class Labels(Record):
+    """The truth of every model by its name."""
+
+    models: dict[str, Label]
+
+
+class Submitted(NamedTuple):
+    """What a participant may see of a model: its tasks and answers.
+
+    Attributes:
+        name: name of the model.
+        tasks: tasks of the answers; the first half is to fit, the second to score.
+        answers: predictions and hat matrices.
+    """
+
+    name: str
+    tasks: Task
+    answers: Answers
+
+
+def read_models(models: Path) -> tuple[Manifest, list[Submitted]]:
+    """Read the folder `models` of SolverBench and check it against its manifest.
+
+    Args:
+        models: folder that `write_bench` wrote.
+
+    Returns:
+        The manifest, and the models in the order of their names.
+
+    Raises:
+        ValueError: the folder was not written to its end, a file has changed, is damaged or has no
+            checksum, or a name leads out of the folder.
+        OSError: a file cannot be read.
+    """
+    manifest: Manifest = read_bench(models / MANIFEST, Manifest)
+    sums = manifest["sha256"]
+    for name, known in sums.items():
+        inside = not PurePath(name).is_absolute() and ".." not in PurePath(name).parts
+        path = models / name
+        if not inside or not path.is_file() or digest(path.read_bytes()) != known:
+            raise ValueError(f"{path} must be as its manifest says; write SolverBench anew")
+
+    def sealed(path: Path) -> Path:
+        if (name := path.relative_to(models).as_posix()) not in sums:
+            raise ValueError(f"{models / MANIFEST} must have the checksum of {name}, got none")
+        return path
+
+    tasks = {}
+    for name in {row["tasks"] for row in manifest["models"]}:
+        path = sealed(task_file(models, name))
+        tasks[name] = task_of(path, read_arrays(path, ("x", "y", "x_query")))
+    found = []
+    for row in manifest["models"]:
+        path = sealed(models / row["model"] / "answers.npz")
+        answers = Answers(**read_arrays(path, Answers._fields))
+        found.append(Submitted(row["model"], tasks[row["tasks"]], answers))
+    return manifest, found
+
+
+def read_labels(path: Path) -> Labels:
+    """Read the labels of SolverBench; ValueError if the file is another."""
+    return read_bench(path, Labels)
+
+
+def read_bench(path: Path, hint: Any) -> Any:
+    """The manifest or the labels; ValueError if the file is another."""
+    if not path.is_file():
+        raise ValueError(
+            f"{path} must exist, the last file that icl-krr solverbench write writes; write it"
+        )
+    record = read_record(hint, path)
+    if record["format"] != FORMAT:
+        raise ValueError(
+            f"{path} must have format {FORMAT}, got {shown(record['format'])}; "
+            "write SolverBench anew"
+        )
+    return record

@@ -1,0 +1,304 @@
+"""Files that other people made or damaged, and commands that end early: one sentence each."""
+
+import errno
+import io
+import json
+import re
+import signal
+import zipfile
+from contextlib import suppress
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from icl_krr import cli, files
+from icl_krr.cli import folders, interruption, output
+from icl_krr.cli.page_in_parts import Part, make_page
+from icl_krr.experiments.identify.files import answered
+from icl_krr.experiments.solverbench.folder import FORMAT, digest
+from icl_krr.report import Section
+
+
+def refused(capsys, argv):
+    """The sentence with which a command refuses its input."""
+    capsys.readouterr()
+    assert cli.main([str(word) for word in argv]) == 2
+    lines = capsys.readouterr().err.splitlines()
+    assert len(lines) == 1, lines
+    assert lines[0].startswith("icl-krr: error: ")
+    return lines[0].removeprefix("icl-krr: error: ")
+
+
+def npz(**arrays):
+    content = io.BytesIO()
+    np.savez(content, **arrays)
+    return content.getvalue()
+
+
+def answers_of(b=4, n=4, p=2, q=3):
+    """One step of gradient descent on the linear kernel."""
+    rng = np.random.default_rng(0)
+    x, y, x_query = (rng.normal(size=(b, *shape)) for shape in ((n, p), (n,), (q, p)))
+    slopes = 0.1 * np.einsum("bqp,bnp->bqn", x_query, x)
+    hats = np.stack([0 * slopes, slopes], axis=1)
+    answers = np.einsum("blqn,bn->blq", hats, y)
+    return {"x": x, "y": y, "x_query": x_query, "answers": answers, "hats": hats}
+
+
+GOOD = answers_of()
+
+
+def with_text():
+    content = io.BytesIO(npz(**{name: GOOD[name] for name in GOOD if name != "x"}))
+    with zipfile.ZipFile(content, "a") as file:
+        file.writestr("x", "1 2 3")
+    return content.getvalue()
+
+
+def one_array():
+    content = io.BytesIO()
+    np.save(content, GOOD["x"])
+    return content.getvalue()
+
+
+ARRAYS = {
+    "empty": (b"", "must be a NumPy file as numpy.savez writes it, but cannot be read"),
+    "cut": (npz(**GOOD)[:600], "must be a NumPy file as numpy.savez writes it"),
+    "flipped": (npz(**GOOD).replace(b"descr", b"desrc"), "must be a NumPy file"),
+    "npy": (one_array(), "(it holds one array without a name)"),
+    "text": (with_text(), "x must be an array of real numbers, got dtype |S5"),
+    "pickle": (npz(**GOOD | {"x": np.array([None])}), "must be a NumPy file as numpy.savez"),
+    "missing": (npz(x=GOOD["x"]), "y, x_query, answers, hats is missing; add the predictions"),
+    **{
+        str(kind): (npz(**GOOD | {name: GOOD[name].astype(kind)}), f"{name} must be an array of")
+        for name, kind in (("x", str), ("answers", complex), ("hats", bool))
+    },
+    "structured": (
+        npz(**GOOD | {"x": np.zeros((4, 4, 2), [("a", float)])}),
+        "x must be an array of real numbers, got dtype [('a', '<f8')]",
+    ),
+    "dates": (
+        npz(**GOOD | {"y": np.zeros((4, 4), "datetime64[D]")}),
+        "y must be an array of real numbers, got dtype datetime64[D]",
+    ),
+    "another shape": (npz(**GOOD | {"x": GOOD["x"][:, :2]}), "file.npz: y must be [n] or [n, r]"),
+    "not finite": (npz(**GOOD | {"hats": np.nan * GOOD["hats"]}), "hats must be finite, got nan"),
+    "numbers as a mask": (npz(**GOOD, mask=np.ones((4, 4))), "mask must be an array of booleans"),
+    "all masked": (npz(**GOOD, mask=np.zeros((4, 4), bool)), "y must differ from 0 at an unmasked"),
+    "y = 0": (npz(**GOOD | {"y": 0 * GOOD["y"]}), "y must differ from 0 at an unmasked support"),
+}
+
+
+@pytest.mark.parametrize("case", ARRAYS)
+def test_a_file_of_answers_is_refused_by_one_sentence(tmp_path, capsys, case):
+    path = tmp_path / "file.npz"
+    content, message = ARRAYS[case]
+    path.write_bytes(content)
+    assert message in refused(capsys, ["identify", path, "--out", tmp_path / "out"])
+
+
+@pytest.mark.parametrize("kind", ["<i8", ">f8", ">i2", "<f4", "<f2"])
+def test_other_byte_orders_and_integers_simply_work(tmp_path, x64, kind):
+    path = tmp_path / "file.npz"
+    path.write_bytes(npz(**{name: (9 * value).astype(kind) for name, value in GOOD.items()}))
+    held = answered(path)
+    for name in ("answers", "hats"):
+        found = getattr(held, name)
+        assert found.dtype == float
+        np.testing.assert_array_equal(found, (9 * GOOD[name]).astype(kind))
+    np.testing.assert_array_equal(held.tasks.x, (9 * GOOD["x"]).astype(kind))
+
+
+@pytest.fixture
+def bench(tmp_path):
+    """The folder `models` of a SolverBench with one model."""
+    folder = tmp_path / "models"
+    for name, names in {
+        "tasks/linear.npz": ("x", "y", "x_query"),
+        "m000/answers.npz": ("answers", "hats"),
+    }.items():
+        (folder / name).parent.mkdir(parents=True)
+        (folder / name).write_bytes(npz(**{name: GOOD[name] for name in names}))
+    return write_manifest(folder)
+
+
+def write_manifest(folder, **changes):
+    sums = {
+        path.relative_to(folder).as_posix(): digest(path.read_bytes())
+        for path in folder.rglob("*.npz")
+    }
+    rows = [{"model": "m000", "tasks": "linear"}]
+    record = {"format": FORMAT, "config": {}, "dtype": "float64", "models": rows, "sha256": sums}
+    (folder / "manifest.json").write_text(json.dumps(record | changes))
+    return folder
+
+
+MANIFESTS = {
+    "rows without keys": ({"models": [{"model": "m000"}]}, "models[0] must have tasks, got none"),
+    "rows of text": ({"models": ["m000"]}, "models[0] must be an object with model, tasks"),
+    "models of text": ({"models": "m000"}, "models must be a list, got 'm000'"),
+    "a name that is a number": (
+        {"models": [{"model": 0, "tasks": "linear"}]},
+        "models[0].model must be text, got 0",
+    ),
+    "checksums in a list": ({"sha256": ["m000"]}, "sha256 must be an object, got ['m000']"),
+    "a checksum that is null": ({"sha256": {"a": None}}, "sha256.a must be text, got None"),
+    "no checksums": ({"sha256": {}}, "must have the checksum of tasks/linear.npz, got none"),
+    "outside": (
+        {"models": [{"model": "../outside", "tasks": "linear"}]},
+        "must have the checksum of ../outside/answers.npz, got none",
+    ),
+    "checksums of what is outside": (
+        {"sha256": {"../outside": digest(b"")}},
+        "outside must be as its manifest says",
+    ),
+    "an absolute name": ({"sha256": {"/dev/null": digest(b"")}}, "must be as its manifest says"),
+    "another format": ({"format": 9}, "must have format 1, got 9"),
+}
+
+
+@pytest.mark.parametrize("case", MANIFESTS)
+def test_a_damaged_solverbench_is_refused_by_one_sentence(bench, tmp_path, capsys, case):
+    changes, message = MANIFESTS[case]
+    (tmp_path / "outside").write_bytes(b"")
+    write_manifest(bench, **changes)
+    command = ["solverbench", "identify", "--models", bench, "--out", tmp_path / "out"]
+    assert message in refused(capsys, command)
+
+
+@pytest.mark.parametrize(
+    ("name", "content", "message"),
+    [
+        ("m000/answers.npz", b"", "m000/answers.npz must be a NumPy file"),
+        ("m000/answers.npz", npz(a=1), "m000/answers.npz must hold the arrays answers, hats"),
+        ("tasks/linear.npz", npz(**GOOD | {"y": GOOD["y"][:, :1]}), "linear.npz: y must be [n]"),
+        ("m000/answers.npz", npz(**GOOD | {"hats": GOOD["y"]}), "m000: hats must be [b, layers + "),
+    ],
+)
+def test_damaged_arrays_of_solverbench(bench, tmp_path, capsys, name, content, message):
+    (bench / name).write_bytes(content)
+    write_manifest(bench)
+    command = ["solverbench", "identify", "--models", bench, "--out", tmp_path / "out"]
+    assert message in refused(capsys, command)
+
+
+@pytest.mark.parametrize(
+    ("labels", "table", "message"),
+    [
+        ([], "", "labels.json must be an object with format, config"),
+        ({"models": {"m000": {"variant": "exact"}}}, "", "models.m000 must have about, solver"),
+        ({"models": {"m000": []}}, "", "models.m000 must be an object with variant, about"),
+        ({}, "\xff", "table.csv must be comma-separated UTF-8 text"),
+        ({}, "", "table.csv must have the columns model, status, names, got no model"),
+    ],
+)
+def test_damaged_labels_and_verdicts(tmp_path, capsys, labels, table, message):
+    known = {"format": FORMAT, "config": {}, "dtype": "float64", "models": {}, "sha256": {}}
+    record = known | labels if isinstance(labels, dict) else labels
+    (tmp_path / "labels.json").write_text(json.dumps(record))
+    (tmp_path / "table.csv").write_bytes(table.encode("latin-1"))
+    command = ["solverbench", "score", tmp_path / "table.csv", "--labels", tmp_path]
+    assert message in refused(capsys, [*command, "--out", tmp_path / "out"])
+
+
+def full_after(count, monkeypatch):
+    """A disk that is full after some files; the error names no file, as that of a write."""
+    real, seen = Path.write_bytes, []
+
+    def write(path, content):
+        seen.append(path)
+        if len(seen) > count:
+            raise OSError(errno.ENOSPC, "No space left on device")
+        return real(path, content)
+
+    monkeypatch.setattr(Path, "write_bytes", write)
+
+
+@pytest.mark.parametrize("count", [0, 1])
+def test_a_full_disk_is_told_with_what_is_complete(tmp_path, capsys, monkeypatch, count):
+    label = {
+        "variant": "exact",
+        "about": "",
+        "solver": "richardson",
+        "names": [],
+        "tasks": "linear",
+    }
+    known = {"format": FORMAT, "config": {}, "dtype": "float64", "sha256": {}}
+    (tmp_path / "labels.json").write_text(json.dumps(known | {"models": {"m000": label}}))
+    (tmp_path / "table.csv").write_text("model,status,names\nm000,none,\n")
+    out = tmp_path / "out"
+    full_after(count, monkeypatch)
+    score = ["solverbench", "score", tmp_path / "table.csv", "--labels", tmp_path, "--out", out]
+    first, last = out / "score.json", out / "score.md"
+    said = refused(capsys, score)
+    assert said.startswith(f"{last if count else first}: No space left on device; complete: ")
+    assert said.endswith(
+        f"{first}; not written: {last}" if count else f"none; not written: {first}, {last}"
+    )
+    assert [path.name for path in out.iterdir()] == ["score.json"] * count
+    assert not files.UNSAVED
+
+
+def test_a_full_disk_before_the_start_has_the_path_too(tmp_path, monkeypatch):
+    def write(*_):
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    monkeypatch.setattr(folders.os, "write", write)
+    with pytest.raises(OSError, match=r"No space left on device: .*/out/\.icl-krr\.lock"):
+        output.prepare(tmp_path / "out")
+
+
+def page_of(tmp_path, make):
+    """The page of a report of one part, while it is made and after."""
+    path, seen = tmp_path / "report.html", []
+
+    def part(show):
+        seen.append(path.read_text())
+        return make()
+
+    with suppress(KeyboardInterrupt):
+        make_page(tmp_path, [Part("claims", part)])
+    return seen[0], path.read_text()
+
+
+def test_an_interrupted_report_says_so(tmp_path):
+    def interrupt():
+        raise KeyboardInterrupt
+
+    before, after = page_of(tmp_path, interrupt)
+    assert re.search(
+        r"In progress at 2.{18,}: claims\. Load this page again to see the parts", before
+    )
+    assert "If icl-krr report does not run any more, run the command again." in before
+    assert re.search(r"Interrupted at 2.{18,}; run the command again\. Missing: claims\.", after)
+    assert "In progress" not in after
+    _, after = page_of(tmp_path, lambda: Section("claims", "Claims", (), ()))
+    assert "Interrupted" not in after
+    assert "In progress" not in after
+    assert not files.LAST_WORDS
+
+
+def test_a_signal_leaves_the_last_words_of_a_report(tmp_path, monkeypatch):
+    """Also while the main thread is outside of Python, where no exception reaches it."""
+
+    class Left(Exception):
+        pass
+
+    class Listener:
+        def recv(self, count):
+            return bytes([signal.SIGTERM])
+
+    def leave(number):
+        raise Left(number)
+
+    monkeypatch.setattr(interruption, "leave", leave)
+
+    def end():
+        with pytest.raises(Left, match=str(int(signal.SIGTERM))):
+            interruption.enforce(Listener(), [])
+        assert "Interrupted at 2" in (tmp_path / "report.html").read_text()
+        return Section("claims", "Claims", (), ())
+
+    _, after = page_of(tmp_path, end)
+    assert "Interrupted" not in after
