@@ -158,9 +158,11 @@ def average(kernels, task, ridges, approximated, sharpness, steps):
     shares = weights[..., None]
     along = jnp.sum(jnp.where(shares == 0, 0, shares * means), 2)
     everywhere = (along, means.reshape(steps, T, -1), variances, evidence, weights)
-    found = [jnp.concatenate([jnp.zeros_like(a[:1]), a]) for a in everywhere]
-    found[0] = like(task.y, found[0])
-    return AverageTrajectory(found[0][:, n:], *found)
+    along, means, variances, evidence, weights = (
+        jnp.concatenate([jnp.zeros_like(a[:1]), a]) for a in everywhere
+    )
+    along = like(task.y, along)
+    return AverageTrajectory(along[:, n:], along, means, variances, evidence, weights)
 
 
 @jax.jit
