@@ -30,12 +30,13 @@ class Case:
     bandwidth: np.floating
 
 
-exp = np.frompyfunc(mpmath.exp, 1, 1)
+exp: Callable[[Any], np.ndarray] = np.frompyfunc(mpmath.exp, 1, 1)
+exact: Callable[[Any], np.ndarray] = np.frompyfunc(lambda v: mpmath.mpf(float(v)), 1, 1)
 
 
 def numbers(values: Any) -> np.ndarray:
     """The values as numbers of mpmath, without rounding."""
-    return np.frompyfunc(lambda v: mpmath.mpf(float(v)), 1, 1)(np.asarray(values, object))
+    return exact(np.asarray(values, object))
 
 
 @dataclasses.dataclass(frozen=True)
@@ -213,7 +214,8 @@ def learned(K: np.ndarray, y: np.ndarray) -> np.ndarray:
 def eigenvalues(K: np.ndarray) -> list[Any]:
     if not len(K):
         return []
-    return list(mpmath.mp.eigsy(mpmath.matrix(K.tolist()), eigvals_only=True))
+    symmetric: Any = mpmath.mp
+    return list(symmetric.eigsy(mpmath.matrix(K.tolist()), eigvals_only=True))
 
 
 def smoothed(
@@ -228,7 +230,7 @@ def smoothed(
     within = kernel.values(x, x, b)
     np.fill_diagonal(within, mpmath.mpf(0))
     totals = np.sum(within, axis=1)
-    totals = np.where(totals == 0, mpmath.mpf(1), totals)
+    totals[totals == 0] = mpmath.mpf(1)
     return {
         "smooth": shares @ y,
         "shares": spread_out(shares, keep, 1),

@@ -66,22 +66,22 @@ def check(
     (True, True)
     """
     check_compatible(model, task)
-    kernel, ridge, sharpness = problem_of(model, kernel, ridge)
+    known = problem_of(model, kernel, ridge)
     task = task.replace(y_query=None)
     if "log_evidence" in model.layout.names:
-        kernels = check_pairs(kernel, ridge)
+        kernels = check_pairs(known.kernel, known.ridge)
         _, cache = run_with_cache(model, task, names=("weights", "prediction"))
         weights = cache["weights"]
         weights = weights[:, weights.shape[1] - task.num_queries :]
         measure = partial(of_average, steps=model.steps)
-        given = kernels, ridge, sharpness, task, cache["prediction"], weights
+        given = kernels, known.ridge, known.sharpness, task, cache["prediction"], weights
     else:
-        check_system(kernel, task, ridge, matrices=DOUBLE)
+        check_system(known.kernel, task, known.ridge, matrices=DOUBLE)
         states = [slot.name for slot in model.layout.slots if slot.kind == "state"]
         slots = [name for name in states if name.startswith(READ)]
         _, cache = run_with_cache(model, task, names=(*slots, "prediction"))
         measure = partial(compare, steps=model.steps)
-        given = kernel, ridge, task, cache.slots
+        given = known.kernel, known.ridge, task, cache.slots
     return in_float64(measure, *given)._replace(
         steps=jnp.asarray(model.steps if has_solver(model) else 0, jnp.int32),
         spectrum=jnp.asarray(model.takes("spectrum")),

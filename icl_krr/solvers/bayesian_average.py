@@ -158,9 +158,11 @@ def average(kernels, task, ridges, approximated, sharpness, steps):
     shares = weights[..., None]
     along = jnp.sum(jnp.where(shares == 0, 0, shares * means), 2)
     everywhere = (along, means.reshape(steps, T, -1), variances, evidence, weights)
-    along, *rest = (jnp.concatenate([jnp.zeros_like(a[:1]), a]) for a in everywhere)
+    along, means, variances, evidence, weights = (
+        jnp.concatenate([jnp.zeros_like(a[:1]), a]) for a in everywhere
+    )
     along = like(task.y, along)
-    return AverageTrajectory(along[:, n:], along, *rest)
+    return AverageTrajectory(along[:, n:], along, means, variances, evidence, weights)
 
 
 @jax.jit
@@ -224,7 +226,7 @@ def of_average(kernels, ridges, sharpness, given: Task, found, weights, *, steps
     ]
     return accuracy.of_measured(
         assess(0.0, MARGIN * change, change / UNITS, wide),
-        System(*norms, y),
+        System(norms[0], norms[1], y),
         0.0,
         gaps[-1],
         found[-1],

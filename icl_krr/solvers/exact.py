@@ -23,8 +23,9 @@ def exact(kernel: Kernel, task: Task, *, ridge: float | Float[Array, ""]) -> Sol
     r"""Solve $(K + \lambda I) \alpha = y$ and predict $k(x)^T \alpha$ at the queries.
 
     No jitter is added to the diagonal. The field `status` of the result says how accurate the
-    predictions of an ill-conditioned system are. The function and its derivatives run on each output of
-    y divided by a power of two, so that very large or small y neither overflow nor underflow.
+    predictions of an ill-conditioned system are. The function and its derivatives run on each
+    output of y divided by a power of two, so that very large or small y neither overflow nor
+    underflow.
 
     Args:
         kernel: kernel $k$ of the regression.

@@ -42,7 +42,8 @@ def trajectory(
 
     path = in_units(unit_of(y, axis=0), run, 1, y, gram, cross, ridge, *others)
     status = of_path(parts, ridge, *path[:2], stuck)._replace(spectrum=jnp.asarray(spectrum))
-    return Trajectory(*jax.tree.map(partial(like, task.y), path), status)
+    alpha, r, p, prediction = jax.tree.map(partial(like, task.y), path)
+    return Trajectory(alpha, r, p, prediction, status)
 
 
 def after(start: Any, path: Any) -> Any:
