@@ -1,0 +1,191 @@
+"""Units do not matter: y -> c y over sixty decades, x -> x + b, other orders of rows and features.
+
+A power of two changes no digit, so that what must scale with y is equal bit for bit.
+"""
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+from helpers import CASES, KINDS, draw, relative
+
+import icl_krr as ik
+from icl_krr.experiments.depth_config import DepthConfig, choose_kernel
+from icl_krr.experiments.shared import model_selection
+
+POWERS = (-100, -60, -23, 0, 23, 60, 100)
+"""2^-100 is 8e-31 and 2^100 is 1e30."""
+
+CONSTANT = ("bma",)
+"""Cases whose answer depends on the size of y: the noise of an average has a size of its own."""
+
+
+def single(task):
+    return jax.tree.map(lambda a: a.astype(jnp.float32), task)
+
+
+def of_every_size(task):
+    """The task with y times each of `POWERS`, as a batch of y."""
+    return jnp.stack([jnp.ldexp(task.y, power) for power in POWERS])
+
+
+def scaled_back(values):
+    sizes = [jnp.ldexp(value, -power) for power, value in zip(POWERS, values, strict=True)]
+    return np.asarray(jnp.stack(sizes))
+
+
+def all_equal(values):
+    return np.all(np.isfinite(values)) and np.all(values == values[POWERS.index(0)])
+
+
+def answers(function, task):
+    """Answers, and derivatives in y, for y of every size; and both for y = 0."""
+
+    @jax.jit
+    def each(ys):
+        return jax.vmap(lambda y: (function(y), jax.jacobian(function)(y)))(ys)
+
+    found, slopes = each(jnp.concatenate([of_every_size(task), 0 * task.y[None]]))
+    return scaled_back(found[:-1]), np.asarray(slopes[:-1]), found[-1], slopes[-1]
+
+
+def holds(function, task):
+    found, slopes, none, slope = answers(function, task)
+    assert np.any(found) and all_equal(found)
+    assert np.any(slopes) and all_equal(slopes)
+    assert not np.any(none) and np.all(np.isfinite(slope))
+
+
+@pytest.mark.parametrize(
+    "case",
+    [
+        pytest.param(case, id=name, marks=[pytest.mark.slow] * (name not in KINDS))
+        for name, case in CASES.items()
+        if name not in CONSTANT and not case.tables
+    ],
+)
+def test_a_model_answers_in_the_units_of_y_and_so_does_its_derivative(case):
+    task = single(draw(1))
+    model = case.build(task, 0.1, 4)
+    holds(lambda y: ik.predict(model, task.replace(y=y, y_query=None)), task)
+
+
+@pytest.mark.parametrize(
+    "case",
+    [
+        pytest.param(case, id=name, marks=[pytest.mark.slow] * (name not in KINDS))
+        for name, case in CASES.items()
+        if name not in CONSTANT and not case.tables and "emulated" not in name
+    ],
+)
+def test_a_solver_answers_in_the_units_of_y_and_so_does_its_derivative(case):
+    task = single(draw(1))
+
+    def last(y):
+        found = case.oracle_of(task.replace(y=y, y_query=None), 0.1, 4)
+        return found.prediction[-1] if case.row.iterates else found.prediction
+
+    holds(last, task)
+
+
+DIRECT = {
+    "exact": lambda *given: ik.solvers.exact(*given[:2], ridge=given[2]).prediction,
+    "posterior": lambda *given: ik.solvers.posterior(*given[:2], ridge=given[2]).mean,
+    "leave_one_out": lambda *given: ik.solvers.leave_one_out(*given[:2], ridge=given[2]),
+    "smoother_leave_one_out": lambda *given: ik.solvers.smoother_leave_one_out(*given[:2]),
+}
+
+
+@pytest.mark.parametrize("name", DIRECT)
+def test_direct_answers_are_in_the_units_of_y(name):
+    task = single(draw(1))
+    kernel, ridge = ik.Gaussian(2.0), jnp.float32(0.1)
+    holds(lambda y: DIRECT[name](kernel, task.replace(y=y, y_query=None), ridge), task)
+
+
+def model_of(kernel, ridge, task):
+    model = ik.constructions.conjugate_gradient(
+        kernel, num_features=task.num_features, ridge=ridge, steps=4
+    )
+    return ik.predict(model, task)
+
+
+REGRESSIONS = {
+    "model": model_of,
+    "conjugate_gradient": lambda kernel, ridge, task: (
+        ik.solvers.conjugate_gradient(kernel, task, ridge=ridge, steps=4).prediction[-1]
+    ),
+    "exact": lambda kernel, ridge, task: ik.solvers.exact(kernel, task, ridge=ridge).prediction,
+}
+
+
+@pytest.mark.parametrize("name", REGRESSIONS)
+def test_gradients_in_all_else_are_in_the_units_of_y(name):
+    task = single(draw(1))
+
+    @jax.jit
+    @jax.vmap
+    def gradients(y):
+        def total(ridge, lengthscale, x, x_query):
+            given = task.replace(x=x, y=y, x_query=x_query, y_query=None)
+            return jnp.sum(REGRESSIONS[name](ik.Gaussian(lengthscale), ridge, given))
+
+        numbers = jnp.float32(0.1), jnp.float32(2.0)
+        return jax.grad(total, (0, 1, 2, 3))(*numbers, task.x, task.x_query)
+
+    for values in gradients(of_every_size(task)):
+        assert np.any(np.asarray(values)) and all_equal(scaled_back(values))
+
+
+def test_a_status_does_not_depend_on_the_size_of_y():
+    task = single(draw(1))
+    model = ik.constructions.conjugate_gradient(ik.Gaussian(2.0), num_features=4, ridge=0.1, steps=4)
+
+    @jax.jit
+    @jax.vmap
+    def statuses(y):
+        given = task.replace(y=y, y_query=None)
+        return (
+            ik.check(model, given),
+            ik.solvers.exact(ik.Gaussian(2.0), given, ridge=0.1).status,
+            ik.solvers.conjugate_gradient(ik.Gaussian(2.0), given, ridge=0.1, steps=4).status,
+        )
+
+    for status in statuses(of_every_size(task)):
+        for name, values in status._asdict().items():
+            assert np.all(values == values[0]), (name, values)
+
+
+@pytest.mark.parametrize("name", ["gaussian", "exponential", "linear"])
+def test_hyperparameters_do_not_depend_on_the_units_of_y(name):
+    task = single(draw(1, n=12))
+    chosen = [
+        (kernel.bandwidth and getattr(kernel, kernel.bandwidth), ridge)
+        for y in of_every_size(task)[:: len(POWERS) // 2]
+        for given in [task.replace(y=y, y_query=None)]
+        for kernel in [choose_kernel(given, DepthConfig(kernel=name))[0]]
+        for ridge in [model_selection.choose_ridge(kernel, given)]
+    ]
+    assert len(chosen) == 3 and len(set(chosen)) == 1
+
+
+@pytest.mark.parametrize("name", REGRESSIONS)
+def test_a_kernel_of_differences_does_not_see_where_the_origin_is(name):
+    task = single(draw(1))
+    grid = lambda x: jnp.round(x * 64) / 64  # noqa: E731
+    near = task.replace(x=grid(task.x), x_query=grid(task.x_query), y_query=None)
+    far = near.replace(x=near.x + 2**13, x_query=near.x_query + 2**13)  # exact
+    run = jax.jit(lambda task: REGRESSIONS[name](ik.Gaussian(2.0), jnp.float32(0.1), task))
+    assert relative(run(far), run(near)) < 1e-5
+
+
+@pytest.mark.parametrize("name", REGRESSIONS)
+def test_the_order_of_supports_features_and_queries_does_not_matter(name):
+    task = single(draw(1)).replace(y_query=None)
+    rng = np.random.default_rng(0)
+    rows, columns, asked = (rng.permutation(n) for n in (7, 4, 3))
+    mixed = task.replace(
+        x=task.x[rows][:, columns], y=task.y[rows], x_query=task.x_query[asked][:, columns]
+    )
+    run = jax.jit(lambda task: REGRESSIONS[name](ik.Gaussian(2.0), jnp.float32(0.1), task))
+    assert relative(run(mixed), run(task)[asked]) < 1e-5
