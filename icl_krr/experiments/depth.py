@@ -195,7 +195,7 @@ def steps_needed(
 def alpha_errors(alpha: Any, kernel: Kernel, task: Task, ridge: float) -> np.ndarray:
     """|alpha_t - alpha*|_A / |alpha*|_A after every step, with alpha* in float64.
 
-    NaN if A is singular.
+    NaN if A is not positive definite.
     """
     y = np.asarray(task.y, np.float64).reshape(task.num_supports, -1)
     A = np.array(system(kernel, task).gram, np.float64)
@@ -207,7 +207,7 @@ def alpha_errors(alpha: Any, kernel: Kernel, task: Task, ridge: float) -> np.nda
     alpha = np.asarray(alpha, np.float64).reshape(-1, *best.shape)
     size = float(np.sum(best * y))
     squares = np.einsum("tnr,nm,tmr->t", alpha - best, A, alpha - best)
-    return np.sqrt(squares / (size or 1.0))
+    return np.sqrt(np.where(squares >= 0, squares, np.nan) / (size if size > 0 else 1.0))
 
 
 def norm(values: Any) -> float:

@@ -122,21 +122,24 @@ def computed(kernel: Kernel, parts: Parts, ridge: float, amplitude: Any, dtype: 
 
 def exactly(kernel: Kernel, parts: Parts, ridge: float, amplitude: Any = None) -> Process:
     """The process by exact regression in float64; NaN if its rounding errors are too large."""
-    y = parts[1]
+    x, y, x_query = parts
     with jax.enable_x64(True):
-        task = Task(*parts)
-        alpha = np.asarray(solvers.exact(kernel, task, ridge=ridge).alpha)
-        found = solvers.posterior(kernel, task, ridge=ridge)
-        on, prior = (np.asarray(kernel.diagonal(at)) for at in (task.x, task.x_query))
-    gap, mean = float(found.status.gap), np.asarray(found.mean)
+        best = solvers.exact(kernel, Task(*parts), ridge=ridge)
+        # for y = 0, the status is that of the variance alone
+        spread = solvers.posterior(kernel, Task(x, 0 * y, x_query), ridge=ridge)
+        on, prior = (np.asarray(kernel.diagonal(jax.numpy.asarray(at))) for at in (x, x_query))
+    mean, alpha, variance = map(np.asarray, (best.prediction, best.alpha, spread.variance))
+    gaps = float(best.status.gap), float(spread.status.gap)
     fit, rounded = np.sum(y * alpha, axis=0), 0.0
     if amplitude is None:
         amplitude = fit / len(y)
         rounded = np.finfo(float).eps * np.einsum("n...,n->...", alpha**2, on + ridge)
-    exact = made(mean, np.asarray(found.variance), amplitude, ridge, "exact regression in float64")
+    exact = made(mean, variance, amplitude, ridge, "exact regression in float64")
     size = np.maximum(np.max(np.abs(y), axis=0), np.max(np.abs(mean), axis=0))
     error = largest(
-        (gap * size, exact.std), (gap * prior, 2 * (exact.variance + ridge)), (rounded, 2 * fit)
+        (gaps[0] * size, exact.std),
+        (gaps[1] * prior, 2 * (exact.variance + ridge)),
+        (rounded, 2 * fit),
     )
     if error <= TOLERANCE:
         return exact._replace(error=error)

@@ -56,21 +56,43 @@ class Axis(NamedTuple):
         """The values at all steps from `low` to `high`."""
         return unit * self.base ** (np.arange(self.low, self.high + 1) / 2)
 
-    def search(self, error: Callable[[int], float]) -> int:
-        """The index in `values` of the least error; equal errors do not let the grid grow."""
-        start = -self.reach - self.low
-        errors = {i: error(i) for i in range(start, start + 2 * self.reach + 1)}
-        while True:
-            best = min(errors, key=errors.__getitem__)
-            beyond = best - 1 if best == min(errors) else best + 1
-            if beyond in errors or not 0 <= beyond <= self.high - self.low:
-                return best
-            errors[beyond] = error(beyond)
-
     def edge(self, unit: float, value: float) -> str:
         """Whether a value is the smallest or the largest that was tried, or else ""."""
         step = round(2 * math.log(value / unit, self.base))
         return "smallest" if step == self.low else "largest" if step == self.high else ""
+
+
+def search(
+    outer: Axis, inner: Axis, losses: Callable[[int], np.ndarray]
+) -> tuple[float, tuple[int, int]]:
+    """The least loss and its steps on two axes, on a grid that grows while they are at an edge.
+
+    For a step of the outer axis, `losses` are those at all steps of the inner one. Equal losses do
+    not let the grid grow.
+    """
+    seen: dict[int, np.ndarray] = {}
+
+    def least(spans: list[tuple[int, int]]) -> tuple[float, tuple[int, int]]:
+        (low, high), (first, last) = spans
+        for step in range(low, high + 1):
+            if step not in seen:
+                seen[step] = losses(step)
+        columns = slice(first - inner.low, last - inner.low + 1)
+        table = np.stack([seen[step][columns] for step in range(low, high + 1)])
+        i, j = divmod(int(np.argmin(table)), table.shape[1])
+        return float(table[i, j]), (low + i, first + j)
+
+    spans = [(-axis.reach, axis.reach) for axis in (outer, inner)]
+    loss, best = least(spans)
+    while True:
+        spans = [
+            (max(axis.low, low - (step == low)), min(axis.high, high + (step == high)))
+            for axis, (low, high), step in zip((outer, inner), spans, best, strict=True)
+        ]
+        found, beyond = least(spans)
+        if not found < loss:
+            return loss, best
+        loss, best = found, beyond
 
 
 GIVEN = Axis(1.0, 0, 0, 0)
@@ -159,11 +181,6 @@ class Regression(NamedTuple):
     y: np.ndarray
 
     @property
-    def loss(self) -> float:
-        """The sum of the squared errors."""
-        return float(squared(self.errors))
-
-    @property
     def learned(self) -> Learned:
         """The comparison with the mean of the other supports."""
         n = len(self.y)
@@ -187,24 +204,26 @@ def regress(kernel: Kernel, task: Task, ridge: float | None, centred: bool = Fal
         ValueError: the ridge is not given, and every error is NaN or infinite.
     """
     with jax.enable_x64(True):
-        found = attempt(kernel, subsample(task, "regression"), task.x.dtype, ridge, centred)
-    if ridge is None and not math.isfinite(found.loss):
+        few = subsample(task, "regression")
+        axis, grid, errors = sweep(kernel, few, task.x.dtype, ridge, centred)
+    _, (_, step) = search(GIVEN, axis, lambda _: squared(errors))
+    best = step - axis.low
+    y = np.asarray(few.y).reshape(few.num_supports, -1)
+    found = Regression(float(grid[best]), errors[best], y)
+    if ridge is None and not np.all(np.isfinite(found.errors)):
         raise ValueError(unknown("ridge"))
     return found
 
 
-def attempt(
+def sweep(
     kernel: Kernel, task: Task, dtype: Any, ridge: float | None, centred: bool
-) -> Regression:
-    unit = float(sizes(kernel, task)[0])
+) -> tuple[Axis, np.ndarray, np.ndarray]:
+    """All ridges that can be tried for this dtype, and their leave-one-out errors [g, n, r]."""
     axis = RIDGES[str(dtype)] if ridge is None else GIVEN
-    y = np.asarray(task.y).reshape(task.num_supports, -1)
+    grid = axis.values(float(sizes(kernel, task)[0]) if ridge is None else ridge)
     if not computable(kernel, task):
-        return Regression(unit, np.full(y.shape, np.inf), y)
-    grid = axis.values(unit if ridge is None else ridge)
-    errors = np.asarray(left_out(kernel, task, jnp.asarray(grid), centred))
-    best = axis.search(squared(errors).__getitem__)
-    return Regression(float(grid[best]), errors[best], y)
+        return axis, grid, np.full((len(grid), task.num_supports, task.num_outputs), np.inf)
+    return axis, grid, np.asarray(left_out(kernel, task, jnp.asarray(grid), centred))
 
 
 class Choice(NamedTuple):
@@ -222,10 +241,10 @@ def choose_smoother(
     If `bandwidth` is given, the kernel with this bandwidth.
     """
 
-    def error(kernel: Kernel, few: Task) -> float:
-        return float(smoothing_loss(kernel, few))
+    def losses(kernel: Kernel, few: Task) -> np.ndarray:
+        return np.asarray(smoothing_loss(kernel, few))[None]
 
-    return choose(family, task, bandwidth, error, "Nadaraya-Watson", progress)
+    return choose(family, task, bandwidth, GIVEN, losses, "Nadaraya-Watson", progress)
 
 
 def choose_kernel(
@@ -242,38 +261,39 @@ def choose_kernel(
     compared at its best ridge.
     """
 
-    def error(kernel: Kernel, few: Task) -> float:
-        return attempt(kernel, few, task.x.dtype, ridge, centred).loss
+    def losses(kernel: Kernel, few: Task) -> np.ndarray:
+        return squared(sweep(kernel, few, task.x.dtype, ridge, centred)[2])
 
-    return choose(family, task, bandwidth, error, "regression", progress)
+    inner = RIDGES[str(task.x.dtype)] if ridge is None else GIVEN
+    return choose(family, task, bandwidth, inner, losses, "regression", progress)
 
 
 def choose(
     family: type[Kernel],
     task: Task,
     bandwidth: Any,
-    error: Callable[[Kernel, Task], float],
+    inner: Axis,
+    losses: Callable[[Kernel, Task], np.ndarray],
     method: str,
     progress: Progress,
 ) -> Choice:
     given = family.bandwidth is None or bandwidth is not None
-    axis, found = GIVEN if given else BANDWIDTHS[str(task.x.dtype)], {}
+    outer, tried = GIVEN if given else BANDWIDTHS[str(task.x.dtype)], []
     with jax.enable_x64(True):
         few = subsample(task, method)
-        grid = [bandwidth] if given else axis.values(typical_bandwidth(family, few)).tolist()
+        grid = [bandwidth] if given else outer.values(typical_bandwidth(family, few)).tolist()
 
-        def loss(i: int) -> float:
-            count = len(found) + 1
-            told = f"{family.bandwidth} {count} of {max(count, 2 * axis.reach + 1)}"
+        def at(step: int) -> np.ndarray:
+            tried.append(step)
+            told = f"{family.bandwidth} {len(tried)} of {max(len(tried), 2 * outer.reach + 1)}"
             told = told if family.bandwidth else "ridge"
             progress(f"{method}, leave-one-out: {family.__name__.lower()} kernel, {told}")
-            kernel = family.of_bandwidth(grid[i])
-            value = error(kernel, few)
-            found[i] = kernel, value if math.isfinite(value) else math.inf
-            return found[i][1]
+            found = losses(family.of_bandwidth(grid[step - outer.low]), few)
+            return np.where(np.isfinite(found), found, np.inf)
 
-        kernel, least = found[axis.search(loss)]
-    return Choice(kernel, math.sqrt(least / task.y.size))
+        loss, (step, _) = search(outer, inner, at)
+    kernel = family.of_bandwidth(grid[step - outer.low])
+    return Choice(kernel, math.sqrt(loss / few.y.size))
 
 
 def typical_bandwidth(family: type[Kernel], task: Task) -> float:
