@@ -268,11 +268,11 @@ class InContextRegressor(MultiOutputMixin, RegressorMixin, BaseEstimator):
                 "got True; use solver='conjugate_gradient'"
             )
         X = validate_data(self, X, dtype=np.float64, reset=False)
-        points = self._supports.points(np.asarray(X))
+        supports, rows = self._supports, len(X)
+        points = padded(supports.points(np.asarray(X)))
         with jax.enable_x64(True) if self._double else nullcontext():
-            scaled = np.asarray(predict(self.model_, self._supports.task(padded(points))))
-        scaled = scaled[: len(points)]
-        mean = self._supports.scaling.undo(scaled)
+            scaled = np.asarray(predict(self.model_, supports.task(points)))
+        mean = supports.scaling.undo(scaled)[:rows]
         if not return_std:
             return mean
         found = self._process(points, self._amplitude)
@@ -284,7 +284,7 @@ class InContextRegressor(MultiOutputMixin, RegressorMixin, BaseEstimator):
                 f"{SMALL} standard deviations; use more steps ({4 * self.steps_})"
             )
         std = found.std if noise else np.sqrt(np.multiply.outer(found.variance, found.amplitude))
-        return mean, self._supports.scaling.undo_width(std)
+        return mean, supports.scaling.undo_width(std)[:rows]
 
     def _config(self) -> DepthConfig:
         """The checked parameters; the name of the kernel is not used for a `Kernel`."""
