@@ -16,7 +16,8 @@ models and trained models use the same forward pass.
 - `icl_krr.probes`: what a model computes in each layer, and which solver explains it.
 - `icl_krr.theory`: bounds and identities of the theory, one per function.
 - `icl_krr.export`: models as files and in standard architectures.
-- `icl_krr.status`: whether a result is right, and what helps if it is not.
+- `icl_krr.status`: whether a result is right, and what helps if it is not; `icl_krr.audit` says it
+  of plain numbers and gradients.
 - `icl_krr.InContextRegressor`: a construction as an estimator of scikit-learn.
 - `icl_krr.catalogue`: names of solvers and kernels, and how to add more.
 

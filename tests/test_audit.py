@@ -1,5 +1,7 @@
 """Status everywhere: plain numbers, gradients and averages say when they cannot be trusted."""
 
+from functools import partial
+
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -74,15 +76,14 @@ def test_gradients_predictions_and_results_can_be_audited(task):
     value, status = ik.audit(slope, task, jnp.float32(0.5))
     assert status.ok
     assert np.isclose(value[1], slope(task, jnp.float32(0.5))[1])
-    model = ik.constructions.conjugate_gradient(LINEAR, num_features=P, ridge=0.5, steps=8)
+    model = ik.constructions.conjugate_gradient(LINEAR, num_features=P, ridge=0.5, steps=3)
     for function, *given in (
         (ik.predict, model, task),
-        (ik.solvers.exact, LINEAR, task),
         (ik.solvers.nadaraya_watson, ik.Gaussian(), task),
-        (ik.spectral_bounds, LINEAR, task),
+        (partial(ik.spectral_bounds, ridge=0.5), LINEAR, task),
+        (partial(ik.solvers.exact, ridge=0.5), LINEAR, task),  # its status is no number
     ):
-        named = {} if function in (ik.predict, ik.solvers.nadaraya_watson) else {"ridge": 0.5}
-        assert ik.audit(function, *given, **named).status.advice().startswith("solved: gap")
+        assert ik.audit(function, *given).status.advice().startswith("solved: gap")
 
 
 def test_bad_input_of_an_audit_is_one_sentence(task):
@@ -126,7 +127,7 @@ def test_an_infinite_matrix_has_no_factor(task):
     assert not ik.audit(slope, jnp.float32(0.1), far).status.ok
 
 
-@pytest.mark.parametrize(("scale", "ridges"), [(1.0, (1e-12, 1e-6)), (1e3, (1e-6, 1.0, 100.0))])
+@pytest.mark.parametrize(("scale", "ridges"), [(1.0, (1e-12, 1e-6)), (1e3, (1e-6, 1.0))])
 def test_a_candidate_without_evidence_loses_its_weight(scale, ridges):
     """Variances below 0 made its evidence NaN, and with it all averages and weights."""
     options = {"ridges": jnp.array(ridges), "steps": 12}
@@ -163,11 +164,10 @@ def test_averages_say_when_they_are_wrong(task):
 def test_outputs_with_evidences_of_their_own_are_checked_one_by_one(task):
     both = task.replace(y=jnp.stack([task.y, 100 * task.y[::-1]], 1))
     options = {"ridges": jnp.array([0.1, 1.0]), "steps": 12, "num_features": P}
-    for outputs in (1, 2):
-        model = ik.constructions.bayesian_average(LINEAR, num_outputs=outputs, **options)
-        assert ik.check(model, both).ok
-        alone = ik.check(model.replace(steps=2), both)
-        assert not alone.ok
+    model = ik.constructions.bayesian_average(LINEAR, **options)
+    assert ik.check(model, both).ok
+    blunt = model.replace(problem=model.problem._replace(sharpness=0.01))
+    assert not ik.check(blunt, both).ok
 
 
 def test_newton_schulz_knows_its_error_where_the_residual_lies():
