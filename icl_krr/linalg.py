@@ -56,19 +56,37 @@ def solve(A: Float[Array, "n n"], b: Float[Array, "n r"]) -> Float[Array, "n r"]
     [[0.25], [0.25]]
     """
     capacity.check("Cholesky factorisation", 2 * A.size + 2 * b.size, A)
-    return solve_factored(A, constant_factor(A), b)
+    return solution(A, b, *factor_and_solution(A, b))
 
 
-def constant_factor(A: jax.Array) -> jax.Array:
-    """The Cholesky factor of A for `solve_factored`, without a derivative."""
-    return factor(jax.lax.stop_gradient(A))
+def factor_and_solution(A: jax.Array, b: jax.Array) -> tuple[jax.Array, jax.Array]:
+    """Return the Cholesky factor of A and A^-1 b, both without derivatives."""
+    return factor_and_solve(*jax.lax.stop_gradient((A, b)))
 
 
-def solve_factored(A: jax.Array, lower: jax.Array, b: jax.Array) -> jax.Array:
-    """Solve A x = b with the `constant_factor` of A."""
-    return jax.lax.custom_linear_solve(
-        partial(matmul, A), b, lambda _, right: substitute(lower, right), symmetric=True
+@jax.custom_jvp
+def solution(A: jax.Array, b: jax.Array, lower: jax.Array, x: jax.Array) -> jax.Array:
+    """Return x = A^-1 b with its derivatives, which reuse the factor of A."""
+    return x
+
+
+@solution.defjvp
+def _solution_jvp(primals, tangents):
+    (A, _, lower, _), (dA, db, _, _) = primals, tangents
+    x = solution(*primals)
+    change = jax.lax.custom_linear_solve(
+        partial(matmul, A),
+        db - matmul(dA, x),
+        lambda _, right: substitute(lower, right),
+        symmetric=True,
     )
+    return x, change
+
+
+@one_by_one
+def factor_and_solve(A: jax.Array, b: jax.Array) -> tuple[jax.Array, jax.Array]:
+    lower = cholesky(A)
+    return lower, jax.scipy.linalg.cho_solve((lower, True), b)
 
 
 @one_by_one
@@ -124,6 +142,10 @@ def _log_determinant_jvp(primals, tangents):
 
 @one_by_one
 def factor(A: jax.Array) -> jax.Array:
+    return cholesky(A)
+
+
+def cholesky(A: jax.Array) -> jax.Array:
     lower = jax.lax.linalg.cholesky(A, symmetrize_input=False)
     return jnp.where(jnp.all(jnp.isfinite(A)), lower, jnp.nan)  # an infinite A has no solution
 

@@ -179,8 +179,7 @@ def best(kernels, ridges, sharpness, task) -> tuple[jax.Array, jax.Array]:
         phi, at = (kernel.feature_map(points) for points in (x, task.x_query))
         phi = jnp.where(kept(task)[:, None], phi, 0)
         C = matmul(phi.T, phi) + ridge * jnp.eye(phi.shape[1], dtype=y.dtype)
-        lower = linalg.constant_factor(C)
-        w = linalg.solve_factored(C, lower, matmul(phi.T, y))
+        lower, w = linalg.factor_and_solution(C, matmul(phi.T, y))
         fit = jnp.sum((y - matmul(phi, w)) ** 2) / ridge + jnp.sum(w**2)
         size = 2 * jnp.sum(jnp.log(jnp.diagonal(lower))) + (count - len(C)) * jnp.log(ridge)
         return matmul(at, w), -(fit + outputs * (size + count * math.log(2 * math.pi))) / 2

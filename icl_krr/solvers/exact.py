@@ -12,8 +12,7 @@ from .. import checks, linalg
 from ..kernels import Kernel
 from ..numerics import matmul
 from ..tasks import Task, system
-from ..tasks.linear_system import System
-from ..units import in_units, unit_of
+from ..units import in_units, times, unit_of
 from . import accuracy
 from .algebra import check_system, like
 from .results import Posterior, Solution
@@ -23,9 +22,9 @@ def exact(kernel: Kernel, task: Task, *, ridge: float | Float[Array, ""]) -> Sol
     r"""Solve $(K + \lambda I) \alpha = y$ and predict $k(x)^T \alpha$ at the queries.
 
     No jitter is added to the diagonal. The field `status` of the result says how accurate the
-    predictions of an ill-conditioned system are. The function and its derivatives run on each
-    output of y divided by a power of two, so that very large or small y neither overflow nor
-    underflow.
+    predictions of an ill-conditioned system are. The function and its derivatives
+    run on each output of y divided by a power of two, so that very large or small y neither
+    overflow nor underflow.
 
     Args:
         kernel: kernel $k$ of the regression.
@@ -58,21 +57,18 @@ def exact(kernel: Kernel, task: Task, *, ridge: float | Float[Array, ""]) -> Sol
 def solve(kernel: Kernel, task: Task, ridge: jax.Array) -> Solution:
     parts = system(kernel, task)
     ridge = jnp.asarray(ridge, parts.y.dtype)
+    y, unit = parts.y, unit_of(parts.y, axis=0)
     A = shifted(parts.gram, ridge)
-    lower = linalg.constant_factor(A)
-    alpha, prediction = coefficients_and_mean(parts, A, lower)
+    lower, found = linalg.factor_and_solution(A, times(y, unit, -1))
+    alpha, prediction = in_units(unit, coefficients_and_mean, 1, y, A, lower, found, parts.cross)
     status = accuracy.of_solution(kernel, task, parts, ridge, alpha, lower)
     return Solution(like(task.y, alpha), like(task.y, prediction), status)
 
 
-def coefficients_and_mean(parts: System, A: Any, lower: Any) -> tuple[jax.Array, jax.Array]:
-    """A^-1 y and k(x)^T A^-1 y at the queries."""
-
-    def run(y: Any, A: Any, lower: Any, cross: Any) -> Any:
-        alpha = linalg.solve_factored(A, lower, y)
-        return alpha, matmul(cross, alpha)
-
-    return in_units(unit_of(parts.y, axis=0), run, 1, parts.y, A, lower, parts.cross)
+def coefficients_and_mean(y: Any, A: Any, lower: Any, found: Any, cross: Any) -> Any:
+    """A^-1 y, which was found, and k(x)^T A^-1 y at the queries."""
+    alpha = linalg.solution(A, y, lower, found)
+    return alpha, matmul(cross, alpha)
 
 
 def posterior(kernel: Kernel, task: Task, *, ridge: float | Float[Array, ""]) -> Posterior:
@@ -113,12 +109,14 @@ def posterior(kernel: Kernel, task: Task, *, ridge: float | Float[Array, ""]) ->
 def condition(kernel: Kernel, task: Task, ridge: jax.Array) -> Posterior:
     parts = system(kernel, task)
     ridge = jnp.asarray(ridge, parts.y.dtype)
-    A = shifted(parts.gram, ridge)
-    lower = linalg.constant_factor(A)
-    alpha, mean = coefficients_and_mean(parts, A, lower)
-    weights = linalg.solve_factored(A, lower, parts.cross.T)
+    y, unit, r = parts.y, unit_of(parts.y, axis=0), parts.y.shape[1]
+    A, cross = shifted(parts.gram, ridge), parts.cross
+    right = jnp.concatenate([times(y, unit, -1), cross.T], axis=1)
+    lower, found = linalg.factor_and_solution(A, right)
+    alpha, mean = in_units(unit, coefficients_and_mean, 1, y, A, lower, found[:, :r], cross)
+    weights = linalg.solution(A, cross.T, lower, found[:, r:])
     prior = kernel.diagonal(task.x_query)
-    variance = prior - jnp.sum(parts.cross.T * weights, axis=0)
+    variance = prior - jnp.sum(cross.T * weights, axis=0)
     error = jnp.diagonal(accuracy.rounding_errors(kernel, task, parts, ridge, weights, lower))
     status = accuracy.of_solution(kernel, task, parts, ridge, alpha, lower)
     status = accuracy.with_variance(status, error, variance, prior)
