@@ -124,7 +124,8 @@ def truths(name: str, case: Case) -> dict[str, Any]:
 
 
 def rounded(values: Any) -> np.ndarray:
-    return np.asarray(np.frompyfunc(float, 1, 1)(np.asarray(values, object)), np.float64)
+    with np.errstate(over="ignore"):
+        return np.asarray(np.frompyfunc(float, 1, 1)(np.asarray(values, object)), np.float64)
 
 
 def spread_out(values: np.ndarray, keep: np.ndarray, axis: int) -> np.ndarray:

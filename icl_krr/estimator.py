@@ -225,7 +225,9 @@ class InContextRegressor(MultiOutputMixin, RegressorMixin, BaseEstimator):
 
     def _lacks_digits(self) -> bool:
         """Whether an error is not small beside y or beside the noise, and digits are the reason."""
-        if (found := self.status_) is None or (found.falling and found.condition_times_eps <= TOLERANCE):
+        if (found := self.status_) is None or (
+            found.falling and found.condition_times_eps <= TOLERANCE
+        ):
             return False
         error = float(found.gap) * np.max(np.abs(self._supports.y), axis=0)
         small = error <= SMALL * np.sqrt(self._amplitude * (self.ridge_ or 0))

@@ -85,7 +85,7 @@ def _solution_jvp(primals, tangents):
 
 @one_by_one
 def factor_and_solve(A: jax.Array, b: jax.Array) -> tuple[jax.Array, jax.Array]:
-    lower = jax.lax.linalg.cholesky(A, symmetrize_input=False)
+    lower = cholesky(A)
     return lower, jax.scipy.linalg.cho_solve((lower, True), b)
 
 
@@ -142,6 +142,10 @@ def _log_determinant_jvp(primals, tangents):
 
 @one_by_one
 def factor(A: jax.Array) -> jax.Array:
+    return cholesky(A)
+
+
+def cholesky(A: jax.Array) -> jax.Array:
     lower = jax.lax.linalg.cholesky(A, symmetrize_input=False)
     return jnp.where(jnp.all(jnp.isfinite(A)), lower, jnp.nan)  # an infinite A has no solution
 

@@ -108,7 +108,7 @@ def test_the_spread_is_that_of_rounding(x64):
     assert 2 <= change / np.finfo("f8").eps <= 8.1
 
 
-@pytest.mark.parametrize("size", [1e-25, 1e25])
+@pytest.mark.parametrize("size", [1e-35, 1e36])
 def test_leave_one_out_and_evidence_take_y_of_any_size(task, size):
     errors, far = (
         ik.solvers.leave_one_out(LINEAR, task.replace(y=c * task.y), ridge=1e-4)

@@ -117,9 +117,9 @@ def model_of(kernel, ridge, task):
 
 REGRESSIONS = {
     "model": model_of,
-    "conjugate_gradient": lambda kernel, ridge, task: (
-        ik.solvers.conjugate_gradient(kernel, task, ridge=ridge, steps=4).prediction[-1]
-    ),
+    "conjugate_gradient": lambda kernel, ridge, task: ik.solvers.conjugate_gradient(
+        kernel, task, ridge=ridge, steps=4
+    ).prediction[-1],
     "exact": lambda kernel, ridge, task: ik.solvers.exact(kernel, task, ridge=ridge).prediction,
 }
 
