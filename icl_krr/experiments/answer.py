@@ -58,7 +58,8 @@ def answer(
         found = solve(wide, config, amplitude, progress, chosen)
     if not found.result.facts["exact_ok"]:
         known = found.result.predictions
-        lost = {name: np.full_like(known[name], np.nan) for name in ("transformer", "exact")}
+        names = ("exact",) if found.result.facts["status"] is None else ("exact", "transformer")
+        lost = {name: np.full_like(known[name], np.nan) for name in names}
         found = found._replace(result=found.result._replace(predictions=known | lost))
     return found._replace(wider=wider)
 
@@ -96,6 +97,6 @@ def lacking(found: Answer, config: DepthConfig) -> str:
             f"exact KRR in float32 is up to {100 * away:.2g} % of a standard deviation away from "
             "that in float64"
         )
-    if status and not status["ok"] and (config.steps is None or not status["falling"]):
+    if config.steps is None and status and not (status["ok"] or status["falling"]):
         return f"the transformer in float32 does not come near exact KRR (gap {status['gap']:.2g})"
     return ""

@@ -12,7 +12,8 @@ from ..catalogue import KERNELS, SOLVERS, find, kernel_class, load, name_of, tak
 from ..kernels import Exponential, Kernel
 from ..tasks import Task
 from .shared import model_selection
-from .shared.model_selection import Learned, Progress, silent
+from .shared.held_out import Learned
+from .shared.model_selection import Progress, silent
 
 BANDWIDTHS = ("temperature", "lengthscale")
 """Bandwidths that a config can set. Leave-one-out chooses the bandwidth of any other kernel."""

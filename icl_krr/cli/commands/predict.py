@@ -123,8 +123,8 @@ def doubts_of_answer(found: Answer) -> list[str]:
         )
     if not found.result.facts["exact_ok"]:
         words.append(
-            "the predictions are not written, because float64, too, has too few digits for them; "
-            "use a larger --ridge"
+            "the predictions of exact KRR are not written, because float64, too, has too few "
+            "digits for them; use a larger --ridge"
         )
     return words
 

@@ -221,7 +221,8 @@ def check_range(log_sink: Any, dtype: np.dtype) -> None:
     """Raise an error if c is out of the range of the dtype, because ridge / c would be lost."""
     known, most = checks.concrete(log_sink), int(-np.log(jnp.finfo(dtype).tiny))
     if known is not None and abs(known) > most:
+        wider = "" if dtype == np.float64 else ", or use float64"
         raise ValueError(
             f"log_sink must be between -{most} and {most} for {dtype}, got {log_sink}; "
-            "raise the temperature, or use float64"
+            f"raise the temperature{wider}"
         )

@@ -10,19 +10,17 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
-from functools import partial
 from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 
-from ... import solvers
 from ...kernels import Kernel
-from ...linalg import eigh
-from ...numerics import matmul
-from ...tasks import Task, system
+from ...tasks import Task
 from ...tasks.task import kept
+from .grids import BANDWIDTHS, GIVEN, RIDGES, Axis, search
+from .held_out import Regression, left_out, smoothing_loss, squared
 
 MOST = {"regression": 1024, "Nadaraya-Watson": 8192}
 """The largest number of supports on which leave-one-out chooses hyperparameters."""
@@ -35,73 +33,6 @@ Progress = Callable[[str], None]
 
 def silent(words: str) -> None:
     """Tell nobody about progress."""
-
-
-class Axis(NamedTuple):
-    """A grid of values unit * base^(step / 2) with steps from -reach to reach, which can grow.
-
-    Attributes:
-        base: factor of two steps.
-        reach: largest step of the grid.
-        low: smallest step to which it can grow.
-        high: largest such step.
-    """
-
-    base: float
-    reach: int
-    low: int
-    high: int
-
-    def values(self, unit: float) -> np.ndarray:
-        """The values at all steps from `low` to `high`."""
-        return unit * self.base ** (np.arange(self.low, self.high + 1) / 2)
-
-    def edge(self, unit: float, value: float) -> str:
-        """Whether a value is the smallest or the largest that was tried, or else ""."""
-        step = round(2 * math.log(value / unit, self.base))
-        return "smallest" if step == self.low else "largest" if step == self.high else ""
-
-
-def search(
-    outer: Axis, inner: Axis, losses: Callable[[int], np.ndarray]
-) -> tuple[float, tuple[int, int]]:
-    """The least loss and its steps on two axes, on a grid that grows while they are at an edge.
-
-    For a step of the outer axis, `losses` are those at all steps of the inner one. Equal losses do
-    not let the grid grow.
-    """
-    seen: dict[int, np.ndarray] = {}
-
-    def least(spans: list[tuple[int, int]]) -> tuple[float, tuple[int, int]]:
-        (low, high), (first, last) = spans
-        for step in range(low, high + 1):
-            if step not in seen:
-                seen[step] = losses(step)
-        columns = slice(first - inner.low, last - inner.low + 1)
-        table = np.stack([seen[step][columns] for step in range(low, high + 1)])
-        i, j = divmod(int(np.argmin(table)), table.shape[1])
-        return float(table[i, j]), (low + i, first + j)
-
-    spans = [(-axis.reach, axis.reach) for axis in (outer, inner)]
-    loss, best = least(spans)
-    while True:
-        spans = [
-            (max(axis.low, low - (step == low)), min(axis.high, high + (step == high)))
-            for axis, (low, high), step in zip((outer, inner), spans, best, strict=True)
-        ]
-        found, beyond = least(spans)
-        if not found < loss:
-            return loss, best
-        loss, best = found, beyond
-
-
-GIVEN = Axis(1.0, 0, 0, 0)
-"""The axis of a value that is given."""
-
-RIDGES = {"float32": Axis(10.0, 6, -6, 12), "float64": Axis(10.0, 6, -12, 12)}
-BANDWIDTHS = {"float32": Axis(2.0, 8, -16, 8), "float64": Axis(2.0, 8, -16, 16)}
-"""Axes by the dtype of the regression, which has too few digits for smaller ridges and for wider
-kernels."""
 
 
 def subsample(task: Task, method: str) -> Task:
@@ -151,50 +82,6 @@ def unknown(name: str) -> str:
         f"{name} must be given, because every leave-one-out error is NaN or infinite; "
         "a larger temperature or lengthscale may help"
     )
-
-
-class Learned(NamedTuple):
-    """Leave-one-out errors of a regression, and of the mean of the other supports.
-
-    Attributes:
-        regression: root mean squared error of the regression.
-        mean: root mean squared error of the mean of the other supports.
-        ok: whether the mean of the differences of the squared errors is above 2 standard errors.
-    """
-
-    regression: float
-    mean: float
-    ok: bool
-
-
-class Regression(NamedTuple):
-    """A ridge, and the leave-one-out errors [n, r] of regression with it; infinite if unknown.
-
-    Attributes:
-        ridge: the ridge.
-        errors: the errors, [n, r].
-        y: outputs of the same supports, [n, r].
-    """
-
-    ridge: float
-    errors: np.ndarray
-    y: np.ndarray
-
-    @property
-    def learned(self) -> Learned:
-        """The comparison with the mean of the other supports."""
-        n = len(self.y)
-        own = self.errors**2
-        others = ((self.y - self.y.mean(axis=0)) * n / max(n - 1, 1)) ** 2
-        gains = np.mean(others - own, axis=1)
-        sure = n > 1 and gains.mean() > 2 * gains.std(ddof=1) / math.sqrt(n)
-        return Learned(math.sqrt(own.mean()), math.sqrt(others.mean()), bool(sure))
-
-
-def squared(errors: np.ndarray) -> np.ndarray:
-    """Sums of squares over supports and outputs."""
-    with np.errstate(over="ignore"):
-        return np.sum(errors**2, axis=(-2, -1))
 
 
 def regress(kernel: Kernel, task: Task, ridge: float | None, centred: bool = False) -> Regression:
@@ -300,44 +187,9 @@ def typical_bandwidth(family: type[Kernel], task: Task) -> float:
     return float(bandwidths(family, task)[BANDWIDTHS["float64"].reach])
 
 
-@jax.jit
-def smoothing_loss(kernel: Any, task: Task) -> jax.Array:
-    return jnp.sum(solvers.smoother_leave_one_out(kernel, task) ** 2)
-
-
 def losses(kernel: Kernel, task: Task, grid: jax.Array, centred: bool = False) -> np.ndarray:
     """Squared leave-one-out errors of regression at every ridge; see `left_out`."""
     return squared(np.asarray(left_out(kernel, task, grid, centred)))
-
-
-@partial(jax.jit, static_argnames="centred")
-def left_out(kernel: Kernel, task: Task, grid: jax.Array, centred: bool = False) -> jax.Array:
-    r"""Leave-one-out errors [g, n, r] of regression at g ridges; infinite if they are not finite.
-
-    With $K = V \mathrm{diag}(\sigma) V^T$, the coefficients are
-    $\alpha = V (V^T y / (\sigma + \lambda))$, the diagonal of the inverse is
-    $(V \circ V) (1 / (\sigma + \lambda))$, and an error is the quotient of their entries.
-
-    If x and y were `centred`, a centred support says what the others are: it is minus their sum.
-    So the errors are those of regression with a free constant, which does not know the mean of the
-    support that is left out. With $u = A^{-1} 1$, its matrix $A^{-1} - u u^T / (1^T u)$ replaces
-    $A^{-1}$.
-    """
-    gram, _, y = system(kernel, task)
-    finite = jnp.all(jnp.isfinite(gram))
-    sigma, vectors = eigh(jnp.where(finite, gram, 0))
-    inverse = 1 / (jnp.maximum(sigma, 0)[None] + grid[:, None])
-    turned = matmul(vectors.T, y)
-    alpha = jnp.einsum("ij,gj,jr->gir", vectors, inverse, turned, precision="highest")
-    diagonal = matmul(inverse, (vectors**2).T)
-    if centred:
-        one = jnp.where(kept(task), kernel.constant(task.x), 0)
-        u = matmul(inverse * matmul(one[None], vectors), vectors.T)
-        known = matmul(u, one[:, None])
-        alpha = alpha - u[:, :, None] * (matmul(u, y) / known)[:, None]
-        diagonal = diagonal - u**2 / known
-    found = jnp.where(kept(task)[None, :, None], alpha / diagonal[:, :, None], 0)
-    return jnp.where(finite & jnp.isfinite(found), found, jnp.inf)
 
 
 def edges(kernel: Kernel, ridge: float, task: Task) -> dict[str, str]:
