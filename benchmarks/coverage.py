@@ -31,8 +31,8 @@ RESULTS = Path(__file__).parent / "results"
 SCALES, ROWS, SPLITS, WIDTH = (1e-20, 1e-5, 1.0, 1e5, 1e20), 200, 2, 1.959964
 
 Row = dict[str, Any]
-Table = tuple[np.ndarray, np.ndarray]
-Interval = tuple[np.ndarray, Any]
+Table = tuple[Any, Any]
+Interval = tuple[Any, Any]
 """Predictions at the held-out rows, and half the widths of the intervals around them."""
 
 
@@ -42,8 +42,9 @@ def column(load: Callable[..., Any], index: int) -> Table:
     return np.delete(x, index, axis=1), x[:, index]
 
 
-def real() -> dict[str, Table]:
-    digits, exercise = datasets.load_digits().data, datasets.load_linnerud()
+def real() -> dict[str, Any]:
+    exercise: Any = datasets.load_linnerud()
+    digits: Any = datasets.load_digits(return_X_y=True)[0]
     return {
         "diabetes: progression": datasets.load_diabetes(return_X_y=True),
         "diabetes: body mass index": column(datasets.load_diabetes, 2),
@@ -58,12 +59,12 @@ def real() -> dict[str, Table]:
     }
 
 
-def drawn(seed: int) -> dict[str, Table]:
+def drawn(seed: int) -> dict[str, Any]:
     rng = np.random.default_rng(seed)
-    sizes = {"n_samples": ROWS, "random_state": seed}
+    sizes: Any = {"n_samples": ROWS, "random_state": seed}
     x = rng.normal(size=(ROWS, 4))
     smooth, rough = (
-        rng.multivariate_normal(np.zeros(ROWS), kernel(x) + 0.05 * np.eye(ROWS))
+        rng.multivariate_normal(np.zeros(ROWS), np.asarray(kernel(x)) + 0.05 * np.eye(ROWS))
         for kernel in (sk.RBF(2.0), sk.Matern(2.0, nu=0.5))
     )
     noise = rng.normal(size=ROWS)
@@ -94,7 +95,7 @@ def scikit_learn(x: np.ndarray, y: np.ndarray, new: np.ndarray) -> Interval:
     kernel = sk.ConstantKernel(1.0, (1e-4, 1e4)) * sk.RBF(np.sqrt(x.shape[1]), (0.05, 1e3))
     kernel = kernel + sk.WhiteKernel(0.1, (1e-6, 10))
     fitted = GaussianProcessRegressor(kernel, alpha=0.0, normalize_y=True).fit(x, y)
-    mean, deviation = fitted.predict(new, return_std=True)
+    mean, deviation = map(np.asarray, fitted.predict(new, return_std=True))
     return mean, WIDTH * deviation
 
 

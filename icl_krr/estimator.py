@@ -21,7 +21,6 @@ except ImportError:
 
 from . import checks
 from .catalogue import SOLVERS, kernel_class
-from .experiments.depth import steps_needed
 from .experiments.depth_config import DepthConfig, choose_kernel
 from .experiments.process import Process, exactly
 from .experiments.shared import model_selection
@@ -29,10 +28,12 @@ from .experiments.shared.build import build_model
 from .experiments.supports import Supports, checked_weights, padded
 from .kernels import Kernel
 from .probes import check
-from .solvers import exact
 from .status import TOLERANCE, Status
 from .tasks import Task
 from .transformer import Transformer, predict
+
+STEPS = 64, 256
+"""Steps of the solver, and those with which it tries again, if their number is not given."""
 
 SMALL = 0.1
 """An error, over a standard deviation, that does not change an interval much."""
@@ -48,9 +49,10 @@ class InContextRegressor(MultiOutputMixin, RegressorMixin, BaseEstimator):
 
     So `InContextRegressor(kernel="gaussian", lengthscale=l, ridge=a)` predicts what
     `KernelRidge(kernel="rbf", gamma=1 / (2 * l**2), alpha=a)` does, as far as the steps have
-    converged. If float32 has too few digits at the supports, `fit` and `predict` compute in float64
-    instead. If the gap at the supports is still above 1 % of the larger of |f*| and |y|, `fit`
-    emits a `ConvergenceWarning`, and `status_` says what helps.
+    converged. If the gap at the supports is above 1 % of the larger of |f*| and |y| or above a
+    tenth of the noise, because float32 has too few digits or because 64 steps are too few, `fit`
+    and `predict` compute in float64 instead. If the gap is then still above 1 %, `fit` emits a
+    `ConvergenceWarning`, and `status_` says what helps.
 
     f* is also the mean of a Gaussian process with the covariance $s k$ and the noise variance
     $s \lambda$, for every amplitude $s$. `predict(X, return_std=True)` returns the standard
@@ -77,8 +79,8 @@ class InContextRegressor(MultiOutputMixin, RegressorMixin, BaseEstimator):
         temperature: temperature > 0 of the exponential kernel. By default leave-one-out on the
             supports chooses it. None for other kernels and for a `Kernel`, which has its own.
         lengthscale: lengthscale > 0 of the Gaussian kernel, with the same default.
-        steps: number of solver steps, >= 1, or None for as many as the predictions at the supports
-            need to converge, at most 256; default 64. Not used by `nadaraya_watson`.
+        steps: number of solver steps, >= 1. By default 64, and 256 if these are too few at the
+            supports. Not used by `nadaraya_watson`.
         normalize_y: whether to subtract the mean of y and divide by its standard deviation before
             the regression, and to undo this in predictions; default False.
         amplitude: amplitude $s$ > 0 of all targets, in units of y squared, or None for the
@@ -131,7 +133,7 @@ class InContextRegressor(MultiOutputMixin, RegressorMixin, BaseEstimator):
         ridge: float | None = None,
         temperature: float | None = None,
         lengthscale: float | None = None,
-        steps: int | None = 64,
+        steps: int | None = None,
         normalize_y: bool = False,
         amplitude: float | None = None,
     ):
@@ -174,16 +176,17 @@ class InContextRegressor(MultiOutputMixin, RegressorMixin, BaseEstimator):
             centred=self.normalize_y,
             smooths=not SOLVERS[config.solver].iterates,
         )
+        few, many = STEPS if config.steps is None else (config.steps, config.steps)
         self._double = False
-        self._build(config)
-        if self.task_.x.dtype == np.float32 and self._lacks_digits():
+        self._build(config, few)
+        if not self._precise(given=few == many):
             self._double = True
-            self._build(config)
+            self._build(config, many)
         if self.status_ is not None and not self.status_.ok:
             warn(f"predictions: {self.status_.advice()}")
         return self
 
-    def _build(self, config: DepthConfig) -> None:
+    def _build(self, config: DepthConfig, steps: int) -> None:
         """Choose the hyperparameters, and build and check the transformer."""
         supports = self._supports
         with jax.enable_x64(True) if self._double else nullcontext():
@@ -193,15 +196,12 @@ class InContextRegressor(MultiOutputMixin, RegressorMixin, BaseEstimator):
             else:
                 kernel, _ = choose_kernel(task, config, made=supports.family)
             self.kernel_ = kernel.kernel if supports.weighted else kernel
-            self.ridge_, steps = None, config.steps
+            self.ridge_ = None
             if SOLVERS[config.solver].iterates:
                 # a float, because JAX compiles another program for an integer
                 self.ridge_ = float(
                     self.ridge or model_selection.choose_ridge(kernel, task, config.centred)
                 )
-                if steps is None:
-                    best = np.asarray(exact(kernel, task, ridge=self.ridge_).prediction)
-                    steps, _ = steps_needed(config.solver, kernel, task, self.ridge_, best)
             single = task.replace(y=np.zeros(task.num_supports))  # one model for all outputs
             try:
                 self.model_ = build_model(config.solver, kernel, single, self.ridge_, steps)
@@ -223,15 +223,15 @@ class InContextRegressor(MultiOutputMixin, RegressorMixin, BaseEstimator):
                 self._amplitude = self._process(supports.x[:1], given).amplitude
                 self.amplitude_ = self._amplitude * unit * unit
 
-    def _lacks_digits(self) -> bool:
-        """Whether an error is not small beside y or beside the noise, and digits are the reason."""
-        if (found := self.status_) is None or (
-            found.falling and found.condition_times_eps <= TOLERANCE
-        ):
-            return False
+    def _precise(self, given: bool) -> bool:
+        """Whether errors are small beside y and the noise, or due to the steps that are `given`."""
+        if (found := self.status_) is None:
+            return True
+        if given and found.falling and found.condition_times_eps <= TOLERANCE:
+            return True
         error = float(found.gap) * np.max(np.abs(self._supports.y), axis=0)
         small = error <= SMALL * np.sqrt(self._amplitude * (self.ridge_ or 0))
-        return not (found.ok and np.all(small))
+        return bool(found.ok and np.all(small))
 
     def _process(self, x_query: np.ndarray, amplitude: np.ndarray | None) -> Process:
         """The Gaussian process at points, for y as the transformer reads it."""

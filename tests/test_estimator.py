@@ -112,11 +112,11 @@ def test_leave_one_out_chooses_what_it_chooses_for_the_command():
     assert (chosen.steps_, chosen.n_features_in_, bool(chosen.status_.ok)) == (64, 3, True)
     given = InContextRegressor(lengthscale=2.0).fit(X, Y)
     assert given.kernel_.lengthscale == 2.0
-    among = InContextRegressor(kernel=None, steps=None).fit(X, Y)
+    among = InContextRegressor(kernel=None).fit(X, Y)
     kernel, _, errors = choose_kernels(among.task_, DepthConfig())
     assert among.kernel_.temperature == kernel.temperature
     assert len(errors) == 3
-    assert 1 < among.steps_ < 256
+    assert among.steps_ in (64, 256)
     assert bool(among.status_.ok)
     assert given.ridge_ == model_selection.choose_ridge(ik.Gaussian(2.0), given.task_)
 

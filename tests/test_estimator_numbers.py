@@ -240,3 +240,23 @@ def test_what_has_too_few_digits_is_computed_in_float64():
         wide.set_params(ridge=1e-25).fit(x, y)
     with pytest.warns(ConvergenceWarning, match="^standard deviations: nothing"):
         assert np.isnan(both(wide, x)[1]).all()
+
+
+@pytest.mark.parametrize("kernel", [ik.Gaussian(1.5), ik.Exponential(3.0)])
+def test_a_model_of_landmarks_runs_with_weights(kernel, x64):
+    """Its features, k(x, x) of the queries and its variance have the factors of the weights."""
+    few = slice(6)
+    points = np.column_stack([X, np.log(WEIGHT) / 2])[few]
+    task = ik.Task(points, (np.sqrt(WEIGHT) * Y)[few], np.pad(NEW, ((0, 0), (0, 1))))
+    whole = weighted(kernel, 3)
+    model = ik.constructions.prefix_posterior(
+        ik.kernels.Features(ik.sketches.nystrom_features(whole, task.x)),
+        num_features=4,
+        ridge=0.5,
+        steps=8,
+        approximates=whole,
+    )
+    found = ik.predictive(model, task)
+    wanted = ik.solvers.posterior(whole, task, ridge=0.5)
+    np.testing.assert_allclose(found.mean, wanted.mean, rtol=1e-8)
+    np.testing.assert_allclose(found.variance, wanted.variance + 0.5, rtol=1e-8)
