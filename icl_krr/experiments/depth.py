@@ -167,7 +167,7 @@ def run(
 
 
 def check_size(task: Task) -> None:
-    """Raise MemoryError unless exact KRR fits, in the dtype of the task, and its system in float64."""
+    """Raise MemoryError unless exact KRR fits, with its system in float64, too."""
     capacity.check("exact KRR", 6 * task.num_supports**2, task.x, "use fewer supports")
 
 
