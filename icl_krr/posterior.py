@@ -17,6 +17,7 @@ from .status import Status, assess
 from .tasks import Task, system
 from .tasks.task import check_axes
 from .transformer import Transformer, predict
+from .transformer.degrees import degrees
 from .transformer.tiled_attention import uses_tiles
 from .transformer.weights import check_model
 
@@ -116,13 +117,13 @@ def compare(model: Transformer, task: Task, mean: jax.Array, variance: jax.Array
     if model.problem is None or tiles:
         unknown = {"steps": model.steps, "negative": jnp.any(variance < 0)}
         return assess(0.0, jnp.inf, 0.0, task.x.dtype, **unknown)
-    measure = partial(status_of, steps=model.steps)
+    measure = partial(status_of, steps=model.steps, any_size=degrees(model) is not None)
     status = in_float64(measure, *model.problem[:2], task, mean, variance)
     return status._replace(spectrum=jnp.asarray(model.takes("spectrum")))
 
 
-@partial(jax.jit, static_argnames="steps")
-def status_of(kernel, ridge, given: Task, mean, variance, steps: int) -> Status:
+@partial(jax.jit, static_argnames=("steps", "any_size"))
+def status_of(kernel, ridge, given: Task, mean, variance, steps: int, any_size: bool) -> Status:
     wide = jnp.result_type(float)
     task = given.astype(wide)
     best = solvers.posterior(kernel, task, ridge=ridge)
@@ -136,5 +137,5 @@ def status_of(kernel, ridge, given: Task, mean, variance, steps: int) -> Status:
     gap = jnp.maximum(*map(accuracy.worst, gaps))
     below = jnp.any(variance < 0)
     return accuracy.of_measured(
-        best.status, parts, 0.0, gap, f, variance, negative=below, steps=steps
+        best.status, parts, 0.0, gap, f, variance, any_size=any_size, negative=below, steps=steps
     )

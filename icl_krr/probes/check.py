@@ -17,6 +17,7 @@ from ..solvers.bayesian_average import of_average
 from ..status import Status
 from ..tasks import Task, system
 from ..transformer import Problem, Transformer, run_with_cache
+from ..transformer.degrees import degrees
 from ..transformer.evaluate import check_compatible
 
 
@@ -80,7 +81,7 @@ def check(
         states = [slot.name for slot in model.layout.slots if slot.kind == "state"]
         slots = [name for name in states if name.startswith(READ)]
         _, cache = run_with_cache(model, task, names=(*slots, "prediction"))
-        measure = partial(compare, steps=model.steps)
+        measure = partial(compare, steps=model.steps, any_size=degrees(model) is not None)
         given = known.kernel, known.ridge, task, cache.slots
     return in_float64(measure, *given)._replace(
         steps=jnp.asarray(model.steps if has_solver(model) else 0, jnp.int32),
@@ -116,8 +117,10 @@ def problem_of(model: Transformer, kernel: Any, ridge: Any) -> Problem:
     return Problem(kernel, ridge, known.sharpness)
 
 
-@partial(jax.jit, static_argnames="steps")
-def compare(kernel: Kernel, ridge: Any, given: Task, slots: dict, steps: int) -> Status:
+@partial(jax.jit, static_argnames=("steps", "any_size"))
+def compare(
+    kernel: Kernel, ridge: Any, given: Task, slots: dict, steps: int, any_size: bool
+) -> Status:
     """The status of a run, from its slots at the start and after each step."""
     wide = jnp.result_type(float)
     task = given.astype(wide)
@@ -148,6 +151,7 @@ def compare(kernel: Kernel, ridge: Any, given: Task, slots: dict, steps: int) ->
         gap[-1],
         slots["prediction"][-1],
         sink=lost,
+        any_size=any_size,
         bound=over,
         falling=falling,
         steps=steps,

@@ -137,9 +137,18 @@ def of_path(parts: System, ridge: Any, alpha: Any, r: Any, stuck: bool = False) 
 
 
 def of_measured(
-    best: Status, parts: System, residual: Any, gap: Any, *results: Any, **flags: Any
+    best: Status,
+    parts: System,
+    residual: Any,
+    gap: Any,
+    *results: Any,
+    any_size: bool = False,
+    **flags: Any,
 ) -> Status:
-    """The status of results whose gap to the `best` solution, of a wider dtype, was measured."""
+    """The status of results whose gap to the `best` solution, of a wider dtype, was measured.
+
+    If results are right for y of `any_size`, its size is not to blame for a large gap.
+    """
     y, wide = parts.y, best.condition_times_eps.dtype
     out = out_of_range(y, jnp.ones((), y.dtype), *results)
     return assess(
@@ -149,7 +158,7 @@ def of_measured(
         y.dtype,
         uncertain=best.gap,
         overflow=overflows(parts),
-        range=out | (~(gap <= TOLERANCE) & extreme(y, y.dtype)),
+        range=out if any_size else out | (~(gap <= TOLERANCE) & extreme(y, y.dtype)),
         uneven=best.uneven,
         **flags,
     )
