@@ -56,7 +56,7 @@ def models() -> dict[str, tuple[Callable[[], ik.Transformer], int | None]]:
             one = partial(
                 build.bayesian_average, ik.Linear(), ridges=ridges, edges=edges, **of_form
             )
-            channels = 9 * G * m + m + G**2 + (18 + more) * G + 5
+            channels = 9 * G * m + m + G**2 + (19 + more) * G + 5
             channels += bins * (G + 1) + G + 1 if bins else 0
             name = f"bayesian_average, {form}, G = {G}" + f", {bins} edges" * (bins > 0)
             found[name] = one, channels

@@ -14,8 +14,8 @@ import numpy as np
 
 import icl_krr as ik
 
-LARGEST_SPREAD = 300
-"""Decimal digits that a kernel matrix may span: float32 spans 38, beyond this nothing is right."""
+LARGEST_SPREAD = 650
+"""Decimal digits that a kernel matrix may span: float64 spans 616, beyond this nothing is right."""
 
 RIDGES = (1, 100)
 """Ridges of the candidates of an average, in units of the ridge of the task."""

@@ -128,6 +128,8 @@ def leave_one_out(kernel: Kernel, task: Task, *, ridge: float | Float[Array, ""]
 
     $$e_i = \alpha_i / (A^{-1})_{ii}, \quad A = K + \lambda I$$
 
+    `icl_krr.audit` says how far rounding moved them.
+
     Args:
         kernel: kernel $k$ of the regression.
         task: supports, outputs and queries; x [n, p], y [n] or [n, r], x_query [q, p].

@@ -45,7 +45,8 @@ def spectral_bounds(kernel: Kernel, task: Task, *, ridge: float | Float[Array, "
     r"""Return the smallest and the largest eigenvalue of $K + \lambda I$ on the supports.
 
     Masked supports do not count. Without unmasked supports both bounds are $\lambda$. Solvers such
-    as `icl_krr.solvers.chebyshev` take these bounds as `spectrum`.
+    as `icl_krr.solvers.chebyshev` take these bounds as `spectrum`. `icl_krr.audit` says how far
+    rounding moved them.
 
     Args:
         kernel: kernel $k$ of the regression.
