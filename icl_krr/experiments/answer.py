@@ -42,13 +42,15 @@ def answer(
 
     The division is in float64. Hyperparameters are chosen once, for both.
     """
+    division = narrow(wide)
+    depth.check_size(division.task)
     with jax.enable_x64(True):
         chosen = choose(wide.task, config, progress)
         fits = computable(chosen.kernels.regression, wide.task)
     wider = ""
-    if jax.dtypes.canonicalize_dtype(np.float64) == np.float32:
+    if division.task.x.dtype == np.float32:
         if fits:
-            found = solve(narrow(wide), config, amplitude, progress, chosen)
+            found = solve(division, config, amplitude, progress, chosen)
             wider = lacking(found, config)
             if not wider:
                 return found

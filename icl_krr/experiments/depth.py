@@ -77,8 +77,7 @@ def run(
     """
     if task.mask is not None:  # masked supports must not count in means and sizes
         task = task.replace(x=task.x[task.mask], y=task.y[task.mask], mask=None)
-    # exact KRR in the dtype of the task, and its system in float64
-    capacity.check("exact KRR", 6 * task.num_supports**2, task.x, "use fewer supports")
+    check_size(task)
     chosen = chosen or choose(task, config, progress)
     (kernel, smoother, errors), ridge = chosen.kernels, chosen.ridge
     progress("exact KRR and the solver itself")
@@ -165,6 +164,11 @@ def run(
         "dtype": str(task.x.dtype),
     }
     return DepthResult(rows, baselines, facts, baseline | {"transformer": predictions[-1]}, kernel)
+
+
+def check_size(task: Task) -> None:
+    """Raise MemoryError unless exact KRR fits, with its system in float64, too."""
+    capacity.check("exact KRR", 6 * task.num_supports**2, task.x, "use fewer supports")
 
 
 MOST_STEPS = 256
