@@ -74,13 +74,13 @@ class InContextRegressor(MultiOutputMixin, RegressorMixin, BaseEstimator):
         kernel: name of a kernel in the catalogue, a `Kernel`, or None for the kernel with the least
             leave-one-out error on the supports; default "gaussian".
         solver: name of a solver in the catalogue; default "conjugate_gradient".
-        ridge: ridge $\lambda$ > 0, the variance of the noise. By default leave-one-out on the
-            supports chooses it. Not used by `nadaraya_watson`.
+        ridge: ridge $\lambda$ > 0, the variance of the noise over the amplitude. By default
+            leave-one-out on the supports chooses it. Not used by `nadaraya_watson`.
         temperature: temperature > 0 of the exponential kernel. By default leave-one-out on the
             supports chooses it. None for other kernels and for a `Kernel`, which has its own.
         lengthscale: lengthscale > 0 of the Gaussian kernel, with the same default.
-        steps: number of solver steps, >= 1. By default 64, and 256 if these are too few at the
-            supports. Not used by `nadaraya_watson`.
+        steps: number of solver steps, >= 1. By default 64, or 256 in float64 if these are not
+            enough at the supports. Not used by `nadaraya_watson`.
         normalize_y: whether to subtract the mean of y and divide by its standard deviation before
             the regression, and to undo this in predictions; default False.
         amplitude: amplitude $s$ > 0 of all targets, in units of y squared, or None for the
