@@ -196,7 +196,7 @@ CAPTION = """Coverage of 95 % intervals on held-out rows for y times five scales
 Wilson at 95 % for the share. Rows of one division share their supports, so these are approximate.
 {splits} divisions of each table into 70 % supports and 30 % held-out rows, at most {rows} rows,
 features standardised. A fit that warns is counted, and an interval that is NaN covers nothing.
-{dtype}, seed {seed}, {versions}.
+{dtype}, and float64 where the estimator changes to it; seed {seed}, {versions}.
 """
 EACH = """At scale 1: coverage, mean width / std(y) and RMSE / std(y).
 """

@@ -74,13 +74,13 @@ class InContextRegressor(MultiOutputMixin, RegressorMixin, BaseEstimator):
         kernel: name of a kernel in the catalogue, a `Kernel`, or None for the kernel with the least
             leave-one-out error on the supports; default "gaussian".
         solver: name of a solver in the catalogue; default "conjugate_gradient".
-        ridge: ridge $\lambda$ > 0, the variance of the noise. By default leave-one-out on the
-            supports chooses it. Not used by `nadaraya_watson`.
+        ridge: ridge $\lambda$ > 0, the variance of the noise over the amplitude. By default
+            leave-one-out on the supports chooses it. Not used by `nadaraya_watson`.
         temperature: temperature > 0 of the exponential kernel. By default leave-one-out on the
             supports chooses it. None for other kernels and for a `Kernel`, which has its own.
         lengthscale: lengthscale > 0 of the Gaussian kernel, with the same default.
-        steps: number of solver steps, >= 1. By default 64, and 256 if these are too few at the
-            supports. Not used by `nadaraya_watson`.
+        steps: number of solver steps, >= 1. By default 64, or 256 in float64 if these are not
+            enough at the supports. Not used by `nadaraya_watson`.
         normalize_y: whether to subtract the mean of y and divide by its standard deviation before
             the regression, and to undo this in predictions; default False.
         amplitude: amplitude $s$ > 0 of all targets, in units of y squared, or None for the
@@ -177,31 +177,33 @@ class InContextRegressor(MultiOutputMixin, RegressorMixin, BaseEstimator):
             smooths=not SOLVERS[config.solver].iterates,
         )
         few, many = STEPS if config.steps is None else (config.steps, config.steps)
-        self._double = False
-        self._build(config, few)
+        self._double, kernel = False, self._choose(config)
+        self._build(config, kernel, few)
         if not self._precise(given=few == many):
             self._double = True
-            self._build(config, many)
+            self._build(config, kernel, many)
         if self.status_ is not None and not self.status_.ok:
             warn(f"predictions: {self.status_.advice()}")
         return self
 
-    def _build(self, config: DepthConfig, steps: int) -> None:
-        """Choose the hyperparameters, and build and check the transformer."""
+    def _choose(self, config: DepthConfig) -> Kernel:
+        """Choose the hyperparameters that are None, and return the kernel of the supports."""
+        supports, task = self._supports, self._supports.task(self._supports.x)
+        if isinstance(self.kernel, Kernel):
+            kernel: Any = supports.kernel(self.kernel)
+        else:
+            kernel, _ = choose_kernel(task, config, made=supports.family)
+        self.kernel_, self.ridge_ = kernel.kernel if supports.weighted else kernel, None
+        if SOLVERS[config.solver].iterates:
+            chosen = self.ridge or model_selection.choose_ridge(kernel, task, config.centred)
+            self.ridge_ = float(chosen)  # JAX compiles another program for an integer
+        return kernel
+
+    def _build(self, config: DepthConfig, kernel: Kernel, steps: int) -> None:
+        """Build and check the transformer."""
         supports = self._supports
         with jax.enable_x64(True) if self._double else nullcontext():
             self.task_ = task = supports.task(supports.x)
-            if isinstance(self.kernel, Kernel):
-                kernel: Any = supports.kernel(self.kernel)
-            else:
-                kernel, _ = choose_kernel(task, config, made=supports.family)
-            self.kernel_ = kernel.kernel if supports.weighted else kernel
-            self.ridge_ = None
-            if SOLVERS[config.solver].iterates:
-                # a float, because JAX compiles another program for an integer
-                self.ridge_ = float(
-                    self.ridge or model_selection.choose_ridge(kernel, task, config.centred)
-                )
             single = task.replace(y=np.zeros(task.num_supports))  # one model for all outputs
             try:
                 self.model_ = build_model(config.solver, kernel, single, self.ridge_, steps)
@@ -225,9 +227,8 @@ class InContextRegressor(MultiOutputMixin, RegressorMixin, BaseEstimator):
 
     def _precise(self, given: bool) -> bool:
         """Whether errors are small beside y and the noise, or due to the steps that are `given`."""
-        if (found := self.status_) is None:
-            return True
-        if given and found.falling and found.condition_times_eps <= TOLERANCE:
+        found = self.status_
+        if found is None or (given and found.falling and found.condition_times_eps <= TOLERANCE):
             return True
         error = float(found.gap) * np.max(np.abs(self._supports.y), axis=0)
         small = error <= SMALL * np.sqrt(self._amplitude * (self.ridge_ or 0))

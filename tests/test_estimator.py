@@ -113,12 +113,13 @@ def test_leave_one_out_chooses_what_it_chooses_for_the_command():
     given = InContextRegressor(lengthscale=2.0).fit(X, Y)
     assert given.kernel_.lengthscale == 2.0
     among = InContextRegressor(kernel=None).fit(X, Y)
-    kernel, _, errors = choose_kernels(among.task_, DepthConfig())
+    task = ik.Task(X, among.task_.y.astype("f4"), X)
+    kernel, _, errors = choose_kernels(task, DepthConfig())
     assert among.kernel_.temperature == kernel.temperature
     assert len(errors) == 3
     assert among.steps_ in (64, 256)
     assert bool(among.status_.ok)
-    assert given.ridge_ == model_selection.choose_ridge(ik.Gaussian(2.0), given.task_)
+    assert given.ridge_ == model_selection.choose_ridge(ik.Gaussian(2.0), chosen.task_)
 
 
 @pytest.mark.parametrize("solver", ["conjugate_gradient", "nadaraya_watson"])
