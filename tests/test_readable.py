@@ -73,7 +73,7 @@ def test_everything_fits_on_one_screen(run):
     assert "Block(" in text
     assert " numbers)" in text
     assert "spec=Spec(num_features=4, attention='linear')" in text
-    assert "problem=Problem(kernel=Linear(), ridge=0.5)" in text
+    assert "problem=Problem(kernel=Linear(), ridge=0.5, sharpness=" in text
     assert " numbers)" not in repr(run[1].weights.steps[0])
     assert repr(run[1].layout).startswith("Layout(\n  x: 4, y: 1, aggregator: 1,")
 
