@@ -75,7 +75,7 @@ def newton_schulz(
     """
     check_system(kernel, task, ridge, steps, matrices=0)
     task = featured(kernel, task)
-    capacity.check("inverse of every step", (steps + 2) * task.num_features**2, task.x)
+    capacity.check("inverse of every step", (steps + 7) * task.num_features**2, task.x)
     scale, _ = step_sizes.newton_schulz(steps, ridge, spectrum)
     return solve(task, ridge, scale, steps)
 
