@@ -19,8 +19,8 @@ Leave-one-out cross-validation on the supports chooses the kernel and the hyperp
 not given, separately for KRR and for Nadaraya-Watson. The mean of every column over the supports is
 subtracted, so the errors for KRR are those of a regression with a free constant that has no
 penalty. A grid of hyperparameters grows while its best point is at an edge. Maximum likelihood on
-the supports estimates the amplitude of the prior, unless `--amplitude` is given. The transformer has
-as many steps as it needs to converge, at most 256, unless `--steps` is given. It computes in
+the supports estimates the amplitude of the prior, unless `--amplitude` is given. The transformer
+has as many steps as it needs to converge, at most 256, unless `--steps` is given. It computes in
 float32, and again in float64 if float32 has too few digits, which the command says.
 `JAX_ENABLE_X64=1` selects float64 at once. Compiled programs are stored in the user's cache folder,
 so a second run takes about a third of the time. `JAX_COMPILATION_CACHE_DIR` selects another folder,
