@@ -169,7 +169,7 @@ def test_the_steps_end_where_the_predictions_have_converged(x64, solver):
     result = depth.run(task, DepthConfig(solver, "linear", ridge=5.0, steps=None))
     steps = result.facts["steps"]
     assert (result.facts["steps_because"], steps) == ("converged", result.rows[-1].step)
-    assert 1 < steps < depth.MOST_STEPS
+    assert 1 < steps < max(depth.MOST_STEPS["float64"])
     best = result.predictions["exact"]
     near = 1e-3 * max(np.abs(best).max(), np.abs(task.y).max())
     assert np.abs(result.predictions["transformer"] - best).max() <= near
@@ -178,12 +178,16 @@ def test_the_steps_end_where_the_predictions_have_converged(x64, solver):
 
 
 def test_what_does_not_converge_is_said(table, monkeypatch, capsys):
-    monkeypatch.setattr(depth, "MOST_STEPS", 3)
+    monkeypatch.setattr(depth, "MOST_STEPS", {"float32": (3,), "float64": (4,)})
     argv = ["predict", str(table), "--target", "price", "--encode", "--kernel", "gaussian"]
     assert cli.main([*argv, "--ridge", "0.001", "--lengthscale", "1"]) == 0
-    printed = " ".join(capsys.readouterr().out.split())
-    assert "steps (--steps N runs N steps): the number of at most" in printed
+    said = capsys.readouterr()
+    printed = " ".join(said.out.split())
+    assert "steps (--steps N runs N steps): the number of at most 4 after" in printed
     assert "not converged: gap" in printed
+    assert "the predictions of the transformer are not written" in said.err
+    assert cli.main([*argv, "--ridge", "0.001", "--lengthscale", "1", "--steps", "4"]) == 0
+    assert "are not written" not in capsys.readouterr().err
 
 
 def test_text_is_encoded_only_on_request(table, queries, tmp_path, capsys):

@@ -8,7 +8,7 @@ from typing import Any
 
 from rich.console import Console
 
-from ..experiments.depth import CONVERGED, MOST_STEPS, DepthResult, Row, run
+from ..experiments.depth import CONVERGED, DepthResult, Row, run
 from ..experiments.depth_config import DepthConfig
 from ..files import to_csv
 from ..plots import depth_figure, images
@@ -167,8 +167,9 @@ def depth_of(facts: dict[str, Any]) -> str:
         )
     if facts["steps_because"] == "nearest":
         return (
-            f"{steps}the number of at most {MOST_STEPS} after which the predictions are nearest to "
-            f"exact KRR; they do not come within {CONVERGED:g}, relative to the largest |y|\n"
+            f"{steps}the number of at most {facts['most_steps']} after which the predictions are "
+            f"nearest to exact KRR; they do not come within {CONVERGED:g}, relative to the largest "
+            "|y|\n"
         )
     return ""
 
@@ -176,7 +177,7 @@ def depth_of(facts: dict[str, Any]) -> str:
 def advice(facts: dict[str, Any]) -> str:
     """The status of the transformer in a sentence that names the options of the command line."""
     instead = r"--steps \1"
-    if facts["steps_because"] == "nearest" and facts["steps"] < 0.9 * MOST_STEPS:
+    if facts["steps_because"] == "nearest" and facts["steps"] < 0.9 * facts["most_steps"]:
         instead = "another --solver"  # more steps were tried
     told = re.sub(r"more steps \((\d+)\)", instead, facts["advice"])
     told = re.sub(r"float64(?!:)", "JAX_ENABLE_X64=1", told).replace(

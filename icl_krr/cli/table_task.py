@@ -88,4 +88,10 @@ def doubts_of_answer(found: Answer) -> list[str]:
             "the predictions of exact KRR are not written, because float64, too, has too few "
             "digits for them; use a larger --ridge"
         )
+    facts = found.result.facts
+    if facts["exact_ok"] and not np.all(np.isfinite(found.result.predictions["transformer"])):
+        words.append(
+            "the predictions of the transformer are not written, because they do not come near "
+            f"exact KRR within {facts['most_steps']} steps; --steps N writes those after N steps"
+        )
     return words

@@ -85,10 +85,10 @@ def run(
     best = np.asarray(exact.prediction)
     smooth = np.asarray(solvers.nadaraya_watson(smoother, task).prediction)
     solved_on = smoother if not SOLVERS[config.solver].iterates else kernel
-    steps, reason = config.steps or 1, "given"
+    steps, reason, most = config.steps or 1, "given", 0
     if config.steps is None and SOLVERS[config.solver].iterates:
-        progress(f"the transformer with {MOST_STEPS} steps")
-        steps, reason = steps_needed(config.solver, kernel, task, ridge, best)
+        progress("the transformer with many steps")
+        steps, reason, most = steps_needed(config.solver, kernel, task, ridge, best)
     model, path = build(config.solver, solved_on, task, ridge, steps)
     progress("the transformer")
     slots = tuple(name for name in ("prediction", "alpha") if name in model.layout.names)
@@ -132,6 +132,7 @@ def run(
         "kernel": name_of(kernel),
         "steps": steps,
         "steps_because": reason,
+        "most_steps": most,
         "leave_one_out": errors,
         **bandwidth(kernel),
         **{f"smoother_{name}": value for name, value in bandwidth(smoother).items()},
@@ -172,8 +173,8 @@ def check_size(task: Task) -> None:
     capacity.check("exact KRR", 6 * task.num_supports**2, task.x, "use fewer supports")
 
 
-MOST_STEPS = 256
-"""The most steps of a transformer whose number of steps is not given."""
+MOST_STEPS = {"float32": (256,), "float64": (256, 1024)}
+"""The most steps of a transformer whose number of steps is not given, one after the other."""
 
 CONVERGED = 0.1 * TOLERANCE
 """The gap at which predictions have converged, relative to the larger of |f*| and |y|."""
@@ -181,20 +182,24 @@ CONVERGED = 0.1 * TOLERANCE
 
 def steps_needed(
     solver: str, kernel: Kernel, task: Task, ridge: float, best: np.ndarray
-) -> tuple[int, str]:
-    """The number of steps after which the predictions first converge, and "converged".
+) -> tuple[int, str, int]:
+    """The number of steps after which the predictions first converge, "converged", and the limit.
 
     If they do not converge within `MOST_STEPS` steps, the number after which they are nearest to
     the `best` predictions, those of exact KRR, and "nearest".
     """
-    model = build_model(solver, kernel, task, ridge, MOST_STEPS)
-    _, cache = run_with_cache(model, task, names=("prediction",))
-    gaps = np.abs(np.asarray(cache["prediction"][1:]) - best).reshape(MOST_STEPS, -1).max(axis=1)
-    gaps = np.where(np.isfinite(gaps), gaps, np.inf)
-    near = gaps <= CONVERGED * max(np.abs(best).max(), np.abs(task.y).max())
-    if near.any():
-        return 1 + int(np.argmax(near)), "converged"
-    return 1 + int(np.argmin(gaps)), "nearest"
+    steps, reason, most = 0, "nearest", 0
+    for most in MOST_STEPS[str(task.x.dtype)]:
+        model = build_model(solver, kernel, task, ridge, most)
+        _, cache = run_with_cache(model, task, names=("prediction",))
+        gaps = np.abs(np.asarray(cache["prediction"][1:]) - best).reshape(most, -1).max(axis=1)
+        gaps = np.where(np.isfinite(gaps), gaps, np.inf)
+        near = gaps <= CONVERGED * max(np.abs(best).max(), np.abs(task.y).max())
+        steps = 1 + int(np.argmax(near) if near.any() else np.argmin(gaps))
+        if near.any():
+            reason = "converged"
+            break
+    return steps, reason, most
 
 
 def alpha_errors(alpha: Any, kernel: Kernel, task: Task, ridge: float) -> np.ndarray:

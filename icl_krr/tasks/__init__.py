@@ -20,11 +20,12 @@ not given, separately for KRR and for Nadaraya-Watson. The mean of every column 
 subtracted, so the errors for KRR are those of a regression with a free constant that has no
 penalty. A grid of hyperparameters grows while its best point is at an edge. Maximum likelihood on
 the supports estimates the amplitude of the prior, unless `--amplitude` is given. The transformer
-has as many steps as it needs to converge, at most 256, unless `--steps` is given. It computes in
-float32, and again in float64 if float32 has too few digits, which the command says.
-`JAX_ENABLE_X64=1` selects float64 at once. Compiled programs are stored in the user's cache folder,
-so a second run takes about a third of the time. `JAX_COMPILATION_CACHE_DIR` selects another folder,
-and `JAX_ENABLE_COMPILATION_CACHE=false` turns the cache off.
+has as many steps as it needs to converge, at most 256 in float32 and 1024 in float64, unless
+`--steps` is given. It computes in float32, and again in float64 if float32 has too few digits,
+which the command says. `JAX_ENABLE_X64=1` selects float64 at once. Compiled programs are stored in
+the user's cache folder, so a second run takes about a third of the time.
+`JAX_COMPILATION_CACHE_DIR` selects another folder, and `JAX_ENABLE_COMPILATION_CACHE=false` turns
+the cache off.
 
 In Python, `read_table` reads the file, `read_queries` reads the rows to predict, and `split` makes
 a `Task` from them. Every model and solver takes that task:

@@ -30,7 +30,8 @@ class Construction(Command):
     supports if there are more."""
     steps: int | None = 16
     """Number of solver steps that the transformer runs, >= 1.
-    If None, as many as the predictions need to converge, at most 256."""
+    If None, as many as the predictions need to converge, at most 256 in
+    float32 and 1024 in float64."""
     seed: int = 0
     """Seed of every random choice."""
     json: bool = False

@@ -31,6 +31,7 @@ class Demo(Construction):
     leave-one-out error for the table, and 1 for the Gaussian process."""
     steps: int | None = 24
     """Number of solver steps that the transformer runs, >= 1.
-    If None, as many as the predictions need to converge, at most 256."""
+    If None, as many as the predictions need to converge, at most 256 in
+    float32 and 1024 in float64."""
     out: Folder = Path("icl-krr-demo")
     """Folder for results.csv, meta.json, depth.png and depth.svg."""

@@ -51,7 +51,8 @@ class Predict(Construction):
     If None, the amplitude with the largest likelihood of the supports."""
     steps: int | None = None
     """Number of solver steps that the transformer runs, >= 1.
-    If None, as many as the predictions need to converge, at most 256."""
+    If None, as many as the predictions need to converge, at most 256 in
+    float32 and 1024 in float64."""
     out: Folder | None = None
     """Folder for predictions.csv, results.csv, meta.json, depth.png and depth.svg.
     If None, no files are written."""
