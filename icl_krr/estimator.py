@@ -183,7 +183,7 @@ class InContextRegressor(MultiOutputMixin, RegressorMixin, BaseEstimator):
             self._double = True
             self._build(config, kernel, many)
         if self.status_ is not None and not self.status_.ok:
-            warn(f"predictions: {self.status_.advice()}")
+            warn(f"predictions: {self.status_._replace(model=False).advice()}")
         return self
 
     def _choose(self, config: DepthConfig) -> Kernel:

@@ -23,8 +23,7 @@ of all numbers from what the same function returns without rounding, relative to
 >>> short = ik.constructions.richardson(ik.Gaussian(), num_features=1, ridge=0.1, steps=4)
 >>> print(*ik.check(short, task).advice().split("; "), sep="\n")
 not converged: gap 0.085 after 4 steps
-use more steps (16), float64 or a larger ridge
-icl_krr.advise(model, task) tries what helps
+icl_krr.advise(model, task) tries what helps and prints the code
 >>> print(ik.check(short.replace(steps=64), task).ok)
 True
 """
@@ -151,7 +150,7 @@ def assess(
 
 
 def sentence(s: Status) -> str:
-    tries = "; icl_krr.advise(model, task) tries what helps"
+    tries = "; icl_krr.advise(model, task) tries what helps and prints the code"
     return state_and_help(s) + tries * bool(s.model and s.steps and not s.ok)
 
 
@@ -198,6 +197,8 @@ def state_and_help(s: Status) -> str:
             f"not accurate: {state}; the model has no solver steps: train it longer, or ask "
             "icl_krr.probes.identify which solver it runs"
         )
+    if s.model:
+        return f"not converged: {state}"
     lost, stuck = s.condition_times_eps > TOLERANCE, bool(s.steps) and not s.falling
     helps = []
     far = stuck and s.gap >= 1  # the solver diverges, or has hardly begun

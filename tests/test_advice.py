@@ -58,8 +58,7 @@ def test_a_solver_without_alpha_has_steps_too(task):
     """Only a larger ridge was advised."""
     said = ik.check(built(ik.Linear(), 1, "prefix_conjugate_gradient"), task).advice()
     assert said.startswith("not converged: gap")
-    assert "after 1 steps; use more steps (4)" in said
-    assert said.endswith("; icl_krr.advise(model, task) tries what helps")
+    assert "after 1 steps; icl_krr.advise(model, task) tries what helps" in said
 
 
 def test_a_spectrum_is_advised_only_to_solvers_that_take_one(task):
@@ -80,7 +79,7 @@ def test_a_spectrum_is_advised_only_to_solvers_that_take_one(task):
 def test_the_exponential_kernel_is_told_what_helps_first(task):
     """Float64 was named first, which alone does not help; it needs more steps as well."""
     model = built(ik.Exponential(), 8)
-    assert ik.check(model, task).advice().endswith("tries what helps")
+    assert ik.check(model, task).advice().endswith("tries what helps and prints the code")
     found = ik.advise(model, task)
     first, *others = found.helps
     assert first.name == "float64, 128 steps"

@@ -118,7 +118,8 @@ def test_a_posterior_says_that_the_kernel_overflows():
 
 def test_a_solver_that_runs_away_is_not_told_to_go_on(task):
     bad = {"spectrum": (0.1, 0.5)}
-    said = ik.check(built(ik.Linear(), 6, "gradient_descent", **bad), task).advice()
+    said = ik.solvers.gradient_descent(ik.Linear(), task, ridge=0.5, steps=6, **bad)
+    said = said.status.advice()
     assert "a spectrum with all eigenvalues (icl_krr.spectral_bounds)," in said
     assert "more steps" not in said
 
@@ -196,10 +197,12 @@ def test_a_wrong_result_is_never_ok_and_a_right_one_is(solver, options):
 def test_the_readme_with_another_kernel_is_not_ok(task):
     said = [ik.check(built(ik.Exponential(), steps), task) for steps in (8, 64)]
     assert not any(status.ok for status in said)
-    assert all("float64" in status.advice() for status in said)
+    assert all("icl_krr.advise(model, task)" in status.advice() for status in said)
     assert ik.check(built(ik.Linear(), 8), task).ok
-    few = ik.check(built(ik.Linear(), 4), task).advice()
-    assert few.startswith("not converged: gap 0.1 after 4 steps; use more steps (16)")
+    few = ik.check(built(ik.Linear(), 4), task)
+    assert few.advice().startswith("not converged: gap 0.1 after 4 steps; icl_krr.advise(")
+    of_solver = few._replace(model=False).advice()
+    assert of_solver.startswith("not converged: gap 0.1 after 4 steps; use more steps (16)")
 
 
 @pytest.mark.parametrize("size", [1e-17, 1e18])
@@ -327,9 +330,9 @@ def test_points_on_a_sphere_are_advised_where_they_help(task):
     there, here = (solve(ik.Exponential(), one).status for one in (moved, task))
     assert there.gap < here.gap / 10
     assert [sphere in status.advice() for status in (there, here)] == [False, True]
-    model = built(ik.Exponential(), 8)
-    for status in (ik.check(model, task), ik.posterior(model, ik.Exponential(), task).status):
-        assert sphere in status.advice()
+    assert (
+        sphere in ik.posterior(built(ik.Exponential(), 8), ik.Exponential(), task).status.advice()
+    )
     smooth = ik.solvers.exact(ik.Gaussian(8.0), task, ridge=1e-6).status
     assert smooth.condition_times_eps > 0.1
     assert smooth.advice().endswith("use float64 or a larger ridge")
@@ -369,7 +372,7 @@ def test_a_task_without_queries_can_be_checked(task):
 @pytest.mark.parametrize("steps", [6, 64, 256])
 def test_a_divergence_is_not_blamed_on_y(task, steps):
     said = ik.check(built(ik.Linear(), steps, "gradient_descent", spectrum=(0.1, 0.5)), task)
-    assert "a spectrum with all eigenvalues" in said.advice()
+    assert said.advice().startswith("not converged: ")
     assert not said.range
 
 

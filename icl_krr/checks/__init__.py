@@ -18,6 +18,7 @@ from .numbers import (
     positive_scalar,
     positives,
     reals,
+    resolved,
     scalar,
     stored,
 )
@@ -58,6 +59,7 @@ __all__ = [
     "positive_scalar",
     "positives",
     "reals",
+    "resolved",
     "scalar",
     "shown",
     "spectrum",

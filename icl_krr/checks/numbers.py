@@ -44,6 +44,24 @@ def in_range(name: str, known: np.ndarray) -> None:
     each(name, known, ~lost, f"in the range of {default}", remedy)
 
 
+def resolved(name: str, known: np.ndarray) -> None:
+    """Raise an error if the rows of a column [..., n, p] differ by less than JAX's default digits.
+
+    Rounding then moves their differences by more than 1 %. A column that varies by rounding errors
+    of float64 alone counts as constant.
+    """
+    default = jnp.dtype(jnp.result_type(float))
+    size, spread = np.max(np.abs(known), axis=-2), np.std(known, axis=-2)
+    lost = (jnp.finfo(default).eps * size > 0.01 * spread) & (spread > 1e-12 * size)
+    if known.dtype.itemsize > default.itemsize and np.any(lost):
+        first = tuple(np.argwhere(lost)[0])
+        raise ValueError(
+            f"{name} must differ by more than the rounding of {default}: column {first[-1]} is "
+            f"near {size[first]:.3g} and varies by {spread[first]:.2g}; subtract the mean of x "
+            "from x and x_query, or enable x64"
+        )
+
+
 def positive(name: str, value: Any) -> None:
     """Raise an error unless all entries are > 0 and finite, also in JAX's default precision."""
     numeric(name, value)

@@ -119,7 +119,7 @@ def problem_of(model: Transformer, kernel: Any, ridge: Any) -> Problem:
 
 @partial(jax.jit, static_argnames=("steps", "any_size"))
 def compare(
-    kernel: Kernel, ridge: Any, given: Task, slots: dict, steps: int, any_size: bool
+    kernel: Kernel, ridge: Any, given: Task, slots: dict, steps: int, any_size: bool = False
 ) -> Status:
     """The status of a run, from its slots at the start and after each step."""
     wide = jnp.result_type(float)

@@ -36,8 +36,9 @@ class Task:
     Raises:
         TypeError: `x`, `y` or `x_query` does not hold real numbers, or their dtypes differ.
         ValueError: shapes do not fit, or a value of an unmasked support or a query is not finite
-            or is outside of the range of JAX's default dtype. Values are not checked inside JAX
-            transformations, where they are unknown.
+            or is outside of the range of JAX's default dtype, or the x of the supports have so much
+            in common that their differences are lost in that dtype. Values are not checked inside
+            JAX transformations, where they are unknown.
 
     >>> import jax.numpy as jnp
     >>> task = Task(x=jnp.ones((5, 2)), y=jnp.zeros(5), x_query=jnp.ones((3, 2)))
@@ -193,3 +194,5 @@ def check_task(task: Task, given: Mapping[str, np.ndarray] | None = None) -> Non
             checks.finite(name, value, "; remove the row or mask it")
             if name in given:
                 checks.in_range(name, value)
+                if name == "x":
+                    checks.resolved(name, value)
