@@ -96,7 +96,9 @@ def checked_weights(sample_weight: Any, count: int) -> np.ndarray | None:
     mend = "; divide sample_weight, and a given ridge, by its largest value"
     top = np.asarray(np.max(weight))
     checks.each("the largest sample_weight", top, 1e-30 <= top <= 1e30, RANGE, mend)
-    checks.each("sample_weight", weight, (weight == 0) | (weight >= 1e-60), "0 or >= 1e-60", "; use 0")
+    checks.each(
+        "sample_weight", weight, (weight == 0) | (weight >= 1e-60), "0 or >= 1e-60", "; use 0"
+    )
     return np.broadcast_to(weight, count)
 
 

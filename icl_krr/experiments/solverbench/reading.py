@@ -100,7 +100,7 @@ def read_models(models: Path) -> tuple[Manifest, list[Submitted]]:
         if PurePath(name).is_absolute() or ".." in PurePath(name).parts:
             raise ValueError(f"{models / MANIFEST}: names must stay in its folder, got {name!r}")
     if not named or len({*named}) < len(named):
-        got = ", ".join(name for name in {*named} if named.count(name) > 1) or "none"
+        got = ", ".join(name for name in dict.fromkeys(named) if named.count(name) > 1) or "none"
         raise ValueError(f"{models / MANIFEST}: models must be at least one, each once, got {got}")
     for name, known in sums.items():
         path = models / name
