@@ -85,7 +85,7 @@ def object_of(hint: Any, value: Any, path: Path, place: str) -> Any:
             f"{told(path, place)} must be an object with {', '.join(known)}, got {shown(value)}"
         )
     if is_typeddict(hint):
-        if missing := [name for name in known if name not in value]:
+        if missing := [n for n in known if n in hint.__required_keys__ and n not in value]:
             raise ValueError(f"{told(path, place)} must have {', '.join(missing)}, got none")
     else:
         for name in value:

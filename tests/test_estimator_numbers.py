@@ -207,6 +207,15 @@ def test_weights_of_a_smoother_are_those_of_its_means():
             WEIGHT[:3],
             r"sample_weight must be \[n\] with n = 24, the number of rows of X, got shape",
         ),
+        (
+            np.full(24, 1e300),
+            "the largest sample_weight must be between 1e-30 and 1e30, got 1e.300",
+        ),
+        (
+            np.full(24, 1e-300),
+            "the largest sample_weight must be between 1e-30 and 1e30, got 1e-300",
+        ),
+        (np.geomspace(1e-300, 1, 24), r"sample_weight must be 0 or >= 1e-60, got 1e-300 at index"),
         (0 * WEIGHT, "sample_weight must be > 0 for at least one row of X, got zero for all"),
     ],
 )

@@ -146,11 +146,11 @@ def test_bounds_hold_for_every_task(x64):
         (["gp-nothing"], "data must be a run's folder or one of"),
         (
             ["gp-encoder", "--target", "y"],
-            "target must not be given for a trained model, got 'y' for gp-enco",
+            "--target must not be given for a trained model, got 'y' for gp-enco",
         ),
         (
             ["gp-encoder", "--supports", "3"],
-            "supports must not be given for a trained model, got 3",
+            "--supports must not be given for a trained model, got 3",
         ),
         (
             ["gp-encoder", "--solver", "nadaraya_watson", "--objective", "marginal-likelihood"],

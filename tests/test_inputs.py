@@ -64,6 +64,16 @@ def one_array():
 
 ARRAYS = {
     "empty": (b"", "must be a NumPy file as numpy.savez writes it, but cannot be read"),
+    "text in a file": (b"x\n1 2 3\n", "cannot be read (it is not a NumPy file)"),
+    "a scalar": (npz(**GOOD | {"x": 1.0}), "file.npz: x must be [n, p], got shape []\n"),
+    "squares that overflow": (
+        npz(**GOOD | {"y": 1e300 * GOOD["y"]}),
+        "y must be <= 1e150 in size",
+    ),
+    "answers whose squares overflow": (
+        npz(**GOOD | {"answers": 1e300 * GOOD["answers"]}),
+        "answers must be <= 1e150 in size, got ",
+    ),
     "cut": (npz(**GOOD)[:600], "must be a NumPy file as numpy.savez writes it"),
     "flipped": (npz(**GOOD).replace(b"descr", b"desrc"), "must be a NumPy file"),
     "npy": (one_array(), "(it holds one array without a name)"),
@@ -95,7 +105,7 @@ def test_a_file_of_answers_is_refused_by_one_sentence(tmp_path, capsys, case):
     path = tmp_path / "file.npz"
     content, message = ARRAYS[case]
     path.write_bytes(content)
-    assert message in refused(capsys, ["identify", path, "--out", tmp_path / "out"])
+    assert message in refused(capsys, ["identify", path, "--out", tmp_path / "out"]) + "\n"
 
 
 @pytest.mark.parametrize("kind", ["<i8", ">f8", ">i2", "<f4", "<f2"])
@@ -136,6 +146,30 @@ def write_manifest(folder, **changes):
 
 MANIFESTS = {
     "rows without keys": ({"models": [{"model": "m000"}]}, "models[0] must have tasks, got none"),
+    "no models": ({"models": []}, "models must be at least one, each once, got none"),
+    "a model twice": (
+        {"models": 2 * [{"model": "m000", "tasks": "linear"}]},
+        "models must be at least one, each once, got m000",
+    ),
+    "an absolute model": (
+        {"models": [{"model": "/etc", "tasks": "linear"}]},
+        "manifest.json: names must stay in its folder, got '/etc'",
+    ),
+    **{
+        f"{name} {value}": (
+            {"models": [{"model": "m000", "tasks": "linear", name: value}]},
+            f"manifest.json: models[0].{name} must be {rule}, got {value!r}",
+        )
+        for name, value, rule in (
+            ("layers", "3", "an integer"),
+            ("layers", 10**9, "that of its answers"),
+            ("steps", "abc", "a list or None"),
+            ("steps", (-1, 2), "one number >= 0 for layer 0 and each layer of its answers"),
+            ("weights", "yes", "True or False"),
+        )
+    },
+    "config of text": ({"config": {"steps": "abc"}}, "config.steps must be an integer, got 'abc'"),
+    "config out of range": ({"config": {"tasks": 1}}, "config: tasks must be >= 2, got 1"),
     "rows of text": ({"models": ["m000"]}, "models[0] must be an object with model, tasks"),
     "models of text": ({"models": "m000"}, "models must be a list, got 'm000'"),
     "a name that is a number": (
@@ -147,13 +181,13 @@ MANIFESTS = {
     "no checksums": ({"sha256": {}}, "must have the checksum of tasks/linear.npz, got none"),
     "outside": (
         {"models": [{"model": "../outside", "tasks": "linear"}]},
-        "must have the checksum of ../outside/answers.npz, got none",
+        "names must stay in its folder, got '../outside'",
     ),
     "checksums of what is outside": (
         {"sha256": {"../outside": digest(b"")}},
-        "outside must be as its manifest says",
+        "names must stay in its folder, got '../outside'",
     ),
-    "an absolute name": ({"sha256": {"/dev/null": digest(b"")}}, "must be as its manifest says"),
+    "an absolute name": ({"sha256": {"/dev/null": digest(b"")}}, "folder, got '/dev/null'"),
     "another format": ({"format": 9}, "must have format 1, got 9"),
 }
 

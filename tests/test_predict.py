@@ -218,7 +218,11 @@ def test_what_makes_predictions_doubtful_is_said(tmp_path, capsys):
     assert "y is constant in the supports, so that every interval is empty" in told
     assert "constant in the supports: b" in told
     assert "2 queries are more than twice as far from the mean" in told
-    assert "such as row 2, in a, b; do not trust" in told
+    assert "such as row 2, in a, b; do not trust their predictions" in told
+    write(queries, "a,b", [(3, 3), (400, 3)])
+    assert cli.main([*argv, "--kernel", "linear", "--ridge", "1", "--steps", "2"]) == 0
+    told = capsys.readouterr().err
+    assert "1 query is more than twice as far from the mean as any support, row 2, in a;" in told
 
 
 @pytest.mark.parametrize(

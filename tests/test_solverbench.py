@@ -63,7 +63,7 @@ def test_every_variant_is_written_with_its_checksums(bench, x64):
         *("exact", "causal", "rotated", "superposed", "perturbed", "fine-tuned", OPEN)
     }
     assert [one.name for one in models] == [*labels] == [row["model"] for row in manifest["models"]]
-    assert (manifest["config"]["seed"], manifest["dtype"]) == (0, "float64")
+    assert (manifest["config"].seed, manifest["dtype"]) == (0, "float64")
     for one, row in zip(models, manifest["models"], strict=True):
         b, n, q = 2 * CONFIG.tasks, one.tasks.num_supports, CONFIG.num_queries
         assert one.answers.answers.shape == (b, CONFIG.steps + 1, q)
@@ -388,8 +388,8 @@ def test_the_open_set_is_far_from_the_solvers_it_resembles(x64):
     ("argv", "message"),
     [
         (["score"], "TABLE.csv must be given for score"),
-        (["write", "table.csv"], "table must not be given for write"),
-        (["identify", "--quick"], "quick must not be given for identify"),
+        (["write", "table.csv"], "TABLE.csv must not be given for write"),
+        (["identify", "--quick"], "--quick must not be given for identify"),
         (["identify", "--models", "nowhere"], "nowhere/manifest.json must exist"),
         (["score", "nowhere.csv", "--labels", "nowhere"], "nowhere/labels.json must exist"),
         (["judge"], "judge"),

@@ -21,6 +21,12 @@ def numeric(name: str, value: Any) -> None:
         raise TypeError(f"{name} must be a number, got {shown(value)}{conversion(value)}")
     if isinstance(value, int) and value.bit_length() > 1000:
         raise ValueError(f"{name} must be < 2^1000, got an integer of {value.bit_length()} bits")
+    known = concrete(value)
+    if known is not None and known.dtype.kind in "iuO":  # an int of more than 64 bits is an object
+        # beyond this range JAX wraps NumPy's integers, and raises OverflowError for Python's
+        default = jnp.iinfo(jnp.result_type(int))
+        good = (known >= default.min) & (known <= default.max)
+        each(name, known, good, f"in the range of {default.dtype}", "; use a float")
 
 
 def scalar(name: str, value: Any) -> None:

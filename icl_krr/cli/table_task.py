@@ -66,10 +66,12 @@ def doubts_of(division: Division, table: Table) -> list[str]:
     far = x_query > 2 * reach
     if far.any():
         rows = division.rows[far.any(axis=1)]
+        one = len(rows) == 1
         words.append(
-            f"{len(rows)} queries are more than twice as far from the mean as any support, such as "
-            f"row {rows[0]}, in {cut(', '.join(names[far.any(axis=0)]))}; do not trust their "
-            "predictions"
+            f"{'1 query is' if one else f'{len(rows)} queries are'} more than twice as far from "
+            f"the mean as any support, {'' if one else 'such as '}row {rows[0]}, "
+            f"in {cut(', '.join(names[far.any(axis=0)]))}; do not trust "
+            f"{'its prediction' if one else 'their predictions'}"
         )
     return words
 

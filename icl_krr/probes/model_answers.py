@@ -96,7 +96,7 @@ def answers_of_arrays(
                 f"b = {count}, q = {tasks.num_queries}, n = {tasks.num_supports} like tasks, "
                 f"got shape {list(np.shape(array))}"
             )
-        checks.finite(name, array)
+        check_size(name, array)
     dtype, cut = tasks.x.dtype, count // 2
     fitted, scored = (
         jax.tree.map(lambda leaf, s=s: leaf[s], tasks) for s in (slice(cut), slice(cut, None))
@@ -152,7 +152,7 @@ def usual(values: jax.Array) -> np.ndarray:
 
 
 def check_outputs(*halves: Task) -> None:
-    """Raise an error for tasks without supports or with y = 0: they tell no solver apart."""
+    """Raise an error for tasks without supports, or with y = 0 or too large a y."""
     for tasks in halves:
         kept = ... if tasks.mask is None else np.asarray(tasks.mask)
         if not np.any(np.asarray(tasks.y)[kept]):
@@ -160,6 +160,14 @@ def check_outputs(*halves: Task) -> None:
                 "y must differ from 0 at an unmasked support of the tasks to fit, and of the tasks "
                 "to score, got none; every solver answers 0 to y = 0"
             )
+        check_size("y", np.asarray(tasks.y)[kept])
+
+
+def check_size(name: str, values: Any) -> None:
+    """Raise an error unless the sums of squares in distances are finite in float64."""
+    checks.finite(name, values)
+    known = np.asarray(values, float)
+    checks.each(name, known, np.abs(known) <= 1e150, "<= 1e150 in size", "; rescale y")
 
 
 def check_layer_answers(layer_answers: LayerAnswers, tasks: Task) -> None:

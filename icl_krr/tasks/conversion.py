@@ -11,8 +11,8 @@ import numpy as np
 from ..fields import cut
 
 LISTS = (list, tuple, range)
-NO_NUMBERS = "OSUmMV"
-"""Kinds of dtypes: objects, texts, dates and records."""
+NO_NUMBERS = "OSUmMVc"
+"""Kinds of dtypes: objects, texts, dates, records and complex numbers."""
 
 
 def as_numpy(name: str, value: Any) -> Any:
@@ -39,7 +39,8 @@ def as_numpy(name: str, value: Any) -> Any:
             f"({cut(str(error).partition('. ')[0])})"
         ) from None
     if array.dtype.kind in NO_NUMBERS:
-        raise TypeError(f"{name} must be an array of numbers, got {told(value, array)}")
+        real = "real " * (array.dtype.kind == "c")
+        raise TypeError(f"{name} must be an array of {real}numbers, got {told(value, array)}")
     # labels and counts are numbers, too
     return array.astype(float) if array.dtype.kind in "iu" and name != "mask" else array
 

@@ -143,7 +143,8 @@ def check_task(task: Task, given: Mapping[str, np.ndarray] | None = None) -> Non
     for name in ("x", "y", "x_query"):
         checks.floating(name, getattr(task, name))
     if task.x.ndim < 2:
-        raise ValueError(f"x must be [n, p], got shape {list(task.x.shape)}; use x[:, None]")
+        mend = "; use x[:, None]" if task.x.ndim else ""
+        raise ValueError(f"x must be [n, p], got shape {list(task.x.shape)}{mend}")
     batch, (n, p) = task.x.shape[:-2], task.x.shape[-2:]
     if n < 1 or p < 1:
         raise ValueError(

@@ -89,8 +89,8 @@ def read_data(settings: Fit) -> tuple[Any, str | None]:
     if settings.target is not None:
         if holds_run(folder_of(settings.data)):
             raise ValueError(
-                f"target must not be given for a trained model, got {settings.target!r} for "
-                f"{settings.data}; remove --target"
+                f"--target must not be given for a trained model, got {settings.target!r} for "
+                f"{settings.data}; remove it"
             )
         table = read_table(settings.data, settings.target)
         supports = usual_supports(table) if settings.supports is None else settings.supports
@@ -99,8 +99,7 @@ def read_data(settings: Fit) -> tuple[Any, str | None]:
         raise ValueError(f"target must be given for the table {settings.data}; use --target COLUMN")
     if settings.supports is not None:
         raise ValueError(
-            f"supports must not be given for a trained model, got {settings.supports}; "
-            "remove --supports"
+            f"--supports must not be given for a trained model, got {settings.supports}; remove it"
         )
     find(settings.data, "a table with --target COLUMN", name="data")
     run = load(settings.data)

@@ -72,7 +72,11 @@ def write(settings: Solverbench, folder: Path, show: Show) -> Results:
 def identify(settings: Solverbench, folder: Path, show: Show) -> Results:
     manifest, models = read_models(settings.models)
     output.prepare(folder)
-    known = {"config": manifest["config"], "sha256": manifest["sha256"], "seed": settings.seed}
+    known = {
+        "config": dataclasses.asdict(manifest["config"]),
+        "sha256": manifest["sha256"],
+        "seed": settings.seed,
+    }
     meta = {**output.surroundings(settings), "dtype": manifest["dtype"], **known}
     rows = finished(folder / "verdicts.json", known, ("model",))
 
@@ -119,7 +123,7 @@ def score_table(settings: Solverbench, folder: Path, show: Show) -> Results:
     assert settings.table is not None
     found = score(labels["models"], read_verdicts(settings.table, labels["models"]))
     output.prepare(folder)
-    record = {"config": labels["config"], **found}
+    record = {"config": dataclasses.asdict(labels["config"]), **found}
     meta = {**output.surroundings(settings), "dtype": labels["dtype"]}
     files = {
         "score.json": (output.to_json({"meta": meta, **record}) + "\n").encode(),

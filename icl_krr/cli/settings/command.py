@@ -28,13 +28,15 @@ Folder = Annotated[
 ]
 
 
-def refuse_unused(settings: Any, names: Iterable[str], where: str) -> None:
+def refuse_unused(settings: Any, names: Iterable[str], where: str, section: str = "") -> None:
     """Raise ValueError if one of these options, which have no effect, is not at its default."""
     for field in fields(settings):
         value = getattr(settings, field.name)
         default = field.default if field.default_factory is MISSING else field.default_factory()
         if field.name in names and value != default:
-            raise ValueError(f"{field.name} must not be given {where}, got {value}; remove it")
+            option = f"--{section}{field.name.replace('_', '-')}"
+            got = "" if value is True else f", got {value}"
+            raise ValueError(f"{option} must not be given {where}{got}; remove it")
 
 
 @dataclass(frozen=True, kw_only=True)

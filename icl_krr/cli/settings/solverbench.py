@@ -52,10 +52,14 @@ class Solverbench(Command):
     def refuse_options_without_effect(self) -> None:
         if self.action == SCORE and self.table is None:
             raise ValueError("TABLE.csv must be given for score, got none; give verdicts.csv")
+        if self.action != SCORE and self.table is not None:
+            raise ValueError(
+                f"TABLE.csv must not be given for {self.action}, got {self.table}; remove it"
+            )
         unused = {
-            WRITE: ("table", "models", "labels"),
-            IDENTIFY: ("table", "labels", "quick"),
+            WRITE: ("models", "labels"),
+            IDENTIFY: ("labels", "quick"),
             SCORE: ("models", "seed", "quick"),
-            POWER: ("table", "models", "labels"),
+            POWER: ("models", "labels"),
         }[self.action]
         refuse_unused(self, unused, f"for {self.action}")

@@ -55,6 +55,6 @@ class Train(Command):
             own = f"family {self.task.family!r}"
         named = {name for row in FAMILIES.values() for name in row.takes}
         others = {*named, "temperature", "lengthscale"} - taken
-        refuse_unused(self.task, others, f"for {own}")
+        refuse_unused(self.task, others, f"for {own}", "task.")
         if solver:
-            refuse_unused(self.model, ARCHITECTURE, f"for start {self.model.start!r}")
+            refuse_unused(self.model, ARCHITECTURE, f"for start {self.model.start!r}", "model.")

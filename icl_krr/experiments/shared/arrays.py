@@ -31,6 +31,10 @@ def read_arrays(
     """
     with path.open("rb") as file:
         try:
+            # NumPy takes any other file for a pickle
+            if not file.read(6).startswith((b"PK", np.lib.format.MAGIC_PREFIX)):
+                raise ValueError("it is not a NumPy file")
+            file.seek(0)
             stored = np.load(file, allow_pickle=False)
             if not isinstance(stored, np.lib.npyio.NpzFile):
                 raise ValueError("it holds one array without a name")

@@ -5,26 +5,39 @@ from __future__ import annotations
 from pathlib import Path, PurePath
 from typing import Any, NamedTuple, TypedDict
 
+import numpy as np
+
 from ...fields import shown
 from ...records import read_record
 from ...tasks import Task
 from ..shared.arrays import read_arrays, task_of
 from .folder import FORMAT, MANIFEST, digest, task_file
 from .models import Answers
+from .settings import BenchConfig
 
 
-class Row(TypedDict):
-    """A model in the manifest: its name, and the family of its tasks."""
+class Named(TypedDict):
+    """The name of a model, and the family of its tasks."""
 
     model: str
     tasks: str
+
+
+class Row(Named, total=False):
+    """A model in the manifest, see `write_model`."""
+
+    layers: int
+    steps: tuple[int, ...] | None
+    weights: bool
+    probed: bool
+    t5: bool
 
 
 class Record(TypedDict):
     """What the manifest and the labels share."""
 
     format: int
-    config: dict[str, Any]
+    config: BenchConfig
     dtype: str
     sha256: dict[str, str]
 
@@ -76,15 +89,22 @@ def read_models(models: Path) -> tuple[Manifest, list[Submitted]]:
 
     Raises:
         ValueError: the folder was not written to its end, a file has changed, is damaged or has no
-            checksum, or a name leads out of the folder.
+            checksum, a name leads out of the folder or is there twice, there is no model, or a
+            row does not fit its answers.
         OSError: a file cannot be read.
     """
     manifest: Manifest = read_bench(models / MANIFEST, Manifest)
-    sums = manifest["sha256"]
+    sums, rows = manifest["sha256"], manifest["models"]
+    named = [row["model"] for row in rows]
+    for name in (*sums, *named, *(row["tasks"] for row in rows)):
+        if PurePath(name).is_absolute() or ".." in PurePath(name).parts:
+            raise ValueError(f"{models / MANIFEST}: names must stay in its folder, got {name!r}")
+    if not named or len({*named}) < len(named):
+        got = ", ".join(name for name in dict.fromkeys(named) if named.count(name) > 1) or "none"
+        raise ValueError(f"{models / MANIFEST}: models must be at least one, each once, got {got}")
     for name, known in sums.items():
-        inside = not PurePath(name).is_absolute() and ".." not in PurePath(name).parts
         path = models / name
-        if not inside or not path.is_file() or digest(path.read_bytes()) != known:
+        if not path.is_file() or digest(path.read_bytes()) != known:
             raise ValueError(f"{path} must be as its manifest says; write SolverBench anew")
 
     def sealed(path: Path) -> Path:
@@ -93,15 +113,28 @@ def read_models(models: Path) -> tuple[Manifest, list[Submitted]]:
         return path
 
     tasks = {}
-    for name in {row["tasks"] for row in manifest["models"]}:
+    for name in {row["tasks"] for row in rows}:
         path = sealed(task_file(models, name))
         tasks[name] = task_of(path, read_arrays(path, ("x", "y", "x_query")))
     found = []
-    for row in manifest["models"]:
+    for i, row in enumerate(rows):
         path = sealed(models / row["model"] / "answers.npz")
         answers = Answers(**read_arrays(path, Answers._fields))
+        check_row(f"{models / MANIFEST}: models[{i}]", row, answers)
         found.append(Submitted(row["model"], tasks[row["tasks"]], answers))
     return manifest, found
+
+
+def check_row(where: str, row: Row, answers: Answers) -> None:
+    """Raise ValueError unless a row of the manifest has as many layers as the answers."""
+    count, steps = np.shape(answers.answers)[1:2], row.get("steps")
+    if "layers" in row and (row["layers"] + 1,) != count:
+        raise ValueError(f"{where}.layers must be that of its answers, got {row['layers']}")
+    if steps is not None and ((len(steps),) != count or min(steps) < 0):
+        raise ValueError(
+            f"{where}.steps must be one number >= 0 for layer 0 and each layer of its answers, "
+            f"got {shown(steps)}"
+        )
 
 
 def read_labels(path: Path) -> Labels:
