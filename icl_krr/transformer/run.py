@@ -24,7 +24,9 @@ def predict(model: Transformer, task: Task, *, mesh: Mesh | None = None) -> jax.
 
     The function is jitted and pure. You can differentiate it with respect to `model` or `task`, and
     batch it by `jax.vmap(predict, in_axes=(None, 0))`. The computation runs in the dtype of the
-    task. A model with one output predicts each output of a task separately.
+    task. A model with one output predicts each output of a task separately, in units of its own. A
+    model with several outputs runs in one unit of y, so outputs that are 1e10 times smaller than
+    others can become 0, which `icl_krr.check` reports.
 
     Args:
         model: the model to run.
