@@ -13,6 +13,8 @@ from matplotlib.backends.backend_agg import FigureCanvasAgg
 
 import icl_krr as ik
 from icl_krr.catalogue import SOLVERS, load
+from icl_krr.experiments.shared import model_selection
+from icl_krr.experiments.shared.held_out import left_out, squared
 from icl_krr.experiments.shared.told import told
 
 
@@ -257,6 +259,11 @@ each_kind_and_more = pytest.mark.parametrize(
 EXPONENTIAL = ik.Exponential(temperature=1.5)
 
 
+def built(kernel, steps, solver="conjugate_gradient", **options):
+    build = getattr(ik.constructions, solver)
+    return build(kernel, num_features=4, ridge=0.5, steps=steps, **options)
+
+
 def cg(task, ridge, steps, **options):
     return CASES["cg"].build(task, ridge, steps, **options)
 
@@ -299,6 +306,16 @@ def draw(seed, p=4, n=7, q=3, r=None, noise=0.1):
         num_features=p, num_supports=n, num_queries=q, num_outputs=r, noise=noise
     )
     return sample(jax.random.key(seed), config)
+
+
+def ridge_grid(kernel, task):
+    """13 ridges from 1e-3 to 1e3 times tr K / n, the grid before it grows."""
+    return float(model_selection.sizes(kernel, task)[0]) * np.logspace(-3, 3, 13)
+
+
+def left_out_losses(kernel, task, grid, centred=False):
+    """Squared leave-one-out errors of regression at every ridge."""
+    return squared(np.asarray(left_out(kernel, task, jnp.asarray(grid), centred)))
 
 
 def numpy_exact(x, y, x_query, ridge):

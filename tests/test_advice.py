@@ -6,6 +6,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
+from helpers import built
 
 import icl_krr as ik
 from icl_krr.cli.depth_tables import advice as of_command
@@ -20,11 +21,6 @@ CONFIG = ik.tasks.LinearRegression(num_features=4, num_supports=32, num_queries=
 @pytest.fixture(scope="module")
 def task():
     return ik.tasks.sample(jax.random.key(0), CONFIG).replace(y_query=None)
-
-
-def built(kernel, steps, solver="conjugate_gradient", **options):
-    build = getattr(ik.constructions, solver)
-    return build(kernel, num_features=4, ridge=0.5, steps=steps, **options)
 
 
 def gap_of(code, model, task):

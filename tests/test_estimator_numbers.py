@@ -5,6 +5,7 @@ import pickle
 import jax
 import numpy as np
 import pytest
+from helpers import left_out_losses
 from sklearn import datasets
 from sklearn.exceptions import ConvergenceWarning
 from sklearn.gaussian_process import GaussianProcessRegressor
@@ -13,7 +14,6 @@ from sklearn.kernel_ridge import KernelRidge
 
 import icl_krr as ik
 from icl_krr import InContextRegressor
-from icl_krr.experiments.shared import model_selection
 from icl_krr.kernels import weighted
 
 DRAWN = np.random.default_rng(0)
@@ -185,7 +185,7 @@ def test_leave_one_out_weights_the_squares(x64):
         total += WEIGHT[out] * error**2
     points = np.column_stack([X, np.log(WEIGHT) / 2])
     task = ik.Task(points, np.sqrt(WEIGHT) * Y, points)
-    found = model_selection.losses(weighted(kernel, 3), task, np.array([ridge]), centred=True)
+    found = left_out_losses(weighted(kernel, 3), task, np.array([ridge]), centred=True)
     np.testing.assert_allclose(found, total)
 
 

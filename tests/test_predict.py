@@ -5,6 +5,7 @@ import json
 
 import numpy as np
 import pytest
+from helpers import left_out_losses, ridge_grid
 from scipy.stats import norm
 from sklearn.gaussian_process import GaussianProcessRegressor
 from sklearn.gaussian_process.kernels import RBF
@@ -16,7 +17,6 @@ from icl_krr import cli
 from icl_krr.experiments import depth
 from icl_krr.experiments.depth_config import DepthConfig
 from icl_krr.experiments.process import process
-from icl_krr.experiments.shared import model_selection
 from icl_krr.tasks.division import divide
 
 RNG = np.random.default_rng(0)
@@ -97,12 +97,12 @@ def test_what_was_centred_tells_nothing_about_the_support_that_is_left_out(x64, 
     """With fewer rows than features, too, where the others' mean would tell everything."""
     x, y = RNG.normal(size=(rows, 20)), RNG.normal(size=rows)
     task = ik.Task(x - x.mean(0), y - y.mean(), x[:1])
-    grid = model_selection.ridges(ik.Linear(), task)
+    grid = ridge_grid(ik.Linear(), task)
     wanted = []
     for ridge in grid:
         left = cross_val_predict(Ridge(float(ridge)), x, y, cv=LeaveOneOut())
         wanted.append(np.sum((left - y) ** 2))
-    found = model_selection.losses(ik.Linear(), task, grid, True)
+    found = left_out_losses(ik.Linear(), task, grid, True)
     np.testing.assert_allclose(found, wanted, rtol=1e-6)
     padded = ik.Task(
         np.pad(task.x, ((0, 3), (0, 0)), constant_values=7.0),
@@ -110,7 +110,7 @@ def test_what_was_centred_tells_nothing_about_the_support_that_is_left_out(x64, 
         x[:1],
         mask=np.arange(rows + 3) < rows,
     )
-    masked = model_selection.losses(ik.Linear(), padded, grid, True)
+    masked = left_out_losses(ik.Linear(), padded, grid, True)
     np.testing.assert_allclose(masked, wanted, rtol=1e-6)
 
 

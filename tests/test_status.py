@@ -8,6 +8,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
+from helpers import built
 
 import icl_krr as ik
 from benchmarks import random_cases
@@ -23,11 +24,6 @@ TINY = ik.Task(x=jnp.ones((1, 1)), y=jnp.ones(1), x_query=jnp.ones((1, 1)))
 @pytest.fixture(scope="module")
 def task():
     return ik.tasks.sample(jax.random.key(0), CONFIG).replace(y_query=None)
-
-
-def built(kernel, steps, solver="conjugate_gradient", **options):
-    build = getattr(ik.constructions, solver)
-    return build(kernel, num_features=4, ridge=0.5, steps=steps, **options)
 
 
 def test_a_solution_of_any_scale_is_right_or_says_so(task):

@@ -53,20 +53,6 @@ ALLOWED = {
         "transformer",
         "constructions",
     },
-    "experiments": {
-        "training",
-        "probes",
-        "kernels",
-        "sketches",
-        "tasks",
-        "theory",
-        "solvers",
-        "residual",
-        "transformer",
-        "constructions",
-        "export",
-        "uncertainty",
-    },
     "estimator": {
         "kernels",
         "tasks",
@@ -80,6 +66,7 @@ ALLOWED = {
     "plots": {"experiments", "bench"},
     "report": {"experiments"},
 }
+ALLOWED["experiments"] = ALLOWED["probes"] | {"training", "probes", "export", "uncertainty"}
 ALLOWED["cli"] = ALLOWED["experiments"] | {"experiments", "bench", "plots", "report"}
 
 

@@ -188,18 +188,17 @@ def steps_needed(
     If they do not converge within `MOST_STEPS` steps, the number after which they are nearest to
     the `best` predictions, those of exact KRR, and "nearest".
     """
-    steps, reason, most = 0, "nearest", 0
+    nearest, most = 0, 0
     for most in MOST_STEPS[str(task.x.dtype)]:
         model = build_model(solver, kernel, task, ridge, most)
         _, cache = run_with_cache(model, task, names=("prediction",))
         gaps = np.abs(np.asarray(cache["prediction"][1:]) - best).reshape(most, -1).max(axis=1)
         gaps = np.where(np.isfinite(gaps), gaps, np.inf)
         near = gaps <= CONVERGED * max(np.abs(best).max(), np.abs(task.y).max())
-        steps = 1 + int(np.argmax(near) if near.any() else np.argmin(gaps))
         if near.any():
-            reason = "converged"
-            break
-    return steps, reason, most
+            return 1 + int(np.argmax(near)), "converged", most
+        nearest = 1 + int(np.argmin(gaps))
+    return nearest, "nearest", most
 
 
 def alpha_errors(alpha: Any, kernel: Kernel, task: Task, ridge: float) -> np.ndarray:

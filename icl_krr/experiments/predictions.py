@@ -50,12 +50,7 @@ def process_of(
     if amplitude is not None:
         amplitude = amplitude / unit / unit
     found = process(kernel, division.task, ridge, amplitude)
-    return found._replace(
-        mean=division.scaling.undo(found.mean),
-        std=unit * found.std,
-        amplitude=found.amplitude * unit * unit,
-        noise=found.noise * unit * unit,
-    )
+    return found.times(unit)._replace(mean=division.scaling.undo(found.mean))
 
 
 def predictions(division: Division, result: DepthResult, process: Process) -> list[Prediction]:

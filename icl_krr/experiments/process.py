@@ -52,6 +52,15 @@ class Process(NamedTuple):
         """Whether the numbers can be trusted."""
         return self.error <= TOLERANCE
 
+    def times(self, unit: Any) -> Process:
+        """The process of y times a unit > 0, or times a unit of its own for each output."""
+        return self._replace(
+            mean=self.mean * unit,
+            std=self.std * unit,
+            amplitude=self.amplitude * unit * unit,
+            noise=self.noise * unit * unit,
+        )
+
     @property
     def facts(self) -> dict[str, Any]:
         """The amplitude, and how the numbers were made."""
@@ -89,12 +98,7 @@ def process(kernel: Kernel, task: Task, ridge: float, amplitude: float | None = 
     unit = np.ldexp(1.0, np.frexp(np.max(np.abs(y), axis=0))[1])
     within = None if amplitude is None else np.broadcast_to(amplitude / unit / unit, y.shape[1:])
     found = computed(kernel, (x, y / unit, x_query), ridge, within, task.x.dtype)
-    return found._replace(
-        mean=found.mean * unit,
-        std=found.std * unit,
-        amplitude=found.amplitude * unit * unit,
-        noise=found.noise * unit * unit,
-    )
+    return found.times(unit)
 
 
 Parts = tuple[np.ndarray, np.ndarray, np.ndarray]

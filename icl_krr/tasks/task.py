@@ -13,6 +13,7 @@ from jax.typing import DTypeLike
 
 from .. import checks
 from ..pytree import checked
+from ..rounding import cast
 from .conversion import as_numpy
 
 
@@ -82,7 +83,7 @@ class Task:
         Args:
             dtype: floating dtype, not wider than the default float dtype of JAX.
         """
-        return jax.tree.map(lambda part: part if part.dtype == bool else part.astype(dtype), self)
+        return cast(self, dtype)
 
     @property
     def num_supports(self) -> int:

@@ -47,12 +47,6 @@ def subsample(task: Task, method: str) -> Task:
     return Task(x[rows], y[rows], x_query)
 
 
-def ridges(kernel: Kernel, task: Task) -> jax.Array:
-    """13 ridges from 1e-3 to 1e3 times tr K / n, the grid before it grows."""
-    unit = sizes(kernel, task)[0]
-    return unit * jnp.logspace(-3, 3, 13, dtype=unit.dtype)
-
-
 def bandwidths(family: type[Kernel], task: Task) -> jax.Array:
     """17 bandwidths around the value at which logits have size 1, the grid before it grows."""
     return family.bandwidths(task.x, task.mask)
@@ -107,8 +101,9 @@ def sweep(
 ) -> tuple[Axis, np.ndarray, np.ndarray]:
     """All ridges that can be tried for this dtype, and their leave-one-out errors [g, n, r]."""
     axis = RIDGES[str(dtype)] if ridge is None else GIVEN
-    grid = axis.values(float(sizes(kernel, task)[0]) if ridge is None else ridge)
-    if not computable(kernel, task):
+    unit, most = map(float, sizes(kernel, task))
+    grid = axis.values(unit if ridge is None else ridge)
+    if not most <= LARGEST:
         return axis, grid, np.full((len(grid), task.num_supports, task.num_outputs), np.inf)
     return axis, grid, np.asarray(left_out(kernel, task, jnp.asarray(grid), centred))
 
@@ -185,11 +180,6 @@ def choose(
 
 def typical_bandwidth(family: type[Kernel], task: Task) -> float:
     return float(bandwidths(family, task)[BANDWIDTHS["float64"].reach])
-
-
-def losses(kernel: Kernel, task: Task, grid: jax.Array, centred: bool = False) -> np.ndarray:
-    """Squared leave-one-out errors of regression at every ridge; see `left_out`."""
-    return squared(np.asarray(left_out(kernel, task, grid, centred)))
 
 
 def edges(kernel: Kernel, ridge: float, task: Task) -> dict[str, str]:
