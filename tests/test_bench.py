@@ -22,7 +22,7 @@ from icl_krr.bench.draws import linear
 from icl_krr.bench.forwards import CASES as FORWARDS, against_plain
 from icl_krr.bench.steps import training
 from icl_krr.catalogue import SOLVERS, load, name_of, taken
-from icl_krr.cli.settings.bench import Bench
+from icl_krr.cli.commands.bench import Bench
 
 
 def slow(seconds, value=1.0):

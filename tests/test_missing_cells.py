@@ -5,7 +5,7 @@ import re
 import numpy as np
 import pytest
 
-from icl_krr.cli.settings.predict import Predict
+from icl_krr.cli.commands.predict import Predict
 from icl_krr.cli.table_task import read_task
 from icl_krr.tasks import read_queries, read_table, split
 

@@ -477,7 +477,7 @@ def test_a_report_is_written_first_with_what_is_ready(finished, tmp_path, monkey
 
 def test_a_sweep_shows_medians(finished):
     _, folder, _ = finished
-    rows = reports.parse_rows(folder / "results.csv")
+    rows = reports.from_csv(folder / "results.csv")
     (board,) = sweep_section(0, folder).parts
     chebyshev, smooth = board.data["top"]
     here = [

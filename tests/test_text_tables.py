@@ -10,8 +10,7 @@ from rich.console import Console
 from icl_krr.bench import Row
 from icl_krr.cli import output
 from icl_krr.cli.commands import ablate, bench, identify, sweep, train, verify
-from icl_krr.cli.csv_rows import parse_rows
-from icl_krr.cli.settings.ablate import Ablate
+from icl_krr.cli.commands.ablate import Ablate
 from icl_krr.experiments.ablate.ablation import Ablation
 from icl_krr.experiments.claims.result import Result
 from icl_krr.experiments.claims.verify import claims
@@ -19,6 +18,7 @@ from icl_krr.experiments.identify.trained_model import Findings, distance_table
 from icl_krr.experiments.shared.recipe import RUNS
 from icl_krr.experiments.sweep.config import SweepConfig
 from icl_krr.experiments.sweep.grid import BASELINES
+from icl_krr.files import from_csv
 from icl_krr.kernels import Gaussian
 from icl_krr.probes import CandidateFit, Identification
 from icl_krr.probes.distances import Distance
@@ -100,7 +100,7 @@ COMMANDS = {
     "verify --long": lambda: of_claims(True),
     "identify": of_identification,
     "sweep": of_sweep,
-    "train": lambda: train.print_metrics(parse_rows(RUNS / "gp-encoder" / "metrics.csv"), 0),
+    "train": lambda: train.print_metrics(from_csv(RUNS / "gp-encoder" / "metrics.csv"), 0),
 }
 
 

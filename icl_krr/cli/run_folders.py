@@ -14,10 +14,9 @@ from .. import report as pages
 from ..experiments.claims.tables import compute
 from ..experiments.shared.recipe import folder_of, holds_run, names
 from ..experiments.shared.rows import Rows
-from ..experiments.sweep.grid import SweepConfig, cells, models_of, rows_of_a_cell
-from ..files import from_json, from_markdown
+from ..experiments.sweep.grid import SweepConfig, cells, is_whole, models_of, rows_of_a_cell
+from ..files import from_csv, from_json, from_markdown
 from ..report import Section
-from .csv_rows import is_whole, parse_rows
 
 
 @dataclass
@@ -101,8 +100,8 @@ def identification_section(folder: Path) -> Section:
         ]  # a table of states is last
         rivals = len(record["candidates"]) + len(record["baselines"])
         require_equal([len(lines) for _, lines in tables], [len(record["layers"]), rivals, rivals])
-        distances = parse_rows(folder / "heatmaps.csv")
-        filters = parse_rows(folder / "filter.csv")
+        distances = from_csv(folder / "heatmaps.csv")
+        filters = from_csv(folder / "filter.csv")
         for one in record["candidates"]:
             keys = ("candidate", "kernel")
             own = [row for row in distances if all(row[key] == one[key] for key in keys)]
@@ -125,7 +124,7 @@ def sweep_section(place: int, folder: Path) -> Section:
     meta = read_json(folder / "meta.json")
     with whole_folder(folder, "sweep"):
         config = SweepConfig(**meta["config"])
-        rows = parse_rows(folder / "results.csv")
+        rows = from_csv(folder / "results.csv")
         found = Counter((row["line"], row["seed"]) for row in rows if is_whole(row))
         require_equal(found, {cell: rows_of_a_cell(config, cell[0]) for cell in found})
         require_equal(set(cells(config)) - {*found}, set())

@@ -10,7 +10,7 @@ from ..experiments.answer import Answer
 from ..fields import cut
 from ..tasks import Queries, Table, read_queries, read_table
 from ..tasks.division import Division, divide, usual_supports
-from .settings.predict import Predict
+from .commands.predict import Predict
 
 SHOWN = 10
 """The number of rows without some cells that a sentence names."""

@@ -2,57 +2,59 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Annotated, Any
 
-import jax
-import jax.numpy as jnp
+import tyro
 
-from ... import report as pages
-from ...experiments.claims.tables import compute, table as table_of_claims
-from ...experiments.claims.verify import claims, verify_all
-from ...experiments.explorer import (
-    GRID_AXES,
-    Explored,
-    ExplorerConfig,
-    build_cell,
-    draw_task,
-    explore,
-    sorted_task,
-)
-from ...experiments.identify.trained_model import (
-    IdentifyConfig,
-    distance_rows,
-    distance_table,
-    examine,
-    filter_rows,
-    layer_table,
-)
-from ...experiments.shared.recipe import folder_of
-from ...experiments.shared.rows import Rows, tidy
-from ...experiments.shared.runs import Run, load
-from ...experiments.snapshot import take_snapshot
-from ...files import to_csv
-from ...probes.distances import SPACES
-from ...report import Facts, Section
-from ...tasks import sample
+from ...files import from_csv, to_csv
 from ...text_tables import Table
 from .. import output
-from ..csv_rows import parse_rows
-from ..page_in_parts import Part, Show, make_page
-from ..run_folders import (
-    claims_section,
-    identification_section,
-    sort_by_kind,
-    sweep_section,
-)
-from ..settings.report import Report
-from .identify import identification_record
+from ..options import Command, Folder
+
+if TYPE_CHECKING:
+    from ...experiments.explorer import Explored
+    from ...experiments.shared.rows import Rows
+    from ...experiments.shared.runs import Run
+    from ...report import Section
+    from ..page_in_parts import Show
 
 TRAINED = "gp-encoder"
 
 
+@dataclass(frozen=True)
+class Report(Command):
+    """Write report.html, one page that needs no network. The page has sliders for the temperature,
+    ridge, depth and width of constructed transformers. It also shows residual streams, attention
+    patterns, the solver that a trained model runs, and verdicts on published claims. The page
+    shows the results in the folders RUN without computing them again. If the folders contain
+    no identification or no claims, the command computes the missing results on fewer tasks and
+    seeds. It writes the page with what is ready first, and then adds each part that takes long."""
+
+    runs: tyro.conf.Positional[Annotated[tuple[str, ...], tyro.conf.arg(metavar="[RUN ...]")]] = ()
+    """Folders written by verify, identify, sweep or train, or names of trained models
+    of the package (such as gp-encoder)."""
+    seed: int = 0
+    """Seed of every random choice."""
+    json: bool = False
+    """Print JSON instead of a table."""
+    out: Folder = Path("icl-krr-report")
+    """Folder for report.html, grid.csv and meta.json."""
+
+
 def run(settings: Report) -> int:
+    from ... import report as pages
+    from ...experiments.shared.recipe import folder_of
+    from ...experiments.shared.runs import load
+    from ..page_in_parts import Part, make_page
+    from ..run_folders import (
+        claims_section,
+        identification_section,
+        sort_by_kind,
+        sweep_section,
+    )
+
     meta, seed = output.surroundings(settings), settings.seed
     sources = sort_by_kind(settings.runs)
     where = sources.run or TRAINED
@@ -75,7 +77,7 @@ def run(settings: Report) -> int:
         claims_section(sources.claims)
         if sources.claims
         else Part("claims, quick run", lambda show: quick_claims(seed, meta, show)),
-        Section("made", "How this page was made", (), (Facts(pages.facts_of(meta)),)),
+        pages.Section("made", "How this page was made", (), (pages.Facts(pages.facts_of(meta)),)),
     ]
     if (settings.out / "meta.json").exists() and not (settings.out / "report.html").is_file():
         raise ValueError(
@@ -85,7 +87,7 @@ def run(settings: Report) -> int:
     seconds = make_page(settings.out, parts)
     rows = grid_rows(grid[0])
     meta["dtype"] = grid[0].dtype
-    files = {"grid.csv": to_csv(rows), "meta.json": (output.to_json(meta) + "\n").encode()}
+    files = {"grid.csv": to_csv(rows), "meta.json": output.json_file(meta)}
     output.write(settings.out, files)
     if settings.json:
         print(output.to_json({"meta": meta, "rows": rows}))
@@ -97,6 +99,11 @@ def run(settings: Report) -> int:
 
 def sliders(seed: int, grid: list[Explored], show: Show) -> Section:
     """The section with sliders; its grid is kept for the table of numbers."""
+    import jax
+
+    from ... import report as pages
+    from ...experiments.explorer import ExplorerConfig, explore
+
     with jax.enable_x64(True):
         grid.append(explore(ExplorerConfig(seed=seed), show))
     return pages.explorer_section(grid[0])
@@ -104,6 +111,14 @@ def sliders(seed: int, grid: list[Explored], show: Show) -> Section:
 
 def streams_section(run: Run, name: str, seed: int) -> Section:
     """A construction on the task of the explorer, and the trained model on a task of its family."""
+    import jax
+    import jax.numpy as jnp
+
+    from ... import report as pages
+    from ...experiments.explorer import ExplorerConfig, build_cell, draw_task, sorted_task
+    from ...experiments.snapshot import take_snapshot
+    from ...tasks import sample
+
     small = ExplorerConfig(num_queries=12, seed=seed)
     task = draw_task(small)
     constructed, _ = build_cell(task, 0.5, small.noise, None, steps=4)
@@ -115,12 +130,16 @@ def streams_section(run: Run, name: str, seed: int) -> Section:
 
 def training_sections(run: Run, name: str, folder: Path) -> list[Section]:
     """The training curves; no section if the run has no metrics file."""
+    import jax.numpy as jnp
+
+    from ... import report as pages
+
     metrics = folder / "metrics.csv"
     if not metrics.exists():
         return []
     made = f"{name}, seed {run.recipe.training.seed}, {jnp.result_type(float)}."
     try:
-        return [pages.training_section(name, parse_rows(metrics), made)]
+        return [pages.training_section(name, from_csv(metrics), made)]
     except (KeyError, IndexError, TypeError, ValueError):
         raise ValueError(f"{metrics} must be a metrics file written by icl-krr train") from None
 
@@ -129,6 +148,20 @@ def small_identification(
     run: Run, name: str, seed: int, meta: dict[str, Any], show: Show
 ) -> Section:
     """Reduced identification, used when no finished run is given."""
+    import jax
+
+    from ... import report as pages
+    from ...experiments.identify.trained_model import (
+        IdentifyConfig,
+        distance_rows,
+        distance_table,
+        examine,
+        filter_rows,
+        layer_table,
+    )
+    from ...probes.distances import SPACES
+    from ..identification_tables import identification_record
+
     config = IdentifyConfig(tasks=16, probe_tasks=128, seed=seed)
     with jax.enable_x64(True):
         found = examine(run, config, show)
@@ -144,6 +177,10 @@ def small_identification(
 
 def quick_claims(seed: int, meta: dict[str, Any], show: Show) -> Section:
     """Quick check of the claims, used when no finished run is given."""
+    from ... import report as pages
+    from ...experiments.claims.tables import compute, table as table_of_claims
+    from ...experiments.claims.verify import claims, verify_all
+
     known = claims()
     done = 0
 
@@ -164,6 +201,9 @@ def quick_claims(seed: int, meta: dict[str, Any], show: Show) -> Section:
 
 def grid_rows(found: Explored) -> Rows:
     """One row per cell of the grid, with all its numbers."""
+    from ...experiments.explorer import GRID_AXES
+    from ...experiments.shared.rows import tidy
+
     config = found.config
     values = (config.temperatures, config.ridges, [w or "all" for w in config.widths])
     places: dict[str, Any] = dict(zip(GRID_AXES, (*values, range(config.steps + 1)), strict=True))

@@ -7,9 +7,7 @@ from typing import Annotated, get_args
 
 import tyro
 
-from .choices import Battery, Kernel
-from .command import Command, Folder, refuse_unused
-from .devices import ONE_DEVICE, OnDevices
+from ..options import ONE_DEVICE, Battery, Command, Folder, Kernel, OnDevices, refuse_unused
 
 CONSTRUCTIONS = "constructions"
 """Value of MODEL for the confusion matrix."""

@@ -8,7 +8,7 @@ from typing import Annotated, Literal
 
 import tyro
 
-from .command import Command, Folder, refuse_unused
+from ..options import Command, Folder, refuse_unused
 
 WRITE, IDENTIFY, SCORE, POWER = "write", "identify", "score", "power"
 OUT = {
