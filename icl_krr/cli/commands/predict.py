@@ -18,6 +18,7 @@ from ..options import Construction, Folder, Kernel
 if TYPE_CHECKING:
     from ...experiments.answer import Answer
     from ...experiments.shared.rows import Rows
+    from ...tasks.division import Division
 
 SHOWN = 10
 """The number of predictions that the command prints."""
@@ -75,7 +76,7 @@ def run(settings: Predict) -> int:
     from ...experiments.answer import answer
     from ...experiments.predictions import calibration_of, errors, predictions
     from ..depth_tables import depth_config, files_of, json_of, meta_of, print_tables
-    from ..table_task import doubts_of_answer, read_task
+    from ..doubts import doubts_of_answer
 
     config = depth_config(settings, centred=True)
     if settings.amplitude is not None:
@@ -119,6 +120,35 @@ def run(settings: Predict) -> int:
         print_predictions(settings, rows, rmse, found, calibration)
         print_tables(results, settings.seed)
     return 0
+
+
+def read_task(settings: Predict) -> tuple[Division, list[str]]:
+    """The task, and what makes its predictions doubtful."""
+    from ...fields import cut
+    from ...tasks import read_queries, read_table
+    from ...tasks.division import divide, usual_supports
+    from ..doubts import about_missing, doubts_of
+
+    table = read_table(settings.table, settings.target, settings.encode, settings.missing)
+    if len(table) < 2:
+        raise ValueError(f"{settings.table} must hold at least 2 rows, got {len(table)}")
+    queries = None
+    if settings.queries is not None:
+        queries = read_queries(settings.queries, table, settings.missing)
+    supports = settings.supports
+    if supports is None:
+        supports = usual_supports(table, queries)
+    if supports < 2:
+        raise ValueError(f"supports must be >= 2, got {supports}; one row does not show a spread")
+    division = divide(table, supports, settings.seed, queries)
+    doubts = [*about_missing(settings.table, table), *about_missing(settings.queries, queries)]
+    doubts += doubts_of(division, table)
+    if queries and queries.unseen:
+        doubts.append(
+            f"{settings.queries} has text that the table does not have, whose features are all 0: "
+            f"{cut(', '.join(queries.unseen))}"
+        )
+    return division, doubts
 
 
 def print_predictions(

@@ -1,4 +1,4 @@
-"""The task of `icl-krr predict`, read from files, and sentences on what makes it doubtful."""
+"""Sentences on what makes the predictions of `icl-krr predict` doubtful."""
 
 from __future__ import annotations
 
@@ -8,36 +8,11 @@ import numpy as np
 
 from ..experiments.answer import Answer
 from ..fields import cut
-from ..tasks import Queries, Table, read_queries, read_table
-from ..tasks.division import Division, divide, usual_supports
-from .commands.predict import Predict
+from ..tasks import Queries, Table
+from ..tasks.division import Division
 
 SHOWN = 10
 """The number of rows without some cells that a sentence names."""
-
-
-def read_task(settings: Predict) -> tuple[Division, list[str]]:
-    """The task, and what makes its predictions doubtful."""
-    table = read_table(settings.table, settings.target, settings.encode, settings.missing)
-    if len(table) < 2:
-        raise ValueError(f"{settings.table} must hold at least 2 rows, got {len(table)}")
-    queries = None
-    if settings.queries is not None:
-        queries = read_queries(settings.queries, table, settings.missing)
-    supports = settings.supports
-    if supports is None:
-        supports = usual_supports(table, queries)
-    if supports < 2:
-        raise ValueError(f"supports must be >= 2, got {supports}; one row does not show a spread")
-    division = divide(table, supports, settings.seed, queries)
-    doubts = [*about_missing(settings.table, table), *about_missing(settings.queries, queries)]
-    doubts += doubts_of(division, table)
-    if queries and queries.unseen:
-        doubts.append(
-            f"{settings.queries} has text that the table does not have, whose features are all 0: "
-            f"{cut(', '.join(queries.unseen))}"
-        )
-    return division, doubts
 
 
 def about_missing(path: Path | None, part: Table | Queries | None) -> list[str]:
