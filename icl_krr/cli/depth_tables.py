@@ -6,6 +6,7 @@ import math
 import re
 from typing import Any
 
+from ..catalogue.choices import Kernel
 from ..experiments.depth import CONVERGED, DepthResult, Row, run
 from ..experiments.depth_config import DepthConfig
 from ..files import to_csv
@@ -13,7 +14,7 @@ from ..plots import depth_figure, images
 from ..tasks import Task
 from ..text_tables import Table, number
 from . import output
-from .options import Command, Construction, Kernel
+from .options import Command, Construction
 
 Tasks = dict[str, tuple[Task, DepthConfig]]
 Results = dict[str, DepthResult]

@@ -10,20 +10,15 @@ from collections.abc import Callable, Iterable
 from dataclasses import MISSING, dataclass, fields
 from pathlib import Path
 from types import NoneType, UnionType
-from typing import TYPE_CHECKING, Annotated, Any, Literal, Union, get_args, get_origin
+from typing import Annotated, Any, Literal, TypeVar, Union, get_args, get_origin
 
 import tyro
 
-from ..catalogue import AXES, BATTERIES, KERNELS, SITES, SOLVERS, SUITES, spelled
+from ..catalogue import SOLVERS, spelled
+from ..catalogue.choices import Kernel, Solver
 from ..names import folded, unknown
 
-if TYPE_CHECKING:
-    Solver = Kernel = Axis = Suite = Site = Battery = str
-else:
-    Solver, Kernel, Axis, Suite, Site, Battery = (
-        Literal[tuple(table)] for table in (SOLVERS, KERNELS, AXES, SUITES, SITES, BATTERIES)
-    )
-
+T = TypeVar("T")
 WORDS = tyro.constructors.ConstructorRegistry()
 """What the command line adds to the types that tyro knows."""
 
@@ -89,6 +84,11 @@ Folder = Annotated[
 ]
 
 
+def checked(settings: Any, config: type[T]) -> T:
+    """The settings that the library takes, in its own class, which checks them."""
+    return config(**{field.name: getattr(settings, field.name) for field in fields(config)})  # pyright: ignore[reportArgumentType]
+
+
 def refuse_unused(settings: Any, names: Iterable[str], where: str, section: str = "") -> None:
     """Raise ValueError if one of these options, which have no effect, is not at its default."""
     for field in fields(settings):
@@ -109,6 +109,9 @@ class Command:
     """
 
     argv: tyro.conf.Suppress[tyro.conf.Fixed[tuple[str, ...]]] = ()
+
+    def __post_init__(self) -> None:
+        """Settings that a class of the library has, `checked` checks later: this needs JAX."""
 
     def refuse_options_without_effect(self) -> None:
         """Raise ValueError if an option is given that the other options leave without effect."""

@@ -10,10 +10,13 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+import jax.numpy as jnp
+
 from .. import report as pages
 from ..experiments.claims.tables import compute
 from ..experiments.shared.recipe import folder_of, holds_run, names
 from ..experiments.shared.rows import Rows
+from ..experiments.shared.runs import Run
 from ..experiments.sweep.grid import SweepConfig, cells, is_whole, models_of, rows_of_a_cell
 from ..files import from_csv, from_json, from_markdown
 from ..report import Section
@@ -131,6 +134,18 @@ def sweep_section(place: int, folder: Path) -> Section:
         made = pages.provenance(meta, meta["dtype"])
         plot = models_of(config).plot
         return pages.sweep_section(f"sweep-{place + 1}", config.axis, plot, rows, made)
+
+
+def training_sections(run: Run, name: str, folder: Path) -> list[Section]:
+    """The training curves; no section if the run has no metrics file."""
+    metrics = folder / "metrics.csv"
+    if not metrics.exists():
+        return []
+    made = f"{name}, seed {run.recipe.training.seed}, {jnp.result_type(float)}."
+    try:
+        return [pages.training_section(name, from_csv(metrics), made)]
+    except (KeyError, IndexError, TypeError, ValueError):
+        raise ValueError(f"{metrics} must be a metrics file written by icl-krr train") from None
 
 
 def claims_section(folder: Path) -> Section:

@@ -2,56 +2,33 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, fields, replace
+from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Literal
+from typing import TYPE_CHECKING, Annotated
 
 import tyro
 
+from ...experiments.ablate.config import AblateConfig
 from ...experiments.shared.recipe import solver_of
 from ...files import to_csv, to_markdown
 from ...text_tables import Table
 from .. import output
-from ..options import ONE_DEVICE, Command, Folder, Kernel, OnDevices, Site, refuse_unused
+from ..options import ONE_DEVICE, Command, Folder, OnDevices, checked, refuse_unused
 
 if TYPE_CHECKING:
     from ...experiments.ablate.ablation import Ablation
 
 
 @dataclass(frozen=True)
-class Ablate(Command):
+class Ablate(Command, AblateConfig):
     """Remove each part of MODEL, one at a time, and measure how far the predictions change. Parts
     are heads, MLP units, slots (named groups of channels) and token roles (such as all queries).
     For a construction, the command also runs the algorithm without the operation that the part
     implements, and compares both results."""
 
-    model: tyro.conf.Positional[Annotated[str, tyro.conf.arg(metavar="MODEL")]]
+    model: tyro.conf.Positional[Annotated[str, tyro.conf.arg(metavar="MODEL")]] = tyro.MISSING
     """A solver to construct (such as chebyshev or cg), a trained model of the package (such as
     gp-encoder) or the folder of an icl-krr train run."""
-    kernel: Kernel | None = None
-    """Kernel of a construction.
-    If None, the kernel for which the expected changes are known.
-    If they are known for no kernel, the first kernel that the solver supports."""
-    steps: int | None = None
-    """Number of solver steps of a construction. If None, 12."""
-    kinds: tuple[Site, ...] | None = None
-    """Kinds of parts to remove.
-    If None, heads and slots of a construction, or heads and MLP units of a trained model."""
-    each_step: bool = False
-    """Remove a part from one solver step at a time, instead of from all steps.
-    Parts of a trained model are always removed from one block at a time."""
-    replace: Literal["zero", "mean"] = "zero"
-    """Value that replaces the removed part.
-    "zero" is the number 0. "mean" is the mean over tasks and over tokens of the same role."""
-    swap: str | None = None
-    """Solver whose steps also replace the blocks of a trained model, one at a time.
-    Decoders do not support this option. If None, no block is replaced."""
-    tasks: int = 64
-    """Number of tasks to predict, >= 2."""
-    num_queries: int = 8
-    """Number of queries per task."""
-    seed: int = 0
-    """Seed of every random choice."""
     json: bool = False
     """Print JSON instead of a table."""
     out: Folder | None = None
@@ -67,11 +44,10 @@ class Ablate(Command):
 def run(settings: Ablate) -> int:
     import jax
 
-    from ...experiments.ablate.ablation import AblateConfig, examine, table
+    from ...experiments.ablate.ablation import examine, table
     from ...plots import ablation_figure, images
 
-    names = [field.name for field in fields(AblateConfig)]
-    config = AblateConfig(**{name: getattr(settings, name) for name in names})
+    config = checked(settings, AblateConfig)
     settings = replace(settings, model=config.model)
     folder = settings.out or Path(f"icl-krr-ablate-{Path(settings.model).name}")
     output.prepare(folder)

@@ -6,9 +6,11 @@ from dataclasses import dataclass
 from importlib.metadata import PackageNotFoundError, version
 from typing import TYPE_CHECKING
 
+from ...catalogue import SUITES, load
+from ...catalogue.choices import Suite
 from ...text_tables import Table
 from .. import output
-from ..options import Command, Folder, Suite, refuse_unused
+from ..options import Command, Folder, refuse_unused
 
 if TYPE_CHECKING:
     from ...bench import Row
@@ -45,7 +47,7 @@ class Bench(Command):
 
 def run(settings: Bench) -> int:
     from ... import checks
-    from ...bench import SUITES, Disagreement, compete, markdown
+    from ...bench import Disagreement, compete, markdown
     from ...plots import images, scaling_figure
 
     checks.count("repeats", settings.repeats)
@@ -56,7 +58,7 @@ def run(settings: Bench) -> int:
     rows, failures = [], []
     with output.status() as status:
         for name in settings.suite or SUITES:
-            for contest in SUITES[name](settings.quick, settings.seed):
+            for contest in load(SUITES[name])(settings.quick, settings.seed):
                 status.update(f"{name}: {contest.name}")
                 try:
                     rows += compete(contest, 1 if settings.quick else settings.repeats)

@@ -7,8 +7,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from ...catalogue import make_kernel, taken
+from ...catalogue.choices import Kernel
 from .. import output
-from ..options import Construction, Folder, Kernel
+from ..options import Construction, Folder
 
 if TYPE_CHECKING:
     from ..depth_tables import DepthConfig, Tasks

@@ -9,11 +9,12 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 import tyro
 
 from ...catalogue import taken
+from ...catalogue.choices import Kernel
 from ...experiments.shared.recipe import folder_of, holds_run
 from ...files import to_csv
 from ...text_tables import Table, number
 from .. import output
-from ..options import ONE_DEVICE, Construction, Folder, Kernel, OnDevices, refuse_unused
+from ..options import ONE_DEVICE, Construction, Folder, OnDevices, refuse_unused
 
 if TYPE_CHECKING:
     from ...experiments.hyperparameters import FittedHyperparameters

@@ -10,10 +10,11 @@ from typing import TYPE_CHECKING, Annotated, Literal
 
 import tyro
 
+from ...catalogue.choices import Kernel
 from ...files import to_csv
 from ...text_tables import Table, number
 from .. import output
-from ..options import Construction, Folder, Kernel
+from ..options import Construction, Folder
 
 if TYPE_CHECKING:
     from ...experiments.answer import Answer

@@ -13,54 +13,32 @@ import tyro
 
 from ... import fields
 from ...catalogue import AXES
+from ...catalogue.choices import Axis
+from ...experiments.sweep.config import SweepConfig
 from ...files import from_csv, from_json, number_of, to_csv
 from ...text_tables import Table
 from .. import output
-from ..options import ONE_DEVICE, Axis, Command, Folder, Kernel, OnDevices, refuse_unused
+from ..options import ONE_DEVICE, Command, Folder, OnDevices, checked, refuse_unused
 
 if TYPE_CHECKING:
     from ...experiments.shared.rows import Rows
-    from ...experiments.sweep.config import SweepConfig
 
 EXTENDS = ("lines", "seed", "seeds")
 """Settings that may differ when a run continues; finished cells do not depend on them."""
 
 
 @dataclass(frozen=True)
-class Sweep(Command):
+class Sweep(Command, SweepConfig):
     """Vary one quantity and compare constructed transformers with exact KRR at every depth. If a
     sweep is interrupted, the same command continues it. The same command with more --seeds or
     --lines adds the new results to the finished results. In float32, curves of conjugate gradient
     are rough at depths before it has converged, because it amplifies rounding errors;
     JAX_ENABLE_X64=1 makes them smooth."""
 
-    axis: tyro.conf.Positional[Axis]
+    axis: tyro.conf.Positional[Axis] = tyro.MISSING
     """Quantity to vary."""
     values: tuple[str, ...] = ()
     """Values of the quantity. If empty, a default grid is used."""
-    lines: tuple[str, ...] = ()
-    """Solvers, sketches or random features to compare. Each is one line of the figure.
-    If empty, the default lines of the axis are used."""
-    kernel: Kernel | None = None
-    """Kernel of the regression; --temperature sets its bandwidth.
-    If None, linear for the axis width, Gaussian for arithmetic, and exponential otherwise."""
-    seeds: int = 5
-    """Number of seeds. The first seed is --seed. There is one task per seed."""
-    seed: int = 0
-    """First seed."""
-    steps: int = 32
-    """Number of solver steps of every model, >= 1."""
-    num_supports: int = 64
-    """Number of supports n per task."""
-    num_features: int | None = None
-    """Number of features p. If None, 32 for the axis width, and 2 otherwise."""
-    num_queries: int = 64
-    """Number of queries q per task."""
-    temperature: float = 0.5
-    """Temperature of the exponential kernel, >= 1/80."""
-    ridge: float | None = None
-    """Ridge > 0.
-    If None, 0.1 p for the axis width, and 0.1 e^(1 / temperature) otherwise."""
     json: bool = False
     """Print JSON instead of a table."""
     out: Folder | None = None
@@ -75,17 +53,11 @@ class Sweep(Command):
 def run(settings: Sweep) -> int:
     import jax.numpy as jnp
 
-    from ...experiments.sweep.config import SweepConfig
     from ...experiments.sweep.grid import cells, last, models_of, sweep
     from ...plots import images, sweep_figure
 
-    asked: dict[str, Any] = {
-        field.name: value
-        for field in dataclasses.fields(SweepConfig)
-        if (value := getattr(settings, field.name)) is not None
-    }
-    asked["values"] = tuple(map(number_of, settings.values))
-    config = SweepConfig(**asked)
+    values = tuple(map(number_of, settings.values))
+    config = checked(dataclasses.replace(settings, values=values), SweepConfig)
     folder = settings.out or Path(f"icl-krr-sweep-{config.axis}")
     output.prepare(folder)
     meta = {

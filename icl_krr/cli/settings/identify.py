@@ -7,7 +7,8 @@ from typing import Annotated, get_args
 
 import tyro
 
-from ..options import ONE_DEVICE, Battery, Command, Folder, Kernel, OnDevices, refuse_unused
+from ...catalogue.choices import Battery, Kernel
+from ..options import ONE_DEVICE, Command, Folder, OnDevices, refuse_unused
 
 CONSTRUCTIONS = "constructions"
 """Value of MODEL for the confusion matrix."""
