@@ -18,8 +18,8 @@ from icl_krr.cli.confusion_matrix import finished_rows
 from icl_krr.experiments.identify import confusion, positions
 from icl_krr.experiments.identify.confusion import ConfusionConfig
 from icl_krr.experiments.identify.positions import examine_positions
+from icl_krr.experiments.identify.settings import IdentifyConfig
 from icl_krr.experiments.identify.trained_model import (
-    IdentifyConfig,
     distance_rows,
     examine,
     filter_rows,

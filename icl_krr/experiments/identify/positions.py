@@ -11,7 +11,8 @@ from ...files import Lines
 from ...probes.naming.distances import SPACES
 from ...probes.naming.identification import distance_cell
 from ..shared.runs import Run
-from .trained_model import Findings, IdentifyConfig, Show, examine
+from .settings import IdentifyConfig
+from .trained_model import Findings, Show, examine
 
 Positions = Mapping[int, Findings]
 """What `examine` found, by the number of supports before the query."""

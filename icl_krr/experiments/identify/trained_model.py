@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from functools import partial
 from typing import Any, NamedTuple
 
@@ -12,8 +11,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from ... import checks
-from ...catalogue import BATTERIES, find, name_of
+from ...catalogue import name_of
 from ...files import Lines, to_markdown
 from ...kernels import Kernel
 from ...probes import (
@@ -34,47 +32,9 @@ from ..shared.draws import draw_tasks
 from ..shared.rows import Rows
 from ..shared.runs import Run
 from .probe_controls import controls, in_dtype_of_tasks, state_rows, state_table
+from .settings import IdentifyConfig
 
 Show = Callable[[str], None]
-
-
-@dataclass(frozen=True)
-class IdentifyConfig:
-    """Settings of an identification.
-
-    Args:
-        tasks: number of tasks that fit the candidates, >= 2; default 64. The same number
-            of other tasks scores the candidates.
-        probe_tasks: number of tasks that fit the linear probes, >= 2; default 512.
-        num_queries: number of queries of a task, >= 1; default 8.
-        kernels: kernels of the candidates; default: all.
-        steps: largest number of steps of a candidate, >= 1; default: 8 per layer, and 32 where no
-            candidate fits.
-        per_layer: whether to refine the parameters of the candidates for each layer; default False.
-        battery: name of a battery (see `icl_krr.tasks.battery`) whose tasks score probes and
-            candidates; default None: the training family.
-        seed: seed of the tasks and of the bootstrap; default 0.
-
-    Raises:
-        ValueError: a number is out of range.
-    """
-
-    tasks: int = 64
-    probe_tasks: int = 512
-    num_queries: int = 8
-    kernels: tuple[str, ...] | None = None
-    steps: int | None = None
-    per_layer: bool = False
-    battery: str | None = None
-    seed: int = 0
-
-    def __post_init__(self):
-        for name, least in (("tasks", 2), ("probe_tasks", 2), ("num_queries", 1)):
-            checks.count(name, getattr(self, name), least)
-        if self.battery is not None:
-            find("battery", BATTERIES, self.battery)
-        if self.steps is not None:
-            checks.stored("steps", self.steps)
 
 
 class Findings(NamedTuple):

@@ -49,6 +49,12 @@ class CandidateFit(NamedTuple):
         """The logarithms of `values`, in the same order."""
         return jnp.log(jnp.asarray([*self.values.values()], float))
 
+    @property
+    def log_rows(self) -> jax.Array:
+        """The logarithms of the parameters in one row, or in one for each layer if refined."""
+        sets = [list(values.values()) for values in self.per_layer or (self.values,)]
+        return jnp.log(jnp.asarray(sets, float))
+
 
 def paths(candidate: str, kernel: str, logs: Float[Array, " k"], tasks: Task, steps: int):
     """The candidate's predictions for every task of a batch, [b, steps + 1, m]."""

@@ -26,7 +26,6 @@ from .separation import (
     Separation,
     check_pair,
     compare,
-    logs_of,
     program_of,
     separation,
 )
@@ -153,7 +152,7 @@ def design(
     own = densities(tasks, prior)
     floor = jnp.minimum(jnp.quantile(own, budget), own)
     weights = resamples(len(tasks.x), IN_THE_LOSS, seed)
-    fits, logs = (program_of(first), program_of(second)), (logs_of(first), logs_of(second))
+    fits, logs = (program_of(first), program_of(second)), (first.log_rows, second.log_rows)
     _, drawn = compare(*fits, *logs, tasks)
     moved = move(
         fits,

@@ -66,9 +66,9 @@ class Aligned(NamedTuple):
 
 def candidate_gaps(one: CandidateFit, model: ModelAnswers, steps: int) -> dict[str, Aligned]:
     """Distances of predictions and hat matrices, with parameters per layer if they were fitted."""
-    sets = [list(values.values()) for values in one.per_layer] or [list(one.values.values())]
-    logs = jnp.log(jnp.asarray(sets, float))
-    predictions, hats = squared_in_both_spaces(one.candidate, one.kernel, logs, model, steps)
+    predictions, hats = squared_in_both_spaces(
+        one.candidate, one.kernel, one.log_rows, model, steps
+    )
     return {
         "prediction": aligned(predictions, squared_norms(model.predictions, 2), one.alignment),
         "hat": aligned(hats, squared_norms(model.hats, (2, 3)), one.alignment),

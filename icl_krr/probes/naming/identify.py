@@ -3,35 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
 from typing import Any
 
-import numpy as np
 import numpy.typing as npt
 
 from ... import checks
-from ...catalogue import (
-    KERNELS,
-    Solver,
-    candidate,
-    candidates as all_candidates,
-    find,
-    make_kernel,
-    taken,
-)
-from ...kernels import Kernel, check_kernel
+from ...kernels import Kernel
 from ...tasks import Task
 from ...tasks.task import check_axes
 from ..reading.derivatives import LayerAnswers
-from .answers import ModelAnswers, answers_of_arrays, answers_of_model
-from .candidate_fit import CandidateFit, fit_candidate, layer_by_layer
-from .distances import BASELINES, Distance, baseline_gaps, candidate_gaps, distance, stratify
-from .identification import EXACT, NOTHING, Identification, Statement, Suspect, status_of
-from .ladder import NULLS, ladder
-from .ruling import CLOSE, Gaps, is_close, is_regular, rule_out
-
-RAISED = 4
-"""A candidate with a layer at the last step gets this many times as many steps."""
+from .answers import answers_of_arrays, answers_of_model
+from .comparison import Options, compare
+from .identification import Identification
 
 
 def identify(
@@ -168,131 +151,3 @@ def identify_arrays(
     """
     model = answers_of_arrays(tasks, answers, hats, other_hats)
     return compare(model, Options(**options))
-
-
-@dataclass(frozen=True)
-class Options:
-    """The keyword arguments of `identify`, checked before anything is compiled."""
-
-    candidates: tuple[str, ...] | None = None
-    kernels: tuple[str, ...] | None = None
-    steps: int | None = None
-    strata: int = 2
-    system: tuple[Kernel, float] | None = None
-    per_layer: bool = False
-    seed: int = 0
-    progress: Callable[[str], None] = lambda name: None
-
-    def __post_init__(self):
-        for name in ("candidates", "kernels"):
-            if getattr(self, name) is not None:
-                checks.names(name, getattr(self, name))
-        for name, least in (("strata", 1), ("seed", 0)):
-            checks.count(name, getattr(self, name), least)
-        if self.steps is not None:
-            checks.count("steps", self.steps)
-        checks.flag("per_layer", self.per_layer)
-        checks.function("progress", self.progress)
-        system = self.system
-        if system is not None:
-            if not isinstance(system, tuple) or len(system) != 2:
-                raise TypeError(
-                    f"system must be a pair (kernel, ridge), got {checks.shown(system)}"
-                )
-            check_kernel(system[0])
-            checks.positive_scalar("ridge of system", system[1])
-        if not any(self.kernels_of(row) for row in self.rows):
-            raise ValueError(
-                "kernels must contain a kernel that a candidate accepts, got "
-                f"{', '.join(self.tried)} for candidates {', '.join(row.name for row in self.rows)}"
-            )
-
-    @property
-    def rows(self) -> list[Solver]:
-        asked = all_candidates() if self.candidates is None else self.candidates
-        return list({row.name: row for row in map(candidate, asked)}.values())
-
-    @property
-    def tried(self) -> tuple[str, ...]:
-        asked = KERNELS if self.kernels is None else self.kernels
-        return tuple(find("kernel", KERNELS, name).name for name in asked)
-
-    def kernels_of(self, row: Solver) -> list[str]:
-        return [kernel for kernel in taken(row.name) if kernel in self.tried]
-
-
-def compare(model: ModelAnswers, options: Options) -> Identification:
-    """Fit all candidates and nulls to the answers of a model, and rule out what is farther."""
-    steps = 4 * model.answers.shape[1] if options.steps is None else options.steps
-    fits, tried = [], []
-    for row in options.rows:
-        if kernels := options.kernels_of(row):
-            options.progress(row.name)
-            fits.append(fit(row.name, kernels, model, steps))
-            tried.append(steps)
-    none_fits = min(one.error for one in fits) > EXACT
-    for i, one in enumerate(fits):
-        may_fit = one.error <= CLOSE  # then it is worth a search of its own
-        if at_limit(one, steps) and (none_fits or may_fit):
-            options.progress(f"{one.candidate}, more steps")
-            rest = model.fitted, model.answers, RAISED * steps
-            more = fit_candidate(one.candidate, one.kernel, *rest, near=None if may_fit else one)
-            if more.error < one.error:
-                fits[i], tried[i] = more, RAISED * steps
-    if options.per_layer:
-        fits = [
-            layer_by_layer(one, model.fitted, model.answers, most)
-            for one, most in zip(fits, tried, strict=True)
-        ]
-    gaps = [candidate_gaps(one, model, most) for one, most in zip(fits, tried, strict=True)]
-    limits = [most if at_limit(one, most) else None for one, most in zip(fits, tried, strict=True)]
-    options.progress("the ladder")
-    rungs = ladder(model, options.tried)
-    known = {name: baseline_gaps(name, model) for name in BASELINES}
-    known |= {rung.name: rung.gaps for rung in rungs if rung.name in NULLS}
-    first = min(fits, key=lambda one: one.error)
-    by = (make_kernel(first.kernel, first.values), first.values.get("ridge", 0.0))
-    system = by if options.system is None else options.system
-    edges, stratum = stratify(*system, model.scored, options.strata)
-    count = len(stratum)
-    resample = np.random.default_rng(options.seed).multinomial(
-        count, np.full(count, 1 / count), size=1000
-    )
-    because, as_near = rule_out(fits, gaps, known, resample)
-    if not any(is_close(part) for part, reason in zip(gaps, because, strict=True) if not reason):
-        as_near = tuple(name for name in as_near if name in BASELINES)
-    if as_near:
-        trivial = f"no nearer than {(BASELINES | NULLS)[as_near[0]]}"
-        because = [reason or trivial for reason in because]
-
-    def measured(parts: Gaps) -> dict[str, Distance]:
-        return {space: distance(part, stratum, resample) for space, part in parts.items()}
-
-    suspects = [
-        Suspect(one, measured(part), reason, is_regular(one.alignment, part), limit)
-        for one, part, reason, limit in zip(fits, gaps, because, limits, strict=True)
-    ]
-    suspects.sort(key=lambda s: (bool(s.because), sum(d.mean for d in s.distances.values())))
-    remain = [s for s in suspects if not s.because]
-    return Identification(
-        NOTHING if as_near else status_of(remain),
-        tuple(s.fit.candidate for s in remain),
-        tuple(suspects),
-        {name: measured(parts) for name, parts in known.items()},
-        edges,
-        as_near,
-        tuple(Statement(r.name, r.kernel, r.values, measured(r.gaps)) for r in rungs),
-        model.left_out,
-    )
-
-
-def fit(name: str, kernels: list[str], model: ModelAnswers, steps: int) -> CandidateFit:
-    """The candidate with the kernel that fits best."""
-    found = [fit_candidate(name, k, model.fitted, model.answers, steps) for k in kernels]
-    return min(found, key=lambda one: one.error)
-
-
-def at_limit(one: CandidateFit, steps: int) -> bool:
-    """Whether a layer is aligned with the last step of a solver that takes steps."""
-    row = candidate(one.candidate)
-    return row.iterates and not row.sequential and max(one.alignment) == steps

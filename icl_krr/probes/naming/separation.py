@@ -81,7 +81,7 @@ def separation(
     squares, sizes = (
         np.asarray(part, float)
         for part in compare(
-            program_of(first), program_of(second), logs_of(first), logs_of(second), tasks
+            program_of(first), program_of(second), first.log_rows, second.log_rows, tasks
         )
     )
     return summary(squares, sizes, seed)
@@ -122,12 +122,6 @@ def predictions(fit: Program, logs: Float[Array, "sets k"], tasks: Task) -> Floa
 
 def program_of(fit: CandidateFit) -> Program:
     return Program(fit.candidate, fit.kernel, tuple(fit.alignment))
-
-
-def logs_of(fit: CandidateFit) -> Float[Array, "sets k"]:
-    """The logarithms of the parameters: one row, or one for each layer if they were refined."""
-    sets = [list(values.values()) for values in fit.per_layer] or [list(fit.values.values())]
-    return jnp.log(jnp.asarray(sets, float))
 
 
 def check_pair(first: CandidateFit, second: CandidateFit) -> None:

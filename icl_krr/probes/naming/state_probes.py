@@ -23,7 +23,6 @@ from ...transformer.forward import forward
 from ..reading.readouts import ridge_regression
 from .candidate_fit import CandidateFit
 from .candidates import run
-from .separation import logs_of
 
 STATES = ("alpha", "r")
 FUNCTIONS, FREQUENCY = 16, 4
@@ -190,7 +189,7 @@ def states_of(fit: CandidateFit) -> tuple[str, ...]:
     if not find_candidate(fit.candidate).iterates:
         return ()
     one = Task(np.zeros((3, 1)), np.zeros(3), np.zeros((1, 1)))
-    made = jax.eval_shape(lambda logs, task: run_of(fit, logs, task, 1), logs_of(fit)[0], one)
+    made = jax.eval_shape(lambda logs, task: run_of(fit, logs, task, 1), fit.log_rows[0], one)
     found = {name: getattr(made, name, None) for name in STATES}
     return tuple(
         name for name, value in found.items() if value is not None and value.shape == (2, 3)
@@ -199,7 +198,7 @@ def states_of(fit: CandidateFit) -> tuple[str, ...]:
 
 def states(name: str, fit: CandidateFit, tasks: Task) -> Float[Array, "b layers n"]:
     """A state at step 0 and at the aligned steps."""
-    at, rows = np.asarray([0, *fit.alignment]), logs_of(fit)
+    at, rows = np.asarray([0, *fit.alignment]), fit.log_rows
     each = np.zeros(len(at), int) if len(rows) == 1 else np.asarray([0, *range(len(rows))])
 
     def of_task(task: Task) -> jax.Array:

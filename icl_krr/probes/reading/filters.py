@@ -16,7 +16,7 @@ from ...numerics import matmul
 from ...readable import readable
 from ...tasks import Task, system
 from ...tasks.task import check_axes, check_plain
-from ..resampling import INTERVAL_QUANTILES
+from ..resampling import INTERVAL_QUANTILES, RESAMPLES, resamples
 
 SMALLEST = 1e-4
 """Lower edge of the default bins, relative to the largest eigenvalue."""
@@ -110,9 +110,7 @@ def spectral_filter(
     bottoms, means = of_bin(weights), of_bin(weights * sigma)
     used = bottoms.sum(0) > 0
     tops, bottoms, means = tops[..., used], bottoms[..., used], means[..., used]
-    resample = np.random.default_rng(seed).multinomial(
-        len(sigma), np.full(len(sigma), 1 / len(sigma)), size=1000
-    )
+    resample = resamples(len(sigma), RESAMPLES, seed)
     under = resample @ bottoms
     drawn = np.einsum("rb,blk->rlk", resample, tops) / np.where(under > 0, under, np.nan)[:, None]
     low, high = np.nanquantile(drawn, INTERVAL_QUANTILES, axis=0)
