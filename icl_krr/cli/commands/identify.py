@@ -9,15 +9,17 @@ import jax
 from rich.console import Console
 
 from ... import checks
-from ...experiments.identify.positions import Positions, examine_positions, verdict_table
 from ...experiments.identify.probe_controls import state_table
 from ...experiments.identify.settings import IdentifyConfig
 from ...experiments.identify.trained_model import (
     Findings,
+    Positions,
     distance_rows,
+    examine_positions,
     filter_rows,
     layer_table,
     markdown,
+    verdict_table,
 )
 from ...experiments.shared.runs import load
 from ...files import to_csv, to_markdown

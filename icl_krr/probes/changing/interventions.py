@@ -230,8 +230,8 @@ def intervention_hooks(
 
 def role_flags(model: Transformer, task: Task) -> Float[Array, "T 3"]:
     """Flags of the three roles at every token; all are 0 at padding."""
-    told = fields(task, model.spec.tokens)
-    return jnp.concatenate([told[role] for role in ROLES], axis=1)
+    flags = fields(task, model.spec.tokens)
+    return jnp.concatenate([flags[role] for role in ROLES], axis=1)
 
 
 @partial(jax.jit, static_argnames="kept")

@@ -13,13 +13,14 @@ from jaxtyping import Array, Float
 
 from ... import checks
 from ...readable import readable
-from ...residual import ROLES, Stream, fields, visible
+from ...residual import ROLES, Stream, visible
 from ...tasks import Task
 from ...tasks.task import check_axes
 from ...transformer import Transformer, forward, resume, run_with_cache
 from ...transformer.resume import step_blocks
 from ...transformer.weights import check_model
 from ..reading.readouts import ridge_regression
+from .interventions import role_flags
 
 
 @readable
@@ -123,8 +124,8 @@ def swap(
             f"other must have tokens={model.spec.tokens!r} like model, got {other.spec.tokens!r}"
         )
     names = tuple(slot.name for slot in other.layout.slots if slot.kind == "state")
-    told = fields(jax.tree.map(lambda field: field[0], fitted), model.spec.tokens)
-    role_of = np.concatenate([np.asarray(told[role]) for role in ROLES], axis=1).argmax(axis=1)
+    flags = role_flags(model, jax.tree.map(lambda field: field[0], fitted))
+    role_of = np.asarray(flags).argmax(axis=1)
     streams_of = over_tasks(partial(streams_at_block, block, step), model, other)
     stepped_states = over_tasks(partial(states_after_step, step, names), other)
 

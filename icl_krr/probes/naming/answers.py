@@ -47,8 +47,24 @@ class ModelAnswers(NamedTuple):
     left_out: int
 
 
-def answers_of_model(layer_answers: LayerAnswers, fitted: Task, scored: Task) -> ModelAnswers:
-    """The answers of a JAX function on two batches."""
+class LayerArrays(NamedTuple):
+    """What a model gives before the first layer and after every layer, as it was computed.
+
+    Attributes:
+        answers: predictions on the tasks to fit [b, L + 1, q] or [b, L + 1, q, r].
+        predictions: predictions on the tasks to score.
+        hats: hat matrices on the tasks to score [b, L + 1, q, n] or [b, L + 1, q, r, n, r].
+        other_hats: the same with the outputs of other tasks, or None.
+    """
+
+    answers: jax.Array
+    predictions: jax.Array
+    hats: jax.Array
+    other_hats: jax.Array | None
+
+
+def run_model(layer_answers: LayerAnswers, fitted: Task, scored: Task) -> LayerArrays:
+    """Run a JAX function on two batches, and differentiate it on the second."""
     check_outputs(fitted, scored)
     for tasks in (fitted, scored):
         check_layer_answers(layer_answers, tasks)
@@ -57,8 +73,7 @@ def answers_of_model(layer_answers: LayerAnswers, fitted: Task, scored: Task) ->
     for found in (answers, predictions):
         checks.finite("predictions of layer_answers", found)
     derive = jax.jit(partial(map_tasks, partial(hat_matrix, layer_answers)))
-    hats, other = derive(scored), derive(with_other_outputs(scored))
-    return of_arrays(fitted, scored, answers, predictions, hats, other)
+    return LayerArrays(answers, predictions, derive(scored), derive(with_other_outputs(scored)))
 
 
 def with_other_outputs(tasks: Task) -> Task:
@@ -102,43 +117,36 @@ def answers_of_arrays(
         jax.tree.map(lambda leaf, s=s: leaf[s], tasks) for s in (slice(cut), slice(cut, None))
     )
     check_outputs(fitted, scored)
-    seen, hats = (jnp.asarray(np.asarray(array), dtype) for array in (answers, hats))
+    every, hats = (jnp.asarray(np.asarray(array), dtype) for array in (answers, hats))
     other = None if other_hats is None else jnp.asarray(np.asarray(other_hats), dtype)[cut:]
-    return of_arrays(fitted, scored, seen[:cut], seen[cut:], hats[cut:], other)
+    return flat_answers(fitted, scored, LayerArrays(every[:cut], every[cut:], hats[cut:], other))
 
 
-def of_arrays(
-    fitted: Task,
-    scored: Task,
-    answers: jax.Array,
-    predictions: jax.Array,
-    hats: jax.Array,
-    other: jax.Array | None,
-) -> ModelAnswers:
+def flat_answers(fitted: Task, scored: Task, arrays: LayerArrays) -> ModelAnswers:
     """The arrays of L + 1 layers, flat, without tasks that exploded and without masked supports."""
-    fitting, told = (part.reshape(*part.shape[:2], -1) for part in (answers, predictions))
+    answers, predictions = (part.reshape(*part.shape[:2], -1) for part in arrays[:2])
 
     def flat(hats: jax.Array) -> jax.Array:
-        shaped = hats.reshape(*told.shape, -1)
+        shaped = hats.reshape(*predictions.shape, -1)
         if scored.mask is None:
             return shaped
         shown = jnp.repeat(scored.mask, outputs_of(scored), axis=1)
         return jnp.where(shown[:, None, None, :], shaped, 0)
 
-    hats = flat(hats)
-    kept = usual(fitting), usual(told) & usual(hats)
+    hats, other = flat(arrays.hats), arrays.other_hats
+    kept = usual(answers), usual(predictions) & usual(hats)
     fitted, scored = (
         jax.tree.map(lambda leaf, kept=keep: leaf[kept], tasks)
         for tasks, keep in zip((fitted, scored), kept, strict=True)
     )
-    told, hats = told[kept[1]], hats[kept[1]]
+    predictions, hats = predictions[kept[1]], hats[kept[1]]
     return ModelAnswers(
         fitted,
         scored,
-        fitting[kept[0]][:, 1:],
-        told[:, 1:],
+        answers[kept[0]][:, 1:],
+        predictions[:, 1:],
         hats[:, 1:],
-        {"prediction": told[:, :1], "hat": hats[:, :1]},
+        {"prediction": predictions[:, :1], "hat": hats[:, :1]},
         None if other is None else flat(other)[kept[1]][:, 1:],
         sum(int(np.sum(~keep)) for keep in kept),
     )

@@ -194,13 +194,13 @@ def refine(
 
     With one round, the alignment stays fixed.
     """
-    error, seen = np.inf, partial(look, candidate, kernel, steps)
+    error, look_at = np.inf, partial(look, candidate, kernel, steps)
     most = limits(find_candidate(candidate), kernel)
     for _ in range(rounds):
         rest = tasks, answers, jnp.asarray(alignment)
-        found, logs = minimise(lambda x: seen(x, *rest)[:2], logs, most)  # noqa: B023
+        found, logs = minimise(lambda x: look_at(x, *rest)[:2], logs, most)  # noqa: B023
         error = found / answers.shape[1] ** 0.5
-        aligned = align(bounded(seen(jnp.asarray(logs), *rest)[2]))
+        aligned = align(bounded(look_at(jnp.asarray(logs), *rest)[2]))
         if rounds == 1 or np.array_equal(aligned, alignment):
             break
         alignment = aligned

@@ -70,13 +70,13 @@ class Options:
 
     @property
     def rows(self) -> list[Solver]:
-        asked = all_candidates() if self.candidates is None else self.candidates
-        return list({row.name: row for row in map(candidate, asked)}.values())
+        names = all_candidates() if self.candidates is None else self.candidates
+        return list({row.name: row for row in map(candidate, names)}.values())
 
     @property
     def tried(self) -> tuple[str, ...]:
-        asked = KERNELS if self.kernels is None else self.kernels
-        return tuple(find("kernel", KERNELS, name).name for name in asked)
+        names = KERNELS if self.kernels is None else self.kernels
+        return tuple(find("kernel", KERNELS, name).name for name in names)
 
     def kernels_of(self, row: Solver) -> list[str]:
         return [kernel for kernel in taken(row.name) if kernel in self.tried]

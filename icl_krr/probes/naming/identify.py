@@ -12,7 +12,7 @@ from ...kernels import Kernel
 from ...tasks import Task
 from ...tasks.task import check_axes
 from ..reading.derivatives import LayerAnswers
-from .answers import answers_of_arrays, answers_of_model
+from .answers import answers_of_arrays, flat_answers, run_model
 from .comparison import Options, compare
 from .identification import Identification
 
@@ -101,7 +101,8 @@ def identify(
     for name, tasks in (("fitted", fitted), ("scored", scored)):
         check_axes(tasks, 1, name)
     options = Options(candidates, kernels, steps, strata, system, per_layer, seed, progress)
-    return compare(answers_of_model(layer_answers, fitted, scored), options)
+    arrays = run_model(layer_answers, fitted, scored)
+    return compare(flat_answers(fitted, scored, arrays), options)
 
 
 def identify_arrays(

@@ -23,14 +23,14 @@ class Spectra(NamedTuple):
     Attributes:
         sigma: eigenvalues [b, n].
         vectors: eigenvectors in columns [b, n, n].
-        asked: coefficients $k(x)^T u_i$ of the queries [b, q, n].
-        told: coefficients $u_i^T y$ of the outputs [b, n, r].
+        at_queries: coefficients $k(x)^T u_i$ of the queries [b, q, n].
+        of_y: coefficients $u_i^T y$ of the outputs [b, n, r].
     """
 
     sigma: np.ndarray
     vectors: np.ndarray
-    asked: np.ndarray
-    told: np.ndarray
+    at_queries: np.ndarray
+    of_y: np.ndarray
 
     @property
     def scale(self) -> float:
@@ -39,13 +39,13 @@ class Spectra(NamedTuple):
 
     def predictions(self, q: np.ndarray) -> np.ndarray:
         """Predictions [b, L, m] of filters with values [L, b, n] at the eigenvalues."""
-        found = np.einsum("bqi,lbi,bir->blqr", self.asked, q, self.told, optimize=True)
+        found = np.einsum("bqi,lbi,bir->blqr", self.at_queries, q, self.of_y, optimize=True)
         return found.reshape(*found.shape[:2], -1)
 
     def hats(self, q: np.ndarray) -> np.ndarray:
         """Hat matrices [b, L, m, k] of the same filters."""
-        rows = np.einsum("bqi,lbi,bji->blqj", self.asked, q, self.vectors, optimize=True)
-        outputs = np.eye(self.told.shape[-1])
+        rows = np.einsum("bqi,lbi,bji->blqj", self.at_queries, q, self.vectors, optimize=True)
+        outputs = np.eye(self.of_y.shape[-1])
         found = np.einsum("blqj,rs->blqrjs", rows, outputs)
         return found.reshape(*rows.shape[:2], rows.shape[2] * len(outputs), -1)
 

@@ -92,8 +92,8 @@ def sensitivities(layer_answers: LayerAnswers, task: Task) -> Sensitivities:
     checks.function("layer_answers", layer_answers)
     check_one_output(task)
     check_axes(task)
-    told = {name: getattr(task, name) for name in Sensitivities._fields}
-    found = jacobian(lambda told: layer_answers(task.replace(**told)), told)
+    fields = {name: getattr(task, name) for name in Sensitivities._fields}
+    found = jacobian(lambda fields: layer_answers(task.replace(**fields)), fields)
     own = jnp.einsum("lqqp->lqp", found["x_query"])
     return Sensitivities(own, found["x"], found["y"])
 

@@ -124,10 +124,10 @@ def check_linear(name: str, model: Transformer) -> None:
 def role_stream(merged: Transformer, role: str) -> jax.Array:
     """The stream [d_model] of a token with the flags of its role and zero x and y."""
     spec = merged.spec
-    told = {"x": spec.num_features, "y": spec.num_outputs, **dict.fromkeys([*ROLES, "one"], 1)}
+    widths = {"x": spec.num_features, "y": spec.num_outputs, **dict.fromkeys([*ROLES, "one"], 1)}
     fields = {
         name: jnp.full((1, width), name in (role, "one"), merged.dtype)
-        for name, width in told.items()
+        for name, width in widths.items()
     }
     return merged.weights.embedding["stream"](fields)[0]
 

@@ -106,9 +106,9 @@ def streams(model: Transformer, task: Task) -> Float[Array, "layers q d"]:
     check_trained(model)
     names = model.layout.names
     cache = run_with_cache(model, task, names=names)[1]
-    asked = tokens_of_role(("query",), task, model.spec.tokens)
+    queries = tokens_of_role(("query",), task, model.spec.tokens)
     parts = [cache[name] for name in names if at_all_tokens(model, name)]
-    return jnp.concatenate([part[:, asked] for part in parts], axis=-1)
+    return jnp.concatenate([part[:, queries] for part in parts], axis=-1)
 
 
 def check_trained(model: Transformer) -> None:
@@ -187,17 +187,18 @@ def fit_probe(
     wanted = tasks.y_query if targets is None else targets
     checks.floating("targets", wanted)
     checks.finite("targets", wanted)
-    batch, asked = len(tasks.x), tasks.x_query.shape[:2]
+    batch, queries = tasks.x_query.shape[:2]
     if batch < 2:
         raise ValueError(f"tasks must be a batch of at least 2 tasks, got {batch}")
-    if wanted.shape[:2] != asked:
+    if wanted.shape[:2] != (batch, queries):
         raise ValueError(
-            f"targets must be [b, q] = {list(asked)} or [b, q, r], got shape {list(wanted.shape)}"
+            f"targets must be [b, q] = {[batch, queries]} or [b, q, r], "
+            f"got shape {list(wanted.shape)}"
         )
-    seen = streams_of_tasks(model, tasks)
-    features = jnp.moveaxis(seen, 1, 0).reshape(seen.shape[1], -1, seen.shape[-1])
+    h = streams_of_tasks(model, tasks)
+    features = jnp.moveaxis(h, 1, 0).reshape(h.shape[1], -1, h.shape[-1])
     flat = jnp.asarray(wanted).reshape(features.shape[1], -1)
-    cut = max(1, 3 * batch // 4) * asked[1]
+    cut = max(1, 3 * batch // 4) * queries
     each = jax.lax.map(lambda layer: ridge_regression(layer, flat, cut), features)
     return Probe(*each)
 
@@ -208,14 +209,14 @@ def streams_of_tasks(
     if isinstance(model, Transformer):
         check_trained(model)
         return map_tasks(lambda task: streams(model, task), tasks)
-    seen = [np.asarray(model(task)) for task in each_task(tasks)]
-    shapes = {one.shape for one in seen}
-    if len(shapes) > 1 or seen[0].ndim != 3 or seen[0].shape[1] != tasks.num_queries:
+    found = [np.asarray(model(task)) for task in each_task(tasks)]
+    shapes = {one.shape for one in found}
+    if len(shapes) > 1 or found[0].ndim != 3 or found[0].shape[1] != tasks.num_queries:
         raise ValueError(
             f"model must return streams [L + 1, q, d] with q = {tasks.num_queries}, the same "
             f"shape for every task, got {' and '.join(str([*shape]) for shape in sorted(shapes))}"
         )
-    return jnp.asarray(np.stack(seen), tasks.x.dtype)
+    return jnp.asarray(np.stack(found), tasks.x.dtype)
 
 
 def ridge_regression(
