@@ -19,8 +19,8 @@ from ..experiments.explorer import (
     explore,
     sorted_task,
 )
+from ..experiments.identify.settings import IdentifyConfig
 from ..experiments.identify.trained_model import (
-    IdentifyConfig,
     distance_rows,
     distance_table,
     examine,
@@ -30,7 +30,7 @@ from ..experiments.identify.trained_model import (
 from ..experiments.shared.rows import Rows, tidy
 from ..experiments.shared.runs import Run
 from ..experiments.snapshot import take_snapshot
-from ..probes.distances import SPACES
+from ..probes.naming.distances import SPACES
 from ..report import Section
 from ..tasks import sample
 from .identification_tables import identification_record

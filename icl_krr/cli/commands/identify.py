@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import dataclasses
 from pathlib import Path
 from typing import Any
 
@@ -10,15 +9,17 @@ import jax
 from rich.console import Console
 
 from ... import checks
-from ...experiments.identify.positions import Positions, examine_positions, verdict_table
 from ...experiments.identify.probe_controls import state_table
+from ...experiments.identify.settings import IdentifyConfig
 from ...experiments.identify.trained_model import (
     Findings,
-    IdentifyConfig,
+    Positions,
     distance_rows,
+    examine_positions,
     filter_rows,
     layer_table,
     markdown,
+    verdict_table,
 )
 from ...experiments.shared.runs import load
 from ...files import to_csv, to_markdown
@@ -44,10 +45,8 @@ def run(settings: Identify) -> int:
     if settings.model == CONSTRUCTIONS:
         return identify_constructions(settings, folder)
     trained = load(settings.model)
-    names = [f.name for f in dataclasses.fields(IdentifyConfig)]
-    config = IdentifyConfig(**{name: getattr(settings, name) for name in names})
     seeds = range(settings.first_seed, settings.last_seed + 1)
-    configs = [dataclasses.replace(config, seed=seed) for seed in seeds]
+    configs = [IdentifyConfig(**settings.options, seed=seed) for seed in seeds]
     output.prepare(folder)
     with Console(stderr=True).status("") as status, jax.enable_x64(True):
 

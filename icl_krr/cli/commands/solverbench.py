@@ -10,7 +10,6 @@ from typing import Any, TypedDict
 import jax
 from rich.console import Console
 
-from ...experiments.solverbench.entrant import identify_models
 from ...experiments.solverbench.folder import (
     LABELS,
     MODELS,
@@ -27,7 +26,7 @@ from ...experiments.solverbench.power import (
 from ...experiments.solverbench.reading import read_labels, read_models
 from ...experiments.solverbench.score import markdown, open_table, score, variant_table
 from ...experiments.solverbench.settings import QUICK, BenchConfig
-from ...experiments.solverbench.verdicts import read_verdicts
+from ...experiments.solverbench.verdicts import identify_models, read_verdicts
 from ...files import to_csv, to_markdown
 from ...plots import images, power_figure
 from ...records import read_record

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Annotated, get_args
+from typing import Annotated
 
 import tyro
 
-from ...catalogue.choices import Battery, Kernel
+from ...experiments.identify.settings import IdentifyOptions
 from ..options import ONE_DEVICE, Command, Folder, OnDevices, refuse_unused
 
 CONSTRUCTIONS = "constructions"
@@ -15,13 +15,8 @@ CONSTRUCTIONS = "constructions"
 
 
 @dataclass(frozen=True)
-class Identify(Command):
-    """Identify the solver that MODEL runs. The command fits every candidate solver to the
-    predictions of the model after each layer, then compares model and candidates on new tasks of
-    the same family. If MODEL is a file MODEL.npz, it holds the answers of a model of any library,
-    and --tasks-of writes the tasks to it that need answers. If MODEL is the word "constructions",
-    the command identifies constructed models, whose solver is known, and prints the confusion
-    matrix."""
+class Source(Command):
+    """What is identified."""
 
     model: tyro.conf.Positional[Annotated[str, tyro.conf.arg(metavar="MODEL")]]
     """A trained model of the package (such as gp-encoder), the folder of an icl-krr train run, a
@@ -31,23 +26,21 @@ class Identify(Command):
     model, a run's folder or the recipe.json whose family the tasks have. To identify your model,
     add its predictions as the array answers [b, layers + 1, q] and their derivatives in y as hats
     [b, layers + 1, q, n]. The derivatives at the outputs y_other, as other_hats, are optional."""
-    tasks: int = 64
-    """Number of tasks that the candidates are fitted to, >= 2. Distances are measured on the same
-    number of new tasks. With --tasks-of, the file has tasks for both."""
-    probe_tasks: int = 512
-    """Number of tasks that the linear probes of the layers are fitted to, >= 2."""
-    num_queries: int = 8
-    """Number of queries per task."""
-    kernels: tuple[Kernel, ...] = get_args(Kernel)
-    """Kernels to try for each candidate."""
-    steps: int | None = None
-    """Number of solver steps of a candidate, or four times as many where these are too few. If
-    None, 8 per layer of a trained model and 4 per layer of a file."""
-    per_layer: bool = False
-    """Refine the parameters of each candidate separately for each layer."""
-    battery: Battery | None = None
-    """Score probes and candidates on tasks outside of the training distribution, such as
-    more-supports. If None, on tasks of the training family."""
+
+    @property
+    def is_file(self) -> bool:
+        return self.model.endswith(".npz")
+
+
+@dataclass(frozen=True)
+class Identify(IdentifyOptions, Source):
+    """Identify the solver that MODEL runs. The command fits every candidate solver to the
+    predictions of the model after each layer, then compares model and candidates on new tasks of
+    the same family. If MODEL is a file MODEL.npz, it holds the answers of a model of any library,
+    and --tasks-of writes the tasks to it that need answers. If MODEL is the word "constructions",
+    the command identifies constructed models, whose solver is known, and prints the confusion
+    matrix."""
+
     positions: tuple[int, ...] = ()
     """Numbers of supports after which the model is identified, besides all supports of its tasks.
     At a support, a decoder answers as it answers a query after the supports before it."""
@@ -72,10 +65,6 @@ class Identify(Command):
     @property
     def seed_count(self) -> int:
         return self.seeds or (3 if self.model == CONSTRUCTIONS else 2)
-
-    @property
-    def is_file(self) -> bool:
-        return self.model.endswith(".npz")
 
     def refuse_options_without_effect(self) -> None:
         of_arrays = ["kernels", "steps", "per_layer"]
