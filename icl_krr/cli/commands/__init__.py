@@ -26,5 +26,4 @@ COMMANDS = (
 
 
 def settings_of(name: str) -> type[Command]:
-    where = "..settings" if name in ("identify", "solverbench") else ""
-    return getattr(import_module(f"{where}.{name}", __name__), name.capitalize())
+    return getattr(import_module(f".{name}", __name__), name.capitalize())

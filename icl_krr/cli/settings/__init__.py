@@ -1,1 +1,0 @@
-"""Settings that are not in the files of their commands yet."""
