@@ -18,7 +18,7 @@ from typing import Any, NamedTuple, get_args
 
 import numpy as np
 
-from icl_krr.cli.settings import COMMANDS, settings_of
+from icl_krr.cli.commands import COMMANDS, settings_of
 from icl_krr.experiments.shared.recipe import LONG, RUNS, Recipe
 from icl_krr.fields import hints
 

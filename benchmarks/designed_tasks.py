@@ -24,7 +24,7 @@ from icl_krr.cli.output import to_json
 from icl_krr.experiments.shared.draws import draw_tasks
 from icl_krr.files import replace, to_markdown
 from icl_krr.probes import design, fit_candidate, gaussian_prior, identify, separation
-from icl_krr.probes.separation import logs_of, predictions, program_of
+from icl_krr.probes.naming.separation import predictions, program_of
 
 HERE = Path(__file__).parent
 FEATURES, SUPPORTS, TASKS, DEPTH, SEEDS = 3, 12, 24, 4, 5
@@ -106,7 +106,7 @@ def examine(case: Case, size: float, seed: int) -> dict[str, Any]:
     made = design(first, second, scored, log_prior=prior, seed=seed)
     designed = identify(model, fitted, made.tasks, **options)
     halves = [jax.tree.map(lambda leaf: leaf[half::2], made.tasks) for half in (0, 1)]  # noqa: B023
-    path = predictions(program_of(first), logs_of(first), halves[0])
+    path = predictions(program_of(first), first.log_rows, halves[0])
     again = fit_candidate(second.candidate, "linear", halves[0], path, 8)
     row = {"model": case.model, "error": size, "seed": seed}
     for where, found in (("drawn", drawn), ("designed", designed)):

@@ -23,7 +23,8 @@ from rich.console import Console
 
 from icl_krr.cli.output import to_json
 from icl_krr.experiments.identify.probe_controls import in_dtype_of_tasks
-from icl_krr.experiments.identify.trained_model import IdentifyConfig, examine
+from icl_krr.experiments.identify.settings import IdentifyConfig
+from icl_krr.experiments.identify.trained_model import examine
 from icl_krr.experiments.shared.recipe import Recipe
 from icl_krr.experiments.shared.runs import Run, family, first_model
 from icl_krr.files import replace, to_markdown

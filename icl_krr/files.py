@@ -147,3 +147,24 @@ def to_csv(rows: list[dict[str, Any]]) -> bytes:
     writer.writeheader()
     writer.writerows(rows)
     return table.getvalue().encode()
+
+
+def from_csv(path: Path) -> list[dict[str, Any]]:
+    """The rows of a CSV file, with numbers converted to int or float.
+
+    Args:
+        path: path of the file, which has a header line.
+    """
+    with path.open(newline="") as file:
+        table = list(csv.DictReader(file))
+    return [{name: number_of(cell or "") for name, cell in row.items()} for row in table]
+
+
+def number_of(text: str) -> int | float | str:
+    """The number that a text spells, or the text."""
+    for kind in (int, float):
+        try:
+            return kind(text)
+        except ValueError:
+            pass
+    return text

@@ -7,11 +7,11 @@ import re
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from functools import cache
+from typing import TYPE_CHECKING
 
-from rich.cells import cell_len
-from rich.console import Console, ConsoleOptions, RenderableType
-from rich.table import Table as Grid
-from rich.text import Text
+if TYPE_CHECKING:  # `icl-krr --help` does not need it
+    from rich.console import Console, ConsoleOptions, RenderableType
+    from rich.table import Table as Grid
 
 ROOM = 12
 """The least width of a column that wraps its cells, unless its longest word is wider."""
@@ -56,6 +56,8 @@ class Table:
     def __rich_console__(
         self, console: Console, options: ConsoleOptions
     ) -> Iterator[RenderableType]:
+        from rich.text import Text
+
         width, dropped, blocks = options.max_width, 0, self.blocks(options.max_width, ())
         while len(blocks) > 1 and dropped < len(self.dropped_first):
             dropped += 1
@@ -84,6 +86,9 @@ class Table:
         return found
 
     def grid(self, block: list[int], width: int, *, continued: bool) -> Grid:
+        from rich.table import Table as Grid
+        from rich.text import Text
+
         columns = [self.column(at) for at in block]
         widths = shared(columns, space(block, width))
         grid = Grid()
@@ -134,6 +139,8 @@ class Column:
 
 
 def longest(texts: Iterable[str]) -> int:
+    from rich.cells import cell_len
+
     return max(map(cell_len, texts), default=0)
 
 
@@ -165,6 +172,8 @@ def shared(columns: list[Column], space: int) -> list[int]:
 
 def wrap(cell: str, width: int) -> list[str]:
     """The lines of a cell, broken between words, and before an interval rather than within."""
+    from rich.cells import cell_len
+
     lines = []
     for line in cell.splitlines():
         lines.append("")
@@ -191,6 +200,8 @@ def as_text(*parts: RenderableType, width: int | None = None) -> str:
     Returns:
         The lines, without colours and without spaces at their ends.
     """
+    from rich.console import Console
+
     console = Console(width=width, color_system=None, highlight=False, force_jupyter=False)
     with console.capture() as written:
         console.print(*parts, sep="\n")

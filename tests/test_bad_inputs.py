@@ -19,7 +19,7 @@ from icl_krr.experiments.depth_config import DepthConfig
 from icl_krr.experiments.explorer import ExplorerConfig
 from icl_krr.experiments.hyperparameters import FitConfig
 from icl_krr.experiments.identify.confusion import ConfusionConfig
-from icl_krr.experiments.identify.trained_model import IdentifyConfig
+from icl_krr.experiments.identify.settings import IdentifyConfig
 from icl_krr.experiments.shared.recipe import TaskRecipe
 from icl_krr.experiments.sweep.config import SweepConfig
 from icl_krr.kernels import LogBilinear

@@ -16,13 +16,13 @@ from helpers import CASES, draw
 
 import icl_krr as ik
 from icl_krr import capacity, cli
-from icl_krr.bench import SUITES, Contest, Disagreement, compete, markdown, plain, roofline
+from icl_krr.bench import Contest, Disagreement, compete, markdown, plain, roofline
 from icl_krr.bench.attention import against_torch
 from icl_krr.bench.draws import linear
 from icl_krr.bench.forwards import CASES as FORWARDS, against_plain
 from icl_krr.bench.steps import training
-from icl_krr.catalogue import SOLVERS, load, name_of, taken
-from icl_krr.cli.settings.bench import Bench
+from icl_krr.catalogue import SOLVERS, SUITES, load, name_of, taken
+from icl_krr.cli.commands.bench import Bench
 
 
 def slow(seconds, value=1.0):
@@ -189,7 +189,8 @@ def test_every_suite_that_settings_offer_exists():
     choice, _ = typing.get_args(Bench.__annotations__["suite"]) or typing.get_args(
         typing.get_type_hints(Bench)["suite"]
     )
-    assert set(typing.get_args(choice)) == set(SUITES)
+    assert typing.get_args(choice) == tuple(SUITES)
+    assert all(callable(load(path)) for path in SUITES.values())
 
 
 def test_the_command_writes_what_it_prints(tmp_path, capsys):

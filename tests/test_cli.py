@@ -17,7 +17,7 @@ from helpers import numpy_exact
 
 import icl_krr as ik
 from icl_krr import cli
-from icl_krr.cli.folders import LOCK, owned
+from icl_krr.cli.output import LOCK, owned
 from icl_krr.cli.program import parse
 
 TABLE = "a,b,y\n" + "".join(
@@ -242,7 +242,7 @@ def test_overflow_is_said(table, capsys):
 
 def test_the_command_line_has_every_solver_and_kernel():
     from icl_krr import catalogue
-    from icl_krr.cli.settings.construction import Construction
+    from icl_krr.cli.options import Construction
 
     hints = typing.get_type_hints(Construction)
     assert typing.get_args(hints["solver"]) == tuple(catalogue.SOLVERS)
@@ -250,10 +250,9 @@ def test_the_command_line_has_every_solver_and_kernel():
 
 
 def test_demo_prefers_the_exponential_kernel_and_predict_compares_all():
-    from icl_krr.cli.commands.demo import demo_config
+    from icl_krr.cli.commands.demo import Demo, demo_config
+    from icl_krr.cli.commands.predict import Predict
     from icl_krr.cli.depth_tables import depth_config
-    from icl_krr.cli.settings.demo import Demo
-    from icl_krr.cli.settings.predict import Predict
 
     assert demo_config(Demo()).kernel == "exponential"
     assert demo_config(Demo(solver="newton_schulz")).kernel == "linear"
@@ -264,8 +263,7 @@ def test_demo_prefers_the_exponential_kernel_and_predict_compares_all():
 
 
 def test_the_seed_draws_the_task():
-    from icl_krr.cli.commands.demo import demo_config, demo_tasks
-    from icl_krr.cli.settings.demo import Demo
+    from icl_krr.cli.commands.demo import Demo, demo_config, demo_tasks
 
     first, second = (demo_tasks(demo_config(Demo()), seed) for seed in (0, 1))
     for name in first:
@@ -275,8 +273,7 @@ def test_the_seed_draws_the_task():
 @pytest.mark.parametrize("kernel", ["linear", "exponential", "gaussian"])
 def test_the_demo_solves_a_process_with_its_own_kernel_and_noise(kernel):
     """Those that are given, it keeps."""
-    from icl_krr.cli.commands.demo import demo_config, demo_tasks
-    from icl_krr.cli.settings.demo import Demo
+    from icl_krr.cli.commands.demo import Demo, demo_config, demo_tasks
 
     for ridge in (None, 2.0):
         config = demo_config(Demo(kernel=kernel, ridge=ridge))
@@ -396,7 +393,7 @@ def test_options_without_effect_and_counts_beyond_memory_are_refused(
 
 
 def test_every_recipe_that_ships_has_only_settings_with_an_effect():
-    from icl_krr.cli.settings.train import Train
+    from icl_krr.cli.commands.train import Train
     from icl_krr.experiments.shared.recipe import Recipe, names
 
     for name in names():

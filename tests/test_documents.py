@@ -26,7 +26,7 @@ from benchmarks import (
 from benchmarks.solvers import solver_table
 from icl_krr.bench import Row, markdown
 from icl_krr.catalogue import SOLVERS, load, spelled
-from icl_krr.cli import settings
+from icl_krr.cli import commands
 from icl_krr.cli.program import parse
 from icl_krr.experiments.ablate import ablation
 from icl_krr.experiments.claims.result import Result
@@ -128,7 +128,7 @@ def test_every_fenced_block_is_run_or_parsed():
 def test_a_command_that_is_shown_is_understood(command):
     argv = shlex.split(command)[1:]
     if argv[1:] in ([], ["--help"]):
-        assert argv[0] in settings.COMMANDS
+        assert argv[0] in commands.COMMANDS
         return
     assert type(parse(argv)).__name__.lower() == argv[0]
     if argv[0] in ("fit", "identify", "ablate") and argv[1] != "MODEL":
@@ -142,7 +142,7 @@ def test_the_reader_of_commands_sees_them():
 
 
 def test_every_command_is_in_the_table():
-    assert re.findall(r"^\| `icl-krr (\w+)", README, re.M) == [*settings.COMMANDS]
+    assert re.findall(r"^\| `icl-krr (\w+)", README, re.M) == [*commands.COMMANDS]
 
 
 def test_the_scripts_that_are_named_exist():

@@ -15,20 +15,21 @@ import icl_krr as ik
 from icl_krr.catalogue import SOLVERS, candidates, load as load_row, make_kernel, taken
 from icl_krr.cli import main
 from icl_krr.cli.confusion_matrix import finished_rows
-from icl_krr.experiments.identify import confusion, positions
+from icl_krr.experiments.identify import confusion, trained_model
 from icl_krr.experiments.identify.confusion import ConfusionConfig
-from icl_krr.experiments.identify.positions import examine_positions
+from icl_krr.experiments.identify.settings import IdentifyConfig
 from icl_krr.experiments.identify.trained_model import (
-    IdentifyConfig,
     distance_rows,
     examine,
+    examine_positions,
     filter_rows,
     markdown,
 )
 from icl_krr.experiments.shared.runs import load
 from icl_krr.plots import filter_figure, identification_figure
-from icl_krr.probes import identify, layerwise, ruling
-from icl_krr.probes.candidates import parameters, solve
+from icl_krr.probes import identify, layerwise
+from icl_krr.probes.naming import ruling
+from icl_krr.probes.naming.candidates import parameters, solve
 from icl_krr.training.batches import draw
 
 SMALL = ConfusionConfig(
@@ -379,7 +380,7 @@ def test_positions_are_numbers_of_supports_up_to_those_of_the_tasks(monkeypatch)
         progress("fitting")
         return run.family.num_supports, run.family.num_features
 
-    monkeypatch.setattr(positions, "examine", lengths)
+    monkeypatch.setattr(trained_model, "examine", lengths)
     run, said = load("linear-decoder"), []
     found = examine_positions(run, IdentifyConfig(), (8, 2, 12, 2), said.append)
     assert found == {2: (2, 3), 8: (8, 3), 12: (12, 3)}

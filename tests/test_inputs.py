@@ -13,9 +13,9 @@ import numpy as np
 import pytest
 
 from icl_krr import cli, files
-from icl_krr.cli import folders, interruption, output
+from icl_krr.cli import interruption, output
+from icl_krr.cli.answers_file import answered
 from icl_krr.cli.page_in_parts import Part, make_page
-from icl_krr.experiments.identify.files import answered
 from icl_krr.experiments.solverbench.folder import FORMAT, digest
 from icl_krr.report import Section
 
@@ -278,7 +278,7 @@ def test_a_full_disk_before_the_start_has_the_path_too(tmp_path, monkeypatch):
     def write(*_):
         raise OSError(errno.ENOSPC, "No space left on device")
 
-    monkeypatch.setattr(folders.os, "write", write)
+    monkeypatch.setattr(output.os, "write", write)
     with pytest.raises(OSError, match=r"No space left on device: .*/out/\.icl-krr\.lock"):
         output.prepare(tmp_path / "out")
 

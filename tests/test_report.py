@@ -11,13 +11,12 @@ import pytest
 from helpers import cut_off
 
 import icl_krr as ik
-from icl_krr.cli import main
-from icl_krr.cli.commands import report as reports
+from icl_krr.cli import computed_sections, main
 from icl_krr.cli.page_in_parts import TITLE, WORDS
 from icl_krr.cli.run_folders import sweep_section
 from icl_krr.experiments.explorer import ExplorerConfig, draw_task, explore
 from icl_krr.experiments.snapshot import take_snapshot
-from icl_krr.files import to_csv
+from icl_krr.files import from_csv, to_csv
 from icl_krr.plots import explorer_figure
 from icl_krr.report import Section, Table, explorer_section, render, snapshots_section
 from icl_krr.report.marks import log_axis
@@ -437,9 +436,11 @@ def finished(tmp_path_factory):
 
 @pytest.mark.slow
 def test_a_report_over_finished_runs(finished, tmp_path, monkeypatch, capsys):
-    monkeypatch.setattr(reports, "ExplorerConfig", partial(ExplorerConfig, **SMALL))
-    monkeypatch.setattr(reports, "verify_all", None)  # what is there is not computed again
-    monkeypatch.setattr(reports, "examine", None)
+    monkeypatch.setattr(computed_sections, "ExplorerConfig", partial(ExplorerConfig, **SMALL))
+    monkeypatch.setattr(
+        computed_sections, "verify_all", None
+    )  # what is there is not computed again
+    monkeypatch.setattr(computed_sections, "examine", None)
     assert main(["report", "linear", *map(str, finished), "--out", str(tmp_path)]) == 0
     text = (tmp_path / "report.html").read_text()
     assert len(text) < 5_000_000
@@ -463,7 +464,7 @@ def test_a_report_is_written_first_with_what_is_ready(finished, tmp_path, monkey
     def fail(*_):
         raise RuntimeError
 
-    monkeypatch.setattr(reports, "explore", fail)
+    monkeypatch.setattr(computed_sections, "explore", fail)
     with pytest.raises(RuntimeError):
         main(["report", "linear", *map(str, finished), "--out", str(tmp_path)])
     text = (tmp_path / "report.html").read_text()
@@ -477,7 +478,7 @@ def test_a_report_is_written_first_with_what_is_ready(finished, tmp_path, monkey
 
 def test_a_sweep_shows_medians(finished):
     _, folder, _ = finished
-    rows = reports.parse_rows(folder / "results.csv")
+    rows = from_csv(folder / "results.csv")
     (board,) = sweep_section(0, folder).parts
     chebyshev, smooth = board.data["top"]
     here = [

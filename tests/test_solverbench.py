@@ -11,7 +11,7 @@ import pytest
 import icl_krr as ik
 from icl_krr import cli
 from icl_krr.catalogue import candidates
-from icl_krr.experiments.solverbench import disguise, entrant, foreign, rivals
+from icl_krr.experiments.solverbench import disguise, foreign, rivals, verdicts
 from icl_krr.experiments.solverbench.folder import (
     LABELS,
     MANIFEST,
@@ -320,7 +320,7 @@ FEW = {"candidates": ("gradient_descent", "conjugate_gradient"), "kernels": ("li
 
 def test_identify_is_a_participant(bench, tmp_path, capsys, monkeypatch):
     """It continues an interrupted run, and its table is one that can be scored."""
-    real, seen = entrant.identify_answers, []
+    real, seen = verdicts.identify_answers, []
 
     def few(tasks, answers, **options):
         seen.append(1)
@@ -328,7 +328,7 @@ def test_identify_is_a_participant(bench, tmp_path, capsys, monkeypatch):
             raise KeyboardInterrupt
         return real(tasks, answers, **FEW, **options)
 
-    monkeypatch.setattr(entrant, "identify_answers", few)
+    monkeypatch.setattr(verdicts, "identify_answers", few)
     out = tmp_path / "out"
     argv = ["solverbench", "identify", "--models", str(bench / MODELS), "--out", str(out)]
     assert cli.main(argv) == 130
@@ -337,8 +337,8 @@ def test_identify_is_a_participant(bench, tmp_path, capsys, monkeypatch):
     capsys.readouterr()
     labels = labels_of(bench)
     assert len(seen) == len(labels) + 1
-    verdicts = read_verdicts(out / "verdicts.csv", labels)
-    said = {label["about"]: verdicts[name] for name, label in labels.items()}
+    submitted = read_verdicts(out / "verdicts.csv", labels)
+    said = {label["about"]: submitted[name] for name, label in labels.items()}
     assert said["gradient_descent, linear kernel"] == ("identified", ("gradient_descent",))
     own = "gradient_descent, linear kernel, read by its own read-out"
     assert said[own] == ("identified", ("gradient_descent",))
@@ -351,7 +351,7 @@ def test_identify_is_a_participant(bench, tmp_path, capsys, monkeypatch):
 def test_answers_that_are_not_finite_have_no_name(bench, x64):
     _, models = read_models(bench / MODELS)
     broken = models[0].answers._replace(answers=np.full_like(models[0].answers.answers, np.nan))
-    assert entrant.verdict_of(entrant.identify_answers(models[0].tasks, broken)) == (NONE, ())
+    assert verdicts.verdict_of(verdicts.identify_answers(models[0].tasks, broken)) == (NONE, ())
 
 
 @pytest.mark.slow
@@ -378,7 +378,7 @@ def test_the_open_set_is_far_from_the_solvers_it_resembles(x64):
     fast = rivals.nesterov(kernel, steps=6, step_size=eta, **rest)
     for weights in (rising, fast):
         answers = answers_of(Model(Truth(OPEN, ""), one, weights))
-        found = entrant.identify_answers(
+        found = verdicts.identify_answers(
             one.tasks, answers, candidates=("heavy_ball", "chebyshev"), kernels=("linear",)
         )
         assert min(suspect.distances["prediction"].mean for suspect in found.suspects) > 0.01

@@ -8,10 +8,9 @@ import pytest
 from rich.console import Console
 
 from icl_krr.bench import Row
-from icl_krr.cli import output
-from icl_krr.cli.commands import ablate, bench, identify, sweep, train, verify
-from icl_krr.cli.csv_rows import parse_rows
-from icl_krr.cli.settings.ablate import Ablate
+from icl_krr.cli import identification_tables, output
+from icl_krr.cli.commands import ablate, bench, sweep, train, verify
+from icl_krr.cli.commands.ablate import Ablate
 from icl_krr.experiments.ablate.ablation import Ablation
 from icl_krr.experiments.claims.result import Result
 from icl_krr.experiments.claims.verify import claims
@@ -19,10 +18,11 @@ from icl_krr.experiments.identify.trained_model import Findings, distance_table
 from icl_krr.experiments.shared.recipe import RUNS
 from icl_krr.experiments.sweep.config import SweepConfig
 from icl_krr.experiments.sweep.grid import BASELINES
+from icl_krr.files import from_csv
 from icl_krr.kernels import Gaussian
 from icl_krr.probes import CandidateFit, Identification
-from icl_krr.probes.distances import Distance
-from icl_krr.probes.identification import Suspect, candidate_table
+from icl_krr.probes.naming.distances import Distance
+from icl_krr.probes.naming.identification import Suspect, candidate_table
 from icl_krr.text_tables import Table, as_text, wrap
 
 RESULTS = Path(__file__).parent.parent / "benchmarks" / "results"
@@ -72,7 +72,7 @@ def identification():
 
 def of_identification():
     layers = record("identify-gp-encoder")["layers"]
-    identify.print_findings(
+    identification_tables.print_findings(
         "gp-encoder", Findings(identification(), layers, None, Gaussian(0.4), 0.05)
     )
 
@@ -100,7 +100,7 @@ COMMANDS = {
     "verify --long": lambda: of_claims(True),
     "identify": of_identification,
     "sweep": of_sweep,
-    "train": lambda: train.print_metrics(parse_rows(RUNS / "gp-encoder" / "metrics.csv"), 0),
+    "train": lambda: train.print_metrics(from_csv(RUNS / "gp-encoder" / "metrics.csv"), 0),
 }
 
 

@@ -1,7 +1,9 @@
-"""Speed and memory compared with plain code and other libraries: `icl-krr bench`."""
+"""Speed and memory compared with plain code and other libraries: `icl-krr bench`.
+
+A suite is a function (quick, seed) that yields contests. The catalogue names them.
+"""
 
 from .contest import Contest, Disagreement, Row, compete
 from .report import COLUMNS, markdown, summary
-from .suites import SUITES
 
-__all__ = ["COLUMNS", "SUITES", "Contest", "Disagreement", "Row", "compete", "markdown", "summary"]
+__all__ = ["COLUMNS", "Contest", "Disagreement", "Row", "compete", "markdown", "summary"]

@@ -183,11 +183,11 @@ class Axis:
             kernel of the same kind.
         num_features: default number of features p of the sweep's tasks; default 2.
         made_by: path of the object that builds and plots the sweep, as "module:object"; default:
-            `AXIS` in the module of the same name in `icl_krr.experiments.sweep.axes`.
+            that with the name of the axis in `icl_krr.experiments.sweep.axes`.
         unused: names of the settings of a sweep that have no effect along this axis; default: none.
 
     >>> Axis("ridge", ("chebyshev",), (0.1, 1.0), "positive").made_by
-    'icl_krr.experiments.sweep.axes.ridge:AXIS'
+    'icl_krr.experiments.sweep.axes:ridge'
     """
 
     name: str
@@ -202,7 +202,7 @@ class Axis:
 
     def __post_init__(self):
         if not self.made_by:
-            where = f"icl_krr.experiments.sweep.axes.{self.name}:AXIS"
+            where = f"icl_krr.experiments.sweep.axes:{self.name}"
             object.__setattr__(self, "made_by", where)
 
 

@@ -8,7 +8,6 @@ from pathlib import Path
 from typing import Any
 
 import jax
-from rich.progress import MofNCompleteColumn, TextColumn, TimeElapsedColumn
 
 from .. import checks
 from ..catalogue import candidate
@@ -18,37 +17,31 @@ from ..files import from_json, to_csv
 from ..plots import confusion_figure, images
 from ..text_tables import Table
 from . import output
-from .settings.identify import Identify
 
 
-def identify_constructions(settings: Identify, folder: Path) -> int:
+def identify_constructions(
+    config: ConfusionConfig, meta: dict[str, Any], folder: Path, json: bool
+) -> int:
     """Save the matrix after every model; return 1 if a model is not identified, else 0."""
-    tasks = ConfusionConfig.tasks // (2 if settings.quick else 1)
-    config = ConfusionConfig(seeds=settings.seed_count, seed=settings.seed, tasks=tasks)
     output.prepare(folder)
     described = output.plain(dataclasses.asdict(config))
-    meta = {**output.surroundings(settings), "dtype": "float64", "config": described}
+    meta = {**meta, "config": described}
     rows = finished_rows(folder / "confusion.json", described)
     done = frozenset((r["solver"], r["kernel"], r["condition"], r["seed"]) for r in rows)
-    columns = (TextColumn("{task.description}"), MofNCompleteColumn(), TimeElapsedColumn())
-    with (
-        output.progress(*columns) as progress,
-        jax.enable_x64(True),
-    ):
+    with output.count() as progress, jax.enable_x64(True):
         bar = progress.add_task("", total=len(cells(config)), completed=len(rows))
         for cell, row in confusion.run(config, done):
             rows.append(row)
-            record = (output.to_json({"meta": meta, "rows": rows}) + "\n").encode()
-            output.save(folder, {"confusion.json": record})
+            output.save(folder, {"confusion.json": output.json_file({"meta": meta, "rows": rows})})
             progress.update(bar, description=f"{cell[0]}, {cell[1]} kernel", advance=1)
     files = {
         "confusion.csv": to_csv(rows),
         "confusion.md": confusion.markdown(rows).encode(),
-        **images("confusion", confusion_figure(confusion.matrix(rows), settings.seed)),
+        **images("confusion", confusion_figure(confusion.matrix(rows), config.seed)),
     }
     written = output.save(folder, files)
     print(f"wrote {folder / 'confusion.json'}, {', '.join(map(str, written))}", file=sys.stderr)
-    if settings.json:
+    if json:
         print(output.to_json({"meta": meta, "rows": rows}))
     else:
         print_matrix(rows)

@@ -6,8 +6,7 @@ import math
 import re
 from typing import Any
 
-from rich.console import Console
-
+from ..catalogue.choices import Kernel
 from ..experiments.depth import CONVERGED, DepthResult, Row, run
 from ..experiments.depth_config import DepthConfig
 from ..files import to_csv
@@ -15,9 +14,7 @@ from ..plots import depth_figure, images
 from ..tasks import Task
 from ..text_tables import Table, number
 from . import output
-from .settings.choices import Kernel
-from .settings.command import Command
-from .settings.construction import Construction
+from .options import Command, Construction
 
 Tasks = dict[str, tuple[Task, DepthConfig]]
 Results = dict[str, DepthResult]
@@ -41,7 +38,7 @@ def depth_config(
 def solve(tasks: Tasks) -> Results:
     """Solve every task with its construction."""
     results = {}
-    with Console(stderr=True).status("") as status:
+    with output.status() as status:
         for name, (task, config) in tasks.items():
             results[name] = run(
                 task, config, lambda doing, name=name: status.update(f"{name}: {doing}")
@@ -62,7 +59,7 @@ def files_of(settings: Command, results: Results, meta: dict[str, Any]) -> dict[
     rows = [{"task": name, **row} for name, found in results.items() for row in rows_of(found)]
     return {
         "results.csv": to_csv(rows),
-        "meta.json": (output.to_json(meta) + "\n").encode(),
+        "meta.json": output.json_file(meta),
         **images("depth", depth_figure(results, settings.first_seed)),
     }
 

@@ -18,7 +18,7 @@ from math import prod
 from typing import Any
 from zlib import crc32
 
-from .settings.devices import ONE_DEVICE, Devices
+from .options import ONE_DEVICE, Devices
 
 PATIENCE = 30
 """Seconds after which a process that does not answer is lost."""

@@ -1,33 +1,36 @@
-"""Output of the commands: tables, JSON and files."""
+"""Output of the commands: tables, JSON, files, and the folders that hold them."""
 
 from __future__ import annotations
 
 import dataclasses
 import errno
+import fcntl
 import json
 import math
 import os
 import platform
 import sys
-from contextlib import ExitStack
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager, suppress
 from importlib.metadata import version
 from pathlib import Path
-from typing import Any
+from typing import IO, TYPE_CHECKING, Any
 
-import jax
-from jax.experimental.multihost_utils import sync_global_devices
-from rich.console import Console
-from rich.progress import Progress, ProgressColumn
+from ..files import UNSAVED, errors_about, replace
+from .options import Command
 
-from ..files import UNSAVED, replace
-from .folders import owned
-from .settings.command import Command
+if TYPE_CHECKING:
+    from rich.console import Console
+    from rich.progress import Progress, ProgressColumn
+    from rich.status import Status
 
 PACKAGES = ("icl_krr", "jax", "jaxlib", "flax", "numpy")
 
 
 def surroundings(settings: Command) -> dict[str, Any]:
     """The command, its settings, and the machine and versions that ran it."""
+    import jax
+
     device = jax.devices()[0]
     options = dataclasses.asdict(settings)
     argv = options.pop("argv")
@@ -48,20 +51,51 @@ def surroundings(settings: Command) -> dict[str, Any]:
 
 def wide() -> Console:
     """A console for tables: 160 columns if the output is no terminal, unless COLUMNS is set."""
+    from rich.console import Console
+
     console = Console(highlight=False)
     fixed = console.is_terminal or os.environ.get("COLUMNS", "").isdigit()
     return console if fixed else Console(width=160, highlight=False)
 
 
+def status() -> Status:
+    """What is being done, on stderr; where that is no terminal, nothing."""
+    from rich.console import Console
+
+    return Console(stderr=True).status("")
+
+
 def progress(*columns: ProgressColumn) -> Progress:
     """A progress bar on stderr; where that is no terminal, nothing, not even an empty line."""
+    from rich.console import Console
+    from rich.progress import Progress
+
     console = Console(stderr=True)
     console.quiet = not console.is_terminal
     return Progress(*columns, console=console, transient=True)
 
 
+def count() -> Progress:
+    """What is being done, how much of how much is done, and the time since the start."""
+    from rich.progress import MofNCompleteColumn, TextColumn, TimeElapsedColumn
+
+    return progress(TextColumn("{task.description}"), MofNCompleteColumn(), TimeElapsedColumn())
+
+
+def bar() -> Progress:
+    """How much is done, as a bar and a number, some words, and the time that remains."""
+    from rich.progress import BarColumn, MofNCompleteColumn, TextColumn, TimeRemainingColumn
+
+    words = TextColumn("{task.description}")
+    return progress(BarColumn(), MofNCompleteColumn(), words, TimeRemainingColumn())
+
+
 def to_json(value: Any) -> str:
     return json.dumps(plain(value), indent=2, allow_nan=False)
+
+
+def json_file(value: Any) -> bytes:
+    return (to_json(value) + "\n").encode()
 
 
 def plain(value: Any) -> Any:
@@ -86,12 +120,54 @@ def prepare(folder: Path) -> None:
         OSError: the folder cannot be made or written to.
         ValueError: another process writes to the folder.
     """
+    import jax
+    from jax.experimental.multihost_utils import sync_global_devices
+
     if jax.process_index() == 0:
         folder.mkdir(parents=True, exist_ok=True)
         if not os.access(folder, os.W_OK):
             raise PermissionError(errno.EACCES, os.strerror(errno.EACCES), str(folder))
         FOLDERS.enter_context(owned(folder))
     sync_global_devices(f"{folder} is there")
+
+
+LOCK = ".icl-krr.lock"
+
+
+@contextmanager
+def owned(folder: Path) -> Iterator[None]:
+    """Own a folder; raise ValueError if another process owns it.
+
+    The lock file holds the process id. The operating system releases the lock of a process that
+    ends, however it ends, so a lock file that is left over does no harm.
+    """
+    with lock(folder) as file:
+        with errors_about(folder / LOCK):
+            file.truncate(0)
+            os.write(file.fileno(), str(os.getpid()).encode())
+        try:
+            yield
+        finally:
+            (folder / LOCK).unlink()
+
+
+def lock(folder: Path) -> IO[str]:
+    path = folder / LOCK
+    while True:
+        file = path.open("a+")
+        try:
+            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            with file:
+                file.seek(0)
+                raise ValueError(
+                    f"{folder} must not be in use, but process {file.read()} is writing to it; "
+                    "wait until it ends or choose another --out"
+                ) from None
+        with suppress(FileNotFoundError):  # the owner before may have removed the file meanwhile
+            if os.path.samestat(os.fstat(file.fileno()), path.stat()):
+                return file
+        file.close()
 
 
 def save(folder: Path, files: dict[str, bytes]) -> list[Path]:
@@ -102,6 +178,9 @@ def save(folder: Path, files: dict[str, bytes]) -> list[Path]:
     Raises:
         OSError: a file cannot be written; the message says which files are there and which not.
     """
+    import jax
+    from jax.experimental.multihost_utils import sync_global_devices
+
     sync_global_devices(f"{folder} is read")
     if jax.process_index():
         return []

@@ -19,12 +19,10 @@ from platformdirs import user_cache_dir
 
 from ..experiments.shared.recipe import Recipe
 from ..names import unknown
-from . import hosts
-from .settings import COMMANDS, settings_of
-from .settings.command import Command
-from .settings.devices import ONE_DEVICE, Devices
-from .settings.train import Train
-from .words import WORDS
+from . import hosts, output
+from .commands import COMMANDS, settings_of
+from .commands.train import Train
+from .options import ONE_DEVICE, WORDS, Command, Devices
 
 PROG = "icl-krr"
 
@@ -115,8 +113,7 @@ def main(typed: list[str]) -> int:
 
 def run(settings: Command) -> int:
     """Run the command that the settings belong to, and return its exit status."""
-    from .. import checks
-    from .output import FOLDERS  # both import JAX
+    from .. import checks  # imports JAX
 
     checks.count("seed", settings.first_seed, minimum=0)
     if settings.last_seed >= 2**31:
@@ -126,7 +123,7 @@ def run(settings: Command) -> int:
         if value == () and f"--{option}" in settings.argv:
             raise ValueError(f"{option} must have at least one value, got none; remove --{option}")
     name = type(settings).__name__.lower()
-    with hosts.joined(devices_of(settings)), FOLDERS:
+    with hosts.joined(devices_of(settings)), output.FOLDERS:
         hosts.require_the_same(settings)
         return import_module(f".commands.{name}", __package__).run(settings)
 

@@ -10,14 +10,16 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+import jax.numpy as jnp
+
 from .. import report as pages
 from ..experiments.claims.tables import compute
 from ..experiments.shared.recipe import folder_of, holds_run, names
 from ..experiments.shared.rows import Rows
-from ..experiments.sweep.grid import SweepConfig, cells, models_of, rows_of_a_cell
-from ..files import from_json, from_markdown
+from ..experiments.shared.runs import Run
+from ..experiments.sweep.grid import SweepConfig, cells, is_whole, models_of, rows_of_a_cell
+from ..files import from_csv, from_json, from_markdown
 from ..report import Section
-from .csv_rows import is_whole, parse_rows
 
 
 @dataclass
@@ -101,8 +103,8 @@ def identification_section(folder: Path) -> Section:
         ]  # a table of states is last
         rivals = len(record["candidates"]) + len(record["baselines"])
         require_equal([len(lines) for _, lines in tables], [len(record["layers"]), rivals, rivals])
-        distances = parse_rows(folder / "heatmaps.csv")
-        filters = parse_rows(folder / "filter.csv")
+        distances = from_csv(folder / "heatmaps.csv")
+        filters = from_csv(folder / "filter.csv")
         for one in record["candidates"]:
             keys = ("candidate", "kernel")
             own = [row for row in distances if all(row[key] == one[key] for key in keys)]
@@ -125,13 +127,25 @@ def sweep_section(place: int, folder: Path) -> Section:
     meta = read_json(folder / "meta.json")
     with whole_folder(folder, "sweep"):
         config = SweepConfig(**meta["config"])
-        rows = parse_rows(folder / "results.csv")
+        rows = from_csv(folder / "results.csv")
         found = Counter((row["line"], row["seed"]) for row in rows if is_whole(row))
         require_equal(found, {cell: rows_of_a_cell(config, cell[0]) for cell in found})
         require_equal(set(cells(config)) - {*found}, set())
         made = pages.provenance(meta, meta["dtype"])
         plot = models_of(config).plot
         return pages.sweep_section(f"sweep-{place + 1}", config.axis, plot, rows, made)
+
+
+def training_sections(run: Run, name: str, folder: Path) -> list[Section]:
+    """The training curves; no section if the run has no metrics file."""
+    metrics = folder / "metrics.csv"
+    if not metrics.exists():
+        return []
+    made = f"{name}, seed {run.recipe.training.seed}, {jnp.result_type(float)}."
+    try:
+        return [pages.training_section(name, from_csv(metrics), made)]
+    except (KeyError, IndexError, TypeError, ValueError):
+        raise ValueError(f"{metrics} must be a metrics file written by icl-krr train") from None
 
 
 def claims_section(folder: Path) -> Section:

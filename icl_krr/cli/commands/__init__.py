@@ -1,1 +1,29 @@
-"""The commands: one file each, with a function `run(settings)`."""
+"""The commands, one file each: a class of settings, such as `Demo`, and a function `run(settings)`.
+
+JAX is imported inside of the functions, so that `--help` is fast.
+"""
+
+from __future__ import annotations
+
+from importlib import import_module
+
+from ..options import Command
+
+COMMANDS = (
+    "demo",
+    "predict",
+    "fit",
+    "sweep",
+    "train",
+    "identify",
+    "ablate",
+    "report",
+    "verify",
+    "solverbench",
+    "bench",
+)
+"""The commands in the order of the help. The class of the settings of `demo` is `Demo`."""
+
+
+def settings_of(name: str) -> type[Command]:
+    return getattr(import_module(f".{name}", __name__), name.capitalize())

@@ -2,35 +2,63 @@
 
 from __future__ import annotations
 
-import dataclasses
+from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
 
-import jax
-from rich.console import Console
+import tyro
 
-from ...experiments.ablate.ablation import Ablation, examine, table
-from ...experiments.ablate.targets import AblateConfig
+from ...experiments.ablate.config import AblateConfig
+from ...experiments.shared.recipe import solver_of
 from ...files import to_csv, to_markdown
-from ...plots import ablation_figure, images
 from ...text_tables import Table
 from .. import output
-from ..settings.ablate import Ablate
+from ..options import ONE_DEVICE, Command, Folder, OnDevices, checked, refuse_unused
+
+if TYPE_CHECKING:
+    from ...experiments.ablate.ablation import Ablation
+
+
+@dataclass(frozen=True)
+class Ablate(Command, AblateConfig):
+    """Remove each part of MODEL, one at a time, and measure how far the predictions change. Parts
+    are heads, MLP units, slots (named groups of channels) and token roles (such as all queries).
+    For a construction, the command also runs the algorithm without the operation that the part
+    implements, and compares both results."""
+
+    model: tyro.conf.Positional[Annotated[str, tyro.conf.arg(metavar="MODEL")]] = tyro.MISSING
+    """A solver to construct (such as chebyshev or cg), a trained model of the package (such as
+    gp-encoder) or the folder of an icl-krr train run."""
+    json: bool = False
+    """Print JSON instead of a table."""
+    out: Folder | None = None
+    """Folder for ablate.csv, ablate.md, meta.json, ablate.png and ablate.svg.
+    If None, icl-krr-ablate-MODEL."""
+    devices: OnDevices = ONE_DEVICE
+
+    def refuse_options_without_effect(self) -> None:
+        if solver_of(self.model) is None:
+            refuse_unused(self, ["each_step"], "for a trained model, which has no solver steps")
 
 
 def run(settings: Ablate) -> int:
-    names = [field.name for field in dataclasses.fields(AblateConfig)]
-    config = AblateConfig(**{name: getattr(settings, name) for name in names})
-    settings = dataclasses.replace(settings, model=config.model)
+    import jax
+
+    from ...experiments.ablate.ablation import examine, table
+    from ...plots import ablation_figure, images
+
+    config = checked(settings, AblateConfig)
+    settings = replace(settings, model=config.model)
     folder = settings.out or Path(f"icl-krr-ablate-{Path(settings.model).name}")
     output.prepare(folder)
-    with Console(stderr=True).status("") as status, jax.enable_x64(True):
+    with output.status() as status, jax.enable_x64(True):
         found = examine(config, lambda words: status.update(f"{settings.model}: {words}"))
     meta = {**output.surroundings(settings), "dtype": "float64", "losses": found.known}
     title = f"{settings.model}, seed {settings.seed}, float64"
     files = {
         "ablate.csv": to_csv(found.rows),
         "ablate.md": to_markdown(table(found)).encode(),
-        "meta.json": (output.to_json(meta) + "\n").encode(),
+        "meta.json": output.json_file(meta),
         **images("ablate", ablation_figure(found, title)),
     }
     output.write(folder, files)
@@ -42,6 +70,8 @@ def run(settings: Ablate) -> int:
 
 
 def print_table(settings: Ablate, found: Ablation) -> None:
+    from ...experiments.ablate.ablation import table
+
     by = "0" if settings.replace == "zero" else "its mean"
     title = f"{settings.model}: one part at a time replaced by {by}"
     header, lines = table(found)

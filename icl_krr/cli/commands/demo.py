@@ -2,28 +2,49 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
-
-import jax
-import jax.numpy as jnp
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import TYPE_CHECKING
 
 from ...catalogue import make_kernel, taken
-from ...experiments.depth_config import BANDWIDTHS, DepthConfig
-from ...tasks import GaussianProcess, diabetes, sample, split
+from ...catalogue.choices import Kernel
 from .. import output
-from ..depth_tables import (
-    Tasks,
-    depth_config,
-    files_of,
-    json_of,
-    meta_of,
-    print_tables,
-    solve,
-)
-from ..settings.demo import Demo
+from ..options import Construction, Folder
+
+if TYPE_CHECKING:
+    from ..depth_tables import DepthConfig, Tasks
+
+
+@dataclass(frozen=True)
+class Demo(Construction):
+    """Compare a constructed transformer with exact KRR on two tasks: a small real table included
+    in the package (diabetes progression, Efron et al. 2004) and a draw of a Gaussian process.
+    The command prints the relative distance to exact KRR at every depth, and writes results.csv,
+    meta.json, depth.png and depth.svg."""
+
+    kernel: Kernel | None = None
+    """Kernel of the regression; the solver must support the kernel.
+    If None, exponential, or linear if the solver supports no other kernel."""
+    ridge: float | None = None
+    """Ridge > 0 added to the diagonal of the kernel matrix. If None, the ridge with the least
+    leave-one-out error for the table, and the noise variance for the Gaussian process."""
+    temperature: float | None = None
+    """Temperature > 0 of the exponential kernel. If None, the temperature with the least
+    leave-one-out error for the table, and 1 for the Gaussian process."""
+    lengthscale: float | None = None
+    """Lengthscale > 0 of the Gaussian kernel. If None, the lengthscale with the least
+    leave-one-out error for the table, and 1 for the Gaussian process."""
+    steps: int | None = 24
+    """Number of solver steps that the transformer runs, >= 1.
+    If None, as many as the predictions need to converge, at most 256 in
+    float32 and 1024 in float64."""
+    out: Folder = Path("icl-krr-demo")
+    """Folder for results.csv, meta.json, depth.png and depth.svg."""
 
 
 def run(settings: Demo) -> int:
+    from ..depth_tables import files_of, json_of, meta_of, print_tables, solve
+
     config = demo_config(settings)
     output.prepare(settings.out)
     results = solve(demo_tasks(config, settings.seed))
@@ -37,12 +58,20 @@ def run(settings: Demo) -> int:
 
 
 def demo_config(settings: Demo) -> DepthConfig:
+    from ..depth_tables import depth_config
+
     takes = taken(settings.solver)
     return depth_config(settings, "exponential" if "exponential" in takes else takes[0])
 
 
 def demo_tasks(config: DepthConfig, seed: int) -> Tasks:
     """The table, and a Gaussian process that is solved with its own kernel and noise."""
+    import jax
+    import jax.numpy as jnp
+
+    from ...experiments.depth_config import BANDWIDTHS
+    from ...tasks import GaussianProcess, diabetes, sample, split
+
     kernel = make_kernel(str(config.kernel), dict.fromkeys(BANDWIDTHS, 1.0))
     noise = 0.03 * float(kernel.diagonal(jnp.eye(1, 2))[0])  # inputs are on the unit circle
     own = {"ridge": noise}

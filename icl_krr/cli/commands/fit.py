@@ -2,30 +2,22 @@
 
 from __future__ import annotations
 
-import dataclasses
+from dataclasses import dataclass, fields
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Annotated, Any, Literal
 
-from rich.progress import BarColumn, MofNCompleteColumn, TextColumn, TimeRemainingColumn
+import tyro
 
 from ...catalogue import taken
-from ...experiments.hyperparameters import (
-    FitConfig,
-    FittedHyperparameters,
-    fit_hyperparameters,
-    of_run,
-    of_table,
-)
+from ...catalogue.choices import Kernel
 from ...experiments.shared.recipe import folder_of, holds_run
-from ...experiments.shared.runs import find, load
 from ...files import to_csv
-from ...plots import fitting_figure, images
-from ...tasks import read_table
-from ...tasks.division import usual_supports
 from ...text_tables import Table, number
-from ...training import Diverged
 from .. import output
-from ..settings.fit import Fit
+from ..options import ONE_DEVICE, Construction, Folder, OnDevices, refuse_unused
+
+if TYPE_CHECKING:
+    from ...experiments.hyperparameters import FittedHyperparameters
 
 UNITS = {
     "held-out": "mean squared error",
@@ -33,21 +25,68 @@ UNITS = {
 }
 
 
+@dataclass(frozen=True)
+class Fit(Construction):
+    """Fit the hyperparameters of a construction with gradients through its forward pass. DATA
+    is a table or a trained model. For a table, the construction predicts the column --target. For
+    a trained model, the construction predicts the outputs of that model. The command prints the
+    hyperparameters before and after the fit, and the errors of the construction and the
+    baselines on held-out data."""
+
+    data: tyro.conf.Positional[Annotated[str, tyro.conf.arg(metavar="DATA")]] = tyro.MISSING
+    """A table (such as table.csv), a trained model of the package (such as gp-encoder) or the
+    folder of an icl-krr train run."""
+    kernel: Kernel | None = None
+    """Kernel of the regression; the solver must support the kernel.
+    If None, the kernel of the Gaussian process that generated the training tasks of the model.
+    If there is no such kernel or the solver does not support it, the first of linear, exponential
+    and gaussian that the solver supports."""
+    steps: int = 16
+    """Number of solver steps that the transformer runs, >= 1."""
+    target: Annotated[str | None, tyro.conf.arg(metavar="COLUMN")] = None
+    """Column of the table to predict; required for a table."""
+    objective: Literal["held-out", "marginal-likelihood"] = "held-out"
+    """Quantity to optimise.
+    "held-out" is the squared error at the queries.
+    For a table, "held-out" predicts each quarter of the supports from the other three quarters.
+    "marginal-likelihood" is the likelihood of the outputs of the supports."""
+    method: Literal["adam", "lbfgs"] = "adam"
+    """Optimiser."""
+    iterations: int = 100
+    """Maximum number of iterations of the optimiser."""
+    fit_spectrum: bool = False
+    """Also fit the bounds on the eigenvalues, which determine step sizes and momenta.
+    Otherwise the bounds are computed from the tasks."""
+    supports: int | None = None
+    """Number of rows of the table used as supports.
+    If None, three quarters of the rows, but at most 512."""
+    tasks: int = 64
+    """Number of tasks for the fit, if DATA is a trained model.
+    The same number of other tasks is held out."""
+    out: Folder | None = None
+    """Folder for fit.csv, moved.csv, meta.json, fit.png and fit.svg.
+    If None, no files are written."""
+    devices: OnDevices = ONE_DEVICE
+
+    def refuse_options_without_effect(self) -> None:
+        super().refuse_options_without_effect()
+        if self.target is not None:
+            refuse_unused(self, ["tasks"], "for a table")
+
+
 def run(settings: Fit) -> int:
+    from ...experiments.hyperparameters import FitConfig, fit_hyperparameters
+    from ...plots import fitting_figure, images
+    from ...training import Diverged
+
     make_tasks, kernel = read_data(settings)
-    names = [field.name for field in dataclasses.fields(FitConfig)]
+    names = [field.name for field in fields(FitConfig)]
     given: Any = {name: getattr(settings, name) for name in names if name != "centred"}
     given |= {"kernel": kernel, "centred": settings.target is not None}
     config = FitConfig(**given)
     if settings.out is not None:
         output.prepare(settings.out)
-    columns = (
-        BarColumn(),
-        MofNCompleteColumn(),
-        TextColumn("{task.description}"),
-        TimeRemainingColumn(),
-    )
-    with output.progress(*columns) as progress:
+    with output.bar() as progress:
         bar = progress.add_task("compiling", total=config.iterations)
         show = lambda i, loss: progress.update(bar, completed=i, description=f"loss {loss:.4g}")  # noqa: E731
         try:
@@ -71,9 +110,7 @@ def run(settings: Fit) -> int:
         files = {
             "fit.csv": to_csv(losses),
             "moved.csv": to_csv(moved),
-            "meta.json": (
-                output.to_json({**meta, "moved": moved, "errors": fitted.errors}) + "\n"
-            ).encode(),
+            "meta.json": output.json_file({**meta, "moved": moved, "errors": fitted.errors}),
             **images("fit", fitting_figure(found.losses, units, title)),
         }
         output.write(settings.out, files)
@@ -86,6 +123,11 @@ def run(settings: Fit) -> int:
 
 def read_data(settings: Fit) -> tuple[Any, str | None]:
     """The function that makes the tasks, and the kernel; None leaves the choice to the solver."""
+    from ...experiments.hyperparameters import of_run, of_table
+    from ...experiments.shared.runs import find, load
+    from ...tasks import read_table
+    from ...tasks.division import usual_supports
+
     if settings.target is not None:
         if holds_run(folder_of(settings.data)):
             raise ValueError(

@@ -2,54 +2,131 @@
 
 from __future__ import annotations
 
-import dataclasses
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Annotated, Any
 
-import jax
-from rich.console import Console
+import tyro
 
-from ... import checks
-from ...experiments.identify.positions import Positions, examine_positions, verdict_table
-from ...experiments.identify.probe_controls import state_table
-from ...experiments.identify.trained_model import (
-    Findings,
-    IdentifyConfig,
-    distance_rows,
-    filter_rows,
-    layer_table,
-    markdown,
-)
-from ...experiments.shared.runs import load
+from ...experiments.identify.settings import IdentifyConfig, IdentifyOptions
 from ...files import to_csv, to_markdown
-from ...plots import filter_figure, identification_figure, images
-from ...probes import agreement
-from ...text_tables import Table
 from .. import output
-from ..answers_file import identify_file, write_tasks
-from ..confusion_matrix import identify_constructions
-from ..identification_tables import identification_record, print_identification
-from ..settings.identify import CONSTRUCTIONS, Identify
+from ..options import ONE_DEVICE, Command, Folder, OnDevices, refuse_unused
+
+if TYPE_CHECKING:
+    from ...experiments.identify.trained_model import Positions
+
+CONSTRUCTIONS = "constructions"
+"""Value of MODEL for the confusion matrix."""
+
+
+@dataclass(frozen=True)
+class Source(Command):
+    """What is identified."""
+
+    model: tyro.conf.Positional[Annotated[str, tyro.conf.arg(metavar="MODEL")]]
+    """A trained model of the package (such as gp-encoder), the folder of an icl-krr train run, a
+    NumPy file MODEL.npz, or "constructions" (see above)."""
+    tasks_of: str | None = None
+    """Do not identify, but write tasks to MODEL.npz, in arrays x, y and x_query. This is a trained
+    model, a run's folder or the recipe.json whose family the tasks have. To identify your model,
+    add its predictions as the array answers [b, layers + 1, q] and their derivatives in y as hats
+    [b, layers + 1, q, n]. The derivatives at the outputs y_other, as other_hats, are optional."""
+
+    @property
+    def is_file(self) -> bool:
+        return self.model.endswith(".npz")
+
+
+@dataclass(frozen=True)
+class Identify(IdentifyOptions, Source):
+    """Identify the solver that MODEL runs. The command fits every candidate solver to the
+    predictions of the model after each layer, then compares model and candidates on new tasks of
+    the same family. If MODEL is a file MODEL.npz, it holds the answers of a model of any library,
+    and --tasks-of writes the tasks to it that need answers. If MODEL is the word "constructions",
+    the command identifies constructed models, whose solver is known, and prints the confusion
+    matrix."""
+
+    positions: tuple[int, ...] = ()
+    """Numbers of supports after which the model is identified, besides all supports of its tasks.
+    At a support, a decoder answers as it answers a query after the supports before it."""
+    seeds: int | None = None
+    """Number of seeds, each with its own tasks and probes. The verdict holds for all of them. The
+    first seed is --seed. If None, 2 for a model and 3 for the confusion matrix."""
+    quick: bool = False
+    """Use half the number of tasks for the confusion matrix."""
+    seed: int = 0
+    """Seed of every random choice."""
+    json: bool = False
+    """Print JSON instead of tables."""
+    out: Folder | None = None
+    """Folder for the tables (JSON, CSV, Markdown) and the figures (PNG, SVG).
+    If None, icl-krr-identify-MODEL."""
+    devices: OnDevices = ONE_DEVICE
+
+    @property
+    def last_seed(self) -> int:
+        return self.first_seed + self.seed_count - 1
+
+    @property
+    def seed_count(self) -> int:
+        return self.seeds or (3 if self.model == CONSTRUCTIONS else 2)
+
+    def refuse_options_without_effect(self) -> None:
+        of_arrays = ["kernels", "steps", "per_layer"]
+        of_tasks = ["tasks", "num_queries"]
+        of_run = ["probe_tasks", "battery", "positions"]
+        if self.tasks_of is not None:
+            if not self.is_file:
+                raise ValueError(f"MODEL must be a file .npz with --tasks-of, got {self.model!r}")
+            unused = [*of_arrays, *of_run, "seeds", "quick", "out", "json"]
+            refuse_unused(self, unused, "with --tasks-of")
+        elif self.is_file:
+            refuse_unused(self, [*of_tasks, *of_run, "seeds", "quick"], "for a file")
+        elif self.model == CONSTRUCTIONS:
+            refuse_unused(self, [*of_tasks, *of_arrays, *of_run], f"for {CONSTRUCTIONS}")
+        else:
+            refuse_unused(self, ["quick"], "for a trained model")
 
 
 def run(settings: Identify) -> int:
     """Return 1 if a constructed solver is not identified, else 0."""
+    from ... import checks
+    from ..answers_file import write_tasks
+
     folder = settings.out or Path(f"icl-krr-identify-{Path(settings.model).stem}")
     if settings.seeds is not None:
         checks.count("seeds", settings.seeds)
     if settings.tasks_of is not None:
-        return write_tasks(settings)
+        sizes = {"num_queries": settings.num_queries, "count": 2 * settings.tasks}
+        return write_tasks(Path(settings.model), settings.tasks_of, **sizes, seed=settings.seed)
     if settings.is_file:
         return identify_file(settings, folder)
     if settings.model == CONSTRUCTIONS:
         return identify_constructions(settings, folder)
+    return identify_trained(settings, folder)
+
+
+def identify_trained(settings: Identify, folder: Path) -> int:
+    import jax
+
+    from ...experiments.identify.trained_model import (
+        distance_rows,
+        examine_positions,
+        filter_rows,
+        markdown,
+        verdict_table,
+    )
+    from ...experiments.shared.runs import load
+    from ...plots import filter_figure, identification_figure, images
+    from ...probes import agreement
+    from .. import identification_tables as tables
+
     trained = load(settings.model)
-    names = [f.name for f in dataclasses.fields(IdentifyConfig)]
-    config = IdentifyConfig(**{name: getattr(settings, name) for name in names})
     seeds = range(settings.first_seed, settings.last_seed + 1)
-    configs = [dataclasses.replace(config, seed=seed) for seed in seeds]
+    configs = [IdentifyConfig(**settings.options, seed=seed) for seed in seeds]
     output.prepare(folder)
-    with Console(stderr=True).status("") as status, jax.enable_x64(True):
+    with output.status() as status, jax.enable_x64(True):
 
         def examined(config: IdentifyConfig, positions: tuple[int, ...]) -> Positions:
             start = f"{settings.model}, seed {config.seed}: "
@@ -67,18 +144,15 @@ def run(settings: Identify) -> int:
         "kernel": repr(findings.kernel),
         "ridge": findings.ridge,
     }
-    record = {"meta": meta, "layers": findings.layers, "states": findings.states}
-    record |= identification_record(findings.found)
-    record["together"] = together._asdict()
+    record = {"meta": meta, **tables.findings_record(findings), "together": together._asdict()}
     record["seeds"] = [
-        {"seed": config.seed, **identification_record(found)}
-        for config, found in zip(configs, [findings.found, *others], strict=True)
+        {"seed": seed, **tables.identification_record(found)}
+        for seed, found in zip(seeds, [findings.found, *others], strict=True)
     ]
     if settings.positions:
-        record["positions"] = [position_record(*one) for one in positions.items()]
+        record["positions"] = [tables.position_record(*one) for one in positions.items()]
     title = f"{settings.model}, seed {settings.seed}, float64"
     files = {
-        "identify.json": (output.to_json(record) + "\n").encode(),
         "layers.csv": to_csv(findings.layers),
         "heatmaps.csv": to_csv(distance_rows(findings.found)),
         "filter.csv": to_csv(filter_rows(findings)),
@@ -88,62 +162,71 @@ def run(settings: Identify) -> int:
     }
     if settings.positions:
         files["positions.md"] = to_markdown(verdict_table(positions)).encode()
-    output.write(folder, files)
-    if settings.json:
-        print(output.to_json(record))
-    else:
-        print_findings(settings.model, findings)
+    if write(settings, folder, record, files):
+        tables.print_findings(settings.model, findings)
         if settings.positions:
-            print_positions(settings.model, positions)
+            tables.print_positions(settings.model, positions)
         if others:
             print(f"with {len(configs)} seeds: {together.verdict}")
     return 0
 
 
-def position_record(count: int, findings: Findings) -> dict[str, Any]:
-    """The findings after this number of supports as a record for JSON."""
-    known = {"kernel": repr(findings.kernel), "ridge": findings.ridge}
-    known |= {"layers": findings.layers, "states": findings.states}
-    return {"num_supports": count, **known, **identification_record(findings.found)}
+def identify_file(settings: Identify, folder: Path) -> int:
+    """Identify the model whose answers and derivatives are in a NumPy file."""
+    import jax
+
+    from ...experiments.identify.trained_model import distance_rows, distance_table
+    from ...plots import identification_figure, images
+    from ...probes import identify_arrays
+    from ...probes.naming.distances import SPACES
+    from .. import identification_tables as tables
+    from ..answers_file import answered
+
+    with jax.enable_x64(True):
+        held = answered(Path(settings.model))
+        output.prepare(folder)
+        with output.status() as status:
+            found = identify_arrays(
+                held.tasks,
+                held.answers,
+                held.hats,
+                other_hats=held.other_hats,
+                kernels=settings.kernels,
+                steps=settings.steps,
+                per_layer=settings.per_layer,
+                seed=settings.seed,
+                progress=lambda words: status.update(f"{settings.model}: {words}"),
+            )
+    meta = {**output.surroundings(settings), "dtype": "float64"}
+    record = {"meta": meta, **tables.identification_record(found)}
+    title = f"{settings.model}, seed {settings.seed}, float64"
+    distances = [distance_table(found, space) for space in SPACES]
+    files = {
+        "heatmaps.csv": to_csv(distance_rows(found)),
+        "identify.md": "\n".join(map(to_markdown, distances)).encode(),
+        **images("heatmaps", identification_figure(found, title)),
+    }
+    if write(settings, folder, record, files):
+        tables.print_identification(found)
+        print(found.verdict)
+    return 0
 
 
-def print_findings(name: str, findings: Findings) -> None:
-    console, found = output.wide(), findings.found
-    title = f"{name}: mean squared error after every layer, and the nearest hyperparameters"
-    header, lines = layer_table(findings)
-    console.print(Table(title, header, [lines]))
-    console.print(
-        "error: mean squared error of the linear probe, and of the model after the last layer.\n"
-        "lens: error of the model's own read-out, without a probe. shuffled: error of a probe that "
-        "is fitted to the outputs of other tasks. other family: error of a probe that is fitted to "
-        "another family of tasks. untrained: error of a probe of an untrained model.\n"
-        f"exact: error of exact KRR with {findings.kernel!r} and ridge {findings.ridge:.3g}. "
-        "zero: error of the prediction 0.\n"
-        "The other columns are hyperparameters. Kernel ridge regression, or a Nadaraya-Watson "
-        "smoother, with these hyperparameters has the hat matrix d prediction / d y nearest to "
-        "that of the layer. distance: relative distance of the two hat matrices.\n"
-    )
-    print_states(name, findings)
-    print_identification(found)
-    console.print(found.verdict)
+def write(
+    settings: Identify, folder: Path, record: dict[str, Any], files: dict[str, bytes]
+) -> bool:
+    """Write the files; return whether tables are to be printed, in place of the record."""
+    output.write(folder, {"identify.json": output.json_file(record), **files})
+    if settings.json:
+        print(output.to_json(record))
+    return not settings.json
 
 
-def print_states(name: str, findings: Findings) -> None:
-    if findings.states:
-        header, lines = state_table(findings.states)
-        title = f"{name}: R^2 of linear probes of the support tokens for the states of a solver"
-        console = output.wide()
-        console.print(Table(title, header, [lines]))
-        console.print(
-            "step: step of the solver that the layer is aligned with. start: R^2 of a probe of the "
-            "stream before the first layer. shuffled: R^2 for the states of other tasks. random: "
-            "R^2 for random functions of x. untrained: R^2 of a probe of an untrained model. "
-            "selectivity: R^2 minus the largest of these.\n"
-        )
+def identify_constructions(settings: Identify, folder: Path) -> int:
+    from ...experiments.identify.confusion import ConfusionConfig
+    from .. import confusion_matrix
 
-
-def print_positions(name: str, positions: Positions) -> None:
-    header, lines = verdict_table(positions)
-    title = f"{name}: error, verdict, nearest candidate and nearest baseline after some supports"
-    console = output.wide()
-    console.print(Table(title, header, [lines], tuple(header[-3:]), where="positions.md"))
+    tasks = ConfusionConfig.tasks // (2 if settings.quick else 1)
+    config = ConfusionConfig(seeds=settings.seed_count, seed=settings.seed, tasks=tasks)
+    meta = {**output.surroundings(settings), "dtype": "float64"}
+    return confusion_matrix.identify_constructions(config, meta, folder, settings.json)

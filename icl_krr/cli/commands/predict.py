@@ -4,26 +4,81 @@ from __future__ import annotations
 
 import math
 import sys
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Literal
 
-import jax
-from rich.console import Console
+import tyro
 
-from ... import checks
-from ...experiments.answer import Answer, answer
-from ...experiments.predictions import calibration_of, errors, predictions
-from ...experiments.shared.rows import Rows
+from ...catalogue.choices import Kernel
 from ...files import to_csv
 from ...text_tables import Table, number
 from .. import output
-from ..depth_tables import depth_config, files_of, json_of, meta_of, print_tables
-from ..settings.predict import Predict
-from ..table_task import doubts_of_answer, read_task
+from ..options import Construction, Folder
+
+if TYPE_CHECKING:
+    from ...experiments.answer import Answer
+    from ...experiments.shared.rows import Rows
+    from ...tasks.division import Division
 
 SHOWN = 10
 """The number of predictions that the command prints."""
 
 
+@dataclass(frozen=True)
+class Predict(Construction):
+    """Predict a column of TABLE.csv with a constructed transformer. The rows of --queries are
+    predicted from the rows of the table. Without --queries, random rows of the table are predicted
+    from its other rows. Every column except the target is a feature. The command prints
+    predictions with 95 % intervals, and the distance of the transformer to exact KRR at every
+    depth. It computes in float64 where float32 has too few digits."""
+
+    table: tyro.conf.Positional[Annotated[Path, tyro.conf.arg(metavar="TABLE.csv")]] = tyro.MISSING
+    """Comma-separated file with a header line."""
+    target: Annotated[str, tyro.conf.arg(metavar="COLUMN")] = tyro.MISSING
+    """Column to predict."""
+    queries: Annotated[Path | None, tyro.conf.arg(metavar="QUERIES.csv")] = None
+    """Comma-separated file with the rows to predict. It must have all feature columns of the
+    table, and can have the target column.
+    If None, the rows of the table that are not supports."""
+    encode: bool = False
+    """Encode columns of text: each different text becomes a column that is 0 or 1 (one-hot)."""
+    missing: Literal["drop", "median"] | None = None
+    """What to do about cells without a value: empty, NA, N/A, NaN, null or ?, in any case. "drop"
+    leaves out their rows, and predicts nothing for such rows of --queries. "median" gives a number
+    the median of its column in the table, and a text 0 in all of its columns (see --encode); rows
+    of the table without a target are left out. A typing error is never missing.
+    If None, such cells are refused."""
+    supports: int | None = None
+    """Number of rows of the table used as supports, drawn at random.
+    If None, three quarters of the rows, but at most 512; all rows if --queries is given, but at
+    most 1024."""
+    kernel: Kernel | None = None
+    """Kernel of the regression; the solver must support the kernel.
+    If None, the kernel with the least leave-one-out error on the supports, of linear, exponential
+    and gaussian."""
+    amplitude: float | None = None
+    """Amplitude s > 0 of the prior in squared units of the target: the covariance is s k(x, z), and
+    the variance of the noise is s times the ridge. It scales the intervals, not the predictions.
+    If None, the amplitude with the largest likelihood of the supports."""
+    steps: int | None = None
+    """Number of solver steps that the transformer runs, >= 1.
+    If None, as many as the predictions need to converge, at most 256 in
+    float32 and 1024 in float64."""
+    out: Folder | None = None
+    """Folder for predictions.csv, results.csv, meta.json, depth.png and depth.svg.
+    If None, no files are written."""
+
+
 def run(settings: Predict) -> int:
+    import jax
+
+    from ... import checks
+    from ...experiments.answer import answer
+    from ...experiments.predictions import calibration_of, errors, predictions
+    from ..depth_tables import depth_config, files_of, json_of, meta_of, print_tables
+    from ..doubts import doubts_of_answer
+
     config = depth_config(settings, centred=True)
     if settings.amplitude is not None:
         checks.positive_scalar("amplitude", settings.amplitude)
@@ -32,7 +87,7 @@ def run(settings: Predict) -> int:
     with jax.enable_x64(True):
         division, doubts = read_task(settings)
     name = settings.table.name
-    with Console(stderr=True).status("") as status:
+    with output.status() as status:
         found = answer(
             division,
             config,
@@ -66,6 +121,35 @@ def run(settings: Predict) -> int:
         print_predictions(settings, rows, rmse, found, calibration)
         print_tables(results, settings.seed)
     return 0
+
+
+def read_task(settings: Predict) -> tuple[Division, list[str]]:
+    """The task, and what makes its predictions doubtful."""
+    from ...fields import cut
+    from ...tasks import read_queries, read_table
+    from ...tasks.division import divide, usual_supports
+    from ..doubts import about_missing, doubts_of
+
+    table = read_table(settings.table, settings.target, settings.encode, settings.missing)
+    if len(table) < 2:
+        raise ValueError(f"{settings.table} must hold at least 2 rows, got {len(table)}")
+    queries = None
+    if settings.queries is not None:
+        queries = read_queries(settings.queries, table, settings.missing)
+    supports = settings.supports
+    if supports is None:
+        supports = usual_supports(table, queries)
+    if supports < 2:
+        raise ValueError(f"supports must be >= 2, got {supports}; one row does not show a spread")
+    division = divide(table, supports, settings.seed, queries)
+    doubts = [*about_missing(settings.table, table), *about_missing(settings.queries, queries)]
+    doubts += doubts_of(division, table)
+    if queries and queries.unseen:
+        doubts.append(
+            f"{settings.queries} has text that the table does not have, whose features are all 0: "
+            f"{cut(', '.join(queries.unseen))}"
+        )
+    return division, doubts
 
 
 def print_predictions(

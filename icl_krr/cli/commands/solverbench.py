@@ -2,47 +2,85 @@
 
 from __future__ import annotations
 
-import dataclasses
 from collections.abc import Callable
+from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import Any, TypedDict
+from typing import Annotated, Any, Literal, TypedDict
 
-import jax
-from rich.console import Console
+import tyro
 
-from ...experiments.solverbench.entrant import identify_models
-from ...experiments.solverbench.folder import (
-    LABELS,
-    MODELS,
-    TRUTHS,
-    write_bench,
-)
-from ...experiments.solverbench.power import (
-    POWER_QUICK,
-    PowerConfig,
-    count_cells,
-    measure,
-    power_table,
-)
-from ...experiments.solverbench.reading import read_labels, read_models
-from ...experiments.solverbench.score import markdown, open_table, score, variant_table
-from ...experiments.solverbench.settings import QUICK, BenchConfig
-from ...experiments.solverbench.verdicts import read_verdicts
 from ...files import to_csv, to_markdown
-from ...plots import images, power_figure
 from ...records import read_record
 from ...text_tables import Table
 from .. import output
-from ..settings.solverbench import IDENTIFY, OUT, POWER, SCORE, WRITE, Solverbench
+from ..options import Command, Folder, refuse_unused
+
+WRITE, IDENTIFY, SCORE, POWER = "write", "identify", "score", "power"
+OUT = {
+    WRITE: Path("icl-krr-solverbench"),
+    IDENTIFY: Path("icl-krr-solverbench-identify"),
+    SCORE: Path("icl-krr-solverbench-score"),
+    POWER: Path("icl-krr-solverbench-power"),
+}
+
 
 Show = Callable[[str], None]
+Results = tuple[dict[str, Any], list[Table]]
+
+
+@dataclass(frozen=True)
+class Solverbench(Command):
+    """Test a method that says which solver a model runs, on models of known algorithm. ACTION
+    "write" writes the models, their tasks and answers to the folder models, and the truth to the
+    folder labels. Some models run no known solver: the open set. "identify" writes the verdicts of
+    icl_krr.probes.identify on these models to verdicts.csv. "score" scores TABLE, such as
+    verdicts.csv. "power" measures how much noise on the weights identify tolerates."""
+
+    action: tyro.conf.Positional[
+        Annotated[Literal["write", "identify", "score", "power"], tyro.conf.arg(metavar="ACTION")]
+    ]
+    """One of write, identify, score and power (see above)."""
+    table: tyro.conf.Positional[Annotated[Path | None, tyro.conf.arg(metavar="[TABLE.csv]")]] = None
+    """Table of verdicts, with the columns model, status and names. A status is "identified",
+    "not distinguishable", "close to" or "none". Names of several solvers are separated by spaces.
+    Only for score."""
+    models: Folder = OUT[WRITE] / "models"
+    """Folder of the models, for identify."""
+    labels: Folder = OUT[WRITE] / "labels"
+    """Folder of the labels, for score."""
+    seed: int = 0
+    """Seed of every random choice."""
+    quick: bool = False
+    """Use few and small models, or few and small cells of the power curves."""
+    json: bool = False
+    """Print JSON instead of tables."""
+    out: Folder | None = None
+    """Folder for the results.
+    If None, icl-krr-solverbench for write, and icl-krr-solverbench-ACTION otherwise."""
+
+    def refuse_options_without_effect(self) -> None:
+        if self.action == SCORE and self.table is None:
+            raise ValueError("TABLE.csv must be given for score, got none; give verdicts.csv")
+        if self.action != SCORE and self.table is not None:
+            raise ValueError(
+                f"TABLE.csv must not be given for {self.action}, got {self.table}; remove it"
+            )
+        unused = {
+            WRITE: ("models", "labels"),
+            IDENTIFY: ("labels", "quick"),
+            SCORE: ("models", "seed", "quick"),
+            POWER: ("models", "labels"),
+        }[self.action]
+        refuse_unused(self, unused, f"for {self.action}")
 
 
 def run(settings: Solverbench) -> int:
+    import jax
+
     action = {WRITE: write, IDENTIFY: identify, SCORE: score_table, POWER: power}[settings.action]
     folder = settings.out or OUT[settings.action]
     meta = {**output.surroundings(settings), "dtype": "float64"}
-    with Console(stderr=True).status("") as status, jax.enable_x64(True):
+    with output.status() as status, jax.enable_x64(True):
         record, tables = action(
             settings, folder, lambda words: status.update(f"{settings.action}: {words}")
         )
@@ -54,10 +92,10 @@ def run(settings: Solverbench) -> int:
     return 0
 
 
-Results = tuple[dict[str, Any], list[Table]]
-
-
 def write(settings: Solverbench, folder: Path, show: Show) -> Results:
+    from ...experiments.solverbench.folder import LABELS, MODELS, write_bench
+    from ...experiments.solverbench.settings import QUICK, BenchConfig
+
     sizes: dict[str, Any] = {"quick": True, **QUICK} if settings.quick else {}
     output.prepare(folder)
     labels = write_bench(folder, BenchConfig(seed=settings.seed, **sizes), show)
@@ -70,10 +108,13 @@ def write(settings: Solverbench, folder: Path, show: Show) -> Results:
 
 
 def identify(settings: Solverbench, folder: Path, show: Show) -> Results:
+    from ...experiments.solverbench.reading import read_models
+    from ...experiments.solverbench.verdicts import identify_models
+
     manifest, models = read_models(settings.models)
     output.prepare(folder)
     known = {
-        "config": dataclasses.asdict(manifest["config"]),
+        "config": asdict(manifest["config"]),
         "sha256": manifest["sha256"],
         "seed": settings.seed,
     }
@@ -81,7 +122,7 @@ def identify(settings: Solverbench, folder: Path, show: Show) -> Results:
     rows = finished(folder / "verdicts.json", known, ("model",))
 
     def save() -> None:
-        record = (output.to_json({"meta": meta, "rows": rows}) + "\n").encode()
+        record = output.json_file({"meta": meta, "rows": rows})
         output.save(folder, {"verdicts.json": record, "verdicts.csv": to_csv(rows)})
 
     for row in identify_models(models, settings.seed, {row["model"] for row in rows}):
@@ -119,14 +160,19 @@ def cell(value: Any) -> str:
 
 
 def score_table(settings: Solverbench, folder: Path, show: Show) -> Results:
+    from ...experiments.solverbench.folder import TRUTHS
+    from ...experiments.solverbench.reading import read_labels
+    from ...experiments.solverbench.score import markdown, open_table, score, variant_table
+    from ...experiments.solverbench.verdicts import read_verdicts
+
     labels = read_labels(settings.labels / TRUTHS)
     assert settings.table is not None
     found = score(labels["models"], read_verdicts(settings.table, labels["models"]))
     output.prepare(folder)
-    record = {"config": dataclasses.asdict(labels["config"]), **found}
+    record = {"config": asdict(labels["config"]), **found}
     meta = {**output.surroundings(settings), "dtype": labels["dtype"]}
     files = {
-        "score.json": (output.to_json({"meta": meta, **record}) + "\n").encode(),
+        "score.json": output.json_file({"meta": meta, **record}),
         "score.md": markdown(found).encode(),
     }
     output.write(folder, files)
@@ -138,16 +184,25 @@ def score_table(settings: Solverbench, folder: Path, show: Show) -> Results:
 
 
 def power(settings: Solverbench, folder: Path, show: Show) -> Results:
+    from ...experiments.solverbench.power import (
+        POWER_QUICK,
+        PowerConfig,
+        count_cells,
+        measure,
+        power_table,
+    )
+    from ...plots import images, power_figure
+
     config = PowerConfig(seed=settings.seed, **(POWER_QUICK if settings.quick else {}))
     output.prepare(folder)
-    known = {"config": dataclasses.asdict(config)}
+    known = {"config": asdict(config)}
     meta = {**output.surroundings(settings), "dtype": "float64", **known}
     names = ("tasks", "seed", "solver", "level")
     rows = finished(folder / "power.json", known, names)
     done = {tuple(row[name] for name in names) for row in rows}
     for found in measure(config, done):
         rows += found
-        record = (output.to_json({"meta": meta, "rows": rows}) + "\n").encode()
+        record = output.json_file({"meta": meta, "rows": rows})
         output.save(folder, {"power.json": record})
         show(f"{len(rows) // 2} of {count_cells(config)} models")
     last = config.seed + config.seeds - 1

@@ -4,56 +4,71 @@ from __future__ import annotations
 
 import dataclasses
 import sys
+from dataclasses import asdict, dataclass
 from math import isnan
 from pathlib import Path
-from statistics import median
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-import jax.numpy as jnp
-from rich.progress import MofNCompleteColumn, TextColumn, TimeElapsedColumn
+import tyro
 
 from ... import fields
-from ...experiments.shared.rows import Rows
+from ...catalogue import AXES
+from ...catalogue.choices import Axis
 from ...experiments.sweep.config import SweepConfig
-from ...experiments.sweep.grid import (
-    BASELINES,
-    cells,
-    last,
-    models_of,
-    rows_of_a_cell,
-    sweep,
-)
-from ...files import from_json, to_csv
-from ...plots import images, sweep_figure
+from ...files import from_csv, from_json, number_of, to_csv
 from ...text_tables import Table
 from .. import output
-from ..csv_rows import is_whole, parse_rows, parse_value
-from ..settings.sweep import Sweep
+from ..options import ONE_DEVICE, Command, Folder, OnDevices, checked, refuse_unused
+
+if TYPE_CHECKING:
+    from ...experiments.shared.rows import Rows
 
 EXTENDS = ("lines", "seed", "seeds")
 """Settings that may differ when a run continues; finished cells do not depend on them."""
 
 
+@dataclass(frozen=True)
+class Sweep(Command, SweepConfig):
+    """Vary one quantity and compare constructed transformers with exact KRR at every depth. If a
+    sweep is interrupted, the same command continues it. The same command with more --seeds or
+    --lines adds the new results to the finished results. In float32, curves of conjugate gradient
+    are rough at depths before it has converged, because it amplifies rounding errors;
+    JAX_ENABLE_X64=1 makes them smooth."""
+
+    axis: tyro.conf.Positional[Axis] = tyro.MISSING
+    """Quantity to vary."""
+    values: tuple[str, ...] = ()
+    """Values of the quantity. If empty, a default grid is used."""
+    json: bool = False
+    """Print JSON instead of a table."""
+    out: Folder | None = None
+    """Folder for results.csv, meta.json and the figure. If None, icl-krr-sweep-AXIS."""
+    devices: OnDevices = ONE_DEVICE
+
+    def refuse_options_without_effect(self) -> None:
+        axis = AXES[self.axis]
+        refuse_unused(self, axis.unused, f"along the axis {axis.name!r}, which does not use it")
+
+
 def run(settings: Sweep) -> int:
-    asked: dict[str, Any] = {
-        field.name: value
-        for field in dataclasses.fields(SweepConfig)
-        if (value := getattr(settings, field.name)) is not None
-    }
-    asked["values"] = tuple(map(parse_value, settings.values))
-    config = SweepConfig(**asked)
+    import jax.numpy as jnp
+
+    from ...experiments.sweep.grid import cells, last, models_of, sweep
+    from ...plots import images, sweep_figure
+
+    values = tuple(map(number_of, settings.values))
+    config = checked(dataclasses.replace(settings, values=values), SweepConfig)
     folder = settings.out or Path(f"icl-krr-sweep-{config.axis}")
     output.prepare(folder)
     meta = {
         **output.surroundings(settings),
         "dtype": str(jnp.result_type(float)),
-        "config": output.plain(dataclasses.asdict(config)),
+        "config": output.plain(asdict(config)),
     }
     rows = finished_rows(folder, meta, config)
     done = frozenset((row["line"], row["seed"]) for row in rows)
     save_rows(folder, meta, rows)
-    columns = (TextColumn("{task.description}"), MofNCompleteColumn(), TimeElapsedColumn())
-    with output.progress(*columns) as progress:
+    with output.count() as progress:
         wanted = cells(config)
         bar = progress.add_task("", total=len(wanted), completed=len(done & {*wanted}))
         for (line, seed), found in sweep(config, done):
@@ -82,7 +97,7 @@ def run(settings: Sweep) -> int:
 
 
 def save_rows(folder: Path, meta: dict[str, Any], rows: Rows) -> None:
-    files = {"meta.json": (output.to_json(with_cells(meta, rows)) + "\n").encode()}
+    files = {"meta.json": output.json_file(with_cells(meta, rows))}
     output.save(folder, files | ({"results.csv": to_csv(rows)} if rows else {}))
 
 
@@ -94,12 +109,14 @@ def with_cells(meta: dict[str, Any], rows: Rows) -> dict[str, Any]:
 
 def finished_rows(folder: Path, meta: dict[str, Any], config: SweepConfig) -> Rows:
     """The finished cells of an earlier run of this sweep; ValueError if the settings differ."""
+    from ...experiments.sweep.grid import is_whole, rows_of_a_cell
+
     if not (folder / "results.csv").exists():
         return []
     try:
         before = from_json((folder / "meta.json").read_text())
         there = {**before["config"], "dtype": before["dtype"]}
-        rows = parse_rows(folder / "results.csv")
+        rows = from_csv(folder / "results.csv")
         by_cell: dict[Any, Rows] = {}
         for row in rows:
             by_cell.setdefault((row["line"], row["seed"]), []).append(row)
@@ -130,6 +147,10 @@ def finished_rows(folder: Path, meta: dict[str, Any], config: SweepConfig) -> Ro
 
 def print_medians(config: SweepConfig, rows: Rows) -> None:
     """Print the medians over seeds at the last step, of every line and of the baselines."""
+    from statistics import median
+
+    from ...experiments.sweep.grid import BASELINES, last, models_of
+
     final = last(rows)
     values = list(dict.fromkeys(row["value"] for row in final))
     shown = [*values[: -1 : -(-len(values) // 5)], values[-1]]

@@ -2,33 +2,83 @@
 
 from __future__ import annotations
 
-import dataclasses
 import sys
+from dataclasses import asdict, dataclass, field, fields
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any
 
-import jax
-import jax.numpy as jnp
-from rich.progress import BarColumn, MofNCompleteColumn, TextColumn, TimeRemainingColumn
+import tyro
 
-from ...devices import over_processes
-from ...experiments.shared.recipe import Recipe, names
-from ...experiments.shared.runs import family, first_model, recorded
-from ...plots import images, training_figure
+from ...catalogue import FAMILIES, SOLVERS, kernel_class
+from ...experiments.shared.recipe import ModelRecipe, Recipe, TaskRecipe, names
 from ...text_tables import Table, number
-from ...training import Diverged, check, save_weights, train
-from ...training.checkpoint import compare, describe
-from ...training.shared_checkpoint import FILE, FOLDER
+from ...training.settings import Training
 from .. import output
-from ..settings.train import Train
+from ..options import ONE_DEVICE, Command, Folder, OnDevices, refuse_unused
+
+ARCHITECTURE = ("style", "attention", "width", "heads", "hidden", "activation", "layer_norm")
+"""Settings of a model with random weights that a construction determines itself."""
 
 SHOWN = ("step", "loss", "validation", "ratio", "steps_per_second")
 UNSURE = ("step", "loss", "nll", "validation", "ratio", "steps_per_second")
 """Columns of the table, without and with a predictive distribution."""
 
 
+@dataclass(frozen=True)
+class Train(Command):
+    """Train a transformer on new random tasks in every step. RECIPE sets the defaults of all other
+    settings. If training is interrupted, the same command continues from the last finished step and
+    reaches the same weights as an uninterrupted run."""
+
+    recipe: tyro.conf.Positional[Annotated[str | None, tyro.conf.arg(metavar="RECIPE")]] = None
+    """A recipe of the package (such as gp-encoder), the folder of an icl-krr train run, or a JSON
+    file.
+    If None, built-in defaults are used."""
+    task: TaskRecipe = field(default_factory=TaskRecipe)
+    """Family of tasks to draw from."""
+    model: ModelRecipe = field(default_factory=ModelRecipe)
+    """Architecture with random weights, or the weights to start from."""
+    training: Training = field(default_factory=Training)
+    """AdamW with warm-up and cosine decay of the learning rate."""
+    json: bool = False
+    """Print JSON instead of a table."""
+    out: Folder | None = None
+    """Folder for the weights, the checkpoint, metrics.csv, recipe.json, meta.json and the figure.
+    If None, icl-krr-train-RECIPE, or RECIPE itself if RECIPE is the folder of a run."""
+    devices: OnDevices = ONE_DEVICE
+
+    @property
+    def first_seed(self) -> int:
+        return self.training.seed
+
+    def refuse_options_without_effect(self) -> None:
+        """Each family takes its own settings; a construction has an architecture of its own."""
+        solver = self.model.start in SOLVERS
+        taken = {*FAMILIES[self.task.family].takes, *(["kernel"] if solver else [])}
+        if "kernel" in taken:
+            taken |= {kernel_class(self.task.kernel).bandwidth}
+            own = f"family {self.task.family!r} and kernel {self.task.kernel!r}"
+        else:
+            own = f"family {self.task.family!r}"
+        named = {name for row in FAMILIES.values() for name in row.takes}
+        others = {*named, "temperature", "lengthscale"} - taken
+        refuse_unused(self.task, others, f"for {own}", "task.")
+        if solver:
+            refuse_unused(self.model, ARCHITECTURE, f"for start {self.model.start!r}", "model.")
+
+
 def run(settings: Train) -> int:
     """Return 1 if the loss diverged, else 0."""
+    import jax
+    import jax.numpy as jnp
+
+    from ...devices import over_processes
+    from ...experiments.shared.runs import family, first_model, recorded
+    from ...plots import images, training_figure
+    from ...training import Diverged, check, save_weights, train
+    from ...training.checkpoint import compare
+    from ...training.shared_checkpoint import FILE, FOLDER
+
     recipe = Recipe(settings.task, settings.model, settings.training)
     folder = settings.out or default_folder(settings.recipe)
     sealed = recorded(recipe)
@@ -40,13 +90,7 @@ def run(settings: Train) -> int:
     if made and (folder / "recipe.json").exists():
         compare(described(Recipe.read(folder)), described(sealed), folder)
     output.save(folder, {"recipe.json": sealed.to_json().encode()})
-    columns = (
-        BarColumn(),
-        MofNCompleteColumn(),
-        TextColumn("{task.description}"),
-        TimeRemainingColumn(),
-    )
-    with output.progress(*columns) as progress:
+    with output.bar() as progress:
         bar = progress.add_task("compiling", total=recipe.training.steps)
 
         def show_progress(step: int, row: dict[str, Any] | None) -> None:
@@ -68,9 +112,9 @@ def run(settings: Train) -> int:
     meta = {
         **output.surroundings(settings),
         "dtype": str(jnp.result_type(float)),
-        "recipe": dataclasses.asdict(recipe),
+        "recipe": asdict(recipe),
     }
-    files = {"meta.json": (output.to_json(meta) + "\n").encode()}
+    files = {"meta.json": output.json_file(meta)}
     if rows:
         figure = training_figure(
             rows, f"{folder.name}, seed {recipe.training.seed}, {meta['dtype']}"
@@ -95,7 +139,9 @@ def default_folder(recipe: str | None) -> Path:
 
 
 def described(recipe: Recipe) -> dict[str, Any]:
-    parts = (describe(getattr(recipe, f.name), f.name) for f in dataclasses.fields(recipe))
+    from ...training.checkpoint import describe
+
+    parts = (describe(getattr(recipe, f.name), f.name) for f in fields(recipe))
     return {name: value for part in parts for name, value in part.items()}
 
 

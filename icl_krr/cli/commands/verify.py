@@ -2,25 +2,57 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Annotated, Any
 
-from rich.progress import MofNCompleteColumn, TextColumn, TimeElapsedColumn
+import tyro
 
-from ... import checks
-from ...experiments.claims.claim import Claim
-from ...experiments.claims.result import Result
-from ...experiments.claims.tables import compute, markdown, references
-from ...experiments.claims.verify import choose, verify_all
 from ...files import to_csv
-from ...plots import claim_figure, images
 from ...text_tables import Table, number
 from .. import output
-from ..settings.verify import Verify
+from ..options import Command, Folder
+
+if TYPE_CHECKING:
+    from ...experiments.claims.claim import Claim
+    from ...experiments.claims.result import Result
+
+
+@dataclass(frozen=True)
+class Verify(Command):
+    """Test published claims about in-context kernel regression. For each claim, the command prints
+    a verdict, the measured value and the bound. The exit status is 1 if a verdict differs from the
+    verdict recorded in the package. With --out, or if claims are named, such as C16, the command
+    also draws figures."""
+
+    claims: tyro.conf.Positional[
+        Annotated[tuple[str, ...], tyro.conf.arg(metavar="[CLAIM ...]")]
+    ] = ()
+    """Names of claims, such as C16. If empty, all claims."""
+    quick: bool = False
+    """Use fewer draws and one seed. All claims then take less than a minute."""
+    seeds: int | None = None
+    """Number of seeds. The first seed is --seed. If None, 10, or 1 with --quick."""
+    seed: int = 0
+    """First seed."""
+    long: bool = False
+    """Print the whole text of each claim, what holds instead, the deciding check, the ratio of
+    measured value and bound (tightness), the interval and the place of a counterexample."""
+    json: bool = False
+    """Print JSON instead of a table."""
+    out: Folder | None = None
+    """Folder for claims.json, claims.md, and a CSV file and a figure for each claim.
+    If None and claims are named, icl-krr-verify.
+    If None and no claims are named, no files are written."""
 
 
 def run(settings: Verify) -> int:
     """Return 1 if a verdict differs from the recorded verdict, else 0."""
+    from ... import checks
+    from ...experiments.claims.tables import markdown
+    from ...experiments.claims.verify import choose, verify_all
+    from ...plots import claim_figure, images
+
     chosen = choose(settings.claims)
     seeds = settings.seeds
     if seeds is None:
@@ -31,9 +63,8 @@ def run(settings: Verify) -> int:
         folder = Path("icl-krr-verify")
     if folder is not None:
         output.prepare(folder)
-    columns = (TextColumn("claims x seeds"), MofNCompleteColumn(), TimeElapsedColumn())
-    with output.progress(*columns) as progress:
-        bar = progress.add_task("", total=seeds * len(chosen))
+    with output.count() as progress:
+        bar = progress.add_task("claims x seeds", total=seeds * len(chosen))
         found = verify_all(
             chosen,
             seeds=range(settings.seed, settings.seed + seeds),
@@ -45,7 +76,7 @@ def run(settings: Verify) -> int:
     record = {"meta": meta, "claims": [claim_record(result) for result in results]}
     if folder is not None:
         files = {
-            "claims.json": (output.to_json(record) + "\n").encode(),
+            "claims.json": output.json_file(record),
             "claims.md": markdown(results).encode(),
         }
         for name, (_, rows) in found.items():
@@ -73,6 +104,8 @@ def claim_record(result: Result) -> dict[str, Any]:
 
 
 def print_claims(results: list[Result], chosen: dict[str, Claim], long: bool) -> None:
+    from ...experiments.claims.tables import compute, references
+
     console = output.wide()
     wide = console.width >= 120
     console.print(long_table(results) if long else short_table(results, chosen, wide))

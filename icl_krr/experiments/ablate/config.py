@@ -3,32 +3,18 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Literal
 
-from ... import checks
 from ...catalogue import KERNELS, SITES, SOLVERS, find, taken
+from ...catalogue.choices import Kernel, Site
 from ..shared.recipe import solver_of
 
 
 @dataclass(frozen=True)
 class AblateConfig:
-    """The model, the parts to ablate and the tasks.
+    """The model, the parts to ablate and the tasks; most are options of `icl-krr ablate`.
 
-    Args:
-        model: a run, or a solver whose construction is ablated; default "conjugate_gradient".
-        kernel: kernel of the construction; default: the kernel for which expectations are known,
-            or the first kernel that the solver takes.
-        steps: number of steps of the construction, >= 1; default 12, or the number of supports for
-            a solver that takes in one support a step.
-        kinds: kinds of sites to ablate; default: heads and slots of a construction, heads and MLP
-            units of a run.
-        each_step: whether to ablate a construction's part in each step separately; default False:
-            in all steps at once.
-        replace: value that replaces the ablated part, "zero" (default) or "mean".
-        swap: solver whose steps also replace the blocks of a run, one block at a time; default:
-            no replacement.
-        tasks: number of tasks, >= 2; default 64.
-        num_queries: number of queries of a task, >= 1; default 8.
-        seed: seed of the tasks; default 0.
+    A solver that takes in one support a step has by default as many steps as supports.
 
     Raises:
         ValueError: a name is unknown, a number is out of range, or an option does not fit the
@@ -36,17 +22,35 @@ class AblateConfig:
     """
 
     model: str = "conjugate_gradient"
-    kernel: str | None = None
+    """A run, or a solver whose construction is ablated."""
+    kernel: Kernel | None = None
+    """Kernel of a construction.
+    If None, the kernel for which the expected changes are known.
+    If they are known for no kernel, the first kernel that the solver supports."""
     steps: int | None = None
-    kinds: tuple[str, ...] | None = None
+    """Number of solver steps of a construction. If None, 12."""
+    kinds: tuple[Site, ...] | None = None
+    """Kinds of parts to remove.
+    If None, heads and slots of a construction, or heads and MLP units of a trained model."""
     each_step: bool = False
-    replace: str = "zero"
+    """Remove a part from one solver step at a time, instead of from all steps.
+    Parts of a trained model are always removed from one block at a time."""
+    replace: Literal["zero", "mean"] = "zero"
+    """Value that replaces the removed part.
+    "zero" is the number 0. "mean" is the mean over tasks and over tokens of the same role."""
     swap: str | None = None
+    """Solver whose steps also replace the blocks of a trained model, one at a time.
+    Decoders do not support this option. If None, no block is replaced."""
     tasks: int = 64
+    """Number of tasks to predict, >= 2."""
     num_queries: int = 8
+    """Number of queries per task."""
     seed: int = 0
+    """Seed of every random choice."""
 
     def __post_init__(self):
+        from ... import checks  # imports JAX, which `--help` does without
+
         set_field = lambda name, value: object.__setattr__(self, name, value)  # noqa: E731
         if self.steps is not None:
             checks.stored("steps", self.steps)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import partial
 from typing import Any, NamedTuple
@@ -10,16 +10,15 @@ from typing import Any, NamedTuple
 import jax
 import jax.numpy as jnp
 
-from ... import checks, theory
-from ...catalogue import KERNELS, SOLVERS, candidate, candidates, find, load, make_kernel, taken
-from ...constructions import Softmax
-from ...kernels import Kernel
+from ... import checks
+from ...catalogue import KERNELS, SOLVERS, candidate, candidates, find, taken
 from ...probes import Identification, identify, layerwise
-from ...probes.hat import LayerAnswers
-from ...tasks import LinearRegression, Task, map_tasks, system
+from ...probes.reading.derivatives import LayerAnswers
+from ...tasks import LinearRegression, Task
 from ...transformer import Transformer
 from ..shared.draws import draw_tasks
 from ..shared.rows import Rows
+from .constructed import Suited
 
 LOOKED_AT = ("linear", "exponential")
 """Kernels of the constructions and of the candidates."""
@@ -176,43 +175,12 @@ def construct(cell: Cell, config: ConfusionConfig) -> Constructed:
     fitted, scored = (
         draw_tasks(jax.random.fold_in(key, i), config.tasks, family) for i in range(2)
     )
-    size = float(jnp.mean(jnp.sum(fitted.x**2, axis=-1)))
-    kernel: Kernel = make_kernel(name, {"temperature": size, "lengthscale": size**0.5})
-    top = largest(kernel, fitted)
-    ridge = float(jnp.mean(top)) / condition
-    options: dict[str, Any] = {"num_features": config.num_features}
-    width = kernel.bandwidth
+    suited = Suited(fitted, (scored,), condition, config.steps)
+    kernel, row = suited.kernel(name), candidate(solver)
+    needs, width = suited.needs(row, kernel), kernel.bandwidth
     truth = {} if width is None else {width: getattr(kernel, width)}
-    row = candidate(solver)
-    if row.iterates:
-        options["steps"] = config.num_supports if row.sequential else config.steps
-        if not kernel.featured:
-            sinks = [largest_sink(kernel, tasks) for tasks in (fitted, scored)]
-            options["attention"] = Softmax(log_sink=max(sinks))
-    both = max(float(jnp.max(top)), float(jnp.max(largest(kernel, scored))))
-    known = {
-        "ridge": ridge,
-        "spectrum": (ridge, both + ridge),
-        "num_supports": config.num_supports,
-        "step_size": 0.5 / float(jnp.mean(map_tasks(lambda t: kernel.diagonal(t.x), fitted))),
-    }
-    options |= {name: value for name, value in known.items() if name in row.keywords}
-    truth |= {name: known[name] for name in row.keywords if name in (row.fitted or {})}
-    build: Callable[..., Transformer] = load(row.construction)
-    return Constructed(build(kernel, **options), truth, fitted, scored)
-
-
-@jax.jit
-def largest(kernel: Kernel, tasks: Task) -> jax.Array:
-    """The largest eigenvalue of K of every task."""
-    return map_tasks(
-        lambda task: jnp.linalg.eigvalsh(system(kernel, task).gram)[-1], tasks, chunk=1
-    )
-
-
-def largest_sink(kernel: Kernel, tasks: Task) -> int:
-    each = [jax.tree.map(lambda leaf, i=i: leaf[i], tasks) for i in range(len(tasks.x))]
-    return max(int(theory.log_sink(kernel, task)) for task in each)
+    truth |= {name: needs[name] for name in row.keywords if name in (row.fitted or {})}
+    return Constructed(suited.build(solver, kernel), truth, fitted, scored)
 
 
 def matrix(rows: Rows) -> dict[tuple[str, str], dict[str, int]]:

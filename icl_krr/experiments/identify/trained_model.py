@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from typing import Any, NamedTuple
 
@@ -13,7 +12,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from ... import checks
-from ...catalogue import BATTERIES, find, name_of
+from ...catalogue import name_of
 from ...files import Lines, to_markdown
 from ...kernels import Kernel
 from ...probes import (
@@ -22,59 +21,22 @@ from ...probes import (
     effective,
     fit_probe,
     has_slot,
-    hat_matrix,
-    identify,
     layerwise,
     spectral_filter,
 )
-from ...probes.distances import SPACES
-from ...tasks import battery, map_tasks
+from ...probes.naming.answers import flat_answers, run_model
+from ...probes.naming.comparison import Options, compare
+from ...probes.naming.distances import SPACES
+from ...probes.naming.identification import distance_cell
+from ...tasks import battery
 from ...training import reference
 from ..shared.draws import draw_tasks
 from ..shared.rows import Rows
 from ..shared.runs import Run
 from .probe_controls import controls, in_dtype_of_tasks, state_rows, state_table
+from .settings import IdentifyConfig
 
 Show = Callable[[str], None]
-
-
-@dataclass(frozen=True)
-class IdentifyConfig:
-    """Settings of an identification.
-
-    Args:
-        tasks: number of tasks that fit the candidates, >= 2; default 64. The same number
-            of other tasks scores the candidates.
-        probe_tasks: number of tasks that fit the linear probes, >= 2; default 512.
-        num_queries: number of queries of a task, >= 1; default 8.
-        kernels: kernels of the candidates; default: all.
-        steps: largest number of steps of a candidate, >= 1; default: 8 per layer, and 32 where no
-            candidate fits.
-        per_layer: whether to refine the parameters of the candidates for each layer; default False.
-        battery: name of a battery (see `icl_krr.tasks.battery`) whose tasks score probes and
-            candidates; default None: the training family.
-        seed: seed of the tasks and of the bootstrap; default 0.
-
-    Raises:
-        ValueError: a number is out of range.
-    """
-
-    tasks: int = 64
-    probe_tasks: int = 512
-    num_queries: int = 8
-    kernels: tuple[str, ...] | None = None
-    steps: int | None = None
-    per_layer: bool = False
-    battery: str | None = None
-    seed: int = 0
-
-    def __post_init__(self):
-        for name, least in (("tasks", 2), ("probe_tasks", 2), ("num_queries", 1)):
-            checks.count(name, getattr(self, name), least)
-        if self.battery is not None:
-            find("battery", BATTERIES, self.battery)
-        if self.steps is not None:
-            checks.stored("steps", self.steps)
 
 
 class Findings(NamedTuple):
@@ -116,14 +78,13 @@ def examine(run: Run, config: IdentifyConfig, progress: Show = lambda words: Non
         probe = fit_probe(model, probing)
         layer_answers = partial(layerwise, model, probe=probe)
         layers = controls(model, probing, scored, family, jax.random.fold_in(key, 3))
-    answers = jax.jit(partial(map_tasks, layer_answers))(scored)
-    errors = jnp.mean((answers - scored.y_query[:, None]) ** 2, axis=(0, 2))
     progress("finding the exact predictor of the tasks")
     best = reference(family, jax.random.fold_in(key, 4))
     known = best.losses(scored)
     progress("computing hat matrices and filters")
-    hats = jax.jit(partial(map_tasks, partial(hat_matrix, layer_answers)))(scored)
-    steps = 8 * (hats.shape[1] - 1) if config.steps is None else config.steps
+    arrays = run_model(layer_answers, fitted, scored)
+    hats = arrays.hats
+    errors = jnp.mean((arrays.predictions - scored.y_query[:, None]) ** 2, axis=(0, 2))
     name = name_of(best.kernel)
     rows = []
     for layer, error in enumerate(errors.tolist()):
@@ -137,17 +98,15 @@ def examine(run: Run, config: IdentifyConfig, progress: Show = lambda words: Non
                 row |= {f"smoother's {key}": value for key, value in smooth.items()}
         rows.append(row)
     filtered = spectral_filter(best.kernel, scored, hats, seed=config.seed)
-    found = identify(
-        layer_answers,
-        fitted,
-        scored,
+    options = Options(
         kernels=config.kernels,
-        steps=steps,
+        steps=8 * (hats.shape[1] - 1) if config.steps is None else config.steps,
         system=(best.kernel, float(best.ridge)),
         per_layer=config.per_layer,
         seed=config.seed,
         progress=progress,
     )
+    found = compare(flat_answers(fitted, scored, arrays), options)
     progress("probing the states of the nearest solver")
     states = state_rows(model, found, probing, scored, jax.random.fold_in(key, 3), config.seed)
     return Findings(found, rows, filtered, best.kernel, float(best.ridge), states)
@@ -190,16 +149,16 @@ def distance_rows(found: Identification) -> Rows:
 
 def filter_rows(findings: Findings) -> Rows:
     """One row per layer and bin of eigenvalues, with the filter, its interval and exact KRR."""
-    seen = findings.filter
+    found = findings.filter
     return [
         {
             "layer": layer,
             "sigma": float(sigma),
-            **{name: float(getattr(seen, name)[layer, i]) for name in ("q", "low", "high")},
+            **{name: float(getattr(found, name)[layer, i]) for name in ("q", "low", "high")},
             "exact": float(1 / (sigma + findings.ridge)),
         }
-        for layer in range(1, len(seen.q))
-        for i, sigma in enumerate(seen.sigma)
+        for layer in range(1, len(found.q))
+        for i, sigma in enumerate(found.sigma)
     ]
 
 
@@ -208,3 +167,69 @@ def markdown(findings: Findings) -> str:
     tables = [layer_table(findings), *(distance_table(findings.found, space) for space in SPACES)]
     tables += [state_table(findings.states)] if findings.states else []
     return "\n".join(map(to_markdown, tables))
+
+
+Positions = Mapping[int, Findings]
+"""What `examine` found, by the number of supports before the query."""
+
+
+def examine_positions(
+    run: Run,
+    config: IdentifyConfig,
+    positions: tuple[int, ...] = (),
+    progress: Show = lambda words: None,
+) -> Positions:
+    """Examine a model after each number of supports in `positions`, and after all n of its tasks.
+
+    A causal model of interleaved tokens answers at the x token of a support as it answers a query
+    after the supports before it. So its answers at position i are those to tasks of i supports.
+    Probes and candidates are fitted anew at every position.
+
+    Args:
+        run: model, task family and recipe.
+        config: settings of every identification.
+        positions: numbers of supports, from 1 to n; default: only n.
+        progress: function that is called with words about the current stage. The default does
+            nothing.
+
+    Returns:
+        {number of supports: `Findings`}, in increasing order; the last has all n supports.
+
+    Raises:
+        ValueError: a position is not from 1 to n.
+    """
+    family: Any = run.family
+    longest = family.num_supports
+    for position in positions:
+        checks.count("positions", position)
+        if position > longest:
+            raise ValueError(
+                f"positions must be <= {longest}, the number of supports of the tasks, "
+                f"got {position}"
+            )
+    found = {}
+    for count in sorted({*positions, longest}):
+        there = run._replace(family=dataclasses.replace(family, num_supports=count))
+        words = f"{count} of {longest} supports: " if positions else ""
+        found[count] = examine(there, config, lambda what, words=words: progress(words + what))
+    return found
+
+
+def verdict_table(found: Positions) -> Lines:
+    """A line for every position: errors, the verdict, the nearest candidate and the baselines."""
+    header = ["supports", "error", "exact", "zero", "status", "remain", "nearest"]
+    header += [*SPACES, "step at each layer", *(f"baseline, {space}" for space in SPACES)]
+    lines = []
+    for count, findings in found.items():
+        last, best = findings.layers[-1], findings.found.best
+        cells = [f"{last[name]:.3g}" for name in ("error", "exact", "zero")]
+        cells += [findings.found.status, ", ".join(findings.found.remain) or "-"]
+        cells += [f"{best.fit.candidate}, {best.fit.kernel}"]
+        cells += [distance_cell(best.distances[space]) for space in SPACES]
+        cells += [" ".join(map(str, best.fit.alignment))]
+        for space in SPACES:
+            known = findings.found.baselines
+            name = min(known, key=lambda name: known[name][space].mean)
+            cells.append(f"{name}, {distance_cell(known[name][space])}")
+        lines.append([str(count), *cells])
+    return header, lines

@@ -7,19 +7,15 @@ import json
 from dataclasses import dataclass, field
 from importlib import resources
 from pathlib import Path
-from typing import TYPE_CHECKING, Literal
+from typing import Literal
 
 from ... import fields
-from ...catalogue import ATTENTIONS, FAMILIES, KERNELS, SOLVERS, find, spelled
+from ...catalogue import FAMILIES, KERNELS, SOLVERS, find, spelled
+from ...catalogue.choices import Attention, Family, Kernel
 from ...files import SEAL, check_seal, seal
 from ...names import similar
 from ...records import json_of, record_of
 from ...training.settings import Training
-
-if TYPE_CHECKING:
-    Family = KernelName = Attention = str
-else:
-    Family, KernelName, Attention = (Literal[tuple(n)] for n in (FAMILIES, KERNELS, ATTENTIONS))
 
 RUNS = Path(str(resources.files("icl_krr"))) / "runs"
 """Folder of the reference runs: each has a recipe, most have weights and metrics."""
@@ -51,7 +47,7 @@ class TaskRecipe:
     """Distribution of the inputs: standard normal, uniform in (-1, 1) or on the unit sphere."""
     noise: float = 0.05
     """Variance of the noise on the supports' outputs."""
-    kernel: KernelName = "gaussian"
+    kernel: Kernel = "gaussian"
     """Kernel of the Gaussian process."""
     lengthscale: float = 1.0
     """Lengthscale of the Gaussian kernel, in units of x."""

@@ -30,13 +30,9 @@ from ...transformer import (
 def in_other_channels(model: Transformer, read: jax.Array, write: jax.Array) -> Transformer:
     r"""The model with the stream $h$ in other channels, $h W$, which it reads as $h W R$.
 
-    With an orthogonal matrix $W$ and $R = W^T$ the model computes the same. Its layout has one
-    slot, `stream`, because no channel belongs to one slot of the model any longer.
-
-    Args:
-        model: model without LayerNorm; its slots are merged first (`icl_krr.dense`).
-        read: matrix $R$ [m, d_model].
-        write: matrix $W$ [d_model, m].
+    With an orthogonal matrix $W$ [d_model, m] (`write`) and $R = W^T$ (`read`) the model computes
+    the same. Its slots are merged first (`icl_krr.dense`), because no channel belongs to one slot
+    any longer. It must have no LayerNorm.
     """
     merged = dense(model)
     width = write.shape[1]
@@ -76,14 +72,10 @@ def change_read(read: jax.Array, part: Any) -> Any:
 
 
 def rotated(model: Transformer, key: jax.Array) -> Transformer:
-    """The model with its merged stream rotated by a random orthogonal matrix.
+    """The model, without LayerNorm, with its merged stream rotated by a random orthogonal matrix.
 
     Slots that only the aggregator has keep their channels. They hold divisors, which are exactly 0
     at all other tokens; after a rotation they would be rounding errors there.
-
-    Args:
-        model: model without LayerNorm.
-        key: random key of the rotation.
     """
     slots = model.layout.slots
     turned = jnp.concatenate([jnp.full(s.width, s.at != ("aggregator",)) for s in slots])
@@ -100,11 +92,6 @@ def perturbed(model: Transformer, key: jax.Array, level: float) -> Transformer:
     """The model with every weight multiplied by 1 + level z, z standard normal.
 
     Each step has weights, and so noise, of its own.
-
-    Args:
-        model: model of any kind.
-        key: random key of the noise.
-        level: standard deviation of the relative noise, >= 0.
     """
     leaves, structure = jax.tree.flatten(untie(model))
     keys = jax.random.split(key, len(leaves))
@@ -118,17 +105,11 @@ def perturbed(model: Transformer, key: jax.Array, level: float) -> Transformer:
 def superposed(
     model: Transformer, tasks: Task, key: jax.Array, width: int, updates: int = 2000
 ) -> Transformer:
-    """The model in fewer channels than it has, so that its slots cannot stay orthogonal.
+    """The model in `width` channels, fewer than it has, so that its slots cannot stay orthogonal.
 
-    The stream is projected to its `width` principal directions, in which the channels are rotated.
-    Adam then trains all weights until the predictions after every layer are those of the model.
-
-    Args:
-        model: model without LayerNorm.
-        tasks: batch of tasks for the directions and for the training.
-        key: random key of the rotation.
-        width: number of channels, < `model.layout.width`.
-        updates: number of updates of Adam.
+    The stream is projected to its `width` principal directions on the tasks, in which the channels
+    are rotated. Adam then trains all weights until the predictions after every layer are those of
+    the model, which must have no LayerNorm.
     """
     plain = in_other_channels(model, *2 * (jnp.eye(model.layout.width),))
     points = ("resid_pre.stream", "resid_mid.stream", "resid_post.stream")
@@ -156,14 +137,7 @@ def descend(
     updates: int,
     learning_rate: float,
 ) -> Transformer:
-    """The model after updates of Adam on all its weights, with a learning rate that falls to 0.
-
-    Args:
-        model: model of any kind.
-        error: function that is minimised.
-        updates: number of updates.
-        learning_rate: first learning rate.
-    """
+    """The model after updates of Adam on all its weights, with a learning rate that falls to 0."""
     rate = optax.cosine_decay_schedule(learning_rate, updates)
     adam = optax.chain(optax.clip_by_global_norm(0.1), optax.adam(rate))
 

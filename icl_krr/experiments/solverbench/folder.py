@@ -31,11 +31,7 @@ MANIFEST, TRUTHS = "manifest.json", "labels.json"
 
 
 def all_models(config: BenchConfig) -> list[Model]:
-    """Every model of SolverBench, in an order that says nothing about the truth.
-
-    Args:
-        config: sizes and seed.
-    """
+    """Every model of SolverBench, in an order that says nothing about the truth."""
     names = (LINEAR,) if config.quick else (LINEAR, PROCESS)
     settings = {name: setting(name, config) for name in names}
     made = [*known_models(settings, config), *open_models(settings, config)]
@@ -46,18 +42,11 @@ def all_models(config: BenchConfig) -> list[Model]:
 def write_bench(
     folder: Path, config: BenchConfig, progress: Callable[[str], None] = lambda words: None
 ) -> dict[str, Any]:
-    """Write SolverBench to the folders `models` and `labels` of a folder.
+    """Write SolverBench to the folders `models` and `labels` of a folder; return the labels.
 
     The manifest is written last, and has the checksums of all other files that a participant may
-    see. So a folder without a manifest was not written to its end.
-
-    Args:
-        folder: folder to write to; it must exist.
-        config: sizes and seed.
-        progress: function that is called with the name of each model. The default does nothing.
-
-    Returns:
-        The labels.
+    see. So a folder without a manifest was not written to its end. `progress` is called with words
+    about each model.
     """
     for name, last in ((LABELS, TRUTHS), (MODELS, MANIFEST)):
         (folder / name).mkdir(exist_ok=True)

@@ -24,12 +24,7 @@ LEVELS = (1e-3, 1e-2)
 
 
 def known_models(settings: dict[str, Setting], config: BenchConfig) -> Iterator[Model]:
-    """All models that run a candidate.
-
-    Args:
-        settings: the families of tasks by name.
-        config: sizes; with `quick` one model for each variant.
-    """
+    """All models that run a candidate; if `config.quick`, one of each variant."""
     plain = [
         exact(solver, kernel, one)
         for one in settings.values()
@@ -85,22 +80,29 @@ def changed(model: Model, variant: str, words: str, weights: Transformer, **othe
     return model._replace(truth=truth, weights=weights, **other)
 
 
-ROTATED = ("gradient_descent", "chebyshev", "conjugate_gradient")
+def variants_of(
+    settings: dict[str, Setting], solvers: tuple[str, ...], key: jax.Array, quick: bool
+) -> Iterator[tuple[Model, Transformer, jax.Array]]:
+    """The constructions of solvers on each family, their weights, and a key for each."""
+    for i, one in enumerate(settings.values()):
+        for j, solver in enumerate(solvers[: 1 if quick else None]):
+            model = exact(solver, KERNELS[one.name][0], one)
+            assert model.weights is not None
+            yield model, model.weights, jax.random.fold_in(jax.random.fold_in(key, i), j)
+        if quick:
+            return
+
+
+CHANGED = ("gradient_descent", "chebyshev", "conjugate_gradient")
 
 
 def turned(settings: dict[str, Setting], key: jax.Array, quick: bool) -> Iterator[Model]:
     """Rotated streams, read by the model's own read-out and by a linear probe."""
-    for i, one in enumerate(settings.values()):
-        for j, solver in enumerate(ROTATED[: 1 if quick else None]):
-            kernel = KERNELS[one.name][0]
-            model = exact(solver, kernel, one)
-            assert model.weights is not None
-            weights = rotated(model.weights, jax.random.fold_in(jax.random.fold_in(key, i), j))
-            for probed in (False, True):
-                reader = "a linear probe" if probed else "its own read-out"
-                yield changed(model, "rotated", f"read by {reader}", weights, probed=probed)
-        if quick:
-            return
+    for model, weights, own in variants_of(settings, CHANGED, key, quick):
+        weights = rotated(weights, own)
+        for probed in (False, True):
+            reader = "a linear probe" if probed else "its own read-out"
+            yield changed(model, "rotated", f"read by {reader}", weights, probed=probed)
 
 
 FEWER = (("gradient_descent", 1), ("gradient_descent", 2), ("chebyshev", 1))
@@ -125,44 +127,24 @@ def first(tasks: Task) -> Task:
     return jax.tree.map(lambda leaf: leaf[:64], tasks)
 
 
-PERTURBED = ("gradient_descent", "chebyshev", "conjugate_gradient")
-
-
 def noisy(settings: dict[str, Setting], key: jax.Array, quick: bool) -> Iterator[Model]:
     """Weights with noise, of several levels."""
-    for i, one in enumerate(settings.values()):
-        for j, solver in enumerate(PERTURBED[: 1 if quick else None]):
-            model = exact(solver, KERNELS[one.name][0], one)
-            assert model.weights is not None
-            own = jax.random.fold_in(jax.random.fold_in(key, i), j)
-            for level in LEVELS[1:] if quick else LEVELS:
-                words = f"weights times 1 + {level:g} z"
-                yield changed(model, "perturbed", words, perturbed(model.weights, own, level))
-        if quick:
-            return
+    for model, weights, own in variants_of(settings, CHANGED, key, quick):
+        for level in LEVELS[1:] if quick else LEVELS:
+            words = f"weights times 1 + {level:g} z"
+            yield changed(model, "perturbed", words, perturbed(weights, own, level))
 
 
 def trained(settings: dict[str, Setting], key: jax.Array, quick: bool) -> Iterator[Model]:
     """Constructions whose weights were trained on their tasks, from the construction on."""
-    for one in settings.values():
-        for solver in PERTURBED[: 1 if quick else 2]:
-            model = exact(solver, KERNELS[one.name][0], one)
-            assert model.weights is not None
-            updates = 10 if quick else 100
-            weights = fine_tuned(model.weights, first(one.probing), updates)
-            yield changed(model, "fine-tuned", f"{updates} updates", weights)
-        if quick:
-            return
+    updates = 10 if quick else 100
+    for model, weights, _ in variants_of(settings, CHANGED[:2], key, quick):
+        weights = fine_tuned(weights, first(model.setting.probing), updates)
+        yield changed(model, "fine-tuned", f"{updates} updates", weights)
 
 
 def fine_tuned(model: Transformer, tasks: Task, updates: int) -> Transformer:
-    """The untied model after updates of Adam on the error at the queries.
-
-    Args:
-        model: a construction.
-        tasks: batch of tasks with y_query.
-        updates: number of updates.
-    """
+    """The untied construction after updates of Adam on the error at the queries of the tasks."""
 
     def error(model: Transformer) -> jax.Array:
         return jnp.mean((jax.vmap(partial(predict, model))(tasks) - tasks.y_query) ** 2)

@@ -13,7 +13,7 @@ import numpy as np
 from ...catalogue import candidate, load
 from ...kernels import Kernel
 from ...probes import fit_probe, hat_matrix, layerwise
-from ...probes.candidates import Values
+from ...probes.naming.candidates import Values
 from ...tasks import Task, map_tasks
 from ...transformer import Transformer
 from .settings import Setting
@@ -94,11 +94,7 @@ def answers_and_hats(answers: Callable[[Task], jax.Array], tasks: Task) -> tuple
 
 
 def answers_of(model: Model) -> Answers:
-    """Run a model on its tasks.
-
-    Args:
-        model: a model of SolverBench.
-    """
+    """Run a model on its tasks."""
     tasks = model.setting.tasks.replace(y_query=None)
     if model.weights is None:
         assert model.function is not None
@@ -110,13 +106,7 @@ def answers_of(model: Model) -> Answers:
 
 
 def oracle(solver: str, kernel: Kernel, setting: Setting) -> Callable[[Task], dict[str, jax.Array]]:
-    """The states of a candidate after every layer, computed without a transformer.
-
-    Args:
-        solver: name of the candidate.
-        kernel: kernel of the regression.
-        setting: family of the tasks, which gives the parameters.
-    """
+    """The states of a candidate after every layer, computed without a transformer."""
     row = candidate(solver)
     needs = setting.needs(row, kernel)
     if row.sequential:

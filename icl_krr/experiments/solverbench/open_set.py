@@ -33,12 +33,7 @@ class Tilted(LogBilinear):
 
 
 def open_models(settings: dict[str, Setting], config: BenchConfig) -> Iterator[Model]:
-    """All models that run no candidate.
-
-    Args:
-        settings: the families of tasks by name.
-        config: sizes; with `quick` two models, one with weights and one without.
-    """
+    """All models that run no candidate; if `config.quick`, one with weights and one without."""
     key = jax.random.fold_in(jax.random.key(config.seed), 9)
     for i, one in enumerate(settings.values()):
         own = jax.random.fold_in(key, i)

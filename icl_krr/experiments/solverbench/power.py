@@ -12,11 +12,11 @@ from ... import checks
 from ...catalogue import candidate
 from ...files import Lines
 from .disguise import perturbed, rotated
-from .entrant import identify_answers, row_of, verdict_of
 from .known import KERNELS, exact
 from .models import answers_of
 from .score import Share, outcome
 from .settings import LINEAR, PROCESS, QUICK, BenchConfig, setting
+from .verdicts import identify_answers, row_of, verdict_of
 
 SLOT, PROBE = "own read-out", "linear probe"
 """How the layers are read: with the model's own read-out, or with a probe of a rotated stream."""
@@ -86,13 +86,9 @@ Cell = tuple[str, int, str, float]
 
 
 def measure(config: PowerConfig, done: Collection[Cell] = ()) -> Iterator[list[dict[str, Any]]]:
-    """Yield two rows for every family, seed, solver and level, one for each way to read.
+    """Yield two rows for every cell that is not in `done`, one for each way to read the model.
 
-    One model is read in two ways. Its weights have noise; for the probe, its stream is rotated.
-
-    Args:
-        config: cells and sizes.
-        done: cells to skip.
+    Its weights have noise; for the probe, its stream is rotated.
     """
     for seed in range(config.seed, config.seed + config.seeds):
         for family in config.families:

@@ -79,13 +79,7 @@ class Submitted(NamedTuple):
 
 
 def read_models(models: Path) -> tuple[Manifest, list[Submitted]]:
-    """Read the folder `models` of SolverBench and check it against its manifest.
-
-    Args:
-        models: folder that `write_bench` wrote.
-
-    Returns:
-        The manifest, and the models in the order of their names.
+    """Read the folder `models` and check it against its manifest, which gives the order.
 
     Raises:
         ValueError: the folder was not written to its end, a file has changed, is damaged or has no

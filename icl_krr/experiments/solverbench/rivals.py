@@ -1,4 +1,8 @@
-"""Solvers that are no candidate of `identify`, written as weights of the one forward pass."""
+"""Solvers that are no candidate of `identify`, written as weights of the one forward pass.
+
+They take the arguments of `icl_krr.constructions`: kernel, number of features p, ridge, number of
+steps, step size, and options such as `attention`.
+"""
 
 from __future__ import annotations
 
@@ -15,16 +19,9 @@ from ...transformer import Transformer
 def varying_descent(
     kernel: Kernel, *, num_features: int, ridge: float, step_sizes: jax.Array, **options: Any
 ) -> Transformer:
-    r"""Gradient descent with one step size for each step.
+    r"""Gradient descent with one step size for each step, `step_sizes` [steps].
 
     $$r_{t+1} = r_t - \eta_t (K + \lambda I) r_t$$
-
-    Args:
-        kernel: kernel of the regression.
-        num_features: number of features p.
-        ridge: ridge $\lambda$.
-        step_sizes: step sizes $\eta_t$ [steps].
-        options: options of every construction, such as `attention`.
     """
     m = machine(kernel, num_features, **options)
     r = m.state("r", SUPPORTS, "residual y - A alpha", starts_as=m.y)
@@ -53,14 +50,6 @@ def averaged_descent(
     r"""Gradient descent that predicts with the mean of its iterates 1 to t.
 
     $$\bar f_{t+1} = \bar f_t + (f_{t+1} - \bar f_t) / (t + 1)$$
-
-    Args:
-        kernel: kernel of the regression.
-        num_features: number of features p.
-        ridge: ridge $\lambda$.
-        steps: number of steps.
-        step_size: step size.
-        options: options of every construction, such as `attention`.
     """
     m = machine(kernel, num_features, **options)
     r = m.state("r", SUPPORTS, "residual y - A alpha", starts_as=m.y)
@@ -94,14 +83,6 @@ def nesterov(
     The residual in the bracket belongs to the point $\alpha_t + \mu_t p_t$ ahead. The slot `ahead`
     contains $K p_t$, so that a step applies $K$ once.
 
-    Args:
-        kernel: kernel of the regression.
-        num_features: number of features p.
-        ridge: ridge $\lambda$.
-        steps: number of steps.
-        step_size: step size $\eta$.
-        options: options of every construction, such as `attention`.
-
     Source: Nesterov, A method of solving a convex programming problem with convergence rate
     O(1/k^2), 1983.
     """
@@ -132,15 +113,7 @@ def nesterov(
 def steepest_descent(
     kernel: Kernel, *, num_features: int, ridge: float, steps: int, **options: Any
 ) -> Transformer:
-    r"""Steepest descent: the step size $r^T r / r^T A r$ of the exact line search.
-
-    Args:
-        kernel: kernel of the regression.
-        num_features: number of features p.
-        ridge: ridge $\lambda$.
-        steps: number of steps.
-        options: options of every construction, such as `attention`.
-    """
+    r"""Steepest descent: the step size $r^T r / r^T A r$ of the exact line search."""
     m = machine(kernel, num_features, **options)
     r = m.state("r", SUPPORTS, "residual y - A alpha", starts_as=m.y)
     prediction = m.state("prediction", SUPPORTS_AND_QUERIES, "k(x)^T alpha")

@@ -33,12 +33,7 @@ class Share(NamedTuple):
 
     @classmethod
     def of(cls, cases: int, total: int) -> Share:
-        """The share with Wilson's interval.
-
-        Args:
-            cases: number of cases, <= total.
-            total: number of all cases.
-        """
+        """The share with Wilson's interval."""
         if not total:
             return cls(0, 0, None, None)
         found = binomtest(cases, total).proportion_ci(0.95, method="wilson")
@@ -52,12 +47,7 @@ class Share(NamedTuple):
 
 
 def outcome(label: Mapping[str, Any], verdict: Verdict) -> str:
-    """What a verdict is, one of `OUTCOMES`.
-
-    Args:
-        label: the truth of the model.
-        verdict: what is said of the model.
-    """
+    """What a verdict on a model with this label is, one of `OUTCOMES`."""
     named = set(label["names"]) & set(verdict.names)
     if verdict.status == NONE:
         return "none"
@@ -71,17 +61,10 @@ def outcome(label: Mapping[str, Any], verdict: Verdict) -> str:
 def score(
     labels: Mapping[str, Mapping[str, Any]], verdicts: Mapping[str, Verdict]
 ) -> dict[str, Any]:
-    """The score of a table of verdicts.
+    """The score of verdicts, by name of the model, against its label.
 
     In the open set no candidate is right: "identified" and "not distinguishable" are false
     positives, "none" is right, and "close to" claims no solver.
-
-    Args:
-        labels: truth of every model by name.
-        verdicts: verdict on every model by name.
-
-    Returns:
-        The record of `summary`.
     """
     rows = [
         {
@@ -102,11 +85,7 @@ def score(
 def summary(rows: list[dict[str, Any]]) -> dict[str, Any]:
     """Shares of every outcome in every variant and of every verdict in the open set.
 
-    Args:
-        rows: a row for every model, as `score` makes it.
-
-    Returns:
-        A record with the shares, the confusion of truths and verdicts, and the rows.
+    The record has the shares, the confusion of truths and verdicts, and the rows of `score`.
     """
     variants = {}
     for variant in VARIANTS:

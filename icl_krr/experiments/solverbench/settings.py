@@ -7,15 +7,12 @@ from dataclasses import dataclass
 from typing import Any
 
 import jax
-import jax.numpy as jnp
 
 from ... import checks
-from ...catalogue import Solver, candidate, load, make_kernel, name_of
-from ...constructions import Softmax
+from ...catalogue import name_of
 from ...kernels import Kernel
-from ...tasks import GaussianProcess, LinearRegression, Sampler, Task, map_tasks
-from ...transformer import Transformer
-from ..identify.confusion import largest, largest_sink
+from ...tasks import GaussianProcess, LinearRegression, Sampler, Task
+from ..identify.constructed import Suited
 from ..shared.draws import draw_tasks
 from ..shared.families import family
 from ..shared.recipe import Recipe
@@ -77,71 +74,27 @@ def sampler(name: str, config: BenchConfig) -> Sampler:
 
 
 @dataclass(frozen=True)
-class Setting:
+class Setting(Suited):
     """A family of tasks with its drawn tasks, and the parameters of its models.
+
+    Half of `tasks` is to fit, half to score.
 
     Args:
         name: name of the family.
         family: sampler of the tasks.
-        tasks: tasks of the answers, a batch; the first half is to fit, the second to score.
         probing: tasks that the linear probes are fitted to, a batch with y_query.
         config: sizes.
     """
 
     name: str
     family: Sampler
-    tasks: Task
     probing: Task
     config: BenchConfig
 
     def kernel(self, name: str) -> Kernel:
-        """A kernel of the catalogue with a typical bandwidth of the tasks."""
+        """The kernel of the family, or one with a typical bandwidth of the tasks."""
         own = getattr(self.family, "kernel", None)
-        if own is not None and name_of(own) == name:
-            return own
-        size = float(jnp.mean(jnp.sum(self.tasks.x**2, axis=-1)))
-        return make_kernel(name, {"temperature": size, "lengthscale": size**0.5})
-
-    def ridge(self, kernel: Kernel) -> float:
-        """The ridge that gives K + ridge I about the condition number of the config."""
-        return float(jnp.mean(largest(kernel, self.tasks))) / self.config.condition
-
-    def high(self, kernel: Kernel) -> float:
-        """The largest eigenvalue of K + ridge I over all tasks."""
-        return float(jnp.max(largest(kernel, self.tasks))) + self.ridge(kernel)
-
-    def attention(self, kernel: Kernel) -> dict[str, Any]:
-        if kernel.featured:
-            return {}
-        return {"attention": Softmax(log_sink=largest_sink(kernel, self.tasks))}
-
-    def needs(self, row: Solver, kernel: Kernel) -> dict[str, Any]:
-        """The keywords that construction and oracle of a candidate take."""
-        if not row.iterates:
-            return {}
-        ridge, supports = self.ridge(kernel), self.tasks.num_supports
-        known = {
-            "ridge": ridge,
-            "spectrum": (ridge, self.high(kernel)),
-            "num_supports": supports,
-            "step_size": 0.5 / float(jnp.mean(self.diagonal(kernel))),
-        }
-        own = {name: known[name] for name in row.keywords}
-        return own | {"steps": supports if row.sequential else self.config.steps}
-
-    def diagonal(self, kernel: Kernel) -> jax.Array:
-        """All values k(x, x) at the supports [tasks, n]."""
-        return map_tasks(lambda task: kernel.diagonal(task.x), self.tasks)
-
-    def build(self, solver: str, kernel: Kernel) -> Transformer:
-        """The construction of a candidate."""
-        row = candidate(solver)
-        return load(row.construction)(
-            kernel,
-            num_features=self.tasks.num_features,
-            **self.needs(row, kernel),
-            **(self.attention(kernel) if row.iterates else {}),
-        )
+        return own if own is not None and name_of(own) == name else super().kernel(name)
 
     def shared(self, kernel: Kernel) -> dict[str, Any]:
         """Keywords of a solver that is no candidate, without its step sizes."""
@@ -153,14 +106,9 @@ class Setting:
 
 
 def setting(name: str, config: BenchConfig) -> Setting:
-    """Draw the tasks of a family.
-
-    Args:
-        name: "linear" or "process".
-        config: sizes and seed.
-    """
+    """Draw the tasks of the family "linear" or "process"."""
     made = sampler(name, config)
     key = jax.random.fold_in(jax.random.key(config.seed), (LINEAR, PROCESS).index(name))
     counts = (2 * config.tasks, config.probe_tasks)
     drawn = [draw_tasks(jax.random.fold_in(key, i), count, made) for i, count in enumerate(counts)]
-    return Setting(name, made, drawn[0], drawn[1], config)
+    return Setting(drawn[0], (), config.condition, config.steps, name, made, drawn[1], config)

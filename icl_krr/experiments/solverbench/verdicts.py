@@ -1,16 +1,24 @@
-"""A table of verdicts: one line for each model, as a participant submits it."""
+"""Verdicts on the models of SolverBench: a table of them, and those of `identify`."""
 
 from __future__ import annotations
 
 import csv
-from collections.abc import Mapping
+from collections.abc import Collection, Iterator, Mapping
 from pathlib import Path
 from typing import Any, NamedTuple
 
+import numpy as np
+
 from ...catalogue import candidate
+from ...probes import Identification, identify_arrays
+from ...probes.naming.distances import SPACES
+from ...probes.naming.identification import IDENTIFIED, NEAR, TIED
+from ...tasks import Task
+from .models import Answers
+from .reading import Submitted
 
 COLUMNS = ("model", "status", "names")
-IDENTIFIED, TIED, NEAR, NONE = "identified", "not distinguishable", "close to", "none"
+NONE = "none"
 STATUSES = (IDENTIFIED, TIED, NEAR, NONE)
 """One solver; one of several; no solver, but this one is nearest; no solver."""
 ALSO_NONE = ("none is close", "not identified", "")
@@ -30,13 +38,6 @@ class Verdict(NamedTuple):
 
 def read_verdicts(path: Path, models: Mapping[str, Any]) -> dict[str, Verdict]:
     """Read a CSV table with the columns model, status and names (separated by spaces).
-
-    Args:
-        path: table.
-        models: the models of SolverBench by name.
-
-    Returns:
-        {model: verdict} for all models.
 
     Raises:
         ValueError: a column is missing, a model is unknown, has two lines or none, a status or a
@@ -82,3 +83,42 @@ def read_verdict(row: Mapping[str, str], where: str) -> Verdict:
     if (len(names) < 2) if status == TIED else (len(names) != 1):
         raise ValueError(f"{where}: names must be {wanted} for {status!r}, got {len(names)}")
     return Verdict(status, names)
+
+
+def identify_answers(tasks: Task, answers: Answers, **options: Any) -> Identification | None:
+    """Identify a model, with options of `identify`; None if its answers are not finite."""
+    if not all(np.isfinite(values).all() for values in answers):
+        return None
+    return identify_arrays(tasks, *answers, **options)
+
+
+def verdict_of(found: Identification | None) -> Verdict:
+    """The verdict in the words of SolverBench."""
+    if found is None or found.status not in (IDENTIFIED, TIED, NEAR):
+        return Verdict(NONE)
+    names = found.remain if found.status != NEAR else (found.best.fit.candidate,)
+    return Verdict(found.status, names)
+
+
+def identify_models(
+    models: list[Submitted], seed: int, done: Collection[str] = ()
+) -> Iterator[dict[str, Any]]:
+    """Yield a row for every model that is not in `done`: its verdict and nearest candidate."""
+    for one in models:
+        if one.name not in done:
+            try:
+                found = identify_answers(one.tasks, one.answers, seed=seed)
+            except ValueError as error:  # answers of other shapes than the tasks ask for
+                raise ValueError(f"{one.name}: {error}") from None
+            yield {"model": one.name, **row_of(found)}
+
+
+def row_of(found: Identification | None) -> dict[str, Any]:
+    """The verdict as a line of a table, with the distances of the nearest candidate."""
+    verdict = verdict_of(found)
+    row: dict[str, Any] = {"status": verdict.status, "names": " ".join(verdict.names)}
+    if found is None:
+        return row
+    best = found.best
+    near = {space: best.distances[space].mean for space in SPACES}
+    return row | {"nearest": best.fit.candidate, "kernel": best.fit.kernel, **near}

@@ -4,13 +4,18 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from ... import checks
 from ...catalogue import AXES, KERNELS, SOLVERS, Axis, find, taken
-from .values import RULES, bandwidth
+from ...catalogue.choices import Kernel
 
 NOISE = 0.1
+
+if TYPE_CHECKING:
+    Count = Number = Any
+else:
+    Count, Number = int | None, float | None
+"""A number, or None for the default of the axis, which takes its place."""
 
 
 @dataclass(frozen=True)
@@ -21,43 +26,46 @@ class SweepConfig:
     variance 0.1. Along the axes "width", "position" and "rounding" they are linear regression on p
     features with standard deviations 1/i.
 
-    Args:
-        axis: name of the axis.
-        values: values of the axis; default: those of the catalogue. Along the axis "depth" the
-            values are steps, by default all.
-        lines: solvers, sketches or feature maps to compare; default: those of the axis.
-        kernel: kernel of the regression. The default is "linear" along the axes of linear
-            regression, "gaussian" along the axis "arithmetic" and "exponential" along the others.
-        seeds: number of seeds, >= 1; default 5.
-        seed: first seed; default 0.
-        steps: number of steps of every solver, >= 1; default 32.
-        num_supports: number of supports n, >= 1; default 64.
-        num_features: number of features p, >= 1; default: that of the axis.
-        num_queries: number of queries q, >= 1; default 64.
-        temperature: temperature of the exponential kernel, >= 1/80; default 0.5. The Gaussian
-            kernel has the lengthscale sqrt(temperature).
-        ridge: ridge > 0. The default along the axes of linear regression is 0.1 p. The default
-            along the other axes is 0.1 e^(1 / temperature), which is 0.1 k(x, x) of the exponential
-            kernel.
+    Most settings are options of `icl-krr sweep`. The Gaussian kernel has the lengthscale
+    sqrt(temperature). The default ridge is 0.1 p along the axes of linear regression, and
+    0.1 k(x, x) of the exponential kernel along the others.
 
     Raises:
         ValueError: the axis, the kernel or a line is unknown, or a number is out of range.
     """
 
     axis: str
+    """Quantity to vary."""
     values: tuple[Any, ...] = ()
+    """Values of the quantity; along the axis "depth" steps. If empty, a default grid is used."""
     lines: tuple[str, ...] = ()
-    kernel: str | None = None
+    """Solvers, sketches or random features to compare. Each is one line of the figure.
+    If empty, the default lines of the axis are used."""
+    kernel: Kernel | None = None
+    """Kernel of the regression; --temperature sets its bandwidth.
+    If None, linear for the axis width, Gaussian for arithmetic, and exponential otherwise."""
     seeds: int = 5
+    """Number of seeds. The first seed is --seed. There is one task per seed."""
     seed: int = 0
+    """First seed."""
     steps: int = 32
+    """Number of solver steps of every model, >= 1."""
     num_supports: int = 64
-    num_features: Any = None
+    """Number of supports n per task."""
+    num_features: Count = None
+    """Number of features p. If None, 32 for the axis width, and 2 otherwise."""
     num_queries: int = 64
+    """Number of queries q per task."""
     temperature: float = 0.5
-    ridge: Any = None
+    """Temperature of the exponential kernel, >= 1/80."""
+    ridge: Number = None
+    """Ridge > 0.
+    If None, 0.1 p for the axis width, and 0.1 e^(1 / temperature) otherwise."""
 
     def __post_init__(self):
+        from ... import checks  # imports JAX, which `--help` does without
+        from .values import RULES, bandwidth
+
         axis: Axis = find("axis", AXES, self.axis)
         for name in ("steps", "seeds"):
             checks.stored(name, getattr(self, name))
@@ -89,6 +97,8 @@ class SweepConfig:
 
     def allows(self, value: Any) -> bool:
         """Whether this value is valid along the axis."""
+        from .values import RULES
+
         try:
             RULES[AXES[self.axis].value](value, self)
         except ValueError:
@@ -110,6 +120,8 @@ def lines_for(axis: Axis, lines: tuple[str, ...], kernel: str) -> tuple[str, ...
     if isinstance(lines, str):
         raise ValueError(f"lines must be a tuple of names, got {lines!r}; use ({lines!r},)")
     if not axis.solvers:
+        from ... import checks
+
         for line in lines:
             checks.choice("line", line, axis.lines)
         return tuple(dict.fromkeys(lines)) or axis.lines

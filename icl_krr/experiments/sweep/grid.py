@@ -35,6 +35,15 @@ def rows_of_a_cell(config: SweepConfig, line: str) -> int:
     return len(config.values) * (2 if smooths else steps_of(config, line) + 1)
 
 
+def is_whole(row: dict[str, Any]) -> bool:
+    """Whether a row has all its numbers; a truncated or edited row does not."""
+    return all(
+        isinstance(value, (int, float))
+        for name, value in row.items()
+        if name not in ("axis", "line", "value")
+    )
+
+
 def cells(config: SweepConfig) -> list[Cell]:
     seeds = range(config.seed, config.seed + config.seeds)
     return [(line, seed) for line in config.lines for seed in seeds]

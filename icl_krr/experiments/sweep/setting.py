@@ -47,6 +47,9 @@ class Setting(NamedTuple):
     hooks: Mapping[str, Any] | None = None
 
 
+Build = Callable[[str, Any, Task, SweepConfig, jax.Array], Setting]
+
+
 class Models(NamedTuple):
     """How an axis builds its models and plots its rows.
 
@@ -58,13 +61,10 @@ class Models(NamedTuple):
             default True.
     """
 
-    build: Callable[[str, Any, Task, SweepConfig, jax.Array], Setting]
+    build: Build
     plot: Plot
     traced: bool = True
     against: str = "exact KRR"
-
-
-OVER_VALUES = Plot("value", "gap", ("line",), logx=True)
 
 
 def draw(key: jax.Array, config: SweepConfig) -> Task:

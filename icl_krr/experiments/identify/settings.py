@@ -1,0 +1,62 @@
+"""Settings of the identification of a trained model. This file does not import JAX."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, fields
+from typing import TYPE_CHECKING, Any, Literal
+
+from ...catalogue import BATTERIES, KERNELS, find
+
+if TYPE_CHECKING:
+    Kernel = Battery = str
+else:
+    Kernel, Battery = (Literal[tuple(table)] for table in (KERNELS, BATTERIES))
+
+
+@dataclass(frozen=True)
+class IdentifyOptions:
+    """The tasks, and what is fitted to the model's answers to them."""
+
+    tasks: int = 64
+    """Number of tasks that the candidates are fitted to, >= 2. Distances are measured on the same
+    number of new tasks. With --tasks-of, the file has tasks for both."""
+    probe_tasks: int = 512
+    """Number of tasks that the linear probes of the layers are fitted to, >= 2."""
+    num_queries: int = 8
+    """Number of queries per task."""
+    kernels: tuple[Kernel, ...] = (*KERNELS,)
+    """Kernels to try for each candidate."""
+    steps: int | None = None
+    """Number of solver steps of a candidate, or four times as many where these are too few. If
+    None, 8 per layer of a trained model and 4 per layer of a file."""
+    per_layer: bool = False
+    """Refine the parameters of each candidate separately for each layer."""
+    battery: Battery | None = None
+    """Score probes and candidates on tasks outside of the training distribution, such as
+    more-supports. If None, on tasks of the training family."""
+
+    @property
+    def options(self) -> dict[str, Any]:
+        """These settings by name, without those of a subclass."""
+        return {field.name: getattr(self, field.name) for field in fields(IdentifyOptions)}
+
+
+@dataclass(frozen=True)
+class IdentifyConfig(IdentifyOptions):
+    """The same with a seed of the tasks and of the bootstrap, and checked.
+
+    Raises:
+        ValueError: a number is out of range, or the battery is unknown.
+    """
+
+    seed: int = 0
+
+    def __post_init__(self):
+        from ... import checks  # imports JAX
+
+        for name, least in (("tasks", 2), ("probe_tasks", 2), ("num_queries", 1)):
+            checks.count(name, getattr(self, name), least)
+        if self.battery is not None:
+            find("battery", BATTERIES, self.battery)
+        if self.steps is not None:
+            checks.stored("steps", self.steps)

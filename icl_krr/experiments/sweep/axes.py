@@ -1,0 +1,169 @@
+"""The axes of a sweep: how each builds the model and the task of one value.
+
+An axis is a function of (line, value, task, config, key) that returns a `Setting`. `plotted` says
+how its rows are plotted.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import partial
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+
+from ... import constructions, solvers, theory
+from ...catalogue import SOLVERS, load
+from ...constructions import ReLU
+from ...kernels import Linear
+from ...probes import round_slots
+from ...sketches import nystrom_features, positive_features, trigonometric_features
+from ...tasks import Task, system
+from ...transformer import operand_bounds, predict
+from ..shared.build import construct
+from ..shared.rows import Plot
+from ..shared.spectra import sketch
+from .config import NOISE, SweepConfig
+from .setting import Build, Models, Setting, against_exact, kernel_of, solve
+
+OVER_VALUES = Plot("value", "gap", ("line",), logx=True)
+
+
+def plotted(plot: Plot, **how: Any) -> Callable[[Build], Models]:
+    return lambda build: Models(build, plot, **how)
+
+
+@plotted(Plot("value", "error", ("line",), "bound"))
+def depth(line: str, value: Any, task: Task, config: SweepConfig, key: jax.Array) -> Setting:
+    """The error of alpha after every step, with the bound of theory."""
+    kernel, rate = kernel_of(config), SOLVERS[line].rate
+    solution = solvers.exact(kernel, task, ridge=config.ridge)
+    gram = system(kernel, task).gram
+    A = gram + jnp.asarray(config.ridge, gram.dtype) * jnp.eye(len(gram), dtype=gram.dtype)
+    model, bound = solve(line, kernel, task, config.ridge, config), None
+    if rate is not None:
+        low, high = theory.spectral_bounds(kernel, task, ridge=config.ridge)
+        bound = load(rate)(low, high, jnp.arange(config.steps + 1.0))
+    return Setting(model, task, solution.prediction, bound, solution.alpha, A, smoother=kernel)
+
+
+@plotted(Plot("value", "gap", ("line",), "expected"))
+def width(line: str, value: Any, task: Task, config: SweepConfig, key: jax.Array) -> Setting:
+    """Conjugate gradient on m channels of a sketch."""
+    p, kernel = task.num_features, Linear()
+    P = sketch(line, key, task.x, p)
+    if line == "gaussian":
+        # makes the mean of P P^T the identity, as only `value` columns of p remain
+        P = P * jnp.sqrt(p / value)
+    # the other columns are 0 and not removed, so that one compiled program runs all widths
+    P = jnp.where(jnp.arange(p)[None] < value, P, 0)
+    model = constructions.conjugate_gradient(
+        kernel, num_features=p, ridge=config.ridge, steps=config.steps, sketch=P
+    )
+    exact = solvers.exact(kernel, task, ridge=config.ridge).prediction
+    sigma = theory.eigenvalues(kernel, task)
+    expected = theory.expected_gap(sigma, value, config.ridge, 1 / p, NOISE)
+    return Setting(model, task, exact, expected=expected if line == "best" else None)
+
+
+@plotted(OVER_VALUES)
+def ridge(line: str, value: Any, task: Task, config: SweepConfig, key: jax.Array) -> Setting:
+    """Every solver is compared with exact KRR of the same ridge."""
+    return against_exact(line, kernel_of(config), task, value, config)
+
+
+@plotted(OVER_VALUES)
+def temperature(line: str, value: Any, task: Task, config: SweepConfig, key: jax.Array) -> Setting:
+    """Every solver is compared with exact KRR on the same kernel."""
+    return against_exact(line, kernel_of(config, value), task, config.ridge, config)
+
+
+@plotted(OVER_VALUES)
+def context(line: str, value: Any, task: Task, config: SweepConfig, key: jax.Array) -> Setting:
+    """The number of supports that are not masked."""
+    seen = task.replace(mask=jnp.arange(config.num_supports) < value)
+    return against_exact(line, kernel_of(config), seen, config.ridge, config)
+
+
+RANDOM = {
+    "positive": partial(positive_features, orthogonal=False),
+    "positive, orthogonal": positive_features,
+    "trigonometric": trigonometric_features,
+}
+
+
+@plotted(OVER_VALUES, traced=False)
+def features(line: str, value: Any, task: Task, config: SweepConfig, key: jax.Array) -> Setting:
+    """Conjugate gradient by linear attention on m features of the kernel."""
+    kernel, p = kernel_of(config), task.num_features
+    if line == "landmarks":
+        phi = nystrom_features(kernel, task.x[:value])
+    else:
+        phi = RANDOM[line](key, kernel, num_features=p, width=value)
+    model = constructions.conjugate_gradient(
+        kernel, num_features=p, ridge=config.ridge, steps=config.steps, sketch=phi
+    )
+    exact = solvers.exact(kernel, task, ridge=config.ridge).prediction
+    return Setting(model, task, exact, smoother=kernel)
+
+
+@plotted(OVER_VALUES)
+def position(line: str, value: Any, task: Task, config: SweepConfig, key: jax.Array) -> Setting:
+    """A causal model at the support with so many supports before it.
+
+    The model is told of the whole context; by causality it answers from the prefix alone.
+    """
+    kernel = kernel_of(config)
+    model = solve(line, kernel, task, config.ridge, config)
+    prefix = task.replace(mask=jnp.arange(config.num_supports) < value)
+    exact = solvers.exact(kernel, prefix, ridge=config.ridge).prediction
+    return Setting(model, prefix, exact)
+
+
+PREFIX = {"mesa": "prefix_conjugate_gradient", "chebyshev": "prefix_chebyshev"}
+SLOTS = {
+    "C": ("C",),
+    "vectors": ("w", "r", "d"),
+    "sums": ("rr", "rr_next", "dAd"),
+}
+"""The slots of a part: the state of the layer, the vectors of the solver, its inner products."""
+
+
+@plotted(OVER_VALUES, against="the same model without rounding")
+def rounding(line: str, value: Any, task: Task, config: SweepConfig, key: jax.Array) -> Setting:
+    """Prefix solvers with some slots in half precision, over condition numbers.
+
+    The gap is that to the same model without rounding: what rounding alone changes.
+    """
+    solver, part, dtype = line.split()
+    kernel = kernel_of(config)
+    top = theory.eigenvalues(kernel, task)[-1]
+    ridge = top / (value - 1)
+    spectrum = {"spectrum": (ridge, top + ridge)} if solver == "chebyshev" else {}
+    model = construct(
+        PREFIX[solver], kernel, task, ridge=ridge, steps=config.steps, stores_sums=True, **spectrum
+    )
+    hooks = round_slots(model, dict.fromkeys(SLOTS[part], dtype))
+    return Setting(model, task, predict(model, task), hooks=hooks)
+
+
+@plotted(Plot("step", "gap", ("line", "value")), traced=False)
+def precision(line: str, value: Any, task: Task, config: SweepConfig, key: jax.Array) -> Setting:
+    """The dtype of the task; all models have the same weights."""
+    kernel = kernel_of(config)
+    exact = solvers.exact(kernel, task, ridge=config.ridge).prediction
+    model = solve(line, kernel, task, config.ridge, config)
+    cast = jax.tree.map(lambda field: field.astype(value), task.replace(y_query=None))
+    return Setting(model, cast.replace(y_query=task.y_query), exact, smoother=kernel)
+
+
+@plotted(OVER_VALUES, traced=False)
+def arithmetic(line: str, value: Any, task: Task, config: SweepConfig, key: jax.Array) -> Setting:
+    """The number of segments of the ReLU tables."""
+    kernel = kernel_of(config)
+    exact_twin = solve(line, kernel, task, config.ridge, config)
+    bounds = operand_bounds(exact_twin, task, margin=2.0)
+    model = solve(line, kernel, task, config.ridge, config, arithmetic=ReLU(value, bounds))
+    exact = solvers.exact(kernel, task, ridge=config.ridge).prediction
+    return Setting(model, task, exact, smoother=kernel)

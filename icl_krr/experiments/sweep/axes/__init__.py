@@ -1,1 +1,0 @@
-"""The axes of a sweep. Each file builds the models of one axis."""

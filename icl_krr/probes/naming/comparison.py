@@ -1,0 +1,214 @@
+"""The way from a model's answers to a verdict: fit, fit again, measure, rule out, assemble."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import NamedTuple
+
+import numpy as np
+
+from ... import checks
+from ...catalogue import (
+    KERNELS,
+    Solver,
+    candidate,
+    candidates as all_candidates,
+    find,
+    make_kernel,
+    taken,
+)
+from ...kernels import Kernel, check_kernel
+from ..resampling import RESAMPLES, resamples
+from .answers import ModelAnswers
+from .candidate_fit import CandidateFit, fit_candidate, layer_by_layer
+from .distances import BASELINES, Distance, baseline_gaps, candidate_gaps, distance, stratify
+from .identification import EXACT, NOTHING, Identification, Statement, Suspect, status_of
+from .ladder import NULLS, Rung, ladder
+from .ruling import CLOSE, Gaps, is_close, is_regular, rule_out
+
+RAISED = 4
+"""A candidate with a layer at the last step gets this many times as many steps."""
+
+
+@dataclass(frozen=True)
+class Options:
+    """The keyword arguments of `identify`, checked before anything is compiled."""
+
+    candidates: tuple[str, ...] | None = None
+    kernels: tuple[str, ...] | None = None
+    steps: int | None = None
+    strata: int = 2
+    system: tuple[Kernel, float] | None = None
+    per_layer: bool = False
+    seed: int = 0
+    progress: Callable[[str], None] = lambda name: None
+
+    def __post_init__(self):
+        for name in ("candidates", "kernels"):
+            if getattr(self, name) is not None:
+                checks.names(name, getattr(self, name))
+        for name, least in (("strata", 1), ("seed", 0)):
+            checks.count(name, getattr(self, name), least)
+        if self.steps is not None:
+            checks.count("steps", self.steps)
+        checks.flag("per_layer", self.per_layer)
+        checks.function("progress", self.progress)
+        system = self.system
+        if system is not None:
+            if not isinstance(system, tuple) or len(system) != 2:
+                raise TypeError(
+                    f"system must be a pair (kernel, ridge), got {checks.shown(system)}"
+                )
+            check_kernel(system[0])
+            checks.positive_scalar("ridge of system", system[1])
+        if not any(self.kernels_of(row) for row in self.rows):
+            raise ValueError(
+                "kernels must contain a kernel that a candidate accepts, got "
+                f"{', '.join(self.tried)} for candidates {', '.join(row.name for row in self.rows)}"
+            )
+
+    @property
+    def rows(self) -> list[Solver]:
+        names = all_candidates() if self.candidates is None else self.candidates
+        return list({row.name: row for row in map(candidate, names)}.values())
+
+    @property
+    def tried(self) -> tuple[str, ...]:
+        names = KERNELS if self.kernels is None else self.kernels
+        return tuple(find("kernel", KERNELS, name).name for name in names)
+
+    def kernels_of(self, row: Solver) -> list[str]:
+        return [kernel for kernel in taken(row.name) if kernel in self.tried]
+
+
+class Fitted(NamedTuple):
+    """A fitted candidate, and the largest number of steps that it was tried with."""
+
+    fit: CandidateFit
+    steps: int
+
+    @property
+    def limit(self) -> int | None:
+        """This number, if a layer is aligned with the last step of a solver that takes steps."""
+        row = candidate(self.fit.candidate)
+        reached = row.iterates and not row.sequential and max(self.fit.alignment) == self.steps
+        return self.steps if reached else None
+
+
+class Measured(NamedTuple):
+    """The gaps of a model to candidates, baselines, nulls and statements, on the same tasks.
+
+    Attributes:
+        fitted: the candidates.
+        gaps: gaps to each candidate.
+        known: gaps to each baseline and null, by its name.
+        rungs: the statements of the ladder.
+        edges: condition numbers at the edges of the groups of tasks.
+        stratum: group of every task.
+        resample: how often each task is in every bootstrap resample.
+    """
+
+    fitted: list[Fitted]
+    gaps: list[Gaps]
+    known: dict[str, Gaps]
+    rungs: list[Rung]
+    edges: tuple[float, ...]
+    stratum: np.ndarray
+    resample: np.ndarray
+
+    def distances(self, gaps: Gaps) -> dict[str, Distance]:
+        return {space: distance(one, self.stratum, self.resample) for space, one in gaps.items()}
+
+
+def compare(model: ModelAnswers, options: Options) -> Identification:
+    """Fit all candidates and nulls to the answers of a model, and rule out what is farther."""
+    fitted = fit_again(fit_all(model, options), model, options)
+    measured = measure(fitted, model, options)
+    because, as_near = rule(measured)
+    return assemble(measured, because, as_near, model.left_out)
+
+
+def fit_all(model: ModelAnswers, options: Options) -> list[Fitted]:
+    """Every candidate with the kernel that fits best."""
+    steps = 4 * model.answers.shape[1] if options.steps is None else options.steps
+    found = []
+    for row in options.rows:
+        if kernels := options.kernels_of(row):
+            options.progress(row.name)
+            rest = model.fitted, model.answers, steps
+            each = [fit_candidate(row.name, kernel, *rest) for kernel in kernels]
+            found.append(Fitted(min(each, key=lambda fit: fit.error), steps))
+    return found
+
+
+def fit_again(fitted: list[Fitted], model: ModelAnswers, options: Options) -> list[Fitted]:
+    """The same with more steps where a layer is at the last one, and with parameters per layer."""
+    none_fits = min(one.fit.error for one in fitted) > EXACT
+    found = []
+    for one in fitted:
+        fit, may_fit = one.fit, one.fit.error <= CLOSE  # then it is worth a search of its own
+        if one.limit and (none_fits or may_fit):
+            options.progress(f"{fit.candidate}, more steps")
+            rest = model.fitted, model.answers, RAISED * one.steps
+            more = fit_candidate(fit.candidate, fit.kernel, *rest, near=None if may_fit else fit)
+            if more.error < fit.error:
+                one = Fitted(more, RAISED * one.steps)
+        found.append(one)
+    if not options.per_layer:
+        return found
+    rest = model.fitted, model.answers
+    return [Fitted(layer_by_layer(fit, *rest, steps), steps) for fit, steps in found]
+
+
+def measure(fitted: list[Fitted], model: ModelAnswers, options: Options) -> Measured:
+    """The gaps on the scored tasks, which are put into groups and drawn again and again."""
+    gaps = [candidate_gaps(fit, model, steps) for fit, steps in fitted]
+    options.progress("the ladder")
+    rungs = ladder(model, options.tried)
+    known = {name: baseline_gaps(name, model) for name in BASELINES}
+    known |= {rung.name: rung.gaps for rung in rungs if rung.name in NULLS}
+    best = min((one.fit for one in fitted), key=lambda fit: fit.error)
+    by = (make_kernel(best.kernel, best.values), best.values.get("ridge", 0.0))
+    system = by if options.system is None else options.system
+    edges, stratum = stratify(*system, model.scored, options.strata)
+    resample = resamples(len(stratum), RESAMPLES, options.seed)
+    return Measured(fitted, gaps, known, rungs, edges, stratum, resample)
+
+
+def rule(measured: Measured) -> tuple[list[str], tuple[str, ...]]:
+    """Why each candidate is ruled out, or "", and what is as near as the nearest candidate.
+
+    If no candidate is close, nulls do not count. If something is as near, no candidate remains.
+    """
+    fits, gaps = [one.fit for one in measured.fitted], measured.gaps
+    because, as_near = rule_out(fits, gaps, measured.known, measured.resample)
+    if not any(is_close(part) for part, reason in zip(gaps, because, strict=True) if not reason):
+        as_near = tuple(name for name in as_near if name in BASELINES)
+    if as_near:
+        trivial = f"no nearer than {(BASELINES | NULLS)[as_near[0]]}"
+        because = [reason or trivial for reason in because]
+    return because, as_near
+
+
+def assemble(
+    measured: Measured, because: list[str], as_near: tuple[str, ...], left_out: int
+) -> Identification:
+    """The result: those that remain come first, each group in the order of its distances."""
+    distances = measured.distances
+    suspects = [
+        Suspect(one.fit, distances(gaps), reason, is_regular(one.fit.alignment, gaps), one.limit)
+        for one, gaps, reason in zip(measured.fitted, measured.gaps, because, strict=True)
+    ]
+    suspects.sort(key=lambda s: (bool(s.because), sum(d.mean for d in s.distances.values())))
+    remain = [suspect for suspect in suspects if not suspect.because]
+    return Identification(
+        NOTHING if as_near else status_of(remain),
+        tuple(suspect.fit.candidate for suspect in remain),
+        tuple(suspects),
+        {name: distances(gaps) for name, gaps in measured.known.items()},
+        measured.edges,
+        as_near,
+        tuple(Statement(*rung[:3], distances(rung.gaps)) for rung in measured.rungs),
+        left_out,
+    )

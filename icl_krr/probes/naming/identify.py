@@ -1,0 +1,154 @@
+"""Identify the solver that a model runs: distances to every candidate, intervals and a verdict."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy.typing as npt
+
+from ... import checks
+from ...kernels import Kernel
+from ...tasks import Task
+from ...tasks.task import check_axes
+from ..reading.derivatives import LayerAnswers
+from .answers import answers_of_arrays, flat_answers, run_model
+from .comparison import Options, compare
+from .identification import Identification
+
+
+def identify(
+    layer_answers: LayerAnswers,
+    fitted: Task,
+    scored: Task,
+    *,
+    candidates: tuple[str, ...] | None = None,
+    kernels: tuple[str, ...] | None = None,
+    steps: int | None = None,
+    strata: int = 2,
+    system: tuple[Kernel, float] | None = None,
+    per_layer: bool = False,
+    seed: int = 0,
+    progress: Callable[[str], None] = lambda name: None,
+) -> Identification:
+    r"""Compare the predictions of every layer with the steps of every candidate solver.
+
+    1. Every candidate is fitted to the predictions on the batch `fitted`, with the same parameters
+       for all tasks. Each layer is aligned with one step. The aligned steps never decrease from
+       layer to layer. Each candidate keeps the kernel that fits best. A candidate with
+       a layer at the last step is fitted again with 4 times as many steps if it is within 0.1 or
+       if no candidate is within 0.01.
+    2. On the batch `scored`, the relative distances of predictions and of hat matrices $df / dy$
+       are averaged over layers. Intervals cover 95 % of 1000 bootstrap resamples of the tasks.
+    3. The differences of these distances from those of the nearest candidate are compared on the
+       same resamples, with intervals that hold for all candidates together. A candidate is ruled
+       out if it is farther by more than `RESOLUTION` = 0.001 in one of the two spaces and not
+       nearer in the other, or if it diverges. It is also ruled out if a remaining candidate is a
+       special case of it and as near, or if every layer is aligned with its start and a remaining
+       candidate takes steps.
+    4. Three baselines run no solver: 0, the mean of y, and the prediction before the first layer.
+       Three nulls have a value of their own at every layer, but take no steps: exact kernel ridge
+       regression with a ridge per layer, gradient flow with a time per layer, and an interpolation
+       between 0 and exact kernel ridge regression. They are fitted and scored as candidates are.
+       If the same rule does not rule out all of these, no solver is identified. If no candidate is
+       close, only the baselines count.
+    5. One remaining candidate is identified if its distance is at most 0.01 in both spaces and its
+       steps are regular. Otherwise the model is at most close to it.
+    6. The ladder has weaker statements, from "homogeneous in y" to "a polynomial of K".
+
+    Args:
+        layer_answers: function from a task with y [n] to the predictions before the first layer and
+            after every layer [L + 1, q], such as `partial(layerwise, model)`. Tasks with y [n, r]
+            have predictions [L + 1, q, r].
+        fitted: batch of tasks for the parameters and the alignment.
+        scored: batch of other tasks for the distances, of the same shapes except for b. With
+            fewer than 12 tasks, the bootstrap intervals are too short.
+        candidates: names of candidate solvers; default: all candidates of the catalogue.
+        kernels: names of kernels; default: all kernels of the catalogue. Each candidate is fitted
+            with every kernel of this list that it accepts.
+        steps: largest number of solver steps, >= 1, 4 L by default (see 1).
+        strata: number of groups, 2 by default. The tasks are sorted by the condition number of
+            $K + \lambda I$ and split into groups of equal size.
+        system: kernel and ridge for this condition number; default: those of the candidate that
+            fits best.
+        per_layer: whether to refine the parameters for each layer, False by default.
+        seed: seed of the bootstrap resamples, 0 by default.
+        progress: function that is called with the name of each candidate before its fit. The
+            default does nothing.
+
+    Returns:
+        An `Identification`.
+
+    Raises:
+        TypeError: `layer_answers` does not return one array of floating-point numbers.
+        ValueError: a candidate or kernel is unknown, no candidate accepts any of the kernels, or
+            `layer_answers` does not return [L + 1, q].
+
+    Source of the intervals: Westfall, Young, Resampling-based multiple testing, 1993.
+
+    >>> import jax
+    >>> import icl_krr as ik
+    >>> config = ik.tasks.LinearRegression(num_features=2, num_supports=4)
+    >>> keys = jax.random.split(jax.random.key(0), (2, 4))
+    >>> draw = jax.vmap(ik.tasks.sample, in_axes=(0, None))
+    >>> model = ik.constructions.nadaraya_watson(ik.Exponential(0.7), num_features=2)
+    >>> answers = lambda task: ik.probes.layerwise(model, task)
+    >>> tasks = [draw(key, config) for key in keys]
+    >>> identify(answers, *tasks, candidates=("nadaraya_watson",), kernels=("exponential",)).status
+    'identified'
+    """
+    checks.function("layer_answers", layer_answers)
+    for name, tasks in (("fitted", fitted), ("scored", scored)):
+        check_axes(tasks, 1, name)
+    options = Options(candidates, kernels, steps, strata, system, per_layer, seed, progress)
+    arrays = run_model(layer_answers, fitted, scored)
+    return compare(flat_answers(fitted, scored, arrays), options)
+
+
+def identify_arrays(
+    tasks: Task,
+    answers: npt.ArrayLike,
+    hats: npt.ArrayLike,
+    *,
+    other_hats: npt.ArrayLike | None = None,
+    **options: Any,
+) -> Identification:
+    """Identify the solver of a model of any library, from arrays of its predictions.
+
+    The first half of the tasks fits the candidates, and the second half scores them. Otherwise
+    this is `identify`. Choose float64: distances of hat matrices below 1e-3 need it. The bootstrap
+    intervals are too short with fewer than 12 tasks in each half.
+
+    Args:
+        tasks: batch of b >= 4 tasks, better 24 or more. A mask makes contexts of mixed length.
+        answers: predictions before the first layer and after every layer [b, L + 1, q], or
+            [b, L + 1, q, r] for y [b, n, r].
+        hats: derivatives of these predictions with respect to y [b, L + 1, q, n], or
+            [b, L + 1, q, r, n, r].
+        other_hats: the same derivatives where each task has the outputs y of the next task, and
+            the last has those of the first. They tell whether the model is linear in y. Default:
+            the ladder has no such statement.
+        **options: keyword arguments of `identify` from `candidates` on.
+
+    Returns:
+        An `Identification`.
+
+    Raises:
+        TypeError: an array is not floating point, or an option is unknown.
+        ValueError: an array does not fit `tasks` or is not finite, or an option is out of range.
+
+    >>> import jax, jax.numpy as jnp
+    >>> import icl_krr as ik
+    >>> config = ik.tasks.LinearRegression(num_features=2, num_supports=4)
+    >>> keys = jax.random.split(jax.random.key(0), 24)
+    >>> tasks = jax.vmap(ik.tasks.sample, in_axes=(0, None))(keys, config)
+    >>> slopes = 0.1 * np.einsum("bqp,bnp->bqn", tasks.x_query, tasks.x)  # one gradient step
+    >>> hats = np.stack([0 * slopes, slopes], axis=1)
+    >>> answers = np.einsum("blqn,bn->blq", hats, tasks.y)
+    >>> names = ("gradient_descent", "nadaraya_watson")
+    >>> found = identify_arrays(tasks, answers, hats, candidates=names, kernels=("linear",))
+    >>> found.status, found.remain
+    ('identified', ('gradient_descent',))
+    """
+    model = answers_of_arrays(tasks, answers, hats, other_hats)
+    return compare(model, Options(**options))
