@@ -1,6 +1,8 @@
 """One trace for a sweep; compile time and program size constant in depth."""
 
 import json
+import re
+from pathlib import Path
 
 import chex
 import jax
@@ -19,6 +21,8 @@ from icl_krr.transformer.evaluate import embed_task
 
 pytestmark = pytest.mark.usefixtures("compiled_as_users_do")
 
+README = Path(__file__).parents[1] / "README.md"
+
 
 @pytest.fixture
 def programs():
@@ -32,6 +36,15 @@ def programs():
     monitoring.register_event_duration_secs_listener(listen)
     yield names
     monitoring.unregister_event_duration_listener(listen)
+
+
+def test_the_ten_lines_of_the_readme_compile_few_programs(programs, capsys):
+    """Two of them for the key, three for the distance that the reader computes."""
+    jax.clear_caches()
+    [lines] = re.findall(r"## Ten lines of Python\n\n```python\n(.*?)```", README.read_text(), re.S)
+    exec(lines, {})
+    assert 5 < len(programs) <= 12, programs
+    assert "(5, 32)\nconverged: gap" in capsys.readouterr().out
 
 
 @pytest.mark.parametrize("case", CASES.values(), ids=CASES)

@@ -68,7 +68,7 @@ def check_sampler(name: str, value: Any) -> None:
 
 
 class InOneProgram:
-    """Base class of samplers, pytrees whose method `draw` is compiled once for all their numbers."""
+    """Base class of samplers that are pytrees: `draw` is one program for all their numbers."""
 
     def sample(self, key: jax.Array, active: Any = None) -> Task:
         """Draw a task; `icl_krr.tasks.sample` calls this method.
