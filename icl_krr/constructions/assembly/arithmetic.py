@@ -46,7 +46,7 @@ class Arithmetic(ABC):
         a: Read,
         b: Read,
         to: Read,
-        out: jax.Array | None = None,
+        out: jax.Array | np.ndarray | None = None,
         size: float | frozenset[str] | None = None,
     ) -> None:
         """Add the products of the channels of two reads to a slot.
@@ -85,7 +85,13 @@ class Arithmetic(ABC):
         """
 
     def activate(
-        self, m: Recorder, function: str, value: Read, by: Read, to: Read, out: jax.Array | None
+        self,
+        m: Recorder,
+        function: str,
+        value: Read,
+        by: Read,
+        to: Read,
+        out: jax.Array | np.ndarray | None,
     ) -> None:
         """Add a factor times a function of a value; only exact arithmetic can do this.
 

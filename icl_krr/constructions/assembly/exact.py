@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import jax
+import numpy as np
 
 from ...residual import Fixed, Read
 from ...transformer.weights import Unit
@@ -26,7 +27,7 @@ class Exact(Arithmetic):
         a: Read,
         b: Read,
         to: Read,
-        out: jax.Array | None = None,
+        out: jax.Array | np.ndarray | None = None,
         size: float | frozenset[str] | None = None,
     ) -> None:
         check_reach(m, to, a, b)
@@ -41,7 +42,13 @@ class Exact(Arithmetic):
         m.emit(Unit(inside, divisor, None, to.slot, "inverse"))
 
     def activate(
-        self, m: Recorder, function: str, value: Read, by: Read, to: Read, out: jax.Array | None
+        self,
+        m: Recorder,
+        function: str,
+        value: Read,
+        by: Read,
+        to: Read,
+        out: jax.Array | np.ndarray | None,
     ) -> None:
         check_reach(m, to, by)
         m.emit(Unit(by, value, out, to.slot, function))

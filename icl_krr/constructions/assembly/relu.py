@@ -94,7 +94,7 @@ class ReLU(Arithmetic):
         a: Read,
         b: Read,
         to: Read,
-        out: jax.Array | None = None,
+        out: jax.Array | np.ndarray | None = None,
         size: float | frozenset[str] | None = None,
     ) -> None:
         check_reach(m, to, a, b)
