@@ -16,7 +16,7 @@ from ...readable import readable
 from ...residual import ROLES, Read, join
 from ...transformer.weights import Unit
 from .arithmetic import Arithmetic, check_reach, repeat
-from .recorder import Recorder
+from .packing import Recorder
 
 
 @readable
