@@ -84,7 +84,7 @@ def test_reads_refuse_widths_that_do_not_match():
 
 
 def test_one_hot_places_channels():
-    assert one_hot(1, 2, 4).tolist() == [[0, 1, 0, 0], [0, 0, 1, 0]]
+    assert one_hot(1, 2, 4, float).tolist() == [[0, 1, 0, 0], [0, 0, 1, 0]]
 
 
 def test_tokens_are_aggregator_supports_queries():

@@ -13,6 +13,7 @@ SHARED = {
     "capacity",
     "catalogue",
     "checks",
+    "constants",
     "devices",
     "fields",
     "files",
