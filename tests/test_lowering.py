@@ -18,7 +18,8 @@ from helpers import CASES, EXPONENTIAL, draw
 from jax.tree_util import Partial
 
 import icl_krr as ik
-from icl_krr.probes import candidate_fit, distances, filters
+from icl_krr.probes.naming import candidate_fit, distances
+from icl_krr.probes.reading import filters, hyperparameters
 from icl_krr.training.adapt import compiled_step
 from icl_krr.transformer.evaluate import embed_task
 
@@ -97,7 +98,12 @@ def fitting_step(optimiser, ridge, task):
 
 SCOPE = {
     **{"jax": jax, "jnp": jnp, "ik": ik, "optax": optax, "partial": partial},
-    **{"filters": filters, "candidate_fit": candidate_fit, "distances": distances},
+    **{
+        "filters": filters,
+        "hyperparameters": hyperparameters,
+        "candidate_fit": candidate_fit,
+        "distances": distances,
+    },
     **{"build": build, "squares": squares, "double": double, "embed_task": embed_task},
     "fitting_step": fitting_step,
     "LINEAR": ik.Linear(),

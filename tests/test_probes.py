@@ -24,8 +24,8 @@ from icl_krr.probes import (
     spectral_filter,
     streams,
 )
-from icl_krr.probes.candidate_fit import bounded, squares
-from icl_krr.probes.candidates import absolute
+from icl_krr.probes.naming.alignment import bounded, squares
+from icl_krr.probes.naming.candidates import absolute
 from icl_krr.training.batches import draw
 
 RIDGE = 0.5

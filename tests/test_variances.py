@@ -6,8 +6,8 @@ import pytest
 from helpers import numpy, relative
 
 import icl_krr as ik
-from icl_krr.probes.identification import STATUSES
-from icl_krr.probes.variances import BY_COUNT, CONSTANT, REGRESSION, judge, variances_of
+from icl_krr.probes.naming.identification import STATUSES
+from icl_krr.probes.naming.variances import BY_COUNT, CONSTANT, REGRESSION, judge, variances_of
 from icl_krr.training.batches import draw
 
 pytestmark = pytest.mark.usefixtures("x64")

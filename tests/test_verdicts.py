@@ -14,11 +14,11 @@ import icl_krr as ik
 from icl_krr import solvers
 from icl_krr.cli import main
 from icl_krr.probes import agreement, identify, identify_arrays, prefixes
-from icl_krr.probes.candidate_fit import CandidateFit
-from icl_krr.probes.comparisons import paired_differences
-from icl_krr.probes.distances import Aligned
-from icl_krr.probes.identification import EXACT
-from icl_krr.probes.ruling import is_regular, rule_out
+from icl_krr.probes.naming.candidate_fit import CandidateFit
+from icl_krr.probes.naming.distances import Aligned
+from icl_krr.probes.naming.identification import EXACT
+from icl_krr.probes.naming.ruling import is_regular, rule_out
+from icl_krr.probes.resampling import paired_differences
 from icl_krr.tasks.linear_system import system
 from icl_krr.training.batches import draw
 
