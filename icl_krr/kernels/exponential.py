@@ -33,8 +33,8 @@ class Exponential(LogBilinear):
         ValueError: `temperature` is not a finite scalar > 0, or `projection` is not finite or does
             not have the shape [d, p]. Shapes are checked when the kernel is called.
 
-    >>> import jax.numpy as jnp
-    >>> Exponential(temperature=0.5).log(jnp.ones((1, 2)), jnp.ones((1, 2))).tolist()
+    >>> import numpy as np
+    >>> Exponential(temperature=0.5).log(np.ones((1, 2)), np.ones((1, 2))).tolist()
     [[4.0]]
     """
 
