@@ -247,6 +247,20 @@ def parametrize(names):
     return pytest.mark.parametrize("case", [CASES[name] for name in names], ids=names)
 
 
+def often(names, often, cases):
+    """All cases, of which those that are not among `often` are run once a day."""
+    return pytest.mark.parametrize(
+        names,
+        [
+            pytest.param(
+                *(case if isinstance(case, tuple) else (case,)),
+                marks=[] if case in often else [pytest.mark.slow],
+            )
+            for case in cases
+        ],
+    )
+
+
 each_kind = parametrize(KINDS)
 a_few = parametrize(("cg", "ric-gaussian", "nw-gaussian"))
 each_kind_and_more = pytest.mark.parametrize(

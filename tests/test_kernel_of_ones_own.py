@@ -7,7 +7,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
-from helpers import draw, kernel_matrix, numpy, relative, sample
+from helpers import draw, kernel_matrix, numpy, often, relative, sample
 
 import icl_krr as ik
 from icl_krr import catalogue
@@ -122,13 +122,7 @@ def test_it_samples_a_gaussian_process(x64):
     assert np.isfinite(exact.prediction).all()
 
 
-OFTEN = ("conjugate_gradient", "richardson", "nadaraya_watson", "delta_rule")
-
-
-@pytest.mark.parametrize(
-    "solver",
-    [pytest.param(name, marks=[pytest.mark.slow] * (name not in OFTEN)) for name in SOLVERS],
-)
+@often("solver", ("conjugate_gradient", "richardson", "nadaraya_watson", "delta_rule"), [*SOLVERS])
 def test_every_construction_runs_on_it(x64, registered, solver):
     if "tilted" not in taken(solver):  # features are what it takes
         pytest.skip("takes kernels whose features are known")

@@ -18,6 +18,7 @@ from helpers import (
     linear,
     numpy,
     numpy_exact,
+    often,
     projected,
     relative,
 )
@@ -45,14 +46,6 @@ FEW = [
     for name in names
 ]
 SETTINGS = ((0, 1e-2), (1, 0.1), (2, 3.0))
-
-
-def some_of(cases, often):
-    """Those at these places; the others once a day."""
-    return [
-        pytest.param(*case, marks=[pytest.mark.slow] * (i not in often))
-        for i, case in enumerate(cases)
-    ]
 
 
 @pytest.mark.parametrize(("case", "p", "n", "r"), FEW)
@@ -174,7 +167,7 @@ def norm_gap(f, exact):
     return np.linalg.norm(np.asarray(f) - exact) / np.linalg.norm(exact)
 
 
-@pytest.mark.parametrize(("p", "n", "r"), some_of(SIZES[::2], (1, 4, 8)))
+@often(("p", "n", "r"), ((1, 7, 1), (4, 7, 1), (16, 64, 1)), SIZES[::2])
 def test_every_iterate_before_rounding_takes_over(x64, p, n, r):
     """To 1e-9 of the iterate itself, over the steps on which float64 can be trusted that far.
 
@@ -228,9 +221,10 @@ def test_float64_itself_departs_from_exact_arithmetic(x64):
     assert np.linalg.norm(exact[16].astype(float)) > 1e-8 * np.linalg.norm(exact[0].astype(float))
 
 
-@pytest.mark.parametrize(
+@often(
     ("p", "n", "r", "dtype"),
-    some_of([(*size, ("f4", "f8")[i % 2]) for i, size in enumerate(SIZES[1::2])], (1, 4, 8)),
+    ((1, 7, 3, "f8"), (4, 7, 3, "f4"), (16, 64, 3, "f4")),
+    [(*size, ("f4", "f8")[i % 2]) for i, size in enumerate(SIZES[1::2])],
 )
 def test_steps_past_convergence_stay_finite_and_exact(x64, p, n, r, dtype):
     for seed, ridge in SETTINGS:

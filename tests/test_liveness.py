@@ -4,7 +4,7 @@ import flax
 import jax
 import jax.numpy as jnp
 import numpy as np
-from helpers import cg, draw, numpy, relative
+from helpers import cg, dense, draw, numpy, relative
 
 import icl_krr as ik
 from icl_krr.export import load, save
@@ -115,6 +115,6 @@ def test_a_fixed_coefficient_is_structure(tmp_path):
     state = flax.serialization.to_state_dict(model.weights)
     restored = flax.serialization.from_state_dict(model.weights, state)
     assert jax.tree.structure(restored) == jax.tree.structure(model.weights)
-    assert ik.predict(ik.dense(model), task).dtype == ik.predict(model, task).dtype
+    assert ik.predict(dense(model), task).dtype == ik.predict(model, task).dtype
     assert repr(erased[0].up) == f"Read(blocks={{'{erased[0].to}': -1.0}}, width=1)"
     assert (2 * Read({"p": Fixed(-1)}, 1)).blocks["p"] == -2

@@ -121,11 +121,11 @@ SCOPE = {
 @cache
 def inputs():
     """Shapes of the arrays that a call may name, in float32."""
-    return jax.tree.map(in_float32, jax.eval_shape(arrays))
+    return jax.tree.map(in_float32, jax.eval_shape(arrays, draw(0)))
 
 
-def arrays():
-    task, key = draw(0), jax.random.key(0)
+def arrays(task):
+    key = jax.random.key(0)
     softmax, decoder = CASES["cg-exponential"].build(task, 0.5, 3), ik.init(key, DECODER)
     return {
         "task": task,

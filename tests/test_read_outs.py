@@ -7,7 +7,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
-from helpers import draw, numpy, relative
+from helpers import dense, draw, numpy, relative
 
 import icl_krr as ik
 from icl_krr.experiments.solverbench.disguise import rotated
@@ -79,7 +79,7 @@ def test_every_change_of_the_weights_keeps_the_read_outs(model, task, tmp_path):
     expected = numpy(ik.read_outs(model, task, along=True))
     native.save(tmp_path / "model.safetensors", model)
     changed = {
-        "dense": ik.dense(model),
+        "dense": dense(model),
         "untied": ik.untie(model),
         "rotated": rotated(model, jax.random.key(0)),
         "file": native.load(tmp_path / "model.safetensors"),
@@ -172,19 +172,22 @@ def test_a_distribution_that_lacks_a_part_is_refused(task):
 def test_a_distribution_is_batched_and_differentiated(task):
     model = mixture()
     several = [task, task.replace(x=2 * task.x)]
-    got = jax.vmap(ik.predictive, in_axes=(None, 0))(model, jax.tree.map(stacked, *several))
+    got = jax.jit(jax.vmap(ik.predictive, in_axes=(None, 0)))(
+        model, jax.tree.map(stacked, *several)
+    )
     expected = jax.tree.map(stacked, *(ik.predictive(model, one) for one in several))
     assert max(jax.tree.leaves(jax.tree.map(relative, got, expected))) < 1e-13
 
     def spread(scale):
         return jnp.sum(ik.predictive(model, task.replace(y=scale * task.y)).variance)
 
-    slope, h = jax.grad(spread)(1.0), 1e-5
+    spread = jax.jit(spread)
+    slope, h = jax.jit(jax.grad(spread))(1.0), 1e-5
     assert relative(slope, (spread(1 + h) - spread(1 - h)) / (2 * h)) < 1e-7
 
 
 def stacked(*parts):
-    return jnp.stack(parts)
+    return np.stack(parts)
 
 
 def test_a_head_for_the_variance_changes_no_other_weight():

@@ -7,7 +7,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
-from helpers import kernel_matrix, numpy
+from helpers import dense, kernel_matrix, numpy
 
 import icl_krr as ik
 from icl_krr import cli
@@ -285,14 +285,14 @@ def test_a_rotation_changes_no_answer_and_all_channels(task, x64):
     assert np.allclose(layerwise(turned, task), layerwise(model, task), atol=1e-8)
     write = turned.weights.steps[0].attention[0].writes[0].out
     assert np.count_nonzero(abs(np.asarray(write)) > 1e-6) > np.count_nonzero(
-        abs(np.asarray(ik.dense(model).weights.steps[0].attention[0].writes[0].out)) > 1e-6
+        abs(np.asarray(dense(model).weights.steps[0].attention[0].writes[0].out)) > 1e-6
     )
 
 
 def test_noise_has_its_level(x64):
     model = ik.constructions.gradient_descent(ik.Linear(), steps=STEPS, step_size=0.01, **SHARED)
-    moved = disguise.perturbed(ik.dense(model), jax.random.key(0), 0.05)
-    pairs = zip(*map(jax.tree.leaves, (moved, ik.dense(model))), strict=True)
+    moved = disguise.perturbed(dense(model), jax.random.key(0), 0.05)
+    pairs = zip(*map(jax.tree.leaves, (moved, dense(model))), strict=True)
     ratios = np.concatenate(
         [np.ravel(a)[np.ravel(b) != 0] / np.ravel(b)[np.ravel(b) != 0] for a, b in pairs]
     )

@@ -8,7 +8,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
-from helpers import built, numpy, sample
+from helpers import built, dense, numpy, sample
 
 import icl_krr as ik
 from benchmarks import random_cases
@@ -202,7 +202,7 @@ def test_the_readme_with_another_kernel_is_not_ok(task):
 
 @pytest.mark.parametrize("size", [1e-17, 1e18])
 def test_a_stream_that_mixes_slots_says_that_y_must_be_rescaled(task, size):
-    model, task = ik.dense(built(ik.Linear(), 8)), task.replace(y=size * task.y)
+    model, task = dense(built(ik.Linear(), 8)), task.replace(y=size * task.y)
     status = numpy(ik.check(model, task, kernel=ik.Linear(), ridge=0.5))
     assert not status.ok
     assert "rescale y" in status.advice()
@@ -216,7 +216,7 @@ def test_outputs_are_extreme_if_their_squares_leave_the_range():
 
 def test_a_batch_does_not_hide_predictions_that_are_not_numbers(task):
     """The maximum of NaN and numbers is a number in some programs of XLA."""
-    model, sizes = ik.dense(built(ik.Linear(), 12)), np.logspace(17, 37, 120)
+    model, sizes = dense(built(ik.Linear(), 12)), np.logspace(17, 37, 120)
 
     def run(size):
         one = task.replace(y=size * task.y)
@@ -289,13 +289,14 @@ def test_no_result_of_a_random_task_is_wrong_without_a_word():
 
 def test_the_gap_of_an_iterate_is_six_geometric_means():
     """One support, K = 2 and k(x) = 1, ridge 0.1, y = 1 and alpha = 0.4, so that r = 0.16."""
+    of_path = jax.jit(accuracy.of_path)
     parts = ik.tasks.System(*(np.array([[value]]) for value in (2.0, 1.0, 1.0)))
     alpha = np.array([0.0, 0.4]).reshape(2, 1, 1)
-    status = accuracy.of_path(parts, 0.1, alpha, 1 - 2.1 * alpha)
+    status = of_path(parts, 0.1, alpha, 1 - 2.1 * alpha)
     assert np.isclose(status.gap, 6 * np.sqrt(0.16 * 2 / 2.1 * 0.16), rtol=1e-4)
     near = parts._replace(cross=np.array([[0.01]]))
     seen = 0.01 * 0.16 / 0.1
-    status = accuracy.of_path(near, 0.1, alpha, 1 - 2.1 * alpha)
+    status = of_path(near, 0.1, alpha, 1 - 2.1 * alpha)
     assert np.isclose(status.gap, 2 * seen, rtol=1e-4)
 
 
@@ -346,7 +347,7 @@ def test_a_small_gap_to_a_solution_that_may_be_wrong_is_not_ok(task):
 
 def test_a_subnormal_y_is_told_by_every_check():
     """XLA's comparisons take it for 0, also where it compares the bits."""
-    y = np.array([0.0, 1e-40], "float32")
+    y = jax.device_put(np.array([0.0, 1e-40], "float32"))  # NumPy's would be refused
     task = ik.Task(x=np.array([[1.0], [2.0]]), y=y, x_query=np.ones((1, 1)))
     model = ik.constructions.conjugate_gradient(ik.Linear(), num_features=1, ridge=0.5, steps=2)
     found = numpy(ik.solvers.exact(ik.Linear(), task, ridge=0.5))

@@ -63,7 +63,7 @@ def test_rows_are_what_the_solver_gives(x64, axis):
     config = SweepConfig(axis, values=GRID[axis], seeds=1, num_features=p, **SMALL)
     line = {"width": "coordinates", "features": "landmarks"}.get(axis, "conjugate_gradient")
     rows = run_cell(config, line, 0)
-    task = draw(jax.random.split(jax.random.key(0))[1], config)
+    task = numpy(draw(jax.random.split(jax.random.key(0))[1], config))
     for value in GRID[axis]:
         kernel, ridge, seen = ik.Exponential(config.temperature), config.ridge, task
         if axis == "ridge":
@@ -89,7 +89,7 @@ def test_rows_are_what_the_solver_gives(x64, axis):
 def test_the_depth_has_the_rate_of_its_solver(x64):
     config = SweepConfig("depth", seeds=1, **SMALL)
     rows = run_cell(config, "chebyshev", 0)
-    task = draw(jax.random.split(jax.random.key(0))[1], config)
+    task = numpy(draw(jax.random.split(jax.random.key(0))[1], config))
     low, high = numpy(ik.spectral_bounds(ik.Exponential(0.5), task, ridge=config.ridge))
     bounds = numpy(theory.chebyshev_rate(low, high, np.arange(5.0)))
     assert np.allclose([row["bound"] for row in rows], bounds)
@@ -165,7 +165,7 @@ def test_the_table_has_the_baselines(x64, tmp_path, capsys):
         for line in capsys.readouterr().out.splitlines()
         if (cells := re.findall(r"[^│┃ ][^│┃]*(?<! )", line)) and line[0] == "│"
     }
-    task = draw(jax.random.split(jax.random.key(0))[1], SweepConfig("depth", **SMALL))
+    task = numpy(draw(jax.random.split(jax.random.key(0))[1], SweepConfig("depth", **SMALL)))
     ridge = SweepConfig("depth").ridge
     exact = np.asarray(ik.solvers.exact(ik.Exponential(0.5), task, ridge=ridge).prediction)
     smooth = numpy(ik.solvers.nadaraya_watson(ik.Exponential(0.5), task).prediction)
@@ -186,7 +186,7 @@ def test_baselines_see_what_the_model_sees(x64, axis):
     assert [row["zero gap"] for row in rows] == pytest.approx([1.0, 1.0])
     assert np.isnan([row["nadaraya_watson gap"] for row in rows]).all() == (axis == "width")
     if axis == "context":
-        task = draw(jax.random.split(jax.random.key(0))[1], config)
+        task = numpy(draw(jax.random.split(jax.random.key(0))[1], config))
         seen = ik.Task(x=task.x[:3], y=task.y[:3], x_query=task.x_query)
         exact = numpy(ik.solvers.exact(ik.Exponential(0.5), seen, ridge=config.ridge).prediction)
         gap = np.linalg.norm(np.mean(seen.y) - exact) / np.linalg.norm(exact)

@@ -1,6 +1,7 @@
 """Every bound of `theory`: that it holds, and how near to it one can come."""
 
 import inspect
+from types import SimpleNamespace
 
 import jax
 import jax.numpy as jnp
@@ -13,6 +14,16 @@ import icl_krr as ik
 from icl_krr import step_sizes, theory
 
 SEEDS = range(6)
+# one program for each kernel and shape
+of_task = SimpleNamespace(
+    **{
+        name: jax.jit(getattr(theory, name))
+        for name in (
+            *("log_normaliser", "log_sink", "smoothing_gap", "prediction_bound", "eigenvalues"),
+            *("spectral_bounds", "richardson_bounds", "preconditioned_eigenvalues"),
+        )
+    }
+)
 gaussian, exponential = ik.Gaussian(1.5), ik.Exponential(4.0)
 
 
@@ -22,7 +33,7 @@ def matrix(kernel, task, ridge):
 
 def test_c1_normaliser_and_one_softmax_head(x64):
     task = draw(0, n=9).replace(mask=np.arange(9) != 4)
-    log_z = numpy(theory.log_normaliser(exponential, task))
+    log_z = numpy(of_task.log_normaliser(exponential, task))
     keep = np.arange(9) != 4
     points = np.concatenate([np.where(keep[:, None], task.x, 0), task.x_query])
     weights = np.exp(points @ np.asarray(task.x)[keep].T / 4.0)
@@ -41,7 +52,7 @@ def test_c2_one_head_is_not_kernel_ridge_regression(x64):
         task = draw(seed, n=30, q=20)
         exact = numpy(ik.solvers.exact(exponential, task, ridge=0.1).prediction)
         smooth = numpy(ik.solvers.nadaraya_watson(exponential, task).prediction)
-        gap = numpy(theory.smoothing_gap(exponential, task, ridge=0.1))
+        gap = numpy(of_task.smoothing_gap(exponential, task, ridge=0.1))
         assert np.isclose(gap, np.linalg.norm(smooth - exact) / np.linalg.norm(exact))
         gaps.append(gap)
         expected = scipy.stats.spearmanr(smooth, exact).statistic
@@ -56,8 +67,8 @@ def test_c3_the_sink_is_chosen_so_that_no_weight_underflows(temperature):
     """In float32, at logits past 88 as well, where the exponential itself overflows."""
     for seed in SEEDS:
         task, kernel = draw(seed, n=20), ik.Exponential(temperature)
-        log_sink = numpy(theory.log_sink(kernel, task))
-        weights = numpy(theory.sink_weight(theory.log_normaliser(kernel, task), log_sink))
+        log_sink = numpy(of_task.log_sink(kernel, task))
+        weights = numpy(theory.sink_weight(of_task.log_normaliser(kernel, task), log_sink))
         assert float(log_sink) == np.round(log_sink)
         assert 0.5 <= float(weights.min()) < float(weights.max()) <= 1
         assert float(weights.min()) < 1 / (1 + np.exp(-1)) + 1e-3
@@ -86,7 +97,7 @@ def test_c3_recovery_error(log_sink):
 def test_c3_a_dominant_sink_needs_no_quotient(x64):
     """The finding: for c >> Z the numerator alone is K v / c, to rounding of u log c."""
     task = draw(1, n=30)
-    log_z = numpy(theory.log_normaliser(exponential, task))[:30]
+    log_z = numpy(of_task.log_normaliser(exponential, task))[:30]
     K = kernel_matrix(exponential, task.x, task.x)
     for log_sink in (5.0, 12.0, 40.0):
         logits = np.concatenate([np.full((30, 1), log_sink), np.log(K)], 1)
@@ -132,10 +143,10 @@ def test_c4_prediction_bound(x64):
         error = np.random.default_rng(seed).normal(size=20)
         norm = np.sqrt(error @ A @ error)
         assert np.isclose(theory.energy_norm(A, error), norm)
-        bound = numpy(theory.prediction_bound(exponential, task, alpha.alpha + error, ridge=0.5))
+        bound = numpy(of_task.prediction_bound(exponential, task, alpha.alpha + error, ridge=0.5))
         assert np.all(np.abs(cross @ error) <= bound)
         along = np.linalg.solve(A, cross[0])
-        bound = numpy(theory.prediction_bound(exponential, task, alpha.alpha + along, ridge=0.5))
+        bound = numpy(of_task.prediction_bound(exponential, task, alpha.alpha + along, ridge=0.5))
         assert np.isclose(cross[0] @ along, bound[0])
 
 
@@ -143,7 +154,7 @@ def test_c5_the_neumann_series_needs_a_large_ridge(x64):
     """As stated, for a small ridge, it is false: the counterexample diverges."""
     task = draw(2, n=12)
     K, y = kernel_matrix(gaussian, task.x, task.x), np.asarray(task.y)
-    sigma = numpy(theory.eigenvalues(gaussian, task))[-1]
+    sigma = numpy(of_task.eigenvalues(gaussian, task))[-1]
     for ridge, converges in ((float(sigma) / 4, False), (float(sigma) * 4, True)):
         factor = float(theory.neumann_factor(sigma, ridge))
         assert (factor < 1) == converges
@@ -152,7 +163,7 @@ def test_c5_the_neumann_series_needs_a_large_ridge(x64):
             total, term = total + term, -K @ term / ridge
         exact = np.linalg.solve(K + ridge * np.eye(12), y)
         assert (np.linalg.norm(total - exact) < 1e-9) == converges
-        low, high = numpy(ik.spectral_bounds(gaussian, task, ridge=ridge))
+        low, high = numpy(of_task.spectral_bounds(gaussian, task, ridge=ridge))
         assert theory.stationary_factor(low, high, 1.9 / high) < 1
         assert theory.stationary_factor(low, high, 2.1 / high) > 1
     small = numpy(theory.stationary_factor(0.01, 9.0, 0.2))
@@ -204,7 +215,7 @@ def test_c7_and_c11_gaussian_and_exponential(x64):
 def test_c8_as_many_steps_as_distinct_eigenvalues(x64):
     x = np.repeat(np.diag([1.0, 2.0, 3.0]), [4, 1, 2], axis=0)
     task = ik.Task(x=np.array(x), y=np.arange(1.0, 8.0), x_query=np.ones((2, 3)))
-    steps = int(theory.distinct_eigenvalues(theory.eigenvalues(ik.Linear(), task)))
+    steps = int(theory.distinct_eigenvalues(of_task.eigenvalues(ik.Linear(), task)))
     path = numpy(ik.solvers.conjugate_gradient(ik.Linear(), task, ridge=0.1, steps=steps))
     sizes = np.linalg.norm(path.r, axis=1)
     assert sizes[-1] < 1e-10 * sizes[0]
@@ -259,8 +270,10 @@ def test_c12_the_preconditioned_spectrum(x64):
     for seed in SEEDS:
         task = draw(seed, n=40)
         for ridge, sink in ((0.01, 0.01), (0.1, 1.0), (3.0, 0.5)):
-            low, high = numpy(theory.richardson_bounds(gaussian, task, ridge=ridge, sink=sink))
-            sigma = numpy(theory.preconditioned_eigenvalues(gaussian, task, ridge=ridge, sink=sink))
+            low, high = numpy(of_task.richardson_bounds(gaussian, task, ridge=ridge, sink=sink))
+            sigma = numpy(
+                of_task.preconditioned_eigenvalues(gaussian, task, ridge=ridge, sink=sink)
+            )
             K = kernel_matrix(gaussian, task.x, task.x)
             plain = np.linalg.eigvals((K + ridge * np.eye(40)) / (K.sum(1) + sink)[:, None]).real
             assert np.allclose(np.sort(plain), sigma)
@@ -279,9 +292,9 @@ def test_c13_the_normaliser_does_not_cure_the_condition_number(x64):
     conds, plain = [], []
     for n in (32, 128, 512):
         task = draw(0, p=2, n=n)
-        sigma = numpy(theory.preconditioned_eigenvalues(gaussian, task, ridge=0.1, sink=0.1))
+        sigma = numpy(of_task.preconditioned_eigenvalues(gaussian, task, ridge=0.1, sink=0.1))
         conds.append(float(sigma[-1] / sigma[0]))
-        low, high = numpy(ik.spectral_bounds(gaussian, task, ridge=0.1))
+        low, high = numpy(of_task.spectral_bounds(gaussian, task, ridge=0.1))
         plain.append(float(high / low))
     assert all(a > 0.5 * b for a, b in zip(conds, plain, strict=True)), (conds, plain)
     assert conds[2] > 3 * conds[1] > 9 * conds[0] / 3
@@ -474,12 +487,12 @@ def test_c9_the_best_epsilon_minimises_truncation_and_rounding(x64, symmetric):
 def test_without_supports_the_smoothing_gap_is_0():
     task = ik.Task(x=np.ones((2, 1)), y=np.ones(2), x_query=np.ones((1, 1)))
     none = task.replace(mask=np.zeros(2, bool))
-    assert float(theory.smoothing_gap(ik.Gaussian(), none, ridge=0.5)) == 0
+    assert float(of_task.smoothing_gap(ik.Gaussian(), none, ridge=0.5)) == 0
 
 
 def test_a_token_without_supports_gives_all_weight_to_the_sink():
     task = draw(0, p=2, n=3).replace(mask=np.zeros(3, bool))
-    log_z = numpy(theory.log_normaliser(gaussian, task))
+    log_z = numpy(of_task.log_normaliser(gaussian, task))
     assert np.all(theory.sink_weight(log_z, 4.0) == 1)
     assert np.all(theory.dominant_sink_error(log_z, 4.0) == 0)
 

@@ -4,7 +4,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
-from helpers import cg, draw, numpy, relative, stacked, train
+from helpers import cg, dense, draw, numpy, often, relative, stacked, train
 from jaxtyping import TypeCheckError
 
 import icl_krr as ik
@@ -71,7 +71,7 @@ def test_linear_attention_never_forms_the_pattern():
 
 
 def test_reciprocal_is_guarded():
-    value, slope = jax.vmap(jax.value_and_grad(ACTIVATIONS["reciprocal"]))(
+    value, slope = jax.jit(jax.vmap(jax.value_and_grad(ACTIVATIONS["reciprocal"])))(
         np.array([4.0, -0.5, 0.0, 1e-38])
     )
     assert np.isnan(ACTIVATIONS["reciprocal"](np.inf))  # overflow must not pass for 1 / inf = 0
@@ -93,18 +93,11 @@ SPECS = {
     "linear": {"attention": "linear", "layer_norm": False, "activation": "relu"},
     "bilinear": {"activation": "identity", "num_outputs": 3, "hidden": 5},
 }
-PARTS_OF_OTHERS = ("causal", "looped", "bilinear")
-every_spec = pytest.mark.parametrize("options", SPECS.values(), ids=SPECS)
 
 
-@pytest.mark.parametrize(
-    "options",
-    [
-        pytest.param(options, id=name, marks=[pytest.mark.slow] * (name in PARTS_OF_OTHERS))
-        for name, options in SPECS.items()
-    ],
-)
-def test_random_models_run_through_the_same_forward(x64, options):
+@often("name", ("encoder", "gpt2"), SPECS)
+def test_random_models_run_through_the_same_forward(x64, name):
+    options = SPECS[name]
     spec = architecture(**options)
     model = ik.init(jax.random.key(0), spec)
     task = draw(0, r=options.get("num_outputs"))
@@ -124,9 +117,10 @@ def test_random_models_run_through_the_same_forward(x64, options):
     assert all("'one'" in name for name in silent), silent
 
 
-@every_spec
-def test_random_models_equal_an_independent_numpy_transformer(x64, options):
+@often("name", ("encoder", "gpt2", "attention-only", "linear", "bilinear"), SPECS)
+def test_random_models_equal_an_independent_numpy_transformer(x64, name):
     """Pre-norm transformer, written once more with loops over heads and blocks."""
+    options = SPECS[name]
     spec = architecture(**options)
     model = ik.init(jax.random.key(1), spec)
     model = moved(model)
@@ -138,7 +132,7 @@ def moved(model):
     """Biases, norms and positions start at 0 or 1: move them, so that they matter."""
     leaves, tree = jax.tree.flatten(model)
     rng = np.random.default_rng(0)
-    return tree.unflatten([w + 0.1 * jnp.asarray(rng.normal(size=w.shape)) for w in leaves])
+    return tree.unflatten([np.asarray(w) + 0.1 * rng.normal(size=w.shape) for w in leaves])
 
 
 def numpy_transformer(model, task):
@@ -207,7 +201,7 @@ def test_a_causal_model_does_not_look_ahead(x64):
     def streams(x):
         return ik.run_with_cache(model, task.replace(x=x))[1]["stream"][-1]
 
-    jacobian = jax.jacobian(streams)(task.x)
+    jacobian = numpy(jax.jit(jax.jacobian(streams))(task.x))
     for token in range(1 + 7):
         later = [j for j in range(7) if 1 + j > token]
         assert not np.any(jacobian[token][:, later])
@@ -304,10 +298,8 @@ def test_architecture_refuses():
 def test_a_random_model_without_norm_can_be_merged(x64):
     model = moved(ik.init(jax.random.key(3), architecture(layer_norm=False, max_tokens=12)))
     task = draw(3)
-    assert relative(ik.predict(ik.dense(model), task), ik.predict(model, task)) < 1e-12
-    ours, theirs = (
-        numpy(ik.run_with_cache(m, task))[1]["stream"] for m in (ik.dense(model), model)
-    )
+    assert relative(ik.predict(dense(model), task), ik.predict(model, task)) < 1e-12
+    ours, theirs = (numpy(ik.run_with_cache(m, task))[1]["stream"] for m in (dense(model), model))
     assert relative(ours, theirs) < 1e-12
 
 
@@ -466,9 +458,9 @@ def test_a_pattern_can_be_replaced_and_gradients_go_through_hooks(x64):
         hooks = {"blocks.1.heads.0.pattern": lambda value, name: scale * value}
         return jnp.sum(ik.run_with_hooks(model, task, hooks))
 
-    step = 1e-6
+    scaled, step = jax.jit(scaled), 1e-6
     finite = (scaled(1.0 + step) - scaled(1.0 - step)) / (2 * step)
-    assert np.isclose(jax.grad(scaled)(1.0), finite, rtol=1e-6)
+    assert np.isclose(jax.jit(jax.grad(scaled))(1.0), finite, rtol=1e-6)
     assert np.isclose(scaled(1.0), np.sum(numpy(ik.predict(model, task))), rtol=1e-12)
 
 

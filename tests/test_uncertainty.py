@@ -15,6 +15,12 @@ import icl_krr as ik
 from icl_krr import uncertainty
 from icl_krr.uncertainty import Predictive
 
+# one program for each shape
+log_density, cdf, bins, quantile, interval, crps = (
+    jax.jit(getattr(uncertainty, name))
+    for name in ("log_density", "cdf", "bins", "quantile", "interval", "crps")
+)
+
 W = np.array([0.2, 0.5, 0.3])
 M = np.array([-1.5, 0.3, 4.0])
 V = np.array([0.4, 2.0, 0.05])
@@ -24,12 +30,12 @@ def mixture(dtype="f8", lead=()):
     """The same mixture for every entry of the leading axes, moved by its number."""
     shift = np.arange(np.prod(lead, dtype=int)).reshape(*lead, 1)
     parts = (np.broadcast_to(W, (*lead, 3)), M + shift, np.broadcast_to(V, (*lead, 3)))
-    return Predictive(*(jnp.asarray(part, dtype) for part in parts))
+    return Predictive(*(np.asarray(part, dtype) for part in parts))
 
 
 def normal(mean=0.0, variance=1.0, dtype="f8"):
     parts = (1.0, mean, variance)
-    return Predictive(*(jnp.full(1, value, dtype) for value in parts))
+    return Predictive(*(np.full(1, value, dtype) for value in parts))
 
 
 def density(y):
@@ -48,13 +54,13 @@ def test_moments_density_and_distribution_are_those_of_scipy(x64):
         np.testing.assert_allclose(both.mean[k], mean + k, rtol=1e-9)
         np.testing.assert_allclose(both.variance[k], second - mean**2, rtol=1e-9)
     log = np.array([[np.log(density(v - k)) for k, v in enumerate(row)] for row in y])
-    np.testing.assert_allclose(uncertainty.log_density(both, np.asarray(y)), log, rtol=1e-12)
+    np.testing.assert_allclose(log_density(both, np.asarray(y)), log, rtol=1e-12)
     below = np.array([[distribution(v - k) for k, v in enumerate(row)] for row in y])
-    np.testing.assert_allclose(uncertainty.cdf(both, np.asarray(y)), below, rtol=1e-10)
+    np.testing.assert_allclose(cdf(both, np.asarray(y)), below, rtol=1e-10)
 
 
 def test_the_log_density_far_from_all_gaussians_is_finite_in_float32():
-    found = numpy(uncertainty.log_density(mixture("f4"), np.asarray(-300.0, "f4")))
+    found = numpy(log_density(mixture("f4"), np.asarray(-300.0, "f4")))
     expected = np.log(W[1]) + stats.norm.logpdf(-300, M[1], np.sqrt(V[1]))
     np.testing.assert_allclose(found, expected, rtol=1e-5)
 
@@ -67,7 +73,7 @@ def test_every_bin_keeps_its_relative_accuracy(x64, dtype, accuracy):
     edges = np.array(EDGES)
     if dtype == "f4":  # what float32 can hold: e^-88, and edges that differ in it
         edges = edges[(np.abs(edges) < 13) & (edges != 1e-7)].astype("f4").astype(float)
-    found = np.asarray(uncertainty.bins(normal(dtype=dtype), np.asarray(edges, dtype)))
+    found = np.asarray(bins(normal(dtype=dtype), np.asarray(edges, dtype)))
     with mpmath.workdps(400):
         below = [mpmath.ncdf(mpmath.mpf(float(edge))) for edge in edges]
         exact = [below[0], *(b - a for a, b in pairwise(below)), 1 - below[-1]]
@@ -77,7 +83,7 @@ def test_every_bin_keeps_its_relative_accuracy(x64, dtype, accuracy):
 
 def test_bins_of_a_mixture_are_differences_of_its_distribution_function(x64):
     edges = np.linspace(-4, 7, 12)
-    found = numpy(uncertainty.bins(mixture(lead=(2, 3)), np.asarray(edges)))
+    found = numpy(bins(mixture(lead=(2, 3)), np.asarray(edges)))
     assert found.shape == (2, 3, 13)
     below = np.array([0, *map(distribution, edges - 4), 1])
     np.testing.assert_allclose(found[1, 1], np.diff(below), atol=1e-14)
@@ -87,22 +93,22 @@ def test_bins_of_a_mixture_are_differences_of_its_distribution_function(x64):
 @pytest.mark.parametrize("probability", [1e-9, 0.025, 0.5, 0.9, 1 - 1e-6])
 def test_quantiles_invert_the_distribution_function(x64, probability):
     both = mixture(lead=(2,))
-    y = numpy(uncertainty.quantile(both, probability))
-    np.testing.assert_allclose(uncertainty.cdf(both, y), probability, rtol=1e-9)
+    y = numpy(quantile(both, probability))
+    np.testing.assert_allclose(cdf(both, y), probability, rtol=1e-9)
     twice = Predictive(np.array([0.5, 0.5]), np.array([2.0, 2.0]), np.array([9.0, 9.0]))
-    one = numpy(uncertainty.quantile(normal(2.0, 9.0), probability))
-    np.testing.assert_allclose(uncertainty.quantile(twice, probability), one, rtol=1e-12)
+    one = numpy(quantile(normal(2.0, 9.0), probability))
+    np.testing.assert_allclose(quantile(twice, probability), one, rtol=1e-12)
     np.testing.assert_allclose(one, stats.norm.ppf(probability, 2, 3), rtol=1e-12)
 
 
 def test_a_gaussian_without_weight_does_not_widen_the_search():
     """Its quantile, 1e30 away, would leave no bits of float32 for the others."""
     both = Predictive(np.array([0.5, 0.5, 0]), np.array([0.0, 3.0, 1e30]), np.ones(3))
-    np.testing.assert_allclose(uncertainty.quantile(both, 0.5), 1.5, rtol=1e-6)
+    np.testing.assert_allclose(quantile(both, 0.5), 1.5, rtol=1e-6)
 
 
 def test_an_interval_of_float32_holds_its_level():
-    lower, upper = numpy(uncertainty.interval(mixture("f4"), 0.9))
+    lower, upper = numpy(interval(mixture("f4"), 0.9))
     inside = distribution(float(upper)) - distribution(float(lower))
     np.testing.assert_allclose(inside, 0.9, atol=1e-5)
 
@@ -127,8 +133,8 @@ def test_gradients_are_those_of_finite_differences(x64, name):
 
 
 def test_the_quantile_moves_with_its_probability(x64):
-    slope = jax.grad(lambda p: uncertainty.quantile(mixture(), p))(0.7)
-    at = float(uncertainty.quantile(mixture(), 0.7))
+    slope = jax.jit(jax.grad(lambda p: uncertainty.quantile(mixture(), p)))(0.7)
+    at = float(quantile(mixture(), 0.7))
     np.testing.assert_allclose(slope, 1 / density(at), rtol=1e-9)
 
 
@@ -138,9 +144,7 @@ def test_functions_map_over_distributions():
     for function in (uncertainty.log_density, uncertainty.cdf, uncertainty.crps):
         mapped = jax.jit(jax.vmap(function))(many, y)
         np.testing.assert_allclose(mapped, function(many, y), rtol=1e-5)
-    np.testing.assert_allclose(
-        jax.vmap(uncertainty.quantile, (0, None))(many, 0.3), uncertainty.quantile(many, 0.3)
-    )
+    np.testing.assert_allclose(jax.vmap(quantile, (0, None))(many, 0.3), quantile(many, 0.3))
 
 
 def test_the_score_is_the_integral_that_defines_it(x64):
@@ -151,7 +155,7 @@ def test_the_score_is_the_integral_that_defines_it(x64):
             integrate.quad(term, *piece, points=[p for p in M if piece[0] < p < piece[1]])[0]
             for term, piece in zip(terms, pieces, strict=True)
         )
-        np.testing.assert_allclose(uncertainty.crps(mixture(), np.asarray(y)), exact, rtol=1e-7)
+        np.testing.assert_allclose(crps(mixture(), np.asarray(y)), exact, rtol=1e-7)
 
 
 def drawn(tasks, queries, spread, seed=0):

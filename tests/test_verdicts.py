@@ -60,7 +60,7 @@ def spectral(*filters):
     return answers
 
 
-PATH = spectral(*(lambda s, r=r: 1 / (s + r) for r in (30.0, 5.0, 1.0, 0.1)))
+PATH = spectral(*(lambda s, r=r: 1 / (s + r) for r in (10.0, 2.0, 0.3)))
 FLOW = spectral(*(lambda s, t=t: -jnp.expm1(-t * (s + 0.1)) / (s + 0.1) for t in (0.03, 0.1, 0.4)))
 BETWEEN = spectral(*(lambda s, c=c: c / (s + 0.5) for c in (0.2, 0.6, 0.9)))
 EXACTLY = spectral(*[lambda s: 1 / (s + 0.5)] * 3)
