@@ -24,7 +24,7 @@ from icl_krr.cli.output import to_json
 from icl_krr.experiments.shared.draws import draw_tasks
 from icl_krr.files import replace, to_markdown
 from icl_krr.probes import design, fit_candidate, gaussian_prior, identify, separation
-from icl_krr.probes.separation import logs_of, predictions, program_of
+from icl_krr.probes.naming.separation import logs_of, predictions, program_of
 
 HERE = Path(__file__).parent
 FEATURES, SUPPORTS, TASKS, DEPTH, SEEDS = 3, 12, 24, 4, 5

@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from functools import partial
 from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
+import numpy as np
 from jaxtyping import Array, Float
 
 from . import checks
+from .constants import any_is, known, xp
 
 
 class Momentum(NamedTuple):
@@ -46,8 +49,8 @@ def gradient_step(step_size: Any, spectrum: Any) -> Any:
     checks.one_of(step_size, spectrum)
     if spectrum is None:
         checks.positive_scalar("step_size", step_size)
-        return step_size
-    low, high = checks.spectrum(spectrum)
+        return known(step_size)
+    low, high = map(known, checks.spectrum(spectrum))
     return 2 / (low + high)
 
 
@@ -78,12 +81,13 @@ def alpha_step(step_size: Any, spectrum: Any, ridge: Any) -> Any:
     """
     if spectrum is None or step_size is not None:
         return gradient_step(step_size, spectrum)
-    low, high = (jnp.asarray(bound, float) for bound in checks.spectrum(spectrum))
-    ridge = jnp.asarray(ridge, float)
+    low, high = (xp.asarray(bound, float) for bound in checks.spectrum(spectrum))
+    ridge = xp.asarray(ridge, float)
     rounding = 32 * jnp.finfo(low.dtype).eps
-    smallest, largest = low * (low - ridge), high * jnp.maximum(high - ridge, rounding * high)
+    smallest, largest = low * (low - ridge), high * xp.maximum(high - ridge, rounding * high)
     singular = smallest <= rounding * largest
-    return jnp.where(singular, 1, 2) / (jnp.where(singular, 0, smallest) + largest)
+    once = 1 / (xp.where(singular, 0, smallest) + largest)
+    return xp.where(singular, once, 2 * once)
 
 
 def heavy_ball(steps: int, step_size: Any, momentum: Any, spectrum: Any) -> Momentum:
@@ -111,7 +115,7 @@ def heavy_ball(steps: int, step_size: Any, momentum: Any, spectrum: Any) -> Mome
             raise ValueError(
                 f"momentum must be None if spectrum is given, got {momentum}; drop one of the two"
             )
-        low, high = (jnp.sqrt(bound) for bound in checks.spectrum(spectrum))
+        low, high = (xp.sqrt(known(bound)) for bound in checks.spectrum(spectrum))
         step_size, momentum = 4 / (low + high) ** 2, ((high - low) / (high + low)) ** 2
     else:
         checks.positive_scalar("step_size", step_size)
@@ -121,8 +125,8 @@ def heavy_ball(steps: int, step_size: Any, momentum: Any, spectrum: Any) -> Mome
                 "pass momentum, or pass spectrum instead of step_size and momentum"
             )
         checks.nonnegative_scalar("momentum", momentum)
-    eta, mu = jnp.asarray(step_size, float), jnp.asarray(momentum, float)
-    return Momentum(eta, jnp.full(steps, mu), jnp.full(steps, eta))
+    eta, mu = xp.asarray(step_size, float), xp.asarray(momentum, float)
+    return Momentum(eta, xp.repeat(mu, steps), xp.repeat(eta, steps))
 
 
 def chebyshev(steps: int, spectrum: Any) -> Momentum:
@@ -144,20 +148,32 @@ def chebyshev(steps: int, spectrum: Any) -> Momentum:
 
     Source: Saad, Iterative methods for sparse linear systems, algorithm 12.1.
     """
-    low, high = (jnp.asarray(bound, float) for bound in checks.spectrum(spectrum))
+    low, high = (xp.asarray(bound, float) for bound in checks.spectrum(spectrum))
     theta, delta = (high + low) / 2, (high - low) / 2
-    return Momentum(1 / theta, *recurrence(steps, theta, delta))
+    return Momentum(1 / theta, *iterate(recurrence, steps, delta / theta, theta, delta))
+
+
+def recurrence(rho: Any, theta: Any, delta: Any) -> tuple[Any, tuple[Any, Any]]:
+    b = 2 / (2 * theta - delta * rho)
+    rho_next = delta * b / 2
+    return rho_next, (rho_next * rho, b)
+
+
+def iterate(step: Callable, steps: int, first: Any, *constants: Any) -> Any:
+    """Stack what step(state, *constants) -> (next state, result) returns, beginning at `first`."""
+    if any_is(jax.Array, (first, *constants)):
+        return scan(step, steps, first, *constants)
+    state, results = first, []
+    for _ in range(steps):
+        state, result = step(state, *constants)
+        results.append(result)
+    return jax.tree.map(lambda *parts: np.stack(parts), *results)
 
 
 # outside of jit, JAX would compile the scan again for every call
-@partial(jax.jit, static_argnums=0)
-def recurrence(steps: int, theta: jax.Array, delta: jax.Array) -> tuple[jax.Array, jax.Array]:
-    def step(rho: jax.Array, _: None) -> tuple[jax.Array, tuple[jax.Array, jax.Array]]:
-        b = 2 / (2 * theta - delta * rho)
-        rho_next = delta * b / 2
-        return rho_next, (rho_next * rho, b)
-
-    return jax.lax.scan(step, delta / theta, length=steps)[1]
+@partial(jax.jit, static_argnums=(0, 1))
+def scan(step: Callable, steps: int, first: jax.Array, *constants: jax.Array) -> Any:
+    return jax.lax.scan(lambda state, _: step(state, *constants), first, length=steps)[1]
 
 
 def normalised_spectrum(
@@ -188,8 +204,8 @@ def normalised_spectrum(
             "k(x, x) of your supports"
         )
     checks.positive_scalar("largest", largest)
-    ridge = jnp.asarray(ridge, float)
-    return ridge / (num_supports * jnp.asarray(largest, float) + ridge), jnp.ones((), ridge.dtype)
+    ridge, largest, n = (xp.asarray(value, float) for value in (ridge, largest, num_supports))
+    return ridge / (n * largest + ridge), np.ones((), ridge.dtype)
 
 
 def newton_schulz(steps: int, ridge: Any, spectrum: Any) -> tuple[Any, Float[Array, " steps"]]:
@@ -209,14 +225,13 @@ def newton_schulz(steps: int, ridge: Any, spectrum: Any) -> tuple[Any, Float[Arr
     Raises:
         ValueError: `spectrum` is None or not 0 < low <= high.
     """
-    low, high = checks.spectrum(spectrum)
+    low, high = map(known, checks.spectrum(spectrum))
     scale = 2 / (low + high)
-    return scale, squares(steps, jnp.asarray(1 - scale * ridge, float))
+    return scale, iterate(square, steps, xp.asarray(1 - scale * known(ridge), float))
 
 
-@partial(jax.jit, static_argnums=0)
-def squares(steps: int, first: jax.Array) -> jax.Array:
-    return jax.lax.scan(lambda e, _: (e * e, e), first, length=steps)[1]
+def square(e: Any) -> tuple[Any, Any]:
+    return e * e, e
 
 
 def richardson_step(step_size: Any) -> Any:
@@ -234,7 +249,6 @@ def richardson_step(step_size: Any) -> Any:
         ValueError: `step_size` is not in (0, 2).
     """
     checks.positive_scalar("step_size", step_size)
-    known = checks.concrete(step_size)
-    if known is not None and not known < 2:
+    if (value := checks.concrete(step_size)) is not None and not value < 2:
         raise ValueError(f"step_size must be < 2 to converge, got {step_size}")
-    return step_size
+    return known(step_size)

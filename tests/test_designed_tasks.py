@@ -8,7 +8,7 @@ import pytest
 import icl_krr as ik
 from icl_krr.catalogue import BATTERIES
 from icl_krr.probes import CandidateFit, along_eigenvector, design, identify, read_filter
-from icl_krr.probes.separation import separation
+from icl_krr.probes.naming.separation import separation
 
 RIDGE, TOP = 0.3, 40.0
 VALUES = {"ridge": RIDGE, "step_size": 1 / TOP}

@@ -27,8 +27,9 @@ from icl_krr.experiments.identify.trained_model import (
 )
 from icl_krr.experiments.shared.runs import load
 from icl_krr.plots import filter_figure, identification_figure
-from icl_krr.probes import identify, layerwise, ruling
-from icl_krr.probes.candidates import parameters, solve
+from icl_krr.probes import identify, layerwise
+from icl_krr.probes.naming import ruling
+from icl_krr.probes.naming.candidates import parameters, solve
 from icl_krr.training.batches import draw
 
 SMALL = ConfusionConfig(

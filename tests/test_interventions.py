@@ -16,14 +16,14 @@ from icl_krr.experiments.ablate.expected import Without
 from icl_krr.experiments.shared.told import told
 from icl_krr.plots import ablation_figure
 from icl_krr.probes import ablate, patch, sites, swap, transplant
-from icl_krr.probes.interventions import (
+from icl_krr.probes.changing.interventions import (
     captured_points,
     encoded,
     places_and_points,
     point_names,
     run_interventions,
 )
-from icl_krr.probes.swap import Swap, states_after_step, streams_at_block
+from icl_krr.probes.changing.swap import Swap, states_after_step, streams_at_block
 
 EXPECTED = {name: load(row.expected) for name, row in SOLVERS.items() if row.expected}
 CHANGE = ("change", "low", "high")

@@ -13,6 +13,7 @@ SHARED = {
     "capacity",
     "catalogue",
     "checks",
+    "constants",
     "devices",
     "fields",
     "files",
@@ -70,6 +71,14 @@ ALLOWED["experiments"] = ALLOWED["probes"] | {"training", "probes", "export", "u
 ALLOWED["cli"] = ALLOWED["experiments"] | {"experiments", "bench", "plots", "report"}
 
 
+ROOMS_OF_PROBES = {
+    "reading": {"resampling"},
+    "changing": {"reading"},
+    "naming": {"reading", "resampling"},
+}
+"""What each of the three rooms of `probes` may import from beside it."""
+
+
 def imports(path, with_types=False):
     """What a file imports from the package at run time, as dotted names below it."""
     tree = ast.parse(path.read_text())
@@ -114,6 +123,15 @@ def test_rooms_import_only_what_their_row_names():
             assert own in ALLOWED, f"{path} must belong to a room"
             allowed = {other, ".".join(name.split(".")[:2])} & ALLOWED[own]
             assert allowed, f"{path} must not import {name}"
+
+
+def test_rooms_of_probes_import_one_way():
+    """Who names a model reads it; nobody reads a model through the names it may have."""
+    for own, allowed in ROOMS_OF_PROBES.items():
+        for path in (PACKAGE / "probes" / own).glob("*.py"):
+            names = [name.split(".") for name in imports(path)]
+            beside = {name[1] for name in names if name[0] == "probes" and len(name) > 1}
+            assert beside <= {own} | allowed, path
 
 
 def test_every_room_exists():

@@ -21,8 +21,8 @@ from icl_krr.experiments.sweep.config import SweepConfig
 from icl_krr.experiments.sweep.grid import BASELINES
 from icl_krr.kernels import Gaussian
 from icl_krr.probes import CandidateFit, Identification
-from icl_krr.probes.distances import Distance
-from icl_krr.probes.identification import Suspect, candidate_table
+from icl_krr.probes.naming.distances import Distance
+from icl_krr.probes.naming.identification import Suspect, candidate_table
 from icl_krr.text_tables import Table, as_text, wrap
 
 RESULTS = Path(__file__).parent.parent / "benchmarks" / "results"

@@ -4,7 +4,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
-from helpers import CASES, cg, draw, each_kind, loops, relative
+from helpers import CASES, cg, draw, each_kind, loops, numpy, relative
 
 import icl_krr as ik
 from icl_krr.residual import Read, visible
@@ -13,7 +13,7 @@ from icl_krr.transformer.evaluate import embed_task, evaluate
 from icl_krr.transformer.tying import uniform_slots
 from icl_krr.transformer.weights import Block, Unit
 
-ONE = jnp.ones(())
+ONE = np.ones(())
 
 
 def plain_forward(model, task):
@@ -84,7 +84,7 @@ def test_the_gradient_of_a_shared_weight_is_the_sum_over_steps(x64, name):
     slope = jax.grad(lambda model: jnp.sum(ik.predict(model, task)))
     together, apart = slope(model).weights.steps, slope(ik.untie(model)).weights.steps
     for one, each in zip(jax.tree.leaves(together), jax.tree.leaves(apart), strict=True):
-        total = jnp.sum(each, axis=0, keepdims=True) if one.shape[0] == 1 else each
+        total = np.sum(each, axis=0, keepdims=True) if one.shape[0] == 1 else each
         assert np.allclose(one, total, rtol=1e-7, atol=1e-9)
 
 
@@ -104,7 +104,7 @@ def test_a_looped_transformer_reads_what_its_steps_wrote(x64):
     """One drawn block repeated: its weights are shared, but its patterns change every time."""
     task = draw(0)
     spec = ik.Architecture(num_features=4, width=8, depth=1, heads=2, layer_norm=False)
-    looped = ik.init(jax.random.key(0), spec, dtype=jnp.float64).replace(steps=3)
+    looped = ik.init(jax.random.key(0), spec, dtype=np.float64).replace(steps=3)
     assert {leaf.shape[0] for leaf in jax.tree.leaves(looped.weights.steps)} == {1}
     assert relative(ik.predict(looped, task), ik.predict(ik.untie(looped), task)) < 1e-12
 
@@ -185,5 +185,5 @@ def test_a_slot_that_is_the_same_at_all_tokens_is_read_as_one_row(x64):
     written = model.weights.replace(prologue=(Block(mlp=(Unit(Read({"one": ONE}, 1), to="one"),)),))
     assert not uniform_slots(model.replace(weights=written))
     assert "one" not in uniform_slots(ik.dense(cg(task, 0.1, 2)))
-    _, cache = ik.run_with_cache(model, task, names=("one",))
+    _, cache = numpy(ik.run_with_cache(model, task, names=("one",)))
     assert cache["one"].shape[:2] == (3, len(visible(task)))

@@ -71,7 +71,7 @@ SOLVERS = {
             told=SPECTRAL,
             blocks={"linear": 1, "softmax": 1},
             fitted={"ridge": RIDGE, "high": Box(-1, 0.5, 1), "low_over_high": Box(-5, 0, 0, True)},
-            arguments="icl_krr.probes.candidates:chebyshev_arguments",
+            arguments="icl_krr.probes.naming.candidates:chebyshev_arguments",
             contains=("gradient_descent",),
             rate="icl_krr.theory:chebyshev_rate",
             expected=f"{EXPECTED}:CHEBYSHEV",
@@ -140,7 +140,7 @@ SOLVERS = {
             states=("alpha", "prediction"),
             blocks={"linear": 2},
             fitted={"ridge": RIDGE, "scale": Box(-1.5, 0.5, -1)},
-            arguments="icl_krr.probes.candidates:newton_schulz_arguments",
+            arguments="icl_krr.probes.naming.candidates:newton_schulz_arguments",
         ),
         Solver(
             "gradient_descent_plus_plus",

@@ -16,7 +16,7 @@ from ..experiments.shared.recipe import Recipe
 from ..files import to_csv, to_markdown
 from ..plots import identification_figure, images
 from ..probes import identify_arrays
-from ..probes.distances import SPACES
+from ..probes.naming.distances import SPACES
 from . import output
 from .identification_tables import identification_record, print_identification
 from .settings.identify import Identify

@@ -6,8 +6,8 @@ from typing import Any
 
 from ..experiments.identify.trained_model import distance_table
 from ..probes import Identification
-from ..probes.distances import SPACES, TITLES, Distance
-from ..probes.identification import LAST_ROWS, STEPS_OF_LADDER, candidate_table, ladder_table
+from ..probes.naming.distances import SPACES, TITLES, Distance
+from ..probes.naming.identification import LAST_ROWS, STEPS_OF_LADDER, candidate_table, ladder_table
 from ..text_tables import Table
 from . import output
 

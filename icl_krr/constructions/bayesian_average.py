@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from functools import partial
 from typing import Any, Unpack
 
-import jax.numpy as jnp
+import numpy as np
 from jaxtyping import Array, Float
 
 from .. import checks
@@ -110,7 +110,7 @@ def bayesian_average(
     chain rule; Mueller, Hollmann, Arango, Grabocka, Hutter, Transformers can do Bayesian inference,
     2022, for outputs in bins.
 
-    >>> import icl_krr as ik
+    >>> import icl_krr as ik, jax.numpy as jnp
     >>> ridges = jnp.array([0.1, 10.0])
     >>> model = bayesian_average(ik.Linear(), num_features=1, ridges=ridges, steps=2)
     >>> x = jnp.linspace(0.5, 2, 8)[:, None]
@@ -156,4 +156,4 @@ def bayesian_average(
     m.problem = Problem(kernels, ridges, sharpness)
     m.approximated, m.sharpness, m.edges = approximates, sharpness, edges
     m.declare_average()
-    return FORMS[form](m, jnp.ones((), m.dtype), steps)
+    return FORMS[form](m, np.ones((), m.dtype), steps)

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from typing import Unpack
 
-import jax.numpy as jnp
 from jaxtyping import Array, Float
 
 from .. import checks
+from ..constants import xp
 from ..kernels import Kernel
 from ..residual import Read
 from ..transformer.weights import Transformer
@@ -94,7 +94,7 @@ def conjugate_gradient(
     checks.choice("form", form, tuple(forms))
     m = machine(kernel, num_features, **options)
     m.solves(ridge)
-    return forms[form](m, m.scale * jnp.asarray(ridge, m.dtype), steps)
+    return forms[form](m, m.scale * xp.asarray(ridge, m.dtype), steps)
 
 
 def textbook(m: Machine, ridge: float | Float[Array, ""], steps: int) -> Transformer:

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from typing import Unpack
 
-import jax.numpy as jnp
 from jaxtyping import Array, Float
 
 from .. import checks
+from ..constants import xp
 from ..kernels import Kernel
 from ..transformer.weights import Transformer
 from .assembly.choice import machine
@@ -79,7 +79,7 @@ def delta_rule(
     transformers are secretly fast weight programmers, 2021; Yang et al., Gated delta networks,
     2024.
 
-    >>> import icl_krr as ik
+    >>> import icl_krr as ik, jax.numpy as jnp
     >>> model = delta_rule(ik.Linear(), num_features=1, step_size=0.5, steps=2)
     >>> x = jnp.ones((2, 1))
     >>> task = ik.Task(x=x, y=jnp.array([2.0, 2.0]), x_query=jnp.ones((1, 1)))
@@ -102,7 +102,7 @@ def delta_rule(
     prediction = m.state("prediction", SUPPORTS_AND_QUERIES, "k(x)^T alpha")
     turn = m.state("turn", SUPPORTS, "1 if the support has its turn, else <= 0", width=1)
     now = m.state("now", SUPPORTS, "step size of a support that has its turn", width=1)
-    rate = jnp.asarray(step_size, m.dtype) * strength
+    rate = xp.asarray(step_size, m.dtype) * strength
     diagonal = None
     if normalised or prefix == "inclusive":
         diagonal = m.state("diagonal", SUPPORTS, "k(x, x)", width=1)

@@ -5,12 +5,11 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Unpack
 
-import jax.numpy as jnp
 from jaxtyping import Array, Float
 
 from .. import checks
+from ..constants import xp
 from ..kernels import Kernel
-from ..numerics import matmul
 from ..residual import Read
 from ..sketches import Nystrom
 from ..transformer.weights import Transformer
@@ -80,7 +79,7 @@ def preconditioned_conjugate_gradient(
         preconditioner.check(None if "sketch" in options else kernel, ridge)
     m = machine(kernel, num_features, **options)
     m.solves(ridge)
-    ridge = m.scale * jnp.asarray(ridge, m.dtype)
+    ridge = m.scale * xp.asarray(ridge, m.dtype)
     if isinstance(preconditioner, Nystrom):
         prepare, solve = nystrom_of(m, ridge, preconditioner)
     else:
@@ -141,10 +140,10 @@ def nystrom_of(
             f"got {m.spec.attention!r}; use preconditioner='jacobi'"
         )
     landmarks, mix, core = (
-        jnp.asarray(a, m.dtype)
+        xp.asarray(a, m.dtype)
         for a in (preconditioner.landmarks, preconditioner.mix, preconditioner.core)
     )
-    directions = matmul(m.features_at(landmarks).T, mix)
+    directions = xp.matmul(m.features_at(landmarks).T, mix)
     about = "Nystrom features"
     F = m.state("nystrom", SUPPORTS, about, width=preconditioner.rank)
 

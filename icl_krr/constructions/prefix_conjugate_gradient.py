@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from typing import Unpack
 
-import jax.numpy as jnp
 from jaxtyping import Array, Float
 
 from .. import checks
+from ..constants import xp
 from ..kernels import Kernel
 from ..transformer.weights import Transformer
 from .assembly.construction import construction
@@ -96,7 +96,7 @@ def prefix_conjugate_gradient(
     if preconditioner is not None and form != "textbook":
         raise ValueError(f"form must be 'textbook' with a preconditioner, got {form!r}")
     m = prefix_sums(kernel, num_features, ridge=ridge, stores_sums=stores_sums, **options)
-    scalar = jnp.asarray(ridge, m.dtype)
+    scalar = xp.asarray(ridge, m.dtype)
     if preconditioner is not None:
         return iterate(m, scalar, steps, *jacobi_of(m, scalar))
     return FORMS[form](m, scalar, steps)

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from typing import Unpack
 
-import jax.numpy as jnp
 from jaxtyping import Array, Float
 
 from .. import checks
+from ..constants import xp
 from ..kernels import Kernel, check_kernel
 from ..transformer.weights import Transformer
 from .assembly.construction import construction
@@ -82,7 +82,7 @@ def prefix_posterior(
     system with the right-hand side of the query; Quinonero-Candela and Rasmussen, A unifying view
     of sparse approximate Gaussian process regression, 2005, section 5, for `approximates`.
 
-    >>> import icl_krr as ik
+    >>> import icl_krr as ik, jax.numpy as jnp
     >>> model = prefix_posterior(ik.Linear(), num_features=1, ridge=2.0, steps=1)
     >>> task = ik.Task(x=jnp.ones((1, 1)), y=jnp.array([3.0]), x_query=jnp.ones((1, 1)))
     >>> prediction, cache = ik.run_with_cache(model, task)
@@ -95,6 +95,6 @@ def prefix_posterior(
     if approximates is not None:
         check_kernel(approximates)
     m = feature_machine(PosteriorSums, kernel, num_features, ridge=ridge, **options)
-    m.ridges = jnp.asarray(ridge, m.dtype)
+    m.ridges = xp.asarray(ridge, m.dtype)
     m.approximated = None if approximates is None else (approximates,)
     return FORMS[form](m, m.ridges, steps)

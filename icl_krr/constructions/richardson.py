@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from typing import Any, Unpack
 
-import jax.numpy as jnp
 from jaxtyping import Array, Float
 
 from .. import checks
+from ..constants import xp
 from ..kernels import Kernel, check_kernel
 from ..step_sizes import richardson_step
 from ..transformer.weights import Transformer
@@ -82,9 +82,9 @@ def normalised_machine(
     """Make the softmax machine of a solver that the normaliser with this sink preconditions."""
     check_normalised(solver, kernel, ridge, options.get("attention"))
     attention = options.get("attention")
-    c = jnp.asarray(sink, checks.dtype(options.get("dtype")))
+    c = xp.asarray(sink, checks.dtype(options.get("dtype")))
     shift = attention.log_sink if isinstance(attention, Softmax) else 0.0
-    sinks = {SUPPORTS: jnp.log(c), QUERIES: shift}
+    sinks = {SUPPORTS: xp.log(c), QUERIES: shift}
     m = softmax_machine(kernel, num_features, sinks, **options)
     m.solves(ridge)
     if len(m.patterns) > 1:
@@ -115,7 +115,7 @@ def iterate(
     alpha = m.state("alpha", SUPPORTS, "dual coefficients")
     ahead = m.state("ahead", SUPPORTS, "alpha one step later")
     prediction = m.state("prediction", QUERIES, "k(x)^T alpha")
-    c = jnp.asarray(sink, m.dtype)
+    c = xp.asarray(sink, m.dtype)
 
     def step(a: Any = None, b: Any = first) -> None:
         smoothed = m.smooth(ahead, to="smoothed")
@@ -131,7 +131,7 @@ def iterate(
 
     def update(b: Any = first) -> None:
         sink = m.per_output(m.sink())
-        m.multiply((jnp.asarray(b, m.dtype) / c) * (m.y - ridge * ahead), sink, to=ahead, size=1)
+        m.multiply((xp.asarray(b, m.dtype) / c) * (m.y - ridge * ahead), sink, to=ahead, size=1)
 
     return m.transformer(
         step, steps=steps, readout=prediction, prologue=update, coefficients=coefficients

@@ -10,6 +10,7 @@ import jax.numpy as jnp
 from jaxtyping import Array, Float
 
 from .. import capacity, checks, shapes
+from ..constants import known, xp
 from ..numerics import matmul
 
 
@@ -34,8 +35,8 @@ def check_projection(projection: Any) -> None:
 def precede(projection: Any, sketch: Float[Array, "p m"]) -> Float[Array, "d p"]:
     """The matrix U P^T, which applies the sketch to x and then the projection U [d, m]."""
     if projection is None:
-        return sketch.T
-    return matmul(jnp.asarray(projection, sketch.dtype), sketch.T)
+        return known(sketch).T
+    return xp.matmul(xp.asarray(projection, sketch.dtype), known(sketch).T)
 
 
 def identity_or(

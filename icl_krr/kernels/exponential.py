@@ -9,6 +9,7 @@ from jax.typing import DTypeLike
 from jaxtyping import Array, Float
 
 from .. import checks
+from ..constants import xp
 from ..pytree import checked
 from .algebra import check_projection, inner, mean_of_pairs, project
 from .log_bilinear import LogBilinear
@@ -49,7 +50,7 @@ class Exponential(LogBilinear):
     def coefficients(self, dtype: DTypeLike) -> tuple[Any, None]:
         r"""$c = 1 / \tau$, and None for $d$ because the kernel has no norm term."""
         checks.scalar("temperature", self.temperature)
-        return 1 / jnp.asarray(self.temperature, dtype), None
+        return 1 / xp.asarray(self.temperature, dtype), None
 
     def log(self, x: Float[Array, "n p"], z: Float[Array, "m p"]) -> Float[Array, "n m"]:
         r"""$\log k(x, z) = \langle Ux, Uz \rangle / \tau$."""

@@ -9,6 +9,7 @@ from jax.typing import DTypeLike
 from jaxtyping import Array, Float
 
 from .. import checks
+from ..constants import xp
 from ..numerics import power_below
 from ..pytree import checked
 from .algebra import check_projection, mean_of_pairs, squared_distances, stationary
@@ -49,7 +50,7 @@ class Gaussian(LogBilinear):
     def coefficients(self, dtype: DTypeLike) -> tuple[Any, Any]:
         r"""$c = d = 1 / \ell^2$."""
         checks.scalar("lengthscale", self.lengthscale)
-        inverse = 1 / jnp.asarray(self.lengthscale, dtype) ** 2
+        inverse = 1 / xp.asarray(self.lengthscale, dtype) ** 2
         return inverse, inverse
 
     def log(self, x: Float[Array, "n p"], z: Float[Array, "m p"]) -> Float[Array, "n m"]:

@@ -12,6 +12,7 @@ from jax.typing import DTypeLike
 from jaxtyping import Array, Float
 
 from .. import checks
+from ..constants import xp
 from ..numerics import matmul
 from ..pytree import checked
 from .algebra import check_projection, identity_or, inner, outer, precede, project
@@ -70,7 +71,7 @@ class Linear(Kernel):
                 "attention must be Softmax(epsilon=...) to emulate the linear kernel, got no "
                 "epsilon; use epsilon=icl_krr.theory.best_epsilon(...)"
             )
-        epsilon = jnp.asarray(epsilon, dtype)
+        epsilon = xp.asarray(epsilon, dtype)
         if symmetric:
             half = 1 / (2 * epsilon)
             return (
@@ -97,7 +98,7 @@ class Linear(Kernel):
 
     def seen_from(self, landmarks: Float[Array, "l p"]) -> FeatureLayer:
         r"""A linear layer that computes $\langle Ux, Uz_j \rangle$ for every landmark $z_j$."""
-        return FeatureLayer(self.projection, "identity", project(self.projection, landmarks))
+        return FeatureLayer(self.projection, "identity", precede(self.projection, landmarks).T)
 
     def derivative_in_x(
         self, x: Float[Array, "n p"], z: Float[Array, "m p"]

@@ -7,10 +7,12 @@ from abc import abstractmethod
 from typing import Any
 
 import jax.numpy as jnp
+import numpy as np
 from jax.typing import DTypeLike
 from jaxtyping import Array, Float
 
 from .. import checks
+from ..constants import xp
 from ..numerics import matmul
 from .algebra import (
     identity_or,
@@ -74,7 +76,8 @@ class LogBilinear(PositiveKernel):
             TypeError: the result is not a pair, or a coefficient is not a number.
             ValueError: a coefficient is not a scalar.
         """
-        pair = self.coefficients(dtype)
+        with np.errstate(all="ignore"):  # an overflow is infinite, as in a trace
+            pair = self.coefficients(dtype)
         if not isinstance(pair, tuple) or len(pair) != 2:
             name = type(self).__name__
             raise TypeError(
@@ -136,11 +139,11 @@ class LogBilinear(PositiveKernel):
     def seen_from(self, landmarks: Float[Array, "l p"]) -> FeatureLayer:
         """A layer with one exponential unit per landmark."""
         c, d = self.scalars(landmarks.dtype)
-        at = project(self.projection, landmarks)
+        at = precede(self.projection, landmarks).T
         layer = FeatureLayer(self.projection, "exp", c * at)
         if d is None:
             return layer
-        return layer._replace(offsets=-d / 2 * jnp.sum(at * at, axis=1), damping=d / 2)
+        return layer._replace(offsets=-d / 2 * xp.sum(at * at, axis=1), damping=d / 2)
 
     def derivative_in_x(
         self, x: Float[Array, "n p"], z: Float[Array, "m p"]

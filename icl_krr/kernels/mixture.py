@@ -10,6 +10,7 @@ from jax.typing import DTypeLike
 from jaxtyping import Array, Float
 
 from .. import checks
+from ..constants import xp
 from ..pytree import checked
 from .forms import Diagonal, Pattern
 from .kernel import Kernel
@@ -83,7 +84,7 @@ class Mixture(Kernel):
         self, dtype: DTypeLike, epsilon: Any = None, symmetric: bool = True
     ) -> tuple[Pattern, ...]:
         """The patterns of all kernels, multiplied by the weights of the mixture."""
-        weights = jnp.asarray(self.weights, dtype)
+        weights = xp.asarray(self.weights, dtype)
         return tuple(
             pattern._replace(weight=weight * pattern.weight)
             for weight, kernel in zip(weights, self.kernels, strict=True)
@@ -92,7 +93,7 @@ class Mixture(Kernel):
 
     def diagonal_terms(self, dtype: DTypeLike) -> tuple[Diagonal, ...]:
         """The diagonal terms of all kernels, multiplied by the weights of the mixture."""
-        weights = jnp.asarray(self.weights, dtype)
+        weights = xp.asarray(self.weights, dtype)
         return tuple(
             term._replace(weight=weight * term.weight)
             for weight, kernel in zip(weights, self.kernels, strict=True)

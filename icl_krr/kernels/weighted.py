@@ -6,9 +6,11 @@ from collections.abc import Callable
 from typing import Any
 
 import jax.numpy as jnp
+import numpy as np
 from jax.typing import DTypeLike
 from jaxtyping import Array, Float
 
+from ..constants import xp
 from ..pytree import checked, static
 from .algebra import precede
 from .forms import Diagonal, FeatureLayer, Pattern
@@ -88,20 +90,20 @@ class Weighted(Kernel):
         layer = self._with_factors(self.kernel.feature_layer(dtype))
         if layer.frequencies is not None:
             return layer
-        return layer._replace(frequencies=jnp.eye(len(layer.projection), dtype=dtype))
+        return layer._replace(frequencies=np.eye(len(layer.projection), dtype=dtype))
 
     def seen_from(self, landmarks: Float[Array, "l p"]) -> FeatureLayer:
         """The layer of the kernel $k$, with the factors of points and landmarks."""
         layer = self._with_factors(self.kernel.seen_from(landmarks[:, :-1]))
         if layer.function == "identity":
-            factors = self.constant(landmarks)[:, None]
+            factors = xp.exp(landmarks[:, -1:])
             return layer._replace(frequencies=factors * layer.frequencies)
         offsets = 0 if layer.offsets is None else layer.offsets
         return layer._replace(offsets=offsets + landmarks[:, -1])
 
     def _with_factors(self, form: Any, power: int = 1) -> Any:
         """A form that reads x from (x, u), with the tilt `power` times u."""
-        both = jnp.eye(self.num_features + 1)
+        both = np.eye(self.num_features + 1, dtype=jnp.result_type(float))
         return form._replace(
             projection=precede(form.projection, both[:, :-1]), tilt=power * both[-1]
         )

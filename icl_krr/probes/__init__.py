@@ -110,31 +110,34 @@ models, in one compiled program and in bounded memory:
 """
 
 from .advise import Advice, advise
-from .agreement import Agreement, agreement
-from .arrays import array_answers
-from .candidate_fit import CandidateFit, fit_candidate
+from .changing.interventions import ablate, patch
+from .changing.sites import Site, sites
+from .changing.slots import round_slots, transplant
+from .changing.swap import Swap, swap
 from .check import check
-from .designed_tasks import Design, design, gaussian_prior
-from .drift import drift, linear_maps
-from .eigenvector_tasks import Reading, along_eigenvector, read_filter
-from .filters import Filter, effective, spectral_filter
-from .hat import hat_matrix
-from .identification import Identification
-from .identify import identify, identify_arrays
-from .influence import Influence, influence, weighted
-from .interventions import ablate, patch
-from .monotone_alignment import align
-from .prefixes import prefixes
-from .readouts import Probe, fit_probe, has_slot, layerwise, streams
-from .rounding import round_slots
-from .sensitivities import Sensitivities, parameter_sensitivities, sensitivities
-from .separation import Separation, separation
-from .sites import Site, sites
-from .state_probes import StateProbe, probe_states, support_streams
-from .swap import Swap, swap
-from .torch_models import decoder_answers, torch_arrays
-from .transplant import transplant
-from .variances import Variances, compare_variances
+from .naming.agreement import Agreement, agreement
+from .naming.alignment import align
+from .naming.candidate_fit import CandidateFit, fit_candidate
+from .naming.designed_tasks import Design, design, gaussian_prior
+from .naming.identification import Identification
+from .naming.identify import identify, identify_arrays
+from .naming.separation import Separation, separation
+from .naming.state_probes import StateProbe, probe_states, support_streams
+from .naming.variances import Variances, compare_variances
+from .reading.arrays import array_answers
+from .reading.derivatives import (
+    Sensitivities,
+    hat_matrix,
+    parameter_sensitivities,
+    sensitivities,
+)
+from .reading.drift import drift, linear_maps
+from .reading.filters import Filter, Reading, read_filter, spectral_filter
+from .reading.hyperparameters import effective
+from .reading.influence import Influence, influence, weighted
+from .reading.readouts import Probe, fit_probe, has_slot, layerwise, streams
+from .reading.tasks_to_read import along_eigenvector, prefixes
+from .reading.torch_models import decoder_answers, torch_arrays
 
 __all__ = [
     "Advice",

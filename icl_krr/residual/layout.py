@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from typing import Any
 
 import jax.numpy as jnp
+import numpy as np
 import wadler_lindig as wl
 from jax.typing import DTypeLike
 
@@ -131,7 +132,7 @@ class Layout:
             name: name of the slot.
             dtype: dtype of the coefficient of the read; default: the default float dtype of JAX.
         """
-        one = jnp.ones((), dtype or jnp.result_type(float))
+        one = np.ones((), dtype or jnp.result_type(float))
         return Read({name: one}, self[name].width)
 
     def __pdoc__(self, indent: int, **_: Any) -> wl.AbstractDoc:

@@ -12,6 +12,7 @@ from flax import struct
 from jax.typing import DTypeLike
 
 from .. import capacity, checks
+from ..constants import xp
 from ..names import unknown
 from ..numerics import matmul
 from ..readable import readable
@@ -57,6 +58,7 @@ class Read:
 
     blocks: dict[str, Any]
     width: int = struct.field(pytree_node=False)
+    __array_ufunc__ = None  # a number of NumPy times a read then calls __rmul__
 
     def __call__(self, stream: Mapping[str, jax.Array]) -> jax.Array:
         """Apply the map to a stream {slot: [T, width of the slot]}; the result is [T, width].
@@ -151,17 +153,17 @@ class Read:
         return Read(blocks, self.width)
 
     def __mul__(self, scale: float | jax.Array) -> Read:
-        if getattr(scale, "__array_ufunc__", True) is None:  # it multiplies itself, by __rmul__
-            return NotImplemented
         if is_read(scale):
             raise TypeError(
                 "scale must be a scalar, got a Read; the machine's multiply(a, b, to) multiplies "
                 "two reads"
             )
-        if jnp.ndim(scale) != 0:
-            raise ValueError(f"scale must be a scalar, got shape {list(jnp.shape(scale))}")
+        if getattr(scale, "__array_ufunc__", True) is None:  # it multiplies itself, by __rmul__
+            return NotImplemented
+        if np.ndim(scale) != 0:
+            raise ValueError(f"scale must be a scalar, got shape {list(np.shape(scale))}")
         blocks = {
-            slot: b * jnp.asarray(scale, getattr(b, "dtype", None))
+            slot: b * xp.asarray(scale, getattr(b, "dtype", float))
             for slot, b in self.blocks.items()
         }
         return Read(blocks, self.width)
@@ -184,14 +186,18 @@ class Read:
         return self + -other
 
 
-def compose_block(block: jax.Array, matrix: jax.Array | np.ndarray) -> jax.Array:
-    matrix = jnp.asarray(matrix)
-    return matmul(block, matrix) if np.ndim(block) else plain(block) * matrix
+def compose_block(block: Any, matrix: jax.Array | np.ndarray) -> jax.Array | np.ndarray:
+    matrix = xp.asarray(matrix)
+    return xp.matmul(block, matrix) if np.ndim(block) else plain(block) * matrix
 
 
 def plain(block: jax.Array | Fixed) -> jax.Array | float:
     """A scalar that does not change the dtype of NumPy arrays either."""
     return float(block) if isinstance(block, Fixed) else block
+
+
+def dtype_of(*blocks: Any) -> np.dtype:
+    return jnp.result_type(*(getattr(block, "dtype", float) for block in blocks))
 
 
 def is_read(value: Any) -> bool:
@@ -214,12 +220,12 @@ def join(*reads: Read) -> Read:
     blocks = {}
     for slot in dict.fromkeys(slot for read in reads for slot in read.blocks):
         having = [read for read in reads if slot in read.blocks]
-        rows, dtype = having[0].rows(slot), jnp.result_type(*(r.blocks[slot] for r in having))
+        rows, dtype = having[0].rows(slot), dtype_of(*(r.blocks[slot] for r in having))
         parts = [
-            read.matrix(slot, rows) if slot in read.blocks else jnp.zeros((rows, read.width), dtype)
+            read.matrix(slot, rows) if slot in read.blocks else np.zeros((rows, read.width), dtype)
             for read in reads
         ]
-        blocks[slot] = jnp.concatenate(parts, axis=1)
+        blocks[slot] = xp.concatenate(parts, axis=1)
     return Read(blocks, sum(read.width for read in reads))
 
 
@@ -233,6 +239,6 @@ def read_together(reads: Sequence[Read], stream: Mapping[str, jax.Array]) -> lis
     return jnp.split(join(*reads)(stream), ends, axis=1)
 
 
-def one_hot(start: int, width: int, total: int, dtype: DTypeLike | None = None) -> jax.Array:
+def one_hot(start: int, width: int, total: int, dtype: DTypeLike) -> np.ndarray:
     """The matrix [width, total] that copies `width` channels to the columns from `start` on."""
-    return jnp.eye(width, total, k=start, dtype=dtype)
+    return np.eye(width, total, k=start, dtype=dtype)

@@ -11,6 +11,7 @@ from jax.typing import DTypeLike
 from jaxtyping import Array, Float
 
 from .. import checks, shapes
+from ..constants import xp
 from ..kernels import FeatureLayer, Features, Kernel, check_kernel
 from ..linalg import solve
 from ..numerics import matmul
@@ -57,8 +58,8 @@ class NystromFeatures:
         Args:
             dtype: floating-point dtype of the weights of the layer.
         """
-        seen = self.kernel.seen_from(jnp.asarray(self.landmarks, dtype))
-        return seen._replace(mix=jnp.asarray(self.mix, dtype))
+        seen = self.kernel.seen_from(xp.asarray(self.landmarks, dtype))
+        return seen._replace(mix=xp.asarray(self.mix, dtype))
 
 
 def nystrom_features(

@@ -12,6 +12,7 @@ from jax.typing import DTypeLike
 from jaxtyping import Array, Float
 
 from .. import capacity, checks
+from ..constants import xp
 from ..kernels import FeatureLayer, Kernel, LogBilinear, project
 from ..linalg import one_by_one
 from ..numerics import matmul
@@ -65,13 +66,13 @@ class RandomFeatures:
         Args:
             dtype: floating-point dtype of the weights of the layer.
         """
-        frequencies, damping = (jnp.asarray(v, dtype) for v in (self.frequencies, self.damping))
-        mix = jnp.eye(self.width, dtype=dtype) / np.sqrt(len(frequencies)).astype(dtype)
+        frequencies, damping = (xp.asarray(v, dtype) for v in (self.frequencies, self.damping))
+        mix = np.eye(self.width, dtype=dtype) / np.sqrt(len(frequencies)).astype(dtype)
         if self.kind == "positive":
             return FeatureLayer(self.projection, "exp", frequencies, None, damping, mix)
         # sin(h) = cos(h - pi / 2)
-        turns = jnp.repeat(jnp.asarray([0, -np.pi / 2], dtype), len(frequencies))
-        both = jnp.concatenate([frequencies, frequencies])
+        turns = np.repeat(np.asarray([0, -np.pi / 2], dtype), len(frequencies))
+        both = xp.concatenate([frequencies, frequencies])
         return FeatureLayer(self.projection, "cos", both, turns, damping, mix)
 
 

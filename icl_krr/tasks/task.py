@@ -135,6 +135,16 @@ def check_one_output(task: Task) -> None:
         )
 
 
+def check_plain(tasks: Task, name: str = "tasks") -> None:
+    """Raise an error unless `tasks` is a batch with one output and without masks."""
+    check_axes(tasks, 1, name)
+    if tasks.y.ndim != 2 or tasks.mask is not None:
+        raise ValueError(
+            f"{name} must have y of shape [n] and no mask, got y of shape "
+            f"{list(tasks.y.shape[1:])} and {'no' if tasks.mask is None else 'a'} mask"
+        )
+
+
 def check_task(task: Task, given: Mapping[str, np.ndarray] | None = None) -> None:
     """Raise an error if the fields of a task do not fit together (see `Task`).
 

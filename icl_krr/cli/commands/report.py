@@ -33,7 +33,7 @@ from ...experiments.shared.rows import Rows, tidy
 from ...experiments.shared.runs import Run, load
 from ...experiments.snapshot import take_snapshot
 from ...files import to_csv
-from ...probes.distances import SPACES
+from ...probes.naming.distances import SPACES
 from ...report import Facts, Section
 from ...tasks import sample
 from ...text_tables import Table

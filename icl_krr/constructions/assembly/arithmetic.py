@@ -6,6 +6,7 @@ from abc import ABC, abstractmethod
 
 import jax
 import jax.numpy as jnp
+import numpy as np
 
 from ...residual import Read
 from .recorder import Recorder
@@ -116,4 +117,4 @@ def check_reach(m: Recorder, to: Read, *factors: Read) -> None:
 def repeat(flag: Read, width: int) -> Read:
     if width == 1:
         return flag
-    return flag @ jnp.ones((1, width), jnp.result_type(*flag.blocks.values()))
+    return flag @ np.ones((1, width), jnp.result_type(*flag.blocks.values()))

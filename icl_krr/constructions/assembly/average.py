@@ -5,9 +5,9 @@ from __future__ import annotations
 import math
 from typing import Any
 
-import jax.numpy as jnp
 import numpy as np
 
+from ...constants import xp
 from ...residual import Read
 from .kernel_groups import KernelGroups
 from .prefix_sums import spread
@@ -107,8 +107,8 @@ class GroupAverage(KernelGroups):
         errors = self.scratch("errors", SUPPORTS, "y - mean", fits.width)
         self.add(self.y_of_systems - fits, to=errors)
         squares = self.scratch("squares", SUPPORTS, "|y - mean|^2")
-        of_system = np.kron(np.eye(self.systems, dtype=self.dtype), np.ones((outputs, 1)))
-        self.multiply(errors, errors, to=squares, out=jnp.asarray(of_system, self.dtype))
+        of_system = np.kron(np.eye(self.systems), np.ones((outputs, 1))).astype(self.dtype)
+        self.multiply(errors, errors, to=squares, out=of_system)
         scores = self.scratch("scores", SUPPORTS, "log N(y; mean, variance)")
         self.add(
             (-outputs / 2) * (logs + math.log(2 * math.pi) * self.per_output(self.one)), to=scores
@@ -124,22 +124,22 @@ class GroupAverage(KernelGroups):
         """
         G = self.systems
         own, other = np.divmod(np.arange(G**2), G)
-        eye = np.eye(G)
-        differences = self.evidence @ jnp.asarray((eye[other] - eye[own]).T, self.dtype)
+        eye = np.eye(G, dtype=self.dtype)
+        differences = self.evidence @ (eye[other] - eye[own]).T
         each = spread(one, G**2)
         pairs = self.scratch("pairs", SUPPORTS_AND_QUERIES, "differences of evidences", G**2)
         self.add(LARGEST * each, to=pairs)
         self.activate("relu", LARGEST * each - self.sharpness * differences, -each, to=pairs)
         total = self.scratch("total", SUPPORTS_AND_QUERIES, "1 / weight")
-        self.activate("exp", pairs, each, total, jnp.asarray(eye[own], self.dtype))
+        self.activate("exp", pairs, each, total, eye[own])
         return total
 
     def fill_bins(self, logs: Read) -> None:
         """Fill the bins: differences of sum_g w_g Phi((edge - f_g) / s_g) at the edges."""
-        G, r, edges = self.systems, self.spec.num_outputs, jnp.asarray(self.edges, self.dtype)
+        G, r, edges = self.systems, self.spec.num_outputs, xp.asarray(self.edges, self.dtype)
         count = len(edges)
         group, output, edge = np.unravel_index(np.arange(G * r * count), (G, r, count))
-        pick = lambda index, size: jnp.asarray(np.eye(size)[:, index], self.dtype)  # noqa: E731
+        pick = lambda index, size: np.eye(size, dtype=self.dtype)[:, index]  # noqa: E731
         one = self.per_output(self.inside(SUPPORTS_AND_QUERIES))
         roots = self.scratch("roots", SUPPORTS_AND_QUERIES, "1 / standard deviation")
         self.activate("exp", -0.5 * logs, one, to=roots)
@@ -149,12 +149,12 @@ class GroupAverage(KernelGroups):
         gaps = self.one @ edges[edge][None] - self.means @ pick(group * r + output, G * r)
         self.multiply(gaps, roots @ pick(group, G), to=scores)
         place = output * (count + 1) + edge
-        out = np.eye(r * (count + 1))[place] - np.eye(r * (count + 1))[place + 1]
-        last = np.zeros((1, r * (count + 1)))
+        eye = np.eye(r * (count + 1), dtype=self.dtype)
+        last = np.zeros((1, r * (count + 1)), self.dtype)
         last[0, count :: count + 1] = 1
         with self.together():
             self.add(
-                self.inside(SUPPORTS_AND_QUERIES) @ jnp.asarray(last, self.dtype) - self.bins,
+                self.inside(SUPPORTS_AND_QUERIES) @ last - self.bins,
                 to=self.bins,
             )
             self.activate(
@@ -162,5 +162,5 @@ class GroupAverage(KernelGroups):
                 scores,
                 self.weights @ pick(group, G),
                 self.bins,
-                jnp.asarray(out, self.dtype),
+                eye[place] - eye[place + 1],
             )

@@ -7,18 +7,24 @@ from collections.abc import Callable
 from functools import partial, wraps
 from typing import Any, ParamSpec
 
+import jax
+import numpy as np
+
+from ...constants import known
 from ...transformer.weights import Transformer
 
 P = ParamSpec("P")
 
 
 def construction(build: Callable[P, Transformer]) -> Callable[P, Transformer]:
-    """Note in every model the function of (kernel, *, ...) and its arguments, for `rebuild`."""
+    """Compute with the known arguments in NumPy, and note them in the model for `rebuild`."""
 
     @wraps(build)
     def built(*args: P.args, **keywords: P.kwargs) -> Transformer:
-        model = build(*args, **keywords)
         given: dict[str, Any] = {**dict(zip(("kernel",), args, strict=False)), **keywords}
+        args, keywords = jax.tree.map(known, (args, keywords))
+        with np.errstate(all="ignore"):  # an overflow is infinite, as in a trace
+            model = build(*args, **keywords)
         return dataclasses.replace(model, made=partial(built, **given))
 
     return built

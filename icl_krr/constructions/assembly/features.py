@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from typing import Any
 
-import jax.numpy as jnp
+import numpy as np
 
+from ...constants import xp
 from ...kernels import Diagonal, FeatureLayer, Kernel, Pattern
-from ...numerics import matmul
 from ...residual import Read
 from ...residual.reads import one_hot
 from .arithmetic import repeat
@@ -20,7 +20,7 @@ def fill(m: Machine, layer: FeatureLayer, to: Read) -> None:
     x, here = m.projected(layer), m.inside(SUPPORTS_AND_QUERIES)
     count = len(layer.frequencies)
     if layer.function == "identity" and layer.tilt is None:
-        m.add(x @ matmul(layer.frequencies.T, layer.mix), to=to)
+        m.add(x @ xp.matmul(layer.frequencies.T, layer.mix), to=to)
         return
     angles, size = x @ layer.frequencies.T, here
     log_size = tilted(m, layer)
@@ -49,7 +49,7 @@ def fill_diagonal(m: Machine, kernel: Kernel, to: Read, column: int) -> None:
             continue
         x = m.projected(term)
         if term.function == "identity":
-            out = jnp.broadcast_to(term.weight * term.factor * place, (x.width, to.width))
+            out = term.weight * term.factor * np.repeat(place, x.width, axis=0)
             m.multiply(x, x, to=to, out=out)
         else:
             logit = tilted(m, term)
@@ -62,11 +62,11 @@ def tilted(m: Machine, form: FeatureLayer | Diagonal | Pattern) -> Read:
     """Return a read of <t, x> for the tilt t of a form; an empty read without one."""
     if form.tilt is None:
         return Read({}, 1)
-    return m.x @ jnp.asarray(form.tilt, m.dtype)[:, None]
+    return m.x @ xp.asarray(form.tilt, m.dtype)[:, None]
 
 
 def squared_norm(m: Machine, x: Read, factor: Any) -> Read:
     """Compute factor |x|^2 in a new scratch slot."""
     slot = m.scratch("square", SUPPORTS_AND_QUERIES, "multiple of |x|^2", width=1)
-    m.multiply(x, x, to=slot, out=jnp.full((x.width, 1), factor, m.dtype))
+    m.multiply(x, x, to=slot, out=xp.asarray(factor, m.dtype) * np.ones((x.width, 1), m.dtype))
     return slot

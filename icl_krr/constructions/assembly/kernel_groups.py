@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-import jax.numpy as jnp
+import numpy as np
 
+from ...constants import xp
 from ...kernels import FeatureLayer, Kernel
-from ...numerics import matmul
 from ...residual.reads import one_hot
 from .features import fill
 from .machine import Machine
@@ -29,7 +29,7 @@ class KernelGroups(PosteriorSums):
 
     def __init__(self, kernel: Kernel, *options: Any, kernels: Sequence[Kernel], ridges: Any):
         Machine.__init__(self, kernel, "linear", *options)  # not the features of one kernel
-        self.ridges = jnp.asarray(ridges, self.dtype)
+        self.ridges = xp.asarray(ridges, self.dtype)
         self.layers = [self.with_matrices(k.feature_layer(self.dtype)) for k in kernels]
         self.width = max(layer.width for layer in self.layers)
         total = self.width * self.systems
@@ -42,16 +42,16 @@ class KernelGroups(PosteriorSums):
 
     def with_matrices(self, layer: FeatureLayer) -> FeatureLayer:
         """The layer with a matrix of frequencies and one that mixes the hidden units."""
-        eye = jnp.eye(self.projected(layer).width, dtype=self.dtype)
+        eye = np.eye(self.projected(layer).width, dtype=self.dtype)
         frequencies = eye if layer.frequencies is None else layer.frequencies
-        mix = jnp.eye(len(frequencies), dtype=self.dtype) if layer.mix is None else layer.mix
+        mix = np.eye(len(frequencies), dtype=self.dtype) if layer.mix is None else layer.mix
         return layer._replace(frequencies=frequencies, mix=mix)
 
     def compute_features(self) -> None:
         for group, layer in enumerate(self.layers):
             place = one_hot(group * self.width, layer.width, self.features.width, self.dtype)
-            place = place / jnp.sqrt(self.ridges[group])
-            fill(self, layer._replace(mix=matmul(layer.mix, place)), self.features)
+            place = place / xp.sqrt(self.ridges[group])
+            fill(self, layer._replace(mix=xp.matmul(layer.mix, place)), self.features)
 
     @property
     def times_ridge(self) -> Any:

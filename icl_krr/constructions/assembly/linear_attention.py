@@ -5,12 +5,13 @@ from __future__ import annotations
 from functools import cached_property
 
 import jax
-import jax.numpy as jnp
+import numpy as np
 from jax.typing import DTypeLike
 from jaxtyping import Array, Float
 
+from ...constants import known, xp
 from ...kernels import Kernel
-from ...numerics import matmul
+from ...kernels.algebra import precede
 from ...residual import Read
 from .arithmetic import Arithmetic
 from .features import fill
@@ -53,10 +54,12 @@ class LinearAttention(Machine):
 
     def features_at(self, points: Float[Array, "l p"]) -> Float[Array, "l m"]:
         """Return the values of `features` at points [l, p] that are not tokens."""
-        points = points.astype(self.dtype)
+        points = xp.asarray(points, self.dtype)
         if self.sketch is not None:
-            points = matmul(points, self.sketch)
-        return self.kernel.feature_map(points)
+            points = xp.matmul(points, self.sketch)
+        if self.layer.is_read:
+            return precede(self.layer.projection, points).T
+        return known(self.kernel.feature_map(points))
 
     def start(self) -> None:
         self.compute_features()
@@ -78,7 +81,7 @@ class LinearAttention(Machine):
 
     def kernel_diagonal(self, to: Read) -> None:
         phi = self.features
-        ones = jnp.ones((phi.width, 1), self.dtype)
+        ones = np.ones((phi.width, 1), self.dtype)
         here = self.scratch("features_here", self.layout[to.slot].at, "phi(x)", phi.width)
         self.add(phi, to=here)
         self.multiply(here, phi, to=to, out=ones)

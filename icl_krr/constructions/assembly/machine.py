@@ -8,10 +8,11 @@ from types import MappingProxyType
 from typing import Any
 
 import jax
-import jax.numpy as jnp
+import numpy as np
 from jax.typing import DTypeLike
 
 from ... import checks
+from ...constants import PerStep, as_jax, of_all_steps, xp
 from ...kernels import Kernel
 from ...residual import ROLES, Read, join
 from ...transformer.weights import (
@@ -27,7 +28,6 @@ from ...transformer.weights import (
 from .arithmetic import Arithmetic
 from .packing import Operation, pack
 from .slots import label
-from .stacking import stack
 from .unknowns import Unknowns
 
 
@@ -59,7 +59,7 @@ class Machine(Unknowns, ABC):
         sketch: jax.Array | None,
     ):
         dtype = checks.dtype(dtype)
-        sketch = None if sketch is None else jnp.asarray(sketch, dtype)
+        sketch = None if sketch is None else xp.asarray(sketch, dtype)
         super().__init__(Spec(num_features, num_outputs, attention), dtype, sketch)
         self.kernel, self.sketch, self.arithmetic = kernel, sketch, arithmetic
         self.problem: Problem | None = None
@@ -117,12 +117,12 @@ class Machine(Unknowns, ABC):
         projection = kernel.projection
         if projection is None:
             return self.x
-        if jnp.shape(projection)[1:] != (self.x.width,):
+        if np.shape(projection)[1:] != (self.x.width,):
             raise ValueError(
                 f"projection must be [d, p] with p = {self.x.width}, the width of x, "
-                f"got shape {list(jnp.shape(projection))}"
+                f"got shape {list(np.shape(projection))}"
             )
-        return self.x @ jnp.asarray(projection, self.dtype).T
+        return self.x @ xp.asarray(projection, self.dtype).T
 
     def head(
         self,
@@ -182,7 +182,7 @@ class Machine(Unknowns, ABC):
     def saturate(self, value: Read, to: Read) -> None:
         """Add min(max(value, 0), 1) of one channel to a slot, by two plain ReLU units."""
         pair = join(value, value - self.inside(self.at(value)))
-        self.emit(Unit(None, pair, jnp.array([[1], [-1]], self.dtype), to.slot, "relu"))
+        self.emit(Unit(None, pair, np.array([[1], [-1]], self.dtype), to.slot, "relu"))
 
     def erase(self, slot: Read) -> None:
         """Make a slot zero."""
@@ -241,11 +241,12 @@ class Machine(Unknowns, ABC):
                 f"readout must be nonzero at queries, got slot {', '.join(readout.slots)} at "
                 f"{', '.join(self.at(readout)) or 'no role'}"
             )
-        blocks = stack(lambda *own: self.record(lambda: step(*own)), coefficients)
+        own = [PerStep(xp.asarray(numbers)) for numbers in coefficients]
+        blocks = jax.tree.map(of_all_steps, self.record(lambda: step(*own)))
         first = self.record(lambda: [make() for make in (*self.preparations, self.start, prologue)])
         self.forget_unread_flags((*first, *blocks), readouts.values())
         weights = Weights(
             self.embedding, blocks, readout, first, self.positions, readouts=dict(readouts)
         )
-        weights = jax.tree.map(lambda weight: weight.astype(self.dtype), weights)
+        weights = jax.tree.map(lambda weight: as_jax(weight.astype(self.dtype)), weights)
         return Transformer(weights, self.spec, self.layout, steps, self.problem)

@@ -7,11 +7,11 @@ from dataclasses import replace
 from functools import partial
 from typing import Any, TypedDict, Unpack
 
-import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float
 
 from ... import checks
+from ...constants import xp
 from ...kernels import Kernel, check_kernel
 from ...residual import ROLES, Read, Slot
 from ...residual.tokens import TOKENS
@@ -228,7 +228,7 @@ def read_partners(m: Machine, max_supports: int) -> None:
     x, partner = m.x, m.state("x_before", SUPPORTS, "x of the token before", width=m.x.width)
     numbers = (np.arange(2 * max_supports + 2) + 1) // 2  # 0 for the aggregator, then 1, 1, 2, 2
     codes = numbers[:, None] == 1 + np.arange(max_supports)[None]
-    m.positions = {"place": jnp.asarray(codes, m.dtype)}
+    m.positions = {"place": codes.astype(m.dtype)}
     m.x = x + partner
 
     def copy() -> None:
@@ -241,8 +241,8 @@ def read_partners(m: Machine, max_supports: int) -> None:
 def of_token(m: Machine, value: Any) -> Read:
     """A number as a read that is this number at supports and queries, or <w, x> for a vector w."""
     if np.ndim(value) == 0:
-        return jnp.asarray(value, m.dtype) * m.inside(SUPPORTS_AND_QUERIES)
-    return m.x @ jnp.asarray(value, m.dtype)[:, None]
+        return xp.asarray(value, m.dtype) * m.inside(SUPPORTS_AND_QUERIES)
+    return m.x @ xp.asarray(value, m.dtype)[:, None]
 
 
 def of_supports(m: Machine, name: str, value: Any) -> Read:

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from typing import Any
 
-import jax
-import jax.numpy as jnp
 import numpy as np
 
 from ...residual import Read
@@ -84,10 +82,10 @@ class PrefixSums(LinearAttention):
         return select(features, np.tile(np.arange(features.width), outputs))
 
     @property
-    def sum_channels(self) -> jax.Array:
+    def sum_channels(self) -> np.ndarray:
         """The matrix that sums the m unknowns of every system."""
-        ones = jnp.ones((self.right.width // self.systems, 1), self.dtype)
-        return jnp.kron(jnp.eye(self.systems, dtype=self.dtype), ones)
+        ones = np.ones((self.right.width // self.systems, 1), self.dtype)
+        return np.kron(np.eye(self.systems, dtype=self.dtype), ones)
 
     def head_per_output(self, query: Read, key: Read, value: Read, to: Read) -> None:
         gate = None if self.log_gate is None else self.per_output(self.log_gate)
@@ -105,7 +103,7 @@ class PrefixSums(LinearAttention):
     def multiply_by_sums(self, v: Read, to: Read) -> None:
         m, outputs = self.features.width, self.spec.num_outputs
         output, row, column = np.unravel_index(np.arange(outputs * m**2), (outputs, m, m))
-        out = jnp.eye(outputs * m, dtype=self.dtype)[output * m + row]
+        out = np.eye(outputs * m, dtype=self.dtype)[output * m + row]
         sums = select(self.sums, row * m + column)
         self.multiply(sums, select(v, output * m + column), to=to, out=out)
 

@@ -8,10 +8,10 @@ from functools import reduce
 from typing import Any
 
 import jax
-import jax.numpy as jnp
 import numpy as np
 
 from ... import checks
+from ...constants import xp
 from ...readable import readable
 from ...residual import ROLES, Read, join
 from ...transformer.weights import Unit
@@ -80,7 +80,7 @@ class ReLU(Arithmetic):
                     f"{', '.join(sorted(bound))}; use icl_krr.operand_bounds(model, task)"
                 )
             bound = bound[slot]
-        return jnp.asarray(bound, m.dtype)
+        return xp.asarray(bound, m.dtype)
 
     def add(self, m: Recorder, value: Read, to: Read, at: tuple[str, ...]) -> None:
         m.emit(copying(m, value, to, at))
@@ -100,9 +100,9 @@ class ReLU(Arithmetic):
         check_reach(m, to, a, b)
         bound = self.bound_of(m, to.slot)
         if isinstance(size, frozenset):
-            other = reduce(jnp.maximum, (self.bound_of(m, slot) for slot in size))
+            other = reduce(xp.maximum, (self.bound_of(m, slot) for slot in size))
         else:
-            other = bound if size is None else jnp.asarray(size, m.dtype)
+            other = bound if size is None else xp.asarray(size, m.dtype)
         a, b = a * (1 / bound), b * (1 / other)
         at = m.layout[to.slot].at
         knots = np.arange(self.width // 2) * (4 / self.width)
@@ -136,12 +136,12 @@ class ReLU(Arithmetic):
             high: largest divisor of the table.
         """
         at, width = m.layout[to.slot].at, divisor.width
-        knots = low * (high / low) ** jnp.linspace(0, 1, self.width + 1, dtype=m.dtype)
-        slopes = jnp.append(1 / (knots[:-1] * knots[1:]), 0)
+        knots = low * (high / low) ** np.linspace(0, 1, self.width + 1, dtype=m.dtype)
+        slopes = xp.append(1 / (knots[:-1] * knots[1:]), np.zeros(1, m.dtype))
         hidden = join(table(m, -divisor, knots[1:]), repeat(m.one, width))
         eye = np.eye(width, dtype=m.dtype)
-        rises = jnp.kron(eye, (slopes[:-1] - slopes[1:])[:, None])
-        result = jnp.concatenate([rises, eye / knots[-1]])
+        rises = xp.kron(eye, (slopes[:-1] - slopes[1:])[:, None])
+        result = xp.concatenate([rises, eye / knots[-1]])
         m.emit(Unit(None, only_at(m, hidden, at), result, to.slot, "relu"))
         ones = repeat(m.one, width)
         self.report(m, [divisor * (1 / knots[-1]), 2 * ones - divisor * (1 / knots[0])], at)
@@ -157,7 +157,7 @@ class ReLU(Arithmetic):
         if "overrun" not in m.embedding:
             m.state("overrun", ROLES, "out of range, summed over tables", width=1)
         excess = join(*(size - repeat(m.one, size.width) for size in sizes))
-        total = jnp.asarray(np.ones((excess.width, 1), m.dtype))
+        total = np.ones((excess.width, 1), m.dtype)
         m.emit(Unit(None, only_at(m, excess, at), total, "overrun", "relu"))
 
 
@@ -166,15 +166,15 @@ def copying(m: Recorder, value: Read, to: Read, at: tuple[str, ...]) -> Unit:
     everywhere = set(m.at(value)) <= set(at)
     gate = only_at(m, join(value, -value), ROLES if everywhere else at)
     eye = np.eye(value.width, dtype=m.dtype)
-    out = jnp.asarray(np.concatenate([eye, -eye]))
+    out = np.concatenate([eye, -eye])
     return Unit(None, gate, out, to.slot, "relu")
 
 
 def table(m: Recorder, value: Read, offsets: np.ndarray | jax.Array) -> Read:
     """Return a read of all sums channel + offset; the sums of one channel are side by side."""
     spread = np.kron(np.eye(value.width), np.ones((1, len(offsets)))).astype(m.dtype)
-    offsets = jnp.asarray(offsets, m.dtype)
-    return value @ spread + m.one @ jnp.tile(offsets, value.width)[None, :]
+    offsets = xp.asarray(offsets, m.dtype)
+    return value @ spread + m.one @ xp.tile(offsets, value.width)[None, :]
 
 
 def only_at(m: Recorder, hidden: Read, at: tuple[str, ...]) -> Read:

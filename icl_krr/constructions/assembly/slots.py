@@ -6,7 +6,6 @@ from functools import reduce
 from operator import add
 
 import jax
-import jax.numpy as jnp
 import numpy as np
 
 from ...residual import ROLES, Layout, Read, Slot
@@ -149,7 +148,7 @@ class Slots:
 
     def per_output(self, flag: Read) -> Read:
         """Return the read of a flag of one channel, repeated for every system."""
-        return flag if self.systems == 1 else flag @ jnp.ones((1, self.systems), self.dtype)
+        return flag if self.systems == 1 else flag @ np.ones((1, self.systems), self.dtype)
 
 
 def label(value: object) -> str:

@@ -14,6 +14,7 @@ import numpy as np
 from jax.typing import DTypeLike
 
 from ... import checks
+from ...constants import xp
 from ...kernels import Kernel, Pattern
 from ...residual import ROLES, Read, join
 from .arithmetic import Arithmetic
@@ -60,11 +61,11 @@ class SoftmaxAttention(Machine):
     ):
         super().__init__(kernel, "softmax", num_features, num_outputs, dtype, arithmetic, sketch)
         check_range(options.log_sink, self.dtype)
-        log_sink = jnp.asarray(options.log_sink, self.dtype)
-        self.scale = jnp.exp(-log_sink)
+        log_sink = xp.asarray(options.log_sink, self.dtype)
+        self.scale = xp.exp(-log_sink)
         self.log_sink = log_sink * self.one
         if sinks is not None:
-            parts = [jnp.asarray(v, self.dtype) * self.inside(at) for at, v in sinks.items()]
+            parts = [xp.asarray(v, self.dtype) * self.inside(at) for at, v in sinks.items()]
             self.log_sink = reduce(add, parts)
         self.patterns = kernel.patterns(self.dtype, options.epsilon, options.symmetric)
         self.spec = replace(self.spec, centred=kernel.stationary)
@@ -102,7 +103,7 @@ class SoftmaxAttention(Machine):
         """Compute |x|^2 / 2, and the sink weights and normalisers that the steps use."""
         for k, halves in self.half_squares.items():
             x = self.projected(self.patterns[k])
-            self.multiply(x, x, to=halves, out=jnp.full((x.width, 1), 0.5, self.dtype))
+            self.multiply(x, x, to=halves, out=np.full((x.width, 1), 0.5, self.dtype))
         for k, term in enumerate(self.terms if self.kept else ()):
             sink = self.kept.get(("sink", ROLES, k))
             if sink is None:
@@ -183,7 +184,7 @@ class SoftmaxAttention(Machine):
             self.add(term.weight * entry, to=to)
 
     def sum_of_squares(self, x_here: Read, x: Read, factor: Any, to: Read) -> None:
-        out = jnp.full((x.width, 1), factor, self.dtype)
+        out = xp.asarray(factor, self.dtype) * np.ones((x.width, 1), self.dtype)
         self.multiply(x_here, x, to=to, out=out)
 
     def sum_before(self, value: Read, to: Read) -> None:

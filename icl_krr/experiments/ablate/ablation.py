@@ -11,7 +11,8 @@ import numpy as np
 
 from ...files import Lines
 from ...probes import ablate, sites, swap
-from ...probes.distances import INTERVAL_QUANTILES, relative_distances, squared_norms
+from ...probes.naming.distances import squared_norms
+from ...probes.resampling import INTERVAL_QUANTILES, relative_distances
 from ...tasks import Task
 from ...transformer import predict_batch
 from ..shared.build import build_model

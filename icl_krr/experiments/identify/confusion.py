@@ -15,7 +15,7 @@ from ...catalogue import KERNELS, SOLVERS, candidate, candidates, find, load, ma
 from ...constructions import Softmax
 from ...kernels import Kernel
 from ...probes import Identification, identify, layerwise
-from ...probes.hat import LayerAnswers
+from ...probes.reading.derivatives import LayerAnswers
 from ...tasks import LinearRegression, Task, map_tasks, system
 from ...transformer import Transformer
 from ..shared.draws import draw_tasks

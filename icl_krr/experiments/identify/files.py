@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 import jax
 import numpy as np
 
-from ...probes.model_answers import with_other_outputs
+from ...probes.naming.answers import with_other_outputs
 from ...tasks import Task
 from ..shared.arrays import read_arrays, task_of
 from ..shared.draws import draw_tasks

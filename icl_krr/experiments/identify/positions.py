@@ -8,8 +8,8 @@ from typing import Any
 
 from ... import checks
 from ...files import Lines
-from ...probes.distances import SPACES
-from ...probes.identification import distance_cell
+from ...probes.naming.distances import SPACES
+from ...probes.naming.identification import distance_cell
 from ..shared.runs import Run
 from .trained_model import Findings, IdentifyConfig, Show, examine
 

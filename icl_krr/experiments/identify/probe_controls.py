@@ -20,7 +20,7 @@ from ...probes import (
     probe_states,
     streams,
 )
-from ...probes.state_probes import has_states
+from ...probes.naming.state_probes import has_states
 from ...tasks import GaussianProcess, LinearRegression, Sampler, Task, map_tasks
 from ...tasks.batches import outline
 from ...transformer import Architecture, Transformer, init

@@ -27,7 +27,7 @@ from ...probes import (
     layerwise,
     spectral_filter,
 )
-from ...probes.distances import SPACES
+from ...probes.naming.distances import SPACES
 from ...tasks import battery, map_tasks
 from ...training import reference
 from ..shared.draws import draw_tasks

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from ...probes import Identification, identify_arrays
-from ...probes.distances import SPACES
+from ...probes.naming.distances import SPACES
 from ...tasks import Task
 from .models import Answers
 from .reading import Submitted

@@ -13,7 +13,7 @@ import numpy as np
 from ...catalogue import candidate, load
 from ...kernels import Kernel
 from ...probes import fit_probe, hat_matrix, layerwise
-from ...probes.candidates import Values
+from ...probes.naming.candidates import Values
 from ...tasks import Task, map_tasks
 from ...transformer import Transformer
 from .settings import Setting

@@ -1,0 +1,126 @@
+"""Numbers from which a model is built: of NumPy if they are known, of JAX if they are traced."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jax.typing import DTypeLike
+from numpy.lib.mixins import NDArrayOperatorsMixin
+
+from . import checks
+from .numerics import matmul
+
+
+def known(value: Any) -> Any:
+    """Return a JAX array that is not traced as an array of NumPy, and other values unchanged.
+
+    Operations of NumPy compile nothing, and a trace takes its arrays as constants.
+
+    Args:
+        value: any value.
+
+    >>> type(known(jnp.ones(2))).__name__, known(0.5)
+    ('ndarray', 0.5)
+    """
+    array = checks.concrete(value) if isinstance(value, jax.Array) else None
+    return value if array is None else array
+
+
+def as_jax(value: Any) -> jax.Array:
+    """Return an array as one of JAX; unlike `jnp.asarray`, this compiles nothing."""
+    return value if isinstance(value, jax.Array) else jax.device_put(value)
+
+
+class PerStep(NDArrayOperatorsMixin):
+    """An array with other entries in every solver step, which operators and `xp` take as one.
+
+    So a step is recorded once, as a function that `jax.vmap` traces.
+
+    Args:
+        values: the entries of all steps, [steps, ...].
+
+    >>> (1 - PerStep(np.array([1.0, 2.0]))).values.tolist()
+    [0.0, -1.0]
+    """
+
+    def __init__(self, values: Any):
+        self.values = values
+        self.shape, self.ndim, self.dtype = values.shape[1:], values.ndim - 1, values.dtype
+
+    def astype(self, dtype: DTypeLike) -> PerStep:
+        return PerStep(self.values.astype(dtype))
+
+    def __getitem__(self, index: Any) -> PerStep:
+        return in_every_step(lambda value: value[index], (self,))
+
+    def __array_ufunc__(self, ufunc: np.ufunc, method: str, *args: Any) -> PerStep:
+        return in_every_step(getattr(xp, ufunc.__name__), args)
+
+
+def in_every_step(function: Callable, args: Any) -> PerStep:
+    leaves, structure = jax.tree.flatten(args)
+
+    def apply(*own: Any) -> Any:
+        each = iter(own)
+        now = [next(each) if isinstance(leaf, PerStep) else leaf for leaf in leaves]
+        return function(*structure.unflatten(now))
+
+    own = [leaf.values for leaf in leaves if isinstance(leaf, PerStep)]
+    if any_is(jax.Array, (leaves, own)):
+        return PerStep(jax.vmap(apply)(*own))
+    return PerStep(np.stack([apply(*values) for values in zip(*own, strict=True)]))
+
+
+def of_all_steps(array: Any) -> Any:
+    """Return an array [steps, ...] for a `PerStep`, [1, ...] for one that all steps share."""
+    return array.values if isinstance(array, PerStep) else array[None]
+
+
+class NumpyOrJax:
+    """The functions of NumPy if no argument is an array of JAX, else those of `jax.numpy`.
+
+    Weights are computed with `xp`: from known numbers without compiling, from traced ones within
+    the trace. Their arrays start with `xp.asarray`, or with functions of NumPy that take no arrays.
+
+    >>> type(xp.exp(np.ones(2))).__name__, jax.eval_shape(xp.exp, np.ones(2)).shape
+    ('ndarray', (2,))
+    """
+
+    def __getattr__(self, name: str) -> Callable:
+        def function(*args: Any, **options: Any) -> Any:
+            if any_is(PerStep, args):
+                return in_every_step(lambda *args: getattr(self, name)(*args, **options), args)
+            library = jnp if any_is(jax.Array, args) else np
+            return getattr(library, name)(*args, **options)
+
+        return function
+
+    def asarray(self, value: Any, dtype: DTypeLike | None = None) -> Any:
+        """Return an array, of NumPy if the value is known, in a dtype that JAX has."""
+        value = known(value)
+        if isinstance(value, jax.Array):
+            return jnp.asarray(value, dtype)
+        dtype = jnp.result_type(value if dtype is None else dtype)
+        return value.astype(dtype) if hasattr(value, "astype") else np.asarray(value, dtype)
+
+    def matmul(self, a: Any, b: Any) -> Any:
+        """Compute a @ b at full precision."""
+        if any_is(PerStep, (a, b)):
+            return in_every_step(self.matmul, (a, b))
+        if any_is(jax.Array, (a, b)):
+            return matmul(a, b)
+        return np.matmul(a, b).astype(np.result_type(a, b))  # NumPy turns bfloat16 into float32
+
+
+def any_is(kind: type, args: Any) -> bool:
+    return any(
+        any_is(kind, arg) if isinstance(arg, (tuple, list)) else isinstance(arg, kind)
+        for arg in args
+    )
+
+
+xp = NumpyOrJax()

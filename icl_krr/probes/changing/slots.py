@@ -1,0 +1,198 @@
+"""Change slots of the stream: put other values in before a block, or round them."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from functools import cache, partial
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+from jaxtyping import Array, Float
+
+from ... import checks
+from ...residual import ROLES, Stream
+from ...residual.tokens import slot_of_stream, tokens_of_role
+from ...tasks import Task
+from ...transformer import Cache, Transformer, resume, run_with_cache
+from ...transformer.evaluate import check_compatible
+from ...transformer.hook_points import Hook
+from ...transformer.resume import check_block
+from ...transformer.weights import check_model
+from .sites import STREAM_POINTS
+
+
+def transplant(
+    model: Transformer, task: Task, block: int, slots: Mapping[str, jax.Array]
+) -> Float[Array, "q ..."]:
+    """Predict with other values in some slots of the stream before a block.
+
+    Args:
+        model: constructed or trained model.
+        task: one task.
+        block: number of the block, 0 to `model.depth`; `model.depth` means the stream after the
+            last block.
+        slots: {name: value} with floating-point values, such as those of another task, model or
+            solver, or a `Cache`, which means all its slots. A value may have the shape of
+            `cache["alpha"]` [steps + 1, tokens, width] if a step starts with this block: its values
+            before this step are used. It may have the shape of `cache["alpha"][3]`
+            [tokens, width], where the tokens are those of one role if the slot exists at one role
+            only, or those of `cache["blocks.3.resid_pre.alpha"]` [T, width]. An axis of width 1 may
+            be left out. "prediction" may have values at the queries only. In a model with merged
+            slots, "stream" [T, channels] is the whole stream.
+
+    Returns:
+        The prediction [q] or [q, r].
+
+    Raises:
+        ValueError: a slot is unknown or its value has another shape, the block does not exist, or
+            the task does not fit the model.
+        TypeError: a value is not floating point, or the dtype of the task is too wide.
+
+    >>> import icl_krr as ik
+    >>> task = ik.Task(x=jnp.ones((1, 1)), y=jnp.array([3.0]), x_query=jnp.ones((1, 1)))
+    >>> model = ik.constructions.conjugate_gradient(ik.Linear(), num_features=1, ridge=2.0, steps=1)
+    >>> transplant(model, task, 0, {"r": jnp.array([6.0]), "p": jnp.array([6.0])}).tolist()
+    [2.0]
+    >>> _, cache = ik.run_with_cache(model, task.replace(y=jnp.array([6.0])))
+    >>> transplant(model, task, 1, cache).tolist()  # the first block of the first step
+    [2.0]
+    """
+    check_compatible(model, task)
+    check_block(model, block)
+    checks.instance("slots", slots, Mapping, "{name: value} or a cache")
+    if isinstance(slots, Cache):  # its prediction is no slot of a trained model
+        slots = {name: slots[name] for name in slots.slots if name in model.layout.names}
+    for name, value in slots.items():
+        checks.floating(name, value)
+    cut = min(block, model.depth - 1)
+    point = "resid_pre" if cut == block else "resid_post"
+    stream = run_with_cache(model, task, names=(), points=(point,))[1][f"blocks.{cut}.{point}"]
+    if {name: jnp.shape(v) for name, v in slots.items()} == {n: v.shape for n, v in stream.items()}:
+        return resume(model, task, dict(slots), block)
+    per_step = max(model.blocks_per_step, 1)  # the last part of a cut model has only a prologue
+    step, inside = divmod(block - len(model.weights.prologue), per_step)
+    for name, value in slots.items():
+        if name in stream and name not in model.layout.names:
+            own, at = stream[name], (slice(None),)
+        else:
+            at = tokens_of(model, task, name)
+            own = slot_of_stream(stream, model.layout, name)
+        rows, value = placed(name, value, own, at, None if inside else step, model)
+        own = own.at[rows].set(jnp.reshape(value, own[rows].shape))
+        stream = put_slot(stream, model, name, own)
+    return resume(model, task, stream, block)
+
+
+def tokens_of(model: Transformer, task: Task, name: str) -> tuple[slice, ...]:
+    """The tokens that a value of a slot can have, the most usual ones first."""
+    roles = [model.layout[name].at, *([("query",)] if name == "prediction" else []), ROLES]
+    return tuple(tokens_of_role(role, task, model.spec.tokens) for role in roles)
+
+
+def placed(
+    name: str,
+    value: jax.Array,
+    own: jax.Array,
+    at: tuple[slice, ...],
+    step: int | None,
+    model: Transformer,
+) -> tuple[slice, jax.Array]:
+    """The tokens of a value, and the value at one step if it has all steps.
+
+    `step` is the step that starts with the block, None if no step does.
+    """
+    shape = jnp.shape(value)
+    once = [rows for rows in at if shape in forms(own[rows])]
+    along = [rows for rows in at if shape[1:] in forms(own[rows])]
+    if once and along and 1 < shape[0] == model.steps + 1:
+        raise ValueError(
+            f"slot {name} must have the values of all steps or of all tokens, got shape "
+            f"{list(shape)}, which is both; pass the values of one step, such as "
+            f'cache["{name}"][0]'
+        )
+    if once:
+        return once[0], value
+    if not along:
+        raise ValueError(f"slot {name} must have shape {list(own[at[0]].shape)}, got {list(shape)}")
+    if step is None or step < 0:
+        raise ValueError(
+            f"block must be one of {starts(model)}, with which steps start, for values of all "
+            f"steps {list(shape)} of slot {name}; use such a block, or pass the values of one step"
+        )
+    if step >= shape[0]:
+        raise ValueError(
+            f"slot {name} must have values before step {step}, got shape {list(shape)}"
+        )
+    return along[0], value[step]
+
+
+def starts(model: Transformer) -> str:
+    first = len(model.weights.prologue)
+    some = [str(block) for block in range(first, model.depth + 1, max(model.blocks_per_step, 1))]
+    return ", ".join(some if len(some) < 6 else [*some[:3], "...", some[-1]])
+
+
+def forms(value: jax.Array) -> tuple[tuple[int, ...], ...]:
+    """The shape [tokens, width, ...] of a value, and that without an axis of width 1."""
+    tokens, width, *outputs = value.shape
+    return (value.shape, (tokens, *outputs)) if width == 1 else (value.shape,)
+
+
+def put_slot(stream: Stream, model: Transformer, name: str, value: jax.Array) -> Stream:
+    if name in stream:
+        return {**stream, name: value}
+    at = model.layout.channels(name)
+    return {"stream": stream["stream"].at[:, at].set(value)}
+
+
+def round_slots(model: Transformer, formats: Mapping[str, Any]) -> dict[str, Hook]:
+    """Return hooks that round slots to a floating-point format after each write.
+
+    All other slots, the weights and the arithmetic keep the dtype of the task. So the run shows
+    what this format does to these slots alone. Rounding is to the nearest value of the format; a
+    value beyond its range becomes infinite. Pass the hooks to `icl_krr.run_with_hooks` or
+    `icl_krr.run_with_cache`.
+
+    Args:
+        model: the model with these slots, whose layout must not be merged (see `icl_krr.dense`).
+        formats: {slot: dtype}, such as {"r": "float16"}.
+
+    Returns:
+        {point: hook} for the stream before each block, between its sublayers and after it.
+
+    Raises:
+        ValueError: the model has no such slot, or its slots are merged.
+        TypeError: a dtype is not a floating dtype.
+
+    >>> import icl_krr as ik
+    >>> model = ik.constructions.gradient_descent(
+    ...     ik.Linear(), num_features=1, ridge=1.0, steps=1, step_size=0.3
+    ... )
+    >>> task = ik.Task(x=jnp.ones((1, 1)), y=jnp.array([3.0]), x_query=jnp.ones((1, 1)))
+    >>> hooks = round_slots(model, {"prediction": "bfloat16"})
+    >>> float(ik.run_with_hooks(model, task, hooks)[0])
+    0.8984375
+    """
+    check_model(model)
+    if not isinstance(formats, Mapping):
+        raise TypeError(f"formats must be {{slot: dtype}}, got {checks.shown(formats)}")
+    if set(model.weights.embedding) == {"stream"}:
+        raise ValueError("model must have separate slots to round one, got merged slots")
+    hooks = {}
+    for slot, dtype in formats.items():
+        model.layout[slot]
+        name = checks.floating_dtype(dtype).name
+        hooks |= {f"blocks.*.{point}.{slot}": rounder(name) for point in STREAM_POINTS}
+    return hooks
+
+
+@cache
+def rounder(dtype: str) -> Hook:
+    """The same hook for every slot and call, so that equal formats do not compile again."""
+    return partial(rounded, dtype=dtype)
+
+
+def rounded(value: jax.Array, where: Any, dtype: str) -> jax.Array:
+    info = jnp.finfo(dtype)
+    return jax.lax.reduce_precision(value, info.nexp, info.nmant)

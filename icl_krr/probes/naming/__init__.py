@@ -1,0 +1,1 @@
+"""Name what a model runs: candidates, their distances, what is ruled out, and a verdict."""

@@ -1,0 +1,187 @@
+"""What `identify` compares: a model's predictions and hat matrices after every layer."""
+
+from __future__ import annotations
+
+from functools import partial
+from typing import Any, NamedTuple
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import numpy.typing as npt
+
+from ... import checks
+from ...tasks import Task, map_tasks
+from ...tasks.task import check_axes, outputs_of
+from ..reading.derivatives import LayerAnswers, hat_matrix
+
+EXPLODED = 100.0
+"""A task is left out if the norm of its predictions or of its hat matrices, in any layer, is this
+many times the median over tasks: otherwise it alone would decide the distances.
+"""
+
+
+class ModelAnswers(NamedTuple):
+    """Predictions of a model after every layer, on the tasks to fit and the tasks to score.
+
+    The m = q r answers of a task and the k = n r outputs of its supports are flat.
+
+    Attributes:
+        fitted: tasks to fit.
+        scored: tasks to score.
+        answers: predictions on `fitted` after layers 1 to L [b, L, m].
+        predictions: predictions on `scored` after layers 1 to L [b', L, m].
+        hats: hat matrices on `scored` [b', L, m, k].
+        start: predictions [b', 1, m] and hat matrices [b', 1, m, k] before the first layer.
+        other_hats: hat matrices on `scored` with the outputs of other tasks [b', L, m, k], or None.
+        left_out: number of tasks that were left out.
+    """
+
+    fitted: Task
+    scored: Task
+    answers: jax.Array
+    predictions: jax.Array
+    hats: jax.Array
+    start: dict[str, jax.Array]
+    other_hats: jax.Array | None
+    left_out: int
+
+
+def answers_of_model(layer_answers: LayerAnswers, fitted: Task, scored: Task) -> ModelAnswers:
+    """The answers of a JAX function on two batches."""
+    check_outputs(fitted, scored)
+    for tasks in (fitted, scored):
+        check_layer_answers(layer_answers, tasks)
+    answer = jax.jit(partial(map_tasks, layer_answers))
+    answers, predictions = answer(fitted), answer(scored)
+    for found in (answers, predictions):
+        checks.finite("predictions of layer_answers", found)
+    derive = jax.jit(partial(map_tasks, partial(hat_matrix, layer_answers)))
+    hats, other = derive(scored), derive(with_other_outputs(scored))
+    return of_arrays(fitted, scored, answers, predictions, hats, other)
+
+
+def with_other_outputs(tasks: Task) -> Task:
+    """The tasks with the outputs of the next task, times the same mask.
+
+    >>> import icl_krr as ik
+    >>> x = jnp.ones((2, 1, 1))
+    >>> tasks = ik.Task(x=x, y=jnp.array([[1.0], [2.0]]), x_query=x)
+    >>> with_other_outputs(tasks).y.tolist()
+    [[2.0], [1.0]]
+    """
+    return tasks.replace(y=jnp.roll(tasks.y, -1, axis=0))
+
+
+def answers_of_arrays(
+    tasks: Task, answers: npt.ArrayLike, hats: npt.ArrayLike, other_hats: npt.ArrayLike | None
+) -> ModelAnswers:
+    """The answers in arrays: the first half of the tasks to fit, the second half to score."""
+    check_axes(tasks, 1, "tasks")
+    count = len(tasks.x)
+    if count < 4:
+        raise ValueError(f"tasks must be a batch of at least 4 tasks, got {count}")
+    outputs = tasks.y.shape[2:]
+    shape = (count, *np.shape(answers)[1:2], tasks.num_queries, *outputs)
+    of_hats = (*shape, *tasks.y.shape[1:])
+    words = ("b", "layers + 1", "q", *("r" for _ in outputs))
+    given = {"answers": (answers, shape, words), "hats": (hats, of_hats, (*words, "n", *words[3:]))}
+    if other_hats is not None:
+        given["other_hats"] = (other_hats, of_hats, given["hats"][2])
+    for name, (array, wanted, named) in given.items():
+        checks.floating(name, array)
+        if np.shape(array) != wanted or shape[1] < 2:
+            raise ValueError(
+                f"{name} must be [{', '.join(named)}] with layers >= 1 and "
+                f"b = {count}, q = {tasks.num_queries}, n = {tasks.num_supports} like tasks, "
+                f"got shape {list(np.shape(array))}"
+            )
+        check_size(name, array)
+    dtype, cut = tasks.x.dtype, count // 2
+    fitted, scored = (
+        jax.tree.map(lambda leaf, s=s: leaf[s], tasks) for s in (slice(cut), slice(cut, None))
+    )
+    check_outputs(fitted, scored)
+    seen, hats = (jnp.asarray(np.asarray(array), dtype) for array in (answers, hats))
+    other = None if other_hats is None else jnp.asarray(np.asarray(other_hats), dtype)[cut:]
+    return of_arrays(fitted, scored, seen[:cut], seen[cut:], hats[cut:], other)
+
+
+def of_arrays(
+    fitted: Task,
+    scored: Task,
+    answers: jax.Array,
+    predictions: jax.Array,
+    hats: jax.Array,
+    other: jax.Array | None,
+) -> ModelAnswers:
+    """The arrays of L + 1 layers, flat, without tasks that exploded and without masked supports."""
+    fitting, told = (part.reshape(*part.shape[:2], -1) for part in (answers, predictions))
+
+    def flat(hats: jax.Array) -> jax.Array:
+        shaped = hats.reshape(*told.shape, -1)
+        if scored.mask is None:
+            return shaped
+        shown = jnp.repeat(scored.mask, outputs_of(scored), axis=1)
+        return jnp.where(shown[:, None, None, :], shaped, 0)
+
+    hats = flat(hats)
+    kept = usual(fitting), usual(told) & usual(hats)
+    fitted, scored = (
+        jax.tree.map(lambda leaf, kept=keep: leaf[kept], tasks)
+        for tasks, keep in zip((fitted, scored), kept, strict=True)
+    )
+    told, hats = told[kept[1]], hats[kept[1]]
+    return ModelAnswers(
+        fitted,
+        scored,
+        fitting[kept[0]][:, 1:],
+        told[:, 1:],
+        hats[:, 1:],
+        {"prediction": told[:, :1], "hat": hats[:, :1]},
+        None if other is None else flat(other)[kept[1]][:, 1:],
+        sum(int(np.sum(~keep)) for keep in kept),
+    )
+
+
+def usual(values: jax.Array) -> np.ndarray:
+    """Which tasks [b] have no layer whose norm is `EXPLODED` times the median over tasks."""
+    norms = np.linalg.norm(np.asarray(values, float).reshape(*values.shape[:2], -1), axis=2)
+    usual_norms = np.median(norms, axis=0)  # 0 where most tasks have the answer 0: no measure
+    return np.all(norms <= np.where(usual_norms > 0, EXPLODED * usual_norms, np.inf), axis=1)
+
+
+def check_outputs(*halves: Task) -> None:
+    """Raise an error for tasks without supports, or with y = 0 or too large a y."""
+    for tasks in halves:
+        kept = ... if tasks.mask is None else np.asarray(tasks.mask)
+        if not np.any(np.asarray(tasks.y)[kept]):
+            raise ValueError(
+                "y must differ from 0 at an unmasked support of the tasks to fit, and of the tasks "
+                "to score, got none; every solver answers 0 to y = 0"
+            )
+        check_size("y", np.asarray(tasks.y)[kept])
+
+
+def check_size(name: str, values: Any) -> None:
+    """Raise an error unless the sums of squares in distances are finite in float64."""
+    checks.finite(name, values)
+    known = np.asarray(values, float)
+    checks.each(name, known, np.abs(known) <= 1e150, "<= 1e150 in size", "; rescale y")
+
+
+def check_layer_answers(layer_answers: LayerAnswers, tasks: Task) -> None:
+    """Raise an error unless the function returns [L + 1, q] for a task, without running it."""
+    one = jax.tree.map(lambda leaf: jax.ShapeDtypeStruct(leaf.shape[1:], leaf.dtype), tasks)
+    found: Any = jax.eval_shape(layer_answers, one)
+    own = (tasks.num_queries, *tasks.y.shape[2:])
+    named = ", outputs" if len(own) == 2 else ""
+    rule = (
+        "layer_answers must return the predictions before the first layer and after every layer, "
+        f"[layers + 1, queries{named}] with layers >= 1 and queries = {own[0]}"
+    )
+    if not isinstance(found, jax.ShapeDtypeStruct):
+        raise TypeError(f"{rule}, got {type(found).__name__}; return one array")
+    if len(found.shape) < 2 or found.shape[0] < 2 or found.shape[1:] != own:
+        raise ValueError(f"{rule}, got shape {list(found.shape)}")
+    checks.floating("predictions of layer_answers", found)

@@ -1,0 +1,230 @@
+"""Fit the parameters of a candidate solver to the predictions of a model after every layer."""
+
+from __future__ import annotations
+
+from functools import partial
+from typing import NamedTuple
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jaxtyping import Array, Float
+from scipy.stats import qmc
+
+from ... import checks, shapes
+from ...catalogue import candidate as find_candidate, spelled, taken
+from ...readable import readable
+from ...tasks import Task, map_tasks
+from ...tasks.task import check_axes, outputs_of
+from ..reading.hyperparameters import minimise
+from .alignment import align, bounded, regular, sizes, squares
+from .candidates import absolute, limits, parameters, solve
+
+ROUNDS = 4
+"""Number of times that the steps are aligned again after a fit of the parameters."""
+
+
+@readable
+class CandidateFit(NamedTuple):
+    """A candidate with its kernel, its fitted parameters and the alignment of layers with steps.
+
+    Attributes:
+        candidate: name of the solver.
+        kernel: name of the kernel.
+        values: fitted parameters by name, shared by all layers.
+        alignment: step with which each layer is aligned [L].
+        error: root mean square over layers of the relative distances.
+        per_layer: parameters by name for each layer [L], if they were refined; empty by default.
+    """
+
+    candidate: str
+    kernel: str
+    values: dict[str, float]
+    alignment: tuple[int, ...]
+    error: float
+    per_layer: tuple[dict[str, float], ...] = ()
+
+    @property
+    def logs(self) -> jax.Array:
+        """The logarithms of `values`, in the same order."""
+        return jnp.log(jnp.asarray([*self.values.values()], float))
+
+
+def paths(candidate: str, kernel: str, logs: Float[Array, " k"], tasks: Task, steps: int):
+    """The candidate's predictions for every task of a batch, [b, steps + 1, m]."""
+    return map_tasks(
+        lambda task: solve(find_candidate(candidate), kernel, logs, task, steps), tasks
+    )
+
+
+@partial(jax.jit, static_argnames=("candidate", "kernel", "steps"))
+def search(candidate, kernel, points, tasks, answers, steps):
+    """Log parameters at s points of the unit cube, and their squared distances [s, L, T + 1]."""
+    make = partial(absolute, find_candidate(candidate), kernel, tasks=tasks)
+
+    def at(point: jax.Array) -> tuple[jax.Array, jax.Array]:
+        logs = make(point)
+        return logs, squares(answers, paths(candidate, kernel, logs, tasks, steps))
+
+    return jax.lax.map(at, points)
+
+
+@partial(jax.jit, static_argnames=("candidate", "kernel", "steps"))
+def look(candidate, kernel, steps, logs, tasks, answers, at):
+    """The residuals (step - layer) / |layer| of all layers in one vector, with aligned steps `at`.
+
+    The function also returns the derivative with respect to the logarithms, and the squared
+    distances of all layers to all steps. The whole fit uses one compiled program.
+    """
+
+    def of(logs: jax.Array) -> tuple[jax.Array, jax.Array]:
+        path = paths(candidate, kernel, logs, tasks, steps)
+        return gap(path), path
+
+    def gap(path: jax.Array) -> jax.Array:
+        return ((path[:, at] - answers) / jnp.sqrt(sizes(answers))[None, :, None]).reshape(-1)
+
+    slope, path = jax.jacfwd(of, has_aux=True)(logs)
+    return gap(path), slope, squares(answers, path)
+
+
+def fit_candidate(
+    candidate: str,
+    kernel: str,
+    tasks: Task,
+    answers: Float[Array, "b L m"],
+    steps: int,
+    *,
+    points: int = 128,
+    starts: int = 2,
+    near: CandidateFit | None = None,
+) -> CandidateFit:
+    """Fit the parameters and the alignment of a candidate to the layers of a model.
+
+    The fit minimises the squared relative distance. It first evaluates a Halton sequence of points
+    in the search ranges of the parameters, with several alignments. From the best points, SciPy's
+    trust-region method `least_squares` refines the logarithms of the parameters with a fixed
+    alignment. The layers are then aligned again.
+
+    Args:
+        candidate: name of a candidate solver in the catalogue.
+        kernel: name of a kernel that the candidate accepts.
+        tasks: batch of b tasks.
+        answers: predictions of the model after layers 1 to L [b, L, m], with m = q, or m = q r for
+            tasks of r outputs.
+        steps: largest number of solver steps, >= 1.
+        points: number of points of the Halton sequence, 128 by default.
+        starts: number of points to refine for each initial alignment, 2 by default.
+        near: fit with fewer steps, whose parameters are the only point to refine. Default: the
+            points of the sequence.
+
+    Returns:
+        The `CandidateFit` with the smallest error.
+
+    Raises:
+        ValueError: `candidate` is unknown or does not accept `kernel`, `answers` does not fit
+            `tasks`, or `x` is so small, large or uniform that the kernel has no search range.
+
+    >>> import icl_krr as ik
+    >>> config = ik.tasks.LinearRegression(num_features=2, num_supports=4)
+    >>> keys = jax.random.split(jax.random.key(0), 4)
+    >>> tasks = jax.vmap(ik.tasks.sample, in_axes=(0, None))(keys, config)
+    >>> head = ik.constructions.nadaraya_watson(ik.Exponential(0.7), num_features=2)
+    >>> answers = ik.predict_batch(head, tasks)[:, None]
+    >>> found = fit_candidate("nadaraya_watson", "exponential", tasks, answers, steps=1)
+    >>> round(found.values["temperature"], 3), found.alignment
+    (0.7, (1,))
+    """
+    row = find_candidate(candidate)
+    checks.instance("kernel", kernel, str, "the name of a kernel")
+    candidate, kernel = row.name, spelled(kernel)
+    checks.choice(f"kernel of {candidate}", kernel, taken(candidate))
+    check_axes(tasks, 1)
+    shapes.check(x=(tasks.x, "b n p"), answers=(answers, "b L m"))
+    wanted = tasks.num_queries * outputs_of(tasks)
+    if answers.shape[2] != wanted:
+        raise ValueError(
+            f"answers must be [b, L, m] with m = {wanted}, the number of predictions of a task, "
+            f"got shape {list(answers.shape)}"
+        )
+    for name, number in (("steps", steps), ("points", points), ("starts", starts)):
+        checks.count(name, number)
+    names = [*parameters(row, kernel)]
+    if near is None:
+        cube = qmc.Halton(len(names), scramble=False).random(points)
+        logs, distances = search(candidate, kernel, jnp.asarray(cube), tasks, answers, steps)
+    else:
+        logs, at = near.logs[None], jnp.asarray(near.alignment)
+        distances = look(candidate, kernel, steps, logs[0], tasks, answers, at)[2][None]
+    found = []
+    for alignments in regular(bounded(distances)):
+        each = zip(bounded(distances), alignments, strict=True)
+        totals = [d[range(len(d)), at].sum() for d, at in each]
+        for i in np.argsort(totals)[:starts]:
+            point = np.asarray(logs[i], float)
+            if np.all(np.isfinite(point)):
+                found.append(refine(candidate, kernel, point, tasks, answers, steps, alignments[i]))
+    if not found:
+        raise ValueError(
+            f"x of tasks must give the kernel {kernel!r} a bandwidth and a matrix that are neither "
+            "0 nor infinite, got none; rescale x, use supports that differ, or other kernels"
+        )
+    error, best, alignment = min(found, key=lambda one: one[0])
+    values = dict(zip(names, np.exp(best).tolist(), strict=True))
+    return CandidateFit(candidate, kernel, values, tuple(alignment.tolist()), error)
+
+
+def refine(
+    candidate: str,
+    kernel: str,
+    logs: np.ndarray,
+    tasks: Task,
+    answers: jax.Array,
+    steps: int,
+    alignment: np.ndarray,
+    rounds: int = ROUNDS,
+) -> tuple[float, np.ndarray, np.ndarray]:
+    """Fit parameters and align layers in turn; return the error, the logarithms and the alignment.
+
+    With one round, the alignment stays fixed.
+    """
+    error, seen = np.inf, partial(look, candidate, kernel, steps)
+    most = limits(find_candidate(candidate), kernel)
+    for _ in range(rounds):
+        rest = tasks, answers, jnp.asarray(alignment)
+        found, logs = minimise(lambda x: seen(x, *rest)[:2], logs, most)  # noqa: B023
+        error = found / answers.shape[1] ** 0.5
+        aligned = align(bounded(seen(jnp.asarray(logs), *rest)[2]))
+        if rounds == 1 or np.array_equal(aligned, alignment):
+            break
+        alignment = aligned
+    return error, logs, alignment
+
+
+def layer_by_layer(
+    shared: CandidateFit, tasks: Task, answers: Float[Array, "b L m"], steps: int
+) -> CandidateFit:
+    """The fit with separate parameters and a separate step for every layer.
+
+    Three steps are tried for each layer: its step in the shared fit, the step of the previous
+    layer, and the step that follows the step of the previous layer. Steps never decrease.
+    """
+    own, alignment, before = [], [], 0
+    for layer, at in enumerate(shared.alignment):
+        found = [
+            refine(
+                shared.candidate,
+                shared.kernel,
+                np.asarray(shared.logs, float),
+                tasks,
+                answers[:, layer : layer + 1],
+                steps,
+                np.asarray([step]),
+                rounds=1,
+            )
+            for step in sorted({max(at, before), before, min(before + 1, steps)})
+        ]
+        _, logs, (before,) = min(found, key=lambda one: one[0])
+        own.append(dict(zip(shared.values, np.exp(logs).tolist(), strict=True)))
+        alignment.append(int(before))
+    return shared._replace(per_layer=tuple(own), alignment=tuple(alignment))

@@ -1,0 +1,183 @@
+"""Distances between a model's layers and a solver's steps, in predictions and in hat matrices."""
+
+from __future__ import annotations
+
+from functools import partial
+from typing import Any, NamedTuple
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import numpy.typing as npt
+
+from ...catalogue import candidate as find_candidate
+from ...kernels import Kernel
+from ...readable import readable
+from ...tasks import Task, map_tasks, system
+from ...tasks.task import kept
+from ..reading.derivatives import jacobian
+from ..resampling import INTERVAL_QUANTILES, relative_distances
+from .answers import ModelAnswers
+from .candidate_fit import CandidateFit
+from .candidates import solve
+
+SPACES = ("prediction", "hat")
+TITLES = {"prediction": "predictions", "hat": "hat matrices"}
+BASELINES = {
+    "zero": "predicting 0",
+    "mean": "predicting the mean of y",
+    "start": "the prediction before the first layer",
+}
+"""What a model predicts that runs no solver, by the name of the baseline in tables."""
+
+
+@readable
+class Distance(NamedTuple):
+    """A relative distance between layers and their aligned steps.
+
+    Attributes:
+        mean: distance, mean over layers.
+        interval: 95 % bootstrap interval of `mean` over tasks (low, high).
+        by_layer: distance of every layer [L].
+        layer_intervals: 95 % bootstrap interval of every layer [L].
+        by_stratum: distance in every group of tasks, mean over layers. The condition number of a
+            task determines its group.
+        matrix: distances of all layers to all steps [L, T + 1].
+    """
+
+    mean: float
+    interval: tuple[float, float]
+    by_layer: tuple[float, ...]
+    layer_intervals: tuple[tuple[float, float], ...]
+    by_stratum: tuple[float, ...]
+    matrix: np.ndarray
+
+
+class Aligned(NamedTuple):
+    """Squared distances of layers to aligned steps [b, L], and squared norms of layers [b, L].
+
+    `matrix` has the relative distances of all layers to all steps [L, T + 1].
+    """
+
+    squares: np.ndarray
+    sizes: np.ndarray
+    matrix: np.ndarray
+
+
+def candidate_gaps(one: CandidateFit, model: ModelAnswers, steps: int) -> dict[str, Aligned]:
+    """Distances of predictions and hat matrices, with parameters per layer if they were fitted."""
+    sets = [list(values.values()) for values in one.per_layer] or [list(one.values.values())]
+    logs = jnp.log(jnp.asarray(sets, float))
+    predictions, hats = squared_in_both_spaces(one.candidate, one.kernel, logs, model, steps)
+    return {
+        "prediction": aligned(predictions, squared_norms(model.predictions, 2), one.alignment),
+        "hat": aligned(hats, squared_norms(model.hats, (2, 3)), one.alignment),
+    }
+
+
+def aligned(squares: npt.ArrayLike, sizes: np.ndarray, steps: tuple[int, ...]) -> Aligned:
+    """Distances at the aligned steps; values that diverged become very large."""
+    each = np.asarray(squares, float)
+    chosen = np.nan_to_num(np.minimum(each[:, range(len(steps)), list(steps)], 1e12), nan=1e12)
+    total = sizes.sum(axis=0)[:, None]
+    with np.errstate(invalid="ignore", over="ignore"):
+        matrix = np.sqrt(each.sum(axis=0) / np.where(total > 0, total, 1))
+    return Aligned(chosen, sizes, matrix)
+
+
+def aligned_once(known: jax.Array, own: npt.ArrayLike) -> Aligned:
+    """Distances of layers [b, L, ...] to one array of the same shape, without steps."""
+    axes = tuple(range(2, known.ndim))
+    squares = squared_norms(known - jnp.asarray(own, known.dtype), axes)
+    return aligned(squares[:, :, None], squared_norms(known, axes), (0,) * squares.shape[1])
+
+
+def squared_norms(values: jax.Array, axes: Any) -> np.ndarray:
+    return np.asarray(jnp.sum(values**2, axis=axes), float)
+
+
+@partial(jax.jit, static_argnames=("candidate", "kernel", "steps"))
+def squared_in_both_spaces(candidate, kernel, logs, model, steps):
+    solver = find_candidate(candidate)
+
+    def of_task(part):
+        task, answers, hats = part
+
+        def of_layer(own, answer, hat):
+            path = lambda y: solve(solver, kernel, own, task.replace(y=y), steps)  # noqa: E731
+            hats = jacobian(path, task.y).reshape(steps + 1, *hat.shape)
+            return (
+                jnp.sum((path(task.y) - answer[None]) ** 2, axis=-1),
+                jnp.sum((hats - hat[None]) ** 2, axis=(-2, -1)),
+            )
+
+        if len(logs) == 1:
+            return jax.vmap(partial(of_layer, logs[0]))(answers, hats)
+        return jax.lax.map(lambda at: of_layer(*at), (logs, answers, hats))
+
+    return jax.lax.map(of_task, (model.scored, model.predictions, model.hats))
+
+
+def resampled(gaps: Aligned, resample: np.ndarray) -> np.ndarray:
+    """Distances of every layer on resampled tasks [resamples, L]."""
+    return relative_distances(gaps.squares, gaps.sizes, resample)
+
+
+def distance(gaps: Aligned, stratum: np.ndarray, resample: np.ndarray) -> Distance:
+    by_layer = relative_distances(gaps.squares, gaps.sizes, np.ones(len(gaps.squares)))
+    strata = [
+        float(relative_distances(gaps.squares, gaps.sizes, 1.0 * (stratum == s)).mean())
+        for s in np.unique(stratum)
+    ]
+    sampled = resampled(gaps, resample)
+    low, high = np.quantile(sampled.mean(axis=-1), INTERVAL_QUANTILES)
+    layer_intervals = np.quantile(sampled, INTERVAL_QUANTILES, axis=0).T
+    return Distance(
+        float(by_layer.mean()),
+        (float(low), float(high)),
+        tuple(by_layer.tolist()),
+        tuple(map(tuple, layer_intervals.tolist())),
+        tuple(strata),
+        gaps.matrix,
+    )
+
+
+def baseline_gaps(name: str, model: ModelAnswers) -> dict[str, Aligned]:
+    """Distances of all layers to a baseline of `BASELINES`."""
+    known = {"prediction": model.predictions, "hat": model.hats}
+    zeros = {space: jnp.zeros((1, 1, *[1] * (array.ndim - 2))) for space, array in known.items()}
+    own = {"zero": zeros, "mean": means(model.scored), "start": model.start}[name]
+    return {space: aligned_once(known[space], own[space]) for space in SPACES}
+
+
+def means(tasks: Task) -> dict[str, jax.Array]:
+    """The mean of the supports' y as predictions [b, 1, m], and its hat matrices [b, 1, m, k]."""
+
+    def of_task(task: Task) -> tuple[jax.Array, jax.Array]:
+        def average(y: jax.Array) -> jax.Array:
+            shown = kept(task).astype(y.dtype)
+            mean = jnp.tensordot(shown / jnp.sum(shown), y, axes=1, precision="highest")
+            return jnp.broadcast_to(mean, (task.num_queries, *mean.shape)).reshape(1, -1)
+
+        return average(task.y), jacobian(average, task.y).reshape(1, -1, task.y.size)
+
+    predictions, hats = map_tasks(of_task, tasks)
+    return {"prediction": predictions, "hat": hats}
+
+
+def stratify(
+    kernel: Kernel, ridge: float, tasks: Task, count: int
+) -> tuple[tuple[float, ...], np.ndarray]:
+    """Edges of `count` groups of tasks by cond(K + ridge I), and the group of each task."""
+
+    def of_task(task: Task) -> jax.Array:
+        sigma = jnp.linalg.eigvalsh(system(kernel, task).gram)
+        first = sigma[
+            task.num_supports - jnp.sum(kept(task), dtype=int)
+        ]  # masked supports have zeros
+        low = jnp.maximum(first, jnp.finfo(sigma.dtype).eps * sigma[-1])
+        return (sigma[-1] + ridge) / (low + ridge)
+
+    conditions = np.asarray(jax.lax.map(of_task, tasks))
+    edges = np.quantile(conditions, np.linspace(0, 1, count + 1))
+    return tuple(edges.tolist()), np.searchsorted(edges[1:-1], conditions, side="right")

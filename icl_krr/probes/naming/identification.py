@@ -1,0 +1,251 @@
+"""The result of `identify`: its verdict, and a table of every candidate and baseline."""
+
+from __future__ import annotations
+
+from itertools import pairwise
+from typing import NamedTuple
+
+from ...readable import readable
+from ...text_tables import Table, as_text, number
+from .candidate_fit import CandidateFit
+from .distances import BASELINES, SPACES, TITLES, Distance
+from .ladder import NULLS, WORDS
+from .ruling import CLOSE
+
+EXACT = 0.01
+"""Largest relative distance of a candidate that is identified."""
+IDENTIFIED, NEAR, TIED, NONE = "identified", "close to", "not distinguishable", "none is close"
+NOTHING = "not identified"
+STATUSES = (IDENTIFIED, NEAR, TIED, NONE, NOTHING)
+"""What `identify` says, from the strongest statement to the weakest."""
+REASONS = {
+    IDENTIFIED: "every other candidate is farther on the same tasks, diverges, takes no step, or "
+    "is a more general form of this solver that is no nearer",
+    TIED: "on the same tasks, no difference between their distances is beyond chance",
+    NONE: f"the nearest candidate is farther than {CLOSE} in predictions or in hat matrices",
+}
+LAST_ROWS = "Baselines and nulls: " + "; ".join(
+    f"{name}: {words}" for name, words in {**BASELINES, **NULLS}.items()
+)
+STEPS_OF_LADDER = "Statements: " + "; ".join(f"{name}: {words}" for name, words in WORDS.items())
+
+
+@readable
+class Suspect(NamedTuple):
+    """A fitted candidate, its distances, and the reason why it was ruled out.
+
+    Attributes:
+        fit: the fitted candidate.
+        distances: {space: `Distance`} for the spaces "prediction" and "hat".
+        because: why the candidate was ruled out: the space where it is farther than the nearest
+            candidate, with the simultaneous 95 % interval of the difference; a remaining candidate
+            that is a special case of it and as near; that it diverges or takes no step; or a
+            baseline that is as near. Empty if the candidate remains.
+        regular: whether steps at equal intervals are as near as the aligned steps.
+        limit: number of steps that were tried, if a layer is aligned with the last of them and the
+            solver has not converged there, else None.
+    """
+
+    fit: CandidateFit
+    distances: dict[str, Distance]
+    because: str
+    regular: bool = True
+    limit: int | None = None
+
+
+@readable
+class Statement(NamedTuple):
+    """A rung of the ladder: a statement about all layers, and how far the model is from it.
+
+    Attributes:
+        name: name of the statement, such as "any filter".
+        kernel: kernel of a function of K; "" for statements without a kernel.
+        values: fitted parameters that all layers share.
+        distances: {space: `Distance`}, in the spaces where the statement says something.
+    """
+
+    name: str
+    kernel: str
+    values: dict[str, float]
+    distances: dict[str, Distance]
+
+
+@readable
+class Identification(NamedTuple):
+    """Result of `identify`: the verdict, all candidates and the baselines.
+
+    Attributes:
+        status: "identified" (one candidate remains, at most `EXACT` = 0.01 away in both spaces, at
+            regular steps), "close to" (one remains, and it is farther or irregular), "not
+            distinguishable" (several remain), "none is close" (the best candidate is farther than
+            `CLOSE` = 0.1 in one space) or "not identified" (no candidate is nearer than a baseline
+            or null, so none remains).
+        remain: names of the candidates that were not ruled out.
+        suspects: all candidates: first those that remain, then the others, each group in the order
+            of increasing distance.
+        baselines: {baseline: {space: `Distance`}}. The baseline "zero" predicts 0, "mean" predicts
+            the mean of the supports' y, and "start" is the prediction before the first layer. The
+            nulls "interpolation", "ridge path" and "gradient flow" have values of their own at
+            every layer, but take no steps.
+        strata: condition numbers at the edges of the groups of tasks [strata + 1], including the
+            smallest and the largest.
+        as_near: names of the baselines and nulls that no candidate is nearer than, the nearest
+            first.
+        ladder: statements from weak to strong, () by default.
+        left_out: number of tasks that were left out because a layer's predictions or derivatives
+            are 100 times larger than in most tasks, 0 by default.
+    """
+
+    status: str
+    remain: tuple[str, ...]
+    suspects: tuple[Suspect, ...]
+    baselines: dict[str, dict[str, Distance]]
+    strata: tuple[float, ...]
+    as_near: tuple[str, ...]
+    ladder: tuple[Statement, ...] = ()
+    left_out: int = 0
+
+    @property
+    def best(self) -> Suspect:
+        """The nearest candidate that was not ruled out, or the nearest of all if none remains."""
+        return self.suspects[0]
+
+    @property
+    def verdict(self) -> str:
+        """The status, the candidates that remain and the reason, in a sentence, and warnings."""
+        return "; ".join([self.statement, *self.warnings])
+
+    @property
+    def warnings(self) -> list[str]:
+        """What should be known of the arrays that the statement rests on."""
+        found = {one.name: one.distances for one in self.ladder}
+        fits = self.best.distances["prediction"].mean <= EXACT
+        words = []
+        if self.left_out:
+            words.append(f"{self.left_out} tasks were left out, as their values explode")
+        far = found["homogeneous"]["prediction"].mean if "homogeneous" in found else 0.0
+        if fits and self.status != IDENTIFIED and far > CLOSE:
+            words.append(
+                f"the hat matrices do not explain the predictions (homogeneous: {far:.2g}); "
+                "were they computed without gradients?"
+            )
+        return words
+
+    @property
+    def statement(self) -> str:
+        """The verdict without warnings."""
+        if self.as_near:
+            words = {**BASELINES, **NULLS}[self.as_near[0]]
+            return (
+                f"{self.status}: no candidate is nearer than {words}, neither in predictions nor "
+                "in hat matrices"
+            )
+        named = f"{self.status}: {', '.join(self.remain)}"
+        far = [
+            f"{found.mean:.2g} in {TITLES[space]}"
+            for space, found in self.best.distances.items()
+            if found.mean > EXACT
+        ]
+        if self.status == TIED and far:
+            named += f", and the nearest is only close ({' and '.join(far)})"
+        if self.status != NEAR:
+            return f"{named}; {REASONS[self.status]}"
+        why = [f"its distance is {' and '.join(far)} (identified: at most {EXACT})"] * bool(far)
+        why += ["its steps at the layers are not regular"] * (not self.best.regular)
+        why += [f"a layer is at the limit of {self.best.limit} steps"] * bool(self.best.limit)
+        return f"{named}; {', and '.join(why)}"
+
+    def __str__(self) -> str:
+        """The table of candidates and the verdict, as `icl-krr identify` prints them."""
+        return as_text(
+            candidate_table(self), LAST_ROWS, ladder_table(self), STEPS_OF_LADDER, self.verdict
+        )
+
+
+def status_of(remain: list[Suspect]) -> str:
+    """What can be said of the candidates that remain, the nearest first."""
+    best = remain[0]
+    far = max(found.mean for found in best.distances.values())
+    if far > CLOSE:
+        return NONE
+    if len(remain) > 1:
+        return TIED
+    return IDENTIFIED if far <= EXACT and best.regular and not best.limit else NEAR
+
+
+def candidate_table(found: Identification) -> Table:
+    """A line for every candidate and for every baseline, with the distances in both spaces.
+
+    The last column has the distances of predictions in the groups of tasks, which have the
+    condition numbers in its header.
+    """
+    edges = pairwise(map(number, found.strata))
+    header = [
+        "candidate",
+        "kernel",
+        "prediction",
+        "hat",
+        "ruled out by",
+        "solver step at each layer",
+        "parameters",
+        f"prediction, cond {', '.join(f'{low} to {high}' for low, high in edges)}",
+    ]
+    candidates = [
+        [
+            suspect.fit.candidate,
+            suspect.fit.kernel,
+            *map(distance_cell, suspect.distances.values()),
+            suspect.because,
+            steps_cell(suspect),
+            ", ".join(parameters_of(suspect.fit.values)),
+            strata_cell(suspect.distances["prediction"]),
+        ]
+        for suspect in found.suspects
+    ]
+    baselines = [
+        [
+            name,
+            "",
+            *map(distance_cell, spaces.values()),
+            *("", "", ""),
+            strata_cell(spaces["prediction"]),
+        ]
+        for name, spaces in found.baselines.items()
+    ]
+    title = "Relative distance between layers and solver steps, mean over layers (95 % interval)"
+    return Table(title, header, [candidates, baselines])
+
+
+def steps_cell(suspect: Suspect) -> str:
+    """The steps of the layers, with a word if they are irregular or at the limit."""
+    steps = " ".join(map(str, suspect.fit.alignment))
+    words = ["irregular"] * (not suspect.regular) + ["limit"] * bool(suspect.limit)
+    return f"{steps} ({', '.join(words)})" if words else steps
+
+
+def ladder_table(found: Identification) -> Table:
+    """A line for every statement about the model, from weak to strong, and the nearest solver."""
+    best = found.best
+    solver = Statement(f"solver: {best.fit.candidate}", best.fit.kernel, {}, best.distances)
+    lines = [
+        [one.name, one.kernel, *cells_of(one), ", ".join(parameters_of(one.values))]
+        for one in (*found.ladder, solver)
+    ]
+    title = "Ladder: relative distance to what fulfils a statement, mean over layers"
+    return Table(title, ["the model is", "kernel", "prediction", "hat", "parameters"], [lines])
+
+
+def parameters_of(values: dict[str, float]) -> list[str]:
+    return [f"{key} {value:.3g}" for key, value in values.items()]
+
+
+def cells_of(one: Statement) -> list[str]:
+    return [distance_cell(one.distances[s]) if s in one.distances else "" for s in SPACES]
+
+
+def distance_cell(d: Distance) -> str:
+    return f"{number(d.mean)} ({number(d.interval[0])}, {number(d.interval[1])})"
+
+
+def strata_cell(d: Distance) -> str:
+    return ", ".join(map(number, d.by_stratum))

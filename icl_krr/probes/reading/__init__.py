@@ -1,0 +1,1 @@
+"""Read a model: predictions after every layer, derivatives, filters, streams and weights."""

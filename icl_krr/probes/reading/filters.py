@@ -1,0 +1,225 @@
+"""The spectral filter of every layer: the function of the kernel matrix that the layer applies."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jaxtyping import Array, Float
+
+from ... import checks
+from ...kernels import Kernel, check_kernel
+from ...linalg import eigh
+from ...numerics import matmul
+from ...readable import readable
+from ...tasks import Task, system
+from ...tasks.task import check_axes, check_plain
+from ..resampling import INTERVAL_QUANTILES
+
+SMALLEST = 1e-4
+"""Lower edge of the default bins, relative to the largest eigenvalue."""
+
+
+@readable
+class Filter(NamedTuple):
+    r"""Spectral filter $q(\sigma)$ of every layer, with 95 % bootstrap intervals over tasks.
+
+    Each value is a mean over a bin of eigenvalues. If the filter is curved, the error of this mean
+    is of the order of the squared width of the bin.
+
+    Attributes:
+        sigma: mean eigenvalue $\sigma$ of each bin [bins], weighted by the $c_i^2$ of
+            `spectral_filter`.
+        q: mean filter $q(\sigma)$ in each bin [L, bins].
+        low: lower ends of the intervals [L, bins].
+        high: upper ends of the intervals [L, bins].
+    """
+
+    sigma: np.ndarray
+    q: np.ndarray
+    low: np.ndarray
+    high: np.ndarray
+
+
+def spectral_filter(
+    kernel: Kernel,
+    tasks: Task,
+    hats: Float[Array, "b L q n"],
+    *,
+    edges: np.ndarray | None = None,
+    bins: int = 12,
+    seed: int = 0,
+) -> Filter:
+    r"""Fit the spectral filter $q$ of every layer from its hat matrices, by least squares in bins.
+
+    For a query $x$, a row of the hat matrix of a spectral method is $h(x)^T = k(x)^T q(K)$, where
+    $k(x)$ are the kernel values of $x$ and the supports. With $K = \sum_i \sigma_i u_i u_i^T$ and
+    $c_i = k(x)^T u_i$, this means $h(x)^T u_i = q(\sigma_i) c_i$. The estimate for a bin is
+    $\sum (h^T u_i) c_i / \sum c_i^2$. The sums run over the tasks, their queries and the
+    eigenvalues in the bin. Exact kernel ridge regression has $q(\sigma) = 1 / (\sigma + \lambda)$.
+
+    Args:
+        kernel: kernel $k$ of the matrix $K$.
+        tasks: batch of b tasks.
+        hats: hat matrices of every layer [b, L, q, n], as `hat_matrix` returns them.
+        edges: ascending edges of the bins [bins + 1]. The default is logarithmic, from 1e-4 of the
+            largest eigenvalue up to the largest; smaller eigenvalues hardly change the predictions.
+        bins: number of bins if `edges` is not given, >= 1, 12 by default.
+        seed: seed of the 1000 bootstrap resamples of the tasks, 0 by default.
+
+    Returns:
+        A `Filter` without the empty bins.
+
+    Raises:
+        TypeError: `kernel` is not a kernel, or `hats` is not a floating-point array.
+        ValueError: `hats` does not fit `tasks` or is not finite, `edges` are not ascending, or
+            `bins` < 1.
+
+    Source: Lo Gerfo et al., Spectral algorithms for supervised learning, 2008.
+
+    >>> import icl_krr as ik
+    >>> from icl_krr.probes import hat_matrix
+    >>> task = ik.Task(x=jnp.eye(2), y=jnp.ones(2), x_query=jnp.ones((1, 2)))
+    >>> solve = lambda task: ik.solvers.exact(ik.Linear(), task, ridge=1.0).prediction[None]
+    >>> tasks, hats = jax.tree.map(lambda leaf: leaf[None], (task, hat_matrix(solve, task)))
+    >>> spectral_filter(ik.Linear(), tasks, hats, bins=1).q.round(6).tolist()
+    [[0.5]]
+    """
+    check_kernel(kernel)
+    checks.count("bins", bins)
+    checks.count("seed", seed, minimum=0)
+    if edges is not None:
+        edges = np.asarray(edges)
+        checks.reals(edges=edges)
+        if edges.ndim != 1 or len(edges) < 2 or not np.all(np.diff(edges) > 0):
+            raise ValueError(f"edges must be at least two ascending numbers, got {edges.tolist()}")
+    matching(tasks, hats, 4)
+    sigma, numerators, weights = (
+        np.asarray(part, float) for part in project(kernel, tasks, jnp.asarray(hats))
+    )
+    largest = sigma.max()
+    ends = largest * SMALLEST, largest * (1 + 1e-9)
+    cuts = np.geomspace(*ends, bins + 1) if edges is None else edges
+    place = np.digitize(sigma, cuts) - 1
+    count = len(cuts) - 1
+    inside = [place == k for k in range(count)]
+    of_bin = lambda values: np.stack([np.sum(values * m, -1) for m in inside], -1)  # noqa: E731
+    tops = np.stack([np.sum(numerators * m[:, None], -1) for m in inside], -1)
+    bottoms, means = of_bin(weights), of_bin(weights * sigma)
+    used = bottoms.sum(0) > 0
+    tops, bottoms, means = tops[..., used], bottoms[..., used], means[..., used]
+    resample = np.random.default_rng(seed).multinomial(
+        len(sigma), np.full(len(sigma), 1 / len(sigma)), size=1000
+    )
+    under = resample @ bottoms
+    drawn = np.einsum("rb,blk->rlk", resample, tops) / np.where(under > 0, under, np.nan)[:, None]
+    low, high = np.nanquantile(drawn, INTERVAL_QUANTILES, axis=0)
+    total = bottoms.sum(0)
+    return Filter(means.sum(0) / total, tops.sum(0) / total, low, high)
+
+
+@jax.jit
+def project(kernel, tasks, hats):
+    """Eigenvalues [b, n], sum over queries of (h^T u_i) c_i [b, L, n] and of c_i^2 [b, n]."""
+
+    def of_task(part):
+        task, hat = part
+        gram, cross, _ = system(kernel, task)
+        sigma, vectors = eigh(gram)
+        c = matmul(cross, vectors)
+        h = jnp.einsum("lqn,ni->lqi", hat, vectors, precision="highest")
+        return sigma, jnp.sum(h * c[None], axis=1), jnp.sum(c * c, axis=0)
+
+    return jax.lax.map(of_task, (tasks, hats))
+
+
+def matching(tasks: Task, hats: jax.Array, ndim: int) -> None:
+    check_axes(tasks, 1)
+    checks.floating("hats", hats)
+    checks.finite("hats", hats)
+    shape, rest = np.shape(hats), (tasks.num_queries, tasks.num_supports)
+    if len(shape) != ndim or shape[0] != len(tasks.x) or shape[-2:] != rest:
+        words = ", ".join(["b", *["L"] * (ndim - 3), "q", "n"])
+        raise ValueError(
+            f"hats must be [{words}] with b = {len(tasks.x)}, q = {rest[0]}, n = {rest[1]} like "
+            f"tasks, got shape {list(shape)}"
+        )
+
+
+@readable
+class Reading(NamedTuple):
+    r"""The filter of every layer at one eigenvalue per task.
+
+    Attributes:
+        sigma: eigenvalue $\sigma$ of every task [b].
+        q: filter $q(\sigma)$ of every task and layer [b, L].
+        rest: part of the predictions that no filter of $K$ can have [b, L]: the norm of
+            $f - q(\sigma) k(x)^T y$ over the queries, relative to the norm of $f$.
+    """
+
+    sigma: np.ndarray
+    q: np.ndarray
+    rest: np.ndarray
+
+
+def read_filter(kernel: Kernel, tasks: Task, answers: Float[Array, "b L q"]) -> Reading:
+    r"""Read the filter of every layer from its predictions on tasks of `along_eigenvector`.
+
+    The eigenvalue is $\sigma = y^T K y / y^T y$. With $c = k(x)^T y$, the filter is
+    $q(\sigma) = \sum f c / \sum c^2$ over the queries. In contrast to `spectral_filter`, the
+    predictions need not be linear in $y$. Conjugate gradient, for example, reads
+    $1 / (\sigma + \lambda)$ after one step, because $y$ is an eigenvector.
+
+    Args:
+        kernel: kernel $k$ of the matrix $K$, the same as for `along_eigenvector`.
+        tasks: batch of b tasks of `along_eigenvector`.
+        answers: predictions of every layer [b, L, q].
+
+    Returns:
+        A `Reading`.
+
+    Raises:
+        TypeError: `kernel` is not a kernel, or `answers` is not a floating-point array.
+        ValueError: `answers` does not fit `tasks` or is not finite.
+
+    Source: Lo Gerfo et al., Spectral algorithms for supervised learning, 2008.
+
+    >>> import icl_krr as ik
+    >>> x = jnp.array([[[2.0], [0.0]]])
+    >>> tasks = ik.Task(x=x, y=jnp.ones((1, 2)), x_query=x)
+    >>> tasks = ik.probes.along_eigenvector(ik.Linear(), tasks)
+    >>> solve = lambda task: ik.solvers.exact(ik.Linear(), task, ridge=1.0).prediction[None]
+    >>> found = read_filter(ik.Linear(), tasks, ik.map_tasks(solve, tasks))
+    >>> found.sigma.round(4).tolist(), found.q.round(4).tolist()
+    ([4.0], [[0.2]])
+    """
+    check_kernel(kernel)
+    check_plain(tasks)
+    checks.floating("answers", answers)
+    checks.finite("answers", answers)
+    wanted, shape = (len(tasks.x), tasks.num_queries), jnp.shape(answers)
+    if len(shape) != 3 or (shape[0], shape[2]) != wanted:
+        raise ValueError(
+            f"answers must be [b, L, q] with b = {wanted[0]}, q = {wanted[1]} like tasks, "
+            f"got shape {list(shape)}"
+        )
+    return Reading(*(np.asarray(part, float) for part in read(kernel, tasks, jnp.asarray(answers))))
+
+
+@jax.jit
+def read(kernel: Kernel, tasks: Task, answers: jax.Array) -> tuple[jax.Array, ...]:
+    def of_task(part: tuple[Task, jax.Array]) -> tuple[jax.Array, ...]:
+        task, f = part
+        gram, cross, y = system(kernel, task)
+        size = jnp.sum(y * y)
+        sigma = jnp.sum(y * matmul(gram, y)) / jnp.where(size > 0, size, 1)
+        c = matmul(cross, y)[:, 0]
+        square = jnp.sum(c * c)
+        q = jnp.sum(f * c[None], axis=1) / jnp.where(square > 0, square, 1)
+        rest = jnp.linalg.norm(f - q[:, None] * c[None], axis=1)
+        norm = jnp.linalg.norm(f, axis=1)
+        return sigma, q, rest / jnp.where(norm > 0, norm, 1)
+
+    return jax.lax.map(of_task, (tasks, answers))

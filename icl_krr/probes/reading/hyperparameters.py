@@ -1,0 +1,134 @@
+"""Hyperparameters of a method that is near to a layer, and the least squares that find them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import lru_cache, partial
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jaxtyping import Array, Float
+from scipy.optimize import least_squares
+
+from ... import checks, linalg, solvers
+from ...catalogue import KERNELS, find, kernel_class, make_kernel
+from ...tasks import Task, map_tasks, system
+from .filters import matching
+
+DIVERGED = 1e3
+"""Bound on residuals and slopes, and the value that replaces NaN. With this bound, the
+search can continue when a solver diverges.
+"""
+
+
+def effective(kind: str, kernel: str, tasks: Task, hats: Float[Array, "b q n"]) -> dict[str, float]:
+    r"""Fit hyperparameters of a method so that its hat matrices are nearest to those of a layer.
+
+    Args:
+        kind: "regression" fits the ridge $\lambda$ and the bandwidth of the kernel in the hat rows
+            $k(x)^T (K + \lambda I)^{-1}$. "smoother" fits only the bandwidth, in the weights of
+            Nadaraya-Watson.
+        kernel: name of a kernel in the catalogue.
+        tasks: batch of b tasks.
+        hats: hat matrices of one layer [b, q, n].
+
+    Returns:
+        The fitted values by name, such as "ridge" and "lengthscale", and "distance": the distance
+        from `hats`, relative to the norm of `hats`.
+
+    Raises:
+        ValueError: `kind` or `kernel` is unknown, the kernel of a smoother has no bandwidth, or
+            `hats` is zero or does not fit `tasks`.
+
+    >>> import icl_krr as ik
+    >>> from icl_krr.probes import hat_matrix
+    >>> task = ik.Task(x=jnp.eye(2), y=jnp.ones(2), x_query=jnp.ones((1, 2)))
+    >>> solve = lambda task: ik.solvers.exact(ik.Linear(), task, ridge=3.0).prediction[None]
+    >>> tasks, hats = jax.tree.map(lambda leaf: leaf[None], (task, hat_matrix(solve, task)[0]))
+    >>> round(effective("regression", "linear", tasks, hats)["ridge"], 3)
+    3.0
+    """
+    checks.choice("kind", kind, ("regression", "smoother"))
+    kernel = find("kernel", KERNELS, kernel).name
+    bandwidth = kernel_class(kernel).bandwidth
+    if bandwidth is None and kind == "smoother":
+        raise ValueError(f"kernel must have a bandwidth if kind is 'smoother', got {kernel!r}")
+    matching(tasks, hats, 3)
+    if not np.any(np.asarray(hats)):
+        raise ValueError("hats must not be zero, because the distance is relative to their norm")
+    names = [] if bandwidth is None else [bandwidth]
+    names += ["ridge"] if kind == "regression" else []
+    scale = 1.0 if bandwidth is None else float(typical_bandwidth(kernel, tasks))
+    rest = (tasks, jnp.asarray(hats), kind, kernel)
+    found = [
+        minimise(
+            lambda logs: rows(logs, *rest),
+            np.array([2 * at if name == "ridge" else np.log(scale) + at for name in names]),
+        )
+        for at in (-3.0, -1.0, 1.0)
+    ]
+    gap, logs = min(found, key=lambda one: one[0])
+    return dict(zip(names, np.exp(logs).tolist(), strict=True)) | {"distance": gap}
+
+
+@partial(jax.jit, static_argnames=("kind", "kernel"))
+def rows(logs, tasks, hats, kind, kernel):
+    """Fitted minus given hat rows as a vector, and its derivative in the log parameters."""
+
+    def of_task(task: Task, values: jax.Array) -> jax.Array:
+        of_kernel = make_kernel(kernel, {kernel_class(kernel).bandwidth or "": values[0]})
+        if kind == "smoother":
+            return solvers.nadaraya_watson(of_kernel, task).weights
+        gram, cross, _ = system(of_kernel, task)
+        shift = values[-1].astype(gram.dtype) * jnp.eye(len(gram), dtype=gram.dtype)
+        return linalg.solve(gram + shift, cross.T).T
+
+    def gap(logs: jax.Array) -> tuple[jax.Array, jax.Array]:
+        made = map_tasks(partial(of_task, values=jnp.exp(logs)), tasks)
+        flat = (made - hats).reshape(-1) / jnp.sqrt(jnp.sum(hats**2))
+        return flat, flat
+
+    slope, flat = jax.jacfwd(gap, has_aux=True)(logs)
+    return flat, slope
+
+
+def typical_bandwidth(kernel: str, tasks: Task) -> jax.Array:
+    """The bandwidth at which |log k| is about 1: root mean square over tasks."""
+    typical = kernel_class(kernel).typical_bandwidth
+    each = map_tasks(lambda task: typical(task.x, task.mask) ** 2, tasks)
+    return jnp.sqrt(jnp.mean(each))
+
+
+def minimise(
+    function: Callable[[jax.Array], tuple[jax.Array, jax.Array]],
+    start: np.ndarray,
+    limits: np.ndarray | float = np.inf,
+) -> tuple[float, np.ndarray]:
+    """Find a local minimum of the norm of the residuals; return the norm and the position.
+
+    In every coordinate, the position differs from `start` by at most 12 and is at most `limits`.
+    `function` returns the residuals [m] and their derivative [m, k] together.
+    """
+
+    @lru_cache(maxsize=1)
+    def at(x: bytes) -> list[np.ndarray]:
+        values = function(jnp.asarray(np.frombuffer(x)))
+        return [
+            np.clip(np.nan_to_num(np.asarray(v, float), nan=DIVERGED), -DIVERGED, DIVERGED)
+            for v in values
+        ]
+
+    if not start.size:  # SciPy would take the maximum of no slopes
+        return float(np.linalg.norm(at(start.tobytes())[0])), start
+    slope: Any = lambda x: at(x.tobytes())[1]  # noqa: E731
+    solved = least_squares(
+        lambda x: at(x.tobytes())[0],
+        np.minimum(start, np.asarray(limits) - 1e-3),
+        slope,
+        bounds=(start - 12, np.minimum(start + 12, limits)),
+        ftol=1e-5,  # stops where the loss is flat, as at a ridge that is too small to matter
+        max_nfev=40,
+    )
+    return float(np.sqrt(2 * solved.cost)), solved.x

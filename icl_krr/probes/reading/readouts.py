@@ -1,0 +1,240 @@
+"""A model's prediction after every layer: from its prediction slot, or by a linear probe."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jaxtyping import Array, Float
+
+from ... import checks
+from ...linalg import eigh
+from ...numerics import matmul
+from ...pytree import checked
+from ...residual.tokens import tokens_of_role
+from ...tasks import Task, map_tasks
+from ...tasks.batches import each_task
+from ...tasks.task import check_axes
+from ...transformer import Transformer, run_with_cache
+from ...transformer.evaluate import check_compatible
+from ...transformer.weights import check_model
+
+RIDGES = 10.0 ** np.arange(-8.0, 2.0)  # NumPy, as this may be imported inside a JAX trace
+"""Ridges that a probe chooses from, relative to the mean variance of the features."""
+
+
+@checked
+class Probe:
+    """An affine read-out of the queries' stream for every layer, as `fit_probe` returns it.
+
+    The prediction from the stream $h$ is $b + (h - m) W$.
+
+    Args:
+        weights: matrix $W$ of every layer [L + 1, d, r].
+        mean: mean stream $m$ of the tasks of the fit [L + 1, d].
+        offset: mean output $b$ of the tasks of the fit [L + 1, r].
+
+    >>> probe = Probe(weights=jnp.ones((1, 2, 1)), mean=jnp.ones((1, 2)), offset=jnp.ones((1, 1)))
+    >>> probe(jnp.full((1, 1, 2), 3.0)).tolist()
+    [[[5.0]]]
+    """
+
+    weights: Any
+    mean: Any
+    offset: Any
+
+    def __call__(self, streams: Float[Array, "layers q d"]) -> Float[Array, "layers q r"]:
+        """Predict from the streams of every layer.
+
+        Args:
+            streams: the queries' streams [L + 1, q, d], as `streams` returns them.
+        """
+        centred = streams - self.mean[:, None]
+        return jnp.einsum("lqd,ldr->lqr", centred, self.weights) + self.offset[:, None]
+
+
+def layerwise(model: Transformer, task: Task, probe: Probe | None = None) -> jax.Array:
+    """Predict before the first step of a model and after every step.
+
+    A step is one block of a model from `icl_krr.init`, or one solver step of a construction.
+
+    Args:
+        model: constructed or trained model.
+        task: one task.
+        probe: probe of this model, as `fit_probe` returns it. It predicts at all layers except the
+            last, where the model itself predicts. Default: the model's own read-out
+            (`cache["prediction"]`) at all layers.
+
+    Returns:
+        Predictions [L + 1, q] or [L + 1, q, r], in the dtype of the task.
+
+    >>> import icl_krr as ik
+    >>> model = ik.constructions.conjugate_gradient(ik.Linear(), num_features=1, ridge=2.0, steps=1)
+    >>> task = ik.Task(x=jnp.ones((1, 1)), y=jnp.array([3.0]), x_query=jnp.ones((1, 1)))
+    >>> layerwise(model, task).tolist()
+    [[0.0], [1.0]]
+    """
+    own = run_with_cache(model, task, names=("prediction",))[1]["prediction"]
+    if probe is None:
+        return own
+    checks.instance("probe", probe, Probe, "an icl_krr.probes.Probe")
+    answers = probe(streams(model, task)).reshape(own.shape)
+    return answers.at[-1].set(own[-1])
+
+
+def streams(model: Transformer, task: Task) -> Float[Array, "layers q d"]:
+    """Return the stream at the queries, before the first step of a model and after every step.
+
+    Args:
+        model: model with a slot `stream`, as `icl_krr.init` makes it. Constructions are not
+            supported.
+        task: one task.
+
+    Returns:
+        The stream [L + 1, q, d], in the dtype of the task.
+
+    >>> import icl_krr as ik
+    >>> spec = ik.Architecture(num_features=1, width=8, depth=3, heads=1)
+    >>> task = ik.Task(x=jnp.ones((1, 1)), y=jnp.array([3.0]), x_query=jnp.ones((2, 1)))
+    >>> streams(ik.init(jax.random.key(0), spec), task).shape
+    (4, 2, 9)
+    """
+    check_compatible(model, task)
+    check_trained(model)
+    names = model.layout.names
+    cache = run_with_cache(model, task, names=names)[1]
+    asked = tokens_of_role(("query",), task, model.spec.tokens)
+    parts = [cache[name] for name in names if at_all_tokens(model, name)]
+    return jnp.concatenate([part[:, asked] for part in parts], axis=-1)
+
+
+def check_trained(model: Transformer) -> None:
+    if "stream" not in model.layout.names:
+        raise ValueError(
+            "model must have a slot stream, as icl_krr.init makes it, got the slots "
+            f"{', '.join(model.layout.names)}; read them with icl_krr.run_with_cache"
+        )
+
+
+def at_all_tokens(model: Transformer, name: str) -> bool:
+    """Whether a slot is cached at all tokens, and not only at the tokens of one role."""
+    return len(model.layout[name].at) > 1
+
+
+def has_slot(model: Transformer) -> bool:
+    """Whether the model has a separate slot for the prediction, as constructions do.
+
+    Args:
+        model: constructed or trained model.
+
+    >>> import icl_krr as ik
+    >>> has_slot(ik.constructions.nadaraya_watson(ik.Exponential(), num_features=1))
+    True
+    """
+    check_model(model)
+    return "prediction" in model.layout.names
+
+
+StreamReader = Callable[[Task], Any]
+"""Function from a task to the streams at the queries in every layer, [L + 1, q, d]."""
+
+
+def fit_probe(
+    model: Transformer | StreamReader, tasks: Task, targets: jax.Array | None = None
+) -> Probe:
+    """Fit a ridge regression from the stream of every layer to targets.
+
+    The last quarter of the batch chooses the ridge of each layer from `RIDGES`. The weights are
+    then fitted to the whole batch.
+
+    Args:
+        model: model with a slot `stream`, as `icl_krr.init` makes it (constructions are not
+            supported), or a function of one task, whose fields are NumPy arrays, to the streams at
+            the queries [L + 1, q, d], such as the hidden states of a network of another library.
+        tasks: batch of b >= 2 tasks.
+        targets: targets of the regression [b, q] or [b, q, r]; default: `tasks.y_query`.
+
+    Returns:
+        A `Probe` of L + 1 layers.
+
+    Raises:
+        ValueError: `tasks` has fewer than 2 tasks, or `targets` or the streams have another shape.
+
+    Source: Alain, Bengio, Understanding intermediate layers using linear classifier probes, 2016.
+
+    >>> import icl_krr as ik
+    >>> config = ik.tasks.LinearRegression(num_features=2, num_supports=4)
+    >>> keys = jax.random.split(jax.random.key(0), 8)
+    >>> tasks = jax.vmap(ik.tasks.sample, in_axes=(0, None))(keys, config)
+    >>> spec = ik.Architecture(num_features=2, width=8, depth=3, heads=1)
+    >>> fit_probe(ik.init(jax.random.key(0), spec), tasks).weights.shape
+    (4, 9, 1)
+    >>> moments = lambda task: (task.x_query @ (task.x.T @ task.y))[None, :, None]
+    >>> probe = fit_probe(moments, tasks)
+    >>> probe(moments(jax.tree.map(lambda field: field[0], tasks))).shape
+    (1, 1, 1)
+    """
+    if isinstance(model, Transformer):
+        check_compatible(model, tasks, batch=1)
+    else:
+        checks.function("model", model)
+        check_axes(tasks, 1, "tasks")
+    if targets is None and tasks.y_query is None:
+        raise ValueError("targets must be given for tasks without y_query")
+    wanted = tasks.y_query if targets is None else targets
+    checks.floating("targets", wanted)
+    checks.finite("targets", wanted)
+    batch, asked = len(tasks.x), tasks.x_query.shape[:2]
+    if batch < 2:
+        raise ValueError(f"tasks must be a batch of at least 2 tasks, got {batch}")
+    if wanted.shape[:2] != asked:
+        raise ValueError(
+            f"targets must be [b, q] = {list(asked)} or [b, q, r], got shape {list(wanted.shape)}"
+        )
+    seen = streams_of_tasks(model, tasks)
+    features = jnp.moveaxis(seen, 1, 0).reshape(seen.shape[1], -1, seen.shape[-1])
+    flat = jnp.asarray(wanted).reshape(features.shape[1], -1)
+    cut = max(1, 3 * batch // 4) * asked[1]
+    each = jax.lax.map(lambda layer: ridge_regression(layer, flat, cut), features)
+    return Probe(*each)
+
+
+def streams_of_tasks(
+    model: Transformer | StreamReader, tasks: Task
+) -> Float[Array, "b layers q d"]:
+    if isinstance(model, Transformer):
+        check_trained(model)
+        return map_tasks(lambda task: streams(model, task), tasks)
+    seen = [np.asarray(model(task)) for task in each_task(tasks)]
+    shapes = {one.shape for one in seen}
+    if len(shapes) > 1 or seen[0].ndim != 3 or seen[0].shape[1] != tasks.num_queries:
+        raise ValueError(
+            f"model must return streams [L + 1, q, d] with q = {tasks.num_queries}, the same "
+            f"shape for every task, got {' and '.join(str([*shape]) for shape in sorted(shapes))}"
+        )
+    return jnp.asarray(np.stack(seen), tasks.x.dtype)
+
+
+def ridge_regression(
+    features: Float[Array, "m d"], targets: Float[Array, "m r"], cut: int
+) -> tuple:
+    """Weights, mean and offset. The ridge has the least error on the rows from `cut` on."""
+
+    def solve(features: jax.Array, targets: jax.Array) -> tuple[jax.Array, jax.Array, jax.Array]:
+        """Weights for every ridge [k, d, r], mean and offset."""
+        mean, offset = jnp.mean(features, axis=0), jnp.mean(targets, axis=0)
+        h, y = features - mean[None], targets - offset[None]
+        sigma, vectors = eigh(matmul(h.T, h) / len(h))
+        turned = matmul(vectors.T, matmul(h.T, y) / len(h))
+        ridges = RIDGES.astype(h.dtype) * jnp.mean(sigma) + jnp.finfo(h.dtype).tiny
+        shrunk = turned[None] / (jnp.maximum(sigma, 0)[None, :, None] + ridges[:, None, None])
+        return jnp.einsum("de,ker->kdr", vectors, shrunk), mean, offset
+
+    weights, mean, offset = solve(features[:cut], targets[:cut])
+    answers = jnp.einsum("md,kdr->kmr", features[cut:] - mean[None], weights) + offset[None, None]
+    best = jnp.argmin(jnp.sum((answers - targets[None, cut:]) ** 2, axis=(1, 2)))
+    weights, mean, offset = solve(features, targets)
+    return weights[best], mean, offset
