@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from functools import partial
+from typing import Any
 
 import jax
 import jax.numpy as jnp
@@ -83,18 +84,29 @@ def posterior(model: Transformer, kernel: Kernel, task: Task) -> Posterior:
         raise ValueError(
             f"kernel must be that of the model, {model.problem.kernel!r}, got {kernel!r}"
         )
-    y = task.y.reshape(task.num_supports, -1)
     capacity.check("posterior", 4 * task.num_supports * task.num_queries, task.x)
+    mean, variance = moments(kernel, task, predict(model, with_kernel_values(kernel, task)))
+    return Posterior(mean, variance, compare(model, task, mean, variance))
+
+
+@jax.jit
+def with_kernel_values(kernel: Kernel, task: Task) -> Task:
+    """The task whose further outputs are k(x) of each query."""
     cross = kernel(task.x, task.x_query)
     counts = jnp.isfinite(cross)  # the status says that the others overflow
     if task.mask is not None:
         counts = counts & task.mask[:, None]
-    cross = jnp.where(counts, cross, 0)
-    every = predict(model, task.replace(y=jnp.concatenate([y, cross], axis=1), y_query=None))
-    mean, explained = every[:, : y.shape[1]], jnp.diagonal(every[:, y.shape[1] :])
-    variance = kernel.diagonal(task.x_query) - explained
-    mean = mean[:, 0] if task.y.ndim == 1 else mean
-    return Posterior(mean, variance, compare(model, task, mean, variance))
+    y = task.y.reshape(task.num_supports, -1)
+    outputs = jnp.concatenate([y, jnp.where(counts, cross, 0)], axis=1)
+    return task.replace(y=outputs, y_query=None)
+
+
+@jax.jit
+def moments(kernel: Kernel, task: Task, every: jax.Array) -> tuple[jax.Array, jax.Array]:
+    """Mean and variance, from the predictions of the outputs and of k(x)."""
+    r = task.num_outputs
+    variance = kernel.diagonal(task.x_query) - jnp.diagonal(every[:, r:])
+    return every[:, 0] if task.y.ndim == 1 else every[:, :r], variance
 
 
 def differ(kernel: Kernel, other: Kernel) -> bool:
@@ -115,15 +127,22 @@ def compare(model: Transformer, task: Task, mean: jax.Array, variance: jax.Array
         task.num_supports, model.spec.streaming
     )
     if model.problem is None or tiles:
-        unknown = {"steps": model.steps, "negative": jnp.any(variance < 0)}
-        return assess(0.0, jnp.inf, 0.0, task.x.dtype, **unknown)
-    measure = partial(status_of, steps=model.steps, any_size=degrees(model) is not None)
-    status = in_float64(measure, *model.problem[:2], task, mean, variance)
-    return status._replace(spectrum=jnp.asarray(model.takes("spectrum")))
+        return of_unknown(variance, model.steps)
+    about = {"steps": model.steps, "spectrum": model.takes("spectrum")}
+    measure = partial(status_of, any_size=degrees(model) is not None, **about)
+    return in_float64(measure, *model.problem[:2], task, mean, variance)
 
 
-@partial(jax.jit, static_argnames=("steps", "any_size"))
-def status_of(kernel, ridge, given: Task, mean, variance, steps: int, any_size: bool) -> Status:
+@partial(jax.jit, static_argnums=1)
+def of_unknown(variance: jax.Array, steps: int) -> Status:
+    negative = jnp.any(variance < 0)
+    return assess(0.0, jnp.inf, 0.0, variance.dtype, steps=steps, negative=negative)
+
+
+@partial(jax.jit, static_argnames=("any_size", "steps", "spectrum"))
+def status_of(
+    kernel, ridge, given: Task, mean, variance, *, any_size: bool, **about: Any
+) -> Status:
     wide = jnp.result_type(float)
     task = given.astype(wide)
     best = solvers.posterior(kernel, task, ridge=ridge)
@@ -137,5 +156,5 @@ def status_of(kernel, ridge, given: Task, mean, variance, steps: int, any_size: 
     gap = jnp.maximum(*map(accuracy.worst, gaps))
     below = jnp.any(variance < 0)
     return accuracy.of_measured(
-        best.status, parts, 0.0, gap, f, variance, any_size=any_size, negative=below, steps=steps
+        best.status, parts, 0.0, gap, f, variance, any_size=any_size, negative=below, **about
     )

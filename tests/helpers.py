@@ -51,16 +51,21 @@ class Case(NamedTuple):
     def row(self):
         return SOLVERS[self.solver]
 
-    def build(self, task, ridge, steps, **options):
+    def options(self, task, ridge, steps):
+        """What the construction is told beside the kernel."""
         kernel = self.seen(task)
-        options = {**self.needs(kernel, task, ridge), **self.route(kernel, task, ridge), **options}
+        options = {**sizes(task), **self.needs(kernel, task, ridge)}
+        options |= self.route(kernel, task, ridge)
         if self.row.iterates:
             options["steps"] = steps
             options |= {"ridge": ridge} if self.ridged else {}
-        kernel = self.kernel(task)
         if self.sketch is not None:
-            options["sketch"] = self.sketch(kernel, task)
-        return load(self.row.construction)(kernel, **sizes(task), **options)
+            options["sketch"] = self.sketch(self.kernel(task), task)
+        return options
+
+    def build(self, task, ridge, steps, **options):
+        told = self.options(task, ridge, steps) | options
+        return load(self.row.construction)(self.kernel(task), **told)
 
     def seen(self, task):
         kernel = self.kernel(task)

@@ -8,14 +8,42 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 from helpers import CASES, KINDS, cg, draw
+from jax import monitoring
 
 import icl_krr as ik
 from benchmarks.operations import CASES as STEPS, RESULT, operations
+from icl_krr.catalogue import load
 from icl_krr.residual import visible
 from icl_krr.transformer import forward
 from icl_krr.transformer.evaluate import embed_task
 
 pytestmark = pytest.mark.usefixtures("compiled_as_users_do")
+
+
+@pytest.fixture
+def programs():
+    """The names of the programs that JAX compiles during a test, also where a cache has them."""
+    names = []
+
+    def listen(event, _, fun_name="", **rest):
+        if event.endswith("backend_compile_duration"):
+            names.append(fun_name)
+
+    monitoring.register_event_duration_secs_listener(listen)
+    yield names
+    monitoring.unregister_event_duration_listener(listen)
+
+
+@pytest.mark.parametrize("case", CASES.values(), ids=CASES)
+def test_known_numbers_become_weights_without_compiling(case, programs):
+    """Also arrays of JAX; nothing before has compiled operations on float16."""
+    task, ridge = draw(0), jax.device_put(np.float32(0.1))
+    kernel = jax.tree.map(jnp.asarray, case.kernel(task))
+    told = case.options(task, ridge, 8)
+    programs.clear()
+    model = load(case.row.construction)(kernel, **told, dtype="float16")
+    assert programs == []
+    assert {type(leaf) for leaf in jax.tree.leaves(model)} == {type(ridge)}
 
 
 def test_one_trace_for_a_sweep_over_ridge_and_data():

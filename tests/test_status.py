@@ -315,7 +315,7 @@ def test_a_model_still_falls_if_its_second_half_gained_a_tenth(task, middle):
     known = numpy(ik.solvers.exact(ik.Linear(), task, ridge=0.5).prediction)
     gaps = np.array([9, 9, 9, middle / 0.9, 1, 1, 1]) / 10
     path = known[None] + gaps[:, None] * np.max(np.abs(known))
-    status = compare(ik.Linear(), 0.5, task, {"prediction": path}, 6)
+    status = compare(ik.Linear(), 0.5, task, {"prediction": path}, steps=6)
     assert bool(status.falling) == (middle > 1)
 
 

@@ -237,7 +237,7 @@ def decode(value: Any, tensors: Tensors) -> Any:
     if "$tensor" in value:
         tensor = tensors.pop(value["$tensor"])
         checks.factorable(value["$tensor"], tensor)
-        return jnp.asarray(tensor)
+        return jax.device_put(tensor)  # jnp.asarray would compile a copy for every shape
     parts = {name: decode(part, tensors) for name, part in value.items() if name != "$type"}
     if "$type" not in value:
         return parts

@@ -74,20 +74,18 @@ def check(
         _, cache = run_with_cache(model, task, names=("weights", "prediction"))
         weights = cache["weights"]
         weights = weights[:, weights.shape[1] - task.num_queries :]
-        measure = partial(of_average, steps=model.steps)
+        measure = of_average
         given = kernels, known.ridge, known.sharpness, task, cache["prediction"], weights
     else:
         check_system(known.kernel, task, known.ridge, matrices=DOUBLE)
         states = [slot.name for slot in model.layout.slots if slot.kind == "state"]
         slots = [name for name in states if name.startswith(READ)]
         _, cache = run_with_cache(model, task, names=(*slots, "prediction"))
-        measure = partial(compare, steps=model.steps, any_size=degrees(model) is not None)
+        measure = partial(compare, any_size=degrees(model) is not None)
         given = known.kernel, known.ridge, task, cache.slots
-    return in_float64(measure, *given)._replace(
-        steps=jnp.asarray(model.steps if has_solver(model) else 0, jnp.int32),
-        spectrum=jnp.asarray(model.takes("spectrum")),
-        model=jnp.asarray(True),
-    )
+    steps = model.steps if has_solver(model) else 0
+    about = {"steps": steps, "spectrum": model.takes("spectrum"), "model": True}
+    return in_float64(partial(measure, **about), *given)
 
 
 def has_solver(model: Transformer) -> bool:
@@ -117,9 +115,9 @@ def problem_of(model: Transformer, kernel: Any, ridge: Any) -> Problem:
     return Problem(kernel, ridge, known.sharpness)
 
 
-@partial(jax.jit, static_argnames=("steps", "any_size"))
+@partial(jax.jit, static_argnames=("any_size", "steps", "spectrum", "model"))
 def compare(
-    kernel: Kernel, ridge: Any, given: Task, slots: dict, steps: int, any_size: bool = False
+    kernel: Kernel, ridge: Any, given: Task, slots: dict, *, any_size: bool = False, **about: Any
 ) -> Status:
     """The status of a run, from its slots at the start and after each step."""
     wide = jnp.result_type(float)
@@ -127,14 +125,14 @@ def compare(
     ridge, kept, parts = jnp.asarray(ridge, wide), system(kernel, given), system(kernel, task)
     best = exact(kernel, task, ridge=ridge)
     optimum = best.prediction.reshape(task.num_queries, task.num_outputs)
-    f = slots["prediction"].astype(wide).reshape(steps + 1, *optimum.shape)
+    f = slots["prediction"].astype(wide).reshape(-1, *optimum.shape)
     errors = accuracy.worst(jnp.abs(f - optimum[None]), axis=1)
     gap = accuracy.worst(errors / accuracy.scale_of(parts.y, optimum)[None], axis=1)
     if "variance" in slots:
         gap = jnp.maximum(gap, variance_gap(kernel, task, ridge, slots))
-    residual, falling = 0.0, gap[-1] < 0.9 * gap[steps // 2]
+    residual, falling = 0.0, gap[-1] < 0.9 * gap[(len(gap) - 1) // 2]
     if "alpha" in slots:
-        alpha = slots["alpha"].astype(wide).reshape(steps + 1, *parts.y.shape)
+        alpha = slots["alpha"].astype(wide).reshape(-1, *parts.y.shape)
         r = parts.y[None] - apply(parts.gram, ridge, alpha)
         path = accuracy.of_path(parts, ridge, alpha, r)
         residual, falling = path.residual, path.falling & falling
@@ -154,7 +152,7 @@ def compare(
         any_size=any_size,
         bound=over,
         falling=falling,
-        steps=steps,
+        **about,
     )
 
 

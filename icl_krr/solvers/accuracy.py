@@ -93,7 +93,9 @@ FAR = 10.0
 
 
 @constant
-def of_path(parts: System, ridge: Any, alpha: Any, r: Any, stuck: bool = False) -> Status:
+def of_path(
+    parts: System, ridge: Any, alpha: Any, r: Any, stuck: bool = False, spectrum: bool = False
+) -> Status:
     r"""The status of the last iterate, from all alpha [L + 1, n, r] and all residuals r.
 
     The error at the queries is $k(x)^T A^{-1} r$. If $s = r^T K r / |r|^2$ is the mean eigenvalue
@@ -133,6 +135,7 @@ def of_path(parts: System, ridge: Any, alpha: Any, r: Any, stuck: bool = False) 
         falling=jnp.any(share < 0.9 * half),
         uneven=uneven(jnp.diagonal(gram)),
         steps=len(alpha) - 1,
+        spectrum=spectrum,
     )
 
 

@@ -189,8 +189,8 @@ def best(kernels, ridges, sharpness, task) -> tuple[jax.Array, jax.Array]:
     return jnp.tensordot(weights, jnp.stack(means), axes=1, precision="highest"), weights
 
 
-@partial(jax.jit, static_argnames="steps")
-def of_average(kernels, ridges, sharpness, given: Task, found, weights, *, steps: int) -> Status:
+@partial(jax.jit, static_argnames=("steps", "spectrum", "model"))
+def of_average(kernels, ridges, sharpness, given: Task, found, weights, **about: Any) -> Status:
     """The status of averages [L + 1, q, r] and weights [L + 1, q, G] at the queries.
 
     With weights [L + 1, q, G, r], every output has its own.
@@ -230,6 +230,6 @@ def of_average(kernels, ridges, sharpness, given: Task, found, weights, *, steps
         gaps[-1],
         found[-1],
         weights[-1],
-        falling=gaps[-1] < 0.9 * gaps[steps // 2],
-        steps=steps,
+        falling=gaps[-1] < 0.9 * gaps[(len(gaps) - 1) // 2],
+        **about,
     )

@@ -41,7 +41,7 @@ def trajectory(
         return alpha, r, p, matmul(cross, alpha)
 
     path = in_units(unit_of(y, axis=0), run, 1, y, gram, cross, ridge, *others)
-    status = of_path(parts, ridge, *path[:2], stuck)._replace(spectrum=jnp.asarray(spectrum))
+    status = of_path(parts, ridge, *path[:2], stuck, spectrum)
     alpha, r, p, prediction = jax.tree.map(partial(like, task.y), path)
     return Trajectory(alpha, r, p, prediction, status)
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+from functools import partial
 from typing import Any
 
 import jax
@@ -68,15 +69,20 @@ class Changed:
     battery: str = static()
 
     def sample(self, key: jax.Array, active: Any = None) -> Task:
-        task, row = self.family.sample(key, active), BATTERIES[self.battery]
-        shares = jnp.linspace(0, 1, task.num_features, dtype=task.x.dtype)[None]
-        factors = row.x * row.condition**-shares
-        x, y = task.x * factors, row.y * task.y
-        if row.repeated and (half := task.num_supports // 2):
-            x, y = (values.at[-half:].set(values[:half]) for values in (x, y))
-        return Task(
-            x=x,
-            y=y,
-            x_query=task.x_query * factors,
-            y_query=None if task.y_query is None else row.y * task.y_query,
-        )
+        return changed(self.battery, self.family.sample(key, active))
+
+
+@partial(jax.jit, static_argnums=0)
+def changed(battery: str, task: Task) -> Task:
+    row = BATTERIES[battery]
+    shares = jnp.linspace(0, 1, task.num_features, dtype=task.x.dtype)[None]
+    factors = row.x * row.condition**-shares
+    x, y = task.x * factors, row.y * task.y
+    if row.repeated and (half := task.num_supports // 2):
+        x, y = (values.at[-half:].set(values[:half]) for values in (x, y))
+    return Task(
+        x=x,
+        y=y,
+        x_query=task.x_query * factors,
+        y_query=None if task.y_query is None else row.y * task.y_query,
+    )

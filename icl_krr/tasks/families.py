@@ -11,14 +11,23 @@ from jaxtyping import Array, Float
 from .. import capacity, checks, shapes
 from ..numerics import matmul
 from ..pytree import checked, static
-from .samplers import INPUTS, check_noise, check_sizes, draw_inputs, observe, restrict
+from .samplers import (
+    INPUTS,
+    InOneProgram,
+    check_noise,
+    check_points,
+    check_sizes,
+    draw_inputs,
+    observe,
+    restrict,
+)
 from .scaling import standardise
 from .tables import Table
 from .task import Task
 
 
 @checked
-class Functions:
+class Functions(InOneProgram):
     """Base class of samplers that evaluate a random function at random inputs."""
 
     noise: Any = 0.0
@@ -46,17 +55,12 @@ class Functions:
         """
         raise NotImplementedError
 
-    def sample(self, key: jax.Array, active: Any = None) -> Task:
-        """Draw a task; `icl_krr.tasks.sample` calls this method.
+    def check_memory(self, key: jax.Array) -> None:
+        check_points(key, self)
 
-        Args:
-            key: key of `jax.random`, which determines the task.
-            active: number of features that keep their values, from 0 to p; the others are set to 0.
-                Default None, all features.
-        """
+    def draw(self, key: jax.Array, active: Any) -> Task:
         at, function, error = jax.random.split(key, 3)
-        rows = self.num_supports + self.num_queries
-        x = draw_inputs(at, (rows, self.num_features), self.inputs, active)
+        x = draw_inputs(at, self, active)
         return observe(error, x, self.function(function, x, self.num_outputs or 1), self)
 
 
@@ -97,10 +101,13 @@ class ReLUNetwork(Functions):
         super().__post_init__()
         checks.count("hidden", self.hidden)
 
+    def check_memory(self, key: jax.Array) -> None:
+        super().check_memory(key)
+        weights = self.hidden * (self.num_features + (self.num_outputs or 1))
+        capacity.check("weights of the network", weights, key, "use fewer hidden units")
+
     def function(self, key: jax.Array, x: Float[Array, "rows p"], r: int) -> jax.Array:
         first, second = jax.random.split(key)
-        weights = self.hidden * (x.shape[1] + r)
-        capacity.check("weights of the network", weights, key, "use fewer hidden units")
         w = jax.random.normal(first, (x.shape[1], self.hidden)) / jnp.sqrt(x.shape[1])
         a = jax.random.normal(second, (self.hidden, r)) * jnp.sqrt(2 / self.hidden)
         return matmul(jax.nn.relu(matmul(x, w)), a)
@@ -207,7 +214,7 @@ class Sinusoids(Functions):
 
 
 @checked
-class Rows:
+class Rows(InOneProgram):
     """Tasks of random rows of a table, drawn without replacement.
 
     The sampler centres x and y of each task and scales them to unit variance, with the mean and
@@ -264,14 +271,7 @@ class Rows:
         """The number p of the table's features."""
         return self.x.shape[1]
 
-    def sample(self, key: jax.Array, active: Any = None) -> Task:
-        """Draw a task; `icl_krr.tasks.sample` calls this method.
-
-        Args:
-            key: key of `jax.random`, which determines the task.
-            active: number of features that keep their values, from 0 to p; the others are set to 0.
-                Default None, all features.
-        """
+    def draw(self, key: jax.Array, active: Any) -> Task:
         n = self.num_supports
         chosen = jax.random.choice(key, len(self.x), (n + self.num_queries,), replace=False)
 

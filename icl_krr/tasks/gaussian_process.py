@@ -8,17 +8,25 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 
-from .. import checks
+from .. import capacity, checks
 from ..kernels import Kernel, check_kernel
 from ..linalg import eigh
 from ..numerics import matmul
 from ..pytree import checked, static
-from .samplers import INPUTS, check_noise, check_sizes, draw_inputs, observe
+from .samplers import (
+    INPUTS,
+    InOneProgram,
+    check_noise,
+    check_points,
+    check_sizes,
+    draw_inputs,
+    observe,
+)
 from .task import Task
 
 
 @checked
-class GaussianProcess:
+class GaussianProcess(InOneProgram):
     r"""Tasks whose function $f$ is drawn from a Gaussian process, $f \sim GP(0, k)$.
 
     The outputs at the supports are $y = f(x) + e$ with noise $e \sim N(0, s)$. The outputs y_query
@@ -77,17 +85,16 @@ class GaussianProcess:
                 f"got {self.kernel!r}"
             )
 
-    def sample(self, key: jax.Array, active: Any = None) -> Task:
-        """Draw a task; `icl_krr.tasks.sample` calls this method.
+    def check_memory(self, key: jax.Array) -> None:
+        check_points(key, self)
+        entries = (self.num_supports + self.num_queries) ** 2
+        capacity.check("kernel matrix", 2 * entries, key)
+        capacity.check("eigendecomposition", 4 * entries, key)
 
-        Args:
-            key: key of `jax.random`, which determines the task.
-            active: number of features that keep their values, from 0 to p; the others are set to 0.
-                Default None, all features.
-        """
+    def draw(self, key: jax.Array, active: Any) -> Task:
         at, function, error = jax.random.split(key, 3)
         n, r = self.num_supports, self.num_outputs or 1
-        x = draw_inputs(at, (n + self.num_queries, self.num_features), self.inputs, active)
+        x = draw_inputs(at, self, active)
         own = self.hyperparameters(key)
         # The kernel matrix may be singular, as for the linear kernel. A root from its eigenvalues
         # needs no jitter; eigenvalues below the rounding error are set to 0.

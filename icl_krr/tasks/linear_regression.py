@@ -13,12 +13,20 @@ from ..kernels import Kernel, Linear
 from ..linalg import one_by_one
 from ..numerics import matmul
 from ..pytree import checked, static
-from .samplers import check_noise, check_sizes, draw_inputs, observe, restrict
+from .samplers import (
+    InOneProgram,
+    check_noise,
+    check_points,
+    check_sizes,
+    draw_inputs,
+    observe,
+    restrict,
+)
 from .task import Task
 
 
 @checked
-class LinearRegression:
+class LinearRegression(InOneProgram):
     r"""Tasks of linear regression with random weights $w \sim N(0, I / p)$.
 
     The outputs at the supports are $y = w^T x + e$ with noise $e$. The outputs y_query at the
@@ -81,23 +89,21 @@ class LinearRegression:
                     f"got shape {list(jnp.shape(self.spectrum))}"
                 )
 
-    def sample(self, key: jax.Array, active: Any = None) -> Task:
-        """Draw a task; `icl_krr.tasks.sample` calls this method.
+    def check_memory(self, key: jax.Array) -> None:
+        check_points(key, self)
+        if self.inputs == "normal":
+            rotation = 2 * self.num_features**2
+            capacity.check("rotation of the features", rotation, key, "use fewer features")
 
-        Args:
-            key: key of `jax.random`, which determines the task.
-            active: number of features that keep their values, from 0 to p; the others are set to 0.
-                Default None, all features.
-        """
+    def draw(self, key: jax.Array, active: Any) -> Task:
         at, rotation, weights, error = jax.random.split(key, 4)
         p, r = self.num_features, self.num_outputs or 1
-        white = draw_inputs(at, (self.num_supports + self.num_queries, p), self.inputs, None)
+        white = draw_inputs(at, self, None)
         spectrum = self.spectrum
         if spectrum is None:
             spectrum = jnp.asarray(self.condition, float) ** -jnp.linspace(0, 1, p)
         x = white * jnp.sqrt(jnp.asarray(spectrum)).astype(white.dtype)[None]
         if self.inputs == "normal":
-            capacity.check("rotation of the features", 2 * p * p, key, "use fewer features")
             x = matmul(x, one_by_one(partial(jax.random.orthogonal, n=p))(rotation).T)
         x, w = restrict(x, active), jax.random.normal(weights, (p, r))
         if self.sparsity is not None:

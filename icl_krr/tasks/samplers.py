@@ -6,9 +6,10 @@ from typing import Any, Protocol
 
 import jax
 import jax.numpy as jnp
+import numpy as np
 
 from .. import capacity, checks
-from .task import Task
+from .task import Task, check_task
 
 
 class Sampler(Protocol):
@@ -66,12 +67,47 @@ def check_sampler(name: str, value: Any) -> None:
         )
 
 
+class InOneProgram:
+    """Base class of samplers, pytrees whose method `draw` is compiled once for all their numbers."""
+
+    def sample(self, key: jax.Array, active: Any = None) -> Task:
+        """Draw a task; `icl_krr.tasks.sample` calls this method.
+
+        Args:
+            key: key of `jax.random`, which determines the task.
+            active: number of features that keep their values, from 0 to p; the others are set to 0.
+                Default None, all features.
+        """
+        self.check_memory(key)
+        dtype = jnp.result_type(float)
+        floats = jax.tree.map(lambda v: np.asarray(v, dtype) if np.isscalar(v) else v, self)
+        task = drawn(floats, key, active)
+        check_task(task)
+        return task
+
+    def check_memory(self, key: jax.Array) -> None:
+        """Raise MemoryError for a task that does not fit; under `jax.jit` nobody would know."""
+
+    def draw(self, key: jax.Array, active: Any) -> Task:
+        raise NotImplementedError
+
+
+@jax.jit
+def drawn(sampler: InOneProgram, key: jax.Array, active: Any) -> Task:
+    return sampler.draw(key, active)
+
+
 INPUTS = ("normal", "sphere", "uniform")
 
 
-def draw_inputs(key: jax.Array, shape: tuple[int, int], kind: str, active: Any) -> jax.Array:
+def check_points(key: jax.Array, config: Any) -> None:
+    rows = config.num_supports + config.num_queries
+    capacity.check("points of a task", 2 * rows * config.num_features, key)
+
+
+def draw_inputs(key: jax.Array, config: Any, active: Any) -> jax.Array:
     """Points [rows, p]: standard normal, uniform on the unit sphere, or uniform in (-1, 1)."""
-    capacity.check("points of a task", 2 * shape[0] * shape[1], key)
+    shape, kind = (config.num_supports + config.num_queries, config.num_features), config.inputs
     if kind == "uniform":
         return restrict(jax.random.uniform(key, shape, minval=-1), active)
     x = restrict(jax.random.normal(key, shape), active)
