@@ -141,7 +141,10 @@ RUNS = {
 }
 
 
-@pytest.mark.parametrize(("kernel", "solver"), RUNS.items())
+@pytest.mark.parametrize(
+    ("kernel", "solver"),
+    [pytest.param(*run, marks=[pytest.mark.slow] * (run[0] == "linear")) for run in RUNS.items()],
+)
 def test_weights_are_those_of_kernel_ridge(kernel, solver, x64):
     own, its = KERNELS[kernel]
     weight = np.where(np.arange(24) == 3, 0, WEIGHT)

@@ -255,7 +255,7 @@ def test_a_recipe_of_the_objective_has_a_head_for_the_variance():
     drawn = family(recipe.task)
     model = first_model(recipe, drawn)
     predict = lambda key: ik.predictive(model, ik.tasks.sample(key, drawn))  # noqa: E731
-    assert jax.eval_shape(predict, jax.random.key(0)).variance.shape == (8,)
+    assert jax.eval_shape(predict, jax.random.key(0)).variances.shape == (8, 1)
     plain = dataclasses.replace(recipe, training=Training())
     assert first_model(plain, drawn).weights.readouts == {}
 
