@@ -155,7 +155,8 @@ def test_causal_sums_of_bfloat16_are_accumulated_in_float32():
     ones = np.ones((8192, 1), jnp.bfloat16)
     v = jax.random.uniform(jax.random.key(0), (8192, 1)).astype(jnp.bfloat16)
     spec = ik.Spec(1, attention="linear", causal=True)
-    found = attention.attend(ones, ones, v, np.ones(8192, bool), spec)[1:]
+    attend = jax.jit(partial(attention.attend, spec=spec))
+    found = attend(ones, ones, v, np.ones(8192, bool))[1:]
     assert np.allclose(found, np.cumsum(v[:-1], axis=0, dtype=float), rtol=2**-8)
 
 
@@ -169,7 +170,7 @@ def test_linear_attention_of_every_width_is_blind_to_hidden_tokens(x64, widths):
     )
     visible, spec = np.arange(9) < 6, ik.Spec(1, attention="linear")
     k, v = (np.where(visible[:, None], part, np.nan) for part in (k, v))
-    attend = lambda *parts: attention.attend(*parts, visible, spec)  # noqa: E731
+    attend = jax.jit(lambda *parts: attention.attend(*parts, visible, spec))
     assert relative(attend(q, k, v), q @ (k[:6].T @ v[:6])) < 1e-13
     slopes = jax.jit(jax.grad(lambda *at: jnp.sum(attend(*at)), argnums=(0, 1, 2)))(q, k, v)
     assert not any(np.any(np.isnan(slope)) for slope in slopes)
