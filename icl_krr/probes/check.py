@@ -124,14 +124,15 @@ def compare(
     ridge, kept, parts = jnp.asarray(ridge, wide), system(kernel, given), system(kernel, task)
     best = exact(kernel, task, ridge=ridge)
     optimum = best.prediction.reshape(task.num_queries, task.num_outputs)
-    f = slots["prediction"].astype(wide).reshape(-1, *optimum.shape)
+    iterates = len(slots["prediction"])
+    f = slots["prediction"].astype(wide).reshape(iterates, *optimum.shape)
     errors = accuracy.worst(jnp.abs(f - optimum[None]), axis=1)
     gap = accuracy.worst(errors / accuracy.scale_of(parts.y, optimum)[None], axis=1)
     if "variance" in slots:
         gap = jnp.maximum(gap, variance_gap(kernel, task, ridge, slots))
-    residual, falling = 0.0, gap[-1] < 0.9 * gap[(len(gap) - 1) // 2]
+    residual, falling = 0.0, gap[-1] < 0.9 * gap[(iterates - 1) // 2]
     if "alpha" in slots:
-        alpha = slots["alpha"].astype(wide).reshape(-1, *parts.y.shape)
+        alpha = slots["alpha"].astype(wide).reshape(iterates, *parts.y.shape)
         r = parts.y[None] - apply(parts.gram, ridge, alpha)
         path = accuracy.of_path(parts, ridge, alpha, r)
         residual, falling = path.residual, path.falling & falling
