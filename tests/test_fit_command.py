@@ -51,6 +51,7 @@ def test_a_table_is_fitted_and_judged_on_other_rows(table, tmp_path, capsys):
     assert (out / "fit.png").read_bytes().startswith(b"\x89PNG")
 
 
+@pytest.mark.slow
 def test_a_run_is_fitted_and_a_table_printed(capsys):
     """Toward the lengthscale and the noise that it was trained on, 0.4 and 0.05."""
     argv = ["fit", "gp-encoder", "--tasks", "8", "--solver", "richardson", "--steps", "200"]

@@ -40,8 +40,19 @@ def log_normaliser(kernel: PositiveKernel, task: Task) -> Float[Array, " n+q"]:
     check_kernel(kernel)
     check_axes(task)
     check_positive(kernel, "to have a normaliser")
-    x, keep = seen(task)
-    logits = kernel.log(jnp.concatenate([x, task.x_query]), x)
+    return log_sums(kernel.log(*tokens_and_supports(task)), task)
+
+
+@jax.jit
+def tokens_and_supports(task: Task) -> tuple[Float[Array, "n+q p"], Float[Array, "n p"]]:
+    x, _ = seen(task)
+    return jnp.concatenate([x, task.x_query]), x
+
+
+@jax.jit
+def log_sums(logits: Float[Array, "n+q n"], task: Task) -> Float[Array, " n+q"]:
+    """The logarithms of the sums over the supports that count, at the tokens that count."""
+    keep = kept(task)
     counts = jnp.pad(keep, (0, task.num_queries), constant_values=True)[:, None] & keep[None, :]
     return jax.nn.logsumexp(jnp.where(counts, logits, -jnp.inf), axis=1)
 
@@ -78,7 +89,12 @@ def log_sink(kernel: Kernel, task: Task) -> Float[Array, ""]:
     11.0
     """
     check_kernel(kernel)
-    logarithms = [log_normaliser(part, task) for _, part in kernel.parts]
+    return least_integer([log_normaliser(part, task) for _, part in kernel.parts])
+
+
+@jax.jit
+def least_integer(logarithms: list[Float[Array, " n+q"]]) -> Float[Array, ""]:
+    """The least integer that none of the logarithms exceeds; 0 if all are infinite."""
     largest = jnp.max(jnp.stack(logarithms))
     return jnp.where(jnp.isneginf(largest), 0, jnp.ceil(largest))
 
