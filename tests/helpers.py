@@ -145,11 +145,11 @@ def landmarks(kernel, task):
 
 
 def spectrum(kernel, task, ridge):
-    return {"spectrum": ik.spectral_bounds(kernel, task, ridge=ridge)}
+    return {"spectrum": spectral_bounds(kernel, task, ridge=ridge)}
 
 
 def sink(kernel, task, ridge):
-    return {"attention": ik.Softmax(log_sink=ik.theory.log_sink(kernel, task))}
+    return {"attention": ik.Softmax(log_sink=log_sink(kernel, task))}
 
 
 def emulated(kernel, task, ridge):
@@ -167,7 +167,7 @@ def tables(solver, width, needs=nothing):
             twin = getattr(ik.constructions, solver)(
                 kernel, ridge=ridge, steps=16, **sizes(task), **options
             )
-            bounds = ik.operand_bounds(twin, task, margin=2.0)
+            bounds = operand_bounds(twin, task, margin=2.0)
         return {"arithmetic": ik.ReLU(width, bounds), "attention": options["attention"]}
 
     return route
@@ -317,7 +317,9 @@ def train(model, loss, rate, steps):
 
 
 # one program for each shape, not one for each operation
-sample, dense = jax.jit(ik.tasks.sample), jax.jit(ik.dense)
+sample, dense, operand_bounds, log_sink, spectral_bounds = map(
+    jax.jit, (ik.tasks.sample, ik.dense, ik.operand_bounds, ik.theory.log_sink, ik.spectral_bounds)
+)
 
 
 def draw(seed, p=4, n=7, q=3, r=None, noise=0.1):

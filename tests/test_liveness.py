@@ -39,7 +39,7 @@ def test_only_states_are_carried():
     steps = model.weights.steps
     scratch = {slot.name for slot in model.layout.slots if slot.kind == "scratch"}
     assert set(carried_slots(steps, embed_task(model, task))) == STATES == lasting_slots(steps)
-    unknown = jax.tree.map(np.asarray, embed_task(model, task))
+    unknown = jax.tree.map(jnp.asarray, embed_task(model, task))
     assert set(carried_slots(steps, unknown)) == STATES | scratch
     assert lasting_slots(with_weights(model).weights.steps) == STATES | scratch
 

@@ -117,5 +117,5 @@ def test_numpy_runs_the_exported_weights_to_the_same_stream(x64, name, merge):
         for slot, value in stream.items():
             ours = np.asarray(cache[f"blocks.{i}.resid_post.{slot}"])
             assert np.max(np.abs(ours - value)) < 1e-10 * max(1, np.max(np.abs(value))), (i, slot)
-    final = forward(model, embed_task(model, task), visible(task)).stream
+    final = jax.jit(forward)(model, start, visible(task)).stream
     assert all(np.allclose(final[slot], path[-1][slot], atol=1e-10) for slot in final)

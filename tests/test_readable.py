@@ -8,7 +8,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 import treescope
-from helpers import cg, draw, numpy
+from helpers import cg, draw
 
 import icl_krr as ik
 from icl_krr.readable import LINES, on_one_screen
@@ -23,8 +23,8 @@ def run():
     """A task, a model, the path of its solver, and the cache of all points."""
     task = draw(0)
     model = cg(task, 0.5, 8)
-    path = numpy(ik.solvers.conjugate_gradient(ik.Linear(), task, ridge=0.5, steps=8))
-    return task, model, path, numpy(ik.run_with_cache(model, task, everything=True))[1]
+    path = ik.solvers.conjugate_gradient(ik.Linear(), task, ridge=0.5, steps=8)
+    return task, model, path, ik.run_with_cache(model, task, everything=True)[1]
 
 
 def test_every_public_class_with_arrays_is_readable():
@@ -43,13 +43,13 @@ def test_arrays_show_their_shape_and_scalars_their_value():
     assert repr(task) == f"Task(x=f32[5,{p}], y=f32[5], x_query=f32[2,{p}])"
     masked = task.replace(mask=np.ones(5, bool))
     assert repr(masked).endswith("mask=bool[5])")
-    assert repr(ik.Gaussian(np.array(0.1))) == "Gaussian(lengthscale=0.1)"
+    assert repr(ik.Gaussian(jnp.array(0.1))) == "Gaussian(lengthscale=0.1)"
     assert (
-        repr(ik.Gaussian(0.1, np.ones((2, 3)))) == "Gaussian(lengthscale=0.1, projection=f32[2,3])"
+        repr(ik.Gaussian(0.1, jnp.ones((2, 3)))) == "Gaussian(lengthscale=0.1, projection=f32[2,3])"
     )
     assert repr(jax.eval_shape(lambda: task)) == repr(task)
     seen = []
-    jax.jit(jax.vmap(lambda kernel: seen.append(repr(kernel))))(ik.Gaussian(np.ones(2)))
+    jax.jit(jax.vmap(lambda kernel: seen.append(repr(kernel))))(ik.Gaussian(jnp.ones(2)))
     jax.grad(lambda kernel: seen.append(repr(kernel)) or kernel.lengthscale)(ik.Gaussian(1.0))
     assert seen == ["Gaussian(lengthscale=f32[])"] * 2
     assert repr(jax.tree.map(lambda _: None, task)) == "Task(x=None, y=None, x_query=None)"
@@ -59,7 +59,7 @@ def test_a_status_shows_what_is_not_usual(run):
     status = run[2].status
     assert repr(status).replace("\n ", "").startswith("Status( ok=True, residual=")
     assert "overflow" not in repr(status)
-    assert "overflow=True" in repr(status._replace(overflow=np.array(True)))
+    assert "overflow=True" in repr(status._replace(overflow=jnp.array(True)))
     assert "overflow=bool[2]" in repr(jax.tree.map(lambda a: jnp.stack([a, a]), status))
 
 
@@ -80,7 +80,7 @@ def test_everything_fits_on_one_screen(run):
 
 def test_a_cache_is_a_tree(run):
     task, model, _, everything = run
-    _, cache = numpy(ik.run_with_cache(model, task, points=("attn", "resid_mid.alpha")))
+    _, cache = ik.run_with_cache(model, task, points=("attn", "resid_mid.alpha"))
     lines = repr(cache).splitlines()
     n, tokens = task.num_supports, 1 + task.num_supports + task.num_queries
     assert lines[:2] == ["Cache", f"├── alpha: f32[9,{n}]"]

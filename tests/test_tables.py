@@ -4,7 +4,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
-from helpers import dense, draw, numpy, relative
+from helpers import dense, draw, log_sink, numpy, operand_bounds, relative
 
 import icl_krr as ik
 from icl_krr import theory
@@ -82,10 +82,10 @@ def twins(kernel, task, ridge, steps, widths):
         "ridge": ridge,
         "steps": steps,
         "step_size": 1.9,
-        "attention": ik.Softmax(log_sink=theory.log_sink(kernel, task)),
+        "attention": ik.Softmax(log_sink=log_sink(kernel, task)),
     }
     exact = ik.constructions.richardson(kernel, **options)
-    bounds = ik.operand_bounds(exact, task)
+    bounds = operand_bounds(exact, task)
     tables = [
         ik.constructions.richardson(kernel, arithmetic=ik.ReLU(w, bounds), **options)
         for w in widths
@@ -127,7 +127,7 @@ def test_bounds_cover_a_sink_that_was_not_chosen_from_the_data(x64):
     kernel, task = gaussian_process(2, 64)
     options = {"num_features": 2, "ridge": 1.0, "steps": 20}
     exact = ik.constructions.richardson(kernel, **options)
-    bounds = numpy(ik.operand_bounds(exact, task))
+    bounds = numpy(operand_bounds(exact, task))
     assert bounds["normaliser_query"] > 10
     model = ik.constructions.richardson(kernel, arithmetic=ik.ReLU(1024, bounds), **options)
     prediction, cache = numpy(ik.run_with_cache(model, task))
@@ -151,8 +151,8 @@ def test_nothing_but_a_plain_transformer_is_left():
 def test_bounds_of_several_outputs_are_the_largest():
     task = draw(0, r=2)
     model = ik.constructions.richardson(ik.Gaussian(2.0), num_features=4, ridge=1.0, steps=3)
-    both = numpy(ik.operand_bounds(model, task))
-    each = [ik.operand_bounds(model, task.replace(y=y, y_query=None)) for y in task.y.T]
+    both = numpy(operand_bounds(model, task))
+    each = [operand_bounds(model, task.replace(y=y, y_query=None)) for y in task.y.T]
     for slot, bound in both.items():
         assert np.isclose(bound, max(float(one[slot]) for one in each))
 

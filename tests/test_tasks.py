@@ -202,7 +202,7 @@ X, Y, Q = np.ones((5, 2)), np.ones(5), np.ones((3, 2))
             r"x_query must be finite, got inf at index \[0, 0\]",
         ),
         ({"x": [[1.0], []]}, TypeError, "got list; its rows must have the same length"),
-        ({"x": np.ones((5, 2), int)}, TypeError, "x must be floating point, got int32"),
+        ({"x": jnp.ones((5, 2), int)}, TypeError, "x must be floating point, got int32"),
         ({"y": Y.astype(jnp.float16)}, TypeError, "y must have the dtype of x"),
         ({"mask": np.ones(5)}, ValueError, "mask must be a bool array"),
         ({"mask": np.ones(4, bool)}, ValueError, r"mask must be a bool array \[n\] with n = 5"),
@@ -436,7 +436,7 @@ def test_a_task_takes_tensors_of_pytorch():
 def test_a_task_leaves_what_jax_has_as_it_is():
     """In transformations too, where a list of traced numbers has no value to convert."""
     task = ik.Task([[0], [1]], [1, 2], [[1]])
-    assert task.replace(y=(y := np.ones(2))).y is y
+    assert task.replace(y=(y := jnp.ones(2))).y is y
     predict = lambda task: jnp.sum(ik.solvers.exact(ik.Linear(), task, ridge=1.0).prediction)  # noqa: E731
     assert jax.grad(predict)(task).x.shape == jax.jit(jax.grad(predict))(task).x.shape == (2, 1)
     with pytest.raises(TypeError, match="an array inside JAX transformations, got list; use jnp"):
