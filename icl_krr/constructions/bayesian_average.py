@@ -6,7 +6,6 @@ from collections.abc import Sequence
 from functools import partial
 from typing import Any, Unpack
 
-import numpy as np
 from jaxtyping import Array, Float
 
 from .. import checks
@@ -156,4 +155,4 @@ def bayesian_average(
     m.problem = Problem(kernels, ridges, sharpness)
     m.approximated, m.sharpness, m.edges = approximates, sharpness, edges
     m.declare_average()
-    return FORMS[form](m, np.ones((), m.dtype), steps)
+    return FORMS[form](m, 1.0, steps)

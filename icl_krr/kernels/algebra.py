@@ -32,7 +32,7 @@ def check_projection(projection: Any) -> None:
         shapes.check(projection=(projection, "d p"))
 
 
-def precede(projection: Any, sketch: Float[Array, "p m"]) -> Float[Array, "d p"]:
+def precede(projection: Any, sketch: Any) -> Any:
     """The matrix U P^T, which applies the sketch to x and then the projection U [d, m]."""
     if projection is None:
         return known(sketch).T

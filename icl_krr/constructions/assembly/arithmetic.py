@@ -1,4 +1,4 @@
-"""The base class of all kinds of arithmetic that MLP units compute on the channels of a token."""
+"""Arithmetic that MLP units compute on the channels of a token: the base class, and exact units."""
 
 from __future__ import annotations
 
@@ -8,8 +8,9 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from ...residual import Read
-from .recorder import Recorder
+from ...residual import Fixed, Read
+from ...transformer.weights import Unit
+from .packing import Recorder
 
 
 class Arithmetic(ABC):
@@ -46,7 +47,7 @@ class Arithmetic(ABC):
         a: Read,
         b: Read,
         to: Read,
-        out: jax.Array | None = None,
+        out: jax.Array | np.ndarray | None = None,
         size: float | frozenset[str] | None = None,
     ) -> None:
         """Add the products of the channels of two reads to a slot.
@@ -85,7 +86,13 @@ class Arithmetic(ABC):
         """
 
     def activate(
-        self, m: Recorder, function: str, value: Read, by: Read, to: Read, out: jax.Array | None
+        self,
+        m: Recorder,
+        function: str,
+        value: Read,
+        by: Read,
+        to: Read,
+        out: jax.Array | np.ndarray | None,
     ) -> None:
         """Add a factor times a function of a value; only exact arithmetic can do this.
 
@@ -104,6 +111,49 @@ class Arithmetic(ABC):
         raise ValueError(
             f"arithmetic must be 'exact' for units with the function {function!r}, got {self!r}"
         )
+
+
+class Exact(Arithmetic):
+    """Exact arithmetic by gated units (up . h) * g(gate . h); g is a function such as 1 / x."""
+
+    def add(self, m: Recorder, value: Read, to: Read, at: tuple[str, ...]) -> None:
+        gate = None if set(m.at(value)) <= set(at) else repeat(m.inside(at), value.width)
+        m.emit(Unit(value, gate, None, to.slot, "identity"))
+
+    def erase(self, m: Recorder, slot: Read) -> None:
+        m.emit(Unit(Read({slot.slot: Fixed(-1)}, slot.width), to=slot.slot), erases=True)
+
+    def multiply(
+        self,
+        m: Recorder,
+        a: Read,
+        b: Read,
+        to: Read,
+        out: jax.Array | np.ndarray | None = None,
+        size: float | frozenset[str] | None = None,
+    ) -> None:
+        check_reach(m, to, a, b)
+        m.emit(Unit(a, b, out, to.slot, "identity"))
+
+    def divide(self, m: Recorder, dividend: Read, divisor: Read, to: Read) -> None:
+        check_reach(m, to, dividend)
+        m.emit(Unit(dividend, divisor, None, to.slot, "reciprocal"))
+
+    def invert(self, m: Recorder, divisor: Read, to: Read) -> None:
+        inside = repeat(m.inside(m.layout[to.slot].at), divisor.width)
+        m.emit(Unit(inside, divisor, None, to.slot, "inverse"))
+
+    def activate(
+        self,
+        m: Recorder,
+        function: str,
+        value: Read,
+        by: Read,
+        to: Read,
+        out: jax.Array | np.ndarray | None,
+    ) -> None:
+        check_reach(m, to, by)
+        m.emit(Unit(by, value, out, to.slot, function))
 
 
 def check_reach(m: Recorder, to: Read, *factors: Read) -> None:

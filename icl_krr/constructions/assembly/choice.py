@@ -7,8 +7,7 @@ from typing import Any, Unpack
 
 from ... import checks
 from ...kernels import Features, Kernel, check_kernel
-from .arithmetic import Arithmetic
-from .exact import Exact
+from .arithmetic import Arithmetic, Exact
 from .linear_attention import LinearAttention
 from .machine import Machine
 from .options import Options, Softmax

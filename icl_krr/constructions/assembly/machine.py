@@ -154,7 +154,7 @@ class Machine(Unknowns, ABC):
         a: Read,
         b: Read,
         to: str | Read,
-        out: jax.Array | None = None,
+        out: jax.Array | np.ndarray | None = None,
         size: float | frozenset[str] | None = None,
     ) -> Read:
         """Add the product of two reads, channel by channel and multiplied by `out`, to a slot.

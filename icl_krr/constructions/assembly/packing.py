@@ -1,11 +1,17 @@
-"""Packs a sequence of heads and MLP units into as few blocks as possible."""
+"""Records the program of a construction, heads and MLP units, and packs it into few blocks."""
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 
+import jax
+import numpy as np
+
 from ...residual import Layout, Read
-from ...transformer.weights import Block, Heads, Unit
+from ...transformer.weights import Block, Heads, Spec, Unit
+from .slots import Slots
 
 
 @dataclass(frozen=True)
@@ -61,6 +67,30 @@ def check(layer: Heads | Unit, layout: Layout) -> None:
             raise ValueError(
                 f"slot {slot} must be written with width {layout[slot].width}, got {width}"
             )
+
+
+class Recorder(Slots):
+    """Slots, and the recorded sequence of heads and units on them."""
+
+    def __init__(self, spec: Spec, dtype: np.dtype, sketch: jax.Array | None = None):
+        super().__init__(spec, dtype, sketch)
+        self.program: list[Operation] = []
+        self.group: list[Heads | Unit] | None = None
+
+    def emit(self, layer: Heads | Unit, erases: bool = False) -> None:
+        check(layer, self.layout)
+        if self.group is None:
+            self.program.append(Operation((layer,), erases))
+        else:
+            self.group.append(layer)
+
+    @contextmanager
+    def together(self) -> Iterator[None]:
+        """Put all recorded operations in one sublayer, so none of them reads another's result."""
+        self.group = []
+        yield
+        self.program.append(Operation(tuple(self.group)))
+        self.group = None
 
 
 def pack(program: list[Operation]) -> tuple[Block, ...]:

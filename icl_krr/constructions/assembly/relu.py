@@ -16,7 +16,7 @@ from ...readable import readable
 from ...residual import ROLES, Read, join
 from ...transformer.weights import Unit
 from .arithmetic import Arithmetic, check_reach, repeat
-from .recorder import Recorder
+from .packing import Recorder
 
 
 @readable
@@ -94,7 +94,7 @@ class ReLU(Arithmetic):
         a: Read,
         b: Read,
         to: Read,
-        out: jax.Array | None = None,
+        out: jax.Array | np.ndarray | None = None,
         size: float | frozenset[str] | None = None,
     ) -> None:
         check_reach(m, to, a, b)

@@ -18,11 +18,10 @@ from ...constants import xp
 from ...kernels import Kernel, Pattern
 from ...residual import ROLES, Read, join
 from .arithmetic import Arithmetic
-from .exponential import exponential
 from .features import tilted
 from .machine import Machine
 from .options import Softmax
-from .products import Term, Unnormalised
+from .products import NOTHING, Term, Unnormalised, exponential
 from .slots import SUPPORTS_AND_QUERIES, label
 
 
@@ -76,7 +75,6 @@ class SoftmaxAttention(Machine):
             for k, pattern in enumerate(self.patterns)
             if pattern.norm is not None
         }
-        self.nothing = Read({}, 1)
 
     @cached_property
     def terms(self) -> list[Term]:
@@ -210,7 +208,7 @@ class SoftmaxAttention(Machine):
 
     def mean(self, value: Read, to: Read) -> None:
         """Add the mean over all visible tokens to a slot; the mean is the same at every token."""
-        self.head(query=self.nothing, key=self.nothing, value=value, to=to)
+        self.head(query=NOTHING, key=NOTHING, value=value, to=to)
 
     def add_scaled(self, value: Read, by: Read | tuple[Read, Read], to: Read) -> None:
         if isinstance(by, tuple):

@@ -6,7 +6,7 @@ from abc import abstractmethod
 from typing import Any
 
 from ...residual import Read
-from .recorder import Recorder
+from .packing import Recorder
 from .slots import SUPPORTS, SUPPORTS_AND_QUERIES
 
 
