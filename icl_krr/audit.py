@@ -70,8 +70,8 @@ def audit(function: Callable, *args: Any, **kwargs: Any) -> Audited:
         ValueError: `function` holds arrays that are no arguments.
 
     >>> import icl_krr as ik
-    >>> x = jnp.array([[0.0], [1.0], [1.001]])
-    >>> task = ik.Task(x=x, y=jnp.array([1.0, 2.0, 3.0]), x_query=x)
+    >>> x = np.array([[0.0], [1.0], [1.001]])
+    >>> task = ik.Task(x=x, y=[1.0, 2.0, 3.0], x_query=x)
     >>> value, status = audit(ik.solvers.log_marginal_likelihood, ik.Gaussian(), task, ridge=0.1)
     >>> round(float(value), 3), bool(status.ok)
     (-7.438, True)

@@ -23,7 +23,7 @@ def known(value: Any) -> Any:
     Args:
         value: any value.
 
-    >>> type(known(jnp.ones(2))).__name__, known(0.5)
+    >>> type(known(np.ones(2))).__name__, known(0.5)
     ('ndarray', 0.5)
     """
     array = checks.concrete(value) if isinstance(value, jax.Array) else None

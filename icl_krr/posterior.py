@@ -63,9 +63,8 @@ def posterior(model: Transformer, kernel: Kernel, task: Task) -> Posterior:
 
     Source: Rasmussen, Williams, Gaussian Processes for Machine Learning, eq. 2.25, 2.26.
 
-    >>> import jax.numpy as jnp
     >>> import icl_krr as ik
-    >>> task = ik.Task(x=jnp.ones((1, 1)), y=jnp.array([3.0]), x_query=jnp.ones((1, 1)))
+    >>> task = ik.Task(x=[[1.0]], y=[3.0], x_query=[[1.0]])
     >>> model = ik.constructions.conjugate_gradient(ik.Linear(), num_features=1, ridge=2.0, steps=1)
     >>> result = posterior(model, ik.Linear(), task)
     >>> mean, variance = result

@@ -29,7 +29,7 @@ def readable(cls: type[T]) -> type[T]:
         cls: class of the objects. Its method `__pdoc__`, if it has one, draws the object.
 
     >>> from icl_krr import Task
-    >>> Task(x=jnp.ones((32, 4)), y=jnp.ones(32), x_query=jnp.ones((5, 4)))
+    >>> Task(x=np.ones((32, 4)), y=np.ones(32), x_query=np.ones((5, 4)))
     Task(x=f32[32,4], y=f32[32], x_query=f32[5,4])
     """
     if not hasattr(cls, "__pdoc__"):

@@ -16,10 +16,10 @@ largest $|y|$. `icl_krr.check` measures this distance. A solver only estimates i
 that it has already computed. `icl_krr.audit` does not know the regression: its gap is the distance
 of all numbers from what the same function returns without rounding, relative to the largest.
 
->>> import jax.numpy as jnp
+>>> import numpy as np
 >>> import icl_krr as ik
->>> x = jnp.array([[0.0], [1.0], [2.0]])
->>> task = ik.Task(x=x, y=jnp.array([1.0, 3.0, 2.0]), x_query=x + 0.5)
+>>> x = np.array([[0.0], [1.0], [2.0]])
+>>> task = ik.Task(x=x, y=[1.0, 3.0, 2.0], x_query=x + 0.5)
 >>> short = ik.constructions.richardson(ik.Gaussian(), num_features=1, ridge=0.1, steps=4)
 >>> print(*ik.check(short, task).advice().split("; "), sep="\n")
 not converged: gap 0.085 after 4 steps
@@ -102,7 +102,7 @@ class Status(NamedTuple):
 
         For a batch, the sentence counts the results that are not ok and describes the worst one.
 
-        >>> assess(0.25, 0.5, 1e-4, jnp.float32, falling=True, steps=16).advice()
+        >>> assess(0.25, 0.5, 1e-4, np.float32, falling=True, steps=16).advice()
         'not converged: gap 0.5 after 16 steps; use more steps (64) or a larger ridge'
         """
         if np.ndim(self.ok) == 0:

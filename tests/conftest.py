@@ -1,4 +1,3 @@
-import functools
 import gc
 import os
 import shutil
@@ -17,8 +16,6 @@ os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
 import jax
 import optax
 import pytest
-from jax._src.interpreters import mlir
-from jax._src.lib.mlir import ir
 from jaxtyping import install_import_hook
 
 # The shapes that annotations state are checked here at run time. Rooms that refuse bad input
@@ -41,7 +38,6 @@ def pytest_configure(config):
         os.environ["JAX_COMPILATION_CACHE_DIR"] = folder.name
     jax.config.update("jax_compilation_cache_dir", os.environ["JAX_COMPILATION_CACHE_DIR"])
     jax.config.update("jax_traceback_in_locations_limit", 0)
-    load_dialects_once()
     compile_quickly(True)
     # shapes and dtypes are made to fit where that is meant, and nowhere by accident
     jax.config.update("jax_numpy_rank_promotion", "raise")
@@ -71,18 +67,6 @@ def promoting(make):
         return optimiser._replace(update=jax.numpy_dtype_promotion("standard")(optimiser.update))
 
     return made
-
-
-def load_dialects_once():
-    """Use one MLIR context; JAX makes one for each program, a sixth of the tests' time.
-
-    A program that is lowered inside of another one gets a context of its own: otherwise it would
-    become a part of the other. The function is private to JAX; without it nothing changes.
-    """
-    make = getattr(mlir, "make_ir_context", None)
-    if make is not None:
-        shared = functools.cache(make)
-        mlir.make_ir_context = lambda: make() if ir.Context.current else shared()
 
 
 def compile_quickly(quick):

@@ -1,7 +1,7 @@
 """The table of constructions, and tasks to run them on."""
 
 from collections.abc import Callable
-from functools import partial
+from functools import cache, partial
 from typing import NamedTuple
 
 import jax
@@ -108,7 +108,7 @@ def exponential(task):
 def projected(task):
     """Two directions of the features, or one where there is no more."""
     return ik.Exponential(
-        temperature=1.5, projection=jnp.eye(min(2, task.num_features), task.num_features)
+        temperature=1.5, projection=np.eye(min(2, task.num_features), task.num_features)
     )
 
 
@@ -119,13 +119,13 @@ def gaussian(task):
 def mixture(task):
     temperature = float(task.num_features)
     kernels = (ik.Exponential(2 * temperature), ik.Gaussian(temperature**0.5))
-    return ik.Mixture(kernels, weights=jnp.array([1.0, 0.5]))
+    return ik.Mixture(kernels, weights=np.array([1.0, 0.5]))
 
 
 def matrix(kernel, task):
     """m = p - 1 channels that carry no basis."""
     p = task.num_features
-    return jnp.asarray(np.random.default_rng(5).normal(size=(p, max(1, p - 1))), task.x.dtype)
+    return np.random.default_rng(5).normal(size=(p, max(1, p - 1))).astype(task.x.dtype)
 
 
 def positive(kernel, task):
@@ -145,15 +145,15 @@ def landmarks(kernel, task):
 
 
 def spectrum(kernel, task, ridge):
-    return {"spectrum": ik.spectral_bounds(kernel, task, ridge=ridge)}
+    return {"spectrum": spectral_bounds(kernel, task, ridge=ridge)}
 
 
 def sink(kernel, task, ridge):
-    return {"attention": ik.Softmax(log_sink=ik.theory.log_sink(kernel, task))}
+    return {"attention": ik.Softmax(log_sink=log_sink(kernel, task))}
 
 
 def emulated(kernel, task, ridge):
-    size = jnp.max(jnp.abs(task.x @ task.x.T))
+    size = abs(task.x @ task.x.T).max()
     epsilon = ik.theory.best_epsilon(size, dtype=jnp.result_type(float))
     return {"attention": ik.Softmax(epsilon=epsilon)}
 
@@ -167,7 +167,7 @@ def tables(solver, width, needs=nothing):
             twin = getattr(ik.constructions, solver)(
                 kernel, ridge=ridge, steps=16, **sizes(task), **options
             )
-            bounds = ik.operand_bounds(twin, task, margin=2.0)
+            bounds = operand_bounds(twin, task, margin=2.0)
         return {"arithmetic": ik.ReLU(width, bounds), "attention": options["attention"]}
 
     return route
@@ -252,6 +252,20 @@ def parametrize(names):
     return pytest.mark.parametrize("case", [CASES[name] for name in names], ids=names)
 
 
+def often(names, often, cases):
+    """All cases, of which those that are not among `often` are run once a day."""
+    return pytest.mark.parametrize(
+        names,
+        [
+            pytest.param(
+                *(case if isinstance(case, tuple) else (case,)),
+                marks=[] if case in often else [pytest.mark.slow],
+            )
+            for case in cases
+        ],
+    )
+
+
 each_kind = parametrize(KINDS)
 a_few = parametrize(("cg", "ric-gaussian", "nw-gaussian"))
 each_kind_and_more = pytest.mark.parametrize(
@@ -303,14 +317,45 @@ def train(model, loss, rate, steps):
 
 
 # one program for each shape, not one for each operation
-sample, dense = jax.jit(ik.tasks.sample), jax.jit(ik.dense)
+sample, dense, operand_bounds, log_sink, spectral_bounds = map(
+    jax.jit, (ik.tasks.sample, ik.dense, ik.operand_bounds, ik.theory.log_sink, ik.spectral_bounds)
+)
 
 
 def draw(seed, p=4, n=7, q=3, r=None, noise=0.1):
+    """A task in NumPy, drawn once: what a test does with its arrays compiles nothing."""
+    return drawn(seed, p, n, q, r, noise, jax.config.jax_enable_x64)
+
+
+@cache
+def drawn(seed, p, n, q, r, noise, x64):
     config = ik.tasks.LinearRegression(
         num_features=p, num_supports=n, num_queries=q, num_outputs=r, noise=noise
     )
-    return sample(jax.random.key(seed), config)
+    return numpy(sample(jax.random.key(seed), config))
+
+
+def numpy(tree):
+    return jax.tree.map(np.asarray, tree)
+
+
+def kernel_matrix(kernel, x, z):
+    """k(x, z) by one program for each kind of kernel and shape."""
+    return np.asarray(applied(kernel, x, z))
+
+
+@jax.jit
+def applied(kernel, x, z):
+    return kernel(x, z)
+
+
+def stacked(*tasks):
+    return jax.tree.map(lambda *leaves: np.stack(leaves), *tasks)
+
+
+def one(tasks, i):
+    """The task i of a batch, in NumPy."""
+    return jax.tree.map(lambda leaf: np.asarray(leaf)[i], tasks)
 
 
 def ridge_grid(kernel, task):
@@ -320,7 +365,7 @@ def ridge_grid(kernel, task):
 
 def left_out_losses(kernel, task, grid, centred=False):
     """Squared leave-one-out errors of regression at every ridge."""
-    return squared(np.asarray(left_out(kernel, task, jnp.asarray(grid), centred)))
+    return squared(np.asarray(left_out(kernel, task, np.asarray(grid), centred)))
 
 
 def numpy_exact(x, y, x_query, ridge):

@@ -10,7 +10,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 import scipy.stats
-from helpers import relative
+from helpers import draw as one_task, numpy, relative
 
 import icl_krr as ik
 from icl_krr.files import to_csv
@@ -24,7 +24,7 @@ U = np.array([[1.0, 0.3, -0.4, 0.0], [-0.2, 0.8, 0.5, 0.6]])
 @pytest.fixture
 def tasks(x64):
     family = ik.tasks.LinearRegression(num_features=4, num_supports=8, num_queries=6, noise=0.1)
-    return draw(jax.random.key(0), family, 4)
+    return numpy(draw(jax.random.key(0), family, 4))
 
 
 def softmax(told):
@@ -50,7 +50,7 @@ def predictions(build, tasks, told):
     return jax.jit(lambda told: ik.predict_batch(build(told), tasks))(told)
 
 
-@pytest.mark.parametrize("method", ["adam", "lbfgs"])
+@pytest.mark.parametrize("method", [pytest.param("adam", marks=pytest.mark.slow), "lbfgs"])
 def test_temperature_and_ridge_are_found_from_predictions(tasks, method):
     planted = {"temperature": 3.0, "ridge": 0.4}
     error = held_out(chebyshev, tasks, predictions(chebyshev, tasks, planted))
@@ -67,6 +67,7 @@ def test_temperature_and_ridge_are_found_from_predictions(tasks, method):
     assert ("the line search finds no lower loss" in found.stopped) == (method == "lbfgs")
 
 
+@pytest.mark.slow
 def test_a_projection_is_found_up_to_rotations(tasks):
     """U^T U / temperature is all that the kernel shows: so the temperature is fixed."""
 
@@ -132,14 +133,14 @@ def test_a_fitted_sketch_is_better_on_other_tasks_than_a_random_one(x64):
     family = ik.tasks.LinearRegression(
         num_features=6, num_supports=12, num_queries=8, condition=1e2, noise=0.01
     )
-    fitted, apart = (draw(jax.random.key(seed), family, 32) for seed in (0, 1))
+    fitted, apart = (numpy(draw(jax.random.key(seed), family, 32)) for seed in (0, 1))
 
     def build(sketch):
         return ik.constructions.conjugate_gradient(
             ik.Linear(), num_features=6, ridge=0.1, steps=2, form="pipelined", sketch=sketch
         )
 
-    start = jnp.asarray(np.random.default_rng(0).normal(size=(6, 2)))
+    start = np.random.default_rng(0).normal(size=(6, 2))
     found = adapt(held_out(build, fitted), start, iterations=60)
     error = jax.jit(held_out(build, apart))
     assert error(found.parameters) < 0.5 * error(start)
@@ -151,7 +152,7 @@ def test_the_gradient_of_the_likelihood_is_the_closed_form(tasks):
     system = lambda told: (ik.Exponential(told["temperature"]), told["ridge"])  # noqa: E731
     value, slope = jax.jit(jax.value_and_grad(marginal_likelihood(softmax, system, tasks)))(told)
     values, slopes = [], {"temperature": [], "ridge": []}
-    for x, y in zip(tasks.x, np.asarray(tasks.y), strict=True):
+    for x, y in zip(tasks.x, tasks.y, strict=True):
         A = np.asarray(ik.Exponential(5.0)(x, x)) + 0.4 * np.eye(8)
         values.append(NORMAL.logpdf(y, cov=A))
         alpha, inverse = np.linalg.solve(A, y), np.linalg.inv(A)
@@ -168,20 +169,19 @@ def test_the_gradient_of_the_likelihood_is_the_closed_form(tasks):
 
 def test_the_likelihood_of_the_oracle_is_that_of_scipy(x64):
     """With a mask and two outputs, and its gradient by differences."""
-    task = jax.tree.map(
-        lambda leaf: leaf[0],
-        draw(jax.random.key(0), ik.tasks.LinearRegression(num_features=3, num_outputs=2), 1),
-    )
-    n = task.num_supports
-    task = task.replace(mask=jnp.arange(n) % 3 != 0)
-    likelihood = lambda ridge: ik.solvers.log_marginal_likelihood(  # noqa: E731
-        ik.Linear(), task, ridge=ridge
-    )
-    x, y = np.asarray(task.x)[task.mask], np.asarray(task.y)[task.mask]
+    whole, mask = one_task(0, p=3, r=2), np.arange(7) % 3 != 0
+    task = whole.replace(mask=mask)
+
+    @jax.jit
+    @jax.value_and_grad
+    def likelihood(ridge):
+        return ik.solvers.log_marginal_likelihood(ik.Linear(), task, ridge=ridge)
+
+    x, y = whole.x[mask], whole.y[mask]
     wanted = NORMAL.logpdf(y.T, cov=x @ x.T + 0.5 * np.eye(len(x))).sum()
-    assert np.isclose(likelihood(0.5), wanted, rtol=1e-9)
-    difference = (likelihood(0.5 + 1e-5) - likelihood(0.5 - 1e-5)) / 2e-5
-    assert np.isclose(jax.grad(likelihood)(0.5), difference, rtol=1e-6)
+    (low, _), (value, slope), (high, _) = (likelihood(0.5 + e) for e in (-1e-5, 0, 1e-5))
+    assert np.isclose(value, wanted, rtol=1e-9)
+    assert np.isclose(slope, (float(high) - float(low)) / 2e-5, rtol=1e-6)
 
 
 def test_one_trace_serves_all_iterations_and_progress_is_told(x64):

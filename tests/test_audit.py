@@ -6,6 +6,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
+from helpers import numpy
 
 import icl_krr as ik
 from icl_krr.rounding import spread
@@ -17,7 +18,7 @@ LINEAR = ik.Linear()
 def drawn(seed, scale=1.0, dtype="f4"):
     rng = np.random.default_rng(seed)
     x, y, at = (rng.normal(size=size) for size in ((N, P), N, (Q, P)))
-    return ik.Task(*((scale * x).astype(dtype), y.astype(dtype), (scale * at).astype(dtype)))
+    return numpy(ik.Task((scale * x).astype(dtype), y.astype(dtype), (scale * at).astype(dtype)))
 
 
 @pytest.fixture(scope="module")
@@ -61,8 +62,8 @@ def test_a_value_that_is_not_finite_is_never_ok(task):
 
 
 def test_every_output_has_its_own_scale(task):
-    both = task.replace(y=jnp.stack([task.y, 1e5 * task.y[::-1]], 1))
-    noise = jnp.zeros((N, 2)).at[:, 0].set(0.1)
+    both = numpy(task.replace(y=np.stack([task.y, 1e5 * task.y[::-1]], 1)))
+    noise = np.stack([np.full(N, 0.1, "f4"), np.zeros(N, "f4")], 1)
     wrong = lambda y, task: y + (noise if y.dtype == "float32" else 0)  # noqa: E731
     assert not ik.audit(wrong, both.y, both).status.ok
     assert ik.audit(wrong, both.y, task).status.ok
@@ -130,15 +131,16 @@ def test_an_infinite_matrix_has_no_factor(task):
 @pytest.mark.parametrize(("scale", "ridges"), [(1.0, (1e-12, 1e-6)), (1e3, (1e-6, 1.0))])
 def test_a_candidate_without_evidence_loses_its_weight(scale, ridges):
     """Variances below 0 made its evidence NaN, and with it all averages and weights."""
-    options = {"ridges": jnp.array(ridges), "steps": 12}
+    options = {"ridges": np.array(ridges, "f4"), "steps": 12}
     model = ik.constructions.bayesian_average(LINEAR, num_features=P, **options)
     for seed in range(3):
         task = drawn(seed, scale)
         w = np.float64(task.x).T @ np.float64(task.x) + ridges[1] * np.eye(P)
         mean = task.x_query @ np.linalg.solve(w, np.float64(task.x).T @ task.y)
-        found = ik.solvers.bayesian_average(LINEAR, task, **options)
+        found = numpy(ik.solvers.bayesian_average(LINEAR, task, **options))
         prediction, cache = ik.run_with_cache(model, task, names=("weights",))
-        for f, weights in ((found.prediction[-1], found.weights), (prediction, cache["weights"])):
+        of_model = prediction, np.asarray(cache["weights"])
+        for f, weights in ((found.prediction[-1], found.weights), of_model):
             assert np.allclose(f, mean, atol=1e-4)
             assert np.allclose(weights[-1, -1][:2], (0, 1), atol=1e-3)
         assert found.status.ok
@@ -146,7 +148,7 @@ def test_a_candidate_without_evidence_loses_its_weight(scale, ridges):
 
 
 def test_averages_say_when_they_are_wrong(task):
-    options = {"ridges": jnp.array([0.1, 1.0]), "steps": 12}
+    options = {"ridges": np.array([0.1, 1.0], "f4"), "steps": 12}
     few = ik.solvers.bayesian_average(LINEAR, task, **options | {"steps": 2}).status
     assert few.advice().startswith("not converged: gap ")
     model = ik.constructions.bayesian_average(LINEAR, num_features=P, **options)
@@ -162,8 +164,8 @@ def test_averages_say_when_they_are_wrong(task):
 
 
 def test_outputs_with_evidences_of_their_own_are_checked_one_by_one(task):
-    both = task.replace(y=jnp.stack([task.y, 100 * task.y[::-1]], 1))
-    options = {"ridges": jnp.array([0.1, 1.0]), "steps": 12, "num_features": P}
+    both = task.replace(y=np.stack([task.y, 100 * task.y[::-1]], 1))
+    options = {"ridges": np.array([0.1, 1.0], "f4"), "steps": 12, "num_features": P}
     model = ik.constructions.bayesian_average(LINEAR, **options)
     assert ik.check(model, both).ok
     blunt = model.replace(problem=model.problem._replace(sharpness=0.01))

@@ -14,10 +14,9 @@ selects the key channels, and `log_gate` and `strength` are the unit vectors of 
 from functools import partial
 
 import jax
-import jax.numpy as jnp
 import numpy as np
 import pytest
-from helpers import relative
+from helpers import numpy, relative
 
 import icl_krr as ik
 
@@ -78,7 +77,7 @@ def task_of(k, v, g, beta, queries=None, gates=0.0):
     gates = np.broadcast_to(gates, len(queries))
     x = np.column_stack([k, g, beta])
     x_query = np.column_stack([queries, gates, np.zeros(len(queries))])
-    return ik.Task(x=jnp.asarray(x), y=jnp.asarray(v), x_query=jnp.asarray(x_query))
+    return numpy(ik.Task(x=x, y=v, x_query=x_query))
 
 
 def read_between(q, k, v, g, beta):
@@ -94,7 +93,7 @@ def along_of(name, kernel, task, form=None, **options):
     oracle = getattr(ik.solvers, name)(kernel, task, **options)
     return {
         "model": np.asarray(ik.predict_along(model, task)),
-        "oracle": np.asarray(oracle.along[-1]),
+        "oracle": np.asarray(oracle.along)[-1],
     }
 
 
@@ -159,7 +158,7 @@ def test_coefficients_are_the_pseudo_values():
     system = np.eye(T) + beta[:, None] * np.tril(gamma * (k @ k.T), -1)
     expected = np.linalg.solve(system, beta[:, None] * v)
     oracle = ik.solvers.delta_rule(KEYS, task_of(k, v, g, beta), step_size=1.0, **LAYER)
-    assert relative(oracle.alpha[-1], expected) < TOLERANCE
+    assert relative(np.asarray(oracle.alpha)[-1], expected) < TOLERANCE
 
 
 def test_keys_of_length_one():
@@ -246,9 +245,10 @@ def test_mesa_iterates_from_the_other_side():
     """
     q, k, v, g, beta = inputs(10)
     task = read_between(q, k, v, g, beta)
-    path = ik.solvers.prefix_conjugate_gradient(
+    oracle = ik.solvers.prefix_conjugate_gradient(
         KEYS, task, ridge=0.4, steps=K, prefix="inclusive", **LAYER
-    ).along[:, 1 : 2 * T : 2]
+    )
+    path = np.asarray(oracle.along)[:, 1 : 2 * T : 2]
     for decoding in (False, True):
         for steps in (1, K):
             o = []
@@ -260,7 +260,7 @@ def test_mesa_iterates_from_the_other_side():
             assert error < TOLERANCE if steps == K else error > 1e-3
 
 
-@pytest.mark.parametrize("steps", [1, 2, K])
+@pytest.mark.parametrize("steps", [1, K])
 def test_jacobi(steps):
     """The preconditioner diag(H_kk) + lambda, by which a Mesa layer divides its first guess."""
     _, k, v, g, beta = inputs(11)
@@ -284,7 +284,7 @@ def chebyshev(steps, low, high, eigenvalues):
     return np.divide(*(np.polynomial.chebyshev.chebval(value, basis) for value in at))
 
 
-@pytest.mark.parametrize("steps", [1, 2, 7, 20])
+@pytest.mark.parametrize("steps", [1, 20])
 def test_prefix_chebyshev_is_the_chebyshev_polynomial(steps):
     """The factors of the error do not depend on the right-hand side: both sides have them."""
     q, k, v, g, beta = inputs(12)

@@ -1,9 +1,9 @@
 """The work of one step: against counts by hand and against the compiler's own count."""
 
 import jax
-import jax.numpy as jnp
+import numpy as np
 import pytest
-from helpers import CASES, draw, loops
+from helpers import CASES, draw, loops, stacked
 from jax.extend.core import jaxpr_as_fun
 from jax.sharding import AbstractMesh
 
@@ -103,14 +103,14 @@ def test_counts_are_those_of_the_compiler(name):
 
 def test_the_memory_of_a_run_says_the_work_of_all_its_tasks():
     task = draw(0)
-    tasks = jax.tree.map(lambda leaf: jnp.stack([leaf] * 5), task)
+    tasks = stacked(*[task] * 5)
     model = CASES["gd"].build(task, 0.5, 3)
     one, five, slopes = (
         ik.memory(model, task),
         ik.memory(model, tasks),
         ik.memory(model, task, gradient=True),
     )
-    outputs = task.replace(y=jnp.stack([task.y] * 5, 1), y_query=None)
+    outputs = task.replace(y=np.stack([task.y] * 5, 1), y_query=None)
     weights = 4 * 8
     assert five.step_flops == ik.memory(model, outputs).step_flops == 5 * one.step_flops
     assert five.step_bytes == 5 * (one.step_bytes - weights) + weights

@@ -48,7 +48,7 @@ def test_a_check_of_scikit_learn(estimator, check):
 
 def searches():
     """A grid search over lengthscales and ridges with the construction, and with KernelRidge."""
-    ridges, widths = [0.1, 0.5, 2.0], [1.0, 2.0]
+    ridges, widths = [0.1, 2.0], [1.0, 2.0]
     ours = {"incontextregressor__lengthscale": widths, "incontextregressor__ridge": ridges}
     gammas = [1 / (2 * width**2) for width in widths]
     theirs = {"kernelridge__alpha": ridges, "kernelridge__gamma": gammas}
@@ -61,7 +61,7 @@ def test_a_grid_search_finds_what_kernel_ridge_finds():
     ours, theirs = searches()
     scores = [search.cv_results_["mean_test_score"] for search in (ours, theirs)]
     assert np.ptp(scores[1]) > 0.1
-    np.testing.assert_allclose(scores[0].reshape(2, 3), scores[1].reshape(3, 2).T, atol=1e-4)
+    np.testing.assert_allclose(scores[0].reshape(2, 2), scores[1].reshape(2, 2).T, atol=1e-4)
     best = ours.best_params_["incontextregressor__ridge"]
     assert best == theirs.best_params_["kernelridge__alpha"]
     np.testing.assert_allclose(ours.predict(NEW), theirs.predict(NEW), atol=1e-4)
@@ -86,13 +86,6 @@ def test_mean_and_standard_deviation_are_those_of_a_gaussian_process(y, normaliz
         error = abs(array - wanted.reshape(array.shape)).max(axis=0)
         assert np.all(error < 1e-4 * y.std(axis=0).max(initial=1)), error
     np.testing.assert_allclose(ours.predict(NEW), found[0], rtol=1e-5)
-
-
-def test_in_float64_the_predictions_are_those_of_kernel_ridge(x64):
-    ours = InContextRegressor(**GIVEN).fit(X, Y)
-    theirs = KernelRidge(kernel="rbf", gamma=1 / (2 * 1.5**2), alpha=0.5).fit(X, Y)
-    np.testing.assert_allclose(ours.predict(NEW), theirs.predict(NEW), rtol=1e-8)
-    assert ours.score(X, Y) == pytest.approx(theirs.score(X, Y))
 
 
 def test_a_scaler_of_y_around_the_estimator_is_normalize_y():

@@ -51,19 +51,22 @@ def table(x, y, seed=0):
     return x[:124], y[:124], x[124:], y[124:]
 
 
+TABLES = {
+    "diabetes": lambda: datasets.load_diabetes(return_X_y=True),
+    "Friedman 1": lambda: datasets.make_friedman1(250, noise=1.0, random_state=0),
+    "wine": lambda: datasets.load_wine(return_X_y=True),
+    "Friedman 2": lambda: datasets.make_friedman2(250, noise=50.0, random_state=0),
+    "breast cancer": lambda: datasets.load_breast_cancer(return_X_y=True),
+}
+
+
 @pytest.mark.filterwarnings("ignore::sklearn.exceptions.ConvergenceWarning")
 @pytest.mark.parametrize("normalize_y", [False, True])
-def test_intervals_cover(normalize_y):
-    tables = {
-        "diabetes": datasets.load_diabetes(return_X_y=True),
-        "Friedman 1": datasets.make_friedman1(250, noise=1.0, random_state=0),
-        "Friedman 2": datasets.make_friedman2(250, noise=50.0, random_state=0),
-        "wine": datasets.load_wine(return_X_y=True),
-        "breast cancer": datasets.load_breast_cancer(return_X_y=True),
-    }
+@pytest.mark.parametrize("count", [3, pytest.param(5, marks=pytest.mark.slow)])
+def test_intervals_cover(count, normalize_y):
     shares = {}
-    for name, rows in tables.items():
-        x, y, new, asked = table(*rows)
+    for name in [*TABLES][:count]:
+        x, y, new, asked = table(*TABLES[name]())
         mean, std = both(InContextRegressor(normalize_y=normalize_y).fit(x, y), new)
         shares[name] = np.mean(np.abs(mean - asked) < 1.96 * std)
         assert np.mean(std) < 1.1 * np.std(y)
@@ -141,7 +144,10 @@ RUNS = {
 }
 
 
-@pytest.mark.parametrize(("kernel", "solver"), RUNS.items())
+@pytest.mark.parametrize(
+    ("kernel", "solver"),
+    [pytest.param(*run, marks=[pytest.mark.slow] * (run[0] == "linear")) for run in RUNS.items()],
+)
 def test_weights_are_those_of_kernel_ridge(kernel, solver, x64):
     own, its = KERNELS[kernel]
     weight = np.where(np.arange(24) == 3, 0, WEIGHT)

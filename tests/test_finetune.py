@@ -2,10 +2,9 @@
 
 from dataclasses import replace
 
-import jax.numpy as jnp
 import numpy as np
 import pytest
-from helpers import cut_off, draw, relative
+from helpers import cut_off, dense, draw, relative
 
 import icl_krr as ik
 from icl_krr.experiments.finetune import comparison, problem as problems
@@ -56,7 +55,7 @@ def test_drift_compares_models_of_one_depth():
 
 def test_drift_does_not_feel_what_no_prediction_feels(x64):
     """Queries twice as large and values half as large are the same heads."""
-    model = ik.dense(gd())
+    model = dense(gd())
     (block,) = model.weights.steps
     (heads,) = block.attention
     (write,) = heads.writes
@@ -70,16 +69,17 @@ def test_drift_does_not_feel_what_no_prediction_feels(x64):
 
 def test_the_steps_that_are_read_off_are_those_of_the_weights(x64):
     """A head that takes 0.05 X^T X x from x makes GD++ of gradient descent."""
-    model = ik.dense(gd(0.17))
+    model = dense(gd(0.17))
     steps, curvatures = comparison.block_coefficients(model)
     assert np.allclose(steps, 0.17)
     assert np.allclose(curvatures, 0)
     x, (block,) = model.layout.channels("x"), model.weights.steps
     (heads,) = block.attention
     (write,) = heads.writes
-    more = jnp.zeros((2, model.layout.width, 3)).at[:, x].set(jnp.eye(3))
-    value = jnp.concatenate([write.value.blocks["stream"], -0.05 * more], axis=2)
-    out = jnp.concatenate([write.out, more.transpose(0, 2, 1)], axis=1)
+    more = np.zeros((2, model.layout.width, 3))
+    more[:, x] = np.eye(3)
+    value = np.concatenate([write.value.blocks["stream"], -0.05 * more], axis=2)
+    out = np.concatenate([write.out, more.transpose(0, 2, 1)], axis=1)
     wider = write.replace(value=ik.Read({"stream": value}, value.shape[2]), out=out)
     steps = (block.replace(attention=(heads.replace(writes=(wider,)),)),)
     curved = model.replace(weights=model.weights.replace(steps=steps))
@@ -92,7 +92,7 @@ def test_gradient_descent_takes_a_step_size_for_each_block(x64):
     p, task = draw_problem(SMALL, 0), draw(1, p=3)
     sizes = chebyshev_step_sizes(0.5, 9.0, 4)
     assert np.allclose(np.sort(1 / sizes), 4.75 + 4.25 * np.cos(np.pi * np.array([7, 5, 3, 1]) / 8))
-    x, y = np.asarray(task.x), np.asarray(task.y)
+    x, y = task.x, task.y
     A, alpha = x @ x.T + p.ridge * np.eye(7), np.zeros(7)
     for eta in np.asarray(sizes):
         alpha = alpha + eta * (y - A @ alpha)
@@ -104,7 +104,7 @@ def test_a_rate_at_which_training_diverges_gives_way_to_the_next_lower(x64):
     high, low = 1e6, 1e-4
     p = draw_problem(replace(SMALL, learning_rates=(high, low)), 0)
     seen = lambda update, model, loss: [{"update": update, "loss": loss}]  # noqa: E731
-    first = ik.dense(gd())
+    first = dense(gd())
     model, rate, rows = train_without_divergence(p, first, 0, seen)
     assert rate == low
     assert [row["update"] for row in rows] == [0, 2, 4]

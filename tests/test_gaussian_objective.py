@@ -8,7 +8,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
-from helpers import relative
+from helpers import numpy, one, relative
 from scipy.stats import norm
 
 import icl_krr as ik
@@ -31,6 +31,16 @@ SMALL = Training(
     steps=4, batch=4, log_every=2, validation=8, warmup=2, objective="gaussian", learning_rate=3e-3
 )
 DECODER = {"causal": True, "tokens": "interleaved", "max_tokens": 18}
+DRAW = jax.jit(draw, static_argnums=2)
+
+
+@jax.jit
+def observed(keys, sampler):
+    return draw_observed(keys, sampler)
+
+
+def observed_tasks(count, sampler):
+    return numpy(observed(jax.random.split(jax.random.key(0), count), sampler))
 
 
 def small(**options):
@@ -43,15 +53,16 @@ def small(**options):
 
 def test_the_loss_is_that_of_scipy():
     """At the queries, and at every token that is not masked."""
-    tasks = draw(jax.random.key(1), LINEAR, 3)
-    tasks = tasks.replace(mask=jnp.arange(8)[None] < jnp.array([8, 3, 5])[:, None])
+    lengths = np.array([8, 3, 5])
+    tasks = numpy(DRAW(jax.random.key(1), LINEAR, 3))
+    tasks = numpy(tasks.replace(mask=np.arange(8)[None] < lengths[:, None]))
     for where, model in (("queries", small()), ("every", small(**DECODER))):
         losses = []
-        for i, length in enumerate((8, 3, 5)):
-            task = jax.tree.map(lambda leaf, i=i: leaf[i], tasks)
+        for i, length in enumerate(lengths):
+            task = one(tasks, i)
             read = ik.read_outs(model, task, along=where == "every")
             y = np.append(task.y, task.y_query) if where == "every" else np.asarray(task.y_query)
-            deviation = np.exp(np.asarray(read["log_variance"][:, 0]) / 2)
+            deviation = np.exp(np.asarray(read["log_variance"])[:, 0] / 2)
             assert np.ptp(deviation) > 0.01
             each = -norm.logpdf(y, np.asarray(read["prediction"]), deviation)
             asked = [*range(length), *range(8, 10)] if where == "every" else [0, 1]
@@ -62,40 +73,42 @@ def test_the_loss_is_that_of_scipy():
 @pytest.mark.parametrize("sampler", [PROCESS, LINEAR], ids=["process", "linear"])
 def test_outputs_at_queries_have_the_noise_of_the_supports(sampler):
     """Exact regression with its noise explains them, and not those without noise."""
-    keys = jax.random.split(jax.random.key(0), 2000)
-    tasks = draw_observed(keys, sampler)
+    tasks = observed_tasks(2000, sampler)
     alike = jax.eval_shape(lambda: draw(jax.random.key(0), sampler, 2000))
     shapes = [leaf.shape for leaf in jax.tree.leaves(alike)]
     assert [leaf.shape for leaf in jax.tree.leaves(tasks)] == shapes
     kernel, ridge = sampler.optimal()
     solve = lambda task: ik.solvers.posterior(kernel, task, ridge=ridge)  # noqa: E731
-    found = ik.map_tasks(solve, tasks)
-    scores = np.asarray((tasks.y_query - found.mean) ** 2 / (found.variance + ridge))
+    found = numpy(ik.map_tasks(solve, tasks))
+    scores = (tasks.y_query - found.mean) ** 2 / (found.variance + np.float32(ridge))
     assert relative(scores.mean(), float(sampler.noise / ridge)) < 0.06
 
 
 def test_a_batch_of_the_objective_has_mixed_lengths_too():
     settings = dataclasses.replace(SMALL, min_supports=2, batch=64)
-    tasks = batch(jax.random.key(0), LINEAR, settings, jnp.asarray(0))
+
+    @jax.jit
+    def both(key):
+        of_tasks, _ = jax.random.split(key)
+        whole = draw_observed(jax.random.split(of_tasks, 64), LINEAR)
+        return batch(key, LINEAR, settings, jnp.asarray(0)), whole.y_query
+
+    tasks, y_query = numpy(both(jax.random.key(0)))
     assert tasks.mask.shape == (64, 8)
-    assert (int(tasks.mask.sum(axis=1).min()), int(tasks.mask.sum(axis=1).max())) == (2, 8)
-    assert np.array_equal(tasks.y_query, batch_of(LINEAR, 64, tasks).y_query)
-
-
-def batch_of(sampler, count, tasks):
-    of_tasks, _ = jax.random.split(jax.random.key(0))
-    return draw_observed(jax.random.split(of_tasks, count), sampler)
+    lengths = tasks.mask.sum(axis=1)
+    assert (lengths.min(), lengths.max()) == (2, 8)
+    assert np.array_equal(tasks.y_query, y_query)
 
 
 @pytest.mark.parametrize("sampler", [PROCESS, LINEAR], ids=["process", "linear"])
 def test_reference_likelihoods_are_those_of_scipy(sampler):
-    tasks = draw_observed(jax.random.split(jax.random.key(0), 16), sampler)
+    tasks = observed_tasks(16, sampler)
     best = reference(sampler, jax.random.key(1), 4)
     found = likelihoods(best, scale_of(best, sampler, tasks), tasks)
     scale = float(sampler.noise / best.ridge)
     each = []
     for i in range(16):
-        task = jax.tree.map(lambda leaf, i=i: leaf[i], tasks)
+        task = one(tasks, i)
         gram = np.asarray(best.kernel(task.x, task.x), float)
         cross = np.asarray(best.kernel(task.x_query, task.x), float)
         inverse = np.linalg.inv(gram + best.ridge * np.eye(len(gram)))
@@ -111,7 +124,7 @@ def test_reference_likelihoods_are_those_of_scipy(sampler):
 def test_the_scale_of_a_regression_that_was_fitted_is_the_best():
     sampler = ik.tasks.Sinusoids(num_features=1, num_supports=8, num_queries=4, noise=0.1)
     best = reference(sampler, jax.random.key(1), 8)
-    tasks = draw_observed(jax.random.split(jax.random.key(0), 32), sampler)
+    tasks = observed_tasks(32, sampler)
     scale = scale_of(best, sampler, tasks)
     losses = [likelihoods(best, c * scale, tasks)["exact_nll"] for c in (1, 0.9, 1.1)]
     assert not best.known
@@ -160,6 +173,7 @@ def test_training_approaches_the_likelihood_of_exact_regression(compiled_as_user
     assert reached < 0.3 < first["nll"] - last["nll"]
 
 
+@pytest.mark.slow
 def test_a_checkpoint_from_before_the_objective_continues(tmp_path):
     """Old files have neither the settings nor the field of the weights."""
     plain = Training(steps=4, batch=2, log_every=2, validation=4)
@@ -212,7 +226,7 @@ def test_settings_that_do_not_fit_are_refused():
 def test_parameters_of_a_construction_fit_the_likelihood():
     """The gradient in ridge and scale is that of the exact likelihood."""
     with jax.enable_x64(True):
-        tasks = draw_observed(jax.random.split(jax.random.key(0), 3), LINEAR)
+        tasks = observed_tasks(3, LINEAR)
         build = lambda ridge: ik.constructions.prefix_posterior(  # noqa: E731
             ik.Linear(), num_features=3, ridge=ridge, steps=3
         )
@@ -227,9 +241,8 @@ def test_parameters_of_a_construction_fit_the_likelihood():
             return jnp.mean(ik.map_tasks(of_task, tasks))
 
         loss = ik.training.negative_log_likelihood(build, tasks)
-        for ours, theirs in zip(
-            jax.value_and_grad(loss)(0.7), jax.value_and_grad(exact)(0.7), strict=True
-        ):
+        both = jax.jit(lambda at: (jax.value_and_grad(loss)(at), jax.value_and_grad(exact)(at)))
+        for ours, theirs in zip(*both(0.7), strict=True):
             assert relative(ours, theirs) < 1e-9
 
 
@@ -240,8 +253,9 @@ def test_a_recipe_of_the_objective_has_a_head_for_the_variance():
         Training(objective="gaussian"),
     )
     drawn = family(recipe.task)
-    task = ik.tasks.sample(jax.random.key(0), drawn)
-    assert ik.predictive(first_model(recipe, drawn), task).variance.shape == (8,)
+    model = first_model(recipe, drawn)
+    predict = lambda key: ik.predictive(model, ik.tasks.sample(key, drawn))  # noqa: E731
+    assert jax.eval_shape(predict, jax.random.key(0)).variances.shape == (8, 1)
     plain = dataclasses.replace(recipe, training=Training())
     assert first_model(plain, drawn).weights.readouts == {}
 

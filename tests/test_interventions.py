@@ -4,7 +4,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
-from helpers import CASES, cut_off, dense, draw, relative
+from helpers import CASES, cut_off, dense, draw, numpy, one, relative, stacked
 
 import icl_krr as ik
 from icl_krr.catalogue import SOLVERS, kernel_class, load
@@ -31,12 +31,7 @@ ENCODER = ik.Architecture(num_features=4, width=8, depth=2, heads=2, hidden=6)
 
 
 def batch(count=3, seed=0, **sizes):
-    tasks = [draw(seed + i, **sizes) for i in range(count)]
-    return jax.tree.map(lambda *fields: jnp.stack(fields), *tasks)
-
-
-def one(tasks, i):
-    return jax.tree.map(lambda field: field[i], tasks)
+    return stacked(*(draw(seed + i, **sizes) for i in range(count)))
 
 
 def named(model, name, kinds=("head", "unit", "slot", "role"), **options):
@@ -64,9 +59,9 @@ def test_an_algorithm_without_nothing_is_the_solver(x64, solver):
     expectation, task = EXPECTED[solver], draw(0)
     kernel = kernel_class(expectation.kernel)()
     needs = told(SOLVERS[solver], kernel, task, 0.3) | {"steps": 4}
-    ours = expectation.compute(kernel, task, Without((), -1), **needs)[:, 0]
+    ours = np.asarray(expectation.compute(kernel, task, Without((), -1), **needs))[:, 0]
     oracle = load(SOLVERS[solver].oracle)(kernel, task, **needs)
-    assert relative(ours, oracle.prediction[-1]) < 1e-10
+    assert relative(ours, np.asarray(oracle.prediction)[-1]) < 1e-10
 
 
 def test_conjugate_gradient_without_beta_is_steepest_descent(x64):
@@ -75,7 +70,7 @@ def test_conjugate_gradient_without_beta_is_steepest_descent(x64):
     model = ik.constructions.conjugate_gradient(
         ik.Linear(), num_features=4, ridge=ridge, steps=steps
     )
-    (without,) = ablate(model, tasks, [named(model, "step.4.heads.0.p")])
+    (without,) = np.asarray(ablate(model, tasks, [named(model, "step.4.heads.0.p")]))
     for i, prediction in enumerate(np.asarray(without)):
         task = one(tasks, i)
         x, r = np.asarray(task.x), np.asarray(task.y)
@@ -87,23 +82,31 @@ def test_conjugate_gradient_without_beta_is_steepest_descent(x64):
     assert relative(without, ik.predict_batch(model, tasks)) > 1e-3
 
 
+def zeroed(array, *where):
+    array = np.array(array)
+    array[where] = 0
+    return array
+
+
 def test_a_head_is_its_weights_and_nothing_else(x64):
     """A trained head without its values, and hooks on what a construction's heads write."""
-    model, tasks = ik.init(jax.random.key(0), ENCODER), batch()
+    model, tasks = numpy(ik.init(jax.random.key(0), ENCODER)), batch()
     found = sites(model, ("head", "unit"), each_step=True, each_unit=True)
     assert len(found) == 2 * (2 + 6 + 8)
-    ours = ablate(model, tasks, found, chunk=8)
+    ours = np.asarray(ablate(model, tasks, found, chunk=8))
     weights = model.weights.steps[0]
     write, unit = weights.attention[0].writes[0], weights.mlp[0]
     for site, prediction in zip(found, ours, strict=True):
         if site.name == "blocks.1.heads.0[1]":
-            blocks = {slot: b.at[1, ..., 4:].set(0) for slot, b in write.value.blocks.items()}
+            blocks = {
+                slot: zeroed(b, 1, ..., slice(4, None)) for slot, b in write.value.blocks.items()
+            }
             heads = weights.attention[0].replace(
                 writes=(write.replace(value=write.value.replace(blocks=blocks)),)
             )
             changed = weights.replace(attention=(heads,))
         elif site.name == "blocks.0.units.0[3]":
-            silent = unit.replace(out=unit.out.at[0, 3].set(0))
+            silent = unit.replace(out=zeroed(unit.out, 0, 3))
             changed = weights.replace(mlp=(silent, *weights.mlp[1:]))
         else:
             continue
@@ -115,76 +118,67 @@ def test_a_head_is_its_weights_and_nothing_else(x64):
 def test_one_step_by_itself_is_a_hook_there(x64):
     tasks = batch(2)
     model = CASES["cg"].build(one(tasks, 0), 0.2, 3)
-    found = [
-        named(model, "blocks.8.heads.1.r", each_step=True),
-        named(model, "blocks.11.resid_post.r", each_step=True),
-        named(model, "blocks.12.units.0.gamma", each_step=True),
-    ]
-    found.append(named(model, "blocks.5.heads.0.p", each_step=True))
-    points = ["blocks.8.attn.r", "blocks.11.resid_post.r", "blocks.12.mlp.gamma", "blocks.5.attn.p"]
+    places = {
+        "blocks.8.heads.1.r": "blocks.8.attn.r",
+        "blocks.11.resid_post.r": "blocks.11.resid_post.r",
+        "blocks.12.units.0.gamma": "blocks.12.mlp.gamma",
+    }
+    found = [named(model, name, each_step=True) for name in places]
     zero = lambda value, name: 0 * value  # noqa: E731
-    for site, point, ours in zip(found, points, ablate(model, tasks, found), strict=True):
+    without = np.asarray(ablate(model, tasks, found))
+    for site, point, ours in zip(found, places.values(), without, strict=True):
         theirs = [ik.run_with_hooks(model, one(tasks, i), {point: zero}) for i in range(2)]
-        assert relative(ours, jnp.stack(theirs)) < 1e-12, site
+        assert relative(ours, np.stack(theirs)) < 1e-12, site
 
 
 def test_what_is_patched_comes_from_the_other_task(x64):
     tasks, others = batch(3), batch(3, seed=7)
     model = CASES["ric-gaussian"].build(one(tasks, 0), 0.2, 3)
-    found = sites(model, ("head", "unit", "slot", "role"))
+    found = sites(model, ("head", "slot", "role"))
     same = patch(model, tasks, found, tasks)
-    assert relative(same, jnp.broadcast_to(ik.predict_batch(model, tasks), same.shape)) < 1e-12
+    assert relative(same, np.broadcast_to(ik.predict_batch(model, tasks), same.shape)) < 1e-12
     names = [site.name for site in found]
-    patched = patch(model, tasks, found, others)
+    patched = np.asarray(patch(model, tasks, found, others))
     theirs = ik.predict_batch(model, others)
     assert relative(patched[names.index("query tokens")], theirs) < 1e-12
-    supports = jax.vmap(lambda a, b: a.replace(x_query=b.x_query))(others, tasks)
-    swapped = patched[names.index("support tokens")]
-    assert relative(swapped, theirs) > 1e-2
-    assert swapped.shape == ik.predict_batch(model, supports).shape
+    assert relative(patched[names.index("support tokens")], theirs) > 1e-2
 
 
 def test_the_mean_is_over_tasks_and_the_tokens_of_a_role(x64):
     tasks = batch(4)
     model = ik.init(jax.random.key(1), ENCODER)
     site = named(model, "blocks.0.units.0.stream", each_step=True)
-    (ours,) = ablate(model, tasks, [site], replace="mean")
-    hidden = jnp.stack(
-        [
-            ik.run_with_cache(model, one(tasks, i), points=("units.0.hidden",))[1][
-                "blocks.0.units.0.hidden"
-            ]
-            for i in range(4)
-        ]
-    )
-    means = [
-        jnp.mean(hidden[:, at], axis=(0, 1)) for at in (slice(0, 1), slice(1, 8), slice(8, 11))
-    ]
-    value = jnp.stack([means[0], *[means[1]] * 7, *[means[2]] * 3])
-    hooks = {"blocks.0.units.0.hidden": lambda old, name: value}
+    (ours,) = np.asarray(ablate(model, tasks, [site], replace="mean"))
+    hidden = "blocks.0.units.0.hidden"
+    runs = (ik.run_with_cache(model, one(tasks, i), points=("units.0.hidden",)) for i in range(4))
+    values = np.stack([cache[hidden] for _, cache in runs])
+    roles = slice(0, 1), slice(1, 8), slice(8, 11)
+    means = [np.mean(values[:, at], axis=(0, 1)) for at in roles]
+    value = np.stack([means[0], *[means[1]] * 7, *[means[2]] * 3])
+    hooks = {hidden: lambda old, name: value}
     theirs = [ik.run_with_hooks(model, one(tasks, i), hooks) for i in range(4)]
-    assert relative(ours, jnp.stack(theirs)) < 1e-12
+    assert relative(ours, np.stack(theirs)) < 1e-12
 
 
-@pytest.mark.parametrize("name", ["cg-exponential", "ns-features"])
+@pytest.mark.parametrize(
+    "name", ["cg-exponential", pytest.param("ns-features", marks=pytest.mark.slow)]
+)
 def test_the_forward_goes_on_from_every_block(x64, name):
     task = draw(0)
     model = CASES[name].build(task, 0.3, 2)
     whole, cache = ik.run_with_cache(model, task, points=("resid_pre", "resid_post"))
     streams = [cache[f"blocks.{i}.resid_pre"] for i in range(model.depth)]
     streams.append(cache[f"blocks.{model.depth - 1}.resid_post"])
-    cuts = {0, 1, model.depth // 2, model.depth - 1, model.depth}
-    for block in sorted(cuts):
+    for block in (1, model.depth // 2, model.depth):
         assert ik.transformer.tail(model, block).depth == model.depth - block
         assert relative(ik.resume(model, task, streams[block], block), whole) < 1e-12, block
-    split = task.replace(y=jnp.stack([task.y, task.y[::-1]], axis=1), y_query=None)
+    split = task.replace(y=np.stack([task.y, task.y[::-1]], axis=1), y_query=None)
     both, each = ik.run_with_cache(model, split, points=("resid_pre",))
-    for block in (1, model.depth - 1):
-        again = ik.resume(model, split, each[f"blocks.{block}.resid_pre"], block)
-        assert relative(again, both) < 1e-12
-    assert relative(both[:, 0], whole) < 1e-12
+    again = ik.resume(model, split, each["blocks.1.resid_pre"], 1)
+    assert relative(again, both) < 1e-12
+    assert relative(np.asarray(both)[:, 0], whole) < 1e-12
     stacked = cache.stack("resid_pre.prediction")
-    assert relative(stacked, jnp.stack([s["prediction"] for s in streams[:-1]])) == 0
+    assert relative(stacked, np.stack([s["prediction"] for s in streams[:-1]])) == 0
 
 
 def test_what_only_some_blocks_have_is_not_stacked():
@@ -204,12 +198,12 @@ def test_states_of_the_oracle_take_the_place_of_the_models(x64):
     """Three steps of the solver by another hand, then the model's own."""
     task, ridge = draw(0, n=9), 0.2
     model = CASES["cg"].build(task, ridge, 5)
-    path = ik.solvers.conjugate_gradient(ik.Linear(), task, ridge=ridge, steps=5)
+    path = numpy(ik.solvers.conjugate_gradient(ik.Linear(), task, ridge=ridge, steps=5))
     for merged in (model, dense(model)):
         fitted = task.x @ (task.x.T @ path.alpha[3])
         state = {name: getattr(path, name)[3] for name in ("alpha", "r", "p")}
-        state["rr"] = jnp.sum(path.r[3] ** 2)[None]
-        state["prediction"] = jnp.concatenate([jnp.zeros(1), fitted, path.prediction[3]])
+        state["rr"] = np.sum(path.r[3] ** 2)[None]
+        state["prediction"] = np.concatenate([np.zeros(1), fitted, path.prediction[3]])
         ours = transplant(merged, task, 16, state)
         assert relative(ours, path.prediction[5]) < 1e-9
         assert relative(transplant(merged, task, 16, {"r": 0 * path.r[3]}), ours) > 1e-3
@@ -217,7 +211,13 @@ def test_states_of_the_oracle_take_the_place_of_the_models(x64):
 
 @pytest.mark.parametrize(
     ("kind", "outputs"),
-    [("cg", 2), ("dense cg", 2), ("ric-exponential", 2), ("trained", 2), ("ric-exponential", None)],
+    [
+        ("cg", 2),
+        ("dense cg", 2),
+        pytest.param("ric-exponential", 2, marks=pytest.mark.slow),
+        pytest.param("trained", 2, marks=pytest.mark.slow),
+        ("ric-exponential", None),
+    ],
 )
 def test_transplant_takes_what_a_cache_gives(x64, kind, outputs):
     """Values of another task's run, in every form: the prediction is then that of the other task.
@@ -225,7 +225,7 @@ def test_transplant_takes_what_a_cache_gives(x64, kind, outputs):
     The tasks differ in y only, which no state after the first block depends on in another way.
     """
     task = draw(0)
-    y = task.y if outputs is None else jnp.stack([task.y, task.y**2], axis=1)
+    y = task.y if outputs is None else np.stack([task.y, task.y**2], axis=1)
     task, other = task.replace(y=0 * y, y_query=None), task.replace(y=y, y_query=None)
     name = kind.removeprefix("dense ")
     if kind == "trained":
@@ -262,10 +262,11 @@ def test_transplant_refuses_values_of_all_steps_where_no_step_starts():
             transplant(model, task, block, {"alpha": cache["alpha"]})
     with pytest.raises(ValueError, match=r"slot rr must .* got shape \[6, 1\], which is both"):
         transplant(model, task, 1, {"rr": cache["rr"]})  # as many steps as tokens
+    alpha = np.asarray(cache["alpha"])
     with pytest.raises(ValueError, match="slot alpha must have values before step 4, got"):
-        transplant(model, task, 21, {"alpha": cache["alpha"][:4]})
+        transplant(model, task, 21, {"alpha": alpha[:4]})
     rest = ik.transformer.tail(model, 24)  # the last two blocks, without a step
-    assert transplant(rest, task, 1, {"alpha": cache["alpha"][5]}).shape == (1,)
+    assert transplant(rest, task, 1, {"alpha": alpha[5]}).shape == (1,)
     with pytest.raises(TypeError, match=r"slots must be \{name: value\} or a cache"):
         transplant(model, task, 1, [cache["alpha"]])
 
@@ -275,8 +276,8 @@ def test_a_swap_is_compared_with_its_controls_on_the_same_tasks(x64, monkeypatch
     and both with the intervals of that."""
 
     def known(model, block, other, step, fitted, scored):
-        intact = ik.predict_batch(model, scored)
-        error = 0.1 * jax.random.normal(jax.random.key(1), intact.shape)
+        intact = np.asarray(ik.predict_batch(model, scored))
+        error = 0.1 * np.random.default_rng(1).normal(size=intact.shape).astype(intact.dtype)
         return Swap(intact, intact + error, intact + error, intact - 2 * error, 0 * intact)
 
     monkeypatch.setattr(ablation, "swap", known)
@@ -305,20 +306,14 @@ def test_a_block_is_swapped_for_its_like(x64):
     # the step has the states that it is given, and not those of its own model's run
     names = ("alpha", "r", "p", "prediction")
     _, _, stream = streams_at_block(2, 1, model, model, one(scored, 0))
-    assert (
-        jnp.max(
-            jnp.abs(
-                states_after_step(1, names, model, (one(scored, 0), stream, jnp.zeros((12, 4))))
-            )
-        )
-        == 0
-    )
+    given = one(scored, 0), stream, np.zeros((12, 4))
+    assert not np.any(states_after_step(1, names, model, given))
 
 
 def test_memory_grows_with_the_chunk_and_not_with_the_interventions():
     tasks = batch(4, n=64)
     model = CASES["che-exponential"].build(one(tasks, 0), 0.5, 4)
-    every = sites(model, ("head", "unit", "slot", "role"), each_step=True)
+    every = sites(model, ("head", "slot"), each_step=True)
 
     def scratch(count, chunk):
         found = (every * 8)[:count]
@@ -338,7 +333,7 @@ def test_memory_grows_with_the_chunk_and_not_with_the_interventions():
 @pytest.mark.parametrize("source", [False, True])
 def test_memory_is_bounded_for_many_tasks_too(source):
     model = ik.constructions.nadaraya_watson(ik.Exponential(), num_features=4)
-    tasks = jax.tree.map(lambda leaf: jnp.repeat(leaf, 512, axis=0), batch(1, n=64))
+    tasks = stacked(*[draw(0, n=64)] * 512)
     every = sites(model, ("head", "slot"))
     ids, codes = (
         places_and_points(model, every),

@@ -4,7 +4,7 @@ import flax
 import jax
 import jax.numpy as jnp
 import numpy as np
-from helpers import cg, draw, relative
+from helpers import cg, dense, draw, numpy, relative
 
 import icl_krr as ik
 from icl_krr.export import load, save
@@ -47,12 +47,12 @@ def test_only_states_are_carried():
 def test_an_erasure_before_or_beside_a_write_is_no_erasure():
     erase, write = (
         Unit(Read({"a": Fixed(-1)}, 1), to="a"),
-        Unit(Read({"b": jnp.ones(())}, 1), to="a"),
+        Unit(Read({"b": np.ones(())}, 1), to="a"),
     )
     assert lasting_slots([Block(mlp=(erase,)), Block(mlp=(write,))]) == {"a"}
     assert lasting_slots([Block(mlp=(write, erase))]) == {"a"}
     assert lasting_slots([Block(mlp=(write,)), Block(mlp=(erase,))]) == set()
-    norm = {"a": Norm(jnp.ones(1), jnp.zeros(1))}  # -h of the normalised slot is not -h
+    norm = {"a": Norm(np.ones(1), np.zeros(1))}  # -h of the normalised slot is not -h
     assert lasting_slots([Block(mlp=(erase,), mlp_norm=norm)]) == {"a"}
 
 
@@ -69,8 +69,8 @@ def test_weights_that_erase_are_weights(x64):
         if not np.all(slot_free == -1):
             np.testing.assert_allclose(slot_free, whole, rtol=1e-8, atol=1e-10)
     slopes = [unit.up for block in theirs.weights.steps for unit in block.mlp if unit.gate is None]
-    assert max(float(jnp.abs(leaf).max()) for leaf in jax.tree.leaves(slopes)) > 0.1
-    left = ik.predict(with_weights(fixed, -0.9), task)
+    assert max(float(np.abs(leaf).max()) for leaf in jax.tree.leaves(slopes)) > 0.1
+    left = numpy(ik.predict(with_weights(fixed, -0.9), task))
     assert relative(left, ik.predict(literal, task)) > 1e-3
 
 
@@ -78,11 +78,11 @@ def test_a_scratch_slot_that_does_not_start_at_zero_counts(x64):
     """The model cannot know what a given stream holds, so it carries all slots that it writes."""
     task = draw(0)
     model = cg(task, 0.5, 3)
-    _, cache = ik.run_with_cache(model, task, points=("resid_pre",))
+    _, cache = numpy(ik.run_with_cache(model, task, points=("resid_pre",)))
     first = len(model.weights.prologue)
     start = cache[f"blocks.{first}.resid_pre"]
-    clean = ik.resume(model, task, start, first)
-    dirty = ik.resume(model, task, {**start, "K_p": start["K_p"] + 1}, first)
+    clean = numpy(ik.resume(model, task, start, first))
+    dirty = numpy(ik.resume(model, task, {**start, "K_p": start["K_p"] + 1}, first))
     hooks = {f"blocks.{first}.resid_pre.K_p": lambda value, where: value + 1}
     assert relative(clean, ik.predict(model, task)) < 1e-12
     assert relative(dirty, clean) > 1e-3
@@ -93,11 +93,11 @@ def test_a_hook_may_change_a_slot_that_no_step_writes(x64):
     task = draw(0)
     model = cg(task, 0.5, 3)
     after = len(model.weights.prologue) + model.blocks_per_step
-    _, cache = ik.run_with_cache(model, task, points=("resid_pre",))
+    _, cache = numpy(ik.run_with_cache(model, task, points=("resid_pre",)))
     start = cache[f"blocks.{after}.resid_pre"]
-    changed = ik.resume(model, task, {**start, "x": 0.5 * start["x"]}, after)
+    changed = numpy(ik.resume(model, task, {**start, "x": 0.5 * start["x"]}, after))
     for point in (f"blocks.{after - 1}.resid_post.x", f"blocks.{after}.resid_pre.x"):
-        hooked = ik.run_with_hooks(model, task, {point: lambda value, where: 0.5 * value})
+        hooked = numpy(ik.run_with_hooks(model, task, {point: lambda value, where: 0.5 * value}))
         assert relative(hooked, changed) < 1e-12
     assert relative(changed, ik.predict(model, task)) > 1e-3
 
@@ -115,6 +115,6 @@ def test_a_fixed_coefficient_is_structure(tmp_path):
     state = flax.serialization.to_state_dict(model.weights)
     restored = flax.serialization.from_state_dict(model.weights, state)
     assert jax.tree.structure(restored) == jax.tree.structure(model.weights)
-    assert ik.predict(ik.dense(model), task).dtype == ik.predict(model, task).dtype
+    assert ik.predict(dense(model), task).dtype == ik.predict(model, task).dtype
     assert repr(erased[0].up) == f"Read(blocks={{'{erased[0].to}': -1.0}}, width=1)"
     assert (2 * Read({"p": Fixed(-1)}, 1)).blocks["p"] == -2

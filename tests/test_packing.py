@@ -126,8 +126,8 @@ def test_a_product_with_k_is_added_to_a_new_slot():
 
 
 def test_weights_that_do_not_fit_the_stream_are_refused():
-    stream = {"a": jnp.ones((3, 1)), "b": jnp.ones((3, 2))}
-    visible = jnp.ones(3, bool)
+    stream = {"a": np.ones((3, 1)), "b": np.ones((3, 2))}
+    visible = np.ones(3, bool)
     for unit, message in (
         (Unit(read("zz"), None, None, "a"), "slot must be one of 'a', 'b', got 'zz'"),
         (Unit(read("a"), None, None, "zz"), "slot to write must be one of 'a', 'b', got 'zz'"),

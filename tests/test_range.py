@@ -4,12 +4,13 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
+from helpers import numpy, often
 
 import icl_krr as ik
 from icl_krr.transformer.degrees import degrees
 from icl_krr.units import in_units, unit_of
 
-SIZES = jnp.append(2.0 ** jnp.linspace(-100, 100, 41), 0)  # powers of 2: nothing is rounded anew
+SIZES = np.append(2.0 ** np.linspace(-100, 100, 41), 0)  # powers of 2: nothing is rounded anew
 ONE = 20
 CONFIG = ik.tasks.LinearRegression(num_features=2, num_supports=6, num_queries=2)
 LINEAR, SOFT = ik.Linear(), ik.Exponential(2.0)
@@ -43,7 +44,7 @@ MODELS = {
 }
 
 
-@pytest.mark.parametrize("name", MODELS)
+@often("name", ("textbook", "softmax", "chebyshev", "prefix", "posterior"), MODELS)
 def test_the_prediction_of_a_model_follows_y_and_its_jacobian_stays(task, name):
     """Conjugate gradient lost the Jacobian below 1e-11 and above 1e12, the prediction later."""
     solver, kernel, options = MODELS[name]
@@ -73,7 +74,7 @@ SOLVERS = {
 }
 
 
-@pytest.mark.parametrize("name", SOLVERS)
+@often("name", ("exact", "conjugate_gradient", "prefix_conjugate_gradient"), SOLVERS)
 def test_the_answer_of_a_solver_and_all_its_gradients_follow_y(task, name):
     """The gradient of conjugate gradient was NaN for y of 1e24."""
     make, options = SOLVERS[name]
@@ -101,10 +102,10 @@ def test_the_answer_of_a_solver_and_all_its_gradients_follow_y(task, name):
 
 def test_slots_are_told_in_the_units_of_y(task):
     model, size = built("conjugate_gradient", LINEAR, **REGRESSION), 2.0**-70
-    _, known = ik.run_with_cache(model, task, points=("resid_pre",))
+    _, known = numpy(ik.run_with_cache(model, task, points=("resid_pre",)))
     small = task.replace(y=size * task.y)
-    prediction, found = ik.run_with_cache(model, small, points=("resid_pre",))
-    path = ik.solvers.conjugate_gradient(LINEAR, small, **REGRESSION)
+    prediction, found = numpy(ik.run_with_cache(model, small, points=("resid_pre",)))
+    path = numpy(ik.solvers.conjugate_gradient(LINEAR, small, **REGRESSION))
     for name in ("alpha", "r", "p", "prediction"):
         assert close(found[name] / size, known[name]), name
         assert close(found[name] / size, getattr(path, name) / size), name
@@ -127,7 +128,7 @@ def test_variances_do_not_depend_on_the_size_of_y(task):
 
         return jax.grad(total, has_aux=True)(task.x)
 
-    slopes, found = run(jnp.array([2.0**-100, 1.0, 2.0**100]))
+    slopes, found = run(np.array([2.0**-100, 1.0, 2.0**100]))
     assert close(found["prediction"][0] * 2.0**100, found["prediction"][1])
     for values in (slopes, found["variances"]):
         assert np.array_equal(values[0], values[1])
@@ -135,10 +136,10 @@ def test_variances_do_not_depend_on_the_size_of_y(task):
 
 
 def test_a_masked_support_does_not_choose_the_unit(task):
-    model, mask = built("conjugate_gradient", LINEAR, **REGRESSION), jnp.arange(6) < 5
-    seen = task.replace(y=jnp.where(mask, 2.0**-60 * task.y, 2.0**100), mask=mask)
-    known = ik.predict(model, seen.replace(y=jnp.where(mask, task.y, 0)))
-    assert close(ik.predict(model, seen) * 2.0**60, known)
+    model, mask = built("conjugate_gradient", LINEAR, **REGRESSION), np.arange(6) < 5
+    seen = task.replace(y=np.where(mask, 2.0**-60 * task.y, 2.0**100), mask=mask)
+    known = numpy(ik.predict(model, seen.replace(y=np.where(mask, task.y, 0))))
+    assert close(numpy(ik.predict(model, seen)) * 2.0**60, known)
 
 
 def test_a_hook_that_closes_over_a_traced_array_is_differentiated(task):
@@ -154,7 +155,7 @@ def test_a_hook_that_closes_over_a_traced_array_is_differentiated(task):
 
 def test_second_derivatives_follow_y():
     f = lambda y, w: jnp.sum(w * y**3) / jnp.sum(y * y)  # noqa: E731
-    y, w = jnp.array([1.0, 2.0]), jnp.array([3.0, 1.0])
+    y, w = np.array([1.0, 2.0]), np.array([3.0, 1.0])
     g = lambda y, w: in_units(unit_of(y), f, 1, y, w)  # noqa: E731
     of_f, of_g = (jax.jit(jax.hessian(one, argnums=(0, 1))) for one in (f, g))
     ((yy, yw), (_, ww)), size = of_f(y, w), 2.0**90
@@ -166,16 +167,16 @@ def test_second_derivatives_follow_y():
 
 
 def test_each_output_of_a_solver_has_its_own_unit(task):
-    sizes = jnp.array([2.0**-100, 1.0, 2.0**100])
+    sizes = np.array([2.0**-100, 1.0, 2.0**100])
     several = task.replace(y=task.y[:, None] * sizes[None])
-    path = ik.solvers.conjugate_gradient(LINEAR, several, **REGRESSION)
+    path = numpy(ik.solvers.conjugate_gradient(LINEAR, several, **REGRESSION))
     for i, size in enumerate(sizes):
         assert close(path.prediction[:, :, i] / size, path.prediction[:, :, 1])
 
 
 def test_a_y_that_is_solved_early_has_finite_derivatives():
     """r = 0 after one step: later steps are 0 / 0. Along y, the derivative is exact."""
-    task = ik.Task(x=jnp.eye(3), y=jnp.array([0.0, 2.0, 0.0]), x_query=jnp.ones((1, 3)))
+    task = ik.Task(x=np.eye(3), y=np.array([0.0, 2.0, 0.0]), x_query=np.ones((1, 3)))
     f = lambda y: ik.solvers.conjugate_gradient(  # noqa: E731
         LINEAR, task.replace(y=y), ridge=1.0, steps=3
     ).prediction[-1]
@@ -186,9 +187,9 @@ def test_a_y_that_is_solved_early_has_finite_derivatives():
 
 def test_points_too_far_apart_for_their_square_have_derivative_zero():
     """The kernel is 0 there, and its derivative was 0 times infinity."""
-    x = jnp.array([[0.0], [1.0], [1e25]])
+    x = np.array([[0.0], [1.0], [1e25]], "f4")
     k = lambda lengthscale: jnp.sum(ik.Gaussian(lengthscale)(x, x))  # noqa: E731
-    assert np.isclose(jax.grad(k)(1.0), 2 * np.exp(-0.5))
+    assert np.isclose(jax.jit(jax.grad(k))(1.0), 2 * np.exp(-0.5))
 
 
 def test_only_a_structure_that_is_homogeneous_in_y_has_degrees():
@@ -205,7 +206,7 @@ def test_only_a_structure_that_is_homogeneous_in_y_has_degrees():
         return model.replace(weights=model.weights.replace(readouts=mixed))
 
     tables = {**REGRESSION, "arithmetic": ik.ReLU(width=8, bound=9.0)}
-    average = {"ridges": jnp.array([0.1, 1.0]), "steps": 2}
+    average = {"ridges": np.array([0.1, 1.0]), "steps": 2}
     trained = ik.Architecture(num_features=2, width=8, depth=1, heads=1)
     assert of(with_mixed_read_out) is None
     assert of(built, "conjugate_gradient", LINEAR, **tables) is None
@@ -215,7 +216,7 @@ def test_only_a_structure_that_is_homogeneous_in_y_has_degrees():
 
 @pytest.mark.parametrize("dtype", ["bfloat16", "float32"])
 def test_units_are_powers_of_two_that_divide_without_rounding(dtype):
-    y = jnp.array([0.0, 1.0, 5e5, 1e-9, 3e38, jnp.inf, jnp.nan], dtype)
+    y = np.array([0.0, 1.0, 5e5, 1e-9, 3e38, np.inf, np.nan], dtype)
     units = jax.vmap(unit_of)(y)
     assert units[:3].tolist() == [1, 1, 1]
     assert units[5:].tolist() == [1, 1]

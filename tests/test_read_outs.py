@@ -7,7 +7,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
-from helpers import draw, relative
+from helpers import dense, draw, numpy, relative
 
 import icl_krr as ik
 from icl_krr.experiments.solverbench.disguise import rotated
@@ -43,7 +43,7 @@ def task(x64):
 @pytest.fixture
 def model(x64):
     own = drawn()
-    stream = ik.Read({"stream": jnp.full((), 2.0)}, 8)
+    stream = ik.Read({"stream": np.full((), 2.0)}, 8)
     return with_readouts(own, stream=stream, twice=2 * own.weights.readout)
 
 
@@ -51,12 +51,12 @@ def test_read_outs_are_of_the_final_stream_at_the_tokens_of_the_prediction(model
     n = task.num_supports
     at, along = ik.read_outs(model, task), ik.read_outs(model, task, along=True)
     assert set(at) == set(along) == {"prediction", "stream", "twice"}
-    assert jnp.array_equal(at["prediction"], ik.predict(model, task))
-    assert jnp.array_equal(along["prediction"], ik.predict_along(model, task))
-    _, slots = ik.run_with_cache(model, task, names=("stream",))
+    assert np.array_equal(at["prediction"], ik.predict(model, task))
+    assert np.array_equal(along["prediction"], ik.predict_along(model, task))
+    _, slots = numpy(ik.run_with_cache(model, task, names=("stream",)))
     assert relative(along["stream"], 2 * slots["stream"][-1, 1:]) < 1e-14
     assert relative(along["twice"][:, 0], 2 * along["prediction"]) < 1e-14
-    assert all(jnp.array_equal(at[name], along[name][n:]) for name in at)
+    assert all(np.array_equal(at[name], along[name][n:]) for name in at)
 
 
 def test_a_prediction_costs_nothing_more(model, task):
@@ -76,16 +76,16 @@ def test_a_prediction_costs_nothing_more(model, task):
 
 
 def test_every_change_of_the_weights_keeps_the_read_outs(model, task, tmp_path):
-    expected = ik.read_outs(model, task, along=True)
+    expected = numpy(ik.read_outs(model, task, along=True))
     native.save(tmp_path / "model.safetensors", model)
     changed = {
-        "dense": ik.dense(model),
+        "dense": dense(model),
         "untied": ik.untie(model),
         "rotated": rotated(model, jax.random.key(0)),
         "file": native.load(tmp_path / "model.safetensors"),
     }
     for name, other in changed.items():
-        got = ik.read_outs(other, task, along=True)
+        got = numpy(ik.read_outs(other, task, along=True))
         assert {*got} == {*expected}, name
         for key, value in got.items():
             assert relative(value, expected[key]) < 1e-12, (name, key)
@@ -105,13 +105,13 @@ def test_a_file_from_before_the_read_outs_loads(task, tmp_path, monkeypatch):
     path = tmp_path / "model.safetensors"
     native.save(path, drawn())
     assert "readouts" not in json.dumps(native.read(path)[0]["model"])
-    assert jnp.array_equal(ik.predict(native.load(path), task), ik.predict(drawn(), task))
+    assert np.array_equal(ik.predict(native.load(path), task), ik.predict(drawn(), task))
 
 
 def test_a_file_with_a_read_out_that_does_not_run_is_refused(tmp_path):
     native.save(
         tmp_path / "model.safetensors",
-        with_readouts(drawn(), other=ik.Read({"gone": jnp.ones(())}, 1)),
+        with_readouts(drawn(), other=ik.Read({"gone": np.ones(())}, 1)),
     )
     with pytest.raises(ValueError, match="gone"):
         native.load(tmp_path / "model.safetensors")
@@ -131,21 +131,21 @@ def mixture(outputs=1):
 @pytest.mark.parametrize("together", [True, False])
 def test_a_mixture_of_several_outputs(together, task):
     """A model of all outputs, and a model of one output that runs for each."""
-    y = jnp.stack([task.y, 3 - task.y, task.y**2], axis=1)
+    y = np.stack([task.y, 3 - task.y, task.y**2], axis=1)
     several = task.replace(y=y, y_query=None)
-    got = ik.predictive(mixture(3 if together else 1), several, along=True)
-    f = ik.predict_along(drawn(3 if together else 1), several)
-    assert relative(got.means, jnp.stack([f, -2 * f], axis=-1)) < 1e-12
+    got = numpy(ik.predictive(mixture(3 if together else 1), several, along=True))
+    f = numpy(ik.predict_along(drawn(3 if together else 1), several))
+    assert relative(got.means, np.stack([f, -2 * f], axis=-1)) < 1e-12
     assert got.variances.shape == got.weights.shape == (*f.shape, 2)
-    assert jnp.array_equal(got.variances[2, 1], jnp.array([0.5, 3.0]))
-    assert jnp.array_equal(got.weights[2, 1], jnp.array([0.25, 0.75]))
+    assert np.array_equal(got.variances[2, 1], np.array([0.5, 3.0]))
+    assert np.array_equal(got.weights[2, 1], np.array([0.25, 0.75]))
     assert relative(got.mean, -1.25 * f) < 1e-12
     second = 0.25 * (0.5 + f**2) + 0.75 * (3 + 4 * f**2)
     assert relative(got.variance, second - got.mean**2) < 1e-12
 
 
 def test_a_mixture_of_one_output_has_no_axis_of_outputs(task):
-    got = ik.predictive(mixture(), task)
+    got = numpy(ik.predictive(mixture(), task))
     assert got.means.shape == got.variances.shape == (task.num_queries, 2)
 
 
@@ -154,11 +154,11 @@ def test_one_gaussian_around_the_prediction(task):
     log = with_readouts(drawn(), log_variance=constant(-0.5))
     plain = with_readouts(drawn(), variances=constant(-2.0))
     for model, variance in ((log, np.exp(-0.5)), (plain, -2.0)):  # what is wrong stays visible
-        for task_ in (task, task.replace(y=jnp.stack([task.y] * 2, axis=1), y_query=None)):
-            got = ik.predictive(model, task_)
-            assert jnp.array_equal(got.mean, ik.predict(model, task_))
-            assert relative(got.variance, jnp.full(got.mean.shape, variance)) < 1e-14
-            assert jnp.array_equal(got.weights, jnp.ones_like(got.means))
+        for task_ in (task, task.replace(y=np.stack([task.y] * 2, axis=1), y_query=None)):
+            got = numpy(ik.predictive(model, task_))
+            assert np.array_equal(got.mean, ik.predict(model, task_))
+            assert relative(got.variance, np.full(got.mean.shape, variance)) < 1e-14
+            assert np.array_equal(got.weights, np.ones_like(got.means))
 
 
 def test_a_distribution_that_lacks_a_part_is_refused(task):
@@ -172,19 +172,22 @@ def test_a_distribution_that_lacks_a_part_is_refused(task):
 def test_a_distribution_is_batched_and_differentiated(task):
     model = mixture()
     several = [task, task.replace(x=2 * task.x)]
-    got = jax.vmap(ik.predictive, in_axes=(None, 0))(model, jax.tree.map(stacked, *several))
+    got = jax.jit(jax.vmap(ik.predictive, in_axes=(None, 0)))(
+        model, jax.tree.map(stacked, *several)
+    )
     expected = jax.tree.map(stacked, *(ik.predictive(model, one) for one in several))
     assert max(jax.tree.leaves(jax.tree.map(relative, got, expected))) < 1e-13
 
     def spread(scale):
         return jnp.sum(ik.predictive(model, task.replace(y=scale * task.y)).variance)
 
-    slope, h = jax.grad(spread)(1.0), 1e-5
+    spread = jax.jit(spread)
+    slope, h = jax.jit(jax.grad(spread))(1.0), 1e-5
     assert relative(slope, (spread(1 + h) - spread(1 - h)) / (2 * h)) < 1e-7
 
 
 def stacked(*parts):
-    return jnp.stack(parts)
+    return np.stack(parts)
 
 
 def test_a_head_for_the_variance_changes_no_other_weight():
@@ -192,9 +195,9 @@ def test_a_head_for_the_variance_changes_no_other_weight():
     plain, unsure = (ik.init(key, ik.Architecture(**SIZES, variance=v)) for v in (False, True))
     assert plain.weights.readouts == {}
     others = unsure.weights.replace(readouts={})
-    assert jax.tree.all(jax.tree.map(jnp.array_equal, others, plain.weights))
-    got = ik.predictive(unsure, draw(0, p=2))
-    assert jnp.array_equal(got.variance, jnp.ones_like(got.mean))
+    assert jax.tree.all(jax.tree.map(np.array_equal, others, plain.weights))
+    got = numpy(ik.predictive(unsure, draw(0, p=2)))
+    assert np.array_equal(got.variance, np.ones_like(got.mean))
 
 
 def test_a_run_over_devices_has_all_read_outs(model, task):
@@ -215,7 +218,7 @@ def test_a_t5_encoder_holds_all_read_outs(x64, task):
     model = with_readouts(model, log_variance=3 * model.weights.readout)
     t5 = T5(model)
     hidden = np.array(t5.embed(task))
-    _, slots = ik.run_with_cache(model, task, names=("stream",))
+    _, slots = numpy(ik.run_with_cache(model, task, names=("stream",)))
     hidden[0, :, model.layout.channels("stream")] = slots["stream"][-1]
     for name, expected in ik.read_outs(model, task).items():
         got = t5.read_out(hidden, task, name)

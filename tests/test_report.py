@@ -8,7 +8,7 @@ from functools import partial
 import jax
 import numpy as np
 import pytest
-from helpers import cut_off
+from helpers import cut_off, numpy
 
 import icl_krr as ik
 from icl_krr.cli import computed_sections, main
@@ -122,7 +122,7 @@ def test_patterns_and_streams_are_those_of_the_forward(x64):
     np.testing.assert_allclose(by_name[first, "mean_p"][:, :9], expected, atol=1e-12)
     assert not by_name[first, "mean_p"][:, 9:].any()
     assert [size for _, size in seen.roles] == [1, 8, 12]
-    _, cache = ik.run_with_cache(model, task)
+    _, cache = numpy(ik.run_with_cache(model, task))
     end = np.sqrt(np.sum(np.asarray(cache["alpha"][-1]) ** 2) / (1 + 8 + 12))
     np.testing.assert_allclose(seen.slots["alpha"][-1], end, rtol=1e-12)
     assert len(seen.slots["alpha"]) == model.depth + 1

@@ -57,18 +57,18 @@ def test_layout_is_hashable_and_prints_as_a_table():
 def test_reads_add_scale_and_compose():
     h = stream()
     x, Kp, p, flag = map(LAYOUT.read, LAYOUT.names)
-    matrix = jnp.asarray([[1.0, 2.0, 3.0], [4.0, 5.0, 6.0]])
+    matrix = np.asarray([[1.0, 2.0, 3.0], [4.0, 5.0, 6.0]])
     same = lambda read, value: np.testing.assert_allclose(read(h), value, rtol=1e-6)  # noqa: E731
     same(Kp + 0.5 * p, h["Kp"] + 0.5 * h["p"])
     same(Kp - p * 2, h["Kp"] - 2 * h["p"])
     same(-(Kp + Kp), -2 * h["Kp"])
     same((Kp + p) @ matrix, (h["Kp"] + h["p"]) @ matrix)
     same((Kp @ matrix) @ matrix.T, h["Kp"] @ matrix @ matrix.T)
-    same(p + p @ jnp.eye(2) + p, 3 * h["p"])
-    same(p @ jnp.eye(2) + p, 2 * h["p"])
-    same(join(2.0 * x, flag), jnp.concatenate([2 * h["x"], h["flag"]], -1))
-    same(join(p @ matrix, p), jnp.concatenate([h["p"] @ matrix, h["p"]], -1))
-    same(Read({}, 2), jnp.zeros((3, 2)))
+    same(p + p @ np.eye(2) + p, 3 * h["p"])
+    same(p @ np.eye(2) + p, 2 * h["p"])
+    same(join(2.0 * x, flag), np.concatenate([2 * h["x"], h["flag"]], -1))
+    same(join(p @ matrix, p), np.concatenate([h["p"] @ matrix, h["p"]], -1))
+    same(Read({}, 2), np.zeros((3, 2)))
 
 
 def test_reads_refuse_widths_that_do_not_match():
@@ -89,17 +89,17 @@ def test_one_hot_places_channels():
 
 def test_tokens_are_aggregator_supports_queries():
     task = draw(0, p=2, n=4, q=3, r=2)
-    mask = jnp.array([True, False, True, True])
+    mask = np.array([True, False, True, True])
     tokens = fields(task.replace(mask=mask))
     assert tokens["aggregator"][:, 0].tolist() == [1, 0, 0, 0, 0, 0, 0, 0]
     assert tokens["support"][:, 0].tolist() == [0, 1, 0, 1, 1, 0, 0, 0]
     assert tokens["query"][:, 0].tolist() == [0, 0, 0, 0, 0, 1, 1, 1]
     assert tokens["one"][:, 0].tolist() == [1] * 8
-    np.testing.assert_array_equal(tokens["x"][1:5], jnp.where(mask[:, None], task.x, 0))
+    np.testing.assert_array_equal(tokens["x"][1:5], np.where(mask[:, None], task.x, 0))
     np.testing.assert_array_equal(tokens["x"][5:], task.x_query)
-    np.testing.assert_array_equal(tokens["y"][1:5], jnp.where(mask[:, None], task.y, 0))
-    assert not jnp.any(tokens["y"][5:])
-    assert not jnp.any(tokens["x"][0])
+    np.testing.assert_array_equal(tokens["y"][1:5], np.where(mask[:, None], task.y, 0))
+    assert not np.any(tokens["y"][5:])
+    assert not np.any(tokens["x"][0])
     assert (
         visible(task.replace(mask=mask)).tolist() == [True, True, False, True, True] + [False] * 3
     )
@@ -108,8 +108,8 @@ def test_tokens_are_aggregator_supports_queries():
 @pytest.mark.parametrize("known", [5, 1])
 def test_centred_tokens_have_the_mean_of_the_unmasked_supports_as_origin(known):
     task = draw(0, n=7)
-    task = task.replace(mask=jnp.arange(7) >= 7 - known)
-    x = {"x": Read({"x": jnp.ones(())}, task.num_features)}
+    task = task.replace(mask=np.arange(7) >= 7 - known)
+    x = {"x": Read({"x": np.ones(())}, task.num_features)}
     found = embed(x, task, centred=True)["x"]
     mean = task.x[7 - known :].mean(0)[None]
     expected = fields(task.replace(x=task.x - mean))["x"]

@@ -6,7 +6,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
-from helpers import CASES, draw, relative
+from helpers import CASES, draw, numpy, relative
 
 import icl_krr as ik
 from icl_krr import solvers
@@ -113,7 +113,7 @@ def test_sensitivities_of_what_has_converged_are_the_closed_forms(task, system):
     wanted = by_hand(kernel(told), task, told)
     for name, value in wanted.items():
         if name in ("step_size", "sink"):
-            assert jnp.max(jnp.abs(found[name])) < 1e-9, name
+            assert np.max(np.abs(found[name])) < 1e-9, name
         else:
             assert relative(found[name], value) < 1e-6, name
     of = partial(solve_by_hand, kernel(told), task)
@@ -136,8 +136,8 @@ KERNELS = {
 @pytest.mark.parametrize("family", KERNELS.values(), ids=KERNELS)
 def test_closed_forms_are_the_derivatives_of_the_oracle(task, family):
     """With a masked support, on which nothing depends."""
-    kernel = family(projection=jnp.asarray(U))
-    task = task.replace(mask=jnp.arange(8) != 3)
+    kernel = family(projection=np.asarray(U))
+    task = task.replace(mask=np.arange(8) != 3)
 
     @jax.jit
     @partial(jax.jacrev, argnums=(0, 1, 2))
@@ -151,7 +151,7 @@ def test_closed_forms_are_the_derivatives_of_the_oracle(task, family):
     assert relative(of(solvers.derivative_in_ridge), of_ridge) < 1e-9
     assert relative(of(solvers.derivative_in_y), of_task["y"]) < 1e-9
     assert relative(of(solvers.derivative_in_supports), of_task["x"]) < 1e-9
-    each = jnp.einsum("qqp->qp", of_task["x_query"])
+    each = np.einsum("qqp->qp", of_task["x_query"])
     assert relative(of(solvers.derivative_in_queries), each) < 1e-9
     if not isinstance(kernel, ik.Linear):
         bandwidth = own.temperature if isinstance(kernel, ik.Exponential) else own.lengthscale
@@ -185,7 +185,7 @@ def test_closed_forms_round_no_more_than_automatic_derivatives(family):
     values = x, y, x_query, ridge, np.eye(2, dtype="f4")
     ours, theirs = both(*values)
     with jax.enable_x64(True):
-        _, true = both(*(jnp.asarray(value, float) for value in values))
+        _, true = both(*(np.asarray(value, float) for value in values))
     for mine, other, exact in zip(
         *jax.tree.map(np.float64, (ours, list(theirs), list(true))), strict=True
     ):
@@ -230,9 +230,9 @@ def test_steps_and_bounds_matter_before_convergence_as_in_the_oracle(task, name)
     )
     for key in told:
         assert relative(ours[key], theirs[key]) < 1e-9, key
-        assert jnp.max(jnp.abs(ours[key][3])) > 1e-3, key
+        assert np.max(np.abs(ours[key][3])) > 1e-3, key
         if key != "ridge":
-            assert jnp.max(jnp.abs(ours[key][-1])) < 1e-9, key
+            assert np.max(np.abs(ours[key][-1])) < 1e-9, key
 
 
 def test_a_sink_of_the_logits_matters_to_no_prediction(task):
@@ -250,7 +250,7 @@ def test_a_sink_of_the_logits_matters_to_no_prediction(task):
         return ik.predict(model, task)
 
     slope = jax.jit(partial(parameter_sensitivities, answers))(4.0)
-    assert jnp.max(jnp.abs(slope)) < 1e-12 * jnp.max(jnp.abs(task.y))
+    assert np.max(np.abs(slope)) < 1e-12 * np.max(np.abs(task.y))
 
 
 def test_influence_is_that_of_regression_with_weights_and_without_the_support(x64):
@@ -266,12 +266,12 @@ def test_influence_is_that_of_regression_with_weights_and_without_the_support(x6
 
 def test_closed_forms_without_a_support_are_those_of_a_refit(task):
     kernel = ik.Gaussian(1.0)
-    whole = solvers.exact(kernel, task, ridge=RIDGE).prediction
+    whole = numpy(solvers.exact(kernel, task, ridge=RIDGE).prediction)
     refits = [
-        solvers.exact(kernel, task.replace(mask=jnp.arange(8) != j), ridge=RIDGE).prediction
+        solvers.exact(kernel, task.replace(mask=np.arange(8) != j), ridge=RIDGE).prediction
         for j in range(8)
     ]
-    change = jnp.stack(refits, axis=1) - whole[:, None]
+    change = np.stack(refits, axis=1) - whole[:, None]
     assert relative(solve_by_hand(kernel, task, solvers.change_without), change) < 1e-9
 
 
@@ -284,16 +284,17 @@ def encoder(x64):
 def test_a_weight_in_a_trained_model_is_how_often_a_support_is_there(task, encoder):
     """None: masked; two: repeated. The derivative in it lies between."""
     twice = task.replace(
-        x=jnp.concatenate([task.x, task.x[2:3]]), y=jnp.concatenate([task.y, task.y[2:3]])
+        x=np.concatenate([task.x, task.x[2:3]]), y=np.concatenate([task.y, task.y[2:3]])
     )
     weigh = jax.jit(partial(weighted, encoder, task))
-    ones = jnp.ones(8)
-    assert relative(weigh(ones.at[2].set(2.0)), ik.predict(encoder, twice)) < 1e-9
+    ones = np.ones(8)
+    assert relative(weigh(np.where(np.arange(8) == 2, 2.0, 1.0)), ik.predict(encoder, twice)) < 1e-9
     found = jax.jit(influence)(encoder, task)
-    without = weigh(ones.at[2].set(0.0)) - ik.predict(encoder, task)
+    without = weigh(np.where(np.arange(8) == 2, 0.0, 1.0)) - numpy(ik.predict(encoder, task))
     assert relative(found.exact[:, 2], without) < 1e-9
     step = 1e-5
-    slope = (weigh(ones.at[2].add(step)) - weigh(ones.at[2].add(-step))) / (2 * step)
+    more, less = (numpy(weigh(ones + change * (np.arange(8) == 2))) for change in (step, -step))
+    slope = (more - less) / (2 * step)
     assert relative(-found.first_order[:, 2], slope) < 1e-6
 
 
@@ -309,14 +310,14 @@ def test_sensitivities_of_a_trained_model_are_its_differences(task, encoder):
         task.replace(x=task.x + t * dx, x_query=task.x_query + t * dq)
     )
     slope = (moved(1e-6) - moved(-1e-6)) / 2e-6
-    along = jnp.einsum("lqnp,np->lq", found.x, dx) + jnp.einsum("lqp,qp->lq", found.x_query, dq)
+    along = np.einsum("lqnp,np->lq", found.x, dx) + np.einsum("lqp,qp->lq", found.x_query, dq)
     assert relative(along, slope) < 1e-6
 
 
 def test_several_outputs_are_refused(x64):
-    one = ik.Task(x=jnp.ones((2, 1)), y=jnp.ones(2), x_query=jnp.ones((1, 1)))
+    one = ik.Task(x=np.ones((2, 1)), y=np.ones(2), x_query=np.ones((1, 1)))
     task, model = (
-        one.replace(y=jnp.ones((2, 2))),
+        one.replace(y=np.ones((2, 2))),
         ik.constructions.nadaraya_watson(ik.Exponential(), num_features=1),
     )
     for refused in (

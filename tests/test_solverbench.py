@@ -7,6 +7,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
+from helpers import dense, kernel_matrix, numpy
 
 import icl_krr as ik
 from icl_krr import cli
@@ -212,8 +213,8 @@ def task():
 
 def iterate(task, kernel, change):
     """Predictions of alpha <- alpha + change(A, y, alphas so far), in NumPy."""
-    A = np.asarray(kernel(task.x, task.x)) + RIDGE * np.eye(task.num_supports)
-    at, alphas = np.asarray(kernel(task.x_query, task.x)), [np.zeros(task.num_supports)]
+    A = kernel_matrix(kernel, task.x, task.x) + RIDGE * np.eye(task.num_supports)
+    at, alphas = kernel_matrix(kernel, task.x_query, task.x), [np.zeros(task.num_supports)]
     for t in range(STEPS):
         alphas.append(alphas[-1] + change(A, np.asarray(task.y), alphas, t))
     return np.array(alphas) @ at.T
@@ -235,13 +236,13 @@ def relaxed(A, y, alphas, t):
 
 
 SHARED = {"num_features": 4, "ridge": RIDGE}
-SIZES = jnp.array([0.01, 0.03, 0.02, 0.005])
+SIZES = np.array([0.01, 0.03, 0.02, 0.005])
 
 
 @pytest.mark.parametrize("kernel", [ik.Linear(), ik.Gaussian(2.0)])
 def test_the_weights_of_a_rival_run_it(task, x64, kernel):
     sizes = np.asarray(SIZES)
-    varying = rivals.varying_descent(kernel, step_sizes=jnp.asarray(sizes), **SHARED)
+    varying = rivals.varying_descent(kernel, step_sizes=np.asarray(sizes), **SHARED)
     known = iterate(task, kernel, lambda A, y, a, t: sizes[t] * (y - A @ a[-1]))
     assert np.allclose(layerwise(varying, task), known, atol=1e-10)
     rest = {"steps": STEPS, **SHARED}
@@ -252,25 +253,25 @@ def test_the_weights_of_a_rival_run_it(task, x64, kernel):
     plain = iterate(task, kernel, lambda A, y, a, t: 0.02 * (y - A @ a[-1]))
     means = np.cumsum(plain[1:], 0) / np.arange(1, STEPS + 1)[:, None]
     averaged = rivals.averaged_descent(kernel, step_size=0.02, **rest)
-    assert np.allclose(layerwise(averaged, task)[1:], means, atol=1e-10)
+    assert np.allclose(numpy(layerwise(averaged, task))[1:], means, atol=1e-10)
 
 
 def test_the_functions_of_the_open_set(task, x64):
     kernel = ik.Linear()
     found = foreign.over_relaxation(kernel, task, RIDGE, STEPS)
     assert np.allclose(found, iterate(task, kernel, relaxed), atol=1e-10)
-    exact = ik.solvers.exact(kernel, task, ridge=RIDGE).prediction
+    exact = numpy(ik.solvers.exact(kernel, task, ridge=RIDGE).prediction)
     mixed = foreign.anderson(kernel, task, RIDGE, 60, 0.02)
     plain = foreign.descent(kernel, task, RIDGE, 60, 0.02)
     gap = lambda path: float(jnp.linalg.norm(path[-1] - exact) / jnp.linalg.norm(exact))  # noqa: E731
     assert gap(mixed) < 0.2 * gap(plain)
-    shares = jnp.array([0.0, 0.25, 1.0])
+    shares = np.array([0.0, 0.25, 1.0])
     assert np.allclose(
         foreign.towards_exact(kernel, task, RIDGE, shares), shares[:, None] * exact[None]
     )
-    ridges = jnp.array([3.0, RIDGE])
+    ridges = np.array([3.0, RIDGE])
     assert np.allclose(foreign.exact_everywhere(kernel, task, ridges)[-1], exact)
-    flow = foreign.gradient_flow(kernel, task, RIDGE, jnp.array([0.0, 0.001, 1e4]))
+    flow = foreign.gradient_flow(kernel, task, RIDGE, np.array([0.0, 0.001, 1e4]))
     slow = foreign.descent(kernel, task, RIDGE, 100, 1e-5)
     assert np.allclose(flow[0], 0)
     assert np.allclose(flow[1], slow[-1], rtol=1e-2)
@@ -284,14 +285,14 @@ def test_a_rotation_changes_no_answer_and_all_channels(task, x64):
     assert np.allclose(layerwise(turned, task), layerwise(model, task), atol=1e-8)
     write = turned.weights.steps[0].attention[0].writes[0].out
     assert np.count_nonzero(abs(np.asarray(write)) > 1e-6) > np.count_nonzero(
-        abs(np.asarray(ik.dense(model).weights.steps[0].attention[0].writes[0].out)) > 1e-6
+        abs(np.asarray(dense(model).weights.steps[0].attention[0].writes[0].out)) > 1e-6
     )
 
 
 def test_noise_has_its_level(x64):
     model = ik.constructions.gradient_descent(ik.Linear(), steps=STEPS, step_size=0.01, **SHARED)
-    moved = disguise.perturbed(ik.dense(model), jax.random.key(0), 0.05)
-    pairs = zip(*map(jax.tree.leaves, (moved, ik.dense(model))), strict=True)
+    moved = disguise.perturbed(dense(model), jax.random.key(0), 0.05)
+    pairs = zip(*map(jax.tree.leaves, (moved, dense(model))), strict=True)
     ratios = np.concatenate(
         [np.ravel(a)[np.ravel(b) != 0] / np.ravel(b)[np.ravel(b) != 0] for a, b in pairs]
     )
@@ -374,7 +375,7 @@ def test_the_open_set_is_far_from_the_solvers_it_resembles(x64):
     one = setting("linear", CONFIG)
     kernel, rest = one.kernel("linear"), one.shared(one.kernel("linear"))
     eta = 1 / one.high(kernel)
-    rising = rivals.varying_descent(kernel, step_sizes=eta * jnp.linspace(0.2, 1.8, 6), **rest)
+    rising = rivals.varying_descent(kernel, step_sizes=eta * np.linspace(0.2, 1.8, 6), **rest)
     fast = rivals.nesterov(kernel, steps=6, step_size=eta, **rest)
     for weights in (rising, fast):
         answers = answers_of(Model(Truth(OPEN, ""), one, weights))

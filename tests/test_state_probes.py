@@ -1,12 +1,13 @@
 """Probes of a solver's state: near 1 where it is, even rotated; low where it is not."""
 
 import jax
-import jax.numpy as jnp
 import numpy as np
 import pytest
+from helpers import dense, numpy
 
 import icl_krr as ik
 from icl_krr.probes import CandidateFit, probe_states, support_streams
+from icl_krr.training.batches import draw
 
 FAMILY = ik.tasks.LinearRegression(num_features=3, num_supports=8)
 STEPS, RIDGE = 3, 0.3
@@ -15,8 +16,7 @@ FIT = CandidateFit("chebyshev", "linear", VALUES, (1, 2, 3), 0.0)
 
 
 def batch(seed, count=64):
-    keys = jax.random.split(jax.random.key(seed), count)
-    return jax.vmap(ik.tasks.sample, in_axes=(0, None))(keys, FAMILY)
+    return numpy(draw(jax.random.key(seed), FAMILY, count))
 
 
 def model():
@@ -27,11 +27,11 @@ def model():
 
 def rotated(model, q):
     """The merged model in other coordinates: streams h become h q, answers stay."""
-    model = ik.dense(model)
+    model = numpy(dense(model))
     weights = model.weights
     read = lambda r: r and r.replace(blocks={"stream": turn(q.T, r.blocks["stream"])})  # noqa: E731
-    turn = lambda left, right: jnp.einsum("ij,...jk->...ik", left, right)  # noqa: E731
-    write = lambda out: jnp.einsum("...ij,jk->...ik", out, q)  # noqa: E731
+    turn = lambda left, right: np.einsum("ij,...jk->...ik", left, right)  # noqa: E731
+    write = lambda out: np.einsum("...ij,jk->...ik", out, q)  # noqa: E731
 
     def block(b):
         heads = [
@@ -59,12 +59,12 @@ def rotated(model, q):
 @pytest.fixture(scope="module")
 def found():
     with jax.enable_x64(True):
-        width = ik.dense(model()).layout.width
-        q = jax.random.orthogonal(jax.random.key(3), width)
+        width = dense(model()).layout.width
+        q = np.linalg.qr(np.random.default_rng(3).normal(size=(width, width)))[0]
         turned = rotated(model(), q)
         one = jax.tree.map(lambda leaf: leaf[0], batch(2, 1))
         assert np.allclose(ik.predict(turned, one), ik.predict(model(), one))
-        plain = support_streams(ik.dense(model()), one)
+        plain = support_streams(dense(model()), one)
         assert np.allclose(support_streams(turned, one), plain @ q)
         return {p.state: p for p in probe_states(turned, FIT, batch(0), batch(1))}
 
@@ -116,7 +116,7 @@ def test_interleaved_tokens_are_read_at_the_token_of_y(x64):
     decoder = ik.Architecture(**spec, causal=True, tokens="interleaved", max_tokens=16)
     drawn = ik.init(jax.random.key(0), decoder)
     task = ik.Task(x=[[1.0], [2.0]], y=[3.0, 4.0], x_query=[[0.5]])
-    changed = task.replace(y=jnp.array([3.0, 5.0]))
+    changed = task.replace(y=np.array([3.0, 5.0]))
     gap = support_streams(drawn, changed) - support_streams(drawn, task)
     assert np.all(gap[:, 0] == 0)
     assert np.any(gap[:, 1] != 0)

@@ -2,6 +2,7 @@
 
 import ast
 import re
+from functools import cache
 from graphlib import TopologicalSorter
 from pathlib import Path
 
@@ -79,8 +80,13 @@ ROOMS_OF_PROBES = {
 """What each of the three rooms of `probes` may import from beside it."""
 
 
+@cache
 def imports(path, with_types=False):
     """What a file imports from the package at run time, as dotted names below it."""
+    return tuple(read_imports(path, with_types))
+
+
+def read_imports(path, with_types):
     tree = ast.parse(path.read_text())
     skipped = {
         id(node)

@@ -7,6 +7,7 @@ import re
 import jax
 import numpy as np
 import pytest
+from helpers import numpy
 
 import icl_krr as ik
 from icl_krr import cli, plots, theory
@@ -62,7 +63,7 @@ def test_rows_are_what_the_solver_gives(x64, axis):
     config = SweepConfig(axis, values=GRID[axis], seeds=1, num_features=p, **SMALL)
     line = {"width": "coordinates", "features": "landmarks"}.get(axis, "conjugate_gradient")
     rows = run_cell(config, line, 0)
-    task = draw(jax.random.split(jax.random.key(0))[1], config)
+    task = numpy(draw(jax.random.split(jax.random.key(0))[1], config))
     for value in GRID[axis]:
         kernel, ridge, seen = ik.Exponential(config.temperature), config.ridge, task
         if axis == "ridge":
@@ -73,11 +74,11 @@ def test_rows_are_what_the_solver_gives(x64, axis):
             seen = ik.Task(x=task.x[:value], y=task.y[:value], x_query=task.x_query)
         elif axis == "width":
             kernel = ik.Linear()
-        exact = ik.solvers.exact(kernel, seen, ridge=ridge).prediction
+        exact = numpy(ik.solvers.exact(kernel, seen, ridge=ridge).prediction)
         if axis == "width":
             kernel = ik.sketched(kernel, ik.sketches.coordinates(p, value))
         elif axis == "features":
-            phi = ik.sketches.nystrom_features(kernel, task.x[:value])
+            phi = numpy(ik.sketches.nystrom_features(kernel, task.x[:value]))
             kernel = ik.sketched(kernel, phi)
         path = by_the_solver(kernel, seen, config, ridge)
         gaps = np.linalg.norm(path - np.asarray(exact), axis=1) / np.linalg.norm(exact)
@@ -88,9 +89,9 @@ def test_rows_are_what_the_solver_gives(x64, axis):
 def test_the_depth_has_the_rate_of_its_solver(x64):
     config = SweepConfig("depth", seeds=1, **SMALL)
     rows = run_cell(config, "chebyshev", 0)
-    task = draw(jax.random.split(jax.random.key(0))[1], config)
-    low, high = ik.spectral_bounds(ik.Exponential(0.5), task, ridge=config.ridge)
-    bounds = theory.chebyshev_rate(low, high, np.arange(5.0))
+    task = numpy(draw(jax.random.split(jax.random.key(0))[1], config))
+    low, high = numpy(ik.spectral_bounds(ik.Exponential(0.5), task, ridge=config.ridge))
+    bounds = numpy(theory.chebyshev_rate(low, high, np.arange(5.0)))
     assert np.allclose([row["bound"] for row in rows], bounds)
     assert [row["value"] for row in rows] == [row["step"] for row in rows] == list(range(5))
 
@@ -164,10 +165,10 @@ def test_the_table_has_the_baselines(x64, tmp_path, capsys):
         for line in capsys.readouterr().out.splitlines()
         if (cells := re.findall(r"[^│┃ ][^│┃]*(?<! )", line)) and line[0] == "│"
     }
-    task = draw(jax.random.split(jax.random.key(0))[1], SweepConfig("depth", **SMALL))
+    task = numpy(draw(jax.random.split(jax.random.key(0))[1], SweepConfig("depth", **SMALL)))
     ridge = SweepConfig("depth").ridge
     exact = np.asarray(ik.solvers.exact(ik.Exponential(0.5), task, ridge=ridge).prediction)
-    smooth = ik.solvers.nadaraya_watson(ik.Exponential(0.5), task).prediction
+    smooth = numpy(ik.solvers.nadaraya_watson(ik.Exponential(0.5), task).prediction)
     known = {"zero": 0.0, "mean": np.mean(task.y), "nadaraya_watson": smooth, "exact": exact}
     for name, f in known.items():
         gap = np.linalg.norm(f - exact) / np.linalg.norm(exact)
@@ -185,9 +186,9 @@ def test_baselines_see_what_the_model_sees(x64, axis):
     assert [row["zero gap"] for row in rows] == pytest.approx([1.0, 1.0])
     assert np.isnan([row["nadaraya_watson gap"] for row in rows]).all() == (axis == "width")
     if axis == "context":
-        task = draw(jax.random.split(jax.random.key(0))[1], config)
+        task = numpy(draw(jax.random.split(jax.random.key(0))[1], config))
         seen = ik.Task(x=task.x[:3], y=task.y[:3], x_query=task.x_query)
-        exact = ik.solvers.exact(ik.Exponential(0.5), seen, ridge=config.ridge).prediction
+        exact = numpy(ik.solvers.exact(ik.Exponential(0.5), seen, ridge=config.ridge).prediction)
         gap = np.linalg.norm(np.mean(seen.y) - exact) / np.linalg.norm(exact)
         assert rows[0]["mean gap"] == pytest.approx(gap)
 

@@ -4,7 +4,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
-from helpers import dense, draw, relative
+from helpers import dense, draw, log_sink, numpy, operand_bounds, relative
 
 import icl_krr as ik
 from icl_krr import theory
@@ -32,7 +32,7 @@ def points(x, y):
 @pytest.mark.parametrize("width", [8, 64, 512])
 def test_products_err_as_much_as_theory_says(x64, width):
     a, b = (v.ravel() for v in np.meshgrid(*[np.linspace(-3, 3, 161)] * 2))
-    _, cache = ik.run_with_cache(product_model(ik.ReLU(width, 3.0)), points(a, b))
+    _, cache = numpy(ik.run_with_cache(product_model(ik.ReLU(width, 3.0)), points(a, b)))
     error = np.max(np.abs(cache["result"][1] - a * b))
     bound = float(theory.product_table_error(3.0, 3.0, width))
     assert 0.5 * bound < error <= bound * (1 + 1e-9)
@@ -43,7 +43,9 @@ def test_quotients_err_as_much_as_theory_says(x64):
     x, y = (v.ravel() for v in np.meshgrid(np.linspace(0.25, 4, 300), np.linspace(-4, 4, 41)))
     errors = []
     for width in (32, 128, 512):
-        _, cache = ik.run_with_cache(product_model(ik.ReLU(width, 4.0), divide=True), points(x, y))
+        _, cache = numpy(
+            ik.run_with_cache(product_model(ik.ReLU(width, 4.0), divide=True), points(x, y))
+        )
         errors.append(np.max(np.abs(cache["result"][1] - y / x)))
         inverse = 4 * theory.reciprocal_table_error(0.25, 4.0, width)
         assert errors[-1] <= theory.product_table_error(4.0, 4.0, width) + 4 * inverse
@@ -54,10 +56,14 @@ def test_quotients_err_as_much_as_theory_says(x64):
 @pytest.mark.parametrize(("a", "over"), [(2.9, 0.0), (3.3, 0.1), (-6.0, 1.0)])
 def test_what_leaves_the_range_is_reported(x64, a, over):
     """At the token where it happened, by what fraction of the bound."""
-    _, cache = ik.run_with_cache(product_model(ik.ReLU(64, 3.0)), points([1.0, a], [1.0, 2.0]))
+    _, cache = numpy(
+        ik.run_with_cache(product_model(ik.ReLU(64, 3.0)), points([1.0, a], [1.0, 2.0]))
+    )
     assert np.allclose(cache["overrun"][1], [0, 0, over, 0])
-    _, cache = ik.run_with_cache(
-        product_model(ik.ReLU(64, 3.0), divide=True), points([1.0, 0.1], [1.0, 2.0])
+    _, cache = numpy(
+        ik.run_with_cache(
+            product_model(ik.ReLU(64, 3.0), divide=True), points([1.0, 0.1], [1.0, 2.0])
+        )
     )
     assert cache["overrun"][1, 2] > 0.5
 
@@ -76,10 +82,10 @@ def twins(kernel, task, ridge, steps, widths):
         "ridge": ridge,
         "steps": steps,
         "step_size": 1.9,
-        "attention": ik.Softmax(log_sink=theory.log_sink(kernel, task)),
+        "attention": ik.Softmax(log_sink=log_sink(kernel, task)),
     }
     exact = ik.constructions.richardson(kernel, **options)
-    bounds = ik.operand_bounds(exact, task)
+    bounds = operand_bounds(exact, task)
     tables = [
         ik.constructions.richardson(kernel, arithmetic=ik.ReLU(w, bounds), **options)
         for w in widths
@@ -91,11 +97,11 @@ def test_tables_converge_with_slope_two_and_without_overrun(x64):
     kernel, task = gaussian_process(0, 32)
     widths = (64, 256, 1024)
     exact, tables = twins(kernel, task, 1.0, 150, widths)
-    best = ik.solvers.exact(kernel, task, ridge=1.0).prediction
+    best = numpy(ik.solvers.exact(kernel, task, ridge=1.0).prediction)
     assert relative(ik.predict(exact, task), best) < 1e-6
     errors = []
     for model in tables:
-        prediction, cache = ik.run_with_cache(model, task)
+        prediction, cache = numpy(ik.run_with_cache(model, task))
         assert not np.any(cache["overrun"])
         errors.append(relative(prediction, best))
     assert errors[0] < 0.2
@@ -109,9 +115,9 @@ def test_richardson_with_tables_is_kernel_ridge_regression_at_any_n(x64, n):
     kernel, task = gaussian_process(1, n)
     ridge = n / 32
     exact, (model,) = twins(kernel, task, ridge, 200, (1024,))
-    best = ik.solvers.exact(kernel, task, ridge=ridge).prediction
+    best = numpy(ik.solvers.exact(kernel, task, ridge=ridge).prediction)
     assert relative(ik.predict(exact, task), best) < 1e-4
-    prediction, cache = ik.run_with_cache(model, task)
+    prediction, cache = numpy(ik.run_with_cache(model, task))
     assert not np.any(cache["overrun"])
     assert relative(prediction, best) < 2e-3
 
@@ -121,10 +127,10 @@ def test_bounds_cover_a_sink_that_was_not_chosen_from_the_data(x64):
     kernel, task = gaussian_process(2, 64)
     options = {"num_features": 2, "ridge": 1.0, "steps": 20}
     exact = ik.constructions.richardson(kernel, **options)
-    bounds = ik.operand_bounds(exact, task)
+    bounds = numpy(operand_bounds(exact, task))
     assert bounds["normaliser_query"] > 10
     model = ik.constructions.richardson(kernel, arithmetic=ik.ReLU(1024, bounds), **options)
-    prediction, cache = ik.run_with_cache(model, task)
+    prediction, cache = numpy(ik.run_with_cache(model, task))
     assert not np.any(cache["overrun"])
     assert relative(prediction, ik.predict(exact, task)) < 1e-2
 
@@ -145,8 +151,8 @@ def test_nothing_but_a_plain_transformer_is_left():
 def test_bounds_of_several_outputs_are_the_largest():
     task = draw(0, r=2)
     model = ik.constructions.richardson(ik.Gaussian(2.0), num_features=4, ridge=1.0, steps=3)
-    both = ik.operand_bounds(model, task)
-    each = [ik.operand_bounds(model, task.replace(y=y, y_query=None)) for y in task.y.T]
+    both = numpy(operand_bounds(model, task))
+    each = [operand_bounds(model, task.replace(y=y, y_query=None)) for y in task.y.T]
     for slot, bound in both.items():
         assert np.isclose(bound, max(float(one[slot]) for one in each))
 

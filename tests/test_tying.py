@@ -4,7 +4,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
-from helpers import CASES, cg, draw, each_kind, loops, relative
+from helpers import CASES, cg, dense, draw, each_kind, loops, numpy, relative
 
 import icl_krr as ik
 from icl_krr.residual import Read, visible
@@ -13,7 +13,7 @@ from icl_krr.transformer.evaluate import embed_task, evaluate
 from icl_krr.transformer.tying import uniform_slots
 from icl_krr.transformer.weights import Block, Unit
 
-ONE = jnp.ones(())
+ONE = np.ones(())
 
 
 def plain_forward(model, task):
@@ -81,10 +81,10 @@ def test_steps_share_what_is_the_same_and_keep_what_is_their_own():
 def test_the_gradient_of_a_shared_weight_is_the_sum_over_steps(x64, name):
     task = draw(0)
     model = CASES[name].build(task, 0.5, 4)
-    slope = jax.grad(lambda model: jnp.sum(ik.predict(model, task)))
+    slope = jax.jit(jax.grad(lambda model: jnp.sum(ik.predict(model, task))))
     together, apart = slope(model).weights.steps, slope(ik.untie(model)).weights.steps
     for one, each in zip(jax.tree.leaves(together), jax.tree.leaves(apart), strict=True):
-        total = jnp.sum(each, axis=0, keepdims=True) if one.shape[0] == 1 else each
+        total = np.sum(each, axis=0, keepdims=True) if one.shape[0] == 1 else each
         assert np.allclose(one, total, rtol=1e-7, atol=1e-9)
 
 
@@ -104,7 +104,7 @@ def test_a_looped_transformer_reads_what_its_steps_wrote(x64):
     """One drawn block repeated: its weights are shared, but its patterns change every time."""
     task = draw(0)
     spec = ik.Architecture(num_features=4, width=8, depth=1, heads=2, layer_norm=False)
-    looped = ik.init(jax.random.key(0), spec, dtype=jnp.float64).replace(steps=3)
+    looped = ik.init(jax.random.key(0), spec, dtype=np.float64).replace(steps=3)
     assert {leaf.shape[0] for leaf in jax.tree.leaves(looped.weights.steps)} == {1}
     assert relative(ik.predict(looped, task), ik.predict(ik.untie(looped), task)) < 1e-12
 
@@ -177,13 +177,14 @@ def test_a_slot_that_is_the_same_at_all_tokens_is_read_as_one_row(x64):
     model = ik.init(jax.random.key(0), ik.Architecture(num_features=4, width=8, depth=2, heads=2))
     assert uniform_slots(model) == {"one"}
     loss = lambda model, keep: jnp.sum(evaluate(model, task, keep=keep)[0] ** 2)  # noqa: E731
-    rows, whole = (jax.grad(loss)(model, keep) for keep in ((), ("resid_pre",)))
+    slopes = jax.jit(jax.grad(loss), static_argnums=1)
+    rows, whole = (slopes(model, keep) for keep in ((), ("resid_pre",)))
     bias = lambda model: model.weights.steps[0].mlp[0].gate.blocks["one"]  # noqa: E731
     assert np.any(bias(rows) != 0)
     for found, wanted in zip(jax.tree.leaves(rows), jax.tree.leaves(whole), strict=True):
         np.testing.assert_allclose(found, wanted, rtol=1e-9, atol=1e-12)
     written = model.weights.replace(prologue=(Block(mlp=(Unit(Read({"one": ONE}, 1), to="one"),)),))
     assert not uniform_slots(model.replace(weights=written))
-    assert "one" not in uniform_slots(ik.dense(cg(task, 0.1, 2)))
-    _, cache = ik.run_with_cache(model, task, names=("one",))
+    assert "one" not in uniform_slots(dense(cg(task, 0.1, 2)))
+    _, cache = numpy(ik.run_with_cache(model, task, names=("one",)))
     assert cache["one"].shape[:2] == (3, len(visible(task)))

@@ -1,10 +1,9 @@
 """Comparisons of the variance that a model reports with those of solvers and nulls."""
 
 import jax
-import jax.numpy as jnp
 import numpy as np
 import pytest
-from helpers import relative
+from helpers import numpy, relative
 
 import icl_krr as ik
 from icl_krr.probes.naming.identification import STATUSES
@@ -19,7 +18,7 @@ RIDGE = 0.8
 
 @pytest.fixture
 def tasks(x64):
-    return draw(jax.random.key(0), FAMILY, 24)
+    return numpy(draw(jax.random.key(0), FAMILY, 24))
 
 
 def solver(steps):
@@ -52,14 +51,14 @@ def test_variances_of_a_kernel_without_features_end_at_exact_regression(x64):
     family = ik.tasks.GaussianProcess(
         ik.Gaussian(0.7), noise=0.1, num_features=1, num_supports=5, num_queries=2
     )
-    tasks = draw(jax.random.key(1), family, 3)
-    tasks = tasks.replace(mask=jnp.arange(5)[None] < jnp.array([5, 3, 4])[:, None])
+    tasks = numpy(draw(jax.random.key(1), family, 3))
+    tasks = tasks.replace(mask=np.arange(5)[None] < np.array([5, 3, 4])[:, None])
     sizes = {"num_features": 1, "width": 8, "depth": 1, "heads": 1}
     model = ik.init(jax.random.key(0), ik.Architecture(**sizes, variance=True))
     own, exact, path = variances_of(model, tasks, ik.Gaussian(0.7), 0.1, 12)
     assert own.shape == (3, 2, 1)
     assert relative(path[:, -1], exact) < 1e-6
-    assert jnp.all(path[:, 0] < exact)  # what the features leave out
+    assert np.all(path[:, 0] < exact)  # what the features leave out
 
 
 def around(logs, level, seed):

@@ -53,6 +53,7 @@ step sizes. Build the model inside the function that you pass to `jax.vmap`. The
 example then share one compiled program, and you can differentiate with respect to these values:
 
 >>> import jax, jax.numpy as jnp
+>>> import numpy as np
 >>> import icl_krr as ik
 >>> task = ik.tasks.sample(jax.random.key(0), ik.tasks.GaussianProcess(ik.Gaussian()))
 >>> def error(ridge, temperature):
@@ -61,7 +62,7 @@ example then share one compiled program, and you can differentiate with respect 
 ...     sizes = {"num_features": 2, "steps": 16}
 ...     model = conjugate_gradient(kernel, ridge=ridge, attention=sink, **sizes)
 ...     return jnp.mean((ik.predict(model, task) - task.y_query) ** 2)
->>> ridges, temperatures = jnp.logspace(-2, 1, 20), jnp.linspace(0.3, 3, 10)
+>>> ridges, temperatures = np.logspace(-2, 1, 20), np.linspace(0.3, 3, 10)
 >>> by_ridge = jax.vmap(error, in_axes=(0, None))
 >>> jax.jit(jax.vmap(by_ridge, in_axes=(None, 0)))(ridges, temperatures).shape
 (10, 20)

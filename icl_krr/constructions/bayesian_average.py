@@ -110,9 +110,9 @@ def bayesian_average(
     2022, for outputs in bins.
 
     >>> import icl_krr as ik, jax.numpy as jnp
-    >>> ridges = jnp.array([0.1, 10.0])
+    >>> ridges = np.array([0.1, 10.0])
     >>> model = bayesian_average(ik.Linear(), num_features=1, ridges=ridges, steps=2)
-    >>> x = jnp.linspace(0.5, 2, 8)[:, None]
+    >>> x = np.linspace(0.5, 2, 8)[:, None]
     >>> task = ik.Task(x=x, y=3 * x[:, 0], x_query=x[-1:])
     >>> prediction, cache = ik.run_with_cache(model, task)
     >>> round(float(prediction[0]), 3), bool(cache["weights"][-1, -1, 0] > 0.999)

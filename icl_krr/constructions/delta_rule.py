@@ -79,10 +79,11 @@ def delta_rule(
     transformers are secretly fast weight programmers, 2021; Yang et al., Gated delta networks,
     2024.
 
+    >>> import numpy as np
     >>> import icl_krr as ik, jax.numpy as jnp
     >>> model = delta_rule(ik.Linear(), num_features=1, step_size=0.5, steps=2)
-    >>> x = jnp.ones((2, 1))
-    >>> task = ik.Task(x=x, y=jnp.array([2.0, 2.0]), x_query=jnp.ones((1, 1)))
+    >>> x = np.ones((2, 1))
+    >>> task = ik.Task(x=x, y=[2.0, 2.0], x_query=[[1.0]])
     >>> ik.predict_along(model, task).tolist()
     [0.0, 1.0, 1.5]
     """

@@ -84,7 +84,7 @@ def prefix_posterior(
 
     >>> import icl_krr as ik, jax.numpy as jnp
     >>> model = prefix_posterior(ik.Linear(), num_features=1, ridge=2.0, steps=1)
-    >>> task = ik.Task(x=jnp.ones((1, 1)), y=jnp.array([3.0]), x_query=jnp.ones((1, 1)))
+    >>> task = ik.Task(x=[[1.0]], y=[3.0], x_query=[[1.0]])
     >>> prediction, cache = ik.run_with_cache(model, task)
     >>> prediction.tolist(), round(float(cache["variance"][-1, -1]), 4)
     ([1.0], 0.6667)

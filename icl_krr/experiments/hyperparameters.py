@@ -19,7 +19,7 @@ from ..kernels import Kernel
 from ..tasks import Table, Task, split, system
 from ..training import Adapted, adapt, held_out, marginal_likelihood
 from ..training.objectives import Build
-from ..training.reference import average, best, loss, regression, smoothing
+from ..training.reference import best, errors_of, smoothing
 from ..transformer import predict_batch
 from .depth_config import DepthConfig, bandwidth, choose_kernels, families
 from .shared import model_selection
@@ -201,25 +201,24 @@ def judge(config: FitConfig, data: Data, start: Any, fitted: Any, ridge: float) 
     apart = data.apart
     error = partial(jax.jit(lambda loss, at: loss(at)), held_out(builder(config, apart), apart))
 
-    def exact(told: dict[str, Any]) -> float:
-        kernel = make_kernel(str(config.kernel), told)
-        return float(loss(lambda t: regression(kernel, t, told.get("ridge", ridge)), apart))
-
     _, family = families(str(config.kernel))
     first = jax.tree.map(lambda leaf: leaf[0], data.fitted)
     widths = model_selection.bandwidths(family, first)[:, None]
-    smooth = lambda at, task: smoothing(family.of_bandwidth(at[0]), task)  # noqa: E731
-    _, (width,) = best(smooth, widths, data.fitted)
+    _, (width,) = best(smoothing, family.of_bandwidth, widths, data.fitted)
+
+    def baselines(told: dict[str, Any]) -> dict[str, jax.Array]:
+        kernel = make_kernel(str(config.kernel), told)
+        return errors_of(kernel, told.get("ridge", ridge), family.of_bandwidth(width), apart)
+
+    before, after = baselines(start), baselines(fitted)
     errors = {
-        "transformer, start": float(error(start)),
-        "transformer, fitted": float(error(fitted)),
-        "zero": float(jnp.mean(apart.y_query**2)),
-        "mean": float(loss(average, apart)),
-        "nadaraya_watson": float(loss(lambda t: smoothing(family.of_bandwidth(width), t), apart)),
-        "exact, start": exact(start),
-        "exact, fitted": exact(fitted),
+        "transformer, start": error(start),
+        "transformer, fitted": error(fitted),
+        **{name: before[name] for name in ("zero", "mean", "nadaraya_watson")},
+        "exact, start": before["exact"],
+        "exact, fitted": after["exact"],
     }
-    return [{"predictor": name, "error": value} for name, value in errors.items()]
+    return [{"predictor": name, "error": float(value)} for name, value in errors.items()]
 
 
 def builder(config: FitConfig, tasks: Task) -> Build:

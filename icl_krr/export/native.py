@@ -11,7 +11,6 @@ from pathlib import Path
 from typing import Any
 
 import jax
-import jax.numpy as jnp
 import numpy as np
 from safetensors import SafetensorError, safe_open
 from safetensors.numpy import save as serialize
@@ -237,7 +236,7 @@ def decode(value: Any, tensors: Tensors) -> Any:
     if "$tensor" in value:
         tensor = tensors.pop(value["$tensor"])
         checks.factorable(value["$tensor"], tensor)
-        return jnp.asarray(tensor)
+        return jax.device_put(tensor)  # jnp.asarray would compile a copy for every shape
     parts = {name: decode(part, tensors) for name, part in value.items() if name != "$type"}
     if "$type" not in value:
         return parts

@@ -40,7 +40,7 @@ class T5:
 
     >>> import icl_krr as ik
     >>> t5 = T5(ik.constructions.nadaraya_watson(ik.Exponential(), num_features=1))
-    >>> task = ik.Task(x=jnp.ones((2, 1)), y=jnp.array([3.0, 4.0]), x_query=jnp.ones((1, 1)))
+    >>> task = ik.Task(x=[[1.0], [1.0]], y=[3.0, 4.0], x_query=[[1.0]])
     >>> t5.slot(t5.embed(task), "y").ravel().tolist()
     [0.0, 3.0, 4.0, 0.0]
     """
@@ -243,7 +243,7 @@ def open_t5(folder: str | Path) -> T5:
     ...     sorted(path.name for path in Path(folder).iterdir())
     ...     t5 = open_t5(folder)
     ['config.json', 'icl_krr.safetensors', 'model.safetensors']
-    >>> task = ik.Task(x=jnp.ones((1, 1)), y=jnp.array([3.0]), x_query=jnp.ones((1, 1)))
+    >>> task = ik.Task(x=[[1.0]], y=[3.0], x_query=[[1.0]])
     >>> hidden = t5.embed(task)
     >>> hidden.shape, t5.slot(hidden, "one").ravel().tolist(), t5.read_out(hidden, task).shape
     ((1, 3, 16), [1.0, 1.0, 1.0], (1,))

@@ -105,6 +105,7 @@ def stationary(
     return jnp.where(far, -jnp.inf, function(jnp.where(far, 0, squares)))
 
 
+@jax.jit
 def mean_of_pairs(values: Float[Array, "n n"], mask: Any) -> Float[Array, ""]:
     """The mean of the entries (i, j) with mask[i] and mask[j], or 0 if there are none."""
     keep = jnp.ones(len(values), bool) if mask is None else mask

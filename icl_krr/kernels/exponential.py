@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any, ClassVar
 
+import jax
 import jax.numpy as jnp
 from jax.typing import DTypeLike
 from jaxtyping import Array, Float
@@ -33,8 +34,8 @@ class Exponential(LogBilinear):
         ValueError: `temperature` is not a finite scalar > 0, or `projection` is not finite or does
             not have the shape [d, p]. Shapes are checked when the kernel is called.
 
-    >>> import jax.numpy as jnp
-    >>> Exponential(temperature=0.5).log(jnp.ones((1, 2)), jnp.ones((1, 2))).tolist()
+    >>> import numpy as np
+    >>> Exponential(temperature=0.5).log(np.ones((1, 2)), np.ones((1, 2))).tolist()
     [[4.0]]
     """
 
@@ -56,10 +57,7 @@ class Exponential(LogBilinear):
         r"""$\log k(x, z) = \langle Ux, Uz \rangle / \tau$."""
         checks.scalar("temperature", self.temperature)
         checks.matrices(x, z)
-        x, z = (project(self.projection, points) for points in (x, z))
-        # x is divided before the product: XLA would fuse a division after the product into each
-        # of its uses, and round differently in each
-        return inner(x / jnp.asarray(self.temperature, x.dtype), z)
+        return logarithms(self, x, z)
 
     @classmethod
     def typical_bandwidth(cls, x: Float[Array, "n p"], mask: Any = None) -> Float[Array, ""]:
@@ -72,3 +70,13 @@ class Exponential(LogBilinear):
     ) -> Float[Array, "n m"]:
         r"""$\partial k / \partial \tau = -k \log k / \tau$."""
         return -self(x, z) * self.log(x, z) / jnp.asarray(self.temperature, x.dtype)
+
+
+@jax.jit
+def logarithms(
+    kernel: Exponential, x: Float[Array, "n p"], z: Float[Array, "m p"]
+) -> Float[Array, "n m"]:
+    x, z = (project(kernel.projection, points) for points in (x, z))
+    # x is divided before the product: XLA would fuse a division after the product into each
+    # of its uses, and round differently in each
+    return inner(x / jnp.asarray(kernel.temperature, x.dtype), z)

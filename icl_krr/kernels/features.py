@@ -34,10 +34,11 @@ class Features(Kernel):
         TypeError: `map` is not callable.
 
     >>> import jax, jax.numpy as jnp
+    >>> import numpy as np
     >>> from icl_krr import Exponential
     >>> from icl_krr.sketches import positive_features
     >>> phi = positive_features(jax.random.key(0), Exponential(2.0), num_features=3, width=64)
-    >>> Features(phi)(jnp.ones((2, 3)), jnp.ones((1, 3))).shape
+    >>> Features(phi)(np.ones((2, 3)), np.ones((1, 3))).shape
     (2, 1)
     """
 

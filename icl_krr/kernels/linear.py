@@ -35,8 +35,8 @@ class Linear(Kernel):
         ValueError: `projection` is not finite, or does not have the shape [d, p]. The shape is
             checked when the kernel is called.
 
-    >>> import jax.numpy as jnp
-    >>> Linear()(jnp.ones((2, 3)), jnp.ones((1, 3))).tolist()
+    >>> import numpy as np
+    >>> Linear()(np.ones((2, 3)), np.ones((1, 3))).tolist()
     [[3.0], [3.0]]
     """
 

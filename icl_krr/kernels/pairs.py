@@ -26,8 +26,9 @@ def check_pairs(
             ridges differ.
         TypeError: `kernel` is neither a kernel nor a sequence of kernels.
 
+    >>> import numpy as np
     >>> from icl_krr import Linear
-    >>> len(check_pairs(Linear(), jnp.array([0.1, 1.0])))
+    >>> len(check_pairs(Linear(), np.array([0.1, 1.0])))
     2
     """
     checks.floating("ridges", ridges)

@@ -35,9 +35,9 @@ class Weighted(Kernel):
         kernel: kernel $k$; traced.
         num_features: number p of features of $x$.
 
-    >>> import jax.numpy as jnp
+    >>> import numpy as np
     >>> from icl_krr import Linear
-    >>> x = jnp.array([[3.0, jnp.log(2.0)]])
+    >>> x = np.array([[3.0, np.log(2.0)]])
     >>> weighted(Linear(), num_features=1)(x, x).round(4).tolist()
     [[36.0]]
     """

@@ -103,10 +103,10 @@ def advise(
         TypeError: an argument has the wrong type.
         MemoryError: the run of the model does not fit into memory.
 
-    >>> import jax.numpy as jnp
+    >>> import numpy as np
     >>> import icl_krr as ik
-    >>> x = jnp.array([[0.0], [1.0], [2.0]])
-    >>> task = ik.Task(x=x, y=jnp.array([1.0, 3.0, 2.0]), x_query=x + 0.5)
+    >>> x = np.array([[0.0], [1.0], [2.0]])
+    >>> task = ik.Task(x=x, y=[1.0, 3.0, 2.0], x_query=x + 0.5)
     >>> model = ik.constructions.richardson(ik.Gaussian(), num_features=1, ridge=0.1, steps=4)
     >>> print(advise(model, task))
     gap 0.085 after 4 steps; each of these is enough, the best first:

@@ -58,9 +58,8 @@ def check(
         TypeError: an argument has the wrong type.
         MemoryError: the run does not fit into memory (see `memory`).
 
-    >>> import jax.numpy as jnp
     >>> import icl_krr as ik
-    >>> task = ik.Task(x=jnp.ones((1, 1)), y=jnp.array([3.0]), x_query=jnp.ones((1, 1)))
+    >>> task = ik.Task(x=[[1.0]], y=[3.0], x_query=[[1.0]])
     >>> model = ik.constructions.conjugate_gradient(ik.Linear(), num_features=1, ridge=2.0, steps=1)
     >>> status = check(model, task)
     >>> bool(status.ok), bool(status.gap < 1e-6)

@@ -42,7 +42,7 @@ def fields(task: Task, tokens: str = "pairs") -> Stream:
         {field: [T, width]} for the fields above.
 
     >>> from icl_krr import Task
-    >>> task = Task(x=jnp.ones((2, 1)), y=jnp.array([3.0, 4.0]), x_query=jnp.ones((1, 1)))
+    >>> task = Task(x=[[1.0], [1.0]], y=[3.0, 4.0], x_query=[[1.0]])
     >>> fields(task)["support"].ravel().tolist()
     [0.0, 1.0, 1.0, 0.0]
     >>> fields(task, "interleaved")["y"].ravel().tolist()
@@ -86,7 +86,7 @@ def num_tokens(task: Task, tokens: str = "pairs") -> int:
         tokens: token format, "pairs" (default) or "interleaved".
 
     >>> from icl_krr import Task
-    >>> num_tokens(Task(x=jnp.ones((5, 1)), y=jnp.ones(5), x_query=jnp.ones((2, 1))))
+    >>> num_tokens(Task(x=np.ones((5, 1)), y=np.ones(5), x_query=[[1.0], [1.0]]))
     8
     """
     checks.instance("task", task, Task, "an icl_krr.Task")
@@ -121,8 +121,8 @@ def embed(
         ValueError: a read uses a name that is not a field, or the width of a field does not fit.
 
     >>> from icl_krr import Task
-    >>> task = Task(x=jnp.ones((2, 1)), y=jnp.array([3.0, 4.0]), x_query=jnp.ones((1, 1)))
-    >>> embed({"r": Read({"y": jnp.ones(())}, 1)}, task)["r"].ravel().tolist()
+    >>> task = Task(x=[[1.0], [1.0]], y=[3.0, 4.0], x_query=[[1.0]])
+    >>> embed({"r": Read({"y": np.ones(())}, 1)}, task)["r"].ravel().tolist()
     [0.0, 3.0, 4.0, 0.0]
     """
     if not isinstance(embedding, Mapping) or not all(map(is_read, embedding.values())):
@@ -152,7 +152,7 @@ def visible(task: Task, tokens: str = "pairs") -> jax.Array | np.ndarray:
         it traces.
 
     >>> from icl_krr import Task
-    >>> visible(Task(x=jnp.ones((1, 1)), y=jnp.ones(1), x_query=jnp.ones((1, 1)))).tolist()
+    >>> visible(Task(x=[[1.0]], y=[1.0], x_query=[[1.0]])).tolist()
     [True, True, False]
     """
     check_axes(task)

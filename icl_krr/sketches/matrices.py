@@ -35,9 +35,9 @@ def sketched(kernel: Kernel, sketch: Any) -> Kernel:
         TypeError: `sketch` is neither a floating-point array nor callable.
         ValueError: `sketch` is not [p, m], or `kernel` does not accept a sketch.
 
-    >>> import jax.numpy as jnp
+    >>> import numpy as np
     >>> from icl_krr import Linear
-    >>> sketched(Linear(), jnp.eye(3, 2))(jnp.ones((1, 3)), jnp.ones((1, 3))).tolist()
+    >>> sketched(Linear(), np.eye(3, 2))(np.ones((1, 3)), np.ones((1, 3))).tolist()
     [[2.0]]
     """
     check_kernel(kernel)
@@ -66,8 +66,8 @@ def best(x: Float[Array, "... n p"], width: int) -> Float[Array, "p m"]:
 
     Source: Eckart, Young, 1936; Mirsky, 1960.
 
-    >>> import jax.numpy as jnp
-    >>> abs(best(jnp.diag(jnp.array([1.0, 3.0])), 1)).tolist()
+    >>> import numpy as np
+    >>> abs(best(np.diag(np.array([1.0, 3.0])), 1)).tolist()
     [[0.0], [1.0]]
     """
     check_points(x, 2, 3)
@@ -163,8 +163,8 @@ def landmarks(x: Float[Array, "n p"], width: int) -> Float[Array, "p m"]:
     Raises:
         ValueError: `width` is not in 1 to n, or `x` has another shape.
 
-    >>> import jax.numpy as jnp
-    >>> landmarks(jnp.array([[2.0, 0.0], [1.0, 1.0]]), 1).tolist()
+    >>> import numpy as np
+    >>> landmarks(np.array([[2.0, 0.0], [1.0, 1.0]]), 1).tolist()
     [[1.0], [0.0]]
     """
     check_points(x, 2)

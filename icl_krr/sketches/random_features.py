@@ -35,7 +35,7 @@ class RandomFeatures:
         kind: "positive" (default) for $g(h) = e^h / \sqrt{m}$, "trigonometric" for
             $g(h) = [\cos h, \sin h] / \sqrt{m / 2}$.
 
-    >>> RandomFeatures(frequencies=jnp.zeros((4, 1)), damping=0.0)(jnp.ones((1, 1))).tolist()
+    >>> RandomFeatures(frequencies=np.zeros((4, 1)), damping=0.0)(np.ones((1, 1))).tolist()
     [[0.5, 0.5, 0.5, 0.5]]
     """
 
@@ -107,7 +107,7 @@ def positive_features(
     >>> import jax, jax.numpy as jnp
     >>> from icl_krr import Exponential
     >>> phi = positive_features(jax.random.key(0), Exponential(2.0), num_features=3, width=8)
-    >>> phi(jnp.ones((5, 3))).shape
+    >>> phi(np.ones((5, 3))).shape
     (5, 8)
     """
     return draw(key, kernel, num_features, width, orthogonal, "positive")
@@ -148,7 +148,7 @@ def trigonometric_features(
     >>> import jax, jax.numpy as jnp
     >>> from icl_krr import Gaussian
     >>> phi = trigonometric_features(jax.random.key(0), Gaussian(2.0), num_features=3, width=8)
-    >>> phi(jnp.ones((5, 3))).shape
+    >>> phi(np.ones((5, 3))).shape
     (5, 8)
     """
     checks.count("width", width, minimum=2)

@@ -44,9 +44,10 @@ class AverageTrajectory(Result):
         status: a `Status` of the last average, compared with exact Bayesian model averaging;
             default None: not compared.
 
+    >>> import numpy as np
     >>> import icl_krr as ik
-    >>> task = ik.Task(x=jnp.ones((1, 1)), y=jnp.array([3.0]), x_query=jnp.ones((1, 1)))
-    >>> ridges = jnp.array([1.0, 1.0])
+    >>> task = ik.Task(x=[[1.0]], y=[3.0], x_query=[[1.0]])
+    >>> ridges = np.array([1.0, 1.0])
     >>> result = ik.solvers.bayesian_average(ik.Linear(), task, ridges=ridges, steps=2)
     >>> result.prediction[:, 0].tolist(), result.weights[-1, 1].tolist()
     ([0.0, 0.0, 1.5], [0.5, 0.5])
@@ -109,11 +110,12 @@ def bayesian_average(
     Dawid, Present position and potential developments: the prequential approach, 1984, for the
     chain rule.
 
+    >>> import numpy as np
     >>> import icl_krr as ik
-    >>> task = ik.Task(x=jnp.ones((2, 1)), y=jnp.array([2.0, 4.0]), x_query=jnp.ones((1, 1)))
-    >>> result = bayesian_average(ik.Linear(), task, ridges=jnp.array([1.0, 4.0]), steps=2)
+    >>> task = ik.Task(x=[[1.0], [1.0]], y=[2.0, 4.0], x_query=[[1.0]])
+    >>> result = bayesian_average(ik.Linear(), task, ridges=np.array([1.0, 4.0]), steps=2)
     >>> exact = ik.solvers.log_marginal_likelihood(ik.Linear(), task, ridge=4.0)
-    >>> bool(jnp.isclose(result.log_evidence[-1, -1, 1], exact))
+    >>> bool(np.isclose(result.log_evidence[-1, -1, 1], exact))
     True
     """
     kernels = check_pairs(kernel, ridges)

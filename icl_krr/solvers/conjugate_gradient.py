@@ -60,9 +60,8 @@ def conjugate_gradient(
     Source: Hestenes, Stiefel, Methods of conjugate gradients for solving linear systems, 1952;
     Chronopoulos, Gear, 1989; Ghysels, Vanroose, 2014.
 
-    >>> import jax.numpy as jnp
     >>> from icl_krr import Linear, Task
-    >>> task = Task(x=jnp.ones((1, 1)), y=jnp.array([3.0]), x_query=jnp.ones((1, 1)))
+    >>> task = Task(x=[[1.0]], y=[3.0], x_query=[[1.0]])
     >>> conjugate_gradient(Linear(), task, ridge=2.0, steps=1).prediction[:, 0].tolist()
     [0.0, 1.0]
     """

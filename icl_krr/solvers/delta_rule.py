@@ -62,10 +62,10 @@ def delta_rule(
     Source: Widrow and Hoff, Adaptive switching circuits, 1960; Yang et al., Gated delta networks,
     2024, equation 10.
 
-    >>> import jax.numpy as jnp
+    >>> import numpy as np
     >>> from icl_krr import Linear, Task
-    >>> x = jnp.ones((2, 1))
-    >>> task = Task(x=x, y=jnp.array([2.0, 2.0]), x_query=jnp.ones((1, 1)))
+    >>> x = np.ones((2, 1))
+    >>> task = Task(x=x, y=[2.0, 2.0], x_query=[[1.0]])
     >>> delta_rule(Linear(), task, step_size=0.5).along[-1].tolist()
     [0.0, 1.0, 1.5]
     """

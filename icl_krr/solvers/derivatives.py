@@ -71,7 +71,7 @@ def derivative_in_y(kernel: Kernel, task: Task, *, ridge: Ridge) -> Float[Array,
         MemoryError: the matrices and the stored steps do not fit into memory.
 
     >>> from icl_krr import Linear
-    >>> task = Task(x=jnp.ones((1, 1)), y=jnp.array([3.0]), x_query=jnp.ones((1, 1)))
+    >>> task = Task(x=[[1.0]], y=[3.0], x_query=[[1.0]])
     >>> derivative_in_y(Linear(), task, ridge=1.0).round(4).tolist()
     [[0.5]]
     """
@@ -99,7 +99,7 @@ def derivative_in_ridge(kernel: Kernel, task: Task, *, ridge: Ridge) -> Float[Ar
         MemoryError: the matrices and the stored steps do not fit into memory.
 
     >>> from icl_krr import Linear
-    >>> task = Task(x=jnp.ones((1, 1)), y=jnp.array([4.0]), x_query=jnp.ones((1, 1)))
+    >>> task = Task(x=[[1.0]], y=[4.0], x_query=[[1.0]])
     >>> derivative_in_ridge(Linear(), task, ridge=1.0).round(4).tolist()
     [-1.0]
     """
@@ -129,7 +129,7 @@ def derivative_in_bandwidth(kernel: Kernel, task: Task, *, ridge: Ridge) -> Floa
         MemoryError: the matrices and the stored steps do not fit into memory.
 
     >>> from icl_krr import Gaussian
-    >>> task = Task(x=jnp.ones((1, 1)), y=jnp.ones(1), x_query=jnp.ones((1, 1)))
+    >>> task = Task(x=[[1.0]], y=[1.0], x_query=[[1.0]])
     >>> float(abs(derivative_in_bandwidth(Gaussian(2.0), task, ridge=1.0))[0])
     0.0
     """
@@ -161,7 +161,7 @@ def derivative_in_projection(kernel: Kernel, task: Task, *, ridge: Ridge) -> Flo
         MemoryError: the matrices and the stored steps do not fit into memory.
 
     >>> from icl_krr import Linear
-    >>> task = Task(x=jnp.ones((1, 1)), y=jnp.array([4.0]), x_query=jnp.ones((1, 1)))
+    >>> task = Task(x=[[1.0]], y=[4.0], x_query=[[1.0]])
     >>> derivative_in_projection(Linear(), task, ridge=1.0).round(4).tolist()
     [[[2.0]]]
     """
@@ -190,7 +190,7 @@ def derivative_in_queries(kernel: Kernel, task: Task, *, ridge: Ridge) -> Float[
         MemoryError: the matrices and the stored steps do not fit into memory.
 
     >>> from icl_krr import Linear
-    >>> task = Task(x=jnp.ones((1, 1)), y=jnp.array([4.0]), x_query=jnp.ones((1, 1)))
+    >>> task = Task(x=[[1.0]], y=[4.0], x_query=[[1.0]])
     >>> derivative_in_queries(Linear(), task, ridge=1.0).round(4).tolist()
     [[2.0]]
     """
@@ -221,7 +221,7 @@ def derivative_in_supports(kernel: Kernel, task: Task, *, ridge: Ridge) -> Float
         MemoryError: the matrices and the stored steps do not fit into memory.
 
     >>> from icl_krr import Linear
-    >>> task = Task(x=jnp.ones((1, 1)), y=jnp.array([4.0]), x_query=jnp.ones((1, 1)))
+    >>> task = Task(x=[[1.0]], y=[4.0], x_query=[[1.0]])
     >>> derivative_in_supports(Linear(), task, ridge=1.0).round(4).tolist()
     [[[0.0]]]
     """
@@ -252,7 +252,7 @@ def derivative_in_weights(kernel: Kernel, task: Task, *, ridge: Ridge) -> Float[
         MemoryError: the matrices and the stored steps do not fit into memory.
 
     >>> from icl_krr import Linear
-    >>> task = Task(x=jnp.ones((1, 1)), y=jnp.array([4.0]), x_query=jnp.ones((1, 1)))
+    >>> task = Task(x=[[1.0]], y=[4.0], x_query=[[1.0]])
     >>> derivative_in_weights(Linear(), task, ridge=1.0).round(4).tolist()
     [[1.0]]
     """
@@ -284,7 +284,7 @@ def change_without(kernel: Kernel, task: Task, *, ridge: Ridge) -> Float[Array, 
     formula extends their eq. 5.12 from the supports to the queries.
 
     >>> from icl_krr import Linear
-    >>> task = Task(x=jnp.ones((1, 1)), y=jnp.array([4.0]), x_query=jnp.ones((1, 1)))
+    >>> task = Task(x=[[1.0]], y=[4.0], x_query=[[1.0]])
     >>> change_without(Linear(), task, ridge=1.0).round(4).tolist()
     [[-2.0]]
     """

@@ -42,9 +42,8 @@ def exact(kernel: Kernel, task: Task, *, ridge: float | Float[Array, ""]) -> Sol
     Source: Saunders, Gammerman, Vovk, Ridge regression learning algorithm in dual variables, ICML
     1998.
 
-    >>> import jax.numpy as jnp
     >>> from icl_krr import Linear, Task
-    >>> task = Task(x=jnp.ones((1, 1)), y=jnp.array([3.0]), x_query=jnp.ones((1, 1)))
+    >>> task = Task(x=[[1.0]], y=[3.0], x_query=[[1.0]])
     >>> exact(Linear(), task, ridge=2.0).prediction.round(6).tolist()
     [1.0]
     """
@@ -94,9 +93,8 @@ def posterior(kernel: Kernel, task: Task, *, ridge: float | Float[Array, ""]) ->
 
     Source: Rasmussen, Williams, Gaussian Processes for Machine Learning, algorithm 2.1.
 
-    >>> import jax.numpy as jnp
     >>> from icl_krr import Linear, Task
-    >>> task = Task(x=jnp.ones((1, 1)), y=jnp.array([3.0]), x_query=jnp.ones((1, 1)))
+    >>> task = Task(x=[[1.0]], y=[3.0], x_query=[[1.0]])
     >>> posterior(Linear(), task, ridge=1.0).variance.round(6).tolist()
     [0.5]
     """
@@ -145,9 +143,8 @@ def leave_one_out(kernel: Kernel, task: Task, *, ridge: float | Float[Array, ""]
 
     Source: Rasmussen, Williams, Gaussian Processes for Machine Learning, eq. 5.12.
 
-    >>> import jax.numpy as jnp
     >>> from icl_krr import Linear, Task
-    >>> task = Task(x=jnp.ones((2, 1)), y=jnp.array([3.0, 0.0]), x_query=jnp.ones((1, 1)))
+    >>> task = Task(x=[[1.0], [1.0]], y=[3.0, 0.0], x_query=[[1.0]])
     >>> leave_one_out(Linear(), task, ridge=2.0).round(4).tolist()
     [3.0, -1.0]
     """

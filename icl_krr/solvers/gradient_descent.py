@@ -50,9 +50,8 @@ def gradient_descent(
             range, or `task` is a batch.
         MemoryError: the matrices and the stored steps do not fit into memory.
 
-    >>> import jax.numpy as jnp
     >>> from icl_krr import Linear, Task
-    >>> task = Task(x=jnp.ones((1, 1)), y=jnp.array([3.0]), x_query=jnp.ones((1, 1)))
+    >>> task = Task(x=[[1.0]], y=[3.0], x_query=[[1.0]])
     >>> path = gradient_descent(Linear(), task, ridge=1.0, steps=2, step_size=0.25)
     >>> path.alpha[:, 0].tolist()
     [0.0, 0.75, 1.125]
@@ -101,9 +100,9 @@ def gradient_descent_in_alpha(
             range, or `task` is a batch.
         MemoryError: the matrices and the stored steps do not fit into memory.
 
-    >>> import jax.numpy as jnp
+    >>> import numpy as np
     >>> from icl_krr import Linear, Task
-    >>> task = Task(x=jnp.full((1, 1), 2.0), y=jnp.array([3.0]), x_query=jnp.ones((1, 1)))
+    >>> task = Task(x=np.full((1, 1), 2.0), y=[3.0], x_query=[[1.0]])
     >>> path = gradient_descent_in_alpha(Linear(), task, ridge=4.0, steps=2, step_size=1 / 64)
     >>> path.alpha[:, 0].tolist()
     [0.0, 0.1875, 0.28125]

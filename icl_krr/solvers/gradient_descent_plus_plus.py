@@ -54,9 +54,8 @@ def gradient_descent_plus_plus(
 
     Source: von Oswald et al., Transformers learn in-context by gradient descent, 2023.
 
-    >>> import jax.numpy as jnp
     >>> from icl_krr import Linear, Task
-    >>> task = Task(x=jnp.ones((1, 1)), y=jnp.array([4.0]), x_query=jnp.ones((1, 1)))
+    >>> task = Task(x=[[1.0]], y=[4.0], x_query=[[1.0]])
     >>> path = gradient_descent_plus_plus(Linear(), task, steps=2, step_size=0.5, curvature=0.5)
     >>> path.prediction[:, 0].tolist()
     [0.0, 2.0, 2.25]

@@ -43,7 +43,7 @@ def log_marginal_likelihood(
     Source: Rasmussen, Williams, Gaussian Processes for Machine Learning, eq. 2.30 and 5.9.
 
     >>> from icl_krr import Linear, Task
-    >>> task = Task(x=jnp.zeros((1, 1)), y=jnp.array([0.0]), x_query=jnp.ones((1, 1)))
+    >>> task = Task(x=[[0.0]], y=[0.0], x_query=[[1.0]])
     >>> round(float(log_marginal_likelihood(Linear(), task, ridge=1.0)), 4)
     -0.9189
     """
@@ -64,7 +64,7 @@ def complexity(kernel: Kernel, task: Task, ridge: float | Float[Array, ""]) -> F
     """Return (log det A + n log 2 pi) times the number of outputs.
 
     >>> from icl_krr import Linear, Task
-    >>> task = Task(x=jnp.zeros((1, 1)), y=jnp.array([0.0]), x_query=jnp.ones((1, 1)))
+    >>> task = Task(x=[[0.0]], y=[0.0], x_query=[[1.0]])
     >>> round(float(complexity(Linear(), task, ridge=1.0)), 4)
     1.8379
     """

@@ -54,9 +54,8 @@ def heavy_ball(
 
     Source: Polyak, Some methods of speeding up the convergence of iteration methods, 1964.
 
-    >>> import jax.numpy as jnp
     >>> from icl_krr import Linear, Task
-    >>> task = Task(x=jnp.ones((1, 1)), y=jnp.array([3.0]), x_query=jnp.ones((1, 1)))
+    >>> task = Task(x=[[1.0]], y=[3.0], x_query=[[1.0]])
     >>> path = heavy_ball(Linear(), task, ridge=1.0, steps=2, step_size=0.25, momentum=0.5)
     >>> path.alpha[:, 0].tolist()
     [0.0, 0.75, 1.5]
@@ -100,9 +99,8 @@ def chebyshev(
 
     Source: Saad, Iterative methods for sparse linear systems, algorithm 12.1.
 
-    >>> import jax.numpy as jnp
     >>> from icl_krr import Linear, Task
-    >>> task = Task(x=jnp.ones((1, 1)), y=jnp.array([3.0]), x_query=jnp.ones((1, 1)))
+    >>> task = Task(x=[[1.0]], y=[3.0], x_query=[[1.0]])
     >>> path = chebyshev(Linear(), task, ridge=1.0, steps=1, spectrum=(2.0, 2.0))
     >>> path.alpha[:, 0].tolist()
     [0.0, 1.5]

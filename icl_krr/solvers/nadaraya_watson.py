@@ -37,9 +37,8 @@ def nadaraya_watson(kernel: Kernel, task: Task) -> Smoothing:
 
     Source: Nadaraya, On estimating regression, 1964; Watson, Smooth regression analysis, 1964.
 
-    >>> import jax.numpy as jnp
     >>> from icl_krr import Exponential, Task
-    >>> task = Task(x=jnp.ones((2, 1)), y=jnp.array([1.0, 3.0]), x_query=jnp.ones((1, 1)))
+    >>> task = Task(x=[[1.0], [1.0]], y=[1.0, 3.0], x_query=[[1.0]])
     >>> nadaraya_watson(Exponential(), task).prediction.tolist()
     [2.0]
     """
@@ -72,9 +71,8 @@ def smoother_leave_one_out(kernel: Kernel, task: Task) -> jax.Array:
         ValueError: `task` is a batch.
         MemoryError: the matrices and the stored steps do not fit into memory.
 
-    >>> import jax.numpy as jnp
     >>> from icl_krr import Exponential, Task
-    >>> task = Task(x=jnp.ones((2, 1)), y=jnp.array([1.0, 3.0]), x_query=jnp.ones((1, 1)))
+    >>> task = Task(x=[[1.0], [1.0]], y=[1.0, 3.0], x_query=[[1.0]])
     >>> smoother_leave_one_out(Exponential(), task).tolist()
     [-2.0, 2.0]
     """

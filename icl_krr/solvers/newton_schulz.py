@@ -66,9 +66,8 @@ def newton_schulz(
 
     Source: Schulz, Iterative Berechnung der reziproken Matrix, 1933.
 
-    >>> import jax.numpy as jnp
     >>> from icl_krr import Linear, Task
-    >>> task = Task(x=jnp.ones((1, 1)), y=jnp.array([3.0]), x_query=jnp.ones((1, 1)))
+    >>> task = Task(x=[[1.0]], y=[3.0], x_query=[[1.0]])
     >>> path = newton_schulz(Linear(), task, ridge=2.0, steps=1, spectrum=(3.0, 3.0))
     >>> path.prediction[:, 0].round(6).tolist()
     [1.0, 1.0]

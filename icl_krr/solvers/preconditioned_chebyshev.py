@@ -53,9 +53,8 @@ def preconditioned_chebyshev(
 
     Source: Golub and Varga, Chebyshev semi-iterative methods, 1961.
 
-    >>> import jax.numpy as jnp
     >>> from icl_krr import Gaussian, Task
-    >>> task = Task(x=jnp.ones((1, 1)), y=jnp.array([3.0]), x_query=jnp.ones((1, 1)))
+    >>> task = Task(x=[[1.0]], y=[3.0], x_query=[[1.0]])
     >>> path = preconditioned_chebyshev(Gaussian(), task, ridge=1.0, steps=1, num_supports=1)
     >>> path.alpha[:, 0].tolist()
     [0.0, 2.0]

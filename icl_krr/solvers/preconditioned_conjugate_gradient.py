@@ -57,9 +57,9 @@ def preconditioned_conjugate_gradient(
 
     Source: Saad, Iterative methods for sparse linear systems, algorithm 9.1.
 
-    >>> import jax.numpy as jnp
+    >>> import numpy as np
     >>> from icl_krr import Linear, Task
-    >>> task = Task(x=2 * jnp.eye(2), y=jnp.array([8.0, 4.0]), x_query=jnp.ones((1, 2)))
+    >>> task = Task(x=2 * np.eye(2), y=[8.0, 4.0], x_query=[[1.0, 1.0]])
     >>> path = preconditioned_conjugate_gradient(Linear(), task, ridge=4.0, steps=1)
     >>> path.alpha.tolist()
     [[0.0, 0.0], [1.0, 0.5]]

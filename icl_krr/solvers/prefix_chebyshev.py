@@ -68,10 +68,10 @@ def prefix_chebyshev(
     Source: Saad, Iterative methods for sparse linear systems, algorithm 12.1; Peng et al., Gated
     KalmaNet, 2025.
 
-    >>> import jax.numpy as jnp
+    >>> import numpy as np
     >>> from icl_krr import Linear, Task
-    >>> x = jnp.ones((2, 1))
-    >>> task = Task(x=x, y=jnp.array([2.0, 4.0]), x_query=jnp.ones((1, 1)))
+    >>> x = np.ones((2, 1))
+    >>> task = Task(x=x, y=[2.0, 4.0], x_query=[[1.0]])
     >>> path = prefix_chebyshev(Linear(), task, ridge=1.0, steps=1, spectrum=(3.0, 3.0))
     >>> path.prediction[:, 0].tolist()
     [0.0, 2.0]

@@ -66,10 +66,10 @@ def prefix_conjugate_gradient(
     Source: von Oswald et al., MesaNet: sequence modeling by locally optimal test-time training,
     2025.
 
-    >>> import jax.numpy as jnp
+    >>> import numpy as np
     >>> from icl_krr import Linear, Task
-    >>> x = jnp.ones((2, 1))
-    >>> task = Task(x=x, y=jnp.array([2.0, 4.0]), x_query=jnp.ones((1, 1)))
+    >>> x = np.ones((2, 1))
+    >>> task = Task(x=x, y=[2.0, 4.0], x_query=[[1.0]])
     >>> prefix_conjugate_gradient(Linear(), task, ridge=1.0, steps=1).along[-1].tolist()
     [0.0, 1.0, 2.0]
     """

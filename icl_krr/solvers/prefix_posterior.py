@@ -36,7 +36,7 @@ class PosteriorTrajectory(Result):
         d: direction, [L + 1, n + q, m].
 
     >>> import icl_krr as ik
-    >>> task = ik.Task(x=jnp.ones((1, 1)), y=jnp.array([3.0]), x_query=jnp.ones((1, 1)))
+    >>> task = ik.Task(x=[[1.0]], y=[3.0], x_query=[[1.0]])
     >>> ik.solvers.prefix_posterior(ik.Linear(), task, ridge=1.0, steps=1).variance.tolist()
     [[0.0, 0.0], [1.0, 0.5]]
     """
@@ -92,7 +92,7 @@ def prefix_posterior(
     Source: Rasmussen and Williams, Gaussian processes for machine learning, 2006, eq. 2.8.
 
     >>> from icl_krr import Linear, Task
-    >>> task = Task(x=jnp.ones((2, 1)), y=jnp.array([2.0, 4.0]), x_query=jnp.ones((1, 1)))
+    >>> task = Task(x=[[1.0], [1.0]], y=[2.0, 4.0], x_query=[[1.0]])
     >>> result = prefix_posterior(Linear(), task, ridge=1.0, steps=1)
     >>> result.along[-1].tolist(), [round(float(v), 4) for v in result.variance[-1]]
     ([0.0, 1.0, 2.0], [1.0, 0.5, 0.3333])

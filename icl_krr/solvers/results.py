@@ -34,9 +34,8 @@ class Solution(Result):
         prediction: predictions at the queries, [q] or [q, r].
         status: a `Status`, which says how far rounding errors moved the predictions.
 
-    >>> import jax.numpy as jnp
     >>> import icl_krr as ik
-    >>> task = ik.Task(x=jnp.ones((1, 1)), y=jnp.array([3.0]), x_query=jnp.ones((1, 1)))
+    >>> task = ik.Task(x=[[1.0]], y=[3.0], x_query=[[1.0]])
     >>> result = ik.solvers.exact(ik.Linear(), task, ridge=2.0)
     >>> alpha, prediction = result
     >>> round(float(prediction[0]), 4), bool(result.status.ok)
@@ -66,9 +65,8 @@ class Trajectory(Result):
         prediction: predictions at the queries, [L + 1, q] or [L + 1, q, r].
         status: a `Status` of the last iterate; default None, not known.
 
-    >>> import jax.numpy as jnp
     >>> import icl_krr as ik
-    >>> task = ik.Task(x=jnp.ones((1, 1)), y=jnp.array([3.0]), x_query=jnp.ones((1, 1)))
+    >>> task = ik.Task(x=[[1.0]], y=[3.0], x_query=[[1.0]])
     >>> result = ik.solvers.richardson(ik.Gaussian(), task, ridge=2.0, steps=1)
     >>> alpha, r, p, prediction = result
     >>> prediction[:, 0].tolist(), bool(result.status.ok)
@@ -97,9 +95,8 @@ class CausalTrajectory(Result):
         r: residual $b_i - (C_i + \lambda I) w_i$, with the shape of w; default None.
         d: direction, with the shape of w; default None.
 
-    >>> import jax.numpy as jnp
     >>> import icl_krr as ik
-    >>> task = ik.Task(x=jnp.ones((1, 1)), y=jnp.array([3.0]), x_query=jnp.ones((1, 1)))
+    >>> task = ik.Task(x=[[1.0]], y=[3.0], x_query=[[1.0]])
     >>> ik.solvers.delta_rule(ik.Linear(), task, step_size=1.0).prediction.tolist()
     [[0.0], [3.0]]
     """
@@ -143,9 +140,8 @@ class Posterior(Result):
             clipped: `status.negative` says whether a value is below 0.
         status: a `Status` of mean and variance.
 
-    >>> import jax.numpy as jnp
     >>> import icl_krr as ik
-    >>> task = ik.Task(x=jnp.ones((1, 1)), y=jnp.array([3.0]), x_query=jnp.ones((1, 1)))
+    >>> task = ik.Task(x=[[1.0]], y=[3.0], x_query=[[1.0]])
     >>> mean, variance = ik.solvers.posterior(ik.Linear(), task, ridge=2.0)
     >>> round(float(mean[0]), 4), round(float(variance[0]), 4)
     (1.0, 0.6667)

@@ -53,9 +53,8 @@ def richardson(
         TypeError: `kernel` is not a positive kernel; a `Mixture` is not accepted.
         MemoryError: the matrices and the stored steps do not fit into memory.
 
-    >>> import jax.numpy as jnp
     >>> from icl_krr import Gaussian, Task
-    >>> task = Task(x=jnp.ones((1, 1)), y=jnp.array([3.0]), x_query=jnp.ones((1, 1)))
+    >>> task = Task(x=[[1.0]], y=[3.0], x_query=[[1.0]])
     >>> richardson(Gaussian(), task, ridge=1.0, steps=2).alpha[:, 0].tolist()
     [0.0, 1.5, 1.5]
     """

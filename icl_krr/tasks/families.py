@@ -192,8 +192,10 @@ class Sinusoids(Functions):
 
     Source: Finn et al., Model-agnostic meta-learning, 2017, section 5.1.
 
+    >>> import jax.numpy as jnp
+    >>> import numpy as np
     >>> from icl_krr.tasks import sample
-    >>> bool(jnp.all(jnp.abs(sample(jax.random.key(0), Sinusoids()).y) < 1.5))
+    >>> bool(jnp.all(np.abs(sample(jax.random.key(0), Sinusoids()).y) < 1.5))
     True
     """
 

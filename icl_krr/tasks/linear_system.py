@@ -46,8 +46,9 @@ def system(kernel: Kernel, task: Task) -> System:
         TypeError: `kernel` is not a kernel, or `task` is not a `Task`.
         ValueError: `task` is a batch.
 
+    >>> import numpy as np
     >>> from icl_krr import Linear, Task
-    >>> task = Task(x=jnp.full((1, 1), 2.0), y=jnp.array([3.0]), x_query=jnp.ones((1, 1)))
+    >>> task = Task(x=np.full((1, 1), 2.0), y=[3.0], x_query=[[1.0]])
     >>> [part.tolist() for part in system(Linear(), task)]
     [[[4.0]], [[2.0]], [[3.0]]]
     """

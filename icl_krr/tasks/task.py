@@ -41,8 +41,8 @@ class Task:
             in common that their differences are lost in that dtype. Values are not checked inside
             JAX transformations, where they are unknown.
 
-    >>> import jax.numpy as jnp
-    >>> task = Task(x=jnp.ones((5, 2)), y=jnp.zeros(5), x_query=jnp.ones((3, 2)))
+    >>> import numpy as np
+    >>> task = Task(x=np.ones((5, 2)), y=np.zeros(5), x_query=np.ones((3, 2)))
     >>> task.num_supports, task.num_queries, task.num_features, task.num_outputs
     (5, 3, 2, 1)
     >>> Task(x=[[0], [1], [2]], y=[1.0, 3.0, 2.0], x_query=[[0.5]])

@@ -27,7 +27,8 @@ def opposite_pair_eigenvalue(form: Float[Array, "p p"], temperature: Number) -> 
     Returns:
         The eigenvalue of the 2 x 2 matrix of scores, a scalar.
 
-    >>> round(float(opposite_pair_eigenvalue(-jnp.eye(2), 1.0)), 2)
+    >>> import numpy as np
+    >>> round(float(opposite_pair_eigenvalue(-np.eye(2), 1.0)), 2)
     -2.35
     """
     shapes.check(form=(form, "p p"))

@@ -29,7 +29,8 @@ def smoothing_bias(laplacian: Float[Array, "..."], bandwidth: Number) -> Float[A
 
     Source: Wasserman, All of nonparametric statistics, 2006, theorem 5.44.
 
-    >>> float(smoothing_bias(jnp.array(2.0), 0.5))
+    >>> import numpy as np
+    >>> float(smoothing_bias(np.array(2.0), 0.5))
     0.25
     """
     checks.reals(laplacian=laplacian)

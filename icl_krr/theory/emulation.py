@@ -39,7 +39,8 @@ def emulated_product(
     Returns:
         The product [m, d].
 
-    >>> S, v = jnp.array([[1.0, 2.0]]), jnp.array([[1.0], [-1.0]])
+    >>> import numpy as np
+    >>> S, v = np.array([[1.0, 2.0]]), np.array([[1.0], [-1.0]])
     >>> float(emulated_product(S, v, 1e-2, symmetric=True)[0, 0].round(3))
     -1.0
     """
@@ -90,7 +91,8 @@ def emulation_rounding(epsilon: Number, dtype: DTypeLike) -> jax.Array:
     Returns:
         The absolute error, a scalar.
 
-    >>> float(emulation_rounding(1.0, jnp.float32)) < 1e-6
+    >>> import numpy as np
+    >>> float(emulation_rounding(1.0, np.float32)) < 1e-6
     True
     """
     checks.positives(epsilon=epsilon)
@@ -114,7 +116,8 @@ def best_epsilon(logit_bound: Number, *, symmetric: bool = True, dtype: DTypeLik
     Returns:
         The scale $\epsilon$, a scalar.
 
-    >>> round(float(best_epsilon(10.0, symmetric=True, dtype=jnp.float32)), 4)
+    >>> import numpy as np
+    >>> round(float(best_epsilon(10.0, symmetric=True, dtype=np.float32)), 4)
     0.0009
     """
     checks.positives(logit_bound=logit_bound)

@@ -23,8 +23,8 @@ def exact_filter(sigma: Float[Array, "..."], ridge: Float[Array, ""] | float) ->
     Returns:
         The filter at every eigenvalue, in the shape of `sigma`.
 
-    >>> import jax.numpy as jnp
-    >>> float(exact_filter(jnp.asarray(1.0), 1.0))
+    >>> import numpy as np
+    >>> float(exact_filter(np.asarray(1.0), 1.0))
     0.5
     """
     checks.reals(sigma=sigma)
@@ -53,8 +53,8 @@ def gradient_filter(
 
     Source: Yao, Rosasco, Caponnetto, On early stopping in gradient descent learning, 2007.
 
-    >>> import jax.numpy as jnp
-    >>> float(gradient_filter(jnp.asarray(1.0), 1.0, step_size=0.25, steps=1))
+    >>> import numpy as np
+    >>> float(gradient_filter(np.asarray(1.0), 1.0, step_size=0.25, steps=1))
     0.25
     """
     checks.reals(sigma=sigma)
@@ -92,8 +92,8 @@ def chebyshev_filter(
 
     Source: Saad, Iterative methods for sparse linear systems, section 12.3.
 
-    >>> import jax.numpy as jnp
-    >>> float(chebyshev_filter(jnp.asarray(1.0), 1.0, (2.0, 6.0), steps=1))
+    >>> import numpy as np
+    >>> float(chebyshev_filter(np.asarray(1.0), 1.0, (2.0, 6.0), steps=1))
     0.25
     """
     checks.reals(sigma=sigma)

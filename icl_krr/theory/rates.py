@@ -172,7 +172,8 @@ def energy_norm(matrix: Float[Array, "n n"], error: Float[Array, "... n"]) -> ja
     Returns:
         The norm of every vector, [...].
 
-    >>> float(energy_norm(4 * jnp.eye(2), jnp.array([1.0, 0.0])))
+    >>> import numpy as np
+    >>> float(energy_norm(4 * np.eye(2), np.array([1.0, 0.0])))
     2.0
     """
     shapes.check(matrix=(matrix, "n n"), error=(error, "... n"))
@@ -201,10 +202,10 @@ def prediction_bound(
     Raises:
         ValueError: `ridge` is not > 0, or `task` is a batch.
 
-    >>> import jax.numpy as jnp
+    >>> import numpy as np
     >>> from icl_krr import Linear, Task
-    >>> task = Task(x=jnp.ones((1, 1)), y=jnp.array([3.0]), x_query=jnp.ones((1, 1)))
-    >>> prediction_bound(Linear(), task, jnp.zeros(1), ridge=1.0).round(6).tolist()
+    >>> task = Task(x=[[1.0]], y=[3.0], x_query=[[1.0]])
+    >>> prediction_bound(Linear(), task, np.zeros(1), ridge=1.0).round(6).tolist()
     [1.5]
     """
     check_kernel(kernel)

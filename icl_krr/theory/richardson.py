@@ -37,9 +37,8 @@ def richardson_bounds(kernel: PositiveKernel, task: Task, *, ridge: Number, sink
         ValueError: `ridge` or `sink` is not > 0, or `task` is a batch.
         TypeError: `kernel` is not a positive kernel.
 
-    >>> import jax.numpy as jnp
     >>> from icl_krr import Gaussian, Task
-    >>> task = Task(x=jnp.ones((1, 1)), y=jnp.ones(1), x_query=jnp.ones((1, 1)))
+    >>> task = Task(x=[[1.0]], y=[1.0], x_query=[[1.0]])
     >>> [float(bound) for bound in richardson_bounds(Gaussian(), task, ridge=1.0, sink=1.0)]
     [0.5, 1.0]
     """
@@ -74,9 +73,8 @@ def preconditioned_eigenvalues(
         ValueError: `ridge` or `sink` is not > 0, or `task` is a batch.
         TypeError: `kernel` is not a positive kernel.
 
-    >>> import jax.numpy as jnp
     >>> from icl_krr import Gaussian, Task
-    >>> task = Task(x=jnp.ones((1, 1)), y=jnp.ones(1), x_query=jnp.ones((1, 1)))
+    >>> task = Task(x=[[1.0]], y=[1.0], x_query=[[1.0]])
     >>> preconditioned_eigenvalues(Gaussian(), task, ridge=1.0, sink=1.0).round(4).tolist()
     [1.0]
     """

@@ -31,17 +31,28 @@ def log_normaliser(kernel: PositiveKernel, task: Task) -> Float[Array, " n+q"]:
         TypeError: `kernel` is not a positive kernel.
         ValueError: `task` is a batch.
 
-    >>> import jax.numpy as jnp
+    >>> import numpy as np
     >>> from icl_krr import Gaussian, Task
-    >>> task = Task(x=jnp.ones((4, 1)), y=jnp.ones(4), x_query=jnp.ones((1, 1)))
-    >>> jnp.exp(log_normaliser(Gaussian(), task)).round(4).tolist()
+    >>> task = Task(x=[[1.0], [1.0], [1.0], [1.0]], y=[1.0, 1.0, 1.0, 1.0], x_query=[[1.0]])
+    >>> np.exp(log_normaliser(Gaussian(), task)).round(4).tolist()
     [4.0, 4.0, 4.0, 4.0, 4.0]
     """
     check_kernel(kernel)
     check_axes(task)
     check_positive(kernel, "to have a normaliser")
-    x, keep = seen(task)
-    logits = kernel.log(jnp.concatenate([x, task.x_query]), x)
+    return log_sums(kernel.log(*tokens_and_supports(task)), task)
+
+
+@jax.jit
+def tokens_and_supports(task: Task) -> tuple[Float[Array, "n+q p"], Float[Array, "n p"]]:
+    x, _ = seen(task)
+    return jnp.concatenate([x, task.x_query]), x
+
+
+@jax.jit
+def log_sums(logits: Float[Array, "n+q n"], task: Task) -> Float[Array, " n+q"]:
+    """The logarithms of the sums over the supports that count, at the tokens that count."""
+    keep = kept(task)
     counts = jnp.pad(keep, (0, task.num_queries), constant_values=True)[:, None] & keep[None, :]
     return jax.nn.logsumexp(jnp.where(counts, logits, -jnp.inf), axis=1)
 
@@ -72,14 +83,18 @@ def log_sink(kernel: Kernel, task: Task) -> Float[Array, ""]:
         TypeError: `kernel` is neither a positive kernel nor a `Mixture`.
         ValueError: `task` is a batch.
 
-    >>> import jax.numpy as jnp
     >>> from icl_krr import Exponential, Task
-    >>> task = Task(x=jnp.ones((2, 1)), y=jnp.ones(2), x_query=jnp.ones((1, 1)))
+    >>> task = Task(x=[[1.0], [1.0]], y=[1.0, 1.0], x_query=[[1.0]])
     >>> float(log_sink(Exponential(temperature=0.1), task))
     11.0
     """
     check_kernel(kernel)
-    logarithms = [log_normaliser(part, task) for _, part in kernel.parts]
+    return least_integer([log_normaliser(part, task) for _, part in kernel.parts])
+
+
+@jax.jit
+def least_integer(logarithms: list[Float[Array, " n+q"]]) -> Float[Array, ""]:
+    """The least integer that none of the logarithms exceeds; 0 if all are infinite."""
     largest = jnp.max(jnp.stack(logarithms))
     return jnp.where(jnp.isneginf(largest), 0, jnp.ceil(largest))
 
@@ -94,7 +109,8 @@ def sink_weight(log_normaliser: Float[Array, "..."], log_sink: jax.Array | float
     Returns:
         The weights in (0, 1], in the shape of `log_normaliser`; 1 where $Z = 0$.
 
-    >>> float(sink_weight(jnp.array(2.0), 2.0))
+    >>> import numpy as np
+    >>> float(sink_weight(np.array(2.0), 2.0))
     0.5
     """
     return jax.nn.sigmoid(above(log_normaliser, log_sink))
@@ -121,7 +137,9 @@ def recovery_error(
     Returns:
         The relative error, a scalar.
 
-    >>> float(recovery_error(8.0, 2.0, 2, jnp.float32) / jnp.finfo(jnp.float32).eps)
+    >>> import jax.numpy as jnp
+    >>> import numpy as np
+    >>> float(recovery_error(8.0, 2.0, 2, np.float32) / jnp.finfo(np.float32).eps)
     34.0
     """
     checks.nonnegatives(logit_bound=logit_bound)
@@ -147,7 +165,8 @@ def dominant_sink_error(log_normaliser: Float[Array, "..."], log_sink: jax.Array
     Returns:
         The relative errors, in the shape of `log_normaliser`.
 
-    >>> float(dominant_sink_error(jnp.array(0.0), 30.0)) < 1e-13
+    >>> import numpy as np
+    >>> float(dominant_sink_error(np.array(0.0), 30.0)) < 1e-13
     True
     """
     return jax.nn.sigmoid(-above(log_normaliser, log_sink))

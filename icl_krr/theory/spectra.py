@@ -29,9 +29,9 @@ def eigenvalues(kernel: Kernel, task: Task) -> Float[Array, " n"]:
         ValueError: `task` is a batch.
         MemoryError: the kernel matrix does not fit into memory.
 
-    >>> import jax.numpy as jnp
+    >>> import numpy as np
     >>> from icl_krr import Linear, Task
-    >>> task = Task(x=jnp.eye(2) * 2, y=jnp.ones(2), x_query=jnp.ones((1, 2)))
+    >>> task = Task(x=np.eye(2) * 2, y=[1.0, 1.0], x_query=[[1.0, 1.0]])
     >>> eigenvalues(Linear(), task).tolist()
     [4.0, 4.0]
     """
@@ -61,9 +61,9 @@ def spectral_bounds(kernel: Kernel, task: Task, *, ridge: float | Float[Array, "
         ValueError: `ridge` is not > 0, or `task` is a batch.
         MemoryError: the kernel matrix does not fit into memory.
 
-    >>> import jax.numpy as jnp
+    >>> import numpy as np
     >>> from icl_krr import Linear, Task
-    >>> task = Task(x=jnp.eye(2) * 2, y=jnp.ones(2), x_query=jnp.ones((1, 2)))
+    >>> task = Task(x=np.eye(2) * 2, y=[1.0, 1.0], x_query=[[1.0, 1.0]])
     >>> [float(bound) for bound in spectral_bounds(Linear(), task, ridge=1.0)]
     [5.0, 5.0]
     """
@@ -94,9 +94,9 @@ def prefix_bounds(kernel: Kernel, task: Task, *, ridge: float | Float[Array, ""]
         ValueError: `ridge` is not > 0, or `task` is a batch.
         MemoryError: the kernel matrix does not fit into memory.
 
-    >>> import jax.numpy as jnp
+    >>> import numpy as np
     >>> from icl_krr import Linear, Task
-    >>> task = Task(x=jnp.eye(2) * 2, y=jnp.ones(2), x_query=jnp.ones((1, 2)))
+    >>> task = Task(x=np.eye(2) * 2, y=[1.0, 1.0], x_query=[[1.0, 1.0]])
     >>> [float(bound) for bound in prefix_bounds(Linear(), task, ridge=1.0)]
     [1.0, 5.0]
     """
@@ -119,8 +119,8 @@ def effective_dimension(sigma: Float[Array, " n"], ridge: float | jax.Array) -> 
     Raises:
         ValueError: `ridge` is not > 0.
 
-    >>> import jax.numpy as jnp
-    >>> float(effective_dimension(jnp.array([1.0, 3.0]), 1.0))
+    >>> import numpy as np
+    >>> float(effective_dimension(np.array([1.0, 3.0]), 1.0))
     1.25
     """
     shapes.check(sigma=(sigma, "n"))
@@ -171,8 +171,8 @@ def distinct_eigenvalues(sigma: Float[Array, " n"]) -> Float[Array, ""]:
     Returns:
         The count, an integer scalar.
 
-    >>> import jax.numpy as jnp
-    >>> int(distinct_eigenvalues(jnp.array([0.0, 0.0, 1.0, 3.0])))
+    >>> import numpy as np
+    >>> int(distinct_eigenvalues(np.array([0.0, 0.0, 1.0, 3.0])))
     3
     """
     shapes.check(sigma=(sigma, "n"))

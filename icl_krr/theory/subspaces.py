@@ -52,9 +52,10 @@ def relative_inverse_error_angle(
     Returns:
         The first bound, a scalar.
 
-    >>> float(relative_inverse_error_angle(jnp.array([1.0, 2.0, 4.0]), 1, 0.5, 0.0))
+    >>> import numpy as np
+    >>> float(relative_inverse_error_angle(np.array([1.0, 2.0, 4.0]), 1, 0.5, 0.0))
     4.0
-    >>> float(relative_inverse_error_angle(jnp.array([1.0, 2.0, 4.0]), 1, 0.5, 1.0))
+    >>> float(relative_inverse_error_angle(np.array([1.0, 2.0, 4.0]), 1, 0.5, 1.0))
     8.0
     """
     shapes.check(sigma=(sigma, "n"))

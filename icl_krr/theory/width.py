@@ -29,7 +29,8 @@ def sketch_error_tail(sigma: Float[Array, " n"], width: Number) -> jax.Array:
     Returns:
         The sum, a scalar.
 
-    >>> float(sketch_error_tail(jnp.array([1.0, 2.0, 4.0]), 1))
+    >>> import numpy as np
+    >>> float(sketch_error_tail(np.array([1.0, 2.0, 4.0]), 1))
     3.0
     """
     shapes.check(sigma=(sigma, "n"))
@@ -51,7 +52,8 @@ def sketch_error_best(sigma: Float[Array, " n"], width: Number) -> jax.Array:
     Returns:
         The error, a scalar.
 
-    >>> float(sketch_error_best(jnp.array([1.0, 2.0, 4.0]), 1))
+    >>> import numpy as np
+    >>> float(sketch_error_best(np.array([1.0, 2.0, 4.0]), 1))
     2.0
     """
     shapes.check(sigma=(sigma, "n"))
@@ -76,7 +78,8 @@ def inverse_error_tail(sigma: Float[Array, " n"], width: Number, ridge: Number) 
     Returns:
         The claimed bound, a scalar.
 
-    >>> float(inverse_error_tail(jnp.array([1.0, 2.0, 4.0]), 1, 0.5))
+    >>> import numpy as np
+    >>> float(inverse_error_tail(np.array([1.0, 2.0, 4.0]), 1, 0.5))
     12.0
     """
     checks.positives(ridge=ridge)
@@ -98,7 +101,8 @@ def inverse_error_best(sigma: Float[Array, " n"], width: Number, ridge: Number) 
     Returns:
         The error, a scalar.
 
-    >>> float(inverse_error_best(jnp.array([1.0, 2.0, 4.0]), 1, 2.0))
+    >>> import numpy as np
+    >>> float(inverse_error_best(np.array([1.0, 2.0, 4.0]), 1, 2.0))
     0.25
     """
     checks.positives(ridge=ridge)
@@ -146,7 +150,8 @@ def relative_inverse_error_best(
     Returns:
         The relative error, a scalar.
 
-    >>> float(relative_inverse_error_best(jnp.array([1.0, 2.0, 4.0]), 1, 0.5))
+    >>> import numpy as np
+    >>> float(relative_inverse_error_best(np.array([1.0, 2.0, 4.0]), 1, 0.5))
     4.0
     """
     checks.positives(ridge=ridge)
@@ -171,7 +176,8 @@ def query_error_dual(
     Returns:
         The bound at every query, [...].
 
-    >>> float(query_error_dual(jnp.array([3.0, 4.0]), jnp.array([1.0, 0.0]), 0.5))
+    >>> import numpy as np
+    >>> float(query_error_dual(np.array([3.0, 4.0]), np.array([1.0, 0.0]), 0.5))
     2.5
     """
     shapes.check(cross=(cross, "... n"), y=(y, "n"))
@@ -197,7 +203,8 @@ def query_error_features(
     Returns:
         The bound at every query, [...].
 
-    >>> float(query_error_features(jnp.array([3.0, 4.0]), jnp.array([1.0, 0.0]), 0.5))
+    >>> import numpy as np
+    >>> float(query_error_features(np.array([3.0, 4.0]), np.array([1.0, 0.0]), 0.5))
     10.0
     """
     shapes.check(cross_gap=(cross_gap, "... n"), y=(y, "n"))
@@ -229,7 +236,8 @@ def expected_gap(
     Returns:
         The relative gap in [0, 1], a scalar.
 
-    >>> round(float(expected_gap(jnp.array([1.0, 1.0]), 1, 1.0, 1.0, 0.0)), 4)
+    >>> import numpy as np
+    >>> round(float(expected_gap(np.array([1.0, 1.0]), 1, 1.0, 1.0, 0.0)), 4)
     0.7071
     """
     shapes.check(sigma=(sigma, "n"))
@@ -256,7 +264,8 @@ def logit_perturbation(
     Returns:
         The bound on every entry [n, n].
 
-    >>> logit_perturbation(jnp.zeros((1, 1)), jnp.zeros((1, 1))).tolist()
+    >>> import numpy as np
+    >>> logit_perturbation(np.zeros((1, 1)), np.zeros((1, 1))).tolist()
     [[0.0]]
     """
     shapes.check(logits=(logits, "m n"), sketched=(sketched, "m n"))

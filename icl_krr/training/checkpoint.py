@@ -175,7 +175,7 @@ def fill(path: Path, like: Any, saved: Any, dtypes: bool = True) -> Any:
     compare(shapes(saved, dtypes), shapes(plain, dtypes), path)
     arrays = dict(jax.tree_util.tree_leaves_with_path(saved))
     filled = jax.tree_util.tree_map_with_path(lambda at, _: arrays[at], plain)
-    return jax.tree.map(jnp.asarray, serialization.from_state_dict(like, filled))
+    return jax.device_put(serialization.from_state_dict(like, filled))
 
 
 def shapes(tree: Any, dtypes: bool) -> Config:

@@ -49,12 +49,24 @@ class Reference(NamedTuple):
             The errors at the queries: "exact" (the regression), "nadaraya_watson", "mean" (of the
             supports' y) and "zero".
         """
-        return {
-            "exact": float(loss(lambda task: regression(self.kernel, task, self.ridge), tasks)),
-            "nadaraya_watson": float(loss(lambda task: smoothing(self.smoother, task), tasks)),
-            "mean": float(loss(average, tasks)),
-            "zero": float(jnp.mean(tasks.y_query**2)),
+        errors = errors_of(self.kernel, self.ridge, self.smoother, tasks)
+        return {name: float(error) for name, error in errors.items()}
+
+
+@jax.jit
+def errors_of(
+    kernel: Kernel, ridge: float | jax.Array, smoother: Kernel, tasks: Task
+) -> dict[str, jax.Array]:
+    def squares(task: Task) -> dict[str, jax.Array]:
+        predictions = {
+            "exact": regression(kernel, task, ridge),
+            "nadaraya_watson": smoothing(smoother, task),
+            "mean": average(task),
+            "zero": jnp.zeros_like(task.y_query),
         }
+        return {name: jnp.mean((f - task.y_query) ** 2) for name, f in predictions.items()}
+
+    return jax.tree.map(jnp.mean, map_tasks(squares, tasks))
 
 
 def regression(kernel: Kernel, task: Task, ridge: float | jax.Array) -> jax.Array:
@@ -69,11 +81,6 @@ def average(task: Task) -> jax.Array:
     _, y = seen(task)
     mean = jnp.sum(y, axis=0) / jnp.maximum(known(task), 1)
     return like(task.y, jnp.broadcast_to(mean, (task.num_queries, task.num_outputs)))
-
-
-def loss(predict: Callable[[Task], jax.Array], tasks: Task) -> jax.Array:
-    each = jax.jit(partial(map_tasks, lambda t: jnp.mean((predict(t) - t.y_query) ** 2)))
-    return jnp.mean(each(tasks))
 
 
 def optimal(family: Sampler) -> Optimal:
@@ -109,7 +116,7 @@ def reference(family: Sampler, key: jax.Array, count: int = 256) -> Reference:
     tasks = draw(key, family, count)
     size = jnp.sqrt(jnp.mean(jnp.sum(tasks.x**2, axis=-1)))
     widths = (size * jnp.logspace(-6, 3, 19, base=2))[:, None]
-    _, (width,) = best(lambda at, task: smoothing(Gaussian(at[0]), task), widths, tasks)
+    _, (width,) = best(smoothing, Gaussian, widths, tasks)
     known = optimal(family)
     if known is not None:
         kernel, ridge = known
@@ -117,28 +124,41 @@ def reference(family: Sampler, key: jax.Array, count: int = 256) -> Reference:
     ridges = 10.0 ** jnp.arange(-4.0, 3.0)
     found = []
     for make, bandwidths in (
-        (lambda _: Linear(), widths[:1]),
+        (linear, widths[:1]),
         (Gaussian, widths),
         (Exponential, widths[6:] ** 2),
     ):
         grid = jnp.stack(jnp.meshgrid(bandwidths[:, 0], ridges), axis=-1).reshape(-1, 2)
-        regress = lambda at, task, make=make: regression(make(at[0]), task, at[1])  # noqa: E731
-        error, (bandwidth, ridge) = best(regress, grid, tasks)
+        error, (bandwidth, ridge) = best(regression, make, grid, tasks)
         found.append((error, make(bandwidth), ridge))
     _, kernel, ridge = min(found, key=lambda entry: entry[0])
     return Reference(kernel, ridge, False, Gaussian(width))
 
 
+def linear(_: Any) -> Linear:
+    return Linear()
+
+
 def best(
-    predict: Callable[[jax.Array, Task], jax.Array], grid: jax.Array, tasks: Task
+    predict: Callable[..., jax.Array], make: Callable[[Any], Kernel], grid: jax.Array, tasks: Task
 ) -> tuple[float, list[float]]:
-    """The least mean squared error over a grid of parameters, and the parameters that reach it."""
+    """The least mean squared error over a grid of parameters, and the parameters that reach it.
 
-    def error(tasks: Task, at: jax.Array) -> jax.Array:
-        return jnp.mean(map_tasks(lambda t: jnp.mean((predict(at, t) - t.y_query) ** 2), tasks))
-
-    # the tasks are an argument: XLA would fold kernel matrices of constant tasks as it compiles
-    errors = jax.jit(lambda grid, tasks: jax.lax.map(partial(error, tasks), grid))(grid, tasks)
+    The first parameter makes the kernel; `predict` takes the kernel, a task and the others.
+    """
+    errors = errors_on(predict, make, grid, tasks)
     errors = jnp.where(jnp.isfinite(errors), errors, jnp.inf)
     at = int(jnp.argmin(errors))
     return float(errors[at]), grid[at].tolist()
+
+
+# the tasks are an argument: XLA would fold kernel matrices of constant tasks as it compiles
+@partial(jax.jit, static_argnums=(0, 1))
+def errors_on(
+    predict: Callable[..., jax.Array], make: Callable[[Any], Kernel], grid: jax.Array, tasks: Task
+) -> jax.Array:
+    def error(at: jax.Array) -> jax.Array:
+        f = lambda t: predict(make(at[0]), t, *at[1:])  # noqa: E731
+        return jnp.mean(map_tasks(lambda t: jnp.mean((f(t) - t.y_query) ** 2), tasks))
+
+    return jax.lax.map(error, grid)

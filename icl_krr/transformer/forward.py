@@ -77,7 +77,7 @@ def forward(
 
     >>> import icl_krr as ik
     >>> model = ik.constructions.nadaraya_watson(ik.Exponential(), num_features=1)
-    >>> task = ik.Task(x=jnp.ones((1, 1)), y=jnp.array([3.0]), x_query=jnp.ones((1, 1)))
+    >>> task = ik.Task(x=[[1.0]], y=[3.0], x_query=[[1.0]])
     >>> stream = ik.residual.embed(model.weights.embedding, task)
     >>> forward(model, stream, ik.residual.visible(task)).stream["prediction"][-1].tolist()
     [3.0]

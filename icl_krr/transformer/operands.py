@@ -40,9 +40,8 @@ def operand_bounds(
             the dtype of the weights.
         MemoryError: the run does not fit into memory.
 
-    >>> import jax.numpy as jnp
     >>> import icl_krr as ik
-    >>> task = ik.Task(x=jnp.ones((1, 1)), y=jnp.array([3.0]), x_query=jnp.ones((1, 1)))
+    >>> task = ik.Task(x=[[1.0]], y=[3.0], x_query=[[1.0]])
     >>> model = ik.constructions.richardson(ik.Gaussian(), num_features=1, ridge=0.5, steps=1)
     >>> bounds = operand_bounds(model, task, margin=1.0)
     >>> {slot: float(bound) for slot, bound in bounds.items()}["half_square"]

@@ -42,11 +42,12 @@ def read_outs(
             the dtype of the weights.
         MemoryError: the run does not fit into memory (see `memory`).
 
+    >>> import numpy as np
     >>> import icl_krr as ik
     >>> model = ik.constructions.delta_rule(ik.Linear(), num_features=1, step_size=0.5)
-    >>> state = ik.Read({"prediction": jnp.full((), 2.0)}, 1)
+    >>> state = ik.Read({"prediction": np.full((), 2.0)}, 1)
     >>> model = model.replace(weights=model.weights.replace(readouts={"twice": state}))
-    >>> task = ik.Task(x=jnp.ones((1, 1)), y=jnp.array([3.0]), x_query=jnp.ones((1, 1)))
+    >>> task = ik.Task(x=[[1.0]], y=[3.0], x_query=[[1.0]])
     >>> found = read_outs(model, task)
     >>> found["prediction"].tolist(), found["twice"].tolist()
     ([1.5], [[3.0]])
@@ -92,10 +93,11 @@ def predictive(
         MemoryError: the run does not fit into memory (see `memory`).
 
     >>> import jax
+    >>> import numpy as np
     >>> import icl_krr as ik
     >>> spec = ik.Architecture(num_features=2, width=8, depth=1, heads=1, variance=True)
     >>> model = ik.init(jax.random.key(0), spec)
-    >>> task = ik.Task(x=jnp.ones((3, 2)), y=jnp.ones(3), x_query=jnp.ones((1, 2)))
+    >>> task = ik.Task(x=np.ones((3, 2)), y=[1.0, 1.0, 1.0], x_query=[[1.0, 1.0]])
     >>> predictive(model, task).variance.tolist()
     [1.0]
     """

@@ -92,10 +92,9 @@ def resume(model: Transformer, task: Task, stream: Stream, block: int) -> jax.Ar
             the dtype of the weights.
         MemoryError: the run does not fit into memory (see `memory`).
 
-    >>> import jax.numpy as jnp
     >>> import icl_krr as ik
     >>> model = ik.constructions.conjugate_gradient(ik.Linear(), num_features=1, ridge=2.0, steps=1)
-    >>> task = ik.Task(x=jnp.ones((1, 1)), y=jnp.array([3.0]), x_query=jnp.ones((1, 1)))
+    >>> task = ik.Task(x=[[1.0]], y=[3.0], x_query=[[1.0]])
     >>> _, cache = ik.run_with_cache(model, task, points=("resid_pre",))
     >>> resume(model, task, cache["blocks.3.resid_pre"], 3).tolist()
     [1.0]

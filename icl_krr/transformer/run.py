@@ -43,10 +43,9 @@ def predict(model: Transformer, task: Task, *, mesh: Mesh | None = None) -> jax.
             the dtype of the weights.
         MemoryError: the run does not fit into memory (see `memory`).
 
-    >>> import jax.numpy as jnp
     >>> import icl_krr as ik
     >>> model = ik.constructions.conjugate_gradient(ik.Linear(), num_features=1, ridge=2.0, steps=1)
-    >>> task = ik.Task(x=jnp.ones((1, 1)), y=jnp.array([3.0]), x_query=jnp.ones((1, 1)))
+    >>> task = ik.Task(x=[[1.0]], y=[3.0], x_query=[[1.0]])
     >>> ik.predict(model, task).tolist()
     [1.0]
     """
@@ -198,10 +197,9 @@ def run_with_cache(
             the dtype of the weights.
         MemoryError: the run does not fit into memory (see `memory`).
 
-    >>> import jax.numpy as jnp
     >>> import icl_krr as ik
     >>> model = ik.constructions.conjugate_gradient(ik.Linear(), num_features=1, ridge=2.0, steps=1)
-    >>> task = ik.Task(x=jnp.ones((1, 1)), y=jnp.array([3.0]), x_query=jnp.ones((1, 1)))
+    >>> task = ik.Task(x=[[1.0]], y=[3.0], x_query=[[1.0]])
     >>> prediction, cache = ik.run_with_cache(model, task)
     >>> cache["alpha"].tolist(), cache["prediction"].tolist()
     ([[0.0], [1.0]], [[0.0], [1.0]])
@@ -268,7 +266,7 @@ def run_with_hooks(model: Transformer, task: Task, hooks: Mapping[str, Hook]) ->
     >>> import jax, jax.numpy as jnp
     >>> import icl_krr as ik
     >>> model = ik.constructions.conjugate_gradient(ik.Linear(), num_features=1, ridge=2.0, steps=1)
-    >>> task = ik.Task(x=jnp.ones((1, 1)), y=jnp.array([3.0]), x_query=jnp.ones((1, 1)))
+    >>> task = ik.Task(x=[[1.0]], y=[3.0], x_query=[[1.0]])
     >>> double = lambda value, where: 2 * value
     >>> ik.run_with_hooks(model, task, {"blocks.3.attn.prediction": double}).tolist()
     [2.0]

@@ -42,8 +42,8 @@ def bins(predictive: Predictive, edges: Float[Array, " E"]) -> Float[Array, "...
     Source: Mueller, Hollmann, Arango, Grabocka, Hutter, Transformers can do Bayesian inference,
     2022, for outputs in bins.
 
-    >>> normal = Predictive(jnp.ones(1), jnp.zeros(1), jnp.ones(1))
-    >>> [round(float(b), 4) for b in bins(normal, jnp.array([-1.0, 0.0, 1.0]))]
+    >>> normal = Predictive(np.ones(1), np.zeros(1), np.ones(1))
+    >>> [round(float(b), 4) for b in bins(normal, np.array([-1.0, 0.0, 1.0]))]
     [0.1587, 0.3413, 0.3413, 0.1587]
     """
     check_predictive(predictive)

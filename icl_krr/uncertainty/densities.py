@@ -29,8 +29,9 @@ def log_density(predictive: Predictive, y: Float[Array, "..."]) -> Float[Array, 
         ValueError: a variance is not > 0, the weights do not have the sum 1, or a shape is wrong.
         TypeError: an argument has the wrong type.
 
-    >>> normal = Predictive(jnp.ones(1), jnp.zeros(1), jnp.ones(1))
-    >>> round(float(log_density(normal, jnp.array(100.0))), 2)
+    >>> import numpy as np
+    >>> normal = Predictive(np.ones(1), np.zeros(1), np.ones(1))
+    >>> round(float(log_density(normal, np.array(100.0))), 2)
     -5000.92
     """
     check_outputs(predictive, y)
@@ -63,8 +64,9 @@ def cdf(predictive: Predictive, y: Float[Array, "..."]) -> Float[Array, "..."]:
 
     Source: Gneiting, Balabdaoui, Raftery, Probabilistic forecasts, calibration and sharpness, 2007.
 
-    >>> both = Predictive(jnp.array([0.5, 0.5]), jnp.array([-9.0, 9.0]), jnp.ones(2))
-    >>> float(cdf(both, jnp.array(0.0)))
+    >>> import numpy as np
+    >>> both = Predictive(np.array([0.5, 0.5]), np.array([-9.0, 9.0]), np.ones(2))
+    >>> float(cdf(both, np.array(0.0)))
     0.5
     """
     check_outputs(predictive, y)

@@ -24,7 +24,8 @@ class Predictive(NamedTuple):
         means: means $m_g$, [..., G].
         variances: variances $v_g$, [..., G].
 
-    >>> both = Predictive(jnp.array([0.5, 0.5]), jnp.array([-1.0, 1.0]), jnp.array([2.0, 2.0]))
+    >>> import numpy as np
+    >>> both = Predictive(np.array([0.5, 0.5]), np.array([-1.0, 1.0]), np.array([2.0, 2.0]))
     >>> float(both.mean), float(both.variance)
     (0.0, 3.0)
     """

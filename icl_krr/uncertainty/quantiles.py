@@ -49,7 +49,8 @@ def quantile(predictive: Predictive, probability: float | Float[Array, ""]) -> F
             not have the sum 1.
         TypeError: an argument has the wrong type.
 
-    >>> both = Predictive(jnp.array([0.25, 0.75]), jnp.array([-9.0, 9.0]), jnp.ones(2))
+    >>> import numpy as np
+    >>> both = Predictive(np.array([0.25, 0.75]), np.array([-9.0, 9.0]), np.ones(2))
     >>> round(float(quantile(both, 0.625)), 4)
     9.0
     """
@@ -94,7 +95,8 @@ def interval(predictive: Predictive, level: float | Float[Array, ""] = 0.95) -> 
             have the sum 1.
         TypeError: an argument has the wrong type.
 
-    >>> lower, upper = interval(Predictive(jnp.ones(1), jnp.zeros(1), jnp.ones(1)))
+    >>> import numpy as np
+    >>> lower, upper = interval(Predictive(np.ones(1), np.zeros(1), np.ones(1)))
     >>> round(float(lower), 2), round(float(upper), 2)
     (-1.96, 1.96)
     """

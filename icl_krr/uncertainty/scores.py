@@ -27,8 +27,9 @@ def log_likelihood(predictive: Predictive, y: Float[Array, "..."]) -> Float[Arra
         ValueError: a variance is not > 0, the weights do not have the sum 1, or a shape is wrong.
         TypeError: an argument has the wrong type.
 
-    >>> normal = Predictive(jnp.ones((2, 1)), jnp.zeros((2, 1)), jnp.ones((2, 1)))
-    >>> round(float(log_likelihood(normal, jnp.array([0.0, 2.0]))), 3)
+    >>> import numpy as np
+    >>> normal = Predictive(np.ones((2, 1)), np.zeros((2, 1)), np.ones((2, 1)))
+    >>> round(float(log_likelihood(normal, np.array([0.0, 2.0]))), 3)
     -1.919
     """
     return jnp.mean(log_density(predictive, y))
@@ -57,8 +58,9 @@ def crps(predictive: Predictive, y: Float[Array, "..."]) -> Float[Array, "..."]:
     Source: Grimit, Gneiting, Berrocal, Johnson, The continuous ranked probability score for
     circular variables and its application to mesoscale forecast ensemble verification, 2006, eq. 5.
 
-    >>> normal = Predictive(jnp.ones(1), jnp.zeros(1), jnp.ones(1))
-    >>> round(float(crps(normal, jnp.array(0.0))), 4)
+    >>> import numpy as np
+    >>> normal = Predictive(np.ones(1), np.zeros(1), np.ones(1))
+    >>> round(float(crps(normal, np.array(0.0))), 4)
     0.2337
     """
     check_outputs(predictive, y)

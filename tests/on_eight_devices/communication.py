@@ -63,7 +63,7 @@ def check_a_step(name, gradient, count):
 @pytest.mark.parametrize(
     ("name", "gradient"),
     [
-        ("linear CG", False),
+        pytest.param("linear CG", False, marks=pytest.mark.slow),
         ("linear CG", True),
         *(pytest.param(name, True, marks=pytest.mark.slow) for name in [*MODELS][1:]),
     ],

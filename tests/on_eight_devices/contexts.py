@@ -2,8 +2,9 @@
 
 import jax
 import jax.numpy as jnp
+import numpy as np
 import pytest
-from helpers import CASES, draw, relative
+from helpers import CASES, draw, numpy, relative
 from jax.sharding import AxisType, NamedSharding, PartitionSpec
 
 import icl_krr as ik
@@ -42,7 +43,7 @@ def each_case(quick, names):
 
 
 def masked(task):
-    return task.replace(mask=jnp.arange(task.num_supports) % 5 != 2)
+    return task.replace(mask=np.arange(task.num_supports) % 5 != 2)
 
 
 def pulled_back(model, task, mesh=None, run=ik.predict):
@@ -62,11 +63,10 @@ def pulled_back(model, task, mesh=None, run=ik.predict):
 def assert_equal(got, expected, tolerance):
     """Predictions, and gradients relative to the largest entry of all gradients."""
     assert relative(got[0], expected[0]) < tolerance
-    size = max(float(jnp.max(jnp.abs(leaf), initial=0)) for leaf in expected[1])
-    error = max(
-        float(jnp.max(jnp.abs(a - b), initial=0)) for a, b in zip(got[1], expected[1], strict=True)
-    )
-    assert error < tolerance * size
+    got, expected = numpy(got[1]), numpy(expected[1])
+    size = max(np.max(np.abs(leaf), initial=0) for leaf in expected)
+    pairs = zip(got, expected, strict=True)
+    assert max(np.max(np.abs(a - b), initial=0) for a, b in pairs) < tolerance * size
 
 
 def of_a_case(case):
@@ -102,7 +102,9 @@ def test_predictions_along_the_supports(x64):
     assert_equal(got, expected, 1e-12)
 
 
-@pytest.mark.parametrize("kind", MESHES)
+@pytest.mark.parametrize(
+    "kind", [AxisType.Auto, pytest.param(AxisType.Explicit, marks=pytest.mark.slow)]
+)
 def test_supports_that_are_divided_already_stay_where_they_are(x64, kind):
     model, task = of_a_case(CASES["ric-gaussian"])
     task = draw(3, p=3, n=16, q=2)
@@ -124,7 +126,7 @@ def test_supports_that_are_divided_already_stay_where_they_are(x64, kind):
 def test_slots_after_every_step(x64, name):
     """Also if the largest y, which one device has, chooses the unit of all."""
     model, task = of_a_case(CASES[name])
-    task = task.replace(y=task.y.at[0].set(1e9))
+    task = task.replace(y=np.where(np.arange(13) == 0, 1e9, task.y))
     expected, got = ik.run_with_cache(model, task)[1], ik.run_with_cache(model, task, mesh=MESH)[1]
     assert {*expected} == {*got} >= {"alpha"}
     for slot in expected:
@@ -142,7 +144,9 @@ def test_second_derivatives(x64):
     assert relative(curvature(MESH), curvature(None)) < 1e-11
 
 
-@pytest.mark.parametrize(("temperature", "slopes"), [(1.0, 1e-6), (1e-3, 1e-3)])
+@pytest.mark.parametrize(
+    ("temperature", "slopes"), [pytest.param(1.0, 1e-6, marks=pytest.mark.slow), (1e-3, 1e-3)]
+)
 def test_single_precision(temperature, slopes):
     """Also with logits far beyond the range of exp, where some devices hold no key that counts."""
     model = ik.constructions.nadaraya_watson(ik.Exponential(temperature), num_features=3)
@@ -157,7 +161,7 @@ def test_a_fit_over_tasks_and_contexts(x64):
     mesh = jax.make_mesh((2, 4), ("tasks", "context"))
     family = ik.tasks.LinearRegression(num_features=2, num_supports=6, num_queries=2)
     keys = jax.random.split(jax.random.key(0), 3)
-    tasks = jax.vmap(ik.tasks.sample, in_axes=(0, None))(keys, family)
+    tasks = jax.jit(jax.vmap(ik.tasks.sample, in_axes=(0, None)))(keys, family)
 
     def build(ridge):
         return ik.constructions.conjugate_gradient(

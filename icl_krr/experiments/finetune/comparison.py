@@ -6,13 +6,15 @@ from collections.abc import Callable
 from functools import partial
 from typing import Any, NamedTuple
 
+import jax
 import jax.numpy as jnp
 import numpy as np
 
 from ...files import Lines
 from ...kernels import Linear
 from ...probes import drift, linear_maps
-from ...training.reference import loss, regression
+from ...tasks import Task, map_tasks
+from ...training.reference import regression
 from ...transformer import Transformer, dense, untie
 from ..shared.rows import Rows
 from .problem import (
@@ -99,7 +101,10 @@ def observe_nothing(update: int, model: Transformer, error: float) -> Rows:
 
 
 def exact_loss(problem: FinetuneProblem) -> float:
-    return float(loss(lambda task: regression(Linear(), task, problem.ridge), problem.scored))
+    def square(task: Task) -> jax.Array:
+        return jnp.mean((regression(Linear(), task, problem.ridge) - task.y_query) ** 2)
+
+    return float(jnp.mean(jax.jit(partial(map_tasks, square))(problem.scored)))
 
 
 def observe_blocks(

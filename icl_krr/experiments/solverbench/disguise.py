@@ -8,6 +8,7 @@ from typing import Any
 
 import jax
 import jax.numpy as jnp
+import numpy as np
 import optax
 
 from ...numerics import matmul
@@ -27,6 +28,7 @@ from ...transformer import (
 )
 
 
+@jax.jit
 def in_other_channels(model: Transformer, read: jax.Array, write: jax.Array) -> Transformer:
     r"""The model with the stream $h$ in other channels, $h W$, which it reads as $h W R$.
 
@@ -71,6 +73,7 @@ def change_read(read: jax.Array, part: Any) -> Any:
     return Read({"stream": matmul(read, part.blocks["stream"])}, part.width)
 
 
+@jax.jit
 def rotated(model: Transformer, key: jax.Array) -> Transformer:
     """The model, without LayerNorm, with its merged stream rotated by a random orthogonal matrix.
 
@@ -78,8 +81,8 @@ def rotated(model: Transformer, key: jax.Array) -> Transformer:
     at all other tokens; after a rotation they would be rounding errors there.
     """
     slots = model.layout.slots
-    turned = jnp.concatenate([jnp.full(s.width, s.at != ("aggregator",)) for s in slots])
-    (places,) = jnp.nonzero(turned)
+    turned = np.concatenate([np.full(s.width, s.at != ("aggregator",)) for s in slots])
+    places = np.flatnonzero(turned)
     turn = (
         jnp.eye(len(turned))
         .at[jnp.ix_(places, places)]
@@ -88,6 +91,7 @@ def rotated(model: Transformer, key: jax.Array) -> Transformer:
     return in_other_channels(model, turn.T, turn)
 
 
+@jax.jit
 def perturbed(model: Transformer, key: jax.Array, level: float) -> Transformer:
     """The model with every weight multiplied by 1 + level z, z standard normal.
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import replace
 from functools import partial
 from typing import Any
 
@@ -69,7 +70,9 @@ def run_cell(config: SweepConfig, line: str, seed: int) -> Rows:
     # the cache of the deepest model holds all depths
     values = (config.steps,) if config.axis == "depth" else config.values
     if models_of(config).traced:
-        measured = measure_all(key, jnp.asarray(values), line, config)
+        # other seeds and lines do not make it another program
+        alike = replace(config, lines=(line,), seeds=1, seed=0)
+        measured = measure_all(key, jnp.asarray(values), line, alike)
     else:
         each = [measure(key, value, line, config) for value in values]
         measured = jax.tree.map(lambda *parts: jnp.stack(parts), *each)

@@ -8,6 +8,7 @@ from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
+import numpy as np
 from jaxtyping import Array, Float
 
 from ... import checks
@@ -172,12 +173,13 @@ def encoded(ids: PlacesAndPoints, sites: Sequence[Site]) -> SiteCodes:
         for site in sites
     ]
     edges = [site.channels or (0, jnp.iinfo(jnp.int32).max) for site in sites]
-    return SiteCodes(
-        jnp.asarray(hits),
-        jnp.asarray([-1 if site.step is None else site.step for site in sites]),
-        jnp.asarray(edges),
-        jnp.asarray([[role in site.roles for role in ROLES] for site in sites]),
+    codes = SiteCodes(
+        np.asarray(hits),
+        np.asarray([-1 if site.step is None else site.step for site in sites]),
+        np.asarray(edges),
+        np.asarray([[role in site.roles for role in ROLES] for site in sites]),
     )
+    return jax.device_put(codes)
 
 
 @partial(jax.jit, static_argnames=("ids", "chunk"))

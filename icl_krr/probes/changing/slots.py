@@ -49,12 +49,13 @@ def transplant(
             the task does not fit the model.
         TypeError: a value is not floating point, or the dtype of the task is too wide.
 
+    >>> import numpy as np
     >>> import icl_krr as ik
-    >>> task = ik.Task(x=jnp.ones((1, 1)), y=jnp.array([3.0]), x_query=jnp.ones((1, 1)))
+    >>> task = ik.Task(x=[[1.0]], y=[3.0], x_query=[[1.0]])
     >>> model = ik.constructions.conjugate_gradient(ik.Linear(), num_features=1, ridge=2.0, steps=1)
-    >>> transplant(model, task, 0, {"r": jnp.array([6.0]), "p": jnp.array([6.0])}).tolist()
+    >>> transplant(model, task, 0, {"r": np.array([6.0]), "p": np.array([6.0])}).tolist()
     [2.0]
-    >>> _, cache = ik.run_with_cache(model, task.replace(y=jnp.array([6.0])))
+    >>> _, cache = ik.run_with_cache(model, task.replace(y=[6.0]))
     >>> transplant(model, task, 1, cache).tolist()  # the first block of the first step
     [2.0]
     """
@@ -169,7 +170,7 @@ def round_slots(model: Transformer, formats: Mapping[str, Any]) -> dict[str, Hoo
     >>> model = ik.constructions.gradient_descent(
     ...     ik.Linear(), num_features=1, ridge=1.0, steps=1, step_size=0.3
     ... )
-    >>> task = ik.Task(x=jnp.ones((1, 1)), y=jnp.array([3.0]), x_query=jnp.ones((1, 1)))
+    >>> task = ik.Task(x=[[1.0]], y=[3.0], x_query=[[1.0]])
     >>> hooks = round_slots(model, {"prediction": "bfloat16"})
     >>> float(ik.run_with_hooks(model, task, hooks)[0])
     0.8984375

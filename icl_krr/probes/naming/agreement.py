@@ -44,13 +44,12 @@ def agreement(found: Sequence[Identification]) -> Agreement:
     >>> import jax, icl_krr as ik
     >>> config = ik.tasks.LinearRegression(num_features=2, num_supports=4)
     >>> model = ik.constructions.nadaraya_watson(ik.Exponential(0.7), num_features=2)
-    >>> def with_seed(seed):
-    ...     keys = jax.random.split(jax.random.key(seed), (2, 4))
-    ...     tasks = [jax.vmap(ik.tasks.sample, in_axes=(0, None))(key, config) for key in keys]
-    ...     answers = lambda task: ik.probes.layerwise(model, task)
-    ...     names = {"candidates": ("nadaraya_watson",), "kernels": ("exponential",)}
-    ...     return ik.probes.identify(answers, *tasks, **names)
-    >>> agreement([with_seed(0), with_seed(1)]).status
+    >>> keys = jax.random.split(jax.random.key(0), (2, 4))
+    >>> tasks = [jax.vmap(ik.tasks.sample, in_axes=(0, None))(key, config) for key in keys]
+    >>> answers = lambda task: ik.probes.layerwise(model, task)
+    >>> names = {"candidates": ("nadaraya_watson",), "kernels": ("exponential",)}
+    >>> both = [ik.probes.identify(answers, *pair, **names) for pair in (tasks, tasks[::-1])]
+    >>> agreement(both).status
     'identified'
     """
     for one in found:

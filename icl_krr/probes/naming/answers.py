@@ -80,8 +80,8 @@ def with_other_outputs(tasks: Task) -> Task:
     """The tasks with the outputs of the next task, times the same mask.
 
     >>> import icl_krr as ik
-    >>> x = jnp.ones((2, 1, 1))
-    >>> tasks = ik.Task(x=x, y=jnp.array([[1.0], [2.0]]), x_query=x)
+    >>> x = np.ones((2, 1, 1))
+    >>> tasks = ik.Task(x=x, y=[[1.0], [2.0]], x_query=x)
     >>> with_other_outputs(tasks).y.tolist()
     [[2.0], [1.0]]
     """

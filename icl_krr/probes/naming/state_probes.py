@@ -159,7 +159,7 @@ def support_streams(model: Transformer, task: Task) -> Float[Array, "layers n d"
 
     >>> import icl_krr as ik
     >>> spec = ik.Architecture(num_features=1, width=8, depth=3, heads=1)
-    >>> task = ik.Task(x=jnp.ones((1, 1)), y=jnp.array([3.0]), x_query=jnp.ones((2, 1)))
+    >>> task = ik.Task(x=[[1.0]], y=[3.0], x_query=[[1.0], [1.0]])
     >>> support_streams(ik.init(jax.random.key(0), spec), task).shape
     (4, 1, 9)
     """

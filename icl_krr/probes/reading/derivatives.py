@@ -37,9 +37,8 @@ def hat_matrix(layer_answers: LayerAnswers, task: Task) -> Float[Array, "layers 
     Raises:
         ValueError: `task` is a batch.
 
-    >>> import jax.numpy as jnp
     >>> import icl_krr as ik
-    >>> task = ik.Task(x=jnp.ones((1, 1)), y=jnp.array([3.0]), x_query=jnp.ones((1, 1)))
+    >>> task = ik.Task(x=[[1.0]], y=[3.0], x_query=[[1.0]])
     >>> solve = lambda task: ik.solvers.exact(ik.Linear(), task, ridge=1.0).prediction[None]
     >>> hat_matrix(solve, task).round(6).tolist()
     [[[0.5]]]
@@ -83,7 +82,7 @@ def sensitivities(layer_answers: LayerAnswers, task: Task) -> Sensitivities:
         ValueError: `task` has several outputs or is a batch.
 
     >>> import icl_krr as ik
-    >>> task = ik.Task(x=jnp.ones((1, 1)), y=jnp.array([4.0]), x_query=jnp.ones((1, 1)))
+    >>> task = ik.Task(x=[[1.0]], y=[4.0], x_query=[[1.0]])
     >>> model = ik.constructions.conjugate_gradient(ik.Linear(), num_features=1, ridge=1.0, steps=1)
     >>> found = sensitivities(lambda task: ik.predict(model, task)[None], task)
     >>> found.x_query.tolist(), found.y.tolist()
@@ -113,7 +112,7 @@ def parameter_sensitivities(answers: Callable[[Any], jax.Array], parameters: Any
         predictions, followed by the shape of the parameter.
 
     >>> import icl_krr as ik
-    >>> task = ik.Task(x=jnp.ones((1, 1)), y=jnp.array([4.0]), x_query=jnp.ones((1, 1)))
+    >>> task = ik.Task(x=[[1.0]], y=[4.0], x_query=[[1.0]])
     >>> def answers(ridge):
     ...     cg = ik.constructions.conjugate_gradient
     ...     return ik.predict(cg(ik.Linear(), num_features=1, ridge=ridge, steps=1), task)

@@ -81,7 +81,7 @@ def spectral_filter(
 
     >>> import icl_krr as ik
     >>> from icl_krr.probes import hat_matrix
-    >>> task = ik.Task(x=jnp.eye(2), y=jnp.ones(2), x_query=jnp.ones((1, 2)))
+    >>> task = ik.Task(x=np.eye(2), y=[1.0, 1.0], x_query=[[1.0, 1.0]])
     >>> solve = lambda task: ik.solvers.exact(ik.Linear(), task, ridge=1.0).prediction[None]
     >>> tasks, hats = jax.tree.map(lambda leaf: leaf[None], (task, hat_matrix(solve, task)))
     >>> spectral_filter(ik.Linear(), tasks, hats, bins=1).q.round(6).tolist()
@@ -185,8 +185,8 @@ def read_filter(kernel: Kernel, tasks: Task, answers: Float[Array, "b L q"]) -> 
     Source: Lo Gerfo et al., Spectral algorithms for supervised learning, 2008.
 
     >>> import icl_krr as ik
-    >>> x = jnp.array([[[2.0], [0.0]]])
-    >>> tasks = ik.Task(x=x, y=jnp.ones((1, 2)), x_query=x)
+    >>> x = np.array([[[2.0], [0.0]]])
+    >>> tasks = ik.Task(x=x, y=[[1.0, 1.0]], x_query=x)
     >>> tasks = ik.probes.along_eigenvector(ik.Linear(), tasks)
     >>> solve = lambda task: ik.solvers.exact(ik.Linear(), task, ridge=1.0).prediction[None]
     >>> found = read_filter(ik.Linear(), tasks, ik.map_tasks(solve, tasks))

@@ -44,7 +44,7 @@ def effective(kind: str, kernel: str, tasks: Task, hats: Float[Array, "b q n"]) 
 
     >>> import icl_krr as ik
     >>> from icl_krr.probes import hat_matrix
-    >>> task = ik.Task(x=jnp.eye(2), y=jnp.ones(2), x_query=jnp.ones((1, 2)))
+    >>> task = ik.Task(x=np.eye(2), y=[1.0, 1.0], x_query=[[1.0, 1.0]])
     >>> solve = lambda task: ik.solvers.exact(ik.Linear(), task, ridge=3.0).prediction[None]
     >>> tasks, hats = jax.tree.map(lambda leaf: leaf[None], (task, hat_matrix(solve, task)[0]))
     >>> round(effective("regression", "linear", tasks, hats)["ridge"], 3)

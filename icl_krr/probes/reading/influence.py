@@ -59,7 +59,7 @@ def influence(model: Transformer, task: Task) -> Influence:
     Source: Koh, Liang, Understanding black-box predictions via influence functions, ICML 2017.
 
     >>> import icl_krr as ik
-    >>> task = ik.Task(x=jnp.ones((1, 1)), y=jnp.array([4.0]), x_query=jnp.ones((1, 1)))
+    >>> task = ik.Task(x=[[1.0]], y=[4.0], x_query=[[1.0]])
     >>> model = ik.constructions.conjugate_gradient(ik.Linear(), num_features=1, ridge=1.0, steps=1)
     >>> found = influence(model, task)
     >>> found.first_order.tolist(), found.exact.tolist()
@@ -92,10 +92,11 @@ def weighted(model: Transformer, task: Task, weights: Float[Array, " n"]) -> jax
     Returns:
         The prediction [q] or [q, r].
 
+    >>> import numpy as np
     >>> import icl_krr as ik
-    >>> task = ik.Task(x=jnp.ones((2, 1)), y=jnp.array([0.0, 3.0]), x_query=jnp.ones((1, 1)))
+    >>> task = ik.Task(x=[[1.0], [1.0]], y=[0.0, 3.0], x_query=[[1.0]])
     >>> head = ik.constructions.nadaraya_watson(ik.Exponential(), num_features=1)
-    >>> weighted(head, task, jnp.array([1.0, 2.0])).round(4).tolist()
+    >>> weighted(head, task, np.array([1.0, 2.0])).round(4).tolist()
     [2.0]
     """
     check_compatible(model, task)

@@ -37,8 +37,8 @@ class Probe:
         mean: mean stream $m$ of the tasks of the fit [L + 1, d].
         offset: mean output $b$ of the tasks of the fit [L + 1, r].
 
-    >>> probe = Probe(weights=jnp.ones((1, 2, 1)), mean=jnp.ones((1, 2)), offset=jnp.ones((1, 1)))
-    >>> probe(jnp.full((1, 1, 2), 3.0)).tolist()
+    >>> probe = Probe(weights=np.ones((1, 2, 1)), mean=np.ones((1, 2)), offset=np.ones((1, 1)))
+    >>> probe(np.full((1, 1, 2), 3.0)).tolist()
     [[[5.0]]]
     """
 
@@ -73,7 +73,7 @@ def layerwise(model: Transformer, task: Task, probe: Probe | None = None) -> jax
 
     >>> import icl_krr as ik
     >>> model = ik.constructions.conjugate_gradient(ik.Linear(), num_features=1, ridge=2.0, steps=1)
-    >>> task = ik.Task(x=jnp.ones((1, 1)), y=jnp.array([3.0]), x_query=jnp.ones((1, 1)))
+    >>> task = ik.Task(x=[[1.0]], y=[3.0], x_query=[[1.0]])
     >>> layerwise(model, task).tolist()
     [[0.0], [1.0]]
     """
@@ -98,7 +98,7 @@ def streams(model: Transformer, task: Task) -> Float[Array, "layers q d"]:
 
     >>> import icl_krr as ik
     >>> spec = ik.Architecture(num_features=1, width=8, depth=3, heads=1)
-    >>> task = ik.Task(x=jnp.ones((1, 1)), y=jnp.array([3.0]), x_query=jnp.ones((2, 1)))
+    >>> task = ik.Task(x=[[1.0]], y=[3.0], x_query=[[1.0], [1.0]])
     >>> streams(ik.init(jax.random.key(0), spec), task).shape
     (4, 2, 9)
     """

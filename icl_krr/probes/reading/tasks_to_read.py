@@ -35,9 +35,10 @@ def along_eigenvector(kernel: Kernel, tasks: Task, index: int = 0) -> Task:
         TypeError: `kernel` is not a kernel.
         ValueError: `index` is out of range, or `tasks` has several outputs or masks.
 
+    >>> import numpy as np
     >>> import icl_krr as ik
-    >>> x = jnp.array([[[2.0], [0.0]]])
-    >>> tasks = ik.Task(x=x, y=jnp.array([[3.0, 4.0]]), x_query=x)
+    >>> x = np.array([[[2.0], [0.0]]])
+    >>> tasks = ik.Task(x=x, y=[[3.0, 4.0]], x_query=x)
     >>> along_eigenvector(ik.Linear(), tasks).y.tolist()
     [[5.0, 0.0]]
     """
@@ -77,8 +78,9 @@ def prefixes(tasks: Task, positions: tuple[int, ...]) -> Task:
         TypeError: `tasks` is not a `Task`, or `positions` is not a tuple of integers.
         ValueError: `tasks` is not a batch, or a position is not from 0 to n - 1.
 
+    >>> import numpy as np
     >>> import icl_krr as ik
-    >>> x = jnp.arange(3.0).reshape(1, 3, 1)
+    >>> x = np.arange(3.0).reshape(1, 3, 1)
     >>> found = prefixes(ik.Task(x=x, y=x[..., 0], x_query=x), (1, 2))
     >>> found.mask.tolist(), found.x_query[:, 0, 0].tolist()
     ([[True, False, False], [True, True, False]], [1.0, 2.0])
