@@ -17,8 +17,6 @@ from __future__ import annotations
 import argparse
 import inspect
 import io
-import json
-import platform
 import re
 import signal
 import sys
@@ -29,7 +27,6 @@ from collections import Counter
 from collections.abc import Callable, Iterator
 from contextlib import chdir, redirect_stderr, redirect_stdout
 from functools import cache
-from importlib.metadata import version
 from pathlib import Path
 from typing import Any, NamedTuple
 from unittest import mock
@@ -44,12 +41,11 @@ from icl_krr.experiments.depth_config import DepthConfig
 from icl_krr.experiments.explorer import ExplorerConfig
 from icl_krr.experiments.hyperparameters import FitConfig
 from icl_krr.experiments.sweep.config import SweepConfig
-from icl_krr.files import replace
 from icl_krr.tasks import Task
 
+from . import records
 from .bad_files import PARTS, Command, writer
 
-HERE = Path(__file__).parent
 ROOT = Path(ik.__file__).parent
 ROOMS = (
     *("icl_krr", "tasks", "kernels", "solvers", "constructions", "theory", "probes", "sketches"),
@@ -236,7 +232,7 @@ def by_name() -> dict[str, Argument]:
         "start": Argument("model", drawn),
         "other": Argument("model", built),
         "values": points(5, 1),
-        "path": Argument("path", HERE.parent / "icl_krr" / "tasks" / "data" / "diabetes.csv"),
+        "path": Argument("path", ROOT / "tasks" / "data" / "diabetes.csv"),
         "folder": Argument("path", Path(tempfile.gettempdir()) / "icl_krr-bad-inputs"),
     }
 
@@ -621,13 +617,7 @@ def run(rooms: tuple[str, ...]) -> dict[str, Any]:
     more, others = run_files(tuple(room for room in rooms if room in PARTS))
     counts |= more
     told += others
-    meta = {
-        "command": "python -m benchmarks.bad_inputs",
-        "seed": 0,
-        "dtype": str(jnp.result_type(float)),
-        "python": platform.python_version(),
-        "versions": {name: version(name) for name in ("icl_krr", "jax", "numpy")},
-    }
+    meta = records.meta("bad_inputs", "numpy", seed=0, dtype=str(jnp.result_type(float)))
     counted = {room: dict(count) for room, count in counts.items()}
     return {"meta": meta, "counts": counted, "others": told}
 
@@ -648,10 +638,8 @@ def markdown(counts: dict[str, dict[str, int]]) -> str:
 if __name__ == "__main__":
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--rooms", nargs="*", default=(*ROOMS, *PARTS))
-    parser.add_argument("--out", type=Path, default=HERE / "results")
+    parser.add_argument("--out", type=Path, default=records.RESULTS)
     given = parser.parse_args()
     found = run(tuple(given.rooms))
-    given.out.mkdir(parents=True, exist_ok=True)
-    replace(given.out / "bad_inputs.json", (json.dumps(found, indent=1) + "\n").encode())
-    replace(given.out / "bad_inputs.md", markdown(found["counts"]).encode())
+    records.save("bad_inputs", found, markdown(found["counts"]), given.out)
     print(markdown(found["counts"]), end="")

@@ -6,16 +6,13 @@ into 70 % supports and 30 % held-out rows. All models see the same standardised 
 
 from __future__ import annotations
 
-import argparse
 import time
 import warnings
 from collections.abc import Callable
-from importlib.metadata import version
 from itertools import product
-from pathlib import Path
 from typing import Any
 
-import jax
+import jax.numpy as jnp
 import numpy as np
 from rich.progress import track
 from scipy.stats import binomtest
@@ -23,11 +20,10 @@ from sklearn import datasets
 from sklearn.gaussian_process import GaussianProcessRegressor, kernels as sk
 from sklearn.preprocessing import StandardScaler
 
+from benchmarks import records
 from icl_krr import InContextRegressor
-from icl_krr.cli.output import to_json
-from icl_krr.files import replace, to_markdown
+from icl_krr.files import to_markdown
 
-RESULTS = Path(__file__).parent / "results"
 SCALES, ROWS, SPLITS, WIDTH = (1e-20, 1e-5, 1.0, 1e5, 1e20), 200, 2, 1.959964
 
 Row = dict[str, Any]
@@ -203,35 +199,26 @@ EACH = """At scale 1: coverage, mean width / std(y) and RMSE / std(y).
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--quick", action="store_true", help="two tables; writes no files")
-    parser.add_argument("--seed", type=int, default=0)
-    asked = parser.parse_args()
+    quick = "two tables; writes no files"
+    asked = records.options(__doc__, quick, seed="seed of tables and divisions").parse_args()
     start, splits = time.time(), 1 if asked.quick else SPLITS
     tables = [("real", *pair) for pair in real().items()]
     tables += [("drawn", *pair) for pair in drawn(asked.seed).items()]
-    records = [
+    rows = [
         {"kind": kind, "table": name, **judged(table, model, scale, asked.seed, splits)}
         for kind, name, table in track([tables[6], tables[-1]] if asked.quick else tables)
         for model in MODELS
         for scale in SCALES
     ]
-    packages = ("icl_krr", "jax", "jaxlib", "numpy", "scikit-learn", "scipy")
-    versions = {name: version(name) for name in packages}
-    device, dtype = jax.devices()[0], str(jax.numpy.zeros(()).dtype)
-    about = ", ".join(f"{name} {number}" for name, number in versions.items())
-    told = {"seed": asked.seed, "dtype": dtype, "splits": splits, "rows": ROWS}
-    caption = CAPTION.format(versions=about, **told)
-    text = "\n".join([caption, summary(records), EACH, by_table(records)])
+    dtype = str(jnp.result_type(float))
+    facts = {"seed": asked.seed, "dtype": dtype, "splits": splits, "rows": ROWS}
+    meta = records.meta("coverage", "numpy", "scikit-learn", "scipy", **facts)
+    caption = CAPTION.format(**facts, versions=records.listed(meta["versions"]))
+    text = "\n".join([caption, summary(rows), EACH, by_table(rows)])
     print(text)
-    if asked.quick:
-        return
-    meta = {"command": "python -m benchmarks.coverage", **told, "versions": versions}
-    meta |= {"device": f"{device.platform}: {device.device_kind}", "seconds": time.time() - start}
-    replace(
-        RESULTS / "coverage.json", (to_json({"meta": meta, "results": records}) + "\n").encode()
-    )
-    replace(RESULTS / "coverage.md", text.encode())
+    if not asked.quick:
+        meta["seconds"] = time.time() - start
+        records.save("coverage", {"meta": meta, "results": rows}, text)
 
 
 if __name__ == "__main__":

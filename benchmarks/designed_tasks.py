@@ -8,11 +8,8 @@ after `icl_krr.probes.design` has moved them. Five seeds each, float64, a few mi
 
 from __future__ import annotations
 
-import argparse
 from collections.abc import Callable
-from importlib.metadata import version
 from itertools import product
-from pathlib import Path
 from typing import Any, NamedTuple
 
 import jax
@@ -20,13 +17,12 @@ import jax.numpy as jnp
 from rich.progress import track
 
 import icl_krr as ik
-from icl_krr.cli.output import to_json
+from benchmarks import records
 from icl_krr.experiments.shared.draws import draw_tasks
-from icl_krr.files import replace, to_markdown
+from icl_krr.files import to_markdown
 from icl_krr.probes import design, fit_candidate, gaussian_prior, identify, separation
 from icl_krr.probes.naming.separation import predictions, program_of
 
-HERE = Path(__file__).parent
 FEATURES, SUPPORTS, TASKS, DEPTH, SEEDS = 3, 12, 24, 4, 5
 FAMILY = ik.tasks.LinearRegression(
     num_features=FEATURES, num_supports=SUPPORTS, num_queries=8, noise=0.1
@@ -167,10 +163,7 @@ def spread(values: Any) -> str:
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--quick", action="store_true", help="one seed; writes no files")
-    parser.add_argument("--seed", type=int, default=0, help="first seed")
-    asked = parser.parse_args()
+    asked = records.options(__doc__, "one seed; writes no files", "first seed").parse_args()
     jax.config.update("jax_enable_x64", True)
     seeds = range(asked.seed, asked.seed + (1 if asked.quick else SEEDS))
     cells = [*product(CASES, ERRORS[-1:] if asked.quick else ERRORS, seeds)]
@@ -179,20 +172,9 @@ def main() -> None:
     print(text)
     if asked.quick:
         return
-    device = jax.devices()[0]
-    meta = {
-        "command": "python -m benchmarks.designed_tasks",
-        "family": repr(FAMILY),
-        "tasks": TASKS,
-        "depth": DEPTH,
-        "device": f"{device.platform}: {device.device_kind}",
-        "dtype": "float64",
-        "versions": {name: version(name) for name in ("icl_krr", "jax", "jaxlib", "optax")},
-        "seeds": list(seeds),
-    }
-    record = (to_json({"meta": meta, "rows": rows}) + "\n").encode()
-    replace(HERE / "results" / "designed-tasks.json", record)
-    replace(HERE / "results" / "designed-tasks.md", text.encode())
+    facts = {"family": repr(FAMILY), "tasks": TASKS, "depth": DEPTH, "seeds": list(seeds)}
+    meta = records.meta("designed_tasks", "optax", dtype="float64", **facts)
+    records.save("designed-tasks", {"meta": meta, "rows": rows}, text)
 
 
 if __name__ == "__main__":

@@ -9,16 +9,12 @@ growth of the memory of the process is measured.
 
 from __future__ import annotations
 
-import json
 import os
-import platform
 import sys
 import threading
 import time
 from collections.abc import Callable
 from functools import partial
-from importlib.metadata import version
-from pathlib import Path
 from typing import Any, NamedTuple
 
 import jax
@@ -26,15 +22,15 @@ import jax.numpy as jnp
 import psutil
 
 import icl_krr as ik
+from benchmarks import records
 from benchmarks.compiled import collectives, parse, work_of_steps
 from icl_krr.devices import CONTEXT, Placement
-from icl_krr.files import replace, to_markdown
+from icl_krr.files import to_markdown
 from icl_krr.tasks.placement import specs
 from icl_krr.transformer.communication import step_sent
 from icl_krr.transformer.cost import step_cost
 from icl_krr.transformer.divided import evaluate_divided
 
-RESULTS = Path(__file__).parent / "results"
 COUNTS = (1, 2, 4, 8)
 STEPS = 3
 """Steps of a compiled program; no other loop has this length."""
@@ -175,15 +171,9 @@ def line(row: dict[str, Any]) -> list[str]:
 
 
 def meta(name: str) -> dict[str, Any]:
-    return {
-        "command": f"python -m benchmarks.{name}",
-        "machine": platform.platform(),
-        "cores": psutil.cpu_count(logical=False) or psutil.cpu_count(),
-        "device": f"{max(COUNTS)} virtual CPU devices, which share the cores",
-        "dtype": "float32",
-        "seed": 0,
-        "versions": {package: version(package) for package in ("icl_krr", "jax", "jaxlib")},
-    }
+    device = f"{max(COUNTS)} virtual CPU devices, which share the cores"
+    cores = psutil.cpu_count(logical=False) or psutil.cpu_count()
+    return records.meta(name, device=device, cores=cores, dtype="float32", seed=0)
 
 
 def main() -> None:
@@ -191,10 +181,8 @@ def main() -> None:
         os.execve(sys.executable, [sys.executable, *sys.orig_argv[1:]], os.environ | RETURNED)
     jax.config.update("jax_num_cpu_devices", max(COUNTS))
     rows = [measured(name, which, count) for name in CASES for which in PASSES for count in COUNTS]
-    record = {"meta": meta("devices"), "rows": rows}
     table = to_markdown((HEADER, [line(row) for row in rows]))
-    replace(RESULTS / "devices.json", (json.dumps(record, indent=1) + "\n").encode())
-    replace(RESULTS / "devices.md", table.encode())
+    records.save("devices", {"meta": meta("devices"), "rows": rows}, table)
     print(table, end="")
 
 

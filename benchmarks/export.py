@@ -10,17 +10,16 @@ import argparse
 import tempfile
 from collections.abc import Iterator
 from importlib.metadata import version
-from pathlib import Path
 from typing import Any
 
 import jax
 import numpy as np
 
 import icl_krr as ik
+from benchmarks.records import RESULTS, listed
 from icl_krr.export import T5, to_t5
 from icl_krr.files import replace, to_markdown
 
-HERE = Path(__file__).parent
 WIDTH = 256
 PROCESS = ik.tasks.GaussianProcess(ik.Exponential(0.5), num_queries=64, inputs="sphere")
 EXPONENTIAL, GAUSSIAN, RIDGE = ik.Exponential(0.5), ik.Gaussian(0.5**0.5), 0.1 * np.exp(2)
@@ -109,10 +108,10 @@ def main() -> None:
     parser.add_argument("--seed", type=int, default=0)
     seed = parser.parse_args().seed
     table = to_markdown((HEADER, [*lines(seed)]))
-    versions = ", ".join(f"{name} {version(name)}" for name in ("transformers", "torch", "jax"))
+    versions = listed({name: version(name) for name in ("transformers", "torch", "jax")})
     device = jax.devices()[0].platform
     print(f"{table}\nSeed {seed}, device {device}, {versions}, {WIDTH} segments per table.")
-    replace(HERE / "results" / "export.md", table.encode())
+    replace(RESULTS / "export.md", table.encode())
 
 
 if __name__ == "__main__":

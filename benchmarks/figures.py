@@ -9,9 +9,7 @@ from __future__ import annotations
 import argparse
 import itertools
 import json
-import platform
 import time
-from importlib.metadata import version
 from pathlib import Path
 from statistics import median
 
@@ -23,6 +21,7 @@ import icl_krr as ik
 from icl_krr.residual import embed, visible
 from icl_krr.transformer import forward
 
+from . import records
 from .claims import costs, emulation, route_a, tables
 from .features import crossover
 
@@ -115,13 +114,7 @@ def main() -> None:
     )
     parser.add_argument("--out", type=Path, help="write the figures to this JSON file")
     args = parser.parse_args()
-    device = jax.devices()[0]
-    report: dict[str, object] = {
-        "device": f"{device.platform}: {device.device_kind}",
-        "machine": platform.platform(),
-        "matmul_precision": "highest",
-        "versions": {name: version(name) for name in ("icl_krr", "jax", "jaxlib", "numpy")},
-    }
+    report = records.meta("figures", "numpy", matmul_precision="highest")
     print(json.dumps(report))
     with jax.enable_x64(True):
         doubles = (keystone, hat_matrix, route_a, tables, emulation)
@@ -130,12 +123,12 @@ def main() -> None:
     singles = (costs, *again, compilation, crossover)
     report["float32"] = {f.__name__: f(args.quick) for f in singles}
     for dtype in ("float64", "float32"):
-        for name, figures in report[dtype].items():  # pyright: ignore[reportAttributeAccessIssue]
+        for name, figures in report[dtype].items():
             for figure, value in figures.items():
                 print(f"{dtype}  {name:12}  {figure:32}  {value:.3g}")
     if args.out:
         args.out.parent.mkdir(parents=True, exist_ok=True)
-        args.out.write_text(json.dumps(report, indent=2) + "\n")
+        records.write(args.out, report)
 
 
 if __name__ == "__main__":

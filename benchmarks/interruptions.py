@@ -12,7 +12,6 @@ import argparse
 import csv
 import json
 import os
-import platform
 import random
 import shutil
 import signal
@@ -21,7 +20,6 @@ import subprocess
 import sys
 import tempfile
 import time
-from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 from xml.etree import ElementTree
@@ -30,10 +28,10 @@ import psutil
 from flax import serialization
 from rich.progress import track
 
-from icl_krr.cli.output import to_json
-from icl_krr.files import replace, to_markdown
+from benchmarks import records
+from icl_krr.files import to_markdown
 
-RECORD = Path(__file__).parent / "results" / "interruptions.json"
+RECORD = records.RESULTS / "interruptions.json"
 TABLE = "a,b,y\n" + "".join(f"{i % 7},{i * 5 % 11},{i % 7 - i * 5 % 11 / 3}\n" for i in range(60))
 COMMANDS = {
     "demo": "demo --steps 4",
@@ -257,21 +255,9 @@ def main() -> None:
 def write(found: dict[str, Any], seed: int) -> None:
     """Write the table and the record of the commands that were interrupted so far."""
     found = {name: found[name] for name in COMMANDS if name in found}
-    record = {
-        "meta": {
-            "command": ["python", "-m", "benchmarks.interruptions", "--seed", str(seed)],
-            "seed": seed,
-            "device": "cpu",
-            "machine": platform.platform(),
-            "cores": os.cpu_count(),
-            "python": platform.python_version(),
-            "versions": {package: version(package) for package in ("icl_krr", "jax", "jaxlib")},
-        },
-        "commands": found,
-    }
+    meta = records.meta(f"interruptions --seed {seed}", device="cpu", seed=seed)
     table = to_markdown((HEADER, [line(*pair) for pair in found.items()]))
-    replace(RECORD, (to_json(record) + "\n").encode())
-    replace(RECORD.with_suffix(".md"), table.encode())
+    records.save(RECORD.stem, {"meta": meta, "commands": found}, table)
 
 
 if __name__ == "__main__":

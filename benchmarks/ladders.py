@@ -12,9 +12,8 @@ import sys
 from pathlib import Path
 from typing import Any
 
+from benchmarks.records import save
 from icl_krr.files import to_markdown
-
-RESULT = Path(__file__).parent / "results" / "ladders"
 
 
 def main(folders: list[str]) -> None:
@@ -23,8 +22,7 @@ def main(folders: list[str]) -> None:
         for folder in folders
     }
     kept = {name: short(record) for name, record in records.items()}
-    RESULT.with_suffix(".json").write_text(json.dumps(kept, indent=2) + "\n")
-    RESULT.with_suffix(".md").write_text(table(kept))
+    save("ladders", kept, table(kept))
 
 
 def short(record: dict[str, Any]) -> dict[str, Any]:

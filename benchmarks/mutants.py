@@ -13,7 +13,6 @@ from __future__ import annotations
 import argparse
 import ast
 import difflib
-import json
 import os
 import random
 import re
@@ -23,15 +22,13 @@ import subprocess
 import sys
 import tempfile
 from collections.abc import Iterator
-from importlib.metadata import version
 from itertools import chain, zip_longest
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from icl_krr.files import replace
+from benchmarks import records
 
 ROOT = Path(__file__).parent.parent
-RESULTS = ROOT / "benchmarks" / "results"
 BAD = "tests/test_bad_inputs.py"
 ROOMS = {
     "kernels": ("icl_krr/kernels", "solvers", BAD),
@@ -219,15 +216,9 @@ def examine(
 
 
 def write(rows: list[dict[str, Any]], seed: int, count: int, out: Path) -> None:
-    meta = {
-        "command": f"python -m benchmarks.mutants --seed {seed} --count {count}",
-        "seed": seed,
-        "versions": {name: version(name) for name in ("cosmic-ray", "jax", "numpy", "pytest")},
-    }
-    out.mkdir(parents=True, exist_ok=True)
-    record = json.dumps({"meta": meta, "mutants": rows}, indent=1) + "\n"
-    replace(out / "mutants.json", record.encode())
-    replace(out / "mutants.md", markdown(rows).encode())
+    command, packages = f"mutants --seed {seed} --count {count}", ("cosmic-ray", "numpy", "pytest")
+    meta = records.meta(command, *packages, device="cpu", seed=seed)
+    records.save("mutants", {"meta": meta, "mutants": rows}, markdown(rows), out)
 
 
 def name(row: dict[str, Any]) -> str:
@@ -258,6 +249,6 @@ if __name__ == "__main__":
     parser.add_argument("--count", type=int, default=10, help="mutants in each room")
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--unchecked", action="store_true", help="the tests are known to pass")
-    parser.add_argument("--out", type=Path, default=RESULTS)
+    parser.add_argument("--out", type=Path, default=records.RESULTS)
     given = parser.parse_args()
     examine(given.rooms, given.count, given.seed, given.out, not given.unchecked)

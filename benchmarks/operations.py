@@ -9,13 +9,11 @@ from __future__ import annotations
 import argparse
 import json
 import os
-import platform
 import re
 import subprocess
 import sys
 import tempfile
 from collections import Counter
-from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
@@ -75,8 +73,9 @@ def main() -> None:
     if commit is None:
         print(json.dumps({case: operations(case) for case in CASES}))
         return
+    from benchmarks import records
     from benchmarks.versus import checkout
-    from icl_krr.files import replace, to_markdown
+    from icl_krr.files import to_markdown
 
     with tempfile.TemporaryDirectory() as folder:
         name = checkout(commit, Path(folder))
@@ -84,27 +83,18 @@ def main() -> None:
         told = subprocess.check_output([sys.executable, __file__], env=env, cwd=folder)
         before = json.loads(told)
     now = {case: operations(case) for case in CASES}
-    meta = {
-        "command": f"python -m benchmarks.operations {commit}",
-        "other": name,
-        "machine": platform.platform(),
-        "device": jax.default_backend(),
-        "dtype": "float32",
-        "seed": "no numbers are drawn: the programs are only compiled",
-        "tasks": TASKS,
-        "supports": SUPPORTS,
-        "versions": {package: version(package) for package in ("icl_krr", "jax", "jaxlib")},
-    }
-    record = json.dumps({"meta": meta, "before": before, "now": now}, indent=1) + "\n"
+    seed = "no numbers are drawn: the programs are only compiled"
+    facts = {"other": name, "dtype": "float32", "tasks": TASKS, "supports": SUPPORTS}
+    meta = records.meta(f"operations {commit}", seed=seed, **facts)
     header = ["construction", f"at {name[:7]}", "now", "of these: fusions", "products", "copies"]
     lines = [
         [case, *map(str, (sum(before[case].values()), sum(kinds.values())))]
         + [str(kinds.get(kind, 0)) for kind in ("fusion", "dot", "copy")]
         for case, kinds in now.items()
     ]
-    replace(RESULT, record.encode())
-    replace(RESULT.with_suffix(".md"), to_markdown((header, lines)).encode())
-    print(to_markdown((header, lines)), end="")
+    table = to_markdown((header, lines))
+    records.save(RESULT.stem, {"meta": meta, "before": before, "now": now}, table)
+    print(table, end="")
 
 
 if __name__ == "__main__":

@@ -7,14 +7,10 @@ takes about 10 minutes on two cores. `--quick` is a smoke test, and writes no fi
 
 from __future__ import annotations
 
-import argparse
 import json
-import platform
 from collections.abc import Callable
 from functools import partial
-from importlib.metadata import version
 from itertools import product
-from pathlib import Path
 from typing import Any
 
 import jax
@@ -22,12 +18,12 @@ import jax.numpy as jnp
 import numpy as np
 
 import icl_krr as ik
+from benchmarks import records
 from icl_krr.bench.contest import Contest, compete
 from icl_krr.cli.output import to_json
-from icl_krr.files import replace, to_markdown
+from icl_krr.files import to_markdown
 from icl_krr.text_tables import number
 
-RESULT = Path(__file__).parent / "results" / "posteriors.json"
 SEED, SEEDS, QUERIES = 0, 3, 8
 EDGES = 15
 FEATURES, SUPPORTS, STEPS = 16, 256, 16
@@ -181,9 +177,7 @@ def told(row: dict[str, Any]) -> list[str]:
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--quick", action="store_true", help="smoke test; writes no files")
-    quick = parser.parse_args().quick
+    quick = records.options(__doc__).parse_args().quick
     record: dict[str, Any] = {"costs": costs(1 if quick else 9)}
     with jax.enable_x64(True):
         sizes = ((4, 16),) if quick else SIZES
@@ -200,17 +194,12 @@ def main() -> None:
     print(document(record))
     if quick:
         return
-    device = jax.devices()[0]
-    meta = {
-        "command": "python -m benchmarks.posteriors",
-        "device": f"{device.platform}: {device.device_kind}",
-        "machine": platform.platform(),
-        "seeds": [*range(SEED, SEED + SEEDS)],
-        "dtype": "times in float32; errors in the dtype of the row, against oracles in float64",
-        "versions": {name: version(name) for name in ("icl_krr", "jax", "jaxlib")},
-    }
-    replace(RESULT, (to_json({"meta": meta, **record}) + "\n").encode())
-    replace(RESULT.with_suffix(".md"), document(json.loads(RESULT.read_text())).encode())
+    dtype = "times in float32; errors in the dtype of the row, against oracles in float64"
+    meta = records.meta("posteriors", seeds=[*range(SEED, SEED + SEEDS)], dtype=dtype)
+    tables = document(
+        json.loads(to_json(record))
+    )  # what is not finite is shown as the record has it
+    records.save("posteriors", {"meta": meta, **record}, tables)
 
 
 if __name__ == "__main__":

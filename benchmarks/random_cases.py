@@ -8,12 +8,9 @@ origin, queries far from the supports, equal or masked supports, extreme ridges 
 
 from __future__ import annotations
 
-import argparse
 from collections import Counter
 from collections.abc import Iterable, Iterator
 from functools import cache
-from importlib.metadata import version
-from pathlib import Path
 from typing import Any, NamedTuple
 
 import jax
@@ -22,12 +19,11 @@ import numpy as np
 from rich.progress import track
 
 import icl_krr as ik
+from benchmarks import records
 from benchmarks.random_subjects import SUBJECTS, Subject
 from benchmarks.random_truths import KERNELS, Case, truths
-from icl_krr.cli.output import to_json
-from icl_krr.files import Lines, replace, to_markdown
+from icl_krr.files import Lines, to_markdown
 
-HERE = Path(__file__).parent
 SUPPORTS, FEATURES, QUERIES = 12, 3, 4
 DTYPES = ("float32", "float64")
 TOLERANCE = 1e-2
@@ -182,11 +178,9 @@ def table(found: list[Found]) -> Lines:
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__)
+    parser = records.options(__doc__, seed="seed of the tasks")
     parser.add_argument("--rounds", type=int, default=11, help="rounds; each adds to the record")
     parser.add_argument("--cases", type=int, default=40, help="tasks of a kernel in a round")
-    parser.add_argument("--seed", type=int, default=0, help="seed of the tasks")
-    parser.add_argument("--quick", action="store_true", help="smoke test; writes no files")
     asked = parser.parse_args()
     found: list[Found] = []
     for number in range(1 if asked.quick else asked.rounds):
@@ -201,22 +195,16 @@ def main() -> None:
 
 
 def record(found: list[Found], faults: list[Found], seed: int, rounds: int, cases: int) -> None:
-    options = f"--seed {seed} --rounds {rounds} --cases {cases}"
-    device, (header, lines) = jax.devices()[0], table(found)
-    meta = {
-        "command": f"python -m benchmarks.random_cases {options}",
-        **{"seed": seed, "rounds": rounds, "cases": cases, "dtypes": DTYPES},
-        "device": f"{device.platform}: {device.device_kind}",
-        "versions": {name: version(name) for name in ("icl_krr", "jax", "jaxlib", "mpmath")},
-    }
+    command = f"random_cases --seed {seed} --rounds {rounds} --cases {cases}"
+    facts = {"seed": seed, "rounds": rounds, "cases": cases, "dtypes": DTYPES}
+    header, lines = table(found)
     content = {
-        "meta": meta,
+        "meta": records.meta(command, "mpmath", **facts),
         "rows": [dict(zip(header, line, strict=True)) for line in lines],
         "number of faults": len(faults),
         "faults": [one._asdict() for one in faults[:SHOWN]],
     }
-    replace(HERE / "results/random_cases.json", (to_json(content) + "\n").encode())
-    replace(HERE / "results/random_cases.md", to_markdown((header, lines)).encode())
+    records.save("random_cases", content, to_markdown((header, lines)))
 
 
 if __name__ == "__main__":

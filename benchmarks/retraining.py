@@ -6,12 +6,9 @@ command continues after an interruption. `--quick` is a smoke test; its figures 
 
 from __future__ import annotations
 
-import argparse
 import dataclasses
-import json
 import time
 from collections.abc import Callable
-from importlib.metadata import version
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
@@ -19,7 +16,7 @@ from typing import Any
 import jax
 from rich.console import Console
 
-from icl_krr.cli.output import to_json
+from benchmarks.records import kept, meta, options, save
 from icl_krr.experiments.shared.recipe import Recipe
 from icl_krr.experiments.shared.retrained import (
     FOLDER,
@@ -37,7 +34,6 @@ from icl_krr.tasks import sample
 from icl_krr.training import Diverged, load_weights, save_weights, train
 from icl_krr.transformer.cost import step_cost
 
-RESULTS = Path(__file__).parent / "results"
 ERRORS = ("validation", "ratio", "exact", "nadaraya_watson", "mean", "zero")
 QUICK = {"steps": 4, "batch": 2, "warmup": 1, "log_every": 2, "validation": 8}
 HEADER = [
@@ -56,10 +52,7 @@ Record = dict[str, Any]
 
 
 def trained(recipe: Recipe, folder: Path, show: Callable[[str], None]) -> Record:
-    """Train a model, or read what an earlier call has found: its errors, CPU seconds and FLOPs."""
-    done = folder / "done.json"
-    if done.exists():
-        return json.loads(done.read_text())
+    """Train a model and save its weights: its errors, CPU seconds and FLOPs."""
     settings, drawn, start = recipe.training, family(recipe.task), time.process_time()
     model = blank(recipe, drawn)
     task = sample(jax.random.key(0), drawn)
@@ -82,9 +75,7 @@ def trained(recipe: Recipe, folder: Path, show: Callable[[str], None]) -> Record
         record |= {name: rows[-1][name] for name in ERRORS}
     except Diverged:
         record |= dict.fromkeys(ERRORS)
-    record["cpu_seconds"] = time.process_time() - start
-    replace(done, (to_json(record) + "\n").encode())
-    return record
+    return record | {"cpu_seconds": time.process_time() - start}
 
 
 def all_seeds(
@@ -101,7 +92,10 @@ def all_seeds(
     def run(rate: float, seed: int) -> Record:
         words = f"{name}: {variant}, learning rate {rate}, seed {seed}"
         recipe = study.recipe(variant, seed, rate)
-        return trained(recipe, place(rate, seed), lambda text: show(f"{words}, {text}"))
+        own = place(rate, seed)
+        own.mkdir(parents=True, exist_ok=True)
+        told = lambda text: show(f"{words}, {text}")  # noqa: E731
+        return kept(own / "done.json", lambda: trained(recipe, own, told))
 
     tuning = [run(rate, SEEDS[0]) for rate in LEARNING_RATES]
     finished = [record for record in tuning if record["validation"] is not None]
@@ -148,11 +142,8 @@ def quick() -> dict[str, Study]:
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument(
-        "--folder", type=Path, default=Path("icl-krr-retraining"), help="finished runs"
-    )
-    parser.add_argument("--quick", action="store_true", help="smoke test; writes no files")
+    parser, place = options(__doc__), Path("icl-krr-retraining")
+    parser.add_argument("--folder", type=Path, default=place, help="finished runs")
     asked = parser.parse_args()
     with TemporaryDirectory() as temporary, Console(stderr=True).status("") as status:
         folder, records = Path(temporary) if asked.quick else asked.folder, []
@@ -162,17 +153,9 @@ def main() -> None:
     print(markdown(records))
     if asked.quick:
         return
-    device = jax.devices()[0]
-    meta = {
-        "seeds": SEEDS,
-        "learning_rates": LEARNING_RATES,
-        "device": f"{device.platform}: {device.device_kind}",
-        "dtype": "float32",
-        "versions": {name: version(name) for name in ("icl_krr", "jax", "jaxlib", "optax")},
-    }
-    record = {"meta": meta, "runs": records}
-    replace(RESULTS / "retraining.json", (to_json(record) + "\n").encode())
-    replace(RESULTS / "retraining.md", markdown(records).encode())
+    facts = {"seeds": SEEDS, "learning_rates": LEARNING_RATES, "dtype": "float32"}
+    record = {"meta": meta("retraining", "optax", **facts), "runs": records}
+    save("retraining", record, markdown(records))
     FOLDER.mkdir(exist_ok=True)
     for name, study in STUDIES.items():
         for variant in study.variants:

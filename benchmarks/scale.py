@@ -6,7 +6,6 @@ is compiled for devices with as many supports each. Rates are measured on the co
 
 from __future__ import annotations
 
-import json
 from typing import Any
 
 import jax
@@ -15,18 +14,10 @@ import numpy as np
 from jax.sharding import AbstractMesh
 
 import icl_krr as ik
-from benchmarks.devices import (
-    COUNTS,
-    PASSES,
-    RESULTS,
-    Case,
-    mesh_of,
-    meta,
-    sizes_of,
-    step_seconds,
-)
+from benchmarks import records
+from benchmarks.devices import COUNTS, PASSES, Case, mesh_of, meta, sizes_of, step_seconds
 from icl_krr.devices import CONTEXT, Placement
-from icl_krr.files import replace, to_markdown
+from icl_krr.files import to_markdown
 from icl_krr.residual import num_tokens
 from icl_krr.tasks.placement import own_part
 from icl_krr.transformer.communication import step_sent
@@ -215,11 +206,10 @@ errors of float32, which delay conjugate gradient for large condition numbers.
 
 def main() -> None:
     jax.config.update("jax_num_cpu_devices", max(COUNTS))
-    told = meta("scale")
-    found = {name: of_attention(name, told["cores"]) for name in KERNELS}
-    record = {"meta": told, "accelerator": ACCELERATOR, "devices": found}
-    replace(RESULTS / "scale.json", (json.dumps(record, indent=1) + "\n").encode())
-    replace(RESULTS / "scale.md", document(found).encode())
+    about = meta("scale")
+    found = {name: of_attention(name, about["cores"]) for name in KERNELS}
+    record = {"meta": about, "accelerator": ACCELERATOR, "devices": found}
+    records.save("scale", record, document(found))
     print(document(found), end="")
 
 

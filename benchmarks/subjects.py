@@ -8,14 +8,10 @@ test; its figures are not meaningful.
 
 from __future__ import annotations
 
-import argparse
 import dataclasses
 import itertools
-import json
-import os
 from collections.abc import Callable
 from functools import partial
-from importlib.metadata import version
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
@@ -24,8 +20,8 @@ import jax
 import jax.numpy as jnp
 from rich.console import Console
 
+from benchmarks.records import RESULTS as RESULTS, kept, meta, options, save, write
 from benchmarks.subjects_tables import markdown, row_of
-from icl_krr.cli.output import to_json
 from icl_krr.experiments.shared.draws import draw_tasks
 from icl_krr.experiments.shared.recipe import RUNS, ModelRecipe, Recipe, TaskRecipe
 from icl_krr.experiments.shared.runs import blank, family, load
@@ -35,7 +31,6 @@ from icl_krr.training import save_weights, train
 from icl_krr.training.reference import optimal
 from icl_krr.training.settings import Training
 
-RESULTS = Path(__file__).parent / "results"
 FAMILIES = {
     "linear": TaskRecipe(
         family="linear", num_features=3, num_supports=12, num_queries=8, noise=0.05
@@ -107,18 +102,12 @@ def quick() -> dict[str, Recipe]:
 
 
 def trained(recipe: Recipe, folder: Path) -> Record:
-    """Train a model, or read what an earlier call has found: its errors."""
-    done = folder / "errors.json"
-    if done.exists():
-        return json.loads(done.read_text())
-    folder.mkdir(parents=True, exist_ok=True)
+    """Train a model and save its weights: its errors."""
     replace(folder / "recipe.json", recipe.to_json().encode())
     drawn = family(recipe.task)
     model, rows = train(blank(recipe, drawn), drawn, recipe.training, folder=folder)
     save_weights(folder / "model.msgpack", model)
-    record = {name: rows[-1][name] for name in ERRORS}
-    replace(done, (to_json(record) + "\n").encode())
-    return record
+    return {name: rows[-1][name] for name in ERRORS}
 
 
 def identified(
@@ -128,13 +117,10 @@ def identified(
     candidates: tuple[str, ...] | None = None,
     progress: Callable[[str], None] = lambda name: None,
 ) -> Record:
-    """Identify the solver of a trained model in float64, or read what an earlier call has found.
+    """Identify the solver of a trained model in float64.
 
     A linear probe reads the predictions of every layer but the last.
     """
-    done = folder / IDENTIFIED
-    if done.exists():
-        return json.loads(done.read_text())
     run = load(folder)
     with jax.enable_x64(True):
         drawn: Any = dataclasses.replace(run.family, num_queries=sizes["num_queries"])  # pyright: ignore
@@ -156,35 +142,29 @@ def identified(
             seed=sizes["seed"],
             progress=progress,
         )
-    record = row_of(found)
-    replace(done, (to_json(record) + "\n").encode())
-    return json.loads(done.read_text())
+    return row_of(found)
 
 
 def with_seed(recipe: Recipe, seed: int) -> Recipe:
     return dataclasses.replace(recipe, training=dataclasses.replace(recipe.training, seed=seed))
 
 
-def ship(top: Path, meta: Record) -> None:
+def ship(top: Path) -> None:
     """Copy the models of `SHIPPED` to the reference runs."""
     for name, configuration in SHIPPED.items():
         source, recipe = top / f"{configuration}-{SEEDS[0]}", recipes()[configuration]
-        own = {**meta, "cores": os.cpu_count(), "dtype": "float32"}
-        own |= {"seed": recipe.training.seed, "recipe": dataclasses.asdict(recipe)}
+        facts = {"seed": recipe.training.seed, "recipe": dataclasses.asdict(recipe)}
         (RUNS / name).mkdir(exist_ok=True)
         replace(RUNS / name / "recipe.json", recipe.to_json().encode())
-        replace(RUNS / name / "meta.json", (to_json(own) + "\n").encode())
+        write(RUNS / name / "meta.json", meta("subjects", "optax", dtype="float32", **facts))
         for file in ("metrics.csv", "model.msgpack"):
             replace(RUNS / name / file, (source / file).read_bytes())
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument(
-        "--folder", type=Path, default=Path("icl-krr-subjects"), help="models and identifications"
-    )
+    parser, place = options(__doc__), Path("icl-krr-subjects")
+    parser.add_argument("--folder", type=Path, default=place, help="models and identifications")
     parser.add_argument("--finished", action="store_true", help="only what the folder has already")
-    parser.add_argument("--quick", action="store_true", help="smoke test; writes no files")
     asked = parser.parse_args()
     grid, sizes, names, seeds = recipes(), SIZES, None, SEEDS
     if asked.quick:
@@ -198,21 +178,17 @@ def main() -> None:
                 continue
             words = f"{name}, seed {seed}: "
             status.update(f"{words}training")
-            errors = trained(with_seed(grid[name], seed), folder)
+            recipe = with_seed(grid[name], seed)
+            folder.mkdir(parents=True, exist_ok=True)
+            errors = kept(folder / "errors.json", partial(trained, recipe, folder))
             show = lambda what, words=words: status.update(words + what)  # noqa: E731
-            found = identified(folder, kernels, sizes, names, show)
+            make = partial(identified, folder, kernels, sizes, names, show)
+            found = kept(folder / IDENTIFIED, make)
             rows.append({"model": name, "seed": seed, **errors, **found})
     print(markdown(rows))
     if asked.quick:
         return
-    device = jax.devices()[0]
-    meta = {
-        "command": "python -m benchmarks.subjects",
-        "device": f"{device.platform}: {device.device_kind}",
-        "versions": {name: version(name) for name in ("icl_krr", "jax", "jaxlib", "optax")},
-    }
-    record = {
-        **meta,
+    facts = {
         "seed": SIZES["seed"],
         "training seeds": SEEDS,
         "dtype": "float32 in training, float64 in identification",
@@ -220,9 +196,9 @@ def main() -> None:
         "kernels": KERNELS,
         "recipes": {name: dataclasses.asdict(recipe) for name, recipe in grid.items()},
     }
-    replace(RESULTS / "subjects.json", (to_json({"meta": record, "rows": rows}) + "\n").encode())
-    replace(RESULTS / "subjects.md", markdown(rows).encode())
-    ship(asked.folder, meta)
+    record = {"meta": meta("subjects", "optax", **facts), "rows": rows}
+    save("subjects", record, markdown(rows))
+    ship(asked.folder)
 
 
 if __name__ == "__main__":

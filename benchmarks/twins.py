@@ -7,11 +7,10 @@ interruption. `--quick` is a smoke test; its figures are not meaningful.
 
 from __future__ import annotations
 
-import argparse
 import dataclasses
-import json
 from collections.abc import Callable
-from importlib.metadata import version
+from functools import partial
+from itertools import product
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
@@ -21,20 +20,19 @@ import jax.numpy as jnp
 import numpy as np
 from rich.console import Console
 
-from icl_krr.cli.output import to_json
+from benchmarks.records import kept, meta, options, save
 from icl_krr.experiments.identify.probe_controls import in_dtype_of_tasks
 from icl_krr.experiments.identify.settings import IdentifyConfig
 from icl_krr.experiments.identify.trained_model import examine
 from icl_krr.experiments.shared.recipe import Recipe
 from icl_krr.experiments.shared.runs import Run, family, first_model
-from icl_krr.files import replace, to_markdown
+from icl_krr.files import to_markdown
 from icl_krr.probes import Variances, compare_variances
 from icl_krr.tasks import Task
 from icl_krr.training import Training, train
 from icl_krr.training.batches import draw
 from icl_krr.training.reference import optimal
 
-RESULTS = Path(__file__).parent / "results"
 SEEDS = (0, 1)
 COMMON = {"objective": "gaussian", "target": "outputs", "log_every": 500, "validation": 1024}
 TWINS: dict[str, tuple[str, dict[str, Any]]] = {
@@ -119,16 +117,13 @@ def compared(run: Run, name: str, quick: bool, show: Show) -> tuple[str, Varianc
 
 
 def measured(name: str, seed: int, folder: Path, quick: bool, show: Show) -> Record:
-    """Train and compare one twin, or read what an earlier call has found."""
-    done = folder / f"{name}-{seed}" / "record.json"
-    if done.exists():
-        return json.loads(done.read_text())
-    told = lambda words: show(f"{name}, seed {seed}: {words}")  # noqa: E731
+    """Train and compare one twin, in its own folder."""
+    say = lambda words: show(f"{name}, seed {seed}: {words}")  # noqa: E731
     recipe = recipe_of(name, seed, quick)
-    run, last = twin(recipe, folder / f"{name}-{seed}", told)
-    verdict, found = compared(run, name, quick, told)
+    run, last = twin(recipe, folder, say)
+    verdict, found = compared(run, name, quick, say)
     rows = [row._asdict() for row in found.rows]
-    record: Record = {
+    return {
         "twin": name,
         "seed": seed,
         "training": dataclasses.asdict(recipe.training),
@@ -136,8 +131,6 @@ def measured(name: str, seed: int, folder: Path, quick: bool, show: Show) -> Rec
         "mean": verdict,
         "variances": {**found._asdict(), "rows": rows, "verdict": found.verdict},
     }
-    replace(done, (to_json(record) + "\n").encode())
-    return json.loads(done.read_text())
 
 
 def line(record: Record) -> list[str]:
@@ -165,32 +158,23 @@ def line(record: Record) -> list[str]:
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__)
+    parser = options(__doc__)
     parser.add_argument("--folder", type=Path, default=Path("icl-krr-twins"), help="finished runs")
-    parser.add_argument("--quick", action="store_true", help="smoke test; writes no files")
     asked = parser.parse_args()
     with TemporaryDirectory() as temporary, Console(stderr=True).status("") as status:
-        folder = Path(temporary) if asked.quick else asked.folder
-        seeds = SEEDS[:1] if asked.quick else SEEDS
-        records = [
-            measured(name, seed, folder, asked.quick, status.update)
-            for name in TWINS
-            for seed in seeds
-        ]
+        top, records = Path(temporary) if asked.quick else asked.folder, []
+        for name, seed in product(TWINS, SEEDS[:1] if asked.quick else SEEDS):
+            folder = top / f"{name}-{seed}"
+            folder.mkdir(parents=True, exist_ok=True)
+            make = partial(measured, name, seed, folder, asked.quick, status.update)
+            records.append(kept(folder / "record.json", make))
     table = to_markdown((HEADER, [line(record) for record in records]))
     print(table)
     if asked.quick:
         return
-    device = jax.devices()[0]
-    meta = {
-        "seeds": SEEDS,
-        "tasks": TASKS,
-        "device": f"{device.platform}: {device.device_kind}",
-        "dtype": "trained in float32, compared in float64",
-        "versions": {name: version(name) for name in ("icl_krr", "jax", "jaxlib", "optax")},
-    }
-    replace(RESULTS / "twins.json", (to_json({"meta": meta, "runs": records}) + "\n").encode())
-    replace(RESULTS / "twins.md", table.encode())
+    dtype = "trained in float32, compared in float64"
+    about = meta("twins", "optax", seeds=SEEDS, tasks=TASKS, dtype=dtype)
+    save("twins", {"meta": about, "runs": records}, table)
 
 
 if __name__ == "__main__":

@@ -7,11 +7,8 @@ models have these two numbers, except averages, which have a grid of pairs, and 
 
 from __future__ import annotations
 
-import argparse
 from collections.abc import Callable
-from importlib.metadata import version
 from itertools import product
-from pathlib import Path
 from typing import Any, NamedTuple
 
 import jax
@@ -22,12 +19,11 @@ from sklearn import datasets
 from sklearn.gaussian_process import GaussianProcessRegressor, kernels as sk
 
 import icl_krr as ik
+from benchmarks import records
 from icl_krr import constructions, uncertainty
-from icl_krr.cli.output import to_json
-from icl_krr.files import replace, to_markdown
+from icl_krr.files import to_markdown
 from icl_krr.uncertainty import Predictive
 
-RESULTS = Path(__file__).parent / "results"
 FOLDS, LANDMARKS = 10, 32
 GRID = (*product((0.5, 1.0, 2.0), (0.05, 0.2, 0.6)),)  # lengthscale / sqrt(features), noise
 
@@ -292,35 +288,20 @@ rows, and so is the scale. Log evidence: the sum of the log densities, against s
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--quick", action="store_true", help="the smallest table; writes no files")
-    parser.add_argument("--seed", type=int, default=0)
-    asked = parser.parse_args()
+    quick = "the smallest table; writes no files"
+    asked = records.options(__doc__, quick, seed="seed of the folds").parse_args()
     jax.config.update("jax_enable_x64", True)
     named = dict([*tables().items()][-1:]) if asked.quick else tables()
     ordered = [in_order(name, *table, asked.seed) for name, table in named.items()]
-    records = [row for name, table in named.items() for row in held_out(name, *table, asked.seed)]
-    packages = ("icl_krr", "jax", "jaxlib", "numpy", "scikit-learn", "scipy")
-    versions = {name: version(name) for name in packages}
-    about = ", ".join(f"{name} {number}" for name, number in versions.items())
-    caption = CAPTION.format(seed=asked.seed, versions=about)
-    text = "\n".join([caption, markdown(records), IN_ORDER, order_table(ordered)])
+    rows = [row for name, table in named.items() for row in held_out(name, *table, asked.seed)]
+    facts = {"seed": asked.seed, "dtype": "float64", "folds": FOLDS, "grid": GRID}
+    meta = records.meta("uncertainty", "numpy", "scikit-learn", "scipy", **facts)
+    caption = CAPTION.format(seed=asked.seed, versions=records.listed(meta["versions"]))
+    text = "\n".join([caption, markdown(rows), IN_ORDER, order_table(ordered)])
     print(text)
-    if asked.quick:
-        return
-    device = jax.devices()[0]
-    meta = {
-        "command": "python -m benchmarks.uncertainty",
-        "seed": asked.seed,
-        "dtype": "float64",
-        "device": f"{device.platform}: {device.device_kind}",
-        "versions": versions,
-        "folds": FOLDS,
-        "grid": GRID,
-    }
-    record = {"meta": meta, "held out": records, "in order": ordered}
-    replace(RESULTS / "uncertainty.json", (to_json(record) + "\n").encode())
-    replace(RESULTS / "uncertainty.md", text.encode())
+    if not asked.quick:
+        record = {"meta": meta, "held out": rows, "in order": ordered}
+        records.save("uncertainty", record, text)
 
 
 if __name__ == "__main__":

@@ -12,11 +12,8 @@ probability score below 0.25, and theirs go down to 0.135. So 0.2 is the standar
 
 from __future__ import annotations
 
-import argparse
 from collections.abc import Callable, Sequence
-from importlib.metadata import version
 from itertools import product
-from pathlib import Path
 from typing import Any, NamedTuple
 
 import jax
@@ -27,9 +24,9 @@ from scipy.linalg import cholesky, solve_triangular
 from scipy.spatial.distance import cdist
 
 import icl_krr as ik
+from benchmarks import records
 from icl_krr import constructions, uncertainty
-from icl_krr.cli.output import to_json
-from icl_krr.files import replace, to_markdown
+from icl_krr.files import to_markdown
 from icl_krr.uncertainty import Predictive
 
 SIGMA = 0.2
@@ -470,7 +467,7 @@ layer. `prefix_posterior` takes x and y alone.
 
 def markdown(record: dict[str, Any]) -> str:
     meta, average = record["meta"], record["average"]
-    versions = ", ".join(f"{name} {number}" for name, number in meta["versions"].items())
+    versions = records.listed(meta["versions"])
     gaps = ", ".join(f"{name} {average[name]:.1g}" for name in GAPS)
     return "\n".join([
         CAPTION.format(seed=meta["seed"], versions=versions),
@@ -486,25 +483,14 @@ def markdown(record: dict[str, Any]) -> str:
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--quick", action="store_true", help="few tasks; writes no files")
-    parser.add_argument("--seed", type=int, default=0)
-    asked = parser.parse_args()
+    quick = "few tasks; writes no files"
+    asked = records.options(__doc__, quick, seed="seed of the tasks").parse_args()
     jax.config.update("jax_enable_x64", True)
     sizes = dict.fromkeys(TASKS, 8) if asked.quick else TASKS
     figure = 8 if asked.quick else FIGURE
-    device = jax.devices()[0]
-    packages = ("icl_krr", "jax", "jaxlib", "numpy", "scipy")
-    meta = {
-        "command": "python -m benchmarks.uncertainty_kang",
-        "seed": asked.seed,
-        "dtype": "float64",
-        "device": f"{device.platform}: {device.device_kind}",
-        "versions": {name: version(name) for name in packages},
-        "tasks": {"figure 2": figure, **sizes},
-    }
+    facts = {"dtype": "float64", "tasks": {"figure 2": figure, **sizes}}
     record = {
-        "meta": meta,
+        "meta": records.meta("uncertainty_kang", "numpy", "scipy", seed=asked.seed, **facts),
         "average": small_average(asked.seed),
         "figure 2": figure_2(figure, asked.seed),
         "tables 2, 3": tables_2_and_3(sizes, asked.seed),
@@ -512,9 +498,7 @@ def main() -> None:
     text = markdown(record)
     print(text)
     if not asked.quick:
-        results = Path(__file__).parent / "results"
-        replace(results / "uncertainty-kang.json", (to_json(record) + "\n").encode())
-        replace(results / "uncertainty-kang.md", text.encode())
+        records.save("uncertainty-kang", record, text)
 
 
 if __name__ == "__main__":

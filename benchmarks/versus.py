@@ -11,13 +11,11 @@ import argparse
 import io
 import json
 import os
-import platform
 import subprocess
 import sys
 import tarfile
 import tempfile
 from collections.abc import Iterator
-from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
@@ -25,12 +23,12 @@ import jax.numpy as jnp
 import numpy as np
 from rich.progress import MofNCompleteColumn, TextColumn, TimeRemainingColumn
 
+from benchmarks import records
 from icl_krr.catalogue import SUITES
-from icl_krr.cli import output
-from icl_krr.files import replace, to_markdown
+from icl_krr.cli.output import progress as shown_progress
+from icl_krr.files import to_markdown
 
 ROOT = Path(__file__).parent.parent
-RESULTS = ROOT / "benchmarks" / "results"
 TIMED = ("forward", "gradient", "attention", "context", "exact", "iterative", "training")
 """Suites whose programs are functions of this process."""
 
@@ -116,7 +114,7 @@ def compare(folder: Path, suites: list[str], seconds: float) -> Iterator[dict[st
         pairs = []
         count = int(np.clip(1e3 * seconds / first, 7, 301))
         columns = TextColumn(contest[1]), MofNCompleteColumn(), TimeRemainingColumn()
-        with output.progress(*columns) as progress:
+        with shown_progress(*columns) as progress:
             for i in progress.track(range(count)):
                 turns = {each: each.time() for each in ((here, there), (there, here))[i % 2]}
                 pairs.append([turns[here], turns[there]])
@@ -152,21 +150,16 @@ def main() -> None:
     asked = parser.parse_args()
     rows = []
     with tempfile.TemporaryDirectory(prefix="icl-krr-versus-") as folder:
-        meta = {
-            "command": " ".join(["python -m benchmarks.versus", *sys.argv[1:]]),
-            "other": checkout(asked.commit, Path(folder)),
-            "seed": 0,
-            "dtype": str(jnp.result_type(float)),
-            "machine": platform.platform(),
-            "cores": os.cpu_count(),
-            "python": platform.python_version(),
-            "versions": {package: version(package) for package in ("icl_krr", "jax", "jaxlib")},
-        }
+        meta = records.meta(
+            " ".join(["versus", *sys.argv[1:]]),
+            device="the default one of JAX",
+            other=checkout(asked.commit, Path(folder)),
+            seed=0,
+            dtype=str(jnp.result_type(float)),
+        )
         for row in compare(Path(folder), asked.suite, asked.seconds):
             rows.append(row)
-            record = output.to_json({"meta": meta, "rows": rows}) + "\n"
-            replace(RESULTS / "versus.json", record.encode())
-            replace(RESULTS / "versus.md", table(rows).encode())
+            records.save("versus", {"meta": meta, "rows": rows}, table(rows))
     print(table(rows))
 
 

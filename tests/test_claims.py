@@ -188,7 +188,7 @@ BOUND = {
 }
 CONSTRUCTION = {
     "C1": Change("constructions.nadaraya_watson", warmer),
-    "C2": Change("twin_contexts.values", nonlinear),
+    "C2": Change("values", nonlinear),
     "C3": Change("NO_SINK", lambda logit: 0.0),
     "C4": Change("constructions.chebyshev", option("ridge", 1.05)),
     "C5": Change("constructions.gradient_descent", option("ridge", 1.05)),
@@ -201,7 +201,7 @@ CONSTRUCTION = {
     "C12": Change("constructions.richardson", option("step_size", 1.05)),
     "C13": Change("constructions.richardson", option("step_size", 0.5)),
     "C14": Change("tabulated.ReLU", one_width),
-    "C15": RIDGE,
+    "C15": Change("channels.constructions.conjugate_gradient", option("ridge", 1.05)),
     "C16": Change("sketch", only_best),
     "C17": Change("sketch", only_best),
     "C18": RIDGE,
@@ -216,7 +216,7 @@ CONSTRUCTION = {
     "C31": Change("constructions.nadaraya_watson", wider),
     "C32": Change("constructions.nadaraya_watson", warmer),
     "C33": Change("constructions.gradient_descent", option("step_size", 1.05)),
-    "C34": RIDGE,
+    "C34": Change("channels.constructions.conjugate_gradient", option("ridge", 1.05)),
     "C35": RIDGE,
     "C36": Change("load_models", untrained),
     "C37": Change("load_models", with_all_parts),

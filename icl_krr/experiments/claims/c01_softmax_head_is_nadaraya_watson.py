@@ -15,6 +15,7 @@ from ...transformer import predict
 from ..shared.draws import draws
 from ..shared.rows import Plot, Rows, tidy
 from .claim import HOLDS, NOTHING, Claim, Verdict, compare, judge
+from .measuring import over
 
 
 @dataclass(frozen=True)
@@ -51,8 +52,7 @@ def measure(keys: jax.Array, temperatures: jax.Array, config: Config) -> jax.Arr
         smooth = solvers.nadaraya_watson(kernel, task).prediction
         return jnp.max(jnp.abs(predict(head, task) - smooth)) / jnp.max(jnp.abs(task.y))
 
-    each = jax.vmap(gap, in_axes=(None, 0))
-    return jax.lax.map(lambda key: each(key, temperatures), keys)
+    return over(gap, keys, temperatures)
 
 
 CLAIM = Claim(

@@ -20,6 +20,7 @@ from ..shared.draws import draws
 from ..shared.rows import Plot, Rows, tidy
 from .claim import CORRECTED, TASK, Claim, Verdict, at_least, compare, judge
 from .lost_normaliser import compare_logits
+from .measuring import fields, gap, over
 
 DTYPES = ("float32", "float64")
 NO_SINK = -1e30  # logit of a token that gets the weight 0
@@ -37,49 +38,45 @@ class Config:
 def run(config: Config, key: jax.Array) -> tuple[Rows, Verdict]:
     keys, temperatures = draws(key, config.draws), jnp.asarray(config.temperatures)
     shifts = jnp.asarray(config.shifts)
-    errors, bounds, top, shifted, by_row = measure(keys, temperatures, shifts, config)
-    outputs, products, recovered, repeated, doubled = compare_logits(
-        keys,
-        temperatures,
-        NO_SINK,
-        num_supports=config.num_supports,
-        num_features=config.num_features,
-    )
+    found = fields(measure(keys, temperatures, shifts, config))
+    errors, bounds = found.errors, found.bounds
+    sizes = {"num_supports": config.num_supports, "num_features": config.num_features}
+    logits = fields(compare_logits(keys, temperatures, NO_SINK, **sizes))
     axes = {
         "draw": range(config.draws),
         "temperature": config.temperatures,
         "log c - chosen": config.shifts,
         "dtype": DTYPES,
     }
-    rows = tidy(axes, error=errors, bound=bounds, **{"largest logit": np.asarray(top)[..., None]})
+    rows = tidy(axes, error=errors, bound=bounds, **{"largest logit": found.top[..., None]})
     return rows, judge(
         compare(
             "head without a sink, logits that give the same output: relative difference of K v "
             "<= 1e-12",
-            products,
+            logits.products,
             1e-12,
             stated=True,
         ),
         compare(
             "head without a sink: K and diag(d) K give the same output, relative difference <= "
             "1e-12",
-            outputs,
+            logits.outputs,
             1e-12,
         ),
         compare(
             "head without a sink: a context and the same context twice give the same output, "
             "relative difference <= 1e-12",
-            repeated,
+            logits.repeated,
             1e-12,
         ),
         at_least(
             "a context and the same context twice: median relative difference of f* >= 0.01",
-            np.median(doubled),
+            np.median(logits.doubled),
             0.01,
         ),
         compare(
             "head with a sink: |recovered diag(d) K v - diag(d) K v| <= 1e-12 diag(d) K |v|",
-            recovered,
+            logits.recovered,
             1e-12,
         ),
         *(
@@ -91,10 +88,10 @@ def run(config: Config, key: jax.Array) -> tuple[Rows, Verdict]:
             for i, dtype in enumerate(DTYPES)
         ),
         compare("|recovered K v - K v| / (|K| |v|) <= 1e-12, float64", errors[..., 1], 1e-12),
-        compare("K, k and ridge divided by c: relative change of f* <= 1e-8", shifted, 1e-8),
+        compare("K, k and ridge divided by c: relative change of f* <= 1e-8", found.shifted, 1e-8),
         at_least(
             "every row of K and k divided by its maximum: median relative change of f* >= 0.1",
-            np.median(by_row),
+            np.median(found.by_row),
             0.1,
         ),
         amended=True,
@@ -104,11 +101,11 @@ def run(config: Config, key: jax.Array) -> tuple[Rows, Verdict]:
 @partial(jax.jit, static_argnames="config")
 def measure(
     keys: jax.Array, temperatures: jax.Array, shifts: jax.Array, config: Config
-) -> tuple[jax.Array, ...]:
+) -> dict[str, jax.Array]:
     """Return errors and bounds [draw, temperature, shift, dtype], and the effect of shifts on f*.
 
-    The last two arrays are the relative changes of f* if all logits get the same shift and if
-    each row of logits is shifted by its maximum.
+    f* changes by `shifted` if all logits get the same shift, and by `by_row` if each row of logits
+    is shifted by its maximum.
     """
     p = config.num_features
     process = GaussianProcess(
@@ -137,7 +134,7 @@ def measure(
         top = jnp.max(jnp.abs(logits))
         return jnp.max(error), theory.recovery_error(top, log_c.astype(float), p, dtype), top
 
-    def once(key: jax.Array, temperature: jax.Array) -> tuple[jax.Array, ...]:
+    def once(key: jax.Array, temperature: jax.Array) -> dict[str, jax.Array]:
         task = sample(key, process)
 
         def at(shift: jax.Array) -> tuple[jax.Array, ...]:
@@ -159,13 +156,10 @@ def measure(
         c = jnp.exp(log_c)
         shifted = predicted(jnp.full(len(K), 1 / c), jnp.full(len(k), 1 / c), ridge / c)
         by_row = predicted(1 / jnp.max(K, axis=1), 1 / jnp.max(k, axis=1), ridge / jnp.max(K))
-        size = jnp.linalg.norm(best)
-        gaps = (jnp.linalg.norm(f - best) / size for f in (shifted, by_row))
-        return errors, bounds, top, *gaps
+        known = {"errors": errors, "bounds": bounds, "top": top}
+        return {**known, "shifted": gap(shifted, best), "by_row": gap(by_row, best)}
 
-    return jax.lax.map(
-        lambda key: jax.lax.map(lambda temperature: once(key, temperature), temperatures), keys
-    )
+    return over(once, keys, temperatures)
 
 
 CLAIM = Claim(

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from functools import partial
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -13,14 +13,15 @@ import numpy as np
 from ... import constructions, solvers, theory
 from ...catalogue import SOLVERS, load
 from ...constructions import Softmax
-from ...kernels import Exponential, Kernel
+from ...kernels import Exponential, Kernel, Linear
 from ...linalg import eigh
+from ...numerics import matmul
 from ...tasks import GaussianProcess, Task, system
 from ...transformer import Cache, run_with_cache
 from ..shared.draws import draw_tasks
 from ..shared.rows import Plot, Rows, tidy
 from .claim import HOLDS, TASK, Claim, Verdict, compare, judge
-from .hardest_spectrum import hardest_for_conjugate_gradient
+from .measuring import fields, over
 
 NAMES = ("conjugate_gradient", "chebyshev", "heavy_ball", "gradient_descent")
 RATES = {name: load(str(SOLVERS[name].rate)) for name in NAMES}
@@ -44,18 +45,11 @@ def run(config: Config, key: jax.Array) -> tuple[Rows, Verdict]:
     problems = solve(draw_tasks(key, config.draws, process), ridges, kernel)
     rows, checks, falls = [], [], np.zeros(0)
     for name in RATES:
-        error, worst, bound, f_error, f_bound = measure(problems, name, config.steps)
-        rows += tidy(
-            {
-                "solver": [name],
-                "draw": range(config.draws),
-                "ridge": config.ridges,
-                "step": range(config.steps + 1),
-            },
-            error=error[None],
-            worst=worst[None],
-            bound=bound[None],
-        )
+        found = fields(measure(problems, name, config.steps))
+        error, worst, bound = found.error, found.worst, found.rate
+        axes = {"solver": [name], "draw": range(config.draws), "ridge": config.ridges}
+        columns = {"error": error[None], "worst": worst[None], "bound": bound[None]}
+        rows += tidy(axes | {"step": range(config.steps + 1)}, **columns)
         checks += [
             compare(
                 f"{name}: |alpha_t - alpha*|_A / |alpha*|_A <= rate",
@@ -66,14 +60,14 @@ def run(config: Config, key: jax.Array) -> tuple[Rows, Verdict]:
             ),
             compare(
                 f"{name}: |f_t - f*| <= sqrt(k^T A^-1 k) |alpha_t - alpha*|_A",
-                f_error,
-                f_bound,
+                found.f_error,
+                found.f_bound,
                 stated=name == "conjugate_gradient",
                 slack=1e-6,
             ),
         ]
         if name == "conjugate_gradient":
-            falls = np.all(np.diff(f_error[..., 0], axis=-1) <= 0, axis=-1)
+            falls = np.all(np.diff(found.f_error[..., 0], axis=-1) <= 0, axis=-1)
         else:
             lost = np.abs(1 - worst / bound)
             checks.append(
@@ -135,24 +129,20 @@ def solve(tasks: Task, ridges: jax.Array, kernel: Kernel) -> Problem:
             factor=far / theory.energy_norm(A, exact.alpha[0]),  # sqrt(k^T A^-1 k)
         )
 
-    return jax.lax.map(lambda task: jax.lax.map(lambda ridge: once(task, ridge), ridges), tasks)
+    return over(once, tasks, ridges)
 
 
 @partial(jax.jit, static_argnames=("name", "steps"))
-def measure(problems: Problem, name: str, steps: int) -> tuple[jax.Array, ...]:
+def measure(problems: Problem, name: str, steps: int) -> dict[str, jax.Array]:
     """Return errors for the y of the task and the worst y, and bounds [draw, ridge, step]."""
 
-    def once(problem: Problem) -> tuple[jax.Array, ...]:
+    def once(problem: Problem) -> dict[str, jax.Array]:
         kernel, task, low, high = problem.kernel, problem.task, *problem.spectrum
-        needs = {} if name == "conjugate_gradient" else {"spectrum": (low, high)}
-        model = getattr(constructions, name)(
-            kernel,
-            num_features=task.num_features,
-            ridge=problem.ridge,
-            steps=steps,
-            attention=Softmax(log_sink=problem.log_sink),
-            **needs,
-        )
+        sink = Softmax(log_sink=problem.log_sink)
+        needs: dict[str, Any] = {"ridge": problem.ridge, "steps": steps, "attention": sink}
+        if name != "conjugate_gradient":
+            needs["spectrum"] = (low, high)
+        model = getattr(constructions, name)(kernel, num_features=task.num_features, **needs)
 
         def path(y: jax.Array) -> Cache:
             return run_with_cache(model, task.replace(y=y), names=("alpha", "prediction"))[1]
@@ -162,11 +152,46 @@ def measure(problems: Problem, name: str, steps: int) -> tuple[jax.Array, ...]:
         own, worst = errors / errors[:, :1]
         f_error = jnp.abs(found["prediction"][0] - problem.prediction[None])
         f_bound = errors[0][:, None] * problem.factor[None]
-        # leave room for rounding
-        rate = RATES[name](low, high, jnp.arange(steps + 1.0)) + 1e-11
-        return own, worst, rate, f_error, f_bound + 1e-11 * jnp.max(f_bound)
+        return {
+            "error": own,
+            "worst": worst,
+            "rate": RATES[name](low, high, jnp.arange(steps + 1.0)) + 1e-11,  # room for rounding
+            "f_error": f_error,
+            "f_bound": f_bound + 1e-11 * jnp.max(f_bound),
+        }
 
     return jax.lax.map(lambda own: jax.lax.map(once, own), problems)
+
+
+@partial(jax.jit, static_argnums=0)
+def hardest_for_conjugate_gradient(
+    degree: int, low: float = 1.0, high: float = 100.0
+) -> tuple[jax.Array, ...]:
+    """Return the error of CG after t = `degree` steps on the spectrum that is hardest for CG.
+
+    On this spectrum no polynomial of degree t is better than the Chebyshev polynomial T_t. A is
+    diagonal, and its eigenvalues sigma_i are the extrema of T_t on [low, high]. Let alpha solve
+    A alpha = y. The weights w_i = sigma_i alpha_i^2 make T_t optimal in the A-norm, for two
+    reasons. The signs of T_t at the sigma_i alternate. The sum over i of
+    w_i sigma_i (-1)^i q(sigma_i) is a divided difference of q, so it is 0 for every polynomial q
+    of degree < t.
+    """
+    theta = jnp.pi * jnp.arange(degree + 1.0) / degree
+    sigma = (low + high) / 2 - (high - low) / 2 * jnp.cos(theta)
+    ridge = low / 2
+    apart = jnp.abs(sigma[:, None] - sigma[None]) + jnp.eye(degree + 1)
+    weights = 1 / (sigma * jnp.prod(apart / (high - low), axis=1))
+    alpha = jnp.sqrt(weights / sigma)
+    x = jnp.diag(jnp.sqrt(sigma - ridge))
+    task = Task(x=x, y=sigma * alpha, x_query=x[:1])
+    model = constructions.conjugate_gradient(
+        Linear(), num_features=degree + 1, ridge=ridge, steps=degree
+    )
+    _, cache = run_with_cache(model, task, names=("alpha",))
+    A = matmul(x, x.T) + ridge * jnp.eye(degree + 1)
+    error = theory.energy_norm(A, cache["alpha"][-1] - alpha) / theory.energy_norm(A, alpha)
+    rates = (theory.chebyshev_rate, theory.conjugate_gradient_rate)
+    return error, *(rate(low, high, degree) for rate in rates)
 
 
 CLAIM = Claim(

@@ -12,13 +12,13 @@ import numpy as np
 from ... import constructions, solvers, theory
 from ...constructions import Softmax
 from ...kernels import Exponential
-from ...linalg import eigh
+from ...linalg import eigh, solve
 from ...tasks import GaussianProcess, Task, sample, system
 from ...transformer import run_with_cache
 from ..shared.draws import draws
 from ..shared.rows import Plot, Rows, tidy
 from .claim import CORRECTED, TASK, Claim, Verdict, at_least, compare, judge
-from .inverse_series import inverse_series
+from .measuring import fields, over
 
 STEPS = (1.0, 1.9, 2.1)  # in units of 1 / (sigma_1 + ridge)
 SERIES = ("Neumann", *(f"step {step} / (sigma_1 + ridge)" for step in STEPS))
@@ -35,26 +35,16 @@ class Config:
 
 
 def run(config: Config, key: jax.Array) -> tuple[Rows, Verdict]:
-    ratios = jnp.asarray(config.ridges)
-    keys = draws(key, config.draws)
-    error, factor, worst, smallest = measure(keys, ratios, config)
+    ratios, keys = jnp.asarray(config.ridges), draws(key, config.draws)
+    found = fields(measure(keys, ratios, config))
+    error, factor, worst = found.error, found.factor, found.worst
     of_inverse = np.asarray(config.ridges_of_inverse)
-    inverse, growth = inverse_series(
-        keys, jnp.asarray(of_inverse), num_supports=config.num_supports, steps=config.steps
-    )
+    inverse, growth = map(np.asarray, inverse_series(keys, jnp.asarray(of_inverse), config))
     steps = np.arange(config.steps + 1)
-    bound = np.asarray(factor)[..., None] ** steps
-    rows = tidy(
-        {
-            "draw": range(config.draws),
-            "ridge / sigma_1": config.ridges,
-            "series": SERIES,
-            "step": steps[::4],
-        },
-        error=error[..., ::4],
-        bound=bound[..., ::4],
-    )
-    small, large = ratios < 1, ratios > 1
+    bound = factor[..., None] ** steps
+    axes = {"draw": range(config.draws), "ridge / sigma_1": config.ridges, "series": SERIES}
+    rows = tidy(axes | {"step": steps[::4]}, error=error[..., ::4], bound=bound[..., ::4])
+    small, large = (np.asarray(each) for each in (ratios < 1, ratios > 1))
     neumann = error[:, :, 0]
     return rows, judge(
         compare(
@@ -108,13 +98,13 @@ def run(config: Config, key: jax.Array) -> tuple[Rows, Verdict]:
         compare(
             "series in K^-1, every ridge, y = eigenvector of sigma_n: |1 - growth of the error in "
             "one step / (ridge / sigma_n)| <= 1e-6",
-            np.abs(1 - np.asarray(growth) / of_inverse),
+            np.abs(1 - growth / of_inverse),
             1e-6,
         ),
         compare(
             "K of the Neumann series in K: median of the largest ridge / sigma_1 for which the "
             "series in K^-1 converges (sigma_n / sigma_1) <= 1e-9",
-            np.median(smallest),
+            np.median(found.smallest),
             1e-9,
         ),
         amended=True,
@@ -122,18 +112,16 @@ def run(config: Config, key: jax.Array) -> tuple[Rows, Verdict]:
 
 
 @partial(jax.jit, static_argnames="config")
-def measure(
-    keys: jax.Array, ratios: jax.Array, config: Config
-) -> tuple[jax.Array, jax.Array, jax.Array, jax.Array]:
+def measure(keys: jax.Array, ratios: jax.Array, config: Config) -> dict[str, jax.Array]:
     """Return errors [draw, ridge, series, step] and the growth of the error in one step.
 
-    The growth is returned twice: as theory gives it, and as measured for the worst y. The last
-    array is sigma_n / sigma_1 [draw, ridge].
+    The growth is `factor` by theory, and `worst` as measured for the worst y. `smallest` is
+    sigma_n / sigma_1 [draw, ridge].
     """
     kernel = Exponential(config.temperature)
     process = GaussianProcess(kernel, num_supports=config.num_supports, inputs="sphere")
 
-    def once(key: jax.Array, ratio: jax.Array) -> tuple[jax.Array, ...]:
+    def once(key: jax.Array, ratio: jax.Array) -> dict[str, jax.Array]:
         task = sample(key, process)
         gram = system(kernel, task).gram
         sigma, vectors = eigh(gram)
@@ -142,13 +130,10 @@ def measure(
 
         def series(eta: jax.Array) -> tuple[jax.Array, jax.Array]:
             # sum_j (I - eta A)^j eta y, which is sum_j (-K / ridge)^j y / ridge for eta = 1 / ridge
+            sink = Softmax(log_sink=theory.log_sink(kernel, task))
+            options = {"ridge": ridge, "steps": config.steps, "step_size": eta}
             model = constructions.gradient_descent(
-                kernel,
-                num_features=2,
-                ridge=ridge,
-                steps=config.steps,
-                step_size=eta,
-                attention=Softmax(log_sink=theory.log_sink(kernel, task)),
+                kernel, num_features=2, attention=sink, **options
             )
 
             def errors(task: Task) -> jax.Array:
@@ -165,9 +150,46 @@ def measure(
         # the smallest eigenvalue of K may be 0 up to rounding
         rest = [theory.stationary_factor(ridge + sigma[0], high, eta) for eta in etas[1:]]
         factors = jnp.stack([theory.neumann_factor(sigma[-1], ridge), *rest])
-        return error, factors, worst, jnp.abs(sigma[0]) / sigma[-1]
+        smallest = jnp.abs(sigma[0]) / sigma[-1]
+        return {"error": error, "factor": factors, "worst": worst, "smallest": smallest}
 
-    return jax.lax.map(lambda key: jax.lax.map(lambda ratio: once(key, ratio), ratios), keys)
+    return over(once, keys, ratios)
+
+
+@partial(jax.jit, static_argnames="config")
+def inverse_series(keys: jax.Array, ratios: jax.Array, config: Config) -> tuple:
+    """The series sum_j (-ridge)^j K^-(j+1) of the inverse of K + ridge I, in powers of K^-1.
+
+    Return the errors of the partial sums times y [draw, ridge, step], and their growth. The ridges
+    are `ratios` times sigma_n, the smallest eigenvalue of K. The growth [draw, ridge] in one step
+    is that for y = eigenvector of sigma_n. K is well conditioned: its points are in 8 dimensions
+    and its temperature is low.
+    """
+    kernel = Exponential(0.2)
+    n = config.num_supports
+    process = GaussianProcess(kernel, num_features=8, num_supports=n, inputs="sphere")
+
+    def once(key: jax.Array) -> tuple[jax.Array, jax.Array]:
+        gram, _, y = system(kernel, sample(key, process))
+        sigma, vectors = eigh(gram)
+
+        def errors(y: jax.Array, ratio: jax.Array) -> jax.Array:
+            ridge = ratio * sigma[0]
+            exact = solve(gram + ridge * jnp.eye(len(gram)), y)
+
+            def step(alpha: jax.Array, _: None) -> tuple[jax.Array, jax.Array]:
+                alpha = solve(gram, y - ridge * alpha)
+                return alpha, jnp.linalg.norm(alpha - exact)
+
+            _, gaps = jax.lax.scan(step, jnp.zeros_like(y), length=config.steps)
+            return jnp.concatenate([jnp.ones(1), gaps / jnp.linalg.norm(exact)])
+
+        found, worst = (
+            jax.lax.map(partial(errors, outputs), ratios) for outputs in (y, vectors[:, :1])
+        )
+        return found, worst[:, 1]
+
+    return jax.lax.map(once, keys)
 
 
 CLAIM = Claim(

@@ -11,19 +11,17 @@ from ..shared.draws import draws
 from ..shared.rows import Plot, Rows, tidy
 from .claim import HOLDS, NOTHING, Claim, Verdict, at_least, compare, judge, within
 from .limits_of_heads import INPUTS, Config, gap_in_dimensions, logit_variance, measure
+from .measuring import exponent, fields
 
 
 def run(config: Config, key: jax.Array) -> tuple[Rows, Verdict]:
     keys, temperatures = draws(key, config.draws), jnp.asarray(config.temperatures)
     spheres = jnp.array([name == "sphere" for name in INPUTS])
-    found = measure(keys, temperatures, spheres, config)
-    heads, permuted, psd, head, nearest, top, spread, gap, y = found
-    ends, tops = (
-        np.asarray(jax.vmap(jax.vmap(bound))(logits, y))
-        for bound, logits in ((theory.mean_limit_bound, spread), (theory.nearest_limit_bound, gap))
-    )
-    mean = np.mean(y, axis=2)[:, :, None]
-    to_nearest, to_top, to_mean = (abs(head - f[:, :, None]) for f in (nearest, top, mean))
+    found = fields(measure(keys, temperatures, spheres, config))
+    ends = np.asarray(jax.vmap(jax.vmap(theory.mean_limit_bound))(found.spread, found.y))
+    tops = np.asarray(jax.vmap(jax.vmap(theory.nearest_limit_bound))(found.apart, found.y))
+    limits = found.nearest, found.top, np.mean(found.y, axis=2, keepdims=True)
+    to_nearest, to_top, to_mean = (abs(found.head - limit[:, :, None]) for limit in limits)
     rows = tidy(
         {"draw": range(config.draws), "inputs": INPUTS, "temperature": config.temperatures},
         **{
@@ -32,20 +30,16 @@ def run(config: Config, key: jax.Array) -> tuple[Rows, Verdict]:
             "bound": ends.mean(-1),
         },
     )
-    scale = np.ptp(y, axis=2)[:, :, None]
-    near, cold, hot = (
-        to_nearest[:, :, 0] / scale,
-        to_top[:, :, 0] / scale,
-        to_mean[:, :, -1] / scale,
-    )
+    scale = np.ptp(found.y, axis=2)[:, :, None]
+    near, cold = (distance[:, :, 0] / scale for distance in (to_nearest, to_top))
     sphere, normal = range(2)
     wide = np.asarray(gap_in_dimensions(keys, jnp.asarray(config.dimensions), config))
-    fall = np.polyfit(np.log(config.dimensions), np.log(np.median(wide, axis=(0, 2))), 1)[0]
+    fall = exponent(config.dimensions, np.median(wide, axis=(0, 2)))
     variance = np.asarray(logit_variance(key, config.num_features))
     return rows, judge(
         compare(
             "|several heads - mixture of their smoothers| / |mixture| <= 1e-12",
-            heads,
+            found.heads,
             1e-12,
             stated=True,
         ),
@@ -58,7 +52,7 @@ def run(config: Config, key: jax.Array) -> tuple[Rows, Verdict]:
         ),
         compare(
             "temperature 1e4: |head - mean of y| / range of y <= 0.01 (our number)",
-            hot,
+            to_mean[:, :, -1] / scale,
             0.01,
             stated=True,
         ),
@@ -88,10 +82,12 @@ def run(config: Config, key: jax.Array) -> tuple[Rows, Verdict]:
             np.mean(near[:, normal] > 0.01),
             0.1,
         ),
-        compare("change of the prediction if supports are permuted <= 1e-12", permuted, 1e-12),
+        compare(
+            "change of the prediction if supports are permuted <= 1e-12", found.permuted, 1e-12
+        ),
         compare(
             "exponential kernel: -(smallest eigenvalue of K) / (largest eigenvalue of K) <= 1e-12",
-            psd,
+            found.negative,
             1e-12,
         ),
         compare(

@@ -16,6 +16,7 @@ from ...transformer import predict
 from ..shared.draws import draws, project
 from ..shared.rows import Plot, Rows, tidy
 from .claim import HOLDS, TASK, Claim, Verdict, at_least, compare, judge
+from .measuring import gap
 
 INPUTS = ("sphere", "normal")
 
@@ -45,16 +46,10 @@ def run(config: Config, key: jax.Array) -> tuple[Rows, Verdict]:
             1e-9,
         ),
         compare(
-            "sphere: gap between the two deep stacks (conjugate gradient) <= 1e-5",
-            deep[:, 0],
-            1e-5,
+            "sphere: gap between the two deep stacks (conjugate gradient) <= 1e-5", deep[:, 0], 1e-5
         ),
         at_least("normal inputs: gap between the two heads >= 0.001", heads[:, 1], 0.001),
-        at_least(
-            "normal inputs: gap between the two f* >= 0.001",
-            regressions[:, 1],
-            0.001,
-        ),
+        at_least("normal inputs: gap between the two f* >= 0.001", regressions[:, 1], 0.001),
     )
 
 
@@ -64,14 +59,8 @@ def measure(
 ) -> tuple[jax.Array, ...]:
     p = config.num_features
     process = GaussianProcess(
-        Exponential(),
-        num_features=p,
-        num_supports=config.num_supports,
-        num_queries=8,
+        Exponential(), num_features=p, num_supports=config.num_supports, num_queries=8
     )
-
-    def gap(a: jax.Array, b: jax.Array) -> jax.Array:
-        return jnp.linalg.norm(a - b) / jnp.linalg.norm(b)
 
     def once(key: jax.Array, sphere: jax.Array, temperature: jax.Array) -> tuple[jax.Array, ...]:
         task = project(sample(key, process), sphere)

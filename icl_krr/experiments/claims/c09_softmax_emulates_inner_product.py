@@ -18,6 +18,7 @@ from ...transformer import run_with_cache
 from ..shared.draws import draw_tasks
 from ..shared.rows import Plot, Rows, tidy
 from .claim import HOLDS, TASK, Claim, Verdict, at_least, compare, judge, within
+from .measuring import exponent
 
 HEADS = ("one-sided", "pair")
 DTYPES = ("float32", "float64")
@@ -60,7 +61,7 @@ def run(config: Config, key: jax.Array) -> tuple[Rows, Verdict]:
     exact_path, slow = plain[1, -1], gaps[1, -1][:, np.argmin(abs(np.log10(scales) + 1))]
     wide = np.log10(config.scales)
     large = (wide > -2.6) & (wide < -0.9)
-    grown = [np.polyfit(wide[large], np.log10(at_best[1, i, large]), 1)[0] for i in pairs]
+    grown = [exponent(np.array(config.scales)[large], at_best[1, i, large]) for i in pairs]
     return rows, judge(
         within(
             "one-sided, v of mean 0: error ~ e^a with a in [0.9, 1.1]",
@@ -69,12 +70,7 @@ def run(config: Config, key: jax.Array) -> tuple[Rows, Verdict]:
             1.1,
             stated=True,
         ),
-        within(
-            "pair, v of mean 0: error ~ e^a with a in [1.9, 2.1]",
-            slopes[:, 1],
-            1.9,
-            2.1,
-        ),
+        within("pair, v of mean 0: error ~ e^a with a in [1.9, 2.1]", slopes[:, 1], 1.9, 2.1),
         at_least("one-sided and pair, mean of v not 0: error >= 0.01", uncentred, 0.01),
         *(
             within(

@@ -42,12 +42,7 @@ def run(config: Config, key: jax.Array) -> tuple[Rows, Verdict]:
     gaps, missing, slopes = (np.stack(part, axis=1) for part in zip(*parts, strict=True))
     shown = range(0, config.steps + 1, 10)
     rows = tidy(
-        {
-            "draw": range(config.draws),
-            "form": config.forms,
-            "data": DATA,
-            "step": shown,
-        },
+        {"draw": range(config.draws), "form": config.forms, "data": DATA, "step": shown},
         gap=gaps[..., shown],
     )
     allowed = np.array([[0.05 if form == "pipelined" else 0.001] for form in config.forms])
@@ -86,11 +81,7 @@ def measure(tasks: Task, form: str, config: Config) -> tuple[jax.Array, ...]:
 
     def build(ridge: jax.Array) -> Transformer:
         return constructions.conjugate_gradient(
-            Linear(),
-            num_features=config.num_features,
-            ridge=ridge,
-            steps=config.steps,
-            form=form,
+            Linear(), num_features=config.num_features, ridge=ridge, steps=config.steps, form=form
         )
 
     def bad(numbers: Any) -> jax.Array:

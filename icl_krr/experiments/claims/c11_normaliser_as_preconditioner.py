@@ -18,6 +18,7 @@ from ...transformer import predict, run_with_cache
 from ..shared.draws import draws
 from ..shared.rows import Plot, Rows, tidy
 from .claim import HOLDS, TASK, Claim, Verdict, compare, judge
+from .measuring import largest_gap, over
 
 
 @dataclass(frozen=True)
@@ -41,15 +42,9 @@ def run(config: Config, key: jax.Array) -> tuple[Rows, Verdict]:
     return rows, judge(
         compare("one head: |head - D^-1 G y| / |y|_max <= 1e-12", head, 1e-12, stated=True),
         compare(
-            "sink of the first block: |alpha - eta (D + c I)^-1 y| / |alpha| <= 1e-10",
-            sink,
-            1e-10,
+            "sink of the first block: |alpha - eta (D + c I)^-1 y| / |alpha| <= 1e-10", sink, 1e-10
         ),
-        compare(
-            "head of the second block: gap to (D + c I)^-1 G alpha <= 1e-10",
-            shifted,
-            1e-10,
-        ),
+        compare("head of the second block: gap to (D + c I)^-1 G alpha <= 1e-10", shifted, 1e-10),
     )
 
 
@@ -61,9 +56,6 @@ def measure(
     process = GaussianProcess(
         Gaussian(), num_features=p, num_supports=config.num_supports, num_queries=8
     )
-
-    def gap(a: jax.Array, b: jax.Array) -> jax.Array:
-        return jnp.max(jnp.abs(a - b)) / jnp.max(jnp.abs(b))
 
     def once(key: jax.Array, lengthscale: jax.Array) -> tuple[jax.Array, ...]:
         task, kernel = sample(key, process), Gaussian(lengthscale)
@@ -87,11 +79,11 @@ def measure(
             first = eta * task.y / sums
             # the contribution of the head to the second step
             rest = first + eta * (task.y - ridge * first) / sums - alpha[2]
-            return gap(alpha[1], first), gap(rest / eta, matmul(G, first) / sums)
+            return largest_gap(alpha[1], first), largest_gap(rest / eta, matmul(G, first) / sums)
 
         return head, *jax.lax.map(with_sink, sinks)
 
-    return jax.lax.map(lambda key: jax.lax.map(lambda scale: once(key, scale), lengthscales), keys)
+    return over(once, keys, lengthscales)
 
 
 CLAIM = Claim(

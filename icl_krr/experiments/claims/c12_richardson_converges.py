@@ -17,6 +17,7 @@ from ...transformer import run_with_cache
 from ..shared.draws import draws
 from ..shared.rows import Plot, Rows, tidy
 from .claim import HOLDS, TASK, Claim, Verdict, at_least, compare, judge
+from .measuring import largest_gap, over
 
 KERNEL = Gaussian(0.7)
 CASES = (  # ridge, c, step
@@ -55,16 +56,8 @@ def run(config: Config, key: jax.Array) -> tuple[Rows, Verdict]:
     )
     good, beyond, unlike = slice(0, 3), 3, 4
     return rows, judge(
-        compare(
-            "ridge <= c: largest eigenvalue of (D + c I)^-1 A <= 1",
-            high[..., good],
-            1.0,
-        ),
-        at_least(
-            "ridge <= c: smallest eigenvalue of (D + c I)^-1 A >= 1e-9",
-            low[..., good],
-            1e-9,
-        ),
+        compare("ridge <= c: largest eigenvalue of (D + c I)^-1 A <= 1", high[..., good], 1.0),
+        at_least("ridge <= c: smallest eigenvalue of (D + c I)^-1 A >= 1e-9", low[..., good], 1e-9),
         compare(
             "ridge <= c: |slots - iterates| / |iterates| <= 1e-10",
             slots[..., good],
@@ -119,11 +112,9 @@ def measure(keys: jax.Array, num_supports: int, config: Config) -> tuple[jax.Arr
         oracle = jnp.asarray(solvers.richardson(KERNEL, task, **options).alpha)
         # (D + c I)^-1 A is symmetric in this norm
         error = jnp.linalg.norm(jnp.sqrt(sums)[None] * (alpha - exact[None]), axis=1)
-        slots = jnp.max(jnp.abs(alpha - oracle)) / jnp.max(jnp.abs(oracle))
-        return sigma[0], sigma[-1], error / error[0], slots
+        return sigma[0], sigma[-1], error / error[0], largest_gap(alpha, oracle)
 
-    cases = jnp.asarray(CASES)
-    return jax.lax.map(lambda key: jax.lax.map(lambda case: once(key, case), cases), keys)
+    return over(once, keys, jnp.asarray(CASES))
 
 
 CLAIM = Claim(

@@ -17,6 +17,7 @@ from ...transformer import run_with_cache
 from ..shared.draws import draws
 from ..shared.rows import Plot, Rows, tidy
 from .claim import CORRECTED, TASK, Claim, Verdict, compare, judge, within
+from .measuring import exponent, first_below
 
 BASE = {"n": 64.0, "ridge": 0.1, "lengthscale": 1.0, "p": 2.0}
 LINES = ("richardson", "conjugate gradient")
@@ -52,7 +53,8 @@ def run(config: Config, key: jax.Array) -> tuple[Rows, Verdict]:
             numbers = jnp.asarray(ridge), jnp.asarray(lengthscale), jnp.asarray(int(setting["p"]))
             measured = measure(keys, *numbers, int(setting["n"]), config)
             conds, lines, error, rates, blocks = jax.tree.map(np.asarray, measured)
-            steps = [first_step_below(line, config) for line in lines]
+            limits = np.array(config.errors)[:, None]
+            steps = [first_below(line[..., None, :], limits) for line in lines]
             depths = np.stack(steps, axis=1) * blocks[..., None]
             found[name, value] = conds, depths, error, rates
             rows += tidy(
@@ -73,7 +75,7 @@ def run(config: Config, key: jax.Array) -> tuple[Rows, Verdict]:
         return tuple(np.stack([part[k] for part in parts], axis=1) for k in range(2))
 
     (conds, depths), (flat, mean_depths) = over_n(FIXED), over_n(MEAN)
-    slopes = [np.polyfit(np.log(config.n), np.log(line), 1)[0] for line in conds[:, :, 0]]
+    slopes = [exponent(config.n, line) for line in conds[:, :, 0]]
     ends = [depths[:, [0, -1], 0, 1], mean_depths[:, [0, -1], 0, 1]]
     growth, mean_growth = (np.max(end, axis=1) / np.min(end, axis=1) for end in ends)
     steps = np.arange(1, config.steps[0] + 1)
@@ -133,20 +135,9 @@ def run(config: Config, key: jax.Array) -> tuple[Rows, Verdict]:
     )
 
 
-def first_step_below(error: np.ndarray, config: Config) -> np.ndarray:
-    """Return the first step with an error of at most each limit; steps + 1 if there is none."""
-    below = error[..., None, :] <= np.array(config.errors)[:, None]
-    return np.where(below.any(-1), np.argmax(below, axis=-1), error.shape[-1])
-
-
 @partial(jax.jit, static_argnames=("n", "config"))
 def measure(
-    keys: jax.Array,
-    ridge: jax.Array,
-    lengthscale: jax.Array,
-    p: jax.Array,
-    n: int,
-    config: Config,
+    keys: jax.Array, ridge: jax.Array, lengthscale: jax.Array, p: jax.Array, n: int, config: Config
 ) -> tuple:
     """Return condition numbers, errors of both solvers, one more error, a factor, and blocks.
 

@@ -104,10 +104,7 @@ CLAIM = Claim(
     run=run,
     config=Config(),
     quick=Config(
-        series=(
-            Series("uniform", 1.0, (16, 64), 1950),
-            Series("uniform", 0.1, (16, 64), 1950),
-        ),
+        series=(Series("uniform", 1.0, (16, 64), 1950), Series("uniform", 0.1, (16, 64), 1950)),
         widths=(64, 128),
     ),
     plot=Plot(x="width", y="error", by=("inputs", "ridge", "n"), bound="e", logx=True),

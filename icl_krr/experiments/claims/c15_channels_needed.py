@@ -3,19 +3,16 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from functools import partial
 from typing import Any
 
 import jax
-import jax.numpy as jnp
 import numpy as np
 
-from ... import constructions, sketches
 from ...kernels import Linear
-from ...tasks import LinearRegression, Task
-from ..shared.channels import channel_gap
+from ...tasks import LinearRegression
 from ..shared.draws import draw_tasks, draws
 from ..shared.rows import Plot, Rows, tidy
+from .channels import Channels, channel_gaps
 from .claim import FAMILY, HOLDS, Claim, Verdict, at_least, compare, judge
 
 LAYOUTS: dict[str, tuple[str, dict[str, Any]]] = {
@@ -44,8 +41,10 @@ def run(config: Config, key: jax.Array) -> tuple[Rows, Verdict]:
     tasks = draw_tasks(key, config.draws, process)
     rows, gaps, overheads = [], [], []
     for name in config.layouts:
-        gaps.append(np.asarray(measure(draws(key, config.draws), tasks, name, config)))
-        overheads.append([overhead(name, size, config) for size in (p, 2 * p)])
+        solver, options = LAYOUTS[name]
+        run = Channels(solver, config.ridge, config.steps, tuple(options.items()))
+        gaps.append(np.asarray(channel_gaps(draws(key, config.draws), tasks, Linear(), run)))
+        overheads.append([run.overhead(Linear(), size) for size in (p, 2 * p)])
         rows += tidy(
             {"solver": [name], "draw": range(config.draws), "p - m": lost},
             gap=gaps[-1][None],
@@ -67,31 +66,6 @@ def run(config: Config, key: jax.Array) -> tuple[Rows, Verdict]:
         ),
         at_least("p - 1 feature channels: |slots - iterates| / |iterates| >= 1e-3", short, 1e-3),
     )
-
-
-def overhead(name: str, num_features: int, config: Config) -> int:
-    """The number c of channels of a construction that do not store features."""
-    solver, options = LAYOUTS[name]
-    model = getattr(constructions, solver)(
-        Linear(), num_features=num_features, ridge=config.ridge, steps=config.steps, **options
-    )
-    return model.overhead
-
-
-@partial(jax.jit, static_argnames=("name", "config"))
-def measure(keys: jax.Array, tasks: Task, name: str, config: Config) -> jax.Array:
-    """Return the gaps for p and p - 1 feature channels; p - 1 means that one channel is 0."""
-    solver, options = LAYOUTS[name]
-
-    def gaps(turn: jax.Array, task: Task) -> jax.Array:
-        P = sketches.orthonormal(turn, config.num_features, config.num_features)
-        return jax.vmap(
-            lambda P: channel_gap(
-                solver, Linear(), task, P, ridge=config.ridge, steps=config.steps, **options
-            )
-        )(jnp.stack([P, P.at[:, -1].set(0)]))
-
-    return jax.lax.map(lambda draw: gaps(*draw), (keys, tasks))
 
 
 CLAIM = Claim(

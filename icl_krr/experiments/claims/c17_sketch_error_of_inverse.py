@@ -17,6 +17,7 @@ from ..shared.draws import draws
 from ..shared.rows import Plot, Rows, tidy
 from ..shared.spectra import of_rank, sketch, spectral_norm, spectral_task
 from .claim import FALSE, NOTHING, Claim, Verdict, at_least, compare, judge
+from .measuring import fields
 
 SKETCHES = ("best", "orthonormal", "gaussian", "landmarks")
 
@@ -33,65 +34,64 @@ class Config:
 
 def run(config: Config, key: jax.Array) -> tuple[Rows, Verdict]:
     ridges = jnp.asarray(config.ridges)
-    found = map(np.asarray, measure(draws(key, config.draws), ridges, config))
-    error, general, tail, sharp, nothing, random = found
+    found = fields(measure(draws(key, config.draws), ridges, config))
     rows = tidy(
         {"draw": range(config.draws), "ridge": config.ridges, "sketch": SKETCHES},
-        error=error,
-        tail=tail[..., None],
-        sharp=sharp[..., None],
-        general=general,
+        error=found.error,
+        tail=found.tail[..., None],
+        sharp=found.sharp[..., None],
+        general=found.general,
     )
-    best = error[:, :, SKETCHES.index("best")]
+    best, random = found.error[:, :, SKETCHES.index("best")], found.random * config.ridges
     return rows, judge(
         compare(
             "features of rank m, for which sum_(i>m) sigma_i = 0, random orthonormal sketch: "
             "ridge |inv(A) - inv(A^)| <= 0 (1e-9 for rounding), whatever the constant",
-            random * config.ridges,
+            random,
             1e-9,
             stated=True,
             trivial=1,
         ),
-        compare("features of rank m: sum_(i>m) sigma_i / |K| <= 1e-12", nothing, 1e-12),
+        compare("features of rank m: sum_(i>m) sigma_i / |K| <= 1e-12", found.nothing, 1e-12),
         at_least(
             "features of rank m, random orthonormal sketch: ridge |inv(A) - inv(A^)| >= 0.01",
-            random * config.ridges,
+            random,
             0.01,
         ),
         compare(
             "best sketch: |inv(A) - inv(A^)| <= sum_(i>m) sigma_i / ridge^2",
             best,
-            tail,
-            trivial=1 / ridges,
+            found.tail,
+            trivial=1 / np.asarray(config.ridges),
         ),
         compare(
             "best sketch: |inv(A) - inv(A^)| <= sigma_(m+1) / (ridge (ridge + sigma_(m+1)))",
             best,
-            sharp,
-            trivial=1 / ridges,
+            found.sharp,
+            trivial=1 / np.asarray(config.ridges),
             slack=1e-6,
         ),
         compare(
             "best sketch: 1 - |inv(A) - inv(A^)| ridge (ridge + sigma_(m+1)) / sigma_(m+1) <= 1e-3",
-            1 - best / sharp,
+            1 - best / found.sharp,
             1e-3,
         ),
         compare(
             "every sketch: |inv(A) - inv(A^)| <= min(|K - K^| / ridge^2, 1 / ridge)",
-            error,
-            general,
+            found.error,
+            found.general,
             slack=1e-6,
         ),
     )
 
 
 @partial(jax.jit, static_argnames="config")
-def measure(keys: jax.Array, ridges: jax.Array, config: Config) -> tuple[jax.Array, ...]:
+def measure(keys: jax.Array, ridges: jax.Array, config: Config) -> dict[str, jax.Array]:
     """Return |inv(A) - inv(A^)| [draw, ridge, sketch], its bounds, and two values for rank m.
 
-    The bounds are the one for every sketch [draw, ridge, sketch], the claimed one and the sharp one
-    of the best sketch [draw, ridge]. For features of rank m, the values are sum_(i>m) sigma_i / |K|
-    [draw], and |inv(A) - inv(A^)| of a random sketch [draw, ridge].
+    The bounds are the `general` one for every sketch, the claimed `tail` and the `sharp` one of the
+    best sketch [draw, ridge]. For features of rank m, `nothing` is sum_(i>m) sigma_i / |K| [draw],
+    and `random` is |inv(A) - inv(A^)| of a random sketch [draw, ridge].
     """
     m = config.width
 
@@ -109,19 +109,19 @@ def measure(keys: jax.Array, ridges: jax.Array, config: Config) -> tuple[jax.Arr
         lost = jax.lax.map(lambda K: spectral_norm(gram - K), grams)
         return jnp.maximum(eigenvalues(gram), 0), lost, jax.lax.map(at, ridges)
 
-    def once(key: jax.Array) -> tuple[jax.Array, ...]:
+    def once(key: jax.Array) -> dict[str, jax.Array]:
         at, own = jax.random.split(key)
         sizes = (config.spectrum, config.num_features, config.num_supports)
         sigma, lost, error = errors(SKETCHES, own, spectral_task(at, *sizes).x)
         few, _, random = errors(("orthonormal",), own, of_rank(m, at, *sizes))
-        return (
-            error,
-            theory.inverse_error_bound(lost[None], ridges[:, None]),
-            theory.inverse_error_tail(sigma, m, ridges),
-            theory.inverse_error_best(sigma, m, ridges),
-            theory.sketch_error_tail(few, m) / few[-1],
-            random[:, 0],
-        )
+        return {
+            "error": error,
+            "general": theory.inverse_error_bound(lost[None], ridges[:, None]),
+            "tail": theory.inverse_error_tail(sigma, m, ridges),
+            "sharp": theory.inverse_error_best(sigma, m, ridges),
+            "nothing": theory.sketch_error_tail(few, m) / few[-1],
+            "random": random[:, 0],
+        }
 
     return jax.lax.map(once, keys)
 

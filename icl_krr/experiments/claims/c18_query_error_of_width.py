@@ -19,6 +19,7 @@ from ..shared.draws import draws
 from ..shared.rows import Plot, Rows, tidy
 from ..shared.spectra import spectral_norm, spectral_task
 from .claim import CORRECTED, TASK, Claim, Verdict, at_least, compare, judge
+from .measuring import fields
 
 TASKS = ("drawn", "worst")
 
@@ -36,30 +37,16 @@ class Config:
 
 def run(config: Config, key: jax.Array) -> tuple[Rows, Verdict]:
     ridges = jnp.asarray(config.ridges)
-    error, printed, model_gap, cross, gap, y, inverse = measure(
-        draws(key, config.draws), ridges, config
-    )
-    over = lambda bound, *axes: jax.vmap(jax.vmap(jax.vmap(bound, axes[2]), axes[1]), axes[0])  # noqa: E731
-    dual = np.asarray(
-        over(theory.query_error_dual, (0, 0, 0), (None, None, 0), (0, 0, None))(cross, y, inverse)
-    )
-    second = np.asarray(
-        over(theory.query_error_features, (0, 0, None), (None, None, 0), (0, 0, None))(
-            gap, y, ridges
-        )
-    )
-    rows = tidy(
-        {
-            "draw": range(config.draws),
-            "ridge": config.ridges,
-            "task": TASKS,
-            "query": range(config.num_queries),
-        },
-        error=error,
-        printed=printed,
-        dual=dual,
-        bound=dual + second,
-    )
+    found = fields(measure(draws(key, config.draws), ridges, config))
+    error, printed, y = found.error, found.printed, found.y
+    of_tasks, of_ridges = (0, 0, None), (None, None, 0)
+    over = lambda bound, draws: jax.vmap(jax.vmap(jax.vmap(bound, of_tasks), of_ridges), draws)  # noqa: E731
+    dual = over(theory.query_error_dual, (0, 0, 0))(found.cross, y, found.inverse)
+    features = over(theory.query_error_features, (0, 0, None))
+    dual, second = map(np.asarray, (dual, features(found.cross_gap, y, ridges)))
+    axes = {"draw": range(config.draws), "ridge": config.ridges, "task": TASKS}
+    axes["query"] = range(config.num_queries)
+    rows = tidy(axes, error=error, printed=printed, dual=dual, bound=dual + second)
     return rows, judge(
         compare(
             "inequality as printed: |k^T (inv(A) - inv(A^)) y| <= |k| |y| |inv(A) - inv(A^)|",
@@ -90,24 +77,26 @@ def run(config: Config, key: jax.Array) -> tuple[Rows, Verdict]:
             np.max((error / (dual + second))[:, :, TASKS.index("worst")], axis=(1, 2)),
             0.5,
         ),
-        compare("gap between the model and ridge regression with K^ <= 1e-7", model_gap, 1e-7),
+        compare(
+            "gap between the model and ridge regression with K^ <= 1e-7", found.model_gap, 1e-7
+        ),
         amended=True,
     )
 
 
 @partial(jax.jit, static_argnames="config")
-def measure(keys: jax.Array, ridges: jax.Array, config: Config) -> tuple[jax.Array, ...]:
+def measure(keys: jax.Array, ridges: jax.Array, config: Config) -> dict[str, jax.Array]:
     """Return |f^ - f*| [draw, ridge, task, q] and the quantities in the bounds.
 
-    The other values are |k^T (inv(A) - inv(A^)) y|, the gap between the model and ridge regression
-    with K^, then k, k - k^, y and |inv(A) - inv(A^)|.
+    `printed` is |k^T (inv(A) - inv(A^)) y|, `model_gap` the gap between the model and ridge
+    regression with K^, `cross` is k, `cross_gap` is k - k^, and `inverse` |inv(A) - inv(A^)|.
 
     In the worst task y is the first eigenvector u of K that the sketch loses, and all queries lie
     along X^T u.
     """
     m = config.width
 
-    def once(key: jax.Array) -> tuple[jax.Array, ...]:
+    def once(key: jax.Array) -> dict[str, jax.Array]:
         task = spectral_task(
             key, config.spectrum, config.num_features, config.num_supports, config.num_queries
         )
@@ -120,7 +109,7 @@ def measure(keys: jax.Array, ridges: jax.Array, config: Config) -> tuple[jax.Arr
         small = sketched(Linear(), P)
         eye = jnp.eye(config.num_supports)
 
-        def errors(ridge: jax.Array) -> tuple[jax.Array, ...]:
+        def errors(ridge: jax.Array) -> dict[str, jax.Array]:
             inverses = [
                 solve(kernel(task.x, task.x) + ridge * eye, eye) for kernel in (Linear(), small)
             ]
@@ -135,14 +124,17 @@ def measure(keys: jax.Array, ridges: jax.Array, config: Config) -> tuple[jax.Arr
                 size = jnp.max(jnp.abs(on_sketch.prediction)) + jnp.max(jnp.abs(exact))
                 model_gap = jnp.max(jnp.abs(f - on_sketch.prediction)) / size
                 printed = matmul(Linear()(task.x_query, task.x), matmul(change, task.y[:, None]))
-                return jnp.abs(f - exact), jnp.abs(printed[:, 0]), model_gap
+                return {
+                    "error": jnp.abs(f - exact),
+                    "printed": jnp.abs(printed[:, 0]),
+                    "model_gap": model_gap,
+                }
 
-            return *jax.vmap(error)(tasks), spectral_norm(change)
+            return {**jax.vmap(error)(tasks), "inverse": spectral_norm(change)}
 
-        error, printed, model_gap, inverse = jax.lax.map(errors, ridges)
         cross = jax.vmap(lambda t: Linear()(t.x_query, t.x))(tasks)
-        gap = cross - jax.vmap(lambda t: small(t.x_query, t.x))(tasks)
-        return error, printed, model_gap, cross, gap, tasks.y, inverse
+        lost = cross - jax.vmap(lambda t: small(t.x_query, t.x))(tasks)
+        return {**jax.lax.map(errors, ridges), "cross": cross, "cross_gap": lost, "y": tasks.y}
 
     return jax.lax.map(once, keys)
 

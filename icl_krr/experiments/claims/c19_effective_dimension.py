@@ -18,6 +18,7 @@ from ..shared.draws import draws
 from ..shared.rows import Plot, Rows, tidy
 from ..shared.spectra import SPECTRA, flat_task, ridge_of
 from .claim import CORRECTED, TASK, Claim, Verdict, at_least, compare, judge, within
+from .measuring import fields, gap
 
 
 @dataclass(frozen=True)
@@ -35,28 +36,27 @@ class Config:
 
 def run(config: Config, key: jax.Array) -> tuple[Rows, Verdict]:
     widths, d = np.asarray(config.widths), config.dimension
-    index = jnp.arange(1.0, config.num_features + 1)
-    keys = draws(key, config.draws)
+    index, keys = jnp.arange(1.0, config.num_features + 1), draws(key, config.draws)
     parts = [measure(keys, SPECTRA[spectrum](index), config) for spectrum in config.spectra]
-    gap, risk, moved, expected, tail, share, ridge = map(np.stack, zip(*parts, strict=True))
+    found = fields({name: np.stack([part[name] for part in parts]) for name in parts[0]})
     bound = np.asarray(theory.lost_share_bound(d, jnp.asarray(widths)))
-    curves, risks = np.median(gap, axis=1), np.median(risk, axis=1)  # over draws
-    x, y = (np.log(v[:, widths <= d / 2]) for v in (np.median(tail, axis=1), curves))
+    curves, risks = np.median(found.gap, axis=1), np.median(found.risk, axis=1)  # over draws
+    x, y = (np.log(v[:, widths <= d / 2]) for v in (np.median(found.tail, axis=1), curves))
     slopes = np.array([np.polyfit(own, log_gap, 1)[0] for own, log_gap in zip(x, y, strict=True)])
     fits = [np.corrcoef(own, log_gap)[0, 1] ** 2 for own, log_gap in zip(x, y, strict=True)]
     pooled = np.corrcoef(x.ravel(), y.ravel())[0, 1] ** 2
     rows = tidy(
         {"spectrum": config.spectra, "draw": range(config.draws), "m / d_eff": widths / d},
-        gap=gap,
-        excess=risk,
-        expected=expected,
+        gap=found.gap,
+        excess=found.risk,
+        expected=found.expected,
         width=widths,
-        ridge=ridge[..., None],
-        tail=tail,
+        ridge=found.ridge[..., None],
+        tail=found.tail,
         slope=slopes[:, None, None],
         fit=np.array(fits)[:, None, None],
     )
-    ratio = (curves / np.median(expected, axis=1))[:, widths <= 2 * d]
+    ratio = (curves / np.median(found.expected, axis=1))[:, widths <= 2 * d]
     at = lambda values, x: values[..., list(widths).index(round(x * d))]  # noqa: E731
     level = theory.effective_dimension(jnp.ones(d + 1), 1.0)
     flat = np.sqrt(np.mean(flat_gaps(keys, jnp.asarray(config.ranks), config) ** 2, axis=0))
@@ -91,13 +91,13 @@ def run(config: Config, key: jax.Array) -> tuple[Rows, Verdict]:
         ),
         compare(
             "every spectrum: share sigma_(m+1) / (sigma_(m+1) + ridge) <= d_eff / (m + 1)",
-            share,
+            found.share,
             bound,
             trivial=1,
         ),
         compare(
             "every spectrum, at the supports: |f^ - f*| <= |y| d_eff / (m + 1)",
-            moved,
+            found.moved,
             bound,
             trivial=1,
         ),
@@ -122,12 +122,12 @@ def run(config: Config, key: jax.Array) -> tuple[Rows, Verdict]:
 
 
 @partial(jax.jit, static_argnames="config")
-def measure(keys: jax.Array, deviations: jax.Array, config: Config) -> tuple[jax.Array, ...]:
+def measure(keys: jax.Array, deviations: jax.Array, config: Config) -> dict[str, jax.Array]:
     """Return six values for every width [draw, width], and the ridge [draw].
 
-    The first three are the gap |f^ - f*| / |f*| at the queries, the quotient of the risk of the
-    model f^ and that of f*, and |f^ - f*| / |y| at the supports. The others are the expected gap,
-    sum_(i>m) sigma_i / sum_i sigma_i, and sigma_(m+1) / (sigma_(m+1) + ridge).
+    They are the gap |f^ - f*| / |f*| at the queries, the quotient of the `risk` of the model f^ and
+    that of f*, |f^ - f*| / |y| at the supports (`moved`), the expected gap, the `tail` sum_(i>m)
+    sigma_i / sum_i sigma_i, and the `share` sigma_(m+1) / (sigma_(m+1) + ridge).
 
     The ridge of each draw is chosen such that d_eff equals `config.dimension`.
     """
@@ -140,7 +140,7 @@ def measure(keys: jax.Array, deviations: jax.Array, config: Config) -> tuple[jax
         num_queries=config.num_queries,
     )
 
-    def once(key: jax.Array) -> tuple[jax.Array, ...]:
+    def once(key: jax.Array) -> dict[str, jax.Array]:
         task = sample(key, process)
         sigma = theory.eigenvalues(Linear(), task)
         ridge = ridge_of(sigma, config.dimension)
@@ -149,7 +149,7 @@ def measure(keys: jax.Array, deviations: jax.Array, config: Config) -> tuple[jax
         everywhere = Task(x=task.x, y=task.y, x_query=queries)
         target = solvers.exact(Linear(), everywhere, ridge=ridge).prediction
 
-        def of_width(width: jax.Array) -> tuple[jax.Array, ...]:
+        def of_width(width: jax.Array) -> dict[str, jax.Array]:
             # channels >= width are 0, so that one compiled program serves every width
             sketch = jnp.where(jnp.arange(p)[None] < width, P, 0)
             model = constructions.conjugate_gradient(
@@ -159,16 +159,16 @@ def measure(keys: jax.Array, deviations: jax.Array, config: Config) -> tuple[jax
             f, exact = (values[: config.num_queries] for values in (answers, target))
             moved = (answers - target)[config.num_queries :]
             risk = jnp.mean((f - task.y_query) ** 2) / jnp.mean((exact - task.y_query) ** 2)
-            return (
-                jnp.linalg.norm(f - exact) / jnp.linalg.norm(exact),
-                risk,
-                jnp.linalg.norm(moved) / jnp.linalg.norm(task.y),
-                theory.expected_gap(sigma, width, ridge, 1 / p, config.noise),
-                theory.sketch_error_tail(sigma, width) / jnp.sum(sigma),
-                ridge * theory.inverse_error_best(sigma, width, ridge),
-            )
+            return {
+                "gap": gap(f, exact),
+                "risk": risk,
+                "moved": jnp.linalg.norm(moved) / jnp.linalg.norm(task.y),
+                "expected": theory.expected_gap(sigma, width, ridge, 1 / p, config.noise),
+                "tail": theory.sketch_error_tail(sigma, width) / jnp.sum(sigma),
+                "share": ridge * theory.inverse_error_best(sigma, width, ridge),
+            }
 
-        return *jax.vmap(of_width)(widths), ridge
+        return {**jax.vmap(of_width)(widths), "ridge": ridge}
 
     return jax.lax.map(once, keys)
 
@@ -185,7 +185,7 @@ def flat_gaps(keys: jax.Array, ranks: jax.Array, config: Config) -> jax.Array:
             Linear(), num_features=p, ridge=ridge, steps=2, sketch=best(task.x, m)
         )
         exact = solvers.exact(Linear(), task, ridge=ridge).prediction
-        return jnp.linalg.norm(predict(model, task) - exact) / jnp.linalg.norm(exact)
+        return gap(predict(model, task), exact)
 
     return jax.lax.map(lambda key: jax.vmap(partial(once, key))(ranks), keys)
 

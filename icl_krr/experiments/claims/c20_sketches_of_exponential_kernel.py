@@ -19,6 +19,7 @@ from ..shared.draws import draws
 from ..shared.rows import Plot, Rows, tidy
 from ..shared.spectra import spectral_norm
 from .claim import FALSE, TASK, Claim, Verdict, at_least, compare, judge
+from .measuring import fields, largest_gap
 
 
 @dataclass(frozen=True)
@@ -33,22 +34,9 @@ class Config:
 
 def run(config: Config, key: jax.Array) -> tuple[Rows, Verdict]:
     m, keys = np.asarray(config.widths), draws(key, config.draws)
-    planar, wide = measure(keys, config)
-    rank = np.asarray(planar)
-    (
-        sigma,
-        ranks,
-        logit,
-        best_rank,
-        landmarks,
-        trace,
-        model_gap,
-        entry,
-        entry_bound,
-        nothing,
-        few,
-    ) = (np.asarray(part) for part in wide)
-    over = lambda bound: np.asarray(jax.vmap(jax.vmap(bound, (None, 0)), (0, None))(sigma, m))  # noqa: E731
+    found = fields(measure(keys, config))
+    ranks, logit, best_rank, landmarks = found.rank, found.logit, found.best, found.landmarks
+    over = lambda bound: np.asarray(jax.vmap(jax.vmap(bound, (None, 0)), (0, None))(found.sigma, m))  # noqa: E731
     tail, least = over(theory.sketch_error_tail), over(theory.sketch_error_best)
     names = ("best sketch of x", "best rank m of K", "m landmarks")
     rows = tidy(
@@ -63,57 +51,58 @@ def run(config: Config, key: jax.Array) -> tuple[Rows, Verdict]:
         compare(
             "supports at m points, for which sum_(i>m) sigma_i = 0, random orthonormal sketch of "
             "x: |K - K^| / |K| <= 0 (1e-9 for rounding), whatever the constant",
-            few,
+            found.few,
             1e-9,
             stated=True,
         ),
         compare("best sketch of x: |K - K^| <= sum_(i>m) sigma_i", logit, tail, stated=True),
-        compare("supports at m points: sum_(i>m) sigma_i / |K| <= 1e-12", nothing, 1e-12),
+        compare("supports at m points: sum_(i>m) sigma_i / |K| <= 1e-12", found.nothing, 1e-12),
         at_least(
             "supports at m points, random orthonormal sketch of x: |K - K^| / |K| >= 1e-3",
-            few,
+            found.few,
             1e-3,
         ),
-        at_least("exponential kernel on two features: rank of K >= n", rank, n),
+        at_least("exponential kernel on two features: rank of K >= n", found.planar_rank, n),
         compare("best matrix K^ of rank m: |K - K^| <= sigma_(m+1)", best_rank, least, slack=1e-6),
         compare(
             "best matrix K^ of rank m: 1 - |K - K^| / sigma_(m+1) <= 1e-3",
             1 - best_rank / least,
             1e-3,
         ),
-        compare("m landmarks: |K - K^| <= tr(K - K^)", landmarks, trace, slack=1e-6),
+        compare("m landmarks: |K - K^| <= tr(K - K^)", landmarks, found.trace, slack=1e-6),
         at_least("m landmarks: |K - K^| >= sigma_(m+1)", landmarks * (1 + 1e-6), least),
         compare(
             "entries of K and K^, logits s and s^: |exp(s) - exp(s^)| <= exp(max(s, s^)) |s - s^|",
-            entry,
-            entry_bound,
+            found.entry,
+            found.entry_bound,
             slack=1e-6,
         ),
         compare(
             "linear attention on m landmark features: gap to ridge regression on them <= 1e-7",
-            model_gap,
+            found.model_gap,
             1e-7,
         ),
     )
 
 
 @partial(jax.jit, static_argnames="config")
-def measure(keys: jax.Array, config: Config) -> tuple:
+def measure(keys: jax.Array, config: Config) -> dict[str, jax.Array]:
+    """Ranks and errors of the sketches [draw, width], and eigenvalues of K [draw, n].
+
+    `planar_rank` [draw] is that of K on two features. For supports at m points, `nothing` is the
+    relative sum of the eigenvalues after the m-th, and `few` the error of a random sketch.
+    """
     kernel, n = Exponential(config.temperature), config.num_supports
 
     process = GaussianProcess(
-        Linear(),
-        num_features=config.num_features,
-        num_supports=n,
-        num_queries=4,
-        inputs="sphere",
+        Linear(), num_features=config.num_features, num_supports=n, num_queries=4, inputs="sphere"
     )
 
     def rank(gram: jax.Array) -> jax.Array:
         sigma = eigenvalues(gram)
         return jnp.sum(sigma > n * jnp.finfo(gram.dtype).eps * sigma[-1])
 
-    def once(key: jax.Array) -> tuple:
+    def once(key: jax.Array) -> dict[str, jax.Array]:
         at, turn = jax.random.split(key)
         task = sample(at, process)
         flat = task.x[:, :2]
@@ -128,7 +117,6 @@ def measure(keys: jax.Array, config: Config) -> tuple:
                 kernel, num_features=x.shape[1], ridge=config.ridge, steps=m + 4, sketch=part
             )
             target = solvers.exact(Features(part), task, ridge=config.ridge).prediction
-            model_gap = jnp.max(jnp.abs(predict(model, task) - target))
             logits = [jnp.log(kernel_of) for kernel_of in (gram, squeezed)]
             bound = theory.logit_perturbation(*logits) + 1e-13 * gram  # rounding
             entry = jnp.abs(gram - squeezed)
@@ -137,22 +125,20 @@ def measure(keys: jax.Array, config: Config) -> tuple:
             few_sigma = jnp.maximum(eigenvalues(narrow), 0)
             random = sketched(kernel, orthonormal(turn, config.num_features, m))
             worst = jnp.argmax(entry / jnp.maximum(bound, jnp.finfo(bound.dtype).tiny))
-            parts.append(
-                (
-                    rank(squeezed),
-                    spectral_norm(gram - squeezed),
-                    spectral_norm(gram - on_whole),
-                    spectral_norm(gram - on_few),
-                    jnp.trace(gram - on_few),
-                    model_gap / jnp.max(jnp.abs(target)),
-                    entry.ravel()[worst],
-                    bound.ravel()[worst],
-                    theory.sketch_error_tail(few_sigma, m) / few_sigma[-1],
-                    spectral_norm(narrow - random(repeated, repeated)) / few_sigma[-1],
-                )
-            )
+            parts.append({
+                "rank": rank(squeezed),
+                "logit": spectral_norm(gram - squeezed),
+                "best": spectral_norm(gram - on_whole),
+                "landmarks": spectral_norm(gram - on_few),
+                "trace": jnp.trace(gram - on_few),
+                "model_gap": largest_gap(predict(model, task), target),
+                "entry": entry.ravel()[worst],
+                "entry_bound": bound.ravel()[worst],
+                "nothing": theory.sketch_error_tail(few_sigma, m) / few_sigma[-1],
+                "few": spectral_norm(narrow - random(repeated, repeated)) / few_sigma[-1],
+            })  # fmt: skip
         stacked = jax.tree.map(lambda *values: jnp.stack(values), *parts)
-        return rank(kernel(flat, flat)), (eigenvalues(gram), *stacked)
+        return {**stacked, "planar_rank": rank(kernel(flat, flat)), "sigma": eigenvalues(gram)}
 
     return jax.lax.map(once, keys)
 

@@ -11,6 +11,7 @@ from ..shared.draws import draw_tasks, draws
 from ..shared.rows import Plot, Rows, tidy
 from .claim import FAMILY, HOLDS, Claim, Verdict, at_least, compare, judge, within
 from .feature_estimates import KINDS, Config, excess, gap_floor, kernel_entry_errors, negative_share
+from .measuring import exponent
 
 
 def run(config: Config, key: jax.Array) -> tuple[Rows, Verdict]:
@@ -42,7 +43,7 @@ def run(config: Config, key: jax.Array) -> tuple[Rows, Verdict]:
     plain, orthogonal, waves = range(3)
     ratio = np.mean(mse / np.mean(formula, axis=0), axis=1)
     in_block = np.mean(blocks, axis=0)
-    slopes = [slope_in_width(config.widths, np.sqrt(values)) for values in mse]
+    slopes = [exponent(config.widths, np.sqrt(values)) for values in mse]
     outside = np.asarray(excess(keys, tasks, config))
     return rows, judge(
         compare(
@@ -89,7 +90,7 @@ def run(config: Config, key: jax.Array) -> tuple[Rows, Verdict]:
         ),
         within(
             "floor of CG on m features ~ m^a with a in [-0.75, -0.25]",
-            slope_in_width(config.floors, gaps),
+            exponent(config.floors, gaps),
             -0.75,
             -0.25,
         ),
@@ -99,10 +100,6 @@ def run(config: Config, key: jax.Array) -> tuple[Rows, Verdict]:
             0.3,
         ),
     )
-
-
-def slope_in_width(widths: tuple[int, ...], errors: np.ndarray) -> float:
-    return float(np.polyfit(np.log(widths), np.log(errors), 1)[0])
 
 
 CLAIM = Claim(

@@ -18,6 +18,7 @@ from ...transformer import predict
 from ..shared.draws import draw_tasks
 from ..shared.rows import Plot, Rows, tidy
 from .claim import HOLDS, TASK, Claim, Verdict, at_least, compare, judge
+from .measuring import fields
 
 LINEAR = ("gradient descent", "chebyshev")
 
@@ -41,9 +42,8 @@ def run(config: Config, key: jax.Array) -> tuple[Rows, Verdict]:
     )
     tasks = draw_tasks(key, config.draws, family)
     top = float(jnp.max(jax.lax.map(lambda t: eigh(system(Linear(), t).gram)[0][-1], tasks)))
-    sigma, q, expected, done, rest, homogeneity, richardson = (
-        np.asarray(part) for part in measure(tasks, top, config)
-    )
+    found = fields(measure(tasks, top, config))
+    sigma, q, expected = found.sigma, found.q, found.expected
     size = np.max(np.abs(expected), axis=-1, keepdims=True)
     rows = tidy(
         {"draw": range(config.draws), "solver": LINEAR, "eigenvalue": range(sigma.shape[-1])},
@@ -60,31 +60,27 @@ def run(config: Config, key: jax.Array) -> tuple[Rows, Verdict]:
             1e-9,
             stated=True,
         ),
-        compare(
-            "Chebyshev iteration, every step: |q - q_t| / max |q_t| <= 1e-9",
-            gap[:, 1],
-            1e-9,
-        ),
+        compare("Chebyshev iteration, every step: |q - q_t| / max |q_t| <= 1e-9", gap[:, 1], 1e-9),
         compare(
             "gradient descent and Chebyshev iteration: share of the norm of the hat rows that no q "
             "explains <= 1e-9",
-            rest,
+            found.rest,
             1e-9,
         ),
         compare(
             "CG after convergence is exact ridge regression: |q(sigma) (sigma + ridge) - 1| <= "
             "1e-6",
-            np.abs(done / exact - 1),
+            np.abs(found.converged / exact - 1),
             1e-6,
             stated=True,
         ),
         at_least(
             "Richardson's iteration with D: median share of the norm of the hat rows that no q "
             "explains >= 0.01",
-            np.median(richardson),
+            np.median(found.richardson),
             0.01,
         ),
-        compare("CG, J = df / dy: |J y - f| / |f| <= 1e-9", homogeneity, 1e-9),
+        compare("CG, J = df / dy: |J y - f| / |f| <= 1e-9", found.homogeneity, 1e-9),
     )
 
 
@@ -105,7 +101,7 @@ def fitted_filter(
 
 
 @partial(jax.jit, static_argnames="config")
-def measure(tasks: Task, top: jax.Array, config: Config) -> tuple:
+def measure(tasks: Task, top: jax.Array, config: Config) -> dict[str, jax.Array]:
     p, ridge, steps = config.num_features, config.ridge, config.steps
     options = {"num_features": p, "ridge": ridge, "steps": steps}
     bounds, eta = (ridge, top + ridge), 1 / top
@@ -117,7 +113,7 @@ def measure(tasks: Task, top: jax.Array, config: Config) -> tuple:
     kernel = Exponential(float(p))
     preconditioned = constructions.richardson(kernel, **options)
 
-    def once(task: Task) -> tuple:
+    def once(task: Task) -> dict[str, jax.Array]:
         gram, cross, _ = system(Linear(), task)
         sigma = eigh(gram)[0]
         seen = [fitted_filter(hat_rows(model, task)[1:], gram, cross) for model in models]
@@ -132,15 +128,15 @@ def measure(tasks: Task, top: jax.Array, config: Config) -> tuple:
         halfway = hat_rows(cg, task)[2] @ task.y - layerwise(cg, task)[2]
         positive, crossed, _ = system(kernel, task)
         _, away = fitted_filter(hat_rows(preconditioned, task)[-1:], positive, crossed)
-        return (
-            own,
-            jnp.stack([q[:, -p:] for q, _ in seen]),
-            jnp.stack(expected),
-            done[0, -p:],
-            jnp.stack([rest for _, rest in seen]),
-            jnp.linalg.norm(halfway) / jnp.linalg.norm(answer),
-            away[0],
-        )
+        return {
+            "sigma": own,
+            "q": jnp.stack([q[:, -p:] for q, _ in seen]),
+            "expected": jnp.stack(expected),
+            "converged": done[0, -p:],
+            "rest": jnp.stack([rest for _, rest in seen]),
+            "homogeneity": jnp.linalg.norm(halfway) / jnp.linalg.norm(answer),
+            "richardson": away[0],
+        }
 
     return jax.lax.map(once, tasks)
 

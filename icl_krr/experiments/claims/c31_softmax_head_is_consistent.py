@@ -13,12 +13,10 @@ from ... import constructions, theory
 from ..shared.draws import draws
 from ..shared.rows import Plot, Rows, tidy
 from .claim import HOLDS, NOTHING, Claim, Verdict, at_least, compare, judge, within
-from .smoothers import LINE, SPHERE, Inputs, laplacian, logit_gradients, queries, smoother
+from .measuring import exponent
+from .smoothers import PLACES, Inputs, laplacian, logit_gradients, queries, smoother
 
 NOISE = 0.5
-
-
-PLACES = (SPHERE, LINE)
 
 
 @dataclass(frozen=True)
@@ -87,7 +85,7 @@ def estimator(place: Inputs, config: Config, key: jax.Array) -> tuple[Rows, list
         variance=variance[:-1],
         **{"bias by theory": np.array(expected), "variance by theory": spread[-1, :-1]},
     )
-    slope = partial(power, config.sizes)
+    slope = partial(exponent, config.sizes)
     name, n = place.name, f"n = {config.sizes[-1]}"
     small = slice(2, 5)
     return rows, [
@@ -122,10 +120,6 @@ def estimator(place: Inputs, config: Config, key: jax.Array) -> tuple[Rows, list
             0.7,
         ),
     ]
-
-
-def power(sizes: tuple[int, ...], values: np.ndarray) -> float:
-    return float(np.polyfit(np.log(sizes), np.log(values), 1)[0])
 
 
 def best_of(h: np.ndarray, mse: np.ndarray) -> tuple[float, float]:

@@ -12,6 +12,7 @@ from ...kernels import Exponential
 from ..shared.draws import draws
 from ..shared.rows import Plot, Rows, tidy
 from .claim import FAMILY, HOLDS, Claim, Verdict, at_least, compare, judge
+from .measuring import fields
 from .scores import (
     BIASES,
     EQUAL,
@@ -42,8 +43,8 @@ class Config:
 
 
 def run(config: Config, key: jax.Array) -> tuple[Rows, Verdict]:
-    found = measure(draws(key, config.draws), config)
-    head, smoother, change, lowest, cycle, solver, pair, expected = found
+    found = fields(measure(draws(key, config.draws), config))
+    change, cycle, solver, pair = found.change, found.cycle, found.solver, found.pair
     rows = tidy(
         {"draw": range(config.draws), "weights": FORMS},
         **{
@@ -61,30 +62,28 @@ def run(config: Config, key: jax.Array) -> tuple[Rows, Verdict]:
         compare(
             "|head - sum_j s(x, x_j) y_j / sum_j s(x, x_j)| / |y|_max <= 1e-12, s(x, z) = "
             "exp(<W_Q x, W_K z> / temperature)",
-            head,
+            found.head,
             1e-12,
             stated=True,
         ),
         compare("change of the head by a key bias <= 1e-12", change[:, KEY_BIAS], 1e-12),
         at_least(
-            "change of the head by a query bias, median, >= 1 %",
-            np.median(change[:, BIASES]),
-            0.01,
+            "change of the head by a query bias, median, >= 1 %", np.median(change[:, BIASES]), 0.01
         ),
         compare(
             "W_Q = W_K, any biases: |head - smoother of c(x) k(x, z) c(z)| / |y|_max <= 1e-12",
-            smoother[:, :INDEFINITE],
+            found.smoother[:, :INDEFINITE],
             1e-12,
         ),
         compare(
             "W_Q = W_K, any biases: -(smallest / largest eigenvalue) of c(x) k(x, z) c(z) <= 1e-12",
-            -lowest,
+            -found.lowest,
             1e-12,
         ),
         compare(
             "indefinite W_Q^T W_K, points u and -u: |smallest eigenvalue - 2 sinh(mu / "
             "temperature)| <= 1e-12",
-            abs(pair - expected),
+            abs(pair - found.expected),
             1e-12,
         ),
         compare("indefinite W_Q^T W_K, points u and -u: smallest eigenvalue <= 0", pair, 0.0),
@@ -114,7 +113,7 @@ def run(config: Config, key: jax.Array) -> tuple[Rows, Verdict]:
     )
 
 
-def measure(keys: jax.Array, config: Config) -> tuple[np.ndarray, ...]:
+def measure(keys: jax.Array, config: Config) -> dict[str, np.ndarray]:
     """Compare the models with direct formulas [draw, form]."""
     n = config.num_supports
     tasks, w_query, w_key = draw(keys, p=config.num_features, n=n, q=config.num_queries)
@@ -150,16 +149,16 @@ def measure(keys: jax.Array, config: Config) -> tuple[np.ndarray, ...]:
     alpha = np.linalg.solve(scores[:, :, :n] + config.ridge * np.eye(n), y[:, None, :, None])
     exact = (scores[:, :, n:] @ alpha)[..., 0]
     size = np.max(np.abs(y), axis=1)[:, None]
-    return (
-        np.max(np.abs(prediction - smoothed), axis=2) / size,
-        np.max(np.abs(prediction - smooth), axis=2) / size,
-        np.max(np.abs(prediction - prediction[:, [EQUAL]]), axis=2) / size,
-        sigma[..., 0] / sigma[..., -1],
-        np.max(np.abs(cycle), axis=2) / np.max(np.abs(square), axis=(2, 3)),
-        np.linalg.norm(solved - exact, axis=2) / np.linalg.norm(exact, axis=2),
-        pair,
-        np.array(expected),
-    )
+    return {
+        "head": np.max(np.abs(prediction - smoothed), axis=2) / size,
+        "smoother": np.max(np.abs(prediction - smooth), axis=2) / size,
+        "change": np.max(np.abs(prediction - prediction[:, [EQUAL]]), axis=2) / size,
+        "lowest": sigma[..., 0] / sigma[..., -1],
+        "cycle": np.max(np.abs(cycle), axis=2) / np.max(np.abs(square), axis=(2, 3)),
+        "solver": np.linalg.norm(solved - exact, axis=2) / np.linalg.norm(exact, axis=2),
+        "pair": pair,
+        "expected": np.array(expected),
+    }
 
 
 CLAIM = Claim(

@@ -18,6 +18,7 @@ from ..shared.draws import draws
 from ..shared.rows import Plot, Rows, tidy
 from .claim import FAMILY, HOLDS, Claim, Verdict, at_least, compare, judge, within
 from .feature_errors import largest, score_error
+from .measuring import exponent
 
 SCALINGS = ("R = 2", "R = d^(1/4)", "R = sqrt(d)")
 FIXED, BOUNDED, GROWING = range(3)
@@ -72,7 +73,7 @@ def run(config: Config, key: jax.Array) -> tuple[Rows, Verdict]:
     rows += tidy(
         {"n": COUNTS}, **{"error of n queries and n keys": np.median(np.asarray(few), axis=0)}
     )
-    growth = [power(dims, each) for each in needed]
+    growth = [exponent(dims, each) for each in needed]
     logarithm = needed / (np.array(dims) * np.log(dims))
     return rows, judge(
         compare(
@@ -85,7 +86,7 @@ def run(config: Config, key: jax.Array) -> tuple[Rows, Verdict]:
         compare(
             f"R = d^(1/4): needed m ~ d^a with a <= that of d log d, d = {dims[0]} to {dims[-1]}",
             growth[BOUNDED],
-            power(dims, np.array(dims) * np.log(dims)),
+            exponent(dims, np.array(dims) * np.log(dims)),
             stated=True,
         ),
         compare(
@@ -102,7 +103,7 @@ def run(config: Config, key: jax.Array) -> tuple[Rows, Verdict]:
         ),
         within(
             "largest error in the ball ~ m^a with a in [-0.7, -0.3], mean over d and R",
-            np.mean([[power(widths, each) for each in row] for row in typical]),
+            np.mean([[exponent(widths, each) for each in row] for row in typical]),
             -0.7,
             -0.3,
         ),
@@ -121,10 +122,6 @@ def run(config: Config, key: jax.Array) -> tuple[Rows, Verdict]:
             10.0,
         ),
     )
-
-
-def power(sizes: tuple[int, ...], values: np.ndarray) -> float:
-    return float(np.polyfit(np.log(sizes), np.log(values), 1)[0])
 
 
 def width_for(widths: tuple[int, ...], errors: np.ndarray) -> float:

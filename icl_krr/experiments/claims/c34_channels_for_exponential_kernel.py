@@ -3,19 +3,17 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from functools import partial
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 
-from ... import constructions, sketches
 from ...kernels import Exponential
 from ...linalg import eigenvalues
 from ...tasks import GaussianProcess, Task
-from ..shared.channels import channel_gap
 from ..shared.draws import draw_tasks, draws
 from ..shared.rows import Plot, Rows, tidy
+from .channels import Channels, channel_gaps
 from .claim import FAMILY, HOLDS, Claim, Verdict, at_least, compare, judge
 
 
@@ -39,8 +37,9 @@ def run(config: Config, key: jax.Array) -> tuple[Rows, Verdict]:
     rank = np.asarray(ranks(tasks, kernel))
     rows, gaps, overheads = [], [], []
     for form in config.forms:
-        gaps.append(np.asarray(measure(draws(key, config.draws), tasks, form, config)))
-        overheads.append([overhead(form, size, config) for size in (p, 2 * p)])
+        run = Channels("conjugate_gradient", config.ridge, config.steps, (("form", form),))
+        gaps.append(np.asarray(channel_gaps(draws(key, config.draws), tasks, kernel, run)))
+        overheads.append([run.overhead(kernel, size) for size in (p, 2 * p)])
         rows += tidy(
             {"form": [form], "draw": range(config.draws), "p - m": (0, 1)},
             gap=gaps[-1][None],
@@ -60,34 +59,6 @@ def run(config: Config, key: jax.Array) -> tuple[Rows, Verdict]:
         at_least("p - 1 feature channels: |slots - iterates| / |iterates| >= 1e-3", short, 1e-3),
         compare("p + c channels < rank of K on the supports", p + own[None], rank[:, None] - 1),
     )
-
-
-def overhead(form: str, num_features: int, config: Config) -> int:
-    """The number c of channels of the construction that do not store features."""
-    model = constructions.conjugate_gradient(
-        Exponential(config.temperature),
-        num_features=num_features,
-        ridge=config.ridge,
-        steps=config.steps,
-        form=form,
-    )
-    return model.overhead
-
-
-@partial(jax.jit, static_argnames=("form", "config"))
-def measure(keys: jax.Array, tasks: Task, form: str, config: Config) -> jax.Array:
-    """Return the gaps for p and p - 1 feature channels; p - 1 means that one channel is 0."""
-    kernel, options = Exponential(config.temperature), {"steps": config.steps, "form": form}
-
-    def gaps(turn: jax.Array, task: Task) -> jax.Array:
-        P = sketches.orthonormal(turn, config.num_features, config.num_features)
-        return jax.vmap(
-            lambda P: channel_gap(
-                "conjugate_gradient", kernel, task, P, ridge=config.ridge, **options
-            )
-        )(jnp.stack([P, P.at[:, -1].set(0)]))
-
-    return jax.lax.map(lambda draw: gaps(*draw), (keys, tasks))
 
 
 @jax.jit

@@ -20,6 +20,7 @@ from ..shared.draws import draws
 from ..shared.rows import Plot, Rows, tidy
 from ..shared.spectra import spectral_norm
 from .claim import HOLDS, TASK, Claim, Verdict, at_least, compare, judge
+from .measuring import fields, largest_gap, over
 
 SPECTRA = ("two levels", "decaying")
 
@@ -38,15 +39,14 @@ class Config:
 def run(config: Config, key: jax.Array) -> tuple[Rows, Verdict]:
     gaps, ridges = np.asarray(config.gaps), np.asarray(config.ridges)
     sigma = jnp.stack([spectra(gap, config) for gap in config.gaps])  # [gap, spectrum, p]
-    measured = measure(draws(key, config.draws), sigma, jnp.asarray(ridges), config)
-    sine, known, size, relative, absolute, best, alpha, model_gap, bound, by_gap, at_zero = map(
-        np.asarray, measured
-    )
+    found = fields(measure(draws(key, config.draws), sigma, jnp.asarray(ridges), config))
+    sine, known, relative = found.sine, found.known, found.relative
+    bound, by_gap, at_zero = found.bound, found.bound_by_gap, found.bound_at_zero
     first, lost = (
         np.asarray(sigma)[..., place, None] / ridges for place in (-1, -config.width - 1)
     )
     plain = lambda sine: sine[..., None] ** 2 * first + (1 - sine[..., None] ** 2) * lost  # noqa: E731
-    apart, of_gram = gaps > 2 * config.perturbation, size[..., None] / ridges
+    apart, of_gram = gaps > 2 * config.perturbation, found.size[..., None] / ridges
     axes = {"draw": range(config.draws), "gap / sigma_m": gaps, "spectrum": SPECTRA}
     rows = tidy(
         axes | {"ridge / sigma_m": ridges},
@@ -68,12 +68,7 @@ def run(config: Config, key: jax.Array) -> tuple[Rows, Verdict]:
             (plain(known) / by_gap)[:, -1, :, 0],
             5.0,
         ),
-        compare(
-            "|K - K^| / ridge <= bound from |K - K^| alone",
-            of_gram,
-            plain(sine),
-            slack=1e-6,
-        ),
+        compare("|K - K^| / ridge <= bound from |K - K^| alone", of_gram, plain(sine), slack=1e-6),
         compare(
             "|sqrt(A) (inv(A) - inv(A^)) sqrt(A)| <= relative bound for the angle",
             relative,
@@ -96,24 +91,24 @@ def run(config: Config, key: jax.Array) -> tuple[Rows, Verdict]:
         ),
         compare(
             "angle 0: | |sqrt(A) (inv(A) - inv(A^)) sqrt(A)| / bound - 1 | <= 1e-6",
-            abs(best / at_zero - 1),
+            abs(found.best / at_zero - 1),
             1e-6,
         ),
         compare("angle 0: bound <= sigma_(m+1) / ridge", at_zero, lost, slack=1e-6),
         compare(
             "|inv(A) - inv(A^)| <= b / ((1 + b) ridge), where b is the relative bound",
-            absolute,
+            found.absolute,
             bound / ((1 + bound) * ridges),
             trivial=1 / ridges,
             slack=1e-6,
         ),
         compare(
             "width-m model: |alpha^ - alpha*|_A / |alpha*|_A <= relative bound",
-            alpha,
+            found.alpha,
             bound,
             slack=1e-6,
         ),
-        compare("gap between the alpha^ of the model and inv(A^) y <= 1e-7", model_gap, 1e-7),
+        compare("gap between the alpha^ of the model and inv(A^) y <= 1e-7", found.model_gap, 1e-7),
     )
 
 
@@ -127,7 +122,7 @@ def spectra(gap: float, config: Config) -> jax.Array:
 @partial(jax.jit, static_argnames="config")
 def measure(
     keys: jax.Array, spectra: jax.Array, ridges: jax.Array, config: Config
-) -> tuple[jax.Array, ...]:
+) -> dict[str, jax.Array]:
     """Return sin(angle), its bound, |K - K^|, and what `errors` returns for every ridge.
 
     Each has the axes [draw, gap, spectrum, ...]. The sketch holds the m leading eigenvectors of
@@ -136,7 +131,7 @@ def measure(
     n, p, m = config.num_supports, config.num_features, config.width
     eye = jnp.eye(n)
 
-    def once(key: jax.Array, sigma: jax.Array) -> tuple[jax.Array, ...]:
+    def once(key: jax.Array, sigma: jax.Array) -> dict[str, jax.Array]:
         left, right, other, outputs = jax.random.split(key, 4)
         U, W = orthonormal(left, n, p), orthonormal(right, p, p)
         noise = jax.random.normal(other, (p, p))
@@ -149,11 +144,12 @@ def measure(
         task = Task(x=x, y=jax.random.normal(outputs, (n,)), x_query=x[:1])
         grams = [sketched(Linear(), sketch)(x, x) for sketch in (P, leading)]
 
-        def errors(ridge: jax.Array) -> tuple[jax.Array, ...]:
+        def errors(ridge: jax.Array) -> dict[str, jax.Array]:
             """Return errors of the sketch and the model, and the bound for three angles.
 
-            They are |sqrt(A) (inv(A) - inv(A^)) sqrt(A)| and |inv(A) - inv(A^)|, the first for the
-            best sketch, |alpha^ - alpha*|_A / |alpha*|_A, and the gap from alpha^ to inv(A^) y.
+            `relative` is |sqrt(A) (inv(A) - inv(A^)) sqrt(A)|, and `best` is that of the best
+            sketch. `alpha` is |alpha^ - alpha*|_A / |alpha*|_A, and `model_gap` the gap from alpha^
+            to inv(A^) y.
             """
             # A is ridge I outside of the columns of U
             root = jnp.sqrt(ridge) * (eye - matmul(U, U.T)) + matmul(
@@ -168,22 +164,24 @@ def measure(
             alpha = run_with_cache(model, task, names=("alpha",))[1]["alpha"][-1]
             target, on_sketch = (matmul(M, task.y[:, None])[:, 0] for M in (exact, inverse))
             size = lambda v: jnp.linalg.norm(matmul(root, v[:, None]))  # noqa: E731
-            return (
-                spectral_norm(matmul(root, matmul(exact - inverse, root))),
-                spectral_norm(exact - inverse),
-                spectral_norm(matmul(root, matmul(exact - of_best, root))),
-                size(alpha - target) / size(target),
-                jnp.max(jnp.abs(alpha - on_sketch)) / jnp.max(jnp.abs(on_sketch)),
-                *(
-                    theory.relative_inverse_error_angle(sigma, m, ridge, angle)
-                    for angle in (sine, known, 0.0)
-                ),
-            )
+            angles = {"bound": sine, "bound_by_gap": known, "bound_at_zero": 0.0}
+            return {
+                "relative": spectral_norm(matmul(root, matmul(exact - inverse, root))),
+                "absolute": spectral_norm(exact - inverse),
+                "best": spectral_norm(matmul(root, matmul(exact - of_best, root))),
+                "alpha": size(alpha - target) / size(target),
+                "model_gap": largest_gap(alpha, on_sketch),
+                **{
+                    name: theory.relative_inverse_error_angle(sigma, m, ridge, angle)
+                    for name, angle in angles.items()
+                },
+            }
 
-        return sine, known, spectral_norm(matmul(x, x.T) - grams[0]), *jax.lax.map(errors, ridges)
+        lost = spectral_norm(matmul(x, x.T) - grams[0])
+        return {"sine": sine, "known": known, "size": lost, **jax.lax.map(errors, ridges)}
 
-    over = lambda key: jax.lax.map(lambda row: jax.lax.map(partial(once, key), row), spectra)  # noqa: E731
-    return jax.lax.map(over, keys)
+    each_gap = lambda key, sigma: jax.lax.map(partial(once, key), sigma)  # noqa: E731
+    return over(each_gap, keys, spectra)
 
 
 CLAIM = Claim(

@@ -17,6 +17,7 @@ from ..shared.draws import draws
 from ..shared.rows import Plot, Rows, tidy
 from .c27_mesa_layer import ridge_regression
 from .claim import HOLDS, TASK, Claim, Verdict, at_least, compare, judge, within
+from .measuring import exponent
 from .sources import OURS
 
 FEATURES, LIMIT = 4, 1e-3
@@ -48,7 +49,7 @@ def run(config: Config, key: jax.Array) -> tuple[Rows, Verdict]:
         gap=gaps[:, 1:2],
     )
     late = np.median(gaps[..., n // 2 :], axis=-1)  # [draw, ridge, line]
-    slopes = [np.polyfit(np.log(config.ridges[2:]), np.log(g[2:, 0]), 1)[0] for g in late]
+    slopes = [exponent(config.ridges[2:], gap[2:, 0]) for gap in late]
     mesa, chebyshev = blocks[..., 0], blocks[..., 1]
     return rows, judge(
         at_least(

@@ -19,6 +19,7 @@ from ..shared.draws import draws
 from ..shared.rows import Plot, Rows, tidy
 from ..shared.spectra import of_rank
 from .claim import CORRECTED, TASK, Claim, Verdict, at_least, compare, judge
+from .measuring import gap, over
 
 FEATURES, RANK, STEPS = 8, 4, 200
 CONJUGATE, CHEBYSHEV = "conjugate gradient", "Chebyshev"
@@ -99,9 +100,9 @@ def measure(
         model = build(solver, ridge, top)
         exact = solvers.exact(Linear(), task, ridge=ridge).prediction
         f = run_with_hooks(model, task, round_slots(model, dict.fromkeys(slots, dtype)))
-        return jnp.linalg.norm(f - exact) / jnp.linalg.norm(exact)
+        return gap(f, exact)
 
-    return jax.lax.map(lambda key: jax.lax.map(partial(once, key), conditions), keys)
+    return over(once, keys, conditions)
 
 
 def regression(key: jax.Array, length: jax.Array, num_supports: int) -> Task:

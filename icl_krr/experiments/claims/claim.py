@@ -13,12 +13,7 @@ from ...catalogue.rows import FAMILY as FAMILY, NOTHING as NOTHING, TASK as TASK
 from ..shared.rows import Plot, Rows
 from .sources import OURS, authors
 
-HOLDS, CORRECTED, FALSE, OPEN = (
-    "holds",
-    "holds as corrected",
-    "false as stated",
-    "not confirmed",
-)
+HOLDS, CORRECTED, FALSE, OPEN = ("holds", "holds as corrected", "false as stated", "not confirmed")
 
 
 class Check(NamedTuple):

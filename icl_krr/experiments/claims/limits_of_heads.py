@@ -14,6 +14,7 @@ from ...linalg import eigh
 from ...tasks import GaussianProcess, Task, sample
 from ...transformer import predict
 from ..shared.draws import project
+from .measuring import largest_gap, over
 
 INPUTS = ("sphere", "normal")
 
@@ -45,7 +46,7 @@ def gap_in_dimensions(keys: jax.Array, dimensions: jax.Array, config: Config) ->
         head = predict(model, project(task, jnp.asarray(True)))
         return jnp.abs(head - jnp.mean(task.y)) / jnp.ptp(task.y)
 
-    return jax.lax.map(lambda key: jax.lax.map(lambda p: gap(key, p), dimensions), keys)
+    return over(gap, keys, dimensions)
 
 
 def logit_variance(key: jax.Array, p: int) -> jax.Array:
@@ -54,20 +55,18 @@ def logit_variance(key: jax.Array, p: int) -> jax.Array:
 
 
 @partial(jax.jit, static_argnames="config")
-def measure(keys: jax.Array, temperatures: jax.Array, spheres: jax.Array, config: Config) -> tuple:
-    """Return the outputs of heads and their theoretical values [draw, inputs, ...]."""
+def measure(keys: jax.Array, temperatures: jax.Array, spheres: jax.Array, config: Config) -> dict:
+    """Return the outputs of heads and their theoretical values [draw, inputs, ...].
+
+    `spread` and `apart` are the distances of the largest logit from the smallest and from the
+    second largest one.
+    """
     p = config.num_features
     process = GaussianProcess(
-        Linear(),
-        num_features=p,
-        num_supports=config.num_supports,
-        num_queries=config.num_queries,
+        Linear(), num_features=p, num_supports=config.num_supports, num_queries=config.num_queries
     )
 
-    def gap(a: jax.Array, b: jax.Array) -> jax.Array:
-        return jnp.max(jnp.abs(a - b)) / jnp.max(jnp.abs(b))
-
-    def once(key: jax.Array, sphere: jax.Array) -> tuple:
+    def once(key: jax.Array, sphere: jax.Array) -> dict[str, jax.Array]:
         at, order, weigh, subspace = jax.random.split(key, 4)
         task = project(sample(at, process), sphere)
         weights = jax.random.uniform(weigh, (3,), minval=0.1)
@@ -88,16 +87,18 @@ def measure(keys: jax.Array, temperatures: jax.Array, spheres: jax.Array, config
         products = Linear()(task.x_query, task.x)
         distances = jnp.sum((task.x_query[:, None] - task.x[None]) ** 2, axis=-1)
         highest = jnp.sort(products, axis=1)
-        return (
-            gap(heads, mixed),
-            gap(predict(constructions.nadaraya_watson(mixture, num_features=p), moved), heads),
-            -sigma[0] / sigma[-1],
-            jax.lax.map(head, temperatures),
-            task.y[jnp.argmin(distances, axis=1)],
-            task.y[jnp.argmax(products, axis=1)],
-            (highest[:, -1] - highest[:, 0])[None] / temperatures[:, None],
-            (highest[:, -1] - highest[:, -2])[None] / temperatures[:, None],
-            task.y,
-        )
+        permuted = predict(constructions.nadaraya_watson(mixture, num_features=p), moved)
+        spread, apart = (highest[:, -1] - highest[:, place] for place in (0, -2))
+        return {
+            "heads": largest_gap(heads, mixed),
+            "permuted": largest_gap(permuted, heads),
+            "negative": -sigma[0] / sigma[-1],
+            "head": jax.lax.map(head, temperatures),
+            "nearest": task.y[jnp.argmin(distances, axis=1)],
+            "top": task.y[jnp.argmax(products, axis=1)],
+            "spread": spread[None] / temperatures[:, None],
+            "apart": apart[None] / temperatures[:, None],
+            "y": task.y,
+        }
 
-    return jax.lax.map(lambda key: jax.lax.map(lambda sphere: once(key, sphere), spheres), keys)
+    return over(once, keys, spheres)

@@ -15,6 +15,7 @@ from ...numerics import matmul
 from ...residual import ROLES, join
 from ...tasks import GaussianProcess, Task, sample
 from ...transformer import run_with_cache
+from .measuring import gap, over
 
 
 @partial(jax.jit, static_argnames=("num_supports", "num_features"))
@@ -25,7 +26,7 @@ def compare_logits(
     *,
     num_supports: int,
     num_features: int,
-) -> tuple[jax.Array, ...]:
+) -> dict[str, jax.Array]:
     """Compare logits that differ by a constant in each row, and a context with its repetition.
 
     Row i of K is multiplied by d_i = exp(s . x_i) for a random s. The arrays [draw, temperature]
@@ -39,7 +40,7 @@ def compare_logits(
         Exponential(), num_features=p, num_supports=num_supports, num_queries=8
     )
 
-    def once(key: jax.Array, temperature: jax.Array) -> tuple[jax.Array, ...]:
+    def once(key: jax.Array, temperature: jax.Array) -> dict[str, jax.Array]:
         kernel, task = Exponential(temperature), sample(key, process)
         same, other = jnp.zeros(p), jax.random.normal(jax.random.fold_in(key, 1), (p,))
         K, d = kernel(task.x_query, task.x), jnp.exp(matmul(task.x_query, other))
@@ -53,21 +54,15 @@ def compare_logits(
         best, best_twice = (
             solvers.exact(kernel, each, ridge=ridge).prediction for each in (task, twice)
         )
-        return (
-            distance(scaled, plain),
-            distance(d * Kv, Kv),
-            jnp.max(jnp.abs(recovered - d * Kv) / (d * size)),
-            distance(head(kernel, twice, same, no_sink)[0], plain),
-            distance(best_twice, best),
-        )
+        return {
+            "outputs": gap(scaled, plain),
+            "products": gap(d * Kv, Kv),
+            "recovered": jnp.max(jnp.abs(recovered - d * Kv) / (d * size)),
+            "repeated": gap(head(kernel, twice, same, no_sink)[0], plain),
+            "doubled": gap(best_twice, best),
+        }
 
-    return jax.lax.map(
-        lambda key: jax.lax.map(lambda temperature: once(key, temperature), temperatures), keys
-    )
-
-
-def distance(one: jax.Array, other: jax.Array) -> jax.Array:
-    return jnp.linalg.norm(one - other) / jnp.linalg.norm(other)
+    return over(once, keys, temperatures)
 
 
 def head(

@@ -1,0 +1,73 @@
+"""What the benchmarks share: their options, the meta data of a record, and where both are kept."""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import platform
+from collections.abc import Callable, Mapping
+from importlib.metadata import version
+from pathlib import Path
+from typing import Any
+
+import jax
+
+from icl_krr.cli.output import to_json
+from icl_krr.files import replace
+
+RESULTS = Path(__file__).parent / "results"
+
+
+def options(
+    about: str | None, quick: str = "smoke test; writes no files", seed: str = ""
+) -> argparse.ArgumentParser:
+    """The parser of a benchmark with --quick, and with --seed if there is a word for it."""
+    parser = argparse.ArgumentParser(description=about)
+    parser.add_argument("--quick", action="store_true", help=quick)
+    if seed:
+        parser.add_argument("--seed", type=int, default=0, help=seed)
+    return parser
+
+
+def meta(command: str, *packages: str, device: str | None = None, **facts: Any) -> dict[str, Any]:
+    """What a record says of its run: the command, the machine, versions, and further facts.
+
+    The device is the first one of JAX if it is not given; a benchmark gives it if it runs in other
+    processes, because JAX would take the device from them.
+    """
+    if device is None:
+        first = jax.devices()[0]
+        device = f"{first.platform}: {first.device_kind}"
+    return {
+        "command": f"python -m benchmarks.{command}",
+        "device": device,
+        "machine": platform.platform(),
+        "cores": os.cpu_count(),
+        "python": platform.python_version(),
+        "versions": {name: version(name) for name in ("icl_krr", "jax", "jaxlib", *packages)},
+        **facts,
+    }
+
+
+def listed(versions: Mapping[str, str]) -> str:
+    return ", ".join(f"{name} {number}" for name, number in versions.items())
+
+
+def write(path: Path, record: Any) -> None:
+    """Write a record as JSON."""
+    replace(path, (to_json(record) + "\n").encode())
+
+
+def save(name: str, record: Any, text: str, folder: Path = RESULTS) -> None:
+    """Write the results of a benchmark: the record NAME.json and its tables NAME.md."""
+    folder.mkdir(parents=True, exist_ok=True)
+    write(folder / f"{name}.json", record)
+    replace(folder / f"{name}.md", text.encode())
+
+
+def kept(path: Path, make: Callable[[], Any]) -> Any:
+    """What an earlier run has kept in a file; else what `make` returns, which is kept."""
+    if not path.exists():
+        write(path, make())
+    return json.loads(path.read_text())
