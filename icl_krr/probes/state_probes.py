@@ -17,7 +17,8 @@ from ..residual import visible
 from ..residual.tokens import tokens_of_role
 from ..tasks import Task, map_tasks
 from ..transformer import Transformer
-from ..transformer.evaluate import check_compatible, embed_task
+from ..transformer.admission import check_compatible
+from ..transformer.evaluate import embed_task
 from ..transformer.forward import forward
 from .candidate_fit import CandidateFit
 from .candidates import run
