@@ -27,8 +27,7 @@ from benchmarks.compiled import collectives, parse, work_of_steps
 from icl_krr.devices import CONTEXT, Placement
 from icl_krr.files import to_markdown
 from icl_krr.tasks.placement import specs
-from icl_krr.transformer.communication import step_sent
-from icl_krr.transformer.cost import step_cost
+from icl_krr.transformer.cost import step_cost, step_sent
 from icl_krr.transformer.divided import evaluate_divided
 
 COUNTS = (1, 2, 4, 8)

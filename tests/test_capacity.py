@@ -18,7 +18,8 @@ from icl_krr.devices import Placement
 from icl_krr.experiments.shared.draws import draw_tasks  # noqa: F401
 from icl_krr.kernels.algebra import outer  # noqa: F401
 from icl_krr.transformer import memory
-from icl_krr.transformer.memory import check_run, least_numbers
+from icl_krr.transformer.admission import admit
+from icl_krr.transformer.evaluate import Request
 
 GAUSSIAN, KEY = ik.Gaussian(), jax.random.key(0)
 N = 200_000
@@ -105,13 +106,17 @@ def test_copies_and_derivatives_are_seen_through_transformations():
 
 def test_each_device_needs_memory_for_its_own_supports_and_for_no_pattern(little):
     place = Placement(AbstractMesh((64,), ("context",)), context=("context",))
+
+    def divided(*run):
+        return dataclasses.replace(admit(*run), place=place)
+
     with pytest.raises(MemoryError, match="320 GB"):
-        check_run(TRAINED, TASK)
-    check_run(TRAINED, TASK, place=place)
-    one, each = (least_numbers(CG, TASK, options) for options in ({}, {"place": place}))
+        admit(TRAINED, TASK).check_memory()
+    divided(TRAINED, TASK).check_memory()
+    one, each = admit(CG, TASK).least_numbers(), divided(CG, TASK).least_numbers()
     assert abs(each * 64 / one - 1) < 1e-3
     with pytest.raises(MemoryError, match=r"125 GB .* over more devices \(mesh=\)"):
-        check_run(CG.replace(steps=10**7), TASK, names=("alpha",), place=place)
+        divided(CG.replace(steps=10**7), TASK, Request(names=("alpha",))).check_memory()
 
 
 @pytest.mark.slow
@@ -119,7 +124,7 @@ def test_each_device_needs_memory_for_its_own_supports_and_for_no_pattern(little
 @pytest.mark.parametrize("model", [TRAINED, RICHARDSON, CG], ids=["trained", "richardson", "cg"])
 def test_the_estimate_of_a_run_is_a_lower_bound_of_the_right_size(model, gradient):
     task = empty(1200)
-    least = 4 * least_numbers(model, task, {}, gradient)
+    least = 4 * admit(model, task).least_numbers(gradient)
     assert 0.4 < least / memory(model, task, gradient=gradient).peak < 1.01
 
 

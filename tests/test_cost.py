@@ -9,8 +9,7 @@ from jax.sharding import AbstractMesh
 
 import icl_krr as ik
 from icl_krr.devices import Placement
-from icl_krr.transformer.communication import step_sent
-from icl_krr.transformer.cost import step_cost
+from icl_krr.transformer.cost import step_cost, step_sent
 from icl_krr.transformer.evaluate import evaluate
 
 T, K, P = 11, 8, 4  # tokens, tokens before the queries, and features of `draw(0)`

@@ -9,7 +9,7 @@ from helpers import CASES, cg, dense, draw, each_kind, loops, numpy, relative
 import icl_krr as ik
 from icl_krr.residual import Read, visible
 from icl_krr.transformer import forward
-from icl_krr.transformer.evaluate import embed_task, evaluate
+from icl_krr.transformer.evaluate import Request, embed_task, evaluate
 from icl_krr.transformer.tying import uniform_slots
 from icl_krr.transformer.weights import Block, Unit
 
@@ -176,7 +176,7 @@ def test_a_slot_that_is_the_same_at_all_tokens_is_read_as_one_row(x64):
     task = draw(0)
     model = ik.init(jax.random.key(0), ik.Architecture(num_features=4, width=8, depth=2, heads=2))
     assert uniform_slots(model) == {"one"}
-    loss = lambda model, keep: jnp.sum(evaluate(model, task, keep=keep)[0] ** 2)  # noqa: E731
+    loss = lambda model, keep: jnp.sum(evaluate(model, task, Request(keep=keep))[0] ** 2)  # noqa: E731
     slopes = jax.jit(jax.grad(loss), static_argnums=1)
     rows, whole = (slopes(model, keep) for keep in ((), ("resid_pre",)))
     bias = lambda model: model.weights.steps[0].mlp[0].gate.blocks["one"]  # noqa: E731

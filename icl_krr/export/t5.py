@@ -18,7 +18,7 @@ from ..residual import embed, num_tokens, visible
 from ..residual.tokens import slot_of_stream, tokens_of_role
 from ..tasks import Task
 from ..transformer import Transformer
-from ..transformer.evaluate import check_compatible
+from ..transformer.admission import check_compatible
 from .native import load, save, write
 from .t5_weights import CONSTANT, Channels, check_stock, t5_config_and_tensors
 

@@ -17,8 +17,8 @@ from ..solvers.bayesian_average import of_average
 from ..status import Status
 from ..tasks import Task, system
 from ..transformer import Problem, Transformer, run_with_cache
+from ..transformer.admission import check_compatible
 from ..transformer.degrees import degrees
-from ..transformer.evaluate import check_compatible
 
 
 def check(

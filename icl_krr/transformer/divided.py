@@ -13,32 +13,16 @@ from .. import devices
 from ..devices import Placement
 from ..tasks import Task
 from ..tasks.placement import spread_tasks
-from .evaluate import Answer, Kept, evaluate, evaluate_batch
+from .evaluate import PREDICTION, Kept, Request, evaluate, evaluate_batch
 from .weights import Transformer
 
 Parts = tuple[Any, Any, Any]
 """Pytrees of values [steps, tokens, ...] of tokens before the supports, of supports, and after."""
 
 
-def check_points(place: Placement, *asked: Any) -> None:
-    """Raise an error if points or hooks inside of blocks are asked for."""
-    if any(asked):
-        raise ValueError(
-            "task must be on one device for points and hooks inside of blocks, got supports that "
-            f"are divided over {place.parts(place.context)} devices; use jax.device_put(task, "
-            "jax.devices()[0]), or names= without points"
-        )
-
-
-@partial(jax.jit, static_argnames=("place", "names", "along", "answer"))
+@partial(jax.jit, static_argnames=("request", "place"))
 def evaluate_divided(
-    model: Transformer,
-    task: Task,
-    *,
-    place: Placement,
-    names: tuple[str, ...] = (),
-    along: bool = False,
-    answer: Answer | None = None,
+    model: Transformer, task: Task, request: Request = PREDICTION, *, place: Placement
 ) -> tuple[Any, Kept]:
     """`evaluate` of one task whose supports are divided; every device has all queries."""
     per_support = 2 if model.spec.tokens == "interleaved" else 1
@@ -48,21 +32,19 @@ def evaluate_divided(
         at = ("query",) if name == "prediction" else model.layout[name].at
         return (1, per_support) if len(at) > 1 else (0, int(at == ("support",)))
 
-    sizes = {name: tokens_stored(name) for name in names}
+    sizes = {name: tokens_stored(name) for name in request.names}
 
     def run(task: Task, model: Transformer) -> tuple[Parts, dict[str, Parts]]:
-        read, (slots, _) = evaluate(
-            model, task, names=names, along=along, axes=place.context, answer=answer
-        )
+        read, (slots, _) = evaluate(model, task, request, axes=place.context)
         n = task.num_supports
         cut = {name: split(slots[name], first, each * n) for name, (first, each) in sizes.items()}
-        return split(jax.tree.map(lambda value: value[None], read), 0, n * along), cut
+        return split(jax.tree.map(lambda value: value[None], read), 0, n * request.along), cut
 
     made = (PartitionSpec(), PartitionSpec(None, place.context), PartitionSpec())
-    read, slots = spread_tasks(run, task, place, (made, dict.fromkeys(names, made)), model)
+    read, slots = spread_tasks(run, task, place, (made, dict.fromkeys(request.names, made)), model)
     n = task.num_supports
     stored = {name: join(slots[name], each * n, place) for name, (_, each) in sizes.items()}
-    whole = join(read, n * along, place)
+    whole = join(read, n * request.along, place)
     return jax.tree.map(lambda value: value[0], whole), (stored, [])
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from functools import partial
-from typing import Any
+from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -15,7 +15,6 @@ from ..residual.divided import keys_of, positions
 from ..residual.tokens import slot_of_stream, tokens_of_role
 from ..tasks import Task, map_tasks
 from ..tasks.batches import chunk_of, even_chunk
-from ..tasks.task import check_axes
 from ..units import in_units, in_units_plainly
 from .degrees import degrees_of_results, unit_of_task
 from .forward import forward
@@ -23,7 +22,7 @@ from .hook_points import Hook
 from .liveness import known_zeros
 from .stream import normalise
 from .tying import uniform_slots
-from .weights import Transformer, check_model
+from .weights import Transformer
 
 Kept = tuple[Any, list[dict[str, Any]]]
 """Slots at the start and after every step, {name: [steps + 1, ...]}, and points by block."""
@@ -31,39 +30,54 @@ Kept = tuple[Any, list[dict[str, Any]]]
 Answer = Callable[[dict[str, jax.Array], Transformer, Task], Any]
 """Function from all read-outs by name, model and task to what a run returns."""
 
+
+class Request(NamedTuple):
+    """What is asked of a run of one task. It is static: every request has its own program.
+
+    Attributes:
+        names: slots whose values are stored at the start and after every step, or "prediction".
+        keep: points inside of blocks whose values are stored, or True for all.
+        hooks: names of points, each with the function that replaces its value.
+        along: whether the predictions at the supports precede those at the queries.
+        answer: function whose result replaces the prediction; None: none.
+    """
+
+    names: tuple[str, ...] = ()
+    keep: bool | tuple[str, ...] = ()
+    hooks: tuple[tuple[str, Hook], ...] = ()
+    along: bool = False
+    answer: Answer | None = None
+
+
+PREDICTION = Request()
+
 STORED = 2**27
 """Bytes that the gradient of a batch of tasks may store, instead of computing them again."""
 
 
-@partial(jax.jit, static_argnames=("names", "keep", "hooks", "along", "axes", "answer"))
+@partial(jax.jit, static_argnames=("request", "axes"))
 def evaluate(
     model: Transformer,
     task: Task,
+    request: Request = PREDICTION,
     *,
-    names: tuple[str, ...] = (),
-    keep: bool | tuple[str, ...] = (),
-    hooks: tuple[tuple[str, Hook], ...] = (),
-    along: bool = False,
     stream: Stream | None = None,
     axes: Axes = (),
-    answer: Answer | None = None,
 ) -> tuple[Any, Kept]:
     """The prediction, and the values that were stored during the run.
 
-    The run starts from `stream`, by default the embedding of the task. With `along`, the
-    predictions at the supports precede the predictions at the queries. With `axes`, the task has
-    the supports of this device, and the other devices along these axes have the others. With
-    `answer`, its result replaces the prediction.
+    The run starts from `stream`, by default the embedding of the task. With `axes`, the task has
+    the supports of this device, and the other devices along these axes have the others.
     """
-    every = answer is not None
+    every, answer = request.answer is not None, request.answer
 
     def run(model: Transformer, task: Task, stream: Stream | None) -> tuple[Any, Kept]:
         model = jax.tree.map(lambda weight: weight.astype(task.x.dtype), model)
 
-        at = partial(evaluate_once, names, keep, hooks, along, axes, every)
-        made = degrees_of_results(model, names, bool(keep), every)
+        at = partial(evaluate_once, request, axes)
+        made = degrees_of_results(model, request.names, bool(request.keep), every)
         # hooks may close over arrays of which a derivative is asked
-        compute = in_units_plainly if hooks else in_units
+        compute = in_units_plainly if request.hooks else in_units
 
         def once(task: Task, stream: Stream | None) -> tuple[Any, Kept]:
             given = task.y, task, model, stream
@@ -92,21 +106,19 @@ def embed_task(model: Transformer, task: Task, axes: Axes = ()) -> Stream:
 
 
 def evaluate_once(
-    names: tuple[str, ...],
-    keep: bool | tuple[str, ...],
-    hooks: tuple[tuple[str, Hook], ...],
-    along: bool,
+    request: Request,
     axes: Axes,
-    every: bool,
     y: jax.Array,
     task: Task,
     model: Transformer,
     stream: Stream | None,
 ) -> tuple[Any, Kept]:
-    """The prediction, or with `every` all read-outs by name, and what is stored, for these y."""
+    """The prediction, or all read-outs by name for an answer, and what is stored, for these y."""
     layout, tokens, task = model.layout, model.spec.tokens, task.replace(y=y)
     asked = tokens_of_role(("query",), task, tokens)
-    uniform = frozenset() if keep or hooks or stream is not None else uniform_slots(model)
+    uniform = uniform_slots(model)
+    if request.keep or request.hooks or stream is not None:
+        uniform = frozenset()
     stream = embed_task(model, task, axes) if stream is None else stream
 
     # blocks read one row of these slots: the gradient of a bias is then one sum over all tokens
@@ -136,12 +148,13 @@ def evaluate_once(
         model,
         {**stream, **rows},
         keys_of(task, tokens, axes),
-        observe=lambda stream: {name: look(stream, name) for name in names},
-        keep=keep,
-        hooks=dict(hooks),
+        observe=lambda stream: {name: look(stream, name) for name in request.names},
+        keep=request.keep,
+        hooks=dict(request.hooks),
     )
+    every = request.answer is not None
     read = readout(passed.stream, every=every)
-    if along:
+    if request.along:
         # with interleaved tokens, those of x, each directly before the token of its y
         each = 2 if tokens == "interleaved" else 1
         supports = slice(1, num_tokens(task, tokens) - task.num_queries, each)
@@ -178,44 +191,3 @@ def stores_streams(model: Transformer, tasks: Task) -> bool:
     streams = (model.steps + len(model.weights.prologue)) * width
     numbers = len(tasks.x) * tasks.num_outputs * tokens * (streams + patterns)
     return products > 64 * width and numbers * tasks.x.dtype.itemsize < STORED
-
-
-def check_compatible(model: Transformer, task: Task, batch: int = 0) -> None:
-    check_model(model)
-    check_axes(task, batch)
-    fits = {
-        "num_features": task.num_features == model.spec.num_features,
-        "num_outputs": model.spec.num_outputs in (1, task.num_outputs),
-    }
-    for name, fit in fits.items():
-        if not fit:
-            needed, got = getattr(model.spec, name), getattr(task, name)
-            raise ValueError(
-                f"task must have {name} = {needed} to fit the model, got {got}; "
-                f"build the model with {name}={got}"
-            )
-    most = model.spec.max_supports
-    if most is not None and task.num_supports > most:
-        raise ValueError(
-            f"task must have at most {most} supports to fit the model, got {task.num_supports}; "
-            "build the model for more supports (`steps` or `max_supports`)"
-        )
-    # all queries share one position
-    needed = num_tokens(task, model.spec.tokens) - task.num_queries + 1
-    for table in model.weights.positions.values():
-        if needed > table.shape[0]:
-            raise ValueError(
-                f"task must have at most {table.shape[0]} positions to fit the model, got {needed} "
-                "(aggregator, support tokens and one for all queries); draw the model with "
-                f"max_tokens={needed}"
-            )
-    if task.x.dtype == jnp.float16:
-        raise TypeError(
-            "task must not be float16, whose largest value is 65504; use bfloat16 or float32"
-        )
-    if not jnp.can_cast(task.x.dtype, model.dtype):
-        raise TypeError(
-            f"dtype of task must not be wider than the model's {model.dtype} weights, "
-            f"got {task.x.dtype}; "
-            f"build the model with dtype={task.x.dtype}"
-        )

@@ -9,8 +9,8 @@ from jaxtyping import Array
 from .. import checks
 from ..tasks import Task
 from ..uncertainty import Predictive
-from .evaluate import check_compatible
-from .run import check_causal, run_one
+from .admission import admit
+from .evaluate import Request
 from .weights import Transformer
 
 
@@ -52,8 +52,8 @@ def read_outs(
     >>> found["prediction"].tolist(), found["twice"].tolist()
     ([1.5], [[3.0]])
     """
-    check(model, task, along)
-    return run_one(model, task, mesh, along=along, answer=as_they_are)[0]
+    checks.flag("along", along)
+    return admit(model, task, Request(along=along, answer=as_they_are), mesh=mesh).run()[0]
 
 
 def predictive(
@@ -101,16 +101,10 @@ def predictive(
     >>> predictive(model, task).variance.tolist()
     [1.0]
     """
-    check(model, task, along)
-    check_distribution(model)
-    return run_one(model, task, mesh, along=along, answer=as_distribution)[0]
-
-
-def check(model: Transformer, task: Task, along: bool) -> None:
-    check_compatible(model, task)
     checks.flag("along", along)
-    if along:
-        check_causal(model)
+    admitted = admit(model, task, Request(along=along, answer=as_distribution), mesh=mesh)
+    check_distribution(model)
+    return admitted.run()[0]
 
 
 def check_distribution(model: Transformer) -> None:

@@ -7,8 +7,8 @@ import jax
 from .. import checks
 from ..residual import Stream
 from ..tasks import Task
-from .evaluate import check_compatible, embed_task, evaluate
-from .memory import run_if_it_fits
+from .admission import admit
+from .evaluate import embed_task
 from .tying import split_steps
 from .weights import Block, Transformer, check_model
 
@@ -99,11 +99,11 @@ def resume(model: Transformer, task: Task, stream: Stream, block: int) -> jax.Ar
     >>> resume(model, task, cache["blocks.3.resid_pre"], 3).tolist()
     [1.0]
     """
-    check_compatible(model, task)
+    rest = tail(model, block)
     checks.instance("stream", stream, dict, "a dict {slot: [T, width]}")
     for slot, value in stream.items():
         checks.floating(f"slot {slot}", value)
-    rest = tail(model, block)
+    admitted = admit(rest, task, stream=stream)
     together = task.num_outputs == model.spec.num_outputs
     one, outputs = (task, []) if together else (task.replace(y=task.y[..., 0]), [task.num_outputs])
     own = jax.eval_shape(lambda: embed_task(model, one))
@@ -111,4 +111,4 @@ def resume(model: Transformer, task: Task, stream: Stream, block: int) -> jax.Ar
     got = {slot: list(value.shape) for slot, value in stream.items()}
     if got != needed:
         raise ValueError(f"stream must have the slots and shapes {needed}, got {got}")
-    return run_if_it_fits(evaluate, rest, task, stream=stream)[0]
+    return admitted.run()[0]

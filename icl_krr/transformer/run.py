@@ -3,20 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any
 
 import jax
 from jax.sharding import Mesh
 
 from .. import checks
 from ..tasks import Task
-from ..tasks.placement import placement
+from .admission import admit
 from .cache import Cache
-from .divided import check_points, evaluate_batch_divided, evaluate_divided
-from .evaluate import Kept, check_compatible, chunk_for, evaluate, evaluate_batch
+from .evaluate import Request
 from .hook_points import Hook, check_arguments
-from .memory import run_if_it_fits
-from .weights import Transformer
+from .weights import Transformer, check_model
 
 
 def predict(model: Transformer, task: Task, *, mesh: Mesh | None = None) -> jax.Array:
@@ -49,16 +46,7 @@ def predict(model: Transformer, task: Task, *, mesh: Mesh | None = None) -> jax.
     >>> ik.predict(model, task).tolist()
     [1.0]
     """
-    check_compatible(model, task)
-    return run_one(model, task, mesh)[0]
-
-
-def run_one(model: Transformer, task: Task, mesh: Mesh | None, **options: Any) -> tuple[Any, Kept]:
-    """Evaluate a model on one device, or on those over which the supports are divided."""
-    if (place := placement(task, mesh)) is None:
-        return run_if_it_fits(evaluate, model, task, **options)
-    check_points(place, options.pop("keep", ()), options.pop("hooks", ()))
-    return run_if_it_fits(evaluate_divided, model, task, place=place, **options)
+    return admit(model, task, mesh=mesh).run()[0]
 
 
 def predict_batch(
@@ -97,11 +85,7 @@ def predict_batch(
     >>> ik.predict_batch(model, tasks).shape
     (5, 1)
     """
-    check_compatible(model, tasks, batch=1)
-    chunk, place = chunk_for(model, tasks, chunk), placement(tasks, mesh)
-    if place is None:
-        return run_if_it_fits(evaluate_batch, model, tasks, chunk=chunk)
-    return run_if_it_fits(evaluate_batch_divided, model, tasks, chunk=chunk, place=place)
+    return admit(model, tasks, batch=1, chunk=chunk, mesh=mesh).run()
 
 
 def predict_along(model: Transformer, task: Task, *, mesh: Mesh | None = None) -> jax.Array:
@@ -135,17 +119,7 @@ def predict_along(model: Transformer, task: Task, *, mesh: Mesh | None = None) -
     >>> predict_along(model, task).shape
     (5,)
     """
-    check_compatible(model, task)
-    check_causal(model)
-    return run_one(model, task, mesh, along=True)[0]
-
-
-def check_causal(model: Transformer) -> None:
-    if not model.spec.causal:
-        raise ValueError(
-            "model must be causal to predict along the supports, got causal=False; use a causal "
-            "construction, such as delta_rule, or build the model with causal=True"
-        )
+    return admit(model, task, Request(along=True), mesh=mesh).run()[0]
 
 
 def run_with_cache(
@@ -204,7 +178,7 @@ def run_with_cache(
     >>> cache["alpha"].tolist(), cache["prediction"].tolist()
     ([[0.0], [1.0]], [[0.0], [1.0]])
     """
-    check_compatible(model, task)
+    check_model(model)
     if names is None:
         states = [slot.name for slot in model.layout.slots if slot.kind == "state"]
         names = (*states, "prediction")
@@ -213,16 +187,9 @@ def run_with_cache(
     checks.flag("everything", everything)
     if everything and points:
         raise ValueError(f"points must not be given with everything=True, got {points}")
-    for name in names:
-        if name != "prediction":
-            model.layout[name]
-    keep: dict[str, Any] = {"keep": everything or tuple(points)} if everything or points else {}
-    if hooks:
-        check_hooks(hooks)
-        keep["hooks"] = tuple(hooks.items())
-    prediction, (slots, kept) = run_one(
-        model, task, mesh, names=tuple(dict.fromkeys(names)), **keep
-    )
+    keep = True if everything else tuple(points)
+    request = Request(tuple(dict.fromkeys(names)), keep, placed_hooks(hooks or {}))
+    prediction, (slots, kept) = admit(model, task, request, mesh=mesh).run()
     return prediction, Cache(slots, kept, len(model.weights.prologue), model.steps)
 
 
@@ -271,14 +238,14 @@ def run_with_hooks(model: Transformer, task: Task, hooks: Mapping[str, Hook]) ->
     >>> ik.run_with_hooks(model, task, {"blocks.3.attn.prediction": double}).tolist()
     [2.0]
     """
-    check_compatible(model, task)
-    check_hooks(hooks)
-    return run_one(model, task, None, hooks=tuple(hooks.items()))[0]
+    return admit(model, task, Request(hooks=placed_hooks(hooks))).run()[0]
 
 
-def check_hooks(hooks: Mapping[str, Hook]) -> None:
+def placed_hooks(hooks: Mapping[str, Hook]) -> tuple[tuple[str, Hook], ...]:
+    """The points of hooks, each with its function."""
     if not isinstance(hooks, Mapping) or not all(map(callable, hooks.values())):
         wanted = "{name: function (value, where) -> value}"
         raise TypeError(f"hooks must be {wanted}, got {checks.shown(hooks)}")
     for name, hook in hooks.items():
         check_arguments(name, hook)
+    return tuple(hooks.items())

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 from dataclasses import dataclass
-from functools import partial
+from functools import cached_property, partial
 from inspect import signature
 from typing import Any, NamedTuple
 
@@ -328,7 +328,7 @@ class Transformer:
         """The blocks of the prologue, followed by the blocks of one step."""
         return (*self.weights.prologue, *self.weights.steps)
 
-    @property
+    @cached_property
     def dtype(self) -> Any:
         """The dtype of the weights."""
         return jax.tree.leaves(self.weights)[0].dtype

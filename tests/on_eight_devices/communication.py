@@ -7,7 +7,7 @@ import pytest
 import icl_krr as ik
 from benchmarks.compiled import collectives, parse, work_of_steps
 from icl_krr.tasks.placement import placement
-from icl_krr.transformer.communication import Sent, step_sent
+from icl_krr.transformer.cost import Sent, step_sent
 from icl_krr.transformer.divided import evaluate_batch_divided, evaluate_divided
 
 P, STEPS = 3, 13  # the length of no other loop

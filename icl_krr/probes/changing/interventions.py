@@ -16,8 +16,8 @@ from ...residual import ROLES, fields
 from ...tasks import Task
 from ...tasks.task import check_axes
 from ...transformer import Transformer, Where
-from ...transformer.evaluate import check_compatible, evaluate
-from ...transformer.memory import check_run
+from ...transformer.admission import admit, check_compatible
+from ...transformer.evaluate import Request, evaluate
 from .sites import Site, check_sites
 
 CHUNK = 16
@@ -133,10 +133,10 @@ def patch(
 
 
 def check_run_of(model: Transformer, tasks: Task, sites: Sequence[Site], chunk: int) -> None:
-    check_compatible(model, tasks, batch=1)
+    admitted = admit(model, tasks, batch=1, chunk=1)
     checks.count("chunk", chunk)
     check_sites(model, sites)
-    check_run(model, tasks, copies=min(chunk, len(sites)))
+    admitted.check_memory(copies=min(chunk, len(sites)))
 
 
 def same_outputs(model: Transformer, tasks: Task) -> None:
@@ -188,7 +188,8 @@ def run_interventions(
 ):
     def once(code: SiteCodes, task: Task, other: Any) -> jax.Array:
         kept = captured_points(model, other, point_names(ids)) if isinstance(other, Task) else other
-        return evaluate(model, task, hooks=intervention_hooks(model, task, code, kept, ids))[0]
+        hooks = intervention_hooks(model, task, code, kept, ids)
+        return evaluate(model, task, Request(hooks=hooks))[0]
 
     paired = isinstance(source, Task)
 
@@ -200,7 +201,7 @@ def run_interventions(
 
 
 def captured_points(model: Transformer, task: Task, kept: tuple[str, ...]) -> list[dict[str, Any]]:
-    _, (_, points) = evaluate(model, task, keep=kept)
+    _, (_, points) = evaluate(model, task, Request(keep=kept))
     return points
 
 

@@ -15,7 +15,7 @@ from ...residual import ROLES, Stream
 from ...residual.tokens import slot_of_stream, tokens_of_role
 from ...tasks import Task
 from ...transformer import Cache, Transformer, resume, run_with_cache
-from ...transformer.evaluate import check_compatible
+from ...transformer.admission import check_compatible
 from ...transformer.hook_points import Hook
 from ...transformer.resume import check_block
 from ...transformer.weights import check_model

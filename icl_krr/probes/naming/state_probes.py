@@ -18,7 +18,8 @@ from ...residual.tokens import tokens_of_role
 from ...tasks import Task, map_tasks
 from ...tasks.task import check_plain
 from ...transformer import Transformer
-from ...transformer.evaluate import check_compatible, embed_task
+from ...transformer.admission import check_compatible
+from ...transformer.evaluate import embed_task
 from ...transformer.forward import forward
 from ..reading.readouts import ridge_regression
 from .candidate_fit import CandidateFit

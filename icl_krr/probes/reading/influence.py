@@ -14,9 +14,9 @@ from ...readable import readable
 from ...tasks import Task
 from ...tasks.task import check_one_output, kept
 from ...transformer import Transformer, Where, predict, run_with_hooks
-from ...transformer.evaluate import check_compatible
+from ...transformer.admission import admit, check_compatible
+from ...transformer.evaluate import Request
 from ...transformer.hook_points import Hook
-from ...transformer.memory import check_run
 from .derivatives import jacobian
 
 
@@ -68,7 +68,8 @@ def influence(model: Transformer, task: Task) -> Influence:
     check_compatible(model, task)
     check_one_output(task)
     hooks = pattern_hooks(model, lambda pattern, where: pattern)
-    check_run(model, task, copies=min(task.num_supports, task.num_queries), hooks=hooks)
+    copies = min(task.num_supports, task.num_queries)
+    admit(model, task, Request(hooks=hooks)).check_memory(copies)
     ones = jnp.ones(task.num_supports, task.x.dtype)
     without = lambda j: predict(model, task.replace(mask=kept(task).at[j].set(False)))  # noqa: E731
     left = jax.lax.map(without, jnp.arange(task.num_supports)).T

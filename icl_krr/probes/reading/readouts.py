@@ -19,7 +19,7 @@ from ...tasks import Task, map_tasks
 from ...tasks.batches import each_task
 from ...tasks.task import check_axes
 from ...transformer import Transformer, run_with_cache
-from ...transformer.evaluate import check_compatible
+from ...transformer.admission import check_compatible
 from ...transformer.weights import check_model
 
 RIDGES = 10.0 ** np.arange(-8.0, 2.0)  # NumPy, as this may be imported inside a JAX trace
