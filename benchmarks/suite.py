@@ -1,6 +1,6 @@
-"""`python -m benchmarks.suite`: programs and seconds of each file of tests, in the README's command.
+"""`python -m benchmarks.suite`: programs and seconds of each file of tests.
 
-This file is also the plugin of pytest that counts. A program counts if it is compiled, or read from
+The tests are those of the README's command. This file is also the plugin of pytest that counts. A program counts if it is compiled, or read from
 the cache that the processes of the tests share.
 """
 
@@ -14,14 +14,12 @@ import tempfile
 import time
 from collections import Counter, defaultdict
 from collections.abc import Iterator
-from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
 import jax
 import pytest
 
-RESULTS = Path(__file__).parent / "results"
 EXAMPLES = "examples in docstrings"
 EVENTS = {
     "/jax/core/compile/jaxpr_trace_duration": "tracing",
@@ -67,7 +65,8 @@ def pytest_sessionfinish(session: Any) -> None:
 
 
 def main() -> None:
-    from icl_krr.files import replace, to_markdown
+    from benchmarks.records import meta, save  # the plugin needs none of it
+    from icl_krr.files import to_markdown
 
     command = [sys.executable, "-m", "pytest", "-n", "auto", "-p", "benchmarks.suite"]
     start = time.perf_counter()
@@ -77,14 +76,7 @@ def main() -> None:
         rows = json.loads(counts.read_text())
     if code:
         sys.exit(code)
-    own = os.times()
-    meta = {
-        "command": "python -m benchmarks.suite",
-        "cores": os.cpu_count(),
-        "wall_seconds": round(time.perf_counter() - start),
-        "cpu_seconds": round(own.children_user + own.children_system),
-        "versions": {name: version(name) for name in ("icl_krr", "jax", "jaxlib", "pytest")},
-    }
+    seconds, own = time.perf_counter() - start, os.times()
     names = ("tests", "programs", "seconds", "tracing", "compiling")
     rows["all"] = {name: sum(row.get(name, 0) for row in rows.values()) for name in names}
     table = [
@@ -92,9 +84,12 @@ def main() -> None:
         for path, row in sorted(rows.items(), key=lambda pair: -pair[1]["seconds"])
     ]
     text = to_markdown((["file", *names], table))
-    replace(RESULTS / "suite.json", (json.dumps({"meta": meta, "files": rows}, indent=1) + "\n").encode())
-    replace(RESULTS / "suite.md", text.encode())
-    print(f"{text}\n{meta}")
+    facts = {
+        "wall_seconds": round(seconds),
+        "cpu_seconds": round(own.children_user + own.children_system),
+    }
+    save("suite", {"meta": meta("suite", "pytest", **facts), "files": rows}, text)
+    print(f"{text}\n{facts}")
 
 
 if __name__ == "__main__":
