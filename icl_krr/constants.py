@@ -26,7 +26,9 @@ def known(value: Any) -> Any:
     >>> type(known(np.ones(2))).__name__, known(0.5)
     ('ndarray', 0.5)
     """
-    array = checks.concrete(value) if isinstance(value, jax.Array) else None
+    if not isinstance(value, jax.Array) or jnp.issubdtype(value.dtype, jax.dtypes.extended):
+        return value  # NumPy has no random keys
+    array = checks.concrete(value)
     return value if array is None else array
 
 

@@ -10,7 +10,7 @@ from jax.typing import DTypeLike
 from . import capacity
 
 
-def matmul(a: jax.Array, b: jax.Array) -> jax.Array:
+def matmul(a: jax.Array | np.ndarray, b: jax.Array | np.ndarray) -> jax.Array:
     """Compute a @ b at full precision.
 
     On recent GPUs the default precision is TF32. It makes Gram matrices inaccurate without a

@@ -7,6 +7,7 @@ from itertools import groupby
 
 import jax
 import jax.numpy as jnp
+import numpy as np
 from jax.typing import DTypeLike
 
 from .. import capacity
@@ -50,12 +51,18 @@ def dense(model: Transformer) -> Transformer:
     numbers = layout.width * (model.carried + sum(map(channels, model.weights.prologue)))
     numbers += layout.width * model.steps * sum(map(channels, model.weights.steps))
     capacity.check("merged weights", numbers, some, "use fewer features or steps")
-    weights = untie(model).weights
+    weights = model.weights
     if weights.final_norm or any(b.attention_norm or b.mlp_norm for b in weights.steps):
         raise ValueError(
             "model must have no LayerNorm to be merged, got a model with LayerNorm; "
             "use the model without merging it"
         )
+    return model.replace(weights=merge(model))
+
+
+@jax.jit
+def merge(model: Transformer) -> Weights:
+    layout, weights = model.layout, untie(model).weights
     embedding = [
         read @ one_hot(layout.channels(slot).start, read.width, layout.width, model.dtype)
         for slot, read in weights.embedding.items()
@@ -66,19 +73,18 @@ def dense(model: Transformer) -> Transformer:
         )
         for slot, table in weights.positions.items()
     ]
-    merge = partial(merge_block, layout, model.dtype)
+    merge_one = partial(merge_block, layout, model.dtype)
     merged = Weights(
         embedding={"stream": sum(embedding[1:], embedding[0])},
         positions={"stream": jnp.sum(jnp.stack(positions), 0)} if positions else {},
-        prologue=tuple(map(merge, weights.prologue)),
-        steps=tuple(jax.vmap(merge)(block) for block in weights.steps),
+        prologue=tuple(map(merge_one, weights.prologue)),
+        steps=tuple(jax.vmap(merge_one)(block) for block in weights.steps),
         readout=merge_read(layout, model.dtype, weights.readout),
         readouts={
             name: merge_read(layout, model.dtype, read) for name, read in weights.readouts.items()
         },
     )
-    merged = jax.tree.map(lambda weight: weight.astype(model.dtype), merged)
-    return model.replace(weights=merged)
+    return jax.tree.map(lambda weight: weight.astype(model.dtype), merged)
 
 
 def channels(block: Block) -> int:
@@ -112,7 +118,7 @@ def merge_read(layout: Layout, dtype: DTypeLike, read: Read) -> Read:
 
 def merge_out(
     layout: Layout, dtype: DTypeLike, slot: str, width: int, out: jax.Array | None
-) -> jax.Array:
+) -> jax.Array | np.ndarray:
     """The output matrix [width, d_model], with its columns at the channels of the slot."""
     at = layout.channels(slot)
     place = one_hot(at.start, at.stop - at.start, layout.width, dtype)
