@@ -128,10 +128,10 @@ def of_table(table: Table, num_supports: int, seed: int) -> Data:
     size = len(parts[-1])  # cut all parts to the smallest: tasks of a batch have one shape
     asked = [part[:size] for part in parts]
     seen = [np.concatenate(asked[:i] + asked[i + 1 :]) for i in range(len(asked))]
-    rows, queries = jnp.asarray(seen), jnp.asarray(asked)
-    x, y = jnp.asarray(whole.x), jnp.asarray(whole.y)
+    rows, queries = np.asarray(seen), np.asarray(asked)
+    x, y = np.asarray(whole.x), np.asarray(whole.y)
     fitted = Task(x=x[rows], y=y[rows], x_query=x[queries], y_query=y[queries])
-    alone = jax.tree.map(lambda leaf: leaf[None], whole)
+    alone = jax.tree.map(lambda leaf: jax.device_put(np.asarray(leaf)[None]), whole)
     return Data(fitted, alone, alone)
 
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Float
@@ -69,8 +71,14 @@ def spectral_bounds(kernel: Kernel, task: Task, *, ridge: float | Float[Array, "
     """
     checks.positive_scalar("ridge", ridge)
     sigma = eigenvalues(kernel, task)
+    return ends(sigma, task.mask, ridge)
+
+
+@jax.jit
+def ends(sigma: Float[Array, " n"], mask: Any, ridge: Any) -> tuple:
+    """The least and the largest eigenvalue of a support that counts, plus the ridge."""
     ridge = jnp.asarray(ridge, sigma.dtype)
-    masked = 0 if task.mask is None else task.num_supports - jnp.sum(task.mask)
+    masked = 0 if mask is None else len(sigma) - jnp.sum(mask)
     return sigma.at[masked].get(mode="clip") + ridge, sigma[-1] + ridge
 
 

@@ -62,7 +62,7 @@ class Cache(Mapping):
             raise KeyError(name)
         position, step = place(self, int(at))
         value = part(self.points[position], point)
-        return value if step is None else at_step(value, step)
+        return value if step is None else jax.tree.map(lambda leaf: leaf[step], value)
 
     def stack(self, point: str) -> Any:
         """Stack one point over all blocks: [depth, ...].
@@ -135,12 +135,6 @@ def place(cache: Cache, block: int) -> tuple[int, int | None]:
         return block, None
     step, position = divmod(block - first, len(cache.points) - first)
     return first + position, step
-
-
-@jax.jit
-def at_step(values: Any, step: int) -> Any:
-    """The values of one step, by one program for all steps and slots."""
-    return jax.tree.map(lambda leaf: leaf[step], values)
 
 
 def without(cache: Cache, name: Any) -> str:
