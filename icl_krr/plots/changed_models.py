@@ -1,4 +1,4 @@
-"""Figures of models that were changed: without one of their parts, and with noise on the weights."""
+"""Figures of changed models: without one of their parts, and with noise on the weights."""
 
 from __future__ import annotations
 
