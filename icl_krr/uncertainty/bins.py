@@ -9,9 +9,8 @@ from jax.scipy.special import ndtr
 from jaxtyping import Array, Float
 
 from .. import checks
-from .arguments import check_predictive, like
 from .densities import standardised
-from .distribution import Predictive
+from .distribution import Predictive, check_predictive, like
 
 NODES, WEIGHTS = (part.tolist() for part in np.polynomial.legendre.leggauss(8))
 

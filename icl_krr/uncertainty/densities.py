@@ -7,8 +7,7 @@ import jax.numpy as jnp
 from jax.scipy.special import logsumexp, ndtr
 from jaxtyping import Array, Float
 
-from .arguments import check_outputs, like
-from .distribution import Predictive
+from .distribution import Predictive, check_outputs, like
 
 
 def log_density(predictive: Predictive, y: Float[Array, "..."]) -> Float[Array, "..."]:

@@ -11,9 +11,8 @@ from jaxtyping import Array, Float
 
 from ..numerics import reciprocal
 from ..readable import readable
-from .arguments import check_predictive, check_probability, like
 from .densities import cdf, log_density
-from .distribution import Predictive
+from .distribution import Predictive, check_predictive, check_probability, like
 
 
 @readable

@@ -7,10 +7,9 @@ import jax.numpy as jnp
 from jax.scipy.special import ndtr
 from jaxtyping import Array, Float
 
-from .arguments import check_outputs, like
 from .bins import density
 from .densities import logarithm_of_density
-from .distribution import Predictive
+from .distribution import Predictive, check_outputs, like
 
 
 def log_likelihood(predictive: Predictive, y: Float[Array, "..."]) -> Float[Array, ""]:
