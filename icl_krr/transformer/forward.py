@@ -12,13 +12,12 @@ import jax.numpy as jnp
 from ..devices import in_order
 from ..names import similar
 from ..residual import Stream
-from ..residual.divided import DividedTokens, without_aggregator
+from ..residual.tokens import DividedTokens, without_aggregator
 from .attention import UndividedSoftmax, Visible
 from .heads import constant_patterns, written_by_heads
 from .hook_points import Hook, HookPoints, PlacedHook, Where
 from .liveness import carried_slots, erased_slots, erases, known_zeros
-from .mlp import activate, project
-from .stream import add_to_stream, normalise, sum_of_slots
+from .sublayers import activate, add_to_stream, normalise, project, sum_of_slots
 from .tying import split_steps
 from .weights import Block, Spec, Transformer
 
