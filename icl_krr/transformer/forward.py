@@ -66,9 +66,7 @@ def forward(
             None: no hooks.
 
     Returns:
-        A named tuple of `stream` (the final stream), `observed` (the values of `observe`,
-        [steps + 1, ...]) and `points` (one dict {point: value} for each block of the prologue, then
-        one for each block of a step, whose values have the steps as first axis).
+        A `Pass`, a named tuple of `stream`, `observed` and `points`.
 
     Raises:
         ValueError: the model does not have a point of `hooks` or `keep`, a hook changes the shape
