@@ -62,20 +62,12 @@ def conjugate_gradient(
     the Jacobian.
 
     Args:
-        kernel: kernel $k$ of the regression; the attention must be able to apply $k$ (`Options`).
-        num_features: number of features p of a point x, >= 1.
-        ridge: ridge $\lambda$ > 0; may be a traced scalar.
-        steps: number of steps, >= 1.
+        kernel, num_features, ridge, steps, options: as in `icl_krr.constructions`,
+            which also says what is raised.
         form: order of the operations, "textbook" (default), "fused" or "pipelined".
-        options: further keywords, explained in `Options`.
 
     Returns:
         A `Transformer` with the states alpha, r, p and prediction.
-
-    Raises:
-        ValueError: `form` is unknown, the attention cannot apply the kernel, or a number is out of
-            range.
-        TypeError: a keyword is unknown or a number has the wrong type.
 
     Source: Hestenes and Stiefel, Methods of conjugate gradients for solving linear systems, 1952;
     Chronopoulos and Gear, s-step iterative methods for symmetric linear systems, 1989; Ghysels and

@@ -34,22 +34,14 @@ def gradient_descent(
     `spectrum` $= (a, b)$, the step size is $\eta = 2 / (a + b)$.
 
     Args:
-        kernel: kernel $k$ of the regression; the attention must be able to apply $k$ (`Options`).
-        num_features: number of features p of a point x, >= 1.
-        ridge: ridge $\lambda$ > 0; may be a traced scalar.
-        steps: number of steps, >= 1.
+        kernel, num_features, ridge, steps, options: as in `icl_krr.constructions`,
+            which also says what is raised.
         step_size: step size $\eta$ > 0; may be a traced scalar; default: computed from `spectrum`.
         spectrum: bounds (low, high) on the eigenvalues of $A = K + \lambda I$, as from
             `icl_krr.spectral_bounds`; may be traced; default None: `step_size` is given.
-        options: further keywords, explained in `Options`.
 
     Returns:
         A `Transformer` with the states alpha, r and prediction.
-
-    Raises:
-        ValueError: neither or both of `step_size` and `spectrum` are given, the attention cannot
-            apply the kernel, or a number is out of range.
-        TypeError: a keyword is unknown or a number has the wrong type.
 
     >>> import icl_krr as ik
     >>> model = gradient_descent(ik.Linear(), num_features=3, ridge=0.1, steps=16, step_size=0.1)
@@ -98,22 +90,12 @@ def gradient_descent_in_alpha(
     is then finite, and the predictions stay near 0.
 
     Args:
-        kernel: kernel $k$ of the regression; the attention must be able to apply $k$ (`Options`).
-        num_features: number of features p of a point x, >= 1.
-        ridge: ridge $\lambda$ > 0; may be a traced scalar.
-        steps: number of steps, >= 1.
-        step_size: step size $\eta$ > 0; may be a traced scalar; default: computed from `spectrum`.
-        spectrum: bounds (low, high) on the eigenvalues of $A = K + \lambda I$, as from
-            `icl_krr.spectral_bounds`; may be traced; default None: `step_size` is given.
-        options: further keywords, explained in `Options`.
+        kernel, num_features, ridge, steps, options: as in `icl_krr.constructions`,
+            which also says what is raised.
+        step_size, spectrum: as in `gradient_descent`.
 
     Returns:
         A `Transformer` with the states alpha, r and prediction.
-
-    Raises:
-        ValueError: neither or both of `step_size` and `spectrum` are given, the attention cannot
-            apply the kernel, or a number is out of range.
-        TypeError: a keyword is unknown or a number has the wrong type.
 
     >>> import icl_krr as ik
     >>> model = gradient_descent_in_alpha(

@@ -41,24 +41,16 @@ def heavy_ball(
     $\mu = ((\sqrt{b} - \sqrt{a}) / (\sqrt{b} + \sqrt{a}))^2$.
 
     Args:
-        kernel: kernel $k$ of the regression; the attention must be able to apply $k$ (`Options`).
-        num_features: number of features p of a point x, >= 1.
-        ridge: ridge $\lambda$ > 0; may be a traced scalar.
-        steps: number of steps, >= 1.
+        kernel, num_features, ridge, steps, options: as in `icl_krr.constructions`,
+            which also says what is raised.
         step_size: step size $\eta$ > 0; may be a traced scalar; default: computed from `spectrum`.
         momentum: momentum $\mu$ >= 0; may be a traced scalar; default: computed from `spectrum`.
         spectrum: bounds (low, high) on the eigenvalues of $A = K + \lambda I$, as from
             `icl_krr.spectral_bounds`; may be traced; default None: `step_size` and
             `momentum` are given.
-        options: further keywords, explained in `Options`.
 
     Returns:
         A `Transformer` with the states alpha, r, p and prediction.
-
-    Raises:
-        ValueError: `spectrum` is given together with `step_size` or `momentum`, one of the latter
-            is missing, the attention cannot apply the kernel, or a number is out of range.
-        TypeError: a keyword is unknown or a number has the wrong type.
 
     Source: Polyak, Some methods of speeding up the convergence of iteration methods, 1964.
 
@@ -96,22 +88,11 @@ def chebyshev(
     $[a, b]$.
 
     Args:
-        kernel: kernel $k$ of the regression; the attention must be able to apply $k$ (`Options`).
-        num_features: number of features p of a point x, >= 1.
-        ridge: ridge $\lambda$ > 0; may be a traced scalar.
-        steps: number of steps, >= 1.
-        spectrum: bounds (low, high) on the eigenvalues of $A = K + \lambda I$, as from
-            `icl_krr.spectral_bounds`; may be traced; required, the default None raises an
-            error.
-        options: further keywords, explained in `Options`.
+        kernel, num_features, ridge, steps, spectrum, options: as in `icl_krr.constructions`,
+            which also says what is raised.
 
     Returns:
         A `Transformer` with the states alpha, r, p and prediction.
-
-    Raises:
-        ValueError: `spectrum` is missing, the attention cannot apply the kernel, or a number is out
-            of range.
-        TypeError: a keyword is unknown or a number has the wrong type.
 
     Source: Saad, Iterative methods for sparse linear systems, algorithm 12.1.
 

@@ -49,12 +49,9 @@ def preconditioned_conjugate_gradient(
       preconditioner needs linear attention.
 
     Args:
-        kernel: kernel $k$ of the regression; the attention must be able to apply $k$ (`Options`).
-        num_features: number of features p of a point x, >= 1.
-        ridge: ridge $\lambda$ > 0; may be a traced scalar.
-        steps: number of steps, >= 1.
+        kernel, num_features, ridge, steps, options: as in `icl_krr.constructions`,
+            which also says what is raised.
         preconditioner: "jacobi" (default), or an `icl_krr.Nystrom`, which may be traced.
-        options: further keywords, explained in `Options`.
 
     Returns:
         A `Transformer` with the states alpha, r, p and prediction.
@@ -62,7 +59,6 @@ def preconditioned_conjugate_gradient(
     Raises:
         ValueError: `preconditioner` is unknown, does not fit the attention or was made with another
             kernel or ridge, the attention cannot apply the kernel, or a number is out of range.
-        TypeError: a keyword is unknown or a number has the wrong type.
 
     Source: Saad, Iterative methods for sparse linear systems, algorithm 9.1.
 

@@ -74,10 +74,8 @@ def gradient_descent_in_alpha(
     is then finite, and the predictions stay near 0.
 
     Args:
+        step_size, spectrum: as in `gradient_descent`.
         kernel, task, ridge, steps: as in `icl_krr.solvers`, which also says what is raised.
-        step_size: step size $\eta$ > 0; default: computed from `spectrum`.
-        spectrum: bounds (low, high) = $(a, b)$ on the eigenvalues of $K + \lambda I$, as
-            `icl_krr.spectral_bounds` returns them; default: `step_size` is used.
 
     Returns:
         `p` is None.
