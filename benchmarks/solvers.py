@@ -6,7 +6,7 @@ import jax
 
 from icl_krr.catalogue import KERNELS, SOLVERS, Solver, make_kernel, taken
 from icl_krr.experiments.shared.build import construct
-from icl_krr.experiments.shared.told import told
+from icl_krr.experiments.shared.solver_keywords import solver_keywords
 from icl_krr.files import Lines, to_markdown
 from icl_krr.tasks import LinearRegression, Task, sample
 from icl_krr.transformer import Transformer
@@ -19,7 +19,7 @@ def built(row: Solver, kind: str) -> Transformer | None:
         return None
     task: Task = sample(jax.random.key(0), LinearRegression(num_features=2, num_supports=6))
     kernel = make_kernel(names[0], {})
-    steps = {"steps": 2, **told(row, kernel, task, 0.5)} if row.iterates else {}
+    steps = {"steps": 2, **solver_keywords(row, kernel, task, 0.5)} if row.iterates else {}
     return construct(row.name, kernel, task, **steps)
 
 

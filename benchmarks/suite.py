@@ -1,7 +1,7 @@
 """`python -m benchmarks.suite`: programs and seconds of each file of tests.
 
-The tests are those of the README's command. This file is also the plugin of pytest that counts. A program counts if it is compiled, or read from
-the cache that the processes of the tests share.
+The tests are those of the README's command. This file is also the plugin of pytest that counts. A
+program counts if it is compiled, or read from the cache that the processes of the tests share.
 """
 
 from __future__ import annotations
@@ -88,7 +88,7 @@ def main() -> None:
         "wall_seconds": round(seconds),
         "cpu_seconds": round(own.children_user + own.children_system),
     }
-    save("suite", {"meta": meta("suite", "pytest", **facts), "files": rows}, text)
+    save("suite", {"meta": {**meta("suite", "pytest"), **facts}, "files": rows}, text)
     print(f"{text}\n{facts}")
 
 

@@ -74,7 +74,7 @@ def record_of(hint: Any, value: Any, path: Path, place: str = "") -> Any:
         if get_origin(one) is tuple and isinstance(value, list):
             return record_of(one, value, path, place)
     if not fits(value, hint):
-        raise ValueError(f"{told(path, place)} must be {words(hint)}, got {shown(value)}")
+        raise ValueError(f"{place_in(path, place)} must be {words(hint)}, got {shown(value)}")
     return value
 
 
@@ -82,15 +82,15 @@ def object_of(hint: Any, value: Any, path: Path, place: str) -> Any:
     known = hints(hint)
     if not isinstance(value, dict):
         raise ValueError(
-            f"{told(path, place)} must be an object with {', '.join(known)}, got {shown(value)}"
+            f"{place_in(path, place)} must be an object with {', '.join(known)}, got {shown(value)}"
         )
     if is_typeddict(hint):
         if missing := [n for n in known if n in hint.__required_keys__ and n not in value]:
-            raise ValueError(f"{told(path, place)} must have {', '.join(missing)}, got none")
+            raise ValueError(f"{place_in(path, place)} must have {', '.join(missing)}, got none")
     else:
         for name in value:
             if name not in known:
-                raise ValueError(f"{told(path, place)}: {unknown('field', name, known)}")
+                raise ValueError(f"{place_in(path, place)}: {unknown('field', name, known)}")
     made = {
         name: record_of(known[name], one, path, inside(place, name)) if name in known else one
         for name, one in value.items()
@@ -98,12 +98,12 @@ def object_of(hint: Any, value: Any, path: Path, place: str) -> Any:
     try:
         return hint(**made)
     except ValueError as error:
-        raise ValueError(f"{told(path, place)}: {error}") from None
+        raise ValueError(f"{place_in(path, place)}: {error}") from None
 
 
 def inside(place: str, name: str) -> str:
     return f"{place}.{name}" if place else name
 
 
-def told(path: Path, place: str) -> str:
+def place_in(path: Path, place: str) -> str:
     return f"{path}: {place}" if place else str(path)

@@ -15,7 +15,7 @@ import icl_krr as ik
 from icl_krr.catalogue import SOLVERS, load
 from icl_krr.experiments.shared import model_selection
 from icl_krr.experiments.shared.held_out import left_out, squared
-from icl_krr.experiments.shared.told import told
+from icl_krr.experiments.shared.solver_keywords import solver_keywords
 
 
 def nothing(kernel, task, ridge):
@@ -193,7 +193,7 @@ def from_row(solver, kernel, attention, name="", **changes):
 
 
 def needs_of(row, kernel, task, ridge):
-    found = told(row, kernel, task, ridge)
+    found = solver_keywords(row, kernel, task, ridge)
     if "curvature" in found:  # half a step, so that more than one is seen before it is done
         found["step_size"] = found["step_size"] / 2
     return {name: value for name, value in found.items() if name != "ridge"}

@@ -13,7 +13,7 @@ from icl_krr.cli.depth_tables import describe
 from icl_krr.experiments import depth, depth_config
 from icl_krr.experiments.hyperparameters import FitConfig, builder
 from icl_krr.experiments.shared import model_selection
-from icl_krr.experiments.shared.told import told
+from icl_krr.experiments.shared.solver_keywords import solver_keywords
 from icl_krr.training import held_out
 
 
@@ -60,7 +60,7 @@ def test_what_a_solver_is_told_is_what_its_row_says(x64, name):
     oracle = catalogue.load(row.oracle)
     steps = {"steps": 3} if row.iterates else {}
     own, foreign = (
-        oracle(kernel, task, **steps, **told(row, kernel, of, ridge)).prediction
+        oracle(kernel, task, **steps, **solver_keywords(row, kernel, of, ridge)).prediction
         for of in (task, other)
     )
     assert (relative(own, foreign) > 1e-6) == (row.knows == catalogue.rows.TASK)

@@ -340,7 +340,7 @@ def solved(solver, steps):
 
 
 def cast(tree, dtype):
-    return jax.tree.map(lambda leaf: leaf.astype(dtype), tree)
+    return jax.tree.map(lambda leaf: np.asarray(leaf, dtype), tree)
 
 
 @pytest.mark.extras

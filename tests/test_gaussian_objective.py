@@ -19,8 +19,7 @@ from icl_krr.plots import training_figure
 from icl_krr.report.training import training_section
 from icl_krr.training import Mismatch, Training, checkpoint, shared_checkpoint, train
 from icl_krr.training.batches import batch, draw, draw_observed
-from icl_krr.training.likelihoods import likelihoods, scale_of
-from icl_krr.training.reference import reference
+from icl_krr.training.reference import likelihoods, reference, scale_of
 from icl_krr.training.step import check, error
 
 LINEAR = ik.tasks.LinearRegression(num_features=3, num_supports=8, num_queries=2)

@@ -450,7 +450,7 @@ def test_the_hat_matrix_of_a_function_of_arrays(x64, queries):
     single = one(tasks, 0)
     square = lambda x, y, x_query: [x_query @ x.T @ y**2]  # noqa: E731
     answers = ik.probes.array_answers(square, layers=0)
-    hat = np.asarray(ik.probes.hat_matrix(answers, single))
+    hat = np.asarray(jax.jit(lambda task: ik.probes.hat_matrix(answers, task))(single))
     wanted = single.x_query @ single.x.T * 2 * single.y
     np.testing.assert_allclose(hat[0], wanted, rtol=1e-6, atol=1e-9)
     many = jax.jit(jax.vmap(lambda task: ik.probes.hat_matrix(answers, task)))(tasks)

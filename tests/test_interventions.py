@@ -13,7 +13,7 @@ from icl_krr.experiments.ablate import ablation
 from icl_krr.experiments.ablate.ablation import examine, table
 from icl_krr.experiments.ablate.config import AblateConfig
 from icl_krr.experiments.ablate.expected import Without
-from icl_krr.experiments.shared.told import told
+from icl_krr.experiments.shared.solver_keywords import solver_keywords
 from icl_krr.plots import ablation_figure
 from icl_krr.probes import ablate, patch, sites, swap, transplant
 from icl_krr.probes.changing.interventions import (
@@ -58,7 +58,7 @@ def test_an_algorithm_without_nothing_is_the_solver(x64, solver):
     """What expectations are computed with, against the oracle of the same name."""
     expectation, task = EXPECTED[solver], draw(0)
     kernel = kernel_class(expectation.kernel)()
-    needs = told(SOLVERS[solver], kernel, task, 0.3) | {"steps": 4}
+    needs = solver_keywords(SOLVERS[solver], kernel, task, 0.3) | {"steps": 4}
     ours = np.asarray(expectation.compute(kernel, task, Without((), -1), **needs))[:, 0]
     oracle = load(SOLVERS[solver].oracle)(kernel, task, **needs)
     assert relative(ours, np.asarray(oracle.prediction)[-1]) < 1e-10

@@ -172,7 +172,7 @@ def lines_of_code(path):
 
 
 def test_no_file_grows_beyond_one_object():
-    assert 0 < lines_of_code(PACKAGE / "kernels" / "gaussian.py") < 60
+    assert 0 < lines_of_code(PACKAGE / "kernels" / "gaussian.py") < 70
     for path in files():
         assert lines_of_code(path) <= 205, path
 

@@ -71,11 +71,9 @@ from typing import Any
 
 from ..names import unknown
 from .axes import AXES
-from .batteries import BATTERIES
-from .families import FAMILIES
-from .kernels import KERNELS
 from .rows import Axis, Battery, Box, Family, Kernel, Solver
 from .solvers import SOLVERS
+from .tables import BATTERIES, FAMILIES, KERNELS
 
 __all__ = [
     "ATTENTIONS",

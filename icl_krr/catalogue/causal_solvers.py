@@ -6,7 +6,7 @@ from .rows import Box, Solver
 
 RIDGE = Box(-5, 0.5, 1)
 PRIMAL = ("w", "r", "d", "prediction")
-OF_PREFIX = "icl_krr.experiments.shared.told_prefix"
+OF_PREFIX = "icl_krr.experiments.shared.prefix_keywords"
 
 
 def own(name: str) -> tuple[str, str]:

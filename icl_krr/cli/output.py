@@ -8,7 +8,6 @@ import fcntl
 import json
 import math
 import os
-import platform
 import sys
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager, suppress
@@ -29,6 +28,8 @@ PACKAGES = ("icl_krr", "jax", "jaxlib", "flax", "numpy")
 
 def surroundings(settings: Command) -> dict[str, Any]:
     """The command, its settings, and the machine and versions that ran it."""
+    import platform
+
     import jax
 
     device = jax.devices()[0]

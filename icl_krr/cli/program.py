@@ -52,15 +52,15 @@ def parse(argv: list[str]) -> Command:
 def sentence(box: str) -> str:
     """The text in tyro's box of an error, in one line and without the help on each option."""
     lines = [line[2:].rstrip() for line in re.sub("[╭╮╰╯│]", " ", box).splitlines()[1:]]
-    told = []
+    errors = []
     for paragraph in re.split("^[─-]{9,}$", "\n".join(lines), flags=re.M):
         if paragraph.strip() and "elptext" not in paragraph:
             head = " ".join(re.findall(r"^\S.*", paragraph, re.M))
             options = dict.fromkeys(re.findall(r"^ {4}(\S.*)", paragraph, re.M))
-            told.append(f"{head} {', '.join(options)}".strip().removeprefix("Error parsing "))
+            errors.append(f"{head} {', '.join(options)}".strip().removeprefix("Error parsing "))
     wrong = r"no type matching (?:\{None\}\|)?(\S*) .*? from \['(.*?)'\]\..*"
-    told = re.sub(wrong, r"must be \1, got '\2'", "; ".join(told))
-    return re.sub(r"^\{[^}]*\}: ", "value ", told)  # tyro has no other name for some positionals
+    words = re.sub(wrong, r"must be \1, got '\2'", "; ".join(errors))
+    return re.sub(r"^\{[^}]*\}: ", "value ", words)  # tyro has no other name for some positionals
 
 
 def subcommands(argv: list[str]) -> Any:

@@ -27,7 +27,7 @@ from .shared.build import construct
 from .shared.draws import draw_tasks
 from .shared.rows import Rows
 from .shared.runs import Run
-from .shared.told import told
+from .shared.solver_keywords import solver_keywords
 
 OBJECTIVES = ("held-out", "marginal-likelihood")
 BOUNDS = ("lowest eigenvalue", "highest eigenvalue")
@@ -128,10 +128,10 @@ def of_table(table: Table, num_supports: int, seed: int) -> Data:
     size = len(parts[-1])  # cut all parts to the smallest: tasks of a batch have one shape
     asked = [part[:size] for part in parts]
     seen = [np.concatenate(asked[:i] + asked[i + 1 :]) for i in range(len(asked))]
-    rows, queries = jnp.asarray(seen), jnp.asarray(asked)
-    x, y = jnp.asarray(whole.x), jnp.asarray(whole.y)
+    rows, queries = np.asarray(seen), np.asarray(asked)
+    x, y = np.asarray(whole.x), np.asarray(whole.y)
     fitted = Task(x=x[rows], y=y[rows], x_query=x[queries], y_query=y[queries])
-    alone = jax.tree.map(lambda leaf: leaf[None], whole)
+    alone = jax.tree.map(lambda leaf: jax.device_put(np.asarray(leaf)[None]), whole)
     return Data(fitted, alone, alone)
 
 
@@ -171,7 +171,7 @@ def fit_hyperparameters(
     build(start)  # outside jit, so that values that overflow or underflow raise an error
     objective = held_out(build, tasks)
     if likelihood:
-        solved = lambda told: (make_kernel(str(config.kernel), told), told["ridge"])  # noqa: E731
+        solved = lambda at: (make_kernel(str(config.kernel), at), at["ridge"])  # noqa: E731
         objective = marginal_likelihood(build, solved, tasks)
     found = adapt(
         objective,
@@ -234,7 +234,7 @@ def builder(config: FitConfig, tasks: Task) -> Build:
         if not row.iterates:
             return construct(row.name, kernel, one)
         # the spectrum must cover all tasks, not only the first
-        needs = told(row, kernel, one, given["ridge"], but=("spectrum",))
+        needs = solver_keywords(row, kernel, one, given["ridge"], but=("spectrum",))
         if "spectrum" in row.told:
             own = config.fit_spectrum
             between = map(given.get, BOUNDS) if own else bounds(kernel, tasks, given["ridge"])

@@ -31,7 +31,7 @@ from ..transformer import (
     Write,
     read_outs,
 )
-from ..transformer.mlp import ACTIVATIONS
+from ..transformer.sublayers import ACTIVATIONS
 
 FORMAT = 2
 

@@ -57,7 +57,14 @@ class Exponential(LogBilinear):
         r"""$\log k(x, z) = \langle Ux, Uz \rangle / \tau$."""
         checks.scalar("temperature", self.temperature)
         checks.matrices(x, z)
-        return logarithms(self, x, z)
+        return self._log(x, z)
+
+    @jax.jit
+    def _log(self, x: Float[Array, "n p"], z: Float[Array, "m p"]) -> Float[Array, "n m"]:
+        x, z = (project(self.projection, points) for points in (x, z))
+        # x is divided before the product: XLA would fuse a division after the product into each
+        # of its uses, and round differently in each
+        return inner(x / jnp.asarray(self.temperature, x.dtype), z)
 
     @classmethod
     def typical_bandwidth(cls, x: Float[Array, "n p"], mask: Any = None) -> Float[Array, ""]:
@@ -70,13 +77,3 @@ class Exponential(LogBilinear):
     ) -> Float[Array, "n m"]:
         r"""$\partial k / \partial \tau = -k \log k / \tau$."""
         return -self(x, z) * self.log(x, z) / jnp.asarray(self.temperature, x.dtype)
-
-
-@jax.jit
-def logarithms(
-    kernel: Exponential, x: Float[Array, "n p"], z: Float[Array, "m p"]
-) -> Float[Array, "n m"]:
-    x, z = (project(kernel.projection, points) for points in (x, z))
-    # x is divided before the product: XLA would fuse a division after the product into each
-    # of its uses, and round differently in each
-    return inner(x / jnp.asarray(kernel.temperature, x.dtype), z)

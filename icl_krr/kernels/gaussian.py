@@ -58,7 +58,15 @@ class Gaussian(LogBilinear):
         r"""$\log k(x, z) = -|Ux - Uz|^2 / 2\ell^2$."""
         checks.scalar("lengthscale", self.lengthscale)
         checks.matrices(x, z)
-        return logarithms(self, x, z)
+        return self._log(x, z)
+
+    @jax.jit
+    def _log(self, x: Float[Array, "n p"], z: Float[Array, "m p"]) -> Float[Array, "n m"]:
+        # points are divided by a power of two first: 1 / l^3, a factor of the derivative, overflows
+        lengthscale = jnp.asarray(self.lengthscale, x.dtype)
+        scale = power_below(lengthscale)
+        divisor = 2 * (lengthscale / scale) ** 2
+        return stationary(lambda squares: -squares / divisor, self.projection, x, z, scale)
 
     @classmethod
     def of_temperature(cls, temperature: Any) -> Gaussian:
@@ -76,14 +84,3 @@ class Gaussian(LogBilinear):
     ) -> Float[Array, "n m"]:
         r"""$\partial k / \partial \ell = -2 k \log k / \ell$."""
         return -2 * self(x, z) * self.log(x, z) / jnp.asarray(self.lengthscale, x.dtype)
-
-
-@jax.jit
-def logarithms(
-    kernel: Gaussian, x: Float[Array, "n p"], z: Float[Array, "m p"]
-) -> Float[Array, "n m"]:
-    # points are divided by a power of two first: 1 / l^3, a factor of the derivative, overflows
-    lengthscale = jnp.asarray(kernel.lengthscale, x.dtype)
-    scale = power_below(lengthscale)
-    divisor = 2 * (lengthscale / scale) ** 2
-    return stationary(lambda squares: -squares / divisor, kernel.projection, x, z, scale)

@@ -1,6 +1,6 @@
 """Figures of the results, in one style; labels come from the results."""
 
-from .ablation import ablation_figure
+from .changed_models import ablation_figure, power_figure
 from .claims import claim_figure, sweep_figure
 from .depth import depth_figure, scaling_figure
 from .explorer import explorer_figure
@@ -13,7 +13,6 @@ from .models import (
     training_figure,
 )
 from .panels import curves_figure, heatmaps_figure
-from .power import power_figure
 from .style import images, svg
 
 __all__ = [

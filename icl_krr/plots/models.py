@@ -110,13 +110,13 @@ def filter_figure(findings: Findings, title: str) -> Figure:
     """The filter of every layer on the eigenvalues of the kernel matrix, and that of exact KRR."""
     figure = Figure(figsize=(6.4, 4.6), layout="constrained")
     axis = figure.subplots()
-    seen = findings.filter
-    for layer in range(1, len(seen.q)):
-        color = colormaps["viridis"]((layer - 1) / max(1, len(seen.q) - 2))
-        axis.plot(seen.sigma, seen.q[layer], "o-", color=color, markersize=3, label=f"{layer}")
-        axis.fill_between(seen.sigma, seen.low[layer], seen.high[layer], color=color, alpha=0.2)
-    exact = 1 / (seen.sigma + findings.ridge)
-    axis.plot(seen.sigma, exact, "k--", label="exact KRR: 1 / (sigma + ridge)")
+    found = findings.filter
+    for layer in range(1, len(found.q)):
+        color = colormaps["viridis"]((layer - 1) / max(1, len(found.q) - 2))
+        axis.plot(found.sigma, found.q[layer], "o-", color=color, markersize=3, label=f"{layer}")
+        axis.fill_between(found.sigma, found.low[layer], found.high[layer], color=color, alpha=0.2)
+    exact = 1 / (found.sigma + findings.ridge)
+    axis.plot(found.sigma, exact, "k--", label="exact KRR: 1 / (sigma + ridge)")
     axis.set_xscale("log")
     axis.set_yscale("log")
     axis.set_ylim(float(exact.min()) / 4, float(exact.max()) * 4)

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
+import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Float
 
+from .. import checks
 from ..kernels import Kernel, check_kernel
 from ..readable import readable
 from .task import Task, check_axes
@@ -52,8 +54,19 @@ def system(kernel: Kernel, task: Task) -> System:
     >>> [part.tolist() for part in system(Linear(), task)]
     [[[4.0]], [[2.0]], [[3.0]]]
     """
+    check_matrices(kernel, task)
+    return parts(kernel, task)
+
+
+def check_matrices(kernel: Kernel, task: Task) -> None:
+    """Raise an error unless this is a kernel and one task whose kernel matrix fits into memory."""
     check_kernel(kernel)
     check_axes(task)
+    checks.matrices(task.x, task.x)
+
+
+@jax.jit
+def parts(kernel: Kernel, task: Task) -> System:
     x, y = task.x, task.y.reshape(task.num_supports, -1)
     if task.mask is None:
         return System(kernel(x, x), kernel(task.x_query, x), y)

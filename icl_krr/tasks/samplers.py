@@ -86,9 +86,19 @@ class InOneProgram:
         return task
 
     def check_memory(self, key: jax.Array) -> None:
-        """Raise MemoryError for a task that does not fit; under `jax.jit` nobody would know."""
+        """Raise MemoryError if a task does not fit into memory, before `draw` is compiled.
+
+        Args:
+            key: key of `jax.random`; batched by `jax.vmap`, it tells the number of tasks.
+        """
 
     def draw(self, key: jax.Array, active: Any) -> Task:
+        """Compute the task that `sample` returns, inside of `jax.jit`.
+
+        Args:
+            key: key of `jax.random`, which determines the task.
+            active: number of features that keep their values, or None.
+        """
         raise NotImplementedError
 
 

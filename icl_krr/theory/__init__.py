@@ -4,7 +4,6 @@ The code in brackets, such as (C4), names the claim. `icl-krr verify` tests ever
 """
 
 from .asymmetry import opposite_pair_eigenvalue
-from .budget import Budget, budget
 from .consistency import best_bandwidth, smoothing_bias, smoothing_variance
 from .emulation import best_epsilon, emulated_product, emulation_rounding, emulation_truncation
 from .filters import chebyshev_filter, exact_filter, gradient_filter
@@ -39,7 +38,7 @@ from .spectra import (
     spectral_bounds,
 )
 from .subspaces import relative_inverse_error_angle, subspace_sine
-from .tables import product_table_error, reciprocal_table_error, table_width
+from .tables import Budget, budget, product_table_error, reciprocal_table_error, table_width
 from .width import (
     expected_gap,
     inverse_error_best,

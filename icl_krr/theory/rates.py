@@ -7,10 +7,10 @@ import jax.numpy as jnp
 from jaxtyping import Array, Float
 
 from .. import checks, shapes
-from ..kernels import Kernel, check_kernel
+from ..kernels import Kernel
 from ..linalg import solve
 from ..tasks import Task, system
-from ..tasks.task import check_axes
+from ..tasks.linear_system import check_matrices
 from .softmax import seen
 
 Number = jax.Array | float
@@ -208,10 +208,16 @@ def prediction_bound(
     >>> prediction_bound(Linear(), task, np.zeros(1), ridge=1.0).round(6).tolist()
     [1.5]
     """
-    check_kernel(kernel)
-    check_axes(task)
+    check_matrices(kernel, task)
     checks.positive_scalar("ridge", ridge)
     shapes.check(x=(task.x, "n p"), alpha=(alpha, "n"))
+    return errors_of_predictions(kernel, task, alpha, ridge)
+
+
+@jax.jit
+def errors_of_predictions(
+    kernel: Kernel, task: Task, alpha: jax.Array, ridge: jax.Array
+) -> jax.Array:
     gram, cross, y = system(kernel, task)
     A = gram + jnp.asarray(ridge, gram.dtype) * jnp.eye(len(gram), dtype=gram.dtype)
     solved = solve(A, jnp.concatenate([y[:, :1], cross.T], axis=1))

@@ -7,10 +7,10 @@ import jax.numpy as jnp
 from jaxtyping import Array, Float
 
 from .. import checks
-from ..kernels import PositiveKernel, check_kernel, check_positive
+from ..kernels import PositiveKernel, check_positive
 from ..linalg import eigenvalues
 from ..tasks import Task, system
-from ..tasks.task import check_axes
+from ..tasks.linear_system import check_matrices
 from .softmax import seen
 
 Number = jax.Array | float
@@ -43,6 +43,11 @@ def richardson_bounds(kernel: PositiveKernel, task: Task, *, ridge: Number, sink
     [0.5, 1.0]
     """
     check(kernel, task, ridge, sink)
+    return bounds(kernel, task, ridge, sink)
+
+
+@jax.jit
+def bounds(kernel: PositiveKernel, task: Task, ridge: Number, sink: Number) -> tuple:
     _, keep = seen(task)
     sums = jnp.sum(system(kernel, task).gram, axis=1)
     sums = jnp.where(keep, sums, jnp.max(sums))
@@ -79,6 +84,11 @@ def preconditioned_eigenvalues(
     [1.0]
     """
     check(kernel, task, ridge, sink)
+    return preconditioned(kernel, task, ridge, sink)
+
+
+@jax.jit
+def preconditioned(kernel: PositiveKernel, task: Task, ridge: Number, sink: Number) -> jax.Array:
     gram = system(kernel, task).gram
     ridge, sink = (jnp.asarray(value, gram.dtype) for value in (ridge, sink))
     root = 1 / jnp.sqrt(jnp.sum(gram, axis=1) + sink)
@@ -90,8 +100,7 @@ def preconditioned_eigenvalues(
 
 
 def check(kernel: PositiveKernel, task: Task, ridge: Number, sink: Number) -> None:
-    check_kernel(kernel)
+    check_matrices(kernel, task)
     check_positive(kernel, "to have a normaliser")
-    check_axes(task)
     checks.positive_scalar("ridge", ridge)
     checks.positive_scalar("sink", sink)

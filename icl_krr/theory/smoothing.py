@@ -11,7 +11,7 @@ from ..kernels import Exponential, PositiveKernel, check_positive
 from ..linalg import solve
 from ..numerics import matmul
 from ..tasks import Task, system
-from ..tasks.task import check_axes
+from ..tasks.linear_system import check_matrices
 from .softmax import seen
 
 
@@ -40,9 +40,14 @@ def smoothing_gap(
     >>> float(smoothing_gap(Gaussian(), task, ridge=1.0).round(6))
     1.0
     """
-    check_axes(task)
+    check_matrices(kernel, task)
     check_positive(kernel)
     checks.positive_scalar("ridge", ridge)
+    return relative_gap(kernel, task, ridge)
+
+
+@jax.jit
+def relative_gap(kernel: PositiveKernel, task: Task, ridge: jax.Array) -> jax.Array:
     gram, cross, y = system(kernel, task)
     A = gram + jnp.asarray(ridge, gram.dtype) * jnp.eye(len(gram), dtype=gram.dtype)
     exact = matmul(cross, solve(A, y))
@@ -70,6 +75,11 @@ def rank_correlation(a: Float[Array, " q"], b: Float[Array, " q"]) -> Float[Arra
     """
     shapes.check(a=(a, "q"), b=(b, "q"))
     capacity.check("comparison of all pairs", 4 * a.size**2, a)
+    return correlation_of_ranks(a, b)
+
+
+@jax.jit
+def correlation_of_ranks(a: jax.Array, b: jax.Array) -> jax.Array:
     over = [(v[:, None] > v[None]).astype(float) for v in (a, b)]
     ties = [(v[:, None] >= v[None]).astype(float) for v in (a, b)]
     ranks = [jnp.mean(above + tied, axis=1) for above, tied in zip(over, ties, strict=True)]
@@ -200,6 +210,12 @@ def gaussian_from_exponential(
     """
     shapes.check(x=(x, "n p"), z=(z, "m p"))
     checks.positive_scalar("lengthscale", lengthscale)
+    checks.matrices(x, z)
+    return scaled_exponential(x, z, lengthscale)
+
+
+@jax.jit
+def scaled_exponential(x: jax.Array, z: jax.Array, lengthscale: jax.Array) -> jax.Array:
     temperature = lengthscale**2
     ex, ez = (jnp.exp(-jnp.sum(points * points, -1) / (2 * temperature)) for points in (x, z))
     return ex[:, None] * Exponential(temperature)(x, z) * ez[None, :]

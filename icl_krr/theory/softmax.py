@@ -8,9 +8,10 @@ from jax.typing import DTypeLike
 from jaxtyping import Array, Bool, Float
 
 from .. import checks
-from ..kernels import Kernel, PositiveKernel, check_kernel, check_positive
+from ..kernels import Kernel, PositiveKernel, check_positive
 from ..tasks import Task
-from ..tasks.task import check_axes, kept
+from ..tasks.linear_system import check_matrices
+from ..tasks.task import kept
 
 
 def log_normaliser(kernel: PositiveKernel, task: Task) -> Float[Array, " n+q"]:
@@ -37,22 +38,15 @@ def log_normaliser(kernel: PositiveKernel, task: Task) -> Float[Array, " n+q"]:
     >>> np.exp(log_normaliser(Gaussian(), task)).round(4).tolist()
     [4.0, 4.0, 4.0, 4.0, 4.0]
     """
-    check_kernel(kernel)
-    check_axes(task)
+    check_matrices(kernel, task)
     check_positive(kernel, "to have a normaliser")
-    return log_sums(kernel.log(*tokens_and_supports(task)), task)
+    return logarithms(kernel, task)
 
 
 @jax.jit
-def tokens_and_supports(task: Task) -> tuple[Float[Array, "n+q p"], Float[Array, "n p"]]:
-    x, _ = seen(task)
-    return jnp.concatenate([x, task.x_query]), x
-
-
-@jax.jit
-def log_sums(logits: Float[Array, "n+q n"], task: Task) -> Float[Array, " n+q"]:
-    """The logarithms of the sums over the supports that count, at the tokens that count."""
-    keep = kept(task)
+def logarithms(kernel: PositiveKernel, task: Task) -> jax.Array:
+    x, keep = seen(task)
+    logits = kernel.log(jnp.concatenate([x, task.x_query]), x)
     counts = jnp.pad(keep, (0, task.num_queries), constant_values=True)[:, None] & keep[None, :]
     return jax.nn.logsumexp(jnp.where(counts, logits, -jnp.inf), axis=1)
 
@@ -88,14 +82,13 @@ def log_sink(kernel: Kernel, task: Task) -> Float[Array, ""]:
     >>> float(log_sink(Exponential(temperature=0.1), task))
     11.0
     """
-    check_kernel(kernel)
-    return least_integer([log_normaliser(part, task) for _, part in kernel.parts])
+    check_matrices(kernel, task)
+    return least_logit([part for _, part in kernel.parts], task)
 
 
 @jax.jit
-def least_integer(logarithms: list[Float[Array, " n+q"]]) -> Float[Array, ""]:
-    """The least integer that none of the logarithms exceeds; 0 if all are infinite."""
-    largest = jnp.max(jnp.stack(logarithms))
+def least_logit(kernels: list[PositiveKernel], task: Task) -> jax.Array:
+    largest = jnp.max(jnp.stack([log_normaliser(kernel, task) for kernel in kernels]))
     return jnp.where(jnp.isneginf(largest), 0, jnp.ceil(largest))
 
 

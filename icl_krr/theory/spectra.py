@@ -7,9 +7,9 @@ import jax.numpy as jnp
 from jaxtyping import Array, Float
 
 from .. import checks, linalg, shapes
-from ..kernels import Kernel, check_kernel
+from ..kernels import Kernel
 from ..tasks import Task, system
-from ..tasks.task import check_axes
+from ..tasks.linear_system import check_matrices
 
 
 def eigenvalues(kernel: Kernel, task: Task) -> Float[Array, " n"]:
@@ -35,9 +35,13 @@ def eigenvalues(kernel: Kernel, task: Task) -> Float[Array, " n"]:
     >>> eigenvalues(Linear(), task).tolist()
     [4.0, 4.0]
     """
-    check_kernel(kernel)
-    check_axes(task)
+    check_matrices(kernel, task)
     checks.factorable("x", task.x)
+    return at_least_zero(kernel, task)
+
+
+@jax.jit
+def at_least_zero(kernel: Kernel, task: Task) -> jax.Array:
     return jnp.maximum(linalg.eigenvalues(system(kernel, task).gram), 0)
 
 
@@ -68,7 +72,15 @@ def spectral_bounds(kernel: Kernel, task: Task, *, ridge: float | Float[Array, "
     [5.0, 5.0]
     """
     checks.positive_scalar("ridge", ridge)
-    sigma = eigenvalues(kernel, task)
+    check_matrices(kernel, task)
+    checks.factorable("x", task.x)
+    return ends(kernel, task, ridge)
+
+
+@jax.jit
+def ends(kernel: Kernel, task: Task, ridge: jax.Array) -> tuple:
+    """The smallest and the largest eigenvalue of A."""
+    sigma = at_least_zero(kernel, task)
     ridge = jnp.asarray(ridge, sigma.dtype)
     masked = 0 if task.mask is None else task.num_supports - jnp.sum(task.mask)
     return sigma.at[masked].get(mode="clip") + ridge, sigma[-1] + ridge

@@ -22,8 +22,7 @@ from ..transformer import Transformer, predict_batch
 from . import checkpoint, shared_checkpoint
 from .batches import draw, draw_observed
 from .interruption import between_steps, together
-from .likelihoods import likelihoods, scale_of
-from .reference import optimal, reference
+from .reference import likelihoods, optimal, reference, scale_of
 from .settings import LIKELIHOOD, Training
 from .step import advance, check, error, start
 

@@ -154,16 +154,10 @@ def admit(
     chunk: int | None = None,
     stream: Stream | None = None,
 ) -> Admission:
-    """Check that a task fits a model, and find where and how they run.
+    """Check that a task fits a model, and find where and how they run (see `Admission`).
 
-    Args:
-        model: the model.
-        task: one task, or with `batch=1` a batch of tasks.
-        request: what is asked of the run of one task.
-        batch: number of leading axes of the task, 0 or 1.
-        mesh: mesh over which to divide; default None: arrays that are divided stay as they are.
-        chunk: number of tasks of a batch to run at a time; default None: as suits the device.
-        stream: the stream from which one task starts, on one device; default None: its embedding.
+    The task has `batch` leading axes. `mesh` divides it; without, arrays that are divided stay as
+    they are. `chunk` tasks of a batch run at a time; by default as many as suit the device.
 
     Raises:
         ValueError: the task does not fit the model, or the model cannot do what is asked.

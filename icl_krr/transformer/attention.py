@@ -11,7 +11,7 @@ from jaxtyping import Array, Bool, Float
 
 from .. import devices
 from ..numerics import accumulator, matmul
-from ..residual.divided import DividedTokens
+from ..residual.tokens import DividedTokens
 from .ring_attention import ring_softmax
 from .tiled_attention import tiled_softmax, uses_tiles
 from .weights import Spec

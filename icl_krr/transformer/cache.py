@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
+from io import StringIO
 from typing import Any
 
 import jax
@@ -11,6 +12,7 @@ import jax.numpy as jnp
 from ..fields import shown
 from ..names import similar
 from ..pytree import checked, static
+from ..readable import LINES, WIDTH, drawn
 
 
 @checked
@@ -62,7 +64,7 @@ class Cache(Mapping):
             raise KeyError(name)
         position, step = place(self, int(at))
         value = part(self.points[position], point)
-        return value if step is None else at_step(value, step)
+        return value if step is None else jax.tree.map(lambda leaf: leaf[step], value)
 
     def stack(self, point: str) -> Any:
         """Stack one point over all blocks: [depth, ...].
@@ -107,9 +109,7 @@ class Cache(Mapping):
         return sum(1 for _ in self)
 
     def __repr__(self) -> str:
-        from .cache_tree import text  # rich takes time to import
-
-        return text(branches(self, of_one_step))
+        return as_text(branches(self, of_one_step))
 
     def __treescope_repr__(self, path: Any, subtree_renderer: Any) -> Any:
         from treescope.repr_lib import render_dictionary_wrapper
@@ -135,12 +135,6 @@ def place(cache: Cache, block: int) -> tuple[int, int | None]:
         return block, None
     step, position = divmod(block - first, len(cache.points) - first)
     return first + position, step
-
-
-@jax.jit
-def at_step(values: Any, step: int) -> Any:
-    """The values of one step, by one program for all steps and slots."""
-    return jax.tree.map(lambda leaf: leaf[step], values)
 
 
 def without(cache: Cache, name: Any) -> str:
@@ -208,3 +202,38 @@ def part(block: dict[str, Any], point: str) -> Any:
     if not isinstance(block.get(whole), dict):
         raise KeyError(point)
     return block[whole][slot]
+
+
+def as_text(tree: dict[str, Any]) -> str:
+    """A tree {name: array or tree}, with as many of its levels as fit on one screen."""
+    shown = rendered(tree, 1)
+    for depth in (2, 3):
+        deeper = rendered(tree, depth)
+        if len(deeper) > LINES:
+            break
+        shown = deeper
+    return "\n".join(shown)
+
+
+def rendered(tree: dict[str, Any], depth: int) -> list[str]:
+    from rich.console import Console  # takes time to import
+    from rich.tree import Tree
+
+    root = Tree("Cache")
+    grow(root, tree, depth)
+    out = StringIO()
+    Console(file=out, width=WIDTH, color_system=None).print(root)
+    return [line.rstrip() for line in out.getvalue().splitlines()]
+
+
+def grow(node: Any, tree: dict[str, Any], depth: int) -> None:
+    """Add the branches of a tree; what is more than `depth` levels below is only named."""
+    from rich.markup import escape
+
+    for name, value in tree.items():
+        if not isinstance(value, dict):
+            node.add(escape(f"{name}: {drawn(value, 0)}"))
+        elif depth > 1:
+            grow(node.add(escape(name)), value, depth - 1)
+        else:
+            node.add(escape(f"{name}: {', '.join(value)}"))

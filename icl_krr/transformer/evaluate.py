@@ -11,8 +11,7 @@ import jax.numpy as jnp
 
 from ..devices import Axes, with_automatic_axes
 from ..residual import Stream, embed, num_tokens
-from ..residual.divided import keys_of, positions
-from ..residual.tokens import slot_of_stream, tokens_of_role
+from ..residual.tokens import keys_of, positions, slot_of_stream, tokens_of_role
 from ..tasks import Task, map_tasks
 from ..tasks.batches import chunk_of, even_chunk
 from ..units import in_units, in_units_plainly
@@ -20,7 +19,7 @@ from .degrees import degrees_of_results, unit_of_task
 from .forward import forward
 from .hook_points import Hook
 from .liveness import known_zeros
-from .stream import normalise
+from .sublayers import normalise
 from .tying import uniform_slots
 from .weights import Transformer
 

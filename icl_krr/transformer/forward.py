@@ -12,13 +12,12 @@ import jax.numpy as jnp
 from ..devices import in_order
 from ..names import similar
 from ..residual import Stream
-from ..residual.divided import DividedTokens, without_aggregator
+from ..residual.tokens import DividedTokens, without_aggregator
 from .attention import UndividedSoftmax, Visible
 from .heads import constant_patterns, written_by_heads
 from .hook_points import Hook, HookPoints, PlacedHook, Where
 from .liveness import carried_slots, erased_slots, erases, known_zeros
-from .mlp import activate, project
-from .stream import add_to_stream, normalise, sum_of_slots
+from .sublayers import activate, add_to_stream, normalise, project, sum_of_slots
 from .tying import split_steps
 from .weights import Block, Spec, Transformer
 
@@ -67,9 +66,7 @@ def forward(
             None: no hooks.
 
     Returns:
-        A named tuple of `stream` (the final stream), `observed` (the values of `observe`,
-        [steps + 1, ...]) and `points` (one dict {point: value} for each block of the prologue, then
-        one for each block of a step, whose values have the steps as first axis).
+        A `Pass`, a named tuple of `stream`, `observed` and `points`.
 
     Raises:
         ValueError: the model does not have a point of `hooks` or `keep`, a hook changes the shape

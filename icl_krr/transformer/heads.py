@@ -12,8 +12,8 @@ from jaxtyping import Array, Float
 
 from ..numerics import matmul
 from ..residual import Stream
-from ..residual.divided import DividedTokens
 from ..residual.reads import read_together
+from ..residual.tokens import DividedTokens
 from .attention import (
     UndividedSoftmax,
     Visible,
@@ -26,8 +26,7 @@ from .attention import (
     zero_hidden,
 )
 from .hook_points import HookPoints
-from .mlp import project
-from .stream import normalise, sum_of_slots
+from .sublayers import normalise, project, sum_of_slots
 from .tiled_attention import uses_tiles
 from .tying import constant_heads
 from .weights import Heads, Spec, Transformer

@@ -36,9 +36,7 @@ def operand_bounds(
 
     Raises:
         ValueError: the task does not fit the model.
-        TypeError: an argument has the wrong type, or the dtype of the task is float16 or wider than
-            the dtype of the weights.
-        MemoryError: the run does not fit into memory.
+        TypeError, MemoryError: as `icl_krr.predict`.
 
     >>> import icl_krr as ik
     >>> task = ik.Task(x=[[1.0]], y=[3.0], x_query=[[1.0]])

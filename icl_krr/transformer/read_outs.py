@@ -38,9 +38,7 @@ def read_outs(
 
     Raises:
         ValueError: the task does not fit the model, or `along` and the model is not causal.
-        TypeError: an argument has the wrong type, or the dtype of the task is float16 or wider than
-            the dtype of the weights.
-        MemoryError: the run does not fit into memory (see `memory`).
+        TypeError, MemoryError: as `icl_krr.predict`.
 
     >>> import numpy as np
     >>> import icl_krr as ik
@@ -88,9 +86,7 @@ def predictive(
     Raises:
         ValueError: the model has no such read-outs, the task does not fit the model, or `along` and
             the model is not causal.
-        TypeError: an argument has the wrong type, or the dtype of the task is float16 or wider than
-            the dtype of the weights.
-        MemoryError: the run does not fit into memory (see `memory`).
+        TypeError, MemoryError: as `icl_krr.predict`.
 
     >>> import jax
     >>> import numpy as np

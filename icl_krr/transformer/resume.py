@@ -88,9 +88,7 @@ def resume(model: Transformer, task: Task, stream: Stream, block: int) -> jax.Ar
     Raises:
         ValueError: the task does not fit the model, `block` is out of range, or the stream has
             other slots or shapes.
-        TypeError: an argument has the wrong type, or the dtype of the task is float16 or wider than
-            the dtype of the weights.
-        MemoryError: the run does not fit into memory (see `memory`).
+        TypeError, MemoryError: as `icl_krr.predict`.
 
     >>> import icl_krr as ik
     >>> model = ik.constructions.conjugate_gradient(ik.Linear(), num_features=1, ridge=2.0, steps=1)

@@ -10,7 +10,7 @@ from jaxtyping import Array, Float
 
 from .. import devices
 from ..numerics import accumulator, as_one, power_below
-from ..residual.divided import DividedTokens
+from ..residual.tokens import DividedTokens
 from .tiled_attention import (
     Tiles,
     all_into_tiles,

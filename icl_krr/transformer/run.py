@@ -72,9 +72,7 @@ def predict_batch(
 
     Raises:
         ValueError: the task does not fit the model, the tasks are not a batch, or `chunk` < 1.
-        TypeError: an argument has the wrong type, or the dtype of the task is float16 or wider than
-            the dtype of the weights.
-        MemoryError: the run does not fit into memory (see `memory`).
+        TypeError, MemoryError: as `icl_krr.predict`.
 
     >>> import jax
     >>> import icl_krr as ik
@@ -107,9 +105,7 @@ def predict_along(model: Transformer, task: Task, *, mesh: Mesh | None = None) -
 
     Raises:
         ValueError: the task does not fit the model, or the model is not causal.
-        TypeError: an argument has the wrong type, or the dtype of the task is float16 or wider than
-            the dtype of the weights.
-        MemoryError: the run does not fit into memory (see `memory`).
+        TypeError, MemoryError: as `icl_krr.predict`.
 
     >>> import jax
     >>> import icl_krr as ik
@@ -167,9 +163,7 @@ def run_with_cache(
     Raises:
         ValueError: the task does not fit the model, the layout does not have a slot of `names`, no
             block has a point of `points`, or `points` are given with `everything`.
-        TypeError: an argument has the wrong type, or the dtype of the task is float16 or wider than
-            the dtype of the weights.
-        MemoryError: the run does not fit into memory (see `memory`).
+        TypeError, MemoryError: as `icl_krr.predict`.
 
     >>> import icl_krr as ik
     >>> model = ik.constructions.conjugate_gradient(ik.Linear(), num_features=1, ridge=2.0, steps=1)
@@ -226,9 +220,7 @@ def run_with_hooks(model: Transformer, task: Task, hooks: Mapping[str, Hook]) ->
     Raises:
         ValueError: the task does not fit the model, the model does not have a point of `hooks`, or
             a hook returns other slots, shapes or dtypes.
-        TypeError: an argument has the wrong type, or the dtype of the task is float16 or wider than
-            the dtype of the weights.
-        MemoryError: the run does not fit into memory (see `memory`).
+        TypeError, MemoryError: as `icl_krr.predict`.
 
     >>> import jax, jax.numpy as jnp
     >>> import icl_krr as ik

@@ -9,9 +9,8 @@ from jax.scipy.special import ndtr
 from jaxtyping import Array, Float
 
 from .. import checks
-from .arguments import arrays, check_predictive, like
 from .densities import standardised
-from .distribution import Predictive
+from .distribution import Predictive, check_predictive, like
 
 NODES, WEIGHTS = (part.tolist() for part in np.polynomial.legendre.leggauss(8))
 
@@ -48,7 +47,11 @@ def bins(predictive: Predictive, edges: Float[Array, " E"]) -> Float[Array, "...
     """
     check_predictive(predictive)
     checks.increasing("edges", edges)
-    predictive = arrays(predictive)
+    return probabilities(predictive, edges)
+
+
+@jax.jit
+def probabilities(predictive: Predictive, edges: jax.Array) -> jax.Array:
     shape = (len(edges), *predictive.means.shape[:-1])
     places = like(predictive, edges).reshape(-1, *[1] * (len(shape) - 1))
     z, _ = standardised(predictive, jnp.broadcast_to(places, shape))

@@ -11,9 +11,8 @@ from scipy import stats
 
 from .. import checks
 from ..readable import readable
-from .arguments import check_outputs, check_probability
 from .densities import cdf
-from .distribution import Predictive
+from .distribution import Predictive, check_outputs, check_probability
 from .quantiles import interval
 
 CONFIDENCE = 0.95

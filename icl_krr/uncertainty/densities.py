@@ -7,8 +7,7 @@ import jax.numpy as jnp
 from jax.scipy.special import logsumexp, ndtr
 from jaxtyping import Array, Float
 
-from .arguments import arrays, check_outputs, like
-from .distribution import Predictive
+from .distribution import Predictive, check_outputs, like
 
 
 def log_density(predictive: Predictive, y: Float[Array, "..."]) -> Float[Array, "..."]:
@@ -35,9 +34,12 @@ def log_density(predictive: Predictive, y: Float[Array, "..."]) -> Float[Array, 
     -5000.92
     """
     check_outputs(predictive, y)
-    predictive = arrays(predictive)
-    y = like(predictive, y)
-    z, scale = standardised(predictive, y)
+    return logarithm_of_density(predictive, y)
+
+
+@jax.jit
+def logarithm_of_density(predictive: Predictive, y: jax.Array) -> jax.Array:
+    z, scale = standardised(predictive, like(predictive, y))
     terms = -0.5 * z**2 - jnp.log(scale) - 0.5 * jnp.log(2 * jnp.pi).astype(z.dtype)
     return logsumexp(terms, axis=-1, b=jnp.broadcast_to(predictive.weights, terms.shape))
 
@@ -70,9 +72,12 @@ def cdf(predictive: Predictive, y: Float[Array, "..."]) -> Float[Array, "..."]:
     0.5
     """
     check_outputs(predictive, y)
-    predictive = arrays(predictive)
-    y = like(predictive, y)
-    z, _ = standardised(predictive, y)
+    return probability_below(predictive, y)
+
+
+@jax.jit
+def probability_below(predictive: Predictive, y: jax.Array) -> jax.Array:
+    z, _ = standardised(predictive, like(predictive, y))
     return jnp.sum(jnp.broadcast_to(predictive.weights, z.shape) * ndtr(z), axis=-1)
 
 

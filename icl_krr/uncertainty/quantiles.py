@@ -11,9 +11,8 @@ from jaxtyping import Array, Float
 
 from ..numerics import reciprocal
 from ..readable import readable
-from .arguments import arrays, check_predictive, check_probability, like
 from .densities import cdf, log_density
-from .distribution import Predictive
+from .distribution import Predictive, check_predictive, check_probability, like
 
 
 @readable
@@ -56,7 +55,11 @@ def quantile(predictive: Predictive, probability: float | Float[Array, ""]) -> F
     """
     check_predictive(predictive)
     check_probability("probability", probability)
-    predictive = arrays(predictive)
+    return output_at(predictive, probability)
+
+
+@jax.jit
+def output_at(predictive: Predictive, probability: jax.Array) -> jax.Array:
     p = like(predictive, probability)
     each = predictive.means + jnp.sqrt(predictive.variances) * ndtri(p)
     if predictive.means.shape[-1] == 1:
@@ -102,6 +105,10 @@ def interval(predictive: Predictive, level: float | Float[Array, ""] = 0.95) -> 
     """
     check_predictive(predictive)
     check_probability("level", level)
-    predictive = arrays(predictive)
+    return central(predictive, level)
+
+
+@jax.jit
+def central(predictive: Predictive, level: jax.Array) -> Interval:
     half = like(predictive, level) / 2
-    return Interval(quantile(predictive, 0.5 - half), quantile(predictive, 0.5 + half))
+    return Interval(output_at(predictive, 0.5 - half), output_at(predictive, 0.5 + half))

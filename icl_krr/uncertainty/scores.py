@@ -7,10 +7,9 @@ import jax.numpy as jnp
 from jax.scipy.special import ndtr
 from jaxtyping import Array, Float
 
-from .arguments import arrays, check_outputs, like
 from .bins import density
-from .densities import log_density
-from .distribution import Predictive
+from .densities import logarithm_of_density
+from .distribution import Predictive, check_outputs, like
 
 
 def log_likelihood(predictive: Predictive, y: Float[Array, "..."]) -> Float[Array, ""]:
@@ -32,7 +31,13 @@ def log_likelihood(predictive: Predictive, y: Float[Array, "..."]) -> Float[Arra
     >>> round(float(log_likelihood(normal, np.array([0.0, 2.0]))), 3)
     -1.919
     """
-    return jnp.mean(log_density(predictive, y))
+    check_outputs(predictive, y)
+    return mean_of_logarithms(predictive, y)
+
+
+@jax.jit
+def mean_of_logarithms(predictive: Predictive, y: jax.Array) -> jax.Array:
+    return jnp.mean(logarithm_of_density(predictive, y))
 
 
 def crps(predictive: Predictive, y: Float[Array, "..."]) -> Float[Array, "..."]:
@@ -64,7 +69,11 @@ def crps(predictive: Predictive, y: Float[Array, "..."]) -> Float[Array, "..."]:
     0.2337
     """
     check_outputs(predictive, y)
-    predictive = arrays(predictive)
+    return ranked(predictive, y)
+
+
+@jax.jit
+def ranked(predictive: Predictive, y: jax.Array) -> jax.Array:
     y = like(predictive, y)
     weights, means, variances = predictive
     shape = (*y.shape, means.shape[-1])

@@ -18,7 +18,7 @@ from ..identify.trained_model import in_dtype_of_tasks
 from ..shared.build import build_model
 from ..shared.draws import draw_tasks
 from ..shared.runs import find as find_run, load
-from ..shared.told import told
+from ..shared.solver_keywords import solver_keywords
 from .config import AblateConfig
 
 
@@ -93,7 +93,7 @@ def construct(config: AblateConfig) -> Subject:
     known = reference(family, jax.random.fold_in(key, 1)).losses(tasks)
     words, expected = {}, {}
     if expectation is not None and name == expectation.kernel:
-        needs = told(row, kernel, task, ridge) | {"steps": steps}
+        needs = solver_keywords(row, kernel, task, ridge) | {"steps": steps}
         words, expected = expectation.words, expectation.predictions(kernel, tasks, **needs)
     return Subject(model, family, tasks, kernel, ridge, known, words, expected)
 

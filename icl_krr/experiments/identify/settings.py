@@ -3,14 +3,10 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, fields
-from typing import TYPE_CHECKING, Any, Literal
+from typing import Any
 
 from ...catalogue import BATTERIES, KERNELS, find
-
-if TYPE_CHECKING:
-    Kernel = Battery = str
-else:
-    Kernel, Battery = (Literal[tuple(table)] for table in (KERNELS, BATTERIES))
+from ...catalogue.choices import Battery, Kernel
 
 
 @dataclass(frozen=True)

@@ -12,7 +12,7 @@ from ...constructions import Softmax
 from ...kernels import Kernel
 from ...tasks import Task
 from ...transformer import Transformer
-from .told import told
+from .solver_keywords import solver_keywords
 
 
 def build(
@@ -36,7 +36,7 @@ def build_model(
 
 def keywords(row: Solver, kernel: Kernel, task: Task, ridge: Any, steps: Any) -> dict[str, Any]:
     """What the construction and the oracle must be told; {} for a solver without steps."""
-    return {"steps": steps, **told(row, kernel, task, ridge)} if row.iterates else {}
+    return {"steps": steps, **solver_keywords(row, kernel, task, ridge)} if row.iterates else {}
 
 
 def with_keywords(row: Solver, kernel: Kernel, task: Task, needs: dict[str, Any]) -> Transformer:

@@ -167,9 +167,9 @@ def choose(
 
         def at(step: int) -> np.ndarray:
             tried.append(step)
-            told = f"{family.bandwidth} {len(tried)} of {max(len(tried), 2 * outer.reach + 1)}"
-            told = told if family.bandwidth else "ridge"
-            progress(f"{method}, leave-one-out: {family.__name__.lower()} kernel, {told}")
+            count = f"{len(tried)} of {max(len(tried), 2 * outer.reach + 1)}"
+            what = f"{family.bandwidth} {count}" if family.bandwidth else "ridge"
+            progress(f"{method}, leave-one-out: {family.__name__.lower()} kernel, {what}")
             found = losses(family.of_bandwidth(grid[step - outer.low]), few)
             return np.where(np.isfinite(found), found, np.inf)
 

@@ -14,8 +14,8 @@ from ...tasks import GaussianProcess, Task, sample
 from ...transformer import Transformer
 from ..shared.build import attention, construct
 from ..shared.rows import Plot
+from ..shared.solver_keywords import solver_keywords
 from ..shared.spectra import spectral_task
-from ..shared.told import told
 from .config import SweepConfig
 
 
@@ -99,7 +99,7 @@ def solve(
     line: str, kernel: Kernel, task: Task, ridge: Any, config: SweepConfig, **options: Any
 ) -> Transformer:
     """The construction of a solver, with the keywords that depend on the task."""
-    needs = told(SOLVERS[line], kernel, task, ridge) | attention(kernel, task) | options
+    needs = solver_keywords(SOLVERS[line], kernel, task, ridge) | attention(kernel, task) | options
     return construct(line, kernel, task, steps=steps_of(config, line), **needs)
 
 

@@ -173,13 +173,13 @@ def encoded(ids: PlacesAndPoints, sites: Sequence[Site]) -> SiteCodes:
         for site in sites
     ]
     edges = [site.channels or (0, jnp.iinfo(jnp.int32).max) for site in sites]
-    codes = SiteCodes(
+    parts = (
         np.asarray(hits),
         np.asarray([-1 if site.step is None else site.step for site in sites]),
         np.asarray(edges),
         np.asarray([[role in site.roles for role in ROLES] for site in sites]),
     )
-    return jax.device_put(codes)
+    return SiteCodes(*jax.device_put(parts))
 
 
 @partial(jax.jit, static_argnames=("ids", "chunk"))

@@ -23,7 +23,7 @@ from ..resampling import RESAMPLES, resamples
 from .answers import ModelAnswers
 from .candidate_fit import CandidateFit, fit_candidate, layer_by_layer
 from .distances import BASELINES, Distance, baseline_gaps, candidate_gaps, distance, stratify
-from .identification import EXACT, NOTHING, Identification, Statement, Suspect, status_of
+from .identification import EXACT, Identification, Statement, Suspect, status_of
 from .ladder import NULLS, Rung, ladder
 from .ruling import CLOSE, Gaps, is_close, is_regular, rule_out
 
@@ -202,8 +202,9 @@ def assemble(
     ]
     suspects.sort(key=lambda s: (bool(s.because), sum(d.mean for d in s.distances.values())))
     remain = [suspect for suspect in suspects if not suspect.because]
+    far = [max(found.mean for found in suspect.distances.values()) for suspect in remain]
     return Identification(
-        NOTHING if as_near else status_of(remain),
+        status_of(far, suspects[0].regular and not suspects[0].limit),
         tuple(suspect.fit.candidate for suspect in remain),
         tuple(suspects),
         {name: distances(gaps) for name, gaps in measured.known.items()},

@@ -88,12 +88,12 @@ def aligned(squares: npt.ArrayLike, sizes: np.ndarray, steps: tuple[int, ...]) -
 def aligned_once(known: jax.Array, own: npt.ArrayLike) -> Aligned:
     """Distances of layers [b, L, ...] to one array of the same shape, without steps."""
     axes = tuple(range(2, known.ndim))
-    squares = squared_norms(known - jnp.asarray(own, known.dtype), axes)
+    squares = squared_norms(np.asarray(known, float) - np.asarray(own, float), axes)
     return aligned(squares[:, :, None], squared_norms(known, axes), (0,) * squares.shape[1])
 
 
-def squared_norms(values: jax.Array, axes: Any) -> np.ndarray:
-    return np.asarray(jnp.sum(values**2, axis=axes), float)
+def squared_norms(values: npt.ArrayLike, axes: Any) -> np.ndarray:
+    return np.sum(np.asarray(values, float) ** 2, axis=axes)
 
 
 @partial(jax.jit, static_argnames=("candidate", "kernel", "steps"))
@@ -145,11 +145,12 @@ def distance(gaps: Aligned, stratum: np.ndarray, resample: np.ndarray) -> Distan
 def baseline_gaps(name: str, model: ModelAnswers) -> dict[str, Aligned]:
     """Distances of all layers to a baseline of `BASELINES`."""
     known = {"prediction": model.predictions, "hat": model.hats}
-    zeros = {space: jnp.zeros((1, 1, *[1] * (array.ndim - 2))) for space, array in known.items()}
+    zeros = {space: np.zeros((1, 1, *[1] * (array.ndim - 2))) for space, array in known.items()}
     own = {"zero": zeros, "mean": means(model.scored), "start": model.start}[name]
     return {space: aligned_once(known[space], own[space]) for space in SPACES}
 
 
+@jax.jit
 def means(tasks: Task) -> dict[str, jax.Array]:
     """The mean of the supports' y as predictions [b, 1, m], and its hat matrices [b, 1, m, k]."""
 
@@ -170,6 +171,13 @@ def stratify(
 ) -> tuple[tuple[float, ...], np.ndarray]:
     """Edges of `count` groups of tasks by cond(K + ridge I), and the group of each task."""
 
+    conditions = np.asarray(conditions_of(kernel, ridge, tasks))
+    edges = np.quantile(conditions, np.linspace(0, 1, count + 1))
+    return tuple(edges.tolist()), np.searchsorted(edges[1:-1], conditions, side="right")
+
+
+@jax.jit
+def conditions_of(kernel: Kernel, ridge: Any, tasks: Task) -> jax.Array:
     def of_task(task: Task) -> jax.Array:
         sigma = jnp.linalg.eigvalsh(system(kernel, task).gram)
         first = sigma[
@@ -178,6 +186,4 @@ def stratify(
         low = jnp.maximum(first, jnp.finfo(sigma.dtype).eps * sigma[-1])
         return (sigma[-1] + ridge) / (low + ridge)
 
-    conditions = np.asarray(jax.lax.map(of_task, tasks))
-    edges = np.quantile(conditions, np.linspace(0, 1, count + 1))
-    return tuple(edges.tolist()), np.searchsorted(edges[1:-1], conditions, side="right")
+    return jax.lax.map(of_task, tasks)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from itertools import pairwise
 from typing import NamedTuple
 
@@ -162,15 +163,15 @@ class Identification(NamedTuple):
         )
 
 
-def status_of(remain: list[Suspect]) -> str:
-    """What can be said of the candidates that remain, the nearest first."""
-    best = remain[0]
-    far = max(found.mean for found in best.distances.values())
-    if far > CLOSE:
+def status_of(distances: Sequence[float], regular: bool = True) -> str:
+    """What can be said of candidates that remain, by their distances, the nearest first."""
+    if not distances:
+        return NOTHING
+    if distances[0] > CLOSE:
         return NONE
-    if len(remain) > 1:
+    if len(distances) > 1:
         return TIED
-    return IDENTIFIED if far <= EXACT and best.regular and not best.limit else NEAR
+    return IDENTIFIED if distances[0] <= EXACT and regular else NEAR
 
 
 def candidate_table(found: Identification) -> Table:

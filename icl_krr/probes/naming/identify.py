@@ -137,7 +137,7 @@ def identify_arrays(
         TypeError: an array is not floating point, or an option is unknown.
         ValueError: an array does not fit `tasks` or is not finite, or an option is out of range.
 
-    >>> import jax, jax.numpy as jnp
+    >>> import jax, numpy as np
     >>> import icl_krr as ik
     >>> config = ik.tasks.LinearRegression(num_features=2, num_supports=4)
     >>> keys = jax.random.split(jax.random.key(0), 24)

@@ -213,6 +213,7 @@ def run_of(fit: CandidateFit, logs: Float[Array, " k"], task: Task, steps: int) 
     return run(find_candidate(fit.candidate), fit.kernel, logs, task, int(steps))
 
 
+@partial(jax.jit, static_argnames="layers")
 def random_functions(
     key: jax.Array, tasks: Task, layers: int, size: jax.Array
 ) -> Float[Array, "b layers n functions"]:

@@ -25,8 +25,8 @@ from ..resampling import (
     relative_distances,
     resamples,
 )
-from .identification import EXACT, IDENTIFIED, NEAR, NONE, NOTHING, TIED
-from .ruling import CLOSE, RESOLUTION
+from .identification import EXACT, status_of
+from .ruling import RESOLUTION
 
 REGRESSION = "exact regression"
 CONSTANT, BY_COUNT = "constant", "number of supports"
@@ -197,13 +197,12 @@ def judge(
     sizes = squared(flat[scored] - known[CONSTANT])
     draws = resamples(len(scored), RESAMPLES, seed)
     gaps = {name: squared(flat[scored] - logs) for name, logs in known.items()}
-    distances = {name: float(of_tasks(gap, sizes)[0]) for name, gap in gaps.items()}
-    drawn = {name: of_tasks(gap, sizes, draws) for name, gap in gaps.items()}
+    distances = {name: of_tasks(gap, sizes) for name, gap in gaps.items()}
+    drawn = {name: relative_distances(gap, sizes, draws)[:, 0] for name, gap in gaps.items()}
     because = {
         name: f"has converged to {REGRESSION}"
         for name in candidates
-        if name != REGRESSION
-        and of_tasks(squared(known[name] - known[REGRESSION]), sizes)[0] <= EXACT
+        if name != REGRESSION and of_tasks(squared(known[name] - known[REGRESSION]), sizes) <= EXACT
     }
     left = [name for name in known if name not in because]
     found = paired_differences(
@@ -230,7 +229,8 @@ def judge(
         for name in sorted(known, key=lambda name: distances[name])
     ]
     remain = [row for row in rows if row.name in candidates and not row.because]
-    return Variances(status_of(remain), tuple(row.name for row in remain), as_near, tuple(rows))
+    status = status_of([row.distance for row in remain])
+    return Variances(status, tuple(row.name for row in remain), as_near, tuple(rows))
 
 
 def nulls(fitted: np.ndarray, counts: np.ndarray, scored: np.ndarray) -> dict[str, np.ndarray]:
@@ -244,22 +244,9 @@ def nulls(fitted: np.ndarray, counts: np.ndarray, scored: np.ndarray) -> dict[st
 
 
 def squared(gaps: np.ndarray) -> np.ndarray:
-    return np.sum(gaps**2, axis=1)
+    return np.sum(gaps**2, axis=1, keepdims=True)
 
 
-def of_tasks(
-    squares: np.ndarray, sizes: np.ndarray, weights: np.ndarray | None = None
-) -> np.ndarray:
-    """Relative distances over tasks with weights [resamples, b], by default 1."""
-    each = np.ones((1, len(squares))) if weights is None else weights
-    return relative_distances(squares[:, None], sizes[:, None], each)[:, 0]
-
-
-def status_of(remain: list[VarianceDistance]) -> str:
-    if not remain:
-        return NOTHING
-    if remain[0].distance > CLOSE:
-        return NONE
-    if len(remain) > 1:
-        return TIED
-    return IDENTIFIED if remain[0].distance <= EXACT else NEAR
+def of_tasks(squares: np.ndarray, sizes: np.ndarray) -> float:
+    """The relative distance over all tasks."""
+    return float(relative_distances(squares, sizes, np.ones(len(squares)))[0])

@@ -12,8 +12,8 @@ import numpy as np
 from ...numerics import matmul
 from ...residual import ROLES
 from ...transformer import Block, Transformer, dense
-from ...transformer.mlp import activate, project
 from ...transformer.resume import unrolled_blocks
+from ...transformer.sublayers import activate, project
 from ...transformer.weights import check_model
 
 LinearMaps = dict[str, jax.Array]

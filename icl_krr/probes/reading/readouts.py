@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 import jax
@@ -199,8 +200,7 @@ def fit_probe(
     features = jnp.moveaxis(h, 1, 0).reshape(h.shape[1], -1, h.shape[-1])
     flat = jnp.asarray(wanted).reshape(features.shape[1], -1)
     cut = max(1, 3 * batch // 4) * queries
-    each = jax.lax.map(lambda layer: ridge_regression(layer, flat, cut), features)
-    return Probe(*each)
+    return Probe(*regress_layers(features, flat, cut))
 
 
 def streams_of_tasks(
@@ -208,7 +208,7 @@ def streams_of_tasks(
 ) -> Float[Array, "b layers q d"]:
     if isinstance(model, Transformer):
         check_trained(model)
-        return map_tasks(lambda task: streams(model, task), tasks)
+        return streams_of_batch(model, tasks)
     found = [np.asarray(model(task)) for task in each_task(tasks)]
     shapes = {one.shape for one in found}
     if len(shapes) > 1 or found[0].ndim != 3 or found[0].shape[1] != tasks.num_queries:
@@ -217,6 +217,18 @@ def streams_of_tasks(
             f"shape for every task, got {' and '.join(str([*shape]) for shape in sorted(shapes))}"
         )
     return jnp.asarray(np.stack(found), tasks.x.dtype)
+
+
+@jax.jit
+def streams_of_batch(model: Transformer, tasks: Task) -> Float[Array, "b layers q d"]:
+    return map_tasks(partial(streams, model), tasks)
+
+
+@partial(jax.jit, static_argnames="cut")
+def regress_layers(
+    features: Float[Array, "layers m d"], targets: Float[Array, "m r"], cut: int
+) -> tuple:
+    return jax.lax.map(lambda layer: ridge_regression(layer, targets, cut), features)
 
 
 def ridge_regression(

@@ -1,7 +1,7 @@
-"""Computes the keyword arguments of solvers that depend on the task or the ridge.
+"""The keyword arguments of solvers that depend on the task or the ridge.
 
-Every function except `told` computes the keyword argument with the name of the function. The field
-`told` of a `Solver` lists the names that this solver needs.
+Every function except `solver_keywords` computes the keyword argument with the name of the
+function. The field `told` of a `Solver` lists the names that this solver needs.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from ...sketches import Nystrom, nystrom
 from ...tasks import Task
 
 
-def told(
+def solver_keywords(
     solver: Solver, kernel: Kernel, task: Task, ridge: Any, but: tuple[str, ...] = ()
 ) -> dict[str, Any]:
     """Return the keyword arguments of a solver for a task, without `steps` and those in `but`."""
