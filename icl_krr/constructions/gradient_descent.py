@@ -28,10 +28,8 @@ def gradient_descent(
 ) -> Transformer:
     r"""Build a transformer that runs functional gradient descent with one block per step.
 
-    $$\alpha_{t+1} = \alpha_t + \eta r_t, \quad r_{t+1} = r_t - \eta (K + \lambda I) r_t$$
-
-    Each step adds $\eta k(x)^T r_t$ to the prediction. Give either `step_size` or `spectrum`. For
-    `spectrum` $= (a, b)$, the step size is $\eta = 2 / (a + b)$.
+    It is that of `icl_krr.solvers.gradient_descent`, with its step size $\eta$: each step adds
+    $\eta k(x)^T r_t$ to the prediction. Give either `step_size` or `spectrum`.
 
     Args:
         kernel, num_features, ridge, steps, options: as in `icl_krr.constructions`,
@@ -80,14 +78,8 @@ def gradient_descent_in_alpha(
 ) -> Transformer:
     r"""Build a transformer that runs gradient descent in alpha with two blocks per step.
 
-    $$\alpha_{t+1} = \alpha_t + \eta K r_t, \quad r_{t+1} = r_t - \eta (K + \lambda I) K r_t$$
-
-    The loss is $|y - K \alpha|^2 / 2 + \lambda \alpha^T K \alpha / 2$, with its Euclidean gradient.
-    Compared with `gradient_descent`, a step has one more product with $K$, and the condition number
-    is about squared. Give either `step_size` or `spectrum`. For `spectrum` $= (a, b)$, the step
-    size is $\eta = 2 / (a (a - \lambda) + b (b - \lambda))$, or half of this if $a = \lambda$.
-    If $b = \lambda$ up to rounding, $K$ is too small to be known from the spectrum. The step size
-    is then finite, and the predictions stay near 0.
+    It is that of `icl_krr.solvers.gradient_descent_in_alpha`. Compared with `gradient_descent`, a
+    step has one more product with $K$. Give either `step_size` or `spectrum`.
 
     Args:
         kernel, num_features, ridge, steps, options: as in `icl_krr.constructions`,

@@ -32,13 +32,8 @@ def heavy_ball(
 ) -> Transformer:
     r"""Build a transformer that runs Polyak's heavy-ball method with one block per step.
 
-    $$\alpha_{t+1} = \alpha_t + p_t, \quad r_{t+1} = r_t - A p_t, \quad
-    p_{t+1} = \mu p_t + \eta r_{t+1}$$
-
-    with $A = K + \lambda I$ and $p_0 = \eta y$. Give either `step_size` and `momentum`, or
-    `spectrum`. For `spectrum` $= (a, b)$, the coefficients are
-    $\eta = 4 / (\sqrt{b} + \sqrt{a})^2$ and
-    $\mu = ((\sqrt{b} - \sqrt{a}) / (\sqrt{b} + \sqrt{a}))^2$.
+    Equations and coefficients are those of `icl_krr.solvers.heavy_ball`. Give either `step_size`
+    and `momentum`, or `spectrum`.
 
     Args:
         kernel, num_features, ridge, steps, options: as in `icl_krr.constructions`,
@@ -79,13 +74,9 @@ def chebyshev(
 ) -> Transformer:
     r"""Build a transformer that runs the Chebyshev iteration with one block per step.
 
-    $$\alpha_{t+1} = \alpha_t + p_t, \quad r_{t+1} = r_t - A p_t, \quad
-    p_{t+1} = \mu_t p_t + \eta_t r_{t+1}$$
-
-    with $A = K + \lambda I$ and $p_0 = 2 y / (a + b)$ for `spectrum` $= (a, b)$. These bounds
-    determine all $\mu_t$ and $\eta_t$ before the first step. So the weights contain them, and no
-    step needs an inner product or a division. The residual polynomial is optimal for the interval
-    $[a, b]$.
+    The equations are those of `icl_krr.solvers.chebyshev`, from $p_0 = 2 y / (a + b)$ for
+    `spectrum` $= (a, b)$. The weights contain all $\mu_t$ and $\eta_t$, so no step needs an inner
+    product or a division. The residual polynomial is optimal for the interval $[a, b]$.
 
     Args:
         kernel, num_features, ridge, steps, spectrum, options: as in `icl_krr.constructions`,

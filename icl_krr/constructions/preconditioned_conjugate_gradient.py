@@ -35,12 +35,8 @@ def preconditioned_conjugate_gradient(
 ) -> Transformer:
     r"""Build a transformer that runs preconditioned conjugate gradient on $A \alpha = y$.
 
-    $$\gamma_t = r_t^T z_t / p_t^T A p_t, \quad \alpha_{t+1} = \alpha_t + \gamma_t p_t, \quad
-    r_{t+1} = r_t - \gamma_t A p_t,$$
-    $$z_{t+1} = M^{-1} r_{t+1}, \quad \beta_t = r_{t+1}^T z_{t+1} / r_t^T z_t, \quad
-    p_{t+1} = z_{t+1} + \beta_t p_t$$
-
-    with $A = K + \lambda I$ and the preconditioner $M$:
+    The equations are those of `icl_krr.solvers.preconditioned_conjugate_gradient`, with
+    $A = K + \lambda I$ and the preconditioner $M$:
 
     - "jacobi": $M$ is the diagonal of $A$. The first blocks compute the diagonal. Then every token
       computes its own entry of $M^{-1} r$.

@@ -27,14 +27,11 @@ def prefix_chebyshev(
 ) -> Transformer:
     r"""Build a causal transformer that solves a ridge regression at every token, a block a step.
 
-    $$w_{t+1} = w_t + d_t, \quad r_{t+1} = r_t - (C_i + \lambda I) d_t, \quad
-    d_{t+1} = \mu_t d_t + \eta_t r_{t+1}$$
-
-    The systems $(C_i + \lambda I) w_i = b_i$ are those of `prefix_conjugate_gradient`. The bounds
-    $(a, b)$ must hold for all prefixes. A prefix with fewer supports than features has the
-    eigenvalue $\lambda$, so use $a = \lambda$. With strengths <= 1, $C_i \leq \Phi^T \Phi$, so the
-    largest eigenvalue of the whole context is a valid $b$. No step needs an inner product or a
-    division.
+    The equations are those of `icl_krr.solvers.prefix_chebyshev`. The systems $(C_i + \lambda I)
+    w_i = b_i$ are those of `prefix_conjugate_gradient`. The bounds $(a, b)$ must hold for all
+    prefixes. A prefix with fewer supports than features has the eigenvalue $\lambda$, so use $a =
+    \lambda$. With strengths <= 1, $C_i \leq \Phi^T \Phi$, so the largest eigenvalue of the whole
+    context is a valid $b$. No step needs an inner product or a division.
 
     Gated KalmaNet has this iteration for the prefix "inclusive", with a ridge for every token:
     $\lambda_i$ is in proportion to the Frobenius norm of $C_i$, so that a fixed ratio $b / a$ is
