@@ -133,7 +133,9 @@ def prefix_sums(
             feature map as `sketch`.
         num_features: number of features p of a point x, >= 1.
         ridge: ridge of the regression, for `icl_krr.check`.
-        stores_sums: whether a slot `C` stores $C_i$; default False: a head computes each product.
+        stores_sums: whether a slot `C` of m^2 channels stores $C_i$, as the state of a recurrent
+            layer does, so that it can be read, rounded or patched. A step then needs no head, but
+            one more block. Default False: a head computes each product $C_i d_i$.
         options: further keywords, explained in `CausalOptions` and `Options`.
 
     Raises:
