@@ -114,7 +114,8 @@ def answers_of_arrays(
         check_size(name, array)
     dtype, cut = tasks.x.dtype, count // 2
     fitted, scored = (
-        jax.tree.map(lambda leaf, s=s: np.asarray(leaf)[s], tasks) for s in (slice(cut), slice(cut, None))
+        jax.tree.map(lambda leaf, s=s: np.asarray(leaf)[s], tasks)
+        for s in (slice(cut), slice(cut, None))
     )
     check_outputs(fitted, scored)
     every, hats = (np.asarray(array).astype(dtype) for array in (answers, hats))

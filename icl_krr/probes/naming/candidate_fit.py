@@ -168,7 +168,9 @@ def fit_candidate(
         totals = [d[range(len(d)), at].sum() for d, at in each]
         for i in np.argsort(totals)[:starts]:
             if np.all(np.isfinite(logs[i])):
-                found.append(refine(candidate, kernel, logs[i], tasks, answers, steps, alignments[i]))
+                found.append(
+                    refine(candidate, kernel, logs[i], tasks, answers, steps, alignments[i])
+                )
     if not found:
         raise ValueError(
             f"x of tasks must give the kernel {kernel!r} a bandwidth and a matrix that are neither "
