@@ -31,7 +31,7 @@ def one_by_one(function: Callable) -> Callable:
     Returns:
         A function of the same arguments.
     """
-    looped = sequential_vmap(function)
+    looped, function = jax.jit(sequential_vmap(function)), jax.jit(function)
 
     def call(*args: Any) -> Any:
         return (looped if jax.default_backend() == "cpu" else function)(*args)
@@ -129,6 +129,7 @@ def log_determinant(A: Float[Array, "n n"]) -> Float[Array, ""]:
 
 
 @jax.custom_jvp
+@jax.jit
 def log_of_determinant(A: jax.Array) -> jax.Array:
     return 2 * jnp.sum(jnp.log(jnp.diagonal(factor(A))))
 
