@@ -24,9 +24,6 @@ def opposite_pair_eigenvalue(form: Float[Array, "p p"], temperature: Number) -> 
         form: symmetric matrix $M$ [p, p].
         temperature: temperature $\tau$ > 0.
 
-    Returns:
-        The eigenvalue of the 2 x 2 matrix of scores, a scalar.
-
     >>> import numpy as np
     >>> round(float(opposite_pair_eigenvalue(-np.eye(2), 1.0)), 2)
     -2.35

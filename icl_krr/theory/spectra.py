@@ -18,16 +18,10 @@ def eigenvalues(kernel: Kernel, task: Task) -> Float[Array, " n"]:
     Eigenvalues that are below 0 by rounding are set to 0. Each masked support adds an eigenvalue 0.
 
     Args:
-        kernel: kernel $k$ of the regression.
-        task: supports, outputs and queries; x [n, p], y [n] or [n, r], x_query [q, p].
+        kernel, task: as in `icl_krr.theory`, which also says what is raised.
 
     Returns:
         The eigenvalues [n] in the dtype of the task.
-
-    Raises:
-        TypeError: the dtype of `task` is not float32 or float64.
-        ValueError: `task` is a batch.
-        MemoryError: the kernel matrix does not fit into memory.
 
     >>> import numpy as np
     >>> from icl_krr import Linear, Task
@@ -53,17 +47,10 @@ def spectral_bounds(kernel: Kernel, task: Task, *, ridge: float | Float[Array, "
     rounding moved them.
 
     Args:
-        kernel: kernel $k$ of the regression.
-        task: supports, outputs and queries; x [n, p], y [n] or [n, r], x_query [q, p].
-        ridge: ridge $\lambda$ > 0, in units of $k(x, x)$.
+        kernel, task, ridge: as in `icl_krr.theory`, which also says what is raised.
 
     Returns:
         The pair (low, high), two scalars in the dtype of the task.
-
-    Raises:
-        TypeError: the dtype of `task` is not float32 or float64.
-        ValueError: `ridge` is not > 0, or `task` is a batch.
-        MemoryError: the kernel matrix does not fit into memory.
 
     >>> import numpy as np
     >>> from icl_krr import Linear, Task
@@ -94,17 +81,11 @@ def prefix_bounds(kernel: Kernel, task: Task, *, ridge: float | Float[Array, ""]
     for all supports. Both hold for gates and strengths that are at most 1.
 
     Args:
+        task, ridge: as in `icl_krr.theory`, which also says what is raised.
         kernel: kernel $k$ of the regression, with the features $\phi$.
-        task: supports, outputs and queries; x [n, p], y [n] or [n, r], x_query [q, p].
-        ridge: ridge $\lambda$ > 0, in units of $k(x, x)$.
 
     Returns:
         The pair (low, high), two scalars in the dtype of the task.
-
-    Raises:
-        TypeError: the dtype of `task` is not float32 or float64.
-        ValueError: `ridge` is not > 0, or `task` is a batch.
-        MemoryError: the kernel matrix does not fit into memory.
 
     >>> import numpy as np
     >>> from icl_krr import Linear, Task
@@ -158,9 +139,6 @@ def lost_share_bound(dimension: float | jax.Array, width: float | jax.Array) -> 
     Args:
         dimension: effective dimension $d$ >= 0, see `effective_dimension`.
         width: number m of features that are kept, >= 0; may be traced.
-
-    Returns:
-        The bound, a scalar.
 
     >>> float(lost_share_bound(2.0, 7))
     0.25
