@@ -13,16 +13,7 @@ from .names import unknown
 
 
 def read_record(hint: Any, path: Path) -> Any:
-    """The record in a JSON file.
-
-    Args:
-        hint: type of the record, see `record_of`.
-        path: path of the file.
-
-    Raises:
-        ValueError: the file is not JSON, or `record_of` refuses its content.
-        OSError: the file cannot be read.
-    """
+    """The record in a JSON file."""
     return record_of(hint, json_of(path, path.read_bytes()), path)
 
 

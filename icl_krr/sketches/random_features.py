@@ -127,10 +127,7 @@ def trigonometric_features(
     negative, especially if $k(x, z)$ is small.
 
     Args:
-        key: JAX random key.
-        kernel: log-bilinear kernel to approximate, such as `Exponential` or `Gaussian`. Its
-            temperature or lengthscale and its projection may be traced.
-        num_features: number p of features of x; not used if the kernel has a projection.
+        key, kernel, num_features: as in `positive_features`.
         width: number m of random features, even and >= 2: one cosine and one sine for each
             frequency.
         orthogonal: True draws the frequencies in orthogonal blocks, False (default) draws them

@@ -234,9 +234,9 @@ class Rows(InOneProgram):
         """Make the sampler from a `Table`, whose columns are first standardised over all rows.
 
         Args:
+            num_supports, num_queries: as in `icl_krr.tasks`.
             table: table of numbers, such as `read_table` returns.
-            num_supports: number n of supports; default 64.
-            num_queries: number q of queries; default 1.
+
         """
         checks.instance("table", table, Table, "an icl_krr.tasks.Table")
         x, y = (jnp.asarray(standardise(part, part)) for part in (table.x, table.y))
