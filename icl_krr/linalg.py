@@ -24,7 +24,7 @@ from .numerics import matmul
 
 def one_by_one(function: Callable) -> Callable:
     """Wrap a function so that `jax.vmap` runs it as a loop on the CPU and unchanged elsewhere."""
-    looped = sequential_vmap(function)
+    looped, function = jax.jit(sequential_vmap(function)), jax.jit(function)
 
     def call(*args: Any) -> Any:
         return (looped if jax.default_backend() == "cpu" else function)(*args)
@@ -103,6 +103,7 @@ def log_determinant(A: Float[Array, "n n"]) -> Float[Array, ""]:
 
 
 @jax.custom_jvp
+@jax.jit
 def log_of_determinant(A: jax.Array) -> jax.Array:
     return 2 * jnp.sum(jnp.log(jnp.diagonal(factor(A))))
 

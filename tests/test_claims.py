@@ -39,14 +39,17 @@ def scaled(factor: float) -> Callable:
 def limit(name: str, factor: float) -> Change:
     """The bound of the checks that contain `name`, times a factor."""
 
-    def become(compare):
-        def other(check, measured, bound, **options):
-            bound = np.asarray(bound) * (factor if name in check else 1)
-            return compare(check, measured, bound, **options)
+    def become(at_most):
+        def other(measured, bound, **options):
+            def check(called):
+                ours = np.asarray(bound) * (factor if name in called else 1)
+                return at_most(measured, ours, **options)(called)
+
+            return check
 
         return other
 
-    return Change("compare", become)
+    return Change("at_most", become)
 
 
 def warmer(construct):
@@ -326,7 +329,7 @@ def test_the_verdict_follows_from_what_is_measured(name, monkeypatch):
             holder = getattr(holder, part, None) or import_module(f"{ROOM}.{part}")
         with monkeypatch.context() as patch:
             patch.setattr(holder, last, change.become(getattr(holder, last)))
-            assert status(name, change.what != "compare") != CLAIMS[name].expected, change
+            assert status(name, change.what != "at_most") != CLAIMS[name].expected, change
 
 
 def test_an_infinite_value_holds_no_bound():

@@ -64,11 +64,11 @@ COMMANDS = sorted(
 def test_the_python_example_runs(capsys):
     example = EXAMPLES[0]
     assert len(example.strip().splitlines()) <= 12
-    exec(compile(example, "README.md", "exec"), {})
-    *layout, gap, shape, advice = capsys.readouterr().out.strip().splitlines()
+    exec(compile(example, "README.md", "exec"), names := {})
+    *layout, gap, advice = capsys.readouterr().out.strip().splitlines()
     assert layout[0].split()[0] == "slot"
     assert float(gap) < 1e-4
-    assert shape == "(5, 32)"
+    assert names["hat"].shape == (5, 32)
     assert advice.startswith("converged: gap ")
 
 

@@ -58,9 +58,9 @@ def test_zero_is_a_bound():
 
 
 def test_within_is_two_sided():
-    assert within("", [1.0, 3.0], 1.0, 3.0).holds
-    assert not within("", [0.9], 1.0, 3.0).holds
-    assert not within("", [3.1], 1.0, 3.0).holds
+    assert within([1.0, 3.0], 1.0, 3.0)("").holds
+    assert not within([0.9], 1.0, 3.0)("").holds
+    assert not within([3.1], 1.0, 3.0)("").holds
 
 
 def test_the_status_follows_from_the_checks():

@@ -108,7 +108,7 @@ def bayesian_average(
     chain rule; Mueller, Hollmann, Arango, Grabocka, Hutter, Transformers can do Bayesian inference,
     2022, for outputs in bins.
 
-    >>> import icl_krr as ik, jax.numpy as jnp
+    >>> import icl_krr as ik, numpy as np
     >>> ridges = np.array([0.1, 10.0])
     >>> model = bayesian_average(ik.Linear(), num_features=1, ridges=ridges, steps=2)
     >>> x = np.linspace(0.5, 2, 8)[:, None]

@@ -43,6 +43,7 @@ class Kernel(ABC):
     @abstractmethod
     def __call__(self, x: Float[Array, "n p"], z: Float[Array, "m p"]) -> Float[Array, "n m"]: ...
 
+    @jax.jit
     def diagonal(self, x: Float[Array, "n p"]) -> Float[Array, " n"]:
         """$k(x_i, x_i)$ for every row of `x`.
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import dataclasses
 from typing import Any
 
+import jax
 import jax.numpy as jnp
 from jax.typing import DTypeLike
 from jaxtyping import Array, Float
@@ -57,10 +58,16 @@ class Mixture(Kernel):
             )
 
     def __call__(self, x: Float[Array, "n p"], z: Float[Array, "m p"]) -> Float[Array, "n m"]:
+        checks.matrices(x, z)
+        return self._values(x, z)
+
+    @jax.jit
+    def _values(self, x: Float[Array, "n p"], z: Float[Array, "m p"]) -> Float[Array, "n m"]:
         grams = jnp.stack([kernel(x, z) for kernel in self.kernels])
         weights = jnp.asarray(self.weights, grams.dtype)
         return jnp.sum(weights[:, None, None] * grams, axis=0)
 
+    @jax.jit
     def rounding(self, x: Float[Array, "n p"], z: Float[Array, "m p"]) -> Float[Array, "n m"]:
         """The sum over all kernels, multiplied by the weights of the mixture."""
         errors = jnp.stack([kernel.rounding(x, z) for kernel in self.kernels])

@@ -9,6 +9,7 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Float
 
+from .. import checks
 from .kernel import Kernel, not_positive
 
 
@@ -36,7 +37,8 @@ class PositiveKernel(Kernel):
         """
 
     def __call__(self, x: Float[Array, "n p"], z: Float[Array, "m p"]) -> Float[Array, "n m"]:
-        return jnp.exp(self.log(x, z))
+        checks.matrices(x, z)
+        return exponential(self, x, z)
 
     def rounding(self, x: Float[Array, "n p"], z: Float[Array, "m p"]) -> Float[Array, "n m"]:
         """The exponential turns an absolute error of the logarithm into a relative error."""
@@ -49,6 +51,11 @@ class PositiveKernel(Kernel):
     def parts(self) -> tuple[tuple[Any, PositiveKernel], ...]:
         """One pair: the weight 1 and the kernel itself."""
         return ((1.0, self),)
+
+
+@jax.jit
+def exponential(kernel: PositiveKernel, x: Any, z: Any) -> Float[Array, "n m"]:
+    return jnp.exp(kernel.log(x, z))
 
 
 def check_positive(kernel: Kernel, purpose: str = "to give smoothing weights") -> None:

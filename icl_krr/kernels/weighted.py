@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
+import jax
 import jax.numpy as jnp
 import numpy as np
 from jax.typing import DTypeLike
@@ -45,11 +46,13 @@ class Weighted(Kernel):
     kernel: Any
     num_features: int = static()
 
+    @jax.jit
     def __call__(self, x: Float[Array, "n p"], z: Float[Array, "m p"]) -> Float[Array, "n m"]:
         return (
             self.constant(x)[:, None] * self.kernel(x[:, :-1], z[:, :-1]) * self.constant(z)[None]
         )
 
+    @jax.jit
     def constant(self, x: Float[Array, "n p"]) -> Float[Array, " n"]:
         """The factors $e^{u_i}$."""
         return jnp.exp(x[:, -1])

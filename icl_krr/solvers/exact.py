@@ -137,5 +137,6 @@ def held_out_errors(kernel: Kernel, task: Task, ridge: jax.Array) -> jax.Array:
     return like(task.y, in_units(unit_of(y, axis=0), run, 1, y, A))
 
 
+@jax.jit
 def shifted(gram: jax.Array, ridge: jax.Array) -> jax.Array:
     return gram + ridge * jnp.eye(len(gram), dtype=gram.dtype)

@@ -116,9 +116,9 @@ def check_axes(task: Task, axes: int = 0, name: str = "task") -> None:
         raise ValueError(f"{name} must be {wanted}, got x of shape {list(task.x.shape)}; {mend}")
 
 
-def kept(task: Task) -> jax.Array:
+def kept(task: Task) -> Any:
     """Which supports are not masked, as booleans [n]."""
-    return jnp.ones(task.num_supports, bool) if task.mask is None else task.mask
+    return np.ones(task.num_supports, bool) if task.mask is None else task.mask
 
 
 def outputs_of(task: Task) -> int:

@@ -22,7 +22,6 @@ Raises:
     MemoryError: the kernel matrix does not fit into memory.
 """
 
-from .asymmetry import opposite_pair_eigenvalue
 from .consistency import best_bandwidth, smoothing_bias, smoothing_variance
 from .emulation import best_epsilon, emulated_product, emulation_rounding, emulation_truncation
 from .filters import chebyshev_filter, exact_filter, gradient_filter
@@ -53,6 +52,7 @@ from .spectra import (
     effective_dimension,
     eigenvalues,
     lost_share_bound,
+    opposite_pair_eigenvalue,
     prefix_bounds,
     spectral_bounds,
 )

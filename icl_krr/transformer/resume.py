@@ -51,6 +51,7 @@ def tail(model: Transformer, block: int) -> Transformer:
     return model.replace(weights=weights, steps=model.steps - done)  # pyright: ignore[reportAttributeAccessIssue]
 
 
+@jax.jit
 def step_blocks(model: Transformer, step: int) -> tuple[Block, ...]:
     """The blocks of one step, without the axis of steps."""
     scanned, blocks = split_steps(model)

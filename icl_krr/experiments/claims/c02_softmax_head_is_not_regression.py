@@ -19,7 +19,7 @@ from ...tasks import GaussianProcess, Task, sample
 from ...transformer import Transformer, predict, run_with_cache
 from ..shared.draws import draws
 from ..shared.rows import Plot, Rows, tidy
-from .claim import FALSE, NOTHING, Claim, Verdict, at_least, compare, judge
+from .claim import FALSE, NOTHING, Claim, Verdict, at_least, at_most, judge, named
 from .measuring import gap
 
 NOISE = 0.1
@@ -49,36 +49,26 @@ def run(config: Config, key: jax.Array) -> tuple[Rows, Verdict]:
         np.stack([each[name] for each in found], axis=1)
         for name in ("gap", "gap, tuned", "rank correlation", "rmse, tuned", "exact rmse")
     )
-    return rows, judge(
-        compare(
-            "two contexts that one block cannot tell apart: difference of their f* <= 1e-12",
-            np.abs(best[0] - best[1]),
-            1e-12,
-            stated=True,
+    checks = {
+        "two contexts that one block cannot tell apart: difference of their f* <= 1e-12": at_most(
+            np.abs(best[0] - best[1]), 1e-12, stated=True
         ),
-        compare(
-            "these two contexts, blocks with random values: difference of the query's residual "
-            "stream after the block <= 1e-12",
-            np.abs(streams[:, 0] - streams[:, 1]),
-            1e-12,
+        "these two contexts, blocks with random values: difference of the query's residual "
+        "stream after the block <= 1e-12": at_most(np.abs(streams[:, 0] - streams[:, 1]), 1e-12),
+        "these two contexts, blocks with random MLPs and the best constant added: larger error >= "
+        "half of the difference of f*": at_least(
+            worse_error(np.asarray(predictions), np.asarray(best)), np.abs(best[0] - best[1]) / 2
         ),
-        at_least(
-            "these two contexts, blocks with random MLPs and the best constant added: larger "
-            "error >= half of the difference of f*",
-            worse_error(np.asarray(predictions), np.asarray(best)),
-            np.abs(best[0] - best[1]) / 2,
+        "head without MLP: median of |head - f*| / |f*| >= 0.1": at_least(np.median(gaps), 0.1),
+        "head without MLP, best temperature for it: |head - f*| / |f*| >= 0.003": at_least(
+            tuned, 0.003
         ),
-        at_least("head without MLP: median of |head - f*| / |f*| >= 0.1", np.median(gaps), 0.1),
-        at_least(
-            "head without MLP, best temperature for it: |head - f*| / |f*| >= 0.003", tuned, 0.003
+        "smallest rank correlation between head and f* <= 0.9": at_most(rank.min(), 0.9),
+        "median of (RMSE of f*) / (RMSE of the head at its best temperature) <= 0.95": at_most(
+            np.median(exact / error), 0.95
         ),
-        compare("smallest rank correlation between head and f* <= 0.9", rank.min(), 0.9),
-        compare(
-            "median of (RMSE of f*) / (RMSE of the head at its best temperature) <= 0.95",
-            np.median(exact / error),
-            0.95,
-        ),
-    )
+    }
+    return rows, judge(*named(checks))
 
 
 def worse_error(predictions: np.ndarray, best: np.ndarray) -> np.ndarray:

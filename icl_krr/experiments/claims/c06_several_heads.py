@@ -9,7 +9,7 @@ import numpy as np
 from ... import theory
 from ..shared.draws import draws
 from ..shared.rows import Plot, Rows, tidy
-from .claim import HOLDS, NOTHING, Claim, Verdict, at_least, compare, judge, within
+from .claim import HOLDS, NOTHING, Claim, Verdict, at_least, at_most, judge, named, within
 from .limits_of_heads import INPUTS, Config, gap_in_dimensions, logit_variance, measure
 from .measuring import exponent, fields
 
@@ -36,80 +36,38 @@ def run(config: Config, key: jax.Array) -> tuple[Rows, Verdict]:
     wide = np.asarray(gap_in_dimensions(keys, jnp.asarray(config.dimensions), config))
     fall = exponent(config.dimensions, np.median(wide, axis=(0, 2)))
     variance = np.asarray(logit_variance(key, config.num_features))
-    return rows, judge(
-        compare(
-            "|several heads - mixture of their smoothers| / |mixture| <= 1e-12",
-            found.heads,
-            1e-12,
-            stated=True,
+    checks = {
+        "|several heads - mixture of their smoothers| / |mixture| <= 1e-12": at_most(
+            found.heads, 1e-12, stated=True
         ),
-        compare(
-            "temperature 1e-7: |head - y of the support with the largest score| / range of y "
-            "<= 0.01 (our number)",
-            cold,
-            0.01,
-            stated=True,
+        "temperature 1e-7: |head - y of the support with the largest score| / range "
+        "of y <= 0.01 (our number)": at_most(cold, 0.01, stated=True),
+        "temperature 1e4: |head - mean of y| / range of y <= 0.01 (our number)": at_most(
+            to_mean[:, :, -1] / scale, 0.01, stated=True
         ),
-        compare(
-            "temperature 1e4: |head - mean of y| / range of y <= 0.01 (our number)",
-            to_mean[:, :, -1] / scale,
-            0.01,
-            stated=True,
+        "temperature 1, x on the unit sphere in 256 dimensions: |head - mean "
+        "of y| / range of y <= 0.02 (our number)": at_most(wide[:, -1], 0.02, stated=True),
+        "the same in p dimensions: median "
+        "of |head - mean of y| / range of y ~ p^a with a in [-0.7, -0.3]": within(fall, -0.7, -0.3),
+        "temperature 1e-7, x on a sphere: "
+        "|head - y of the nearest support| / range of y <= 0.01": at_most(near[:, sphere], 0.01),
+        "temperature 1e-7, normal x: share of queries with |head - y of the nearest "
+        "support| / range of y > 0.01 is >= 0.1": at_least(np.mean(near[:, normal] > 0.01), 0.1),
+        "change of the prediction if supports are permuted <= 1e-12": at_most(
+            found.permuted, 1e-12
         ),
-        compare(
-            "temperature 1, x on the unit sphere in 256 dimensions: |head - mean of y| / range of "
-            "y <= 0.02 (our number)",
-            wide[:, -1],
-            0.02,
-            stated=True,
+        "exponential kernel: -(smallest eigenvalue "
+        "of K) / (largest eigenvalue of K) <= 1e-12": at_most(found.negative, 1e-12),
+        "|head - y of the largest logit| <= (range of y) m / (1 + m), "
+        "m = (n - 1) exp(second largest logit - largest logit)": at_most(to_top, tops, slack=1e-6),
+        "|head - mean of y| <= (range of y) tanh((range of the logits) / 4)": at_most(
+            to_mean, ends, slack=1e-6
         ),
-        within(
-            "the same in p dimensions: median of |head - mean of y| / range of y ~ p^a with a in "
-            "[-0.7, -0.3]",
-            fall,
-            -0.7,
-            -0.3,
+        "variance of <x, z> / sqrt(p) within [0.95, 1.05], features of unit variance": within(
+            variance, 0.95, 1.05
         ),
-        compare(
-            "temperature 1e-7, x on a sphere: |head - y of the nearest support| / range of y "
-            "<= 0.01",
-            near[:, sphere],
-            0.01,
-        ),
-        at_least(
-            "temperature 1e-7, normal x: share of queries with |head - y of the nearest support| "
-            "/ range of y > 0.01 is >= 0.1",
-            np.mean(near[:, normal] > 0.01),
-            0.1,
-        ),
-        compare(
-            "change of the prediction if supports are permuted <= 1e-12", found.permuted, 1e-12
-        ),
-        compare(
-            "exponential kernel: -(smallest eigenvalue of K) / (largest eigenvalue of K) <= 1e-12",
-            found.negative,
-            1e-12,
-        ),
-        compare(
-            "|head - y of the largest logit| <= (range of y) m / (1 + m), m = (n - 1) "
-            "exp(second largest logit - largest logit)",
-            to_top,
-            tops,
-            slack=1e-6,
-        ),
-        compare(
-            "|head - mean of y| <= (range of y) tanh((range of the logits) / 4)",
-            to_mean,
-            ends,
-            slack=1e-6,
-        ),
-        within(
-            "variance of <x, z> / sqrt(p) within [0.95, 1.05], features of unit variance",
-            variance,
-            0.95,
-            1.05,
-        ),
-    )
+    }
+    return rows, judge(*named(checks))
 
 
 CLAIM = Claim(

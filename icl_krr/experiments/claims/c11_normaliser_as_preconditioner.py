@@ -17,7 +17,7 @@ from ...theory import log_sink
 from ...transformer import predict, run_with_cache
 from ..shared.draws import draws
 from ..shared.rows import Plot, Rows, tidy
-from .claim import HOLDS, TASK, Claim, Verdict, compare, judge
+from .claim import HOLDS, TASK, Claim, Verdict, at_most, judge, named
 from .measuring import largest_gap, over
 
 
@@ -39,13 +39,14 @@ def run(config: Config, key: jax.Array) -> tuple[Rows, Verdict]:
         weight=sink,
         shifted=shifted,
     )
-    return rows, judge(
-        compare("one head: |head - D^-1 G y| / |y|_max <= 1e-12", head, 1e-12, stated=True),
-        compare(
-            "sink of the first block: |alpha - eta (D + c I)^-1 y| / |alpha| <= 1e-10", sink, 1e-10
+    checks = {
+        "one head: |head - D^-1 G y| / |y|_max <= 1e-12": at_most(head, 1e-12, stated=True),
+        "sink of the first block: |alpha - eta (D + c I)^-1 y| / |alpha| <= 1e-10": at_most(
+            sink, 1e-10
         ),
-        compare("head of the second block: gap to (D + c I)^-1 G alpha <= 1e-10", shifted, 1e-10),
-    )
+        "head of the second block: gap to (D + c I)^-1 G alpha <= 1e-10": at_most(shifted, 1e-10),
+    }
+    return rows, judge(*named(checks))
 
 
 @partial(jax.jit, static_argnames="config")

@@ -13,7 +13,7 @@ from ...tasks import LinearRegression
 from ..shared.draws import draw_tasks, draws
 from ..shared.rows import Plot, Rows, tidy
 from .channels import Channels, channel_gaps
-from .claim import FAMILY, HOLDS, Claim, Verdict, at_least, compare, judge
+from .claim import FAMILY, HOLDS, Claim, Verdict, at_least, at_most, judge, named
 
 LAYOUTS: dict[str, tuple[str, dict[str, Any]]] = {
     "CG textbook": ("conjugate_gradient", {}),
@@ -52,20 +52,16 @@ def run(config: Config, key: jax.Array) -> tuple[Rows, Verdict]:
         )
     full, short = np.moveaxis(np.stack(gaps, axis=1), 2, 0)
     own, of_twice = np.transpose(overheads)
-    return rows, judge(
-        compare(
-            "p feature channels, any basis: |slots - iterates| / |iterates| <= 1e-9",
-            full,
-            1e-9,
-            stated=True,
+    checks = {
+        "p feature channels, any basis: |slots - iterates| / |iterates| <= 1e-9": at_most(
+            full, 1e-9, stated=True
         ),
-        compare(
-            "c for 2 p features <= c for p features (Jacobi preconditioner: + p)",
-            of_twice,
-            own + p * np.array(["Jacobi" in name for name in config.layouts]),
+        "c for 2 p features <= c for p features (Jacobi preconditioner: + p)": at_most(
+            of_twice, own + p * np.array(["Jacobi" in name for name in config.layouts])
         ),
-        at_least("p - 1 feature channels: |slots - iterates| / |iterates| >= 1e-3", short, 1e-3),
-    )
+        "p - 1 feature channels: |slots - iterates| / |iterates| >= 1e-3": at_least(short, 1e-3),
+    }
+    return rows, judge(*named(checks))
 
 
 CLAIM = Claim(

@@ -9,7 +9,7 @@ from ...kernels import Exponential
 from ...tasks import GaussianProcess
 from ..shared.draws import draw_tasks, draws
 from ..shared.rows import Plot, Rows, tidy
-from .claim import FAMILY, HOLDS, Claim, Verdict, at_least, compare, judge, within
+from .claim import FAMILY, HOLDS, Claim, Verdict, at_least, at_most, judge, named, within
 from .feature_estimates import KINDS, Config, excess, gap_floor, kernel_entry_errors, negative_share
 from .measuring import exponent
 
@@ -45,61 +45,35 @@ def run(config: Config, key: jax.Array) -> tuple[Rows, Verdict]:
     in_block = np.mean(blocks, axis=0)
     slopes = [exponent(config.widths, np.sqrt(values)) for values in mse]
     outside = np.asarray(excess(keys, tasks, config))
-    return rows, judge(
-        compare(
-            "no bias: |mean error| / standard error <= 4 (our number)", np.abs(z), 4.0, stated=True
+    checks = {
+        "no bias: |mean error| / standard error <= 4 (our number)": at_most(
+            np.abs(z), 4.0, stated=True
         ),
-        within(
-            "mean squared error / formula of lemma 2 in [0.85, 1.15] (our numbers)",
-            ratio[[plain, waves]],
-            0.85,
-            1.15,
-            stated=True,
+        "mean squared error / formula of lemma 2 in [0.85, 1.15] (our numbers)": within(
+            ratio[[plain, waves]], 0.85, 1.15, stated=True
         ),
-        compare(
-            "m = p: mean squared error of orthogonal draws <= that of independent draws",
-            in_block[orthogonal],
-            in_block[plain],
-            stated=True,
+        "m = p: mean squared error of orthogonal draws <= that of independent draws": at_most(
+            in_block[orthogonal], in_block[plain], stated=True
         ),
-        compare(
-            "positive features have weights k^ >= 0: 1 - k^ / k <= 1",
-            -errors[:, :waves],
-            1.0,
-            stated=True,
+        "positive features have weights k^ >= 0: 1 - k^ / k <= 1": at_most(
+            -errors[:, :waves], 1.0, stated=True
         ),
-        compare(
-            "attention with positive features, normalised: output outside of [min y, max y] / "
-            "range of y <= 0",
-            np.maximum(outside[:, 0], 0),
-            0.0,
-            stated=True,
+        "attention with positive features, normalised: output outside of [min y, "
+        "max y] / range of y <= 0": at_most(np.maximum(outside[:, 0], 0), 0.0, stated=True),
+        "the same with trigonometric features: share of draws with an output outside of [min y, "
+        "max y] >= 0.3 (our number)": at_least(np.mean(outside[:, 1] > 0), 0.3, stated=True),
+        "error ~ m^a with a in [-0.6, -0.4]": within(slopes, -0.6, -0.4),
+        "every m: mean squared error of orthogonal draws <= that of independent draws": at_most(
+            ratio[orthogonal], ratio[plain]
         ),
-        at_least(
-            "the same with trigonometric features: share of draws with an output outside of "
-            "[min y, max y] >= 0.3 (our number)",
-            np.mean(outside[:, 1] > 0),
-            0.3,
-            stated=True,
+        "floor of CG on m features ~ m^a with a in [-0.75, -0.25]": within(
+            exponent(config.floors, gaps), -0.75, -0.25
         ),
-        within("error ~ m^a with a in [-0.6, -0.4]", slopes, -0.6, -0.4),
-        compare(
-            "every m: mean squared error of orthogonal draws <= that of independent draws",
-            ratio[orthogonal],
-            ratio[plain],
+        "linear attention without features: share of negative weights <x, z> is >= 0.3": at_least(
+            negative_share(draws(key, config.draws), config), 0.3
         ),
-        within(
-            "floor of CG on m features ~ m^a with a in [-0.75, -0.25]",
-            exponent(config.floors, gaps),
-            -0.75,
-            -0.25,
-        ),
-        at_least(
-            "linear attention without features: share of negative weights <x, z> is >= 0.3",
-            negative_share(draws(key, config.draws), config),
-            0.3,
-        ),
-    )
+    }
+    return rows, judge(*named(checks))
 
 
 CLAIM = Claim(

@@ -14,7 +14,7 @@ from ...tasks import GaussianProcess, Task
 from ..shared.draws import draw_tasks, draws
 from ..shared.rows import Plot, Rows, tidy
 from .channels import Channels, channel_gaps
-from .claim import FAMILY, HOLDS, Claim, Verdict, at_least, compare, judge
+from .claim import FAMILY, HOLDS, Claim, Verdict, at_least, at_most, judge, named
 
 
 @dataclass(frozen=True)
@@ -48,17 +48,15 @@ def run(config: Config, key: jax.Array) -> tuple[Rows, Verdict]:
         )
     full, short = np.moveaxis(np.stack(gaps, axis=1), 2, 0)
     own, of_twice = np.transpose(overheads)
-    return rows, judge(
-        compare(
-            "p feature channels, any basis: |slots - iterates| / |iterates| <= 1e-9",
-            full,
-            1e-9,
-            stated=True,
+    checks = {
+        "p feature channels, any basis: |slots - iterates| / |iterates| <= 1e-9": at_most(
+            full, 1e-9, stated=True
         ),
-        compare("c for 2 p features <= c for p features: c does not grow", of_twice, own),
-        at_least("p - 1 feature channels: |slots - iterates| / |iterates| >= 1e-3", short, 1e-3),
-        compare("p + c channels < rank of K on the supports", p + own[None], rank[:, None] - 1),
-    )
+        "c for 2 p features <= c for p features: c does not grow": at_most(of_twice, own),
+        "p - 1 feature channels: |slots - iterates| / |iterates| >= 1e-3": at_least(short, 1e-3),
+        "p + c channels < rank of K on the supports": at_most(p + own[None], rank[:, None] - 1),
+    }
+    return rows, judge(*named(checks))
 
 
 @jax.jit

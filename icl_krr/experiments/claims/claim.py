@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
@@ -161,13 +161,31 @@ def compare(
     )
 
 
-def at_least(name: str, measured: Any, bound: Any, *, stated: bool = False) -> Check:
+Unnamed = Callable[[str], Check]
+"""A check that waits for its name, its key in a table of checks (see `named`)."""
+
+
+def named(checks: Mapping[str, Unnamed]) -> list[Check]:
+    """The checks of a table, in its order."""
+    return [check(name) for name, check in checks.items()]
+
+
+def at_most(measured: Any, bound: Any, **options: Any) -> Unnamed:
+    """Check measured <= bound in every entry, with the options of `compare`."""
+    return lambda name: compare(name, measured, bound, **options)
+
+
+def at_least(measured: Any, bound: Any, *, stated: bool = False) -> Unnamed:
     """Check measured >= bound in every entry. The tightness is bound / measured."""
-    check = compare(name, bound, measured, stated=stated)
-    return check._replace(measured=check.bound, bound=check.measured)
+
+    def check(name: str) -> Check:
+        found = compare(name, bound, measured, stated=stated)
+        return found._replace(measured=found.bound, bound=found.measured)
+
+    return check
 
 
-def within(name: str, value: Any, low: float, high: float, *, stated: bool = False) -> Check:
+def within(value: Any, low: float, high: float, *, stated: bool = False) -> Unnamed:
     """Check low <= value <= high in every entry.
 
     `measured` is the value with the largest distance from the middle of the interval and `bound`
@@ -176,9 +194,13 @@ def within(name: str, value: Any, low: float, high: float, *, stated: bool = Fal
     """
     middle = (low + high) / 2
     distance = np.atleast_1d(np.asarray(value, float)) - middle
-    check = compare(name, np.abs(distance), (high - low) / 2, stated=stated)
-    worst = distance.flat[np.argmax(np.abs(distance))]
-    return check._replace(measured=float(middle + worst), bound=high if worst > 0 else low)
+
+    def check(name: str) -> Check:
+        found = compare(name, np.abs(distance), (high - low) / 2, stated=stated)
+        worst = distance.flat[np.argmax(np.abs(distance))]
+        return found._replace(measured=float(middle + worst), bound=high if worst > 0 else low)
+
+    return check
 
 
 def judge(*checks: Check, amended: bool = False) -> Verdict:

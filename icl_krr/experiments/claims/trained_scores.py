@@ -14,7 +14,7 @@ from ...transformer import Block, Transformer, predict_batch
 from ..shared.draws import draw_tasks
 from ..shared.rows import Rows, tidy
 from ..shared.runs import load
-from .claim import at_least, compare
+from .claim import at_least, at_most
 
 PARTS = ("all", "symmetric", "symmetric, no negative eigenvalues", "antisymmetric")
 
@@ -79,7 +79,7 @@ def keep(model: Transformer, part: str) -> Transformer:
     return model.replace(weights=replace(model.weights, steps=steps))
 
 
-def trained(name: str, count: int, key: jax.Array) -> tuple[Rows, list]:
+def trained(name: str, count: int, key: jax.Array) -> tuple[Rows, dict]:
     """Measure W_Q^T W_K of a trained encoder, and its error if only a part of each is kept."""
     run = load(name)
     model = jax.tree.map(lambda leaf: leaf.astype(float), run.model)
@@ -97,29 +97,18 @@ def trained(name: str, count: int, key: jax.Array) -> tuple[Rows, list]:
     )
     rows += tidy({"run": [name], "kept part": PARTS}, loss=[[parts[part] for part in PARTS]])
     whole, symmetric, positive, antisymmetric = (parts[part] for part in PARTS)
-    return rows, [
-        at_least(
-            f"{name}: |antisymmetric part of W_Q^T W_K| / |W_Q^T W_K|, median over heads, >= 0.5",
-            np.median(asymmetry),
-            0.5,
+    return rows, {
+        f"{name}: |antisymmetric part of W_Q^T W_K| / |W_Q^T W_K|, "
+        "median over heads, >= 0.5": at_least(np.median(asymmetry), 0.5),
+        f"{name}, only symmetric parts without negative eigenvalues: loss / loss of predicting "
+        "0 <= 5 %": at_most(positive / zero, 0.05),
+        f"{name}, only symmetric parts: loss / loss of the whole model >= 1.05": at_least(
+            symmetric / whole, 1.05
         ),
-        compare(
-            f"{name}, only symmetric parts without negative eigenvalues: loss / loss of predicting "
-            "0 <= 5 %",
-            positive / zero,
-            0.05,
+        f"{name}, only antisymmetric parts: loss / loss of predicting 0 >= 0.5": at_least(
+            antisymmetric / zero, 0.5
         ),
-        at_least(
-            f"{name}, only symmetric parts: loss / loss of the whole model >= 1.05",
-            symmetric / whole,
-            1.05,
-        ),
-        at_least(
-            f"{name}, only antisymmetric parts: loss / loss of predicting 0 >= 0.5",
-            antisymmetric / zero,
-            0.5,
-        ),
-    ]
+    }
 
 
 @jax.jit
