@@ -214,7 +214,6 @@ def run_with_hooks(model: Transformer, task: Task, hooks: Mapping[str, Hook]) ->
         ValueError: the task does not fit the model, the model does not have a point of `hooks`, or
             a hook returns other slots, shapes or dtypes.
 
-    >>> import jax, jax.numpy as jnp
     >>> import icl_krr as ik
     >>> model = ik.constructions.conjugate_gradient(ik.Linear(), num_features=1, ridge=2.0, steps=1)
     >>> task = ik.Task(x=[[1.0]], y=[3.0], x_query=[[1.0]])
