@@ -236,7 +236,9 @@ def test_a_pointer_must_lead_to_what_it_names():
     assert not complained("", "")
     assert len(complained("`derivative_in_y`", "`no_such_solver`")) == 2  # neither is explained
     assert len(complained("`derivative_in_y`", "`exact`")) == 2  # it points on
-    assert len(complained("`derivative_in_y`", "`newton_schulz`")) == 1  # a kernel, and task points on
+    assert (
+        len(complained("`derivative_in_y`", "`newton_schulz`")) == 1
+    )  # a kernel, and task points on
     assert len(complained("kernel, task", "kernel")) == 1
     assert len(complained("kernel, task", "kernel, task, ridge")) == 1
     assert len(complained("; default 8", "")) == 1

@@ -75,7 +75,7 @@ def delta_rule(
     2024.
 
     >>> import numpy as np
-    >>> import icl_krr as ik, jax.numpy as jnp
+    >>> import icl_krr as ik
     >>> model = delta_rule(ik.Linear(), num_features=1, step_size=0.5, steps=2)
     >>> x = np.ones((2, 1))
     >>> task = ik.Task(x=x, y=[2.0, 2.0], x_query=[[1.0]])

@@ -36,13 +36,10 @@ def heavy_ball(
     and `momentum`, or `spectrum`.
 
     Args:
+        step_size, spectrum: as in `gradient_descent`.
         kernel, num_features, ridge, steps, options: as in `icl_krr.constructions`,
             which also says what is raised.
-        step_size: step size $\eta$ > 0; may be a traced scalar; default: computed from `spectrum`.
         momentum: momentum $\mu$ >= 0; may be a traced scalar; default: computed from `spectrum`.
-        spectrum: bounds (low, high) on the eigenvalues of $A = K + \lambda I$, as from
-            `icl_krr.spectral_bounds`; may be traced; default None: `step_size` and
-            `momentum` are given.
 
     Returns:
         A `Transformer` with the states alpha, r, p and prediction.

@@ -75,7 +75,7 @@ def prefix_posterior(
     system with the right-hand side of the query; Quinonero-Candela and Rasmussen, A unifying view
     of sparse approximate Gaussian process regression, 2005, section 5, for `approximates`.
 
-    >>> import icl_krr as ik, jax.numpy as jnp
+    >>> import icl_krr as ik
     >>> model = prefix_posterior(ik.Linear(), num_features=1, ridge=2.0, steps=1)
     >>> task = ik.Task(x=[[1.0]], y=[3.0], x_query=[[1.0]])
     >>> prediction, cache = ik.run_with_cache(model, task)

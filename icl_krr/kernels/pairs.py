@@ -16,15 +16,7 @@ def check_pairs(
 ) -> tuple[Kernel, ...]:
     """Check the kernels and ridges of G models, and return the G kernels.
 
-    Args:
-        kernel: kernel of all models, or a sequence of G kernels.
-        ridges: ridges of the models, [G].
-        name: name of the argument `kernel` in errors.
-
-    Raises:
-        ValueError: `ridges` is not a vector of positive numbers, or the numbers of kernels and
-            ridges differ.
-        TypeError: `kernel` is neither a kernel nor a sequence of kernels.
+    Errors call the argument with the kernels `name`.
 
     >>> import numpy as np
     >>> from icl_krr import Linear

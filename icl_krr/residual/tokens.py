@@ -83,8 +83,7 @@ def num_tokens(task: Task, tokens: str = "pairs") -> int:
     """Return the number of tokens $T = 1 + n + q$, or $1 + 2n + q$ for "interleaved" tokens.
 
     Args:
-        task: supports, outputs and queries; x [n, p], y [n] or [n, r], x_query [q, p].
-        tokens: token format, "pairs" (default) or "interleaved".
+        task, tokens: as in `fields`.
 
     >>> from icl_krr import Task
     >>> num_tokens(Task(x=np.ones((5, 1)), y=np.ones(5), x_query=[[1.0], [1.0]]))
@@ -106,9 +105,8 @@ def embed(
     """Compute the initial stream of a task from the `fields` of its tokens.
 
     Args:
+        task, tokens: as in `fields`.
         embedding: {slot: read of the fields}; an empty read gives zeros.
-        task: supports, outputs and queries; x [n, p], y [n] or [n, r], x_query [q, p].
-        tokens: token format, "pairs" (default) or "interleaved".
         centred: whether to subtract the mean of the unmasked supports' x from the x of all supports
             and queries first; default False. A kernel of the differences x - z does not change, and
             inner products lose no digits if all points are far from 0.
@@ -145,8 +143,7 @@ def visible(task: Task, tokens: str = "pairs") -> jax.Array | np.ndarray:
     """Return which tokens attention may read as keys: the aggregator and the unmasked supports.
 
     Args:
-        task: supports, outputs and queries; x [n, p], y [n] or [n, r], x_query [q, p].
-        tokens: token format, "pairs" (default) or "interleaved".
+        task, tokens: as in `fields`.
 
     Returns:
         A mask [T] of booleans. Without `task.mask` it is a NumPy array, so that JAX knows it while

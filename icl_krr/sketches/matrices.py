@@ -105,8 +105,7 @@ def gaussian(key: jax.Array, num_features: int, width: int) -> Float[Array, "p m
     """Draw a sketch with independent $N(0, 1 / m)$ entries, so that the mean of $P P^T$ is $I$.
 
     Args:
-        key: JAX random key.
-        num_features: number p of features.
+        key, num_features: as in `orthonormal`.
         width: number m of columns, >= 1; may exceed p.
 
     Returns:

@@ -105,7 +105,7 @@ def positive_features(
 
     Source: Choromanski et al., Rethinking attention with Performers, ICLR 2021, lemma 1.
 
-    >>> import jax, jax.numpy as jnp
+    >>> import jax
     >>> from icl_krr import Exponential
     >>> phi = positive_features(jax.random.key(0), Exponential(2.0), num_features=3, width=8)
     >>> phi(np.ones((5, 3))).shape
@@ -128,10 +128,7 @@ def trigonometric_features(
     negative, especially if $k(x, z)$ is small.
 
     Args:
-        key: JAX random key.
-        kernel: log-bilinear kernel to approximate, such as `Exponential` or `Gaussian`. Its
-            temperature or lengthscale and its projection may be traced.
-        num_features: number p of features of x; not used if the kernel has a projection.
+        key, kernel, num_features: as in `positive_features`.
         width: number m of random features, even and >= 2: one cosine and one sine for each
             frequency.
         orthogonal: True draws the frequencies in orthogonal blocks, False (default) draws them
@@ -146,7 +143,7 @@ def trigonometric_features(
     Source: Rahimi, Recht, Random features for large-scale kernel machines, 2007; Peng et al.,
     Random feature attention, ICLR 2021.
 
-    >>> import jax, jax.numpy as jnp
+    >>> import jax
     >>> from icl_krr import Gaussian
     >>> phi = trigonometric_features(jax.random.key(0), Gaussian(2.0), num_features=3, width=8)
     >>> phi(np.ones((5, 3))).shape

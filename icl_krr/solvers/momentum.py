@@ -35,11 +35,9 @@ def heavy_ball(
     $\mu = ((\sqrt{b} - \sqrt{a}) / (\sqrt{b} + \sqrt{a}))^2$.
 
     Args:
+        step_size, spectrum: as in `gradient_descent`.
         kernel, task, ridge, steps: as in `icl_krr.solvers`, which also says what is raised.
-        step_size: step size $\eta$ > 0; default: computed from `spectrum`.
         momentum: momentum $\mu$ >= 0; default: computed from `spectrum`.
-        spectrum: bounds (low, high) = $(a, b)$ on the eigenvalues of $K + \lambda I$, as
-            `icl_krr.spectral_bounds` returns them; default: `step_size` and `momentum` are used.
 
     Source: Polyak, Some methods of speeding up the convergence of iteration methods, 1964.
 

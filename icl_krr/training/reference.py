@@ -171,14 +171,8 @@ def errors_on(
 def likelihoods(best: Reference, scale: Any, tasks: Task) -> dict[str, float]:
     """Mean of minus the log density of outputs at the queries, for predictors of the outputs.
 
-    Args:
-        best: exact predictor of the tasks.
-        scale: factor of its variances (see `scale_of`).
-        tasks: batch of tasks whose `y_query` has noise.
-
-    Returns:
-        "exact_nll" of exact regression, with its variance at each query, and "constant_nll" of the
-        Gaussian that fits all outputs at the queries best, regardless of the supports.
+    "exact_nll" is that of exact regression, whose variance at each query is multiplied by `scale`,
+    and "constant_nll" that of the Gaussian that fits all outputs best, regardless of the supports.
     """
     run = jax.jit(partial(map_tasks, partial(of_outputs, best, scale)))
     spread = jnp.var(tasks.y_query)

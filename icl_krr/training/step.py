@@ -80,9 +80,8 @@ def advance(
     The step is compiled once for each combination of state structure, family shapes and settings.
 
     Args:
+        family, settings: as in `train`.
         state: state before the step. Its buffers are donated, so it cannot be used after the call.
-        family: family of tasks.
-        settings: settings of the training.
         best: kernel and ridge of the posterior mean. The targets are then the predictions of exact
             regression. With None (default) the targets are the outputs at the queries.
 
@@ -143,9 +142,7 @@ def check(model: Transformer, family: Sampler, settings: Training) -> None:
     """Check that settings fit a model and a family, before anything is compiled.
 
     Args:
-        model: model to train.
-        family: family of tasks.
-        settings: settings of the training.
+        model, family, settings: as in `train`.
 
     Raises:
         ValueError: a setting does not fit. The message contains its name, its value and the rule.

@@ -79,14 +79,7 @@ OWN = ("prefix", "log_gate", "strength", "tokens", "max_supports")
 def causal_machine(
     make: Callable[..., Any], kernel: Kernel, num_features: int, **options: Unpack[CausalOptions]
 ) -> tuple[Any, Read]:
-    """Make a machine with a causal mask, and the read of the strengths of its supports.
-
-    Args:
-        make: function that makes the machine from the kernel, `num_features` and `Options`.
-        kernel: kernel of the regression.
-        num_features: number of features p of a point x, >= 1.
-        options: keywords of the causal construction.
-    """
+    """Make a machine with a causal mask, and the read of the strengths of its supports."""
     causal: dict[str, Any] = {k: v for k, v in options.items() if k in OWN}
     prefix, tokens, most = check_causal(num_features, "sketch" in options, **causal)
     m = make(kernel, num_features, **{k: v for k, v in options.items() if k not in OWN})
