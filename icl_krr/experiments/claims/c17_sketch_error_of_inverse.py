@@ -13,7 +13,6 @@ from ... import theory
 from ...kernels import Linear
 from ...linalg import eigenvalues, solve
 from ...sketches import sketched
-from ..shared.draws import draws
 from ..shared.rows import Plot, Rows, tidy
 from ..shared.spectra import of_rank, sketch, spectral_norm, spectral_task
 from .claim import FALSE, NOTHING, Claim, Verdict, at_least, at_most, judge, named
@@ -34,7 +33,7 @@ class Config:
 
 def run(config: Config, key: jax.Array) -> tuple[Rows, Verdict]:
     ridges = jnp.asarray(config.ridges)
-    found = fields(measure(draws(key, config.draws), ridges, config))
+    found = fields(measure(jax.random.split(key, config.draws), ridges, config))
     rows = tidy(
         {"draw": range(config.draws), "ridge": config.ridges, "sketch": SKETCHES},
         error=found.error,

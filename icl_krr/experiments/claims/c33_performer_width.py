@@ -14,7 +14,6 @@ from ...kernels import Exponential, Features
 from ...sketches import trigonometric_features
 from ...tasks import Task
 from ...transformer import predict
-from ..shared.draws import draws
 from ..shared.rows import Plot, Rows, tidy
 from .claim import FAMILY, HOLDS, Claim, Verdict, at_least, at_most, judge, named, within
 from .feature_errors import largest, score_error
@@ -46,7 +45,7 @@ class Config:
 
 
 def run(config: Config, key: jax.Array) -> tuple[Rows, Verdict]:
-    keys, dims, widths = draws(key, config.draws), config.dimensions, config.widths
+    keys, dims, widths = jax.random.split(key, config.draws), config.dimensions, config.widths
     frequencies = jnp.stack([drawn(keys, d, config) for d in dims])
     radii = np.array([[radius(s, d) for d in dims] for s in range(len(SCALINGS))])
     search = partial(
