@@ -44,24 +44,21 @@ class Config:
 
 
 def run(config: Config, key: jax.Array) -> tuple[Rows, Verdict]:
-    errors, formula, below, blocks = (
-        np.asarray(a) for a in kernel_entry_errors(jax.random.split(key, config.draws), config)
-    )
+    draws = jax.random.split(key, config.draws)
+    errors, formula, below, blocks = map(np.asarray, kernel_entry_errors(draws, config))
     mse, negative = np.mean(errors**2, axis=0), np.mean(below, axis=0)
     # average over the widths, so that there is one test of bias for each kind of features
     pooled = np.mean(errors * np.sqrt(config.widths), axis=-1)
     z = np.mean(pooled, axis=0) / np.std(pooled, axis=0) * np.sqrt(config.draws)
-    kernel = Exponential(config.temperature)
     process = GaussianProcess(
-        kernel,
+        Exponential(config.temperature),
         num_features=config.num_features,
         num_supports=config.num_supports,
         num_queries=config.num_queries,
         inputs="sphere",
     )
-    tasks = draw_tasks(key, config.tasks, process)
-    keys = jax.random.split(key, config.tasks)
-    gaps = np.array([gap_floor(keys, tasks, kernel, m, config) for m in config.floors])
+    tasks, keys = draw_tasks(key, config.tasks, process), jax.random.split(key, config.tasks)
+    gaps = np.array([gap_floor(keys, tasks, m, config) for m in config.floors])
     rows = tidy(
         {"features": KINDS, "width": config.widths},
         error=np.sqrt(mse),
@@ -70,8 +67,7 @@ def run(config: Config, key: jax.Array) -> tuple[Rows, Verdict]:
     )
     rows += tidy({"features": ["floor of CG"], "width": config.floors}, error=gaps[None])
     plain, orthogonal, waves = range(3)
-    ratio = np.mean(mse / np.mean(formula, axis=0), axis=1)
-    in_block = np.mean(blocks, axis=0)
+    ratio, in_block = np.mean(mse / np.mean(formula, axis=0), axis=1), np.mean(blocks, axis=0)
     slopes = [exponent(config.widths, np.sqrt(values)) for values in mse]
     outside = np.asarray(excess(keys, tasks, config))
     checks = {
@@ -99,7 +95,7 @@ def run(config: Config, key: jax.Array) -> tuple[Rows, Verdict]:
             exponent(config.floors, gaps), -0.75, -0.25
         ),
         "linear attention without features: share of negative weights <x, z> is >= 0.3": at_least(
-            negative_share(jax.random.split(key, config.draws), config), 0.3
+            negative_share(draws, config), 0.3
         ),
     }
     return rows, judge(*named(checks))
@@ -138,8 +134,7 @@ def kernel_entry_errors(keys: jax.Array, config: Config) -> tuple[jax.Array, ...
             positive_features(own, kernel, num_features=p, width=most),
             trigonometric_features(own, kernel, num_features=p, width=most),
         )
-        true = kernel(x, z)[0, 0]
-        single = [singles(phi, x, z) for phi in maps]
+        true, single = kernel(x, z)[0, 0], [singles(phi, x, z) for phi in maps]
         found = jnp.stack([estimates(values) for values in single])
         # p features in turn are orthogonal
         blocks = jnp.stack(single[:2]).reshape(2, -1, p).mean(axis=-1)
@@ -181,11 +176,9 @@ def excess(keys: jax.Array, tasks: Task, config: Config) -> jax.Array:
 
 
 @partial(jax.jit, static_argnames=("width", "config"))
-def gap_floor(
-    keys: jax.Array, tasks: Task, kernel: Exponential, width: int, config: Config
-) -> jax.Array:
+def gap_floor(keys: jax.Array, tasks: Task, width: int, config: Config) -> jax.Array:
     """Return the final gap to exact KRR of conjugate gradient on m features, median over tasks."""
-    p = config.num_features
+    kernel, p = Exponential(config.temperature), config.num_features
 
     def gap(key: jax.Array, task: Task) -> jax.Array:
         phi = positive_features(key, kernel, num_features=p, width=width)
