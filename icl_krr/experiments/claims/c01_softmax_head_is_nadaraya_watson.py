@@ -12,9 +12,8 @@ from ... import constructions, solvers
 from ...kernels import Exponential
 from ...tasks import GaussianProcess, sample
 from ...transformer import predict
-from ..shared.rows import Plot, Rows, tidy
 from .claim import HOLDS, NOTHING, Claim, Verdict, at_most, judge, named
-from .measuring import over
+from .measuring import Plot, Rows, over, tidy
 
 
 @dataclass(frozen=True)

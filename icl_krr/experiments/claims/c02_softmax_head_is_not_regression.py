@@ -17,9 +17,8 @@ from ...kernels import Exponential
 from ...residual import ROLES, Read, join
 from ...tasks import GaussianProcess, Task, sample
 from ...transformer import Transformer, predict, run_with_cache
-from ..shared.rows import Plot, Rows, tidy
 from .claim import FALSE, NOTHING, Claim, Verdict, at_least, at_most, judge, named
-from .measuring import gap
+from .measuring import Plot, Rows, gap, tidy
 
 NOISE = 0.1
 

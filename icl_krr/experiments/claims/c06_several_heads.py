@@ -14,10 +14,8 @@ from ...kernels import Exponential, Gaussian, Linear, Mixture
 from ...linalg import eigh
 from ...tasks import GaussianProcess, Task, sample
 from ...transformer import predict
-from ..shared.draws import project
-from ..shared.rows import Plot, Rows, tidy
 from .claim import HOLDS, NOTHING, Claim, Verdict, at_least, at_most, judge, named, within
-from .measuring import exponent, fields, largest_gap, over
+from .measuring import Plot, Rows, exponent, fields, largest_gap, over, project, tidy
 
 INPUTS = ("sphere", "normal")
 

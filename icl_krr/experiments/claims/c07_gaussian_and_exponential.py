@@ -13,10 +13,8 @@ from ...constructions import Softmax
 from ...kernels import Exponential, Gaussian, Kernel
 from ...tasks import GaussianProcess, sample
 from ...transformer import predict
-from ..shared.draws import project
-from ..shared.rows import Plot, Rows, tidy
 from .claim import HOLDS, TASK, Claim, Verdict, at_least, at_most, judge, named
-from .measuring import gap
+from .measuring import Plot, Rows, gap, project, tidy
 
 INPUTS = ("sphere", "normal")
 

@@ -28,10 +28,9 @@ from ...numerics import matmul
 from ...sketches import nystrom
 from ...tasks import LinearRegression, Task, system
 from ...transformer import Transformer, run_with_cache
-from ..shared.draws import draw_tasks
-from ..shared.rows import Plot, Rows, tidy
 from ..solverbench.rivals import one_attention
 from .claim import CORRECTED, TASK, Claim, Verdict, at_most, judge, named
+from .measuring import Plot, Rows, draw_tasks, tidy
 
 KERNEL, STATES = Linear(), ("alpha", "r", "p")
 

@@ -15,9 +15,8 @@ from ...numerics import matmul
 from ...tasks import GaussianProcess, sample
 from ...theory import log_sink
 from ...transformer import predict, run_with_cache
-from ..shared.rows import Plot, Rows, tidy
 from .claim import HOLDS, TASK, Claim, Verdict, at_most, judge, named
-from .measuring import largest_gap, over
+from .measuring import Plot, Rows, largest_gap, over, tidy
 
 
 @dataclass(frozen=True)

@@ -14,9 +14,8 @@ from ...constructions import Softmax
 from ...kernels import Gaussian
 from ...tasks import GaussianProcess, sample
 from ...transformer import run_with_cache
-from ..shared.rows import Plot, Rows, tidy
 from .claim import HOLDS, TASK, Claim, Verdict, at_least, at_most, judge, named
-from .measuring import largest_gap, over
+from .measuring import Plot, Rows, largest_gap, over, tidy
 
 KERNEL = Gaussian(0.7)
 CASES = (  # ridge, c, step

@@ -14,10 +14,8 @@ from ... import constructions, sketches, solvers
 from ...kernels import Kernel, Linear
 from ...tasks import LinearRegression, Task
 from ...transformer import Transformer, run_with_cache
-from ..shared.draws import draw_tasks
-from ..shared.rows import Plot, Rows, tidy
 from .claim import FAMILY, HOLDS, Claim, Verdict, at_least, at_most, judge, named
-from .measuring import largest_gap, over
+from .measuring import Plot, Rows, draw_tasks, largest_gap, over, tidy
 
 
 class Channels(NamedTuple):

@@ -13,9 +13,9 @@ from ... import theory
 from ...kernels import Linear
 from ...linalg import eigenvalues
 from ...sketches import sketched
-from ..shared.rows import Plot, Rows, tidy
 from ..shared.spectra import SKETCHES, of_rank, sketch, spectral_norm, spectral_task
 from .claim import FALSE, NOTHING, Claim, Verdict, at_least, at_most, judge, named
+from .measuring import Plot, Rows, tidy
 
 
 @dataclass(frozen=True)

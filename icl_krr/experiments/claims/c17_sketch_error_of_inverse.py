@@ -13,10 +13,9 @@ from ... import theory
 from ...kernels import Linear
 from ...linalg import eigenvalues, solve
 from ...sketches import sketched
-from ..shared.rows import Plot, Rows, tidy
 from ..shared.spectra import of_rank, sketch, spectral_norm, spectral_task
 from .claim import FALSE, NOTHING, Claim, Verdict, at_least, at_most, judge, named
-from .measuring import fields
+from .measuring import Plot, Rows, fields, tidy
 
 SKETCHES = ("best", "orthonormal", "gaussian", "landmarks")
 

@@ -15,10 +15,9 @@ from ...linalg import eigh, solve
 from ...numerics import matmul
 from ...sketches import best, sketched
 from ...transformer import predict
-from ..shared.rows import Plot, Rows, tidy
 from ..shared.spectra import spectral_norm, spectral_task
 from .claim import CORRECTED, TASK, Claim, Verdict, at_least, at_most, judge, named
-from .measuring import fields
+from .measuring import Plot, Rows, fields, tidy
 
 TASKS = ("drawn", "worst")
 

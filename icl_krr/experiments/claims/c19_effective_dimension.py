@@ -14,10 +14,9 @@ from ...kernels import Linear
 from ...sketches import best
 from ...tasks import LinearRegression, Task, sample
 from ...transformer import predict
-from ..shared.rows import Plot, Rows, tidy
 from ..shared.spectra import SPECTRA, flat_task, ridge_of
 from .claim import CORRECTED, TASK, Claim, Verdict, at_least, at_most, judge, named, within
-from .measuring import fields, gap
+from .measuring import Plot, Rows, fields, gap, tidy
 
 
 @dataclass(frozen=True)

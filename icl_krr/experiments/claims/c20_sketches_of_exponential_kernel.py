@@ -15,10 +15,9 @@ from ...linalg import eigenvalues
 from ...sketches import best, nystrom_features, orthonormal, sketched
 from ...tasks import GaussianProcess, sample
 from ...transformer import predict
-from ..shared.rows import Plot, Rows, tidy
 from ..shared.spectra import spectral_norm
 from .claim import FALSE, TASK, Claim, Verdict, at_least, at_most, judge, named
-from .measuring import fields, largest_gap
+from .measuring import Plot, Rows, fields, largest_gap, tidy
 
 
 @dataclass(frozen=True)

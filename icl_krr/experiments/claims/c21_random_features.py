@@ -14,10 +14,8 @@ from ...kernels import Exponential, Linear
 from ...sketches import RandomFeatures, positive_features, trigonometric_features
 from ...tasks import GaussianProcess, Task
 from ...transformer import predict
-from ..shared.draws import draw_tasks
-from ..shared.rows import Plot, Rows, tidy
 from .claim import FAMILY, HOLDS, Claim, Verdict, at_least, at_most, judge, named, within
-from .measuring import exponent, gap as relative_gap
+from .measuring import Plot, Rows, draw_tasks, exponent, gap as relative_gap, tidy
 
 KINDS = ("positive", "positive, orthogonal", "trigonometric")
 

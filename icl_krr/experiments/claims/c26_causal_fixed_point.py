@@ -14,8 +14,8 @@ from ...kernels import Gaussian, Linear
 from ...numerics import matmul
 from ...tasks import LinearRegression, sample
 from ...transformer import Transformer, run_with_cache
-from ..shared.rows import Plot, Rows, tidy
 from .claim import FAMILY, HOLDS, OURS, Claim, Verdict, at_least, at_most, judge, named
+from .measuring import Plot, Rows, tidy
 
 MODELS = ("gradient descent", "heavy ball", "Richardson")
 MASKS = ("exclusive", "inclusive")

@@ -13,8 +13,8 @@ from ... import constructions
 from ...kernels import Linear
 from ...tasks import LinearRegression, Task, sample
 from ...transformer import run_with_cache
-from ..shared.rows import Plot, Rows, tidy
 from .claim import FAMILY, HOLDS, Claim, Verdict, at_least, at_most, judge, named
+from .measuring import Plot, Rows, tidy
 
 RIDGE = 0.1
 

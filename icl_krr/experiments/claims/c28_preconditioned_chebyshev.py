@@ -14,9 +14,8 @@ from ...constructions import ReLU
 from ...kernels import Gaussian
 from ...tasks import GaussianProcess, sample, system
 from ...transformer import operand_bounds, predict, run_with_cache
-from ..shared.rows import Plot, Rows, tidy
 from .claim import FAMILY, HOLDS, OURS, Claim, Verdict, at_least, at_most, judge, named, within
-from .measuring import exponent, first_below
+from .measuring import Plot, Rows, exponent, first_below, tidy
 
 KERNEL, LIMIT = Gaussian(1.0), 1e-2
 SOLVERS = ("Richardson", "Chebyshev")

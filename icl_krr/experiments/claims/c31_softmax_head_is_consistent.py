@@ -10,9 +10,8 @@ import jax.numpy as jnp
 import numpy as np
 
 from ... import constructions, theory
-from ..shared.rows import Plot, Rows, tidy
 from .claim import HOLDS, NOTHING, Claim, Verdict, at_least, at_most, judge, named, within
-from .measuring import exponent
+from .measuring import Plot, Rows, exponent, tidy
 from .smoothers import PLACES, Inputs, laplacian, logit_gradients, queries, smoother
 
 NOISE = 0.5

@@ -9,9 +9,8 @@ import numpy as np
 
 from ... import constructions, theory
 from ...kernels import Exponential
-from ..shared.rows import Plot, Rows, tidy
 from .claim import FAMILY, HOLDS, Claim, Verdict, at_least, at_most, judge, named
-from .measuring import fields
+from .measuring import Plot, Rows, fields, tidy
 from .scores import (
     BIASES,
     EQUAL,

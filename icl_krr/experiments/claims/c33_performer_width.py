@@ -14,10 +14,9 @@ from ...kernels import Exponential, Features
 from ...sketches import trigonometric_features
 from ...tasks import Task
 from ...transformer import predict
-from ..shared.rows import Plot, Rows, tidy
 from .claim import FAMILY, HOLDS, Claim, Verdict, at_least, at_most, judge, named, within
 from .feature_errors import largest, score_error
-from .measuring import exponent
+from .measuring import Plot, Rows, exponent, tidy
 
 SCALINGS = ("R = 2", "R = d^(1/4)", "R = sqrt(d)")
 FIXED, BOUNDED, GROWING = range(3)

@@ -11,10 +11,9 @@ import numpy as np
 from ...kernels import Exponential
 from ...linalg import eigenvalues
 from ...tasks import GaussianProcess, Task
-from ..shared.draws import draw_tasks
-from ..shared.rows import Plot, Rows, tidy
 from .c15_channels_needed import Channels, channel_gaps
 from .claim import FAMILY, HOLDS, Claim, Verdict, at_least, at_most, judge, named
+from .measuring import Plot, Rows, draw_tasks, tidy
 
 
 @dataclass(frozen=True)

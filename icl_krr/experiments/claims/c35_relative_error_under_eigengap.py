@@ -16,10 +16,9 @@ from ...numerics import matmul
 from ...sketches import orthonormal, sketched
 from ...tasks import Task
 from ...transformer import run_with_cache
-from ..shared.rows import Plot, Rows, tidy
 from ..shared.spectra import spectral_norm
 from .claim import HOLDS, TASK, Claim, Verdict, at_least, at_most, judge, named
-from .measuring import fields, largest_gap, over
+from .measuring import Plot, Rows, fields, largest_gap, over, tidy
 
 SPECTRA = ("two levels", "decaying")
 

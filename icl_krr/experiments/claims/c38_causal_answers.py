@@ -13,10 +13,9 @@ from ... import constructions, theory
 from ...kernels import Linear
 from ...tasks import LinearRegression, Task, sample
 from ...transformer import Transformer, predict_along, run_with_cache
-from ..shared.rows import Plot, Rows, tidy
 from .c27_mesa_layer import ridge_regression
 from .claim import HOLDS, OURS, TASK, Claim, Verdict, at_least, at_most, judge, named, within
-from .measuring import exponent
+from .measuring import Plot, Rows, exponent, tidy
 
 FEATURES, LIMIT = 4, 1e-3
 RATES = (0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 1.0)

@@ -15,10 +15,9 @@ from ...numerics import matmul
 from ...probes import round_slots
 from ...tasks import Task
 from ...transformer import Transformer, run_with_hooks
-from ..shared.rows import Plot, Rows, tidy
 from ..shared.spectra import of_rank
 from .claim import CORRECTED, TASK, Claim, Verdict, at_least, at_most, judge, named
-from .measuring import gap, over
+from .measuring import Plot, Rows, gap, over, tidy
 
 FEATURES, RANK, STEPS = 8, 4, 200
 CONJUGATE, CHEBYSHEV = "conjugate gradient", "Chebyshev"

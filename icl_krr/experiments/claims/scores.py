@@ -14,10 +14,9 @@ from ...numerics import matmul
 from ...residual import Read, embed
 from ...tasks import Task
 from ...transformer import Block, Heads, Transformer, predict, predict_batch
-from ..shared.draws import draw_tasks
-from ..shared.rows import Rows, tidy
 from ..shared.runs import load
 from .claim import at_least, at_most
+from .measuring import Rows, draw_tasks, tidy
 
 PARTS = ("all", "symmetric", "symmetric, no negative eigenvalues", "antisymmetric")
 
