@@ -1,7 +1,19 @@
 """Input checks; an error message gives the name, the rule, the value and often a remedy."""
 
 from ..fields import shown
-from .arrays import array, dtype, factorable, floating, floating_dtype, key, matrices
+from .arrays import (
+    ARRAYS,
+    array,
+    concrete,
+    conversion,
+    dtype,
+    each,
+    factorable,
+    floating,
+    floating_dtype,
+    key,
+    matrices,
+)
 from .choices import choice, differences, flag, function, instance, names, path
 from .numbers import (
     LARGEST,
@@ -23,7 +35,6 @@ from .numbers import (
     stored,
 )
 from .spectra import one_of, spectrum
-from .values import ARRAYS, concrete, conversion, each
 
 __all__ = [
     "ARRAYS",

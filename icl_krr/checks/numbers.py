@@ -8,8 +8,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from ..fields import shown
-from .arrays import floating
-from .values import ARRAYS, concrete, conversion, each
+from .arrays import ARRAYS, concrete, conversion, each, floating
 
 
 def numeric(name: str, value: Any) -> None:

@@ -5,8 +5,8 @@ from __future__ import annotations
 from typing import Any
 
 from ..fields import shown
+from .arrays import concrete
 from .numbers import positive_scalar
-from .values import concrete
 
 
 def spectrum(value: Any) -> tuple[Any, Any]:
