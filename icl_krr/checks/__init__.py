@@ -4,17 +4,23 @@ from ..fields import shown
 from .arrays import (
     ARRAYS,
     array,
+    choice,
     concrete,
     conversion,
+    differences,
     dtype,
     each,
     factorable,
+    flag,
     floating,
     floating_dtype,
+    function,
+    instance,
     key,
     matrices,
+    names,
+    path,
 )
-from .choices import choice, differences, flag, function, instance, names, path
 from .numbers import (
     LARGEST,
     at_least,
