@@ -32,15 +32,16 @@ from .numbers import (
     nonnegative_scalar,
     nonnegatives,
     numeric,
+    one_of,
     positive,
     positive_scalar,
     positives,
     reals,
     resolved,
     scalar,
+    spectrum,
     stored,
 )
-from .spectra import one_of, spectrum
 
 __all__ = [
     "ARRAYS",
