@@ -14,7 +14,7 @@ from ..constants import xp
 from ..pytree import checked
 from .forms import Diagonal, Pattern
 from .kernel import Kernel
-from .positive import PositiveKernel
+from .log_bilinear import PositiveKernel
 
 
 @checked
