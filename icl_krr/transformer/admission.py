@@ -18,6 +18,7 @@ from ..residual import Stream, num_tokens
 from ..tasks import Task
 from ..tasks.placement import own_part, placement
 from ..tasks.task import check_axes
+from .cost import how_to_need_less, least_numbers, most_numbers
 from .evaluate import (
     PREDICTION,
     Request,
@@ -27,7 +28,6 @@ from .evaluate import (
     evaluate_batch_divided,
     evaluate_divided,
 )
-from .footprint import how_to_need_less, least_numbers, most_numbers
 from .weights import Transformer, check_model
 
 SMALL_RUN = 2**26
