@@ -15,10 +15,9 @@ from ..tasks import Task
 from ..tasks.batches import chunk_of
 from ..tasks.placement import own_part
 from .evaluate import Request
-from .liveness import erases, lasting_slots, wanted_slots
 from .sublayers import is_mean
 from .tiled_attention import uses_tiles
-from .tying import constant_heads
+from .tying import constant_heads, erases, lasting_slots, wanted_slots
 from .weights import Block, Heads, Spec, Transformer, Unit, width
 
 

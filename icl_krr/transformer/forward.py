@@ -15,7 +15,6 @@ from ..residual import Stream
 from ..residual.tokens import DividedTokens, without_aggregator
 from .attention import UndividedSoftmax, Visible
 from .hook_points import Hook, HookPoints, PlacedHook, Where
-from .liveness import carried_slots, erased_slots, erases, known_zeros
 from .sublayers import (
     activate,
     add_to_stream,
@@ -25,7 +24,7 @@ from .sublayers import (
     sum_of_slots,
     written_by_heads,
 )
-from .tying import split_steps
+from .tying import carried_slots, erased_slots, erases, known_zeros, split_steps
 from .weights import Block, Spec, Transformer
 
 
