@@ -14,8 +14,7 @@ from jax.core import Tracer
 from jax.typing import DTypeLike
 
 from .. import capacity
-from ..fields import cut, shown
-from ..names import unknown
+from ..fields import cut, shown, unknown
 
 ARRAYS = (jax.Array, np.ndarray, np.generic, ShapeDtypeStruct)
 """The types that count as arrays; JAX's tracers are of type `jax.Array`."""

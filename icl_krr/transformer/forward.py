@@ -10,7 +10,7 @@ import jax
 import jax.numpy as jnp
 
 from ..devices import in_order
-from ..names import similar
+from ..fields import similar
 from ..residual import Stream
 from ..residual.tokens import DividedTokens, without_aggregator
 from .attention import UndividedSoftmax, Visible

@@ -10,7 +10,7 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Float
 
-from ..names import unknown
+from ..fields import unknown
 from ..numerics import matmul, reciprocal
 from ..residual import Stream
 from ..residual.reads import read_together

@@ -10,7 +10,7 @@ from typing import NamedTuple
 import jax
 
 from ...catalogue import SOLVERS, make_kernel, taken
-from ...names import similar
+from ...fields import similar
 from ...tasks import Sampler, sample
 from ...training import checkpoint
 from ...training.settings import LIKELIHOOD
