@@ -16,7 +16,7 @@ from ..pytree import checked, static
 from .algebra import precede
 from .forms import Diagonal, FeatureLayer, Pattern
 from .kernel import Kernel
-from .positive import PositiveKernel
+from .log_bilinear import PositiveKernel
 
 
 @checked

@@ -9,8 +9,7 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 
-from ..fields import shown
-from ..names import similar
+from ..fields import shown, similar
 from ..pytree import checked, static
 from ..readable import LINES, WIDTH, drawn
 
