@@ -204,7 +204,7 @@ def judge(config: FitConfig, data: Data, start: Any, fitted: Any, ridge: float) 
 
     _, family = families(str(config.kernel))
     first = jax.tree.map(lambda leaf: known(leaf)[0], data.fitted)
-    widths = model_selection.bandwidths(family, first)[:, None]
+    widths = np.asarray(model_selection.bandwidths(family, first))[:, None]
     _, (width,) = best(smoothing, family.of_bandwidth, widths, data.fitted)
 
     def baselines(told: dict[str, Any]) -> dict[str, jax.Array]:
