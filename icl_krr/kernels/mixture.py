@@ -68,7 +68,6 @@ class Mixture(Kernel):
         weights = jnp.asarray(self.weights, grams.dtype)
         return jnp.sum(weights[:, None, None] * grams, axis=0)
 
-    @jax.jit
     def rounding(self, x: Float[Array, "n p"], z: Float[Array, "m p"]) -> Float[Array, "n m"]:
         """The sum over all kernels, multiplied by the weights of the mixture."""
         errors = jnp.stack([kernel.rounding(x, z) for kernel in self.kernels])
