@@ -248,8 +248,15 @@ KINDS = (
 )
 
 
-def parametrize(names):
-    return pytest.mark.parametrize("case", [CASES[name] for name in names], ids=names)
+def parametrize(names, quick=CASES):
+    """Cases, of which those that are not quick are run once a day."""
+    return pytest.mark.parametrize(
+        "case",
+        [
+            pytest.param(CASES[name], id=name, marks=[pytest.mark.slow] * (name not in quick))
+            for name in names
+        ],
+    )
 
 
 def often(names, often, cases):
@@ -268,13 +275,7 @@ def often(names, often, cases):
 
 each_kind = parametrize(KINDS)
 a_few = parametrize(("cg", "ric-gaussian", "nw-gaussian"))
-each_kind_and_more = pytest.mark.parametrize(
-    "case",
-    [
-        pytest.param(CASES[name], id=name, marks=[pytest.mark.slow] * (name not in KINDS))
-        for name in (*KINDS, "jcg-exponential", "ric-tables")
-    ],
-)
+each_kind_and_more = parametrize((*KINDS, "jcg-exponential", "ric-tables"), KINDS)
 EXPONENTIAL = ik.Exponential(temperature=1.5)
 
 

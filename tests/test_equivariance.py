@@ -7,7 +7,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
-from helpers import CASES, draw, numpy, relative
+from helpers import CASES, draw, numpy, parametrize, relative
 
 import icl_krr as ik
 from icl_krr.experiments.depth_config import DepthConfig, choose_kernel
@@ -64,13 +64,8 @@ def holds(function, task):
     assert np.all(np.isfinite(slope))
 
 
-@pytest.mark.parametrize(
-    "case",
-    [
-        pytest.param(case, id=name, marks=[pytest.mark.slow] * (name not in QUICK))
-        for name, case in CASES.items()
-        if name not in CONSTANT and not case.tables
-    ],
+@parametrize(
+    [name for name, case in CASES.items() if name not in CONSTANT and not case.tables], QUICK
 )
 def test_a_model_answers_in_the_units_of_y_and_so_does_its_derivative(case):
     task = single(draw(1))
@@ -82,13 +77,7 @@ FIRST = {case.solver: name for name, case in reversed(CASES.items()) if name not
 """One case for each solver, whose oracle does not depend on the construction."""
 
 
-@pytest.mark.parametrize(
-    "case",
-    [
-        pytest.param(CASES[name], id=name, marks=[pytest.mark.slow] * (name not in QUICK))
-        for name in FIRST.values()
-    ],
-)
+@parametrize(FIRST.values(), QUICK)
 def test_a_solver_answers_in_the_units_of_y_and_so_does_its_derivative(case):
     task = single(draw(1))
 
