@@ -128,6 +128,7 @@ def test_scalars_of_every_step_and_whole_models_lower_the_loss(tasks):
     assert sum(row.change > 0 for row in whole.moved) > len(own)
 
 
+@pytest.mark.slow
 def test_a_fitted_sketch_is_better_on_other_tasks_than_a_random_one(x64):
     """Of six features with deviations from 1 to 1/10; two steps of CG are all on two channels."""
     family = ik.tasks.LinearRegression(
