@@ -88,7 +88,15 @@ def test_short_programs_have_more_turns():
     assert len(calls) == 1 + 15 * 2
 
 
-KERNELS = (ik.Linear(), ik.Exponential(0.5), ik.Gaussian(0.7))
+of_each_kernel = pytest.mark.parametrize(
+    "kernel",
+    [
+        ik.Linear(),
+        pytest.param(ik.Exponential(0.5), marks=pytest.mark.slow),
+        ik.Gaussian(0.7),
+    ],
+    ids=name_of,
+)
 
 
 def regression(kernel):
@@ -124,7 +132,7 @@ def plain_and_oracle(kernel, task, ridge, steps):
     return numpy(jax.jit(run)(task))
 
 
-@pytest.mark.parametrize("kernel", KERNELS, ids=name_of)
+@of_each_kernel
 def test_plain_code_takes_the_steps_of_the_oracles(kernel, x64):
     """After three steps, before anything has converged."""
     task, ridge, exact = regression(kernel)
@@ -134,7 +142,7 @@ def test_plain_code_takes_the_steps_of_the_oracles(kernel, x64):
         assert np.max(np.abs(oracle - exact)) > 1e-9, name
 
 
-@pytest.mark.parametrize("kernel", KERNELS, ids=name_of)
+@of_each_kernel
 def test_plain_code_converges_to_exact_regression_and_stays_finite(kernel, x64):
     task, ridge, exact = regression(kernel)
     for name, (found, _) in plain_and_oracle(kernel, task, ridge, 400).items():
