@@ -6,7 +6,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
-from helpers import dense, draw, relative
+from helpers import dense, draw, operand_bounds, relative
 
 import icl_krr as ik
 from icl_krr import constructions, solvers, theory
@@ -239,7 +239,7 @@ def test_a_budget_is_enough_with_tables(error, n, ridge):
         task = ik.tasks.sample(jax.random.key(seed), process)
         options = {"num_features": 2, "ridge": ridge, "steps": size.steps, "num_supports": n}
         twin = constructions.preconditioned_chebyshev(kernel, **options)
-        tables = ik.ReLU(size.width, ik.operand_bounds(twin, task))
+        tables = ik.ReLU(size.width, operand_bounds(twin, task))
         model = constructions.preconditioned_chebyshev(kernel, arithmetic=tables, **options)
         exact = np.asarray(solvers.exact(kernel, task, ridge=ridge).prediction)
         gap = np.asarray(ik.predict(model, task)) - exact

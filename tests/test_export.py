@@ -14,7 +14,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
-from helpers import numpy, one, parametrize, relative, stacked
+from helpers import numpy, one, operand_bounds, parametrize, relative, stacked
 from safetensors.numpy import load_file, save_file
 
 import icl_krr as ik
@@ -331,7 +331,7 @@ def solved(solver, steps):
         build = lambda arithmetic: jax.jit(  # noqa: E731
             lambda: construct(kernel, **options, arithmetic=arithmetic)
         )()
-        bound = 64.0 if solver == "conjugate_gradient" else ik.operand_bounds(build("exact"), task)
+        bound = 64.0 if solver == "conjugate_gradient" else operand_bounds(build("exact"), task)
         model = build(ik.ReLU(64, bound))
         prediction, cache = numpy(ik.run_with_cache(model, task, names=(), everything=True))
         last = model.depth - 1
@@ -350,7 +350,7 @@ def cast(tree, dtype):
 @pytest.mark.parametrize(
     ("solver", "steps"),
     [
-        ("richardson", 8),
+        pytest.param("richardson", 8, marks=pytest.mark.slow),
         ("chebyshev", 40),
         pytest.param("conjugate_gradient", 1, marks=pytest.mark.slow),
     ],
