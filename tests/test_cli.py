@@ -83,7 +83,7 @@ def test_predict_prints_json_that_agrees_with_numpy(table, capsys):
     [
         pytest.param("conjugate-gradient", marks=pytest.mark.slow),
         pytest.param("richardson", marks=pytest.mark.slow),
-        "nadaraya-watson",
+        pytest.param("nadaraya-watson", marks=pytest.mark.slow),
     ],
 )
 def test_a_solver_prints_a_table(table, capsys, solver):
@@ -114,6 +114,9 @@ def test_demo_writes_its_files(tmp_path, capsys, monkeypatch):
     assert cli.main(["demo", "--out", str(out), "--steps", "3", "--seed", "1"]) == 0
     printed = capsys.readouterr().out
     assert printed.count("┏") == 2  # a table for each task, with all columns
+    for word in ("gap to", "bound", "zero", "mean", "exact", "d_eff", "cond", "float32"):
+        assert word in printed
+    assert "blocks per step" in " ".join(printed.split())
     assert max(map(len, printed.splitlines())) <= 80
     names = ["depth.png", "depth.svg", "meta.json", "results.csv"]
     assert sorted(path.name for path in out.iterdir()) == names
