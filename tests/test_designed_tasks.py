@@ -102,6 +102,7 @@ def test_parameters_of_each_layer_are_used(x64, tasks):
     assert [gap > 0.01 for gap in separation(other, GRADIENT, tasks).by_layer] == [0, 0, 1]
 
 
+@pytest.mark.slow
 def test_a_noisy_model_is_identified_more_clearly_on_designed_tasks(x64, tasks):
     """Heavy ball with errors of a few percent: Chebyshev is near on drawn tasks only."""
     drawn = batch(0, 16)
