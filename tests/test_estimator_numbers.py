@@ -61,8 +61,9 @@ TABLES = {
 
 
 @pytest.mark.filterwarnings("ignore::sklearn.exceptions.ConvergenceWarning")
+@pytest.mark.slow
 @pytest.mark.parametrize("normalize_y", [False, True])
-@pytest.mark.parametrize("count", [3, pytest.param(5, marks=pytest.mark.slow)])
+@pytest.mark.parametrize("count", [3, 5])
 def test_intervals_cover(count, normalize_y):
     shares = {}
     for name in [*TABLES][:count]:
@@ -119,7 +120,11 @@ def test_a_constant_y_is_predicted_without_doubt():
     assert not std.any()
 
 
-@pytest.mark.parametrize("weight", [None, WEIGHT], ids=["plain", "weighted"])
+@pytest.mark.parametrize(
+    "weight",
+    [None, pytest.param(WEIGHT, marks=pytest.mark.slow)],
+    ids=["plain", "weighted"],
+)
 def test_predictions_do_not_depend_on_the_origin_of_x_or_on_the_order(weight):
     regressor = InContextRegressor(normalize_y=True)
     wanted = both(regressor.fit(X, Y, weight))
