@@ -3,7 +3,7 @@
 import jax
 import numpy as np
 import pytest
-from helpers import draw, left_out_losses, relative, ridge_grid, stacked
+from helpers import draw, left_out_losses, often, relative, ridge_grid, stacked
 from sklearn.kernel_ridge import KernelRidge
 from sklearn.model_selection import LeaveOneOut, cross_val_predict
 
@@ -204,27 +204,27 @@ def test_nadaraya_watson_against_krr_on_its_own_kernel(x64, kernel):
             assert result.facts[name] == result.facts[f"smoother_{name}"] == 1.5
 
 
-@pytest.mark.parametrize(
-    "solver",
+@often(
+    ("solver", "kernel"),
+    [(name, catalogue.taken(name)[-1]) for name in OF_EACH_SORT],
     [
-        pytest.param(name, marks=[pytest.mark.slow] * (name not in OF_EACH_SORT))
+        (name, kernel)
         for name in catalogue.SOLVERS
+        for kernel in catalogue.taken(name)[0 if name == "conjugate_gradient" else -1 :]
     ],
 )
-def test_every_solver_and_every_kernel_follows_its_oracle(x64, solver):
+def test_every_solver_and_every_kernel_follows_its_oracle(x64, solver, kernel):
     """All kernels with one solver: test_keystone has each solver by each attention."""
     task = draw(6, p=2, n=15)
-    kernels = catalogue.taken(solver)
-    for kernel in kernels if solver == "conjugate_gradient" else kernels[-1:]:
-        config = depth_config.DepthConfig(solver, kernel, ridge=2.0, steps=4)
-        result = depth.run(task, config)
-        assert max(row.oracle_gap for row in result.rows) < 1e-8, kernel
-        assert result.facts["kernel"] == kernel
-        if catalogue.SOLVERS[solver].rate:
-            assert all(row.alpha_error <= row.bound * (1 + 1e-9) for row in result.rows)
-        if not catalogue.SOLVERS[solver].iterates:
-            assert np.isnan(result.rows[-1].alpha_error)
-            assert np.isnan(result.rows[-1].bound)
+    config = depth_config.DepthConfig(solver, kernel, ridge=2.0, steps=4)
+    result = depth.run(task, config)
+    assert max(row.oracle_gap for row in result.rows) < 1e-8
+    assert result.facts["kernel"] == kernel
+    if catalogue.SOLVERS[solver].rate:
+        assert all(row.alpha_error <= row.bound * (1 + 1e-9) for row in result.rows)
+    if not catalogue.SOLVERS[solver].iterates:
+        assert np.isnan(result.rows[-1].alpha_error)
+        assert np.isnan(result.rows[-1].bound)
     with pytest.raises(ValueError, match="kernel must be one of"):
         depth_config.DepthConfig(solver, "cubic")
 
