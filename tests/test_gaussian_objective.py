@@ -31,6 +31,13 @@ SMALL = Training(
 )
 DECODER = {"causal": True, "tokens": "interleaved", "max_tokens": 18}
 DRAW = jax.jit(draw, static_argnums=2)
+samplers = pytest.mark.parametrize(
+    "sampler",
+    [
+        pytest.param(PROCESS, id="process", marks=pytest.mark.slow),
+        pytest.param(LINEAR, id="linear"),
+    ],
+)
 
 
 @jax.jit
@@ -69,7 +76,7 @@ def test_the_loss_is_that_of_scipy():
         assert relative(error(model, tasks, where, "gaussian"), np.mean(losses)) < 1e-5
 
 
-@pytest.mark.parametrize("sampler", [PROCESS, LINEAR], ids=["process", "linear"])
+@samplers
 def test_outputs_at_queries_have_the_noise_of_the_supports(sampler):
     """Exact regression with its noise explains them, and not those without noise."""
     tasks = observed_tasks(2000, sampler)
@@ -99,7 +106,7 @@ def test_a_batch_of_the_objective_has_mixed_lengths_too():
     assert np.array_equal(tasks.y_query, y_query)
 
 
-@pytest.mark.parametrize("sampler", [PROCESS, LINEAR], ids=["process", "linear"])
+@samplers
 def test_reference_likelihoods_are_those_of_scipy(sampler):
     tasks = observed_tasks(16, sampler)
     best = reference(sampler, jax.random.key(1), 4)
