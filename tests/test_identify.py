@@ -9,7 +9,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
-from helpers import cut_off, draw as one_task, numpy, one
+from helpers import cut_off, draw as one_task, numpy, often, one
 
 import icl_krr as ik
 from icl_krr.catalogue import SOLVERS, candidates, load as load_row, make_kernel, taken
@@ -58,7 +58,7 @@ FIRST_ORDER = ("gradient_descent", "heavy_ball", "chebyshev", "conjugate_gradien
 @pytest.mark.parametrize(
     "solver",
     [
-        pytest.param(name, marks=[pytest.mark.slow] * (name in ("heavy_ball", "chebyshev")))
+        pytest.param(name, marks=[pytest.mark.slow] * (name != "gradient_descent"))
         for name in FIRST_ORDER
     ],
 )
@@ -171,7 +171,14 @@ def half_stuck(task):
     ("layer_answers", "candidate", "kernel", "baseline", "words"),
     [
         (zero, "gradient_descent", "linear", "zero", "predicting 0"),
-        (mean, "nadaraya_watson", "exponential", "mean", "predicting the mean of y"),
+        pytest.param(
+            mean,
+            "nadaraya_watson",
+            "exponential",
+            "mean",
+            "predicting the mean of y",
+            marks=pytest.mark.slow,
+        ),
         (stuck, "newton_schulz", "linear", "start", "the prediction before the first layer"),
     ],
 )
@@ -222,7 +229,8 @@ def test_parameters_of_each_layer_are_found_where_they_differ(x64):
     assert abs(second / first - 2.5) < 0.01
 
 
-def test_every_candidate_is_the_solver_of_its_name(x64):
+@often("name", ("chebyshev", "delta_rule", "nadaraya_watson", "newton_schulz"), [*candidates()])
+def test_a_candidate_is_the_solver_of_its_name(x64, name):
     """So that what is fitted is what is claimed: the oracle's own parameters fit at once."""
     task = one_task(0, p=3)
     values = {
@@ -231,23 +239,20 @@ def test_every_candidate_is_the_solver_of_its_name(x64):
     }  # fmt: skip
     told = {"chebyshev": {"spectrum": (0.9, 9.0)}, "newton_schulz": {"spectrum": (20.0, 20.0)}}
     same = ("ridge", "step_size", "momentum", "num_supports")
-    for name in candidates():
-        row = SOLVERS[name]
-        kernel = "exponential" if "exponential" in taken(name) else taken(name)[0]
-        own = {key: values[key] for key in parameters(row, kernel)}
-        options = {key: value for key, value in own.items() if key in same} | told.get(name, {})
-        if row.iterates:
-            options["steps"] = task.num_supports if row.sequential else 3
-        oracle = load_row(row.oracle)(make_kernel(kernel, own), task, **options).prediction
-        expected = np.asarray(oracle)
-        path = np.asarray(solve(row, kernel, np.log([*own.values()]), task, 3))
-        if row.iterates and not row.sequential:
-            assert np.allclose(path, expected, atol=1e-8), name
-        else:
-            assert not np.any(path[0])
-            assert np.allclose(path[1:], expected[-1] if row.iterates else expected, atol=1e-8), (
-                name
-            )
+    row = SOLVERS[name]
+    kernel = "exponential" if "exponential" in taken(name) else taken(name)[0]
+    own = {key: values[key] for key in parameters(row, kernel)}
+    options = {key: value for key, value in own.items() if key in same} | told.get(name, {})
+    if row.iterates:
+        options["steps"] = task.num_supports if row.sequential else 3
+    oracle = load_row(row.oracle)(make_kernel(kernel, own), task, **options).prediction
+    expected = np.asarray(oracle)
+    path = np.asarray(solve(row, kernel, np.log([*own.values()]), task, 3))
+    if row.iterates and not row.sequential:
+        assert np.allclose(path, expected, atol=1e-8)
+    else:
+        assert not np.any(path[0])
+        assert np.allclose(path[1:], expected[-1] if row.iterates else expected, atol=1e-8)
 
 
 def test_the_confusion_matrix_counts_what_remains():
