@@ -14,7 +14,7 @@ import pytest
 
 from icl_krr import cli, files
 from icl_krr.cli import interruption, output
-from icl_krr.cli.answers_file import answered
+from icl_krr.cli.identification import answered
 from icl_krr.cli.page_in_parts import Part, make_page
 from icl_krr.experiments.solverbench.folder import FORMAT, digest
 from icl_krr.report import Section
