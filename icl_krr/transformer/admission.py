@@ -16,7 +16,7 @@ from .. import capacity
 from ..devices import Placement
 from ..residual import Stream, num_tokens
 from ..tasks import Task
-from ..tasks.placement import own_part, placement
+from ..tasks.batches import own_part, placement
 from ..tasks.task import check_axes
 from .cost import how_to_need_less, least_numbers, most_numbers
 from .evaluate import (

@@ -12,8 +12,7 @@ from ..devices import Placement
 from ..numerics import accumulator
 from ..residual import Read, num_tokens
 from ..tasks import Task
-from ..tasks.batches import chunk_of
-from ..tasks.placement import own_part
+from ..tasks.batches import chunk_of, own_part
 from .evaluate import Request
 from .sublayers import is_mean
 from .tiled_attention import uses_tiles

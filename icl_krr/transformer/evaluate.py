@@ -15,8 +15,7 @@ from ..devices import Axes, Placement, with_automatic_axes
 from ..residual import Stream, embed, num_tokens
 from ..residual.tokens import keys_of, positions, slot_of_stream, tokens_of_role
 from ..tasks import Task, map_tasks
-from ..tasks.batches import chunk_of, even_chunk
-from ..tasks.placement import spread_tasks
+from ..tasks.batches import chunk_of, even_chunk, spread_tasks
 from ..units import in_units, in_units_plainly
 from .degrees import degrees_of_results, unit_of_task
 from .forward import forward
