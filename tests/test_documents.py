@@ -29,8 +29,7 @@ from icl_krr.catalogue import SOLVERS, load, spelled
 from icl_krr.cli import commands
 from icl_krr.cli.program import parse
 from icl_krr.experiments.ablate import ablation
-from icl_krr.experiments.claims.result import Result
-from icl_krr.experiments.claims.tables import markdown as table_of_claims
+from icl_krr.experiments.claims.result import Result, markdown as table_of_claims
 from icl_krr.experiments.claims.verify import claims
 from icl_krr.experiments.identify import confusion
 from icl_krr.experiments.shared.recipe import RUNS, Recipe, names as recipe_names

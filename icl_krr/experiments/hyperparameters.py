@@ -23,11 +23,10 @@ from ..training.reference import best, errors_of, smoothing
 from ..transformer import predict_batch
 from .depth_config import DepthConfig, bandwidth, choose_kernels, families
 from .shared import model_selection
-from .shared.build import construct
+from .shared.build import construct, solver_keywords
 from .shared.draws import draw_tasks
 from .shared.rows import Rows
 from .shared.runs import Run
-from .shared.solver_keywords import solver_keywords
 
 OBJECTIVES = ("held-out", "marginal-likelihood")
 BOUNDS = ("lowest eigenvalue", "highest eigenvalue")

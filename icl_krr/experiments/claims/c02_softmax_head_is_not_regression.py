@@ -17,10 +17,8 @@ from ...kernels import Exponential
 from ...residual import ROLES, Read, join
 from ...tasks import GaussianProcess, Task, sample
 from ...transformer import Transformer, predict, run_with_cache
-from ..shared.draws import draws
-from ..shared.rows import Plot, Rows, tidy
 from .claim import FALSE, NOTHING, Claim, Verdict, at_least, at_most, judge, named
-from .measuring import gap
+from .measuring import Plot, Rows, gap, tidy
 
 NOISE = 0.1
 
@@ -37,10 +35,10 @@ class Config:
 
 
 def run(config: Config, key: jax.Array) -> tuple[Rows, Verdict]:
-    best, streams, predictions = twins(draws(key, config.blocks), config)
+    best, streams, predictions = twins(jax.random.split(key, config.blocks), config)
     rows, found = [], []
     for n, p in product(config.num_supports, config.num_features):
-        keys = draws(key, config.draws)
+        keys = jax.random.split(key, config.draws)
         measured = measure(keys, jnp.asarray(config.temperatures), (n, p), config)
         found.append(measured)
         axes = {"n": [n], "p": [p], "draw": range(config.draws), "temperature": config.temperatures}

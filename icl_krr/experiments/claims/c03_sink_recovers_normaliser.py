@@ -16,11 +16,9 @@ from ...linalg import solve
 from ...numerics import matmul
 from ...tasks import GaussianProcess, Task, sample
 from ...transformer import predict
-from ..shared.draws import draws
-from ..shared.rows import Plot, Rows, tidy
 from .claim import CORRECTED, TASK, Claim, Verdict, at_least, at_most, judge, named
 from .lost_normaliser import compare_logits
-from .measuring import fields, gap, over
+from .measuring import Plot, Rows, fields, gap, over, tidy
 
 DTYPES = ("float32", "float64")
 NO_SINK = -1e30  # logit of a token that gets the weight 0
@@ -36,7 +34,7 @@ class Config:
 
 
 def run(config: Config, key: jax.Array) -> tuple[Rows, Verdict]:
-    keys, temperatures = draws(key, config.draws), jnp.asarray(config.temperatures)
+    keys, temperatures = jax.random.split(key, config.draws), jnp.asarray(config.temperatures)
     shifts = jnp.asarray(config.shifts)
     found = fields(measure(keys, temperatures, shifts, config))
     errors, bounds = found.errors, found.bounds

@@ -18,10 +18,8 @@ from ...linalg import eigh
 from ...numerics import matmul
 from ...tasks import GaussianProcess, Task, system
 from ...transformer import Cache, run_with_cache
-from ..shared.draws import draw_tasks
-from ..shared.rows import Plot, Rows, tidy
 from .claim import HOLDS, TASK, Claim, Verdict, at_most, judge, named
-from .measuring import fields, over
+from .measuring import Plot, Rows, draw_tasks, fields, over, tidy
 
 NAMES = ("conjugate_gradient", "chebyshev", "heavy_ball", "gradient_descent")
 RATES = {name: load(str(SOLVERS[name].rate)) for name in NAMES}

@@ -15,10 +15,8 @@ from ...kernels import Exponential
 from ...linalg import eigh, solve
 from ...tasks import GaussianProcess, Task, sample, system
 from ...transformer import run_with_cache
-from ..shared.draws import draws
-from ..shared.rows import Plot, Rows, tidy
 from .claim import CORRECTED, TASK, Claim, Verdict, at_least, at_most, judge, named
-from .measuring import fields, over
+from .measuring import Plot, Rows, fields, over, tidy
 
 STEPS = (1.0, 1.9, 2.1)  # in units of 1 / (sigma_1 + ridge)
 SERIES = ("Neumann", *(f"step {step} / (sigma_1 + ridge)" for step in STEPS))
@@ -35,7 +33,7 @@ class Config:
 
 
 def run(config: Config, key: jax.Array) -> tuple[Rows, Verdict]:
-    ratios, keys = jnp.asarray(config.ridges), draws(key, config.draws)
+    ratios, keys = jnp.asarray(config.ridges), jax.random.split(key, config.draws)
     found = fields(measure(keys, ratios, config))
     error, factor, worst = found.error, found.factor, found.worst
     of_inverse = np.asarray(config.ridges_of_inverse)

@@ -13,10 +13,8 @@ from ...constructions import Softmax
 from ...kernels import Exponential, Gaussian, Kernel
 from ...tasks import GaussianProcess, sample
 from ...transformer import predict
-from ..shared.draws import draws, project
-from ..shared.rows import Plot, Rows, tidy
 from .claim import HOLDS, TASK, Claim, Verdict, at_least, at_most, judge, named
-from .measuring import gap
+from .measuring import Plot, Rows, gap, project, tidy
 
 INPUTS = ("sphere", "normal")
 
@@ -32,7 +30,7 @@ class Config:
 
 def run(config: Config, key: jax.Array) -> tuple[Rows, Verdict]:
     grid = jnp.asarray(config.temperatures), jnp.array([name == "sphere" for name in INPUTS])
-    identity, heads, regressions, deep = measure(draws(key, config.draws), *grid, config)
+    identity, heads, regressions, deep = measure(jax.random.split(key, config.draws), *grid, config)
     rows = tidy(
         {"draw": range(config.draws), "inputs": INPUTS, "temperature": config.temperatures},
         **{"gap of the heads": heads, "gap of f*": regressions, "gap of the stacks": deep},

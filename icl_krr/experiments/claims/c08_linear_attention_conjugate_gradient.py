@@ -8,8 +8,8 @@ each contain one other token only, so no divisor of a unit is p.Ap. The pipeline
 A p. Its first block computes the quotients and its second block multiplies them by vectors.
 
 The argument is about these states and this layer of units. Four layers of units after one layer of
-attention are enough (`one_attention`), and a wide MLP can approximate them. The argument does not
-exclude a form that takes one block because it stores more vectors and sums.
+attention are enough (`rivals.one_attention`), and a wide MLP can approximate them. The argument
+does not exclude a form that takes one block because it stores more vectors and sums.
 """
 
 from __future__ import annotations
@@ -28,10 +28,9 @@ from ...numerics import matmul
 from ...sketches import nystrom
 from ...tasks import LinearRegression, Task, system
 from ...transformer import Transformer, run_with_cache
-from ..shared.draws import draw_tasks
-from ..shared.rows import Plot, Rows, tidy
+from ..solverbench.rivals import one_attention
 from .claim import CORRECTED, TASK, Claim, Verdict, at_most, judge, named
-from .one_attention import one_attention
+from .measuring import Plot, Rows, draw_tasks, tidy
 
 KERNEL, STATES = Linear(), ("alpha", "r", "p")
 

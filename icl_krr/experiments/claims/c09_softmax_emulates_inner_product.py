@@ -15,10 +15,8 @@ from ...kernels import Linear
 from ...numerics import matmul
 from ...tasks import LinearRegression, Task
 from ...transformer import run_with_cache
-from ..shared.draws import draw_tasks
-from ..shared.rows import Plot, Rows, tidy
 from .claim import HOLDS, TASK, Claim, Verdict, at_least, at_most, judge, named, within
-from .measuring import exponent
+from .measuring import Plot, Rows, draw_tasks, exponent, tidy
 
 HEADS = ("one-sided", "pair")
 DTYPES = ("float32", "float64")

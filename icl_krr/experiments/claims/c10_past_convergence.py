@@ -14,10 +14,8 @@ from ... import constructions, solvers
 from ...kernels import Linear
 from ...tasks import LinearRegression, Task
 from ...transformer import Transformer, run_with_cache
-from ..shared.draws import draw_tasks
-from ..shared.rows import Plot, Rows, tidy
-from .claim import FAMILY, HOLDS, Claim, Verdict, at_most, judge, named
-from .sources import OURS
+from .claim import FAMILY, HOLDS, OURS, Claim, Verdict, at_most, judge, named
+from .measuring import Plot, Rows, draw_tasks, tidy
 
 DATA = ("y = 0", "one support", "equal supports", "y along a feature", "y ~ 1e-8", "y ~ 1e8")
 FORMS = ("textbook", "fused", "pipelined")

@@ -15,10 +15,8 @@ from ...numerics import matmul
 from ...tasks import GaussianProcess, sample
 from ...theory import log_sink
 from ...transformer import predict, run_with_cache
-from ..shared.draws import draws
-from ..shared.rows import Plot, Rows, tidy
 from .claim import HOLDS, TASK, Claim, Verdict, at_most, judge, named
-from .measuring import largest_gap, over
+from .measuring import Plot, Rows, largest_gap, over, tidy
 
 
 @dataclass(frozen=True)
@@ -32,7 +30,7 @@ class Config:
 
 def run(config: Config, key: jax.Array) -> tuple[Rows, Verdict]:
     grid = jnp.asarray(config.lengthscales), jnp.asarray(config.sinks)
-    head, sink, shifted = measure(draws(key, config.draws), *grid, config)
+    head, sink, shifted = measure(jax.random.split(key, config.draws), *grid, config)
     rows = tidy(
         {"draw": range(config.draws), "lengthscale": config.lengthscales, "sink": config.sinks},
         head=head[..., None],

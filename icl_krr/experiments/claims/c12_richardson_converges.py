@@ -14,10 +14,8 @@ from ...constructions import Softmax
 from ...kernels import Gaussian
 from ...tasks import GaussianProcess, sample
 from ...transformer import run_with_cache
-from ..shared.draws import draws
-from ..shared.rows import Plot, Rows, tidy
 from .claim import HOLDS, TASK, Claim, Verdict, at_least, at_most, judge, named
-from .measuring import largest_gap, over
+from .measuring import Plot, Rows, largest_gap, over, tidy
 
 KERNEL = Gaussian(0.7)
 CASES = (  # ridge, c, step
@@ -37,7 +35,7 @@ class Config:
 
 
 def run(config: Config, key: jax.Array) -> tuple[Rows, Verdict]:
-    keys = draws(key, config.draws)
+    keys = jax.random.split(key, config.draws)
     parts = [measure(keys, n, config) for n in config.sizes]
     low, high, error, slots = (np.stack(v, axis=1) for v in zip(*parts, strict=True))
     etas, steps = np.array([eta for *_, eta in CASES]), np.arange(config.steps + 1)

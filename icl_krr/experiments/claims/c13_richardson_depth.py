@@ -14,10 +14,8 @@ from ...constructions import Softmax
 from ...kernels import Gaussian
 from ...tasks import GaussianProcess, system
 from ...transformer import run_with_cache
-from ..shared.draws import draws
-from ..shared.rows import Plot, Rows, tidy
 from .claim import CORRECTED, TASK, Claim, Verdict, at_most, judge, named, within
-from .measuring import exponent, first_below
+from .measuring import Plot, Rows, exponent, first_below, tidy
 
 BASE = {"n": 64.0, "ridge": 0.1, "lengthscale": 1.0, "p": 2.0}
 LINES = ("richardson", "conjugate gradient")
@@ -42,7 +40,7 @@ class Config:
 
 
 def run(config: Config, key: jax.Array) -> tuple[Rows, Verdict]:
-    keys, rows, found = draws(key, config.draws), [], {}
+    keys, rows, found = jax.random.split(key, config.draws), [], {}
     series = {FIXED: ("n", lambda n: 1.0), MEAN: ("n", lambda n: n / BASE["n"])} | {
         varied: (varied, lambda value: 1.0) for varied in BASE if varied != "n"
     }

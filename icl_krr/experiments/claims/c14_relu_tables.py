@@ -5,8 +5,8 @@ from __future__ import annotations
 import jax
 import numpy as np
 
-from ..shared.rows import Plot, Rows, tidy
 from .claim import HOLDS, TASK, Claim, Verdict, at_least, at_most, judge, named, within
+from .measuring import Plot, Rows, tidy
 from .tabulated import DEPTH, WIDTH, Config, Series, measure, table_errors
 
 

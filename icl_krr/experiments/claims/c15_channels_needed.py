@@ -3,17 +3,54 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any
+from functools import partial
+from typing import Any, NamedTuple
 
 import jax
+import jax.numpy as jnp
 import numpy as np
 
-from ...kernels import Linear
-from ...tasks import LinearRegression
-from ..shared.draws import draw_tasks, draws
-from ..shared.rows import Plot, Rows, tidy
-from .channels import Channels, channel_gaps
+from ... import constructions, sketches, solvers
+from ...kernels import Kernel, Linear
+from ...tasks import LinearRegression, Task
+from ...transformer import Transformer, run_with_cache
 from .claim import FAMILY, HOLDS, Claim, Verdict, at_least, at_most, judge, named
+from .measuring import Plot, Rows, draw_tasks, largest_gap, over, tidy
+
+
+class Channels(NamedTuple):
+    """A solver by name with its ridge, steps and further options."""
+
+    solver: str
+    ridge: float
+    steps: int
+    options: tuple[tuple[str, Any], ...] = ()
+
+    @property
+    def arguments(self) -> dict[str, Any]:
+        return {"ridge": self.ridge, "steps": self.steps, **dict(self.options)}
+
+    def build(self, kernel: Kernel, num_features: int, **sketch: jax.Array) -> Transformer:
+        construct = getattr(constructions, self.solver)
+        return construct(kernel, num_features=num_features, **self.arguments, **sketch)
+
+    def overhead(self, kernel: Kernel, num_features: int) -> int:
+        """The number c of channels of the construction that do not store features."""
+        return self.build(kernel, num_features).overhead
+
+    def gap(self, kernel: Kernel, task: Task, sketch: jax.Array) -> jax.Array:
+        """Return the largest of the gaps |slot - iterate| / |iterate| of the solver's states.
+
+        The model stores the features P^T x, the solver has the features x. The states are alpha,
+        the prediction at the queries and, if the model keeps it, r. |.| is a maximum over all
+        steps.
+        """
+        path = getattr(solvers, self.solver)(kernel, task, **self.arguments)
+        model = self.build(kernel, task.num_features, sketch=sketch)
+        names = tuple(name for name in ("alpha", "r", "prediction") if name in model.layout.names)
+        _, cache = run_with_cache(model, task, names=names)
+        return jnp.max(jnp.stack([largest_gap(cache[name], getattr(path, name)) for name in names]))
+
 
 LAYOUTS: dict[str, tuple[str, dict[str, Any]]] = {
     "CG textbook": ("conjugate_gradient", {}),
@@ -43,7 +80,9 @@ def run(config: Config, key: jax.Array) -> tuple[Rows, Verdict]:
     for name in config.layouts:
         solver, options = LAYOUTS[name]
         run = Channels(solver, config.ridge, config.steps, tuple(options.items()))
-        gaps.append(np.asarray(channel_gaps(draws(key, config.draws), tasks, Linear(), run)))
+        gaps.append(
+            np.asarray(channel_gaps(jax.random.split(key, config.draws), tasks, Linear(), run))
+        )
         overheads.append([run.overhead(Linear(), size) for size in (p, 2 * p)])
         rows += tidy(
             {"solver": [name], "draw": range(config.draws), "p - m": lost},
@@ -62,6 +101,22 @@ def run(config: Config, key: jax.Array) -> tuple[Rows, Verdict]:
         "p - 1 feature channels: |slots - iterates| / |iterates| >= 1e-3": at_least(short, 1e-3),
     }
     return rows, judge(*named(checks))
+
+
+@partial(jax.jit, static_argnames="run")
+def channel_gaps(keys: jax.Array, tasks: Task, kernel: Kernel, run: Channels) -> jax.Array:
+    """Return the gaps [draw, 2] for p and p - 1 feature channels in a random orthonormal basis.
+
+    p - 1 channels mean that one is 0.
+    """
+
+    def gaps(draw: tuple[jax.Array, Task]) -> jax.Array:
+        turn, task = draw
+        P = sketches.orthonormal(turn, task.num_features, task.num_features)
+        both = jnp.stack([P, P.at[:, -1].set(0)])
+        return jax.vmap(lambda P: run.gap(kernel, task, P))(both)
+
+    return over(gaps, (keys, tasks))
 
 
 CLAIM = Claim(

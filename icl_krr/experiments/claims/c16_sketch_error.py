@@ -13,10 +13,9 @@ from ... import theory
 from ...kernels import Linear
 from ...linalg import eigenvalues
 from ...sketches import sketched
-from ..shared.draws import draws
-from ..shared.rows import Plot, Rows, tidy
 from ..shared.spectra import SKETCHES, of_rank, sketch, spectral_norm, spectral_task
 from .claim import FALSE, NOTHING, Claim, Verdict, at_least, at_most, judge, named
+from .measuring import Plot, Rows, tidy
 
 
 @dataclass(frozen=True)
@@ -30,7 +29,7 @@ class Config:
 
 
 def run(config: Config, key: jax.Array) -> tuple[Rows, Verdict]:
-    keys = draws(key, config.draws)
+    keys = jax.random.split(key, config.draws)
     size, nothing, random = (np.asarray(part) for part in exact_rank(keys, config))
     rows, at_width = [], {}
     for width in config.widths:

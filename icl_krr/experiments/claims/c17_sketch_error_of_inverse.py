@@ -13,11 +13,9 @@ from ... import theory
 from ...kernels import Linear
 from ...linalg import eigenvalues, solve
 from ...sketches import sketched
-from ..shared.draws import draws
-from ..shared.rows import Plot, Rows, tidy
 from ..shared.spectra import of_rank, sketch, spectral_norm, spectral_task
 from .claim import FALSE, NOTHING, Claim, Verdict, at_least, at_most, judge, named
-from .measuring import fields
+from .measuring import Plot, Rows, fields, tidy
 
 SKETCHES = ("best", "orthonormal", "gaussian", "landmarks")
 
@@ -34,7 +32,7 @@ class Config:
 
 def run(config: Config, key: jax.Array) -> tuple[Rows, Verdict]:
     ridges = jnp.asarray(config.ridges)
-    found = fields(measure(draws(key, config.draws), ridges, config))
+    found = fields(measure(jax.random.split(key, config.draws), ridges, config))
     rows = tidy(
         {"draw": range(config.draws), "ridge": config.ridges, "sketch": SKETCHES},
         error=found.error,

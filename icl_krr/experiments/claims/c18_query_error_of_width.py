@@ -15,11 +15,9 @@ from ...linalg import eigh, solve
 from ...numerics import matmul
 from ...sketches import best, sketched
 from ...transformer import predict
-from ..shared.draws import draws
-from ..shared.rows import Plot, Rows, tidy
 from ..shared.spectra import spectral_norm, spectral_task
 from .claim import CORRECTED, TASK, Claim, Verdict, at_least, at_most, judge, named
-from .measuring import fields
+from .measuring import Plot, Rows, fields, tidy
 
 TASKS = ("drawn", "worst")
 
@@ -37,7 +35,7 @@ class Config:
 
 def run(config: Config, key: jax.Array) -> tuple[Rows, Verdict]:
     ridges = jnp.asarray(config.ridges)
-    found = fields(measure(draws(key, config.draws), ridges, config))
+    found = fields(measure(jax.random.split(key, config.draws), ridges, config))
     error, printed, y = found.error, found.printed, found.y
     of_tasks, of_ridges = (0, 0, None), (None, None, 0)
     over = lambda bound, draws: jax.vmap(jax.vmap(jax.vmap(bound, of_tasks), of_ridges), draws)  # noqa: E731

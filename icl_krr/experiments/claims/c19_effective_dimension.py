@@ -14,11 +14,9 @@ from ...kernels import Linear
 from ...sketches import best
 from ...tasks import LinearRegression, Task, sample
 from ...transformer import predict
-from ..shared.draws import draws
-from ..shared.rows import Plot, Rows, tidy
 from ..shared.spectra import SPECTRA, flat_task, ridge_of
 from .claim import CORRECTED, TASK, Claim, Verdict, at_least, at_most, judge, named, within
-from .measuring import fields, gap
+from .measuring import Plot, Rows, fields, gap, tidy
 
 
 @dataclass(frozen=True)
@@ -36,7 +34,7 @@ class Config:
 
 def run(config: Config, key: jax.Array) -> tuple[Rows, Verdict]:
     widths, d = np.asarray(config.widths), config.dimension
-    index, keys = jnp.arange(1.0, config.num_features + 1), draws(key, config.draws)
+    index, keys = jnp.arange(1.0, config.num_features + 1), jax.random.split(key, config.draws)
     parts = [measure(keys, SPECTRA[spectrum](index), config) for spectrum in config.spectra]
     found = fields({name: np.stack([part[name] for part in parts]) for name in parts[0]})
     bound = np.asarray(theory.lost_share_bound(d, jnp.asarray(widths)))

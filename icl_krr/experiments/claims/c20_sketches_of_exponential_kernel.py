@@ -15,11 +15,9 @@ from ...linalg import eigenvalues
 from ...sketches import best, nystrom_features, orthonormal, sketched
 from ...tasks import GaussianProcess, sample
 from ...transformer import predict
-from ..shared.draws import draws
-from ..shared.rows import Plot, Rows, tidy
 from ..shared.spectra import spectral_norm
 from .claim import FALSE, TASK, Claim, Verdict, at_least, at_most, judge, named
-from .measuring import fields, largest_gap
+from .measuring import Plot, Rows, fields, largest_gap, tidy
 
 
 @dataclass(frozen=True)
@@ -33,7 +31,7 @@ class Config:
 
 
 def run(config: Config, key: jax.Array) -> tuple[Rows, Verdict]:
-    m, keys = np.asarray(config.widths), draws(key, config.draws)
+    m, keys = np.asarray(config.widths), jax.random.split(key, config.draws)
     found = fields(measure(keys, config))
     ranks, logit, best_rank, landmarks = found.rank, found.logit, found.best, found.landmarks
     over = lambda bound: np.asarray(jax.vmap(jax.vmap(bound, (None, 0)), (0, None))(found.sigma, m))  # noqa: E731

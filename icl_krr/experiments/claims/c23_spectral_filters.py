@@ -15,10 +15,8 @@ from ...linalg import eigh
 from ...probes import hat_matrix, layerwise
 from ...tasks import LinearRegression, Task, system
 from ...transformer import predict
-from ..shared.draws import draw_tasks
-from ..shared.rows import Plot, Rows, tidy
 from .claim import HOLDS, TASK, Claim, Verdict, at_least, at_most, judge, named
-from .measuring import fields
+from .measuring import Plot, Rows, draw_tasks, fields, tidy
 
 LINEAR = ("gradient descent", "chebyshev")
 

@@ -12,10 +12,9 @@ import numpy as np
 from ...numerics import matmul
 from ...tasks import Task
 from ...transformer import Transformer, predict, predict_batch
-from ..shared.draws import draw_tasks
-from ..shared.rows import Plot, Rows, tidy
 from ..shared.runs import load
 from .claim import CORRECTED, FAMILY, Claim, Verdict, at_least, at_most, judge, named
+from .measuring import Plot, Rows, draw_tasks, tidy
 
 ANCHOR = 0.20468888
 """Half the mean squared error of one tuned step as the literature quotes it for x ~ U(-1, 1) and

@@ -14,10 +14,8 @@ from ...kernels import Gaussian, Linear
 from ...numerics import matmul
 from ...tasks import LinearRegression, sample
 from ...transformer import Transformer, run_with_cache
-from ..shared.draws import draws
-from ..shared.rows import Plot, Rows, tidy
-from .claim import FAMILY, HOLDS, Claim, Verdict, at_least, at_most, judge, named
-from .sources import OURS
+from .claim import FAMILY, HOLDS, OURS, Claim, Verdict, at_least, at_most, judge, named
+from .measuring import Plot, Rows, tidy
 
 MODELS = ("gradient descent", "heavy ball", "Richardson")
 MASKS = ("exclusive", "inclusive")
@@ -33,7 +31,7 @@ class Config:
 
 
 def run(config: Config, key: jax.Array) -> tuple[Rows, Verdict]:
-    gaps, state, distance = map(np.asarray, measure(draws(key, config.draws), config))
+    gaps, state, distance = map(np.asarray, measure(jax.random.split(key, config.draws), config))
     rows = tidy(
         {
             "draw": range(config.draws),

@@ -13,9 +13,8 @@ from ... import constructions
 from ...kernels import Linear
 from ...tasks import LinearRegression, Task, sample
 from ...transformer import run_with_cache
-from ..shared.draws import draws
-from ..shared.rows import Plot, Rows, tidy
 from .claim import FAMILY, HOLDS, Claim, Verdict, at_least, at_most, judge, named
+from .measuring import Plot, Rows, tidy
 
 RIDGE = 0.1
 
@@ -28,7 +27,7 @@ class Config:
 
 
 def run(config: Config, key: jax.Array) -> tuple[Rows, Verdict]:
-    keys, n = draws(key, config.draws), config.num_supports
+    keys, n = jax.random.split(key, config.draws), config.num_supports
     found = {p: [np.asarray(v) for v in measure(keys, p, n)] for p in config.features}
     rows = []
     for p, (gaps, _) in found.items():

@@ -14,11 +14,8 @@ from ...constructions import ReLU
 from ...kernels import Gaussian
 from ...tasks import GaussianProcess, sample, system
 from ...transformer import operand_bounds, predict, run_with_cache
-from ..shared.draws import draws
-from ..shared.rows import Plot, Rows, tidy
-from .claim import FAMILY, HOLDS, Claim, Verdict, at_least, at_most, judge, named, within
-from .measuring import exponent, first_below
-from .sources import OURS
+from .claim import FAMILY, HOLDS, OURS, Claim, Verdict, at_least, at_most, judge, named, within
+from .measuring import Plot, Rows, exponent, first_below, tidy
 
 KERNEL, LIMIT = Gaussian(1.0), 1e-2
 SOLVERS = ("Richardson", "Chebyshev")
@@ -36,7 +33,7 @@ class Config:
 
 
 def run(config: Config, key: jax.Array) -> tuple[Rows, Verdict]:
-    keys = draws(key, config.draws)
+    keys = jax.random.split(key, config.draws)
     parts = [[np.asarray(v) for v in measure(keys, n, config)] for n in config.n]
     low, high, floor = (np.stack([part[k] for part in parts], axis=1) for k in range(3))
     errors = [part[3:] for part in parts]  # [n][solver][draw, step]

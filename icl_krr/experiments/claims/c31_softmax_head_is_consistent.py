@@ -10,10 +10,8 @@ import jax.numpy as jnp
 import numpy as np
 
 from ... import constructions, theory
-from ..shared.draws import draws
-from ..shared.rows import Plot, Rows, tidy
 from .claim import HOLDS, NOTHING, Claim, Verdict, at_least, at_most, judge, named, within
-from .measuring import exponent
+from .measuring import Plot, Rows, exponent, tidy
 from .smoothers import PLACES, Inputs, laplacian, logit_gradients, queries, smoother
 
 NOISE = 0.5
@@ -48,7 +46,7 @@ def run(config: Config, key: jax.Array) -> tuple[Rows, Verdict]:
 def estimator(place: Inputs, config: Config, key: jax.Array) -> tuple[Rows, dict]:
     d, h = place.dimension, np.array(config.bandwidths)
     fixed = place.p**-0.25  # the temperature 1 / sqrt(p), which is that of logits <x, z> / sqrt(p)
-    keys, construct = draws(key, config.draws), constructions.nadaraya_watson
+    keys, construct = jax.random.split(key, config.draws), constructions.nadaraya_watson
     both = [smoother(construct, keys, jnp.array([*h, fixed]), place, size) for size in config.sizes]
     error, squares = (np.array(part) for part in zip(*both, strict=True))
     mse = np.mean(error**2 + NOISE * squares, axis=(1, 3))
@@ -116,7 +114,7 @@ def best_of(h: np.ndarray, mse: np.ndarray) -> tuple[float, float]:
 def gradients(config: Config, key: jax.Array) -> tuple[Rows, dict]:
     found = logit_gradients(
         constructions.nadaraya_watson,
-        draws(key, config.tasks),
+        jax.random.split(key, config.tasks),
         jnp.array(config.dimensions),
         size=config.num_supports,
         most=max(config.dimensions),

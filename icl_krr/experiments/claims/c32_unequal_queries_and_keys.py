@@ -9,10 +9,8 @@ import numpy as np
 
 from ... import constructions, theory
 from ...kernels import Exponential
-from ..shared.draws import draws
-from ..shared.rows import Plot, Rows, tidy
 from .claim import FAMILY, HOLDS, Claim, Verdict, at_least, at_most, judge, named
-from .measuring import fields
+from .measuring import Plot, Rows, fields, tidy
 from .scores import (
     BIASES,
     EQUAL,
@@ -23,8 +21,9 @@ from .scores import (
     draw,
     opposite_pairs,
     outputs,
+    trained,
+    transposed,
 )
-from .trained_scores import trained, transposed
 
 TEMPERATURE = 4.0
 
@@ -43,7 +42,7 @@ class Config:
 
 
 def run(config: Config, key: jax.Array) -> tuple[Rows, Verdict]:
-    found = fields(measure(draws(key, config.draws), config))
+    found = fields(measure(jax.random.split(key, config.draws), config))
     change, cycle, solver, pair = found.change, found.cycle, found.solver, found.pair
     rows = tidy(
         {"draw": range(config.draws), "weights": FORMS},

@@ -14,11 +14,9 @@ from ...kernels import Exponential, Features
 from ...sketches import trigonometric_features
 from ...tasks import Task
 from ...transformer import predict
-from ..shared.draws import draws
-from ..shared.rows import Plot, Rows, tidy
 from .claim import FAMILY, HOLDS, Claim, Verdict, at_least, at_most, judge, named, within
 from .feature_errors import largest, score_error
-from .measuring import exponent
+from .measuring import Plot, Rows, exponent, tidy
 
 SCALINGS = ("R = 2", "R = d^(1/4)", "R = sqrt(d)")
 FIXED, BOUNDED, GROWING = range(3)
@@ -46,7 +44,7 @@ class Config:
 
 
 def run(config: Config, key: jax.Array) -> tuple[Rows, Verdict]:
-    keys, dims, widths = draws(key, config.draws), config.dimensions, config.widths
+    keys, dims, widths = jax.random.split(key, config.draws), config.dimensions, config.widths
     frequencies = jnp.stack([drawn(keys, d, config) for d in dims])
     radii = np.array([[radius(s, d) for d in dims] for s in range(len(SCALINGS))])
     search = partial(

@@ -11,10 +11,9 @@ import numpy as np
 from ...kernels import Exponential
 from ...linalg import eigenvalues
 from ...tasks import GaussianProcess, Task
-from ..shared.draws import draw_tasks, draws
-from ..shared.rows import Plot, Rows, tidy
-from .channels import Channels, channel_gaps
+from .c15_channels_needed import Channels, channel_gaps
 from .claim import FAMILY, HOLDS, Claim, Verdict, at_least, at_most, judge, named
+from .measuring import Plot, Rows, draw_tasks, tidy
 
 
 @dataclass(frozen=True)
@@ -38,7 +37,9 @@ def run(config: Config, key: jax.Array) -> tuple[Rows, Verdict]:
     rows, gaps, overheads = [], [], []
     for form in config.forms:
         run = Channels("conjugate_gradient", config.ridge, config.steps, (("form", form),))
-        gaps.append(np.asarray(channel_gaps(draws(key, config.draws), tasks, kernel, run)))
+        gaps.append(
+            np.asarray(channel_gaps(jax.random.split(key, config.draws), tasks, kernel, run))
+        )
         overheads.append([run.overhead(kernel, size) for size in (p, 2 * p)])
         rows += tidy(
             {"form": [form], "draw": range(config.draws), "p - m": (0, 1)},

@@ -16,11 +16,9 @@ from ...numerics import matmul
 from ...sketches import orthonormal, sketched
 from ...tasks import Task
 from ...transformer import run_with_cache
-from ..shared.draws import draws
-from ..shared.rows import Plot, Rows, tidy
 from ..shared.spectra import spectral_norm
 from .claim import HOLDS, TASK, Claim, Verdict, at_least, at_most, judge, named
-from .measuring import fields, largest_gap, over
+from .measuring import Plot, Rows, fields, largest_gap, over, tidy
 
 SPECTRA = ("two levels", "decaying")
 
@@ -39,7 +37,7 @@ class Config:
 def run(config: Config, key: jax.Array) -> tuple[Rows, Verdict]:
     gaps, ridges = np.asarray(config.gaps), np.asarray(config.ridges)
     sigma = jnp.stack([spectra(gap, config) for gap in config.gaps])  # [gap, spectrum, p]
-    found = fields(measure(draws(key, config.draws), sigma, jnp.asarray(ridges), config))
+    found = fields(measure(jax.random.split(key, config.draws), sigma, jnp.asarray(ridges), config))
     sine, known, relative = found.sine, found.known, found.relative
     bound, by_gap, at_zero = found.bound, found.bound_by_gap, found.bound_at_zero
     first, lost = (

@@ -17,10 +17,9 @@ from ...kernels import Linear
 from ...numerics import matmul
 from ...tasks import Task
 from ...transformer import Transformer, predict
-from ..shared.draws import draw_tasks
 from ..shared.retrained import SEEDS, STUDIES, load_models, random_models
-from ..shared.rows import Plot, Rows
 from .claim import CORRECTED, FAMILY, Claim, Verdict, at_least, at_most, judge, named, within
+from .measuring import Plot, Rows, draw_tasks
 
 STUDY = STUDIES["widths"]
 p = STUDY.task.num_features

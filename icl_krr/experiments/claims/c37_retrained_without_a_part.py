@@ -13,10 +13,9 @@ from scipy import stats
 from ...tasks import Task
 from ...training.reference import regression
 from ...transformer import Transformer, predict
-from ..shared.draws import draw_tasks
 from ..shared.retrained import SEEDS, STUDIES, load_models
-from ..shared.rows import Plot, Rows, tidy
 from .claim import CORRECTED, FAMILY, Claim, Verdict, at_least, at_most, judge, named
+from .measuring import Plot, Rows, draw_tasks, tidy
 
 STUDY = STUDIES["ablations"]
 NEEDED = ("linear attention", "no MLP", "1 block")

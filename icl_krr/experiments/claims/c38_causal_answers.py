@@ -13,12 +13,9 @@ from ... import constructions, theory
 from ...kernels import Linear
 from ...tasks import LinearRegression, Task, sample
 from ...transformer import Transformer, predict_along, run_with_cache
-from ..shared.draws import draws
-from ..shared.rows import Plot, Rows, tidy
 from .c27_mesa_layer import ridge_regression
-from .claim import HOLDS, TASK, Claim, Verdict, at_least, at_most, judge, named, within
-from .measuring import exponent
-from .sources import OURS
+from .claim import HOLDS, OURS, TASK, Claim, Verdict, at_least, at_most, judge, named, within
+from .measuring import Plot, Rows, exponent, tidy
 
 FEATURES, LIMIT = 4, 1e-3
 RATES = (0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 1.0)
@@ -36,7 +33,7 @@ class Config:
 
 
 def run(config: Config, key: jax.Array) -> tuple[Rows, Verdict]:
-    keys, n = draws(key, config.draws), config.num_supports
+    keys, n = jax.random.split(key, config.draws), config.num_supports
     found = [[np.asarray(v) for v in measure(keys, r, config)] for r in config.ridges]
     gaps, blocks = (np.stack(part, axis=1) for part in zip(*found, strict=True))
     rows = tidy(

@@ -15,11 +15,9 @@ from ...numerics import matmul
 from ...probes import round_slots
 from ...tasks import Task
 from ...transformer import Transformer, run_with_hooks
-from ..shared.draws import draws
-from ..shared.rows import Plot, Rows, tidy
 from ..shared.spectra import of_rank
 from .claim import CORRECTED, TASK, Claim, Verdict, at_least, at_most, judge, named
-from .measuring import gap, over
+from .measuring import Plot, Rows, gap, over, tidy
 
 FEATURES, RANK, STEPS = 8, 4, 200
 CONJUGATE, CHEBYSHEV = "conjugate gradient", "Chebyshev"
@@ -45,7 +43,7 @@ class Config:
 
 
 def run(config: Config, key: jax.Array) -> tuple[Rows, Verdict]:
-    keys, conditions = draws(key, config.draws), jnp.asarray(config.conditions)
+    keys, conditions = jax.random.split(key, config.draws), jnp.asarray(config.conditions)
     each = [measure(keys, conditions, jnp.asarray(c[3]), c[:3], config) for c in CASES]
     gaps = np.stack(each, axis=1)  # [draw, case, condition]
     names = [f"{s}: {', '.join(slots)} in {d}, |x| = {f:g}" for s, slots, d, f in CASES]

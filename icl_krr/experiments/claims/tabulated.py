@@ -15,7 +15,7 @@ from ...constructions import ReLU, Softmax
 from ...kernels import Gaussian
 from ...tasks import GaussianProcess, Task
 from ...transformer import Transformer, operand_bounds, run_with_cache
-from ..shared.draws import draw_tasks
+from .measuring import draw_tasks
 
 KERNEL, STEP_SIZE = Gaussian(0.7), 1.6
 # tables of WIDTH sqrt(n / e) segments, DEPTH cond log(1 / e) + 2 blocks
