@@ -7,9 +7,8 @@ from pathlib import Path
 from typing import Any, get_args, get_origin, is_typeddict
 
 from .catalogue import spelled
-from .fields import fits, hints, shown, words
+from .fields import fits, hints, shown, unknown, words
 from .files import from_json
-from .names import unknown
 
 
 def read_record(hint: Any, path: Path) -> Any:

@@ -13,7 +13,7 @@ from jax.typing import DTypeLike
 
 from .. import capacity, checks
 from ..constants import xp
-from ..names import unknown
+from ..fields import unknown
 from ..numerics import matmul
 from ..readable import readable
 

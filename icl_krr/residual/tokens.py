@@ -7,6 +7,7 @@ A support is one token with x and y ("pairs"), or two tokens, first x and then y
 from __future__ import annotations
 
 from collections.abc import Mapping
+from functools import partial
 from typing import NamedTuple
 
 import jax
@@ -51,6 +52,11 @@ def fields(task: Task, tokens: str = "pairs") -> Stream:
     """
     check_axes(task)
     checks.choice("tokens", tokens, TOKENS)
+    return laid_out(task, tokens)
+
+
+@partial(jax.jit, static_argnums=1)
+def laid_out(task: Task, tokens: str) -> dict[str, jax.Array]:
     n, q, dtype = task.num_supports, task.num_queries, task.x.dtype
     keep = kept(task)
     zero = jnp.zeros((1, 1), dtype)

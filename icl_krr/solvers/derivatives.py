@@ -45,6 +45,11 @@ def solved(kernel: Kernel, task: Task, ridge: Ridge) -> Solved:
     check_system(kernel, task, ridge, matrices=3)
     checks.factorable("x", task.x)
     check_one_output(task)
+    return solve(kernel, task, ridge)
+
+
+@jax.jit
+def solve(kernel: Kernel, task: Task, ridge: Ridge) -> Solved:
     gram, cross, y = system(kernel, task)
     # one solution for each vector: a product with A^-1 would round |A| |A^-1| times as much
     A = shifted(gram, jnp.asarray(ridge, y.dtype))

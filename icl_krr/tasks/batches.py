@@ -77,14 +77,13 @@ def sample_batch(keys: jax.Array, sampler: Sampler, active: Any = None) -> Task:
     float32, another rounding of a kernel matrix turns its eigenvectors, and with them the draw of a
     Gaussian process.
     """
-    alone = jax.default_backend() == "cpu"
+    return in_parts(lambda keys: sample_each(keys, sampler, active), keys, whole=False)
 
-    def each(keys: jax.Array) -> Task:
-        return jax.lax.map(
-            lambda key: sample(key, sampler, active), keys, batch_size=None if alone else len(keys)
-        )
 
-    return in_parts(each, keys, whole=False)
+@jax.jit
+def sample_each(keys: jax.Array, sampler: Sampler, active: Any) -> Task:
+    size = None if jax.default_backend() == "cpu" else len(keys)
+    return jax.lax.map(lambda key: sample(key, sampler, active), keys, batch_size=size)
 
 
 def outline(family: Sampler) -> Task:

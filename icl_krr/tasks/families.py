@@ -11,6 +11,7 @@ from jaxtyping import Array, Float
 from .. import capacity, checks, shapes
 from ..numerics import matmul
 from ..pytree import checked, static
+from .columns import standardise
 from .samplers import (
     INPUTS,
     InOneProgram,
@@ -21,7 +22,6 @@ from .samplers import (
     observe,
     restrict,
 )
-from .scaling import standardise
 from .tables import Table
 from .task import Task
 

@@ -37,6 +37,7 @@ def gradient_descent_rate(low: Number, high: Number, steps: Number) -> jax.Array
     return ((high - low) / jnp.asarray(high + low)) ** steps
 
 
+@jax.jit
 def root_factor(low: Number, high: Number) -> jax.Array:
     root = jnp.sqrt(jnp.asarray(high) / low)
     return (root - 1) / (root + 1)

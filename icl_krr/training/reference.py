@@ -11,6 +11,7 @@ from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
+import numpy as np
 
 from .. import checks, solvers
 from ..kernels import Exponential, Gaussian, Kernel, Linear
@@ -118,25 +119,30 @@ def reference(family: Sampler, key: jax.Array, count: int = 256) -> Reference:
     checks.count("count", count)
     check_batch(count, outline(family))
     tasks = draw(key, family, count)
-    size = jnp.sqrt(jnp.mean(jnp.sum(tasks.x**2, axis=-1)))
-    widths = (size * jnp.logspace(-6, 3, 19, base=2))[:, None]
+    size = float(size_of(tasks.x))
+    widths = (size * np.logspace(-6, 3, 19, base=2, dtype=tasks.x.dtype))[:, None]
     _, (width,) = best(smoothing, Gaussian, widths, tasks)
     known = optimal(family)
     if known is not None:
         kernel, ridge = known
         return Reference(kernel, ridge, True, Gaussian(width))
-    ridges = 10.0 ** jnp.arange(-4.0, 3.0)
+    ridges = 10.0 ** np.arange(-4, 3, dtype=tasks.x.dtype)
     found = []
     for make, bandwidths in (
         (linear, widths[:1]),
         (Gaussian, widths),
         (Exponential, widths[6:] ** 2),
     ):
-        grid = jnp.stack(jnp.meshgrid(bandwidths[:, 0], ridges), axis=-1).reshape(-1, 2)
+        grid = np.stack(np.meshgrid(bandwidths[:, 0], ridges), axis=-1).reshape(-1, 2)
         error, (bandwidth, ridge) = best(regression, make, grid, tasks)
         found.append((error, make(bandwidth), ridge))
     _, kernel, ridge = min(found, key=lambda entry: entry[0])
     return Reference(kernel, ridge, False, Gaussian(width))
+
+
+@jax.jit
+def size_of(x: jax.Array) -> jax.Array:
+    return jnp.sqrt(jnp.mean(jnp.sum(x**2, axis=-1)))
 
 
 def linear(_: Any) -> Linear:
@@ -144,15 +150,15 @@ def linear(_: Any) -> Linear:
 
 
 def best(
-    predict: Callable[..., jax.Array], make: Callable[[Any], Kernel], grid: jax.Array, tasks: Task
+    predict: Callable[..., jax.Array], make: Callable[[Any], Kernel], grid: np.ndarray, tasks: Task
 ) -> tuple[float, list[float]]:
     """The least mean squared error over a grid of parameters, and the parameters that reach it.
 
     The first parameter makes the kernel; `predict` takes the kernel, a task and the others.
     """
-    errors = errors_on(predict, make, grid, tasks)
-    errors = jnp.where(jnp.isfinite(errors), errors, jnp.inf)
-    at = int(jnp.argmin(errors))
+    errors = np.asarray(errors_on(predict, make, grid, tasks))
+    errors = np.where(np.isfinite(errors), errors, np.inf)
+    at = int(np.argmin(errors))
     return float(errors[at]), grid[at].tolist()
 
 
@@ -174,11 +180,12 @@ def likelihoods(best: Reference, scale: Any, tasks: Task) -> dict[str, float]:
     "exact_nll" is that of exact regression, whose variance at each query is multiplied by `scale`,
     and "constant_nll" that of the Gaussian that fits all outputs best, regardless of the supports.
     """
-    run = jax.jit(partial(map_tasks, partial(of_outputs, best, scale)))
-    spread = jnp.var(tasks.y_query)
+    of_task = partial(of_outputs, best, scale)
+    run = jax.jit(lambda tasks: (jnp.mean(map_tasks(of_task, tasks)), jnp.var(tasks.y_query)))
+    exact, spread = map(float, run(tasks))
     return {
-        "exact_nll": float(-jnp.mean(run(tasks))),
-        "constant_nll": float(0.5 * (jnp.log(2 * jnp.pi * spread) + 1)),
+        "exact_nll": -exact,
+        "constant_nll": float(0.5 * (np.log(2 * np.pi * spread) + 1)),
     }
 
 
@@ -197,7 +204,7 @@ def scale_of(best: Reference, family: Sampler, tasks: Task) -> float:
         found = with_variance(best, 1.0, task)
         return (task.y_query - found.mean) ** 2 / found.variance
 
-    return float(jnp.mean(jax.jit(partial(map_tasks, squares))(tasks)))
+    return float(jax.jit(lambda tasks: jnp.mean(map_tasks(squares, tasks)))(tasks))
 
 
 def of_outputs(best: Reference, scale: Any, task: Task) -> jax.Array:

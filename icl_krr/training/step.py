@@ -65,6 +65,11 @@ def start(model: Transformer, settings: Training) -> State:
     """
     check_model(model)
     checks.instance("settings", settings, Training, "an icl_krr.training.Training")
+    return state_before(model, settings)
+
+
+@partial(jax.jit, static_argnums=1)
+def state_before(model: Transformer, settings: Training) -> State:
     # copy: `advance` donates the state, and leaves of some constructions share a buffer
     own: Any = jax.tree.map(lambda leaf: jnp.array(leaf, copy=True), model)
     key = jax.random.fold_in(jax.random.key(settings.seed), 1)

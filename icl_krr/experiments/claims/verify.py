@@ -16,7 +16,7 @@ from types import ModuleType
 
 import jax
 
-from ...names import unknown
+from ...fields import unknown
 from ..shared.rows import Rows
 from .claim import Claim, Verdict
 from .result import Result, summarise

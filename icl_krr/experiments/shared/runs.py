@@ -11,7 +11,7 @@ import jax
 
 from ... import catalogue
 from ...catalogue import FAMILIES, SOLVERS, make_kernel, taken
-from ...names import similar
+from ...fields import similar
 from ...tasks import GaussianProcess, Rows, Sampler, diabetes, read_table, sample
 from ...training import checkpoint
 from ...training.settings import LIKELIHOOD
