@@ -20,8 +20,8 @@ from ..experiments.identify.trained_model import (
 )
 from ..experiments.shared.arrays import read_arrays, task_of
 from ..experiments.shared.draws import draw_tasks
-from ..experiments.shared.families import family
 from ..experiments.shared.recipe import Recipe
+from ..experiments.shared.runs import family
 from ..probes import Identification
 from ..probes.naming.answers import with_other_outputs
 from ..probes.naming.distances import SPACES, TITLES, Distance

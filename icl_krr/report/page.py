@@ -11,7 +11,7 @@ from typing import Any, NamedTuple
 
 from jinja2 import Environment, PackageLoader
 
-from ..experiments.claims.sources import works
+from ..experiments.claims.claim import works
 from ..files import Lines
 from .chart import CONFIG, Board, library
 
