@@ -24,7 +24,6 @@ SHARED = {
     "readable",
     "records",
     "rounding",
-    "shapes",
     "status",
     "step_sizes",
     "text_tables",
