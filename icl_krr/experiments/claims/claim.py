@@ -110,9 +110,9 @@ class Claim:
     Attributes:
         title: the claim in a few words, for short tables.
         statement: the claim in the notation of this library.
-        source: key of `sources.REFERENCES`, a comma, and the place, such as "Cawley 2025,
+        source: key of `REFERENCES`, a comma, and the place, such as "Cawley 2025,
             paper/sections/theory.md, theorem 2". A semicolon is between two sources.
-            `sources.OURS` if the claim is ours alone.
+            `OURS` if the claim is ours alone.
         quote: the statement as printed at that place, with its quantifiers. "" if it is ours.
         expected: status that this library found for the claim.
         told: what the models of the experiment are told besides the kernel: NOTHING; the FAMILY
@@ -154,7 +154,7 @@ class Claim:
 
     @property
     def authors(self) -> list[str]:
-        """Keys of the sources in `sources.REFERENCES`, or `sources.OURS`."""
+        """Keys of the sources in `REFERENCES`, or `OURS`."""
         return authors(self.source)
 
 
