@@ -22,7 +22,6 @@ SHARED = {
     "numerics",
     "pytree",
     "readable",
-    "records",
     "rounding",
     "status",
     "step_sizes",
