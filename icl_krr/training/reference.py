@@ -22,7 +22,7 @@ from ..tasks import Sampler, Task, map_tasks
 from ..tasks.batches import check_batch, outline
 from ..tasks.samplers import check_sampler
 from ..uncertainty import Predictive, log_density
-from .objectives import draw
+from .batches import draw
 
 Optimal = tuple[Kernel, Any] | None
 """Kernel and ridge of the posterior mean of a family, or None if they are not known."""

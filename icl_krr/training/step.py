@@ -18,7 +18,7 @@ from ..transformer import Transformer, predict, predict_along, predictive
 from ..transformer.read_outs import check_distribution
 from ..transformer.weights import check_model
 from ..uncertainty import log_density
-from .objectives import batch, check_observed
+from .batches import batch, check_observed
 from .reference import Optimal, optimal, regression
 from .settings import LIKELIHOOD, Training
 
