@@ -62,7 +62,6 @@ def map_tasks(
     check_axes(tasks, 1)
     size = chunk_of(tasks, chunk)
 
-    @jax.jit
     def run(tasks: Task, *shared: Any) -> Any:
         return jax.lax.map(lambda task: function(task, *shared), tasks, batch_size=size)
 
