@@ -13,11 +13,14 @@ FOLDER = Path(__file__).parent / "on_eight_devices"
 
 
 def run_on_eight_devices(marked):
-    """Run the tests with a mark. LAPACK gets no threads of its own: devices would wait for them."""
+    """Run the tests with a mark. LAPACK gets no threads of its own: devices would wait for them.
+
+    The files are named: a pattern of all files would have pytest rewrite the asserts of JAX, too.
+    """
     flags = os.environ.get("XLA_FLAGS") or known(QUICK)
     command = [sys.executable, "-m", "pytest", "-q", "-p", "no:xdist", "-o", "addopts="]
     done = subprocess.run(
-        [*command, "-o", "python_files=*.py", "-m", marked, FOLDER],
+        [*command, "-m", marked, *sorted(FOLDER.glob("*.py"))],
         env={**os.environ, "XLA_FLAGS": f"{flags} {EIGHT_DEVICES}", "OPENBLAS_NUM_THREADS": "1"},
         capture_output=True,
         text=True,

@@ -41,7 +41,7 @@ RUNS = {
     ("run", "kind"),
     [
         (RUNS["vmap"], AxisType.Explicit),
-        (RUNS["predict_batch"], AxisType.Auto),
+        pytest.param(RUNS["predict_batch"], AxisType.Auto, marks=pytest.mark.slow),
         pytest.param(RUNS["map_tasks"], AxisType.Explicit, marks=pytest.mark.slow),
     ],
 )

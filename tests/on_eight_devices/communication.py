@@ -79,6 +79,7 @@ def test_a_step_sends_what_the_formula_says_on_any_number_of_devices(name, count
     check_a_step(name, False, count)
 
 
+@pytest.mark.slow
 def test_the_memory_of_a_divided_run_is_that_of_one_device():
     config = ik.tasks.LinearRegression(num_features=P, num_supports=80_000)
     task = jax.eval_shape(lambda: ik.tasks.sample(jax.random.key(0), config))

@@ -82,16 +82,19 @@ def test_constructions_are_those_of_one_device(x64, case):
     assert_equal(got, expected, 1e-12 * case.rounding)
 
 
-@pytest.mark.parametrize(
-    "name",
-    [
-        pytest.param(name, marks=() if name == "linear decoder" else pytest.mark.slow)
-        for name in TRAINED
-    ],
-)
+def trained_and_masked(name):
+    return ik.init(jax.random.key(0), TRAINED[name]), masked(draw(3, p=4, n=13, q=2))
+
+
+def test_a_trained_model_predicts_what_it_does_on_one_device(x64):
+    model, task = trained_and_masked("linear decoder")
+    assert relative(ik.predict(model, task, mesh=MESH), ik.predict(model, task)) < 1e-12
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", TRAINED)
 def test_trained_models_are_those_of_one_device(x64, name):
-    model = ik.init(jax.random.key(0), TRAINED[name])
-    task = masked(draw(3, p=4, n=13, q=2))
+    model, task = trained_and_masked(name)
     assert_equal(pulled_back(model, task, MESH), pulled_back(model, task), 1e-12)
 
 
@@ -144,13 +147,21 @@ def test_second_derivatives(x64):
     assert relative(curvature(MESH), curvature(None)) < 1e-11
 
 
-@pytest.mark.parametrize(
-    ("temperature", "slopes"), [pytest.param(1.0, 1e-6, marks=pytest.mark.slow), (1e-3, 1e-3)]
-)
-def test_single_precision(temperature, slopes):
-    """Also with logits far beyond the range of exp, where some devices hold no key that counts."""
+def smoother(temperature):
     model = ik.constructions.nadaraya_watson(ik.Exponential(temperature), num_features=3)
-    task = draw(3, p=3, n=13, q=2)
+    return model, draw(3, p=3, n=13, q=2)
+
+
+def test_logits_far_beyond_the_range_of_exp():
+    """Some devices hold no key that counts."""
+    model, task = smoother(1e-3)
+    assert relative(ik.predict(model, task, mesh=MESH), ik.predict(model, task)) < 1e-6
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(("temperature", "slopes"), [(1.0, 1e-6), (1e-3, 1e-3)])
+def test_single_precision(temperature, slopes):
+    model, task = smoother(temperature)
     (got, expected) = (pulled_back(model, task, mesh) for mesh in (MESH, None))
     assert_equal(got, expected, slopes)
     assert relative(got[0], expected[0]) < 1e-6
