@@ -109,7 +109,14 @@ def rows_of(folder):
 
 
 @pytest.fixture
-def calls(monkeypatch):
+def no_figure(monkeypatch):
+    """For tests of what a command computes: `test_what_a_run_leaves` has the figure."""
+    monkeypatch.setattr(plots, "sweep_figure", lambda *_: None)
+    monkeypatch.setattr(plots, "images", lambda *_: {})
+
+
+@pytest.fixture
+def calls(monkeypatch, no_figure):
     """The cells that are run, one after the other."""
     made = []
     original = module.run_cell
@@ -162,7 +169,7 @@ def test_what_a_run_leaves(tmp_path, capsys):
     assert (tmp_path / "depth.png").read_bytes().startswith(b"\x89PNG")
 
 
-def test_the_table_has_the_baselines(x64, tmp_path, capsys):
+def test_the_table_has_the_baselines(x64, no_figure, tmp_path, capsys):
     assert run(tmp_path, "--lines", "chebyshev", "--values", "0", "4", "--seeds", "1") == 0
     table = {
         cells[0]: cells[1:]
@@ -212,7 +219,7 @@ def test_cells_without_baselines_are_run_again(tmp_path, calls):
     assert (tmp_path / "results.csv").read_text() == whole
 
 
-def test_another_sweep_is_refused(tmp_path, capsys):
+def test_another_sweep_is_refused(no_figure, tmp_path, capsys):
     assert run(tmp_path, "--lines", "chebyshev", "--seeds", "1") == 0
     before = rows_of(tmp_path)
     assert run(tmp_path, "--lines", "chebyshev", "--seeds", "1", "--temperature", "2.0") == 2
@@ -279,7 +286,7 @@ def test_a_table_of_ones_own_is_left_alone(tmp_path, text, capsys):
     assert (tmp_path / "results.csv").read_text() == text
 
 
-def test_what_is_shown_is_what_was_asked_for(tmp_path, capsys):
+def test_what_is_shown_is_what_was_asked_for(no_figure, tmp_path, capsys):
     assert run(tmp_path, "--lines", "chebyshev", "--seeds", "2") == 0
     capsys.readouterr()
     assert run(tmp_path, "--lines", "richardson", "--seeds", "1", "--seed", "1", "--json") == 0
