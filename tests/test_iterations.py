@@ -329,7 +329,7 @@ def test_missing_and_wrong_arguments_are_one_sentence():
         ik.constructions.richardson(kernel, attention="linear", **build)
     with pytest.raises(ValueError, match="attention must be 'linear' for a Nystrom"):
         ik.constructions.preconditioned_conjugate_gradient(
-            kernel, preconditioner=ik.nystrom(kernel, task.x, ridge=1.0, rank=2), **build
+            kernel, preconditioner=nystrom(kernel, task.x, ridge=1.0, rank=2), **build
         )
     for wrong, message in (
         ({"log_sink": float("inf")}, "log_sink must be finite"),

@@ -108,7 +108,7 @@ def test_numpy_runs_the_exported_weights_to_the_same_stream(x64, name, merge):
     model = CASES[name].build(task, 0.5, 4)
     model = dense(model) if merge else model
     exported = jax.tree.map(np.asarray, flax.serialization.to_state_dict(model.weights))
-    start = jax.tree.map(np.asarray, embed_task(model, task))
+    start = numpy(jax.jit(embed_task)(model, task))
     prologue = len(model.weights.prologue)
     kind, seen = model.spec.attention, np.asarray(visible(task))
     path = run(exported, describe(model), start, seen, kind, prologue, model.steps)

@@ -53,9 +53,9 @@ def test_tiles_equal_the_whole_pattern_with_their_gradients(x64, tile, tokens, o
             out, log_total = attend(q, k, v, visible, order)
             return jnp.sum(jnp.sin(out)) + jnp.sum(jnp.cos(log_total))
 
-        return jax.jit(jax.value_and_grad(of, argnums=(0, 1, 2)))(q, k, v)
+        return numpy(jax.jit(jax.value_and_grad(of, argnums=(0, 1, 2)))(q, k, v))
 
-    ours, theirs = (attend(q, k, v, visible, order) for attend in (tiled, whole))
+    ours, theirs = (numpy(attend(q, k, v, visible, order)) for attend in (tiled, whole))
     assert relative(ours[0], theirs[0]) < 1e-13
     assert relative(ours[1], theirs[1]) < 1e-13
     (a, slopes), (b, expected) = loss(tiled_attention.tiled_softmax), loss(whole)

@@ -1,5 +1,7 @@
 """Layers, masks, trained specs, caches and hooks of the one forward."""
 
+from functools import partial
+
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -16,9 +18,8 @@ T = 9
 
 
 def qkv(seed=0, d_k=3, d_v=2):
-    keys = jax.random.split(jax.random.key(seed), 3)
-    shapes = ((T, d_k), (T, d_k), (T, d_v))
-    return [jax.random.normal(key, shape) for key, shape in zip(keys, shapes, strict=True)]
+    random, dtype = np.random.default_rng(seed), jnp.result_type(float)
+    return [jnp.asarray(random.normal(size=(T, width)), dtype) for width in (d_k, d_k, d_v)]
 
 
 def by_hand(q, k, v, seen, kind):
@@ -42,10 +43,11 @@ def test_attention_equals_a_loop(x64, kind, causal):
     visible = np.array([True, True, False, True, True, True, False, True, False])
     earlier = [[j < i or j == 0 or not causal for j in range(T)] for i in range(T)]
     seen = [[bool(visible[j]) and earlier[i][j] for j in range(T)] for i in range(T)]
-    ours = attention.attend(q, k, v, visible, ik.Spec(1, attention=kind, causal=causal))
-    assert relative(ours, by_hand(q, k, v, seen, kind)) < 1e-12
-    formed = attention.pattern(q, k, visible, ik.Spec(1, attention=kind, causal=causal)) @ v
-    assert relative(ours, formed) < 1e-12
+    spec = ik.Spec(1, attention=kind, causal=causal)
+    ours = jax.jit(partial(attention.attend, spec=spec))(q, k, v, visible)
+    assert relative(ours, by_hand(*map(np.asarray, (q, k, v)), seen, kind)) < 1e-12
+    formed = jax.jit(partial(attention.pattern, spec=spec))(q, k, visible)
+    assert relative(ours, np.asarray(formed) @ np.asarray(v)) < 1e-12
 
 
 def test_the_shapes_that_annotations_state_are_checked():
@@ -107,7 +109,7 @@ def test_random_models_run_through_the_same_forward(x64, name):
     assert prediction.shape == cache["prediction"].shape[1:]
     assert cache["stream"].shape == (4, 1 + (14 if spec.tokens == "interleaved" else 7) + 3, 16)
     assert np.all(np.isfinite(prediction))
-    gradient = jax.jit(jax.grad(lambda m: jnp.sum(ik.predict(m, task) ** 2)))(model)
+    gradient = numpy(jax.jit(jax.grad(lambda m: jnp.sum(ik.predict(m, task) ** 2)))(model))
     silent = [
         jax.tree_util.keystr(path)
         for path, g in jax.tree_util.tree_leaves_with_path(gradient)
