@@ -483,16 +483,15 @@ def test_a_finished_run_is_not_relabelled(tmp_path, capsys):
 
 def test_metrics_are_not_what_a_run_hangs_on(tmp_path, capsys):
     """Gone, they are not shown; of another kind, the file is named. The weights are the same."""
-    flags = ["--training.steps", "2", "--training.validation", "4", "--training.batch", "2"]
-    folder = ["--out", str(tmp_path / "run")]
-    assert main(["train", "linear", *flags, *folder]) == 0
+    command = ["train", *FLAGS.split(), "--out", str(tmp_path / "run")]
+    assert main(command) == 0
     weights = (tmp_path / "run" / "model.msgpack").read_bytes()
     (tmp_path / "run" / "metrics.csv").unlink()
-    assert main(["train", "linear", *flags, *folder]) == 0
+    assert main(command) == 0
     assert (tmp_path / "run" / "model.msgpack").read_bytes() == weights
     (tmp_path / "run" / "metrics.csv").write_text("step,loss\nmany,1\n")
     capsys.readouterr()
-    assert main(["train", "linear", *flags, *folder]) == 2
+    assert main(command) == 2
     assert "metrics.csv must hold the metrics of this run" in capsys.readouterr().err
 
 
