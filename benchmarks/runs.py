@@ -18,7 +18,7 @@ from icl_krr.experiments.shared.runs import load
 from icl_krr.files import to_markdown
 from icl_krr.tasks import Task
 from icl_krr.training import reference
-from icl_krr.training.batches import draw
+from icl_krr.training.objectives import draw
 from icl_krr.training.reference import optimal
 from icl_krr.transformer.cost import step_cost
 

@@ -5,8 +5,7 @@ from __future__ import annotations
 import jax
 
 from icl_krr.catalogue import KERNELS, SOLVERS, Solver, make_kernel, taken
-from icl_krr.experiments.shared.build import construct
-from icl_krr.experiments.shared.solver_keywords import solver_keywords
+from icl_krr.experiments.shared.build import construct, solver_keywords
 from icl_krr.files import Lines, to_markdown
 from icl_krr.tasks import LinearRegression, Task, sample
 from icl_krr.transformer import Transformer

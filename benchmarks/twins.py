@@ -30,7 +30,7 @@ from icl_krr.files import to_markdown
 from icl_krr.probes import Variances, compare_variances
 from icl_krr.tasks import Task
 from icl_krr.training import Training, train
-from icl_krr.training.batches import draw
+from icl_krr.training.objectives import draw
 from icl_krr.training.reference import optimal
 
 SEEDS = (0, 1)

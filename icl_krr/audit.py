@@ -16,6 +16,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from . import checks
+from .constants import as_jax
 from .readable import readable
 from .rounding import MARGIN, UNITS, cast, in_float64, is_floating, spread
 from .solvers.accuracy import worst
@@ -92,7 +93,7 @@ def audit(function: Callable, *args: Any, **kwargs: Any) -> Audited:
 def numbers_of(value: Any) -> list[jax.Array]:
     """The floating-point arrays of a value, without those of statuses."""
     leaves = jax.tree.leaves(value, is_leaf=lambda part: isinstance(part, Status))
-    return [jnp.asarray(leaf) for leaf in leaves if isinstance(leaf, float) or is_floating(leaf)]
+    return [as_jax(leaf) for leaf in leaves if isinstance(leaf, float) or is_floating(leaf)]
 
 
 def outputs_of(*given: Any) -> frozenset[int]:

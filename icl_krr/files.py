@@ -24,14 +24,7 @@ LAST_WORDS: dict[Path, Callable[[], bytes]] = {}
 def replace(path: Path, content: bytes) -> None:
     """Write a file atomically, so that an interruption leaves the old file unchanged.
 
-    Args:
-        path: path of the file. Its folder must exist.
-        content: bytes of the whole file.
-
-    Raises:
-        FileNotFoundError: the folder does not exist.
-        IsADirectoryError: `path` is a folder.
-        OSError: the file cannot be written, as on a full disk; the error has its path.
+    The folder must exist. An OSError, as on a full disk, has the path.
     """
     if not path.parent.is_dir():
         raise FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT), str(path))
@@ -62,19 +55,12 @@ SEAL = "sha256:" + 64 * "0"
 
 
 def seal(content: bytes) -> bytes:
-    """The content of a file with its checksum at the place of the first `SEAL`.
-
-    Args:
-        content: bytes of the whole file.
-    """
+    """The content of a file with its checksum at the place of the first `SEAL`."""
     return content.replace(SEAL.encode(), f"sha256:{sha256(content).hexdigest()}".encode(), 1)
 
 
 def check_seal(content: bytes) -> None:
     """Raise ValueError unless every bit of a file is as `seal` returned it.
-
-    Args:
-        content: bytes of the whole file.
 
     >>> check_seal(seal(f"two words, {SEAL}".encode()))
     """
@@ -86,11 +72,7 @@ def check_seal(content: bytes) -> None:
 
 
 def from_json(text: str) -> Any:
-    """The value of a JSON text; ValueError for damaged text, also if it is nested too deeply.
-
-    Args:
-        text: JSON text.
-    """
+    """The value of a JSON text; ValueError for damaged text, also if it is nested too deeply."""
     try:
         return json.loads(text)
     except RecursionError:
@@ -102,11 +84,7 @@ Lines = tuple[list[str], list[list[str]]]
 
 
 def to_markdown(table: Lines) -> str:
-    r"""The Markdown of a table, with `|` in a cell written as `\|`.
-
-    Args:
-        table: header and rows of the table.
-    """
+    r"""The Markdown of a table, with `|` in a cell written as `\|`."""
     header, lines = table
     rows = (header, ["---"] * len(header), *lines)
     escaped = ([cell.replace("|", "\\|") for cell in line] for line in rows)
@@ -115,9 +93,6 @@ def to_markdown(table: Lines) -> str:
 
 def from_markdown(text: str) -> list[Lines]:
     r"""All tables in a Markdown text, with `\|` in a cell read as `|`.
-
-    Args:
-        text: Markdown text, which may hold other content between the tables.
 
     >>> from_markdown("| a | b |\n| --- | --- |\n| 1 \\| 2 | 3 |\n")
     [(['a', 'b'], [['1 | 2', '3']])]
@@ -137,9 +112,6 @@ def to_csv(rows: list[dict[str, Any]]) -> bytes:
 
     The columns are the keys of all rows in the order in which they first appear. A missing value is
     an empty cell.
-
-    Args:
-        rows: values by column name, one dictionary per row.
     """
     table = io.StringIO()
     columns = dict.fromkeys(name for row in rows for name in row)
@@ -150,11 +122,7 @@ def to_csv(rows: list[dict[str, Any]]) -> bytes:
 
 
 def from_csv(path: Path) -> list[dict[str, Any]]:
-    """The rows of a CSV file, with numbers converted to int or float.
-
-    Args:
-        path: path of the file, which has a header line.
-    """
+    """The rows of a CSV file, with numbers converted to int or float."""
     with path.open(newline="") as file:
         table = list(csv.DictReader(file))
     return [{name: number_of(cell or "") for name, cell in row.items()} for row in table]

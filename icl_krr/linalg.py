@@ -23,15 +23,8 @@ from .numerics import matmul
 
 
 def one_by_one(function: Callable) -> Callable:
-    """Wrap a function so that `jax.vmap` runs it as a loop on the CPU and unchanged elsewhere.
-
-    Args:
-        function: function of arrays.
-
-    Returns:
-        A function of the same arguments.
-    """
-    looped = sequential_vmap(function)
+    """Wrap a function so that `jax.vmap` runs it as a loop on the CPU and unchanged elsewhere."""
+    looped, function = jax.jit(sequential_vmap(function)), jax.jit(function)
 
     def call(*args: Any) -> Any:
         return (looped if jax.default_backend() == "cpu" else function)(*args)
@@ -43,14 +36,7 @@ def solve(A: Float[Array, "n n"], b: Float[Array, "n r"]) -> Float[Array, "n r"]
     """Solve A x = b by Cholesky for a symmetric positive definite A.
 
     A perturbation changes the solution by A^-1 (db - dA x), so the derivative does not
-    differentiate the factorisation.
-
-    Args:
-        A: symmetric positive definite matrix [n, n], float32 or float64.
-        b: right-hand sides [n, r].
-
-    Returns:
-        The solutions [n, r]; NaN if A is not positive definite.
+    differentiate the factorisation. The solution is NaN if A is not positive definite.
 
     >>> solve(4 * jnp.eye(2), jnp.ones((2, 1))).tolist()
     [[0.25], [0.25]]
@@ -95,13 +81,7 @@ def substitute(lower: jax.Array, b: jax.Array) -> jax.Array:
 
 
 def diagonal_of_inverse(A: Float[Array, "n n"]) -> Float[Array, " n"]:
-    """Return the diagonal of A^-1 by Cholesky for a symmetric positive definite A.
-
-    Args:
-        A: symmetric positive definite matrix [n, n], float32 or float64.
-
-    Returns:
-        The diagonal [n]; NaN if A is not positive definite.
+    """Return the diagonal of A^-1 by Cholesky for a symmetric positive definite A, else NaN.
 
     >>> diagonal_of_inverse(4 * jnp.eye(2)).tolist()
     [0.25, 0.25]
@@ -110,16 +90,10 @@ def diagonal_of_inverse(A: Float[Array, "n n"]) -> Float[Array, " n"]:
 
 
 def log_determinant(A: Float[Array, "n n"]) -> Float[Array, ""]:
-    """Return log det A by Cholesky for a symmetric positive definite A.
+    """Return log det A by Cholesky for a symmetric positive definite A, else NaN.
 
     A perturbation changes the result by tr(A^-1 dA), so the derivative does not differentiate the
     factorisation.
-
-    Args:
-        A: symmetric positive definite matrix [n, n], float32 or float64.
-
-    Returns:
-        The logarithm, a scalar; NaN if A is not positive definite.
 
     >>> float(log_determinant(jnp.eye(3)))
     0.0
@@ -129,6 +103,7 @@ def log_determinant(A: Float[Array, "n n"]) -> Float[Array, ""]:
 
 
 @jax.custom_jvp
+@jax.jit
 def log_of_determinant(A: jax.Array) -> jax.Array:
     return 2 * jnp.sum(jnp.log(jnp.diagonal(factor(A))))
 
@@ -151,15 +126,9 @@ def cholesky(A: jax.Array) -> jax.Array:
 
 
 def eigh(A: Float[Array, "n n"]) -> tuple[Float[Array, " n"], Float[Array, "n n"]]:
-    """Return the eigenvalues and eigenvectors of a symmetric A.
+    """Return the eigenvalues, ascending, and the eigenvectors (columns) of a symmetric A.
 
     If two eigenvalues are equal, the derivatives of their eigenvectors are NaN or infinite.
-
-    Args:
-        A: symmetric matrix [n, n], float32 or float64.
-
-    Returns:
-        The eigenvalues [n], ascending, and the eigenvectors as columns [n, n].
 
     >>> eigh(jnp.diag(jnp.array([2.0, 1.0])))[0].tolist()
     [1.0, 2.0]
@@ -184,13 +153,7 @@ def _eigh_jvp(primals, tangents):
 
 
 def eigenvalues(A: Float[Array, "n n"]) -> Float[Array, " n"]:
-    """Return the eigenvalues of a symmetric A, several times faster than with eigenvectors.
-
-    Args:
-        A: symmetric matrix [n, n], float32 or float64.
-
-    Returns:
-        The eigenvalues [n], ascending.
+    """Return the ascending eigenvalues of a symmetric A, several times faster than `eigh`.
 
     >>> eigenvalues(jnp.diag(jnp.array([2.0, 1.0]))).tolist()
     [1.0, 2.0]

@@ -16,13 +16,6 @@ def matmul(a: jax.Array | np.ndarray, b: jax.Array | np.ndarray) -> jax.Array:
     On recent GPUs the default precision is TF32. It makes Gram matrices inaccurate without a
     warning.
 
-    Args:
-        a: left factor, of any shape that `jnp.matmul` accepts.
-        b: right factor, of any shape that `jnp.matmul` accepts.
-
-    Returns:
-        The product, in the shape and dtype of `jnp.matmul`.
-
     >>> import jax.numpy as jnp
     >>> matmul(jnp.ones((1, 2)), jnp.ones((2, 1))).tolist()
     [[2.0]]
@@ -39,12 +32,6 @@ def as_one(*parts: jax.Array) -> tuple[jax.Array, ...]:
     steps. For attention in tiles, that may be the whole pattern or the causal mask. It is neither
     if queries and keys are one with the values, which differ from step to step.
 
-    Args:
-        parts: arrays of any shapes.
-
-    Returns:
-        The arrays.
-
     >>> import jax.numpy as jnp
     >>> [part.tolist() for part in as_one(jnp.ones(1), jnp.zeros(1))]
     [[1.0], [0.0]]
@@ -54,12 +41,6 @@ def as_one(*parts: jax.Array) -> tuple[jax.Array, ...]:
 
 def accumulator(dtype: DTypeLike) -> np.dtype:
     """Return the dtype for sums over many tokens: float32, or `dtype` if it is wider.
-
-    Args:
-        dtype: floating-point dtype of the terms.
-
-    Returns:
-        The dtype of their sum.
 
     >>> str(accumulator(jnp.bfloat16)), str(accumulator(jnp.float64))
     ('float32', 'float64')
@@ -71,12 +52,6 @@ def power_below(x: jax.Array) -> jax.Array:
     """Return the largest power of two that is at most |x|, or 1/2 if x = 0; its derivative is 0.
 
     A division by it is exact.
-
-    Args:
-        x: floating-point array of any shape.
-
-    Returns:
-        The powers in the shape and dtype of x.
 
     >>> power_below(jnp.array([5.0, 0.25])).tolist()
     [4.0, 0.25]
@@ -93,12 +68,6 @@ def reciprocal(x: jax.Array) -> jax.Array:
     and tiny / eps is 1e-31 in float32 and 1e-292 in float64. A sum of squares below tiny / eps is
     inaccurate because of underflow, so its quotients are not meaningful. An infinite x gives NaN,
     because 0 would look like convergence. Gradients near the threshold are finite.
-
-    Args:
-        x: floating-point array of any shape.
-
-    Returns:
-        The reciprocals in the shape and dtype of x.
 
     >>> import jax.numpy as jnp
     >>> reciprocal(jnp.array([2.0, 0.0])).tolist()

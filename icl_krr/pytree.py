@@ -28,11 +28,7 @@ def checked(cls: type[T]) -> type[T]:
 
     `flax.struct.dataclass` runs `__post_init__` whenever JAX unflattens the pytree. The leaves may
     then be gradients (a negative "temperature") or placeholders, and a check in `__post_init__`
-    would reject them.
-
-    Args:
-        cls: class with annotated fields. Fields made by `static` are structure; all other fields
-            are leaves.
+    would reject them. Fields made by `static` are structure, and all others are leaves.
     """
     own = "__repr__" in vars(cls)
     cls = dataclasses.dataclass(frozen=True, eq=False)(cls)  # == of two arrays is an array

@@ -7,22 +7,12 @@ from pathlib import Path
 from typing import Any, get_args, get_origin, is_typeddict
 
 from .catalogue import spelled
-from .fields import fits, hints, shown, words
+from .fields import fits, hints, shown, unknown, words
 from .files import from_json
-from .names import unknown
 
 
 def read_record(hint: Any, path: Path) -> Any:
-    """The record in a JSON file.
-
-    Args:
-        hint: type of the record, see `record_of`.
-        path: path of the file.
-
-    Raises:
-        ValueError: the file is not JSON, or `record_of` refuses its content.
-        OSError: the file cannot be read.
-    """
+    """The record in a JSON file."""
     return record_of(hint, json_of(path, path.read_bytes()), path)
 
 
@@ -39,15 +29,7 @@ def record_of(hint: Any, value: Any, path: Path, place: str = "") -> Any:
 
     Lists become tuples, objects become dataclasses, texts become paths, and names get the spelling
     of the catalogue. An object for a `TypedDict` stays a dictionary and may have further keys.
-
-    Args:
-        hint: annotated type.
-        value: value of the JSON text.
-        path: path of the file, for the error.
-        place: where in the file the value is, such as "models[3].tasks"; default: all of it.
-
-    Raises:
-        ValueError: the value has another type, or lacks a key; the message names file and place.
+    Errors name the file and the `place` in it, such as "models[3].tasks".
 
     >>> from typing import TypedDict
     >>> class Run(TypedDict):

@@ -24,12 +24,7 @@ MARGIN = 10.0
 def cast(tree: Any, dtype: DTypeLike) -> Any:
     """Return the tree with all its floating-point arrays in another dtype.
 
-    Args:
-        tree: pytree of arrays and other objects.
-        dtype: floating-point dtype.
-
-    Returns:
-        The tree; other leaves, also Python's numbers, stay as they are.
+    Other leaves, also Python's numbers, stay as they are.
 
     >>> [str(leaf.dtype) for leaf in cast((jnp.ones(1), jnp.arange(1)), jnp.bfloat16)]
     ['bfloat16', 'int32']
@@ -44,12 +39,7 @@ def is_floating(leaf: Any) -> bool:
 def in_float64(function: Callable, *given: Any) -> Any:
     """Call a function in float64, or in the widest dtype that JAX allows if values are traced.
 
-    Args:
-        function: function of pytrees; it casts them itself (`cast`).
-        given: arguments of the function.
-
-    Returns:
-        The result of the function.
+    The function casts its arguments itself (`cast`).
 
     >>> str(in_float64(lambda x: cast(x, float), jnp.ones(1)).dtype)
     'float64'
@@ -65,13 +55,6 @@ def spread(function: Callable, *given: Any) -> tuple[Any, Any]:
     The function is called four times more, with all numbers of the arguments multiplied by
     $1 \pm 4 u$ with random signs. This moves the result as far as rounding errors do: those of the
     problem, if it is ill-conditioned, and those of the algorithm, which are others each time.
-
-    Args:
-        function: function of arrays whose result is a pytree of arrays.
-        given: arguments of the function, pytrees; their floating-point arrays are changed.
-
-    Returns:
-        The result, and the largest changes of its numbers in the same pytree.
 
     Source: Vignes, A stochastic arithmetic for reliable scientific computation, 1993.
 

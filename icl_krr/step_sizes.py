@@ -35,16 +35,6 @@ def gradient_step(step_size: Any, spectrum: Any) -> Any:
     It is `step_size`, or 2 / (low + high) for a given spectrum. With 2 / (low + high) every step
     multiplies the error by at most (cond - 1) / (cond + 1), where cond = high / low. No fixed step
     size has a smaller bound if only low and high are known.
-
-    Args:
-        step_size: step size > 0, or None.
-        spectrum: bounds (low, high) on the eigenvalues, or None.
-
-    Returns:
-        The step size.
-
-    Raises:
-        ValueError: neither or both arguments are given, or a number is out of range.
     """
     checks.one_of(step_size, spectrum)
     if spectrum is None:
@@ -66,18 +56,6 @@ def alpha_step(step_size: Any, spectrum: Any, ridge: Any) -> Any:
     value. So the step size is finite if high = ridge, as for K = 0 or for a K that vanishes against
     the ridge. The iterates then stay near alpha = 0, and the predictions near 0, which is right up
     to rounding.
-
-    Args:
-        step_size: step size > 0, or None.
-        spectrum: bounds (low, high) on the eigenvalues of A, or None.
-        ridge: ridge > 0.
-
-    Returns:
-        The step size.
-
-    Raises:
-        ValueError: neither or both of `step_size` and `spectrum` are given, or a number is out of
-            range.
     """
     if spectrum is None or step_size is not None:
         return gradient_step(step_size, spectrum)
@@ -95,19 +73,6 @@ def heavy_ball(steps: int, step_size: Any, momentum: Any, spectrum: Any) -> Mome
 
     For a given spectrum eta = 4 / (sqrt high + sqrt low)^2 and mu = ((sqrt high - sqrt low) / (sqrt
     high + sqrt low))^2.
-
-    Args:
-        steps: number of steps.
-        step_size: step size eta > 0, or None.
-        momentum: momentum mu >= 0, or None.
-        spectrum: bounds (low, high) on the eigenvalues, or None.
-
-    Returns:
-        The coefficients, a `Momentum`.
-
-    Raises:
-        ValueError: the arguments are neither `step_size` and `momentum` nor `spectrum` alone, or a
-            number is out of range.
     """
     checks.one_of(step_size, spectrum)
     if spectrum is not None:
@@ -135,16 +100,6 @@ def chebyshev(steps: int, spectrum: Any) -> Momentum:
     Let theta be the centre of the interval [low, high] and delta half its length. Then rho_0 =
     delta / theta, rho_{t+1} = delta / (2 theta - delta rho_t), a_t = rho_{t+1} rho_t and b_t = 2
     rho_{t+1} / delta. The code computes b_t without dividing by delta, so delta may be 0.
-
-    Args:
-        steps: number of steps.
-        spectrum: bounds (low, high) on the eigenvalues.
-
-    Returns:
-        The coefficients, a `Momentum`.
-
-    Raises:
-        ValueError: `spectrum` is None or not 0 < low <= high.
 
     Source: Saad, Iterative methods for sparse linear systems, algorithm 12.1.
     """
@@ -181,19 +136,8 @@ def normalised_spectrum(
 ) -> tuple[Any, Any]:
     """Return bounds on the eigenvalues of (D + ridge I)^-1 (K + ridge I) for n supports.
 
-    They are (ridge / (n largest + ridge), 1), where D holds the row sums of K.
-
-    Args:
-        kernel: positive kernel of the regression.
-        ridge: ridge > 0.
-        num_supports: largest number of supports n, >= 1.
-        largest: bound > 0 on all values of the kernel; default None: the bound of the kernel.
-
-    Returns:
-        The bounds (low, high).
-
-    Raises:
-        ValueError: the kernel has no bound and `largest` is None, or a number is out of range.
+    They are (ridge / (n largest + ridge), 1), where D holds the row sums of K, and `largest` bounds
+    all values of the kernel; default None: the bound of the kernel itself.
     """
     checks.positive_scalar("ridge", ridge)
     checks.at_least("num_supports", num_supports, 1)
@@ -213,17 +157,6 @@ def newton_schulz(steps: int, ridge: Any, spectrum: Any) -> tuple[Any, Float[Arr
 
     A vector that is orthogonal to the features of all supports is an eigenvector of I - C V_t, and
     its eigenvalue is e_t.
-
-    Args:
-        steps: number of steps.
-        ridge: ridge > 0.
-        spectrum: bounds (low, high) on the eigenvalues of K + ridge I.
-
-    Returns:
-        The scale, and e_t for every step [steps].
-
-    Raises:
-        ValueError: `spectrum` is None or not 0 < low <= high.
     """
     low, high = map(known, checks.spectrum(spectrum))
     scale = 2 / (low + high)
@@ -238,15 +171,6 @@ def richardson_step(step_size: Any) -> Any:
     """Check the step size of Richardson's iteration and return it.
 
     The iteration converges for every step size in (0, 2) and every n if ridge <= sink.
-
-    Args:
-        step_size: step size in (0, 2).
-
-    Returns:
-        The step size.
-
-    Raises:
-        ValueError: `step_size` is not in (0, 2).
     """
     checks.positive_scalar("step_size", step_size)
     if (value := checks.concrete(step_size)) is not None and not value < 2:

@@ -191,15 +191,7 @@ def number(value: float, digits: int = 3) -> str:
 
 
 def as_text(*parts: RenderableType, width: int | None = None) -> str:
-    """The text that the console prints for some tables and sentences.
-
-    Args:
-        *parts: tables and texts of `rich`.
-        width: columns of the terminal; default: those of the terminal, or 80 without a terminal.
-
-    Returns:
-        The lines, without colours and without spaces at their ends.
-    """
+    """The text that the console prints for some tables and sentences, without colours."""
     from rich.console import Console
 
     console = Console(width=width, color_system=None, highlight=False, force_jupyter=False)

@@ -18,14 +18,7 @@ def unit_of(y: jax.Array, axis: int | None = None) -> jax.Array:
     """Return the largest power of two that is at most max |y|, or 1 if max |y| is ordinary or 0.
 
     The division of y by its unit is exact, except that numbers below 1e-38 units become 0. The unit
-    has no derivative.
-
-    Args:
-        y: floating-point array of any shape.
-        axis: axis of the maximum; default None: all axes.
-
-    Returns:
-        The units, in the shape of the maximum and the dtype of y; 1 if y is not finite.
+    has no derivative. A y that is not finite has the unit 1.
 
     >>> unit_of(jnp.array([[1e-9, 3.0], [0.0, 5e9]]), axis=0).tolist()
     [9.313225746154785e-10, 4294967296.0]
@@ -42,16 +35,11 @@ def in_units(unit: jax.Array, function: Callable, degrees: Any, y: jax.Array, *o
     r"""Return function(y, *others), computed at y / unit.
 
     A result of degree d has $f(c y, w) = c^d f(y, w)$ for c > 0, hence $f(y, w) = u^d f(y / u, w)$.
-    The derivative is computed as $u^{d-1} Df(y / u, w)[dy, u \, dw]$, not by the products with
-    $u$ and $1 / u$ one by one. So the numbers inside are of order 1, and neither overflow nor
-    underflow for any size of y. Results of degree 0 have a derivative of their own, without $u$.
-
-    Args:
-        unit: powers of two: a scalar, or [r] for the last axis of y and of the results.
-        function: function that closes over no traced arrays.
-        degrees: integers d: a pytree that is a prefix of the results.
-        y: floating-point array.
-        others: pytrees of arrays, w.
+    The derivative is computed as $u^{d-1} Df(y / u, w)[dy, u \, dw]$, not by the products with $u$
+    and $1 / u$ one by one. So the numbers inside are of order 1, and neither overflow nor underflow
+    for any size of y. Results of degree 0 have a derivative of their own, without $u$. The unit is
+    a scalar, or [r] for the last axis of y and of the results; `degrees` is a prefix of the
+    results; the function closes over no traced arrays.
 
     >>> f = lambda y, w: (w * y, y * y)
     >>> y = jnp.array(1e30)

@@ -14,8 +14,8 @@ from matplotlib.backends.backend_agg import FigureCanvasAgg
 import icl_krr as ik
 from icl_krr.catalogue import SOLVERS, load
 from icl_krr.experiments.shared import model_selection
+from icl_krr.experiments.shared.build import solver_keywords
 from icl_krr.experiments.shared.held_out import left_out, squared
-from icl_krr.experiments.shared.solver_keywords import solver_keywords
 
 
 def nothing(kernel, task, ridge):

@@ -15,7 +15,7 @@ from helpers import draw as one_task, numpy, relative
 import icl_krr as ik
 from icl_krr.files import to_csv
 from icl_krr.training import Diverged, adapt, held_out, marginal_likelihood
-from icl_krr.training.batches import draw
+from icl_krr.training.objectives import draw
 
 NORMAL: Any = scipy.stats.multivariate_normal
 U = np.array([[1.0, 0.3, -0.4, 0.0], [-0.2, 0.8, 0.5, 0.6]])

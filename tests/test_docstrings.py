@@ -112,16 +112,45 @@ def test_what_a_user_calls_has_an_example_that_is_run():
 
 
 SECTION = re.compile(r"^(?:Args|Attributes):\n((?:\n| +.+\n?)+)", re.M)
-ENTRY = re.compile(r"^ {4}(\S+): (.+(?:\n {5,}.+)*)", re.M)
+ENTRY = re.compile(r"^ {4}((?:\S+, )*\S+): (.+(?:\n {5,}.+)*)", re.M)
+POINTER = re.compile(r"as in `([\w.]+)`")
 
 
 def entries(docstring):
-    """What the sections Args and Attributes say: {name: text}."""
+    """What the sections Args and Attributes say: {name, or names of one line: text}."""
     return {
-        name.lstrip("*"): text
+        names.replace("*", ""): text
         for section in SECTION.findall(inspect.cleandoc(docstring or ""))
-        for name, text in ENTRY.findall(section)
+        for names, text in ENTRY.findall(section)
     }
+
+
+def followed(docstring, rooms):
+    """The entries by single names, each with what it points to; None where that says nothing.
+
+    A line "kernel, task: as in `exact`." points to a public name: of one of the rooms, or in full.
+    """
+    told = {}
+    for names, text in entries(docstring).items():
+        if pointer := POINTER.match(text):
+            there = entries(inspect.getdoc(target(pointer[1], rooms)))
+            for name in names.split(", "):
+                found = there.get(name)
+                pointed = found is None or POINTER.match(found)
+                told[name] = None if pointed else f"{text} {found}"
+        else:
+            told[names] = text
+    return told
+
+
+def target(path, rooms):
+    public = {room.__name__: room for room in ROOMS} | THINGS
+    full = [path, *(f"{room.__name__}.{path}" for room in rooms)]
+    return next((public[name] for name in full if name in public), None)
+
+
+def rooms_of(thing):
+    return [room for room, name in NAMES if getattr(room, name) is thing]
 
 
 def arguments():
@@ -133,14 +162,15 @@ def arguments():
         abstract = inspect.isabstract(thing) or getattr(thing, "_is_protocol", False)
         builtin = inspect.isclass(thing) and issubclass(thing, (Exception, dict))
         if not (abstract or builtin):
-            yield name, inspect.signature(thing).parameters, entries(thing.__doc__)
+            told = followed(thing.__doc__, rooms_of(thing))
+            yield name, inspect.signature(thing).parameters, told
     for cls in filter(inspect.isclass, PUBLIC.values()):
         for name, method in methods(cls):
             if inspect.isroutine(method) and method.__module__.startswith("icl_krr"):
                 overridden = [vars(base).get(method.__name__) for base in reversed(cls.__mro__)]
                 told = {}
                 for function in overridden:
-                    told |= entries(getattr(function, "__doc__", ""))
+                    told |= followed(getattr(function, "__doc__", ""), rooms_of(cls))
                 yield name, inspect.signature(method).parameters, told
 
 
@@ -150,8 +180,8 @@ def complaints(name, parameters, told):
     for key in told.keys() - known.keys() - fitted:
         yield f"{name}: there is no argument {key}"
     for key, parameter in known.items():
-        if key not in told:
-            yield f"{name}: Args must name {key}"
+        if told.get(key) is None:
+            yield f"{name}: Args must name {key}, here or where its line points"
             continue
         if parameter.default not in (parameter.empty, ()) and "default" not in told[key].lower():
             yield f"{name}: {key} must tell its default"
@@ -188,6 +218,30 @@ def test_the_reader_of_arguments_sees_what_is_wrong():
         told | {"x": "the inputs"},
     ):
         assert len([*complaints("called", parameters, wrong)]) == 1, wrong
+
+
+def test_a_pointer_must_lead_to_what_it_names():
+    def called(kernel, task: Float[Array, "n p"], steps: int = 8):
+        """Do it.
+
+        Args:
+            kernel, task: as in `derivative_in_y`.
+            steps: as in `icl_krr.solvers`; default 8.
+        """
+
+    def complained(old, new):
+        told = followed((called.__doc__ or "").replace(old, new), [icl_krr.solvers])
+        return [*complaints("called", inspect.signature(called).parameters, told)]
+
+    assert not complained("", "")
+    assert len(complained("`derivative_in_y`", "`no_such_solver`")) == 2  # neither is explained
+    assert len(complained("`derivative_in_y`", "`exact`")) == 2  # it points on
+    assert (
+        len(complained("`derivative_in_y`", "`newton_schulz`")) == 1
+    )  # a kernel, and task points on
+    assert len(complained("kernel, task", "kernel")) == 1
+    assert len(complained("kernel, task", "kernel, task, ridge")) == 1
+    assert len(complained("; default 8", "")) == 1
 
 
 def test_formulas_are_well_formed():

@@ -29,8 +29,7 @@ from icl_krr.catalogue import SOLVERS, load, spelled
 from icl_krr.cli import commands
 from icl_krr.cli.program import parse
 from icl_krr.experiments.ablate import ablation
-from icl_krr.experiments.claims.result import Result
-from icl_krr.experiments.claims.tables import markdown as table_of_claims
+from icl_krr.experiments.claims.result import Result, markdown as table_of_claims
 from icl_krr.experiments.claims.verify import claims
 from icl_krr.experiments.identify import confusion
 from icl_krr.experiments.shared.recipe import RUNS, Recipe, names as recipe_names
@@ -64,11 +63,11 @@ COMMANDS = sorted(
 def test_the_python_example_runs(capsys):
     example = EXAMPLES[0]
     assert len(example.strip().splitlines()) <= 12
-    exec(compile(example, "README.md", "exec"), {})
-    *layout, gap, shape, advice = capsys.readouterr().out.strip().splitlines()
+    exec(compile(example, "README.md", "exec"), names := {})
+    *layout, gap, advice = capsys.readouterr().out.strip().splitlines()
     assert layout[0].split()[0] == "slot"
     assert float(gap) < 1e-4
-    assert shape == "(5, 32)"
+    assert names["hat"].shape == (5, 32)
     assert advice.startswith("converged: gap ")
 
 

@@ -13,7 +13,7 @@ from icl_krr.cli.depth_tables import describe
 from icl_krr.experiments import depth, depth_config
 from icl_krr.experiments.hyperparameters import FitConfig, builder
 from icl_krr.experiments.shared import model_selection
-from icl_krr.experiments.shared.solver_keywords import solver_keywords
+from icl_krr.experiments.shared.build import solver_keywords
 from icl_krr.training import held_out
 
 

@@ -30,7 +30,7 @@ from icl_krr.plots import filter_figure, identification_figure
 from icl_krr.probes import identify, layerwise
 from icl_krr.probes.naming import ruling
 from icl_krr.probes.naming.candidates import parameters, solve
-from icl_krr.training.batches import draw
+from icl_krr.training.objectives import draw
 
 SMALL = ConfusionConfig(
     conditions=(1e2,), seeds=1, steps=4, tasks=8, num_features=16, num_supports=20, num_queries=6

@@ -13,7 +13,7 @@ from icl_krr.experiments.ablate import ablation
 from icl_krr.experiments.ablate.ablation import examine, table
 from icl_krr.experiments.ablate.config import AblateConfig
 from icl_krr.experiments.ablate.expected import Without
-from icl_krr.experiments.shared.solver_keywords import solver_keywords
+from icl_krr.experiments.shared.build import solver_keywords
 from icl_krr.plots import ablation_figure
 from icl_krr.probes import ablate, patch, sites, swap, transplant
 from icl_krr.probes.changing.interventions import (

@@ -10,7 +10,7 @@ import icl_krr as ik
 from icl_krr.export import load, save
 from icl_krr.residual import Fixed, Read
 from icl_krr.transformer.evaluate import embed_task
-from icl_krr.transformer.liveness import carried_slots, erases, lasting_slots
+from icl_krr.transformer.tying import carried_slots, erases, lasting_slots
 from icl_krr.transformer.weights import Block, Norm, Unit
 
 STATES = {"alpha", "r", "p", "prediction", "rr"}

@@ -26,7 +26,7 @@ from icl_krr.probes import (
 )
 from icl_krr.probes.naming.alignment import bounded, squares
 from icl_krr.probes.naming.candidates import absolute
-from icl_krr.training.batches import draw
+from icl_krr.training.objectives import draw
 
 RIDGE = 0.5
 

@@ -9,7 +9,7 @@ from helpers import dense, numpy
 
 import icl_krr as ik
 from icl_krr.probes import CandidateFit, probe_states, support_streams
-from icl_krr.training.batches import draw
+from icl_krr.training.objectives import draw
 
 FAMILY = ik.tasks.LinearRegression(num_features=3, num_supports=8)
 STEPS, RIDGE = 3, 0.3

@@ -15,7 +15,7 @@ from benchmarks import random_cases
 from icl_krr.probes.check import compare
 from icl_krr.rounding import in_float64
 from icl_krr.solvers import accuracy
-from icl_krr.training.batches import draw
+from icl_krr.training.objectives import draw
 
 CONFIG = ik.tasks.LinearRegression(num_features=4, num_supports=32, num_queries=5)
 

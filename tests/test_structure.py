@@ -19,7 +19,6 @@ SHARED = {
     "fields",
     "files",
     "linalg",
-    "names",
     "numerics",
     "pytree",
     "readable",

@@ -38,7 +38,7 @@ from icl_krr.training import (
     start,
     train,
 )
-from icl_krr.training.batches import batch, draw
+from icl_krr.training.objectives import batch, draw
 from icl_krr.training.reference import optimal, reference
 from icl_krr.training.step import check, error
 

@@ -10,7 +10,7 @@ from helpers import cg, dense, draw, numpy, often, relative, stacked, train
 from jaxtyping import TypeCheckError
 
 import icl_krr as ik
-from icl_krr.training.batches import draw as draw_batch
+from icl_krr.training.objectives import draw as draw_batch
 from icl_krr.transformer import Where, attention
 from icl_krr.transformer.sublayers import ACTIVATIONS
 

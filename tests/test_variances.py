@@ -8,7 +8,7 @@ from helpers import numpy, relative
 import icl_krr as ik
 from icl_krr.probes.naming.identification import STATUSES
 from icl_krr.probes.naming.variances import BY_COUNT, CONSTANT, REGRESSION, judge, variances_of
-from icl_krr.training.batches import draw
+from icl_krr.training.objectives import draw
 
 pytestmark = pytest.mark.usefixtures("x64")
 

@@ -20,7 +20,7 @@ from icl_krr.probes.naming.identification import EXACT
 from icl_krr.probes.naming.ruling import is_regular, rule_out
 from icl_krr.probes.resampling import paired_differences
 from icl_krr.tasks.linear_system import system
-from icl_krr.training.batches import draw
+from icl_krr.training.objectives import draw
 
 LINEAR = ik.Linear()
 CONFIG = ik.tasks.LinearRegression(

@@ -69,7 +69,7 @@ from importlib import import_module
 from importlib.metadata import entry_points
 from typing import Any
 
-from ..names import unknown
+from ..fields import unknown
 from .axes import AXES
 from .rows import Axis, Battery, Box, Family, Kernel, Solver
 from .solvers import SOLVERS

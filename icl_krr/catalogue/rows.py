@@ -85,7 +85,7 @@ class Solver:
             positive kernel with values <= 1) or "any" (default).
         told: names of the keyword arguments whose values an experiment computes from the kernel,
             the task and the ridge, such as "ridge" and "spectrum"; default: ("ridge",). The module
-            `icl_krr.experiments.shared.solver_keywords` has one function of (kernel, task, ridge)
+            `icl_krr.experiments.shared.build` has one function of (kernel, task, ridge)
             for each of these names, and the function returns the value. For a new keyword, give the
             path of your own function as "module:function". This function must have the name of the
             keyword.

@@ -19,7 +19,7 @@ FAMILIES = {
     for row in (
         Family(
             "gaussian_process",
-            "icl_krr.experiments.shared.families:gaussian_process",
+            "icl_krr.experiments.shared.runs:gaussian_process",
             read=("kernel", "spread", "noise_spread"),
         ),
         Family(
@@ -30,7 +30,7 @@ FAMILIES = {
         Family("relu_network", "icl_krr.tasks:ReLUNetwork", {"hidden": "hidden"}),
         Family("decision_tree", "icl_krr.tasks:DecisionTree", {"tree_depth": "depth"}),
         Family("sinusoids", "icl_krr.tasks:Sinusoids", {"frequency": "frequency"}),
-        Family("table", "icl_krr.experiments.shared.families:table", read=("table", "target")),
+        Family("table", "icl_krr.experiments.shared.runs:table", read=("table", "target")),
     )
 }
 

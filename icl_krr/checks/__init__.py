@@ -1,8 +1,26 @@
 """Input checks; an error message gives the name, the rule, the value and often a remedy."""
 
 from ..fields import shown
-from .arrays import array, dtype, factorable, floating, floating_dtype, key, matrices
-from .choices import choice, differences, flag, function, instance, names, path
+from .arrays import (
+    ARRAYS,
+    array,
+    choice,
+    concrete,
+    conversion,
+    differences,
+    dtype,
+    each,
+    factorable,
+    flag,
+    floating,
+    floating_dtype,
+    function,
+    instance,
+    key,
+    matrices,
+    names,
+    path,
+)
 from .numbers import (
     LARGEST,
     at_least,
@@ -14,16 +32,16 @@ from .numbers import (
     nonnegative_scalar,
     nonnegatives,
     numeric,
+    one_of,
     positive,
     positive_scalar,
     positives,
     reals,
     resolved,
     scalar,
+    spectrum,
     stored,
 )
-from .spectra import one_of, spectrum
-from .values import ARRAYS, concrete, conversion, each
 
 __all__ = [
     "ARRAYS",

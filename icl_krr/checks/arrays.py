@@ -1,17 +1,53 @@
-"""Checks of arrays, dtypes and random keys."""
+"""Checks of what a value is: arrays, dtypes, random keys, names, functions and types."""
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from pathlib import Path
 from typing import Any
 
 import jax
 import jax.numpy as jnp
 import numpy as np
+from jax import ShapeDtypeStruct
+from jax.core import Tracer
 from jax.typing import DTypeLike
 
 from .. import capacity
-from ..fields import shown
-from .values import ARRAYS, conversion
+from ..fields import cut, shown, unknown
+
+ARRAYS = (jax.Array, np.ndarray, np.generic, ShapeDtypeStruct)
+"""The types that count as arrays; JAX's tracers are of type `jax.Array`."""
+
+
+def concrete(value: Any) -> np.ndarray | None:
+    """Return the value as a NumPy array, or None if it cannot be checked.
+
+    A traced value cannot be checked, and neither can one that is partly on another host.
+    """
+    if value is None or isinstance(value, (Tracer, ShapeDtypeStruct)):
+        return None
+    if isinstance(value, jax.Array) and not value.is_fully_addressable:
+        return None
+    return np.asarray(value)
+
+
+def conversion(value: Any) -> str:
+    """The remedy for a value that is not an array, but can become one."""
+    if isinstance(value, (str, dict, *ARRAYS)):
+        return ""
+    if hasattr(value, "__array__"):
+        return "; use np.asarray"
+    return "; use jnp.asarray" if np.iterable(value) else ""
+
+
+def each(name: str, known: np.ndarray, good: Any, rule: str, remedy: str = "") -> None:
+    """Raise an error that shows the first entry that is not good."""
+    if np.all(good):
+        return
+    first = tuple(int(i) for i in np.argwhere(~np.asarray(good))[0])
+    place = f" at index {list(first)}" if first else ""
+    raise ValueError(f"{name} must be {rule}, got {known[first]}{place}{remedy}")
 
 
 def array(name: str, value: Any) -> None:
@@ -86,3 +122,52 @@ def key(name: str, value: Any) -> None:
         raise ValueError(
             f"{name} must be one key, got shape {list(value.shape)}; use jax.vmap for several"
         )
+
+
+def flag(name: str, value: Any) -> None:
+    if not isinstance(value, (bool, np.bool_)):
+        raise TypeError(f"{name} must be True or False, got {shown(value)}")
+
+
+def function(name: str, value: Any) -> None:
+    if not callable(value):
+        raise TypeError(f"{name} must be a function, got {shown(value)}")
+
+
+def instance(name: str, value: Any, wanted: type | tuple[type, ...], what: str) -> None:
+    if not isinstance(value, wanted):
+        raise TypeError(f"{name} must be {what}, got {type(value).__name__}")
+
+
+def path(name: str, value: Any) -> Path:
+    instance(name, value, (str, Path), "a path")
+    if "\0" in str(value):
+        raise ValueError(f"{name} must have no null character, got {shown(str(value))}")
+    return Path(value)
+
+
+def names(name: str, value: Any) -> None:
+    if isinstance(value, str) or not isinstance(value, (tuple, list)):
+        remedy = f"; use ({value!r},)" if isinstance(value, str) else ""
+        raise TypeError(f"{name} must be a tuple of names, got {shown(value)}{remedy}")
+    for entry in value:
+        if not isinstance(entry, str):
+            raise TypeError(f"{name} must be a tuple of names, got {shown(entry)} in it")
+
+
+def choice(name: str, value: Any, allowed: tuple[str, ...]) -> None:
+    if not isinstance(value, str) or value not in allowed:
+        raise ValueError(unknown(name, value, allowed))
+
+
+def differences(there: Mapping[str, Any], here: Mapping[str, Any]) -> str:
+    """Describe all entries that differ between two records; return "" if the records are equal."""
+    names = [name for name in {**there, **here} if there.get(name) != here.get(name)]
+
+    def told(value: Any) -> str:
+        return cut(value) if isinstance(value, str) else shown(value)
+
+    return "; ".join(
+        f"{cut(name)}: stored {told(there.get(name))}, given {told(here.get(name))}"
+        for name in names
+    )

@@ -12,8 +12,8 @@ import numpy as np
 
 from ..experiments.shared.arrays import read_arrays, task_of
 from ..experiments.shared.draws import draw_tasks
-from ..experiments.shared.families import family
 from ..experiments.shared.recipe import Recipe
+from ..experiments.shared.runs import family
 from ..probes.naming.answers import with_other_outputs
 from ..tasks import Task
 from . import output

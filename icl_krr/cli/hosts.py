@@ -193,12 +193,7 @@ def end(status: int, words: str) -> None:
 
 
 def at_abort(status: int, words: str) -> None:
-    """Say why if JAX aborts the process. It does so in a thread in which no handler of Python runs.
-
-    Args:
-        status: exit status of the process.
-        words: the sentence on standard error.
-    """
+    """Say why if JAX aborts the process, in a thread in which no handler of Python runs."""
     HANDLERS.append(ctypes.CFUNCTYPE(None, ctypes.c_int)(lambda _: end(status, words)))
     ctypes.CDLL(None).signal(signal.SIGABRT, HANDLERS[-1])
 

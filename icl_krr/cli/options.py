@@ -16,7 +16,7 @@ import tyro
 
 from ..catalogue import SOLVERS, spelled
 from ..catalogue.choices import Kernel, Solver
-from ..names import folded, unknown
+from ..fields import folded, unknown
 
 T = TypeVar("T")
 WORDS = tyro.constructors.ConstructorRegistry()

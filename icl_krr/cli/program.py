@@ -18,7 +18,7 @@ import tyro
 from platformdirs import user_cache_dir
 
 from ..experiments.shared.recipe import Recipe
-from ..names import unknown
+from ..fields import unknown
 from . import hosts, output
 from .commands import COMMANDS, settings_of
 from .commands.train import Train

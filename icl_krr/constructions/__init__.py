@@ -1,4 +1,4 @@
-"""Solvers of kernel ridge regression as explicit weights of a transformer.
+r"""Solvers of kernel ridge regression as explicit weights of a transformer.
 
 Each solver has one file. This file describes a step of the solver by operations of a `machine`,
 such as `kernel_times`, `add` and `dot`. The machine translates the operations to weights
@@ -75,6 +75,24 @@ depth. Weights that are equal in all steps are stored once, and `model.replace(s
 same algorithm with another number of steps. `model.rebuild(ridge=...)` calls the construction again
 with other arguments. `icl_krr.untie(model)` gives every step its own weights for fine-tuning.
 `icl_krr.dense(model)` merges the slots into ordinary [d_model, ...] matrices.
+
+**Shared arguments.** The oracle of the same name in `icl_krr.solvers` has the mathematics. Most
+constructions take these arguments:
+
+Args:
+    kernel: kernel $k$ of the regression; the attention must be able to apply $k$ (`Options`).
+    num_features: number of features p of a point x, >= 1.
+    ridge: ridge $\lambda$ > 0; may be a traced scalar.
+    steps: number of steps, >= 1.
+    spectrum: bounds (low, high) on the eigenvalues of $A = K + \lambda I$, as from
+        `icl_krr.spectral_bounds`; may be traced; required (the default None raises an error).
+    options: further keywords, explained in `Options`.
+
+Raises:
+    ValueError: the attention cannot apply the kernel, a kernel has no feature map where one is
+        needed, a number is out of range or missing, settings exclude each other, or a name is
+        unknown.
+    TypeError: a keyword is unknown or a number has the wrong type.
 """
 
 from .assembly.choice import machine

@@ -69,10 +69,10 @@ def bayesian_average(
     With `num_outputs`, all outputs are draws of the same model, and their log densities are added.
 
     Args:
+        num_features: as in `icl_krr.constructions`, which also says what is raised.
         kernel: kernel with a feature map, `Linear` or `Features`, or G of them; for bandwidths,
             random or Nystrom features of kernels with these bandwidths, as `icl_krr.Features(map)`.
             If the numbers of features differ, the smaller groups are filled with zeros.
-        num_features: number of features p of a point x, >= 1.
         ridges: ridge $\lambda_g$ > 0 of every model, the variance of its noise; may be traced. In
             float32, a ridge below $10^{-5} |\phi|^2$ can make variances wrong. Those below 0
             count as 0 in the evidence, and mostly the model loses its weight. `icl_krr.check`
@@ -102,14 +102,13 @@ def bayesian_average(
     Raises:
         ValueError: a kernel has no feature map, the numbers of kernels and ridges differ, a name is
             unknown, or a number is out of range.
-        TypeError: a keyword is unknown or a number has the wrong type.
 
     Source: Hoeting, Madigan, Raftery, Volinsky, Bayesian model averaging: a tutorial, 1999, eq. 1;
     Dawid, Present position and potential developments: the prequential approach, 1984, for the
     chain rule; Mueller, Hollmann, Arango, Grabocka, Hutter, Transformers can do Bayesian inference,
     2022, for outputs in bins.
 
-    >>> import icl_krr as ik, jax.numpy as jnp
+    >>> import icl_krr as ik, numpy as np
     >>> ridges = np.array([0.1, 10.0])
     >>> model = bayesian_average(ik.Linear(), num_features=1, ridges=ridges, steps=2)
     >>> x = np.linspace(0.5, 2, 8)[:, None]

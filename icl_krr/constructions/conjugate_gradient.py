@@ -30,17 +30,12 @@ def conjugate_gradient(
 ) -> Transformer:
     r"""Build a transformer that solves $(K + \lambda I) \alpha = y$ by conjugate gradient.
 
-    With $A = K + \lambda I$, $\alpha_0 = 0$ and $r_0 = p_0 = y$, a step computes
+    The formulas are those of `icl_krr.solvers.conjugate_gradient`, with $r_0 = p_0 = y$. The slot
+    `prediction` holds $k(x)^T \alpha_t$ at the queries and the fitted values at the supports. Each
+    output has its own $\gamma$ and $\beta$. The three forms compute the same iterates up to
+    rounding and differ in the number of blocks per step:
 
-    $$\gamma_t = |r_t|^2 / p_t^T A p_t, \quad \alpha_{t+1} = \alpha_t + \gamma_t p_t, \quad
-    r_{t+1} = r_t - \gamma_t A p_t,$$
-    $$\beta_t = |r_{t+1}|^2 / |r_t|^2, \quad p_{t+1} = r_{t+1} + \beta_t p_t$$
-
-    The slot `prediction` holds $k(x)^T \alpha_t$ at the queries and the fitted values at the
-    supports. Each output has its own $\gamma$ and $\beta$. The three forms compute the same
-    iterates up to rounding and differ in the number of blocks per step:
-
-    - "textbook" computes the formulas above in order. It takes 5 blocks per step with linear
+    - "textbook" computes these formulas in order. It takes 5 blocks per step with linear
       attention and 7 with softmax attention. Blocks before the first step compute $|r_0|^2$.
     - "fused" computes all sums of a step in parallel, in 3 blocks (linear) or 5 (softmax). It uses
       $\gamma_t = r_t^T p_t / p_t^T A p_t$ and $\beta_t = -r_{t+1}^T A p_t / p_t^T A p_t$ with
@@ -62,20 +57,12 @@ def conjugate_gradient(
     the Jacobian.
 
     Args:
-        kernel: kernel $k$ of the regression; the attention must be able to apply $k$ (`Options`).
-        num_features: number of features p of a point x, >= 1.
-        ridge: ridge $\lambda$ > 0; may be a traced scalar.
-        steps: number of steps, >= 1.
+        kernel, num_features, ridge, steps, options: as in `icl_krr.constructions`,
+            which also says what is raised.
         form: order of the operations, "textbook" (default), "fused" or "pipelined".
-        options: further keywords, explained in `Options`.
 
     Returns:
         A `Transformer` with the states alpha, r, p and prediction.
-
-    Raises:
-        ValueError: `form` is unknown, the attention cannot apply the kernel, or a number is out of
-            range.
-        TypeError: a keyword is unknown or a number has the wrong type.
 
     Source: Hestenes and Stiefel, Methods of conjugate gradients for solving linear systems, 1952;
     Chronopoulos and Gear, s-step iterative methods for symmetric linear systems, 1989; Ghysels and

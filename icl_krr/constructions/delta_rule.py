@@ -60,8 +60,7 @@ def delta_rule(
     adds $k(x_i, x_i) \alpha_i$ to the prediction at support i.
 
     Args:
-        kernel: kernel $k$ of the regression; the attention must be able to apply $k$ (`Options`).
-        num_features: number of features p of a point x, >= 1.
+        kernel, num_features: as in `icl_krr.constructions`, which also says what is raised.
         step_size: step size $\eta$ > 0; may be a traced scalar.
         steps: number of steps, >= 1: the number of supports that the model learns from. Default
             None: 256, and a task must not have more supports.
@@ -71,16 +70,12 @@ def delta_rule(
     Returns:
         A `Transformer` with the states alpha, ahead, turn and prediction.
 
-    Raises:
-        ValueError: the attention cannot apply the kernel, or a number is out of range.
-        TypeError: a keyword is unknown or a number has the wrong type.
-
     Source: Widrow and Hoff, Adaptive switching circuits, 1960; Schlag, Irie, Schmidhuber, Linear
     transformers are secretly fast weight programmers, 2021; Yang et al., Gated delta networks,
     2024.
 
     >>> import numpy as np
-    >>> import icl_krr as ik, jax.numpy as jnp
+    >>> import icl_krr as ik
     >>> model = delta_rule(ik.Linear(), num_features=1, step_size=0.5, steps=2)
     >>> x = np.ones((2, 1))
     >>> task = ik.Task(x=x, y=[2.0, 2.0], x_query=[[1.0]])

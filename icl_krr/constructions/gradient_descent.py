@@ -28,28 +28,18 @@ def gradient_descent(
 ) -> Transformer:
     r"""Build a transformer that runs functional gradient descent with one block per step.
 
-    $$\alpha_{t+1} = \alpha_t + \eta r_t, \quad r_{t+1} = r_t - \eta (K + \lambda I) r_t$$
-
-    Each step adds $\eta k(x)^T r_t$ to the prediction. Give either `step_size` or `spectrum`. For
-    `spectrum` $= (a, b)$, the step size is $\eta = 2 / (a + b)$.
+    It is that of `icl_krr.solvers.gradient_descent`, with its step size $\eta$: each step adds
+    $\eta k(x)^T r_t$ to the prediction. Give either `step_size` or `spectrum`.
 
     Args:
-        kernel: kernel $k$ of the regression; the attention must be able to apply $k$ (`Options`).
-        num_features: number of features p of a point x, >= 1.
-        ridge: ridge $\lambda$ > 0; may be a traced scalar.
-        steps: number of steps, >= 1.
+        kernel, num_features, ridge, steps, options: as in `icl_krr.constructions`,
+            which also says what is raised.
         step_size: step size $\eta$ > 0; may be a traced scalar; default: computed from `spectrum`.
         spectrum: bounds (low, high) on the eigenvalues of $A = K + \lambda I$, as from
             `icl_krr.spectral_bounds`; may be traced; default None: `step_size` is given.
-        options: further keywords, explained in `Options`.
 
     Returns:
         A `Transformer` with the states alpha, r and prediction.
-
-    Raises:
-        ValueError: neither or both of `step_size` and `spectrum` are given, the attention cannot
-            apply the kernel, or a number is out of range.
-        TypeError: a keyword is unknown or a number has the wrong type.
 
     >>> import icl_krr as ik
     >>> model = gradient_descent(ik.Linear(), num_features=3, ridge=0.1, steps=16, step_size=0.1)
@@ -88,32 +78,16 @@ def gradient_descent_in_alpha(
 ) -> Transformer:
     r"""Build a transformer that runs gradient descent in alpha with two blocks per step.
 
-    $$\alpha_{t+1} = \alpha_t + \eta K r_t, \quad r_{t+1} = r_t - \eta (K + \lambda I) K r_t$$
-
-    The loss is $|y - K \alpha|^2 / 2 + \lambda \alpha^T K \alpha / 2$, with its Euclidean gradient.
-    Compared with `gradient_descent`, a step has one more product with $K$, and the condition number
-    is about squared. Give either `step_size` or `spectrum`. For `spectrum` $= (a, b)$, the step
-    size is $\eta = 2 / (a (a - \lambda) + b (b - \lambda))$, or half of this if $a = \lambda$.
-    If $b = \lambda$ up to rounding, $K$ is too small to be known from the spectrum. The step size
-    is then finite, and the predictions stay near 0.
+    It is that of `icl_krr.solvers.gradient_descent_in_alpha`. Compared with `gradient_descent`, a
+    step has one more product with $K$. Give either `step_size` or `spectrum`.
 
     Args:
-        kernel: kernel $k$ of the regression; the attention must be able to apply $k$ (`Options`).
-        num_features: number of features p of a point x, >= 1.
-        ridge: ridge $\lambda$ > 0; may be a traced scalar.
-        steps: number of steps, >= 1.
-        step_size: step size $\eta$ > 0; may be a traced scalar; default: computed from `spectrum`.
-        spectrum: bounds (low, high) on the eigenvalues of $A = K + \lambda I$, as from
-            `icl_krr.spectral_bounds`; may be traced; default None: `step_size` is given.
-        options: further keywords, explained in `Options`.
+        kernel, num_features, ridge, steps, options: as in `icl_krr.constructions`,
+            which also says what is raised.
+        step_size, spectrum: as in `gradient_descent`.
 
     Returns:
         A `Transformer` with the states alpha, r and prediction.
-
-    Raises:
-        ValueError: neither or both of `step_size` and `spectrum` are given, the attention cannot
-            apply the kernel, or a number is out of range.
-        TypeError: a keyword is unknown or a number has the wrong type.
 
     >>> import icl_krr as ik
     >>> model = gradient_descent_in_alpha(

@@ -35,12 +35,10 @@ def gradient_descent_plus_plus(
     has no ridge; the number of steps regularises the solution.
 
     Args:
+        num_features, steps, options: as in `icl_krr.constructions`, which also says what is raised.
         kernel: linear kernel; GD++ works on its features.
-        num_features: number of features p of a point x, >= 1.
-        steps: number of steps, >= 1.
         step_size: step size $\eta$ > 0; may be a traced scalar.
         curvature: strength $c$ >= 0 of the update of the features; may be a traced scalar.
-        options: further keywords, explained in `Options`.
 
     Returns:
         A `Transformer` with the states r, features and prediction.
@@ -48,7 +46,6 @@ def gradient_descent_plus_plus(
     Raises:
         ValueError: the kernel is not linear, `sketch` is a feature map, the attention is not
             "linear", or a number is out of range.
-        TypeError: a keyword is unknown or a number has the wrong type.
 
     Source: von Oswald et al., Transformers learn in-context by gradient descent, 2023.
 

@@ -32,33 +32,17 @@ def heavy_ball(
 ) -> Transformer:
     r"""Build a transformer that runs Polyak's heavy-ball method with one block per step.
 
-    $$\alpha_{t+1} = \alpha_t + p_t, \quad r_{t+1} = r_t - A p_t, \quad
-    p_{t+1} = \mu p_t + \eta r_{t+1}$$
-
-    with $A = K + \lambda I$ and $p_0 = \eta y$. Give either `step_size` and `momentum`, or
-    `spectrum`. For `spectrum` $= (a, b)$, the coefficients are
-    $\eta = 4 / (\sqrt{b} + \sqrt{a})^2$ and
-    $\mu = ((\sqrt{b} - \sqrt{a}) / (\sqrt{b} + \sqrt{a}))^2$.
+    Equations and coefficients are those of `icl_krr.solvers.heavy_ball`. Give either `step_size`
+    and `momentum`, or `spectrum`.
 
     Args:
-        kernel: kernel $k$ of the regression; the attention must be able to apply $k$ (`Options`).
-        num_features: number of features p of a point x, >= 1.
-        ridge: ridge $\lambda$ > 0; may be a traced scalar.
-        steps: number of steps, >= 1.
-        step_size: step size $\eta$ > 0; may be a traced scalar; default: computed from `spectrum`.
+        step_size, spectrum: as in `gradient_descent`.
+        kernel, num_features, ridge, steps, options: as in `icl_krr.constructions`,
+            which also says what is raised.
         momentum: momentum $\mu$ >= 0; may be a traced scalar; default: computed from `spectrum`.
-        spectrum: bounds (low, high) on the eigenvalues of $A = K + \lambda I$, as from
-            `icl_krr.spectral_bounds`; may be traced; default None: `step_size` and
-            `momentum` are given.
-        options: further keywords, explained in `Options`.
 
     Returns:
         A `Transformer` with the states alpha, r, p and prediction.
-
-    Raises:
-        ValueError: `spectrum` is given together with `step_size` or `momentum`, one of the latter
-            is missing, the attention cannot apply the kernel, or a number is out of range.
-        TypeError: a keyword is unknown or a number has the wrong type.
 
     Source: Polyak, Some methods of speeding up the convergence of iteration methods, 1964.
 
@@ -87,31 +71,16 @@ def chebyshev(
 ) -> Transformer:
     r"""Build a transformer that runs the Chebyshev iteration with one block per step.
 
-    $$\alpha_{t+1} = \alpha_t + p_t, \quad r_{t+1} = r_t - A p_t, \quad
-    p_{t+1} = \mu_t p_t + \eta_t r_{t+1}$$
-
-    with $A = K + \lambda I$ and $p_0 = 2 y / (a + b)$ for `spectrum` $= (a, b)$. These bounds
-    determine all $\mu_t$ and $\eta_t$ before the first step. So the weights contain them, and no
-    step needs an inner product or a division. The residual polynomial is optimal for the interval
-    $[a, b]$.
+    The equations are those of `icl_krr.solvers.chebyshev`, from $p_0 = 2 y / (a + b)$ for
+    `spectrum` $= (a, b)$. The weights contain all $\mu_t$ and $\eta_t$, so no step needs an inner
+    product or a division. The residual polynomial is optimal for the interval $[a, b]$.
 
     Args:
-        kernel: kernel $k$ of the regression; the attention must be able to apply $k$ (`Options`).
-        num_features: number of features p of a point x, >= 1.
-        ridge: ridge $\lambda$ > 0; may be a traced scalar.
-        steps: number of steps, >= 1.
-        spectrum: bounds (low, high) on the eigenvalues of $A = K + \lambda I$, as from
-            `icl_krr.spectral_bounds`; may be traced; required, the default None raises an
-            error.
-        options: further keywords, explained in `Options`.
+        kernel, num_features, ridge, steps, spectrum, options: as in `icl_krr.constructions`,
+            which also says what is raised.
 
     Returns:
         A `Transformer` with the states alpha, r, p and prediction.
-
-    Raises:
-        ValueError: `spectrum` is missing, the attention cannot apply the kernel, or a number is out
-            of range.
-        TypeError: a keyword is unknown or a number has the wrong type.
 
     Source: Saad, Iterative methods for sparse linear systems, algorithm 12.1.
 

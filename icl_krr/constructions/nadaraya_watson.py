@@ -30,8 +30,8 @@ def nadaraya_watson(
     differs from the smoother of the mixture.
 
     Args:
+        num_features: as in `icl_krr.constructions`, which also says what is raised.
         kernel: `Exponential`, `Gaussian` or a `Mixture` of them; its numbers may be traced.
-        num_features: number of features p of a point x, >= 1.
         options: further keywords, explained in `Options`; `attention` must be "softmax" or None.
 
     Returns:
@@ -40,7 +40,6 @@ def nadaraya_watson(
     Raises:
         ValueError: the kernel is not positive, `attention` is "linear" or a `Softmax`, or a number
             is out of range.
-        TypeError: a keyword is unknown or a number has the wrong type.
 
     Source: Nadaraya, On estimating regression, 1964; Watson, Smooth regression analysis, 1964; Tsai
     et al., Transformer dissection, 2019.

@@ -44,14 +44,9 @@ def newton_schulz(
     first step.
 
     Args:
+        num_features, ridge, steps, spectrum, options: as in `icl_krr.constructions`,
+            which also says what is raised.
         kernel: `Linear` or `Features`. For `Features`, $\phi(x)$ replaces x in the formulas.
-        num_features: number of features p of a point x, >= 1.
-        ridge: ridge $\lambda$ > 0; may be a traced scalar.
-        steps: number of steps, >= 1.
-        spectrum: bounds (low, high) on the eigenvalues of $A = K + \lambda I$, as from
-            `icl_krr.spectral_bounds`; may be traced; required, the default None raises an
-            error.
-        options: further keywords, explained in `Options`.
 
     Returns:
         A `Transformer` with the states alpha, v, a and prediction.
@@ -59,7 +54,6 @@ def newton_schulz(
     Raises:
         ValueError: `spectrum` is missing, the features of the kernel are not known, the attention
             is not "linear", or a number is out of range.
-        TypeError: a keyword is unknown or a number has the wrong type.
 
     Source: Schulz, Iterative Berechnung der reziproken Matrix, 1933; Fu et al., Transformers
     learn to achieve second-order convergence rates for in-context linear regression, 2024.

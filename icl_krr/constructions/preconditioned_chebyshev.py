@@ -54,10 +54,9 @@ def preconditioned_chebyshev(
     `icl_krr.theory.budget` computes the number of steps for an error.
 
     Args:
+        num_features, steps: as in `icl_krr.constructions`, which also says what is raised.
         kernel: `Exponential` or `Gaussian`; its numbers may be traced.
-        num_features: number of features p of a point x, >= 1.
         ridge: ridge $\lambda$ > 0, which is also the weight of the sink; may be a traced scalar.
-        steps: number of steps, >= 1.
         num_supports: largest number of supports n, >= 1; may be traced.
         largest: bound $\kappa$ > 0 on all values of the kernel; may be traced. Default None: 1 for
             `Gaussian`; other kernels need a value.
@@ -69,7 +68,6 @@ def preconditioned_chebyshev(
     Raises:
         ValueError: the kernel is not positive or is a mixture, `largest` is missing, the attention
             is "linear", or a number is out of range.
-        TypeError: a keyword is unknown or a number has the wrong type.
 
     Source: Golub and Varga, Chebyshev semi-iterative methods, 1961, with the normaliser of the
     in-context KRR theorems as preconditioner.

@@ -35,12 +35,8 @@ def preconditioned_conjugate_gradient(
 ) -> Transformer:
     r"""Build a transformer that runs preconditioned conjugate gradient on $A \alpha = y$.
 
-    $$\gamma_t = r_t^T z_t / p_t^T A p_t, \quad \alpha_{t+1} = \alpha_t + \gamma_t p_t, \quad
-    r_{t+1} = r_t - \gamma_t A p_t,$$
-    $$z_{t+1} = M^{-1} r_{t+1}, \quad \beta_t = r_{t+1}^T z_{t+1} / r_t^T z_t, \quad
-    p_{t+1} = z_{t+1} + \beta_t p_t$$
-
-    with $A = K + \lambda I$ and the preconditioner $M$:
+    The equations are those of `icl_krr.solvers.preconditioned_conjugate_gradient`, with
+    $A = K + \lambda I$ and the preconditioner $M$:
 
     - "jacobi": $M$ is the diagonal of $A$. The first blocks compute the diagonal. Then every token
       computes its own entry of $M^{-1} r$.
@@ -49,12 +45,9 @@ def preconditioned_conjugate_gradient(
       preconditioner needs linear attention.
 
     Args:
-        kernel: kernel $k$ of the regression; the attention must be able to apply $k$ (`Options`).
-        num_features: number of features p of a point x, >= 1.
-        ridge: ridge $\lambda$ > 0; may be a traced scalar.
-        steps: number of steps, >= 1.
+        kernel, num_features, ridge, steps, options: as in `icl_krr.constructions`,
+            which also says what is raised.
         preconditioner: "jacobi" (default), or an `icl_krr.Nystrom`, which may be traced.
-        options: further keywords, explained in `Options`.
 
     Returns:
         A `Transformer` with the states alpha, r, p and prediction.
@@ -62,7 +55,6 @@ def preconditioned_conjugate_gradient(
     Raises:
         ValueError: `preconditioner` is unknown, does not fit the attention or was made with another
             kernel or ridge, the attention cannot apply the kernel, or a number is out of range.
-        TypeError: a keyword is unknown or a number has the wrong type.
 
     Source: Saad, Iterative methods for sparse linear systems, algorithm 9.1.
 

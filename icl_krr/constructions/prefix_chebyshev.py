@@ -27,14 +27,11 @@ def prefix_chebyshev(
 ) -> Transformer:
     r"""Build a causal transformer that solves a ridge regression at every token, a block a step.
 
-    $$w_{t+1} = w_t + d_t, \quad r_{t+1} = r_t - (C_i + \lambda I) d_t, \quad
-    d_{t+1} = \mu_t d_t + \eta_t r_{t+1}$$
-
-    The systems $(C_i + \lambda I) w_i = b_i$ are those of `prefix_conjugate_gradient`. The bounds
-    $(a, b)$ must hold for all prefixes. A prefix with fewer supports than features has the
-    eigenvalue $\lambda$, so use $a = \lambda$. With strengths <= 1, $C_i \leq \Phi^T \Phi$, so the
-    largest eigenvalue of the whole context is a valid $b$. No step needs an inner product or a
-    division.
+    The equations are those of `icl_krr.solvers.prefix_chebyshev`. The systems $(C_i + \lambda I)
+    w_i = b_i$ are those of `prefix_conjugate_gradient`. The bounds $(a, b)$ must hold for all
+    prefixes. A prefix with fewer supports than features has the eigenvalue $\lambda$, so use $a =
+    \lambda$. With strengths <= 1, $C_i \leq \Phi^T \Phi$, so the largest eigenvalue of the whole
+    context is a valid $b$. No step needs an inner product or a division.
 
     Gated KalmaNet has this iteration for the prefix "inclusive", with a ridge for every token:
     $\lambda_i$ is in proportion to the Frobenius norm of $C_i$, so that a fixed ratio $b / a$ is
@@ -44,26 +41,14 @@ def prefix_chebyshev(
     its solution with the query and multiplies by $1 / \sqrt{d}$; the construction does neither.
 
     Args:
-        kernel: kernel with a feature map, `Linear` or `Features`; for another kernel, give a
-            feature map as `sketch`.
-        num_features: number of features p of a point x, >= 1.
-        ridge: ridge $\lambda$ > 0; may be a traced scalar.
-        steps: number of steps, >= 1.
+        ridge, steps: as in `icl_krr.constructions`, which also says what is raised.
+        kernel, num_features, stores_sums, options: as in `prefix_sums`.
         spectrum: bounds (low, high) on the eigenvalues of $C_i + \lambda I$ of every prefix, such
             as from `icl_krr.theory.prefix_bounds`; may be traced; required, the default None raises
             an error.
-        stores_sums: whether a slot `C` of m^2 channels stores $C_i$, as the state of a recurrent
-            layer does, so that it can be read, rounded or patched. A step then needs no head, but
-            one more block. Default False: a head computes $C_i d_i$.
-        options: further keywords, explained in `CausalOptions` and `Options`.
 
     Returns:
         A `Transformer` with the states w, r, d [T, r m] and prediction.
-
-    Raises:
-        ValueError: `spectrum` is missing, the kernel has no feature map, or a number is out of
-            range.
-        TypeError: a keyword is unknown or a number has the wrong type.
 
     Source: Saad, Iterative methods for sparse linear systems, algorithm 12.1; Peng et al., Gated
     KalmaNet: a fading memory layer through test-time ridge regression, 2025.

@@ -60,25 +60,14 @@ def prefix_conjugate_gradient(
     no preconditioner; where it decodes, it starts at $q_i$ over the diagonal of $H_i + \Lambda$.
 
     Args:
-        kernel: kernel with a feature map, `Linear` or `Features`; for another kernel, give a
-            feature map as `sketch`.
-        num_features: number of features p of a point x, >= 1.
-        ridge: ridge $\lambda$ > 0; may be a traced scalar.
-        steps: number of steps, >= 1.
+        ridge, steps: as in `icl_krr.constructions`, which also says what is raised.
+        kernel, num_features, stores_sums, options: as in `prefix_sums`.
         form: order of the operations, "textbook" (default) or "fused".
         preconditioner: "jacobi" for the diagonal of $A$, with the form "textbook" only; default
             None: no preconditioner.
-        stores_sums: whether a slot `C` of m^2 channels stores $C_i$, as the state of a recurrent
-            layer does, so that it can be read, rounded or patched. A step then needs no head, but
-            one more block. Default False: a head computes $C_i d_i$.
-        options: further keywords, explained in `CausalOptions` and `Options`.
 
     Returns:
         A `Transformer` with the states w, r, d [T, r m] and prediction.
-
-    Raises:
-        ValueError: the kernel has no feature map, a name is unknown, or a number is out of range.
-        TypeError: a keyword is unknown or a number has the wrong type.
 
     Source: von Oswald et al., Uncovering mesa-optimization algorithms in transformers, 2023; von
     Oswald et al., MesaNet: sequence modeling by locally optimal test-time training, 2025.

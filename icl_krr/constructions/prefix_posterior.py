@@ -58,31 +58,24 @@ def prefix_posterior(
     which solves for the coefficients of the mean and has no variance.
 
     Args:
-        kernel: kernel with a feature map, `Linear` or `Features`; for another kernel, give a
-            feature map as `sketch`.
-        num_features: number of features p of a point x, >= 1.
+        steps: as in `icl_krr.constructions`, which also says what is raised.
+        kernel, num_features, options: as in `prefix_sums`.
         ridge: ridge $\lambda$ > 0, the variance of the noise; may be a traced scalar.
-        steps: number of steps, >= 1.
         form: order of the operations, "textbook" (default) or "fused" (see `conjugate_gradient`).
         approximates: kernel k that the features approximate; default None: the kernel of the
             regression is that of the features.
-        options: further keywords, explained in `CausalOptions` and `Options`.
 
     Returns:
         A `Transformer` with the states h, r, d [T, m], prediction [T, num_outputs], variance and
         variance_gap [T, 1], and the read-outs `variances` (of a new output with strength 1: ridge
         included) and `variance_gaps`.
 
-    Raises:
-        ValueError: the kernel has no feature map, a name is unknown, or a number is out of range.
-        TypeError: a keyword is unknown or a number has the wrong type.
-
     Source: Rasmussen and Williams, Gaussian processes for machine learning, 2006, eq. 2.8; von
     Oswald et al., MesaNet: sequence modeling by locally optimal test-time training, 2025, for the
     system with the right-hand side of the query; Quinonero-Candela and Rasmussen, A unifying view
     of sparse approximate Gaussian process regression, 2005, section 5, for `approximates`.
 
-    >>> import icl_krr as ik, jax.numpy as jnp
+    >>> import icl_krr as ik
     >>> model = prefix_posterior(ik.Linear(), num_features=1, ridge=2.0, steps=1)
     >>> task = ik.Task(x=[[1.0]], y=[3.0], x_query=[[1.0]])
     >>> prediction, cache = ik.run_with_cache(model, task)

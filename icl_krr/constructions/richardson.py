@@ -46,10 +46,8 @@ def richardson(
     $\alpha_{t+1}$.
 
     Args:
+        num_features, ridge, steps: as in `icl_krr.constructions`, which also says what is raised.
         kernel: `Exponential` or `Gaussian`; its numbers may be traced.
-        num_features: number of features p of a point x, >= 1.
-        ridge: ridge $\lambda$ > 0; may be a traced scalar.
-        steps: number of steps, >= 1.
         step_size: step size $\eta$, > 0 and < 2, 1 by default; may be a traced scalar.
         sink: weight $c$ > 0 of the sink at the supports; may be a traced scalar; default: `ridge`.
         options: further keywords, explained in `Options`; `attention` must not be "linear".
@@ -60,7 +58,6 @@ def richardson(
     Raises:
         ValueError: the kernel is not positive or is a mixture, the attention is "linear", or a
             number is out of range.
-        TypeError: a keyword is unknown or a number has the wrong type.
 
     >>> import icl_krr as ik
     >>> model = richardson(ik.Gaussian(), num_features=3, ridge=0.1, steps=16)

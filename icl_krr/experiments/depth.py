@@ -104,7 +104,7 @@ def run(
         return Row(predictor, step, blocks, relative(norm(f - best), size), agreement, error)
 
     progress("the eigenvalues of the kernel matrix")
-    sigma = theory.eigenvalues(kernel, task)
+    sigma = np.asarray(theory.eigenvalues(kernel, task))
     low, high = sigma[0] + ridge, sigma[-1] + ridge
     predictions = np.asarray(cache["prediction"])
     depths = np.arange(len(predictions))

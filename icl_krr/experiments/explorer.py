@@ -109,14 +109,15 @@ def draw_task(config: ExplorerConfig) -> Task:
     return sorted_task(sample(jax.random.key(config.seed), process), angle)
 
 
-def sorted_task(task: Task, place: Callable[[jax.Array], jax.Array]) -> Task:
+def sorted_task(task: Task, place: Callable[[np.ndarray], np.ndarray]) -> Task:
     """The task with supports and queries sorted by `place(x)` [rows]."""
-    seen, asked = (jnp.argsort(place(x)) for x in (task.x, task.x_query))
+    task = jax.tree.map(np.asarray, task)
+    seen, asked = (np.argsort(place(x)) for x in (task.x, task.x_query))
     return Task(task.x[seen], task.y[seen], task.x_query[asked], y_query=task.y_query[asked])
 
 
-def angle(x: jax.Array) -> jax.Array:
-    return jnp.arctan2(x[:, 1], x[:, 0])
+def angle(x: np.ndarray) -> np.ndarray:
+    return np.arctan2(x[:, 1], x[:, 0])
 
 
 def build_cell(

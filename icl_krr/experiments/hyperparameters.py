@@ -14,6 +14,7 @@ from jax.tree_util import Partial
 
 from .. import checks, theory
 from ..catalogue import METHODS, SOLVERS, make_kernel
+from ..constants import known
 from ..constructions import Softmax
 from ..kernels import Kernel
 from ..tasks import Table, Task, split, system
@@ -23,11 +24,10 @@ from ..training.reference import best, errors_of, smoothing
 from ..transformer import predict_batch
 from .depth_config import DepthConfig, bandwidth, choose_kernels, families
 from .shared import model_selection
-from .shared.build import construct
+from .shared.build import construct, solver_keywords
 from .shared.draws import draw_tasks
 from .shared.rows import Rows
 from .shared.runs import Run
-from .shared.solver_keywords import solver_keywords
 
 OBJECTIVES = ("held-out", "marginal-likelihood")
 BOUNDS = ("lowest eigenvalue", "highest eigenvalue")
@@ -157,7 +157,7 @@ def fit_hyperparameters(
     Raises:
         Diverged: the loss at the starting values is NaN or infinite.
     """
-    one = jax.tree.map(lambda leaf: leaf[0], data.likely)
+    one = jax.tree.map(lambda leaf: known(leaf)[0], data.likely)
     kernel, smoother, _ = choose_kernels(one, config)
     ridge = config.ridge or model_selection.choose_ridge(kernel, one, config.centred)
     averages = not SOLVERS[config.solver].iterates
@@ -202,8 +202,8 @@ def judge(config: FitConfig, data: Data, start: Any, fitted: Any, ridge: float) 
     error = partial(jax.jit(lambda loss, at: loss(at)), held_out(builder(config, apart), apart))
 
     _, family = families(str(config.kernel))
-    first = jax.tree.map(lambda leaf: leaf[0], data.fitted)
-    widths = model_selection.bandwidths(family, first)[:, None]
+    first = jax.tree.map(lambda leaf: known(leaf)[0], data.fitted)
+    widths = np.asarray(model_selection.bandwidths(family, first))[:, None]
     _, (width,) = best(smoothing, family.of_bandwidth, widths, data.fitted)
 
     def baselines(told: dict[str, Any]) -> dict[str, jax.Array]:
@@ -229,7 +229,7 @@ def builder(config: FitConfig, tasks: Task) -> Build:
     row = SOLVERS[config.solver]
 
     def build(tasks: Task, given: dict[str, Any]) -> Any:
-        one = jax.tree.map(lambda leaf: leaf[0], tasks)
+        one = jax.tree.map(lambda leaf: known(leaf)[0], tasks)
         kernel = make_kernel(str(config.kernel), given)
         if not row.iterates:
             return construct(row.name, kernel, one)

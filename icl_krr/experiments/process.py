@@ -131,7 +131,7 @@ def exactly(kernel: Kernel, parts: Parts, ridge: float, amplitude: Any = None) -
         best = solvers.exact(kernel, Task(*parts), ridge=ridge)
         # for y = 0, the status is that of the variance alone
         spread = solvers.posterior(kernel, Task(x, 0 * y, x_query), ridge=ridge)
-        on, prior = (np.asarray(kernel.diagonal(jax.numpy.asarray(at))) for at in (x, x_query))
+        on, prior = (np.asarray(kernel.diagonal(at)) for at in (x, x_query))
     mean, alpha, variance = map(np.asarray, (best.prediction, best.alpha, spread.variance))
     gaps = float(best.status.gap), float(spread.status.gap)
     fit, rounded = np.sum(y * alpha, axis=0), 0.0

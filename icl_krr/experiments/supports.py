@@ -9,7 +9,7 @@ import numpy as np
 from .. import checks
 from ..kernels import Kernel, weighted, weighted_family
 from ..tasks import Task
-from ..tasks.scaling import Scaling
+from ..tasks.columns import Scaling
 
 FEWEST_QUERIES = 32
 """Fewer queries are padded to this number, and more to a power of two."""

@@ -12,6 +12,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from .. import checks
+from ..constants import as_jax
 from ..files import replace
 from ..readable import readable
 from ..residual import embed, num_tokens, visible
@@ -71,7 +72,7 @@ class T5:
                 f"task must have num_outputs = {self.model.spec.num_outputs} to fit the model, "
                 f"got {task.num_outputs}; build the model with num_outputs={task.num_outputs}"
             )
-        tasks = task if batched else jax.tree.map(lambda field: field[None], task)
+        tasks = task if batched else jax.tree.map(lambda field: np.asarray(field)[None], task)
         return within_range("task", np.asarray(lay_out_tokens(self.model, tasks)))
 
     def slot(self, hidden: Any, name: str) -> Any:
@@ -117,9 +118,9 @@ class T5:
         asked = within_range("hidden", found)[:, tokens_of_role(("query",), task)].reshape(
             -1, d_model
         )
-        stream = {name: jnp.asarray(self.slot(asked, name)) for name in layout.names}
+        stream = {name: as_jax(self.slot(asked, name)) for name in layout.names}
         if readout.slots == {"stream"}:
-            stream = {"stream": jnp.asarray(asked[:, : layout.width])}
+            stream = {"stream": as_jax(asked[:, : layout.width])}
         values = np.asarray(readout(stream)).reshape(b, task.num_queries, -1)
         flat = name == "prediction" and task.y.ndim == task.x.ndim - 1
         values = values[..., 0] if flat else values

@@ -14,10 +14,8 @@ from .forms import Diagonal, FeatureLayer, Pattern
 from .gaussian import Gaussian
 from .kernel import Kernel, check_kernel as check_kernel
 from .linear import Linear
-from .log_bilinear import LogBilinear
-from .mixture import Mixture
-from .pairs import check_pairs as check_pairs
-from .positive import PositiveKernel, check_positive as check_positive
+from .log_bilinear import LogBilinear, PositiveKernel, check_positive as check_positive
+from .mixture import Mixture, check_pairs as check_pairs
 from .weighted import Weighted, weighted as weighted, weighted_family as weighted_family
 
 __all__ = [

@@ -70,6 +70,7 @@ def project_near(
 
 
 @jax.custom_jvp
+@jax.jit
 def squared_distances(x: Float[Array, "n p"], z: Float[Array, "m p"]) -> Float[Array, "n m"]:
     """|x_i - z_j|^2 by differences: |x|^2 + |z|^2 - 2 <x, z> loses all digits far from 0.
 

@@ -33,7 +33,7 @@ class Features(Kernel):
     Raises:
         TypeError: `map` is not callable.
 
-    >>> import jax, jax.numpy as jnp
+    >>> import jax
     >>> import numpy as np
     >>> from icl_krr import Exponential
     >>> from icl_krr.sketches import positive_features

@@ -25,13 +25,8 @@ class Gaussian(LogBilinear):
     dtype. JAX traces `lengthscale` and `projection`, so a new value causes no recompilation.
 
     Args:
+        projection: as in `Exponential`, which also says what is raised.
         lengthscale: scalar $\ell$ > 0, in units of $Ux$; default 1.
-        projection: matrix $U$ [d, p] applied to the inputs; default None, the identity.
-
-    Raises:
-        TypeError: `lengthscale` is not a number, or `projection` is not a floating-point array.
-        ValueError: `lengthscale` is not a finite scalar > 0, or `projection` is not finite or does
-            not have the shape [d, p]. Shapes are checked when the kernel is called.
 
     >>> import jax.numpy as jnp
     >>> Gaussian(lengthscale=2.0).log(jnp.zeros((1, 1)), jnp.full((1, 1), 4.0)).tolist()

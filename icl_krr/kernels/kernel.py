@@ -30,7 +30,6 @@ class Kernel(ABC):
         largest: bound on all values of the kernel, a class variable; None (default) if they have no
             bound.
 
-    >>> import jax.numpy as jnp
     >>> from icl_krr import Gaussian
     >>> Gaussian.bandwidth, Gaussian(2.0).stretched(3.0).lengthscale
     ('lengthscale', 6.0)
@@ -43,6 +42,7 @@ class Kernel(ABC):
     @abstractmethod
     def __call__(self, x: Float[Array, "n p"], z: Float[Array, "m p"]) -> Float[Array, "n m"]: ...
 
+    @jax.jit
     def diagonal(self, x: Float[Array, "n p"]) -> Float[Array, " n"]:
         """$k(x_i, x_i)$ for every row of `x`.
 

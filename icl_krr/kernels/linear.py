@@ -7,6 +7,7 @@ from collections.abc import Callable
 from functools import partial
 from typing import Any, ClassVar
 
+import jax
 import jax.numpy as jnp
 from jax.typing import DTypeLike
 from jaxtyping import Array, Float
@@ -49,7 +50,7 @@ class Linear(Kernel):
 
     def __call__(self, x: Float[Array, "n p"], z: Float[Array, "m p"]) -> Float[Array, "n m"]:
         checks.matrices(x, z)
-        return inner(project(self.projection, x), project(self.projection, z))
+        return products(self.projection, x, z)
 
     def sketched(self, sketch: Float[Array, "p m"]) -> Linear:
         r"""The linear kernel with the projection $U P^T$."""
@@ -115,3 +116,8 @@ class Linear(Kernel):
         shape = (len(x), len(z), x.shape[1])
         x, z = jnp.broadcast_to(x[:, None], shape), jnp.broadcast_to(z[None], shape)
         return outer(matmul(x, U.T), z) + outer(matmul(z, U.T), x)
+
+
+@jax.jit
+def products(projection: Any, x: Any, z: Any) -> Float[Array, "n m"]:
+    return inner(project(projection, x), project(projection, z))

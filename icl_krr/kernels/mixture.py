@@ -1,10 +1,12 @@
-"""Sums of positive kernels."""
+"""Several kernels: the sum of positive ones, and the pairs of kernel and ridge of an average."""
 
 from __future__ import annotations
 
 import dataclasses
+from collections.abc import Sequence
 from typing import Any
 
+import jax
 import jax.numpy as jnp
 from jax.typing import DTypeLike
 from jaxtyping import Array, Float
@@ -13,8 +15,8 @@ from .. import checks
 from ..constants import xp
 from ..pytree import checked
 from .forms import Diagonal, Pattern
-from .kernel import Kernel
-from .positive import PositiveKernel
+from .kernel import Kernel, check_kernel
+from .log_bilinear import PositiveKernel
 
 
 @checked
@@ -57,6 +59,11 @@ class Mixture(Kernel):
             )
 
     def __call__(self, x: Float[Array, "n p"], z: Float[Array, "m p"]) -> Float[Array, "n m"]:
+        checks.matrices(x, z)
+        return self._values(x, z)
+
+    @jax.jit
+    def _values(self, x: Float[Array, "n p"], z: Float[Array, "m p"]) -> Float[Array, "n m"]:
         grams = jnp.stack([kernel(x, z) for kernel in self.kernels])
         weights = jnp.asarray(self.weights, grams.dtype)
         return jnp.sum(weights[:, None, None] * grams, axis=0)
@@ -99,3 +106,35 @@ class Mixture(Kernel):
             for weight, kernel in zip(weights, self.kernels, strict=True)
             for term in kernel.diagonal_terms(dtype)
         )
+
+
+def check_pairs(
+    kernel: Kernel | Sequence[Kernel], ridges: Any, name: str = "kernel"
+) -> tuple[Kernel, ...]:
+    """Check the kernels and ridges of G models, and return the G kernels.
+
+    Errors call the argument with the kernels `name`.
+
+    >>> import numpy as np
+    >>> from icl_krr import Linear
+    >>> len(check_pairs(Linear(), np.array([0.1, 1.0])))
+    2
+    """
+    checks.floating("ridges", ridges)
+    if jnp.ndim(ridges) != 1 or len(ridges) == 0:
+        raise ValueError(
+            f"ridges must be a vector [G] with the ridge of every model, got shape "
+            f"{list(jnp.shape(ridges))}"
+        )
+    checks.positive("ridges", ridges)
+    if isinstance(kernel, Kernel):
+        return (kernel,) * len(ridges)
+    if not isinstance(kernel, (tuple, list)):
+        check_kernel(kernel)  # pyright: ignore[reportArgumentType]
+    for one in kernel:
+        check_kernel(one)
+    if len(kernel) != len(ridges):
+        raise ValueError(
+            f"{name} must be one kernel or as many as ridges, {len(ridges)}, got {len(kernel)}"
+        )
+    return tuple(kernel)

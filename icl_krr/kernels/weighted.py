@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
+import jax
 import jax.numpy as jnp
 import numpy as np
 from jax.typing import DTypeLike
@@ -15,7 +16,7 @@ from ..pytree import checked, static
 from .algebra import precede
 from .forms import Diagonal, FeatureLayer, Pattern
 from .kernel import Kernel
-from .positive import PositiveKernel
+from .log_bilinear import PositiveKernel
 
 
 @checked
@@ -46,13 +47,11 @@ class Weighted(Kernel):
     num_features: int = static()
 
     def __call__(self, x: Float[Array, "n p"], z: Float[Array, "m p"]) -> Float[Array, "n m"]:
-        return (
-            self.constant(x)[:, None] * self.kernel(x[:, :-1], z[:, :-1]) * self.constant(z)[None]
-        )
+        return values(self.kernel, x, z)
 
     def constant(self, x: Float[Array, "n p"]) -> Float[Array, " n"]:
         """The factors $e^{u_i}$."""
-        return jnp.exp(x[:, -1])
+        return factors(x)
 
     @property
     def featured(self) -> bool:  # pyright: ignore[reportIncompatibleVariableOverride]
@@ -116,6 +115,16 @@ class WeightedPositive(Weighted, PositiveKernel):  # pyright: ignore[reportIncom
     def log(self, x: Float[Array, "n p"], z: Float[Array, "m p"]) -> Float[Array, "n m"]:
         r"""$\log k(x, z) + u + v$."""
         return self.kernel.log(x[:, :-1], z[:, :-1]) + x[:, -1:] + z[:, -1][None]
+
+
+@jax.jit
+def factors(x: Float[Array, "n p"]) -> Float[Array, " n"]:
+    return jnp.exp(x[:, -1])
+
+
+@jax.jit
+def values(kernel: Kernel, x: Float[Array, "n p"], z: Float[Array, "m p"]) -> Float[Array, "n m"]:
+    return factors(x)[:, None] * kernel(x[:, :-1], z[:, :-1]) * factors(z)[None]
 
 
 def weighted(kernel: Kernel, num_features: int) -> Any:

@@ -53,12 +53,7 @@ def named(row: dict) -> str:
 
 
 def power_figure(rows: Rows, title: str) -> Figure:
-    """Shares of the outcomes against the noise on the weights, a panel for every way to read.
-
-    Args:
-        rows: rows of `icl_krr.experiments.solverbench.power.measure`.
-        title: title of the figure.
-    """
+    """Shares of the outcomes against the noise on the weights, a panel for every way to read."""
     found = curves(rows)
     panels = list(dict.fromkeys((row["tasks"], row["reading"]) for row in found))
     solvers = list(dict.fromkeys(row["solver"] for row in found))

@@ -89,8 +89,7 @@ def advise(
     A model without them, such as a trained one, is not changed: its status says what to do.
 
     Args:
-        model: model to check.
-        task: one task; x [n, p], y [n] or [n, r], x_query [q, p].
+        model, task: as in `check`, which also says what is raised.
         kernel: kernel $k$ of the regression, as for `check`; default: that of the construction. If
             kernel or ridge is given, no other regression is tried.
         ridge: ridge $\lambda$ > 0, as for `check`; default: that of the construction.
@@ -100,8 +99,6 @@ def advise(
 
     Raises:
         ValueError: as for `check`, or JAX traces an argument.
-        TypeError: an argument has the wrong type.
-        MemoryError: the run of the model does not fit into memory.
 
     >>> import numpy as np
     >>> import icl_krr as ik

@@ -46,19 +46,15 @@ def paired_differences(
 ) -> Differences:
     r"""Compare every candidate with the leader, by the max-T method.
 
-    The leader has the least sum of distances over spaces. All candidates are measured on the same
-    resampled tasks, so the variation that tasks cause in all of them cancels in the differences
-    $\Delta_c$. With the bootstrap deviation $s_c$ of $\Delta_c$, the intervals are
-    $\Delta_c \pm t s_c$, where $t$ is the `LEVEL` quantile, over resamples, of the largest
-    $|\Delta_c^* - \Delta_c| / s_c$ of all candidates and spaces. So the intervals hold for all
-    candidates together. Where one task has most of the distance, $s_c$ is about $\Delta_c$, and the
-    interval contains 0 although every resample has a difference > 0. So the lower end is not below
-    the quantile of $\Delta_c^*$ at half of 1 - `LEVEL`, divided by the number of differences.
-
-    Args:
-        distances: distances [c, spaces].
-        resampled: distances on resampled tasks [c, spaces, resamples].
-        allowed: which candidates may lead [c], at least one.
+    The leader has the least sum of distances over spaces, of the candidates that are `allowed`. All
+    candidates are measured on the same resampled tasks, so the variation that tasks cause in all of
+    them cancels in the differences $\Delta_c$. With the bootstrap deviation $s_c$ of $\Delta_c$,
+    the intervals are $\Delta_c \pm t s_c$, where $t$ is the `LEVEL` quantile, over resamples, of
+    the largest $|\Delta_c^* - \Delta_c| / s_c$ of all candidates and spaces. So the intervals hold
+    for all candidates together. Where one task has most of the distance, $s_c$ is about $\Delta_c$,
+    and the interval contains 0 although every resample has a difference > 0. So the lower end is
+    not below the quantile of $\Delta_c^*$ at half of 1 - `LEVEL`, divided by the number of
+    differences.
 
     Source: Westfall, Young, Resampling-based multiple testing, 1993; Hansen, Lunde, Nason, The
     model confidence set, 2011.

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from typing import Any
 
-from ..experiments.claims.sources import works
+from ..experiments.claims.claim import works
 from ..files import Lines
 from .page import Facts, Fold, Section
 

@@ -11,7 +11,7 @@ import wadler_lindig as wl
 from jax.typing import DTypeLike
 
 from .. import checks, fields
-from ..names import unknown
+from ..fields import unknown
 from ..readable import readable
 from .reads import Read
 

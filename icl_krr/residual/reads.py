@@ -13,7 +13,7 @@ from jax.typing import DTypeLike
 
 from .. import capacity, checks
 from ..constants import xp
-from ..names import unknown
+from ..fields import unknown
 from ..numerics import matmul
 from ..readable import readable
 
@@ -196,10 +196,6 @@ def plain(block: jax.Array | Fixed) -> jax.Array | float:
     return float(block) if isinstance(block, Fixed) else block
 
 
-def dtype_of(*blocks: Any) -> np.dtype:
-    return jnp.result_type(*(getattr(block, "dtype", float) for block in blocks))
-
-
 def is_read(value: Any) -> bool:
     return isinstance(value, Read)
 
@@ -220,7 +216,8 @@ def join(*reads: Read) -> Read:
     blocks = {}
     for slot in dict.fromkeys(slot for read in reads for slot in read.blocks):
         having = [read for read in reads if slot in read.blocks]
-        rows, dtype = having[0].rows(slot), dtype_of(*(r.blocks[slot] for r in having))
+        rows = having[0].rows(slot)
+        dtype = jnp.result_type(*(getattr(r.blocks[slot], "dtype", float) for r in having))
         parts = [
             read.matrix(slot, rows) if slot in read.blocks else np.zeros((rows, read.width), dtype)
             for read in reads

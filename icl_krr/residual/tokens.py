@@ -7,6 +7,7 @@ A support is one token with x and y ("pairs"), or two tokens, first x and then y
 from __future__ import annotations
 
 from collections.abc import Mapping
+from functools import partial
 from typing import NamedTuple
 
 import jax
@@ -51,6 +52,11 @@ def fields(task: Task, tokens: str = "pairs") -> Stream:
     """
     check_axes(task)
     checks.choice("tokens", tokens, TOKENS)
+    return laid_out(task, tokens)
+
+
+@partial(jax.jit, static_argnums=1)
+def laid_out(task: Task, tokens: str) -> dict[str, jax.Array]:
     n, q, dtype = task.num_supports, task.num_queries, task.x.dtype
     keep = kept(task)
     zero = jnp.zeros((1, 1), dtype)
@@ -83,8 +89,7 @@ def num_tokens(task: Task, tokens: str = "pairs") -> int:
     """Return the number of tokens $T = 1 + n + q$, or $1 + 2n + q$ for "interleaved" tokens.
 
     Args:
-        task: supports, outputs and queries; x [n, p], y [n] or [n, r], x_query [q, p].
-        tokens: token format, "pairs" (default) or "interleaved".
+        task, tokens: as in `fields`.
 
     >>> from icl_krr import Task
     >>> num_tokens(Task(x=np.ones((5, 1)), y=np.ones(5), x_query=[[1.0], [1.0]]))
@@ -106,9 +111,8 @@ def embed(
     """Compute the initial stream of a task from the `fields` of its tokens.
 
     Args:
+        task, tokens: as in `fields`.
         embedding: {slot: read of the fields}; an empty read gives zeros.
-        task: supports, outputs and queries; x [n, p], y [n] or [n, r], x_query [q, p].
-        tokens: token format, "pairs" (default) or "interleaved".
         centred: whether to subtract the mean of the unmasked supports' x from the x of all supports
             and queries first; default False. A kernel of the differences x - z does not change, and
             inner products lose no digits if all points are far from 0.
@@ -145,8 +149,7 @@ def visible(task: Task, tokens: str = "pairs") -> jax.Array | np.ndarray:
     """Return which tokens attention may read as keys: the aggregator and the unmasked supports.
 
     Args:
-        task: supports, outputs and queries; x [n, p], y [n] or [n, r], x_query [q, p].
-        tokens: token format, "pairs" (default) or "interleaved".
+        task, tokens: as in `fields`.
 
     Returns:
         A mask [T] of booleans. Without `task.mask` it is a NumPy array, so that JAX knows it while

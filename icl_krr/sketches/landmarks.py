@@ -218,11 +218,13 @@ def nystrom(
     landmarks = x[:rank]
     mix = root_inverse(kernel(landmarks, landmarks))
     features = matmul(kernel(x, landmarks), mix)
-    inner = matmul(features.T, features) + jnp.asarray(ridge, x.dtype) * jnp.eye(
-        rank, dtype=x.dtype
-    )
-    core = solve(inner, jnp.eye(rank, dtype=x.dtype))
-    return Nystrom(landmarks, mix, core, kernel, ridge)
+    return Nystrom(landmarks, mix, core_of(features, ridge), kernel, ridge)
+
+
+@jax.jit
+def core_of(features: Float[Array, "n m"], ridge: Any) -> Float[Array, "m m"]:
+    eye = jnp.eye(features.shape[1], dtype=features.dtype)
+    return solve(matmul(features.T, features) + jnp.asarray(ridge, features.dtype) * eye, eye)
 
 
 def featured(kernel: Kernel, landmarks: Float[Array, "l p"]) -> tuple[Kernel, Kernel | None]:

@@ -105,8 +105,7 @@ def gaussian(key: jax.Array, num_features: int, width: int) -> Float[Array, "p m
     """Draw a sketch with independent $N(0, 1 / m)$ entries, so that the mean of $P P^T$ is $I$.
 
     Args:
-        key: JAX random key.
-        num_features: number p of features.
+        key, num_features: as in `orthonormal`.
         width: number m of columns, >= 1; may exceed p.
 
     Returns:
@@ -185,8 +184,13 @@ def scaled_vectors(gram: Float[Array, "l l"], width: int) -> tuple[jax.Array, ja
 
     A column of the first matrix is 0 if s is not above the rounding error.
     """
-    sigma, vectors = (part[..., ::-1][..., :width] for part in eigh(gram))
-    null = sigma <= len(gram) * jnp.finfo(gram.dtype).eps * sigma[0]
+    return scaled(*eigh(gram), width)
+
+
+@partial(jax.jit, static_argnums=2)
+def scaled(sigma: jax.Array, vectors: jax.Array, width: int) -> tuple[jax.Array, jax.Array]:
+    sigma, vectors = (part[..., ::-1][..., :width] for part in (sigma, vectors))
+    null = sigma <= len(vectors) * jnp.finfo(sigma.dtype).eps * sigma[0]
     root = jnp.where(null, 0, 1 / jnp.sqrt(jnp.where(null, 1, sigma)))
     return vectors * root[None], vectors.T
 

@@ -49,6 +49,7 @@ class RandomFeatures:
         """The number m of features."""
         return len(self.frequencies) * (1 if self.kind == "positive" else 2)
 
+    @jax.jit
     def __call__(self, x: Float[Array, "n p"]) -> Float[Array, "n m"]:
         x = project(self.projection, x)
         frequencies, damping = (jnp.asarray(v, x.dtype) for v in (self.frequencies, self.damping))
@@ -104,7 +105,7 @@ def positive_features(
 
     Source: Choromanski et al., Rethinking attention with Performers, ICLR 2021, lemma 1.
 
-    >>> import jax, jax.numpy as jnp
+    >>> import jax
     >>> from icl_krr import Exponential
     >>> phi = positive_features(jax.random.key(0), Exponential(2.0), num_features=3, width=8)
     >>> phi(np.ones((5, 3))).shape
@@ -127,10 +128,7 @@ def trigonometric_features(
     negative, especially if $k(x, z)$ is small.
 
     Args:
-        key: JAX random key.
-        kernel: log-bilinear kernel to approximate, such as `Exponential` or `Gaussian`. Its
-            temperature or lengthscale and its projection may be traced.
-        num_features: number p of features of x; not used if the kernel has a projection.
+        key, kernel, num_features: as in `positive_features`.
         width: number m of random features, even and >= 2: one cosine and one sine for each
             frequency.
         orthogonal: True draws the frequencies in orthogonal blocks, False (default) draws them
@@ -145,7 +143,7 @@ def trigonometric_features(
     Source: Rahimi, Recht, Random features for large-scale kernel machines, 2007; Peng et al.,
     Random feature attention, ICLR 2021.
 
-    >>> import jax, jax.numpy as jnp
+    >>> import jax
     >>> from icl_krr import Gaussian
     >>> phi = trigonometric_features(jax.random.key(0), Gaussian(2.0), num_features=3, width=8)
     >>> phi(np.ones((5, 3))).shape
@@ -179,24 +177,18 @@ def draw(
     # the orthogonal blocks together have at least as many rows as a block has columns
     numbers = 2 * rank * (max(count, rank) if orthogonal else count)
     capacity.check("random frequencies", numbers, key, "use fewer features or a smaller width")
-    directions = (
-        orthogonal_normals(key, count, rank)
-        if orthogonal
-        else jax.random.normal(key, (count, rank))
-    )
-    return RandomFeatures(jnp.sqrt(c) * directions, damping, kernel.projection, kind)
+    frequencies = normals(key, c, count, rank, orthogonal)
+    return RandomFeatures(frequencies, damping, kernel.projection, kind)
 
 
-def orthogonal_normals(key: jax.Array, count: int, d: int) -> Float[Array, "m d"]:
-    """Draw rows that are N(0, I) each and are orthogonal within blocks of d rows."""
+@partial(jax.jit, static_argnums=(2, 3, 4))
+def normals(key: jax.Array, c: Any, count: int, d: int, orthogonal: bool) -> Float[Array, "m d"]:
+    """Draw rows that are N(0, c I) each, and are orthogonal within blocks of d rows if asked."""
+    if not orthogonal:
+        return jnp.sqrt(c) * jax.random.normal(key, (count, d))
     blocks = -(-count // d)
     turn, size = jax.random.split(key)
-    drawn = rotations(jax.random.split(turn, blocks), d).reshape(-1, d)
+    rotation = one_by_one(partial(jax.random.orthogonal, n=d))
+    drawn = jax.lax.map(rotation, jax.random.split(turn, blocks)).reshape(-1, d)
     lengths = jnp.linalg.norm(jax.random.normal(size, (blocks * d, d)), axis=-1, keepdims=True)
-    return (lengths * drawn)[:count]
-
-
-# outside of jit, JAX would compile the loop again for every call
-@partial(jax.jit, static_argnums=1)
-def rotations(keys: jax.Array, d: int) -> Float[Array, "blocks d d"]:
-    return jax.lax.map(one_by_one(partial(jax.random.orthogonal, n=d)), keys)
+    return jnp.sqrt(c) * (lengths * drawn)[:count]

@@ -87,8 +87,8 @@ def bayesian_average(
     inside of JAX transformations in the widest dtype that JAX allows.
 
     Args:
+        task: as in `icl_krr.solvers`, which also says what is raised.
         kernel: kernel with a feature map, or G of them.
-        task: supports, outputs and queries; x [n, p], y [n] or [n, r], x_query [q, p].
         ridges: ridge $\lambda_g$ > 0 of every model.
         steps: number of steps, >= 1; m + 1 steps are exact without rounding for m features.
         approximates: kernel that the features of all models approximate, or G of them. It adds
@@ -104,7 +104,6 @@ def bayesian_average(
         ValueError: a number is out of range, the numbers of kernels and ridges differ, or `task` is
             a batch.
         TypeError: `kernel` is neither a kernel nor a sequence of kernels.
-        MemoryError: the sums and the stored steps do not fit into memory.
 
     Source: Hoeting, Madigan, Raftery, Volinsky, Bayesian model averaging: a tutorial, 1999, eq. 1;
     Dawid, Present position and potential developments: the prequential approach, 1984, for the

@@ -39,23 +39,13 @@ def conjugate_gradient(
     and prevents overflow and underflow for very large or small y.
 
     Args:
-        kernel: kernel $k$ of the regression.
-        task: supports, outputs and queries; x [n, p], y [n] or [n, r], x_query [q, p].
-        ridge: ridge $\lambda$ > 0, in units of $k(x, x)$.
-        steps: number of steps, >= 1.
+        kernel, task, ridge, steps: as in `icl_krr.solvers`, which also says what is raised.
         form: order of the operations. "textbook" (default) is the recurrence above. "fused"
             computes all inner products in one parallel operation, with $\gamma = r^T p / p^T A p$
             and $\beta = (\gamma |A p|^2 - r^T A p) / p^T A p$. "pipelined" uses the same inner
             products and updates $A p$ by the recurrence
             $A p_{t+1} = A r_t - \gamma_t A A p_t + \beta_t A p_t$. The inner products and the
             products with $A$ can then run in parallel.
-
-    Returns:
-        A `Trajectory` with one entry for each iterate from 0 to `steps`, in the dtype of the task.
-
-    Raises:
-        ValueError: `ridge` is not > 0, `steps` < 1, `form` is unknown, or `task` is a batch.
-        MemoryError: the matrices and the stored steps do not fit into memory.
 
     Source: Hestenes, Stiefel, Methods of conjugate gradients for solving linear systems, 1952;
     Chronopoulos, Gear, 1989; Ghysels, Vanroose, 2014.

@@ -40,24 +40,16 @@ def delta_rule(
     solves $(\mathrm{tril}(K, -1) + \eta^{-1} I) \alpha = y$.
 
     Args:
-        kernel: kernel $k$ of the regression.
-        task: supports, outputs and queries; x [n, p], y [n] or [n, r], x_query [q, p].
+        kernel, task, log_gate, strength: as in `icl_krr.solvers`, which also says what is raised.
         step_size: step size $\eta$ > 0.
         steps: number of supports to learn from, >= 1; default None: all n.
         normalised: whether the step size is divided by $k(x_i, x_i)$; default False.
         prefix: whether the predictions at support i use the supports j < i ("exclusive", default)
             or j <= i ("inclusive").
-        log_gate: log gate $g$ <= 0, a number or a vector $w$ [p] for $\langle w, x \rangle$;
-            default None: 0.
-        strength: write strength $\beta$ >= 0, a number or such a vector; default None: 1.
 
     Returns:
         A `CausalTrajectory` with alpha, one entry for each iterate from 0 to `steps`, in the dtype
         of the task.
-
-    Raises:
-        ValueError: a number is out of range, `prefix` is unknown, or `task` is a batch.
-        MemoryError: the stored steps do not fit into memory.
 
     Source: Widrow and Hoff, Adaptive switching circuits, 1960; Yang et al., Gated delta networks,
     2024, equation 10.

@@ -45,6 +45,11 @@ def solved(kernel: Kernel, task: Task, ridge: Ridge) -> Solved:
     check_system(kernel, task, ridge, matrices=3)
     checks.factorable("x", task.x)
     check_one_output(task)
+    return solve(kernel, task, ridge)
+
+
+@jax.jit
+def solve(kernel: Kernel, task: Task, ridge: Ridge) -> Solved:
     gram, cross, y = system(kernel, task)
     # one solution for each vector: a product with A^-1 would round |A| |A^-1| times as much
     A = shifted(gram, jnp.asarray(ridge, y.dtype))
@@ -67,7 +72,8 @@ def derivative_in_y(kernel: Kernel, task: Task, *, ridge: Ridge) -> Float[Array,
 
     Raises:
         ValueError: `ridge` is not > 0, or `task` is a batch or has several outputs.
-        TypeError: the dtype of `task` is not float32 or float64.
+        TypeError: the dtype of `task` is not float32 or float64, or `kernel` is not one whose
+            derivative is known.
         MemoryError: the matrices and the stored steps do not fit into memory.
 
     >>> from icl_krr import Linear
@@ -86,17 +92,10 @@ def derivative_in_ridge(kernel: Kernel, task: Task, *, ridge: Ridge) -> Float[Ar
     Here $A = K + \lambda I$ and $\alpha = A^{-1} y$.
 
     Args:
-        kernel: kernel $k$ of the regression.
-        task: one task with one output: x [n, p], y [n], x_query [q, p].
-        ridge: ridge $\lambda$ > 0, in units of $k(x, x)$.
+        kernel, task, ridge: as in `derivative_in_y`, which also says what is raised.
 
     Returns:
         The derivative [q].
-
-    Raises:
-        ValueError: `ridge` is not > 0, or `task` is a batch or has several outputs.
-        TypeError: the dtype of `task` is not float32 or float64.
-        MemoryError: the matrices and the stored steps do not fit into memory.
 
     >>> from icl_krr import Linear
     >>> task = Task(x=[[1.0]], y=[4.0], x_query=[[1.0]])
@@ -116,17 +115,10 @@ def derivative_in_bandwidth(kernel: Kernel, task: Task, *, ridge: Ridge) -> Floa
 
     Args:
         kernel: `Exponential`, `Gaussian` or another kernel with a method `derivative_in_bandwidth`.
-        task: one task with one output: x [n, p], y [n], x_query [q, p].
-        ridge: ridge $\lambda$ > 0, in units of $k(x, x)$.
+        task, ridge: as in `derivative_in_y`, which also says what is raised.
 
     Returns:
         The derivative [q].
-
-    Raises:
-        ValueError: `ridge` is not > 0, or `task` is a batch or has several outputs.
-        TypeError: `kernel` has no known derivative in a bandwidth, or the dtype of `task` is not
-            float32 or float64.
-        MemoryError: the matrices and the stored steps do not fit into memory.
 
     >>> from icl_krr import Gaussian
     >>> task = Task(x=[[1.0]], y=[1.0], x_query=[[1.0]])
@@ -148,17 +140,10 @@ def derivative_in_projection(kernel: Kernel, task: Task, *, ridge: Ridge) -> Flo
 
     Args:
         kernel: `Linear`, `Exponential`, `Gaussian` or another `LogBilinear`.
-        task: one task with one output: x [n, p], y [n], x_query [q, p].
-        ridge: ridge $\lambda$ > 0, in units of $k(x, x)$.
+        task, ridge: as in `derivative_in_y`, which also says what is raised.
 
     Returns:
         The derivative [q, d, p].
-
-    Raises:
-        ValueError: `ridge` is not > 0, or `task` is a batch or has several outputs.
-        TypeError: `kernel` is neither `Linear` nor a `LogBilinear`, or the dtype of `task` is not
-            float32 or float64.
-        MemoryError: the matrices and the stored steps do not fit into memory.
 
     >>> from icl_krr import Linear
     >>> task = Task(x=[[1.0]], y=[4.0], x_query=[[1.0]])
@@ -177,17 +162,10 @@ def derivative_in_queries(kernel: Kernel, task: Task, *, ridge: Ridge) -> Float[
 
     Args:
         kernel: `Linear`, `Exponential`, `Gaussian` or another `LogBilinear`.
-        task: one task with one output: x [n, p], y [n], x_query [q, p].
-        ridge: ridge $\lambda$ > 0, in units of $k(x, x)$.
+        task, ridge: as in `derivative_in_y`, which also says what is raised.
 
     Returns:
         The derivative [q, p].
-
-    Raises:
-        ValueError: `ridge` is not > 0, or `task` is a batch or has several outputs.
-        TypeError: `kernel` is neither `Linear` nor a `LogBilinear`, or the dtype of `task` is not
-            float32 or float64.
-        MemoryError: the matrices and the stored steps do not fit into memory.
 
     >>> from icl_krr import Linear
     >>> task = Task(x=[[1.0]], y=[4.0], x_query=[[1.0]])
@@ -208,17 +186,10 @@ def derivative_in_supports(kernel: Kernel, task: Task, *, ridge: Ridge) -> Float
 
     Args:
         kernel: `Linear`, `Exponential`, `Gaussian` or another `LogBilinear`.
-        task: one task with one output: x [n, p], y [n], x_query [q, p].
-        ridge: ridge $\lambda$ > 0, in units of $k(x, x)$.
+        task, ridge: as in `derivative_in_y`, which also says what is raised.
 
     Returns:
         The derivative [q, n, p].
-
-    Raises:
-        ValueError: `ridge` is not > 0, or `task` is a batch or has several outputs.
-        TypeError: `kernel` is neither `Linear` nor a `LogBilinear`, or the dtype of `task` is not
-            float32 or float64.
-        MemoryError: the matrices and the stored steps do not fit into memory.
 
     >>> from icl_krr import Linear
     >>> task = Task(x=[[1.0]], y=[4.0], x_query=[[1.0]])
@@ -239,17 +210,10 @@ def derivative_in_weights(kernel: Kernel, task: Task, *, ridge: Ridge) -> Float[
     these weights $A = K + \lambda \, \mathrm{diag}(1 / w)$ and $h = A^{-1} k(x)$.
 
     Args:
-        kernel: kernel $k$ of the regression.
-        task: one task with one output: x [n, p], y [n], x_query [q, p].
-        ridge: ridge $\lambda$ > 0, in units of $k(x, x)$.
+        kernel, task, ridge: as in `derivative_in_y`, which also says what is raised.
 
     Returns:
         The derivative [q, n].
-
-    Raises:
-        ValueError: `ridge` is not > 0, or `task` is a batch or has several outputs.
-        TypeError: the dtype of `task` is not float32 or float64.
-        MemoryError: the matrices and the stored steps do not fit into memory.
 
     >>> from icl_krr import Linear
     >>> task = Task(x=[[1.0]], y=[4.0], x_query=[[1.0]])
@@ -268,17 +232,10 @@ def change_without(kernel: Kernel, task: Task, *, ridge: Ridge) -> Float[Array, 
     The formula is exact and needs no second solution of a linear system.
 
     Args:
-        kernel: kernel $k$ of the regression.
-        task: one task with one output: x [n, p], y [n], x_query [q, p].
-        ridge: ridge $\lambda$ > 0, in units of $k(x, x)$.
+        kernel, task, ridge: as in `derivative_in_y`, which also says what is raised.
 
     Returns:
         The changes [q, n].
-
-    Raises:
-        ValueError: `ridge` is not > 0, or `task` is a batch or has several outputs.
-        TypeError: the dtype of `task` is not float32 or float64.
-        MemoryError: the matrices and the stored steps do not fit into memory.
 
     Source: Rasmussen, Williams, Gaussian Processes for Machine Learning, section 5.4.2. The
     formula extends their eq. 5.12 from the supports to the queries.

@@ -27,17 +27,7 @@ def exact(kernel: Kernel, task: Task, *, ridge: float | Float[Array, ""]) -> Sol
     underflow.
 
     Args:
-        kernel: kernel $k$ of the regression.
-        task: supports, outputs and queries; x [n, p], y [n] or [n, r], x_query [q, p].
-        ridge: ridge $\lambda$ > 0, in units of $k(x, x)$; may be traced.
-
-    Returns:
-        A `Solution` in the dtype of the task.
-
-    Raises:
-        ValueError: `ridge` is not > 0, or `task` is a batch.
-        TypeError: the dtype of `task` is not float32 or float64.
-        MemoryError: the matrices and the stored steps do not fit into memory.
+        kernel, task, ridge: as in `icl_krr.solvers`, which also says what is raised.
 
     Source: Saunders, Gammerman, Vovk, Ridge regression learning algorithm in dual variables, ICML
     1998.
@@ -79,17 +69,7 @@ def posterior(kernel: Kernel, task: Task, *, ridge: float | Float[Array, ""]) ->
     the noise of an observation.
 
     Args:
-        kernel: covariance function $k$ of the process.
-        task: supports, outputs and queries; x [n, p], y [n] or [n, r], x_query [q, p].
-        ridge: variance $\lambda$ > 0 of the noise, in units of $k(x, x)$.
-
-    Returns:
-        A `Posterior` in the dtype of the task.
-
-    Raises:
-        ValueError: `ridge` is not > 0, or `task` is a batch.
-        TypeError: the dtype of `task` is not float32 or float64.
-        MemoryError: the matrices and the stored steps do not fit into memory.
+        kernel, task, ridge: as in `icl_krr.solvers`, which also says what is raised.
 
     Source: Rasmussen, Williams, Gaussian Processes for Machine Learning, algorithm 2.1.
 
@@ -129,17 +109,10 @@ def leave_one_out(kernel: Kernel, task: Task, *, ridge: float | Float[Array, ""]
     `icl_krr.audit` says how far rounding moved them.
 
     Args:
-        kernel: kernel $k$ of the regression.
-        task: supports, outputs and queries; x [n, p], y [n] or [n, r], x_query [q, p].
-        ridge: ridge $\lambda$ > 0, in units of $k(x, x)$.
+        kernel, task, ridge: as in `icl_krr.solvers`, which also says what is raised.
 
     Returns:
         The errors $y_i - f_{-i}(x_i)$ in the shape and dtype of y; 0 at masked supports.
-
-    Raises:
-        ValueError: `ridge` is not > 0, or `task` is a batch.
-        TypeError: the dtype of `task` is not float32 or float64.
-        MemoryError: the matrices and the stored steps do not fit into memory.
 
     Source: Rasmussen, Williams, Gaussian Processes for Machine Learning, eq. 5.12.
 
@@ -164,5 +137,6 @@ def held_out_errors(kernel: Kernel, task: Task, ridge: jax.Array) -> jax.Array:
     return like(task.y, in_units(unit_of(y, axis=0), run, 1, y, A))
 
 
+@jax.jit
 def shifted(gram: jax.Array, ridge: jax.Array) -> jax.Array:
     return gram + ridge * jnp.eye(len(gram), dtype=gram.dtype)

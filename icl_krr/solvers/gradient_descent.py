@@ -33,22 +33,13 @@ def gradient_descent(
     Pass either `step_size` or `spectrum`. With `spectrum` the step size is $\eta = 2 / (a + b)$.
 
     Args:
-        kernel: kernel $k$ of the regression.
-        task: supports, outputs and queries; x [n, p], y [n] or [n, r], x_query [q, p].
-        ridge: ridge $\lambda$ > 0, in units of $k(x, x)$.
-        steps: number of steps, >= 1.
+        kernel, task, ridge, steps: as in `icl_krr.solvers`, which also says what is raised.
         step_size: step size $\eta$ > 0; default: computed from `spectrum`.
         spectrum: bounds (low, high) = $(a, b)$ on the eigenvalues of $K + \lambda I$, as
             `icl_krr.spectral_bounds` returns them; default: `step_size` is used.
 
     Returns:
-        A `Trajectory` with one entry for each iterate from 0 to `steps`, in the dtype of the task.
         `p` is None.
-
-    Raises:
-        ValueError: neither or both of `step_size` and `spectrum` are given, a number is out of
-            range, or `task` is a batch.
-        MemoryError: the matrices and the stored steps do not fit into memory.
 
     >>> from icl_krr import Linear, Task
     >>> task = Task(x=[[1.0]], y=[3.0], x_query=[[1.0]])
@@ -83,22 +74,11 @@ def gradient_descent_in_alpha(
     is then finite, and the predictions stay near 0.
 
     Args:
-        kernel: kernel $k$ of the regression.
-        task: supports, outputs and queries; x [n, p], y [n] or [n, r], x_query [q, p].
-        ridge: ridge $\lambda$ > 0, in units of $k(x, x)$.
-        steps: number of steps, >= 1.
-        step_size: step size $\eta$ > 0; default: computed from `spectrum`.
-        spectrum: bounds (low, high) = $(a, b)$ on the eigenvalues of $K + \lambda I$, as
-            `icl_krr.spectral_bounds` returns them; default: `step_size` is used.
+        step_size, spectrum: as in `gradient_descent`.
+        kernel, task, ridge, steps: as in `icl_krr.solvers`, which also says what is raised.
 
     Returns:
-        A `Trajectory` with one entry for each iterate from 0 to `steps`, in the dtype of the task.
         `p` is None.
-
-    Raises:
-        ValueError: neither or both of `step_size` and `spectrum` are given, a number is out of
-            range, or `task` is a batch.
-        MemoryError: the matrices and the stored steps do not fit into memory.
 
     >>> import numpy as np
     >>> from icl_krr import Linear, Task

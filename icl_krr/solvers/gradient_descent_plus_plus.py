@@ -36,21 +36,14 @@ def gradient_descent_plus_plus(
     regularises the solution. It has no coefficients alpha.
 
     Args:
+        task, steps: as in `icl_krr.solvers`, which also says what is raised.
         kernel: kernel with known features, `Linear` or `Features`.
-        task: supports, outputs and queries; x [n, p], y [n] or [n, r], x_query [q, p].
-        steps: number of steps, >= 1.
         step_size: step size $\eta$ > 0 of gradient descent.
         curvature: step size $c$ >= 0 of the transformation of the features; 0 is plain gradient
             descent.
 
     Returns:
-        A `Trajectory` with one entry for each iterate from 0 to `steps`, in the dtype of the task.
         `alpha` and `p` are None, and `r` is $y - f_t$ at the supports.
-
-    Raises:
-        ValueError: a number is out of range, or `task` is a batch.
-        TypeError: the features of `kernel` are not known.
-        MemoryError: the matrices and the stored steps do not fit into memory.
 
     Source: von Oswald et al., Transformers learn in-context by gradient descent, 2023.
 

@@ -28,17 +28,10 @@ def log_marginal_likelihood(
     $\mathrm{tr}((\alpha \alpha^T - A^{-1}) dA) / 2$. `icl_krr.audit` says how far it is off.
 
     Args:
-        kernel: covariance function $k$ of the process.
-        task: supports, outputs and queries; x [n, p], y [n] or [n, r], x_query [q, p].
-        ridge: variance $\lambda$ > 0 of the noise, in units of $k(x, x)$.
+        kernel, task, ridge: as in `icl_krr.solvers`, which also says what is raised.
 
     Returns:
         The log likelihood, a scalar in the dtype of the task.
-
-    Raises:
-        ValueError: `ridge` is not > 0, or `task` is a batch.
-        TypeError: the dtype of `task` is not float32 or float64.
-        MemoryError: the matrices and the stored steps do not fit into memory.
 
     Source: Rasmussen, Williams, Gaussian Processes for Machine Learning, eq. 2.30 and 5.9.
 

@@ -35,22 +35,9 @@ def heavy_ball(
     $\mu = ((\sqrt{b} - \sqrt{a}) / (\sqrt{b} + \sqrt{a}))^2$.
 
     Args:
-        kernel: kernel $k$ of the regression.
-        task: supports, outputs and queries; x [n, p], y [n] or [n, r], x_query [q, p].
-        ridge: ridge $\lambda$ > 0, in units of $k(x, x)$.
-        steps: number of steps, >= 1.
-        step_size: step size $\eta$ > 0; default: computed from `spectrum`.
+        step_size, spectrum: as in `gradient_descent`.
+        kernel, task, ridge, steps: as in `icl_krr.solvers`, which also says what is raised.
         momentum: momentum $\mu$ >= 0; default: computed from `spectrum`.
-        spectrum: bounds (low, high) = $(a, b)$ on the eigenvalues of $K + \lambda I$, as
-            `icl_krr.spectral_bounds` returns them; default: `step_size` and `momentum` are used.
-
-    Returns:
-        A `Trajectory` with one entry for each iterate from 0 to `steps`, in the dtype of the task.
-
-    Raises:
-        ValueError: the combination of `step_size`, `momentum` and `spectrum` is not one of the two
-            above, a number is out of range, or `task` is a batch.
-        MemoryError: the matrices and the stored steps do not fit into memory.
 
     Source: Polyak, Some methods of speeding up the convergence of iteration methods, 1964.
 
@@ -83,19 +70,8 @@ def chebyshev(
     $\kappa = b / a$.
 
     Args:
-        kernel: kernel $k$ of the regression.
-        task: supports, outputs and queries; x [n, p], y [n] or [n, r], x_query [q, p].
-        ridge: ridge $\lambda$ > 0, in units of $k(x, x)$.
-        steps: number of steps, >= 1.
-        spectrum: bounds (low, high) = $(a, b)$ on the eigenvalues of $K + \lambda I$, as
-            `icl_krr.spectral_bounds` returns them; required (the default None raises an error).
-
-    Returns:
-        A `Trajectory` with one entry for each iterate from 0 to `steps`, in the dtype of the task.
-
-    Raises:
-        ValueError: `spectrum` is missing, a number is out of range, or `task` is a batch.
-        MemoryError: the matrices and the stored steps do not fit into memory.
+        kernel, task, ridge, steps, spectrum: as in `icl_krr.solvers`,
+            which also says what is raised.
 
     Source: Saad, Iterative methods for sparse linear systems, algorithm 12.1.
 

@@ -24,16 +24,11 @@ def nadaraya_watson(kernel: Kernel, task: Task) -> Smoothing:
     are normalised in the logarithm, so they do not overflow or underflow at any temperature.
 
     Args:
+        task: as in `icl_krr.solvers`, which also says what is raised.
         kernel: positive kernel $k$, such as `Exponential` or `Gaussian`, or a `Mixture`.
-        task: supports, outputs and queries; x [n, p], y [n] or [n, r], x_query [q, p].
 
     Returns:
         A `Smoothing` with predictions and weights, in the dtype of the task.
-
-    Raises:
-        TypeError: `kernel` is neither a positive kernel nor a `Mixture`.
-        ValueError: `task` is a batch.
-        MemoryError: the matrices and the stored steps do not fit into memory.
 
     Source: Nadaraya, On estimating regression, 1964; Watson, Smooth regression analysis, 1964.
 
@@ -59,8 +54,8 @@ def smoother_leave_one_out(kernel: Kernel, task: Task) -> jax.Array:
     $$e_i = y_i - \sum_{j \neq i} k(x_j, x_i) y_j / \sum_{j \neq i} k(x_j, x_i)$$
 
     Args:
+        task: as in `icl_krr.solvers`, which also says what is raised.
         kernel: positive kernel $k$, such as `Exponential` or `Gaussian`.
-        task: supports, outputs and queries; x [n, p], y [n] or [n, r], x_query [q, p].
 
     Returns:
         The errors in the shape and dtype of y: 0 at masked supports, and $y_i$ if there is no other
@@ -68,8 +63,6 @@ def smoother_leave_one_out(kernel: Kernel, task: Task) -> jax.Array:
 
     Raises:
         TypeError: `kernel` is not a positive kernel; a `Mixture` is not accepted.
-        ValueError: `task` is a batch.
-        MemoryError: the matrices and the stored steps do not fit into memory.
 
     >>> from icl_krr import Exponential, Task
     >>> task = Task(x=[[1.0], [1.0]], y=[1.0, 3.0], x_query=[[1.0]])

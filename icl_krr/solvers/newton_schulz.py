@@ -48,21 +48,11 @@ def newton_schulz(
     $I - C V_t$.
 
     Args:
+        task, ridge, steps, spectrum: as in `icl_krr.solvers`, which also says what is raised.
         kernel: kernel with known features, `Linear` or `Features`.
-        task: supports, outputs and queries; x [n, p], y [n] or [n, r], x_query [q, p].
-        ridge: ridge $\lambda$ > 0, in units of $k(x, x)$.
-        steps: number of steps, >= 1.
-        spectrum: bounds (low, high) = $(a, b)$ on the eigenvalues of $K + \lambda I$, as
-            `icl_krr.spectral_bounds` returns them; required (the default None raises an error).
 
     Returns:
-        A `Trajectory` with one entry for each iterate from 0 to `steps`, in the dtype of the task.
         `p` is None.
-
-    Raises:
-        ValueError: `spectrum` is missing, a number is out of range, or `task` is a batch.
-        TypeError: the features of `kernel` are not known.
-        MemoryError: the matrices and the stored steps do not fit into memory.
 
     Source: Schulz, Iterative Berechnung der reziproken Matrix, 1933.
 

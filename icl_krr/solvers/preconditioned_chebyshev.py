@@ -34,22 +34,14 @@ def preconditioned_chebyshev(
     (`icl_krr.constructions.preconditioned_chebyshev` has the proof).
 
     Args:
+        task, ridge, steps: as in `icl_krr.solvers`, which also says what is raised.
         kernel: positive kernel $k$, such as `Exponential` or `Gaussian`.
-        task: supports, outputs and queries; x [n, p], y [n] or [n, r], x_query [q, p].
-        ridge: ridge $\lambda$ > 0, in units of $k(x, x)$.
-        steps: number of steps, >= 1.
         num_supports: largest number of supports n, >= 1.
         largest: bound $\kappa$ > 0 on all values of the kernel; default None: 1 for `Gaussian`;
             other kernels need a value.
 
     Returns:
-        A `Trajectory` with one entry for each iterate from 0 to `steps`, in the dtype of the task.
         `p` is None.
-
-    Raises:
-        ValueError: a number is out of range, `largest` is missing, or `task` is a batch.
-        TypeError: `kernel` is not a positive kernel; a `Mixture` is not accepted.
-        MemoryError: the matrices and the stored steps do not fit into memory.
 
     Source: Golub and Varga, Chebyshev semi-iterative methods, 1961.
 

@@ -39,21 +39,10 @@ def preconditioned_conjugate_gradient(
     all values stay finite if the solver continues after convergence.
 
     Args:
-        kernel: kernel $k$ of the regression.
-        task: supports, outputs and queries; x [n, p], y [n] or [n, r], x_query [q, p].
-        ridge: ridge $\lambda$ > 0, in units of $k(x, x)$.
-        steps: number of steps, >= 1.
+        kernel, task, ridge, steps: as in `icl_krr.solvers`, which also says what is raised.
         preconditioner: "jacobi" (default) uses the diagonal of $A$ as $M$. An `icl_krr.Nystrom`
             uses $M = F F^T + \lambda I$ with the Nystrom features $F$. It must be made with the
             same kernel and ridge.
-
-    Returns:
-        A `Trajectory` with one entry for each iterate from 0 to `steps`, in the dtype of the task.
-
-    Raises:
-        ValueError: `preconditioner` is unknown or was made with another kernel or ridge, a number
-            is out of range, or `task` is a batch.
-        MemoryError: the matrices and the stored steps do not fit into memory.
 
     Source: Saad, Iterative methods for sparse linear systems, algorithm 9.1.
 

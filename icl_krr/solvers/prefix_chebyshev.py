@@ -45,25 +45,15 @@ def prefix_chebyshev(
     follow from the bounds $(a, b)$ before the first step.
 
     Args:
+        task, ridge, steps, prefix, log_gate, strength: as in `icl_krr.solvers`,
+            which also says what is raised.
         kernel: kernel with a feature map $\phi$ of m features, `Linear` or `Features`.
-        task: supports, outputs and queries; x [n, p], y [n] or [n, r], x_query [q, p].
-        ridge: ridge $\lambda$ > 0.
-        steps: number of steps, >= 1.
         spectrum: bounds (low, high) on the eigenvalues of $C_i + \lambda I$ of every prefix, as
             from `icl_krr.theory.prefix_bounds`; required (the default None raises an error).
-        prefix: "exclusive" (default) for the supports j < i, or "inclusive" for j <= i.
-        log_gate: log gate $g$ <= 0, a number or a vector $w$ [p] for $\langle w, x \rangle$;
-            default None: 0.
-        strength: write strength $\beta$ >= 0, a number or such a vector; default None: 1.
 
     Returns:
         A `CausalTrajectory` with w, r and d, one entry for each iterate from 0 to `steps`, in the
         dtype of the task.
-
-    Raises:
-        ValueError: `spectrum` is missing, a number is out of range, a name is unknown, or `task` is
-            a batch.
-        MemoryError: the sums and the stored steps do not fit into memory.
 
     Source: Saad, Iterative methods for sparse linear systems, algorithm 12.1; Peng et al., Gated
     KalmaNet, 2025.

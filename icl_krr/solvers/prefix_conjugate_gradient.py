@@ -45,23 +45,15 @@ def prefix_conjugate_gradient(
     "inclusive" itself. They follow the recurrence $C \leftarrow e^g C + \beta \phi \phi^T$.
 
     Args:
+        task, ridge, prefix, log_gate, strength: as in `icl_krr.solvers`,
+            which also says what is raised.
         kernel: kernel with a feature map $\phi$ of m features, `Linear` or `Features`.
-        task: supports, outputs and queries; x [n, p], y [n] or [n, r], x_query [q, p].
-        ridge: ridge $\lambda$ > 0.
         steps: number of steps, >= 1; m steps are exact without rounding.
         preconditioner: "jacobi" for the diagonal of $C_i + \lambda I$; default None: none.
-        prefix: "exclusive" (default) for the supports j < i, or "inclusive" for j <= i.
-        log_gate: log gate $g$ <= 0, a number or a vector $w$ [p] for $\langle w, x \rangle$;
-            default None: 0.
-        strength: write strength $\beta$ >= 0, a number or such a vector; default None: 1.
 
     Returns:
         A `CausalTrajectory` with w, r and d, one entry for each iterate from 0 to `steps`, in the
         dtype of the task.
-
-    Raises:
-        ValueError: a number is out of range, a name is unknown, or `task` is a batch.
-        MemoryError: the sums and the stored steps do not fit into memory.
 
     Source: von Oswald et al., MesaNet: sequence modeling by locally optimal test-time training,
     2025.

@@ -71,23 +71,12 @@ def prefix_posterior(
     regression on the features, with prior $N(0, I)$ and noise variance $\lambda / \beta_j$.
 
     Args:
+        task, prefix, log_gate, strength: as in `icl_krr.solvers`, which also says what is raised.
         kernel: kernel with a feature map $\phi$ of m features, `Linear` or `Features`.
-        task: supports, outputs and queries; x [n, p], y [n] or [n, r], x_query [q, p].
         ridge: ridge $\lambda$ > 0, the variance of the noise.
         steps: number of steps, >= 1; m steps are exact without rounding.
         approximates: kernel k that the features approximate; $v_i$ then also has the part
             $k(x, x) - |\phi_i|^2$. Default None: it does not.
-        prefix: "exclusive" (default) for the supports j < i, or "inclusive" for j <= i.
-        log_gate: log gate $g$ <= 0, a number or a vector $w$ [p] for $\langle w, x \rangle$;
-            default None: 0.
-        strength: write strength $\beta$ >= 0, a number or such a vector; default None: 1.
-
-    Returns:
-        A `PosteriorTrajectory`, in the dtype of the task.
-
-    Raises:
-        ValueError: a number is out of range, a name is unknown, or `task` is a batch.
-        MemoryError: the sums and the stored steps do not fit into memory.
 
     Source: Rasmussen and Williams, Gaussian processes for machine learning, 2006, eq. 2.8.
 

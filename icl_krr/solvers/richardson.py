@@ -36,22 +36,14 @@ def richardson(
     every $\eta$ in $(0, 2)$ and every n.
 
     Args:
+        task, ridge, steps: as in `icl_krr.solvers`, which also says what is raised.
         kernel: positive kernel $k$, such as `Exponential` or `Gaussian`.
-        task: supports, outputs and queries; x [n, p], y [n] or [n, r], x_query [q, p].
-        ridge: ridge $\lambda$ > 0, in units of $k(x, x)$.
-        steps: number of steps, >= 1.
         step_size: step size $\eta$ in (0, 2), 1 by default.
         sink: weight $c$ > 0 of the attention sink, which adds $c$ to every row sum; default: the
             ridge.
 
     Returns:
-        A `Trajectory` with one entry for each iterate from 0 to `steps`, in the dtype of the task.
         `p` is None.
-
-    Raises:
-        ValueError: a number is out of range, or `task` is a batch.
-        TypeError: `kernel` is not a positive kernel; a `Mixture` is not accepted.
-        MemoryError: the matrices and the stored steps do not fit into memory.
 
     >>> from icl_krr import Gaussian, Task
     >>> task = Task(x=[[1.0]], y=[3.0], x_query=[[1.0]])

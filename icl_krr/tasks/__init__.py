@@ -44,16 +44,29 @@ draws a task from a sampler and a random key. Samplers are Gaussian processes (`
 linear regression with a chosen spectrum (`LinearRegression`), `ReLUNetwork`, `DecisionTree`,
 `Sinusoids` and the rows of a table (`Rows`). `map_tasks` applies any function to many tasks at
 once. `battery` changes a family in one respect, for tests outside of the training distribution.
+
+Samplers of tasks take these arguments:
+
+Args:
+    noise: variance of $y - f$ at the supports, a scalar >= 0; may be traced; default 0.
+    num_supports: number n of supports; default 64.
+    num_queries: number q of queries; default 1.
+    num_outputs: number r of outputs, so that y is [n, r]; default None, one output with y [n].
+    inputs: distribution of x: "normal" (default, standard normal), "uniform" in $(-1, 1)^p$ or
+        "sphere" (uniform on the unit sphere).
+
+Raises:
+    TypeError: an argument is not a number, or a count is not an integer.
+    ValueError: a number is out of range or not finite, or `inputs` is unknown.
 """
 
 from .batches import map_tasks
-from .batteries import battery
 from .division import split
 from .families import DecisionTree, ReLUNetwork, Rows, Sinusoids
 from .gaussian_process import GaussianProcess
 from .linear_regression import LinearRegression
 from .linear_system import System, system
-from .samplers import Sampler, sample
+from .samplers import Sampler, battery, sample
 from .tables import Queries, Table, diabetes, read_queries, read_table
 from .task import Task
 

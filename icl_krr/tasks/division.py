@@ -7,7 +7,7 @@ from typing import NamedTuple
 import numpy as np
 
 from .. import checks
-from .scaling import Scaling
+from .columns import Scaling
 from .tables import Queries, Table
 from .task import Task
 

@@ -11,6 +11,7 @@ from jaxtyping import Array, Float
 from .. import capacity, checks, shapes
 from ..numerics import matmul
 from ..pytree import checked, static
+from .columns import standardise
 from .samplers import (
     INPUTS,
     InOneProgram,
@@ -21,7 +22,6 @@ from .samplers import (
     observe,
     restrict,
 )
-from .scaling import standardise
 from .tables import Table
 from .task import Task
 
@@ -75,18 +75,10 @@ class ReLUNetwork(Functions):
     without noise.
 
     Args:
-        noise: variance of $y - f$ at the supports, a scalar >= 0; may be traced; default 0.
+        noise, num_supports, num_queries, num_outputs, inputs: as in `icl_krr.tasks`,
+            which also says what is raised.
         num_features: number p of features; default 8.
-        num_supports: number n of supports; default 64.
-        num_queries: number q of queries; default 1.
-        num_outputs: number r of outputs, so that y is [n, r]; default None, one output with y [n].
-        inputs: distribution of x: "normal" (default, standard normal), "uniform" in
-            $(-1, 1)^p$ or "sphere" (uniform on the unit sphere).
         hidden: number $H$ of hidden units; default 100.
-
-    Raises:
-        TypeError: an argument is not a number, or a count is not an integer.
-        ValueError: `noise` < 0 or not finite, a count < 1, or `inputs` is unknown.
 
     Source: Garg et al., What can transformers learn in-context?, 2022.
 
@@ -123,18 +115,10 @@ class DecisionTree(Functions):
     noise.
 
     Args:
-        noise: variance of $y - f$ at the supports, a scalar >= 0; may be traced; default 0.
+        noise, num_supports, num_queries, num_outputs, inputs: as in `icl_krr.tasks`,
+            which also says what is raised.
         num_features: number p of features; default 8.
-        num_supports: number n of supports; default 64.
-        num_queries: number q of queries; default 1.
-        num_outputs: number r of outputs, so that y is [n, r]; default None, one output with y [n].
-        inputs: distribution of x: "normal" (default, standard normal), "uniform" in
-            $(-1, 1)^p$ or "sphere" (uniform on the unit sphere).
         depth: depth of the tree, 1 to 20, which gives $2^{depth}$ leaves; default 4.
-
-    Raises:
-        TypeError: an argument is not a number, or a count is not an integer.
-        ValueError: `noise` < 0 or not finite, a count < 1, `depth` > 20, or `inputs` is unknown.
 
     Source: Garg et al., What can transformers learn in-context?, 2022.
 
@@ -175,20 +159,11 @@ class Sinusoids(Functions):
     without noise.
 
     Args:
-        noise: variance of $y - f$ at the supports, a scalar >= 0; may be traced; default 0.
+        noise, num_supports, num_queries, num_outputs, inputs: as in `icl_krr.tasks`,
+            which also says what is raised.
         num_features: number p of features; default 1.
-        num_supports: number n of supports; default 64.
-        num_queries: number q of queries; default 1.
-        num_outputs: number r of outputs, so that y is [n, r]; default None, one output with y [n].
-        inputs: distribution of x: "normal" (default, standard normal), "uniform" in
-            $(-1, 1)^p$ or "sphere" (uniform on the unit sphere).
         frequency: angular frequency $\omega$ > 0 in radians per unit of x; may be traced; default
             3.
-
-    Raises:
-        TypeError: an argument is not a number, or a count is not an integer.
-        ValueError: `noise` < 0 or not finite, `frequency` is not > 0, a count < 1, or `inputs` is
-            unknown.
 
     Source: Finn et al., Model-agnostic meta-learning, 2017, section 5.1.
 
@@ -224,10 +199,9 @@ class Rows(InOneProgram):
     centred. `Rows.of` makes this sampler from a `Table`.
 
     Args:
+        num_supports, num_queries: as in `icl_krr.tasks`.
         x: features of all rows, an array [rows, p].
         y: outputs of all rows, an array [rows].
-        num_supports: number n of supports; default 64.
-        num_queries: number q of queries; default 1.
 
     Raises:
         TypeError: a count is not an integer, or `x` or `y` is not a floating-point array.
@@ -260,9 +234,9 @@ class Rows(InOneProgram):
         """Make the sampler from a `Table`, whose columns are first standardised over all rows.
 
         Args:
+            num_supports, num_queries: as in `icl_krr.tasks`.
             table: table of numbers, such as `read_table` returns.
-            num_supports: number n of supports; default 64.
-            num_queries: number q of queries; default 1.
+
         """
         checks.instance("table", table, Table, "an icl_krr.tasks.Table")
         x, y = (jnp.asarray(standardise(part, part)) for part in (table.x, table.y))

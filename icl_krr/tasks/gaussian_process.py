@@ -33,15 +33,12 @@ class GaussianProcess(InOneProgram):
     at the queries are $f$ without noise.
 
     Args:
+        num_supports, num_queries, inputs: as in `icl_krr.tasks`, which also says what is raised.
         kernel: kernel $k$, the covariance of $f$; may be traced.
         noise: variance $s$ >= 0 of the noise, a scalar; may be traced; default 0.1.
         num_features: number p of features; default 2.
-        num_supports: number n of supports; default 64.
-        num_queries: number q of queries; default 1.
         num_outputs: number r of independent draws of $f$, so that y is [n, r]; default None, one
             draw with y [n].
-        inputs: distribution of x: "normal" (default, standard normal), "uniform" in
-            $(-1, 1)^p$ or "sphere" (uniform on the unit sphere).
         spread: number >= 1. For each task, the sampler multiplies the temperature or lengthscale of
             `kernel` by a random factor, which is log-uniform between 1 / `spread` and `spread`.
             Default 1: all tasks have the same kernel.
@@ -52,7 +49,6 @@ class GaussianProcess(InOneProgram):
     Raises:
         TypeError: `kernel` is not a kernel, `kernel` has no bandwidth although `spread` > 1, or an
             argument is not a number.
-        ValueError: `noise` < 0 or not finite, a count < 1, a spread < 1, or `inputs` is unknown.
 
     >>> import jax
     >>> from icl_krr.kernels import Exponential

@@ -35,24 +35,18 @@ class LinearRegression(InOneProgram):
     $x = S^{1/2} u$ with $u$ uniform in $(-1, 1)^p$, without a rotation.
 
     Args:
+        num_supports, num_queries, num_outputs: as in `icl_krr.tasks`,
+            which also says what is raised.
         noise: variance >= 0 of $e$, a scalar; may be traced; default 0.1.
         condition: condition number >= 1 of the features' covariance, a scalar; may be traced;
             default 1. If `spectrum` is given, `condition` has no effect.
         spectrum: diagonal of $S$, p values > 0; may be traced; by default, the values decrease
             geometrically from 1 to 1 / `condition`.
         num_features: number p of features; default 8.
-        num_supports: number n of supports; default 64.
-        num_queries: number q of queries; default 1.
-        num_outputs: number r of outputs, so that y is [n, r]; default None, one output with y [n].
         inputs: distribution of x, "normal" (default) or "uniform".
         sparsity: number s of nonzero weights, from 0 to p. These weights are $N(0, 1 / s)$, and
             their positions are random and the same for all outputs. Default None, all weights are
             nonzero.
-
-    Raises:
-        TypeError: an argument is not a number, or a count is not an integer.
-        ValueError: `noise` < 0 or not finite, `condition` < 1, `spectrum` does not have p values
-            > 0, a count < 1, `sparsity` > p, or `inputs` is unknown.
 
     >>> import jax
     >>> config = LinearRegression(num_features=4, condition=100.0, num_outputs=2)

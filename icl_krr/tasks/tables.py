@@ -12,12 +12,10 @@ import jax.numpy as jnp
 import numpy as np
 
 from .. import checks
-from ..fields import cut, shown
-from ..names import similar
+from ..fields import cut, shown, similar
 from ..readable import readable
 from .cells import DROP, MEDIAN, METHODS, Cells, check_cells, read_cells, separator
-from .columns import Column, check_dates, columns_of, present
-from .scaling import standardise
+from .columns import Column, check_dates, columns_of, present, standardise
 
 
 @readable

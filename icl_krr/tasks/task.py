@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Mapping
+from numbers import Real
 from typing import Any
 
 import jax
@@ -12,9 +13,9 @@ import numpy as np
 from jax.typing import DTypeLike
 
 from .. import checks
+from ..fields import cut
 from ..pytree import checked
 from ..rounding import cast
-from .conversion import as_numpy
 
 
 @checked
@@ -116,9 +117,9 @@ def check_axes(task: Task, axes: int = 0, name: str = "task") -> None:
         raise ValueError(f"{name} must be {wanted}, got x of shape {list(task.x.shape)}; {mend}")
 
 
-def kept(task: Task) -> jax.Array:
+def kept(task: Task) -> Any:
     """Which supports are not masked, as booleans [n]."""
-    return jnp.ones(task.num_supports, bool) if task.mask is None else task.mask
+    return np.ones(task.num_supports, bool) if task.mask is None else task.mask
 
 
 def outputs_of(task: Task) -> int:
@@ -208,3 +209,49 @@ def check_task(task: Task, given: Mapping[str, np.ndarray] | None = None) -> Non
                 checks.in_range(name, value)
                 if name == "x":
                     checks.resolved(name, value)
+
+
+LISTS = (list, tuple, range)
+NO_NUMBERS = "OSUmMVc"
+"""Kinds of dtypes: objects, texts, dates, records and complex numbers."""
+
+
+def as_numpy(name: str, value: Any) -> Any:
+    """A list, or what `numpy.asarray` reads, as a NumPy array; all other values as they are."""
+    if value is None or isinstance(value, (str, bytes, dict, jax.Array, jax.ShapeDtypeStruct)):
+        return value
+    if isinstance(value, np.ma.MaskedArray):
+        raise TypeError(f"{name} must be an array, got a masked array; use mask= for masked rows")
+    if not (isinstance(value, (*LISTS, np.ndarray)) or hasattr(value, "__array__")):
+        return value
+    kind = type(value).__name__
+    try:
+        array = np.asarray(value)
+    except jax.errors.TracerArrayConversionError:
+        raise TypeError(
+            f"{name} must be an array inside JAX transformations, got {kind}; use jnp.asarray"
+        ) from None
+    except (ValueError, TypeError, RuntimeError) as error:
+        remedy = f"use {name}.detach().cpu().float()"
+        if not hasattr(value, "detach"):
+            remedy = "its rows must have the same length" if isinstance(value, LISTS) else "cast it"
+        raise TypeError(
+            f"{name} must be an array that NumPy can read, got {kind}; {remedy} "
+            f"({cut(str(error).partition('. ')[0])})"
+        ) from None
+    if array.dtype.kind in NO_NUMBERS:
+        real = "real " * (array.dtype.kind == "c")
+        raise TypeError(f"{name} must be an array of {real}numbers, got {told(value, array)}")
+    # labels and counts are numbers, too
+    return array.astype(float) if array.dtype.kind in "iu" and name != "mask" else array
+
+
+def told(value: Any, array: np.ndarray) -> str:
+    """What is no number: the first such column of a table, or the first such entry."""
+    for i, column in enumerate(getattr(value, "columns", ())):
+        if np.asarray(value.iloc[:, i]).dtype.kind in NO_NUMBERS:
+            return f"column {column!r}; drop it or encode it as numbers"
+    for index, entry in np.ndenumerate(array.astype(object)):
+        if not isinstance(entry, Real):
+            return f"{cut(repr(entry))} at index {list(index)}"
+    return f"dtype {array.dtype}; cast it with astype(float)"

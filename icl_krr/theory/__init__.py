@@ -1,9 +1,27 @@
-"""Bounds and identities behind the claims, one in each function.
+r"""Bounds and identities behind the claims, one in each function.
 
-The code in brackets, such as (C4), names the claim. `icl-krr verify` tests every claim.
+The code in brackets, such as (C4), names the claim. `icl-krr verify` tests every claim. A function
+that does not say what it returns returns its bound or its number as a scalar.
+
+Many functions take these arguments:
+
+Args:
+    kernel: kernel $k$ of the regression; a positive kernel, such as `Exponential` or `Gaussian`,
+        where row sums or logarithms of its values are needed.
+    task: supports, outputs and queries; x [n, p], y [n] or [n, r], x_query [q, p].
+    ridge: ridge $\lambda$ > 0, in units of $k(x, x)$.
+    sink: weight $c$ > 0 of the attention sink, which adds $c$ to every row sum.
+    sigma: eigenvalues of $K$ [n], ascending, as `eigenvalues` returns them; the last is
+        $\sigma_1$.
+    width: number m of features that are kept, 0 to n; may be traced.
+
+Raises:
+    ValueError: a number is not > 0, or `task` is a batch.
+    TypeError: `kernel` is not positive where it must be, or the dtype of `task` is not float32 or
+        float64.
+    MemoryError: the kernel matrix does not fit into memory.
 """
 
-from .asymmetry import opposite_pair_eigenvalue
 from .consistency import best_bandwidth, smoothing_bias, smoothing_variance
 from .emulation import best_epsilon, emulated_product, emulation_rounding, emulation_truncation
 from .filters import chebyshev_filter, exact_filter, gradient_filter
@@ -34,6 +52,7 @@ from .spectra import (
     effective_dimension,
     eigenvalues,
     lost_share_bound,
+    opposite_pair_eigenvalue,
     prefix_bounds,
     spectral_bounds,
 )

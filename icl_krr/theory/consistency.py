@@ -54,9 +54,6 @@ def smoothing_variance(
         density: probability density $\rho$ > 0 of the supports at the query.
         noise: variance $s$ > 0 of the noise.
 
-    Returns:
-        The variance, a scalar.
-
     Source: Wasserman, All of nonparametric statistics, 2006, theorem 5.44.
 
     >>> round(float(smoothing_variance(0.5, 1, num_supports=100, density=1.0, noise=1.0)), 4)
@@ -80,9 +77,6 @@ def best_bandwidth(bias: Number, variance: Number, dimension: int) -> Float[Arra
         bias: root mean square $b$ > 0 of the bias at bandwidth 1 (see `smoothing_bias`).
         variance: variance $v$ > 0 at bandwidth 1 (see `smoothing_variance`).
         dimension: dimension $d$ of the set of inputs, >= 1.
-
-    Returns:
-        The bandwidth, a scalar.
 
     Source: Wasserman, All of nonparametric statistics, 2006, theorem 5.44.
 

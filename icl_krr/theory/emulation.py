@@ -66,9 +66,6 @@ def emulation_truncation(logit_bound: Number, epsilon: Number, *, symmetric: boo
         epsilon: scale $\epsilon$ > 0 of the logits.
         symmetric: True for the pair of heads with $\epsilon$ and $-\epsilon$, False for one head.
 
-    Returns:
-        The largest absolute error, a scalar.
-
     >>> float(emulation_truncation(2.0, 0.05, symmetric=False)) < 0.11
     True
     """
@@ -87,9 +84,6 @@ def emulation_rounding(epsilon: Number, dtype: DTypeLike) -> jax.Array:
     Args:
         epsilon: scale $\epsilon$ > 0 of the logits.
         dtype: floating-point dtype of the heads; $u$ is its unit roundoff.
-
-    Returns:
-        The absolute error, a scalar.
 
     >>> import numpy as np
     >>> float(emulation_rounding(1.0, np.float32)) < 1e-6

@@ -43,13 +43,9 @@ def gradient_filter(
     Here $s = \sigma + \lambda$.
 
     Args:
-        sigma: eigenvalues $\sigma$ of $K$, of any shape [...].
-        ridge: ridge $\lambda$ > 0.
+        sigma, ridge: as in `exact_filter`.
         step_size: step size $\eta$ of gradient descent.
         steps: number $t$ of steps, >= 0.
-
-    Returns:
-        The filter at every eigenvalue, in the shape of `sigma`.
 
     Source: Yao, Rosasco, Caponnetto, On early stopping in gradient descent learning, 2007.
 
@@ -78,13 +74,9 @@ def chebyshev_filter(
     so low and high may be equal.
 
     Args:
-        sigma: eigenvalues $\sigma$ of $K$, of any shape [...].
-        ridge: ridge $\lambda$ > 0.
+        sigma, ridge: as in `exact_filter`.
         spectrum: bounds (low, high) on the eigenvalues of $K + \lambda I$, with low <= high.
         steps: number $t$ of steps, >= 0.
-
-    Returns:
-        The filter at every eigenvalue, in the shape of `sigma`.
 
     Raises:
         ValueError: `ridge` is not > 0, `spectrum` is not 0 < low <= high, or `steps` < 0.

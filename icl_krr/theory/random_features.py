@@ -51,13 +51,7 @@ def trigonometric_variance(
     large where $k(x, z)$ is small, so estimates of a small $k(x, z)$ can be negative.
 
     Args:
-        x: points [..., p].
-        z: points [..., p]; the leading axes broadcast against those of `x`.
-        temperature: temperature $\tau$ > 0 of the exponential kernel $k$.
-        width: number m of features.
-
-    Returns:
-        The variance of the estimate of $k(x, z)$, [...].
+        x, z, temperature, width: as in `positive_variance`.
 
     Source: Choromanski et al., Rethinking attention with Performers, lemma 2.
 
@@ -86,9 +80,6 @@ def performer_width(dimension: int, radius: Number, error: Number) -> Float[Arra
         dimension: number $d$ of entries of queries and keys, >= 1.
         radius: radius $R$ > 0 of the ball of queries and keys.
         error: absolute error $\epsilon$ > 0.
-
-    Returns:
-        The number of frequencies, a scalar.
 
     Source: Choromanski et al., Rethinking attention with Performers, theorem 4.
 

@@ -29,9 +29,6 @@ def gradient_descent_rate(low: Number, high: Number, steps: Number) -> jax.Array
         high: upper bound $b$ on the eigenvalues of $A$.
         steps: number $t$ of steps, >= 0.
 
-    Returns:
-        The factor, a scalar.
-
     >>> float(gradient_descent_rate(1.0, 3.0, 2))
     0.25
     """
@@ -40,6 +37,7 @@ def gradient_descent_rate(low: Number, high: Number, steps: Number) -> jax.Array
     return ((high - low) / jnp.asarray(high + low)) ** steps
 
 
+@jax.jit
 def root_factor(low: Number, high: Number) -> jax.Array:
     root = jnp.sqrt(jnp.asarray(high) / low)
     return (root - 1) / (root + 1)
@@ -54,9 +52,7 @@ def heavy_ball_rate(low: Number, high: Number, steps: Number) -> jax.Array:
     rate is attained at the eigenvalue $b$.
 
     Args:
-        low: lower bound $a$ > 0 on the eigenvalues of $A$.
-        high: upper bound $b$ on the eigenvalues of $A$.
-        steps: number $t$ of steps, >= 0.
+        low, high, steps: as in `gradient_descent_rate`.
 
     Returns:
         An upper bound on the ratio of the error after $t$ steps to the initial error, a scalar.
@@ -76,9 +72,7 @@ def conjugate_gradient_rate(low: Number, high: Number, steps: Number) -> jax.Arr
     Here $q = (\sqrt{\kappa} - 1) / (\sqrt{\kappa} + 1)$ and $\kappa = b / a$.
 
     Args:
-        low: lower bound $a$ > 0 on the eigenvalues of $A$.
-        high: upper bound $b$ on the eigenvalues of $A$.
-        steps: number $t$ of steps, >= 0.
+        low, high, steps: as in `gradient_descent_rate`.
 
     Returns:
         An upper bound on the ratio of the $A$-norm of the error after $t$ steps to that of the
@@ -99,9 +93,7 @@ def chebyshev_rate(low: Number, high: Number, steps: Number) -> jax.Array:
     $1 / T_t((b + a) / (b - a))$ with the Chebyshev polynomial $T_t$.
 
     Args:
-        low: lower bound $a$ > 0 on the eigenvalues of $A$.
-        high: upper bound $b$ on the eigenvalues of $A$.
-        steps: number $t$ of steps, >= 0.
+        low, high, steps: as in `gradient_descent_rate`.
 
     Returns:
         An upper bound on the ratio of the error after $t$ steps to the initial error, a scalar.
@@ -127,9 +119,6 @@ def stationary_factor(low: Number, high: Number, step_size: Number) -> jax.Array
         high: largest eigenvalue $b$ of $A$.
         step_size: step size $\eta$.
 
-    Returns:
-        The factor, a scalar.
-
     >>> float(stationary_factor(1.0, 3.0, 0.5))
     0.5
     """
@@ -150,9 +139,6 @@ def neumann_factor(sigma: Number, ridge: Number) -> jax.Array:
     Args:
         sigma: largest eigenvalue $\sigma_1$ of $K$.
         ridge: ridge $\lambda$ > 0.
-
-    Returns:
-        The ratio, a scalar.
 
     >>> float(neumann_factor(8.0, 2.0))
     4.0

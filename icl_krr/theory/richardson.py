@@ -25,17 +25,10 @@ def richardson_bounds(kernel: PositiveKernel, task: Task, *, ridge: Number, sink
     upper bound is <= 1 if $\lambda \leq c$. Masked supports do not count.
 
     Args:
-        kernel: positive kernel $k$, such as `Exponential` or `Gaussian`.
-        task: supports, outputs and queries; x [n, p], y [n] or [n, r], x_query [q, p].
-        ridge: ridge $\lambda$ > 0, in units of $k(x, x)$.
-        sink: weight $c$ > 0 of the attention sink, which adds $c$ to every row sum.
+        kernel, task, ridge, sink: as in `icl_krr.theory`, which also says what is raised.
 
     Returns:
         The bounds $(a, b)$, two scalars in the dtype of the task.
-
-    Raises:
-        ValueError: `ridge` or `sink` is not > 0, or `task` is a batch.
-        TypeError: `kernel` is not a positive kernel.
 
     >>> from icl_krr import Gaussian, Task
     >>> task = Task(x=[[1.0]], y=[1.0], x_query=[[1.0]])
@@ -66,17 +59,10 @@ def preconditioned_eigenvalues(
     preconditioner. In place of each masked support, the smallest eigenvalue is repeated.
 
     Args:
-        kernel: positive kernel $k$, such as `Exponential` or `Gaussian`.
-        task: supports, outputs and queries; x [n, p], y [n] or [n, r], x_query [q, p].
-        ridge: ridge $\lambda$ > 0, in units of $k(x, x)$.
-        sink: weight $c$ > 0 of the attention sink, which adds $c$ to every row sum.
+        kernel, task, ridge, sink: as in `icl_krr.theory`, which also says what is raised.
 
     Returns:
         The eigenvalues [n] in the dtype of the task.
-
-    Raises:
-        ValueError: `ridge` or `sink` is not > 0, or `task` is a batch.
-        TypeError: `kernel` is not a positive kernel.
 
     >>> from icl_krr import Gaussian, Task
     >>> task = Task(x=[[1.0]], y=[1.0], x_query=[[1.0]])

@@ -24,16 +24,10 @@ def smoothing_gap(
     kernel ridge regression.
 
     Args:
-        kernel: positive kernel $k$, such as `Exponential` or `Gaussian`.
-        task: supports, outputs and queries; x [n, p], y [n] or [n, r], x_query [q, p].
-        ridge: ridge $\lambda$ > 0, in units of $k(x, x)$.
+        kernel, task, ridge: as in `icl_krr.theory`, which also says what is raised.
 
     Returns:
         The relative distance, a scalar in the dtype of the task.
-
-    Raises:
-        ValueError: `ridge` is not > 0, or `task` is a batch.
-        TypeError: `kernel` is not a positive kernel.
 
     >>> from icl_krr import Gaussian, Task
     >>> task = Task(x=[[1.0]], y=[3.0], x_query=[[1.0]])
@@ -101,9 +95,6 @@ def mean_limit_bound(spread: jax.Array | float, values: Float[Array, " n"]) -> F
         spread: difference $s$ >= 0 between the largest and the smallest logit of the query x.
         values: outputs $y$ of the supports [n]; $\bar y$ is their mean.
 
-    Returns:
-        The bound, a scalar.
-
     >>> import numpy as np
     >>> float(mean_limit_bound(0.0, np.array([1.0, 2.0])))
     0.0
@@ -128,9 +119,6 @@ def nearest_limit_bound(gap: jax.Array | float, values: Float[Array, " n"]) -> F
         gap: difference $g$ >= 0 between the two largest logits of the query x.
         values: outputs $y$ of the supports [n].
 
-    Returns:
-        The bound, a scalar.
-
     >>> import numpy as np
     >>> float(nearest_limit_bound(100.0, np.array([1.0, 2.0])))
     0.0
@@ -150,9 +138,6 @@ def logit_variance(x: Float[Array, "p p"], z: Float[Array, "p p"]) -> Float[Arra
     Args:
         x: covariance $X$ of x [p, p].
         z: covariance $Z$ of z [p, p].
-
-    Returns:
-        The variance, a scalar.
 
     >>> import numpy as np
     >>> float(logit_variance(np.eye(5), np.eye(5)))
@@ -197,9 +182,9 @@ def gaussian_from_exponential(
     Elsewhere the factor depends on the points.
 
     Args:
+        lengthscale: as in `gaussian_logits`.
         x: points [n, p].
         z: points [m, p].
-        lengthscale: lengthscale $\ell$ > 0, in units of distances between points.
 
     Returns:
         The Gaussian kernel matrix [n, m].

@@ -22,15 +22,10 @@ def log_normaliser(kernel: PositiveKernel, task: Task) -> Float[Array, " n+q"]:
     Without unmasked supports all entries are $-\infty$.
 
     Args:
-        kernel: positive kernel $k$, such as `Exponential` or `Gaussian`.
-        task: supports, outputs and queries; x [n, p], y [n] or [n, r], x_query [q, p].
+        kernel, task: as in `icl_krr.theory`, which also says what is raised.
 
     Returns:
         The logarithms [n + q] in the dtype of the task.
-
-    Raises:
-        TypeError: `kernel` is not a positive kernel.
-        ValueError: `task` is a batch.
 
     >>> import numpy as np
     >>> from icl_krr import Gaussian, Task
@@ -66,16 +61,15 @@ def log_sink(kernel: Kernel, task: Task) -> Float[Array, ""]:
     $\log c = 0$.
 
     Args:
+        task: as in `icl_krr.theory`, which also says what is raised.
         kernel: positive kernel $k$, or a `Mixture`. For a `Mixture` the result is large
             enough for each of its kernels.
-        task: supports, outputs and queries; x [n, p], y [n] or [n, r], x_query [q, p].
 
     Returns:
         The logit $\log c$, a scalar in the dtype of the task.
 
     Raises:
         TypeError: `kernel` is neither a positive kernel nor a `Mixture`.
-        ValueError: `task` is a batch.
 
     >>> from icl_krr import Exponential, Task
     >>> task = Task(x=[[1.0], [1.0]], y=[1.0, 1.0], x_query=[[1.0]])
@@ -126,9 +120,6 @@ def recovery_error(
         log_sink: logit $\log c$ of the sink.
         num_features: number p of features of x.
         dtype: floating-point dtype of the head.
-
-    Returns:
-        The relative error, a scalar.
 
     >>> import jax.numpy as jnp
     >>> import numpy as np

@@ -18,16 +18,10 @@ def eigenvalues(kernel: Kernel, task: Task) -> Float[Array, " n"]:
     Eigenvalues that are below 0 by rounding are set to 0. Each masked support adds an eigenvalue 0.
 
     Args:
-        kernel: kernel $k$ of the regression.
-        task: supports, outputs and queries; x [n, p], y [n] or [n, r], x_query [q, p].
+        kernel, task: as in `icl_krr.theory`, which also says what is raised.
 
     Returns:
         The eigenvalues [n] in the dtype of the task.
-
-    Raises:
-        TypeError: the dtype of `task` is not float32 or float64.
-        ValueError: `task` is a batch.
-        MemoryError: the kernel matrix does not fit into memory.
 
     >>> import numpy as np
     >>> from icl_krr import Linear, Task
@@ -53,17 +47,10 @@ def spectral_bounds(kernel: Kernel, task: Task, *, ridge: float | Float[Array, "
     rounding moved them.
 
     Args:
-        kernel: kernel $k$ of the regression.
-        task: supports, outputs and queries; x [n, p], y [n] or [n, r], x_query [q, p].
-        ridge: ridge $\lambda$ > 0, in units of $k(x, x)$.
+        kernel, task, ridge: as in `icl_krr.theory`, which also says what is raised.
 
     Returns:
         The pair (low, high), two scalars in the dtype of the task.
-
-    Raises:
-        TypeError: the dtype of `task` is not float32 or float64.
-        ValueError: `ridge` is not > 0, or `task` is a batch.
-        MemoryError: the kernel matrix does not fit into memory.
 
     >>> import numpy as np
     >>> from icl_krr import Linear, Task
@@ -94,17 +81,11 @@ def prefix_bounds(kernel: Kernel, task: Task, *, ridge: float | Float[Array, ""]
     for all supports. Both hold for gates and strengths that are at most 1.
 
     Args:
+        task, ridge: as in `icl_krr.theory`, which also says what is raised.
         kernel: kernel $k$ of the regression, with the features $\phi$.
-        task: supports, outputs and queries; x [n, p], y [n] or [n, r], x_query [q, p].
-        ridge: ridge $\lambda$ > 0, in units of $k(x, x)$.
 
     Returns:
         The pair (low, high), two scalars in the dtype of the task.
-
-    Raises:
-        TypeError: the dtype of `task` is not float32 or float64.
-        ValueError: `ridge` is not > 0, or `task` is a batch.
-        MemoryError: the kernel matrix does not fit into memory.
 
     >>> import numpy as np
     >>> from icl_krr import Linear, Task
@@ -159,9 +140,6 @@ def lost_share_bound(dimension: float | jax.Array, width: float | jax.Array) -> 
         dimension: effective dimension $d$ >= 0, see `effective_dimension`.
         width: number m of features that are kept, >= 0; may be traced.
 
-    Returns:
-        The bound, a scalar.
-
     >>> float(lost_share_bound(2.0, 7))
     0.25
     """
@@ -190,3 +168,26 @@ def distinct_eigenvalues(sigma: Float[Array, " n"]) -> Float[Array, ""]:
     shapes.check(sigma=(sigma, "n"))
     gap = jnp.sqrt(jnp.finfo(sigma.dtype).eps) * sigma[-1]
     return 1 + jnp.sum(jnp.diff(sigma) > gap)
+
+
+def opposite_pair_eigenvalue(
+    form: Float[Array, "p p"], temperature: jax.Array | float
+) -> Float[Array, ""]:
+    r"""Return the smallest eigenvalue $2 \sinh(\mu / \tau)$ of the scores of two points (C32).
+
+    The scores are $\exp(x^T M z / \tau)$ for a symmetric matrix $M = W_Q^T W_K$ with smallest
+    eigenvalue $\mu$. The points are the unit eigenvector of $\mu$ and its negative. So if $M$ has a
+    negative eigenvalue, the scores are no positive semi-definite kernel. If $M$ has none, they are
+    one on every set of points.
+
+    Args:
+        form: symmetric matrix $M$ [p, p].
+        temperature: temperature $\tau$ > 0.
+
+    >>> import numpy as np
+    >>> round(float(opposite_pair_eigenvalue(-np.eye(2), 1.0)), 2)
+    -2.35
+    """
+    shapes.check(form=(form, "p p"))
+    checks.positive_scalar("temperature", temperature)
+    return 2 * jnp.sinh(linalg.eigh(form)[0][0] / temperature)

@@ -43,14 +43,8 @@ def relative_inverse_error_angle(
     line it is $0$, $\sigma_{m+1} / \lambda$ or, for an angle of 90 degrees, $\sigma_1 / \lambda$.
 
     Args:
-        sigma: eigenvalues of $K$ [n], ascending, as `icl_krr.theory.eigenvalues` returns them; the
-            last is $\sigma_1$.
-        width: number m of features that are kept, 0 to n; may be traced.
-        ridge: ridge $\lambda$ > 0.
+        sigma, width, ridge: as in `icl_krr.theory`.
         sine: $\sin \theta$ in [0, 1]; larger values count as 1.
-
-    Returns:
-        The first bound, a scalar.
 
     >>> import numpy as np
     >>> float(relative_inverse_error_angle(np.array([1.0, 2.0, 4.0]), 1, 0.5, 0.0))

@@ -27,9 +27,6 @@ def product_table_error(a: Number, b: Number, width: Number) -> jax.Array:
         b: bound on the second factor, which lies in $[-b, b]$.
         width: number $w$ of segments.
 
-    Returns:
-        The largest absolute error, a scalar.
-
     >>> float(product_table_error(2.0, 4.0, 4))
     0.5
     """
@@ -48,9 +45,6 @@ def reciprocal_table_error(low: Number, high: Number, width: Number) -> jax.Arra
         high: upper end $b$ of the table.
         width: number $w$ of segments.
 
-    Returns:
-        The largest relative error, a scalar.
-
     >>> float(reciprocal_table_error(1.0, 4.0, 1))
     0.5625
     """
@@ -67,9 +61,6 @@ def table_width(a: Number, b: Number, error: Number) -> jax.Array:
         a: bound on the first factor, which lies in $[-a, a]$.
         b: bound on the second factor, which lies in $[-b, b]$.
         error: largest absolute error of the product, > 0.
-
-    Returns:
-        The number of segments, a scalar.
 
     >>> int(table_width(2.0, 4.0, 0.5))
     4

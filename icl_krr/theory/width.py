@@ -22,12 +22,7 @@ def sketch_error_tail(sigma: Float[Array, " n"], width: Number) -> jax.Array:
     every sketch.
 
     Args:
-        sigma: eigenvalues of $K$ [n], ascending, as `icl_krr.theory.eigenvalues` returns them; the
-            last is $\sigma_1$.
-        width: number m of features that are kept, 0 to n; may be traced.
-
-    Returns:
-        The sum, a scalar.
+        sigma, width: as in `icl_krr.theory`.
 
     >>> import numpy as np
     >>> float(sketch_error_tail(np.array([1.0, 2.0, 4.0]), 1))
@@ -45,12 +40,7 @@ def sketch_error_best(sigma: Float[Array, " n"], width: Number) -> jax.Array:
     No matrix of rank m has a smaller error.
 
     Args:
-        sigma: eigenvalues of $K$ [n], ascending, as `icl_krr.theory.eigenvalues` returns them; the
-            last is $\sigma_1$.
-        width: number m of features that are kept, 0 to n; may be traced.
-
-    Returns:
-        The error, a scalar.
+        sigma, width: as in `icl_krr.theory`.
 
     >>> import numpy as np
     >>> float(sketch_error_best(np.array([1.0, 2.0, 4.0]), 1))
@@ -70,13 +60,7 @@ def inverse_error_tail(sigma: Float[Array, " n"], width: Number, ridge: Number) 
     for the best sketch, but not for every sketch.
 
     Args:
-        sigma: eigenvalues of $K$ [n], ascending, as `icl_krr.theory.eigenvalues` returns them; the
-            last is $\sigma_1$.
-        width: number m of features that are kept, 0 to n; may be traced.
-        ridge: ridge $\lambda$ > 0.
-
-    Returns:
-        The claimed bound, a scalar.
+        sigma, width, ridge: as in `icl_krr.theory`.
 
     >>> import numpy as np
     >>> float(inverse_error_tail(np.array([1.0, 2.0, 4.0]), 1, 0.5))
@@ -93,13 +77,7 @@ def inverse_error_best(sigma: Float[Array, " n"], width: Number, ridge: Number) 
     $\hat A = \hat K + \lambda I$, with the kernel matrix $\hat K$ of the sketch.
 
     Args:
-        sigma: eigenvalues of $K$ [n], ascending, as `icl_krr.theory.eigenvalues` returns them; the
-            last is $\sigma_1$.
-        width: number m of features that are kept, 0 to n; may be traced.
-        ridge: ridge $\lambda$ > 0.
-
-    Returns:
-        The error, a scalar.
+        sigma, width, ridge: as in `icl_krr.theory`.
 
     >>> import numpy as np
     >>> float(inverse_error_best(np.array([1.0, 2.0, 4.0]), 1, 2.0))
@@ -122,9 +100,6 @@ def inverse_error_bound(error: Number, ridge: Number) -> jax.Array:
         error: error $e = |K - \hat K|_2$ of the sketch.
         ridge: ridge $\lambda$ > 0.
 
-    Returns:
-        The bound, a scalar.
-
     >>> float(inverse_error_bound(4.0, 0.5))
     2.0
     """
@@ -142,13 +117,7 @@ def relative_inverse_error_best(
     $\hat A = \hat K + \lambda I$, with the kernel matrix $\hat K$ of the sketch.
 
     Args:
-        sigma: eigenvalues of $K$ [n], ascending, as `icl_krr.theory.eigenvalues` returns them; the
-            last is $\sigma_1$.
-        width: number m of features that are kept, 0 to n; may be traced.
-        ridge: ridge $\lambda$ > 0.
-
-    Returns:
-        The relative error, a scalar.
+        sigma, width, ridge: as in `icl_krr.theory`.
 
     >>> import numpy as np
     >>> float(relative_inverse_error_best(np.array([1.0, 2.0, 4.0]), 1, 0.5))
@@ -226,10 +195,7 @@ def expected_gap(
     component of $y$ along this eigenvector by $w_i = \sigma_i / (\sigma_i + \lambda)$.
 
     Args:
-        sigma: eigenvalues of $K$ [n], ascending, as `icl_krr.theory.eigenvalues` returns them; the
-            last is $\sigma_1$.
-        width: number m of features that are kept, 0 to n; may be traced.
-        ridge: ridge $\lambda$ > 0.
+        sigma, width, ridge: as in `icl_krr.theory`.
         signal: scale $s$ of the covariance of the function.
         noise: variance $\nu$ of the noise.
 

@@ -20,10 +20,10 @@ from ..files import UNSAVED, replace, to_csv
 from ..tasks import Sampler, Task
 from ..transformer import Transformer, predict_batch
 from . import checkpoint, shared_checkpoint
-from .batches import draw, draw_observed
-from .interruption import between_steps, together
+from .objectives import draw, draw_observed
 from .reference import likelihoods, optimal, reference, scale_of
 from .settings import LIKELIHOOD, Training
+from .shared_checkpoint import between_steps, together
 from .step import advance, check, error, start
 
 Row = dict[str, Any]

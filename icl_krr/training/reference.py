@@ -11,6 +11,7 @@ from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
+import numpy as np
 
 from .. import checks, solvers
 from ..kernels import Exponential, Gaussian, Kernel, Linear
@@ -21,7 +22,7 @@ from ..tasks import Sampler, Task, map_tasks
 from ..tasks.batches import check_batch, outline
 from ..tasks.samplers import check_sampler
 from ..uncertainty import Predictive, log_density
-from .batches import draw
+from .objectives import draw
 
 Optimal = tuple[Kernel, Any] | None
 """Kernel and ridge of the posterior mean of a family, or None if they are not known."""
@@ -118,25 +119,30 @@ def reference(family: Sampler, key: jax.Array, count: int = 256) -> Reference:
     checks.count("count", count)
     check_batch(count, outline(family))
     tasks = draw(key, family, count)
-    size = jnp.sqrt(jnp.mean(jnp.sum(tasks.x**2, axis=-1)))
-    widths = (size * jnp.logspace(-6, 3, 19, base=2))[:, None]
+    size = float(size_of(tasks.x))
+    widths = (size * np.logspace(-6, 3, 19, base=2, dtype=tasks.x.dtype))[:, None]
     _, (width,) = best(smoothing, Gaussian, widths, tasks)
     known = optimal(family)
     if known is not None:
         kernel, ridge = known
         return Reference(kernel, ridge, True, Gaussian(width))
-    ridges = 10.0 ** jnp.arange(-4.0, 3.0)
+    ridges = 10.0 ** np.arange(-4, 3, dtype=tasks.x.dtype)
     found = []
     for make, bandwidths in (
         (linear, widths[:1]),
         (Gaussian, widths),
         (Exponential, widths[6:] ** 2),
     ):
-        grid = jnp.stack(jnp.meshgrid(bandwidths[:, 0], ridges), axis=-1).reshape(-1, 2)
+        grid = np.stack(np.meshgrid(bandwidths[:, 0], ridges), axis=-1).reshape(-1, 2)
         error, (bandwidth, ridge) = best(regression, make, grid, tasks)
         found.append((error, make(bandwidth), ridge))
     _, kernel, ridge = min(found, key=lambda entry: entry[0])
     return Reference(kernel, ridge, False, Gaussian(width))
+
+
+@jax.jit
+def size_of(x: jax.Array) -> jax.Array:
+    return jnp.sqrt(jnp.mean(jnp.sum(x**2, axis=-1)))
 
 
 def linear(_: Any) -> Linear:
@@ -144,15 +150,15 @@ def linear(_: Any) -> Linear:
 
 
 def best(
-    predict: Callable[..., jax.Array], make: Callable[[Any], Kernel], grid: jax.Array, tasks: Task
+    predict: Callable[..., jax.Array], make: Callable[[Any], Kernel], grid: np.ndarray, tasks: Task
 ) -> tuple[float, list[float]]:
     """The least mean squared error over a grid of parameters, and the parameters that reach it.
 
     The first parameter makes the kernel; `predict` takes the kernel, a task and the others.
     """
-    errors = errors_on(predict, make, grid, tasks)
-    errors = jnp.where(jnp.isfinite(errors), errors, jnp.inf)
-    at = int(jnp.argmin(errors))
+    errors = np.asarray(errors_on(predict, make, grid, tasks))
+    errors = np.where(np.isfinite(errors), errors, np.inf)
+    at = int(np.argmin(errors))
     return float(errors[at]), grid[at].tolist()
 
 
@@ -171,20 +177,15 @@ def errors_on(
 def likelihoods(best: Reference, scale: Any, tasks: Task) -> dict[str, float]:
     """Mean of minus the log density of outputs at the queries, for predictors of the outputs.
 
-    Args:
-        best: exact predictor of the tasks.
-        scale: factor of its variances (see `scale_of`).
-        tasks: batch of tasks whose `y_query` has noise.
-
-    Returns:
-        "exact_nll" of exact regression, with its variance at each query, and "constant_nll" of the
-        Gaussian that fits all outputs at the queries best, regardless of the supports.
+    "exact_nll" is that of exact regression, whose variance at each query is multiplied by `scale`,
+    and "constant_nll" that of the Gaussian that fits all outputs best, regardless of the supports.
     """
-    run = jax.jit(partial(map_tasks, partial(of_outputs, best, scale)))
-    spread = jnp.var(tasks.y_query)
+    of_task = partial(of_outputs, best, scale)
+    run = jax.jit(lambda tasks: (jnp.mean(map_tasks(of_task, tasks)), jnp.var(tasks.y_query)))
+    exact, spread = map(float, run(tasks))
     return {
-        "exact_nll": float(-jnp.mean(run(tasks))),
-        "constant_nll": float(0.5 * (jnp.log(2 * jnp.pi * spread) + 1)),
+        "exact_nll": -exact,
+        "constant_nll": float(0.5 * (np.log(2 * np.pi * spread) + 1)),
     }
 
 
@@ -203,7 +204,7 @@ def scale_of(best: Reference, family: Sampler, tasks: Task) -> float:
         found = with_variance(best, 1.0, task)
         return (task.y_query - found.mean) ** 2 / found.variance
 
-    return float(jnp.mean(jax.jit(partial(map_tasks, squares))(tasks)))
+    return float(jax.jit(lambda tasks: jnp.mean(map_tasks(squares, tasks)))(tasks))
 
 
 def of_outputs(best: Reference, scale: Any, task: Task) -> jax.Array:

@@ -18,7 +18,7 @@ from ..transformer import Transformer, predict, predict_along, predictive
 from ..transformer.read_outs import check_distribution
 from ..transformer.weights import check_model
 from ..uncertainty import log_density
-from .batches import batch, check_observed
+from .objectives import batch, check_observed
 from .reference import Optimal, optimal, regression
 from .settings import LIKELIHOOD, Training
 
@@ -65,6 +65,11 @@ def start(model: Transformer, settings: Training) -> State:
     """
     check_model(model)
     checks.instance("settings", settings, Training, "an icl_krr.training.Training")
+    return state_before(model, settings)
+
+
+@partial(jax.jit, static_argnums=1)
+def state_before(model: Transformer, settings: Training) -> State:
     # copy: `advance` donates the state, and leaves of some constructions share a buffer
     own: Any = jax.tree.map(lambda leaf: jnp.array(leaf, copy=True), model)
     key = jax.random.fold_in(jax.random.key(settings.seed), 1)
@@ -80,9 +85,8 @@ def advance(
     The step is compiled once for each combination of state structure, family shapes and settings.
 
     Args:
+        family, settings: as in `train`.
         state: state before the step. Its buffers are donated, so it cannot be used after the call.
-        family: family of tasks.
-        settings: settings of the training.
         best: kernel and ridge of the posterior mean. The targets are then the predictions of exact
             regression. With None (default) the targets are the outputs at the queries.
 
@@ -143,9 +147,7 @@ def check(model: Transformer, family: Sampler, settings: Training) -> None:
     """Check that settings fit a model and a family, before anything is compiled.
 
     Args:
-        model: model to train.
-        family: family of tasks.
-        settings: settings of the training.
+        model, family, settings: as in `train`.
 
     Raises:
         ValueError: a setting does not fit. The message contains its name, its value and the rule.

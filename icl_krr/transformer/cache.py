@@ -9,8 +9,7 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 
-from ..fields import shown
-from ..names import similar
+from ..fields import shown, similar
 from ..pytree import checked, static
 from ..readable import LINES, WIDTH, drawn
 
@@ -64,7 +63,7 @@ class Cache(Mapping):
             raise KeyError(name)
         position, step = place(self, int(at))
         value = part(self.points[position], point)
-        return value if step is None else jax.tree.map(lambda leaf: leaf[step], value)
+        return value if step is None else entry(value, step)
 
     def stack(self, point: str) -> Any:
         """Stack one point over all blocks: [depth, ...].
@@ -237,3 +236,8 @@ def grow(node: Any, tree: dict[str, Any], depth: int) -> None:
             grow(node.add(escape(name)), value, depth - 1)
         else:
             node.add(escape(f"{name}: {', '.join(value)}"))
+
+
+@jax.jit
+def entry(tree: Any, index: int) -> Any:
+    return jax.tree.map(lambda leaf: leaf[index], tree)

@@ -12,12 +12,10 @@ from ..devices import Placement
 from ..numerics import accumulator
 from ..residual import Read, num_tokens
 from ..tasks import Task
-from ..tasks.batches import chunk_of
-from ..tasks.placement import own_part
-from .heads import is_mean
-from .liveness import erases, wanted_slots
+from ..tasks.batches import chunk_of, own_part
+from .sublayers import is_mean
 from .tiled_attention import uses_tiles
-from .tying import constant_heads
+from .tying import constant_heads, erases, wanted_slots
 from .weights import Block, Heads, Spec, Transformer, Unit, width
 
 

@@ -12,7 +12,7 @@ from jax.sharding import AxisType, PartitionSpec
 from .. import devices
 from ..devices import Placement
 from ..tasks import Task
-from ..tasks.placement import spread_tasks
+from ..tasks.batches import spread_tasks
 from .evaluate import PREDICTION, Kept, Request, evaluate, evaluate_batch
 from .weights import Transformer
 

@@ -18,9 +18,8 @@ from ..units import in_units, in_units_plainly
 from .degrees import degrees_of_results, unit_of_task
 from .forward import forward
 from .hook_points import Hook
-from .liveness import known_zeros
 from .sublayers import normalise
-from .tying import uniform_slots
+from .tying import known_zeros, uniform_slots
 from .weights import Transformer
 
 Kept = tuple[Any, list[dict[str, Any]]]

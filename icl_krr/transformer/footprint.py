@@ -8,9 +8,9 @@ import jax
 
 from ..tasks import Task
 from .evaluate import Request
-from .heads import is_mean
-from .liveness import lasting_slots
+from .sublayers import is_mean
 from .tiled_attention import uses_tiles
+from .tying import lasting_slots
 from .weights import Block, Transformer
 
 

@@ -10,15 +10,21 @@ import jax
 import jax.numpy as jnp
 
 from ..devices import in_order
-from ..names import similar
+from ..fields import similar
 from ..residual import Stream
 from ..residual.tokens import DividedTokens, without_aggregator
 from .attention import UndividedSoftmax, Visible
-from .heads import constant_patterns, written_by_heads
 from .hook_points import Hook, HookPoints, PlacedHook, Where
-from .liveness import carried_slots, erased_slots, erases, known_zeros
-from .sublayers import activate, add_to_stream, normalise, project, sum_of_slots
-from .tying import split_steps
+from .sublayers import (
+    activate,
+    add_to_stream,
+    constant_patterns,
+    normalise,
+    project,
+    sum_of_slots,
+    written_by_heads,
+)
+from .tying import carried_slots, erased_slots, erases, known_zeros, split_steps
 from .weights import Block, Spec, Transformer
 
 

@@ -21,18 +21,8 @@ class Architecture(Spec):
     """Sizes and settings of a pre-norm transformer, whose random weights `init` draws.
 
     Args:
-        num_features: number of features p of a task, >= 1.
-        num_outputs: number of outputs r of a task, >= 1; default 1.
-        attention: "softmax" (default) or "linear" (see `Spec`).
-        causal: whether a token attends only to the aggregator (the first token) and to earlier
-            tokens; default False.
-        tokens: "pairs" (default), one token per support, or "interleaved", one for x and one for y.
-        streaming: whether softmax attention is computed in tiles; default None: above 2048 tokens.
-        centred: whether the embedding subtracts the mean of the supports' x; default False.
-        inclusive: whether a causal token also attends to itself; default False.
-        max_supports: largest number of supports of a task; default None: no limit.
-        aggregator: whether every token attends to the aggregator, the first token; default True.
-            With False, a query attends to itself instead.
+        num_features, num_outputs, attention, causal, tokens: as in `Spec`.
+        streaming, centred, inclusive, max_supports, aggregator: as in `Spec`.
         width: number of channels of the stream, a multiple of `heads`; default 64.
         depth: number of blocks, >= 1; default 6.
         heads: number of attention heads in a block, >= 1; default 4.

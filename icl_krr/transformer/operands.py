@@ -68,6 +68,7 @@ def operand_bounds(
     return {slot: jnp.where(bound > 0, margin * bound, 1) for slot, bound in bounds.items()}
 
 
+@jax.jit
 def largest_operand(unit: Unit, stream: dict[str, jax.Array]) -> jax.Array:
     assert unit.up is not None
     assert unit.gate is not None

@@ -23,12 +23,9 @@ def read_outs(
     is jitted and pure, as `predict` is, and takes one run for all read-outs.
 
     Args:
-        model: the model to run.
-        task: the task, in a dtype that is not wider than the dtype of the weights.
+        model, task, mesh: as in `predict`, which also says what is raised.
         along: whether to read out at every support, too, as `predict_along` does; needs a causal
             model. Default False: at the queries only.
-        mesh: mesh whose axis `context` divides the supports; default None: the supports stay on the
-            devices on which they are.
 
     Returns:
         {"prediction": as `predict` or `predict_along` returns it, name: [q, width]} with one entry
@@ -38,7 +35,6 @@ def read_outs(
 
     Raises:
         ValueError: the task does not fit the model, or `along` and the model is not causal.
-        TypeError, MemoryError: as `icl_krr.predict`.
 
     >>> import numpy as np
     >>> import icl_krr as ik
@@ -72,12 +68,10 @@ def predictive(
     are not positive if the model has not converged or is not right.
 
     Args:
+        task, mesh: as in `predict`, which also says what is raised.
         model: a model with these read-outs.
-        task: the task, in a dtype that is not wider than the dtype of the weights.
         along: whether to give the distribution at every support, too, as `predict_along` does;
             needs a causal model. Default False: at the queries only.
-        mesh: mesh whose axis `context` divides the supports; default None: the supports stay on the
-            devices on which they are.
 
     Returns:
         A `Predictive` whose arrays are [q, G] for y [n] or [q, r, G] for y [n, r], in the dtype of
@@ -86,7 +80,6 @@ def predictive(
     Raises:
         ValueError: the model has no such read-outs, the task does not fit the model, or `along` and
             the model is not causal.
-        TypeError, MemoryError: as `icl_krr.predict`.
 
     >>> import jax
     >>> import numpy as np

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from functools import partial
+
 import jax
 
 from .. import checks
@@ -45,12 +47,17 @@ def tail(model: Transformer, block: int) -> Transformer:
         return model.replace(weights=rest)  # pyright: ignore[reportAttributeAccessIssue]
     done = -(-(block - first) // per_step)
     cut = step_blocks(model, done - 1)[(block - first) - (done - 1) * per_step :]
-    later = () if done == model.steps else model.weights.steps
-    later = jax.tree.map(lambda leaf: leaf if leaf.shape[0] == 1 else leaf[done:], later)
+    later = () if done == model.steps else from_step(model.weights.steps, done)
     weights = model.weights.replace(prologue=cut, steps=later)  # pyright: ignore[reportAttributeAccessIssue]
     return model.replace(weights=weights, steps=model.steps - done)  # pyright: ignore[reportAttributeAccessIssue]
 
 
+@partial(jax.jit, static_argnums=1)
+def from_step(steps: tuple[Block, ...], done: int) -> tuple[Block, ...]:
+    return jax.tree.map(lambda leaf: leaf if leaf.shape[0] == 1 else leaf[done:], steps)
+
+
+@jax.jit
 def step_blocks(model: Transformer, step: int) -> tuple[Block, ...]:
     """The blocks of one step, without the axis of steps."""
     scanned, blocks = split_steps(model)

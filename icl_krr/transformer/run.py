@@ -58,7 +58,7 @@ def predict_batch(
     time.
 
     Args:
-        model: the model to run.
+        model: as in `predict`, which also says what is raised.
         tasks: a batch of b tasks, with a leading axis on every field.
         chunk: number of tasks to run at a time, >= 1. Default None: on a CPU, as many as fit its
             caches; on other devices, the whole batch. In a batch that is divided over devices,
@@ -72,7 +72,6 @@ def predict_batch(
 
     Raises:
         ValueError: the task does not fit the model, the tasks are not a batch, or `chunk` < 1.
-        TypeError, MemoryError: as `icl_krr.predict`.
 
     >>> import jax
     >>> import icl_krr as ik
@@ -95,17 +94,14 @@ def predict_along(model: Transformer, task: Task, *, mesh: Mesh | None = None) -
     A trained model may use it. The function is jitted and pure, as `predict` is.
 
     Args:
+        task, mesh: as in `predict`, which also says what is raised.
         model: a causal model.
-        task: the task, in a dtype that is not wider than the dtype of the weights.
-        mesh: mesh whose axis `context` divides the supports; default None: the supports stay on the
-            devices on which they are.
 
     Returns:
         The predictions, [n + q] for y [n] or [n + q, r] for y [n, r], in the dtype of the task.
 
     Raises:
         ValueError: the task does not fit the model, or the model is not causal.
-        TypeError, MemoryError: as `icl_krr.predict`.
 
     >>> import jax
     >>> import icl_krr as ik
@@ -145,8 +141,7 @@ def run_with_cache(
     overflow or be 0. Points, and the values that hooks get, are those of the run.
 
     Args:
-        model: the model to run.
-        task: the task, in a dtype that is not wider than the dtype of the weights.
+        model, task: as in `predict`, which also says what is raised.
         names: slots to store, or "prediction". Default None: all states of the layout, and the
             prediction.
         points: points to store in every block that has them, such as "resid_mid" or "attn.alpha"
@@ -163,7 +158,6 @@ def run_with_cache(
     Raises:
         ValueError: the task does not fit the model, the layout does not have a slot of `names`, no
             block has a point of `points`, or `points` are given with `everything`.
-        TypeError, MemoryError: as `icl_krr.predict`.
 
     >>> import icl_krr as ik
     >>> model = ik.constructions.conjugate_gradient(ik.Linear(), num_features=1, ridge=2.0, steps=1)
@@ -208,8 +202,7 @@ def run_with_hooks(model: Transformer, task: Task, hooks: Mapping[str, Hook]) ->
     reads them from an array, and call `run_with_hooks` inside your own `jax.jit` or `jax.vmap`.
 
     Args:
-        model: the model to run.
-        task: the task, in a dtype that is not wider than the dtype of the weights.
+        model, task: as in `predict`, which also says what is raised.
         hooks: {name of a point: function (value, where) -> value}. A hook must be pure and return a
             value with the same slots, shapes and dtypes. `where` is a `Where`: `where.name` is this
             name, `where.block` the number of the block and `where.step` the number of the step.
@@ -220,9 +213,7 @@ def run_with_hooks(model: Transformer, task: Task, hooks: Mapping[str, Hook]) ->
     Raises:
         ValueError: the task does not fit the model, the model does not have a point of `hooks`, or
             a hook returns other slots, shapes or dtypes.
-        TypeError, MemoryError: as `icl_krr.predict`.
 
-    >>> import jax, jax.numpy as jnp
     >>> import icl_krr as ik
     >>> model = ik.constructions.conjugate_gradient(ik.Linear(), num_features=1, ridge=2.0, steps=1)
     >>> task = ik.Task(x=[[1.0]], y=[3.0], x_query=[[1.0]])

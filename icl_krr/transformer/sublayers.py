@@ -2,13 +2,34 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from functools import partial
+from typing import Any
+
 import jax
 import jax.numpy as jnp
+from jaxtyping import Array, Float
 
-from ..names import unknown
+from ..fields import unknown
 from ..numerics import matmul, reciprocal
 from ..residual import Stream
-from .weights import Norm, Unit
+from ..residual.reads import read_together
+from ..residual.tokens import DividedTokens
+from .attention import (
+    UndividedSoftmax,
+    Visible,
+    attend,
+    mask_of,
+    of_keys,
+    pattern,
+    total,
+    undivided_softmax,
+    zero_hidden,
+)
+from .hook_points import HookPoints
+from .tiled_attention import uses_tiles
+from .tying import constant_heads
+from .weights import Heads, Norm, Spec, Transformer, Unit
 
 ACTIVATIONS = {
     "identity": lambda x: x,
@@ -69,3 +90,122 @@ def normalise(norms: dict[str, Norm], stream: Stream) -> Stream:
         variance = jnp.mean(h * h, axis=-1, keepdims=True)
         normed[slot] = h * jax.lax.rsqrt(variance + 1e-5) * norm.scale[None] + norm.bias[None]
     return {**stream, **normed}
+
+
+def written_by_heads(
+    heads: Heads,
+    stream: Stream,
+    visible: Visible,
+    spec: Spec,
+    hook_points: HookPoints,
+    j: int,
+    known: UndividedSoftmax | None,
+) -> Stream:
+    """The values that one group of heads writes: {slot: [T, width]}."""
+    point = f"heads.{j}.pattern"
+    shown = hook_points.wants(point)
+    formed = shown or (known is None and not is_mean(heads, spec))
+    reads = [*heads.reads] if formed else []
+    results = read_together([*reads, *(write.value for write in heads.writes)], stream)
+    each = [split(result, heads.heads) for result in results]
+    values = each[len(reads) :]
+    v = jnp.concatenate(values, axis=-1)
+    if shown:
+        weights = hook_points(point, patterns(each[: len(reads)], visible, spec))
+        mixed = over_heads(partial(weigh, visible=visible, spec=spec))(weights, v)
+    else:
+        hook_points.seen.add(point)
+        if known is not None:
+            mixed = over_heads(partial(UndividedSoftmax.__call__, visible=visible))(known, v)
+        elif is_mean(heads, spec):
+            mixed = mean(v, visible)
+        else:
+            mixed = attend_each(each[: len(reads)], v, visible, spec)
+    mixed = hook_points(f"heads.{j}.mixed", mixed)
+    written: Stream = {}
+    start = 0
+    for write, value in zip(heads.writes, values, strict=True):
+        part = mixed[:, :, start : start + value.shape[-1]].reshape(len(mixed), -1)
+        written = sum_of_slots(written, {write.to: project(part, write.out)})
+        start += value.shape[-1]
+    return written
+
+
+def constant_patterns(
+    model: Transformer, stream: Stream, visible: Visible
+) -> list[dict[int, UndividedSoftmax]]:
+    """Compute the attention patterns that are the same in all steps.
+
+    The function returns one dict {group of heads: pattern} for each block of a step. The patterns
+    have a leading axis of heads. The dicts are empty if the patterns are too large to store.
+    """
+    known: list[dict[int, UndividedSoftmax]] = [{} for _ in model.weights.steps]
+    if model.spec.attention == "linear" or isinstance(visible, DividedTokens):
+        return known
+    if uses_tiles(len(visible), model.spec.streaming):
+        return known
+
+    def of_head(q: jax.Array, k: jax.Array) -> UndividedSoftmax:
+        return undivided_softmax(q, k, visible, model.spec.order)
+
+    first = jax.tree.map(lambda leaf: leaf[0], model.weights.steps)
+    for b, j in constant_heads(model):
+        heads = first[b].attention[j]
+        if not is_mean(heads, model.spec):
+            inputs = normalise(first[b].attention_norm, stream)
+            q, k = (split(read(inputs), heads.heads) for read in (heads.query, heads.key))
+            known[b][j] = jax.vmap(of_head, in_axes=1)(q, k)
+    return known
+
+
+def weigh(
+    pattern: Float[Array, "T T"], v: Float[Array, "T d"], visible: Visible, spec: Spec
+) -> Float[Array, "T d"]:
+    """Apply a pattern to values; of hidden tokens, only their own value counts, if any."""
+    mixed = matmul(pattern, zero_hidden(v, visible))
+    if spec.order != "own":
+        return mixed
+    return mixed + jnp.where(mask_of(visible)[:, None], 0, jnp.diag(pattern)[:, None] * v)
+
+
+def over_heads(weigh: Callable[[Any, jax.Array], jax.Array]) -> Callable:
+    """Apply patterns with a leading axis of heads to values [T, H, d]."""
+    return jax.vmap(weigh, in_axes=(0, 1), out_axes=1)
+
+
+def patterns(reads: list[jax.Array], visible: Visible, spec: Spec) -> Float[Array, "H T T"]:
+    """The patterns of heads with queries and keys [T, H, k], and log gates [T, H, 1] if any."""
+
+    def of_head(q: jax.Array, k: jax.Array, *gate: jax.Array) -> jax.Array:
+        return pattern(q, k, visible, spec, *(g[:, 0] for g in gate))
+
+    return jax.vmap(of_head, in_axes=1)(*reads)
+
+
+def attend_each(
+    reads: list[jax.Array], v: Float[Array, "T H d"], visible: Visible, spec: Spec
+) -> Float[Array, "T H d"]:
+    def of_head(v: jax.Array, q: jax.Array, k: jax.Array, *gate: jax.Array) -> jax.Array:
+        return attend(q, k, v, visible, spec, *(g[:, 0] for g in gate))
+
+    return jax.vmap(of_head, in_axes=1, out_axes=1)(v, *reads)
+
+
+def is_mean(heads: Heads, spec: Spec) -> bool:
+    """Whether all logits are zero because queries or keys read no slot.
+
+    Softmax then gives every visible token the same weight.
+    """
+    nothing = not (heads.query.blocks and heads.key.blocks)
+    return nothing and spec.attention == "softmax" and not spec.causal
+
+
+def mean(v: Float[Array, "T H d"], visible: Visible) -> Float[Array, "T H d"]:
+    sums = total(jnp.sum(of_keys(v, visible), axis=0), visible)
+    count = total(jnp.sum(mask_of(visible), dtype=v.dtype), visible)
+    return jnp.broadcast_to(sums / count, v.shape)
+
+
+def split(channels: jax.Array, heads: int) -> jax.Array:
+    """Reshape [T, heads * d] to [T, heads, d]."""
+    return channels.reshape(len(channels), heads, -1)

@@ -26,17 +26,12 @@ def bins(predictive: Predictive, edges: Float[Array, " E"]) -> Float[Array, "...
     integrated by Gauss-Legendre quadrature.
 
     Args:
-        predictive: distributions with leading axes [...].
+        predictive: as in `icl_krr.uncertainty`, which also says what is raised.
         edges: E >= 1 increasing edges $c$, [E], floating point.
 
     Returns:
         The probabilities [..., E + 1] of an output below the first edge, between neighbouring
         edges, and above the last edge, in the dtype of the distributions.
-
-    Raises:
-        ValueError: the edges do not increase, a variance is not > 0, or the weights do not have the
-            sum 1.
-        TypeError: an argument has the wrong type.
 
     Source: Mueller, Hollmann, Arango, Grabocka, Hutter, Transformers can do Bayesian inference,
     2022, for outputs in bins.

@@ -78,19 +78,11 @@ def coverage(
     of the mean of the fractions of the tasks.
 
     Args:
-        predictive: distributions with leading axes [...].
+        predictive, level, by_task: as in `icl_krr.uncertainty`, which also says what is raised.
         y: observed outputs [...], floating point.
-        level: probability of the intervals, between 0 and 1; default 0.95.
-        by_task: whether the first axis of y counts tasks, whose outputs depend on each other;
-            default False: all outputs are independent.
 
     Returns:
         A `Coverage`, whose `calibrated` says whether the fraction agrees with the level.
-
-    Raises:
-        ValueError: `level` is not between 0 and 1, a variance is not > 0, a shape is wrong, or
-            `by_task` and there are fewer than 2 tasks.
-        TypeError: an argument has the wrong type.
 
     Source: Wilson, Probable inference, the law of succession, and statistical inference, 1927;
     Korn, Graubard, Confidence intervals for proportions with small expected number of positive
@@ -135,20 +127,13 @@ def uniformity(
     calibrated ones with these outputs, not that they are right.
 
     Args:
-        predictive: distributions with leading axes [...].
+        predictive, by_task: as in `icl_krr.uncertainty`, which also says what is raised.
         y: observed outputs [...], floating point.
-        by_task: whether the first axis of y counts tasks, whose outputs depend on each other;
-            default False: all outputs are independent.
         draws: number of times that the tasks are drawn, with `by_task`; default 1000.
         seed: seed of these draws; default 0.
 
     Returns:
         A `Uniformity` with statistic and p-value.
-
-    Raises:
-        ValueError: a variance is not > 0, a shape is wrong, a number is out of range, or `by_task`
-            and there are fewer than 2 tasks.
-        TypeError: an argument has the wrong type.
 
     Source: Dawid, Present position and potential developments: the prequential approach, 1984, for
     the independence; Diebold, Gunther, Tay, Evaluating density forecasts, 1998.

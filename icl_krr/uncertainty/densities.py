@@ -18,15 +18,10 @@ def log_density(predictive: Predictive, y: Float[Array, "..."]) -> Float[Array, 
     The largest term is taken out of the sum, so that outputs far in the tails have a finite value.
 
     Args:
-        predictive: distributions with leading axes [...].
-        y: outputs [...], floating point, or with more axes before these.
+        predictive, y: as in `icl_krr.uncertainty`, which also says what is raised.
 
     Returns:
         The logarithms, in the shape of y and the dtype of the distributions.
-
-    Raises:
-        ValueError: a variance is not > 0, the weights do not have the sum 1, or a shape is wrong.
-        TypeError: an argument has the wrong type.
 
     >>> import numpy as np
     >>> normal = Predictive(np.ones(1), np.zeros(1), np.ones(1))
@@ -53,16 +48,11 @@ def cdf(predictive: Predictive, y: Float[Array, "..."]) -> Float[Array, "..."]:
     the predictive distributions are right (see `uniformity`).
 
     Args:
-        predictive: distributions with leading axes [...].
-        y: outputs [...], floating point, or with more axes before these.
+        predictive, y: as in `icl_krr.uncertainty`, which also says what is raised.
 
     Returns:
         The probabilities, in the shape of y and the dtype of the distributions. Small values keep
         their relative accuracy.
-
-    Raises:
-        ValueError: a variance is not > 0, the weights do not have the sum 1, or a shape is wrong.
-        TypeError: an argument has the wrong type.
 
     Source: Gneiting, Balabdaoui, Raftery, Probabilistic forecasts, calibration and sharpness, 2007.
 

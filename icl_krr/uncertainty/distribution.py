@@ -38,11 +38,13 @@ class Predictive(NamedTuple):
     variances: Float[Array, "... G"]
 
     @property
+    @jax.jit
     def mean(self) -> Float[Array, "..."]:
         """The mean of the mixture."""
         return jnp.sum(self.weights * self.means, axis=-1)
 
     @property
+    @jax.jit
     def variance(self) -> Float[Array, "..."]:
         """The variance of the mixture: mean of the variances, plus variance of the means."""
         gaps = self.means - self.mean[..., None]

@@ -37,16 +37,11 @@ def quantile(predictive: Predictive, probability: float | Float[Array, ""]) -> F
     $dy = (dp - dF) / F'(y)$.
 
     Args:
-        predictive: distributions with leading axes [...].
+        predictive: as in `icl_krr.uncertainty`, which also says what is raised.
         probability: probability $p$ between 0 and 1; may be traced.
 
     Returns:
         The quantiles [...], in the dtype of the distributions.
-
-    Raises:
-        ValueError: `probability` is not between 0 and 1, a variance is not > 0, or the weights do
-            not have the sum 1.
-        TypeError: an argument has the wrong type.
 
     >>> import numpy as np
     >>> both = Predictive(np.array([0.25, 0.75]), np.array([-9.0, 9.0]), np.ones(2))
@@ -87,16 +82,10 @@ def interval(predictive: Predictive, level: float | Float[Array, ""] = 0.95) -> 
     Its ends are the quantiles of $(1 - c) / 2$ and $(1 + c) / 2$ for the level $c$.
 
     Args:
-        predictive: distributions with leading axes [...].
-        level: probability $c$ of the interval, between 0 and 1; default 0.95. May be traced.
+        predictive, level: as in `icl_krr.uncertainty`, which also says what is raised.
 
     Returns:
         An `Interval` with `lower` and `upper` [...].
-
-    Raises:
-        ValueError: `level` is not between 0 and 1, a variance is not > 0, or the weights do not
-            have the sum 1.
-        TypeError: an argument has the wrong type.
 
     >>> import numpy as np
     >>> lower, upper = interval(Predictive(np.ones(1), np.zeros(1), np.ones(1)))

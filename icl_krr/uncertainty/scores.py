@@ -16,15 +16,10 @@ def log_likelihood(predictive: Predictive, y: Float[Array, "..."]) -> Float[Arra
     r"""Compute the mean of $\log p(y)$ over all outputs.
 
     Args:
-        predictive: distributions with leading axes [...].
-        y: observed outputs [...], floating point, or with more axes before these.
+        predictive, y: as in `icl_krr.uncertainty`, which also says what is raised.
 
     Returns:
         The mean, a scalar in the dtype of the distributions. A larger one is better.
-
-    Raises:
-        ValueError: a variance is not > 0, the weights do not have the sum 1, or a shape is wrong.
-        TypeError: an argument has the wrong type.
 
     >>> import numpy as np
     >>> normal = Predictive(np.ones((2, 1)), np.zeros((2, 1)), np.ones((2, 1)))
@@ -50,15 +45,10 @@ def crps(predictive: Predictive, y: Float[Array, "..."]) -> Float[Array, "..."]:
     mean of $|d + s z|$ for a standard normal variable $z$. The score has the unit of y.
 
     Args:
-        predictive: distributions with leading axes [...].
-        y: observed outputs [...], floating point, or with more axes before these.
+        predictive, y: as in `icl_krr.uncertainty`, which also says what is raised.
 
     Returns:
         The scores, in the shape of y and the dtype of the distributions. A smaller one is better.
-
-    Raises:
-        ValueError: a variance is not > 0, the weights do not have the sum 1, or a shape is wrong.
-        TypeError: an argument has the wrong type.
 
     Source: Grimit, Gneiting, Berrocal, Johnson, The continuous ranked probability score for
     circular variables and its application to mesoscale forecast ensemble verification, 2006, eq. 5.

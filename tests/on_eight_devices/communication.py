@@ -6,7 +6,7 @@ import pytest
 
 import icl_krr as ik
 from benchmarks.compiled import collectives, parse, work_of_steps
-from icl_krr.tasks.placement import placement
+from icl_krr.tasks.batches import placement
 from icl_krr.transformer.cost import Sent, step_sent
 from icl_krr.transformer.divided import evaluate_batch_divided, evaluate_divided
 

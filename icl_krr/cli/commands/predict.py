@@ -74,8 +74,7 @@ def run(settings: Predict) -> int:
     import jax
 
     from ... import checks
-    from ...experiments.answer import answer
-    from ...experiments.predictions import calibration_of, errors, predictions
+    from ...experiments.answer import answer, calibration_of, errors, predictions
     from ..depth_tables import depth_config, files_of, json_of, meta_of, print_tables
     from ..doubts import doubts_of_answer
 

@@ -49,7 +49,7 @@ class Verify(Command):
 def run(settings: Verify) -> int:
     """Return 1 if a verdict differs from the recorded verdict, else 0."""
     from ... import checks
-    from ...experiments.claims.tables import markdown
+    from ...experiments.claims.result import markdown
     from ...experiments.claims.verify import choose, verify_all
     from ...plots import claim_figure, images
 
@@ -104,7 +104,7 @@ def claim_record(result: Result) -> dict[str, Any]:
 
 
 def print_claims(results: list[Result], chosen: dict[str, Claim], long: bool) -> None:
-    from ...experiments.claims.tables import compute, references
+    from ...experiments.claims.result import compute, references
 
     console = output.wide()
     wide = console.width >= 120

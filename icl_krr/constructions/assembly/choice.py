@@ -31,14 +31,12 @@ def machine(kernel: Kernel, num_features: int, **options: Unpack[Options]) -> Ma
     - `transformer` packs the operations of a step into blocks and returns the model.
 
     Args:
-        kernel: kernel $k$ of the regression; the attention must be able to apply $k$ (`Options`).
-        num_features: number of features p of a point x, >= 1.
-        options: further keywords, explained in `Options`.
+        kernel, num_features, options: as in `icl_krr.constructions`,
+            which also says what is raised.
 
     Raises:
         ValueError: the attention cannot apply the kernel, the attention or the arithmetic is
             unknown, or the sketch does not fit.
-        TypeError: a keyword is unknown or a number has the wrong type.
 
     >>> import icl_krr as ik
     >>> m = machine(ik.Linear(), num_features=2)

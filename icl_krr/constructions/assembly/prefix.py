@@ -79,14 +79,7 @@ OWN = ("prefix", "log_gate", "strength", "tokens", "max_supports")
 def causal_machine(
     make: Callable[..., Any], kernel: Kernel, num_features: int, **options: Unpack[CausalOptions]
 ) -> tuple[Any, Read]:
-    """Make a machine with a causal mask, and the read of the strengths of its supports.
-
-    Args:
-        make: function that makes the machine from the kernel, `num_features` and `Options`.
-        kernel: kernel of the regression.
-        num_features: number of features p of a point x, >= 1.
-        options: keywords of the causal construction.
-    """
+    """Make a machine with a causal mask, and the read of the strengths of its supports."""
     causal: dict[str, Any] = {k: v for k, v in options.items() if k in OWN}
     prefix, tokens, most = check_causal(num_features, "sketch" in options, **causal)
     m = make(kernel, num_features, **{k: v for k, v in options.items() if k not in OWN})
@@ -133,7 +126,9 @@ def prefix_sums(
             feature map as `sketch`.
         num_features: number of features p of a point x, >= 1.
         ridge: ridge of the regression, for `icl_krr.check`.
-        stores_sums: whether a slot `C` stores $C_i$; default False: a head computes each product.
+        stores_sums: whether a slot `C` of m^2 channels stores $C_i$, as the state of a recurrent
+            layer does, so that it can be read, rounded or patched. A step then needs no head, but
+            one more block. Default False: a head computes each product $C_i d_i$.
         options: further keywords, explained in `CausalOptions` and `Options`.
 
     Raises:

@@ -79,7 +79,7 @@ def measure(named: Rows, found: Changes, changed: jax.Array, tasks: Task) -> Row
     they are.
     """
     low, high = np.quantile(found.resampled, INTERVAL_QUANTILES, axis=0)
-    losses = np.asarray(jnp.mean((changed - tasks.y_query[None]) ** 2, axis=(1, 2)))
+    losses = np.mean((np.asarray(changed) - np.asarray(tasks.y_query)) ** 2, axis=(1, 2))
     columns = {"change": found.each, "low": low, "high": high, "loss": losses}
     return [
         {**row, **{key: float(column[i]) for key, column in columns.items()}}
@@ -119,7 +119,7 @@ def swaps(subject: Subject, config: AblateConfig, progress: Callable[[str], None
     model, tasks = subject.model, subject.tasks
     key = jax.random.fold_in(jax.random.key(config.seed), 2)
     fitted = draw_tasks(key, 4 * config.tasks, subject.family)
-    first = jax.tree.map(lambda field: field[0], tasks)
+    first = jax.tree.map(lambda field: np.asarray(field)[0], tasks)
     assert config.swap is not None
     other = build_model(config.swap, subject.kernel, first, subject.ridge, model.depth)
     rows = []

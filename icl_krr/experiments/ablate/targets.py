@@ -15,10 +15,9 @@ from ...theory import spectral_bounds
 from ...training import reference
 from ...transformer import Transformer
 from ..identify.trained_model import in_dtype_of_tasks
-from ..shared.build import build_model
+from ..shared.build import build_model, solver_keywords
 from ..shared.draws import draw_tasks
 from ..shared.runs import find as find_run, load
-from ..shared.solver_keywords import solver_keywords
 from .config import AblateConfig
 
 

@@ -12,10 +12,8 @@ from ... import constructions, solvers
 from ...kernels import Exponential
 from ...tasks import GaussianProcess, sample
 from ...transformer import predict
-from ..shared.draws import draws
-from ..shared.rows import Plot, Rows, tidy
-from .claim import HOLDS, NOTHING, Claim, Verdict, compare, judge
-from .measuring import over
+from .claim import HOLDS, NOTHING, Claim, Verdict, at_most, judge, named
+from .measuring import Plot, Rows, over, tidy
 
 
 @dataclass(frozen=True)
@@ -28,11 +26,12 @@ class Config:
 
 def run(config: Config, key: jax.Array) -> tuple[Rows, Verdict]:
     temperatures = jnp.asarray(config.temperatures)
-    gap = measure(draws(key, config.draws), temperatures, config)
+    gap = measure(jax.random.split(key, config.draws), temperatures, config)
     rows = tidy({"draw": range(config.draws), "temperature": config.temperatures}, gap=gap)
-    return rows, judge(
-        compare("|head - Nadaraya-Watson| / |y|_max <= 1e-12", gap, 1e-12, stated=True)
-    )
+    checks = {
+        "|head - Nadaraya-Watson| / |y|_max <= 1e-12": at_most(gap, 1e-12, stated=True),
+    }
+    return rows, judge(*named(checks))
 
 
 @partial(jax.jit, static_argnames="config")

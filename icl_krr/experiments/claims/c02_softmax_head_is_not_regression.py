@@ -17,10 +17,8 @@ from ...kernels import Exponential
 from ...residual import ROLES, Read, join
 from ...tasks import GaussianProcess, Task, sample
 from ...transformer import Transformer, predict, run_with_cache
-from ..shared.draws import draws
-from ..shared.rows import Plot, Rows, tidy
-from .claim import FALSE, NOTHING, Claim, Verdict, at_least, compare, judge
-from .measuring import gap
+from .claim import FALSE, NOTHING, Claim, Verdict, at_least, at_most, judge, named
+from .measuring import Plot, Rows, gap, tidy
 
 NOISE = 0.1
 
@@ -37,10 +35,10 @@ class Config:
 
 
 def run(config: Config, key: jax.Array) -> tuple[Rows, Verdict]:
-    best, streams, predictions = twins(draws(key, config.blocks), config)
+    best, streams, predictions = twins(jax.random.split(key, config.blocks), config)
     rows, found = [], []
     for n, p in product(config.num_supports, config.num_features):
-        keys = draws(key, config.draws)
+        keys = jax.random.split(key, config.draws)
         measured = measure(keys, jnp.asarray(config.temperatures), (n, p), config)
         found.append(measured)
         axes = {"n": [n], "p": [p], "draw": range(config.draws), "temperature": config.temperatures}
@@ -49,36 +47,26 @@ def run(config: Config, key: jax.Array) -> tuple[Rows, Verdict]:
         np.stack([each[name] for each in found], axis=1)
         for name in ("gap", "gap, tuned", "rank correlation", "rmse, tuned", "exact rmse")
     )
-    return rows, judge(
-        compare(
-            "two contexts that one block cannot tell apart: difference of their f* <= 1e-12",
-            np.abs(best[0] - best[1]),
-            1e-12,
-            stated=True,
+    checks = {
+        "two contexts that one block cannot tell apart: difference of their f* <= 1e-12": at_most(
+            np.abs(best[0] - best[1]), 1e-12, stated=True
         ),
-        compare(
-            "these two contexts, blocks with random values: difference of the query's residual "
-            "stream after the block <= 1e-12",
-            np.abs(streams[:, 0] - streams[:, 1]),
-            1e-12,
+        "these two contexts, blocks with random values: difference of the query's residual "
+        "stream after the block <= 1e-12": at_most(np.abs(streams[:, 0] - streams[:, 1]), 1e-12),
+        "these two contexts, blocks with random MLPs and the best constant added: larger error >= "
+        "half of the difference of f*": at_least(
+            worse_error(np.asarray(predictions), np.asarray(best)), np.abs(best[0] - best[1]) / 2
         ),
-        at_least(
-            "these two contexts, blocks with random MLPs and the best constant added: larger "
-            "error >= half of the difference of f*",
-            worse_error(np.asarray(predictions), np.asarray(best)),
-            np.abs(best[0] - best[1]) / 2,
+        "head without MLP: median of |head - f*| / |f*| >= 0.1": at_least(np.median(gaps), 0.1),
+        "head without MLP, best temperature for it: |head - f*| / |f*| >= 0.003": at_least(
+            tuned, 0.003
         ),
-        at_least("head without MLP: median of |head - f*| / |f*| >= 0.1", np.median(gaps), 0.1),
-        at_least(
-            "head without MLP, best temperature for it: |head - f*| / |f*| >= 0.003", tuned, 0.003
+        "smallest rank correlation between head and f* <= 0.9": at_most(rank.min(), 0.9),
+        "median of (RMSE of f*) / (RMSE of the head at its best temperature) <= 0.95": at_most(
+            np.median(exact / error), 0.95
         ),
-        compare("smallest rank correlation between head and f* <= 0.9", rank.min(), 0.9),
-        compare(
-            "median of (RMSE of f*) / (RMSE of the head at its best temperature) <= 0.95",
-            np.median(exact / error),
-            0.95,
-        ),
-    )
+    }
+    return rows, judge(*named(checks))
 
 
 def worse_error(predictions: np.ndarray, best: np.ndarray) -> np.ndarray:

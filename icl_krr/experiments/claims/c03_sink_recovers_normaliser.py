@@ -16,11 +16,9 @@ from ...linalg import solve
 from ...numerics import matmul
 from ...tasks import GaussianProcess, Task, sample
 from ...transformer import predict
-from ..shared.draws import draws
-from ..shared.rows import Plot, Rows, tidy
-from .claim import CORRECTED, TASK, Claim, Verdict, at_least, compare, judge
+from .claim import CORRECTED, TASK, Claim, Verdict, at_least, at_most, judge, named
 from .lost_normaliser import compare_logits
-from .measuring import fields, gap, over
+from .measuring import Plot, Rows, fields, gap, over, tidy
 
 DTYPES = ("float32", "float64")
 NO_SINK = -1e30  # logit of a token that gets the weight 0
@@ -36,7 +34,7 @@ class Config:
 
 
 def run(config: Config, key: jax.Array) -> tuple[Rows, Verdict]:
-    keys, temperatures = draws(key, config.draws), jnp.asarray(config.temperatures)
+    keys, temperatures = jax.random.split(key, config.draws), jnp.asarray(config.temperatures)
     shifts = jnp.asarray(config.shifts)
     found = fields(measure(keys, temperatures, shifts, config))
     errors, bounds = found.errors, found.bounds
@@ -49,53 +47,31 @@ def run(config: Config, key: jax.Array) -> tuple[Rows, Verdict]:
         "dtype": DTYPES,
     }
     rows = tidy(axes, error=errors, bound=bounds, **{"largest logit": found.top[..., None]})
-    return rows, judge(
-        compare(
-            "head without a sink, logits that give the same output: relative difference of K v "
-            "<= 1e-12",
-            logits.products,
-            1e-12,
-            stated=True,
+    checks = {
+        "head without a sink, logits that give the same output: "
+        "relative difference of K v <= 1e-12": at_most(logits.products, 1e-12, stated=True),
+        "head without a sink: K and diag(d) K give the same output, "
+        "relative difference <= 1e-12": at_most(logits.outputs, 1e-12),
+        "head without a sink: a context and the same context twice give the same output, "
+        "relative difference <= 1e-12": at_most(logits.repeated, 1e-12),
+        "a context and the same context twice: median relative difference of f* >= 0.01": at_least(
+            np.median(logits.doubled), 0.01
         ),
-        compare(
-            "head without a sink: K and diag(d) K give the same output, relative difference <= "
-            "1e-12",
-            logits.outputs,
-            1e-12,
+        "head with a sink: |recovered diag(d) K v - diag(d) K v| <= 1e-12 diag(d) K |v|": at_most(
+            logits.recovered, 1e-12
         ),
-        compare(
-            "head without a sink: a context and the same context twice give the same output, "
-            "relative difference <= 1e-12",
-            logits.repeated,
-            1e-12,
-        ),
-        at_least(
-            "a context and the same context twice: median relative difference of f* >= 0.01",
-            np.median(logits.doubled),
-            0.01,
-        ),
-        compare(
-            "head with a sink: |recovered diag(d) K v - diag(d) K v| <= 1e-12 diag(d) K |v|",
-            logits.recovered,
-            1e-12,
-        ),
-        *(
-            compare(
-                f"|recovered K v - K v| / (|K| |v|) <= rounding bound, {dtype}",
-                errors[..., i],
-                bounds[..., i],
+        **{
+            f"|recovered K v - K v| / (|K| |v|) <= rounding bound, {dtype}": at_most(
+                errors[..., i], bounds[..., i]
             )
             for i, dtype in enumerate(DTYPES)
-        ),
-        compare("|recovered K v - K v| / (|K| |v|) <= 1e-12, float64", errors[..., 1], 1e-12),
-        compare("K, k and ridge divided by c: relative change of f* <= 1e-8", found.shifted, 1e-8),
-        at_least(
-            "every row of K and k divided by its maximum: median relative change of f* >= 0.1",
-            np.median(found.by_row),
-            0.1,
-        ),
-        amended=True,
-    )
+        },
+        "|recovered K v - K v| / (|K| |v|) <= 1e-12, float64": at_most(errors[..., 1], 1e-12),
+        "K, k and ridge divided by c: relative change of f* <= 1e-8": at_most(found.shifted, 1e-8),
+        "every row of K and k divided by its maximum: "
+        "median relative change of f* >= 0.1": at_least(np.median(found.by_row), 0.1),
+    }
+    return rows, judge(*named(checks), amended=True)
 
 
 @partial(jax.jit, static_argnames="config")

@@ -18,10 +18,8 @@ from ...linalg import eigh
 from ...numerics import matmul
 from ...tasks import GaussianProcess, Task, system
 from ...transformer import Cache, run_with_cache
-from ..shared.draws import draw_tasks
-from ..shared.rows import Plot, Rows, tidy
-from .claim import HOLDS, TASK, Claim, Verdict, compare, judge
-from .measuring import fields, over
+from .claim import HOLDS, TASK, Claim, Verdict, at_most, judge, named
+from .measuring import Plot, Rows, draw_tasks, fields, over, tidy
 
 NAMES = ("conjugate_gradient", "chebyshev", "heavy_ball", "gradient_descent")
 RATES = {name: load(str(SOLVERS[name].rate)) for name in NAMES}
@@ -43,52 +41,38 @@ def run(config: Config, key: jax.Array) -> tuple[Rows, Verdict]:
         kernel, num_supports=config.num_supports, num_queries=4, inputs="sphere"
     )
     problems = solve(draw_tasks(key, config.draws, process), ridges, kernel)
-    rows, checks, falls = [], [], np.zeros(0)
+    rows, checks, falls = [], {}, np.zeros(0)
     for name in RATES:
         found = fields(measure(problems, name, config.steps))
         error, worst, bound = found.error, found.worst, found.rate
         axes = {"solver": [name], "draw": range(config.draws), "ridge": config.ridges}
         columns = {"error": error[None], "worst": worst[None], "bound": bound[None]}
         rows += tidy(axes | {"step": range(config.steps + 1)}, **columns)
-        checks += [
-            compare(
-                f"{name}: |alpha_t - alpha*|_A / |alpha*|_A <= rate",
-                error[..., 1:],
-                bound[..., 1:],
-                stated=name == "conjugate_gradient",
-                slack=1e-6,
+        options = {"stated": name == "conjugate_gradient", "slack": 1e-6}
+        checks |= {
+            f"{name}: |alpha_t - alpha*|_A / |alpha*|_A <= rate": at_most(
+                error[..., 1:], bound[..., 1:], **options
             ),
-            compare(
-                f"{name}: |f_t - f*| <= sqrt(k^T A^-1 k) |alpha_t - alpha*|_A",
-                found.f_error,
-                found.f_bound,
-                stated=name == "conjugate_gradient",
-                slack=1e-6,
+            f"{name}: |f_t - f*| <= sqrt(k^T A^-1 k) |alpha_t - alpha*|_A": at_most(
+                found.f_error, found.f_bound, **options
             ),
-        ]
+        }
         if name == "conjugate_gradient":
             falls = np.all(np.diff(found.f_error[..., 0], axis=-1) <= 0, axis=-1)
         else:
             lost = np.abs(1 - worst / bound)
-            checks.append(
-                compare(f"{name}, worst y: |1 - error / rate| <= 1e-3 at every step", lost, 1e-3)
-            )
+            words = f"{name}, worst y: |1 - error / rate| <= 1e-3 at every step"
+            checks[words] = at_most(lost, 1e-3)
     reached, minimax, bound = (float(v) for v in hardest_for_conjugate_gradient(config.degree))
-    return rows, judge(
-        *checks,
-        compare(
-            "conjugate_gradient, worst spectrum: |1 - error / minimax error| <= 1e-6",
-            abs(1 - reached / minimax),
-            1e-6,
+    checks |= {
+        "conjugate_gradient, worst spectrum: |1 - error / minimax error| <= 1e-6": at_most(
+            abs(1 - reached / minimax), 1e-6
         ),
-        compare("conjugate_gradient, worst spectrum: rate <= 2 x error", bound, 2 * reached),
-        compare(
-            "conjugate_gradient: share of runs whose prediction error decreases at every "
-            "step <= 0.9",
-            np.mean(falls),
-            0.9,
-        ),
-    )
+        "conjugate_gradient, worst spectrum: rate <= 2 x error": at_most(bound, 2 * reached),
+        "conjugate_gradient: share of runs whose prediction error decreases at every step "
+        "<= 0.9": at_most(np.mean(falls), 0.9),
+    }
+    return rows, judge(*named(checks))
 
 
 class Problem(NamedTuple):

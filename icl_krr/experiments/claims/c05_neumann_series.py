@@ -15,10 +15,8 @@ from ...kernels import Exponential
 from ...linalg import eigh, solve
 from ...tasks import GaussianProcess, Task, sample, system
 from ...transformer import run_with_cache
-from ..shared.draws import draws
-from ..shared.rows import Plot, Rows, tidy
-from .claim import CORRECTED, TASK, Claim, Verdict, at_least, compare, judge
-from .measuring import fields, over
+from .claim import CORRECTED, TASK, Claim, Verdict, at_least, at_most, judge, named
+from .measuring import Plot, Rows, fields, over, tidy
 
 STEPS = (1.0, 1.9, 2.1)  # in units of 1 / (sigma_1 + ridge)
 SERIES = ("Neumann", *(f"step {step} / (sigma_1 + ridge)" for step in STEPS))
@@ -35,7 +33,7 @@ class Config:
 
 
 def run(config: Config, key: jax.Array) -> tuple[Rows, Verdict]:
-    ratios, keys = jnp.asarray(config.ridges), draws(key, config.draws)
+    ratios, keys = jnp.asarray(config.ridges), jax.random.split(key, config.draws)
     found = fields(measure(keys, ratios, config))
     error, factor, worst = found.error, found.factor, found.worst
     of_inverse = np.asarray(config.ridges_of_inverse)
@@ -46,69 +44,35 @@ def run(config: Config, key: jax.Array) -> tuple[Rows, Verdict]:
     rows = tidy(axes | {"step": steps[::4]}, error=error[..., ::4], bound=bound[..., ::4])
     small, large = (np.asarray(each) for each in (ratios < 1, ratios > 1))
     neumann = error[:, :, 0]
-    return rows, judge(
-        compare(
-            "Neumann series in K, ridge < sigma_1: relative error <= 0.1",
-            neumann[:, small, -1],
-            0.1,
-            stated=True,
+    checks = {
+        "Neumann series in K, ridge < sigma_1: relative error <= 0.1": at_most(
+            neumann[:, small, -1], 0.1, stated=True
         ),
-        compare(
-            "Neumann series in K, ridge < sigma_1, worst y: sigma_1 / ridge <= growth of the "
-            "error in one step",
-            factor[:, small, 0],
-            worst[:, small, 0],
-            slack=1e-6,
+        "Neumann series in K, ridge < sigma_1, worst y: sigma_1 / ridge <= growth "
+        "of the error in one step": at_most(factor[:, small, 0], worst[:, small, 0], slack=1e-6),
+        "Neumann series in K, ridge > sigma_1: error <= (sigma_1 / ridge)^t": at_most(
+            neumann[:, large, 1:], bound[:, large, 0, 1:] + 1e-12, slack=1e-6
         ),
-        compare(
-            "Neumann series in K, ridge > sigma_1: error <= (sigma_1 / ridge)^t",
-            neumann[:, large, 1:],
-            bound[:, large, 0, 1:] + 1e-12,
-            slack=1e-6,
+        "step sizes 1 / (sigma_1 + ridge) and 1.9 / (sigma_1 + ridge): error <= (factor "
+        "by theory)^t": at_most(error[:, :, 1:3, 1:], bound[:, :, 1:3, 1:] + 1e-12, slack=1e-6),
+        "every step size, worst y: |1 - growth of the error in one step / factor by theory| "
+        "<= 1e-6": at_most(np.abs(1 - worst / factor)[:, :, 1:], 1e-6),
+        "step size 2.1 / (sigma_1 + ridge), "
+        "worst y: growth of the error in one step >= 1.09": at_least(worst[:, :, 3], 1.09),
+        "error after 8 steps <= error after 8 steps with the next smaller ridge": at_most(
+            error[:, 1:, 1, 8], error[:, :-1, 1, 8]
         ),
-        compare(
-            "step sizes 1 / (sigma_1 + ridge) and 1.9 / (sigma_1 + ridge): error <= (factor "
-            "by theory)^t",
-            error[:, :, 1:3, 1:],
-            bound[:, :, 1:3, 1:] + 1e-12,
-            slack=1e-6,
-        ),
-        compare(
-            "every step size, worst y: |1 - growth of the error in one step / factor by "
-            "theory| <= 1e-6",
-            np.abs(1 - worst / factor)[:, :, 1:],
-            1e-6,
-        ),
-        at_least(
-            "step size 2.1 / (sigma_1 + ridge), worst y: growth of the error in one step >= 1.09",
-            worst[:, :, 3],
-            1.09,
-        ),
-        compare(
-            "error after 8 steps <= error after 8 steps with the next smaller ridge",
-            error[:, 1:, 1, 8],
-            error[:, :-1, 1, 8],
-        ),
-        compare(
-            "series in K^-1, ridge < sigma_n: error <= (ridge / sigma_n)^t",
+        "series in K^-1, ridge < sigma_n: error <= (ridge / sigma_n)^t": at_most(
             inverse[:, of_inverse < 1, 1:],
             of_inverse[of_inverse < 1, None] ** steps[1:] + 1e-12,
             slack=1e-6,
         ),
-        compare(
-            "series in K^-1, every ridge, y = eigenvector of sigma_n: |1 - growth of the error in "
-            "one step / (ridge / sigma_n)| <= 1e-6",
-            np.abs(1 - growth / of_inverse),
-            1e-6,
-        ),
-        compare(
-            "K of the Neumann series in K: median of the largest ridge / sigma_1 for which the "
-            "series in K^-1 converges (sigma_n / sigma_1) <= 1e-9",
-            np.median(found.smallest),
-            1e-9,
-        ),
-        amended=True,
-    )
+        "series in K^-1, every ridge, y = eigenvector of sigma_n: |1 - growth of the error "
+        "in one step / (ridge / sigma_n)| <= 1e-6": at_most(np.abs(1 - growth / of_inverse), 1e-6),
+        "K of the Neumann series in K: median of the largest ridge / sigma_1 for which the series "
+        "in K^-1 converges (sigma_n / sigma_1) <= 1e-9": at_most(np.median(found.smallest), 1e-9),
+    }
+    return rows, judge(*named(checks), amended=True)
 
 
 @partial(jax.jit, static_argnames="config")

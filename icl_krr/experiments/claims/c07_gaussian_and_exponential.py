@@ -13,10 +13,8 @@ from ...constructions import Softmax
 from ...kernels import Exponential, Gaussian, Kernel
 from ...tasks import GaussianProcess, sample
 from ...transformer import predict
-from ..shared.draws import draws, project
-from ..shared.rows import Plot, Rows, tidy
-from .claim import HOLDS, TASK, Claim, Verdict, at_least, compare, judge
-from .measuring import gap
+from .claim import HOLDS, TASK, Claim, Verdict, at_least, at_most, judge, named
+from .measuring import Plot, Rows, gap, project, tidy
 
 INPUTS = ("sphere", "normal")
 
@@ -32,25 +30,24 @@ class Config:
 
 def run(config: Config, key: jax.Array) -> tuple[Rows, Verdict]:
     grid = jnp.asarray(config.temperatures), jnp.array([name == "sphere" for name in INPUTS])
-    identity, heads, regressions, deep = measure(draws(key, config.draws), *grid, config)
+    identity, heads, regressions, deep = measure(jax.random.split(key, config.draws), *grid, config)
     rows = tidy(
         {"draw": range(config.draws), "inputs": INPUTS, "temperature": config.temperatures},
         **{"gap of the heads": heads, "gap of f*": regressions, "gap of the stacks": deep},
     )
-    return rows, judge(
-        compare("largest entry of |G - E K E| <= 1e-12", identity, 1e-12, stated=True),
-        compare("sphere: gap between the two heads <= 1e-12", heads[:, 0], 1e-12),
-        compare(
-            "sphere: gap between the two f* <= 1e-9, ridges 0.1 e^(1/t) and 0.1",
-            regressions[:, 0],
-            1e-9,
+    checks = {
+        "largest entry of |G - E K E| <= 1e-12": at_most(identity, 1e-12, stated=True),
+        "sphere: gap between the two heads <= 1e-12": at_most(heads[:, 0], 1e-12),
+        "sphere: gap between the two f* <= 1e-9, ridges 0.1 e^(1/t) and 0.1": at_most(
+            regressions[:, 0], 1e-9
         ),
-        compare(
-            "sphere: gap between the two deep stacks (conjugate gradient) <= 1e-5", deep[:, 0], 1e-5
+        "sphere: gap between the two deep stacks (conjugate gradient) <= 1e-5": at_most(
+            deep[:, 0], 1e-5
         ),
-        at_least("normal inputs: gap between the two heads >= 0.001", heads[:, 1], 0.001),
-        at_least("normal inputs: gap between the two f* >= 0.001", regressions[:, 1], 0.001),
-    )
+        "normal inputs: gap between the two heads >= 0.001": at_least(heads[:, 1], 0.001),
+        "normal inputs: gap between the two f* >= 0.001": at_least(regressions[:, 1], 0.001),
+    }
+    return rows, judge(*named(checks))
 
 
 @partial(jax.jit, static_argnames="config")

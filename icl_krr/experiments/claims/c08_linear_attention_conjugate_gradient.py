@@ -8,8 +8,8 @@ each contain one other token only, so no divisor of a unit is p.Ap. The pipeline
 A p. Its first block computes the quotients and its second block multiplies them by vectors.
 
 The argument is about these states and this layer of units. Four layers of units after one layer of
-attention are enough (`one_attention`), and a wide MLP can approximate them. The argument does not
-exclude a form that takes one block because it stores more vectors and sums.
+attention are enough (`rivals.one_attention`), and a wide MLP can approximate them. The argument
+does not exclude a form that takes one block because it stores more vectors and sums.
 """
 
 from __future__ import annotations
@@ -28,10 +28,9 @@ from ...numerics import matmul
 from ...sketches import nystrom
 from ...tasks import LinearRegression, Task, system
 from ...transformer import Transformer, run_with_cache
-from ..shared.draws import draw_tasks
-from ..shared.rows import Plot, Rows, tidy
-from .claim import CORRECTED, TASK, Claim, Verdict, compare, judge
-from .one_attention import one_attention
+from ..solverbench.rivals import one_attention
+from .claim import CORRECTED, TASK, Claim, Verdict, at_most, judge, named
+from .measuring import Plot, Rows, draw_tasks, tidy
 
 KERNEL, STATES = Linear(), ("alpha", "r", "p")
 
@@ -75,47 +74,36 @@ def run(config: Config, key: jax.Array) -> tuple[Rows, Verdict]:
     tasks = draw_tasks(key, config.draws, regression)
     first = jax.tree.map(lambda leaf: leaf[0], tasks)
     models = {name: build(name, config, first) for name in config.solvers}
-    rows, checks = [], []
+    rows, checks = [], {}
     for name, model in models.items():
         errors, gaps = measure(tasks, name, config)
         blocks = model.blocks_per_step
         axes = {"solver": [name], "draw": range(config.draws), "step": range(config.steps + 1)}
         rows += tidy(axes, gap=gaps[None], blocks=blocks * np.arange(config.steps + 1))
-        checks += [
-            compare(
-                f"{name}: |slots - one step of the solver| / |iterates| <= 1e-12", errors, 1e-12
+        most = SOLVERS[name].blocks
+        checks |= {
+            f"{name}: |slots - one step of the solver| / |iterates| <= 1e-12": at_most(
+                errors, 1e-12
             ),
-            compare(
-                f"{name}: blocks in one step <= {SOLVERS[name].blocks}",
-                blocks,
-                SOLVERS[name].blocks,
-            ),
-        ]
+            f"{name}: blocks in one step <= {most}": at_most(blocks, most),
+        }
         if name not in ("Chebyshev", "Jacobi", "Nystrom"):
             exact = gaps[:, config.num_features + 1]
-            checks.append(compare(f"{name}: gap to f* after p + 1 steps <= 1e-8", exact, 1e-8))
+            checks[f"{name}: gap to f* after p + 1 steps <= 1e-8"] = at_most(exact, 1e-8)
     if own := models.get("one attention layer"):
-        checks.append(
-            compare(
-                "one attention layer: blocks with attention in one step <= 1",
-                sum(bool(block.attention) for block in own.weights.steps),
-                1,
-            )
-        )
+        layers = sum(bool(block.attention) for block in own.weights.steps)
+        checks["one attention layer: blocks with attention in one step <= 1"] = at_most(layers, 1)
     forms = [models[name] for name in models if name in FORMS]
     counts = np.array([1, 2, 4, 8])
     depths = [[model.replace(steps=int(t)).depth for t in counts] for model in forms]
-    return rows, judge(
-        compare(
-            "smallest number of blocks in one step of conjugate gradient <= 1",
-            min(model.blocks_per_step for model in forms),
-            1,
-            stated=True,
+    checks = {
+        "smallest number of blocks in one step of conjugate gradient <= 1": at_most(
+            min(model.blocks_per_step for model in forms), 1, stated=True
         ),
-        compare("depth of t steps of conjugate gradient <= 6 t + 4", depths, 6 * counts + 4),
-        *checks,
-        amended=True,
-    )
+        "depth of t steps of conjugate gradient <= 6 t + 4": at_most(depths, 6 * counts + 4),
+        **checks,
+    }
+    return rows, judge(*named(checks), amended=True)
 
 
 def build(name: str, config: Config, task: Task) -> Transformer:

@@ -15,10 +15,8 @@ from ...kernels import Linear
 from ...numerics import matmul
 from ...tasks import LinearRegression, Task
 from ...transformer import run_with_cache
-from ..shared.draws import draw_tasks
-from ..shared.rows import Plot, Rows, tidy
-from .claim import HOLDS, TASK, Claim, Verdict, at_least, compare, judge, within
-from .measuring import exponent
+from .claim import HOLDS, TASK, Claim, Verdict, at_least, at_most, judge, named, within
+from .measuring import Plot, Rows, draw_tasks, exponent, tidy
 
 HEADS = ("one-sided", "pair")
 DTYPES = ("float32", "float64")
@@ -62,43 +60,29 @@ def run(config: Config, key: jax.Array) -> tuple[Rows, Verdict]:
     wide = np.log10(config.scales)
     large = (wide > -2.6) & (wide < -0.9)
     grown = [exponent(np.array(config.scales)[large], at_best[1, i, large]) for i in pairs]
-    return rows, judge(
-        within(
-            "one-sided, v of mean 0: error ~ e^a with a in [0.9, 1.1]",
-            slopes[:, 0],
-            0.9,
-            1.1,
-            stated=True,
+    checks = {
+        "one-sided, v of mean 0: error ~ e^a with a in [0.9, 1.1]": within(
+            slopes[:, 0], 0.9, 1.1, stated=True
         ),
-        within("pair, v of mean 0: error ~ e^a with a in [1.9, 2.1]", slopes[:, 1], 1.9, 2.1),
-        at_least("one-sided and pair, mean of v not 0: error >= 0.01", uncentred, 0.01),
-        *(
-            within(
-                f"{heads}: floor of CG ~ e^a with a in [{power - 0.3:.1f}, {power + 0.3:.1f}]",
-                slope,
-                power - 0.3,
-                power + 0.3,
+        "pair, v of mean 0: error ~ e^a with a in [1.9, 2.1]": within(slopes[:, 1], 1.9, 2.1),
+        "one-sided and pair, mean of v not 0: error >= 0.01": at_least(uncentred, 0.01),
+        **{
+            f"{heads}: floor of CG ~ e^a with a in [{power - 0.3:.1f}, {power + 0.3:.1f}]": within(
+                slope, power - 0.3, power + 0.3
             )
             for heads, slope in zip(config.heads, grown, strict=True)
             for power in [1 + (heads == "pair")]
+        },
+        "float32: floor of CG at the best e <= 0.1 x floor of CG at the smallest e": at_most(
+            at_best[0].min(axis=-1), 0.1 * at_best[0, :, 0]
         ),
-        compare(
-            "float32: floor of CG at the best e <= 0.1 x floor of CG at the smallest e",
-            at_best[0].min(axis=-1),
-            0.1 * at_best[0, :, 0],
+        "floor of CG at the e of theory.best_epsilon <= 5 x floor of CG at the best e": at_most(
+            chosen, 5 * at_best.min(-1)
         ),
-        compare(
-            "floor of CG at the e of theory.best_epsilon <= 5 x floor of CG at the best e",
-            chosen,
-            5 * at_best.min(-1),
-        ),
-        compare(
-            "e = 0.1 / largest inner product, every step: gap to f* <= 1.5 x gap of exact "
-            "CG + 3 x floor",
-            slow,
-            1.5 * exact_path + 3 * slow[:, -1:],
-        ),
-    )
+        "e = 0.1 / largest inner product, every step: gap to f* "
+        "<= 1.5 x gap of exact CG + 3 x floor": at_most(slow, 1.5 * exact_path + 3 * slow[:, -1:]),
+    }
+    return rows, judge(*named(checks))
 
 
 @jax.jit

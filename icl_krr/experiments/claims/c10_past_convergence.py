@@ -14,10 +14,8 @@ from ... import constructions, solvers
 from ...kernels import Linear
 from ...tasks import LinearRegression, Task
 from ...transformer import Transformer, run_with_cache
-from ..shared.draws import draw_tasks
-from ..shared.rows import Plot, Rows, tidy
-from .claim import FAMILY, HOLDS, Claim, Verdict, compare, judge
-from .sources import OURS
+from .claim import FAMILY, HOLDS, OURS, Claim, Verdict, at_most, judge, named
+from .measuring import Plot, Rows, draw_tasks, tidy
 
 DATA = ("y = 0", "one support", "equal supports", "y along a feature", "y ~ 1e-8", "y ~ 1e8")
 FORMS = ("textbook", "fused", "pipelined")
@@ -46,18 +44,15 @@ def run(config: Config, key: jax.Array) -> tuple[Rows, Verdict]:
         gap=gaps[..., shown],
     )
     allowed = np.array([[0.05 if form == "pipelined" else 0.001] for form in config.forms])
-    return rows, judge(
-        compare("number of NaN or infinite values in all slots and steps = 0", missing, 0),
-        compare(
-            "number of NaN or infinite values in the gradients in y, x and ridge = 0", slopes, 0
+    checks = {
+        "number of NaN or infinite values in all slots and steps = 0": at_most(missing, 0),
+        "number of NaN or infinite values in the gradients in y, x and ridge = 0": at_most(
+            slopes, 0
         ),
-        compare(
-            "gap to f* after the last step, relative to the largest |y| <= 0.001 (0.05 if "
-            "pipelined)",
-            gaps[..., -1],
-            allowed,
-        ),
-    )
+        "gap to f* after the last step, "
+        "relative to the largest |y| <= 0.001 (0.05 if pipelined)": at_most(gaps[..., -1], allowed),
+    }
+    return rows, judge(*named(checks))
 
 
 def degenerate_tasks(task: Task) -> Task:

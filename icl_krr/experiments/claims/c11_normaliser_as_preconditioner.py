@@ -15,10 +15,8 @@ from ...numerics import matmul
 from ...tasks import GaussianProcess, sample
 from ...theory import log_sink
 from ...transformer import predict, run_with_cache
-from ..shared.draws import draws
-from ..shared.rows import Plot, Rows, tidy
-from .claim import HOLDS, TASK, Claim, Verdict, compare, judge
-from .measuring import largest_gap, over
+from .claim import HOLDS, TASK, Claim, Verdict, at_most, judge, named
+from .measuring import Plot, Rows, largest_gap, over, tidy
 
 
 @dataclass(frozen=True)
@@ -32,20 +30,21 @@ class Config:
 
 def run(config: Config, key: jax.Array) -> tuple[Rows, Verdict]:
     grid = jnp.asarray(config.lengthscales), jnp.asarray(config.sinks)
-    head, sink, shifted = measure(draws(key, config.draws), *grid, config)
+    head, sink, shifted = measure(jax.random.split(key, config.draws), *grid, config)
     rows = tidy(
         {"draw": range(config.draws), "lengthscale": config.lengthscales, "sink": config.sinks},
         head=head[..., None],
         weight=sink,
         shifted=shifted,
     )
-    return rows, judge(
-        compare("one head: |head - D^-1 G y| / |y|_max <= 1e-12", head, 1e-12, stated=True),
-        compare(
-            "sink of the first block: |alpha - eta (D + c I)^-1 y| / |alpha| <= 1e-10", sink, 1e-10
+    checks = {
+        "one head: |head - D^-1 G y| / |y|_max <= 1e-12": at_most(head, 1e-12, stated=True),
+        "sink of the first block: |alpha - eta (D + c I)^-1 y| / |alpha| <= 1e-10": at_most(
+            sink, 1e-10
         ),
-        compare("head of the second block: gap to (D + c I)^-1 G alpha <= 1e-10", shifted, 1e-10),
-    )
+        "head of the second block: gap to (D + c I)^-1 G alpha <= 1e-10": at_most(shifted, 1e-10),
+    }
+    return rows, judge(*named(checks))
 
 
 @partial(jax.jit, static_argnames="config")

@@ -14,10 +14,8 @@ from ...constructions import Softmax
 from ...kernels import Gaussian
 from ...tasks import GaussianProcess, system
 from ...transformer import run_with_cache
-from ..shared.draws import draws
-from ..shared.rows import Plot, Rows, tidy
-from .claim import CORRECTED, TASK, Claim, Verdict, compare, judge, within
-from .measuring import exponent, first_below
+from .claim import CORRECTED, TASK, Claim, Verdict, at_most, judge, named, within
+from .measuring import Plot, Rows, exponent, first_below, tidy
 
 BASE = {"n": 64.0, "ridge": 0.1, "lengthscale": 1.0, "p": 2.0}
 LINES = ("richardson", "conjugate gradient")
@@ -42,7 +40,7 @@ class Config:
 
 
 def run(config: Config, key: jax.Array) -> tuple[Rows, Verdict]:
-    keys, rows, found = draws(key, config.draws), [], {}
+    keys, rows, found = jax.random.split(key, config.draws), [], {}
     series = {FIXED: ("n", lambda n: 1.0), MEAN: ("n", lambda n: n / BASE["n"])} | {
         varied: (varied, lambda value: 1.0) for varied in BASE if varied != "n"
     }
@@ -91,48 +89,27 @@ def run(config: Config, key: jax.Array) -> tuple[Rows, Verdict]:
         )
     )
     limit = 1 + BASE["n"] / BASE["ridge"]
-    return rows, judge(
-        compare(
-            "ridge fixed: blocks to error 1e-2 at the largest n / at the smallest n <= 1.5 (our "
-            "number)",
-            growth,
-            1.5,
-            stated=True,
+    checks = {
+        "ridge fixed: blocks to error 1e-2 at the largest n / at the smallest n "
+        "<= 1.5 (our number)": at_most(growth, 1.5, stated=True),
+        "ridge proportional to n: blocks to error 1e-2, "
+        "largest n against smallest n: ratio <= 1.5": at_most(mean_growth, 1.5),
+        "ridge proportional to n: largest cond((D + c I)^-1 A) over n / smallest <= 1.5": at_most(
+            np.max(flat[:, :, 0], axis=1) / np.min(flat[:, :, 0], axis=1), 1.5
         ),
-        compare(
-            "ridge proportional to n: blocks to error 1e-2, largest n against smallest n: ratio "
-            "<= 1.5",
-            mean_growth,
-            1.5,
+        "ridge = n / 640: cond((D + c I)^-1 A) <= 1 + n / ridge = 641 for every n": at_most(
+            flat[:, :, 0], limit
         ),
-        compare(
-            "ridge proportional to n: largest cond((D + c I)^-1 A) over n / smallest <= 1.5",
-            np.max(flat[:, :, 0], axis=1) / np.min(flat[:, :, 0], axis=1),
-            1.5,
+        "ridge fixed: cond((D + c I)^-1 A) ~ n^a with a in [0.5, 1.3]": within(slopes, 0.5, 1.3),
+        "every n, both ridges: error after t blocks <= factor^t, "
+        "factor = (cond - 1) / (cond + 1)": at_most(errors, bounds, slack=1e-6),
+        "ridge fixed: cond(A) / 2 <= cond((D + c I)^-1 A)": at_most(
+            conds[..., 1] / 2, conds[..., 0]
         ),
-        compare(
-            "ridge = n / 640: cond((D + c I)^-1 A) <= 1 + n / ridge = 641 for every n",
-            flat[:, :, 0],
-            limit,
-        ),
-        within("ridge fixed: cond((D + c I)^-1 A) ~ n^a with a in [0.5, 1.3]", slopes, 0.5, 1.3),
-        compare(
-            "every n, both ridges: error after t blocks <= factor^t, factor = (cond - 1) / "
-            "(cond + 1)",
-            errors,
-            bounds,
-            slack=1e-6,
-        ),
-        compare(
-            "ridge fixed: cond(A) / 2 <= cond((D + c I)^-1 A)", conds[..., 1] / 2, conds[..., 0]
-        ),
-        compare(
-            "ridge fixed, n = 64: blocks of conjugate gradient <= blocks of Richardson's iteration",
-            found[FIXED, 64][1][:, 1],
-            found[FIXED, 64][1][:, 0],
-        ),
-        amended=True,
-    )
+        "ridge fixed, n = 64: blocks of conjugate gradient <= blocks "
+        "of Richardson's iteration": at_most(found[FIXED, 64][1][:, 1], found[FIXED, 64][1][:, 0]),
+    }
+    return rows, judge(*named(checks), amended=True)
 
 
 @partial(jax.jit, static_argnames=("n", "config"))

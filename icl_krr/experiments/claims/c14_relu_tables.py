@@ -5,8 +5,8 @@ from __future__ import annotations
 import jax
 import numpy as np
 
-from ..shared.rows import Plot, Rows, tidy
-from .claim import HOLDS, TASK, Claim, Verdict, at_least, compare, judge, within
+from .claim import HOLDS, TASK, Claim, Verdict, at_least, at_most, judge, named, within
+from .measuring import Plot, Rows, tidy
 from .tabulated import DEPTH, WIDTH, Config, Series, measure, table_errors
 
 
@@ -41,44 +41,27 @@ def run(config: Config, key: jax.Array) -> tuple[Rows, Verdict]:
         for name in ("error", "e", "size", "overruns", "clipped")
     )
     product, chord = table_errors()
-    return rows, judge(
-        compare(
-            f"{WIDTH:g} sqrt(n / e) segments, {DEPTH:g} cond log(1 / e) + 2 blocks: "
-            "|f - f*| <= e (our constants)",
-            error,
-            e,
-            stated=True,
-            trivial=size,
+    checks = {
+        f"{WIDTH:g} sqrt(n / e) segments, {DEPTH:g} cond log(1 / e) + 2 blocks: "
+        "|f - f*| <= e (our constants)": at_most(error, e, stated=True, trivial=size),
+        "width that is needed for an error e ~ n^a with a <= 1/2": at_most(
+            growth, 0.5, stated=True
         ),
-        compare(
-            "width that is needed for an error e ~ n^a with a <= 1/2", growth, 0.5, stated=True
+        "sqrt(n) is loose at both ridges: a <= 0.4": at_most(growth, 0.4),
+        "error that the tables cause ~ width^a, "
+        "mean of a over the series, in [-2.75, -1.25]": within(np.mean(slopes), -2.75, -1.25),
+        "one product: |1 - error / theory.product_table_error| <= 0.05": at_most(
+            abs(1 - product), 0.05
         ),
-        compare("sqrt(n) is loose at both ridges: a <= 0.4", growth, 0.4),
-        within(
-            "error that the tables cause ~ width^a, mean of a over the series, in [-2.75, -1.25]",
-            np.mean(slopes),
-            -2.75,
-            -1.25,
+        "one reciprocal: |1 - error / theory.reciprocal_table_error| <= 0.05": at_most(
+            abs(1 - chord), 0.05
         ),
-        compare(
-            "one product: |1 - error / theory.product_table_error| <= 0.05", abs(1 - product), 0.05
-        ),
-        compare(
-            "one reciprocal: |1 - error / theory.reciprocal_table_error| <= 0.05",
-            abs(1 - chord),
-            0.05,
-        ),
-        compare(
-            "tables from operand_bounds of the task: number of operands outside their tables = 0",
-            overruns,
-            0,
-        ),
-        at_least(
-            "outputs 100 y: number of operands outside their tables, as the model reports it, >= 1",
-            clipped,
-            1,
-        ),
-    )
+        "tables from operand_bounds of the task: "
+        "number of operands outside their tables = 0": at_most(overruns, 0),
+        "outputs 100 y: number of operands outside their tables, "
+        "as the model reports it, >= 1": at_least(clipped, 1),
+    }
+    return rows, judge(*named(checks))
 
 
 CLAIM = Claim(

@@ -3,17 +3,54 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any
+from functools import partial
+from typing import Any, NamedTuple
 
 import jax
+import jax.numpy as jnp
 import numpy as np
 
-from ...kernels import Linear
-from ...tasks import LinearRegression
-from ..shared.draws import draw_tasks, draws
-from ..shared.rows import Plot, Rows, tidy
-from .channels import Channels, channel_gaps
-from .claim import FAMILY, HOLDS, Claim, Verdict, at_least, compare, judge
+from ... import constructions, sketches, solvers
+from ...kernels import Kernel, Linear
+from ...tasks import LinearRegression, Task
+from ...transformer import Transformer, run_with_cache
+from .claim import FAMILY, HOLDS, Claim, Verdict, at_least, at_most, judge, named
+from .measuring import Plot, Rows, draw_tasks, largest_gap, over, tidy
+
+
+class Channels(NamedTuple):
+    """A solver by name with its ridge, steps and further options."""
+
+    solver: str
+    ridge: float
+    steps: int
+    options: tuple[tuple[str, Any], ...] = ()
+
+    @property
+    def arguments(self) -> dict[str, Any]:
+        return {"ridge": self.ridge, "steps": self.steps, **dict(self.options)}
+
+    def build(self, kernel: Kernel, num_features: int, **sketch: jax.Array) -> Transformer:
+        construct = getattr(constructions, self.solver)
+        return construct(kernel, num_features=num_features, **self.arguments, **sketch)
+
+    def overhead(self, kernel: Kernel, num_features: int) -> int:
+        """The number c of channels of the construction that do not store features."""
+        return self.build(kernel, num_features).overhead
+
+    def gap(self, kernel: Kernel, task: Task, sketch: jax.Array) -> jax.Array:
+        """Return the largest of the gaps |slot - iterate| / |iterate| of the solver's states.
+
+        The model stores the features P^T x, the solver has the features x. The states are alpha,
+        the prediction at the queries and, if the model keeps it, r. |.| is a maximum over all
+        steps.
+        """
+        path = getattr(solvers, self.solver)(kernel, task, **self.arguments)
+        model = self.build(kernel, task.num_features, sketch=sketch)
+        names = tuple(name for name in ("alpha", "r", "prediction") if name in model.layout.names)
+        _, cache = run_with_cache(model, task, names=names)
+        return jnp.max(jnp.stack([largest_gap(cache[name], getattr(path, name)) for name in names]))
+
 
 LAYOUTS: dict[str, tuple[str, dict[str, Any]]] = {
     "CG textbook": ("conjugate_gradient", {}),
@@ -36,36 +73,59 @@ class Config:
 
 
 def run(config: Config, key: jax.Array) -> tuple[Rows, Verdict]:
-    p, lost = config.num_features, (0, 1)
+    p = config.num_features
     process = LinearRegression(num_features=p, num_supports=config.num_supports)
     tasks = draw_tasks(key, config.draws, process)
-    rows, gaps, overheads = [], [], []
-    for name in config.layouts:
-        solver, options = LAYOUTS[name]
-        run = Channels(solver, config.ridge, config.steps, tuple(options.items()))
-        gaps.append(np.asarray(channel_gaps(draws(key, config.draws), tasks, Linear(), run)))
-        overheads.append([run.overhead(Linear(), size) for size in (p, 2 * p)])
-        rows += tidy(
-            {"solver": [name], "draw": range(config.draws), "p - m": lost},
-            gap=gaps[-1][None],
-            c=overheads[-1][0],
-        )
-    full, short = np.moveaxis(np.stack(gaps, axis=1), 2, 0)
-    own, of_twice = np.transpose(overheads)
-    return rows, judge(
-        compare(
-            "p feature channels, any basis: |slots - iterates| / |iterates| <= 1e-9",
-            full,
-            1e-9,
-            stated=True,
-        ),
-        compare(
-            "c for 2 p features <= c for p features (Jacobi preconditioner: + p)",
-            of_twice,
-            own + p * np.array(["Jacobi" in name for name in config.layouts]),
-        ),
-        at_least("p - 1 feature channels: |slots - iterates| / |iterates| >= 1e-3", short, 1e-3),
+    runs = [
+        Channels(solver, config.ridge, config.steps, tuple(options.items()))
+        for solver, options in (LAYOUTS[name] for name in config.layouts)
+    ]
+    gaps, own, of_twice = measure(key, tasks, Linear(), runs)
+    rows = tidy(
+        {"solver": config.layouts, "draw": range(config.draws), "p - m": (0, 1)},
+        gap=gaps,
+        c=own[:, None, None],
     )
+    full, short = gaps.T  # [draw, run]
+    checks = {
+        "p feature channels, any basis: |slots - iterates| / |iterates| <= 1e-9": at_most(
+            full, 1e-9, stated=True
+        ),
+        "c for 2 p features <= c for p features (Jacobi preconditioner: + p)": at_most(
+            of_twice, own + p * np.array(["Jacobi" in name for name in config.layouts])
+        ),
+        "p - 1 feature channels: |slots - iterates| / |iterates| >= 1e-3": at_least(short, 1e-3),
+    }
+    return rows, judge(*named(checks))
+
+
+def measure(
+    key: jax.Array, tasks: Task, kernel: Kernel, runs: list[Channels]
+) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """Return the gaps [run, draw, 2] of `channel_gaps`, and c [run] for p and for 2 p features."""
+    draws, p = len(tasks.y), tasks.x.shape[-1]
+    keys = jax.random.split(key, draws)
+    gaps = np.stack([channel_gaps(keys, tasks, kernel, run) for run in runs])
+    own, of_twice = np.transpose(
+        [[run.overhead(kernel, size) for size in (p, 2 * p)] for run in runs]
+    )
+    return gaps, own, of_twice
+
+
+@partial(jax.jit, static_argnames="run")
+def channel_gaps(keys: jax.Array, tasks: Task, kernel: Kernel, run: Channels) -> jax.Array:
+    """Return the gaps [draw, 2] for p and p - 1 feature channels in a random orthonormal basis.
+
+    p - 1 channels mean that one is 0.
+    """
+
+    def gaps(draw: tuple[jax.Array, Task]) -> jax.Array:
+        turn, task = draw
+        P = sketches.orthonormal(turn, task.num_features, task.num_features)
+        both = jnp.stack([P, P.at[:, -1].set(0)])
+        return jax.vmap(lambda P: run.gap(kernel, task, P))(both)
+
+    return over(gaps, (keys, tasks))
 
 
 CLAIM = Claim(

@@ -13,10 +13,9 @@ from ... import theory
 from ...kernels import Linear
 from ...linalg import eigenvalues
 from ...sketches import sketched
-from ..shared.draws import draws
-from ..shared.rows import Plot, Rows, tidy
 from ..shared.spectra import SKETCHES, of_rank, sketch, spectral_norm, spectral_task
-from .claim import FALSE, NOTHING, Claim, Verdict, at_least, compare, judge
+from .claim import FALSE, NOTHING, Claim, Verdict, at_least, at_most, judge, named
+from .measuring import Plot, Rows, tidy
 
 
 @dataclass(frozen=True)
@@ -30,7 +29,7 @@ class Config:
 
 
 def run(config: Config, key: jax.Array) -> tuple[Rows, Verdict]:
-    keys = draws(key, config.draws)
+    keys = jax.random.split(key, config.draws)
     size, nothing, random = (np.asarray(part) for part in exact_rank(keys, config))
     rows, at_width = [], {}
     for width in config.widths:
@@ -52,31 +51,23 @@ def run(config: Config, key: jax.Array) -> tuple[Rows, Verdict]:
             }
     best, tail, least = at_width["best"], at_width["tail"], at_width["least"]
     everyone = np.stack([at_width[name] for name in SKETCHES], axis=1)
-    return rows, judge(
-        compare(
-            "features of rank m, for which sum_(i>m) sigma_i = 0, random orthonormal sketch: "
-            "|K - K^| / |K| <= 0 (1e-9 for rounding), whatever the constant",
-            random / size,
-            1e-9,
-            stated=True,
+    checks = {
+        "features of rank m, for which sum_(i>m) sigma_i = 0, random orthonormal sketch: |K - K^| "
+        "/ |K| <= 0 (1e-9 for rounding), "
+        "whatever the constant": at_most(random / size, 1e-9, stated=True),
+        "features of any rank, random orthonormal sketch: |K - K^| <= sum_(i>m) sigma_i": at_most(
+            at_width["orthonormal"], tail, stated=True
         ),
-        compare(
-            "features of any rank, random orthonormal sketch: |K - K^| <= sum_(i>m) sigma_i",
-            at_width["orthonormal"],
-            tail,
-            stated=True,
+        "features of rank m: sum_(i>m) sigma_i / |K| <= 1e-12": at_most(nothing / size, 1e-12),
+        "features of rank m, random orthonormal sketch: |K - K^| / |K| >= 0.1": at_least(
+            random / size, 0.1
         ),
-        compare("features of rank m: sum_(i>m) sigma_i / |K| <= 1e-12", nothing / size, 1e-12),
-        at_least(
-            "features of rank m, random orthonormal sketch: |K - K^| / |K| >= 0.1",
-            random / size,
-            0.1,
-        ),
-        compare("best sketch: |K - K^| <= sum_(i>m) sigma_i", best, tail),
-        compare("every sketch: rank of K^ <= m", at_width["rank"], config.width),
-        compare("best sketch: |K - K^| <= sigma_(m+1)", best, least, slack=1e-6),
-        compare("every sketch: sigma_(m+1) <= |K - K^|", least[:, None], everyone, slack=1e-6),
-    )
+        "best sketch: |K - K^| <= sum_(i>m) sigma_i": at_most(best, tail),
+        "every sketch: rank of K^ <= m": at_most(at_width["rank"], config.width),
+        "best sketch: |K - K^| <= sigma_(m+1)": at_most(best, least, slack=1e-6),
+        "every sketch: sigma_(m+1) <= |K - K^|": at_most(least[:, None], everyone, slack=1e-6),
+    }
+    return rows, judge(*named(checks))
 
 
 @partial(jax.jit, static_argnames=("width", "config"))

@@ -15,11 +15,9 @@ from ...linalg import eigh, solve
 from ...numerics import matmul
 from ...sketches import best, sketched
 from ...transformer import predict
-from ..shared.draws import draws
-from ..shared.rows import Plot, Rows, tidy
 from ..shared.spectra import spectral_norm, spectral_task
-from .claim import CORRECTED, TASK, Claim, Verdict, at_least, compare, judge
-from .measuring import fields
+from .claim import CORRECTED, TASK, Claim, Verdict, at_least, at_most, judge, named
+from .measuring import Plot, Rows, fields, tidy
 
 TASKS = ("drawn", "worst")
 
@@ -37,7 +35,7 @@ class Config:
 
 def run(config: Config, key: jax.Array) -> tuple[Rows, Verdict]:
     ridges = jnp.asarray(config.ridges)
-    found = fields(measure(draws(key, config.draws), ridges, config))
+    found = fields(measure(jax.random.split(key, config.draws), ridges, config))
     error, printed, y = found.error, found.printed, found.y
     of_tasks, of_ridges = (0, 0, None), (None, None, 0)
     over = lambda bound, draws: jax.vmap(jax.vmap(jax.vmap(bound, of_tasks), of_ridges), draws)  # noqa: E731
@@ -47,41 +45,26 @@ def run(config: Config, key: jax.Array) -> tuple[Rows, Verdict]:
     axes = {"draw": range(config.draws), "ridge": config.ridges, "task": TASKS}
     axes["query"] = range(config.num_queries)
     rows = tidy(axes, error=error, printed=printed, dual=dual, bound=dual + second)
-    return rows, judge(
-        compare(
-            "inequality as printed: |k^T (inv(A) - inv(A^)) y| <= |k| |y| |inv(A) - inv(A^)|",
-            printed,
-            dual,
-            stated=True,
-            slack=1e-6,
+    checks = {
+        "inequality as printed: |k^T (inv(A) - inv(A^)) y| <= |k| |y| |inv(A) - inv(A^)|": at_most(
+            printed, dual, stated=True, slack=1e-6
         ),
-        compare(
-            "as a bound on a model of width m: |f^ - f*| <= |k| |y| |inv(A) - inv(A^)|",
-            error,
-            dual,
-            stated=True,
+        "as a bound on a model of width m: |f^ - f*| <= |k| |y| |inv(A) - inv(A^)|": at_most(
+            error, dual, stated=True
         ),
-        compare(
-            "worst task: 1 - |k^T (inv(A) - inv(A^)) y| / (|k| |y| |inv(A) - inv(A^)|) <= 1e-6",
-            1 - (printed / dual)[:, :, TASKS.index("worst")],
-            1e-6,
+        "worst task: 1 - |k^T (inv(A) - inv(A^)) y| / (|k| |y| |inv(A) - inv(A^)|) "
+        "<= 1e-6": at_most(1 - (printed / dual)[:, :, TASKS.index("worst")], 1e-6),
+        "|f^ - f*| <= |k| |y| |inv(A) - inv(A^)| + |k - k^| |y| / ridge": at_most(
+            error, dual + second, slack=1e-6
         ),
-        compare(
-            "|f^ - f*| <= |k| |y| |inv(A) - inv(A^)| + |k - k^| |y| / ridge",
-            error,
-            dual + second,
-            slack=1e-6,
+        "worst task: |f^ - f*| / (bound with both terms) >= 0.5": at_least(
+            np.max((error / (dual + second))[:, :, TASKS.index("worst")], axis=(1, 2)), 0.5
         ),
-        at_least(
-            "worst task: |f^ - f*| / (bound with both terms) >= 0.5",
-            np.max((error / (dual + second))[:, :, TASKS.index("worst")], axis=(1, 2)),
-            0.5,
+        "gap between the model and ridge regression with K^ <= 1e-7": at_most(
+            found.model_gap, 1e-7
         ),
-        compare(
-            "gap between the model and ridge regression with K^ <= 1e-7", found.model_gap, 1e-7
-        ),
-        amended=True,
-    )
+    }
+    return rows, judge(*named(checks), amended=True)
 
 
 @partial(jax.jit, static_argnames="config")

@@ -14,11 +14,9 @@ from ...kernels import Linear
 from ...sketches import best
 from ...tasks import LinearRegression, Task, sample
 from ...transformer import predict
-from ..shared.draws import draws
-from ..shared.rows import Plot, Rows, tidy
 from ..shared.spectra import SPECTRA, flat_task, ridge_of
-from .claim import CORRECTED, TASK, Claim, Verdict, at_least, compare, judge, within
-from .measuring import fields, gap
+from .claim import CORRECTED, TASK, Claim, Verdict, at_least, at_most, judge, named, within
+from .measuring import Plot, Rows, fields, gap, tidy
 
 
 @dataclass(frozen=True)
@@ -36,7 +34,7 @@ class Config:
 
 def run(config: Config, key: jax.Array) -> tuple[Rows, Verdict]:
     widths, d = np.asarray(config.widths), config.dimension
-    index, keys = jnp.arange(1.0, config.num_features + 1), draws(key, config.draws)
+    index, keys = jnp.arange(1.0, config.num_features + 1), jax.random.split(key, config.draws)
     parts = [measure(keys, SPECTRA[spectrum](index), config) for spectrum in config.spectra]
     found = fields({name: np.stack([part[name] for part in parts]) for name in parts[0]})
     bound = np.asarray(theory.lost_share_bound(d, jnp.asarray(widths)))
@@ -60,65 +58,37 @@ def run(config: Config, key: jax.Array) -> tuple[Rows, Verdict]:
     at = lambda values, x: values[..., list(widths).index(round(x * d))]  # noqa: E731
     level = theory.effective_dimension(jnp.ones(d + 1), 1.0)
     flat = np.sqrt(np.mean(flat_gaps(keys, jnp.asarray(config.ranks), config) ** 2, axis=0))
-    return rows, judge(
-        compare(
-            "flat spectra (r equal eigenvalues, r = 2 d_eff and more), m = d_eff: |f^ - f*| / "
-            "|f*| <= 1/2, root mean square over draws (1/2 is ours: half of the answer)",
-            flat[None],
-            0.5,
-            stated=True,
+    checks = {
+        "flat spectra (r equal eigenvalues, r = 2 d_eff and more), m = d_eff: |f^ - f*| / |f*| <= "
+        "1/2, root mean square over draws (1/2 is ours: "
+        "half of the answer)": at_most(flat[None], 0.5, stated=True),
+        "m = d_eff, every spectrum: median of risk / risk "
+        "of full width <= 1.1 (10 % is ours)": at_most(at(risks, 1)[None], 1.1, stated=True),
+        "m <= d_eff / 2: largest / smallest exponent a, with gap ~ tail^a fitted to each spectrum, "
+        "is 1 (1.5 is ours: any power of the gap may "
+        "be proportional to the tail)": at_most(np.max(slopes) / np.min(slopes), 1.5, stated=True),
+        "m <= d_eff / 2: R^2 of gap ~ tail^a for each spectrum >= 0.5": at_least(fits, 0.5),
+        "m <= d_eff / 2: R^2 of gap ~ tail^a for all spectra together <= 0.7": at_most(pooled, 0.7),
+        "flat spectra, m = d_eff: |f^ - f*| / |f*| / sqrt(1 - m / r) in [0.85, 1.15]": within(
+            flat / np.sqrt(1 - d / np.asarray(config.ranks)), 0.85, 1.15
         ),
-        compare(
-            "m = d_eff, every spectrum: median of risk / risk of full width <= 1.1 (10 % is ours)",
-            at(risks, 1)[None],
-            1.1,
-            stated=True,
+        "every spectrum: share sigma_(m+1) / (sigma_(m+1) + ridge) <= d_eff / (m + 1)": at_most(
+            found.share, bound, trivial=1
         ),
-        compare(
-            "m <= d_eff / 2: largest / smallest exponent a, with gap ~ tail^a fitted to each "
-            "spectrum, is 1 (1.5 is ours: any power of the gap may be proportional to the tail)",
-            np.max(slopes) / np.min(slopes),
-            1.5,
-            stated=True,
+        "every spectrum, at the supports: |f^ - f*| <= |y| d_eff / (m + 1)": at_most(
+            found.moved, bound, trivial=1
         ),
-        at_least("m <= d_eff / 2: R^2 of gap ~ tail^a for each spectrum >= 0.5", fits, 0.5),
-        compare("m <= d_eff / 2: R^2 of gap ~ tail^a for all spectra together <= 0.7", pooled, 0.7),
-        within(
-            "flat spectra, m = d_eff: |f^ - f*| / |f*| / sqrt(1 - m / r) in [0.85, 1.15]",
-            flat / np.sqrt(1 - d / np.asarray(config.ranks)),
-            0.85,
-            1.15,
+        "m + 1 equal eigenvalues: | share (m + 1) / d_eff - 1 | <= 1e-9": at_most(
+            abs(0.5 / theory.lost_share_bound(level, d) - 1), 1e-9
         ),
-        compare(
-            "every spectrum: share sigma_(m+1) / (sigma_(m+1) + ridge) <= d_eff / (m + 1)",
-            found.share,
-            bound,
-            trivial=1,
+        "m = 3 d_eff, every spectrum: median of risk / risk of full width <= 1.1": at_most(
+            at(risks, 3), 1.1
         ),
-        compare(
-            "every spectrum, at the supports: |f^ - f*| <= |y| d_eff / (m + 1)",
-            found.moved,
-            bound,
-            trivial=1,
+        "m <= 2 d_eff: log_3(median gap / expected gap) in [-1, 1]": within(
+            np.log(ratio) / np.log(3), -1.0, 1.0
         ),
-        compare(
-            "m + 1 equal eigenvalues: | share (m + 1) / d_eff - 1 | <= 1e-9",
-            abs(0.5 / theory.lost_share_bound(level, d) - 1),
-            1e-9,
-        ),
-        compare(
-            "m = 3 d_eff, every spectrum: median of risk / risk of full width <= 1.1",
-            at(risks, 3),
-            1.1,
-        ),
-        within(
-            "m <= 2 d_eff: log_3(median gap / expected gap) in [-1, 1]",
-            np.log(ratio) / np.log(3),
-            -1.0,
-            1.0,
-        ),
-        amended=True,
-    )
+    }
+    return rows, judge(*named(checks), amended=True)
 
 
 @partial(jax.jit, static_argnames="config")

@@ -15,11 +15,9 @@ from ...linalg import eigenvalues
 from ...sketches import best, nystrom_features, orthonormal, sketched
 from ...tasks import GaussianProcess, sample
 from ...transformer import predict
-from ..shared.draws import draws
-from ..shared.rows import Plot, Rows, tidy
 from ..shared.spectra import spectral_norm
-from .claim import FALSE, TASK, Claim, Verdict, at_least, compare, judge
-from .measuring import fields, largest_gap
+from .claim import FALSE, TASK, Claim, Verdict, at_least, at_most, judge, named
+from .measuring import Plot, Rows, fields, largest_gap, tidy
 
 
 @dataclass(frozen=True)
@@ -33,7 +31,7 @@ class Config:
 
 
 def run(config: Config, key: jax.Array) -> tuple[Rows, Verdict]:
-    m, keys = np.asarray(config.widths), draws(key, config.draws)
+    m, keys = np.asarray(config.widths), jax.random.split(key, config.draws)
     found = fields(measure(keys, config))
     ranks, logit, best_rank, landmarks = found.rank, found.logit, found.best, found.landmarks
     over = lambda bound: np.asarray(jax.vmap(jax.vmap(bound, (None, 0)), (0, None))(found.sigma, m))  # noqa: E731
@@ -46,43 +44,30 @@ def run(config: Config, key: jax.Array) -> tuple[Rows, Verdict]:
         rank=np.stack([ranks, np.broadcast_to(m, ranks.shape), ranks * 0 + m], axis=-1),
     )
     n = config.num_supports
-    return rows, judge(
-        compare("best sketch of x: rank of K^ <= m", ranks, m, stated=True),
-        compare(
-            "supports at m points, for which sum_(i>m) sigma_i = 0, random orthonormal sketch of "
-            "x: |K - K^| / |K| <= 0 (1e-9 for rounding), whatever the constant",
-            found.few,
-            1e-9,
-            stated=True,
+    checks = {
+        "best sketch of x: rank of K^ <= m": at_most(ranks, m, stated=True),
+        "supports at m points, for which sum_(i>m) sigma_i = 0, random orthonormal sketch of x: |K "
+        "- K^| / |K| <= 0 (1e-9 for rounding), "
+        "whatever the constant": at_most(found.few, 1e-9, stated=True),
+        "best sketch of x: |K - K^| <= sum_(i>m) sigma_i": at_most(logit, tail, stated=True),
+        "supports at m points: sum_(i>m) sigma_i / |K| <= 1e-12": at_most(found.nothing, 1e-12),
+        "supports at m points, random orthonormal sketch of x: |K - K^| / |K| >= 1e-3": at_least(
+            found.few, 1e-3
         ),
-        compare("best sketch of x: |K - K^| <= sum_(i>m) sigma_i", logit, tail, stated=True),
-        compare("supports at m points: sum_(i>m) sigma_i / |K| <= 1e-12", found.nothing, 1e-12),
-        at_least(
-            "supports at m points, random orthonormal sketch of x: |K - K^| / |K| >= 1e-3",
-            found.few,
-            1e-3,
+        "exponential kernel on two features: rank of K >= n": at_least(found.planar_rank, n),
+        "best matrix K^ of rank m: |K - K^| <= sigma_(m+1)": at_most(best_rank, least, slack=1e-6),
+        "best matrix K^ of rank m: 1 - |K - K^| / sigma_(m+1) <= 1e-3": at_most(
+            1 - best_rank / least, 1e-3
         ),
-        at_least("exponential kernel on two features: rank of K >= n", found.planar_rank, n),
-        compare("best matrix K^ of rank m: |K - K^| <= sigma_(m+1)", best_rank, least, slack=1e-6),
-        compare(
-            "best matrix K^ of rank m: 1 - |K - K^| / sigma_(m+1) <= 1e-3",
-            1 - best_rank / least,
-            1e-3,
+        "m landmarks: |K - K^| <= tr(K - K^)": at_most(landmarks, found.trace, slack=1e-6),
+        "m landmarks: |K - K^| >= sigma_(m+1)": at_least(landmarks * (1 + 1e-6), least),
+        "entries of K and K^, logits s and s^: |exp(s) - exp(s^)| <= exp(max(s, "
+        "s^)) |s - s^|": at_most(found.entry, found.entry_bound, slack=1e-6),
+        "linear attention on m landmark features: gap to ridge regression on them <= 1e-7": at_most(
+            found.model_gap, 1e-7
         ),
-        compare("m landmarks: |K - K^| <= tr(K - K^)", landmarks, found.trace, slack=1e-6),
-        at_least("m landmarks: |K - K^| >= sigma_(m+1)", landmarks * (1 + 1e-6), least),
-        compare(
-            "entries of K and K^, logits s and s^: |exp(s) - exp(s^)| <= exp(max(s, s^)) |s - s^|",
-            found.entry,
-            found.entry_bound,
-            slack=1e-6,
-        ),
-        compare(
-            "linear attention on m landmark features: gap to ridge regression on them <= 1e-7",
-            found.model_gap,
-            1e-7,
-        ),
-    )
+    }
+    return rows, judge(*named(checks))
 
 
 @partial(jax.jit, static_argnames="config")

@@ -15,10 +15,8 @@ from ...linalg import eigh
 from ...probes import hat_matrix, layerwise
 from ...tasks import LinearRegression, Task, system
 from ...transformer import predict
-from ..shared.draws import draw_tasks
-from ..shared.rows import Plot, Rows, tidy
-from .claim import HOLDS, TASK, Claim, Verdict, at_least, compare, judge
-from .measuring import fields
+from .claim import HOLDS, TASK, Claim, Verdict, at_least, at_most, judge, named
+from .measuring import Plot, Rows, draw_tasks, fields, tidy
 
 LINEAR = ("gradient descent", "chebyshev")
 
@@ -53,35 +51,20 @@ def run(config: Config, key: jax.Array) -> tuple[Rows, Verdict]:
     )
     gap = np.abs(q - expected) / size
     exact = np.asarray(theory.exact_filter(jnp.asarray(sigma), config.ridge))
-    return rows, judge(
-        compare(
-            "gradient descent, every step: |q - q_t| / max |q_t| <= 1e-9",
-            gap[:, 0],
-            1e-9,
-            stated=True,
+    checks = {
+        "gradient descent, every step: |q - q_t| / max |q_t| <= 1e-9": at_most(
+            gap[:, 0], 1e-9, stated=True
         ),
-        compare("Chebyshev iteration, every step: |q - q_t| / max |q_t| <= 1e-9", gap[:, 1], 1e-9),
-        compare(
-            "gradient descent and Chebyshev iteration: share of the norm of the hat rows that no q "
-            "explains <= 1e-9",
-            found.rest,
-            1e-9,
-        ),
-        compare(
-            "CG after convergence is exact ridge regression: |q(sigma) (sigma + ridge) - 1| <= "
-            "1e-6",
-            np.abs(found.converged / exact - 1),
-            1e-6,
-            stated=True,
-        ),
-        at_least(
-            "Richardson's iteration with D: median share of the norm of the hat rows that no q "
-            "explains >= 0.01",
-            np.median(found.richardson),
-            0.01,
-        ),
-        compare("CG, J = df / dy: |J y - f| / |f| <= 1e-9", found.homogeneity, 1e-9),
-    )
+        "Chebyshev iteration, every step: |q - q_t| / max |q_t| <= 1e-9": at_most(gap[:, 1], 1e-9),
+        "gradient descent and Chebyshev iteration: "
+        "share of the norm of the hat rows that no q explains <= 1e-9": at_most(found.rest, 1e-9),
+        "CG after convergence is exact ridge regression: |q(sigma) (sigma + ridge) - 1| "
+        "<= 1e-6": at_most(np.abs(found.converged / exact - 1), 1e-6, stated=True),
+        "Richardson's iteration with D: median share of the norm "
+        "of the hat rows that no q explains >= 0.01": at_least(np.median(found.richardson), 0.01),
+        "CG, J = df / dy: |J y - f| / |f| <= 1e-9": at_most(found.homogeneity, 1e-9),
+    }
+    return rows, judge(*named(checks))
 
 
 def fitted_filter(

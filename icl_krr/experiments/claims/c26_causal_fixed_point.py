@@ -14,10 +14,8 @@ from ...kernels import Gaussian, Linear
 from ...numerics import matmul
 from ...tasks import LinearRegression, sample
 from ...transformer import Transformer, run_with_cache
-from ..shared.draws import draws
-from ..shared.rows import Plot, Rows, tidy
-from .claim import FAMILY, HOLDS, Claim, Verdict, at_least, compare, judge
-from .sources import OURS
+from .claim import FAMILY, HOLDS, OURS, Claim, Verdict, at_least, at_most, judge, named
+from .measuring import Plot, Rows, tidy
 
 MODELS = ("gradient descent", "heavy ball", "Richardson")
 MASKS = ("exclusive", "inclusive")
@@ -33,7 +31,7 @@ class Config:
 
 
 def run(config: Config, key: jax.Array) -> tuple[Rows, Verdict]:
-    gaps, state, distance = map(np.asarray, measure(draws(key, config.draws), config))
+    gaps, state, distance = map(np.asarray, measure(jax.random.split(key, config.draws), config))
     rows = tidy(
         {
             "draw": range(config.draws),
@@ -44,26 +42,16 @@ def run(config: Config, key: jax.Array) -> tuple[Rows, Verdict]:
         gap=gaps,
     )
     final = gaps[..., -1]
-    return rows, judge(
-        compare(
-            "exclusive mask: |alpha - a| / |a| after the last step <= 1e-9, (tril(K, -1) + ridge I)"
-            " a = y",
-            final[:, :, 0],
-            1e-9,
-        ),
-        compare(
-            "inclusive mask: |alpha - a| / |a| after the last step <= 1e-9, (tril(K) + ridge I) a ="
-            " y",
-            final[:, :, 1],
-            1e-9,
-        ),
-        compare("linear kernel: |X^T alpha - S| / |S| <= 1e-9, S is DeltaNet's state", state, 1e-9),
-        at_least(
-            "exclusive mask: |f - f*| / |f*| >= 0.05 over all supports, f* is KRR on the prefix",
-            distance,
-            0.05,
-        ),
-    )
+    checks = {
+        "exclusive mask: |alpha - a| / |a| after the last step <= 1e-9, "
+        "(tril(K, -1) + ridge I) a = y": at_most(final[:, :, 0], 1e-9),
+        "inclusive mask: |alpha - a| / |a| after the last step <= 1e-9, "
+        "(tril(K) + ridge I) a = y": at_most(final[:, :, 1], 1e-9),
+        "linear kernel: |X^T alpha - S| / |S| <= 1e-9, S is DeltaNet's state": at_most(state, 1e-9),
+        "exclusive mask: |f - f*| / |f*| >= 0.05 over all supports, "
+        "f* is KRR on the prefix": at_least(distance, 0.05),
+    }
+    return rows, judge(*named(checks))
 
 
 @partial(jax.jit, static_argnames="config")

@@ -13,9 +13,8 @@ from ... import constructions
 from ...kernels import Linear
 from ...tasks import LinearRegression, Task, sample
 from ...transformer import run_with_cache
-from ..shared.draws import draws
-from ..shared.rows import Plot, Rows, tidy
-from .claim import FAMILY, HOLDS, Claim, Verdict, at_least, compare, judge
+from .claim import FAMILY, HOLDS, Claim, Verdict, at_least, at_most, judge, named
+from .measuring import Plot, Rows, tidy
 
 RIDGE = 0.1
 
@@ -28,7 +27,7 @@ class Config:
 
 
 def run(config: Config, key: jax.Array) -> tuple[Rows, Verdict]:
-    keys, n = draws(key, config.draws), config.num_supports
+    keys, n = jax.random.split(key, config.draws), config.num_supports
     found = {p: [np.asarray(v) for v in measure(keys, p, n)] for p in config.features}
     rows = []
     for p, (gaps, _) in found.items():
@@ -44,18 +43,14 @@ def run(config: Config, key: jax.Array) -> tuple[Rows, Verdict]:
         axis=1,
     )
     blocks = np.stack([blocks for _, blocks in found.values()], axis=1)
-    return rows, judge(
-        compare(
-            "after p steps: |w - w*| / |w*| <= 1e-8 at every support, w* is ridge regression on "
-            "the prefix",
-            after,
-            1e-8,
-            stated=True,
-        ),
-        at_least("after p - 1 steps: |w - w*| / |w*| >= 1e-6 at some support", before, 1e-6),
-        compare("support i + 1 <= p: |w - w*| / |w*| <= 1e-8 after i steps", short, 1e-8),
-        compare("blocks in one step <= 7, for every p", blocks, 7.0),
-    )
+    checks = {
+        "after p steps: |w - w*| / |w*| <= 1e-8 at every support, "
+        "w* is ridge regression on the prefix": at_most(after, 1e-8, stated=True),
+        "after p - 1 steps: |w - w*| / |w*| >= 1e-6 at some support": at_least(before, 1e-6),
+        "support i + 1 <= p: |w - w*| / |w*| <= 1e-8 after i steps": at_most(short, 1e-8),
+        "blocks in one step <= 7, for every p": at_most(blocks, 7.0),
+    }
+    return rows, judge(*named(checks))
 
 
 @partial(jax.jit, static_argnames=("p", "n"))

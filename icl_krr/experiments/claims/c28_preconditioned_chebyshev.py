@@ -14,11 +14,8 @@ from ...constructions import ReLU
 from ...kernels import Gaussian
 from ...tasks import GaussianProcess, sample, system
 from ...transformer import operand_bounds, predict, run_with_cache
-from ..shared.draws import draws
-from ..shared.rows import Plot, Rows, tidy
-from .claim import FAMILY, HOLDS, Claim, Verdict, at_least, compare, judge, within
-from .measuring import exponent, first_below
-from .sources import OURS
+from .claim import FAMILY, HOLDS, OURS, Claim, Verdict, at_least, at_most, judge, named, within
+from .measuring import Plot, Rows, exponent, first_below, tidy
 
 KERNEL, LIMIT = Gaussian(1.0), 1e-2
 SOLVERS = ("Richardson", "Chebyshev")
@@ -36,7 +33,7 @@ class Config:
 
 
 def run(config: Config, key: jax.Array) -> tuple[Rows, Verdict]:
-    keys = draws(key, config.draws)
+    keys = jax.random.split(key, config.draws)
     parts = [[np.asarray(v) for v in measure(keys, n, config)] for n in config.n]
     low, high, floor = (np.stack([part[k] for part in parts], axis=1) for k in range(3))
     errors = [part[3:] for part in parts]  # [n][solver][draw, step]
@@ -49,22 +46,19 @@ def run(config: Config, key: jax.Array) -> tuple[Rows, Verdict]:
     bound = np.stack([theory.chebyshev_rate(low, 1.0, t) for low in lows]) + 1e-12
     slopes = [exponent(config.n, chebyshev) for _, chebyshev in steps]
     over = [np.asarray(of_budget(keys, *pair)) / pair[0] for pair in config.budgets]
-    return rows, judge(
-        compare("largest eigenvalue of (D + ridge I)^-1 A <= 1", high, 1.0),
-        at_least("smallest eigenvalue of (D + ridge I)^-1 A >= ridge / (n + ridge)", low, floor),
-        compare("Chebyshev: |alpha_t - alpha*|_A / |alpha*|_A <= 2 rho^t", tail, bound[None]),
-        within("Chebyshev: steps to error 1e-2 ~ n^a with a in [0.35, 0.6]", slopes, 0.35, 0.6),
-        at_least(
-            "steps of Richardson (step size 1.9) / steps of Chebyshev >= 0.5 sqrt(n)",
-            steps[:, 0] / steps[:, 1],
-            0.5 * np.sqrt(np.array(config.n))[None],
+    checks = {
+        "largest eigenvalue of (D + ridge I)^-1 A <= 1": at_most(high, 1.0),
+        "smallest eigenvalue of (D + ridge I)^-1 A >= ridge / (n + ridge)": at_least(low, floor),
+        "Chebyshev: |alpha_t - alpha*|_A / |alpha*|_A <= 2 rho^t": at_most(tail, bound[None]),
+        "Chebyshev: steps to error 1e-2 ~ n^a with a in [0.35, 0.6]": within(slopes, 0.35, 0.6),
+        "steps of Richardson (step size 1.9) / steps of Chebyshev >= 0.5 sqrt(n)": at_least(
+            steps[:, 0] / steps[:, 1], 0.5 * np.sqrt(np.array(config.n))[None]
         ),
-        compare(
-            "steps and table width of theory.budget(e, n, ridge): |f - f*| / largest |y| <= e",
-            np.stack(over, axis=1),
-            1.0,
+        "steps and table width of theory.budget(e, n, ridge): |f - f*| / largest |y| <= e": at_most(
+            np.stack(over, axis=1), 1.0
         ),
-    )
+    }
+    return rows, judge(*named(checks))
 
 
 @partial(jax.jit, static_argnames=("n", "config"))

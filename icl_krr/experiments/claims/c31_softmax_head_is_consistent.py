@@ -10,10 +10,8 @@ import jax.numpy as jnp
 import numpy as np
 
 from ... import constructions, theory
-from ..shared.draws import draws
-from ..shared.rows import Plot, Rows, tidy
-from .claim import HOLDS, NOTHING, Claim, Verdict, at_least, compare, judge, within
-from .measuring import exponent
+from .claim import HOLDS, NOTHING, Claim, Verdict, at_least, at_most, judge, named, within
+from .measuring import Plot, Rows, exponent, tidy
 from .smoothers import PLACES, Inputs, laplacian, logit_gradients, queries, smoother
 
 NOISE = 0.5
@@ -36,19 +34,19 @@ class Config:
 
 
 def run(config: Config, key: jax.Array) -> tuple[Rows, Verdict]:
-    rows, checks = [], []
+    rows, checks = [], {}
     for place in PLACES:
         found, own = estimator(place, config, key)
         rows += found
-        checks += own
+        checks |= own
     found, own = gradients(config, key)
-    return rows + found, judge(*checks, *own)
+    return rows + found, judge(*named(checks | own))
 
 
-def estimator(place: Inputs, config: Config, key: jax.Array) -> tuple[Rows, list]:
+def estimator(place: Inputs, config: Config, key: jax.Array) -> tuple[Rows, dict]:
     d, h = place.dimension, np.array(config.bandwidths)
     fixed = place.p**-0.25  # the temperature 1 / sqrt(p), which is that of logits <x, z> / sqrt(p)
-    keys, construct = draws(key, config.draws), constructions.nadaraya_watson
+    keys, construct = jax.random.split(key, config.draws), constructions.nadaraya_watson
     both = [smoother(construct, keys, jnp.array([*h, fixed]), place, size) for size in config.sizes]
     error, squares = (np.array(part) for part in zip(*both, strict=True))
     mse = np.mean(error**2 + NOISE * squares, axis=(1, 3))
@@ -88,38 +86,22 @@ def estimator(place: Inputs, config: Config, key: jax.Array) -> tuple[Rows, list
     slope = partial(exponent, config.sizes)
     name, n = place.name, f"n = {config.sizes[-1]}"
     small = slice(2, 5)
-    return rows, [
-        within(
-            f"{name}: error at the best bandwidth ~ n^a with a in -4 / (d + 4) +- 0.1, d = {d}",
-            slope(best[:, 1]),
-            -4 / (d + 4) - 0.1,
-            -4 / (d + 4) + 0.1,
+    return rows, {
+        f"{name}: error at the best bandwidth ~ n^a with a in -4 / (d + 4) +- 0.1, d = {d}": within(
+            slope(best[:, 1]), -4 / (d + 4) - 0.1, -4 / (d + 4) + 0.1
         ),
-        within(
-            f"{name}: best bandwidth ~ n^a with a in -1 / (d + 4) +- 0.07, d = {d}",
-            slope(best[:, 0]),
-            -1 / (d + 4) - 0.07,
-            -1 / (d + 4) + 0.07,
+        f"{name}: best bandwidth ~ n^a with a in -1 / (d + 4) +- 0.07, d = {d}": within(
+            slope(best[:, 0]), -1 / (d + 4) - 0.07, -1 / (d + 4) + 0.07
         ),
-        within(
-            f"{name}: bias / (h^2 |Laplacian of f| / 2) in [0.7, 1.3], {n}, 0.19 <= h <= 0.3",
-            bias[:-1][small] / np.array(expected)[small],
-            0.7,
-            1.3,
+        f"{name}: bias / (h^2 |Laplacian of f| / 2) in [0.7, 1.3], {n}, 0.19 <= h <= 0.3": within(
+            bias[:-1][small] / np.array(expected)[small], 0.7, 1.3
         ),
-        within(
-            f"{name}: variance / (noise / (n density (2 sqrt(pi) h)^d)) in [0.85, 1.15], {n}",
-            variance[:-1] / spread[-1, :-1],
-            0.85,
-            1.15,
+        f"{name}: variance / (noise / (n density (2 sqrt(pi) h)^d)) in [0.85, 1.15], {n}": within(
+            variance[:-1] / spread[-1, :-1], 0.85, 1.15
         ),
-        at_least(
-            f"{name}, temperature fixed at 1 / sqrt(p): error at {n} / error at n = "
-            f"{config.sizes[0]} is >= 0.7",
-            mse[-1, -1] / mse[0, -1],
-            0.7,
-        ),
-    ]
+        f"{name}, temperature fixed at 1 / sqrt(p): error at {n} / error at n = "
+        f"{config.sizes[0]} is >= 0.7": at_least(mse[-1, -1] / mse[0, -1], 0.7),
+    }
 
 
 def best_of(h: np.ndarray, mse: np.ndarray) -> tuple[float, float]:
@@ -129,10 +111,10 @@ def best_of(h: np.ndarray, mse: np.ndarray) -> tuple[float, float]:
     return float(np.exp(-b / (2 * a))), float(np.exp(c - b * b / (4 * a)))
 
 
-def gradients(config: Config, key: jax.Array) -> tuple[Rows, list]:
+def gradients(config: Config, key: jax.Array) -> tuple[Rows, dict]:
     found = logit_gradients(
         constructions.nadaraya_watson,
-        draws(key, config.tasks),
+        jax.random.split(key, config.tasks),
         jnp.array(config.dimensions),
         size=config.num_supports,
         most=max(config.dimensions),
@@ -143,24 +125,15 @@ def gradients(config: Config, key: jax.Array) -> tuple[Rows, list]:
         **{"norm of the gradient": size, "variance of the logits": variance},
     )
     first, last = config.dimensions[0], config.dimensions[-1]
-    return rows, [
-        within("logits <x, z> / sqrt(d): variance, mean over d, in [0.85, 1.15] (our numbers)",
-               np.mean(variance[:, 0]), 0.85, 1.15, stated=True),
-        within(
-            f"logits <x, z> / sqrt(d): |d output / d logits| at d = {last} / at d = {first} in "
-            "[0.8, 1.25]",
-            size[-1, 0] / size[0, 0],
-            0.8,
-            1.25,
-            stated=True,
+    return rows, {
+        "logits <x, z> / sqrt(d): variance, mean over d, in [0.85, 1.15] (our numbers)": within(
+            np.mean(variance[:, 0]), 0.85, 1.15, stated=True
         ),
-        compare(
-            f"logits <x, z>: |d output / d logits|, median, at d = {last} / at d = {first} <= 0.1",
-            size[-1, 1] / size[0, 1],
-            0.1,
-            stated=True,
-        ),
-    ]  # fmt: skip
+        f"logits <x, z> / sqrt(d): |d output / d logits| at d = {last} / at d = {first} in "
+        "[0.8, 1.25]": within(size[-1, 0] / size[0, 0], 0.8, 1.25, stated=True),
+        f"logits <x, z>: |d output / d logits|, median, at d = {last} / at d = {first} "
+        "<= 0.1": at_most(size[-1, 1] / size[0, 1], 0.1, stated=True),
+    }
 
 
 CLAIM = Claim(

@@ -9,10 +9,8 @@ import numpy as np
 
 from ... import constructions, theory
 from ...kernels import Exponential
-from ..shared.draws import draws
-from ..shared.rows import Plot, Rows, tidy
-from .claim import FAMILY, HOLDS, Claim, Verdict, at_least, compare, judge
-from .measuring import fields
+from .claim import FAMILY, HOLDS, Claim, Verdict, at_least, at_most, judge, named
+from .measuring import Plot, Rows, fields, tidy
 from .scores import (
     BIASES,
     EQUAL,
@@ -23,8 +21,9 @@ from .scores import (
     draw,
     opposite_pairs,
     outputs,
+    trained,
+    transposed,
 )
-from .trained_scores import trained, transposed
 
 TEMPERATURE = 4.0
 
@@ -43,7 +42,7 @@ class Config:
 
 
 def run(config: Config, key: jax.Array) -> tuple[Rows, Verdict]:
-    found = fields(measure(draws(key, config.draws), config))
+    found = fields(measure(jax.random.split(key, config.draws), config))
     change, cycle, solver, pair = found.change, found.cycle, found.solver, found.pair
     rows = tidy(
         {"draw": range(config.draws), "weights": FORMS},
@@ -53,64 +52,38 @@ def run(config: Config, key: jax.Array) -> tuple[Rows, Verdict]:
             "gap of conjugate gradient": solver,
         },
     )
-    checks = []
+    of_trained = {}
     for name in config.runs:
         more, own = trained(name, config.tasks, key)
         rows += more
-        checks += own
-    return rows, judge(
-        compare(
-            "|head - sum_j s(x, x_j) y_j / sum_j s(x, x_j)| / |y|_max <= 1e-12, s(x, z) = "
-            "exp(<W_Q x, W_K z> / temperature)",
-            found.head,
-            1e-12,
-            stated=True,
+        of_trained |= own
+    checks = {
+        "|head - sum_j s(x, x_j) y_j / sum_j s(x, x_j)| / |y|_max <= 1e-12, "
+        "s(x, z) = exp(<W_Q x, W_K z> / temperature)": at_most(found.head, 1e-12, stated=True),
+        "change of the head by a key bias <= 1e-12": at_most(change[:, KEY_BIAS], 1e-12),
+        "change of the head by a query bias, median, >= 1 %": at_least(
+            np.median(change[:, BIASES]), 0.01
         ),
-        compare("change of the head by a key bias <= 1e-12", change[:, KEY_BIAS], 1e-12),
-        at_least(
-            "change of the head by a query bias, median, >= 1 %", np.median(change[:, BIASES]), 0.01
+        "W_Q = W_K, any biases: |head - smoother of c(x) k(x, z) c(z)| / |y|_max <= 1e-12": at_most(
+            found.smoother[:, :INDEFINITE], 1e-12
         ),
-        compare(
-            "W_Q = W_K, any biases: |head - smoother of c(x) k(x, z) c(z)| / |y|_max <= 1e-12",
-            found.smoother[:, :INDEFINITE],
-            1e-12,
+        "W_Q = W_K, any biases: -(smallest / largest eigenvalue) of c(x) k(x, "
+        "z) c(z) <= 1e-12": at_most(-found.lowest, 1e-12),
+        "indefinite W_Q^T W_K, points u and -u: |smallest eigenvalue - 2 sinh(mu / temperature)| "
+        "<= 1e-12": at_most(abs(pair - found.expected), 1e-12),
+        "indefinite W_Q^T W_K, points u and -u: smallest eigenvalue <= 0": at_most(pair, 0.0),
+        "symmetric W_Q^T W_K, any biases: |log of s_12 s_23 "
+        "s_31 / (s_21 s_32 s_13)| / largest logit <= 1e-12": at_most(cycle[:, :UNEQUAL], 1e-12),
+        "unequal W_Q and W_K: |log of s_12 s_23 s_31 / (s_21 s_32 s_13)| / largest logit "
+        ">= 0.01 for some three supports": at_least(cycle[:, UNEQUAL], 0.01),
+        "W_Q = W_K: gap of conjugate gradient to (K + ridge I)^-1 y <= 1e-6": at_most(
+            solver[:, EQUAL], 1e-6
         ),
-        compare(
-            "W_Q = W_K, any biases: -(smallest / largest eigenvalue) of c(x) k(x, z) c(z) <= 1e-12",
-            -found.lowest,
-            1e-12,
-        ),
-        compare(
-            "indefinite W_Q^T W_K, points u and -u: |smallest eigenvalue - 2 sinh(mu / "
-            "temperature)| <= 1e-12",
-            abs(pair - found.expected),
-            1e-12,
-        ),
-        compare("indefinite W_Q^T W_K, points u and -u: smallest eigenvalue <= 0", pair, 0.0),
-        compare(
-            "symmetric W_Q^T W_K, any biases: |log of s_12 s_23 s_31 / (s_21 s_32 s_13)| / largest "
-            "logit <= 1e-12",
-            cycle[:, :UNEQUAL],
-            1e-12,
-        ),
-        at_least(
-            "unequal W_Q and W_K: |log of s_12 s_23 s_31 / (s_21 s_32 s_13)| / largest logit "
-            ">= 0.01 for some three supports",
-            cycle[:, UNEQUAL],
-            0.01,
-        ),
-        compare(
-            "W_Q = W_K: gap of conjugate gradient to (K + ridge I)^-1 y <= 1e-6",
-            solver[:, EQUAL],
-            1e-6,
-        ),
-        at_least(
-            "unequal W_Q and W_K: gap of conjugate gradient to (S + ridge I)^-1 y, median, >= 5 %",
-            np.median(solver[:, UNEQUAL]),
-            0.05,
-        ),
-        *checks,
-    )
+        "unequal W_Q and W_K: gap of conjugate gradient to (S + ridge I)^-1 y, "
+        "median, >= 5 %": at_least(np.median(solver[:, UNEQUAL]), 0.05),
+        **of_trained,
+    }
+    return rows, judge(*named(checks))
 
 
 def measure(keys: jax.Array, config: Config) -> dict[str, np.ndarray]:

@@ -14,11 +14,9 @@ from ...kernels import Exponential, Features
 from ...sketches import trigonometric_features
 from ...tasks import Task
 from ...transformer import predict
-from ..shared.draws import draws
-from ..shared.rows import Plot, Rows, tidy
-from .claim import FAMILY, HOLDS, Claim, Verdict, at_least, compare, judge, within
+from .claim import FAMILY, HOLDS, Claim, Verdict, at_least, at_most, judge, named, within
 from .feature_errors import largest, score_error
-from .measuring import exponent
+from .measuring import Plot, Rows, exponent, tidy
 
 SCALINGS = ("R = 2", "R = d^(1/4)", "R = sqrt(d)")
 FIXED, BOUNDED, GROWING = range(3)
@@ -46,7 +44,7 @@ class Config:
 
 
 def run(config: Config, key: jax.Array) -> tuple[Rows, Verdict]:
-    keys, dims, widths = draws(key, config.draws), config.dimensions, config.widths
+    keys, dims, widths = jax.random.split(key, config.draws), config.dimensions, config.widths
     frequencies = jnp.stack([drawn(keys, d, config) for d in dims])
     radii = np.array([[radius(s, d) for d in dims] for s in range(len(SCALINGS))])
     search = partial(
@@ -75,53 +73,35 @@ def run(config: Config, key: jax.Array) -> tuple[Rows, Verdict]:
     )
     growth = [exponent(dims, each) for each in needed]
     logarithm = needed / (np.array(dims) * np.log(dims))
-    return rows, judge(
-        compare(
-            f"trigonometric features: m that is needed for the error {ERROR} in the ball / "
-            "((d / delta^2) log(4 d^(3/4) R / delta)) <= 1, for all d and R",
-            needed / bound,
-            1.0,
-            stated=True,
+    checks = {
+        f"trigonometric features: m that is needed for the error {ERROR} in the ball / "
+        "((d / delta^2) log(4 d^(3/4) R / delta)) <= 1, for all d and R": at_most(
+            needed / bound, 1.0, stated=True
         ),
-        compare(
-            f"R = d^(1/4): needed m ~ d^a with a <= that of d log d, d = {dims[0]} to {dims[-1]}",
-            growth[BOUNDED],
-            exponent(dims, np.array(dims) * np.log(dims)),
-            stated=True,
+        "R = d^(1/4): needed m ~ d^a with a <= that of d log d, "
+        f"d = {dims[0]} to {dims[-1]}": at_most(
+            growth[BOUNDED], exponent(dims, np.array(dims) * np.log(dims)), stated=True
         ),
-        compare(
-            "largest error of n random queries and n random keys <= largest error in the ball, "
-            f"n up to {COUNTS[-1]}",
-            few,
-            error[BOUNDED, middle, :, -1:],
-            stated=True,
+        "largest error of n random queries and n random keys <= largest error in the ball, "
+        f"n up to {COUNTS[-1]}": at_most(few, error[BOUNDED, middle, :, -1:], stated=True),
+        "linear attention on the features: |its error - error of the features| <= 1e-9": at_most(
+            np.abs(np.asarray(literal) - error[BOUNDED, 0, :, -1]), 1e-9
         ),
-        compare(
-            "linear attention on the features: |its error - error of the features| <= 1e-9",
-            np.abs(np.asarray(literal) - error[BOUNDED, 0, :, -1]),
-            1e-9,
+        "largest error in the ball ~ m^a with a in [-0.7, -0.3], mean over d and R": within(
+            np.mean([[exponent(widths, each) for each in row] for row in typical]), -0.7, -0.3
         ),
-        within(
-            "largest error in the ball ~ m^a with a in [-0.7, -0.3], mean over d and R",
-            np.mean([[exponent(widths, each) for each in row] for row in typical]),
-            -0.7,
-            -0.3,
+        "R = 2: needed m ~ d^a with a <= 0": at_most(growth[FIXED], 0.0),
+        "R = d^(1/4): needed m ~ d^a with a >= 0.7": at_least(growth[BOUNDED], 0.7),
+        "needed m / m of the theorem <= 0.35, for all d and R": at_most(needed / bound, 0.35),
+        f"R = sqrt(d): needed m / (d log d) at d = {dims[-1]} / at d = {dims[0]} >= 10": at_least(
+            logarithm[GROWING, -1] / logarithm[GROWING, 0], 10.0
         ),
-        compare("R = 2: needed m ~ d^a with a <= 0", growth[FIXED], 0.0),
-        at_least("R = d^(1/4): needed m ~ d^a with a >= 0.7", growth[BOUNDED], 0.7),
-        compare("needed m / m of the theorem <= 0.35, for all d and R", needed / bound, 0.35),
-        at_least(
-            f"R = sqrt(d): needed m / (d log d) at d = {dims[-1]} / at d = {dims[0]} >= 10",
-            logarithm[GROWING, -1] / logarithm[GROWING, 0],
-            10.0,
+        f"R = d^(1/4), m = {widths[-1]}, d = {dims[-1]}: largest error of positive features / "
+        "that of trigonometric features is >= 10": at_least(
+            rival[0, -1, -1] / typical[BOUNDED, -1, -1], 10.0
         ),
-        at_least(
-            f"R = d^(1/4), m = {widths[-1]}, d = {dims[-1]}: largest error of positive features / "
-            "that of trigonometric features is >= 10",
-            rival[0, -1, -1] / typical[BOUNDED, -1, -1],
-            10.0,
-        ),
-    )
+    }
+    return rows, judge(*named(checks))
 
 
 def width_for(widths: tuple[int, ...], errors: np.ndarray) -> float:

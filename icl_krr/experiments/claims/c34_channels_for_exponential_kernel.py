@@ -11,10 +11,9 @@ import numpy as np
 from ...kernels import Exponential
 from ...linalg import eigenvalues
 from ...tasks import GaussianProcess, Task
-from ..shared.draws import draw_tasks, draws
-from ..shared.rows import Plot, Rows, tidy
-from .channels import Channels, channel_gaps
-from .claim import FAMILY, HOLDS, Claim, Verdict, at_least, compare, judge
+from .c15_channels_needed import Channels, measure
+from .claim import FAMILY, HOLDS, Claim, Verdict, at_least, at_most, judge, named
+from .measuring import Plot, Rows, draw_tasks, tidy
 
 
 @dataclass(frozen=True)
@@ -35,30 +34,27 @@ def run(config: Config, key: jax.Array) -> tuple[Rows, Verdict]:
     )
     tasks = draw_tasks(key, config.draws, process)
     rank = np.asarray(ranks(tasks, kernel))
-    rows, gaps, overheads = [], [], []
-    for form in config.forms:
-        run = Channels("conjugate_gradient", config.ridge, config.steps, (("form", form),))
-        gaps.append(np.asarray(channel_gaps(draws(key, config.draws), tasks, kernel, run)))
-        overheads.append([run.overhead(kernel, size) for size in (p, 2 * p)])
-        rows += tidy(
-            {"form": [form], "draw": range(config.draws), "p - m": (0, 1)},
-            gap=gaps[-1][None],
-            c=overheads[-1][0],
-            rank=rank[None, :, None],
-        )
-    full, short = np.moveaxis(np.stack(gaps, axis=1), 2, 0)
-    own, of_twice = np.transpose(overheads)
-    return rows, judge(
-        compare(
-            "p feature channels, any basis: |slots - iterates| / |iterates| <= 1e-9",
-            full,
-            1e-9,
-            stated=True,
-        ),
-        compare("c for 2 p features <= c for p features: c does not grow", of_twice, own),
-        at_least("p - 1 feature channels: |slots - iterates| / |iterates| >= 1e-3", short, 1e-3),
-        compare("p + c channels < rank of K on the supports", p + own[None], rank[:, None] - 1),
+    runs = [
+        Channels("conjugate_gradient", config.ridge, config.steps, (("form", form),))
+        for form in config.forms
+    ]
+    gaps, own, of_twice = measure(key, tasks, kernel, runs)
+    rows = tidy(
+        {"form": config.forms, "draw": range(config.draws), "p - m": (0, 1)},
+        gap=gaps,
+        c=own[:, None, None],
+        rank=rank[None, :, None],
     )
+    full, short = gaps.T  # [draw, run]
+    checks = {
+        "p feature channels, any basis: |slots - iterates| / |iterates| <= 1e-9": at_most(
+            full, 1e-9, stated=True
+        ),
+        "c for 2 p features <= c for p features: c does not grow": at_most(of_twice, own),
+        "p - 1 feature channels: |slots - iterates| / |iterates| >= 1e-3": at_least(short, 1e-3),
+        "p + c channels < rank of K on the supports": at_most(p + own[None], rank[:, None] - 1),
+    }
+    return rows, judge(*named(checks))
 
 
 @jax.jit

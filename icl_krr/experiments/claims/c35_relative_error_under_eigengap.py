@@ -16,11 +16,9 @@ from ...numerics import matmul
 from ...sketches import orthonormal, sketched
 from ...tasks import Task
 from ...transformer import run_with_cache
-from ..shared.draws import draws
-from ..shared.rows import Plot, Rows, tidy
 from ..shared.spectra import spectral_norm
-from .claim import HOLDS, TASK, Claim, Verdict, at_least, compare, judge
-from .measuring import fields, largest_gap, over
+from .claim import HOLDS, TASK, Claim, Verdict, at_least, at_most, judge, named
+from .measuring import Plot, Rows, fields, largest_gap, over, tidy
 
 SPECTRA = ("two levels", "decaying")
 
@@ -39,7 +37,7 @@ class Config:
 def run(config: Config, key: jax.Array) -> tuple[Rows, Verdict]:
     gaps, ridges = np.asarray(config.gaps), np.asarray(config.ridges)
     sigma = jnp.stack([spectra(gap, config) for gap in config.gaps])  # [gap, spectrum, p]
-    found = fields(measure(draws(key, config.draws), sigma, jnp.asarray(ridges), config))
+    found = fields(measure(jax.random.split(key, config.draws), sigma, jnp.asarray(ridges), config))
     sine, known, relative = found.sine, found.known, found.relative
     bound, by_gap, at_zero = found.bound, found.bound_by_gap, found.bound_at_zero
     first, lost = (
@@ -54,62 +52,39 @@ def run(config: Config, key: jax.Array) -> tuple[Rows, Verdict]:
         relative=relative,
         **{"bound": bound, "bound from the gap": by_gap, "bound from |K - K^|": plain(known)},
     )
-    return rows, judge(
-        compare(
-            "gap > 2 |E|, angle that the gap guarantees: relative bound (its formula is ours) <= "
-            "bound from |K - K^| alone",
-            by_gap[:, apart],
-            plain(known)[:, apart],
-            stated=True,
+    checks = {
+        "gap > 2 |E|, angle that the gap guarantees: relative bound (its formula is ours) <= "
+        "bound from |K - K^| alone": at_most(by_gap[:, apart], plain(known)[:, apart], stated=True),
+        "gap of 0.99 sigma_m, ridge of 0.01 sigma_m: bound from |K - K^| alone / relative bound "
+        ">= 5": at_least((plain(known) / by_gap)[:, -1, :, 0], 5.0),
+        "|K - K^| / ridge <= bound from |K - K^| alone": at_most(of_gram, plain(sine), slack=1e-6),
+        "|sqrt(A) (inv(A) - inv(A^)) sqrt(A)| <= relative bound for the angle": at_most(
+            relative, bound, trivial=first, slack=1e-6
         ),
-        at_least(
-            "gap of 0.99 sigma_m, ridge of 0.01 sigma_m: bound from |K - K^| alone / relative "
-            "bound >= 5",
-            (plain(known) / by_gap)[:, -1, :, 0],
-            5.0,
-        ),
-        compare("|K - K^| / ridge <= bound from |K - K^| alone", of_gram, plain(sine), slack=1e-6),
-        compare(
-            "|sqrt(A) (inv(A) - inv(A^)) sqrt(A)| <= relative bound for the angle",
-            relative,
-            bound,
-            trivial=first,
-            slack=1e-6,
-        ),
-        *(
-            compare(f"two levels of eigenvalues: 1 - {name} <= 1e-6", 1 - ratio[:, :, 0], 1e-6)
+        **{
+            f"two levels of eigenvalues: 1 - {name} <= 1e-6": at_most(1 - ratio[:, :, 0], 1e-6)
             for name, ratio in {
                 "|sqrt(A) (inv(A) - inv(A^)) sqrt(A)| / bound": relative / bound,
                 "|K - K^| / ridge / (bound from |K - K^| alone)": of_gram / plain(sine),
             }.items()
+        },
+        "sin(angle) <= |E| / (gap - |E|)": at_most(sine, known, trivial=1),
+        "gap <= 2 |E|: relative bound >= sigma_1 / ridge, what every sketch satisfies": at_least(
+            by_gap[:, ~apart], first[~apart] * (1 - 1e-9)
         ),
-        compare("sin(angle) <= |E| / (gap - |E|)", sine, known, trivial=1),
-        at_least(
-            "gap <= 2 |E|: relative bound >= sigma_1 / ridge, what every sketch satisfies",
-            by_gap[:, ~apart],
-            first[~apart] * (1 - 1e-9),
+        "angle 0: | |sqrt(A) (inv(A) - inv(A^)) sqrt(A)| / bound - 1 | <= 1e-6": at_most(
+            abs(found.best / at_zero - 1), 1e-6
         ),
-        compare(
-            "angle 0: | |sqrt(A) (inv(A) - inv(A^)) sqrt(A)| / bound - 1 | <= 1e-6",
-            abs(found.best / at_zero - 1),
-            1e-6,
+        "angle 0: bound <= sigma_(m+1) / ridge": at_most(at_zero, lost, slack=1e-6),
+        "|inv(A) - inv(A^)| <= b / ((1 + b) ridge), where b is the relative bound": at_most(
+            found.absolute, bound / ((1 + bound) * ridges), trivial=1 / ridges, slack=1e-6
         ),
-        compare("angle 0: bound <= sigma_(m+1) / ridge", at_zero, lost, slack=1e-6),
-        compare(
-            "|inv(A) - inv(A^)| <= b / ((1 + b) ridge), where b is the relative bound",
-            found.absolute,
-            bound / ((1 + bound) * ridges),
-            trivial=1 / ridges,
-            slack=1e-6,
+        "width-m model: |alpha^ - alpha*|_A / |alpha*|_A <= relative bound": at_most(
+            found.alpha, bound, slack=1e-6
         ),
-        compare(
-            "width-m model: |alpha^ - alpha*|_A / |alpha*|_A <= relative bound",
-            found.alpha,
-            bound,
-            slack=1e-6,
-        ),
-        compare("gap between the alpha^ of the model and inv(A^) y <= 1e-7", found.model_gap, 1e-7),
-    )
+        "gap between the alpha^ of the model and inv(A^) y <= 1e-7": at_most(found.model_gap, 1e-7),
+    }
+    return rows, judge(*named(checks))
 
 
 def spectra(gap: float, config: Config) -> jax.Array:

@@ -17,10 +17,9 @@ from ...kernels import Linear
 from ...numerics import matmul
 from ...tasks import Task
 from ...transformer import Transformer, predict
-from ..shared.draws import draw_tasks
 from ..shared.retrained import SEEDS, STUDIES, load_models, random_models
-from ..shared.rows import Plot, Rows
-from .claim import CORRECTED, FAMILY, Claim, Verdict, at_least, compare, judge, within
+from .claim import CORRECTED, FAMILY, Claim, Verdict, at_least, at_most, judge, named, within
+from .measuring import Plot, Rows, draw_tasks
 
 STUDY = STUDIES["widths"]
 p = STUDY.task.num_features
@@ -80,23 +79,30 @@ def run(config: Config, key: jax.Array) -> tuple[Rows, Verdict]:
                 row["share before training"] = share(start, row["features in use"])
     column = {name: np.array([row[name] for row in rows]) for name in rows[0]}
     m, k = column["width"], column["features in use"]
-    before = [column["share before training"][m <= p]] if config.untrained else []
-    return rows, judge(
-        at_least("width m < p: number k of features in use >= m", k[m < p], m[m < p], stated=True),
-        within("k / m in [0.2, 0.6]", k / m, 0.2, 0.6),
-        compare("the next singular value of the gains <= 1/4", column["next gain"], 0.25),
-        compare("angle between the directions in use and the first k features <= 0.25",
-                column["angle to leading features"], 0.25),
-        at_least("share of the first k features in |df/dx|^2 >= 0.95", column["share"], 0.95),
-        *(compare("m <= p: the same share before training <= 0.8", each, 0.8) for each in before),
-        within("risk / risk of the best sketch to k features in [0.95, 1.6]",
-               column["risk / exact"] / column["sketch / exact"], 0.95, 1.6),
-        within("effective rank of df/dy / that of this sketch in [0.85, 1.35]",
-               column["rank of hat"] / column["rank of hat, sketch"], 0.85, 1.35),
-        within("effective rank of the weights that read x / k in [0.7, 1.8]",
-               column["rank of read-in, x of variance 1"] / np.maximum(k, 1), 0.7, 1.8),
-        amended=True,
-    )  # fmt: skip
+    before = {}
+    if config.untrained:
+        share_before = column["share before training"][m <= p]
+        before["m <= p: the same share before training <= 0.8"] = at_most(share_before, 0.8)
+    checks = {
+        "width m < p: number k of features in use >= m": at_least(k[m < p], m[m < p], stated=True),
+        "k / m in [0.2, 0.6]": within(k / m, 0.2, 0.6),
+        "the next singular value of the gains <= 1/4": at_most(column["next gain"], 0.25),
+        "angle between the directions in use and the first k features <= 0.25": at_most(
+            column["angle to leading features"], 0.25
+        ),
+        "share of the first k features in |df/dx|^2 >= 0.95": at_least(column["share"], 0.95),
+        **before,
+        "risk / risk of the best sketch to k features in [0.95, 1.6]": within(
+            column["risk / exact"] / column["sketch / exact"], 0.95, 1.6
+        ),
+        "effective rank of df/dy / that of this sketch in [0.85, 1.35]": within(
+            column["rank of hat"] / column["rank of hat, sketch"], 0.85, 1.35
+        ),
+        "effective rank of the weights that read x / k in [0.7, 1.8]": within(
+            column["rank of read-in, x of variance 1"] / np.maximum(k, 1), 0.7, 1.8
+        ),
+    }
+    return rows, judge(*named(checks), amended=True)
 
 
 def of_model(found: Found, sketches: Found) -> dict[str, float]:

@@ -13,10 +13,9 @@ from scipy import stats
 from ...tasks import Task
 from ...training.reference import regression
 from ...transformer import Transformer, predict
-from ..shared.draws import draw_tasks
 from ..shared.retrained import SEEDS, STUDIES, load_models
-from ..shared.rows import Plot, Rows, tidy
-from .claim import CORRECTED, FAMILY, Claim, Verdict, at_least, compare, judge
+from .claim import CORRECTED, FAMILY, Claim, Verdict, at_least, at_most, judge, named
+from .measuring import Plot, Rows, draw_tasks, tidy
 
 STUDY = STUDIES["ablations"]
 NEEDED = ("linear attention", "no MLP", "1 block")
@@ -61,21 +60,24 @@ def run(config: Config, key: jax.Array) -> tuple[Rows, Verdict]:
     needed = [low[names.index(name)] for name in NEEDED if name in names]
     optional = [name for name in OPTIONAL if name in names]
     ordered = [pair for pair in ORDER if {*pair} <= {*names}]
-    return rows, judge(
-        at_least("linear attention, no MLP, 1 block: lower end of the interval of excess / excess "
-                 "of base >= 1", needed, 1, stated=True),
-        at_least("linear attention, 1 block, 2 blocks: lower end of this interval >= 1",
-                 [low[names.index(name)] for name in WORSE if name in names], 1),
-        at_least("linear attention and base, 1 and 2 blocks, 2 blocks and base, base and 8 blocks: "
-                 "least excess of the former / largest excess of the latter >= 1",
-                 [excess[worse].min() / excess[better].max() for worse, better in ordered], 1),
-        compare("no LayerNorm, no MLP, 1 head: lower end of the interval of excess / excess of "
-                "base <= 1", [low[names.index(name)] for name in optional], 1),
-        compare("no LayerNorm, no MLP, 1 head: |mean risk / mean risk of base - 1| <= 0.1",
-                [abs(np.mean(1 + excess[name]) / np.mean(1 + base) - 1) for name in optional], 0.1),
-        compare("base: risk / risk of f* <= 1.1", 1 + base, 1.1),
-        amended=True,
-    )  # fmt: skip
+    checks = {
+        "linear attention, no MLP, 1 block: lower end "
+        "of the interval of excess / excess of base >= 1": at_least(needed, 1, stated=True),
+        "linear attention, 1 block, 2 blocks: lower end of this interval >= 1": at_least(
+            [low[names.index(name)] for name in WORSE if name in names], 1
+        ),
+        "linear attention and base, 1 and 2 blocks, 2 blocks and base, base and 8 blocks: least "
+        "excess of the former / largest excess of the latter >= 1": at_least(
+            [excess[worse].min() / excess[better].max() for worse, better in ordered], 1
+        ),
+        "no LayerNorm, no MLP, 1 head: lower end of the interval of excess / excess "
+        "of base <= 1": at_most([low[names.index(name)] for name in optional], 1),
+        "no LayerNorm, no MLP, 1 head: |mean risk / mean risk of base - 1| <= 0.1": at_most(
+            [abs(np.mean(1 + excess[name]) / np.mean(1 + base) - 1) for name in optional], 0.1
+        ),
+        "base: risk / risk of f* <= 1.1": at_most(1 + base, 1.1),
+    }
+    return rows, judge(*named(checks), amended=True)
 
 
 def interval(excess: np.ndarray, other: np.ndarray) -> np.ndarray:

@@ -13,12 +13,9 @@ from ... import constructions, theory
 from ...kernels import Linear
 from ...tasks import LinearRegression, Task, sample
 from ...transformer import Transformer, predict_along, run_with_cache
-from ..shared.draws import draws
-from ..shared.rows import Plot, Rows, tidy
 from .c27_mesa_layer import ridge_regression
-from .claim import HOLDS, TASK, Claim, Verdict, at_least, compare, judge, within
-from .measuring import exponent
-from .sources import OURS
+from .claim import HOLDS, OURS, TASK, Claim, Verdict, at_least, at_most, judge, named, within
+from .measuring import Plot, Rows, exponent, tidy
 
 FEATURES, LIMIT = 4, 1e-3
 RATES = (0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 1.0)
@@ -36,7 +33,7 @@ class Config:
 
 
 def run(config: Config, key: jax.Array) -> tuple[Rows, Verdict]:
-    keys, n = draws(key, config.draws), config.num_supports
+    keys, n = jax.random.split(key, config.draws), config.num_supports
     found = [[np.asarray(v) for v in measure(keys, r, config)] for r in config.ridges]
     gaps, blocks = (np.stack(part, axis=1) for part in zip(*found, strict=True))
     rows = tidy(
@@ -51,34 +48,24 @@ def run(config: Config, key: jax.Array) -> tuple[Rows, Verdict]:
     late = np.median(gaps[..., n // 2 :], axis=-1)  # [draw, ridge, line]
     slopes = [exponent(config.ridges[2:], gap[2:, 0]) for gap in late]
     mesa, chebyshev = blocks[..., 0], blocks[..., 1]
-    return rows, judge(
-        at_least(
-            "ridge = k(x, x), delta rule with step 1 / ridge: median |f - f*| / size of f* over "
-            "the second half >= 0.05",
-            late[:, 1, 0],
-            0.05,
+    checks = {
+        "ridge = k(x, x), delta rule with step 1 / ridge: "
+        "median |f - f*| / size of f* over the second half >= 0.05": at_least(late[:, 1, 0], 0.05),
+        "the same, normalised delta rule with its best step: >= 0.005": at_least(
+            late[:, 1, 1], 0.005
         ),
-        at_least(
-            "the same, normalised delta rule with its best step: >= 0.005", late[:, 1, 1], 0.005
+        "ridge >= 100 k(x, x), delta rule: gap ~ ridge^a with a in [-1.2, -0.7]": within(
+            slopes, -1.2, -0.7
         ),
-        within(
-            "ridge >= 100 k(x, x), delta rule: gap ~ ridge^a with a in [-1.2, -0.7]",
-            slopes,
-            -1.2,
-            -0.7,
+        "Mesa: |f - f*| / size of f* <= 1e-8 everywhere": at_most(gaps[:, :, 2], 1e-8),
+        "ridge = k(x, x) / 10: blocks to a gap of 1e-3 everywhere: Mesa / Chebyshev <= 1": at_most(
+            mesa[:, 0] / chebyshev[:, 0], 1.0
         ),
-        compare("Mesa: |f - f*| / size of f* <= 1e-8 everywhere", gaps[:, :, 2], 1e-8),
-        compare(
-            "ridge = k(x, x) / 10: blocks to a gap of 1e-3 everywhere: Mesa / Chebyshev <= 1",
-            mesa[:, 0] / chebyshev[:, 0],
-            1.0,
+        "ridge = 100 k(x, x): the same: Chebyshev / Mesa <= 1": at_most(
+            chebyshev[:, 2] / mesa[:, 2], 1.0
         ),
-        compare(
-            "ridge = 100 k(x, x): the same: Chebyshev / Mesa <= 1",
-            chebyshev[:, 2] / mesa[:, 2],
-            1.0,
-        ),
-    )
+    }
+    return rows, judge(*named(checks))
 
 
 @partial(jax.jit, static_argnames="config")

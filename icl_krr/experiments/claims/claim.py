@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
@@ -11,7 +11,48 @@ import numpy as np
 
 from ...catalogue.rows import FAMILY as FAMILY, NOTHING as NOTHING, TASK as TASK
 from ..shared.rows import Plot, Rows
-from .sources import OURS, authors
+
+OURS = "ours alone"
+
+REFERENCES = {
+    "Cawley 2025": "L. Cawley, MetaRepICL, 2025, https://github.com/fxcawley/MetaRepICL",
+    "Choromanski et al. 2021": "K. Choromanski et al., Rethinking attention with Performers, "
+    "ICLR 2021, https://arxiv.org/abs/2009.14794",
+    "Fokoue 2026": "E. Fokoue, Multi-head attention as ensemble Nadaraya-Watson estimation, 2026, "
+    "https://arxiv.org/abs/2605.20271",
+    "Lo Gerfo et al. 2008": "L. Lo Gerfo, L. Rosasco, F. Odone, E. De Vito, A. Verri, Spectral "
+    "algorithms for supervised learning, Neural Computation 20, 2008",
+    "Peng et al. 2025": "L. Peng et al., Gated KalmaNet: a fading memory layer through test-time "
+    "ridge regression, 2025, https://arxiv.org/abs/2511.21016",
+    "TheoremPath 2026": "TheoremPath, Attention as kernel regression, 2026, "
+    "https://theorempath.com/topics/attention-as-kernel-regression",
+    "Tsai et al. 2019": "Y.-H. H. Tsai, S. Bai, M. Yamada, L.-P. Morency, R. Salakhutdinov, "
+    "Transformer dissection: an unified understanding for Transformer's attention via the lens of "
+    "kernel, EMNLP 2019, https://arxiv.org/abs/1908.11775",
+    "Vaswani et al. 2017": "A. Vaswani et al., Attention is all you need, NeurIPS 2017, "
+    "https://arxiv.org/abs/1706.03762",
+    "von Oswald et al. 2023": "J. von Oswald et al., Transformers learn in-context by gradient "
+    "descent, ICML 2023, https://arxiv.org/abs/2212.07677, and its notebooks, "
+    "https://github.com/google-research/self-organising-systems",
+    "von Oswald et al. 2025": "J. von Oswald et al., MesaNet: sequence modeling by locally optimal "
+    "test-time training, 2025, https://arxiv.org/abs/2506.05233",
+    "Yan et al. 2026": "M. Yan, D. Li, C. Kulick, S. Tang, Transformers can implement "
+    "preconditioned Richardson iteration for in-context Gaussian kernel regression, 2026, "
+    "https://arxiv.org/abs/2605.08475",
+}
+"""Authors and year, as the claims cite them, and the work."""
+
+
+def authors(source: str) -> list[str]:
+    """Return the keys of `REFERENCES` in the source of a claim (see `claim.Claim`)."""
+    return [part.partition(",")[0] for part in source.split("; ")]
+
+
+def works(sources: Iterable[str]) -> dict[str, str]:
+    """Return the rows of `REFERENCES` that the sources of some claims name."""
+    named = {author for source in sources for author in authors(source)}
+    return {name: work for name, work in REFERENCES.items() if name in named}
+
 
 HOLDS, CORRECTED, FALSE, OPEN = ("holds", "holds as corrected", "false as stated", "not confirmed")
 
@@ -69,9 +110,9 @@ class Claim:
     Attributes:
         title: the claim in a few words, for short tables.
         statement: the claim in the notation of this library.
-        source: key of `sources.REFERENCES`, a comma, and the place, such as "Cawley 2025,
+        source: key of `REFERENCES`, a comma, and the place, such as "Cawley 2025,
             paper/sections/theory.md, theorem 2". A semicolon is between two sources.
-            `sources.OURS` if the claim is ours alone.
+            `OURS` if the claim is ours alone.
         quote: the statement as printed at that place, with its quantifiers. "" if it is ours.
         expected: status that this library found for the claim.
         told: what the models of the experiment are told besides the kernel: NOTHING; the FAMILY
@@ -113,7 +154,7 @@ class Claim:
 
     @property
     def authors(self) -> list[str]:
-        """Keys of the sources in `sources.REFERENCES`, or `sources.OURS`."""
+        """Keys of the sources in `REFERENCES`, or `OURS`."""
         return authors(self.source)
 
 
@@ -161,13 +202,31 @@ def compare(
     )
 
 
-def at_least(name: str, measured: Any, bound: Any, *, stated: bool = False) -> Check:
+Unnamed = Callable[[str], Check]
+"""A check that waits for its name, its key in a table of checks (see `named`)."""
+
+
+def named(checks: Mapping[str, Unnamed]) -> list[Check]:
+    """The checks of a table, in its order."""
+    return [check(name) for name, check in checks.items()]
+
+
+def at_most(measured: Any, bound: Any, **options: Any) -> Unnamed:
+    """Check measured <= bound in every entry, with the options of `compare`."""
+    return lambda name: compare(name, measured, bound, **options)
+
+
+def at_least(measured: Any, bound: Any, *, stated: bool = False) -> Unnamed:
     """Check measured >= bound in every entry. The tightness is bound / measured."""
-    check = compare(name, bound, measured, stated=stated)
-    return check._replace(measured=check.bound, bound=check.measured)
+
+    def check(name: str) -> Check:
+        found = compare(name, bound, measured, stated=stated)
+        return found._replace(measured=found.bound, bound=found.measured)
+
+    return check
 
 
-def within(name: str, value: Any, low: float, high: float, *, stated: bool = False) -> Check:
+def within(value: Any, low: float, high: float, *, stated: bool = False) -> Unnamed:
     """Check low <= value <= high in every entry.
 
     `measured` is the value with the largest distance from the middle of the interval and `bound`
@@ -176,9 +235,13 @@ def within(name: str, value: Any, low: float, high: float, *, stated: bool = Fal
     """
     middle = (low + high) / 2
     distance = np.atleast_1d(np.asarray(value, float)) - middle
-    check = compare(name, np.abs(distance), (high - low) / 2, stated=stated)
-    worst = distance.flat[np.argmax(np.abs(distance))]
-    return check._replace(measured=float(middle + worst), bound=high if worst > 0 else low)
+
+    def check(name: str) -> Check:
+        found = compare(name, np.abs(distance), (high - low) / 2, stated=stated)
+        worst = distance.flat[np.argmax(np.abs(distance))]
+        return found._replace(measured=float(middle + worst), bound=high if worst > 0 else low)
+
+    return check
 
 
 def judge(*checks: Check, amended: bool = False) -> Verdict:

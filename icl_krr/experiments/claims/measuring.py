@@ -1,4 +1,4 @@
-"""What the experiments of the claims share: a grid of runs, its numbers by name, and measures."""
+"""What the experiments of the claims share: tasks, a grid of runs, its rows, and measures."""
 
 from __future__ import annotations
 
@@ -10,6 +10,9 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 import numpy as np
+
+from ..shared.draws import draw_tasks as draw_tasks, project as project
+from ..shared.rows import Plot as Plot, Rows as Rows, tidy as tidy
 
 
 def over(run: Callable[..., Any], *axes: Any) -> Any:

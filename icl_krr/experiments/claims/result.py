@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from collections.abc import Iterable, Mapping
+from typing import Any, NamedTuple
 
 import numpy as np
 
-from .claim import CORRECTED, FALSE, HOLDS, OPEN, Check, Claim, Verdict
+from ...files import Lines, to_markdown
+from .claim import CORRECTED, FALSE, HOLDS, OPEN, Check, Claim, Verdict, works
 
 
 class Result(NamedTuple):
@@ -67,6 +69,10 @@ class Result(NamedTuple):
         return self.status == self.expected
 
 
+OF_CLAIM = ("statement", "source", "quote", "truth", "corrected", "told", "expected", "dtype")
+"""Fields of a claim that its result has, too."""
+
+
 def summarise(
     name: str, claim: Claim, verdicts: dict[int, Verdict], seconds: float, cpu_seconds: float
 ) -> Result:
@@ -79,23 +85,12 @@ def summarise(
     broken = not verdict.headline.holds
     return Result(
         id=name,
-        statement=claim.statement,
-        source=claim.source,
-        quote=claim.quote,
-        truth=claim.truth,
-        corrected=claim.corrected,
-        told=claim.told,
         status=status,
-        expected=claim.expected,
         check=verdict.headline.name,
         measured=float(np.mean(measured)),
         interval=bootstrap(measured),
-        bound=float(np.mean([check.bound for check in each])),
-        tightness=float(np.mean([check.tightness for check in each])),
-        vacuous=float(np.mean([check.vacuous for check in each])),
         seed=seed if broken else None,
         draw=verdict.headline.draw,
-        dtype=claim.dtype,
         seeds=len(verdicts),
         seconds=seconds,
         cpu_seconds=cpu_seconds,
@@ -103,17 +98,19 @@ def summarise(
             over_seeds(dict(zip(verdicts, same, strict=True)))
             for same in zip(*(verdict.checks for verdict in verdicts.values()), strict=True)
         ),
+        **{name: getattr(claim, name) for name in OF_CLAIM},
+        **means(each, "bound", "tightness", "vacuous"),
     )
 
 
 def over_seeds(checks: dict[int, Check]) -> Check:
     """Return the check of largest tightness with its seed and with shares averaged over seeds."""
     seed, worst = max(checks.items(), key=lambda pair: pair[1].tightness)
-    violations, vacuous = (
-        float(np.mean([getattr(check, name) for check in checks.values()]))
-        for name in ("violations", "vacuous")
-    )
-    return worst._replace(violations=violations, vacuous=vacuous, seed=seed)
+    return worst._replace(**means(checks.values(), "violations", "vacuous"), seed=seed)
+
+
+def means(checks: Iterable[Check], *names: str) -> dict[str, Any]:
+    return {name: float(np.mean([getattr(check, name) for check in checks])) for name in names}
 
 
 def bootstrap(values: np.ndarray) -> tuple[float, float] | None:
@@ -123,3 +120,53 @@ def bootstrap(values: np.ndarray) -> tuple[float, float] | None:
     picks = np.random.default_rng(0).integers(len(values), size=(2000, len(values)))
     low, high = np.percentile(np.mean(values[picks], axis=1), [2.5, 97.5])
     return float(low), float(high)
+
+
+def table(results: Iterable[Result]) -> Lines:
+    """Return the table of claims that the README and the report show."""
+    header = [
+        "claim",
+        "verdict",
+        "source",
+        "as printed",
+        "what holds",
+        "whose correction",
+        "models are told",
+        "measured",
+        "bound",
+        "dtype",
+    ]
+    lines = [
+        [
+            f"{result.id}: {result.statement}",
+            result.status,
+            result.source,
+            result.quote,
+            result.truth,
+            result.corrected,
+            result.told,
+            f"{result.measured:.3g}: {result.check}",
+            f"{result.bound:.3g}",
+            result.dtype,
+        ]
+        for result in results
+    ]
+    return header, lines
+
+
+def compute(results: Iterable[Mapping[str, Any]]) -> str:
+    """Say how much computing time the claims took."""
+    seconds = sum(result["cpu_seconds"] for result in results)
+    return f"Computing time: {seconds:.0f} CPU seconds, with compilation."
+
+
+def references(results: Iterable[Result]) -> list[str]:
+    """Return a line for each work that the claims quote."""
+    quoted = works(result.source for result in results)
+    return [f"{name}: {work}." for name, work in quoted.items()]
+
+
+def markdown(results: Iterable[Result]) -> str:
+    results = list(results)
+    listed = "".join(f"- {line}\n" for line in references(results))
+    return f"The claims quote:\n\n{listed}\n{to_markdown(table(results))}"

@@ -13,7 +13,12 @@ from ...linalg import eigh
 from ...numerics import matmul
 from ...residual import Read, embed
 from ...tasks import Task
-from ...transformer import Heads, Transformer, predict
+from ...transformer import Block, Heads, Transformer, predict, predict_batch
+from ..shared.runs import load
+from .claim import at_least, at_most
+from .measuring import Rows, draw_tasks, tidy
+
+PARTS = ("all", "symmetric", "symmetric, no negative eigenvalues", "antisymmetric")
 
 FORMS = ("W_Q = W_K", "W_Q = W_K, key bias", "W_Q = W_K, both biases", "indefinite", "unequal")
 EQUAL, KEY_BIAS, BIASES, INDEFINITE, UNEQUAL = range(5)
@@ -98,3 +103,100 @@ def opposite_pairs(
         return matrix, logits(project(smooth, w_query, w_key), task)[:2]
 
     return jax.vmap(pair)(w_query, w_key)
+
+
+def per_head(read: Read, heads: int, slot: str) -> np.ndarray:
+    """The blocks of a read of several heads [layer, head, width of the slot, channels]."""
+    return np.stack(np.split(np.asarray(read.blocks[slot]), heads, axis=2), axis=1)
+
+
+def matrices(block: Block) -> np.ndarray:
+    """W_Q^T W_K of every layer and head [layer, head, width, width]."""
+    (group,) = block.attention
+    return per_head(group.query, group.heads, "stream") @ transposed(
+        per_head(group.key, group.heads, "stream")
+    )
+
+
+def transposed(matrix: np.ndarray) -> np.ndarray:
+    return np.swapaxes(matrix, -1, -2)
+
+
+def spectrum(block: Block) -> tuple[np.ndarray, np.ndarray]:
+    """The asymmetry and the negative eigenvalues of W_Q^T W_K [layer, head].
+
+    The matrices act on the stream before the scale of the LayerNorm, whose channels have mean 0.
+    """
+    scale = np.asarray(block.attention_norm["stream"].scale)[:, None, :]
+    centre = np.eye(scale.shape[-1]) - 1 / scale.shape[-1]
+    own = centre @ (scale[..., None] * matrices(block) * scale[..., None, :]) @ centre
+    even = (own + transposed(own)) / 2
+    sigma = np.linalg.eigvalsh(even)
+    asymmetry = np.linalg.norm(own - even, axis=(2, 3)) / np.linalg.norm(own, axis=(2, 3))
+    return asymmetry, sigma[..., 0] / np.max(np.abs(sigma), axis=-1)
+
+
+def keep(model: Transformer, part: str) -> Transformer:
+    """Return the model with only this part of W_Q^T W_K in every head; biases act as before."""
+    (block,) = model.weights.steps
+    (group,) = block.attention
+    whole = matrices(block)
+    even = (whole + transposed(whole)) / 2
+    kept = {"all": whole, "symmetric": even, "antisymmetric": whole - even}.get(part)
+    if kept is None:
+        sigma, vectors = np.linalg.eigh(even)
+        kept = (vectors * np.maximum(sigma, 0)[..., None, :]) @ transposed(vectors)
+    # the factors of columns, which the softmax sees: the biases of queries and of the LayerNorm
+    keys = transposed(per_head(group.key, group.heads, "stream"))
+    column = per_head(group.query, group.heads, "one") @ keys
+    beta = np.asarray(block.attention_norm["stream"].bias)[:, None, None, :]
+    column = column + beta @ (whole - kept)
+
+    def read(**parts: np.ndarray) -> Read:
+        blocks = {
+            slot: jnp.asarray(np.concatenate(np.moveaxis(each, 1, 0), axis=-1))
+            for slot, each in parts.items()
+        }
+        return Read(blocks, group.heads * whole.shape[-1])
+
+    same = np.broadcast_to(np.eye(whole.shape[-1]), whole.shape)
+    group = replace(group, query=read(stream=kept, one=column), key=read(stream=same))
+    steps = (replace(block, attention=(group,)),)
+    return model.replace(weights=replace(model.weights, steps=steps))
+
+
+def trained(name: str, count: int, key: jax.Array) -> tuple[Rows, dict]:
+    """Measure W_Q^T W_K of a trained encoder, and its error if only a part of each is kept."""
+    run = load(name)
+    model = jax.tree.map(lambda leaf: leaf.astype(float), run.model)
+    asymmetry, negative = spectrum(model.weights.steps[0])
+    tasks = draw_tasks(key, count, run.family)
+    zero = float(jnp.mean(tasks.y_query**2))
+    parts = {part: float(loss(keep(model, part), tasks)) for part in PARTS}
+    layers, heads = asymmetry.shape
+    rows = tidy(
+        {"run": [name], "layer": range(layers), "head": range(heads)},
+        **{
+            "antisymmetric part / all": asymmetry[None],
+            "smallest eigenvalue / largest |eigenvalue|": negative[None],
+        },
+    )
+    rows += tidy({"run": [name], "kept part": PARTS}, loss=[[parts[part] for part in PARTS]])
+    whole, symmetric, positive, antisymmetric = (parts[part] for part in PARTS)
+    return rows, {
+        f"{name}: |antisymmetric part of W_Q^T W_K| / |W_Q^T W_K|, "
+        "median over heads, >= 0.5": at_least(np.median(asymmetry), 0.5),
+        f"{name}, only symmetric parts without negative eigenvalues: loss / loss of predicting "
+        "0 <= 5 %": at_most(positive / zero, 0.05),
+        f"{name}, only symmetric parts: loss / loss of the whole model >= 1.05": at_least(
+            symmetric / whole, 1.05
+        ),
+        f"{name}, only antisymmetric parts: loss / loss of predicting 0 >= 0.5": at_least(
+            antisymmetric / zero, 0.5
+        ),
+    }
+
+
+@jax.jit
+def loss(model: Transformer, tasks: Task) -> jax.Array:
+    return jnp.mean((predict_batch(model, tasks) - tasks.y_query) ** 2)

@@ -16,7 +16,7 @@ from types import ModuleType
 
 import jax
 
-from ...names import unknown
+from ...fields import unknown
 from ..shared.rows import Rows
 from .claim import Claim, Verdict
 from .result import Result, summarise
@@ -55,15 +55,7 @@ def verify(
     quick: bool = False,
     progress: Callable[[int], None] = lambda done: None,
 ) -> tuple[Result, Rows]:
-    """Run a claim with every seed. The rows get a column `seed`.
-
-    Args:
-        name: name of the claim, such as "C16".
-        claim: the claim.
-        seeds: seeds of the runs, >= 0.
-        quick: run the smaller experiment (default: False).
-        progress: called with the number of seeds that were finished since the last call.
-    """
+    """Run a claim with every seed. The rows get a column `seed`; `progress` learns of each seed."""
     rows: Rows = []
     verdicts: dict[int, Verdict] = {}
     clocks = time.perf_counter, time.process_time
@@ -86,14 +78,7 @@ def verify_all(
     quick: bool = False,
     progress: Callable[[int], None] = lambda done: None,
 ) -> dict[str, tuple[Result, Rows]]:
-    """Run several claims; on a CPU, every core runs one claim at a time.
-
-    Args:
-        chosen: claims by name.
-        seeds: seeds of the runs, >= 0.
-        quick: run the smaller experiments (default: False).
-        progress: called with the number of seeds that were finished since the last call.
-    """
+    """Run several claims; on a CPU, every core runs one claim at a time."""
     if len(chosen) == 1 or jax.default_backend() != "cpu":
         return {
             name: verify(name, claim, seeds=seeds, quick=quick, progress=progress)

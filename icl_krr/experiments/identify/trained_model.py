@@ -184,19 +184,6 @@ def examine_positions(
     A causal model of interleaved tokens answers at the x token of a support as it answers a query
     after the supports before it. So its answers at position i are those to tasks of i supports.
     Probes and candidates are fitted anew at every position.
-
-    Args:
-        run: model, task family and recipe.
-        config: settings of every identification.
-        positions: numbers of supports, from 1 to n; default: only n.
-        progress: function that is called with words about the current stage. The default does
-            nothing.
-
-    Returns:
-        {number of supports: `Findings`}, in increasing order; the last has all n supports.
-
-    Raises:
-        ValueError: a position is not from 1 to n.
     """
     family: Any = run.family
     longest = family.num_supports

@@ -19,15 +19,8 @@ def read_arrays(
 ) -> dict[str, np.ndarray]:
     """The arrays of a file as `numpy.savez` writes it, in float64; a mask in booleans.
 
-    Args:
-        path: the file.
-        names: names of the arrays that it must hold.
-        optional: names of further arrays to read. All other arrays are left alone.
-        mend: end of the sentence about a missing array.
-
-    Raises:
-        ValueError: the file is another or damaged, an array is missing or is not of real numbers.
-        OSError: the file cannot be opened.
+    Other arrays than `names` and `optional` are left alone; `mend` ends the sentence about a
+    missing one.
     """
     with path.open("rb") as file:
         try:

@@ -1,4 +1,4 @@
-"""Random keys and batches of tasks for experiments."""
+"""Batches of tasks for experiments."""
 
 from __future__ import annotations
 
@@ -9,14 +9,10 @@ from ...tasks import Sampler, Task, sample
 from ...tasks.batches import check_batch, outline
 
 
-def draws(key: jax.Array, count: int) -> jax.Array:
-    return jax.random.split(key, count)
-
-
 def draw_tasks(key: jax.Array, count: int, sampler: Sampler) -> Task:
     """Draw a batch of tasks with one compiled program."""
     check_batch(count, outline(sampler))
-    return sample_each(draws(key, count), sampler)
+    return sample_each(jax.random.split(key, count), sampler)
 
 
 @jax.jit

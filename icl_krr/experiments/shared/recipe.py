@@ -12,8 +12,8 @@ from typing import Literal
 from ... import fields
 from ...catalogue import FAMILIES, KERNELS, SOLVERS, find, spelled
 from ...catalogue.choices import Attention, Family, Kernel
+from ...fields import similar
 from ...files import SEAL, check_seal, seal
-from ...names import similar
 from ...records import json_of, record_of
 from ...training.settings import Training
 

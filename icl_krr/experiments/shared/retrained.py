@@ -17,9 +17,8 @@ from ...tasks import Sampler
 from ...training import load_weights
 from ...training.settings import Training
 from ...transformer import Transformer, init
-from .families import family
 from .recipe import RUNS, ModelRecipe, Recipe, TaskRecipe
-from .runs import architecture
+from .runs import architecture, family
 
 FOLDER = RUNS / "retrained"
 SEEDS = (0, 1, 2)

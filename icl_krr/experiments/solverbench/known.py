@@ -13,8 +13,7 @@ from ...kernels import Kernel
 from ...tasks import Task
 from ...transformer import Transformer, predict, untie
 from .disguise import descend, perturbed, rotated, superposed
-from .models import Model, Truth, oracle
-from .settings import LINEAR, PROCESS, BenchConfig, Setting
+from .models import LINEAR, PROCESS, BenchConfig, Model, Setting, Truth, oracle
 
 KERNELS = {LINEAR: ("linear", "exponential"), PROCESS: ("gaussian",)}
 """Kernels of the models, by family of tasks."""

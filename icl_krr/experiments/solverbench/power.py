@@ -13,9 +13,8 @@ from ...catalogue import candidate
 from ...files import Lines
 from .disguise import perturbed, rotated
 from .known import KERNELS, exact
-from .models import answers_of
+from .models import LINEAR, PROCESS, QUICK, BenchConfig, answers_of, setting
 from .score import Share, outcome
-from .settings import LINEAR, PROCESS, QUICK, BenchConfig, setting
 from .verdicts import identify_answers, row_of, verdict_of
 
 SLOT, PROBE = "own read-out", "linear probe"

@@ -12,8 +12,7 @@ from ...records import read_record
 from ...tasks import Task
 from ..shared.arrays import read_arrays, task_of
 from .folder import FORMAT, MANIFEST, digest, task_file
-from .models import Answers
-from .settings import BenchConfig
+from .models import Answers, BenchConfig
 
 
 class Named(TypedDict):

@@ -12,9 +12,8 @@ from ...catalogue import AXES, SOLVERS, kernel_class
 from ...kernels import Exponential, Kernel
 from ...tasks import GaussianProcess, Task, sample
 from ...transformer import Transformer
-from ..shared.build import attention, construct
+from ..shared.build import attention, construct, solver_keywords
 from ..shared.rows import Plot
-from ..shared.solver_keywords import solver_keywords
 from ..shared.spectra import spectral_task
 from .config import SweepConfig
 

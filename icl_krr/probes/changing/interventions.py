@@ -97,15 +97,10 @@ def patch(
     Memory is as for `ablate`, plus the activations of one run at the sites.
 
     Args:
-        model: trained or constructed model.
-        tasks: batch of b tasks.
+        model, tasks, chunk: as in `ablate`.
         sites: sites of this model, as `sites` returns them. Each prediction patches one site.
         source: batch of b tasks with the shapes of `tasks`. The activations of task i of `source`
             replace the activations of task i of `tasks`.
-        chunk: number of sites that run in parallel, >= 1, 16 by default.
-
-    Returns:
-        Predictions [S, b, q] or [S, b, q, r] for S sites.
 
     Raises:
         ValueError: `source` has other shapes than `tasks`, or `ablate` would raise a ValueError.

@@ -80,8 +80,7 @@ def transplant(
             at = tokens_of(model, task, name)
             own = slot_of_stream(stream, model.layout, name)
         rows, value = placed(name, value, own, at, None if inside else step, model)
-        own = own.at[rows].set(jnp.reshape(value, own[rows].shape))
-        stream = put_slot(stream, model, name, own)
+        stream = put_slot(stream, model, name, overwritten(own, value, range(len(own))[rows]))
     return resume(model, task, stream, block)
 
 
@@ -104,8 +103,8 @@ def placed(
     `step` is the step that starts with the block, None if no step does.
     """
     shape = jnp.shape(value)
-    once = [rows for rows in at if shape in forms(own[rows])]
-    along = [rows for rows in at if shape[1:] in forms(own[rows])]
+    once = [rows for rows in at if shape in forms(own, rows)]
+    along = [rows for rows in at if shape[1:] in forms(own, rows)]
     if once and along and 1 < shape[0] == model.steps + 1:
         raise ValueError(
             f"slot {name} must have the values of all steps or of all tokens, got shape "
@@ -115,7 +114,9 @@ def placed(
     if once:
         return once[0], value
     if not along:
-        raise ValueError(f"slot {name} must have shape {list(own[at[0]].shape)}, got {list(shape)}")
+        raise ValueError(
+            f"slot {name} must have shape {list(forms(own, at[0])[0])}, got {list(shape)}"
+        )
     if step is None or step < 0:
         raise ValueError(
             f"block must be one of {starts(model)}, with which steps start, for values of all "
@@ -134,10 +135,17 @@ def starts(model: Transformer) -> str:
     return ", ".join(some if len(some) < 6 else [*some[:3], "...", some[-1]])
 
 
-def forms(value: jax.Array) -> tuple[tuple[int, ...], ...]:
-    """The shape [tokens, width, ...] of a value, and that without an axis of width 1."""
-    tokens, width, *outputs = value.shape
-    return (value.shape, (tokens, *outputs)) if width == 1 else (value.shape,)
+def forms(value: jax.Array, rows: slice) -> tuple[tuple[int, ...], ...]:
+    """The shape [tokens, width, ...] of rows of a value, and that without an axis of width 1."""
+    tokens, (width, *outputs) = len(range(len(value))[rows]), value.shape[1:]
+    whole = (tokens, width, *outputs)
+    return (whole, (tokens, *outputs)) if width == 1 else (whole,)
+
+
+@partial(jax.jit, static_argnums=2)
+def overwritten(own: jax.Array, value: Any, rows: range) -> jax.Array:
+    at = slice(rows.start, rows.stop, rows.step)
+    return own.at[at].set(jnp.reshape(value, own[at].shape))
 
 
 def put_slot(stream: Stream, model: Transformer, name: str, value: jax.Array) -> Stream:

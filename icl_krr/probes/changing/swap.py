@@ -124,16 +124,17 @@ def swap(
             f"other must have tokens={model.spec.tokens!r} like model, got {other.spec.tokens!r}"
         )
     names = tuple(slot.name for slot in other.layout.slots if slot.kind == "state")
-    flags = role_flags(model, jax.tree.map(lambda field: field[0], fitted))
+    flags = role_flags(model, jax.tree.map(lambda field: np.asarray(field)[0], fitted))
     role_of = np.asarray(flags).argmax(axis=1)
     streams_of = over_tasks(partial(streams_at_block, block, step), model, other)
     stepped_states = over_tasks(partial(states_after_step, step, names), other)
 
-    def inputs(tasks: Task, at_block: tuple, inward: MapsByRole) -> dict[str, jax.Array]:
-        before, stepped = at_block[0], stepped_states((tasks, at_block[2], inward(at_block[0])))
+    def inputs(tasks: Task, at_block: tuple, inward: MapsByRole) -> dict[str, np.ndarray]:
+        before = np.asarray(at_block[0])
+        stepped = stepped_states((tasks, at_block[2], inward(before)))
         return {
-            "swapped": jnp.concatenate([before, stepped], -1),
-            "shuffled": jnp.concatenate([before, jnp.roll(stepped, 1, axis=0)], -1),
+            "swapped": np.concatenate([before, stepped], -1),
+            "shuffled": np.concatenate([before, np.roll(stepped, 1, axis=0)], -1),
             "linear": before,
         }
 
@@ -160,31 +161,34 @@ def over_tasks(function: Callable, *models: Transformer) -> Callable:
     return partial(each, models)
 
 
+fit_map = jax.jit(ridge_regression, static_argnums=2)
+
+
 class MapsByRole(NamedTuple):
-    """An affine map for each role: weights [d, e], mean [d], offset [e]."""
+    """An affine map for each role, in NumPy: weights [d, e], mean [d], offset [e]."""
 
     each: tuple[Any, ...]
     role_of: np.ndarray
 
     @classmethod
-    def fit(cls, inputs: jax.Array, outputs: jax.Array, role_of: np.ndarray) -> MapsByRole:
+    def fit(cls, inputs: Any, outputs: Any, role_of: np.ndarray) -> MapsByRole:
         """Fit maps from tokens [b, T, d] to tokens [b, T, e]."""
         b = len(inputs)
         each = []
         for role in range(len(ROLES)):
             x, y = (
-                rows[:, role_of == role].reshape(-1, rows.shape[-1]) for rows in (inputs, outputs)
+                np.asarray(rows)[:, role_of == role].reshape(-1, rows.shape[-1])
+                for rows in (inputs, outputs)
             )
-            each.append(jax.jit(ridge_regression, static_argnums=2)(x, y, 3 * b // 4 * len(x) // b))
-        return cls(tuple(each), role_of)
+            each.append(fit_map(x, y, 3 * b // 4 * len(x) // b))
+        return cls(tuple(jax.tree.map(np.asarray, each)), role_of)
 
-    def __call__(self, inputs: jax.Array) -> jax.Array:
-        outputs = 0.0
+    def __call__(self, inputs: Any) -> np.ndarray:
+        inputs, outputs = np.asarray(inputs), np.zeros((), inputs.dtype)
         for role, (weights, mean, offset) in enumerate(self.each):
-            part = jnp.einsum("btd,de->bte", inputs - mean[None, None], weights)
-            here = jnp.asarray(self.role_of == role, part.dtype)[None, :, None]
-            outputs += here * (part + offset[None, None])
-        return jnp.asarray(outputs)
+            part = (inputs - mean) @ weights + offset
+            outputs = outputs + (self.role_of == role).astype(part.dtype)[:, None] * part
+        return outputs
 
 
 def streams_at_block(

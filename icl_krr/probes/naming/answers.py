@@ -6,7 +6,6 @@ from functools import partial
 from typing import Any, NamedTuple
 
 import jax
-import jax.numpy as jnp
 import numpy as np
 import numpy.typing as npt
 
@@ -39,11 +38,11 @@ class ModelAnswers(NamedTuple):
 
     fitted: Task
     scored: Task
-    answers: jax.Array
-    predictions: jax.Array
-    hats: jax.Array
-    start: dict[str, jax.Array]
-    other_hats: jax.Array | None
+    answers: np.ndarray
+    predictions: np.ndarray
+    hats: np.ndarray
+    start: dict[str, np.ndarray]
+    other_hats: np.ndarray | None
     left_out: int
 
 
@@ -57,10 +56,10 @@ class LayerArrays(NamedTuple):
         other_hats: the same with the outputs of other tasks, or None.
     """
 
-    answers: jax.Array
-    predictions: jax.Array
-    hats: jax.Array
-    other_hats: jax.Array | None
+    answers: np.ndarray
+    predictions: np.ndarray
+    hats: np.ndarray
+    other_hats: np.ndarray | None
 
 
 def run_model(layer_answers: LayerAnswers, fitted: Task, scored: Task) -> LayerArrays:
@@ -73,7 +72,8 @@ def run_model(layer_answers: LayerAnswers, fitted: Task, scored: Task) -> LayerA
     for found in (answers, predictions):
         checks.finite("predictions of layer_answers", found)
     derive = jax.jit(partial(map_tasks, partial(hat_matrix, layer_answers)))
-    return LayerArrays(answers, predictions, derive(scored), derive(with_other_outputs(scored)))
+    hats, other_hats = derive(scored), derive(with_other_outputs(scored))
+    return LayerArrays(*map(np.asarray, (answers, predictions, hats, other_hats)))
 
 
 def with_other_outputs(tasks: Task) -> Task:
@@ -85,7 +85,7 @@ def with_other_outputs(tasks: Task) -> Task:
     >>> with_other_outputs(tasks).y.tolist()
     [[2.0], [1.0]]
     """
-    return tasks.replace(y=jnp.roll(tasks.y, -1, axis=0))
+    return tasks.replace(y=np.roll(tasks.y, -1, axis=0))
 
 
 def answers_of_arrays(
@@ -114,11 +114,12 @@ def answers_of_arrays(
         check_size(name, array)
     dtype, cut = tasks.x.dtype, count // 2
     fitted, scored = (
-        jax.tree.map(lambda leaf, s=s: leaf[s], tasks) for s in (slice(cut), slice(cut, None))
+        jax.tree.map(lambda leaf, s=s: np.asarray(leaf)[s], tasks)
+        for s in (slice(cut), slice(cut, None))
     )
     check_outputs(fitted, scored)
-    every, hats = (jnp.asarray(np.asarray(array), dtype) for array in (answers, hats))
-    other = None if other_hats is None else jnp.asarray(np.asarray(other_hats), dtype)[cut:]
+    every, hats = (np.asarray(array).astype(dtype) for array in (answers, hats))
+    other = None if other_hats is None else np.asarray(other_hats)[cut:].astype(dtype)
     return flat_answers(fitted, scored, LayerArrays(every[:cut], every[cut:], hats[cut:], other))
 
 
@@ -126,17 +127,17 @@ def flat_answers(fitted: Task, scored: Task, arrays: LayerArrays) -> ModelAnswer
     """The arrays of L + 1 layers, flat, without tasks that exploded and without masked supports."""
     answers, predictions = (part.reshape(*part.shape[:2], -1) for part in arrays[:2])
 
-    def flat(hats: jax.Array) -> jax.Array:
+    def flat(hats: np.ndarray) -> np.ndarray:
         shaped = hats.reshape(*predictions.shape, -1)
         if scored.mask is None:
             return shaped
-        shown = jnp.repeat(scored.mask, outputs_of(scored), axis=1)
-        return jnp.where(shown[:, None, None, :], shaped, 0)
+        shown = np.repeat(np.asarray(scored.mask), outputs_of(scored), axis=1)
+        return np.where(shown[:, None, None, :], shaped, 0)
 
     hats, other = flat(arrays.hats), arrays.other_hats
     kept = usual(answers), usual(predictions) & usual(hats)
     fitted, scored = (
-        jax.tree.map(lambda leaf, kept=keep: leaf[kept], tasks)
+        jax.tree.map(lambda leaf, kept=keep: np.asarray(leaf)[kept], tasks)
         for tasks, keep in zip((fitted, scored), kept, strict=True)
     )
     predictions, hats = predictions[kept[1]], hats[kept[1]]
@@ -152,9 +153,9 @@ def flat_answers(fitted: Task, scored: Task, arrays: LayerArrays) -> ModelAnswer
     )
 
 
-def usual(values: jax.Array) -> np.ndarray:
+def usual(values: np.ndarray) -> np.ndarray:
     """Which tasks [b] have no layer whose norm is `EXPLODED` times the median over tasks."""
-    norms = np.linalg.norm(np.asarray(values, float).reshape(*values.shape[:2], -1), axis=2)
+    norms = np.linalg.norm(values.astype(float).reshape(*values.shape[:2], -1), axis=2)
     usual_norms = np.median(norms, axis=0)  # 0 where most tasks have the answer 0: no measure
     return np.all(norms <= np.where(usual_norms > 0, EXPLODED * usual_norms, np.inf), axis=1)
 

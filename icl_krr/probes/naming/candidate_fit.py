@@ -45,15 +45,15 @@ class CandidateFit(NamedTuple):
     per_layer: tuple[dict[str, float], ...] = ()
 
     @property
-    def logs(self) -> jax.Array:
+    def logs(self) -> np.ndarray:
         """The logarithms of `values`, in the same order."""
-        return jnp.log(jnp.asarray([*self.values.values()], float))
+        return np.log([*self.values.values()])
 
     @property
-    def log_rows(self) -> jax.Array:
+    def log_rows(self) -> np.ndarray:
         """The logarithms of the parameters in one row, or in one for each layer if refined."""
         sets = [list(values.values()) for values in self.per_layer or (self.values,)]
-        return jnp.log(jnp.asarray(sets, float))
+        return np.log(sets)
 
 
 def paths(candidate: str, kernel: str, logs: Float[Array, " k"], tasks: Task, steps: int):
@@ -158,18 +158,19 @@ def fit_candidate(
     names = [*parameters(row, kernel)]
     if near is None:
         cube = qmc.Halton(len(names), scramble=False).random(points)
-        logs, distances = search(candidate, kernel, jnp.asarray(cube), tasks, answers, steps)
+        logs, distances = search(candidate, kernel, cube, tasks, answers, steps)
     else:
-        logs, at = near.logs[None], jnp.asarray(near.alignment)
-        distances = look(candidate, kernel, steps, logs[0], tasks, answers, at)[2][None]
-    found = []
+        logs, at = near.logs[None], np.asarray(near.alignment)
+        distances = look(candidate, kernel, steps, near.logs, tasks, answers, at)[2][None]
+    logs, found = np.asarray(logs, float), []
     for alignments in regular(bounded(distances)):
         each = zip(bounded(distances), alignments, strict=True)
         totals = [d[range(len(d)), at].sum() for d, at in each]
         for i in np.argsort(totals)[:starts]:
-            point = np.asarray(logs[i], float)
-            if np.all(np.isfinite(point)):
-                found.append(refine(candidate, kernel, point, tasks, answers, steps, alignments[i]))
+            if np.all(np.isfinite(logs[i])):
+                found.append(
+                    refine(candidate, kernel, logs[i], tasks, answers, steps, alignments[i])
+                )
     if not found:
         raise ValueError(
             f"x of tasks must give the kernel {kernel!r} a bandwidth and a matrix that are neither "
@@ -197,10 +198,10 @@ def refine(
     error, look_at = np.inf, partial(look, candidate, kernel, steps)
     most = limits(find_candidate(candidate), kernel)
     for _ in range(rounds):
-        rest = tasks, answers, jnp.asarray(alignment)
+        rest = tasks, answers, alignment
         found, logs = minimise(lambda x: look_at(x, *rest)[:2], logs, most)  # noqa: B023
         error = found / answers.shape[1] ** 0.5
-        aligned = align(bounded(look_at(jnp.asarray(logs), *rest)[2]))
+        aligned = align(bounded(look_at(logs, *rest)[2]))
         if rounds == 1 or np.array_equal(aligned, alignment):
             break
         alignment = aligned

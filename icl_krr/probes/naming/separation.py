@@ -54,8 +54,7 @@ def separation(
     this on these tasks, as long as the candidates keep their parameters.
 
     Args:
-        first: a candidate, as `fit_candidate` returns it.
-        second: another candidate that is fitted to the same layers.
+        first, second: as in `design`.
         tasks: batch of b tasks, y [b, n], without masks.
         seed: seed of the 1000 bootstrap resamples of the tasks, 0 by default.
 

@@ -182,14 +182,7 @@ def variances_of(
 def judge(
     own: np.ndarray, candidates: dict[str, np.ndarray], counts: np.ndarray, seed: int
 ) -> Variances:
-    """The result for log variances [b, ...] of a model and of candidates, exact regression first.
-
-    Args:
-        own: log variances of the model.
-        candidates: {name: log variances}.
-        counts: number of supports of each task [b].
-        seed: seed of the resamples.
-    """
+    """The result for log variances [b, ...] of a model and of candidates, the exact ones first."""
     flat = own.reshape(len(own), -1)
     fitted, scored = np.array_split(np.arange(len(own)), 2)
     known = {name: logs.reshape(flat.shape)[scored] for name, logs in candidates.items()}

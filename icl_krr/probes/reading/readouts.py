@@ -197,10 +197,8 @@ def fit_probe(
             f"got shape {list(wanted.shape)}"
         )
     h = streams_of_tasks(model, tasks)
-    features = jnp.moveaxis(h, 1, 0).reshape(h.shape[1], -1, h.shape[-1])
-    flat = jnp.asarray(wanted).reshape(features.shape[1], -1)
     cut = max(1, 3 * batch // 4) * queries
-    return Probe(*regress_layers(features, flat, cut))
+    return Probe(*regress_layers(h, wanted, cut))
 
 
 def streams_of_tasks(
@@ -216,7 +214,7 @@ def streams_of_tasks(
             f"model must return streams [L + 1, q, d] with q = {tasks.num_queries}, the same "
             f"shape for every task, got {' and '.join(str([*shape]) for shape in sorted(shapes))}"
         )
-    return jnp.asarray(np.stack(found), tasks.x.dtype)
+    return jax.device_put(np.stack(found).astype(tasks.x.dtype))
 
 
 @jax.jit
@@ -226,8 +224,10 @@ def streams_of_batch(model: Transformer, tasks: Task) -> Float[Array, "b layers 
 
 @partial(jax.jit, static_argnames="cut")
 def regress_layers(
-    features: Float[Array, "layers m d"], targets: Float[Array, "m r"], cut: int
+    h: Float[Array, "b layers q d"], wanted: Float[Array, "b q ..."], cut: int
 ) -> tuple:
+    features = jnp.moveaxis(h, 1, 0).reshape(h.shape[1], -1, h.shape[-1])
+    targets = wanted.reshape(features.shape[1], -1)
     return jax.lax.map(lambda layer: ridge_regression(layer, targets, cut), features)
 
 
