@@ -98,7 +98,7 @@ def fit_candidate(
     candidate: str,
     kernel: str,
     tasks: Task,
-    answers: Float[Array, "b L m"],
+    answers: Float[Array, "b L m"] | np.ndarray,
     steps: int,
     *,
     points: int = 128,
@@ -209,7 +209,7 @@ def refine(
 
 
 def layer_by_layer(
-    shared: CandidateFit, tasks: Task, answers: Float[Array, "b L m"], steps: int
+    shared: CandidateFit, tasks: Task, answers: Float[Array, "b L m"] | np.ndarray, steps: int
 ) -> CandidateFit:
     """The fit with separate parameters and a separate step for every layer.
 

@@ -46,7 +46,7 @@ class Filter(NamedTuple):
 def spectral_filter(
     kernel: Kernel,
     tasks: Task,
-    hats: Float[Array, "b L q n"],
+    hats: Float[Array, "b L q n"] | np.ndarray,
     *,
     edges: np.ndarray | None = None,
     bins: int = 12,
