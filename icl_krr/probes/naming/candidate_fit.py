@@ -186,7 +186,7 @@ def refine(
     kernel: str,
     logs: np.ndarray,
     tasks: Task,
-    answers: jax.Array,
+    answers: jax.Array | np.ndarray,
     steps: int,
     alignment: np.ndarray,
     rounds: int = ROUNDS,

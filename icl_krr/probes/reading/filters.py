@@ -133,7 +133,7 @@ def project(kernel, tasks, hats):
     return jax.lax.map(of_task, (tasks, hats))
 
 
-def matching(tasks: Task, hats: jax.Array, ndim: int) -> None:
+def matching(tasks: Task, hats: jax.Array | np.ndarray, ndim: int) -> None:
     check_axes(tasks, 1)
     checks.floating("hats", hats)
     checks.finite("hats", hats)
