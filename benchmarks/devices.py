@@ -26,9 +26,9 @@ from benchmarks import records
 from benchmarks.compiled import collectives, parse, work_of_steps
 from icl_krr.devices import CONTEXT, Placement
 from icl_krr.files import to_markdown
-from icl_krr.tasks.placement import specs
+from icl_krr.tasks.batches import specs
 from icl_krr.transformer.cost import step_cost, step_sent
-from icl_krr.transformer.evaluate import evaluate_divided
+from icl_krr.transformer.divided import evaluate_divided
 
 COUNTS = (1, 2, 4, 8)
 STEPS = 3

@@ -19,7 +19,7 @@ from benchmarks.devices import COUNTS, PASSES, Case, mesh_of, meta, sizes_of, st
 from icl_krr.devices import CONTEXT, Placement
 from icl_krr.files import to_markdown
 from icl_krr.residual import num_tokens
-from icl_krr.tasks.placement import own_part
+from icl_krr.tasks.batches import own_part
 from icl_krr.transformer.cost import step_cost, step_sent
 
 N, DEVICES, P, STEPS = 10**8, 1024, 64, 16

@@ -9,9 +9,9 @@ from matplotlib.figure import Figure
 from icl_krr.files import to_markdown
 from icl_krr.plots.style import BLUE, ORANGE, legend
 from icl_krr.probes import Identification
-from icl_krr.probes.naming.agreement import weakest
 from icl_krr.probes.naming.distances import SPACES, TITLES, Distance
 from icl_krr.probes.naming.identification import IDENTIFIED, NEAR, TIED
+from icl_krr.probes.naming.identify import weakest
 from icl_krr.probes.naming.ruling import CLOSE
 
 MARKS = "os^"

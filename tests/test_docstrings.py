@@ -230,7 +230,7 @@ def test_a_pointer_must_lead_to_what_it_names():
         """
 
     def complained(old, new):
-        told = followed(called.__doc__.replace(old, new), [icl_krr.solvers])
+        told = followed((called.__doc__ or "").replace(old, new), [icl_krr.solvers])
         return [*complaints("called", inspect.signature(called).parameters, told)]
 
     assert not complained("", "")

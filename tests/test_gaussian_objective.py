@@ -16,7 +16,7 @@ from icl_krr.cli import main
 from icl_krr.experiments.shared.recipe import ModelRecipe, Recipe, TaskRecipe
 from icl_krr.experiments.shared.runs import family, first_model, load
 from icl_krr.plots import training_figure
-from icl_krr.report.training import training_section
+from icl_krr.report.sweep import training_section
 from icl_krr.training import Mismatch, Training, checkpoint, shared_checkpoint, train
 from icl_krr.training.batches import batch, draw, draw_observed
 from icl_krr.training.reference import likelihoods, reference, scale_of

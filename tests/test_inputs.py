@@ -13,8 +13,8 @@ import numpy as np
 import pytest
 
 from icl_krr import cli, files
-from icl_krr.cli import interruption, output
-from icl_krr.cli.answers_file import answered
+from icl_krr.cli import output
+from icl_krr.cli.identification import answered
 from icl_krr.cli.page_in_parts import Part, make_page
 from icl_krr.experiments.solverbench.folder import FORMAT, digest
 from icl_krr.report import Section
@@ -326,11 +326,11 @@ def test_a_signal_leaves_the_last_words_of_a_report(tmp_path, monkeypatch):
     def leave(number):
         raise Left(number)
 
-    monkeypatch.setattr(interruption, "leave", leave)
+    monkeypatch.setattr(cli, "leave", leave)
 
     def end():
         with pytest.raises(Left, match=str(int(signal.SIGTERM))):
-            interruption.enforce(Listener(), [])
+            cli.enforce(Listener(), [])
         assert "Interrupted at 2" in (tmp_path / "report.html").read_text()
         return Section("claims", "Claims", (), ())
 

@@ -2,11 +2,11 @@
 
 from itertools import product
 
-import jax.numpy as jnp
+import jax
 import numpy as np
 import pytest
 import scipy.sparse.linalg
-from helpers import draw, kernel_matrix, numpy, often, relative
+from helpers import draw, kernel_matrix, numpy, often, relative, spectral_bounds
 
 import icl_krr as ik
 
@@ -24,10 +24,11 @@ each_kernel_and_shape = pytest.mark.parametrize(
 
 
 KEEP = np.arange(12) != 5
+nystrom = jax.jit(ik.nystrom, static_argnames="rank")
 
 
 def masked(seed, r=None):
-    return draw(seed, p=3, n=12, r=r).replace(mask=jnp.asarray(KEEP))
+    return draw(seed, p=3, n=12, r=r).replace(mask=KEEP)
 
 
 def problem(kernel, task, ridge):
@@ -147,7 +148,7 @@ def test_newton_schulz_squares_its_error(x64, r):
     """I - C V_t = (I - s C)^(2^t)."""
     task = masked(4, r)
     A, _, y = problem(ik.Linear(), task, 0.7)
-    x, spectrum = np.asarray(task.x)[KEEP], ik.spectral_bounds(ik.Linear(), task, ridge=0.7)
+    x, spectrum = np.asarray(task.x)[KEEP], spectral_bounds(ik.Linear(), task, ridge=0.7)
     C, s = x.T @ x + 0.7 * np.eye(3), 2 / float(sum(spectrum))
     alphas = []
     for t in range(7):
@@ -195,7 +196,7 @@ def test_preconditioned_conjugate_gradient_equals_scipy(x64, kernel, kind):
     x = task.x[KEEP]
     preconditioner, M = "jacobi", np.diag(np.diag(A))
     if kind == "nystrom":
-        preconditioner = ik.nystrom(kernel, x, ridge=0.7, rank=2)
+        preconditioner = numpy(nystrom(kernel, x, ridge=0.7, rank=2))
         F = np.asarray(preconditioner.features(x))
         W, C = kernel_matrix(kernel, x[:2], x[:2]), kernel_matrix(kernel, x, x[:2])
         assert relative(F @ F.T, C @ np.linalg.solve(W, C.T)) < 1e-9
@@ -215,7 +216,7 @@ def test_preconditioned_conjugate_gradient_equals_scipy(x64, kernel, kind):
 
 def test_nystrom_of_full_rank_solves_in_one_step(x64):
     task, kernel = draw(7, n=6), ik.Gaussian(2.0)
-    full = ik.nystrom(kernel, task.x, ridge=0.5, rank=6)
+    full = numpy(nystrom(kernel, task.x, ridge=0.5, rank=6))
     path = numpy(
         ik.solvers.preconditioned_conjugate_gradient(
             kernel, task, ridge=0.5, steps=1, preconditioner=full
@@ -223,7 +224,7 @@ def test_nystrom_of_full_rank_solves_in_one_step(x64):
     )
     assert relative(path.alpha[1], ik.solvers.exact(kernel, task, ridge=0.5).alpha) < 1e-9
     twice = np.concatenate([task.x[:2], task.x])  # a singular matrix of landmarks
-    singular = ik.nystrom(kernel, twice, ridge=0.5, rank=4)
+    singular = nystrom(kernel, twice, ridge=0.5, rank=4)
     assert all(bool(np.all(np.isfinite(a))) for a in (singular.mix, singular.core))
     with pytest.raises(ValueError, match="rank must be <= n = 6, the number of points, got 7"):
         ik.nystrom(kernel, task.x, ridge=0.5, rank=7)
@@ -328,7 +329,7 @@ def test_missing_and_wrong_arguments_are_one_sentence():
         ik.constructions.richardson(kernel, attention="linear", **build)
     with pytest.raises(ValueError, match="attention must be 'linear' for a Nystrom"):
         ik.constructions.preconditioned_conjugate_gradient(
-            kernel, preconditioner=ik.nystrom(kernel, task.x, ridge=1.0, rank=2), **build
+            kernel, preconditioner=nystrom(kernel, task.x, ridge=1.0, rank=2), **build
         )
     for wrong, message in (
         ({"log_sink": float("inf")}, "log_sink must be finite"),

@@ -1,6 +1,7 @@
 """The keystone: after every step the model's slots hold the solver's iterates."""
 
 import itertools
+from functools import partial
 
 import jax
 import numpy as np
@@ -39,8 +40,8 @@ FEW = [
     for size, names, slow in (
         (ORDINARY, OFTEN, False),
         (ORDINARY, RARELY, True),
-        (ONE, ("cg", "ric-gaussian"), False),
-        (ONE, [name for name in (*KINDS, *OTHERS) if name not in ("cg", "ric-gaussian")], True),
+        (ONE, ("ric-gaussian",), False),
+        (ONE, [name for name in (*KINDS, *OTHERS) if name != "ric-gaussian"], True),
         (LONG, KINDS, True),
     )
     for name in names
@@ -82,7 +83,9 @@ def test_slots_equal_the_oracle_after_every_step(x64, case, p, n, r):
 def test_steps_have_as_many_blocks_as_their_row_says(x64):
     for case in CONSTRUCTIONS:
         if not case.tables:
-            model = case.build(draw(0), 0.1, 4)
+            build = partial(case.build, draw(0), 0.1, 4)
+            # nothing but the structure is asked for; landmarks and features are drawn as numbers
+            model = jax.eval_shape(build) if case.sketch is None else build()
             assert model.blocks_per_step == case.blocks_per_step, case.name
             assert model.depth == len(model.weights.prologue) + model.steps * case.blocks_per_step
 
@@ -90,7 +93,7 @@ def test_steps_have_as_many_blocks_as_their_row_says(x64):
 @pytest.mark.parametrize(
     "name",
     [
-        pytest.param(c.name, marks=[pytest.mark.slow] * (c.name not in KINDS))
+        pytest.param(c.name, marks=[pytest.mark.slow] * (c.name not in ("cg", "cg-exponential")))
         for c in CONSTRUCTIONS
         if c.sums and "alpha" in c.states
     ],
@@ -127,7 +130,7 @@ def test_the_first_eight_steps_on_the_default_task(x64, name):
 
 
 @pytest.mark.parametrize("name", ["gd-exponential", "che-exponential", "cg-exponential"])
-@pytest.mark.parametrize("decades", [2, 4, 6])
+@pytest.mark.parametrize("decades", [2, pytest.param(4, marks=pytest.mark.slow), 6])
 def test_gaps_fall_at_the_rate_of_theory(x64, name, decades):
     """In the A-norm of alpha's error, up to a condition number of 1e6."""
     case, task = CASES[name], draw(5, 2, 24, q=4)
@@ -152,7 +155,7 @@ def test_default_task_in_float32_and_float64():
     for dtype, bound in (("float32", 1e-4), ("float64", 1e-12)):
         with jax.enable_x64(dtype == "float64"):
             config = ik.tasks.GaussianProcess(ik.Exponential(0.5), inputs="sphere", num_queries=64)
-            for seed in range(4):
+            for seed in range(2):
                 task = numpy(ik.tasks.sample(jax.random.key(seed), config))
                 kernel, ridge = config.kernel, 0.1 * np.exp(2.0)
                 model = ik.constructions.conjugate_gradient(
@@ -167,7 +170,7 @@ def norm_gap(f, exact):
     return np.linalg.norm(np.asarray(f) - exact) / np.linalg.norm(exact)
 
 
-@often(("p", "n", "r"), ((1, 7, 1), (4, 7, 1), (16, 64, 1)), SIZES[::2])
+@often(("p", "n", "r"), ((1, 7, 1), (16, 64, 1)), SIZES[::2])
 def test_every_iterate_before_rounding_takes_over(x64, p, n, r):
     """To 1e-9 of the iterate itself, over the steps on which float64 can be trusted that far.
 
@@ -223,7 +226,7 @@ def test_float64_itself_departs_from_exact_arithmetic(x64):
 
 @often(
     ("p", "n", "r", "dtype"),
-    ((1, 7, 3, "f8"), (4, 7, 3, "f4"), (16, 64, 3, "f4")),
+    ((1, 7, 3, "f8"), (16, 64, 3, "f4")),
     [(*size, ("f4", "f8")[i % 2]) for i, size in enumerate(SIZES[1::2])],
 )
 def test_steps_past_convergence_stay_finite_and_exact(x64, p, n, r, dtype):

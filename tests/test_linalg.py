@@ -4,12 +4,13 @@ import os
 import re
 import subprocess
 import sys
+from itertools import product
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
-from helpers import relative
+from helpers import numpy, relative
 
 import icl_krr as ik
 from icl_krr import linalg
@@ -19,9 +20,9 @@ CONFIG = ik.tasks.GaussianProcess(KERNEL, num_supports=5, num_queries=2)
 
 
 def systems():
-    roots = jax.random.normal(jax.random.key(0), (6, 5, 5))
-    A = roots @ roots.swapaxes(1, 2) + jnp.eye(5)[None]
-    return A, jax.random.normal(jax.random.key(1), (6, 5, 2))
+    random = np.random.default_rng(0)
+    roots = random.normal(size=(6, 5, 5))
+    return roots @ roots.swapaxes(1, 2) + np.eye(5), random.normal(size=(6, 5, 2))
 
 
 def ours(A, b):
@@ -35,10 +36,13 @@ def theirs(A, b):
 def test_solve_with_first_and_second_derivatives(x64):
     A, b = systems()
     assert relative(jax.jit(jax.vmap(linalg.solve))(A, b), np.linalg.solve(A, b)) < 1e-13
-    for derive in (jax.grad, jax.jacfwd, jax.hessian):
-        for argument in (0, 1):
-            slopes = [jax.jit(derive(f, argument))(A[0], b[0]) for f in (ours, theirs)]
-            assert relative(*slopes) < 1e-11
+    derivatives = [*product((jax.grad, jax.jacfwd, jax.hessian), (0, 1))]
+
+    def slopes(f):
+        return jax.jit(lambda A, b: [derive(f, at)(A, b) for derive, at in derivatives])(A[0], b[0])
+
+    for found, wanted in zip(slopes(ours), slopes(theirs), strict=True):
+        assert relative(found, wanted) < 1e-11
     batched = [
         jax.jit(jax.grad(lambda A, f=f: jnp.sum(jax.vmap(f)(A, b))))(A) for f in (ours, theirs)
     ]
@@ -47,7 +51,7 @@ def test_solve_with_first_and_second_derivatives(x64):
 
 def test_eigh_with_first_and_second_derivatives(x64):
     A, _ = systems()
-    sigma, vectors = linalg.eigh(A[0])
+    sigma, vectors = numpy(linalg.eigh(A[0]))
     assert relative(vectors * sigma[None] @ vectors.T, A[0]) < 1e-13
 
     def loss(eigh):
@@ -57,9 +61,12 @@ def test_eigh_with_first_and_second_derivatives(x64):
 
         return of
 
-    for derive in (jax.grad, jax.jacfwd, jax.hessian):
-        found = (jax.jit(derive(loss(eigh)))(A[0]) for eigh in (linalg.eigh, jnp.linalg.eigh))
-        assert relative(*found) < 1e-9
+    def slopes(eigh):
+        derivatives = (jax.grad, jax.jacfwd, jax.hessian)
+        return jax.jit(lambda A: [derive(loss(eigh))(A) for derive in derivatives])(A[0])
+
+    for found, wanted in zip(slopes(linalg.eigh), slopes(jnp.linalg.eigh), strict=True):
+        assert relative(found, wanted) < 1e-9
 
 
 def test_an_indefinite_matrix_is_not_a_number():

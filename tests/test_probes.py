@@ -40,7 +40,19 @@ def tasks(x64):
 
 
 def hats(model, tasks):
+    return np.asarray(of_layers(model, tasks))
+
+
+@jax.jit
+def of_layers(model, tasks):
     return jax.lax.map(partial(hat_matrix, partial(layerwise, model)), tasks)
+
+
+def hats_of(answers, tasks):
+    """Those of a function of a task, by one program."""
+    return np.asarray(
+        jax.jit(lambda tasks: jax.lax.map(partial(hat_matrix, answers), tasks))(tasks)
+    )
 
 
 @pytest.mark.parametrize("at", [0.0, 0.5, 1.0])
@@ -71,21 +83,21 @@ def test_hat_matrices_are_those_of_exact_regression_and_of_smoothing(tasks):
     gram, cross = task.x @ task.x.T, task.x_query @ task.x.T
     exact = lambda t: ik.solvers.exact(ik.Linear(), t, ridge=RIDGE).prediction[None]  # noqa: E731
     wanted = np.linalg.solve(gram + RIDGE * np.eye(10), np.asarray(cross).T).T
-    assert relative(numpy(hat_matrix(exact, task))[0], wanted) < 1e-9
+    assert relative(hats_of(exact, tasks)[0, 0], wanted) < 1e-9
     kernel = ik.Exponential(2.0)
     model = ik.constructions.nadaraya_watson(kernel, num_features=4)
     weights = numpy(ik.solvers.nadaraya_watson(kernel, task).weights)
-    assert relative(numpy(hat_matrix(partial(layerwise, model), task))[1], weights) < 1e-9
+    assert relative(hats(model, tasks)[0, 1], weights) < 1e-9
 
 
 def test_hat_matrices_of_more_supports_than_answers_are_the_same(tasks):
     """Products with the Jacobian from the left, and from the right."""
     model = ik.constructions.conjugate_gradient(ik.Linear(), num_features=4, ridge=RIDGE, steps=2)
     task = jax.tree.map(lambda leaf: leaf[0], tasks)
-    whole = numpy(hat_matrix(partial(layerwise, model), task))
+    whole = hats(model, tasks)[0]
     assert whole.shape == (3, 5, 10)
-    one = task.replace(x_query=task.x_query[:1], y_query=task.y_query[:1])
-    assert relative(hat_matrix(partial(layerwise, model), one), whole[:, :1]) < 1e-9
+    ones = tasks.replace(x_query=tasks.x_query[:, :1], y_query=tasks.y_query[:, :1])
+    assert relative(hats(model, ones)[0], whole[:, :1]) < 1e-9
     # conjugate gradient scales with y: so Euler's relation holds
     assert relative(whole @ task.y, layerwise(model, task)) < 1e-9
 
@@ -153,7 +165,7 @@ def test_masked_supports_change_neither_filters_nor_effective_parameters(tasks):
     exact = lambda t: ik.solvers.exact(kernel, t, ridge=RIDGE).prediction[None]  # noqa: E731
     found = []
     for part in (masked, rest):
-        own = jax.lax.map(partial(hat_matrix, exact), part)
+        own = hats_of(exact, part)
         edges = np.array([0.0, 1.0, 1e3])
         of_part = spectral_filter(kernel, part, own, edges=edges)
         found.append((of_part, effective("regression", "exponential", part, own[:, 0])))
@@ -166,11 +178,14 @@ def each(tasks):
     return [jax.tree.map(lambda leaf, i=i: leaf[i], tasks) for i in range(len(tasks.x))]
 
 
-@pytest.mark.parametrize("kernel", [ik.Gaussian(1.3), ik.Exponential(3.0), ik.Linear()])
+@pytest.mark.parametrize(
+    "kernel",
+    [ik.Gaussian(1.3), pytest.param(ik.Exponential(3.0), marks=pytest.mark.slow), ik.Linear()],
+)
 def test_effective_parameters_of_exact_regression_are_its_own(tasks, kernel):
     name = type(kernel).__name__.lower()
     exact = lambda t: ik.solvers.exact(kernel, t, ridge=RIDGE).prediction[None]  # noqa: E731
-    own = jax.lax.map(partial(hat_matrix, exact), tasks)[:, 0]
+    own = hats_of(exact, tasks)[:, 0]
     found = effective("regression", name, tasks, own)
     assert abs(found["ridge"] / RIDGE - 1) < 0.02
     if name != "linear":
@@ -190,11 +205,12 @@ def test_the_effective_temperature_of_a_head_is_its_own(tasks):
 def test_distances_are_those_of_a_loop():
     rng = np.random.default_rng(0)
     answers, path = rng.normal(size=(3, 2, 4)), rng.normal(size=(3, 5, 4))
+    found = np.asarray(jax.jit(squares)(answers, path))
     for layer in range(2):
         size = np.sum(answers[:, layer] ** 2)
         for step in range(5):
             gap = np.sum((answers[:, layer] - path[:, step]) ** 2) / size
-            assert np.isclose(squares(np.asarray(answers), np.asarray(path))[layer, step], gap)
+            assert np.isclose(found[layer, step], gap)
     for answer, distance in ((0.5, 1), (0.0, 0)):
         assert squares(np.full((1, 1, 1), answer), np.zeros((1, 1, 1))) == distance
     assert bounded(np.array([np.nan, np.inf, 2.0])).tolist() == [1e6, 1e6, 2.0]

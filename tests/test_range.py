@@ -4,7 +4,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
-from helpers import numpy, often
+from helpers import numpy, often, sample
 
 import icl_krr as ik
 from icl_krr.transformer.degrees import degrees
@@ -20,7 +20,7 @@ BOUNDS = {**REGRESSION, "spectrum": (0.5, 20.0)}
 
 @pytest.fixture(scope="module")
 def task():
-    return ik.tasks.sample(jax.random.key(0), CONFIG).replace(y_query=None)
+    return numpy(sample(jax.random.key(0), CONFIG).replace(y_query=None))
 
 
 def built(name, kernel, **options):
@@ -44,7 +44,7 @@ MODELS = {
 }
 
 
-@often("name", ("textbook", "softmax", "chebyshev", "prefix", "posterior"), MODELS)
+@often("name", ("textbook", "softmax", "prefix"), MODELS)
 def test_the_prediction_of_a_model_follows_y_and_its_jacobian_stays(task, name):
     """Conjugate gradient lost the Jacobian below 1e-11 and above 1e12, the prediction later."""
     solver, kernel, options = MODELS[name]
@@ -74,7 +74,7 @@ SOLVERS = {
 }
 
 
-@often("name", ("exact", "conjugate_gradient", "prefix_conjugate_gradient"), SOLVERS)
+@often("name", ("exact", "conjugate_gradient"), SOLVERS)
 def test_the_answer_of_a_solver_and_all_its_gradients_follow_y(task, name):
     """The gradient of conjugate gradient was NaN for y of 1e24."""
     make, options = SOLVERS[name]
@@ -217,7 +217,7 @@ def test_only_a_structure_that_is_homogeneous_in_y_has_degrees():
 @pytest.mark.parametrize("dtype", ["bfloat16", "float32"])
 def test_units_are_powers_of_two_that_divide_without_rounding(dtype):
     y = np.array([0.0, 1.0, 5e5, 1e-9, 3e38, np.inf, np.nan], dtype)
-    units = jax.vmap(unit_of)(y)
+    units = np.asarray(jax.jit(jax.vmap(unit_of))(y))
     assert units[:3].tolist() == [1, 1, 1]
     assert units[5:].tolist() == [1, 1]
     mantissas, _ = np.frexp(np.asarray(units, "float32"))

@@ -11,7 +11,7 @@ import pytest
 from helpers import cut_off, numpy
 
 import icl_krr as ik
-from icl_krr.cli import computed_sections, main
+from icl_krr.cli import main, page_in_parts
 from icl_krr.cli.page_in_parts import TITLE, WORDS
 from icl_krr.cli.run_folders import sweep_section
 from icl_krr.experiments.explorer import ExplorerConfig, draw_task, explore
@@ -19,8 +19,8 @@ from icl_krr.experiments.snapshot import take_snapshot
 from icl_krr.files import from_csv, to_csv
 from icl_krr.plots import explorer_figure
 from icl_krr.report import Section, Table, explorer_section, render, snapshots_section
+from icl_krr.report.chart import shares, three_digits
 from icl_krr.report.marks import log_axis
-from icl_krr.report.sliders import shares, three_digits
 
 SMALL = {
     "temperatures": (0.3, 1.0),
@@ -436,11 +436,9 @@ def finished(tmp_path_factory):
 
 @pytest.mark.slow
 def test_a_report_over_finished_runs(finished, tmp_path, monkeypatch, capsys):
-    monkeypatch.setattr(computed_sections, "ExplorerConfig", partial(ExplorerConfig, **SMALL))
-    monkeypatch.setattr(
-        computed_sections, "verify_all", None
-    )  # what is there is not computed again
-    monkeypatch.setattr(computed_sections, "examine", None)
+    monkeypatch.setattr(page_in_parts, "ExplorerConfig", partial(ExplorerConfig, **SMALL))
+    monkeypatch.setattr(page_in_parts, "verify_all", None)  # what is there is not computed again
+    monkeypatch.setattr(page_in_parts, "examine", None)
     assert main(["report", "linear", *map(str, finished), "--out", str(tmp_path)]) == 0
     text = (tmp_path / "report.html").read_text()
     assert len(text) < 5_000_000
@@ -464,7 +462,7 @@ def test_a_report_is_written_first_with_what_is_ready(finished, tmp_path, monkey
     def fail(*_):
         raise RuntimeError
 
-    monkeypatch.setattr(computed_sections, "explore", fail)
+    monkeypatch.setattr(page_in_parts, "explore", fail)
     with pytest.raises(RuntimeError):
         main(["report", "linear", *map(str, finished), "--out", str(tmp_path)])
     text = (tmp_path / "report.html").read_text()

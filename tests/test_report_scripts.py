@@ -6,6 +6,7 @@ import re
 from html.parser import HTMLParser
 
 import pytest
+from helpers import often
 
 from icl_krr.cli.run_folders import claims_section, identification_section
 from icl_krr.experiments.shared.rows import Plot
@@ -154,11 +155,16 @@ def page_of(words, folder):
 
 
 WORDS = (*STRINGS, *DRAWINGS, LEAVING)
+PAYLOADS = {"strings": STRINGS, "all": WORDS}
 
 
 @pytest.fixture
 def foul(tmp_path):
-    return page_of(list(numbered(WORDS)), tmp_path)
+    return foul_page(WORDS, tmp_path)
+
+
+def foul_page(payloads, folder):
+    return page_of(list(numbered(payloads)), folder)
 
 
 def elements(page):
@@ -170,8 +176,11 @@ def elements(page):
     return found
 
 
-def test_strings_add_no_element_and_no_attribute_to_a_page(foul, tmp_path):
-    plain = page_of([f"word {i}" for i in range(len(WORDS))], tmp_path)
+@often("payloads", ("strings",), PAYLOADS)
+def test_strings_add_no_element_and_no_attribute_to_a_page(payloads, tmp_path):
+    words = PAYLOADS[payloads]
+    foul = foul_page(words, tmp_path)
+    plain = page_of([f"word {i}" for i in range(len(words))], tmp_path)
     assert elements(foul) == elements(plain)
     assert "{{ 7 * 7 }}" in foul
     assert re.findall("<script>.*?</script>", foul, re.S) == [plain.split("</main>\n")[1][:-16]]

@@ -1,9 +1,12 @@
 """Layouts, reads, tokens."""
 
+from functools import partial
+
+import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
-from helpers import draw
+from helpers import draw, numpy
 from hypothesis import given, strategies as st
 
 from icl_krr.residual import Layout, Read, Slot, embed, fields, join, visible
@@ -14,7 +17,7 @@ LAYOUT = Layout((Slot("x", 2, kind="data"), Slot("Kp", 2), Slot("p", 2), Slot("f
 
 def stream(tokens=3):
     rng = np.random.default_rng(0)
-    return {s.name: jnp.asarray(rng.normal(size=(tokens, s.width))) for s in LAYOUT.slots}
+    return {s.name: rng.normal(size=(tokens, s.width)).astype("f4") for s in LAYOUT.slots}
 
 
 def test_slots_are_disjoint_and_fill_the_width():
@@ -57,18 +60,22 @@ def test_layout_is_hashable_and_prints_as_a_table():
 def test_reads_add_scale_and_compose():
     h = stream()
     x, Kp, p, flag = map(LAYOUT.read, LAYOUT.names)
-    matrix = np.asarray([[1.0, 2.0, 3.0], [4.0, 5.0, 6.0]])
-    same = lambda read, value: np.testing.assert_allclose(read(h), value, rtol=1e-6)  # noqa: E731
-    same(Kp + 0.5 * p, h["Kp"] + 0.5 * h["p"])
-    same(Kp - p * 2, h["Kp"] - 2 * h["p"])
-    same(-(Kp + Kp), -2 * h["Kp"])
-    same((Kp + p) @ matrix, (h["Kp"] + h["p"]) @ matrix)
-    same((Kp @ matrix) @ matrix.T, h["Kp"] @ matrix @ matrix.T)
-    same(p + p @ np.eye(2) + p, 3 * h["p"])
-    same(p @ np.eye(2) + p, 2 * h["p"])
-    same(join(2.0 * x, flag), np.concatenate([2 * h["x"], h["flag"]], -1))
-    same(join(p @ matrix, p), np.concatenate([h["p"] @ matrix, h["p"]], -1))
-    same(Read({}, 2), np.zeros((3, 2)))
+    matrix = np.asarray([[1.0, 2.0, 3.0], [4.0, 5.0, 6.0]], "f4")
+    cases = (
+        (Kp + 0.5 * p, h["Kp"] + 0.5 * h["p"]),
+        (Kp - p * 2, h["Kp"] - 2 * h["p"]),
+        (-(Kp + Kp), -2 * h["Kp"]),
+        ((Kp + p) @ matrix, (h["Kp"] + h["p"]) @ matrix),
+        ((Kp @ matrix) @ matrix.T, h["Kp"] @ matrix @ matrix.T),
+        (p + p @ np.eye(2) + p, 3 * h["p"]),
+        (p @ np.eye(2) + p, 2 * h["p"]),
+        (join(2.0 * x, flag), np.concatenate([2 * h["x"], h["flag"]], -1)),
+        (join(p @ matrix, p), np.concatenate([h["p"] @ matrix, h["p"]], -1)),
+        (Read({}, 2), np.zeros((3, 2))),
+    )
+    reads, values = zip(*cases, strict=True)
+    for found, value in zip(jax.jit(lambda h: [read(h) for read in reads])(h), values, strict=True):
+        np.testing.assert_allclose(found, value, rtol=1e-6)
 
 
 def test_reads_refuse_widths_that_do_not_match():
@@ -90,7 +97,7 @@ def test_one_hot_places_channels():
 def test_tokens_are_aggregator_supports_queries():
     task = draw(0, p=2, n=4, q=3, r=2)
     mask = np.array([True, False, True, True])
-    tokens = fields(task.replace(mask=mask))
+    tokens = numpy(jax.jit(fields)(task.replace(mask=mask)))
     assert tokens["aggregator"][:, 0].tolist() == [1, 0, 0, 0, 0, 0, 0, 0]
     assert tokens["support"][:, 0].tolist() == [0, 1, 0, 1, 1, 0, 0, 0]
     assert tokens["query"][:, 0].tolist() == [0, 0, 0, 0, 0, 1, 1, 1]
@@ -110,8 +117,8 @@ def test_centred_tokens_have_the_mean_of_the_unmasked_supports_as_origin(known):
     task = draw(0, n=7)
     task = task.replace(mask=np.arange(7) >= 7 - known)
     x = {"x": Read({"x": np.ones(())}, task.num_features)}
-    found = embed(x, task, centred=True)["x"]
+    found = numpy(jax.jit(partial(embed, x, centred=True))(task))["x"]
     mean = task.x[7 - known :].mean(0)[None]
-    expected = fields(task.replace(x=task.x - mean))["x"]
+    expected = numpy(jax.jit(fields)(task.replace(x=task.x - mean)))["x"]
     assert np.allclose(found[1:-3], expected[1:-3], atol=1e-6)
     assert np.allclose(found[-3:], task.x_query - mean, atol=1e-6)

@@ -11,8 +11,7 @@ import icl_krr
 
 PACKAGE = Path(icl_krr.__file__).parent
 FILES = "files beside the rooms"
-LINES = {
-}
+LINES = {}
 
 
 def lines():

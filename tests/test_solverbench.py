@@ -4,7 +4,6 @@ import csv
 import json
 
 import jax
-import jax.numpy as jnp
 import numpy as np
 import pytest
 from helpers import dense, kernel_matrix, numpy
@@ -246,7 +245,9 @@ SHARED = {"num_features": 4, "ridge": RIDGE}
 SIZES = np.array([0.01, 0.03, 0.02, 0.005])
 
 
-@pytest.mark.parametrize("kernel", [ik.Linear(), ik.Gaussian(2.0)])
+@pytest.mark.parametrize(
+    "kernel", [pytest.param(ik.Linear(), marks=pytest.mark.slow), ik.Gaussian(2.0)]
+)
 def test_the_weights_of_a_rival_run_it(task, x64, kernel):
     sizes = np.asarray(SIZES)
     varying = rivals.varying_descent(kernel, step_sizes=np.asarray(sizes), **SHARED)
@@ -264,22 +265,28 @@ def test_the_weights_of_a_rival_run_it(task, x64, kernel):
 
 
 def test_the_functions_of_the_open_set(task, x64):
-    kernel = ik.Linear()
-    found = foreign.over_relaxation(kernel, task, RIDGE, STEPS)
+    kernel, shares = ik.Linear(), np.array([0.0, 0.25, 1.0])
+
+    @jax.jit
+    def run(task):
+        given = kernel, task, RIDGE
+        return (
+            foreign.over_relaxation(*given, STEPS),
+            ik.solvers.exact(kernel, task, ridge=RIDGE).prediction,
+            foreign.anderson(*given, 60, 0.02),
+            foreign.descent(*given, 60, 0.02),
+            foreign.towards_exact(*given, shares),
+            foreign.exact_everywhere(kernel, task, np.array([3.0, RIDGE])),
+            foreign.gradient_flow(*given, np.array([0.0, 0.001, 1e4])),
+            foreign.descent(*given, 100, 1e-5),
+        )
+
+    found, exact, mixed, plain, towards, everywhere, flow, slow = numpy(run(task))
     assert np.allclose(found, iterate(task, kernel, relaxed), atol=1e-10)
-    exact = numpy(ik.solvers.exact(kernel, task, ridge=RIDGE).prediction)
-    mixed = foreign.anderson(kernel, task, RIDGE, 60, 0.02)
-    plain = foreign.descent(kernel, task, RIDGE, 60, 0.02)
-    gap = lambda path: float(jnp.linalg.norm(path[-1] - exact) / jnp.linalg.norm(exact))  # noqa: E731
+    gap = lambda path: np.linalg.norm(path[-1] - exact) / np.linalg.norm(exact)  # noqa: E731
     assert gap(mixed) < 0.2 * gap(plain)
-    shares = np.array([0.0, 0.25, 1.0])
-    assert np.allclose(
-        foreign.towards_exact(kernel, task, RIDGE, shares), shares[:, None] * exact[None]
-    )
-    ridges = np.array([3.0, RIDGE])
-    assert np.allclose(foreign.exact_everywhere(kernel, task, ridges)[-1], exact)
-    flow = foreign.gradient_flow(kernel, task, RIDGE, np.array([0.0, 0.001, 1e4]))
-    slow = foreign.descent(kernel, task, RIDGE, 100, 1e-5)
+    assert np.allclose(towards, shares[:, None] * exact[None])
+    assert np.allclose(everywhere[-1], exact)
     assert np.allclose(flow[0], 0)
     assert np.allclose(flow[1], slow[-1], rtol=1e-2)
     assert np.allclose(flow[2], exact)

@@ -79,7 +79,7 @@ def test_bandwidths_do_not_count_masked_points(family):
         assert relative(family.bandwidths(x + 1e4), family.bandwidths(x)) < 1e-3
 
 
-@pytest.mark.parametrize("r", [None, 1, 3])
+@pytest.mark.parametrize("r", [None, pytest.param(1, marks=pytest.mark.slow), 3])
 @pytest.mark.parametrize("kernel", KERNELS)
 def test_exact_equals_scipy(x64, kernel, r):
     task = draw(1, p=3, n=20, r=r)
@@ -197,7 +197,7 @@ def test_masked_supports_do_not_count(x64, solver):
         options["spectrum"] = numpy(ik.spectral_bounds(ik.Linear(), short, ridge=0.2))
         ours = numpy(ik.spectral_bounds(ik.Linear(), masked, ridge=0.2))
         assert np.allclose(ours, options["spectrum"], rtol=1e-12)
-    for kernel in KERNELS:
+    for kernel in KERNELS if solver == "exact" else KERNELS[:1]:
         a, b = (getattr(ik.solvers, solver)(kernel, t, **options) for t in (masked, short))
         assert relative(a.prediction, b.prediction) < 1e-12
         assert not np.any(a.alpha[..., 6:])

@@ -8,7 +8,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
-from helpers import built, dense, numpy, sample
+from helpers import built, dense, numpy, often, sample
 
 import icl_krr as ik
 from benchmarks import random_cases
@@ -45,7 +45,7 @@ def test_a_solution_of_any_scale_is_right_or_says_so(task):
 def test_the_condition_number_is_bounded_by_the_discs_of_gershgorin():
     eps = float(np.finfo("float32").eps)
     for gram, bound in (([[2, 1], [1, 3]], 5 / 2), ([[1, 2], [2, 1]], 4 / 1), ([[4]], 5 / 5)):
-        found = accuracy.condition_times_eps(np.array(gram, "float32"), 1.0)
+        found = jax.jit(accuracy.condition_times_eps)(np.array(gram, "float32"), 1.0)
         assert np.isclose(found / eps, bound), gram
     one = ik.Task(x=np.ones((1, 1)), y=np.ones(1), x_query=np.ones((1, 1)))
     status = numpy(ik.solvers.exact(ik.Linear(), one, ridge=1.0).status)
@@ -124,7 +124,7 @@ def test_what_is_eager_is_judged_in_float64():
     assert jax.eval_shape(lambda x: in_float64(jnp.sin, x), np.ones(1)).dtype == "float32"
 
 
-@pytest.mark.parametrize("name", ["newton_schulz", "gradient_descent", "richardson"])
+@often("name", ("newton_schulz", "richardson"), ["newton_schulz", "gradient_descent", "richardson"])
 def test_the_status_of_a_solver_counts_its_steps(task, name):
     kernel = ik.Gaussian() if name == "richardson" else ik.Linear()
     bounds = {} if name == "richardson" else {"spectrum": (0.5, 100.0)}
@@ -166,7 +166,11 @@ def draws(count):
 
 @pytest.mark.parametrize(
     ("solver", "options"),
-    [("exact", {}), ("conjugate_gradient", {"steps": 12}), ("richardson", {"steps": 12})],
+    [
+        ("exact", {}),
+        ("conjugate_gradient", {"steps": 12}),
+        pytest.param("richardson", {"steps": 12}, marks=pytest.mark.slow),
+    ],
 )
 def test_a_wrong_result_is_never_ok_and_a_right_one_is(solver, options):
     tasks, ridges, temperatures = draws(200)
@@ -190,9 +194,9 @@ def test_a_wrong_result_is_never_ok_and_a_right_one_is(solver, options):
 
 
 def test_the_readme_with_another_kernel_is_not_ok(task):
-    said = [ik.check(built(ik.Exponential(), steps), task) for steps in (8, 64)]
-    assert not any(status.ok for status in said)
-    assert all("icl_krr.advise(model, task)" in status.advice() for status in said)
+    said = ik.check(built(ik.Exponential(), 64), task)
+    assert not said.ok
+    assert "icl_krr.advise(model, task)" in said.advice()
     assert ik.check(built(ik.Linear(), 8), task).ok
     few = numpy(ik.check(built(ik.Linear(), 4), task))
     assert few.advice().startswith("not converged: gap 0.1 after 4 steps; icl_krr.advise(")
@@ -254,13 +258,13 @@ def test_the_bound_of_tables_is_watched(task):
 
 
 def test_a_posterior_that_has_not_converged_says_so():
-    """Two equal supports: gradient descent gives -0.818, 0.835, -0.668 where 0.0476 is exact."""
+    """Two equal supports: gradient descent gives -0.818, 0.835 where 0.0476 is exact."""
     kernel, x = ik.Gaussian(), np.zeros((2, 1))
     task = ik.Task(x=x, y=np.ones(2), x_query=x[:1])
     spectrum = numpy(ik.spectral_bounds(kernel, task, ridge=0.1))
     options = {"num_features": 1, "ridge": 0.1, "steps": 2}
     descent = ik.constructions.gradient_descent(kernel, spectrum=spectrum, **options)
-    for steps, expected in ((1, -0.818), (2, 0.835), (3, -0.668)):
+    for steps, expected in ((1, -0.818), (2, 0.835)):
         found = numpy(ik.posterior(descent.replace(steps=steps), kernel, task))
         assert np.isclose(found.variance[0], expected, atol=1e-3)
         assert bool(found.status.negative) == (expected < 0)
@@ -367,7 +371,7 @@ def test_a_task_without_queries_can_be_checked(task):
     assert ik.posterior(model, ik.Linear(), none).mean.shape == (0,)
 
 
-@pytest.mark.parametrize("steps", [6, 64, 256])
+@pytest.mark.parametrize("steps", [6, pytest.param(64, marks=pytest.mark.slow), 256])
 def test_a_divergence_is_not_blamed_on_y(task, steps):
     said = numpy(ik.check(built(ik.Linear(), steps, "gradient_descent", spectrum=(0.1, 0.5)), task))
     assert said.advice().startswith("not converged: ")

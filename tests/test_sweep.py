@@ -7,7 +7,7 @@ import re
 import jax
 import numpy as np
 import pytest
-from helpers import numpy
+from helpers import numpy, often
 
 import icl_krr as ik
 from icl_krr import cli, plots, theory
@@ -57,7 +57,11 @@ def by_the_solver(kernel, task, config, ridge):
     return np.asarray(path)
 
 
-@pytest.mark.parametrize("axis", ["ridge", "temperature", "context", "width", "features"])
+@often(
+    "axis",
+    ("temperature", "context", "width", "features"),
+    ["ridge", "temperature", "context", "width", "features"],
+)
 def test_rows_are_what_the_solver_gives(x64, axis):
     p = 4 if axis == "width" else 2
     config = SweepConfig(axis, values=GRID[axis], seeds=1, num_features=p, **SMALL)
@@ -105,7 +109,14 @@ def rows_of(folder):
 
 
 @pytest.fixture
-def calls(monkeypatch):
+def no_figure(monkeypatch):
+    """For tests of what a command computes: `test_what_a_run_leaves` has the figure."""
+    monkeypatch.setattr(plots, "sweep_figure", lambda *_: None)
+    monkeypatch.setattr(plots, "images", lambda *_: {})
+
+
+@pytest.fixture
+def calls(monkeypatch, no_figure):
     """The cells that are run, one after the other."""
     made = []
     original = module.run_cell
@@ -158,7 +169,7 @@ def test_what_a_run_leaves(tmp_path, capsys):
     assert (tmp_path / "depth.png").read_bytes().startswith(b"\x89PNG")
 
 
-def test_the_table_has_the_baselines(x64, tmp_path, capsys):
+def test_the_table_has_the_baselines(x64, no_figure, tmp_path, capsys):
     assert run(tmp_path, "--lines", "chebyshev", "--values", "0", "4", "--seeds", "1") == 0
     table = {
         cells[0]: cells[1:]
@@ -208,7 +219,7 @@ def test_cells_without_baselines_are_run_again(tmp_path, calls):
     assert (tmp_path / "results.csv").read_text() == whole
 
 
-def test_another_sweep_is_refused(tmp_path, capsys):
+def test_another_sweep_is_refused(no_figure, tmp_path, capsys):
     assert run(tmp_path, "--lines", "chebyshev", "--seeds", "1") == 0
     before = rows_of(tmp_path)
     assert run(tmp_path, "--lines", "chebyshev", "--seeds", "1", "--temperature", "2.0") == 2
@@ -275,7 +286,7 @@ def test_a_table_of_ones_own_is_left_alone(tmp_path, text, capsys):
     assert (tmp_path / "results.csv").read_text() == text
 
 
-def test_what_is_shown_is_what_was_asked_for(tmp_path, capsys):
+def test_what_is_shown_is_what_was_asked_for(no_figure, tmp_path, capsys):
     assert run(tmp_path, "--lines", "chebyshev", "--seeds", "2") == 0
     capsys.readouterr()
     assert run(tmp_path, "--lines", "richardson", "--seeds", "1", "--seed", "1", "--json") == 0

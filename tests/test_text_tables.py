@@ -8,7 +8,7 @@ import pytest
 from rich.console import Console
 
 from icl_krr.bench import Row
-from icl_krr.cli import identification_tables, output
+from icl_krr.cli import identification as tables, output
 from icl_krr.cli.commands import ablate, bench, sweep, train, verify
 from icl_krr.cli.commands.ablate import Ablate
 from icl_krr.experiments.ablate.ablation import Ablation
@@ -72,7 +72,7 @@ def identification():
 
 def of_identification():
     layers = record("identify-gp-encoder")["layers"]
-    identification_tables.print_findings(
+    tables.print_findings(
         "gp-encoder", Findings(identification(), layers, None, Gaussian(0.4), 0.05)
     )
 

@@ -47,6 +47,9 @@ SMALL = Training(steps=6, batch=4, log_every=2, validation=8, warmup=2)
 DECODER = {"causal": True, "tokens": "interleaved", "max_tokens": 18}
 
 
+drawn = jax.jit(batch, static_argnums=2)
+
+
 def small(**options):
     defaults = {"num_features": 3, "width": 8, "depth": 2, "heads": 2}
     return ik.init(jax.random.key(0), ik.Architecture(**{**defaults, **options}))
@@ -58,7 +61,7 @@ def same(a, b):
 
 
 def test_the_loss_is_that_of_a_loop():
-    tasks = draw(jax.random.key(1), LINEAR, 3)
+    tasks = numpy(draw(jax.random.key(1), LINEAR, 3))
     lengths = np.array([8, 3, 5])
     tasks = numpy(tasks.replace(mask=np.arange(8)[None] < lengths[:, None]))
     encoder, decoder = small(), small(**DECODER)
@@ -76,18 +79,19 @@ def test_answers_are_compared_with_the_posterior_mean():
     """Of contexts of any length; what is left out is the outputs' own variance."""
     settings = dataclasses.replace(SMALL, batch=64, min_supports=3, target="exact")
     model, state = small(), start(small(), settings)
-    drawn = jax.jit(batch, static_argnums=2)
     tasks = numpy(drawn(jax.random.fold_in(state.key, state.step), LINEAR, settings, state.step))
     best = optimal(LINEAR)
     assert best is not None
     assert optimal(dataclasses.replace(LINEAR, sparsity=1)) is None
-    squares = []
-    for i in range(64):
-        task = jax.tree.map(lambda leaf, i=i: leaf[i], tasks)
-        exact = numpy(ik.solvers.exact(best[0], task, ridge=best[1]).prediction)
-        squares.append((numpy(ik.predict(model, task)) - exact) ** 2)
+
+    @jax.jit
+    @jax.vmap
+    def gap(task):
+        exact = ik.solvers.exact(best[0], task, ridge=best[1]).prediction
+        return ik.predict(model, task) - exact
+
     _, loss = advance(start(small(), settings), LINEAR, settings, best)
-    assert relative(loss, np.mean(squares)) < 1e-4
+    assert relative(loss, np.mean(np.square(gap(tasks)))) < 1e-4
     _, noisy = advance(start(small(), settings), LINEAR, settings)
     assert loss < noisy
 
@@ -97,7 +101,7 @@ def test_contexts_are_mixed_and_grow_by_the_curriculum():
         SMALL, batch=256, min_supports=2, start_supports=4, start_features=1, curriculum=10
     )
     for step, longest, active in ((0, 4, 1), (5, 6, 2), (10, 8, 3), (99, 8, 3)):
-        tasks = batch(jax.random.key(0), LINEAR, settings, np.asarray(step))
+        tasks = numpy(drawn(jax.random.key(0), LINEAR, settings, np.asarray(step)))
         lengths = np.asarray(tasks.mask.sum(axis=1))
         assert (lengths.min(), lengths.max()) == (2, longest)
         assert np.array_equal(tasks.mask, np.arange(8) < lengths[:, None])
@@ -479,16 +483,15 @@ def test_a_finished_run_is_not_relabelled(tmp_path, capsys):
 
 def test_metrics_are_not_what_a_run_hangs_on(tmp_path, capsys):
     """Gone, they are not shown; of another kind, the file is named. The weights are the same."""
-    flags = ["--training.steps", "2", "--training.validation", "4", "--training.batch", "2"]
-    folder = ["--out", str(tmp_path / "run")]
-    assert main(["train", "linear", *flags, *folder]) == 0
+    command = ["train", *FLAGS.split(), "--out", str(tmp_path / "run")]
+    assert main(command) == 0
     weights = (tmp_path / "run" / "model.msgpack").read_bytes()
     (tmp_path / "run" / "metrics.csv").unlink()
-    assert main(["train", "linear", *flags, *folder]) == 0
+    assert main(command) == 0
     assert (tmp_path / "run" / "model.msgpack").read_bytes() == weights
     (tmp_path / "run" / "metrics.csv").write_text("step,loss\nmany,1\n")
     capsys.readouterr()
-    assert main(["train", "linear", *flags, *folder]) == 2
+    assert main(command) == 2
     assert "metrics.csv must hold the metrics of this run" in capsys.readouterr().err
 
 

@@ -1,5 +1,7 @@
 """Layers, masks, trained specs, caches and hooks of the one forward."""
 
+from functools import partial
+
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -16,9 +18,8 @@ T = 9
 
 
 def qkv(seed=0, d_k=3, d_v=2):
-    keys = jax.random.split(jax.random.key(seed), 3)
-    shapes = ((T, d_k), (T, d_k), (T, d_v))
-    return [jax.random.normal(key, shape) for key, shape in zip(keys, shapes, strict=True)]
+    random, dtype = np.random.default_rng(seed), jnp.result_type(float)
+    return [jnp.asarray(random.normal(size=(T, width)), dtype) for width in (d_k, d_k, d_v)]
 
 
 def by_hand(q, k, v, seen, kind):
@@ -42,10 +43,11 @@ def test_attention_equals_a_loop(x64, kind, causal):
     visible = np.array([True, True, False, True, True, True, False, True, False])
     earlier = [[j < i or j == 0 or not causal for j in range(T)] for i in range(T)]
     seen = [[bool(visible[j]) and earlier[i][j] for j in range(T)] for i in range(T)]
-    ours = attention.attend(q, k, v, visible, ik.Spec(1, attention=kind, causal=causal))
-    assert relative(ours, by_hand(q, k, v, seen, kind)) < 1e-12
-    formed = attention.pattern(q, k, visible, ik.Spec(1, attention=kind, causal=causal)) @ v
-    assert relative(ours, formed) < 1e-12
+    spec = ik.Spec(1, attention=kind, causal=causal)
+    ours = jax.jit(partial(attention.attend, spec=spec))(q, k, v, visible)
+    assert relative(ours, by_hand(*map(np.asarray, (q, k, v)), seen, kind)) < 1e-12
+    formed = jax.jit(partial(attention.pattern, spec=spec))(q, k, visible)
+    assert relative(ours, np.asarray(formed) @ np.asarray(v)) < 1e-12
 
 
 def test_the_shapes_that_annotations_state_are_checked():
@@ -95,7 +97,7 @@ SPECS = {
 }
 
 
-@often("name", ("encoder", "gpt2"), SPECS)
+@often("name", ("gpt2",), SPECS)
 def test_random_models_run_through_the_same_forward(x64, name):
     options = SPECS[name]
     spec = architecture(**options)
@@ -107,7 +109,7 @@ def test_random_models_run_through_the_same_forward(x64, name):
     assert prediction.shape == cache["prediction"].shape[1:]
     assert cache["stream"].shape == (4, 1 + (14 if spec.tokens == "interleaved" else 7) + 3, 16)
     assert np.all(np.isfinite(prediction))
-    gradient = jax.jit(jax.grad(lambda m: jnp.sum(ik.predict(m, task) ** 2)))(model)
+    gradient = numpy(jax.jit(jax.grad(lambda m: jnp.sum(ik.predict(m, task) ** 2)))(model))
     silent = [
         jax.tree_util.keystr(path)
         for path, g in jax.tree_util.tree_leaves_with_path(gradient)
@@ -117,7 +119,7 @@ def test_random_models_run_through_the_same_forward(x64, name):
     assert all("'one'" in name for name in silent), silent
 
 
-@often("name", ("encoder", "gpt2", "attention-only", "linear", "bilinear"), SPECS)
+@often("name", ("encoder", "gpt2", "linear", "bilinear"), SPECS)
 def test_random_models_equal_an_independent_numpy_transformer(x64, name):
     """Pre-norm transformer, written once more with loops over heads and blocks."""
     options = SPECS[name]
@@ -218,10 +220,11 @@ def test_a_causal_model_of_interleaved_tokens_answers_at_every_support(x64):
     assert along.shape == (7 + 3,)
     assert relative(along[7:], ik.predict(model, task)) < 1e-12
     for k in range(1, 7):
-        before = ik.Task(x=task.x[:k], y=task.y[:k], x_query=task.x[k:])
-        masked = task.replace(x_query=task.x[k:], y_query=None, mask=np.arange(7) < k)
-        for shorter in (before, masked):
-            assert relative(numpy(ik.predict(model, shorter))[:1], along[k : k + 1]) < 1e-12
+        asked = task.x[k : k + 1]
+        masked = task.replace(x_query=asked, y_query=None, mask=np.arange(7) < k)
+        assert relative(ik.predict(model, masked), along[k : k + 1]) < 1e-12
+    before = ik.Task(x=task.x[:k], y=task.y[:k], x_query=asked)
+    assert relative(ik.predict(model, before), along[k : k + 1]) < 1e-12
     spread = task.replace(mask=np.array([True, False, True, True, False, False, True]))
     kept = ik.Task(x=task.x[spread.mask], y=task.y[spread.mask], x_query=task.x_query, y_query=None)
     assert relative(ik.predict(model, spread), ik.predict(model, kept)) < 1e-12
@@ -269,6 +272,7 @@ def test_initial_parameters_do_not_depend_on_the_others():
     assert np.array_equal(ours, theirs[:2])
 
 
+@pytest.mark.slow
 def test_a_random_model_learns():
     model = ik.init(jax.random.key(0), architecture(depth=2, num_features=2))
     config = ik.tasks.LinearRegression(num_features=2, num_supports=8, num_queries=4)

@@ -167,7 +167,7 @@ def test_m_channels_carry_the_features(x64, kernel):
     assert model.layout.width == full.layout.width - 3
 
 
-@pytest.mark.parametrize("kernel", [ik.Linear(), GAUSSIAN])
+@pytest.mark.parametrize("kernel", [pytest.param(ik.Linear(), marks=pytest.mark.slow), GAUSSIAN])
 def test_gradients_reach_the_sketch(x64, kernel):
     """Through the weights, equal to those through the solver."""
     task, P = draw(0, p=4, n=10), sketches.gaussian(KEY, 4, 2)

@@ -3,7 +3,6 @@
 A suite is a function (quick, seed) that yields contests. The catalogue names them.
 """
 
-from .contest import Contest, Disagreement, Row, compete
-from .report import COLUMNS, markdown, summary
+from .contest import COLUMNS, Contest, Disagreement, Row, compete, markdown, summary
 
 __all__ = ["COLUMNS", "Contest", "Disagreement", "Row", "compete", "markdown", "summary"]

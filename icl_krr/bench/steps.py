@@ -17,8 +17,12 @@ from ..transformer import Architecture, Transformer, init, predict_batch
 from .contest import Contest, scratch
 from .draws import RIDGE, draw, exponential
 from .plain import conjugate_gradient, formed, over_tasks
-from .plain_transformer import gradients as plain_gradients, plain_weights, predictions
-from .torch_model import torch_transformer
+from .plain_transformer import (
+    gradients as plain_gradients,
+    plain_weights,
+    predictions,
+    torch_transformer,
+)
 
 
 def gradients(quick: bool, seed: int) -> Iterator[Contest]:

@@ -1,5 +1,6 @@
 """Input checks; an error message gives the name, the rule, the value and often a remedy."""
 
+# ruff: noqa: F401 (what the rest of the package calls as checks.NAME)
 from ..fields import shown
 from .arrays import (
     ARRAYS,
@@ -39,47 +40,7 @@ from .numbers import (
     reals,
     resolved,
     scalar,
+    shapes,
     spectrum,
     stored,
 )
-
-__all__ = [
-    "ARRAYS",
-    "LARGEST",
-    "array",
-    "at_least",
-    "choice",
-    "concrete",
-    "conversion",
-    "count",
-    "differences",
-    "dtype",
-    "each",
-    "even",
-    "factorable",
-    "finite",
-    "flag",
-    "floating",
-    "floating_dtype",
-    "function",
-    "in_range",
-    "increasing",
-    "instance",
-    "key",
-    "matrices",
-    "names",
-    "nonnegative_scalar",
-    "nonnegatives",
-    "numeric",
-    "one_of",
-    "path",
-    "positive",
-    "positive_scalar",
-    "positives",
-    "reals",
-    "resolved",
-    "scalar",
-    "shown",
-    "spectrum",
-    "stored",
-]

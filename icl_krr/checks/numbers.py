@@ -1,4 +1,4 @@
-"""Checks of numbers: scalars, the entries of arrays, counts, and bounds on eigenvalues."""
+"""Checks of numbers: scalars, the entries of arrays, counts, shapes, and bounds on eigenvalues."""
 
 from __future__ import annotations
 
@@ -186,3 +186,34 @@ def one_of(step_size: Any, bounds: Any) -> None:
             f"got {'neither' if step_size is None else 'both'}; for one task, use "
             "spectrum=icl_krr.spectral_bounds(kernel, task, ridge=ridge)"
         )
+
+
+def shapes(**arrays: tuple[Any, str]) -> None:
+    """Raise an error unless floating-point arrays have the axes that are named.
+
+    Axes of the same name have the same size, in one array and in several arrays. Entries must be
+    finite where they are known. In `shapes(x=(x, "n p"), z=(z, "m p"))`, x and z must have the same
+    number of features. A leading "..." allows any number of further axes.
+
+    Args:
+        **arrays: pairs of an array and the names of its axes.
+    """
+    sizes: dict[str, tuple[int, str]] = {}
+    for name, (value, axes) in arrays.items():
+        floating(name, value)
+        *more, own = axes.rpartition("... ")
+        named, shape = own.split(), jnp.shape(value)
+        wanted = f"[{', '.join(('...' if any(more) else '', *named)).lstrip(', ')}]"
+        if len(shape) < len(named) or (len(shape) > len(named) and not any(more)):
+            raise ValueError(f"{name} must be {wanted}, got shape {list(shape)}")
+        for axis, size in zip(named, shape[len(shape) - len(named) :], strict=True):
+            needed, first = sizes.setdefault(axis, (size, name))
+            if size < 1:
+                raise ValueError(f"{name} must be {wanted} with {axis} >= 1, got {list(shape)}")
+            if size != needed:
+                match = "on both axes" if first == name else f"to match {first}"
+                raise ValueError(
+                    f"{name} must be {wanted} with {axis} = {needed} {match}, "
+                    f"got shape {list(shape)}"
+                )
+        finite(name, value)

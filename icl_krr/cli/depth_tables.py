@@ -14,7 +14,7 @@ from ..plots import depth_figure, images
 from ..tasks import Task
 from ..text_tables import Table, number
 from . import output
-from .options import Command, Construction
+from .options import Command, Construction, checked
 
 Tasks = dict[str, tuple[Task, DepthConfig]]
 Results = dict[str, DepthResult]
@@ -24,15 +24,8 @@ def depth_config(
     settings: Construction, preferred: Kernel | None = None, *, centred: bool = False
 ) -> DepthConfig:
     """Use the given kernel, else the preferred kernel, else let leave-one-out choose."""
-    return DepthConfig(
-        solver=settings.solver,
-        kernel=settings.kernel or preferred,
-        ridge=settings.ridge,
-        temperature=settings.temperature,
-        lengthscale=settings.lengthscale,
-        steps=settings.steps,
-        centred=centred,
-    )
+    kernel = settings.kernel or preferred
+    return checked(settings, DepthConfig, kernel=kernel, centred=centred)
 
 
 def solve(tasks: Tasks) -> Results:

@@ -84,9 +84,10 @@ Folder = Annotated[
 ]
 
 
-def checked(settings: Any, config: type[T]) -> T:
+def checked(settings: Any, config: type[T], **changed: Any) -> T:
     """The settings that the library takes, in its own class, which checks them."""
-    return config(**{field.name: getattr(settings, field.name) for field in fields(config)})  # pyright: ignore[reportArgumentType]
+    names = {field.name for field in fields(config)} - changed.keys()  # pyright: ignore[reportArgumentType]
+    return config(**{name: getattr(settings, name) for name in names}, **changed)
 
 
 def refuse_unused(settings: Any, names: Iterable[str], where: str, section: str = "") -> None:

@@ -9,11 +9,10 @@ method.
 # names imported as `name as name` are used by other packages here and are not public
 from .algebra import inner as inner, project as project
 from .exponential import Exponential
-from .features import Features
 from .forms import Diagonal, FeatureLayer, Pattern
 from .gaussian import Gaussian
 from .kernel import Kernel, check_kernel as check_kernel
-from .linear import Linear
+from .linear import Features, Linear
 from .log_bilinear import LogBilinear, PositiveKernel, check_positive as check_positive
 from .mixture import Mixture, check_pairs as check_pairs
 from .weighted import Weighted, weighted as weighted, weighted_family as weighted_family

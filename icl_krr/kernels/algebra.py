@@ -9,7 +9,7 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Float
 
-from .. import capacity, checks, shapes
+from .. import capacity, checks
 from ..constants import known, xp
 from ..numerics import matmul
 
@@ -29,7 +29,7 @@ def project(projection: Any, x: Float[Array, "n p"]) -> Float[Array, "n d"]:
 
 def check_projection(projection: Any) -> None:
     if projection is not None:
-        shapes.check(projection=(projection, "d p"))
+        checks.shapes(projection=(projection, "d p"))
 
 
 def precede(projection: Any, sketch: Any) -> Any:

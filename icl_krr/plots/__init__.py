@@ -1,15 +1,15 @@
 """Figures of the results, in one style; labels come from the results."""
 
-from .changed_models import ablation_figure, power_figure
 from .claims import claim_figure, sweep_figure
-from .depth import depth_figure, scaling_figure
+from .depth import depth_figure, finetune_depth_figure, finetune_path_figure, scaling_figure
 from .explorer import explorer_figure
-from .finetune import finetune_depth_figure, finetune_path_figure
 from .models import (
+    ablation_figure,
     confusion_figure,
     filter_figure,
     fitting_figure,
     identification_figure,
+    power_figure,
     training_figure,
 )
 from .panels import curves_figure, heatmaps_figure

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 from matplotlib.figure import Figure
 
-from .style import COLORS, label_ticks, legend
+from .style import COLORS, label_ticks, legend, sheet
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -23,14 +23,12 @@ def claim_figure(name: str, claim: Claim, rows: Rows) -> Figure:
     """The values of a claim: medians over draws and seeds, and the bound as dashed lines."""
     plot = claim.plot
     rows = [row for row in rows if plot.y in row]
-    figure = Figure(figsize=(6.4, 4.6), layout="constrained")
-    axis = figure.subplots()
+    figure, axis = sheet(6.4, 4.6)
     curves(axis, plot, plot.y, rows)
-    axis.set_xscale("log" if plot.logx else "linear")
-    axis.set_yscale("log" if plot.logy else "linear")
-    label_ticks(axis, whole="x" if whole(rows, plot.x) else "")
-    axis.set_xlabel(plot.x)
+    xscale, yscale = ("log" if log else "linear" for log in (plot.logx, plot.logy))
+    axis.set(xscale=xscale, yscale=yscale, xlabel=plot.x)
     axis.set_ylabel(f"{plot.y} (dashed: {plot.bound})" if plot.bound else plot.y)
+    label_ticks(axis, whole="x" if whole(rows, plot.x) else "")
     axis.grid(alpha=0.25)
     legend(figure, axis, title=", ".join(plot.by))
     seeds = [row["seed"] for row in rows]

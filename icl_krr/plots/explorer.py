@@ -32,14 +32,8 @@ def explorer_figure(found: Explored, at: dict[str, int]) -> Figure:
     task = found.task
     angle, asked = (np.arctan2(x[:, 1], x[:, 0]) for x in map(np.asarray, (task.x, task.x_query)))
     axis = grid["f"]
-    axis.plot(
-        asked,
-        np.asarray(task.y_query),
-        color="black",
-        linewidth=1,
-        alpha=0.5,
-        label="true function",
-    )
+    truth = np.asarray(task.y_query)
+    axis.plot(asked, truth, color="black", linewidth=1, alpha=0.5, label="true function")
     axis.plot(angle, np.asarray(task.y), "o", color="black", markersize=4, label="supports")
     line("f", "smoother", asked, "Nadaraya-Watson (one head)", color=RED, linestyle="--")
     line("f", "exact", asked, "exact KRR", color=GREEN, linewidth=4, alpha=0.4)

@@ -1,4 +1,4 @@
-"""Figures of trained models: training, fitting and identification."""
+"""Figures of models: training, fitting, identification, and without parts or with noise."""
 
 from __future__ import annotations
 
@@ -10,9 +10,11 @@ from matplotlib.cm import ScalarMappable
 from matplotlib.colors import LogNorm
 from matplotlib.figure import Figure
 
-from .style import BLUE, RED, STYLES, label_ticks, legend
+from ..experiments.solverbench.power import KINDS, curves
+from .style import BLUE, RED, STYLES, label_ticks, legend, sheet
 
 if TYPE_CHECKING:
+    from ..experiments.ablate.ablation import Ablation
     from ..experiments.identify.trained_model import Findings
     from ..experiments.shared.rows import Rows
     from ..probes import Identification
@@ -23,8 +25,7 @@ def training_figure(rows: Rows, title: str) -> Figure:
 
     With a predictive distribution, it is minus the log density of an output, else an error.
     """
-    figure = Figure(figsize=(6.4, 4.2), layout="constrained")
-    axis = figure.subplots()
+    figure, axis = sheet(6.4, 4.2)
     steps = [row["step"] for row in rows]
     point = "." if len(rows) == 1 else ""
     unsure = "nll" in rows[-1]
@@ -38,15 +39,12 @@ def training_figure(rows: Rows, title: str) -> Figure:
         color, style = STYLES[name]
         label = "one Gaussian" if column == "constant_nll" else name
         axis.axhline(rows[-1][column], color=color, linestyle=style, label=label)
-    axis.set_yscale("linear" if unsure else "log")
+    units = "mean squared error (units of y squared)"
+    if unsure:
+        units = "minus log density of an output (nats)"
+    axis.set(yscale="linear" if unsure else "log", xlabel="training step", ylabel=units)
     axis.set_xlim(left=0)
     label_ticks(axis, whole="x")
-    axis.set_xlabel("training step")
-    axis.set_ylabel(
-        "minus log density of an output (nats)"
-        if unsure
-        else "mean squared error (units of y squared)"
-    )
     axis.set_title(title, fontsize=9)
     axis.grid(alpha=0.25)
     legend(figure, axis)
@@ -55,14 +53,12 @@ def training_figure(rows: Rows, title: str) -> Figure:
 
 def fitting_figure(losses: list[float], units: str, title: str) -> Figure:
     """The loss of a fit against its iterations."""
-    figure = Figure(figsize=(6.4, 4.2), layout="constrained")
-    axis = figure.subplots()
+    figure, axis = sheet(6.4, 4.2)
     axis.plot(range(len(losses)), losses, "o-", color=BLUE, markersize=3)
     if 0 < 10 * min(losses) < max(losses):
         axis.set_yscale("log")
     label_ticks(axis, whole="x")
-    axis.set_xlabel("iteration")
-    axis.set_ylabel(f"loss: {units}")
+    axis.set(xlabel="iteration", ylabel=f"loss: {units}")
     axis.set_title(title, fontsize=9)
     axis.grid(alpha=0.25)
     return figure
@@ -108,8 +104,7 @@ def identification_figure(found: Identification, title: str) -> Figure:
 
 def filter_figure(findings: Findings, title: str) -> Figure:
     """The filter of every layer on the eigenvalues of the kernel matrix, and that of exact KRR."""
-    figure = Figure(figsize=(6.4, 4.6), layout="constrained")
-    axis = figure.subplots()
+    figure, axis = sheet(6.4, 4.6)
     found = findings.filter
     for layer in range(1, len(found.q)):
         color = colormaps["viridis"]((layer - 1) / max(1, len(found.q) - 2))
@@ -117,12 +112,10 @@ def filter_figure(findings: Findings, title: str) -> Figure:
         axis.fill_between(found.sigma, found.low[layer], found.high[layer], color=color, alpha=0.2)
     exact = 1 / (found.sigma + findings.ridge)
     axis.plot(found.sigma, exact, "k--", label="exact KRR: 1 / (sigma + ridge)")
-    axis.set_xscale("log")
-    axis.set_yscale("log")
+    words = "filter q(sigma), where q > 0\nd prediction / d y = k(x)^T q(K)"
+    axis.set(xscale="log", yscale="log", xlabel="eigenvalue sigma of K", ylabel=words)
     axis.set_ylim(float(exact.min()) / 4, float(exact.max()) * 4)
     label_ticks(axis)
-    axis.set_xlabel("eigenvalue sigma of K")
-    axis.set_ylabel("filter q(sigma), where q > 0\nd prediction / d y = k(x)^T q(K)")
     axis.set_title(f"{title}: {findings.kernel!r}, ridge {findings.ridge:.3g}", fontsize=8)
     axis.grid(alpha=0.25)
     legend(figure, axis, title="after layer", ncols=6)
@@ -132,8 +125,7 @@ def filter_figure(findings: Findings, title: str) -> Figure:
 def confusion_figure(matrix: dict[tuple[str, str], dict[str, int]], seed: int) -> Figure:
     """How often each candidate (column) is not ruled out for each constructed solver (row)."""
     names = [name for name in next(iter(matrix.values())) if name != "runs"]
-    figure = Figure(figsize=(7.6, 0.34 * len(matrix) + 2.6), layout="constrained")
-    axis = figure.subplots()
+    figure, axis = sheet(7.6, 0.34 * len(matrix) + 2.6)
     shares = [[counts[name] / counts["runs"] for name in names] for counts in matrix.values()]
     axis.imshow(shares, cmap="Blues", vmin=0, vmax=1, aspect="auto")
     for i, counts in enumerate(matrix.values()):
@@ -152,4 +144,69 @@ def confusion_figure(matrix: dict[tuple[str, str], dict[str, int]], seed: int) -
         f"identification of transformers with a known solver, seeds from {seed}, float64",
         fontsize=9,
     )
+    return figure
+
+
+LEAST = 1e-6
+OUTCOMES = dict(zip(KINDS, (BLUE, "#56B4E9", "#999999", "#E69F00", RED), strict=True))
+
+
+def ablation_figure(found: Ablation, title: str) -> Figure:
+    """The change of the predictions without each part, and the expected change."""
+    rows = [row for row in found.rows if "change" in row]
+    figure, axis = sheet(7.2, 0.19 * len(rows) + 1.4)
+    for i, row in enumerate(rows):
+        change = max(row["change"], LEAST)
+        axis.plot([max(row["low"], LEAST), max(row["high"], LEAST)], [i, i], color=BLUE)
+        axis.plot(
+            change, i, "o", color=BLUE, markersize=4, label="measured (95 % interval)" * (i == 0)
+        )
+    expected = [(i, row) for i, row in enumerate(rows) if "expected change" in row]
+    if expected:
+        at, those = zip(*expected, strict=True)
+        changes = [max(row["expected change"], LEAST) for row in those]
+        label = "expected: algorithm without the part"
+        axis.plot(changes, at, "o", color=RED, fillstyle="none", markersize=8, label=label)
+    slots = [row["slot"] if row["kind"] == "swap" else "" for row in rows]
+    names = [f"{row['site']} {slot}".rstrip() for row, slot in zip(rows, slots, strict=True)]
+    axis.set_yticks(range(len(rows)), names, fontsize=6)
+    axis.invert_yaxis()
+    words = f"change of the predictions |f' - f| / |f| (smaller values are drawn at {LEAST:g})"
+    axis.set(xscale="log", xlabel=words)
+    label_ticks(axis)
+    axis.set_title(title, fontsize=9)
+    axis.grid(alpha=0.25)
+    legend(figure, axis)
+    return figure
+
+
+def power_figure(rows: Rows, title: str) -> Figure:
+    """Shares of the outcomes against the noise on the weights, a panel for every way to read."""
+    found = curves(rows)
+    panels = list(dict.fromkeys((row["tasks"], row["reading"]) for row in found))
+    solvers = list(dict.fromkeys(row["solver"] for row in found))
+    levels = list(dict.fromkeys(row["level"] for row in found))
+    figure = Figure(figsize=(2.6 * len(solvers) + 1.2, 1.7 * len(panels) + 1), layout="constrained")
+    axes = figure.subplots(len(panels), len(solvers), squeeze=False, sharex=True, sharey=True)
+    for line, (tasks, reading) in zip(axes, panels, strict=True):
+        for axis, solver in zip(line, solvers, strict=True):
+            cell = [
+                row
+                for row in found
+                if (row["tasks"], row["reading"], row["solver"]) == (tasks, reading, solver)
+            ]
+            below = [0.0] * len(cell)
+            for kind, color in OUTCOMES.items():
+                shares = [row[kind].share for row in cell]
+                axis.bar(range(len(cell)), shares, 0.85, below, color=color, label=kind)
+                below = [low + share for low, share in zip(below, shares, strict=True)]
+            axis.set_title(f"{solver}\n{tasks} tasks, {reading}", fontsize=7)
+            axis.set_xticks(range(len(levels)), [f"{level:g}" for level in levels], fontsize=6)
+            axis.tick_params(axis="y", labelsize=6)
+    for axis in axes[-1]:
+        axis.set_xlabel("relative noise on every weight", fontsize=7)
+    figure.supylabel("share of seeds", fontsize=8)
+    figure.suptitle(title, fontsize=9)
+    handles, labels = axes[0, 0].get_legend_handles_labels()
+    figure.legend(handles, labels, loc="outside lower center", ncols=len(KINDS), fontsize=7)
     return figure

@@ -21,6 +21,12 @@ STYLES = {
 }
 
 
+def sheet(width: float, height: float) -> tuple[Figure, Axes]:
+    """A figure with one panel."""
+    figure = Figure(figsize=(width, height), layout="constrained")
+    return figure, figure.subplots()
+
+
 def label_ticks(axis: Axes, whole: str = "") -> None:
     """Tick labels at whole numbers on the axes in `whole`, and several on short log axes."""
     for name, part in (("x", axis.xaxis), ("y", axis.yaxis)):

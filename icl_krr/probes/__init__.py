@@ -118,16 +118,15 @@ from .changing.sites import Site, sites
 from .changing.slots import round_slots, transplant
 from .changing.swap import Swap, swap
 from .check import check
-from .naming.agreement import Agreement, agreement
 from .naming.alignment import align
 from .naming.candidate_fit import CandidateFit, fit_candidate
 from .naming.designed_tasks import Design, design, gaussian_prior
 from .naming.identification import Identification
-from .naming.identify import identify, identify_arrays
+from .naming.identify import Agreement, agreement, identify, identify_arrays
 from .naming.separation import Separation, separation
 from .naming.state_probes import StateProbe, probe_states, support_streams
 from .naming.variances import Variances, compare_variances
-from .reading.arrays import array_answers
+from .reading.arrays import array_answers, decoder_answers, torch_arrays
 from .reading.derivatives import (
     Sensitivities,
     hat_matrix,
@@ -140,7 +139,6 @@ from .reading.hyperparameters import effective
 from .reading.influence import Influence, influence, weighted
 from .reading.readouts import Probe, fit_probe, has_slot, layerwise, streams
 from .reading.tasks_to_read import along_eigenvector, prefixes
-from .reading.torch_models import decoder_answers, torch_arrays
 
 __all__ = [
     "Advice",

@@ -8,14 +8,12 @@ Bokeh (1.3 MB, BSD) and Plotly (4.8 MB, MIT) need a browser to make a static SVG
 a canvas.
 """
 
+from .chart import Axis, Board, Cell
 from .explorer import explorer_section
 from .identification import identification_section
-from .page import Facts, Fold, Section, Table, render
-from .sections import claims_section, facts_of, provenance
-from .sliders import Axis, Board, Cell
+from .page import Facts, Fold, Section, Table, claims_section, facts_of, provenance, render
 from .snapshots import snapshots_section
-from .sweep import sweep_section
-from .training import training_section
+from .sweep import sweep_section, training_section
 
 __all__ = [
     "Axis",

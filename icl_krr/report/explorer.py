@@ -7,9 +7,9 @@ from typing import Any
 import numpy as np
 
 from ..experiments.explorer import SLOTS, Explored
+from .chart import Axis, Board, Cell, numbers, shares, thousandths
 from .explorer_charts import gaps, predictions, slot_chart
 from .page import Fold, Section
-from .sliders import Axis, Board, Cell, numbers, shares, thousandths
 
 HERE = ("temperature", "ridge", "channels", "depth")
 """The sliders; in a chart `width` is the width of the chart."""

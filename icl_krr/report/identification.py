@@ -9,10 +9,9 @@ import numpy as np
 
 from ..experiments.shared.rows import Rows
 from ..files import Lines as TableLines
-from .chart import BLUE, INK, RED, Chart, Line, Spec
+from .chart import BLUE, INK, RED, Board, Chart, Line, Spec
 from .marks import curves, heatmap, log_axis
 from .page import Fold, Section, Table
-from .sliders import Board
 
 SHOWN = 4
 """The nearest candidates have heatmaps at once, the others after a click."""

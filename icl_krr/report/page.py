@@ -1,18 +1,19 @@
-"""An HTML page of sections that is readable without scripts and without a network."""
+"""An HTML page of sections, readable without scripts and network; claims, and how it was made."""
 
 from __future__ import annotations
 
 from base64 import b64encode
+from collections import Counter
 from collections.abc import Sequence
 from functools import cache
 from hashlib import sha256
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from jinja2 import Environment, PackageLoader
 
+from ..experiments.claims.claim import works
 from ..files import Lines
-from .chart import CONFIG, library
-from .sliders import Board
+from .chart import CONFIG, Board, library
 
 
 class Table(NamedTuple):
@@ -91,3 +92,45 @@ def environment() -> Environment:
 def page_script() -> str:
     """The charting library and the page's own script."""
     return environment().get_template("page.js").render(library=library(), config=CONFIG)
+
+
+def claims_section(table: Lines, provenance: str) -> Section:
+    """The section with the verdicts on the claims and the works that they quote."""
+    header, lines = table
+    counts = Counter(line[1] for line in lines)
+    words = (
+        "Claims about in-context kernel regression, quoted from published works or our own. Each "
+        "claim has a verdict and a check that decides the verdict. If a claim is false as stated, "
+        "its measured value shows a counterexample. Verdicts: "
+        f"{', '.join(f'{n} {status}' for status, n in counts.items())}.",
+        f"Each measured value is that of the worst draw, averaged over seeds. {provenance}",
+    )
+    folds, sources = [], []
+    for claim, verdict, *rest in lines:
+        known = {name: cell for name, cell in zip(header[2:], rest, strict=True) if cell}
+        folds.append(Fold(claim, (Facts(known),), verdict))
+        sources.append(known.get("source", ""))
+    quoted = works(sources)
+    if quoted:
+        folds.append(Fold("Works that the claims quote", (Facts(quoted),)))
+    return Section("claims", "Which claims hold", words, tuple(folds))
+
+
+def facts_of(meta: dict[str, Any]) -> dict[str, str]:
+    """The command, seed, device and versions that made a page."""
+    versions = ", ".join(f"{package} {number}" for package, number in meta["versions"].items())
+    return {
+        "command": " ".join(meta["command"]),
+        "seed": str(meta["seed"]),
+        "device": f"{meta['device']}, {meta['cores']} cores",
+        "matmul precision": meta["matmul_precision"],
+        "versions": f"Python {meta['python']}, {versions}",
+    }
+
+
+def provenance(meta: dict[str, Any], dtype: str) -> str:
+    """The command, seed, versions and device of a result, in one line."""
+    return (
+        f"{' '.join(meta['command'])}: seed {meta['seed']}, {dtype}, icl_krr "
+        f"{meta['versions']['icl_krr']}, jax {meta['versions']['jax']}, {meta['device']}."
+    )

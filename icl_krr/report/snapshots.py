@@ -8,10 +8,9 @@ from itertools import product
 import numpy as np
 
 from ..experiments.snapshot import Snapshot
-from .chart import INK, Chart, Spec
+from .chart import INK, Axis, Board, Chart, Spec, thousandths
 from .marks import heatmap
 from .page import Section
-from .sliders import Axis, Board, thousandths
 
 LEAST = 1e-6
 

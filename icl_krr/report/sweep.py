@@ -1,4 +1,4 @@
-"""The section on a sweep: medians over seeds, with a slider for the step."""
+"""The sections on curves that finished runs hold: a sweep, and the training of a model."""
 
 from __future__ import annotations
 
@@ -9,10 +9,24 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from ..experiments.shared.rows import Plot, Rows
-from .chart import INK, PALETTE, Chart, Line, Spec
+from .chart import (
+    BLUE,
+    GREEN,
+    INK,
+    ORANGE,
+    PALETTE,
+    RED,
+    SKY,
+    Axis,
+    Board,
+    Cell,
+    Chart,
+    Line,
+    Spec,
+    numbers,
+)
 from .marks import STEPS, curves, log_axis
 from .page import Section
-from .sliders import Axis, Board, Cell, numbers
 
 WORDS = {
     "gap": "Gap to exact KRR, |f - f*| / |f*|",
@@ -120,3 +134,77 @@ def chart(
     spec["height"] = 240
     description = f"Lines of medians over seeds against {x['title']}, on a log scale."
     return Chart(title, description, spec, lines, (name,), 6)
+
+
+class Measure(NamedTuple):
+    """What the curves of a run show: {line: (its column, how it is drawn)}, and words."""
+
+    drawn: dict[str, tuple[str, Line]]
+    title: str
+    units: str
+    words: str
+    about: str
+
+
+ERRORS = Measure(
+    {
+        "training batches": ("loss", Line(SKY)),
+        "validation tasks": ("validation", Line(BLUE)),
+        "exact KRR": ("exact", Line(GREEN)),
+        "Nadaraya-Watson": ("nadaraya_watson", Line(RED, "6 3")),
+        "mean": ("mean", Line(ORANGE)),
+        "zero": ("zero", Line(INK, "2 3")),
+    },
+    "Mean squared errors",
+    "mean squared error (units of y²)",
+    "Mean squared error of the model during training, and the errors of known predictors on "
+    "the validation tasks.",
+    "Lines of the errors on training batches and validation tasks, and of exact KRR, one "
+    "softmax head, the mean of the supports and the zero prediction. Log scale.",
+)
+DENSITIES = Measure(
+    {
+        "training batches": ("loss", Line(SKY)),
+        "validation tasks": ("nll", Line(BLUE)),
+        "exact KRR": ("exact_nll", Line(GREEN)),
+        "one Gaussian": ("constant_nll", Line(ORANGE)),
+    },
+    "Minus log densities",
+    "minus log density (nats)",
+    "Minus the log density of an output with its noise during training, and on the validation "
+    "tasks those of exact KRR with its variance and of one Gaussian for all outputs.",
+    "Lines of training batches and validation tasks, of exact KRR, and of one Gaussian.",
+)
+
+
+def training_section(name: str, rows: Rows, provenance: str) -> Section:
+    """The section with the training curves of a run."""
+    measure = DENSITIES if "nll" in rows[-1] else ERRORS
+    columns = {label: column for label, (column, _) in measure.drawn.items()}
+    lines = {label: line for label, (_, line) in measure.drawn.items()}
+    points = [
+        {"step": row["step"], "line": line, "value": float(row[column])}
+        for line, column in columns.items()
+        for row in rows
+    ]
+    axis = log_axis(point["value"] for point in points)
+    if measure is DENSITIES:
+        axis = {"scale": {"zero": False}}
+    spec = curves(
+        points,
+        {"field": "step", "type": "quantitative", "title": "training step"} | STEPS,
+        axis | {"title": measure.units},
+        lines,
+        zoom=True,
+        marked=len(rows) == 1,
+    )
+    spec["height"] = 220
+    chart = Chart(f"{measure.title} against training steps", measure.about, spec, lines, span=12)
+    shown = [*rows[: -1 : -(-len(rows) // 8)], rows[-1]]
+    header = ["step", *columns]
+    table: list[list[str | Cell]] = [
+        [str(row["step"]), *(f"{float(row[column]):.3g}" for column in columns.values())]
+        for row in shown
+    ]
+    board = Board((chart,), caption=provenance, tables=((measure.title, header, table),))
+    return Section("training", f"How {name} was trained", (measure.words,), (board,))

@@ -10,7 +10,7 @@ import numpy as np
 from jax.typing import DTypeLike
 from jaxtyping import Array, Float
 
-from .. import checks, shapes
+from .. import checks
 from ..constants import xp
 from ..kernels import FeatureLayer, Features, Kernel, check_kernel
 from ..linalg import solve
@@ -95,7 +95,7 @@ def nystrom_features(
     (5, 2)
     """
     check_kernel(kernel)
-    shapes.check(landmarks=(landmarks, "l p"))
+    checks.shapes(landmarks=(landmarks, "l p"))
     width = len(landmarks) if width is None else width
     checks.count("width", width)
     if width > len(landmarks):
@@ -212,7 +212,7 @@ def nystrom(
     check_kernel(kernel)
     checks.positive_scalar("ridge", ridge)
     checks.count("rank", rank)
-    shapes.check(x=(x, "n p"))
+    checks.shapes(x=(x, "n p"))
     if rank > len(x):
         raise ValueError(f"rank must be <= n = {len(x)}, the number of points, got {rank}")
     landmarks = x[:rank]

@@ -9,7 +9,7 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Float
 
-from .. import capacity, checks, shapes
+from .. import capacity, checks
 from ..kernels import Features, Kernel, check_kernel
 from ..linalg import eigh, one_by_one
 from ..numerics import matmul
@@ -43,7 +43,7 @@ def sketched(kernel: Kernel, sketch: Any) -> Kernel:
     check_kernel(kernel)
     if callable(sketch):
         return Features(sketch)
-    shapes.check(sketch=(sketch, "p m"))
+    checks.shapes(sketch=(sketch, "p m"))
     return kernel.sketched(sketch)
 
 

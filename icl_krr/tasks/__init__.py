@@ -63,8 +63,7 @@ Raises:
 from .batches import map_tasks
 from .division import split
 from .families import DecisionTree, ReLUNetwork, Rows, Sinusoids
-from .gaussian_process import GaussianProcess
-from .linear_regression import LinearRegression
+from .gaussian_process import GaussianProcess, LinearRegression
 from .linear_system import System, system
 from .samplers import Sampler, battery, sample
 from .tables import Queries, Table, diabetes, read_queries, read_table

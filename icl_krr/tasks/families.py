@@ -8,7 +8,7 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Float
 
-from .. import capacity, checks, shapes
+from .. import capacity, checks
 from ..numerics import matmul
 from ..pytree import checked, static
 from .columns import standardise
@@ -219,7 +219,7 @@ class Rows(InOneProgram):
     num_queries: int = static(default=1)
 
     def __post_init__(self):
-        shapes.check(x=(self.x, "rows p"), y=(self.y, "rows"))
+        checks.shapes(x=(self.x, "rows p"), y=(self.y, "rows"))
         for name in ("num_supports", "num_queries"):
             checks.count(name, getattr(self, name))
         needed = self.num_supports + self.num_queries

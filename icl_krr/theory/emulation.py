@@ -7,7 +7,7 @@ import jax.numpy as jnp
 from jax.typing import DTypeLike
 from jaxtyping import Array, Float
 
-from .. import checks, shapes
+from .. import checks
 from ..numerics import matmul
 
 Number = jax.Array | float
@@ -44,7 +44,7 @@ def emulated_product(
     >>> float(emulated_product(S, v, 1e-2, symmetric=True)[0, 0].round(3))
     -1.0
     """
-    shapes.check(scores=(scores, "m n"), values=(values, "n d"))
+    checks.shapes(scores=(scores, "m n"), values=(values, "n d"))
     checks.positive_scalar("epsilon", epsilon)
     checks.flag("symmetric", symmetric)
     n = scores.shape[1]

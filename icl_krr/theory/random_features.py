@@ -6,7 +6,7 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Float
 
-from .. import checks, shapes
+from .. import checks
 
 Number = jax.Array | float
 
@@ -94,7 +94,7 @@ def performer_width(dimension: int, radius: Number, error: Number) -> Float[Arra
 
 
 def check(x: jax.Array, z: jax.Array, temperature: Number, width: int) -> None:
-    shapes.check(x=(x, "... p"), z=(z, "... p"))
+    checks.shapes(x=(x, "... p"), z=(z, "... p"))
     checks.positive_scalar("temperature", temperature)
     checks.count("width", width)
     try:

@@ -6,7 +6,7 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Float
 
-from .. import checks, shapes
+from .. import checks
 from ..kernels import Kernel
 from ..linalg import solve
 from ..tasks import Task, system
@@ -162,7 +162,7 @@ def energy_norm(matrix: Float[Array, "n n"], error: Float[Array, "... n"]) -> ja
     >>> float(energy_norm(4 * np.eye(2), np.array([1.0, 0.0])))
     2.0
     """
-    shapes.check(matrix=(matrix, "n n"), error=(error, "... n"))
+    checks.shapes(matrix=(matrix, "n n"), error=(error, "... n"))
     return jnp.sqrt(jnp.einsum("...i,ij,...j->...", error, matrix, error, precision="highest"))
 
 
@@ -196,7 +196,7 @@ def prediction_bound(
     """
     check_matrices(kernel, task)
     checks.positive_scalar("ridge", ridge)
-    shapes.check(x=(task.x, "n p"), alpha=(alpha, "n"))
+    checks.shapes(x=(task.x, "n p"), alpha=(alpha, "n"))
     return errors_of_predictions(kernel, task, alpha, ridge)
 
 

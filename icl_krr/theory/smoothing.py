@@ -6,7 +6,7 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Float
 
-from .. import capacity, checks, shapes
+from .. import capacity, checks
 from ..kernels import Exponential, PositiveKernel, check_positive
 from ..linalg import solve
 from ..numerics import matmul
@@ -67,7 +67,7 @@ def rank_correlation(a: Float[Array, " q"], b: Float[Array, " q"]) -> Float[Arra
     >>> float(rank_correlation(np.array([1.0, 2.0, 3.0]), np.array([1.0, 4.0, 9.0])).round(6))
     1.0
     """
-    shapes.check(a=(a, "q"), b=(b, "q"))
+    checks.shapes(a=(a, "q"), b=(b, "q"))
     capacity.check("comparison of all pairs", 4 * a.size**2, a)
     return correlation_of_ranks(a, b)
 
@@ -100,7 +100,7 @@ def mean_limit_bound(spread: jax.Array | float, values: Float[Array, " n"]) -> F
     0.0
     """
     checks.nonnegatives(spread=spread)
-    shapes.check(values=(values, "n"))
+    checks.shapes(values=(values, "n"))
     return jnp.tanh(jnp.asarray(spread) / 4) * (jnp.max(values) - jnp.min(values))
 
 
@@ -124,7 +124,7 @@ def nearest_limit_bound(gap: jax.Array | float, values: Float[Array, " n"]) -> F
     0.0
     """
     checks.nonnegatives(gap=gap)
-    shapes.check(values=(values, "n"))
+    checks.shapes(values=(values, "n"))
     others = (len(values) - 1) * jnp.exp(-jnp.asarray(gap))
     return others / (1 + others) * (jnp.max(values) - jnp.min(values))
 
@@ -143,7 +143,7 @@ def logit_variance(x: Float[Array, "p p"], z: Float[Array, "p p"]) -> Float[Arra
     >>> float(logit_variance(np.eye(5), np.eye(5)))
     1.0
     """
-    shapes.check(x=(x, "p p"), z=(z, "p p"))
+    checks.shapes(x=(x, "p p"), z=(z, "p p"))
     return jnp.sum(x * z.T) / len(x)
 
 
@@ -167,7 +167,7 @@ def gaussian_logits(
     >>> gaussian_logits(np.ones((1, 1)), np.ones((1, 1)), 1.0).tolist()
     [[0.5]]
     """
-    shapes.check(x=(x, "n p"), z=(z, "m p"))
+    checks.shapes(x=(x, "n p"), z=(z, "m p"))
     checks.positive_scalar("lengthscale", lengthscale)
     return (matmul(x, z.T) - jnp.sum(z * z, -1)[None] / 2) / lengthscale**2
 
@@ -193,7 +193,7 @@ def gaussian_from_exponential(
     >>> float(gaussian_from_exponential(np.ones((1, 1)), np.ones((1, 1)), 1.0)[0, 0])
     1.0
     """
-    shapes.check(x=(x, "n p"), z=(z, "m p"))
+    checks.shapes(x=(x, "n p"), z=(z, "m p"))
     checks.positive_scalar("lengthscale", lengthscale)
     checks.matrices(x, z)
     return scaled_exponential(x, z, lengthscale)

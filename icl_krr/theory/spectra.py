@@ -6,7 +6,7 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Float
 
-from .. import checks, linalg, shapes
+from .. import checks, linalg
 from ..kernels import Kernel
 from ..tasks import Task, system
 from ..tasks.linear_system import check_matrices
@@ -116,7 +116,7 @@ def effective_dimension(sigma: Float[Array, " n"], ridge: float | jax.Array) -> 
     >>> float(effective_dimension(np.array([1.0, 3.0]), 1.0))
     1.25
     """
-    shapes.check(sigma=(sigma, "n"))
+    checks.shapes(sigma=(sigma, "n"))
     checks.positive_scalar("ridge", ridge)
     return jnp.sum(sigma / (sigma + ridge))
 
@@ -165,7 +165,7 @@ def distinct_eigenvalues(sigma: Float[Array, " n"]) -> Float[Array, ""]:
     >>> int(distinct_eigenvalues(np.array([0.0, 0.0, 1.0, 3.0])))
     3
     """
-    shapes.check(sigma=(sigma, "n"))
+    checks.shapes(sigma=(sigma, "n"))
     gap = jnp.sqrt(jnp.finfo(sigma.dtype).eps) * sigma[-1]
     return 1 + jnp.sum(jnp.diff(sigma) > gap)
 
@@ -188,6 +188,6 @@ def opposite_pair_eigenvalue(
     >>> round(float(opposite_pair_eigenvalue(-np.eye(2), 1.0)), 2)
     -2.35
     """
-    shapes.check(form=(form, "p p"))
+    checks.shapes(form=(form, "p p"))
     checks.positive_scalar("temperature", temperature)
     return 2 * jnp.sinh(linalg.eigh(form)[0][0] / temperature)

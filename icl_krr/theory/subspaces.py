@@ -10,7 +10,7 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Float
 
-from .. import checks, shapes
+from .. import checks
 from .width import sketch_error_best
 
 Number = jax.Array | float
@@ -52,7 +52,7 @@ def relative_inverse_error_angle(
     >>> float(relative_inverse_error_angle(np.array([1.0, 2.0, 4.0]), 1, 0.5, 1.0))
     8.0
     """
-    shapes.check(sigma=(sigma, "n"))
+    checks.shapes(sigma=(sigma, "n"))
     checks.positives(ridge=ridge)
     checks.nonnegatives(sine=sine)
     square = jnp.minimum(jnp.asarray(sine), 1) ** 2

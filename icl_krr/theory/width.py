@@ -10,7 +10,7 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Float
 
-from .. import checks, shapes
+from .. import checks
 
 Number = jax.Array | float
 
@@ -28,7 +28,7 @@ def sketch_error_tail(sigma: Float[Array, " n"], width: Number) -> jax.Array:
     >>> float(sketch_error_tail(np.array([1.0, 2.0, 4.0]), 1))
     3.0
     """
-    shapes.check(sigma=(sigma, "n"))
+    checks.shapes(sigma=(sigma, "n"))
     checks.nonnegatives(width=width)
     beyond = jnp.arange(len(sigma)) < len(sigma) - jnp.asarray(width)
     return jnp.sum(jnp.where(beyond, sigma, 0))
@@ -46,7 +46,7 @@ def sketch_error_best(sigma: Float[Array, " n"], width: Number) -> jax.Array:
     >>> float(sketch_error_best(np.array([1.0, 2.0, 4.0]), 1))
     2.0
     """
-    shapes.check(sigma=(sigma, "n"))
+    checks.shapes(sigma=(sigma, "n"))
     checks.nonnegatives(width=width)
     beyond = jnp.arange(len(sigma)) < len(sigma) - jnp.asarray(width)
     return jnp.max(jnp.where(beyond, sigma, 0))
@@ -149,7 +149,7 @@ def query_error_dual(
     >>> float(query_error_dual(np.array([3.0, 4.0]), np.array([1.0, 0.0]), 0.5))
     2.5
     """
-    shapes.check(cross=(cross, "... n"), y=(y, "n"))
+    checks.shapes(cross=(cross, "... n"), y=(y, "n"))
     checks.nonnegative_scalar("inverse_error", inverse_error)
     return jnp.linalg.norm(cross, axis=-1) * jnp.linalg.norm(y) * inverse_error
 
@@ -176,7 +176,7 @@ def query_error_features(
     >>> float(query_error_features(np.array([3.0, 4.0]), np.array([1.0, 0.0]), 0.5))
     10.0
     """
-    shapes.check(cross_gap=(cross_gap, "... n"), y=(y, "n"))
+    checks.shapes(cross_gap=(cross_gap, "... n"), y=(y, "n"))
     checks.positive_scalar("ridge", ridge)
     return jnp.linalg.norm(cross_gap, axis=-1) * jnp.linalg.norm(y) / ridge
 
@@ -206,7 +206,7 @@ def expected_gap(
     >>> round(float(expected_gap(np.array([1.0, 1.0]), 1, 1.0, 1.0, 0.0)), 4)
     0.7071
     """
-    shapes.check(sigma=(sigma, "n"))
+    checks.shapes(sigma=(sigma, "n"))
     checks.nonnegatives(width=width)
     checks.nonnegative_scalar("signal", signal)
     checks.nonnegative_scalar("noise", noise)
@@ -234,5 +234,5 @@ def logit_perturbation(
     >>> logit_perturbation(np.zeros((1, 1)), np.zeros((1, 1))).tolist()
     [[0.0]]
     """
-    shapes.check(logits=(logits, "m n"), sketched=(sketched, "m n"))
+    checks.shapes(logits=(logits, "m n"), sketched=(sketched, "m n"))
     return jnp.exp(jnp.maximum(logits, sketched)) * jnp.abs(logits - sketched)

@@ -47,8 +47,7 @@ from .forward import forward
 from .hook_points import HookPlace, Where
 from .init import Architecture, init
 from .memory import Memory, memory
-from .operands import operand_bounds
-from .read_outs import predictive, read_outs
+from .read_outs import operand_bounds, predictive, read_outs
 from .resume import resume, tail
 from .run import predict, predict_along, predict_batch, run_with_cache, run_with_hooks
 from .tying import untie

@@ -16,18 +16,17 @@ from .. import capacity
 from ..devices import Placement
 from ..residual import Stream, num_tokens
 from ..tasks import Task
-from ..tasks.placement import own_part, placement
+from ..tasks.batches import own_part, placement
 from ..tasks.task import check_axes
-from .cost import how_to_need_less, least_numbers, most_numbers
+from .divided import evaluate_batch_divided, evaluate_divided
 from .evaluate import (
     PREDICTION,
     Request,
     chunk_for,
     evaluate,
     evaluate_batch,
-    evaluate_batch_divided,
-    evaluate_divided,
 )
+from .footprint import how_to_need_less, least_numbers, most_numbers
 from .weights import Transformer, check_model
 
 SMALL_RUN = 2**26

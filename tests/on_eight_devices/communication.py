@@ -6,9 +6,9 @@ import pytest
 
 import icl_krr as ik
 from benchmarks.compiled import collectives, parse, work_of_steps
-from icl_krr.tasks.placement import placement
+from icl_krr.tasks.batches import placement
 from icl_krr.transformer.cost import Sent, step_sent
-from icl_krr.transformer.evaluate import evaluate_batch_divided, evaluate_divided
+from icl_krr.transformer.divided import evaluate_batch_divided, evaluate_divided
 
 P, STEPS = 3, 13  # the length of no other loop
 CONFIG = ik.tasks.LinearRegression(num_features=P, num_supports=83, num_queries=5)

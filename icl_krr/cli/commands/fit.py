@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, fields
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal
 
@@ -14,7 +14,7 @@ from ...experiments.shared.recipe import folder_of, holds_run
 from ...files import to_csv
 from ...text_tables import Table, number
 from .. import output
-from ..options import ONE_DEVICE, Construction, Folder, OnDevices, refuse_unused
+from ..options import ONE_DEVICE, Construction, Folder, OnDevices, checked, refuse_unused
 
 if TYPE_CHECKING:
     from ...experiments.hyperparameters import FittedHyperparameters
@@ -80,10 +80,7 @@ def run(settings: Fit) -> int:
     from ...training import Diverged
 
     make_tasks, kernel = read_data(settings)
-    names = [field.name for field in fields(FitConfig)]
-    given: Any = {name: getattr(settings, name) for name in names if name != "centred"}
-    given |= {"kernel": kernel, "centred": settings.target is not None}
-    config = FitConfig(**given)
+    config = checked(settings, FitConfig, kernel=kernel, centred=settings.target is not None)
     if settings.out is not None:
         output.prepare(settings.out)
     with output.bar() as progress:

@@ -92,7 +92,7 @@ class Identify(IdentifyOptions, Source):
 def run(settings: Identify) -> int:
     """Return 1 if a constructed solver is not identified, else 0."""
     from ... import checks
-    from ..answers_file import write_tasks
+    from ..identification import write_tasks
 
     folder = settings.out or Path(f"icl-krr-identify-{Path(settings.model).stem}")
     if settings.seeds is not None:
@@ -120,7 +120,7 @@ def identify_trained(settings: Identify, folder: Path) -> int:
     from ...experiments.shared.runs import load
     from ...plots import filter_figure, identification_figure, images
     from ...probes import agreement
-    from .. import identification_tables as tables
+    from .. import identification as tables
 
     trained = load(settings.model)
     seeds = range(settings.first_seed, settings.last_seed + 1)
@@ -179,11 +179,10 @@ def identify_file(settings: Identify, folder: Path) -> int:
     from ...plots import identification_figure, images
     from ...probes import identify_arrays
     from ...probes.naming.distances import SPACES
-    from .. import identification_tables as tables
-    from ..answers_file import answered
+    from .. import identification as tables
 
     with jax.enable_x64(True):
-        held = answered(Path(settings.model))
+        held = tables.answered(Path(settings.model))
         output.prepare(folder)
         with output.status() as status:
             found = identify_arrays(

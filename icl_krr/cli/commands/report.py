@@ -43,14 +43,15 @@ def run(settings: Report) -> int:
     from ... import report as pages
     from ...experiments.shared.recipe import folder_of
     from ...experiments.shared.runs import load
-    from ..computed_sections import (
+    from ..page_in_parts import (
+        Part,
         grid_rows,
+        make_page,
         quick_claims,
         sliders,
         small_identification,
         streams_section,
     )
-    from ..page_in_parts import Part, make_page
     from ..run_folders import (
         claims_section,
         identification_section,

@@ -9,8 +9,7 @@ from typing import Annotated, Any, Literal, TypedDict
 
 import tyro
 
-from ...files import to_csv, to_markdown
-from ...records import read_record
+from ...files import read_record, to_csv, to_markdown
 from ...text_tables import Table
 from .. import output
 from ..options import Command, Folder, refuse_unused

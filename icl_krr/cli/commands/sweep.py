@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import dataclasses
 import sys
 from dataclasses import asdict, dataclass
 from math import isnan
@@ -56,8 +55,7 @@ def run(settings: Sweep) -> int:
     from ...experiments.sweep.grid import cells, last, models_of, sweep
     from ...plots import images, sweep_figure
 
-    values = tuple(map(number_of, settings.values))
-    config = checked(dataclasses.replace(settings, values=values), SweepConfig)
+    config = checked(settings, SweepConfig, values=tuple(map(number_of, settings.values)))
     folder = settings.out or Path(f"icl-krr-sweep-{config.axis}")
     output.prepare(folder)
     meta = {

@@ -77,17 +77,9 @@ def run(config: Config, key: jax.Array) -> tuple[Rows, Verdict]:
     ends = [depths[:, [0, -1], 0, 1], mean_depths[:, [0, -1], 0, 1]]
     growth, mean_growth = (np.max(end, axis=1) / np.min(end, axis=1) for end in ends)
     steps = np.arange(1, config.steps[0] + 1)
-    errors, bounds = (
-        np.stack(part)
-        for part in zip(
-            *(
-                (error[:, 1:], rates[:, None] ** steps + 1e-12)
-                for (name, _), (_, _, error, rates) in found.items()
-                if name in (FIXED, MEAN)
-            ),
-            strict=True,
-        )
-    )
+    over = [found[name, n] for name in (FIXED, MEAN) for n in config.n]
+    errors = np.stack([error[:, 1:] for _, _, error, _ in over])
+    bounds = np.stack([rates[:, None] ** steps + 1e-12 for *_, rates in over])
     limit = 1 + BASE["n"] / BASE["ridge"]
     checks = {
         "ridge fixed: blocks to error 1e-2 at the largest n / at the smallest n "

@@ -73,24 +73,20 @@ class Config:
 
 
 def run(config: Config, key: jax.Array) -> tuple[Rows, Verdict]:
-    p, lost = config.num_features, (0, 1)
+    p = config.num_features
     process = LinearRegression(num_features=p, num_supports=config.num_supports)
     tasks = draw_tasks(key, config.draws, process)
-    rows, gaps, overheads = [], [], []
-    for name in config.layouts:
-        solver, options = LAYOUTS[name]
-        run = Channels(solver, config.ridge, config.steps, tuple(options.items()))
-        gaps.append(
-            np.asarray(channel_gaps(jax.random.split(key, config.draws), tasks, Linear(), run))
-        )
-        overheads.append([run.overhead(Linear(), size) for size in (p, 2 * p)])
-        rows += tidy(
-            {"solver": [name], "draw": range(config.draws), "p - m": lost},
-            gap=gaps[-1][None],
-            c=overheads[-1][0],
-        )
-    full, short = np.moveaxis(np.stack(gaps, axis=1), 2, 0)
-    own, of_twice = np.transpose(overheads)
+    runs = [
+        Channels(solver, config.ridge, config.steps, tuple(options.items()))
+        for solver, options in (LAYOUTS[name] for name in config.layouts)
+    ]
+    gaps, own, of_twice = measure(key, tasks, Linear(), runs)
+    rows = tidy(
+        {"solver": config.layouts, "draw": range(config.draws), "p - m": (0, 1)},
+        gap=gaps,
+        c=own[:, None, None],
+    )
+    full, short = gaps.T  # [draw, run]
     checks = {
         "p feature channels, any basis: |slots - iterates| / |iterates| <= 1e-9": at_most(
             full, 1e-9, stated=True
@@ -101,6 +97,19 @@ def run(config: Config, key: jax.Array) -> tuple[Rows, Verdict]:
         "p - 1 feature channels: |slots - iterates| / |iterates| >= 1e-3": at_least(short, 1e-3),
     }
     return rows, judge(*named(checks))
+
+
+def measure(
+    key: jax.Array, tasks: Task, kernel: Kernel, runs: list[Channels]
+) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """Return the gaps [run, draw, 2] of `channel_gaps`, and c [run] for p and for 2 p features."""
+    draws, p = len(tasks.y), tasks.x.shape[-1]
+    keys = jax.random.split(key, draws)
+    gaps = np.stack([channel_gaps(keys, tasks, kernel, run) for run in runs])
+    own, of_twice = np.transpose(
+        [[run.overhead(kernel, size) for size in (p, 2 * p)] for run in runs]
+    )
+    return gaps, own, of_twice
 
 
 @partial(jax.jit, static_argnames="run")

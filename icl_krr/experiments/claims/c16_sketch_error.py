@@ -31,39 +31,34 @@ class Config:
 def run(config: Config, key: jax.Array) -> tuple[Rows, Verdict]:
     keys = jax.random.split(key, config.draws)
     size, nothing, random = (np.asarray(part) for part in exact_rank(keys, config))
-    rows, at_width = [], {}
+    rows, found = [], {}
+    bounds = theory.sketch_error_tail, theory.sketch_error_best
     for width in config.widths:
-        sigma, errors, rank = measure(keys, width, config)
-        tail = np.asarray(jax.vmap(theory.sketch_error_tail, (0, None))(sigma, width))
-        least = np.asarray(jax.vmap(theory.sketch_error_best, (0, None))(sigma, width))
-        for name, error in zip(SKETCHES, np.asarray(errors).T, strict=True):
-            rows += tidy(
-                {"sketch": [name], "width": [width], "draw": range(config.draws)},
-                error=error[None, None],
-                tail=tail[None, None],
-                least=least[None, None],
-            )
-        if width == config.width:
-            at_width = dict(zip(SKETCHES, np.asarray(errors).T, strict=True)) | {
-                "tail": tail,
-                "least": least,
-                "rank": np.asarray(rank),
-            }
-    best, tail, least = at_width["best"], at_width["tail"], at_width["least"]
-    everyone = np.stack([at_width[name] for name in SKETCHES], axis=1)
+        sigma, errors, ranks = measure(keys, width, config)
+        tail, least = (np.asarray(jax.vmap(bound, (0, None))(sigma, width)) for bound in bounds)
+        errors = np.asarray(errors)
+        found[width] = errors, tail, least, np.asarray(ranks)
+        rows += tidy(
+            {"sketch": SKETCHES, "width": [width], "draw": range(config.draws)},
+            error=errors.T[:, None],
+            tail=tail,
+            least=least,
+        )
+    everyone, tail, least, ranks = found[config.width]
+    best, other = (everyone[:, SKETCHES.index(name)] for name in ("best", "orthonormal"))
     checks = {
         "features of rank m, for which sum_(i>m) sigma_i = 0, random orthonormal sketch: |K - K^| "
         "/ |K| <= 0 (1e-9 for rounding), "
         "whatever the constant": at_most(random / size, 1e-9, stated=True),
         "features of any rank, random orthonormal sketch: |K - K^| <= sum_(i>m) sigma_i": at_most(
-            at_width["orthonormal"], tail, stated=True
+            other, tail, stated=True
         ),
         "features of rank m: sum_(i>m) sigma_i / |K| <= 1e-12": at_most(nothing / size, 1e-12),
         "features of rank m, random orthonormal sketch: |K - K^| / |K| >= 0.1": at_least(
             random / size, 0.1
         ),
         "best sketch: |K - K^| <= sum_(i>m) sigma_i": at_most(best, tail),
-        "every sketch: rank of K^ <= m": at_most(at_width["rank"], config.width),
+        "every sketch: rank of K^ <= m": at_most(ranks, config.width),
         "best sketch: |K - K^| <= sigma_(m+1)": at_most(best, least, slack=1e-6),
         "every sketch: sigma_(m+1) <= |K - K^|": at_most(least[:, None], everyone, slack=1e-6),
     }

@@ -35,13 +35,8 @@ def run(config: Config, key: jax.Array) -> tuple[Rows, Verdict]:
         rows += tidy(axes, gap=gaps.max(axis=2)[None])
     after = np.stack([gaps[:, p].max(axis=1) for p, (gaps, _) in found.items()], axis=1)
     before = np.stack([gaps[:, p - 1].max(axis=1) for p, (gaps, _) in found.items()], axis=1)
-    short = np.stack(
-        [
-            np.stack([gaps[:, i, i] for i in range(1, p)], axis=1).max(axis=1)
-            for p, (gaps, _) in found.items()
-        ],
-        axis=1,
-    )
+    early = [[gaps[:, i, i] for i in range(1, p)] for p, (gaps, _) in found.items()]
+    short = np.stack([np.max(each, axis=0) for each in early], axis=1)
     blocks = np.stack([blocks for _, blocks in found.values()], axis=1)
     checks = {
         "after p steps: |w - w*| / |w*| <= 1e-8 at every support, "

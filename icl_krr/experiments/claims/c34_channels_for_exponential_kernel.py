@@ -11,7 +11,7 @@ import numpy as np
 from ...kernels import Exponential
 from ...linalg import eigenvalues
 from ...tasks import GaussianProcess, Task
-from .c15_channels_needed import Channels, channel_gaps
+from .c15_channels_needed import Channels, measure
 from .claim import FAMILY, HOLDS, Claim, Verdict, at_least, at_most, judge, named
 from .measuring import Plot, Rows, draw_tasks, tidy
 
@@ -34,21 +34,18 @@ def run(config: Config, key: jax.Array) -> tuple[Rows, Verdict]:
     )
     tasks = draw_tasks(key, config.draws, process)
     rank = np.asarray(ranks(tasks, kernel))
-    rows, gaps, overheads = [], [], []
-    for form in config.forms:
-        run = Channels("conjugate_gradient", config.ridge, config.steps, (("form", form),))
-        gaps.append(
-            np.asarray(channel_gaps(jax.random.split(key, config.draws), tasks, kernel, run))
-        )
-        overheads.append([run.overhead(kernel, size) for size in (p, 2 * p)])
-        rows += tidy(
-            {"form": [form], "draw": range(config.draws), "p - m": (0, 1)},
-            gap=gaps[-1][None],
-            c=overheads[-1][0],
-            rank=rank[None, :, None],
-        )
-    full, short = np.moveaxis(np.stack(gaps, axis=1), 2, 0)
-    own, of_twice = np.transpose(overheads)
+    runs = [
+        Channels("conjugate_gradient", config.ridge, config.steps, (("form", form),))
+        for form in config.forms
+    ]
+    gaps, own, of_twice = measure(key, tasks, kernel, runs)
+    rows = tidy(
+        {"form": config.forms, "draw": range(config.draws), "p - m": (0, 1)},
+        gap=gaps,
+        c=own[:, None, None],
+        rank=rank[None, :, None],
+    )
+    full, short = gaps.T  # [draw, run]
     checks = {
         "p feature channels, any basis: |slots - iterates| / |iterates| <= 1e-9": at_most(
             full, 1e-9, stated=True

@@ -69,6 +69,10 @@ class Result(NamedTuple):
         return self.status == self.expected
 
 
+OF_CLAIM = ("statement", "source", "quote", "truth", "corrected", "told", "expected", "dtype")
+"""Fields of a claim that its result has, too."""
+
+
 def summarise(
     name: str, claim: Claim, verdicts: dict[int, Verdict], seconds: float, cpu_seconds: float
 ) -> Result:
@@ -81,23 +85,12 @@ def summarise(
     broken = not verdict.headline.holds
     return Result(
         id=name,
-        statement=claim.statement,
-        source=claim.source,
-        quote=claim.quote,
-        truth=claim.truth,
-        corrected=claim.corrected,
-        told=claim.told,
         status=status,
-        expected=claim.expected,
         check=verdict.headline.name,
         measured=float(np.mean(measured)),
         interval=bootstrap(measured),
-        bound=float(np.mean([check.bound for check in each])),
-        tightness=float(np.mean([check.tightness for check in each])),
-        vacuous=float(np.mean([check.vacuous for check in each])),
         seed=seed if broken else None,
         draw=verdict.headline.draw,
-        dtype=claim.dtype,
         seeds=len(verdicts),
         seconds=seconds,
         cpu_seconds=cpu_seconds,
@@ -105,17 +98,19 @@ def summarise(
             over_seeds(dict(zip(verdicts, same, strict=True)))
             for same in zip(*(verdict.checks for verdict in verdicts.values()), strict=True)
         ),
+        **{name: getattr(claim, name) for name in OF_CLAIM},
+        **means(each, "bound", "tightness", "vacuous"),
     )
 
 
 def over_seeds(checks: dict[int, Check]) -> Check:
     """Return the check of largest tightness with its seed and with shares averaged over seeds."""
     seed, worst = max(checks.items(), key=lambda pair: pair[1].tightness)
-    violations, vacuous = (
-        float(np.mean([getattr(check, name) for check in checks.values()]))
-        for name in ("violations", "vacuous")
-    )
-    return worst._replace(violations=violations, vacuous=vacuous, seed=seed)
+    return worst._replace(**means(checks.values(), "violations", "vacuous"), seed=seed)
+
+
+def means(checks: Iterable[Check], *names: str) -> dict[str, Any]:
+    return {name: float(np.mean([getattr(check, name) for check in checks])) for name in names}
 
 
 def bootstrap(values: np.ndarray) -> tuple[float, float] | None:

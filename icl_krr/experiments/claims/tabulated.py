@@ -102,15 +102,8 @@ def measure(series: Series, config: Config, key: jax.Array) -> Measured:
     size = np.broadcast_to(np.max(abs(target), axis=-1), error.shape)
     tables = np.max(abs(paths[:-1, :, -1] - path[:, :, -1]), axis=-1)
     by_n = partial(np.reshape, shape=shape)
-    return Measured(
-        by_n(error),
-        by_n(e),
-        by_n(size),
-        by_n(depth),
-        by_n(tables),
-        by_n(overruns[:-1]),
-        overruns[-1],
-    )
+    each = map(by_n, (error, e, size, depth, tables, overruns[:-1]))
+    return Measured(*each, clipped=overruns[-1])
 
 
 def bounded_cases(tasks: Task, series: Series) -> tuple[Case, np.ndarray]:

@@ -78,9 +78,8 @@ def compare(config: FinetuneConfig, show: Show = lambda words: None) -> Comparis
             for name, start in starts.items():
                 show(f"seed {seed}, {depth} blocks: training '{name}'")
                 followed = depth == config.depth and name == ALL_WEIGHTS
-                observe = (
-                    partial(observe_blocks, problem, start, seed) if followed else observe_nothing
-                )
+                blocks = partial(observe_blocks, problem, start, seed)
+                observe = blocks if followed else lambda update, model, error: []
                 models[name], rates[name], observed = train_without_divergence(
                     problem, start, seed, observe
                 )
@@ -94,10 +93,6 @@ def compare(config: FinetuneConfig, show: Show = lambda words: None) -> Comparis
                 row |= {"exact": least, "gain": gain, "learning rate": rates.get(name)}
                 losses.append(row)
     return Comparison(losses, path, moved)
-
-
-def observe_nothing(update: int, model: Transformer, error: float) -> Rows:
-    return []
 
 
 def exact_loss(problem: FinetuneProblem) -> float:

@@ -13,7 +13,6 @@ import numpy as np
 from ...files import Lines
 from ...kernels import Gaussian, Linear
 from ...probes import (
-    CandidateFit,
     Identification,
     fit_probe,
     layerwise,
@@ -100,7 +99,7 @@ def state_rows(
     seed: int,
 ) -> Rows:
     """R^2 of the states of the nearest candidate that has them, one row per state and layer."""
-    fit = nearest_with_states(found)
+    fit = next((s.fit for s in found.suspects if has_states(s.fit)), None)
     if fit is None:
         return []
     random = untrained(model, fitted, key)
@@ -119,10 +118,6 @@ def state_rows(
         for probe in probes
         for layer, step in enumerate((0, *fit.alignment))
     ]
-
-
-def nearest_with_states(found: Identification) -> CandidateFit | None:
-    return next((s.fit for s in found.suspects if has_states(s.fit)), None)
 
 
 def state_table(rows: Sequence[dict[str, Any]]) -> Lines:

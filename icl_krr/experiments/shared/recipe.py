@@ -13,8 +13,7 @@ from ... import fields
 from ...catalogue import FAMILIES, KERNELS, SOLVERS, find, spelled
 from ...catalogue.choices import Attention, Family, Kernel
 from ...fields import similar
-from ...files import SEAL, check_seal, seal
-from ...records import json_of, record_of
+from ...files import SEAL, check_seal, json_of, record_of, seal
 from ...training.settings import Training
 
 RUNS = Path(str(resources.files("icl_krr"))) / "runs"

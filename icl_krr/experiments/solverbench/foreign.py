@@ -130,11 +130,6 @@ def descent(
     return of_alphas(kernel, task, ridge, update, steps)
 
 
-def without_first(task: Task, count: int) -> Task:
-    """The task without its first supports."""
-    return task.replace(x=task.x[count:], y=task.y[count:])
-
-
 def laplace(lengthscale: float) -> Gram:
     """The Laplace kernel exp(-|x - z| / lengthscale), which is no kernel of the catalogue."""
 

@@ -8,7 +8,7 @@ from typing import Any, NamedTuple, TypedDict
 import numpy as np
 
 from ...fields import shown
-from ...records import read_record
+from ...files import read_record
 from ...tasks import Task
 from ..shared.arrays import read_arrays, task_of
 from .folder import FORMAT, MANIFEST, digest, task_file

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 from ... import checks
@@ -17,24 +19,12 @@ def condition(value: Any, config: Any) -> None:
         raise ValueError(f"values must be > 1, because they are condition numbers, got {value}")
 
 
-def temperature(value: Any, config: Any) -> None:
-    bandwidth("values", value)
-
-
-def bandwidth(name: str, value: Any) -> None:
+def bandwidth(name: str, value: Any, config: Any = None) -> None:
     checks.positive_scalar(name, value)
     if value < 1 / 80:
         raise ValueError(
             f"{name} must be >= 1/80, because exp(1 / {name}) may overflow float32, got {value}"
         )
-
-
-def feature(value: Any, config: Any) -> None:
-    at_most("num_features", value, config)
-
-
-def support(value: Any, config: Any) -> None:
-    at_most("num_supports", value, config)
 
 
 def at_most(name: str, value: Any, config: Any) -> None:
@@ -50,7 +40,7 @@ def feature_count(value: Any, config: Any) -> None:
             f"values must be even, because features are pairs of cosine and sine, got {value}"
         )
     if "landmarks" in config.lines:
-        support(value, config)
+        at_most("num_supports", value, config)
 
 
 def floating(value: Any, config: Any) -> None:
@@ -68,18 +58,15 @@ def step(value: Any, config: Any) -> None:
         raise ValueError(f"values must be <= steps = {config.steps}, got {value}")
 
 
-RULES = {
-    rule.__name__: rule
-    for rule in (
-        positive,
-        condition,
-        temperature,
-        feature,
-        support,
-        feature_count,
-        floating,
-        relu_width,
-        step,
-    )
+RULES: dict[str, Callable[[Any, Any], None]] = {
+    "positive": positive,
+    "condition": condition,
+    "temperature": partial(bandwidth, "values"),
+    "feature": partial(at_most, "num_features"),
+    "support": partial(at_most, "num_supports"),
+    "feature_count": feature_count,
+    "floating": floating,
+    "relu_width": relu_width,
+    "step": step,
 }
 """Rules by the name in `Axis.value` of the catalogue."""

@@ -11,7 +11,7 @@ import numpy as np
 from jaxtyping import Array, Float
 from scipy.stats import qmc
 
-from ... import checks, shapes
+from ... import checks
 from ...catalogue import candidate as find_candidate, spelled, taken
 from ...readable import readable
 from ...tasks import Task, map_tasks
@@ -98,7 +98,7 @@ def fit_candidate(
     candidate: str,
     kernel: str,
     tasks: Task,
-    answers: Float[Array, "b L m"],
+    answers: Float[Array, "b L m"] | np.ndarray,
     steps: int,
     *,
     points: int = 128,
@@ -146,7 +146,7 @@ def fit_candidate(
     candidate, kernel = row.name, spelled(kernel)
     checks.choice(f"kernel of {candidate}", kernel, taken(candidate))
     check_axes(tasks, 1)
-    shapes.check(x=(tasks.x, "b n p"), answers=(answers, "b L m"))
+    checks.shapes(x=(tasks.x, "b n p"), answers=(answers, "b L m"))
     wanted = tasks.num_queries * outputs_of(tasks)
     if answers.shape[2] != wanted:
         raise ValueError(
@@ -186,7 +186,7 @@ def refine(
     kernel: str,
     logs: np.ndarray,
     tasks: Task,
-    answers: jax.Array,
+    answers: jax.Array | np.ndarray,
     steps: int,
     alignment: np.ndarray,
     rounds: int = ROUNDS,
@@ -209,7 +209,7 @@ def refine(
 
 
 def layer_by_layer(
-    shared: CandidateFit, tasks: Task, answers: Float[Array, "b L m"], steps: int
+    shared: CandidateFit, tasks: Task, answers: Float[Array, "b L m"] | np.ndarray, steps: int
 ) -> CandidateFit:
     """The fit with separate parameters and a separate step for every layer.
 

@@ -149,8 +149,8 @@ def design(
             f"{first.candidate} and {second.candidate}"
         )
     prior = of_candidates(first, second, tasks) if log_prior is None else Partial(log_prior)
-    own = densities(tasks, prior)
-    floor = jnp.minimum(jnp.quantile(own, budget), own)
+    own = np.asarray(densities(tasks, prior))
+    floor = np.minimum(np.quantile(own, budget).astype(own.dtype), own)
     weights = resamples(len(tasks.x), IN_THE_LOSS, seed)
     fits, logs = (program_of(first), program_of(second)), (first.log_rows, second.log_rows)
     _, drawn = compare(*fits, *logs, tasks)
@@ -162,8 +162,8 @@ def design(
         drawn,
         prior,
         floor,
-        jnp.asarray(weights, tasks.x.dtype),
-        jnp.asarray([learning_rate, support_distance, noise], tasks.x.dtype),
+        weights.astype(tasks.x.dtype),
+        np.asarray([learning_rate, support_distance, noise], tasks.x.dtype),
     )
     before, after = (separation(first, second, one, seed=seed) for one in (tasks, moved))
     _, now = compare(*fits, *logs, moved)
@@ -171,11 +171,11 @@ def design(
         moved,
         before,
         after,
-        np.asarray(own),
+        own,
         np.asarray(densities(moved, prior)),
-        np.asarray(floor),
-        np.asarray(jnp.linalg.norm(moved.x - tasks.x, axis=-1)),
-        float(jnp.sqrt(jnp.sum(now) / jnp.sum(drawn))),
+        floor,
+        np.linalg.norm(np.asarray(moved.x) - np.asarray(tasks.x), axis=-1),
+        float(np.sqrt(np.sum(now) / np.sum(drawn))),
     )
 
 
@@ -218,12 +218,15 @@ def gaussian_prior(kernel: Kernel, ridge: float, tasks: Task) -> Partial:
     check_kernel(kernel)
     checks.positive_scalar("ridge", ridge)
     check_plain(tasks)
+    return Partial(of_process, kernel, np.asarray(ridge, float), amplitude(kernel, ridge, tasks))
 
+
+@jax.jit
+def amplitude(kernel: Kernel, ridge: Any, tasks: Task) -> jax.Array:
     def size(task: Task) -> jax.Array:
         return jnp.mean(task.y * solvers.exact(kernel, task, ridge=ridge).alpha)
 
-    amplitude = jnp.mean(jax.jit(partial(map_tasks, size))(tasks))
-    return Partial(of_process, kernel, jnp.asarray(ridge, float), amplitude)
+    return jnp.mean(map_tasks(size, tasks))
 
 
 def of_process(kernel: Kernel, ridge: jax.Array, amplitude: jax.Array, task: Task) -> jax.Array:

@@ -85,7 +85,7 @@ def aligned(squares: npt.ArrayLike, sizes: np.ndarray, steps: tuple[int, ...]) -
     return Aligned(chosen, sizes, matrix)
 
 
-def aligned_once(known: jax.Array, own: npt.ArrayLike) -> Aligned:
+def aligned_once(known: jax.Array | np.ndarray, own: npt.ArrayLike) -> Aligned:
     """Distances of layers [b, L, ...] to one array of the same shape, without steps."""
     axes = tuple(range(2, known.ndim))
     squares = squared_norms(np.asarray(known, float) - np.asarray(own, float), axes)

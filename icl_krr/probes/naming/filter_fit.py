@@ -4,14 +4,20 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from functools import partial
+from functools import lru_cache, partial
 from typing import NamedTuple
 
+import jax
+import jax.numpy as jnp
 import numpy as np
 from scipy.optimize import least_squares
 
-from ...catalogue import kernel_class
-from .spectral import Spectra, Spectrum, bandwidths
+from ...catalogue import kernel_class, make_kernel
+from ...linalg import eigh
+from ...numerics import matmul
+from ...tasks import Task, map_tasks, system
+from ..reading.hyperparameters import typical_bandwidth
+from .candidates import BANDWIDTH
 
 Filters = Callable[[np.ndarray, float, np.ndarray], np.ndarray]
 """Function of eigenvalues [b, n] over the scale, a ridge over the scale and m values of layers that
@@ -22,6 +28,73 @@ BANDWIDTHS = 13
 PENALTIES = (0.0, *10.0 ** np.arange(-14.0, 0.0, 2))
 """Ridges of a linear combination, over the largest squared singular value. The last quarter of the
 tasks chooses one, as for a probe, or the number of leading filters without a ridge."""
+
+
+class Spectra(NamedTuple):
+    r"""Eigensystems of the kernel matrices $K = \sum_i \sigma_i u_i u_i^T$ of a batch of tasks.
+
+    Attributes:
+        sigma: eigenvalues [b, n].
+        vectors: eigenvectors in columns [b, n, n].
+        at_queries: coefficients $k(x)^T u_i$ of the queries [b, q, n].
+        of_y: coefficients $u_i^T y$ of the outputs [b, n, r].
+    """
+
+    sigma: np.ndarray
+    vectors: np.ndarray
+    at_queries: np.ndarray
+    of_y: np.ndarray
+
+    @property
+    def scale(self) -> float:
+        """The largest eigenvalue of all tasks."""
+        return float(self.sigma.max())
+
+    def predictions(self, q: np.ndarray) -> np.ndarray:
+        """Predictions [b, L, m] of filters with values [L, b, n] at the eigenvalues."""
+        found = np.einsum("bqi,lbi,bir->blqr", self.at_queries, q, self.of_y, optimize=True)
+        return found.reshape(*found.shape[:2], -1)
+
+    def hats(self, q: np.ndarray) -> np.ndarray:
+        """Hat matrices [b, L, m, k] of the same filters."""
+        rows = np.einsum("bqi,lbi,bji->blqj", self.at_queries, q, self.vectors, optimize=True)
+        outputs = np.eye(self.of_y.shape[-1])
+        found = np.einsum("blqj,rs->blqrjs", rows, outputs)
+        return found.reshape(*rows.shape[:2], rows.shape[2] * len(outputs), -1)
+
+
+@partial(jax.jit, static_argnums=0)
+def eigensystems(kernel: str, bandwidth: jax.Array, tasks: Task):
+    made = make_kernel(kernel, {kernel_class(kernel).bandwidth or "": bandwidth})
+
+    def of_task(task: Task):
+        gram, cross, y = system(made, task)
+        sigma, vectors = eigh(gram)
+        return sigma, vectors, matmul(cross, vectors), matmul(vectors.T, y)
+
+    return map_tasks(of_task, tasks)
+
+
+class Spectrum:
+    """The `Spectra` of one batch of tasks for any kernel and bandwidth, in float64."""
+
+    def __init__(self, tasks: Task):
+        self.tasks = tasks
+        self.at = lru_cache(maxsize=64)(self.compute)
+
+    def compute(self, kernel: str, log_bandwidth: float) -> Spectra:
+        bandwidth = jnp.asarray(np.exp(log_bandwidth), self.tasks.x.dtype)
+        found = eigensystems(kernel, bandwidth, self.tasks)
+        sigma, *rest = (np.asarray(part, float) for part in found)
+        return Spectra(np.maximum(sigma, 0), *rest)
+
+
+def bandwidths(kernel: str, tasks: Task, count: int) -> np.ndarray:
+    """Logarithms of bandwidths over the search range of candidates; [0] without a bandwidth."""
+    if kernel_class(kernel).bandwidth is None:
+        return np.zeros(1)
+    centre = float(np.log(typical_bandwidth(kernel, tasks)))
+    return centre + np.log(10) * np.linspace(BANDWIDTH.low, BANDWIDTH.high, count)
 
 
 @dataclass(frozen=True)
@@ -42,10 +115,6 @@ class Family:
     own: np.ndarray
     linear: bool = False
     ridges: tuple[float, ...] = ()
-
-    def made(self, spectra: Spectra, scale: float, log_ridge: float, own: np.ndarray) -> np.ndarray:
-        values = own if self.linear else np.exp(own)
-        return self.filters(spectra.sigma / scale, float(np.exp(log_ridge)), values) / scale
 
 
 class FilterFit(NamedTuple):
@@ -71,11 +140,16 @@ class FilterFit(NamedTuple):
         ridge = {"ridge": self.scale * float(np.exp(self.log_ridge))} if self.family.ridges else {}
         return found | ridge
 
+    def made(self, spectra: Spectra) -> np.ndarray:
+        """The filter of every layer, or the filters that every layer combines."""
+        ridge, family = float(np.exp(self.log_ridge)), self.family
+        values = family.own if family.linear else np.exp(self.own)
+        return family.filters(spectra.sigma / self.scale, ridge, values) / self.scale
+
     def filters(self, spectrum: Spectrum) -> tuple[Spectra, np.ndarray]:
         """The eigensystems of tasks, and the filter of every layer at their eigenvalues."""
         spectra = spectrum.at(self.kernel, self.log_bandwidth)
-        own = self.family.own if self.family.linear else self.own
-        made = self.family.made(spectra, self.scale, self.log_ridge, own)
+        made = self.made(spectra)
         return spectra, np.tensordot(self.own, made, axes=1) if self.family.linear else made
 
 
@@ -95,7 +169,6 @@ def fit_family(
         """Gaps [L, ...] of the best combinations of predictions [b, m, q], and coefficients."""
         rows, wanted = (part.reshape(len(part), -1).T for part in (np.moveaxis(made, 1, 0), layers))
         cut = max(1, 3 * len(made) // 4) * made.shape[2]
-
         tried = [solve() for solve in combinations(rows[:cut], wanted[:cut])]
         best = np.argmin([np.sum((rows[cut:] @ own - wanted[cut:]) ** 2) for own in tried])
         own = combinations(rows, wanted)[best]().T
@@ -103,16 +176,15 @@ def fit_family(
 
     def at_grid(kernel: str, log_bandwidth: float, log_ridge: float) -> FilterFit:
         spectra = spectrum.at(kernel, log_bandwidth)
-        scale = spectra.scale
-        made = spectra.predictions(family.made(spectra, scale, log_ridge, family.own))
-        found = FilterFit(family, kernel, log_bandwidth, log_ridge, family.own, scale, np.inf)
+        point = (kernel, log_bandwidth, log_ridge)
+        found = FilterFit(family, *point, family.own, spectra.scale, np.inf)
+        made = spectra.predictions(found.made(spectra))
         if not np.all(np.isfinite(made)):
             return found
         if family.linear:
             gaps, own = combined(made)
             return found._replace(own=own, error=rms(gaps))
-        made = np.moveaxis(made, 1, 0)
-        scaled = made[None] / norms[:, None, None, None]
+        scaled = np.moveaxis(made, 1, 0)[None] / norms[:, None, None, None]
         each = np.linalg.norm(scaled - layers[:, None], axis=(2, 3))
         nearest = np.argmin(each, axis=1)
         return found._replace(own=family.own[nearest], error=rms(each.min(axis=1)))
@@ -130,8 +202,7 @@ def fit_family(
         def gaps(x: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
             one = unpack(x)
             spectra = spectrum.at(one.kernel, one.log_bandwidth)
-            own = family.own if family.linear else one.own
-            made = spectra.predictions(family.made(spectra, one.scale, one.log_ridge, own))
+            made = spectra.predictions(one.made(spectra))
             made = np.nan_to_num(np.clip(made, -1e6, 1e6), nan=1e6)
             if family.linear:
                 return combined(made)

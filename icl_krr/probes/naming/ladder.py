@@ -11,8 +11,7 @@ from ...tasks import Task
 from ...tasks.task import outputs_of
 from .answers import ModelAnswers
 from .distances import Aligned, aligned_once
-from .filter_fit import Family, fit_family
-from .spectral import Spectrum
+from .filter_fit import Family, Spectrum, fit_family
 
 WORDS = {
     "homogeneous": "the prediction is its derivative in y times y",

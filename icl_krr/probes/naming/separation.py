@@ -110,7 +110,9 @@ def compare(
     return jnp.sum((a - b) ** 2, axis=-1), jnp.sum(a**2 + b**2, axis=-1) / 2
 
 
-def predictions(fit: Program, logs: Float[Array, "sets k"], tasks: Task) -> Float[Array, "b L q"]:
+def predictions(
+    fit: Program, logs: Float[Array, "sets k"] | np.ndarray, tasks: Task
+) -> Float[Array, "b L q"]:
     """Predictions at the aligned steps; `logs` has one row, or one for each layer."""
     steps, at = max(1, *fit.alignment), np.asarray(fit.alignment)
     found = [paths(fit.candidate, fit.kernel, own, tasks, steps) for own in logs]

@@ -129,9 +129,9 @@ def probe_states(
             f"fit must be a solver with a residual of every support, got {fit.candidate}"
         )
     keys = jax.random.split(jax.random.key(seed), 3)
-    own = [streams_of(model, tasks) for tasks in (fitted, scored)]
+    own = [np.asarray(streams_of(model, tasks)) for tasks in (fitted, scored)]
     others = [] if untrained is None else [streams_of(untrained, t) for t in (fitted, scored)]
-    size = jnp.sqrt(jnp.mean(jnp.sum(fitted.x**2, axis=-1)))
+    size = np.sqrt(np.mean(np.sum(np.asarray(fitted.x) ** 2, axis=-1)))
     random = [random_functions(keys[2], tasks, model.steps + 1, size) for tasks in (fitted, scored)]
     results = []
     for name in states_of(fit):
@@ -139,7 +139,7 @@ def probe_states(
         shuffled = [
             jax.random.permutation(key, part) for key, part in zip(keys[:2], target, strict=True)
         ]
-        start = [jnp.broadcast_to(part[:, :1], part.shape) for part in own]
+        start = [np.broadcast_to(part[:, :1], part.shape) for part in own]
         pairs = {"start": (start, target), "shuffled": (own, shuffled), "random": (own, random)}
         if others:
             pairs["untrained"] = (others, target)
@@ -225,7 +225,7 @@ def random_functions(
     return jnp.broadcast_to(values, (len(values), layers, *values.shape[2:]))
 
 
-def explained(features: list[jax.Array], targets: list[jax.Array]) -> np.ndarray:
+def explained(features: list[Any], targets: list[Any]) -> np.ndarray:
     """R^2 on the second half of probes that are fitted to the first half, for every layer."""
     return np.asarray(held_out(features, targets), float)
 

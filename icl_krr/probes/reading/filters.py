@@ -46,7 +46,7 @@ class Filter(NamedTuple):
 def spectral_filter(
     kernel: Kernel,
     tasks: Task,
-    hats: Float[Array, "b L q n"],
+    hats: Float[Array, "b L q n"] | np.ndarray,
     *,
     edges: np.ndarray | None = None,
     bins: int = 12,
@@ -133,7 +133,7 @@ def project(kernel, tasks, hats):
     return jax.lax.map(of_task, (tasks, hats))
 
 
-def matching(tasks: Task, hats: jax.Array, ndim: int) -> None:
+def matching(tasks: Task, hats: jax.Array | np.ndarray, ndim: int) -> None:
     check_axes(tasks, 1)
     checks.floating("hats", hats)
     checks.finite("hats", hats)

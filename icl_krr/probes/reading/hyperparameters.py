@@ -23,7 +23,9 @@ search can continue when a solver diverges.
 """
 
 
-def effective(kind: str, kernel: str, tasks: Task, hats: Float[Array, "b q n"]) -> dict[str, float]:
+def effective(
+    kind: str, kernel: str, tasks: Task, hats: Float[Array, "b q n"] | np.ndarray
+) -> dict[str, float]:
     r"""Fit hyperparameters of a method so that its hat matrices are nearest to those of a layer.
 
     Args:

@@ -9,7 +9,7 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Float
 
-from ... import shapes
+from ... import checks
 from ...readable import readable
 from ...tasks import Task
 from ...tasks.task import check_one_output, kept
@@ -101,7 +101,7 @@ def weighted(model: Transformer, task: Task, weights: Float[Array, " n"]) -> jax
     [2.0]
     """
     check_compatible(model, task)
-    shapes.check(x=(task.x, "n p"), weights=(weights, "n"))
+    checks.shapes(x=(task.x, "n p"), weights=(weights, "n"))
     each = jnp.repeat(weights, 2) if model.spec.tokens == "interleaved" else weights
     # the aggregator and the queries have weight 1
     every = jnp.pad(each, (1, task.num_queries), constant_values=1)

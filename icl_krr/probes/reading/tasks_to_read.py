@@ -6,6 +6,7 @@ from functools import partial
 
 import jax
 import jax.numpy as jnp
+import numpy as np
 from jaxtyping import Array, Float
 
 from ... import checks
@@ -94,14 +95,17 @@ def prefixes(tasks: Task, positions: tuple[int, ...]) -> Task:
             raise ValueError(f"positions must be < n = {count}, got {position}")
     if not positions:
         raise ValueError("positions must have at least one number, got none")
+    return cut_before(tasks, jax.device_put(np.asarray(positions)))
 
+
+@jax.jit
+def cut_before(tasks: Task, at: jax.Array) -> Task:
     def of_position(task: Task, position: jax.Array) -> Task:
         return task.replace(
-            mask=kept(task) & (jnp.arange(count) < position),
+            mask=kept(task) & (jnp.arange(task.num_supports) < position),
             x_query=task.x[position][None],
             y_query=task.y[position][None],
         )
 
-    at = jnp.asarray(positions)
     each = jax.vmap(lambda task: jax.vmap(lambda i: of_position(task, i))(at))(tasks)
     return jax.tree.map(lambda leaf: leaf.reshape(-1, *leaf.shape[2:]), each)
