@@ -256,10 +256,7 @@ def of_folders(write: Write) -> Iterator[Command]:
     label = {"variant": "exact", "about": "", "solver": "", "names": [], "tasks": "linear"}
     score = ["solverbench", "score", write("table.csv", "model,status,names\nm000,none,\n")]
     score += ["--labels", str(folder)]
-    for name, command, models in (
-        ("manifest", identify, rows),
-        ("labels", score, {"m000": label}),
-    ):
+    for name, command, models in (("manifest", identify, rows), ("labels", score, {"m000": label})):
         record = known | {"models": models}
         for what, content in JSON.items():
             write(f"models/{name}.json", content)

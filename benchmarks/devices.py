@@ -61,10 +61,7 @@ class Case(NamedTuple):
         return jax.block_until_ready(jax.jit(sampled, out_shardings=over)())
 
 
-CASES = {
-    "linear": Case(ik.Linear(), 64, 2**20),
-    "softmax": Case(ik.Exponential(8.0), 8, 2**17),
-}
+CASES = {"linear": Case(ik.Linear(), 64, 2**20), "softmax": Case(ik.Exponential(8.0), 8, 2**17)}
 
 
 def mesh_of(count: int) -> jax.sharding.Mesh:

@@ -34,11 +34,7 @@ from icl_krr.plots import (
 
 HERE = Path(__file__).parent
 RESULTS, FIGURES = HERE / "results", HERE / "figures"
-COPIES = {
-    "depth": "depth",
-    "heatmaps": "identify-gp-encoder",
-    "filter": "filter-gp-encoder",
-}
+COPIES = {"depth": "depth", "heatmaps": "identify-gp-encoder", "filter": "filter-gp-encoder"}
 
 SEEN, FORWARD, ORACLE, OTHER = "#cfe5f4", "#fbe6bd", "#c9ebdf", "#eeeeee"
 ROOMS = {  # a module's place (column, row, number of columns), its purpose and its colour

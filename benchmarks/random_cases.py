@@ -137,10 +137,7 @@ def results(subject: Subject, make: Any, drawn: list[Case], dtype: str) -> Itera
 
 
 def run(
-    seed: int,
-    cases: int,
-    subjects: Iterable[str] = tuple(SUBJECTS),
-    dtypes: Iterable[str] = DTYPES,
+    seed: int, cases: int, subjects: Iterable[str] = tuple(SUBJECTS), dtypes: Iterable[str] = DTYPES
 ) -> Iterator[Found]:
     """Yield the error and the status of the subjects on `cases` tasks, per kernel and dtype."""
     for dtype in dtypes:

@@ -255,11 +255,7 @@ AUDITED: dict[str, tuple[Callable, tuple[str, ...], tuple[str, ...]]] = {
     "`predict` of `nadaraya_watson`": (smoothing_model, ("smooth",), SMOOTH),
     "`predict` of `conjugate_gradient`": (predicted("conjugate_gradient"), ("mean",), ALL),
     "`solvers.delta_rule`": (learned, ("delta rule",), ALL),
-    "`solvers.prefix_conjugate_gradient`": (
-        solved("prefix_conjugate_gradient"),
-        ("mean",),
-        LINEAR,
-    ),
+    "`solvers.prefix_conjugate_gradient`": (solved("prefix_conjugate_gradient"), ("mean",), LINEAR),
     "`solvers.prefix_posterior`": (solved_posterior, ("mean", "function variance"), LINEAR),
     "gradients of `exact`": (gradients(sum_of_exact), SLOPES, ALL),
     "gradients of `solvers.conjugate_gradient`": (
@@ -272,11 +268,7 @@ AUDITED: dict[str, tuple[Callable, tuple[str, ...], tuple[str, ...]]] = {
         SLOPES,
         ALL,
     ),
-    "gradient of `log_marginal_likelihood`": (
-        evidence_slope,
-        ("evidence in ridge",),
-        ALL,
-    ),
+    "gradient of `log_marginal_likelihood`": (evidence_slope, ("evidence in ridge",), ALL),
 }
 CONVERGING = {
     "`predict` of `conjugate_gradient`": "conjugate_gradient",

@@ -89,10 +89,7 @@ class Kernel:
 
 KERNELS: dict[str, tuple[Callable[[Any], ik.Kernel], Kernel]] = {
     "linear": (lambda bandwidth: ik.Linear(), Kernel(False, False, lambda b: 1, lambda b: 0)),
-    "exponential": (
-        ik.Exponential,
-        Kernel(False, True, lambda b: 1 / b, lambda b: -1 / b**2),
-    ),
+    "exponential": (ik.Exponential, Kernel(False, True, lambda b: 1 / b, lambda b: -1 / b**2)),
     "gaussian": (ik.Gaussian, Kernel(True, True, lambda b: -1 / (2 * b * b), lambda b: 1 / b**3)),
 }
 

@@ -31,11 +31,7 @@ ACCURACY = 1e-6
 SAMPLE = 2048
 """Supports whose kernel matrix stands for the spectrum."""
 
-ACCELERATOR = {
-    "FLOP/s": 67e12,
-    "bytes/s of memory": 4.8e12,
-    "bytes/s between machines": 50e9,
-}
+ACCELERATOR = {"FLOP/s": 67e12, "bytes/s of memory": 4.8e12, "bytes/s between machines": 50e9}
 """Data sheet of an H200 (SXM): float32 without tensor cores, and its memory; and one InfiniBand
 port of 400 Gbit/s for each device."""
 

@@ -11,13 +11,7 @@ from types import NoneType, UnionType
 from typing import Any, Literal, Union, get_args, get_origin, get_type_hints
 
 NUMBERS = {int: Integral, float: Real}
-WORDS = {
-    int: "an integer",
-    float: "a number",
-    bool: "True or False",
-    str: "text",
-    NoneType: "None",
-}
+WORDS = {int: "an integer", float: "a number", bool: "True or False", str: "text", NoneType: "None"}
 SHORT = Repr()
 SHORT.maxstring = SHORT.maxother = 100
 SHORT.maxlist = SHORT.maxtuple = 16

@@ -90,11 +90,7 @@ def test_short_programs_have_more_turns():
 
 of_each_kernel = pytest.mark.parametrize(
     "kernel",
-    [
-        ik.Linear(),
-        pytest.param(ik.Exponential(0.5), marks=pytest.mark.slow),
-        ik.Gaussian(0.7),
-    ],
+    [ik.Linear(), pytest.param(ik.Exponential(0.5), marks=pytest.mark.slow), ik.Gaussian(0.7)],
     ids=name_of,
 )
 

@@ -23,10 +23,7 @@ SOLVERS = {
     "delta": ("delta_rule", {"step_size": 0.1, "steps": N}),
     "normalised": ("delta_rule", {"step_size": 0.3, "steps": N, "normalised": True}),
     "cg": ("prefix_conjugate_gradient", {"ridge": 0.1, "steps": 3}),
-    "jacobi": (
-        "prefix_conjugate_gradient",
-        {"ridge": 0.1, "steps": 2, "preconditioner": "jacobi"},
-    ),
+    "jacobi": ("prefix_conjugate_gradient", {"ridge": 0.1, "steps": 2, "preconditioner": "jacobi"}),
     "chebyshev": ("prefix_chebyshev", {"ridge": 0.1, "steps": 5, "spectrum": (0.1, 80.0)}),
 }
 FORMS = {

@@ -245,12 +245,7 @@ def loaded():
     return [module for path, module in sys.modules.items() if path.startswith(f"{ROOM}.")]
 
 
-NUMBERS = (
-    *range(1, 22),
-    *(23, 24),
-    *range(26, 29),
-    *range(31, 40),
-)
+NUMBERS = (*range(1, 22), *(23, 24), *range(26, 29), *range(31, 40))
 
 
 def test_there_are_all_claims():

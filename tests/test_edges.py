@@ -99,8 +99,7 @@ OFF_CENTRE = {
 
 
 @pytest.mark.parametrize(
-    "name",
-    [pytest.param(n, marks=[pytest.mark.slow] * (n == "chebyshev")) for n in OFF_CENTRE],
+    "name", [pytest.param(n, marks=[pytest.mark.slow] * (n == "chebyshev")) for n in OFF_CENTRE]
 )
 def test_far_from_0_in_float32(name):
     """Six points one apart, from 2020 or 10000 on: the kernel depends on their distances only."""

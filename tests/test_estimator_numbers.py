@@ -121,9 +121,7 @@ def test_a_constant_y_is_predicted_without_doubt():
 
 
 @pytest.mark.parametrize(
-    "weight",
-    [None, pytest.param(WEIGHT, marks=pytest.mark.slow)],
-    ids=["plain", "weighted"],
+    "weight", [None, pytest.param(WEIGHT, marks=pytest.mark.slow)], ids=["plain", "weighted"]
 )
 def test_predictions_do_not_depend_on_the_origin_of_x_or_on_the_order(weight):
     regressor = InContextRegressor(normalize_y=True)

@@ -24,10 +24,7 @@ def test_hyperparameters_are_drawn_for_each_task():
     config = GaussianProcess(ik.Gaussian(0.5), noise=0.1, spread=4.0, noise_spread=2.0)
     hyperparameters = jax.jit(jax.vmap(config.hyperparameters))
     own = numpy(hyperparameters(jax.random.split(jax.random.key(0), 2000)))
-    for values, centre, spread in (
-        (own.kernel.lengthscale, 0.5, 4.0),
-        (own.noise, 0.1, 2.0),
-    ):
+    for values, centre, spread in ((own.kernel.lengthscale, 0.5, 4.0), (own.noise, 0.1, 2.0)):
         logs = np.log(values / centre) / np.log(spread)
         assert np.all(np.abs(logs) <= 1 + 1e-5)
         assert abs(np.mean(logs)) < 0.05

@@ -128,18 +128,12 @@ def test_bounds_hold_for_every_task(x64):
         (["TABLE"], "target must be given for the table"),
         (["TABLE", "--target", "y", "--ridge", "0"], "ridge must be > 0, got 0.0"),
         (["TABLE", "--target", "y", "--iterations", "0"], "iterations must be >= 1, got 0"),
-        (
-            ["TABLE", "--target", "y", "--supports", "1"],
-            "supports must be >= 2, because the fit",
-        ),
+        (["TABLE", "--target", "y", "--supports", "1"], "supports must be >= 2, because the fit"),
         (
             ["TABLE", "--target", "y", "--solver", "nystrom_conjugate_gradient"],
             "solver must have weights that fit several tasks",
         ),
-        (
-            ["TABLE", "--target", "y", "--fit-spectrum"],
-            "if fit_spectrum is given",
-        ),
+        (["TABLE", "--target", "y", "--fit-spectrum"], "if fit_spectrum is given"),
         (["gp-nothing"], "data must be a run's folder or one of"),
         (
             ["gp-encoder", "--target", "y"],

@@ -66,10 +66,7 @@ ARRAYS = {
     "empty": (b"", "must be a NumPy file as numpy.savez writes it, but cannot be read"),
     "text in a file": (b"x\n1 2 3\n", "cannot be read (it is not a NumPy file)"),
     "a scalar": (npz(**GOOD | {"x": 1.0}), "file.npz: x must be [n, p], got shape []\n"),
-    "squares that overflow": (
-        npz(**GOOD | {"y": 1e300 * GOOD["y"]}),
-        "y must be <= 1e150 in size",
-    ),
+    "squares that overflow": (npz(**GOOD | {"y": 1e300 * GOOD["y"]}), "y must be <= 1e150 in size"),
     "answers whose squares overflow": (
         npz(**GOOD | {"answers": 1e300 * GOOD["answers"]}),
         "answers must be <= 1e150 in size, got ",

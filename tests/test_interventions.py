@@ -420,10 +420,7 @@ def test_interventions_refuse():
         (lambda: ablate(model, task, found), "task must be a batch"),
         (lambda: patch(model, tasks, found, batch(2, n=5)), "source must have x, y and x_query"),
         (lambda: transplant(model, task, 3, {"q": task.y}), "slot must be one of"),
-        (
-            lambda: transplant(model, task, 3, {"r": task.y[:2]}),
-            r"slot r must have shape \[7, 1\]",
-        ),
+        (lambda: transplant(model, task, 3, {"r": task.y[:2]}), r"slot r must have shape \[7, 1\]"),
         (lambda: ik.resume(model, task, {}, 3), "stream must have the slots"),
         (lambda: ik.transformer.tail(model, 12), "block must be <= depth = 11, got 12"),
         (lambda: ik.run_with_cache(model, task, points=("nowhere",)), "point must exist in some"),

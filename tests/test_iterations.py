@@ -61,13 +61,7 @@ def test_gradient_descent_in_alpha_is_its_closed_form(x64, kernel, r):
     if isinstance(kernel, ik.Linear):  # K is singular
         eta = 1 / (high * (high - 0.7))
     step, exact = np.eye(11) - eta * (A - 0.7 * np.eye(11)) @ A, np.linalg.solve(A, y)
-    check(
-        path,
-        [exact - np.linalg.matrix_power(step, t) @ exact for t in range(6)],
-        A,
-        cross,
-        y,
-    )
+    check(path, [exact - np.linalg.matrix_power(step, t) @ exact for t in range(6)], A, cross, y)
     again = numpy(
         ik.solvers.gradient_descent_in_alpha(kernel, task, ridge=0.7, steps=5, step_size=eta)
     )

@@ -27,9 +27,7 @@ def test_all_cells_are_named_at_once_by_line(path):
     said = str(refusal.value)
     assert said.startswith(f"{path}, line 3, column 'a': expected a finite number, got ''; and 5 ")
     places = re.findall(r"line (\d), column '(\w+)'", said)
-    assert places == [
-        *(("3", "a"), ("3", "b"), ("4", "b"), ("4", "city"), ("5", "b"), ("5", "y")),
-    ]
+    assert places == [*(("3", "a"), ("3", "b"), ("4", "b"), ("4", "city"), ("5", "b"), ("5", "y"))]
     assert "--missing drop or --missing median" in said
     assert "\n" not in said
 

@@ -12,13 +12,7 @@ import icl_krr as ik
 from icl_krr import cli
 from icl_krr.catalogue import candidates
 from icl_krr.experiments.solverbench import disguise, foreign, rivals, verdicts
-from icl_krr.experiments.solverbench.folder import (
-    LABELS,
-    MANIFEST,
-    MODELS,
-    TRUTHS,
-    write_bench,
-)
+from icl_krr.experiments.solverbench.folder import LABELS, MANIFEST, MODELS, TRUTHS, write_bench
 from icl_krr.experiments.solverbench.models import (
     OPEN,
     QUICK,

@@ -234,11 +234,7 @@ def test_another_sweep_is_refused(no_figure, tmp_path, capsys):
     ("axis", "options", "message"),
     [
         ("length", {}, "axis must be one of"),
-        (
-            "depth",
-            {"lines": ("newton",)},
-            "line on the exponential kernel must be one",
-        ),
+        ("depth", {"lines": ("newton",)}, "line on the exponential kernel must be one"),
         ("depth", {"values": (9,), "steps": 4}, "values must be <= steps = 4, got 9"),
         ("ridge", {"values": (-1.0,)}, "values must be > 0, got -1.0"),
         ("width", {"values": (99,)}, "values must be <= num_features = 32, got 99"),

@@ -196,11 +196,7 @@ X, Y, Q = np.ones((5, 2)), np.ones(5), np.ones((3, 2))
             ValueError,
             r"y must be finite, got nan at index \[2\]",
         ),
-        (
-            {"x_query": Q * np.inf},
-            ValueError,
-            r"x_query must be finite, got inf at index \[0, 0\]",
-        ),
+        ({"x_query": Q * np.inf}, ValueError, r"x_query must be finite, got inf at index \[0, 0\]"),
         ({"x": [[1.0], []]}, TypeError, "got list; its rows must have the same length"),
         ({"x": jnp.ones((5, 2), int)}, TypeError, "x must be floating point, got int32"),
         ({"y": Y.astype(jnp.float16)}, TypeError, "y must have the dtype of x"),
@@ -246,10 +242,7 @@ def test_tasks_take_numpy_and_round_trip_as_pytrees():
             lambda: ik.constructions.nadaraya_watson(ik.Linear(), num_features=2),
             r"kernel must be Exponential\(\), Gaussian\(\) or a Mixture of them for nada",
         ),
-        (
-            lambda: ik.solvers.exact(ik.Linear(), draw(0), ridge=0.0),
-            "ridge must be > 0, got 0.0",
-        ),
+        (lambda: ik.solvers.exact(ik.Linear(), draw(0), ridge=0.0), "ridge must be > 0, got 0.0"),
         (
             lambda: ik.spectral_bounds(ik.Linear(), draw(0), ridge=-1.0),
             "ridge must be > 0, got -1.0",

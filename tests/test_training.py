@@ -400,10 +400,7 @@ def test_recipes_are_read_and_refused(tmp_path, capsys):
         ('{"task": {"num_supports": 1000000000}}', "num_supports must be from 0 to 100000, got 10"),
         ('{"task": {"noise": NaN}}', "noise must be from 0 to 1e[+]30, got nan"),
         ('{"training": {"steps": -1}}', "steps must be from 0 to 2147483647, got -1"),
-        (
-            '{"model": {"start": "../../../etc/passwd"}}',
-            "start must be the name of a solver or",
-        ),
+        ('{"model": {"start": "../../../etc/passwd"}}', "start must be the name of a solver or"),
         ('{"checksum": 5}', "must be as icl-krr train wrote it, but has no checksum"),
     ):
         path.write_text(text)

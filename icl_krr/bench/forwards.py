@@ -113,10 +113,5 @@ def against_plain(
         # rounding changes inner products, and these change all later steps
         tolerance=0.05 if row.sums else 1e-3,
         scratch=lambda: scratch(forward, model, tasks),
-        size={
-            "n": config.num_supports,
-            "tasks": batch,
-            "depth": steps,
-            "p": config.num_features,
-        },
+        size={"n": config.num_supports, "tasks": batch, "depth": steps, "p": config.num_features},
     )

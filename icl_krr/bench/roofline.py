@@ -87,12 +87,7 @@ def trained(quick: bool, seed: int) -> Iterator[Contest]:
 
 
 def against_machine(
-    name: str,
-    run: Callable[[], Any],
-    model: Transformer,
-    tasks: Task,
-    passes: int,
-    quick: bool,
+    name: str, run: Callable[[], Any], model: Transformer, tasks: Task, passes: int, quick: bool
 ) -> Iterator[Contest]:
     step = step_cost(model, tasks)
     flops, moved = (passes * model.steps * work for work in step)

@@ -14,10 +14,7 @@ from .assembly.options import Options, Softmax
 
 @construction
 def nadaraya_watson(
-    kernel: Kernel,
-    *,
-    num_features: int,
-    **options: Unpack[Options],
+    kernel: Kernel, *, num_features: int, **options: Unpack[Options]
 ) -> Transformer:
     r"""Build a softmax head that computes $f(x) = \sum_j k(x, x_j) y_j / \sum_j k(x, x_j)$.
 

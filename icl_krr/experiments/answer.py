@@ -63,10 +63,7 @@ class Answer(NamedTuple):
 
 
 def answer(
-    wide: Division,
-    config: DepthConfig,
-    amplitude: float | None = None,
-    progress: Progress = silent,
+    wide: Division, config: DepthConfig, amplitude: float | None = None, progress: Progress = silent
 ) -> Answer:
     """Answer in JAX's default dtype, and in float64 if the default is float32 and not enough.
 

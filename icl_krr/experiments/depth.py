@@ -120,12 +120,7 @@ def run(
         for t, f in enumerate(predictions)
     ]
     mean = np.broadcast_to(np.mean(task.y, axis=0), best.shape)
-    baseline = {
-        "zero": np.zeros_like(mean),
-        "mean": mean,
-        "nadaraya_watson": smooth,
-        "exact": best,
-    }
+    baseline = {"zero": np.zeros_like(mean), "mean": mean, "nadaraya_watson": smooth, "exact": best}
     baselines = [row(name, 0, 0, values) for name, values in baseline.items()]
     facts = {
         **asdict(config),

@@ -15,14 +15,7 @@ from jaxtyping import Array, Float
 from .. import checks
 from ..constants import xp
 from ..numerics import matmul
-from .algebra import (
-    identity_or,
-    inner,
-    outer,
-    precede,
-    project,
-    stationary,
-)
+from .algebra import identity_or, inner, outer, precede, project, stationary
 from .forms import Diagonal, FeatureLayer, Pattern
 from .kernel import Kernel, not_positive
 

@@ -127,12 +127,7 @@ from .naming.separation import Separation, separation
 from .naming.state_probes import StateProbe, probe_states, support_streams
 from .naming.variances import Variances, compare_variances
 from .reading.arrays import array_answers, decoder_answers, torch_arrays
-from .reading.derivatives import (
-    Sensitivities,
-    hat_matrix,
-    parameter_sensitivities,
-    sensitivities,
-)
+from .reading.derivatives import Sensitivities, hat_matrix, parameter_sensitivities, sensitivities
 from .reading.drift import drift, linear_maps
 from .reading.filters import Filter, Reading, read_filter, spectral_filter
 from .reading.hyperparameters import effective

@@ -14,14 +14,7 @@ from ..kernels import Kernel
 from ..numerics import matmul
 from ..tasks import Task
 from .paths import after
-from .prefix import (
-    check_prefix,
-    fits,
-    in_units_of_y,
-    num_features,
-    prefix_systems,
-    tokens_of,
-)
+from .prefix import check_prefix, fits, in_units_of_y, num_features, prefix_systems, tokens_of
 from .results import CausalTrajectory, causal_trajectory
 
 

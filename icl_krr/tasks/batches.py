@@ -145,11 +145,7 @@ def placement(task: Task, mesh: Mesh | None = None) -> Placement | None:
 
 
 def spread_tasks(
-    function: Callable[..., Any],
-    task: Task,
-    place: Placement,
-    made: Any,
-    *others: Any,
+    function: Callable[..., Any], task: Task, place: Placement, made: Any, *others: Any
 ) -> Any:
     """Call `function(part of the task, *others)` on all devices and join the results.
 

@@ -14,11 +14,7 @@ Number = jax.Array | float
 
 
 def emulated_product(
-    scores: Float[Array, "m n"],
-    values: Float[Array, "n d"],
-    epsilon: Number,
-    *,
-    symmetric: bool,
+    scores: Float[Array, "m n"], values: Float[Array, "n d"], epsilon: Number, *, symmetric: bool
 ) -> Float[Array, "m d"]:
     r"""Compute the product $S v$ by softmax heads with small logits (C9).
 

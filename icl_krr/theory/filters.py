@@ -62,10 +62,7 @@ def gradient_filter(
 
 
 def chebyshev_filter(
-    sigma: Float[Array, "..."],
-    ridge: Float[Array, ""] | float,
-    spectrum: tuple,
-    steps: int,
+    sigma: Float[Array, "..."], ridge: Float[Array, ""] | float, spectrum: tuple, steps: int
 ) -> jax.Array:
     r"""Return the filter $(1 - T_t(z(s)) / T_t(z(0))) / s$ of $t$ Chebyshev steps from 0 (C23).
 

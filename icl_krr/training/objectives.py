@@ -27,10 +27,7 @@ Objective = Callable[[Any], jax.Array]
 
 
 def held_out(
-    build: Build,
-    tasks: Task,
-    targets: Float[Array, "b q"] | None = None,
-    mesh: Mesh | None = None,
+    build: Build, tasks: Task, targets: Float[Array, "b q"] | None = None, mesh: Mesh | None = None
 ) -> Objective:
     """Build an objective: the mean squared error at the queries of a batch of tasks.
 

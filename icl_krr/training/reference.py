@@ -183,10 +183,7 @@ def likelihoods(best: Reference, scale: Any, tasks: Task) -> dict[str, float]:
     of_task = partial(of_outputs, best, scale)
     run = jax.jit(lambda tasks: (jnp.mean(map_tasks(of_task, tasks)), jnp.var(tasks.y_query)))
     exact, spread = map(float, run(tasks))
-    return {
-        "exact_nll": -exact,
-        "constant_nll": float(0.5 * (np.log(2 * np.pi * spread) + 1)),
-    }
+    return {"exact_nll": -exact, "constant_nll": float(0.5 * (np.log(2 * np.pi * spread) + 1))}
 
 
 def scale_of(best: Reference, family: Sampler, tasks: Task) -> float:

@@ -19,13 +19,7 @@ from ..tasks import Task
 from ..tasks.batches import own_part, placement
 from ..tasks.task import check_axes
 from .divided import evaluate_batch_divided, evaluate_divided
-from .evaluate import (
-    PREDICTION,
-    Request,
-    chunk_for,
-    evaluate,
-    evaluate_batch,
-)
+from .evaluate import PREDICTION, Request, chunk_for, evaluate, evaluate_batch
 from .footprint import how_to_need_less, least_numbers, most_numbers
 from .weights import Transformer, check_model
 

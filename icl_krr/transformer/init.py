@@ -167,10 +167,7 @@ def draw(key: jax.Array, architecture: Architecture, dtype: jnp.dtype) -> Transf
     )
     positions = {} if a.max_tokens is None else {"stream": jnp.zeros((a.max_tokens, d), dtype)}
     weights = Weights(
-        embedding={
-            "stream": Read(embedding, d),
-            "one": Read({"one": jnp.ones((), dtype)}, 1),
-        },
+        embedding={"stream": Read(embedding, d), "one": Read({"one": jnp.ones((), dtype)}, 1)},
         positions=positions,
         steps=(jax.vmap(block)(steps),),
         final_norm=norm(),

@@ -66,10 +66,7 @@ def run(settings: Bench) -> int:
                     failures.append(str(error))
     record = {"meta": meta, "rows": [row._asdict() for row in rows]}
     if settings.out is not None:
-        files = {
-            "bench.json": output.json_file(record),
-            "bench.md": markdown(rows).encode(),
-        }
+        files = {"bench.json": output.json_file(record), "bench.md": markdown(rows).encode()}
         if any(row.suite == "scaling" for row in rows):
             files |= images("scaling", scaling_figure(rows, settings.seed))
         output.write(settings.out, files)

@@ -88,10 +88,7 @@ def run(settings: Predict) -> int:
     name = settings.table.name
     with output.status() as status:
         found = answer(
-            division,
-            config,
-            settings.amplitude,
-            lambda doing: status.update(f"{name}: {doing}"),
+            division, config, settings.amplitude, lambda doing: status.update(f"{name}: {doing}")
         )
     for words in [*doubts, *doubts_of_answer(found)]:
         print(words, file=sys.stderr)

@@ -75,10 +75,7 @@ def run(settings: Verify) -> int:
     meta = output.surroundings(settings)
     record = {"meta": meta, "claims": [claim_record(result) for result in results]}
     if folder is not None:
-        files = {
-            "claims.json": output.json_file(record),
-            "claims.md": markdown(results).encode(),
-        }
+        files = {"claims.json": output.json_file(record), "claims.md": markdown(results).encode()}
         for name, (_, rows) in found.items():
             files[f"{name}.csv"] = to_csv(rows)
             files |= images(name, claim_figure(name, chosen[name], rows))

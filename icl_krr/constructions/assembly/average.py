@@ -199,10 +199,7 @@ class GroupAverage(PosteriorSums):
         last = np.zeros((1, r * (count + 1)), self.dtype)
         last[0, count :: count + 1] = 1
         with self.together():
-            self.add(
-                self.inside(SUPPORTS_AND_QUERIES) @ last - self.bins,
-                to=self.bins,
-            )
+            self.add(self.inside(SUPPORTS_AND_QUERIES) @ last - self.bins, to=self.bins)
             self.activate(
                 "normal_cdf",
                 scores,

@@ -15,16 +15,7 @@ from ... import checks
 from ...constants import PerStep, as_jax, of_all_steps, xp
 from ...kernels import Kernel
 from ...residual import ROLES, Read, join
-from ...transformer.weights import (
-    Block,
-    Heads,
-    Problem,
-    Spec,
-    Transformer,
-    Unit,
-    Weights,
-    Write,
-)
+from ...transformer.weights import Block, Heads, Problem, Spec, Transformer, Unit, Weights, Write
 from .arithmetic import Arithmetic
 from .packing import Operation, pack
 from .slots import label

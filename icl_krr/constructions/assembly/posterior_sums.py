@@ -123,11 +123,7 @@ class PosteriorSums(PrefixSums):
             prologue()
 
         return super().transformer(
-            then_variance,
-            steps=steps,
-            readout=self.answer,
-            readouts=self.answers,
-            prologue=start,
+            then_variance, steps=steps, readout=self.answer, readouts=self.answers, prologue=start
         )
 
     @property

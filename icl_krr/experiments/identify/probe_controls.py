@@ -12,13 +12,7 @@ import numpy as np
 
 from ...files import Lines
 from ...kernels import Gaussian, Linear
-from ...probes import (
-    Identification,
-    fit_probe,
-    layerwise,
-    probe_states,
-    streams,
-)
+from ...probes import Identification, fit_probe, layerwise, probe_states, streams
 from ...probes.naming.state_probes import has_states
 from ...tasks import GaussianProcess, LinearRegression, Sampler, Task, map_tasks
 from ...tasks.batches import outline
@@ -91,12 +85,7 @@ def mean_squares(layer_answers: Any, scored: Task) -> np.ndarray:
 
 
 def state_rows(
-    model: Transformer,
-    found: Identification,
-    fitted: Task,
-    scored: Task,
-    key: jax.Array,
-    seed: int,
+    model: Transformer, found: Identification, fitted: Task, scored: Task, key: jax.Array, seed: int
 ) -> Rows:
     """R^2 of the states of the nearest candidate that has them, one row per state and layer."""
     fit = next((s.fit for s in found.suspects if has_states(s.fit)), None)

@@ -39,13 +39,7 @@ def varying_descent(
 
 
 def averaged_descent(
-    kernel: Kernel,
-    *,
-    num_features: int,
-    ridge: float,
-    steps: int,
-    step_size: float,
-    **options: Any,
+    kernel: Kernel, *, num_features: int, ridge: float, steps: int, step_size: float, **options: Any
 ) -> Transformer:
     r"""Gradient descent that predicts with the mean of its iterates 1 to t.
 
@@ -68,13 +62,7 @@ def averaged_descent(
 
 
 def nesterov(
-    kernel: Kernel,
-    *,
-    num_features: int,
-    ridge: float,
-    steps: int,
-    step_size: float,
-    **options: Any,
+    kernel: Kernel, *, num_features: int, ridge: float, steps: int, step_size: float, **options: Any
 ) -> Transformer:
     r"""Nesterov's accelerated gradient method with momentum $\mu_t = t / (t + 3)$.
 

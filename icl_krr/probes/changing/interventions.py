@@ -85,12 +85,7 @@ def ablate(
 
 
 def patch(
-    model: Transformer,
-    tasks: Task,
-    sites: Sequence[Site],
-    source: Task,
-    *,
-    chunk: int = CHUNK,
+    model: Transformer, tasks: Task, sites: Sequence[Site], source: Task, *, chunk: int = CHUNK
 ) -> Float[Array, "S b ..."]:
     """Predict a batch of tasks once for each site, with that site's activations from other tasks.
 

@@ -21,14 +21,7 @@ from ...tasks import Task, map_tasks
 from ...tasks.task import check_plain
 from ..resampling import resamples
 from .candidate_fit import CandidateFit
-from .separation import (
-    Program,
-    Separation,
-    check_pair,
-    compare,
-    program_of,
-    separation,
-)
+from .separation import Program, Separation, check_pair, compare, program_of, separation
 
 IN_THE_LOSS = 64
 """Number of bootstrap resamples in the loss; the report takes more."""
