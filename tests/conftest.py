@@ -46,9 +46,27 @@ def pytest_configure(config):
         setattr(optax, name, promoting(getattr(optax, name)))
 
 
+DAILY = {
+    *("icl_krr.estimator.InContextRegressor", "icl_krr.probes", "icl_krr.training"),
+    *("icl_krr.export.t5.open_t5", "icl_krr.probes.advise.advise"),
+    *("icl_krr.training.loop.train", "icl_krr.training.step.advance"),
+    *("icl_krr.probes.changing." + name for name in ("interventions.patch", "swap.swap")),
+    *("icl_krr.probes.naming.designed_tasks." + name for name in ("design", "gaussian_prior")),
+    *("icl_krr.probes.naming.identify." + name for name in ("agreement", "identify_arrays")),
+    *("icl_krr.probes.naming.state_probes." + name for name in ("probe_states", "support_streams")),
+    "icl_krr.probes.naming.variances.compare_variances",
+    "icl_krr.probes.reading.readouts.fit_probe",
+}
+"""Examples of docstrings that take more than a second, of functions that other tests call."""
+
+
 def pytest_collection_modifyitems(items):
-    """Examples of docstrings that need PyTorch are run by tests/test_gpt2.py alone."""
+    """Long examples are slow tests; those that need PyTorch are run by tests/test_gpt2.py alone."""
+    unknown = DAILY - {item.name for item in items}
+    assert not unknown or len(items) < 2000, f"no example is called {', '.join(unknown)}"
     for item in items:
+        if item.name in DAILY:
+            item.add_marker(pytest.mark.slow)
         examples = getattr(getattr(item, "dtest", None), "examples", ())
         if any("import torch" in example.source for example in examples):
             item.add_marker(pytest.mark.skip("tests/test_gpt2.py runs it, if there is torch"))
@@ -85,10 +103,10 @@ def compile_quickly(quick):
 def programs():
     """Compiled programs map memory, and Linux limits the number of maps.
 
-    A worker that kept the programs of all tests would crash.
+    A worker that kept the programs of all tests would crash, and hold several GiB.
     """
     yield
-    if MAPS.exists() and len(MAPS.read_text().splitlines()) > 48_000:
+    if MAPS.exists() and len(MAPS.read_text().splitlines()) > 32_000:
         jax.clear_caches()
 
 

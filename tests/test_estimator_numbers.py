@@ -5,7 +5,7 @@ import pickle
 import jax
 import numpy as np
 import pytest
-from helpers import left_out_losses
+from helpers import left_out_losses, often
 from sklearn import datasets
 from sklearn.exceptions import ConvergenceWarning
 from sklearn.gaussian_process import GaussianProcessRegressor
@@ -147,10 +147,7 @@ RUNS = {
 }
 
 
-@pytest.mark.parametrize(
-    ("kernel", "solver"),
-    [pytest.param(*run, marks=[pytest.mark.slow] * (run[0] == "linear")) for run in RUNS.items()],
-)
+@often(("kernel", "solver"), [("exponential", "conjugate_gradient")], RUNS.items())
 def test_weights_are_those_of_kernel_ridge(kernel, solver, x64):
     own, its = KERNELS[kernel]
     weight = np.where(np.arange(24) == 3, 0, WEIGHT)

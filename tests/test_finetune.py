@@ -100,6 +100,7 @@ def test_gradient_descent_takes_a_step_size_for_each_block(x64):
     assert relative(ours, np.asarray(task.x_query) @ x.T @ alpha) < 1e-12
 
 
+@pytest.mark.slow
 def test_a_rate_at_which_training_diverges_gives_way_to_the_next_lower(x64):
     high, low = 1e6, 1e-4
     p = draw_problem(replace(SMALL, learning_rates=(high, low)), 0)

@@ -127,6 +127,7 @@ def test_reference_likelihoods_are_those_of_scipy(sampler):
     assert relative(found["constant_nll"], -norm.logpdf(y, y.mean(), y.std()).mean()) < 1e-5
 
 
+@pytest.mark.slow
 def test_the_scale_of_a_regression_that_was_fitted_is_the_best():
     sampler = ik.tasks.Sinusoids(num_features=1, num_supports=8, num_queries=4, noise=0.1)
     best = reference(sampler, jax.random.key(1), 8)

@@ -75,6 +75,7 @@ def test_solvers_on_the_linear_kernel_are_identified(x64, solver):
         assert spaces["prediction"].mean > 0.05
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "solver", [pytest.param("nadaraya_watson", marks=pytest.mark.slow), "richardson"]
 )

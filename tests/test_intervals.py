@@ -141,6 +141,7 @@ def test_what_float64_cannot_compute_is_not_written(tmp_path, capsys):
     assert meta["calibration"] == {}
 
 
+@pytest.mark.slow
 def test_predictions_follow_the_units_of_y(tmp_path, capsys):
     options = ("--kernel", "gaussian", "--ridge", "0.1")
     base, meta = printed(capsys, command(tmp_path, Y, *options))

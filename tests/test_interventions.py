@@ -4,7 +4,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
-from helpers import CASES, cut_off, dense, draw, numpy, often, one, relative, stacked
+from helpers import CASES, cut_off, dense, draw, numpy, one, relative, stacked
 
 import icl_krr as ik
 from icl_krr.catalogue import SOLVERS, kernel_class, load
@@ -160,7 +160,8 @@ def test_the_mean_is_over_tasks_and_the_tokens_of_a_role(x64):
     assert relative(ours, np.stack(theirs)) < 1e-12
 
 
-@often("name", ["ns-features"], ["cg-exponential", "ns-features"])
+@pytest.mark.parametrize("name", ["cg-exponential", "ns-features"])
+@pytest.mark.slow
 def test_the_forward_goes_on_from_every_block(x64, name):
     task = draw(0)
     model = CASES[name].build(task, 0.3, 2)
@@ -210,7 +211,7 @@ def test_states_of_the_oracle_take_the_place_of_the_models(x64):
     ("kind", "outputs"),
     [
         ("cg", 2),
-        ("dense cg", 2),
+        pytest.param("dense cg", 2, marks=pytest.mark.slow),
         pytest.param("ric-exponential", 2, marks=pytest.mark.slow),
         pytest.param("trained", 2, marks=pytest.mark.slow),
         ("ric-exponential", None),

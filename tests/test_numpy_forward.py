@@ -100,7 +100,7 @@ def run(arrays, structure, stream, seen, kind, prologue, steps):
 
 @often(
     ("name", "merge"),
-    (("cg", False), ("cg-exponential", True)),
+    (("cg-exponential", True),),
     [("cg", False), ("cg-exponential", True), ("ric-tables", False)],
 )
 def test_numpy_runs_the_exported_weights_to_the_same_stream(x64, name, merge):

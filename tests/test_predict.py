@@ -151,6 +151,7 @@ def test_known_targets_are_judged(table, capsys):
     assert calibration["constant"] == pytest.approx(constant, rel=1e-4)
 
 
+@pytest.mark.slow
 def test_leave_one_out_chooses_the_kernel(x64):
     """On a wave no line is near, so the linear kernel, which is the first, must not be taken."""
     x = np.linspace(-1, 1, 30)[:, None]

@@ -155,6 +155,7 @@ def test_intervals_of_a_filter_are_of_95_percent(x64):
     assert np.allclose([found.low - found.q, found.high - found.q], [[[-half]], [[half]]], rtol=0.2)
 
 
+@pytest.mark.slow
 def test_masked_supports_change_neither_filters_nor_effective_parameters(tasks):
     keep = np.arange(10) % 3 != 1
     rest = tasks.replace(x=tasks.x[:, keep], y=tasks.y[:, keep])

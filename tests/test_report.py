@@ -45,6 +45,7 @@ def page(found, tmp_path_factory):
     return path
 
 
+@pytest.mark.slow
 def test_the_figure_of_one_place_is_whole(found):
     place = {"temperature": 0, "ridge": 1, "width": 1, "depth": 3}
     assert not cut_off(explorer_figure(found, place))

@@ -164,6 +164,7 @@ def test_closed_forms_are_the_derivatives_of_the_oracle(task, family):
     assert np.all(np.asarray(of(solvers.change_without))[:, 3] == 0)
 
 
+@pytest.mark.slow
 @often("family", (ik.Gaussian,), [ik.Linear, ik.Gaussian])
 def test_closed_forms_round_no_more_than_automatic_derivatives(family):
     """In float32 against float64, for supports of low rank, two of them equal, and small ridges."""

@@ -327,6 +327,7 @@ def test_the_command_writes_and_scores(bench, tmp_path, capsys):
 FEW = {"candidates": ("gradient_descent", "conjugate_gradient"), "kernels": ("linear",)}
 
 
+@pytest.mark.slow
 def test_identify_is_a_participant(bench, tmp_path, capsys, monkeypatch):
     """It continues an interrupted run, and its table is one that can be scored."""
     real, seen = verdicts.identify_answers, []

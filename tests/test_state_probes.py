@@ -101,6 +101,7 @@ def test_states_of_another_solver_are_not_found():
         assert np.all(r.selectivity[1:] < 0.1)
 
 
+@pytest.mark.slow
 def test_an_untrained_model_is_a_control():
     architecture = ik.Architecture(num_features=3, width=16, depth=2, heads=2)
     one, other = (init(jax.random.key(i), architecture) for i in (0, 1))

@@ -193,6 +193,7 @@ def test_a_wrong_result_is_never_ok_and_a_right_one_is(solver, options):
     assert min(np.sum(error > 1e-2), np.sum(error < 1e-3)) > 3
 
 
+@pytest.mark.slow
 def test_the_readme_with_another_kernel_is_not_ok(task):
     said = ik.check(built(ik.Exponential(), 64), task)
     assert not said.ok
@@ -324,6 +325,7 @@ def test_a_model_still_falls_if_its_second_half_gained_a_tenth(task, middle):
     assert bool(status.falling) == (middle > 1)
 
 
+@pytest.mark.slow
 def test_points_on_a_sphere_are_advised_where_they_help(task):
     """They help if k(x, x) differs between supports, so never with a Gaussian kernel."""
     solve, sphere = partial(ik.solvers.conjugate_gradient, ridge=0.1, steps=16), "on a sphere"

@@ -59,7 +59,7 @@ def by_the_solver(kernel, task, config, ridge):
 
 @often(
     "axis",
-    ("temperature", "context", "width", "features"),
+    ("temperature", "width", "features"),
     ["ridge", "temperature", "context", "width", "features"],
 )
 def test_rows_are_what_the_solver_gives(x64, axis):

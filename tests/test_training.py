@@ -75,6 +75,7 @@ def test_the_loss_is_that_of_a_loop():
     assert relative(error(decoder, tasks, "every"), np.mean(squares)) < 1e-5
 
 
+@pytest.mark.slow
 def test_answers_are_compared_with_the_posterior_mean():
     """Of contexts of any length; what is left out is the outputs' own variance."""
     settings = dataclasses.replace(SMALL, batch=64, min_supports=3, target="exact")
@@ -478,6 +479,7 @@ def test_a_finished_run_is_not_relabelled(tmp_path, capsys):
     assert (run / "recipe.json").read_text() == before
 
 
+@pytest.mark.slow
 def test_metrics_are_not_what_a_run_hangs_on(tmp_path, capsys):
     """Gone, they are not shown; of another kind, the file is named. The weights are the same."""
     command = ["train", *FLAGS.split(), "--out", str(tmp_path / "run")]

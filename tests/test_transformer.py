@@ -299,6 +299,7 @@ def test_architecture_refuses():
         ik.predict(model, draw(0))
 
 
+@pytest.mark.slow
 def test_a_random_model_without_norm_can_be_merged(x64):
     model = moved(ik.init(jax.random.key(3), architecture(layer_norm=False, max_tokens=12)))
     task = draw(3)

@@ -155,6 +155,7 @@ def test_a_gradient_keeps_one_stream_a_step():
     assert (held[1] - held[0]) / 4 < 3 * stream
 
 
+@pytest.mark.slow
 def test_a_gradient_works_on_one_chunk_of_tasks():
     """Its memory grows with the batch by no more than the tasks themselves."""
     task = draw(0, n=64)

@@ -46,6 +46,7 @@ def test_a_model_of_one_variance_is_no_solver(tasks):
     assert "no nearer than a variance by constant" in found.verdict
 
 
+@pytest.mark.slow
 def test_variances_of_a_kernel_without_features_end_at_exact_regression(x64):
     """Also under a mask, where the candidates see the supports that the model sees."""
     family = ik.tasks.GaussianProcess(

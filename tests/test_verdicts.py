@@ -202,6 +202,7 @@ def test_a_model_that_mostly_answers_0_keeps_all_its_tasks(x64):
     assert found.status != "identified"
 
 
+@pytest.mark.slow
 def test_more_steps_are_tried_although_another_solver_fits(x64):
     """Ten steps of descent a layer are 0.003 from Newton-Schulz, and are named all the same."""
     names = ("gradient_descent", "newton_schulz")

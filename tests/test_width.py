@@ -182,6 +182,7 @@ def test_gradients_reach_the_sketch(x64, kernel):
     assert relative(*(jax.jit(jax.grad(of))(P) for of in (by_weights, by_solver))) < 1e-9
 
 
+@pytest.mark.slow
 def test_gradients_reach_random_features(x64):
     """Their frequencies, and the temperature that they were drawn for."""
     task = draw(0, p=3, n=10)
