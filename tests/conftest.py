@@ -62,8 +62,6 @@ DAILY = {
 
 def pytest_collection_modifyitems(items):
     """Long examples are slow tests; those that need PyTorch are run by tests/test_gpt2.py alone."""
-    unknown = DAILY - {item.name for item in items}
-    assert not unknown or len(items) < 2000, f"no example is called {', '.join(unknown)}"
     for item in items:
         if item.name in DAILY:
             item.add_marker(pytest.mark.slow)

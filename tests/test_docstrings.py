@@ -16,8 +16,10 @@ import runpy
 import sys
 from functools import cache
 from pathlib import Path
+from pkgutil import resolve_name
 
 import pytest
+from conftest import DAILY
 from jaxtyping import Array, Float
 from matplotlib.mathtext import MathTextParser
 
@@ -109,6 +111,11 @@ def test_what_a_user_calls_has_an_example_that_is_run():
     run = {test.name for module in modules for test in finder.find(module) if test.examples}
     without = {name for name, thing in PUBLIC.items() if made_by_hand(thing)} - run
     assert not without
+
+
+def test_the_long_examples_are_examples():
+    """A name that is no longer one would let its example run always, and nobody would know why."""
+    assert all(">>> " in resolve_name(name).__doc__ for name in DAILY)
 
 
 SECTION = re.compile(r"^(?:Args|Attributes):\n((?:\n| +.+\n?)+)", re.M)
