@@ -11,6 +11,7 @@ import numpy as np
 
 from . import capacity, checks, solvers
 from .kernels import Kernel, check_kernel
+from .pytree import compiled
 from .rounding import in_float64
 from .solvers import accuracy
 from .solvers.results import Posterior
@@ -88,7 +89,7 @@ def posterior(model: Transformer, kernel: Kernel, task: Task) -> Posterior:
     return Posterior(mean, variance, compare(model, task, mean, variance))
 
 
-@jax.jit
+@compiled
 def with_kernel_values(kernel: Kernel, task: Task) -> Task:
     """The task whose further outputs are k(x) of each query."""
     cross = kernel(task.x, task.x_query)
@@ -100,7 +101,7 @@ def with_kernel_values(kernel: Kernel, task: Task) -> Task:
     return task.replace(y=outputs, y_query=None)
 
 
-@jax.jit
+@compiled
 def moments(kernel: Kernel, task: Task, every: jax.Array) -> tuple[jax.Array, jax.Array]:
     """Mean and variance, from the predictions of the outputs and of k(x)."""
     r = task.num_outputs

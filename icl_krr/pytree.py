@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import dataclasses
+from collections.abc import Callable
+from functools import wraps
 from typing import Any, TypeVar, dataclass_transform
 
 import jax
@@ -10,6 +12,7 @@ import jax
 from .readable import readable
 
 T = TypeVar("T")
+F = TypeVar("F", bound=Callable)
 
 
 def static(**options: Any) -> Any:
@@ -48,3 +51,25 @@ def checked(cls: type[T]) -> type[T]:
 
     jax.tree_util.register_pytree_with_keys(cls, flatten_with_keys, unflatten)
     return cls if own else readable(cls)
+
+
+def compiled(function: F) -> F:
+    """Make one program of a function, for arguments that are pytrees of arrays.
+
+    A kernel or a sampler of the user's own may be no pytree. With these the function runs as it is.
+
+    >>> compiled(lambda array: array + 1)(np.ones(2)).tolist(), compiled(len)("abc")
+    ([2.0, 2.0], 3)
+    """
+    program = jax.jit(function)
+
+    @wraps(function)
+    def call(*args: Any) -> Any:
+        arrays = all(map(is_array, jax.tree.leaves(args)))
+        return (program if arrays else function)(*args)
+
+    return call  # pyright: ignore[reportReturnType]
+
+
+def is_array(leaf: Any) -> bool:
+    return hasattr(leaf, "dtype") or isinstance(leaf, (int, float, complex))

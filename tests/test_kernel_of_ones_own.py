@@ -280,3 +280,22 @@ def test_products_with_k_are_added_and_taken_away(x64):
         model = m.transformer(step, steps=1, readout=prediction)
         expected = 2 * kernel_matrix(kernel, task.x_query, task.x) @ task.y
         assert relative(ik.predict(model, task), expected) < 1e-9
+
+
+class Cubic:
+    """A feature map that is no pytree."""
+
+    width = 4
+
+    def __call__(self, x):
+        return jnp.concatenate([x, x**3], axis=1)
+
+
+def test_what_is_no_pytree_runs_outside_of_a_program(x64):
+    kernel, task = ik.Features(Cubic()), draw(0, p=2)
+    phi = np.concatenate([task.x, np.asarray(task.x) ** 3], axis=1)
+    assert np.allclose(kernel.diagonal(task.x), np.sum(phi**2, axis=1))
+    low, high = ik.spectral_bounds(kernel, task, ridge=1.0)
+    assert np.allclose([low, high], np.linalg.eigvalsh(phi @ phi.T)[[0, -1]] + 1)
+    family = ik.tasks.GaussianProcess(kernel, num_features=2, num_supports=4)
+    assert ik.tasks.sample(jax.random.key(0), family).y.shape == (4,)

@@ -4,14 +4,13 @@ from __future__ import annotations
 
 from typing import Any, ClassVar
 
-import jax
 import jax.numpy as jnp
 from jax.typing import DTypeLike
 from jaxtyping import Array, Float
 
 from .. import checks
 from ..constants import xp
-from ..pytree import checked
+from ..pytree import checked, compiled
 from .algebra import check_projection, inner, mean_of_pairs, project
 from .log_bilinear import LogBilinear
 
@@ -59,7 +58,7 @@ class Exponential(LogBilinear):
         checks.matrices(x, z)
         return self._log(x, z)
 
-    @jax.jit
+    @compiled
     def _log(self, x: Float[Array, "n p"], z: Float[Array, "m p"]) -> Float[Array, "n m"]:
         x, z = (project(self.projection, points) for points in (x, z))
         # x is divided before the product: XLA would fuse a division after the product into each

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from typing import Any, ClassVar
 
-import jax
 import jax.numpy as jnp
 from jax.typing import DTypeLike
 from jaxtyping import Array, Float
@@ -12,7 +11,7 @@ from jaxtyping import Array, Float
 from .. import checks
 from ..constants import xp
 from ..numerics import power_below
-from ..pytree import checked
+from ..pytree import checked, compiled
 from .algebra import check_projection, mean_of_pairs, squared_distances, stationary
 from .log_bilinear import LogBilinear
 
@@ -55,7 +54,7 @@ class Gaussian(LogBilinear):
         checks.matrices(x, z)
         return self._log(x, z)
 
-    @jax.jit
+    @compiled
     def _log(self, x: Float[Array, "n p"], z: Float[Array, "m p"]) -> Float[Array, "n m"]:
         # points are divided by a power of two first: 1 / l^3, a factor of the derivative, overflows
         lengthscale = jnp.asarray(self.lengthscale, x.dtype)

@@ -9,9 +9,11 @@ from typing import Any, ClassVar
 
 import jax
 import jax.numpy as jnp
+import numpy as np
 from jax.typing import DTypeLike
 from jaxtyping import Array, Float
 
+from ..pytree import compiled
 from .forms import Diagonal, FeatureLayer, Pattern
 
 
@@ -42,8 +44,8 @@ class Kernel(ABC):
     @abstractmethod
     def __call__(self, x: Float[Array, "n p"], z: Float[Array, "m p"]) -> Float[Array, "n m"]: ...
 
-    @jax.jit
-    def diagonal(self, x: Float[Array, "n p"]) -> Float[Array, " n"]:
+    @compiled
+    def diagonal(self, x: Float[Array, "n p"] | np.ndarray) -> Float[Array, " n"]:
         """$k(x_i, x_i)$ for every row of `x`.
 
         Args:

@@ -15,6 +15,7 @@ from jaxtyping import Array, Float
 from .. import checks
 from ..constants import xp
 from ..numerics import matmul
+from ..pytree import compiled
 from .algebra import identity_or, inner, outer, precede, project, stationary
 from .forms import Diagonal, FeatureLayer, Pattern
 from .kernel import Kernel, not_positive
@@ -60,7 +61,7 @@ class PositiveKernel(Kernel):
         return ((1.0, self),)
 
 
-@jax.jit
+@compiled
 def exponential(kernel: PositiveKernel, x: Any, z: Any) -> Float[Array, "n m"]:
     return jnp.exp(kernel.log(x, z))
 

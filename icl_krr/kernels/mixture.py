@@ -6,14 +6,13 @@ import dataclasses
 from collections.abc import Sequence
 from typing import Any
 
-import jax
 import jax.numpy as jnp
 from jax.typing import DTypeLike
 from jaxtyping import Array, Float
 
 from .. import checks
 from ..constants import xp
-from ..pytree import checked
+from ..pytree import checked, compiled
 from .forms import Diagonal, Pattern
 from .kernel import Kernel, check_kernel
 from .log_bilinear import PositiveKernel
@@ -62,7 +61,7 @@ class Mixture(Kernel):
         checks.matrices(x, z)
         return self._values(x, z)
 
-    @jax.jit
+    @compiled
     def _values(self, x: Float[Array, "n p"], z: Float[Array, "m p"]) -> Float[Array, "n m"]:
         grams = jnp.stack([kernel(x, z) for kernel in self.kernels])
         weights = jnp.asarray(self.weights, grams.dtype)

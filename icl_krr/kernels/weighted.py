@@ -12,7 +12,7 @@ from jax.typing import DTypeLike
 from jaxtyping import Array, Float
 
 from ..constants import xp
-from ..pytree import checked, static
+from ..pytree import checked, compiled, static
 from .algebra import precede
 from .forms import Diagonal, FeatureLayer, Pattern
 from .kernel import Kernel
@@ -122,7 +122,7 @@ def factors(x: Float[Array, "n p"]) -> Float[Array, " n"]:
     return jnp.exp(x[:, -1])
 
 
-@jax.jit
+@compiled
 def values(kernel: Kernel, x: Float[Array, "n p"], z: Float[Array, "m p"]) -> Float[Array, "n m"]:
     return factors(x)[:, None] * kernel(x[:, :-1], z[:, :-1]) * factors(z)[None]
 

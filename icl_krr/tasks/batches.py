@@ -12,6 +12,7 @@ from jax.sharding import Mesh, NamedSharding, PartitionSpec
 
 from .. import capacity, checks, devices
 from ..devices import CONTEXT, TASKS, Placement, axes_of, in_parts, in_parts_of, sharding_of
+from ..pytree import compiled
 from .samplers import Sampler, sample
 from .task import Task, check_axes, kept
 
@@ -81,7 +82,7 @@ def sample_batch(keys: jax.Array, sampler: Sampler, active: Any = None) -> Task:
     return in_parts(lambda keys: sample_each(keys, sampler, active), keys, whole=False)
 
 
-@jax.jit
+@compiled
 def sample_each(keys: jax.Array, sampler: Sampler, active: Any) -> Task:
     size = None if jax.default_backend() == "cpu" else len(keys)
     return jax.lax.map(lambda key: sample(key, sampler, active), keys, batch_size=size)

@@ -15,8 +15,8 @@ from .columns import standardise
 from .samplers import (
     INPUTS,
     InOneProgram,
+    check_memory_of_points,
     check_noise,
-    check_points,
     check_sizes,
     draw_inputs,
     observe,
@@ -56,7 +56,7 @@ class Functions(InOneProgram):
         raise NotImplementedError
 
     def check_memory(self, key: jax.Array) -> None:
-        check_points(key, self)
+        check_memory_of_points(key, self)
 
     def draw(self, key: jax.Array, active: Any) -> Task:
         at, function, error = jax.random.split(key, 3)

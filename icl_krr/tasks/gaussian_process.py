@@ -17,8 +17,8 @@ from ..pytree import checked, static
 from .samplers import (
     INPUTS,
     InOneProgram,
+    check_memory_of_points,
     check_noise,
-    check_points,
     check_sizes,
     draw_inputs,
     observe,
@@ -84,7 +84,7 @@ class GaussianProcess(InOneProgram):
             )
 
     def check_memory(self, key: jax.Array) -> None:
-        check_points(key, self)
+        check_memory_of_points(key, self)
         entries = (self.num_supports + self.num_queries) ** 2
         capacity.check("kernel matrix", 2 * entries, key)
         capacity.check("eigendecomposition", 4 * entries, key)
@@ -188,7 +188,7 @@ class LinearRegression(InOneProgram):
                 )
 
     def check_memory(self, key: jax.Array) -> None:
-        check_points(key, self)
+        check_memory_of_points(key, self)
         if self.inputs == "normal":
             rotation = 2 * self.num_features**2
             capacity.check("rotation of the features", rotation, key, "use fewer features")

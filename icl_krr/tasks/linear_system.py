@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
-import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Float
 
 from .. import checks
 from ..kernels import Kernel, check_kernel
+from ..pytree import compiled
 from ..readable import readable
 from .task import Task, check_axes
 
@@ -65,7 +65,7 @@ def check_matrices(kernel: Kernel, task: Task) -> None:
     checks.matrices(task.x, task.x)
 
 
-@jax.jit
+@compiled
 def parts(kernel: Kernel, task: Task) -> System:
     x, y = task.x, task.y.reshape(task.num_supports, -1)
     if task.mask is None:

@@ -12,7 +12,7 @@ import numpy as np
 
 from .. import capacity, checks
 from ..catalogue import BATTERIES, find
-from ..pytree import checked, static
+from ..pytree import checked, compiled, static
 from .task import Task, check_task
 
 
@@ -106,7 +106,7 @@ class InOneProgram:
         raise NotImplementedError
 
 
-@jax.jit
+@compiled
 def drawn(sampler: InOneProgram, key: jax.Array, active: Any) -> Task:
     return sampler.draw(key, active)
 
@@ -114,7 +114,7 @@ def drawn(sampler: InOneProgram, key: jax.Array, active: Any) -> Task:
 INPUTS = ("normal", "sphere", "uniform")
 
 
-def check_points(key: jax.Array, config: Any) -> None:
+def check_memory_of_points(key: jax.Array, config: Any) -> None:
     rows = config.num_supports + config.num_queries
     capacity.check("points of a task", 2 * rows * config.num_features, key)
 

@@ -9,6 +9,7 @@ from jaxtyping import Array, Float
 from .. import checks
 from ..kernels import PositiveKernel, check_positive
 from ..linalg import eigenvalues
+from ..pytree import compiled
 from ..tasks import Task, system
 from ..tasks.linear_system import check_matrices
 from .softmax import seen
@@ -39,7 +40,7 @@ def richardson_bounds(kernel: PositiveKernel, task: Task, *, ridge: Number, sink
     return bounds(kernel, task, ridge, sink)
 
 
-@jax.jit
+@compiled
 def bounds(kernel: PositiveKernel, task: Task, ridge: Number, sink: Number) -> tuple:
     _, keep = seen(task)
     sums = jnp.sum(system(kernel, task).gram, axis=1)
@@ -73,7 +74,7 @@ def preconditioned_eigenvalues(
     return preconditioned(kernel, task, ridge, sink)
 
 
-@jax.jit
+@compiled
 def preconditioned(kernel: PositiveKernel, task: Task, ridge: Number, sink: Number) -> jax.Array:
     gram = system(kernel, task).gram
     ridge, sink = (jnp.asarray(value, gram.dtype) for value in (ridge, sink))

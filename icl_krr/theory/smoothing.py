@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Float
@@ -10,6 +12,7 @@ from .. import capacity, checks
 from ..kernels import Exponential, PositiveKernel, check_positive
 from ..linalg import solve
 from ..numerics import matmul
+from ..pytree import compiled
 from ..tasks import Task, system
 from ..tasks.linear_system import check_matrices
 from .softmax import seen
@@ -40,8 +43,8 @@ def smoothing_gap(
     return relative_gap(kernel, task, ridge)
 
 
-@jax.jit
-def relative_gap(kernel: PositiveKernel, task: Task, ridge: jax.Array) -> jax.Array:
+@compiled
+def relative_gap(kernel: PositiveKernel, task: Task, ridge: Any) -> jax.Array:
     gram, cross, y = system(kernel, task)
     A = gram + jnp.asarray(ridge, gram.dtype) * jnp.eye(len(gram), dtype=gram.dtype)
     exact = matmul(cross, solve(A, y))

@@ -9,6 +9,7 @@ from jaxtyping import Array, Bool, Float
 
 from .. import checks
 from ..kernels import Kernel, PositiveKernel, check_positive
+from ..pytree import compiled
 from ..tasks import Task
 from ..tasks.linear_system import check_matrices
 from ..tasks.task import kept
@@ -38,7 +39,7 @@ def log_normaliser(kernel: PositiveKernel, task: Task) -> Float[Array, " n+q"]:
     return logarithms(kernel, task)
 
 
-@jax.jit
+@compiled
 def logarithms(kernel: PositiveKernel, task: Task) -> jax.Array:
     x, keep = seen(task)
     logits = kernel.log(jnp.concatenate([x, task.x_query]), x)
@@ -80,7 +81,7 @@ def log_sink(kernel: Kernel, task: Task) -> Float[Array, ""]:
     return least_logit([part for _, part in kernel.parts], task)
 
 
-@jax.jit
+@compiled
 def least_logit(kernels: list[PositiveKernel], task: Task) -> jax.Array:
     largest = jnp.max(jnp.stack([log_normaliser(kernel, task) for kernel in kernels]))
     return jnp.where(jnp.isneginf(largest), 0, jnp.ceil(largest))

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Float
 
 from .. import checks, linalg
 from ..kernels import Kernel
+from ..pytree import compiled
 from ..tasks import Task, system
 from ..tasks.linear_system import check_matrices
 
@@ -34,7 +37,7 @@ def eigenvalues(kernel: Kernel, task: Task) -> Float[Array, " n"]:
     return at_least_zero(kernel, task)
 
 
-@jax.jit
+@compiled
 def at_least_zero(kernel: Kernel, task: Task) -> jax.Array:
     return jnp.maximum(linalg.eigenvalues(system(kernel, task).gram), 0)
 
@@ -64,8 +67,8 @@ def spectral_bounds(kernel: Kernel, task: Task, *, ridge: float | Float[Array, "
     return ends(kernel, task, ridge)
 
 
-@jax.jit
-def ends(kernel: Kernel, task: Task, ridge: jax.Array) -> tuple:
+@compiled
+def ends(kernel: Kernel, task: Task, ridge: Any) -> tuple:
     """The smallest and the largest eigenvalue of A."""
     sigma = at_least_zero(kernel, task)
     ridge = jnp.asarray(ridge, sigma.dtype)
