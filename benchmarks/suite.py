@@ -74,8 +74,6 @@ def main() -> None:
         counts = Path(folder) / "counts.json"
         code = subprocess.call(command, env={**os.environ, "SUITE": str(counts)})
         rows = json.loads(counts.read_text())
-    if code:
-        sys.exit(code)
     seconds, own = time.perf_counter() - start, os.times()
     names = ("tests", "programs", "seconds", "tracing", "compiling")
     rows["all"] = {name: sum(row.get(name, 0) for row in rows.values()) for name in names}
@@ -90,6 +88,7 @@ def main() -> None:
     }
     save("suite", {"meta": {**meta("suite", "pytest"), **facts}, "files": rows}, text)
     print(f"{text}\n{facts}")
+    sys.exit(code)
 
 
 if __name__ == "__main__":
