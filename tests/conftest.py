@@ -47,15 +47,34 @@ def pytest_configure(config):
 
 
 DAILY = {
-    *("icl_krr.estimator.InContextRegressor", "icl_krr.probes", "icl_krr.training"),
-    *("icl_krr.export.t5.open_t5", "icl_krr.probes.advise.advise"),
-    *("icl_krr.training.loop.train", "icl_krr.training.step.advance"),
-    *("icl_krr.probes.changing." + name for name in ("interventions.patch", "swap.swap")),
+    *("icl_krr.audit.audit", "icl_krr.estimator.InContextRegressor", "icl_krr.probes"),
+    *("icl_krr.export.t5.open_t5", "icl_krr.probes.advise.advise", "icl_krr.status"),
+    *("icl_krr.probes.changing.interventions." + name for name in ("ablate", "patch")),
+    *("icl_krr.probes.changing." + name for name in ("slots.transplant", "swap.swap")),
     *("icl_krr.probes.naming.designed_tasks." + name for name in ("design", "gaussian_prior")),
     *("icl_krr.probes.naming.identify." + name for name in ("agreement", "identify_arrays")),
     *("icl_krr.probes.naming.state_probes." + name for name in ("probe_states", "support_streams")),
-    "icl_krr.probes.naming.variances.compare_variances",
-    "icl_krr.probes.reading.readouts.fit_probe",
+    *(
+        "icl_krr.probes.naming.candidate_fit.fit_candidate",
+        "icl_krr.probes.naming.identify.identify",
+    ),
+    *(
+        "icl_krr.probes.naming.separation.separation",
+        "icl_krr.probes.naming.variances.compare_variances",
+    ),
+    *(
+        "icl_krr.probes.reading." + name
+        for name in ("hyperparameters.effective", "influence.influence")
+    ),
+    *("icl_krr.probes.reading.readouts." + name for name in ("fit_probe", "streams")),
+    *(
+        "icl_krr.tasks.batches.map_tasks",
+        "icl_krr.transformer",
+        "icl_krr.transformer.memory.memory",
+    ),
+    *("icl_krr.training", "icl_krr.training.adapt.adapt", "icl_krr.training.loop.train"),
+    *("icl_krr.training.objectives.marginal_likelihood", "icl_krr.training.step.advance"),
+    "icl_krr.transformer.read_outs.predictive",
 }
 """Examples of docstrings that take more than a second, of functions that other tests call."""
 

@@ -72,6 +72,7 @@ def test_a_spectrum_is_advised_only_to_solvers_that_take_one(task):
         assert solve(ik.Linear(), task, ridge=0.5, steps=4, **bounds).status.spectrum
 
 
+@pytest.mark.slow
 def test_the_exponential_kernel_is_told_what_helps_first(task):
     """Float64 was named first, which alone does not help; it needs more steps as well."""
     model = built(ik.Exponential(), 8)

@@ -128,6 +128,7 @@ def test_an_infinite_matrix_has_no_factor(task):
     assert not ik.audit(slope, jnp.float32(0.1), far).status.ok
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("scale", "ridges"), [(1.0, (1e-12, 1e-6)), (1e3, (1e-6, 1.0))])
 def test_a_candidate_without_evidence_loses_its_weight(scale, ridges):
     """Variances below 0 made its evidence NaN, and with it all averages and weights."""

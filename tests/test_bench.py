@@ -90,7 +90,10 @@ def test_short_programs_have_more_turns():
 
 of_each_kernel = pytest.mark.parametrize(
     "kernel",
-    [ik.Linear(), pytest.param(ik.Exponential(0.5), marks=pytest.mark.slow), ik.Gaussian(0.7)],
+    [
+        ik.Linear(),
+        *(pytest.param(k, marks=pytest.mark.slow) for k in (ik.Exponential(0.5), ik.Gaussian(0.7))),
+    ],
     ids=name_of,
 )
 
@@ -146,6 +149,7 @@ def test_plain_code_converges_to_exact_regression_and_stays_finite(kernel, x64):
             np.testing.assert_allclose(prediction, exact, atol=1e-8, err_msg=name)
 
 
+@pytest.mark.slow
 def test_a_wrong_floor_is_refused(monkeypatch):
     def of(options):
         return against_plain("forward", "B", linear(n=8, p=2), "chebyshev", options, 2, 3, 0)

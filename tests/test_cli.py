@@ -108,6 +108,7 @@ def test_a_solver_prints_a_table(table, capsys, solver):
     assert "blocks per step" in out
 
 
+@pytest.mark.slow
 def test_demo_writes_its_files(tmp_path, capsys, monkeypatch):
     monkeypatch.setenv("COLUMNS", "80")
     out = tmp_path / "deep" / "demo"

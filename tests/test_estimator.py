@@ -57,6 +57,7 @@ def searches():
         yield GridSearchCV(pipeline, grid, cv=2).fit(X, Y[:, 0])
 
 
+@pytest.mark.slow
 def test_a_grid_search_finds_what_kernel_ridge_finds():
     ours, theirs = searches()
     scores = [search.cv_results_["mean_test_score"] for search in (ours, theirs)]
@@ -97,6 +98,7 @@ def test_a_scaler_of_y_around_the_estimator_is_normalize_y():
     np.testing.assert_allclose(inside.fit(X, constant).predict(NEW), 0.1)
 
 
+@pytest.mark.slow
 def test_leave_one_out_chooses_what_it_chooses_for_the_command():
     chosen = InContextRegressor().fit(X, Y)
     kernel, *_ = choose_kernels(chosen.task_, DepthConfig(kernel="gaussian"))

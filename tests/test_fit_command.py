@@ -92,6 +92,7 @@ def test_what_a_run_answers_is_aimed_at():
     assert not np.allclose(data.apart.x, data.fitted.x)
 
 
+@pytest.mark.slow
 def test_a_schedule_is_found_with_the_ridge_from_predictions(x64):
     """Chebyshev's bounds, planted off those of the tasks, with which it starts."""
     draws = [[draw(8 * batch + i, n=6, q=8) for i in range(8)] for batch in (0, 1)]

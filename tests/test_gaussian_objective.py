@@ -138,6 +138,7 @@ def test_the_scale_of_a_regression_that_was_fitted_is_the_best():
     assert losses[0] == min(losses)
 
 
+@pytest.mark.slow
 def test_a_run_learns_a_variance_and_reports_likelihoods(tmp_path):
     """Every row has them; two halves of a run are the run."""
     model, settings = small(), dataclasses.replace(SMALL, steps=4)

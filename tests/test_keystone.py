@@ -93,7 +93,7 @@ def test_steps_have_as_many_blocks_as_their_row_says(x64):
 @pytest.mark.parametrize(
     "name",
     [
-        pytest.param(c.name, marks=[pytest.mark.slow] * (c.name not in ("cg", "cg-exponential")))
+        pytest.param(c.name, marks=[pytest.mark.slow] * (c.name != "cg"))
         for c in CONSTRUCTIONS
         if c.sums and "alpha" in c.states
     ],

@@ -271,6 +271,7 @@ def test_the_variances_of_the_solver_are_those_of_its_coefficients_in_float32():
     assert gap(path.variance, 0.01 * own) < 1e-5
 
 
+@pytest.mark.slow
 def test_the_evidence_of_approximating_features_does_not_depend_on_the_order(x64):
     """What the features leave out is in the variances only: the evidence is that of features."""
     task = draw(9, P, N, r=2)

@@ -197,6 +197,7 @@ def test_what_does_not_converge_is_said(table, monkeypatch, capsys):
     assert "are not written" not in capsys.readouterr().err
 
 
+@pytest.mark.slow
 def test_text_is_encoded_only_on_request(table, queries, tmp_path, capsys):
     argv = ["predict", str(table), "--target", "price"]
     assert cli.main(argv) == 2

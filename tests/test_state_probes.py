@@ -89,6 +89,7 @@ def test_controls_are_lower(found):
     assert np.isclose(found["r"].selectivity[0], 0)
 
 
+@pytest.mark.slow
 def test_states_of_another_solver_are_not_found():
     """Late iterates of conjugate gradient in a model that takes three gradient steps."""
     with jax.enable_x64(True):

@@ -92,6 +92,7 @@ def twins(kernel, task, ridge, steps, widths):
     return exact, tables
 
 
+@pytest.mark.slow
 def test_tables_converge_with_slope_two_and_without_overrun(x64):
     kernel, task = gaussian_process(0, 32)
     widths = (64, 256, 1024)

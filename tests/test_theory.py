@@ -295,6 +295,7 @@ def test_c12_the_preconditioned_spectrum(x64):
     assert min(ratios) > 0.5
 
 
+@pytest.mark.slow
 def test_c13_the_normaliser_does_not_cure_the_condition_number(x64):
     """The finding: it grows with n all the same, and is no better than half of K + ridge I's."""
     conds, plain = [], []

@@ -312,6 +312,7 @@ def test_settings_that_do_not_fit_are_refused(changes, message):
         train(small(), LINEAR, dataclasses.replace(SMALL, **changes))
 
 
+@pytest.mark.slow
 def test_the_exact_predictor_is_known_or_fitted():
     """Nothing that is fitted beats the posterior mean by more than chance."""
     process = ik.tasks.GaussianProcess(

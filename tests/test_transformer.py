@@ -263,6 +263,7 @@ def test_a_model_holds_whatever_jax_puts_into_it():
     assert jax.eval_shape(jax.vmap(lambda one: one), batched).steps == 1
 
 
+@pytest.mark.slow
 def test_initial_parameters_do_not_depend_on_the_others():
     """Keys derive from names: a deeper model starts with the same first blocks."""
     short = ik.init(jax.random.key(0), architecture(depth=2, activation="relu"))

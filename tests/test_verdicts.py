@@ -70,7 +70,7 @@ EXACTLY = spectral(*[lambda s: 1 / (s + 0.5)] * 3)
 @pytest.mark.parametrize(
     ("model", "null"),
     [
-        (PATH, "ridge path"),
+        pytest.param(PATH, "ridge path", marks=pytest.mark.slow),
         (FLOW, "gradient flow"),
         pytest.param(BETWEEN, "interpolation", marks=pytest.mark.slow),
         (EXACTLY, "interpolation"),
@@ -162,6 +162,7 @@ def test_arrays_say_what_the_function_says(x64):
             np.testing.assert_allclose(ours, theirs, rtol=1e-6, atol=1e-12)
 
 
+@pytest.mark.slow
 def test_a_decoder_is_identified_at_its_prefixes(x64):
     tasks, _ = batches(count=8)
     parts = prefixes(tasks, (3, 5, 7))
@@ -218,6 +219,7 @@ def test_steps_of_each_layer_are_at_most_close(x64):
     assert found.best.distances["hat"].mean > EXACT
 
 
+@pytest.mark.slow
 def test_a_candidate_at_its_last_step_gets_more_of_them(x64):
     """Every layer is two steps; with fewer steps allowed, the candidate could not follow."""
 

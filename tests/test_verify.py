@@ -95,6 +95,7 @@ def test_seeds_are_put_together():
     assert bootstrap(np.array([1.0])) is None
 
 
+@pytest.mark.slow
 def test_the_counterexample_is_that_of_its_seed(x64):
     """The seed and the draw that are printed give the measured violation again."""
     (result, _) = verify.verify("C16", c16.CLAIM, seeds=[7], quick=True)

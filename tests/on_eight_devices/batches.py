@@ -76,7 +76,8 @@ def test_gradients_at_weights_that_are_on_all_devices():
         assert max(errors) < 1e-5 * size
 
 
-@pytest.mark.parametrize("kind", [pytest.param(KINDS[0], marks=pytest.mark.slow), KINDS[1]])
+@pytest.mark.slow
+@pytest.mark.parametrize("kind", KINDS)
 def test_a_batch_that_does_not_divide(kind):
     tasks, mesh = tasks_of(11), mesh_of(kind)
     expected = ik.predict_batch(MODEL, tasks)

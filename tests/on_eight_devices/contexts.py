@@ -86,6 +86,7 @@ def trained_and_masked(name):
     return ik.init(jax.random.key(0), TRAINED[name]), masked(draw(3, p=4, n=13, q=2))
 
 
+@pytest.mark.slow
 def test_a_trained_model_predicts_what_it_does_on_one_device(x64):
     model, task = trained_and_masked("linear decoder")
     assert relative(ik.predict(model, task, mesh=MESH), ik.predict(model, task)) < 1e-12
@@ -125,6 +126,7 @@ def test_supports_that_are_divided_already_stay_where_they_are(x64, kind):
     assert cache["alpha"].sharding.spec == PartitionSpec(None, "context")
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", ["cg"])
 def test_slots_after_every_step(x64, name):
     """Also if the largest y, which one device has, chooses the unit of all."""
