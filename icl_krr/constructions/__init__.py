@@ -105,15 +105,12 @@ from .conjugate_gradient import conjugate_gradient
 from .delta_rule import delta_rule
 from .gradient_descent import gradient_descent, gradient_descent_in_alpha
 from .gradient_descent_plus_plus import gradient_descent_plus_plus
-from .momentum import chebyshev, heavy_ball
+from .momentum import chebyshev, heavy_ball, prefix_chebyshev
 from .nadaraya_watson import nadaraya_watson
 from .newton_schulz import newton_schulz
-from .preconditioned_chebyshev import preconditioned_chebyshev
 from .preconditioned_conjugate_gradient import preconditioned_conjugate_gradient
-from .prefix_chebyshev import prefix_chebyshev
-from .prefix_conjugate_gradient import prefix_conjugate_gradient
-from .prefix_posterior import prefix_posterior
-from .richardson import richardson
+from .prefix_conjugate_gradient import prefix_conjugate_gradient, prefix_posterior
+from .richardson import preconditioned_chebyshev, richardson
 
 __all__ = [
     "SUPPORTS",

@@ -12,7 +12,7 @@ from .. import checks
 from ..kernels import Kernel, check_pairs
 from ..transformer.weights import Problem, Transformer
 from .assembly.average import GroupAverage
-from .assembly.construction import construction
+from .assembly.choice import construction
 from .assembly.options import Options
 from .assembly.prefix import check_featured, feature_machine
 from .assembly.relu import ReLU

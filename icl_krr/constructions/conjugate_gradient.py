@@ -11,8 +11,7 @@ from ..constants import xp
 from ..kernels import Kernel
 from ..residual import Read
 from ..transformer.weights import Transformer
-from .assembly.choice import machine
-from .assembly.construction import construction
+from .assembly.choice import construction, machine
 from .assembly.machine import Machine
 from .assembly.options import Options
 from .assembly.slots import SUPPORTS, SUPPORTS_AND_QUERIES, label

@@ -10,8 +10,7 @@ from .. import checks
 from ..constants import xp
 from ..kernels import Kernel
 from ..transformer.weights import Transformer
-from .assembly.choice import machine
-from .assembly.construction import construction
+from .assembly.choice import construction, machine
 from .assembly.prefix import PREFIXES, CausalOptions, causal_machine
 from .assembly.slots import SUPPORTS, SUPPORTS_AND_QUERIES
 

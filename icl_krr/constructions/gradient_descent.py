@@ -9,8 +9,7 @@ from jaxtyping import Array, Float
 from .. import checks, step_sizes
 from ..kernels import Kernel
 from ..transformer.weights import Transformer
-from .assembly.choice import machine
-from .assembly.construction import construction
+from .assembly.choice import construction, machine
 from .assembly.options import Options
 from .assembly.slots import SUPPORTS, SUPPORTS_AND_QUERIES
 

@@ -7,8 +7,7 @@ from typing import Unpack
 from ..kernels import Kernel, check_kernel
 from ..residual import ROLES
 from ..transformer.weights import Transformer
-from .assembly.choice import softmax_machine
-from .assembly.construction import construction
+from .assembly.choice import construction, softmax_machine
 from .assembly.options import Options, Softmax
 
 

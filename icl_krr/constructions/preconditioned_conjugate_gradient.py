@@ -14,8 +14,7 @@ from ..residual import Read
 from ..sketches import Nystrom
 from ..transformer.weights import Transformer
 from .assembly.arithmetic import repeat
-from .assembly.choice import machine
-from .assembly.construction import construction
+from .assembly.choice import construction, machine
 from .assembly.linear_attention import LinearAttention
 from .assembly.machine import Machine
 from .assembly.options import Options

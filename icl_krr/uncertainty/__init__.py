@@ -21,12 +21,10 @@ Raises:
     TypeError: an argument has the wrong type.
 """
 
-from .bins import bins
 from .calibration import Coverage, Uniformity, coverage, uniformity
-from .densities import cdf, log_density
+from .densities import bins, cdf, crps, log_density, log_likelihood
 from .distribution import Predictive
 from .quantiles import Interval, interval, quantile
-from .scores import crps, log_likelihood
 
 __all__ = [
     "Coverage",

@@ -12,7 +12,7 @@ from scipy import stats
 from .. import checks
 from ..readable import readable
 from .densities import cdf
-from .distribution import Predictive, check_outputs, check_probability
+from .distribution import Predictive, check_outputs
 from .quantiles import interval
 
 CONFIDENCE = 0.95
@@ -94,7 +94,6 @@ def coverage(
     (0.75, 0.3, 0.95, True)
     """
     check_observed(predictive, y, by_task)
-    check_probability("level", level)
     lower, upper = (np.asarray(end) for end in interval(predictive, level))
     inside = (lower <= np.asarray(y)) & (np.asarray(y) <= upper)
     fraction, count = float(inside.mean()), float(inside.size)

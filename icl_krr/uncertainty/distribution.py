@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
-from typing import Any, NamedTuple
+from collections.abc import Callable
+from functools import wraps
+from inspect import signature
+from typing import Any, NamedTuple, TypeVar
 
 import jax
 import jax.numpy as jnp
@@ -11,6 +14,8 @@ from jaxtyping import Array, Float
 
 from .. import checks
 from ..readable import readable
+
+F = TypeVar("F", bound=Callable)
 
 
 @readable
@@ -51,6 +56,24 @@ class Predictive(NamedTuple):
         return jnp.sum(self.weights * (self.variances + gaps**2), axis=-1)
 
 
+def one_program(check: Callable[..., None]) -> Callable[[F], F]:
+    """Compile a function, and check its arguments, by their names, before it runs."""
+
+    def decorate(function: F) -> F:
+        program, parameters = jax.jit(function), signature(function)
+
+        @wraps(function)
+        def call(*args: Any, **keywords: Any) -> Any:
+            bound = parameters.bind(*args, **keywords)
+            bound.apply_defaults()
+            check(**bound.arguments)
+            return program(*bound.args)
+
+        return call  # pyright: ignore[reportReturnType]
+
+    return decorate
+
+
 def check_predictive(predictive: Any) -> None:
     checks.instance("predictive", predictive, Predictive, "an icl_krr Predictive")
     shape = np.shape(predictive.means)
@@ -88,13 +111,6 @@ def check_outputs(predictive: Any, y: Any) -> None:
             f"before these, got shape {list(shape)}"
         )
     checks.finite("y", y)
-
-
-def check_probability(name: str, value: Any) -> None:
-    checks.scalar(name, value)
-    known = checks.concrete(value)
-    if known is not None:
-        checks.each(name, known, (known > 0) & (known < 1), "> 0 and < 1")
 
 
 def like(predictive: Predictive, values: Any) -> jax.Array:

@@ -2,17 +2,18 @@
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
 from jax.scipy.special import ndtri
 from jaxtyping import Array, Float
 
+from .. import checks
 from ..numerics import reciprocal
 from ..readable import readable
 from .densities import cdf, log_density
-from .distribution import Predictive, check_predictive, check_probability, like
+from .distribution import Predictive, check_predictive, like, one_program
 
 
 @readable
@@ -28,6 +29,15 @@ class Interval(NamedTuple):
     upper: Float[Array, "..."]
 
 
+def check_probability(predictive: Any, **probability: Any) -> None:
+    check_predictive(predictive)
+    for name, value in probability.items():
+        checks.scalar(name, value)
+        if (known := checks.concrete(value)) is not None:
+            checks.each(name, known, (known > 0) & (known < 1), "> 0 and < 1")
+
+
+@one_program(check_probability)
 def quantile(predictive: Predictive, probability: float | Float[Array, ""]) -> Float[Array, "..."]:
     r"""Compute the output below which the given probability lies: $F(y) = p$.
 
@@ -48,13 +58,6 @@ def quantile(predictive: Predictive, probability: float | Float[Array, ""]) -> F
     >>> round(float(quantile(both, 0.625)), 4)
     9.0
     """
-    check_predictive(predictive)
-    check_probability("probability", probability)
-    return output_at(predictive, probability)
-
-
-@jax.jit
-def output_at(predictive: Predictive, probability: jax.Array) -> jax.Array:
     p = like(predictive, probability)
     each = predictive.means + jnp.sqrt(predictive.variances) * ndtri(p)
     if predictive.means.shape[-1] == 1:
@@ -76,6 +79,7 @@ def output_at(predictive: Predictive, probability: jax.Array) -> jax.Array:
     return y - (gap - jax.lax.stop_gradient(gap)) * slope
 
 
+@one_program(check_probability)
 def interval(predictive: Predictive, level: float | Float[Array, ""] = 0.95) -> Interval:
     r"""Compute the central interval that an output falls into with a given probability.
 
@@ -92,12 +96,5 @@ def interval(predictive: Predictive, level: float | Float[Array, ""] = 0.95) -> 
     >>> round(float(lower), 2), round(float(upper), 2)
     (-1.96, 1.96)
     """
-    check_predictive(predictive)
-    check_probability("level", level)
-    return central(predictive, level)
-
-
-@jax.jit
-def central(predictive: Predictive, level: jax.Array) -> Interval:
     half = like(predictive, level) / 2
-    return Interval(output_at(predictive, 0.5 - half), output_at(predictive, 0.5 + half))
+    return Interval(quantile(predictive, 0.5 - half), quantile(predictive, 0.5 + half))

@@ -2,16 +2,39 @@
 
 from __future__ import annotations
 
+import dataclasses
 from collections.abc import Callable, Mapping
-from typing import Any, Unpack
+from functools import partial, wraps
+from typing import Any, ParamSpec, Unpack
+
+import jax
+import numpy as np
 
 from ... import checks
+from ...constants import known
 from ...kernels import Features, Kernel, check_kernel
+from ...transformer.weights import Transformer
 from .arithmetic import Arithmetic, Exact
 from .linear_attention import LinearAttention
 from .machine import Machine
 from .options import Options, Softmax
 from .softmax_attention import SoftmaxAttention
+
+P = ParamSpec("P")
+
+
+def construction(build: Callable[P, Transformer]) -> Callable[P, Transformer]:
+    """Compute with the known arguments in NumPy, and note them in the model for `rebuild`."""
+
+    @wraps(build)
+    def built(*args: P.args, **keywords: P.kwargs) -> Transformer:
+        given: dict[str, Any] = {**dict(zip(("kernel",), args, strict=False)), **keywords}
+        args, keywords = jax.tree.map(known, (args, keywords))
+        with np.errstate(all="ignore"):  # an overflow is infinite, as in a trace
+            model = build(*args, **keywords)
+        return dataclasses.replace(model, made=partial(built, **given))
+
+    return built
 
 
 def machine(kernel: Kernel, num_features: int, **options: Unpack[Options]) -> Machine:

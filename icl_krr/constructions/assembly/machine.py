@@ -14,15 +14,14 @@ from jax.typing import DTypeLike
 from ... import checks
 from ...constants import PerStep, as_jax, of_all_steps, xp
 from ...kernels import Kernel
-from ...residual import ROLES, Read, join
-from ...transformer.weights import Block, Heads, Problem, Spec, Transformer, Unit, Weights, Write
+from ...residual import ROLES, Read
+from ...transformer.weights import Block, Heads, Problem, Spec, Transformer, Weights, Write
 from .arithmetic import Arithmetic
-from .packing import Operation, pack
+from .packing import Operation, Recorder, pack
 from .slots import label
-from .unknowns import Unknowns
 
 
-class Machine(Unknowns, ABC):
+class Machine(Recorder, ABC):
     """Records operations on named slots as heads and MLP units, and returns the transformer.
 
     An operation is a method that adds its result to a slot. The argument `to` of an operation is
@@ -70,6 +69,23 @@ class Machine(Unknowns, ABC):
     @abstractmethod
     def finish(self, product: Any, to: str) -> Read:
         """Return a read of a product from `kernel_times`, in a new scratch slot if needed."""
+
+    @property
+    def diagonal_width(self) -> int:
+        """The number of different entries that a token stores of the diagonal of K'."""
+        return 1
+
+    def per_unknown(self, entries: Read) -> Read:
+        """Repeat the entries of a diagonal for all unknowns of a token."""
+        return self.per_output(entries)
+
+    def fit_of(self, v: Read, product: Any, to: str) -> Read:
+        """Return the predictions of the coefficients v, whose product with K' is `product`."""
+        return self.finish(product, to)
+
+    def add_fit(self, v: Read, product: Any, to: Read) -> None:
+        """Add the predictions of the coefficients v to a slot."""
+        self.add(product, to)
 
     @abstractmethod
     def kernel_diagonal(self, to: Read) -> None:
@@ -169,11 +185,6 @@ class Machine(Unknowns, ABC):
     def activate(self, function: str, value: Read, by: Read, to: Read, out: Any = None) -> None:
         """Add `by` times function(value), channel by channel and multiplied by `out`, to a slot."""
         self.arithmetic.activate(self, function, value, by, to, out)
-
-    def saturate(self, value: Read, to: Read) -> None:
-        """Add min(max(value, 0), 1) of one channel to a slot, by two plain ReLU units."""
-        pair = join(value, value - self.inside(self.at(value)))
-        self.emit(Unit(None, pair, np.array([[1], [-1]], self.dtype), to.slot, "relu"))
 
     def erase(self, slot: Read) -> None:
         """Make a slot zero."""

@@ -19,11 +19,15 @@ class Slots:
     """The declared slots, the embedding that sets their initial values, and flags of the roles.
 
     Sums over tokens and their quotients are stored at the roles in `scalars_at`, side by side for
-    all `systems`, the linear systems that the model solves in parallel. The attributes `x`, `y`,
+    all `systems`, the linear systems that the model solves in parallel, and their unknowns at those
+    in `unknowns_at`: here alpha, one number per output at each support. The attributes `x`, `y`,
     `aggregator`, `support`, `query` and `one` are reads of data slots.
     """
 
     scalars_at: tuple[str, ...] = ROLES
+    unknowns_at = SUPPORTS
+    solution, direction = "alpha", "p"
+    about_solution, about_prediction = "dual coefficients", "k(x)^T alpha"
 
     @property
     def systems(self) -> int:
@@ -107,6 +111,23 @@ class Slots:
         self.slots.append(slot)
         self.embedding[slot.name] = Read({}, slot.width) if starts_as is None else starts_as
         return Layout((slot,)).read(slot.name, self.dtype)
+
+    @property
+    def right(self) -> Read:
+        """The right-hand side of the linear system: y."""
+        return self.y
+
+    def vector(self, name: str, about: str, starts_as: Read | None = None) -> Read:
+        """Declare a state with the shape of the unknowns, such as alpha."""
+        return self.state(name, self.unknowns_at, about, starts_as, self.right.width)
+
+    def scratch_vector(self, name: str, about: str) -> Read:
+        """Declare a slot with the shape of the unknowns that is zero after every step."""
+        return self.scratch(name, self.unknowns_at, about, self.right.width)
+
+    def state_of_fit(self) -> Read:
+        """Declare the state with the predictions of the solution."""
+        return self.state("prediction", SUPPORTS_AND_QUERIES, self.about_prediction)
 
     def written_slot(self, to: str | Read, at: tuple[str, ...], about: str) -> Read:
         """Return the slot that an operation writes; a new name declares a scratch slot."""
