@@ -74,8 +74,6 @@ def conjugate_gradient(
     >>> model.depth, model.blocks_per_step
     (81, 5)
     """
-    checks.positive_scalar("ridge", ridge)
-    checks.count("steps", steps)
     forms = {"textbook": textbook, "fused": fused, "pipelined": pipelined}
     checks.choice("form", form, tuple(forms))
     m = machine(kernel, num_features, **options)

@@ -6,7 +6,7 @@ from typing import Unpack
 
 from jaxtyping import Array, Float
 
-from .. import checks, step_sizes
+from .. import step_sizes
 from ..kernels import Kernel
 from ..transformer.weights import Transformer
 from .assembly.choice import construction, machine
@@ -45,11 +45,9 @@ def gradient_descent(
     >>> model.depth, model.blocks_per_step
     (16, 1)
     """
-    checks.positive_scalar("ridge", ridge)
-    checks.count("steps", steps)
-    eta = step_sizes.gradient_step(step_size, spectrum)
     m = machine(kernel, num_features, **options)
     m.solves(ridge)
+    eta = step_sizes.gradient_step(step_size, spectrum)
     alpha = m.state("alpha", SUPPORTS, "dual coefficients")
     r = m.state("r", SUPPORTS, "residual y - A alpha", starts_as=m.y)
     prediction = m.state("prediction", SUPPORTS_AND_QUERIES, "k(x)^T alpha")
@@ -95,11 +93,9 @@ def gradient_descent_in_alpha(
     >>> model.depth, model.blocks_per_step
     (32, 2)
     """
-    checks.positive_scalar("ridge", ridge)
-    checks.count("steps", steps)
-    eta = step_sizes.alpha_step(step_size, spectrum, ridge)
     m = machine(kernel, num_features, **options)
     m.solves(ridge)
+    eta = step_sizes.alpha_step(step_size, spectrum, ridge)
     alpha = m.state("alpha", SUPPORTS, "dual coefficients")
     r = m.state("r", SUPPORTS, "residual y - A alpha", starts_as=m.y)
     prediction = m.state("prediction", SUPPORTS_AND_QUERIES, "k(x)^T alpha")

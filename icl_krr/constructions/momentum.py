@@ -51,12 +51,10 @@ def heavy_ball(
     >>> model.depth, model.blocks_per_step
     (16, 1)
     """
-    checks.positive_scalar("ridge", ridge)
     checks.count("steps", steps)
-    coefficients = step_sizes.heavy_ball(steps, step_size, momentum, spectrum)
     m = machine(kernel, num_features, **options)
     m.solves(ridge)
-    return iterate(m, ridge, steps, coefficients)
+    return iterate(m, ridge, steps, step_sizes.heavy_ball(steps, step_size, momentum, spectrum))
 
 
 @construction
@@ -91,12 +89,10 @@ def chebyshev(
     >>> model.depth, model.blocks_per_step
     (17, 1)
     """
-    checks.positive_scalar("ridge", ridge)
     checks.count("steps", steps)
-    coefficients = step_sizes.chebyshev(steps, spectrum)
     m = machine(kernel, num_features, **options)
     m.solves(ridge)
-    return iterate(m, ridge, steps, coefficients)
+    return iterate(m, ridge, steps, step_sizes.chebyshev(steps, spectrum))
 
 
 @construction
@@ -145,11 +141,9 @@ def prefix_chebyshev(
     >>> model.depth, model.blocks_per_step
     (19, 1)
     """
-    checks.positive_scalar("ridge", ridge)
     checks.count("steps", steps)
-    coefficients = step_sizes.chebyshev(steps, spectrum)
     m = prefix_sums(kernel, num_features, ridge=ridge, stores_sums=stores_sums, **options)
-    return iterate(m, ridge, steps, coefficients)
+    return iterate(m, ridge, steps, step_sizes.chebyshev(steps, spectrum))
 
 
 def iterate(

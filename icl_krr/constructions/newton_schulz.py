@@ -62,17 +62,15 @@ def newton_schulz(
     >>> model.depth, model.blocks_per_step
     (11, 2)
     """
-    checks.positive_scalar("ridge", ridge)
     checks.count("steps", steps)
-    start, e = step_sizes.newton_schulz(steps, ridge, spectrum)
     m = linear_machine(kernel, num_features, **options)
     m.solves(ridge)
+    start, e = step_sizes.newton_schulz(steps, ridge, spectrum)
     x = SUPPORTS_AND_QUERIES
     alpha = m.state("alpha", SUPPORTS, "dual coefficients")
     v = m.state("v", x, "V x", starts_as=start * m.features, width=m.features.width)
-    a = m.state(
-        "a", x, "E x = e x - sum a <x, x>", starts_as=start * m.features, width=m.features.width
-    )
+    about = "E x = e x - sum a <x, x>"
+    a = m.state("a", x, about, starts_as=start * m.features, width=m.features.width)
     prediction = m.state("prediction", x, "x^T V X^T y")
 
     def predict() -> None:

@@ -65,7 +65,6 @@ def preconditioned_conjugate_gradient(
     5
     """
     checks.positive_scalar("ridge", ridge)
-    checks.count("steps", steps)
     if isinstance(preconditioner, Nystrom):
         preconditioner.check(None if "sketch" in options else kernel, ridge)
     m = machine(kernel, num_features, **options)

@@ -78,8 +78,6 @@ def prefix_conjugate_gradient(
     >>> model.depth, model.blocks_per_step
     (25, 7)
     """
-    checks.positive_scalar("ridge", ridge)
-    checks.count("steps", steps)
     checks.choice("form", form, tuple(FORMS))
     if preconditioner not in PRECONDITIONERS:
         raise ValueError(f"preconditioner must be 'jacobi' or None, got {preconditioner!r}")
@@ -158,8 +156,6 @@ def prefix_posterior(
     >>> prediction.tolist(), round(float(cache["variance"][-1, -1]), 4)
     ([1.0], 0.6667)
     """
-    checks.positive_scalar("ridge", ridge)
-    checks.count("steps", steps)
     checks.choice("form", form, tuple(FORMS))
     if approximates is not None:
         check_kernel(approximates)

@@ -62,7 +62,6 @@ def richardson(
     >>> model.depth, model.blocks_per_step
     (18, 1)
     """
-    checks.count("steps", steps)
     eta = step_sizes.richardson_step(step_size)
     if sink is not None:
         checks.positive_scalar("sink", sink)

@@ -143,23 +143,9 @@ class Layout:
     def __str__(self) -> str:
         rows = [("slot", "channels", "width", "kind", "at", "holds")]
         for slot in self.slots:
-            at = self.channels(slot.name)
-            rows.append(
-                (
-                    slot.name,
-                    f"{at.start}:{at.stop}",
-                    str(slot.width),
-                    slot.kind,
-                    ", ".join(slot.at),
-                    slot.about,
-                )
-            )
-        sizes = [max(len(row[i]) for row in rows) for i in range(6)]
-        lines = []
-        for row in rows:
-            cells = [
-                cell.rjust(size) if i == 2 else cell.ljust(size)
-                for i, (cell, size) in enumerate(zip(row, sizes, strict=True))
-            ]
-            lines.append("  ".join(cells).rstrip())
-        return "\n".join(lines)
+            own, at = self.channels(slot.name), ", ".join(slot.at)
+            channels = f"{own.start}:{own.stop}"
+            rows.append((slot.name, channels, str(slot.width), slot.kind, at, slot.about))
+        sizes = [max(map(len, column)) for column in zip(*rows, strict=True)]
+        row = "  ".join(f"{{:{'>' if i == 2 else '<'}{size}}}" for i, size in enumerate(sizes))
+        return "\n".join(row.format(*cells).rstrip() for cells in rows)

@@ -16,7 +16,7 @@ from ..tasks.batches import chunk_of, own_part
 from .sublayers import is_mean
 from .tiled_attention import uses_tiles
 from .tying import constant_heads, erases, wanted_slots
-from .weights import Block, Heads, Spec, Transformer, Unit, width
+from .weights import Block, Heads, Spec, Transformer, Unit, expressions, width, widths
 
 
 class Cost(NamedTuple):
@@ -95,7 +95,7 @@ def flops_of_unit(unit: Unit) -> int:
     """For one token."""
     if erases(unit):
         return 0
-    reads = [read for read in (unit.up, unit.gate) if read is not None]
+    reads = expressions(unit)
     product = width(unit) * (len(reads) - 1)
     return sum(map(flops_of_read, reads)) + product + flops_of_out(unit.out, width(unit))
 
@@ -115,18 +115,12 @@ def flops_of_out(out: Any, hidden: int) -> int:
 
 def channels(block: Block, known: set[int]) -> int:
     """How many channels a block reads and writes, each slot once."""
-    reads = [read for unit in block.mlp for read in (unit.up, unit.gate) if read is not None]
-    written = {unit.to: width_of_out(unit.out, width(unit)) for unit in block.mlp}
+    reads = [read for unit in block.mlp for read in expressions(unit)]
     for j, heads in enumerate(block.attention):
-        reads += [] if j in known else heads.reads
-        reads += [write.value for write in heads.writes]
-        written |= {write.to: width_of_out(write.out, write.value.width) for write in heads.writes}
+        reads += expressions(heads)[len(heads.reads) if j in known else 0 :]
+    written = {slot: size for layer in block.layers for slot, size in widths(layer).items()}
     used = written | {slot: read.rows(slot) for read in reads for slot in read.blocks}
     return sum(used.values()) + sum(written.values())
-
-
-def width_of_out(out: Any, hidden: int) -> int:
-    return hidden if out is None else out.shape[-1]
 
 
 class Sent(NamedTuple):

@@ -11,11 +11,11 @@ import numpy as np
 
 from .. import capacity
 from ..residual import Fixed, Stream
-from .weights import Block, Heads, Transformer, Unit, check_model
+from .weights import Block, Heads, Transformer, Unit, check_model, expressions, widths
 
 
 def written_slots(blocks: Iterable[Block]) -> set[str]:
-    return {layer.to for block in blocks for layer in (*head_writes(block), *block.mlp)}
+    return {slot for block in blocks for layer in block.layers for slot in widths(layer)}
 
 
 def lasting_slots(blocks: Iterable[Block]) -> set[str]:
@@ -23,7 +23,7 @@ def lasting_slots(blocks: Iterable[Block]) -> set[str]:
     lasting: set[str] = set()
     for block in blocks:
         erased = erased_slots(block)
-        lasting |= {write.to for write in head_writes(block)}
+        lasting |= {write.to for heads in block.attention for write in heads.writes}
         lasting -= erased
         lasting |= {unit.to for unit in block.mlp if not (erases(unit) and unit.to in erased)}
     return lasting
@@ -40,7 +40,7 @@ def wanted_slots(model: Transformer, names: Iterable[str] = ()) -> set[str]:
                 reads = [*heads.reads, *(write.value for write in writes)]
                 wanted |= {slot for read in reads for slot in read.blocks if writes}
             for unit in block.mlp:
-                reads = [read for read in (unit.up, unit.gate) if read and unit.to in wanted]
+                reads = expressions(unit) if unit.to in wanted else []
                 wanted |= {slot for read in reads for slot in read.blocks}
     return wanted
 
@@ -57,10 +57,6 @@ def erases(unit: Unit) -> bool:
     coefficients = unit.up.blocks
     block = coefficients.get(unit.to)
     return len(coefficients) == 1 and isinstance(block, Fixed) and block == -1
-
-
-def head_writes(block: Block) -> list[Any]:
-    return [write for heads in block.attention for write in heads.writes]
 
 
 def carried_slots(blocks: Iterable[Block], stream: Stream) -> Stream:

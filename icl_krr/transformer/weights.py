@@ -141,6 +141,11 @@ class Block:
     attention_norm: dict[str, Norm] = struct.field(default_factory=dict)
     mlp_norm: dict[str, Norm] = struct.field(default_factory=dict)
 
+    @property
+    def layers(self) -> tuple[Heads | Unit, ...]:
+        """All groups of heads, then all groups of MLP units."""
+        return (*self.attention, *self.mlp)
+
 
 @readable
 @struct.dataclass
@@ -378,8 +383,23 @@ def check_model(model: Transformer, name: str = "model") -> None:
     checks.instance(name, model, Transformer, "an icl_krr.Transformer")
 
 
+def expressions(layer: Heads | Unit) -> list[Read]:
+    """All reads of a group of heads, those of its patterns first, or of MLP units."""
+    if isinstance(layer, Heads):
+        return [*layer.reads, *(write.value for write in layer.writes)]
+    return [read for read in (layer.up, layer.gate) if read is not None]
+
+
+def widths(layer: Heads | Unit) -> dict[str, int]:
+    """Return {slot: width} for the slots that a layer writes."""
+    if isinstance(layer, Unit):
+        return {layer.to: width(layer) if layer.out is None else layer.out.shape[-1]}
+    return {
+        write.to: write.value.width if write.out is None else write.out.shape[-1]
+        for write in layer.writes
+    }
+
+
 def width(unit: Unit) -> int:
     """The number of hidden units."""
-    read = unit.up if unit.gate is None else unit.gate
-    assert read is not None
-    return read.width
+    return expressions(unit)[0].width

@@ -59,6 +59,8 @@ class Machine(Recorder, ABC):
 
     def solves(self, ridge: Any) -> None:
         """Note the ridge of the regression that the model solves, for `icl_krr.check`."""
+        checks.positive_scalar("ridge", ridge)
+        checks.positive_scalar("ridge", ridge)
         kernel = self.kernel if self.sketch is None else self.kernel.sketched(self.sketch)
         self.problem = Problem(kernel, ridge)
 
@@ -208,7 +210,7 @@ class Machine(Recorder, ABC):
         return pack(self.program)
 
     def forget_unread_flags(self, blocks: tuple[Block, ...], readouts: Iterable[Read]) -> None:
-        layers = [layer for block in blocks for layer in (*block.attention, *block.mlp)]
+        layers = [layer for block in blocks for layer in block.layers]
         read = Operation(tuple(layers)).reads.union(*(read.slots for read in readouts))
         unread = self.flags - read
         self.slots = [slot for slot in self.slots if slot.name not in unread]

@@ -9,8 +9,8 @@ from dataclasses import dataclass
 import jax
 import numpy as np
 
-from ...residual import Layout, Read
-from ...transformer.weights import Block, Heads, Spec, Unit
+from ...residual import Layout
+from ...transformer.weights import Block, Heads, Spec, Unit, expressions, widths
 from .slots import Slots
 
 
@@ -34,20 +34,6 @@ class Operation:
     @property
     def writes(self) -> frozenset[str]:
         return frozenset().union(*(widths(layer) for layer in self.layers))
-
-
-def expressions(layer: Heads | Unit) -> list[Read]:
-    if isinstance(layer, Heads):
-        return [*layer.reads, *(write.value for write in layer.writes)]
-    return [read for read in (layer.up, layer.gate) if read is not None]
-
-
-def widths(layer: Heads | Unit) -> dict[str, int]:
-    """Return {slot: width} for the slots that a layer writes."""
-    if isinstance(layer, Heads):
-        return {write.to: write.value.width for write in layer.writes}
-    width = expressions(layer)[0].width if layer.out is None else layer.out.shape[-1]
-    return {layer.to: width}
 
 
 def check(layer: Heads | Unit, layout: Layout) -> None:
@@ -116,23 +102,15 @@ def pack(program: list[Operation]) -> tuple[Block, ...]:
             elif (earlier.reads | earlier.writes) & operation.writes:
                 earliest = max(earliest, place)
         places.append(earliest + (earliest % 2 != operation.local))
-    blocks = []
-    for attention in range(0, max(places, default=-1) + 1, 2):
-        blocks.append(
-            Block(
-                attention=tuple(at(program, places, attention)),
-                mlp=tuple(at(program, places, attention + 1)),
-            )
-        )
-    return tuple(blocks)
 
+    def at(sublayer: int) -> list:
+        own = [operation for operation, i in zip(program, places, strict=True) if i == sublayer]
+        return [layer for operation in own for layer in operation.layers]
 
-def at(program: list[Operation], places: list[int], sublayer: int) -> list:
-    pairs = zip(program, places, strict=True)
-    layers = [
-        layer for operation, place in pairs if place == sublayer for layer in operation.layers
-    ]
-    return layers if sublayer % 2 else share_patterns(layers)
+    return tuple(
+        Block(tuple(share_patterns(at(attention))), tuple(at(attention + 1)))
+        for attention in range(0, max(places, default=-1) + 1, 2)
+    )
 
 
 def share_patterns(heads: list) -> list[Heads]:

@@ -145,7 +145,6 @@ def prefix_sums(
     1
     """
     checks.flag("stores_sums", stores_sums)
-    checks.positive_scalar("ridge", ridge)
     m = feature_machine(PrefixSums, kernel, num_features, ridge=ridge, **options)
     m.stores_sums = stores_sums
     return m
@@ -161,6 +160,8 @@ def feature_machine(
 ) -> Any:
     """Make a machine of a `kind` of `PrefixSums`; `ridge` is None if it solves several problems."""
     check_kernel(kernel)
+    if ridge is not None:
+        checks.positive_scalar("ridge", ridge)
     if not callable(options.get("sketch")):
         check_featured(kernel)
     make = partial(linear_machine, kind=kind)
