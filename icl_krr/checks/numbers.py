@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 import jax.numpy as jnp
@@ -11,7 +12,8 @@ from ..fields import shown
 from .arrays import ARRAYS, concrete, conversion, each, floating
 
 
-def numeric(name: str, value: Any) -> None:
+def numeric(name: str, value: Any) -> np.ndarray | None:
+    """Check that a value is a number or an array of them, and return it as far as it is known."""
     if isinstance(value, ARRAYS):
         real = jnp.issubdtype(value.dtype, jnp.integer) or jnp.issubdtype(value.dtype, jnp.floating)
     else:
@@ -26,15 +28,17 @@ def numeric(name: str, value: Any) -> None:
         default = jnp.iinfo(jnp.result_type(int))
         good = (known >= default.min) & (known <= default.max)
         each(name, known, good, f"in the range of {default.dtype}", "; use a float")
+    return known
 
 
-def scalar(name: str, value: Any) -> None:
-    numeric(name, value)
+def scalar(name: str, value: Any) -> np.ndarray | None:
+    known = numeric(name, value)
     if jnp.ndim(value) != 0:
         raise ValueError(
             f"{name} must be a scalar, got shape {list(jnp.shape(value))}; "
             "use jax.vmap for several values"
         )
+    return known
 
 
 def in_range(name: str, known: np.ndarray) -> None:
@@ -67,10 +71,9 @@ def resolved(name: str, known: np.ndarray) -> None:
         )
 
 
-def positive(name: str, value: Any) -> None:
+def positive(name: str, value: Any, check: Callable = numeric) -> None:
     """Raise an error unless all entries are > 0 and finite, also in JAX's default precision."""
-    numeric(name, value)
-    known = concrete(value)
+    known = check(name, value)
     if known is not None:
         each(name, known, known > 0, "> 0")
         each(name, known, np.isfinite(known), "finite")
@@ -84,20 +87,17 @@ def positives(**values: Any) -> None:
 
 def nonnegatives(**values: Any) -> None:
     for name, value in values.items():
-        numeric(name, value)
-        if (known := concrete(value)) is not None:
+        if (known := numeric(name, value)) is not None:
             each(name, known, (known >= 0) & np.isfinite(known), ">= 0 and finite")
 
 
 def reals(**values: Any) -> None:
     for name, value in values.items():
-        numeric(name, value)
-        finite(name, value)
+        finite(name, numeric(name, value))
 
 
 def positive_scalar(name: str, value: Any) -> None:
-    scalar(name, value)
-    positive(name, value)
+    positive(name, value, scalar)
 
 
 def nonnegative_scalar(name: str, value: Any) -> None:
@@ -105,8 +105,7 @@ def nonnegative_scalar(name: str, value: Any) -> None:
 
 
 def at_least(name: str, value: Any, minimum: float) -> None:
-    scalar(name, value)
-    known = concrete(value)
+    known = scalar(name, value)
     if known is not None:
         each(name, known, (known >= minimum) & np.isfinite(known), f">= {minimum} and finite")
         in_range(name, known)

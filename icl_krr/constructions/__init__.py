@@ -13,40 +13,31 @@ take the keywords in `Options`.
 - *Kernel.* Linear attention supports `Linear` and `Features`. Softmax attention supports the
   exponential and the Gaussian kernel, any other `LogBilinear` kernel, and `Mixture` with one head
   per component. The aggregator token is an attention sink. The attention weight of the sink gives
-  the softmax normaliser, so the model can multiply by K without normalisation. Softmax heads also
-  emulate the linear kernel up to an error (`Softmax(epsilon=...)`).
+  the softmax normaliser, so the model can multiply by K without normalisation.
 - *Width.* `sketch=P` [p, m] stores P^T x in m channels instead of x. P is part of the weights, so
-  you can differentiate with respect to P. `icl_krr.sketches` computes the best P, random P, and P
-  from coordinates or landmarks. `sketch` can also be a feature map with m features. The first MLP
-  then computes the features, and linear attention uses the kernel of these features, in time linear
-  in the context length. `icl_krr.sketched(kernel, sketch)` is the kernel of the resulting model.
+  you can differentiate with respect to P. `sketch` can also be a feature map with m features. The
+  first MLP then computes the features, and linear attention uses their kernel, in time linear in
+  the context length. `icl_krr.sketched(kernel, sketch)` is the kernel of the resulting model.
 - *Origin of x.* The Gaussian kernel depends on differences of points only, but a head computes it
   from inner products, which lose digits if all points are far from 0. So the embedding of these
-  models subtracts the mean of the unmasked supports' x from the x of every support and query
-  (`model.spec.centred`), and the slots `x` and `half_square` are relative to this mean. The mean is
-  a part of the preparation of the task, not of the weights. Models with other kernels, feature maps
-  or landmarks read x as it is, because their features depend on the origin.
+  models subtracts the mean of the supports (`model.spec.centred`), and the slots `x` and
+  `half_square` are relative to it. The mean is a part of the preparation of the task, not of the
+  weights. Models with other kernels, feature maps or landmarks read x as it is.
 - *Units of y.* With exact arithmetic, y multiplied by c > 0 multiplies the prediction by c, and the
-  Jacobian with respect to y stays the same, for c from 1e-30 to 1e30 in float32: if the largest |y|
-  is not between 2^-20 and 2^20, the model runs on y divided by a power of two (see
-  `icl_krr.run_with_cache`). All outputs of a model and all supports have one unit, so in conjugate
-  gradient an output, or a prefix of the supports, that is 1e9 times smaller than the largest y
-  loses digits. The weights of an average and the bounds of ReLU tables are in units of y itself.
-- *Sink.* `attention=Softmax(log_sink=icl_krr.theory.log_sink(kernel, task))` sets the logit of the
-  sink so that no exponential overflows and no weight of the sink underflows. The default is 0.
+  Jacobian with respect to y stays the same, for c from 1e-30 to 1e30 in float32, because the model
+  runs on y in other units (see `icl_krr.run_with_cache`). All outputs of a model and all supports
+  have one unit, so in conjugate gradient an output, or a prefix of the supports, that is 1e9 times
+  smaller than the largest y loses digits. The weights of an average and the bounds of ReLU tables
+  are in units of y itself.
 - *Causality.* `delta_rule`, `prefix_conjugate_gradient`, `prefix_chebyshev`, `prefix_posterior` and
   `bayesian_average` are causal: each token predicts from the supports before it, at all positions
-  (`icl_krr.predict_along`). All but the last also take the keywords in `CausalOptions`: gates,
-  write strengths, and interleaved tokens.
-- *Uncertainty.* `prefix_posterior` solves (C + ridge I) h = phi(x) at every token, with its own
-  features as right-hand side, and so computes mean and variance of a Gaussian process.
-  `bayesian_average` does this for several kernels and ridges in parallel. By the chain rule, its
-  predictions at the supports give the evidence of each, and with it the exact Bayesian average.
-  `icl_krr.predictive` returns the distribution of a new output; `icl_krr.uncertainty` scores it.
+  (`icl_krr.predict_along`). All but the last also take the keywords in `CausalOptions`.
+- *Uncertainty.* `prefix_posterior` computes mean and variance of a Gaussian process at every token,
+  and `bayesian_average` averages over several. `icl_krr.predictive` returns the distribution of a
+  new output; `icl_krr.uncertainty` scores it.
 - *Arithmetic.* The default "exact" uses gated units. `ReLU(width, bound)` approximates products and
-  reciprocals by piecewise-linear tables in a plain ReLU MLP. With softmax attention, the model then
-  has only standard components. `icl_krr.operand_bounds` computes the bounds from a task, and
-  `cache["overrun"]` shows where values exceed the bounds.
+  reciprocals by tables. With softmax attention, the model then has only standard components. The
+  state `cache["overrun"]` shows where values exceed the bounds.
 
 **Many values in one compilation.** JAX can trace ridge, temperature, lengthscale, projection and
 step sizes. Build the model inside the function that you pass to `jax.vmap`. The 200 models of this
@@ -71,13 +62,11 @@ A batch sums in another order than one model does. Predictions of float32 that h
 can therefore differ between the two, as `icl_krr.training` explains.
 
 **Depth and weights.** A `lax.scan` runs over the steps, so the compile time does not grow with the
-depth. Weights that are equal in all steps are stored once, and `model.replace(steps=...)` gives the
-same algorithm with another number of steps. `model.rebuild(ridge=...)` calls the construction again
-with other arguments. `icl_krr.untie(model)` gives every step its own weights for fine-tuning.
-`icl_krr.dense(model)` merges the slots into ordinary [d_model, ...] matrices.
+depth. Weights that are equal in all steps are stored once. `model.replace(steps=...)`,
+`model.rebuild(ridge=...)`, `icl_krr.untie` and `icl_krr.dense` make other models of one.
 
 **Shared arguments.** The oracle of the same name in `icl_krr.solvers` has the mathematics. Most
-constructions take these arguments:
+constructions take these arguments, and all raise these errors:
 
 Args:
     kernel: kernel $k$ of the regression; the attention must be able to apply $k$ (`Options`).
@@ -103,8 +92,11 @@ from .assembly.slots import SUPPORTS, SUPPORTS_AND_QUERIES
 from .bayesian_average import bayesian_average
 from .conjugate_gradient import conjugate_gradient
 from .delta_rule import delta_rule
-from .gradient_descent import gradient_descent, gradient_descent_in_alpha
-from .gradient_descent_plus_plus import gradient_descent_plus_plus
+from .gradient_descent import (
+    gradient_descent,
+    gradient_descent_in_alpha,
+    gradient_descent_plus_plus,
+)
 from .momentum import chebyshev, heavy_ball, prefix_chebyshev
 from .nadaraya_watson import nadaraya_watson
 from .newton_schulz import newton_schulz

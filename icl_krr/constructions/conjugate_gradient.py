@@ -56,8 +56,7 @@ def conjugate_gradient(
     the Jacobian.
 
     Args:
-        kernel, num_features, ridge, steps, options: as in `icl_krr.constructions`,
-            which also says what is raised.
+        kernel, num_features, ridge, steps, options: as in `icl_krr.constructions`.
         form: order of the operations, "textbook" (default), "fused" or "pipelined".
 
     Returns:

@@ -37,8 +37,7 @@ def heavy_ball(
 
     Args:
         step_size, spectrum: as in `gradient_descent`.
-        kernel, num_features, ridge, steps, options: as in `icl_krr.constructions`,
-            which also says what is raised.
+        kernel, num_features, ridge, steps, options: as in `icl_krr.constructions`.
         momentum: momentum $\mu$ >= 0; may be a traced scalar; default: computed from `spectrum`.
 
     Returns:
@@ -74,8 +73,7 @@ def chebyshev(
     product or a division. The residual polynomial is optimal for the interval $[a, b]$.
 
     Args:
-        kernel, num_features, ridge, steps, spectrum, options: as in `icl_krr.constructions`,
-            which also says what is raised.
+        kernel, num_features, ridge, steps, spectrum, options: as in `icl_krr.constructions`.
 
     Returns:
         A `Transformer` with the states alpha, r, p and prediction.

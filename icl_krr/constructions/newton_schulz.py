@@ -43,8 +43,7 @@ def newton_schulz(
     first step.
 
     Args:
-        num_features, ridge, steps, spectrum, options: as in `icl_krr.constructions`,
-            which also says what is raised.
+        num_features, ridge, steps, spectrum, options: as in `icl_krr.constructions`.
         kernel: `Linear` or `Features`. For `Features`, $\phi(x)$ replaces x in the formulas.
 
     Returns:

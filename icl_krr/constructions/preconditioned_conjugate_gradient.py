@@ -44,8 +44,7 @@ def preconditioned_conjugate_gradient(
       preconditioner needs linear attention.
 
     Args:
-        kernel, num_features, ridge, steps, options: as in `icl_krr.constructions`,
-            which also says what is raised.
+        kernel, num_features, ridge, steps, options: as in `icl_krr.constructions`.
         preconditioner: "jacobi" (default), or an `icl_krr.Nystrom`, which may be traced.
 
     Returns:

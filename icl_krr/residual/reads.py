@@ -153,7 +153,7 @@ class Read:
         return Read(blocks, self.width)
 
     def __mul__(self, scale: float | jax.Array) -> Read:
-        if is_read(scale):
+        if isinstance(scale, Read):
             raise TypeError(
                 "scale must be a scalar, got a Read; the machine's multiply(a, b, to) multiplies "
                 "two reads"
@@ -174,7 +174,11 @@ class Read:
                 f"matrix must be [{self.width}, out] to multiply a read of width {self.width}, "
                 f"got shape {list(matrix.shape)}"
             )
-        blocks = {slot: compose_block(block, matrix) for slot, block in self.blocks.items()}
+        matrix = xp.asarray(matrix)
+        blocks = {
+            slot: xp.matmul(block, matrix) if np.ndim(block) else plain(block) * matrix
+            for slot, block in self.blocks.items()
+        }
         return Read(blocks, matrix.shape[1])
 
     __rmul__ = __mul__
@@ -186,18 +190,9 @@ class Read:
         return self + -other
 
 
-def compose_block(block: Any, matrix: jax.Array | np.ndarray) -> jax.Array | np.ndarray:
-    matrix = xp.asarray(matrix)
-    return xp.matmul(block, matrix) if np.ndim(block) else plain(block) * matrix
-
-
 def plain(block: jax.Array | Fixed) -> jax.Array | float:
     """A scalar that does not change the dtype of NumPy arrays either."""
     return float(block) if isinstance(block, Fixed) else block
-
-
-def is_read(value: Any) -> bool:
-    return isinstance(value, Read)
 
 
 def join(*reads: Read) -> Read:
@@ -211,7 +206,7 @@ def join(*reads: Read) -> Read:
     >>> both({"x": jnp.full((1, 2), 3.0), "one": jnp.ones((1, 1))}).tolist()
     [[3.0, 3.0, 1.0]]
     """
-    if not reads or not all(map(is_read, reads)):
+    if not reads or not all(isinstance(read, Read) for read in reads):
         raise TypeError(f"reads must be at least one Read, got {checks.shown(reads)}")
     blocks = {}
     for slot in dict.fromkeys(slot for read in reads for slot in read.blocks):

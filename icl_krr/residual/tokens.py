@@ -19,7 +19,7 @@ from ..numerics import matmul
 from ..tasks import Task
 from ..tasks.task import check_axes, kept
 from .layout import Layout
-from .reads import Read, is_read
+from .reads import Read
 
 Stream = dict[str, jax.Array]
 """{slot: [T, width]}; a model with merged slots has only the slot "stream"."""
@@ -130,7 +130,9 @@ def embed(
     >>> embed({"r": Read({"y": np.ones(())}, 1)}, task)["r"].ravel().tolist()
     [0.0, 3.0, 4.0, 0.0]
     """
-    if not isinstance(embedding, Mapping) or not all(map(is_read, embedding.values())):
+    if not isinstance(embedding, Mapping) or not all(
+        isinstance(read, Read) for read in embedding.values()
+    ):
         raise TypeError(f"embedding must be {{slot: Read}}, got {checks.shown(embedding)}")
     known = fields(centre(task, axes) if centred else task, tokens)
     return {slot: read(known) for slot, read in embedding.items()}
@@ -167,12 +169,6 @@ def visible(task: Task, tokens: str = "pairs") -> jax.Array | np.ndarray:
     return jnp.concatenate([jnp.ones(1, bool), keep, jnp.zeros(task.num_queries, bool)])
 
 
-def token_positions(visible: jax.Array | np.ndarray) -> jax.Array:
-    """Return the number of visible tokens before each token [T]; it is equal for all queries."""
-    so_far = jnp.cumsum(jnp.asarray(visible))
-    return so_far - visible.astype(so_far.dtype)
-
-
 def tokens_of_role(at: tuple[str, ...], task: Task, tokens: str = "pairs") -> slice:
     """Return the tokens of the role in `at`, or all tokens if `at` has several roles."""
     end, step = num_tokens(task, tokens) - task.num_queries, 1 + (tokens == "interleaved")
@@ -195,13 +191,8 @@ class DividedTokens(NamedTuple):
 
     Each device holds some of the supports, and its own copy of the aggregator and of the queries.
     All copies are equal. Only the first device shows its aggregator to attention, so that every
-    key is counted once.
-
-    Attributes:
-        visible: which tokens of this device attention may read as keys, [T] booleans.
-        positions: number of visible tokens before each token, on all devices, [T].
-        queries: number of queries, which are the last tokens of every device.
-        axes: the axes of the mesh.
+    key is counted once. `visible` [T] are the keys of this device, `positions` [T] the numbers of
+    visible tokens before each token on all devices. The `queries` are the last tokens.
     """
 
     visible: jax.Array
@@ -210,7 +201,10 @@ class DividedTokens(NamedTuple):
     axes: devices.Axes
 
 
-def keys_of(task: Task, tokens: str, axes: devices.Axes) -> jax.Array | np.ndarray | DividedTokens:
+Keys = jax.Array | np.ndarray | DividedTokens
+
+
+def keys_of(task: Task, tokens: str, axes: devices.Axes) -> Keys:
     """Which tokens attention may read; with `axes`, `task` has only the supports of this device."""
     if not axes:
         return visible(task, tokens)
@@ -218,21 +212,22 @@ def keys_of(task: Task, tokens: str, axes: devices.Axes) -> jax.Array | np.ndarr
     shown = jnp.asarray(visible(task, tokens))
     shown = shown.at[0].set(jax.lax.axis_index(axes) == 0)
     count = jnp.sum(shown)
-    supports = token_positions(shown) + devices.sum_before(count, axes)
+    supports = positions(shown) + devices.sum_before(count, axes)
     place = np.arange(num_tokens(task, tokens))
     copies = jnp.where(place == 0, 0, devices.total(count, axes))
     is_copy = (place == 0) | (place >= len(place) - q)
     return DividedTokens(shown, jnp.where(is_copy, copies, supports), q, axes)
 
 
-def positions(keys: jax.Array | np.ndarray | DividedTokens) -> jax.Array:
+def positions(keys: Keys) -> jax.Array:
     """The number of visible tokens before each token [T]; it is equal for all queries."""
-    return keys.positions if isinstance(keys, DividedTokens) else token_positions(keys)
+    if isinstance(keys, DividedTokens):
+        return keys.positions
+    so_far = jnp.cumsum(jnp.asarray(keys))
+    return so_far - keys.astype(so_far.dtype)
 
 
-def without_aggregator(
-    keys: jax.Array | np.ndarray | DividedTokens,
-) -> jax.Array | np.ndarray | DividedTokens:
+def without_aggregator(keys: Keys) -> Keys:
     """The tokens that can be read as keys, without the first one."""
     if isinstance(keys, DividedTokens):
         return keys._replace(visible=keys.visible.at[0].set(False))

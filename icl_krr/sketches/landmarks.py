@@ -16,7 +16,7 @@ from ..kernels import FeatureLayer, Features, Kernel, check_kernel
 from ..linalg import solve
 from ..numerics import matmul
 from ..pytree import checked
-from .matrices import root_inverse, scaled_vectors
+from .matrices import check_at_most, root_inverse, scaled_vectors
 
 
 @checked
@@ -97,11 +97,8 @@ def nystrom_features(
     check_kernel(kernel)
     checks.shapes(landmarks=(landmarks, "l p"))
     width = len(landmarks) if width is None else width
-    checks.count("width", width)
-    if width > len(landmarks):
-        raise ValueError(
-            f"width must be <= l = {len(landmarks)}, the number of landmarks, got {width}"
-        )
+    most = len(landmarks)
+    check_at_most("width", width, most, f"l = {most}, the number of landmarks")
     mix, _ = scaled_vectors(kernel(landmarks, landmarks), width)
     return NystromFeatures(kernel, landmarks, mix)
 
@@ -154,13 +151,10 @@ class Nystrom:
                 )
 
     def features(self, x: Float[Array, "n p"]) -> Float[Array, "n m"]:
-        """Compute the features $F = k(x, Z) W^{-1/2}$.
+        """Compute the features $F = k(x, Z) W^{-1/2}$, [n, m].
 
         Args:
             x: points [n, p].
-
-        Returns:
-            The features [n, m].
         """
         return matmul(self.kernel(x, self.landmarks.astype(x.dtype)), self.mix.astype(x.dtype))
 
@@ -211,10 +205,8 @@ def nystrom(
     """
     check_kernel(kernel)
     checks.positive_scalar("ridge", ridge)
-    checks.count("rank", rank)
     checks.shapes(x=(x, "n p"))
-    if rank > len(x):
-        raise ValueError(f"rank must be <= n = {len(x)}, the number of points, got {rank}")
+    check_at_most("rank", rank, len(x), f"n = {len(x)}, the number of points")
     landmarks = x[:rank]
     mix = root_inverse(kernel(landmarks, landmarks))
     features = matmul(kernel(x, landmarks), mix)

@@ -129,14 +129,10 @@ def coordinates(num_features: int, width: int) -> Float[Array, "p m"]:
     """Return the sketch that keeps the first m features.
 
     Args:
-        num_features: number p of features.
-        width: number m of columns, 1 to p.
+        num_features, width: as in `orthonormal`, which also says what is raised.
 
     Returns:
         The sketch $P$ [p, m].
-
-    Raises:
-        ValueError: `width` is not in 1 to p.
 
     >>> coordinates(3, 2).tolist()
     [[1.0, 0.0], [0.0, 1.0], [0.0, 0.0]]
@@ -167,9 +163,7 @@ def landmarks(x: Float[Array, "n p"], width: int) -> Float[Array, "p m"]:
     [[1.0], [0.0]]
     """
     check_points(x, 2)
-    checks.count("width", width)
-    if width > len(x):
-        raise ValueError(f"width must be <= n = {len(x)}, the number of points, got {width}")
+    check_at_most("width", width, len(x), f"n = {len(x)}, the number of points")
     chosen = x[:width]
     return matmul(chosen.T, root_inverse(matmul(chosen, chosen.T)))
 
@@ -205,6 +199,10 @@ def check_points(x: Any, *axes: int) -> None:
 
 def check_width(width: int, num_features: int) -> None:
     checks.count("num_features", num_features)
-    checks.count("width", width)
-    if width > num_features:
-        raise ValueError(f"width must be <= p = {num_features} features, got {width}")
+    check_at_most("width", width, num_features, f"p = {num_features} features")
+
+
+def check_at_most(name: str, value: int, most: int, words: str) -> None:
+    checks.count(name, value)
+    if value > most:
+        raise ValueError(f"{name} must be <= {words}, got {value}")

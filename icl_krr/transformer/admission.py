@@ -31,13 +31,8 @@ SMALL_RUN = 2**26
 class Admission:
     """A model, a task that fits it, and how they run; `admit` makes it, `run` starts the forward.
 
-    Attributes:
-        model: the model.
-        task: one task, or a batch of tasks.
-        request: what is asked of the run; not used for a batch.
-        place: over which devices the tasks or their supports are divided; None: one device.
-        chunk: how many tasks of a batch each device runs at a time; None for one task.
-        stream: the stream from which one task starts; None: its embedding.
+    `place` is None for one device, `chunk` for one task, and `stream` where a run starts from the
+    embedding of its task.
     """
 
     model: Transformer

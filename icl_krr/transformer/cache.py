@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
+from contextlib import suppress
 from io import StringIO
 from typing import Any
 
@@ -75,7 +76,10 @@ class Cache(Mapping):
             KeyError: a block does not have the point, or the blocks have different slots there. The
                 points "resid_pre", "resid_mid" and "resid_post" have every slot in every block.
         """
-        blocks = [part(block, point) for block in self.points if has(block, point)]
+        blocks = []
+        for block in self.points:
+            with suppress(KeyError):
+                blocks.append(part(block, point))
         if not blocks or len(blocks) < len(self.points):
             found = f"{len(blocks)} of the {len(self.points)} blocks of prologue and step"
             raise KeyError(
@@ -183,14 +187,6 @@ def with_slots(points: dict[str, Any]) -> Iterator[str]:
         yield point
         if isinstance(value, dict):
             yield from (f"{point}.{slot}" for slot in value)
-
-
-def has(block: dict[str, Any], point: str) -> bool:
-    try:
-        part(block, point)
-    except KeyError:
-        return False
-    return True
 
 
 def part(block: dict[str, Any], point: str) -> Any:

@@ -78,10 +78,8 @@ def known_patterns(model: Transformer, tokens: int, block: int) -> set[int]:
 
 def flops_of_heads(heads: Heads, model: Transformer, tokens: int, keys: int, known: bool) -> int:
     q, v = heads.query.width, sum(write.value.width for write in heads.writes)
-    flops = tokens * sum(
-        flops_of_read(write.value) + flops_of_out(write.out, write.value.width)
-        for write in heads.writes
-    )
+    outs = (flops_of_out(write.out, write.value.width) for write in heads.writes)
+    flops = tokens * (sum(flops_of_read(write.value) for write in heads.writes) + sum(outs))
     if is_mean(heads, model.spec):
         return flops + tokens * v
     if not known:
@@ -166,15 +164,11 @@ def step_sent(
         return Sent(0, 0)
     own = own_part(task, place)
     wanted = wanted_slots(model, names)
-    groups = [
-        heads
-        for block in model.weights.steps
-        for heads in block.attention
-        if not wanted.isdisjoint(write.to for write in heads.writes)
-    ]
+    groups = [heads for block in model.weights.steps for heads in block.attention]
     sizes = [
         size
         for heads in groups
+        if not wanted.isdisjoint(widths(heads))
         for size in sent_by_heads(heads, model.spec, own, devices, gradient)
     ]
     outputs = task.num_outputs // model.spec.num_outputs

@@ -32,12 +32,9 @@ Answer = Callable[[dict[str, jax.Array], Transformer, Task], Any]
 class Request(NamedTuple):
     """What is asked of a run of one task. It is static: every request has its own program.
 
-    Attributes:
-        names: slots whose values are stored at the start and after every step, or "prediction".
-        keep: points inside of blocks whose values are stored, or True for all.
-        hooks: names of points, each with the function that replaces its value.
-        along: whether the predictions at the supports precede those at the queries.
-        answer: function whose result replaces the prediction; None: none.
+    Stored are the slots `names` at the start and after every step, and the points `keep` inside of
+    blocks (True: all). With `along`, the predictions at the supports precede those at the queries.
+    The result of `answer` replaces the prediction.
     """
 
     names: tuple[str, ...] = ()

@@ -29,13 +29,10 @@ from .weights import Block, Spec, Transformer
 
 
 class Pass(NamedTuple):
-    """The result of `forward`.
+    """The stream after the last block, the values of `observe` [steps + 1, ...], and `points`.
 
-    Attributes:
-        stream: the stream after the last block.
-        observed: values of `observe`, [steps + 1, ...].
-        points: one dict {point: value} for each block of the prologue, then one for each block of a
-            step. Values of step blocks have the steps as first axis.
+    These are one dict {point: value} for each block of the prologue, then one for each block of a
+    step, whose values have the steps as first axis.
     """
 
     stream: Stream
@@ -94,20 +91,18 @@ def forward(
     placed = [place_hook(name, hook, model) for name, hook in (hooks or {}).items()]
     seen: set[str] = set()
 
-    def points_of(block: int, step: Any) -> HookPoints:
-        return HookPoints(
-            [hook for at, hook in placed if at in (block, None)],
-            Where(block, step, block + step * model.blocks_per_step),
-            keep,
-        )
-
-    points = []
-    for i, block in enumerate(prologue):
-        hook_points = points_of(i, 0)
-        stream = run_block(block, stream, visible, spec, hook_points, {})
+    def run(block: Block, at: int, step: Any, stream: Stream, known: Any, kept: list) -> Stream:
+        own = [hook for position, hook in placed if position in (at, None)]
+        hook_points = HookPoints(own, Where(at, step, at + step * model.blocks_per_step), keep)
+        stream = run_block(block, stream, visible, spec, hook_points, known)
         check_hooked_points(hook_points)
-        seen |= hook_points.seen
-        points.append(hook_points.kept)
+        seen.update(hook_points.seen)
+        kept.append(hook_points.kept)
+        return stream
+
+    points: list[dict[str, Any]] = []
+    for i, block in enumerate(prologue):
+        stream = run(block, i, 0, stream, {}, points)
 
     scanned, blocks = split_steps(model)
     hooked = any(at is None or at >= first for at, _ in placed)
@@ -118,13 +113,10 @@ def forward(
 
     def body(carried: Stream, now: Any) -> tuple[Stream, Any]:
         own, step = now
-        kept, stream = [], start | carried
+        kept: list[dict[str, Any]] = []
+        stream = start | carried
         for b, block in enumerate(blocks(own)):
-            hook_points = points_of(first + b, step)
-            stream = run_block(block, stream, visible, spec, hook_points, known[b] if known else {})
-            check_hooked_points(hook_points)
-            seen.update(hook_points.seen)
-            kept.append(hook_points.kept)
+            stream = run(block, first + b, step, stream, known[b] if known else {}, kept)
         return {slot: stream[slot] for slot in carried}, (observe(stream), kept)
 
     # recomputing a step for the gradient is faster than storing its values
@@ -163,9 +155,8 @@ def run_block(
         if unit.to in erased and erases(unit):
             continue
         hidden = hook_points(f"units.{j}.hidden", activate(unit, inputs))
-        written = sum_of_slots(
-            written, hook_points(f"units.{j}", {unit.to: project(hidden, unit.out)})
-        )
+        made = hook_points(f"units.{j}", {unit.to: project(hidden, unit.out)})
+        written = sum_of_slots(written, made)
     stream = add_to_stream(stream, hook_points("mlp", written))
     return hook_points("resid_post", stream)
 

@@ -144,13 +144,8 @@ def draw(key: jax.Array, architecture: Architecture, dtype: jnp.dtype) -> Transf
         heads = Heads(query, affine(make, "key", d), (out,), a.heads)
         if not hidden:
             return Block((heads,), (), norm(), {})
-        mlp = Unit(
-            None,
-            affine(make, "up", hidden),
-            make("down", hidden, d, shrink),
-            "stream",
-            a.activation,
-        )
+        down = make("down", hidden, d, shrink)
+        mlp = Unit(None, affine(make, "up", hidden), down, "stream", a.activation)
         bias = Unit(Read({"one": jnp.zeros((1, d), dtype)}, d))
         return Block((heads,), (mlp, bias), norm(), norm())
 
@@ -158,13 +153,7 @@ def draw(key: jax.Array, architecture: Architecture, dtype: jnp.dtype) -> Transf
     embedding = {
         name: normal(f"embed.{name}", width, d) for name, width in zip(DATA, widths, strict=True)
     }
-    zero = Read(
-        {
-            "stream": jnp.zeros((d, a.num_outputs), dtype),
-            "one": jnp.zeros((1, a.num_outputs), dtype),
-        },
-        a.num_outputs,
-    )
+    zero = affine(lambda _, *shape: jnp.zeros(shape, dtype), "log_variance", a.num_outputs)
     positions = {} if a.max_tokens is None else {"stream": jnp.zeros((a.max_tokens, d), dtype)}
     weights = Weights(
         embedding={"stream": Read(embedding, d), "one": Read({"one": jnp.ones((), dtype)}, 1)},

@@ -27,16 +27,12 @@ class Memory(NamedTuple):
         scratch: bytes of temporary arrays.
         free: bytes that are free on the device; on a CPU, the available system memory, of which
             each of several devices of one process has its share.
-        step_flops: additions and multiplications of one step, in the products of reads, heads and
-            MLP units. Attention patterns that are the same in all steps are not counted.
-        step_bytes: bytes that one step must move, if every block reads each slot that it uses and
-            writes each slot that it changes, once, and reads its weights and the attention patterns
-            that are the same in all steps.
-        step_sent: bytes that a device hands to the others in one step: states of linear heads and
-            sums of means in all-reduces (each counts the size of its array once; a ring sends
-            2 (D - 1) / D times as much), and keys and values of softmax heads, which are passed on
-            by collective-permutes in D rounds. The formula is that of
-            `icl_krr.transformer.cost.step_sent`. Default 0: one device.
+        step_flops: additions and multiplications of one step, as
+            `icl_krr.transformer.cost.step_cost` counts them.
+        step_bytes: bytes that one step must move, counted there too.
+        step_sent: bytes that a device hands to the others in one step, as
+            `icl_krr.transformer.cost.step_sent` counts them (a ring sends 2 (D - 1) / D times as
+            much in an all-reduce). Default 0: one device.
         step_arrays: the number of arrays in which it does so; default 0.
     """
 
@@ -75,12 +71,10 @@ def memory(
         model: the model to run.
         task: one task (measures `run_with_cache`) or a batch of tasks (measures `predict_batch`).
         names: slots that `run_with_cache` stores; default (): none. Not used for a batch.
-        everything: whether `run_with_cache` stores all points of all blocks; default False. Not
-            used for a batch.
+        everything: as in `run_with_cache`. Not used for a batch.
         gradient: whether to measure the gradient of the prediction with respect to all weights,
             instead of the prediction; default False.
-        mesh: mesh whose axis `context` divides the supports, and whose axis `tasks` divides the
-            tasks of a batch; default None: as the arrays are divided.
+        mesh: as in `predict_batch`.
 
     Returns:
         A `Memory`.

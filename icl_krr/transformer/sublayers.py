@@ -48,18 +48,13 @@ def activate(unit: Unit, stream: Stream) -> jax.Array:
     """The hidden units [T, hidden]; `project` multiplies them by the output matrix."""
     if unit.gate is None:
         assert unit.up is not None
-        hidden = unit.up(stream)
-    else:
-        hidden = ACTIVATIONS[unit.activation](unit.gate(stream))
-        if unit.up is not None:
-            hidden = unit.up(stream) * hidden
-    return hidden
+        return unit.up(stream)
+    hidden = ACTIVATIONS[unit.activation](unit.gate(stream))
+    return hidden if unit.up is None else unit.up(stream) * hidden
 
 
 def project(hidden: jax.Array, out: jax.Array | None) -> jax.Array:
-    if out is None:
-        return hidden
-    return matmul(hidden, out)
+    return hidden if out is None else matmul(hidden, out)
 
 
 def add_to_stream(stream: Stream, written: Stream) -> Stream:

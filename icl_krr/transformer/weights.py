@@ -70,8 +70,7 @@ class Heads:
     @property
     def reads(self) -> tuple[Read, ...]:
         """The reads that determine the patterns."""
-        gate = () if self.log_gate is None else (self.log_gate,)
-        return (self.query, self.key, *gate)
+        return tuple(r for r in (self.query, self.key, self.log_gate) if r is not None)
 
 
 @readable
@@ -250,8 +249,7 @@ class Transformer:
         """
         for name, wanted in (("weights", Weights), ("spec", Spec), ("layout", Layout)):
             if name in changes:
-                own = f"an icl_krr {wanted.__name__}"
-                checks.instance(name, changes[name], wanted, own)
+                checks.instance(name, changes[name], wanted, f"an icl_krr {wanted.__name__}")
         if not changes.keys() <= {"steps", "problem"}:
             changes = {"made": None, **changes}
         return dataclasses.replace(self, **changes)
@@ -392,12 +390,9 @@ def expressions(layer: Heads | Unit) -> list[Read]:
 
 def widths(layer: Heads | Unit) -> dict[str, int]:
     """Return {slot: width} for the slots that a layer writes."""
-    if isinstance(layer, Unit):
-        return {layer.to: width(layer) if layer.out is None else layer.out.shape[-1]}
-    return {
-        write.to: write.value.width if write.out is None else write.out.shape[-1]
-        for write in layer.writes
-    }
+    if isinstance(layer, Heads):
+        return {w.to: w.value.width if w.out is None else w.out.shape[-1] for w in layer.writes}
+    return {layer.to: width(layer) if layer.out is None else layer.out.shape[-1]}
 
 
 def width(unit: Unit) -> int:

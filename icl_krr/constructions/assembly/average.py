@@ -74,6 +74,11 @@ class GroupAverage(PosteriorSums):
     def squared_length(self) -> Any:
         return self.times_ridge
 
+    @property
+    def here(self) -> Read:
+        """1 at the supports and queries, for every system."""
+        return self.per_output(self.inside(SUPPORTS_AND_QUERIES))
+
     def declare_average(self) -> None:
         G, outputs = self.systems, self.spec.num_outputs
         here = SUPPORTS_AND_QUERIES
@@ -102,38 +107,31 @@ class GroupAverage(PosteriorSums):
     def alongside(self) -> None:
         self.renew_gap()
         fits, of_fits = (self.layout.read(n, self.dtype) for n in (self.fit, self.quadratic))
-        one = self.per_output(self.inside(SUPPORTS_AND_QUERIES))
         # rounding makes variances negative; a NaN of one model would be one of all, in all steps
         above = self.scratch("variances_above_0", SUPPORTS_AND_QUERIES, "at least 0")
-        self.activate("relu", of_fits - self.left_out, one, to=above)
+        self.activate("relu", of_fits - self.left_out, self.here, to=above)
         known = above + self.one @ self.ridges[None]  # > 0 at every token
         variances = known + self.left_out
-        self.renew(self.means, fits)
-        self.renew(self.variances, variances)
+        self.add(fits - self.means, to=self.means)
+        self.add(variances - self.variances, to=self.variances)
         logs = self.log_of(known)
         self.sum_evidence(fits, known, logs)
-        total = self.compare_evidence(one)
+        total = self.compare_evidence()
         with self.together():
             self.add(-self.weights, to=self.weights)
-            self.activate("reciprocal", total, one, to=self.weights)
+            self.activate("reciprocal", total, self.here, to=self.weights)
         outputs = self.spec.num_outputs
         with self.together():
             self.add(-self.average, to=self.average)
             every = np.tile(np.eye(outputs, dtype=self.dtype), (self.systems, 1))
-            self.activate(
-                "reciprocal", spread(total, self.means.width), self.means, self.average, every
-            )
+            totals = spread(total, self.means.width)
+            self.activate("reciprocal", totals, self.means, self.average, every)
         if self.edges is not None:
             self.fill_bins(logs if self.approximated is None else self.log_of(variances))
 
-    def renew(self, slot: Read, value: Read) -> None:
-        """Replace the value of a slot."""
-        self.add(value - slot, to=slot)
-
     def log_of(self, variances: Read) -> Read:
         logs = self.scratch("log_variances", SUPPORTS_AND_QUERIES, "log of the variances")
-        one = self.per_output(self.inside(SUPPORTS_AND_QUERIES))
-        self.activate("log", variances, one, to=logs)
+        self.activate("log", variances, self.here, to=logs)
         return logs
 
     @property
@@ -163,7 +161,7 @@ class GroupAverage(PosteriorSums):
         self.erase(self.evidence)
         self.sum_before(scores, to=self.evidence)
 
-    def compare_evidence(self, one: Read) -> Read:
+    def compare_evidence(self) -> Read:
         """For every kernel g, sum exp(e_h - e_g) over all kernels h: one over its probability.
 
         Differences neither overflow nor lose the small probabilities.
@@ -172,7 +170,7 @@ class GroupAverage(PosteriorSums):
         own, other = np.divmod(np.arange(G**2), G)
         eye = np.eye(G, dtype=self.dtype)
         differences = self.evidence @ (eye[other] - eye[own]).T
-        each = spread(one, G**2)
+        each = spread(self.here, G**2)
         pairs = self.scratch("pairs", SUPPORTS_AND_QUERIES, "differences of evidences", G**2)
         self.add(LARGEST * each, to=pairs)
         self.activate("relu", LARGEST * each - self.sharpness * differences, -each, to=pairs)
@@ -186,12 +184,10 @@ class GroupAverage(PosteriorSums):
         count = len(edges)
         group, output, edge = np.unravel_index(np.arange(G * r * count), (G, r, count))
         pick = lambda index, size: np.eye(size, dtype=self.dtype)[:, index]  # noqa: E731
-        one = self.per_output(self.inside(SUPPORTS_AND_QUERIES))
         roots = self.scratch("roots", SUPPORTS_AND_QUERIES, "1 / standard deviation")
-        self.activate("exp", -0.5 * logs, one, to=roots)
-        scores = self.scratch(
-            "standard", SUPPORTS_AND_QUERIES, "(edge - mean) / deviation", group.size
-        )
+        self.activate("exp", -0.5 * logs, self.here, to=roots)
+        about = "(edge - mean) / deviation"
+        scores = self.scratch("standard", SUPPORTS_AND_QUERIES, about, group.size)
         gaps = self.one @ edges[edge][None] - self.means @ pick(group * r + output, G * r)
         self.multiply(gaps, roots @ pick(group, G), to=scores)
         place = output * (count + 1) + edge
@@ -200,10 +196,5 @@ class GroupAverage(PosteriorSums):
         last[0, count :: count + 1] = 1
         with self.together():
             self.add(self.inside(SUPPORTS_AND_QUERIES) @ last - self.bins, to=self.bins)
-            self.activate(
-                "normal_cdf",
-                scores,
-                self.weights @ pick(group, G),
-                self.bins,
-                eye[place] - eye[place + 1],
-            )
+            weights, ends = self.weights @ pick(group, G), eye[place] - eye[place + 1]
+            self.activate("normal_cdf", scores, weights, self.bins, ends)

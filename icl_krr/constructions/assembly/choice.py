@@ -54,8 +54,7 @@ def machine(kernel: Kernel, num_features: int, **options: Unpack[Options]) -> Ma
     - `transformer` packs the operations of a step into blocks and returns the model.
 
     Args:
-        kernel, num_features, options: as in `icl_krr.constructions`,
-            which also says what is raised.
+        kernel, num_features, options: as in `icl_krr.constructions`.
 
     Raises:
         ValueError: the attention cannot apply the kernel, the attention or the arithmetic is
@@ -115,7 +114,13 @@ def with_defaults(kernel: Kernel, num_features: int, options: Options) -> tuple[
         )
     check_kernel(kernel)
     kernel, sketch = compress(kernel, num_features, options.get("width"), options.get("sketch"))
-    rules = arithmetic_of(options.get("arithmetic", "exact"))
+    rules = options.get("arithmetic", "exact")
+    if rules == "exact":
+        rules = Exact()
+    if not isinstance(rules, Arithmetic):
+        raise ValueError(
+            f"arithmetic must be 'exact' or icl_krr.ReLU(width=..., bound=...), got {rules!r}"
+        )
     sizes = (num_features, options.get("num_outputs", 1), options.get("dtype"))
     return kernel, options.get("attention"), (*sizes, rules, sketch)
 
@@ -145,13 +150,3 @@ def compress(
     if width is not None and width != m:
         raise ValueError(f"width must be {m}, the width of the sketch, got {width}")
     return kernel, matrix
-
-
-def arithmetic_of(arithmetic: str | Arithmetic) -> Arithmetic:
-    if isinstance(arithmetic, Arithmetic):
-        return arithmetic
-    if arithmetic != "exact":
-        raise ValueError(
-            f"arithmetic must be 'exact' or icl_krr.ReLU(width=..., bound=...), got {arithmetic!r}"
-        )
-    return Exact()

@@ -68,5 +68,11 @@ def tilted(m: Machine, form: FeatureLayer | Diagonal | Pattern) -> Read:
 def squared_norm(m: Machine, x: Read, factor: Any) -> Read:
     """Compute factor |x|^2 in a new scratch slot."""
     slot = m.scratch("square", SUPPORTS_AND_QUERIES, "multiple of |x|^2", width=1)
-    m.multiply(x, x, to=slot, out=xp.asarray(factor, m.dtype) * np.ones((x.width, 1), m.dtype))
+    add_product(m, x, x, factor, slot)
     return slot
+
+
+def add_product(m: Machine, a: Read, b: Read, factor: Any, to: Read) -> None:
+    """Add factor <a, b> to a slot of one channel."""
+    out = xp.asarray(factor, m.dtype) * np.ones((a.width, 1), m.dtype)
+    m.multiply(a, b, to=to, out=out)

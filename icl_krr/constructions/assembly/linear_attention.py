@@ -3,18 +3,15 @@
 from __future__ import annotations
 
 from functools import cached_property
+from typing import Any
 
-import jax
-import numpy as np
-from jax.typing import DTypeLike
 from jaxtyping import Array, Float
 
 from ...constants import known, xp
 from ...kernels import Kernel
 from ...kernels.algebra import precede
 from ...residual import Read
-from .arithmetic import Arithmetic
-from .features import fill
+from .features import add_product, fill
 from .machine import Machine
 from .slots import AGGREGATOR, SUPPORTS_AND_QUERIES, label
 
@@ -33,16 +30,8 @@ class LinearAttention(Machine):
 
     scalars_at = AGGREGATOR
 
-    def __init__(
-        self,
-        kernel: Kernel,
-        num_features: int,
-        num_outputs: int,
-        dtype: DTypeLike | None,
-        arithmetic: Arithmetic,
-        sketch: jax.Array | None,
-    ):
-        super().__init__(kernel, "linear", num_features, num_outputs, dtype, arithmetic, sketch)
+    def __init__(self, kernel: Kernel, *options: Any):
+        super().__init__(kernel, "linear", *options)
         self.layer = kernel.feature_layer(self.dtype)
         if not self.layer.is_read:
             width = self.layer.width
@@ -81,10 +70,9 @@ class LinearAttention(Machine):
 
     def kernel_diagonal(self, to: Read) -> None:
         phi = self.features
-        ones = np.ones((phi.width, 1), self.dtype)
         here = self.scratch("features_here", self.layout[to.slot].at, "phi(x)", phi.width)
         self.add(phi, to=here)
-        self.multiply(here, phi, to=to, out=ones)
+        add_product(self, here, phi, 1, to)
 
     def sum_before(self, value: Read, to: Read) -> None:
         query = self.inside(self.layout[to.slot].at)

@@ -62,26 +62,6 @@ class ReLU(Arithmetic):
         for slot, bound in bounds.items():
             checks.positive_scalar(f"bound of {slot}" if slot else "bound", bound)
 
-    def bound_of(self, m: Recorder, slot: str) -> jax.Array:
-        """Return the bound on the factors of the products that a slot receives.
-
-        Args:
-            m: machine; the bound has its dtype.
-            slot: name of the slot.
-
-        Raises:
-            ValueError: `bound` has no entry for the slot.
-        """
-        bound = self.bound
-        if isinstance(bound, Mapping):
-            if slot not in bound:
-                raise ValueError(
-                    f"bound must have an entry for slot {slot!r}, got entries for "
-                    f"{', '.join(sorted(bound))}; use icl_krr.operand_bounds(model, task)"
-                )
-            bound = bound[slot]
-        return xp.asarray(bound, m.dtype)
-
     def add(self, m: Recorder, value: Read, to: Read, at: tuple[str, ...]) -> None:
         m.emit(copying(m, value, to, at))
 
@@ -98,9 +78,9 @@ class ReLU(Arithmetic):
         size: float | frozenset[str] | None = None,
     ) -> None:
         check_reach(m, to, a, b)
-        bound = self.bound_of(m, to.slot)
+        bound = bound_of(self.bound, m, to.slot)
         if isinstance(size, frozenset):
-            other = reduce(xp.maximum, (self.bound_of(m, slot) for slot in size))
+            other = reduce(xp.maximum, (bound_of(self.bound, m, slot) for slot in size))
         else:
             other = bound if size is None else xp.asarray(size, m.dtype)
         a, b = a * (1 / bound), b * (1 / other)
@@ -112,53 +92,52 @@ class ReLU(Arithmetic):
         result = np.kron(signs, rises).astype(m.dtype) * (bound * other / 4)
         result = result if out is None else result @ out
         m.emit(Unit(None, only_at(m, hidden, at), result, to.slot, "relu"))
-        self.report(m, [a, -a, b, -b], at)
+        report(m, [a, -a, b, -b], at)
 
     def divide(self, m: Recorder, dividend: Read, divisor: Read, to: Read) -> None:
-        at, bound = m.layout[to.slot].at, self.bound_of(m, to.slot)
+        at, bound = m.layout[to.slot].at, bound_of(self.bound, m, to.slot)
         inverse = m.scratch(f"inverse_{divisor.slot}", at, "1 / divisor", divisor.width)
-        self.tabulate_inverse(m, divisor, inverse, 1 / bound, bound)
+        tabulate_inverse(m, self.width, divisor, inverse, 1 / bound, bound)
         self.multiply(m, dividend, inverse, to)
 
     def invert(self, m: Recorder, divisor: Read, to: Read) -> None:
-        self.tabulate_inverse(m, divisor, to, 1 / self.bound_of(m, to.slot), 1.0)
+        tabulate_inverse(m, self.width, divisor, to, 1 / bound_of(self.bound, m, to.slot), 1.0)
 
-    def tabulate_inverse(
-        self, m: Recorder, divisor: Read, to: Read, low: jax.Array, high: jax.Array | float
-    ) -> None:
-        """Add 1 / divisor to a slot, by a table for divisors in [low, high].
 
-        Args:
-            m: machine that records the units.
-            divisor: read of the divisor.
-            to: slot that receives 1 / divisor.
-            low: smallest divisor of the table, > 0.
-            high: largest divisor of the table.
-        """
-        at, width = m.layout[to.slot].at, divisor.width
-        knots = low * (high / low) ** np.linspace(0, 1, self.width + 1, dtype=m.dtype)
-        slopes = xp.append(1 / (knots[:-1] * knots[1:]), np.zeros(1, m.dtype))
-        hidden = join(table(m, -divisor, knots[1:]), repeat(m.one, width))
-        eye = np.eye(width, dtype=m.dtype)
-        rises = xp.kron(eye, (slopes[:-1] - slopes[1:])[:, None])
-        result = xp.concatenate([rises, eye / knots[-1]])
-        m.emit(Unit(None, only_at(m, hidden, at), result, to.slot, "relu"))
-        ones = repeat(m.one, width)
-        self.report(m, [divisor * (1 / knots[-1]), 2 * ones - divisor * (1 / knots[0])], at)
+def bound_of(bound: Any, m: Recorder, slot: str) -> jax.Array:
+    """The bound on the factors of the products that a slot receives, in the dtype of a machine."""
+    if isinstance(bound, Mapping):
+        if slot not in bound:
+            raise ValueError(
+                f"bound must have an entry for slot {slot!r}, got entries for "
+                f"{', '.join(sorted(bound))}; use icl_krr.operand_bounds(model, task)"
+            )
+        bound = bound[slot]
+    return xp.asarray(bound, m.dtype)
 
-    def report(self, m: Recorder, sizes: list[Read], at: tuple[str, ...]) -> None:
-        """Add the excess of values over 1 to the state `overrun`.
 
-        Args:
-            m: machine that records the units.
-            sizes: reads of values that are <= 1 if the operands are in the range of the table.
-            at: roles of the tokens at which the excess counts.
-        """
-        if "overrun" not in m.embedding:
-            m.state("overrun", ROLES, "out of range, summed over tables", width=1)
-        excess = join(*(size - repeat(m.one, size.width) for size in sizes))
-        total = np.ones((excess.width, 1), m.dtype)
-        m.emit(Unit(None, only_at(m, excess, at), total, "overrun", "relu"))
+def tabulate_inverse(
+    m: Recorder, width: int, divisor: Read, to: Read, low: jax.Array, high: jax.Array | float
+) -> None:
+    """Add 1 / divisor to a slot, by a table of so many segments for divisors in [low, high]."""
+    at, ones = m.layout[to.slot].at, repeat(m.one, divisor.width)
+    knots = low * (high / low) ** np.linspace(0, 1, width + 1, dtype=m.dtype)
+    slopes = xp.append(1 / (knots[:-1] * knots[1:]), np.zeros(1, m.dtype))
+    hidden = join(table(m, -divisor, knots[1:]), ones)
+    eye = np.eye(divisor.width, dtype=m.dtype)
+    rises = xp.kron(eye, (slopes[:-1] - slopes[1:])[:, None])
+    result = xp.concatenate([rises, eye / knots[-1]])
+    m.emit(Unit(None, only_at(m, hidden, at), result, to.slot, "relu"))
+    report(m, [divisor * (1 / knots[-1]), 2 * ones - divisor * (1 / knots[0])], at)
+
+
+def report(m: Recorder, sizes: list[Read], at: tuple[str, ...]) -> None:
+    """Add the excess over 1 of values at the roles `at` to the state `overrun`."""
+    if "overrun" not in m.embedding:
+        m.state("overrun", ROLES, "out of range, summed over tables", width=1)
+    excess = join(*(size - repeat(m.one, size.width) for size in sizes))
+    total = np.ones((excess.width, 1), m.dtype)
+    m.emit(Unit(None, only_at(m, excess, at), total, "overrun", "relu"))
 
 
 def copying(m: Recorder, value: Read, to: Read, at: tuple[str, ...]) -> Unit:

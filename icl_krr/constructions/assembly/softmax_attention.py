@@ -8,17 +8,14 @@ from functools import cached_property, reduce
 from operator import add
 from typing import Any
 
-import jax
 import jax.numpy as jnp
 import numpy as np
-from jax.typing import DTypeLike
 
 from ... import checks
 from ...constants import xp
 from ...kernels import Kernel, Pattern
 from ...residual import ROLES, Read, join
-from .arithmetic import Arithmetic
-from .features import tilted
+from .features import add_product, tilted
 from .machine import Machine
 from .options import Softmax
 from .products import NOTHING, Term, Unnormalised, exponential
@@ -50,23 +47,19 @@ class SoftmaxAttention(Machine):
     def __init__(
         self,
         kernel: Kernel,
-        options: Softmax,
-        num_features: int,
-        num_outputs: int,
-        dtype: DTypeLike | None,
-        arithmetic: Arithmetic,
-        sketch: jax.Array | None,
+        softmax: Softmax,
+        *options: Any,
         sinks: Mapping[tuple[str, ...], Any] | None,
     ):
-        super().__init__(kernel, "softmax", num_features, num_outputs, dtype, arithmetic, sketch)
-        check_range(options.log_sink, self.dtype)
-        log_sink = xp.asarray(options.log_sink, self.dtype)
+        super().__init__(kernel, "softmax", *options)
+        check_range(softmax.log_sink, self.dtype)
+        log_sink = xp.asarray(softmax.log_sink, self.dtype)
         self.scale = xp.exp(-log_sink)
         self.log_sink = log_sink * self.one
         if sinks is not None:
             parts = [xp.asarray(v, self.dtype) * self.inside(at) for at, v in sinks.items()]
             self.log_sink = reduce(add, parts)
-        self.patterns = kernel.patterns(self.dtype, options.epsilon, options.symmetric)
+        self.patterns = kernel.patterns(self.dtype, softmax.epsilon, softmax.symmetric)
         self.spec = replace(self.spec, centred=kernel.stationary)
         self.diagonal = kernel.diagonal_terms(self.dtype)
         self.kept: dict[tuple[str, tuple[str, ...], int], Read] = {}
@@ -101,7 +94,7 @@ class SoftmaxAttention(Machine):
         """Compute |x|^2 / 2, and the sink weights and normalisers that the steps use."""
         for k, halves in self.half_squares.items():
             x = self.projected(self.patterns[k])
-            self.multiply(x, x, to=halves, out=np.full((x.width, 1), 0.5, self.dtype))
+            add_product(self, x, x, 0.5, halves)
         for k, term in enumerate(self.terms if self.kept else ()):
             sink = self.kept.get(("sink", ROLES, k))
             if sink is None:
@@ -139,12 +132,11 @@ class SoftmaxAttention(Machine):
 
     def kernel_times(self, v: Read) -> Unnormalised:
         name = "mean_" + "_".join(v.blocks)
-        means = [self.smooth(v, self.named(name, k), k) for k in range(len(self.terms))]
-        weights = [term.weight for term in self.terms]
-        return Unnormalised(
-            None,
-            tuple((w * mean, k) for k, (w, mean) in enumerate(zip(weights, means, strict=True))),
-        )
+        means = [
+            (term.weight * self.smooth(v, self.named(name, k), k), k)
+            for k, term in enumerate(self.terms)
+        ]
+        return Unnormalised(None, tuple(means))
 
     def finish(self, product: Unnormalised, to: str) -> Read:
         return self.add(product, to)
@@ -170,20 +162,16 @@ class SoftmaxAttention(Machine):
             x = self.projected(term)
             x_here = self.add(x, to=self.scratch("x_support", here, "U x", x.width))
             if term.function == "identity":
-                self.sum_of_squares(x_here, x, term.weight * term.factor * self.scale, to)
+                add_product(self, x_here, x, term.weight * term.factor * self.scale, to)
                 continue
             square = self.scratch("square", here, "logit of k(x, x)", width=1)
             if term.factor is not None:
-                self.sum_of_squares(x_here, x, term.factor, square)
+                add_product(self, x_here, x, term.factor, square)
             if term.tilt is not None:
                 self.add(tilted(self, term), to=square)
             entry = self.scratch("entry", here, "k(x, x)", width=1)
             exponential(self, square - self.log_sink, to=entry)
             self.add(term.weight * entry, to=to)
-
-    def sum_of_squares(self, x_here: Read, x: Read, factor: Any, to: Read) -> None:
-        out = xp.asarray(factor, self.dtype) * np.ones((x.width, 1), self.dtype)
-        self.multiply(x_here, x, to=to, out=out)
 
     def sum_before(self, value: Read, to: Read) -> None:
         shares = []
