@@ -3,11 +3,9 @@
 # ruff: noqa: F401 (what the rest of the package calls as checks.NAME)
 from ..fields import shown
 from .arrays import (
-    ARRAYS,
     array,
     choice,
     concrete,
-    conversion,
     differences,
     dtype,
     each,
@@ -23,7 +21,6 @@ from .arrays import (
     path,
 )
 from .numbers import (
-    LARGEST,
     at_least,
     count,
     even,

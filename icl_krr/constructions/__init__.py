@@ -78,9 +78,9 @@ Args:
     options: further keywords, explained in `Options`.
 
 Raises:
-    ValueError: the attention cannot apply the kernel, a kernel has no feature map where one is
-        needed, a number is out of range or missing, settings exclude each other, or a name is
-        unknown.
+    ValueError: the attention cannot apply the kernel or cannot run the algorithm, a kernel has no
+        feature map where one is needed or is none that the algorithm takes, a number is out of
+        range or missing, settings exclude each other, or a name is unknown.
     TypeError: a keyword is unknown or a number has the wrong type.
 """
 

@@ -89,19 +89,13 @@ def bayesian_average(
             below the first edge, between neighbouring edges, and above the last edge, which are
             differences of $\sum_g w_{gi} \Phi((c - f_{gi}) / \sqrt{s_{gi}})$ at the edges c;
             default None: no such slot.
-        tokens: "pairs" (default) or "interleaved" (see `CausalOptions`).
-        max_supports: largest number of supports, >= 1; required for interleaved tokens; default
-            None.
+        tokens, max_supports: as in `CausalOptions`.
         options: further keywords, explained in `Options`; the arithmetic must be "exact".
 
     Returns:
         A `Transformer` with the states means [T, G r], variances (of an output: ridge included),
         variance_gaps, log_evidence and weights [T, G], prediction [T, r] and, with `edges`, bins
         [T, r (E + 1)]. All of them are read-outs (see `icl_krr.read_outs`).
-
-    Raises:
-        ValueError: a kernel has no feature map, the numbers of kernels and ridges differ, a name is
-            unknown, or a number is out of range.
 
     Source: Hoeting, Madigan, Raftery, Volinsky, Bayesian model averaging: a tutorial, 1999, eq. 1;
     Dawid, Present position and potential developments: the prequential approach, 1984, for the

@@ -137,10 +137,6 @@ def gradient_descent_plus_plus(
     Returns:
         A `Transformer` with the states r, features and prediction.
 
-    Raises:
-        ValueError: the kernel is not linear, `sketch` is a feature map, the attention is not
-            "linear", or a number is out of range.
-
     Source: von Oswald et al., Transformers learn in-context by gradient descent, 2023.
 
     >>> import icl_krr as ik

@@ -49,10 +49,6 @@ def newton_schulz(
     Returns:
         A `Transformer` with the states alpha, v, a and prediction.
 
-    Raises:
-        ValueError: `spectrum` is missing, the features of the kernel are not known, the attention
-            is not "linear", or a number is out of range.
-
     Source: Schulz, Iterative Berechnung der reziproken Matrix, 1933; Fu et al., Transformers
     learn to achieve second-order convergence rates for in-context linear regression, 2024.
 

@@ -50,10 +50,6 @@ def preconditioned_conjugate_gradient(
     Returns:
         A `Transformer` with the states alpha, r, p and prediction.
 
-    Raises:
-        ValueError: `preconditioner` is unknown, does not fit the attention or was made with another
-            kernel or ridge, the attention cannot apply the kernel, or a number is out of range.
-
     Source: Saad, Iterative methods for sparse linear systems, algorithm 9.1.
 
     >>> import icl_krr as ik

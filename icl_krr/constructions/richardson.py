@@ -53,10 +53,6 @@ def richardson(
     Returns:
         A `Transformer` with the states alpha, ahead and prediction.
 
-    Raises:
-        ValueError: the kernel is not positive or is a mixture, the attention is "linear", or a
-            number is out of range.
-
     >>> import icl_krr as ik
     >>> model = richardson(ik.Gaussian(), num_features=3, ridge=0.1, steps=16)
     >>> model.depth, model.blocks_per_step
@@ -121,10 +117,6 @@ def preconditioned_chebyshev(
     Returns:
         A `Transformer` with the states alpha, ahead and prediction.
 
-    Raises:
-        ValueError: the kernel is not positive or is a mixture, `largest` is missing, the attention
-            is "linear", or a number is out of range.
-
     Source: Golub and Varga, Chebyshev semi-iterative methods, 1961, with the normaliser of the
     in-context KRR theorems as preconditioner.
 
@@ -137,10 +129,9 @@ def preconditioned_chebyshev(
     """
     checks.count("steps", steps)
     name = "preconditioned_chebyshev"
-    check_normalised(name, kernel, ridge, options.get("attention"))
+    m = normalised_machine(name, kernel, num_features, ridge, ridge, **options)
     spectrum = step_sizes.normalised_spectrum(kernel, ridge, num_supports, largest)
     first, *coefficients = step_sizes.chebyshev(steps, spectrum)
-    m = normalised_machine(name, kernel, num_features, ridge, ridge, **options)
     return iterate(m, ridge, ridge, steps, first, tuple(coefficients))
 
 
@@ -148,28 +139,25 @@ def normalised_machine(
     solver: str, kernel: Kernel, num_features: int, ridge: Any, sink: Any, **options: Any
 ) -> SoftmaxAttention:
     """Make the softmax machine of a solver that the normaliser with this sink preconditions."""
-    check_normalised(solver, kernel, ridge, options.get("attention"))
+    check_kernel(kernel)
+    checks.positive_scalar("ridge", ridge)
     attention = options.get("attention")
+    if attention == "linear":
+        raise ValueError(
+            f"attention must be 'softmax' for {solver}, which is preconditioned by the softmax "
+            "normaliser, got 'linear'"
+        )
+    unlike = f"kernel must be Exponential() or Gaussian() for {solver}, got {kernel!r}"
+    if kernel.featured:
+        raise ValueError(unlike)
     c = xp.asarray(sink, checks.dtype(options.get("dtype")))
     shift = attention.log_sink if isinstance(attention, Softmax) else 0.0
     sinks = {SUPPORTS: xp.log(c), QUERIES: shift}
     m = softmax_machine(kernel, num_features, sinks, **options)
     m.solves(ridge)
     if len(m.patterns) > 1:
-        raise unlike(kernel, solver)
+        raise ValueError(unlike)
     return m
-
-
-def check_normalised(solver: str, kernel: Kernel, ridge: Any, attention: Any) -> None:
-    check_kernel(kernel)
-    checks.positive_scalar("ridge", ridge)
-    if attention == "linear":
-        raise ValueError(
-            f"attention must be 'softmax' for {solver}, which is preconditioned by the softmax "
-            "normaliser, got 'linear'"
-        )
-    if kernel.featured:
-        raise unlike(kernel, solver)
 
 
 def iterate(
@@ -204,7 +192,3 @@ def iterate(
     return m.transformer(
         step, steps=steps, readout=prediction, prologue=update, coefficients=coefficients
     )
-
-
-def unlike(kernel: Kernel, solver: str) -> ValueError:
-    return ValueError(f"kernel must be Exponential() or Gaussian() for {solver}, got {kernel!r}")

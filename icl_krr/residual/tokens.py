@@ -40,9 +40,6 @@ def fields(task: Task, tokens: str = "pairs") -> Stream:
         task: supports, outputs and queries; x [n, p], y [n] or [n, r], x_query [q, p].
         tokens: token format, "pairs" (default) or "interleaved".
 
-    Returns:
-        {field: [T, width]} for the fields above.
-
     >>> from icl_krr import Task
     >>> task = Task(x=[[1.0], [1.0]], y=[3.0, 4.0], x_query=[[1.0]])
     >>> fields(task)["support"].ravel().tolist()

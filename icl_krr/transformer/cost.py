@@ -13,9 +13,8 @@ from ..numerics import accumulator
 from ..residual import Read, num_tokens
 from ..tasks import Task
 from ..tasks.batches import chunk_of, own_part
-from .sublayers import is_mean
-from .tiled_attention import uses_tiles
-from .tying import constant_heads, erases, wanted_slots
+from .sublayers import is_mean, known_heads
+from .tying import erases, wanted_slots
 from .weights import Block, Heads, Spec, Transformer, Unit, expressions, width, widths
 
 
@@ -49,8 +48,9 @@ def step_cost(model: Transformer, task: Task, place: Placement | None = None) ->
     copies = task.num_outputs // model.spec.num_outputs
     copies *= len(task.x) if task.x.ndim > 2 else 1
     flops, stream, weights = 0, 0, 0
+    pairs = [] if place and place.context else known_heads(model, tokens)
     for b, block in enumerate(jax.tree.map(of_one_step, model.weights.steps)):
-        known = set() if place and place.context else known_patterns(model, tokens, b)
+        known = {j for at, j in pairs if at == b}
         flops += sum(
             flops_of_heads(heads, model, tokens, keys, j in known)
             for j, heads in enumerate(block.attention)
@@ -64,16 +64,6 @@ def step_cost(model: Transformer, task: Task, place: Placement | None = None) ->
 
 def of_one_step(leaf: Any) -> jax.ShapeDtypeStruct:
     return jax.ShapeDtypeStruct(leaf.shape[1:], leaf.dtype)
-
-
-def known_patterns(model: Transformer, tokens: int, block: int) -> set[int]:
-    """The groups of heads of a block whose patterns are computed before the first step."""
-    if model.spec.attention == "linear" or uses_tiles(tokens, model.spec.streaming):
-        return set()
-    groups = model.weights.steps[block].attention
-    return {
-        j for b, j in constant_heads(model) if b == block and not is_mean(groups[j], model.spec)
-    }
 
 
 def flops_of_heads(heads: Heads, model: Transformer, tokens: int, keys: int, known: bool) -> int:

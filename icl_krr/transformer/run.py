@@ -149,8 +149,7 @@ def run_with_cache(
         everything: whether to store all points of all blocks, including the patterns [T, T];
             default False. Linear attention then forms its pattern, which changes rounding errors.
         hooks: functions that replace values inside blocks (see `run_with_hooks`); default None.
-        mesh: mesh whose axis `context` divides the supports; default None: the supports stay on the
-            devices on which they are. Then only slots can be stored, no points.
+        mesh: as in `predict`. If the supports are divided, only slots can be stored, no points.
 
     Returns:
         The prediction, as `predict` returns it, and a `Cache`.

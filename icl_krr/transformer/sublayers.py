@@ -135,22 +135,28 @@ def constant_patterns(
     have a leading axis of heads. The dicts are empty if the patterns are too large to store.
     """
     known: list[dict[int, UndividedSoftmax]] = [{} for _ in model.weights.steps]
-    if model.spec.attention == "linear" or isinstance(visible, DividedTokens):
-        return known
-    if uses_tiles(len(visible), model.spec.streaming):
+    if isinstance(visible, DividedTokens):
         return known
 
     def of_head(q: jax.Array, k: jax.Array) -> UndividedSoftmax:
         return undivided_softmax(q, k, visible, model.spec.order)
 
     first = jax.tree.map(lambda leaf: leaf[0], model.weights.steps)
-    for b, j in constant_heads(model):
+    for b, j in known_heads(model, len(visible)):
         heads = first[b].attention[j]
-        if not is_mean(heads, model.spec):
-            inputs = normalise(first[b].attention_norm, stream)
-            q, k = (split(read(inputs), heads.heads) for read in (heads.query, heads.key))
-            known[b][j] = jax.vmap(of_head, in_axes=1)(q, k)
+        inputs = normalise(first[b].attention_norm, stream)
+        q, k = (split(read(inputs), heads.heads) for read in (heads.query, heads.key))
+        known[b][j] = jax.vmap(of_head, in_axes=1)(q, k)
     return known
+
+
+def known_heads(model: Transformer, tokens: int) -> list[tuple[int, int]]:
+    """The pairs (block, group of heads) whose patterns are computed before the first step."""
+    if model.spec.attention == "linear" or uses_tiles(tokens, model.spec.streaming):
+        return []
+    steps = model.weights.steps
+    pairs = constant_heads(model)
+    return [(b, j) for b, j in pairs if not is_mean(steps[b].attention[j], model.spec)]
 
 
 def weigh(

@@ -228,15 +228,9 @@ class Machine(Recorder, ABC):
     ) -> Transformer:
         """Return a transformer that runs the prologue once and then the step `steps` times.
 
-        Args:
-            step: function that records the operations of one step. Its arguments are scalars, the
-                entries of `coefficients` for this step.
-            steps: number of steps, >= 1.
-            readout: read of the prediction.
-            prologue: function that records the operations before the first step; default: none.
-            coefficients: arrays [steps] of numbers that differ between steps; default: none. All
-                steps share the weights that do not depend on these numbers.
-            readouts: further read-outs by name, for `icl_krr.read_outs`; default: none.
+        These functions record operations. `step` gets the entries of the `coefficients` [steps] for
+        this step; all steps share the weights that do not depend on these. `readout` reads the
+        prediction, and `readouts` more by name, for `icl_krr.read_outs`.
         """
         checks.count("steps", steps)
         checks.instance("readout", readout, Read, "a read")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import cached_property
 from typing import Any
 
 import numpy as np
@@ -51,13 +52,11 @@ class PosteriorSums(PrefixSums):
         """Record operations of a step after those of the solver."""
         self.renew_gap()
 
-    @property
+    @cached_property
     def gap(self) -> Read:
         """The squared length of the residual: at most this is missing in the variance."""
-        if self.gaps not in self.embedding:
-            about = "|r|^2, at least what the variance lacks"
-            self.state(self.gaps, SUPPORTS_AND_QUERIES, about)
-        return self.layout.read(self.gaps, self.dtype)
+        about = "|r|^2, at least what the variance lacks"
+        return self.state(self.gaps, SUPPORTS_AND_QUERIES, about)
 
     def renew_gap(self) -> None:
         gap, r = self.gap, self.layout.read("r", self.dtype)

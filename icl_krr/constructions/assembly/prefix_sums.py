@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import cached_property
 from typing import Any
 
 import numpy as np
@@ -46,13 +47,11 @@ class PrefixSums(LinearAttention):
             self.state("weighted", SUPPORTS, "strength phi(x)", width=self.features.width)
         return self.layout.read("weighted", self.dtype)
 
-    @property
+    @cached_property
     def sums(self) -> Read:
         """The matrices C_i, row by row."""
-        if "C" not in self.embedding:
-            width = self.features.width**2
-            self.state("C", SUPPORTS_AND_QUERIES, "sum_j phi_j phi_j^T", width=width)
-        return self.layout.read("C", self.dtype)
+        width = self.features.width**2
+        return self.state("C", SUPPORTS_AND_QUERIES, "sum_j phi_j phi_j^T", width=width)
 
     def start(self) -> None:
         keys = self.keys
