@@ -116,9 +116,6 @@ def embed(
         axes: axes of a mesh over which `jax.shard_map` divides the supports, such as ("context",);
             default (): `task` has all supports.
 
-    Returns:
-        The stream {slot: [T, width]}.
-
     Raises:
         ValueError: a read uses a name that is not a field, or the width of a field does not fit.
 

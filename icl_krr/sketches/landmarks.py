@@ -80,12 +80,6 @@ def nystrom_features(
         landmarks: landmarks $Z$ [l, p], float32 or float64.
         width: number m of features, 1 to l; default: l, which gives the full Nystrom approximation.
 
-    Returns:
-        The feature map, a `NystromFeatures`.
-
-    Raises:
-        ValueError: `width` is not in 1 to l.
-
     Source: Williams, Seeger, Using the Nystrom method to speed up kernel machines, 2001.
 
     >>> import jax.numpy as jnp
@@ -186,15 +180,9 @@ def nystrom(
 
     Args:
         kernel: kernel $k$ of the regression.
-        x: points, usually the supports [n, p], float32 or float64.
+        x: as in `icl_krr.sketches`, which also says what is raised.
         ridge: ridge $\lambda$ > 0 of the system to precondition, in units of $k(x, x)$.
         rank: number m of landmarks, 1 to n.
-
-    Returns:
-        The preconditioner, a `Nystrom`.
-
-    Raises:
-        ValueError: `rank` is not in 1 to n, or `ridge` is not > 0.
 
     Source: Frangella, Tropp, Udell, Randomized Nystrom preconditioning, 2023.
 

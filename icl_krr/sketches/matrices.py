@@ -28,13 +28,6 @@ def sketched(kernel: Kernel, sketch: Any) -> Kernel:
         sketch: matrix $P$ [p, m], which is traced, or a feature map such as the result of
             `nystrom_features`.
 
-    Returns:
-        The new kernel.
-
-    Raises:
-        TypeError: `sketch` is neither a floating-point array nor callable.
-        ValueError: `sketch` is not [p, m], or `kernel` does not accept a sketch.
-
     >>> import numpy as np
     >>> from icl_krr import Linear
     >>> sketched(Linear(), np.eye(3, 2))(np.ones((1, 3)), np.ones((1, 3))).tolist()
@@ -58,12 +51,6 @@ def best(x: Float[Array, "... n p"], width: int) -> Float[Array, "p m"]:
         x: supports of one task [n, p] or of a batch of tasks [b, n, p], float32 or float64.
         width: number m of columns, 1 to p.
 
-    Returns:
-        The sketch $P$ [p, m] with orthonormal columns.
-
-    Raises:
-        ValueError: `width` is not in 1 to p, or `x` has another shape.
-
     Source: Eckart, Young, 1936; Mirsky, 1960.
 
     >>> import numpy as np
@@ -80,15 +67,8 @@ def orthonormal(key: jax.Array, num_features: int, width: int) -> Float[Array, "
     """Draw a sketch with orthonormal columns, $P^T P = I$, uniformly at random.
 
     Args:
-        key: JAX random key.
-        num_features: number p of features.
+        key, num_features: as in `icl_krr.sketches`, which also says what is raised.
         width: number m of columns, 1 to p.
-
-    Returns:
-        The sketch $P$ [p, m].
-
-    Raises:
-        ValueError: `width` is not in 1 to p.
 
     >>> import jax
     >>> orthonormal(jax.random.key(0), 4, 2).shape
@@ -105,14 +85,8 @@ def gaussian(key: jax.Array, num_features: int, width: int) -> Float[Array, "p m
     """Draw a sketch with independent $N(0, 1 / m)$ entries, so that the mean of $P P^T$ is $I$.
 
     Args:
-        key, num_features: as in `orthonormal`.
+        key, num_features: as in `icl_krr.sketches`, which also says what is raised.
         width: number m of columns, >= 1; may exceed p.
-
-    Returns:
-        The sketch $P$ [p, m].
-
-    Raises:
-        ValueError: `num_features` or `width` is < 1.
 
     >>> import jax
     >>> gaussian(jax.random.key(0), 4, 2).shape
@@ -129,10 +103,8 @@ def coordinates(num_features: int, width: int) -> Float[Array, "p m"]:
     """Return the sketch that keeps the first m features.
 
     Args:
-        num_features, width: as in `orthonormal`, which also says what is raised.
-
-    Returns:
-        The sketch $P$ [p, m].
+        num_features: as in `icl_krr.sketches`, which also says what is raised.
+        width: as in `orthonormal`.
 
     >>> coordinates(3, 2).tolist()
     [[1.0, 0.0], [0.0, 1.0], [0.0, 0.0]]
@@ -149,14 +121,8 @@ def landmarks(x: Float[Array, "n p"], width: int) -> Float[Array, "p m"]:
     projection on the span of the landmarks. $W^{-1/2}$ is 0 on the null space of $W$.
 
     Args:
-        x: points, usually the supports [n, p], float32 or float64.
+        x: as in `icl_krr.sketches`, which also says what is raised.
         width: number m of landmarks, 1 to n.
-
-    Returns:
-        The sketch $P$ [p, m].
-
-    Raises:
-        ValueError: `width` is not in 1 to n, or `x` has another shape.
 
     >>> import numpy as np
     >>> landmarks(np.array([[2.0, 0.0], [1.0, 1.0]]), 1).tolist()

@@ -89,19 +89,13 @@ def positive_features(
     damping is $(c + d) / 2$.
 
     Args:
-        key: JAX random key.
+        key: as in `icl_krr.sketches`, which also says what is raised.
         kernel: log-bilinear kernel to approximate, such as `Exponential` or `Gaussian`. Its
             temperature or lengthscale and its projection may be traced.
         num_features: number p of features of x; not used if the kernel has a projection.
         width: number m of random features, >= 1.
         orthogonal: True (default) draws the frequencies in orthogonal blocks with the same
             distribution of norms, which lowers the variance. False draws them independently.
-
-    Returns:
-        The feature map, a `RandomFeatures`.
-
-    Raises:
-        ValueError: `kernel` is not log-bilinear, or a number is < 1.
 
     Source: Choromanski et al., Rethinking attention with Performers, ICLR 2021, lemma 1.
 
@@ -128,17 +122,12 @@ def trigonometric_features(
     negative, especially if $k(x, z)$ is small.
 
     Args:
-        key, kernel, num_features: as in `positive_features`.
+        key: as in `icl_krr.sketches`, which also says what is raised.
+        kernel, num_features: as in `positive_features`.
         width: number m of random features, even and >= 2: one cosine and one sine for each
             frequency.
         orthogonal: True draws the frequencies in orthogonal blocks, False (default) draws them
             independently.
-
-    Returns:
-        The feature map, a `RandomFeatures`.
-
-    Raises:
-        ValueError: `kernel` is not log-bilinear, `num_features` < 1, or `width` is odd or < 2.
 
     Source: Rahimi, Recht, Random features for large-scale kernel machines, 2007; Peng et al.,
     Random feature attention, ICLR 2021.

@@ -50,27 +50,22 @@ def evaluate_divided(
 
 def split(values: Any, first: int, supports: int) -> Parts:
     end = first + supports
-    before, middle, after = (
-        jax.tree.map(lambda value, part=part: value[:, part], values)
-        for part in (slice(first), slice(first, end), slice(end, None))
-    )
-    return before, middle, after
+    take = lambda *part: jax.tree.map(lambda value: value[:, slice(*part)], values)  # noqa: E731
+    return take(first), take(first, end), take(end, None)
 
 
 def join(parts: Parts, supports: int, place: Placement) -> Any:
     """The values of all tokens, without those of padding."""
-    return jax.tree.map(partial(join_arrays, supports=supports, place=place), *parts)
 
+    def joined(before: jax.Array, middle: jax.Array, after: jax.Array) -> jax.Array:
+        middle = devices.without_padding(middle, supports, place.mesh, axis=1)
+        if before.shape[1] + after.shape[1] == 0:
+            return middle
+        if AxisType.Explicit in place.mesh.axis_types:
+            middle = devices.reshard(middle, place.mesh, PartitionSpec())
+        return jnp.concatenate([before, middle, after], axis=1)
 
-def join_arrays(
-    before: jax.Array, middle: jax.Array, after: jax.Array, *, supports: int, place: Placement
-) -> jax.Array:
-    middle = devices.without_padding(middle, supports, place.mesh, axis=1)
-    if before.shape[1] + after.shape[1] == 0:
-        return middle
-    if AxisType.Explicit in place.mesh.axis_types:
-        middle = devices.reshard(middle, place.mesh, PartitionSpec())
-    return jnp.concatenate([before, middle, after], axis=1)
+    return jax.tree.map(joined, *parts)
 
 
 @partial(jax.jit, static_argnames=("chunk", "place"))

@@ -76,9 +76,6 @@ def memory(
             instead of the prediction; default False.
         mesh: as in `predict_batch`.
 
-    Returns:
-        A `Memory`.
-
     Raises:
         ValueError: the task does not fit the model, or `everything` is given for divided supports.
         TypeError: an argument has the wrong type, or the dtype of the task is float16 or wider than

@@ -63,11 +63,8 @@ def carried_slots(blocks: Iterable[Block], stream: Stream) -> Stream:
     """The slots whose values one step passes to the next; `stream` is the one before the first."""
     blocks = tuple(blocks)
     written, lasting = written_slots(blocks), lasting_slots(blocks)
-    return {
-        slot: value
-        for slot, value in stream.items()
-        if slot in lasting or (slot in written and not is_known_zero(value))
-    }
+    known = {s for s, value in stream.items() if isinstance(value, np.ndarray) and not value.any()}
+    return {s: value for s, value in stream.items() if s in lasting | (written - known)}
 
 
 def known_zeros(like: Any) -> Any:
@@ -75,12 +72,8 @@ def known_zeros(like: Any) -> Any:
     return np.zeros(like.shape, like.dtype)
 
 
-def is_known_zero(value: Any) -> bool:
-    return isinstance(value, np.ndarray) and not np.any(value)
-
-
 def untie(model: Transformer) -> Transformer:
-    """Give every step its own copy of the weights.
+    """Give every step its own copy of the weights; the predictions stay the same.
 
     Each leaf of `weights.steps` becomes [steps, ...]. Constructions share the weights that are the
     same in every step. A gradient then changes all steps alike, and constant attention patterns are
@@ -88,9 +81,6 @@ def untie(model: Transformer) -> Transformer:
 
     Args:
         model: the model to untie.
-
-    Returns:
-        A `Transformer` that makes the same predictions.
 
     >>> import icl_krr as ik
     >>> model = ik.constructions.conjugate_gradient(ik.Linear(), num_features=3, ridge=0.1, steps=4)

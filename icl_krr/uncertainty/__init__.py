@@ -2,7 +2,8 @@
 
 A `Predictive` is a mixture of Gaussians, which is exact for a Gaussian process and for an average
 over Gaussian processes. `icl_krr.predictive` reads one out of a model. Densities, bins, quantiles
-and scores are pure functions of it, to jit, vmap and differentiate. `coverage` and `uniformity`
+and scores are pure functions of it, to jit, vmap and differentiate. Their results have the dtype of
+the distributions and, if they take outputs y, the shape of y. `coverage` and `uniformity`
 test on the host whether observed outputs agree with it.
 
 Most of these functions take these arguments:

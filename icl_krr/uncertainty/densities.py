@@ -27,9 +27,6 @@ def log_density(predictive: Predictive, y: Float[Array, "..."]) -> Float[Array, 
     Args:
         predictive, y: as in `icl_krr.uncertainty`, which also says what is raised.
 
-    Returns:
-        The logarithms, in the shape of y and the dtype of the distributions.
-
     >>> normal = Predictive(np.ones(1), np.zeros(1), np.ones(1))
     >>> round(float(log_density(normal, np.array(100.0))), 2)
     -5000.92
@@ -46,14 +43,11 @@ def cdf(predictive: Predictive, y: Float[Array, "..."]) -> Float[Array, "..."]:
     $$F(y) = \sum_g w_g \, \Phi((y - m_g) / \sqrt{v_g})$$
 
     At an observed output, this is the probability integral transform. It is uniform on [0, 1] if
-    the predictive distributions are right (see `uniformity`).
+    the predictive distributions are right (see `uniformity`). Small values keep their relative
+    accuracy.
 
     Args:
         predictive, y: as in `icl_krr.uncertainty`, which also says what is raised.
-
-    Returns:
-        The probabilities, in the shape of y and the dtype of the distributions. Small values keep
-        their relative accuracy.
 
     Source: Gneiting, Balabdaoui, Raftery, Probabilistic forecasts, calibration and sharpness, 2007.
 
@@ -129,13 +123,10 @@ def density(z: jax.Array) -> jax.Array:
 
 @one_program(check_outputs)
 def log_likelihood(predictive: Predictive, y: Float[Array, "..."]) -> Float[Array, ""]:
-    r"""Compute the mean of $\log p(y)$ over all outputs.
+    r"""Compute the mean of $\log p(y)$ over all outputs, a scalar; a larger one is better.
 
     Args:
         predictive, y: as in `icl_krr.uncertainty`, which also says what is raised.
-
-    Returns:
-        The mean, a scalar in the dtype of the distributions. A larger one is better.
 
     >>> normal = Predictive(np.ones((2, 1)), np.zeros((2, 1)), np.ones((2, 1)))
     >>> round(float(log_likelihood(normal, np.array([0.0, 2.0]))), 3)
@@ -152,13 +143,11 @@ def crps(predictive: Predictive, y: Float[Array, "..."]) -> Float[Array, "..."]:
     \frac{1}{2} \sum_{gh} w_g w_h \, a(m_g - m_h, v_g + v_h)$$
 
     Here $a(d, v) = 2 s \, \varphi(d / s) + d \, (2 \Phi(d / s) - 1)$ with $s = \sqrt{v}$ is the
-    mean of $|d + s z|$ for a standard normal variable $z$. The score has the unit of y.
+    mean of $|d + s z|$ for a standard normal variable $z$. The score has the unit of y, and a
+    smaller one is better.
 
     Args:
         predictive, y: as in `icl_krr.uncertainty`, which also says what is raised.
-
-    Returns:
-        The scores, in the shape of y and the dtype of the distributions. A smaller one is better.
 
     Source: Grimit, Gneiting, Berrocal, Johnson, The continuous ranked probability score for
     circular variables and its application to mesoscale forecast ensemble verification, 2006, eq. 5.

@@ -50,9 +50,6 @@ def quantile(predictive: Predictive, probability: float | Float[Array, ""]) -> F
         predictive: as in `icl_krr.uncertainty`, which also says what is raised.
         probability: probability $p$ between 0 and 1; may be traced.
 
-    Returns:
-        The quantiles [...], in the dtype of the distributions.
-
     >>> import numpy as np
     >>> both = Predictive(np.array([0.25, 0.75]), np.array([-9.0, 9.0]), np.ones(2))
     >>> round(float(quantile(both, 0.625)), 4)

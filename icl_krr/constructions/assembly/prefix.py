@@ -72,33 +72,63 @@ class CausalOptions(Options, TypedDict, total=False):
     max_supports: int | None
 
 
-OWN = ("prefix", "log_gate", "strength", "tokens", "max_supports")
-"""The keywords of `CausalOptions` that `Options` does not have."""
-
-
 def causal_machine(
-    make: Callable[..., Any], kernel: Kernel, num_features: int, **options: Unpack[CausalOptions]
+    make: Callable[..., Any],
+    kernel: Kernel,
+    num_features: int,
+    *,
+    prefix: str = "exclusive",
+    log_gate: Any = None,
+    strength: Any = None,
+    tokens: str = "pairs",
+    max_supports: int | None = None,
+    **options: Unpack[Options],
 ) -> tuple[Any, Read]:
     """Make a machine with a causal mask, and the read of the strengths of its supports."""
-    causal: dict[str, Any] = {k: v for k, v in options.items() if k in OWN}
-    prefix, tokens, most = check_causal(num_features, "sketch" in options, **causal)
-    m = make(kernel, num_features, **{k: v for k, v in options.items() if k not in OWN})
+    checks.choice("prefix", prefix, PREFIXES)
+    checks.choice("tokens", tokens, TOKENS)
+    if max_supports is not None:
+        checks.stored("max_supports", max_supports)
+    if tokens == "interleaved" and prefix == "inclusive":
+        raise ValueError(
+            "prefix must be 'exclusive' for interleaved tokens, where the token of x_i "
+            "precedes that of y_i, got 'inclusive'"
+        )
+    for name, value in (("log_gate", log_gate), ("strength", strength)):
+        if value is not None:
+            check_of_token(name, value, None if "sketch" in options else num_features)
+    m = make(kernel, num_features, **options)
     m.spec = replace(
         m.spec,
         causal=True,
         inclusive=prefix == "inclusive",
         tokens=tokens,
         centred=False,  # the mean over all supports would look ahead
-        max_supports=most,
+        max_supports=max_supports,
     )
     if tokens == "interleaved":
-        assert most is not None
-        read_partners(m, most)
-    strength = causal.get("strength")
-    strength = m.support if strength is None else of_supports(m, "strength", strength)
-    if causal.get("log_gate") is not None:
-        accumulate_gates(m, causal["log_gate"])
-    return m, strength
+        if max_supports is None:
+            raise ValueError("max_supports must be given for interleaved tokens, got None")
+        read_partners(m, max_supports)
+    of_support = m.support if strength is None else of_supports(m, "strength", strength)
+    if log_gate is not None:
+        accumulate_gates(m, log_gate)
+    return m, of_support
+
+
+def check_of_token(name: str, value: Any, num_features: int | None) -> None:
+    checks.reals(**{name: value})
+    if np.ndim(value) and num_features and np.shape(value) != (num_features,):
+        raise ValueError(
+            f"{name} must be a number or a vector [p] with p = {num_features}, the width of "
+            f"x, got shape {list(np.shape(value))}"
+        )
+    known = checks.concrete(value)
+    if known is not None and known.ndim == 0:
+        if name == "log_gate" and known > 0:
+            raise ValueError(f"log_gate must be <= 0, got {value}; a gate above 1 grows")
+        if name == "strength" and known < 0:
+            raise ValueError(f"strength must be >= 0, got {value}")
 
 
 def prefix_sums(
@@ -176,47 +206,6 @@ def check_featured(kernel: Kernel) -> None:
         kernel.feature_layer(np.float32)  # it raises an error that says what is possible
 
 
-def check_causal(
-    num_features: int,
-    sketched: bool,
-    *,
-    prefix: str = "exclusive",
-    log_gate: Any = None,
-    strength: Any = None,
-    tokens: str = "pairs",
-    max_supports: int | None = None,
-) -> tuple[str, str, int | None]:
-    """Check the keywords of a causal construction; return prefix, tokens and `max_supports`."""
-    checks.choice("prefix", prefix, PREFIXES)
-    checks.choice("tokens", tokens, TOKENS)
-    if max_supports is not None:
-        checks.stored("max_supports", max_supports)
-    if tokens == "interleaved":
-        if prefix == "inclusive":
-            raise ValueError(
-                "prefix must be 'exclusive' for interleaved tokens, where the token of x_i "
-                "precedes that of y_i, got 'inclusive'"
-            )
-        if max_supports is None:
-            raise ValueError("max_supports must be given for interleaved tokens, got None")
-    for name, value in (("log_gate", log_gate), ("strength", strength)):
-        if value is None:
-            continue
-        checks.reals(**{name: value})
-        if np.ndim(value) and not sketched and np.shape(value) != (num_features,):
-            raise ValueError(
-                f"{name} must be a number or a vector [p] with p = {num_features}, the width of "
-                f"x, got shape {list(np.shape(value))}"
-            )
-        known = checks.concrete(value)
-        if known is not None and known.ndim == 0:
-            if name == "log_gate" and known > 0:
-                raise ValueError(f"log_gate must be <= 0, got {value}; a gate above 1 grows")
-            if name == "strength" and known < 0:
-                raise ValueError(f"strength must be >= 0, got {value}")
-    return prefix, tokens, max_supports
-
-
 def read_partners(m: Machine, max_supports: int) -> None:
     """Let m.x read x at a token of y, too: copied from the token of x, which has the same place."""
     place = m.declare(Slot("place", max_supports, "data", ROLES, "one-hot number of the support"))
@@ -244,8 +233,7 @@ def of_token(m: Machine, value: Any) -> Read:
 def of_supports(m: Machine, name: str, value: Any) -> Read:
     """A state with a number of every support."""
     state = m.state(name, SUPPORTS, f"{name} of a support", width=1)
-    read = of_token(m, value)
-    m.preparations.append(partial(m.add, read, to=state))
+    m.preparations.append(partial(m.add, of_token(m, value), to=state))
     return state
 
 
