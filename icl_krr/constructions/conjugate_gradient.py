@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Unpack
+from typing import Any, Unpack
 
 from jaxtyping import Array, Float
 
@@ -81,29 +81,22 @@ def conjugate_gradient(
 
 
 def textbook(m: Machine, ridge: float | Float[Array, ""], steps: int) -> Transformer:
-    alpha, r, p, prediction = states(m)
+    slots = _, r, p, prediction = states(m)
     rr = m.scalar("rr", "r . r")
 
     def start() -> None:
         m.dot(r, r, to=rr)
 
     def step() -> None:
-        advance_alpha(m, ridge, rr, alpha, r, p, prediction)
+        advance_alpha(m, ridge, rr, slots)
         turn_direction(m, rr, r, r, p)
 
     return m.transformer(step, steps=steps, readout=prediction, prologue=start)
 
 
-def advance_alpha(
-    m: Machine,
-    ridge: float | Float[Array, ""],
-    rz: Read,
-    alpha: Read,
-    r: Read,
-    p: Read,
-    prediction: Read,
-) -> None:
+def advance_alpha(m: Machine, ridge: Any, rz: Read, slots: tuple[Read, ...]) -> None:
     """gamma = r.z / p.Ap,  alpha += gamma p,  r -= gamma Ap,  prediction += gamma K p."""
+    alpha, r, p, prediction = slots
     Kp = m.kernel_times(p)
     d = m.direction
     Ap = m.add(Kp + ridge * p, to=m.scratch_vector(f"A{d}", f"A {d}"))

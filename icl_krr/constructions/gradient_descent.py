@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
-from typing import Unpack
+from collections.abc import Callable
+from typing import Any, Unpack
 
 from jaxtyping import Array, Float
 
 from .. import checks, step_sizes
 from ..kernels import Kernel
+from ..residual import Read
 from ..transformer.weights import Transformer
 from .assembly.choice import construction, linear_machine, machine
+from .assembly.machine import Machine
 from .assembly.options import Options
 from .assembly.slots import SUPPORTS, SUPPORTS_AND_QUERIES
 
@@ -47,18 +50,7 @@ def gradient_descent(
     m = machine(kernel, num_features, **options)
     m.solves(ridge)
     eta = step_sizes.gradient_step(step_size, spectrum)
-    alpha = m.state("alpha", SUPPORTS, "dual coefficients")
-    r = m.state("r", SUPPORTS, "residual y - A alpha", starts_as=m.y)
-    prediction = m.state("prediction", SUPPORTS_AND_QUERIES, "k(x)^T alpha")
-
-    def step() -> None:
-        Kr = m.kernel_times(r) * (1 / m.scale)
-        with m.together():
-            m.add(eta * r, to=alpha)
-            m.add(eta * Kr, to=prediction)
-            m.add(-eta * (Kr + ridge * r), to=r)
-
-    return m.transformer(step, steps=steps, readout=prediction)
+    return descend(m, eta, ridge, steps, lambda r: r)
 
 
 @construction
@@ -94,12 +86,23 @@ def gradient_descent_in_alpha(
     m = machine(kernel, num_features, **options)
     m.solves(ridge)
     eta = step_sizes.alpha_step(step_size, spectrum, ridge)
+
+    def of_alpha(r: Read) -> Read:
+        return m.finish(m.kernel_times(r), to="Kr") * (1 / m.scale)
+
+    return descend(m, eta, ridge, steps, of_alpha)
+
+
+def descend(
+    m: Machine, eta: Any, ridge: Any, steps: int, ascent_of: Callable[[Read], Read]
+) -> Transformer:
+    """alpha += eta a, with the residual r and the prediction of alpha, and the ascent a of r."""
     alpha = m.state("alpha", SUPPORTS, "dual coefficients")
     r = m.state("r", SUPPORTS, "residual y - A alpha", starts_as=m.y)
     prediction = m.state("prediction", SUPPORTS_AND_QUERIES, "k(x)^T alpha")
 
     def step() -> None:
-        ascent = m.finish(m.kernel_times(r), to="Kr") * (1 / m.scale)
+        ascent = ascent_of(r)
         K_ascent = m.kernel_times(ascent) * (1 / m.scale)
         with m.together():
             m.add(eta * ascent, to=alpha)

@@ -33,10 +33,6 @@ def nadaraya_watson(
     Returns:
         A `Transformer` with the state prediction.
 
-    Raises:
-        ValueError: the kernel is not positive, `attention` is "linear" or a `Softmax`, or a number
-            is out of range.
-
     Source: Nadaraya, On estimating regression, 1964; Watson, Smooth regression analysis, 1964; Tsai
     et al., Transformer dissection, 2019.
 

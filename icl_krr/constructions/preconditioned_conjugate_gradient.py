@@ -81,7 +81,7 @@ def iterate(
     solve: Callable[[Read, Read], None],
 ) -> Transformer:
     """Build the model; `prepare` runs before the first step, `solve(r, z)` adds M^-1 r to z."""
-    alpha, r, p, prediction = states(m, starts=False)
+    slots = _, r, p, prediction = states(m, starts=False)
     rz = m.scalar("rz", "r . z")
     z = m.scratch_vector("z", "M^-1 r")
 
@@ -92,7 +92,7 @@ def iterate(
         m.dot(r, z, to=rz)
 
     def step() -> None:
-        advance_alpha(m, ridge, rz, alpha, r, p, prediction)
+        advance_alpha(m, ridge, rz, slots)
         solve(r, z)
         turn_direction(m, rz, r, z, p)
 

@@ -54,7 +54,9 @@ class Admission:
 
     def run(self) -> Any:
         """Run the program, but raise MemoryError if it is large and does not fit into memory."""
-        if isinstance(self.task.x, Tracer) or not self.is_small:
+        most = self.runs * most_numbers(self.model, self.request, self.tokens)
+        small = most * self.task.x.dtype.itemsize <= SMALL_RUN
+        if isinstance(self.task.x, Tracer) or not small:
             self.check_memory()
             if not self.tracers:
                 *parts, free = self.sizes()
@@ -85,11 +87,6 @@ class Admission:
         """How many runs of one task a device does at a time."""
         together = 1 if self.chunk is None else min(self.chunk, len(self.own.x))
         return together * (self.task.num_outputs // self.model.spec.num_outputs)
-
-    @property
-    def is_small(self) -> bool:
-        most = most_numbers(self.model, self.request, self.tokens)
-        return self.runs * most * self.task.x.dtype.itemsize <= SMALL_RUN
 
     def check_memory(self, copies: float = 1) -> None:
         """Raise MemoryError if so many runs at once do not fit, by arithmetic on shapes."""
@@ -153,11 +150,6 @@ def admit(
 
     The task has `batch` leading axes. `mesh` divides it; without, arrays that are divided stay as
     they are. `chunk` tasks of a batch run at a time; by default as many as suit the device.
-
-    Raises:
-        ValueError: the task does not fit the model, or the model cannot do what is asked.
-        TypeError: an argument has the wrong type, or the dtype of the task is float16 or wider than
-            the dtype of the weights.
     """
     check_compatible(model, task, batch)
     for name in request.names:

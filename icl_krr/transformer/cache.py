@@ -59,10 +59,10 @@ class Cache(Mapping):
         Raises:
             KeyError: the run did not store the point.
         """
-        blocks, at, point = [*name.split(".", 2), "", ""][:3]
-        if blocks != "blocks" or not at.isdigit() or int(at) >= depth(self):
+        at, point = parsed(self, name)
+        if at is None:
             raise KeyError(name)
-        position, step = place(self, int(at))
+        position, step = place(self, at)
         value = part(self.points[position], point)
         return value if step is None else entry(value, step)
 
@@ -140,11 +140,18 @@ def place(cache: Cache, block: int) -> tuple[int, int | None]:
     return first + position, step
 
 
+def parsed(cache: Cache, name: str) -> tuple[int | None, str]:
+    """The number of the block in the name of a point, None if the run has no such, and the rest."""
+    blocks, at, point = [*name.split(".", 2), "", ""][:3]
+    known = blocks == "blocks" and at.isdigit() and int(at) < depth(cache)
+    return int(at) if known else None, point
+
+
 def without(cache: Cache, name: Any) -> str:
     """The sentence about a name that a cache does not have."""
-    blocks, at, point = [*str(name).split(".", 2), "", ""][:3]
-    if blocks == "blocks" and at.isdigit() and int(at) < depth(cache):
-        points = cache.points[place(cache, int(at))[0]]
+    at, point = parsed(cache, str(name))
+    if at is not None:
+        points = cache.points[place(cache, at)[0]]
         has = f"has {', '.join(points) or 'no points'} in blocks.{at}"
         known = [f"blocks.{at}.{one}" for one in with_slots(points)] if point else []
     else:

@@ -27,8 +27,6 @@ class Mixed(Exception):
 def degrees(model: Transformer) -> Degrees | None:
     r"""Return the degree of homogeneity in y of all slots, or None if some slot has none.
 
-    It is 1 for y and 0 for x; slots that are always zero are left out.
-
     Only the structure of the weights counts, not their values. So the result holds for all values,
     also after training. Slots that mix y with x or with constants have no degree: the stream of a
     trained transformer, tables of $\mathrm{ReLU}$ units, the evidence of an average.

@@ -68,9 +68,6 @@ def forward(
         hooks: {name: function (value, where) -> value} (see `icl_krr.run_with_hooks`); default
             None: no hooks.
 
-    Returns:
-        A `Pass`, a named tuple of `stream`, `observed` and `points`.
-
     Raises:
         ValueError: the model does not have a point of `hooks` or `keep`, a hook changes the shape
             or dtype of its value, or a block does not fit the stream.

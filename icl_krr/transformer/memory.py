@@ -68,18 +68,13 @@ def memory(
     `jax.ShapeDtypeStruct` can replace the arrays.
 
     Args:
-        model: the model to run.
+        model: as in `predict`, which also says what is raised.
         task: one task (measures `run_with_cache`) or a batch of tasks (measures `predict_batch`).
         names: slots that `run_with_cache` stores; default (): none. Not used for a batch.
         everything: as in `run_with_cache`. Not used for a batch.
         gradient: whether to measure the gradient of the prediction with respect to all weights,
             instead of the prediction; default False.
         mesh: as in `predict_batch`.
-
-    Raises:
-        ValueError: the task does not fit the model, or `everything` is given for divided supports.
-        TypeError: an argument has the wrong type, or the dtype of the task is float16 or wider than
-            the dtype of the weights.
 
     >>> import jax
     >>> import icl_krr as ik

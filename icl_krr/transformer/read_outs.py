@@ -37,9 +37,6 @@ def read_outs(
         values at masked supports mean nothing: a variance can be 0 there. If a model
         with one output takes a task with r outputs, the r outputs are the last axis of each array.
 
-    Raises:
-        ValueError: the task does not fit the model, or `along` and the model is not causal.
-
     >>> import numpy as np
     >>> import icl_krr as ik
     >>> model = ik.constructions.delta_rule(ik.Linear(), num_features=1, step_size=0.5)
@@ -80,10 +77,6 @@ def predictive(
     Returns:
         A `Predictive` whose arrays are [q, G] for y [n] or [q, r, G] for y [n, r], in the dtype of
         the task. With `along`, the first axis is n + q.
-
-    Raises:
-        ValueError: the model has no such read-outs, the task does not fit the model, or `along` and
-            the model is not causal.
 
     >>> import jax
     >>> import numpy as np

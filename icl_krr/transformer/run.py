@@ -35,7 +35,9 @@ def predict(model: Transformer, task: Task, *, mesh: Mesh | None = None) -> jax.
         The prediction, [q] for y [n] or [q, r] for y [n, r], in the dtype of the task.
 
     Raises:
-        ValueError: the task does not fit the model.
+        ValueError: the task does not fit the model. Of other functions that run a model, also: the
+            model does not have what is asked for, such as a slot, a point, a read-out or a causal
+            mask, or a setting is out of range or excludes another.
         TypeError: an argument has the wrong type, or the dtype of the task is float16 or wider than
             the dtype of the weights.
         MemoryError: the run does not fit into memory (see `memory`).
@@ -70,9 +72,6 @@ def predict_batch(
     Returns:
         The predictions, [b, q] or [b, q, r], in the dtype of the tasks.
 
-    Raises:
-        ValueError: the task does not fit the model, the tasks are not a batch, or `chunk` < 1.
-
     >>> import jax
     >>> import icl_krr as ik
     >>> config = ik.tasks.LinearRegression(num_features=2, num_supports=4)
@@ -99,9 +98,6 @@ def predict_along(model: Transformer, task: Task, *, mesh: Mesh | None = None) -
 
     Returns:
         The predictions, [n + q] for y [n] or [n + q, r] for y [n, r], in the dtype of the task.
-
-    Raises:
-        ValueError: the task does not fit the model, or the model is not causal.
 
     >>> import jax
     >>> import icl_krr as ik
@@ -146,17 +142,14 @@ def run_with_cache(
             prediction.
         points: points to store in every block that has them, such as "resid_mid" or "attn.alpha"
             (see `run_with_hooks`); default (): none.
-        everything: whether to store all points of all blocks, including the patterns [T, T];
-            default False. Linear attention then forms its pattern, which changes rounding errors.
+        everything: whether to store all points of all blocks, including the patterns [T, T],
+            instead of some `points`; default False. Linear attention then forms its pattern, which
+            changes rounding errors.
         hooks: functions that replace values inside blocks (see `run_with_hooks`); default None.
         mesh: as in `predict`. If the supports are divided, only slots can be stored, no points.
 
     Returns:
         The prediction, as `predict` returns it, and a `Cache`.
-
-    Raises:
-        ValueError: the task does not fit the model, the layout does not have a slot of `names`, no
-            block has a point of `points`, or `points` are given with `everything`.
 
     >>> import icl_krr as ik
     >>> model = ik.constructions.conjugate_gradient(ik.Linear(), num_features=1, ridge=2.0, steps=1)
@@ -205,13 +198,6 @@ def run_with_hooks(model: Transformer, task: Task, hooks: Mapping[str, Hook]) ->
         hooks: {name of a point: function (value, where) -> value}. A hook must be pure and return a
             value with the same slots, shapes and dtypes. `where` is a `Where`: `where.name` is this
             name, `where.block` the number of the block and `where.step` the number of the step.
-
-    Returns:
-        The prediction, as `predict` returns it.
-
-    Raises:
-        ValueError: the task does not fit the model, the model does not have a point of `hooks`, or
-            a hook returns other slots, shapes or dtypes.
 
     >>> import icl_krr as ik
     >>> model = ik.constructions.conjugate_gradient(ik.Linear(), num_features=1, ridge=2.0, steps=1)

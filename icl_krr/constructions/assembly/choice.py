@@ -56,10 +56,6 @@ def machine(kernel: Kernel, num_features: int, **options: Unpack[Options]) -> Ma
     Args:
         kernel, num_features, options: as in `icl_krr.constructions`.
 
-    Raises:
-        ValueError: the attention cannot apply the kernel, the attention or the arithmetic is
-            unknown, or the sketch does not fit.
-
     >>> import icl_krr as ik
     >>> m = machine(ik.Linear(), num_features=2)
     >>> prediction = m.state("prediction", ("support", "query"), "one step of gradient descent")

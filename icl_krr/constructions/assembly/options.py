@@ -78,11 +78,6 @@ class Options(TypedDict, total=False):
         dtype: floating dtype of the weights, not wider than the default float dtype of JAX, which
             is the default.
 
-    Raises:
-        TypeError: a keyword is unknown.
-        ValueError: the attention cannot apply the kernel or cannot run the algorithm, the
-            arithmetic is unknown, or the sketch does not fit.
-
     >>> import icl_krr as ik
     >>> options: Options = {"num_outputs": 2, "dtype": "float32"}
     >>> ik.constructions.conjugate_gradient(

@@ -51,9 +51,6 @@ class CausalOptions(Options, TypedDict, total=False):
         max_supports: largest number of supports, >= 1; required for interleaved tokens, which
             find their partners by a code of so many channels. Default None.
 
-    Raises:
-        ValueError: an option is unknown, out of range or missing.
-
     Source: the keys, values, log gates and strengths of Yang et al., Gated delta networks:
     improving Mamba2 with delta rule, 2024.
 
@@ -154,16 +151,12 @@ def prefix_sums(
     Args:
         kernel: kernel with a feature map, `Linear` or `Features`; for another kernel, give a
             feature map as `sketch`.
-        num_features: number of features p of a point x, >= 1.
+        num_features: as in `icl_krr.constructions`, which also says what is raised.
         ridge: ridge of the regression, for `icl_krr.check`.
         stores_sums: whether a slot `C` of m^2 channels stores $C_i$, as the state of a recurrent
             layer does, so that it can be read, rounded or patched. A step then needs no head, but
             one more block. Default False: a head computes each product $C_i d_i$.
         options: further keywords, explained in `CausalOptions` and `Options`.
-
-    Raises:
-        ValueError: the kernel has no feature map, or an option is out of range.
-        TypeError: a keyword is unknown or has the wrong type.
 
     >>> import icl_krr as ik
     >>> m = prefix_sums(ik.Linear(), num_features=2, ridge=0.1)

@@ -154,10 +154,7 @@ class Slots:
         return reduce(add, flags)
 
     def outside(self, at: tuple[str, ...]) -> Read | None:
-        """Return a read that is 0 at these roles and 1 at all other tokens, including padding.
-
-        Return None if `at` has all roles.
-        """
+        """Return a read that is 0 at these roles and 1 elsewhere, at padding too; None for all."""
         if at == ROLES:
             return None
         name = "not_" + "_or_".join(at)
