@@ -193,9 +193,6 @@ def shapes(**arrays: tuple[Any, str]) -> None:
     Axes of the same name have the same size, in one array and in several arrays. Entries must be
     finite where they are known. In `shapes(x=(x, "n p"), z=(z, "m p"))`, x and z must have the same
     number of features. A leading "..." allows any number of further axes.
-
-    Args:
-        **arrays: pairs of an array and the names of its axes.
     """
     sizes: dict[str, tuple[int, str]] = {}
     for name, (value, axes) in arrays.items():

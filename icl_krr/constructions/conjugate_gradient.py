@@ -29,10 +29,10 @@ def conjugate_gradient(
 ) -> Transformer:
     r"""Build a transformer that solves $(K + \lambda I) \alpha = y$ by conjugate gradient.
 
-    The formulas are those of `icl_krr.solvers.conjugate_gradient`, with $r_0 = p_0 = y$. The slot
-    `prediction` holds $k(x)^T \alpha_t$ at the queries and the fitted values at the supports. Each
-    output has its own $\gamma$ and $\beta$. The three forms compute the same iterates up to
-    rounding and differ in the number of blocks per step:
+    The formulas are those of `icl_krr.solvers.conjugate_gradient`, with $r_0 = p_0 = y$. The states
+    are alpha, r, p and prediction, which is $k(x)^T \alpha_t$ at the queries and the fitted values
+    at the supports. Each output has its own $\gamma$ and $\beta$. The three forms compute the same
+    iterates up to rounding and differ in the number of blocks per step:
 
     - "textbook" computes these formulas in order. It takes 5 blocks per step with linear
       attention and 7 with softmax attention. Blocks before the first step compute $|r_0|^2$.
@@ -58,9 +58,6 @@ def conjugate_gradient(
     Args:
         kernel, num_features, ridge, steps, options: as in `icl_krr.constructions`.
         form: order of the operations, "textbook" (default), "fused" or "pipelined".
-
-    Returns:
-        A `Transformer` with the states alpha, r, p and prediction.
 
     Source: Hestenes and Stiefel, Methods of conjugate gradients for solving linear systems, 1952;
     Chronopoulos and Gear, s-step iterative methods for symmetric linear systems, 1989; Ghysels and

@@ -56,7 +56,8 @@ def delta_rule(
     which supports the step size `now` is not 0. A step takes one block with linear attention and
     two with softmax attention, which multiplies by the normaliser first. The slot `ahead` contains
     $\alpha$ one step later, so that `alpha` and `prediction` belong together. `prefix="inclusive"`
-    adds $k(x_i, x_i) \alpha_i$ to the prediction at support i.
+    adds $k(x_i, x_i) \alpha_i$ to the prediction at support i. The states are alpha, ahead, turn
+    and prediction.
 
     Args:
         kernel, num_features: as in `icl_krr.constructions`, which also says what is raised.
@@ -65,9 +66,6 @@ def delta_rule(
             None: 256, and a task must not have more supports.
         normalised: whether the step size is divided by $k(x_i, x_i)$; default False.
         options: further keywords, explained in `CausalOptions` and `Options`.
-
-    Returns:
-        A `Transformer` with the states alpha, ahead, turn and prediction.
 
     Source: Widrow and Hoff, Adaptive switching circuits, 1960; Schlag, Irie, Schmidhuber, Linear
     transformers are secretly fast weight programmers, 2021; Yang et al., Gated delta networks,

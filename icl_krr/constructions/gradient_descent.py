@@ -31,16 +31,14 @@ def gradient_descent(
     r"""Build a transformer that runs functional gradient descent with one block per step.
 
     It is that of `icl_krr.solvers.gradient_descent`, with its step size $\eta$: each step adds
-    $\eta k(x)^T r_t$ to the prediction. Give either `step_size` or `spectrum`.
+    $\eta k(x)^T r_t$ to the prediction. Give either `step_size` or `spectrum`. The states are
+    alpha, r and prediction.
 
     Args:
         kernel, num_features, ridge, steps, options: as in `icl_krr.constructions`.
         step_size: step size $\eta$ > 0; may be a traced scalar; default: computed from `spectrum`.
         spectrum: bounds (low, high) on the eigenvalues of $A = K + \lambda I$, as from
             `icl_krr.spectral_bounds`; may be traced; default None: `step_size` is given.
-
-    Returns:
-        A `Transformer` with the states alpha, r and prediction.
 
     >>> import icl_krr as ik
     >>> model = gradient_descent(ik.Linear(), num_features=3, ridge=0.1, steps=16, step_size=0.1)
@@ -67,14 +65,12 @@ def gradient_descent_in_alpha(
     r"""Build a transformer that runs gradient descent in alpha with two blocks per step.
 
     It is that of `icl_krr.solvers.gradient_descent_in_alpha`. Compared with `gradient_descent`, a
-    step has one more product with $K$. Give either `step_size` or `spectrum`.
+    step has one more product with $K$. Give either `step_size` or `spectrum`. The states are alpha,
+    r and prediction.
 
     Args:
         kernel, num_features, ridge, steps, options: as in `icl_krr.constructions`.
         step_size, spectrum: as in `gradient_descent`.
-
-    Returns:
-        A `Transformer` with the states alpha, r and prediction.
 
     >>> import icl_krr as ik
     >>> model = gradient_descent_in_alpha(
@@ -129,16 +125,14 @@ def gradient_descent_plus_plus(
 
     Here $x_t$ are the features of a token and $X_t$ the features of all supports after t steps.
     One head computes the gradient step. A second head flattens the spectrum of $X_t X_t^T$. GD++
-    has no ridge; the number of steps regularises the solution.
+    has no ridge; the number of steps regularises the solution. The states are r, features and
+    prediction.
 
     Args:
         num_features, steps, options: as in `icl_krr.constructions`, which also says what is raised.
         kernel: linear kernel; GD++ works on its features.
         step_size: step size $\eta$ > 0; may be a traced scalar.
         curvature: strength $c$ >= 0 of the update of the features; may be a traced scalar.
-
-    Returns:
-        A `Transformer` with the states r, features and prediction.
 
     Source: von Oswald et al., Transformers learn in-context by gradient descent, 2023.
 

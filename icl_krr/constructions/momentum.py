@@ -33,15 +33,12 @@ def heavy_ball(
     r"""Build a transformer that runs Polyak's heavy-ball method with one block per step.
 
     Equations and coefficients are those of `icl_krr.solvers.heavy_ball`. Give either `step_size`
-    and `momentum`, or `spectrum`.
+    and `momentum`, or `spectrum`. The states are alpha, r, p and prediction.
 
     Args:
         step_size, spectrum: as in `gradient_descent`.
         kernel, num_features, ridge, steps, options: as in `icl_krr.constructions`.
         momentum: momentum $\mu$ >= 0; may be a traced scalar; default: computed from `spectrum`.
-
-    Returns:
-        A `Transformer` with the states alpha, r, p and prediction.
 
     Source: Polyak, Some methods of speeding up the convergence of iteration methods, 1964.
 
@@ -70,13 +67,11 @@ def chebyshev(
 
     The equations are those of `icl_krr.solvers.chebyshev`, from $p_0 = 2 y / (a + b)$ for
     `spectrum` $= (a, b)$. The weights contain all $\mu_t$ and $\eta_t$, so no step needs an inner
-    product or a division. The residual polynomial is optimal for the interval $[a, b]$.
+    product or a division. The residual polynomial is optimal for the interval $[a, b]$. The states
+    are alpha, r, p and prediction.
 
     Args:
         kernel, num_features, ridge, steps, spectrum, options: as in `icl_krr.constructions`.
-
-    Returns:
-        A `Transformer` with the states alpha, r, p and prediction.
 
     Source: Saad, Iterative methods for sparse linear systems, algorithm 12.1.
 

@@ -23,15 +23,12 @@ def nadaraya_watson(
 
     For a `Mixture`, the model has one head for each kernel of the mixture, with weight $w_h$ and
     smoother $f_h$. The model computes the weighted mean $\sum_h w_h f_h / \sum_h w_h$. This mean
-    differs from the smoother of the mixture.
+    differs from the smoother of the mixture. The state is prediction.
 
     Args:
         num_features: as in `icl_krr.constructions`, which also says what is raised.
         kernel: `Exponential`, `Gaussian` or a `Mixture` of them; its numbers may be traced.
         options: further keywords, explained in `Options`; `attention` must be "softmax" or None.
-
-    Returns:
-        A `Transformer` with the state prediction.
 
     Source: Nadaraya, On estimating regression, 1964; Watson, Smooth regression analysis, 1964; Tsai
     et al., Transformer dissection, 2019.

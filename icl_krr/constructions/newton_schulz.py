@@ -40,14 +40,11 @@ def newton_schulz(
     e \leftarrow e^2$$
 
     The scalar $e$ starts as $1 - s \lambda$. The values of $e$ at all steps are known before the
-    first step.
+    first step. The states are alpha, v, a and prediction.
 
     Args:
         num_features, ridge, steps, spectrum, options: as in `icl_krr.constructions`.
         kernel: `Linear` or `Features`. For `Features`, $\phi(x)$ replaces x in the formulas.
-
-    Returns:
-        A `Transformer` with the states alpha, v, a and prediction.
 
     Source: Schulz, Iterative Berechnung der reziproken Matrix, 1933; Fu et al., Transformers
     learn to achieve second-order convergence rates for in-context linear regression, 2024.

@@ -34,8 +34,9 @@ def preconditioned_conjugate_gradient(
 ) -> Transformer:
     r"""Build a transformer that runs preconditioned conjugate gradient on $A \alpha = y$.
 
-    The equations are those of `icl_krr.solvers.preconditioned_conjugate_gradient`, with
-    $A = K + \lambda I$ and the preconditioner $M$:
+    The states are alpha, r, p and prediction. The equations are those of
+    `icl_krr.solvers.preconditioned_conjugate_gradient`, with $A = K + \lambda I$ and the
+    preconditioner $M$:
 
     - "jacobi": $M$ is the diagonal of $A$. The first blocks compute the diagonal. Then every token
       computes its own entry of $M^{-1} r$.
@@ -46,9 +47,6 @@ def preconditioned_conjugate_gradient(
     Args:
         kernel, num_features, ridge, steps, options: as in `icl_krr.constructions`.
         preconditioner: "jacobi" (default), or an `icl_krr.Nystrom`, which may be traced.
-
-    Returns:
-        A `Transformer` with the states alpha, r, p and prediction.
 
     Source: Saad, Iterative methods for sparse linear systems, algorithm 9.1.
 

@@ -41,7 +41,7 @@ def richardson(
     is the `log_sink` of `attention`. In each step, the head first applies $K$ to the slot `ahead`.
     Then the MLP copies `ahead` to the slot `alpha` and updates `ahead`. After the step, the slots
     `alpha` and `prediction` belong to the same iterate $\alpha_t$, and `ahead` contains
-    $\alpha_{t+1}$.
+    $\alpha_{t+1}$. The states are alpha, ahead and prediction.
 
     Args:
         num_features, ridge, steps: as in `icl_krr.constructions`, which also says what is raised.
@@ -49,9 +49,6 @@ def richardson(
         step_size: step size $\eta$, > 0 and < 2, 1 by default; may be a traced scalar.
         sink: weight $c$ > 0 of the sink at the supports; may be a traced scalar; default: `ridge`.
         options: further keywords, explained in `Options`; `attention` must not be "linear".
-
-    Returns:
-        A `Transformer` with the states alpha, ahead and prediction.
 
     >>> import icl_krr as ik
     >>> model = richardson(ik.Gaussian(), num_features=3, ridge=0.1, steps=16)
@@ -103,7 +100,8 @@ def preconditioned_chebyshev(
     (n \kappa)$. ∎
 
     So the model is told n, $\lambda$ and $\kappa$, but nothing of the supports.
-    `icl_krr.theory.budget` computes the number of steps for an error.
+    `icl_krr.theory.budget` computes the number of steps for an error. The states are alpha, ahead
+    and prediction.
 
     Args:
         num_features, steps: as in `icl_krr.constructions`, which also says what is raised.
@@ -113,9 +111,6 @@ def preconditioned_chebyshev(
         largest: bound $\kappa$ > 0 on all values of the kernel; may be traced. Default None: 1 for
             `Gaussian`; other kernels need a value.
         options: further keywords, explained in `Options`; `attention` must not be "linear".
-
-    Returns:
-        A `Transformer` with the states alpha, ahead and prediction.
 
     Source: Golub and Varga, Chebyshev semi-iterative methods, 1961, with the normaliser of the
     in-context KRR theorems as preconditioner.

@@ -108,9 +108,6 @@ class Read:
         Args:
             slot: name of a slot that the read uses.
             width: width of the slot.
-
-        Raises:
-            ValueError: `width` does not fit the block of the slot.
         """
         self.check_width(slot, width)
         block = self.blocks[slot]
@@ -125,9 +122,6 @@ class Read:
         Args:
             slot: name of a slot that the read uses.
             width: width of the slot.
-
-        Raises:
-            ValueError: `width` does not fit the block of the slot.
         """
         if width != self.rows(slot):
             scalar = "" if np.ndim(self.blocks[slot]) else " for a scalar block"

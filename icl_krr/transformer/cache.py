@@ -55,9 +55,6 @@ class Cache(Mapping):
 
         Args:
             name: name of the point, such as "blocks.3.attn" or "blocks.3.attn.alpha".
-
-        Raises:
-            KeyError: the run did not store the point.
         """
         at, point = parsed(self, name)
         if at is None:
