@@ -24,14 +24,12 @@ def dense(model: Transformer) -> Transformer:
     The merged model computes the same stream with the same `forward`, and every entry of its
     matrices can be trained. d_model is `model.layout.width`. A block has one group of heads with
     matrices [d_model, heads * d_k] and [heads * d_v, d_model]. Zeros pad all heads to a common d_k
-    and d_v. A block has one group of units for each kind of MLP unit. The merged model keeps the
-    layout, so `run_with_cache` still finds the slots by name.
+    and d_v. A block has one group of units for each kind of MLP unit. Each step has separate
+    weights (see `untie`). The merged model keeps the layout, so `run_with_cache` still finds the
+    slots by name.
 
     Args:
         model: the model to merge. A model that already has a single slot is returned unchanged.
-
-    Returns:
-        A `Transformer` with separate weights for each step (see `untie`).
 
     Raises:
         ValueError: the model has LayerNorm, which would act differently on the merged stream.

@@ -66,7 +66,7 @@ class Architecture(Spec):
 
 
 def init(key: jax.Array, architecture: Architecture, dtype: DTypeLike | None = None) -> Transformer:
-    r"""Draw a transformer with random weights from an architecture.
+    r"""Draw a transformer with random weights, of `depth` steps of one block each.
 
     The layout has the slot `stream` [T, width] and the slot `one`, which is 1 at every token. The
     weights on `one` are the biases.
@@ -80,9 +80,6 @@ def init(key: jax.Array, architecture: Architecture, dtype: DTypeLike | None = N
         key: random key of `jax.random`.
         architecture: sizes and settings of the transformer.
         dtype: floating dtype of the weights; default None: JAX's default.
-
-    Returns:
-        A `Transformer` with `depth` steps of one block each.
 
     Raises:
         TypeError: `key` is not a random key, `architecture` is not an `Architecture`, or `dtype` is

@@ -149,17 +149,13 @@ def operand_bounds(
 
     Args:
         model: a construction with exact arithmetic.
-        task: the task on which to measure.
+        task: as in `predict`, which also says what is raised.
         margin: factor on every bound, for tasks with larger operands than this task; 1.25 by
             default.
 
     Returns:
         {slot: scalar}, one bound > 0 for each slot that gated units write to. The bound is 1 if all
         operands are 0.
-
-    Raises:
-        ValueError: the task does not fit the model.
-        TypeError, MemoryError: as `icl_krr.predict`.
 
     >>> import icl_krr as ik
     >>> task = ik.Task(x=[[1.0]], y=[3.0], x_query=[[1.0]])

@@ -27,9 +27,6 @@ def tail(model: Transformer, block: int) -> Transformer:
         block: number of the first block to keep, 0 to `model.depth`. At `model.depth` only the
             read-out remains.
 
-    Returns:
-        A `Transformer` with `model.depth - block` blocks.
-
     Raises:
         ValueError: `block` is < 0 or > `model.depth`.
         TypeError: `block` is not an integer.
@@ -93,9 +90,8 @@ def resume(model: Transformer, task: Task, stream: Stream, block: int) -> jax.Ar
         The prediction at the queries, [q] for y [n] or [q, r] for y [n, r].
 
     Raises:
-        ValueError: the task does not fit the model, `block` is out of range, or the stream has
-            other slots or shapes.
-        TypeError, MemoryError: as `icl_krr.predict`.
+        ValueError: `block` is out of range, or the stream has other slots or shapes.
+        ValueError, TypeError, MemoryError: as `icl_krr.predict`.
 
     >>> import icl_krr as ik
     >>> model = ik.constructions.conjugate_gradient(ik.Linear(), num_features=1, ridge=2.0, steps=1)

@@ -32,15 +32,9 @@ def ring_softmax(
 ) -> tuple[Float[Array, "T d"], Float[Array, " T"]]:
     """Compute softmax(q k^T) v for the queries of this device and the keys of all devices.
 
-    The second result are the logarithms of the denominators.
-
-    In each of as many rounds as there are devices, a device adds the keys and values that it holds
-    to its sums, and passes them to the next device. Its memory does not grow with the number of
-    devices. In the backward pass, the gradients of keys and values go around with them. k and v
-    must be zero at hidden tokens. Forward-mode derivatives are not implemented.
-
-    Source: Liu, Zaharia, Abbeel, Ring attention with blockwise transformers for near-infinite
-    context, 2023.
+    The second result are the logarithms of the denominators. `icl_krr.transformer` tells how keys
+    and values go around; in the backward pass, their gradients go around with them. k and v must be
+    zero at hidden tokens. Forward-mode derivatives are not implemented.
     """
     keys = slice(len(q) - tokens.queries)
     wide = [part.astype(accumulator(q.dtype)) for part in (q, k[keys], v[keys])]

@@ -81,9 +81,6 @@ def coverage(
         predictive, level, by_task: as in `icl_krr.uncertainty`, which also says what is raised.
         y: observed outputs [...], floating point.
 
-    Returns:
-        A `Coverage`, whose `calibrated` says whether the fraction agrees with the level.
-
     Source: Wilson, Probable inference, the law of succession, and statistical inference, 1927;
     Korn, Graubard, Confidence intervals for proportions with small expected number of positive
     counts estimated from survey data, 1998, for the effective number.
@@ -130,9 +127,6 @@ def uniformity(
         y: observed outputs [...], floating point.
         draws: number of times that the tasks are drawn, with `by_task`; default 1000.
         seed: seed of these draws; default 0.
-
-    Returns:
-        A `Uniformity` with statistic and p-value.
 
     Source: Dawid, Present position and potential developments: the prequential approach, 1984, for
     the independence; Diebold, Gunther, Tay, Evaluating density forecasts, 1998.

@@ -85,9 +85,6 @@ def interval(predictive: Predictive, level: float | Float[Array, ""] = 0.95) -> 
     Args:
         predictive, level: as in `icl_krr.uncertainty`, which also says what is raised.
 
-    Returns:
-        An `Interval` with `lower` and `upper` [...].
-
     >>> import numpy as np
     >>> lower, upper = interval(Predictive(np.ones(1), np.zeros(1), np.ones(1)))
     >>> round(float(lower), 2), round(float(upper), 2)

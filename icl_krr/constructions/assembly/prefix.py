@@ -151,12 +151,13 @@ def prefix_sums(
     Args:
         kernel: kernel with a feature map, `Linear` or `Features`; for another kernel, give a
             feature map as `sketch`.
-        num_features: as in `icl_krr.constructions`, which also says what is raised.
+        num_features: number of features p of a point x, >= 1.
         ridge: ridge of the regression, for `icl_krr.check`.
         stores_sums: whether a slot `C` of m^2 channels stores $C_i$, as the state of a recurrent
             layer does, so that it can be read, rounded or patched. A step then needs no head, but
             one more block. Default False: a head computes each product $C_i d_i$.
-        options: further keywords, explained in `CausalOptions` and `Options`.
+        options: further keywords, explained in `CausalOptions` and `Options`. The errors are those
+            of `icl_krr.constructions`.
 
     >>> import icl_krr as ik
     >>> m = prefix_sums(ik.Linear(), num_features=2, ridge=0.1)
