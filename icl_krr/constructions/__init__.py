@@ -10,14 +10,12 @@ take the keywords in `Options`.
 
 **What you can choose.**
 
-- *Kernel.* Linear attention supports `Linear` and `Features`. Softmax attention supports the
-  exponential and the Gaussian kernel, any other `LogBilinear` kernel, and `Mixture` with one head
-  per component. The aggregator token is an attention sink. The attention weight of the sink gives
-  the softmax normaliser, so the model can multiply by K without normalisation.
+- *Kernel.* The kernel determines the `attention` (see `Options`). In softmax attention, the
+  aggregator token is an attention sink. The weight of the sink gives the softmax normaliser, so the
+  model can multiply by K without normalisation. A `Mixture` has one head per component.
 - *Width.* `sketch=P` [p, m] stores P^T x in m channels instead of x. P is part of the weights, so
-  you can differentiate with respect to P. `sketch` can also be a feature map with m features. The
-  first MLP then computes the features, and linear attention uses their kernel, in time linear in
-  the context length. `icl_krr.sketched(kernel, sketch)` is the kernel of the resulting model.
+  you can differentiate with respect to P. If `sketch` is a feature map, the first MLP computes the
+  features, and linear attention uses their kernel, in time linear in the context length.
 - *Origin of x.* The Gaussian kernel depends on differences of points only, but a head computes it
   from inner products, which lose digits if all points are far from 0. So the embedding of these
   models subtracts the mean of the supports (`model.spec.centred`), and the slots `x` and
@@ -35,9 +33,8 @@ take the keywords in `Options`.
 - *Uncertainty.* `prefix_posterior` computes mean and variance of a Gaussian process at every token,
   and `bayesian_average` averages over several. `icl_krr.predictive` returns the distribution of a
   new output; `icl_krr.uncertainty` scores it.
-- *Arithmetic.* The default "exact" uses gated units. `ReLU(width, bound)` approximates products and
-  reciprocals by tables. With softmax attention, the model then has only standard components. The
-  state `cache["overrun"]` shows where values exceed the bounds.
+- *Arithmetic.* With `ReLU(width, bound)` and softmax attention, a model has only standard
+  components. The state `cache["overrun"]` shows where values exceed the bounds.
 
 **Many values in one compilation.** JAX can trace ridge, temperature, lengthscale, projection and
 step sizes. Build the model inside the function that you pass to `jax.vmap`. The 200 models of this

@@ -81,15 +81,13 @@ def delta_rule(
     """
     checks.positive_scalar("step_size", step_size)
     checks.flag("normalised", normalised)
-    if steps is None:
-        options = {"max_supports": STEPS, **options}  # pyright: ignore[reportAssignmentType]
-    else:
-        checks.stored("steps", steps)
+    checks.stored("steps", STEPS if steps is None else steps)
     prefix = options.get("prefix", "exclusive")
     checks.choice("prefix", prefix, PREFIXES)
     # alpha depends on earlier supports only, also where predictions do not
-    options = {**options, "prefix": "exclusive"}  # pyright: ignore[reportAssignmentType]
-    m, strength = causal_machine(machine, kernel, num_features, **options)
+    most: CausalOptions = {"max_supports": STEPS} if steps is None else {}
+    given: CausalOptions = {**most, **options, "prefix": "exclusive"}
+    m, strength = causal_machine(machine, kernel, num_features, **given)
     alpha = m.state("alpha", SUPPORTS, "dual coefficients")
     ahead = m.state("ahead", SUPPORTS, "alpha one step later")
     prediction = m.state("prediction", SUPPORTS_AND_QUERIES, "k(x)^T alpha")

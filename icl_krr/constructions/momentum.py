@@ -105,7 +105,8 @@ def prefix_chebyshev(
     w_i = b_i$ are those of `prefix_conjugate_gradient`. The bounds $(a, b)$ must hold for all
     prefixes. A prefix with fewer supports than features has the eigenvalue $\lambda$, so use $a =
     \lambda$. With strengths <= 1, $C_i \leq \Phi^T \Phi$, so the largest eigenvalue of the whole
-    context is a valid $b$. No step needs an inner product or a division.
+    context is a valid $b$. No step needs an inner product or a division. The states are w, r, d
+    [T, r m] and prediction.
 
     Gated KalmaNet has this iteration for the prefix "inclusive", with a ridge for every token:
     $\lambda_i$ is in proportion to the Frobenius norm of $C_i$, so that a fixed ratio $b / a$ is
@@ -120,9 +121,6 @@ def prefix_chebyshev(
         spectrum: bounds (low, high) on the eigenvalues of $C_i + \lambda I$ of every prefix, such
             as from `icl_krr.theory.prefix_bounds`; may be traced; required, the default None raises
             an error.
-
-    Returns:
-        A `Transformer` with the states w, r, d [T, r m] and prediction.
 
     Source: Saad, Iterative methods for sparse linear systems, algorithm 12.1; Peng et al., Gated
     KalmaNet: a fading memory layer through test-time ridge regression, 2025.

@@ -44,7 +44,8 @@ def prefix_conjugate_gradient(
     is not needed. Without rounding, m steps are exact for m features. Then a query has the
     prediction of kernel ridge regression, and a support that of its prefix.
 
-    A step takes 7 blocks, or 5 in the form "fused" (see `conjugate_gradient`).
+    A step takes 7 blocks, or 5 in the form "fused" (see `conjugate_gradient`). The states are w, r,
+    d [T, r m] and prediction.
 
     In a Mesa layer, $\phi_i$ is the key $k_i$ and, where it predicts, the query $q_i$; $y_i$ is the
     value $v_i$, $g_i$ the log gate, $\beta_i$ the write strength and $\lambda I$ the matrix
@@ -66,9 +67,6 @@ def prefix_conjugate_gradient(
         form: order of the operations, "textbook" (default) or "fused".
         preconditioner: "jacobi" for the diagonal of $A$, with the form "textbook" only; default
             None: no preconditioner.
-
-    Returns:
-        A `Transformer` with the states w, r, d [T, r m] and prediction.
 
     Source: von Oswald et al., Uncovering mesa-optimization algorithms in transformers, 2023; von
     Oswald et al., MesaNet: sequence modeling by locally optimal test-time training, 2025.

@@ -55,23 +55,22 @@ def fields(task: Task, tokens: str = "pairs") -> Stream:
 @partial(jax.jit, static_argnums=1)
 def laid_out(task: Task, tokens: str) -> dict[str, jax.Array]:
     n, q, dtype = task.num_supports, task.num_queries, task.x.dtype
-    keep = kept(task)
-    zero = jnp.zeros((1, 1), dtype)
+    keep, apart, zero = kept(task), tokens == "interleaved", jnp.zeros((1, 1), dtype)
 
     def lay(aggregator, inputs, outputs, queries):
         """Return one field of all tokens; the token of a pair has the entry of x plus that of y."""
         parts = [jnp.where(keep[:, None], part, 0) for part in (inputs, outputs)]
         width = parts[0].shape[1]
-        if tokens == "interleaved":
-            supports = jnp.stack(parts, axis=1).reshape(2 * n, width)
-        else:
-            supports = sum(parts[1:], parts[0])
-        ends = (jnp.broadcast_to(aggregator, (1, width)), jnp.broadcast_to(queries, (q, width)))
-        return jnp.concatenate([ends[0], supports, ends[1]])
+        both = jnp.stack(parts, axis=1).reshape(2 * n, width) if apart else parts[0] + parts[1]
+        first, last = (
+            jnp.broadcast_to(aggregator, (1, width)),
+            jnp.broadcast_to(queries, (q, width)),
+        )
+        return jnp.concatenate([first, both, last])
 
     y = task.y.reshape(n, -1)
     none, each = jnp.zeros((n, 1), dtype), jnp.ones((n, 1), dtype)
-    asked = each if tokens == "interleaved" else none
+    asked = each if apart else none
     return {
         "x": lay(zero, task.x, jnp.zeros_like(task.x), task.x_query),
         "y": lay(zero, jnp.zeros_like(y), y, zero),

@@ -104,11 +104,10 @@ def degree_of_unit(unit: Unit, known: Degrees) -> int | None:
     if unit.gate is None:
         return up
     gate = degree(unit.gate, known)
-    if unit.activation in ("identity", "relu"):
-        return product(up, gate)
     if unit.activation in ("reciprocal", "inverse"):
         return product(up, None if gate is None else -gate)
-    return product(up, only_zero(gate))
+    linear = unit.activation in ("identity", "relu")
+    return product(up, gate if linear else only_zero(gate))
 
 
 def degree(read: Read, known: Degrees) -> int | None:

@@ -212,9 +212,9 @@ class Transformer:
         layout: slots of the residual stream; static.
         steps: number of solver steps, >= 0 and < 2^31; static.
         problem: kernel and ridge of the regression that the model solves, or of those that it
-            averages, for `icl_krr.check`; default None: unknown. Not part of the pytree.
-        made: the construction with its arguments, for `rebuild`; default None: unknown. Not part of
-            the pytree, and lost if weights, spec or layout are replaced.
+            averages, for `icl_krr.check`; default None: unknown.
+        made: the construction with its arguments, for `rebuild`; default None: unknown. Lost if
+            weights, spec or layout are replaced.
 
     Raises:
         ValueError: `steps` is out of range.

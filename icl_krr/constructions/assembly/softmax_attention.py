@@ -36,10 +36,6 @@ class SoftmaxAttention(Machine):
     head with keys (Uz, -d |Uz|^2 / 2). The factor exp(-d |Ux|^2 / 2) of a row cancels in the
     softmax, and the sink has the logit log c + d |Ux|^2 / 2. `sinks` gives different logits log c
     to different roles of the query token, {roles: log c}.
-
-    If the kernel is stationary, as the Gaussian kernel is, K depends on differences of points only.
-    The embedding then subtracts the mean of the supports from every x (`Spec.centred`), so that the
-    logits keep their digits if all points are far from 0.
     """
 
     scalars_at = ROLES
