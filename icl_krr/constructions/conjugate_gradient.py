@@ -72,8 +72,7 @@ def conjugate_gradient(
     """
     forms = {"textbook": textbook, "fused": fused, "pipelined": pipelined}
     checks.choice("form", form, tuple(forms))
-    m = machine(kernel, num_features, **options)
-    m.solves(ridge)
+    m = machine(kernel, num_features, **options).solves(ridge)
     return forms[form](m, m.scale * xp.asarray(ridge, m.dtype), steps)
 
 

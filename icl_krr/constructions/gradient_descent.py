@@ -45,8 +45,7 @@ def gradient_descent(
     >>> model.depth, model.blocks_per_step
     (16, 1)
     """
-    m = machine(kernel, num_features, **options)
-    m.solves(ridge)
+    m = machine(kernel, num_features, **options).solves(ridge)
     eta = step_sizes.gradient_step(step_size, spectrum)
     return descend(m, eta, ridge, steps, lambda r: r)
 
@@ -79,14 +78,10 @@ def gradient_descent_in_alpha(
     >>> model.depth, model.blocks_per_step
     (32, 2)
     """
-    m = machine(kernel, num_features, **options)
-    m.solves(ridge)
+    m = machine(kernel, num_features, **options).solves(ridge)
     eta = step_sizes.alpha_step(step_size, spectrum, ridge)
-
-    def of_alpha(r: Read) -> Read:
-        return m.finish(m.kernel_times(r), to="Kr") * (1 / m.scale)
-
-    return descend(m, eta, ridge, steps, of_alpha)
+    ascent_of = lambda r: m.finish(m.kernel_times(r), to="Kr") * (1 / m.scale)  # noqa: E731
+    return descend(m, eta, ridge, steps, ascent_of)
 
 
 def descend(

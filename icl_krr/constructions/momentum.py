@@ -48,8 +48,7 @@ def heavy_ball(
     (16, 1)
     """
     checks.count("steps", steps)
-    m = machine(kernel, num_features, **options)
-    m.solves(ridge)
+    m = machine(kernel, num_features, **options).solves(ridge)
     return iterate(m, ridge, steps, step_sizes.heavy_ball(steps, step_size, momentum, spectrum))
 
 
@@ -83,8 +82,7 @@ def chebyshev(
     (17, 1)
     """
     checks.count("steps", steps)
-    m = machine(kernel, num_features, **options)
-    m.solves(ridge)
+    m = machine(kernel, num_features, **options).solves(ridge)
     return iterate(m, ridge, steps, step_sizes.chebyshev(steps, spectrum))
 
 

@@ -55,14 +55,13 @@ def newton_schulz(
     (11, 2)
     """
     checks.count("steps", steps)
-    m = linear_machine(kernel, num_features, **options)
-    m.solves(ridge)
+    m = linear_machine(kernel, num_features, **options).solves(ridge)
     start, e = step_sizes.newton_schulz(steps, ridge, spectrum)
-    x = SUPPORTS_AND_QUERIES
+    x, width = SUPPORTS_AND_QUERIES, m.features.width
     alpha = m.state("alpha", SUPPORTS, "dual coefficients")
-    v = m.state("v", x, "V x", starts_as=start * m.features, width=m.features.width)
+    v = m.state("v", x, "V x", starts_as=start * m.features, width=width)
     about = "E x = e x - sum a <x, x>"
-    a = m.state("a", x, about, starts_as=start * m.features, width=m.features.width)
+    a = m.state("a", x, about, starts_as=start * m.features, width=width)
     prediction = m.state("prediction", x, "x^T V X^T y")
 
     def predict() -> None:
@@ -70,10 +69,7 @@ def newton_schulz(
         m.add((1 / ridge) * (m.y - prediction), to=alpha)
 
     def step(e: jax.Array) -> None:
-        Ev, Ea = (
-            m.scratch(name, x, "sum_j a_j <x_j, .>", width=m.features.width)
-            for name in ("Ev", "Ea")
-        )
+        Ev, Ea = (m.scratch(name, x, "sum_j a_j <x_j, .>", width) for name in ("Ev", "Ea"))
         m.head(query=v, key=m.features, value=a, to=Ev)
         m.head(query=a, key=m.features, value=a, to=Ea)
         with m.together():

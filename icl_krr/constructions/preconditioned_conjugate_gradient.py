@@ -60,8 +60,7 @@ def preconditioned_conjugate_gradient(
     checks.positive_scalar("ridge", ridge)
     if isinstance(preconditioner, Nystrom):
         preconditioner.check(None if "sketch" in options else kernel, ridge)
-    m = machine(kernel, num_features, **options)
-    m.solves(ridge)
+    m = machine(kernel, num_features, **options).solves(ridge)
     ridge = m.scale * xp.asarray(ridge, m.dtype)
     if isinstance(preconditioner, Nystrom):
         prepare, solve = nystrom_of(m, ridge, preconditioner)
@@ -127,8 +126,7 @@ def nystrom_of(
         for a in (preconditioner.landmarks, preconditioner.mix, preconditioner.core)
     )
     directions = xp.matmul(m.features_at(landmarks).T, mix)
-    about = "Nystrom features"
-    F = m.state("nystrom", SUPPORTS, about, width=preconditioner.rank)
+    F = m.state("nystrom", SUPPORTS, "Nystrom features", width=preconditioner.rank)
 
     def prepare() -> None:
         m.add(m.features @ directions, to=F)

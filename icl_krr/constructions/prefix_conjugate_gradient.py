@@ -17,7 +17,6 @@ from .conjugate_gradient import fused, textbook
 from .preconditioned_conjugate_gradient import iterate, jacobi_of
 
 FORMS = {"textbook": textbook, "fused": fused}
-PRECONDITIONERS = (None, "jacobi")
 
 
 @construction
@@ -77,7 +76,7 @@ def prefix_conjugate_gradient(
     (25, 7)
     """
     checks.choice("form", form, tuple(FORMS))
-    if preconditioner not in PRECONDITIONERS:
+    if preconditioner not in (None, "jacobi"):
         raise ValueError(f"preconditioner must be 'jacobi' or None, got {preconditioner!r}")
     if preconditioner is not None and form != "textbook":
         raise ValueError(f"form must be 'textbook' with a preconditioner, got {form!r}")

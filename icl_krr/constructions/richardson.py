@@ -148,8 +148,7 @@ def normalised_machine(
     c = xp.asarray(sink, checks.dtype(options.get("dtype")))
     shift = attention.log_sink if isinstance(attention, Softmax) else 0.0
     sinks = {SUPPORTS: xp.log(c), QUERIES: shift}
-    m = softmax_machine(kernel, num_features, sinks, **options)
-    m.solves(ridge)
+    m = softmax_machine(kernel, num_features, sinks, **options).solves(ridge)
     if len(m.patterns) > 1:
         raise ValueError(unlike)
     return m

@@ -171,12 +171,10 @@ def nystrom(
 ) -> Nystrom:
     r"""Compute the Nystrom preconditioner with the first `rank` points as landmarks.
 
-    $W$ is the kernel matrix of the landmarks, and $\sigma_1$ is its largest eigenvalue. Eigenvalues
-    of $W$ below $m \varepsilon \sigma_1$ are treated as 0, where $\varepsilon$ is the machine
-    epsilon of the dtype. The matrix $C$ of `Nystrom` is computed from `x`. At other points of the
-    same distribution, this $C$ gives only an approximation of $M^{-1}$. Conjugate gradient still
-    converges if this approximation is positive definite. Supports have no order, so the first
-    points are as good as any others.
+    Small eigenvalues of the landmarks' kernel matrix $W$ are treated as in `nystrom_features`. The
+    matrix $C$ of `Nystrom` is computed from `x`. At other points of the same distribution, this $C$
+    gives only an approximation of $M^{-1}$. Conjugate gradient still converges if it is positive
+    definite. Supports have no order, so the first points are as good as any others.
 
     Args:
         kernel: kernel $k$ of the regression.

@@ -5,7 +5,7 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Mapping
 from types import MappingProxyType
-from typing import Any
+from typing import Any, Self
 
 import jax
 import numpy as np
@@ -57,12 +57,13 @@ class Machine(Recorder, ABC):
         self.preparations: list[Callable[[], Any]] = []
         self.log_gate: Read | None = None
 
-    def solves(self, ridge: Any) -> None:
+    def solves(self, ridge: Any) -> Self:
         """Note the ridge of the regression that the model solves, for `icl_krr.check`."""
         checks.positive_scalar("ridge", ridge)
         checks.positive_scalar("ridge", ridge)
         kernel = self.kernel if self.sketch is None else self.kernel.sketched(self.sketch)
         self.problem = Problem(kernel, ridge)
+        return self
 
     @abstractmethod
     def kernel_times(self, v: Read) -> Any:
@@ -134,13 +135,7 @@ class Machine(Recorder, ABC):
         return self.x @ xp.asarray(projection, self.dtype).T
 
     def head(
-        self,
-        query: Read,
-        key: Read,
-        value: Read,
-        to: Read,
-        heads: int = 1,
-        log_gate: Read | None = None,
+        self, query: Read, key: Read, value: Read, to: Read, heads: int = 1, log_gate: Any = None
     ) -> None:
         """Add sum_j pattern(query_i, key_j) value_j to a slot."""
         reach = self.at(query) if self.spec.attention == "linear" else ROLES

@@ -24,8 +24,6 @@ class PosteriorSums(PrefixSums):
     residual r_i of conjugate gradient it lacks ridge r_i^T A^-1 r_i, at most |r_i|^2. If
     the features approximate kernels, `approximated`, the variance also has the part
     k(x, x) - |phi_i|^2, which the features leave out.
-
-    Source: Rasmussen and Williams, Gaussian processes for machine learning, 2006, eq. 2.8.
     """
 
     solution = "h"

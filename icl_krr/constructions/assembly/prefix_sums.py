@@ -22,8 +22,6 @@ class PrefixSums(LinearAttention):
     the m unknowns w_i itself, m for each output. So inner products need no aggregator. If the
     machine `stores_sums`, a head computes C_i once, a slot of m^2 channels stores it, and C_i v_i
     is local.
-
-    Source: von Oswald et al., Uncovering mesa-optimization algorithms in transformers, 2023.
     """
 
     scalars_at = unknowns_at = SUPPORTS_AND_QUERIES

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from functools import reduce
 from operator import add
+from typing import Any
 
 import jax
 import numpy as np
@@ -52,12 +53,7 @@ class Slots:
         return Layout(tuple(self.slots))
 
     def field(
-        self,
-        name: str,
-        width: int,
-        at: tuple[str, ...],
-        about: str,
-        sketch: jax.Array | None = None,
+        self, name: str, width: int, at: tuple[str, ...], about: str, sketch: Any = None
     ) -> Read:
         """Declare a slot for a field of the tokens or its sketch P^T x; no block writes it."""
         whole = Layout((Slot(name, width),)).read(name, self.dtype)
