@@ -1,8 +1,4 @@
-"""Tokens of a task: one aggregator, then the supports, then the queries.
-
-The aggregator is an extra token: it stores sums over the supports, or it is the softmax sink.
-A support is one token with x and y ("pairs"), or two tokens, first x and then y ("interleaved").
-"""
+"""Tokens of a task; the aggregator stores sums over the supports, or it is the softmax sink."""
 
 from __future__ import annotations
 

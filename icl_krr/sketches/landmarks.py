@@ -206,10 +206,7 @@ def core_of(features: Float[Array, "n m"], ridge: Any) -> Float[Array, "m m"]:
 
 
 def featured(kernel: Kernel, landmarks: Float[Array, "l p"]) -> tuple[Kernel, Kernel | None]:
-    """A kernel with a feature map, and the kernel that it approximates at landmarks, if it does.
-
-    A kernel that has a feature map is returned as it is.
-    """
+    """A kernel with a feature map, if possible itself, and the kernel that it approximates."""
     if kernel.featured:
         return kernel, None
     return Features(nystrom_features(kernel, landmarks)), kernel

@@ -205,13 +205,8 @@ def part(block: dict[str, Any], point: str) -> Any:
 
 def as_text(tree: dict[str, Any]) -> str:
     """A tree {name: array or tree}, with as many of its levels as fit on one screen."""
-    shown = rendered(tree, 1)
-    for depth in (2, 3):
-        deeper = rendered(tree, depth)
-        if len(deeper) > LINES:
-            break
-        shown = deeper
-    return "\n".join(shown)
+    texts = [rendered(tree, depth) for depth in (3, 2, 1)]
+    return "\n".join(next((text for text in texts if len(text) <= LINES), texts[-1]))
 
 
 def rendered(tree: dict[str, Any], depth: int) -> list[str]:

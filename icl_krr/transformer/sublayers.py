@@ -129,10 +129,9 @@ def written_by_heads(
 def constant_patterns(
     model: Transformer, stream: Stream, visible: Visible
 ) -> list[dict[int, UndividedSoftmax]]:
-    """Compute the attention patterns that are the same in all steps.
+    """The attention patterns that are the same in all steps, with a leading axis of heads.
 
-    The function returns one dict {group of heads: pattern} for each block of a step. The patterns
-    have a leading axis of heads. The dicts are empty if the patterns are too large to store.
+    There is one dict {group of heads: pattern} for each block of a step.
     """
     known: list[dict[int, UndividedSoftmax]] = [{} for _ in model.weights.steps]
     if isinstance(visible, DividedTokens):
@@ -193,10 +192,7 @@ def attend_each(
 
 
 def is_mean(heads: Heads, spec: Spec) -> bool:
-    """Whether all logits are zero because queries or keys read no slot.
-
-    Softmax then gives every visible token the same weight.
-    """
+    """Whether queries or keys read no slot, so that softmax weighs all visible tokens alike."""
     nothing = not (heads.query.blocks and heads.key.blocks)
     return nothing and spec.attention == "softmax" and not spec.causal
 

@@ -130,8 +130,7 @@ def uniform_slots(model: Transformer) -> frozenset[str]:
 def constant_heads(model: Transformer) -> list[tuple[int, int]]:
     """The pairs (block of a step, group of heads) whose pattern is the same in every step.
 
-    The queries and keys of these heads read only slots that no step writes to, and the steps share
-    their weights.
+    They read only slots that no step writes, with weights that all steps share.
     """
     blocks = model.weights.steps
     written = written_slots(blocks)

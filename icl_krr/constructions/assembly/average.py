@@ -136,10 +136,9 @@ class GroupAverage(PosteriorSums):
 
     @property
     def left_out(self) -> Read:
-        """What the features leave out of the variances.
+        """What the features leave out of the variances; posteriors do not know it.
 
-        Posteriors do not know it, so the evidence must not contain it: it would depend on the order
-        of the supports.
+        In the evidence, it would depend on the order of the supports.
         """
         if self.approximated is None:
             return Read({}, self.systems)

@@ -161,10 +161,7 @@ class Machine(Recorder, ABC):
         out: jax.Array | np.ndarray | None = None,
         size: float | frozenset[str] | None = None,
     ) -> Read:
-        """Add the product of two reads, channel by channel and multiplied by `out`, to a slot.
-
-        `size` is a bound on |b|, or names of slots. For names, it is the largest of their bounds.
-        """
+        """Add the product of two reads to a slot; `out` and `size` are those of `Arithmetic`."""
         to = self.written_slot(to, self.at(a, b), f"({label(a)}) x ({label(b)})")
         self.arithmetic.multiply(self, a, b, to, out, size)
         return to

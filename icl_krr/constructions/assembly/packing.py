@@ -28,8 +28,7 @@ class Operation:
 
     @property
     def reads(self) -> frozenset[str]:
-        read = [read.slots for layer in self.layers for read in expressions(layer)]
-        return frozenset().union(*read)
+        return frozenset().union(*(r.slots for layer in self.layers for r in expressions(layer)))
 
     @property
     def writes(self) -> frozenset[str]:
