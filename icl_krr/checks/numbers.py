@@ -46,11 +46,10 @@ def in_range(name: str, known: np.ndarray) -> None:
     default = jnp.dtype(jnp.result_type(float))
     with np.errstate(over="ignore", under="ignore"):
         size = np.abs(known.astype(default))
-    lost = (
-        (known != 0) & np.isfinite(known) & ~((size >= jnp.finfo(default).tiny) & (size < np.inf))
-    )
+    safe = (size >= jnp.finfo(default).tiny) & (size < np.inf)
+    safe |= (known == 0) | ~np.isfinite(known)
     remedy = f"; rescale {name}" + ("" if default == np.float64 else " or enable x64")
-    each(name, known, ~lost, f"in the range of {default}", remedy)
+    each(name, known, safe, f"in the range of {default}", remedy)
 
 
 def resolved(name: str, known: np.ndarray) -> None:

@@ -77,7 +77,7 @@ def conjugate_gradient(
 
 
 def textbook(m: Machine, ridge: float | Float[Array, ""], steps: int) -> Transformer:
-    slots = _, r, p, prediction = states(m)
+    slots = _, r, p, prediction = states(m, m.right)
     rr = m.scalar("rr", "r . r")
 
     def start() -> None:
@@ -115,7 +115,7 @@ def turn_direction(m: Machine, rz: Read, r: Read, z: Read, p: Read) -> None:
 
 
 def fused(m: Machine, ridge: float | Float[Array, ""], steps: int) -> Transformer:
-    alpha, r, p, prediction = states(m)
+    alpha, r, p, prediction = states(m, m.right)
 
     def step() -> None:
         Kp = m.kernel_times(p)
@@ -134,7 +134,7 @@ def fused(m: Machine, ridge: float | Float[Array, ""], steps: int) -> Transforme
 
 
 def pipelined(m: Machine, ridge: float | Float[Array, ""], steps: int) -> Transformer:
-    alpha, r, p, prediction = states(m)
+    alpha, r, p, prediction = states(m, m.right)
     s = m.state("s", SUPPORTS_AND_QUERIES, "A p at supports, k(x)^T p at queries")
 
     def start() -> None:
@@ -171,12 +171,13 @@ def quotients(m: Machine, r: Read, p: Read, Ap: Read) -> tuple[Read, Read, Read]
     )
 
 
-def states(m: Machine, starts: bool = True) -> tuple[Read, Read, Read, Read]:
-    """Declare alpha, r, p and prediction; p is initially y if `starts` is True, else 0."""
-    right = m.right
+def states(
+    m: Machine, starts_as: Read | None, about: str = "search direction"
+) -> tuple[Read, Read, Read, Read]:
+    """Declare alpha, r, p and prediction; the direction p has this initial value, or 0."""
     return (
         m.vector(m.solution, m.about_solution),
-        m.vector("r", f"residual {label(right)} - A {m.solution}", starts_as=right),
-        m.vector(m.direction, "search direction", starts_as=right if starts else None),
+        m.vector("r", f"residual {label(m.right)} - A {m.solution}", starts_as=m.right),
+        m.vector(m.direction, about, starts_as=starts_as),
         m.state_of_fit(),
     )

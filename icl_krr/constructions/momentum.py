@@ -15,7 +15,7 @@ from .assembly.choice import construction, machine
 from .assembly.machine import Machine
 from .assembly.options import Options
 from .assembly.prefix import CausalOptions, prefix_sums
-from .assembly.slots import SUPPORTS_AND_QUERIES, label
+from .conjugate_gradient import states
 
 
 @construction
@@ -138,11 +138,7 @@ def prefix_chebyshev(
 def iterate(
     m: Machine, ridge: Float[Array, ""] | float, steps: int, momentum: Momentum
 ) -> Transformer:
-    right = m.right
-    alpha = m.vector(m.solution, m.about_solution)
-    r = m.vector("r", f"residual {label(right)} - A {m.solution}", starts_as=right)
-    p = m.vector(m.direction, "direction", starts_as=momentum.first * right)
-    prediction = m.state("prediction", SUPPORTS_AND_QUERIES, m.about_prediction)
+    alpha, r, p, prediction = states(m, momentum.first * m.right, "direction")
 
     def step(a: jax.Array, b: jax.Array) -> None:
         Kp = m.kernel_times(p) * (1 / m.scale)

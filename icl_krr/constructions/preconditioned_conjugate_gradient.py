@@ -78,7 +78,7 @@ def iterate(
     solve: Callable[[Read, Read], None],
 ) -> Transformer:
     """Build the model; `prepare` runs before the first step, `solve(r, z)` adds M^-1 r to z."""
-    slots = _, r, p, prediction = states(m, starts=False)
+    slots = _, r, p, prediction = states(m, starts_as=None)
     rz = m.scalar("rz", "r . z")
     z = m.scratch_vector("z", "M^-1 r")
 

@@ -33,9 +33,8 @@ own copy of the aggregator and of the queries. For linear attention, the devices
 $\sum_j k_j v_j^T$ of a head. For softmax attention, keys and values go around a ring: in each of as
 many rounds as there are devices, a device adds what it holds to its running sums, and passes it to
 the next device. The backward pass of the ring is a ring, too. Means over the supports are sums over
-the devices. A device holds the keys and values of one other device at a time, beside its own. All
-queries are on all devices. Points inside of blocks and hooks need one device, and forward-mode
-derivatives (`jax.jvp`) need linear attention.
+the devices. Points inside of blocks and hooks need one device, and forward-mode derivatives
+(`jax.jvp`) need linear attention.
 
 Source: Liu, Zaharia, Abbeel, Ring attention with blockwise transformers for near-infinite context,
 2023.

@@ -25,10 +25,7 @@ def most_numbers(model: Transformer, request: Request, tokens: int) -> int:
 def least_numbers(
     model: Transformer, task: Task, request: Request, tokens: int, divided: bool, gradient: bool
 ) -> float:
-    """A lower bound for one task: the stream, patterns and what is stored.
-
-    With `divided`, `task` has the supports of one device, which forms no pattern.
-    """
+    """A lower bound for one task: the stream, what is stored, and patterns if not `divided`."""
     layout, weights = model.layout, model.weights
     rows: dict[tuple[str, ...], int] = {
         ("aggregator",): 1,

@@ -53,10 +53,7 @@ class PlacedHook(NamedTuple):
 
 @dataclass
 class HookPoints:
-    """The points of one block. All steps share them, because JAX traces the steps only once.
-
-    `keep` names the points whose values are stored, or is True for all points.
-    """
+    """The points of one block, shared by all steps, because JAX traces the steps only once."""
 
     hooks: list[PlacedHook] = field(default_factory=list)
     place: Where = field(default_factory=lambda: Where(0, 0))

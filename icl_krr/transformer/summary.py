@@ -10,14 +10,13 @@ from .. import checks
 def summary(model: Any, memory: Any) -> str:
     prologue = len(model.weights.prologue)
     after = f", after {prologue}" if prologue else ""
-    features = model.carried
     lines = [
         f"attention  {model.spec.attention}",
         f"depth      {model.depth} blocks: {model.blocks_per_step} a step for "
         f"{model.steps} steps{after}",
         f"heads      {model.num_heads} in a block",
         f"MLP width  {model.mlp_width} units in a block",
-        f"channels   {model.layout.width} = {features} features + {model.overhead}",
+        f"channels   {model.layout.width} = {model.carried} features + {model.overhead}",
     ]
     if memory is not None:
         if not hasattr(memory, "step_flops"):

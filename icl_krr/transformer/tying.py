@@ -88,7 +88,6 @@ def untie(model: Transformer) -> Transformer:
     >>> query(model).shape, query(untie(model)).shape
     ((1,), (4,))
     """
-
     check_model(model)
     each = [leaf.size // leaf.shape[0] for leaf in jax.tree.leaves(model.weights.steps)]
     some = jax.tree.leaves(model.weights)[0]

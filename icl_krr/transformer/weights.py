@@ -315,10 +315,7 @@ class Transformer:
 
     @property
     def overhead(self) -> int:
-        """The number c of channels that do not store x.
-
-        The whole stream has p + c channels, or m + c with a sketch of m features.
-        """
+        """The number c of channels that do not store x, of p + c, or m + c with a sketch."""
         return self.layout.width - self.carried
 
     @property

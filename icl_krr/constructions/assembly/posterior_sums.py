@@ -97,8 +97,7 @@ class PosteriorSums(PrefixSums):
         variance = self.state(self.quadratic, SUPPORTS_AND_QUERIES, "variance of the function")
         missing = None
         if self.approximated is not None:
-            about = "k(x, x) - |phi(x)|^2"
-            missing = self.state("missing", SUPPORTS_AND_QUERIES, about)
+            missing = self.state("missing", SUPPORTS_AND_QUERIES, "k(x, x) - |phi(x)|^2")
 
         def then_variance(*own: Any) -> None:
             self.alongside()

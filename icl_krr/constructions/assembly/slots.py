@@ -72,9 +72,8 @@ class Slots:
     ) -> Read:
         """Declare a slot whose value each step passes to the next step, and return its read.
 
-        The slot has one channel per system unless `width` is given. Its initial value is the
-        value of the read `starts_as`, or zero. If `starts_as` reads slots other than data slots,
-        the embedding cannot set the value, and `start` adds it before the first step.
+        By default it has one channel per system, and is zero at first. If `starts_as` reads slots
+        other than data slots, the embedding cannot set it: `start` adds it before the first step.
         """
         width = self.systems if width is None else width
         slot = Slot(name, width, "state", at, about)
@@ -146,8 +145,7 @@ class Slots:
         """Return a read that is 1 at the tokens of these roles, else 0."""
         if at == ROLES:
             return self.one
-        flags = [self.layout.read(role, self.dtype) for role in at]
-        return reduce(add, flags)
+        return reduce(add, (self.layout.read(role, self.dtype) for role in at))
 
     def outside(self, at: tuple[str, ...]) -> Read | None:
         """Return a read that is 0 at these roles and 1 elsewhere, at padding too; None for all."""
