@@ -16,7 +16,7 @@ LINES = {
     "catalogue": 1002,
     "checks": 430,
     "cli": 3538,
-    "constructions": 3842,
+    "constructions": 3841,
     "experiments": 13447,
     "export": 928,
     FILES: 2728,

@@ -60,7 +60,6 @@ class Machine(Recorder, ABC):
     def solves(self, ridge: Any) -> Self:
         """Note the ridge of the regression that the model solves, for `icl_krr.check`."""
         checks.positive_scalar("ridge", ridge)
-        checks.positive_scalar("ridge", ridge)
         kernel = self.kernel if self.sketch is None else self.kernel.sketched(self.sketch)
         self.problem = Problem(kernel, ridge)
         return self

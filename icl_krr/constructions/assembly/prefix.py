@@ -91,6 +91,8 @@ def causal_machine(
             "prefix must be 'exclusive' for interleaved tokens, where the token of x_i "
             "precedes that of y_i, got 'inclusive'"
         )
+    if tokens == "interleaved" and max_supports is None:
+        raise ValueError("max_supports must be given for interleaved tokens, got None")
     for name, value in (("log_gate", log_gate), ("strength", strength)):
         if value is not None:
             check_of_token(name, value, None if "sketch" in options else num_features)
@@ -103,9 +105,7 @@ def causal_machine(
         centred=False,  # the mean over all supports would look ahead
         max_supports=max_supports,
     )
-    if tokens == "interleaved":
-        if max_supports is None:
-            raise ValueError("max_supports must be given for interleaved tokens, got None")
+    if tokens == "interleaved" and max_supports is not None:
         read_partners(m, max_supports)
     of_support = m.support if strength is None else of_supports(m, "strength", strength)
     if log_gate is not None:
