@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from functools import partial
 
 import jax
 import jax.numpy as jnp
@@ -13,7 +12,7 @@ from ...kernels import Exponential
 from ...tasks import GaussianProcess, sample
 from ...transformer import predict
 from .claim import HOLDS, NOTHING, Claim, Verdict, at_most, judge, named
-from .measuring import Plot, Rows, over, tidy
+from .measuring import Plot, Rows, every, tidy
 
 
 @dataclass(frozen=True)
@@ -32,24 +31,20 @@ def run(config: Config, key: jax.Array) -> tuple[Rows, Verdict]:
     return rows, judge(*named(checks))
 
 
-@partial(jax.jit, static_argnames="config")
-def measure(keys: jax.Array, temperatures: jax.Array, config: Config) -> jax.Array:
+@every(1, 1)
+def measure(key: jax.Array, temperature: jax.Array, config: Config) -> jax.Array:
     process = GaussianProcess(
         Exponential(),
         num_features=config.num_features,
         num_supports=config.num_supports,
         num_queries=8,
     )
-
-    def gap(key: jax.Array, temperature: jax.Array) -> jax.Array:
-        at, own = jax.random.split(key)
-        U = jax.random.normal(own, (2, config.num_features))
-        task, kernel = sample(at, process), Exponential(temperature, U)
-        head = constructions.nadaraya_watson(kernel, num_features=config.num_features)
-        smooth = solvers.nadaraya_watson(kernel, task).prediction
-        return jnp.max(jnp.abs(predict(head, task) - smooth)) / jnp.max(jnp.abs(task.y))
-
-    return over(gap, keys, temperatures)
+    at, own = jax.random.split(key)
+    U = jax.random.normal(own, (2, config.num_features))
+    task, kernel = sample(at, process), Exponential(temperature, U)
+    head = constructions.nadaraya_watson(kernel, num_features=config.num_features)
+    smooth = solvers.nadaraya_watson(kernel, task).prediction
+    return jnp.max(jnp.abs(predict(head, task) - smooth)) / jnp.max(jnp.abs(task.y))
 
 
 CLAIM = Claim(

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from functools import partial
 
 import jax
 import jax.numpy as jnp
@@ -18,7 +17,7 @@ from ...tasks import GaussianProcess, Task, sample
 from ...transformer import predict
 from .claim import CORRECTED, TASK, Claim, Verdict, at_least, at_most, judge, named
 from .lost_normaliser import compare_logits
-from .measuring import Plot, Rows, fields, gap, over, tidy
+from .measuring import Plot, Rows, every, fields, gap, tidy
 
 DTYPES = ("float32", "float64")
 NO_SINK = -1e30  # logit of a token that gets the weight 0
@@ -74,9 +73,9 @@ def run(config: Config, key: jax.Array) -> tuple[Rows, Verdict]:
     return rows, judge(*named(checks), amended=True)
 
 
-@partial(jax.jit, static_argnames="config")
+@every(1, 1)
 def measure(
-    keys: jax.Array, temperatures: jax.Array, shifts: jax.Array, config: Config
+    key: jax.Array, temperature: jax.Array, shifts: jax.Array, config: Config
 ) -> dict[str, jax.Array]:
     """Return errors and bounds [draw, temperature, shift, dtype], and the effect of shifts on f*.
 
@@ -110,32 +109,29 @@ def measure(
         top = jnp.max(jnp.abs(logits))
         return jnp.max(error), theory.recovery_error(top, log_c.astype(float), p, dtype), top
 
-    def once(key: jax.Array, temperature: jax.Array) -> dict[str, jax.Array]:
-        task = sample(key, process)
+    task = sample(key, process)
 
-        def at(shift: jax.Array) -> tuple[jax.Array, ...]:
-            low, high = (recover(task, temperature, shift, dtype) for dtype in DTYPES)
-            return jnp.stack([low[0], high[0]]), jnp.stack([low[1], high[1]]), high[2]
+    def at(shift: jax.Array) -> tuple[jax.Array, ...]:
+        low, high = (recover(task, temperature, shift, dtype) for dtype in DTYPES)
+        return jnp.stack([low[0], high[0]]), jnp.stack([low[1], high[1]]), high[2]
 
-        errors, bounds, top = jax.lax.map(at, shifts)
-        kernel = Exponential(temperature)
-        log_c = theory.log_sink(kernel, task)
-        K, k = kernel(task.x, task.x), kernel(task.x_query, task.x)
-        ridge = 0.1 * jnp.trace(K) / len(K)
+    errors, bounds, top = jax.lax.map(at, shifts)
+    kernel = Exponential(temperature)
+    log_c = theory.log_sink(kernel, task)
+    K, k = kernel(task.x, task.x), kernel(task.x_query, task.x)
+    ridge = 0.1 * jnp.trace(K) / len(K)
 
-        def predicted(of_rows: jax.Array, of_queries: jax.Array, ridge: jax.Array) -> jax.Array:
-            # with D = diag(of_rows): (D K + ridge I)^-1 = (K + ridge D^-1)^-1 D^-1
-            alpha = solve(K + jnp.diag(ridge / of_rows), task.y / of_rows)
-            return matmul(of_queries[:, None] * k, alpha)
+    def predicted(of_rows: jax.Array, of_queries: jax.Array, ridge: jax.Array) -> jax.Array:
+        # with D = diag(of_rows): (D K + ridge I)^-1 = (K + ridge D^-1)^-1 D^-1
+        alpha = solve(K + jnp.diag(ridge / of_rows), task.y / of_rows)
+        return matmul(of_queries[:, None] * k, alpha)
 
-        best = predicted(jnp.ones(len(K)), jnp.ones(len(k)), ridge)
-        c = jnp.exp(log_c)
-        shifted = predicted(jnp.full(len(K), 1 / c), jnp.full(len(k), 1 / c), ridge / c)
-        by_row = predicted(1 / jnp.max(K, axis=1), 1 / jnp.max(k, axis=1), ridge / jnp.max(K))
-        known = {"errors": errors, "bounds": bounds, "top": top}
-        return {**known, "shifted": gap(shifted, best), "by_row": gap(by_row, best)}
-
-    return over(once, keys, temperatures)
+    best = predicted(jnp.ones(len(K)), jnp.ones(len(k)), ridge)
+    c = jnp.exp(log_c)
+    shifted = predicted(jnp.full(len(K), 1 / c), jnp.full(len(k), 1 / c), ridge / c)
+    by_row = predicted(1 / jnp.max(K, axis=1), 1 / jnp.max(k, axis=1), ridge / jnp.max(K))
+    known = {"errors": errors, "bounds": bounds, "top": top}
+    return {**known, "shifted": gap(shifted, best), "by_row": gap(by_row, best)}
 
 
 CLAIM = Claim(

@@ -19,7 +19,7 @@ from ...numerics import matmul
 from ...tasks import GaussianProcess, Task, system
 from ...transformer import Cache, run_with_cache
 from .claim import HOLDS, TASK, Claim, Verdict, at_most, judge, named
-from .measuring import Plot, Rows, draw_tasks, fields, over, tidy
+from .measuring import Plot, Rows, draw_tasks, every, fields, tidy
 
 NAMES = ("conjugate_gradient", "chebyshev", "heavy_ball", "gradient_descent")
 RATES = {name: load(str(SOLVERS[name].rate)) for name in NAMES}
@@ -90,61 +90,53 @@ class Problem(NamedTuple):
     factor: jax.Array
 
 
-@jax.jit
-def solve(tasks: Task, ridges: jax.Array, kernel: Kernel) -> Problem:
+@every(1, 1, static=())
+def solve(task: Task, ridge: jax.Array, kernel: Kernel) -> Problem:
     """Return the problems [draw, ridge]."""
-
-    def once(task: Task, ridge: jax.Array) -> Problem:
-        gram = system(kernel, task).gram
-        A = gram + ridge * jnp.eye(len(gram))
-        y = jnp.stack([task.y, eigh(A)[1][:, -1]])
-        exact = jax.lax.map(lambda y: solvers.exact(kernel, task.replace(y=y), ridge=ridge), y)
-        far = theory.prediction_bound(kernel, task, jnp.zeros_like(task.y), ridge=ridge)
-        return Problem(
-            kernel=kernel,
-            task=task,
-            ridge=ridge,
-            A=A,
-            spectrum=theory.spectral_bounds(kernel, task, ridge=ridge),
-            log_sink=theory.log_sink(kernel, task),
-            y=y,
-            alpha=exact.alpha,
-            prediction=exact.prediction[0],
-            factor=far / theory.energy_norm(A, exact.alpha[0]),  # sqrt(k^T A^-1 k)
-        )
-
-    return over(once, tasks, ridges)
+    gram = system(kernel, task).gram
+    A = gram + ridge * jnp.eye(len(gram))
+    y = jnp.stack([task.y, eigh(A)[1][:, -1]])
+    exact = jax.lax.map(lambda y: solvers.exact(kernel, task.replace(y=y), ridge=ridge), y)
+    far = theory.prediction_bound(kernel, task, jnp.zeros_like(task.y), ridge=ridge)
+    return Problem(
+        kernel=kernel,
+        task=task,
+        ridge=ridge,
+        A=A,
+        spectrum=theory.spectral_bounds(kernel, task, ridge=ridge),
+        log_sink=theory.log_sink(kernel, task),
+        y=y,
+        alpha=exact.alpha,
+        prediction=exact.prediction[0],
+        factor=far / theory.energy_norm(A, exact.alpha[0]),  # sqrt(k^T A^-1 k)
+    )
 
 
-@partial(jax.jit, static_argnames=("name", "steps"))
-def measure(problems: Problem, name: str, steps: int) -> dict[str, jax.Array]:
+@every(2, static=("name", "steps"))
+def measure(problem: Problem, name: str, steps: int) -> dict[str, jax.Array]:
     """Return errors for the y of the task and the worst y, and bounds [draw, ridge, step]."""
+    kernel, task, low, high = problem.kernel, problem.task, *problem.spectrum
+    sink = Softmax(log_sink=problem.log_sink)
+    needs: dict[str, Any] = {"ridge": problem.ridge, "steps": steps, "attention": sink}
+    if name != "conjugate_gradient":
+        needs["spectrum"] = (low, high)
+    model = getattr(constructions, name)(kernel, num_features=task.num_features, **needs)
 
-    def once(problem: Problem) -> dict[str, jax.Array]:
-        kernel, task, low, high = problem.kernel, problem.task, *problem.spectrum
-        sink = Softmax(log_sink=problem.log_sink)
-        needs: dict[str, Any] = {"ridge": problem.ridge, "steps": steps, "attention": sink}
-        if name != "conjugate_gradient":
-            needs["spectrum"] = (low, high)
-        model = getattr(constructions, name)(kernel, num_features=task.num_features, **needs)
+    def path(y: jax.Array) -> Cache:
+        return run_with_cache(model, task.replace(y=y), names=("alpha", "prediction"))[1]
 
-        def path(y: jax.Array) -> Cache:
-            return run_with_cache(model, task.replace(y=y), names=("alpha", "prediction"))[1]
-
-        found = jax.vmap(path)(problem.y)
-        errors = theory.energy_norm(problem.A, found["alpha"] - problem.alpha[:, None])
-        own, worst = errors / errors[:, :1]
-        f_error = jnp.abs(found["prediction"][0] - problem.prediction[None])
-        f_bound = errors[0][:, None] * problem.factor[None]
-        return {
-            "error": own,
-            "worst": worst,
-            "rate": RATES[name](low, high, jnp.arange(steps + 1.0)) + 1e-11,  # room for rounding
-            "f_error": f_error,
-            "f_bound": f_bound + 1e-11 * jnp.max(f_bound),
-        }
-
-    return jax.lax.map(lambda own: jax.lax.map(once, own), problems)
+    found = jax.vmap(path)(problem.y)
+    errors = theory.energy_norm(problem.A, found["alpha"] - problem.alpha[:, None])
+    own, worst = errors / errors[:, :1]
+    f_error = jnp.abs(found["prediction"][0] - problem.prediction[None])
+    f_bound = errors[0][:, None] * problem.factor[None]
+    return {
+        "error": own,
+        "worst": worst,
+        "rate": RATES[name](low, high, jnp.arange(steps + 1.0)) + 1e-11,  # room for rounding
+        "f_error": f_error,
+        "f_bound": f_bound + 1e-11 * jnp.max(f_bound),
+    }
 
 
 @partial(jax.jit, static_argnums=0)

@@ -16,7 +16,7 @@ from ...linalg import eigh, solve
 from ...tasks import GaussianProcess, Task, sample, system
 from ...transformer import run_with_cache
 from .claim import CORRECTED, TASK, Claim, Verdict, at_least, at_most, judge, named
-from .measuring import Plot, Rows, fields, over, tidy
+from .measuring import Plot, Rows, every, fields, tidy
 
 STEPS = (1.0, 1.9, 2.1)  # in units of 1 / (sigma_1 + ridge)
 SERIES = ("Neumann", *(f"step {step} / (sigma_1 + ridge)" for step in STEPS))
@@ -75,8 +75,8 @@ def run(config: Config, key: jax.Array) -> tuple[Rows, Verdict]:
     return rows, judge(*named(checks), amended=True)
 
 
-@partial(jax.jit, static_argnames="config")
-def measure(keys: jax.Array, ratios: jax.Array, config: Config) -> dict[str, jax.Array]:
+@every(1, 1)
+def measure(key: jax.Array, ratio: jax.Array, config: Config) -> dict[str, jax.Array]:
     """Return errors [draw, ridge, series, step] and the growth of the error in one step.
 
     The growth is `factor` by theory, and `worst` as measured for the worst y. `smallest` is
@@ -84,44 +84,40 @@ def measure(keys: jax.Array, ratios: jax.Array, config: Config) -> dict[str, jax
     """
     kernel = Exponential(config.temperature)
     process = GaussianProcess(kernel, num_supports=config.num_supports, inputs="sphere")
+    task = sample(key, process)
+    gram = system(kernel, task).gram
+    sigma, vectors = eigh(gram)
+    ridge = ratio * sigma[-1]
+    high = ridge + sigma[-1]
 
-    def once(key: jax.Array, ratio: jax.Array) -> dict[str, jax.Array]:
-        task = sample(key, process)
-        gram = system(kernel, task).gram
-        sigma, vectors = eigh(gram)
-        ridge = ratio * sigma[-1]
-        high = ridge + sigma[-1]
+    def series(eta: jax.Array) -> tuple[jax.Array, jax.Array]:
+        # sum_j (I - eta A)^j eta y, which is sum_j (-K / ridge)^j y / ridge for eta = 1 / ridge
+        sink = Softmax(log_sink=theory.log_sink(kernel, task))
+        options = {"ridge": ridge, "steps": config.steps, "step_size": eta}
+        model = constructions.gradient_descent(kernel, num_features=2, attention=sink, **options)
 
-        def series(eta: jax.Array) -> tuple[jax.Array, jax.Array]:
-            # sum_j (I - eta A)^j eta y, which is sum_j (-K / ridge)^j y / ridge for eta = 1 / ridge
-            sink = Softmax(log_sink=theory.log_sink(kernel, task))
-            options = {"ridge": ridge, "steps": config.steps, "step_size": eta}
-            model = constructions.gradient_descent(
-                kernel, num_features=2, attention=sink, **options
-            )
+        def errors(task: Task) -> jax.Array:
+            exact = solvers.exact(kernel, task, ridge=ridge).alpha
+            _, cache = run_with_cache(model, task, names=("alpha",))
+            gaps = jnp.linalg.norm(cache["alpha"] - exact[None], axis=1)
+            return gaps / jnp.linalg.norm(exact)
 
-            def errors(task: Task) -> jax.Array:
-                exact = solvers.exact(kernel, task, ridge=ridge).alpha
-                _, cache = run_with_cache(model, task, names=("alpha",))
-                gaps = jnp.linalg.norm(cache["alpha"] - exact[None], axis=1)
-                return gaps / jnp.linalg.norm(exact)
+        first, last = (errors(task.replace(y=vectors[:, i]))[1] for i in (0, -1))
+        return errors(task), jnp.maximum(first, last)
 
-            first, last = (errors(task.replace(y=vectors[:, i]))[1] for i in (0, -1))
-            return errors(task), jnp.maximum(first, last)
-
-        etas = jnp.stack([1 / ridge, *(step / high for step in STEPS)])
-        error, worst = jax.lax.map(series, etas)
-        # the smallest eigenvalue of K may be 0 up to rounding
-        rest = [theory.stationary_factor(ridge + sigma[0], high, eta) for eta in etas[1:]]
-        factors = jnp.stack([theory.neumann_factor(sigma[-1], ridge), *rest])
-        smallest = jnp.abs(sigma[0]) / sigma[-1]
-        return {"error": error, "factor": factors, "worst": worst, "smallest": smallest}
-
-    return over(once, keys, ratios)
+    etas = jnp.stack([1 / ridge, *(step / high for step in STEPS)])
+    error, worst = jax.lax.map(series, etas)
+    # the smallest eigenvalue of K may be 0 up to rounding
+    rest = [theory.stationary_factor(ridge + sigma[0], high, eta) for eta in etas[1:]]
+    factors = jnp.stack([theory.neumann_factor(sigma[-1], ridge), *rest])
+    smallest = jnp.abs(sigma[0]) / sigma[-1]
+    return {"error": error, "factor": factors, "worst": worst, "smallest": smallest}
 
 
-@partial(jax.jit, static_argnames="config")
-def inverse_series(keys: jax.Array, ratios: jax.Array, config: Config) -> tuple:
+@every()
+def inverse_series(
+    key: jax.Array, ratios: jax.Array, config: Config
+) -> tuple[jax.Array, jax.Array]:
     """The series sum_j (-ridge)^j K^-(j+1) of the inverse of K + ridge I, in powers of K^-1.
 
     Return the errors of the partial sums times y [draw, ridge, step], and their growth. The ridges
@@ -132,28 +128,24 @@ def inverse_series(keys: jax.Array, ratios: jax.Array, config: Config) -> tuple:
     kernel = Exponential(0.2)
     n = config.num_supports
     process = GaussianProcess(kernel, num_features=8, num_supports=n, inputs="sphere")
+    gram, _, y = system(kernel, sample(key, process))
+    sigma, vectors = eigh(gram)
 
-    def once(key: jax.Array) -> tuple[jax.Array, jax.Array]:
-        gram, _, y = system(kernel, sample(key, process))
-        sigma, vectors = eigh(gram)
+    def errors(y: jax.Array, ratio: jax.Array) -> jax.Array:
+        ridge = ratio * sigma[0]
+        exact = solve(gram + ridge * jnp.eye(len(gram)), y)
 
-        def errors(y: jax.Array, ratio: jax.Array) -> jax.Array:
-            ridge = ratio * sigma[0]
-            exact = solve(gram + ridge * jnp.eye(len(gram)), y)
+        def step(alpha: jax.Array, _: None) -> tuple[jax.Array, jax.Array]:
+            alpha = solve(gram, y - ridge * alpha)
+            return alpha, jnp.linalg.norm(alpha - exact)
 
-            def step(alpha: jax.Array, _: None) -> tuple[jax.Array, jax.Array]:
-                alpha = solve(gram, y - ridge * alpha)
-                return alpha, jnp.linalg.norm(alpha - exact)
+        _, gaps = jax.lax.scan(step, jnp.zeros_like(y), length=config.steps)
+        return jnp.concatenate([jnp.ones(1), gaps / jnp.linalg.norm(exact)])
 
-            _, gaps = jax.lax.scan(step, jnp.zeros_like(y), length=config.steps)
-            return jnp.concatenate([jnp.ones(1), gaps / jnp.linalg.norm(exact)])
-
-        found, worst = (
-            jax.lax.map(partial(errors, outputs), ratios) for outputs in (y, vectors[:, :1])
-        )
-        return found, worst[:, 1]
-
-    return jax.lax.map(once, keys)
+    found, worst = (
+        jax.lax.map(partial(errors, outputs), ratios) for outputs in (y, vectors[:, :1])
+    )
+    return found, worst[:, 1]
 
 
 CLAIM = Claim(

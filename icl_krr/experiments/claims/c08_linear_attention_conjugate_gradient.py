@@ -30,7 +30,7 @@ from ...tasks import LinearRegression, Task, system
 from ...transformer import Transformer, run_with_cache
 from ..solverbench.rivals import one_attention
 from .claim import CORRECTED, TASK, Claim, Verdict, at_most, judge, named
-from .measuring import Plot, Rows, draw_tasks, tidy
+from .measuring import Plot, Rows, draw_tasks, every, tidy
 
 KERNEL, STATES = Linear(), ("alpha", "r", "p")
 
@@ -124,37 +124,33 @@ def needs(name: str, config: Config, task: Task) -> dict[str, Any]:
     return options
 
 
-@partial(jax.jit, static_argnames=("name", "config"))
-def measure(tasks: Task, name: str, config: Config) -> tuple[jax.Array, jax.Array]:
+@every(static=("name", "config"))
+def measure(task: Task, name: str, config: Config) -> tuple[jax.Array, jax.Array]:
     """Return the errors of the start and every step [draw, step, state], and the gaps to f*.
 
     The error compares the slots alpha, r and p after a step with one step of the solver, computed
     from the slots before the step. So it does not accumulate rounding over the steps, which late
     steps amplify: whole runs of two programs differ by up to 1e-10.
     """
-
-    def once(task: Task) -> tuple[jax.Array, jax.Array]:
-        _, cache = run_with_cache(build(name, config, task), task, names=(*STATES, "prediction"))
-        path = [cache[state] for state in STATES]
-        if name == "Chebyshev":
-            oracle = solvers.chebyshev(KERNEL, task, **needs(name, config, task))
-            expected = [getattr(oracle, state) for state in STATES]
-        else:
-            A = system(KERNEL, task).gram + config.ridge * jnp.eye(config.num_supports)
-            inverse = preconditioner(name, A, config, task)
-            start = jnp.zeros_like(task.y), task.y, matmul(inverse, task.y)
-            step = partial(conjugate_gradient_step, A, inverse)
-            after = jax.vmap(step)(*(states[:-1] for states in path))
-            expected = [jnp.vstack(pair) for pair in zip(start, after, strict=True)]
-        errors = [
-            jnp.max(jnp.abs(found - wanted), axis=1) / jnp.max(jnp.abs(found))
-            for found, wanted in zip(path, expected, strict=True)
-        ]
-        exact = solvers.exact(KERNEL, task, ridge=config.ridge).prediction
-        gaps = jnp.linalg.norm(cache["prediction"] - exact[None], axis=1) / jnp.linalg.norm(exact)
-        return jnp.stack(errors, axis=-1), gaps
-
-    return jax.lax.map(once, tasks)
+    _, cache = run_with_cache(build(name, config, task), task, names=(*STATES, "prediction"))
+    path = [cache[state] for state in STATES]
+    if name == "Chebyshev":
+        oracle = solvers.chebyshev(KERNEL, task, **needs(name, config, task))
+        expected = [getattr(oracle, state) for state in STATES]
+    else:
+        A = system(KERNEL, task).gram + config.ridge * jnp.eye(config.num_supports)
+        inverse = preconditioner(name, A, config, task)
+        start = jnp.zeros_like(task.y), task.y, matmul(inverse, task.y)
+        step = partial(conjugate_gradient_step, A, inverse)
+        after = jax.vmap(step)(*(states[:-1] for states in path))
+        expected = [jnp.vstack(pair) for pair in zip(start, after, strict=True)]
+    errors = [
+        jnp.max(jnp.abs(found - wanted), axis=1) / jnp.max(jnp.abs(found))
+        for found, wanted in zip(path, expected, strict=True)
+    ]
+    exact = solvers.exact(KERNEL, task, ridge=config.ridge).prediction
+    gaps = jnp.linalg.norm(cache["prediction"] - exact[None], axis=1) / jnp.linalg.norm(exact)
+    return jnp.stack(errors, axis=-1), gaps
 
 
 def conjugate_gradient_step(

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from functools import partial
 
 import jax
 import jax.numpy as jnp
@@ -16,7 +15,7 @@ from ...numerics import matmul
 from ...tasks import LinearRegression, Task
 from ...transformer import run_with_cache
 from .claim import HOLDS, TASK, Claim, Verdict, at_least, at_most, judge, named, within
-from .measuring import Plot, Rows, draw_tasks, exponent, tidy
+from .measuring import Plot, Rows, draw_tasks, every, exponent, tidy
 
 HEADS = ("one-sided", "pair")
 DTYPES = ("float32", "float64")
@@ -85,71 +84,61 @@ def run(config: Config, key: jax.Array) -> tuple[Rows, Verdict]:
     return rows, judge(*named(checks))
 
 
-@jax.jit
-def product_errors(tasks: Task) -> tuple[jax.Array, jax.Array]:
+@every(static=())
+def product_errors(task: Task) -> tuple[jax.Array, jax.Array]:
     """Return the errors of the emulated S v.
 
     In the first array [draw, heads, e], v has mean 0 and e is 1e-2 or 1e-3. In the second array
     [draw, heads], the mean of v is not 0 and e = 1e-3.
     """
+    v, S = 1 + task.y[:, None], matmul(task.x, task.x.T)
 
-    def once(task: Task) -> tuple[jax.Array, jax.Array]:
-        v, S = 1 + task.y[:, None], matmul(task.x, task.x.T)
+    def error(v: jax.Array, e: float, symmetric: bool) -> jax.Array:
+        found = theory.emulated_product(S, v, e, symmetric=symmetric)
+        return jnp.linalg.norm(found - matmul(S, v)) / jnp.linalg.norm(matmul(S, v))
 
-        def error(v: jax.Array, e: float, symmetric: bool) -> jax.Array:
-            found = theory.emulated_product(S, v, e, symmetric=symmetric)
-            return jnp.linalg.norm(found - matmul(S, v)) / jnp.linalg.norm(matmul(S, v))
-
-        centred = v - jnp.mean(v)
-        return (
-            jnp.array([[error(centred, e, pair) for e in (1e-2, 1e-3)] for pair in (False, True)]),
-            jnp.array([error(v, 1e-3, pair) for pair in (False, True)]),
-        )
-
-    return jax.lax.map(once, tasks)
+    centred = v - jnp.mean(v)
+    return (
+        jnp.array([[error(centred, e, pair) for e in (1e-2, 1e-3)] for pair in (False, True)]),
+        jnp.array([error(v, 1e-3, pair) for pair in (False, True)]),
+    )
 
 
-@partial(jax.jit, static_argnames=("symmetric", "dtype", "config"))
+@every(static=("symmetric", "dtype", "config"))
 def measure(
-    tasks: Task, scales: jax.Array, symmetric: bool, dtype: str, config: Config
-) -> tuple[jax.Array, jax.Array, jax.Array]:
+    task: Task, scales: jax.Array, symmetric: bool, dtype: str, config: Config
+) -> tuple[jax.Array, ...]:
     """Return the gaps to f* at every step for emulated and exact CG.
 
     The arrays are emulated CG [draw, scale, step], emulated CG at the e of `theory.best_epsilon`
     [draw, step] and exact CG [draw, step].
     """
+    low = Task(*(part.astype(dtype) for part in (task.x, task.y, task.x_query)))
+    exact = solvers.exact(Linear(), task, ridge=config.ridge).prediction
+    points = jnp.concatenate([task.x, task.x_query])
+    top = jnp.max(jnp.abs(matmul(points, task.x.T)))
 
-    def once(task: Task) -> tuple[jax.Array, ...]:
-        low = Task(*(part.astype(dtype) for part in (task.x, task.y, task.x_query)))
-        exact = solvers.exact(Linear(), task, ridge=config.ridge).prediction
-        points = jnp.concatenate([task.x, task.x_query])
-        top = jnp.max(jnp.abs(matmul(points, task.x.T)))
+    def gap(path: jax.Array) -> jax.Array:
+        return jnp.linalg.norm(path.astype(float) - exact[None], axis=1) / jnp.linalg.norm(exact)
 
-        def gap(path: jax.Array) -> jax.Array:
-            return jnp.linalg.norm(path.astype(float) - exact[None], axis=1) / jnp.linalg.norm(
-                exact
-            )
+    def emulated(epsilon: jax.Array) -> jax.Array:
+        model = constructions.conjugate_gradient(
+            Linear(),
+            num_features=config.num_features,
+            ridge=config.ridge,
+            steps=config.steps,
+            form="fused",
+            attention=Softmax(epsilon=epsilon.astype(dtype), symmetric=symmetric),
+            dtype=dtype,
+        )
+        return gap(run_with_cache(model, low, names=("prediction",))[1]["prediction"])
 
-        def emulated(epsilon: jax.Array) -> jax.Array:
-            model = constructions.conjugate_gradient(
-                Linear(),
-                num_features=config.num_features,
-                ridge=config.ridge,
-                steps=config.steps,
-                form="fused",
-                attention=Softmax(epsilon=epsilon.astype(dtype), symmetric=symmetric),
-                dtype=dtype,
-            )
-            return gap(run_with_cache(model, low, names=("prediction",))[1]["prediction"])
-
-        best = theory.best_epsilon(top, symmetric=symmetric, dtype=dtype)
-        gaps = jax.lax.map(emulated, jnp.append(scales / top, best))
-        plain = solvers.conjugate_gradient(
-            Linear(), task, ridge=config.ridge, steps=config.steps
-        ).prediction
-        return gaps[:-1], gaps[-1], gap(plain)
-
-    return jax.lax.map(once, tasks)
+    best = theory.best_epsilon(top, symmetric=symmetric, dtype=dtype)
+    gaps = jax.lax.map(emulated, jnp.append(scales / top, best))
+    plain = solvers.conjugate_gradient(
+        Linear(), task, ridge=config.ridge, steps=config.steps
+    ).prediction
+    return gaps[:-1], gaps[-1], gap(plain)
 
 
 CLAIM = Claim(

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from functools import partial
 
 import jax
 import jax.numpy as jnp
@@ -16,7 +15,7 @@ from ...tasks import GaussianProcess, sample
 from ...theory import log_sink
 from ...transformer import predict, run_with_cache
 from .claim import HOLDS, TASK, Claim, Verdict, at_most, judge, named
-from .measuring import Plot, Rows, largest_gap, over, tidy
+from .measuring import Plot, Rows, every, largest_gap, tidy
 
 
 @dataclass(frozen=True)
@@ -47,42 +46,38 @@ def run(config: Config, key: jax.Array) -> tuple[Rows, Verdict]:
     return rows, judge(*named(checks))
 
 
-@partial(jax.jit, static_argnames="config")
+@every(1, 1)
 def measure(
-    keys: jax.Array, lengthscales: jax.Array, sinks: jax.Array, config: Config
-) -> tuple[jax.Array, jax.Array, jax.Array]:
+    key: jax.Array, lengthscale: jax.Array, sinks: jax.Array, config: Config
+) -> tuple[jax.Array, ...]:
     p, ridge, eta = config.num_features, 1e-3, 1.3
     process = GaussianProcess(
         Gaussian(), num_features=p, num_supports=config.num_supports, num_queries=8
     )
+    task, kernel = sample(key, process), Gaussian(lengthscale)
+    G, g = kernel(task.x, task.x), kernel(task.x_query, task.x)
+    smooth = matmul(g, task.y) / jnp.sum(g, axis=1)
+    found = predict(constructions.nadaraya_watson(kernel, num_features=p), task)
+    head = jnp.max(jnp.abs(found - smooth)) / jnp.max(jnp.abs(task.y))
 
-    def once(key: jax.Array, lengthscale: jax.Array) -> tuple[jax.Array, ...]:
-        task, kernel = sample(key, process), Gaussian(lengthscale)
-        G, g = kernel(task.x, task.x), kernel(task.x_query, task.x)
-        smooth = matmul(g, task.y) / jnp.sum(g, axis=1)
-        found = predict(constructions.nadaraya_watson(kernel, num_features=p), task)
-        head = jnp.max(jnp.abs(found - smooth)) / jnp.max(jnp.abs(task.y))
+    def with_sink(c: jax.Array) -> tuple[jax.Array, jax.Array]:
+        model = constructions.richardson(
+            kernel,
+            num_features=p,
+            ridge=ridge,
+            steps=2,
+            step_size=eta,
+            sink=c,
+            attention=Softmax(log_sink=log_sink(kernel, task)),
+        )
+        alpha = run_with_cache(model, task, names=("alpha",))[1]["alpha"]
+        sums = jnp.sum(G, axis=1) + c
+        first = eta * task.y / sums
+        # the contribution of the head to the second step
+        rest = first + eta * (task.y - ridge * first) / sums - alpha[2]
+        return largest_gap(alpha[1], first), largest_gap(rest / eta, matmul(G, first) / sums)
 
-        def with_sink(c: jax.Array) -> tuple[jax.Array, jax.Array]:
-            model = constructions.richardson(
-                kernel,
-                num_features=p,
-                ridge=ridge,
-                steps=2,
-                step_size=eta,
-                sink=c,
-                attention=Softmax(log_sink=log_sink(kernel, task)),
-            )
-            alpha = run_with_cache(model, task, names=("alpha",))[1]["alpha"]
-            sums = jnp.sum(G, axis=1) + c
-            first = eta * task.y / sums
-            # the contribution of the head to the second step
-            rest = first + eta * (task.y - ridge * first) / sums - alpha[2]
-            return largest_gap(alpha[1], first), largest_gap(rest / eta, matmul(G, first) / sums)
-
-        return head, *jax.lax.map(with_sink, sinks)
-
-    return over(once, keys, lengthscales)
+    return head, *jax.lax.map(with_sink, sinks)
 
 
 CLAIM = Claim(

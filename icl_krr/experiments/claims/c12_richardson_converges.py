@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from functools import partial
 
 import jax
 import jax.numpy as jnp
@@ -15,7 +14,7 @@ from ...kernels import Gaussian
 from ...tasks import GaussianProcess, sample
 from ...transformer import run_with_cache
 from .claim import HOLDS, TASK, Claim, Verdict, at_least, at_most, judge, named
-from .measuring import Plot, Rows, largest_gap, over, tidy
+from .measuring import Plot, Rows, every, largest_gap, tidy
 
 KERNEL = Gaussian(0.7)
 CASES = (  # ridge, c, step
@@ -36,7 +35,7 @@ class Config:
 
 def run(config: Config, key: jax.Array) -> tuple[Rows, Verdict]:
     keys = jax.random.split(key, config.draws)
-    parts = [measure(keys, n, config) for n in config.sizes]
+    parts = [measure(keys, jnp.asarray(CASES), n, config) for n in config.sizes]
     low, high, error, slots = (np.stack(v, axis=1) for v in zip(*parts, strict=True))
     etas, steps = np.array([eta for *_, eta in CASES]), np.arange(config.steps + 1)
     # [draw, n, case]: each step multiplies the error by at most this factor
@@ -76,33 +75,28 @@ def run(config: Config, key: jax.Array) -> tuple[Rows, Verdict]:
     return rows, judge(*named(checks))
 
 
-@partial(jax.jit, static_argnames=("num_supports", "config"))
-def measure(keys: jax.Array, num_supports: int, config: Config) -> tuple[jax.Array, ...]:
+@every(1, 1, static=("num_supports", "config"))
+def measure(
+    key: jax.Array, case: jax.Array, num_supports: int, config: Config
+) -> tuple[jax.Array, ...]:
     """Return extreme eigenvalues, errors and the gap between slots and iterates of every case.
 
     The error is |sqrt(D + c I) (alpha_t - alpha*)| at every step, relative to step 0.
     """
     process = GaussianProcess(KERNEL, num_supports=num_supports, num_queries=1)
-
-    def once(key: jax.Array, case: jax.Array) -> tuple[jax.Array, ...]:
-        (ridge, c, eta), task = case, sample(key, process)
-        sigma = theory.preconditioned_eigenvalues(KERNEL, task, ridge=ridge, sink=c)
-        sums = jnp.sum(KERNEL(task.x, task.x), axis=1) + c
-        exact = solvers.exact(KERNEL, task, ridge=ridge).alpha
-        options = {"ridge": ridge, "steps": config.steps, "step_size": eta, "sink": c}
-        model = constructions.richardson(
-            KERNEL,
-            num_features=2,
-            attention=Softmax(log_sink=theory.log_sink(KERNEL, task)),
-            **options,
-        )
-        alpha = run_with_cache(model, task, names=("alpha",))[1]["alpha"]
-        oracle = jnp.asarray(solvers.richardson(KERNEL, task, **options).alpha)
-        # (D + c I)^-1 A is symmetric in this norm
-        error = jnp.linalg.norm(jnp.sqrt(sums)[None] * (alpha - exact[None]), axis=1)
-        return sigma[0], sigma[-1], error / error[0], largest_gap(alpha, oracle)
-
-    return over(once, keys, jnp.asarray(CASES))
+    (ridge, c, eta), task = case, sample(key, process)
+    sigma = theory.preconditioned_eigenvalues(KERNEL, task, ridge=ridge, sink=c)
+    sums = jnp.sum(KERNEL(task.x, task.x), axis=1) + c
+    exact = solvers.exact(KERNEL, task, ridge=ridge).alpha
+    options = {"ridge": ridge, "steps": config.steps, "step_size": eta, "sink": c}
+    model = constructions.richardson(
+        KERNEL, num_features=2, attention=Softmax(log_sink=theory.log_sink(KERNEL, task)), **options
+    )
+    alpha = run_with_cache(model, task, names=("alpha",))[1]["alpha"]
+    oracle = jnp.asarray(solvers.richardson(KERNEL, task, **options).alpha)
+    # (D + c I)^-1 A is symmetric in this norm
+    error = jnp.linalg.norm(jnp.sqrt(sums)[None] * (alpha - exact[None]), axis=1)
+    return sigma[0], sigma[-1], error / error[0], largest_gap(alpha, oracle)
 
 
 CLAIM = Claim(

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from functools import partial
 
 import jax
 import jax.numpy as jnp
@@ -15,7 +14,7 @@ from ...kernels import Gaussian
 from ...tasks import GaussianProcess, system
 from ...transformer import run_with_cache
 from .claim import CORRECTED, TASK, Claim, Verdict, at_most, judge, named, within
-from .measuring import Plot, Rows, exponent, first_below, tidy
+from .measuring import Plot, Rows, every, exponent, first_below, tidy
 
 BASE = {"n": 64.0, "ridge": 0.1, "lengthscale": 1.0, "p": 2.0}
 LINES = ("richardson", "conjugate gradient")
@@ -104,9 +103,9 @@ def run(config: Config, key: jax.Array) -> tuple[Rows, Verdict]:
     return rows, judge(*named(checks), amended=True)
 
 
-@partial(jax.jit, static_argnames=("n", "config"))
+@every(static=("n", "config"))
 def measure(
-    keys: jax.Array, ridge: jax.Array, lengthscale: jax.Array, p: jax.Array, n: int, config: Config
+    key: jax.Array, ridge: jax.Array, lengthscale: jax.Array, p: jax.Array, n: int, config: Config
 ) -> tuple:
     """Return condition numbers, errors of both solvers, one more error, a factor, and blocks.
 
@@ -117,39 +116,34 @@ def measure(
     """
     most, kernel = max((int(BASE["p"]), *config.p)), Gaussian(lengthscale)
     process = GaussianProcess(kernel, num_features=most, num_supports=n, num_queries=1)
-
-    def once(key: jax.Array) -> tuple:
-        # the other features are 0, so that one compiled program serves every p
-        task = process.sample(key, active=p)
-        sigma = theory.preconditioned_eigenvalues(kernel, task, ridge=ridge, sink=ridge)
-        low, high = theory.spectral_bounds(kernel, task, ridge=ridge)
-        gram = system(kernel, task).gram
-        sums, A = jnp.sum(gram, axis=1) + ridge, gram + ridge * jnp.eye(n)
-        exact = solvers.exact(kernel, task, ridge=ridge).alpha
-        eta = 2 / (sigma[0] + sigma[-1])
-        common = {
-            "num_features": most,
-            "ridge": ridge,
-            "attention": Softmax(log_sink=theory.log_sink(kernel, task)),
-        }
-        richardson_steps, cg_steps = config.steps
-        models = (
-            constructions.richardson(kernel, steps=richardson_steps, step_size=eta, **common),
-            constructions.conjugate_gradient(kernel, steps=cg_steps, form="fused", **common),
-        )
-        off = [
-            run_with_cache(model, task, names=("alpha",))[1]["alpha"] - exact[None]
-            for model in models
-        ]
-        lines = tuple(theory.energy_norm(A, gap) for gap in off)
-        # (D + c I)^-1 A is symmetric in this norm
-        own = jnp.linalg.norm(jnp.sqrt(sums)[None] * off[0], axis=1)
-        conds = jnp.stack([sigma[-1] / sigma[0], high / low])
-        factor = theory.stationary_factor(sigma[0], sigma[-1], eta)
-        blocks = jnp.array([model.blocks_per_step for model in models])
-        return conds, tuple(line / line[0] for line in lines), own / own[0], factor, blocks
-
-    return jax.lax.map(once, keys)
+    # the other features are 0, so that one compiled program serves every p
+    task = process.sample(key, active=p)
+    sigma = theory.preconditioned_eigenvalues(kernel, task, ridge=ridge, sink=ridge)
+    low, high = theory.spectral_bounds(kernel, task, ridge=ridge)
+    gram = system(kernel, task).gram
+    sums, A = jnp.sum(gram, axis=1) + ridge, gram + ridge * jnp.eye(n)
+    exact = solvers.exact(kernel, task, ridge=ridge).alpha
+    eta = 2 / (sigma[0] + sigma[-1])
+    common = {
+        "num_features": most,
+        "ridge": ridge,
+        "attention": Softmax(log_sink=theory.log_sink(kernel, task)),
+    }
+    richardson_steps, cg_steps = config.steps
+    models = (
+        constructions.richardson(kernel, steps=richardson_steps, step_size=eta, **common),
+        constructions.conjugate_gradient(kernel, steps=cg_steps, form="fused", **common),
+    )
+    off = [
+        run_with_cache(model, task, names=("alpha",))[1]["alpha"] - exact[None] for model in models
+    ]
+    lines = tuple(theory.energy_norm(A, gap) for gap in off)
+    # (D + c I)^-1 A is symmetric in this norm
+    own = jnp.linalg.norm(jnp.sqrt(sums)[None] * off[0], axis=1)
+    conds = jnp.stack([sigma[-1] / sigma[0], high / low])
+    factor = theory.stationary_factor(sigma[0], sigma[-1], eta)
+    blocks = jnp.array([model.blocks_per_step for model in models])
+    return conds, tuple(line / line[0] for line in lines), own / own[0], factor, blocks
 
 
 CLAIM = Claim(

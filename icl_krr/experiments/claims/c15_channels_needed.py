@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from functools import partial
 from typing import Any, NamedTuple
 
 import jax
@@ -15,7 +14,7 @@ from ...kernels import Kernel, Linear
 from ...tasks import LinearRegression, Task
 from ...transformer import Transformer, run_with_cache
 from .claim import FAMILY, HOLDS, Claim, Verdict, at_least, at_most, judge, named
-from .measuring import Plot, Rows, draw_tasks, largest_gap, over, tidy
+from .measuring import Plot, Rows, draw_tasks, every, largest_gap, tidy
 
 
 class Channels(NamedTuple):
@@ -112,20 +111,15 @@ def measure(
     return gaps, own, of_twice
 
 
-@partial(jax.jit, static_argnames="run")
-def channel_gaps(keys: jax.Array, tasks: Task, kernel: Kernel, run: Channels) -> jax.Array:
+@every(together=True, static="run")
+def channel_gaps(turn: jax.Array, task: Task, kernel: Kernel, run: Channels) -> jax.Array:
     """Return the gaps [draw, 2] for p and p - 1 feature channels in a random orthonormal basis.
 
     p - 1 channels mean that one is 0.
     """
-
-    def gaps(draw: tuple[jax.Array, Task]) -> jax.Array:
-        turn, task = draw
-        P = sketches.orthonormal(turn, task.num_features, task.num_features)
-        both = jnp.stack([P, P.at[:, -1].set(0)])
-        return jax.vmap(lambda P: run.gap(kernel, task, P))(both)
-
-    return over(gaps, (keys, tasks))
+    P = sketches.orthonormal(turn, task.num_features, task.num_features)
+    both = jnp.stack([P, P.at[:, -1].set(0)])
+    return jax.vmap(lambda P: run.gap(kernel, task, P))(both)
 
 
 CLAIM = Claim(

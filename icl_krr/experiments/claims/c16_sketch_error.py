@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from functools import partial
 
 import jax
 import jax.numpy as jnp
@@ -15,7 +14,7 @@ from ...linalg import eigenvalues
 from ...sketches import sketched
 from ..shared.spectra import SKETCHES, of_rank, sketch, spectral_norm, spectral_task
 from .claim import FALSE, NOTHING, Claim, Verdict, at_least, at_most, judge, named
-from .measuring import Plot, Rows, tidy
+from .measuring import Plot, Rows, every, tidy
 
 
 @dataclass(frozen=True)
@@ -65,39 +64,29 @@ def run(config: Config, key: jax.Array) -> tuple[Rows, Verdict]:
     return rows, judge(*named(checks))
 
 
-@partial(jax.jit, static_argnames=("width", "config"))
-def measure(keys: jax.Array, width: int, config: Config) -> tuple[jax.Array, ...]:
+@every(static=("width", "config"))
+def measure(key: jax.Array, width: int, config: Config) -> tuple[jax.Array, ...]:
     """Return the eigenvalues of K, and |K - K^| and the rank of K^ for every sketch."""
-
-    def once(key: jax.Array) -> tuple[jax.Array, ...]:
-        at, own = jax.random.split(key)
-        x = spectral_task(at, config.spectrum, config.num_features, config.num_supports).x
-        gram = Linear()(x, x)
-        grams = jnp.stack(
-            [sketched(Linear(), sketch(name, own, x, width))(x, x) for name in SKETCHES]
-        )
-        sigma = jax.lax.map(eigenvalues, grams)
-        ranks = jnp.sum(sigma > 1e-10 * sigma[:, -1:], axis=1)
-        errors = jax.lax.map(lambda K: spectral_norm(gram - K), grams)
-        return eigenvalues(gram), errors, ranks
-
-    return jax.lax.map(once, keys)
+    at, own = jax.random.split(key)
+    x = spectral_task(at, config.spectrum, config.num_features, config.num_supports).x
+    gram = Linear()(x, x)
+    grams = jnp.stack([sketched(Linear(), sketch(name, own, x, width))(x, x) for name in SKETCHES])
+    sigma = jax.lax.map(eigenvalues, grams)
+    ranks = jnp.sum(sigma > 1e-10 * sigma[:, -1:], axis=1)
+    errors = jax.lax.map(lambda K: spectral_norm(gram - K), grams)
+    return eigenvalues(gram), errors, ranks
 
 
-@partial(jax.jit, static_argnames="config")
-def exact_rank(keys: jax.Array, config: Config) -> tuple[jax.Array, ...]:
+@every()
+def exact_rank(key: jax.Array, config: Config) -> tuple[jax.Array, ...]:
     """Return |K|, sum_(i>m) sigma_i and |K - K^| of a random sketch, for features of rank m."""
     m = config.width
-
-    def once(key: jax.Array) -> tuple[jax.Array, ...]:
-        at, own = jax.random.split(key)
-        x = of_rank(m, at, config.spectrum, config.num_features, config.num_supports)
-        gram = Linear()(x, x)
-        lost = gram - sketched(Linear(), sketch("orthonormal", own, x, m))(x, x)
-        sigma = jnp.maximum(eigenvalues(gram), 0)
-        return sigma[-1], theory.sketch_error_tail(sigma, m), spectral_norm(lost)
-
-    return jax.lax.map(once, keys)
+    at, own = jax.random.split(key)
+    x = of_rank(m, at, config.spectrum, config.num_features, config.num_supports)
+    gram = Linear()(x, x)
+    lost = gram - sketched(Linear(), sketch("orthonormal", own, x, m))(x, x)
+    sigma = jnp.maximum(eigenvalues(gram), 0)
+    return sigma[-1], theory.sketch_error_tail(sigma, m), spectral_norm(lost)
 
 
 CLAIM = Claim(

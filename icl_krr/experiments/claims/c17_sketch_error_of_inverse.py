@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from functools import partial
 
 import jax
 import jax.numpy as jnp
@@ -15,7 +14,7 @@ from ...linalg import eigenvalues, solve
 from ...sketches import sketched
 from ..shared.spectra import of_rank, sketch, spectral_norm, spectral_task
 from .claim import FALSE, NOTHING, Claim, Verdict, at_least, at_most, judge, named
-from .measuring import Plot, Rows, fields, tidy
+from .measuring import Plot, Rows, every, fields, tidy
 
 SKETCHES = ("best", "orthonormal", "gaussian", "landmarks")
 
@@ -64,8 +63,8 @@ def run(config: Config, key: jax.Array) -> tuple[Rows, Verdict]:
     return rows, judge(*named(checks))
 
 
-@partial(jax.jit, static_argnames="config")
-def measure(keys: jax.Array, ridges: jax.Array, config: Config) -> dict[str, jax.Array]:
+@every()
+def measure(key: jax.Array, ridges: jax.Array, config: Config) -> dict[str, jax.Array]:
     """Return |inv(A) - inv(A^)| [draw, ridge, sketch], its bounds, and two values for rank m.
 
     The bounds are the `general` one for every sketch, the claimed `tail` and the `sharp` one of the
@@ -88,21 +87,18 @@ def measure(keys: jax.Array, ridges: jax.Array, config: Config) -> dict[str, jax
         lost = jax.lax.map(lambda K: spectral_norm(gram - K), grams)
         return jnp.maximum(eigenvalues(gram), 0), lost, jax.lax.map(at, ridges)
 
-    def once(key: jax.Array) -> dict[str, jax.Array]:
-        at, own = jax.random.split(key)
-        sizes = (config.spectrum, config.num_features, config.num_supports)
-        sigma, lost, error = errors(SKETCHES, own, spectral_task(at, *sizes).x)
-        few, _, random = errors(("orthonormal",), own, of_rank(m, at, *sizes))
-        return {
-            "error": error,
-            "general": theory.inverse_error_bound(lost[None], ridges[:, None]),
-            "tail": theory.inverse_error_tail(sigma, m, ridges),
-            "sharp": theory.inverse_error_best(sigma, m, ridges),
-            "nothing": theory.sketch_error_tail(few, m) / few[-1],
-            "random": random[:, 0],
-        }
-
-    return jax.lax.map(once, keys)
+    at, own = jax.random.split(key)
+    sizes = (config.spectrum, config.num_features, config.num_supports)
+    sigma, lost, error = errors(SKETCHES, own, spectral_task(at, *sizes).x)
+    few, _, random = errors(("orthonormal",), own, of_rank(m, at, *sizes))
+    return {
+        "error": error,
+        "general": theory.inverse_error_bound(lost[None], ridges[:, None]),
+        "tail": theory.inverse_error_tail(sigma, m, ridges),
+        "sharp": theory.inverse_error_best(sigma, m, ridges),
+        "nothing": theory.sketch_error_tail(few, m) / few[-1],
+        "random": random[:, 0],
+    }
 
 
 CLAIM = Claim(

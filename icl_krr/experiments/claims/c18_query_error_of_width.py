@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from functools import partial
 
 import jax
 import jax.numpy as jnp
@@ -17,7 +16,7 @@ from ...sketches import best, sketched
 from ...transformer import predict
 from ..shared.spectra import spectral_norm, spectral_task
 from .claim import CORRECTED, TASK, Claim, Verdict, at_least, at_most, judge, named
-from .measuring import Plot, Rows, fields, tidy
+from .measuring import Plot, Rows, every, fields, tidy
 
 TASKS = ("drawn", "worst")
 
@@ -67,8 +66,8 @@ def run(config: Config, key: jax.Array) -> tuple[Rows, Verdict]:
     return rows, judge(*named(checks), amended=True)
 
 
-@partial(jax.jit, static_argnames="config")
-def measure(keys: jax.Array, ridges: jax.Array, config: Config) -> dict[str, jax.Array]:
+@every()
+def measure(key: jax.Array, ridges: jax.Array, config: Config) -> dict[str, jax.Array]:
     """Return |f^ - f*| [draw, ridge, task, q] and the quantities in the bounds.
 
     `printed` is |k^T (inv(A) - inv(A^)) y|, `model_gap` the gap between the model and ridge
@@ -78,48 +77,44 @@ def measure(keys: jax.Array, ridges: jax.Array, config: Config) -> dict[str, jax
     along X^T u.
     """
     m = config.width
+    task = spectral_task(
+        key, config.spectrum, config.num_features, config.num_supports, config.num_queries
+    )
+    sigma, vectors = eigh(Linear()(task.x, task.x))
+    lost = vectors[:, -m - 1]
+    along = matmul(lost[None], task.x) / jnp.sqrt(sigma[-m - 1])
+    worst = task.replace(y=lost, x_query=jnp.tile(along, (config.num_queries, 1)))
+    tasks = jax.tree.map(lambda *fields: jnp.stack(fields), task, worst)
+    P = best(task.x, m)
+    small = sketched(Linear(), P)
+    eye = jnp.eye(config.num_supports)
 
-    def once(key: jax.Array) -> dict[str, jax.Array]:
-        task = spectral_task(
-            key, config.spectrum, config.num_features, config.num_supports, config.num_queries
-        )
-        sigma, vectors = eigh(Linear()(task.x, task.x))
-        lost = vectors[:, -m - 1]
-        along = matmul(lost[None], task.x) / jnp.sqrt(sigma[-m - 1])
-        worst = task.replace(y=lost, x_query=jnp.tile(along, (config.num_queries, 1)))
-        tasks = jax.tree.map(lambda *fields: jnp.stack(fields), task, worst)
-        P = best(task.x, m)
-        small = sketched(Linear(), P)
-        eye = jnp.eye(config.num_supports)
+    def errors(ridge: jax.Array) -> dict[str, jax.Array]:
+        inverses = [
+            solve(kernel(task.x, task.x) + ridge * eye, eye) for kernel in (Linear(), small)
+        ]
+        change = inverses[0] - inverses[1]
 
-        def errors(ridge: jax.Array) -> dict[str, jax.Array]:
-            inverses = [
-                solve(kernel(task.x, task.x) + ridge * eye, eye) for kernel in (Linear(), small)
-            ]
-            change = inverses[0] - inverses[1]
+        def error(task):
+            model = constructions.conjugate_gradient(
+                Linear(), num_features=config.num_features, ridge=ridge, steps=m + 6, sketch=P
+            )
+            exact = solvers.exact(Linear(), task, ridge=ridge).prediction
+            f, on_sketch = predict(model, task), solvers.exact(small, task, ridge=ridge)
+            size = jnp.max(jnp.abs(on_sketch.prediction)) + jnp.max(jnp.abs(exact))
+            model_gap = jnp.max(jnp.abs(f - on_sketch.prediction)) / size
+            printed = matmul(Linear()(task.x_query, task.x), matmul(change, task.y[:, None]))
+            return {
+                "error": jnp.abs(f - exact),
+                "printed": jnp.abs(printed[:, 0]),
+                "model_gap": model_gap,
+            }
 
-            def error(task):
-                model = constructions.conjugate_gradient(
-                    Linear(), num_features=config.num_features, ridge=ridge, steps=m + 6, sketch=P
-                )
-                exact = solvers.exact(Linear(), task, ridge=ridge).prediction
-                f, on_sketch = predict(model, task), solvers.exact(small, task, ridge=ridge)
-                size = jnp.max(jnp.abs(on_sketch.prediction)) + jnp.max(jnp.abs(exact))
-                model_gap = jnp.max(jnp.abs(f - on_sketch.prediction)) / size
-                printed = matmul(Linear()(task.x_query, task.x), matmul(change, task.y[:, None]))
-                return {
-                    "error": jnp.abs(f - exact),
-                    "printed": jnp.abs(printed[:, 0]),
-                    "model_gap": model_gap,
-                }
+        return {**jax.vmap(error)(tasks), "inverse": spectral_norm(change)}
 
-            return {**jax.vmap(error)(tasks), "inverse": spectral_norm(change)}
-
-        cross = jax.vmap(lambda t: Linear()(t.x_query, t.x))(tasks)
-        lost = cross - jax.vmap(lambda t: small(t.x_query, t.x))(tasks)
-        return {**jax.lax.map(errors, ridges), "cross": cross, "cross_gap": lost, "y": tasks.y}
-
-    return jax.lax.map(once, keys)
+    cross = jax.vmap(lambda t: Linear()(t.x_query, t.x))(tasks)
+    lost = cross - jax.vmap(lambda t: small(t.x_query, t.x))(tasks)
+    return {**jax.lax.map(errors, ridges), "cross": cross, "cross_gap": lost, "y": tasks.y}
 
 
 CLAIM = Claim(

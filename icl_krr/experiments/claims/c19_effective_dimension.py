@@ -16,7 +16,7 @@ from ...tasks import LinearRegression, Task, sample
 from ...transformer import predict
 from ..shared.spectra import SPECTRA, flat_task, ridge_of
 from .claim import CORRECTED, TASK, Claim, Verdict, at_least, at_most, judge, named, within
-from .measuring import Plot, Rows, fields, gap, tidy
+from .measuring import Plot, Rows, every, fields, gap, tidy
 
 
 @dataclass(frozen=True)
@@ -91,8 +91,8 @@ def run(config: Config, key: jax.Array) -> tuple[Rows, Verdict]:
     return rows, judge(*named(checks), amended=True)
 
 
-@partial(jax.jit, static_argnames="config")
-def measure(keys: jax.Array, deviations: jax.Array, config: Config) -> dict[str, jax.Array]:
+@every()
+def measure(key: jax.Array, deviations: jax.Array, config: Config) -> dict[str, jax.Array]:
     """Return six values for every width [draw, width], and the ridge [draw].
 
     They are the gap |f^ - f*| / |f*| at the queries, the quotient of the `risk` of the model f^ and
@@ -109,38 +109,34 @@ def measure(keys: jax.Array, deviations: jax.Array, config: Config) -> dict[str,
         num_supports=config.num_supports,
         num_queries=config.num_queries,
     )
+    task = sample(key, process)
+    sigma = theory.eigenvalues(Linear(), task)
+    ridge = ridge_of(sigma, config.dimension)
+    P = best(task.x, p)
+    queries = jnp.concatenate([task.x_query, task.x])
+    everywhere = Task(x=task.x, y=task.y, x_query=queries)
+    target = solvers.exact(Linear(), everywhere, ridge=ridge).prediction
 
-    def once(key: jax.Array) -> dict[str, jax.Array]:
-        task = sample(key, process)
-        sigma = theory.eigenvalues(Linear(), task)
-        ridge = ridge_of(sigma, config.dimension)
-        P = best(task.x, p)
-        queries = jnp.concatenate([task.x_query, task.x])
-        everywhere = Task(x=task.x, y=task.y, x_query=queries)
-        target = solvers.exact(Linear(), everywhere, ridge=ridge).prediction
+    def of_width(width: jax.Array) -> dict[str, jax.Array]:
+        # channels >= width are 0, so that one compiled program serves every width
+        sketch = jnp.where(jnp.arange(p)[None] < width, P, 0)
+        model = constructions.conjugate_gradient(
+            Linear(), num_features=p, ridge=ridge, steps=p, sketch=sketch
+        )
+        answers = predict(model, everywhere)
+        f, exact = (values[: config.num_queries] for values in (answers, target))
+        moved = (answers - target)[config.num_queries :]
+        risk = jnp.mean((f - task.y_query) ** 2) / jnp.mean((exact - task.y_query) ** 2)
+        return {
+            "gap": gap(f, exact),
+            "risk": risk,
+            "moved": jnp.linalg.norm(moved) / jnp.linalg.norm(task.y),
+            "expected": theory.expected_gap(sigma, width, ridge, 1 / p, config.noise),
+            "tail": theory.sketch_error_tail(sigma, width) / jnp.sum(sigma),
+            "share": ridge * theory.inverse_error_best(sigma, width, ridge),
+        }
 
-        def of_width(width: jax.Array) -> dict[str, jax.Array]:
-            # channels >= width are 0, so that one compiled program serves every width
-            sketch = jnp.where(jnp.arange(p)[None] < width, P, 0)
-            model = constructions.conjugate_gradient(
-                Linear(), num_features=p, ridge=ridge, steps=p, sketch=sketch
-            )
-            answers = predict(model, everywhere)
-            f, exact = (values[: config.num_queries] for values in (answers, target))
-            moved = (answers - target)[config.num_queries :]
-            risk = jnp.mean((f - task.y_query) ** 2) / jnp.mean((exact - task.y_query) ** 2)
-            return {
-                "gap": gap(f, exact),
-                "risk": risk,
-                "moved": jnp.linalg.norm(moved) / jnp.linalg.norm(task.y),
-                "expected": theory.expected_gap(sigma, width, ridge, 1 / p, config.noise),
-                "tail": theory.sketch_error_tail(sigma, width) / jnp.sum(sigma),
-                "share": ridge * theory.inverse_error_best(sigma, width, ridge),
-            }
-
-        return {**jax.vmap(of_width)(widths), "ridge": ridge}
-
-    return jax.lax.map(once, keys)
+    return {**jax.vmap(of_width)(widths), "ridge": ridge}
 
 
 @partial(jax.jit, static_argnames="config")

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from functools import partial
 
 import jax
 import jax.numpy as jnp
@@ -17,7 +16,7 @@ from ...tasks import GaussianProcess, sample
 from ...transformer import predict
 from ..shared.spectra import spectral_norm
 from .claim import FALSE, TASK, Claim, Verdict, at_least, at_most, judge, named
-from .measuring import Plot, Rows, fields, largest_gap, tidy
+from .measuring import Plot, Rows, every, fields, largest_gap, tidy
 
 
 @dataclass(frozen=True)
@@ -70,8 +69,8 @@ def run(config: Config, key: jax.Array) -> tuple[Rows, Verdict]:
     return rows, judge(*named(checks))
 
 
-@partial(jax.jit, static_argnames="config")
-def measure(keys: jax.Array, config: Config) -> dict[str, jax.Array]:
+@every()
+def measure(key: jax.Array, config: Config) -> dict[str, jax.Array]:
     """Ranks and errors of the sketches [draw, width], and eigenvalues of K [draw, n].
 
     `planar_rank` [draw] is that of K on two features. For supports at m points, `nothing` is the
@@ -87,45 +86,42 @@ def measure(keys: jax.Array, config: Config) -> dict[str, jax.Array]:
         sigma = eigenvalues(gram)
         return jnp.sum(sigma > n * jnp.finfo(gram.dtype).eps * sigma[-1])
 
-    def once(key: jax.Array) -> dict[str, jax.Array]:
-        at, turn = jax.random.split(key)
-        task = sample(at, process)
-        flat = task.x[:, :2]
-        x, gram = task.x, kernel(task.x, task.x)
-        parts = []
-        for m in config.widths:
-            P = best(x, m)
-            squeezed = sketched(kernel, P)(x, x)
-            whole, part = nystrom_features(kernel, x, width=m), nystrom_features(kernel, x[:m])
-            on_whole, on_few = (Features(phi)(x, x) for phi in (whole, part))
-            model = constructions.conjugate_gradient(
-                kernel, num_features=x.shape[1], ridge=config.ridge, steps=m + 4, sketch=part
-            )
-            target = solvers.exact(Features(part), task, ridge=config.ridge).prediction
-            logits = [jnp.log(kernel_of) for kernel_of in (gram, squeezed)]
-            bound = theory.logit_perturbation(*logits) + 1e-13 * gram  # rounding
-            entry = jnp.abs(gram - squeezed)
-            repeated = x[jnp.arange(n) % m]
-            narrow = kernel(repeated, repeated)
-            few_sigma = jnp.maximum(eigenvalues(narrow), 0)
-            random = sketched(kernel, orthonormal(turn, config.num_features, m))
-            worst = jnp.argmax(entry / jnp.maximum(bound, jnp.finfo(bound.dtype).tiny))
-            parts.append({
-                "rank": rank(squeezed),
-                "logit": spectral_norm(gram - squeezed),
-                "best": spectral_norm(gram - on_whole),
-                "landmarks": spectral_norm(gram - on_few),
-                "trace": jnp.trace(gram - on_few),
-                "model_gap": largest_gap(predict(model, task), target),
-                "entry": entry.ravel()[worst],
-                "entry_bound": bound.ravel()[worst],
-                "nothing": theory.sketch_error_tail(few_sigma, m) / few_sigma[-1],
-                "few": spectral_norm(narrow - random(repeated, repeated)) / few_sigma[-1],
-            })  # fmt: skip
-        stacked = jax.tree.map(lambda *values: jnp.stack(values), *parts)
-        return {**stacked, "planar_rank": rank(kernel(flat, flat)), "sigma": eigenvalues(gram)}
-
-    return jax.lax.map(once, keys)
+    at, turn = jax.random.split(key)
+    task = sample(at, process)
+    flat = task.x[:, :2]
+    x, gram = task.x, kernel(task.x, task.x)
+    parts = []
+    for m in config.widths:
+        P = best(x, m)
+        squeezed = sketched(kernel, P)(x, x)
+        whole, part = nystrom_features(kernel, x, width=m), nystrom_features(kernel, x[:m])
+        on_whole, on_few = (Features(phi)(x, x) for phi in (whole, part))
+        model = constructions.conjugate_gradient(
+            kernel, num_features=x.shape[1], ridge=config.ridge, steps=m + 4, sketch=part
+        )
+        target = solvers.exact(Features(part), task, ridge=config.ridge).prediction
+        logits = [jnp.log(kernel_of) for kernel_of in (gram, squeezed)]
+        bound = theory.logit_perturbation(*logits) + 1e-13 * gram  # rounding
+        entry = jnp.abs(gram - squeezed)
+        repeated = x[jnp.arange(n) % m]
+        narrow = kernel(repeated, repeated)
+        few_sigma = jnp.maximum(eigenvalues(narrow), 0)
+        random = sketched(kernel, orthonormal(turn, config.num_features, m))
+        worst = jnp.argmax(entry / jnp.maximum(bound, jnp.finfo(bound.dtype).tiny))
+        parts.append({
+            "rank": rank(squeezed),
+            "logit": spectral_norm(gram - squeezed),
+            "best": spectral_norm(gram - on_whole),
+            "landmarks": spectral_norm(gram - on_few),
+            "trace": jnp.trace(gram - on_few),
+            "model_gap": largest_gap(predict(model, task), target),
+            "entry": entry.ravel()[worst],
+            "entry_bound": bound.ravel()[worst],
+            "nothing": theory.sketch_error_tail(few_sigma, m) / few_sigma[-1],
+            "few": spectral_norm(narrow - random(repeated, repeated)) / few_sigma[-1],
+        })  # fmt: skip
+    stacked = jax.tree.map(lambda *values: jnp.stack(values), *parts)
+    return {**stacked, "planar_rank": rank(kernel(flat, flat)), "sigma": eigenvalues(gram)}
 
 
 CLAIM = Claim(

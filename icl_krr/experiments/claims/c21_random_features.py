@@ -15,7 +15,7 @@ from ...sketches import RandomFeatures, positive_features, trigonometric_feature
 from ...tasks import GaussianProcess, Task
 from ...transformer import predict
 from .claim import FAMILY, HOLDS, Claim, Verdict, at_least, at_most, judge, named, within
-from .measuring import Plot, Rows, draw_tasks, exponent, gap as relative_gap, tidy
+from .measuring import Plot, Rows, draw_tasks, every, exponent, gap, tidy
 
 KINDS = ("positive", "positive, orthogonal", "trigonometric")
 
@@ -56,7 +56,7 @@ def run(config: Config, key: jax.Array) -> tuple[Rows, Verdict]:
         inputs="sphere",
     )
     tasks, keys = draw_tasks(key, config.tasks, process), jax.random.split(key, config.tasks)
-    gaps = np.array([gap_floor(keys, tasks, m, config) for m in config.floors])
+    gaps = np.array([np.median(gap_floor(keys, tasks, m, config)) for m in config.floors])
     rows = tidy(
         {"features": KINDS, "width": config.widths},
         error=np.sqrt(mse),
@@ -150,8 +150,8 @@ def kernel_entry_errors(keys: jax.Array, config: Config) -> tuple[jax.Array, ...
     return jax.lax.map(once, keys, batch_size=128)
 
 
-@partial(jax.jit, static_argnames="config")
-def excess(keys: jax.Array, tasks: Task, config: Config) -> jax.Array:
+@every(together=True)
+def excess(key: jax.Array, task: Task, config: Config) -> jax.Array:
     """Return how far the outputs of attention with m = 2 p features leave [min y, max y].
 
     The weights are the estimates of the kernel, divided by their sum. The result [draw, kind] is
@@ -166,27 +166,20 @@ def excess(keys: jax.Array, tasks: Task, config: Config) -> jax.Array:
         f, y = weights @ task.y / jnp.sum(weights, axis=1), task.y
         return jnp.max(jnp.maximum(f - jnp.max(y), jnp.min(y) - f)) / jnp.ptp(y)
 
-    def once(key: jax.Array, task: Task) -> jax.Array:
-        maps = positive_features, trigonometric_features
-        return jnp.stack([outside(features(key, kernel, **options), task) for features in maps])
-
-    return jax.lax.map(lambda draw: once(*draw), (keys, tasks))
+    maps = positive_features, trigonometric_features
+    return jnp.stack([outside(features(key, kernel, **options), task) for features in maps])
 
 
-@partial(jax.jit, static_argnames=("width", "config"))
-def gap_floor(keys: jax.Array, tasks: Task, width: int, config: Config) -> jax.Array:
-    """Return the final gap to exact KRR of conjugate gradient on m features, median over tasks."""
+@every(together=True, static=("width", "config"))
+def gap_floor(key: jax.Array, task: Task, width: int, config: Config) -> jax.Array:
+    """Return the final gap to exact KRR of conjugate gradient on m features [task]."""
     kernel, p = Exponential(config.temperature), config.num_features
-
-    def gap(key: jax.Array, task: Task) -> jax.Array:
-        phi = positive_features(key, kernel, num_features=p, width=width)
-        model = constructions.conjugate_gradient(
-            kernel, num_features=p, ridge=config.ridge, steps=24, sketch=phi
-        )
-        exact = solvers.exact(kernel, task, ridge=config.ridge).prediction
-        return relative_gap(predict(model, task), exact)
-
-    return jnp.median(jax.lax.map(lambda draw: gap(*draw), (keys, tasks)))
+    phi = positive_features(key, kernel, num_features=p, width=width)
+    model = constructions.conjugate_gradient(
+        kernel, num_features=p, ridge=config.ridge, steps=24, sketch=phi
+    )
+    exact = solvers.exact(kernel, task, ridge=config.ridge).prediction
+    return gap(predict(model, task), exact)
 
 
 @partial(jax.jit, static_argnames="config")

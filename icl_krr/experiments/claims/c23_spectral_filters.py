@@ -16,7 +16,7 @@ from ...probes import hat_matrix, layerwise
 from ...tasks import LinearRegression, Task, system
 from ...transformer import predict
 from .claim import HOLDS, TASK, Claim, Verdict, at_least, at_most, judge, named
-from .measuring import Plot, Rows, draw_tasks, fields, tidy
+from .measuring import Plot, Rows, draw_tasks, every, fields, tidy
 
 LINEAR = ("gradient descent", "chebyshev")
 
@@ -83,8 +83,8 @@ def fitted_filter(
     return q, rest
 
 
-@partial(jax.jit, static_argnames="config")
-def measure(tasks: Task, top: jax.Array, config: Config) -> dict[str, jax.Array]:
+@every()
+def measure(task: Task, top: jax.Array, config: Config) -> dict[str, jax.Array]:
     p, ridge, steps = config.num_features, config.ridge, config.steps
     options = {"num_features": p, "ridge": ridge, "steps": steps}
     bounds, eta = (ridge, top + ridge), 1 / top
@@ -95,33 +95,29 @@ def measure(tasks: Task, top: jax.Array, config: Config) -> dict[str, jax.Array]
     cg = constructions.conjugate_gradient(Linear(), num_features=p, ridge=ridge, steps=p + 2)
     kernel = Exponential(float(p))
     preconditioned = constructions.richardson(kernel, **options)
-
-    def once(task: Task) -> dict[str, jax.Array]:
-        gram, cross, _ = system(Linear(), task)
-        sigma = eigh(gram)[0]
-        seen = [fitted_filter(hat_rows(model, task)[1:], gram, cross) for model in models]
-        own = sigma[-p:]
-        steps_of = range(1, steps + 1)
-        expected = (
-            jnp.stack([theory.gradient_filter(own, ridge, eta, t) for t in steps_of]),
-            jnp.stack([theory.chebyshev_filter(own, ridge, bounds, t) for t in steps_of]),
-        )
-        done, _ = fitted_filter(hat_rows(cg, task)[-1:], gram, cross)
-        answer = predict(cg, task)
-        halfway = hat_rows(cg, task)[2] @ task.y - layerwise(cg, task)[2]
-        positive, crossed, _ = system(kernel, task)
-        _, away = fitted_filter(hat_rows(preconditioned, task)[-1:], positive, crossed)
-        return {
-            "sigma": own,
-            "q": jnp.stack([q[:, -p:] for q, _ in seen]),
-            "expected": jnp.stack(expected),
-            "converged": done[0, -p:],
-            "rest": jnp.stack([rest for _, rest in seen]),
-            "homogeneity": jnp.linalg.norm(halfway) / jnp.linalg.norm(answer),
-            "richardson": away[0],
-        }
-
-    return jax.lax.map(once, tasks)
+    gram, cross, _ = system(Linear(), task)
+    sigma = eigh(gram)[0]
+    seen = [fitted_filter(hat_rows(model, task)[1:], gram, cross) for model in models]
+    own = sigma[-p:]
+    steps_of = range(1, steps + 1)
+    expected = (
+        jnp.stack([theory.gradient_filter(own, ridge, eta, t) for t in steps_of]),
+        jnp.stack([theory.chebyshev_filter(own, ridge, bounds, t) for t in steps_of]),
+    )
+    done, _ = fitted_filter(hat_rows(cg, task)[-1:], gram, cross)
+    answer = predict(cg, task)
+    halfway = hat_rows(cg, task)[2] @ task.y - layerwise(cg, task)[2]
+    positive, crossed, _ = system(kernel, task)
+    _, away = fitted_filter(hat_rows(preconditioned, task)[-1:], positive, crossed)
+    return {
+        "sigma": own,
+        "q": jnp.stack([q[:, -p:] for q, _ in seen]),
+        "expected": jnp.stack(expected),
+        "converged": done[0, -p:],
+        "rest": jnp.stack([rest for _, rest in seen]),
+        "homogeneity": jnp.linalg.norm(halfway) / jnp.linalg.norm(answer),
+        "richardson": away[0],
+    }
 
 
 def hat_rows(model, task: Task) -> jax.Array:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from functools import partial
 
 import jax
 import jax.numpy as jnp
@@ -15,7 +14,7 @@ from ...numerics import matmul
 from ...tasks import LinearRegression, sample
 from ...transformer import Transformer, run_with_cache
 from .claim import FAMILY, HOLDS, OURS, Claim, Verdict, at_least, at_most, judge, named
-from .measuring import Plot, Rows, tidy
+from .measuring import Plot, Rows, every, tidy
 
 MODELS = ("gradient descent", "heavy ball", "Richardson")
 MASKS = ("exclusive", "inclusive")
@@ -54,8 +53,8 @@ def run(config: Config, key: jax.Array) -> tuple[Rows, Verdict]:
     return rows, judge(*named(checks))
 
 
-@partial(jax.jit, static_argnames="config")
-def measure(keys: jax.Array, config: Config) -> tuple[jax.Array, ...]:
+@every()
+def measure(key: jax.Array, config: Config) -> tuple[jax.Array, ...]:
     """Return gaps [draw, model, mask, step], gaps of the state, and distances from KRR."""
     n, p = config.num_supports, config.num_features
     family = LinearRegression(num_features=p, num_supports=n)
@@ -63,27 +62,23 @@ def measure(keys: jax.Array, config: Config) -> tuple[jax.Array, ...]:
     descent = constructions.gradient_descent(Linear(), step_size=STEP, **common)
     ball = constructions.heavy_ball(Linear(), step_size=STEP, momentum=0.2, **common)
     models = (descent, ball, constructions.richardson(Gaussian(1.0), **common))
-
-    def once(key: jax.Array) -> tuple[jax.Array, ...]:
-        task = sample(key, family)
-        gaps = []
-        for model, kernel in zip(models, (Linear(), Linear(), Gaussian(1.0)), strict=True):
-            K = kernel(task.x, task.x)
-            for mask, last in zip(MASKS, (-1, 0), strict=True):
-                A = jnp.tril(K, last) + RIDGE * jnp.eye(n)
-                limit = jax.scipy.linalg.solve_triangular(A, task.y, lower=True)
-                path = run_with_cache(causal(model, mask), task)[1]["alpha"]
-                gaps.append(jnp.linalg.norm(path - limit[None], axis=1) / jnp.linalg.norm(limit))
-        alpha = run_with_cache(causal(descent, MASKS[0]), task)[1]["alpha"][-1]
-        state = delta_net(task.x, task.y)
-        off = matmul(task.x.T, alpha[:, None])[:, 0] - state
-        return (
-            jnp.stack(gaps).reshape(len(MODELS), len(MASKS), -1),
-            jnp.linalg.norm(off) / jnp.linalg.norm(state),
-            distance_from_krr(task, alpha),
-        )
-
-    return jax.lax.map(once, keys)
+    task = sample(key, family)
+    gaps = []
+    for model, kernel in zip(models, (Linear(), Linear(), Gaussian(1.0)), strict=True):
+        K = kernel(task.x, task.x)
+        for mask, last in zip(MASKS, (-1, 0), strict=True):
+            A = jnp.tril(K, last) + RIDGE * jnp.eye(n)
+            limit = jax.scipy.linalg.solve_triangular(A, task.y, lower=True)
+            path = run_with_cache(causal(model, mask), task)[1]["alpha"]
+            gaps.append(jnp.linalg.norm(path - limit[None], axis=1) / jnp.linalg.norm(limit))
+    alpha = run_with_cache(causal(descent, MASKS[0]), task)[1]["alpha"][-1]
+    state = delta_net(task.x, task.y)
+    off = matmul(task.x.T, alpha[:, None])[:, 0] - state
+    return (
+        jnp.stack(gaps).reshape(len(MODELS), len(MASKS), -1),
+        jnp.linalg.norm(off) / jnp.linalg.norm(state),
+        distance_from_krr(task, alpha),
+    )
 
 
 def causal(model: Transformer, mask: str) -> Transformer:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from functools import partial
 
 import jax
 import jax.numpy as jnp
@@ -14,7 +13,7 @@ from ...kernels import Linear
 from ...tasks import LinearRegression, Task, sample
 from ...transformer import run_with_cache
 from .claim import FAMILY, HOLDS, Claim, Verdict, at_least, at_most, judge, named
-from .measuring import Plot, Rows, tidy
+from .measuring import Plot, Rows, every, tidy
 
 RIDGE = 0.1
 
@@ -48,23 +47,19 @@ def run(config: Config, key: jax.Array) -> tuple[Rows, Verdict]:
     return rows, judge(*named(checks))
 
 
-@partial(jax.jit, static_argnames=("p", "n"))
-def measure(keys: jax.Array, p: int, n: int) -> tuple[jax.Array, jax.Array]:
+@every(static=("p", "n"))
+def measure(key: jax.Array, p: int, n: int) -> tuple[jax.Array, jax.Array]:
     """Return gaps [draw, step, support] and blocks per step."""
     family = LinearRegression(num_features=p, num_supports=n)
     model = constructions.prefix_conjugate_gradient(
         Linear(), num_features=p, ridge=RIDGE, steps=2 * p
     )
-
-    def once(key: jax.Array) -> tuple[jax.Array, jax.Array]:
-        task = sample(key, family)
-        w = run_with_cache(model, task, names=("w",))[1]["w"][:, 1 : n + 1]
-        best = jax.vmap(lambda i: ridge_regression(task, jnp.arange(n) < i))(jnp.arange(n))
-        size = jnp.linalg.norm(best, axis=1)
-        gaps = jnp.linalg.norm(w - best[None], axis=2) / jnp.where(size > 0, size, 1)[None]
-        return gaps, jnp.asarray(model.blocks_per_step)
-
-    return jax.lax.map(once, keys)
+    task = sample(key, family)
+    w = run_with_cache(model, task, names=("w",))[1]["w"][:, 1 : n + 1]
+    best = jax.vmap(lambda i: ridge_regression(task, jnp.arange(n) < i))(jnp.arange(n))
+    size = jnp.linalg.norm(best, axis=1)
+    gaps = jnp.linalg.norm(w - best[None], axis=2) / jnp.where(size > 0, size, 1)[None]
+    return gaps, jnp.asarray(model.blocks_per_step)
 
 
 def ridge_regression(task: Task, seen: jax.Array, ridge: jax.Array | float = RIDGE) -> jax.Array:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from functools import partial
 
 import jax
 import jax.numpy as jnp
@@ -15,15 +14,16 @@ from ...kernels import Gaussian
 from ...tasks import GaussianProcess, sample, system
 from ...transformer import operand_bounds, predict, run_with_cache
 from .claim import FAMILY, HOLDS, OURS, Claim, Verdict, at_least, at_most, judge, named, within
-from .measuring import Plot, Rows, exponent, first_below, tidy
+from .measuring import Plot, Rows, every, exponent, first_below, tidy
 
 KERNEL, LIMIT = Gaussian(1.0), 1e-2
+OF_BUDGETS = 0.5  # ridge
 SOLVERS = ("Richardson", "Chebyshev")
 
 
 @dataclass(frozen=True)
 class Config:
-    """Settings; `budgets` are pairs of an error and a number of supports, with ridge 0.5."""
+    """Settings; `budgets` are pairs of an error and a number of supports."""
 
     draws: int = 3
     n: tuple[int, ...] = (32, 64, 128, 256)
@@ -45,7 +45,10 @@ def run(config: Config, key: jax.Array) -> tuple[Rows, Verdict]:
     lows = [config.ridge / (n + config.ridge) for n in config.n]
     bound = np.stack([theory.chebyshev_rate(low, 1.0, t) for low in lows]) + 1e-12
     slopes = [exponent(config.n, chebyshev) for _, chebyshev in steps]
-    over = [np.asarray(of_budget(keys, *pair)) / pair[0] for pair in config.budgets]
+    over = [
+        np.asarray(of_budget(keys, theory.budget(error, n, OF_BUDGETS), n)) / error
+        for error, n in config.budgets
+    ]
     checks = {
         "largest eigenvalue of (D + ridge I)^-1 A <= 1": at_most(high, 1.0),
         "smallest eigenvalue of (D + ridge I)^-1 A >= ridge / (n + ridge)": at_least(low, floor),
@@ -61,8 +64,8 @@ def run(config: Config, key: jax.Array) -> tuple[Rows, Verdict]:
     return rows, judge(*named(checks))
 
 
-@partial(jax.jit, static_argnames=("n", "config"))
-def measure(keys: jax.Array, n: int, config: Config) -> tuple[jax.Array, ...]:
+@every(static=("n", "config"))
+def measure(key: jax.Array, n: int, config: Config) -> tuple[jax.Array, ...]:
     """Return extreme eigenvalues, the bound on the smallest, and errors of both solvers."""
     ridge = config.ridge
     process = GaussianProcess(KERNEL, num_supports=n, num_queries=1)
@@ -72,39 +75,30 @@ def measure(keys: jax.Array, n: int, config: Config) -> tuple[jax.Array, ...]:
         constructions.richardson(KERNEL, steps=slow, step_size=1.9, **common),
         constructions.preconditioned_chebyshev(KERNEL, steps=fast, num_supports=n, **common),
     )
-
-    def once(key: jax.Array) -> tuple[jax.Array, ...]:
-        task = sample(key, process)
-        sigma = theory.preconditioned_eigenvalues(KERNEL, task, ridge=ridge, sink=ridge)
-        A = system(KERNEL, task).gram + ridge * jnp.eye(n)
-        exact = solvers.exact(KERNEL, task, ridge=ridge).alpha
-        errors = []
-        for model in models:
-            alpha = run_with_cache(model, task, names=("alpha",))[1]["alpha"]
-            error = theory.energy_norm(A, alpha - exact[None])
-            errors.append(error / error[0])
-        return sigma[0], sigma[-1], jnp.asarray(ridge / (n + ridge)), *errors
-
-    return jax.lax.map(once, keys)
+    task = sample(key, process)
+    sigma = theory.preconditioned_eigenvalues(KERNEL, task, ridge=ridge, sink=ridge)
+    A = system(KERNEL, task).gram + ridge * jnp.eye(n)
+    exact = solvers.exact(KERNEL, task, ridge=ridge).alpha
+    errors = []
+    for model in models:
+        alpha = run_with_cache(model, task, names=("alpha",))[1]["alpha"]
+        error = theory.energy_norm(A, alpha - exact[None])
+        errors.append(error / error[0])
+    return sigma[0], sigma[-1], jnp.asarray(ridge / (n + ridge)), *errors
 
 
-def of_budget(keys: jax.Array, error: float, n: int) -> jax.Array:
+@every(static=("budget", "n"))
+def of_budget(key: jax.Array, budget: theory.Budget, n: int) -> jax.Array:
     """Return the largest error at the queries over the largest |y|, with tables, for each draw."""
-    ridge = 0.5
-    budget = theory.budget(error, n, ridge)
+    ridge = OF_BUDGETS
     process = GaussianProcess(KERNEL, num_supports=n, num_queries=8)
     options = {"num_features": 2, "ridge": ridge, "steps": budget.steps, "num_supports": n}
-
-    @jax.jit
-    def once(key: jax.Array) -> jax.Array:
-        task = sample(key, process)
-        twin = constructions.preconditioned_chebyshev(KERNEL, **options)
-        tables = ReLU(budget.width, operand_bounds(twin, task))
-        model = constructions.preconditioned_chebyshev(KERNEL, arithmetic=tables, **options)
-        gap = predict(model, task) - solvers.exact(KERNEL, task, ridge=ridge).prediction
-        return jnp.max(jnp.abs(gap)) / jnp.max(jnp.abs(task.y))
-
-    return jax.lax.map(once, keys)
+    task = sample(key, process)
+    twin = constructions.preconditioned_chebyshev(KERNEL, **options)
+    tables = ReLU(budget.width, operand_bounds(twin, task))
+    model = constructions.preconditioned_chebyshev(KERNEL, arithmetic=tables, **options)
+    gap = predict(model, task) - solvers.exact(KERNEL, task, ridge=ridge).prediction
+    return jnp.max(jnp.abs(gap)) / jnp.max(jnp.abs(task.y))
 
 
 CLAIM = Claim(

@@ -9,7 +9,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from ... import constructions, theory
+from ... import theory
 from .claim import HOLDS, NOTHING, Claim, Verdict, at_least, at_most, judge, named, within
 from .measuring import Plot, Rows, exponent, tidy
 from .smoothers import PLACES, Inputs, laplacian, logit_gradients, queries, smoother
@@ -46,8 +46,8 @@ def run(config: Config, key: jax.Array) -> tuple[Rows, Verdict]:
 def estimator(place: Inputs, config: Config, key: jax.Array) -> tuple[Rows, dict]:
     d, h = place.dimension, np.array(config.bandwidths)
     fixed = place.p**-0.25  # the temperature 1 / sqrt(p), which is that of logits <x, z> / sqrt(p)
-    keys, construct = jax.random.split(key, config.draws), constructions.nadaraya_watson
-    both = [smoother(construct, keys, jnp.array([*h, fixed]), place, size) for size in config.sizes]
+    keys = jax.random.split(key, config.draws)
+    both = [smoother(keys, jnp.array([*h, fixed]), place, size) for size in config.sizes]
     error, squares = (np.array(part) for part in zip(*both, strict=True))
     mse = np.mean(error**2 + NOISE * squares, axis=(1, 3))
     bias = np.sqrt(np.mean(np.mean(error[-1], axis=0) ** 2, axis=-1))
@@ -113,7 +113,6 @@ def best_of(h: np.ndarray, mse: np.ndarray) -> tuple[float, float]:
 
 def gradients(config: Config, key: jax.Array) -> tuple[Rows, dict]:
     found = logit_gradients(
-        constructions.nadaraya_watson,
         jax.random.split(key, config.tasks),
         jnp.array(config.dimensions),
         size=config.num_supports,

@@ -16,7 +16,7 @@ from ...tasks import Task
 from ...transformer import predict
 from .claim import FAMILY, HOLDS, Claim, Verdict, at_least, at_most, judge, named, within
 from .feature_errors import largest, score_error
-from .measuring import Plot, Rows, exponent, tidy
+from .measuring import Plot, Rows, every, exponent, tidy
 
 SCALINGS = ("R = 2", "R = d^(1/4)", "R = sqrt(d)")
 FIXED, BOUNDED, GROWING = range(3)
@@ -124,48 +124,40 @@ def drawn(keys: jax.Array, d: int, config: Config) -> jax.Array:
     return jnp.pad(frequencies, ((0, 0), (0, 0), (0, config.dimensions[-1] - d)))
 
 
-@partial(jax.jit, static_argnames="d")
-def random_points(keys: jax.Array, frequencies: jax.Array, d: int) -> jax.Array:
+@every(together=True, static="d")
+def random_points(key: jax.Array, own: jax.Array, d: int) -> jax.Array:
     """Return the largest error of n queries and n keys in the ball R = d^(1/4) [draw, n]."""
+    direction, size = jax.random.split(key)
+    points = jax.random.normal(direction, (2, COUNTS[-1], d))
+    sizes = jax.random.uniform(size, (2, COUNTS[-1], 1)) ** (1 / d) * radius(BOUNDED, d)
+    points = jnp.pad(
+        sizes * points / jnp.linalg.norm(points, axis=-1, keepdims=True),
+        ((0, 0), (0, 0), (0, own.shape[1] - d)),
+    )
+    weights = jnp.full(len(own), 1 / len(own))
 
-    def once(key: jax.Array, own: jax.Array) -> jax.Array:
-        direction, size = jax.random.split(key)
-        points = jax.random.normal(direction, (2, COUNTS[-1], d))
-        sizes = jax.random.uniform(size, (2, COUNTS[-1], 1)) ** (1 / d) * radius(BOUNDED, d)
-        points = jnp.pad(
-            sizes * points / jnp.linalg.norm(points, axis=-1, keepdims=True),
-            ((0, 0), (0, 0), (0, own.shape[1] - d)),
-        )
-        weights = jnp.full(len(own), 1 / len(own))
+    def error(q: jax.Array, k: jax.Array) -> jax.Array:
+        return score_error(jnp.stack([q, k]), own, weights, jnp.asarray(1.0 * d), False)
 
-        def error(q: jax.Array, k: jax.Array) -> jax.Array:
-            return score_error(jnp.stack([q, k]), own, weights, jnp.asarray(1.0 * d), False)
-
-        errors = jax.lax.map(lambda q: jax.vmap(partial(error, q))(points[1]), points[0])
-        return jnp.stack([jnp.max(errors[:n, :n]) for n in COUNTS])
-
-    return jax.lax.map(lambda draw: once(*draw), (keys, frequencies))
+    errors = jax.lax.map(lambda q: jax.vmap(partial(error, q))(points[1]), points[0])
+    return jnp.stack([jnp.max(errors[:n, :n]) for n in COUNTS])
 
 
-@partial(jax.jit, static_argnames="config")
-def attention(keys: jax.Array, pairs: jax.Array, config: Config) -> jax.Array:
+@every(together=True)
+def attention(key: jax.Array, pair: jax.Array, config: Config) -> jax.Array:
     """Return the error of linear attention for the pairs (q, k) at the smallest d [draw].
 
     One step of gradient descent of size 1 from alpha = 0 has alpha = y, so its predictions are the
     unnormalised attention sum_j k^(x, x_j) y_j.
     """
     d = config.dimensions[0]
-
-    def once(key: jax.Array, pair: jax.Array) -> jax.Array:
-        q, k = pair[:, None, :d]
-        kernel = Features(features(key, d, config))
-        model = constructions.gradient_descent(
-            kernel, num_features=d, ridge=1.0, steps=1, step_size=1.0
-        )
-        estimate = predict(model, Task(x=k, y=jnp.ones(1), x_query=q))[0]
-        return jnp.abs(estimate - jnp.exp(jnp.sum(q * k) / np.sqrt(d)))
-
-    return jax.lax.map(lambda draw: once(*draw), (keys, pairs))
+    q, k = pair[:, None, :d]
+    kernel = Features(features(key, d, config))
+    model = constructions.gradient_descent(
+        kernel, num_features=d, ridge=1.0, steps=1, step_size=1.0
+    )
+    estimate = predict(model, Task(x=k, y=jnp.ones(1), x_query=q))[0]
+    return jnp.abs(estimate - jnp.exp(jnp.sum(q * k) / np.sqrt(d)))
 
 
 CLAIM = Claim(

@@ -13,7 +13,7 @@ from ...linalg import eigenvalues
 from ...tasks import GaussianProcess, Task
 from .c15_channels_needed import Channels, measure
 from .claim import FAMILY, HOLDS, Claim, Verdict, at_least, at_most, judge, named
-from .measuring import Plot, Rows, draw_tasks, tidy
+from .measuring import Plot, Rows, draw_tasks, every, tidy
 
 
 @dataclass(frozen=True)
@@ -57,15 +57,11 @@ def run(config: Config, key: jax.Array) -> tuple[Rows, Verdict]:
     return rows, judge(*named(checks))
 
 
-@jax.jit
-def ranks(tasks: Task, kernel: Exponential) -> jax.Array:
+@every(static=())
+def ranks(task: Task, kernel: Exponential) -> jax.Array:
     """Return the rank of every kernel matrix, the least number of features that give it."""
-
-    def rank(task: Task) -> jax.Array:
-        sigma = eigenvalues(kernel(task.x, task.x))
-        return jnp.sum(sigma > len(sigma) * jnp.finfo(sigma.dtype).eps * sigma[-1])
-
-    return jax.lax.map(rank, tasks)
+    sigma = eigenvalues(kernel(task.x, task.x))
+    return jnp.sum(sigma > len(sigma) * jnp.finfo(sigma.dtype).eps * sigma[-1])
 
 
 CLAIM = Claim(

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from functools import partial
 
 import jax
 import jax.numpy as jnp
@@ -18,7 +17,7 @@ from ...tasks import Task
 from ...transformer import run_with_cache
 from ..shared.spectra import spectral_norm
 from .claim import HOLDS, TASK, Claim, Verdict, at_least, at_most, judge, named
-from .measuring import Plot, Rows, fields, largest_gap, over, tidy
+from .measuring import Plot, Rows, every, fields, largest_gap, tidy
 
 SPECTRA = ("two levels", "decaying")
 
@@ -94,9 +93,9 @@ def spectra(gap: float, config: Config) -> jax.Array:
     return jnp.stack([level, level * jnp.where(i <= m, m, m + 1) / i])
 
 
-@partial(jax.jit, static_argnames="config")
+@every(1, 2)
 def measure(
-    keys: jax.Array, spectra: jax.Array, ridges: jax.Array, config: Config
+    key: jax.Array, sigma: jax.Array, ridges: jax.Array, config: Config
 ) -> dict[str, jax.Array]:
     """Return sin(angle), its bound, |K - K^|, and what `errors` returns for every ridge.
 
@@ -105,58 +104,51 @@ def measure(
     """
     n, p, m = config.num_supports, config.num_features, config.width
     eye = jnp.eye(n)
+    left, right, other, outputs = jax.random.split(key, 4)
+    U, W = orthonormal(left, n, p), orthonormal(right, p, p)
+    noise = jax.random.normal(other, (p, p))
+    noise = (noise + noise.T) * config.perturbation / spectral_norm(noise + noise.T)
+    P, leading = eigh(matmul(W * sigma[None], W.T) + noise)[1][:, -m:], W[:, -m:]
+    outside = leading - matmul(P, matmul(P.T, leading))
+    sine = jnp.sqrt(spectral_norm(matmul(outside.T, outside)))
+    known = theory.subspace_sine(sigma[-m] - sigma[-m - 1], config.perturbation)
+    x = matmul(U * jnp.sqrt(sigma)[None], W.T)
+    task = Task(x=x, y=jax.random.normal(outputs, (n,)), x_query=x[:1])
+    grams = [sketched(Linear(), sketch)(x, x) for sketch in (P, leading)]
 
-    def once(key: jax.Array, sigma: jax.Array) -> dict[str, jax.Array]:
-        left, right, other, outputs = jax.random.split(key, 4)
-        U, W = orthonormal(left, n, p), orthonormal(right, p, p)
-        noise = jax.random.normal(other, (p, p))
-        noise = (noise + noise.T) * config.perturbation / spectral_norm(noise + noise.T)
-        P, leading = eigh(matmul(W * sigma[None], W.T) + noise)[1][:, -m:], W[:, -m:]
-        outside = leading - matmul(P, matmul(P.T, leading))
-        sine = jnp.sqrt(spectral_norm(matmul(outside.T, outside)))
-        known = theory.subspace_sine(sigma[-m] - sigma[-m - 1], config.perturbation)
-        x = matmul(U * jnp.sqrt(sigma)[None], W.T)
-        task = Task(x=x, y=jax.random.normal(outputs, (n,)), x_query=x[:1])
-        grams = [sketched(Linear(), sketch)(x, x) for sketch in (P, leading)]
+    def errors(ridge: jax.Array) -> dict[str, jax.Array]:
+        """Return errors of the sketch and the model, and the bound for three angles.
 
-        def errors(ridge: jax.Array) -> dict[str, jax.Array]:
-            """Return errors of the sketch and the model, and the bound for three angles.
+        `relative` is |sqrt(A) (inv(A) - inv(A^)) sqrt(A)|, and `best` is that of the best
+        sketch. `alpha` is |alpha^ - alpha*|_A / |alpha*|_A, and `model_gap` the gap from alpha^
+        to inv(A^) y.
+        """
+        # A is ridge I outside of the columns of U
+        root = jnp.sqrt(ridge) * (eye - matmul(U, U.T)) + matmul(
+            U * jnp.sqrt(sigma + ridge)[None], U.T
+        )
+        exact, inverse, of_best = (solve(K + ridge * eye, eye) for K in (matmul(x, x.T), *grams))
+        model = constructions.conjugate_gradient(
+            Linear(), num_features=p, ridge=ridge, steps=m + 6, sketch=P
+        )
+        alpha = run_with_cache(model, task, names=("alpha",))[1]["alpha"][-1]
+        target, on_sketch = (matmul(M, task.y[:, None])[:, 0] for M in (exact, inverse))
+        size = lambda v: jnp.linalg.norm(matmul(root, v[:, None]))  # noqa: E731
+        angles = {"bound": sine, "bound_by_gap": known, "bound_at_zero": 0.0}
+        return {
+            "relative": spectral_norm(matmul(root, matmul(exact - inverse, root))),
+            "absolute": spectral_norm(exact - inverse),
+            "best": spectral_norm(matmul(root, matmul(exact - of_best, root))),
+            "alpha": size(alpha - target) / size(target),
+            "model_gap": largest_gap(alpha, on_sketch),
+            **{
+                name: theory.relative_inverse_error_angle(sigma, m, ridge, angle)
+                for name, angle in angles.items()
+            },
+        }
 
-            `relative` is |sqrt(A) (inv(A) - inv(A^)) sqrt(A)|, and `best` is that of the best
-            sketch. `alpha` is |alpha^ - alpha*|_A / |alpha*|_A, and `model_gap` the gap from alpha^
-            to inv(A^) y.
-            """
-            # A is ridge I outside of the columns of U
-            root = jnp.sqrt(ridge) * (eye - matmul(U, U.T)) + matmul(
-                U * jnp.sqrt(sigma + ridge)[None], U.T
-            )
-            exact, inverse, of_best = (
-                solve(K + ridge * eye, eye) for K in (matmul(x, x.T), *grams)
-            )
-            model = constructions.conjugate_gradient(
-                Linear(), num_features=p, ridge=ridge, steps=m + 6, sketch=P
-            )
-            alpha = run_with_cache(model, task, names=("alpha",))[1]["alpha"][-1]
-            target, on_sketch = (matmul(M, task.y[:, None])[:, 0] for M in (exact, inverse))
-            size = lambda v: jnp.linalg.norm(matmul(root, v[:, None]))  # noqa: E731
-            angles = {"bound": sine, "bound_by_gap": known, "bound_at_zero": 0.0}
-            return {
-                "relative": spectral_norm(matmul(root, matmul(exact - inverse, root))),
-                "absolute": spectral_norm(exact - inverse),
-                "best": spectral_norm(matmul(root, matmul(exact - of_best, root))),
-                "alpha": size(alpha - target) / size(target),
-                "model_gap": largest_gap(alpha, on_sketch),
-                **{
-                    name: theory.relative_inverse_error_angle(sigma, m, ridge, angle)
-                    for name, angle in angles.items()
-                },
-            }
-
-        lost = spectral_norm(matmul(x, x.T) - grams[0])
-        return {"sine": sine, "known": known, "size": lost, **jax.lax.map(errors, ridges)}
-
-    each_gap = lambda key, sigma: jax.lax.map(partial(once, key), sigma)  # noqa: E731
-    return over(each_gap, keys, spectra)
+    lost = spectral_norm(matmul(x, x.T) - grams[0])
+    return {"sine": sine, "known": known, "size": lost, **jax.lax.map(errors, ridges)}
 
 
 CLAIM = Claim(

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from functools import partial
 
 import jax
 import jax.numpy as jnp
@@ -15,7 +14,7 @@ from ...tasks import LinearRegression, Task, sample
 from ...transformer import Transformer, predict_along, run_with_cache
 from .c27_mesa_layer import ridge_regression
 from .claim import HOLDS, OURS, TASK, Claim, Verdict, at_least, at_most, judge, named, within
-from .measuring import Plot, Rows, exponent, tidy
+from .measuring import Plot, Rows, every, exponent, tidy
 
 FEATURES, LIMIT = 4, 1e-3
 RATES = (0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 1.0)
@@ -68,8 +67,8 @@ def run(config: Config, key: jax.Array) -> tuple[Rows, Verdict]:
     return rows, judge(*named(checks))
 
 
-@partial(jax.jit, static_argnames="config")
-def measure(keys: jax.Array, ridge: jax.Array, config: Config) -> tuple[jax.Array, jax.Array]:
+@every()
+def measure(key: jax.Array, ridge: jax.Array, config: Config) -> tuple[jax.Array, jax.Array]:
     """Return gaps [draw, line, position], and blocks of Mesa and Chebyshev to a small gap.
 
     A gap is the distance from ridge regression on the prefix at one position, over the root mean
@@ -80,31 +79,27 @@ def measure(keys: jax.Array, ridge: jax.Array, config: Config) -> tuple[jax.Arra
     family = LinearRegression(num_features=p, num_supports=n, noise=0.1)
     ridge = ridge * p
     few, many = config.steps
+    task = sample(key, family)
+    exact = prefix_regression(task, ridge)
+    gap = lambda f: jnp.abs(f - exact) / jnp.sqrt(jnp.mean(exact**2))  # noqa: E731
 
-    def once(key: jax.Array) -> tuple[jax.Array, jax.Array]:
-        task = sample(key, family)
-        exact = prefix_regression(task, ridge)
-        gap = lambda f: jnp.abs(f - exact) / jnp.sqrt(jnp.mean(exact**2))  # noqa: E731
+    def online(step_size: jax.Array | float, normalised: bool = False) -> jax.Array:
+        sizes = {"num_features": p, "steps": n, "normalised": normalised}
+        model = constructions.delta_rule(Linear(), step_size=step_size, **sizes)
+        return gap(predict_along(model, task))
 
-        def online(step_size: jax.Array | float, normalised: bool = False) -> jax.Array:
-            sizes = {"num_features": p, "steps": n, "normalised": normalised}
-            model = constructions.delta_rule(Linear(), step_size=step_size, **sizes)
-            return gap(predict_along(model, task))
-
-        tuned = jax.vmap(lambda rate: online(rate, normalised=True))(jnp.asarray(RATES))
-        best = tuned[jnp.argmin(jnp.median(tuned[:, n // 2 :], axis=1))]
-        common = {"num_features": p, "ridge": ridge}
-        bounds = theory.prefix_bounds(Linear(), task, ridge=ridge)
-        models = (
-            constructions.prefix_conjugate_gradient(Linear(), steps=few, **common),
-            constructions.prefix_chebyshev(Linear(), steps=many, spectrum=bounds, **common),
-        )
-        paths = [jax.vmap(gap)(path_along(model, task)) for model in models]
-        blocks = [blocks_to(m, path) for m, path in zip(models, paths, strict=True)]
-        ends = [path[-1] for path in paths]
-        return jnp.stack([online(1 / ridge), best, *ends]), jnp.stack(blocks)
-
-    return jax.lax.map(once, keys)
+    tuned = jax.vmap(lambda rate: online(rate, normalised=True))(jnp.asarray(RATES))
+    best = tuned[jnp.argmin(jnp.median(tuned[:, n // 2 :], axis=1))]
+    common = {"num_features": p, "ridge": ridge}
+    bounds = theory.prefix_bounds(Linear(), task, ridge=ridge)
+    models = (
+        constructions.prefix_conjugate_gradient(Linear(), steps=few, **common),
+        constructions.prefix_chebyshev(Linear(), steps=many, spectrum=bounds, **common),
+    )
+    paths = [jax.vmap(gap)(path_along(model, task)) for model in models]
+    blocks = [blocks_to(m, path) for m, path in zip(models, paths, strict=True)]
+    ends = [path[-1] for path in paths]
+    return jnp.stack([online(1 / ridge), best, *ends]), jnp.stack(blocks)
 
 
 def path_along(model: Transformer, task: Task) -> jax.Array:

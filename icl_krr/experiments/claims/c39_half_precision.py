@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from functools import partial
 
 import jax
 import jax.numpy as jnp
@@ -17,7 +16,7 @@ from ...tasks import Task
 from ...transformer import Transformer, run_with_hooks
 from ..shared.spectra import of_rank
 from .claim import CORRECTED, TASK, Claim, Verdict, at_least, at_most, judge, named
-from .measuring import Plot, Rows, gap, over, tidy
+from .measuring import Plot, Rows, every, gap, tidy
 
 FEATURES, RANK, STEPS = 8, 4, 200
 CONJUGATE, CHEBYSHEV = "conjugate gradient", "Chebyshev"
@@ -73,23 +72,19 @@ def run(config: Config, key: jax.Array) -> tuple[Rows, Verdict]:
     return rows, judge(*named(checks), amended=True)
 
 
-@partial(jax.jit, static_argnames=("rounding", "config"))
+@every(1, 1, static=("rounding", "config"))
 def measure(
-    keys: jax.Array, conditions: jax.Array, length: jax.Array, rounding: tuple, config: Config
+    key: jax.Array, condition: jax.Array, length: jax.Array, rounding: tuple, config: Config
 ) -> jax.Array:
     """Return |f - f*| / |f*| at the queries [draw, condition]; f* is exact ridge regression."""
     solver, slots, dtype = rounding
-
-    def once(key: jax.Array, condition: jax.Array) -> jax.Array:
-        task = regression(key, length, config.num_supports)
-        top = theory.eigenvalues(Linear(), task)[-1]
-        ridge = top / (condition - 1)
-        model = build(solver, ridge, top)
-        exact = solvers.exact(Linear(), task, ridge=ridge).prediction
-        f = run_with_hooks(model, task, round_slots(model, dict.fromkeys(slots, dtype)))
-        return gap(f, exact)
-
-    return over(once, keys, conditions)
+    task = regression(key, length, config.num_supports)
+    top = theory.eigenvalues(Linear(), task)[-1]
+    ridge = top / (condition - 1)
+    model = build(solver, ridge, top)
+    exact = solvers.exact(Linear(), task, ridge=ridge).prediction
+    f = run_with_hooks(model, task, round_slots(model, dict.fromkeys(slots, dtype)))
+    return gap(f, exact)
 
 
 def regression(key: jax.Array, length: jax.Array, num_supports: int) -> Task:
@@ -111,19 +106,15 @@ def build(solver: str, ridge: jax.Array, top: jax.Array) -> Transformer:
     return constructions.prefix_chebyshev(Linear(), steps=STEPS, spectrum=bounds, **common)
 
 
-@partial(jax.jit, static_argnames="num_supports")
-def smallest_eigenvalues(keys: jax.Array, condition: jax.Array, num_supports: int) -> jax.Array:
+@every(static="num_supports")
+def smallest_eigenvalues(key: jax.Array, condition: jax.Array, num_supports: int) -> jax.Array:
     """The smallest eigenvalue of C + ridge I over the ridge, with C in bfloat16, for each draw."""
     info = jnp.finfo("bfloat16")
-
-    def once(key: jax.Array) -> jax.Array:
-        x = regression(key, jnp.ones(()), num_supports).x
-        C = matmul(x.T, x)
-        ridge = jnp.linalg.eigvalsh(C)[-1] / (condition - 1)
-        C = jax.lax.reduce_precision(C, info.nexp, info.nmant)
-        return jnp.linalg.eigvalsh(C)[0] / ridge + 1
-
-    return jax.lax.map(once, keys)
+    x = regression(key, jnp.ones(()), num_supports).x
+    C = matmul(x.T, x)
+    ridge = jnp.linalg.eigvalsh(C)[-1] / (condition - 1)
+    C = jax.lax.reduce_precision(C, info.nexp, info.nmant)
+    return jnp.linalg.eigvalsh(C)[0] / ridge + 1
 
 
 CLAIM = Claim(

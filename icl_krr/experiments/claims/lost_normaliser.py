@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from functools import partial
 from typing import Any
 
 import jax
@@ -15,17 +14,12 @@ from ...numerics import matmul
 from ...residual import ROLES, join
 from ...tasks import GaussianProcess, Task, sample
 from ...transformer import run_with_cache
-from .measuring import gap, over
+from .measuring import every, gap
 
 
-@partial(jax.jit, static_argnames=("num_supports", "num_features"))
+@every(1, 1, static=("num_supports", "num_features"))
 def compare_logits(
-    keys: jax.Array,
-    temperatures: jax.Array,
-    no_sink: float,
-    *,
-    num_supports: int,
-    num_features: int,
+    key: jax.Array, temperature: jax.Array, no_sink: float, *, num_supports: int, num_features: int
 ) -> dict[str, jax.Array]:
     """Compare logits that differ by a constant in each row, and a context with its repetition.
 
@@ -39,30 +33,26 @@ def compare_logits(
     process = GaussianProcess(
         Exponential(), num_features=p, num_supports=num_supports, num_queries=8
     )
-
-    def once(key: jax.Array, temperature: jax.Array) -> dict[str, jax.Array]:
-        kernel, task = Exponential(temperature), sample(key, process)
-        same, other = jnp.zeros(p), jax.random.normal(jax.random.fold_in(key, 1), (p,))
-        K, d = kernel(task.x_query, task.x), jnp.exp(matmul(task.x_query, other))
-        Kv, size = matmul(K, task.y), matmul(K, jnp.abs(task.y))
-        plain, scaled = (head(kernel, task, rows, no_sink)[0] for rows in (same, other))
-        log_c = theory.log_sink(kernel, task)
-        mean, sink = head(kernel, task, other, log_c)
-        recovered = jnp.exp(log_c) * mean / sink
-        twice = task.replace(x=jnp.tile(task.x, (2, 1)), y=jnp.tile(task.y, 2))
-        ridge = 0.1 * jnp.mean(kernel.diagonal(task.x))
-        best, best_twice = (
-            solvers.exact(kernel, each, ridge=ridge).prediction for each in (task, twice)
-        )
-        return {
-            "outputs": gap(scaled, plain),
-            "products": gap(d * Kv, Kv),
-            "recovered": jnp.max(jnp.abs(recovered - d * Kv) / (d * size)),
-            "repeated": gap(head(kernel, twice, same, no_sink)[0], plain),
-            "doubled": gap(best_twice, best),
-        }
-
-    return over(once, keys, temperatures)
+    kernel, task = Exponential(temperature), sample(key, process)
+    same, other = jnp.zeros(p), jax.random.normal(jax.random.fold_in(key, 1), (p,))
+    K, d = kernel(task.x_query, task.x), jnp.exp(matmul(task.x_query, other))
+    Kv, size = matmul(K, task.y), matmul(K, jnp.abs(task.y))
+    plain, scaled = (head(kernel, task, rows, no_sink)[0] for rows in (same, other))
+    log_c = theory.log_sink(kernel, task)
+    mean, sink = head(kernel, task, other, log_c)
+    recovered = jnp.exp(log_c) * mean / sink
+    twice = task.replace(x=jnp.tile(task.x, (2, 1)), y=jnp.tile(task.y, 2))
+    ridge = 0.1 * jnp.mean(kernel.diagonal(task.x))
+    best, best_twice = (
+        solvers.exact(kernel, each, ridge=ridge).prediction for each in (task, twice)
+    )
+    return {
+        "outputs": gap(scaled, plain),
+        "products": gap(d * Kv, Kv),
+        "recovered": jnp.max(jnp.abs(recovered - d * Kv) / (d * size)),
+        "repeated": gap(head(kernel, twice, same, no_sink)[0], plain),
+        "doubled": gap(best_twice, best),
+    }
 
 
 def head(

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from functools import partial
+from functools import partial, wraps
 from types import SimpleNamespace
 from typing import Any
 
@@ -15,12 +15,37 @@ from ..shared.draws import draw_tasks as draw_tasks, project as project
 from ..shared.rows import Plot as Plot, Rows as Rows, tidy as tidy
 
 
-def over(run: Callable[..., Any], *axes: Any) -> Any:
-    """Results of a run at every combination of values, with the axes of the values first."""
-    first, *others = axes
-    if not others:
-        return jax.lax.map(run, first)
-    return jax.lax.map(lambda value: over(partial(run, value), *others), first)
+def every(
+    *axes: int, together: bool = False, static: str | tuple[str, ...] = "config"
+) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
+    """Run a function at every combination of values of its first arguments, in one program.
+
+    Its callers give arrays of values for these arguments, each with so many `axes` (one argument
+    with one axis by default), and the results have these axes first. The values of the first two
+    arguments may go `together`, in pairs.
+    """
+
+    def over(run: Callable[..., Any], axes: tuple[int, ...], first: Any, *others: Any) -> Any:
+        if axes[0] > 1:
+            fewer = axes[0] - 1, *axes[1:]
+            return jax.lax.map(lambda part: over(run, fewer, part, *others), first)
+        each = (lambda value: over(partial(run, value), axes[1:], *others)) if others else run
+        return jax.lax.map(each, first)
+
+    def decorate(run: Callable[..., Any]) -> Callable[..., Any]:
+        @partial(jax.jit, static_argnames=static)
+        @wraps(run)
+        def program(*given: Any, **options: Any) -> Any:
+            count = 2 if together else len(axes) or 1
+            values, others = given[:count], given[count:]
+            at = lambda *point: run(*point, *others, **options)  # noqa: E731
+            if together:
+                return jax.lax.map(lambda pair: at(*pair), values)
+            return over(at, axes or (1,), *values)
+
+        return program
+
+    return decorate
 
 
 def fields(found: Mapping[str, Any]) -> SimpleNamespace:

@@ -2,17 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from functools import partial
 from typing import NamedTuple
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 
+from ...constructions import nadaraya_watson
 from ...kernels import Exponential, Gaussian
 from ...tasks import Task
 from ...transformer import Transformer, predict
+from .measuring import every
 
 QUERIES = 16
 
@@ -68,65 +68,48 @@ def with_weights(model: Transformer, task: Task) -> tuple[jax.Array, jax.Array]:
     return prediction, weights
 
 
-@partial(jax.jit, static_argnames=("construct", "place", "size"))
+@every(static=("place", "size"))
 def smoother(
-    construct: Callable[..., Transformer],
-    keys: jax.Array,
-    bandwidths: jax.Array,
-    place: Inputs,
-    size: int,
+    key: jax.Array, bandwidths: jax.Array, place: Inputs, size: int
 ) -> tuple[jax.Array, jax.Array]:
     """Return errors without noise, and the sums of squared weights [draw, bandwidth, query]."""
     x_query = queries(place)
+    x = points(key, size, place)
+    task = Task(x=x, y=regression(x), x_query=x_query)
 
-    def once(key: jax.Array) -> tuple[jax.Array, jax.Array]:
-        x = points(key, size, place)
-        task = Task(x=x, y=regression(x), x_query=x_query)
+    def head(bandwidth: jax.Array) -> tuple[jax.Array, jax.Array]:
+        kernel = place.kernel.of_temperature(bandwidth**2)
+        model = nadaraya_watson(kernel, num_features=place.p)
+        prediction, weights = with_weights(model, task)
+        return prediction - regression(x_query), jnp.sum(weights**2, axis=1)
 
-        def head(bandwidth: jax.Array) -> tuple[jax.Array, jax.Array]:
-            kernel = place.kernel.of_temperature(bandwidth**2)
-            model = construct(kernel, num_features=place.p)
-            prediction, weights = with_weights(model, task)
-            return prediction - regression(x_query), jnp.sum(weights**2, axis=1)
-
-        return jax.lax.map(head, bandwidths)
-
-    return jax.lax.map(once, keys)
+    return jax.lax.map(head, bandwidths)
 
 
-@partial(jax.jit, static_argnames=("construct", "size", "most"))
+@every(static=("size", "most"))
 def logit_gradients(
-    construct: Callable[..., Transformer],
-    keys: jax.Array,
-    dimensions: jax.Array,
-    *,
-    size: int,
-    most: int,
+    key: jax.Array, dimensions: jax.Array, *, size: int, most: int
 ) -> tuple[jax.Array, jax.Array]:
     """Return norms [draw, d, scale, query] of gradients and variances [draw, d, scale] of logits.
 
     The gradient of the output f of a head with weights w_j and values y_j with respect to its
     logits has the entries w_j (y_j - f).
     """
+    x = jax.random.normal(key, (size + QUERIES, most))
+    y = jax.random.normal(jax.random.fold_in(key, 1), (size,))
 
-    def once(key: jax.Array) -> tuple[jax.Array, jax.Array]:
-        x = jax.random.normal(key, (size + QUERIES, most))
-        y = jax.random.normal(jax.random.fold_in(key, 1), (size,))
+    def at(d: jax.Array) -> tuple[jax.Array, jax.Array]:
+        # features after the d-th are zero, so that all d share one program
+        own = jnp.where((jnp.arange(most, dtype=x.dtype) < d)[None], x, 0)
+        task = Task(x=own[:size], y=y, x_query=own[size:])
 
-        def at(d: jax.Array) -> tuple[jax.Array, jax.Array]:
-            # features after the d-th are zero, so that all d share one program
-            own = jnp.where((jnp.arange(most, dtype=x.dtype) < d)[None], x, 0)
-            task = Task(x=own[:size], y=y, x_query=own[size:])
+        def head(temperature: jax.Array) -> tuple[jax.Array, jax.Array]:
+            kernel = Exponential(temperature)
+            model = nadaraya_watson(kernel, num_features=most)
+            f, weights = with_weights(model, task)
+            norms = jnp.linalg.norm(weights * (y[None] - f[:, None]), axis=1)
+            return norms, jnp.mean(kernel.log(task.x_query, task.x) ** 2)
 
-            def head(temperature: jax.Array) -> tuple[jax.Array, jax.Array]:
-                kernel = Exponential(temperature)
-                model = construct(kernel, num_features=most)
-                f, weights = with_weights(model, task)
-                norms = jnp.linalg.norm(weights * (y[None] - f[:, None]), axis=1)
-                return norms, jnp.mean(kernel.log(task.x_query, task.x) ** 2)
+        return jax.lax.map(head, jnp.stack([jnp.sqrt(d), jnp.ones(())]))
 
-            return jax.lax.map(head, jnp.stack([jnp.sqrt(d), jnp.ones(())]))
-
-        return jax.lax.map(at, dimensions.astype(x.dtype))
-
-    return jax.lax.map(once, keys)
+    return jax.lax.map(at, dimensions.astype(x.dtype))

@@ -15,7 +15,7 @@ from ...constructions import ReLU, Softmax
 from ...kernels import Gaussian
 from ...tasks import GaussianProcess, Task
 from ...transformer import Transformer, operand_bounds, run_with_cache
-from .measuring import draw_tasks
+from .measuring import draw_tasks, every
 
 KERNEL, STEP_SIZE = Gaussian(0.7), 1.6
 # tables of WIDTH sqrt(n / e) segments, DEPTH cond log(1 / e) + 2 blocks
@@ -130,35 +130,28 @@ def build(case: Case, steps: int, **options: Any) -> Transformer:
     )
 
 
-@partial(jax.jit, static_argnames="steps")
-def solve(cases: Case, steps: int) -> Exact:
-    def once(case: Case) -> Exact:
-        task, ridge = case
-        sigma = theory.preconditioned_eigenvalues(KERNEL, task, ridge=ridge, sink=ridge)
-        path = solvers.richardson(KERNEL, task, ridge=ridge, steps=steps, step_size=STEP_SIZE)
-        return Exact(
-            solvers.exact(KERNEL, task, ridge=ridge).prediction,
-            path.prediction,
-            sigma[-1] / sigma[0],
-            operand_bounds(build(case, steps), task),
-        )
-
-    return jax.lax.map(once, cases)
+@every(static="steps")
+def solve(case: Case, steps: int) -> Exact:
+    task, ridge = case
+    sigma = theory.preconditioned_eigenvalues(KERNEL, task, ridge=ridge, sink=ridge)
+    path = solvers.richardson(KERNEL, task, ridge=ridge, steps=steps, step_size=STEP_SIZE)
+    return Exact(
+        solvers.exact(KERNEL, task, ridge=ridge).prediction,
+        path.prediction,
+        sigma[-1] / sigma[0],
+        operand_bounds(build(case, steps), task),
+    )
 
 
-@partial(jax.jit, static_argnames=("width", "steps"))
-def approximate(cases: Case, bounds: Any, width: int, steps: int) -> tuple[jax.Array, jax.Array]:
+@every(together=True, static=("width", "steps"))
+def approximate(case: Case, bounds: Any, width: int, steps: int) -> tuple[jax.Array, jax.Array]:
     """Return the predictions after every step, and how often an operand was outside its table.
 
     The products and quotients come from tables of this width in ReLU MLPs.
     """
-
-    def once(case: Case, bounds: Any) -> tuple[jax.Array, jax.Array]:
-        model = build(case, steps, arithmetic=ReLU(width, bounds))
-        cache = run_with_cache(model, case.task, names=("prediction", "overrun"))[1]
-        return cache["prediction"], jnp.sum(cache["overrun"])
-
-    return jax.lax.map(lambda case: once(*case), (cases, bounds))
+    model = build(case, steps, arithmetic=ReLU(width, bounds))
+    cache = run_with_cache(model, case.task, names=("prediction", "overrun"))[1]
+    return cache["prediction"], jnp.sum(cache["overrun"])
 
 
 @partial(jax.jit, static_argnums=0)
