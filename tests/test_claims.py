@@ -215,7 +215,7 @@ CONSTRUCTION = {
     "C26": Change("constructions.gradient_descent", option("ridge", 1.05)),
     "C27": Change("constructions.prefix_conjugate_gradient", option("ridge", 1.05)),
     "C28": Change("constructions.preconditioned_chebyshev", option("ridge", 1.05)),
-    "C31": Change("constructions.nadaraya_watson", wider),
+    "C31": Change("smoothers.constructions.nadaraya_watson", wider),
     "C32": Change("constructions.nadaraya_watson", warmer),
     "C33": Change("constructions.gradient_descent", option("step_size", 1.05)),
     "C34": Change("c15_channels_needed.constructions.conjugate_gradient", option("ridge", 1.05)),

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from typing import NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -15,8 +15,7 @@ from .claim import HOLDS, NOTHING, Claim, Verdict, at_most, judge, named
 from .measuring import Plot, Rows, every, tidy
 
 
-@dataclass(frozen=True)
-class Config:
+class Config(NamedTuple):
     draws: int = 200
     num_supports: int = 64
     num_features: int = 3
@@ -57,7 +56,6 @@ CLAIM = Claim(
     expected=HOLDS,
     told=NOTHING,
     run=run,
-    config=Config(),
     quick=Config(draws=20),
     plot=Plot(x="temperature", y="gap", logx=True),
 )

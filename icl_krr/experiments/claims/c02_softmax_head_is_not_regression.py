@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from functools import partial
 from itertools import product
+from typing import NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -23,8 +23,7 @@ from .measuring import Plot, Rows, gap, tidy
 NOISE = 0.1
 
 
-@dataclass(frozen=True)
-class Config:
+class Config(NamedTuple):
     draws: int = 4
     num_supports: tuple[int, ...] = (16, 32, 64)
     num_features: tuple[int, ...] = (2, 8)
@@ -193,7 +192,6 @@ CLAIM = Claim(
     expected=FALSE,
     told=NOTHING,
     run=run,
-    config=Config(),
     quick=Config(
         num_supports=(64,),
         num_features=(2,),

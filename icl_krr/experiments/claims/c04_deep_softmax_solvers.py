@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from functools import partial
 from typing import Any, NamedTuple
 
@@ -25,8 +24,7 @@ NAMES = ("conjugate_gradient", "chebyshev", "heavy_ball", "gradient_descent")
 RATES = {name: load(str(SOLVERS[name].rate)) for name in NAMES}
 
 
-@dataclass(frozen=True)
-class Config:
+class Config(NamedTuple):
     draws: int = 20
     num_supports: int = 32
     temperature: float = 0.5
@@ -188,7 +186,6 @@ CLAIM = Claim(
     expected=HOLDS,
     told=TASK,
     run=run,
-    config=Config(),
     quick=Config(draws=2, ridges=(1.0,)),
     plot=Plot(x="step", y="error", by=("solver", "ridge"), bound="bound"),
 )

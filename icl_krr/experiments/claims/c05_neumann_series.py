@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from functools import partial
+from typing import NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -22,8 +22,7 @@ STEPS = (1.0, 1.9, 2.1)  # in units of 1 / (sigma_1 + ridge)
 SERIES = ("Neumann", *(f"step {step} / (sigma_1 + ridge)" for step in STEPS))
 
 
-@dataclass(frozen=True)
-class Config:
+class Config(NamedTuple):
     draws: int = 20
     num_supports: int = 32
     temperature: float = 1.0
@@ -168,7 +167,6 @@ CLAIM = Claim(
     expected=CORRECTED,
     told=TASK,
     run=run,
-    config=Config(),
     quick=Config(draws=3),
     plot=Plot(x="step", y="error", by=("series", "ridge / sigma_1"), bound="bound"),
 )

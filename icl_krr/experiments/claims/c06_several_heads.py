@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from typing import NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -19,8 +19,7 @@ from .measuring import Plot, Rows, every, exponent, fields, largest_gap, project
 INPUTS = ("sphere", "normal")
 
 
-@dataclass(frozen=True)
-class Config:
+class Config(NamedTuple):
     """Settings; `temperatures` are ascending, and `dimensions` are numbers of features."""
 
     draws: int = 50
@@ -175,7 +174,6 @@ CLAIM = Claim(
     expected=HOLDS,
     told=NOTHING,
     run=run,
-    config=Config(),
     quick=Config(draws=5, temperatures=(1e-7, 1.0, 1e4)),
     plot=Plot(x="temperature", y="to the mean", by=("inputs",), bound="bound", logx=True),
 )

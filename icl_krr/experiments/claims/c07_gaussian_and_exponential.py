@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from functools import partial
+from typing import NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -19,8 +19,7 @@ from .measuring import Plot, Rows, gap, project, tidy
 INPUTS = ("sphere", "normal")
 
 
-@dataclass(frozen=True)
-class Config:
+class Config(NamedTuple):
     draws: int = 50
     num_supports: int = 32
     num_features: int = 3
@@ -107,7 +106,6 @@ CLAIM = Claim(
     expected=HOLDS,
     told=TASK,
     run=run,
-    config=Config(),
     quick=Config(draws=5, temperatures=(0.5, 2.0)),
     plot=Plot(x="temperature", y="gap of f*", by=("inputs",), logx=True),
 )

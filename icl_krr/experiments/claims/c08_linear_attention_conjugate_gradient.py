@@ -14,7 +14,6 @@ does not exclude a form that takes one block because it stores more vectors and 
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from functools import partial
 from typing import Any, NamedTuple
 
@@ -57,8 +56,7 @@ OTHERS = {
 SOLVERS = FORMS | OTHERS
 
 
-@dataclass(frozen=True)
-class Config:
+class Config(NamedTuple):
     draws: int = 50
     num_supports: int = 32
     num_features: int = 4
@@ -197,7 +195,6 @@ CLAIM = Claim(
     expected=CORRECTED,
     told=TASK,
     run=run,
-    config=Config(),
     quick=Config(draws=5, solvers=("textbook", "pipelined", "one attention layer", "Chebyshev")),
     plot=Plot(x="blocks", y="gap", by=("solver",)),
 )

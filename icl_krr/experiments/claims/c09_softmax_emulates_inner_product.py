@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from typing import NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -21,8 +21,7 @@ HEADS = ("one-sided", "pair")
 DTYPES = ("float32", "float64")
 
 
-@dataclass(frozen=True)
-class Config:
+class Config(NamedTuple):
     """Settings; `scales` are values of e L, where L is the largest inner product."""
 
     draws: int = 20
@@ -159,7 +158,6 @@ CLAIM = Claim(
     expected=HOLDS,
     told=TASK,
     run=run,
-    config=Config(),
     quick=Config(
         draws=3, heads=("pair",), scales=tuple(10.0**k for k in (-6, -4, -3, -2.5, -2, -1.5, -1))
     ),

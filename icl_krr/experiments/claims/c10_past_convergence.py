@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -13,15 +12,14 @@ from ... import constructions, solvers
 from ...kernels import Linear
 from ...tasks import LinearRegression, Task
 from ...transformer import Transformer, run_with_cache
-from .claim import FAMILY, HOLDS, OURS, Claim, Verdict, at_most, judge, named
+from .claim import FAMILY, HOLDS, Claim, Verdict, at_most, judge, named
 from .measuring import Plot, Rows, draw_tasks, every, tidy
 
 DATA = ("y = 0", "one support", "equal supports", "y along a feature", "y ~ 1e-8", "y ~ 1e8")
 FORMS = ("textbook", "fused", "pipelined")
 
 
-@dataclass(frozen=True)
-class Config:
+class Config(NamedTuple):
     draws: int = 20
     num_supports: int = 16
     num_features: int = 3
@@ -104,12 +102,9 @@ CLAIM = Claim(
     statement="Conjugate gradient that runs more steps than it needs does not fail. The "
     "construction returns 0 for a quotient whose divisor underflows. So all values and gradients "
     "stay finite, and the prediction stays at f*, the prediction of exact KRR.",
-    source=OURS,
-    quote="",
     expected=HOLDS,
     told=FAMILY,
     run=run,
-    config=Config(),
     quick=Config(draws=3, steps=40, forms=("textbook", "pipelined")),
     plot=Plot(x="step", y="gap", by=("data",)),
     dtype="float32",

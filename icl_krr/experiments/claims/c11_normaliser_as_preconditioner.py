@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from typing import NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -18,8 +18,7 @@ from .claim import HOLDS, TASK, Claim, Verdict, at_most, judge, named
 from .measuring import Plot, Rows, every, largest_gap, tidy
 
 
-@dataclass(frozen=True)
-class Config:
+class Config(NamedTuple):
     draws: int = 50
     num_supports: int = 48
     num_features: int = 3
@@ -94,7 +93,6 @@ CLAIM = Claim(
     expected=HOLDS,
     told=TASK,
     run=run,
-    config=Config(),
     quick=Config(draws=5),
     plot=Plot(x="sink", y="shifted", by=("lengthscale",), logx=True),
 )

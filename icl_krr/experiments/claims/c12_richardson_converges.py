@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from typing import NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -26,8 +26,7 @@ CASES = (  # ridge, c, step
 )
 
 
-@dataclass(frozen=True)
-class Config:
+class Config(NamedTuple):
     draws: int = 5
     sizes: tuple[int, ...] = (16, 64, 256)
     steps: int = 100
@@ -115,7 +114,6 @@ CLAIM = Claim(
     expected=HOLDS,
     told=TASK,
     run=run,
-    config=Config(),
     quick=Config(draws=2, sizes=(16, 64), steps=40),
     plot=Plot(x="step", y="error", by=("ridge, c, step",), bound="bound"),
 )

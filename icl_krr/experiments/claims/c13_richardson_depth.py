@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from typing import NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -21,8 +21,7 @@ LINES = ("richardson", "conjugate gradient")
 FIXED, MEAN = "ridge fixed", "ridge proportional to n"
 
 
-@dataclass(frozen=True)
-class Config:
+class Config(NamedTuple):
     """Settings; one of n, ridge, lengthscale and p varies, the others have the values of `BASE`.
 
     While n varies, the ridge is fixed in one series and proportional to n in another. The first
@@ -165,7 +164,6 @@ CLAIM = Claim(
     expected=CORRECTED,
     told=TASK,
     run=run,
-    config=Config(),
     quick=Config(draws=2, n=(16, 64), ridge=(), lengthscale=(), p=(), steps=(1500, 60)),
     plot=Plot(x="value", y="blocks", by=("series", "solver"), logx=True),
 )

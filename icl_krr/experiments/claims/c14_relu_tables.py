@@ -85,7 +85,6 @@ CLAIM = Claim(
     expected=HOLDS,
     told=TASK,
     run=run,
-    config=Config(),
     quick=Config(
         series=(Series("uniform", 1.0, (16, 64), 1950), Series("uniform", 0.1, (16, 64), 1950)),
         widths=(64, 128),

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 import jax
@@ -61,8 +60,7 @@ LAYOUTS: dict[str, tuple[str, dict[str, Any]]] = {
 }
 
 
-@dataclass(frozen=True)
-class Config:
+class Config(NamedTuple):
     draws: int = 50
     num_features: int = 8
     num_supports: int = 24
@@ -137,7 +135,6 @@ CLAIM = Claim(
     expected=HOLDS,
     told=FAMILY,
     run=run,
-    config=Config(),
     quick=Config(draws=5, layouts=("CG textbook", "Chebyshev")),
     plot=Plot(x="p - m", y="gap", by=("solver",)),
 )

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from typing import NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -17,8 +17,7 @@ from .claim import FALSE, NOTHING, Claim, Verdict, at_least, at_most, judge, nam
 from .measuring import Plot, Rows, every, tidy
 
 
-@dataclass(frozen=True)
-class Config:
+class Config(NamedTuple):
     draws: int = 60
     num_supports: int = 40
     num_features: int = 20
@@ -105,7 +104,6 @@ CLAIM = Claim(
     expected=FALSE,
     told=NOTHING,
     run=run,
-    config=Config(),
     quick=Config(draws=20, widths=(8,)),
     plot=Plot(x="width", y="error", by=("sketch",), bound="tail"),
 )

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from typing import NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -19,8 +19,7 @@ from .measuring import Plot, Rows, every, fields, tidy
 SKETCHES = ("best", "orthonormal", "gaussian", "landmarks")
 
 
-@dataclass(frozen=True)
-class Config:
+class Config(NamedTuple):
     draws: int = 100
     num_supports: int = 40
     num_features: int = 20
@@ -120,7 +119,6 @@ CLAIM = Claim(
     expected=FALSE,
     told=NOTHING,
     run=run,
-    config=Config(),
     quick=Config(draws=10, ridges=(0.1, 10.0)),
     plot=Plot(x="ridge", y="error", by=("sketch",), bound="sharp", logx=True),
 )

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from typing import NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -21,8 +21,7 @@ from .measuring import Plot, Rows, every, fields, tidy
 TASKS = ("drawn", "worst")
 
 
-@dataclass(frozen=True)
-class Config:
+class Config(NamedTuple):
     draws: int = 50
     num_supports: int = 30
     num_features: int = 16
@@ -137,7 +136,6 @@ CLAIM = Claim(
     expected=CORRECTED,
     told=TASK,
     run=run,
-    config=Config(),
     quick=Config(draws=5, num_queries=4, ridges=(0.1, 10.0)),
     plot=Plot(x="ridge", y="error", by=("task",), bound="bound", logx=True),
 )

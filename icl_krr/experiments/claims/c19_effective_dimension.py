@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from functools import partial
+from typing import NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -19,8 +19,7 @@ from .claim import CORRECTED, TASK, Claim, Verdict, at_least, at_most, judge, na
 from .measuring import Plot, Rows, every, fields, gap, tidy
 
 
-@dataclass(frozen=True)
-class Config:
+class Config(NamedTuple):
     draws: int = 20
     num_supports: int = 80
     num_features: int = 40
@@ -175,7 +174,6 @@ CLAIM = Claim(
     expected=CORRECTED,
     told=TASK,
     run=run,
-    config=Config(),
     quick=Config(draws=10, widths=(1, 2, 4, 8, 16, 24), ranks=(16,)),
     plot=Plot(x="m / d_eff", y="gap", by=("spectrum",), bound="expected"),
 )

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from typing import NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -19,8 +19,7 @@ from .claim import FALSE, TASK, Claim, Verdict, at_least, at_most, judge, named
 from .measuring import Plot, Rows, every, fields, largest_gap, tidy
 
 
-@dataclass(frozen=True)
-class Config:
+class Config(NamedTuple):
     draws: int = 50
     num_supports: int = 40
     num_features: int = 4
@@ -143,7 +142,6 @@ CLAIM = Claim(
     expected=FALSE,
     told=TASK,
     run=run,
-    config=Config(),
     quick=Config(draws=5, widths=(2,)),
     plot=Plot(x="width", y="error", by=("sketch",), bound="tail"),
 )

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from functools import partial
+from typing import NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -20,8 +20,7 @@ from .measuring import Plot, Rows, draw_tasks, every, exponent, gap, tidy
 KINDS = ("positive", "positive, orthogonal", "trigonometric")
 
 
-@dataclass(frozen=True)
-class Config:
+class Config(NamedTuple):
     """Settings of the experiment.
 
     `draws` is the number of draws of features, each with a pair of points on the unit sphere.
@@ -211,7 +210,6 @@ CLAIM = Claim(
     expected=HOLDS,
     told=FAMILY,
     run=run,
-    config=Config(),
     quick=Config(draws=2048, widths=(16, 32, 64, 128), floors=(16, 256), tasks=8),
     plot=Plot(x="width", y="error", by=("features",), bound="expected", logx=True),
 )

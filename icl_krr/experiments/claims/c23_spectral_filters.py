@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from functools import partial
+from typing import NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -21,8 +21,7 @@ from .measuring import Plot, Rows, draw_tasks, every, fields, tidy
 LINEAR = ("gradient descent", "chebyshev")
 
 
-@dataclass(frozen=True)
-class Config:
+class Config(NamedTuple):
     draws: int = 20
     num_features: int = 5
     num_supports: int = 12
@@ -146,7 +145,6 @@ CLAIM = Claim(
     expected=HOLDS,
     told=TASK,
     run=run,
-    config=Config(),
     quick=Config(draws=4),
     plot=Plot(x="sigma", y="q", by=("solver",), bound="expected", logx=True),
 )

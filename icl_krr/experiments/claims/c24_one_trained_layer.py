@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
-from dataclasses import dataclass
+from typing import NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -21,8 +21,7 @@ ANCHOR = 0.20468888
 w ~ N(0, I)."""
 
 
-@dataclass(frozen=True)
-class Config:
+class Config(NamedTuple):
     tasks: int = 4096
     draws: int = 8
 
@@ -119,7 +118,6 @@ CLAIM = Claim(
     expected=CORRECTED,
     told=FAMILY,
     run=run,
-    config=Config(),
     quick=Config(tasks=2048, draws=2),
     plot=Plot(x="draw", y="model", bound="step", logy=False),
     dtype="float32",

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import replace
+from typing import NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -13,7 +14,7 @@ from ...kernels import Gaussian, Linear
 from ...numerics import matmul
 from ...tasks import LinearRegression, sample
 from ...transformer import Transformer, run_with_cache
-from .claim import FAMILY, HOLDS, OURS, Claim, Verdict, at_least, at_most, judge, named
+from .claim import FAMILY, HOLDS, Claim, Verdict, at_least, at_most, judge, named
 from .measuring import Plot, Rows, every, tidy
 
 MODELS = ("gradient descent", "heavy ball", "Richardson")
@@ -21,8 +22,7 @@ MASKS = ("exclusive", "inclusive")
 RIDGE, STEP = 4.0, 0.05
 
 
-@dataclass(frozen=True)
-class Config:
+class Config(NamedTuple):
     draws: int = 5
     num_supports: int = 16
     num_features: int = 4
@@ -118,12 +118,9 @@ CLAIM = Claim(
     "the delta rule with step size 1 / (ridge + k(x_i, x_i)). Conjugate gradient has no such "
     "limit: its inner products over all supports do not exist under a causal mask.",
     corrected="ours",
-    source=OURS,
-    quote="",
     expected=HOLDS,
     told=FAMILY,
     run=run,
-    config=Config(),
     quick=Config(draws=2, num_supports=8),
     plot=Plot(x="step", y="gap", by=("model", "mask")),
 )

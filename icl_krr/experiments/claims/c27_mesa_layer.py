@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from typing import NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -18,8 +18,7 @@ from .measuring import Plot, Rows, every, tidy
 RIDGE = 0.1
 
 
-@dataclass(frozen=True)
-class Config:
+class Config(NamedTuple):
     draws: int = 5
     features: tuple[int, ...] = (2, 4, 8)
     num_supports: int = 32
@@ -82,7 +81,6 @@ CLAIM = Claim(
     expected=HOLDS,
     told=FAMILY,
     run=run,
-    config=Config(),
     quick=Config(draws=2, features=(2, 4), num_supports=12),
     plot=Plot(x="step", y="gap", by=("p",)),
 )

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from typing import NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -13,7 +13,7 @@ from ...constructions import ReLU
 from ...kernels import Gaussian
 from ...tasks import GaussianProcess, sample, system
 from ...transformer import operand_bounds, predict, run_with_cache
-from .claim import FAMILY, HOLDS, OURS, Claim, Verdict, at_least, at_most, judge, named, within
+from .claim import FAMILY, HOLDS, Claim, Verdict, at_least, at_most, judge, named, within
 from .measuring import Plot, Rows, every, exponent, first_below, tidy
 
 KERNEL, LIMIT = Gaussian(1.0), 1e-2
@@ -21,8 +21,7 @@ OF_BUDGETS = 0.5  # ridge
 SOLVERS = ("Richardson", "Chebyshev")
 
 
-@dataclass(frozen=True)
-class Config:
+class Config(NamedTuple):
     """Settings; `budgets` are pairs of an error and a number of supports."""
 
     draws: int = 3
@@ -110,12 +109,9 @@ CLAIM = Claim(
     "in the A-norm after t steps is at most 2 rho^t with rho = (sqrt(kappa) - 1) / (sqrt(kappa) + "
     "1) and kappa = (n + ridge) / ridge. So O(sqrt(n / ridge) log(1 / e)) blocks reach the error "
     "e, and theory.budget gives the depth and the table width for e.",
-    source=OURS,
-    quote="",
     expected=HOLDS,
     told=FAMILY,
     run=run,
-    config=Config(),
     quick=Config(draws=2, n=(16, 64), steps=(1500, 100), budgets=((0.1, 8),)),
     plot=Plot(x="n", y="steps", by=("solver",), logx=True),
 )

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from functools import partial
+from typing import NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -17,8 +17,7 @@ from .smoothers import PLACES, Inputs, laplacian, logit_gradients, queries, smoo
 NOISE = 0.5
 
 
-@dataclass(frozen=True)
-class Config:
+class Config(NamedTuple):
     """Settings of the experiment.
 
     `sizes` are numbers n of supports. `dimensions` are those of queries and keys for the gradient
@@ -158,7 +157,6 @@ CLAIM = Claim(
     expected=HOLDS,
     told=NOTHING,
     run=run,
-    config=Config(),
     quick=Config(draws=16, sizes=(64, 256), dimensions=(4, 1024), tasks=10),
     plot=Plot(x="n", y="error at the best bandwidth", by=("inputs",), logx=True),
 )

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from typing import NamedTuple
 
 import jax
 import numpy as np
@@ -28,8 +28,7 @@ from .scores import (
 TEMPERATURE = 4.0
 
 
-@dataclass(frozen=True)
-class Config:
+class Config(NamedTuple):
     """Settings of the experiment. `runs` are trained models, and `tasks` evaluate each of them."""
 
     draws: int = 50
@@ -155,7 +154,6 @@ CLAIM = Claim(
     expected=HOLDS,
     told=FAMILY,
     run=run,
-    config=Config(),
     quick=Config(draws=5, runs=("gp-encoder",), tasks=32),
     plot=Plot(x="layer", y="antisymmetric part / all", by=("run",), logy=False),
 )

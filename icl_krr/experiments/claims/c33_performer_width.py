@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from functools import partial
+from typing import NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -28,8 +28,7 @@ def radius(scaling: int, d: int) -> float:
     return (2.0, d**0.25, d**0.5)[scaling]
 
 
-@dataclass(frozen=True)
-class Config:
+class Config(NamedTuple):
     """Settings of the experiment.
 
     `widths` are numbers m of frequencies. `starts` is the number of pairs of a query and a key
@@ -182,7 +181,6 @@ CLAIM = Claim(
     expected=HOLDS,
     told=FAMILY,
     run=run,
-    config=Config(),
     quick=Config(draws=4, dimensions=(4, 64), widths=(64, 256), starts=4, steps=15),
     plot=Plot(x="d", y="needed m", by=("ball",), bound="m of the theorem", logx=True),
 )

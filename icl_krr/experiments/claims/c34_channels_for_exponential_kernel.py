@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from typing import NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -16,8 +16,7 @@ from .claim import FAMILY, HOLDS, Claim, Verdict, at_least, at_most, judge, name
 from .measuring import Plot, Rows, draw_tasks, every, tidy
 
 
-@dataclass(frozen=True)
-class Config:
+class Config(NamedTuple):
     draws: int = 20
     num_features: int = 4
     num_supports: int = 64
@@ -82,7 +81,6 @@ CLAIM = Claim(
     expected=HOLDS,
     told=FAMILY,
     run=run,
-    config=Config(),
     quick=Config(draws=3, forms=("textbook",)),
     plot=Plot(x="p - m", y="gap", by=("form",)),
 )

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from typing import NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -22,8 +22,7 @@ from .measuring import Plot, Rows, every, fields, largest_gap, tidy
 SPECTRA = ("two levels", "decaying")
 
 
-@dataclass(frozen=True)
-class Config:
+class Config(NamedTuple):
     draws: int = 20
     num_supports: int = 30
     num_features: int = 12
@@ -171,7 +170,6 @@ CLAIM = Claim(
     expected=HOLDS,
     told=TASK,
     run=run,
-    config=Config(),
     quick=Config(draws=5, gaps=(0.0, 0.6, 0.99), ridges=(0.01, 1.0)),
     plot=Plot(
         x="gap / sigma_m",

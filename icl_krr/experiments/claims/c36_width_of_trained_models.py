@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Callable
-from dataclasses import dataclass
 from functools import partial
 from typing import Any, NamedTuple
 
@@ -25,8 +24,7 @@ STUDY = STUDIES["widths"]
 p = STUDY.task.num_features
 
 
-@dataclass(frozen=True)
-class Config:
+class Config(NamedTuple):
     tasks: int = 256
     hats: int = 8
     num_queries: int = 16
@@ -212,7 +210,6 @@ CLAIM = Claim(
     expected=CORRECTED,
     told=FAMILY,
     run=run,
-    config=Config(),
     quick=Config(tasks=128, hats=4, untrained=False, num_queries=8, models=(("widths", 6),)),
     plot=Plot(x="width", y="features in use", by=("steps", "training seed"), logy=False),
     dtype="float32",

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -31,8 +30,7 @@ ORDER = (
 """Pairs of models: with every training seed, the first is worse than the second with any."""
 
 
-@dataclass(frozen=True)
-class Config:
+class Config(NamedTuple):
     tasks: int = 1024
     variants: tuple[str, ...] = tuple(STUDY.variants)
 
@@ -129,7 +127,6 @@ CLAIM = Claim(
     expected=CORRECTED,
     told=FAMILY,
     run=run,
-    config=Config(),
     quick=Config(tasks=256, variants=("base", "no MLP", "linear attention")),
     plot=Plot(x="training seed", y="excess", by=("variant",)),
     dtype="float32",

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from typing import NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -13,7 +13,7 @@ from ...kernels import Linear
 from ...tasks import LinearRegression, Task, sample
 from ...transformer import Transformer, predict_along, run_with_cache
 from .c27_mesa_layer import ridge_regression
-from .claim import HOLDS, OURS, TASK, Claim, Verdict, at_least, at_most, judge, named, within
+from .claim import HOLDS, TASK, Claim, Verdict, at_least, at_most, judge, named, within
 from .measuring import Plot, Rows, every, exponent, tidy
 
 FEATURES, LIMIT = 4, 1e-3
@@ -21,8 +21,7 @@ RATES = (0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 1.0)
 LINES = ("delta rule, step 1 / ridge", "normalised delta rule, best step", "Mesa", "Chebyshev")
 
 
-@dataclass(frozen=True)
-class Config:
+class Config(NamedTuple):
     """Settings; ridges are in units of the mean of k(x, x)."""
 
     draws: int = 8
@@ -127,12 +126,9 @@ CLAIM = Claim(
     "step size: with step 1 / ridge, its distance falls as 1 / ridge for a large ridge only, where "
     "both predict near 0. A Mesa layer is exact at every position. It takes fewer blocks than the "
     "Chebyshev iteration for a small ridge, and more for a large one.",
-    source=OURS,
-    quote="",
     expected=HOLDS,
     told=TASK,
     run=run,
-    config=Config(),
     quick=Config(draws=2, num_supports=32),
     plot=Plot(x="supports before", y="gap", by=("solver",)),
 )

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from typing import NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -32,8 +32,7 @@ CASES = (  # solver, rounded slots, their dtype, length of x
 LONG, SHORT, WIDE, NO_SUMS, STATE_OF_CG, STATE_OF_CHEBYSHEV = range(len(CASES))
 
 
-@dataclass(frozen=True)
-class Config:
+class Config(NamedTuple):
     """Settings; the ridge follows from the condition number of C + ridge I."""
 
     draws: int = 8
@@ -137,7 +136,6 @@ CLAIM = Claim(
     expected=CORRECTED,
     told=TASK,
     run=run,
-    config=Config(),
     quick=Config(draws=4, conditions=(10.0, 10000.0)),
     plot=Plot(x="condition", y="gap", by=("case",), logx=True),
 )

@@ -103,7 +103,7 @@ class Verdict(NamedTuple):
         return (*(check for check in stated if not check.holds), *stated, *self.checks)[0]
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, kw_only=True)
 class Claim:
     """A claim, where it was made, and the experiment that decides it.
 
@@ -112,15 +112,15 @@ class Claim:
         statement: the claim in the notation of this library.
         source: key of `REFERENCES`, a comma, and the place, such as "Cawley 2025,
             paper/sections/theory.md, theorem 2". A semicolon is between two sources.
-            `OURS` if the claim is ours alone.
-        quote: the statement as printed at that place, with its quantifiers. "" if it is ours.
+            `OURS` if the claim is ours alone (default).
+        quote: the statement as printed at that place, with its quantifiers. "" if it is ours
+            (default).
         expected: status that this library found for the claim.
         told: what the models of the experiment are told besides the kernel: NOTHING; the FAMILY
             of tasks, such as the ridge, or by training; or THIS TASK, such as the spectrum of its
             kernel matrix.
         run: experiment, `run(config, key) -> rows, verdict`.
-        config: settings of the full experiment.
-        quick: settings of a smaller experiment.
+        quick: settings of a smaller experiment. The full one has the defaults of their class.
         plot: which columns of the rows the figure shows.
         truth: what holds instead of the statement, or in addition ("" by default).
         corrected: who made the statement in `truth`, "theirs" (the source, at another place),
@@ -134,12 +134,11 @@ class Claim:
 
     title: str
     statement: str
-    source: str
-    quote: str
+    source: str = OURS
+    quote: str = ""
     expected: str
     told: str
     run: Callable[[Any, jax.Array], tuple[Rows, Verdict]]
-    config: Any
     quick: Any
     plot: Plot
     truth: str = ""
@@ -151,6 +150,11 @@ class Claim:
             raise ValueError(f"a claim has a quote if and only if it has a source: {self.title}")
         if bool(self.truth) != bool(self.corrected):
             raise ValueError(f"truth must say whose it is, in corrected: {self.title}")
+
+    @property
+    def config(self) -> Any:
+        """Settings of the full experiment."""
+        return type(self.quick)()
 
     @property
     def authors(self) -> list[str]:

@@ -8,7 +8,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from ...constructions import nadaraya_watson
+from ... import constructions
 from ...kernels import Exponential, Gaussian
 from ...tasks import Task
 from ...transformer import Transformer, predict
@@ -79,7 +79,7 @@ def smoother(
 
     def head(bandwidth: jax.Array) -> tuple[jax.Array, jax.Array]:
         kernel = place.kernel.of_temperature(bandwidth**2)
-        model = nadaraya_watson(kernel, num_features=place.p)
+        model = constructions.nadaraya_watson(kernel, num_features=place.p)
         prediction, weights = with_weights(model, task)
         return prediction - regression(x_query), jnp.sum(weights**2, axis=1)
 
@@ -105,7 +105,7 @@ def logit_gradients(
 
         def head(temperature: jax.Array) -> tuple[jax.Array, jax.Array]:
             kernel = Exponential(temperature)
-            model = nadaraya_watson(kernel, num_features=most)
+            model = constructions.nadaraya_watson(kernel, num_features=most)
             f, weights = with_weights(model, task)
             norms = jnp.linalg.norm(weights * (y[None] - f[:, None]), axis=1)
             return norms, jnp.mean(kernel.log(task.x_query, task.x) ** 2)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from functools import partial
 from typing import Any, NamedTuple
 
@@ -34,8 +33,7 @@ class Series(NamedTuple):
     steps: int
 
 
-@dataclass(frozen=True)
-class Config:
+class Config(NamedTuple):
     draws: int = 4
     series: tuple[Series, ...] = (
         Series("sphere", 1.0, (16, 64, 256), 800),
