@@ -12,7 +12,7 @@ from ...kernels import Exponential
 from ...tasks import GaussianProcess, sample
 from ...transformer import predict
 from .claim import HOLDS, NOTHING, Claim, Verdict, at_most, judge, named
-from .measuring import Plot, Rows, every, tidy
+from .measuring import Plot, Rows, every, sizes, tidy
 
 
 class Config(NamedTuple):
@@ -32,12 +32,7 @@ def run(config: Config, key: jax.Array) -> tuple[Rows, Verdict]:
 
 @every(1, 1)
 def measure(key: jax.Array, temperature: jax.Array, config: Config) -> jax.Array:
-    process = GaussianProcess(
-        Exponential(),
-        num_features=config.num_features,
-        num_supports=config.num_supports,
-        num_queries=8,
-    )
+    process = GaussianProcess(Exponential(), **sizes(config), num_queries=8)
     at, own = jax.random.split(key)
     U = jax.random.normal(own, (2, config.num_features))
     task, kernel = sample(at, process), Exponential(temperature, U)

@@ -18,7 +18,7 @@ from ...residual import ROLES, join
 from ...tasks import GaussianProcess, Task, sample
 from ...transformer import predict, run_with_cache
 from .claim import CORRECTED, TASK, Claim, Verdict, at_least, at_most, judge, named
-from .measuring import Plot, Rows, every, fields, gap, tidy
+from .measuring import Plot, Rows, every, fields, gap, sizes, tidy
 
 DTYPES = ("float32", "float64")
 NO_SINK = -1e30  # logit of a token that gets the weight 0
@@ -82,9 +82,7 @@ def measure(
     is shifted by its maximum.
     """
     p = config.num_features
-    process = GaussianProcess(
-        Exponential(), num_features=p, num_supports=config.num_supports, num_queries=8
-    )
+    process = GaussianProcess(Exponential(), **sizes(config), num_queries=8)
 
     def recover(task: Task, temperature: jax.Array, shift: jax.Array, dtype: str) -> tuple:
         task = Task(*(part.astype(dtype) for part in (task.x, task.y, task.x_query)))
@@ -144,9 +142,7 @@ def compare_logits(key: jax.Array, temperature: jax.Array, config: Config) -> di
     context twice.
     """
     p = config.num_features
-    process = GaussianProcess(
-        Exponential(), num_features=p, num_supports=config.num_supports, num_queries=8
-    )
+    process = GaussianProcess(Exponential(), **sizes(config), num_queries=8)
     kernel, task = Exponential(temperature), sample(key, process)
     same, other = jnp.zeros(p), jax.random.normal(jax.random.fold_in(key, 1), (p,))
     K, d = kernel(task.x_query, task.x), jnp.exp(matmul(task.x_query, other))

@@ -18,7 +18,7 @@ from ...numerics import matmul
 from ...tasks import GaussianProcess, Task, system
 from ...transformer import Cache, run_with_cache
 from .claim import HOLDS, TASK, Claim, Verdict, at_most, judge, named
-from .measuring import Plot, Rows, draw_tasks, every, fields, tidy
+from .measuring import Plot, Rows, draw_tasks, every, fields, sizes, tidy
 
 NAMES = ("conjugate_gradient", "chebyshev", "heavy_ball", "gradient_descent")
 RATES = {name: load(str(SOLVERS[name].rate)) for name in NAMES}
@@ -35,9 +35,7 @@ class Config(NamedTuple):
 
 def run(config: Config, key: jax.Array) -> tuple[Rows, Verdict]:
     kernel, ridges = Exponential(config.temperature), jnp.asarray(config.ridges)
-    process = GaussianProcess(
-        kernel, num_supports=config.num_supports, num_queries=4, inputs="sphere"
-    )
+    process = GaussianProcess(kernel, **sizes(config), num_queries=4, inputs="sphere")
     problems = solve(draw_tasks(key, config.draws, process), ridges, kernel)
     rows, checks, falls = [], {}, np.zeros(0)
     for name in RATES:

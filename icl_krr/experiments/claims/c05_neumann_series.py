@@ -16,7 +16,7 @@ from ...linalg import eigh, solve
 from ...tasks import GaussianProcess, Task, sample, system
 from ...transformer import run_with_cache
 from .claim import CORRECTED, TASK, Claim, Verdict, at_least, at_most, judge, named
-from .measuring import Plot, Rows, every, fields, tidy
+from .measuring import Plot, Rows, every, fields, gap, sizes, tidy
 
 STEPS = (1.0, 1.9, 2.1)  # in units of 1 / (sigma_1 + ridge)
 SERIES = ("Neumann", *(f"step {step} / (sigma_1 + ridge)" for step in STEPS))
@@ -82,7 +82,7 @@ def measure(key: jax.Array, ratio: jax.Array, config: Config) -> dict[str, jax.A
     sigma_n / sigma_1 [draw, ridge].
     """
     kernel = Exponential(config.temperature)
-    process = GaussianProcess(kernel, num_supports=config.num_supports, inputs="sphere")
+    process = GaussianProcess(kernel, **sizes(config), inputs="sphere")
     task = sample(key, process)
     gram = system(kernel, task).gram
     sigma, vectors = eigh(gram)
@@ -98,8 +98,7 @@ def measure(key: jax.Array, ratio: jax.Array, config: Config) -> dict[str, jax.A
         def errors(task: Task) -> jax.Array:
             exact = solvers.exact(kernel, task, ridge=ridge).alpha
             _, cache = run_with_cache(model, task, names=("alpha",))
-            gaps = jnp.linalg.norm(cache["alpha"] - exact[None], axis=1)
-            return gaps / jnp.linalg.norm(exact)
+            return gap(cache["alpha"], exact[None])
 
         first, last = (errors(task.replace(y=vectors[:, i]))[1] for i in (0, -1))
         return errors(task), jnp.maximum(first, last)
@@ -125,8 +124,7 @@ def inverse_series(
     and its temperature is low.
     """
     kernel = Exponential(0.2)
-    n = config.num_supports
-    process = GaussianProcess(kernel, num_features=8, num_supports=n, inputs="sphere")
+    process = GaussianProcess(kernel, **sizes(config), num_features=8, inputs="sphere")
     gram, _, y = system(kernel, sample(key, process))
     sigma, vectors = eigh(gram)
 

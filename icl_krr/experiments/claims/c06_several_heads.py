@@ -14,7 +14,7 @@ from ...linalg import eigh
 from ...tasks import GaussianProcess, Task, sample
 from ...transformer import predict
 from .claim import HOLDS, NOTHING, Claim, Verdict, at_least, at_most, judge, named, within
-from .measuring import Plot, Rows, every, exponent, fields, largest_gap, project, tidy
+from .measuring import Plot, Rows, every, exponent, fields, largest_gap, project, sizes, tidy
 
 INPUTS = ("sphere", "normal")
 
@@ -115,9 +115,7 @@ def measure(
     second largest one.
     """
     p = config.num_features
-    process = GaussianProcess(
-        Linear(), num_features=p, num_supports=config.num_supports, num_queries=config.num_queries
-    )
+    process = GaussianProcess(Linear(), **sizes(config))
     at, order, weigh, subspace = jax.random.split(key, 4)
     task = project(sample(at, process), sphere)
     weights = jax.random.uniform(weigh, (3,), minval=0.1)

@@ -14,7 +14,7 @@ from ...kernels import Exponential, Gaussian, Kernel
 from ...tasks import GaussianProcess, sample
 from ...transformer import predict
 from .claim import HOLDS, TASK, Claim, Verdict, at_least, at_most, judge, named
-from .measuring import Plot, Rows, gap, project, tidy
+from .measuring import Plot, Rows, gap, project, sizes, tidy
 
 INPUTS = ("sphere", "normal")
 
@@ -54,9 +54,7 @@ def measure(
     keys: jax.Array, temperatures: jax.Array, spheres: jax.Array, config: Config
 ) -> tuple[jax.Array, ...]:
     p = config.num_features
-    process = GaussianProcess(
-        Exponential(), num_features=p, num_supports=config.num_supports, num_queries=8
-    )
+    process = GaussianProcess(Exponential(), **sizes(config), num_queries=8)
 
     def once(key: jax.Array, sphere: jax.Array, temperature: jax.Array) -> tuple[jax.Array, ...]:
         task = project(sample(key, process), sphere)

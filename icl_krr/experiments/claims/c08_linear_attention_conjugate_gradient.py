@@ -29,7 +29,7 @@ from ...tasks import LinearRegression, Task, system
 from ...transformer import Transformer, run_with_cache
 from ..solverbench.rivals import one_attention
 from .claim import CORRECTED, TASK, Claim, Verdict, at_most, judge, named
-from .measuring import Plot, Rows, draw_tasks, every, tidy
+from .measuring import Plot, Rows, draw_tasks, every, gap, sizes, tidy
 
 KERNEL, STATES = Linear(), ("alpha", "r", "p")
 
@@ -66,9 +66,7 @@ class Config(NamedTuple):
 
 
 def run(config: Config, key: jax.Array) -> tuple[Rows, Verdict]:
-    regression = LinearRegression(
-        num_features=config.num_features, num_supports=config.num_supports, num_queries=8
-    )
+    regression = LinearRegression(**sizes(config), num_queries=8)
     tasks = draw_tasks(key, config.draws, regression)
     first = jax.tree.map(lambda leaf: leaf[0], tasks)
     models = {name: build(name, config, first) for name in config.solvers}
@@ -147,8 +145,7 @@ def measure(task: Task, name: str, config: Config) -> tuple[jax.Array, jax.Array
         for found, wanted in zip(path, expected, strict=True)
     ]
     exact = solvers.exact(KERNEL, task, ridge=config.ridge).prediction
-    gaps = jnp.linalg.norm(cache["prediction"] - exact[None], axis=1) / jnp.linalg.norm(exact)
-    return jnp.stack(errors, axis=-1), gaps
+    return jnp.stack(errors, axis=-1), gap(cache["prediction"], exact[None])
 
 
 def conjugate_gradient_step(

@@ -15,7 +15,7 @@ from ...numerics import matmul
 from ...tasks import LinearRegression, Task
 from ...transformer import run_with_cache
 from .claim import HOLDS, TASK, Claim, Verdict, at_least, at_most, judge, named, within
-from .measuring import Plot, Rows, draw_tasks, every, exponent, tidy
+from .measuring import Plot, Rows, draw_tasks, every, exponent, gap, sizes, tidy
 
 HEADS = ("one-sided", "pair")
 DTYPES = ("float32", "float64")
@@ -34,9 +34,7 @@ class Config(NamedTuple):
 
 
 def run(config: Config, key: jax.Array) -> tuple[Rows, Verdict]:
-    regression = LinearRegression(
-        num_features=config.num_features, num_supports=config.num_supports, num_queries=8
-    )
+    regression = LinearRegression(**sizes(config), num_queries=8)
     tasks, scales = draw_tasks(key, config.draws, regression), jnp.asarray(config.scales)
     centred, uncentred = (np.asarray(v) for v in product_errors(tasks))
     slopes = np.log10(centred[:, :, 0] / centred[:, :, 1])
@@ -117,9 +115,6 @@ def measure(
     points = jnp.concatenate([task.x, task.x_query])
     top = jnp.max(jnp.abs(matmul(points, task.x.T)))
 
-    def gap(path: jax.Array) -> jax.Array:
-        return jnp.linalg.norm(path.astype(float) - exact[None], axis=1) / jnp.linalg.norm(exact)
-
     def emulated(epsilon: jax.Array) -> jax.Array:
         model = constructions.conjugate_gradient(
             Linear(),
@@ -130,14 +125,15 @@ def measure(
             attention=Softmax(epsilon=epsilon.astype(dtype), symmetric=symmetric),
             dtype=dtype,
         )
-        return gap(run_with_cache(model, low, names=("prediction",))[1]["prediction"])
+        path = run_with_cache(model, low, names=("prediction",))[1]["prediction"]
+        return gap(path.astype(float), exact[None])
 
     best = theory.best_epsilon(top, symmetric=symmetric, dtype=dtype)
     gaps = jax.lax.map(emulated, jnp.append(scales / top, best))
     plain = solvers.conjugate_gradient(
         Linear(), task, ridge=config.ridge, steps=config.steps
     ).prediction
-    return gaps[:-1], gaps[-1], gap(plain)
+    return gaps[:-1], gaps[-1], gap(plain, exact[None])
 
 
 CLAIM = Claim(

@@ -13,7 +13,7 @@ from ...kernels import Linear
 from ...tasks import LinearRegression, Task
 from ...transformer import Transformer, run_with_cache
 from .claim import FAMILY, HOLDS, Claim, Verdict, at_most, judge, named
-from .measuring import Plot, Rows, draw_tasks, every, tidy
+from .measuring import Plot, Rows, draw_tasks, every, sizes, tidy
 
 DATA = ("y = 0", "one support", "equal supports", "y along a feature", "y ~ 1e-8", "y ~ 1e8")
 FORMS = ("textbook", "fused", "pipelined")
@@ -29,9 +29,7 @@ class Config(NamedTuple):
 
 
 def run(config: Config, key: jax.Array) -> tuple[Rows, Verdict]:
-    regression = LinearRegression(
-        num_features=config.num_features, num_supports=config.num_supports, num_queries=4
-    )
+    regression = LinearRegression(**sizes(config), num_queries=4)
     hard = jax.vmap(degenerate_tasks)(draw_tasks(key, config.draws, regression))
     parts = [measure(hard, form, config) for form in config.forms]
     gaps, missing, slopes = (np.stack(part, axis=1) for part in zip(*parts, strict=True))

@@ -15,7 +15,7 @@ from ...tasks import GaussianProcess, sample
 from ...theory import log_sink
 from ...transformer import predict, run_with_cache
 from .claim import HOLDS, TASK, Claim, Verdict, at_most, judge, named
-from .measuring import Plot, Rows, every, largest_gap, tidy
+from .measuring import Plot, Rows, every, largest_gap, sizes, tidy
 
 
 class Config(NamedTuple):
@@ -50,9 +50,7 @@ def measure(
     key: jax.Array, lengthscale: jax.Array, sinks: jax.Array, config: Config
 ) -> tuple[jax.Array, ...]:
     p, ridge, eta = config.num_features, 1e-3, 1.3
-    process = GaussianProcess(
-        Gaussian(), num_features=p, num_supports=config.num_supports, num_queries=8
-    )
+    process = GaussianProcess(Gaussian(), **sizes(config), num_queries=8)
     task, kernel = sample(key, process), Gaussian(lengthscale)
     G, g = kernel(task.x, task.x), kernel(task.x_query, task.x)
     smooth = matmul(g, task.y) / jnp.sum(g, axis=1)

@@ -16,7 +16,7 @@ from ...tasks import LinearRegression, Task, sample
 from ...transformer import predict
 from ..shared.spectra import SPECTRA, flat_task, ridge_of
 from .claim import CORRECTED, TASK, Claim, Verdict, at_least, at_most, judge, named, within
-from .measuring import Plot, Rows, every, fields, gap, tidy
+from .measuring import Plot, Rows, every, fields, gap, sizes, tidy
 
 
 class Config(NamedTuple):
@@ -101,13 +101,7 @@ def measure(key: jax.Array, deviations: jax.Array, config: Config) -> dict[str, 
     The ridge of each draw is chosen such that d_eff equals `config.dimension`.
     """
     p, widths = config.num_features, jnp.asarray(config.widths)
-    process = LinearRegression(
-        noise=config.noise,
-        spectrum=deviations**2,
-        num_features=p,
-        num_supports=config.num_supports,
-        num_queries=config.num_queries,
-    )
+    process = LinearRegression(**sizes(config), noise=config.noise, spectrum=deviations**2)
     task = sample(key, process)
     sigma = theory.eigenvalues(Linear(), task)
     ridge = ridge_of(sigma, config.dimension)

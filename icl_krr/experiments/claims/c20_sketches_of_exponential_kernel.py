@@ -16,7 +16,7 @@ from ...tasks import GaussianProcess, sample
 from ...transformer import predict
 from ..shared.spectra import spectral_norm
 from .claim import FALSE, TASK, Claim, Verdict, at_least, at_most, judge, named
-from .measuring import Plot, Rows, every, fields, largest_gap, tidy
+from .measuring import Plot, Rows, every, fields, largest_gap, sizes, tidy
 
 
 class Config(NamedTuple):
@@ -77,9 +77,7 @@ def measure(key: jax.Array, config: Config) -> dict[str, jax.Array]:
     """
     kernel, n = Exponential(config.temperature), config.num_supports
 
-    process = GaussianProcess(
-        Linear(), num_features=config.num_features, num_supports=n, num_queries=4, inputs="sphere"
-    )
+    process = GaussianProcess(Linear(), **sizes(config), num_queries=4, inputs="sphere")
 
     def rank(gram: jax.Array) -> jax.Array:
         sigma = eigenvalues(gram)

@@ -15,7 +15,7 @@ from ...sketches import RandomFeatures, positive_features, trigonometric_feature
 from ...tasks import GaussianProcess, Task
 from ...transformer import predict
 from .claim import FAMILY, HOLDS, Claim, Verdict, at_least, at_most, judge, named, within
-from .measuring import Plot, Rows, draw_tasks, every, exponent, gap, tidy
+from .measuring import Plot, Rows, draw_tasks, every, exponent, gap, sizes, tidy
 
 KINDS = ("positive", "positive, orthogonal", "trigonometric")
 
@@ -47,13 +47,7 @@ def run(config: Config, key: jax.Array) -> tuple[Rows, Verdict]:
     # average over the widths, so that there is one test of bias for each kind of features
     pooled = np.mean(errors * np.sqrt(config.widths), axis=-1)
     z = np.mean(pooled, axis=0) / np.std(pooled, axis=0) * np.sqrt(config.draws)
-    process = GaussianProcess(
-        Exponential(config.temperature),
-        num_features=config.num_features,
-        num_supports=config.num_supports,
-        num_queries=config.num_queries,
-        inputs="sphere",
-    )
+    process = GaussianProcess(Exponential(config.temperature), **sizes(config), inputs="sphere")
     tasks, keys = draw_tasks(key, config.tasks, process), jax.random.split(key, config.tasks)
     gaps = np.array([np.median(gap_floor(keys, tasks, m, config)) for m in config.floors])
     rows = tidy(

@@ -16,7 +16,7 @@ from ...probes import hat_matrix, layerwise
 from ...tasks import LinearRegression, Task, system
 from ...transformer import predict
 from .claim import HOLDS, TASK, Claim, Verdict, at_least, at_most, judge, named
-from .measuring import Plot, Rows, draw_tasks, every, fields, tidy
+from .measuring import Plot, Rows, draw_tasks, every, fields, sizes, tidy
 
 LINEAR = ("gradient descent", "chebyshev")
 
@@ -31,12 +31,7 @@ class Config(NamedTuple):
 
 
 def run(config: Config, key: jax.Array) -> tuple[Rows, Verdict]:
-    family = LinearRegression(
-        num_features=config.num_features,
-        num_supports=config.num_supports,
-        num_queries=config.num_queries,
-        condition=10.0,
-    )
+    family = LinearRegression(**sizes(config), condition=10.0)
     tasks = draw_tasks(key, config.draws, family)
     top = float(jnp.max(jax.lax.map(lambda t: eigh(system(Linear(), t).gram)[0][-1], tasks)))
     found = fields(measure(tasks, top, config))

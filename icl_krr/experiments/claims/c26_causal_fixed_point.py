@@ -15,7 +15,7 @@ from ...numerics import matmul
 from ...tasks import LinearRegression, sample
 from ...transformer import Transformer, run_with_cache
 from .claim import FAMILY, HOLDS, Claim, Verdict, at_least, at_most, judge, named
-from .measuring import Plot, Rows, every, tidy
+from .measuring import Plot, Rows, every, gap, sizes, tidy
 
 MODELS = ("gradient descent", "heavy ball", "Richardson")
 MASKS = ("exclusive", "inclusive")
@@ -57,7 +57,7 @@ def run(config: Config, key: jax.Array) -> tuple[Rows, Verdict]:
 def measure(key: jax.Array, config: Config) -> tuple[jax.Array, ...]:
     """Return gaps [draw, model, mask, step], gaps of the state, and distances from KRR."""
     n, p = config.num_supports, config.num_features
-    family = LinearRegression(num_features=p, num_supports=n)
+    family = LinearRegression(**sizes(config))
     common = {"num_features": p, "ridge": RIDGE, "steps": config.steps}
     descent = constructions.gradient_descent(Linear(), step_size=STEP, **common)
     ball = constructions.heavy_ball(Linear(), step_size=STEP, momentum=0.2, **common)
@@ -70,13 +70,11 @@ def measure(key: jax.Array, config: Config) -> tuple[jax.Array, ...]:
             A = jnp.tril(K, last) + RIDGE * jnp.eye(n)
             limit = jax.scipy.linalg.solve_triangular(A, task.y, lower=True)
             path = run_with_cache(causal(model, mask), task)[1]["alpha"]
-            gaps.append(jnp.linalg.norm(path - limit[None], axis=1) / jnp.linalg.norm(limit))
+            gaps.append(gap(path, limit[None]))
     alpha = run_with_cache(causal(descent, MASKS[0]), task)[1]["alpha"][-1]
-    state = delta_net(task.x, task.y)
-    off = matmul(task.x.T, alpha[:, None])[:, 0] - state
     return (
         jnp.stack(gaps).reshape(len(MODELS), len(MASKS), -1),
-        jnp.linalg.norm(off) / jnp.linalg.norm(state),
+        gap(matmul(task.x.T, alpha[:, None])[:, 0], delta_net(task.x, task.y)),
         distance_from_krr(task, alpha),
     )
 
@@ -101,8 +99,7 @@ def distance_from_krr(task, alpha: jax.Array) -> jax.Array:
     f = matmul(jnp.tril(Linear()(task.x, task.x), -1), alpha[:, None])[:, 0]
     steps = 2 * task.num_features
     exact = solvers.prefix_conjugate_gradient(Linear(), task, ridge=RIDGE, steps=steps)
-    best = exact.along[-1][: task.num_supports]
-    return jnp.linalg.norm(f - best) / jnp.linalg.norm(best)
+    return gap(f, exact.along[-1][: task.num_supports])
 
 
 CLAIM = Claim(

@@ -13,7 +13,7 @@ from ...linalg import eigenvalues
 from ...tasks import GaussianProcess, Task
 from .c15_channels_needed import Channels, measure
 from .claim import FAMILY, HOLDS, Claim, Verdict, at_least, at_most, judge, named
-from .measuring import Plot, Rows, draw_tasks, every, tidy
+from .measuring import Plot, Rows, draw_tasks, every, sizes, tidy
 
 
 class Config(NamedTuple):
@@ -28,9 +28,7 @@ class Config(NamedTuple):
 
 def run(config: Config, key: jax.Array) -> tuple[Rows, Verdict]:
     p, kernel = config.num_features, Exponential(config.temperature)
-    process = GaussianProcess(
-        kernel, num_features=p, num_supports=config.num_supports, inputs="sphere"
-    )
+    process = GaussianProcess(kernel, **sizes(config), inputs="sphere")
     tasks = draw_tasks(key, config.draws, process)
     rank = np.asarray(ranks(tasks, kernel))
     runs = [

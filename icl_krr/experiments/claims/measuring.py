@@ -48,14 +48,20 @@ def every(
     return decorate
 
 
+def sizes(config: Any) -> dict[str, Any]:
+    """The sizes of tasks that the settings of a claim name, as options of a family of tasks."""
+    names = ("num_features", "num_supports", "num_queries")
+    return {name: getattr(config, name) for name in names if hasattr(config, name)}
+
+
 def fields(found: Mapping[str, Any]) -> SimpleNamespace:
     """What was measured, by name, in arrays of NumPy."""
     return SimpleNamespace(**{name: np.asarray(values) for name, values in found.items()})
 
 
 def gap(found: jax.Array, expected: jax.Array) -> jax.Array:
-    """|found - expected| / |expected| in the Euclidean norm."""
-    return jnp.linalg.norm(found - expected) / jnp.linalg.norm(expected)
+    """|found - expected| / |expected| in the Euclidean norm of the last axis."""
+    return jnp.linalg.norm(found - expected, axis=-1) / jnp.linalg.norm(expected, axis=-1)
 
 
 def largest_gap(found: jax.Array, expected: jax.Array) -> jax.Array:
