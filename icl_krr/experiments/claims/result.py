@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -16,12 +16,7 @@ class Result(NamedTuple):
 
     Attributes:
         id: name of the claim, such as "C16".
-        statement: the claim in the notation of this library.
-        source: work and place of the claim, or that it is ours alone (see `Claim.source`).
-        quote: the claim as printed there.
-        truth: what holds instead of the statement, or in addition.
-        corrected: whose `truth` is, "theirs", "ours" or "both".
-        told: what the models are told besides the kernel (see `Claim.told`).
+        statement, source, quote, truth, corrected, told, dtype: those of the `Claim`.
         status: verdict of this run. If seeds differ, the least favourable verdict.
         expected: verdict that this library found before.
         check: name of the headline check (see `Verdict.headline`).
@@ -32,7 +27,6 @@ class Result(NamedTuple):
         vacuous: vacuous share of the headline check, mean over seeds.
         seed: first seed with a counterexample, None if there is no counterexample.
         draw: first draw of that seed with a counterexample (see `Check.draw`).
-        dtype: precision of the experiment.
         seeds: number of seeds.
         seconds: run time in seconds.
         cpu_seconds: time of all CPU cores in seconds, with compilation.
@@ -122,36 +116,23 @@ def bootstrap(values: np.ndarray) -> tuple[float, float] | None:
     return float(low), float(high)
 
 
+COLUMNS: dict[str, Callable[[Result], str]] = {
+    "claim": lambda result: f"{result.id}: {result.statement}",
+    "verdict": lambda result: result.status,
+    "source": lambda result: result.source,
+    "as printed": lambda result: result.quote,
+    "what holds": lambda result: result.truth,
+    "whose correction": lambda result: result.corrected,
+    "models are told": lambda result: result.told,
+    "measured": lambda result: f"{result.measured:.3g}: {result.check}",
+    "bound": lambda result: f"{result.bound:.3g}",
+    "dtype": lambda result: result.dtype,
+}
+
+
 def table(results: Iterable[Result]) -> Lines:
     """Return the table of claims that the README and the report show."""
-    header = [
-        "claim",
-        "verdict",
-        "source",
-        "as printed",
-        "what holds",
-        "whose correction",
-        "models are told",
-        "measured",
-        "bound",
-        "dtype",
-    ]
-    lines = [
-        [
-            f"{result.id}: {result.statement}",
-            result.status,
-            result.source,
-            result.quote,
-            result.truth,
-            result.corrected,
-            result.told,
-            f"{result.measured:.3g}: {result.check}",
-            f"{result.bound:.3g}",
-            result.dtype,
-        ]
-        for result in results
-    ]
-    return header, lines
+    return [*COLUMNS], [[of(result) for of in COLUMNS.values()] for result in results]
 
 
 def compute(results: Iterable[Mapping[str, Any]]) -> str:
