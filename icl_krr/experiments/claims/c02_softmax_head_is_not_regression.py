@@ -18,7 +18,7 @@ from ...residual import ROLES, Read, join
 from ...tasks import GaussianProcess, Task, sample
 from ...transformer import Transformer, predict, run_with_cache
 from .claim import FALSE, NOTHING, Claim, Verdict, at_least, at_most, judge, named
-from .measuring import Plot, Rows, gap, tidy
+from .measuring import Plot, Rows, every, gap, tidy
 
 NOISE = 0.1
 
@@ -90,41 +90,36 @@ def twins(keys: jax.Array, config: Config) -> tuple[jax.Array, ...]:
     return exact(both), *each(keys, both)
 
 
-@partial(jax.jit, static_argnames=("sizes", "config"))
+@every(1, 0, static=("sizes", "config"))
 def measure(
-    keys: jax.Array, temperatures: jax.Array, sizes: tuple[int, int], config: Config
+    key: jax.Array, temperature: jax.Array, sizes: tuple[int, int], config: Config
 ) -> dict[str, jax.Array]:
     n, p = sizes
+    kernel = Exponential(temperature)
+    process = GaussianProcess(
+        kernel, num_features=p, num_supports=n, num_queries=64, inputs="sphere"
+    )
+    task, ridge = sample(key, process), NOISE * jnp.exp(1 / temperature)
+    best = solvers.exact(kernel, task, ridge=ridge).prediction
 
-    def once(key: jax.Array, temperature: jax.Array) -> dict[str, jax.Array]:
-        kernel = Exponential(temperature)
-        process = GaussianProcess(
-            kernel, num_features=p, num_supports=n, num_queries=64, inputs="sphere"
-        )
-        task, ridge = sample(key, process), NOISE * jnp.exp(1 / temperature)
-        best = solvers.exact(kernel, task, ridge=ridge).prediction
+    def head(temperature: jax.Array) -> jax.Array:
+        model = constructions.nadaraya_watson(Exponential(temperature), num_features=p)
+        return predict(model, task)
 
-        def head(temperature: jax.Array) -> jax.Array:
-            model = constructions.nadaraya_watson(Exponential(temperature), num_features=p)
-            return predict(model, task)
+    def rmse(f: jax.Array) -> jax.Array:
+        return jnp.sqrt(jnp.mean((f - task.y_query) ** 2))
 
-        def rmse(f: jax.Array) -> jax.Array:
-            return jnp.sqrt(jnp.mean((f - task.y_query) ** 2))
-
-        own = head(temperature)
-        heads = jax.lax.map(head, jnp.asarray(config.heads))
-        sigma = theory.eigenvalues(kernel, task)
-        return {
-            "condition number": (sigma[-1] + ridge) / (sigma[0] + ridge),
-            "gap": gap(own, best),
-            "gap, tuned": jnp.min(jax.vmap(lambda f: gap(f, best))(heads)),
-            "rank correlation": theory.rank_correlation(own, best),
-            "rmse, tuned": jnp.min(jax.vmap(rmse)(heads)),
-            "exact rmse": rmse(best),
-        }
-
-    each = jax.vmap(once, in_axes=(None, 0))
-    return jax.lax.map(lambda key: each(key, temperatures), keys)
+    own = head(temperature)
+    heads = jax.lax.map(head, jnp.asarray(config.heads))
+    sigma = theory.eigenvalues(kernel, task)
+    return {
+        "condition number": (sigma[-1] + ridge) / (sigma[0] + ridge),
+        "gap": gap(own, best),
+        "gap, tuned": jnp.min(jax.vmap(lambda f: gap(f, best))(heads)),
+        "rank correlation": theory.rank_correlation(own, best),
+        "rmse, tuned": jnp.min(jax.vmap(rmse)(heads)),
+        "exact rmse": rmse(best),
+    }
 
 
 ANGLES = ((0.0, 90.0, 180.0, 270.0), (0.0, 20.0, 180.0, 200.0))  # in degrees

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from functools import partial
 from typing import NamedTuple
 
 import jax
@@ -14,7 +13,7 @@ from ...kernels import Exponential, Gaussian, Kernel
 from ...tasks import GaussianProcess, sample
 from ...transformer import predict
 from .claim import HOLDS, TASK, Claim, Verdict, at_least, at_most, judge, named
-from .measuring import Plot, Rows, gap, project, sizes, tidy
+from .measuring import Plot, Rows, every, gap, project, sizes, tidy
 
 INPUTS = ("sphere", "normal")
 
@@ -28,7 +27,7 @@ class Config(NamedTuple):
 
 
 def run(config: Config, key: jax.Array) -> tuple[Rows, Verdict]:
-    grid = jnp.asarray(config.temperatures), jnp.array([name == "sphere" for name in INPUTS])
+    grid = jnp.array([name == "sphere" for name in INPUTS]), jnp.asarray(config.temperatures)
     identity, heads, regressions, deep = measure(jax.random.split(key, config.draws), *grid, config)
     rows = tidy(
         {"draw": range(config.draws), "inputs": INPUTS, "temperature": config.temperatures},
@@ -49,46 +48,41 @@ def run(config: Config, key: jax.Array) -> tuple[Rows, Verdict]:
     return rows, judge(*named(checks))
 
 
-@partial(jax.jit, static_argnames="config")
+@every(1, 0, 0)
 def measure(
-    keys: jax.Array, temperatures: jax.Array, spheres: jax.Array, config: Config
+    key: jax.Array, sphere: jax.Array, temperature: jax.Array, config: Config
 ) -> tuple[jax.Array, ...]:
     p = config.num_features
     process = GaussianProcess(Exponential(), **sizes(config), num_queries=8)
+    task = project(sample(key, process), sphere)
+    exponential, gaussian = Exponential(temperature), Gaussian(jnp.sqrt(temperature))
+    ridges = 0.1 * jnp.exp(1 / temperature), jnp.asarray(0.1)
+    G = gaussian(task.x_query, task.x)
+    identity = theory.gaussian_from_exponential(task.x_query, task.x, gaussian.lengthscale)
 
-    def once(key: jax.Array, sphere: jax.Array, temperature: jax.Array) -> tuple[jax.Array, ...]:
-        task = project(sample(key, process), sphere)
-        exponential, gaussian = Exponential(temperature), Gaussian(jnp.sqrt(temperature))
-        ridges = 0.1 * jnp.exp(1 / temperature), jnp.asarray(0.1)
-        G = gaussian(task.x_query, task.x)
-        identity = theory.gaussian_from_exponential(task.x_query, task.x, gaussian.lengthscale)
+    def head(kernel: Kernel) -> jax.Array:
+        return predict(constructions.nadaraya_watson(kernel, num_features=p), task)
 
-        def head(kernel: Kernel) -> jax.Array:
-            return predict(constructions.nadaraya_watson(kernel, num_features=p), task)
-
-        def stack(kernel: Kernel, ridge: jax.Array) -> jax.Array:
-            model = constructions.conjugate_gradient(
-                kernel,
-                num_features=p,
-                ridge=ridge,
-                steps=config.steps,
-                attention=Softmax(log_sink=theory.log_sink(kernel, task)),
-            )
-            return predict(model, task)
-
-        exact = (
-            solvers.exact(kernel, task, ridge=ridge).prediction
-            for kernel, ridge in zip((exponential, gaussian), ridges, strict=True)
+    def stack(kernel: Kernel, ridge: jax.Array) -> jax.Array:
+        model = constructions.conjugate_gradient(
+            kernel,
+            num_features=p,
+            ridge=ridge,
+            steps=config.steps,
+            attention=Softmax(log_sink=theory.log_sink(kernel, task)),
         )
-        return (
-            jnp.max(jnp.abs(identity - G)),
-            gap(head(exponential), head(gaussian)),
-            gap(*exact),
-            gap(stack(exponential, ridges[0]), stack(gaussian, ridges[1])),
-        )
+        return predict(model, task)
 
-    each = jax.vmap(jax.vmap(once, (None, None, 0)), (None, 0, None))
-    return jax.lax.map(lambda key: each(key, spheres, temperatures), keys)
+    exact = (
+        solvers.exact(kernel, task, ridge=ridge).prediction
+        for kernel, ridge in zip((exponential, gaussian), ridges, strict=True)
+    )
+    return (
+        jnp.max(jnp.abs(identity - G)),
+        gap(head(exponential), head(gaussian)),
+        gap(*exact),
+        gap(stack(exponential, ridges[0]), stack(gaussian, ridges[1])),
+    )
 
 
 CLAIM = Claim(

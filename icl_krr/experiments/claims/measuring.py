@@ -21,8 +21,9 @@ def every(
     """Run a function at every combination of values of its first arguments, in one program.
 
     Its callers give arrays of values for these arguments, each with so many `axes` (one argument
-    with one axis by default), and the results have these axes first. The values of the first two
-    arguments may go `together`, in pairs.
+    with one axis by default), and the results have these axes first. The number 0 means one axis
+    whose values run at once, by vmap. The values of the first two arguments may go `together`, in
+    pairs.
     """
 
     def over(run: Callable[..., Any], axes: tuple[int, ...], first: Any, *others: Any) -> Any:
@@ -30,7 +31,7 @@ def every(
             fewer = axes[0] - 1, *axes[1:]
             return jax.lax.map(lambda part: over(run, fewer, part, *others), first)
         each = (lambda value: over(partial(run, value), axes[1:], *others)) if others else run
-        return jax.lax.map(each, first)
+        return jax.lax.map(each, first) if axes[0] else jax.vmap(each)(first)
 
     def decorate(run: Callable[..., Any]) -> Callable[..., Any]:
         @partial(jax.jit, static_argnames=static)
