@@ -202,7 +202,7 @@ class InContextRegressor(MultiOutputMixin, RegressorMixin, BaseEstimator):
     def _build(self, config: DepthConfig, kernel: Kernel, steps: int) -> None:
         """Build and check the transformer."""
         supports = self._supports
-        with jax.enable_x64(True) if self._double else nullcontext():
+        with self._precision():
             self.task_ = task = supports.task(supports.x)
             single = task.replace(y=np.zeros(task.num_supports))  # one model for all outputs
             try:
@@ -224,6 +224,10 @@ class InContextRegressor(MultiOutputMixin, RegressorMixin, BaseEstimator):
                 given = None if self.amplitude is None else self.amplitude / unit / unit
                 self._amplitude = self._process(supports.x[:1], given).amplitude
                 self.amplitude_ = self._amplitude * unit * unit
+
+    def _precision(self) -> Any:
+        """The scope of the transformer: float64 if float32 is not enough."""
+        return jax.enable_x64(True) if self._double else nullcontext()
 
     def _precise(self, given: bool) -> bool:
         """Whether errors are small beside y and the noise, or due to the steps that are `given`."""
@@ -273,7 +277,7 @@ class InContextRegressor(MultiOutputMixin, RegressorMixin, BaseEstimator):
         X = validate_data(self, X, dtype=np.float64, reset=False)
         supports, rows = self._supports, len(X)
         points = padded(supports.points(np.asarray(X)))
-        with jax.enable_x64(True) if self._double else nullcontext():
+        with self._precision():
             scaled = np.asarray(predict(self.model_, supports.task(points)))
         mean = supports.scaling.undo(scaled)[:rows]
         if not return_std:
@@ -310,11 +314,8 @@ class InContextRegressor(MultiOutputMixin, RegressorMixin, BaseEstimator):
             steps=self.steps,
             centred=self.normalize_y,
         )
-        if (
-            given is not None
-            and SOLVERS[config.solver].kernels == "featured"
-            and not given.featured
-        ):
+        needs_features = SOLVERS[config.solver].kernels == "featured"
+        if given is not None and needs_features and not given.featured:
             raise ValueError(
                 "kernel must have a feature map, such as Linear(), for solver "
                 f"{config.solver!r}, got {given!r}"

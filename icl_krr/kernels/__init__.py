@@ -4,6 +4,14 @@ A kernel object computes the values and derivatives of the kernel. It also provi
 the kernel of sketched inputs, and the softmax attention patterns or features that a transformer
 needs to apply the kernel. To add a positive kernel, subclass `LogBilinear` and implement one
 method.
+
+The methods take these arguments. A method that does not say what it returns returns an array of the
+shape that its signature names, in the dtype of the points.
+
+Args:
+    x: points [n, p].
+    z: points [m, p].
+    mask: bool array [n], False for a point that does not count; default None: all count.
 """
 
 # names imported as `name as name` are used by other packages here and are not public

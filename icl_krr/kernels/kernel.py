@@ -21,8 +21,8 @@ class Kernel(ABC):
     r"""A positive semi-definite function $k(x, z)$ of two points, the base class of all kernels.
 
     Calling a kernel with `x` [n, p] and `z` [m, p] returns the matrix of all $k(x_i, z_j)$, [n, m],
-    in their dtype. A subclass implements some of the methods. The other methods raise an error that
-    names the kernel.
+    in their dtype. A subclass implements some of the methods. The others raise an error that names
+    the kernel, and so does `patterns` of `Linear` without `epsilon`.
 
     Attributes:
         bandwidth: name of the field that scales distances or logits, a class variable; None
@@ -31,6 +31,14 @@ class Kernel(ABC):
             If they are known, linear attention can apply the kernel.
         largest: bound on all values of the kernel, a class variable; None (default) if they have no
             bound.
+
+    Raises:
+        TypeError: the kernel has no bandwidth (`typical_bandwidth`, `bandwidths`), is not a sum of
+            positive kernels (`parts`), its features are not known (`feature_map`), or it has no
+            formula for a derivative.
+        ValueError: the kernel does not accept a sketch (`sketched`), softmax attention cannot apply
+            it (`patterns`), no layer computes it (`feature_layer`, `seen_from`), or it does not say
+            what $k(x, x)$ is (`diagonal_terms`).
 
     >>> from icl_krr import Gaussian
     >>> Gaussian.bandwidth, Gaussian(2.0).stretched(3.0).lengthscale
@@ -49,10 +57,7 @@ class Kernel(ABC):
         """$k(x_i, x_i)$ for every row of `x`.
 
         Args:
-            x: points [n, p].
-
-        Returns:
-            Values [n] in the dtype of `x`.
+            x: as in `icl_krr.kernels`.
         """
         return jax.vmap(lambda point: self(point[None], point[None])[0, 0])(x)
 
@@ -65,7 +70,7 @@ class Kernel(ABC):
         """What the kernel makes of the function 1: 1 at every row of `x`; see `Weighted`.
 
         Args:
-            x: points [n, p].
+            x: as in `icl_krr.kernels`.
         """
         return jnp.ones(len(x), x.dtype)
 
@@ -75,8 +80,7 @@ class Kernel(ABC):
         In general this is $\sqrt{k(x_i, x_i) k(z_j, z_j)}$, as for an inner product of features.
 
         Args:
-            x: points [n, p].
-            z: points [m, p].
+            x, z: as in `icl_krr.kernels`.
         """
         sizes = [jnp.sqrt(jnp.abs(self.diagonal(points))) for points in (x, z)]
         return sizes[0][:, None] * sizes[1][None]
@@ -107,11 +111,7 @@ class Kernel(ABC):
         r"""The bandwidth at which $\log k(x_i, x_j)$ is of order 1 for the given points.
 
         Args:
-            x: points [n, p].
-            mask: bool array [n], False for a point that does not count; default None: all count.
-
-        Raises:
-            TypeError: the kernel has no bandwidth.
+            x, mask: as in `icl_krr.kernels`.
         """
         raise TypeError(f"kernel must have a bandwidth, got {cls.__name__}, which has none")
 
@@ -122,11 +122,7 @@ class Kernel(ABC):
         If the typical bandwidth is 0 or no point counts, the grid goes from 1/16 to 16.
 
         Args:
-            x: points [n, p].
-            mask: bool array [n], False for a point that does not count; default None: all count.
-
-        Raises:
-            TypeError: the kernel has no bandwidth.
+            x, mask: as in `icl_krr.kernels`.
         """
         typical = cls.typical_bandwidth(x, mask)
         typical = jnp.where(typical > 0, typical, 1)
@@ -151,9 +147,6 @@ class Kernel(ABC):
         Args:
             sketch: matrix $P$ [p, m]. If the kernel has a projection, the projection applies to
                 $P^T x$.
-
-        Raises:
-            ValueError: the kernel does not accept a sketch.
         """
         raise ValueError(
             "kernel must be Linear, Exponential, Gaussian, a Mixture or another LogBilinear to be "
@@ -162,11 +155,7 @@ class Kernel(ABC):
 
     @property
     def parts(self) -> tuple[tuple[Any, Any], ...]:
-        r"""Pairs $(w_h, k_h)$ of weights and positive kernels with $k = \sum_h w_h k_h$.
-
-        Raises:
-            TypeError: the kernel is not a sum of positive kernels.
-        """
+        r"""Pairs $(w_h, k_h)$ of weights and positive kernels with $k = \sum_h w_h k_h$."""
         raise not_positive(self, "to give smoothing weights")
 
     def patterns(
@@ -183,9 +172,6 @@ class Kernel(ABC):
                 needs a value.
             symmetric: whether `Linear` uses $\sinh(\epsilon s) / \epsilon$ (True, the default) or
                 $(e^{\epsilon s} - 1) / \epsilon$ for $s = \langle Ux, Uz \rangle$.
-
-        Raises:
-            ValueError: softmax attention cannot apply the kernel, or `Linear` has no `epsilon`.
         """
         raise ValueError(
             "kernel must be Exponential, Gaussian, Linear, a Mixture or another LogBilinear to be "
@@ -197,9 +183,6 @@ class Kernel(ABC):
 
         Args:
             dtype: floating dtype of the coefficients.
-
-        Raises:
-            ValueError: the kernel has no such form.
         """
         raise ValueError(
             f"kernel must implement diagonal_terms to run in a transformer, got {self!r}"
@@ -207,11 +190,7 @@ class Kernel(ABC):
 
     @property
     def feature_map(self) -> Callable[[Float[Array, "n p"]], Float[Array, "n m"]]:
-        r"""The feature map $\phi$ with $k(x, z) = \phi(x)^T \phi(z)$, from [n, p] to [n, m].
-
-        Raises:
-            TypeError: the features of the kernel are not known.
-        """
+        r"""The feature map $\phi$ with $k(x, z) = \phi(x)^T \phi(z)$, from [n, p] to [n, m]."""
         raise TypeError(
             "kernel must be Linear() or Features(...) because only their features are known, "
             f"got {self!r}"
@@ -222,9 +201,6 @@ class Kernel(ABC):
 
         Args:
             dtype: floating dtype of the weights.
-
-        Raises:
-            ValueError: the features of the kernel are not known, or no single layer computes them.
         """
         raise ValueError(
             "kernel must be Linear() or Features(...) to be applied by linear attention, "
@@ -236,9 +212,6 @@ class Kernel(ABC):
 
         Args:
             landmarks: landmarks $z_j$, [l, p].
-
-        Raises:
-            ValueError: no single layer computes the kernel.
         """
         raise ValueError(
             "kernel must be Linear, Exponential, Gaussian or another LogBilinear to be computed at "
@@ -251,14 +224,7 @@ class Kernel(ABC):
         r"""The derivative $\partial k(x_i, z_j) / \partial x_i$ by an explicit formula.
 
         Args:
-            x: points [n, p].
-            z: points [m, p].
-
-        Returns:
-            Derivatives [n, m, p].
-
-        Raises:
-            TypeError: the kernel has no formula for this derivative.
+            x, z: as in `icl_krr.kernels`.
         """
         raise TypeError(
             "kernel must be Linear, Exponential, Gaussian or another LogBilinear to have a "
@@ -273,14 +239,7 @@ class Kernel(ABC):
         For a kernel without a projection, $U$ is the identity and d = p.
 
         Args:
-            x: points [n, p].
-            z: points [m, p].
-
-        Returns:
-            Derivatives [n, m, d, p].
-
-        Raises:
-            TypeError: the kernel has no formula for this derivative.
+            x, z: as in `icl_krr.kernels`.
         """
         raise TypeError(
             "kernel must be Linear, Exponential, Gaussian or another LogBilinear to have a "
@@ -293,14 +252,7 @@ class Kernel(ABC):
         """The derivative of $k(x_i, z_j)$ in the temperature or lengthscale, by a formula.
 
         Args:
-            x: points [n, p].
-            z: points [m, p].
-
-        Returns:
-            Derivatives [n, m].
-
-        Raises:
-            TypeError: the kernel has no bandwidth, or no formula for this derivative.
+            x, z: as in `icl_krr.kernels`.
         """
         raise TypeError(
             "kernel must be Exponential or Gaussian to have a derivative in its bandwidth, "

@@ -31,12 +31,7 @@ class Linear(Kernel):
     dtype.
 
     Args:
-        projection: matrix $U$ [d, p] applied to the inputs, traced; default None, the identity.
-
-    Raises:
-        TypeError: `projection` is not a floating-point array.
-        ValueError: `projection` is not finite, or does not have the shape [d, p]. The shape is
-            checked when the kernel is called.
+        projection: as in `Exponential`, which also says what is raised.
 
     >>> import numpy as np
     >>> Linear()(np.ones((2, 3)), np.ones((1, 3))).tolist()

@@ -39,9 +39,6 @@ class PositiveKernel(Kernel):
         Args:
             x: points [n, p].
             z: points [m, p].
-
-        Returns:
-            Logarithms [n, m].
         """
 
     def __call__(self, x: Float[Array, "n p"], z: Float[Array, "m p"]) -> Float[Array, "n m"]:

@@ -4,7 +4,8 @@ Every solver takes one task and is jitted. Use `jax.vmap` for a batch. The solve
 with the transformer, so agreement between a model and a solver is independent evidence. Results
 are in the dtype of the task. An iterative solver returns a `Trajectory`, a causal one a
 `CausalTrajectory`, with one entry for each iterate from 0 to `steps`; a solver without
-coefficients or search directions leaves them None.
+coefficients or search directions leaves them None. Causal solvers of the features fill w, r and d,
+the delta rule alpha. Other functions return an array of the shape that their signature names.
 
 Most solvers take these arguments:
 

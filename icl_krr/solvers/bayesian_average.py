@@ -97,9 +97,6 @@ def bayesian_average(
         sharpness: exponent $\beta$ > 0 of the evidence; default 1, Bayes. For $\beta \to \infty$,
             the model with the largest evidence has the weight 1.
 
-    Returns:
-        An `AverageTrajectory`, in the dtype of the task.
-
     Raises:
         ValueError: a number is out of range, the numbers of kernels and ridges differ, or `task` is
             a batch.

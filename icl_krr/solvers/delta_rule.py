@@ -40,24 +40,17 @@ def delta_rule(
     solves $(\mathrm{tril}(K, -1) + \eta^{-1} I) \alpha = y$.
 
     Args:
-        kernel, task, log_gate, strength: as in `icl_krr.solvers`, which also says what is raised.
+        kernel, task, prefix, log_gate, strength: as in `icl_krr.solvers`,
+            which also says what is raised.
         step_size: step size $\eta$ > 0.
         steps: number of supports to learn from, >= 1; default None: all n.
         normalised: whether the step size is divided by $k(x_i, x_i)$; default False.
-        prefix: whether the predictions at support i use the supports j < i ("exclusive", default)
-            or j <= i ("inclusive").
-
-    Returns:
-        A `CausalTrajectory` with alpha, one entry for each iterate from 0 to `steps`, in the dtype
-        of the task.
 
     Source: Widrow and Hoff, Adaptive switching circuits, 1960; Yang et al., Gated delta networks,
     2024, equation 10.
 
-    >>> import numpy as np
     >>> from icl_krr import Linear, Task
-    >>> x = np.ones((2, 1))
-    >>> task = Task(x=x, y=[2.0, 2.0], x_query=[[1.0]])
+    >>> task = Task(x=[[1.0], [1.0]], y=[2.0, 2.0], x_query=[[1.0]])
     >>> delta_rule(Linear(), task, step_size=0.5).along[-1].tolist()
     [0.0, 1.0, 1.5]
     """

@@ -67,9 +67,6 @@ def derivative_in_y(kernel: Kernel, task: Task, *, ridge: Ridge) -> Float[Array,
         task: one task with one output: x [n, p], y [n], x_query [q, p].
         ridge: ridge $\lambda$ > 0, in units of $k(x, x)$.
 
-    Returns:
-        The derivative [q, n].
-
     Raises:
         ValueError: `ridge` is not > 0, or `task` is a batch or has several outputs.
         TypeError: the dtype of `task` is not float32 or float64, or `kernel` is not one whose
@@ -94,9 +91,6 @@ def derivative_in_ridge(kernel: Kernel, task: Task, *, ridge: Ridge) -> Float[Ar
     Args:
         kernel, task, ridge: as in `derivative_in_y`, which also says what is raised.
 
-    Returns:
-        The derivative [q].
-
     >>> from icl_krr import Linear
     >>> task = Task(x=[[1.0]], y=[4.0], x_query=[[1.0]])
     >>> derivative_in_ridge(Linear(), task, ridge=1.0).round(4).tolist()
@@ -116,9 +110,6 @@ def derivative_in_bandwidth(kernel: Kernel, task: Task, *, ridge: Ridge) -> Floa
     Args:
         kernel: `Exponential`, `Gaussian` or another kernel with a method `derivative_in_bandwidth`.
         task, ridge: as in `derivative_in_y`, which also says what is raised.
-
-    Returns:
-        The derivative [q].
 
     >>> from icl_krr import Gaussian
     >>> task = Task(x=[[1.0]], y=[1.0], x_query=[[1.0]])
@@ -142,9 +133,6 @@ def derivative_in_projection(kernel: Kernel, task: Task, *, ridge: Ridge) -> Flo
         kernel: `Linear`, `Exponential`, `Gaussian` or another `LogBilinear`.
         task, ridge: as in `derivative_in_y`, which also says what is raised.
 
-    Returns:
-        The derivative [q, d, p].
-
     >>> from icl_krr import Linear
     >>> task = Task(x=[[1.0]], y=[4.0], x_query=[[1.0]])
     >>> derivative_in_projection(Linear(), task, ridge=1.0).round(4).tolist()
@@ -163,9 +151,6 @@ def derivative_in_queries(kernel: Kernel, task: Task, *, ridge: Ridge) -> Float[
     Args:
         kernel: `Linear`, `Exponential`, `Gaussian` or another `LogBilinear`.
         task, ridge: as in `derivative_in_y`, which also says what is raised.
-
-    Returns:
-        The derivative [q, p].
 
     >>> from icl_krr import Linear
     >>> task = Task(x=[[1.0]], y=[4.0], x_query=[[1.0]])
@@ -188,9 +173,6 @@ def derivative_in_supports(kernel: Kernel, task: Task, *, ridge: Ridge) -> Float
         kernel: `Linear`, `Exponential`, `Gaussian` or another `LogBilinear`.
         task, ridge: as in `derivative_in_y`, which also says what is raised.
 
-    Returns:
-        The derivative [q, n, p].
-
     >>> from icl_krr import Linear
     >>> task = Task(x=[[1.0]], y=[4.0], x_query=[[1.0]])
     >>> derivative_in_supports(Linear(), task, ridge=1.0).round(4).tolist()
@@ -212,9 +194,6 @@ def derivative_in_weights(kernel: Kernel, task: Task, *, ridge: Ridge) -> Float[
     Args:
         kernel, task, ridge: as in `derivative_in_y`, which also says what is raised.
 
-    Returns:
-        The derivative [q, n].
-
     >>> from icl_krr import Linear
     >>> task = Task(x=[[1.0]], y=[4.0], x_query=[[1.0]])
     >>> derivative_in_weights(Linear(), task, ridge=1.0).round(4).tolist()
@@ -233,9 +212,6 @@ def change_without(kernel: Kernel, task: Task, *, ridge: Ridge) -> Float[Array, 
 
     Args:
         kernel, task, ridge: as in `derivative_in_y`, which also says what is raised.
-
-    Returns:
-        The changes [q, n].
 
     Source: Rasmussen, Williams, Gaussian Processes for Machine Learning, section 5.4.2. The
     formula extends their eq. 5.12 from the supports to the queries.

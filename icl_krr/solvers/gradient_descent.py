@@ -38,9 +38,6 @@ def gradient_descent(
         spectrum: bounds (low, high) = $(a, b)$ on the eigenvalues of $K + \lambda I$, as
             `icl_krr.spectral_bounds` returns them; default: `step_size` is used.
 
-    Returns:
-        `p` is None.
-
     >>> from icl_krr import Linear, Task
     >>> task = Task(x=[[1.0]], y=[3.0], x_query=[[1.0]])
     >>> path = gradient_descent(Linear(), task, ridge=1.0, steps=2, step_size=0.25)
@@ -77,12 +74,8 @@ def gradient_descent_in_alpha(
         step_size, spectrum: as in `gradient_descent`.
         kernel, task, ridge, steps: as in `icl_krr.solvers`, which also says what is raised.
 
-    Returns:
-        `p` is None.
-
-    >>> import numpy as np
     >>> from icl_krr import Linear, Task
-    >>> task = Task(x=np.full((1, 1), 2.0), y=[3.0], x_query=[[1.0]])
+    >>> task = Task(x=[[2.0]], y=[3.0], x_query=[[1.0]])
     >>> path = gradient_descent_in_alpha(Linear(), task, ridge=4.0, steps=2, step_size=1 / 64)
     >>> path.alpha[:, 0].tolist()
     [0.0, 0.1875, 0.28125]

@@ -30,9 +30,6 @@ def log_marginal_likelihood(
     Args:
         kernel, task, ridge: as in `icl_krr.solvers`, which also says what is raised.
 
-    Returns:
-        The log likelihood, a scalar in the dtype of the task.
-
     Source: Rasmussen, Williams, Gaussian Processes for Machine Learning, eq. 2.30 and 5.9.
 
     >>> from icl_krr import Linear, Task

@@ -27,9 +27,6 @@ def nadaraya_watson(kernel: Kernel, task: Task) -> Smoothing:
         task: as in `icl_krr.solvers`, which also says what is raised.
         kernel: positive kernel $k$, such as `Exponential` or `Gaussian`, or a `Mixture`.
 
-    Returns:
-        A `Smoothing` with predictions and weights, in the dtype of the task.
-
     Source: Nadaraya, On estimating regression, 1964; Watson, Smooth regression analysis, 1964.
 
     >>> from icl_krr import Exponential, Task

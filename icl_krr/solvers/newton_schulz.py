@@ -51,9 +51,6 @@ def newton_schulz(
         task, ridge, steps, spectrum: as in `icl_krr.solvers`, which also says what is raised.
         kernel: kernel with known features, `Linear` or `Features`.
 
-    Returns:
-        `p` is None.
-
     Source: Schulz, Iterative Berechnung der reziproken Matrix, 1933.
 
     >>> from icl_krr import Linear, Task

@@ -40,9 +40,6 @@ def preconditioned_chebyshev(
         largest: bound $\kappa$ > 0 on all values of the kernel; default None: 1 for `Gaussian`;
             other kernels need a value.
 
-    Returns:
-        `p` is None.
-
     Source: Golub and Varga, Chebyshev semi-iterative methods, 1961.
 
     >>> from icl_krr import Gaussian, Task

@@ -46,9 +46,8 @@ def preconditioned_conjugate_gradient(
 
     Source: Saad, Iterative methods for sparse linear systems, algorithm 9.1.
 
-    >>> import numpy as np
     >>> from icl_krr import Linear, Task
-    >>> task = Task(x=2 * np.eye(2), y=[8.0, 4.0], x_query=[[1.0, 1.0]])
+    >>> task = Task(x=[[2.0, 0.0], [0.0, 2.0]], y=[8.0, 4.0], x_query=[[1.0, 1.0]])
     >>> path = preconditioned_conjugate_gradient(Linear(), task, ridge=4.0, steps=1)
     >>> path.alpha.tolist()
     [[0.0, 0.0], [1.0, 0.5]]

@@ -44,17 +44,11 @@ def prefix_chebyshev(
         spectrum: bounds (low, high) on the eigenvalues of $C_i + \lambda I$ of every prefix, as
             from `icl_krr.theory.prefix_bounds`; required (the default None raises an error).
 
-    Returns:
-        A `CausalTrajectory` with w, r and d, one entry for each iterate from 0 to `steps`, in the
-        dtype of the task.
-
     Source: Saad, Iterative methods for sparse linear systems, algorithm 12.1; Peng et al., Gated
     KalmaNet, 2025.
 
-    >>> import numpy as np
     >>> from icl_krr import Linear, Task
-    >>> x = np.ones((2, 1))
-    >>> task = Task(x=x, y=[2.0, 4.0], x_query=[[1.0]])
+    >>> task = Task(x=[[1.0], [1.0]], y=[2.0, 4.0], x_query=[[1.0]])
     >>> path = prefix_chebyshev(Linear(), task, ridge=1.0, steps=1, spectrum=(3.0, 3.0))
     >>> path.prediction[:, 0].tolist()
     [0.0, 2.0]

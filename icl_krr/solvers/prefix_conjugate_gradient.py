@@ -44,17 +44,11 @@ def prefix_conjugate_gradient(
         steps: number of steps, >= 1; m steps are exact without rounding.
         preconditioner: "jacobi" for the diagonal of $C_i + \lambda I$; default None: none.
 
-    Returns:
-        A `CausalTrajectory` with w, r and d, one entry for each iterate from 0 to `steps`, in the
-        dtype of the task.
-
     Source: von Oswald et al., MesaNet: sequence modeling by locally optimal test-time training,
     2025.
 
-    >>> import numpy as np
     >>> from icl_krr import Linear, Task
-    >>> x = np.ones((2, 1))
-    >>> task = Task(x=x, y=[2.0, 4.0], x_query=[[1.0]])
+    >>> task = Task(x=[[1.0], [1.0]], y=[2.0, 4.0], x_query=[[1.0]])
     >>> prefix_conjugate_gradient(Linear(), task, ridge=1.0, steps=1).along[-1].tolist()
     [0.0, 1.0, 2.0]
     """
@@ -73,7 +67,12 @@ def solve(kernel, task, ridge, log_gate, strength, steps, preconditioner, prefix
 
 def iterate(steps, preconditioner, prefix, task, kernel, ridge, log_gate, strength):
     phi, C, b = prefix_systems(kernel, tokens_of(task, log_gate, strength), prefix)
-    ridge = jnp.asarray(ridge, phi.dtype)
+    w, r, d = conjugate_directions(C, b, jnp.asarray(ridge, phi.dtype), steps, preconditioner)
+    return fits(phi, w), w, r, d
+
+
+def conjugate_directions(C, b, ridge, steps, preconditioner=None):
+    """All iterates w, r, d [L + 1, T, m, r] of (C + ridge I) w = b, for b [T, m, r]."""
     diagonal = jnp.diagonal(C, axis1=1, axis2=2) + ridge
     M = reciprocal(diagonal) if preconditioner else jnp.ones_like(diagonal)
 
@@ -90,8 +89,7 @@ def iterate(steps, preconditioner, prefix, task, kernel, ridge, log_gate, streng
 
     start = jnp.zeros_like(b), b, M[:, :, None] * b
     _, path = jax.lax.scan(step, start, length=steps)
-    w, r, d = after(start, path)
-    return fits(phi, w), w, r, d
+    return after(start, path)
 
 
 def dot(a: Float[Array, "T m r"], b: Float[Array, "T m r"]) -> Float[Array, "T 1 r"]:

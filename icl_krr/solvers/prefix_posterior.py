@@ -12,12 +12,11 @@ from jaxtyping import Array, Float
 
 from .. import checks
 from ..kernels import Kernel, check_kernel
-from ..numerics import matmul, reciprocal
 from ..readable import readable
 from ..tasks import Task
 from .algebra import like
-from .paths import after
 from .prefix import check_prefix, in_units_of_y, num_features, prefix_systems, tokens_of
+from .prefix_conjugate_gradient import conjugate_directions
 from .results import Result
 
 
@@ -105,20 +104,7 @@ def iterate(steps, prefix, task, kernel, ridge, approximates, log_gate, strength
     tokens = tokens_of(task, log_gate, strength)
     phi, C, b = prefix_systems(kernel, tokens, prefix)
     ridge = jnp.asarray(ridge, phi.dtype)
-    times = lambda v: matmul(C, v[:, :, None])[:, :, 0] + ridge * v  # noqa: E731
-
-    def step(state, _):
-        h, r, d = state
-        Ad = times(d)
-        gamma = dot(r, r) * reciprocal(dot(d, Ad))
-        r_next = r - gamma * Ad
-        beta = dot(r_next, r_next) * reciprocal(dot(r, r))
-        state = h + gamma * d, r_next, r_next + beta * d
-        return state, state
-
-    start = jnp.zeros_like(phi), phi, phi
-    _, path = jax.lax.scan(step, start, length=steps)
-    h, r, d = after(start, path)
+    h, r, d = (path[..., 0] for path in conjugate_directions(C, phi[:, :, None], ridge, steps))
     along = jnp.einsum("tmr,ltm->ltr", b, h, precision="highest")
     missing = jnp.zeros(len(phi), phi.dtype)
     if approximates is not None:
@@ -128,7 +114,3 @@ def iterate(steps, prefix, task, kernel, ridge, approximates, log_gate, strength
     of_features = jnp.einsum("tm,ltm->lt", phi, h, precision="highest")
     variance = missing[None] + ridge * of_features
     return along, variance, h, r, d
-
-
-def dot(a: Float[Array, "T m"], b: Float[Array, "T m"]) -> Float[Array, "T 1"]:
-    return jnp.sum(a * b, axis=1, keepdims=True)

@@ -42,9 +42,6 @@ def richardson(
         sink: weight $c$ > 0 of the attention sink, which adds $c$ to every row sum; default: the
             ridge.
 
-    Returns:
-        `p` is None.
-
     >>> from icl_krr import Gaussian, Task
     >>> task = Task(x=[[1.0]], y=[3.0], x_query=[[1.0]])
     >>> richardson(Gaussian(), task, ridge=1.0, steps=2).alpha[:, 0].tolist()

@@ -49,9 +49,6 @@ class Functions(InOneProgram):
             key: key of `jax.random`, which determines $f$.
             x: points [rows, p].
             r: number of outputs.
-
-        Returns:
-            Values of $f$ at the points, [rows, r].
         """
         raise NotImplementedError
 

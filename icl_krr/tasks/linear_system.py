@@ -41,9 +41,6 @@ def system(kernel: Kernel, task: Task) -> System:
         kernel: kernel $k$ of the regression.
         task: one task; x [n, p], y [n] or [n, r], x_query [q, p].
 
-    Returns:
-        A `System` in the dtype of the task.
-
     Raises:
         TypeError: `kernel` is not a kernel, or `task` is not a `Task`.
         ValueError: `task` is a batch.

@@ -23,9 +23,7 @@ class Sampler(Protocol):
         """Draw a task; `icl_krr.tasks.sample` calls this method.
 
         Args:
-            key: key of `jax.random`, which determines the task.
-            active: number of features that keep their values, from 0 to p; the others are set to 0.
-                Default None, all features.
+            key, active: as in `icl_krr.tasks.sample`.
         """
         ...
 
@@ -78,9 +76,7 @@ class InOneProgram:
         """Draw a task; `icl_krr.tasks.sample` calls this method.
 
         Args:
-            key: key of `jax.random`, which determines the task.
-            active: number of features that keep their values, from 0 to p; the others are set to 0.
-                Default None, all features.
+            key, active: as in `icl_krr.tasks.sample`.
         """
         self.check_memory(key)
         dtype = jnp.result_type(float)
@@ -100,8 +96,7 @@ class InOneProgram:
         """Compute the task that `sample` returns, inside of `jax.jit`.
 
         Args:
-            key: key of `jax.random`, which determines the task.
-            active: number of features that keep their values, or None.
+            key, active: as in `icl_krr.tasks.sample`.
         """
         raise NotImplementedError
 
@@ -171,9 +166,6 @@ def battery(name: str, family: Sampler) -> Sampler:
     Args:
         name: name of the battery, a row of `icl_krr.catalogue.BATTERIES`.
         family: sampler of the training distribution.
-
-    Returns:
-        A sampler of tasks.
 
     Raises:
         TypeError: `family` is not a sampler.

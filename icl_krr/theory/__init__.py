@@ -1,7 +1,9 @@
 r"""Bounds and identities behind the claims, one in each function.
 
-The code in brackets, such as (C4), names the claim. `icl-krr verify` tests every claim. A function
-that does not say what it returns returns its bound or its number as a scalar.
+The code in brackets, such as (C4), names the claim. `icl-krr verify` tests every claim. In formulas
+$A = K + \lambda I$, and $\hat K$, $\hat k$ and $\hat A = \hat K + \lambda I$ are those of a sketch.
+A function that does not say what it returns returns its bound or its numbers, in the shape that its
+signature names and in the dtype of its arrays.
 
 Many functions take these arguments:
 
@@ -16,9 +18,9 @@ Args:
     width: number m of features that are kept, 0 to n; may be traced.
 
 Raises:
-    ValueError: a number is not > 0, or `task` is a batch.
-    TypeError: `kernel` is not positive where it must be, or the dtype of `task` is not float32 or
-        float64.
+    ValueError: a number is out of range, bounds are not 0 < low <= high, or `task` is a batch.
+    TypeError: an argument is not a number, `kernel` is not positive where it must be, or the dtype
+        of `task` is not float32 or float64.
     MemoryError: the kernel matrix does not fit into memory.
 """
 

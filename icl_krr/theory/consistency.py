@@ -24,13 +24,9 @@ def smoothing_bias(laplacian: Float[Array, "..."], bandwidth: Number) -> Float[A
         bandwidth: bandwidth $h$ > 0. For the exponential kernel on a sphere of radius 1, it is the
             square root of the temperature.
 
-    Returns:
-        The bias at the queries, [...].
-
     Source: Wasserman, All of nonparametric statistics, 2006, theorem 5.44.
 
-    >>> import numpy as np
-    >>> float(smoothing_bias(np.array(2.0), 0.5))
+    >>> float(smoothing_bias(2.0, 0.5))
     0.25
     """
     checks.reals(laplacian=laplacian)

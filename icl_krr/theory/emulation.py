@@ -32,9 +32,6 @@ def emulated_product(
         symmetric: True uses two heads, with $\epsilon$ and $-\epsilon$. False uses one head and
             the constant weights 1 / n, as in the first form.
 
-    Returns:
-        The product [m, d].
-
     >>> import numpy as np
     >>> S, v = np.array([[1.0, 2.0]]), np.array([[1.0], [-1.0]])
     >>> float(emulated_product(S, v, 1e-2, symmetric=True)[0, 0].round(3))
@@ -102,9 +99,6 @@ def best_epsilon(logit_bound: Number, *, symmetric: bool = True, dtype: DTypeLik
         symmetric: True (default) for the pair of heads with $\epsilon$ and $-\epsilon$, False for
             one head.
         dtype: floating-point dtype of the heads.
-
-    Returns:
-        The scale $\epsilon$, a scalar.
 
     >>> import numpy as np
     >>> round(float(best_epsilon(10.0, symmetric=True, dtype=np.float32)), 4)

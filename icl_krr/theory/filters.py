@@ -20,11 +20,7 @@ def exact_filter(sigma: Float[Array, "..."], ridge: Float[Array, ""] | float) ->
         sigma: eigenvalues $\sigma$ of $K$, of any shape [...].
         ridge: ridge $\lambda$ > 0.
 
-    Returns:
-        The filter at every eigenvalue, in the shape of `sigma`.
-
-    >>> import numpy as np
-    >>> float(exact_filter(np.asarray(1.0), 1.0))
+    >>> float(exact_filter(1.0, 1.0))
     0.5
     """
     checks.reals(sigma=sigma)
@@ -49,8 +45,7 @@ def gradient_filter(
 
     Source: Yao, Rosasco, Caponnetto, On early stopping in gradient descent learning, 2007.
 
-    >>> import numpy as np
-    >>> float(gradient_filter(np.asarray(1.0), 1.0, step_size=0.25, steps=1))
+    >>> float(gradient_filter(1.0, 1.0, step_size=0.25, steps=1))
     0.25
     """
     checks.reals(sigma=sigma)
@@ -75,14 +70,9 @@ def chebyshev_filter(
         spectrum: bounds (low, high) on the eigenvalues of $K + \lambda I$, with low <= high.
         steps: number $t$ of steps, >= 0.
 
-    Raises:
-        ValueError: `ridge` is not > 0, `spectrum` is not 0 < low <= high, or `steps` < 0.
-        TypeError: `spectrum` is not a pair of numbers, or another argument is not a number.
-
     Source: Saad, Iterative methods for sparse linear systems, section 12.3.
 
-    >>> import numpy as np
-    >>> float(chebyshev_filter(np.asarray(1.0), 1.0, (2.0, 6.0), steps=1))
+    >>> float(chebyshev_filter(1.0, 1.0, (2.0, 6.0), steps=1))
     0.25
     """
     checks.reals(sigma=sigma)

@@ -26,9 +26,6 @@ def positive_variance(
         temperature: temperature $\tau$ > 0 of the exponential kernel $k$.
         width: number m of features.
 
-    Returns:
-        The variance of the estimate of $k(x, z)$, [...].
-
     Source: Choromanski et al., Rethinking attention with Performers, lemma 2.
 
     >>> import numpy as np

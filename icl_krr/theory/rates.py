@@ -54,9 +54,6 @@ def heavy_ball_rate(low: Number, high: Number, steps: Number) -> jax.Array:
     Args:
         low, high, steps: as in `gradient_descent_rate`.
 
-    Returns:
-        An upper bound on the ratio of the error after $t$ steps to the initial error, a scalar.
-
     >>> float(heavy_ball_rate(1.0, 9.0, 1))
     1.25
     """
@@ -74,10 +71,6 @@ def conjugate_gradient_rate(low: Number, high: Number, steps: Number) -> jax.Arr
     Args:
         low, high, steps: as in `gradient_descent_rate`.
 
-    Returns:
-        An upper bound on the ratio of the $A$-norm of the error after $t$ steps to that of the
-        initial error, a scalar.
-
     >>> float(conjugate_gradient_rate(1.0, 9.0, 1))
     1.0
     """
@@ -94,9 +87,6 @@ def chebyshev_rate(low: Number, high: Number, steps: Number) -> jax.Array:
 
     Args:
         low, high, steps: as in `gradient_descent_rate`.
-
-    Returns:
-        An upper bound on the ratio of the error after $t$ steps to the initial error, a scalar.
 
     >>> float(chebyshev_rate(1.0, 3.0, 1).round(6))
     0.5
@@ -155,9 +145,6 @@ def energy_norm(matrix: Float[Array, "n n"], error: Float[Array, "... n"]) -> ja
         matrix: symmetric positive definite matrix $A$ [n, n].
         error: vectors $e$ [..., n].
 
-    Returns:
-        The norm of every vector, [...].
-
     >>> import numpy as np
     >>> float(energy_norm(4 * np.eye(2), np.array([1.0, 0.0])))
     2.0
@@ -177,16 +164,9 @@ def prediction_bound(
     $\alpha - \alpha^\ast$ is parallel to $A^{-1} k(x)$.
 
     Args:
-        kernel: kernel $k$ of the regression.
+        kernel, ridge: as in `icl_krr.theory`, which also says what is raised.
         task: one task with one output: x [n, p], y [n], x_query [q, p].
         alpha: any approximate solution $\alpha$ [n]. Entries of masked supports do not matter.
-        ridge: ridge $\lambda$ > 0, in units of $k(x, x)$.
-
-    Returns:
-        The bound at every query [q].
-
-    Raises:
-        ValueError: `ridge` is not > 0, or `task` is a batch.
 
     >>> import numpy as np
     >>> from icl_krr import Linear, Task

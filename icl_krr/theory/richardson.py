@@ -28,9 +28,6 @@ def richardson_bounds(kernel: PositiveKernel, task: Task, *, ridge: Number, sink
     Args:
         kernel, task, ridge, sink: as in `icl_krr.theory`, which also says what is raised.
 
-    Returns:
-        The bounds $(a, b)$, two scalars in the dtype of the task.
-
     >>> from icl_krr import Gaussian, Task
     >>> task = Task(x=[[1.0]], y=[1.0], x_query=[[1.0]])
     >>> [float(bound) for bound in richardson_bounds(Gaussian(), task, ridge=1.0, sink=1.0)]
@@ -61,9 +58,6 @@ def preconditioned_eigenvalues(
 
     Args:
         kernel, task, ridge, sink: as in `icl_krr.theory`, which also says what is raised.
-
-    Returns:
-        The eigenvalues [n] in the dtype of the task.
 
     >>> from icl_krr import Gaussian, Task
     >>> task = Task(x=[[1.0]], y=[1.0], x_query=[[1.0]])

@@ -29,9 +29,6 @@ def smoothing_gap(
     Args:
         kernel, task, ridge: as in `icl_krr.theory`, which also says what is raised.
 
-    Returns:
-        The relative distance, a scalar in the dtype of the task.
-
     >>> from icl_krr import Gaussian, Task
     >>> task = Task(x=[[1.0]], y=[3.0], x_query=[[1.0]])
     >>> float(smoothing_gap(Gaussian(), task, ridge=1.0).round(6))
@@ -62,9 +59,6 @@ def rank_correlation(a: Float[Array, " q"], b: Float[Array, " q"]) -> Float[Arra
     Args:
         a: values at the queries [q].
         b: other values at the same queries [q].
-
-    Returns:
-        The correlation in [-1, 1], a scalar.
 
     >>> import numpy as np
     >>> float(rank_correlation(np.array([1.0, 2.0, 3.0]), np.array([1.0, 4.0, 9.0])).round(6))
@@ -163,9 +157,6 @@ def gaussian_logits(
         z: keys of the head [m, p].
         lengthscale: lengthscale $\ell$ > 0, in units of distances between points.
 
-    Returns:
-        The logits [n, m].
-
     >>> import numpy as np
     >>> gaussian_logits(np.ones((1, 1)), np.ones((1, 1)), 1.0).tolist()
     [[0.5]]
@@ -188,9 +179,6 @@ def gaussian_from_exponential(
         lengthscale: as in `gaussian_logits`.
         x: points [n, p].
         z: points [m, p].
-
-    Returns:
-        The Gaussian kernel matrix [n, m].
 
     >>> import numpy as np
     >>> float(gaussian_from_exponential(np.ones((1, 1)), np.ones((1, 1)), 1.0)[0, 0])

@@ -25,9 +25,6 @@ def log_normaliser(kernel: PositiveKernel, task: Task) -> Float[Array, " n+q"]:
     Args:
         kernel, task: as in `icl_krr.theory`, which also says what is raised.
 
-    Returns:
-        The logarithms [n + q] in the dtype of the task.
-
     >>> import numpy as np
     >>> from icl_krr import Gaussian, Task
     >>> task = Task(x=[[1.0], [1.0], [1.0], [1.0]], y=[1.0, 1.0, 1.0, 1.0], x_query=[[1.0]])

@@ -80,9 +80,6 @@ def subspace_sine(gap: Number, perturbation: Number) -> jax.Array:
         gap: eigengap $g$ >= 0.
         perturbation: size $e$ >= 0 of the perturbation.
 
-    Returns:
-        The bound, a scalar in [0, 1].
-
     Source: Davis, Kahan, The rotation of eigenvectors by a perturbation, 1970.
 
     >>> float(subspace_sine(1.0, 0.2))

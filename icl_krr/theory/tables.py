@@ -113,12 +113,6 @@ def budget(
             default 4.
         margin: margin of `icl_krr.operand_bounds`, 1.25 by default.
 
-    Returns:
-        A `Budget`.
-
-    Raises:
-        ValueError: a number is out of range.
-
     >>> budget(0.01, 64, 0.1).steps
     117
     """

@@ -18,8 +18,7 @@ Number = jax.Array | float
 def sketch_error_tail(sigma: Float[Array, " n"], width: Number) -> jax.Array:
     r"""Return $\sum_{i > m} \sigma_i$, the claimed bound on $|K - \hat K|_2$ for any sketch (C16).
 
-    $\hat K$ is the kernel matrix of the sketch. The bound is true for the best sketch, but not for
-    every sketch.
+    The bound is true for the best sketch, but not for every sketch.
 
     Args:
         sigma, width: as in `icl_krr.theory`.
@@ -55,9 +54,8 @@ def sketch_error_best(sigma: Float[Array, " n"], width: Number) -> jax.Array:
 def inverse_error_tail(sigma: Float[Array, " n"], width: Number, ridge: Number) -> jax.Array:
     r"""Return $\sum_{i > m} \sigma_i / \lambda^2$, the claimed bound for the inverse (C17).
 
-    It is claimed to bound $|A^{-1} - \hat A^{-1}|_2$ for any sketch. Here $A = K + \lambda I$ and
-    $\hat A = \hat K + \lambda I$, with the kernel matrix $\hat K$ of the sketch. The bound is true
-    for the best sketch, but not for every sketch.
+    It is claimed to bound $|A^{-1} - \hat A^{-1}|_2$ for any sketch. The bound is
+    true for the best sketch, but not for every sketch.
 
     Args:
         sigma, width, ridge: as in `icl_krr.theory`.
@@ -73,8 +71,7 @@ def inverse_error_tail(sigma: Float[Array, " n"], width: Number, ridge: Number) 
 def inverse_error_best(sigma: Float[Array, " n"], width: Number, ridge: Number) -> jax.Array:
     r"""Return the error $|A^{-1} - \hat A^{-1}|_2$ of the best sketch (C17).
 
-    The error is $\sigma_{m+1} / (\lambda (\lambda + \sigma_{m+1}))$. Here $A = K + \lambda I$ and
-    $\hat A = \hat K + \lambda I$, with the kernel matrix $\hat K$ of the sketch.
+    The error is $\sigma_{m+1} / (\lambda (\lambda + \sigma_{m+1}))$.
 
     Args:
         sigma, width, ridge: as in `icl_krr.theory`.
@@ -91,10 +88,8 @@ def inverse_error_best(sigma: Float[Array, " n"], width: Number, ridge: Number) 
 def inverse_error_bound(error: Number, ridge: Number) -> jax.Array:
     r"""Bound $|A^{-1} - \hat A^{-1}|_2$ by $\min(e / \lambda^2, 1 / \lambda)$ for any sketch (C17).
 
-    Here $A = K + \lambda I$ and $\hat A = \hat K + \lambda I$, with the kernel matrix $\hat K$ of
-    the sketch. The first term holds because the error equals
-    $|A^{-1} (\hat K - K) \hat A^{-1}|_2$. The second term holds because the eigenvalues of both
-    inverses lie between 0 and $1 / \lambda$.
+    The first term holds because the error equals $|A^{-1} (\hat K - K) \hat A^{-1}|_2$. The second
+    term holds because the eigenvalues of both inverses lie between 0 and $1 / \lambda$.
 
     Args:
         error: error $e = |K - \hat K|_2$ of the sketch.
@@ -113,8 +108,7 @@ def relative_inverse_error_best(
 ) -> jax.Array:
     r"""Return the relative error $\sigma_{m+1} / \lambda$ of the inverse for the best sketch (C17).
 
-    The relative error is $|A^{1/2} (A^{-1} - \hat A^{-1}) A^{1/2}|_2$. Here $A = K + \lambda I$ and
-    $\hat A = \hat K + \lambda I$, with the kernel matrix $\hat K$ of the sketch.
+    The relative error is $|A^{1/2} (A^{-1} - \hat A^{-1}) A^{1/2}|_2$.
 
     Args:
         sigma, width, ridge: as in `icl_krr.theory`.
@@ -134,16 +128,10 @@ def query_error_dual(
 
     $$|k^T (A^{-1} - \hat A^{-1}) y| \leq |k| |y| |A^{-1} - \hat A^{-1}|_2$$
 
-    Here $A = K + \lambda I$ and $\hat A = \hat K + \lambda I$, with the kernel matrix $\hat K$ of
-    the sketch.
-
     Args:
         cross: kernel values $k = k(x)$ between queries and supports [..., n].
         y: outputs of the supports [n].
         inverse_error: error $|A^{-1} - \hat A^{-1}|_2$ of the inverse.
-
-    Returns:
-        The bound at every query, [...].
 
     >>> import numpy as np
     >>> float(query_error_dual(np.array([3.0, 4.0]), np.array([1.0, 0.0]), 0.5))
@@ -161,16 +149,10 @@ def query_error_features(
 
     $$|(k - \hat k)^T \hat A^{-1} y| \leq |k - \hat k| |y| / \lambda$$
 
-    Here $\hat A = \hat K + \lambda I$, where $\hat K$ and $\hat k$ are the kernel values of the
-    sketch.
-
     Args:
         cross_gap: change $k - \hat k$ of the kernel values of the queries [..., n].
         y: outputs of the supports [n].
         ridge: ridge $\lambda$ > 0.
-
-    Returns:
-        The bound at every query, [...].
 
     >>> import numpy as np
     >>> float(query_error_features(np.array([3.0, 4.0]), np.array([1.0, 0.0]), 0.5))
@@ -199,9 +181,6 @@ def expected_gap(
         signal: scale $s$ of the covariance of the function.
         noise: variance $\nu$ of the noise.
 
-    Returns:
-        The relative gap in [0, 1], a scalar.
-
     >>> import numpy as np
     >>> round(float(expected_gap(np.array([1.0, 1.0]), 1, 1.0, 1.0, 0.0)), 4)
     0.7071
@@ -226,9 +205,6 @@ def logit_perturbation(
     Args:
         logits: logits $s$ [n, n].
         sketched: logits $\hat s$ of the sketch [n, n].
-
-    Returns:
-        The bound on every entry [n, n].
 
     >>> import numpy as np
     >>> logit_perturbation(np.zeros((1, 1)), np.zeros((1, 1))).tolist()
