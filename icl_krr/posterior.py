@@ -51,10 +51,6 @@ def posterior(model: Transformer, kernel: Kernel, task: Task) -> Posterior:
         kernel: kernel $k$ of the model, which is also the covariance of the process.
         task: one task; x [n, p], y [n] or [n, r], x_query [q, p].
 
-    Returns:
-        A `Posterior` with mean [q] or [q, r] and variance [q] of the function without noise, in the
-        dtype of the task, and a `Status`.
-
     Raises:
         TypeError: `kernel` or `task` has the wrong type, or the dtype of the task is wider than the
             dtype of the weights.

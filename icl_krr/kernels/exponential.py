@@ -19,9 +19,8 @@ from .log_bilinear import LogBilinear
 class Exponential(LogBilinear):
     r"""The exponential kernel $k(x, z) = \exp(\langle Ux, Uz \rangle / \tau)$ of one softmax head.
 
-    Calling the kernel with `x` [n, p] and `z` [m, p] returns the kernel matrix [n, m] in their
-    dtype. The values overflow if the logarithm exceeds 88.7 (float32) or 709.7 (float64). JAX
-    traces `temperature` and `projection`, so a new value causes no recompilation.
+    The values overflow if the logarithm exceeds 88.7 (float32) or 709.7 (float64). JAX traces
+    `temperature` and `projection`, so a new value causes no recompilation.
 
     Args:
         temperature: scalar $\tau$ > 0, in units of $\langle Ux, Uz \rangle$; default 1.

@@ -20,8 +20,7 @@ from .log_bilinear import LogBilinear
 class Gaussian(LogBilinear):
     r"""The Gaussian kernel $k(x, z) = \exp(-|Ux - Uz|^2 / 2\ell^2)$.
 
-    Calling the kernel with `x` [n, p] and `z` [m, p] returns the kernel matrix [n, m] in their
-    dtype. JAX traces `lengthscale` and `projection`, so a new value causes no recompilation.
+    JAX traces `lengthscale` and `projection`, so a new value causes no recompilation.
 
     Args:
         projection: as in `Exponential`, which also says what is raised.

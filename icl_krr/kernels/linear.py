@@ -27,9 +27,6 @@ from .kernel import Kernel
 class Linear(Kernel):
     r"""The linear kernel $k(x, z) = \langle Ux, Uz \rangle$.
 
-    Calling the kernel with `x` [n, p] and `z` [m, p] returns the kernel matrix [n, m] in their
-    dtype.
-
     Args:
         projection: as in `Exponential`, which also says what is raised.
 

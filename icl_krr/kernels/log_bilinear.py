@@ -37,8 +37,7 @@ class PositiveKernel(Kernel):
         r"""$\log k(x_i, z_j)$ for every row of `x` and every row of `z`.
 
         Args:
-            x: points [n, p].
-            z: points [m, p].
+            x, z: as in `icl_krr.kernels`.
         """
 
     def __call__(self, x: Float[Array, "n p"], z: Float[Array, "m p"]) -> Float[Array, "n m"]:

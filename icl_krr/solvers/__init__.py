@@ -1,11 +1,12 @@
 r"""Reference solvers of kernel ridge regression that do not use a transformer.
 
 Every solver takes one task and is jitted. Use `jax.vmap` for a batch. The solvers share no code
-with the transformer, so agreement between a model and a solver is independent evidence. Results
-are in the dtype of the task. An iterative solver returns a `Trajectory`, a causal one a
-`CausalTrajectory`, with one entry for each iterate from 0 to `steps`; a solver without
-coefficients or search directions leaves them None. Causal solvers of the features fill w, r and d,
-the delta rule alpha. Other functions return an array of the shape that their signature names.
+with the transformer, so agreement between a model and a solver is independent evidence. Results are
+in the dtype of the task. An iterative solver returns a `Trajectory`, a causal one a
+`CausalTrajectory`, with one entry for each iterate from 0 to `steps`; a solver without coefficients
+or search directions leaves them None. Causal solvers of the features fill w, r and d, the delta
+rule alpha. Other functions return an array of the shape that their signature names. In formulas
+$A = K + \lambda I$ and $\alpha = A^{-1} y$.
 
 Most solvers take these arguments:
 

@@ -98,9 +98,7 @@ def bayesian_average(
             the model with the largest evidence has the weight 1.
 
     Raises:
-        ValueError: a number is out of range, the numbers of kernels and ridges differ, or `task` is
-            a batch.
-        TypeError: `kernel` is neither a kernel nor a sequence of kernels.
+        ValueError: the numbers of kernels and ridges differ.
 
     Source: Hoeting, Madigan, Raftery, Volinsky, Bayesian model averaging: a tutorial, 1999, eq. 1;
     Dawid, Present position and potential developments: the prequential approach, 1984, for the

@@ -60,8 +60,6 @@ def solve(kernel: Kernel, task: Task, ridge: Ridge) -> Solved:
 def derivative_in_y(kernel: Kernel, task: Task, *, ridge: Ridge) -> Float[Array, "q n"]:
     r"""Return the hat matrix $df/dy = k(x)^T A^{-1}$, the derivative of the predictions in y.
 
-    Here $A = K + \lambda I$.
-
     Args:
         kernel: kernel $k$ of the regression.
         task: one task with one output: x [n, p], y [n], x_query [q, p].
@@ -85,8 +83,6 @@ def derivative_in_ridge(kernel: Kernel, task: Task, *, ridge: Ridge) -> Float[Ar
     r"""Return the derivative of the predictions in the ridge.
 
     $$df/d\lambda = -k(x)^T A^{-1} \alpha$$
-
-    Here $A = K + \lambda I$ and $\alpha = A^{-1} y$.
 
     Args:
         kernel, task, ridge: as in `derivative_in_y`, which also says what is raised.

@@ -61,11 +61,8 @@ def chebyshev(
 ) -> Trajectory:
     r"""Solve $A \alpha = y$ with $A = K + \lambda I$ by the Chebyshev iteration.
 
-    $$\alpha_{t+1} = \alpha_t + p_t, \quad r_{t+1} = r_t - A p_t, \quad
-    p_{t+1} = \mu_t p_t + \eta_t r_{t+1}$$
-
-    The iteration starts from $\alpha_0 = 0$. The coefficients $\mu_t$ and $\eta_t$ are computed
-    from $(a, b)$ before the first step. They are the optimal choice if only these bounds on the
+    The iteration is that of `heavy_ball` with a $\mu_t$ and an $\eta_t$ for each step, which are
+    computed from $(a, b)$ before the first. They are the optimal choice if only these bounds on the
     spectrum are known. The error falls as $2 ((\sqrt{\kappa} - 1) / (\sqrt{\kappa} + 1))^t$ with
     $\kappa = b / a$.
 

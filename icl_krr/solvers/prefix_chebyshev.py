@@ -40,7 +40,7 @@ def prefix_chebyshev(
     Args:
         task, ridge, steps, prefix, log_gate, strength: as in `icl_krr.solvers`,
             which also says what is raised.
-        kernel: kernel with a feature map $\phi$ of m features, `Linear` or `Features`.
+        kernel: as in `prefix_conjugate_gradient`.
         spectrum: bounds (low, high) on the eigenvalues of $C_i + \lambda I$ of every prefix, as
             from `icl_krr.theory.prefix_bounds`; required (the default None raises an error).
 

@@ -61,19 +61,16 @@ def prefix_posterior(
 ) -> PosteriorTrajectory:
     r"""Solve $(C_i + \lambda I) h_i = \phi_i$ at every token by conjugate gradient from $h = 0$.
 
-    $$f_i = b_i^T h_i, \quad v_i = \lambda \phi_i^T h_i, \quad
-    C_i = \sum_j e^{G_i - G_j} \beta_j \phi_j \phi_j^T, \quad
-    b_i = \sum_j e^{G_i - G_j} \beta_j \phi_j y_j$$
+    $$f_i = b_i^T h_i, \quad v_i = \lambda \phi_i^T h_i$$
 
-    The sums run over the supports that token i sees: those before it, and for the prefix
-    "inclusive" itself. After m steps, $f_i$ and $v_i$ are mean and variance of Bayesian linear
-    regression on the features, with prior $N(0, I)$ and noise variance $\lambda / \beta_j$.
+    $C_i$ and $b_i$ are those of `prefix_conjugate_gradient`. After m steps, $f_i$ and $v_i$ are
+    mean and variance of Bayesian linear regression on the features, with prior $N(0, I)$ and noise
+    variance $\lambda / \beta_j$.
 
     Args:
-        task, prefix, log_gate, strength: as in `icl_krr.solvers`, which also says what is raised.
-        kernel: kernel with a feature map $\phi$ of m features, `Linear` or `Features`.
-        ridge: ridge $\lambda$ > 0, the variance of the noise.
-        steps: number of steps, >= 1; m steps are exact without rounding.
+        task, ridge, prefix, log_gate, strength: as in `icl_krr.solvers`,
+            which also says what is raised.
+        kernel, steps: as in `prefix_conjugate_gradient`.
         approximates: kernel k that the features approximate; $v_i$ then also has the part
             $k(x, x) - |\phi_i|^2$. Default None: it does not.
 

@@ -45,7 +45,8 @@ linear regression with a chosen spectrum (`LinearRegression`), `ReLUNetwork`, `D
 `Sinusoids` and the rows of a table (`Rows`). `map_tasks` applies any function to many tasks at
 once. `battery` changes a family in one respect, for tests outside of the training distribution.
 
-Samplers of tasks take these arguments:
+A sampler of random functions $f$ returns $f$ plus noise as y at the supports, and $f$ without noise
+as y_query at the queries. Samplers of tasks take these arguments:
 
 Args:
     noise: variance of $y - f$ at the supports, a scalar >= 0; may be traced; default 0.

@@ -68,9 +68,6 @@ class ReLUNetwork(Functions):
     $$f(x) = \sum_{h=1}^{H} a_h \max(w_h^T x, 0), \quad w_h \sim N(0, I / p), \quad
     a_h \sim N(0, 2 / H)$$
 
-    The outputs y at the supports are $f$ plus noise. The outputs y_query at the queries are $f$
-    without noise.
-
     Args:
         noise, num_supports, num_queries, num_outputs, inputs: as in `icl_krr.tasks`,
             which also says what is raised.
@@ -107,9 +104,7 @@ class DecisionTree(Functions):
     r"""Tasks of a random decision tree whose nodes test the sign of one coordinate of x.
 
     The tree is a full binary tree. Each node tests a coordinate drawn uniformly at random. The
-    value $f(x)$ is the value of the leaf that x reaches, and leaves have values $N(0, 1)$. The
-    outputs y at the supports are $f$ plus noise. The outputs y_query at the queries are $f$ without
-    noise.
+    value $f(x)$ is the value of the leaf that x reaches, and leaves have values $N(0, 1)$.
 
     Args:
         noise, num_supports, num_queries, num_outputs, inputs: as in `icl_krr.tasks`,
@@ -152,8 +147,6 @@ class Sinusoids(Functions):
     $$f(x) = a \sin(\omega w^T x + \varphi), \quad w \sim N(0, I / p)$$
 
     The amplitude $a$ is uniform in (0.5, 1.5) and the phase $\varphi$ is uniform in $(0, 2\pi)$.
-    The outputs y at the supports are $f$ plus noise. The outputs y_query at the queries are $f$
-    without noise.
 
     Args:
         noise, num_supports, num_queries, num_outputs, inputs: as in `icl_krr.tasks`,
@@ -164,10 +157,8 @@ class Sinusoids(Functions):
 
     Source: Finn et al., Model-agnostic meta-learning, 2017, section 5.1.
 
-    >>> import jax.numpy as jnp
-    >>> import numpy as np
     >>> from icl_krr.tasks import sample
-    >>> bool(jnp.all(np.abs(sample(jax.random.key(0), Sinusoids()).y) < 1.5))
+    >>> bool(jnp.all(jnp.abs(sample(jax.random.key(0), Sinusoids()).y) < 1.5))
     True
     """
 
@@ -233,7 +224,6 @@ class Rows(InOneProgram):
         Args:
             num_supports, num_queries: as in `icl_krr.tasks`.
             table: table of numbers, such as `read_table` returns.
-
         """
         checks.instance("table", table, Table, "an icl_krr.tasks.Table")
         x, y = (jnp.asarray(standardise(part, part)) for part in (table.x, table.y))

@@ -31,8 +31,7 @@ from .task import Task
 class GaussianProcess(InOneProgram):
     r"""Tasks whose function $f$ is drawn from a Gaussian process, $f \sim GP(0, k)$.
 
-    The outputs at the supports are $y = f(x) + e$ with noise $e \sim N(0, s)$. The outputs y_query
-    at the queries are $f$ without noise.
+    The outputs at the supports are $y = f(x) + e$ with noise $e \sim N(0, s)$.
 
     Args:
         num_supports, num_queries, inputs: as in `icl_krr.tasks`, which also says what is raised.
@@ -133,10 +132,10 @@ def log_uniform(key: jax.Array, spread: Any) -> jax.Array:
 class LinearRegression(InOneProgram):
     r"""Tasks of linear regression with random weights $w \sim N(0, I / p)$.
 
-    The outputs at the supports are $y = w^T x + e$ with noise $e$. The outputs y_query at the
-    queries are $w^T x$ without noise. Normal inputs are $x \sim N(0, Q S Q^T)$ with a random
-    rotation $Q$ for each task and the diagonal matrix $S$ of the `spectrum`. Uniform inputs are
-    $x = S^{1/2} u$ with $u$ uniform in $(-1, 1)^p$, without a rotation.
+    The outputs at the supports are $y = w^T x + e$ with noise $e$. Normal inputs are
+    $x \sim N(0, Q S Q^T)$ with a random rotation $Q$ for each task and the diagonal matrix $S$ of
+    the `spectrum`. Uniform inputs are $x = S^{1/2} u$ with $u$ uniform in $(-1, 1)^p$, without a
+    rotation.
 
     Args:
         num_supports, num_queries, num_outputs: as in `icl_krr.tasks`,

@@ -74,12 +74,10 @@ class Queries(NamedTuple):
 
     Attributes:
         x: features, float64 [rows, p], in the order of the table's features.
+        dropped, filled: as in `Table`.
         y: target, float64 [rows], or None if it is not known.
         unseen: texts of encoded columns that the table does not have, such as "city=Oslo". All
-            features of such a text are 0.
-        dropped: rows of the file that are left out because a cell is missing, from 1 for the first
-            below the header.
-        filled: number of missing cells that were filled; default 0.
+            features of such a text are 0; default (), none.
     """
 
     x: np.ndarray

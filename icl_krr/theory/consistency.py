@@ -44,7 +44,7 @@ def smoothing_variance(
     $h \to 0$ and $n h^d \to \infty$.
 
     Args:
-        bandwidth: bandwidth $h$ > 0 (see `smoothing_bias`).
+        bandwidth: as in `smoothing_bias`.
         dimension: dimension $d$ of the set of inputs, >= 1; p - 1 on a sphere.
         num_supports: number n of supports.
         density: probability density $\rho$ > 0 of the supports at the query.
@@ -72,7 +72,7 @@ def best_bandwidth(bias: Number, variance: Number, dimension: int) -> Float[Arra
     Args:
         bias: root mean square $b$ > 0 of the bias at bandwidth 1 (see `smoothing_bias`).
         variance: variance $v$ > 0 at bandwidth 1 (see `smoothing_variance`).
-        dimension: dimension $d$ of the set of inputs, >= 1.
+        dimension: as in `smoothing_variance`.
 
     Source: Wasserman, All of nonparametric statistics, 2006, theorem 5.44.
 

@@ -55,9 +55,8 @@ def emulation_truncation(logit_bound: Number, epsilon: Number, *, symmetric: boo
     $L ((\epsilon L)^2 / 6 + ...)$ (symmetric) or $L (\epsilon L / 2 + ...)$.
 
     Args:
+        epsilon, symmetric: as in `emulated_product`.
         logit_bound: bound $L$ on $|s|$.
-        epsilon: scale $\epsilon$ > 0 of the logits.
-        symmetric: True for the pair of heads with $\epsilon$ and $-\epsilon$, False for one head.
 
     >>> float(emulation_truncation(2.0, 0.05, symmetric=False)) < 0.11
     True
@@ -96,8 +95,7 @@ def best_epsilon(logit_bound: Number, *, symmetric: bool = True, dtype: DTypeLik
 
     Args:
         logit_bound: bound $L$ on $|x^T z|$ over all pairs of tokens.
-        symmetric: True (default) for the pair of heads with $\epsilon$ and $-\epsilon$, False for
-            one head.
+        symmetric: as in `emulated_product`; default True.
         dtype: floating-point dtype of the heads.
 
     >>> import numpy as np

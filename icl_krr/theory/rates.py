@@ -66,7 +66,7 @@ def heavy_ball_rate(low: Number, high: Number, steps: Number) -> jax.Array:
 def conjugate_gradient_rate(low: Number, high: Number, steps: Number) -> jax.Array:
     r"""Return the rate $2 q^t$ of conjugate gradient in the $A$-norm (C4).
 
-    Here $q = (\sqrt{\kappa} - 1) / (\sqrt{\kappa} + 1)$ and $\kappa = b / a$.
+    Here $q$ is that of `heavy_ball_rate`.
 
     Args:
         low, high, steps: as in `gradient_descent_rate`.

@@ -63,9 +63,6 @@ def log_sink(kernel: Kernel, task: Task) -> Float[Array, ""]:
         kernel: positive kernel $k$, or a `Mixture`. For a `Mixture` the result is large
             enough for each of its kernels.
 
-    Returns:
-        The logit $\log c$, a scalar in the dtype of the task.
-
     Raises:
         TypeError: `kernel` is neither a positive kernel nor a `Mixture`.
 
@@ -141,11 +138,7 @@ def dominant_sink_error(log_normaliser: Float[Array, "..."], log_sink: jax.Array
     where $u$ is the unit roundoff.
 
     Args:
-        log_normaliser: logarithms $\log Z$, of any shape [...].
-        log_sink: logit $\log c$ of the sink.
-
-    Returns:
-        The relative errors, in the shape of `log_normaliser`.
+        log_normaliser, log_sink: as in `sink_weight`.
 
     >>> import numpy as np
     >>> float(dominant_sink_error(np.array(0.0), 30.0)) < 1e-13

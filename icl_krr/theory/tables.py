@@ -58,8 +58,7 @@ def table_width(a: Number, b: Number, error: Number) -> jax.Array:
     """Return the least even width at which `product_table_error` is at most `error` (C14).
 
     Args:
-        a: bound on the first factor, which lies in $[-a, a]$.
-        b: bound on the second factor, which lies in $[-b, b]$.
+        a, b: as in `product_table_error`.
         error: largest absolute error of the product, > 0.
 
     >>> int(table_width(2.0, 4.0, 0.5))

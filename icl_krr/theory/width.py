@@ -15,6 +15,13 @@ from .. import checks
 Number = jax.Array | float
 
 
+def beyond(sigma: Float[Array, " n"], width: Number) -> jax.Array:
+    """Which of the eigenvalues the best sketch loses."""
+    checks.shapes(sigma=(sigma, "n"))
+    checks.nonnegatives(width=width)
+    return jnp.arange(len(sigma)) < len(sigma) - jnp.asarray(width)
+
+
 def sketch_error_tail(sigma: Float[Array, " n"], width: Number) -> jax.Array:
     r"""Return $\sum_{i > m} \sigma_i$, the claimed bound on $|K - \hat K|_2$ for any sketch (C16).
 
@@ -27,10 +34,7 @@ def sketch_error_tail(sigma: Float[Array, " n"], width: Number) -> jax.Array:
     >>> float(sketch_error_tail(np.array([1.0, 2.0, 4.0]), 1))
     3.0
     """
-    checks.shapes(sigma=(sigma, "n"))
-    checks.nonnegatives(width=width)
-    beyond = jnp.arange(len(sigma)) < len(sigma) - jnp.asarray(width)
-    return jnp.sum(jnp.where(beyond, sigma, 0))
+    return jnp.sum(jnp.where(beyond(sigma, width), sigma, 0))
 
 
 def sketch_error_best(sigma: Float[Array, " n"], width: Number) -> jax.Array:
@@ -45,10 +49,7 @@ def sketch_error_best(sigma: Float[Array, " n"], width: Number) -> jax.Array:
     >>> float(sketch_error_best(np.array([1.0, 2.0, 4.0]), 1))
     2.0
     """
-    checks.shapes(sigma=(sigma, "n"))
-    checks.nonnegatives(width=width)
-    beyond = jnp.arange(len(sigma)) < len(sigma) - jnp.asarray(width)
-    return jnp.max(jnp.where(beyond, sigma, 0))
+    return jnp.max(jnp.where(beyond(sigma, width), sigma, 0))
 
 
 def inverse_error_tail(sigma: Float[Array, " n"], width: Number, ridge: Number) -> jax.Array:
@@ -185,14 +186,12 @@ def expected_gap(
     >>> round(float(expected_gap(np.array([1.0, 1.0]), 1, 1.0, 1.0, 0.0)), 4)
     0.7071
     """
-    checks.shapes(sigma=(sigma, "n"))
-    checks.nonnegatives(width=width)
+    lost = beyond(sigma, width)
     checks.nonnegative_scalar("signal", signal)
     checks.nonnegative_scalar("noise", noise)
     checks.positive_scalar("ridge", ridge)
     kept = (sigma / (sigma + ridge)) ** 2 * (signal * sigma + noise)
-    beyond = jnp.arange(len(sigma)) < len(sigma) - jnp.asarray(width)
-    return jnp.sqrt(jnp.sum(jnp.where(beyond, kept, 0)) / jnp.sum(kept))
+    return jnp.sqrt(jnp.sum(jnp.where(lost, kept, 0)) / jnp.sum(kept))
 
 
 def logit_perturbation(
