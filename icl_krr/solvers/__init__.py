@@ -54,8 +54,7 @@ from .nadaraya_watson import nadaraya_watson, smoother_leave_one_out
 from .newton_schulz import newton_schulz
 from .preconditioned_chebyshev import preconditioned_chebyshev
 from .preconditioned_conjugate_gradient import preconditioned_conjugate_gradient
-from .prefix_chebyshev import prefix_chebyshev
-from .prefix_conjugate_gradient import prefix_conjugate_gradient
+from .prefix_iterations import prefix_chebyshev, prefix_conjugate_gradient
 from .prefix_posterior import PosteriorTrajectory, prefix_posterior
 from .results import CausalTrajectory, Posterior, Smoothing, Solution, Trajectory
 from .richardson import richardson

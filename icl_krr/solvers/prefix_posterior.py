@@ -16,7 +16,7 @@ from ..readable import readable
 from ..tasks import Task
 from .algebra import like
 from .prefix import check_prefix, in_units_of_y, num_features, prefix_systems, tokens_of
-from .prefix_conjugate_gradient import conjugate_directions
+from .prefix_iterations import conjugate_directions
 from .results import Result
 
 

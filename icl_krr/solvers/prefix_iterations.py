@@ -1,4 +1,4 @@
-"""Conjugate gradient at every token, on the ridge regression of its prefix."""
+"""Conjugate gradient and Chebyshev at every token, on the ridge regression of its prefix."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Float
 
-from .. import checks
+from .. import checks, step_sizes
 from ..kernels import Kernel
 from ..numerics import matmul, reciprocal
 from ..tasks import Task
@@ -94,3 +94,68 @@ def conjugate_directions(C, b, ridge, steps, preconditioner=None):
 
 def dot(a: Float[Array, "T m r"], b: Float[Array, "T m r"]) -> Float[Array, "T 1 r"]:
     return jnp.sum(a * b, axis=1, keepdims=True)
+
+
+def prefix_chebyshev(
+    kernel: Kernel,
+    task: Task,
+    *,
+    ridge: float | Float[Array, ""],
+    steps: int,
+    spectrum: tuple | None = None,
+    prefix: str = "exclusive",
+    log_gate: Any = None,
+    strength: Any = None,
+) -> CausalTrajectory:
+    r"""Solve $(C_i + \lambda I) w_i = b_i$ at every token by the Chebyshev iteration.
+
+    $$w_{t+1} = w_t + d_t, \quad r_{t+1} = r_t - (C_i + \lambda I) d_t, \quad
+    d_{t+1} = \mu_t d_t + \eta_t r_{t+1}$$
+
+    The systems are those of `prefix_conjugate_gradient`. All tokens share the coefficients, which
+    follow from the bounds $(a, b)$ before the first step.
+
+    Args:
+        task, ridge, steps, prefix, log_gate, strength: as in `icl_krr.solvers`,
+            which also says what is raised.
+        kernel: as in `prefix_conjugate_gradient`.
+        spectrum: bounds (low, high) on the eigenvalues of $C_i + \lambda I$ of every prefix, as
+            from `icl_krr.theory.prefix_bounds`; required (the default None raises an error).
+
+    Source: Saad, Iterative methods for sparse linear systems, algorithm 12.1; Peng et al., Gated
+    KalmaNet, 2025.
+
+    >>> from icl_krr import Linear, Task
+    >>> task = Task(x=[[1.0], [1.0]], y=[2.0, 4.0], x_query=[[1.0]])
+    >>> path = prefix_chebyshev(Linear(), task, ridge=1.0, steps=1, spectrum=(3.0, 3.0))
+    >>> path.prediction[:, 0].tolist()
+    [0.0, 2.0]
+    """
+    checks.positive_scalar("ridge", ridge)
+    check_prefix(kernel, task, prefix, steps, num_features(kernel, task))
+    momentum = step_sizes.chebyshev(steps, spectrum)
+    return follow(kernel, task, ridge, log_gate, strength, momentum, prefix)
+
+
+@partial(jax.jit, static_argnames="prefix")
+def follow(kernel, task, ridge, log_gate, strength, momentum, prefix):
+    given = kernel, ridge, log_gate, strength, momentum
+    return causal_trajectory(
+        task, *in_units_of_y(task, partial(momentum_iterates, prefix), 1, *given)
+    )
+
+
+def momentum_iterates(prefix, task, kernel, ridge, log_gate, strength, momentum):
+    phi, C, b = prefix_systems(kernel, tokens_of(task, log_gate, strength), prefix)
+    ridge, momentum = jax.tree.map(lambda value: jnp.asarray(value, phi.dtype), (ridge, momentum))
+
+    def step(state, coefficients):
+        (w, r, d), (mu, eta) = state, coefficients
+        w, r = w + d, r - (matmul(C, d) + ridge * d)
+        state = w, r, mu * d + eta * r
+        return state, state
+
+    start = jnp.zeros_like(b), b, momentum.first * b
+    _, path = jax.lax.scan(step, start, (momentum.a, momentum.b))
+    w, r, d = after(start, path)
+    return fits(phi, w), w, r, d
