@@ -54,7 +54,7 @@ EXPLAINED = {
     "icl_krr/constructions/assembly/arithmetic.py: if width == 1: -> if width == 0:": (
         "A read times the matrix [[1]] is the same read."
     ),
-    'icl_krr/solvers/richardson.py: @partial(jax.jit, static_argnames="steps") -> (removed)': JIT,
+    'icl_krr/solvers/normalised.py: @partial(jax.jit, static_argnames="steps") -> (removed)': JIT,
 }
 """Why a mutant changes nothing that a test could see, by its file and its lines."""
 

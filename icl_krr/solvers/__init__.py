@@ -52,12 +52,11 @@ from .likelihood import log_marginal_likelihood
 from .momentum import chebyshev, heavy_ball
 from .nadaraya_watson import nadaraya_watson, smoother_leave_one_out
 from .newton_schulz import newton_schulz
-from .preconditioned_chebyshev import preconditioned_chebyshev
+from .normalised import preconditioned_chebyshev, richardson
 from .preconditioned_conjugate_gradient import preconditioned_conjugate_gradient
 from .prefix_iterations import prefix_chebyshev, prefix_conjugate_gradient
 from .prefix_posterior import PosteriorTrajectory, prefix_posterior
 from .results import CausalTrajectory, Posterior, Smoothing, Solution, Trajectory
-from .richardson import richardson
 
 __all__ = [
     "AverageTrajectory",
