@@ -186,10 +186,10 @@ def expected_gap(
     >>> round(float(expected_gap(np.array([1.0, 1.0]), 1, 1.0, 1.0, 0.0)), 4)
     0.7071
     """
-    lost = beyond(sigma, width)
     checks.nonnegative_scalar("signal", signal)
     checks.nonnegative_scalar("noise", noise)
     checks.positive_scalar("ridge", ridge)
+    lost = beyond(sigma, width)
     kept = (sigma / (sigma + ridge)) ** 2 * (signal * sigma + noise)
     return jnp.sqrt(jnp.sum(jnp.where(lost, kept, 0)) / jnp.sum(kept))
 
