@@ -25,41 +25,24 @@ WIDTH = 1.959964
 
 
 class Prediction(NamedTuple):
-    """The prediction for one query, in the units of y; NaN where it is not known.
+    """The prediction for one query, in the units of y; NaN where it is not known."""
 
-    Attributes:
-        row: number of the row in its file; 1 is the first row below the header.
-        y: the target.
-        transformer: prediction of the transformer.
-        exact: prediction of exact kernel ridge regression.
-        std: standard deviation of a new y, under the Gaussian process of `process`.
-        low: lower end of the 95 % interval exact - 1.96 std to exact + 1.96 std.
-        high: its upper end.
-    """
-
-    row: int
+    row: int  # number of the row in its file; 1 is the first row below the header
     y: float
     transformer: float
     exact: float
-    std: float
-    low: float
+    std: float  # standard deviation of a new y, under the Gaussian process of `process`
+    low: float  # end of the 95 % interval exact - 1.96 std to exact + 1.96 std
     high: float
 
 
 class Answer(NamedTuple):
-    """The answer to the queries of a table.
+    """The answer to the queries of a table."""
 
-    Attributes:
-        division: the table as a task, in the dtype that was used.
-        result: the transformer and the baselines. What cannot be trusted is NaN.
-        process: the Gaussian process at the queries, in the units of y.
-        wider: why float64 was used instead of the default dtype; "" if it was not.
-    """
-
-    division: Division
-    result: depth.DepthResult
-    process: Process
-    wider: str = ""
+    division: Division  # the table as a task, in the dtype that was used
+    result: depth.DepthResult  # transformer and baselines; what cannot be trusted is NaN
+    process: Process  # the Gaussian process at the queries, in the units of y
+    wider: str = ""  # why float64 was used instead of the default dtype; "" if it was not
 
 
 def answer(

@@ -21,46 +21,28 @@ from .shared.model_selection import Progress, silent
 
 
 class Row(NamedTuple):
-    """One predictor at one depth. Norms and means are over the queries.
-
-    Attributes:
-        predictor: name of the predictor.
-        step: number of solver steps.
-        blocks: number of transformer blocks up to this step.
-        gap: |f - f*| / |f*|, where f* is the exact KRR prediction; |f - f*| if f* = 0.
-        oracle_gap: |f - g| / |f*|, where g is the oracle's iterate of the same step; |f - g| if
-            f* = 0, and NaN if the predictor has no oracle.
-        rmse: root mean squared error of f against `y_query`; NaN if the task has no `y_query`.
-        alpha_error: |alpha - alpha*|_A / |alpha*|_A with A = K + ridge I; NaN if the predictor has
-            no alpha.
-        bound: the proven bound on `alpha_error` at this step; NaN if the solver has none.
-    """
+    """One predictor at one depth. Norms and means are over the queries."""
 
     predictor: str
     step: int
-    blocks: int
-    gap: float
+    blocks: int  # number of transformer blocks up to this step
+    gap: float  # |f - f*| / |f*|, where f* is the exact KRR prediction; |f - f*| if f* = 0
+    # |f - g| / |f*|, where g is the oracle's iterate of the same step; |f - g| if f* = 0, and
+    # NaN if the predictor has no oracle
     oracle_gap: float
-    rmse: float
+    rmse: float  # root mean squared error of f against `y_query`; NaN if the task has no `y_query`
+    # |alpha - alpha*|_A / |alpha*|_A with A = K + ridge I; NaN if the predictor has no alpha
     alpha_error: float = np.nan
-    bound: float = np.nan
+    bound: float = np.nan  # proven bound on `alpha_error` at this step; NaN if there is none
 
 
 class DepthResult(NamedTuple):
-    """Rows of the transformer and of the baselines, and facts about the task and the model.
+    """Rows of the transformer and of the baselines, and facts about the task and the model."""
 
-    Attributes:
-        rows: one row for every depth of the transformer.
-        baselines: one row for every baseline.
-        facts: hyperparameters, sizes and status.
-        predictions: predictions at the queries by predictor; those of the transformer are its last.
-        kernel: kernel of the regression.
-    """
-
-    rows: list[Row]
-    baselines: list[Row]
-    facts: dict[str, Any]
-    predictions: dict[str, np.ndarray]
+    rows: list[Row]  # one row for every depth of the transformer
+    baselines: list[Row]  # one row for every baseline
+    facts: dict[str, Any]  # hyperparameters, sizes and status
+    predictions: dict[str, np.ndarray]  # at the queries; the last ones of the transformer
     kernel: Kernel
 
 

@@ -23,19 +23,9 @@ BANDWIDTHS = ("temperature", "lengthscale")
 class DepthConfig:
     """A solver, a kernel, its hyperparameters and a number of steps.
 
-    Args:
-        solver: name of a solver in the catalogue; default "conjugate_gradient".
-        kernel: name of a kernel. By default leave-one-out on the supports chooses among the kernels
-            that the solver takes and that have the given bandwidth.
-        ridge: ridge > 0. By default leave-one-out on the supports chooses it.
-        temperature: temperature > 0 of the exponential kernel. By default leave-one-out on the
-            supports chooses it. The Nadaraya-Watson baseline always has a temperature of its own,
-            chosen in the same way.
-        lengthscale: lengthscale > 0 of the Gaussian kernel, with the same default.
-        steps: number of solver steps, >= 1, or None for as many steps as the predictions need to
-            converge, at most `MOST_STEPS`; default 16.
-        centred: whether the means of x and y over the supports were subtracted, as `split` does, so
-            that leave-one-out must not use the mean of the support that is left out; default False.
+    Leave-one-out on the supports chooses what is None: the kernel among those that the solver takes
+    and that have the given bandwidth, ridge and bandwidth. The Nadaraya-Watson baseline always has
+    a bandwidth of its own, chosen in the same way.
 
     Raises:
         ValueError: a name is unknown, the solver does not take the kernel, the kernel has no
@@ -44,10 +34,13 @@ class DepthConfig:
 
     solver: str = "conjugate_gradient"
     kernel: str | None = None
-    ridge: float | None = None
-    temperature: float | None = None
-    lengthscale: float | None = None
+    ridge: float | None = None  # > 0
+    temperature: float | None = None  # > 0, of the exponential kernel
+    lengthscale: float | None = None  # > 0, of the Gaussian kernel
+    # >= 1, or None for as many as the predictions need to converge, at most `MOST_STEPS`
     steps: int | None = 16
+    # whether the means of x and y over the supports were subtracted, as `split` does, so that
+    # leave-one-out must not use the mean of the support that is left out
     centred: bool = False
 
     def __post_init__(self):
@@ -103,35 +96,21 @@ def families(kernel: str) -> tuple[type[Kernel], type[Kernel]]:
 
 
 class Kernels(NamedTuple):
-    """Kernels of the regression and of the Nadaraya-Watson baseline.
-
-    Attributes:
-        regression: kernel of the regression.
-        smoother: kernel of the baseline.
-        errors: root mean squared leave-one-out errors of the kernels that were compared.
-    """
+    """Kernels of the regression and of the Nadaraya-Watson baseline."""
 
     regression: Kernel
     smoother: Kernel
-    errors: dict[str, float]
+    errors: dict[str, float]  # root mean squared leave-one-out errors of all that were compared
 
 
 class Chosen(NamedTuple):
-    """What leave-one-out chose for one task.
-
-    Attributes:
-        kernels: kernels of the regression and of the baseline.
-        ridge: ridge of the regression.
-        names: hyperparameters of the regression that were not given.
-        edges: those of them that are the "smallest" or the "largest" that was tried.
-        learned: comparison of the regression with the mean; None if all of them were given.
-    """
+    """What leave-one-out chose for one task."""
 
     kernels: Kernels
     ridge: float
-    names: list[str]
-    edges: dict[str, str]
-    learned: Learned | None
+    names: list[str]  # hyperparameters of the regression that were not given
+    edges: dict[str, str]  # those of them that are the "smallest" or the "largest" that was tried
+    learned: Learned | None  # None if all of them were given
 
 
 def choose(task: Task, config: DepthConfig, progress: Progress = silent) -> Chosen:

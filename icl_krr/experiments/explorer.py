@@ -29,30 +29,22 @@ class ExplorerConfig:
 
     The outputs are a draw of a Gaussian process with temperature 0.5 and k(x, x) = 1, plus noise.
 
-    Args:
-        temperatures: temperatures > 0 of the exponential kernel; by default 5 from 0.1 to 2.
-        ridges: ridges > 0 in units of k(x, x) = e^(1 / temperature); by default 6 from 0.001 to 1.
-        widths: numbers of Nystrom features that linear attention uses in place of the kernel,
-            <= `num_supports`. None means softmax attention, which uses the kernel itself. The
-            default is 2, 4, 8, 16 and None.
-        steps: number of steps of conjugate gradient, >= 1; default 16.
-        num_supports: number of supports, >= 1; default 24.
-        num_queries: number of queries, >= 1; default 96.
-        noise: variance of the noise on the supports' outputs; default 0.1.
-        seed: seed of the task; default 0.
-
     Raises:
         ValueError: a number is out of range.
     """
 
+    # temperatures > 0 of the exponential kernel
     temperatures: tuple[float, ...] = (0.1, 0.2, 0.5, 1.0, 2.0)
+    # ridges > 0 in units of k(x, x) = e^(1 / temperature)
     ridges: tuple[float, ...] = (0.001, 0.01, 0.03, 0.1, 0.3, 1.0)
+    # numbers of Nystrom features that linear attention uses in place of the kernel, at most
+    # `num_supports`; None means softmax attention, which uses the kernel itself
     widths: tuple[int | None, ...] = (2, 4, 8, 16, None)
-    steps: int = 16
-    num_supports: int = 24
-    num_queries: int = 96
-    noise: float = 0.1
-    seed: int = 0
+    steps: int = 16  # number of steps of conjugate gradient, >= 1
+    num_supports: int = 24  # number of supports, >= 1
+    num_queries: int = 96  # number of queries, >= 1
+    noise: float = 0.1  # variance of the noise on the supports' outputs
+    seed: int = 0  # seed of the task
 
     def __post_init__(self):
         for name in ("steps", "num_supports", "num_queries"):
@@ -74,19 +66,12 @@ class ExplorerConfig:
 
 
 class Explored(NamedTuple):
-    """The task, and arrays over the grid by name.
-
-    Attributes:
-        config: the settings of the grid.
-        task: the task.
-        arrays: arrays by name. The first axes of an array are its grid axes.
-        over: grid axes of each array, some of "temperature", "ridge", "width" and "depth".
-        dtype: dtype in which the arrays were computed.
-    """
+    """The task, and arrays over the grid by name."""
 
     config: ExplorerConfig
     task: Task
-    arrays: dict[str, np.ndarray]
+    arrays: dict[str, np.ndarray]  # the first axes of an array are its grid axes
+    # grid axes of each array, some of "temperature", "ridge", "width" and "depth"
     over: dict[str, tuple[str, ...]]
     dtype: str
 

@@ -39,16 +39,8 @@ PARTS = 4
 class FitConfig(DepthConfig):
     """Settings of a fit. Hyperparameters set here are the starting values.
 
-    Args:
-        solver: as in `DepthConfig`. The other fields up to `steps` are also those of `DepthConfig`,
-            with the same default values, but the default kernel is the first that the solver takes
-            and that has the given bandwidth, and `steps` cannot be None.
-        objective: "held-out" (default), the squared error at the queries, or
-            "marginal-likelihood", the likelihood of the supports.
-        method: optimiser, "adam" (default) or "lbfgs".
-        iterations: number of iterations of the optimiser, >= 1; default 100.
-        fit_spectrum: whether to fit the bounds on the eigenvalues too. Step sizes and momenta
-            follow from these bounds. By default (False) the bounds are computed from the tasks.
+    The default kernel is the first that the solver takes and that has the given bandwidth, and
+    `steps` cannot be None.
 
     Raises:
         ValueError: `DepthConfig` refuses a field, the objective or method is unknown, the solver
@@ -56,9 +48,11 @@ class FitConfig(DepthConfig):
             likelihood, or the solver takes no spectrum and `fit_spectrum` is True.
     """
 
-    objective: str = "held-out"
-    method: str = "adam"
-    iterations: int = 100
+    objective: str = "held-out"  # squared error at the queries, or one of `OBJECTIVES`
+    method: str = "adam"  # one of `METHODS`
+    iterations: int = 100  # of the optimiser, >= 1
+    # whether to fit the bounds on the eigenvalues, which determine step sizes and momenta, or to
+    # compute them from the tasks
     fit_spectrum: bool = False
 
     def __post_init__(self):
@@ -88,17 +82,11 @@ class FitConfig(DepthConfig):
 
 
 class Data(NamedTuple):
-    """Batches of tasks; predictions are compared with their `y_query`.
+    """Batches of tasks; predictions are compared with their `y_query`."""
 
-    Attributes:
-        fitted: tasks whose queries the held-out objective uses.
-        likely: tasks whose supports the marginal likelihood uses.
-        apart: held-out tasks on which the fit is scored.
-    """
-
-    fitted: Task
-    likely: Task
-    apart: Task
+    fitted: Task  # tasks whose queries the held-out objective uses
+    likely: Task  # tasks whose supports the marginal likelihood uses
+    apart: Task  # held-out tasks on which the fit is scored
 
 
 class FittedHyperparameters(NamedTuple):

@@ -26,26 +26,18 @@ TOLERANCE = 0.01
 
 
 class Process(NamedTuple):
-    """The Gaussian process at the queries of a task, for a new y, in float64.
+    """The Gaussian process at the queries of a task, for a new y, in float64."""
 
-    Attributes:
-        mean: mean, [q], or [q, r] for y [n, r].
-        std: standard deviation of a new y, noise included, in the shape of the mean.
-        variance: variance of the function without noise, over the amplitude, [q].
-        amplitude: factor $s$ of the covariance for each output, in units of y squared, [] or [r].
-        noise: variance $s \\lambda$ of the noise, in the shape of the amplitude.
-        error: largest error of mean, deviation and variance, as a fraction of the deviation;
-            infinite if they cannot be trusted, and then they are NaN.
-        source: what computed them, in words.
-    """
-
-    mean: np.ndarray
-    std: np.ndarray
-    variance: np.ndarray
+    mean: np.ndarray  # mean, [q], or [q, r] for y [n, r]
+    std: np.ndarray  # standard deviation of a new y, noise included, in the shape of the mean
+    variance: np.ndarray  # variance of the function without noise, over the amplitude, [q]
+    # factor $s$ of the covariance for each output, in units of y squared, [] or [r]
     amplitude: np.ndarray
-    noise: np.ndarray
+    noise: np.ndarray  # variance $s \lambda$ of the noise, in the shape of the amplitude
+    # largest error of mean, deviation and variance, as a fraction of the deviation; infinite
+    # if they cannot be trusted, and then they are NaN
     error: float
-    source: str
+    source: str  # what computed them, in words
 
     @property
     def ok(self) -> bool:

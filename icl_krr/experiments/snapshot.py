@@ -21,18 +21,11 @@ class Pattern(NamedTuple):
 
 
 class Snapshot(NamedTuple):
-    """Patterns of the heads, and root mean squares of the residual stream.
-
-    Attributes:
-        patterns: patterns of all heads.
-        roles: the tokens in order, as (role, count).
-        slots: for each slot its root mean square [depth + 1], before the first block and after
-            every block.
-        tokens: for each token its root mean square [depth + 1].
-    """
+    """Patterns of the heads, and root mean squares of the residual stream."""
 
     patterns: list[Pattern]
-    roles: list[tuple[str, int]]
+    roles: list[tuple[str, int]]  # the tokens in order, as (role, count)
+    # root mean squares [depth + 1], before the first block and after every block
     slots: dict[str, np.ndarray]
     tokens: dict[str, np.ndarray]
 

@@ -16,19 +16,12 @@ FEWEST_QUERIES = 32
 
 
 class Supports(NamedTuple):
-    """Supports as a regression reads them, in float64.
+    """Supports as a regression reads them, in float64."""
 
-    Attributes:
-        x: inputs from their origin, [n, p]; with weights, [n, p + 1] for a `Weighted` kernel.
-        y: outputs in units of their size, [n] or [n, r], times the roots of the weights.
-        origin: origin of the inputs, [p].
-        scaling: units of the outputs.
-        weighted: whether supports have weights.
-    """
-
+    # inputs from their origin, [n, p]; with weights, [n, p + 1] for a `Weighted` kernel
     x: np.ndarray
-    y: np.ndarray
-    origin: np.ndarray
+    y: np.ndarray  # outputs in units of their size, [n] or [n, r], times the roots of the weights
+    origin: np.ndarray  # origin of the inputs, [p]
     scaling: Scaling
     weighted: bool
 

@@ -107,16 +107,12 @@ class Expectation(NamedTuple):
     """The expected predictions of a solver's algorithm without one of its parts.
 
     Only the flags of tokens have no expectation, because the algorithm does not contain them.
-
-    Attributes:
-        compute: function that runs the algorithm without a part and returns its predictions.
-        kernel: name of the kernel for which the expectations are valid.
-        words: expected effect of each missing part, such as "head p", in words.
     """
 
+    # function that runs the algorithm without a part and returns its predictions
     compute: Callable[..., jax.Array]
-    kernel: str
-    words: dict[str, str]
+    kernel: str  # name of the kernel for which the expectations are valid
+    words: dict[str, str]  # expected effect of each missing part, such as "head p", in words
 
     def predictions(self, kernel: Kernel, tasks: Task, **needs: Any) -> dict[str, jax.Array]:
         """Predictions for b tasks without each part: {part: [b, q]}."""

@@ -22,27 +22,16 @@ from .config import AblateConfig
 
 
 class Subject(NamedTuple):
-    """The model to ablate, its tasks, and expectations.
-
-    Attributes:
-        model: the model.
-        family: family of the tasks.
-        tasks: tasks on which the model is ablated.
-        kernel: kernel of the exact predictor of the tasks.
-        ridge: ridge of the exact predictor of the tasks.
-        known: losses of known predictors on the tasks.
-        words: expected effect of each missing part, such as "head p", in words.
-        expected: expected predictions without each part [b, q].
-    """
+    """The model to ablate, its tasks, and expectations."""
 
     model: Transformer
     family: Sampler
     tasks: Task
-    kernel: Kernel
-    ridge: float
-    known: dict[str, float]
-    words: dict[str, str]
-    expected: dict[str, jax.Array]
+    kernel: Kernel  # kernel of the exact predictor of the tasks
+    ridge: float  # ridge of the exact predictor of the tasks
+    known: dict[str, float]  # losses of known predictors on the tasks
+    words: dict[str, str]  # as in `Expectation`
+    expected: dict[str, jax.Array]  # expected predictions without each part [b, q]
 
 
 def trained(config: AblateConfig) -> Subject:

@@ -35,17 +35,12 @@ OWN_WEIGHTS, ALL_WEIGHTS, ALL_WEIGHTS_FROM_GD_PLUS_PLUS = (
 
 
 class Comparison(NamedTuple):
-    """Results of a comparison.
+    """Results of a comparison."""
 
-    Attributes:
-        losses: a row for every method, depth and seed.
-        path: a row for every observed update and block of one training run per seed.
-        moved: a row for every pair of slots, with the change of the weights between them in the
-            training runs of `path`.
-    """
-
-    losses: Rows
-    path: Rows
+    losses: Rows  # a row for every method, depth and seed
+    path: Rows  # a row for every observed update and block of one training run per seed
+    # a row for every pair of slots, with the change of the weights between them in the
+    # training runs of `path`
     moved: Rows
 
 

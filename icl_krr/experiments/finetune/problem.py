@@ -26,40 +26,23 @@ DIVERGED_ABOVE = 2
 
 @dataclass(frozen=True)
 class FinetuneConfig:
-    """Settings of a fine-tuning of gradient descent on ill-conditioned linear tasks.
+    """Settings of a fine-tuning of gradient descent on ill-conditioned linear tasks."""
 
-    Args:
-        depths: numbers of blocks to train; default 1, 2, 4 and 6.
-        depth: number of blocks whose training path is recorded; default 4.
-        condition: condition number of the covariance of the inputs; default 30.
-        num_features: number of features p; default 8.
-        num_supports: number of supports n; default 32.
-        noise: variance of the noise on the supports' outputs; default 0.02.
-        updates: number of updates, each on a fresh batch; default 3000.
-        batch: number of tasks in a batch; default 256.
-        learning_rates: learning rates to try in this order, until training does not diverge;
-            default 1e-3, 3e-4, 1e-4 and 3e-5.
-        every: number of updates between records of the path; default 200.
-        tuning: number of tasks that tune the scalars of rivals; default 1024.
-        tasks: number of other tasks that score all methods; default 4096.
-        seeds: number of seeds; default 3.
-        seed: first seed; default 0.
-    """
-
-    depths: tuple[int, ...] = (1, 2, 4, 6)
-    depth: int = 4
-    condition: float = 30.0
-    num_features: int = 8
-    num_supports: int = 32
-    noise: float = 0.02
-    updates: int = 3000
-    batch: int = 256
+    depths: tuple[int, ...] = (1, 2, 4, 6)  # numbers of blocks to train
+    depth: int = 4  # number of blocks whose training path is recorded
+    condition: float = 30.0  # condition number of the covariance of the inputs
+    num_features: int = 8  # number of features p
+    num_supports: int = 32  # number of supports n
+    noise: float = 0.02  # variance of the noise on the supports' outputs
+    updates: int = 3000  # number of updates, each on a fresh batch
+    batch: int = 256  # number of tasks in a batch
+    # learning rates to try in this order, until training does not diverge
     learning_rates: tuple[float, ...] = (1e-3, 3e-4, 1e-4, 3e-5)
-    every: int = 200
-    tuning: int = 1024
-    tasks: int = 4096
-    seeds: int = 3
-    seed: int = 0
+    every: int = 200  # number of updates between records of the path
+    tuning: int = 1024  # number of tasks that tune the scalars of rivals
+    tasks: int = 4096  # number of other tasks that score all methods
+    seeds: int = 3  # number of seeds
+    seed: int = 0  # first seed
 
     @property
     def family(self) -> Any:
@@ -73,20 +56,13 @@ class FinetuneConfig:
 
 
 class FinetuneProblem(NamedTuple):
-    """The tasks of one seed.
-
-    Attributes:
-        config: the settings.
-        ridge: optimal ridge of the tasks.
-        tuning: tasks that tune scalars.
-        scored: tasks that score models.
-        spectrum: bounds (low, high) on the eigenvalues of K + ridge I over the tuning tasks.
-    """
+    """The tasks of one seed."""
 
     config: FinetuneConfig
-    ridge: float
-    tuning: Task
-    scored: Task
+    ridge: float  # optimal ridge of the tasks
+    tuning: Task  # tasks that tune scalars
+    scored: Task  # tasks that score models
+    # bounds (low, high) on the eigenvalues of K + ridge I over the tuning tasks
     spectrum: tuple[float, float]
 
     def loss(self, model: Transformer) -> float:

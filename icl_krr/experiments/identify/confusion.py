@@ -34,34 +34,21 @@ class ConfusionConfig:
     about the same condition number. There are many more features than steps, so no solver converges
     before the last layer. A solver that accepts none of the kernels has the first that it accepts.
 
-    Args:
-        solvers: names of solvers; default: all candidates of `identify` that take one of the
-            kernels and are not causal. All candidates are always fitted.
-        kernels: names of kernels; default: "linear" and "exponential".
-        conditions: condition numbers, >= 1; default 1e2 and 1e4.
-        seeds: number of seeds, >= 1; default 3.
-        seed: first seed; default 0.
-        steps: number of steps of every construction, >= 1; default 8.
-        tasks: number of tasks that fit the candidates, >= 1; default 24. The same number
-            of other tasks scores the candidates.
-        num_features: number of features p, >= 1; default 40.
-        num_supports: number of supports n, >= 1; default 64.
-        num_queries: number of queries q, >= 1; default 8.
-
     Raises:
         ValueError: a number is out of range, or a name is unknown.
     """
 
+    # If empty, all candidates that take one of the kernels and are not causal. All are fitted.
     solvers: tuple[str, ...] = ()
     kernels: tuple[str, ...] = LOOKED_AT
-    conditions: tuple[float, ...] = (1e2, 1e4)
-    seeds: int = 3
-    seed: int = 0
-    steps: int = 8
-    tasks: int = 24
-    num_features: int = 40
-    num_supports: int = 64
-    num_queries: int = 8
+    conditions: tuple[float, ...] = (1e2, 1e4)  # condition numbers, >= 1
+    seeds: int = 3  # number of seeds, >= 1
+    seed: int = 0  # first seed
+    steps: int = 8  # number of steps of every construction, >= 1
+    tasks: int = 24  # number of tasks that fit the candidates, >= 1; as many others score them
+    num_features: int = 40  # number of features p, >= 1
+    num_supports: int = 64  # number of supports n, >= 1
+    num_queries: int = 8  # number of queries q, >= 1
 
     def __post_init__(self):
         known = {name: SOLVERS[name] for name in candidates()}

@@ -19,19 +19,12 @@ from ...transformer import Transformer
 
 @dataclass(frozen=True)
 class Suited:
-    """Kernels, and parameters of solvers on a kernel, for batches of tasks of one family.
+    """Kernels, and parameters of solvers on a kernel, for batches of tasks of one family."""
 
-    Args:
-        tasks: batch that sets bandwidth, ridge and step size.
-        others: further batches that the spectrum and the sink must suit.
-        condition: condition number of K + ridge I, about, averaged over `tasks`.
-        steps: number of steps of a construction.
-    """
-
-    tasks: Task
-    others: tuple[Task, ...]
-    condition: float
-    steps: int
+    tasks: Task  # batch that sets bandwidth, ridge and step size
+    others: tuple[Task, ...]  # further batches that the spectrum and the sink must suit
+    condition: float  # condition number of K + ridge I, about, averaged over `tasks`
+    steps: int  # number of steps of a construction
 
     def kernel(self, name: str) -> Kernel:
         """A kernel of the catalogue with a typical bandwidth of the tasks."""

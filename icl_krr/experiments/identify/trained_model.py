@@ -40,23 +40,14 @@ Show = Callable[[str], None]
 
 
 class Findings(NamedTuple):
-    """What `examine` found.
-
-    Attributes:
-        found: the identification.
-        layers: a row for every layer.
-        filter: spectral filters of the layers.
-        kernel: kernel of the exact predictor of the tasks.
-        ridge: ridge of the exact predictor of the tasks.
-        states: a row for every state and layer, with R^2 of its probe and of the controls.
-    """
+    """What `examine` found."""
 
     found: Identification
-    layers: Rows
-    filter: Filter
-    kernel: Kernel
-    ridge: float
-    states: Sequence[dict[str, Any]] = ()
+    layers: Rows  # a row for every layer
+    filter: Filter  # spectral filters of the layers
+    kernel: Kernel  # that of the exact predictor of the tasks
+    ridge: float  # likewise
+    states: Sequence[dict[str, Any]] = ()  # a row for every state and layer, see `state_rows`
 
 
 def examine(run: Run, config: IdentifyConfig, progress: Show = lambda words: None) -> Findings:

@@ -60,31 +60,19 @@ def smoothing_loss(kernel: Any, task: Task) -> jax.Array:
 
 
 class Learned(NamedTuple):
-    """Leave-one-out errors of a regression, and of the mean of the other supports.
+    """Leave-one-out errors of a regression, and of the mean of the other supports."""
 
-    Attributes:
-        regression: root mean squared error of the regression.
-        mean: root mean squared error of the mean of the other supports.
-        ok: whether the mean of the differences of the squared errors is above 2 standard errors.
-    """
-
-    regression: float
-    mean: float
-    ok: bool
+    regression: float  # root mean squared error of the regression
+    mean: float  # root mean squared error of the mean of the other supports
+    ok: bool  # whether the mean of the differences of the squared errors is above 2 standard errors
 
 
 class Regression(NamedTuple):
-    """A ridge, and the leave-one-out errors [n, r] of regression with it; infinite if unknown.
-
-    Attributes:
-        ridge: the ridge.
-        errors: the errors, [n, r].
-        y: outputs of the same supports, [n, r].
-    """
+    """A ridge, and the leave-one-out errors [n, r] of regression with it; infinite if unknown."""
 
     ridge: float
     errors: np.ndarray
-    y: np.ndarray
+    y: np.ndarray  # outputs of the same supports, [n, r]
 
     @property
     def learned(self) -> Learned:

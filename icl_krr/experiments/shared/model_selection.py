@@ -23,19 +23,12 @@ from .held_out import Regression, left_out, smoothing_loss, squared
 
 
 class Axis(NamedTuple):
-    """A grid of values unit * base^(step / 2) with steps from -reach to reach, which can grow.
+    """A grid of values unit * base^(step / 2) with steps from -reach to reach, which can grow."""
 
-    Attributes:
-        base: factor of two steps.
-        reach: largest step of the grid.
-        low: smallest step to which it can grow.
-        high: largest such step.
-    """
-
-    base: float
-    reach: int
-    low: int
-    high: int
+    base: float  # factor of two steps
+    reach: int  # largest step of the grid
+    low: int  # smallest step to which it can grow
+    high: int  # largest such step
 
     def values(self, unit: float) -> np.ndarray:
         """The values at all steps from `low` to `high`."""

@@ -32,26 +32,17 @@ LINEAR, PROCESS = "linear", "process"
 class BenchConfig:
     """Sizes of SolverBench.
 
-    Args:
-        seed: seed of every random choice, >= 0; default 0.
-        tasks: number of tasks to fit, >= 2; default 16. As many other tasks are to be scored.
-        probe_tasks: number of tasks that the linear probes are fitted to, >= 2; default 256.
-        steps: number of layers of every model, >= 2; default 6.
-        num_queries: number of queries of a task, >= 1; default 6.
-        condition: condition number of K + ridge I, averaged over tasks, > 1; default 100.
-        quick: whether to make one model of each variant, in smaller sizes; default False.
-
     Raises:
         ValueError: a number is out of range.
     """
 
-    seed: int = 0
-    tasks: int = 16
-    probe_tasks: int = 256
-    steps: int = 6
-    num_queries: int = 6
-    condition: float = 100.0
-    quick: bool = False
+    seed: int = 0  # seed of every random choice, >= 0
+    tasks: int = 16  # number of tasks to fit, >= 2. As many other tasks are to be scored.
+    probe_tasks: int = 256  # number of tasks that the linear probes are fitted to, >= 2
+    steps: int = 6  # number of layers of every model, >= 2
+    num_queries: int = 6  # number of queries of a task, >= 1
+    condition: float = 100.0  # condition number of K + ridge I, averaged over tasks, > 1
+    quick: bool = False  # whether to make one model of each variant, in smaller sizes
 
     def __post_init__(self):
         checks.count("seed", self.seed, minimum=0)
@@ -69,17 +60,11 @@ class Setting(Suited):
     """A family of tasks with its drawn tasks, and the parameters of its models.
 
     Half of `tasks` is to fit, half to score.
-
-    Args:
-        name: name of the family.
-        family: sampler of the tasks.
-        probing: tasks that the linear probes are fitted to, a batch with y_query.
-        config: sizes.
     """
 
     name: str
     family: Sampler
-    probing: Task
+    probing: Task  # tasks that the linear probes are fitted to, a batch with y_query
     config: BenchConfig
 
     def kernel(self, name: str) -> Kernel:
@@ -102,58 +87,38 @@ VARIANTS = ("exact", "causal", "rotated", "superposed", "perturbed", "fine-tuned
 
 
 class Truth(NamedTuple):
-    """What a model runs.
+    """What a model runs."""
 
-    Attributes:
-        variant: one of `VARIANTS`.
-        about: the model in words.
-        solver: name of the candidate that the model runs; empty in the open set.
-        kernel: the kernel in words; empty if there is none.
-        names: candidates that are the same solver with this kernel, the solver itself included.
-        known: parameters of the solver.
-    """
-
-    variant: str
-    about: str
-    solver: str = ""
-    kernel: str = ""
+    variant: str  # one of `VARIANTS`
+    about: str  # the model in words
+    solver: str = ""  # name of the candidate that the model runs; empty in the open set
+    kernel: str = ""  # the kernel in words; empty if there is none
+    # candidates that are the same solver with this kernel, the solver itself included
     names: tuple[str, ...] = ()
-    known: Values | None = None
+    known: Values | None = None  # parameters of the solver
 
 
 class Model(NamedTuple):
-    """A model whose truth is known.
+    """A model whose truth is known."""
 
-    Attributes:
-        truth: what the model runs.
-        setting: the family of its tasks.
-        weights: the transformer; None for a function of a task.
-        function: function from a task to predictions [L + 1, q], for a model without weights.
-        layers: steps of the transformer that count as layers 0 to L; None: all.
-        probed: whether a linear probe of the stream at the queries reads the layers.
-        solution: the oracle of the solver, function from a task to states {name: [L + 1, ...]};
-            None in the open set.
-    """
-
-    truth: Truth
-    setting: Setting
-    weights: Transformer | None = None
+    truth: Truth  # what the model runs
+    setting: Setting  # the family of its tasks
+    weights: Transformer | None = None  # the transformer; None for a function of a task
+    # function from a task to predictions [L + 1, q], for a model without weights
     function: Callable[[Task], jax.Array] | None = None
+    # steps of the transformer that count as layers 0 to L; None: all
     layers: tuple[int, ...] | None = None
-    probed: bool = False
+    probed: bool = False  # whether a linear probe of the stream at the queries reads the layers
+    # the oracle of the solver, function from a task to states {name: [L + 1, ...]}; None in
+    # the open set
     solution: Callable[[Task], dict[str, jax.Array]] | None = None
 
 
 class Answers(NamedTuple):
-    """What a participant without JAX needs.
+    """What a participant without JAX needs."""
 
-    Attributes:
-        answers: predictions before the first layer and after every layer [b, L + 1, q].
-        hats: their derivatives with respect to y [b, L + 1, q, n].
-    """
-
-    answers: np.ndarray
-    hats: np.ndarray
+    answers: np.ndarray  # predictions before the first layer and after every layer [b, L + 1, q]
+    hats: np.ndarray  # their derivatives with respect to y [b, L + 1, q, n]
 
 
 @partial(jax.jit, static_argnames=("layers",))

@@ -33,23 +33,15 @@ KINDS = {
 class PowerConfig:
     """Cells of the power curves.
 
-    Args:
-        levels: standard deviations of the relative noise on the weights.
-        seeds: number of seeds of tasks and noise, >= 1.
-        seed: first seed.
-        solvers: names of the constructed solvers.
-        candidates: names of the solvers that `identify` fits, on the kernel of the construction.
-        families: families of tasks.
-        sizes: sizes of the tasks and models.
-
     Raises:
         ValueError: a number is out of range, or a name is unknown.
     """
 
-    levels: tuple[float, ...] = (0.0, 1e-3, 1e-2, 1e-1)
-    seeds: int = 3
-    seed: int = 0
+    levels: tuple[float, ...] = (0.0, 1e-3, 1e-2, 1e-1)  # standard deviations of the noise
+    seeds: int = 3  # number of seeds of tasks and noise, >= 1
+    seed: int = 0  # first seed
     solvers: tuple[str, ...] = ("gradient_descent", "chebyshev", "conjugate_gradient")
+    # what `identify` fits, on the kernel of the construction
     candidates: tuple[str, ...] = (
         "gradient_descent",
         "heavy_ball",

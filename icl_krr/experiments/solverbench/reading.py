@@ -64,16 +64,10 @@ class Labels(Record):
 
 
 class Submitted(NamedTuple):
-    """What a participant may see of a model: its tasks and answers.
-
-    Attributes:
-        name: name of the model.
-        tasks: tasks of the answers; the first half is to fit, the second to score.
-        answers: predictions and hat matrices.
-    """
+    """What a participant may see of a model: its tasks and answers."""
 
     name: str
-    tasks: Task
+    tasks: Task  # tasks of the answers; the first half is to fit, the second to score
     answers: Answers
 
 

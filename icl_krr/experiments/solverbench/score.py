@@ -17,19 +17,12 @@ include it; close to the right name; no name; close to a wrong name; one or seve
 
 
 class Share(NamedTuple):
-    """A number of cases out of all, with its 95 % interval.
-
-    Attributes:
-        cases: number of cases.
-        total: number of all cases.
-        share: cases / total; None without cases.
-        interval: Wilson's 95 % score interval; None without cases.
-    """
+    """A number of cases out of all, with its 95 % interval."""
 
     cases: int
     total: int
-    share: float | None
-    interval: tuple[float, float] | None
+    share: float | None  # None without cases
+    interval: tuple[float, float] | None  # Wilson's 95 % score interval; None without cases
 
     @classmethod
     def of(cls, cases: int, total: int) -> Share:

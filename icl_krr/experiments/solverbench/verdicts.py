@@ -25,15 +25,10 @@ ALSO_NONE = ("none is close", "not identified", "")
 
 
 class Verdict(NamedTuple):
-    """What a participant says of a model.
+    """What a participant says of a model."""
 
-    Attributes:
-        status: one of `STATUSES`.
-        names: names of solvers; none for "none".
-    """
-
-    status: str
-    names: tuple[str, ...] = ()
+    status: str  # one of `STATUSES`
+    names: tuple[str, ...] = ()  # names of solvers; none for "none"
 
 
 def read_verdicts(path: Path, models: Mapping[str, Any]) -> dict[str, Verdict]:

@@ -19,51 +19,31 @@ from .config import SweepConfig
 
 
 class Setting(NamedTuple):
-    """A model, its task and what its predictions are compared with.
-
-    Attributes:
-        model: the model.
-        task: the task.
-        exact: predictions of exact KRR [q].
-        bound: bound on the relative error after every step [steps + 1]; default: none.
-        alpha: exact coefficients [n]; with `A`, the error of alpha is measured in the A-norm.
-            Default: the error is not measured.
-        A: matrix K + ridge I [n, n]. Default: the error is not measured.
-        expected: gap that theory expects after the last step; default: unknown.
-        smoother: kernel of the Nadaraya-Watson baseline. Default: the baseline is not defined.
-        hooks: functions that replace values inside the model (`icl_krr.run_with_hooks`); default:
-            none.
-    """
+    """A model, its task and what its predictions are compared with."""
 
     model: Transformer
     task: Task
-    exact: jax.Array
-    bound: jax.Array | None = None
+    exact: jax.Array  # predictions of exact KRR [q]
+    bound: jax.Array | None = None  # bound on the relative error after every step [steps + 1]
+    # exact coefficients [n] and K + ridge I [n, n], with which the error of alpha is measured
     alpha: jax.Array | None = None
     A: jax.Array | None = None
-    expected: jax.Array | None = None
-    smoother: Kernel | None = None
-    hooks: Mapping[str, Any] | None = None
+    expected: jax.Array | None = None  # gap that theory expects after the last step
+    smoother: Kernel | None = None  # kernel of the Nadaraya-Watson baseline
+    hooks: Mapping[str, Any] | None = None  # as in `icl_krr.run_with_hooks`
 
 
 Build = Callable[[str, Any, Task, SweepConfig, jax.Array], Setting]
 
 
 class Models(NamedTuple):
-    """How an axis builds its models and plots its rows.
+    """How an axis builds its models and plots its rows."""
 
-    Attributes:
-        build: function of (line, value, task, config, key) that returns a `Setting`.
-        plot: plot of the rows.
-        against: what the gap is measured to; default "exact KRR".
-        traced: whether the values are traced, so that one compiled program runs all of them;
-            default True.
-    """
-
-    build: Build
+    build: Build  # function of (line, value, task, config, key) that returns a `Setting`
     plot: Plot
+    # whether the values are traced, so that one compiled program runs all of them
     traced: bool = True
-    against: str = "exact KRR"
+    against: str = "exact KRR"  # what the gap is measured to
 
 
 def draw(key: jax.Array, config: SweepConfig) -> Task:
