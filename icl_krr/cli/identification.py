@@ -10,14 +10,9 @@ from typing import Any, NamedTuple
 import jax
 import numpy as np
 
+from ..experiments.identify import trained_model
 from ..experiments.identify.probe_controls import state_table
-from ..experiments.identify.trained_model import (
-    Findings,
-    Positions,
-    distance_table,
-    layer_table,
-    verdict_table,
-)
+from ..experiments.identify.trained_model import Findings, Positions
 from ..experiments.shared.arrays import read_arrays, task_of
 from ..experiments.shared.draws import draw_tasks
 from ..experiments.shared.recipe import Recipe
@@ -88,14 +83,14 @@ def print_identification(found: Identification) -> None:
     console.print(ladder_table(found), STEPS_OF_LADDER, sep="\n")
     for space in SPACES:
         title = f"Relative distance at every layer, {TITLES[space]} (95 % interval)"
-        header, lines = distance_table(found, space)
+        header, lines = trained_model.distance_table(found, space)
         console.print(Table(title, header, [lines], tuple(header[2:-1]), where="identify.md"))
 
 
 def print_findings(name: str, findings: Findings) -> None:
     console, found = output.wide(), findings.found
     title = f"{name}: mean squared error after every layer, and the nearest hyperparameters"
-    header, lines = layer_table(findings)
+    header, lines = trained_model.layer_table(findings)
     console.print(Table(title, header, [lines]))
     console.print(
         "error: mean squared error of the linear probe, and of the model after the last layer.\n"
@@ -128,7 +123,7 @@ def print_states(name: str, findings: Findings) -> None:
 
 
 def print_positions(name: str, positions: Positions) -> None:
-    header, lines = verdict_table(positions)
+    header, lines = trained_model.verdict_table(positions)
     title = f"{name}: error, verdict, nearest candidate and nearest baseline after some supports"
     console = output.wide()
     console.print(Table(title, header, [lines], tuple(header[-3:]), where="positions.md"))

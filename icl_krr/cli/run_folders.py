@@ -90,9 +90,7 @@ def identification_section(folder: Path) -> Section:
     """The section for a folder of `icl-krr identify`."""
     record = read_json(folder / "identify.json")
     with whole_folder(folder, "identify"):
-        tables = from_markdown((folder / "identify.md").read_text())[
-            :3
-        ]  # a table of states is last
+        tables = from_markdown((folder / "identify.md").read_text())[:3]  # states are last
         rivals = len(record["candidates"]) + len(record["baselines"])
         require_equal([len(lines) for _, lines in tables], [len(record["layers"]), rivals, rivals])
         distances = from_csv(folder / "heatmaps.csv")
@@ -104,14 +102,8 @@ def identification_section(folder: Path) -> Section:
             require_equal(len({row["layer"] for row in own}), len(one["alignment"]))
         require_equal(size_of_grid(filters, "layer", "sigma"), len(filters))
         name = Path(record["meta"]["settings"]["model"]).name
-        return pages.identification_section(
-            name,
-            record,
-            tables,
-            distances,
-            filters,
-            pages.provenance(record["meta"], record["meta"]["dtype"]),
-        )
+        made = pages.provenance(record["meta"], record["meta"]["dtype"])
+        return pages.identification_section(name, record, tables, distances, filters, made)
 
 
 def sweep_section(place: int, folder: Path) -> Section:
@@ -146,10 +138,8 @@ def claims_section(folder: Path) -> Section:
     with whole_folder(folder, "verify"):
         (table,) = from_markdown((folder / "claims.md").read_text())
         require_equal(len(table[1]), len(record["claims"]))
-        made = (
-            f"{pages.provenance(record['meta'], 'dtype of each claim')} {compute(record['claims'])}"
-        )
-        return pages.claims_section(table, made)
+        made = pages.provenance(record["meta"], "dtype of each claim")
+        return pages.claims_section(table, f"{made} {compute(record['claims'])}")
 
 
 def size_of_grid(rows: Rows, *names: str) -> int:

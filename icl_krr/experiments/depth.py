@@ -104,6 +104,8 @@ def run(
     mean = np.broadcast_to(np.mean(task.y, axis=0), best.shape)
     baseline = {"zero": np.zeros_like(mean), "mean": mean, "nadaraya_watson": smooth, "exact": best}
     baselines = [row(name, 0, 0, values) for name, values in baseline.items()]
+    widths = bandwidth(kernel)
+    widths |= {f"smoother_{name}": value for name, value in bandwidth(smoother).items()}
     facts = {
         **asdict(config),
         "kernel": name_of(kernel),
@@ -111,14 +113,9 @@ def run(
         "steps_because": reason,
         "most_steps": most,
         "leave_one_out": errors,
-        **bandwidth(kernel),
-        **{f"smoother_{name}": value for name, value in bandwidth(smoother).items()},
+        **widths,
         "ridge": float(ridge),
-        "hyperparameters": [
-            "ridge",
-            *bandwidth(kernel),
-            *(f"smoother_{name}" for name in bandwidth(smoother)),
-        ],
+        "hyperparameters": ["ridge", *widths],
         "chosen": chosen.names,
         "edges": chosen.edges,
         "learned": chosen.learned and chosen.learned._asdict(),

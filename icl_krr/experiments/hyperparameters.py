@@ -127,10 +127,8 @@ def of_run(run: Run, count: int, seed: int) -> Data:
     """Draw tasks of a model's training family, with the predictions of the model as targets."""
     checks.count("tasks", count)
     key = jax.random.key(seed)
-    fitted, apart = (draw_tasks(jax.random.fold_in(key, i), count, run.family) for i in (0, 1))
-    fitted, apart = (
-        tasks.replace(y_query=predict_batch(run.model, tasks)) for tasks in (fitted, apart)
-    )
+    drawn = (draw_tasks(jax.random.fold_in(key, i), count, run.family) for i in (0, 1))
+    fitted, apart = (tasks.replace(y_query=predict_batch(run.model, tasks)) for tasks in drawn)
     return Data(fitted, fitted, apart)
 
 
@@ -169,12 +167,9 @@ def fit_hyperparameters(
         iterations=config.iterations,
         progress=progress,
     )
+    told = ("solver", "kernel", "steps", "objective", "method")
     facts = {
-        "solver": config.solver,
-        "kernel": config.kernel,
-        "steps": config.steps,
-        "objective": config.objective,
-        "method": config.method,
+        **{name: getattr(config, name) for name in told},
         "tasks": len(tasks.x),
         "n": tasks.num_supports,
         "q": data.apart.num_queries,

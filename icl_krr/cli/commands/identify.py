@@ -11,7 +11,7 @@ import tyro
 from ...experiments.identify.settings import IdentifyConfig, IdentifyOptions
 from ...files import to_csv, to_markdown
 from .. import output
-from ..options import ONE_DEVICE, Command, Folder, OnDevices, refuse_unused
+from ..options import ONE_DEVICE, Command, Folder, OnDevices, checked, refuse_unused
 
 if TYPE_CHECKING:
     from ...experiments.identify.trained_model import Positions
@@ -110,13 +110,7 @@ def run(settings: Identify) -> int:
 def identify_trained(settings: Identify, folder: Path) -> int:
     import jax
 
-    from ...experiments.identify.trained_model import (
-        distance_rows,
-        examine_positions,
-        filter_rows,
-        markdown,
-        verdict_table,
-    )
+    from ...experiments.identify import trained_model
     from ...experiments.shared.runs import load
     from ...plots import filter_figure, identification_figure, images
     from ...probes import agreement
@@ -124,13 +118,13 @@ def identify_trained(settings: Identify, folder: Path) -> int:
 
     trained = load(settings.model)
     seeds = range(settings.first_seed, settings.last_seed + 1)
-    configs = [IdentifyConfig(**settings.options, seed=seed) for seed in seeds]
+    configs = [checked(settings, IdentifyConfig, seed=seed) for seed in seeds]
     output.prepare(folder)
     with output.status() as status, jax.enable_x64(True):
 
         def examined(config: IdentifyConfig, positions: tuple[int, ...]) -> Positions:
             start = f"{settings.model}, seed {config.seed}: "
-            return examine_positions(
+            return trained_model.examine_positions(
                 trained, config, positions, lambda words: status.update(start + words)
             )
 
@@ -154,14 +148,15 @@ def identify_trained(settings: Identify, folder: Path) -> int:
     title = f"{settings.model}, seed {settings.seed}, float64"
     files = {
         "layers.csv": to_csv(findings.layers),
-        "heatmaps.csv": to_csv(distance_rows(findings.found)),
-        "filter.csv": to_csv(filter_rows(findings)),
-        "identify.md": markdown(findings).encode(),
+        "heatmaps.csv": to_csv(trained_model.distance_rows(findings.found)),
+        "filter.csv": to_csv(trained_model.filter_rows(findings)),
+        "identify.md": trained_model.markdown(findings).encode(),
         **images("heatmaps", identification_figure(findings.found, title)),
         **images("filter", filter_figure(findings, title)),
     }
     if settings.positions:
-        files["positions.md"] = to_markdown(verdict_table(positions)).encode()
+        table = trained_model.verdict_table(positions)
+        files["positions.md"] = to_markdown(table).encode()
     if write(settings, folder, record, files):
         tables.print_findings(settings.model, findings)
         if settings.positions:

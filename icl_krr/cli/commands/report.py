@@ -43,45 +43,34 @@ def run(settings: Report) -> int:
     from ... import report as pages
     from ...experiments.shared.recipe import folder_of
     from ...experiments.shared.runs import load
-    from ..page_in_parts import (
-        Part,
-        grid_rows,
-        make_page,
-        quick_claims,
-        sliders,
-        small_identification,
-        streams_section,
-    )
-    from ..run_folders import (
-        claims_section,
-        identification_section,
-        sort_by_kind,
-        sweep_section,
-        training_sections,
-    )
+    from .. import page_in_parts as computed, run_folders as folders
 
     meta, seed = output.surroundings(settings), settings.seed
-    sources = sort_by_kind(settings.runs)
+    sources = folders.sort_by_kind(settings.runs)
     where = sources.run or TRAINED
     model, named = load(where), Path(where).name
     grid: list[Explored] = []
     parts = [
-        Part("sliders over constructed transformers", lambda show: sliders(seed, grid, show)),
-        Part(
+        computed.Part(
+            "sliders over constructed transformers", lambda show: computed.sliders(seed, grid, show)
+        ),
+        computed.Part(
             f"residual streams and attention patterns of {named}",
-            lambda show: streams_section(model, named, seed),
+            lambda show: computed.streams_section(model, named, seed),
         ),
-        *training_sections(model, named, folder_of(where)),
-        identification_section(sources.identification)
+        *folders.training_sections(model, named, folder_of(where)),
+        folders.identification_section(sources.identification)
         if sources.identification
-        else Part(
+        else computed.Part(
             f"identification of {named}",
-            lambda show: small_identification(model, named, seed, meta, show),
+            lambda show: computed.small_identification(model, named, seed, meta, show),
         ),
-        *(sweep_section(*pair) for pair in enumerate(sources.sweeps)),
-        claims_section(sources.claims)
+        *(folders.sweep_section(*pair) for pair in enumerate(sources.sweeps)),
+        folders.claims_section(sources.claims)
         if sources.claims
-        else Part("claims, quick run", lambda show: quick_claims(seed, meta, show)),
+        else computed.Part(
+            "claims, quick run", lambda show: computed.quick_claims(seed, meta, show)
+        ),
         pages.Section("made", "How this page was made", (), (pages.Facts(pages.facts_of(meta)),)),
     ]
     if (settings.out / "meta.json").exists() and not (settings.out / "report.html").is_file():
@@ -89,8 +78,8 @@ def run(settings: Report) -> int:
             f"{settings.out} must be empty or hold a report, got other files; choose another --out"
         )
     output.prepare(settings.out)
-    seconds = make_page(settings.out, parts)
-    rows = grid_rows(grid[0])
+    seconds = computed.make_page(settings.out, parts)
+    rows = computed.grid_rows(grid[0])
     meta["dtype"] = grid[0].dtype
     files = {"grid.csv": to_csv(rows), "meta.json": output.json_file(meta)}
     output.write(settings.out, files)

@@ -183,30 +183,26 @@ def score_table(settings: Solverbench, folder: Path, show: Show) -> Results:
 
 
 def power(settings: Solverbench, folder: Path, show: Show) -> Results:
-    from ...experiments.solverbench.power import (
-        POWER_QUICK,
-        PowerConfig,
-        count_cells,
-        measure,
-        power_table,
-    )
+    from ...experiments.solverbench import power as curves
     from ...plots import images, power_figure
 
-    config = PowerConfig(seed=settings.seed, **(POWER_QUICK if settings.quick else {}))
+    config = curves.PowerConfig(
+        seed=settings.seed, **(curves.POWER_QUICK if settings.quick else {})
+    )
     output.prepare(folder)
     known = {"config": asdict(config)}
     meta = {**output.surroundings(settings), "dtype": "float64", **known}
     names = ("tasks", "seed", "solver", "level")
     rows = finished(folder / "power.json", known, names)
     done = {tuple(row[name] for name in names) for row in rows}
-    for found in measure(config, done):
+    for found in curves.measure(config, done):
         rows += found
         record = output.json_file({"meta": meta, "rows": rows})
         output.save(folder, {"power.json": record})
-        show(f"{len(rows) // 2} of {count_cells(config)} models")
+        show(f"{len(rows) // 2} of {curves.count_cells(config)} models")
     last = config.seed + config.seeds - 1
     title = f"identify on constructions with noise, seeds {config.seed} to {last}, float64"
-    header, lines = power_table(rows)
+    header, lines = curves.power_table(rows)
     files = {
         "power.csv": to_csv(rows),
         "power.md": to_markdown((header, lines)).encode(),

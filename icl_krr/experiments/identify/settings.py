@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, fields
-from typing import Any
+from dataclasses import dataclass
 
 from ...catalogue import BATTERIES, KERNELS, find
 from ...catalogue.choices import Battery, Kernel
@@ -30,11 +29,6 @@ class IdentifyOptions:
     battery: Battery | None = None
     """Score probes and candidates on tasks outside of the training distribution, such as
     more-supports. If None, on tasks of the training family."""
-
-    @property
-    def options(self) -> dict[str, Any]:
-        """These settings by name, without those of a subclass."""
-        return {field.name: getattr(self, field.name) for field in fields(IdentifyOptions)}
 
 
 @dataclass(frozen=True)

@@ -140,20 +140,14 @@ def architecture(
     m: ModelRecipe, num_features: int, num_supports: int, variance: bool = False
 ) -> Architecture:
     decoder = m.style == "decoder"
+    same = ("attention", "width", "depth", "heads", "hidden", "activation", "layer_norm", "tied")
     return Architecture(
         num_features=num_features,
-        attention=m.attention,
         causal=decoder,
         tokens="interleaved" if decoder else "pairs",
         max_tokens=2 + 2 * num_supports if decoder else None,
-        width=m.width,
-        depth=m.depth,
-        heads=m.heads,
-        hidden=m.hidden,
-        activation=m.activation,
-        layer_norm=m.layer_norm,
-        tied=m.tied,
         variance=variance,
+        **{name: getattr(m, name) for name in same},
     )
 
 

@@ -153,7 +153,7 @@ def measure(key: jax.Array, value: Any, line: str, config: SweepConfig) -> dict[
 
 
 def or_infinite(error: jax.Array) -> jax.Array:
-    """The error, or infinity where a prediction is not a number, so that medians count it."""
+    """Infinity where a prediction is not a number, so that medians count it."""
     return jnp.where(jnp.isnan(error), jnp.inf, error)
 
 
