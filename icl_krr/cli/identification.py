@@ -155,12 +155,7 @@ def tasks_file(family: Any, count: int, seed: int) -> bytes:
 
 
 def answered(path: Path) -> Arrays:
-    """Read a file of tasks to which answers and hats were added.
-
-    Raises:
-        ValueError: the file is not a NumPy file, or an array is missing or does not fit.
-        OSError: the file cannot be read.
-    """
+    """Read a file of tasks to which answers and hats were added."""
     if not path.exists():
         raise ValueError(
             f"{path} does not exist; write tasks to it with --tasks-of RUN, then add answers"

@@ -115,12 +115,7 @@ FOLDERS = ExitStack()
 
 
 def prepare(folder: Path) -> None:
-    """Make and own the folder before the computation, so that a folder without access fails early.
-
-    Raises:
-        OSError: the folder cannot be made or written to.
-        ValueError: another process writes to the folder.
-    """
+    """Make and own the folder before the computation, so that one without access fails early."""
     import jax
     from jax.experimental.multihost_utils import sync_global_devices
 
@@ -175,9 +170,6 @@ def save(folder: Path, files: dict[str, bytes]) -> list[Path]:
     """Write files; each replaces an older file only after all its content is written.
 
     Of several processes, the first writes, as soon as all have read what was there.
-
-    Raises:
-        OSError: a file cannot be written; the message says which files are there and which not.
     """
     import jax
     from jax.experimental.multihost_utils import sync_global_devices

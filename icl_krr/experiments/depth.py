@@ -51,11 +51,7 @@ def run(
 ) -> DepthResult:
     """Predict with the construction at every depth, and with every baseline.
 
-    The baselines are zero, the mean of the supports' y, Nadaraya-Watson and exact KRR.
-    Nadaraya-Watson uses the exponential kernel if the kernel of the regression is not positive.
-    Leave-one-out chooses every hyperparameter that the config does not set, separately for
-    regression and for Nadaraya-Watson, unless they were `chosen` before. `progress` is told what is
-    being done.
+    Leave-one-out chooses what the config does not set, unless it was `chosen` before.
     """
     if task.mask is not None:  # masked supports must not count in means and sizes
         task = task.replace(x=task.x[task.mask], y=task.y[task.mask], mask=None)
@@ -176,10 +172,7 @@ def steps_needed(
 
 
 def alpha_errors(alpha: Any, kernel: Kernel, task: Task, ridge: float) -> np.ndarray:
-    """|alpha_t - alpha*|_A / |alpha*|_A after every step, with alpha* in float64.
-
-    NaN if A is not positive definite.
-    """
+    """`Row.alpha_error` after every step, in float64; NaN if A is not positive definite."""
     y = np.asarray(task.y, np.float64).reshape(task.num_supports, -1)
     A = np.array(system(kernel, task).gram, np.float64)
     A[np.diag_indices(len(A))] += float(ridge)

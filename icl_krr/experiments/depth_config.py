@@ -26,10 +26,6 @@ class DepthConfig:
     Leave-one-out on the supports chooses what is None: the kernel among those that the solver takes
     and that have the given bandwidth, ridge and bandwidth. The Nadaraya-Watson baseline always has
     a bandwidth of its own, chosen in the same way.
-
-    Raises:
-        ValueError: a name is unknown, the solver does not take the kernel, the kernel has no
-            temperature or lengthscale, or a number is out of range.
     """
 
     solver: str = "conjugate_gradient"
@@ -85,11 +81,7 @@ class DepthConfig:
 
 
 def families(kernel: str) -> tuple[type[Kernel], type[Kernel]]:
-    """The class of the kernel, and that of the Nadaraya-Watson baseline's kernel.
-
-    Nadaraya-Watson needs a positive kernel. If the kernel is not positive, the baseline's kernel
-    is exponential.
-    """
+    """The class of the kernel, and of the Nadaraya-Watson baseline's, which must be positive."""
     row = find("kernel", KERNELS, kernel)
     family = load(row.made_by)
     return family, family if row.kind == "positive" else Exponential

@@ -28,9 +28,6 @@ class ExplorerConfig:
     """A grid of transformers that run conjugate gradient on one task with x on the unit circle.
 
     The outputs are a draw of a Gaussian process with temperature 0.5 and k(x, x) = 1, plus noise.
-
-    Raises:
-        ValueError: a number is out of range.
     """
 
     # temperatures > 0 of the exponential kernel

@@ -41,11 +41,6 @@ class FitConfig(DepthConfig):
 
     The default kernel is the first that the solver takes and that has the given bandwidth, and
     `steps` cannot be None.
-
-    Raises:
-        ValueError: `DepthConfig` refuses a field, the objective or method is unknown, the solver
-            needs weights made for one task, the solver has no slot alpha and the objective is the
-            likelihood, or the solver takes no spectrum and `fit_spectrum` is True.
     """
 
     objective: str = "held-out"  # squared error at the queries, or one of `OBJECTIVES`
@@ -205,10 +200,7 @@ def judge(config: FitConfig, data: Data, start: Any, fitted: Any, ridge: float) 
 
 
 def builder(config: FitConfig, tasks: Task) -> Build:
-    """A function from hyperparameters to the model.
-
-    The function computes the other keywords of the solver from the tasks and the hyperparameters.
-    """
+    """From hyperparameters to the model; other keywords of the solver come from the tasks."""
     row = SOLVERS[config.solver]
 
     def build(tasks: Task, given: dict[str, Any]) -> Any:
@@ -229,10 +221,7 @@ def builder(config: FitConfig, tasks: Task) -> Build:
 
 
 def bounds(kernel: Kernel, tasks: Task, ridge: Any) -> tuple[jax.Array, jax.Array]:
-    """Bounds on the eigenvalues of K + ridge I, valid for all tasks.
-
-    The upper bound is Gershgorin's, because it has a gradient everywhere.
-    """
+    """Bounds on the spectra of all K + ridge I; Gershgorin's above, which has gradients."""
     rows = jax.vmap(lambda task: jnp.sum(jnp.abs(system(kernel, task).gram), axis=1))(tasks)
     return ridge, ridge + jnp.max(rows)
 

@@ -63,10 +63,7 @@ def examine(config: AblateConfig, progress: Callable[[str], None] = lambda name:
 
 
 class Changes(NamedTuple):
-    """Changes |f' - f| / |f| of the predictions by each of S sites, [S], and their bootstrap.
-
-    The bootstrap has the changes [1000, S] on 1000 resamples of the tasks.
-    """
+    """Changes |f' - f| / |f| by S sites, [S], and on 1000 resamples of the tasks, [1000, S]."""
 
     each: np.ndarray
     resampled: np.ndarray
@@ -75,8 +72,7 @@ class Changes(NamedTuple):
 def measure(named: Rows, found: Changes, changed: jax.Array, tasks: Task) -> Rows:
     """Add change |f' - f| / |f|, its 95 % interval and the loss to the rows of S sites.
 
-    `changed` are the predictions [S, b, q] of b tasks. Rows whose loss is NaN or infinite stay as
-    they are.
+    `changed` are the predictions [S, b, q]. Rows whose loss is not finite stay as they are.
     """
     low, high = np.quantile(found.resampled, INTERVAL_QUANTILES, axis=0)
     losses = np.mean((np.asarray(changed) - np.asarray(tasks.y_query)) ** 2, axis=(1, 2))

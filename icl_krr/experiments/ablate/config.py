@@ -15,10 +15,6 @@ class AblateConfig:
     """The model, the parts to ablate and the tasks; most are options of `icl-krr ablate`.
 
     A solver that takes in one support a step has by default as many steps as supports.
-
-    Raises:
-        ValueError: a name is unknown, a number is out of range, or an option does not fit the
-            model.
     """
 
     model: str = "conjugate_gradient"

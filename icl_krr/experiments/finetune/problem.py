@@ -116,10 +116,7 @@ def textbook_gradient_descent(problem: FinetuneProblem, depth: int) -> Transform
 
 
 def chebyshev_step_sizes(low: Any, high: Any, depth: int) -> jax.Array:
-    """The reciprocals of the Chebyshev nodes of an interval.
-
-    They minimise the largest value of the residual polynomial on the interval.
-    """
+    """Reciprocals of Chebyshev nodes: the residual polynomial has the smallest maximum."""
     angles = jnp.pi * (2 * jnp.arange(depth, dtype=float) + 1) / (2 * depth)
     return 1 / ((high + low) / 2 + (high - low) / 2 * jnp.cos(angles))
 

@@ -33,9 +33,6 @@ class ConfusionConfig:
     eigenvalue of K, averaged over tasks, divided by this condition number. So K + ridge I has
     about the same condition number. There are many more features than steps, so no solver converges
     before the last layer. A solver that accepts none of the kernels has the first that it accepts.
-
-    Raises:
-        ValueError: a number is out of range, or a name is unknown.
     """
 
     # If empty, all candidates that take one of the kernels and are not causal. All are fitted.
@@ -97,12 +94,7 @@ class Constructed(NamedTuple):
 def run(
     config: ConfusionConfig, done: frozenset[Cell] = frozenset()
 ) -> Iterator[tuple[Cell, dict[str, Any]]]:
-    """Yield a row for every cell that is not in `done`.
-
-    The row has the result of `identify`, the distance of the true solver and that of the nearest
-    other candidate. Candidates that contain the true solver as a special case do not count as
-    others.
-    """
+    """Yield a row for every cell that is not in `done`."""
     for cell in cells(config):
         if cell in done:
             continue
@@ -124,6 +116,10 @@ def answers_of(solver: str, model: Transformer) -> LayerAnswers:
 
 
 def row(cell: Cell, made: Constructed, found: Identification) -> dict[str, Any]:
+    """The result of `identify`, and distances of the true solver and of the nearest other one.
+
+    Candidates that contain the true solver as a special case do not count as others.
+    """
     solver, kernel, condition, seed = cell
     by_name = {suspect.fit.candidate: suspect for suspect in found.suspects}
     own = by_name[solver]

@@ -33,11 +33,7 @@ class IdentifyOptions:
 
 @dataclass(frozen=True)
 class IdentifyConfig(IdentifyOptions):
-    """The same with a seed of the tasks and of the bootstrap, and checked.
-
-    Raises:
-        ValueError: a number is out of range, or the battery is unknown.
-    """
+    """The same with a seed of the tasks and of the bootstrap, and checked."""
 
     seed: int = 0
 

@@ -17,11 +17,7 @@ MASK = "mask"
 def read_arrays(
     path: Path, names: tuple[str, ...], optional: tuple[str, ...] = (), mend: str = ""
 ) -> dict[str, np.ndarray]:
-    """The arrays of a file as `numpy.savez` writes it, in float64; a mask in booleans.
-
-    Other arrays than `names` and `optional` are left alone; `mend` ends the sentence about a
-    missing one.
-    """
+    """Arrays of a file in float64, a mask in booleans; `mend` is what helps if one is missing."""
     with path.open("rb") as file:
         try:
             # NumPy takes any other file for a pickle

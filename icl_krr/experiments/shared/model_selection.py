@@ -62,10 +62,7 @@ def silent(words: str) -> None:
 
 
 def subsample(task: Task, method: str) -> Task:
-    """At most `MOST` of the supports that are not masked, drawn at random with seed 0.
-
-    They are in float64 if JAX allows it.
-    """
+    """At most `MOST` of the supports without mask, at random; in float64 if JAX allows it."""
     rows, most = np.flatnonzero(np.asarray(kept(task))), MOST[method]
     if len(rows) > most:
         rows = rows[np.random.default_rng(0).permutation(len(rows))[:most]]
@@ -105,11 +102,7 @@ def unknown(name: str) -> str:
 
 
 def regress(kernel: Kernel, task: Task, ridge: float | None, centred: bool = False) -> Regression:
-    """Regression with the given ridge, or with the best one.
-
-    Raises:
-        ValueError: the ridge is not given, and every error is NaN or infinite.
-    """
+    """Regression with the given ridge, or with the best one."""
     with jax.enable_x64(True):
         few = subsample(task, "regression")
         axis, grid, errors = sweep(kernel, few, task.x.dtype, ridge, centred)
@@ -144,10 +137,7 @@ class Choice(NamedTuple):
 def choose_smoother(
     family: type[Kernel], task: Task, bandwidth: Any = None, progress: Progress = silent
 ) -> Choice:
-    """The kernel whose bandwidth has the least leave-one-out error of Nadaraya-Watson.
-
-    If `bandwidth` is given, the kernel with this bandwidth.
-    """
+    """The kernel of the given bandwidth, or of that with the least error of Nadaraya-Watson."""
 
     def losses(kernel: Kernel, few: Task) -> np.ndarray:
         return np.asarray(smoothing_loss(kernel, few))[None]
@@ -163,10 +153,9 @@ def choose_kernel(
     progress: Progress = silent,
     centred: bool = False,
 ) -> Choice:
-    """The kernel whose bandwidth has the least leave-one-out error of regression; see `left_out`.
+    """The kernel of the given bandwidth, or of that with the least error of regression.
 
-    If `bandwidth` is given, the kernel with this bandwidth. If `ridge` is None, each bandwidth is
-    compared at its best ridge.
+    If `ridge` is None, each bandwidth is compared at its best ridge.
     """
 
     def losses(kernel: Kernel, few: Task) -> np.ndarray:

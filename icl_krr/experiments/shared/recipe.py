@@ -189,20 +189,14 @@ def check_entries(recipe: Recipe, path: Path) -> None:
 
 
 def folder_of(where: str | Path) -> Path:
-    """The folder of a reference run, or the path if `where` names no reference run.
-
-    A file or a run's folder at the path takes precedence.
-    """
+    """The path if it is a file, a run or no name of a reference run; else the latter's folder."""
     path = Path(where)
     there = path.is_file() or holds_run(path)
     return RUNS / str(where) if str(where) in names() and not there else path
 
 
 def solver_of(name: str | None) -> str | None:
-    """The solver with this name, or None.
-
-    The folder of a run takes precedence over a short name of a solver.
-    """
+    """The solver with this name, or None; a run's folder goes before a short name."""
     if name is None or name in SOLVERS:
         return name
     solver = spelled(name)

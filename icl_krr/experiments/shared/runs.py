@@ -63,10 +63,7 @@ def weights_of(folder: Path, where: str | Path) -> Path:
 
 
 def find(where: str | Path, *others: str, name: str = "model") -> Path:
-    """The folder of a run.
-
-    The error for an unknown run lists `others` as further valid values of `name`.
-    """
+    """The folder of a run; the error for an unknown one lists `others` as valid values, too."""
     folder = folder_of(where)
     if not holds_run(folder):
         known = [run for run in names() if (RUNS / run / WEIGHTS[0]).exists()]

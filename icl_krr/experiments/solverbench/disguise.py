@@ -93,10 +93,7 @@ def rotated(model: Transformer, key: jax.Array) -> Transformer:
 
 @jax.jit
 def perturbed(model: Transformer, key: jax.Array, level: float) -> Transformer:
-    """The model with every weight multiplied by 1 + level z, z standard normal.
-
-    Each step has weights, and so noise, of its own.
-    """
+    """Every weight, of its own in each step, multiplied by 1 + level z, z standard normal."""
     leaves, structure = jax.tree.flatten(untie(model))
     keys = jax.random.split(key, len(leaves))
     noisy = [

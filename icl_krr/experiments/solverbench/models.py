@@ -30,11 +30,7 @@ LINEAR, PROCESS = "linear", "process"
 
 @dataclass(frozen=True)
 class BenchConfig:
-    """Sizes of SolverBench.
-
-    Raises:
-        ValueError: a number is out of range.
-    """
+    """Sizes of SolverBench."""
 
     seed: int = 0  # seed of every random choice, >= 0
     tasks: int = 16  # number of tasks to fit, >= 2. As many other tasks are to be scored.

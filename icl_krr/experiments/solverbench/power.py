@@ -31,11 +31,7 @@ KINDS = {
 
 @dataclass(frozen=True)
 class PowerConfig:
-    """Cells of the power curves.
-
-    Raises:
-        ValueError: a number is out of range, or a name is unknown.
-    """
+    """Cells of the power curves."""
 
     levels: tuple[float, ...] = (0.0, 1e-3, 1e-2, 1e-1)  # standard deviations of the noise
     seeds: int = 3  # number of seeds of tasks and noise, >= 1
@@ -77,10 +73,7 @@ Cell = tuple[str, int, str, float]
 
 
 def measure(config: PowerConfig, done: Collection[Cell] = ()) -> Iterator[list[dict[str, Any]]]:
-    """Yield two rows for every cell that is not in `done`, one for each way to read the model.
-
-    Its weights have noise; for the probe, its stream is rotated.
-    """
+    """Yield two rows for every cell that is not in `done`, one for each way to read the model."""
     for seed in range(config.seed, config.seed + config.seeds):
         for family in config.families:
             one = setting(family, replace(config.sizes, seed=seed))

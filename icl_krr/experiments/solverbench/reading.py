@@ -72,14 +72,7 @@ class Submitted(NamedTuple):
 
 
 def read_models(models: Path) -> tuple[Manifest, list[Submitted]]:
-    """Read the folder `models` and check it against its manifest, which gives the order.
-
-    Raises:
-        ValueError: the folder was not written to its end, a file has changed, is damaged or has no
-            checksum, a name leads out of the folder or is there twice, there is no model, or a
-            row does not fit its answers.
-        OSError: a file cannot be read.
-    """
+    """Read the folder `models` and check it against its manifest, which gives the order."""
     manifest: Manifest = read_bench(models / MANIFEST, Manifest)
     sums, rows = manifest["sha256"], manifest["models"]
     named = [row["model"] for row in rows]

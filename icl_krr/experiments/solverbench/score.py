@@ -76,10 +76,7 @@ def score(
 
 
 def summary(rows: list[dict[str, Any]]) -> dict[str, Any]:
-    """Shares of every outcome in every variant and of every verdict in the open set.
-
-    The record has the shares, the confusion of truths and verdicts, and the rows of `score`.
-    """
+    """Shares of outcomes by variant and of verdicts in the open set, confusion, and the rows."""
     variants = {}
     for variant in VARIANTS:
         here = [row["outcome"] for row in rows if row["variant"] == variant]

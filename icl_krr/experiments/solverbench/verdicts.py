@@ -32,13 +32,7 @@ class Verdict(NamedTuple):
 
 
 def read_verdicts(path: Path, models: Mapping[str, Any]) -> dict[str, Verdict]:
-    """Read a CSV table with the columns model, status and names (separated by spaces).
-
-    Raises:
-        ValueError: a column is missing, a model is unknown, has two lines or none, a status or a
-            solver is unknown, or the number of names does not fit the status.
-        OSError: the file cannot be read.
-    """
+    """Read a CSV table with the columns model, status and names (separated by spaces)."""
     try:
         with path.open(newline="", encoding="utf-8-sig") as file:
             reader = csv.DictReader(file)

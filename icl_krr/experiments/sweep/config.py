@@ -29,9 +29,6 @@ class SweepConfig:
     Most settings are options of `icl-krr sweep`. The Gaussian kernel has the lengthscale
     sqrt(temperature). The default ridge is 0.1 p along the axes of linear regression, and
     0.1 k(x, x) of the exponential kernel along the others.
-
-    Raises:
-        ValueError: the axis, the kernel or a line is unknown, or a number is out of range.
     """
 
     axis: str

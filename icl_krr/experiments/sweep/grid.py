@@ -93,10 +93,7 @@ def run_cell(config: SweepConfig, line: str, seed: int) -> Rows:
 
 
 def last(rows: Rows) -> Rows:
-    """The rows at the last step of every value.
-
-    Along the axis "depth" each value is a step, so all rows remain.
-    """
+    """The rows at the last step of every value; along "depth", where values are steps, all."""
     if rows and rows[0]["axis"] == "depth":
         return rows
     steps: dict[tuple, int] = {}
