@@ -135,14 +135,8 @@ def predictions(division: Division, result: DepthResult, process: Process) -> li
     task, rows, scaling = division
     y = np.full(len(rows), np.nan) if task.y_query is None else np.asarray(task.y_query)
     exact, std = scaling.undo(result.predictions["exact"]), process.std
-    columns = (
-        scaling.undo(y),
-        scaling.undo(result.predictions["transformer"]),
-        exact,
-        std,
-        exact - WIDTH * std,
-        exact + WIDTH * std,
-    )
+    known = scaling.undo(y), scaling.undo(result.predictions["transformer"]), exact, std
+    columns = (*known, exact - WIDTH * std, exact + WIDTH * std)
     return [
         Prediction(int(row), *map(float, values))
         for row, *values in zip(rows, *columns, strict=True)
@@ -154,12 +148,8 @@ def errors(division: Division, result: DepthResult) -> dict[str, float]:
     if division.task.y_query is None:
         return {}
     y = np.asarray(division.task.y_query)  # a float64 array of JAX may come from another scope
-    return {
-        name: float(
-            division.scaling.undo_width(np.sqrt(np.mean((result.predictions[name] - y) ** 2)))
-        )
-        for name in SHOWN
-    }
+    roots = {name: np.sqrt(np.mean((result.predictions[name] - y) ** 2)) for name in SHOWN}
+    return {name: float(division.scaling.undo_width(root)) for name, root in roots.items()}
 
 
 def calibration_of(division: Division, found: list[Prediction]) -> dict[str, float]:

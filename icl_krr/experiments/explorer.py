@@ -81,13 +81,8 @@ def draw_task(config: ExplorerConfig) -> Task:
     """A task with supports and queries sorted by angle; `y_query` has no noise."""
     # on the sphere the Gaussian kernel equals the exponential kernel with temperature l^2, scaled
     # to k(x, x) = 1
-    process = GaussianProcess(
-        Gaussian(TRUE_TEMPERATURE**0.5),
-        noise=config.noise,
-        num_supports=config.num_supports,
-        num_queries=config.num_queries,
-        inputs="sphere",
-    )
+    told = {name: getattr(config, name) for name in ("noise", "num_supports", "num_queries")}
+    process = GaussianProcess(Gaussian(TRUE_TEMPERATURE**0.5), inputs="sphere", **told)
     return sorted_task(sample(jax.random.key(config.seed), process), angle)
 
 

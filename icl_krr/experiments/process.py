@@ -139,10 +139,8 @@ def exactly(kernel: Kernel, parts: Parts, ridge: float, amplitude: Any = None) -
     )
     if error <= TOLERANCE:
         return exact._replace(error=error)
-    unknown: Any = {
-        name: np.full_like(getattr(exact, name), np.nan) for name in Process._fields[:5]
-    }
-    return exact._replace(**unknown, source="nothing, because float64 has too few digits")
+    lost: Any = {name: np.full_like(getattr(exact, name), np.nan) for name in Process._fields[:5]}
+    return exact._replace(**lost, source="nothing, because float64 has too few digits")
 
 
 def transformed(

@@ -98,17 +98,13 @@ def run(settings: Fit) -> int:
     moved = [row._asdict() for row in found.moved]
     record = {"meta": meta, "losses": losses, "moved": moved, "errors": fitted.errors}
     if settings.out is not None:
-        name = Path(settings.data).name
-        title = (
-            f"{name}, seed {settings.seed}, {meta['dtype']}:\n"
-            f"{config.solver}, {config.kernel} kernel"
-        )
-        units = UNITS[config.objective]
+        title = f"{Path(settings.data).name}, seed {settings.seed}, {meta['dtype']}:\n"
+        title += f"{config.solver}, {config.kernel} kernel"
         files = {
             "fit.csv": to_csv(losses),
             "moved.csv": to_csv(moved),
             "meta.json": output.json_file({**meta, "moved": moved, "errors": fitted.errors}),
-            **images("fit", fitting_figure(found.losses, units, title)),
+            **images("fit", fitting_figure(found.losses, UNITS[config.objective], title)),
         }
         output.write(settings.out, files)
     if settings.json:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable
 from dataclasses import asdict, dataclass
 from pathlib import Path
@@ -15,13 +16,7 @@ from .. import output
 from ..options import Command, Folder, refuse_unused
 
 WRITE, IDENTIFY, SCORE, POWER = "write", "identify", "score", "power"
-OUT = {
-    WRITE: Path("icl-krr-solverbench"),
-    IDENTIFY: Path("icl-krr-solverbench-identify"),
-    SCORE: Path("icl-krr-solverbench-score"),
-    POWER: Path("icl-krr-solverbench-power"),
-}
-
+OUT = Path("icl-krr-solverbench")
 
 Show = Callable[[str], None]
 Results = tuple[dict[str, Any], list[Table]]
@@ -43,9 +38,9 @@ class Solverbench(Command):
     """Table of verdicts, with the columns model, status and names. A status is "identified",
     "not distinguishable", "close to" or "none". Names of several solvers are separated by spaces.
     Only for score."""
-    models: Folder = OUT[WRITE] / "models"
+    models: Folder = OUT / "models"
     """Folder of the models, for identify."""
-    labels: Folder = OUT[WRITE] / "labels"
+    labels: Folder = OUT / "labels"
     """Folder of the labels, for score."""
     seed: int = 0
     """Seed of every random choice."""
@@ -77,7 +72,8 @@ def run(settings: Solverbench) -> int:
     import jax
 
     action = {WRITE: write, IDENTIFY: identify, SCORE: score_table, POWER: power}[settings.action]
-    folder = settings.out or OUT[settings.action]
+    own = OUT if settings.action == WRITE else Path(f"{OUT}-{settings.action}")
+    folder = settings.out or own
     meta = {**output.surroundings(settings), "dtype": "float64"}
     with output.status() as status, jax.enable_x64(True):
         record, tables = action(
@@ -98,9 +94,7 @@ def write(settings: Solverbench, folder: Path, show: Show) -> Results:
     sizes: dict[str, Any] = {"quick": True, **QUICK} if settings.quick else {}
     output.prepare(folder)
     labels = write_bench(folder, BenchConfig(seed=settings.seed, **sizes), show)
-    counts: dict[str, int] = {}
-    for label in labels["models"].values():
-        counts[label["variant"]] = counts.get(label["variant"], 0) + 1
+    counts = dict(Counter(label["variant"] for label in labels["models"].values()))
     title = f"SolverBench, seed {settings.seed}, float64; see {folder / MODELS}, {folder / LABELS}"
     lines = [[name, str(count)] for name, count in counts.items()]
     return {"models": counts}, [Table(title, ["variant", "models"], [lines])]

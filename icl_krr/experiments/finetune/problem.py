@@ -46,13 +46,8 @@ class FinetuneConfig:
 
     @property
     def family(self) -> Any:
-        return LinearRegression(
-            condition=self.condition,
-            noise=self.noise,
-            num_features=self.num_features,
-            num_supports=self.num_supports,
-            num_queries=4,
-        )
+        same = ("condition", "noise", "num_features", "num_supports")
+        return LinearRegression(num_queries=4, **{name: getattr(self, name) for name in same})
 
 
 class FinetuneProblem(NamedTuple):

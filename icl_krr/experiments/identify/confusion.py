@@ -23,6 +23,8 @@ from .constructed import Suited
 LOOKED_AT = ("linear", "exponential")
 """Kernels of the constructions and of the candidates."""
 
+SIZES = ("num_features", "num_supports", "num_queries")
+
 
 @dataclass(frozen=True)
 class ConfusionConfig:
@@ -58,7 +60,7 @@ class ConfusionConfig:
             checks.at_least("condition", condition, 1)
         for name in ("seeds", "steps"):
             checks.stored(name, getattr(self, name))
-        for name in ("tasks", "num_features", "num_supports", "num_queries"):
+        for name in ("tasks", *SIZES):
             checks.count(name, getattr(self, name))
 
 
@@ -147,13 +149,8 @@ def row(cell: Cell, made: Constructed, found: Identification) -> dict[str, Any]:
 
 def construct(cell: Cell, config: ConfusionConfig) -> Constructed:
     solver, name, condition, seed = cell
-    family = LinearRegression(
-        condition=condition,
-        noise=0.01,
-        num_features=config.num_features,
-        num_supports=config.num_supports,
-        num_queries=config.num_queries,
-    )
+    sizes = {name: getattr(config, name) for name in SIZES}
+    family = LinearRegression(condition=condition, noise=0.01, **sizes)
     key = jax.random.key(seed)
     fitted, scored = (
         draw_tasks(jax.random.fold_in(key, i), config.tasks, family) for i in range(2)

@@ -60,13 +60,9 @@ def other_family(family: Sampler) -> Sampler:
     The inputs have the same distribution, or a normal one if the family has none of these.
     """
     one, inputs = outline(family), getattr(family, "inputs", "normal")
-    sizes = {
-        "num_features": one.num_features,
-        "num_supports": one.num_supports,
-        "num_queries": one.num_queries,
-        "noise": getattr(family, "noise", 0.1),
-        "inputs": inputs,
-    }
+    names = ("num_features", "num_supports", "num_queries")
+    sizes: Any = {name: getattr(one, name) for name in names}
+    sizes |= {"noise": getattr(family, "noise", 0.1), "inputs": inputs}
     if isinstance(family, LinearRegression):
         return GaussianProcess(Gaussian(one.num_features**0.5), **sizes)
     if inputs == "sphere":

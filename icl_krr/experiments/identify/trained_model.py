@@ -119,10 +119,8 @@ def distance_table(found: Identification, space: str) -> Lines:
     header = [space, *(f"layer {i + 1}" for i in range(len(found.best.fit.alignment))), "mean"]
     lines = []
     for name, near in named.items():
-        values = [
-            *zip(near.by_layer, near.layer_intervals, strict=True),
-            (near.mean, near.interval),
-        ]
+        values = zip(near.by_layer, near.layer_intervals, strict=True)
+        values = [*values, (near.mean, near.interval)]
         cells = [f"{value:.2g} ({low:.2g}, {high:.2g})" for value, (low, high) in values]
         lines.append([name, *cells])
     return header, lines

@@ -73,17 +73,15 @@ def ridge_of(sigma: jax.Array, dimension: float) -> jax.Array:
 def sketch(name: str, key: jax.Array, x: jax.Array, width: int) -> jax.Array:
     """The sketch of this name in `SKETCHES`, [p, m], for features x [n, p]."""
     p = x.shape[1]
-    if name == "best":
-        return sketches.best(x, width)
-    if name == "orthonormal":
-        return sketches.orthonormal(key, p, width)
-    if name == "gaussian":
-        return sketches.gaussian(key, p, width)
-    if name == "coordinates":
-        return sketches.coordinates(p, width)
-    if name == "landmarks":
-        return sketches.landmarks(x, width)
-    return learned(key, x, width)
+    made = {
+        "best": lambda: sketches.best(x, width),
+        "orthonormal": lambda: sketches.orthonormal(key, p, width),
+        "gaussian": lambda: sketches.gaussian(key, p, width),
+        "coordinates": lambda: sketches.coordinates(p, width),
+        "landmarks": lambda: sketches.landmarks(x, width),
+        "learned": lambda: learned(key, x, width),
+    }
+    return made[name]()
 
 
 def learned(key: jax.Array, x: jax.Array, width: int, steps: int = 300) -> jax.Array:

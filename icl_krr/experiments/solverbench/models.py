@@ -170,13 +170,8 @@ def sampler(name: str, config: BenchConfig) -> Sampler:
     """The sampler of a family of tasks."""
     if name == LINEAR:
         p, n = (4, 8) if config.quick else (8, 16)
-        return LinearRegression(
-            num_features=p,
-            num_supports=n,
-            num_queries=config.num_queries,
-            condition=30.0,
-            noise=0.05,
-        )
+        sizes: Any = {"num_features": p, "num_supports": n, "num_queries": config.num_queries}
+        return LinearRegression(condition=30.0, noise=0.05, **sizes)
     made: Any = family(Recipe.read("gp-encoder").task)
     assert isinstance(made, GaussianProcess)
     return dataclasses.replace(made, num_queries=config.num_queries)

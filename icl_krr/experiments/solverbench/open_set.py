@@ -51,8 +51,9 @@ def weights_of(one: Setting, key: jax.Array) -> dict[str, Callable[[], Transform
     kernel = one.kernel("linear" if one.name == LINEAR else "gaussian")
     steps, p = one.config.steps, one.tasks.num_features
     rest = one.shared(kernel)
+    timed = rest | {"steps": steps}
     eta = 1 / one.high(kernel)
-    descent = partial(rivals.varying_descent, step_sizes=jnp.full(steps, eta))
+    descent = partial(rivals.varying_descent, kernel, **rest)
     z = jax.random.normal(key, (steps,))
     drawn, rising = eta * jnp.exp(0.7 * z), eta * jnp.linspace(0.2, 1.8, steps)
     size: Any = vars(one.kernel("gaussian"))["lengthscale"]
@@ -65,21 +66,15 @@ def weights_of(one: Setting, key: jax.Array) -> dict[str, Callable[[], Transform
         return rivals.varying_descent(other, step_sizes=step, **one.shared(other))
 
     def answering(readout: Read) -> Transformer:
-        model = descent(kernel, **rest)
+        model = descent(step_sizes=jnp.full(steps, eta))
         return model.replace(weights=model.weights.replace(readout=readout))  # pyright: ignore
 
     found = {
-        "gradient descent, one drawn step size per layer": lambda: rivals.varying_descent(
-            kernel, step_sizes=drawn, **rest
-        ),
-        "gradient descent, rising step sizes": lambda: rivals.varying_descent(
-            kernel, step_sizes=rising, **rest
-        ),
-        "Nesterov's method": lambda: rivals.nesterov(kernel, steps=steps, step_size=eta, **rest),
-        "averaged descent": lambda: rivals.averaged_descent(
-            kernel, steps=steps, step_size=eta, **rest
-        ),
-        "steepest descent": lambda: rivals.steepest_descent(kernel, steps=steps, **rest),
+        "gradient descent, one drawn step size per layer": partial(descent, step_sizes=drawn),
+        "gradient descent, rising step sizes": partial(descent, step_sizes=rising),
+        "Nesterov's method": partial(rivals.nesterov, kernel, step_size=eta, **timed),
+        "averaged descent": partial(rivals.averaged_descent, kernel, step_size=eta, **timed),
+        "steepest descent": partial(rivals.steepest_descent, kernel, **timed),
         "gradient descent, a kernel between exponential and Gaussian": lambda: on(tilted),
         "gradient descent, a mixture of Gaussian kernels": lambda: on(mixed),
         "the answer 0": lambda: answering(Read({"prediction": jnp.zeros((1, 1))}, 1)),

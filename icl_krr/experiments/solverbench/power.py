@@ -84,7 +84,10 @@ def measure(config: PowerConfig, done: Collection[Cell] = ()) -> Iterator[list[d
                 for j, level in enumerate(config.levels):
                     if (family, seed, solver, level) in done:
                         continue
-                    rows = []
+                    rows, cell = (
+                        [],
+                        {"tasks": family, "seed": seed, "solver": solver, "level": level},
+                    )
                     noise = jax.random.fold_in(jax.random.fold_in(key, i), j)
                     weights = perturbed(model.weights, noise, level)
                     turned = rotated(weights, jax.random.fold_in(noise, 1))
@@ -100,18 +103,9 @@ def measure(config: PowerConfig, done: Collection[Cell] = ()) -> Iterator[list[d
                             kernels=(KERNELS[family][0],),
                             seed=seed,
                         )
-                        label = {"names": model.truth.names}
-                        rows.append(
-                            {
-                                "tasks": family,
-                                "seed": seed,
-                                "solver": solver,
-                                "level": level,
-                                "reading": reading,
-                                **row_of(found),
-                                "outcome": outcome(label, verdict_of(found)),
-                            }
-                        )
+                        said = outcome({"names": model.truth.names}, verdict_of(found))
+                        row = {**cell, "reading": reading, **row_of(found), "outcome": said}
+                        rows.append(row)
                     yield rows
 
 

@@ -99,9 +99,8 @@ def confusion(rows: list[dict[str, Any]]) -> dict[str, dict[str, int]]:
     """{solver, or model of the open set: {names that were said: number of models}}."""
     table: dict[str, dict[str, int]] = {}
     for row in rows:
-        truth = row["solver"] or f"open: {row['truth']}"
         said = NONE if row["status"] == NONE else f"{row['status']}: {row['names']}"
-        line = table.setdefault(truth, {})
+        line = table.setdefault(row["solver"] or f"open: {row['truth']}", {})
         line[said] = line.get(said, 0) + 1
     return dict(sorted(table.items(), key=lambda item: (item[0].startswith("open: "), item[0])))
 
@@ -125,10 +124,9 @@ def markdown(found: Mapping[str, Any]) -> str:
         for truth, line in found["confusion"].items()
     ]
     each = [[row[name] for name in COLUMNS] for row in found["rows"]]
+    heading = "Models that run a candidate, number of models (Wilson's 95 % interval)"
     tables = {
-        "Models that run a candidate, number of models (Wilson's 95 % interval)": variant_table(
-            found
-        ),
+        heading: variant_table(found),
         "Models that run no candidate": open_table(found),
         "What was said of each truth (number of models)": (["truth", "verdicts"], said),
         "Every model": ([*COLUMNS], each),

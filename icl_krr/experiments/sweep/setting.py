@@ -48,18 +48,11 @@ class Models(NamedTuple):
 
 def draw(key: jax.Array, config: SweepConfig) -> Task:
     """The task of a cell. It does not depend on the kernel of the regression."""
-    sizes = config.num_features, config.num_supports, config.num_queries
+    names = ("num_features", "num_supports", "num_queries")
+    sizes = {name: getattr(config, name) for name in names}
     if AXES[config.axis].kernel == "linear":
-        return spectral_task(key, "1/i", *sizes)
-    p, n, q = sizes
-    process = GaussianProcess(
-        Exponential(config.temperature),
-        num_features=p,
-        num_supports=n,
-        num_queries=q,
-        inputs="sphere",
-    )
-    return sample(key, process)
+        return spectral_task(key, "1/i", **sizes)
+    return sample(key, GaussianProcess(Exponential(config.temperature), inputs="sphere", **sizes))
 
 
 def kernel_of(config: SweepConfig, temperature: Any = None) -> Kernel:
