@@ -40,11 +40,10 @@ def solve(tasks: Tasks) -> Results:
 
 
 def meta_of(settings: Command, results: Results) -> dict[str, Any]:
-    return {
-        **output.surroundings(settings),
-        "dtype": sorted({result.facts["dtype"] for result in results.values()}),
-        "tasks": {name: result.facts for name, result in results.items()},
-    }
+    tasks = {name: result.facts for name, result in results.items()}
+    return output.surroundings(
+        settings, dtype=sorted({facts["dtype"] for facts in tasks.values()}), tasks=tasks
+    )
 
 
 def files_of(settings: Command, results: Results, meta: dict[str, Any]) -> dict[str, bytes]:

@@ -26,8 +26,8 @@ if TYPE_CHECKING:
 PACKAGES = ("icl_krr", "jax", "jaxlib", "flax", "numpy")
 
 
-def surroundings(settings: Command) -> dict[str, Any]:
-    """The command, its settings, and the machine and versions that ran it."""
+def surroundings(settings: Command, **more: Any) -> dict[str, Any]:
+    """The command, its settings, the machine and versions that ran it, and what more is told."""
     import platform
 
     import jax
@@ -47,6 +47,7 @@ def surroundings(settings: Command) -> dict[str, Any]:
         "cores": os.cpu_count(),
         "python": platform.python_version(),
         "versions": {package: version(package) for package in PACKAGES},
+        **more,
     }
 
 

@@ -53,7 +53,7 @@ def run(settings: Ablate) -> int:
     output.prepare(folder)
     with output.status() as status, jax.enable_x64(True):
         found = examine(config, lambda words: status.update(f"{settings.model}: {words}"))
-    meta = {**output.surroundings(settings), "dtype": "float64", "losses": found.known}
+    meta = output.surroundings(settings, dtype="float64", losses=found.known)
     title = f"{settings.model}, seed {settings.seed}, float64"
     files = {
         "ablate.csv": to_csv(found.rows),

@@ -93,7 +93,7 @@ def run(settings: Fit) -> int:
                 f"{error}; raise the temperature, the lengthscale or the ridge"
             ) from None
     found = fitted.found
-    meta = {**output.surroundings(settings), **fitted.facts, "stopped": found.stopped}
+    meta = output.surroundings(settings, **fitted.facts, stopped=found.stopped)
     losses = [{"iteration": i, "loss": value} for i, value in enumerate(found.losses)]
     moved = [row._asdict() for row in found.moved]
     record = {"meta": meta, "losses": losses, "moved": moved, "errors": fitted.errors}

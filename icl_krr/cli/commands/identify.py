@@ -132,12 +132,8 @@ def identify_trained(settings: Identify, folder: Path) -> int:
         *_, findings = positions.values()
         others = [next(iter(examined(config, ()).values())).found for config in configs[1:]]
     together = agreement([findings.found, *others])
-    meta = {
-        **output.surroundings(settings),
-        "dtype": "float64",
-        "kernel": repr(findings.kernel),
-        "ridge": findings.ridge,
-    }
+    known = {"kernel": repr(findings.kernel), "ridge": findings.ridge}
+    meta = output.surroundings(settings, dtype="float64", **known)
     record = {"meta": meta, **tables.findings_record(findings), "together": together._asdict()}
     record["seeds"] = [
         {"seed": seed, **tables.identification_record(found)}
@@ -191,7 +187,7 @@ def identify_file(settings: Identify, folder: Path) -> int:
                 seed=settings.seed,
                 progress=lambda words: status.update(f"{settings.model}: {words}"),
             )
-    meta = {**output.surroundings(settings), "dtype": "float64"}
+    meta = output.surroundings(settings, dtype="float64")
     record = {"meta": meta, **tables.identification_record(found)}
     title = f"{settings.model}, seed {settings.seed}, float64"
     distances = [distance_table(found, space) for space in SPACES]
@@ -222,5 +218,5 @@ def identify_constructions(settings: Identify, folder: Path) -> int:
 
     tasks = ConfusionConfig.tasks // (2 if settings.quick else 1)
     config = ConfusionConfig(seeds=settings.seed_count, seed=settings.seed, tasks=tasks)
-    meta = {**output.surroundings(settings), "dtype": "float64"}
+    meta = output.surroundings(settings, dtype="float64")
     return confusion_matrix.identify_constructions(config, meta, folder, settings.json)

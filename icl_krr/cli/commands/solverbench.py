@@ -74,7 +74,7 @@ def run(settings: Solverbench) -> int:
     action = {WRITE: write, IDENTIFY: identify, SCORE: score_table, POWER: power}[settings.action]
     own = OUT if settings.action == WRITE else Path(f"{OUT}-{settings.action}")
     folder = settings.out or own
-    meta = {**output.surroundings(settings), "dtype": "float64"}
+    meta = output.surroundings(settings, dtype="float64")
     with output.status() as status, jax.enable_x64(True):
         record, tables = action(
             settings, folder, lambda words: status.update(f"{settings.action}: {words}")
@@ -106,12 +106,9 @@ def identify(settings: Solverbench, folder: Path, show: Show) -> Results:
 
     manifest, models = read_models(settings.models)
     output.prepare(folder)
-    known = {
-        "config": asdict(manifest["config"]),
-        "sha256": manifest["sha256"],
-        "seed": settings.seed,
-    }
-    meta = {**output.surroundings(settings), "dtype": manifest["dtype"], **known}
+    known = {"config": asdict(manifest["config"]), "sha256": manifest["sha256"]}
+    known["seed"] = settings.seed
+    meta = output.surroundings(settings, dtype=manifest["dtype"], **known)
     rows = finished(folder / "verdicts.json", known, ("model",))
 
     def save() -> None:
@@ -163,7 +160,7 @@ def score_table(settings: Solverbench, folder: Path, show: Show) -> Results:
     found = score(labels["models"], read_verdicts(settings.table, labels["models"]))
     output.prepare(folder)
     record = {"config": asdict(labels["config"]), **found}
-    meta = {**output.surroundings(settings), "dtype": labels["dtype"]}
+    meta = output.surroundings(settings, dtype=labels["dtype"])
     files = {
         "score.json": output.json_file({"meta": meta, **record}),
         "score.md": markdown(found).encode(),
@@ -185,7 +182,7 @@ def power(settings: Solverbench, folder: Path, show: Show) -> Results:
     )
     output.prepare(folder)
     known = {"config": asdict(config)}
-    meta = {**output.surroundings(settings), "dtype": "float64", **known}
+    meta = output.surroundings(settings, dtype="float64", **known)
     names = ("tasks", "seed", "solver", "level")
     rows = finished(folder / "power.json", known, names)
     done = {tuple(row[name] for name in names) for row in rows}

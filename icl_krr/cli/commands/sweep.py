@@ -58,11 +58,8 @@ def run(settings: Sweep) -> int:
     config = checked(settings, SweepConfig, values=tuple(map(number_of, settings.values)))
     folder = settings.out or Path(f"icl-krr-sweep-{config.axis}")
     output.prepare(folder)
-    meta = {
-        **output.surroundings(settings),
-        "dtype": str(jnp.result_type(float)),
-        "config": output.plain(asdict(config)),
-    }
+    dtype = str(jnp.result_type(float))
+    meta = output.surroundings(settings, dtype=dtype, config=output.plain(asdict(config)))
     rows = finished_rows(folder, meta, config)
     done = frozenset((row["line"], row["seed"]) for row in rows)
     save_rows(folder, meta, rows)
@@ -78,8 +75,7 @@ def run(settings: Sweep) -> int:
     models = models_of(config)
     plot = models.plot
     shown = last(rows) if plot.x == "value" else rows
-    figure = sweep_figure(config.axis, plot, shown, meta["dtype"], models.against)
-    drawn = images(config.axis, figure)
+    drawn = images(config.axis, sweep_figure(config.axis, plot, shown, dtype, models.against))
     output.save(folder, drawn)
     if settings.json:
         print(output.to_json({"meta": with_cells(meta, there), "rows": rows}))

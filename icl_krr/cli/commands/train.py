@@ -109,17 +109,12 @@ def run(settings: Train) -> int:
             return 1
     if jax.process_index() == 0:
         save_weights(folder / "model.msgpack", model)
-    meta = {
-        **output.surroundings(settings),
-        "dtype": str(jnp.result_type(float)),
-        "recipe": asdict(recipe),
-    }
+    dtype = str(jnp.result_type(float))
+    meta = output.surroundings(settings, dtype=dtype, recipe=asdict(recipe))
     files = {"meta.json": output.json_file(meta)}
     if rows:
-        figure = training_figure(
-            rows, f"{folder.name}, seed {recipe.training.seed}, {meta['dtype']}"
-        )
-        files |= images("training", figure)
+        title = f"{folder.name}, seed {recipe.training.seed}, {dtype}"
+        files |= images("training", training_figure(rows, title))
     output.save(folder, files)
     if settings.json:
         print(output.to_json({"meta": meta, "rows": rows}))
