@@ -15,7 +15,7 @@ LINES = {
     "bench": 1544,
     "catalogue": 1002,
     "checks": 430,
-    "cli": 3538,
+    "cli": 3463,
     "constructions": 3841,
     "experiments": 13447,
     "export": 928,
