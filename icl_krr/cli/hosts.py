@@ -177,10 +177,9 @@ def is_one_of_several() -> bool:
 
 
 def leave(status: int) -> None:
-    """End one of several processes that failed at once.
+    """End one of several processes that failed at once: JAX would wait for the others for ever.
 
-    JAX would wait for the others, which wait for this one. Those that fail for the same reason get
-    a second to say so.
+    Those that fail for the same reason get a second to say so.
     """
     if is_one_of_several():
         time.sleep(1)

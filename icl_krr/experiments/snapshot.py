@@ -48,9 +48,8 @@ def take_snapshot(model: Transformer, task: Task, *, blocks: int | None = None) 
     if model.spec.tokens == TOKENS[1]:
         supports = [("x, y in turns", 2 * task.num_supports)]
     roles = [("aggregator", 1), *supports, ("query", task.num_queries)]
-    named = [
-        f"{role} {i + 1}" if count > 1 else role for role, count in roles for i in range(count)
-    ]
+    each = ((role, count, i) for role, count in roles for i in range(count))
+    named = [f"{role} {i + 1}" if count > 1 else role for role, count, i in each]
     slots = {slot: np.sqrt(part.mean(axis=(1, 2))) for slot, part in squares.items()}
     every = np.concatenate([*squares.values()], axis=-1)
     tokens = dict(zip(named, np.sqrt(every.mean(axis=-1)).T, strict=True))

@@ -109,9 +109,8 @@ class Expectation(NamedTuple):
     Only the flags of tokens have no expectation, because the algorithm does not contain them.
     """
 
-    # function that runs the algorithm without a part and returns its predictions
-    compute: Callable[..., jax.Array]
-    kernel: str  # name of the kernel for which the expectations are valid
+    compute: Callable[..., jax.Array]  # runs the algorithm without a part
+    kernel: str  # the kernel for which the expectations are valid
     words: dict[str, str]  # expected effect of each missing part, such as "head p", in words
 
     def predictions(self, kernel: Kernel, tasks: Task, **needs: Any) -> dict[str, jax.Array]:

@@ -106,8 +106,7 @@ def observe_blocks(
     error: float,
 ) -> Rows:
     """A row for every block, with its step size, its curvature and the change of its weights."""
-    rows, high = [], problem.spectrum[1]
-    changes = drift(model, start)
+    rows, high, changes = [], problem.spectrum[1], drift(model, start)
     for block, (step, curvature) in enumerate(zip(*block_coefficients(model), strict=True)):
         own = [row["change"] for row in changes if row["block"] == block]
         rows.append(

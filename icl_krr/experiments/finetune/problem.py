@@ -79,9 +79,8 @@ def draw_problem(config: FinetuneConfig, seed: int) -> FinetuneProblem:
     )
     bounds = jax.jit(partial(map_tasks, lambda task: spectral_bounds(kernel, task, ridge=ridge)))
     low, high = bounds(tuning)
-    return FinetuneProblem(
-        config, ridge, tuning, scored, (float(jnp.min(low)), float(jnp.max(high)))
-    )
+    spectrum = float(jnp.min(low)), float(jnp.max(high))
+    return FinetuneProblem(config, ridge, tuning, scored, spectrum)
 
 
 def gradient_descent(problem: FinetuneProblem, depth: int, step_sizes: Any) -> Transformer:
@@ -124,21 +123,19 @@ def rivals(problem: FinetuneProblem, depth: int) -> dict[str, Transformer]:
     """
     low, high = problem.spectrum
     sizes: dict[str, Any] = {"num_features": problem.config.num_features, "steps": depth}
+    descent = partial(gradient_descent, problem, depth)
 
     def interval(at: dict[str, Any]) -> tuple[Any, Any]:
         return at["high"] * at["share"] / (1 + at["share"]), at["high"]
 
     builds: dict[str, tuple[Callable[[Any], Transformer], dict[str, Any]]] = {
-        "tuned step": (
-            lambda at: gradient_descent(problem, depth, at["step"]),
-            {"step": 2 / (low + high)},
-        ),
+        "tuned step": (lambda at: descent(at["step"]), {"step": 2 / (low + high)}),
         "tuned steps": (
-            lambda at: gradient_descent(problem, depth, at["steps"]),
+            lambda at: descent(at["steps"]),
             {"steps": chebyshev_step_sizes(high / 10, high, depth)},
         ),
         "Chebyshev roots, tuned interval": (
-            lambda at: gradient_descent(problem, depth, chebyshev_step_sizes(*interval(at), depth)),
+            lambda at: descent(chebyshev_step_sizes(*interval(at), depth)),
             {"share": 0.1, "high": high},
         ),
         "Chebyshev iteration, tuned interval": (

@@ -55,10 +55,7 @@ def controls(
 
 
 def other_family(family: Sampler) -> Sampler:
-    """Linear regression, or a Gaussian process if the tasks are linear already; the same sizes.
-
-    The inputs have the same distribution, or a normal one if the family has none of these.
-    """
+    """Linear regression, or a Gaussian process if the tasks are linear; sizes and inputs stay."""
     one, inputs = outline(family), getattr(family, "inputs", "normal")
     names = ("num_features", "num_supports", "num_queries")
     sizes: Any = {name: getattr(one, name) for name in names}

@@ -60,11 +60,7 @@ def attention(kernel: Kernel, task: Task) -> dict[str, Any]:
 def solver_keywords(
     solver: Solver, kernel: Kernel, task: Task, ridge: Any, but: tuple[str, ...] = ()
 ) -> dict[str, Any]:
-    """Return the keyword arguments of a solver for a task, without `steps` and those in `but`.
-
-    The field `told` of a `Solver` lists the names. Every function below computes the keyword
-    argument with the name of the function.
-    """
+    """What `told` of a solver names, without those in `but`: each by the function of its name."""
     found = dict(solver.options)
     for name in solver.told:
         if name in but:

@@ -43,9 +43,8 @@ def write_bench(
 ) -> dict[str, Any]:
     """Write SolverBench to the folders `models` and `labels` of a folder; return the labels.
 
-    The manifest is written last, and has the checksums of all other files that a participant may
-    see. So a folder without a manifest was not written to its end. `progress` is called with words
-    about each model.
+    The manifest, with the checksums of all other files that a participant may see, is written last:
+    a folder without one was not written to its end.
     """
     for name, last in ((LABELS, TRUTHS), (MODELS, MANIFEST)):
         (folder / name).mkdir(exist_ok=True)

@@ -53,10 +53,7 @@ QUICK = {"tasks": 12, "probe_tasks": 32, "steps": 3, "num_queries": 4}
 
 @dataclass(frozen=True)
 class Setting(Suited):
-    """A family of tasks with its drawn tasks, and the parameters of its models.
-
-    Half of `tasks` is to fit, half to score.
-    """
+    """A family of tasks, its drawn tasks, half to fit and half to score, and their models."""
 
     name: str
     family: Sampler

@@ -128,10 +128,7 @@ SLOTS = {"C": ("C",), "vectors": ("w", "r", "d"), "sums": ("rr", "rr_next", "dAd
 
 @plotted(OVER_VALUES, against="the same model without rounding")
 def rounding(line: str, value: Any, task: Task, config: SweepConfig, key: jax.Array) -> Setting:
-    """Prefix solvers with some slots in half precision, over condition numbers.
-
-    The gap is that to the same model without rounding: what rounding alone changes.
-    """
+    """Prefix solvers with some slots in half precision, compared with the same model without."""
     solver, part, dtype = line.split()
     kernel = kernel_of(config)
     top = theory.eigenvalues(kernel, task)[-1]

@@ -112,8 +112,7 @@ def measure_all(key: jax.Array, values: jax.Array, line: str, config: SweepConfi
 def measure(key: jax.Array, value: Any, line: str, config: SweepConfig) -> dict[str, jax.Array]:
     """Blocks, gap |f - f*| / |f*|, RMSE, error, bound and expected gap after every step.
 
-    Error, bound, expected gap and the gap of a baseline are NaN where the axis does not define
-    them. The baselines do not depend on the step.
+    They are NaN where the axis does not define them. The baselines do not depend on the step.
     """
     own, at = jax.random.split(key)
     setting = models_of(config).build(line, value, draw(at, config), config, own)
