@@ -117,7 +117,7 @@ def compile_quickly(quick):
 
 
 @pytest.fixture(scope="module", autouse=True)
-def programs():
+def few_maps():
     """Compiled programs map memory, and Linux limits the number of maps.
 
     A worker that kept the programs of all tests would crash, and hold several GiB.
@@ -125,6 +125,27 @@ def programs():
     yield
     if MAPS.exists() and len(MAPS.read_text().splitlines()) > 32_000:
         jax.clear_caches()
+
+
+@pytest.fixture
+def programs():
+    """The names of the programs that JAX compiles during a test, also where a file has them."""
+    names = []
+
+    def listen(event, _, fun_name="", **rest):
+        if event.endswith("backend_compile_duration"):
+            names.append(fun_name)
+
+    jax.monitoring.register_event_duration_secs_listener(listen)
+    yield names
+    jax.monitoring.unregister_event_duration_listener(listen)
+
+
+@pytest.fixture
+def compiles_nothing(programs):
+    """For tests of what is refused."""
+    yield
+    assert programs == []
 
 
 @pytest.fixture

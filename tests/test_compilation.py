@@ -10,7 +10,6 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 from helpers import CASES, KINDS, cg, draw
-from jax import monitoring
 
 import icl_krr as ik
 from benchmarks.operations import CASES as STEPS, RESULT, operations
@@ -22,20 +21,6 @@ from icl_krr.transformer.evaluate import embed_task
 pytestmark = pytest.mark.usefixtures("compiled_as_users_do")
 
 README = Path(__file__).parents[1] / "README.md"
-
-
-@pytest.fixture
-def programs():
-    """The names of the programs that JAX compiles during a test, also where a cache has them."""
-    names = []
-
-    def listen(event, _, fun_name="", **rest):
-        if event.endswith("backend_compile_duration"):
-            names.append(fun_name)
-
-    monitoring.register_event_duration_secs_listener(listen)
-    yield names
-    monitoring.unregister_event_duration_listener(listen)
 
 
 def test_the_ten_lines_of_the_readme_compile_few_programs(programs, capsys):
