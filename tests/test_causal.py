@@ -225,6 +225,16 @@ def test_a_log_gate_needs_causal_linear_attention(x64):
         ik.predict(other, task)
 
 
+@pytest.mark.parametrize("radius", [0.01, 1e4])
+def test_the_width_of_a_budget_grows_as_its_errors_do(radius):
+    """With (n / ridge)^(3/2), and with another root of n for the coefficients of a small radius."""
+    wide = ik.theory.budget(1e-3, 10**4, 1e-3, radius=radius).width
+    more = ik.theory.budget(1e-3, 10**4, 1e-3 / 16, radius=radius).width
+    longer = ik.theory.budget(1e-3, 16 * 10**4, 1e-3, radius=radius).width
+    assert more / wide == pytest.approx(16**0.75, rel=0.02)
+    assert longer / wide == pytest.approx(16 ** (1 if radius < 1 else 0.75), rel=0.02)
+
+
 @pytest.mark.parametrize(
     ("error", "n", "ridge"), [(0.1, 8, 0.5), pytest.param(0.02, 12, 1.0, marks=pytest.mark.slow)]
 )

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from typing import NamedTuple
 
 import jax
@@ -119,12 +120,12 @@ def budget(
     for name, value in (numbers | {"margin": margin}).items():
         checks.positive_scalar(name, value)
     checks.count("num_supports", num_supports)
-    n, mass = num_supports, num_supports * largest
-    target = jnp.arccosh(jnp.maximum(2 * jnp.sqrt(mass / ridge) / error, 1.0))
-    steps = jnp.ceil(target / jnp.arccosh(1 + 2 * ridge / mass))
-    operand = margin * 4 * (1 + jnp.sqrt(float(n))) / ridge  # of z: the coefficients are below 4
-    of_z = operand * jnp.sqrt(float(mass)) * (mass + ridge) / (2 * jnp.sqrt(ridge))
-    of_kernel = (margin * radius) ** 2 * mass * jnp.sqrt(float(n)) / (2 * ridge**1.5)
+    mass, more = num_supports * largest, math.sqrt(num_supports)
+    target = math.acosh(max(2 * math.sqrt(mass / ridge) / error, 1.0))
+    steps = math.ceil(target / (2 * math.asinh(math.sqrt(ridge / mass))))
+    operand = margin * 4 * (1 + more) / ridge  # of z: the coefficients are below 4
+    of_z = operand * math.sqrt(mass) * (mass + ridge) / (2 * math.sqrt(ridge))
+    of_kernel = (margin * radius) ** 2 * mass * more / (2 * ridge**1.5)
     of_output = (margin * (mass + 1)) ** 2
-    width = table_width(1.0, 1.0, error / (2 * (of_z + of_kernel + of_output)))
-    return Budget(max(1, int(steps)), max(2, int(width)))
+    width = 2 * math.ceil(math.sqrt(2 * (of_z + of_kernel + of_output) / error) / 2)
+    return Budget(max(1, steps), max(2, width))
