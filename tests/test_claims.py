@@ -229,11 +229,23 @@ CONSTRUCTION = {
 
 def status(name, compiled=True):
     """That of a quick run, compiled again unless its compiled parts are those of the last run."""
-    for part in [part for module in loaded() for part in vars(module).values()]:
-        if compiled and hasattr(part, "clear_cache"):
-            part.clear_cache()
+    if compiled:
+        forget()
     result, _ = verify.verify(name, CLAIMS[name], seeds=[0], quick=True)
     return result.status
+
+
+def forget():
+    for part in [part for module in loaded() for part in vars(module).values()]:
+        if hasattr(part, "clear_cache"):
+            part.clear_cache()
+
+
+@pytest.fixture
+def forgotten():
+    """Other tests run the same claims: no program of a wrong one is left to them."""
+    yield
+    forget()
 
 
 def module_of(name):
@@ -309,7 +321,7 @@ def test_a_claim_is_quoted_from_a_known_work_or_is_ours():
 @pytest.mark.parametrize(
     "name", [pytest.param(name, marks=[pytest.mark.slow] * (name in SLOW)) for name in CLAIMS]
 )
-def test_the_verdict_follows_from_what_is_measured(name, monkeypatch):
+def test_the_verdict_follows_from_what_is_measured(name, monkeypatch, forgotten):
     """It is the expected one; and another, if the construction or the bound is wrong."""
     with monkeypatch.context() as patch:
         calls = recorded(patch)
