@@ -598,6 +598,16 @@ def test_weights_with_one_bit_flipped_are_refused(tmp_path):
             load_weights(path, small())
 
 
+def test_weights_of_reads_with_fixed_coefficients_are_saved_and_loaded(tmp_path):
+    build = lambda ridge: ik.constructions.conjugate_gradient(  # noqa: E731
+        ik.Linear(), num_features=2, ridge=ridge, steps=2
+    )
+    save_weights(tmp_path / "model.msgpack", build(0.3))
+    again = load_weights(tmp_path / "model.msgpack", like=build(0.5))
+    assert jax.tree.structure(again) == jax.tree.structure(build(0.3))
+    assert jax.tree.all(jax.tree.map(np.array_equal, again, build(0.3)))
+
+
 def test_weights_of_another_format_are_refused(tmp_path):
     """Also those without a checksum, which could not be told from damaged ones."""
     path = tmp_path / "model.msgpack"

@@ -43,17 +43,8 @@ def forwards(quick: bool, seed: int) -> Iterator[Contest]:
     """
     for name, route, solver, options, target in CASES[:1] if quick else CASES:
         for batch in (4,) if quick else (1, 256, 4096):
-            yield against_plain(
-                "forward",
-                f"{name}, {batch} tasks",
-                route(),
-                solver,
-                options,
-                batch,
-                16,
-                seed,
-                target,
-            )
+            title = f"{name}, {batch} tasks"
+            yield against_plain("forward", title, route(), solver, options, batch, 16, seed, target)
 
 
 def scaling(quick: bool, seed: int) -> Iterator[Contest]:

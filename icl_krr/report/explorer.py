@@ -123,6 +123,7 @@ def tables(found: Explored) -> tuple[tuple[str, list[str], list[list[str | Cell]
     config = found.config
     over = {name.replace(" ", "_"): HERE[: len(axes)] for name, axes in found.over.items()}
     cell = lambda name: Cell((name, *over[name])) if name else "0"  # noqa: E731
+    widths = range(len(config.widths))
     depths = sorted({0, 1, 2, 4, 8, 12, config.steps} & {*range(config.steps + 1)})
     return (
         (
@@ -135,13 +136,7 @@ def tables(found: Explored) -> tuple[tuple[str, list[str], list[list[str | Cell]
             "Gap to exact KRR by depth and width, at this temperature and ridge",
             ["solver steps", *(f"width {width or 'all'}" for width in config.widths)],
             [
-                [
-                    str(depth),
-                    *(
-                        Cell(("gap", "temperature", "ridge", width, depth))
-                        for width in range(len(config.widths))
-                    ),
-                ]
+                [str(depth), *(Cell(("gap", *HERE[:2], width, depth)) for width in widths)]
                 for depth in depths
             ],
         ),

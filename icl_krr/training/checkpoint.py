@@ -147,7 +147,11 @@ def load_weights(path: str | Path, like: Any) -> Any:
 
 def write(path: Path, record: dict[str, Any]) -> None:
     plain = jax.tree.map(lambda leaf: leaf if isinstance(leaf, str) else np.asarray(leaf), record)
-    whole = {"checksum": SEAL, "format": FORMAT, **serialization.to_state_dict(plain)}
+    # numbers are arrays by now; a float is fixed in the structure of the model, and stays there
+    fixed = lambda part: isinstance(part, float)  # noqa: E731
+    tree = serialization.to_state_dict(plain)
+    held = jax.tree.map(lambda part: None if fixed(part) else part, tree, is_leaf=fixed)
+    whole = {"checksum": SEAL, "format": FORMAT, **held}
     replace(path, seal(serialization.msgpack_serialize(whole)))
 
 
