@@ -194,6 +194,7 @@ def summary(rows: list[Row]) -> list[tuple[str, ...]]:
         goal = f"{ours.target:g}x" if ours.target is not None else ""
         if ours.limit_ms is not None:
             goal = f"{ours.limit_ms:g} ms"
+        compiling = max(ours.first_ms - ours.median_ms, 0) / 1e3
         for rival in rivals if ours.suite == "profile" else [best]:
             lines.append(
                 (
@@ -204,15 +205,11 @@ def summary(rows: list[Row]) -> list[tuple[str, ...]]:
                     f"{ours.median_ms / rival.median_ms:.2f}",
                     goal,
                     {True: "yes", False: "no", None: ""}[ours.met],
-                    "" if ours.suite == "startup" else compile_seconds(ours),
+                    "" if ours.suite == "startup" else f"{compiling:.2g}",
                     "" if ours.scratch_mb is None else f"{ours.scratch_mb:.3g}",
                 )
             )
     return lines
-
-
-def compile_seconds(row: Row) -> str:
-    return f"{max(row.first_ms - row.median_ms, 0) / 1e3:.2g}"
 
 
 def markdown(rows: list[Row]) -> str:

@@ -27,16 +27,8 @@ def explorer_section(found: Explored) -> Section:
     """The explorer: predictions, gaps, bounds and slots at the slider positions."""
     config = found.config
     axes = {
-        "temperature": Axis(
-            "temperature",
-            tuple(map(str, config.temperatures)),
-            nearest_index(config.temperatures, 0.5),
-        ),
-        "ridge": Axis(
-            "ridge / k(x, x)",
-            tuple(map(str, config.ridges)),
-            nearest_index(config.ridges, config.noise),
-        ),
+        "temperature": nearest("temperature", config.temperatures, 0.5),
+        "ridge": nearest("ridge / k(x, x)", config.ridges, config.noise),
         "channels": Axis(
             "width (channels)",
             tuple(str(width or "all") for width in config.widths),
@@ -101,8 +93,10 @@ def explorer_section(found: Explored) -> Section:
     return Section("explorer", "Temperature, ridge, depth and width", (), parts)
 
 
-def nearest_index(values: tuple[float, ...], wanted: float) -> int:
-    return int(np.argmin(np.abs(np.asarray(values) - wanted)))
+def nearest(label: str, values: tuple[float, ...], wanted: float) -> Axis:
+    """A slider that starts at the value nearest to `wanted`."""
+    start = int(np.argmin(np.abs(np.asarray(values) - wanted)))
+    return Axis(label, tuple(map(str, values)), start)
 
 
 def data_of(found: Explored) -> dict[str, Any]:
