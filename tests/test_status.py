@@ -125,11 +125,13 @@ def test_what_is_eager_is_judged_in_float64():
 
 
 @often("name", ("newton_schulz", "richardson"), ["newton_schulz", "gradient_descent", "richardson"])
-def test_the_status_of_a_solver_counts_its_steps(task, name):
+def test_the_status_of_a_solver_counts_its_steps_and_has_its_residual(task, name):
     kernel = ik.Gaussian() if name == "richardson" else ik.Linear()
     bounds = {} if name == "richardson" else {"spectrum": (0.5, 100.0)}
     found = getattr(ik.solvers, name)(kernel, task, ridge=0.5, steps=3, **bounds)
     assert int(found.status.steps) == 3
+    left = np.linalg.norm(found.r[-1]) / np.linalg.norm(task.y)
+    np.testing.assert_allclose(found.status.residual, left, rtol=1e-3)
 
 
 def test_queries_count(task):

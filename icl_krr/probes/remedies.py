@@ -77,9 +77,9 @@ def in_float64(task: Task) -> Change:
 def settings(model: Transformer, here: Change, status: Status) -> Iterator[Change]:
     """Settings of the construction that fit the task better; the regression is the same."""
     given, task, problem = model.arguments, here.task, model.problem
-    told = spectrum(model, here)
-    if told and not np.allclose(given.get("spectrum") or np.nan, told["spectrum"][0], rtol=1e-3):
-        yield here.given(**told).named("a spectrum with all eigenvalues")
+    ends = spectrum(model, here)
+    if ends and not np.allclose(given.get("spectrum") or np.nan, ends["spectrum"][0], rtol=1e-3):
+        yield here.given(**ends).named("a spectrum with all eigenvalues")
     n = task.num_supports
     if model.takes("num_supports") and given["num_supports"] != n:
         count = n, f"{here.called}.num_supports"
@@ -129,8 +129,8 @@ def other_regressions(
     kernel = problem.kernel
 
     def other(at: Change, words: str, **changed: Coded) -> Change:
-        told = spectrum(model, at, **changed)
-        return at.given(**told, **changed).named(f"{words}, which is another regression")
+        ends = spectrum(model, at, **changed)
+        return at.given(**ends, **changed).named(f"{words}, which is another regression")
 
     if status.uneven and all(jnp.all(jnp.any(x != 0, axis=1)) for x in (task.x, task.x_query)):
         unit = lambda x: x / jnp.linalg.norm(x, axis=1, keepdims=True)  # noqa: E731
