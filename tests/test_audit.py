@@ -6,7 +6,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
-from helpers import numpy
+from helpers import numpy, often
 
 import icl_krr as ik
 from icl_krr.rounding import spread
@@ -128,8 +128,10 @@ def test_an_infinite_matrix_has_no_factor(task):
     assert not ik.audit(slope, jnp.float32(0.1), far).status.ok
 
 
-@pytest.mark.slow
-@pytest.mark.parametrize(("scale", "ridges"), [(1.0, (1e-12, 1e-6)), (1e3, (1e-6, 1.0))])
+RIDGES = ((1.0, (1e-12, 1e-6)), (1e3, (1e-6, 1.0)))
+
+
+@often(("scale", "ridges"), RIDGES[:1], RIDGES)
 def test_a_candidate_without_evidence_loses_its_weight(scale, ridges):
     """Variances below 0 made its evidence NaN, and with it all averages and weights."""
     options = {"ridges": np.array(ridges, "f4"), "steps": 12}

@@ -145,7 +145,6 @@ def test_the_size_of_a_compiled_fit_does_not_depend_on_the_data(x64):
     assert abs(text(50) - text(10)) < 0.01 * text(10)
 
 
-@pytest.mark.slow
 def test_rows_hold_gaps_and_errors_as_they_say(x64):
     task = draw(2, p=3, n=15)
     config = depth_config.DepthConfig(solver="gradient_descent", ridge=0.5, steps=3)

@@ -6,6 +6,7 @@ import json
 import jax
 import numpy as np
 import pytest
+from helpers import often
 
 import icl_krr as ik
 from icl_krr import cli
@@ -41,8 +42,7 @@ def check(found, y, kernel, ridge, rtol=0.01):
     assert np.all(np.abs(found.mean - mean) <= rtol * std)
 
 
-@pytest.mark.slow
-@pytest.mark.parametrize("size", SIZES)
+@often("size", SIZES[:1], SIZES)
 def test_a_process_has_the_size_of_y_for_each_output(size):
     kernel, y = ik.Gaussian(2.0), size * np.stack([Y, 100 * Y[::-1], 0 * Y], axis=1)
     found = process(kernel, ik.Task(X, y, NEW), 0.05)
@@ -116,7 +116,6 @@ def printed(capsys, argv):
 FIXED = ("--kernel", "gaussian", "--lengthscale", "10", "--steps", "30")
 
 
-@pytest.mark.slow
 def test_too_few_digits_in_float32_are_replaced_by_float64(tmp_path, capsys):
     found, meta = written(tmp_path, command(tmp_path, Y, *FIXED, "--ridge", "1e-5"))
     told = capsys.readouterr()

@@ -247,7 +247,6 @@ def test_probes_are_ridge_regressions(x64):
         assert relative(ours[layer], theirs.predict(features[:5])) < 1e-3
 
 
-@pytest.mark.slow
 def test_controls_show_what_a_probe_owes_to_the_model(x64):
     """A probe of shuffled outputs is no better than zero."""
     family = ik.tasks.LinearRegression(num_features=2, num_supports=20, num_queries=4, noise=0.01)

@@ -330,6 +330,21 @@ def test_the_exact_predictor_is_known_or_fitted():
     chex.assert_trees_all_close(known.losses(short), known.losses(masked), rtol=1e-4)
 
 
+@pytest.mark.parametrize("start", ["conjugate_gradient", "chebyshev"])
+def test_a_construction_with_new_weights_is_saved_and_loaded(start, tmp_path):
+    """Loading traces the construction: `icl-krr ablate` refused the folder that `train` wrote."""
+    recipe = Recipe(
+        TaskRecipe(family="linear", kernel="linear", num_features=3, num_supports=8),
+        ModelRecipe(start=start, depth=2, ridge=0.3),
+    )
+    model = jax.tree.map(lambda leaf: leaf * 1.5, first_model(recipe, family(recipe.task)))
+    (tmp_path / "recipe.json").write_text(recipe.to_json())
+    save_weights(tmp_path / "model.msgpack", model)
+    loaded = load(tmp_path).model
+    assert same(loaded, model)
+    assert loaded.layout == model.layout
+
+
 @pytest.mark.slow
 def test_constructions_are_starting_points():
     """Exact weights stay exact weights but for what training moves; a loop stays a loop."""

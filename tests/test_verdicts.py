@@ -219,7 +219,6 @@ def test_steps_of_each_layer_are_at_most_close(x64):
     assert found.best.distances["hat"].mean > EXACT
 
 
-@pytest.mark.slow
 def test_a_candidate_at_its_last_step_gets_more_of_them(x64):
     """Every layer is two steps; with fewer steps allowed, the candidate could not follow."""
 

@@ -6,7 +6,7 @@ needs to apply the kernel. To add a positive kernel, subclass `LogBilinear` and 
 method.
 
 The methods take these arguments. A method that does not say what it returns returns an array of the
-shape that its signature names, in the dtype of the points.
+shape that its signature names, in the dtype of the points. `Kernel` says which methods raise what.
 
 Args:
     x: points [n, p].

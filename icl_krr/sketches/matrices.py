@@ -28,6 +28,10 @@ def sketched(kernel: Kernel, sketch: Any) -> Kernel:
         sketch: matrix $P$ [p, m], which is traced, or a feature map such as the result of
             `nystrom_features`.
 
+    Raises:
+        TypeError: `sketch` is neither a floating-point array nor callable.
+        ValueError: `sketch` is not [p, m], or `kernel` does not accept a sketch.
+
     >>> import numpy as np
     >>> from icl_krr import Linear
     >>> sketched(Linear(), np.eye(3, 2))(np.ones((1, 3)), np.ones((1, 3))).tolist()
@@ -50,6 +54,9 @@ def best(x: Float[Array, "... n p"], width: int) -> Float[Array, "p m"]:
     Args:
         x: supports of one task [n, p] or of a batch of tasks [b, n, p], float32 or float64.
         width: number m of columns, 1 to p.
+
+    Raises:
+        ValueError: `width` is not in 1 to p, or `x` has another shape.
 
     Source: Eckart, Young, 1936; Mirsky, 1960.
 

@@ -16,7 +16,7 @@ from ...tasks import GaussianProcess, Rows, Sampler, diabetes, read_table, sampl
 from ...training import checkpoint
 from ...training.settings import LIKELIHOOD
 from ...transformer import Architecture, Transformer, init, untie
-from .build import build
+from .build import build_model
 from .recipe import (
     DIGEST,
     RUNS,
@@ -127,9 +127,8 @@ def blank(recipe: Recipe, drawn: Sampler) -> Transformer:
         raise ValueError(
             f"ridge must be given to start from {m.start}, because the tasks have no noise"
         )
-    model, _ = build(
-        m.start, make_kernel(recipe.task.kernel, vars(recipe.task)), task, ridge, m.depth
-    )
+    kernel = make_kernel(recipe.task.kernel, vars(recipe.task))
+    model = build_model(m.start, kernel, task, ridge, m.depth)
     return model if m.tied else untie(model)
 
 
