@@ -150,6 +150,7 @@ def test_gaps_fall_at_the_rate_of_theory(x64, name, decades):
     assert np.all(norms <= norms[0] * bound * (1 + 1e-9) + 1e-9 * norms[0])
 
 
+@pytest.mark.slow
 def test_default_task_in_float32_and_float64():
     """Route A, conjugate gradient: 1e-4 of exact in float32; 1e-12 in float64 after 32 steps."""
     for dtype, bound in (("float32", 1e-4), ("float64", 1e-12)):

@@ -86,6 +86,7 @@ def test_rows_are_what_the_solver_gives(x64, axis):
         assert np.allclose(found, gaps, atol=1e-7), (axis, value)
 
 
+@pytest.mark.slow
 def test_the_depth_has_the_rate_of_its_solver(x64):
     config = SweepConfig("depth", seeds=1, **SMALL)
     rows = run_cell(config, "chebyshev", 0)

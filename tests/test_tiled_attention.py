@@ -229,7 +229,8 @@ def test_memory_is_linear_in_context(compiled_as_users_do):
         assert program.compile().memory_analysis().temp_size_in_bytes < 0.02 * 4 * big**2
 
 
-@often("name", ("cg",), ["cg", "decoder"])
+@pytest.mark.slow
+@pytest.mark.parametrize("name", ["cg", "decoder"])
 def test_the_gradient_of_many_steps_stores_no_pattern_that_is_the_same_in_all(name, tile):
     """The pattern of a construction, or the mask of a decoder: each has 16e6 entries here."""
     config = ik.tasks.LinearRegression(num_features=2, num_supports=4000)

@@ -144,6 +144,7 @@ def test_heads_of_one_pattern_are_one_head():
     assert sorted(len(heads.writes) for heads in groups) == [3, 4]
 
 
+@pytest.mark.slow
 def test_a_gradient_keeps_one_stream_a_step():
     """What happens inside of a step is made again, not kept: here that is 40 times as much."""
     task, width = draw(0, n=64), 16
