@@ -124,6 +124,7 @@ from .naming.designed_tasks import Design, design, gaussian_prior
 from .naming.identification import Identification
 from .naming.identify import Agreement, agreement, identify, identify_arrays
 from .naming.separation import Separation, separation
+from .naming.stream_identify import identify_streams
 from .naming.state_probes import StateProbe, probe_states, support_streams
 from .naming.variances import Variances, compare_variances
 from .reading.arrays import array_answers, decoder_answers, torch_arrays
@@ -170,6 +171,7 @@ __all__ = [
     "hat_matrix",
     "identify",
     "identify_arrays",
+    "identify_streams",
     "influence",
     "layerwise",
     "linear_maps",

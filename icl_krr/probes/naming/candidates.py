@@ -77,7 +77,11 @@ def run(solver: Solver, kernel: str, logs: Float[Array, " k"], task: Task, steps
     made, oracle = make_kernel(kernel, values), load(solver.oracle)
     if not solver.iterates:
         return oracle(made, task)
-    fitted = {name: values[name] for name in solver.fitted or {}}
-    arguments = load(solver.arguments)(fitted) if solver.arguments else fitted
     count = {} if solver.sequential else {"steps": steps}
-    return oracle(made, task, **arguments, **solver.options, **count)
+    return oracle(made, task, **keywords(solver, values), **count)
+
+
+def keywords(solver: Solver, values: Values) -> dict[str, Any]:
+    """The keywords of oracle and construction for fitted parameters, without the steps."""
+    fitted = {name: values[name] for name in solver.fitted or {}}
+    return (load(solver.arguments)(fitted) if solver.arguments else fitted) | dict(solver.options)

@@ -52,6 +52,10 @@ class Suspect(NamedTuple):
     because: str
     regular: bool = True
     limit: int | None = None
+    controls: dict[str, dict[str, Distance]] = {}
+    supports: dict[str, dict[str, Distance]] = {}
+    ranks: tuple[int, ...] = ()
+    effects: dict[str, float] = {}
 
 
 @readable

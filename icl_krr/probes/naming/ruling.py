@@ -22,10 +22,10 @@ def rule_out(
     fits: list[CandidateFit], gaps: list[Gaps], known: dict[str, Gaps], resample: np.ndarray
 ) -> tuple[list[str], tuple[str, ...]]:
     """Why each candidate is ruled out, or "", and the baselines that are as near as the nearest."""
-    every = [*gaps, *known.values()]
-    means = np.array([[mean(one[space]) for space in SPACES] for one in every])
-    drawn = np.array([[draws(one[space], resample) for space in SPACES] for one in every])
-    wild = np.array([diverges(one["prediction"]) for one in gaps])
+    every, spaces = [*gaps, *known.values()], tuple(gaps[0])
+    means = np.array([[mean(one[space]) for space in spaces] for one in every])
+    drawn = np.array([[draws(one[space], resample) for space in spaces] for one in every])
+    wild = np.array([diverges(one[spaces[0]]) for one in gaps])
     wild &= not wild.all()  # if all diverge, the nearest of them is told
     because = ["diverges on a scored task" if one else "" for one in wild]
     in_use = np.append(~wild, np.ones(len(known), bool))
@@ -35,7 +35,7 @@ def rule_out(
     name = fits[places[found.leader]].candidate
     for row, i in enumerate(places):
         if i < len(gaps) and not because[i]:
-            because[i] = farther(found, row, name)
+            because[i] = farther(found, row, name, spaces)
     stays = [not np.any(one.alignment) for one in fits]
     if any(not (still or reason) for still, reason in zip(stays, because, strict=True)):
         for i, still in enumerate(stays):
@@ -57,12 +57,12 @@ def rule_out(
     return because, tuple(sorted(near, key=lambda name: round(float(sums[name]) / RESOLUTION)))
 
 
-def farther(found: Differences, row: int, leader: str) -> str:
+def farther(found: Differences, row: int, leader: str, spaces: tuple[str, ...]) -> str:
     """The space where a candidate is farther than the leader, unless it is nearer in another."""
     if np.any(found.high[row] < -RESOLUTION):
         return ""
     for space, low, value, high in zip(
-        SPACES, found.low[row], found.mean[row], found.high[row], strict=True
+        spaces, found.low[row], found.mean[row], found.high[row], strict=True
     ):
         if low > RESOLUTION:
             return f"{space}: farther than {leader} by {value:.2g} ({low:.2g}, {high:.2g})"

@@ -164,9 +164,14 @@ def support_streams(model: Transformer, task: Task) -> Float[Array, "layers n d"
     >>> support_streams(ik.init(jax.random.key(0), spec), task).shape
     (4, 1, 9)
     """
+    return streams_at(model, task, "support")
+
+
+def streams_at(model: Transformer, task: Task, role: str) -> Float[Array, "layers tokens d"]:
+    """All channels of the tokens of one role, before the first step and after every step."""
     check_compatible(model, task)
     model = jax.tree.map(lambda weight: jnp.asarray(weight, task.x.dtype), model)
-    at = tokens_of_role(("support",), task, model.spec.tokens)
+    at = tokens_of_role((role,), task, model.spec.tokens)
 
     def look(stream: dict[str, jax.Array]) -> jax.Array:
         return jnp.concatenate([value[at] for value in stream.values()], axis=-1)

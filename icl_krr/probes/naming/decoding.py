@@ -1,0 +1,166 @@
+"""Linear maps of streams: how much of a target they decode, of its values and its derivatives."""
+
+from __future__ import annotations
+
+from functools import cached_property
+from typing import Any, NamedTuple
+
+import jax.numpy as jnp
+import numpy as np
+
+RIDGES = 10.0 ** np.arange(-12.0, 1.0)
+"""Ridges of a map, relative to the mean squared singular value of its channels."""
+
+
+class Layers(NamedTuple):
+    """Streams before the first layer and after every layer, and their derivatives in y.
+
+    Attributes:
+        streams: streams at the tokens that are read [b, L + 1, q, d].
+        slopes: their derivatives with respect to the outputs y of the supports [b, L + 1, q, d, n].
+    """
+
+    streams: np.ndarray
+    slopes: np.ndarray
+
+
+class Rows(NamedTuple):
+    """Values and derivatives as rows: those that fit maps, and those that score them.
+
+    A value at a token of a task is one row. Its derivatives in the n outputs y of the supports are
+    n more rows, times the size of y, so that values and derivatives weigh about the same.
+
+    Attributes:
+        fitted: rows of the tasks to fit [b q (1 + n), d].
+        scored: rows of the tasks to score [b' q (1 + n), d].
+    """
+
+    fitted: np.ndarray
+    scored: np.ndarray
+
+    def each(self, change: Any) -> Rows:
+        return Rows(change(self.fitted), change(self.scored))
+
+
+def as_rows(values: Any, slopes: Any, size: Any, xp: Any = jnp) -> Any:
+    """Rows [b q (1 + n), d] of values [b, q, d] and of derivatives [b, q, d, n] times a size."""
+    both = xp.concatenate([values[:, :, None], size * xp.moveaxis(slopes, -1, 2)], axis=2)
+    return both.reshape(-1, both.shape[-1])
+
+
+class Decoder:
+    """Linear maps from channels to targets, with a ridge that tasks left out choose.
+
+    Args:
+        channels: rows of the channels.
+        tasks: number of tasks to fit. The last quarter of them chooses the ridge of each target.
+        dtype: dtype in which the channels were computed; smaller directions are rounding errors.
+    """
+
+    def __init__(self, channels: Rows, tasks: int, dtype: Any):
+        self.channels, self.dtype = channels, dtype
+        self.cut = max(1, 3 * tasks // 4) * (len(channels.fitted) // tasks)
+
+    @cached_property
+    def whole(self) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+        return decomposed(self.channels.fitted, self.dtype)
+
+    @cached_property
+    def part(self) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+        return decomposed(self.channels.fitted[: self.cut], self.dtype)
+
+    @property
+    def basis(self) -> np.ndarray:
+        """An orthonormal basis of what the channels decode on the tasks to fit [m, k]."""
+        return self.whole[0]
+
+    def maps(self, targets: np.ndarray) -> np.ndarray:
+        """The map [d, c] of every target, fitted to its rows [b q (1 + n), c]."""
+        kept, held_out = targets[: self.cut], targets[self.cut :]
+        left, sigma, right = self.part
+        seen, turned = self.channels.fitted[self.cut :] @ right.T, left.T @ kept
+        errors = [
+            np.sum((held_out - seen @ shrunk(sigma, turned, ridge)) ** 2, axis=0)
+            for ridge in RIDGES
+        ]
+        best = np.argmin(errors, axis=0)
+        left, sigma, right = self.whole
+        turned = left.T @ targets
+        own = np.stack([shrunk(sigma, turned, ridge) for ridge in RIDGES])
+        return right.T @ np.take_along_axis(own, best[None, None], axis=0)[0]
+
+    def rest(self, targets: Rows) -> np.ndarray:
+        """What the maps leave of the rows to score [b' q (1 + n), c]."""
+        return targets.scored - self.channels.scored @ self.maps(targets.fitted)
+
+
+def decomposed(channels: np.ndarray, dtype: Any) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """The singular value decomposition without directions that are rounding errors."""
+    left, sigma, right = np.linalg.svd(channels, full_matrices=False)
+    tiny = max(channels.shape) * np.finfo(dtype).eps
+    count = max(1, int(np.sum(sigma > tiny * sigma[:1])))
+    return left[:, :count], sigma[:count], right[:count]
+
+
+def shrunk(sigma: np.ndarray, turned: np.ndarray, ridge: float) -> np.ndarray:
+    scale = ridge * np.mean(sigma**2) + np.finfo(float).tiny
+    return turned * (sigma / (sigma**2 + scale))[:, None]
+
+
+class Decoders(NamedTuple):
+    """Decoders of the streams of all layers.
+
+    Attributes:
+        states: decoders of the stream before the first layer and after every layer, L + 1 of them.
+        innovations: decoders of what each block wrote, the change of the stream, L of them.
+    """
+
+    states: list[Decoder]
+    innovations: list[Decoder]
+
+    @property
+    def spaces(self) -> dict[str, list[Decoder]]:
+        """The decoders of the layers 1 to L by the statement that they serve."""
+        return {"state": self.states[1:], "innovation": self.innovations}
+
+    @property
+    def earlier(self) -> Decoders:
+        """The decoders of one layer earlier, which a step that arrives in order is not in."""
+        first = self.states[0]
+        return Decoders([first, *self.states[:-1]], [first, *self.innovations[:-1]])
+
+
+def decoders(layers: Layers, fitted: int, size: float) -> Decoders:
+    """Decoders for the first `fitted` tasks to fit, and the others to score.
+
+    Every decoder has a channel that is constant, so maps are affine.
+    """
+    dtype = layers.streams.dtype
+    values, slopes = (part.astype(float) for part in layers)
+    values = values - values[:fitted].mean(axis=(0, 2), keepdims=True)
+    scale = np.sqrt(np.mean(values**2)) or 1.0
+
+    def decoder(values: np.ndarray, slopes: np.ndarray) -> Decoder:
+        values = np.concatenate([values, np.full((*values.shape[:-1], 1), scale)], axis=-1)
+        slopes = np.pad(slopes, ((0, 0), (0, 0), (0, 1), (0, 0)))
+        halves = slice(fitted), slice(fitted, None)
+        rows = Rows(*(as_rows(values[half], slopes[half], size, np) for half in halves))
+        return Decoder(rows, fitted, dtype)
+
+    each = range(values.shape[1])
+    return Decoders(
+        [decoder(values[:, i], slopes[:, i]) for i in each],
+        [decoder(*(part[:, i] - part[:, i - 1] for part in (values, slopes))) for i in each[1:]],
+    )
+
+
+def beyond(start: Decoder, tasks: int, y: np.ndarray, size: float) -> Decoder:
+    """The decoder of what needs no layer: the stream before the first one, and the mean of y."""
+    count, n = y.shape
+    tokens = len(start.channels.fitted) // (tasks * (1 + n))
+    mean = np.broadcast_to(y.mean(axis=1)[:, None, None], (count, tokens, 1))
+    slopes = np.full((count, tokens, 1, n), 1 / n)
+    halves = slice(tasks), slice(tasks, None)
+    rows = Rows(*(as_rows(mean[half], slopes[half], size, np) for half in halves))
+    both = (np.concatenate(pair, axis=1) for pair in zip(start.channels, rows, strict=True))
+    return Decoder(Rows(*both), tasks, start.dtype)

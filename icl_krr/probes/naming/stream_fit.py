@@ -1,0 +1,186 @@
+"""Fit a candidate to what linear maps decode from a model's streams, by variable projection."""
+
+from __future__ import annotations
+
+from functools import partial
+from typing import Any, NamedTuple
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from scipy.stats import qmc
+
+from ...catalogue import candidate as find_candidate
+from ...tasks import Task, map_tasks
+from ..reading.derivatives import jacobian
+from ..reading.hyperparameters import minimise
+from .candidate_fit import CandidateFit
+from .candidates import absolute, limits, parameters, run, solve
+from .decoding import Decoder, Decoders, as_rows
+from .ruling import DIVERGED
+
+STRIDES, DELAYS = (1, 2, 4), (0, 1)
+"""Steps of a solver per layer, and layers before its first step, that are tried."""
+POINTS, STARTS = 128, 6
+"""Number of points of a search, and of those that are refined, each with an alignment."""
+ZOOMS = (0.15, 0.15, 0.03)
+"""Widths of the searches around the best points of the first one, as parts of the ranges. Errors of
+conjugate gradient have minima that are a few percent wide.
+"""
+
+
+DECODED = 1e-4
+"""An error at which no other start is tried."""
+
+
+class Bases(NamedTuple):
+    """Orthonormal bases of what is decoded from the streams of the tasks to fit, in columns.
+
+    Attributes:
+        layers: bases of the streams and of what each block wrote [2, L, m, k].
+        start: basis of what needs no layer, which distances do not count [m, k'].
+    """
+
+    layers: np.ndarray
+    start: np.ndarray
+
+
+def bases_of(model: Decoders, start: Decoder) -> Bases:
+    found = [[one.basis for one in part] for part in model.spaces.values()]
+    most = max(basis.shape[1] for part in found for basis in part)
+    layers = np.array([[padded(basis, most) for basis in part] for part in found])
+    return Bases(layers, padded(start.basis, start.basis.shape[1]))
+
+
+def padded(basis: np.ndarray, most: int) -> np.ndarray:
+    """The basis with columns of 0, as many as a power of 2, so that models share programs."""
+    width = max(16, 1 << (most - 1).bit_length())
+    return np.pad(basis, ((0, 0), (0, width - basis.shape[1])))
+
+
+def alignments(layers: int, steps: int) -> tuple[tuple[int, ...], ...]:
+    """The steps of the layers [L] that are tried: at equal intervals, from layer 1 or 2 on.
+
+    >>> alignments(3, 6)
+    ((1, 2, 3), (2, 4, 6), (0, 1, 2), (0, 2, 4))
+    """
+    each = np.arange(1, layers + 1)
+    tried = [stride * np.maximum(each - delay, 0) for delay in DELAYS for stride in STRIDES]
+    return tuple(tuple(at.tolist()) for at in tried if 0 < at[-1] <= steps)
+
+
+@partial(jax.jit, static_argnames=("candidate", "kernel", "steps", "state"))
+def step_rows(candidate, kernel, logs, tasks, size, steps, state="prediction"):
+    """A state of a candidate after every step as rows of values and slopes [m, steps + 1]."""
+    row = find_candidate(candidate)
+
+    def of_task(task: Task) -> tuple[jax.Array, jax.Array]:
+        def path(y: jax.Array) -> jax.Array:
+            one = task.replace(y=y)
+            if state == "prediction":
+                return solve(row, kernel, logs, one, steps).T
+            return getattr(run(row, kernel, logs, one, steps), state).T
+
+        return path(task.y), jacobian(path, task.y)
+
+    return as_rows(*map_tasks(of_task, tasks), size)
+
+
+def targets(rows: Any, at: Any, xp: Any = np) -> Any:
+    """The states of aligned layers and their differences [2, L, m], from rows [m, T + 1]."""
+    at = xp.asarray(at)
+    states = rows.T[at]
+    before = rows.T[xp.concatenate([0 * at[:1], at[:-1]])]
+    return xp.stack([states, states - before])
+
+
+def residuals(rows: jax.Array, bases: Bases, size: Any, at: Any) -> jax.Array:
+    """What the best maps leave of the targets [2, L, m], relative to what the start leaves.
+
+    Steps that diverge are not decoded at all: one task would decide how far they are.
+    """
+    wanted = targets(rows, at, jnp)
+    inside = jnp.einsum("slmk,slm->slk", bases.layers, wanted)
+    left = wanted - jnp.einsum("slmk,slk->slm", bases.layers, inside)
+    known = jnp.einsum("mk,slm->slk", bases.start, wanted)
+    more = wanted - jnp.einsum("mk,slk->slm", bases.start, known)
+    square = jnp.sum(more**2, axis=-1, keepdims=True)
+    found = jnp.where(square > 0, left / jnp.sqrt(jnp.where(square > 0, square, 1)), 0)
+    return jnp.where(jnp.mean(wanted**2) < (DIVERGED * size) ** 2, found, 1.0)
+
+
+@partial(jax.jit, static_argnames=("candidate", "kernel", "steps"))
+def search(candidate, kernel, points, tasks, size, bases, steps):
+    """Log parameters at s points of the unit cube, and the errors of all alignments [s, a]."""
+    make = partial(absolute, find_candidate(candidate), kernel, tasks=tasks)
+    tried = alignments(bases.layers.shape[1], steps)
+
+    def at(point: jax.Array) -> tuple[jax.Array, jax.Array]:
+        logs = make(point)
+        rows = step_rows(candidate, kernel, logs, tasks, size, steps)
+        return logs, jnp.stack([jnp.sum(residuals(rows, bases, size, at) ** 2) for at in tried])
+
+    return jax.lax.map(at, points)
+
+
+@partial(jax.jit, static_argnames=("candidate", "kernel", "steps"))
+def look(candidate, kernel, steps, logs, tasks, size, bases, at):
+    """The residuals and their derivatives with respect to the logarithms, turned to few rows.
+
+    A rotation Q^T of the residuals r and of their derivatives J changes no inner product that least
+    squares need; with [J r] = Q R, the rows of R are enough.
+    """
+
+    def gap(logs: jax.Array) -> tuple[jax.Array, jax.Array]:
+        rows = step_rows(candidate, kernel, logs, tasks, size, steps)
+        found = residuals(rows, bases, size, at).reshape(-1)
+        return found, found
+
+    slope, found = jax.jacfwd(gap, has_aux=True)(logs)
+    both = jnp.linalg.qr(jnp.concatenate([slope, found[:, None]], axis=1), mode="r")
+    return both[:, -1], both[:, :-1]
+
+
+def fit_to_streams(
+    candidate: str, kernel: str, tasks: Task, size: float, bases: Bases, steps: int
+) -> CandidateFit:
+    r"""Fit parameters and steps per layer of a candidate to what the streams hold.
+
+    Each layer has the best linear map for its target at every point of the search, so that it has
+    no parameters: the residuals are $(I - Q Q^T) f$ for an orthonormal basis Q of the channels, and
+    their derivatives are those of the steps f.
+
+    Source: Golub, Pereyra, The differentiation of pseudo-inverses and nonlinear least squares
+    problems whose variables separate, 1973.
+    """
+    row = find_candidate(candidate)
+    names = [*parameters(row, kernel)]
+    tried = alignments(bases.layers.shape[1], steps)
+    counted = np.array([2 * np.count_nonzero(at) for at in tried])
+    cube = qmc.Halton(len(names), scramble=False).random(POINTS)
+
+    def searched(points: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+        logs, errors = search(candidate, kernel, points, tasks, size, bases, steps)
+        return points, np.asarray(logs, float), np.nan_to_num(np.asarray(errors) / counted, nan=1e6)
+
+    every = searched(cube)
+    half = cube[: POINTS // 2]
+    for i, width in enumerate(ZOOMS if names else ()):
+        place = every[0][np.argsort(np.min(every[2], axis=1))[i % 2]]
+        more = searched(place + width * (half - 0.5))
+        every = tuple(np.concatenate(pair) for pair in zip(every, more, strict=True))
+    _, logs, errors = every
+    best, found = np.argmin(errors, axis=0), []
+    for k in np.argsort(errors[best, range(len(tried))])[:STARTS]:
+        if found and min(found, key=lambda one: one[0])[0] < DECODED:
+            break
+        rest = tasks, size, bases, np.array(tried[k])
+        ends = minimise(
+            lambda x, rest=rest: look(candidate, kernel, steps, x, *rest),
+            logs[best[k]],
+            limits(row, kernel),
+        )
+        found.append((ends[0] / counted[k] ** 0.5, ends[1], tried[k]))
+    error, at_best, at = min(found, key=lambda one: one[0])
+    values = dict(zip(names, np.exp(at_best).tolist(), strict=True))
+    return CandidateFit(row.name, kernel, values, at, error)
