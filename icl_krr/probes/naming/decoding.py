@@ -69,10 +69,11 @@ class Decoder:
     def part(self) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
         return decomposed(self.channels.fitted[: self.cut], self.dtype)
 
-    @property
-    def basis(self) -> np.ndarray:
-        """An orthonormal basis of what the channels decode on the tasks to fit [m, k]."""
-        return self.whole[0]
+    def basis(self, rows: int | None = None) -> np.ndarray:
+        """An orthonormal basis of what the channels decode on the first rows to fit [rows, k]."""
+        if rows is None or rows >= len(self.channels.fitted):
+            return self.whole[0]
+        return decomposed(self.channels.fitted[:rows], self.dtype)[0]
 
     def maps(self, targets: np.ndarray) -> np.ndarray:
         """The map [d, c] of every target, fitted to its rows [b q (1 + n), c]."""
@@ -95,11 +96,16 @@ class Decoder:
 
 
 def decomposed(channels: np.ndarray, dtype: Any) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """The singular value decomposition without directions that are rounding errors."""
-    left, sigma, right = np.linalg.svd(channels, full_matrices=False)
-    tiny = max(channels.shape) * np.finfo(dtype).eps
-    count = max(1, int(np.sum(sigma > tiny * sigma[:1])))
-    return left[:, :count], sigma[:count], right[:count]
+    """Singular vectors and values without directions that are rounding errors.
+
+    They are those of the small matrix of inner products of channels, as there are many more rows.
+    """
+    squares, right = np.linalg.eigh(channels.T @ channels)
+    tiny = max(channels.shape) * np.finfo(float).eps
+    tiny = max(tiny, (max(channels.shape) * np.finfo(dtype).eps) ** 2)
+    count = max(1, int(np.sum(squares > tiny * squares[-1])))
+    sigma, right = np.sqrt(np.maximum(squares[-count:], 0)), right[:, -count:]
+    return channels @ (right / np.where(sigma > 0, sigma, 1)), sigma, right.T
 
 
 def shrunk(sigma: np.ndarray, turned: np.ndarray, ridge: float) -> np.ndarray:

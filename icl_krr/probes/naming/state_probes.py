@@ -164,17 +164,19 @@ def support_streams(model: Transformer, task: Task) -> Float[Array, "layers n d"
     >>> support_streams(ik.init(jax.random.key(0), spec), task).shape
     (4, 1, 9)
     """
-    return streams_at(model, task, "support")
+    return streams_at(model, task, ("support",))[0]
 
 
-def streams_at(model: Transformer, task: Task, role: str) -> Float[Array, "layers tokens d"]:
-    """All channels of the tokens of one role, before the first step and after every step."""
+def streams_at(
+    model: Transformer, task: Task, roles: tuple[str, ...]
+) -> list[Float[Array, "layers tokens d"]]:
+    """All channels of the tokens of each role, before the first step and after every step."""
     check_compatible(model, task)
     model = jax.tree.map(lambda weight: jnp.asarray(weight, task.x.dtype), model)
-    at = tokens_of_role((role,), task, model.spec.tokens)
+    places = [tokens_of_role((role,), task, model.spec.tokens) for role in roles]
 
-    def look(stream: dict[str, jax.Array]) -> jax.Array:
-        return jnp.concatenate([value[at] for value in stream.values()], axis=-1)
+    def look(stream: dict[str, jax.Array]) -> list[jax.Array]:
+        return [jnp.concatenate([v[at] for v in stream.values()], axis=-1) for at in places]
 
     stream = jax.tree.map(jnp.asarray, embed_task(model, task))
     return forward(model, stream, visible(task, model.spec.tokens), observe=look).observed

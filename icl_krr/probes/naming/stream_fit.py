@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from functools import partial
 from typing import Any, NamedTuple
 
@@ -10,7 +11,7 @@ import jax.numpy as jnp
 import numpy as np
 from scipy.stats import qmc
 
-from ...catalogue import candidate as find_candidate
+from ...catalogue import Solver, candidate as find_candidate
 from ...tasks import Task, map_tasks
 from ..reading.derivatives import jacobian
 from ..reading.hyperparameters import minimise
@@ -23,6 +24,8 @@ STRIDES, DELAYS = (1, 2, 4), (0, 1)
 """Steps of a solver per layer, and layers before its first step, that are tried."""
 POINTS, STARTS = 128, 6
 """Number of points of a search, and of those that are refined, each with an alignment."""
+ROWS = 2048
+"""Number of rows that the fit needs, if these are more than 4 times the channels."""
 ZOOMS = (0.15, 0.15, 0.03)
 """Widths of the searches around the best points of the first one, as parts of the ranges. Errors of
 conjugate gradient have minima that are a few percent wide.
@@ -45,11 +48,13 @@ class Bases(NamedTuple):
     start: np.ndarray
 
 
-def bases_of(model: Decoders, start: Decoder) -> Bases:
-    found = [[one.basis for one in part] for part in model.spaces.values()]
+def bases_of(model: Decoders, start: Decoder, rows: int) -> Bases:
+    """The bases of the first rows, which are whole tasks."""
+    found = [[one.basis(rows) for one in part] for part in model.spaces.values()]
     most = max(basis.shape[1] for part in found for basis in part)
     layers = np.array([[padded(basis, most) for basis in part] for part in found])
-    return Bases(layers, padded(start.basis, start.basis.shape[1]))
+    known = start.basis(rows)
+    return Bases(layers, padded(known, known.shape[1]))
 
 
 def padded(basis: np.ndarray, most: int) -> np.ndarray:
@@ -142,45 +147,54 @@ def look(candidate, kernel, steps, logs, tasks, size, bases, at):
 
 
 def fit_to_streams(
-    candidate: str, kernel: str, tasks: Task, size: float, bases: Bases, steps: int
+    row: Solver, kernels: Sequence[str], tasks: Task, size: float, bases: Bases, steps: int
 ) -> CandidateFit:
-    r"""Fit parameters and steps per layer of a candidate to what the streams hold.
+    r"""Fit kernel, parameters and steps per layer of a candidate to what the streams hold.
 
     Each layer has the best linear map for its target at every point of the search, so that it has
     no parameters: the residuals are $(I - Q Q^T) f$ for an orthonormal basis Q of the channels, and
-    their derivatives are those of the steps f.
+    their derivatives are those of the steps f. The search has the points of a Halton sequence, and
+    zooms in twice. For each kernel and alignment, the best point is a start of least squares.
 
     Source: Golub, Pereyra, The differentiation of pseudo-inverses and nonlinear least squares
     problems whose variables separate, 1973.
     """
-    row = find_candidate(candidate)
-    names = [*parameters(row, kernel)]
     tried = alignments(bases.layers.shape[1], steps)
     counted = np.array([2 * np.count_nonzero(at) for at in tried])
-    cube = qmc.Halton(len(names), scramble=False).random(POINTS)
-
-    def searched(points: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-        logs, errors = search(candidate, kernel, points, tasks, size, bases, steps)
-        return points, np.asarray(logs, float), np.nan_to_num(np.asarray(errors) / counted, nan=1e6)
-
-    every = searched(cube)
-    half = cube[: POINTS // 2]
-    for i, width in enumerate(ZOOMS if names else ()):
-        place = every[0][np.argsort(np.min(every[2], axis=1))[i % 2]]
-        more = searched(place + width * (half - 0.5))
-        every = tuple(np.concatenate(pair) for pair in zip(every, more, strict=True))
-    _, logs, errors = every
-    best, found = np.argmin(errors, axis=0), []
-    for k in np.argsort(errors[best, range(len(tried))])[:STARTS]:
-        if found and min(found, key=lambda one: one[0])[0] < DECODED:
-            break
+    starts, found = [], []
+    for kernel in kernels:
+        logs, errors = searched(row, kernel, tasks, size, bases, steps)
+        errors = errors / counted
+        best = np.argmin(errors, axis=0)
+        starts += [(errors[i, k], kernel, logs[i], k) for k, i in enumerate(best)]
+    for _, kernel, logs, k in sorted(starts, key=lambda one: one[0])[:STARTS]:
+        look_at = partial(look, row.name, kernel, steps)
         rest = tasks, size, bases, np.array(tried[k])
-        ends = minimise(
-            lambda x, rest=rest: look(candidate, kernel, steps, x, *rest),
-            logs[best[k]],
-            limits(row, kernel),
+        far, at_best = minimise(
+            lambda x, look_at=look_at, rest=rest: look_at(x, *rest), logs, limits(row, kernel)
         )
-        found.append((ends[0] / counted[k] ** 0.5, ends[1], tried[k]))
-    error, at_best, at = min(found, key=lambda one: one[0])
-    values = dict(zip(names, np.exp(at_best).tolist(), strict=True))
+        found.append((far / counted[k] ** 0.5, kernel, at_best, tried[k]))
+        if found[-1][0] < DECODED:
+            break
+    error, kernel, logs, at = min(found, key=lambda one: one[0])
+    values = dict(zip(parameters(row, kernel), np.exp(logs).tolist(), strict=True))
     return CandidateFit(row.name, kernel, values, at, error)
+
+
+def searched(
+    row: Solver, kernel: str, tasks: Task, size: float, bases: Bases, steps: int
+) -> tuple[np.ndarray, np.ndarray]:
+    """Log parameters at points of the search ranges [s, k], and errors of all alignments [s, a]."""
+    count = len(parameters(row, kernel))
+    cube = qmc.Halton(count, scramble=False).random(POINTS)
+    places, logs, errors = np.zeros((0, count)), np.zeros((0, count)), []
+    for i, width in enumerate((1.0, *(ZOOMS if count else ()))):
+        if i:
+            best = places[np.argsort(np.concatenate(errors).min(axis=1))[(i - 1) % 2]]
+            at = best + width * (cube[: POINTS // 2] - 0.5)
+        else:
+            at = cube
+        found = search(row.name, kernel, at, tasks, size, bases, steps)
+        places, logs = np.concatenate([places, at]), np.concatenate([logs, np.asarray(found[0])])
+        errors.append(np.nan_to_num(np.asarray(found[1]), nan=1e6))
+    return logs, np.concatenate(errors)

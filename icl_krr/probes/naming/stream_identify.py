@@ -24,7 +24,7 @@ from .filter_fit import Spectrum
 from .identification import Identification, Suspect, status_of
 from .ruling import CLOSE, DIVERGED, RESOLUTION, Gaps, draws, mean, rule_out
 from .state_probes import states_of, streams_at
-from .stream_fit import bases_of, fit_to_streams
+from .stream_fit import ROWS, Bases, bases_of, fit_to_streams
 from .stream_targets import (
     EARLIER,
     MIXED,
@@ -43,6 +43,7 @@ from .stream_targets import (
 )
 from .use import changes, construction_of, effects, unlike
 
+ROLES = ("query", "support")
 CONTROLS = 2
 """Number of untrained models."""
 
@@ -65,39 +66,35 @@ def identify_streams(
     if not isinstance(reader, Transformer):
         checks.function("reader", reader)
     both = jax.tree.map(lambda *parts: jnp.concatenate(parts), fitted, scored)
-    layers = read_layers(reader, both)
-    if control is None:
-        others = untrained(reader, layers, fitted, seed)
-    else:
-        others = [control]
-    of = seen(layers, [read_layers(one, both) for one in others], fitted, scored)
-    if not isinstance(reader, Transformer):
-        return compare_streams(of, options)
-    whole = [one for one in others if isinstance(one, Transformer)]
-    supports = seen(
-        read_layers(reader, both, "support"),
-        [read_layers(one, both, "support") for one in whole],
-        fitted,
-        scored,
-    )
-    return compare_streams(of, options, Whole(reader, supports))
+    read = read_roles(reader, both)
+    others = [control] if control is not None else untrained(reader, read[0], fitted, seed)
+    controls = [read_roles(one, both) for one in others]
+    roles = [
+        seen(layers, [one[i] for one in controls if len(one) > i], fitted, scored)
+        for i, layers in enumerate(read)
+    ]
+    whole = Whole(reader, roles[1]) if isinstance(reader, Transformer) else None
+    return compare_streams(roles[0], options, whole)
 
 
-def read_layers(reader: Transformer | StreamReader, tasks: Task, role: str = "query") -> Layers:
+def read_roles(reader: Transformer | StreamReader, tasks: Task) -> list[Layers]:
+    """The streams at the queries and, of a whole model, those at the supports."""
     if isinstance(reader, Transformer):
-        return Layers(*map(np.asarray, read_model(reader, tasks, role)))
+        return [Layers(*map(np.asarray, one)) for one in read_model(reader, tasks)]
     read = jax.jit(partial(map_tasks, partial(with_slopes, reader)))
-    return Layers(*map(np.asarray, read(tasks)))
+    return [Layers(*map(np.asarray, read(tasks)))]
 
 
-def with_slopes(reader: StreamReader, task: Task) -> tuple[jax.Array, jax.Array]:
+def with_slopes(reader: Callable[[Task], Any], task: Task) -> Any:
     read = lambda y: reader(task.replace(y=y))  # noqa: E731
     return read(task.y), jax.jacfwd(read)(task.y)
 
 
-@partial(jax.jit, static_argnames="role")
-def read_model(model: Transformer, tasks: Task, role: str) -> tuple[jax.Array, jax.Array]:
-    return map_tasks(partial(with_slopes, partial(streams_at, model, role=role)), tasks)
+@jax.jit
+def read_model(model: Transformer, tasks: Task) -> list[tuple[jax.Array, jax.Array]]:
+    """The streams of both roles and their derivatives."""
+    every = partial(streams_at, model, roles=ROLES)
+    return [*zip(*map_tasks(partial(with_slopes, every), tasks), strict=True)]
 
 
 def untrained(reader: Any, layers: Layers, tasks: Task, seed: int) -> list[Transformer]:
@@ -164,13 +161,12 @@ class Read(NamedTuple):
 def compare_streams(of: Seen, options: Options, whole: Whole | None = None) -> Identification:
     """Fit all candidates to what the streams hold, and rule out what says nothing or is farther."""
     steps = 4 * len(of.model.innovations) if options.steps is None else options.steps
-    bases, fits = bases_of(of.model, of.start), []
+    few, bases = few_tasks(of)
+    fits = []
     for row in options.rows:
         if kernels := options.kernels_of(row):
             options.progress(row.name)
-            rest = of.fitted, of.size, bases, steps
-            each = [fit_to_streams(row.name, kernel, *rest) for kernel in kernels]
-            fits.append(min(each, key=lambda one: one.error))
+            fits.append(fit_to_streams(row, kernels, few, of.size, bases, steps))
     options.progress("controls")
     spectra = Spectrum(of.fitted), Spectrum(of.scored)
     read = [read_candidate(fit, of, spectra, steps) for fit in fits]
@@ -195,6 +191,15 @@ def compare_streams(of: Seen, options: Options, whole: Whole | None = None) -> I
         (),
         () if remain else near,
     )
+
+
+def few_tasks(of: Seen) -> tuple[Task, Bases]:
+    """As many of the tasks as the fit of candidates needs, and the bases of their rows."""
+    channels = of.model.states[0].channels.fitted
+    each = len(channels) // len(of.fitted.x)
+    count = min(len(of.fitted.x), -(-max(ROWS, 4 * channels.shape[1]) // each))
+    few = jax.tree.map(lambda leaf: leaf[:count], of.fitted)
+    return few, bases_of(of.model, of.start, count * each)
 
 
 def read_candidate(fit: CandidateFit, of: Seen, spectra: Any, steps: int) -> Read:
@@ -297,10 +302,10 @@ def with_use(
     for role, name in rows:
         held[role] = (*held.get(role, ()), name)
     both = jax.tree.map(lambda *parts: jnp.concatenate(parts), of.fitted, of.scored)
-    own, its = {}, {}
+    own, its, read = {}, {}, read_roles(known, both)
     for role, names in held.items():
         model = of.model if role == "query" else supports.model
-        made = decoders(read_layers(known, both, role), len(of.fitted.x), of.size)
+        made = decoders(read[ROLES.index(role)], len(of.fitted.x), of.size)
         for maps, every, places in ((own, model, layers), (its, made, at[at > 0])):
             maps[role] = np.stack(
                 [

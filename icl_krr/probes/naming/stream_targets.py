@@ -101,7 +101,8 @@ def filter_rows(spectra, q: np.ndarray, size: float) -> np.ndarray:
 
 
 def rest(decoder: Decoder, rows: np.ndarray) -> np.ndarray:
-    return rows - decoder.basis @ (decoder.basis.T @ rows)
+    basis = decoder.basis()
+    return rows - basis @ (basis.T @ rows)
 
 
 def own_target(fit: CandidateFit, rows: Rows) -> Target:
