@@ -13,15 +13,11 @@ from jaxtyping import Array, Float
 from ... import checks
 from ...catalogue import candidate as find_candidate
 from ...readable import readable
-from ...residual import visible
-from ...residual.tokens import tokens_of_role
 from ...tasks import Task, map_tasks
 from ...tasks.task import check_plain
 from ...transformer import Transformer
 from ...transformer.admission import check_compatible
-from ...transformer.evaluate import embed_task
-from ...transformer.forward import forward
-from ..reading.readouts import ridge_regression
+from ..reading.readouts import ridge_regression, streams_at
 from .candidate_fit import CandidateFit
 from .candidates import run
 
@@ -165,21 +161,6 @@ def support_streams(model: Transformer, task: Task) -> Float[Array, "layers n d"
     (4, 1, 9)
     """
     return streams_at(model, task, ("support",))[0]
-
-
-def streams_at(
-    model: Transformer, task: Task, roles: tuple[str, ...]
-) -> list[Float[Array, "layers tokens d"]]:
-    """All channels of the tokens of each role, before the first step and after every step."""
-    check_compatible(model, task)
-    model = jax.tree.map(lambda weight: jnp.asarray(weight, task.x.dtype), model)
-    places = [tokens_of_role((role,), task, model.spec.tokens) for role in roles]
-
-    def look(stream: dict[str, jax.Array]) -> list[jax.Array]:
-        return [jnp.concatenate([v[at] for v in stream.values()], axis=-1) for at in places]
-
-    stream = jax.tree.map(jnp.asarray, embed_task(model, task))
-    return forward(model, stream, visible(task, model.spec.tokens), observe=look).observed
 
 
 @jax.jit

@@ -14,7 +14,7 @@ from ... import checks
 from ...tasks import Task, map_tasks
 from ...tasks.task import check_plain
 from ...transformer import Architecture, Transformer, init
-from ..reading.readouts import StreamReader
+from ..reading.readouts import StreamReader, streams_at
 from ..resampling import RESAMPLES, paired_differences, resamples
 from .candidate_fit import CandidateFit
 from .comparison import Options
@@ -23,7 +23,7 @@ from .distances import Distance, distance
 from .filter_fit import Spectrum
 from .identification import Identification, Suspect, status_of
 from .ruling import CLOSE, DIVERGED, RESOLUTION, Gaps, draws, mean, rule_out
-from .state_probes import states_of, streams_at
+from .state_probes import states_of
 from .stream_fit import ROWS, Bases, bases_of, fit_to_streams
 from .stream_targets import (
     EARLIER,

@@ -15,12 +15,15 @@ from ... import checks
 from ...linalg import eigh
 from ...numerics import matmul
 from ...pytree import checked
+from ...residual import visible
 from ...residual.tokens import tokens_of_role
 from ...tasks import Task, map_tasks
 from ...tasks.batches import each_task
 from ...tasks.task import check_axes
 from ...transformer import Transformer, run_with_cache
 from ...transformer.admission import check_compatible
+from ...transformer.evaluate import embed_task
+from ...transformer.forward import forward
 from ...transformer.weights import check_model
 
 RIDGES = 10.0 ** np.arange(-8.0, 2.0)  # NumPy, as this may be imported inside a JAX trace
@@ -110,6 +113,21 @@ def streams(model: Transformer, task: Task) -> Float[Array, "layers q d"]:
     queries = tokens_of_role(("query",), task, model.spec.tokens)
     parts = [cache[name] for name in names if at_all_tokens(model, name)]
     return jnp.concatenate([part[:, queries] for part in parts], axis=-1)
+
+
+def streams_at(
+    model: Transformer, task: Task, roles: tuple[str, ...]
+) -> list[Float[Array, "layers tokens d"]]:
+    """All channels of the tokens of each role, before the first step and after every step."""
+    check_compatible(model, task)
+    model = jax.tree.map(lambda weight: jnp.asarray(weight, task.x.dtype), model)
+    places = [tokens_of_role((role,), task, model.spec.tokens) for role in roles]
+
+    def look(stream: dict[str, jax.Array]) -> list[jax.Array]:
+        return [jnp.concatenate([v[at] for v in stream.values()], axis=-1) for at in places]
+
+    stream = jax.tree.map(jnp.asarray, embed_task(model, task))
+    return forward(model, stream, visible(task, model.spec.tokens), observe=look).observed
 
 
 def check_trained(model: Transformer) -> None:
