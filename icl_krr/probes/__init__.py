@@ -124,8 +124,8 @@ from .naming.designed_tasks import Design, design, gaussian_prior
 from .naming.identification import Identification
 from .naming.identify import Agreement, agreement, identify, identify_arrays
 from .naming.separation import Separation, separation
-from .naming.stream_identify import identify_streams
 from .naming.state_probes import StateProbe, probe_states, support_streams
+from .naming.stream_identify import identify_streams
 from .naming.variances import Variances, compare_variances
 from .reading.arrays import array_answers, decoder_answers, torch_arrays
 from .reading.derivatives import Sensitivities, hat_matrix, parameter_sensitivities, sensitivities

@@ -22,7 +22,15 @@ from .candidate_fit import CandidateFit
 from .candidates import solve
 
 SPACES = ("prediction", "hat")
-TITLES = {"prediction": "predictions", "hat": "hat matrices"}
+TITLES = {
+    "prediction": "predictions",
+    "hat": "hat matrices",
+    "state": "states",
+    "innovation": "innovations",
+}
+"""What is compared in each space. The first two are of answers, the others of streams: the step of
+a layer, decoded from its stream, and its change, decoded from what the block wrote.
+"""
 BASELINES = {
     "zero": "predicting 0",
     "mean": "predicting the mean of y",
@@ -42,7 +50,8 @@ class Distance(NamedTuple):
         layer_intervals: 95 % bootstrap interval of every layer [L].
         by_stratum: distance in every group of tasks, mean over layers. The condition number of a
             task determines its group.
-        matrix: distances of all layers to all steps [L, T + 1].
+        matrix: distances of all layers to all steps [L, T + 1]. Of the states of streams, those of
+            the stream before the first layer and after every layer to the steps 1 to T [L + 1, T].
     """
 
     mean: float

@@ -12,6 +12,7 @@ from .candidate_fit import CandidateFit
 from .distances import BASELINES, SPACES, TITLES, Distance
 from .ladder import NULLS, WORDS
 from .ruling import CLOSE
+from .stream_targets import EARLIER, MIXED, UNTRAINED
 
 EXACT = 0.01
 """Largest relative distance of a candidate that is identified."""
@@ -23,12 +24,41 @@ REASONS = {
     IDENTIFIED: "every other candidate is farther on the same tasks, diverges, takes no step, or "
     "is a more general form of this solver that is no nearer",
     TIED: "on the same tasks, no difference between their distances is beyond chance",
-    NONE: f"the nearest candidate is farther than {CLOSE} in predictions or in hat matrices",
+    NONE: f"the nearest candidate is farther than {CLOSE} in",
 }
+CONTROLS = {
+    EARLIER: "the steps, decoded one layer earlier",
+    MIXED: "other steps with the same span",
+    UNTRAINED: "the steps, decoded from an untrained model",
+}
+"""Controls of streams, each at the candidate's own parameters, by the name in tables."""
 LAST_ROWS = "Baselines and nulls: " + "; ".join(
     f"{name}: {words}" for name, words in {**BASELINES, **NULLS}.items()
 )
 STEPS_OF_LADDER = "Statements: " + "; ".join(f"{name}: {words}" for name, words in WORDS.items())
+
+
+@readable
+class Evidence(NamedTuple):
+    """What is known of a candidate's steps in the streams of a model, besides its distances.
+
+    Attributes:
+        controls: {control: {space: `Distance`}} at the candidate's own parameters: the nulls, the
+            stream one layer earlier, other steps with the same span ("mixed steps", the nearest of
+            4 draws), and an untrained model (the nearest of 2).
+        ranks: how many independent combinations of the steps so far each layer decodes.
+        supports: {state: {space: `Distance`}} of the states alpha and r, decoded from the supports'
+            streams, and the same of an untrained model.
+        effects: {"removed": distance, "swapped": distance}, if the candidate remained and the model
+            is a `Transformer`: its states are removed from every layer, or swapped for those of the
+            outputs of another task. The distance is that of the change of the answer from the
+            change that the candidate's construction shows.
+    """
+
+    controls: dict[str, dict[str, Distance]]
+    ranks: tuple[int, ...]
+    supports: dict[str, dict[str, Distance]]
+    effects: dict[str, float]
 
 
 @readable
@@ -37,7 +67,8 @@ class Suspect(NamedTuple):
 
     Attributes:
         fit: the fitted candidate.
-        distances: {space: `Distance`} for the spaces "prediction" and "hat".
+        distances: {space: `Distance`} for the spaces "prediction" and "hat" of answers, or "state"
+            and "innovation" of streams.
         because: why the candidate was ruled out: the space where it is farther than the nearest
             candidate, with the simultaneous 95 % interval of the difference; a remaining candidate
             that is a special case of it and as near; that it diverges or takes no step; or a
@@ -45,6 +76,8 @@ class Suspect(NamedTuple):
         regular: whether steps at equal intervals are as near as the aligned steps.
         limit: number of steps that were tried, if a layer is aligned with the last of them and the
             solver has not converged there, else None.
+        evidence: controls and further evidence of a model that is read through its streams, else
+            None.
     """
 
     fit: CandidateFit
@@ -52,10 +85,7 @@ class Suspect(NamedTuple):
     because: str
     regular: bool = True
     limit: int | None = None
-    controls: dict[str, dict[str, Distance]] = {}
-    supports: dict[str, dict[str, Distance]] = {}
-    ranks: tuple[int, ...] = ()
-    effects: dict[str, float] = {}
+    evidence: Evidence | None = None
 
 
 @readable
@@ -140,11 +170,11 @@ class Identification(NamedTuple):
     def statement(self) -> str:
         """The verdict without warnings."""
         if self.as_near:
-            words = {**BASELINES, **NULLS}[self.as_near[0]]
-            return (
-                f"{self.status}: no candidate is nearer than {words}, neither in predictions nor "
-                "in hat matrices"
-            )
+            words = {**BASELINES, **NULLS, **CONTROLS}[self.as_near[0]]
+            spaces = " nor in ".join(TITLES[space] for space in self.best.distances)
+            return f"{self.status}: no candidate is nearer than {words}, neither in {spaces}"
+        if self.status == NOTHING:
+            return f"{self.status}: {self.best.fit.candidate} is decodable; {self.best.because}"
         named = f"{self.status}: {', '.join(self.remain)}"
         far = [
             f"{found.mean:.2g} in {TITLES[space]}"
@@ -154,17 +184,25 @@ class Identification(NamedTuple):
         if self.status == TIED and far:
             named += f", and the nearest is only close ({' and '.join(far)})"
         if self.status != NEAR:
-            return f"{named}; {REASONS[self.status]}"
+            spaces = " or in ".join(TITLES[space] for space in self.best.distances)
+            far = f" {spaces}" if self.status == NONE else ""
+            return f"{named}{self.depth}; {REASONS[self.status]}{far}"
         why = [f"its distance is {' and '.join(far)} (identified: at most {EXACT})"] * bool(far)
         why += ["its steps at the layers are not regular"] * (not self.best.regular)
         why += [f"a layer is at the limit of {self.best.limit} steps"] * bool(self.best.limit)
-        return f"{named}; {', and '.join(why)}"
+        return f"{named}{self.depth}; {', and '.join(why)}"
+
+    @property
+    def depth(self) -> str:
+        """What is known of the nearest candidate's steps in a stream, in words, or ""."""
+        known = self.best.evidence
+        if known is None or self.status in (NONE, NOTHING):
+            return ""
+        return " (decodable, arrives in order" + (", used)" if known.effects else ")")
 
     def __str__(self) -> str:
         """The table of candidates and the verdict, as `icl-krr identify` prints them."""
-        return as_text(
-            candidate_table(self), LAST_ROWS, ladder_table(self), STEPS_OF_LADDER, self.verdict
-        )
+        return as_text(*tables(self), self.verdict)
 
 
 def status_of(distances: Sequence[float], regular: bool = True) -> str:
@@ -178,23 +216,27 @@ def status_of(distances: Sequence[float], regular: bool = True) -> str:
     return IDENTIFIED if distances[0] <= EXACT and regular else NEAR
 
 
+def tables(found: Identification) -> list[Table | str]:
+    """The tables of a result, each followed by what its names mean."""
+    if found.best.evidence:
+        controls = "; ".join(f"{name}: {words}" for name, words in (NULLS | CONTROLS).items())
+        return [candidate_table(found), f"Controls: {controls}"]
+    return [candidate_table(found), LAST_ROWS, ladder_table(found), STEPS_OF_LADDER]
+
+
 def candidate_table(found: Identification) -> Table:
     """A line for every candidate and for every baseline, with the distances in both spaces.
 
-    The last column has the distances of predictions in the groups of tasks, which have the
-    condition numbers in its header.
+    Of answers, the last column has the distances of predictions in the groups of tasks, which have
+    the condition numbers in its header. Of streams, the last columns have the nearest control, the
+    ranks and the effects, and the baselines are the controls of the first candidate.
     """
-    edges = pairwise(map(number, found.strata))
-    header = [
-        "candidate",
-        "kernel",
-        "prediction",
-        "hat",
-        "ruled out by",
-        "solver step at each layer",
-        "parameters",
-        f"prediction, cond {', '.join(f'{low} to {high}' for low, high in edges)}",
-    ]
+    edges = ", ".join(f"{low} to {high}" for low, high in pairwise(map(number, found.strata)))
+    last = [f"prediction, cond {edges}"]
+    if found.best.evidence:
+        last = ["nearest control", "independent steps", "effect if removed, swapped"]
+    header = ["candidate", "kernel", *found.best.distances, "ruled out by"]
+    header += ["solver step at each layer", "parameters", *last]
     candidates = [
         [
             suspect.fit.candidate,
@@ -203,7 +245,7 @@ def candidate_table(found: Identification) -> Table:
             suspect.because,
             steps_cell(suspect),
             ", ".join(parameters_of(suspect.fit.values)),
-            strata_cell(suspect.distances["prediction"]),
+            *last_cells(suspect),
         ]
         for suspect in found.suspects
     ]
@@ -211,14 +253,25 @@ def candidate_table(found: Identification) -> Table:
         [
             name,
             "",
-            *map(distance_cell, spaces.values()),
+            *map(distance_cell, of.values()),
             *("", "", ""),
-            strata_cell(spaces["prediction"]),
+            *("" if found.best.evidence else strata_cell(of["prediction"]) for _ in last),
         ]
-        for name, spaces in found.baselines.items()
+        for name, of in found.baselines.items()
     ]
     title = "Relative distance between layers and solver steps, mean over layers (95 % interval)"
     return Table(title, header, [candidates, baselines])
+
+
+def last_cells(suspect: Suspect) -> list[str]:
+    known = suspect.evidence
+    if known is None:
+        return [strata_cell(suspect.distances["prediction"])]
+    total = {name: sum(d.mean for d in of.values()) for name, of in known.controls.items()}
+    nearest = min(total, key=lambda name: total[name])
+    cells = ", ".join(number(d.mean) for d in known.controls[nearest].values())
+    effects = ", ".join(map(number, known.effects.values()))
+    return [f"{nearest} ({cells})", " ".join(map(str, known.ranks)), effects]
 
 
 def steps_cell(suspect: Suspect) -> str:

@@ -8,7 +8,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from ...catalogue import candidate, kernel_class, make_kernel
+from ...catalogue import candidate, kernel_class
 from .candidate_fit import CandidateFit
 from .decoding import Decoder, Decoders, Rows, as_rows
 from .distances import Aligned
@@ -42,7 +42,9 @@ def own_rows(
     fit: CandidateFit, halves: tuple, size: float, steps: int, state: str = "prediction"
 ) -> Rows:
     """A state of a candidate, from step 0 to that of the last layer, at most 1e50 in size."""
-    made = partial(step_rows, fit.candidate, fit.kernel, fit.logs, size=size, steps=steps, state=state)
+    made = partial(
+        step_rows, fit.candidate, fit.kernel, fit.logs, size=size, steps=steps, state=state
+    )
     rows = Rows(*(np.asarray(made(half), float)[:, : max(fit.alignment) + 1] for half in halves))
     return rows.each(lambda part: np.clip(np.nan_to_num(part, nan=1e50), -1e50, 1e50))
 
@@ -67,7 +69,11 @@ def mixed(own: Target, seed: int) -> Target:
 
 
 def nulls(
-    fit: CandidateFit, spectra: tuple[Spectrum, Spectrum], model: Decoders, start: Decoder, size: float
+    fit: CandidateFit,
+    spectra: tuple[Spectrum, Spectrum],
+    model: Decoders,
+    start: Decoder,
+    size: float,
 ) -> dict[str, Target]:
     """Targets without steps on the candidate's kernel: each layer has the value it decodes best."""
     bandwidth = fit.values.get(kernel_class(fit.kernel).bandwidth or "", 1.0)
@@ -83,7 +89,9 @@ def nulls(
     kept = [one for one, step in zip(model.states[1:], at, strict=True) if step]
     found = {}
     for name, (filters, grid) in grids.items():
-        rows = Rows(*(filter_rows(part, filters(part.sigma / scale, ridge, grid), size) for part in both))
+        rows = Rows(
+            *(filter_rows(part, filters(part.sigma / scale, ridge, grid), size) for part in both)
+        )
         more = np.linalg.norm(rest(start, rows.fitted), axis=0)
         lost = [np.linalg.norm(rest(one, rows.fitted), axis=0) for one in kept]
         best = [int(np.argmin(one / np.where(more > 0, more, np.inf))) for one in lost]
@@ -123,7 +131,9 @@ def gaps_of(
         layers = [one for one, keep in zip(every, kept, strict=True) if keep]
         squares, sizes = [], []
         for layer, decoder in enumerate(layers):
-            rows = Rows(*(np.stack([t[h][s, layer] for t in wanted.values()], axis=1) for h in (0, 1)))
+            rows = Rows(
+                *(np.stack([t[h][s, layer] for t in wanted.values()], axis=1) for h in (0, 1))
+            )
             each = [per_task(one.rest(rows), tasks) for one in (decoder, start)]
             silent, writes = ~np.any(rows.fitted, axis=0), np.any(decoder.channels.fitted[:, :-1])
             known = np.sum(each[1], axis=0) <= KNOWN**2 * np.sum(rows.scored**2, axis=0)
@@ -158,7 +168,10 @@ def independent(own: Target, model: Decoders, fit: CandidateFit) -> tuple[int, .
 
     If it is as many as there are steps, every method with the same span is decoded.
     """
-    kept, found = [one for one, step in zip(model.states[1:], fit.alignment, strict=True) if step], []
+    kept, found = (
+        [one for one, step in zip(model.states[1:], fit.alignment, strict=True) if step],
+        [],
+    )
     for count, decoder in enumerate(kept, start=1):
         left, sigma, _ = np.linalg.svd(own.fitted[1, :count].T, full_matrices=False)
         span = left[:, sigma > 1e-6 * sigma[0]]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Sequence
 from functools import partial
 from typing import Any
 
@@ -14,15 +15,94 @@ from ...residual.tokens import tokens_of_role
 from ...tasks import Task, map_tasks
 from ...transformer import Transformer, dense
 from ...transformer.evaluate import Request, embed_task, evaluate
+from ..reading.readouts import streams_at
 from .answers import with_other_outputs
 from .candidate_fit import CandidateFit
 from .candidates import keywords, run
+from .decoding import Layers, Rows, decoders
+from .identification import Suspect
+from .ruling import CLOSE
+from .state_probes import states_of
+from .stream_rules import Read, Seen, measured
+from .stream_targets import OWN, UNTRAINED, gaps_of, own_rows, own_target
 
+ROLES = ("query", "support")
 Maps = dict[str, np.ndarray]
 """The maps of the decoded states [L, d, s], by the role of the tokens that hold them."""
 
 LEAST = 0.1
 """Least size of an effect that another is relative to, over the size of the change of the state."""
+
+
+def with_slopes(reader: Callable[[Task], Any], task: Task) -> Any:
+    read = lambda y: reader(task.replace(y=y))  # noqa: E731
+    return read(task.y), jax.jacfwd(read)(task.y)
+
+
+@jax.jit
+def read_model(model: Transformer, tasks: Task) -> list[tuple[jax.Array, jax.Array]]:
+    """The streams of both roles and their derivatives."""
+    every = partial(streams_at, model, roles=ROLES)
+    return [*zip(*map_tasks(partial(with_slopes, every), tasks), strict=True)]
+
+
+Held = dict[str, dict[str, Rows]]
+"""Rows of the states that a model's streams hold, by the role of their tokens."""
+
+
+def with_supports(
+    suspect: Suspect, one: Read, of: Seen, steps: int, resample: np.ndarray
+) -> tuple[Suspect, Held]:
+    """The candidate with its states at the supports, and the states that the streams hold."""
+    fit, kept = one.fit, np.array(one.fit.alignment) > 0
+    held: Held = {"query": {"prediction": one.rows}, "support": {}}
+    found = {}
+    for name in states_of(fit):
+        rows = own_rows(fit, (of.fitted, of.scored), of.size, steps, name)
+        wanted = {OWN: own_target(fit, rows)}
+        for words, model in {"": of.model, f", {UNTRAINED}": next(iter(of.controls), None)}.items():
+            if model is not None:
+                gaps = gaps_of(wanted, model, of.start, of.tasks, kept)[OWN]
+                found[name + words] = measured(gaps, resample)
+        if found[name]["state"].mean <= CLOSE:
+            held["support"][name] = rows
+    own = suspect.evidence._replace(supports=found)  # pyright: ignore[reportOptionalMemberAccess]
+    return suspect._replace(evidence=own), {role: own for role, own in held.items() if own}
+
+
+def with_effects(
+    suspect: Suspect, one: Read, roles: Sequence[Seen], held: Held, model: Transformer
+) -> Suspect:
+    """Move the states that the streams hold, and compare what follows with the construction."""
+    if suspect.distances["state"].mean > CLOSE:
+        return suspect
+    of, fit = roles[0], one.fit
+    at = np.array(fit.alignment)
+    layers, steps = np.flatnonzero(at) + 1, at[at > 0]
+    known = construction_of(fit, of.fitted.num_features)
+    known = jax.tree.map(lambda leaf: jnp.asarray(leaf, of.fitted.x.dtype), known)
+    both = jax.tree.map(lambda *parts: jnp.concatenate(parts), of.fitted, of.scored)
+    read = [Layers(*map(np.asarray, part)) for part in read_model(known, both)]
+    own, its = {}, {}
+    for role, states in held.items():
+        i = ROLES.index(role)
+        made = decoders(read[i], len(of.fitted.x), of.size)
+        for maps, every, places in ((own, roles[i].model, layers), (its, made, steps)):
+            targets = [np.stack([r.fitted[:, t] for r in states.values()], axis=1) for t in steps]
+            each = zip(places, targets, strict=True)
+            maps[role] = np.stack([every.states[place].maps(t)[:-1] for place, t in each])
+    found = {}
+    names = {role: tuple(states) for role, states in held.items()}
+    for kind, by in changes(fit, names, of.scored).items():
+        moved = effects(model, own, by, of.scored, layers)
+        wanted = effects(known, its, by, of.scored, steps)
+        found[kind] = unlike(moved, wanted, by["query"][0])
+    far = ", ".join(f"{kind} {value:.2g}" for kind, value in found.items())
+    because = (
+        f"the answer does not follow its states ({far})" if max(found.values()) > CLOSE else ""
+    )
+    evidence = suspect.evidence._replace(effects=found)  # pyright: ignore[reportOptionalMemberAccess]
+    return suspect._replace(evidence=evidence, because=because)
 
 
 def construction_of(fit: CandidateFit, num_features: int) -> Transformer:
@@ -54,6 +134,7 @@ def changes(fit: CandidateFit, held: dict[str, tuple[str, ...]], tasks: Task) ->
     A swap puts the states there that the same solver has for the outputs y of another task.
     """
     at, found = np.array(fit.alignment), {}
+    at = at[at > 0]
     for role, names in held.items():
         read = partial(trajectory, fit.candidate, fit.kernel, fit.logs, names, steps=int(max(at)))
         own, other = (
@@ -61,7 +142,9 @@ def changes(fit: CandidateFit, held: dict[str, tuple[str, ...]], tasks: Task) ->
             for each in (tasks, with_other_outputs(tasks))
         )
         found[role] = {"removed": -own, "swapped": other - own}
-    return {kind: {role: both[kind] for role, both in found.items()} for kind in ("removed", "swapped")}
+    return {
+        kind: {role: both[kind] for role, both in found.items()} for kind in ("removed", "swapped")
+    }
 
 
 def effects(

@@ -1,0 +1,140 @@
+"""The rules of `identify_streams`: controls at a candidate's own parameters, and what remains."""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from ...tasks import Task
+from ..resampling import paired_differences
+from .candidate_fit import CandidateFit
+from .decoding import Decoder, Decoders, Rows
+from .distances import Distance, distance
+from .identification import Evidence, Suspect
+from .ruling import CLOSE, DIVERGED, RESOLUTION, Gaps, draws, mean, rule_out
+from .stream_targets import (
+    EARLIER,
+    MIXED,
+    MIXTURES,
+    OWN,
+    UNTRAINED,
+    Target,
+    gaps_of,
+    independent,
+    mixed,
+    nulls,
+    own_rows,
+    own_target,
+    staircase,
+    takes_steps,
+)
+
+
+class Seen(NamedTuple):
+    """The streams of one role of tokens, ready to decode.
+
+    Attributes:
+        fitted, scored: the tasks.
+        model: decoders of the model.
+        start: decoder of what needs no layer.
+        controls: decoders of untrained models.
+        size: root mean square of y.
+    """
+
+    fitted: Task
+    scored: Task
+    model: Decoders
+    start: Decoder
+    controls: list[Decoders]
+    size: float
+
+    @property
+    def tasks(self) -> int:
+        return len(self.scored.x)
+
+
+class Read(NamedTuple):
+    """A fitted candidate, its gaps to the model and to its controls, and its steps."""
+
+    fit: CandidateFit
+    gaps: Gaps
+    controls: dict[str, Gaps]
+    rows: Rows
+    own: Target
+
+
+def read_candidate(fit: CandidateFit, of: Seen, spectra: Any, steps: int) -> Read:
+    """The gaps to a candidate and, at its own parameters, to nulls and of controls."""
+    rows = own_rows(fit, (of.fitted, of.scored), of.size, steps)
+    own, start = own_target(fit, rows), (of.start, of.tasks, np.array(fit.alignment) > 0)
+    asked = {OWN: own} | nulls(fit, spectra, of.model, of.start, of.size)
+    mixtures = [f"{MIXED}, draw {i}" for i in range(MIXTURES if takes_steps(fit) else 0)]
+    asked |= {name: mixed(own, seed) for seed, name in enumerate(mixtures)}
+    found = gaps_of(asked, of.model, *start)
+    draws = {MIXED: [found.pop(name) for name in mixtures]}
+    for name, models in {EARLIER: [of.model.earlier], UNTRAINED: of.controls}.items():
+        draws[name] = [gaps_of({OWN: own}, one, *start)[OWN] for one in models]
+    nearest = {name: min(every, key=far) for name, every in draws.items() if every}
+    return Read(fit, found.pop(OWN), found | nearest, rows, own)
+
+
+def far(gaps: Gaps) -> float:
+    return sum(map(mean, gaps.values()))
+
+
+def rule(read: list[Read], of: Seen, resample: np.ndarray) -> tuple[list[str], tuple[str, ...]]:
+    """Why each candidate is ruled out, or "", and the controls that the nearest is as far as."""
+    because = []
+    for one in read:
+        last = one.rows.each(lambda part: part[:, -1:])
+        wild = np.sqrt(np.mean(last.scored**2)) > DIVERGED * of.size
+        size = np.linalg.norm(last.scored)
+        share = np.linalg.norm(of.start.rest(last)) / size if size else 0.0
+        still = "its steps are nearly the mean of y, or in the stream before the first layer"
+        because.append("diverges on the scored tasks" if wild else still if share < CLOSE else "")
+    usable = [i for i, reason in enumerate(because) if not reason]
+    if not usable:
+        return because, ()
+    fits, gaps = [read[i].fit for i in usable], [read[i].gaps for i in usable]
+    for i, reason in zip(usable, rule_out(fits, gaps, {}, resample)[0], strict=True):
+        because[i] = reason
+    near = [as_near(one, resample) for one in read]
+    leader = min(usable, key=lambda i: far(read[i].gaps))
+    for i, reason in enumerate(because):
+        if not reason and (near[i] or near[leader]):
+            own = "" if near[i] else f" {read[leader].fit.candidate} is: "
+            because[i] = f"no nearer than{own or ' '}{(near[i] or near[leader])[0]}"
+    return because, near[leader]
+
+
+def as_near(one: Read, resample: np.ndarray) -> tuple[str, ...]:
+    """The controls that a candidate is not nearer than, at its own parameters."""
+    every = [one.gaps, *one.controls.values()]
+    means = np.array([[mean(part) for part in gaps.values()] for gaps in every])
+    drawn = np.array([[draws(part, resample) for part in gaps.values()] for gaps in every])
+    found = paired_differences(means, drawn, np.arange(len(every)) == 0)
+    farther = np.any(found.low > RESOLUTION, axis=1) & ~np.any(found.high < -RESOLUTION, axis=1)
+    return tuple(name for name, far in zip(one.controls, farther[1:], strict=True) if not far)
+
+
+def measured(gaps: Gaps, resample: np.ndarray) -> dict[str, Distance]:
+    stratum = np.zeros(resample.shape[1], int)
+    return {space: distance(one, stratum, resample) for space, one in gaps.items()}
+
+
+def total(suspect: Suspect) -> float:
+    return sum(found.mean for found in suspect.distances.values())
+
+
+def suspect_of(one: Read, reason: str, of: Seen, resample: np.ndarray) -> Suspect:
+    """The candidate with its staircases: how far each layer is from each step, and the control."""
+    found = measured(one.gaps, resample)
+    controls = {name: measured(gaps, resample) for name, gaps in one.controls.items()}
+    stairs = {UNTRAINED: (controls.get(UNTRAINED), of.controls[:1]), "": (found, [of.model])}
+    for spaces, models in stairs.values():
+        for model in models:
+            matrix = staircase(one.rows, model.states, of.start)
+            spaces["state"] = spaces["state"]._replace(matrix=matrix)
+    known = Evidence(controls, independent(one.own, of.model, one.fit), {}, {})
+    return Suspect(one.fit, found, reason, evidence=known)
