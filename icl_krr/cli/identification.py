@@ -11,7 +11,6 @@ import jax
 import numpy as np
 
 from ..experiments.identify import trained_model
-from ..experiments.identify.probe_controls import state_table
 from ..experiments.identify.trained_model import Findings, Positions
 from ..experiments.shared.arrays import read_arrays, task_of
 from ..experiments.shared.draws import draw_tasks
@@ -19,8 +18,8 @@ from ..experiments.shared.recipe import Recipe
 from ..experiments.shared.runs import family
 from ..probes import Identification
 from ..probes.naming.answers import with_other_outputs
-from ..probes.naming.distances import SPACES, TITLES, Distance
-from ..probes.naming.identification import LAST_ROWS, STEPS_OF_LADDER, candidate_table, ladder_table
+from ..probes.naming.distances import TITLES, Distance
+from ..probes.naming.identification import tables
 from ..tasks import Task
 from ..text_tables import Table
 from . import output
@@ -67,8 +66,7 @@ def distances(spaces: dict[str, Distance]) -> dict[str, Any]:
 
 def findings_record(findings: Findings) -> dict[str, Any]:
     """The findings of a trained model as a record for JSON."""
-    known = {"layers": findings.layers, "states": findings.states}
-    return known | identification_record(findings.found)
+    return {"layers": findings.layers} | identification_record(findings.found)
 
 
 def position_record(count: int, findings: Findings) -> dict[str, Any]:
@@ -79,9 +77,9 @@ def position_record(count: int, findings: Findings) -> dict[str, Any]:
 
 def print_identification(found: Identification) -> None:
     console = output.wide()
-    console.print(candidate_table(found), LAST_ROWS, sep="\n")
-    console.print(ladder_table(found), STEPS_OF_LADDER, sep="\n")
-    for space in SPACES:
+    for table in tables(found):
+        console.print(table)
+    for space in found.best.distances:
         title = f"Relative distance at every layer, {TITLES[space]} (95 % interval)"
         header, lines = trained_model.distance_table(found, space)
         console.print(Table(title, header, [lines], tuple(header[2:-1]), where="identify.md"))
@@ -103,23 +101,8 @@ def print_findings(name: str, findings: Findings) -> None:
         "smoother, with these hyperparameters has the hat matrix d prediction / d y nearest to "
         "that of the layer. distance: relative distance of the two hat matrices.\n"
     )
-    print_states(name, findings)
     print_identification(found)
     console.print(found.verdict)
-
-
-def print_states(name: str, findings: Findings) -> None:
-    if findings.states:
-        header, lines = state_table(findings.states)
-        title = f"{name}: R^2 of linear probes of the support tokens for the states of a solver"
-        console = output.wide()
-        console.print(Table(title, header, [lines]))
-        console.print(
-            "step: step of the solver that the layer is aligned with. start: R^2 of a probe of the "
-            "stream before the first layer. shuffled: R^2 for the states of other tasks. random: "
-            "R^2 for random functions of x. untrained: R^2 of a probe of an untrained model. "
-            "selectivity: R^2 minus the largest of these.\n"
-        )
 
 
 def print_positions(name: str, positions: Positions) -> None:

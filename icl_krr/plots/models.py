@@ -18,6 +18,8 @@ if TYPE_CHECKING:
     from ..experiments.identify.trained_model import Findings
     from ..experiments.shared.rows import Rows
     from ..probes import Identification
+    from ..probes.naming.distances import Distance
+    from ..probes.naming.identification import Suspect
 
 
 def training_figure(rows: Rows, title: str) -> Figure:
@@ -65,15 +67,20 @@ def fitting_figure(losses: list[float], units: str, title: str) -> Figure:
 
 
 def identification_figure(found: Identification, title: str) -> Figure:
-    """Relative distance of every layer to every step of each candidate, and the alignment."""
-    count = len(found.suspects)
-    columns = min(3, count)
-    lines = -(-count // columns)
+    """Relative distance of every layer to every step of each candidate, and the alignment.
+
+    Of streams, the distance is that of the decoded states, from the stream before the first layer
+    on. Beside each candidate stand its steps, decoded from an untrained model.
+    """
+    panels = [panel for suspect in found.suspects for panel in panels_of(suspect)]
+    columns = min(4 if found.best.evidence else 3, len(panels))
+    lines = -(-len(panels) // columns)
     figure = Figure(figsize=(3.6 * columns, 2.6 * lines + 0.6), layout="constrained")
     axes = figure.subplots(lines, columns, squeeze=False)
     norm = LogNorm(1e-4, 1)
-    for axis, suspect in zip(axes.flat, found.suspects, strict=False):
-        near = suspect.distances["prediction"]
+    for axis, (words, near, suspect) in zip(axes.flat, panels, strict=False):
+        first = int(suspect.evidence is not None)  # the first step; layers then begin with 0
+        layers, steps = near.matrix.shape
         axis.imshow(
             np.clip(np.nan_to_num(near.matrix, nan=1), 1e-4, 1),
             norm=norm,
@@ -81,12 +88,12 @@ def identification_figure(found: Identification, title: str) -> Figure:
             aspect="auto",
             origin="lower",
             interpolation="none",
-            extent=(-0.5, near.matrix.shape[1] - 0.5, 0.5, len(near.matrix) + 0.5),
+            extent=(first - 0.5, first + steps - 0.5, 0.5 - first, layers + 0.5 - first),
         )
-        layers = range(1, len(near.matrix) + 1)
-        axis.plot(suspect.fit.alignment, layers, "o-", color=RED, markersize=3, linewidth=1)
+        at = suspect.fit.alignment
+        axis.plot(at, range(1, len(at) + 1), "o-", color=RED, markersize=3, linewidth=1)
         axis.set_title(
-            f"{suspect.fit.candidate}\n{suspect.fit.kernel}, {near.mean:.2g} "
+            f"{words}\n{suspect.fit.kernel}, {near.mean:.2g} "
             f"({near.interval[0]:.2g}, {near.interval[1]:.2g})",
             fontsize=7,
         )
@@ -94,12 +101,25 @@ def identification_figure(found: Identification, title: str) -> Figure:
         axis.set_xlabel("solver step", fontsize=7)
         axis.set_ylabel("layer", fontsize=7)
         axis.tick_params(labelsize=6)
-    for axis in axes.flat[count:]:
+    for axis in axes.flat[len(panels) :]:
         axis.set_visible(False)
     bar = figure.colorbar(ScalarMappable(norm, "cividis"), ax=axes, shrink=0.6)
-    bar.set_label("|layer - step| / |layer| of the predictions", fontsize=7)
+    what = "|step - decoded| / |step beyond the start|" if found.best.evidence else "|layer - step|"
+    bar.set_label(
+        what if found.best.evidence else f"{what} / |layer| of the predictions", fontsize=7
+    )
     figure.suptitle(f"{title}: {', '.join((found.status, *found.remain))}", fontsize=9)
     return figure
+
+
+def panels_of(suspect: Suspect) -> list[tuple[str, Distance, Suspect]]:
+    """What is drawn of a candidate: its distances and, of streams, those of an untrained model."""
+    name, near = suspect.fit.candidate, next(iter(suspect.distances.values()))
+    control = "untrained model"
+    both = [(name, near, suspect)]
+    if suspect.evidence and control in suspect.evidence.controls:
+        both.append((f"{name}, {control}", suspect.evidence.controls[control]["state"], suspect))
+    return both
 
 
 def filter_figure(findings: Findings, title: str) -> Figure:

@@ -124,7 +124,6 @@ from .naming.designed_tasks import Design, design, gaussian_prior
 from .naming.identification import Identification
 from .naming.identify import Agreement, agreement, identify, identify_arrays
 from .naming.separation import Separation, separation
-from .naming.state_probes import StateProbe, probe_states, support_streams
 from .naming.stream_identify import identify_streams
 from .naming.variances import Variances, compare_variances
 from .reading.arrays import array_answers, decoder_answers, torch_arrays
@@ -149,7 +148,6 @@ __all__ = [
     "Sensitivities",
     "Separation",
     "Site",
-    "StateProbe",
     "Swap",
     "Variances",
     "ablate",
@@ -178,7 +176,6 @@ __all__ = [
     "parameter_sensitivities",
     "patch",
     "prefixes",
-    "probe_states",
     "read_filter",
     "round_slots",
     "sensitivities",
@@ -186,7 +183,6 @@ __all__ = [
     "sites",
     "spectral_filter",
     "streams",
-    "support_streams",
     "swap",
     "torch_arrays",
     "transplant",

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from functools import partial
 from typing import Any
 
@@ -10,10 +9,8 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from ...files import Lines
 from ...kernels import Gaussian, Linear
-from ...probes import Identification, fit_probe, layerwise, probe_states, streams
-from ...probes.naming.state_probes import has_states
+from ...probes import fit_probe, layerwise, streams
 from ...tasks import GaussianProcess, LinearRegression, Sampler, Task, map_tasks
 from ...tasks.batches import outline
 from ...transformer import Architecture, Transformer, init
@@ -75,38 +72,3 @@ def probe_errors(model: Transformer, probe: Any, scored: Task) -> np.ndarray:
 def mean_squares(layer_answers: Any, scored: Task) -> np.ndarray:
     answers = jax.jit(partial(map_tasks, layer_answers))(scored)
     return np.asarray(jnp.mean((answers - scored.y_query[:, None]) ** 2, axis=(0, 2)), float)
-
-
-def state_rows(
-    model: Transformer, found: Identification, fitted: Task, scored: Task, key: jax.Array, seed: int
-) -> Rows:
-    """R^2 of the states of the nearest candidate that has them, one row per state and layer."""
-    fit = next((s.fit for s in found.suspects if has_states(s.fit)), None)
-    if fit is None:
-        return []
-    random = untrained(model, fitted, key)
-    probes = probe_states(model, fit, fitted, scored, untrained=random, seed=seed)
-    return [
-        {
-            "candidate": fit.candidate,
-            "kernel": fit.kernel,
-            "state": probe.state,
-            "layer": layer,
-            "step": step,
-            "R^2": float(probe.found[layer]),
-            **{name: float(values[layer]) for name, values in probe.controls.items()},
-            "selectivity": float(probe.selectivity[layer]),
-        }
-        for probe in probes
-        for layer, step in enumerate((0, *fit.alignment))
-    ]
-
-
-def state_table(rows: Sequence[dict[str, Any]]) -> Lines:
-    """A line for every state and layer, with R^2 of the probe and of its controls."""
-    header = list(rows[0]) if rows else ["state"]
-    lines = [
-        [f"{value:.3g}" if isinstance(value, float) else str(value) for value in row.values()]
-        for row in rows
-    ]
-    return header, lines

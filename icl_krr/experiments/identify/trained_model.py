@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from functools import partial
 from typing import Any, NamedTuple
 
@@ -21,19 +21,19 @@ from ...probes import (
     effective,
     fit_probe,
     has_slot,
+    identify_streams,
     layerwise,
     spectral_filter,
 )
 from ...probes.naming.answers import flat_answers, run_model
 from ...probes.naming.comparison import Options, compare
-from ...probes.naming.distances import SPACES
 from ...probes.naming.identification import distance_cell
 from ...tasks import battery
 from ...training import reference
 from ..shared.draws import draw_tasks
 from ..shared.rows import Rows
 from ..shared.runs import Run
-from .probe_controls import controls, in_dtype_of_tasks, state_rows, state_table
+from .probe_controls import controls, in_dtype_of_tasks
 from .settings import IdentifyConfig
 
 Show = Callable[[str], None]
@@ -47,11 +47,14 @@ class Findings(NamedTuple):
     filter: Filter  # spectral filters of the layers
     kernel: Kernel  # that of the exact predictor of the tasks
     ridge: float  # likewise
-    states: Sequence[dict[str, Any]] = ()  # a row for every state and layer, see `state_rows`
 
 
 def examine(run: Run, config: IdentifyConfig, progress: Show = lambda words: None) -> Findings:
-    """Probe every layer of a model on tasks of its training family, and identify its solver."""
+    """Probe every layer of a model on tasks of its training family, and identify its solver.
+
+    A model without a slot for its prediction is identified through its streams, unless the tasks
+    have several outputs.
+    """
     family: Any = dataclasses.replace(run.family, num_queries=config.num_queries)  # pyright: ignore
     tested = family if config.battery is None else battery(config.battery, family)
     key = jax.random.key(config.seed)
@@ -62,6 +65,9 @@ def examine(run: Run, config: IdentifyConfig, progress: Show = lambda words: Non
         )
     )
     model = in_dtype_of_tasks(run.model, fitted)
+    through = not has_slot(model) and fitted.y.ndim == 2
+    if through and config.per_layer:
+        raise ValueError("per_layer must be False for a model that is read through its streams")
     progress("fitting linear probes and their controls")
     if has_slot(model):
         layer_answers, layers = partial(layerwise, model), []
@@ -89,18 +95,15 @@ def examine(run: Run, config: IdentifyConfig, progress: Show = lambda words: Non
                 row |= {f"smoother's {key}": value for key, value in smooth.items()}
         rows.append(row)
     filtered = spectral_filter(best.kernel, scored, hats, seed=config.seed)
-    options = Options(
-        kernels=config.kernels,
-        steps=8 * (hats.shape[1] - 1) if config.steps is None else config.steps,
-        system=(best.kernel, float(best.ridge)),
-        per_layer=config.per_layer,
-        seed=config.seed,
-        progress=progress,
-    )
-    found = compare(flat_answers(fitted, scored, arrays), options)
-    progress("probing the states of the nearest solver")
-    states = state_rows(model, found, probing, scored, jax.random.fold_in(key, 3), config.seed)
-    return Findings(found, rows, filtered, best.kernel, float(best.ridge), states)
+    given: Any = {"kernels": config.kernels, "seed": config.seed, "progress": progress}
+    if through:
+        found = identify_streams(model, fitted, scored, steps=config.steps, **given)
+    else:
+        steps = 8 * (hats.shape[1] - 1) if config.steps is None else config.steps
+        system = (best.kernel, float(best.ridge))
+        options = Options(steps=steps, system=system, per_layer=config.per_layer, **given)
+        found = compare(flat_answers(fitted, scored, arrays), options)
+    return Findings(found, rows, filtered, best.kernel, float(best.ridge))
 
 
 def layer_table(findings: Findings) -> Lines:
@@ -113,26 +116,34 @@ def layer_table(findings: Findings) -> Lines:
 
 
 def distance_table(found: Identification, space: str) -> Lines:
-    """A table of relative distances of layers to candidates, in "prediction" or "hat" space."""
+    """A table of relative distances of layers to candidates in a space, such as "hat"."""
     named = {f"{s.fit.candidate}, {s.fit.kernel}": s.distances[space] for s in found.suspects}
     named |= {name: spaces[space] for name, spaces in found.baselines.items()}
-    header = [space, *(f"layer {i + 1}" for i in range(len(found.best.fit.alignment))), "mean"]
+    layers = len(found.best.fit.alignment)
+    header = [space, *(f"layer {i + 1}" for i in range(layers)), "mean"]
     lines = []
     for name, near in named.items():
-        values = zip(near.by_layer, near.layer_intervals, strict=True)
-        values = [*values, (near.mean, near.interval)]
+        values = [
+            *zip(near.by_layer, near.layer_intervals, strict=True),
+            (near.mean, near.interval),
+        ]
         cells = [f"{value:.2g} ({low:.2g}, {high:.2g})" for value, (low, high) in values]
-        lines.append([name, *cells])
+        late = [""] * (layers + 1 - len(cells))  # layers before the first step have no distance
+        lines.append([name, *late, *cells])
     return header, lines
 
 
 def distance_rows(found: Identification) -> Rows:
-    """One row per candidate, layer and step, with the distances in both spaces."""
+    """One row per candidate, layer and step, with the distances in all spaces that have them.
+
+    In the streams, layer 0 is before the first layer, and there is no step 0.
+    """
     return [
-        {"candidate": s.fit.candidate, "kernel": s.fit.kernel, "layer": layer + 1, "step": step}
-        | {space: float(s.distances[space].matrix[layer, step]) for space in SPACES}
+        {"candidate": s.fit.candidate, "kernel": s.fit.kernel}
+        | {"layer": layer + (s.evidence is None), "step": step + (s.evidence is not None)}
+        | {k: float(d.matrix[layer, step]) for k, d in s.distances.items() if d.matrix.size}
         for s in found.suspects
-        for layer, step in np.ndindex(s.distances[SPACES[0]].matrix.shape)
+        for layer, step in np.ndindex(next(iter(s.distances.values())).matrix.shape)
     ]
 
 
@@ -153,8 +164,10 @@ def filter_rows(findings: Findings) -> Rows:
 
 def markdown(findings: Findings) -> str:
     """The table of layers and the tables of distances, in Markdown."""
-    tables = [layer_table(findings), *(distance_table(findings.found, space) for space in SPACES)]
-    tables += [state_table(findings.states)] if findings.states else []
+    tables = [
+        layer_table(findings),
+        *map(partial(distance_table, findings.found), findings.found.best.distances),
+    ]
     return "\n".join(map(to_markdown, tables))
 
 
@@ -194,16 +207,17 @@ def examine_positions(
 def verdict_table(found: Positions) -> Lines:
     """A line for every position: errors, the verdict, the nearest candidate and the baselines."""
     header = ["supports", "error", "exact", "zero", "status", "remain", "nearest"]
-    header += [*SPACES, "step at each layer", *(f"baseline, {space}" for space in SPACES)]
+    spaces = [*next(iter(found.values())).found.best.distances]
+    header += [*spaces, "step at each layer", *(f"baseline, {space}" for space in spaces)]
     lines = []
     for count, findings in found.items():
         last, best = findings.layers[-1], findings.found.best
         cells = [f"{last[name]:.3g}" for name in ("error", "exact", "zero")]
         cells += [findings.found.status, ", ".join(findings.found.remain) or "-"]
         cells += [f"{best.fit.candidate}, {best.fit.kernel}"]
-        cells += [distance_cell(best.distances[space]) for space in SPACES]
+        cells += [distance_cell(best.distances[space]) for space in spaces]
         cells += [" ".join(map(str, best.fit.alignment))]
-        for space in SPACES:
+        for space in spaces:
             known = findings.found.baselines
             name = min(known, key=lambda name: known[name][space].mean)
             cells.append(f"{name}, {distance_cell(known[name][space])}")

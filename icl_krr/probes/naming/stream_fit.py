@@ -88,7 +88,8 @@ def step_rows(candidate, kernel, logs, tasks, size, steps, state="prediction"):
 
         return path(task.y), jacobian(path, task.y)
 
-    return as_rows(*map_tasks(of_task, tasks), size)
+    values, slopes = map_tasks(of_task, tasks)
+    return as_rows(values, slopes, size)
 
 
 def targets(rows: Any, at: Any, xp: Any = np) -> Any:

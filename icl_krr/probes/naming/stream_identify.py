@@ -41,6 +41,69 @@ def identify_streams(
     seed: int = 0,
     progress: Callable[[str], None] = lambda name: None,
 ) -> Identification:
+    r"""Decode the steps of every candidate solver from the streams of a model, layer by layer.
+
+    `identify` compares what a model answers after every layer. This function asks what its stream
+    holds, in any coordinates, and makes two statements about step $t$ of layer $l$ and its
+    prediction $f_t$, each with a linear map $w_l$ of its own for all tasks:
+
+    $$\text{state: } f_t \approx h_l w_l, \qquad \text{innovation: }
+    f_t - f_{t-1} \approx (h_l - h_{l-1}) w_l'$$
+
+    The maps are fitted to values and to derivatives in y together. The derivatives are n more
+    equations for every query, and do not see what does not depend on y. Distances are measured on
+    the tasks to score, relative to what neither the stream before the first layer nor the mean of y
+    decodes: 1 says nothing, 0 is exact.
+
+    1. Kernel, parameters and steps per layer (1, 2 or 4, from layer 1 or 2 on) of each candidate
+       are fitted to what is decodable: each map is eliminated inside of the fit.
+    2. Each candidate has controls at its own parameters: the steps decoded one layer earlier, other
+       steps with the same span, the steps decoded from an untrained model, and three nulls (see
+       `identify`). A candidate that is not nearer than all of them is ruled out. So a stream that
+       stores all powers $K^j y$, which decodes every polynomial method, is given no name.
+    3. Candidates are compared with the nearest as in `identify`.
+    4. If the model is a `Transformer`, alpha and r are decoded from the streams at the supports.
+       The decoded states are then removed from every layer, and swapped for those that the solver
+       has for the outputs of another task. A candidate remains only if the answer changes as that
+       of the candidate's construction does. The verdict says: decodable, arrives in order, used.
+
+    Args:
+        reader: the model, or a JAX function from a task to its streams at the queries before the
+            first layer and after every layer, [L + 1, q, d] with L >= 2. Without weights, nothing is
+            said about use. `identify_arrays` takes arrays from a network of any library.
+        fitted: batch of tasks for the candidates and the maps, y [b, n], without masks. The last
+            quarter of them chooses the ridge of each map.
+        scored: batch of other tasks for the distances, of the same shapes except for b. With fewer
+            than 12 tasks, the bootstrap intervals are too short.
+        candidates, kernels, seed, progress: as in `identify`. The seed also draws the controls.
+        steps: largest number of solver steps, >= 1, 4 L by default.
+        control: untrained model of the same shape, or a reader of its streams; default None: two
+            models with the architecture of `reader`, or encoders with as many channels and layers.
+
+    Returns:
+        An `Identification` with the spaces "state" and "innovation". Its suspects have `evidence`.
+
+    Raises:
+        TypeError: `reader` is neither a model nor a function.
+        ValueError: a candidate or kernel is unknown, tasks have a mask or several outputs, or the
+            streams have another shape or are not finite.
+
+    Source: Golub, Pereyra, The differentiation of pseudo-inverses and nonlinear least squares
+    problems whose variables separate, 1973; Geiger et al., Causal abstractions of neural networks,
+    2021 (interchange).
+
+    >>> import icl_krr as ik
+    >>> config = ik.tasks.LinearRegression(num_features=2, num_supports=4, num_queries=2)
+    >>> keys = jax.random.split(jax.random.key(0), (2, 12))
+    >>> tasks = [jax.vmap(ik.tasks.sample, in_axes=(0, None))(key, config) for key in keys]
+    >>> model = ik.constructions.gradient_descent(
+    ...     ik.Linear(), num_features=2, ridge=0.1, steps=3, step_size=0.1
+    ... )
+    >>> names = {"candidates": ("gradient_descent", "conjugate_gradient"), "kernels": ("linear",)}
+    >>> found = identify_streams(model, *tasks, **names)
+    >>> found.status, found.remain
+    ('identified', ('gradient_descent',))
+    """
     options = Options(candidates, kernels, steps, seed=seed, progress=progress)
     for name, tasks in (("fitted", fitted), ("scored", scored)):
         check_plain(tasks, name)
@@ -48,6 +111,7 @@ def identify_streams(
         checks.function("reader", reader)
     both = jax.tree.map(lambda *parts: jnp.concatenate(parts), fitted, scored)
     read = read_roles(reader, both)
+    check_layers(read[0], both)
     others = [control] if control is not None else untrained(reader, read[0], fitted, seed)
     controls = [read_roles(one, both) for one in others]
     roles = [
@@ -55,6 +119,18 @@ def identify_streams(
         for i, layers in enumerate(read)
     ]
     return compare_streams(roles, options, reader if isinstance(reader, Transformer) else None)
+
+
+def check_layers(layers: Layers, tasks: Task) -> None:
+    """Raise an error unless the streams are [b, L + 1, q, d] with L >= 2, and finite."""
+    shape, wanted = layers.streams.shape, (len(tasks.x), tasks.num_queries)
+    if len(shape) != 4 or (shape[0], shape[2]) != wanted or shape[1] < 3 or not shape[3]:
+        raise ValueError(
+            f"reader must return streams [layers + 1, q, d] with layers >= 2, q = {wanted[1]} and "
+            f"d >= 1, got shape {list(shape[1:])}"
+        )
+    for name, part in zip(("streams", "derivatives of streams"), layers, strict=True):
+        checks.finite(name, part)
 
 
 def read_roles(reader: Transformer | StreamReader, tasks: Task) -> list[Layers]:

@@ -22,9 +22,8 @@ from .candidates import keywords, run
 from .decoding import Layers, Rows, decoders
 from .identification import Suspect
 from .ruling import CLOSE
-from .state_probes import states_of
 from .stream_rules import Read, Seen, measured
-from .stream_targets import OWN, UNTRAINED, gaps_of, own_rows, own_target
+from .stream_targets import OWN, UNTRAINED, gaps_of, own_rows, own_target, takes_steps
 
 ROLES = ("query", "support")
 Maps = dict[str, np.ndarray]
@@ -48,6 +47,20 @@ def read_model(model: Transformer, tasks: Task) -> list[tuple[jax.Array, jax.Arr
 
 Held = dict[str, dict[str, Rows]]
 """Rows of the states that a model's streams hold, by the role of their tokens."""
+
+
+def states_of(fit: CandidateFit) -> tuple[str, ...]:
+    """The states of supports that the oracle of a candidate returns."""
+    if not takes_steps(fit):
+        return ()
+    one = Task(np.zeros((3, 1)), np.zeros(3), np.zeros((1, 1)))
+    made = jax.eval_shape(
+        lambda logs, task: run(candidate(fit.candidate), fit.kernel, logs, task, 1), fit.logs, one
+    )
+    found = {name: getattr(made, name, None) for name in ("alpha", "r")}
+    return tuple(
+        name for name, value in found.items() if value is not None and value.shape == (2, 3)
+    )
 
 
 def with_supports(

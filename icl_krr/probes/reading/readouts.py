@@ -89,16 +89,16 @@ def layerwise(model: Transformer, task: Task, probe: Probe | None = None) -> jax
     return answers.at[-1].set(own[-1])
 
 
-def streams(model: Transformer, task: Task) -> Float[Array, "layers q d"]:
-    """Return the stream at the queries, before the first step of a model and after every step.
+def streams(model: Transformer, task: Task, role: str = "query") -> Float[Array, "layers tokens d"]:
+    """Return all channels at the tokens of a role, before the first step and after every step.
 
     Args:
-        model: model with a slot `stream`, as `icl_krr.init` makes it. Constructions are not
-            supported.
+        model: trained or constructed model. The slots of a construction are side by side.
         task: one task.
+        role: "query" (default) or "support". Interleaved tokens have that of y as a support.
 
     Returns:
-        The stream [L + 1, q, d], in the dtype of the task.
+        The stream [L + 1, q, d] or [L + 1, n, d], in the dtype of the task.
 
     >>> import icl_krr as ik
     >>> spec = ik.Architecture(num_features=1, width=8, depth=3, heads=1)
@@ -106,13 +106,8 @@ def streams(model: Transformer, task: Task) -> Float[Array, "layers q d"]:
     >>> streams(ik.init(jax.random.key(0), spec), task).shape
     (4, 2, 9)
     """
-    check_compatible(model, task)
-    check_trained(model)
-    names = model.layout.names
-    cache = run_with_cache(model, task, names=names)[1]
-    queries = tokens_of_role(("query",), task, model.spec.tokens)
-    parts = [cache[name] for name in names if at_all_tokens(model, name)]
-    return jnp.concatenate([part[:, queries] for part in parts], axis=-1)
+    checks.choice("role", role, ("query", "support"))
+    return streams_at(model, task, (role,))[0]
 
 
 def streams_at(
@@ -136,11 +131,6 @@ def check_trained(model: Transformer) -> None:
             "model must have a slot stream, as icl_krr.init makes it, got the slots "
             f"{', '.join(model.layout.names)}; read them with icl_krr.run_with_cache"
         )
-
-
-def at_all_tokens(model: Transformer, name: str) -> bool:
-    """Whether a slot is cached at all tokens, and not only at the tokens of one role."""
-    return len(model.layout[name].at) > 1
 
 
 def has_slot(model: Transformer) -> bool:
