@@ -69,8 +69,8 @@ def identify_streams(
 
     Args:
         reader: the model, or a JAX function from a task to its streams at the queries before the
-            first layer and after every layer, [L + 1, q, d] with L >= 2. Without weights, nothing is
-            said about use. `identify_arrays` takes arrays from a network of any library.
+            first layer and after every layer, [L + 1, q, d] with L >= 2. Without weights, nothing
+            is said about use. `identify_arrays` takes arrays from a network of any library.
         fitted: batch of tasks for the candidates and the maps, y [b, n], without masks. The last
             quarter of them chooses the ridge of each map.
         scored: batch of other tasks for the distances, of the same shapes except for b. With fewer
