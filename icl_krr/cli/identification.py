@@ -13,13 +13,13 @@ import numpy as np
 from ..experiments.identify import trained_model
 from ..experiments.identify.probe_controls import state_table
 from ..experiments.identify.trained_model import Findings, Positions
-from ..experiments.shared.arrays import read_arrays, task_of
+from ..experiments.shared.arrays import read_arrays, require, task_of
 from ..experiments.shared.draws import draw_tasks
 from ..experiments.shared.recipe import Recipe
 from ..experiments.shared.runs import family
 from ..probes import Identification
 from ..probes.naming.answers import with_other_outputs
-from ..probes.naming.distances import SPACES, TITLES, Distance
+from ..probes.naming.distances import TITLES, Distance
 from ..probes.naming.identification import LAST_ROWS, STEPS_OF_LADDER, candidate_table, ladder_table
 from ..tasks import Task
 from ..text_tables import Table
@@ -80,8 +80,9 @@ def position_record(count: int, findings: Findings) -> dict[str, Any]:
 def print_identification(found: Identification) -> None:
     console = output.wide()
     console.print(candidate_table(found), LAST_ROWS, sep="\n")
-    console.print(ladder_table(found), STEPS_OF_LADDER, sep="\n")
-    for space in SPACES:
+    if found.ladder:
+        console.print(ladder_table(found), STEPS_OF_LADDER, sep="\n")
+    for space in found.best.distances:
         title = f"Relative distance at every layer, {TITLES[space]} (95 % interval)"
         header, lines = trained_model.distance_table(found, space)
         console.print(Table(title, header, [lines], tuple(header[2:-1]), where="identify.md"))
@@ -130,17 +131,21 @@ def print_positions(name: str, positions: Positions) -> None:
 
 
 GIVEN = ("x", "y", "x_query", "mask")
-WANTED = ("answers", "hats")
-OPTIONAL = "other_hats"
+ANSWERS, OTHER = ("answers", "hats"), "other_hats"
+STREAMS, CONTROL = ("streams", "stream_jacobians"), ("control_streams", "control_jacobians")
 
 
 class Arrays(NamedTuple):
-    """The arguments of `identify_arrays`."""
+    """What a file holds.
+
+    Attributes:
+        tasks: the tasks.
+        given: arguments of `identify_arrays`, for the answers, then for the streams, as far as
+            there are some.
+    """
 
     tasks: Task
-    answers: np.ndarray
-    hats: np.ndarray
-    other_hats: np.ndarray | None
+    given: dict[str, dict[str, Any]]
 
 
 def tasks_file(family: Any, count: int, seed: int) -> bytes:
@@ -155,18 +160,30 @@ def tasks_file(family: Any, count: int, seed: int) -> bytes:
 
 
 def answered(path: Path) -> Arrays:
-    """Read a file of tasks to which answers and hats were added."""
+    """Read a file of tasks to which answers and hats, or streams and Jacobians, were added."""
     if not path.exists():
         raise ValueError(
             f"{path} does not exist; write tasks to it with --tasks-of RUN, then add answers"
         )
     mend = (
         "; add the predictions of every layer as answers [b, layers + 1, q], and their derivatives "
-        "in y as hats [b, layers + 1, q, n]"
+        "in y as hats [b, layers + 1, q, n], or the hidden states of the queries as streams "
+        "[b, layers + 1, q, d], and their derivatives as stream_jacobians [b, layers + 1, q, d, n]"
     )
-    held = read_arrays(path, (*GIVEN[:3], *WANTED), (*GIVEN[3:], OPTIONAL), mend)
+    held = read_arrays(path, (), (*GIVEN, *ANSWERS, OTHER, *STREAMS, *CONTROL))
+    kinds = [names for names in (ANSWERS, STREAMS) if not held.keys().isdisjoint(names)]
+    for names in kinds or [ANSWERS]:
+        require(path, held, (*GIVEN[:3], *names), mend)
     tasks = task_of(path, {name: held[name] for name in GIVEN if name in held})
-    return Arrays(tasks, held["answers"], held["hats"], held.get(OPTIONAL))
+    given: dict[str, dict[str, Any]] = {}
+    for names in kinds:
+        given[names[0]] = {name: held[name] for name in names}
+    if ANSWERS in kinds:
+        given["answers"][OTHER] = held.get(OTHER)
+    if not held.keys().isdisjoint(CONTROL):
+        require(path, held, (*STREAMS, *CONTROL), mend)
+        given["streams"]["control"] = tuple(held[name] for name in CONTROL)
+    return Arrays(tasks, given)
 
 
 def write_tasks(path: Path, recipe: str, *, num_queries: int, count: int, seed: int) -> int:

@@ -13,9 +13,10 @@ from ...readable import readable
 from ...tasks import Task
 from ...tasks.task import check_axes
 from ..reading.derivatives import LayerAnswers
-from .answers import answers_of_arrays, flat_answers, run_model
+from .answers import answers_of_arrays, flat_answers, halves_of, run_model, streams_of_arrays
 from .comparison import Options, compare
 from .identification import IDENTIFIED, NEAR, STATUSES, TIED, Identification
+from .stream_identify import compare_streams, read_layers, seen, untrained
 
 
 def identify(
@@ -108,20 +109,25 @@ def identify(
 
 def identify_arrays(
     tasks: Task,
-    answers: npt.ArrayLike,
-    hats: npt.ArrayLike,
+    answers: npt.ArrayLike | None = None,
+    hats: npt.ArrayLike | None = None,
     *,
     other_hats: npt.ArrayLike | None = None,
+    streams: npt.ArrayLike | None = None,
+    stream_jacobians: npt.ArrayLike | None = None,
+    control: tuple[npt.ArrayLike, npt.ArrayLike] | None = None,
     **options: Any,
 ) -> Identification:
-    """Identify the solver of a model of any library, from arrays of its predictions.
+    """Identify the solver of a model of any library, from arrays of what it computes.
 
-    The first half of the tasks fits the candidates, and the second half scores them. Otherwise
-    this is `identify`. Choose float64: distances of hat matrices below 1e-3 need it. The bootstrap
-    intervals are too short with fewer than 12 tasks in each half.
+    Give either the predictions and their derivatives, or the streams and theirs. The first half of
+    the tasks fits the candidates, and the second half scores them. Otherwise this is `identify`,
+    or `identify_streams`. Choose float64: distances of hat matrices below 1e-3 need it. The
+    bootstrap intervals are too short with fewer than 12 tasks in each half.
 
     Args:
-        tasks: batch of b >= 4 tasks, better 24 or more. A mask makes contexts of mixed length.
+        tasks: batch of b >= 4 tasks, better 24 or more. A mask makes contexts of mixed length;
+            streams need y [b, n] and no mask.
         answers: predictions before the first layer and after every layer [b, L + 1, q], or
             [b, L + 1, q, r] for y [b, n, r].
         hats: derivatives of these predictions with respect to y [b, L + 1, q, n], or
@@ -129,14 +135,21 @@ def identify_arrays(
         other_hats: the same derivatives where each task has the outputs y of the next task, and
             the last has those of the first. They tell whether the model is linear in y. Default:
             the ladder has no such statement.
-        **options: keyword arguments of `identify` from `candidates` on.
+        streams: hidden states of the queries before the first layer and after every layer
+            [b, L + 1, q, d], with the tokens' channels as they are added up from layer to layer.
+        stream_jacobians: derivatives of these states with respect to y [b, L + 1, q, d, n].
+        control: streams and stream_jacobians of an untrained model of the same shape. Default:
+            encoders of this package with as many channels and layers, and weights at random.
+        **options: keyword arguments of `identify` from `candidates` on. With streams, these are
+            `candidates`, `kernels`, `steps`, `seed` and `progress`.
 
     Returns:
         An `Identification`.
 
     Raises:
         TypeError: an array is not floating point, or an option is unknown.
-        ValueError: an array does not fit `tasks` or is not finite, or an option is out of range.
+        ValueError: an array does not fit `tasks` or is not finite, is missing or is one too many,
+            or an option is out of range.
 
     >>> import jax, numpy as np
     >>> import icl_krr as ik
@@ -151,8 +164,26 @@ def identify_arrays(
     >>> found.status, found.remain
     ('identified', ('gradient_descent',))
     """
-    model = answers_of_arrays(tasks, answers, hats, other_hats)
-    return compare(model, Options(**options))
+    chosen = Options(**options)
+    of_streams = {"stream_jacobians": stream_jacobians, "control": control}
+    if streams is None:
+        refuse("without streams", of_streams)
+        return compare(answers_of_arrays(tasks, answers, hats, other_hats), chosen)
+    of_answers = {"answers": answers, "hats": hats, "other_hats": other_hats}
+    unused = {name: options.get(name) or None for name in ("strata", "system", "per_layer")}
+    refuse("with streams", of_answers | unused)
+    layers, *others = streams_of_arrays(tasks, streams, stream_jacobians, control)
+    halves = halves_of(tasks)
+    if not others:
+        others = [read_layers(one, tasks) for one in untrained(None, layers, tasks, chosen.seed)]
+    return compare_streams(seen(layers, others, *halves), chosen)
+
+
+def refuse(when: str, given: dict[str, Any]) -> None:
+    """Raise an error if one of these arguments is given."""
+    for name, value in given.items():
+        if value is not None:
+            raise ValueError(f"{name} must not be given {when}")
 
 
 @readable
