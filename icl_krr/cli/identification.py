@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+import itertools
 from dataclasses import replace
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -131,8 +132,11 @@ def print_positions(name: str, positions: Positions) -> None:
 
 
 GIVEN = ("x", "y", "x_query", "mask")
-ANSWERS, OTHER = ("answers", "hats"), "other_hats"
-STREAMS, CONTROL = ("streams", "stream_jacobians"), ("control_streams", "control_jacobians")
+KINDS = {
+    ("answers", "hats"): ("other_hats",),
+    ("streams", "stream_jacobians"): ("control_streams", "control_jacobians"),
+}
+"""The arrays that a file needs of one kind, and those that it may have as well."""
 
 
 class Arrays(NamedTuple):
@@ -170,19 +174,16 @@ def answered(path: Path) -> Arrays:
         "in y as hats [b, layers + 1, q, n], or the hidden states of the queries as streams "
         "[b, layers + 1, q, d], and their derivatives as stream_jacobians [b, layers + 1, q, d, n]"
     )
-    held = read_arrays(path, (), (*GIVEN, *ANSWERS, OTHER, *STREAMS, *CONTROL))
-    kinds = [names for names in (ANSWERS, STREAMS) if not held.keys().isdisjoint(names)]
-    for names in kinds or [ANSWERS]:
-        require(path, held, (*GIVEN[:3], *names), mend)
+    kinds = {names: (*names, *more) for names, more in KINDS.items()}
+    held = read_arrays(path, (), (*GIVEN, *itertools.chain(*kinds.values())))
+    present = [names for names, every in kinds.items() if not held.keys().isdisjoint(every)]
+    for names in present or [*KINDS][:1]:
+        more = () if held.keys().isdisjoint(KINDS[names]) else KINDS[names]
+        require(path, held, (*GIVEN[:3], *names, *more), mend)
     tasks = task_of(path, {name: held[name] for name in GIVEN if name in held})
-    given: dict[str, dict[str, Any]] = {}
-    for names in kinds:
-        given[names[0]] = {name: held[name] for name in names}
-    if ANSWERS in kinds:
-        given["answers"][OTHER] = held.get(OTHER)
-    if not held.keys().isdisjoint(CONTROL):
-        require(path, held, (*STREAMS, *CONTROL), mend)
-        given["streams"]["control"] = tuple(held[name] for name in CONTROL)
+    given = {
+        names[0]: {name: held[name] for name in kinds[names] if name in held} for names in present
+    }
     return Arrays(tasks, given)
 
 

@@ -106,28 +106,23 @@ def answers_of_arrays(
     return flat_answers(fitted, scored, LayerArrays(every[:cut], every[cut:], hats[cut:], other))
 
 
-def streams_of_arrays(tasks: Task, streams: Any, slopes: Any, control: Any) -> list[Layers]:
-    """The streams of a model and of its control, if there is one, in arrays of the same shapes.
+def streams_of_arrays(tasks: Task, arrays: dict[str, Any]) -> list[Layers]:
+    """The streams of a model and of its control, if there is one, from arrays by their names.
 
     They keep their own dtype, which tells what is a rounding error in them.
     """
     check_plain(tasks)
-    if control is not None and not (isinstance(control, (tuple, list)) and len(control) == 2):
-        length = f" of length {len(control)}" if isinstance(control, (tuple, list)) else ""
-        raise TypeError(
-            "control must be a pair (streams, stream_jacobians), "
-            f"got {type(control).__name__}{length}"
-        )
-    pairs = {"": (streams, slopes)} | ({} if control is None else {" of control": control})
+    pairs = [("streams", "stream_jacobians"), ("control_streams", "control_jacobians")]
+    if all(arrays[name] is None for name in pairs[1]):
+        pairs = pairs[:1]
     axes = ("b", "layers + 1", "q", "d")
     given = {}
-    for owner, pair in pairs.items():
-        given[f"streams{owner}"] = pair[0], axes
-        given[f"stream_jacobians{owner}"] = pair[1], (*axes, "n")
+    for values, slopes in pairs:
+        given |= {values: (arrays[values], axes), slopes: (arrays[slopes], (*axes, "n"))}
     check_arrays(tasks, given)
     for name, (array, _) in given.items():
         checks.factorable(name, array)
-    return [Layers(*map(np.asarray, pair)) for pair in pairs.values()]
+    return [Layers(*(np.asarray(arrays[name]) for name in pair)) for pair in pairs]
 
 
 def check_arrays(tasks: Task, given: dict[str, tuple[Any, tuple[str, ...]]]):

@@ -115,7 +115,8 @@ def identify_arrays(
     other_hats: npt.ArrayLike | None = None,
     streams: npt.ArrayLike | None = None,
     stream_jacobians: npt.ArrayLike | None = None,
-    control: tuple[npt.ArrayLike, npt.ArrayLike] | None = None,
+    control_streams: npt.ArrayLike | None = None,
+    control_jacobians: npt.ArrayLike | None = None,
     **options: Any,
 ) -> Identification:
     """Identify the solver of a model of any library, from arrays of what it computes.
@@ -138,8 +139,9 @@ def identify_arrays(
         streams: hidden states of the queries before the first layer and after every layer
             [b, L + 1, q, d], with the tokens' channels as they are added up from layer to layer.
         stream_jacobians: derivatives of these states with respect to y [b, L + 1, q, d, n].
-        control: streams and stream_jacobians of an untrained model of the same shape. Default:
+        control_streams: the streams of an untrained model of the same shape. Default: those of
             encoders of this package with as many channels and layers, and weights at random.
+        control_jacobians: the derivatives of `control_streams`.
         **options: keyword arguments of `identify` from `candidates` on. With streams, these are
             `candidates`, `kernels`, `steps`, `seed` and `progress`.
 
@@ -165,18 +167,19 @@ def identify_arrays(
     ('identified', ('gradient_descent',))
     """
     chosen = Options(**options)
-    of_streams = {"stream_jacobians": stream_jacobians, "control": control}
+    of_streams = {"stream_jacobians": stream_jacobians, "control_streams": control_streams}
+    of_streams |= {"control_jacobians": control_jacobians}
     if streams is None:
         refuse("without streams", of_streams)
         return compare(answers_of_arrays(tasks, answers, hats, other_hats), chosen)
-    of_answers = {"answers": answers, "hats": hats, "other_hats": other_hats}
     unused = {name: options.get(name) or None for name in ("strata", "system", "per_layer")}
-    refuse("with streams", of_answers | unused)
-    layers, *others = streams_of_arrays(tasks, streams, stream_jacobians, control)
+    refuse("with streams", {"answers": answers, "hats": hats, "other_hats": other_hats} | unused)
+    layers, *controls = streams_of_arrays(tasks, {"streams": streams} | of_streams)
     halves = halves_of(tasks)
-    if not others:
-        others = [read_layers(one, tasks) for one in untrained(None, layers, tasks, chosen.seed)]
-    return compare_streams(seen(layers, others, *halves), chosen)
+    if not controls:
+        drawn = untrained(None, layers, tasks, chosen.seed)
+        controls = [read_layers(one, tasks) for one in drawn]
+    return compare_streams(seen(layers, controls, *halves), chosen)
 
 
 def refuse(when: str, given: dict[str, Any]) -> None:
