@@ -264,6 +264,9 @@ def overrides() -> dict[str, dict[str, Any]]:
         "identify_arrays": {"answers": points(4, 3, 3), "hats": points(4, 3, 3, 5)}
         | dict.fromkeys(("streams", "control_streams"), points(4, 3, 3, 2))
         | dict.fromkeys(("stream_jacobians", "control_jacobians"), points(4, 3, 3, 2, 5)),
+        "identify_streams": {
+            "reader": Argument("function", lambda task: layer_answers(task)[..., None])
+        },
         "lost_share_bound": {"dimension": positive(3.0), "width": positive(2.0)},
         "negative_log_likelihood": {"build": Argument("function", lambda p: built)},
         "opposite_pair_eigenvalue": {"form": points(3, 3)},
