@@ -130,18 +130,19 @@ def identify_arrays(
         tasks: batch of b >= 4 tasks, better 24 or more. A mask makes contexts of mixed length;
             streams need y [b, n] and no mask.
         answers: predictions before the first layer and after every layer [b, L + 1, q], or
-            [b, L + 1, q, r] for y [b, n, r].
+            [b, L + 1, q, r] for y [b, n, r]. Default: none, and then there must be streams.
         hats: derivatives of these predictions with respect to y [b, L + 1, q, n], or
-            [b, L + 1, q, r, n, r].
+            [b, L + 1, q, r, n, r]. Default: none, and then there must be streams.
         other_hats: the same derivatives where each task has the outputs y of the next task, and
             the last has those of the first. They tell whether the model is linear in y. Default:
             the ladder has no such statement.
         streams: hidden states of the queries before the first layer and after every layer
-            [b, L + 1, q, d], with the tokens' channels as they are added up from layer to layer.
+            [b, L + 1, q, d]. Each layer adds to them. Default: none, and then there must be answers.
         stream_jacobians: derivatives of these states with respect to y [b, L + 1, q, d, n].
+            Default: none, for answers.
         control_streams: the streams of an untrained model of the same shape. Default: those of
             encoders of this package with as many channels and layers, and weights at random.
-        control_jacobians: the derivatives of `control_streams`.
+        control_jacobians: the derivatives of `control_streams`. Default: those of the encoders.
         **options: keyword arguments of `identify` from `candidates` on. With streams, these are
             `candidates`, `kernels`, `steps`, `seed` and `progress`.
 
