@@ -7,7 +7,6 @@ from typing import Any, NamedTuple
 
 import jax
 import numpy as np
-import numpy.typing as npt
 
 from ... import checks
 from ...tasks import Task, map_tasks
@@ -89,9 +88,7 @@ def with_other_outputs(tasks: Task) -> Task:
     return tasks.replace(y=np.roll(tasks.y, -1, axis=0))
 
 
-def answers_of_arrays(
-    tasks: Task, answers: npt.ArrayLike, hats: npt.ArrayLike, other_hats: npt.ArrayLike | None
-) -> ModelAnswers:
+def answers_of_arrays(tasks: Task, answers: Any, hats: Any, other_hats: Any) -> ModelAnswers:
     """The answers in arrays: the first half of the tasks to fit, the second half to score."""
     check_axes(tasks, 1, "tasks")
     axes = ("b", "layers + 1", "q", *["r"] * (tasks.y.ndim - 2))
