@@ -56,7 +56,7 @@ def drawn():
 def means(found):
     """The distances of the nearest candidate, then of its controls."""
     best = found.best
-    every = [best.distances, *best.controls.values()]
+    every = [best.distances, *best.evidence.controls.values()]
     return [distance.mean for spaces in every for distance in spaces.values()]
 
 
@@ -70,7 +70,7 @@ def test_arrays_say_what_their_function_says(control, x64):
     same = identify_streams(descent, *halves, control=control, **OPTIONS)
     assert found.status == same.status == "identified"
     assert found.remain == same.remain == ("gradient_descent",)
-    assert [*found.best.controls] == [*same.best.controls]
+    assert [*found.best.evidence.controls] == [*same.best.evidence.controls]
     assert means(found) == pytest.approx(means(same), rel=1e-6, abs=1e-6)
 
 

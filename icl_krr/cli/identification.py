@@ -21,7 +21,7 @@ from ..experiments.shared.runs import family
 from ..probes import Identification
 from ..probes.naming.answers import with_other_outputs
 from ..probes.naming.distances import TITLES, Distance
-from ..probes.naming.identification import LAST_ROWS, STEPS_OF_LADDER, candidate_table, ladder_table
+from ..probes.naming.identification import Evidence, tables
 from ..tasks import Task
 from ..text_tables import Table
 from . import output
@@ -46,6 +46,7 @@ def identification_record(found: Identification) -> dict[str, Any]:
                 "limit of steps": suspect.limit,
                 "ruled out": suspect.because,
                 **distances(suspect.distances),
+                **evidence_record(suspect.evidence),
             }
             for suspect in found.suspects
         ],
@@ -56,6 +57,18 @@ def identification_record(found: Identification) -> dict[str, Any]:
             for one in found.ladder
         ],
         "tasks left out": found.left_out,
+    }
+
+
+def evidence_record(known: Evidence | None) -> dict[str, Any]:
+    """What is known of a candidate in streams besides its distances; nothing for answers."""
+    if known is None:
+        return {}
+    return {
+        "controls": {name: distances(spaces) for name, spaces in known.controls.items()},
+        "independent steps": known.ranks,
+        "supports": {name: distances(spaces) for name, spaces in known.supports.items()},
+        "effects": known.effects,
     }
 
 
@@ -80,9 +93,7 @@ def position_record(count: int, findings: Findings) -> dict[str, Any]:
 
 def print_identification(found: Identification) -> None:
     console = output.wide()
-    console.print(candidate_table(found), LAST_ROWS, sep="\n")
-    if found.ladder:
-        console.print(ladder_table(found), STEPS_OF_LADDER, sep="\n")
+    console.print(*tables(found), sep="\n")
     for space in found.best.distances:
         title = f"Relative distance at every layer, {TITLES[space]} (95 % interval)"
         header, lines = trained_model.distance_table(found, space)

@@ -16,7 +16,7 @@ from ..reading.derivatives import LayerAnswers
 from .answers import answers_of_arrays, flat_answers, halves_of, run_model, streams_of_arrays
 from .comparison import Options, compare
 from .identification import IDENTIFIED, NEAR, STATUSES, TIED, Identification
-from .stream_identify import compare_streams, read_layers, seen, untrained
+from .stream_identify import compare_streams, read_roles, seen, untrained
 
 
 def identify(
@@ -179,8 +179,8 @@ def identify_arrays(
     halves = halves_of(tasks)
     if not controls:
         drawn = untrained(None, layers, tasks, chosen.seed)
-        controls = [read_layers(one, tasks) for one in drawn]
-    return compare_streams(seen(layers, controls, *halves), chosen)
+        controls = [read_roles(one, tasks)[0] for one in drawn]
+    return compare_streams([seen(layers, controls, *halves)], chosen)
 
 
 def refuse(when: str, given: dict[str, Any]) -> None:
