@@ -130,6 +130,13 @@ def arrays() -> dict[str, np.ndarray]:
     return {"x": x, "y": y, "x_query": x_query, "answers": answers, "hats": hats} | optional
 
 
+def of_streams(good: dict[str, np.ndarray]) -> dict[str, np.ndarray]:
+    """The same answers as streams with one channel, and as those of a control."""
+    values, slopes = good["answers"][..., None], good["hats"][..., None, :]
+    known = {"streams": values, "stream_jacobians": slopes}
+    return known | {"control_streams": values, "control_jacobians": slopes}
+
+
 def bad_arrays(good: np.ndarray) -> dict[str, Any]:
     number = 1.0 * good
     return {
@@ -156,12 +163,17 @@ def bad_arrays(good: np.ndarray) -> dict[str, Any]:
 def of_arrays(write: Write) -> Iterator[Command]:
     good = arrays()
     identify = lambda content: ["identify", write("file.npz", content)]  # noqa: E731
-    for name in ("x", "y", "x_query", "answers", "hats"):
-        rest = {key: value for key, value in good.items() if key != name}
-        yield Command(name, "missing", identify(npz(**rest)))
-    for name, value in good.items():
-        for what, bad in bad_arrays(value).items():
-            yield Command(name, what, identify(npz(**good | {name: bad})))
+    tasks, streams = {name: good[name] for name in ("x", "y", "x_query")}, of_streams(good)
+    for names, whole in (
+        (("x", "y", "x_query", "answers", "hats"), good),
+        (tuple(streams), tasks | streams),
+    ):
+        for name in names:
+            rest = {key: value for key, value in whole.items() if key != name}
+            yield Command(name, "missing", identify(npz(**rest)))
+        for name in whole if whole is good else names:
+            for what, bad in bad_arrays(whole[name]).items():
+                yield Command(name, what, identify(npz(**whole | {name: bad})))
     yield Command("y", "zeros", identify(npz(**good | {"y": 0 * good["y"]})))
     yield Command("x", "zeros", identify(npz(**good | {"x": 0 * good["x"]})))
     content = npz(**good)

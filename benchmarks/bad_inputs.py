@@ -261,7 +261,12 @@ def overrides() -> dict[str, dict[str, Any]]:
         "bayesian_average": linear({"ridges": points(2), "steps": count()}),
         "battery": {"name": Argument("choice", "more-supports")},
         "compare_variances": {"model": Argument("model", unsure)},
-        "identify_arrays": {"answers": points(4, 3, 3), "hats": points(4, 3, 3, 5)},
+        "identify_arrays": {"answers": points(4, 3, 3), "hats": points(4, 3, 3, 5)}
+        | dict.fromkeys(("streams", "control_streams"), points(4, 3, 3, 2))
+        | dict.fromkeys(("stream_jacobians", "control_jacobians"), points(4, 3, 3, 2, 5)),
+        "identify_streams": {
+            "reader": Argument("function", lambda task: layer_answers(task)[..., None])
+        },
         "lost_share_bound": {"dimension": positive(3.0), "width": positive(2.0)},
         "negative_log_likelihood": {"build": Argument("function", lambda p: built)},
         "opposite_pair_eigenvalue": {"form": points(3, 3)},
@@ -466,6 +471,14 @@ FINE = {
 """Values that are good after all, by kind, argument or function and argument."""
 
 
+TOGETHER = (
+    ("answers", "hats"),
+    ("streams", "stream_jacobians"),
+    ("control_streams", "control_jacobians", "streams", "stream_jacobians"),
+)
+"""Arguments that must be given together: a bad one is given with good ones."""
+
+
 class Call(NamedTuple):
     """A call with one bad argument."""
 
@@ -492,7 +505,8 @@ def calls(room: str) -> Iterator[Call]:
                 continue
             bad = of_array(entry.good) if entry.kind == "array" else KINDS[entry.kind]
             fine = {*FINE.get(entry.kind, ()), *FINE.get(f"{name}.{key}", ()), *FINE.get(key, ())}
-            other = partner(key, taken)
+            group = {*next((names for names in TOGETHER if key in names), ())} & {*taken} & {*known}
+            other = partner(key, taken) | {name: known[name].good for name in group}
             for label, value in bad.items():
                 is_default = value is parameter.default or repr(value) == repr(parameter.default)
                 if label not in fine and not is_default:

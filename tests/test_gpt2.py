@@ -361,6 +361,32 @@ def test_several_outputs_have_all_their_derivatives(x64):
 
 @pytest.mark.extras
 @foreign
+def test_streams_have_derivatives_forward_and_backward(x64):
+    """Forward, and backward through fused attention, which has no forward derivatives."""
+    torch, tasks = pytest.importorskip("torch"), draw(1, batch=(2,))
+
+    def read(attention):
+        torch.manual_seed(0)
+        network, read_in, _ = hugging_face(attn_implementation=attention)
+
+        def streams(x, y, x_query):
+            wide = torch.nn.functional.pad(y[:, None], (0, P - 1))
+            supports = torch.stack([x, wide], dim=1).reshape(-1, P)
+            tokens = torch.cat([supports.expand(Q, -1, -1), x_query[:, None]], dim=1)
+            made = network(inputs_embeds=read_in(tokens), output_hidden_states=True)
+            return torch.stack([hidden[:, -1] for hidden in made.hidden_states])
+
+        return ik.probes.torch_arrays(streams, tasks)
+
+    (values, slopes), (same, backward) = map(read, ("eager", "sdpa"))
+    assert values.shape == (2, LAYERS + 1, Q, D)
+    assert slopes.shape == (*values.shape, N)
+    assert relative(values, same) < 1e-12
+    assert relative(slopes, backward) < 1e-11
+
+
+@pytest.mark.extras
+@foreign
 def test_other_decoders_have_layers_too():
     """A Llama, whose final norm has another name; a network that could drop out is refused."""
     torch, transformers = (pytest.importorskip(name) for name in ("torch", "transformers"))

@@ -111,7 +111,7 @@ def test_other_byte_orders_and_integers_simply_work(tmp_path, x64, kind):
     path.write_bytes(npz(**{name: (9 * value).astype(kind) for name, value in GOOD.items()}))
     held = answered(path)
     for name in ("answers", "hats"):
-        found = getattr(held, name)
+        found = held.given["answers"][name]
         assert found.dtype == float
         np.testing.assert_array_equal(found, (9 * GOOD[name]).astype(kind))
     np.testing.assert_array_equal(held.tasks.x, (9 * GOOD["x"]).astype(kind))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+import itertools
 from dataclasses import replace
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -12,14 +13,14 @@ import numpy as np
 
 from ..experiments.identify import trained_model
 from ..experiments.identify.trained_model import Findings, Positions
-from ..experiments.shared.arrays import read_arrays, task_of
+from ..experiments.shared.arrays import read_arrays, require, task_of
 from ..experiments.shared.draws import draw_tasks
 from ..experiments.shared.recipe import Recipe
 from ..experiments.shared.runs import family
 from ..probes import Identification
 from ..probes.naming.answers import with_other_outputs
 from ..probes.naming.distances import TITLES, Distance
-from ..probes.naming.identification import tables
+from ..probes.naming.identification import Evidence, tables
 from ..tasks import Task
 from ..text_tables import Table
 from . import output
@@ -44,6 +45,7 @@ def identification_record(found: Identification) -> dict[str, Any]:
                 "limit of steps": suspect.limit,
                 "ruled out": suspect.because,
                 **distances(suspect.distances),
+                **evidence_record(suspect.evidence),
             }
             for suspect in found.suspects
         ],
@@ -54,6 +56,18 @@ def identification_record(found: Identification) -> dict[str, Any]:
             for one in found.ladder
         ],
         "tasks left out": found.left_out,
+    }
+
+
+def evidence_record(known: Evidence | None) -> dict[str, Any]:
+    """What is known of a candidate in streams besides its distances; nothing for answers."""
+    if known is None:
+        return {}
+    return {
+        "controls": {name: distances(spaces) for name, spaces in known.controls.items()},
+        "independent steps": known.ranks,
+        "supports": {name: distances(spaces) for name, spaces in known.supports.items()},
+        "effects": known.effects,
     }
 
 
@@ -77,8 +91,7 @@ def position_record(count: int, findings: Findings) -> dict[str, Any]:
 
 def print_identification(found: Identification) -> None:
     console = output.wide()
-    for table in tables(found):
-        console.print(table)
+    console.print(*tables(found), sep="\n")
     for space in found.best.distances:
         title = f"Relative distance at every layer, {TITLES[space]} (95 % interval)"
         header, lines = trained_model.distance_table(found, space)
@@ -113,17 +126,24 @@ def print_positions(name: str, positions: Positions) -> None:
 
 
 GIVEN = ("x", "y", "x_query", "mask")
-WANTED = ("answers", "hats")
-OPTIONAL = "other_hats"
+KINDS = {
+    ("answers", "hats"): ("other_hats",),
+    ("streams", "stream_jacobians"): ("control_streams", "control_jacobians"),
+}
+"""The arrays that a file needs of one kind, and those that it may have as well."""
 
 
 class Arrays(NamedTuple):
-    """The arguments of `identify_arrays`."""
+    """What a file holds.
+
+    Attributes:
+        tasks: the tasks.
+        given: arguments of `identify_arrays`, for the answers, then for the streams, as far as
+            there are some.
+    """
 
     tasks: Task
-    answers: np.ndarray
-    hats: np.ndarray
-    other_hats: np.ndarray | None
+    given: dict[str, dict[str, Any]]
 
 
 def tasks_file(family: Any, count: int, seed: int) -> bytes:
@@ -138,18 +158,27 @@ def tasks_file(family: Any, count: int, seed: int) -> bytes:
 
 
 def answered(path: Path) -> Arrays:
-    """Read a file of tasks to which answers and hats were added."""
+    """Read a file of tasks to which answers and hats, or streams and Jacobians, were added."""
     if not path.exists():
         raise ValueError(
             f"{path} does not exist; write tasks to it with --tasks-of RUN, then add answers"
         )
     mend = (
         "; add the predictions of every layer as answers [b, layers + 1, q], and their derivatives "
-        "in y as hats [b, layers + 1, q, n]"
+        "in y as hats [b, layers + 1, q, n], or the hidden states of the queries as streams "
+        "[b, layers + 1, q, d], and their derivatives as stream_jacobians [b, layers + 1, q, d, n]"
     )
-    held = read_arrays(path, (*GIVEN[:3], *WANTED), (*GIVEN[3:], OPTIONAL), mend)
+    kinds = {names: (*names, *more) for names, more in KINDS.items()}
+    held = read_arrays(path, (), (*GIVEN, *itertools.chain(*kinds.values())))
+    present = [names for names, every in kinds.items() if not held.keys().isdisjoint(every)]
+    for names in present or [*KINDS][:1]:
+        more = () if held.keys().isdisjoint(KINDS[names]) else KINDS[names]
+        require(path, held, (*GIVEN[:3], *names, *more), mend)
     tasks = task_of(path, {name: held[name] for name in GIVEN if name in held})
-    return Arrays(tasks, held["answers"], held["hats"], held.get(OPTIONAL))
+    given = {
+        names[0]: {name: held[name] for name in kinds[names] if name in held} for names in present
+    }
+    return Arrays(tasks, given)
 
 
 def write_tasks(path: Path, recipe: str, *, num_queries: int, count: int, seed: int) -> int:

@@ -41,9 +41,11 @@ known.
 **Your own model.** `identify` takes any JAX function of a task that returns its predictions before
 the first layer and after every layer, [layers + 1, queries]. In this example the function is a
 loop. It can also be a network of any library that JAX can differentiate. `identify_arrays` takes
-arrays of predictions and derivatives instead, from a network of any other library. `torch_arrays`
-computes them for PyTorch, and `decoder_answers` for a decoder of Hugging Face.
-`array_answers` makes a function from one of NumPy arrays, with derivatives by differences:
+arrays of predictions and derivatives instead, from a network of any other library, or of its hidden
+states and their derivatives. `torch_arrays` computes both for PyTorch: its second example takes the
+hidden states from a network with hooks. `decoder_answers` makes the function that it needs of a
+decoder of Hugging Face. `array_answers` makes a function from one of NumPy arrays, with derivatives
+by differences:
 
 >>> import jax, jax.numpy as jnp
 >>> import icl_krr as ik

@@ -31,7 +31,10 @@ class Source(Command):
     """Do not identify, but write tasks to MODEL.npz, in arrays x, y and x_query. This is a trained
     model, a run's folder or the recipe.json whose family the tasks have. To identify your model,
     add its predictions as the array answers [b, layers + 1, q] and their derivatives in y as hats
-    [b, layers + 1, q, n]. The derivatives at the outputs y_other, as other_hats, are optional."""
+    [b, layers + 1, q, n]. The derivatives at the outputs y_other, as other_hats, are optional. Or
+    add its hidden states at the queries as streams [b, layers + 1, q, d] and their derivatives as
+    stream_jacobians [b, layers + 1, q, d, n]. Those of an untrained model of the same shape, as
+    control_streams and control_jacobians, are optional."""
 
     @property
     def is_file(self) -> bool:
@@ -42,10 +45,10 @@ class Source(Command):
 class Identify(IdentifyOptions, Source):
     """Identify the solver that MODEL runs. The command fits every candidate solver to the
     predictions of the model after each layer, then compares model and candidates on new tasks of
-    the same family. If MODEL is a file MODEL.npz, it holds the answers of a model of any library,
-    and --tasks-of writes the tasks to it that need answers. If MODEL is the word "constructions",
-    the command identifies constructed models, whose solver is known, and prints the confusion
-    matrix."""
+    the same family. If MODEL is a file MODEL.npz, it holds the answers or the hidden states of a
+    model of any library, and --tasks-of writes the tasks to it that need them. If MODEL is the word
+    "constructions", the command identifies constructed models, whose solver is known, and prints
+    the confusion matrix."""
 
     positions: tuple[int, ...] = ()
     """Numbers of supports after which the model is identified, besides all supports of its tasks.
@@ -163,42 +166,45 @@ def identify_trained(settings: Identify, folder: Path) -> int:
 
 
 def identify_file(settings: Identify, folder: Path) -> int:
-    """Identify the model whose answers and derivatives are in a NumPy file."""
+    """Identify the model whose answers or streams, and their derivatives, are in a NumPy file."""
     import jax
 
     from ...experiments.identify.trained_model import distance_rows, distance_table
     from ...plots import identification_figure, images
     from ...probes import identify_arrays
-    from ...probes.naming.distances import SPACES
     from .. import identification as tables
 
+    options = {"kernels": settings.kernels, "steps": settings.steps, "seed": settings.seed}
+    every = {}
     with jax.enable_x64(True):
         held = tables.answered(Path(settings.model))
         output.prepare(folder)
         with output.status() as status:
-            found = identify_arrays(
-                held.tasks,
-                held.answers,
-                held.hats,
-                other_hats=held.other_hats,
-                kernels=settings.kernels,
-                steps=settings.steps,
-                per_layer=settings.per_layer,
-                seed=settings.seed,
-                progress=lambda words: status.update(f"{settings.model}: {words}"),
-            )
-    meta = output.surroundings(settings, dtype="float64")
-    record = {"meta": meta, **tables.identification_record(found)}
-    title = f"{settings.model}, seed {settings.seed}, float64"
-    distances = [distance_table(found, space) for space in SPACES]
-    files = {
-        "heatmaps.csv": to_csv(distance_rows(found)),
-        "identify.md": "\n".join(map(to_markdown, distances)).encode(),
-        **images("heatmaps", identification_figure(found, title)),
-    }
+            for kind, arrays in held.given.items():
+                every[kind] = identify_arrays(
+                    held.tasks,
+                    **arrays,
+                    **options,
+                    per_layer=settings.per_layer,
+                    progress=lambda words, kind=kind: status.update(
+                        f"{settings.model}, {kind}: {words}"
+                    ),
+                )
+    record = {"meta": output.surroundings(settings, dtype="float64")}
+    files, pages = {}, []
+    for kind, found in every.items():
+        own = tables.identification_record(found)
+        record |= {kind: own} if pages else own  # the first result stands at the top
+        start = f"{kind}-" if pages else ""
+        title = f"{settings.model}, seed {settings.seed}, float64"
+        pages += [distance_table(found, space) for space in found.best.distances]
+        files[f"{start}heatmaps.csv"] = to_csv(distance_rows(found))
+        files |= images(f"{start}heatmaps", identification_figure(found, title))
+    files["identify.md"] = "\n".join(map(to_markdown, pages)).encode()
     if write(settings, folder, record, files):
-        tables.print_identification(found)
-        print(found.verdict)
+        for kind, found in every.items():
+            tables.print_identification(found)
+            print(f"{kind}: {found.verdict}" if len(every) > 1 else found.verdict)
     return 0
 
 

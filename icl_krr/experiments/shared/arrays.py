@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection
 from pathlib import Path
 from typing import Any
 
@@ -35,11 +36,16 @@ def read_arrays(
                 f"{path} must be a NumPy file as numpy.savez writes it, but cannot be read "
                 f"({cut(str(error).partition('. ')[0] or type(error).__name__)})"
             ) from None
+    require(path, held, names, mend)
+    return {name: converted(f"{path}: {name}", name, value) for name, value in held.items()}
+
+
+def require(path: Path, held: Collection[str], names: tuple[str, ...], mend: str = "") -> None:
+    """Raise an error unless the file holds all arrays of these names."""
     if missing := [name for name in names if name not in held]:
         raise ValueError(
             f"{path} must hold the arrays {', '.join(names)}; {', '.join(missing)} is missing{mend}"
         )
-    return {name: converted(f"{path}: {name}", name, value) for name, value in held.items()}
 
 
 def converted(where: str, name: str, value: np.ndarray) -> np.ndarray:

@@ -7,12 +7,12 @@ from typing import Any, NamedTuple
 
 import jax
 import numpy as np
-import numpy.typing as npt
 
 from ... import checks
 from ...tasks import Task, map_tasks
-from ...tasks.task import check_axes, outputs_of
+from ...tasks.task import check_axes, check_plain, outputs_of
 from ..reading.derivatives import LayerAnswers, hat_matrix
+from .decoding import Layers
 
 EXPLODED = 100.0
 """A task is left out if the norm of its predictions or of its hat matrices, in any layer, is this
@@ -88,39 +88,74 @@ def with_other_outputs(tasks: Task) -> Task:
     return tasks.replace(y=np.roll(tasks.y, -1, axis=0))
 
 
-def answers_of_arrays(
-    tasks: Task, answers: npt.ArrayLike, hats: npt.ArrayLike, other_hats: npt.ArrayLike | None
-) -> ModelAnswers:
+def answers_of_arrays(tasks: Task, answers: Any, hats: Any, other_hats: Any) -> ModelAnswers:
     """The answers in arrays: the first half of the tasks to fit, the second half to score."""
     check_axes(tasks, 1, "tasks")
-    count = len(tasks.x)
-    if count < 4:
-        raise ValueError(f"tasks must be a batch of at least 4 tasks, got {count}")
-    outputs = tasks.y.shape[2:]
-    shape = (count, *np.shape(answers)[1:2], tasks.num_queries, *outputs)
-    of_hats = (*shape, *tasks.y.shape[1:])
-    words = ("b", "layers + 1", "q", *("r" for _ in outputs))
-    given = {"answers": (answers, shape, words), "hats": (hats, of_hats, (*words, "n", *words[3:]))}
+    axes = ("b", "layers + 1", "q", *["r"] * (tasks.y.ndim - 2))
+    given = {"answers": (answers, axes), "hats": (hats, (*axes, "n", *axes[3:]))}
     if other_hats is not None:
-        given["other_hats"] = (other_hats, of_hats, given["hats"][2])
-    for name, (array, wanted, named) in given.items():
+        given["other_hats"] = (other_hats, given["hats"][1])
+    check_arrays(tasks, given)
+    fitted, scored = halves_of(tasks)
+    dtype, cut = tasks.x.dtype, len(fitted.x)
+    every, hats = (np.asarray(array).astype(dtype) for array in (answers, hats))
+    other = None if other_hats is None else np.asarray(other_hats)[cut:].astype(dtype)
+    return flat_answers(fitted, scored, LayerArrays(every[:cut], every[cut:], hats[cut:], other))
+
+
+def streams_of_arrays(tasks: Task, arrays: dict[str, Any]) -> list[Layers]:
+    """The streams of a model and of its control, if there is one, from arrays by their names.
+
+    They keep their own dtype, which tells what is a rounding error in them.
+    """
+    check_plain(tasks)
+    pairs = [("streams", "stream_jacobians"), ("control_streams", "control_jacobians")]
+    if all(arrays[name] is None for name in pairs[1]):
+        pairs = pairs[:1]
+    axes = ("b", "layers + 1", "q", "d")
+    given = {}
+    for values, slopes in pairs:
+        given |= {values: (arrays[values], axes), slopes: (arrays[slopes], (*axes, "n"))}
+    check_arrays(tasks, given)
+    for name, (array, _) in given.items():
+        checks.factorable(name, array)
+    return [Layers(*(np.asarray(arrays[name]) for name in pair)) for pair in pairs]
+
+
+def check_arrays(tasks: Task, given: dict[str, tuple[Any, tuple[str, ...]]]):
+    """Raise an error unless every {name: (array, its axes)} is as `tasks` and the first need it."""
+    sizes = {"b": len(tasks.x), "q": tasks.num_queries, "n": tasks.num_supports}
+    if sizes["b"] < 4:
+        raise ValueError(f"tasks must be a batch of at least 4 tasks, got {sizes['b']}")
+    first, own = next(iter(given)), {}
+    for name, (array, axes) in given.items():
         checks.floating(name, array)
-        if np.shape(array) != wanted or shape[1] < 2:
+        shape = np.shape(array)
+        if name == first:
+            own = dict(zip(axes, shape, strict=False))
+        every = own | sizes | {"r": tasks.num_outputs}
+        if shape != tuple(map(every.get, axes)) or every["layers + 1"] < 2 or every.get("d") == 0:
+            known = ["layers >= 1", *["d >= 1"] * ("d" in axes)]
+            if name != first:
+                known = [f"{axis} = {own[axis]}" for axis in ("layers + 1", "d") if axis in own]
+                known[-1] += f" like {first}"
+            tasks_have = ", ".join(f"{axis} = {size}" for axis, size in sizes.items())
             raise ValueError(
-                f"{name} must be [{', '.join(named)}] with layers >= 1 and "
-                f"b = {count}, q = {tasks.num_queries}, n = {tasks.num_supports} like tasks, "
-                f"got shape {list(np.shape(array))}"
+                f"{name} must be [{', '.join(axes)}] with {', '.join(known)} and {tasks_have} "
+                f"like tasks, got shape {list(shape)}"
             )
         check_size(name, array)
-    dtype, cut = tasks.x.dtype, count // 2
+
+
+def halves_of(tasks: Task) -> tuple[Task, Task]:
+    """The tasks to fit and the tasks to score."""
+    cut = len(tasks.x) // 2
     fitted, scored = (
         jax.tree.map(lambda leaf, s=s: np.asarray(leaf)[s], tasks)
         for s in (slice(cut), slice(cut, None))
     )
     check_outputs(fitted, scored)
-    every, hats = (np.asarray(array).astype(dtype) for array in (answers, hats))
-    other = None if other_hats is None else np.asarray(other_hats)[cut:].astype(dtype)
-    return flat_answers(fitted, scored, LayerArrays(every[:cut], every[cut:], hats[cut:], other))
+    return fitted, scored
 
 
 def flat_answers(fitted: Task, scored: Task, arrays: LayerArrays) -> ModelAnswers:

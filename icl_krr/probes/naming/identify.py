@@ -13,9 +13,10 @@ from ...readable import readable
 from ...tasks import Task
 from ...tasks.task import check_axes
 from ..reading.derivatives import LayerAnswers
-from .answers import answers_of_arrays, flat_answers, run_model
+from .answers import answers_of_arrays, flat_answers, halves_of, run_model, streams_of_arrays
 from .comparison import Options, compare
 from .identification import IDENTIFIED, NEAR, STATUSES, TIED, Identification
+from .stream_identify import compare_streams, read_roles, seen, untrained
 
 
 def identify(
@@ -108,35 +109,50 @@ def identify(
 
 def identify_arrays(
     tasks: Task,
-    answers: npt.ArrayLike,
-    hats: npt.ArrayLike,
+    answers: npt.ArrayLike | None = None,
+    hats: npt.ArrayLike | None = None,
     *,
     other_hats: npt.ArrayLike | None = None,
+    streams: npt.ArrayLike | None = None,
+    stream_jacobians: npt.ArrayLike | None = None,
+    control_streams: npt.ArrayLike | None = None,
+    control_jacobians: npt.ArrayLike | None = None,
     **options: Any,
 ) -> Identification:
-    """Identify the solver of a model of any library, from arrays of its predictions.
+    """Identify the solver of a model of any library, from arrays of what it computes.
 
-    The first half of the tasks fits the candidates, and the second half scores them. Otherwise
-    this is `identify`. Choose float64: distances of hat matrices below 1e-3 need it. The bootstrap
-    intervals are too short with fewer than 12 tasks in each half.
+    Give either the predictions and their derivatives, or the streams and theirs. The first half of
+    the tasks fits the candidates, and the second half scores them. Otherwise this is `identify`,
+    or `identify_streams`. Choose float64: distances of hat matrices below 1e-3 need it. The
+    bootstrap intervals are too short with fewer than 12 tasks in each half.
 
     Args:
-        tasks: batch of b >= 4 tasks, better 24 or more. A mask makes contexts of mixed length.
+        tasks: batch of b >= 4 tasks, better 24 or more. A mask makes contexts of mixed length;
+            streams need y [b, n] and no mask.
         answers: predictions before the first layer and after every layer [b, L + 1, q], or
-            [b, L + 1, q, r] for y [b, n, r].
+            [b, L + 1, q, r] for y [b, n, r]. Default: none, and then there must be streams.
         hats: derivatives of these predictions with respect to y [b, L + 1, q, n], or
-            [b, L + 1, q, r, n, r].
+            [b, L + 1, q, r, n, r]. Default: none, and then there must be streams.
         other_hats: the same derivatives where each task has the outputs y of the next task, and
             the last has those of the first. They tell whether the model is linear in y. Default:
             the ladder has no such statement.
-        **options: keyword arguments of `identify` from `candidates` on.
+        streams: hidden states of the queries before the first layer and after every layer
+            [b, L + 1, q, d]. Default: none, and then there must be answers.
+        stream_jacobians: derivatives of these states with respect to y [b, L + 1, q, d, n].
+            Default: none, for answers.
+        control_streams: the streams of an untrained model of the same shape. Default: those of
+            encoders of this package with as many channels and layers, and weights at random.
+        control_jacobians: the derivatives of `control_streams`. Default: those of the encoders.
+        **options: keyword arguments of `identify` from `candidates` on. With streams, these are
+            `candidates`, `kernels`, `steps`, `seed` and `progress`.
 
     Returns:
         An `Identification`.
 
     Raises:
         TypeError: an array is not floating point, or an option is unknown.
-        ValueError: an array does not fit `tasks` or is not finite, or an option is out of range.
+        ValueError: an array does not fit `tasks` or is not finite, is missing or is one too many,
+            or an option is out of range.
 
     >>> import jax, numpy as np
     >>> import icl_krr as ik
@@ -151,8 +167,27 @@ def identify_arrays(
     >>> found.status, found.remain
     ('identified', ('gradient_descent',))
     """
-    model = answers_of_arrays(tasks, answers, hats, other_hats)
-    return compare(model, Options(**options))
+    chosen = Options(**options)
+    of_streams = {"stream_jacobians": stream_jacobians, "control_streams": control_streams}
+    of_streams |= {"control_jacobians": control_jacobians}
+    if streams is None:
+        refuse("without streams", of_streams)
+        return compare(answers_of_arrays(tasks, answers, hats, other_hats), chosen)
+    unused = {name: options.get(name) or None for name in ("strata", "system", "per_layer")}
+    refuse("with streams", {"answers": answers, "hats": hats, "other_hats": other_hats} | unused)
+    layers, *controls = streams_of_arrays(tasks, {"streams": streams} | of_streams)
+    halves = halves_of(tasks)
+    if not controls:
+        drawn = untrained(None, layers, tasks, chosen.seed)
+        controls = [read_roles(one, tasks)[0] for one in drawn]
+    return compare_streams([seen(layers, controls, *halves)], chosen)
+
+
+def refuse(when: str, given: dict[str, Any]) -> None:
+    """Raise an error if one of these arguments is given."""
+    for name, value in given.items():
+        if value is not None:
+            raise ValueError(f"{name} must not be given {when}")
 
 
 @readable

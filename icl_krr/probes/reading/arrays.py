@@ -103,26 +103,30 @@ def array_answers(function: ArrayAnswers, layers: int) -> LayerAnswers:
 
 
 TorchAnswers = Callable[[Any, Any, Any], Any]
-"""Function from torch tensors x [n, p], y [n], x_query [q, p] to predictions of layers, [L+1, q]"""
+"""Function from torch tensors x [n, p], y [n], x_query [q, p] to predictions of layers [L + 1, q],
+or to the streams at the queries [L + 1, q, d]."""
 
 
 def torch_arrays(function: TorchAnswers, tasks: Task) -> tuple[np.ndarray, np.ndarray]:
     """Compute the layers' predictions of a PyTorch model, and their derivatives in the supports' y.
 
-    `torch.func.jacrev` differentiates the function, one task after the other. The function must be
-    differentiable in y by torch: without `torch.no_grad`, `detach` or NumPy. Masked supports are
-    left out of the tensors, so contexts may have different lengths; their derivatives are 0. Tasks
-    in float64 need a model in float64 (`model.double()`).
+    In the same way it computes the streams of the model and theirs. `torch.func` differentiates the
+    function, one task after the other: by `jacfwd` if there are fewer y than values and all of its
+    operations have forward derivatives, otherwise by `jacrev`. The function must be differentiable
+    in y by torch: without `torch.no_grad`, `detach` or NumPy. Masked supports are left out of the
+    tensors, so contexts may have different lengths; their derivatives are 0. Tasks in float64 need
+    a model in float64 (`model.double()`).
 
     Args:
         function: function of the tensors `x` [n, p], `y` [n] or [n, r], `x_query` [q, p], in the
             dtype of the tasks, to the predictions before the first layer and after every layer,
-            [L + 1, q] or [L + 1, q, r].
+            [L + 1, q] or [L + 1, q, r], or to the streams at the queries [L + 1, q, d].
         tasks: a batch of b tasks with n supports and q queries.
 
     Returns:
         The answers [b, L + 1, q] and the hat matrices [b, L + 1, q, n], NumPy arrays in the dtype
-        of the tasks. For y [b, n, r] they are [b, L + 1, q, r] and [b, L + 1, q, r, n, r].
+        of the tasks. For y [b, n, r] they are [b, L + 1, q, r] and [b, L + 1, q, r, n, r]. Streams
+        are [b, L + 1, q, d], and their derivatives [b, L + 1, q, d, n].
 
     Raises:
         ImportError: torch is not installed.
@@ -137,6 +141,31 @@ def torch_arrays(function: TorchAnswers, tasks: Task) -> tuple[np.ndarray, np.nd
     >>> answers, hats = torch_arrays(slope, ik.Task(x=x, y=x[..., 0], x_query=x))
     >>> answers[0, :, 0].tolist(), hats[0, 1, 0].tolist()
     ([0.0, 3.0], [1.0, 1.0, 1.0])
+
+    Hooks take the streams of any network from its blocks. This network has three blocks, and its
+    tokens are the supports, then the queries. Each block takes a step of gradient descent:
+
+    >>> import jax
+    >>> class Step(torch.nn.Module):
+    ...     def forward(self, tokens):
+    ...         x, r = tokens[:, :2], tokens[:, 2:]  # r: residuals, and minus the predictions
+    ...         return torch.cat([x, r - 0.1 * x @ (x[:6].T @ r[:6])], dim=1)
+    >>> network, seen = torch.nn.Sequential(Step(), Step(), Step()), []
+    >>> for block in network:
+    ...     hook = block.register_forward_hook(lambda block, given, made: seen.append(made))
+    >>> def streams(x, y, x_query):
+    ...     r = torch.cat([y, 0 * x_query[:, 0]])
+    ...     seen[:] = [torch.cat([torch.cat([x, x_query]), r[:, None]], dim=1)]
+    ...     network(seen[0])
+    ...     return torch.stack(seen)[:, len(x) :]  # at the queries
+    >>> config = ik.tasks.LinearRegression(num_features=2, num_supports=6, num_queries=3)
+    >>> keys = jax.random.split(jax.random.key(0), 24)
+    >>> tasks = jax.vmap(ik.tasks.sample, in_axes=(0, None))(keys, config)
+    >>> names = ("gradient_descent", "conjugate_gradient")
+    >>> options = {"candidates": names, "kernels": ("linear",)}
+    >>> arrays = dict(zip(("streams", "stream_jacobians"), torch_arrays(streams, tasks)))
+    >>> ik.probes.identify_arrays(tasks, **arrays, **options).remain
+    ('gradient_descent',)
     """
     checks.function("function", function)
     check_axes(tasks, 1, "tasks")
@@ -154,24 +183,31 @@ def torch_arrays(function: TorchAnswers, tasks: Task) -> tuple[np.ndarray, np.nd
 def arrays_of(torch: Any, function: TorchAnswers, task: Task) -> tuple[np.ndarray, np.ndarray]:
     keep = np.ones(task.num_supports, bool) if task.mask is None else task.mask
     x, y, x_query = (torch.tensor(part) for part in (task.x[keep], task.y[keep], task.x_query))
-
-    def twice(y: Any) -> tuple[Any, Any]:
-        answers = function(x, y, x_query)
-        if not isinstance(answers, torch.Tensor):
-            raise TypeError(f"function must return a torch.Tensor, got {type(answers).__name__}")
-        if answers.ndim < 1 or answers.shape[1:] != (len(x_query), *y.shape[1:]):
-            wanted = "[L + 1, q, r]" if y.ndim > 1 else "[L + 1, q]"
-            raise ValueError(
-                f"function must return predictions {wanted} with q = {len(x_query)}, "
-                f"got shape {list(answers.shape)}"
-            )
-        return answers, answers
-
-    slopes, answers = torch.func.jacrev(twice, has_aux=True)(y)
+    answers = function(x, y, x_query)
+    if not isinstance(answers, torch.Tensor):
+        raise TypeError(f"function must return a torch.Tensor, got {type(answers).__name__}")
+    own = (len(x_query), *y.shape[1:])
+    if answers.shape[1 : len(own) + 1] != own:
+        wanted = "[L + 1, q, r]" if y.ndim > 1 else "[L + 1, q] or streams [L + 1, q, d]"
+        raise ValueError(
+            f"function must return predictions {wanted} with q = {len(x_query)}, "
+            f"got shape {list(answers.shape)}"
+        )
+    slopes = derivatives(torch, lambda y: function(x, y, x_query), y, answers.numel())
     dtype, axes = task.y.dtype, answers.ndim
     hats = np.zeros((*answers.shape, *task.y.shape), dtype)
     hats[(slice(None),) * axes + (keep,)] = slopes.detach().numpy()
     return answers.detach().numpy().astype(dtype), hats
+
+
+def derivatives(torch: Any, function: Callable[[Any], Any], y: Any, values: int) -> Any:
+    """The derivatives of as many values in y, in the direction with fewer passes."""
+    if y.numel() < values:
+        try:
+            return torch.func.jacfwd(function)(y)
+        except NotImplementedError:  # fused attention has no forward derivative, for example
+            pass
+    return torch.func.jacrev(function)(y)
 
 
 def decoder_answers(
