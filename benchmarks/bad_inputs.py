@@ -273,7 +273,6 @@ def overrides() -> dict[str, dict[str, Any]]:
         "performer_width": {"dimension": count(), "radius": positive(1.0)},
         "preconditioned_chebyshev": {"kernel": Argument("kernel", ik.Gaussian())},
         "prefixes": {"positions": Argument("row", (2, 3))},
-        "probe_states": {"fit": Argument("row", fit)},
         "read_filter": {"answers": points(4, 2, 3)},
         "read_queries": {"table": Argument("row", ik.tasks.diabetes())},
         "relative_inverse_error_angle": {"sine": positive(0.5)},

@@ -53,7 +53,7 @@ DAILY = {
     *("icl_krr.probes.changing." + name for name in ("slots.transplant", "swap.swap")),
     *("icl_krr.probes.naming.designed_tasks." + name for name in ("design", "gaussian_prior")),
     *("icl_krr.probes.naming.identify." + name for name in ("agreement", "identify_arrays")),
-    *("icl_krr.probes.naming.state_probes." + name for name in ("probe_states", "support_streams")),
+    "icl_krr.probes.naming.stream_identify.identify_streams",
     *(
         "icl_krr.probes.naming.candidate_fit.fit_candidate",
         "icl_krr.probes.naming.identify.identify",

@@ -52,7 +52,7 @@ ON_THE_HOST = {
     *(ik.probes.align, ik.probes.drift, ik.probes.swap, ik.probes.design, ik.probes.separation),
     *(ik.probes.identify_arrays, ik.probes.agreement, ik.probes.prefixes),
     ik.probes.compare_variances,
-    *(ik.probes.read_filter, ik.probes.probe_states, ik.tasks.battery),
+    *(ik.probes.read_filter, ik.probes.identify_streams, ik.tasks.battery),
     *(ik.uncertainty.coverage, ik.uncertainty.uniformity),
     *(ik.theory.budget, ik.probes.round_slots),  # numbers and hooks, not arrays
     ik.probes.array_answers,  # its purpose is a call of a function of NumPy arrays

@@ -52,8 +52,8 @@ class Findings(NamedTuple):
 def examine(run: Run, config: IdentifyConfig, progress: Show = lambda words: None) -> Findings:
     """Probe every layer of a model on tasks of its training family, and identify its solver.
 
-    A model without a slot for its prediction is identified through its streams, unless the tasks
-    have several outputs.
+    A model without a slot for its prediction is identified through its streams, unless it has one
+    layer, which says too little, or the tasks have several outputs.
     """
     family: Any = dataclasses.replace(run.family, num_queries=config.num_queries)  # pyright: ignore
     tested = family if config.battery is None else battery(config.battery, family)
@@ -65,7 +65,7 @@ def examine(run: Run, config: IdentifyConfig, progress: Show = lambda words: Non
         )
     )
     model = in_dtype_of_tasks(run.model, fitted)
-    through = not has_slot(model) and fitted.y.ndim == 2
+    through = not has_slot(model) and model.steps > 1 and fitted.y.ndim == 2
     if through and config.per_layer:
         raise ValueError("per_layer must be False for a model that is read through its streams")
     progress("fitting linear probes and their controls")

@@ -92,7 +92,10 @@ def with_effects(
     of, fit = roles[0], one.fit
     at = np.array(fit.alignment)
     layers, steps = np.flatnonzero(at) + 1, at[at > 0]
-    known = construction_of(fit, of.fitted.num_features)
+    try:
+        known = construction_of(fit, of.fitted.num_features)
+    except ValueError as error:  # a fit may leave the range that the solver is defined for
+        return suspect._replace(because=f"no solver has its parameters: {error}")
     known = jax.tree.map(lambda leaf: jnp.asarray(leaf, of.fitted.x.dtype), known)
     both = jax.tree.map(lambda *parts: jnp.concatenate(parts), of.fitted, of.scored)
     read = [Layers(*map(np.asarray, part)) for part in read_model(known, both)]

@@ -1,0 +1,201 @@
+"""identify_streams: what linear maps decode, what says nothing, and what is used."""
+
+from functools import cache, partial
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+from helpers import numpy
+
+import icl_krr as ik
+from icl_krr.experiments.solverbench.disguise import rotated
+from icl_krr.probes import identify_streams, streams
+from icl_krr.probes.naming.decoding import Decoder, Layers, Rows, decoders
+from icl_krr.probes.naming.distances import Aligned, distance
+from icl_krr.probes.naming.stream_fit import alignments
+from icl_krr.probes.resampling import RESAMPLES, resamples
+from icl_krr.residual import Read
+from icl_krr.training.batches import draw
+
+CONFIG = ik.tasks.LinearRegression(num_features=3, num_supports=6, num_queries=3, noise=0.1)
+NAMES = ("gradient_descent", "conjugate_gradient")
+OPTIONS = {"candidates": NAMES, "kernels": ("linear",), "steps": 6}
+STEPS, RIDGE = 3, 0.3
+
+
+@cache
+def batches():
+    return [numpy(draw(jax.random.key(seed), CONFIG, 12)) for seed in (0, 1)]
+
+
+def descent():
+    return ik.constructions.gradient_descent(
+        ik.Linear(), num_features=3, ridge=RIDGE, steps=STEPS, step_size=0.05
+    )
+
+
+@cache
+def in_other_coordinates():
+    with jax.enable_x64(True):
+        return rotated(descent(), jax.random.key(2))
+
+
+@cache
+def of_descent():
+    with jax.enable_x64(True):
+        return identify_streams(in_other_coordinates(), *batches(), **OPTIONS)
+
+
+def means(spaces):
+    return [found.mean for found in spaces.values()]
+
+
+def test_a_solver_is_named_in_rotated_channels_as_decodable_in_order_and_used(x64):
+    found = of_descent()
+    assert (found.status, found.remain) == ("identified", ("gradient_descent",))
+    best, known = found.best, found.best.evidence
+    assert max(means(best.distances)) < 1e-6
+    assert best.fit.alignment == (1, 2, 3)
+    assert best.fit.values["step_size"] == pytest.approx(0.05, rel=1e-4)
+    assert all(max(means(spaces)) > 0.05 for spaces in known.controls.values())
+    assert known.ranks == (1, 1, 1)
+    assert max(known.effects.values()) < 1e-6
+    assert max(means(known.supports["r"])) < 1e-6
+    assert "decodable, arrives in order, used" in found.verdict
+    assert "untrained model" in str(found)
+    states = best.distances["state"].matrix  # of layers 0 to 3 and steps 1 to 3
+    assert states.shape == (4, 3)
+    assert np.all(np.diag(states[1:]) < 1e-6)
+    assert np.all(states[~np.eye(4, 3, -1, dtype=bool)] > 0.01)
+
+
+def test_what_is_decodable_and_not_used_is_given_no_name(x64):
+    """The stream holds gradient descent, and the answer is 0."""
+    model = in_other_coordinates()
+    nothing = jax.tree.map(np.zeros_like, model.weights.readout)
+    model = model.replace(weights=model.weights.replace(readout=nothing))
+    found = identify_streams(model, *batches(), **OPTIONS)
+    assert (found.status, found.remain) == ("not identified", ())
+    assert max(means(found.best.distances)) < 1e-6
+    assert found.best.evidence.effects == pytest.approx({"removed": 1, "swapped": 1})
+    assert "gradient_descent is decodable; the answer does not follow" in found.verdict
+
+
+def powers(task):
+    """Layer l stores the powers k(x)^T K^j y, j < l, each in a channel of its own."""
+    gram, v, found = task.x @ task.x.T / 10, task.y, []
+    for _ in range(STEPS):
+        found.append(task.x_query @ (task.x.T @ v))
+        v = gram @ v
+    each = jnp.stack(found)
+    stored = 1.0 * (np.arange(STEPS)[None] < np.arange(STEPS + 1)[:, None])
+    return stored[:, None] * each.T[None]
+
+
+def test_stored_powers_of_k_decode_every_polynomial_and_are_given_no_name(x64):
+    found = identify_streams(powers, *batches(), **OPTIONS)
+    assert (found.status, found.remain) == ("not identified", ())
+    assert max(means(found.best.distances)) < 1e-5
+    assert found.best.evidence.ranks == (1, 2, 3)
+    assert max(means(found.best.evidence.controls["mixed steps"])) < 1e-5
+    assert found.as_near == ("mixed steps",)
+
+
+def test_an_own_map_for_each_task_decodes_every_krylov_method_at_once():
+    """So one map serves all tasks: here the stream holds K y alone, and step 3 is decoded."""
+    rng = np.random.default_rng(0)
+    x, y, queries = rng.normal(size=(8, 6, 3)), rng.normal(size=(8, 6)), rng.normal(size=(8, 2, 3))
+    gram, at = x @ x.swapaxes(1, 2), queries @ x.swapaxes(1, 2)
+    held = np.concatenate([at @ y[..., None], queries], axis=2)
+    wanted = at @ (gram @ gram @ y[..., None])
+    each = [np.linalg.lstsq(h, w, rcond=None)[1].sum() for h, w in zip(held, wanted, strict=True)]
+    shared = np.linalg.lstsq(held.reshape(-1, 4), wanted.reshape(-1, 1), rcond=None)[1]
+    assert sum(each) < 1e-12
+    assert shared / np.sum(wanted**2) > 0.1
+
+
+def test_a_decoder_finds_the_map_beside_junk_and_shrinks_it_under_noise():
+    rng = np.random.default_rng(1)
+    h, weights = rng.normal(size=(2, 400, 30)), np.eye(30, 1)
+    exact = Rows(*(part @ weights for part in h))
+    decoder = Decoder(Rows(*h), 40, float)
+    assert np.abs(decoder.rest(exact)).max() < 1e-9
+    noisy = Rows(exact.fitted + 20 * rng.normal(size=(400, 1)), exact.scored)
+    assert (
+        np.linalg.norm(decoder.maps(noisy.fitted))
+        < 3.0
+        < np.linalg.norm(np.linalg.lstsq(h[0], noisy.fitted, rcond=None)[0])
+    )
+
+
+def test_maps_are_affine_and_an_innovation_is_what_a_block_wrote():
+    rng = np.random.default_rng(2)
+    streams, slopes = rng.normal(size=(6, 3, 4, 2)) + 1e3, rng.normal(size=(6, 3, 4, 2, 5))
+    made = decoders(Layers(streams, slopes), 4, 1.0)
+    assert (len(made.states), len(made.innovations)) == (3, 2)
+    change = made.innovations[1].channels.scored.reshape(2, 4, 6, 3)
+    assert np.allclose(
+        change[:, :, 0, :2],
+        streams[4:, 2] - streams[4:, 1] - np.mean(streams[:4, 2] - streams[:4, 1], axis=(0, 1)),
+    )
+    assert np.allclose(np.moveaxis(change[:, :, 1:, :2], 2, -1), slopes[4:, 2] - slopes[4:, 1])
+    values = Rows(*(np.full((len(part), 1), 7.0) for part in made.states[0].channels))
+    constant = values.each(lambda part: part * (np.arange(len(part)) % 6 == 0)[:, None])
+    assert np.abs(made.states[0].rest(constant)).max() < 0.1
+
+
+def test_steps_of_layers_are_at_equal_intervals():
+    assert alignments(2, 4) == ((1, 2), (2, 4), (0, 1), (0, 2), (0, 4))
+
+
+def test_intervals_of_distances_cover_the_truth_on_tasks_drawn_again():
+    """95 % intervals: with quartiles in their place, half of the truths would be outside."""
+    rng = np.random.default_rng(3)
+
+    def tasks(count):
+        sizes = rng.gamma(4.0, size=(count, 3))
+        return sizes * rng.gamma(2.0, 0.02, size=(count, 3)) * np.array([0.5, 1, 2]), sizes
+
+    squares, sizes = tasks(200_000)
+    truth = np.sqrt(squares.sum(axis=0) / sizes.sum(axis=0))
+    inside = []
+    for seed in range(300):
+        found = distance(
+            Aligned(*tasks(48), np.zeros((3, 0))),
+            np.zeros(48, int),
+            resamples(48, RESAMPLES // 4, seed),
+        )
+        every = [(found.interval, truth.mean()), *zip(found.layer_intervals, truth, strict=True)]
+        inside.append([low <= value <= high for (low, high), value in every])
+    shares = np.mean(inside, axis=0)
+    assert np.all((shares > 0.89) & (shares < 0.985)), shares
+
+
+def test_streams_are_read_at_the_tokens_of_a_role(x64):
+    model, task = in_other_coordinates(), jax.tree.map(lambda leaf: leaf[0], batches()[0])
+    at_queries, at_supports = (streams(model, task, role) for role in ("query", "support"))
+    assert at_queries.shape == (STEPS + 1, 3, model.layout.width)
+    assert at_supports.shape == (STEPS + 1, 6, model.layout.width)
+    readout = model.weights.readout
+    assert isinstance(readout, Read)
+    answer = at_queries[-1] @ readout.blocks["stream"]
+    assert np.allclose(answer[:, 0], ik.predict(model, task))
+
+
+@pytest.mark.slow
+def test_untrained_models_and_functions_are_given_no_name(x64):
+    for seed in range(3):
+        spec = ik.Architecture(num_features=3, width=16, depth=STEPS, heads=2)
+        model = ik.init(jax.random.key(seed), spec)
+        model = jax.tree.map(partial(jnp.asarray, dtype=float), model)
+        found = identify_streams(model, *batches(), **OPTIONS)
+        assert found.status in ("not identified", "none is close"), found.verdict
+
+
+@pytest.mark.slow
+def test_float32_is_enough_to_name_a_solver():
+    model = numpy(rotated(descent(), jax.random.key(2)))
+    found = identify_streams(model, *batches(), **OPTIONS)
+    assert (found.status, found.remain) == ("identified", ("gradient_descent",))
+    assert 1e-9 < max(means(found.best.distances)) < 1e-3
