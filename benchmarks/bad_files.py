@@ -132,7 +132,8 @@ def arrays() -> dict[str, np.ndarray]:
 
 def of_streams(good: dict[str, np.ndarray]) -> dict[str, np.ndarray]:
     """The same answers as streams with one channel, and as those of a control."""
-    values, slopes = good["answers"][..., None], good["hats"][..., None, :]
+    values, slopes = (good[name][:, [0, 1, 1]] for name in ("answers", "hats"))  # two layers
+    values, slopes = values[..., None], slopes[..., None, :]
     known = {"streams": values, "stream_jacobians": slopes}
     return known | {"control_streams": values, "control_jacobians": slopes}
 

@@ -137,7 +137,7 @@ def identify_arrays(
             the last has those of the first. They tell whether the model is linear in y. Default:
             the ladder has no such statement.
         streams: hidden states of the queries before the first layer and after every layer
-            [b, L + 1, q, d]. Default: none, and then there must be answers.
+            [b, L + 1, q, d], L >= 2. Default: none, and then there must be answers.
         stream_jacobians: derivatives of these states with respect to y [b, L + 1, q, d, n].
             Default: none, for answers.
         control_streams: the streams of an untrained model of the same shape. Default: those of
