@@ -196,6 +196,7 @@ def test_untrained_models_and_functions_are_given_no_name(x64):
 @pytest.mark.slow
 def test_float32_is_enough_to_name_a_solver():
     model = numpy(rotated(descent(), jax.random.key(2)))
-    found = identify_streams(model, *batches(), **OPTIONS)
+    halves = [numpy(draw(jax.random.key(seed), CONFIG, 12)) for seed in (0, 1)]
+    found = identify_streams(model, *halves, **OPTIONS)
     assert (found.status, found.remain) == ("identified", ("gradient_descent",))
     assert 1e-9 < max(means(found.best.distances)) < 1e-3

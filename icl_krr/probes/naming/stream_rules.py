@@ -109,12 +109,12 @@ def rule(read: list[Read], of: Seen, resample: np.ndarray) -> tuple[list[str], t
 
 
 def as_near(one: Read, resample: np.ndarray) -> tuple[str, ...]:
-    """The controls that a candidate is not nearer than, at its own parameters."""
+    """The controls that a candidate is not nearer than in both spaces, at its own parameters."""
     every = [one.gaps, *one.controls.values()]
     means = np.array([[mean(part) for part in gaps.values()] for gaps in every])
     drawn = np.array([[draws(part, resample) for part in gaps.values()] for gaps in every])
     found = paired_differences(means, drawn, np.arange(len(every)) == 0)
-    farther = np.any(found.low > RESOLUTION, axis=1) & ~np.any(found.high < -RESOLUTION, axis=1)
+    farther = np.all(found.low > RESOLUTION, axis=1)
     return tuple(name for name, far in zip(one.controls, farther[1:], strict=True) if not far)
 
 
