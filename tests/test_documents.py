@@ -23,6 +23,7 @@ from benchmarks import (
     subjects,
     subjects_tables,
 )
+from benchmarks.power import power_table
 from benchmarks.solvers import solver_table
 from icl_krr.bench import Row, markdown
 from icl_krr.catalogue import SOLVERS, load, spelled
@@ -34,7 +35,7 @@ from icl_krr.experiments.claims.verify import claims
 from icl_krr.experiments.identify import confusion
 from icl_krr.experiments.shared.recipe import RUNS, Recipe, names as recipe_names
 from icl_krr.experiments.shared.retrained import FOLDER, SEEDS, STUDIES, weights_file
-from icl_krr.experiments.solverbench import power, score as bench_score
+from icl_krr.experiments.solverbench import score as bench_score
 from icl_krr.files import to_markdown
 from icl_krr.text_tables import number
 
@@ -308,7 +309,7 @@ def test_the_score_on_solverbench_is_the_one_that_was_measured():
 
 def test_the_power_of_identify_is_the_one_that_was_measured():
     record = json.loads((RESULTS / "solverbench-power.json").read_text())
-    table = to_markdown(power.power_table(record["rows"]))
+    table = to_markdown(power_table(record["rows"]))
     assert table == (RESULTS / "solverbench-power.md").read_text()
     assert {"config", "device", "dtype", "seed", "versions"} <= set(record["meta"])
 

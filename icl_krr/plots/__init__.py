@@ -9,7 +9,6 @@ from .models import (
     filter_figure,
     fitting_figure,
     identification_figure,
-    power_figure,
     training_figure,
 )
 from .panels import curves_figure, heatmaps_figure
@@ -29,7 +28,6 @@ __all__ = [
     "heatmaps_figure",
     "identification_figure",
     "images",
-    "power_figure",
     "scaling_figure",
     "svg",
     "sweep_figure",

@@ -10,12 +10,12 @@ from typing import Annotated, Any, Literal, TypedDict
 
 import tyro
 
-from ...files import read_record, to_csv, to_markdown
+from ...files import read_record, to_csv
 from ...text_tables import Table
 from .. import output
 from ..options import Command, Folder, refuse_unused
 
-WRITE, IDENTIFY, SCORE, POWER = "write", "identify", "score", "power"
+WRITE, IDENTIFY, SCORE = "write", "identify", "score"
 OUT = Path("icl-krr-solverbench")
 
 Show = Callable[[str], None]
@@ -28,12 +28,12 @@ class Solverbench(Command):
     "write" writes the models, their tasks and answers to the folder models, and the truth to the
     folder labels. Some models run no known solver: the open set. "identify" writes the verdicts of
     icl_krr.probes.identify on these models to verdicts.csv. "score" scores TABLE, such as
-    verdicts.csv. "power" measures how much noise on the weights identify tolerates."""
+    verdicts.csv."""
 
     action: tyro.conf.Positional[
-        Annotated[Literal["write", "identify", "score", "power"], tyro.conf.arg(metavar="ACTION")]
+        Annotated[Literal["write", "identify", "score"], tyro.conf.arg(metavar="ACTION")]
     ]
-    """One of write, identify, score and power (see above)."""
+    """One of write, identify and score (see above)."""
     table: tyro.conf.Positional[Annotated[Path | None, tyro.conf.arg(metavar="[TABLE.csv]")]] = None
     """Table of verdicts, with the columns model, status and names. A status is "identified",
     "not distinguishable", "close to" or "none". Names of several solvers are separated by spaces.
@@ -45,7 +45,7 @@ class Solverbench(Command):
     seed: int = 0
     """Seed of every random choice."""
     quick: bool = False
-    """Use few and small models, or few and small cells of the power curves."""
+    """Use few and small models."""
     json: bool = False
     """Print JSON instead of tables."""
     out: Folder | None = None
@@ -63,7 +63,6 @@ class Solverbench(Command):
             WRITE: ("models", "labels"),
             IDENTIFY: ("labels", "quick"),
             SCORE: ("models", "seed", "quick"),
-            POWER: ("models", "labels"),
         }[self.action]
         refuse_unused(self, unused, f"for {self.action}")
 
@@ -71,7 +70,7 @@ class Solverbench(Command):
 def run(settings: Solverbench) -> int:
     import jax
 
-    action = {WRITE: write, IDENTIFY: identify, SCORE: score_table, POWER: power}[settings.action]
+    action = {WRITE: write, IDENTIFY: identify, SCORE: score_table}[settings.action]
     own = OUT if settings.action == WRITE else Path(f"{OUT}-{settings.action}")
     folder = settings.out or own
     meta = output.surroundings(settings, dtype="float64")
@@ -171,33 +170,3 @@ def score_table(settings: Solverbench, folder: Path, show: Show) -> Results:
         ("Models that run no candidate: share of each verdict (95 %)", open_table(found)),
     )
     return record, [Table(title, header, [lines]) for title, (header, lines) in tables]
-
-
-def power(settings: Solverbench, folder: Path, show: Show) -> Results:
-    from ...experiments.solverbench import power as curves
-    from ...plots import images, power_figure
-
-    config = curves.PowerConfig(
-        seed=settings.seed, **(curves.POWER_QUICK if settings.quick else {})
-    )
-    output.prepare(folder)
-    known = {"config": asdict(config)}
-    meta = output.surroundings(settings, dtype="float64", **known)
-    names = ("tasks", "seed", "solver", "level")
-    rows = finished(folder / "power.json", known, names)
-    done = {tuple(row[name] for name in names) for row in rows}
-    for found in curves.measure(config, done):
-        rows += found
-        record = output.json_file({"meta": meta, "rows": rows})
-        output.save(folder, {"power.json": record})
-        show(f"{len(rows) // 2} of {curves.count_cells(config)} models")
-    last = config.seed + config.seeds - 1
-    title = f"identify on constructions with noise, seeds {config.seed} to {last}, float64"
-    header, lines = curves.power_table(rows)
-    files = {
-        "power.csv": to_csv(rows),
-        "power.md": to_markdown((header, lines)).encode(),
-        **images("power", power_figure(rows, title)),
-    }
-    output.write(folder, files)
-    return {"rows": rows}, [Table(title, header, [lines], where="power.md")]

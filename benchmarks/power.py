@@ -1,21 +1,38 @@
-"""Power curves: how often `identify` says the right name, against noise on the weights."""
+"""`python -m benchmarks.power`: how often `identify` says the right name, against noise on weights.
+
+A run that was interrupted continues from `--out`. `--quick` is a smoke test in few and small cells.
+"""
 
 from __future__ import annotations
 
+import json
 from collections.abc import Collection, Iterator
-from dataclasses import dataclass, field, replace
+from dataclasses import asdict, dataclass, field, replace
+from pathlib import Path
 from typing import Any
 
 import jax
+from matplotlib.figure import Figure
 
-from ... import checks
-from ...catalogue import candidate
-from ...files import Lines
-from .disguise import perturbed, rotated
-from .known import KERNELS, exact
-from .models import LINEAR, PROCESS, QUICK, BenchConfig, answers_of, setting
-from .score import Share, outcome
-from .verdicts import identify_answers, row_of, verdict_of
+from benchmarks.records import RESULTS, meta, options, save, write
+from icl_krr import checks
+from icl_krr.catalogue import candidate
+from icl_krr.experiments.shared.rows import Rows
+from icl_krr.experiments.solverbench.disguise import perturbed, rotated
+from icl_krr.experiments.solverbench.known import KERNELS, exact
+from icl_krr.experiments.solverbench.models import (
+    LINEAR,
+    PROCESS,
+    QUICK,
+    BenchConfig,
+    answers_of,
+    setting,
+)
+from icl_krr.experiments.solverbench.score import Share, outcome
+from icl_krr.experiments.solverbench.verdicts import identify_answers, row_of, verdict_of
+from icl_krr.files import Lines, replace as replace_file, to_markdown
+from icl_krr.plots import images
+from icl_krr.plots.style import BLUE, RED
 
 SLOT, PROBE = "own read-out", "linear probe"
 """How the layers are read: with the model's own read-out, or with a probe of a rotated stream."""
@@ -134,3 +151,66 @@ def power_table(rows: list[dict[str, Any]]) -> Lines:
         for row in curves(rows)
     ]
     return ["tasks", "solver", "reading", "noise on weights", *KINDS], lines
+
+
+OUTCOMES = dict(zip(KINDS, (BLUE, "#56B4E9", "#999999", "#E69F00", RED), strict=True))
+
+
+def power_figure(rows: Rows, title: str) -> Figure:
+    """Shares of the outcomes against the noise on the weights, a panel for every way to read."""
+    found = curves(rows)
+    panels = list(dict.fromkeys((row["tasks"], row["reading"]) for row in found))
+    solvers = list(dict.fromkeys(row["solver"] for row in found))
+    levels = list(dict.fromkeys(row["level"] for row in found))
+    figure = Figure(figsize=(2.6 * len(solvers) + 1.2, 1.7 * len(panels) + 1), layout="constrained")
+    axes = figure.subplots(len(panels), len(solvers), squeeze=False, sharex=True, sharey=True)
+    for line, (tasks, reading) in zip(axes, panels, strict=True):
+        for axis, solver in zip(line, solvers, strict=True):
+            cell = [
+                row
+                for row in found
+                if (row["tasks"], row["reading"], row["solver"]) == (tasks, reading, solver)
+            ]
+            below = [0.0] * len(cell)
+            for kind, color in OUTCOMES.items():
+                shares = [row[kind].share for row in cell]
+                axis.bar(range(len(cell)), shares, 0.85, below, color=color, label=kind)
+                below = [low + share for low, share in zip(below, shares, strict=True)]
+            axis.set_title(f"{solver}\n{tasks} tasks, {reading}", fontsize=7)
+            axis.set_xticks(range(len(levels)), [f"{level:g}" for level in levels], fontsize=6)
+            axis.tick_params(axis="y", labelsize=6)
+    for axis in axes[-1]:
+        axis.set_xlabel("relative noise on every weight", fontsize=7)
+    figure.supylabel("share of seeds", fontsize=8)
+    figure.suptitle(title, fontsize=9)
+    handles, labels = axes[0, 0].get_legend_handles_labels()
+    figure.legend(handles, labels, loc="outside lower center", ncols=len(KINDS), fontsize=7)
+    return figure
+
+
+def main() -> None:
+    parser = options(__doc__, seed="first seed of tasks and noise")
+    parser.add_argument("--out", type=Path, default=RESULTS, help="folder of the results")
+    asked = parser.parse_args()
+    jax.config.update("jax_enable_x64", True)
+    config = PowerConfig(seed=asked.seed, **(POWER_QUICK if asked.quick else {}))
+    facts = meta("power", dtype="float64", seed=asked.seed, config=asdict(config))
+    path, names = asked.out / "solverbench-power.json", ("tasks", "seed", "solver", "level")
+    earlier = json.loads(path.read_text()) if path.exists() and not asked.quick else {"rows": []}
+    rows = earlier["rows"]
+    for found in measure(config, {tuple(row[name] for name in names) for row in rows}):
+        rows += found
+        print(f"{len(rows) // 2} of {count_cells(config)} models", flush=True)
+        if not asked.quick:
+            write(path, {"meta": facts, "rows": rows})
+    text = to_markdown(power_table(rows))
+    print(text)
+    if not asked.quick:
+        save("solverbench-power", {"meta": facts, "rows": rows}, text, asked.out)
+        title = f"identify on constructions with noise, seeds from {asked.seed}, float64"
+        for name, content in images("solverbench-power", power_figure(rows, title)).items():
+            replace_file(RESULTS.parent / "figures" / name, content)
+
+
+if __name__ == "__main__":
+    main()
