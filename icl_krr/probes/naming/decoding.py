@@ -69,11 +69,11 @@ class Decoder:
     def part(self) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
         return decomposed(self.channels.fitted[: self.cut], self.dtype)
 
-    def basis(self, rows: int | None = None) -> np.ndarray:
-        """An orthonormal basis of what the channels decode on the first rows to fit [rows, k]."""
-        if rows is None or rows >= len(self.channels.fitted):
+    def basis(self, rows: np.ndarray | None = None) -> np.ndarray:
+        """An orthonormal basis of what the channels decode on some rows to fit [rows, k]."""
+        if rows is None:
             return self.whole[0]
-        return decomposed(self.channels.fitted[:rows], self.dtype)[0]
+        return decomposed(self.channels.fitted[rows], self.dtype)[0]
 
     def maps(self, targets: np.ndarray) -> np.ndarray:
         """The map [d, c] of every target, fitted to its rows [b q (1 + n), c]."""

@@ -32,6 +32,8 @@ conjugate gradient have minima that are a few percent wide.
 """
 
 
+USUAL = 3.0
+"""Largest size of a step in a task, over the size of y, that the fit takes as it is."""
 DECODED = 1e-4
 """An error at which no other start is tried."""
 
@@ -48,8 +50,8 @@ class Bases(NamedTuple):
     start: np.ndarray
 
 
-def bases_of(model: Decoders, start: Decoder, rows: int) -> Bases:
-    """The bases of the first rows, which are whole tasks."""
+def bases_of(model: Decoders, start: Decoder, rows: np.ndarray) -> Bases:
+    """The bases of some rows, which are whole tasks."""
     found = [[one.basis(rows) for one in part] for part in model.spaces.values()]
     most = max(basis.shape[1] for part in found for basis in part)
     layers = np.array([[padded(basis, most) for basis in part] for part in found])
@@ -100,11 +102,23 @@ def targets(rows: Any, at: Any, xp: Any = np) -> Any:
     return xp.stack([states, states - before])
 
 
-def residuals(rows: jax.Array, bases: Bases, size: Any, at: Any) -> jax.Array:
+def bounded(rows: jax.Array, size: Any, tasks: int) -> tuple[jax.Array, jax.Array]:
+    """The rows with steps of at most 3 times the size of y in each task, and if most diverge.
+
+    Derivatives of conjugate gradient explode in single tasks, which would decide the whole fit.
+    """
+    each = rows.reshape(tasks, -1, rows.shape[-1])
+    sizes = jnp.sqrt(jnp.mean(each**2, axis=1, keepdims=True) + jnp.finfo(rows.dtype).tiny)
+    kept = each * jnp.minimum(1, USUAL * size / sizes)
+    return kept.reshape(rows.shape), jnp.median(jnp.max(sizes, axis=-1)) > DIVERGED * size
+
+
+def residuals(rows: jax.Array, bases: Bases, size: Any, tasks: int, at: Any) -> jax.Array:
     """What the best maps leave of the targets [2, L, m], relative to what the start leaves.
 
-    Steps that diverge are not decoded at all: one task would decide how far they are.
+    Steps that diverge are not decoded at all.
     """
+    rows, diverge = bounded(rows, size, tasks)
     wanted = targets(rows, at, jnp)
     inside = jnp.einsum("slmk,slm->slk", bases.layers, wanted)
     left = wanted - jnp.einsum("slmk,slk->slm", bases.layers, inside)
@@ -112,7 +126,7 @@ def residuals(rows: jax.Array, bases: Bases, size: Any, at: Any) -> jax.Array:
     more = wanted - jnp.einsum("mk,slk->slm", bases.start, known)
     square = jnp.sum(more**2, axis=-1, keepdims=True)
     found = jnp.where(square > 0, left / jnp.sqrt(jnp.where(square > 0, square, 1)), 0)
-    return jnp.where(jnp.mean(wanted**2) < (DIVERGED * size) ** 2, found, 1.0)
+    return jnp.where(diverge, 1.0, found)
 
 
 @partial(jax.jit, static_argnames=("candidate", "kernel", "steps"))
@@ -124,7 +138,9 @@ def search(candidate, kernel, points, tasks, size, bases, steps):
     def at(point: jax.Array) -> tuple[jax.Array, jax.Array]:
         logs = make(point)
         rows = step_rows(candidate, kernel, logs, tasks, size, steps)
-        return logs, jnp.stack([jnp.sum(residuals(rows, bases, size, at) ** 2) for at in tried])
+        return logs, jnp.stack(
+            [jnp.sum(residuals(rows, bases, size, len(tasks.x), at) ** 2) for at in tried]
+        )
 
     return jax.lax.map(at, points)
 
@@ -139,7 +155,7 @@ def look(candidate, kernel, steps, logs, tasks, size, bases, at):
 
     def gap(logs: jax.Array) -> tuple[jax.Array, jax.Array]:
         rows = step_rows(candidate, kernel, logs, tasks, size, steps)
-        found = residuals(rows, bases, size, at).reshape(-1)
+        found = residuals(rows, bases, size, len(tasks.x), at).reshape(-1)
         return found, found
 
     slope, found = jax.jacfwd(gap, has_aux=True)(logs)

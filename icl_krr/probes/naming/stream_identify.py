@@ -213,9 +213,20 @@ def order(one: Suspect) -> tuple[bool, bool, float]:
 
 
 def few_tasks(of: Seen) -> tuple[Task, Bases]:
-    """As many of the tasks as the fit of candidates needs, and the bases of their rows."""
-    channels = of.model.states[0].channels.fitted
-    each = len(channels) // len(of.fitted.x)
-    count = min(len(of.fitted.x), -(-max(ROWS, 4 * channels.shape[1]) // each))
-    few = jax.tree.map(lambda leaf: leaf[:count], of.fitted)
-    return few, bases_of(of.model, of.start, count * each)
+    """As many of the tasks as the fit of candidates needs, and the bases of their rows.
+
+    They are the tasks in which the largest derivative is smallest. Of conjugate gradient, it
+    explodes in single tasks.
+    """
+    tasks = len(of.fitted.x)
+    layers = [one.channels.fitted.reshape(tasks, -1) for one in of.model.states]
+    sizes = np.max([np.linalg.norm(layer, axis=1) for layer in layers], axis=0)
+    each, channels = (
+        len(of.model.states[0].channels.fitted) // tasks,
+        of.start.channels.fitted.shape[1],
+    )
+    count = min(-(-3 * tasks // 4), -(-max(ROWS, 4 * channels) // each))
+    kept = np.sort(np.argsort(sizes)[:count])
+    rows = (kept[:, None] * each + np.arange(each)).ravel()
+    few = jax.tree.map(lambda leaf: jnp.asarray(leaf)[kept], of.fitted)
+    return few, bases_of(of.model, of.start, rows)
