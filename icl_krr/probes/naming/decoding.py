@@ -90,6 +90,18 @@ class Decoder:
         own = np.stack([shrunk(sigma, turned, ridge) for ridge in RIDGES])
         return right.T @ np.take_along_axis(own, best[None, None], axis=0)[0]
 
+    def directions(self, targets: np.ndarray) -> np.ndarray:
+        r"""The directions [c, d] along which each decoded target changes by 1, and the others not.
+
+        They are those in which the channels vary with the targets: $(W^T S W)^{-1} W^T S$ for maps
+        W and inner products S of the channels.
+
+        Source: Haufe et al., On the interpretation of weight vectors of linear models, 2014, eq. 6.
+        """
+        maps, rows = self.maps(targets), self.channels.fitted
+        decoded = rows @ maps
+        return np.linalg.pinv(decoded.T @ decoded) @ (decoded.T @ rows)
+
     def rest(self, targets: Rows) -> np.ndarray:
         """What the maps leave of the rows to score [b' q (1 + n), c]."""
         return targets.scored - self.channels.scored @ self.maps(targets.fitted)

@@ -32,8 +32,6 @@ conjugate gradient have minima that are a few percent wide.
 """
 
 
-USUAL = 3.0
-"""Largest size of a step in a task, over the size of y, that the fit takes as it is."""
 DECODED = 1e-4
 """An error at which no other start is tried."""
 
@@ -102,23 +100,13 @@ def targets(rows: Any, at: Any, xp: Any = np) -> Any:
     return xp.stack([states, states - before])
 
 
-def bounded(rows: jax.Array, size: Any, tasks: int) -> tuple[jax.Array, jax.Array]:
-    """The rows with steps of at most 3 times the size of y in each task, and if most diverge.
-
-    Derivatives of conjugate gradient explode in single tasks, which would decide the whole fit.
-    """
-    each = rows.reshape(tasks, -1, rows.shape[-1])
-    sizes = jnp.sqrt(jnp.mean(each**2, axis=1, keepdims=True) + jnp.finfo(rows.dtype).tiny)
-    kept = each * jnp.minimum(1, USUAL * size / sizes)
-    return kept.reshape(rows.shape), jnp.median(jnp.max(sizes, axis=-1)) > DIVERGED * size
-
-
 def residuals(rows: jax.Array, bases: Bases, size: Any, tasks: int, at: Any) -> jax.Array:
     """What the best maps leave of the targets [2, L, m], relative to what the start leaves.
 
-    Steps that diverge are not decoded at all.
+    Steps that diverge in most tasks are not decoded at all.
     """
-    rows, diverge = bounded(rows, size, tasks)
+    sizes = jnp.mean(rows[:, at[-1]].reshape(tasks, -1) ** 2, axis=1)
+    diverge = jnp.median(sizes) > (DIVERGED * size) ** 2
     wanted = targets(rows, at, jnp)
     inside = jnp.einsum("slmk,slm->slk", bases.layers, wanted)
     left = wanted - jnp.einsum("slmk,slk->slm", bases.layers, inside)

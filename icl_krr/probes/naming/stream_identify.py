@@ -19,7 +19,7 @@ from ..resampling import RESAMPLES, resamples
 from .comparison import Options
 from .decoding import Layers, beyond, decoders
 from .filter_fit import Spectrum
-from .identification import Identification, Suspect, status_of
+from .identification import EXACT, NEAR, TIED, Identification, Suspect, status_of
 from .stream_fit import ROWS, Bases, bases_of, fit_to_streams
 from .stream_rules import Seen, far, read_candidate, rule, suspect_of
 from .stream_targets import takes_steps
@@ -61,7 +61,8 @@ def identify_streams(
        steps with the same span, the steps decoded from an untrained model, and three nulls (see
        `identify`). A candidate that is not nearer than all of them is ruled out. So a stream that
        stores all powers $K^j y$, which decodes every polynomial method, is given no name.
-    3. Candidates are compared with the nearest as in `identify`.
+    3. Candidates are compared with the nearest as in `identify`. Several that are at most close
+       are "close to", and not "not distinguishable".
     4. If the model is a `Transformer`, alpha and r are decoded from the streams at the supports.
        The decoded states are then removed from every layer, and swapped for those that the solver
        has for the outputs of another task. A candidate remains only if the answer changes as that
@@ -195,9 +196,11 @@ def compare_streams(
     suspects = [one for one, _ in order]
     remain = [one for one in suspects if not one.because]
     largest = [max(found.mean for found in one.distances.values()) for one in remain]
-    known = suspects[0].evidence
+    known, status = suspects[0].evidence, status_of(largest)
+    if status == TIED and largest[0] > EXACT:  # several are close, and none is what the model runs
+        status = NEAR
     return Identification(
-        status_of(largest),
+        status,
         tuple(one.fit.candidate for one in remain),
         tuple(suspects),
         {} if known is None else known.controls,

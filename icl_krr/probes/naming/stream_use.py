@@ -26,8 +26,8 @@ from .stream_rules import Read, Seen, measured
 from .stream_targets import OWN, UNTRAINED, gaps_of, own_rows, own_target, takes_steps
 
 ROLES = ("query", "support")
-Maps = dict[str, np.ndarray]
-"""The maps of the decoded states [L, d, s], by the role of the tokens that hold them."""
+Directions = dict[str, np.ndarray]
+"""The directions in which decoded states change [L, s, d], by the role of the tokens."""
 
 LEAST = 0.1
 """Least size of an effect that another is relative to, over the size of the change of the state."""
@@ -103,10 +103,10 @@ def with_effects(
     for role, states in held.items():
         i = ROLES.index(role)
         made = decoders(read[i], len(of.fitted.x), of.size)
-        for maps, every, places in ((own, roles[i].model, layers), (its, made, steps)):
+        for along, every, places in ((own, roles[i].model, layers), (its, made, steps)):
             targets = [np.stack([r.fitted[:, t] for r in states.values()], axis=1) for t in steps]
             each = zip(places, targets, strict=True)
-            maps[role] = np.stack([every.states[place].maps(t)[:-1] for place, t in each])
+            along[role] = np.stack([every.states[place].directions(t)[:, :-1] for place, t in each])
     found = {}
     names = {role: tuple(states) for role, states in held.items()}
     for kind, by in changes(fit, names, of.scored).items():
@@ -164,19 +164,20 @@ def changes(fit: CandidateFit, held: dict[str, tuple[str, ...]], tasks: Task) ->
 
 
 def effects(
-    model: Transformer, maps: Maps, by: Changes, tasks: Task, places: np.ndarray
+    model: Transformer, along: Directions, by: Changes, tasks: Task, places: np.ndarray
 ) -> np.ndarray:
     """Changes of the answers [b, L, q] if states are moved in the stream after steps `places`.
 
-    The stream moves in the shortest direction that changes each decoded state and no other one.
+    The stream moves in the direction in which it varies with each decoded state (see
+    `Decoder.directions`).
     """
     one = jax.tree.map(lambda leaf: leaf[0], tasks)
     stream = jax.eval_shape(partial(embed_task, model), one)
     shape = (len(tasks.x), len(places), len(next(iter(stream.values()))))
-    moved = np.zeros((*shape, next(iter(maps.values())).shape[1]))
-    for role, own in maps.items():
+    moved = np.zeros((*shape, next(iter(along.values())).shape[2]))
+    for role, own in along.items():
         at = tokens_of_role((role,), one, model.spec.tokens)
-        moved[:, :, at] = np.einsum("lsd,sblt->bltd", np.linalg.pinv(own), by[role])
+        moved[:, :, at] = np.einsum("lsd,sblt->bltd", own, by[role])
     return np.asarray(answers_moved(model, tasks, jnp.asarray(moved, tasks.x.dtype), places))
 
 
