@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -134,6 +135,9 @@ def identify_trained(settings: Identify, folder: Path) -> int:
         positions = examined(configs[0], settings.positions)
         *_, findings = positions.values()
         others = [next(iter(examined(config, ()).values())).found for config in configs[1:]]
+        streams = trained_model.examine_streams(
+            trained, configs[0], lambda words: status.update(f"{settings.model}, streams: {words}")
+        )
     together = agreement([findings.found, *others])
     known = {"kernel": repr(findings.kernel), "ridge": findings.ridge}
     meta = output.surroundings(settings, dtype="float64", **known)
@@ -153,6 +157,11 @@ def identify_trained(settings: Identify, folder: Path) -> int:
         **images("heatmaps", identification_figure(findings.found, title)),
         **images("filter", filter_figure(findings, title)),
     }
+    if streams is not None:
+        record["streams"] = tables.identification_record(streams)
+        pages = map(partial(trained_model.distance_table, streams), streams.best.distances)
+        files["streams.md"] = "\n".join(map(to_markdown, pages)).encode()
+        files |= images("streams", identification_figure(streams, title))
     if settings.positions:
         table = trained_model.verdict_table(positions)
         files["positions.md"] = to_markdown(table).encode()
@@ -162,6 +171,9 @@ def identify_trained(settings: Identify, folder: Path) -> int:
             tables.print_positions(settings.model, positions)
         if others:
             print(f"with {len(configs)} seeds: {together.verdict}")
+        if streams is not None:
+            tables.print_identification(streams)
+            print(f"through the streams: {streams.verdict}")
     return 0
 
 

@@ -50,11 +50,7 @@ class Findings(NamedTuple):
 
 
 def examine(run: Run, config: IdentifyConfig, progress: Show = lambda words: None) -> Findings:
-    """Probe every layer of a model on tasks of its training family, and identify its solver.
-
-    A model without a slot for its prediction is identified through its streams, unless it has one
-    layer, which says too little, or the tasks have several outputs.
-    """
+    """Probe every layer of a model on tasks of its training family, and identify its solver."""
     family: Any = dataclasses.replace(run.family, num_queries=config.num_queries)  # pyright: ignore
     tested = family if config.battery is None else battery(config.battery, family)
     key = jax.random.key(config.seed)
@@ -65,9 +61,6 @@ def examine(run: Run, config: IdentifyConfig, progress: Show = lambda words: Non
         )
     )
     model = in_dtype_of_tasks(run.model, fitted)
-    through = not has_slot(model) and model.steps > 1 and fitted.y.ndim == 2
-    if through and config.per_layer:
-        raise ValueError("per_layer must be False for a model that is read through its streams")
     progress("fitting linear probes and their controls")
     if has_slot(model):
         layer_answers, layers = partial(layerwise, model), []
@@ -95,15 +88,33 @@ def examine(run: Run, config: IdentifyConfig, progress: Show = lambda words: Non
                 row |= {f"smoother's {key}": value for key, value in smooth.items()}
         rows.append(row)
     filtered = spectral_filter(best.kernel, scored, hats, seed=config.seed)
-    given: Any = {"kernels": config.kernels, "seed": config.seed, "progress": progress}
-    if through:
-        found = identify_streams(model, fitted, scored, steps=config.steps, **given)
-    else:
-        steps = 8 * (hats.shape[1] - 1) if config.steps is None else config.steps
-        system = (best.kernel, float(best.ridge))
-        options = Options(steps=steps, system=system, per_layer=config.per_layer, **given)
-        found = compare(flat_answers(fitted, scored, arrays), options)
+    options = Options(
+        kernels=config.kernels,
+        steps=8 * (hats.shape[1] - 1) if config.steps is None else config.steps,
+        system=(best.kernel, float(best.ridge)),
+        per_layer=config.per_layer,
+        seed=config.seed,
+        progress=progress,
+    )
+    found = compare(flat_answers(fitted, scored, arrays), options)
     return Findings(found, rows, filtered, best.kernel, float(best.ridge))
+
+
+def examine_streams(
+    run: Run, config: IdentifyConfig, progress: Show = lambda words: None
+) -> Identification | None:
+    """Identify a model through its streams; None for one layer, which says too little, or masks."""
+    family: Any = dataclasses.replace(run.family, num_queries=config.num_queries)  # pyright: ignore
+    key = jax.random.key(config.seed)
+    fitted, scored = (
+        draw_tasks(jax.random.fold_in(key, i), config.tasks, family).replace(y_query=None)
+        for i in (2, 1)
+    )
+    if run.model.steps < 2 or fitted.y.ndim > 2 or fitted.mask is not None:
+        return None
+    model = in_dtype_of_tasks(run.model, fitted)
+    given: Any = {"kernels": config.kernels, "steps": config.steps, "seed": config.seed}
+    return identify_streams(model, fitted, scored, **given, progress=progress)
 
 
 def layer_table(findings: Findings) -> Lines:
