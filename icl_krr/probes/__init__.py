@@ -9,10 +9,8 @@ icl-krr identify gp-encoder
 
 A linear probe extracts a prediction after every layer. Its controls are a probe of an untrained
 model, a probe that is fitted to shuffled outputs and a probe that is fitted to another family of
-tasks. The model's own read-out at the same layer stands beside them. Other probes read the states
-alpha and r of the nearest solver from the support tokens, with controls of their own
-(`probe_states`). The command compares the predictions, and
-their hat matrices d prediction / d y, with the steps of the solvers in the catalogue. Bandwidth,
+tasks. The model's own read-out at the same layer stands beside them. The command compares the
+predictions, and their hat matrices d prediction / d y, with the steps of the solvers in the catalogue. Bandwidth,
 ridge and step sizes of every candidate are fitted in the same way, on tasks that are not used for
 scoring. Each layer is aligned with one step, and the steps never decrease from layer to layer.
 Candidates are compared with the nearest candidate on the same tasks, with bootstrap intervals that
@@ -37,6 +35,16 @@ supports as well, and writes `positions.md` with a verdict for each number. With
 it scores the model outside of its training distribution (`icl_krr.tasks.battery`).
 `icl-krr identify constructions` measures how often the result is right, on models whose solver is
 known.
+
+**What does the stream hold?** A probe that is fitted to the outputs y reads each step times a
+factor of its own, so the distances above hide a solver that a network runs in channels of its own.
+The command therefore reads a trained model a second time. `identify_streams` asks each layer for
+the steps of every candidate: one linear map decodes step t from the stream of layer l (its state),
+and another one decodes the change of the step from what block l wrote (its innovation). Distances
+are measured on other tasks, beside controls at the candidate's own parameters. If the weights are
+known, the decoded states are swapped for those of another task, and the answer must follow as that
+of the candidate's construction does. So a verdict names three depths: decodable, arrives in order,
+used. The command writes `streams.md` and the staircases of steps against layers, `streams.png`.
 
 **Your own model.** `identify` takes any JAX function of a task that returns its predictions before
 the first layer and after every layer, [layers + 1, queries]. In this example the function is a
