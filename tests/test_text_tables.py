@@ -22,7 +22,8 @@ from icl_krr.files import from_csv
 from icl_krr.kernels import Gaussian
 from icl_krr.probes import CandidateFit, Identification
 from icl_krr.probes.naming.distances import Distance
-from icl_krr.probes.naming.identification import Suspect, candidate_table
+from icl_krr.probes.naming.identification import Suspect
+from icl_krr.probes.naming.identification_tables import candidate_table
 from icl_krr.text_tables import Table, as_text, wrap
 
 RESULTS = Path(__file__).parent.parent / "benchmarks" / "results"

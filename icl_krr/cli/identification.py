@@ -20,7 +20,8 @@ from ..experiments.shared.runs import family
 from ..probes import Identification
 from ..probes.naming.answers import with_other_outputs
 from ..probes.naming.distances import TITLES, Distance
-from ..probes.naming.identification import Evidence, tables
+from ..probes.naming.identification import Evidence
+from ..probes.naming.identification_tables import tables
 from ..tasks import Task
 from ..text_tables import Table
 from . import output

@@ -10,9 +10,10 @@ icl-krr identify gp-encoder
 A linear probe extracts a prediction after every layer. Its controls are a probe of an untrained
 model, a probe that is fitted to shuffled outputs and a probe that is fitted to another family of
 tasks. The model's own read-out at the same layer stands beside them. The command compares the
-predictions, and their hat matrices d prediction / d y, with the steps of the solvers in the catalogue. Bandwidth,
-ridge and step sizes of every candidate are fitted in the same way, on tasks that are not used for
-scoring. Each layer is aligned with one step, and the steps never decrease from layer to layer.
+predictions, and their hat matrices d prediction / d y, with the steps of the solvers in the
+catalogue. Bandwidth, ridge and step sizes of every candidate are fitted in the same way, on tasks
+that are not used for scoring. Each layer is aligned with one step, and the steps never decrease
+from layer to layer.
 Candidates are compared with the nearest candidate on the same tasks, with bootstrap intervals that
 hold for all of them together. The verdict is one of five:
 

@@ -27,7 +27,7 @@ from ...probes import (
 )
 from ...probes.naming.answers import flat_answers, run_model
 from ...probes.naming.comparison import Options, compare
-from ...probes.naming.identification import distance_cell
+from ...probes.naming.identification_tables import distance_cell
 from ...tasks import battery
 from ...training import reference
 from ..shared.draws import draw_tasks

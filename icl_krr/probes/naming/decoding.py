@@ -93,12 +93,13 @@ class Decoder:
     def directions(self, targets: np.ndarray) -> np.ndarray:
         r"""The directions [c, d] along which each decoded target changes by 1, and the others not.
 
-        They are those in which the channels vary with the targets: $(W^T S W)^{-1} W^T S$ for maps
-        W and inner products S of the channels.
+        They are those in which the channels vary with the targets if y varies: $(W^T S W)^{-1} W^T
+        S$ for maps W and inner products S of the derivatives of the channels.
 
         Source: Haufe et al., On the interpretation of weight vectors of linear models, 2014, eq. 6.
         """
         maps, rows = self.maps(targets), self.channels.fitted
+        rows = rows[rows[:, -1] == 0]  # the constant channel is 0 in rows of derivatives
         decoded = rows @ maps
         return np.linalg.pinv(decoded.T @ decoded) @ (decoded.T @ rows)
 

@@ -3,16 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from itertools import pairwise
 from typing import NamedTuple
 
 from ...readable import readable
-from ...text_tables import Table, as_text, number
+from ...text_tables import as_text
 from .candidate_fit import CandidateFit
-from .distances import BASELINES, SPACES, TITLES, Distance
-from .ladder import NULLS, WORDS
+from .distances import BASELINES, TITLES, Distance
+from .identification_tables import CONTROLS, tables
+from .ladder import NULLS
 from .ruling import CLOSE
-from .stream_targets import EARLIER, MIXED, UNTRAINED
 
 EXACT = 0.01
 """Largest relative distance of a candidate that is identified."""
@@ -26,16 +25,6 @@ REASONS = {
     TIED: "on the same tasks, no difference between their distances is beyond chance",
     NONE: f"the nearest candidate is farther than {CLOSE} in",
 }
-CONTROLS = {
-    EARLIER: "the steps, decoded one layer earlier",
-    MIXED: "other steps with the same span",
-    UNTRAINED: "the steps, decoded from an untrained model",
-}
-"""Controls of streams, each at the candidate's own parameters, by the name in tables."""
-LAST_ROWS = "Baselines and nulls: " + "; ".join(
-    f"{name}: {words}" for name, words in {**BASELINES, **NULLS}.items()
-)
-STEPS_OF_LADDER = "Statements: " + "; ".join(f"{name}: {words}" for name, words in WORDS.items())
 
 
 @readable
@@ -214,96 +203,3 @@ def status_of(distances: Sequence[float], regular: bool = True) -> str:
     if len(distances) > 1:
         return TIED
     return IDENTIFIED if distances[0] <= EXACT and regular else NEAR
-
-
-def tables(found: Identification) -> list[Table | str]:
-    """The tables of a result, each followed by what its names mean."""
-    if found.best.evidence:
-        controls = "; ".join(f"{name}: {words}" for name, words in (NULLS | CONTROLS).items())
-        return [candidate_table(found), f"Controls: {controls}"]
-    return [candidate_table(found), LAST_ROWS, ladder_table(found), STEPS_OF_LADDER]
-
-
-def candidate_table(found: Identification) -> Table:
-    """A line for every candidate and for every baseline, with the distances in both spaces.
-
-    Of answers, the last column has the distances of predictions in the groups of tasks, which have
-    the condition numbers in its header. Of streams, the last columns have the nearest control, the
-    ranks and the effects, and the baselines are the controls of the first candidate.
-    """
-    edges = ", ".join(f"{low} to {high}" for low, high in pairwise(map(number, found.strata)))
-    last = [f"prediction, cond {edges}"]
-    if found.best.evidence:
-        last = ["nearest control", "independent steps", "effect if removed, swapped"]
-    header = ["candidate", "kernel", *found.best.distances, "ruled out by"]
-    header += ["solver step at each layer", "parameters", *last]
-    candidates = [
-        [
-            suspect.fit.candidate,
-            suspect.fit.kernel,
-            *map(distance_cell, suspect.distances.values()),
-            suspect.because,
-            steps_cell(suspect),
-            ", ".join(parameters_of(suspect.fit.values)),
-            *last_cells(suspect),
-        ]
-        for suspect in found.suspects
-    ]
-    baselines = [
-        [
-            name,
-            "",
-            *map(distance_cell, of.values()),
-            *("", "", ""),
-            *("" if found.best.evidence else strata_cell(of["prediction"]) for _ in last),
-        ]
-        for name, of in found.baselines.items()
-    ]
-    title = "Relative distance between layers and solver steps, mean over layers (95 % interval)"
-    return Table(title, header, [candidates, baselines])
-
-
-def last_cells(suspect: Suspect) -> list[str]:
-    known = suspect.evidence
-    if known is None:
-        return [strata_cell(suspect.distances["prediction"])]
-    total = {name: sum(d.mean for d in of.values()) for name, of in known.controls.items()}
-    nearest = min(total, key=lambda name: total[name])
-    cells = ", ".join(number(d.mean) for d in known.controls[nearest].values())
-    effects = ", ".join(map(number, known.effects.values()))
-    return [f"{nearest} ({cells})", " ".join(map(str, known.ranks)), effects]
-
-
-def steps_cell(suspect: Suspect) -> str:
-    """The steps of the layers, with a word if they are irregular or at the limit."""
-    steps = " ".join(map(str, suspect.fit.alignment))
-    words = ["irregular"] * (not suspect.regular) + ["limit"] * bool(suspect.limit)
-    return f"{steps} ({', '.join(words)})" if words else steps
-
-
-def ladder_table(found: Identification) -> Table:
-    """A line for every statement about the model, from weak to strong, and the nearest solver."""
-    best = found.best
-    solver = Statement(f"solver: {best.fit.candidate}", best.fit.kernel, {}, best.distances)
-    lines = [
-        [one.name, one.kernel, *cells_of(one), ", ".join(parameters_of(one.values))]
-        for one in (*found.ladder, solver)
-    ]
-    title = "Ladder: relative distance to what fulfils a statement, mean over layers"
-    return Table(title, ["the model is", "kernel", "prediction", "hat", "parameters"], [lines])
-
-
-def parameters_of(values: dict[str, float]) -> list[str]:
-    return [f"{key} {value:.3g}" for key, value in values.items()]
-
-
-def cells_of(one: Statement) -> list[str]:
-    return [distance_cell(one.distances[s]) if s in one.distances else "" for s in SPACES]
-
-
-def distance_cell(d: Distance) -> str:
-    return f"{number(d.mean)} ({number(d.interval[0])}, {number(d.interval[1])})"
-
-
-def strata_cell(d: Distance) -> str:
-    return ", ".join(map(number, d.by_stratum))
