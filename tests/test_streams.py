@@ -82,15 +82,18 @@ def test_what_is_decodable_and_not_used_is_given_no_name(x64):
     assert "gradient_descent is decodable; the answer does not follow" in found.verdict
 
 
+TURNS = np.random.default_rng(4).normal(size=(STEPS + 1, STEPS, STEPS))
+
+
 def powers(task):
-    """Layer l stores the powers k(x)^T K^j y, j < l, each in a channel of its own."""
+    """Layer l stores the powers k(x)^T K^j y, j < l, in channels that it writes anew."""
     gram, v, found = task.x @ task.x.T / 10, task.y, []
     for _ in range(STEPS):
         found.append(task.x_query @ (task.x.T @ v))
         v = gram @ v
     each = jnp.stack(found)
     stored = 1.0 * (np.arange(STEPS)[None] < np.arange(STEPS + 1)[:, None])
-    return stored[:, None] * each.T[None]
+    return stored[:, None] * each.T[None] @ TURNS
 
 
 def test_stored_powers_of_k_decode_every_polynomial_and_are_given_no_name(x64):
@@ -99,7 +102,7 @@ def test_stored_powers_of_k_decode_every_polynomial_and_are_given_no_name(x64):
     assert max(means(found.best.distances)) < 1e-5
     assert found.best.evidence.ranks == (1, 2, 3)
     assert max(means(found.best.evidence.controls["mixed steps"])) < 1e-5
-    assert found.as_near == ("mixed steps",)
+    assert "mixed steps" in found.as_near
 
 
 def test_an_own_map_for_each_task_decodes_every_krylov_method_at_once():

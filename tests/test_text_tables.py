@@ -22,8 +22,8 @@ from icl_krr.files import from_csv
 from icl_krr.kernels import Gaussian
 from icl_krr.probes import CandidateFit, Identification
 from icl_krr.probes.naming.distances import Distance
-from icl_krr.probes.naming.identification import Suspect
 from icl_krr.probes.naming.identification_tables import candidate_table
+from icl_krr.probes.naming.suspect import Suspect
 from icl_krr.text_tables import Table, as_text, wrap
 
 RESULTS = Path(__file__).parent.parent / "benchmarks" / "results"
@@ -198,7 +198,8 @@ def test_an_identification_prints_the_table_of_the_command(monkeypatch, capsys):
     of_identification()
     printed = [line.rstrip() for line in capsys.readouterr().out.splitlines()]
     found = identification()
-    assert str(found).startswith(as_text(candidate_table(found), width=100))
+    table = candidate_table(found.suspects, found.baselines, found.strata)
+    assert str(found).startswith(as_text(table, width=100))
     assert " ".join(str(found).split()).endswith(found.verdict)
     assert set(str(found).splitlines()) <= set(printed)
     assert distance_table(found, "hat")[1][-1][0] == "gradient flow"

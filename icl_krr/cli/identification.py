@@ -17,11 +17,11 @@ from ..experiments.shared.arrays import read_arrays, require, task_of
 from ..experiments.shared.draws import draw_tasks
 from ..experiments.shared.recipe import Recipe
 from ..experiments.shared.runs import family
+from ..files import to_csv, to_markdown
 from ..probes import Identification
 from ..probes.naming.answers import with_other_outputs
 from ..probes.naming.distances import TITLES, Distance
-from ..probes.naming.identification import Evidence
-from ..probes.naming.identification_tables import tables
+from ..probes.naming.suspect import Evidence
 from ..tasks import Task
 from ..text_tables import Table
 from . import output
@@ -79,6 +79,16 @@ def distances(spaces: dict[str, Distance]) -> dict[str, Any]:
     }
 
 
+def distance_files(found: Identification, title: str, start: str) -> tuple[dict[str, bytes], str]:
+    """Heatmaps of a result as files whose names have this start, and its tables in Markdown."""
+    from ..plots import identification_figure, images
+
+    files = {f"{start}heatmaps.csv": to_csv(trained_model.distance_rows(found))}
+    files |= images(f"{start}heatmaps", identification_figure(found, title))
+    pages = [trained_model.distance_table(found, space) for space in found.best.distances]
+    return files, "\n".join(map(to_markdown, pages))
+
+
 def findings_record(findings: Findings) -> dict[str, Any]:
     """The findings of a trained model as a record for JSON."""
     return {"layers": findings.layers} | identification_record(findings.found)
@@ -92,7 +102,7 @@ def position_record(count: int, findings: Findings) -> dict[str, Any]:
 
 def print_identification(found: Identification) -> None:
     console = output.wide()
-    console.print(*tables(found), sep="\n")
+    console.print(*found.tables, sep="\n")
     for space in found.best.distances:
         title = f"Relative distance at every layer, {TITLES[space]} (95 % interval)"
         header, lines = trained_model.distance_table(found, space)

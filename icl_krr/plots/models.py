@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from ..experiments.shared.rows import Rows
     from ..probes import Identification
     from ..probes.naming.distances import Distance
-    from ..probes.naming.identification import Suspect
+    from ..probes.naming.suspect import Suspect
 
 
 def training_figure(rows: Rows, title: str) -> Figure:

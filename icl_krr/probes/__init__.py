@@ -45,7 +45,8 @@ and another one decodes the change of the step from what block l wrote (its inno
 are measured on other tasks, beside controls at the candidate's own parameters. If the weights are
 known, the decoded states are swapped for those of another task, and the answer must follow as that
 of the candidate's construction does. So a verdict names three depths: decodable, arrives in order,
-used. The command writes `streams.md` and the staircases of steps against layers, `streams.png`.
+used. The command writes `streams.md` and, in `streams-heatmaps.png`, the staircases of steps
+against layers.
 
 **Your own model.** `identify` takes any JAX function of a task that returns its predictions before
 the first layer and after every layer, [layers + 1, queries]. In this example the function is a

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -115,6 +114,7 @@ def identify_trained(settings: Identify, folder: Path) -> int:
     import jax
 
     from ...experiments.identify import trained_model
+    from ...experiments.identify.trained_streams import examine_streams
     from ...experiments.shared.runs import load
     from ...plots import filter_figure, identification_figure, images
     from ...probes import agreement
@@ -135,7 +135,7 @@ def identify_trained(settings: Identify, folder: Path) -> int:
         positions = examined(configs[0], settings.positions)
         *_, findings = positions.values()
         others = [next(iter(examined(config, ()).values())).found for config in configs[1:]]
-        streams = trained_model.examine_streams(
+        streams = examine_streams(
             trained, configs[0], lambda words: status.update(f"{settings.model}, streams: {words}")
         )
     together = agreement([findings.found, *others])
@@ -159,9 +159,8 @@ def identify_trained(settings: Identify, folder: Path) -> int:
     }
     if streams is not None:
         record["streams"] = tables.identification_record(streams)
-        pages = map(partial(trained_model.distance_table, streams), streams.best.distances)
-        files["streams.md"] = "\n".join(map(to_markdown, pages)).encode()
-        files |= images("streams", identification_figure(streams, title))
+        own, pages = tables.distance_files(streams, title, "streams-")
+        files |= own | {"streams.md": pages.encode()}
     if settings.positions:
         table = trained_model.verdict_table(positions)
         files["positions.md"] = to_markdown(table).encode()
@@ -181,12 +180,10 @@ def identify_file(settings: Identify, folder: Path) -> int:
     """Identify the model whose answers or streams, and their derivatives, are in a NumPy file."""
     import jax
 
-    from ...experiments.identify.trained_model import distance_rows, distance_table
-    from ...plots import identification_figure, images
     from ...probes import identify_arrays
     from .. import identification as tables
 
-    options = {"kernels": settings.kernels, "steps": settings.steps, "seed": settings.seed}
+    options = {name: getattr(settings, name) for name in ("kernels", "steps", "per_layer", "seed")}
     every = {}
     with jax.enable_x64(True):
         held = tables.answered(Path(settings.model))
@@ -197,7 +194,6 @@ def identify_file(settings: Identify, folder: Path) -> int:
                     held.tasks,
                     **arrays,
                     **options,
-                    per_layer=settings.per_layer,
                     progress=lambda words, kind=kind: status.update(
                         f"{settings.model}, {kind}: {words}"
                     ),
@@ -209,10 +205,9 @@ def identify_file(settings: Identify, folder: Path) -> int:
         record |= {kind: own} if pages else own  # the first result stands at the top
         start = f"{kind}-" if pages else ""
         title = f"{settings.model}, seed {settings.seed}, float64"
-        pages += [distance_table(found, space) for space in found.best.distances]
-        files[f"{start}heatmaps.csv"] = to_csv(distance_rows(found))
-        files |= images(f"{start}heatmaps", identification_figure(found, title))
-    files["identify.md"] = "\n".join(map(to_markdown, pages)).encode()
+        own, page = tables.distance_files(found, title, start)
+        files, pages = files | own, [*pages, page]
+    files["identify.md"] = "\n".join(pages).encode()
     if write(settings, folder, record, files):
         for kind, found in every.items():
             tables.print_identification(found)

@@ -21,7 +21,6 @@ from ...probes import (
     effective,
     fit_probe,
     has_slot,
-    identify_streams,
     layerwise,
     spectral_filter,
 )
@@ -98,23 +97,6 @@ def examine(run: Run, config: IdentifyConfig, progress: Show = lambda words: Non
     )
     found = compare(flat_answers(fitted, scored, arrays), options)
     return Findings(found, rows, filtered, best.kernel, float(best.ridge))
-
-
-def examine_streams(
-    run: Run, config: IdentifyConfig, progress: Show = lambda words: None
-) -> Identification | None:
-    """Identify a model through its streams; None for one layer, which says too little, or masks."""
-    family: Any = dataclasses.replace(run.family, num_queries=config.num_queries)  # pyright: ignore
-    key = jax.random.key(config.seed)
-    fitted, scored = (
-        draw_tasks(jax.random.fold_in(key, i), config.tasks, family).replace(y_query=None)
-        for i in (2, 1)
-    )
-    if run.model.steps < 2 or fitted.y.ndim > 2 or fitted.mask is not None:
-        return None
-    model = in_dtype_of_tasks(run.model, fitted)
-    given: Any = {"kernels": config.kernels, "steps": config.steps, "seed": config.seed}
-    return identify_streams(model, fitted, scored, **given, progress=progress)
 
 
 def layer_table(findings: Findings) -> Lines:

@@ -23,9 +23,10 @@ from ..resampling import RESAMPLES, resamples
 from .answers import ModelAnswers
 from .candidate_fit import CandidateFit, fit_candidate, layer_by_layer
 from .distances import BASELINES, Distance, baseline_gaps, candidate_gaps, distance, stratify
-from .identification import EXACT, Identification, Statement, Suspect, status_of
+from .identification import EXACT, Identification, status_of
 from .ladder import NULLS, Rung, ladder
 from .ruling import CLOSE, Gaps, is_close, is_regular, rule_out
+from .suspect import Statement, Suspect
 
 RAISED = 4
 """A candidate with a layer at the last step gets this many times as many steps."""

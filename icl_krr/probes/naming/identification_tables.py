@@ -2,16 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from itertools import pairwise
-from typing import TYPE_CHECKING
 
 from ...text_tables import Table, number
 from .distances import BASELINES, SPACES, Distance
 from .ladder import NULLS, WORDS
 from .stream_targets import EARLIER, MIXED, UNTRAINED
-
-if TYPE_CHECKING:
-    from .identification import Identification, Suspect
+from .suspect import Statement, Suspect
 
 CONTROLS = {
     EARLIER: "the steps, decoded one layer earlier",
@@ -25,26 +23,37 @@ LAST_ROWS = "Baselines and nulls: " + "; ".join(
 STEPS_OF_LADDER = "Statements: " + "; ".join(f"{name}: {words}" for name, words in WORDS.items())
 
 
-def tables(found: Identification) -> list[Table | str]:
+Baselines = dict[str, dict[str, Distance]]
+
+
+def tables(
+    suspects: Sequence[Suspect],
+    baselines: Baselines,
+    strata: tuple[float, ...],
+    ladder: Sequence[Statement],
+) -> list[Table | str]:
     """The tables of a result, each followed by what its names mean."""
-    if found.best.evidence:
+    first = candidate_table(suspects, baselines, strata)
+    if suspects[0].evidence:
         controls = "; ".join(f"{name}: {words}" for name, words in (NULLS | CONTROLS).items())
-        return [candidate_table(found), f"Controls: {controls}"]
-    return [candidate_table(found), LAST_ROWS, ladder_table(found), STEPS_OF_LADDER]
+        return [first, f"Controls: {controls}"]
+    return [first, LAST_ROWS, ladder_table(suspects[0], ladder), STEPS_OF_LADDER]
 
 
-def candidate_table(found: Identification) -> Table:
+def candidate_table(
+    suspects: Sequence[Suspect], baselines: Baselines, strata: tuple[float, ...]
+) -> Table:
     """A line for every candidate and for every baseline, with the distances in both spaces.
 
     Of answers, the last column has the distances of predictions in the groups of tasks, which have
     the condition numbers in its header. Of streams, the last columns have the nearest control, the
     ranks and the effects, and the baselines are the controls of the first candidate.
     """
-    edges = ", ".join(f"{low} to {high}" for low, high in pairwise(map(number, found.strata)))
+    edges = ", ".join(f"{low} to {high}" for low, high in pairwise(map(number, strata)))
     last = [f"prediction, cond {edges}"]
-    if found.best.evidence:
+    if suspects[0].evidence:
         last = ["nearest control", "independent steps", "effect if removed, swapped"]
-    header = ["candidate", "kernel", *found.best.distances, "ruled out by"]
+    header = ["candidate", "kernel", *suspects[0].distances, "ruled out by"]
     header += ["solver step at each layer", "parameters", *last]
     candidates = [
         [
@@ -56,20 +65,20 @@ def candidate_table(found: Identification) -> Table:
             ", ".join(parameters_of(suspect.fit.values)),
             *last_cells(suspect),
         ]
-        for suspect in found.suspects
+        for suspect in suspects
     ]
-    baselines = [
+    last_rows = [
         [
             name,
             "",
             *map(distance_cell, of.values()),
             *("", "", ""),
-            *("" if found.best.evidence else strata_cell(of["prediction"]) for _ in last),
+            *("" if suspects[0].evidence else strata_cell(of["prediction"]) for _ in last),
         ]
-        for name, of in found.baselines.items()
+        for name, of in baselines.items()
     ]
     title = "Relative distance between layers and solver steps, mean over layers (95 % interval)"
-    return Table(title, header, [candidates, baselines])
+    return Table(title, header, [candidates, last_rows])
 
 
 def last_cells(suspect: Suspect) -> list[str]:
@@ -90,12 +99,11 @@ def steps_cell(suspect: Suspect) -> str:
     return f"{steps} ({', '.join(words)})" if words else steps
 
 
-def ladder_table(found: Identification) -> Table:
+def ladder_table(best: Suspect, ladder: Sequence[Statement]) -> Table:
     """A line for every statement about the model, from weak to strong, and the nearest solver."""
-    best = found.best
     lines = [
         [one.name, one.kernel, *cells_of(one.distances), ", ".join(parameters_of(one.values))]
-        for one in found.ladder
+        for one in ladder
     ]
     solver = f"solver: {best.fit.candidate}"
     lines.append([solver, best.fit.kernel, *cells_of(best.distances), ""])

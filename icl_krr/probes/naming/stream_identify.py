@@ -19,11 +19,12 @@ from ..resampling import RESAMPLES, resamples
 from .comparison import Options
 from .decoding import Layers, beyond, decoders
 from .filter_fit import Spectrum
-from .identification import EXACT, NEAR, TIED, Identification, Suspect, status_of
+from .identification import EXACT, NEAR, TIED, Identification, status_of
 from .stream_fit import ROWS, Bases, bases_of, fit_to_streams
 from .stream_rules import Seen, far, read_candidate, rule, suspect_of
 from .stream_targets import takes_steps
 from .stream_use import read_model, with_effects, with_slopes, with_supports
+from .suspect import Suspect
 
 CONTROLS = 2
 """Number of untrained models."""

@@ -11,7 +11,6 @@ from ..resampling import paired_differences
 from .candidate_fit import CandidateFit
 from .decoding import Decoder, Decoders, Rows
 from .distances import Distance, distance
-from .identification import Evidence, Suspect
 from .ruling import CLOSE, DIVERGED, RESOLUTION, Gaps, draws, mean, rule_out
 from .stream_targets import (
     EARLIER,
@@ -29,6 +28,7 @@ from .stream_targets import (
     staircase,
     takes_steps,
 )
+from .suspect import Evidence, Suspect
 
 
 class Seen(NamedTuple):

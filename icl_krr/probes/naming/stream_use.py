@@ -20,10 +20,10 @@ from .answers import with_other_outputs
 from .candidate_fit import CandidateFit
 from .candidates import keywords, run
 from .decoding import Layers, Rows, decoders
-from .identification import Suspect
 from .ruling import CLOSE
 from .stream_rules import Read, Seen, measured
 from .stream_targets import OWN, UNTRAINED, gaps_of, own_rows, own_target, takes_steps
+from .suspect import Suspect
 
 ROLES = ("query", "support")
 Directions = dict[str, np.ndarray]
