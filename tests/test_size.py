@@ -22,7 +22,7 @@ LINES = {
     FILES: 2751,
     "kernels": 1354,
     "plots": 857,
-    "probes": 5946,
+    "probes": 7070,
     "report": 1351,
     "residual": 631,
     "sketches": 603,
