@@ -121,8 +121,9 @@ def distance_table(found: Identification, space: str) -> Lines:
             (near.mean, near.interval),
         ]
         cells = [f"{value:.2g} ({low:.2g}, {high:.2g})" for value, (low, high) in values]
-        late = [""] * (layers + 1 - len(cells))  # layers before the first step have no distance
-        lines.append([name, *late, *cells])
+        none = [""] * (layers + 1 - len(cells))  # before the first step, or after the last
+        late = found.best.fit.alignment[0] == 0
+        lines.append([name, *none, *cells] if late else [name, *cells[:-1], *none, cells[-1]])
     return header, lines
 
 

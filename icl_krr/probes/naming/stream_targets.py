@@ -123,14 +123,19 @@ def gaps_of(
 ) -> dict[str, Gaps]:
     """How far the maps of every layer are from each target, beyond what the start decodes.
 
-    An innovation of size 0 is decoded if the block writes nothing, and not at all otherwise. A
-    target that the start decodes, such as the first alpha, counts as 0 away from any model.
+    Layers in which the first target does not move have no innovation: nothing is asked of them. If
+    another target does not move, it is decoded if the block writes nothing, and not at all
+    otherwise. A target that the start decodes, such as the first alpha, counts as 0 away from any
+    model.
     """
     found: dict[str, Gaps] = {name: {} for name in wanted}
+    first = next(iter(wanted.values())).fitted
     for s, (space, every) in enumerate(model.spaces.items()):
         layers = [one for one, keep in zip(every, kept, strict=True) if keep]
         squares, sizes = [], []
         for layer, decoder in enumerate(layers):
+            if layer and not np.any(first[s, layer]):
+                continue
             rows = Rows(
                 *(np.stack([t[h][s, layer] for t in wanted.values()], axis=1) for h in (0, 1))
             )
