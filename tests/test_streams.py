@@ -79,7 +79,7 @@ def test_what_is_decodable_and_not_used_is_given_no_name(x64):
     assert (found.status, found.remain) == ("not identified", ())
     assert max(means(found.best.distances)) < 1e-6
     assert found.best.evidence.effects == pytest.approx({"removed": 1, "swapped": 1})
-    assert "gradient_descent is decodable; the answer does not follow" in found.verdict
+    assert "gradient_descent is decodable, but the answer does not follow" in found.verdict
 
 
 TURNS = np.random.default_rng(4).normal(size=(STEPS + 1, STEPS, STEPS))

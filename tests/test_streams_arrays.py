@@ -68,7 +68,7 @@ def test_arrays_say_what_their_function_says(control, x64):
         arrays |= arrays_of(control, tasks, ("control_streams", "control_jacobians"))
     found = identify_arrays(tasks, **arrays, **OPTIONS)
     same = identify_streams(descent, *halves, control=control, **OPTIONS)
-    assert found.status == same.status == "identified"
+    assert found.status == same.status == "close to"  # two layers say too little
     assert found.remain == same.remain == ("gradient_descent",)
     assert [*found.best.evidence.controls] == [*same.best.evidence.controls]
     assert means(found) == pytest.approx(means(same), rel=1e-6, abs=1e-6)

@@ -112,13 +112,17 @@ def decomposed(channels: np.ndarray, dtype: Any) -> tuple[np.ndarray, np.ndarray
     """Singular vectors and values without directions that are rounding errors.
 
     They are those of the small matrix of inner products of channels, as there are many more rows.
+    Channels are divided by their sizes before, so that a large one hides no small one.
     """
+    each = np.sqrt(np.mean(channels**2, axis=0))
+    each = np.where(each > 0, each, 1)
+    channels = channels / each
     squares, right = np.linalg.eigh(channels.T @ channels)
     tiny = max(channels.shape) * np.finfo(float).eps
     tiny = max(tiny, (max(channels.shape) * np.finfo(dtype).eps) ** 2)
     count = max(1, int(np.sum(squares > tiny * squares[-1])))
     sigma, right = np.sqrt(np.maximum(squares[-count:], 0)), right[:, -count:]
-    return channels @ (right / np.where(sigma > 0, sigma, 1)), sigma, right.T
+    return channels @ (right / np.where(sigma > 0, sigma, 1)), sigma, (right / each[:, None]).T
 
 
 def shrunk(sigma: np.ndarray, turned: np.ndarray, ridge: float) -> np.ndarray:

@@ -94,9 +94,14 @@ class Identification(NamedTuple):
         if self.as_near:
             words = {**BASELINES, **NULLS, **CONTROLS}[self.as_near[0]]
             spaces = " nor in ".join(TITLES[space] for space in self.best.distances)
+            if self.best.evidence:
+                spaces = " and in ".join(TITLES[space] for space in self.best.distances)
+                return f"{self.status}: no candidate is nearer than {words}, in {spaces} alike"
             return f"{self.status}: no candidate is nearer than {words}, neither in {spaces}"
         if self.status == NOTHING:
-            return f"{self.status}: {self.best.fit.candidate} is decodable; {self.best.because}"
+            known = self.best.evidence
+            held = "is decodable, but " if known and known.effects else "is ruled out: "
+            return f"{self.status}: {self.best.fit.candidate} {held}{self.best.because}"
         named = f"{self.status}: {', '.join(self.remain)}"
         far = [
             f"{found.mean:.2g} in {TITLES[space]}"
@@ -112,6 +117,7 @@ class Identification(NamedTuple):
         why = [f"its distance is {' and '.join(far)} (identified: at most {EXACT})"] * bool(far)
         why += ["its steps at the layers are not regular"] * (not self.best.regular)
         why += [f"a layer is at the limit of {self.best.limit} steps"] * bool(self.best.limit)
+        why = why or ["its use is not tested, and it has as many parameters as layers with steps"]
         return f"{named}{self.depth}; {', and '.join(why)}"
 
     @property
@@ -120,7 +126,7 @@ class Identification(NamedTuple):
         known = self.best.evidence
         if known is None or self.status in (NONE, NOTHING):
             return ""
-        return " (decodable, arrives in order" + (", used)" if known.effects else ")")
+        return f" (decodable, arrives in order, {'used' if known.effects else 'use not tested'})"
 
     def __str__(self) -> str:
         """The table of candidates and the verdict, as `icl-krr identify` prints them."""

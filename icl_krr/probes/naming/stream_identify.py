@@ -11,19 +11,21 @@ import jax.numpy as jnp
 import numpy as np
 
 from ... import checks
+from ...catalogue import candidate
 from ...tasks import Task, map_tasks
 from ...tasks.task import check_plain
 from ...transformer import Architecture, Transformer, init
-from ..reading.readouts import StreamReader
+from ..reading.readouts import StreamReader, streams_at
 from ..resampling import RESAMPLES, resamples
+from .answers import check_outputs
 from .comparison import Options
 from .decoding import Layers, beyond, decoders
 from .filter_fit import Spectrum
-from .identification import EXACT, NEAR, TIED, Identification, status_of
+from .identification import EXACT, IDENTIFIED, NEAR, TIED, Identification, status_of
 from .stream_fit import ROWS, Bases, bases_of, fit_to_streams
 from .stream_rules import Seen, far, read_candidate, rule, suspect_of
 from .stream_targets import takes_steps
-from .stream_use import read_model, with_effects, with_slopes, with_supports
+from .stream_use import ROLES, read_model, with_effects, with_slopes, with_supports
 from .suspect import Suspect
 
 CONTROLS = 2
@@ -71,14 +73,17 @@ def identify_streams(
 
     Args:
         reader: the model, or a JAX function from a task to its streams at the queries before the
-            first layer and after every layer, [L + 1, q, d] with L >= 2. Without weights, nothing
-            is said about use. `identify_arrays` takes arrays from a network of any library.
+            first layer and after every layer, [L + 1, q, d] with L >= 2. Without weights, use is
+            not tested, and "identified" needs more layers with steps than fitted parameters. Models
+            whose answer is known after the last support only (delta rule) or after one layer
+            (Nadaraya-Watson) need a function that repeats it. `identify_arrays` takes arrays from
+            a network of any library.
         fitted: batch of tasks for the candidates and the maps, y [b, n], without masks. The last
             quarter of them chooses the ridge of each map.
         scored: batch of other tasks for the distances, of the same shapes except for b. With fewer
             than 12 tasks, the bootstrap intervals are too short.
         candidates, kernels, seed, progress: as in `identify`. The seed also draws the controls.
-        steps: largest number of solver steps, >= 1, 4 L by default.
+        steps: largest number of solver steps, >= L, 4 L by default.
         control: untrained model of the same shape, or a reader of its streams; default None: two
             models with the architecture of `reader`, or encoders with as many channels and layers.
 
@@ -107,15 +112,22 @@ def identify_streams(
     ('identified', ('gradient_descent',))
     """
     options = Options(candidates, kernels, steps, seed=seed, progress=progress)
-    for name, tasks in (("fitted", fitted), ("scored", scored)):
-        check_plain(tasks, name)
-    if not isinstance(reader, Transformer):
-        checks.function("reader", reader)
+    fitted, scored = (one.replace(y_query=None) for one in checked_tasks(fitted, scored))
+    shape = check_reader("reader", reader, fitted)
+    if steps is not None and steps < shape[0] - 1:
+        raise ValueError(f"steps must be >= the number of layers, {shape[0] - 1}, got {steps}")
     both = jax.tree.map(lambda *parts: jnp.concatenate(parts), fitted, scored)
     read = read_roles(reader, both)
-    check_layers(read[0], both)
-    others = [control] if control is not None else untrained(reader, read[0], fitted, seed)
+    if control is None:
+        others = untrained(reader, read[0], fitted, seed)
+    else:
+        check_reader("control", control, fitted, shape[0])
+        others = [control]
     controls = [read_roles(one, both) for one in others]
+    for name, every in (("reader", read), ("control", [one[0] for one in controls])):
+        for part in every:
+            checks.finite(f"streams of {name}", part.streams)
+            checks.finite(f"derivatives of the streams of {name}", part.slopes)
     roles = [
         seen(layers, [one[i] for one in controls if len(one) > i], fitted, scored)
         for i, layers in enumerate(read)
@@ -123,16 +135,48 @@ def identify_streams(
     return compare_streams(roles, options, reader if isinstance(reader, Transformer) else None)
 
 
-def check_layers(layers: Layers, tasks: Task) -> None:
-    """Raise an error unless the streams are [b, L + 1, q, d] with L >= 2, and finite."""
-    shape, wanted = layers.streams.shape, (len(tasks.x), tasks.num_queries)
-    if len(shape) != 4 or (shape[0], shape[2]) != wanted or shape[1] < 3 or not shape[3]:
-        raise ValueError(
-            f"reader must return streams [layers + 1, q, d] with layers >= 2, q = {wanted[1]} and "
-            f"d >= 1, got shape {list(shape[1:])}"
-        )
-    for name, part in zip(("streams", "derivatives of streams"), layers, strict=True):
-        checks.finite(name, part)
+def checked_tasks(fitted: Task, scored: Task) -> tuple[Task, Task]:
+    """Both batches, if streams can be read on them."""
+    for name, tasks, least in (("fitted", fitted, 4), ("scored", scored, 2)):
+        check_plain(tasks, name)
+        if len(tasks.x) < least:
+            raise ValueError(f"{name} must be a batch of >= {least} tasks, got {len(tasks.x)}")
+    check_outputs(fitted, scored)
+    for name in ("x", "y", "x_query"):
+        one, two = getattr(fitted, name), getattr(scored, name)
+        if (one.shape[1:], one.dtype) != (two.shape[1:], two.dtype):
+            raise ValueError(
+                f"{name} of scored must be {list(one.shape[1:])} in {one.dtype} for each task as "
+                f"that of fitted, got {list(two.shape[1:])} in {two.dtype}"
+            )
+    return fitted, scored
+
+
+def check_reader(name: str, reader: Any, tasks: Task, layers: int | None = None) -> tuple[int, ...]:
+    """Raise an error unless it returns [L + 1, q, d] with L >= 2, without running it."""
+    one = jax.tree.map(lambda leaf: jax.ShapeDtypeStruct(leaf.shape[1:], leaf.dtype), tasks)
+    if isinstance(reader, Transformer):
+        size = np.abs(np.asarray(tasks.y)).max()
+        if not 2.0**-20 < size < 2.0**20:  # a model would run in another unit of y
+            raise ValueError(f"y must be between 1e-6 and 1e6 in size, got {size:.3g}; rescale y")
+        made: Any = jax.eval_shape(partial(streams_at, reader, roles=ROLES[:1]), one)[0]
+    else:
+        checks.function(name, reader)
+        made = jax.eval_shape(reader, one)
+    rule = (
+        f"{name} must return streams [layers + 1, q, d] with layers >= 2, q = {tasks.num_queries} "
+        "and d >= 1"
+    )
+    if not isinstance(made, jax.ShapeDtypeStruct):
+        raise TypeError(f"{rule}, got {type(made).__name__}; return one array of JAX")
+    shape = made.shape
+    if len(shape) != 3 or shape[1] != tasks.num_queries or shape[0] < 3 or not shape[2]:
+        raise ValueError(f"{rule}, got shape {list(shape)}")
+    if layers not in (None, shape[0]):
+        raise ValueError(f"{name} must have {layers - 1} layers as the reader, got {shape[0] - 1}")
+    if made.dtype not in (np.float32, np.float64):
+        raise TypeError(f"{name} must return streams in float32 or float64, got {made.dtype}")
+    return shape
 
 
 def read_roles(reader: Transformer | StreamReader, tasks: Task) -> list[Layers]:
@@ -191,14 +235,13 @@ def compare_streams(
             if not reason:
                 suspect = with_effects(suspect, one, roles, held, model)
         suspects.append(suspect)
-    order = sorted(
-        zip(suspects, read, strict=True), key=lambda p: (bool(p[0].because), far(p[1].gaps))
-    )
-    suspects = [one for one, _ in order]
+    suspects.sort(key=order)
     remain = [one for one in suspects if not one.because]
     largest = [max(found.mean for found in one.distances.values()) for one in remain]
     known, status = suspects[0].evidence, status_of(largest)
     if status == TIED and largest[0] > EXACT:  # several are close, and none is what the model runs
+        status = NEAR
+    if status == IDENTIFIED and not says_enough(suspects[0]):
         status = NEAR
     return Identification(
         status,
@@ -208,6 +251,16 @@ def compare_streams(
         (),
         () if remain else near,
     )
+
+
+def says_enough(one: Suspect) -> bool:
+    """Whether its use was tested, or more layers have steps than parameters were fitted.
+
+    Each layer has a map of its own. So two layers fit any step sizes by step size and ridge.
+    """
+    layers = np.count_nonzero(one.fit.alignment)
+    free = len(candidate(one.fit.candidate).fitted or {})
+    return bool(one.evidence and one.evidence.effects) or int(layers) > free
 
 
 def order(one: Suspect) -> tuple[bool, bool, float]:

@@ -115,16 +115,13 @@ def as_near(one: Read, resample: np.ndarray) -> tuple[str, ...]:
     drawn = np.array([[draws(part, resample) for part in gaps.values()] for gaps in every])
     found = paired_differences(means, drawn, np.arange(len(every)) == 0)
     farther = np.all(found.low > RESOLUTION, axis=1)
-    return tuple(name for name, far in zip(one.controls, farther[1:], strict=True) if not far)
+    near = [name for name, far_off in zip(one.controls, farther[1:], strict=True) if not far_off]
+    return tuple(sorted(near, key=lambda name: far(one.controls[name])))
 
 
 def measured(gaps: Gaps, resample: np.ndarray) -> dict[str, Distance]:
     stratum = np.zeros(resample.shape[1], int)
     return {space: distance(one, stratum, resample) for space, one in gaps.items()}
-
-
-def total(suspect: Suspect) -> float:
-    return sum(found.mean for found in suspect.distances.values())
 
 
 def suspect_of(one: Read, reason: str, of: Seen, resample: np.ndarray) -> Suspect:

@@ -114,9 +114,8 @@ def with_effects(
         wanted = effects(known, its, by, of.scored, steps)
         found[kind] = unlike(moved, wanted, by["query"][0])
     far = ", ".join(f"{kind} {value:.2g}" for kind, value in found.items())
-    because = (
-        f"the answer does not follow its states ({far})" if max(found.values()) > CLOSE else ""
-    )
+    follows = all(value <= CLOSE for value in found.values())  # NaN does not
+    because = "" if follows else f"the answer does not follow its states ({far})"
     evidence = suspect.evidence._replace(effects=found)  # pyright: ignore[reportOptionalMemberAccess]
     return suspect._replace(evidence=evidence, because=because)
 
