@@ -21,7 +21,7 @@ from ...tasks import Task, map_tasks
 from ...tasks.batches import each_task
 from ...tasks.task import check_axes
 from ...transformer import Transformer, run_with_cache
-from ...transformer.admission import check_compatible
+from ...transformer.admission import admit, check_compatible
 from ...transformer.evaluate import embed_task
 from ...transformer.forward import forward
 from ...transformer.weights import check_model
@@ -107,6 +107,7 @@ def streams(model: Transformer, task: Task, role: str = "query") -> Float[Array,
     (4, 2, 9)
     """
     checks.choice("role", role, ("query", "support"))
+    admit(model, task).check_memory()
     return streams_at(model, task, (role,))[0]
 
 
