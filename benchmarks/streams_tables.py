@@ -55,8 +55,8 @@ def markdown(rows: list[Row], left: list[tuple], failed: Mapping[str, str]) -> s
     words = [f"- {name}: {about}." for name, about in READINGS.items()]
     parts = [ABOUT, f"{len(rows)} verdicts. {not_run(left, failed)}\n"]
     tables: dict[str, Callable[[list[Row]], tuple[list[str], list[list[str]]]]] = {
-        "Readings side by side, on models of seed 0 (Wilson's 95 % interval). Readings of a probe were "
-        "run on fewer models": readings,
+        "Readings side by side, on models of seed 0 (Wilson's 95 % interval). Readings of a probe "
+        "were run on fewer models": readings,
         "Known models in disguises": disguises,
         "Noise on the weights, by solver: verdicts, and distance of the model's own answers to the "
         "oracle": noise,
