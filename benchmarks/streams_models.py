@@ -112,7 +112,7 @@ def normed(task: Task, streams: jax.Array) -> jax.Array:
 
 def with_junk(task: Task, streams: jax.Array, key: jax.Array, count: int) -> jax.Array:
     """Append channels that no solver has, about as large as the stream, and rotate all of them."""
-    size = jnp.sqrt(jnp.mean(jax.lax.stop_gradient(streams) ** 2))
+    size = jnp.sqrt(jnp.mean(streams**2))
     both = jnp.concatenate([streams, size * features(task, len(streams) - 1, key, count)], axis=-1)
     turn = jax.random.orthogonal(jax.random.fold_in(key, 9), both.shape[-1])
     return both @ turn.astype(both.dtype)
