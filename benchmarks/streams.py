@@ -45,8 +45,8 @@ from icl_krr.probes.naming.identification import Identification, Suspect
 from icl_krr.probes.naming.stream_identify import identify_streams
 
 SLOW = "prefix_conjugate_gradient"
-"""A candidate that takes as long as all others together, on the linear kernel. It is offered to
-strangers, in the verdict alone, and where it is the truth."""
+"""A candidate that takes as long as all others together, on the linear kernel. It is offered only
+where it is the truth."""
 
 
 QUICK_NAMES = ("gradient_descent", "conjugate_gradient")
@@ -86,7 +86,7 @@ def examine(case: Case, config: BenchConfig, names: tuple[str, ...]) -> dict[str
     else:
         one = setting_of(case.tasks, dataclasses.replace(config, seed=case.seed))
         subject, tasks, single = subject_of(case, one), halves(one), case.kind == SINGLE
-        offered = case.about == SLOW or (case.kind == STRANGER and not case.probed)
+        offered = case.about == SLOW
         given = {
             "candidates": tuple(name for name in names if name != SLOW or offered),
             "kernels": (case.kernel,),
