@@ -16,7 +16,7 @@ from icl_krr.experiments.solverbench.known import exact, fine_tuned, first
 from icl_krr.experiments.solverbench.models import LINEAR, Setting
 from icl_krr.experiments.solverbench.open_set import functions_of, weights_of
 from icl_krr.probes import layerwise
-from icl_krr.probes.naming.state_probes import streams_at
+from icl_krr.probes.reading.readouts import streams_at
 from icl_krr.tasks import Task, map_tasks, system
 from icl_krr.transformer import Architecture, Transformer, init
 
@@ -101,7 +101,7 @@ def to_oracle(weights: Transformer, model: Any, one: Setting) -> float:
 
 
 def changed(weights: Transformer, at: jax.Array, change: Callable, task: Task) -> jax.Array:
-    return change(task, streams_at(weights, task, "query")[at])
+    return change(task, streams_at(weights, task, ("query",))[0][at])
 
 
 def normed(task: Task, streams: jax.Array) -> jax.Array:
