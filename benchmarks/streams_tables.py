@@ -34,7 +34,7 @@ ABOUT = """\
 `python -m benchmarks.streams` reads the models of SolverBench through their streams alone, with
 `identify_streams`: 6 layers, 16 tasks to fit and 16 to score, all candidates of the catalogue on
 the model's kernel, 12 steps. Prefix conjugate gradient takes as long as all others together; it is
-offered to strangers, and where it is the truth. Streams are rotated at random.
+offered only where it is the truth. Streams are rotated at random.
 
 - junk: channels that no solver has are appended in every layer, layer 0 too, and all are rotated
   together: cosines and tanh of random projections of the query, of the supports' x and y, and of
