@@ -39,7 +39,7 @@ from benchmarks.streams_tables import markdown
 from icl_krr.catalogue import candidates
 from icl_krr.experiments.shared.draws import draw_tasks
 from icl_krr.experiments.shared.runs import load
-from icl_krr.experiments.solverbench.models import QUICK, BenchConfig, Setting
+from icl_krr.experiments.solverbench.models import PROCESS, QUICK, BenchConfig, Setting
 from icl_krr.experiments.solverbench.verdicts import Verdict, verdict_of
 from icl_krr.probes.naming.identification import Identification, Suspect
 from icl_krr.probes.naming.stream_identify import identify_streams
@@ -134,6 +134,7 @@ def joined(rows: list[dict[str, Any]]) -> list[dict[str, Any]]:
 
 def row_of(one: Suspect) -> dict[str, Any]:
     """What is kept of a candidate: its fit, distances, reason, use, and distances of controls."""
+    known: Any = one.evidence
     return {
         "candidate": one.fit.candidate,
         **{space: found.mean for space, found in one.distances.items()},
@@ -142,18 +143,26 @@ def row_of(one: Suspect) -> dict[str, Any]:
         "steps": one.fit.alignment,
         "controls": {
             name: {space: found.mean for space, found in spaces.items()}
-            for name, spaces in one.controls.items()
+            for name, spaces in known.controls.items()
         },
-        "supports": {name: found["state"].mean for name, found in one.supports.items()},
-        "ranks": one.ranks,
-        "effects": one.effects,
+        "supports": {name: found["state"].mean for name, found in known.supports.items()},
+        "ranks": known.ranks,
+        "effects": known.effects,
     }
+
+
+def forget_programs() -> None:
+    """Programs map memory, and Linux limits the number of maps of a process."""
+    maps = Path("/proc/self/maps")
+    if maps.exists() and len(maps.read_text().splitlines()) > 32_000:
+        jax.clear_caches()
 
 
 def main() -> None:
     parser, place = options(__doc__), Path("icl-krr-streams")
     parser.add_argument("--folder", type=Path, default=place, help="rows of an earlier run")
     parser.add_argument("--finished", action="store_true", help="only what the folder has already")
+    parser.add_argument("--family", help="only the cases of one family of tasks")
     asked = parser.parse_args()
     jax.config.update("jax_enable_x64", True)
     config, names, every = BenchConfig(), candidates(), tuple(dict.fromkeys(cases()))
@@ -164,6 +173,9 @@ def main() -> None:
         folder = Path(temporary) if asked.quick else asked.folder
         folder.mkdir(exist_ok=True)
         for i, case in enumerate(every, start=1):
+            forget_programs()
+            if asked.family not in (None, PROCESS if case.kind == ENCODER else case.tasks):
+                continue
             if asked.finished and not (folder / case.file).exists():
                 continue
             words = f"{i} of {len(every)}: {tuple(case)}"

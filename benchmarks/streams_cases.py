@@ -87,18 +87,19 @@ def cases() -> Iterator[Case]:
     yield from first
     yield from open_set
     yield from noisy
-    yield from (Case(ENCODER, run, run, "gaussian", seed=s) for s in (0, 1) for run in ENCODERS)
     for family in FAMILIES:
         yield Case(POWERS, family, POWERS, KERNELS[family][0])
+    yield from (Case(ENCODER, run, run, "gaussian", seed=s) for s in (0, 1) for run in ENCODERS)
     yield from others(RANDOM, lambda one: randoms(one, 0))
-    yield from solvers(JUNK, 256, one=True, families=(LINEAR,))
-    yield from plain
-    yield from (c._replace(probed=True) for c in (*first, *noisy))
+    yield from solvers(JUNK, 64, one=True, families=(LINEAR,))
+    yield from solvers(SINGLE, names=FIRST, one=True)
+    yield from (c._replace(probed=True) for c in first)
     yield from (Case(SUPERPOSED, LINEAR, name, "linear", fewer) for name, fewer in FEWER)
     yield from solvers(TRAINED, names=CHANGED[:2], one=True)
     yield from solvers(NORMED, names=FIRST, one=True)
-    yield from solvers(SINGLE, names=FIRST, one=True)
-    yield from solvers(JUNK, 64, one=True, families=(LINEAR,))
+    yield from solvers(JUNK, 256, one=True, families=(LINEAR,))
+    yield from plain
+    yield from (c._replace(probed=True) for c in noisy)
     yield from (c._replace(probed=True) for c in open_set)
     yield from solvers(SINGLE, one=True)
     yield from solvers(NORMED, one=True)
