@@ -11,7 +11,6 @@ import numpy as np
 
 from ...catalogue import candidate
 from ...probes import Identification, identify_arrays
-from ...probes.naming.distances import SPACES
 from ...probes.naming.identification import IDENTIFIED, NEAR, TIED
 from ...tasks import Task
 from .models import Answers
@@ -109,5 +108,5 @@ def row_of(found: Identification | None) -> dict[str, Any]:
     if found is None:
         return row
     best = found.best
-    near = {space: best.distances[space].mean for space in SPACES}
+    near = {space: gap.mean for space, gap in best.distances.items()}
     return row | {"nearest": best.fit.candidate, "kernel": best.fit.kernel, **near}
