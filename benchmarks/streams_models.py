@@ -193,7 +193,7 @@ def randoms(one: Setting, seed: int) -> dict[str, Callable[[], Subject]]:
     p, depth, found = one.tasks.num_features, one.config.steps, {}
     for width in (16, 32, 64):
         for norm in (True, False):
-            shape = {"num_features": p, "width": width, "depth": depth, "heads": 4}
+            shape: Any = {"num_features": p, "width": width, "depth": depth, "heads": 4}
             made = Architecture(layer_norm=norm, **shape)
             name = f"untrained encoder, width {width}, {'with' if norm else 'without'} LayerNorm"
             key = key_of(name, one.name, seed)
@@ -210,7 +210,7 @@ def randoms(one: Setting, seed: int) -> dict[str, Callable[[], Subject]]:
 def in_float32(subject: Subject) -> Subject:
     """The model with weights in float32."""
     cast = lambda leaf: jnp.asarray(leaf, jnp.float32)  # noqa: E731
-    reader = subject.reader
+    reader: Any = subject.reader
     if isinstance(reader, Transformer):
         return subject._replace(reader=jax.tree.map(cast, reader))
     weights, *rest = reader.args

@@ -82,7 +82,9 @@ def other_readings(
     probe = fit_probe(reader if whole else jax.jit(reader), one.probing)
 
     def answers(task: Task) -> jax.Array:
-        return layerwise(reader, task, probe) if whole else probe(reader(task))[..., 0]
+        if isinstance(reader, Transformer):
+            return layerwise(reader, task, probe)
+        return probe(reader(task))[..., 0]
 
     tasks = one.tasks.replace(y_query=None)
     read = Answers(*map(np.asarray, jax.jit(partial(answers_and_hats, answers))(tasks)))

@@ -24,7 +24,7 @@ from icl_krr.experiments.solverbench.score import OUTCOMES, Share, outcome
 from icl_krr.experiments.solverbench.verdicts import IDENTIFIED, NEAR, NONE, TIED, Verdict
 from icl_krr.files import to_markdown
 
-Row = Mapping[str, Any]
+Row = dict[str, Any]
 KNOWN = (PLAIN, JUNK, SUPERPOSED, TRAINED, NORMED, NOISE, SINGLE)
 SPACES = ("state", "innovation")
 SAME = 0.01
