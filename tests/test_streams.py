@@ -96,6 +96,7 @@ def powers(task):
     return stored[:, None] * each.T[None] @ TURNS
 
 
+@pytest.mark.slow
 def test_stored_powers_of_k_decode_every_polynomial_and_are_given_no_name(x64):
     found = identify_streams(powers, *batches(), **OPTIONS)
     assert (found.status, found.remain) == ("not identified", ())

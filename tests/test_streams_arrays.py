@@ -60,6 +60,7 @@ def means(found):
     return [distance.mean for spaces in every for distance in spaces.values()]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("control", [None, still], ids=["untrained encoders", "own control"])
 def test_arrays_say_what_their_function_says(control, x64):
     tasks, *halves = drawn()
