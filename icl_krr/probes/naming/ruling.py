@@ -23,8 +23,7 @@ def rule_out(
 ) -> tuple[list[str], tuple[str, ...]]:
     """Why each candidate is ruled out, or "", and the baselines that are as near as the nearest."""
     every, spaces = [*gaps, *known.values()], tuple(gaps[0])
-    means = np.array([[mean(one[space]) for space in spaces] for one in every])
-    drawn = np.array([[draws(one[space], resample) for space in spaces] for one in every])
+    means, drawn = in_all_spaces(every, resample)
     wild = np.array([diverges(one[spaces[0]]) for one in gaps])
     wild &= not wild.all()  # if all diverge, the nearest of them is told
     because = ["diverges on a scored task" if one else "" for one in wild]
@@ -67,6 +66,12 @@ def farther(found: Differences, row: int, leader: str, spaces: tuple[str, ...]) 
         if low > RESOLUTION:
             return f"{space}: farther than {leader} by {value:.2g} ({low:.2g}, {high:.2g})"
     return ""
+
+
+def in_all_spaces(every: list[Gaps], resample: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """Distances [c, spaces], mean over layers, and those on resampled tasks [c, spaces, draws]."""
+    means = np.array([[mean(part) for part in gaps.values()] for gaps in every])
+    return means, np.array([[draws(part, resample) for part in gaps.values()] for gaps in every])
 
 
 def mean(gaps: Aligned) -> float:

@@ -30,8 +30,6 @@ ZOOMS = (0.15, 0.15, 0.03)
 """Widths of the searches around the best points of the first one, as parts of the ranges. Errors of
 conjugate gradient have minima that are a few percent wide.
 """
-
-
 DECODED = 1e-4
 """An error at which no other start is tried."""
 
@@ -158,8 +156,9 @@ def fit_to_streams(
 
     Each layer has the best linear map for its target at every point of the search, so that it has
     no parameters: the residuals are $(I - Q Q^T) f$ for an orthonormal basis Q of the channels, and
-    their derivatives are those of the steps f. The search has the points of a Halton sequence, and
-    zooms in twice. For each kernel and alignment, the best point is a start of least squares.
+    their derivatives are those of the steps f. The search has the points of a Halton sequence, then
+    more points around the best of them. For each kernel and alignment, the best point is a start of
+    least squares.
 
     Source: Golub, Pereyra, The differentiation of pseudo-inverses and nonlinear least squares
     problems whose variables separate, 1973.

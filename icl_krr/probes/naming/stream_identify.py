@@ -12,7 +12,7 @@ import numpy as np
 
 from ... import checks
 from ...catalogue import candidate
-from ...tasks import Task, map_tasks
+from ...tasks import Task
 from ...tasks.task import check_plain
 from ...transformer import Architecture, Transformer, init
 from ..reading.readouts import StreamReader, streams_at
@@ -25,7 +25,7 @@ from .identification import EXACT, IDENTIFIED, NEAR, TIED, Identification, statu
 from .stream_fit import ROWS, Bases, bases_of, fit_to_streams
 from .stream_rules import Seen, far, read_candidate, rule, suspect_of
 from .stream_targets import takes_steps
-from .stream_use import ROLES, read_model, with_effects, with_slopes, with_supports
+from .stream_use import ROLES, read_roles, together, with_effects, with_supports
 from .suspect import Suspect
 
 CONTROLS = 2
@@ -116,7 +116,7 @@ def identify_streams(
     shape = check_reader("reader", reader, fitted)
     if steps is not None and steps < shape[0] - 1:
         raise ValueError(f"steps must be >= the number of layers, {shape[0] - 1}, got {steps}")
-    both = jax.tree.map(lambda *parts: jnp.concatenate(parts), fitted, scored)
+    both = together(fitted, scored)
     read = read_roles(reader, both)
     if control is None:
         others = untrained(reader, read[0], fitted, seed)
@@ -179,14 +179,6 @@ def check_reader(name: str, reader: Any, tasks: Task, layers: int | None = None)
     return shape
 
 
-def read_roles(reader: Transformer | StreamReader, tasks: Task) -> list[Layers]:
-    """The streams at the queries and, of a whole model, those at the supports."""
-    if isinstance(reader, Transformer):
-        return [Layers(*map(np.asarray, one)) for one in read_model(reader, tasks)]
-    read = jax.jit(partial(map_tasks, partial(with_slopes, reader)))
-    return [Layers(*map(np.asarray, read(tasks)))]
-
-
 def untrained(reader: Any, layers: Layers, tasks: Task, seed: int) -> list[Transformer]:
     """Untrained models of the same shape, or encoders with as many channels and layers."""
     made = reader.spec if isinstance(reader, Transformer) else None
@@ -195,7 +187,7 @@ def untrained(reader: Any, layers: Layers, tasks: Task, seed: int) -> list[Trans
         sizes = {"width": max(width - 1, 1), "depth": count - 1, "heads": 1}
         made = Architecture(num_features=tasks.num_features, **sizes)
     keys = jax.random.split(jax.random.key(seed), CONTROLS)
-    return [jax.tree.map(lambda w: jnp.asarray(w, tasks.x.dtype), init(key, made)) for key in keys]
+    return [init(key, made) for key in keys]
 
 
 def seen(layers: Layers, controls: Sequence[Layers], fitted: Task, scored: Task) -> Seen:
@@ -278,10 +270,8 @@ def few_tasks(of: Seen) -> tuple[Task, Bases]:
     tasks = len(of.fitted.x)
     layers = [one.channels.fitted.reshape(tasks, -1) for one in of.model.states]
     sizes = np.max([np.linalg.norm(layer, axis=1) for layer in layers], axis=0)
-    each, channels = (
-        len(of.model.states[0].channels.fitted) // tasks,
-        of.start.channels.fitted.shape[1],
-    )
+    each = len(of.start.channels.fitted) // tasks
+    channels = of.start.channels.fitted.shape[1]
     count = min(-(-3 * tasks // 4), -(-max(ROWS, 4 * channels) // each))
     kept = np.sort(np.argsort(sizes)[:count])
     rows = (kept[:, None] * each + np.arange(each)).ravel()

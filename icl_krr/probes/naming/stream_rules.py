@@ -11,7 +11,7 @@ from ..resampling import paired_differences
 from .candidate_fit import CandidateFit
 from .decoding import Decoder, Decoders, Rows
 from .distances import Distance, distance
-from .ruling import CLOSE, DIVERGED, RESOLUTION, Gaps, draws, mean, rule_out
+from .ruling import CLOSE, DIVERGED, RESOLUTION, Gaps, in_all_spaces, mean, rule_out
 from .stream_targets import (
     EARLIER,
     MIXED,
@@ -111,9 +111,7 @@ def rule(read: list[Read], of: Seen, resample: np.ndarray) -> tuple[list[str], t
 def as_near(one: Read, resample: np.ndarray) -> tuple[str, ...]:
     """The controls that a candidate is not nearer than in both spaces, at its own parameters."""
     every = [one.gaps, *one.controls.values()]
-    means = np.array([[mean(part) for part in gaps.values()] for gaps in every])
-    drawn = np.array([[draws(part, resample) for part in gaps.values()] for gaps in every])
-    found = paired_differences(means, drawn, np.arange(len(every)) == 0)
+    found = paired_differences(*in_all_spaces(every, resample), np.arange(len(every)) == 0)
     farther = np.all(found.low > RESOLUTION, axis=1)
     near = [name for name, far_off in zip(one.controls, farther[1:], strict=True) if not far_off]
     return tuple(sorted(near, key=lambda name: far(one.controls[name])))
@@ -128,10 +126,10 @@ def suspect_of(one: Read, reason: str, of: Seen, resample: np.ndarray) -> Suspec
     """The candidate with its staircases: how far each layer is from each step, and the control."""
     found = measured(one.gaps, resample)
     controls = {name: measured(gaps, resample) for name, gaps in one.controls.items()}
-    stairs = {UNTRAINED: (controls.get(UNTRAINED), of.controls[:1]), "": (found, [of.model])}
-    for spaces, models in stairs.values():
-        for model in models:
-            matrix = staircase(one.rows, model.states, of.start)
-            spaces["state"] = spaces["state"]._replace(matrix=matrix)
+    drawn = [(found, of.model)]
+    drawn += [(controls[UNTRAINED], model) for model in of.controls[:1]]
+    for spaces, model in drawn:
+        matrix = staircase(one.rows, model.states, of.start)
+        spaces["state"] = spaces["state"]._replace(matrix=matrix)
     known = Evidence(controls, independent(one.own, of.model, one.fit), {}, {})
     return Suspect(one.fit, found, reason, evidence=known)

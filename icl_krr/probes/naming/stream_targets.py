@@ -173,10 +173,8 @@ def independent(own: Target, model: Decoders, fit: CandidateFit) -> tuple[int, .
 
     If it is as many as there are steps, every method with the same span is decoded.
     """
-    kept, found = (
-        [one for one, step in zip(model.states[1:], fit.alignment, strict=True) if step],
-        [],
-    )
+    kept = [one for one, step in zip(model.states[1:], fit.alignment, strict=True) if step]
+    found = []
     for count, decoder in enumerate(kept, start=1):
         left, sigma, _ = np.linalg.svd(own.fitted[1, :count].T, full_matrices=False)
         span = left[:, sigma > 1e-6 * sigma[0]]

@@ -15,7 +15,7 @@ from ...residual.tokens import tokens_of_role
 from ...tasks import Task, map_tasks
 from ...transformer import Transformer, dense
 from ...transformer.evaluate import Request, embed_task, evaluate
-from ..reading.readouts import streams_at
+from ..reading.readouts import StreamReader, streams_at
 from .answers import with_other_outputs
 from .candidate_fit import CandidateFit
 from .candidates import keywords, run
@@ -43,6 +43,19 @@ def read_model(model: Transformer, tasks: Task) -> list[tuple[jax.Array, jax.Arr
     """The streams of both roles and their derivatives."""
     every = partial(streams_at, model, roles=ROLES)
     return [*zip(*map_tasks(partial(with_slopes, every), tasks), strict=True)]
+
+
+def read_roles(reader: Transformer | StreamReader, tasks: Task) -> list[Layers]:
+    """The streams at the queries and, of a whole model, those at the supports."""
+    if isinstance(reader, Transformer):
+        return [Layers(*map(np.asarray, one)) for one in read_model(reader, tasks)]
+    read = jax.jit(partial(map_tasks, partial(with_slopes, reader)))
+    return [Layers(*map(np.asarray, read(tasks)))]
+
+
+def together(fitted: Task, scored: Task) -> Task:
+    """Both batches in one."""
+    return jax.tree.map(lambda *parts: jnp.concatenate(parts), fitted, scored)
 
 
 Held = dict[str, dict[str, Rows]]
@@ -97,8 +110,7 @@ def with_effects(
     except ValueError as error:  # a fit may leave the range that the solver is defined for
         return suspect._replace(because=f"no solver has its parameters: {error}")
     known = jax.tree.map(lambda leaf: jnp.asarray(leaf, of.fitted.x.dtype), known)
-    both = jax.tree.map(lambda *parts: jnp.concatenate(parts), of.fitted, of.scored)
-    read = [Layers(*map(np.asarray, part)) for part in read_model(known, both)]
+    read = read_roles(known, together(of.fitted, of.scored))
     own, its = {}, {}
     for role, states in held.items():
         i = ROLES.index(role)
