@@ -80,7 +80,8 @@ def test_arrays_in_single_precision_are_near(x64):
     tasks, *_ = drawn()
     arrays = {name: array.astype("f4") for name, array in arrays_of(descent, tasks).items()}
     found = identify_arrays(tasks, **arrays, **OPTIONS)
-    assert found.status == "identified"
+    assert found.status == "close to"  # two layers say too little
+    assert found.remain == ("gradient_descent",)
     assert all(distance.mean < 1e-5 for distance in found.best.distances.values())
 
 
